@@ -12,7 +12,7 @@ use gpuplan::estimate::answer::answer;
 use gpuplan::estimate::constants::Fitted;
 use gpuplan::estimate::memory_constants::FittedMemory;
 use gpuplan::hardware::Hardware;
-use gpuplan::report::accuracy_json::accuracy;
+use gpuplan::report::measure::accuracy_json::accuracy;
 use gpuplan::workload::Models;
 use serde_json::{Value, json};
 
@@ -152,7 +152,7 @@ fn every_scored_run_has_an_answer() {
 /// the test after this one works it out again.
 #[test]
 fn inference_is_met_on_gpus_that_no_constant_was_fitted_on() {
-    let means = gpuplan::report::accuracy::inference_means(&Fitted::embedded().held_out_inference);
+    let means = gpuplan::report::measure::accuracy::inference_means(&Fitted::embedded().held_out_inference);
     for (what, runs, most_percent) in [("decode", 15, 20.0), ("prefill", 63, 12.0)] {
         let mean = &means[what];
         assert_eq!(mean.runs, runs, "{mean:?}");

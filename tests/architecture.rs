@@ -33,7 +33,7 @@ const CRATES: &[(&str, &str)] = &[
     ("runstore", "units features-network"),
     ("budget", "units workload hardware estimate plan runstore"),
     ("report", "units workload hardware import calibration estimate accuracy market spot plan budget"),
-    ("export", "units workload hardware"),
+    ("export", "units workload hardware plan"),
     ("telemetry", "units workload"),
     ("launch", "units workload market spot runstore"),
     ("agent", "units workload runstore telemetry"),
@@ -94,7 +94,7 @@ const OWNERS: &[(&str, &str)] = &[
     ("clap", "cli/"),
     ("indicatif", "cli/"),
     // The settings ask it for the width of the terminal.
-    ("comfy_table", "report/table.rs cli/session.rs"),
+    ("comfy_table", "report/text/table.rs cli/session.rs"),
     ("print!", "cli/session/printer.rs"),
     // A build script speaks to cargo.
     ("println!", "cli/session/printer.rs embedded/build.rs"),
@@ -493,7 +493,7 @@ fn foreign_crates_stay_with_their_owner() {
             ("plan/choose.rs", "println!(\"{plan}\");"),
             ("cli/plan.rs", "eprintln!(\"note\");"),
             ("cli/plan.rs", "std::io::stdout().lock();"),
-            ("report/plan_text.rs", "use comfy_table::Table;"),
+            ("report/plan/plan_text.rs", "use comfy_table::Table;"),
             ("clouds/aws/feed.rs", "use reqwest::Client;"),
             ("clouds/gcp/launch.rs", "use aws_sdk_ec2::Client;"),
             ("hardware/selector.rs", "#[derive(clap::ValueEnum)]"),

@@ -36,7 +36,7 @@ use crate::running::setup::{self, SetupArguments};
 use crate::running::status::{self, StatusArguments};
 use crate::running::stop::{self, DownArguments, GcArguments, StopArguments};
 use crate::session::Session;
-use crate::session::diagnostic::{Diagnostic, Exit};
+use crate::session::diagnostic::Diagnostic;
 
 /// Plan which cloud GPUs to rent for a run, how many, where, on what terms and with which layout; then launch it and watch what it costs.
 #[derive(Debug, Parser)]
@@ -129,7 +129,7 @@ pub enum Command {
 
 pub fn dispatch(command: &Command, session: &Session) -> Result<ExitCode, Diagnostic> {
     if session.markdown && !matches!(command, Command::Budget(_) | Command::Diff(_)) {
-        return Err(Diagnostic::new(Exit::Usage, "only `budget` and `diff` print Markdown").hint("--output json"));
+        return Err(Diagnostic::usage("only `budget` and `diff` print Markdown").hint("--output json"));
     }
     let exit = match command {
         // Their exit codes may be those of the programs that they run.

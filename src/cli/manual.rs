@@ -18,7 +18,7 @@ pub fn completions(shell: Shell, mut program: Command, session: &Session) -> Res
 pub fn pages(folder: Option<&Path>, program: Command, session: &Session) -> Result<Exit, Diagnostic> {
     let Some(folder) = folder else {
         let mut page = Vec::new();
-        clap_mangen::Man::new(program).render(&mut page).map_err(|error| Diagnostic::unexpected(&error))?;
+        clap_mangen::Man::new(program).render(&mut page).map_err(Diagnostic::unexpected)?;
         return session.printer.data(&String::from_utf8_lossy(&page));
     };
     std::fs::create_dir_all(folder).map_err(|error| Diagnostic::file(folder, &error))?;

@@ -4,4 +4,5 @@ pub mod answer;
 pub mod gpus;
 pub mod live;
 pub mod measurements;
+pub mod plan_file;
 pub mod workload;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use crate::arguments::global::{GlobalArguments, OutputFormat, OutputWord};
-use crate::session::diagnostic::{Diagnostic, Exit};
+use crate::session::diagnostic::Diagnostic;
 use crate::session::home::Home;
 use crate::session::printer::Printer;
 use gpuplan_embedded::{ARCHIVES, Archive};
@@ -59,7 +59,7 @@ impl Session {
         let now = match &arguments.now {
             None => Timestamp::now(),
             Some(text) => text.parse().map_err(|error| {
-                Diagnostic::new(Exit::Usage, format!("`{text}` is not a valid time for --now: {error}"))
+                Diagnostic::usage(format!("`{text}` is not a valid time for --now: {error}"))
                     .hint("write it as 2026-08-01T00:00:00Z")
             })?,
         };
@@ -138,9 +138,7 @@ impl Session {
     /// Rules of `policy.toml`: the named file, else the one among the settings. `None` without any.
     pub fn policy(&self, named: Option<&Path>, hardware: &Hardware) -> Result<Option<Policy>, Diagnostic> {
         let text = self.settings_file(named, "policy.toml")?;
-        let read = |text: String| {
-            Policy::read(&text, hardware).map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()))
-        };
+        let read = |text: String| Policy::read(&text, hardware).map_err(Diagnostic::usage);
         text.map(read).transpose()
     }
 
@@ -153,7 +151,7 @@ impl Session {
     ) -> Result<Market, Diagnostic> {
         let Some(text) = self.settings_file(named, "capacity.toml")? else { return Ok(market) };
         let applied = Capacity::read(&text).and_then(|capacity| capacity.apply(market, hardware, self.now));
-        applied.map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()))
+        applied.map_err(Diagnostic::usage)
     }
 
     /// A file that was named must be there; one that is only looked for may not be.
@@ -179,7 +177,7 @@ impl Session {
         let mut physics = bytes("hardware", Hardware::embedded_bytes())?;
         physics.extend(bytes("models", Models::embedded_bytes())?);
         let mut money = bytes("market", Market::embedded_bytes())?;
-        money.extend(catalogs.market.laid_over(&catalogs.hardware).map_err(|error| Diagnostic::unexpected(&error))?);
+        money.extend(catalogs.market.laid_over(&catalogs.hardware).map_err(Diagnostic::unexpected)?);
         Ok((sha256(&physics), sha256(&money)))
     }
 
@@ -220,9 +218,7 @@ fn archive(folder: &Path, name: &str) -> Result<Archive, Diagnostic> {
     let mut archive = Archive::default();
     let Some(contents) = ARCHIVES.iter().find(|contents| contents.archive == name) else { return Ok(archive) };
     let read = |path: &Path| fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error));
-    let at = |path: &Path, error: &dyn std::error::Error| {
-        Diagnostic::new(Exit::Usage, format!("{}: {error}", path.display()))
-    };
+    let at = |path: &Path, error: &dyn std::error::Error| Diagnostic::usage(format!("{}: {error}", path.display()));
     for document in contents.documents {
         let path = folder.join(document).with_extension("toml");
         archive.add_document(document, &read(&path)?).map_err(|error| at(&path, &error))?;

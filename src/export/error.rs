@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use crate::framework::Framework;
 use crate::target::Target;
+use gpuplan_plan::document::DocumentError;
 
 /// Why a plan cannot be written so.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -13,7 +14,7 @@ pub enum ExportError {
     #[error("`{0}` is no framework that is known here; choose among {all}", all = Framework::words().join(", "))]
     UnknownFramework(String),
     #[error("the plan cannot be read: {0}")]
-    Plan(String),
+    Plan(#[from] DocumentError),
     #[error("{framework} cannot be told the layout {layout}: {why}")]
     Layout { framework: &'static str, layout: String, why: &'static str },
     #[error("the name `{name}` does not do for {target}: {rule}")]
@@ -21,7 +22,9 @@ pub enum ExportError {
     #[error("{target} {why}")]
     Unfit { target: Target, why: String },
     #[error("a sweep of {runs} runs is no single job; what starts it is `gpuplan launch`")]
-    Sweep { runs: u64 },
+    Sweep { runs: u32 },
+    #[error("a service saves no checkpoints and is no job that ends")]
+    Service,
 }
 
 impl FromStr for Target {

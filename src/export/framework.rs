@@ -1,4 +1,13 @@
-//! `Framework`: who trains, by its name.
+//! `Framework`: what trains, by its name; below it one file a framework, which writes a layout in its words.
+
+pub mod accelerate;
+pub mod deepspeed;
+pub mod fsdp;
+pub mod hf_trainer;
+pub mod invocation;
+pub mod lightning;
+pub mod megatron;
+pub mod torchtitan;
 
 use std::fmt;
 

@@ -1,71 +1,15 @@
-//! `Job`: a plan as an engine has to know it. Read from the JSON of a plan, which is a stable interface, and from the catalog.
+//! `Job`: a plan as an engine has to know it, from the plan document and the catalog.
 
-use serde::Deserialize;
-use serde_json::Value;
+use serde_json::json;
 
 use crate::framework::Framework;
 use crate::{ExportError, Target};
 use gpuplan_hardware::{Gpu, InstanceType};
-use gpuplan_units::{Band, Quantiles, Usd, UsdPerHour};
-use gpuplan_workload::{Layout, Optimizer, Precision, Recompute, Shard};
-
-/// The fields of a plan (contract section 3) that an engine needs.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct Planned {
-    pub id: String,
-    pub cloud: String,
-    pub region: String,
-    pub zone_id: Option<String>,
-    pub instance_type: String,
-    pub gpus_per_node: u32,
-    pub nodes: u32,
-    /// The contract's word for the terms.
-    pub purchase: String,
-    /// Of one machine.
-    pub rate_usd_per_hour: UsdPerHour,
-    pub layout: PlannedLayout,
-    pub step_seconds: Band,
-    pub run_hours: Quantiles<f64>,
-    pub checkpoint: PlannedCheckpoint,
-    pub spot: Option<PlannedSpot>,
-}
-
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct PlannedLayout {
-    #[serde(flatten)]
-    pub layout: Layout,
-    pub micro_batch: u32,
-    pub global_batch: f64,
-    pub grad_accumulation: f64,
-    pub recompute: Recompute,
-}
-
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct PlannedCheckpoint {
-    pub interval_seconds: f64,
-    pub upload_seconds: f64,
-    pub stall_seconds: f64,
-    pub notice: Option<PlannedNotice>,
-}
-
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct PlannedNotice {
-    pub seconds: f64,
-}
-
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct PlannedSpot {
-    pub fallback_rate_usd_per_hour: Option<UsdPerHour>,
-    /// Cheapest first.
-    pub pools: Vec<PlannedPool>,
-}
-
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct PlannedPool {
-    pub cloud: String,
-    pub region: String,
-    pub instance_type: String,
-}
+use gpuplan_plan::document::{
+    CheckpointRecord, DocumentError, MachinesRecord, PlanDocument, PlanRecord, PurchaseTerms,
+};
+use gpuplan_units::Usd;
+use gpuplan_workload::{Layout, Optimizer, Precision, Shard};
 
 /// What whoever exports says beside the plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -83,7 +27,9 @@ pub struct Wishes {
 /// Everything that a target writes down.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
-    pub plan: Planned,
+    pub plan: PlanRecord,
+    /// Of the plan, which saves.
+    pub checkpoint: CheckpointRecord,
     pub run: String,
     pub store: String,
     pub image: String,
@@ -101,13 +47,13 @@ pub struct Job {
     pub instance: InstanceType,
 }
 
-/// Terms under which the machines are had, as far as engines tell them apart.
+/// How the machines are had, as far as engines tell it apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Terms {
+pub enum CapacityType {
     Spot,
     SpotOrOnDemand,
     /// On-demand, reserved or owned: nobody takes the machine away.
-    Kept,
+    NonPreemptible,
 }
 
 /// As `gpuplan launch`: a machine may live for so many times the hours that nine of ten such runs take.
@@ -120,25 +66,22 @@ const SAVE_MORE: f64 = 30.0;
 pub const MARGIN: u32 = 10;
 
 impl Job {
-    /// `document` is a whole plan document, `plan` one plan of it.
+    /// `plan` is one of `document`, on machines of type `instance` with `gpu`.
     pub fn new(
-        document: &Value,
-        plan: &Value,
+        document: &PlanDocument,
+        plan: &PlanRecord,
         gpu: &Gpu,
         instance: &InstanceType,
         wishes: Wishes,
     ) -> Result<Self, ExportError> {
-        if let Some(runs) = plan["sweep"]["runs"].as_u64() {
-            return Err(ExportError::Sweep { runs });
+        if let Some(sweep) = &plan.sweep {
+            return Err(ExportError::Sweep { runs: sweep.runs });
         }
-        let planned: Planned =
-            serde_json::from_value(plan.clone()).map_err(|error| ExportError::Plan(error.to_string()))?;
-        let workload = document.get("workload").ok_or_else(|| ExportError::Plan("`workload` is missing".to_owned()))?;
-        let stated: Stated =
-            serde_json::from_value(workload.clone()).map_err(|error| ExportError::Plan(error.to_string()))?;
-        let training = &stated.file.training;
-        let named = training.framework.as_deref().unwrap_or_default();
-        let framework = framework_of(wishes.framework.as_deref().unwrap_or(named), &planned.layout.layout)?;
+        let checkpoint = plan.checkpoint.clone().ok_or(ExportError::Service)?;
+        let workload = &document.workload;
+        let file = workload.workload_file()?;
+        let named = file.training.framework.as_deref().unwrap_or_default();
+        let framework = framework_of(wishes.framework.as_deref().unwrap_or(named), &plan.layout.degrees)?;
         let mut to_edit = Vec::new();
         let mut or_edit = |given: Option<String>, placeholder: String, what: &str| {
             given.unwrap_or_else(|| {
@@ -146,7 +89,8 @@ impl Job {
                 placeholder
             })
         };
-        let store = or_edit(wishes.store, placeholder_store(&planned.cloud), "--store: where checkpoints are kept");
+        let store =
+            or_edit(wishes.store, placeholder_store(&plan.machines.cloud), "--store: where checkpoints are kept");
         let image = wishes.image.clone().unwrap_or_else(|| "IMAGE".to_owned());
         let command = if wishes.command.is_empty() {
             let words = framework.placeholder();
@@ -156,33 +100,38 @@ impl Job {
             wishes.command
         };
         Ok(Self {
-            run: wishes.run.unwrap_or_else(|| run_name(&stated.name)),
+            run: wishes.run.unwrap_or_else(|| run_name(&workload.name)),
             store,
             image,
             command,
             to_edit,
             framework,
             nodes_at_least: wishes.nodes_at_least,
-            precision: stated.precision,
-            sequence_length: stated.sequence_length,
-            optimizer: training.optimizer,
-            is_compiled: training.compile.unwrap_or(false) || named.contains("compile"),
-            budget_usd: stated.budget()?,
+            precision: workload.precision,
+            sequence_length: workload.sequence_length,
+            optimizer: file.training.optimizer.as_deref().map(optimizer).transpose()?,
+            is_compiled: file.training.compile.unwrap_or(false) || named.contains("compile"),
+            budget_usd: file.limits.budget.as_deref().map(budget).transpose()?,
             gpu: gpu.clone(),
             instance: instance.clone(),
-            plan: planned,
+            plan: plan.clone(),
+            checkpoint,
         })
     }
 
     pub fn layout(&self) -> &Layout {
-        &self.plan.layout.layout
+        &self.plan.layout.degrees
     }
 
-    pub fn terms(&self) -> Terms {
-        match self.plan.purchase.as_str() {
-            "spot" => Terms::Spot,
-            "spot-with-fallback" => Terms::SpotOrOnDemand,
-            _ => Terms::Kept,
+    pub fn machines(&self) -> &MachinesRecord {
+        &self.plan.machines
+    }
+
+    pub fn capacity_type(&self) -> CapacityType {
+        match self.machines().purchase {
+            PurchaseTerms::Spot => CapacityType::Spot,
+            PurchaseTerms::SpotWithFallback => CapacityType::SpotOrOnDemand,
+            _ => CapacityType::NonPreemptible,
         }
     }
 
@@ -197,37 +146,37 @@ impl Job {
 
     /// Optimizer steps between two checkpoints.
     pub fn save_every_steps(&self) -> u64 {
-        (self.plan.checkpoint.interval_seconds / self.plan.step_seconds.expected).round().max(1.0) as u64
+        (self.checkpoint.interval_seconds.0 / self.plan.step.step_seconds.expected).round().max(1.0) as u64
     }
 
     /// Time that the agent gives the program to save and end. Seconds.
     pub fn grace_seconds(&self) -> u32 {
-        let checkpoint = &self.plan.checkpoint;
-        let own = SAVE_RATIO * (checkpoint.stall_seconds + checkpoint.upload_seconds) + SAVE_MORE;
+        let checkpoint = &self.checkpoint;
+        let own = SAVE_RATIO * (checkpoint.stall_seconds.0 + checkpoint.upload_seconds.0) + SAVE_MORE;
         match &checkpoint.notice {
             // What the cloud gives, less what the engine needs to pass it on.
-            Some(notice) => ((notice.seconds - f64::from(MARGIN)) as u32).max(1),
+            Some(notice) => ((notice.seconds.0 - f64::from(MARGIN)) as u32).max(1),
             None => own.ceil() as u32,
         }
     }
 
     /// A machine is given up after so long.
     pub fn lifetime_hours(&self) -> u32 {
-        (LIFE * self.plan.run_hours.p90).max(1.0).ceil() as u32
+        (LIFE * self.plan.time.run_hours.p90).max(1.0).ceil() as u32
     }
 
     /// The hours that nine of ten such runs take.
     pub fn likely_hours(&self) -> u32 {
-        self.plan.run_hours.p90.max(1.0).ceil() as u32
+        self.plan.time.run_hours.p90.max(1.0).ceil() as u32
     }
 
     /// What the plan is, for the head of a file.
-    pub fn about(&self) -> Vec<String> {
-        let plan = &self.plan;
+    pub fn summary(&self) -> Vec<String> {
+        let (plan, machines, hours) = (&self.plan, self.machines(), self.plan.time.run_hours);
         let mut lines = vec![
             format!(
                 "{}: {} on {} x {} ({} x {} each)",
-                self.run, plan.id, plan.nodes, plan.instance_type, plan.gpus_per_node, self.gpu.name
+                self.run, plan.id, machines.nodes, machines.instance_type, machines.gpus_per_node, self.gpu.name
             ),
             format!(
                 "layout {}, micro batch {}, {} micro-steps",
@@ -235,10 +184,7 @@ impl Job {
                 plan.layout.micro_batch,
                 self.micro_steps()
             ),
-            format!(
-                "about {:.1} hours, nine of ten such runs within {:.1}",
-                plan.run_hours.expected, plan.run_hours.p90
-            ),
+            format!("about {:.1} hours, nine of ten such runs within {:.1}", hours.expected, hours.p90),
         ];
         lines.extend(self.to_edit.iter().map(|what| format!("EDIT {what}")));
         lines
@@ -259,7 +205,7 @@ impl Job {
 
     /// Comments, each line with `#`.
     pub fn comments(&self, more: &[String]) -> String {
-        lines("# ", self.about().iter().chain(more))
+        prefixed_lines("# ", self.summary().iter().chain(more))
     }
 
     /// Refuses what a framework without tensor and pipeline parallelism cannot do.
@@ -287,46 +233,21 @@ impl Job {
 }
 
 /// Each on a line of its own behind `before`.
-pub fn lines<'a>(before: &str, all: impl IntoIterator<Item = &'a String>) -> String {
+pub fn prefixed_lines<'a>(before: &str, all: impl IntoIterator<Item = &'a String>) -> String {
     all.into_iter().flat_map(|line| [before, line, "\n"]).collect()
 }
 
-/// What is read of the document's `workload`.
-#[derive(Deserialize)]
-struct Stated {
-    name: String,
-    precision: Precision,
-    sequence_length: u32,
-    file: StatedFile,
+/// As the workload file states it, with or without `$`.
+fn budget(text: &str) -> Result<Usd, ExportError> {
+    Usd::parse(text.trim_start_matches('$')).map_err(|error| malformed("limits.budget", &error))
 }
 
-#[derive(Deserialize)]
-struct StatedFile {
-    #[serde(default)]
-    training: StatedTraining,
-    #[serde(default)]
-    limits: StatedLimits,
+fn optimizer(name: &str) -> Result<Optimizer, ExportError> {
+    serde_json::from_value(json!(name)).map_err(|error| malformed("training.optimizer", &error))
 }
 
-#[derive(Default, Deserialize)]
-struct StatedTraining {
-    framework: Option<String>,
-    optimizer: Option<Optimizer>,
-    compile: Option<bool>,
-}
-
-#[derive(Default, Deserialize)]
-struct StatedLimits {
-    budget: Option<String>,
-}
-
-impl Stated {
-    fn budget(&self) -> Result<Option<Usd>, ExportError> {
-        let read = |text: &String| {
-            Usd::parse(text.trim_start_matches('$')).map_err(|error| ExportError::Plan(error.to_string()))
-        };
-        self.file.limits.budget.as_ref().map(read).transpose()
-    }
+fn malformed(key: &str, error: &dyn std::error::Error) -> ExportError {
+    DocumentError::Malformed { detail: format!("`workload.file.{key}`: {error}") }.into()
 }
 
 /// By the name in the workload; without one a layout that splits layers is Megatron's, another plain PyTorch's.

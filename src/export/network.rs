@@ -76,15 +76,15 @@ const AZURE: Network = Network {
 
 /// `None`: one machine, or a network that NCCL finds by itself.
 pub fn between_machines(job: &Job) -> Option<Network> {
-    if job.plan.nodes == 1 {
+    if job.machines().nodes == 1 {
         return None;
     }
     match job.instance.fabric_id.as_str() {
         fabric if fabric.starts_with("efa-") => Some(EFA),
         "tcpx" => Some(TCPX),
         "tcpxo" => Some(TCPXO),
-        "roce-cx7" if job.plan.cloud == "gcp" => Some(GIB),
-        fabric if fabric.starts_with("infiniband-") && job.plan.cloud == "azure" => Some(AZURE),
+        "roce-cx7" if job.machines().cloud == "gcp" => Some(GIB),
+        fabric if fabric.starts_with("infiniband-") && job.machines().cloud == "azure" => Some(AZURE),
         _ => None,
     }
 }

@@ -1,4 +1,16 @@
-//! `Target`: what a plan can be written for.
+//! `Target`: what a plan can be written for; below it one file a target.
+
+pub mod dstack;
+pub mod jobset;
+pub mod kubernetes;
+pub mod kueue;
+pub mod labels;
+pub mod pod;
+pub mod ray;
+pub mod skypilot;
+pub mod slurm;
+pub mod terraform;
+pub mod torchrun;
 
 use std::fmt;
 

@@ -64,7 +64,7 @@ impl SoldAs {
                 "capacity-block" => sold.capacity_block = true,
                 "calendar" => sold.calendar = true,
                 "reserved" => sold.reserved = true,
-                other => return Err(format!("`{other}` is not a way to buy")),
+                other => return Err(format!("`{other}` is not a valid purchase option")),
             }
         }
         Ok(sold)

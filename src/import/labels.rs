@@ -3,7 +3,7 @@
 use crate::{Asked, Choice, Names, chips};
 use gpuplan_hardware::CloudId;
 
-/// Narrows a choice by one label. Labels of Kubernetes: "Well-Known Labels"; the clouds' as in export/machine.rs; cards by GPU Feature
+/// Narrows a choice by one label. Labels of Kubernetes: "Well-Known Labels"; the clouds' as in export/target/labels.rs; cards by GPU Feature
 /// Discovery (`nvidia.com/gpu.product`), GKE (`cloud.google.com/gke-accelerator`) and Karpenter (`karpenter.k8s.aws/instance-gpu-name`).
 pub fn narrow(key: &str, value: &str, choice: &mut Choice, asked: &mut Asked, names: Names) {
     match key {

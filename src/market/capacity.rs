@@ -231,7 +231,7 @@ impl Discount {
                 Ok(Rate::Less((percent * PERCENT_PARTS).round() as i128))
             }
             (None, Some(percent)) => Err(invalid(format!("percent = {percent} is not from 0 to under 100"))),
-            _ => Err(invalid("give either percent or usd_per_hour".to_owned())),
+            _ => Err(invalid("state either percent or usd_per_hour".to_owned())),
         }
     }
 
@@ -315,7 +315,7 @@ impl Own {
             source: SOURCE.to_owned(),
             as_of: now.strftime("%Y-%m-%d").to_string(),
         });
-        let instance = instance.ok_or_else(|| invalid("the name stands twice".to_owned()))?;
+        let instance = instance.ok_or_else(|| invalid("the name is used twice".to_owned()))?;
         let place = Place { region: "here".into(), zone_id: None };
         let owned = owned(&self.name, self.nodes, &self.full_usd_per_hour, self.until).map_err(invalid)?;
         offer(instance, place, self.usd_per_hour.as_deref(), owned, now).map_err(invalid)
@@ -416,11 +416,11 @@ mod tests {
     #[test]
     fn what_cannot_be_meant_is_refused_by_name() {
         let refused = |text: &str| applied(text).unwrap_err().to_string();
-        assert!(refused("[[discount]]\ncloud = \"aws\"\n").contains("give either percent or usd_per_hour"));
+        assert!(refused("[[discount]]\ncloud = \"aws\"\n").contains("state either percent or usd_per_hour"));
         assert!(refused("[[discount]]\ncloud = \"aws\"\npercent = 120\n").contains("percent = 120"));
         let own = "[[own]]\nname = \"a\"\ngpu = \"x\"\ngpus_per_node = 8\nnodes = 1\nfull_usd_per_hour = \"1\"\n";
         assert!(refused(own).starts_with("capacity.toml: a: `x` is not in the catalog"));
-        assert!(refused(&own.replace("\"x\"", "\"h100-sxm5-80\"").repeat(2)).contains("stands twice"));
+        assert!(refused(&own.replace("\"x\"", "\"h100-sxm5-80\"").repeat(2)).contains("used twice"));
         assert!(refused("[[owned]]").contains("unknown field `owned`"));
     }
 }

@@ -54,7 +54,7 @@ impl Purchase {
             ("calendar", _) => Ok(Self::Calendar),
             ("flex-start", _) => Ok(Self::FlexStart),
             ("reserved", _) => Ok(Self::Reserved),
-            _ => Err(format!("`{purchase}` with term `{term}` is not a way to buy")),
+            _ => Err(format!("`{purchase}` with term `{term}` is not a valid purchase option")),
         }
     }
 

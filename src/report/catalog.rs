@@ -2,9 +2,14 @@
 
 mod check;
 mod gpus;
+pub mod history;
+pub mod hosts;
 mod instances;
 mod models;
+pub mod prices;
+pub mod refresh;
 mod rows;
+pub mod snapshot;
 
 pub use check::{CatalogCounts, CheckReport};
 pub use gpus::{GPU_COLUMNS, GpuList, LocalGpuLine, LocalGpuList, gpus};

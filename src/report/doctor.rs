@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::json::{VERSION, pretty};
-use crate::table::{Column, render};
-use crate::wrap::wrap;
+use crate::text::json::{VERSION, pretty};
+use crate::text::table::{Column, render};
+use crate::text::wrap::wrap;
 use gpuplan_market::{Permission, Quota, Verdict};
 
 /// Credentials of one cloud.

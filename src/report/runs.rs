@@ -4,9 +4,9 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::format::usd;
-use crate::json::{VERSION, pretty};
-use crate::table::{Column, render};
+use crate::text::format::usd;
+use crate::text::json::{VERSION, pretty};
+use crate::text::table::{Column, render};
 use gpuplan_units::Usd;
 
 /// Runs that were launched from this machine, as `gpuplan status -o json` prints them.

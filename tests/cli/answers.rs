@@ -103,10 +103,39 @@ fn a_locked_plan_gives_the_same_bytes_and_says_what_is_gone() {
     document["inputs"]["offers_sha256"] = 3.into();
     std::fs::write(&path, document.to_string()).unwrap();
     let odd = gpuplan(&["plan", "--locked", path.to_str().unwrap()]);
-    assert!(odd.code == 2 && odd.stderr.contains("`/inputs/offers_sha256` is not a text"), "{}", odd.stderr);
+    assert!(odd.code == 2 && odd.stderr.contains("invalid type: integer `3`, expected a string"), "{}", odd.stderr);
 
     std::fs::write(&path, "{}").unwrap();
     assert_eq!(gpuplan(&["plan", "--locked", path.to_str().unwrap()]).code, 2);
+}
+
+/// A figure read in another meaning is worse than none.
+#[test]
+fn a_plan_of_a_newer_program_is_refused_by_every_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (old, newer) = ("tests/fixtures/plans/one-gpu.json", path("newer.json"));
+    let text = std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(old)).unwrap();
+    let mut document: serde_json::Value = serde_json::from_str(&text).unwrap();
+    document["version"] = 2.into();
+    std::fs::write(&newer, document.to_string()).unwrap();
+    let commands: [&[&str]; 6] = [
+        &["plan", "--locked", &newer],
+        &["launch", &newer, "--cloud", "fake", "--dry-run", "--", "true"],
+        &["export", &newer, "--to", "slurm"],
+        &["report", &newer],
+        &["budget", &newer],
+        &["diff", old, &newer],
+    ];
+    for command in commands {
+        let ran = gpuplan(command);
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{command:?}: {}", ran.stderr);
+        assert!(
+            ran.stderr.contains("this plan has version 2, written by a newer gpuplan; this program reads version 1"),
+            "{command:?}: {}",
+            ran.stderr
+        );
+    }
 }
 
 /// A folder in the place of a file can be read by nobody, whoever runs the test.

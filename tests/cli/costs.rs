@@ -336,7 +336,7 @@ fn bad_input_is_refused_by_name() {
         assert!(ran.code == code && ran.stderr.contains(words), "{arguments:?}: {} {}", ran.code, ran.stderr);
         assert_eq!(ran.stdout, "");
     };
-    refused(&["--by", "month"], 2, "--by `month` is no kind of row");
+    refused(&["--by", "month"], 2, "`month` is not a valid value of --by");
     refused(&["--since", "soon"], 2, "`soon` is not a valid time for --since");
     refused(&["--since", "2026-10-02", "--until", "2026-10-01"], 2, "is not before --until");
     refused(&["--store", "/no/such/folder"], 2, "the folder /no/such/folder is not in the store");
@@ -557,7 +557,7 @@ fn the_next_plan_goes_by_what_runs_like_it_took() {
     let after = ran.json();
     assert!(
         ran.stderr
-            .contains("say nothing of the time: 1 launched by an older version, 1 forecast with other measurements"),
+            .contains("say nothing about the time: 1 launched by an older version, 1 forecast with other measurements"),
         "{}",
         ran.stderr
     );

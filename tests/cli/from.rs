@@ -156,8 +156,8 @@ fn what_cannot_be_read_says_what_to_do() {
     for (text, code, words) in [
         ("#SBATCH --gres=gpu:8\n", 2, "--gpus a100"),
         ("#SBATCH --nodes=2\n", 2, "no GPU"),
-        ("greeting: hello\n", 2, "no job of Slurm"),
-        ("resources: {accelerators: [\n", 2, "no YAML"),
+        ("greeting: hello\n", 2, "not a job of Slurm"),
+        ("resources: {accelerators: [\n", 2, "not valid YAML"),
         ("resources: {accelerators: 'H1000:8'}\n", 2, "H1000"),
         ("resources: {accelerators: 'H100:7'}\n", 3, "no place offers"),
         ("name: p\n---\nrun: a\n---\nrun: b\n", 2, "2 jobs"),

@@ -191,7 +191,7 @@ fn a_plan_of_a_sweep_fills_one_machine_and_pays_it_once() {
     assert!((all(&eight) / hours(&eight) - 64.0).abs() < 1e-6, "every run is paid, once: {}", all(&eight));
     let ran = crate::support::gpuplan(&["plan", "examples/sweep.toml", "--gpus", "A100:8"]);
     assert!(
-        ran.stdout.contains("64 runs, 8 beside each other on the machine, 1 GPU each, 8 rounds of "),
+        ran.stdout.contains("64 runs, 8 at a time on one machine, 1 GPU each, 8 rounds of "),
         "{}",
         ran.stdout
     );

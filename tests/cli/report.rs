@@ -199,14 +199,16 @@ fn what_a_profile_found_stands_on_the_page_with_its_price() {
     let folder = tempfile::tempdir().unwrap();
     let path = changed(folder.path(), |document| {
         document["findings"] = serde_json::json!([
-            {"rule": "input-bound", "evidence": "the GPU waits 31 % of a step", "advice": "more <workers>", "saves_usd": "1234.50", "saves_hours": 12.0},
-            {"rule": "throttled-by-heat", "evidence": "1,200 of 1,980 MHz", "advice": "cool it", "saves_usd": null, "saves_hours": null,
+            {"rule": "loader", "evidence": "the GPU waits 31 % of a step", "measured": 0.31, "threshold": 0.05, "advice": "more <workers>",
+                "cause": "program", "mended": {"change": "step", "left": 0.7}, "saves_usd": "1234.50", "saves_hours": 12.0},
+            {"rule": "throttled-by-heat", "evidence": "1,200 of 1,980 MHz", "measured": 0.6, "threshold": 0.9, "advice": "cool it",
+                "cause": "machine", "mended": {"change": "step", "left": 0.7}, "saves_usd": null, "saves_hours": null,
                 "why_unpriced": "a fault of the profiled machine; the plan is made without it"},
         ]);
     });
     let text = report(&path, &["--format", "md"]);
     assert!(
-        text.contains("## What the profile found") && text.contains("| input bound | the GPU waits 31 % of a step |"),
+        text.contains("## What the profile found") && text.contains("| loader | the GPU waits 31 % of a step |"),
         "{text}"
     );
     assert!(
@@ -256,9 +258,9 @@ fn what_is_no_plan_is_refused() {
     refused(&[&written("cut.json", "{\"version\":1,")]);
     refused(&[&written("other.json", "{\"version\":1,\"total\":{}}")]);
     let newer = changed(folder.path(), |document| document["version"] = 2.into());
-    assert!(refused(&[&newer]).stderr.contains("another version (2)"));
+    assert!(refused(&[&newer]).stderr.contains("this plan has version 2, written by a newer gpuplan"));
     let odd = changed(folder.path(), |document| document["recommendation"]["cost_usd"]["p90"] = "many".into());
-    assert!(refused(&[&odd]).stderr.contains("not a plan to report on"));
+    assert!(refused(&[&odd]).stderr.contains("it is not a plan of this program"));
 }
 
 #[test]

@@ -8,13 +8,13 @@ use serde_json::Value;
 use crate::diff::change::{Amount, Cause, Change, Diff, DiffError, Reason, behind, changed, differing, of_inputs};
 use crate::diff::rented::Rented;
 use crate::portfolio::NO_TEAM;
-use crate::portfolio::planned::Inputs;
+use gpuplan_plan::document::InputsRecord;
 use gpuplan_units::{Quantiles, Usd};
 
 /// What this comparison reads of `budget --output json`.
 #[derive(Deserialize)]
 struct BudgetRecord {
-    inputs: Inputs,
+    inputs: InputsRecord,
     #[serde(default)]
     tax: String,
     total: TotalRecord,

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::diff::rented::Rented;
-use crate::portfolio::planned::Inputs;
+use gpuplan_plan::document::InputsRecord;
 use gpuplan_units::Usd;
 
 /// What two documents of one kind differ in.
@@ -136,7 +136,7 @@ impl Change {
 }
 
 /// Causes that the hashes of the inputs tell, most specific first.
-pub fn of_inputs(before: &Inputs, after: &Inputs) -> Vec<Reason> {
+pub fn of_inputs(before: &InputsRecord, after: &InputsRecord) -> Vec<Reason> {
     let mut reasons = Vec::new();
     let mut add = |cause, differs: bool, detail: String| {
         if differs {
@@ -144,7 +144,7 @@ pub fn of_inputs(before: &Inputs, after: &Inputs) -> Vec<Reason> {
         }
     };
     let short = |text: &str| text.get(..12).unwrap_or(text).to_owned();
-    let of_policy = |inputs: &Inputs| inputs.policy_sha256.as_deref().map_or_else(|| "none".to_owned(), short);
+    let of_policy = |inputs: &InputsRecord| inputs.policy_sha256.as_deref().map_or_else(|| "none".to_owned(), short);
     add(
         Cause::Policy,
         before.policy_sha256 != after.policy_sha256,
@@ -154,13 +154,13 @@ pub fn of_inputs(before: &Inputs, after: &Inputs) -> Vec<Reason> {
     add(Cause::Estimate, a != b, format!("constants of the estimate: {a} -> {b}"));
     let (a, b) = (&before.catalog_sha256, &after.catalog_sha256);
     add(Cause::Estimate, a != b, format!("catalog of machines and models: {} -> {}", short(a), short(b)));
-    let measured = |inputs: &Inputs| inputs.measured_sha256.as_deref().map_or_else(|| "none".to_owned(), short);
+    let measured = |inputs: &InputsRecord| inputs.measured_sha256.as_deref().map_or_else(|| "none".to_owned(), short);
     add(
         Cause::Estimate,
         before.measured_sha256 != after.measured_sha256,
         format!("measurements: {} -> {}", measured(before), measured(after)),
     );
-    let names = |inputs: &Inputs| inputs.own_runs.iter().map(|own| own.run.clone()).collect::<BTreeSet<String>>();
+    let names = |inputs: &InputsRecord| inputs.own_runs.iter().map(|own| own.run.clone()).collect::<BTreeSet<String>>();
     let (was, is) = (names(before), names(after));
     let list = |names: Vec<&String>| names.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ");
     let (new, gone) = (list(is.difference(&was).collect()), list(was.difference(&is).collect()));

@@ -1,42 +1,37 @@
 //! Two plans: the bills of what each recommends, and what was asked and known.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::diff::{Amount, Cause, Change, Diff, DiffError, Reason, behind, changed, differing, of_inputs};
 use crate::guardrail::Rented;
-use crate::portfolio::planned::{BillRecord, MACHINE_HOUR, PlanDocument, PlanRecord};
+use crate::portfolio::planned::MACHINE_HOUR;
+use gpuplan_plan::document::{BillLineRecord, DocumentError, PlanDocument, PlanRecord, RejectionReason};
 use gpuplan_units::Usd;
 
 pub fn diff(before: &Value, after: &Value) -> Result<Diff, DiffError> {
-    let read = |side, document: &Value| {
-        PlanDocument::read(document).map_err(|error| DiffError::Unknown { side, detail: error.to_string() })
-    };
-    let (old, new) = (read("the first", before)?, read("the second", after)?);
-    let chosen = |side, document: &PlanDocument| {
-        document
-            .recommendation
-            .clone()
-            .ok_or_else(|| DiffError::Unknown { side, detail: "it recommends nothing".to_owned() })
-    };
-    let (was, is) = (chosen("the first", &old)?, chosen("the second", &new)?);
-    let reasons = reasons(&old, &new, &was, &is);
+    let of = |side| move |error: DocumentError| DiffError::Unknown { side, detail: error.to_string() };
+    let old = PlanDocument::from_value(before).map_err(of("the first"))?;
+    let new = PlanDocument::from_value(after).map_err(of("the second"))?;
+    let (was, is) = (old.pick(None).map_err(of("the first"))?, new.pick(None).map_err(of("the second"))?);
+    let reasons = reasons(&old, &new, was, is);
     let cause = behind(&reasons);
-    let (lines, unchanged) = changed(&amounts(&was), &amounts(&is), |_| cause);
-    let rate = Usd::from_nanos(i128::from(is.rate_usd_per_hour.nanos()) * i128::from(is.nodes));
+    let (lines, unchanged) = changed(&amounts(was), &amounts(is), |_| cause);
+    let machines = &is.machines;
+    let rate = Usd::from_nanos(i128::from(machines.rate_usd_per_hour.nanos()) * i128::from(machines.nodes));
     let rented = Rented {
         what: new.workload.name.clone(),
-        cloud: is.cloud.clone(),
-        places: std::iter::once(is.region.clone()).chain(is.zone_id.clone()).collect(),
-        gpu: Some(is.gpu.clone()),
-        purchase: is.purchase.clone(),
+        cloud: machines.cloud.clone(),
+        places: std::iter::once(machines.region.clone()).chain(machines.zone_id.clone()).collect(),
+        gpu: Some(machines.gpu.clone()),
+        purchase: machines.purchase.word().to_owned(),
         usd_per_hour: Some(rate),
-        p90: is.cost_usd.p90,
+        p90: is.cost.cost_usd.p90,
         tags: None,
     };
     Ok(Diff {
         kind: "plans",
-        total: Some(Change::new(was.cost_usd.expected, is.cost_usd.expected)),
-        p90_usd: Some(is.cost_usd.p90),
+        total: Some(Change::new(was.cost.cost_usd.expected, is.cost.cost_usd.expected)),
+        p90_usd: Some(is.cost.cost_usd.p90),
         reasons,
         lines,
         unchanged,
@@ -44,44 +39,44 @@ pub fn diff(before: &Value, after: &Value) -> Result<Diff, DiffError> {
     })
 }
 
-fn machines(plan: &PlanRecord) -> String {
-    format!("{} x {} on {}, {}", plan.nodes, plan.instance_type, plan.cloud, plan.purchase)
-}
-
 fn amounts(plan: &PlanRecord) -> Vec<Amount> {
-    let one = |line: &BillRecord| Amount {
+    let machines = &plan.machines;
+    let terms = machines.purchase.word();
+    let names = format!("{} x {} on {}, {terms}", machines.nodes, machines.instance_type, machines.cloud);
+    let one = |line: &BillLineRecord| Amount {
         key: line.item.clone(),
         of: String::new(),
         what: line.item.clone(),
-        machines: if line.unit == MACHINE_HOUR { machines(plan) } else { plan.cloud.clone() },
+        machines: if line.unit == MACHINE_HOUR { names.clone() } else { machines.cloud.clone() },
         quantity: line.quantity,
         unit_price: line.unit_price_usd,
         cost: line.cost_usd,
     };
-    plan.bill.iter().map(one).collect()
+    plan.cost.bill.iter().map(one).collect()
 }
 
 fn reasons(old: &PlanDocument, new: &PlanDocument, was: &PlanRecord, is: &PlanRecord) -> Vec<Reason> {
     let mut asked = Vec::new();
-    differing("", &old.workload.file, &new.workload.file, &mut asked);
+    let stated = |map: &Map<String, Value>| Value::Object(map.clone());
+    differing("", &stated(&old.workload.file), &stated(&new.workload.file), &mut asked);
     // The limits of flags stand beside the file.
-    differing("limits", &old.limits, &new.limits, &mut asked);
+    differing("limits", &stated(&old.limits), &stated(&new.limits), &mut asked);
     asked.sort();
     asked.dedup();
     let mut reasons: Vec<Reason> = asked.into_iter().map(|detail| Reason { cause: Cause::Request, detail }).collect();
     reasons.extend(of_policy(old, new));
     reasons.extend(of_inputs(&old.inputs, &new.inputs));
-    if was.id == is.id && was.rate_usd_per_hour != is.rate_usd_per_hour {
+    if was.id == is.id && was.machines.rate_usd_per_hour != is.machines.rate_usd_per_hour {
         let seen = |plan: &PlanRecord| {
-            format!("${} ({})", plan.rate_usd_per_hour, plan.price.observed_at.strftime("%Y-%m-%d"))
+            format!("${} ({})", plan.machines.rate_usd_per_hour, plan.price.observed_at.strftime("%Y-%m-%d"))
         };
         reasons
             .push(Reason { cause: Cause::Price, detail: format!("a machine an hour: {} -> {}", seen(was), seen(is)) });
     }
     if was.id != is.id {
         reasons.push(Reason { cause: behind(&reasons), detail: format!("recommended: {} -> {}", was.id, is.id) });
-    } else if was.step_seconds.expected != is.step_seconds.expected {
-        let share = is.step_seconds.expected / was.step_seconds.expected - 1.0;
+    } else if was.step.step_seconds.expected != is.step.step_seconds.expected {
+        let share = is.step.step_seconds.expected / was.step.step_seconds.expected - 1.0;
         reasons.push(Reason { cause: behind(&reasons), detail: format!("time of a step: {:+.1} %", share * 100.0) });
     }
     reasons
@@ -93,7 +88,7 @@ fn of_policy(old: &PlanDocument, new: &PlanDocument) -> Vec<Reason> {
         let mut rules: Vec<String> = document
             .rejected
             .iter()
-            .filter(|rejected| rejected.reason == "policy")
+            .filter(|rejected| rejected.reason == RejectionReason::Policy)
             // `policy.toml line 2: gpus does not list ...`: the rule without what it hit.
             .map(|rejected| {
                 let rule =

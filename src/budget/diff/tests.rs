@@ -12,15 +12,26 @@ use gpuplan_units::Usd;
 /// A plan document as `plan --output json` has it, with one bill line of these hours.
 fn plan(rate: &str, hours: f64, change: impl Fn(&mut Value)) -> Value {
     let cost = Usd::from_dollars(Usd::parse(rate).unwrap().dollars() * hours).unwrap();
+    let band = |expected: f64| json!({ "low": expected * 0.9, "expected": expected, "high": expected * 1.1 });
     let mut document = json!({
         "version": 1, "generated_at": "2026-08-02T12:00:00Z",
         "inputs": { "catalog_sha256": "c", "offers_sha256": "o", "constants_version": "1", "seed": 0 },
-        "workload": { "name": "w", "file": { "training": { "tokens": "1B" } } }, "limits": {},
+        "workload": {
+            "name": "w", "model": "m", "task": "pretrain", "precision": "bf16", "sequence_length": 2048,
+            "file": { "training": { "tokens": "1B" } },
+        },
+        "limits": {},
         "recommendation": {
             "id": "aws/us-east-1/p5.48xlargex1/on-demand", "cloud": "aws", "region": "us-east-1", "zone_id": null, "instance_type": "p5.48xlarge",
             "gpu": "h100-sxm5-80", "gpus_per_node": 8, "nodes": 1, "purchase": "on-demand", "rate_usd_per_hour": rate,
             "price": { "origin": "snapshot", "observed_at": "2026-07-20T00:00:00Z", "source": "s" },
-            "step_seconds": { "low": 1.0, "expected": 1.1, "high": 1.2 }, "run_hours": { "expected": hours, "p50": hours, "p90": hours * 1.2 },
+            "layout": {
+                "data": 8, "tensor": 1, "pipeline": 1, "context": 1, "expert": 1, "virtual_pipeline": 1, "shard": "none", "sequence_parallel": false,
+                "micro_batch": 1, "global_batch": 8.0, "grad_accumulation": 1.0, "recompute": "none",
+            },
+            "step_seconds": band(1.1), "samples_per_second": band(8.0), "gpu_memory_bytes": band(6e10), "gpu_utilization": band(0.5),
+            "model_flop_utilization": 0.4, "bound_by": "compute",
+            "run_hours": { "expected": hours, "p50": hours, "p90": hours * 1.2 },
             "cost_usd": { "expected": cost, "p50": cost, "p90": cost },
             "bill": [{ "item": "machines", "quantity": hours, "unit": "machine-hour", "unit_price_usd": rate, "cost_usd": cost, "basis": "s of 2026-07-20" }],
         },
@@ -70,6 +81,13 @@ fn another_question_is_a_request_and_another_rule_a_policy() {
     assert!(found.reasons[0].detail.contains("policy.toml line 2: clouds"), "{:?}", found.reasons);
     assert_eq!(found.lines[0].parts, [ChangePart { cause: Cause::Policy, change_usd: Usd::parse("1000").unwrap() }]);
     assert!(diff(&before, &before).unwrap().lines.is_empty());
+}
+
+#[test]
+fn a_plan_of_a_newer_program_is_refused() {
+    let newer = plan("50", 100.0, |document| document["version"] = json!(2));
+    let said = diff(&plan("50", 100.0, |_| {}), &newer).unwrap_err().to_string();
+    assert!(said.starts_with("the second cannot be compared: this plan has version 2, written by a newer"), "{said}");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::portfolio::budget::terms::{other_clouds, term_commitments};
 use crate::portfolio::calendar::Month;
 pub use crate::portfolio::coverage::CommitmentFigures;
 use crate::portfolio::lines::{BudgetLine, BudgetLines, CostedPhase, LineOrigin};
-use crate::portfolio::planned::{Inputs, Once};
+use crate::portfolio::planned::Once;
 use crate::portfolio::simulation::draws::{DRAWS, chance_within, quantiles};
 pub use crate::portfolio::simulation::groups::CostGroup;
 use crate::portfolio::simulation::groups::GroupBy;
@@ -26,6 +26,7 @@ use crate::portfolio::simulation::{
     AVAILABILITY_IN_COMMON, SPOT_PRICE_IN_COMMON, SPOT_PRICE_STEP, Simulated, simulate,
 };
 use crate::portfolio::{Phase, Portfolio, PortfolioError};
+use gpuplan_plan::document::InputsRecord;
 use gpuplan_units::{Quantiles, Usd};
 
 /// Of the document that `budget --output json` writes.
@@ -44,7 +45,7 @@ pub struct Budget {
     pub tax: String,
     #[serde(flatten)]
     pub period: Period,
-    pub inputs: Inputs,
+    pub inputs: InputsRecord,
     pub total: BudgetTotal,
     #[serde(flatten)]
     pub breakdown: Breakdown,
@@ -123,7 +124,7 @@ pub struct PhaseFigures {
 pub fn budget(
     portfolio: &Portfolio,
     once: &[Once],
-    inputs: Inputs,
+    inputs: InputsRecord,
     now: Timestamp,
     seed: u64,
 ) -> Result<Budget, PortfolioError> {
@@ -147,7 +148,13 @@ pub fn budget(
 }
 
 /// `None`: beyond counting.
-fn counted(portfolio: &Portfolio, costed: &[CostedPhase], inputs: Inputs, now: Timestamp, seed: u64) -> Option<Budget> {
+fn counted(
+    portfolio: &Portfolio,
+    costed: &[CostedPhase],
+    inputs: InputsRecord,
+    now: Timestamp,
+    seed: u64,
+) -> Option<Budget> {
     let this_month = Month::of(now);
     let BudgetLines { mut lines, covered } = BudgetLines::new(portfolio, costed);
     let mut simulated = simulate(portfolio, costed, this_month, seed)?;
@@ -270,10 +277,10 @@ fn figures(phase: &Phase, once: &Once, cost_usd: Quantiles<Usd>) -> PhaseFigures
         repeats: phase.repeats,
         plan: once.plan.clone(),
         question: once.question.clone(),
-        cloud: once.cloud.clone(),
-        gpu: once.gpu.clone(),
-        nodes: once.nodes,
-        purchase: once.purchase.clone(),
+        cloud: once.machines.cloud.clone(),
+        gpu: once.machines.gpu.clone(),
+        nodes: once.machines.nodes,
+        purchase: once.machines.purchase.clone(),
         cost_usd,
         run_hours: once.hours,
         cost_each_usd: once.cost,

@@ -58,23 +58,23 @@ impl Commitment {
     /// `None`: the line is not for it.
     pub fn coverage(&self, once: &Once, line: &OnceLine) -> Option<Coverage> {
         let is_time = matches!(line.item, Item::Machines | Item::LostWork) && line.unit == MACHINE_HOUR;
-        let is_here = self.region.is_none() || self.region == once.region;
-        if once.purchase != "on-demand"
+        let is_here = self.region.is_none() || self.region == once.machines.region;
+        if once.machines.purchase != "on-demand"
             || !is_time
-            || once.cloud != self.cloud
+            || once.machines.cloud != self.cloud
             || !is_here
             || line.unit_price <= Usd::ZERO
         {
             return None;
         }
-        let instance = once.instance_type.as_deref()?;
+        let instance = once.machines.instance_type.as_deref()?;
         match &self.kind {
             CommitmentKind::Reservation { instance_type, nodes } => (instance_type == instance).then(|| {
                 let unit_price = self.usd_per_hour.times(1);
                 Coverage {
                     unit_price,
                     capacity: if self.is_free() { FREE_HOUR } else { unit_price },
-                    share: (f64::from(*nodes) / f64::from(once.nodes)).min(1.0),
+                    share: (f64::from(*nodes) / f64::from(once.machines.nodes)).min(1.0),
                 }
             }),
             CommitmentKind::SavingsPlan { machines, discount } => {
@@ -82,8 +82,9 @@ impl Commitment {
                     || machines.iter().any(|start| instance.starts_with(start.trim_end_matches('*')));
                 let unit_price =
                     Usd::from_dollars(line.unit_price.dollars() * (1.0 - discount)).filter(|price| *price > Usd::ZERO);
-                let most =
-                    |unit: Usd| (self.usd_per_hour.dollars() / (unit.dollars() * f64::from(once.nodes))).min(1.0);
+                let most = |unit: Usd| {
+                    (self.usd_per_hour.dollars() / (unit.dollars() * f64::from(once.machines.nodes))).min(1.0)
+                };
                 let coverage = |unit: Usd| Coverage { unit_price: unit, capacity: unit, share: most(unit) };
                 unit_price.filter(|_| is_meant).map(coverage)
             }
@@ -118,6 +119,11 @@ impl Commitment {
     /// Of its machines, as the phases name them; a savings plan is for any.
     pub fn gpu<'a>(&self, mut once: impl Iterator<Item = &'a Once>) -> Option<&'a str> {
         let CommitmentKind::Reservation { instance_type, .. } = &self.kind else { return None };
-        once.find(|once| once.cloud == self.cloud && once.instance_type.as_ref() == Some(instance_type))?.gpu.as_deref()
+        once.find(|once| {
+            once.machines.cloud == self.cloud && once.machines.instance_type.as_ref() == Some(instance_type)
+        })?
+        .machines
+        .gpu
+        .as_deref()
     }
 }

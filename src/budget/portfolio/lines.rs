@@ -291,14 +291,18 @@ fn blank_phase_line(part: PhasePart, line: &OnceLine) -> BudgetLine {
         month,
         item: line.item,
         machines: LineMachines {
-            cloud: once.cloud.clone(),
-            region: once.region.clone(),
-            zone_id: once.zone_id.clone(),
-            instance_type: once.instance_type.clone(),
-            gpu: once.gpu.clone(),
-            gpus_per_node: Some(once.gpus_per_node),
+            cloud: once.machines.cloud.clone(),
+            region: once.machines.region.clone(),
+            zone_id: once.machines.zone_id.clone(),
+            instance_type: once.machines.instance_type.clone(),
+            gpu: once.machines.gpu.clone(),
+            gpus_per_node: Some(once.machines.gpus_per_node),
             // A plan that falls back rents its fallback on demand.
-            purchase: Some(if line.item == Item::Fallback { "on-demand".to_owned() } else { once.purchase.clone() }),
+            purchase: Some(if line.item == Item::Fallback {
+                "on-demand".to_owned()
+            } else {
+                once.machines.purchase.clone()
+            }),
         },
         amount: LineAmount { unit: line.unit.clone(), unit_price_usd: line.unit_price, ..LineAmount::default() },
         basis: LineBasis {

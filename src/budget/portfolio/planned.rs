@@ -1,125 +1,22 @@
 //! `Once`: what doing a phase one time costs, from a recorded plan or from stated rates, with all that a line of a budget says.
 
 use jiff::Timestamp;
-use serde::Deserialize;
 use serde_json::Value;
 
 use crate::Item;
 use crate::portfolio::Rate;
 use crate::portfolio::shape::Shape;
 use crate::portfolio::simulation::AVAILABILITY_IN_COMMON;
-use gpuplan_estimate::OwnRun;
+use gpuplan_plan::document::{BillLineRecord, DocumentError, PlanDocument, PlanRecord, TermsRecord};
 use gpuplan_plan::money::bill::BillItem;
 use gpuplan_plan::normal::NORMAL_90;
-use gpuplan_units::{Band, Quantiles, Usd, UsdPerHour};
-
-/// What this program reads of a document of `plan --output json`.
-#[derive(Clone, Debug, Deserialize)]
-pub struct PlanDocument {
-    pub generated_at: Timestamp,
-    pub inputs: Inputs,
-    pub workload: WorkloadRecord,
-    #[serde(default)]
-    pub limits: Value,
-    pub recommendation: Option<PlanRecord>,
-    #[serde(default)]
-    pub frontier: Vec<PlanRecord>,
-    #[serde(default)]
-    pub alternatives: Vec<PlanRecord>,
-    #[serde(default)]
-    pub terms: Vec<TermRecord>,
-    #[serde(default)]
-    pub rejected: Vec<RejectionRecord>,
-}
-
-/// Hashes of what a document rests on.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, serde::Serialize, schemars::JsonSchema)]
-pub struct Inputs {
-    pub catalog_sha256: String,
-    pub offers_sha256: String,
-    pub constants_version: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub measured_sha256: Option<String>,
-    /// Finished runs of the user that the times go by.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub own_runs: Vec<OwnRun>,
-    /// Of the rules of the house.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub policy_sha256: Option<String>,
-    #[serde(default)]
-    pub seed: u64,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-pub struct WorkloadRecord {
-    pub name: String,
-    #[serde(default)]
-    pub file: Value,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-pub struct PlanRecord {
-    pub id: String,
-    pub cloud: String,
-    pub region: String,
-    pub zone_id: Option<String>,
-    pub instance_type: String,
-    pub gpu: String,
-    pub gpus_per_node: u32,
-    pub nodes: u32,
-    pub purchase: String,
-    pub rate_usd_per_hour: UsdPerHour,
-    pub price: PriceRecord,
-    pub step_seconds: Band,
-    pub run_hours: Quantiles<f64>,
-    pub cost_usd: Quantiles<Usd>,
-    pub bill: Vec<BillRecord>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-pub struct PriceRecord {
-    pub origin: String,
-    pub observed_at: Timestamp,
-    pub source: String,
-    #[serde(default)]
-    pub stale: bool,
-}
-
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct BillRecord {
-    pub item: String,
-    pub quantity: f64,
-    pub unit: String,
-    pub unit_price_usd: Usd,
-    pub cost_usd: Usd,
-    pub basis: String,
-}
-
-/// The recommended machines on one way to buy them; without figures where that was refused.
-#[derive(Clone, Debug, Deserialize)]
-pub struct TermRecord {
-    pub purchase: String,
-    pub run_hours: Option<Quantiles<f64>>,
-    pub cost_usd: Option<Quantiles<Usd>>,
-    pub bound_to_usd: Option<Usd>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-pub struct RejectionRecord {
-    pub what: String,
-    pub reason: String,
-    pub detail: String,
-}
+use gpuplan_units::{Quantiles, Usd};
 
 /// Why a recorded plan is no ground for a budget.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PlannedError {
-    #[error("it is not a plan of this program: {0}")]
-    NoPlan(String),
-    #[error("it recommends nothing")]
-    Nothing,
-    #[error("no plan in it has the id `{0}`")]
-    UnknownId(String),
+    #[error(transparent)]
+    Document(#[from] DocumentError),
     #[error("the bill of `{id}` adds up to ${bill} and not to ${expected}")]
     Unbalanced { id: String, bill: Usd, expected: Usd },
     #[error("no distribution has the mean ${expected}, the median ${p50} and the 90th percentile ${p90} of `{id}`")]
@@ -134,14 +31,7 @@ pub struct Once {
     pub plan: Option<String>,
     /// What was asked, as a workload file says it; nothing for stated rates.
     pub question: Value,
-    pub cloud: String,
-    pub region: Option<String>,
-    pub zone_id: Option<String>,
-    pub instance_type: Option<String>,
-    pub gpu: Option<String>,
-    pub gpus_per_node: u32,
-    pub nodes: u32,
-    pub purchase: String,
+    pub machines: PhaseMachines,
     pub hours: Quantiles<f64>,
     pub cost: Quantiles<Usd>,
     pub lines: Vec<OnceLine>,
@@ -151,7 +41,22 @@ pub struct Once {
     /// Share of the cost that is paid at a spot price.
     pub spot_share: f64,
     pub elsewhere: Vec<Elsewhere>,
-    pub terms: Vec<TermRecord>,
+    /// The same machines on every way to buy them.
+    pub terms: Vec<TermsRecord>,
+}
+
+/// The machines of a phase; what stated rates leave open is `None`.
+#[derive(Clone, Debug)]
+pub struct PhaseMachines {
+    pub cloud: String,
+    pub region: Option<String>,
+    pub zone_id: Option<String>,
+    pub instance_type: Option<String>,
+    pub gpu: Option<String>,
+    pub gpus_per_node: u32,
+    pub nodes: u32,
+    /// `on-demand`, `spot` and so on, as a plan has it.
+    pub purchase: String,
 }
 
 #[derive(Clone, Debug)]
@@ -177,79 +82,45 @@ pub struct Elsewhere {
     pub in_common: f64,
 }
 
-impl PlanDocument {
-    pub fn read(document: &Value) -> Result<Self, PlannedError> {
-        Self::deserialize(document).map_err(|error| PlannedError::NoPlan(error.to_string()))
-    }
-
-    /// The plan with this id, else the recommended one.
-    pub fn chosen(&self, id: Option<&str>) -> Result<&PlanRecord, PlannedError> {
-        let Some(id) = id else { return self.recommendation.as_ref().ok_or(PlannedError::Nothing) };
-        let mut all = self.recommendation.iter().chain(&self.frontier).chain(&self.alternatives);
-        all.find(|plan| plan.id == id).ok_or_else(|| PlannedError::UnknownId(id.to_owned()))
-    }
-
-    /// The cheapest of each other cloud among what is shown, cheapest first.
-    fn elsewhere(&self, than: &PlanRecord) -> Vec<Elsewhere> {
-        let mut plans: Vec<&PlanRecord> =
-            self.frontier.iter().chain(&self.alternatives).filter(|plan| plan.cloud != than.cloud).collect();
-        plans.sort_by(|a, b| a.cost_usd.expected.cmp(&b.cost_usd.expected).then_with(|| a.id.cmp(&b.id)));
-        let mut found: Vec<Elsewhere> = Vec::new();
-        for plan in plans {
-            if !found.iter().any(|known| known.cloud == plan.cloud) {
-                found.push(Elsewhere {
-                    plan: plan.id.clone(),
-                    cloud: plan.cloud.clone(),
-                    hours: plan.run_hours,
-                    cost: plan.cost_usd,
-                    in_common: plan.in_common(),
-                });
-            }
-        }
-        found
-    }
-}
-
 impl Once {
     /// From a recorded answer. `estimate` names the question.
     pub fn of_plan(document: &PlanDocument, id: Option<&str>, estimate: &str) -> Result<Self, PlannedError> {
-        let plan = document.chosen(id)?;
-        let lines: Vec<OnceLine> = plan.bill.iter().map(|line| plan.line(line)).collect();
-        let (bill, expected): (Usd, Usd) = (lines.iter().map(|line| line.cost).sum(), plan.cost_usd.expected);
+        let plan = document.pick(id)?;
+        let (machines, cost) = (&plan.machines, plan.cost.cost_usd);
+        let is_spot = machines.purchase.is_spot();
+        let lines: Vec<OnceLine> = plan.cost.bill.iter().map(|line| bill_line(plan, line)).collect();
+        let bill: Usd = lines.iter().map(|line| line.cost).sum();
+        let Quantiles { expected, p50, p90 } = cost;
         if bill != expected {
             return Err(PlannedError::Unbalanced { id: plan.id.clone(), bill, expected });
         }
-        let Quantiles { expected, p50, p90 } = plan.cost_usd;
-        let shape = plan.shape().ok_or_else(|| PlannedError::Unfit { id: plan.id.clone(), expected, p50, p90 })?;
-        let at_spot =
-            lines.iter().filter(|line| plan.is_spot() && matches!(line.item, Item::Machines | Item::LostWork));
+        let shape = shape(cost).ok_or_else(|| PlannedError::Unfit { id: plan.id.clone(), expected, p50, p90 })?;
+        let at_spot = lines.iter().filter(|line| is_spot && matches!(line.item, Item::Machines | Item::LostWork));
         let at_spot: Usd = at_spot.map(|line| line.cost).sum();
-        let estimate_share = plan.estimate_share(&shape);
+        let is_recommended = document.plans.recommendation.as_ref().is_some_and(|best| best.id == plan.id);
         Ok(Self {
             estimate: estimate.to_owned(),
             plan: Some(plan.id.clone()),
-            question: document.workload.file.clone(),
-            cloud: plan.cloud.clone(),
-            region: Some(plan.region.clone()),
-            zone_id: plan.zone_id.clone(),
-            instance_type: Some(plan.instance_type.clone()),
-            gpu: Some(plan.gpu.clone()),
-            gpus_per_node: plan.gpus_per_node,
-            nodes: plan.nodes,
-            purchase: plan.purchase.clone(),
-            hours: plan.run_hours,
-            cost: plan.cost_usd,
+            question: Value::Object(document.workload.file.clone()),
+            machines: PhaseMachines {
+                cloud: machines.cloud.clone(),
+                region: Some(machines.region.clone()),
+                zone_id: machines.zone_id.clone(),
+                instance_type: Some(machines.instance_type.clone()),
+                gpu: Some(machines.gpu.clone()),
+                gpus_per_node: machines.gpus_per_node,
+                nodes: machines.nodes,
+                purchase: machines.purchase.word().to_owned(),
+            },
+            hours: plan.time.run_hours,
+            cost,
             spot_share: if expected > Usd::ZERO { at_spot.dollars() / expected.dollars() } else { 0.0 },
             lines,
+            estimate_share: estimate_share(plan, &shape),
             shape,
-            estimate_share,
-            elsewhere: document.elsewhere(plan),
+            elsewhere: elsewhere(document, plan),
             // Terms are those of the recommended machines.
-            terms: if document.recommendation.as_ref().is_some_and(|best| best.id == plan.id) {
-                document.terms.clone()
-            } else {
-                Vec::new()
-            },
+            terms: if is_recommended { document.terms.clone() } else { Vec::new() },
         })
     }
 
@@ -272,14 +143,16 @@ impl Once {
             estimate: String::new(),
             plan: None,
             question: Value::Null,
-            cloud: rate.cloud.clone(),
-            region: rate.region.clone(),
-            zone_id: None,
-            instance_type: rate.instance_type.clone(),
-            gpu: rate.gpu.clone(),
-            gpus_per_node: rate.gpus_per_node,
-            nodes: rate.nodes,
-            purchase: rate.purchase.clone(),
+            machines: PhaseMachines {
+                cloud: rate.cloud.clone(),
+                region: rate.region.clone(),
+                zone_id: None,
+                instance_type: rate.instance_type.clone(),
+                gpu: rate.gpu.clone(),
+                gpus_per_node: rate.gpus_per_node,
+                nodes: rate.nodes,
+                purchase: rate.purchase.clone(),
+            },
             hours: Quantiles { expected: rate.hours.0, p50: rate.hours.0, p90: rate.hours_p90.0 },
             cost: Quantiles { expected, p50: expected, p90 },
             lines: vec![line],
@@ -292,12 +165,13 @@ impl Once {
     }
 
     pub fn is_spot(&self) -> bool {
-        self.purchase.starts_with("spot")
+        self.machines.purchase.starts_with("spot")
     }
 
     /// Where spot prices move together.
     pub fn pool(&self) -> String {
-        let parts = [Some(&self.cloud), self.region.as_ref(), self.zone_id.as_ref(), self.instance_type.as_ref()];
+        let PhaseMachines { cloud, region, zone_id, instance_type, .. } = &self.machines;
+        let parts = [Some(cloud), region.as_ref(), zone_id.as_ref(), instance_type.as_ref()];
         parts.into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join("/")
     }
 }
@@ -305,62 +179,75 @@ impl Once {
 /// Unit of machine time on a bill.
 pub const MACHINE_HOUR: &str = "machine-hour";
 
-impl PlanRecord {
-    fn is_spot(&self) -> bool {
-        self.purchase.starts_with("spot")
-    }
-
-    fn shape(&self) -> Option<Shape> {
-        let Quantiles { expected, p50, p90 } = self.cost_usd;
-        Shape::fit(Quantiles { expected: expected.dollars(), p50: p50.dollars(), p90: p90.dollars() })
-    }
-
-    /// Only where spot is in it does anything but the estimate move a plan.
-    fn estimate_share(&self, shape: &Shape) -> f64 {
-        let of_step = (self.step_seconds.high / self.step_seconds.expected).ln() / NORMAL_90;
-        if self.is_spot() && shape.spread() > 0.0 { (of_step / shape.spread()).powi(2).min(1.0) } else { 1.0 }
-    }
-
-    /// Where no distribution has its figures, nothing evens out.
-    fn in_common(&self) -> f64 {
-        let of_estimate = self.shape().map_or(1.0, |shape| self.estimate_share(&shape));
-        of_estimate + (1.0 - of_estimate) * if self.is_spot() { AVAILABILITY_IN_COMMON } else { 0.0 }
-    }
-
-    fn line(&self, line: &BillRecord) -> OnceLine {
-        let item = item(&line.item);
-        // The basis of lost work is that of the risk; its price is the machines'.
-        let is_machine = matches!(item, Item::Machines | Item::LostWork);
-        let (source, dated) = split_basis(&line.basis);
-        let (source, priced_at) = if is_machine {
-            (self.price.source.clone(), Some(self.price.observed_at))
-        } else {
-            (source.to_owned(), dated)
-        };
-        let assumption = match item {
-            Item::LostWork => line.basis.clone(),
-            Item::Machines => format!(
-                "the price of {} holds until then{}",
-                self.price.observed_at.strftime("%Y-%m-%d"),
-                if self.price.stale { ", though it is stale" } else { "" }
-            ),
-            Item::Fallback => {
-                "on-demand machines while spot cannot be had, at the price of the day of the source".to_owned()
-            }
-            Item::Egress => "all data moves once a run".to_owned(),
-            Item::CheckpointStorage => "two checkpoints are kept while the run lasts".to_owned(),
-            _ => "as long as the run lasts".to_owned(),
-        };
-        OnceLine {
-            item,
-            quantity: line.quantity,
-            unit: line.unit.clone(),
-            unit_price: line.unit_price_usd,
-            cost: line.cost_usd,
-            source,
-            priced_at,
-            assumption,
+/// The cheapest of each other cloud among what is shown, cheapest first.
+fn elsewhere(document: &PlanDocument, than: &PlanRecord) -> Vec<Elsewhere> {
+    let shown = document.plans.frontier.iter().chain(&document.plans.alternatives);
+    let mut plans: Vec<&PlanRecord> = shown.filter(|plan| plan.machines.cloud != than.machines.cloud).collect();
+    plans.sort_by(|a, b| a.cost.cost_usd.expected.cmp(&b.cost.cost_usd.expected).then_with(|| a.id.cmp(&b.id)));
+    let mut found: Vec<Elsewhere> = Vec::new();
+    for plan in plans {
+        if !found.iter().any(|known| known.cloud == plan.machines.cloud) {
+            found.push(Elsewhere {
+                plan: plan.id.clone(),
+                cloud: plan.machines.cloud.clone(),
+                hours: plan.time.run_hours,
+                cost: plan.cost.cost_usd,
+                in_common: variance_in_common(plan),
+            });
         }
+    }
+    found
+}
+
+fn shape(cost: Quantiles<Usd>) -> Option<Shape> {
+    let Quantiles { expected, p50, p90 } = cost;
+    Shape::fit(Quantiles { expected: expected.dollars(), p50: p50.dollars(), p90: p90.dollars() })
+}
+
+/// Only where spot is in it does anything but the estimate move a plan.
+fn estimate_share(plan: &PlanRecord, shape: &Shape) -> f64 {
+    let of_step = (plan.step.step_seconds.high / plan.step.step_seconds.expected).ln() / NORMAL_90;
+    let is_risky = plan.machines.purchase.is_spot() && shape.spread() > 0.0;
+    if is_risky { (of_step / shape.spread()).powi(2).min(1.0) } else { 1.0 }
+}
+
+/// Where no distribution has its figures, nothing evens out.
+fn variance_in_common(plan: &PlanRecord) -> f64 {
+    let of_estimate = shape(plan.cost.cost_usd).map_or(1.0, |shape| estimate_share(plan, &shape));
+    let of_market = if plan.machines.purchase.is_spot() { AVAILABILITY_IN_COMMON } else { 0.0 };
+    of_estimate + (1.0 - of_estimate) * of_market
+}
+
+fn bill_line(plan: &PlanRecord, line: &BillLineRecord) -> OnceLine {
+    let (item, price) = (item(&line.item), &plan.price);
+    // The basis of lost work is that of the risk; its price is the machines'.
+    let is_machine = matches!(item, Item::Machines | Item::LostWork);
+    let (source, dated) = split_basis(&line.basis);
+    let (source, priced_at) =
+        if is_machine { (price.source.clone(), Some(price.observed_at)) } else { (source.to_owned(), dated) };
+    let assumption = match item {
+        Item::LostWork => line.basis.clone(),
+        Item::Machines => format!(
+            "the price of {} holds until then{}",
+            price.observed_at.strftime("%Y-%m-%d"),
+            if price.stale { ", though it is stale" } else { "" }
+        ),
+        Item::Fallback => {
+            "on-demand machines while spot cannot be had, at the price of the day of the source".to_owned()
+        }
+        Item::Egress => "all data moves once a run".to_owned(),
+        Item::CheckpointStorage => "two checkpoints are kept while the run lasts".to_owned(),
+        _ => "as long as the run lasts".to_owned(),
+    };
+    OnceLine {
+        item,
+        quantity: line.quantity,
+        unit: line.unit.clone(),
+        unit_price: line.unit_price_usd,
+        cost: line.cost_usd,
+        source,
+        priced_at,
+        assumption,
     }
 }
 

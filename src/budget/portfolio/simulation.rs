@@ -226,9 +226,11 @@ pub fn simulate(portfolio: &Portfolio, costed: &[CostedPhase], now: Month, seed:
                     costs.iter_mut().zip(prices).for_each(|(cost, price)| *cost *= price);
                 }
                 commitments.cover(costed, month, factors, &mut costs);
-                let gpu = costed.once.gpu.as_deref();
-                groups
-                    .add(GroupNames { month, team: Some(&costed.phase.team), cloud: &costed.once.cloud, gpu }, &costs);
+                let gpu = costed.once.machines.gpu.as_deref();
+                groups.add(
+                    GroupNames { month, team: Some(&costed.phase.team), cloud: &costed.once.machines.cloud, gpu },
+                    &costs,
+                );
                 by_month.push((month, costs));
             }
             costs.push(by_month);

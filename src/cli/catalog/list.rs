@@ -11,8 +11,8 @@ use gpuplan_hardware::rules::{self, Finding, Severity};
 use gpuplan_hardware::{CloudId, GpuId, GpuSelector};
 use gpuplan_market::check;
 use gpuplan_plan::limits;
+use gpuplan_report::catalog::hosts::{self, HostLine};
 use gpuplan_report::catalog::{self, CatalogCounts, CheckReport, InstanceLine, Listed, ModelLine};
-use gpuplan_report::hosts::{self, HostLine};
 use gpuplan_units::names::{did_you_mean, plain};
 
 #[derive(Debug, Subcommand)]
@@ -130,9 +130,7 @@ fn print<T: Listed>(
 ) -> Result<Exit, Diagnostic> {
     match session.output {
         OutputFormat::Json => session.printer.data(&catalog::json(rows)),
-        OutputFormat::Csv => {
-            session.printer.data(&catalog::csv(rows, columns).map_err(|error| Diagnostic::unexpected(&error))?)
-        }
+        OutputFormat::Csv => session.printer.data(&catalog::csv(rows, columns).map_err(Diagnostic::unexpected)?),
         OutputFormat::Table if rows.is_empty() => {
             session.printer.note("nothing in the catalog matches");
             Ok(Exit::Done)
@@ -150,7 +148,7 @@ fn check_catalog(session: &Session) -> Result<Exit, Diagnostic> {
     let report = CheckReport::new(&findings, counts);
     let text = match session.output {
         OutputFormat::Json => report.json(),
-        OutputFormat::Csv => report.csv().map_err(|error| Diagnostic::unexpected(&error))?,
+        OutputFormat::Csv => report.csv().map_err(Diagnostic::unexpected)?,
         OutputFormat::Table => report.text(session.width),
     };
     session.printer.data(&text)?;

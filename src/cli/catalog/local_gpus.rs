@@ -6,7 +6,7 @@ use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_calibration::{DeviceError, LocalGpu, local_gpus, match_catalog};
 use gpuplan_hardware::Hardware;
 use gpuplan_report::catalog::{self, LocalGpuLine};
-use gpuplan_report::table::{Column, render};
+use gpuplan_report::text::table::{Column, render};
 
 const COLUMNS: [Column; 5] = [
     Column::right("INDEX", 0),
@@ -43,8 +43,8 @@ fn text(rows: &[LocalGpuLine], session: &Session) -> Result<String, Diagnostic> 
         OutputFormat::Json => Ok(catalog::json(rows)),
         OutputFormat::Csv => {
             let mut writer = csv::Writer::from_writer(Vec::new());
-            rows.iter().try_for_each(|row| writer.serialize(row)).map_err(|error| Diagnostic::unexpected(&error))?;
-            let bytes = writer.into_inner().map_err(|error| Diagnostic::unexpected(&error))?;
+            rows.iter().try_for_each(|row| writer.serialize(row)).map_err(Diagnostic::unexpected)?;
+            let bytes = writer.into_inner().map_err(Diagnostic::unexpected)?;
             Ok(String::from_utf8_lossy(&bytes).into_owned())
         }
         OutputFormat::Table => Ok(render(&COLUMNS, rows.iter().map(cells), session.width)),
@@ -58,7 +58,7 @@ fn cells(row: &LocalGpuLine) -> Vec<String> {
 }
 
 pub fn no_device(error: DeviceError) -> Diagnostic {
-    let diagnostic = Diagnostic::new(Exit::Usage, format!("nothing to measure on: {error}"));
+    let diagnostic = Diagnostic::usage(format!("nothing to measure on: {error}"));
     match error {
         DeviceError::NotBuilt { feature } => diagnostic.hint(format!("build with the feature `{feature}`")),
         _ => diagnostic.hint("`gpuplan catalog gpus` lists the GPUs of the catalog"),

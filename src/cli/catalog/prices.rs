@@ -15,9 +15,9 @@ use gpuplan_market::trend::{self, Trend};
 use gpuplan_market::{Cache, HostOffer, Offer, PricePoint, Purchase};
 use gpuplan_plan::limits;
 use gpuplan_report::catalog;
-use gpuplan_report::history::{self, PoolTrend};
-use gpuplan_report::hosts::{self, HostPrice};
-use gpuplan_report::prices::{self, PriceTable};
+use gpuplan_report::catalog::history::{self, PoolTrend};
+use gpuplan_report::catalog::hosts::{self, HostPrice};
+use gpuplan_report::catalog::prices::{self, PriceTable};
 use gpuplan_units::names::did_you_mean;
 
 #[derive(Debug, Args)]
@@ -113,9 +113,9 @@ pub fn run(arguments: &PricesArguments, session: &Session) -> Result<Exit, Diagn
     }
     match session.output {
         OutputFormat::Json => session.printer.data(&prices::json(&offers, &catalogs.hardware)),
-        OutputFormat::Csv => session
-            .printer
-            .data(&prices::csv(&offers, &catalogs.hardware).map_err(|error| Diagnostic::unexpected(&error))?),
+        OutputFormat::Csv => {
+            session.printer.data(&prices::csv(&offers, &catalogs.hardware).map_err(Diagnostic::unexpected)?)
+        }
         OutputFormat::Table => {
             let unpriced = unpriced(&query, &catalogs);
             if offers.is_empty() {
@@ -153,9 +153,9 @@ fn host_prices(arguments: &PricesArguments, session: &Session) -> Result<Exit, D
     let lines: Vec<HostPrice> = offers.into_iter().map(|offer| HostPrice::new(offer, &hardware)).collect();
     match session.output {
         OutputFormat::Json => session.printer.data(&catalog::json(&lines)),
-        OutputFormat::Csv => session
-            .printer
-            .data(&catalog::csv(&lines, &hosts::PRICE_COLUMNS).map_err(|error| Diagnostic::unexpected(&error))?),
+        OutputFormat::Csv => {
+            session.printer.data(&catalog::csv(&lines, &hosts::PRICE_COLUMNS).map_err(Diagnostic::unexpected)?)
+        }
         OutputFormat::Table if lines.is_empty() => {
             session
                 .printer
@@ -176,12 +176,12 @@ fn history(
     session: &Session,
 ) -> Result<Exit, Diagnostic> {
     let nothing = || {
-        Diagnostic::new(Exit::Usage, "the cache knows no history of these pools")
+        Diagnostic::usage("the cache knows no history of these pools")
             .hint("`gpuplan refresh --history` fetches the history that clouds publish; every refresh adds to it")
     };
     let cache = session.home.price_cache().map(|path| Cache::open_existing(&path)).transpose();
     let cache =
-        cache.map_err(|error| Diagnostic::unexpected(&error).hint("gpuplan refresh"))?.flatten().ok_or_else(nothing)?;
+        cache.map_err(|error| Diagnostic::unexpected(error).hint("gpuplan refresh"))?.flatten().ok_or_else(nothing)?;
     let from = session.now - trend::WINDOW;
     let mut points: HashMap<InstanceId, Vec<PricePoint>> = HashMap::new();
     let mut pools = Vec::new();
@@ -189,9 +189,7 @@ fn history(
         let known = match points.entry(offer.instance) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(free) => {
-                let read = cache
-                    .history(offer.instance, &catalogs.hardware, from)
-                    .map_err(|error| Diagnostic::unexpected(&error))?;
+                let read = cache.history(offer.instance, &catalogs.hardware, from).map_err(Diagnostic::unexpected)?;
                 free.insert(read)
             }
         };
@@ -208,7 +206,7 @@ fn history(
     }
     match session.output {
         OutputFormat::Json => session.printer.data(&history::json(&pools, &catalogs.hardware)),
-        OutputFormat::Csv => Err(Diagnostic::new(Exit::Usage, "a price history cannot be printed as CSV")
+        OutputFormat::Csv => Err(Diagnostic::usage("a price history cannot be printed as CSV")
             .hint("gpuplan prices --history --output json")),
         OutputFormat::Table => session.printer.data(&history::table(&pools, &catalogs.hardware, session.width)),
     }

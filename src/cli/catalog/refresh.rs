@@ -8,7 +8,7 @@ use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_market::{Access, SourceError};
 use gpuplan_plan::limits;
-use gpuplan_report::refresh::{self, SourceRow, Word};
+use gpuplan_report::catalog::refresh::{self, SourceRow, Word};
 
 #[derive(Debug, Args)]
 pub struct RefreshArguments {
@@ -33,9 +33,7 @@ pub fn run(arguments: &RefreshArguments, session: &Session) -> Result<Exit, Diag
     let rows: Vec<SourceRow> = answers.sources.iter().map(row).collect();
     match session.output {
         OutputFormat::Json => session.printer.data(&refresh::json(&rows))?,
-        OutputFormat::Csv => {
-            session.printer.data(&refresh::csv(&rows).map_err(|error| Diagnostic::unexpected(&error))?)?
-        }
+        OutputFormat::Csv => session.printer.data(&refresh::csv(&rows).map_err(Diagnostic::unexpected)?)?,
         OutputFormat::Table => session.printer.data(&refresh::table(&rows, session.width))?,
     };
     let tried = rows.iter().filter(|row| row.word != Word::NoCredentials).count();

@@ -13,7 +13,7 @@ use gpuplan_hardware::CloudId;
 use gpuplan_market::import::{self, CatalogFile};
 use gpuplan_market::{Answer, Offer};
 use gpuplan_plan::limits;
-use gpuplan_report::snapshot::{self, Changes, ROW_FLOOR};
+use gpuplan_report::catalog::snapshot::{self, Changes, ROW_FLOOR};
 use gpuplan_runstore::sha256;
 
 #[derive(Debug, Args)]
@@ -67,10 +67,10 @@ pub fn refresh(arguments: &CatalogRefreshArguments, session: &Session) -> Result
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
             Err(error) => return Err(Diagnostic::file(&path, &error)),
         };
-        let after = snapshot::prices(&cloud, market.offers(), &hardware, session.now)
-            .map_err(|error| Diagnostic::unexpected(&error))?;
+        let after =
+            snapshot::prices(&cloud, market.offers(), &hardware, session.now).map_err(Diagnostic::unexpected)?;
         let changes = snapshot::changes(&before, &after);
-        let changes = changes.map_err(|error| Diagnostic::new(Exit::Usage, format!("{}: {error}", path.display())))?;
+        let changes = changes.map_err(|error| Diagnostic::usage(format!("{}: {error}", path.display())))?;
         let (old, new) = (rows(&before), rows(&after));
         if (new as f64) < ROW_FLOOR * old as f64 {
             refused.push(format!("{cloud}: {new} rows are fewer than {:.0} % of the {old} before", ROW_FLOOR * 100.0));
@@ -104,28 +104,23 @@ pub fn import(arguments: &ImportArguments, session: &Session) -> Result<Exit, Di
     let text = fs::read_to_string(&arguments.file).map_err(|error| Diagnostic::file(&arguments.file, &error))?;
     let as_of =
         arguments.as_of.parse().or_else(|_| format!("{}T00:00:00Z", arguments.as_of).parse()).map_err(|_| {
-            Diagnostic::new(
-                Exit::Usage,
-                format!("`{}` is not a valid day for --as-of; try 2026-11-01", arguments.as_of),
-            )
-            .hint("write it as `--as-of 2026-11-01`")
+            Diagnostic::usage(format!("`{}` is not a valid day for --as-of; try 2026-11-01", arguments.as_of))
+                .hint("write it as `--as-of 2026-11-01`")
         })?;
     let name = arguments.file.file_name().unwrap_or_default().to_string_lossy();
     let source = format!("{}{name}", import::IMPORTED);
     let imported = import::read(CatalogFile { cloud: &cloud, text: &text, as_of, source: &source }, &hardware)
-        .map_err(|error| Diagnostic::new(Exit::Usage, format!("{}: {error}", arguments.file.display())))?;
+        .map_err(|error| Diagnostic::usage(format!("{}: {error}", arguments.file.display())))?;
     for note in &imported.notes {
         session.printer.warning(&note.to_string());
     }
     let count = imported.offers.len();
     let Some(mut cache) = session.cache() else {
-        return Err(
-            Diagnostic::new(Exit::Usage, "there is no folder to keep the prices in").hint("set HOME or GPUPLAN_HOME")
-        );
+        return Err(Diagnostic::usage("there is no folder to keep the prices in").hint("set HOME or GPUPLAN_HOME"));
     };
     let answer = Answer { offers: imported.offers, ..Answer::default() };
     let stored = cache.forget(&source).and_then(|()| cache.store(&source, &cloud, &answer, &hardware, session.now));
-    stored.map_err(|error| Diagnostic::unexpected(&error))?;
+    stored.map_err(Diagnostic::unexpected)?;
     session.printer.data(&format!(
         "{count} prices of {cloud} as of {} are kept as `{source}`; newer answers of the cloud replace them\n",
         arguments.as_of
@@ -177,5 +172,5 @@ fn split_before_rows(lines: &[&str]) -> (String, String) {
 fn replace(path: &Path, text: &str) -> Result<(), Diagnostic> {
     let temporary = path.with_extension("new");
     let written = fs::write(&temporary, text).and_then(|()| fs::rename(&temporary, path));
-    written.map_err(|error| Diagnostic::new(Exit::Usage, format!("cannot write {}: {error}", path.display())))
+    written.map_err(|error| Diagnostic::usage(format!("cannot write {}: {error}", path.display())))
 }

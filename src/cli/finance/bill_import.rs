@@ -12,7 +12,7 @@ use flate2::read::MultiGzDecoder;
 use crate::arguments::global::OutputFormat;
 use crate::finance::entries::{enter, sum_up};
 use crate::finance::gather::from_journal;
-use crate::runs::ledger::{ledger_error, open_ledger};
+use crate::runs::ledger::open_ledger;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::progress::with_progress;
@@ -21,7 +21,7 @@ use gpuplan_budget::bill::sums::Sums;
 use gpuplan_budget::bill::{BillError, Format, ImportedBill, columnar, is_columnar, read};
 use gpuplan_budget::spent::{Asked, Line};
 use gpuplan_budget::{Charge, Ledger};
-use gpuplan_report::bill as report;
+use gpuplan_report::finance::bill as report;
 use gpuplan_runstore::store::Hash;
 
 /// Read at once from a file.
@@ -55,8 +55,7 @@ pub fn run(arguments: &ImportArguments, session: &Session) -> Result<Exit, Diagn
     }
     let mut ledger = open_ledger(session)?;
     let entering = enter(&gathered, &mut ledger, session.now)?;
-    let known: BTreeSet<String> =
-        ledger.runs().map_err(|error| ledger_error(&error))?.into_values().map(|run| run.run).collect();
+    let known: BTreeSet<String> = ledger.runs()?.into_values().map(|run| run.run).collect();
     let names: Vec<String> = arguments.files.iter().map(|path| name(path)).collect();
     let bills = sums.bills(&hash, &format!("{} {}", formats.join("+"), names.join(" ")), &known);
     let is_new = keep(&bills, &mut ledger, session)?;
@@ -77,7 +76,7 @@ pub fn run(arguments: &ImportArguments, session: &Session) -> Result<Exit, Diagn
 
 fn format(text: &str) -> Result<Format, Diagnostic> {
     Format::parse(text).ok_or_else(|| {
-        Diagnostic::new(Exit::Usage, format!("`{text}` is not a known export format; try cur, focus, google or azure"))
+        Diagnostic::usage(format!("`{text}` is not a known export format; try cur, focus, google or azure"))
             .hint("gpuplan costs import FILE --format cur")
     })
 }
@@ -90,7 +89,7 @@ fn name(path: &Path) -> String {
 fn keep(bills: &[ImportedBill], ledger: &mut Ledger, session: &Session) -> Result<bool, Diagnostic> {
     let mut is_new = false;
     for bill in bills {
-        is_new |= ledger.import(bill, session.now).map_err(|error| ledger_error(&error))?;
+        is_new |= ledger.import(bill, session.now)?;
     }
     Ok(is_new)
 }
@@ -102,8 +101,9 @@ fn read_all(files: &[PathBuf], format: Option<Format>) -> Result<(Sums, String, 
         let unreadable = |error: &io::Error| Diagnostic::file(path, error);
         let file = File::open(path).map_err(|error| unreadable(&error))?;
         if path.is_dir() {
-            return Err(Diagnostic::new(Exit::Usage, format!("{} is a folder", path.display()))
-                .hint("gpuplan costs import FILE FILE"));
+            return Err(
+                Diagnostic::usage(format!("{} is a folder", path.display())).hint("gpuplan costs import FILE FILE")
+            );
         }
         let mut bytes = BufReader::with_capacity(BUFFER, Hashing { file, hash: &mut hash });
         let beginning = bytes.fill_buf().map_err(|error| unreadable(&error))?;
@@ -139,7 +139,7 @@ fn quietly<T>(read: impl FnOnce() -> T) -> T {
 }
 
 fn refused(error: &BillError) -> Diagnostic {
-    let diagnostic = Diagnostic::new(Exit::Usage, error.to_string());
+    let diagnostic = Diagnostic::usage(&error);
     match error {
         BillError::Unknown { .. } => diagnostic.hint("gpuplan costs import FILE --format cur"),
         BillError::Missing { column, .. } => {
@@ -157,7 +157,7 @@ fn charged(ledger: &Ledger, open: Vec<Charge>, bills: &[ImportedBill]) -> Result
     let mut charged = Vec::new();
     for month in months {
         let (since, until) = month_of(month)
-            .ok_or_else(|| Diagnostic::new(Exit::Unexpected, format!("`{month}` is not a valid month; try 2026-10")))?;
+            .ok_or_else(|| Diagnostic::unexpected(format!("`{month}` is not a valid month; try 2026-10")))?;
         let asked = Asked { since: Some(since), until: Some(until), ..Asked::default() };
         let lines = sum_up(ledger, open.clone(), &asked)?.lines;
         charged.extend(lines.into_iter().filter(|line: &Line| !line.of_bill).map(|line| line.charge));

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use clap::Args;
-use serde_json::Value;
 
 use crate::arguments::global::OutputFormat;
 use crate::arguments::measured::MeasuredArguments;
@@ -18,11 +18,12 @@ use crate::question::workload;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_budget::portfolio::calendar::Month;
-use gpuplan_budget::portfolio::planned::{Inputs, Once, PlanDocument, PlannedError};
+use gpuplan_budget::portfolio::planned::{Once, PlannedError};
 use gpuplan_budget::portfolio::{Phase, Portfolio, PortfolioError, What};
 use gpuplan_budget::{Budget, Charge, budget, charges};
-use gpuplan_report::focus::{FocusVersion, write};
-use gpuplan_report::{budget_json, budget_text};
+use gpuplan_plan::document::{InputsRecord, PlanDocument};
+use gpuplan_report::finance::focus::{FocusVersion, write};
+use gpuplan_report::finance::{budget_json, budget_text};
 use gpuplan_runstore::sha256;
 use gpuplan_workload::file::{LimitsSection, WorkloadFile};
 
@@ -64,7 +65,7 @@ pub fn run(arguments: &BudgetArguments, session: &Session) -> Result<Exit, Diagn
 
 /// Charges as the file that finance loads.
 pub fn focus(version: FocusVersion, charges: &[Charge]) -> Result<String, Diagnostic> {
-    write(version, charges).map_err(|error| Diagnostic::new(Exit::Unexpected, error.to_string()))
+    write(version, charges).map_err(Diagnostic::unexpected)
 }
 
 /// The budget of a portfolio, as every output has it.
@@ -78,7 +79,7 @@ pub fn answer(arguments: &BudgetArguments, session: &Session) -> Result<Budget, 
     let (catalog_sha256, offers_sha256) = session.catalog_sha256(&catalogs)?;
     let policy = session.policy(arguments.prices.policy.as_deref(), &catalogs.hardware)?;
     let measured = Measurements::find(&arguments.measured, session)?;
-    let inputs = Inputs {
+    let inputs = InputsRecord {
         catalog_sha256,
         offers_sha256,
         constants_version: gpuplan_estimate::constants::Fitted::embedded().version.clone(),
@@ -110,7 +111,7 @@ fn portfolio(path: &Path, text: &str, session: &Session) -> Result<Portfolio, Di
 }
 
 fn refused(path: &Path, error: PortfolioError) -> Diagnostic {
-    let diagnostic = Diagnostic::new(Exit::Usage, format!("{}: {error}", path.display()));
+    let diagnostic = Diagnostic::usage(format!("{}: {error}", path.display()));
     match error {
         PortfolioError::Invalid { hint, .. } => diagnostic.hint(hint),
         PortfolioError::Syntax(_) => diagnostic.hint("examples/portfolio.toml shows every key"),
@@ -122,43 +123,48 @@ struct Planner<'a> {
     arguments: &'a BudgetArguments,
     session: &'a Session,
     /// By the question.
-    documents: BTreeMap<String, PlanDocument>,
+    documents: BTreeMap<String, Rc<PlanDocument>>,
 }
 
 impl Planner<'_> {
     fn once(&mut self, phase: &Phase) -> Result<Once, Diagnostic> {
-        let at = |mut diagnostic: Diagnostic| {
-            diagnostic.message = format!(
-                "{} line {}, `{}`: {}",
-                self.arguments.file.display(),
-                phase.line,
-                phase.path(),
-                diagnostic.message
-            );
+        self.costs(&phase.what).map_err(|mut diagnostic| {
+            let (file, line, path) = (self.arguments.file.display(), phase.line, phase.path());
+            diagnostic.message = format!("{file} line {line}, `{path}`: {}", diagnostic.message);
             diagnostic
-        };
-        let (key, id) = match &phase.what {
+        })
+    }
+
+    fn costs(&mut self, what: &What) -> Result<Once, Diagnostic> {
+        let (document, key, id) = match what {
             What::Rate(rate) => {
-                let beyond = || {
-                    Diagnostic::new(Exit::Usage, "its cost is beyond counting")
+                return Once::of_rate(rate).ok_or_else(|| {
+                    Diagnostic::usage("its cost is beyond counting")
                         .hint("check `usd_per_hour`, `nodes` and `hours`")
-                };
-                return Once::of_rate(rate).ok_or_else(|| at(beyond()));
+                });
             }
-            What::Workload { path, limits } => (format!("{path} {}", serde_json::json!(limits)), None),
-            What::Plan { path, id } => (path.clone(), id.as_deref()),
+            What::Workload { path, limits } => {
+                let key = format!("{path} {}", serde_json::json!(limits));
+                (self.answered(&key, |planner| planner.planned(path, limits))?, key, None)
+            }
+            What::Plan { path, id } => {
+                (self.answered(path, |planner| planner.recorded(path))?, path.clone(), id.as_deref())
+            }
         };
-        if !self.documents.contains_key(&key) {
-            let document = match &phase.what {
-                What::Workload { path, limits } => self.planned(path, limits).map_err(at)?,
-                What::Plan { path, .. } => self.recorded(path).map_err(at)?,
-                What::Rate(_) => Value::Null,
-            };
-            let read = PlanDocument::read(&document).map_err(|error| at(no_plan(&error)))?;
-            self.documents.insert(key.clone(), read);
+        Once::of_plan(&document, id, &key).map_err(|error| no_plan(&error))
+    }
+
+    fn answered(
+        &mut self,
+        question: &str,
+        answer: impl FnOnce(&Self) -> Result<PlanDocument, Diagnostic>,
+    ) -> Result<Rc<PlanDocument>, Diagnostic> {
+        if let Some(known) = self.documents.get(question) {
+            return Ok(Rc::clone(known));
         }
-        let document = self.documents.get(&key).ok_or_else(|| at(no_plan(&PlannedError::Nothing)))?;
-        Once::of_plan(document, id, &key).map_err(|error| at(no_plan(&error)))
+        let document = Rc::new(answer(self)?);
+        self.documents.insert(question.to_owned(), Rc::clone(&document));
+        Ok(document)
     }
 
     fn beside(&self, path: &str) -> PathBuf {
@@ -166,7 +172,7 @@ impl Planner<'_> {
     }
 
     /// As `plan --output json` answers it.
-    fn planned(&self, path: &str, limits: &LimitsSection) -> Result<Value, Diagnostic> {
+    fn planned(&self, path: &str, limits: &LimitsSection) -> Result<PlanDocument, Diagnostic> {
         let arguments = WorkloadArguments { file: Some(self.beside(path)), ..WorkloadArguments::default() };
         let file =
             workload::read(&arguments)?.overlay(WorkloadFile { limits: limits.clone(), ..WorkloadFile::default() });
@@ -187,17 +193,16 @@ impl Planner<'_> {
         if answered.set.recommendation.is_none() {
             return Err(nothing_fits(&answered.set));
         }
-        Ok(gpuplan_plan::document::PlanDocument::new(&answered.set, &context(&answered, &file, self.session)?)
-            .to_value())
+        Ok(PlanDocument::new(&answered.set, &context(&answered, &file, self.session)?))
     }
 
-    fn recorded(&self, path: &str) -> Result<Value, Diagnostic> {
+    fn recorded(&self, path: &str) -> Result<PlanDocument, Diagnostic> {
         let path = self.beside(path);
         let text = fs::read_to_string(&path).map_err(|error| Diagnostic::file(&path, &error))?;
-        serde_json::from_str(&text).map_err(|error| no_plan(&PlannedError::NoPlan(error.to_string())))
+        PlanDocument::read(&text).map_err(|error| no_plan(&error.into()))
     }
 }
 
 fn no_plan(error: &PlannedError) -> Diagnostic {
-    Diagnostic::new(Exit::Usage, error.to_string()).hint("gpuplan plan FILE --output json >plan.json")
+    Diagnostic::usage(&error).hint("gpuplan plan FILE --output json >plan.json")
 }

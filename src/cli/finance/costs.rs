@@ -17,8 +17,8 @@ use crate::session::printer::Printer;
 use crate::session::progress::with_progress;
 use gpuplan_budget::Charge;
 use gpuplan_budget::spent::{Asked, By, Line, Spent};
-use gpuplan_report::costs::{self as report, Shown};
-use gpuplan_report::focus::FocusVersion;
+use gpuplan_report::finance::costs::{self as report, Shown};
+use gpuplan_report::finance::focus::FocusVersion;
 
 #[derive(Debug, Args)]
 #[command(
@@ -59,11 +59,8 @@ pub fn run(arguments: &CostsArguments, session: &Session) -> Result<Exit, Diagno
         return bill_import::run(arguments, session);
     }
     let by = By::parse(&arguments.by).ok_or_else(|| {
-        Diagnostic::new(
-            Exit::Usage,
-            format!("`{}` is not a valid value of --by; try run, team, day or tag:NAME", arguments.by),
-        )
-        .hint("gpuplan costs --by team")
+        Diagnostic::usage(format!("`{}` is not a valid value of --by; try run, team, day or tag:NAME", arguments.by))
+            .hint("gpuplan costs --by team")
     })?;
     let mut asked = Asked {
         since: time("--since", arguments.since.as_deref())?,
@@ -71,7 +68,7 @@ pub fn run(arguments: &CostsArguments, session: &Session) -> Result<Exit, Diagno
         ..Asked::default()
     };
     if let Some((since, until)) = asked.since.zip(asked.until).filter(|(since, until)| since >= until) {
-        return Err(Diagnostic::new(Exit::Usage, format!("--since {since} is not before --until {until}"))
+        return Err(Diagnostic::usage(format!("--since {since} is not before --until {until}"))
             .hint("gpuplan costs --since 2026-10-01 --until 2026-11-01"));
     }
     asked.clouds.clone_from(&arguments.clouds);
@@ -132,10 +129,7 @@ fn time(flag: &str, text: Option<&str>) -> Result<Option<Timestamp>, Diagnostic>
     let of_day = |day: Date| day.to_zoned(TimeZone::UTC).map(|midnight| midnight.timestamp());
     let read = text.parse::<Timestamp>().or_else(|_| text.parse::<Date>().and_then(of_day));
     read.map(Some).map_err(|_| {
-        Diagnostic::new(
-            Exit::Usage,
-            format!("`{text}` is not a valid time for {flag}; try 2026-10-01 or 2026-10-01T06:00:00Z"),
-        )
-        .hint(format!("gpuplan costs {flag} 2026-10-01"))
+        Diagnostic::usage(format!("`{text}` is not a valid time for {flag}; try 2026-10-01 or 2026-10-01T06:00:00Z"))
+            .hint(format!("gpuplan costs {flag} 2026-10-01"))
     })
 }

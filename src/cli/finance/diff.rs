@@ -12,7 +12,8 @@ use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_budget::diff::{Diff, DiffError, diff};
 use gpuplan_budget::guardrail::{self, Broken, Guardrail};
 use gpuplan_plan::Policy;
-use gpuplan_report::{diff_text, prices};
+use gpuplan_report::catalog::prices;
+use gpuplan_report::finance::diff_text;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example: gpuplan diff before.json after.json --policy policy.toml --output markdown")]
@@ -33,7 +34,7 @@ pub struct DiffArguments {
 
 pub fn run(arguments: &DiffArguments, session: &Session) -> Result<Exit, Diagnostic> {
     if session.output == OutputFormat::Csv {
-        return Err(Diagnostic::new(Exit::Usage, "diff prints a table, JSON or Markdown").hint("--output json"));
+        return Err(Diagnostic::usage("diff prints a table, JSON or Markdown").hint("--output json"));
     }
     // A budget of hundreds of runs is a megabyte, and parsing it most of the work.
     let (before, after) = rayon::join(|| read(&arguments.before, session), || read(&arguments.after, session));
@@ -71,7 +72,7 @@ fn read(path: &Path, session: &Session) -> Result<Value, Diagnostic> {
         fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error))?
     };
     serde_json::from_str(&text).map_err(|error| {
-        Diagnostic::new(Exit::Usage, format!("{} is not valid JSON: {error}", path.display()))
+        Diagnostic::usage(format!("{} is not valid JSON: {error}", path.display()))
             .hint("gpuplan plan FILE --output json >before.json")
     })
 }
@@ -83,7 +84,7 @@ fn broken(path: &Path, diff: &Diff, session: &Session) -> Result<Vec<Broken>, Di
         let said = error.to_string();
         let said =
             said.strip_prefix("policy.toml").map_or_else(|| said.clone(), |rest| format!("{}{rest}", path.display()));
-        Diagnostic::new(Exit::Usage, said).hint("max_increase_usd = \"5,000\"")
+        Diagnostic::usage(said).hint("max_increase_usd = \"5,000\"")
     };
     let hardware = session.hardware()?;
     let policy = Policy::read(&text, &hardware).map_err(|error| refused(&error))?;

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use crate::finance::gather::{Gathered, charges_of_run};
-use crate::runs::ledger::{ledger_error, open_ledger};
+use crate::runs::ledger::open_ledger;
 use crate::session::Session;
-use crate::session::diagnostic::{Diagnostic, Exit};
-use gpuplan_budget::ledger::{Differing, Ledger, LedgerError};
+use crate::session::diagnostic::Diagnostic;
+use gpuplan_budget::ledger::{Differing, Ledger};
 use gpuplan_budget::spent::{Asked, RunKnown, Spent};
 use gpuplan_budget::{Charge, Item};
-use gpuplan_report::format::usd;
+use gpuplan_report::text::format::usd;
 use gpuplan_runstore::Run;
 
 /// Charges of the store that differ from the ledger and are named; more are counted.
@@ -31,8 +31,7 @@ pub fn differ(differing: &[Differing]) -> Diagnostic {
             words(found.costs.contracted, found.quantity)
         ));
     }
-    Diagnostic::new(Exit::Unexpected, message)
-        .hint("nothing is ever priced again: see who changed or copied the store of the run")
+    Diagnostic::unexpected(message).hint("nothing is ever priced again: see who changed or copied the store of the run")
 }
 
 fn words(amount: gpuplan_units::Usd, hours: f64) -> String {
@@ -52,8 +51,8 @@ pub fn enter(gathered: &Gathered, ledger: &mut Ledger, now: Timestamp) -> Result
     for run in &gathered.runs {
         let (open, closed): (Vec<_>, Vec<_>) = run.found.iter().cloned().partition(|found| found.is_open);
         let closed: Vec<_> = closed.into_iter().map(|found| found.charge).collect();
-        let entered = ledger.enter(&closed, now).map_err(|error| ledger_error(&error))?;
-        ledger.know(&run.known, now).map_err(|error| ledger_error(&error))?;
+        let entered = ledger.enter(&closed, now)?;
+        ledger.know(&run.known, now)?;
         // Of what was stored in a month, less is seen once it was deleted.
         entering
             .differing
@@ -90,9 +89,8 @@ pub fn enter_before_deletion(run: &Run, session: &Session) -> Result<(), Diagnos
 }
 
 pub fn sum_up(ledger: &Ledger, open: Vec<Charge>, asked: &Asked) -> Result<Spent, Diagnostic> {
-    let said = |error: LedgerError| ledger_error(&error);
-    let (charges, bills) = (ledger.charges().map_err(said)?, ledger.bills().map_err(said)?);
-    let known: BTreeMap<String, RunKnown> = ledger.runs().map_err(said)?;
+    let (charges, bills) = (ledger.charges()?, ledger.bills()?);
+    let known: BTreeMap<String, RunKnown> = ledger.runs()?;
     // What was entered as a whole before stands; what grows is not in it.
     let entered: BTreeSet<&str> = charges.iter().map(|charge| charge.id.as_str()).collect();
     let open = open.into_iter().filter(|charge| !entered.contains(charge.id.as_str())).collect();

@@ -7,11 +7,10 @@ use futures_util::{StreamExt, stream};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::runs::journal::{journal_error, open_journal};
+use crate::runs::journal::open_journal;
 use crate::runs::launchers::clock;
-use crate::runs::store::store_error;
 use crate::session::Session;
-use crate::session::diagnostic::{Diagnostic, Exit};
+use crate::session::diagnostic::Diagnostic;
 use crate::session::runtime::runtime;
 use gpuplan_budget::actual::{Found, RunFacts, Uncountable};
 use gpuplan_budget::spent::{Actual, RunKnown};
@@ -52,7 +51,7 @@ enum Unread {
 impl From<Unread> for Diagnostic {
     fn from(error: Unread) -> Self {
         match error {
-            Unread::Store(error) => store_error(&error),
+            Unread::Store(error) => error.into(),
             error => Self::unexpected(&error).hint("see who changed the store of the run; what the ledger has stands"),
         }
     }
@@ -70,7 +69,7 @@ pub fn from_store(addresses: &[String], session: &Session) -> Result<Gathered, D
     let (runtime, mut gathered) = (runtime()?, Gathered::default());
     for address in addresses {
         let store = reading(address, session)?;
-        let names = runtime.block_on(store.folders("runs")).map_err(|error| store_error(&error))?;
+        let names = runtime.block_on(store.folders("runs"))?;
         if names.is_empty() {
             gathered.notes.push(format!("{address} has no runs"));
         }
@@ -86,7 +85,7 @@ pub fn from_store(addresses: &[String], session: &Session) -> Result<Gathered, D
             match facts.and_then(|facts| gathered.add(&facts, session.now)) {
                 Ok(()) => {}
                 // Nothing else of this store would be read either.
-                Err(Unread::Store(error)) => return Err(store_error(&error)),
+                Err(Unread::Store(error)) => return Err(error.into()),
                 Err(error) => gathered.notes.push(as_the_ledger_has_it(&name, &error.to_string())),
             }
         }
@@ -102,8 +101,8 @@ pub fn from_journal(session: &Session) -> Result<Gathered, Diagnostic> {
         return Ok(gathered);
     }
     let (journal, runtime) = (open_journal(session)?, runtime()?);
-    for name in journal.runs().map_err(|error| journal_error(&error))? {
-        let Some(kept) = journal.run(&name).map_err(|error| journal_error(&error))? else { continue };
+    for name in journal.runs()? {
+        let Some(kept) = journal.run(&name)? else { continue };
         let read = stored(&kept.spec, session).and_then(|run| Ok(runtime.block_on(facts(run))?));
         if let Err(error) = read.and_then(|facts| Ok(gathered.add(&facts, session.now)?)) {
             gathered.notes.push(as_the_ledger_has_it(&name, &error.message));
@@ -117,8 +116,7 @@ pub fn from_journal(session: &Session) -> Result<Gathered, Diagnostic> {
 pub fn charges_of_launch(spec: &RunSpec, session: &Session) -> Result<Gathered, Diagnostic> {
     let run = stored(spec, session)?;
     let read = runtime()?.block_on(async { tokio::time::timeout(TIMEOUT, facts(run)).await });
-    let silent =
-        |_| Diagnostic::new(Exit::Unexpected, format!("{} did not answer within {} s", spec.store, TIMEOUT.as_secs()));
+    let silent = |_| Diagnostic::unexpected(format!("{} did not answer within {} s", spec.store, TIMEOUT.as_secs()));
     let mut gathered = Gathered::default();
     gathered.add(&read.map_err(silent)??, session.now)?;
     Ok(gathered)
@@ -129,7 +127,7 @@ fn as_the_ledger_has_it(run: &str, why: &str) -> String {
 }
 
 fn stored(spec: &RunSpec, session: &Session) -> Result<Run, Diagnostic> {
-    let layout = Layout::new(&spec.run).map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()))?;
+    let layout = Layout::new(&spec.run).map_err(Diagnostic::usage)?;
     Ok(Run::new(reading(&spec.store, session)?, layout))
 }
 
@@ -142,12 +140,12 @@ pub fn charges_of_run(run: &Run, now: Timestamp) -> Result<Gathered, Diagnostic>
 
 fn reading(address: &str, session: &Session) -> Result<Store, Diagnostic> {
     if session.offline && address.contains("://") && !address.starts_with("file://") {
-        return Err(Diagnostic::new(Exit::Usage, format!("{address} cannot be read with --offline")));
+        return Err(Diagnostic::usage(format!("{address} cannot be read with --offline")));
     }
     let keys = if address.starts_with("s3://") { runtime()?.block_on(gpuplan_clouds::store_keys()) } else { None };
     Store::reading(address, keys).map_err(|error| match error {
-        StoreError::Missing { .. } => Diagnostic::new(Exit::Usage, error.to_string()).hint("gpuplan costs --store URI"),
-        error => store_error(&error),
+        StoreError::Missing { .. } => Diagnostic::usage(&error).hint("gpuplan costs --store URI"),
+        error => error.into(),
     })
 }
 

@@ -4,27 +4,25 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use serde::Deserialize;
 use serde_json::Value;
 
 use crate::arguments::global::OutputFormat;
 use crate::arguments::question::QuestionArguments;
 use crate::finance::run_page;
 use crate::question::answer::{compute, context, nothing_fits};
-use crate::question::workload;
-use crate::runs::journal::{journal_error, open_journal, unknown_run};
+use crate::question::{plan_file, workload};
+use crate::runs::journal::{open_journal, unknown_run};
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::{Catalogs, Session};
 use gpuplan_hardware::{CloudId, Hardware};
 use gpuplan_launch::journal::Kept;
 use gpuplan_market::{PricePoint, Purchase, trend};
-use gpuplan_plan::document::PlanDocument;
+use gpuplan_plan::document::{DocumentError, PlanDocument, PlanRecord, PurchaseTerms};
 use gpuplan_report::page::budget::{Budget, is_budget};
 use gpuplan_report::page::document::Report;
 use gpuplan_report::page::plan::Around;
-use gpuplan_report::page::recorded::{Document, Plan, RecordedError};
 use gpuplan_report::page::{self, csv, html, markdown};
-use gpuplan_workload::file::{LimitsSection, WorkloadFile};
+use gpuplan_workload::file::LimitsSection;
 
 /// What a report is written as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -70,8 +68,10 @@ pub fn run(arguments: &ReportArguments, session: &Session) -> Result<Exit, Diagn
             has_no_question(&kept.spec.run, arguments)?;
             run_page::report(&kept, session)?
         }
-        None => match document_of(arguments)? {
-            Some(budget) if is_budget(&budget) => page::budget::report(&Budget::read(budget)?, session.now),
+        None => match recorded(arguments)? {
+            Some((path, budget)) if is_budget(&budget) => {
+                page::budget::report(&read_budget(path, budget)?, session.now)
+            }
             recorded => of_plan(recorded, arguments, session)?,
         },
     };
@@ -82,8 +82,7 @@ pub fn run(arguments: &ReportArguments, session: &Session) -> Result<Exit, Diagn
         Written::Json => page::json::json(&report),
     };
     let Some(path) = &arguments.out else { return session.printer.data(&text) };
-    fs::write(path, &text)
-        .map_err(|error| Diagnostic::new(Exit::Usage, format!("cannot write {}: {error}", path.display())))?;
+    fs::write(path, &text).map_err(|error| Diagnostic::usage(format!("cannot write {}: {error}", path.display())))?;
     session.printer.note(&format!("wrote {} ({} kB)", path.display(), text.len().div_ceil(1000)));
     Ok(Exit::Done)
 }
@@ -94,8 +93,9 @@ fn written(format: Option<ReportFormat>, output: OutputFormat) -> Result<Written
         (None | Some(ReportFormat::Csv), OutputFormat::Csv) => Ok(Written::As(ReportFormat::Csv)),
         (None, OutputFormat::Json) => Ok(Written::Json),
         (format, OutputFormat::Table) => Ok(Written::As(format.unwrap_or(ReportFormat::Html))),
-        (Some(_), _) => Err(Diagnostic::new(Exit::Usage, "--format and --output name two formats")
-            .hint("gpuplan report FILE --format md")),
+        (Some(_), _) => {
+            Err(Diagnostic::usage("--format and --output name two formats").hint("gpuplan report FILE --format md"))
+        }
     }
 }
 
@@ -104,7 +104,7 @@ fn run_named(arguments: &ReportArguments, session: &Session) -> Result<Option<Ke
     let Some(path) = arguments.question.workload.file.as_deref().filter(|path| !path.exists()) else { return Ok(None) };
     let has_journal = session.home.state_file("launches.sqlite").is_some_and(|journal| journal.exists());
     let kept = match path.to_str().filter(|_| has_journal) {
-        Some(name) => open_journal(session)?.run(name).map_err(|error| journal_error(&error))?,
+        Some(name) => open_journal(session)?.run(name)?,
         None => None,
     };
     match kept {
@@ -118,58 +118,63 @@ fn has_no_question(run: &str, arguments: &ReportArguments) -> Result<(), Diagnos
     if workload::limits(&arguments.question.limits) == LimitsSection::default() && arguments.plan.is_none() {
         return Ok(());
     }
-    Err(Diagnostic::new(Exit::Usage, format!("`{run}` is a run, which flags of a question do not change"))
+    Err(Diagnostic::usage(format!("`{run}` is a run, which flags of a question do not change"))
         .hint(format!("gpuplan report {run}")))
 }
 
 fn neither(path: &Path) -> Diagnostic {
     let message =
         format!("there is no file {}, and {}", path.display(), unknown_run(&path.display().to_string()).message);
-    Diagnostic::new(Exit::Usage, message)
+    Diagnostic::usage(message)
         .hint("gpuplan report examples/llama-7b-pretrain.toml --out report.html")
         .hint("gpuplan status")
 }
 
-fn of_plan(recorded: Option<Value>, arguments: &ReportArguments, session: &Session) -> Result<Report, Diagnostic> {
+fn of_plan(
+    recorded: Option<(&Path, Value)>,
+    arguments: &ReportArguments,
+    session: &Session,
+) -> Result<Report, Diagnostic> {
     let (document, catalogs) = match recorded {
-        Some(document) => {
-            is_unchanged(&document, arguments)?;
-            (document, session.catalogs()?)
-        }
+        Some((path, document)) => (read_plan(path, &document, arguments)?, session.catalogs()?),
         None => fresh(arguments, session)?,
     };
-    let document = Document::read(document)?;
-    let plan = document.plan(arguments.plan.as_deref())?;
+    let plan = document.pick(arguments.plan.as_deref()).map_err(|error| {
+        let exit = if error == DocumentError::NoRecommendation { Exit::NoPlanFits } else { Exit::Usage };
+        Diagnostic::new(exit, error.to_string()).hint(error.hint())
+    })?;
     let history = history(plan, &catalogs.hardware, session)?;
     let around = Around { hardware: &catalogs.hardware, market: &catalogs.market, now: session.now, history: &history };
     Ok(page::plan::report(&document, plan, &around))
 }
 
-/// `None` for a file that is no JSON: a workload.
-fn document_of(arguments: &ReportArguments) -> Result<Option<Value>, Diagnostic> {
-    let Some(path) = &arguments.question.workload.file else { return Ok(None) };
-    let text = fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error))?;
-    if !text.trim_start().starts_with('{') {
-        return Ok(None);
-    }
-    serde_json::from_str(&text).map(Some).map_err(|error| RecordedError::Malformed(error.to_string()).into())
+/// A recorded plan or budget. `None`: no file was given, or it is a workload.
+fn recorded(arguments: &ReportArguments) -> Result<Option<(&Path, Value)>, Diagnostic> {
+    let path = arguments.question.workload.file.as_deref();
+    let Some((path, text)) = path.zip(plan_file::json_text(path)?) else { return Ok(None) };
+    let value = serde_json::from_str(&text)
+        .map_err(|error| plan_file::refused(path, &DocumentError::NotJson { detail: error.to_string() }))?;
+    Ok(Some((path, value)))
 }
 
-/// Flags of a question do not change a recorded answer.
-fn is_unchanged(document: &Value, arguments: &ReportArguments) -> Result<(), Diagnostic> {
+fn read_budget(path: &Path, budget: Value) -> Result<Budget, Diagnostic> {
+    Budget::read(budget).map_err(|error| {
+        Diagnostic::usage(format!("{}: {error}", path.display()))
+            .hint("gpuplan budget FILE --output json >budget.json")
+    })
+}
+
+fn read_plan(path: &Path, document: &Value, arguments: &ReportArguments) -> Result<PlanDocument, Diagnostic> {
+    let refused = |error: DocumentError| plan_file::refused(path, &error);
+    let document = PlanDocument::from_value(document).map_err(refused)?;
+    let stated = document.workload.workload_file().map_err(refused)?;
     let asked = workload::read(&arguments.question.workload)?;
-    let missing = || RecordedError::Malformed("`workload.file` is missing".to_owned());
-    let stated = document.pointer("/workload/file").ok_or_else(missing)?;
-    let stated = WorkloadFile::deserialize(stated).map_err(|error| RecordedError::Malformed(error.to_string()))?;
-    if asked == stated && workload::limits(&arguments.question.limits) == LimitsSection::default() {
-        return Ok(());
-    }
-    Err(Diagnostic::new(Exit::Usage, "this is a recorded plan, which flags of a question do not change")
-        .hint("give the workload file instead, or plan again with these flags"))
+    plan_file::is_unchanged(path, &stated, &asked, &workload::limits(&arguments.question.limits))?;
+    Ok(document)
 }
 
 /// The plans of a workload, as `plan --output json` has them.
-fn fresh(arguments: &ReportArguments, session: &Session) -> Result<(Value, Catalogs), Diagnostic> {
+fn fresh(arguments: &ReportArguments, session: &Session) -> Result<(PlanDocument, Catalogs), Diagnostic> {
     let file = workload::with_limits(&arguments.question.workload, &arguments.question.limits)?;
     let answered = compute(&file, &arguments.question.prices, &arguments.question.measured, session)?;
     if let Some(headline) = session.warn_about_age(&answered.catalogs.market) {
@@ -178,39 +183,25 @@ fn fresh(arguments: &ReportArguments, session: &Session) -> Result<(Value, Catal
     if answered.set.recommendation.is_none() {
         return Err(nothing_fits(&answered.set));
     }
-    let plans = PlanDocument::new(&answered.set, &context(&answered, &file, session)?).to_value();
+    let plans = PlanDocument::new(&answered.set, &context(&answered, &file, session)?);
     Ok((plans, answered.catalogs))
 }
 
 /// What the price of the plan's pool did, as far as the price cache knows.
-fn history(plan: &Plan, hardware: &Hardware, session: &Session) -> Result<Vec<PricePoint>, Diagnostic> {
-    let purchase = match plan.purchase.as_str() {
-        _ if plan.is_on_spot() => Purchase::Spot,
-        "on-demand" => Purchase::OnDemand,
+fn history(plan: &PlanRecord, hardware: &Hardware, session: &Session) -> Result<Vec<PricePoint>, Diagnostic> {
+    let machines = &plan.machines;
+    let purchase = match machines.purchase {
+        PurchaseTerms::Spot | PurchaseTerms::SpotWithFallback => Purchase::Spot,
+        PurchaseTerms::OnDemand => Purchase::OnDemand,
         _ => return Ok(Vec::new()),
     };
-    let instance = hardware.find_instance(&CloudId::new(&plan.cloud), &plan.instance_type);
+    let instance = hardware.find_instance(&CloudId::new(&machines.cloud), &machines.instance_type);
     let (Some(instance), Some(cache)) = (instance, session.cache()) else { return Ok(Vec::new()) };
-    let known = cache
-        .history(instance, hardware, session.now - trend::WINDOW)
-        .map_err(|error| Diagnostic::unexpected(&error))?;
+    let known = cache.history(instance, hardware, session.now - trend::WINDOW).map_err(Diagnostic::unexpected)?;
     let is_pool = |point: &PricePoint| {
         point.purchase == purchase
-            && *point.place.region == *plan.region
-            && point.place.zone_id.as_deref() == plan.zone_id.as_deref()
+            && *point.place.region == *machines.region
+            && point.place.zone_id.as_deref() == machines.zone_id.as_deref()
     };
     Ok(known.into_iter().filter(is_pool).collect())
-}
-
-impl From<RecordedError> for Diagnostic {
-    fn from(error: RecordedError) -> Self {
-        let (exit, hint) = match error {
-            RecordedError::NoPlan => (Exit::NoPlanFits, "gpuplan plan FILE --output json >plan.json"),
-            RecordedError::UnknownPlan(_) => (Exit::Usage, "gpuplan report FILE --format md"),
-            RecordedError::Malformed(_) | RecordedError::Version(_) => {
-                (Exit::Usage, "gpuplan plan FILE --output json >plan.json")
-            }
-        };
-        Self::new(exit, format!("the file is not a plan to report on: {error}")).hint(hint)
-    }
 }

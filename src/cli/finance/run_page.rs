@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use crate::finance::gather::charges_of_launch;
-use crate::runs::journal::{journal_error, open_journal};
+use crate::runs::journal::open_journal;
 use crate::runs::launchers::clock;
 use crate::runs::ledger::{LEDGER, open_ledger};
 use crate::session::Session;
@@ -15,11 +15,11 @@ use gpuplan_budget::Charge;
 use gpuplan_launch::Market;
 use gpuplan_launch::journal::Kept;
 use gpuplan_report::page::document::Report;
-use gpuplan_report::page::run::{self as page, Beside, Rented, RunFacts};
+use gpuplan_report::page::run::{self as page, Beside, Rented, RunFacts, RunPlan};
 use gpuplan_units::Usd;
 
 pub fn report(kept: &Kept, session: &Session) -> Result<Report, Diagnostic> {
-    let events = open_journal(session)?.said(&kept.spec.run).map_err(|error| journal_error(&error))?;
+    let events = open_journal(session)?.said(&kept.spec.run)?;
     let money = money(kept, session)?;
     Ok(page::report(&facts(kept, events, &money, session.now), session.now))
 }
@@ -35,11 +35,8 @@ struct Money {
 fn money(kept: &Kept, session: &Session) -> Result<Money, Diagnostic> {
     let spec = &kept.spec;
     let has_ledger = session.home.state_file(LEDGER).is_some_and(|path| path.is_file());
-    let entered = if has_ledger {
-        open_ledger(session)?.charges().map_err(|error| Diagnostic::unexpected(&error))?
-    } else {
-        Vec::new()
-    };
+    let entered =
+        if has_ledger { open_ledger(session)?.charges().map_err(Diagnostic::unexpected)? } else { Vec::new() };
     // A name may be used again once its first run is deleted.
     let mut charges: Vec<Charge> = entered
         .into_iter()
@@ -130,10 +127,12 @@ fn facts(kept: &Kept, events: Vec<(Timestamp, String)>, money: &Money, at: Times
         state: kept.end.clone().unwrap_or_else(|| "not ended".to_owned()),
         started_at: spec.started_at,
         ended_at: kept.ended_at,
-        expected: spec.expected_cost_usd,
-        expected_hours: spec.expected.as_ref().map(|expected| expected.hours.expected),
-        budget: spec.budget_usd,
-        deadline_hours: spec.deadline_hours,
+        plan: RunPlan {
+            cost: spec.expected_cost_usd,
+            hours: spec.expected.as_ref().map(|expected| expected.hours.expected),
+            budget: spec.budget_usd,
+            deadline_hours: spec.deadline_hours,
+        },
         done: if kept.end.as_deref() == Some("completed") { 1.0 } else { kept.past.done },
         interruptions: kept.past.interruptions,
         store: spec.store.clone(),

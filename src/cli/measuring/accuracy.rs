@@ -11,7 +11,7 @@ use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_accuracy::{By, Published, Scores, predict};
 use gpuplan_estimate::constants::Fitted;
 use gpuplan_estimate::memory_constants::FittedMemory;
-use gpuplan_report::{accuracy as report, accuracy_json};
+use gpuplan_report::measure::{accuracy as report, accuracy_json};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum AccuracyGrouping {
@@ -65,7 +65,7 @@ pub fn run(arguments: &AccuracyArguments, session: &Session) -> Result<Exit, Dia
     if arguments.refit {
         return refit::refit(&arguments.constants, arguments.residuals.as_deref(), session);
     }
-    let published = Published::embedded().map_err(|error| Diagnostic::unexpected(&error))?;
+    let published = Published::embedded().map_err(Diagnostic::unexpected)?;
     let predictions = predict(&published, &session.hardware()?, &session.models()?);
     let scores = Scores::of(&published, &predictions);
     let (by, time, memory) = (grouping(arguments.by), Fitted::embedded(), FittedMemory::embedded());

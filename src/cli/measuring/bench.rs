@@ -23,7 +23,7 @@ use gpuplan_estimate::measured::{measured_gpu, roof};
 use gpuplan_estimate::{Machine, Setting, Subject};
 use gpuplan_hardware::{GpuId, Hardware};
 use gpuplan_plan::training::search::best_setting;
-use gpuplan_report::bench_text;
+use gpuplan_report::measure::bench_text;
 use gpuplan_workload::file::Scalar;
 use gpuplan_workload::{Layout, Precision, Recompute, Workload};
 
@@ -60,16 +60,13 @@ struct Target {
 
 pub fn run(arguments: &BenchArguments, session: &Session) -> Result<Exit, Diagnostic> {
     if session.output == OutputFormat::Csv {
-        return Err(
-            Diagnostic::new(Exit::Usage, "a calibration cannot be printed as CSV").hint("gpuplan bench --output json")
-        );
+        return Err(Diagnostic::usage("a calibration cannot be printed as CSV").hint("gpuplan bench --output json"));
     }
     let hardware = session.hardware()?;
     let job = workload_of(arguments, session)?;
     let mut target = open(arguments, session, &hardware)?;
     let name = if arguments.full { "full" } else { "quick" };
-    let suite =
-        if arguments.full { Suite::full() } else { Suite::quick() }.map_err(|error| Diagnostic::unexpected(&error))?;
+    let suite = if arguments.full { Suite::full() } else { Suite::quick() }.map_err(Diagnostic::unexpected)?;
     let setting = job
         .as_ref()
         .map(|job| setting(job, target.gpu, target.device.facts().gpus, &hardware, &session.printer))

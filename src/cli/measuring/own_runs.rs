@@ -3,11 +3,11 @@
 use crate::arguments::global::OutputFormat;
 use crate::finance::entries::enter;
 use crate::finance::gather::from_journal;
-use crate::runs::ledger::{ledger_error, open_ledger};
+use crate::runs::ledger::open_ledger;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_budget::mine::compare;
-use gpuplan_report::mine as report;
+use gpuplan_report::finance::mine as report;
 
 pub fn run(session: &Session) -> Result<Exit, Diagnostic> {
     let gathered = from_journal(session)?;
@@ -16,7 +16,7 @@ pub fn run(session: &Session) -> Result<Exit, Diagnostic> {
     }
     let mut ledger = open_ledger(session)?;
     enter(&gathered, &mut ledger, session.now)?;
-    let known = ledger.runs().map_err(|error| ledger_error(&error))?;
+    let known = ledger.runs()?;
     let compared = compare(known.values());
     match session.output {
         OutputFormat::Json => session.printer.data(&report::json(&compared, session.now)),

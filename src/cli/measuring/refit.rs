@@ -13,7 +13,7 @@ use gpuplan_accuracy::held_out::{self, HeldOut};
 use gpuplan_accuracy::memory_fit::{self, MemoryRun};
 use gpuplan_accuracy::{Published, Run};
 use gpuplan_estimate::constants::{Fitted, HeldOutError, HeldOutInference};
-use gpuplan_report::{accuracy as report, accuracy_json};
+use gpuplan_report::measure::{accuracy as report, accuracy_json};
 use gpuplan_units::names::did_you_mean;
 
 /// Fits on every group but one and shows the errors of that one.
@@ -23,7 +23,7 @@ pub fn leave_out(group: &str, session: &Session) -> Result<Exit, Diagnostic> {
     let groups: Vec<&str> = published.runs.iter().map(Run::group).collect();
     if !groups.contains(&group) {
         let near = did_you_mean(group, groups.iter().copied()).unwrap_or("llm-foundry");
-        return Err(Diagnostic::new(Exit::Usage, format!("no published group is called `{group}`"))
+        return Err(Diagnostic::usage(format!("no published group is called `{group}`"))
             .hint(format!("gpuplan accuracy --refit --leave-out {near}")));
     }
     let held = held_out::without(&runs, held_out::by_group, group);
@@ -77,7 +77,7 @@ pub fn refit(path: &Path, residuals: Option<&Path>, session: &Session) -> Result
 }
 
 fn inputs(session: &Session) -> Result<(Published, gpuplan_hardware::Hardware, gpuplan_workload::Models), Diagnostic> {
-    let published = Published::embedded().map_err(|error| Diagnostic::unexpected(&error))?;
+    let published = Published::embedded().map_err(Diagnostic::unexpected)?;
     Ok((published, session.hardware()?, session.models()?))
 }
 
@@ -140,7 +140,7 @@ fn rounded(percent: f64) -> f64 {
 }
 
 fn write(path: &Path, model: &str, names: &str, fitted: &impl Serialize) -> Result<(), Diagnostic> {
-    let text = toml::to_string(fitted).map_err(|error| Diagnostic::unexpected(&error))?;
+    let text = toml::to_string(fitted).map_err(Diagnostic::unexpected)?;
     let header = format!(
         "# Constants of the {model}, written by `gpuplan accuracy --refit`. Names, units and reasons: {names}.\n"
     );

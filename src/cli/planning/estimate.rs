@@ -23,8 +23,11 @@ use gpuplan_estimate::{Machine, Misfit, Subject};
 use gpuplan_hardware::Gpu;
 use gpuplan_plan::Rejection;
 use gpuplan_plan::training::search::best_setting;
+use gpuplan_report::measure::estimate as report;
+use gpuplan_report::plan::plan_text;
 use gpuplan_report::sentences::{assumption, rejection};
-use gpuplan_report::{estimate as report, format, plan_text};
+use gpuplan_report::text::format;
+use gpuplan_report::text::wrap::wrap;
 use gpuplan_units::Bytes;
 
 #[derive(Debug, Args)]
@@ -57,7 +60,7 @@ pub fn run(arguments: &EstimateArguments, session: &Session) -> Result<Exit, Dia
 /// One answer a line, in the order of the cases.
 fn cases(path: &Path, session: &Session) -> Result<Exit, Diagnostic> {
     if session.output == OutputFormat::Csv {
-        return Err(Diagnostic::new(Exit::Usage, "answers to cases are printed as JSON lines, not as CSV")
+        return Err(Diagnostic::usage("answers to cases are printed as JSON lines, not as CSV")
             .hint("gpuplan estimate --cases FILE --output json"));
     }
     let text = read(path)?;
@@ -104,7 +107,7 @@ fn one(arguments: &EstimateArguments, session: &Session) -> Result<Exit, Diagnos
     let resolved = workload::resolve(&file, &session.models()?)?;
     let wanted = arguments.gpus.as_deref().or(file.limits.gpus.as_deref());
     let wanted = wanted.ok_or_else(|| {
-        Diagnostic::new(Exit::Usage, "on which GPUs?").hint("name them, as in `gpuplan estimate FILE --gpus H100:8`")
+        Diagnostic::usage("on which GPUs?").hint("name them, as in `gpuplan estimate FILE --gpus H100:8`")
     })?;
     let (id, count) = chip(wanted, &hardware)?;
     let gpu = hardware.gpu(id);
@@ -126,15 +129,11 @@ fn one(arguments: &EstimateArguments, session: &Session) -> Result<Exit, Diagnos
             session.printer.data(&text)
         }
         OutputFormat::Table => {
-            let mut text = format!("{}\n", plan_text::wrap(&plan_text::workload_line(job), session.width, "  "));
+            let mut text = format!("{}\n", wrap(&plan_text::workload_line(job), session.width, "  "));
             let _ = writeln!(
                 text,
                 "{}\n",
-                plan_text::wrap(
-                    &format!("Assumed: {}", assumption::sentences(&resolved.assumed).join("; ")),
-                    session.width,
-                    "  "
-                )
+                wrap(&format!("Assumed: {}", assumption::sentences(&resolved.assumed).join("; ")), session.width, "  ")
             );
             let _ = writeln!(
                 text,

@@ -10,7 +10,7 @@ use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_plan::explanation::comparison::{find, what_would_change, why_not};
 use gpuplan_plan::{Limits, Plan, PlanSet, World, plan_id};
-use gpuplan_report::explain::{self as report, Comparison};
+use gpuplan_report::plan::explain::{self as report, Comparison};
 use gpuplan_workload::file::WorkloadFile;
 
 #[derive(Debug, Args)]
@@ -48,8 +48,9 @@ pub fn run(arguments: &ExplainArguments, session: &Session) -> Result<Exit, Diag
     match session.output {
         OutputFormat::Table => session.printer.data(&report::text(&chosen, &comparison, &context, session.width)),
         OutputFormat::Json => session.printer.data(&report::json(&chosen, &comparison, &context)),
-        OutputFormat::Csv => Err(Diagnostic::new(Exit::Usage, "an explanation cannot be printed as CSV")
-            .hint("gpuplan explain FILE --output json")),
+        OutputFormat::Csv => {
+            Err(Diagnostic::usage("an explanation cannot be printed as CSV").hint("gpuplan explain FILE --output json"))
+        }
     }
 }
 

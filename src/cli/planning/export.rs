@@ -4,18 +4,15 @@ use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
-use serde::Deserialize;
-use serde_json::Value;
 
 use crate::arguments::question::QuestionArguments;
 use crate::question::answer::{compute, context, nothing_fits};
-use crate::question::workload;
+use crate::question::{plan_file, workload};
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_export::{ExportError, Job, Target, Wishes, export};
 use gpuplan_hardware::{CloudId, Hardware};
-use gpuplan_plan::document::PlanDocument;
-use gpuplan_workload::file::{LimitsSection, WorkloadFile};
+use gpuplan_plan::document::{DocumentError, PlanDocument};
 
 #[derive(Debug, Args)]
 pub struct ExportArguments {
@@ -67,7 +64,7 @@ pub fn run(arguments: &ExportArguments, session: &Session) -> Result<Exit, Diagn
     match &arguments.out {
         Some(path) => {
             fs::write(path, text)
-                .map_err(|error| Diagnostic::new(Exit::Usage, format!("cannot write {}: {error}", path.display())))?;
+                .map_err(|error| Diagnostic::usage(format!("cannot write {}: {error}", path.display())))?;
             Ok(Exit::Done)
         }
         None => session.printer.data(&text),
@@ -86,15 +83,8 @@ pub fn job_of(
         Some(plans) => (plans, session.catalogs()?.hardware),
         None => fresh(question, session)?,
     };
-    let plan = chosen(&plans, plan)?;
-    let text_of = |key: &str| {
-        let missing = || {
-            Diagnostic::new(Exit::Usage, format!("the plan has no `{key}`"))
-                .hint("gpuplan plan FILE --output json >plan.json")
-        };
-        plan.get(key).and_then(Value::as_str).ok_or_else(missing)
-    };
-    let (cloud, kind) = (CloudId::new(text_of("cloud")?), text_of("instance_type")?);
+    let plan = plans.pick(plan).map_err(|error| Diagnostic::usage(error.to_string()).hint(error.hint()))?;
+    let (cloud, kind) = (CloudId::new(&plan.machines.cloud), plan.machines.instance_type.as_str());
     let instance = hardware.find_instance(&cloud, kind).map(|id| hardware.instance(id)).ok_or_else(|| {
         Diagnostic::new(
             Exit::StalePrice,
@@ -106,51 +96,27 @@ pub fn job_of(
 }
 
 /// `None` for a file that is not JSON: a workload. Of the flags of a question, a recorded plan takes `--framework` alone.
-fn recorded(question: &QuestionArguments) -> Result<Option<Value>, Diagnostic> {
-    let Some(path) = &question.workload.file else { return Ok(None) };
-    let text = fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error))?;
-    if !text.trim_start().starts_with('{') {
-        return Ok(None);
-    }
-    let no_plan = |why: &str| {
-        Diagnostic::new(Exit::Usage, format!("{} is not a plan of this program: {why}", path.display()))
-            .hint("gpuplan plan FILE --output json >plan.json")
-    };
-    let plans: Value = serde_json::from_str(&text).map_err(|error| no_plan(&error.to_string()))?;
+fn recorded(question: &QuestionArguments) -> Result<Option<PlanDocument>, Diagnostic> {
+    let path = question.workload.file.as_deref();
+    let Some((path, text)) = path.zip(plan_file::json_text(path)?) else { return Ok(None) };
+    let refused = |error: DocumentError| plan_file::refused(path, &error);
+    let plans = PlanDocument::read(&text).map_err(refused)?;
+    let stated = plans.workload.workload_file().map_err(refused)?;
     let mut asked = workload::read(&question.workload)?;
-    let stated = plans.pointer("/workload/file").ok_or_else(|| no_plan("`workload.file` is missing"))?;
-    let stated = WorkloadFile::deserialize(stated).map_err(|error| no_plan(&error.to_string()))?;
     asked.training.framework.clone_from(&stated.training.framework);
-    if asked != stated || workload::limits(&question.limits) != LimitsSection::default() {
-        let message = format!("{} is a recorded plan, which flags of a question do not change", path.display());
-        return Err(Diagnostic::new(Exit::Usage, message)
-            .hint("give the workload file instead, or plan again with these flags"));
-    }
+    plan_file::is_unchanged(path, &stated, &asked, &workload::limits(&question.limits))?;
     Ok(Some(plans))
 }
 
 /// The plans of a workload, as `plan --output json` has them.
-fn fresh(question: &QuestionArguments, session: &Session) -> Result<(Value, Hardware), Diagnostic> {
+fn fresh(question: &QuestionArguments, session: &Session) -> Result<(PlanDocument, Hardware), Diagnostic> {
     let file = workload::with_limits(&question.workload, &question.limits)?;
     let answered = compute(&file, &question.prices, &question.measured, session)?;
     if answered.set.recommendation.is_none() {
         return Err(nothing_fits(&answered.set));
     }
-    let plans = PlanDocument::new(&answered.set, &context(&answered, &file, session)?).to_value();
+    let plans = PlanDocument::new(&answered.set, &context(&answered, &file, session)?);
     Ok((plans, answered.catalogs.hardware))
-}
-
-fn chosen<'a>(plans: &'a Value, wanted: Option<&str>) -> Result<&'a Value, Diagnostic> {
-    let listed = ["frontier", "alternatives"].into_iter().filter_map(|key| plans.get(key)?.as_array()).flatten();
-    let mut all = plans.get("recommendation").filter(|plan| plan.is_object()).into_iter().chain(listed);
-    let found = all.find(|plan| wanted.is_none_or(|wanted| plan.get("id").and_then(Value::as_str) == Some(wanted)));
-    found.ok_or_else(|| {
-        let what = wanted.map_or_else(
-            || "the file recommends no plan".to_owned(),
-            |wanted| format!("no plan has the id `{wanted}`"),
-        );
-        Diagnostic::new(Exit::Usage, what).hint("gpuplan plan FILE --output json >plan.json")
-    })
 }
 
 impl From<ExportError> for Diagnostic {
@@ -166,7 +132,7 @@ impl From<ExportError> for Diagnostic {
                 diagnostic.hint(format!("gpuplan export FILE --to {target} --run NAME"))
             }
             ExportError::Sweep { .. } => diagnostic.hint("gpuplan launch FILE -- COMMAND"),
-            ExportError::Layout { .. } | ExportError::Unfit { .. } => diagnostic,
+            ExportError::Layout { .. } | ExportError::Unfit { .. } | ExportError::Service => diagnostic,
         }
     }
 }

@@ -14,14 +14,15 @@ use gpuplan_import::{Asked, ImportError, Names, chips};
 use gpuplan_plan::World;
 use gpuplan_plan::document::{Context, PlanDocument};
 use gpuplan_plan::job::{baseline, narrowed, price};
-use gpuplan_report::job::{Named, asked_text, beside_json, beside_text, json, priced_text};
-use gpuplan_report::plan_text;
+use gpuplan_report::plan::job::{Named, asked_text, beside_json, beside_text, json, priced_text};
+use gpuplan_report::plan::plan_text;
 use gpuplan_report::sentences::rejection::sentence;
+use gpuplan_report::text::wrap::wrap;
 use gpuplan_workload::file::{LimitsSection, ModelSection, WorkloadFile};
 
 pub fn run(path: &Path, arguments: &PlanArguments, session: &Session) -> Result<Exit, Diagnostic> {
     if session.output == OutputFormat::Csv {
-        return Err(Diagnostic::new(Exit::Usage, "a job and its prices cannot be printed as CSV")
+        return Err(Diagnostic::usage("a job and its prices cannot be printed as CSV")
             .hint("gpuplan plan --from JOB --output json"));
     }
     let text = fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error))?;
@@ -60,7 +61,7 @@ fn named(asked: Asked, limits: &mut LimitsSection, hardware: &Hardware) -> Resul
 }
 
 fn of_file(path: &Path, error: &ImportError) -> Diagnostic {
-    let diagnostic = Diagnostic::new(Exit::Usage, format!("{}: {error}", path.display()));
+    let diagnostic = Diagnostic::usage(format!("{}: {error}", path.display()));
     match error {
         ImportError::NoGpuName(_) => diagnostic.hint(format!("gpuplan plan --from {} --gpus a100", path.display())),
         ImportError::NoGpu => diagnostic.hint("for work without GPUs there is nothing to plan here"),
@@ -107,7 +108,7 @@ fn priced(
     let note = format!(
         "Note: without a workload only machines are priced, {hours}{why}. `gpuplan plan --from JOB WORKLOAD.toml` plans the work."
     );
-    session.printer.data(&format!("{text}\n{}\n", plan_text::wrap(&note, session.width, "  ")))
+    session.printer.data(&format!("{text}\n{}\n", wrap(&note, session.width, "  ")))
 }
 
 /// The workload on the job's own machines, and on the recommended ones.
@@ -145,7 +146,7 @@ fn compare(
         (None, _) => {
             let why = set.nearest.first().map_or_else(String::new, |nearest| format!(": {}", sentence(&nearest.why)));
             let line = format!("The workload does not run on what the job asks for{why}");
-            text.push_str(&plan_text::wrap(&line, session.width, "  "));
+            text.push_str(&wrap(&line, session.width, "  "));
             text.push('\n');
         }
         (Some(_), None) => {}

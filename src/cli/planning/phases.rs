@@ -10,8 +10,8 @@ use crate::session::{Catalogs, Session};
 use gpuplan_plan::Limits;
 use gpuplan_plan::document::{AnyDocument, PlanDocument, PlanRecord};
 use gpuplan_plan::money::phases::{Taken, Total, shares};
-use gpuplan_report::format;
-use gpuplan_report::phases::{Answer, Whole, document, text};
+use gpuplan_report::plan::phases::{Answer, Whole, document, text};
+use gpuplan_report::text::format;
 use gpuplan_units::Hours;
 use gpuplan_workload::file::{Phase, WorkloadFile};
 
@@ -43,7 +43,7 @@ pub fn run(
         OutputFormat::Json => session.printer.data(&pretty(&document(&whole)))?,
         OutputFormat::Table => session.printer.data(&text(&whole, headline.as_deref(), session.width))?,
         OutputFormat::Csv => {
-            return Err(Diagnostic::new(Exit::Usage, "plans of several phases cannot be printed as CSV")
+            return Err(Diagnostic::usage("plans of several phases cannot be printed as CSV")
                 .hint(format!("--phase {}", phases[0].name)));
         }
     };

@@ -3,19 +3,16 @@
 use std::fs;
 use std::path::Path;
 
-use serde_json::Value;
-
 use crate::arguments::global::OutputFormat;
 use crate::planning::arguments::PlanArguments;
 use crate::planning::{from, phases, processing};
 use crate::question::answer::{compute_with, context, nothing_fits, pretty};
 use crate::question::measurements::Measurements;
-use crate::question::workload;
+use crate::question::{plan_file, workload};
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
-use gpuplan_estimate::OwnRun;
-use gpuplan_plan::document::PlanDocument;
-use gpuplan_report::{plan_csv, plan_text};
+use gpuplan_plan::document::{AnyDocument, DocumentError, PlanDocument};
+use gpuplan_report::plan::{plan_csv, plan_text};
 use gpuplan_workload::file::WorkloadFile;
 
 pub fn run(arguments: &PlanArguments, session: &Session) -> Result<Exit, Diagnostic> {
@@ -73,39 +70,27 @@ fn answer(
 /// The same question, asked of the same catalog at the same moment, gives the same bytes.
 fn locked(path: &Path, arguments: &PlanArguments, session: &Session) -> Result<Exit, Diagnostic> {
     let text = fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error))?;
-    let broken = |detail: &str| {
-        Diagnostic::new(Exit::Usage, format!("{} is not a plan of this program: {detail}", path.display()))
-    };
-    let recorded: Value = serde_json::from_str(&text).map_err(|error| broken(&error.to_string()))?;
-    let field = |pointer: &str| recorded.pointer(pointer).ok_or_else(|| broken(&format!("`{pointer}` is missing")));
-    let file: WorkloadFile =
-        serde_json::from_value(field("/workload/file")?.clone()).map_err(|error| broken(&error.to_string()))?;
-    let made_at = field("/generated_at")?
-        .as_str()
-        .and_then(|text| text.parse().ok())
-        .ok_or_else(|| broken("`generated_at` is not a valid time"))?;
-    let seed = field("/inputs/seed")?.as_u64().ok_or_else(|| broken("`seed` is not a number"))?;
+    let refused = |error: DocumentError| plan_file::refused(path, &error);
+    let recorded = AnyDocument::read(&text).map_err(refused)?;
+    let file = recorded.workload_file().map_err(refused)?;
+    let inputs = recorded.inputs();
     let mut session = session.clone();
-    (session.now, session.seed, session.output) = (made_at, seed, OutputFormat::Json);
+    (session.now, session.seed, session.output) = (recorded.generated_at(), inputs.seed, OutputFormat::Json);
     let (catalog, offers) = session.catalog_sha256(&session.catalogs()?)?;
-    let now = [("catalog", "/inputs/catalog_sha256", catalog), ("offers", "/inputs/offers_sha256", offers)];
     let version = gpuplan_estimate::constants::Fitted::embedded().version.clone();
     let mut gone = Vec::new();
-    for (what, pointer, current) in
-        now.into_iter().chain([("estimate constants", "/inputs/constants_version", version)])
-    {
-        let then = field(pointer)?.as_str().ok_or_else(|| broken(&format!("`{pointer}` is not a text")))?;
-        if then != current {
-            gone.push(format!("the {what} of then ({}) are gone; this program has {}", short(then), short(&current)));
+    for (what, then, now) in [
+        ("catalog", &inputs.catalog_sha256, catalog),
+        ("offers", &inputs.offers_sha256, offers),
+        ("estimate constants", &inputs.constants_version, version),
+    ] {
+        if *then != now {
+            gone.push(format!("the {what} of then ({}) are gone; this program has {}", short(then), short(&now)));
         }
     }
-    let own_runs: Vec<OwnRun> = match recorded.pointer("/inputs/own_runs") {
-        Some(runs) => serde_json::from_value(runs.clone()).map_err(|error| broken(&error.to_string()))?,
-        None => Vec::new(),
-    };
     // The runs stand in the plan: today's ledger may have more.
-    let measured = Measurements::find(&arguments.question.measured, &session)?.with_own_runs(own_runs);
-    if recorded.pointer("/inputs/measured_sha256").and_then(Value::as_str) != measured.sha256().as_deref() {
+    let measured = Measurements::find(&arguments.question.measured, &session)?.with_own_runs(inputs.own_runs.clone());
+    if inputs.measured_sha256 != measured.sha256() {
         gone.push(
             "it rested on other measurements than today's: give the same with --calibration and --profile".to_owned(),
         );

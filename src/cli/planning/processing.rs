@@ -14,11 +14,11 @@ use gpuplan_plan::Limits;
 use gpuplan_plan::document::{AnyDocument, InputsRecord, ProcessingContext as Context, ProcessingDocument};
 use gpuplan_plan::money::phases::Taken;
 use gpuplan_plan::processing::{ProcessingSet, plan};
-use gpuplan_report::format;
-use gpuplan_report::phases::Answer;
-use gpuplan_report::processing;
+use gpuplan_report::plan::phases::Answer;
+use gpuplan_report::plan::processing;
 use gpuplan_report::sentences::rejection;
 use gpuplan_report::sentences::words::English;
+use gpuplan_report::text::format;
 use gpuplan_units::Hours;
 use gpuplan_workload::file::{Phase, ResolvedProcessing, WorkloadFile};
 
@@ -49,8 +49,7 @@ pub fn run(file: &WorkloadFile, arguments: &PlanArguments, session: &Session) ->
         ))?,
         OutputFormat::Table => Exit::Done,
         OutputFormat::Csv => {
-            return Err(Diagnostic::new(Exit::Usage, "plans of work without GPU cannot be printed as CSV")
-                .hint("--output json"));
+            return Err(Diagnostic::usage("plans of work without GPU cannot be printed as CSV").hint("--output json"));
         }
     };
     if set.recommendation.is_some() { Ok(Exit::Done) } else { Err(nothing_fits(&set, &catalogs, &limits)) }

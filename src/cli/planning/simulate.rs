@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use crate::arguments::global::OutputFormat;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
-use gpuplan_report::simulate as report;
+use gpuplan_report::measure::simulate as report;
 use gpuplan_spot::availability::AvailabilityModel;
 use gpuplan_spot::case::Simulator;
 use gpuplan_spot::evaluate::evaluate;
@@ -37,14 +37,14 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 pub fn run(arguments: &SimulateArguments, session: &Session) -> Result<Exit, Diagnostic> {
     if session.output == OutputFormat::Csv {
-        return Err(Diagnostic::new(Exit::Usage, "answers to cases are printed as JSON lines, not as CSV")
+        return Err(Diagnostic::usage("answers to cases are printed as JSON lines, not as CSV")
             .hint("gpuplan simulate --traces TRACES --cases FILE --output json"));
     }
     let mut traces = Vec::new();
     for path in &arguments.traces {
         let name = path.to_string_lossy();
         let found = Trace::parse_all(&read(path)?, &name);
-        traces.extend(found.map_err(|error| Diagnostic::new(Exit::Usage, format!("{name}: {error}")))?);
+        traces.extend(found.map_err(|error| Diagnostic::usage(format!("{name}: {error}")))?);
     }
     let Some(cases) = &arguments.cases else {
         let done = evaluate(&traces, session.seed);
@@ -75,5 +75,5 @@ fn read(path: &Path) -> Result<String, Diagnostic> {
         unpacked.map_err(|error| Diagnostic::file(path, &error))?;
         return Ok(text);
     }
-    String::from_utf8(bytes).map_err(|_| Diagnostic::new(Exit::Usage, format!("{} is not UTF-8 text", path.display())))
+    String::from_utf8(bytes).map_err(|_| Diagnostic::usage(format!("{} is not UTF-8 text", path.display())))
 }

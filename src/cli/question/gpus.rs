@@ -1,6 +1,6 @@
 //! GPUs named on the command line, and the machine that they usually stand in.
 
-use crate::session::diagnostic::{Diagnostic, Exit};
+use crate::session::diagnostic::Diagnostic;
 use gpuplan_hardware::{Gpu, GpuId, GpuSelector, Hardware, NodeShape};
 use gpuplan_units::{BytesPerSecond, GpuCount};
 
@@ -10,11 +10,11 @@ pub fn chip(text: &str, hardware: &Hardware) -> Result<(GpuId, u32), Diagnostic>
     let matching =
         (0..hardware.gpus().len() as u16).map(GpuId).filter(|id| selector.matches_gpu(*id, hardware.gpu(*id)));
     let id = matching.into_iter().next().ok_or_else(|| {
-        Diagnostic::new(Exit::Usage, format!("no GPU matches `{text}`")).hint("`gpuplan catalog gpus` lists them")
+        Diagnostic::usage(format!("no GPU matches `{text}`")).hint("`gpuplan catalog gpus` lists them")
     })?;
     let count = selector.count().map_or(1, |range| *range.start());
     if count > 65_536 {
-        return Err(Diagnostic::new(Exit::Usage, format!("{count} GPUs are more than any cluster has")));
+        return Err(Diagnostic::usage(format!("{count} GPUs are more than any cluster has")));
     }
     Ok((id, count))
 }
@@ -23,8 +23,7 @@ pub fn chip(text: &str, hardware: &Hardware) -> Result<(GpuId, u32), Diagnostic>
 pub fn shape(id: GpuId, gpu: &Gpu, count: u32, hardware: &Hardware) -> Result<(NodeShape, u32), Diagnostic> {
     let most = if gpu.form_factor == "nvl72" { 4 } else { 8 };
     let devices = (1..=most.min(count)).rev().find(|devices| count.is_multiple_of(*devices)).unwrap_or(1);
-    let link =
-        hardware.gpu_link(gpu, &gpu.link, devices).map_err(|detail| Diagnostic::new(Exit::Unexpected, detail))?;
+    let link = hardware.gpu_link(gpu, &gpu.link, devices).map_err(|detail| Diagnostic::unexpected(detail))?;
     let network: BytesPerSecond = gpuplan_estimate::machine::usual_network(gpu);
     let fabric = (count > devices).then_some(gpuplan_hardware::Fabric { bandwidth: network, rdma: true });
     let shape = NodeShape { gpu: id, gpus: GpuCount::whole(devices as u16), gpu_memory: gpu.memory(), link, fabric };

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::session::Session;
-use crate::session::diagnostic::{Diagnostic, Exit};
+use crate::session::diagnostic::Diagnostic;
 use crate::session::printer::Printer;
 use gpuplan_clouds::{Sources, ask, sources};
 use gpuplan_hardware::{CloudId, Hardware};
@@ -29,8 +29,7 @@ pub struct Request {
 pub fn parse_max_age(text: Option<&str>) -> Result<Option<Hours>, Diagnostic> {
     let read = |text: &str| {
         Hours::parse(text).map_err(|error| {
-            Diagnostic::new(Exit::Usage, format!("--max-age: {error}"))
-                .hint("write it as `--max-age 30m` or `--max-age 6h`")
+            Diagnostic::usage(format!("--max-age: {error}")).hint("write it as `--max-age 30m` or `--max-age 6h`")
         })
     };
     text.map(read).transpose()
@@ -81,7 +80,7 @@ pub fn ask_clouds(
     wanted: &Request,
 ) -> Result<Answers, Diagnostic> {
     if session.offline {
-        return Err(Diagnostic::new(Exit::Usage, "asking the clouds is forbidden by --offline (or GPUPLAN_OFFLINE)")
+        return Err(Diagnostic::usage("asking the clouds is forbidden by --offline (or GPUPLAN_OFFLINE)")
             .hint("`gpuplan prices --offline` shows the prices that are here already"));
     }
     let mut cache = session.cache();
@@ -181,7 +180,7 @@ fn replies(questions: Vec<Question>, printer: &Printer) -> Result<Vec<Result<Rep
         show();
     };
     let futures = questions.into_iter().map(|question| (question.about.id, question.future)).collect();
-    let replies = ask::all(futures, &ended).map_err(|error| Diagnostic::unexpected(&error));
+    let replies = ask::all(futures, &ended).map_err(Diagnostic::unexpected);
     bar.finish_and_clear();
     replies
 }
@@ -259,6 +258,7 @@ impl Answers {
 mod tests {
     use super::*;
     use crate::command::Arguments;
+    use crate::session::diagnostic::Exit;
     use clap::Parser;
 
     #[test]

@@ -9,7 +9,7 @@ use crate::question::gpus::shape;
 use crate::question::workload;
 use crate::runs::ledger::{self, LEDGER};
 use crate::session::Session;
-use crate::session::diagnostic::{Diagnostic, Exit};
+use crate::session::diagnostic::Diagnostic;
 use crate::session::printer::Printer;
 use gpuplan_budget::mine::{Usable, compare, usable};
 use gpuplan_calibration::Calibration;
@@ -138,7 +138,7 @@ impl Measurements {
                 Err(why) => {
                     let message = format!("{} cannot be used as a calibration: {why}", path.display());
                     if self.is_named {
-                        return Err(Diagnostic::new(Exit::Usage, message).hint("gpuplan bench --output json"));
+                        return Err(Diagnostic::usage(message).hint("gpuplan bench --output json"));
                     }
                     printer.warning(&format!("{message}; the estimate goes without it"));
                 }
@@ -179,7 +179,7 @@ pub fn keep_calibration(calibration: &Calibration, session: &Session) -> Result<
     let written = fs::create_dir_all(&folder)
         .and_then(|()| fs::write(&making, calibration.json()))
         .and_then(|()| fs::rename(&making, &path));
-    written.map_err(|error| Diagnostic::new(Exit::Unexpected, format!("cannot write {}: {error}", path.display())))?;
+    written.map_err(|error| Diagnostic::unexpected(format!("cannot write {}: {error}", path.display())))?;
     Ok(Some(path))
 }
 
@@ -189,8 +189,8 @@ pub fn read_profile(path: &Path) -> Result<(String, Profile), Diagnostic> {
     let opened = fs::File::open(path).and_then(|file| file.take(LARGEST_PROFILE).read_to_string(&mut text));
     let hint = "make one with `gpuplan profile run -- COMMAND` or `gpuplan profile trace FILE --out PROFILE.json`";
     opened.map_err(|error| Diagnostic::file(path, &error).hint(hint))?;
-    let profile = Profile::parse(&text)
-        .map_err(|error| Diagnostic::new(Exit::Usage, format!("{}: {error}", path.display())).hint(hint))?;
+    let profile =
+        Profile::parse(&text).map_err(|error| Diagnostic::usage(format!("{}: {error}", path.display())).hint(hint))?;
     Ok((text, profile))
 }
 

@@ -4,11 +4,11 @@ use std::fs::{self, File};
 use std::io::BufReader;
 use std::path::Path;
 
-use serde_json::Value;
-
 use crate::arguments::limits::LimitsArguments;
 use crate::arguments::workload::WorkloadArguments;
+use crate::question::plan_file;
 use crate::session::diagnostic::{Diagnostic, Exit};
+use gpuplan_plan::document::AnyDocument;
 use gpuplan_units::UsdPerHour;
 use gpuplan_workload::file::{DataSection, LimitsSection, ModelSection, Resolved, WorkloadFile};
 use gpuplan_workload::{Model, Models, huggingface, safetensors};
@@ -18,7 +18,7 @@ pub fn read(arguments: &WorkloadArguments) -> Result<WorkloadFile, Diagnostic> {
     let flags = stated_keys(arguments)?;
     let Some(path) = &arguments.file else {
         if !arguments.is_given() {
-            return Err(Diagnostic::new(Exit::Usage, "no workload given")
+            return Err(Diagnostic::usage("no workload given")
                 .hint("gpuplan plan examples/llama-3.1-8b-finetune.toml")
                 .hint("gpuplan plan --model llama-3.1-8b --task lora --tokens 10M"));
         }
@@ -68,29 +68,29 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// `None` for a file that is no JSON.
+    /// `None` for a file that is not JSON.
     pub fn find(path: Option<&Path>) -> Result<Option<Self>, Diagnostic> {
-        let Some(path) = path else { return Ok(None) };
-        let text = fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error))?;
-        if text.trim_start().starts_with('{') { Self::read(path, &text).map(Some) } else { Ok(None) }
+        let text = plan_file::json_text(path)?;
+        path.zip(text).map(|(path, text)| Self::read(path, &text)).transpose()
     }
 
     fn read(path: &Path, text: &str) -> Result<Self, Diagnostic> {
-        let broken = |detail: &str| {
-            Diagnostic::new(Exit::Usage, format!("{} is not a plan of this program: {detail}", path.display()))
-                .hint("gpuplan plan FILE --output json >plan.json")
+        let read = || {
+            let document = AnyDocument::read(text)?;
+            let file = document.workload_file()?;
+            let (id, rate) = match document {
+                AnyDocument::Gpu(document) => {
+                    let plan = document.pick(None)?;
+                    (plan.id.clone(), plan.machines.rate_usd_per_hour)
+                }
+                AnyDocument::Processing(document) => {
+                    let plan = document.plans.pick(None)?;
+                    (plan.id.clone(), plan.machines.rate_usd_per_hour)
+                }
+            };
+            Ok(Self { file, id, rate })
         };
-        let document: Value = serde_json::from_str(text).map_err(|error| broken(&error.to_string()))?;
-        let part = |pointer: &str| {
-            document.pointer(pointer).cloned().ok_or_else(|| broken(&format!("`{pointer}` is missing")))
-        };
-        let (file, id, rate) =
-            (part("/workload/file")?, part("/recommendation/id")?, part("/recommendation/rate_usd_per_hour")?);
-        Ok(Self {
-            file: serde_json::from_value(file).map_err(|error| broken(&error.to_string()))?,
-            id: serde_json::from_value(id).map_err(|error| broken(&error.to_string()))?,
-            rate: serde_json::from_value(rate).map_err(|error| broken(&error.to_string()))?,
-        })
+        read().map_err(|error| plan_file::refused(path, &error))
     }
 }
 
@@ -99,11 +99,8 @@ pub fn is_no_service(arguments: &WorkloadArguments, command: &str) -> Result<(),
     if arguments.file.is_none() || read(arguments)?.serving.is_empty() {
         return Ok(());
     }
-    Err(Diagnostic::new(
-        Exit::Usage,
-        format!("this file serves a model, which is planned only: `{command}` takes a training run"),
-    )
-    .hint("gpuplan plan FILE"))
+    Err(Diagnostic::usage(format!("this file serves a model, which is planned only: `{command}` takes a training run"))
+        .hint("gpuplan plan FILE"))
 }
 
 /// Fills every gap; reads the model's own files where they are named.
@@ -111,16 +108,14 @@ pub fn resolve(file: &WorkloadFile, models: &Models) -> Result<Resolved, Diagnos
     // What can be launched comes first to mind.
     if let Some(first) = file.phase.iter().find(|phase| phase.processing.is_none()).or(file.phase.first()) {
         let names: Vec<&str> = file.phase.iter().map(|phase| phase.name.as_str()).collect();
-        return Err(Diagnostic::new(
-            Exit::Usage,
-            format!("this workload has phases ({}), and this is for one of them", names.join(", ")),
-        )
+        return Err(Diagnostic::usage(format!(
+            "this workload has phases ({}), and this is for one of them",
+            names.join(", ")
+        ))
         .hint(format!("--phase {}", first.name)));
     }
     if file.processing.is_some() {
-        return Err(Diagnostic::new(
-            Exit::Usage,
-            "this is work for machines without GPU, which is planned only: nothing here starts, times or hands on such a machine",
+        return Err(Diagnostic::usage("this is work for machines without GPU, which is planned only: nothing here starts, times or hands on such a machine",
         )
         .hint("gpuplan plan FILE, with --phase NAME where it is one of several, says which machines to rent")
         .hint("rent them with the tool of their cloud, and give the phases after it `place` and `size` of what they leave"));
@@ -142,13 +137,10 @@ fn read_model(config: &str, index: Option<&str>) -> Result<Model, Diagnostic> {
         let counted = safetensors::total_size(open(index)?)?.0 / 2.0;
         let ratio = counted / model.parameters;
         if !(0.4..=2.2).contains(&ratio) {
-            return Err(Diagnostic::new(
-                Exit::Usage,
-                format!(
-                    "{index} holds {counted:.3e} parameters at 16 bit, the configuration counts {:.3e}",
-                    model.parameters
-                ),
-            )
+            return Err(Diagnostic::usage(format!(
+                "{index} holds {counted:.3e} parameters at 16 bit, the configuration counts {:.3e}",
+                model.parameters
+            ))
             .hint("check that the index belongs to this config.json"));
         }
         // A 32-bit checkpoint has twice the bytes.

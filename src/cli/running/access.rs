@@ -10,7 +10,6 @@ use crate::runs::agent_reports;
 use crate::runs::clouds::rental_cloud;
 use crate::runs::journal::find_run;
 use crate::runs::launchers::fake_cloud;
-use crate::runs::store::store_error;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::progress::with_progress;
@@ -64,7 +63,7 @@ pub fn logs(arguments: &LogsArguments, session: &Session) -> Result<Exit, Diagno
     loop {
         // Its state is read before its output, so that the last output is not missed.
         let is_over = kept.end.is_some();
-        let output = runtime.block_on(store.output(arguments.node)).map_err(|error| store_error(&error))?;
+        let output = runtime.block_on(store.output(arguments.node))?;
         session.printer.data(&String::from_utf8_lossy(output.get(said..).unwrap_or_default()))?;
         said = output.len();
         if is_over || !arguments.follow {
@@ -80,13 +79,13 @@ pub fn fetch(arguments: &FetchArguments, session: &Session) -> Result<Exit, Diag
     let kept = find_run(&arguments.run, session)?;
     if kept.spec.job.sweep.is_some() && arguments.index.is_none() {
         let why = format!("{} is a sweep: each of its runs has checkpoints of its own", arguments.run);
-        return Err(Diagnostic::new(Exit::Usage, why).hint(format!("gpuplan fetch {} --index 0", arguments.run)));
+        return Err(Diagnostic::usage(why).hint(format!("gpuplan fetch {} --index 0", arguments.run)));
     }
     let store = agent_reports::run_or_part(&kept, arguments.index)?;
     let folder = arguments.folder.clone().unwrap_or_else(|| PathBuf::from(store.name()));
     // A restore moves aside whatever else it finds in the folder.
     if folder.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
-        return Err(Diagnostic::new(Exit::Usage, format!("{} is not empty", folder.display()))
+        return Err(Diagnostic::usage(format!("{} is not empty", folder.display()))
             .hint(format!("gpuplan fetch {} NEW_FOLDER", arguments.run)));
     }
     let restore = Restore {
@@ -99,8 +98,7 @@ pub fn fetch(arguments: &FetchArguments, session: &Session) -> Result<Exit, Diag
         logger: &session.printer,
     };
     let (runtime, fetching) = (runtime()?, || format!("fetching into {}", folder.display()));
-    let restored = with_progress(&session.printer, fetching, || runtime.block_on(restore.newest()))
-        .map_err(|error| store_error(&error))?;
+    let restored = with_progress(&session.printer, fetching, || runtime.block_on(restore.newest()))?;
     match (restored.name, restored.path) {
         (Some(name), Some(path)) => {
             session
@@ -108,7 +106,7 @@ pub fn fetch(arguments: &FetchArguments, session: &Session) -> Result<Exit, Diag
                 .note(&format!("gpuplan: step {} of epoch {}, every file as it was committed", name.step, name.epoch));
             session.printer.data(&format!("{}\n", path.display()))
         }
-        _ => Err(Diagnostic::new(Exit::Unexpected, format!("{} has no checkpoint that can be used", arguments.run))
+        _ => Err(Diagnostic::unexpected(format!("{} has no checkpoint that can be used", arguments.run))
             .hint(format!("gpuplan logs {}", arguments.run))),
     }
 }
@@ -118,8 +116,7 @@ pub fn ssh(arguments: &SshArguments, session: &Session) -> Result<Exit, Diagnost
     let kept = find_run(&arguments.run, session)?;
     let newest = kept.machines.iter().rfind(|machine| !machine.is_over && machine.node == arguments.node);
     let machine = newest.ok_or_else(|| {
-        Diagnostic::new(Exit::Usage, format!("{} has no machine {} now", arguments.run, arguments.node))
-            .hint("gpuplan status")
+        Diagnostic::usage(format!("{} has no machine {} now", arguments.run, arguments.node)).hint("gpuplan status")
     })?;
     let cloud = kept.spec.stand_in.as_deref().unwrap_or(&machine.pool.cloud);
     let mut shell = if cloud == fake::CLOUD {
@@ -127,18 +124,18 @@ pub fn ssh(arguments: &SshArguments, session: &Session) -> Result<Exit, Diagnost
         shell.current_dir(fake_cloud(session)?.folder_of(&machine.id));
         shell
     } else {
-        let known = rental_cloud(cloud)
-            .ok_or_else(|| Diagnostic::new(Exit::Usage, format!("gpuplan cannot open a shell at {cloud}")))?;
+        let known =
+            rental_cloud(cloud).ok_or_else(|| Diagnostic::usage(format!("gpuplan cannot open a shell at {cloud}")))?;
         (known.shell)(&machine.pool, &machine.id.0)
     };
     let program = shell.get_program().to_string_lossy().into_owned();
     let ended = shell.status().map_err(|error| {
-        Diagnostic::new(Exit::Usage, format!("`{program}` cannot be run: {error}"))
+        Diagnostic::usage(format!("`{program}` cannot be run: {error}"))
             .hint("it is the cloud's own tool; install it and sign in")
     })?;
     if ended.success() {
         Ok(Exit::Done)
     } else {
-        Err(Diagnostic::new(Exit::Unexpected, format!("`{program}` ended with {ended}")))
+        Err(Diagnostic::unexpected(format!("`{program}` ended with {ended}")))
     }
 }

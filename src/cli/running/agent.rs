@@ -12,7 +12,7 @@ use clap::{Parser, Subcommand};
 use regex_lite::Regex;
 
 use crate::running::agent::arguments::{AgentArguments, CheckpointArguments};
-use crate::session::diagnostic::{Diagnostic, Exit};
+use crate::session::diagnostic::Diagnostic;
 use crate::session::printer::Printer;
 use gpuplan_agent::rules::outcome::{AGENT_FAULT, FENCED, INTERRUPTED};
 use gpuplan_agent::supervise::settings::{
@@ -87,7 +87,7 @@ pub fn run(arguments: &AgentArguments, offline: bool, printer: &Printer) -> Exit
 fn supervised(arguments: &AgentArguments, hand_off: Option<&HandOff>, offline: bool, printer: &Printer) -> ExitCode {
     let outcome = settings(arguments, hand_off, offline).and_then(|settings| {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-        let runtime = runtime.map_err(|error| Diagnostic::unexpected(&error))?;
+        let runtime = runtime.map_err(Diagnostic::unexpected)?;
         let outcome = runtime.block_on(supervise(settings, Arc::new(*printer)));
         // A read that hangs must not hold up the end.
         runtime.shutdown_background();
@@ -96,7 +96,7 @@ fn supervised(arguments: &AgentArguments, hand_off: Option<&HandOff>, offline: b
     match outcome {
         Ok(Ok(outcome)) => ExitCode::from(outcome.code()),
         Ok(Err(fault)) => {
-            let diagnostic = Diagnostic::new(Exit::Unexpected, fault.to_string());
+            let diagnostic = Diagnostic::unexpected(fault.to_string());
             printer.diagnostic(&match fault {
                 Fault::NothingVerifies(_) => diagnostic.hint(
                     "look at runs/RUN/events in the store; gpuplan agent --restart-from-nothing ... gives them up",
@@ -121,15 +121,15 @@ fn code_of(fault: &Fault) -> u8 {
 }
 
 fn read_hand_off(file: &Path) -> Result<HandOff, Diagnostic> {
-    let wrong = |error: &dyn std::error::Error| Diagnostic::new(Exit::Usage, format!("{}: {error}", file.display()));
+    let wrong = |error: &dyn std::error::Error| Diagnostic::usage(format!("{}: {error}", file.display()));
     let text = std::fs::read_to_string(file).map_err(|error| wrong(&error))?;
     HandOff::read(&text).map_err(|error| wrong(&error))
 }
 
 fn settings(arguments: &AgentArguments, hand_off: Option<&HandOff>, offline: bool) -> Result<Settings, Diagnostic> {
-    let wrong = |error: &dyn std::error::Error| Diagnostic::new(Exit::Usage, error.to_string());
-    let refuse = |error: String| Diagnostic::new(Exit::Usage, error);
-    let here = std::env::current_dir().map_err(|error| Diagnostic::unexpected(&error))?;
+    let wrong = |error: &dyn std::error::Error| Diagnostic::usage(&error);
+    let refuse = |error: String| Diagnostic::usage(error);
+    let here = std::env::current_dir().map_err(Diagnostic::unexpected)?;
     let folder_name = || here.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let given = arguments
         .run
@@ -188,33 +188,29 @@ fn settings(arguments: &AgentArguments, hand_off: Option<&HandOff>, offline: boo
 pub fn data(arguments: &AgentArguments, here: &Path, offline: bool) -> Result<Option<Data>, Diagnostic> {
     let Some(address) = &arguments.input.data else { return Ok(None) };
     in_reach(address, "the data", offline)?;
-    let folder =
-        std::path::absolute(here.join(&arguments.input.data_folder)).map_err(|error| Diagnostic::unexpected(&error))?;
+    let folder = std::path::absolute(here.join(&arguments.input.data_folder)).map_err(Diagnostic::unexpected)?;
     Ok(Some(Data { address: address.clone(), folder }))
 }
 
 fn in_reach(address: &str, what: &str, offline: bool) -> Result<(), Diagnostic> {
     if offline && address.contains("://") && !address.starts_with("file://") {
         let why = format!("{what} is in the network, which --offline (or GPUPLAN_OFFLINE) forbids");
-        return Err(Diagnostic::new(Exit::Usage, why));
+        return Err(Diagnostic::usage(why));
     }
     Ok(())
 }
 
 fn caps(arguments: &AgentArguments, hand_off: Option<&HandOff>) -> Result<Caps, Diagnostic> {
-    let wrong = |error: MoneyError| Diagnostic::new(Exit::Usage, error.to_string());
+    let wrong = |error: MoneyError| Diagnostic::usage(&error);
     let budget = arguments.spending.budget.as_deref().map(Usd::parse).transpose().map_err(wrong)?;
     let rate = arguments.spending.rate.as_deref().map(UsdPerHour::parse).transpose().map_err(wrong)?;
     if rate.is_some_and(|rate| rate.nanos() == 0) {
-        return Err(Diagnostic::new(
-            Exit::Usage,
-            "0 is not a valid price for --rate; leave it out if the price is unknown",
-        ));
+        return Err(Diagnostic::usage("0 is not a valid price for --rate; leave it out if the price is unknown"));
     }
     let rate = rate.or_else(|| hand_off.and_then(|hand_off| hand_off.rate_usd_per_hour));
     let budget = budget.or_else(|| hand_off.and_then(|hand_off| hand_off.budget_usd));
     if budget.is_some() && rate.is_none() {
-        return Err(Diagnostic::new(Exit::Usage, "a budget needs --rate: without a price, spending cannot be counted"));
+        return Err(Diagnostic::usage("a budget needs --rate: without a price, spending cannot be counted"));
     }
     let agreed = hand_off.and_then(|hand_off| hand_off.lifetime_seconds).map(Duration::from_secs);
     let billing = hand_off.map(|hand_off| hand_off.billing).unwrap_or_default();
@@ -225,10 +221,7 @@ fn rank(arguments: &AgentArguments, hand_off: Option<&HandOff>) -> Result<Place,
     let node = arguments.team.node.or(hand_off.map(|hand_off| hand_off.node)).unwrap_or(0);
     let nodes = arguments.team.nodes.or(hand_off.map(|hand_off| hand_off.nodes)).unwrap_or(1);
     if node >= nodes {
-        return Err(Diagnostic::new(
-            Exit::Usage,
-            format!("--node {node} is none of --nodes {nodes}, which count from 0"),
-        ));
+        return Err(Diagnostic::usage(format!("--node {node} is none of --nodes {nodes}, which count from 0")));
     }
     Ok(Place { node, nodes })
 }
@@ -237,17 +230,14 @@ fn question(arguments: &AgentArguments, caps: Caps) -> Result<Option<Question>, 
     let Some((metric, limit)) = arguments.spending.metric.as_deref().zip(arguments.spending.worth.as_deref()) else {
         return Ok(None);
     };
-    let metric = Regex::new(metric).map_err(|error| Diagnostic::new(Exit::Usage, format!("--metric: {error}")))?;
+    let metric = Regex::new(metric).map_err(|error| Diagnostic::usage(format!("--metric: {error}")))?;
     if metric.captures_len() < 2 {
-        return Err(Diagnostic::new(Exit::Usage, "--metric needs a group around the number, as in 'loss: ([0-9.]+)'"));
+        return Err(Diagnostic::usage("--metric needs a group around the number, as in 'loss: ([0-9.]+)'"));
     }
     if caps.rate.is_none() {
-        return Err(Diagnostic::new(
-            Exit::Usage,
-            "--worth needs --rate: without a price, the cost of an improvement is unknown",
-        ));
+        return Err(Diagnostic::usage("--worth needs --rate: without a price, the cost of an improvement is unknown"));
     }
-    let limit = Usd::parse(limit).map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()))?;
+    let limit = Usd::parse(limit).map_err(Diagnostic::usage)?;
     Ok(Some(Question { metric, higher_is_better: arguments.spending.higher_is_better, limit }))
 }
 
@@ -258,6 +248,6 @@ fn notifier(
 ) -> Result<Option<Arc<dyn Notifier>>, Diagnostic> {
     let url = arguments.notify.as_deref().or(hand_off.and_then(|hand_off| hand_off.notify.as_deref()));
     let Some(url) = url.filter(|_| !offline) else { return Ok(None) };
-    let webhook = Webhook::new(url).map_err(|error| Diagnostic::new(Exit::Usage, error))?;
+    let webhook = Webhook::new(url).map_err(|error| Diagnostic::usage(error))?;
     Ok(Some(Arc::new(webhook)))
 }

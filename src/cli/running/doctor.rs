@@ -45,11 +45,8 @@ struct Machines {
 
 pub fn run(arguments: &DoctorArguments, session: &Session) -> Result<Exit, Diagnostic> {
     if session.offline {
-        return Err(Diagnostic::new(
-            Exit::Usage,
-            "doctor asks the clouds, which --offline (or GPUPLAN_OFFLINE) forbids",
-        )
-        .hint("unset GPUPLAN_OFFLINE and run `gpuplan doctor`"));
+        return Err(Diagnostic::usage("doctor asks the clouds, which --offline (or GPUPLAN_OFFLINE) forbids")
+            .hint("unset GPUPLAN_OFFLINE and run `gpuplan doctor`"));
     }
     let answered = match arguments.workload.file {
         None => None,
@@ -77,7 +74,7 @@ pub fn run(arguments: &DoctorArguments, session: &Session) -> Result<Exit, Diagn
     match session.output {
         OutputFormat::Json => session.printer.data(&doctor::json(&checks))?,
         OutputFormat::Csv => {
-            return Err(Diagnostic::new(Exit::Usage, "the findings of doctor cannot be printed as CSV")
+            return Err(Diagnostic::usage("the findings of doctor cannot be printed as CSV")
                 .hint("gpuplan doctor --output json"));
         }
         OutputFormat::Table => session.printer.data(&doctor::text(&checks, &context))?,
@@ -203,7 +200,6 @@ fn one<T>(
     cloud: &CloudId,
     question: BoxFuture<'_, Result<T, SourceError>>,
 ) -> Result<Result<T, SourceError>, Diagnostic> {
-    let mut answers =
-        ask::all(vec![(cloud.as_str(), question)], &|_| {}).map_err(|error| Diagnostic::unexpected(&error))?;
+    let mut answers = ask::all(vec![(cloud.as_str(), question)], &|_| {}).map_err(Diagnostic::unexpected)?;
     Ok(answers.pop().expect("every question has an answer"))
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::runs::journal::ended_state;
-use crate::runs::journal::{journal_error, open_journal, unknown_run};
-use crate::runs::store::{open_store, store_error};
+use crate::runs::journal::{open_journal, unknown_run};
+use crate::runs::store::open_store;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::progress::with_progress;
@@ -24,17 +24,16 @@ const LOOKS: u32 = 300;
 const PAUSE: Duration = Duration::from_secs(1);
 
 pub fn is_submitted(run: &str, session: &Session) -> Result<bool, Diagnostic> {
-    Ok(open_journal(session)?.handed(run).map_err(|error| journal_error(&error))?.is_some())
+    Ok(open_journal(session)?.handed(run)?.is_some())
 }
 
 fn found(run: &str, journal: &Journal) -> Result<KeptJob, Diagnostic> {
-    journal.handed(run).map_err(|error| journal_error(&error))?.ok_or_else(|| unknown_run(run))
+    journal.handed(run)?.ok_or_else(|| unknown_run(run))
 }
 
 fn engine_of(kept: &KeptJob) -> Result<Box<dyn Engine>, Diagnostic> {
     let name = &kept.work.engine;
-    gpuplan_clouds::engine(name)
-        .ok_or_else(|| Diagnostic::new(Exit::Usage, format!("this program knows no engine `{name}`")))
+    gpuplan_clouds::engine(name).ok_or_else(|| Diagnostic::usage(format!("this program knows no engine `{name}`")))
 }
 
 /// The engine's name of the job; of a submission without an answer it is looked for. `None`: the engine never got it.
@@ -45,7 +44,7 @@ fn job_of(kept: &KeptJob, engine: &dyn Engine, journal: &mut Journal) -> Result<
     let (work, runtime) = (&kept.work, runtime()?);
     let found = runtime.block_on(engine.find(work)).map_err(|error| engine_error(&error, &work.run))?;
     if let Some(job) = &found {
-        journal.handed_as(&work.run, job).map_err(|error| journal_error(&error))?;
+        journal.handed_as(&work.run, job)?;
     }
     Ok(found)
 }
@@ -53,7 +52,7 @@ fn job_of(kept: &KeptJob, engine: &dyn Engine, journal: &mut Journal) -> Result<
 /// Lines of `status`: one run, or all.
 pub fn lines(run: Option<&str>, session: &Session) -> Result<Vec<RunLine>, Diagnostic> {
     let mut journal = open_journal(session)?;
-    let mut all = journal.all_handed().map_err(|error| journal_error(&error))?;
+    let mut all = journal.all_handed()?;
     all.retain(|kept| run.is_none_or(|run| kept.work.run == run));
     let mut lines = Vec::new();
     for kept in all {
@@ -70,7 +69,7 @@ pub fn lines(run: Option<&str>, session: &Session) -> Result<Vec<RunLine>, Diagn
                 })
             }
         };
-        let kept = journal.handed(&kept.work.run).map_err(|error| journal_error(&error))?.unwrap_or(kept);
+        let kept = journal.handed(&kept.work.run)?.unwrap_or(kept);
         lines.push(line(&kept, status.as_ref()));
     }
     Ok(lines)
@@ -83,9 +82,7 @@ fn poll(kept: &KeptJob, journal: &mut Journal) -> Result<Option<JobStatus>, Diag
     let status =
         runtime()?.block_on(engine.status(&kept.work, &job)).map_err(|error| engine_error(&error, &kept.work.run))?;
     if status.state.is_over() && status.state != JobState::Gone {
-        journal
-            .end_handed(&kept.work.run, run_state(status.state).word(), status.relaunches, Timestamp::now())
-            .map_err(|error| journal_error(&error))?;
+        journal.end_handed(&kept.work.run, run_state(status.state).word(), status.relaunches, Timestamp::now())?;
     }
     Ok(Some(status))
 }
@@ -165,7 +162,7 @@ pub fn logs(run: &str, node: u32, follow: bool, session: &Session) -> Result<Exi
 
 fn never_got_it(kept: &KeptJob) -> Diagnostic {
     let run = &kept.work.run;
-    Diagnostic::new(Exit::Usage, format!("{} has no job of {run}: it was never submitted", kept.work.engine))
+    Diagnostic::usage(format!("{} has no job of {run}: it was never submitted", kept.work.engine))
         .hint(format!("gpuplan stop {run}"))
 }
 
@@ -183,7 +180,7 @@ fn stopped(run: &str, session: &Session) -> Result<String, Diagnostic> {
     }
     let engine = engine_of(&kept)?;
     let Some(job) = job_of(&kept, &*engine, &mut journal)? else {
-        journal.end_handed(run, "stopped", None, Timestamp::now()).map_err(|error| journal_error(&error))?;
+        journal.end_handed(run, "stopped", None, Timestamp::now())?;
         return Ok("it was never submitted, and no job is left".to_owned());
     };
     let (work, runtime) = (&kept.work, runtime()?);
@@ -206,7 +203,7 @@ fn stopped(run: &str, session: &Session) -> Result<String, Diagnostic> {
     })?;
     // The engine forgets a job that was deleted: this is how it ended.
     let end = if last.state == JobState::Gone { "stopped" } else { run_state(last.state).word() };
-    journal.end_handed(run, end, last.relaunches, Timestamp::now()).map_err(|error| journal_error(&error))?;
+    journal.end_handed(run, end, last.relaunches, Timestamp::now())?;
     Ok(format!("job {} of {} is {end}, nothing is left", job.0, work.engine))
 }
 
@@ -218,16 +215,15 @@ pub fn down(run: &str, yes: bool, session: &Session) -> Result<Exit, Diagnostic>
     let end = stopped(run, session)?;
     let (runtime, store) = (runtime()?, open_store(&work.store, run)?);
     let deleting = || format!("deleting what {run} stored");
-    let deleted = with_progress(&session.printer, deleting, || runtime.block_on(store.delete_all()))
-        .map_err(|error| store_error(&error))?;
-    open_journal(session)?.forget_handed(run).map_err(|error| journal_error(&error))?;
+    let deleted = with_progress(&session.printer, deleting, || runtime.block_on(store.delete_all()))?;
+    open_journal(session)?.forget_handed(run)?;
     session.printer.data(&format!("{run}: {end}, {deleted} objects deleted\n"))
 }
 
 /// What an engine said, for a person.
 pub fn engine_error(error: &EngineError, run: &str) -> Diagnostic {
     match error {
-        EngineError::Missing { install, .. } => Diagnostic::new(Exit::Usage, format!("{error}; install {install}")),
+        EngineError::Missing { install, .. } => Diagnostic::usage(format!("{error}; install {install}")),
         EngineError::Refused { .. } => Diagnostic::new(Exit::CloudRefused, error.to_string()),
         EngineError::Unclear { .. } => {
             Diagnostic::new(Exit::MayStillCost, format!("{error}; the job may be there all the same"))

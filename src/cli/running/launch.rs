@@ -24,7 +24,7 @@ use crate::running::launch::lead::lead_run;
 use crate::running::launch::run_spec::{Chosen, run_name, store_address};
 use crate::runs::journal::{no_state_folder, open_journal};
 use crate::runs::launchers::{fake_cloud, launchers_of_run, no_launcher};
-use crate::runs::store::{open_store, store_error};
+use crate::runs::store::open_store;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::progress::{with_early_progress, with_progress};
@@ -33,9 +33,9 @@ use gpuplan_clouds::fake::{self, Scenario};
 use gpuplan_launch::{Journal, RunSpec};
 use gpuplan_plan::explanation::comparison::find;
 use gpuplan_plan::{Plan, World, plan_id};
-use gpuplan_report::format::{rate, seen, usd};
-use gpuplan_report::plan_text::wrap;
 use gpuplan_report::sentences::spot::promise;
+use gpuplan_report::text::format::{rate, seen, usd};
+use gpuplan_report::text::wrap::wrap;
 use gpuplan_runstore::Run;
 use gpuplan_runstore::sweep::name as swept;
 use gpuplan_spot::AvailabilityModel;
@@ -85,7 +85,7 @@ pub fn run(arguments: &LaunchArguments, session: &Session) -> Result<Exit, Diagn
     if is_fake {
         let scenario = scenario(arguments.fake_scenario.as_deref().unwrap_or("default"))?;
         spec.silence_seconds = scenario.silence_seconds * fake::SPEED;
-        fake_cloud(session)?.plays(&scenario).map_err(|error| Diagnostic::unexpected(&error))?;
+        fake_cloud(session)?.plays(&scenario).map_err(Diagnostic::unexpected)?;
     }
     with_progress(
         &session.printer,
@@ -107,13 +107,13 @@ pub fn run(arguments: &LaunchArguments, session: &Session) -> Result<Exit, Diagn
 /// Records the run in the journal and in its store, before the cloud is asked.
 fn record_intent(spec: &RunSpec, run: &Run, session: &Session) -> Result<Journal, Diagnostic> {
     let mut journal = open_journal(session)?;
-    if !journal.begin(spec).map_err(|error| Diagnostic::unexpected(&error))? {
-        return Err(Diagnostic::new(Exit::Usage, format!("there is a run `{}` already", spec.run))
+    if !journal.begin(spec)? {
+        return Err(Diagnostic::usage(format!("there is a run `{}` already", spec.run))
             .hint(format!("gpuplan watch {}", spec.run)));
     }
     // With it the run can be led from anywhere: `gpuplan adopt`.
-    let text = spec.write().map_err(|error| Diagnostic::unexpected(&error))?;
-    if runtime()?.block_on(run.keep_spec(&text)).map_err(|error| store_error(&error))?.is_some() {
+    let text = spec.write().map_err(Diagnostic::unexpected)?;
+    if runtime()?.block_on(run.keep_spec(&text))?.is_some() {
         session.printer.note(&format!(
             "warning: {} has a run `{}` already, and this one goes on from its checkpoints",
             spec.store, spec.run
@@ -239,5 +239,5 @@ fn scenario(name: &str) -> Result<Scenario, Diagnostic> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Scenario::named(name),
         Err(error) => return Err(Diagnostic::file(name.as_ref(), &error)),
     };
-    read.map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()).hint("--fake-scenario default"))
+    read.map_err(|error| Diagnostic::usage(&error).hint("--fake-scenario default"))
 }

@@ -54,12 +54,13 @@ pub fn run(arguments: &SetupArguments, session: &Session) -> Result<Exit, Diagno
         return session.printer.data(text);
     }
     if session.offline {
-        return Err(Diagnostic::new(Exit::Usage, "setup asks the cloud, which --offline (or GPUPLAN_OFFLINE) forbids")
+        return Err(Diagnostic::usage("setup asks the cloud, which --offline (or GPUPLAN_OFFLINE) forbids")
             .hint(format!("gpuplan setup {word} --print")));
     }
-    let folder = session.home.config_file(FOLDER).map(|folder| folder.join(word)).ok_or_else(|| {
-        Diagnostic::new(Exit::Usage, "there is no folder to keep the state in").hint("set HOME or GPUPLAN_HOME")
-    })?;
+    let folder =
+        session.home.config_file(FOLDER).map(|folder| folder.join(word)).ok_or_else(|| {
+            Diagnostic::usage("there is no folder to keep the state in").hint("set HOME or GPUPLAN_HOME")
+        })?;
     let (folder, text) = match elsewhere(arguments, &folder, word)? {
         Some(Elsewhere { folder, region, first }) => {
             session.printer.note(&format!(
@@ -71,16 +72,13 @@ pub fn run(arguments: &SetupArguments, session: &Session) -> Result<Exit, Diagno
         None => (folder, text),
     };
     let program = PROGRAMS.into_iter().find(|program| is_there(program)).ok_or_else(|| {
-        Diagnostic::new(Exit::Usage, "neither `tofu` nor `terraform` is installed, and one of them does the work").hint(format!(
+        Diagnostic::usage("neither `tofu` nor `terraform` is installed, and one of them does the work").hint(format!(
             "install one from https://opentofu.org, or `gpuplan setup {word} --print` and give the file to whoever runs Terraform"
         ))
     })?;
     if arguments.remove && !folder.join(STATE).is_file() {
-        return Err(Diagnostic::new(
-            Exit::Usage,
-            format!("nothing was set up from here: {} has no state", folder.display()),
-        )
-        .hint(format!("gpuplan setup {word} --print shows what would be there")));
+        return Err(Diagnostic::usage(format!("nothing was set up from here: {} has no state", folder.display()))
+            .hint(format!("gpuplan setup {word} --print shows what would be there")));
     }
     write(&folder, text)?;
     session
@@ -105,7 +103,7 @@ fn elsewhere(arguments: &SetupArguments, first: &Path, word: &str) -> Result<Opt
         return Ok(None);
     };
     let unreadable = |why: String| {
-        Diagnostic::new(Exit::Usage, format!("the state of what is set up cannot be read: {}: {why}", path.display()))
+        Diagnostic::usage(format!("the state of what is set up cannot be read: {}: {why}", path.display()))
             .hint(format!("restore it from its backup in the same folder, {STATE}.backup"))
     };
     let text = fs::read(&path).map_err(|error| unreadable(error.to_string()))?;
@@ -123,7 +121,7 @@ fn elsewhere(arguments: &SetupArguments, first: &Path, word: &str) -> Result<Opt
 fn write(folder: &Path, text: &str) -> Result<(), Diagnostic> {
     let cannot = |path: &Path| {
         let path = path.to_owned();
-        move |error: std::io::Error| Diagnostic::new(Exit::Usage, format!("cannot write {}: {error}", path.display()))
+        move |error: std::io::Error| Diagnostic::usage(format!("cannot write {}: {error}", path.display()))
     };
     fs::create_dir_all(folder).map_err(cannot(folder))?;
     let path = folder.join("main.tf");
@@ -141,8 +139,7 @@ fn apply(program: &str, folder: &Path, arguments: &SetupArguments) -> Result<Exi
     change.extend(arguments.yes.then(|| "-auto-approve".to_owned()));
     for arguments in [init, change] {
         let status = Command::new(program).args(&arguments).current_dir(folder).status();
-        let status =
-            status.map_err(|error| Diagnostic::new(Exit::Unexpected, format!("cannot run {program}: {error}")))?;
+        let status = status.map_err(|error| Diagnostic::unexpected(format!("cannot run {program}: {error}")))?;
         if !status.success() {
             return Err(Diagnostic::new(
                 Exit::CloudRefused,

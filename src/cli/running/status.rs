@@ -6,7 +6,7 @@ use crate::arguments::global::OutputFormat;
 use crate::running::engine_jobs;
 use crate::running::launch::keep_alive;
 use crate::runs::agent_reports::{self, AgentReport};
-use crate::runs::journal::{ended_state, journal_error, open_journal, unknown_run};
+use crate::runs::journal::{ended_state, open_journal, unknown_run};
 use crate::runs::launchers::{clock, launchers, list_machines};
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
@@ -27,12 +27,12 @@ pub fn run(arguments: &StatusArguments, session: &Session) -> Result<Exit, Diagn
     let names = match &arguments.run {
         Some(_) if !submitted.is_empty() => Vec::new(),
         Some(run) => vec![run.clone()],
-        None => journal.runs().map_err(|error| journal_error(&error))?,
+        None => journal.runs()?,
     };
     let mut runs = Vec::new();
     for name in names {
         keep_alive::update_journal(&name, &journal, session)?;
-        runs.push(journal.run(&name).map_err(|error| journal_error(&error))?.ok_or_else(|| unknown_run(&name))?);
+        runs.push(journal.run(&name)?.ok_or_else(|| unknown_run(&name))?);
     }
     // Only clouds with machines that may still run are asked.
     let open = runs.iter().filter(|kept| kept.machines.iter().any(|machine| !machine.is_over));

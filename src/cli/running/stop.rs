@@ -11,9 +11,9 @@ use crate::running::terminate::{
 };
 use crate::runs::agent_reports::runs_of_sweep;
 use crate::runs::groups;
-use crate::runs::journal::{find_run, journal_error, open_journal};
+use crate::runs::journal::{find_run, open_journal};
 use crate::runs::launchers::{Launchers, launchers};
-use crate::runs::store::{store_error, store_of_run};
+use crate::runs::store::store_of_run;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::progress::with_progress;
@@ -83,11 +83,11 @@ pub fn down(arguments: &DownArguments, session: &Session) -> Result<Exit, Diagno
         let mut deleted = 0;
         // Runs of a sweep are runs of their own in the store; its own objects go last, so that they are found again.
         for run in runs_of_sweep(&kept)?.iter().chain([&store]) {
-            deleted += runtime.block_on(run.delete_all()).map_err(|error| store_error(&error))?;
+            deleted += runtime.block_on(run.delete_all())?;
         }
         Ok::<usize, Diagnostic>(deleted)
     })?;
-    open_journal(session)?.forget(&arguments.run).map_err(|error| journal_error(&error))?;
+    open_journal(session)?.forget(&arguments.run)?;
     session.printer.data(&format!("{}: {ended} machines ended, {deleted} objects deleted\n", arguments.run))
 }
 
@@ -170,8 +170,7 @@ fn own_machines(clouds: &Launchers, machines: Vec<Machine>) -> Result<Vec<Machin
 fn unknown_machines(journal: &Journal, machines: Vec<Machine>) -> Result<Vec<Machine>, Diagnostic> {
     let mut unknown = Vec::new();
     for machine in machines {
-        let is_known =
-            journal.knows(&machine.id).map_err(|error| journal_error(&error))? || is_kept_alive(journal, &machine.run)?;
+        let is_known = journal.knows(&machine.id)? || is_kept_alive(journal, &machine.run)?;
         if !is_known || machine.is_overdue(Timestamp::now()) {
             unknown.push(machine);
         }
@@ -181,7 +180,7 @@ fn unknown_machines(journal: &Journal, machines: Vec<Machine>) -> Result<Vec<Mac
 
 /// A machine that a group has just started is not in the journal yet.
 fn is_kept_alive(journal: &Journal, run: &str) -> Result<bool, Diagnostic> {
-    let kept = journal.run(run).map_err(|error| journal_error(&error))?;
+    let kept = journal.run(run)?;
     kept.map_or(Ok(false), |kept| groups::is_kept(&kept, journal))
 }
 

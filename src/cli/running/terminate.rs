@@ -4,9 +4,9 @@ use futures_util::future::join_all;
 use jiff::Timestamp;
 
 use crate::runs::groups;
-use crate::runs::journal::{journal_error, open_journal};
+use crate::runs::journal::open_journal;
 use crate::runs::launchers::{Launchers, clock, launchers_of_run, list_machines};
-use crate::runs::store::{store_error, store_of_run};
+use crate::runs::store::store_of_run;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::printer::Printer;
@@ -26,7 +26,7 @@ pub fn terminate_run(kept: &Kept, end: &End, session: &Session) -> Result<usize,
     let (run, mut journal) = (kept.spec.run.as_str(), open_journal(session)?);
     if kept.end.is_none() {
         // Whoever leads the run sees this and starts nothing any more.
-        journal.end(run, end, Timestamp::now()).map_err(|error| journal_error(&error))?;
+        journal.end(run, end, Timestamp::now())?;
     }
     let clouds = launchers_of_run(&kept.spec, session)?;
     let waiting = || format!("terminating the machines of {run}, and checking that they are gone");
@@ -46,19 +46,17 @@ pub fn terminate_run(kept: &Kept, end: &End, session: &Session) -> Result<usize,
         rentals.end(machine, now);
     }
     let said = Said { at: Timestamp::now(), lines: Vec::new() };
-    journal
-        .keep(run, &rentals, kept.past.done, kept.past.interruptions, &said)
-        .map_err(|error| journal_error(&error))?;
+    journal.keep(run, &rentals, kept.past.done, kept.past.interruptions, &said)?;
     store_rented(run, &journal, &session.printer)?;
     if left.is_empty() { Ok(alive.len()) } else { Err(still_running(&left, &format!("gpuplan stop {run}"))) }
 }
 
 /// What the machines cost, into the run's store, where everybody who adds up money finds it.
 fn store_rented(run: &str, journal: &Journal, printer: &Printer) -> Result<(), Diagnostic> {
-    let Some(kept) = journal.run(run).map_err(|error| journal_error(&error))? else { return Ok(()) };
+    let Some(kept) = journal.run(run)? else { return Ok(()) };
     let all = rented::all(&kept, &clock(&kept.spec));
     let stored = store_of_run(&kept.spec)
-        .and_then(|store| runtime()?.block_on(store.tell_rented(all)).map_err(|error| store_error(&error)));
+        .and_then(|store| runtime()?.block_on(store.tell_rented(all)).map_err(Diagnostic::from));
     if let Err(error) = stored {
         printer.warning(&format!("what the machines of {run} cost is not in its store: {}", error.message));
     }

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 
 use crate::runs::store::store_of_run;
 use crate::session::Session;
-use crate::session::diagnostic::{Diagnostic, Exit};
+use crate::session::diagnostic::Diagnostic;
 use crate::session::runtime::runtime;
 use gpuplan_launch::journal::Kept;
 use gpuplan_report::runs::{Activity, FailedLine, RunPhase, StagedLine, SweepLine};
@@ -93,9 +93,9 @@ pub fn run_or_part(kept: &Kept, index: Option<u32>) -> Result<Run, Diagnostic> {
     if index >= runs {
         let why =
             if runs == 0 { format!("{run} is not a sweep") } else { format!("{run} has {runs} runs, numbered from 0") };
-        return Err(Diagnostic::new(Exit::Usage, why).hint(format!("gpuplan status {run}")));
+        return Err(Diagnostic::usage(why).hint(format!("gpuplan status {run}")));
     }
-    whole.swept(index, runs).map_err(|error| Diagnostic::unexpected(&error))
+    whole.swept(index, runs).map_err(Diagnostic::unexpected)
 }
 
 /// Every run of its sweep; none where it is not a sweep.

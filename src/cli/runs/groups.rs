@@ -1,6 +1,5 @@
 //! Groups at a cloud that start the machines of a run.
 
-use crate::runs::journal::journal_error;
 use crate::runs::launchers::Launchers;
 use crate::session::diagnostic::Diagnostic;
 use gpuplan_launch::journal::Kept;
@@ -8,7 +7,7 @@ use gpuplan_launch::{Group, Journal, LaunchError};
 
 /// A run that its cloud keeps: nobody has led it from here.
 pub fn is_kept(kept: &Kept, journal: &Journal) -> Result<bool, Diagnostic> {
-    let leader = journal.leader(&kept.spec.run).map_err(|error| journal_error(&error))?;
+    let leader = journal.leader(&kept.spec.run)?;
     Ok(kept.spec.is_kept && kept.end.is_none() && leader.unwrap_or(0) == 0)
 }
 

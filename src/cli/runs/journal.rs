@@ -1,31 +1,33 @@
 //! The journal of launches on this machine.
 
 use crate::session::Session;
-use crate::session::diagnostic::{Diagnostic, Exit};
+use crate::session::diagnostic::Diagnostic;
 use gpuplan_launch::Journal;
 use gpuplan_launch::journal::{JournalError, Kept};
 use gpuplan_report::runs::RunState;
 
 pub fn open_journal(session: &Session) -> Result<Journal, Diagnostic> {
     let path = session.home.state_file("launches.sqlite").ok_or_else(no_state_folder)?;
-    Journal::open(&path).map_err(|error| Diagnostic::new(Exit::Unexpected, error.to_string()))
+    Ok(Journal::open(&path)?)
 }
 
 pub fn no_state_folder() -> Diagnostic {
-    Diagnostic::new(Exit::Usage, "there is no folder to keep a journal in, and nothing is launched without one")
+    Diagnostic::usage("there is no folder to keep a journal in, and nothing is launched without one")
         .hint("set HOME or GPUPLAN_HOME")
 }
 
 pub fn unknown_run(run: &str) -> Diagnostic {
-    Diagnostic::new(Exit::Usage, format!("there is no run `{run}`")).hint("gpuplan status")
+    Diagnostic::usage(format!("there is no run `{run}`")).hint("gpuplan status")
 }
 
-pub fn journal_error(error: &JournalError) -> Diagnostic {
-    Diagnostic::new(Exit::Unexpected, error.to_string())
+impl From<JournalError> for Diagnostic {
+    fn from(error: JournalError) -> Self {
+        Self::unexpected(error)
+    }
 }
 
 pub fn find_run(run: &str, session: &Session) -> Result<Kept, Diagnostic> {
-    open_journal(session)?.run(run).map_err(|error| journal_error(&error))?.ok_or_else(|| unknown_run(run))
+    open_journal(session)?.run(run)?.ok_or_else(|| unknown_run(run))
 }
 
 /// The end of a run, as the journal words it, for `status`.

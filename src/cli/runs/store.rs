@@ -12,15 +12,16 @@ pub fn store_of_run(spec: &RunSpec) -> Result<Run, Diagnostic> {
 
 pub fn open_store(address: &str, run: &str) -> Result<Run, Diagnostic> {
     let keys = if address.starts_with("s3://") { runtime()?.block_on(gpuplan_clouds::store_keys()) } else { None };
-    let store = Store::signed(address, keys).map_err(|error| store_error(&error))?;
-    Ok(Run::new(store, Layout::new(run).map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()))?))
+    let store = Store::signed(address, keys)?;
+    Ok(Run::new(store, Layout::new(run).map_err(Diagnostic::usage)?))
 }
 
-/// An error of a store, with what to do next.
-pub fn store_error(error: &StoreError) -> Diagnostic {
-    match error {
-        StoreError::Address { .. } => Diagnostic::new(Exit::Usage, error.to_string()),
-        StoreError::Denied { .. } => Diagnostic::new(Exit::CloudRefused, error.to_string()).hint("gpuplan doctor"),
-        _ => Diagnostic::new(Exit::Unexpected, error.to_string()),
+impl From<StoreError> for Diagnostic {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Address { .. } => Self::usage(error),
+            StoreError::Denied { .. } => Self::new(Exit::CloudRefused, error.to_string()).hint("gpuplan doctor"),
+            _ => Self::unexpected(error),
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! `Diagnostic`: message, hints, exit code. Every library error becomes one here, with what to type next.
 
-use std::error::Error;
+use std::fmt::Display;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -83,8 +83,14 @@ impl Diagnostic {
         }
     }
 
-    pub fn unexpected(error: &dyn Error) -> Self {
+    /// What should not happen.
+    pub fn unexpected(error: impl Display) -> Self {
         Self::new(Exit::Unexpected, error.to_string())
+    }
+
+    /// Arguments or input that cannot be used.
+    pub fn usage(error: impl Display) -> Self {
+        Self::new(Exit::Usage, error.to_string())
     }
 
     pub fn file(path: &Path, error: &std::io::Error) -> Self {
@@ -120,25 +126,25 @@ impl Diagnostic {
 
 impl From<EmbeddedError> for Diagnostic {
     fn from(error: EmbeddedError) -> Self {
-        Self::new(Exit::Unexpected, error.to_string())
+        Self::unexpected(&error)
     }
 }
 
 impl From<HardwareError> for Diagnostic {
     fn from(error: HardwareError) -> Self {
-        Self::new(Exit::Usage, error.to_string())
+        Self::usage(&error)
     }
 }
 
 impl From<MarketError> for Diagnostic {
     fn from(error: MarketError) -> Self {
-        Self::new(Exit::Usage, error.to_string())
+        Self::usage(&error)
     }
 }
 
 impl From<SelectorError> for Diagnostic {
     fn from(error: SelectorError) -> Self {
-        let diagnostic = Self::new(Exit::Usage, error.to_string());
+        let diagnostic = Self::usage(&error);
         match error {
             SelectorError::UnknownGpu { suggestion: Some(name), .. } => {
                 diagnostic.hint(format!("did you mean `{name}`? `gpuplan catalog gpus` lists all"))
@@ -150,7 +156,7 @@ impl From<SelectorError> for Diagnostic {
 
 impl From<LimitsError> for Diagnostic {
     fn from(error: LimitsError) -> Self {
-        let diagnostic = Self::new(Exit::Usage, error.to_string());
+        let diagnostic = Self::usage(&error);
         match error {
             LimitsError::Gpus(inner) => Self::from(inner),
             LimitsError::UnknownCloud { known, .. } => diagnostic.hint(format!("known clouds: {}", known.join(", "))),
@@ -164,7 +170,7 @@ impl From<LimitsError> for Diagnostic {
 
 impl From<WorkloadFileError> for Diagnostic {
     fn from(error: WorkloadFileError) -> Self {
-        let diagnostic = Self::new(Exit::Usage, error.to_string());
+        let diagnostic = Self::usage(&error);
         match error {
             WorkloadFileError::UnknownModel { suggestion: Some(name), .. } => {
                 diagnostic.hint(format!("did you mean `{name}`? `gpuplan catalog models` lists all"))

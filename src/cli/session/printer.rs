@@ -83,15 +83,15 @@ impl Printer {
         }
         let stdin = io::stdin();
         if !stdin.is_terminal() {
-            return Err(Diagnostic::new(Exit::Usage, "this needs a yes, and no terminal is there to ask").hint(hint));
+            return Err(Diagnostic::usage("this needs a yes, and no terminal is there to ask").hint(hint));
         }
         self.note("Continue? [y/N]");
         let mut line = String::new();
-        stdin.lock().read_line(&mut line).map_err(|error| Diagnostic::unexpected(&error))?;
+        stdin.lock().read_line(&mut line).map_err(Diagnostic::unexpected)?;
         if ["y", "yes"].contains(&line.trim().to_ascii_lowercase().as_str()) {
             Ok(())
         } else {
-            Err(Diagnostic::new(Exit::Usage, "nothing was done"))
+            Err(Diagnostic::usage("nothing was done"))
         }
     }
 }

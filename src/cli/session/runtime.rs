@@ -5,5 +5,5 @@ use tokio::runtime::Runtime;
 use crate::session::diagnostic::Diagnostic;
 
 pub fn runtime() -> Result<Runtime, Diagnostic> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| Diagnostic::unexpected(&error))
+    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Diagnostic::unexpected)
 }

@@ -40,11 +40,11 @@ pub fn roof(gpu: &Gpu) -> Roof {
 /// Why a calibration corrects nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MeasuredError {
-    #[error("it was measured on `{0}`, which the catalog does not have, so nothing says what to expect of it")]
+    #[error("it was measured on `{0}`, which is not in the catalog, so there is nothing to compare it with")]
     UnknownGpu(String),
     #[error("the catalog does not say how its GPUs are linked: {0}")]
     UnknownLink(String),
-    #[error("none of its results can be compared with anything")]
+    #[error("none of its results can be compared")]
     NothingToCompare,
 }
 

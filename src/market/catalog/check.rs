@@ -42,8 +42,7 @@ pub fn check(market: &Market, hardware: &Hardware, now: Timestamp) -> Vec<Findin
     }
     let unverified = market.charges.rows().iter().filter(|charge| charge.is_unverified).count();
     if unverified > 0 {
-        let detail =
-            format!("{unverified} of {} side charges rest on an unverified figure", market.charges.rows().len());
+        let detail = format!("{unverified} of {} side charges have an unverified figure", market.charges.rows().len());
         findings.push(Finding {
             severity: Severity::Note,
             row: "charges".to_owned(),

@@ -7,8 +7,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::catalog::rows::csv;
-use crate::json::{VERSION, pretty};
-use crate::wrap::wrap;
+use crate::text::json::{VERSION, pretty};
+use crate::text::wrap::wrap;
 use gpuplan_hardware::Hardware;
 use gpuplan_hardware::rules::{Finding, Severity};
 use gpuplan_market::Market;

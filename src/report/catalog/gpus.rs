@@ -4,10 +4,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::catalog::rows::{Listed, is_shown, or_dash};
-use crate::fit::{ALWAYS, FlexibleColumn, fit};
-use crate::json::VERSION;
-use crate::table::{Column, render};
-use crate::wrap::wrap;
+use crate::text::fit::{ALWAYS, FlexibleColumn, fit};
+use crate::text::json::VERSION;
+use crate::text::table::{Column, render};
+use crate::text::wrap::wrap;
 use gpuplan_hardware::Gpu;
 
 /// `gpuplan catalog gpus -o json`.

@@ -4,11 +4,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::catalog::rows::{Listed, RowOrigin, is_shown, or_dash, short_machine_name};
-use crate::fit::{ALWAYS, FlexibleColumn, WIDE, fit};
-use crate::format::three_figures;
-use crate::json::VERSION;
-use crate::table::{Column, render};
-use crate::wrap::wrap;
+use crate::text::fit::{ALWAYS, FlexibleColumn, WIDE, fit};
+use crate::text::format::three_figures;
+use crate::text::json::VERSION;
+use crate::text::table::{Column, render};
+use crate::text::wrap::wrap;
 use gpuplan_hardware::{Hardware, InstanceType};
 use gpuplan_units::{Bytes, GpuCount};
 

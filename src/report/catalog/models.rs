@@ -4,11 +4,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::catalog::rows::Listed;
-use crate::fit::{ALWAYS, FlexibleColumn, fit, shorten};
-use crate::format::count;
-use crate::json::VERSION;
-use crate::table::{Column, render};
-use crate::wrap::wrap;
+use crate::text::fit::{ALWAYS, FlexibleColumn, fit, shorten};
+use crate::text::format::count;
+use crate::text::json::VERSION;
+use crate::text::table::{Column, render};
+use crate::text::wrap::wrap;
 use gpuplan_units::names::word;
 use gpuplan_workload::catalog::ModelRow;
 use gpuplan_workload::model::ModelKind;

@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::format::thousands;
-use crate::json::pretty;
-use crate::table::Column;
+use crate::text::format::thousands;
+use crate::text::json::pretty;
+use crate::text::table::Column;
 
 /// Rows that a command lists.
 pub trait Listed: Serialize + Sized {

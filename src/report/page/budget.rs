@@ -4,19 +4,29 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::format;
-use crate::page::chart::{Chart, Kind, Spread, Spreads};
+use crate::page::chart::{Chart, ChartKind, Range, RangeChart};
 use crate::page::document::{Cell, Column, Figure, KeyFigure, Report, Section, Table, day_and_time};
-use crate::page::recorded::RecordedError;
+use crate::text::format;
 use gpuplan_units::{Quantiles, Usd};
 
 /// The version that is read.
 const VERSION: u64 = 1;
 
+/// Why a document is not a budget that can be reported on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BudgetDocumentError {
+    #[error(
+        "this budget has version {found}, written by a newer gpuplan; this program reads version {VERSION}: \
+         update gpuplan, or make the budget again with this one"
+    )]
+    Newer { found: u64 },
+    #[error("it is not a budget of this program: {detail}")]
+    Malformed { detail: String },
+}
+
 /// What a report takes from it. What a budget lacks may be absent.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Budget {
-    version: u64,
     #[serde(default)]
     name: Option<String>,
     #[serde(default)]
@@ -95,10 +105,13 @@ pub fn is_budget(document: &Value) -> bool {
 }
 
 impl Budget {
-    pub fn read(document: Value) -> Result<Self, RecordedError> {
-        let read: Self =
-            serde_json::from_value(document).map_err(|error| RecordedError::Malformed(error.to_string()))?;
-        if read.version == VERSION { Ok(read) } else { Err(RecordedError::Version(read.version)) }
+    pub fn read(document: Value) -> Result<Self, BudgetDocumentError> {
+        match document.get("version").and_then(Value::as_u64) {
+            Some(VERSION) => {}
+            Some(found) if found > VERSION => return Err(BudgetDocumentError::Newer { found }),
+            _ => return Err(BudgetDocumentError::Malformed { detail: format!("`version` is not {VERSION}") }),
+        }
+        serde_json::from_value(document).map_err(|error| BudgetDocumentError::Malformed { detail: error.to_string() })
     }
 }
 
@@ -173,11 +186,11 @@ fn summary(budget: &Budget) -> Section {
 }
 
 fn group(id: &'static str, heading: &'static str, parts: &[Part]) -> Section {
-    let spread = |part: &Part| Spread {
+    let range = |part: &Part| Range {
         name: part.name.clone(),
         words: format!("{} to {}", format::usd(part.cost_usd.p50), format::usd(part.cost_usd.p90)),
-        middle: part.cost_usd.p50.dollars(),
-        bad: part.cost_usd.p90.dollars(),
+        median: part.cost_usd.p50.dollars(),
+        p90: part.cost_usd.p90.dollars(),
         expected: part.cost_usd.expected.dollars(),
         is_best: true,
     };
@@ -187,7 +200,7 @@ fn group(id: &'static str, heading: &'static str, parts: &[Part]) -> Section {
             "{} bars from the 50th to the 90th percentile of cost, each with a mark at the expected cost.",
             parts.len()
         ),
-        Kind::Spreads(Spreads { rows: parts.iter().map(spread).collect() }),
+        ChartKind::Ranges(RangeChart { ranges: parts.iter().map(range).collect() }),
     );
     let row = |part: &Part| {
         let mut cells = vec![Cell::text(&*part.name)];

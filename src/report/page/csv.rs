@@ -1,7 +1,7 @@
 //! A report as CSV: one fact a line, exact figures, the unit at the end of the field's name.
 
-use crate::csv_text::csv_text;
 use crate::page::document::Report;
+use crate::text::csv_text::csv_text;
 
 pub const COLUMNS: [&str; 5] = ["section", "part", "row", "field", "value"];
 

@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 
-use crate::format;
 use crate::page::chart::Chart;
+use crate::text::format;
 use gpuplan_units::{Hours, Usd, UsdPerHour};
 
 #[derive(Clone, Debug, PartialEq)]

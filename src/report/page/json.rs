@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::json::{VERSION, pretty};
 use crate::page::document::{Cell, Report, Section, Table};
+use crate::text::json::{VERSION, pretty};
 
 /// `gpuplan report -o json`: a plan, a budget or a run as a page has it.
 #[derive(Serialize, JsonSchema)]

@@ -1,14 +1,22 @@
 //! The report on a plan: the recommendation in words, what could go wrong, what was thrown out, the charts, the assumptions.
 
-use jiff::Timestamp;
+mod around;
+mod figures;
+mod findings;
 
-use crate::format;
+pub use around::Around;
+
+use serde::Serialize;
+use serde_json::json;
+
 use crate::page::document::{Cell, Column, Figure, KeyFigure, Report, Section, Table, day, day_and_time};
-use crate::page::figures;
-use crate::page::findings;
-use crate::page::recorded::{Document, Latency, Plan, Rejected, Served};
-use gpuplan_hardware::{CloudId, Hardware};
-use gpuplan_market::{Market, PricePoint};
+use crate::text::format;
+use gpuplan_hardware::CloudId;
+use gpuplan_market::Origin;
+use gpuplan_plan::document::{
+    InputsRecord, LatencyRecord, PlanDocument, PlanRecord, PurchaseTerms, RejectionReason, RejectionRecord,
+    ServingRecord, WaitRecord,
+};
 use gpuplan_units::Hours;
 
 /// Below this chance, ending late is one of the things that could go wrong.
@@ -16,32 +24,7 @@ const LIKELY: f64 = 0.9;
 /// A plan that is older was not made for this report.
 const JUST_MADE: Hours = Hours(1.0);
 
-/// What a report looks up beside the plan itself.
-pub struct Around<'a> {
-    pub hardware: &'a Hardware,
-    pub market: &'a Market,
-    pub now: Timestamp,
-    /// Of the pool of the plan, oldest first.
-    pub history: &'a [PricePoint],
-}
-
-impl Around<'_> {
-    pub fn gpu(&self, id: &str) -> String {
-        self.hardware.find_gpu(id).map_or_else(|| id.to_owned(), |gpu| self.hardware.gpu(gpu).name.clone())
-    }
-
-    /// The title of a source with its address, where the catalog still has it.
-    fn source(&self, id: &str) -> String {
-        self.market.source(id).map_or_else(|| id.to_owned(), |source| format!("{} ({})", source.title, source.url))
-    }
-
-    /// `256 x H100 SXM5 80GB`.
-    pub fn gpus(&self, plan: &Plan) -> String {
-        format!("{} x {}", plan.gpus(), self.gpu(&plan.gpu))
-    }
-}
-
-pub fn report(document: &Document, plan: &Plan, around: &Around) -> Report {
+pub fn report(document: &PlanDocument, plan: &PlanRecord, around: &Around) -> Report {
     let mut sections = vec![recommendation(document, plan, around), risks(document, plan, around)];
     sections.extend(findings::section(&document.findings));
     sections.push(rejected(document));
@@ -60,36 +43,33 @@ pub fn report(document: &Document, plan: &Plan, around: &Around) -> Report {
         points: missing,
         figures: Vec::new(),
     });
+    let workload = &document.workload;
     let lead = format!(
-        "A plan made on {}: {}, {}{}.",
+        "A plan made on {}: {}, {} in {}.",
         day_and_time(document.generated_at),
-        document.workload.model,
-        document.workload.task,
-        if document.workload.precision.is_empty() {
-            String::new()
-        } else {
-            format!(" in {}", document.workload.precision)
-        },
+        workload.model,
+        word(workload.task),
+        word(workload.precision)
     );
-    Report { title: document.workload.name.clone(), lead, made_at: around.now, key: key(plan), sections }
+    Report { title: workload.name.clone(), lead, made_at: around.now, key: key(plan), sections }
 }
 
-fn key(plan: &Plan) -> Vec<KeyFigure> {
+fn key(plan: &PlanRecord) -> Vec<KeyFigure> {
     let mut key = vec![
         KeyFigure {
             name: "Expected cost",
-            value: format::usd(plan.cost_usd.expected),
-            note: format!("middle case {}", format::usd(plan.cost_usd.p50)),
+            value: format::usd(plan.cost.cost_usd.expected),
+            note: format!("middle case {}", format::usd(plan.cost.cost_usd.p50)),
         },
         KeyFigure {
             name: "Nine of ten cases",
-            value: format!("≤ {}", format::usd(plan.cost_usd.p90)),
+            value: format!("≤ {}", format::usd(plan.cost.cost_usd.p90)),
             note: "cost".to_owned(),
         },
         KeyFigure {
             name: "Expected time",
-            value: Hours(plan.run_hours.expected).to_string(),
-            note: format!("≤ {} in nine of ten cases", Hours(plan.run_hours.p90)),
+            value: Hours(plan.time.run_hours.expected).to_string(),
+            note: format!("≤ {} in nine of ten cases", Hours(plan.time.run_hours.p90)),
         },
     ];
     if let Some(chance) = plan.chance_by_deadline {
@@ -107,62 +87,68 @@ fn percent(chance: f64) -> String {
     format!("{:.0} %", (chance * 100.0).min(99.0))
 }
 
-fn recommendation(document: &Document, plan: &Plan, around: &Around) -> Section {
-    let machines = if plan.nodes == 1 { "machine" } else { "machines" };
-    let cloud = CloudId::new(&plan.cloud);
+fn recommendation(document: &PlanDocument, plan: &PlanRecord, around: &Around) -> Section {
+    let machines = if plan.machines.nodes == 1 { "machine" } else { "machines" };
+    let cloud = CloudId::new(&plan.machines.cloud);
     let mut text = vec![
         format!(
             "Rent {} ({} {machines} of type {}) from {} in {}, {}.",
             around.gpus(plan),
-            plan.nodes,
-            plan.instance_type,
+            plan.machines.nodes,
+            plan.machines.instance_type,
             cloud.label(),
-            plan.place(),
-            terms(&plan.purchase)
+            plan.machines.place(),
+            terms(plan.machines.purchase)
         ),
         cost(document, plan),
         time(document, plan),
         format!(
             "A machine costs {} an hour. That price is {}, seen on {}, {} before this plan was made.",
-            format::rate(plan.rate_usd_per_hour),
-            origin(&plan.price.origin),
+            format::rate(plan.machines.rate_usd_per_hour),
+            origin(plan.price.origin),
             day(plan.price.observed_at),
             format::age(plan.price.observed_at, document.generated_at)
         ),
     ];
-    if let Some(full) = plan.full_cost_usd {
+    if let Some(full) = plan.cost.full_cost_usd {
         text.push(format!(
             "These machines are paid for already. The cost above is what this run adds; in full it would be {}.",
             format::usd(full)
         ));
     }
-    text.extend(plan.served.as_ref().map(serving));
+    text.extend(plan.serving.as_ref().map(serving));
     text.extend(
         plan.spot.as_ref().and_then(|spot| spot.promise.clone()).map(|promise| format!("The plan promises: {promise}")),
     );
-    if !plan.because.is_empty() {
+    if !plan.explanation.because.is_empty() {
         text.push("Why this one:".to_owned());
     }
-    Section { id: "recommendation", heading: "Recommendation", text, points: plan.because.clone(), figures: Vec::new() }
+    Section {
+        id: "recommendation",
+        heading: "Recommendation",
+        text,
+        points: plan.explanation.because.clone(),
+        figures: Vec::new(),
+    }
 }
 
-fn cost(document: &Document, plan: &Plan) -> String {
+fn cost(document: &PlanDocument, plan: &PlanRecord) -> String {
     let budget = document.limit("budget").map_or(String::new(), |budget| format!(" The budget is {budget}."));
     format!(
         "It is expected to cost {}. In nine of ten cases it costs no more than {}.{budget}",
-        format::usd(plan.cost_usd.expected),
-        format::usd(plan.cost_usd.p90)
+        format::usd(plan.cost.cost_usd.expected),
+        format::usd(plan.cost.cost_usd.p90)
     )
 }
 
 /// What people who wait for answers see, and what an answer costs.
-fn serving(served: &Served) -> String {
+fn serving(served: &ServingRecord) -> String {
     let copies = if served.replicas == 1 {
         "One copy of the model answers".to_owned()
     } else {
         format!("{} copies of the model answer", served.replicas)
     };
-    let Latency { ttft, per_token } = served.latency_seconds;
+    let LatencyRecord { ttft, per_token } = served.latency_seconds;
     let pace = if per_token.expected > 0.0 {
         format!(", then one every {:.0} ms", per_token.expected * 1e3)
     } else {
@@ -178,9 +164,9 @@ fn serving(served: &Served) -> String {
     )
 }
 
-fn time(document: &Document, plan: &Plan) -> String {
-    if plan.served.as_ref().is_some_and(|served| served.checkpoint.is_none()) {
-        return format!("It serves for {}.", Hours(plan.run_hours.expected));
+fn time(document: &PlanDocument, plan: &PlanRecord) -> String {
+    if plan.serving.is_some() && plan.checkpoint.is_none() {
+        return format!("It serves for {}.", Hours(plan.time.run_hours.expected));
     }
     let chance = match (plan.chance_by_deadline, document.limit("deadline")) {
         (Some(chance), Some(deadline)) => {
@@ -189,35 +175,34 @@ fn time(document: &Document, plan: &Plan) -> String {
         (Some(chance), None) => format!(" The chance to have ended by the deadline is {}.", percent(chance)),
         (None, _) => " No deadline was given.".to_owned(),
     };
-    let (expected, bad) = (Hours(plan.run_hours.expected), Hours(plan.run_hours.p90));
+    let (expected, bad) = (Hours(plan.time.run_hours.expected), Hours(plan.time.run_hours.p90));
     format!("It is expected to end {expected} after the start, and in nine of ten cases within {bad}.{chance}")
 }
 
-fn terms(purchase: &str) -> String {
+fn terms(purchase: PurchaseTerms) -> String {
     match purchase {
-        "spot" => "on spot terms: cheaper machines that the cloud may take back".to_owned(),
-        "spot-with-fallback" => {
+        PurchaseTerms::Spot => "on spot terms: cheaper machines that the cloud may take back".to_owned(),
+        PurchaseTerms::SpotWithFallback => {
             "on spot terms (cheaper machines that the cloud may take back) with on-demand machines to fall back on"
                 .to_owned()
         }
-        "on-demand" => "on demand: at the list price, without a commitment".to_owned(),
-        other => format!("on the terms `{other}`"),
+        PurchaseTerms::OnDemand => "on demand: at the list price, without a commitment".to_owned(),
+        other => format!("on the terms `{}`", other.word()),
     }
 }
 
-fn origin(word: &str) -> &str {
-    match word {
-        "live" => "the cloud's own, asked for this plan",
-        "cached" => "the cloud's own, asked earlier",
-        "snapshot" => "from the price snapshot of the program",
-        "user" => "your own",
-        "estimate" => "composed from other figures",
-        other => other,
+fn origin(origin: Origin) -> &'static str {
+    match origin {
+        Origin::Live => "the cloud's own, asked for this plan",
+        Origin::Cached => "the cloud's own, asked earlier",
+        Origin::Snapshot => "from the price snapshot of the program",
+        Origin::User => "your own",
+        Origin::Estimate => "composed from other figures",
     }
 }
 
 /// Everything that would make the figures above wrong, the dearest kind first.
-fn risks(document: &Document, plan: &Plan, around: &Around) -> Section {
+fn risks(document: &PlanDocument, plan: &PlanRecord, around: &Around) -> Section {
     let mut points = Vec::new();
     let was_stale = document.valid_until.is_some_and(|until| until < document.generated_at);
     if plan.price.stale || was_stale {
@@ -226,7 +211,8 @@ fn risks(document: &Document, plan: &Plan, around: &Around) -> Section {
         );
     }
     if !plan.price.suspect.is_empty() {
-        points.push(format!("The price is doubtful: {}.", plan.price.suspect.join(", ")));
+        let suspicions: Vec<&str> = plan.price.suspect.iter().map(|suspicion| suspicion.word()).collect();
+        points.push(format!("The price is doubtful: {}.", suspicions.join(", ")));
     }
     // A price that was stale when the plan was made is no reason to make the plan again from the same one.
     if let Some(until) = document.valid_until.filter(|until| !was_stale && *until < around.now) {
@@ -237,8 +223,8 @@ fn risks(document: &Document, plan: &Plan, around: &Around) -> Section {
     } else if Hours(around.now.duration_since(document.generated_at).as_secs_f64() / 3600.0) > JUST_MADE {
         points.push(format!("This plan is {} old.", format::age(document.generated_at, around.now)));
     }
-    if let Some(spot) = plan.spot.as_ref().filter(|_| plan.is_on_spot()) {
-        let often = spot.forecast.as_ref().and_then(|forecast| forecast.interruptions);
+    if let Some(spot) = plan.spot.as_ref().filter(|_| plan.machines.purchase.is_spot()) {
+        let often = spot.forecast.as_ref().map(|forecast| forecast.interruptions);
         let often = often.map_or(String::new(), |count| format!(" about {} times", format::three_figures(count)));
         points.push(format!(
             "The cloud is expected to take machines back{often}; work since the last checkpoint is then done again. This rests on: {}.",
@@ -248,25 +234,25 @@ fn risks(document: &Document, plan: &Plan, around: &Around) -> Section {
     if let Some(chance) = plan.chance_by_deadline.filter(|chance| *chance < LIKELY) {
         points.push(format!("It may end late: the chance to end by the deadline is only {}.", percent(chance)));
     }
-    points.push(if document.is_measured() {
+    points.push(if document.inputs.is_measured() {
         "The time of a step was corrected by measurements, but the run is still a prediction.".to_owned()
     } else {
         format!(
             "The time of a step is estimated, not measured on these machines: {} (from the 10th to the 90th percentile).",
-            format::step_band(plan.step_seconds)
+            format::step_band(plan.step.step_seconds)
         )
     });
-    if !plan.wait_hours.is_object() {
+    if matches!(plan.time.wait_hours, WaitRecord::Unknown(_)) {
         points
             .push("Nobody publishes how long one waits until the cloud has these machines. The wait is not in the time above.".to_owned());
     }
-    points.extend(plan.advice.iter().chain(&document.notes).cloned());
+    points.extend(plan.explanation.advice.iter().chain(&document.notes).cloned());
     Section { id: "risks", heading: "What could go wrong", points, ..Section::default() }
 }
 
 /// One row a reason: what was out because of it, the example that came closest, and what would let it in.
-fn rejected(document: &Document) -> Section {
-    let mut reasons: Vec<(&Rejected, u64)> = Vec::new();
+fn rejected(document: &PlanDocument) -> Section {
+    let mut reasons: Vec<(&RejectionRecord, u64)> = Vec::new();
     for rejected in &document.rejected {
         match reasons.iter_mut().find(|(first, _)| first.reason == rejected.reason) {
             None => reasons.push((rejected, rejected.count)),
@@ -280,9 +266,9 @@ fn rejected(document: &Document) -> Section {
         format::thousands(counts.shapes.into()),
         format::thousands(counts.layouts_estimated.into())
     )];
-    let row = |(first, count): &(&Rejected, u64)| {
+    let row = |(first, count): &(&RejectionRecord, u64)| {
         vec![
-            Cell::new(reason_words(&first.reason), &*first.reason),
+            Cell::new(reason_words(first.reason), first.reason.word()),
             Cell::new(format::thousands((*count).into()), count.to_string()),
             Cell::text(&*first.detail),
             Cell::text(&*first.nearest_fix),
@@ -305,27 +291,26 @@ fn rejected(document: &Document) -> Section {
     Section { id: "thrown-out", heading: "What was thrown out, and why", text, points: Vec::new(), figures }
 }
 
-fn reason_words(reason: &str) -> String {
-    let words = match reason {
-        "policy" => "not asked for, or against a rule",
-        "not-offered" => "not sold there",
-        "price-suspect" => "doubtful price",
-        "price-stale" => "stale price",
-        "no-capacity" => "sold out",
-        "no-network" => "no fast network",
-        "memory" => "too little memory",
-        "layout" => "cannot be divided",
-        "unsupported" => "not supported",
-        "deadline" => "too slow",
-        "max-price" => "over the price limit",
-        "budget" => "over the budget",
-        "dominated" => "dearer and no faster",
-        other => other,
-    };
-    words.to_owned()
+fn reason_words(reason: RejectionReason) -> &'static str {
+    match reason {
+        RejectionReason::Policy => "not asked for, or against a rule",
+        RejectionReason::NotOffered => "not sold there",
+        RejectionReason::PriceSuspect => "doubtful price",
+        RejectionReason::PriceStale => "stale price",
+        RejectionReason::NoCapacity => "sold out",
+        RejectionReason::NoNetwork => "no fast network",
+        RejectionReason::Memory => "too little memory",
+        RejectionReason::Layout => "cannot be divided",
+        RejectionReason::Unsupported => "not supported",
+        RejectionReason::Deadline => "too slow",
+        RejectionReason::MaxPrice => "over the price limit",
+        RejectionReason::Budget => "over the budget",
+        RejectionReason::Dominated => "dearer and no faster",
+        RejectionReason::Latency | RejectionReason::Availability | RejectionReason::Other => reason.word(),
+    }
 }
 
-fn assumptions(document: &Document, plan: &Plan, around: &Around) -> Section {
+fn assumptions(document: &PlanDocument, plan: &PlanRecord, around: &Around) -> Section {
     let mut points: Vec<String> =
         document.workload.assumed.iter().map(|assumed| format!("Assumed: {assumed}.")).collect();
     points.push(format!(
@@ -334,32 +319,32 @@ fn assumptions(document: &Document, plan: &Plan, around: &Around) -> Section {
         day(plan.price.observed_at)
     ));
     let mut bases: Vec<&str> =
-        plan.bill.iter().map(|line| line.basis.as_str()).filter(|basis| !basis.is_empty()).collect();
+        plan.cost.bill.iter().map(|line| line.basis.as_str()).filter(|basis| !basis.is_empty()).collect();
     bases.sort_unstable();
     bases.dedup();
     points.extend(bases.into_iter().map(|basis| format!("The bill rests on: {basis}.")));
     points.push("Money is in United States dollars, without tax; a cloud's invoice may add it.".to_owned());
-    let input = |name: &str, what: &str| {
-        let value = document.inputs.get(name)?;
-        let text = value.as_str().map_or_else(|| value.to_string(), |text| text.get(..12).unwrap_or(text).to_owned());
-        Some(format!("{what}: {text}."))
-    };
-    let inputs = [
-        input("catalog_sha256", "Catalog (SHA-256 begins)"),
-        input("offers_sha256", "Offers (SHA-256 begins)"),
-        input("constants_version", "Constants of the estimate"),
-        input("measured_sha256", "Measurements (SHA-256 begins)"),
-        input("seed", "Seed of the draws"),
-    ];
-    points.extend(inputs.into_iter().flatten());
-    let own_runs = document
-        .inputs
-        .get("own_runs")
-        .and_then(|runs| runs.as_array())
-        .map(|runs| runs.iter().filter_map(|run| run["run"].as_str()));
-    points.extend(
-        own_runs
-            .map(|runs| format!("Own finished runs that the times go by: {}.", runs.collect::<Vec<_>>().join(", "))),
-    );
+    points.extend(inputs(&document.inputs));
     Section { id: "assumptions", heading: "Assumptions and sources", points, ..Section::default() }
+}
+
+/// What the plan rests on, shortened for people; nothing of what the document does not say.
+fn inputs(inputs: &InputsRecord) -> Vec<String> {
+    let short = |text: &str| text.get(..12).unwrap_or(text).to_owned();
+    let said = |what: &str, text: &str| (!text.is_empty()).then(|| format!("{what}: {}.", short(text)));
+    let runs: Vec<&str> = inputs.own_runs.iter().map(|own| own.run.as_str()).collect();
+    let points = [
+        said("Catalog (SHA-256 begins)", &inputs.catalog_sha256),
+        said("Offers (SHA-256 begins)", &inputs.offers_sha256),
+        said("Constants of the estimate", &inputs.constants_version),
+        inputs.measured_sha256.as_deref().and_then(|measured| said("Measurements (SHA-256 begins)", measured)),
+        Some(format!("Seed of the draws: {}.", inputs.seed)),
+        (!runs.is_empty()).then(|| format!("Own finished runs that the times go by: {}.", runs.join(", "))),
+    ];
+    points.into_iter().flatten().collect()
+}
+
+/// An enum in the word that JSON has for it.
+fn word(value: impl Serialize) -> String {
+    json!(value).as_str().expect("an enum without fields is written as a word").to_owned()
 }

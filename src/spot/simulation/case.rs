@@ -277,7 +277,7 @@ impl Case {
         .into_iter()
         .chain(changeovers);
         if times.into_iter().any(|hours| !(hours.is_finite() && hours >= 0.0 && hours * 3600.0 / tick < MOST_TICKS)) {
-            return Err("a time is negative or beyond counting".to_owned());
+            return Err("a time is negative or too large".to_owned());
         }
         if self.work_hours <= 0.0 || self.nodes == 0 {
             return Err("no work, or no nodes to do it".to_owned());

@@ -22,7 +22,7 @@ impl WorkloadFile {
         if self.phase.len() > MOST_PHASES {
             return Err(invalid(
                 "phase",
-                format!("{} phases are more than {MOST_PHASES}: make them runs of a portfolio", self.phase.len()),
+                format!("{} phases are more than {MOST_PHASES}; make them runs of a portfolio", self.phase.len()),
             ));
         }
         if self.processing.is_some() && !self.phase.is_empty() {
@@ -33,7 +33,7 @@ impl WorkloadFile {
             let name = section.name.trim().to_owned();
             let key = format!("phase {number}: name");
             if name.is_empty() {
-                return Err(missing(&key, "each phase has a name, such as `train`"));
+                return Err(missing(&key, "give each phase a name, such as `train`"));
             }
             if phases.iter().any(|earlier| earlier.name == name) {
                 return Err(invalid(&key, format!("`{}` is the name of an earlier phase", shown(&name))));

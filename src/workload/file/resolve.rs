@@ -24,7 +24,7 @@ impl WorkloadFile {
         if self.processing.is_some() {
             return Err(invalid(
                 "processing",
-                "this is work for machines without GPU: `gpuplan plan` prices it, and nothing else here knows such machines",
+                "this workload runs on machines without a GPU, which only `gpuplan plan` supports",
             ));
         }
         let mut assumed = Vec::new();
@@ -38,7 +38,7 @@ impl WorkloadFile {
         let checkpoint = checkpoint(&self.checkpoint, training.task, &mut assumed)?;
         let sweep = sweep(&self.sweep, &mut assumed)?;
         if self.limits.max_nodes == Some(0) {
-            return Err(invalid("limits.max_nodes", "`0` nodes can run nothing"));
+            return Err(invalid("limits.max_nodes", "at least one node is needed"));
         }
         let name = self.name_or(|| format!("{}-{}", network.model.name, training::task_word(training.task)))?;
         let workload =
@@ -58,7 +58,7 @@ fn amount(training: &TrainingSection, data: &DataSection, kind: ModelKind) -> Re
     let mut stated = ways.into_iter().filter_map(|(key, way)| Some((key, way.as_ref()?)));
     let Some((key, way)) = stated.next() else {
         let key = if kind.counts_samples() { "training.epochs" } else { "training.tokens" };
-        return Err(missing(key, "say how much is trained, as one of tokens, samples, epochs and steps"));
+        return Err(missing(key, "state how much to train: tokens, samples, epochs or steps"));
     };
     if let Some((second, _)) = stated.next() {
         return Err(conflict(key, second));
@@ -84,7 +84,7 @@ fn epochs(epochs: f64, data: &DataSection, kind: ModelKind) -> Result<Amount, Wo
     match (samples, tokens) {
         (Some(samples), _) => Ok(Amount::Samples(epochs * samples)),
         (None, Some(tokens)) if !kind.counts_samples() => Ok(Amount::Tokens(epochs * tokens)),
-        _ => Err(missing("data.samples", "an epoch is as long as the data set has samples")),
+        _ => Err(missing("data.samples", "the length of an epoch depends on it")),
     }
 }
 
@@ -102,7 +102,7 @@ fn sweep(section: &SweepSection, assumed: &mut Vec<Assumption>) -> Result<Option
     let Some(runs) = runs else {
         return match (&section.parallel, &section.gpus_per_run) {
             (None, None) => Ok(None),
-            _ => Err(missing("sweep.runs", "a sweep has a number of runs")),
+            _ => Err(missing("sweep.runs", "state how many runs the sweep has")),
         };
     };
     let runs = whole("sweep.runs", runs)?;
@@ -126,7 +126,7 @@ fn sweep(section: &SweepSection, assumed: &mut Vec<Assumption>) -> Result<Option
     if gpus_per_run.as_f64() > 1.0 && gpus_per_run.as_f64().fract() != 0.0 {
         return Err(invalid(
             "sweep.gpus_per_run",
-            format!("`{gpus_per_run}` is neither whole cards nor a share of one"),
+            format!("`{gpus_per_run}` is neither whole GPUs nor a share of one; try 2 or 0.5"),
         ));
     }
     Ok(Some(Sweep { runs, parallel, gpus_per_run }))

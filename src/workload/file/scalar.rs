@@ -185,7 +185,7 @@ pub(super) fn bytes(key: &str, text: &str) -> Result<Bytes, WorkloadFileError> {
     if bytes.0 > 0.0 && bytes.0 <= LARGEST_BYTES {
         Ok(bytes)
     } else {
-        Err(invalid(key, format!("`{}` is not above zero and below an exabyte", shown(text))))
+        Err(invalid(key, format!("`{}` is out of range; give more than zero and less than an exabyte", shown(text))))
     }
 }
 

@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::portfolio::lines::CostedPhase;
-use crate::portfolio::planned::TermRecord;
 use crate::portfolio::{Portfolio, Tax, repeated};
+use gpuplan_plan::document::{TermsOutcome, TermsRecord};
 use gpuplan_units::{Quantiles, Usd};
 
 /// Hours of a year of a commitment, as the clouds sell it.
@@ -82,7 +82,12 @@ pub fn term_commitments(portfolio: &Portfolio, costed: &[CostedPhase]) -> Option
     let mut by_machines: BTreeMap<String, Vec<&CostedPhase>> = BTreeMap::new();
     for costed in costed.iter().filter(|costed| !costed.once.terms.is_empty()) {
         let once = costed.once;
-        let name = format!("{} x {} on {}", once.nodes, once.instance_type.as_deref().unwrap_or("machine"), once.cloud);
+        let name = format!(
+            "{} x {} on {}",
+            once.machines.nodes,
+            once.machines.instance_type.as_deref().unwrap_or("machine"),
+            once.machines.cloud
+        );
         by_machines.entry(name).or_default().push(costed);
     }
     let years = f64::from(portfolio.months) / MONTHS_PER_YEAR;
@@ -113,10 +118,13 @@ pub fn term_commitments(portfolio: &Portfolio, costed: &[CostedPhase]) -> Option
 }
 
 /// What a commitment costs in a year; `None` for terms that are none.
-fn usd_per_year(term: &TermRecord) -> Option<Usd> {
+fn usd_per_year(term: &TermsRecord) -> Option<Usd> {
     let years: i128 =
         term.purchase.strip_prefix("commitment ")?.strip_suffix('y')?.parse().ok().filter(|years| *years > 0)?;
-    term.bound_to_usd.map(|bound| Usd::from_nanos(bound.nanos() / years))
+    match term.outcome {
+        TermsOutcome::Kept { bound_to_usd, .. } => bound_to_usd.map(|bound| Usd::from_nanos(bound.nanos() / years)),
+        TermsOutcome::Refused { .. } => None,
+    }
 }
 
 impl TermCommitment {

@@ -15,7 +15,7 @@ fn now() -> Timestamp {
 fn answer(text: &str) -> Budget {
     let portfolio = Portfolio::read(text).unwrap();
     let once = once(&portfolio);
-    budget(&portfolio, &once, Inputs::default(), now(), 3).unwrap()
+    budget(&portfolio, &once, InputsRecord::default(), now(), 3).unwrap()
 }
 
 fn once(portfolio: &Portfolio) -> Vec<Once> {
@@ -138,7 +138,7 @@ fn what_is_beyond_counting_is_refused_by_its_line_and_costs_not_nothing() {
     };
     let portfolio =
         Portfolio::read(&format!("tax = \"excluded\"\n{HEAD}{}{}", run("once", 1), run("often", 10_000))).unwrap();
-    let refused = budget(&portfolio, &once(&portfolio), Inputs::default(), now(), 3).unwrap_err();
+    let refused = budget(&portfolio, &once(&portfolio), InputsRecord::default(), now(), 3).unwrap_err();
     let said = "line 20: with `often` the portfolio costs more than this program can count";
     assert_eq!(refused.to_string(), said);
     assert!(matches!(refused, PortfolioError::Invalid { hint, .. } if hint.contains("`repeats`")));

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use crate::measuring::profile::arguments::RunArguments;
-use crate::session::diagnostic::{Diagnostic, Exit};
+use crate::session::diagnostic::Diagnostic;
 use gpuplan_runstore::sha256;
 use gpuplan_telemetry::mlflow::{EXPERIMENT, MlflowRun, experiment_meta, metric_lines};
 use gpuplan_telemetry::{Sample, event_file, jsonl, prometheus};
@@ -130,5 +130,5 @@ fn replace(path: &Path, text: &str) -> std::io::Result<()> {
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> Diagnostic {
-    Diagnostic::new(Exit::Usage, format!("cannot write {}: {error}", path.display()))
+    Diagnostic::usage(format!("cannot write {}: {error}", path.display()))
 }

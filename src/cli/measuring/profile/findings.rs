@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::question::gpus::shape;
 use crate::question::workload;
 use crate::session::Session;
-use crate::session::diagnostic::{Diagnostic, Exit};
+use crate::session::diagnostic::Diagnostic;
 use gpuplan_estimate::{Machine, Setting, Subject};
 use gpuplan_hardware::{GpuId, GpuLink, Hardware};
 use gpuplan_plan::training::profile::catalog_gpu;
@@ -64,11 +64,10 @@ fn facts(gpu: Option<GpuId>, hardware: &Hardware) -> Facts {
 }
 
 pub fn json(profile: &Profile) -> Result<String, Diagnostic> {
-    profile.to_json().map_err(|error| Diagnostic::unexpected(&error))
+    profile.to_json().map_err(Diagnostic::unexpected)
 }
 
 pub fn write_profile(profile: &Profile, path: &Path) -> Result<(), Diagnostic> {
-    let refuse =
-        |error: std::io::Error| Diagnostic::new(Exit::Usage, format!("cannot write {}: {error}", path.display()));
+    let refuse = |error: std::io::Error| Diagnostic::usage(format!("cannot write {}: {error}", path.display()));
     fs::write(path, json(profile)?).map_err(refuse)
 }

@@ -14,9 +14,9 @@ use crate::measuring::profile::arguments::RunArguments;
 use crate::measuring::profile::exports::Exports;
 use crate::measuring::profile::findings::{complete_profile, write_profile};
 use crate::session::Session;
-use crate::session::diagnostic::{Diagnostic, Exit};
+use crate::session::diagnostic::Diagnostic;
 use crate::session::printer::Printer;
-use gpuplan_report::profile_text;
+use gpuplan_report::measure::profile_text;
 use gpuplan_telemetry::gpus::GpuCounters;
 use gpuplan_telemetry::host::{HostCounters, cores};
 use gpuplan_telemetry::smi::topology;
@@ -41,22 +41,19 @@ const CHUNK: usize = 1 << 16;
 /// Runs the command to its end and gives its exit code, whatever becomes of the profile.
 pub fn run(arguments: &RunArguments, session: &Session) -> Result<ExitCode, Diagnostic> {
     let steps = StepFinder::new(arguments.steps.as_deref())
-        .map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()).hint("--steps 'step (?P<step>\\d+)'"))?;
+        .map_err(|error| Diagnostic::usage(&error).hint("--steps 'step (?P<step>\\d+)'"))?;
     // What would fail after hours of training fails before it.
     let mut trial = Profile::new("");
     let hardware = session.hardware()?;
     complete_profile(&mut trial, arguments.workload.as_deref(), &hardware, session)?;
     write_profile(&trial, &arguments.out)?;
     let exports = Exports::open(arguments, session.now)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Diagnostic::unexpected(&error))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Diagnostic::unexpected)?;
     let ran = runtime.block_on(watch(arguments, steps, exports, &session.printer));
     let (status, mut watched) = match ran {
         Ok(done) => done,
         Err(NotStarted { code, reason }) => {
-            session.printer.diagnostic(&Diagnostic::new(Exit::Usage, reason));
+            session.printer.diagnostic(&Diagnostic::usage(reason));
             return Ok(ExitCode::from(code));
         }
     };

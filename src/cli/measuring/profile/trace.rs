@@ -10,7 +10,7 @@ use crate::measuring::profile::findings::{complete_profile, json, write_profile}
 use crate::question::gpus::chip;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
-use gpuplan_report::profile_text;
+use gpuplan_report::measure::profile_text;
 use gpuplan_workload::profile::{Profile, ProfiledGpu};
 use gpuplan_workload::trace::{self, SQLITE, nsight};
 
@@ -47,7 +47,7 @@ fn read_trace(path: &Path) -> Result<trace::ChromeTrace, Diagnostic> {
     let mut reader = BufReader::with_capacity(1 << 18, fs::File::open(path).map_err(unreadable)?);
     let is_database = reader.fill_buf().map_err(unreadable)?.starts_with(SQLITE);
     let broken = |detail: String| {
-        Diagnostic::new(Exit::Usage, format!("{}: {detail}", path.display()))
+        Diagnostic::usage(format!("{}: {detail}", path.display()))
             .hint("a trace is what `torch.profiler` exports, JAX's and TensorFlow's *.trace.json.gz, or `nsys export --type sqlite`")
     };
     if is_database {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::running::agent::arguments::{AgentArguments, ON_STALL, SIGNALS};
-use crate::session::diagnostic::{Diagnostic, Exit};
+use crate::session::diagnostic::Diagnostic;
 use crate::session::printer::Printer;
 use gpuplan_agent::sweep::{Carrier, carry};
 use gpuplan_clouds_http::variable;
@@ -20,7 +20,7 @@ use gpuplan_workload::Sweep;
 const GRACE: Duration = Duration::from_secs(110);
 
 fn wrong(error: &dyn std::error::Error) -> Diagnostic {
-    Diagnostic::new(Exit::Usage, error.to_string())
+    Diagnostic::usage(&error)
 }
 
 /// `None` without a sweep.
@@ -55,7 +55,7 @@ pub fn carrier(arguments: &AgentArguments, run: &str) -> Result<Option<Vec<Strin
 
 /// This program with the options that all agents of the sweep share. Notices, prices, caps and data are those of the sweep.
 fn agent(arguments: &AgentArguments) -> Result<Vec<String>, Diagnostic> {
-    let program = std::env::current_exe().map_err(|error| Diagnostic::unexpected(&error))?;
+    let program = std::env::current_exe().map_err(Diagnostic::unexpected)?;
     let seconds = |time: Duration| format!("{}s", time.as_secs_f64());
     let signal = SIGNALS.iter().find(|(_, signal)| *signal == arguments.notice.signal).map_or("TERM", |(name, _)| name);
     let on_stall =
@@ -90,7 +90,7 @@ fn agent(arguments: &AgentArguments) -> Result<Vec<String>, Diagnostic> {
 pub fn carried(arguments: &AgentArguments, printer: &Printer) -> ExitCode {
     let code = made(arguments).and_then(|carrier| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| Diagnostic::unexpected(&error))?;
+        let runtime = runtime.map_err(Diagnostic::unexpected)?;
         Ok(runtime.block_on(carry(carrier, Arc::new(*printer))))
     });
     match code {
@@ -100,9 +100,9 @@ pub fn carried(arguments: &AgentArguments, printer: &Printer) -> ExitCode {
 }
 
 fn made(arguments: &AgentArguments) -> Result<Carrier, Diagnostic> {
-    let sweep = sweep(arguments)?.ok_or_else(|| Diagnostic::new(Exit::Usage, "--carry needs --sweep"))?;
-    let folder = std::env::current_dir().map_err(|error| Diagnostic::unexpected(&error))?;
-    let run = arguments.run.as_deref().ok_or_else(|| Diagnostic::new(Exit::Usage, "--carry needs --run"))?;
+    let sweep = sweep(arguments)?.ok_or_else(|| Diagnostic::usage("--carry needs --sweep"))?;
+    let folder = std::env::current_dir().map_err(Diagnostic::unexpected)?;
+    let run = arguments.run.as_deref().ok_or_else(|| Diagnostic::usage("--carry needs --run"))?;
     let layout = Layout::new(run).map_err(|error| wrong(&error))?;
     let store = Store::open(&arguments.store).map_err(|error| wrong(&error))?;
     let cards = variable("CUDA_VISIBLE_DEVICES").unwrap_or_default();

@@ -2,9 +2,9 @@
 
 use clap::Args;
 
-use crate::runs::journal::{journal_error, open_journal};
+use crate::runs::journal::open_journal;
 use crate::runs::launchers::{clock, launchers_of_run, list_machines};
-use crate::runs::store::{open_store, store_error};
+use crate::runs::store::open_store;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::runtime::runtime;
@@ -27,13 +27,13 @@ pub struct AdoptArguments {
 
 pub fn run(arguments: &AdoptArguments, session: &Session) -> Result<Exit, Diagnostic> {
     let (run, runtime) = (open_store(&arguments.store, &arguments.run)?, runtime()?);
-    let text = runtime.block_on(run.spec()).map_err(|error| store_error(&error))?;
+    let text = runtime.block_on(run.spec())?;
     let text = text.ok_or_else(|| {
-        Diagnostic::new(Exit::Usage, format!("{} has no run `{}`", arguments.store, arguments.run))
+        Diagnostic::usage(format!("{} has no run `{}`", arguments.store, arguments.run))
             .hint("gpuplan adopt RUN --store URI")
     })?;
     let spec = RunSpec::read(&text).map_err(|error| {
-        Diagnostic::new(Exit::Usage, format!("`{}` was not launched by `gpuplan launch`: {error}", arguments.run))
+        Diagnostic::usage(format!("`{}` was not launched by `gpuplan launch`: {error}", arguments.run))
     })?;
     let mut machines = Vec::new();
     for (cloud, answer) in list_machines(&launchers_of_run(&spec, session)?, Some(&arguments.run))? {
@@ -46,13 +46,14 @@ pub fn run(arguments: &AdoptArguments, session: &Session) -> Result<Exit, Diagno
         })?;
         machines.extend(answer);
     }
-    let billed = runtime.block_on(run.billed_all()).map_err(|error| store_error(&error))?;
-    let epoch = runtime.block_on(run.highest_epoch()).map_err(|error| store_error(&error))?;
+    let billed = runtime.block_on(run.billed_all())?;
+    let epoch = runtime.block_on(run.highest_epoch())?;
     let adopted = adopted(spec, &machines, &billed, epoch);
     let (alive, earlier) = (adopted.machines.len(), adopted.earlier.len());
-    if !open_journal(session)?.adopt(&adopted).map_err(|error| journal_error(&error))? {
-        return Err(Diagnostic::new(Exit::Usage, format!("the journal here has a run `{}` already", arguments.run))
-            .hint("gpuplan status"));
+    if !open_journal(session)?.adopt(&adopted)? {
+        return Err(
+            Diagnostic::usage(format!("the journal here has a run `{}` already", arguments.run)).hint("gpuplan status")
+        );
     }
     session.printer.note(&format!("hint: gpuplan watch {}  leads it", arguments.run));
     session

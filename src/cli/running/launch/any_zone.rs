@@ -1,6 +1,6 @@
 //! `--any-zone`: spot places that differ by their zone alone are one place, and the cloud chooses among its zones.
 
-use crate::session::diagnostic::{Diagnostic, Exit};
+use crate::session::diagnostic::Diagnostic;
 use gpuplan_launch::RunSpec;
 use gpuplan_launch::spec::Offered;
 
@@ -12,7 +12,7 @@ pub fn merge_zones(spec: RunSpec, is_wanted: bool) -> Result<RunSpec, Diagnostic
     }
     if spec.nodes > 1 || spec.spot.is_empty() {
         let why = "--any-zone asks for one spot machine, wherever there is one";
-        return Err(Diagnostic::new(Exit::Usage, why).hint("--spot --max-nodes 1"));
+        return Err(Diagnostic::usage(why).hint("--spot --max-nodes 1"));
     }
     let mut spot: Vec<Offered> = Vec::new();
     for mut offered in spec.spot {

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::running::launch::run_spec::Chosen;
-use crate::runs::journal::journal_error;
 use crate::runs::launchers::{Launchers, exit_of, launchers_of_run};
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
@@ -17,7 +16,7 @@ use gpuplan_launch::block::{BlockOrder, BlockWish, LAST_MINUTES, Seller, hours_f
 use gpuplan_launch::spec::Offered;
 use gpuplan_launch::{Journal, LaunchError, Market, Pool, RunSpec};
 use gpuplan_market::Purchase;
-use gpuplan_report::format::usd;
+use gpuplan_report::text::format::usd;
 use gpuplan_units::{Hours, UsdPerHour};
 
 /// Between two looks at a journal in which somebody may have stopped the run, and two words while its block is awaited.
@@ -164,9 +163,7 @@ pub fn buy(
             Err(Diagnostic::new(Exit::MayStillCost, why).hint(format!("gpuplan watch {}", spec.run)))
         }
         Err(error) => {
-            journal
-                .end(&spec.run, &gpuplan_launch::End::Stopped, Timestamp::now())
-                .map_err(|error| journal_error(&error))?;
+            journal.end(&spec.run, &gpuplan_launch::End::Stopped, Timestamp::now())?;
             Err(block_error(&spec.run, &error))
         }
     }
@@ -193,7 +190,7 @@ pub fn find_reservation(spec: RunSpec, launchers: &Launchers, journal: &mut Jour
 fn reserved(spec: RunSpec, reservation: String, journal: &mut Journal) -> Result<RunSpec, Diagnostic> {
     let block = spec.block.clone().map(|order| BlockOrder { reservation: Some(reservation), ..order });
     let spec = RunSpec { block, ..spec };
-    journal.amend(&spec).map_err(|error| journal_error(&error))?;
+    journal.amend(&spec)?;
     Ok(spec)
 }
 
@@ -206,7 +203,7 @@ pub fn until_it_starts(spec: &RunSpec, journal: &Journal, printer: &Printer) -> 
         if left <= SignedDuration::ZERO {
             return Ok(true);
         }
-        if journal.has_ended(&spec.run).map_err(|error| journal_error(&error))? {
+        if journal.has_ended(&spec.run)? {
             return Ok(false);
         }
         if spoke.is_none_or(|spoke| spoke.elapsed() >= WORD) {
@@ -225,7 +222,7 @@ fn seller(launchers: &Launchers) -> Result<&dyn Seller, Diagnostic> {
     launchers
         .iter()
         .find_map(|launcher| launcher.seller())
-        .ok_or_else(|| Diagnostic::new(Exit::Usage, "this cloud sells no capacity blocks"))
+        .ok_or_else(|| Diagnostic::usage("this cloud sells no capacity blocks"))
 }
 
 fn block_error(run: &str, error: &LaunchError) -> Diagnostic {

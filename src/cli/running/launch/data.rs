@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use crate::runs::clouds::rental_cloud;
-use crate::runs::store::store_error;
-use crate::session::diagnostic::{Diagnostic, Exit};
+use crate::session::diagnostic::Diagnostic;
 use crate::session::printer::Printer;
 use crate::session::runtime::runtime;
 use gpuplan_clouds::fake;
@@ -51,9 +50,9 @@ pub fn find_data(data: Option<&DataSet>, to: &Receiver) -> Result<Option<(Data, 
         Err(StoreError::Denied { .. }) => return Ok(Some((Data { address, files: 0, bytes: 0, is_mounted }, None))),
         Err(StoreError::Missing { .. }) => {
             let why = format!("there is nothing at {address}, which `location` of [data] names; nothing was rented");
-            return Err(Diagnostic::new(Exit::Usage, why).hint("location = \"s3://BUCKET/FOLDER\""));
+            return Err(Diagnostic::usage(why).hint("location = \"s3://BUCKET/FOLDER\""));
         }
-        Err(error) => return Err(store_error(&error)),
+        Err(error) => return Err(error.into()),
     };
     let Contents { files, bytes, digest, .. } = Contents::of(&address, &held);
     if bytes as f64 > data.size.0 {
@@ -61,7 +60,7 @@ pub fn find_data(data: Option<&DataSet>, to: &Receiver) -> Result<Option<(Data, 
         let why = format!(
             "{is} are stored at {address}, but `size` of [data] states {stated}, which disks and time were planned for; nothing was rented"
         );
-        return Err(Diagnostic::new(Exit::Usage, why)
+        return Err(Diagnostic::usage(why)
             .hint(format!("size = \"{gb:.0}GB\""))
             .hint(format!("--data-size {gb:.0}GB")));
     }
@@ -89,7 +88,7 @@ fn address(location: &str, cloud: &str) -> Result<(String, Option<PathBuf>), Dia
             let own = rental_cloud(cloud).map_or(scheme, |cloud| cloud.bucket_scheme);
             if scheme != own {
                 let why = format!("machines of {cloud} have no identity to read {location} with; nothing was rented");
-                return Err(Diagnostic::new(Exit::Usage, why).hint(format!("location = \"{own}://BUCKET/FOLDER\"")));
+                return Err(Diagnostic::usage(why).hint(format!("location = \"{own}://BUCKET/FOLDER\"")));
             }
             Ok((location.to_owned(), None))
         }
@@ -116,7 +115,7 @@ impl Upload {
                     .map(|()| one.size)
             });
             let mut sending = std::pin::pin!(sending.buffer_unordered(FILES_AT_ONCE));
-            while let Some(size) = sending.try_next().await.map_err(|error| store_error(&error))? {
+            while let Some(size) = sending.try_next().await? {
                 sent += size;
                 if spoke.elapsed() >= WORD {
                     spoke = Instant::now();

@@ -11,8 +11,7 @@ use flate2::write::GzEncoder;
 
 use crate::running::launch::arguments::DeliveryArguments;
 use crate::running::launch::data::{Receiver, Upload, find_data};
-use crate::runs::store::store_error;
-use crate::session::diagnostic::{Diagnostic, Exit};
+use crate::session::diagnostic::Diagnostic;
 use crate::session::printer::Printer;
 use crate::session::runtime::runtime;
 use gpuplan_clouds::fake;
@@ -57,15 +56,14 @@ impl Delivery {
             }
             None => None,
         };
-        let wrong =
-            |error: &dyn std::error::Error, hint: &str| Diagnostic::new(Exit::Usage, error.to_string()).hint(hint);
+        let wrong = |error: &dyn std::error::Error, hint: &str| Diagnostic::usage(&error).hint(hint);
         let secrets = arguments.secrets.iter().map(|text| Secret::parse(text));
         let secrets =
             secrets.collect::<Result<_, _>>().map_err(|error| wrong(&error, "--secret HF_TOKEN=gpuplan/hf-token"))?;
         let mut environment = region(cloud)?;
         for text in &arguments.environment {
             let (name, value) = text.split_once('=').ok_or_else(|| {
-                Diagnostic::new(Exit::Usage, format!("--env `{text}` has no value")).hint(format!("--env {text}=VALUE"))
+                Diagnostic::usage(format!("--env `{text}` has no value")).hint(format!("--env {text}=VALUE"))
             })?;
             environment
                 .push((variable_name(name).map_err(|error| wrong(&error, "--env NAME=VALUE"))?, value.to_owned()));
@@ -73,8 +71,9 @@ impl Delivery {
         let command = if arguments.workdir.is_some() { command.to_vec() } else { found(command, cloud)? };
         let docker = arguments.image.as_deref().filter(|image| image.starts_with(DOCKER));
         if let (Some(_), Some(image)) = (&arguments.container, docker) {
-            return Err(Diagnostic::new(Exit::Usage, format!("--image {image} and --container both name a container"))
-                .hint("give one"));
+            return Err(
+                Diagnostic::usage(format!("--image {image} and --container both name a container")).hint("give one")
+            );
         }
         let container = arguments.container.as_deref().or(docker).map(container).transpose();
         let container =
@@ -100,7 +99,7 @@ impl Delivery {
         }
         runtime()?.block_on(async {
             for (key, bytes) in self.parcels {
-                run.keep_parcel(&key, bytes).await.map_err(|error| store_error(&error))?;
+                run.keep_parcel(&key, bytes).await?;
             }
             Ok(())
         })
@@ -113,26 +112,23 @@ pub fn agent(named: Option<&str>, cloud: &str, parcels: &mut Vec<(String, Vec<u8
         return Ok(Parcel::Address { url: url.to_owned(), sha256: sha256.to_ascii_lowercase() });
     }
     if named.is_some_and(|text| text.contains("://")) {
-        return Err(Diagnostic::new(Exit::Usage, "an agent from an address needs its hash")
+        return Err(Diagnostic::usage("an agent from an address needs its hash")
             .hint("--agent https://.../gpuplan-agent#sha256=HEX"));
     }
-    let here = std::env::current_exe().map_err(|error| Diagnostic::unexpected(&error))?;
+    let here = std::env::current_exe().map_err(Diagnostic::unexpected)?;
     if named.is_none() && cloud == fake::CLOUD {
         return Ok(Parcel::Here(here.to_string_lossy().into_owned()));
     }
     let path = named.map_or_else(|| here.with_file_name("gpuplan-agent"), PathBuf::from);
     let bytes = fs::read(&path).map_err(|error| {
-        Diagnostic::new(
-            Exit::Usage,
-            format!("the agent for the machines cannot be read: {}: {error}; nothing was rented", path.display()),
-        )
+        Diagnostic::usage(format!(
+            "the agent for the machines cannot be read: {}: {error}; nothing was rented",
+            path.display()
+        ))
         .hint("--agent PATH names it; .ci/agent of the source builds it")
     })?;
     if !bytes.starts_with(ELF) {
-        return Err(Diagnostic::new(
-            Exit::Usage,
-            format!("{} is not a Linux program; nothing was rented", path.display()),
-        ));
+        return Err(Diagnostic::usage(format!("{} is not a Linux program; nothing was rented", path.display())));
     }
     let sha256 = sha256(&bytes);
     let key = Run::agent_key(&sha256);
@@ -151,8 +147,7 @@ fn region(cloud: &str) -> Result<Vec<(String, String)>, Diagnostic> {
         None => runtime()?.block_on(gpuplan_clouds::store_keys()).map(|(region, _)| region),
     };
     let region = region.ok_or_else(|| {
-        Diagnostic::new(Exit::Usage, "the region of the bucket is unknown")
-            .hint("export AWS_REGION=REGION_OF_THE_BUCKET")
+        Diagnostic::usage("the region of the bucket is unknown").hint("export AWS_REGION=REGION_OF_THE_BUCKET")
     })?;
     Ok(vec![("AWS_REGION".to_owned(), region)])
 }
@@ -162,14 +157,14 @@ fn found(command: &[String], cloud: &str) -> Result<Vec<String>, Diagnostic> {
     let lies_here = |word: &String| Path::new(word).is_relative() && Path::new(word).is_file();
     if cloud != fake::CLOUD {
         return match command.iter().find(|word| lies_here(word)) {
-            Some(word) => Err(Diagnostic::new(Exit::Usage, format!("`{word}` exists here, but not on the machine"))
+            Some(word) => Err(Diagnostic::usage(format!("`{word}` exists here, but not on the machine"))
                 .hint("--workdir . uploads this folder")),
             None => Ok(command.to_vec()),
         };
     }
     let absolute = |word: &String| {
         let path = if lies_here(word) { std::path::absolute(word) } else { Ok(PathBuf::from(word)) };
-        path.map(|path| path.to_string_lossy().into_owned()).map_err(|error| Diagnostic::unexpected(&error))
+        path.map(|path| path.to_string_lossy().into_owned()).map_err(Diagnostic::unexpected)
     };
     command.iter().map(absolute).collect()
 }
@@ -192,7 +187,7 @@ fn archive(folder: &Path) -> Result<Vec<u8>, Diagnostic> {
         };
         size += about.len();
         if size > LARGEST_FOLDER {
-            return Err(Diagnostic::new(Exit::Usage, format!("{} holds more than 1 GiB", folder.display()))
+            return Err(Diagnostic::usage(format!("{} holds more than 1 GiB", folder.display()))
                 .hint("list data and results in .gitignore, and keep data in a bucket"));
         }
         archive.append_path_with_name(&path, &file).map_err(unreadable)?;
@@ -223,17 +218,14 @@ pub fn files(folder: &Path) -> Result<Vec<PathBuf>, Diagnostic> {
                 |error| error.to_string(),
                 |output| String::from_utf8_lossy(&output.stderr).trim().to_owned(),
             );
-            return Err(Diagnostic::new(
-                Exit::Usage,
-                format!("git does not list the files of {}: {why}", folder.display()),
-            )
-            .hint("`git status` in that folder says more; `--workdir` accepts any other folder"));
+            return Err(Diagnostic::usage(format!("git does not list the files of {}: {why}", folder.display()))
+                .hint("`git status` in that folder says more; `--workdir` accepts any other folder"));
         }
         _ => all_files(folder, Path::new("")).map_err(|error| Diagnostic::file(folder, &error))?,
     };
     files.sort();
     if files.is_empty() {
-        return Err(Diagnostic::new(Exit::Usage, format!("{} has no files to upload", folder.display())));
+        return Err(Diagnostic::usage(format!("{} has no files to upload", folder.display())));
     }
     Ok(files)
 }

@@ -7,9 +7,9 @@ use jiff::{SignedDuration, Timestamp};
 use crate::running::launch::arguments::KeepAlive;
 use crate::running::terminate::terminate_run;
 use crate::runs::groups;
-use crate::runs::journal::{find_run, journal_error, open_journal};
+use crate::runs::journal::{find_run, open_journal};
 use crate::runs::launchers::{Launchers, clock, exit_of, launchers_of_run, list_machines};
-use crate::runs::store::{store_error, store_of_run};
+use crate::runs::store::store_of_run;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::runtime::runtime;
@@ -22,7 +22,7 @@ use gpuplan_launch::{
     Choice, CreateRequest, End, Job, Journal, KeepRequest, LaunchError, Machine, MachineState, Market, Parcel, RunSpec,
     names,
 };
-use gpuplan_report::format::usd;
+use gpuplan_report::text::format::usd;
 use gpuplan_runstore::{Phase, Run};
 
 /// Between two looks at a run that is kept.
@@ -39,8 +39,7 @@ pub const WORDS: &str = "led       by an EC2 Fleet of one: it starts the next ma
 /// The run as a group can keep it: spot places of one region and one machine type, and a life that the budget pays for.
 pub fn narrow_to_group(spec: RunSpec, by: Option<KeepAlive>) -> Result<RunSpec, Diagnostic> {
     let Some(KeepAlive::Fleet) = by else { return Ok(spec) };
-    let refused =
-        |why: &str, hint: &str| Err(Diagnostic::new(Exit::Usage, format!("--keep-alive fleet {why}")).hint(hint));
+    let refused = |why: &str, hint: &str| Err(Diagnostic::usage(format!("--keep-alive fleet {why}")).hint(hint));
     let Some(first) = spec.spot.first().filter(|_| spec.stand_in.is_none()).map(|offered| offered.pool.clone()) else {
         return refused("keeps spot machines, and this plan has none: on-demand machines are not taken away", "--spot");
     };
@@ -79,19 +78,19 @@ pub fn hand_over(
     if !is_made && here.is_empty() {
         let order = order(spec)?;
         let machine = machine(spec, &order)?;
-        journal.intend(run, 1, &order, clock(spec).now()).map_err(|error| journal_error(&error))?;
+        journal.intend(run, 1, &order, clock(spec).now())?;
         let pools = spec.spot.iter().map(|offered| offered.pool.clone()).collect();
         let answer = runtime.block_on(keeper.keep(KeepRequest { machine, pools }));
         let words = answer.as_ref().map_or_else(ToString::to_string, |group| group.id.clone());
         let is_clear = !matches!(answer, Err(LaunchError::Unclear { .. }));
-        journal.answer(&order.token, &words, is_clear).map_err(|error| journal_error(&error))?;
+        journal.answer(&order.token, &words, is_clear)?;
         match answer {
             Ok(group) => {
                 session.printer.note(&format!("gpuplan: {} keeps {run} alive until {:.0}", group.id, group.expires_at));
             }
             Err(error @ LaunchError::Unclear { .. }) => return Err(group_unknown(run, &error)),
             Err(error) => {
-                journal.end(run, &End::Stopped, Timestamp::now()).map_err(|error| journal_error(&error))?;
+                journal.end(run, &End::Stopped, Timestamp::now())?;
                 return Err(Diagnostic::new(exit_of(&error), format!("{run}: {error}")).hint("gpuplan doctor"));
             }
         }
@@ -109,13 +108,13 @@ pub fn keeper(launchers: &Launchers) -> Result<&dyn gpuplan_launch::Keeper, Diag
     launchers
         .iter()
         .find_map(|launcher| launcher.keeper())
-        .ok_or_else(|| Diagnostic::new(Exit::Usage, "this cloud keeps no run alive"))
+        .ok_or_else(|| Diagnostic::usage("this cloud keeps no run alive"))
 }
 
 /// At the dearest of the rates, since the group takes any of its places: what was spent is never more than is said.
 fn order(spec: &RunSpec) -> Result<Order, Diagnostic> {
     let dearest = spec.spot.iter().max_by_key(|offered| offered.rate_usd_per_hour);
-    let dearest = dearest.ok_or_else(|| Diagnostic::new(Exit::Usage, format!("{} has no spot place", spec.run)))?;
+    let dearest = dearest.ok_or_else(|| Diagnostic::usage(format!("{} has no spot place", spec.run)))?;
     Ok(Order {
         epoch: 1,
         node: 0,
@@ -138,7 +137,7 @@ fn machine(spec: &RunSpec, order: &Order) -> Result<CreateRequest, Diagnostic> {
     let Job { agent, workdir, .. } = &spec.job;
     let boot = boot::script(&Boot { spec, order, agent: source(agent), workdir: workdir.as_ref().map(source) });
     let life = SignedDuration::try_from_secs_f64(order.lifetime);
-    let life = life.map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()).hint("--lifetime 48h"))?;
+    let life = life.map_err(|error| Diagnostic::usage(&error).hint("--lifetime 48h"))?;
     let most = spec.spot.iter().filter_map(|offered| offered.most_usd_per_hour).max();
     Ok(CreateRequest {
         run: spec.run.clone(),
@@ -162,7 +161,7 @@ fn machine(spec: &RunSpec, order: &Order) -> Result<CreateRequest, Diagnostic> {
 
 /// Before anybody reads the journal of a run that is kept: what became of it since. A cloud that does not answer is said.
 pub fn update_journal(run: &str, journal: &Journal, session: &Session) -> Result<(), Diagnostic> {
-    let Some(kept) = journal.run(run).map_err(|error| journal_error(&error))? else { return Ok(()) };
+    let Some(kept) = journal.run(run)? else { return Ok(()) };
     if groups::is_kept(&kept, journal)?
         && let Err(error) = check_on_run(run, session)
     {
@@ -179,9 +178,7 @@ pub fn follow(run: &str, session: &Session) -> Result<Exit, Diagnostic> {
         match end {
             Some(End::Completed) => return session.printer.data(&format!("{run}: completed\n")),
             Some(End::Failed(why)) => {
-                return Err(
-                    Diagnostic::new(Exit::Unexpected, format!("{run}: {why}")).hint(format!("gpuplan logs {run}"))
-                );
+                return Err(Diagnostic::unexpected(format!("{run}: {why}")).hint(format!("gpuplan logs {run}")));
             }
             Some(_) => return session.printer.data(&format!("{run}: stopped\n")),
             None if standing != said => session.printer.note(&format!("gpuplan: {run}: {standing}")),
@@ -208,7 +205,7 @@ pub fn check_on_run(run: &str, session: &Session) -> Result<(String, Option<End>
     }
     let after = enter_new_machines(&before, &machines, &mut journal, session)?;
     let (runtime, store) = (runtime()?, store_of_run(spec)?);
-    let (done, outcome) = runtime.block_on(read_status(&store, spec)).map_err(|error| store_error(&error))?;
+    let (done, outcome) = runtime.block_on(read_status(&store, spec))?;
     let mut rentals = after.past.rentals.clone();
     let now = clock(spec).now();
     let is_up =
@@ -219,7 +216,7 @@ pub fn check_on_run(run: &str, session: &Session) -> Result<(String, Option<End>
     }
     let relaunches = u32::try_from(after.machines.len().saturating_sub(1)).unwrap_or(u32::MAX);
     let nothing = Said { at: Timestamp::now(), lines: Vec::new() };
-    journal.keep(run, &rentals, done, relaunches, &nothing).map_err(|error| journal_error(&error))?;
+    journal.keep(run, &rentals, done, relaunches, &nothing)?;
     let up = machines.iter().filter(|machine| machine.state != MachineState::Gone).count();
     let is_young = Timestamp::now().duration_since(spec.started_at) < LATE;
     let groups = if up == 0 && !is_young {
@@ -263,9 +260,7 @@ fn enter_new_machines(
         let Some(offered) = offered else { continue };
         let choice = Choice { pool: machine.pool.clone(), ..offered.choice() };
         let machine = Machine { epoch: (before.machines.len() + number + 1) as u64, ..machine.clone() };
-        journal
-            .found(&spec.run, &machine, &choice, clock(spec).of(machine.created_at))
-            .map_err(|error| journal_error(&error))?;
+        journal.found(&spec.run, &machine, &choice, clock(spec).of(machine.created_at))?;
     }
     find_run(&spec.run, session)
 }

@@ -19,7 +19,7 @@ use crate::session::printer::Printer;
 use crate::session::progress::with_progress;
 use gpuplan_launch::execute::LeadError;
 use gpuplan_launch::{End, Journal, LaunchError, RunSpec, Standing, Wiring, Wish, lead};
-use gpuplan_report::format::usd;
+use gpuplan_report::text::format::usd;
 use gpuplan_runstore::Run;
 use gpuplan_spot::AvailabilityModel;
 use gpuplan_spot::policy::Policy;
@@ -45,13 +45,13 @@ pub struct ResumeArguments {
 /// Resumes leading a run, from what the journal knows.
 pub fn watch(arguments: &WatchArguments, session: &Session) -> Result<Exit, Diagnostic> {
     let mut journal = open_journal(session)?;
-    let kept = journal.run(&arguments.run).map_err(|error| Diagnostic::unexpected(&error))?;
+    let kept = journal.run(&arguments.run)?;
     let kept = kept.ok_or_else(|| unknown_run(&arguments.run))?;
     if arguments.unit {
         return unit(&arguments.run, &session.printer);
     }
     if let Some(end) = kept.end {
-        return Err(Diagnostic::new(Exit::Usage, format!("the run `{}` has already ended: {end}", arguments.run))
+        return Err(Diagnostic::usage(format!("the run `{}` has already ended: {end}", arguments.run))
             .hint(format!("gpuplan resume {}", arguments.run))
             .hint("gpuplan status"));
     }
@@ -71,22 +71,22 @@ pub fn watch(arguments: &WatchArguments, session: &Session) -> Result<Exit, Diag
 /// Leads a run again that was stopped, failed or refused: it goes on from its newest checkpoint.
 pub fn resume(arguments: &ResumeArguments, session: &Session) -> Result<Exit, Diagnostic> {
     let mut journal = open_journal(session)?;
-    let kept = journal.run(&arguments.run).map_err(|error| Diagnostic::unexpected(&error))?;
+    let kept = journal.run(&arguments.run)?;
     let kept = kept.ok_or_else(|| unknown_run(&arguments.run))?;
     match kept.end.as_deref() {
         None if groups::is_kept(&kept, &journal)? => {
-            return Err(Diagnostic::new(
-                Exit::Usage,
-                format!("{} is kept alive by its cloud, and needs no resume", arguments.run),
-            )
+            return Err(Diagnostic::usage(format!(
+                "{} is kept alive by its cloud, and needs no resume",
+                arguments.run
+            ))
             .hint(format!("gpuplan watch {}", arguments.run)));
         }
         None => {}
         Some("completed") => {
-            return Err(Diagnostic::new(Exit::Usage, format!("the run `{}` is completed", arguments.run))
+            return Err(Diagnostic::usage(format!("the run `{}` is completed", arguments.run))
                 .hint(format!("gpuplan fetch {}", arguments.run)));
         }
-        Some(_) => journal.reopen(&arguments.run).map_err(|error| Diagnostic::unexpected(&error))?,
+        Some(_) => journal.reopen(&arguments.run)?,
     }
     let policy = kept.spec.policy(&AvailabilityModel::prior());
     lead_run(&kept.spec, policy, launchers_of_run(&kept.spec, session)?, &mut journal, session)
@@ -94,7 +94,7 @@ pub fn resume(arguments: &ResumeArguments, session: &Session) -> Result<Exit, Di
 
 /// A unit of the user's own systemd: restarted when it dies, not when the run has ended.
 fn unit(run: &str, printer: &Printer) -> Result<Exit, Diagnostic> {
-    let program = std::env::current_exe().map_err(|error| Diagnostic::unexpected(&error))?;
+    let program = std::env::current_exe().map_err(Diagnostic::unexpected)?;
     printer.note(&format!(
         "# save as ~/.config/systemd/user/gpuplan-{run}.service, then: systemctl --user enable --now gpuplan-{run}"
     ));
@@ -136,7 +136,7 @@ pub fn lead_run(
         wish: wishes,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let runtime = runtime.map_err(|error| Diagnostic::unexpected(&error))?;
+    let runtime = runtime.map_err(Diagnostic::unexpected)?;
     let leading = async {
         tokio::spawn(async move {
             if tokio::signal::ctrl_c().await.is_ok() {
@@ -214,8 +214,9 @@ fn report_end(end: &End, run: &str, printer: &Printer) -> Result<Exit, Diagnosti
         End::OutOfBudget => {
             Err(Diagnostic::new(Exit::OverBudget, format!("{run}: the budget is spent; what was saved is kept")))
         }
-        End::Failed(why) => Err(Diagnostic::new(Exit::Unexpected, format!("{run}: the program failed: {why}"))
-            .hint(format!("gpuplan logs {run}"))),
+        End::Failed(why) => {
+            Err(Diagnostic::unexpected(format!("{run}: the program failed: {why}")).hint(format!("gpuplan logs {run}")))
+        }
         End::Refused { refusal, place } => {
             let hint = if let LaunchError::NotSetUp { command, .. } = refusal { command } else { "gpuplan doctor" };
             Err(Diagnostic::new(exit_of(refusal), format!("{run}: {place}: {refusal}")).hint(hint))

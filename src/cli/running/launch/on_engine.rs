@@ -5,15 +5,15 @@ use jiff::Timestamp;
 use crate::planning::export::job_of;
 use crate::running::engine_jobs::engine_error;
 use crate::running::launch::arguments::LaunchArguments;
-use crate::runs::journal::{journal_error, open_journal};
+use crate::runs::journal::open_journal;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::progress::with_progress;
 use crate::session::runtime::runtime;
 use gpuplan_export::{Job, Target, Wishes, export};
 use gpuplan_launch::{EngineError, Handed};
-use gpuplan_report::format::{rate, usd};
-use gpuplan_report::plan_text::wrap;
+use gpuplan_report::text::format::{rate, usd};
+use gpuplan_report::text::wrap::wrap;
 use gpuplan_runstore::sha256;
 use gpuplan_units::{Hours, UsdPerHour};
 
@@ -21,12 +21,9 @@ pub fn run(engine: &str, arguments: &LaunchArguments, session: &Session) -> Resu
     let known = gpuplan_clouds::engine(engine).zip(engine.parse::<Target>().ok());
     let (client, target) = known.ok_or_else(|| {
         let choices = gpuplan_clouds::ENGINES.join(", ");
-        Diagnostic::new(
-            Exit::Usage,
-            format!("`{engine}` is not an engine that gpuplan can submit to; choose one of {choices}"),
-        )
-        .hint(format!("gpuplan launch FILE --on {} --store URI -- COMMAND", gpuplan_clouds::ENGINES[0]))
-        .hint("`gpuplan export FILE --to TARGET` writes files for more engines")
+        Diagnostic::usage(format!("`{engine}` is not an engine that gpuplan can submit to; choose one of {choices}"))
+            .hint(format!("gpuplan launch FILE --on {} --store URI -- COMMAND", gpuplan_clouds::ENGINES[0]))
+            .hint("`gpuplan export FILE --to TARGET` writes files for more engines")
     })?;
     let job = planned(target, arguments, session)?;
     let text = export(target, &job)?;
@@ -37,15 +34,15 @@ pub fn run(engine: &str, arguments: &LaunchArguments, session: &Session) -> Resu
     }
     session.printer.confirm(arguments.yes, "gpuplan launch -y ...")?;
     let mut journal = open_journal(session)?;
-    if !journal.hand(&work).map_err(|error| journal_error(&error))? {
-        return Err(Diagnostic::new(Exit::Usage, format!("there is a run `{}` already", work.run))
+    if !journal.hand(&work)? {
+        return Err(Diagnostic::usage(format!("there is a run `{}` already", work.run))
             .hint(format!("gpuplan status {}", work.run))
             .hint("--run NAME names another one"));
     }
     let (runtime, asking) = (runtime()?, || format!("handing {} to {}", work.run, work.engine));
     match with_progress(&session.printer, asking, || runtime.block_on(client.submit(&work))) {
         Ok(id) => {
-            journal.handed_as(&work.run, &id).map_err(|error| journal_error(&error))?;
+            journal.handed_as(&work.run, &id)?;
             let (run, engine) = (&work.run, &work.engine);
             session.printer.note(&format!(
                 "gpuplan: {engine} has it as job {}; `gpuplan status {run}` asks it, `gpuplan stop {run}` ends it",
@@ -55,7 +52,7 @@ pub fn run(engine: &str, arguments: &LaunchArguments, session: &Session) -> Resu
         }
         Err(error) => {
             if !matches!(error, EngineError::Unclear { .. }) {
-                journal.forget_handed(&work.run).map_err(|error| journal_error(&error))?;
+                journal.forget_handed(&work.run)?;
             }
             Err(engine_error(&error, &work.run))
         }
@@ -74,7 +71,7 @@ fn planned(target: Target, arguments: &LaunchArguments, session: &Session) -> Re
     };
     let job = job_of(&arguments.question, arguments.plan.as_deref(), wishes, session)?;
     let missing = |what: &str, hint: &str| {
-        Diagnostic::new(Exit::Usage, format!("{target} needs {what}; nothing was handed over")).hint(hint)
+        Diagnostic::usage(format!("{target} needs {what}; nothing was handed over")).hint(hint)
     };
     if arguments.store.is_none() {
         return Err(missing(
@@ -98,8 +95,8 @@ fn submission(engine: &str, job: &Job, text: String, arguments: &LaunchArguments
         .as_deref()
         .map(UsdPerHour::parse)
         .transpose()
-        .map_err(|error| Diagnostic::new(Exit::Usage, format!("--rate: {error}")).hint("--rate 2.50"))?;
-    let here = std::env::current_dir().map_err(|error| Diagnostic::unexpected(&error))?;
+        .map_err(|error| Diagnostic::usage(format!("--rate: {error}")).hint("--rate 2.50"))?;
+    let here = std::env::current_dir().map_err(Diagnostic::unexpected)?;
     let now = Timestamp::now();
     Ok(Handed {
         run: job.run.clone(),
@@ -107,9 +104,9 @@ fn submission(engine: &str, job: &Job, text: String, arguments: &LaunchArguments
         token: token(&job.run, now),
         text,
         options: arguments.on.on_options.clone(),
-        nodes: job.plan.nodes,
+        nodes: job.machines().nodes,
         rate,
-        expected_cost: rate.and_then(|rate| rate.for_hours(job.plan.nodes, job.plan.run_hours.expected)),
+        expected_cost: rate.and_then(|rate| rate.for_hours(job.machines().nodes, job.plan.time.run_hours.expected)),
         store: job.store.clone(),
         output: here.join(format!("gpuplan-{}.out", job.run)).to_string_lossy().into_owned(),
         handed_at: now,
@@ -139,12 +136,15 @@ fn tell(work: &Handed, job: &Job, session: &Session) {
         ),
         format!(
             "machines  {} x {} x {}, as {} has them",
-            work.nodes, job.plan.gpus_per_node, job.gpu.name, job.plan.instance_type
+            work.nodes,
+            job.machines().gpus_per_node,
+            job.gpu.name,
+            job.machines().instance_type
         ),
         format!(
             "time      {} expected, {} at 90 %, once it has its machines",
-            Hours(job.plan.run_hours.expected),
-            Hours(job.plan.run_hours.p90)
+            Hours(job.plan.time.run_hours.expected),
+            Hours(job.plan.time.run_hours.p90)
         ),
         format!("cost      {money}"),
         format!("store     {}", work.store),

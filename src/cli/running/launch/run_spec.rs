@@ -68,11 +68,7 @@ impl Chosen<'_> {
         let (spot, on_demand) = self.places();
         let expected = self.expected(&spot, &on_demand);
         let lifetime = match &arguments.machines.lifetime {
-            Some(text) => {
-                Hours::parse(text)
-                    .map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()).hint("--lifetime 48h"))?
-                    .0
-            }
+            Some(text) => Hours::parse(text).map_err(|error| Diagnostic::usage(&error).hint("--lifetime 48h"))?.0,
             None => {
                 (LIFE * self.plan.run.hours.p90).max(if self.is_fake { fake::SHORTEST_LIFE } else { SHORTEST_LIFE })
             }
@@ -125,7 +121,7 @@ impl Chosen<'_> {
     fn tags(&self, arguments: &LaunchArguments) -> Result<Vec<(String, String)>, Diagnostic> {
         let read = |text: &String| match text.split_once('=') {
             Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-            _ => Err(Diagnostic::new(Exit::Usage, format!("--tag `{text}` has no value")).hint("--tag team=research")),
+            _ => Err(Diagnostic::usage(format!("--tag `{text}` has no value")).hint("--tag team=research")),
         };
         let tags: Vec<(String, String)> = arguments.machines.tags.iter().map(read).collect::<Result<_, _>>()?;
         let rule = self.limits.policy.as_ref().and_then(|policy| policy.required_tags.as_ref());
@@ -307,8 +303,7 @@ pub fn run_name(
     let plain: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' }).collect();
     let run = arguments.run.clone().unwrap_or_else(|| format!("{plain}-{}", session.now.strftime("%Y%m%d-%H%M%S")));
-    Layout::new(&run)
-        .map_err(|error| Diagnostic::new(Exit::Usage, error.to_string()).hint("gpuplan launch --run NAME ..."))?;
+    Layout::new(&run).map_err(|error| Diagnostic::usage(&error).hint("gpuplan launch --run NAME ..."))?;
     Ok(run)
 }
 
@@ -324,7 +319,7 @@ pub fn store_address(arguments: &LaunchArguments, cloud: &str, session: &Session
         Some(store) if store.starts_with(&format!("{scheme}://")) => Ok(store.clone()),
         given => {
             let what = if given.is_some() { "cannot write there" } else { "need a bucket for their checkpoints" };
-            Err(Diagnostic::new(Exit::Usage, format!("machines of {cloud} {what}; nothing was rented"))
+            Err(Diagnostic::usage(format!("machines of {cloud} {what}; nothing was rented"))
                 .hint(format!("--store {scheme}://BUCKET/PREFIX"))
                 .hint(format!("gpuplan setup {cloud} creates a bucket")))
         }

@@ -27,7 +27,7 @@ pub enum Mark {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Point {
+pub struct ScatterPoint {
     pub hours: f64,
     pub usd: f64,
     pub mark: Mark,
@@ -36,13 +36,13 @@ pub struct Point {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Points {
-    pub across: String,
-    pub up: String,
-    pub points: Vec<Point>,
+pub struct ScatterPlot {
+    pub x_name: String,
+    pub y_name: String,
+    pub points: Vec<ScatterPoint>,
 }
 
-impl Points {
+impl ScatterPlot {
     pub fn draw(&self, svg: &mut Svg, width: f64) -> Option<f64> {
         let legend =
             [(Mark::Best, "recommended"), (Mark::Frontier, "on the frontier"), (Mark::Other, "best of another GPU")];
@@ -51,24 +51,21 @@ impl Points {
         let top = TOP + legend_height(legend.iter().map(|(_, words)| *words), width);
         let x = Scale::over(self.points.iter().map(|point| point.hours), Quantity::Hours, (LEFT, width - RIGHT))?;
         let y = Scale::over(self.points.iter().map(|point| point.usd), Quantity::Usd, (top + HEIGHT, top))?;
+        let plot = Plot { x, y, width, top, x_name: &self.x_name, y_name: &self.y_name };
         draw_legend(svg, width, legend.iter().map(|(_, words)| *words), |svg, at, index| {
             mark(svg, legend[index].0, at);
         });
-        frame(svg, (&x, &y), (width, top), (&format!("{}{}", self.across, x.note()), &self.up));
-        let mut joined: Vec<(f64, f64)> = self
-            .points
-            .iter()
-            .filter(|point| point.mark != Mark::Other)
-            .map(|point| (x.at(point.hours), y.at(point.usd)))
-            .collect();
+        plot.draw_axes(svg);
+        let on_frontier = self.points.iter().filter(|point| point.mark != Mark::Other);
+        let mut joined: Vec<(f64, f64)> = on_frontier.map(|point| plot.at(point.hours, point.usd)).collect();
         joined.sort_by(|a, b| a.0.total_cmp(&b.0));
         svg.path("join", &joined);
         let mut taken: Vec<(f64, f64)> = Vec::new();
         // The recommended one is drawn last, above the others, but chooses the place of its label first.
-        let mut order: Vec<&Point> = self.points.iter().collect();
+        let mut order: Vec<&ScatterPoint> = self.points.iter().collect();
         order.sort_by_key(|point| point.mark != Mark::Best);
         for point in &order {
-            let at = (x.at(point.hours), y.at(point.usd));
+            let at = plot.at(point.hours, point.usd);
             let is_last = at.0 > width - RIGHT - 2.0 * CHARACTER;
             let label = (at.0 + if is_last { -9.0 } else { 9.0 }, at.1 - 7.0);
             let is_free = taken.iter().all(|other: &(f64, f64)| {
@@ -80,9 +77,9 @@ impl Points {
             }
         }
         for point in order.iter().rev() {
-            mark(svg, point.mark, (x.at(point.hours), y.at(point.usd)));
+            mark(svg, point.mark, plot.at(point.hours, point.usd));
         }
-        Some(top + HEIGHT + BOTTOM)
+        Some(plot.bottom())
     }
 }
 
@@ -113,7 +110,7 @@ impl Stroke {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Line {
+pub struct Series {
     pub name: String,
     pub stroke: Stroke,
     /// Hours and dollars, by time.
@@ -121,20 +118,20 @@ pub struct Line {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Lines {
-    pub across: String,
-    pub up: String,
+pub struct LineChart {
+    pub x_name: String,
+    pub y_name: String,
     /// A price begins where it is, money that adds up at zero.
     pub begins_at_zero: bool,
-    pub lines: Vec<Line>,
+    pub series: Vec<Series>,
 }
 
-impl Lines {
+impl LineChart {
     pub fn draw(&self, svg: &mut Svg, width: f64) -> Option<f64> {
-        let names = || self.lines.iter().map(|line| line.name.as_str());
+        let names = || self.series.iter().map(|line| line.name.as_str());
         let top = TOP + legend_height(names(), width);
         let (ends, rise) = ((LEFT, width - RIGHT), (top + HEIGHT, top));
-        let all = || self.lines.iter().flat_map(|line| &line.points);
+        let all = || self.series.iter().flat_map(|line| &line.points);
         let x = Scale::from_zero(all().map(|point| point.0), Quantity::Hours, ends)?;
         let values = all().map(|point| point.1);
         let y = if self.begins_at_zero {
@@ -142,41 +139,61 @@ impl Lines {
         } else {
             Scale::over(values, Quantity::Usd, rise)
         }?;
+        let plot = Plot { x, y, width, top, x_name: &self.x_name, y_name: &self.y_name };
         draw_legend(svg, width, names(), |svg, at, index| {
-            svg.line(self.lines[index].stroke.class(), (at.0 - 10.0, at.1), (at.0 + 10.0, at.1));
+            svg.line(self.series[index].stroke.class(), (at.0 - 10.0, at.1), (at.0 + 10.0, at.1));
         });
-        frame(svg, (&x, &y), (width, top), (&self.across, &self.up));
-        for line in &self.lines {
-            let course: Vec<(f64, f64)> = line.points.iter().map(|(hours, usd)| (x.at(*hours), y.at(*usd))).collect();
-            svg.path(line.stroke.class(), &course);
+        plot.draw_axes(svg);
+        for series in &self.series {
+            let course: Vec<(f64, f64)> = series.points.iter().map(|(hours, usd)| plot.at(*hours, *usd)).collect();
+            svg.path(series.stroke.class(), &course);
         }
-        Some(top + HEIGHT + BOTTOM)
+        Some(plot.bottom())
     }
 }
 
-/// Grid, ticks and names of both axes. The name of the upright one stands above it, where it needs no turning.
-fn frame(svg: &mut Svg, (x, y): (&Scale, &Scale), (width, top): (f64, f64), (across, up): (&str, &str)) {
-    for (at, label) in y.ticks() {
-        svg.line("grid", (LEFT, at), (width - RIGHT, at));
-        svg.text("t e", (LEFT - 6.0, at + 4.0), &label);
+/// The plot between two axes, in a drawing of this width whose plot begins at `top`. Pixels.
+struct Plot<'a> {
+    x: Scale,
+    y: Scale,
+    width: f64,
+    top: f64,
+    x_name: &'a str,
+    y_name: &'a str,
+}
+
+impl Plot<'_> {
+    fn at(&self, hours: f64, usd: f64) -> (f64, f64) {
+        (self.x.at(hours), self.y.at(usd))
     }
-    let mut last = f64::NEG_INFINITY;
-    for (at, label) in x.ticks() {
-        svg.line("tick", (at, top + HEIGHT), (at, top + HEIGHT + 5.0));
-        let half = label.chars().count() as f64 * CHARACTER / 2.0;
-        if at - half > last {
-            let is_last = at + half > width - 2.0;
-            svg.text(
-                if is_last { "t e" } else { "t m" },
-                (if is_last { width - 2.0 } else { at }, top + HEIGHT + 19.0),
-                &label,
-            );
-            last = at + half + 4.0;
+
+    /// Grid, ticks and names of both axes. The name of the upright one stands above it, where it needs no turning.
+    fn draw_axes(&self, svg: &mut Svg) {
+        let (right, floor) = (self.width - RIGHT, self.top + HEIGHT);
+        for (at, label) in self.y.ticks() {
+            svg.line("grid", (LEFT, at), (right, at));
+            svg.text("t e", (LEFT - 6.0, at + 4.0), &label);
         }
+        let mut last = f64::NEG_INFINITY;
+        for (at, label) in self.x.ticks() {
+            svg.line("tick", (at, floor), (at, floor + 5.0));
+            let half = label.chars().count() as f64 * CHARACTER / 2.0;
+            if at - half > last {
+                let is_last = at + half > self.width - 2.0;
+                let (class, x) = if is_last { ("t e", self.width - 2.0) } else { ("t m", at) };
+                svg.text(class, (x, floor + 19.0), &label);
+                last = at + half + 4.0;
+            }
+        }
+        svg.line("tick", (LEFT, floor), (right, floor));
+        svg.text("t", (6.0, self.top - 12.0), self.y_name);
+        svg.text("t e", (right, floor + 38.0), &format!("{}{}", self.x_name, self.x.note()));
     }
-    svg.line("tick", (LEFT, top + HEIGHT), (width - RIGHT, top + HEIGHT));
-    svg.text("t", (6.0, top - 12.0), up);
-    svg.text("t e", (width - RIGHT, top + HEIGHT + 38.0), across);
+
+    /// Where the drawing ends.
+    fn bottom(&self) -> f64 {
+        self.top + HEIGHT + BOTTOM
+    }
 }
 
 fn legend_places<'a>(names: impl Iterator<Item = &'a str>, width: f64) -> Vec<(f64, f64)> {
@@ -213,12 +230,12 @@ fn draw_legend<'a>(
 mod tests {
     use super::*;
 
-    fn point(hours: f64, usd: f64, mark: Mark, label: &str) -> Point {
-        Point { hours, usd, mark, label: label.to_owned() }
+    fn point(hours: f64, usd: f64, mark: Mark, label: &str) -> ScatterPoint {
+        ScatterPoint { hours, usd, mark, label: label.to_owned() }
     }
 
-    fn points(points: Vec<Point>) -> Points {
-        Points { across: "time".to_owned(), up: "cost".to_owned(), points }
+    fn points(points: Vec<ScatterPoint>) -> ScatterPlot {
+        ScatterPlot { x_name: "time".to_owned(), y_name: "cost".to_owned(), points }
     }
 
     #[test]
@@ -238,7 +255,7 @@ mod tests {
     #[test]
     fn nothing_is_drawn_of_nothing() {
         assert_eq!(points(vec![]).draw(&mut Svg::default(), 320.0), None);
-        let empty = Lines { across: String::new(), up: String::new(), begins_at_zero: true, lines: vec![] };
+        let empty = LineChart { x_name: String::new(), y_name: String::new(), begins_at_zero: true, series: vec![] };
         assert_eq!(empty.draw(&mut Svg::default(), 320.0), None);
         assert_eq!(points(vec![point(f64::NAN, 1.0, Mark::Best, "1")]).draw(&mut Svg::default(), 320.0), None);
     }

@@ -5,8 +5,8 @@ mod rows;
 mod scale;
 pub mod svg;
 
-pub use axes::{Line, Lines, Mark, Point, Points, Stroke};
-pub use rows::{Bars, Row, Spread, Spreads, Stay, Stays};
+pub use axes::{LineChart, Mark, ScatterPlot, ScatterPoint, Series, Stroke};
+pub use rows::{Bar, BarChart, Range, RangeChart, Span, Timeline};
 
 use crate::page::chart::svg::Svg;
 
@@ -19,25 +19,25 @@ pub struct Chart {
     pub title: String,
     /// What can be seen, in a sentence, for those who do not see it.
     pub description: String,
-    pub kind: Kind,
+    pub kind: ChartKind,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Kind {
+pub enum ChartKind {
     /// Cost against time.
-    Points(Points),
+    Scatter(ScatterPlot),
     /// Parts of a whole.
-    Bars(Bars),
-    /// From the middle to the bad case.
-    Spreads(Spreads),
+    Bars(BarChart),
+    /// From the median to the 90th percentile.
+    Ranges(RangeChart),
     /// Something over time.
-    Lines(Lines),
+    Lines(LineChart),
     /// When each machine was there.
-    Stays(Stays),
+    Timeline(Timeline),
 }
 
 impl Chart {
-    pub fn new(title: impl Into<String>, description: impl Into<String>, kind: Kind) -> Self {
+    pub fn new(title: impl Into<String>, description: impl Into<String>, kind: ChartKind) -> Self {
         Self { title: title.into(), description: description.into(), kind }
     }
 
@@ -46,11 +46,11 @@ impl Chart {
         let each = [("wide", WIDE), ("narrow", NARROW)].map(|(class, width)| {
             let mut svg = Svg::default();
             let height = match &self.kind {
-                Kind::Points(points) => points.draw(&mut svg, width),
-                Kind::Bars(bars) => bars.draw(&mut svg, width),
-                Kind::Spreads(spreads) => spreads.draw(&mut svg, width),
-                Kind::Lines(lines) => lines.draw(&mut svg, width),
-                Kind::Stays(stays) => stays.draw(&mut svg, width),
+                ChartKind::Scatter(plot) => plot.draw(&mut svg, width),
+                ChartKind::Bars(bars) => bars.draw(&mut svg, width),
+                ChartKind::Ranges(ranges) => ranges.draw(&mut svg, width),
+                ChartKind::Lines(lines) => lines.draw(&mut svg, width),
+                ChartKind::Timeline(timeline) => timeline.draw(&mut svg, width),
             };
             height.map(|height| {
                 svg.finish(class, &format!("{id}-{class}"), (width, height), &self.title, &self.description)

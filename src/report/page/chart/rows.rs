@@ -14,7 +14,7 @@ const AXIS: f64 = 30.0;
 
 /// A part of a whole.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Row {
+pub struct Bar {
     pub name: String,
     pub value: f64,
     /// The value in words.
@@ -22,52 +22,52 @@ pub struct Row {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Bars {
-    pub rows: Vec<Row>,
+pub struct BarChart {
+    pub bars: Vec<Bar>,
 }
 
-impl Bars {
+impl BarChart {
     pub fn draw(&self, svg: &mut Svg, width: f64) -> Option<f64> {
-        let largest = self.rows.iter().map(|row| row.value).filter(|value| value.is_finite()).fold(0.0, f64::max);
+        let largest = self.bars.iter().map(|row| row.value).filter(|value| value.is_finite()).fold(0.0, f64::max);
         if largest <= 0.0 {
             return None;
         }
-        for (index, row) in self.rows.iter().enumerate() {
+        for (index, row) in self.bars.iter().enumerate() {
             let y = TOP + index as f64 * ROW;
             head(svg, y, width, &row.name, &row.words);
             svg.bar("bar", (SIDE, y + WORDS + 4.0), (width - 2.0 * SIDE) * (row.value / largest).clamp(0.0, 1.0), BAR);
         }
-        Some(TOP + self.rows.len() as f64 * ROW)
+        Some(TOP + self.bars.len() as f64 * ROW)
     }
 }
 
-/// One figure from its middle to its bad case.
+/// One figure from its median to its 90th percentile.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Spread {
+pub struct Range {
     pub name: String,
     pub words: String,
-    pub middle: f64,
-    pub bad: f64,
+    pub median: f64,
+    pub p90: f64,
     pub expected: f64,
     pub is_best: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Spreads {
-    pub rows: Vec<Spread>,
+pub struct RangeChart {
+    pub ranges: Vec<Range>,
 }
 
-impl Spreads {
+impl RangeChart {
     pub fn draw(&self, svg: &mut Svg, width: f64) -> Option<f64> {
-        let all = self.rows.iter().flat_map(|row| [row.middle, row.bad, row.expected]);
+        let all = self.ranges.iter().flat_map(|row| [row.median, row.p90, row.expected]);
         let x = Scale::over(all, Quantity::Usd, (SIDE + 16.0, width - 20.0))?;
-        let bottom = TOP + self.rows.len() as f64 * ROW;
+        let bottom = TOP + self.ranges.len() as f64 * ROW;
         axis(svg, &x, bottom, width);
-        for (index, row) in self.rows.iter().enumerate() {
+        for (index, row) in self.ranges.iter().enumerate() {
             let y = TOP + index as f64 * ROW;
             head(svg, y, width, &row.name, &row.words);
             let middle = y + WORDS + 4.0 + BAR / 2.0;
-            let (from, to) = (x.at(row.middle), x.at(row.bad));
+            let (from, to) = (x.at(row.median), x.at(row.p90));
             svg.bar(if row.is_best { "bar" } else { "range" }, (from.min(to), middle - 4.0), (to - from).abs(), 8.0);
             svg.diamond("best", (x.at(row.expected), middle), 6.0);
         }
@@ -77,7 +77,7 @@ impl Spreads {
 
 /// When one machine was there. Hours since the start.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Stay {
+pub struct Span {
     pub name: String,
     pub words: String,
     pub from: f64,
@@ -89,21 +89,21 @@ pub struct Stay {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Stays {
-    pub rows: Vec<Stay>,
+pub struct Timeline {
+    pub spans: Vec<Span>,
     pub until: f64,
 }
 
-impl Stays {
+impl Timeline {
     pub fn draw(&self, svg: &mut Svg, width: f64) -> Option<f64> {
         let x = Scale::from_zero(
-            self.rows.iter().map(|row| row.to).chain([self.until]),
+            self.spans.iter().map(|row| row.to).chain([self.until]),
             Quantity::Hours,
             (SIDE, width - 20.0),
         )?;
-        let bottom = TOP + self.rows.len() as f64 * ROW;
+        let bottom = TOP + self.spans.len() as f64 * ROW;
         axis(svg, &x, bottom, width);
-        for (index, row) in self.rows.iter().enumerate() {
+        for (index, row) in self.spans.iter().enumerate() {
             let y = TOP + index as f64 * ROW;
             head(svg, y, width, &row.name, &row.words);
             let (from, to, top) = (x.at(row.from), x.at(row.to), y + WORDS + 4.0);
@@ -142,12 +142,12 @@ mod tests {
 
     #[test]
     fn rows_are_as_long_as_their_share_of_the_largest() {
-        let row = |name: &str, value| Row { name: name.to_owned(), value, words: String::new() };
-        let bars = Bars { rows: vec![row("a", 100.0), row("b", 25.0)] };
+        let row = |name: &str, value| Bar { name: name.to_owned(), value, words: String::new() };
+        let bars = BarChart { bars: vec![row("a", 100.0), row("b", 25.0)] };
         let mut svg = Svg::default();
         let height = bars.draw(&mut svg, 408.0).unwrap();
         let drawn = svg.finish("wide", "a", (408.0, height), "", "");
         assert!(drawn.contains(r#"width="400.0""#) && drawn.contains(r#"width="100.0""#), "{drawn}");
-        assert_eq!(Bars { rows: vec![row("a", 0.0)] }.draw(&mut Svg::default(), 400.0), None);
+        assert_eq!(BarChart { bars: vec![row("a", 0.0)] }.draw(&mut Svg::default(), 400.0), None);
     }
 }

@@ -1,6 +1,6 @@
 //! `Scale`: from values to places along an axis, with ticks at round numbers.
 
-use crate::format;
+use crate::text::format;
 use gpuplan_units::Hours;
 
 /// What is counted along an axis, which decides how a tick is written.

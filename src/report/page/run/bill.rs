@@ -1,35 +1,23 @@
 //! The bill of a run: machine time by place and by what it was good for, then what was paid beside it.
 
-use crate::format;
-use crate::page::chart::{Bars, Chart, Kind, Row};
-use crate::page::document::{Cell, Column, Figure, Section, Table, day};
-use crate::page::run::{Rented, RunFacts};
+use crate::page::bill::{self, BillRow};
+use crate::page::document::{Section, day};
+use crate::page::run::facts::{Rented, RunFacts};
+use crate::text::format;
 use gpuplan_budget::{Charge, Item, Waste};
 use gpuplan_units::Usd;
 
-/// What is charged alike is one line.
-#[derive(Clone, Debug, PartialEq)]
-struct Line {
-    item: String,
-    unit: String,
-    /// Of machines, what was agreed; `None`: more than one.
-    price: Option<Usd>,
-    basis: String,
-    quantity: f64,
-    cost: Usd,
-}
-
-/// Machines first, the dearest of each first.
-fn lines(run: &RunFacts) -> Vec<Line> {
-    let mut machines: Vec<Line> = Vec::new();
+/// What is charged alike is one line. Machines first, the dearest of each first.
+fn rows(run: &RunFacts) -> Vec<BillRow> {
+    let mut machines: Vec<BillRow> = Vec::new();
     for machine in &run.machines {
-        for line in of_machine(machine, run.hours) {
+        for line in machine_rows(machine, run.hours) {
             add(&mut machines, line);
         }
     }
-    let mut beside: Vec<Line> = Vec::new();
+    let mut beside: Vec<BillRow> = Vec::new();
     for one in &run.beside {
-        add(&mut beside, of_charge(&one.charge));
+        add(&mut beside, charge_row(&one.charge));
     }
     for lines in [&mut machines, &mut beside] {
         lines.sort_by(|a, b| b.cost.cmp(&a.cost).then_with(|| a.item.cmp(&b.item)));
@@ -37,12 +25,12 @@ fn lines(run: &RunFacts) -> Vec<Line> {
     machines.into_iter().chain(beside).collect()
 }
 
-fn add(lines: &mut Vec<Line>, line: Line) {
+fn add(lines: &mut Vec<BillRow>, line: BillRow) {
     match lines.iter_mut().find(|known| known.item == line.item && known.unit == line.unit && known.basis == line.basis)
     {
         None => lines.push(line),
         Some(known) => {
-            known.price = known.price.filter(|price| line.price == Some(*price));
+            known.unit_price = known.unit_price.filter(|price| line.unit_price == Some(*price));
             known.quantity += line.quantity;
             known.cost = known.cost + line.cost;
         }
@@ -50,13 +38,13 @@ fn add(lines: &mut Vec<Line>, line: Line) {
 }
 
 /// Divided into work, lost work and idle time where the run's store or the ledger knows it.
-fn of_machine(machine: &Rented, hours: f64) -> Vec<Line> {
+fn machine_rows(machine: &Rented, hours: f64) -> Vec<BillRow> {
     let name = format!("{} in {}, {}", machine.instance_type, machine.place, machine.terms());
-    let price = Some(machine.rate.times(1));
+    let unit_price = Some(machine.rate.times(1));
     if machine.charges.is_empty() {
         let basis = "agreed at launch".to_owned();
-        let quantity = machine.end(hours) - machine.from;
-        return vec![Line { item: name, unit: "machine-hour".to_owned(), price, basis, quantity, cost: machine.cost }];
+        let (quantity, unit) = (machine.end(hours) - machine.from, "machine-hour".to_owned());
+        return vec![BillRow { item: name, quantity, unit, unit_price, cost: machine.cost, basis }];
     }
     let line = |charge: &Charge| {
         let what = match charge.waste {
@@ -65,33 +53,35 @@ fn of_machine(machine: &Rented, hours: f64) -> Vec<Line> {
             Some(Waste::Redone) => "lost work: ",
             Some(Waste::Failed) => "failed: ",
         };
-        let cost = charge.costs.contracted;
-        Line {
+        BillRow {
             item: format!("{what}{name}"),
-            unit: "machine-hour".to_owned(),
-            price,
-            basis: basis(charge),
             quantity: charge.quantity,
-            cost,
+            unit: "machine-hour".to_owned(),
+            unit_price,
+            cost: charge.costs.contracted,
+            basis: basis(charge),
         }
     };
     machine.charges.iter().map(line).collect()
 }
 
-fn of_charge(charge: &Charge) -> Line {
-    let place = [Some(charge.resource.cloud.as_str()), charge.resource.region.as_deref()]
-        .into_iter()
-        .flatten()
-        .collect::<Vec<_>>()
-        .join(" ");
+fn charge_row(charge: &Charge) -> BillRow {
+    let names = [Some(charge.resource.cloud.as_str()), charge.resource.region.as_deref()];
+    let place = names.into_iter().flatten().collect::<Vec<_>>().join(" ");
     let item = match charge.item {
         Item::Disk => format!("disks in {place}"),
         Item::CheckpointStorage => format!("checkpoint storage in {place}"),
         Item::Egress => format!("data out of {place}"),
         other => format!("{} in {place}", other.word()),
     };
-    let (unit, price) = (charge.unit.clone(), Some(charge.unit_price));
-    Line { item, unit, price, basis: basis(charge), quantity: charge.quantity, cost: charge.costs.contracted }
+    BillRow {
+        item,
+        quantity: charge.quantity,
+        unit: charge.unit.clone(),
+        unit_price: Some(charge.unit_price),
+        cost: charge.costs.contracted,
+        basis: basis(charge),
+    }
 }
 
 fn basis(charge: &Charge) -> String {
@@ -101,46 +91,8 @@ fn basis(charge: &Charge) -> String {
 
 /// The sum of the lines is what the run has spent, to the nano-dollar.
 pub fn section(run: &RunFacts) -> Section {
-    let lines = lines(run);
-    let total: Usd = lines.iter().map(|line| line.cost).sum();
-    let bars = lines.iter().map(|line| Row {
-        name: line.item.clone(),
-        value: line.cost.dollars(),
-        words: format::usd(line.cost),
-    });
-    let chart = Chart::new(
-        "The bill by item",
-        format!("{} items that add up to {}.", lines.len(), format::usd(total)),
-        Kind::Bars(Bars { rows: bars.collect() }),
-    );
-    let price =
-        |line: &Line| line.price.map_or_else(Cell::none, |price| Cell::new(format!("${price}"), price.to_string()));
-    let row = |line: &Line| {
-        let (quantity, cost) = (Cell::count(line.quantity), Cell::usd(line.cost));
-        vec![Cell::text(&*line.item), quantity, Cell::text(&*line.unit), price(line), cost, Cell::text(&*line.basis)]
-    };
-    let mut rows: Vec<Vec<Cell>> = lines.iter().map(row).collect();
-    rows.push(vec![
-        Cell::text("total"),
-        Cell::none(),
-        Cell::none(),
-        Cell::none(),
-        Cell::usd(total),
-        Cell::text("the sum of the lines"),
-    ]);
-    let table = Table {
-        id: "bill",
-        caption: "What was paid: quantity times unit price".to_owned(),
-        columns: vec![
-            Column::text("item", "Item"),
-            Column::number("quantity", "Quantity"),
-            Column::text("unit", "Unit"),
-            Column::number("unit_price_usd", "Unit price"),
-            Column::number("cost_usd", "Cost"),
-            Column::text("basis", "Rests on"),
-        ],
-        rows,
-    };
+    let rows = rows(run);
+    let total = format::usd(bill::total(&rows));
     let lost: Usd = run
         .machines
         .iter()
@@ -148,7 +100,7 @@ pub fn section(run: &RunFacts) -> Section {
         .filter(|charge| charge.waste.is_some())
         .map(|charge| charge.costs.contracted)
         .sum();
-    let mut text = vec![format!("The lines add up to what the run has spent, {}.", format::usd(total))];
+    let mut text = vec![format!("The lines add up to what the run has spent, {total}.")];
     if lost > Usd::ZERO {
         text.push(format!(
             "{} of it bought no progress: machines that waited, and work that was lost and done again.",
@@ -158,13 +110,8 @@ pub fn section(run: &RunFacts) -> Section {
     if run.beside.iter().any(|one| one.is_open) {
         text.push("Of what is stored, this month's part still grows, until `gpuplan down` deletes it.".to_owned());
     }
-    Section {
-        id: "bill",
-        heading: "The bill",
-        text,
-        figures: vec![Figure { chart: Some(chart), table }],
-        ..Section::default()
-    }
+    let description = format!("{} items that add up to {total}.", rows.len());
+    bill::section(&rows, description, "What was paid: quantity times unit price", text)
 }
 
 #[cfg(test)]
@@ -186,7 +133,7 @@ mod tests {
         ];
         run.beside = vec![beside(Item::Disk, "0.25"), beside(Item::Disk, "0.25"), beside(Item::Egress, "2")];
         let found: Vec<(String, f64, String)> =
-            lines(&run).into_iter().map(|line| (line.item, line.quantity, line.cost.to_string())).collect();
+            rows(&run).into_iter().map(|line| (line.item, line.quantity, line.cost.to_string())).collect();
         let line = |item: &str, quantity, cost: &str| (item.to_owned(), quantity, cost.to_owned());
         assert_eq!(
             found,

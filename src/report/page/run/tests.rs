@@ -1,9 +1,10 @@
-//! Tests of `run.rs`.
+//! Tests of what a run has spent by when, and the run that they and others start from.
 
 #![cfg(test)]
 
 use super::*;
-use gpuplan_budget::{Allocation, Costs, Item, Nature, Resource};
+use gpuplan_budget::{Allocation, Charge, Costs, Item, Nature, Resource};
+use gpuplan_units::UsdPerHour;
 
 /// From the first to the third hour, on spot.
 pub(super) fn rented(cost: &str) -> Rented {
@@ -54,10 +55,7 @@ pub(super) fn facts() -> RunFacts {
         state: "completed".to_owned(),
         started_at: Timestamp::UNIX_EPOCH,
         ended_at: None,
-        expected: Usd::ZERO,
-        expected_hours: None,
-        budget: None,
-        deadline_hours: None,
+        plan: RunPlan::default(),
         done: 1.0,
         interruptions: 0,
         store: "store".to_owned(),
@@ -74,7 +72,7 @@ fn what_is_stored_after_the_end_is_in_the_bill_and_told() {
     let run = RunFacts { machines: vec![rented("4")], beside: vec![beside(Item::CheckpointStorage, "1")], ..facts() };
     assert_eq!([0.0, 1.0, 3.0, 10.0].map(|at| run.spent_by(at)), [0.0, 0.05, 4.15, 4.5]);
     assert_eq!(run.spent(), Usd::parse("5").unwrap());
-    let said = spending(&run).text;
+    let said = spending::section(&run).text;
     assert!(
         said.iter().any(|said| said.starts_with("What lies in its store after that has cost $0.50 more")),
         "{said:?}"
@@ -93,5 +91,5 @@ fn cost_grows_evenly_and_stops_with_the_machine() {
 #[test]
 fn the_plan_spends_evenly_until_its_end() {
     let plan = [(0.0, 0.0), (4.0, 10.0), (9.0, 10.0)];
-    assert_eq!([0.0, 1.0, 4.0, 6.0, 20.0].map(|at| between(&plan, at)), [0.0, 2.5, 10.0, 10.0, 10.0]);
+    assert_eq!([0.0, 1.0, 4.0, 6.0, 20.0].map(|at| spending::between(&plan, at)), [0.0, 2.5, 10.0, 10.0, 10.0]);
 }

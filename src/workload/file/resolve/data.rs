@@ -44,13 +44,13 @@ pub(super) fn resolve(
     let size = match (&section.size, &place) {
         (Some(text), _) => bytes("data.size", text)?,
         (None, _) if location.is_some() => {
-            return Err(missing(
-                "data.size",
-                "disks are rented and time is counted for what is brought to the machines",
-            ));
+            return Err(missing("data.size", "it decides the disks, and the time to copy the data to the machines"));
         }
         (None, Some(_)) => {
-            return Err(missing("data.size", "data that lies elsewhere is moved, and its size decides the price"));
+            return Err(missing(
+                "data.size",
+                "data that lies elsewhere has to be moved, and its size decides the cost",
+            ));
         }
         (None, None) if !says_how => return Ok(None),
         (None, None) => {
@@ -86,7 +86,7 @@ pub(super) fn reading(section: &DataSection) -> Result<Reading, WorkloadFileErro
         match reading.kind {
             Some(DataKind::Jpeg) => {}
             Some(_) => return Err(invalid("data.decode", "only JPEG is decoded on a GPU")),
-            None => return Err(missing("data.kind", "decode = \"gpu\" is for pictures: kind = \"jpeg\"")),
+            None => return Err(missing("data.kind", "decode = \"gpu\" is for pictures; state kind = \"jpeg\"")),
         }
         if section.cpu_seconds_per_sample.is_some() {
             return Err(conflict("data.decode", "data.cpu_seconds_per_sample"));
@@ -104,7 +104,7 @@ fn lengths_of_their_kind(reading: &Reading) -> Result<(), WorkloadFileError> {
     ];
     match stray.into_iter().find(|(_, _, is_stray)| *is_stray) {
         Some((key @ "data.frame_height", ..)) => {
-            Err(invalid(key, "it is of the frames of a video: frames_per_sample says how many"))
+            Err(invalid(key, "it describes video frames; state frames_per_sample"))
         }
         Some((key, kind, _)) => Err(invalid(key, format!("it is for kind = \"{kind}\""))),
         None => Ok(()),

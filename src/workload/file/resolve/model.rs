@@ -26,7 +26,7 @@ pub(super) fn resolve(
     assumed: &mut Vec<Assumption>,
 ) -> Result<ResolvedModel, WorkloadFileError> {
     if section.index.is_some() && section.config.is_none() {
-        return Err(missing("model.config", "`model.index` gives the size of a model that a config describes"));
+        return Err(missing("model.config", "`model.index` needs the config.json that it belongs to"));
     }
     match (&section.preset, &section.config) {
         (Some(_), Some(_)) => Err(conflict("model.preset", "model.config")),
@@ -114,7 +114,7 @@ fn with_sizes(
 fn explicit(section: &ModelSection, assumed: &mut Vec<Assumption>) -> Result<Model, WorkloadFileError> {
     let kind = choice("model.kind", section.kind.as_deref())?;
     if kind.is_none() && sizes(section).iter().all(|(_, size)| size.is_none()) {
-        return Err(missing("model.preset", "name a model, or give `config` or its sizes"));
+        return Err(missing("model.preset", "name a model, or state `config` or the sizes"));
     }
     let kind = kind.unwrap_or_else(|| {
         let model_kind = if section.experts.is_some() { ModelKind::Moe } else { ModelKind::Decoder };
@@ -122,10 +122,7 @@ fn explicit(section: &ModelSection, assumed: &mut Vec<Assumption>) -> Result<Mod
         model_kind
     });
     if !kind.is_transformer() {
-        return Err(invalid(
-            "model.kind",
-            "sizes describe transformers only; other families are known as `model.preset`",
-        ));
+        return Err(invalid("model.kind", "sizes describe only transformers; name other models as `model.preset`"));
     }
     let is_encoder_decoder = matches!(kind, ModelKind::Encdec | ModelKind::MoeEncdec);
     for (key, size) in sizes(section).into_iter().take(6) {
@@ -211,7 +208,7 @@ fn replace(section: &ModelSection, model: &mut Model) -> Result<(), WorkloadFile
     if head_dim.is_some() && model.latent.is_some() {
         return Err(invalid(
             "model.head_dim",
-            format!("`{}` has latent attention, whose heads have widths of their own", model.name),
+            format!("`{}` has latent attention, whose heads have their own widths", model.name),
         ));
     }
     if (section.heads.is_some() || section.hidden.is_some()) && had_plain_heads && head_dim.is_none() {
@@ -263,7 +260,7 @@ fn replace_experts(section: &ModelSection, model: &mut Model) -> Result<(), Work
     }
     let base = model.experts;
     let required =
-        |key: &'static str, value: Option<u32>| value.ok_or_else(|| missing(key, "a mixture of experts has it"));
+        |key: &'static str, value: Option<u32>| value.ok_or_else(|| missing(key, "a mixture of experts needs it"));
     let experts = whole("model.experts", section.experts.as_ref(), EXPERTS)?.or(base.map(|base| base.experts));
     let experts = required("model.experts", experts)?;
     let each = whole("model.experts_per_token", section.experts_per_token.as_ref(), EXPERTS)?
@@ -298,7 +295,7 @@ fn stated_parameters(section: &ModelSection, model: &Model) -> Result<Option<f64
     let Some(parameters) = count("model.parameters", section.parameters.as_ref())? else { return Ok(None) };
     let counted = model.counted_parameters();
     if parameters > PARAMETERS_FACTOR * counted || parameters < counted / PARAMETERS_FACTOR {
-        let why = format!("{} do not fit the sizes, which have {}", short_count(parameters), short_count(counted));
+        let why = format!("{} does not match the sizes, which give {}", short_count(parameters), short_count(counted));
         return Err(invalid("model.parameters", why));
     }
     Ok(Some(parameters))
@@ -369,7 +366,7 @@ mod tests {
     fn impossible_models_are_refused_by_key() {
         let sizes = "layers = 32, hidden = 4096, heads = 32, ffn_hidden = 14336, vocab = 32000";
         for (toml, message) in [
-            (String::new(), "`model.preset` is missing: name a model, or give `config` or its sizes"),
+            (String::new(), "`model.preset` is missing: name a model, or state `config` or the sizes"),
             ("model.preset = \"llama-31-8b\"".to_owned(), "no model is called `llama-31-8b`"),
             (
                 "model = { preset = \"gpt-2\", config = \"c.json\" }".to_owned(),
@@ -395,7 +392,7 @@ mod tests {
             ),
             (
                 "model = { preset = \"gpt-2\", shared_experts = 1 }".to_owned(),
-                "`model.experts` is missing: a mixture of experts has it",
+                "`model.experts` is missing: a mixture of experts needs it",
             ),
             (
                 "model = { preset = \"resnet-50\", layers = 3 }".to_owned(),
@@ -403,7 +400,7 @@ mod tests {
             ),
             (
                 "model = { preset = \"gpt-2\", parameters = \"7B\" }".to_owned(),
-                "`model.parameters`: 7.00B do not fit the sizes, which have 123.53M",
+                "`model.parameters`: 7.00B does not match the sizes, which give 123.53M",
             ),
             (
                 "model.layers = 3".to_owned(),
@@ -411,7 +408,7 @@ mod tests {
             ),
             (
                 format!("model = {{ kind = \"cnn\", {sizes} }}"),
-                "`model.kind`: sizes describe transformers only; other families are known as `model.preset`",
+                "`model.kind`: sizes describe only transformers; name other models as `model.preset`",
             ),
             (
                 format!("model = {{ kind = \"encdec\", {sizes} }}"),

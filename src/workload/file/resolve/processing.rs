@@ -36,7 +36,7 @@ impl WorkloadFile {
         let samples = match count("processing.samples", section.samples.as_ref())? {
             Some(samples) => samples,
             None => count("data.samples", data.samples.as_ref())?.ok_or_else(|| {
-                missing("processing.samples", "how many files, pictures or texts there are to work on")
+                missing("processing.samples", "state how many files, pictures or texts are processed")
             })?,
         };
         let cpu_per_sample = seconds(&section, data)?;
@@ -59,14 +59,14 @@ impl WorkloadFile {
         };
         let mut reading = reading(data)?;
         if reading.decoder == Decoder::Gpu {
-            let why = "machines without GPU decode with their processors: leave `decode` out";
+            let why = "machines without a GPU decode on their CPUs; leave `decode` out";
             return Err(invalid("data.decode", why));
         }
         if data.storage.is_none() {
             reading.storage = Storage::ObjectStore;
             assumed.push(Assumption::DataStorage { storage: reading.storage });
         } else if reading.storage == Storage::Disk {
-            let why = "each sample is read once, so nothing is copied first: object-store or network-disk";
+            let why = "each sample is read once, so nothing is copied first; choose object-store or network-disk";
             return Err(invalid("data.storage", why));
         }
         complete(data, &mut reading, true, &mut assumed);
@@ -136,19 +136,19 @@ fn known_kind(reading: &Reading, reads: Bytes) -> Result<(), WorkloadFileError> 
         Some(DataKind::Video) if reading.frames.is_some() => Ok(()),
         None => Err(missing(
             key,
-            "seconds of one core for a sample, or data.kind with data.size where a rate is published for it",
+            "state the seconds of one core for a sample, or data.kind and data.size where a rate is published",
         )),
         Some(DataKind::Audio) => Err(missing(
             key,
-            "or data.seconds_per_sample, the length of its sound, for which there is a published rate",
+            "state it, or data.seconds_per_sample (the length of the audio), for which a rate is published",
         )),
-        Some(DataKind::Video) => {
-            Err(missing(key, "or data.frames_per_sample (with data.frame_height), for which there is a published rate"))
+        Some(DataKind::Video) => Err(missing(
+            key,
+            "state it, or data.frames_per_sample (with data.frame_height), for which a rate is published",
+        )),
+        Some(kind) if reads.0 <= 0.0 => {
+            Err(missing("data.size", format!("the published rate for {} is per byte; or state {key}", kind.word())))
         }
-        Some(kind) if reads.0 <= 0.0 => Err(missing(
-            "data.size",
-            format!("what is published for {} is counted by the byte; or state {key}", kind.word()),
-        )),
         Some(_) => Ok(()),
     }
 }

@@ -73,7 +73,10 @@ pub(super) fn resolve(
     let sequence = match (model.kind, native_tokens) {
         (ModelKind::Vit, Some(patches)) => patches,
         (ModelKind::Vit, None) => {
-            return Err(invalid("serving", format!("nobody knows how many patches an image of `{}` has", model.name)));
+            return Err(invalid(
+                "serving",
+                format!("the number of patches in an image of `{}` is not known", model.name),
+            ));
         }
         _ if model.kind.counts_samples() => model.sample_side.max(1),
         _ => prompt_tokens + answer_tokens,
@@ -105,11 +108,11 @@ fn contradictions(file: &WorkloadFile) -> Result<(), WorkloadFileError> {
     if file.limits.deadline.is_some() && steady.iter().any(|way| way.is_some()) {
         return Err(invalid(
             "limits.deadline",
-            "a service runs for its hours and ends by no deadline; a job (`serving.tokens`) may have one",
+            "a service runs for its hours and has no deadline; a batch job (`serving.tokens`) may have one",
         ));
     }
     if file.limits.max_nodes == Some(0) {
-        return Err(invalid("limits.max_nodes", "`0` nodes can run nothing"));
+        return Err(invalid("limits.max_nodes", "at least one node is needed"));
     }
     Ok(())
 }
@@ -118,10 +121,9 @@ fn contradictions(file: &WorkloadFile) -> Result<(), WorkloadFileError> {
 fn meaningless(section: &ServingSection, model: &Model, answer_tokens: u32) -> Result<(), WorkloadFileError> {
     let stated = [("serving.kv_cache", &section.kv_cache), ("serving.time_per_token", &section.time_per_token)];
     match stated.into_iter().find(|(_, text)| answer_tokens == 0 && text.is_some()) {
-        Some((key, _)) => Err(invalid(
-            key,
-            format!("`{}` writes no tokens here, so there are none to keep or to wait for", model.name),
-        )),
+        Some((key, _)) => {
+            Err(invalid(key, format!("`{}` generates no tokens here, so this has no meaning", model.name)))
+        }
         None => Ok(()),
     }
 }
@@ -163,20 +165,20 @@ fn lengths(section: &ServingSection, model: &Model) -> Result<(u32, u32), Worklo
             }
         };
     }
-    let prompt = prompt.ok_or_else(|| missing("serving.prompt_tokens", "say how long a request is, in tokens"))?;
+    let prompt = prompt.ok_or_else(|| missing("serving.prompt_tokens", "state the length of a prompt, in tokens"))?;
     let answer = match (is_generative(model), answer) {
         (true, Some(answer)) => answer,
         (true, None) => {
             return Err(missing(
                 "serving.answer_tokens",
-                "say how long an answer is, in tokens; 0 where only the prompt is read",
+                "state the length of an answer, in tokens; 0 if only the prompt is read",
             ));
         }
         (false, None | Some(0)) => 0,
         (false, Some(_)) => {
             return Err(invalid(
                 "serving.answer_tokens",
-                format!("`{}` is an encoder and writes no tokens", model.name),
+                format!("`{}` is an encoder and generates no tokens", model.name),
             ));
         }
     };
@@ -213,7 +215,7 @@ fn load(
         } else {
             ("serving.requests_per_second", "requests_per_second, tokens_per_day, or requests or tokens to get done")
         };
-        return Err(missing(key, format!("say how much is served: {ways}")));
+        return Err(missing(key, format!("state how much is served: {ways}")));
     };
     if let Some((second, _)) = stated.next() {
         return Err(conflict(key, second));
@@ -253,7 +255,7 @@ fn hours(section: &ServingSection, assumed: &mut Vec<Assumption>) -> Result<Hour
             if fits {
                 Ok(Hours(hours))
             } else {
-                Err(invalid("serving.hours", format!("`{hours}` is more than a month has; say `duration`")))
+                Err(invalid("serving.hours", format!("`{hours}` is more than a month has; use `duration`")))
             }
         }
         (None, Some(text)) => {
@@ -291,7 +293,7 @@ fn target(key: &str, text: Option<&str>, load: Load) -> Result<Option<Seconds>, 
     if matches!(load, Load::Job { .. }) {
         return Err(invalid(
             key,
-            "a job answers when it comes to it; a service (`serving.requests_per_second`) has a target",
+            "a batch job has no latency target; a service (`serving.requests_per_second`) may have one",
         ));
     }
     // A bare number would be hours.
@@ -309,7 +311,7 @@ fn availability(stated: Option<&Scalar>, load: Load, assumed: &mut Vec<Assumptio
     match (stated, load) {
         (Some(_), Load::Job { .. }) => Err(invalid(
             "serving.availability",
-            "a job waits where machines are gone; its limits are deadline and budget",
+            "a batch job waits while machines are unavailable; limit it by deadline and budget",
         )),
         (Some(stated), Load::Steady { .. }) => {
             let share = stated_count("serving.availability", stated)?;
@@ -379,11 +381,11 @@ mod tests {
             ("images_per_second = 1\nprompt_tokens = 1\nanswer_tokens = 1", "answers requests or tokens"),
             (
                 "tokens = 5\nprompt_tokens = 1\nanswer_tokens = 1\ntime_per_token = \"50ms\"",
-                "a job answers when it comes to it",
+                "a batch job has no latency target",
             ),
             (
                 "requests_per_second = 1\nprompt_tokens = 1\nanswer_tokens = 1\ntime_to_first_token = 3",
-                "is not a time such as 300ms",
+                "is not a valid duration; try 300ms",
             ),
             ("requests_per_second = 1\nprompt_tokens = 1\nanswer_tokens = 1\nkv_cache = \"int4\"", "8 or 16 bits"),
             ("requests_per_second = 1\nprompt_tokens = 1\nanswer_tokens = 1\nweights = \"fp9\"", "did you mean `fp8`"),
@@ -394,11 +396,11 @@ mod tests {
             ("requests_per_second = 1\nprompt_tokens = 1\nanswer_tokens = 1\nhours = 800", "more than a month has"),
             (
                 "requests_per_second = 1\nprompt_tokens = 1\nanswer_tokens = 0\nkv_cache = \"fp8\"",
-                "writes no tokens here",
+                "generates no tokens here",
             ),
             (
                 "requests_per_second = 1\nprompt_tokens = 1\nanswer_tokens = 0\ntime_per_token = \"50ms\"",
-                "writes no tokens here",
+                "generates no tokens here",
             ),
         ] {
             let said = refused("llama-3.1-8b", serving);

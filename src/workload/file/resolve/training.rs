@@ -143,7 +143,7 @@ fn sequence_length(
         (false, _) => match (network.native_tokens, model.kind.is_transformer(), model.sample_side) {
             (Some(tokens), ..) => (tokens, SequenceBasis::NativePatches),
             (None, false, side) if side > 0 => (side, SequenceBasis::NativeSide),
-            _ => return Err(missing(key, "the native size of this model's samples is not known")),
+            _ => return Err(missing(key, "state it; the native size of this model's samples is not known")),
         },
     };
     assumed.push(Assumption::SequenceLength { length, basis });

@@ -1,0 +1,109 @@
+//! Megatron-LM: the layout as arguments of its `megatron/training/arguments.py`.
+
+use crate::ExportError;
+use crate::framework::invocation::{Invocation, flag, torchrun};
+use crate::job::Job;
+use gpuplan_workload::{Optimizer, Precision, Recompute, Shard};
+
+pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
+    let (layout, plan) = (job.layout(), &job.plan.layout);
+    let mut flags = Vec::new();
+    let degrees = [
+        ("tensor-model-parallel-size", layout.tensor),
+        ("pipeline-model-parallel-size", layout.pipeline),
+        ("context-parallel-size", layout.context),
+        ("expert-model-parallel-size", layout.expert),
+    ];
+    for (name, degree) in degrees {
+        flag(&mut flags, name, degree);
+    }
+    if layout.virtual_pipeline > 1 {
+        flag(&mut flags, "num-virtual-stages-per-pipeline-rank", layout.virtual_pipeline);
+    }
+    if layout.sequence_parallel && layout.tensor > 1 {
+        flags.push("--sequence-parallel".to_owned());
+    }
+    flag(&mut flags, "micro-batch-size", plan.micro_batch);
+    flag(&mut flags, "global-batch-size", job.global_batch());
+    flag(&mut flags, "seq-length", job.sequence_length);
+    sharding(job, &mut flags);
+    precision(job, &mut flags)?;
+    recompute(job, &mut flags)?;
+    if job.optimizer == Some(Optimizer::Sgd) {
+        flag(&mut flags, "optimizer", "sgd");
+    }
+    flag(&mut flags, "save", "checkpoints");
+    flag(&mut flags, "load", "checkpoints");
+    flag(&mut flags, "save-interval", job.save_every_steps());
+    // Saves and ends on SIGTERM.
+    flags.push("--exit-signal-handler".to_owned());
+    Ok(Invocation { launcher: torchrun(job), flags, checkpoints: "megatron", ..Invocation::default() })
+}
+
+/// Its distributed optimizer is ZeRO-1; its FSDP has the other stages.
+fn sharding(job: &Job, flags: &mut Vec<String>) {
+    let layout = job.layout();
+    let strategy = match layout.shard {
+        Shard::None => return,
+        Shard::Zero1 => {
+            flags.push("--use-distributed-optimizer".to_owned());
+            None
+        }
+        Shard::Zero2 => Some("optim_grads"),
+        Shard::Zero3 | Shard::Hsdp => Some("optim_grads_params"),
+    };
+    if let Some(strategy) = strategy {
+        flags.push("--use-megatron-fsdp".to_owned());
+        flags.push("--use-distributed-optimizer".to_owned());
+        flag(flags, "data-parallel-sharding-strategy", strategy);
+        // What Megatron-FSDP asks for beside it (Megatron Core user guide, "Megatron-FSDP").
+        flags.push("--no-gradient-accumulation-fusion".to_owned());
+        flag(flags, "ckpt-format", "fsdp_dtensor");
+    }
+    let groups = layout.data / layout.sharded_over();
+    if groups > 1 {
+        flag(flags, "num-distributed-optimizer-instances", groups);
+    }
+}
+
+fn precision(job: &Job, flags: &mut Vec<String>) -> Result<(), ExportError> {
+    match job.precision {
+        Precision::Fp32 | Precision::Tf32 => {}
+        Precision::Bf16 | Precision::PureBf16 => flags.push("--bf16".to_owned()),
+        Precision::Fp16 | Precision::AmpFp16 => flags.push("--fp16".to_owned()),
+        Precision::Fp8 => {
+            flags.push("--bf16".to_owned());
+            flag(flags, "fp8-format", "hybrid");
+        }
+        Precision::Mxfp8 => {
+            flags.push("--bf16".to_owned());
+            flag(flags, "fp8-format", "e4m3");
+            flag(flags, "fp8-recipe", "mxfp8");
+        }
+        Precision::Nvfp4 => {
+            return Err(
+                job.misfit("megatron", "its arguments for nvfp4 are not known here; --precision mxfp8 has some")
+            );
+        }
+    }
+    Ok(())
+}
+
+fn recompute(job: &Job, flags: &mut Vec<String>) -> Result<(), ExportError> {
+    match job.plan.layout.recompute {
+        Recompute::None => {}
+        Recompute::Selective => flag(flags, "recompute-granularity", "selective"),
+        Recompute::Full => {
+            flag(flags, "recompute-granularity", "full");
+            flag(flags, "recompute-method", "uniform");
+            flag(flags, "recompute-num-layers", 1);
+        }
+        Recompute::Offload => {
+            return Err(job.misfit(
+                "megatron",
+                "it keeps no inputs of layers on the host; --recompute full keeps them on the GPU",
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,85 @@
+//! torchtitan: the layout as keys of its configuration, given on the command line, where they win over the user's own TOML file.
+
+use crate::ExportError;
+use crate::framework::invocation::{Invocation, flag, torchrun};
+use crate::job::Job;
+use gpuplan_workload::{Precision, Recompute, Shard};
+
+/// How many replicas there are, and over how many GPUs each is sharded.
+fn data_parallel_degrees(job: &Job) -> Result<(u32, u32), ExportError> {
+    let layout = job.layout();
+    Ok(match layout.shard {
+        Shard::None => (layout.data, 1),
+        Shard::Zero1 => {
+            return Err(job.misfit(
+                "torchtitan",
+                "it shards gradients together with the optimizer; --framework megatron has ZeRO-1",
+            ));
+        }
+        Shard::Zero2 | Shard::Zero3 => (1, layout.data),
+        Shard::Hsdp => (layout.data / layout.sharded_over(), layout.sharded_over()),
+    })
+}
+
+pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
+    let (layout, plan) = (job.layout(), &job.plan.layout);
+    let (replicate, shard) = data_parallel_degrees(job)?;
+    let mut flags = Vec::new();
+    flag(
+        &mut flags,
+        "training.local_batch_size",
+        u64::from(plan.micro_batch) * if layout.pipeline > 1 { u64::from(job.micro_steps()) } else { 1 },
+    );
+    flag(&mut flags, "training.global_batch_size", job.global_batch());
+    flag(&mut flags, "training.seq_len", job.sequence_length);
+    let degrees = [
+        ("data_parallel_replicate_degree", replicate),
+        ("data_parallel_shard_degree", shard),
+        ("tensor_parallel_degree", layout.tensor),
+        ("pipeline_parallel_degree", layout.pipeline),
+        ("context_parallel_degree", layout.context),
+        ("expert_parallel_degree", layout.expert),
+    ];
+    for (name, degree) in degrees {
+        flag(&mut flags, &format!("parallelism.{name}"), degree);
+    }
+    if layout.pipeline > 1 {
+        flag(&mut flags, "parallelism.pipeline_parallel_microbatch_size", plan.micro_batch);
+    }
+    if layout.shard == Shard::Zero2 {
+        flag(&mut flags, "parallelism.fsdp_reshard_after_forward", "never");
+    }
+    let mode = match plan.recompute {
+        Recompute::None => "none",
+        Recompute::Selective => "selective",
+        Recompute::Full => "full",
+        Recompute::Offload => {
+            return Err(job.misfit(
+                "torchtitan",
+                "it keeps no inputs of layers on the host; --recompute full keeps them on the GPU",
+            ));
+        }
+    };
+    flag(&mut flags, "activation_checkpoint.mode", mode);
+    match job.precision {
+        Precision::Bf16 => flag(&mut flags, "training.mixed_precision_param", "bfloat16"),
+        Precision::PureBf16 => flag(&mut flags, "training.dtype", "bfloat16"),
+        Precision::Fp32 | Precision::Tf32 => flag(&mut flags, "training.mixed_precision_param", "float32"),
+        _ => {
+            return Err(job.misfit(
+                "torchtitan",
+                "only bf16, pure-bf16, fp32 and tf32 are told to it; say the rest in your TOML file and --precision bf16 here",
+            ));
+        }
+    }
+    if job.is_compiled {
+        flags.push("--compile.enable".to_owned());
+    }
+    flags.push("--checkpoint.enable".to_owned());
+    flag(&mut flags, "job.dump_folder", ".");
+    flag(&mut flags, "checkpoint.folder", "checkpoints");
+    flag(&mut flags, "checkpoint.interval", job.save_every_steps());
+    let mut launcher = torchrun(job);
+    launcher.extend(["-m", "torchtitan.train", "--job.config_file"].map(str::to_owned));
+    Ok(Invocation { launcher, flags, checkpoints: "dcp", ..Invocation::default() })
+}

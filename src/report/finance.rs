@@ -1,0 +1,9 @@
+//! Money over time: budgets, differences, charges, bills of the clouds, forecast against actual.
+
+pub mod bill;
+pub mod budget_json;
+pub mod budget_text;
+pub mod costs;
+pub mod diff_text;
+pub mod focus;
+pub mod mine;

@@ -1,0 +1,302 @@
+//! A budget for a person: the sum and its chance first, then by month, team, cloud and GPU, then what would change it.
+//! The same tables serve the terminal and Markdown.
+
+use crate::text::format;
+use crate::text::table::{Column, footer, render};
+use crate::text::wrap::wrap;
+use gpuplan_budget::Budget;
+use gpuplan_budget::portfolio::budget::{CostGroup, Period, TermCommitment};
+use gpuplan_units::Hours;
+
+/// One titled table.
+struct Section {
+    title: String,
+    columns: Vec<Column>,
+    rows: Vec<Vec<String>>,
+    /// Under it.
+    foot: String,
+}
+
+/// For a terminal.
+pub fn text(budget: &Budget, width: u16, most_rows: usize) -> String {
+    let mut out = String::new();
+    for line in head(budget) {
+        out.push_str(&wrap(&line, width, "  "));
+        out.push('\n');
+    }
+    for section in sections(budget, most_rows) {
+        out.push_str(&format!("\n{}\n{}", section.title, render(&section.columns, section.rows, width)));
+        for line in section.foot.lines() {
+            out.push_str(&wrap(line, width, "  "));
+            out.push('\n');
+        }
+    }
+    out.push('\n');
+    for assumption in &budget.assumptions {
+        out.push_str(&wrap(&format!("Assumed: {assumption}."), width, "  "));
+        out.push('\n');
+    }
+    out.push_str(&wrap(&traced(budget), width, "  "));
+    out.push('\n');
+    out
+}
+
+/// For a page or a comment.
+pub fn markdown(budget: &Budget, most_rows: usize) -> String {
+    let mut head = head(budget).into_iter();
+    let mut out = format!("## {}\n\n", head.next().unwrap_or_default());
+    for line in head {
+        out.push_str(&format!("{line}  \n"));
+    }
+    for section in sections(budget, most_rows) {
+        out.push_str(&format!("\n### {}\n\n{}", section.title, markdown_table(&section.columns, &section.rows)));
+        if !section.foot.is_empty() {
+            out.push_str(&format!("\n{}", section.foot));
+        }
+    }
+    out.push_str("\n### Assumed\n\n");
+    for assumption in &budget.assumptions {
+        out.push_str(&format!("- {assumption}\n"));
+    }
+    out.push_str(&format!("\n{}\n", traced(budget)));
+    out
+}
+
+/// Cells in bars; what would end a cell is escaped.
+pub fn markdown_table(columns: &[Column], rows: &[Vec<String>]) -> String {
+    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    let mut out = line(columns.iter().map(|column| column.title.to_owned()).collect());
+    out.push_str(&line(columns.iter().map(|column| if column.right { "---:" } else { "---" }.to_owned()).collect()));
+    for row in rows {
+        out.push_str(&line(row.iter().map(|cell| cell.replace('|', "\\|").replace('\n', " ")).collect()));
+    }
+    out
+}
+
+fn head(budget: &Budget) -> Vec<String> {
+    let cost = budget.total.cost_usd;
+    let last = budget.period.start.ahead(budget.period.months).back();
+    let tax =
+        if budget.tax == "excluded" { "tax excluded".to_owned() } else { format!("tax of {} included", budget.tax) };
+    let mut lines = vec![
+        format!(
+            "{}: {} to {last}, {} phases, US dollars, {tax}",
+            budget.name,
+            budget.period.start,
+            budget.phases.len()
+        ),
+        format!(
+            "{} expected; with probability 0.9 under {}, with probability 0.5 under {}",
+            format::usd(cost.expected),
+            format::usd(cost.p90),
+            format::usd(cost.p50)
+        ),
+    ];
+    if let (Some(limit), Some(chance)) = (budget.total.budget_usd, budget.total.chance_within_budget) {
+        lines.push(format!("Budget of {}: kept with probability {}", format::usd(limit), format::probability(chance)));
+    }
+    lines
+}
+
+fn traced(budget: &Budget) -> String {
+    format!(
+        "{} lines, each with quantity, rate, source, date and assumption, add up to the sum: --output csv or json shows them.",
+        format::thousands(budget.lines.len() as i128)
+    )
+}
+
+fn sections(budget: &Budget, most: usize) -> Vec<Section> {
+    let mut sections = vec![
+        cost_groups("By month", "month", &budget.breakdown.by_month),
+        cost_groups("By team", "team", &budget.breakdown.by_team),
+        cost_groups("By cloud", "cloud", &budget.breakdown.by_cloud),
+        cost_groups("By GPU", "GPU", &budget.breakdown.by_gpu),
+        phases(budget, most),
+    ];
+    sections.extend(commitments(budget));
+    sections.extend(term_commitments(budget));
+    sections.extend(other_clouds(budget, most));
+    sections.push(sensitivity(budget));
+    sections
+}
+
+fn cost_groups(title: &str, name: &'static str, groups: &[CostGroup]) -> Section {
+    let has_budget = groups.iter().any(|group| group.budget_usd.is_some());
+    let mut columns =
+        vec![Column::left(name, 0), Column::right("expected", 0), Column::right("50 %", 0), Column::right("90 %", 0)];
+    if has_budget {
+        columns.extend([Column::right("budget", 0), Column::right("kept with", 0)]);
+    }
+    let row = |group: &CostGroup| {
+        let cost = group.cost_usd;
+        let mut cells =
+            vec![group.name.clone(), format::usd(cost.expected), format::usd(cost.p50), format::usd(cost.p90)];
+        if has_budget {
+            cells.push(group.budget_usd.map_or_else(|| "-".to_owned(), format::usd));
+            cells.push(group.chance_within_budget.map_or_else(|| "-".to_owned(), format::probability));
+        }
+        cells
+    };
+    Section { title: title.to_owned(), columns, rows: groups.iter().map(row).collect(), foot: String::new() }
+}
+
+fn phases(budget: &Budget, most: usize) -> Section {
+    let columns = vec![
+        Column::left("phase", 0),
+        Column::left("team", 120),
+        Column::left("months", 0),
+        Column::right("times", 0),
+        Column::left("machines", 140),
+        Column::left("terms", 100),
+        Column::right("hours each", 0),
+        Column::right("expected", 0),
+        Column::right("90 %", 0),
+    ];
+    let mut by_cost: Vec<_> = budget.phases.iter().collect();
+    by_cost.sort_by_key(|phase| std::cmp::Reverse(phase.cost_usd.expected));
+    let rows = by_cost.iter().take(most).map(|phase| {
+        let Period { start, months } = phase.period;
+        let months = if months > 1 { format!("{start} +{}", months - 1) } else { start.to_string() };
+        vec![
+            phase.phase.clone(),
+            phase.team.clone(),
+            months,
+            phase.repeats.to_string(),
+            format!("{} x {} on {}", phase.nodes, phase.gpu.as_deref().unwrap_or("machine"), phase.cloud),
+            phase.purchase.clone(),
+            Hours(phase.run_hours.expected).to_string(),
+            format::usd(phase.cost_usd.expected),
+            format::usd(phase.cost_usd.p90),
+        ]
+    });
+    let foot = footer(most.min(budget.phases.len()), budget.phases.len(), "--max-results shows more");
+    let title = if budget.tax == "excluded" { "By phase" } else { "By phase, before tax" };
+    Section { title: title.to_owned(), rows: rows.collect(), columns, foot }
+}
+
+fn commitments(budget: &Budget) -> Option<Section> {
+    let columns = vec![
+        Column::left("commitment", 0),
+        Column::left("kind", 100),
+        Column::right("paid", 0),
+        Column::right("used", 0),
+        Column::right("saves", 0),
+        Column::right("pays from", 0),
+        Column::right("loses with", 0),
+    ];
+    let rows: Vec<Vec<String>> = budget
+        .commitments
+        .iter()
+        .map(|figures| {
+            let from = figures.break_even_use.zip(figures.break_even_hours_per_month);
+            vec![
+                figures.name.clone(),
+                figures.kind.to_owned(),
+                format::usd(figures.paid_usd),
+                format!("{:.0} %", figures.expected_use * 100.0),
+                format::change(figures.saved_usd),
+                from.map_or_else(
+                    || "-".to_owned(),
+                    |(share, hours)| format!("{:.0} %, {hours:.0} h a month", share * 100.0),
+                ),
+                format::probability(figures.chance_of_loss),
+            ]
+        })
+        .collect();
+    let foot = budget.commitments.first().map_or(String::new(), |figures| format!("Each {}.\n", figures.assumption));
+    (!rows.is_empty()).then(|| Section { title: "Commitments of the portfolio".to_owned(), columns, rows, foot })
+}
+
+fn term_commitments(budget: &Budget) -> Option<Section> {
+    let columns = vec![
+        Column::left("machines", 0),
+        Column::left("for", 0),
+        Column::right("a year", 100),
+        Column::right("pays from", 0),
+        Column::right("used", 0),
+        Column::right("saves a year", 0),
+    ];
+    let row = |term: &TermCommitment| {
+        let from = if term.breaks_even_within_a_year() {
+            format!("{:.0} h a year", term.break_even_hours_per_year)
+        } else {
+            "never".to_owned()
+        };
+        vec![
+            term.machines.clone(),
+            term.purchase.replace("commitment ", ""),
+            format::usd(term.usd_per_year),
+            from,
+            format!("{:.0} h", term.hours_per_year),
+            format::change(term.saved_usd_per_year),
+        ]
+    };
+    let rows: Vec<Vec<String>> = budget.alternatives.promises.iter().map(row).collect();
+    (!rows.is_empty()).then(|| Section {
+        title: "The same machines committed to for years, at the pace of the portfolio".to_owned(),
+        columns,
+        rows,
+        foot: String::new(),
+    })
+}
+
+fn other_clouds(budget: &Budget, most: usize) -> Option<Section> {
+    let columns = vec![
+        Column::left("phase", 0),
+        Column::left("on", 0),
+        Column::left("plan", 130),
+        Column::right("hours each", 100),
+        Column::right("expected", 0),
+        Column::right("more", 0),
+    ];
+    let rows: Vec<Vec<String>> = budget
+        .alternatives
+        .elsewhere
+        .iter()
+        .take(most)
+        .map(|other| {
+            vec![
+                other.phase.clone(),
+                other.cloud.clone(),
+                other.plan.clone(),
+                Hours(other.run_hours.expected).to_string(),
+                format::usd(other.cost_usd.expected),
+                format::change(other.more_usd),
+            ]
+        })
+        .collect();
+    let foot = footer(
+        most.min(budget.alternatives.elsewhere.len()),
+        budget.alternatives.elsewhere.len(),
+        "--max-results shows more",
+    );
+    (!rows.is_empty()).then(|| Section { title: "Each phase on another cloud".to_owned(), columns, rows, foot })
+}
+
+fn sensitivity(budget: &Budget) -> Section {
+    let columns = vec![
+        Column::left("what moves it", 0),
+        Column::left("from", 0),
+        Column::right("", 0),
+        Column::left("to", 0),
+        Column::right("", 0),
+        Column::left("basis", 130),
+    ];
+    // What moves nothing is in the JSON.
+    let rows = budget.sensitivity.iter().filter(|bar| bar.low_usd != bar.high_usd).map(|bar| {
+        vec![
+            bar.what.to_owned(),
+            bar.low.clone(),
+            format::change(bar.low_usd),
+            bar.high.clone(),
+            format::change(bar.high_usd),
+            bar.basis.clone(),
+        ]
+    });
+    Section {
+        title: "What the total depends on, one thing at a time".to_owned(),
+        rows: rows.collect(),
+        columns,
+        foot: String::new(),
+    }
+}

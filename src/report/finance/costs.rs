@@ -1,0 +1,334 @@
+//! What was spent, as table, JSON and CSV.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::text::csv_text::csv_text;
+use crate::text::format::{three_figures, usd};
+use crate::text::json::{VERSION, pretty};
+use crate::text::table::{Column, render};
+use crate::text::wrap::wrap;
+use gpuplan_budget::charge::utc_day;
+use gpuplan_budget::spent::{Asked, By, CostSum, Line, Spent};
+use gpuplan_budget::{Item, Waste};
+use gpuplan_units::Usd;
+
+/// What is shown, and what was asked.
+pub struct Shown<'a> {
+    pub spent: &'a Spent,
+    pub by: &'a By,
+    pub asked: &'a Asked,
+    pub stores: &'a [String],
+    pub now: Timestamp,
+}
+
+/// Money for people, with its sign.
+pub fn signed(amount: Usd) -> String {
+    if amount < Usd::ZERO { format!("-{}", usd(Usd::ZERO - amount)) } else { usd(amount) }
+}
+
+pub fn text(shown: &Shown, width: u16) -> String {
+    let (rows, mut total) = shown.spent.sums(shown.by);
+    "total".clone_into(&mut total.name);
+    let has_discount = total.list != total.contracted;
+    let has_bill = total.billed.is_some();
+    let title: &'static str = match shown.by {
+        By::Run => "run",
+        By::Team => "team",
+        By::Day => "day",
+        By::Tag(_) => "tag",
+    };
+    // A column that says the same as its neighbour on every row is left out.
+    let never = u16::MAX;
+    let has = |item| total.side_costs.contains_key(&item);
+    let columns = [
+        Column::left(title, 0),
+        Column::right("hours", 0),
+        Column::right("list", if has_discount { 0 } else { never }),
+        Column::right("contracted", 0),
+        Column::right("billed", if has_bill { 0 } else { never }),
+        Column::right("effective", if total.effective_on_bill == total.billed { never } else { 0 }),
+        Column::right("credits", if total.credits == Usd::ZERO { never } else { 0 }),
+        Column::right("disk", if has(Item::Disk) { 130 } else { never }),
+        Column::right("storage", if has(Item::CheckpointStorage) { 130 } else { never }),
+        Column::right("data out", if has(Item::Egress) { 130 } else { never }),
+        Column::right("idle", 100),
+        Column::right("redone", 100),
+        Column::right("failed", 100),
+        Column::right("wasted", 0),
+        Column::right("$/Mtok", if total.tokens > 0.0 { 0 } else { never }),
+        Column::left("", if total.so_far == Usd::ZERO { never } else { 0 }),
+    ];
+    let cells = rows.iter().chain((rows.len() > 1).then_some(&total)).map(|row| {
+        let side_cost = |item: Item| row.side_costs.get(&item).copied().map_or_else(|| "-".to_owned(), usd);
+        let wasted = |waste: Waste| row.wasted.get(&waste).copied().map_or_else(|| "-".to_owned(), usd);
+        vec![
+            row.name.clone(),
+            three_figures(row.machine_hours),
+            signed(row.list),
+            signed(row.contracted),
+            row.billed.map_or_else(|| "-".to_owned(), signed),
+            row.effective_on_bill.map_or_else(|| "-".to_owned(), signed),
+            signed(row.credits),
+            side_cost(Item::Disk),
+            side_cost(Item::CheckpointStorage),
+            side_cost(Item::Egress),
+            wasted(Waste::Idle),
+            wasted(Waste::Redone),
+            wasted(Waste::Failed),
+            row.wasted_share().map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", share * 100.0)),
+            row.usd_per_million_tokens().map_or_else(|| "-".to_owned(), |dollars| format!("${dollars:.4}")),
+            if row.so_far == Usd::ZERO { String::new() } else { "so far".to_owned() },
+        ]
+    });
+    let table = render(&columns, cells, width);
+    format!("{table}{}", foot(shown, &total, width))
+}
+
+/// What the figures are, under the table.
+fn foot(shown: &Shown, total: &CostSum, width: u16) -> String {
+    let what = if total.side_costs.is_empty() {
+        "Machine time in USD at the prices of launch, without tax; disks, storage and data out are on the clouds' bills.".to_owned()
+    } else {
+        format!(
+            "In USD at the prices of launch, without tax. {} of it is for disks, storage and data that left another cloud; traffic between \
+             regions is on the clouds' bills alone.",
+            usd(total.all_side_costs())
+        )
+    };
+    let mut lines = vec![what];
+    if total.so_far != Usd::ZERO {
+        lines.push(format!(
+            "{} of it is so far: machines that run still, or were not seen to end, and what is stored this month.",
+            usd(total.so_far)
+        ));
+    }
+    if total.all_wasted() != Usd::ZERO {
+        lines.push(
+            "Wasted is time in which nothing ran (idle), work that was lost (redone), and runs that did not end well (failed).".to_owned(),
+        );
+    }
+    if total.effective_on_bill != total.billed {
+        lines.push("Effective is as the bill has it: commitments that were paid before, spread over the hours that they cover.".to_owned());
+    }
+    if total.billed.is_none() {
+        lines.push("No bill was imported: `gpuplan costs import FILE`.".to_owned());
+    }
+    if let By::Tag(name) = shown.by {
+        lines.insert(0, format!("Rows by the tag `{name}`."));
+    }
+    lines.iter().map(|line| wrap(line, width, "") + "\n").collect()
+}
+
+/// What `costs --output json` writes: every charge, and their sums.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct CostsDocument<'a> {
+    pub version: u32,
+    /// Of every amount: `USD`.
+    pub currency: &'static str,
+    pub tax: &'static str,
+    pub generated_at: Timestamp,
+    /// Stores that were named; none: the runs that were launched from here, and all that the ledger has.
+    pub stores: &'a [String],
+    /// Only money spent from then on.
+    pub since: Option<Timestamp>,
+    /// Only money spent before then.
+    pub until: Option<Timestamp>,
+    /// What the rows add up by: `run`, `team`, `day` or the name of a tag.
+    pub by: String,
+    pub total: CostsRecord<'a>,
+    pub rows: Vec<NamedCosts<'a>>,
+    /// Every charge, in the order of time.
+    pub lines: &'a [Line],
+}
+
+/// The sum of the charges of one run, team, day or tag.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct NamedCosts<'a> {
+    pub name: &'a str,
+    #[serde(flatten)]
+    pub costs: CostsRecord<'a>,
+}
+
+/// A sum of charges. Amounts of runs and of the clouds' bills stand side by side and are never added to each other.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct CostsRecord<'a> {
+    pub runs: &'a BTreeSet<String>,
+    pub machine_hours: f64,
+    #[serde(flatten)]
+    pub side: SideCosts,
+    #[serde(flatten)]
+    pub charged: ChargedAmounts,
+    /// What of `contracted_usd` can still grow.
+    pub so_far_usd: Usd,
+    pub wasted_usd: WastedAmounts,
+    /// Of what was spent; null where nothing was.
+    pub wasted_share: Option<f64>,
+    /// That completed runs trained on; null: nobody said, or none has completed.
+    pub tokens: Option<f64>,
+    pub usd_per_million_tokens: Option<f64>,
+}
+
+/// Of `effective_usd`, what is not machine time.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SideCosts {
+    pub disk_usd: Usd,
+    pub storage_usd: Usd,
+    /// Data that left another cloud.
+    pub data_out_usd: Usd,
+}
+
+/// The same purchases at the prices that the FOCUS specification tells apart.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ChargedAmounts {
+    /// At published prices.
+    pub list_usd: Usd,
+    /// At negotiated prices.
+    pub contracted_usd: Usd,
+    /// With commitments that were paid before spread over the hours that they cover.
+    pub effective_usd: Usd,
+    /// On the clouds' bills, credits included; null: none was imported.
+    pub billed_usd: Option<Usd>,
+    /// `effective_usd` as the bills have it.
+    pub effective_on_bill_usd: Option<Usd>,
+    /// Money that came back; negative.
+    pub credits_usd: Usd,
+}
+
+/// Of `effective_usd`, what bought no progress, by why.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct WastedAmounts {
+    /// Nothing ran: booting, waiting, after the end.
+    pub idle: Usd,
+    /// Work that was lost and done again.
+    pub redone: Usd,
+    /// Work of runs that did not end well.
+    pub failed: Usd,
+    pub all: Usd,
+}
+
+impl<'a> From<&'a CostSum> for CostsRecord<'a> {
+    fn from(sum: &'a CostSum) -> Self {
+        let side_cost = |item| sum.side_costs.get(&item).copied().unwrap_or_default();
+        let wasted = |waste| sum.wasted.get(&waste).copied().unwrap_or_default();
+        Self {
+            runs: &sum.runs,
+            machine_hours: sum.machine_hours,
+            side: SideCosts {
+                disk_usd: side_cost(Item::Disk),
+                storage_usd: side_cost(Item::CheckpointStorage),
+                data_out_usd: side_cost(Item::Egress),
+            },
+            charged: ChargedAmounts {
+                list_usd: sum.list,
+                contracted_usd: sum.contracted,
+                effective_usd: sum.effective,
+                billed_usd: sum.billed,
+                effective_on_bill_usd: sum.effective_on_bill,
+                credits_usd: sum.credits,
+            },
+            so_far_usd: sum.so_far,
+            wasted_usd: WastedAmounts {
+                idle: wasted(Waste::Idle),
+                redone: wasted(Waste::Redone),
+                failed: wasted(Waste::Failed),
+                all: sum.all_wasted(),
+            },
+            wasted_share: sum.wasted_share(),
+            tokens: (sum.tokens > 0.0).then_some(sum.tokens),
+            usd_per_million_tokens: sum.usd_per_million_tokens(),
+        }
+    }
+}
+
+pub fn json(shown: &Shown) -> String {
+    let (rows, total) = shown.spent.sums(shown.by);
+    let document = CostsDocument {
+        version: VERSION,
+        currency: "USD",
+        tax: "not included",
+        generated_at: shown.now,
+        stores: shown.stores,
+        since: shown.asked.since,
+        until: shown.asked.until,
+        by: shown.by.title(),
+        total: CostsRecord::from(&total),
+        rows: rows.iter().map(|row| NamedCosts { name: &row.name, costs: row.into() }).collect(),
+        lines: &shown.spent.lines,
+    };
+    pretty(&document)
+}
+
+/// Every line, for a spreadsheet.
+pub fn csv(shown: &Shown) -> String {
+    let header = [
+        "id",
+        "day",
+        "start",
+        "end",
+        "run",
+        "team",
+        "cloud",
+        "region",
+        "zone",
+        "resource",
+        "instance_type",
+        "gpu",
+        "gpus",
+        "purchase",
+        "item",
+        "waste",
+        "quantity",
+        "unit",
+        "unit_price_usd",
+        "list_usd",
+        "contracted_usd",
+        "effective_usd",
+        "billed_usd",
+        "so_far",
+        "of_bill",
+        "source",
+        "priced_at",
+        "assumption",
+    ];
+    csv_text(&header, shown.spent.lines.iter().map(csv_cells))
+}
+
+fn csv_cells(line: &Line) -> Vec<String> {
+    let charge = &line.charge;
+    let (allocation, resource) = (&charge.allocation, &charge.resource);
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    vec![
+        charge.id.clone(),
+        utc_day(charge.start),
+        charge.start.to_string(),
+        charge.end.to_string(),
+        text(&allocation.run),
+        text(&allocation.team),
+        resource.cloud.clone(),
+        text(&resource.region),
+        text(&resource.zone),
+        text(&resource.id),
+        text(&resource.instance_type),
+        text(&resource.gpu),
+        resource.gpus.map(|gpus| gpus.to_string()).unwrap_or_default(),
+        text(&resource.purchase),
+        charge.item.word().to_owned(),
+        charge.waste.map_or("", Waste::word).to_owned(),
+        charge.quantity.to_string(),
+        charge.unit.clone(),
+        charge.unit_price.to_string(),
+        charge.costs.list.to_string(),
+        charge.costs.contracted.to_string(),
+        charge.costs.effective.to_string(),
+        charge.costs.billed.map(|billed| billed.to_string()).unwrap_or_default(),
+        line.so_far.to_string(),
+        line.of_bill.to_string(),
+        charge.source.clone(),
+        charge.priced_at.map(|at| at.to_string()).unwrap_or_default(),
+        charge.assumption.clone(),
+    ]
+}

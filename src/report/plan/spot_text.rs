@@ -1,0 +1,100 @@
+//! The part of a plan that is about spot machines, for a person: what is replayed, the cost as bars, and places to try.
+
+use std::fmt::Write as _;
+
+use crate::sentences;
+use crate::text::format;
+use crate::text::table::{Column, render};
+use crate::text::wrap::wrap;
+use gpuplan_plan::Plan;
+use gpuplan_plan::document::{Context, CostBar};
+use gpuplan_plan::spot::Outlook;
+use gpuplan_spot::forecast::Forecast;
+use gpuplan_units::Hours;
+
+/// Length of the longest bar.
+const BAR_CHARACTERS: f64 = 40.0;
+
+/// Lines of the recommendation, each with its name.
+pub fn rows(plan: &Plan, context: &Context) -> Vec<(&'static str, String)> {
+    let Some((spot, forecast)) = outlook(plan) else { return Vec::new() };
+    let mut rows = Vec::new();
+    if let Some(promise) = &spot.promise {
+        rows.push(("promise", sentences::spot::promise(promise)));
+    }
+    let wait = forecast.wait_hours;
+    rows.push((
+        "spot",
+        format!(
+            "wait for the first machine {} (50 %) to {} (90 %), {:.1} interruptions; assumed up {:.0} % of the time: {}",
+            Hours(wait.p50),
+            Hours(wait.p90),
+            forecast.interruptions,
+            spot.availability * 100.0,
+            spot.basis
+        ),
+    ));
+    if let Some(fallback) = spot.fallback.map(|id| context.world.market.offer(id)) {
+        let rate = format::rate(fallback.quote.rate);
+        rows.push((
+            "fallback",
+            format!(
+                "on-demand in {} at {rate} an hour: {:.0} % of the machine hours",
+                fallback.place.region,
+                forecast.on_demand_share() * 100.0
+            ),
+        ));
+    }
+    match spot.break_even {
+        Some(share) if share <= 0.0 => rows.push(("", "cheaper than on-demand however seldom spot is up".to_owned())),
+        Some(share) => rows
+            .push(("", format!("on-demand is cheaper where spot is up less than {:.0} % of the time", share * 100.0))),
+        None => {}
+    }
+    rows
+}
+
+fn outlook(plan: &Plan) -> Option<(&Outlook, &Forecast)> {
+    let spot = plan.spot.as_deref()?;
+    Some((spot, spot.forecast.as_ref()?))
+}
+
+/// The cost of the replays as bars, and the pools.
+pub fn tables(plan: &Plan, context: &Context, width: u16) -> String {
+    let Some((spot, forecast)) = outlook(plan) else { return String::new() };
+    let mut out = String::new();
+    let bars = CostBar::histogram(&forecast.costs);
+    if !bars.is_empty() {
+        let _ = writeln!(out, "{}", wrap(&format!("Machine cost in {} replays", forecast.costs.len()), width, "  "));
+        let most = bars.iter().map(|bar| bar.share).fold(0.0, f64::max);
+        let labels: Vec<String> = bars.iter().map(|bar| format::usd(bar.to_usd)).collect();
+        let widest = labels.iter().map(String::len).max().unwrap_or(0);
+        for (bar, label) in bars.iter().zip(labels) {
+            let length = (bar.share / most * BAR_CHARACTERS).ceil() as usize;
+            let _ = writeln!(out, "  to {label:>widest$} {:>3.0} % {}", bar.share * 100.0, "#".repeat(length));
+        }
+        out.push('\n');
+    }
+    let columns = [
+        Column::left("places to try", 0),
+        Column::left("machine", 90),
+        Column::right("$/h", 0),
+        Column::right("price seen", 80),
+        Column::right("up", 0),
+        Column::left("because of", 110),
+    ];
+    let rows = spot.pools.iter().map(|pool| {
+        let offer = context.world.market.offer(pool.offer);
+        let instance = context.world.hardware.instance(offer.instance);
+        vec![
+            format!("{} {}", instance.cloud, offer.place.zone_id.as_deref().unwrap_or(&offer.place.region)),
+            instance.name.clone(),
+            format::rate(offer.quote.rate),
+            format::seen(&offer.quote, context.now),
+            format!("{:.0} %", pool.availability * 100.0),
+            pool.basis.to_owned(),
+        ]
+    });
+    out.push_str(&render(&columns, rows, width));
+    out
+}
