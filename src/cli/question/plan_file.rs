@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::session::diagnostic::{Diagnostic, Exit};
+use crate::session::diagnostic::Diagnostic;
 use gpuplan_plan::document::DocumentError;
 use gpuplan_workload::file::{LimitsSection, WorkloadFile};
 

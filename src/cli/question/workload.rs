@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::arguments::limits::LimitsArguments;
 use crate::arguments::workload::WorkloadArguments;
 use crate::question::plan_file;
-use crate::session::diagnostic::{Diagnostic, Exit};
+use crate::session::diagnostic::Diagnostic;
 use gpuplan_plan::document::AnyDocument;
 use gpuplan_units::UsdPerHour;
 use gpuplan_workload::file::{DataSection, LimitsSection, ModelSection, Resolved, WorkloadFile};
