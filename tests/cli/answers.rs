@@ -116,7 +116,7 @@ fn a_plan_of_a_newer_program_is_refused_by_every_command() {
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (old, newer) = ("tests/fixtures/plans/one-gpu.json", path("newer.json"));
     let text = std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(old)).unwrap();
-    let mut document: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let mut document: Value = serde_json::from_str(&text).unwrap();
     document["version"] = 2.into();
     std::fs::write(&newer, document.to_string()).unwrap();
     let commands: [&[&str]; 6] = [

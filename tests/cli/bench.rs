@@ -57,7 +57,7 @@ fn the_table_shows_shares_and_spreads_and_what_was_waived_in_any_width() {
         }
         let widest = ran.stdout.lines().map(|line| line.chars().count()).max().unwrap();
         assert!(widest <= columns.parse().unwrap(), "{widest} of {columns}\n{}", ran.stdout);
-        assert!(ran.stderr.contains("nothing is kept"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("nothing is stored"), "{}", ran.stderr);
     }
 }
 

@@ -164,7 +164,7 @@ fn what_cannot_be_exported_says_what_can() {
     refused(exported("one-gpu", "kubernetes", &["--run", "9-lives"]), &["`9-lives`", "starts with a letter"]);
     refused(exported("eight-nodes", "kubernetes", &["--min-nodes", "4"]), &["--min-nodes", "slurm"]);
     refused(exported("one-gpu", "slurm", &["--tokens", "1B"]), &["recorded plan"]);
-    refused(exported("one-gpu", "slurm", &["--plan", "aws/nowhere"]), &["no plan has the id"]);
+    refused(exported("one-gpu", "slurm", &["--plan", "aws/nowhere"]), &["no plan in it has the id"]);
     let elastic = text("eight-nodes", "slurm", &["--min-nodes", "4"]);
     assert!(elastic.contains("#SBATCH --nodes=4-8\n"), "{elastic}");
 }

@@ -161,7 +161,7 @@ fn a_run_survives_refusals_and_an_interruption() {
     nothing_is_left(home.path());
     let again = run(home.path(), &words);
     assert_eq!(again.code, 2, "{}", again.stderr);
-    assert!(again.stderr.contains("there is a run `life` already"), "{}", again.stderr);
+    assert!(again.stderr.contains("there is already a run `life`"), "{}", again.stderr);
 }
 
 /// Work and waste of the machines, and once the ledger has a disk of the run, that too; the lines are the total.
@@ -317,7 +317,7 @@ fn nothing_is_rented_without_a_yes_or_a_launcher() {
     let real =
         run(home.path(), &["launch", "llama-3.1-8b-finetune.toml", "-y", "--accept-stale-prices", "--", "./train.py"]);
     assert_eq!(real.code, 2, "{}", real.stderr);
-    assert!(real.stderr.contains("not rented yet"), "{}", real.stderr);
+    assert!(real.stderr.contains("cannot rent them yet"), "{}", real.stderr);
     assert!(!home.path().join("launches.sqlite").exists());
 }
 

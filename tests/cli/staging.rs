@@ -257,6 +257,6 @@ fn data_that_is_missing_or_too_large_is_said_before_anything_is_rented_and_later
     assert!(gone.stderr.contains("nothing was rented"), "{}", gone.stderr);
     let resumed = desk.run(&["resume", "late"]);
     assert_eq!(resumed.code, 1, "{}", resumed.stderr);
-    assert!(resumed.stderr.contains("the program failed: the data is not at file://"), "{}", resumed.stderr);
+    assert!(resumed.stderr.contains("the command failed: the data is not at file://"), "{}", resumed.stderr);
     desk.nothing_is_left();
 }

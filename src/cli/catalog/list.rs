@@ -132,7 +132,7 @@ fn print<T: Listed>(
         OutputFormat::Json => session.printer.data(&catalog::json(rows)),
         OutputFormat::Csv => session.printer.data(&catalog::csv(rows, columns).map_err(Diagnostic::unexpected)?),
         OutputFormat::Table if rows.is_empty() => {
-            session.printer.note("nothing in the catalog matches");
+            session.printer.note("no row of the catalog matches");
             Ok(Exit::Done)
         }
         OutputFormat::Table => session.printer.data(&table(rows, session.width)),

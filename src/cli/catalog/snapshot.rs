@@ -54,7 +54,7 @@ pub fn refresh(arguments: &CatalogRefreshArguments, session: &Session) -> Result
         .collect();
     if answered.is_empty() {
         return Err(
-            Diagnostic::new(Exit::CloudRefused, "no cloud answered; the folder stays as it was").hint("gpuplan doctor")
+            Diagnostic::new(Exit::CloudRefused, "no cloud answered; the folder is unchanged").hint("gpuplan doctor")
         );
     }
     let market = answers.merge_into(market, &hardware);
@@ -92,9 +92,9 @@ pub fn refresh(arguments: &CatalogRefreshArguments, session: &Session) -> Result
     }
     Err(Diagnostic::new(
         Exit::StalePrice,
-        format!("kept as before, since a refresh may not lose rows:\n  {}", refused.join("\n  ")),
+        format!("not updated, since a refresh must not lose rows:\n  {}", refused.join("\n  ")),
     )
-    .hint("gpuplan refresh --output json names the parts that did not answer"))
+    .hint("gpuplan refresh --output json lists the sources that did not answer"))
 }
 
 /// Reads another tool's catalog and keeps its prices as the user's own, until the next import of the same file.

@@ -139,8 +139,7 @@ impl Planner<'_> {
         let (document, key, id) = match what {
             What::Rate(rate) => {
                 return Once::of_rate(rate).ok_or_else(|| {
-                    Diagnostic::usage("its cost is beyond counting")
-                        .hint("check `usd_per_hour`, `nodes` and `hours`")
+                    Diagnostic::usage("its cost is beyond counting").hint("check `usd_per_hour`, `nodes` and `hours`")
                 });
             }
             What::Workload { path, limits } => {

@@ -159,8 +159,7 @@ fn recorded(arguments: &ReportArguments) -> Result<Option<(&Path, Value)>, Diagn
 
 fn read_budget(path: &Path, budget: Value) -> Result<Budget, Diagnostic> {
     Budget::read(budget).map_err(|error| {
-        Diagnostic::usage(format!("{}: {error}", path.display()))
-            .hint("gpuplan budget FILE --output json >budget.json")
+        Diagnostic::usage(format!("{}: {error}", path.display())).hint("gpuplan budget FILE --output json >budget.json")
     })
 }
 

@@ -133,12 +133,12 @@ fn show(calibration: &Calibration, hardware: &Hardware, session: &Session) -> Re
 fn finish(calibration: &Calibration, session: &Session) -> Result<Exit, Diagnostic> {
     if calibration.simulated {
         session.printer
-            .note("simulated, so nothing is kept: `gpuplan bench --simulate --output json > cal.json` and `plan --calibration cal.json`");
+            .note("simulated, so nothing is stored: `gpuplan bench --simulate --output json > cal.json` and `plan --calibration cal.json`");
         return Ok(Exit::Done);
     }
     if calibration.gpu.is_none() {
         session.printer.note(&format!(
-            "the catalog has no {}, so plans cannot use this and nothing is kept",
+            "the catalog has no {}, so plans cannot use this and nothing is stored",
             calibration.device.name
         ));
         return Ok(Exit::Done);
@@ -147,7 +147,7 @@ fn finish(calibration: &Calibration, session: &Session) -> Result<Exit, Diagnost
         Some(path) => session
             .printer
             .note(&format!("kept as {}: plans use it from now on (`--calibration none` goes without)", path.display())),
-        None => session.printer.warning("the environment names no home folder, so the calibration is not kept"),
+        None => session.printer.warning("there is no home folder, so the calibration is not stored"),
     }
     Ok(Exit::Done)
 }

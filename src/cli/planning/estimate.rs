@@ -107,7 +107,7 @@ fn one(arguments: &EstimateArguments, session: &Session) -> Result<Exit, Diagnos
     let resolved = workload::resolve(&file, &session.models()?)?;
     let wanted = arguments.gpus.as_deref().or(file.limits.gpus.as_deref());
     let wanted = wanted.ok_or_else(|| {
-        Diagnostic::usage("on which GPUs?").hint("name them, as in `gpuplan estimate FILE --gpus H100:8`")
+        Diagnostic::usage("no GPUs given").hint("name them, as in `gpuplan estimate FILE --gpus H100:8`")
     })?;
     let (id, count) = chip(wanted, &hardware)?;
     let gpu = hardware.gpu(id);

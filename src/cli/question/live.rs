@@ -121,13 +121,13 @@ fn clouds_to_ask(hardware: &Hardware, printer: &Printer, named: &[CloudId]) -> V
             Some(sources) => {
                 if let Some(feature) = sources.needs_feature {
                     printer.warning(&format!(
-                        "{cloud}: this build cannot ask an account; build with the feature `{feature}`"
+                        "{cloud}: this build cannot query an account; build with the feature `{feature}`"
                     ));
                 }
                 found.push((cloud, sources));
             }
             None if !named.is_empty() => {
-                printer.warning(&format!("{cloud}: gpuplan cannot ask it for prices; those of the snapshot are shown"));
+                printer.warning(&format!("{cloud}: gpuplan cannot fetch its prices; those of the snapshot are shown"));
             }
             None => {}
         }
@@ -232,8 +232,7 @@ impl Answers {
                 // Most people have an account with one cloud: the others are told by `refresh` and `doctor`.
                 Outcome::Failed(SourceError::MissingCredentials { .. }) | Outcome::Recent(_) => {}
                 Outcome::Failed(error) => {
-                    printer
-                        .warning(&format!("{}: {error}; what was known before stays, with its age", source.about.id));
+                    printer.warning(&format!("{}: {error}; earlier prices are kept, with their age", source.about.id));
                 }
                 Outcome::Answered { notes, .. } => match notes.as_slice() {
                     [] => {}

@@ -99,8 +99,10 @@ pub fn is_no_service(arguments: &WorkloadArguments, command: &str) -> Result<(),
     if arguments.file.is_none() || read(arguments)?.serving.is_empty() {
         return Ok(());
     }
-    Err(Diagnostic::usage(format!("this file serves a model, which is planned only: `{command}` takes a training run"))
-        .hint("gpuplan plan FILE"))
+    Err(Diagnostic::usage(format!(
+        "this file serves a model, which can only be planned: `{command}` takes a training run"
+    ))
+    .hint("gpuplan plan FILE"))
 }
 
 /// Fills every gap; reads the model's own files where they are named.

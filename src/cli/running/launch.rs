@@ -108,7 +108,7 @@ pub fn run(arguments: &LaunchArguments, session: &Session) -> Result<Exit, Diagn
 fn record_intent(spec: &RunSpec, run: &Run, session: &Session) -> Result<Journal, Diagnostic> {
     let mut journal = open_journal(session)?;
     if !journal.begin(spec)? {
-        return Err(Diagnostic::usage(format!("there is a run `{}` already", spec.run))
+        return Err(Diagnostic::usage(format!("there is already a run `{}`", spec.run))
             .hint(format!("gpuplan watch {}", spec.run)));
     }
     // With it the run can be led from anywhere: `gpuplan adopt`.
@@ -186,7 +186,7 @@ fn tell(spec: &RunSpec, chosen: &Chosen, delivery: &Delivery, was: Option<UsdPer
     lines.extend(spec.job.sweep.map(|sweep| {
         let (first, last) = (swept(&spec.run, 0, sweep.runs), swept(&spec.run, sweep.runs - 1, sweep.runs));
         format!(
-            "sweep     {} runs, {first} to {last}, {} beside each other on the machine, one bill",
+            "sweep     {} runs, {first} to {last}, {} at a time on the machine, one bill",
             sweep.runs, sweep.parallel
         )
     }));

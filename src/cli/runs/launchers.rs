@@ -27,7 +27,7 @@ pub fn launchers<'a>(clouds: impl IntoIterator<Item = &'a str>, session: &Sessio
         launchers.push(match cloud {
             fake::CLOUD => Box::new(fake_cloud(session)?),
             _ if session.offline => {
-                return Err(Diagnostic::usage(format!("{cloud} cannot be asked with --offline")));
+                return Err(Diagnostic::usage(format!("{cloud} cannot be queried with --offline")));
             }
             _ => gpuplan_clouds::launcher(cloud).ok_or_else(|| no_launcher(cloud))?,
         });
@@ -36,8 +36,8 @@ pub fn launchers<'a>(clouds: impl IntoIterator<Item = &'a str>, session: &Sessio
 }
 
 pub fn no_launcher(cloud: &str) -> Diagnostic {
-    Diagnostic::usage(format!("machines of {cloud} are planned and not rented yet"))
-        .hint(format!("machines are rented of: {}", gpuplan_clouds::LAUNCHERS.join(", ")))
+    Diagnostic::usage(format!("gpuplan plans machines of {cloud}, but cannot rent them yet"))
+        .hint(format!("gpuplan rents machines from {}", gpuplan_clouds::LAUNCHERS.join(", ")))
         .hint("--cloud fake shows the whole life of a run")
 }
 

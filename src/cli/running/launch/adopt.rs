@@ -51,11 +51,10 @@ pub fn run(arguments: &AdoptArguments, session: &Session) -> Result<Exit, Diagno
     let adopted = adopted(spec, &machines, &billed, epoch);
     let (alive, earlier) = (adopted.machines.len(), adopted.earlier.len());
     if !open_journal(session)?.adopt(&adopted)? {
-        return Err(
-            Diagnostic::usage(format!("the journal here has a run `{}` already", arguments.run)).hint("gpuplan status")
-        );
+        return Err(Diagnostic::usage(format!("the journal on this machine already has a run `{}`", arguments.run))
+            .hint("gpuplan status"));
     }
-    session.printer.note(&format!("hint: gpuplan watch {}  leads it", arguments.run));
+    session.printer.note(&format!("hint: gpuplan watch {} resumes leading it", arguments.run));
     session
         .printer
         .data(&format!("{}: adopted, {alive} machines are there, {earlier} were paid before\n", arguments.run))

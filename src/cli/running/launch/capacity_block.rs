@@ -40,7 +40,7 @@ pub fn plan_block(spec: RunSpec, chosen: &Chosen, is_wanted: bool, session: &Ses
     }
     if chosen.cloud() != aws::CLOUD {
         return Err(
-            refused(Exit::Usage, format!("{} sells no capacity blocks", chosen.cloud())).hint("--purchase spot")
+            refused(Exit::Usage, format!("{} does not sell capacity blocks", chosen.cloud())).hint("--purchase spot")
         );
     }
     let hours = hours_for(chosen.plan.run.hours.p90)
@@ -125,7 +125,7 @@ fn on(spec: RunSpec, pool: Pool, order: BlockOrder) -> Result<RunSpec, Diagnosti
 pub fn words(spec: &RunSpec) -> Option<String> {
     let BlockOrder { offer, .. } = spec.block.as_ref()?;
     Some(format!(
-        "{} up front for {} machines in {} from {:.0} to {:.0}, whether they are used or not; a block cannot be given back",
+        "{} up front for {} machines in {} from {:.0} to {:.0}, whether they are used or not; a block cannot be refunded",
         usd(offer.upfront_usd),
         spec.nodes,
         offer.zone_id,
@@ -152,14 +152,14 @@ pub fn buy(
     match with_progress(printer, buying, || runtime.block_on(seller.buy(&spec.run, &order))) {
         Ok(reservation) => {
             printer.note(&format!(
-                "gpuplan: {reservation} is bought for {}, {}",
+                "gpuplan: {reservation} is bought for {}, at {}",
                 spec.run,
                 usd(order.offer.upfront_usd)
             ));
             reserved(spec, reservation, journal)
         }
         Err(error @ LaunchError::Unclear { .. }) => {
-            let why = format!("{}: whether the block was bought is not known: {error}", spec.run);
+            let why = format!("{}: whether the block was bought is unknown: {error}", spec.run);
             Err(Diagnostic::new(Exit::MayStillCost, why).hint(format!("gpuplan watch {}", spec.run)))
         }
         Err(error) => {
@@ -177,7 +177,7 @@ pub fn find_reservation(spec: RunSpec, launchers: &Launchers, journal: &mut Jour
         Some(reservation) => reserved(spec, reservation, journal),
         None => {
             let why = format!(
-                "no capacity block in {} bears the mark of {}; a list may be a minute late",
+                "no capacity block in {} has the tag of {}; the list may be a minute late",
                 order.region, spec.run
             );
             Err(Diagnostic::new(Exit::NoCapacity, why)
@@ -222,7 +222,7 @@ fn seller(launchers: &Launchers) -> Result<&dyn Seller, Diagnostic> {
     launchers
         .iter()
         .find_map(|launcher| launcher.seller())
-        .ok_or_else(|| Diagnostic::usage("this cloud sells no capacity blocks"))
+        .ok_or_else(|| Diagnostic::usage("this cloud does not sell capacity blocks"))
 }
 
 fn block_error(run: &str, error: &LaunchError) -> Diagnostic {

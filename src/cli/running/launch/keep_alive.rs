@@ -32,9 +32,9 @@ const LOOK: Duration = Duration::from_secs(10);
 const LATE: SignedDuration = SignedDuration::from_mins(2);
 
 /// One thing that no line of the launch says: what a yes means then.
-pub const WORDS: &str = "led       by an EC2 Fleet of one: it starts the next machine when one is taken, whether this program runs or not. The \
-                         fleet costs nothing, its machine what is said above; it ends when the command has ended, at `gpuplan stop`, or at \
-                         the end of the life above, whichever is first. It never falls back to on-demand machines, so no deadline is promised";
+pub const WORDS: &str = "led       by an EC2 Fleet of one: it replaces an interrupted machine, whether this program runs or not. The fleet \
+                         is free, its machine costs what is stated above; it ends when the command has ended, at `gpuplan stop`, or at the \
+                         end of the life above, whichever is first. It never falls back to on-demand machines, so no deadline is promised";
 
 /// The run as a group can keep it: spot places of one region and one machine type, and a life that the budget pays for.
 pub fn narrow_to_group(spec: RunSpec, by: Option<KeepAlive>) -> Result<RunSpec, Diagnostic> {
@@ -99,7 +99,7 @@ pub fn hand_over(
 }
 
 fn group_unknown(run: &str, error: &LaunchError) -> Diagnostic {
-    Diagnostic::new(Exit::MayStillCost, format!("{run}: whether a group keeps it is not known: {error}"))
+    Diagnostic::new(Exit::MayStillCost, format!("{run}: whether a group keeps it alive is unknown: {error}"))
         .hint(format!("gpuplan watch {run}"))
         .hint(format!("gpuplan stop {run}"))
 }
@@ -108,7 +108,7 @@ pub fn keeper(launchers: &Launchers) -> Result<&dyn gpuplan_launch::Keeper, Diag
     launchers
         .iter()
         .find_map(|launcher| launcher.keeper())
-        .ok_or_else(|| Diagnostic::usage("this cloud keeps no run alive"))
+        .ok_or_else(|| Diagnostic::usage("this cloud cannot keep a run alive"))
 }
 
 /// At the dearest of the rates, since the group takes any of its places: what was spent is never more than is said.
@@ -278,7 +278,7 @@ async fn read_status(store: &Run, spec: &RunSpec) -> Result<(f64, Option<End>), 
     }
     let failed =
         store.result().await?.and_then(|result| result.get("outcome").filter(|outcome| outcome.is_object()).cloned());
-    Ok((done, failed.map(|why| End::Failed(format!("the program failed: {why}")))))
+    Ok((done, failed.map(|why| End::Failed(format!("the command failed: {why}")))))
 }
 
 #[cfg(test)]

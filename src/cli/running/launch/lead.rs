@@ -215,7 +215,7 @@ fn report_end(end: &End, run: &str, printer: &Printer) -> Result<Exit, Diagnosti
             Err(Diagnostic::new(Exit::OverBudget, format!("{run}: the budget is spent; what was saved is kept")))
         }
         End::Failed(why) => {
-            Err(Diagnostic::unexpected(format!("{run}: the program failed: {why}")).hint(format!("gpuplan logs {run}")))
+            Err(Diagnostic::unexpected(format!("{run}: the command failed: {why}")).hint(format!("gpuplan logs {run}")))
         }
         End::Refused { refusal, place } => {
             let hint = if let LaunchError::NotSetUp { command, .. } = refusal { command } else { "gpuplan doctor" };

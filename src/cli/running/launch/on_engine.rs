@@ -35,7 +35,7 @@ pub fn run(engine: &str, arguments: &LaunchArguments, session: &Session) -> Resu
     session.printer.confirm(arguments.yes, "gpuplan launch -y ...")?;
     let mut journal = open_journal(session)?;
     if !journal.hand(&work)? {
-        return Err(Diagnostic::usage(format!("there is a run `{}` already", work.run))
+        return Err(Diagnostic::usage(format!("there is already a run `{}`", work.run))
             .hint(format!("gpuplan status {}", work.run))
             .hint("--run NAME names another one"));
     }
