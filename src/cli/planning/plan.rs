@@ -11,7 +11,6 @@ use crate::question::measurements::Measurements;
 use crate::question::{plan_file, workload};
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
-use gpuplan_estimate::OwnRun;
 use gpuplan_plan::document::{AnyDocument, DocumentError, PlanDocument};
 use gpuplan_report::plan::{plan_csv, plan_text};
 use gpuplan_report::text::json::pretty;

@@ -20,7 +20,6 @@ use gpuplan_report::text::format;
 use gpuplan_report::text::json::pretty;
 use gpuplan_report::sentences::rejection;
 use gpuplan_report::sentences::words::English;
-use gpuplan_report::text::format;
 use gpuplan_units::Hours;
 use gpuplan_workload::file::{Phase, ResolvedProcessing, WorkloadFile};
 
