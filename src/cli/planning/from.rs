@@ -16,8 +16,8 @@ use gpuplan_plan::document::{Context, PlanDocument};
 use gpuplan_plan::job::{baseline, narrowed, price};
 use gpuplan_report::plan::job::{Named, asked_text, beside_json, beside_text, json, priced_text};
 use gpuplan_report::plan::plan_text;
-use gpuplan_report::text::json::pretty;
 use gpuplan_report::sentences::rejection::sentence;
+use gpuplan_report::text::json::pretty;
 use gpuplan_report::text::wrap::wrap;
 use gpuplan_workload::file::{LimitsSection, ModelSection, WorkloadFile};
 

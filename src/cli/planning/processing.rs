@@ -16,8 +16,6 @@ use gpuplan_plan::processing::{ProcessingSet, plan};
 use gpuplan_plan::{Limits, Warning};
 use gpuplan_report::plan::phases::Answer;
 use gpuplan_report::plan::processing;
-use gpuplan_report::text::format;
-use gpuplan_report::text::json::pretty;
 use gpuplan_report::sentences::rejection;
 use gpuplan_report::sentences::words::English;
 use gpuplan_units::Hours;
