@@ -18,6 +18,8 @@ use gpuplan_report::plan::phases::Answer;
 use gpuplan_report::plan::processing;
 use gpuplan_report::sentences::rejection;
 use gpuplan_report::sentences::words::English;
+use gpuplan_report::text::format;
+use gpuplan_report::text::json::pretty;
 use gpuplan_units::Hours;
 use gpuplan_workload::file::{Phase, ResolvedProcessing, WorkloadFile};
 
