@@ -8,7 +8,7 @@ use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_market::{Access, SourceError};
 use gpuplan_plan::limits;
-use gpuplan_report::catalog::refresh::{self, SourceRow, Word};
+use gpuplan_report::catalog::refresh::{self, SourceOutcome, SourceRow};
 
 #[derive(Debug, Args)]
 pub struct RefreshArguments {
@@ -36,28 +36,33 @@ pub fn run(arguments: &RefreshArguments, session: &Session) -> Result<Exit, Diag
         OutputFormat::Csv => session.printer.data(&refresh::csv(&rows).map_err(Diagnostic::unexpected)?)?,
         OutputFormat::Table => session.printer.data(&refresh::table(&rows, session.width))?,
     };
-    let tried = rows.iter().filter(|row| row.word != Word::NoCredentials).count();
-    if tried > 0 && rows.iter().all(|row| matches!(row.word, Word::Failed | Word::NoCredentials)) {
-        return Err(Diagnostic::new(Exit::CloudRefused, "no source answered; earlier prices are kept, with their age")
-            .hint("`gpuplan doctor` shows which credentials and addresses are used"));
+    let tried = rows.iter().filter(|row| row.outcome != SourceOutcome::NoCredentials).count();
+    if tried > 0 && rows.iter().all(|row| matches!(row.outcome, SourceOutcome::Failed | SourceOutcome::NoCredentials)) {
+        return Err(Diagnostic::new(
+            Exit::CloudRefused,
+            "no source answered; earlier prices are kept, with their age",
+        )
+        .hint("`gpuplan doctor` shows which credentials and addresses are used"));
     }
     Ok(Exit::Done)
 }
 
 fn row(source: &SourceReport) -> SourceRow {
-    let (word, rows, details) = match &source.outcome {
-        Outcome::Recent(age) => (Word::Recent, 0, vec![format!("answered {age} ago")]),
-        Outcome::Answered { rows, notes } => (Word::Answered, *rows, notes.iter().map(ToString::to_string).collect()),
-        Outcome::Failed(error @ SourceError::MissingCredentials { .. }) => {
-            (Word::NoCredentials, 0, vec![error.to_string()])
+    let (outcome, rows, details) = match &source.outcome {
+        Outcome::Recent(age) => (SourceOutcome::Recent, 0, vec![format!("answered {age} ago")]),
+        Outcome::Answered { rows, notes } => {
+            (SourceOutcome::Answered, *rows, notes.iter().map(ToString::to_string).collect())
         }
-        Outcome::Failed(error) => (Word::Failed, 0, vec![error.to_string()]),
+        Outcome::Failed(error @ SourceError::MissingCredentials { .. }) => {
+            (SourceOutcome::NoCredentials, 0, vec![error.to_string()])
+        }
+        Outcome::Failed(error) => (SourceOutcome::Failed, 0, vec![error.to_string()]),
     };
     SourceRow {
         cloud: source.about.cloud.to_owned(),
         source: source.about.id.to_owned(),
         is_public: source.about.access == Access::Public,
-        word,
+        outcome,
         rows,
         details,
     }

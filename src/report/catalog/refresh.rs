@@ -13,7 +13,7 @@ const NOTES_SHOWN: usize = 5;
 /// What came of a question to a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Word {
+pub enum SourceOutcome {
     Answered,
     /// Not asked: the last answer is fresh.
     Recent,
@@ -35,8 +35,7 @@ pub struct SourceRow {
     pub source: String,
     /// Whether everybody gets the same answer without an account.
     pub is_public: bool,
-    #[serde(rename = "outcome")]
-    pub word: Word,
+    pub outcome: SourceOutcome,
     /// Prices, or pools with evidence of risk.
     pub rows: usize,
     /// What the source noted, or why it failed.
@@ -46,11 +45,11 @@ pub struct SourceRow {
 impl SourceRow {
     /// What the table says of it.
     fn label(&self) -> &'static str {
-        match self.word {
-            Word::Answered => "answered",
-            Word::Recent => "not asked",
-            Word::NoCredentials => "no account",
-            Word::Failed => "failed",
+        match self.outcome {
+            SourceOutcome::Answered => "answered",
+            SourceOutcome::Recent => "not asked",
+            SourceOutcome::NoCredentials => "no account",
+            SourceOutcome::Failed => "failed",
         }
     }
 }
@@ -91,7 +90,7 @@ pub fn table(rows: &[SourceRow], width: u16) -> String {
         ]
     });
     let mut text = render(&columns, cells, width);
-    for row in rows.iter().filter(|row| row.details.len() > 1 || width < 110 && row.word == Word::Failed) {
+    for row in rows.iter().filter(|row| row.details.len() > 1 || width < 110 && row.outcome == SourceOutcome::Failed) {
         text.push_str(&format!("\n{}:\n", row.source));
         for detail in row.details.iter().take(NOTES_SHOWN) {
             text.push_str(&wrap(&format!("- {detail}"), width, "  "));

@@ -4,6 +4,12 @@ use crate::sentences::rejection;
 use gpuplan_plan::Warning;
 use gpuplan_plan::explanation::warning::MissingInput;
 
+const EQUAL_CORES: &str =
+    "every core is taken to work as fast as those of the published rates; the band is for what they differ";
+const CATALOG_PRICES_OF_HOSTS: &str =
+    "prices of machines without GPU are those of the catalog: the clouds are asked about machines with GPUs";
+const SPOT_REPLAY: &str = "spot: hours, cost and chance are replayed on availability fitted to V100 and K80 probes on AWS in 2022 (docs/risk.md)";
+
 /// One warning as a sentence: a note of the answer.
 pub fn sentence(warning: &Warning) -> String {
     match warning {
@@ -19,14 +25,8 @@ pub fn sentence(warning: &Warning) -> String {
         Warning::NoDeadline { preferred_within_hours } => {
             format!("no deadline given: plans that end within {preferred_within_hours} are preferred")
         }
-        Warning::EqualCores => {
-            "every core is taken to work as fast as those of the published rates; the band is for what they differ"
-                .to_owned()
-        }
-        Warning::CatalogPricesOfHosts => {
-            "prices of machines without GPU are those of the catalog: the clouds are asked about machines with GPUs"
-                .to_owned()
-        }
+        Warning::EqualCores => EQUAL_CORES.to_owned(),
+        Warning::CatalogPricesOfHosts => CATALOG_PRICES_OF_HOSTS.to_owned(),
         Warning::SoonerForLittle { sooner_hours, more_usd, plan, value_of_time_usd_per_hour } => format!(
             "{sooner_hours} sooner for ${:.2} more: {plan} (--value-of-time {:.2} would choose it)",
             more_usd.dollars(),
@@ -65,10 +65,7 @@ pub fn sentence(warning: &Warning) -> String {
             let items: Vec<&str> = items.iter().map(|item| item.label()).collect();
             format!("not in the bill, because {cloud} publishes no rate here: {}", items.join(", "))
         }
-        Warning::SpotReplay => {
-            "spot: hours, cost and chance are replayed on availability fitted to V100 and K80 probes on AWS in 2022 (docs/risk.md)"
-                .to_owned()
-        }
+        Warning::SpotReplay => SPOT_REPLAY.to_owned(),
         Warning::OnDemandCost { cost_usd, plan } => {
             format!("capacity that is not taken back costs ${:.2}: {plan} (--on-demand)", cost_usd.dollars())
         }
