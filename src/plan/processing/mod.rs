@@ -51,7 +51,7 @@ pub fn plan<'a>(hardware: &'a Hardware, market: &'a Market, work: &Processing, l
     (set.frontier, set.alternatives) = frontier_and_alternatives(plans, limits);
     set.rejected = refused.lines();
     if limits.deadline.is_none() {
-        set.warnings.push(Warning::NoDeadline { preferred_within_hours: PATIENCE });
+        set.warnings.push(Warning::NoDeadline { preferred_within_hours: objective::PATIENCE });
     }
     if let Some(best) = &set.recommendation {
         let hosts = WorkOffers::with_gpu(hardware, market, limits, work.place.as_deref()).kept;
