@@ -419,9 +419,6 @@ fn imports_are_written_so_that_they_can_be_checked() {
     );
 }
 
-/// Crates with circles of files that are still to be broken up. None may be added.
-const CIRCLES_LEFT: &str = "report";
-
 #[test]
 fn files_of_a_crate_import_each_other_without_circles() {
     let (sources, mut problems) = (sources(), Vec::new());
@@ -429,14 +426,7 @@ fn files_of_a_crate_import_each_other_without_circles() {
         let inside = format!("{}/", folder(name));
         let files = sources.iter().filter(|source| source.stage() == Some(name));
         let files = files.filter_map(|source| Some((source.path.strip_prefix(&inside)?, source.code.as_str())));
-        let circles = Files::new(files).circles();
-        if has_word(CIRCLES_LEFT, name) {
-            if circles.is_empty() {
-                problems.push(format!("`{name}` has no circle any more: take it off CIRCLES_LEFT"));
-            }
-            continue;
-        }
-        for circle in circles {
+        for circle in Files::new(files).circles() {
             let files = circle.into_iter().collect::<Vec<_>>().join(", ");
             let advice = "move what ties them to the ground of the crate, or what leads them to a file above";
             problems.push(format!("src/{inside}: a circle of {files}: {advice}"));

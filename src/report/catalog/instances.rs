@@ -45,6 +45,7 @@ pub struct InstanceLine<'a> {
 
 /// The GPUs of a machine.
 #[derive(Serialize, JsonSchema)]
+#[allow(clippy::struct_field_names, reason = "keys as the document has them")]
 struct InstanceGpus<'a> {
     /// Id of the GPU in the catalog.
     gpu: &'a str,

@@ -76,7 +76,9 @@ struct ErrorLine {
     errors: Option<ErrorFigures>,
 }
 
+/// An error is predicted / measured - 1, in percent.
 #[derive(Serialize, JsonSchema)]
+#[allow(clippy::struct_field_names, reason = "keys as the document has them")]
 struct ErrorFigures {
     /// Mean absolute error.
     mape_percent: f64,
