@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::context::World;
+use crate::explanation::rejection::Nearest;
 use crate::explanation::{Rejected, Rejection, RejectionReason, Warning};
 use crate::plan_set::PlanSet;
 use gpuplan_hardware::{Hardware, InstanceId};
@@ -18,14 +19,6 @@ pub struct Refusals {
     by_request: BTreeMap<&'static str, (Rejection, u64)>,
     /// Offers whose price alone is in the way.
     doubtful: Vec<(OfferId, Rejection)>,
-}
-
-/// Of some candidates the one that came closest.
-struct Nearest {
-    why: Rejection,
-    nodes: u32,
-    /// All of them.
-    count: u64,
 }
 
 impl Refusals {
@@ -48,11 +41,7 @@ impl Refusals {
             return;
         }
         let held = self.by_type.entry((instance, purchase));
-        let held = held.or_insert_with(|| Nearest { why: why.clone(), nodes, count: 0 });
-        held.count += 1;
-        if why.is_nearer_than(&held.why) {
-            (held.why, held.nodes) = (why, nodes);
-        }
+        held.or_insert_with(|| Nearest::new(why.clone(), nodes)).add(why, nodes);
     }
 
     /// One line a machine type and terms, nearest first.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use crate::candidate::Plan;
-use crate::choice::objective::recommend;
+use crate::choice::objective::{self, CostAndHours};
 use crate::choice::refusals::Refusals;
 use crate::context::World;
 use crate::explanation::Rejection;
@@ -66,6 +66,14 @@ impl Shortlist {
         all.dedup();
         all
     }
+}
+
+/// The plan to recommend among those at `order`, which is by cost.
+fn recommend(plans: &[Plan], order: &[usize], limits: &Limits) -> Option<usize> {
+    objective::recommend(limits, order, |index| {
+        let plan = &plans[index];
+        CostAndHours { cost: plan.cost.expected, hours: plan.run.hours.expected, is_service: plan.is_service() }
+    })
 }
 
 /// For every GPU without a plan on the frontier, the plan that the objective would choose.

@@ -312,6 +312,29 @@ impl Rejection {
     }
 }
 
+/// Of some refused candidates the one that came closest.
+#[derive(Clone, Debug)]
+pub struct Nearest {
+    pub why: Rejection,
+    pub nodes: u32,
+    /// All of them.
+    pub count: u64,
+}
+
+impl Nearest {
+    /// The first of them, which is still to be added.
+    pub fn new(why: Rejection, nodes: u32) -> Self {
+        Self { why, nodes, count: 0 }
+    }
+
+    pub fn add(&mut self, why: Rejection, nodes: u32) {
+        self.count += 1;
+        if why.is_nearer_than(&self.why) {
+            (self.why, self.nodes) = (why, nodes);
+        }
+    }
+}
+
 /// Offers or candidates that were refused, represented by the one that came closest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rejected {

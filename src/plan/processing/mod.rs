@@ -9,9 +9,9 @@ pub use answer::{Losses, ProcessingPlan, ProcessingSet};
 
 use std::collections::BTreeMap;
 
-use crate::choice::objective::{COST_TOLERANCE, PATIENCE};
+use crate::choice::objective::{self, CostAndHours};
 use crate::explanation::{Rejection, Warning};
-use crate::limits::{Limits, Objective};
+use crate::limits::Limits;
 use crate::money::bill::{Basis, Bill, BillItem, BillLine, HOURS_PER_MONTH, MACHINE_HOUR};
 use crate::money::side_charges::Rate;
 use crate::normal::{NORMAL_90, deviations, normal_distribution};
@@ -215,22 +215,11 @@ fn hours(seconds: Band, losses: Option<&Losses>) -> Quantiles<f64> {
 
 /// By the objective, as for machines with GPUs.
 fn recommend(plans: &[ProcessingPlan], limits: &Limits) -> Option<usize> {
-    let hours = |index: &usize| plans[*index].hours.expected;
-    let cost = |index: &usize| plans[*index].cost.expected.dollars();
-    let dollars = |index: &usize| cost(index) + limits.value_of_time.dollars() * hours(index);
-    let patient = |index: &usize| limits.deadline.is_some() || hours(index) <= PATIENCE.0;
-    let by_hours = |a: &usize, b: &usize| hours(a).total_cmp(&hours(b)).then(cost(a).total_cmp(&cost(b)));
-    let in_time: Vec<usize> = (0..plans.len()).filter(patient).collect();
-    let Some(least) = in_time.iter().map(dollars).min_by(f64::total_cmp) else {
-        return (0..plans.len()).min_by(by_hours);
-    };
-    match limits.objective {
-        Objective::Time => in_time.into_iter().min_by(by_hours),
-        Objective::Balanced => in_time.into_iter().min_by(|a, b| (cost(a) * hours(a)).total_cmp(&(cost(b) * hours(b)))),
-        Objective::Cost => {
-            in_time.into_iter().filter(|index| dollars(index) <= least * (1.0 + COST_TOLERANCE)).min_by(by_hours)
-        }
-    }
+    let order: Vec<usize> = (0..plans.len()).collect();
+    objective::recommend(limits, &order, |index| {
+        let plan = &plans[index];
+        CostAndHours { cost: plan.cost.expected, hours: plan.hours.expected, is_service: false }
+    })
 }
 
 fn cheapest(plans: Vec<ProcessingPlan>) -> Option<ProcessingPlan> {

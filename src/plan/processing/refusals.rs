@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::explanation::rejection::Nearest;
 use crate::explanation::{Rejected, Rejection};
 use crate::processing::machines::Rented;
 
@@ -11,14 +12,6 @@ pub struct Refusals {
     by_type: BTreeMap<String, Nearest>,
 }
 
-/// Of some candidates the one that came closest.
-struct Nearest {
-    why: Rejection,
-    nodes: u32,
-    /// All of them.
-    count: u64,
-}
-
 impl Refusals {
     pub fn add(&mut self, rented: &Rented, nodes: u32, why: Rejection) {
         let key = match why {
@@ -26,11 +19,7 @@ impl Refusals {
             Rejection::OtherRegion => "other regions".to_owned(),
             _ => format!("{}/{} {}", rented.host.cloud, rented.host.name, rented.purchase),
         };
-        let held = self.by_type.entry(key).or_insert_with(|| Nearest { why: why.clone(), nodes, count: 0 });
-        held.count += 1;
-        if why.is_nearer_than(&held.why) {
-            (held.why, held.nodes) = (why, nodes);
-        }
+        self.by_type.entry(key).or_insert_with(|| Nearest::new(why.clone(), nodes)).add(why, nodes);
     }
 
     /// Whether money alone keeps a plan out.
