@@ -81,7 +81,7 @@ pub struct PlanDocument {
     pub nearest: Vec<RejectionRecord>,
     /// How much was looked at.
     #[serde(default)]
-    pub counts: CountsRecord,
+    pub counts: Counts,
     /// What a profile of the run found, with what mending it would save of the recommended plan.
     #[serde(default)]
     pub findings: Vec<FindingRecord>,
@@ -97,20 +97,6 @@ pub struct PlanDocument {
     /// For `plan --from JOB`: the existing job, its plan on its own machines, and the difference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Value>,
-}
-
-/// How much was looked at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct CountsRecord {
-    /// Offers of the market.
-    pub offers: u64,
-    /// Different machines, each with a number of them.
-    pub shapes: u64,
-    /// Layouts whose memory and time were estimated.
-    pub layouts_estimated: u64,
-    /// Plans that were priced or refused.
-    pub candidates: u64,
 }
 
 impl PlanDocument {
@@ -135,7 +121,7 @@ impl PlanDocument {
             terms: set.terms.iter().map(|terms| TermsRecord::new(terms, words)).collect(),
             rejected: set.rejected.iter().map(rejected).collect(),
             nearest: set.nearest.iter().map(rejected).collect(),
-            counts: set.counts.into(),
+            counts: set.counts,
             findings: set.findings.iter().map(|priced| FindingRecord::new(priced, words)).collect(),
             notes: sentences(&warnings),
             warnings,
@@ -159,11 +145,6 @@ impl PlanDocument {
         Ok(document)
     }
 
-    /// As JSON, for those who hand it on.
-    pub fn to_value(&self) -> Value {
-        serde_json::to_value(self).expect("a plan document has text keys")
-    }
-
     /// The plan with this id, else the recommended one.
     pub fn pick(&self, id: Option<&str>) -> Result<&PlanRecord, DocumentError> {
         self.plans.pick(id)
@@ -172,13 +153,6 @@ impl PlanDocument {
     /// What the workload file or a flag says of one limit, such as `deadline`.
     pub fn limit(&self, name: &str) -> Option<&str> {
         self.limits.get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
-    }
-}
-
-impl From<Counts> for CountsRecord {
-    fn from(counts: Counts) -> Self {
-        let Counts { offers, shapes, layouts_estimated, candidates } = counts;
-        Self { offers, shapes, layouts_estimated, candidates }
     }
 }
 

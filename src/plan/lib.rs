@@ -9,6 +9,7 @@
 //! | `spot` | what may become of a plan on spot machines |
 //! | `money` | prices of candidates, bills, side charges |
 //! | `explanation` | why, what to do, what to know: enums with figures, of which `report` makes sentences |
+//! | `document` | the plan document, which every command writes and reads |
 
 pub mod candidate;
 pub mod choice;

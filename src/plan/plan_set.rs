@@ -1,16 +1,24 @@
 //! `PlanSet`: the whole answer of the planner.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::candidate::Plan;
 use crate::choice::terms::Terms;
 use crate::explanation::{Rejected, Warning};
 use crate::training::what_if::PricedFinding;
 
 /// How much was looked at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Counts {
+    /// Offers of the market.
     pub offers: u64,
+    /// Different machines, each with a number of them.
     pub shapes: u64,
+    /// Layouts whose memory and time were estimated.
     pub layouts_estimated: u64,
+    /// Plans that were priced or refused.
     pub candidates: u64,
 }
 

@@ -166,13 +166,13 @@ impl Planner<'_> {
         Ok(document)
     }
 
-    fn beside(&self, path: &str) -> PathBuf {
+    fn beside_portfolio(&self, path: &str) -> PathBuf {
         self.arguments.file.parent().unwrap_or(Path::new("")).join(path)
     }
 
     /// As `plan --output json` answers it.
     fn planned(&self, path: &str, limits: &LimitsSection) -> Result<PlanDocument, Diagnostic> {
-        let arguments = WorkloadArguments { file: Some(self.beside(path)), ..WorkloadArguments::default() };
+        let arguments = WorkloadArguments { file: Some(self.beside_portfolio(path)), ..WorkloadArguments::default() };
         let file =
             workload::read(&arguments)?.overlay(WorkloadFile { limits: limits.clone(), ..WorkloadFile::default() });
         let given = &self.arguments.prices;
@@ -196,7 +196,7 @@ impl Planner<'_> {
     }
 
     fn recorded(&self, path: &str) -> Result<PlanDocument, Diagnostic> {
-        let path = self.beside(path);
+        let path = self.beside_portfolio(path);
         let text = fs::read_to_string(&path).map_err(|error| Diagnostic::file(&path, &error))?;
         PlanDocument::read(&text).map_err(|error| no_plan(&error.into()))
     }

@@ -38,9 +38,9 @@ pub fn read(arguments: &WorkloadArguments) -> Result<WorkloadFile, Diagnostic> {
         diagnostic
     })?;
     let folder = path.parent().unwrap_or(Path::new(""));
-    beside(folder, &mut file.model, &mut file.data)?;
+    resolve_paths(folder, &mut file.model, &mut file.data)?;
     for phase in &mut file.phase {
-        beside(folder, &mut phase.model, &mut phase.data)?;
+        resolve_paths(folder, &mut phase.model, &mut phase.data)?;
     }
     if let Some(name) = &arguments.phase {
         file = file.phase(name)?.file;
@@ -49,13 +49,14 @@ pub fn read(arguments: &WorkloadArguments) -> Result<WorkloadFile, Diagnostic> {
 }
 
 /// Paths inside a file are relative to it.
-fn beside(folder: &Path, model: &mut ModelSection, data: &mut DataSection) -> Result<(), Diagnostic> {
+fn resolve_paths(folder: &Path, model: &mut ModelSection, data: &mut DataSection) -> Result<(), Diagnostic> {
     for inner in [&mut model.config, &mut model.index].into_iter().flatten() {
         *inner = folder.join(&*inner).to_string_lossy().into_owned();
     }
     if let Some(location) = data.location.as_mut().filter(|location| !location.contains("://")) {
-        let beside = std::path::absolute(folder.join(&*location)).map_err(|error| Diagnostic::file(folder, &error))?;
-        *location = beside.to_string_lossy().into_owned();
+        let resolved =
+            std::path::absolute(folder.join(&*location)).map_err(|error| Diagnostic::file(folder, &error))?;
+        *location = resolved.to_string_lossy().into_owned();
     }
     Ok(())
 }
