@@ -2,7 +2,7 @@
 
 use gpuplan::calibration::Calibration;
 use gpuplan::estimate::answer::{Answer, answer};
-use gpuplan::import::{self, Asked, Gpus, ImportError, Names};
+use gpuplan::import::{self, JobRequest, Gpus, ImportError, Names};
 use gpuplan::launch::RunSpec;
 use gpuplan::runstore::{HandOff, Manifest, ManifestName};
 use gpuplan::spot::trace::Trace;
@@ -70,7 +70,7 @@ pub fn yaml_job(data: &[u8]) {
     }
 }
 
-fn assert_job(read: &Result<Asked, ImportError>) {
+fn assert_job(read: &Result<JobRequest, ImportError>) {
     let asked = match read {
         Ok(asked) => asked,
         Err(error) => return assert!(!error.to_string().is_empty()),

@@ -33,12 +33,12 @@ pub struct RunKnown {
     #[serde(default)]
     pub expected: Option<Expected>,
     #[serde(default)]
-    pub actual: Option<Actual>,
+    pub actual: Option<ActualRun>,
 }
 
 /// What became of a run that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Actual {
+pub struct ActualRun {
     /// From the request to the end.
     pub hours: f64,
     /// Paid hours of all its machines together.
@@ -59,7 +59,7 @@ pub struct Actual {
 }
 
 impl RunKnown {
-    pub fn of(facts: &RunFacts, actual: Option<Actual>) -> Self {
+    pub fn new(facts: &RunFacts, actual: Option<ActualRun>) -> Self {
         Self {
             key: format!("{}@{}", facts.run, facts.key),
             run: facts.run.clone(),
@@ -97,14 +97,14 @@ pub struct Line {
 
 /// What charges are added up by.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum By {
+pub enum CostGrouping {
     Run,
     Team,
     Day,
     Tag(String),
 }
 
-impl By {
+impl CostGrouping {
     /// `run`, `team`, `day` or `tag:NAME`.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
@@ -214,7 +214,7 @@ impl CostSum {
 
 /// Which charges are shown.
 #[derive(Clone, Debug, Default)]
-pub struct Asked {
+pub struct CostFilter {
     pub since: Option<Timestamp>,
     pub until: Option<Timestamp>,
     /// Only these; empty: every one but the rehearsal.
@@ -239,7 +239,7 @@ impl Spent {
         open: Vec<Charge>,
         bills: &[ImportedBill],
         known: BTreeMap<String, RunKnown>,
-        asked: &Asked,
+        asked: &CostFilter,
     ) -> Self {
         let (mut lines, mut rehearsals) = (Vec::new(), BTreeSet::new());
         let entered = charges.into_iter().map(|charge| (charge, false));
@@ -284,11 +284,11 @@ impl Spent {
     }
 
     /// Sums by name, and their sum, which is exact.
-    pub fn sums(&self, by: &By) -> (Vec<CostSum>, CostSum) {
+    pub fn sums(&self, by: &CostGrouping) -> (Vec<CostSum>, CostSum) {
         let (mut sums, mut total): (BTreeMap<String, CostSum>, CostSum) = (BTreeMap::new(), CostSum::default());
         let mut counted: BTreeSet<(String, &str)> = BTreeSet::new();
         for line in &self.lines {
-            let pieces = if *by == By::Day { by_day(&line.charge) } else { vec![line.charge.clone()] };
+            let pieces = if *by == CostGrouping::Day { by_day(&line.charge) } else { vec![line.charge.clone()] };
             for charge in pieces {
                 let (name, key) = (by.name(&charge), run_key(&line.charge.id));
                 let known = self.known.get(key);
@@ -298,7 +298,7 @@ impl Spent {
                 sum.add(&piece, known);
                 total.add(&piece, known);
                 // The tokens of a run count once, and not for a day of it.
-                let tokens = known.and_then(RunKnown::tokens).filter(|_| *by != By::Day && !line.of_bill);
+                let tokens = known.and_then(RunKnown::tokens).filter(|_| *by != CostGrouping::Day && !line.of_bill);
                 if let Some((tokens, key)) = tokens.zip(self.known.get_key_value(key).map(|(key, _)| key.as_str()))
                     && counted.insert((name, key))
                 {
@@ -324,7 +324,7 @@ fn newest_charges(bills: &[ImportedBill]) -> impl Iterator<Item = &Charge> {
 }
 
 /// The part of a charge that lies in the time that is shown: by its share of time.
-fn within(charge: Charge, asked: &Asked) -> Option<Charge> {
+fn within(charge: Charge, asked: &CostFilter) -> Option<Charge> {
     let from = asked.since.map_or(charge.start, |since| since.max(charge.start));
     let to = asked.until.map_or(charge.end, |until| until.min(charge.end));
     if (from, to) == (charge.start, charge.end) {

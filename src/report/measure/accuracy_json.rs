@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::measure::accuracy::{against_peers, inference_means};
 use crate::text::json::{VERSION, pretty};
 use gpuplan_accuracy::peers::PeerErrors;
-use gpuplan_accuracy::{By, Errors, Line, Scores};
+use gpuplan_accuracy::{ErrorGroup, Errors, Line, Scores};
 use gpuplan_estimate::constants::{Fitted, HeldOutError, HeldOutInference};
 use gpuplan_estimate::memory_constants::{FittedMemory, HeldOutSource};
 
@@ -52,14 +52,14 @@ struct Groupings {
 }
 
 impl Groupings {
-    fn new(lines: impl Fn(By) -> Vec<Line>) -> Self {
+    fn new(lines: impl Fn(ErrorGroup) -> Vec<Line>) -> Self {
         let by = |grouping| lines(grouping).into_iter().map(ErrorLine::from).collect();
         Self {
-            source: by(By::Source),
-            group: by(By::Group),
-            family: by(By::Family),
-            gpu: by(By::Gpu),
-            regime: by(By::Regime),
+            source: by(ErrorGroup::Source),
+            group: by(ErrorGroup::Group),
+            family: by(ErrorGroup::Family),
+            gpu: by(ErrorGroup::Gpu),
+            regime: by(ErrorGroup::Regime),
         }
     }
 }
