@@ -73,7 +73,7 @@ const DOCUMENTS: &[Document] = &[
     document(
         "estimate-answer",
         "gpuplan estimate --cases FILE -o json, one line",
-        output::<gpuplan::estimate::answer::Answer>,
+        output::<gpuplan::estimate::answer::CaseAnswer>,
     ),
     document("explain", "gpuplan explain -o json", output::<report::plan::explain::ExplainReport<'static>>),
     document("gc", "gpuplan gc -o json", output::<report::runs::StrayList>),

@@ -32,7 +32,7 @@ pub enum ErrorGroup {
 
 /// Errors of the runs under one name.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Line {
+pub struct GroupErrors {
     pub name: String,
     pub cases: usize,
     pub answered: usize,
@@ -115,31 +115,31 @@ impl<'a> Scores<'a> {
     }
 
     /// Step time or throughput, in the order of the names.
-    pub fn time(&self, by: ErrorGroup) -> Vec<Line> {
+    pub fn time(&self, by: ErrorGroup) -> Vec<GroupErrors> {
         table(&self.time, by)
     }
 
     /// Peak memory, in the order of the names.
-    pub fn memory(&self, by: ErrorGroup) -> Vec<Line> {
+    pub fn memory(&self, by: ErrorGroup) -> Vec<GroupErrors> {
         table(&self.memory, by)
     }
 
-    pub fn time_of_all(&self) -> Line {
+    pub fn time_of_all(&self) -> GroupErrors {
         line("all", self.time.iter())
     }
 
-    pub fn memory_of_all(&self) -> Line {
+    pub fn memory_of_all(&self) -> GroupErrors {
         line("all", self.memory.iter())
     }
 
     /// Time errors of the runs that `wanted` takes.
-    pub fn time_where(&self, name: &str, wanted: impl Fn(&Run) -> bool) -> Line {
+    pub fn time_where(&self, name: &str, wanted: impl Fn(&Run) -> bool) -> GroupErrors {
         line(name, self.time.iter().filter(|scored| wanted(scored.run)))
     }
 
     /// Mean over the groups, each weighing the same, and how many they are.
     pub fn macro_mape_percent(&self) -> Option<(f64, usize)> {
-        let large = |line: &Line| line.errors.filter(|_| line.answered >= FEWEST_OF_A_GROUP);
+        let large = |line: &GroupErrors| line.errors.filter(|_| line.answered >= FEWEST_OF_A_GROUP);
         let groups: Vec<f64> =
             self.time(ErrorGroup::Group).iter().filter_map(large).map(|errors| errors.mape_percent).collect();
         (!groups.is_empty()).then(|| (mean(&groups), groups.len()))
@@ -166,7 +166,7 @@ impl FitFacts {
     }
 }
 
-fn table(scored: &[Scored], by: ErrorGroup) -> Vec<Line> {
+fn table(scored: &[Scored], by: ErrorGroup) -> Vec<GroupErrors> {
     let mut names: BTreeMap<String, Vec<&Scored>> = BTreeMap::new();
     for one in scored {
         if let Some(name) = name(one, by) {
@@ -187,14 +187,14 @@ fn name(scored: &Scored, by: ErrorGroup) -> Option<String> {
     }
 }
 
-fn line<'a>(name: &str, scored: impl Iterator<Item = &'a Scored<'a>>) -> Line {
+fn line<'a>(name: &str, scored: impl Iterator<Item = &'a Scored<'a>>) -> GroupErrors {
     let mut ratios = Vec::new();
     let mut cases = 0;
     for one in scored {
         cases += 1;
         ratios.extend(one.ratio);
     }
-    Line { name: name.to_owned(), cases, answered: ratios.len(), errors: Errors::from_ratios(&ratios) }
+    GroupErrors { name: name.to_owned(), cases, answered: ratios.len(), errors: Errors::from_ratios(&ratios) }
 }
 
 impl Errors {

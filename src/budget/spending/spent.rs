@@ -86,7 +86,7 @@ impl RunKnown {
 
 /// A charge as it is shown.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Line {
+pub struct CostLine {
     #[serde(flatten)]
     pub charge: Charge,
     /// It grows still and is not in the ledger yet.
@@ -178,7 +178,7 @@ impl CostSum {
         (self.tokens > 0.0).then(|| self.cost_of_tokens.dollars() / (self.tokens / 1e6))
     }
 
-    fn add(&mut self, line: &Line, known: Option<&RunKnown>) {
+    fn add(&mut self, line: &CostLine, known: Option<&RunKnown>) {
         let (charge, costs) = (&line.charge, line.charge.costs);
         self.runs.extend(charge.allocation.run.clone());
         if line.of_bill {
@@ -226,7 +226,7 @@ pub struct CostFilter {
 /// Lines in time, with what is known of each run laid over them.
 #[derive(Clone, Debug, Default)]
 pub struct Spent {
-    pub lines: Vec<Line>,
+    pub lines: Vec<CostLine>,
     pub known: BTreeMap<String, RunKnown>,
     /// Rehearsals that are left out.
     pub rehearsals: usize,
@@ -260,7 +260,7 @@ impl Spent {
             if charge.waste.is_none() && known.get(&key).is_some_and(RunKnown::has_failed) {
                 charge.waste = Some(Waste::Failed);
             }
-            lines.extend(within(charge, asked).map(|charge| Line { charge, so_far, of_bill: false }));
+            lines.extend(within(charge, asked).map(|charge| CostLine { charge, so_far, of_bill: false }));
         }
         let runs: BTreeSet<&str> = known
             .values()
@@ -276,7 +276,7 @@ impl Spent {
                 if let Some(run) = known.values().find(|run| Some(&run.run) == charge.allocation.run.as_ref()) {
                     (charge.allocation.team, charge.allocation.tags) = (run.team.clone(), run.tags.clone());
                 }
-                lines.extend(within(charge, asked).map(|charge| Line { charge, so_far: false, of_bill: true }));
+                lines.extend(within(charge, asked).map(|charge| CostLine { charge, so_far: false, of_bill: true }));
             }
         }
         lines.sort_by(|a, b| (a.charge.start, &a.charge.id).cmp(&(b.charge.start, &b.charge.id)));
@@ -294,7 +294,7 @@ impl Spent {
                 let known = self.known.get(key);
                 let sum =
                     sums.entry(name.clone()).or_insert_with(|| CostSum { name: name.clone(), ..CostSum::default() });
-                let piece = Line { charge, ..line.clone() };
+                let piece = CostLine { charge, ..line.clone() };
                 sum.add(&piece, known);
                 total.add(&piece, known);
                 // The tokens of a run count once, and not for a day of it.

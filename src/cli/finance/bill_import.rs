@@ -19,7 +19,7 @@ use crate::session::progress::with_progress;
 use gpuplan_budget::bill::compare::compare;
 use gpuplan_budget::bill::sums::Sums;
 use gpuplan_budget::bill::{BillError, Format, ImportedBill, columnar, is_columnar, read};
-use gpuplan_budget::spent::{CostFilter, Line};
+use gpuplan_budget::spent::{CostFilter, CostLine};
 use gpuplan_budget::{Charge, Ledger};
 use gpuplan_report::finance::bill as report;
 use gpuplan_runstore::store::Hash;
@@ -160,7 +160,7 @@ fn charged(ledger: &Ledger, open: Vec<Charge>, bills: &[ImportedBill]) -> Result
             .ok_or_else(|| Diagnostic::unexpected(format!("`{month}` is not a valid month; try 2026-10")))?;
         let asked = CostFilter { since: Some(since), until: Some(until), ..CostFilter::default() };
         let lines = sum_up(ledger, open.clone(), &asked)?.lines;
-        charged.extend(lines.into_iter().filter(|line: &Line| !line.of_bill).map(|line| line.charge));
+        charged.extend(lines.into_iter().filter(|line: &CostLine| !line.of_bill).map(|line| line.charge));
     }
     Ok(charged)
 }

@@ -16,7 +16,7 @@ use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::printer::Printer;
 use crate::session::progress::with_progress;
 use gpuplan_budget::Charge;
-use gpuplan_budget::spent::{CostFilter, CostGrouping, Line, Spent};
+use gpuplan_budget::spent::{CostFilter, CostGrouping, CostLine, Spent};
 use gpuplan_report::finance::costs::{self as report, CostsReport};
 use gpuplan_report::finance::focus::FocusVersion;
 
@@ -111,7 +111,7 @@ pub fn run(arguments: &CostsArguments, session: &Session) -> Result<Exit, Diagno
 
 /// Charges of runs, without those that still grow and without the lines of a bill, which stand beside them.
 fn rows(version: FocusVersion, spent: &Spent, printer: &Printer) -> Result<String, Diagnostic> {
-    let (open, closed): (Vec<&Line>, Vec<&Line>) =
+    let (open, closed): (Vec<&CostLine>, Vec<&CostLine>) =
         spent.lines.iter().filter(|line| !line.of_bill).partition(|line| line.so_far);
     if !open.is_empty() {
         printer.note(&format!(

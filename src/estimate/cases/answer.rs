@@ -18,7 +18,7 @@ use gpuplan_workload::{Measure, Models, Task};
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
-pub enum Answer {
+pub enum CaseAnswer {
     Estimate(Box<CaseEstimate>),
     Unsupported { id: Value, unsupported: String },
 }
@@ -39,8 +39,8 @@ pub struct CaseEstimate {
 }
 
 /// One line in, one answer out, whatever the line says.
-pub fn answer(line: &str, hardware: &Hardware, models: &Models) -> Answer {
-    let refuse = |id: Value, why: String| Answer::Unsupported { id, unsupported: why };
+pub fn answer(line: &str, hardware: &Hardware, models: &Models) -> CaseAnswer {
+    let refuse = |id: Value, why: String| CaseAnswer::Unsupported { id, unsupported: why };
     let value: Value = match serde_json::from_str(line) {
         Ok(value) => value,
         Err(error) => return refuse(Value::Null, format!("not JSON: {error}")),
@@ -51,7 +51,7 @@ pub fn answer(line: &str, hardware: &Hardware, models: &Models) -> Answer {
         Err(error) => return refuse(id, error.to_string()),
     };
     match estimate(id.clone(), &case, hardware, models) {
-        Ok(made) => Answer::Estimate(Box::new(made)),
+        Ok(made) => CaseAnswer::Estimate(Box::new(made)),
         Err(why) => refuse(id, why),
     }
 }

@@ -12,7 +12,7 @@ use crate::text::json::{VERSION, pretty};
 use crate::text::table::{Column, render};
 use crate::text::wrap::wrap;
 use gpuplan_budget::charge::utc_day;
-use gpuplan_budget::spent::{CostFilter, CostGrouping, CostSum, Line, Spent};
+use gpuplan_budget::spent::{CostFilter, CostGrouping, CostSum, CostLine, Spent};
 use gpuplan_budget::{Item, Waste};
 use gpuplan_units::Usd;
 
@@ -142,7 +142,7 @@ pub struct CostsDocument<'a> {
     pub total: CostsRecord<'a>,
     pub rows: Vec<NamedCosts<'a>>,
     /// Every charge, in the order of time.
-    pub lines: &'a [Line],
+    pub lines: &'a [CostLine],
 }
 
 /// The sum of the charges of one run, team, day or tag.
@@ -297,7 +297,7 @@ pub fn csv(shown: &CostsReport) -> String {
     csv_text(&header, shown.spent.lines.iter().map(csv_cells))
 }
 
-fn csv_cells(line: &Line) -> Vec<String> {
+fn csv_cells(line: &CostLine) -> Vec<String> {
     let charge = &line.charge;
     let (allocation, resource) = (&charge.allocation, &charge.resource);
     let text = |text: &Option<String>| text.clone().unwrap_or_default();

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use crate::text::table::{Column, render};
 use crate::text::wrap::wrap;
 use gpuplan_accuracy::held_out::{GroupError, HeldOut};
-use gpuplan_accuracy::{ErrorGroup, Line, Scores, peers};
+use gpuplan_accuracy::{ErrorGroup, GroupErrors, Scores, peers};
 use gpuplan_estimate::constants::{Fitted, HeldOutError, HeldOutInference};
 use gpuplan_estimate::memory_constants::FittedMemory;
 
@@ -127,7 +127,7 @@ fn word(by: ErrorGroup) -> &'static str {
     GROUPINGS.iter().find(|(_, grouping)| *grouping == by).map_or("source", |(word, _)| word)
 }
 
-fn table(lines: &[Line], all: &Line, by: ErrorGroup, width: u16) -> String {
+fn table(lines: &[GroupErrors], all: &GroupErrors, by: ErrorGroup, width: u16) -> String {
     let columns = [
         Column::left(word(by), 0),
         Column::right("runs", 0),
@@ -137,7 +137,7 @@ fn table(lines: &[Line], all: &Line, by: ErrorGroup, width: u16) -> String {
         Column::right("≤20 %", 0),
         Column::right("inside", 0),
     ];
-    let row = |line: &Line| {
+    let row = |line: &GroupErrors| {
         let mut cells = vec![line.name.clone(), runs(line)];
         match line.errors {
             Some(errors) => cells.extend([
@@ -155,7 +155,7 @@ fn table(lines: &[Line], all: &Line, by: ErrorGroup, width: u16) -> String {
 }
 
 /// Answered of asked, in one number where that says it.
-fn runs(line: &Line) -> String {
+fn runs(line: &GroupErrors) -> String {
     if line.answered == line.cases { line.cases.to_string() } else { format!("{}/{}", line.answered, line.cases) }
 }
 
@@ -201,7 +201,7 @@ fn summary(scores: &Scores, width: u16) -> String {
 }
 
 /// gpuplan on the runs that the peers were asked for, by source and over all.
-pub(crate) fn against_peers(scores: &Scores) -> Vec<(Line, peers::PeerErrors)> {
+pub(crate) fn against_peers(scores: &Scores) -> Vec<(GroupErrors, peers::PeerErrors)> {
     let one = |peer: &peers::PeerErrors| {
         (scores.time_where(peer.source, |run| peers::asked(run) && run.source == peer.source), *peer)
     };
@@ -219,7 +219,7 @@ fn peer_table(scores: &Scores, width: u16) -> String {
         Column::right("llm-analysis", 0),
         Column::right("calculon", 0),
     ];
-    let row = |(line, peer): (Line, peers::PeerErrors)| {
+    let row = |(line, peer): (GroupErrors, peers::PeerErrors)| {
         vec![
             line.name.clone(),
             runs(&line),

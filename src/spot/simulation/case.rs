@@ -98,7 +98,7 @@ pub struct SimulationAnswer {
     pub policy: PolicyName,
     pub cost_usd: Usd,
     #[serde(flatten)]
-    pub run: Option<Run>,
+    pub run: Option<ReplaySummary>,
     pub met_deadline: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forecast: Option<Forecast>,
@@ -106,7 +106,7 @@ pub struct SimulationAnswer {
 
 /// The course of a replay; the omniscient optimum has only a cost.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Run {
+pub struct ReplaySummary {
     pub finish_hours: f64,
     pub starts: u32,
     pub interruptions: u32,
@@ -192,7 +192,7 @@ impl Simulator {
             policy: case.policy,
             cost_usd,
             met_deadline,
-            run: Some(Run::new(outcome, case.decisions, pools.len() > 1)),
+            run: Some(ReplaySummary::new(outcome, case.decisions, pools.len() > 1)),
             forecast,
         })
     }
@@ -306,7 +306,7 @@ impl SimulationCase {
     }
 }
 
-impl Run {
+impl ReplaySummary {
     fn new(outcome: Outcome, log: bool, several: bool) -> Self {
         let reasons = || outcome.decisions.iter().map(|stretch| stretch.reason.to_string()).collect();
         Self {
