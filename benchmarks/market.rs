@@ -5,7 +5,7 @@
 use divan::Bencher;
 use gpuplan::estimate::Correction;
 use gpuplan::hardware::{CloudId, Hardware};
-use gpuplan::market::{Answer, Cache, Market, Offer, Place};
+use gpuplan::market::{PriceAnswer, Cache, Market, Offer, Location};
 use gpuplan::plan::{Limits, World, plan};
 use gpuplan::workload::Models;
 use gpuplan::workload::file::WorkloadFile;
@@ -21,7 +21,7 @@ fn offers(market: &Market) -> Vec<Offer> {
     let copies = market.offers().iter().cycle().zip(0..OFFERS);
     let fresh = |(offer, index): (&Offer, usize)| {
         let zone = format!("zone-{}", index / market.offers().len());
-        let place = Place { region: offer.place.region.clone(), zone_id: Some(zone.as_str().into()) };
+        let place = Location { region: offer.place.region.clone(), zone_id: Some(zone.as_str().into()) };
         let mut offer = Offer { place, ..offer.clone() };
         offer.quote.observed_at = "2026-11-20T00:00:00Z".parse().unwrap();
         offer
@@ -34,7 +34,7 @@ fn cache_of(offers: &[Offer], hardware: &Hardware) -> Cache {
     let mut cache = Cache::in_memory().unwrap();
     for cloud in hardware.clouds() {
         let mine = offers.iter().filter(|offer| hardware.instance(offer.instance).cloud == cloud).cloned();
-        let answer = Answer { offers: mine.collect(), ..Answer::default() };
+        let answer = PriceAnswer { offers: mine.collect(), ..PriceAnswer::default() };
         let at = "2026-11-20T00:00:00Z".parse().unwrap();
         cache.store(&format!("{cloud}-bench"), &CloudId::new(cloud.as_str()), &answer, hardware, at).unwrap();
     }

@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use gpuplan::accuracy::{By, Published, Scores, predict};
+use gpuplan::accuracy::{ErrorGroup, Published, Scores, predict};
 use gpuplan::estimate::answer::answer;
 use gpuplan::estimate::constants::Fitted;
 use gpuplan::estimate::memory_constants::FittedMemory;
@@ -30,7 +30,7 @@ fn present() -> Value {
     let published = Published::embedded().unwrap();
     let predictions = predict(&published, &Hardware::embedded().unwrap(), &Models::embedded().unwrap());
     let text = accuracy(
-        &Scores::of(&published, &predictions),
+        &Scores::new(&published, &predictions),
         Fitted::embedded(),
         FittedMemory::embedded(),
         "2026-01-01T00:00:00Z".parse().unwrap(),
@@ -134,11 +134,11 @@ fn gpuplan_is_ahead_of_the_other_estimators() {
 fn every_scored_run_has_an_answer() {
     let published = Published::embedded().unwrap();
     let predictions = predict(&published, &Hardware::embedded().unwrap(), &Models::embedded().unwrap());
-    let scores = Scores::of(&published, &predictions);
+    let scores = Scores::new(&published, &predictions);
     for all in [scores.time_of_all(), scores.memory_of_all()] {
         assert_eq!(all.answered, all.cases);
     }
-    for by in [By::Source, By::Group, By::Family, By::Gpu, By::Regime] {
+    for by in [ErrorGroup::Source, ErrorGroup::Group, ErrorGroup::Family, ErrorGroup::Gpu, ErrorGroup::Regime] {
         assert_eq!(scores.time(by).iter().map(|line| line.cases).sum::<usize>(), scores.time_of_all().cases, "{by:?}");
         assert_eq!(
             scores.memory(by).iter().map(|line| line.cases).sum::<usize>(),

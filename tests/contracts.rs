@@ -46,7 +46,7 @@ mod prices {
             .map(|name| hardware.find_instance(&CloudId::new(source.about().cloud), name).unwrap())
             .collect();
         let wanted: BTreeMap<_, _> = regions.iter().map(|region| ((*region).into(), instances.clone())).collect();
-        let query = OfferQuery::of(hardware, wanted);
+        let query = OfferQuery::for_instances(hardware, wanted);
         let answers = ask(&[(source, query.clone()), (source, query)]).unwrap();
         let rates = answers.iter().map(|answer| {
             let answer = answer.as_ref().unwrap();

@@ -22,7 +22,7 @@ use jiff::Timestamp;
 use rayon::prelude::*;
 
 use gpuplan::launch::controller::Controller;
-use gpuplan::launch::events::{Action, Choice, End, Event, Order, Outcome, Past, Report, Terms};
+use gpuplan::launch::events::{Action, Rentable, End, Event, Order, Outcome, ResumeState, Report, Terms};
 use gpuplan::launch::launcher::{LaunchError, Machine, MachineId, MachineState, Market, Pool};
 use gpuplan::spot::AvailabilityModel;
 use gpuplan::spot::policy::semi_markov::Tables;
@@ -58,7 +58,7 @@ struct Rented {
 /// What would survive a crash: orders before they are sent, answers once they came.
 #[derive(Clone, Debug, Default)]
 struct Journal {
-    past: Past,
+    past: ResumeState,
     open: BTreeMap<String, Order>,
 }
 
@@ -95,14 +95,14 @@ fn terms(nodes: u32, budget: Option<f64>) -> Terms {
         instance_type: "p5.48xlarge".to_owned(),
         market,
     };
-    let choice = |zone: &str, market, rate: &str| Choice {
+    let choice = |zone: &str, market, rate: &str| Rentable {
         pool: pool(zone, market),
         rate: UsdPerHour::parse(rate).unwrap(),
         minimum_seconds: 60,
     };
     let spot = vec![choice("a", Market::Spot, "20"), choice("b", Market::Spot, "22"), choice("c", Market::Spot, "25")];
     let on_demand = vec![choice("a", Market::OnDemand, "60"), choice("b", Market::OnDemand, "60")];
-    let all = |choice: &Choice| UsdPerHour::from_nanos(choice.rate.nanos() * i64::from(nodes));
+    let all = |choice: &Rentable| UsdPerHour::from_nanos(choice.rate.nanos() * i64::from(nodes));
     let pools = spot.iter().map(|spot| PoolTerms {
         spot: all(spot),
         on_demand: None,

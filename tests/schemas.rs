@@ -73,7 +73,7 @@ const DOCUMENTS: &[Document] = &[
     document(
         "estimate-answer",
         "gpuplan estimate --cases FILE -o json, one line",
-        output::<gpuplan::estimate::answer::Answer>,
+        output::<gpuplan::estimate::answer::CaseAnswer>,
     ),
     document("explain", "gpuplan explain -o json", output::<report::plan::explain::ExplainReport<'static>>),
     document("gc", "gpuplan gc -o json", output::<report::runs::StrayList>),
@@ -110,14 +110,14 @@ const DOCUMENTS: &[Document] = &[
     document(
         "simulate-answer",
         "gpuplan simulate --cases FILE -o json, one line",
-        output::<gpuplan::spot::case::Answer>,
+        output::<gpuplan::spot::case::SimulationAnswer>,
     ),
     document("status", "gpuplan status -o json", output::<report::runs::RunList>),
     document("capacity-file", "capacity.toml", input::<gpuplan::market::Capacity>),
-    document("estimate-case", "a line of gpuplan estimate --cases", input::<gpuplan::estimate::case::Case>),
+    document("estimate-case", "a line of gpuplan estimate --cases", input::<gpuplan::estimate::case::EstimateCase>),
     document("policy-file", "policy.toml", input::<gpuplan::plan::limits::policy::PolicyFile>),
     document("portfolio-file", "a portfolio file (TOML)", input::<gpuplan::budget::portfolio::file::PortfolioFile>),
-    document("simulate-case", "a line of gpuplan simulate --cases", input::<gpuplan::spot::case::Case>),
+    document("simulate-case", "a line of gpuplan simulate --cases", input::<gpuplan::spot::case::SimulationCase>),
     document("workload-file", "a workload file (TOML)", input::<gpuplan::workload::file::WorkloadFile>),
 ];
 

@@ -16,4 +16,4 @@ pub use measured::{CountedFlops, Measured};
 pub use prediction::{Prediction, predict};
 pub use published::{Published, Quality, Run};
 pub use regret::Regret;
-pub use score::{By, Errors, FitFacts, Line, Scores};
+pub use score::{ErrorGroup, Errors, FitFacts, GroupErrors, Scores};

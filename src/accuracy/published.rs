@@ -4,7 +4,7 @@ use serde_json::{Map, Number, Value};
 
 use crate::measured::Measured;
 use gpuplan_embedded::{Archive, EmbeddedError, Table};
-use gpuplan_estimate::case::Case;
+use gpuplan_estimate::case::EstimateCase;
 
 /// Sources that share one code base: what one teaches, the other cannot test.
 const GROUPS: [(&str, &str); 4] = [
@@ -59,7 +59,7 @@ pub struct Run {
     pub optimizer_label: String,
     pub gpu_memory_gb: Option<f64>,
     pub notes: String,
-    pub case: Case,
+    pub case: EstimateCase,
 }
 
 impl Published {
@@ -139,7 +139,7 @@ impl Row<'_> {
     }
 
     /// The case as its dotted columns spell it; an empty cell is an absent key.
-    fn case(&self) -> Result<Case, String> {
+    fn case(&self) -> Result<EstimateCase, String> {
         let mut parts = Map::new();
         for (name, cell) in &self.cells {
             if let (Some((part, key)), false) = (name.split_once('.'), cell.is_empty()) {

@@ -18,7 +18,7 @@ const PEAK_OVER_LABEL: f64 = 1.08;
 
 /// How the runs are put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
+pub enum ErrorGroup {
     Source,
     /// Sources that share one code base.
     Group,
@@ -32,7 +32,7 @@ pub enum By {
 
 /// Errors of the runs under one name.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Line {
+pub struct GroupErrors {
     pub name: String,
     pub cases: usize,
     pub answered: usize,
@@ -86,7 +86,7 @@ pub struct Scores<'a> {
 
 impl<'a> Scores<'a> {
     /// `predictions` stand in the order of the runs; a missing one is an unanswered case.
-    pub fn of(published: &'a Published, predictions: &'a [Option<Prediction>]) -> Self {
+    pub fn new(published: &'a Published, predictions: &'a [Option<Prediction>]) -> Self {
         let mut scores = Self { time: Vec::new(), memory: Vec::new(), fits: FitFacts::default(), regret: None };
         for (index, run) in published.runs.iter().enumerate() {
             let made = predictions.get(index).and_then(Option::as_ref);
@@ -115,33 +115,33 @@ impl<'a> Scores<'a> {
     }
 
     /// Step time or throughput, in the order of the names.
-    pub fn time(&self, by: By) -> Vec<Line> {
+    pub fn time(&self, by: ErrorGroup) -> Vec<GroupErrors> {
         table(&self.time, by)
     }
 
     /// Peak memory, in the order of the names.
-    pub fn memory(&self, by: By) -> Vec<Line> {
+    pub fn memory(&self, by: ErrorGroup) -> Vec<GroupErrors> {
         table(&self.memory, by)
     }
 
-    pub fn time_of_all(&self) -> Line {
+    pub fn time_of_all(&self) -> GroupErrors {
         line("all", self.time.iter())
     }
 
-    pub fn memory_of_all(&self) -> Line {
+    pub fn memory_of_all(&self) -> GroupErrors {
         line("all", self.memory.iter())
     }
 
     /// Time errors of the runs that `wanted` takes.
-    pub fn time_where(&self, name: &str, wanted: impl Fn(&Run) -> bool) -> Line {
+    pub fn time_where(&self, name: &str, wanted: impl Fn(&Run) -> bool) -> GroupErrors {
         line(name, self.time.iter().filter(|scored| wanted(scored.run)))
     }
 
     /// Mean over the groups, each weighing the same, and how many they are.
     pub fn macro_mape_percent(&self) -> Option<(f64, usize)> {
-        let large = |line: &Line| line.errors.filter(|_| line.answered >= FEWEST_OF_A_GROUP);
+        let large = |line: &GroupErrors| line.errors.filter(|_| line.answered >= FEWEST_OF_A_GROUP);
         let groups: Vec<f64> =
-            self.time(By::Group).iter().filter_map(large).map(|errors| errors.mape_percent).collect();
+            self.time(ErrorGroup::Group).iter().filter_map(large).map(|errors| errors.mape_percent).collect();
         (!groups.is_empty()).then(|| (mean(&groups), groups.len()))
     }
 
@@ -166,7 +166,7 @@ impl FitFacts {
     }
 }
 
-fn table(scored: &[Scored], by: By) -> Vec<Line> {
+fn table(scored: &[Scored], by: ErrorGroup) -> Vec<GroupErrors> {
     let mut names: BTreeMap<String, Vec<&Scored>> = BTreeMap::new();
     for one in scored {
         if let Some(name) = name(one, by) {
@@ -176,25 +176,25 @@ fn table(scored: &[Scored], by: By) -> Vec<Line> {
     names.into_iter().map(|(name, runs)| line(&name, runs.into_iter())).collect()
 }
 
-fn name(scored: &Scored, by: By) -> Option<String> {
+fn name(scored: &Scored, by: ErrorGroup) -> Option<String> {
     let run = scored.run;
     match by {
-        By::Source => Some(run.source.clone()),
-        By::Group => Some(run.group().to_owned()),
-        By::Family => run.case.model.kind.map(word),
-        By::Gpu => run.case.hardware.gpu.clone(),
-        By::Regime => scored.made.map(|made| word(made.regime)),
+        ErrorGroup::Source => Some(run.source.clone()),
+        ErrorGroup::Group => Some(run.group().to_owned()),
+        ErrorGroup::Family => run.case.model.kind.map(word),
+        ErrorGroup::Gpu => run.case.hardware.gpu.clone(),
+        ErrorGroup::Regime => scored.made.map(|made| word(made.regime)),
     }
 }
 
-fn line<'a>(name: &str, scored: impl Iterator<Item = &'a Scored<'a>>) -> Line {
+fn line<'a>(name: &str, scored: impl Iterator<Item = &'a Scored<'a>>) -> GroupErrors {
     let mut ratios = Vec::new();
     let mut cases = 0;
     for one in scored {
         cases += 1;
         ratios.extend(one.ratio);
     }
-    Line { name: name.to_owned(), cases, answered: ratios.len(), errors: Errors::from_ratios(&ratios) }
+    GroupErrors { name: name.to_owned(), cases, answered: ratios.len(), errors: Errors::from_ratios(&ratios) }
 }
 
 impl Errors {
@@ -268,7 +268,7 @@ id,quality,locator,metric,value,unit,flops_def,longest_example,gpu_model,precisi
         let published = published();
         let mut predictions = vec![Some(prediction()); 8];
         predictions[7] = None;
-        let scores = Scores::of(&published, &predictions);
+        let scores = Scores::new(&published, &predictions);
         let all = scores.time_of_all();
         let errors = all.errors.unwrap();
         // 2.2 / 2, 100 / 80 and 50 / 50; the last is unanswered, of quality C and of the longest example are not asked.
@@ -292,16 +292,16 @@ id,quality,locator,metric,value,unit,flops_def,longest_example,gpu_model,precisi
         assert!((scores.median_high_over_low().unwrap() - 1.05 / 0.8).abs() < 1e-9);
         assert!(scores.macro_mape_percent().is_none() && scores.regret.is_none());
         assert_eq!(
-            scores.time(By::Family).iter().map(|line| line.name.as_str()).collect::<Vec<_>>(),
+            scores.time(ErrorGroup::Family).iter().map(|line| line.name.as_str()).collect::<Vec<_>>(),
             ["cnn", "decoder"]
         );
-        assert_eq!(scores.time(By::Regime)[0].cases, 3);
+        assert_eq!(scores.time(ErrorGroup::Regime)[0].cases, 3);
     }
 
     #[test]
     fn no_answer_has_no_error() {
         let published = published();
-        let scores = Scores::of(&published, &[]);
+        let scores = Scores::new(&published, &[]);
         assert_eq!((scores.time_of_all().cases, scores.time_of_all().answered), (4, 0));
         assert!(scores.time_of_all().errors.is_none() && scores.median_high_over_low().is_none());
         assert_eq!(scores.fits.answered, 0);
@@ -319,7 +319,7 @@ id,quality,locator,metric,value,unit,flops_def,longest_example,gpu_model,precisi
             ..prediction()
         };
         let predictions = vec![Some(made); published.runs.len()];
-        let scores = Scores::of(&published, &predictions);
+        let scores = Scores::new(&published, &predictions);
         for all in [scores.time_of_all(), scores.memory_of_all()] {
             let errors = all.errors.unwrap();
             assert!((errors.mape_percent - 100.0).abs() < 1e-9 && (errors.bias_percent + 100.0).abs() < 1e-9);

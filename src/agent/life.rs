@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 
 use crate::event::Event;
 use crate::state::SharedState;
-use crate::team::rank::Place;
+use crate::team::rank::Rank;
 use gpuplan_runstore::Run;
 
 /// One agent on one machine in one epoch. Cheap to clone: each task has its own.
@@ -15,7 +15,7 @@ use gpuplan_runstore::Run;
 pub struct Life {
     pub run: Run,
     pub epoch: u64,
-    pub rank: Place,
+    pub rank: Rank,
     /// Between two heartbeats.
     pub heartbeat: Duration,
     pub begun: Instant,

@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::ports::logger::Talk;
+use crate::ports::logger::Logger;
 use crate::rules::outcome::{AGENT_FAULT, INTERRUPTED};
 use crate::rules::slots::{Before, Slots};
 use gpuplan_runstore::layout::RunNameError;
@@ -31,7 +31,7 @@ const AT_ONCE: usize = 16;
 pub const SOME_FAILED: i32 = 1;
 
 /// What a sweep needs to know of its machine.
-pub struct Carrier {
+pub struct SweepSettings {
     /// Of the whole sweep.
     pub run: Run,
     pub sweep: Sweep,
@@ -63,7 +63,7 @@ pub enum SweepError {
 }
 
 /// Exit code of the program that the agent of the sweep runs.
-pub async fn carry(carrier: Carrier, logger: Arc<dyn Talk>) -> i32 {
+pub async fn carry(carrier: SweepSettings, logger: Arc<dyn Logger>) -> i32 {
     match Carrying::begin(carrier, logger.clone()).await {
         Ok(mut carrying) => match carrying.until_over().await {
             Ok(code) => code,
@@ -80,8 +80,8 @@ pub async fn carry(carrier: Carrier, logger: Arc<dyn Talk>) -> i32 {
 }
 
 struct Carrying {
-    carrier: Carrier,
-    logger: Arc<dyn Talk>,
+    carrier: SweepSettings,
+    logger: Arc<dyn Logger>,
     runs: Vec<Run>,
     slots: Slots,
     /// Newest step of each run that is safe.
@@ -94,7 +94,7 @@ struct Carrying {
 
 impl Carrying {
     /// What an earlier machine left is asked of the store, run by run.
-    async fn begin(carrier: Carrier, logger: Arc<dyn Talk>) -> Result<Self, SweepError> {
+    async fn begin(carrier: SweepSettings, logger: Arc<dyn Logger>) -> Result<Self, SweepError> {
         let runs: Vec<Run> = (0..carrier.sweep.runs)
             .map(|index| carrier.run.swept(index, carrier.sweep.runs))
             .collect::<Result<_, _>>()?;
@@ -240,7 +240,7 @@ impl Carrying {
 
 /// What an earlier machine left of a run, and its newest step. Where that cannot be read, the run is started: what is safe of it is
 /// found then.
-async fn before(run: &Run, logger: &dyn Talk) -> Result<(Before, u64), StoreError> {
+async fn before(run: &Run, logger: &dyn Logger) -> Result<(Before, u64), StoreError> {
     match left_of(run).await {
         Err(error @ StoreError::Unreadable { .. }) => {
             logger.say(&format!("warning: what became of run {} is not known, so it is started: {error}", run.name()));

@@ -9,7 +9,7 @@ mod rented;
 
 use serde_json::Value;
 
-pub(crate) use crate::diff::change::{Amount, behind, changed, differing, of_inputs};
+pub(crate) use crate::diff::change::{Amount, behind, changed, differing, input_changes};
 pub use crate::diff::change::{Cause, Change, ChangePart, ChangedLine, Diff, DiffError, Mark, Reason};
 pub use crate::diff::rented::Rented;
 

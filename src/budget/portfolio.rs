@@ -19,7 +19,7 @@ use crate::portfolio::commitment::Commitment;
 use gpuplan_units::{Hours, Usd, UsdPerHour};
 use gpuplan_workload::file::LimitsSection;
 
-/// What is asked, complete and checked.
+/// CostSource is asked, complete and checked.
 #[derive(Clone, Debug)]
 pub struct Portfolio {
     pub name: String,
@@ -44,7 +44,7 @@ pub struct Team {
 /// Parts of a share, as `Tax` counts them.
 const WHOLE: i128 = 1_000_000;
 
-/// What is added to every price, exactly: parts of a million.
+/// CostSource is added to every price, exactly: parts of a million.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tax {
     pub millionths: i128,
@@ -64,7 +64,7 @@ pub struct Phase {
     pub name: String,
     pub team: String,
     pub tags: BTreeMap<String, String>,
-    pub what: What,
+    pub what: CostSource,
     /// Times that it is done.
     pub repeats: u32,
     pub start: Month,
@@ -76,7 +76,7 @@ pub struct Phase {
 
 /// Where cost and hours of a phase come from.
 #[derive(Clone, Debug, PartialEq)]
-pub enum What {
+pub enum CostSource {
     /// A question that is planned: path beside the portfolio, and limits laid over those of the file.
     Workload {
         path: String,
@@ -110,7 +110,7 @@ pub struct Rate {
     pub as_of: Timestamp,
 }
 
-/// What goes wrong in a portfolio, with what to type instead.
+/// CostSource goes wrong in a portfolio, with what to type instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PortfolioError {
     #[error("{0}")]
@@ -130,7 +130,7 @@ pub(crate) const NO_TEAM: &str = "not stated";
 
 impl Portfolio {
     /// One run, once, in one month: what a workload or a plan costs, in the form of a budget.
-    pub fn of_one(name: &str, what: What, month: Month) -> Self {
+    pub fn of_single_phase(name: &str, what: CostSource, month: Month) -> Self {
         let phase = Phase {
             run: name.to_owned(),
             name: name.to_owned(),
@@ -173,7 +173,7 @@ impl Spread {
 }
 
 impl Tax {
-    /// What it adds to this amount, rounded once to the nano-dollar, halves up.
+    /// CostSource it adds to this amount, rounded once to the nano-dollar, halves up.
     pub fn on(self, amount: Usd) -> Usd {
         // In two parts, since an amount times a million may be beyond an `i128`.
         let (millions, rest) = (amount.nanos().div_euclid(WHOLE), amount.nanos().rem_euclid(WHOLE));

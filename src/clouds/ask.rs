@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use gpuplan_market::{Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
+use gpuplan_market::{PriceAnswer, BoxFuture, OfferQuery, PriceSource, SourceError};
 
 /// The longest that one source may take; what it had not said by then is lost. A source keeps to less by itself.
 const LONGEST: Duration = Duration::from_secs(75);
 
 /// The prices in the order of the questions. One source that fails costs the others nothing.
-pub fn ask(questions: &[(&dyn PriceSource, OfferQuery)]) -> io::Result<Vec<Result<Answer, SourceError>>> {
+pub fn ask(questions: &[(&dyn PriceSource, OfferQuery)]) -> io::Result<Vec<Result<PriceAnswer, SourceError>>> {
     let questions = questions.iter().map(|(source, query)| (source.about().id, source.offers(query))).collect();
     all(questions, &|_| {})
 }
@@ -43,7 +43,7 @@ mod tests {
     use gpuplan_hardware::Hardware;
     use gpuplan_market::{About, SourceNote};
 
-    struct Canned(Result<Answer, SourceError>);
+    struct Canned(Result<PriceAnswer, SourceError>);
 
     impl PriceSource for Canned {
         fn about(&self) -> About {
@@ -54,7 +54,7 @@ mod tests {
             "http://127.0.0.1/canned".to_owned()
         }
 
-        fn offers<'a>(&'a self, _query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {
+        fn offers<'a>(&'a self, _query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<PriceAnswer, SourceError>> {
             Box::pin(async { self.0.clone() })
         }
     }
@@ -62,9 +62,9 @@ mod tests {
     #[test]
     fn one_failing_source_costs_the_others_nothing() {
         let hardware = Hardware::default();
-        let query = OfferQuery::of(&hardware, std::collections::BTreeMap::default());
+        let query = OfferQuery::for_instances(&hardware, std::collections::BTreeMap::default());
         let note = SourceNote { place: "here".to_owned(), detail: "nothing".to_owned() };
-        let good = Canned(Ok(Answer { notes: vec![note.clone()], ..Answer::default() }));
+        let good = Canned(Ok(PriceAnswer { notes: vec![note.clone()], ..PriceAnswer::default() }));
         let bad = Canned(Err(SourceError::MissingCredentials { variable: "KEY" }));
         let answers = ask(&[(&bad, query.clone()), (&good, query)]).unwrap();
         assert!(answers[0].is_err());

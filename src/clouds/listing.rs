@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use gpuplan_hardware::{CloudId, GpuId, Hardware, InstanceId};
 use gpuplan_market::{
-    ANYWHERE, Answer, Availability, Collector, Keep, Offer, Place, Purchase, SourceError, SourceNote,
+    ANYWHERE, PriceAnswer, Availability, Collector, Keep, Offer, Location, Purchase, SourceError, SourceNote,
 };
 use gpuplan_units::{GpuCount, UsdPerHour};
 
@@ -95,7 +95,7 @@ impl<'a> Listing<'a> {
             }
             Err(detail) => return self.refuse(instance, region, detail),
         };
-        let place = Place { region: region.unwrap_or(ANYWHERE).into(), zone_id: None };
+        let place = Location { region: region.unwrap_or(ANYWHERE).into(), zone_id: None };
         self.collector.add(Offer::live(instance, place, purchase, rate, self.source, self.answered_at))
     }
 
@@ -129,10 +129,10 @@ impl<'a> Listing<'a> {
     }
 
     /// Everything in the order of the catalog; the unknown machine types last, in one note.
-    pub fn answer(mut self) -> Answer {
+    pub fn answer(mut self) -> PriceAnswer {
         let (offers, unknown) = self.collector.finish();
         self.notes.extend(unknown);
-        Answer { offers, history: Vec::new(), notes: self.notes }
+        PriceAnswer { offers, history: Vec::new(), notes: self.notes }
     }
 }
 

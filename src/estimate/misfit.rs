@@ -1,4 +1,4 @@
-//! `Misfit`: why a setting cannot run.
+//! `Infeasible`: why a setting cannot run.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -8,7 +8,7 @@ use gpuplan_units::{Bytes, Seconds};
 /// Why a setting cannot run. A value, since most settings of a search cannot.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "reason", rename_all = "kebab-case")]
-pub enum Misfit {
+pub enum Infeasible {
     NeedsMemory {
         need: Bytes,
         have: Bytes,

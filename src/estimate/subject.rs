@@ -3,13 +3,13 @@
 use crate::band::{Doubts, Regime, time_band};
 use crate::constants::Constants;
 use crate::device::DeviceRates;
-use crate::loading::feeding::{Feeding, InputLimit};
+use crate::loading::feeding::{InputPipeline, InputLimit};
 use crate::machine::Machine;
 use crate::measurements::correction::{Certainty, Correction, Factors};
 use crate::measurements::own_runs::Experience;
 use crate::memory::{MemoryBreakdown, MemoryInput};
-use crate::misfit::Misfit;
-use crate::serving::Served;
+use crate::misfit::Infeasible;
+use crate::serving::ServingEstimate;
 use crate::setting::Setting;
 use crate::time::breakdown::{Bound, TimeBreakdown};
 use crate::time::input::{Products, StepInput};
@@ -33,11 +33,11 @@ pub struct StepEstimate {
     pub doubts: Doubts,
     pub certainty: Certainty,
     /// How its machines bring the samples; `None` where nobody looked or could tell.
-    pub feeding: Option<Feeding>,
+    pub feeding: Option<InputPipeline>,
     /// What finished runs of this user say; the times have it in them.
     pub experience: Option<Experience>,
     /// For a model that is served: what people who wait see. A step is then a round: every running sequence from prompt to answer.
-    pub served: Option<Served>,
+    pub served: Option<ServingEstimate>,
 }
 
 /// Physics of one workload on one kind of machine, prepared once and asked for many settings.
@@ -84,12 +84,12 @@ impl<'a> Subject<'a> {
     }
 
     /// Memory and time of one setting, whether or not it fits.
-    pub fn estimate(&self, setting: &Setting) -> Result<StepEstimate, Misfit> {
+    pub fn estimate(&self, setting: &Setting) -> Result<StepEstimate, Infeasible> {
         self.estimate_among(setting, &Products::default())
     }
 
     /// One of many settings: what they have in common is worked out once and kept in `products`, which is of this subject alone.
-    pub fn estimate_among(&self, setting: &Setting, products: &Products) -> Result<StepEstimate, Misfit> {
+    pub fn estimate_among(&self, setting: &Setting, products: &Products) -> Result<StepEstimate, Infeasible> {
         let made =
             if self.model.kind.is_transformer() { self.transformer(setting, products) } else { self.vision(setting)? };
         Ok(made.known_by(self.experience))
@@ -131,11 +131,11 @@ impl<'a> Subject<'a> {
         }
     }
 
-    fn vision(&self, setting: &Setting) -> Result<StepEstimate, Misfit> {
+    fn vision(&self, setting: &Setting) -> Result<StepEstimate, Infeasible> {
         // Convolutions are not taken apart here, so each class has one factor for every size.
         let (rates, machine) = (self.factors.rates(self.rates), self.factors.machine(self.machine));
         let step = vision::step(self.constants, self.model, self.training, &machine, &rates, setting)
-            .map_err(|error| Misfit::Unsupported { detail: error.to_string() })?;
+            .map_err(|error| Infeasible::Unsupported { detail: error.to_string() })?;
         let time = TimeBreakdown {
             matmul: step.arithmetic,
             elementwise: step.traffic,
@@ -225,7 +225,7 @@ impl<'a> Subject<'a> {
 impl StepEstimate {
     /// The same where its machines are fed so.
     #[must_use]
-    pub fn fed_in(mut self, feeding: Feeding) -> Self {
+    pub fn fed_in(mut self, feeding: InputPipeline) -> Self {
         if feeding.computing.is_some() {
             // The loaders of the published runs give way to those of this machine.
             self.time.total -= std::mem::take(&mut self.time.input);

@@ -13,7 +13,7 @@ use gpuplan_workload::{Layout, Optimizer, Precision, Shard};
 
 /// What whoever exports says beside the plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wishes {
+pub struct ExportOptions {
     pub run: Option<String>,
     pub store: Option<String>,
     /// Name of the framework, where it is not the workload's.
@@ -80,7 +80,7 @@ impl Job {
         plan: &PlanRecord,
         gpu: &Gpu,
         instance: &InstanceType,
-        wishes: Wishes,
+        wishes: ExportOptions,
     ) -> Result<Self, ExportError> {
         if let Some(sweep) = &plan.sweep {
             return Err(ExportError::Sweep { runs: sweep.runs });

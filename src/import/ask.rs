@@ -1,4 +1,4 @@
-//! `Asked`: what a job asks for, whatever engine it was written for.
+//! `JobRequest`: what a job asks for, whatever engine it was written for.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -30,7 +30,7 @@ pub struct KeyValue {
 
 /// A job, read.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Asked {
+pub struct JobRequest {
     pub kind: JobKind,
     pub name: Option<String>,
     /// Machines. `None`: as many as hold the GPUs.
@@ -54,7 +54,7 @@ pub struct Asked {
 /// One kind of machine that a job accepts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Choice {
-    pub chips: Option<Chips>,
+    pub chips: Option<GpuModels>,
     pub gpus: Option<Gpus>,
     pub vcpus: Option<Need>,
     /// GiB of a machine.
@@ -69,7 +69,7 @@ pub struct Choice {
 
 /// A GPU by the name that the file uses, and the chips that it may mean.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chips {
+pub struct GpuModels {
     pub word: String,
     pub ids: Vec<GpuId>,
 }
@@ -109,7 +109,7 @@ impl fmt::Display for Need {
     }
 }
 
-impl Asked {
+impl JobRequest {
     pub fn new(kind: JobKind) -> Self {
         Self {
             kind,
@@ -166,7 +166,7 @@ impl Asked {
     }
 
     /// Gives a name to GPUs that the file only counts, or refuses where nobody does.
-    pub fn named(mut self, wanted: Option<&Chips>) -> Result<Self, ImportError> {
+    pub fn named(mut self, wanted: Option<&GpuModels>) -> Result<Self, ImportError> {
         for choice in &mut self.choices {
             if choice.chips.is_none() && choice.instance_type.is_none() {
                 match (wanted, choice.gpus) {
@@ -220,7 +220,7 @@ impl Choice {
     }
 }
 
-impl Chips {
+impl GpuModels {
     /// The chip where it is one, else the word of the file.
     fn label(&self, hardware: &Hardware) -> String {
         match self.ids.as_slice() {

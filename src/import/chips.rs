@@ -1,6 +1,6 @@
 //! Which chips a name means, as engines and their administrators write it: `a100`, `A100-80GB`, `nvidia-h100-mega-80gb`, `NVIDIA-L40S`.
 
-use crate::Chips;
+use crate::GpuModels;
 use gpuplan_hardware::Hardware;
 use gpuplan_hardware::gpu::{Gpu, GpuId};
 use gpuplan_hardware::names::plain;
@@ -24,8 +24,8 @@ const SAY_NOTHING: [&str; 14] = [
 ];
 
 /// `None`: no chip of the catalog is called so.
-pub fn find(word: &str, hardware: &Hardware) -> Option<Chips> {
-    let named = |ids: Vec<GpuId>| (!ids.is_empty()).then(|| Chips { word: word.to_owned(), ids });
+pub fn find(word: &str, hardware: &Hardware) -> Option<GpuModels> {
+    let named = |ids: Vec<GpuId>| (!ids.is_empty()).then(|| GpuModels { word: word.to_owned(), ids });
     for exact in [with(hardware, |gpu| gpu.id == word), with(hardware, |gpu| plain(&gpu.family) == plain(word))] {
         if !exact.is_empty() {
             return named(exact);

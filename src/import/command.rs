@@ -1,6 +1,6 @@
 //! What a training command says of its workload: flags of Hugging Face's Trainer, Megatron-LM, TRL, torchtune's and others' usual words.
 
-use crate::{Asked, Names, shell};
+use crate::{JobRequest, Names, shell};
 use gpuplan_workload::file::{Scalar, WorkloadFile};
 
 /// What became of a flag.
@@ -74,7 +74,7 @@ const LAYOUT: [&str; 9] = [
 ];
 
 /// Reads every training command of a script into the job.
-pub fn read(script: &str, asked: &mut Asked, names: Names) {
+pub fn read(script: &str, asked: &mut JobRequest, names: Names) {
     for line in shell::script_lines(&script.replace("\r\n", "\n")) {
         let mut rest = line.words.as_slice();
         while let Some(at) = program(rest) {
@@ -91,7 +91,7 @@ pub fn read(script: &str, asked: &mut Asked, names: Names) {
 }
 
 /// Words of a command up to its program, and those behind it.
-fn read_one(before: &[String], after: &[String], asked: &mut Asked, names: Names) {
+fn read_one(before: &[String], after: &[String], asked: &mut JobRequest, names: Names) {
     // Of a launcher's flags only those of the tables are looked at: the others are not the workload's.
     for (key, value) in flags(before) {
         if matches!(apply(&key, value.as_deref(), &mut asked.workload, names), Outcome::Understood) {
@@ -140,7 +140,7 @@ fn is_python(word: &str) -> bool {
 }
 
 /// Some programs say by their name what they do.
-fn name_of_program(word: &str, asked: &mut Asked) {
+fn name_of_program(word: &str, asked: &mut JobRequest) {
     let name = word.rsplit('/').next().unwrap_or(word);
     if name.starts_with("pretrain") {
         asked.workload.training.task.get_or_insert_with(|| "pretrain".to_owned());
@@ -269,9 +269,9 @@ mod tests {
     use gpuplan_hardware::Hardware;
     use gpuplan_workload::Models;
 
-    fn asked(script: &str) -> Asked {
+    fn asked(script: &str) -> JobRequest {
         let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
-        let mut asked = Asked::new(JobKind::Slurm);
+        let mut asked = JobRequest::new(JobKind::Slurm);
         read(script, &mut asked, Names { hardware: &hardware, models: &models });
         asked
     }

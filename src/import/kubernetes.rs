@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::error::invalid;
 use crate::labels::narrow;
-use crate::{Asked, Choice, Gpus, ImportError, JobKind, Names, Need, command};
+use crate::{JobRequest, Choice, Gpus, ImportError, JobKind, Names, Need, command};
 use gpuplan_units::Hours;
 use gpuplan_workload::assumption::JobAssumption;
 
@@ -63,8 +63,8 @@ pub fn is_object(document: &Value) -> bool {
     document.get("apiVersion").is_some() && document.get("kind").is_some()
 }
 
-pub fn read(documents: &[Value], names: Names) -> Result<Asked, ImportError> {
-    let mut asked = Asked::new(JobKind::Kubernetes);
+pub fn read(documents: &[Value], names: Names) -> Result<JobRequest, ImportError> {
+    let mut asked = JobRequest::new(JobKind::Kubernetes);
     let lists = documents.iter().flat_map(|document| match document.get("items").and_then(Value::as_array) {
         Some(items) => items.iter().collect::<Vec<_>>(),
         None => vec![document],
@@ -125,10 +125,10 @@ pub fn read(documents: &[Value], names: Names) -> Result<Asked, ImportError> {
     Ok(asked)
 }
 
-fn pods_of<'a>(job: &'a Value, asked: &mut Asked) -> Result<Vec<Pods<'a>>, ImportError> {
+fn pods_of<'a>(job: &'a Value, asked: &mut JobRequest) -> Result<Vec<Pods<'a>>, ImportError> {
     let empty = &Value::Null;
     let spec = job.get("spec").unwrap_or(empty);
-    let of_job = |spec: &'a Value, times: u32, asked: &mut Asked| -> Result<Pods<'a>, ImportError> {
+    let of_job = |spec: &'a Value, times: u32, asked: &mut JobRequest| -> Result<Pods<'a>, ImportError> {
         let at_once = count(spec, "parallelism")?;
         let completions = count(spec, "completions")?;
         if completions > at_once {
@@ -190,7 +190,7 @@ fn scalar_text(value: &Value) -> String {
 }
 
 /// Machines that a pod can run on: its resources, narrowed by labels; each term of a required affinity is a choice of its own.
-fn choices(pod: &Value, asked: &mut Asked, names: Names) -> Result<Vec<Choice>, ImportError> {
+fn choices(pod: &Value, asked: &mut JobRequest, names: Names) -> Result<Vec<Choice>, ImportError> {
     let mut choice = Choice::default();
     let mut sum = Resources::default();
     for container in pod.get("containers").and_then(Value::as_array).into_iter().flatten() {
@@ -233,7 +233,7 @@ struct Resources {
 
 impl Resources {
     /// Adds what a container asks for: requests, or limits where it requests nothing.
-    fn add(&mut self, container: &Value, asked: &mut Asked) -> Result<(), ImportError> {
+    fn add(&mut self, container: &Value, asked: &mut JobRequest) -> Result<(), ImportError> {
         let mut all = Map::new();
         for part in ["/resources/limits", "/resources/requests"] {
             all.extend(container.pointer(part).and_then(Value::as_object).cloned().unwrap_or_default());
@@ -306,7 +306,7 @@ impl Choices {
 }
 
 /// The choice narrowed by the terms of a required affinity, any of which will do, and by its preferences.
-fn affinity(pod: &Value, choice: &Choice, asked: &mut Asked, names: Names) -> Result<Vec<Choice>, ImportError> {
+fn affinity(pod: &Value, choice: &Choice, asked: &mut JobRequest, names: Names) -> Result<Vec<Choice>, ImportError> {
     let required = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
     let preferred = "/affinity/nodeAffinity/preferredDuringSchedulingIgnoredDuringExecution";
     for other in ["/affinity/podAffinity", "/affinity/podAntiAffinity"] {
@@ -336,7 +336,7 @@ fn affinity(pod: &Value, choice: &Choice, asked: &mut Asked, names: Names) -> Re
 }
 
 /// A term holds where all of its requirements do; of the values of one any will do.
-fn term_choices(term: &Value, choice: &Choice, asked: &mut Asked, names: Names) -> Result<Vec<Choice>, ImportError> {
+fn term_choices(term: &Value, choice: &Choice, asked: &mut JobRequest, names: Names) -> Result<Vec<Choice>, ImportError> {
     let mut choices = vec![choice.clone()];
     for requirement in term.get("matchExpressions").and_then(Value::as_array).into_iter().flatten() {
         let key = word(requirement, "key");
@@ -370,7 +370,7 @@ mod tests {
     use gpuplan_hardware::Hardware;
     use gpuplan_workload::Models;
 
-    fn asked(text: &str) -> Result<Asked, ImportError> {
+    fn asked(text: &str) -> Result<JobRequest, ImportError> {
         let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
         read(&yaml::documents(text).unwrap(), Names { hardware: &hardware, models: &models })
     }
@@ -444,7 +444,7 @@ mod tests {
         assert_eq!(asked(&job).unwrap().nodes, Some(4..=4));
     }
 
-    fn preferring(preferences: &str) -> Result<Asked, ImportError> {
+    fn preferring(preferences: &str) -> Result<JobRequest, ImportError> {
         asked(&format!(
             "apiVersion: v1\nkind: Pod\nspec: {{containers: [{{resources: {{limits: {{nvidia.com/gpu: 8}}}}}}], \
              affinity: {{nodeAffinity: {{preferredDuringSchedulingIgnoredDuringExecution: [{preferences}]}}}}}}"

@@ -1,11 +1,11 @@
 //! Labels by which pods choose nodes: what the managed Kubernetes of clouds and the vendors' plugins call machines, places and cards.
 
-use crate::{Asked, Choice, Names, chips};
+use crate::{JobRequest, Choice, Names, chips};
 use gpuplan_hardware::CloudId;
 
 /// Narrows a choice by one label. Labels of Kubernetes: "Well-Known Labels"; the clouds' as in export/target/labels.rs; cards by GPU Feature
 /// Discovery (`nvidia.com/gpu.product`), GKE (`cloud.google.com/gke-accelerator`) and Karpenter (`karpenter.k8s.aws/instance-gpu-name`).
-pub fn narrow(key: &str, value: &str, choice: &mut Choice, asked: &mut Asked, names: Names) {
+pub fn narrow(key: &str, value: &str, choice: &mut Choice, asked: &mut JobRequest, names: Names) {
     match key {
         "node.kubernetes.io/instance-type" | "beta.kubernetes.io/instance-type" => {
             choice.instance_type = Some(value.to_owned());

@@ -12,12 +12,12 @@ pub mod skypilot;
 pub mod slurm;
 mod yaml;
 
-pub use ask::{Asked, Chips, Choice, Gpus, JobKind, KeyValue, Need};
+pub use ask::{JobRequest, GpuModels, Choice, Gpus, JobKind, KeyValue, Need};
 pub use error::ImportError;
 pub use names::Names;
 
 /// Reads a job of any kind: the content says which it is.
-pub fn read(text: &str, names: Names) -> Result<Asked, ImportError> {
+pub fn read(text: &str, names: Names) -> Result<JobRequest, ImportError> {
     if slurm::is_script(text) {
         return slurm::read(text, names);
     }

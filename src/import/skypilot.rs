@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::error::invalid;
-use crate::{Asked, Choice, Gpus, ImportError, JobKind, Names, Need, chips, command};
+use crate::{JobRequest, Choice, Gpus, ImportError, JobKind, Names, Need, chips, command};
 use gpuplan_hardware::CloudId;
 
 /// Known keys of a task that change neither machines nor price.
@@ -40,14 +40,14 @@ pub fn is_task(document: &Value) -> bool {
     document.get("resources").is_some() || document.get("run").is_some()
 }
 
-pub fn read(documents: &[Value], names: Names) -> Result<Asked, ImportError> {
+pub fn read(documents: &[Value], names: Names) -> Result<JobRequest, ImportError> {
     // The first document of a pipeline has its name and no task.
     let tasks: Vec<&Value> = documents.iter().filter(|document| is_task(document)).collect();
     let [task] = tasks.as_slice() else {
         let name = |task: &&Value| task.get("name").and_then(Value::as_str).unwrap_or("without a name").to_owned();
         return Err(ImportError::Several(tasks.iter().map(name).collect()));
     };
-    let mut asked = Asked::new(JobKind::Skypilot);
+    let mut asked = JobRequest::new(JobKind::Skypilot);
     let empty = Map::new();
     for (key, value) in task.as_object().unwrap_or(&empty) {
         match key.as_str() {
@@ -79,7 +79,7 @@ pub fn read(documents: &[Value], names: Names) -> Result<Asked, ImportError> {
     Ok(asked)
 }
 
-fn read_resources(map: &Map<String, Value>, asked: &mut Asked, names: Names) -> Result<(), ImportError> {
+fn read_resources(map: &Map<String, Value>, asked: &mut JobRequest, names: Names) -> Result<(), ImportError> {
     let alternatives = ["any_of", "ordered"].into_iter().find_map(|key| Some((key, map.get(key)?.as_array()?)));
     let Some((key, alternatives)) = alternatives else {
         return candidate(map, asked, names);
@@ -96,7 +96,7 @@ fn read_resources(map: &Map<String, Value>, asked: &mut Asked, names: Names) -> 
 }
 
 /// One map of resources: as many choices as it lists accelerators.
-fn candidate(map: &Map<String, Value>, asked: &mut Asked, names: Names) -> Result<(), ImportError> {
+fn candidate(map: &Map<String, Value>, asked: &mut JobRequest, names: Names) -> Result<(), ImportError> {
     let mut choice = Choice::default();
     let mut accelerators = Vec::new();
     for (key, value) in map.iter().filter(|(_, value)| !value.is_null()) {
@@ -214,7 +214,7 @@ mod tests {
     use gpuplan_hardware::Hardware;
     use gpuplan_workload::Models;
 
-    fn asked(text: &str) -> Result<Asked, ImportError> {
+    fn asked(text: &str) -> Result<JobRequest, ImportError> {
         let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
         read(&yaml::documents(text).unwrap(), Names { hardware: &hardware, models: &models })
     }

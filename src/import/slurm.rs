@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use crate::error::invalid;
-use crate::{Asked, Chips, Choice, Gpus, ImportError, JobKind, Names, Need, chips, command, shell};
+use crate::{JobRequest, GpuModels, Choice, Gpus, ImportError, JobKind, Names, Need, chips, command, shell};
 use gpuplan_units::Hours;
 use gpuplan_workload::assumption::JobAssumption;
 
@@ -83,7 +83,7 @@ struct Options {
     nodes: Option<RangeInclusive<u32>>,
     tasks: Option<u32>,
     tasks_per_node: Option<u32>,
-    chips: Option<Chips>,
+    chips: Option<GpuModels>,
     gpus_per_node: Option<u32>,
     gpus_per_task: Option<u32>,
     gpus: Option<u32>,
@@ -98,8 +98,8 @@ pub fn is_script(text: &str) -> bool {
     text.lines().any(|line| line.trim_start().starts_with("#SBATCH"))
 }
 
-pub fn read(text: &str, names: Names) -> Result<Asked, ImportError> {
-    let mut asked = Asked::new(JobKind::Slurm);
+pub fn read(text: &str, names: Names) -> Result<JobRequest, ImportError> {
+    let mut asked = JobRequest::new(JobKind::Slurm);
     let mut options = Options::default();
     let mut has_begun = false;
     for line in text.lines() {
@@ -159,7 +159,7 @@ fn apply_option(
     key: &str,
     value: &str,
     options: &mut Options,
-    asked: &mut Asked,
+    asked: &mut JobRequest,
     names: Names,
 ) -> Result<(), ImportError> {
     let refused = |what: &str| invalid(key, format!("`{value}` is not {what}"));
@@ -286,7 +286,7 @@ fn time(value: &str) -> Result<Option<Hours>, ()> {
     Ok(Some(Hours(hours)))
 }
 
-fn combine(options: Options, asked: &mut Asked) -> Result<(), ImportError> {
+fn combine(options: Options, asked: &mut JobRequest) -> Result<(), ImportError> {
     let product = |key: &str, each: u32, times: u32| {
         each.checked_mul(times).ok_or_else(|| invalid(key, format!("{each} x {times} are more than any machine has")))
     };
@@ -345,7 +345,7 @@ mod tests {
     use gpuplan_hardware::Hardware;
     use gpuplan_workload::Models;
 
-    fn asked(text: &str) -> Result<Asked, ImportError> {
+    fn asked(text: &str) -> Result<JobRequest, ImportError> {
         let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
         read(text, Names { hardware: &hardware, models: &models })
     }

@@ -14,7 +14,7 @@ use crate::boot::request::{boot_script, request};
 use crate::clock::Clock;
 use crate::controller::Controller;
 use crate::controller::events::{Action, End, Event, Order, Outcome, Report};
-use crate::journal::{Journal, JournalError, Said};
+use crate::journal::{Journal, JournalError, LogLines};
 use crate::ports::launch_error::LaunchError;
 use crate::ports::launcher::Launcher;
 use crate::ports::machine::MachineId;
@@ -47,7 +47,7 @@ pub enum LeadError {
 
 /// What a person wants of a run that is being led.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Wish {
+pub enum LeaderCommand {
     #[default]
     GoOn,
     /// End every machine, then return.
@@ -57,7 +57,7 @@ pub enum Wish {
 }
 
 /// Everything outside that leading a run needs.
-pub struct Wiring<'a> {
+pub struct LeadContext<'a> {
     pub launchers: &'a [Box<dyn Launcher>],
     pub journal: &'a mut Journal,
     pub store: &'a Run,
@@ -66,12 +66,12 @@ pub struct Wiring<'a> {
     pub clock: Clock,
     pub say: &'a dyn Fn(&str),
     /// Where the run stands, every ten seconds of its time at least.
-    pub show: &'a dyn Fn(&Standing),
-    pub wish: watch::Receiver<Wish>,
+    pub show: &'a dyn Fn(&Progress),
+    pub wish: watch::Receiver<LeaderCommand>,
 }
 
 /// For a person who waits.
-pub struct Standing {
+pub struct Progress {
     pub what: String,
     pub spent: Usd,
     /// Share of the work that is safe.
@@ -82,7 +82,7 @@ type Call<'a> = Pin<Box<dyn Future<Output = Event> + Send + 'a>>;
 
 struct Leader<'a, 'b> {
     spec: &'b RunSpec,
-    wiring: Wiring<'a>,
+    wiring: LeadContext<'a>,
     controller: Controller,
     calls: FuturesUnordered<Call<'a>>,
     wake: f64,
@@ -109,7 +109,7 @@ enum PollResult {
 }
 
 /// Leads the run until it ends; `None` if it was left to run on.
-pub async fn lead(spec: &RunSpec, wiring: Wiring<'_>) -> Result<Option<End>, LeadError> {
+pub async fn lead(spec: &RunSpec, wiring: LeadContext<'_>) -> Result<Option<End>, LeadError> {
     let now = wiring.clock.now();
     let number = wiring.journal.take_the_lead(&spec.run)?;
     let kept = wiring.journal.run(&spec.run)?;
@@ -166,9 +166,9 @@ impl<'a> Leader<'a, '_> {
                 Ok(()) = self.wiring.wish.changed() => {
                     let wish = *self.wiring.wish.borrow_and_update();
                     match wish {
-                        Wish::Leave => return Ok(None),
-                        Wish::Stop => self.handle(Event::Stop).await?,
-                        Wish::GoOn => {}
+                        LeaderCommand::Leave => return Ok(None),
+                        LeaderCommand::Stop => self.handle(Event::Stop).await?,
+                        LeaderCommand::GoOn => {}
                     }
                 }
             }
@@ -190,7 +190,7 @@ impl<'a> Leader<'a, '_> {
     async fn write_rented(&self) -> Result<(), LeadError> {
         let Some(kept) = self.wiring.journal.run(&self.spec.run)? else { return Ok(()) };
         let all = rented::all(&kept, &self.wiring.clock);
-        let told = tokio::time::timeout(TELLING, self.wiring.store.tell_rented(all)).await;
+        let told = tokio::time::timeout(TELLING, self.wiring.store.write_rented(all)).await;
         if !matches!(told, Ok(Ok(()))) {
             (self.wiring.say)(
                 "warning: what the machines cost is not in the store; `gpuplan costs` knows what their agents wrote",
@@ -210,7 +210,7 @@ impl<'a> Leader<'a, '_> {
         let staged = self.staged.map_or_else(String::new, |staged| {
             format!(", fetching data: {} of {}", Bytes(staged.bytes as f64), Bytes(staged.of_bytes as f64))
         });
-        let standing = Standing {
+        let standing = Progress {
             what: controller.standing(now) + &staged,
             spent: controller.rentals().spent(now),
             done: controller.done(),
@@ -239,7 +239,7 @@ impl<'a> Leader<'a, '_> {
             .iter()
             .filter_map(|action| if let Action::Say(line) = action { Some(line.as_str()) } else { None })
             .collect();
-        let (controller, said) = (&self.controller, Said { at: Timestamp::now(), lines });
+        let (controller, said) = (&self.controller, LogLines { at: Timestamp::now(), lines });
         self.wiring.journal.keep(run, controller.rentals(), controller.done(), controller.interruptions, &said)?;
         for action in actions {
             match action {

@@ -2,12 +2,12 @@
 
 use crate::clock::Clock;
 use crate::controller::rental::Rental;
-use crate::journal::{Kept, KeptMachine};
+use crate::journal::{RunRecord, MachineRecord};
 use gpuplan_runstore::rented::VERSION;
 use gpuplan_runstore::{AllRented, Rented};
 
 /// Every machine that was rented, with how the run ended.
-pub fn all(kept: &Kept, clock: &Clock) -> AllRented {
+pub fn all(kept: &RunRecord, clock: &Clock) -> AllRented {
     let now = clock.now();
     let rented = kept.past.rentals.0.iter().map(|rental| {
         let machine = machine_of(kept, rental);
@@ -38,7 +38,7 @@ pub fn all(kept: &Kept, clock: &Clock) -> AllRented {
     }
 }
 
-fn machine_of<'a>(kept: &'a Kept, rental: &Rental) -> &'a KeptMachine {
+fn machine_of<'a>(kept: &'a RunRecord, rental: &Rental) -> &'a MachineRecord {
     let machine = kept.machines.iter().find(|machine| machine.id == rental.machine);
     machine.expect("the journal reads a rental and its machine from one row")
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::controller::events::{Choice, Terms};
+use crate::controller::events::{Rentable, Terms};
 use crate::job::Job;
 use crate::ports::block::BlockOrder;
 use crate::ports::machine::Pool;
@@ -47,8 +47,8 @@ impl Offered {
     }
 
     /// As the controller takes it.
-    pub fn choice(&self) -> Choice {
-        Choice { pool: self.pool.clone(), rate: self.rate_usd_per_hour, minimum_seconds: self.minimum_seconds }
+    pub fn choice(&self) -> Rentable {
+        Rentable { pool: self.pool.clone(), rate: self.rate_usd_per_hour, minimum_seconds: self.minimum_seconds }
     }
 
     /// What it may cost at most, an hour.

@@ -1,11 +1,11 @@
-//! What a cloud says when it is asked: `Answer`, `RiskAnswer`, earlier prices, and notes of what it did not say.
+//! What a cloud says when it is asked: `PriceAnswer`, `RiskAnswer`, earlier prices, and notes of what it did not say.
 
 use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::offer::{Offer, Place, Purchase, RiskEvidence, Signal};
+use crate::offer::{Offer, Location, Purchase, RiskEvidence, Signal};
 use gpuplan_hardware::InstanceId;
 use gpuplan_units::UsdPerHour;
 
@@ -13,7 +13,7 @@ use gpuplan_units::UsdPerHour;
 #[derive(Clone, Debug, PartialEq)]
 pub struct PricePoint {
     pub instance: InstanceId,
-    pub place: Place,
+    pub place: Location,
     pub purchase: Purchase,
     pub since: Timestamp,
     pub rate: UsdPerHour,
@@ -21,7 +21,7 @@ pub struct PricePoint {
 
 /// What a cloud said, and what it did not.
 #[derive(Clone, Debug, Default)]
-pub struct Answer {
+pub struct PriceAnswer {
     pub offers: Vec<Offer>,
     /// Earlier prices, where the source tells them; in any order.
     pub history: Vec<PricePoint>,
@@ -32,8 +32,8 @@ pub struct Answer {
 #[derive(Clone, Debug, Default)]
 pub struct RiskAnswer {
     /// Machine type, region, and zone id where it differs by zone.
-    pub risks: Vec<(InstanceId, Place, Arc<RiskEvidence>)>,
-    pub signals: Vec<(InstanceId, Place, Signal)>,
+    pub risks: Vec<(InstanceId, Location, Arc<RiskEvidence>)>,
+    pub signals: Vec<(InstanceId, Location, Signal)>,
     pub notes: Vec<SourceNote>,
 }
 

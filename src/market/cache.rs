@@ -9,9 +9,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::answer::{Answer, PricePoint, RiskAnswer};
+use crate::answer::{PriceAnswer, PricePoint, RiskAnswer};
 use crate::cache::rows::RowsError;
-use crate::offer::{Offer, Place, Purchase, RiskEvidence, Signal};
+use crate::offer::{Offer, Location, Purchase, RiskEvidence, Signal};
 use gpuplan_hardware::{CloudId, Hardware, InstanceId};
 use gpuplan_units::UsdPerHour;
 
@@ -54,8 +54,8 @@ pub struct SourceAnswer {
 /// Pools with a risk or a signal, as cached.
 #[derive(Clone, Debug, Default)]
 pub struct CachedRisks {
-    pub risks: Vec<(InstanceId, Place, Arc<RiskEvidence>)>,
-    pub signals: Vec<(InstanceId, Place, Signal)>,
+    pub risks: Vec<(InstanceId, Location, Arc<RiskEvidence>)>,
+    pub signals: Vec<(InstanceId, Location, Signal)>,
 }
 
 pub struct Cache {
@@ -101,7 +101,7 @@ impl Cache {
         &mut self,
         source: &str,
         cloud: &CloudId,
-        answer: &Answer,
+        answer: &PriceAnswer,
         hardware: &Hardware,
         now: Timestamp,
     ) -> Result<(), CacheError> {
@@ -222,7 +222,7 @@ impl Cache {
             let purchase = Purchase::parse(word, term).map_err(CacheError::Damaged)?;
             let since = time(row.get(3)?)?;
             let place =
-                Place { region: region.into(), zone_id: Some(zone).filter(|zone| !zone.is_empty()).map(Into::into) };
+                Location { region: region.into(), zone_id: Some(zone).filter(|zone| !zone.is_empty()).map(Into::into) };
             points.push(PricePoint { instance, place, purchase, since, rate: UsdPerHour::from_nanos(row.get(4)?) });
         }
         Ok(points)
@@ -265,14 +265,14 @@ fn time(seconds: i64) -> Result<Timestamp, CacheError> {
 }
 
 /// What a source tells of the past, and its spot prices of now where they differ from the last ones known.
-fn keep_history(change: &Connection, cloud: &CloudId, answer: &Answer, hardware: &Hardware) -> Result<(), CacheError> {
+fn keep_history(change: &Connection, cloud: &CloudId, answer: &PriceAnswer, hardware: &Hardware) -> Result<(), CacheError> {
     let mut insert = change.prepare("INSERT OR REPLACE INTO history VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?;
     let mut last = change.prepare(
         "SELECT nanos FROM history WHERE cloud = ?1 AND instance = ?2 AND region = ?3 AND zone = ?4 AND purchase = ?5
          ORDER BY since DESC LIMIT 1",
     )?;
     let mut keep = |instance: InstanceId,
-                    place: &Place,
+                    place: &Location,
                     purchase: Purchase,
                     since: Timestamp,
                     rate: UsdPerHour,
@@ -331,7 +331,7 @@ mod tests {
 
     fn offer(hardware: &Hardware, region: &str, zone: &str, rate: &str, seen: &str) -> Offer {
         let instance = hardware.find_instance(&CloudId::new("aws"), "p5.48xlarge").unwrap();
-        let place = Place { region: region.into(), zone_id: Some(zone.into()) };
+        let place = Location { region: region.into(), zone_id: Some(zone.into()) };
         Offer::live(instance, place, Purchase::Spot, UsdPerHour::parse(rate).unwrap(), "aws-spot-history", at(seen))
     }
 
@@ -344,7 +344,7 @@ mod tests {
         kept.signals = vec![Signal::PlacementScore(3)];
         kept.suspicions = vec![crate::Suspicion::LocalZone];
         kept.flags = "in_force_since=yesterday".into();
-        let answer = Answer { offers: vec![kept.clone()], ..Answer::default() };
+        let answer = PriceAnswer { offers: vec![kept.clone()], ..PriceAnswer::default() };
         cache.store("aws-spot-history", &cloud, &answer, &hardware, at("2026-11-20T10:00:01Z")).unwrap();
         kept.quote.origin = Origin::Cached;
         assert_eq!(cache.offers(&hardware).unwrap(), [kept]);
@@ -361,8 +361,8 @@ mod tests {
             ["us-east-1", "us-west-2"].map(|region| offer(&hardware, region, "z", "10", "2026-11-20T10:00:00Z"));
         let second = offer(&hardware, "us-east-1", "y", "11", "2026-11-20T11:00:00Z");
         let now = at("2026-11-20T11:00:00Z");
-        cache.store("s", &cloud, &Answer { offers: first.to_vec(), ..Answer::default() }, &hardware, now).unwrap();
-        cache.store("s", &cloud, &Answer { offers: vec![second], ..Answer::default() }, &hardware, now).unwrap();
+        cache.store("s", &cloud, &PriceAnswer { offers: first.to_vec(), ..PriceAnswer::default() }, &hardware, now).unwrap();
+        cache.store("s", &cloud, &PriceAnswer { offers: vec![second], ..PriceAnswer::default() }, &hardware, now).unwrap();
         let kept: Vec<_> = cache
             .offers(&hardware)
             .unwrap()
@@ -388,13 +388,13 @@ mod tests {
         };
         let points = [point("2026-11-01T00:00:00Z", "9"), point("2026-11-10T00:00:00Z", "9.5")];
         for _ in 0..2 {
-            let answer = Answer { history: points.to_vec(), ..Answer::default() };
+            let answer = PriceAnswer { history: points.to_vec(), ..PriceAnswer::default() };
             cache.store("s", &cloud, &answer, &hardware, at("2026-11-20T10:00:00Z")).unwrap();
         }
         assert_eq!(cache.history(pool.instance, &hardware, at("2026-10-01T00:00:00Z")).unwrap(), points);
         assert_eq!(cache.history(pool.instance, &hardware, at("2026-11-05T00:00:00Z")).unwrap(), points[1..]);
         for (rate, seen, known) in [("9.5", "2026-11-19T00:00:00Z", 2), ("10", "2026-11-20T00:00:00Z", 3)] {
-            let answer = Answer { offers: vec![offer(&hardware, "us-east-1", "z", rate, seen)], ..Answer::default() };
+            let answer = PriceAnswer { offers: vec![offer(&hardware, "us-east-1", "z", rate, seen)], ..PriceAnswer::default() };
             cache.store("s", &cloud, &answer, &hardware, at(seen)).unwrap();
             let kept = cache.history(pool.instance, &hardware, at("2026-10-01T00:00:00Z")).unwrap();
             assert_eq!(kept.len(), known, "a price that has not moved is no news");
@@ -407,9 +407,9 @@ mod tests {
         let instance = hardware.find_instance(&cloud, "p5.48xlarge").unwrap();
         let damaged = |sql: &str| {
             let mut cache = Cache::in_memory().unwrap();
-            let answer = Answer {
+            let answer = PriceAnswer {
                 offers: vec![offer(&hardware, "us-east-1", "z", "10", "2026-11-20T10:00:00Z")],
-                ..Answer::default()
+                ..PriceAnswer::default()
             };
             cache.store("s", &cloud, &answer, &hardware, at("2026-11-20T10:00:00Z")).unwrap();
             cache.database.execute_batch(sql).unwrap();

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::capacity::owned::Owned;
 use crate::catalog::snapshot::Market;
-use crate::offer::{Offer, Place, Purchase};
+use crate::offer::{Offer, Location, Purchase};
 use crate::quote::{Origin, Quote};
 use gpuplan_hardware::{CloudId, Fabric, Hardware, InstanceId, InstanceType, NodeShape, SoldAs};
 use gpuplan_units::{Bytes, BytesPerSecond, GpuCount, UsdPerHour};
@@ -258,7 +258,7 @@ impl Committed {
                 self.instance_type
             ))
         })?;
-        let place = Place { region: self.region.as_str().into(), zone_id: self.zone_id.as_deref().map(Into::into) };
+        let place = Location { region: self.region.as_str().into(), zone_id: self.zone_id.as_deref().map(Into::into) };
         let owned = owned(&self.name, self.nodes, &self.usd_per_hour, self.until).map_err(invalid)?;
         offer(instance, place, self.marginal_usd_per_hour.as_deref(), owned, now).map_err(invalid)
     }
@@ -316,7 +316,7 @@ impl Own {
             as_of: now.strftime("%Y-%m-%d").to_string(),
         });
         let instance = instance.ok_or_else(|| invalid("the name is used twice".to_owned()))?;
-        let place = Place { region: "here".into(), zone_id: None };
+        let place = Location { region: "here".into(), zone_id: None };
         let owned = owned(&self.name, self.nodes, &self.full_usd_per_hour, self.until).map_err(invalid)?;
         offer(instance, place, self.usd_per_hour.as_deref(), owned, now).map_err(invalid)
     }
@@ -332,7 +332,7 @@ fn owned(name: &str, nodes: u32, full_rate: &str, until: Option<Day>) -> Result<
 /// What is owned is used at its marginal rate, and its price is as certain as the user's own word of today.
 fn offer(
     instance: InstanceId,
-    place: Place,
+    place: Location,
     marginal_rate: Option<&str>,
     owned: Owned,
     now: Timestamp,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::answer::SourceNote;
-use crate::offer::{ANYWHERE, Offer, Place, Purchase, Suspicion};
+use crate::offer::{ANYWHERE, Offer, Location, Purchase, Suspicion};
 use gpuplan_hardware::{CloudId, Hardware, InstanceId};
 use gpuplan_units::UsdPerHour;
 
@@ -24,7 +24,7 @@ pub struct Collector<'a> {
     hardware: &'a Hardware,
     cloud: CloudId,
     keep: Keep,
-    offers: BTreeMap<(InstanceId, Place, Purchase), Offer>,
+    offers: BTreeMap<(InstanceId, Location, Purchase), Offer>,
     unknown: BTreeSet<String>,
 }
 
@@ -56,7 +56,7 @@ impl<'a> Collector<'a> {
     }
 
     /// What this machine costs there on these terms, as far as has been read.
-    pub fn rate(&self, instance: InstanceId, place: &Place, purchase: Purchase) -> Option<UsdPerHour> {
+    pub fn rate(&self, instance: InstanceId, place: &Location, purchase: Purchase) -> Option<UsdPerHour> {
         self.offers.get(&(instance, place.clone(), purchase)).map(|known| known.quote.rate)
     }
 

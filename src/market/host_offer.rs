@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::catalog::rows::{stated, timestamp};
 use crate::error::MarketError;
-use crate::offer::{Place, Purchase, Suspicion};
+use crate::offer::{Location, Purchase, Suspicion};
 use crate::quote::{LIST_FRESH, Origin, Quote, SPOT_FRESH};
 use gpuplan_embedded::Table;
 use gpuplan_hardware::{CloudId, Hardware, HostId};
@@ -16,7 +16,7 @@ use gpuplan_units::UsdPerHour;
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostOffer {
     pub host: HostId,
-    pub place: Place,
+    pub place: Location,
     pub purchase: Purchase,
     pub quote: Quote,
     /// Id of the source in the manifest.
@@ -58,7 +58,7 @@ pub fn read(cloud: &CloudId, file: &str, table: &Table, hardware: &Hardware) -> 
         let origin = if kinds[row] == "estimate" { Origin::Estimate } else { Origin::Snapshot };
         offers.push(HostOffer {
             host: hosts[row],
-            place: Place {
+            place: Location {
                 region: regions[row].clone(),
                 zone_id: Some(zones[row].clone()).filter(|zone| !zone.is_empty()),
             },

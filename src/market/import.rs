@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::answer::SourceNote;
 use crate::collector::{Collector, Keep};
-use crate::offer::{ANYWHERE, Offer, Place, Purchase, Suspicion};
+use crate::offer::{ANYWHERE, Offer, Location, Purchase, Suspicion};
 use crate::quote::Origin;
 
 use gpuplan_embedded::{EmbeddedError, Table};
@@ -152,9 +152,9 @@ fn column<'t>(table: &'t Table, name: &str) -> Result<Vec<&'t str>, EmbeddedErro
     table.column(name).map(Iterator::collect)
 }
 
-fn place(region: &str, zone: &str) -> Place {
+fn place(region: &str, zone: &str) -> Location {
     let given = |text: &str| Some(Arc::from(text)).filter(|_| !text.is_empty());
-    Place { region: given(region).unwrap_or_else(|| ANYWHERE.into()), zone_id: given(zone) }
+    Location { region: given(region).unwrap_or_else(|| ANYWHERE.into()), zone_id: given(zone) }
 }
 
 /// Offers and doubts of a file while its rows are read.
@@ -186,7 +186,7 @@ impl<'a> Reading<'a> {
     }
 
     /// Adds an offer; of two prices for one machine, place and terms the higher one stays, and is counted.
-    fn offer(&mut self, instance: InstanceId, place: Place, purchase: Purchase, price: &str) -> Option<&mut Offer> {
+    fn offer(&mut self, instance: InstanceId, place: Location, purchase: Purchase, price: &str) -> Option<&mut Offer> {
         let name = self.collector.hardware().instance(instance).name.as_str();
         let rate = match Usd::parse_up(price).ok().and_then(|price| i64::try_from(price.nanos()).ok()) {
             Some(0) => return self.leave_out("have a price of zero", name),

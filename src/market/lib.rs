@@ -13,7 +13,7 @@ pub mod quote;
 pub mod source;
 pub mod trend;
 
-pub use answer::{Answer, PricePoint, RiskAnswer, SourceNote};
+pub use answer::{PriceAnswer, PricePoint, RiskAnswer, SourceNote};
 pub use cache::{Cache, CacheError};
 pub use capacity::owned::Owned;
 pub use capacity::{Capacity, CapacityError};
@@ -23,7 +23,7 @@ pub use catalog::{check, snapshot};
 pub use collector::{Collector, Keep};
 pub use error::MarketError;
 pub use host_offer::HostOffer;
-pub use offer::{ANYWHERE, Availability, Offer, OfferId, Place, Purchase, RiskEvidence, Signal, Suspicion};
+pub use offer::{ANYWHERE, Availability, Offer, OfferId, Location, Purchase, RiskEvidence, Signal, Suspicion};
 pub use quote::{Origin, Quote};
 pub use source::{
     About, Access, AccountSource, BoxFuture, Identity, OfferQuery, Permission, PriceSource, Quota, QuotaNeed,

@@ -22,7 +22,7 @@ pub const ANYWHERE: &str = "any";
 
 /// Region, and the zone id where prices differ by zone. Zone *names* are shuffled for each account, ids are not.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
+pub struct Location {
     pub region: Arc<str>,
     pub zone_id: Option<Arc<str>>,
 }
@@ -229,7 +229,7 @@ impl Suspicion {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Offer {
     pub instance: InstanceId,
-    pub place: Place,
+    pub place: Location,
     pub purchase: Purchase,
     pub quote: Quote,
     /// Id of the source in the manifest.
@@ -248,7 +248,7 @@ impl Offer {
     /// An offer as a cloud just said it, with nothing known beside its price.
     pub fn live(
         instance: InstanceId,
-        place: Place,
+        place: Location,
         purchase: Purchase,
         rate: UsdPerHour,
         source: &str,

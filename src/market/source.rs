@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::answer::{Answer, RiskAnswer};
+use crate::answer::{PriceAnswer, RiskAnswer};
 use crate::catalog::snapshot::Market;
 use crate::offer::{Offer, Purchase};
 use gpuplan_hardware::{CloudId, Hardware, InstanceId, InstanceType};
@@ -22,7 +22,7 @@ pub struct OfferQuery<'a> {
 }
 
 impl<'a> OfferQuery<'a> {
-    pub fn of(hardware: &'a Hardware, wanted: BTreeMap<Arc<str>, Vec<InstanceId>>) -> Self {
+    pub fn for_instances(hardware: &'a Hardware, wanted: BTreeMap<Arc<str>, Vec<InstanceId>>) -> Self {
         Self { hardware, wanted, history: false }
     }
 
@@ -44,7 +44,7 @@ impl<'a> OfferQuery<'a> {
             instances.sort();
             instances.dedup();
         }
-        Self::of(hardware, wanted)
+        Self::for_instances(hardware, wanted)
     }
 
     /// Names of the wanted machine types in every region together, with their places in the catalog.
@@ -105,7 +105,7 @@ pub trait PriceSource: Send + Sync {
     /// Where it asks, for a manifest; what differs by question is in capitals. Never with a secret.
     fn address(&self) -> String;
 
-    fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>>;
+    fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<PriceAnswer, SourceError>>;
 }
 
 /// A place where a cloud says how likely its capacity is had and kept. The contract is that of `PriceSource`.

@@ -26,7 +26,7 @@ pub struct Trend {
 
 impl Trend {
     /// From the points of one pool, oldest first. A price holds until the next point.
-    pub fn of(points: &[PricePoint], now: Timestamp) -> Option<Self> {
+    pub fn from_points(points: &[PricePoint], now: Timestamp) -> Option<Self> {
         let first = points.first()?;
         let at = |moment: Timestamp| points.iter().rev().find(|point| point.since <= moment).map(|point| point.rate);
         let back = |days: i64| now - SignedDuration::from_hours(24 * days);
@@ -63,11 +63,11 @@ fn deviation(logs: &[f64]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::offer::{Place, Purchase};
+    use crate::offer::{Location, Purchase};
     use gpuplan_hardware::InstanceId;
 
     fn points(rows: &[(&str, &str)]) -> Vec<PricePoint> {
-        let place = Place { region: "r".into(), zone_id: Some("z".into()) };
+        let place = Location { region: "r".into(), zone_id: Some("z".into()) };
         let point = |(since, rate): &(&str, &str)| PricePoint {
             instance: InstanceId(0),
             place: place.clone(),
@@ -82,7 +82,7 @@ mod tests {
     fn a_price_holds_until_the_next_and_changes_are_against_what_held_then() {
         let now = "2026-11-20T00:00:00Z".parse().unwrap();
         let rows = [("2026-08-01T00:00:00Z", "10"), ("2026-11-01T00:00:00Z", "20"), ("2026-11-18T00:00:00Z", "15")];
-        let trend = Trend::of(&points(&rows), now).unwrap();
+        let trend = Trend::from_points(&points(&rows), now).unwrap();
         assert_eq!(
             (trend.now.to_string(), trend.lowest.to_string(), trend.highest.to_string()),
             ("15.00".into(), "10.00".into(), "20.00".into())
@@ -94,8 +94,8 @@ mod tests {
             (Some(UsdPerHour::parse("10").unwrap()), Some(trend.now))
         );
         assert!(trend.daily_volatility.unwrap() > 0.05);
-        let short = Trend::of(&points(&rows[2..]), now).unwrap();
+        let short = Trend::from_points(&points(&rows[2..]), now).unwrap();
         assert_eq!((short.change_7_days, short.course[0]), (None, None));
-        assert_eq!(Trend::of(&[], now), None);
+        assert_eq!(Trend::from_points(&[], now), None);
     }
 }

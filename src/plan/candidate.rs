@@ -7,7 +7,7 @@ use crate::explanation::{Advice, Reason, Rejection};
 use crate::input::fix::InputFix;
 use crate::money::bill::Bill;
 use crate::serving::standby::Standby;
-use crate::spot::Outlook;
+use crate::spot::SpotForecast;
 use crate::training::run::RunTime;
 use gpuplan_estimate::StepEstimate;
 use gpuplan_hardware::InstanceId;
@@ -36,7 +36,7 @@ pub struct Plan {
     /// `None`: no deadline was given.
     pub chance_by_deadline: Option<f64>,
     /// For spot machines: what may become of them, and what it rests on.
-    pub spot: Option<Box<Outlook>>,
+    pub spot: Option<Box<SpotForecast>>,
     /// What would feed its GPUs, where they wait for samples; of the recommended plan.
     pub input_fixes: Vec<InputFix>,
     /// For a service on spot machines: places, spare machines and what stands in.

@@ -7,7 +7,7 @@ use crate::limits::{Limits, OfferFilter, PurchaseChoice};
 use gpuplan_hardware::gpu::Gpu;
 use gpuplan_hardware::selector::SelectorError;
 use gpuplan_hardware::{GpuSelector, Hardware, InstanceType};
-use gpuplan_import::{Asked, Chips, Choice, Gpus};
+use gpuplan_import::{JobRequest, GpuModels, Choice, Gpus};
 use gpuplan_market::quote::LIST_FRESH;
 use gpuplan_market::{Market, Offer, OfferId, Purchase};
 use gpuplan_units::{Hours, Usd};
@@ -70,7 +70,7 @@ pub struct Priced {
     pub better: Vec<Better>,
 }
 
-pub fn price(asked: &Asked, market: &Market, hardware: &Hardware, limits: &Limits) -> Priced {
+pub fn price(asked: &JobRequest, market: &Market, hardware: &Hardware, limits: &Limits) -> Priced {
     let search = Search { market, hardware, limits, hours: asked.hours.map(|hours| hours.0) };
     let (offers, refused) = search.all(asked);
     let better = offers.first().map(|base| search.better(asked, base)).unwrap_or_default();
@@ -78,14 +78,14 @@ pub fn price(asked: &Asked, market: &Market, hardware: &Hardware, limits: &Limit
 }
 
 /// The market with nothing in it but what the job asks for.
-pub fn narrowed(asked: &Asked, market: &Market, hardware: &Hardware) -> Market {
+pub fn narrowed(asked: &JobRequest, market: &Market, hardware: &Hardware) -> Market {
     market.only(|offer| nodes(asked, offer, hardware.instance(offer.instance)).is_some())
 }
 
 /// The job's own machines as limits of a plan: so many cards of these chips, on these terms, whatever it costs and however long it takes.
 /// An error where the catalog calls a chip by a name that selects none.
 pub fn baseline(
-    asked: &Asked,
+    asked: &JobRequest,
     offers: &[JobOffer],
     market: &Market,
     hardware: &Hardware,
@@ -124,7 +124,7 @@ pub fn baseline(
 }
 
 /// Machines of this offer that the job would run on. `None`: it does not ask for them.
-fn nodes(asked: &Asked, offer: &Offer, instance: &InstanceType) -> Option<u32> {
+fn nodes(asked: &JobRequest, offer: &Offer, instance: &InstanceType) -> Option<u32> {
     asked
         .choices
         .iter()
@@ -167,7 +167,7 @@ impl Search<'_> {
     }
 
     /// Offers that a job takes, cheapest first, and how many more are refused.
-    fn all(&self, asked: &Asked) -> (Vec<JobOffer>, usize) {
+    fn all(&self, asked: &JobRequest) -> (Vec<JobOffer>, usize) {
         let (mut offers, mut refused) = (Vec::new(), 0);
         for id in self.market.offer_ids() {
             let offer = self.market.offer(id);
@@ -194,7 +194,7 @@ impl Search<'_> {
     }
 
     /// The same, and seen lately enough that somebody should change machines for it.
-    fn recent(&self, asked: &Asked) -> Vec<JobOffer> {
+    fn recent(&self, asked: &JobRequest) -> Vec<JobOffer> {
         let (mut offers, _) = self.all(asked);
         let is_old = |offer: &Offer| {
             self.limits.now.is_some_and(|now| {
@@ -205,7 +205,7 @@ impl Search<'_> {
         offers
     }
 
-    fn better(&self, asked: &Asked, base: &JobOffer) -> Vec<Better> {
+    fn better(&self, asked: &JobRequest, base: &JobOffer) -> Vec<Better> {
         let offer = self.market.offer(base.offer);
         let mut better = Vec::new();
         for (change, place, terms) in
@@ -225,7 +225,7 @@ impl Search<'_> {
     }
 
     /// The same job without its place, its terms, or both.
-    fn relaxed(&self, asked: &Asked, base: &Offer, place: bool, terms: bool) -> Asked {
+    fn relaxed(&self, asked: &JobRequest, base: &Offer, place: bool, terms: bool) -> JobRequest {
         let mut relaxed = asked.clone();
         relaxed.choices = asked
             .choices
@@ -237,7 +237,7 @@ impl Search<'_> {
                     if one.instance_type.take().is_some() {
                         // A machine that was named stands for its cards.
                         let node = &self.instance(base).node;
-                        one.chips = Some(Chips { word: self.gpu(base).name.clone(), ids: vec![node.gpu] });
+                        one.chips = Some(GpuModels { word: self.gpu(base).name.clone(), ids: vec![node.gpu] });
                         one.gpus = Some(Gpus::PerMachine(node.devices()));
                     }
                 }
@@ -249,7 +249,7 @@ impl Search<'_> {
     }
 
     /// Cards that are behind in no figure: the cheapest, and the one that costs least for what its data sheet promises.
-    fn other_gpus(&self, asked: &Asked, base: &JobOffer) -> Vec<Better> {
+    fn other_gpus(&self, asked: &JobRequest, base: &JobOffer) -> Vec<Better> {
         let (offer, own) = (self.market.offer(base.offer), self.gpu(self.market.offer(base.offer)));
         let node = self.instance(offer).node;
         let mut others = self.relaxed(asked, offer, true, false);
@@ -304,7 +304,7 @@ mod tests {
     struct PricedJob {
         hardware: Hardware,
         market: Market,
-        asked: Asked,
+        asked: JobRequest,
         priced: Priced,
     }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::run::Run;
-use crate::store::{Hash, Held, StoreError};
+use crate::store::{Hash, StoredObject, StoreError};
 
 /// The same data has the same digest on every machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,7 +16,7 @@ pub struct Contents {
 }
 
 impl Contents {
-    pub fn of(address: &str, held: &[Held]) -> Self {
+    pub fn of(address: &str, held: &[StoredObject]) -> Self {
         let mut hash = Hash::default();
         for one in held {
             let line = format!("{}\0{}\0{}\n", one.path, one.size, one.tag.as_deref().unwrap_or_default());

@@ -38,7 +38,7 @@ pub fn command_of(text: &str) -> Result<Vec<String>, serde_json::Error> {
 
 impl Run {
     /// Writes what the run is, unless somebody has. Gives what another wrote, which stands.
-    pub async fn keep_spec(&self, text: &str) -> Result<Option<String>, StoreError> {
+    pub async fn write_spec_once(&self, text: &str) -> Result<Option<String>, StoreError> {
         if self.create_bytes(&self.layout.spec(), text.as_bytes().to_vec()).await? {
             Ok(None)
         } else {
@@ -64,9 +64,9 @@ mod tests {
         let run = Run::new(Store::open(&folder.path().display().to_string()).unwrap(), Layout::new("a").unwrap());
         assert_eq!(run.spec().await.unwrap(), None);
         let (first, second) = (r#"{"version":7,"command":["train"],"spot":[]}"#, r#"{"command":["other"]}"#);
-        assert_eq!(run.keep_spec(first).await.unwrap(), None);
-        assert_eq!(run.keep_spec(first).await.unwrap(), None, "the same again is no other");
-        assert_eq!(run.keep_spec(second).await.unwrap().as_deref(), Some(first));
+        assert_eq!(run.write_spec_once(first).await.unwrap(), None);
+        assert_eq!(run.write_spec_once(first).await.unwrap(), None, "the same again is no other");
+        assert_eq!(run.write_spec_once(second).await.unwrap().as_deref(), Some(first));
         assert_eq!(run.spec().await.unwrap().as_deref(), Some(first));
         assert_eq!(command_of(first).unwrap(), ["train"]);
         for text in ["", "{", "[]", r#"{"command":3}"#] {

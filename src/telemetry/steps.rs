@@ -118,10 +118,10 @@ impl StepFinder {
         let timed = self.series.iter().filter(|(_, series)| !series.seconds.is_empty());
         let ((format, _), series) = timed.max_by(|a, b| a.1.elapsed.total_cmp(&b.1.elapsed))?;
         let name = self.formats.get(*format).map_or("", |(name, _)| name);
-        let all = StepTimes::of(&series.seconds, None, name)?;
+        let all = StepTimes::from_seconds(&series.seconds, None, name)?;
         match series.seconds.split_first() {
             Some((first, rest)) if !rest.is_empty() && *first > WARM_UP * all.median_seconds => {
-                StepTimes::of(rest, Some(*first), name)
+                StepTimes::from_seconds(rest, Some(*first), name)
             }
             _ => Some(all),
         }

@@ -80,7 +80,7 @@ const NORMAL: f64 = 1.4826;
 
 impl StepTimes {
     /// Median and spread of `seconds`; `None` of nothing.
-    pub fn of(seconds: &[f64], first_seconds: Option<f64>, found_in: &str) -> Option<Self> {
+    pub fn from_seconds(seconds: &[f64], first_seconds: Option<f64>, found_in: &str) -> Option<Self> {
         let median_seconds = median(seconds)?;
         let distances: Vec<f64> = seconds.iter().map(|each| (each - median_seconds).abs()).collect();
         let spread_seconds = median(&distances)? * NORMAL;

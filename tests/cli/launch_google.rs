@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use gpuplan::clouds::gcp::account::project::Project;
 use gpuplan::clouds::gcp::launcher::GcpLauncher;
 use gpuplan::launch::spec::{Offered, VERSION};
-use gpuplan::launch::{Clock, End, Job, Journal, Launcher, Market, Parcel, Pool, RunSpec, Wiring, Wish, lead};
+use gpuplan::launch::{Clock, End, Job, Journal, Launcher, Market, Parcel, Pool, RunSpec, LeadContext, LeaderCommand, lead};
 use gpuplan::runstore::layout::Layout;
 use gpuplan::runstore::{Run, Store};
 use gpuplan::spot::AvailabilityModel;
@@ -87,9 +87,9 @@ fn led(spec: &RunSpec, folder: &Path, machines: &Machines, beside: impl AsyncFnO
     assert!(journal.begin(spec).unwrap());
     let project = Project::at(machines.endpoint(), PROJECT);
     let launchers: Vec<Box<dyn Launcher>> = vec![Box::new(GcpLauncher::at(project, "nobody".to_owned()))];
-    let (_wish, wishes) = watch::channel(Wish::GoOn);
+    let (_wish, wishes) = watch::channel(LeaderCommand::GoOn);
     let (run, said) = (store(spec), std::sync::Mutex::new(Vec::new()));
-    let wiring = Wiring {
+    let wiring = LeadContext {
         launchers: &launchers,
         journal: &mut journal,
         store: &run,

@@ -15,7 +15,7 @@ use gpuplan::clouds::aws::prices::placement_scores::PlacementScores;
 use gpuplan::clouds::aws::prices::spot_prices::SpotPrices;
 use gpuplan::hardware::{CloudId, Hardware};
 use gpuplan::market::{
-    AccountSource, Answer, Availability, BoxFuture, Market, OfferQuery, Origin, PriceSource, Purchase, QuotaNeed,
+    AccountSource, PriceAnswer, Availability, BoxFuture, Market, OfferQuery, Origin, PriceSource, Purchase, QuotaNeed,
     RiskAnswer, RiskSource, Signal, SourceError, Suspicion, Verdict,
 };
 use gpuplan::units::UsdPerHour;
@@ -43,7 +43,7 @@ pub fn quick() -> TimeLimits {
 fn query<'a>(hardware: &'a Hardware, types: &[&str], regions: &[&str]) -> OfferQuery<'a> {
     let instances: Vec<_> =
         types.iter().map(|name| hardware.find_instance(&CloudId::new("aws"), name).unwrap()).collect();
-    OfferQuery::of(
+    OfferQuery::for_instances(
         hardware,
         regions.iter().map(|region| ((*region).into(), instances.clone())).collect::<BTreeMap<_, _>>(),
     )
@@ -53,13 +53,13 @@ fn one<T>(question: BoxFuture<'_, Result<T, SourceError>>) -> Result<T, SourceEr
     all(vec![("aws", question)], &|_| {}).unwrap().remove(0)
 }
 
-fn ask_spot(hardware: &Hardware, endpoint: &str, regions: &[&str], limits: TimeLimits) -> Result<Answer, SourceError> {
+fn ask_spot(hardware: &Hardware, endpoint: &str, regions: &[&str], limits: TimeLimits) -> Result<PriceAnswer, SourceError> {
     let source = SpotPrices::new(session(endpoint, limits));
     ask(&[(&source, query(hardware, &TYPES, regions))]).unwrap().remove(0)
 }
 
 /// Machine type, zone id or region, rate.
-fn found(hardware: &Hardware, answer: &Answer) -> Vec<(String, String, String)> {
+fn found(hardware: &Hardware, answer: &PriceAnswer) -> Vec<(String, String, String)> {
     let row = |offer: &gpuplan::market::Offer| {
         let place = offer.place.zone_id.as_ref().unwrap_or(&offer.place.region);
         (hardware.instance(offer.instance).name.clone(), place.to_string(), offer.quote.rate.to_string())
@@ -69,7 +69,7 @@ fn found(hardware: &Hardware, answer: &Answer) -> Vec<(String, String, String)> 
     rows
 }
 
-fn notes(answer: &Answer) -> Vec<String> {
+fn notes(answer: &PriceAnswer) -> Vec<String> {
     answer.notes.iter().map(ToString::to_string).collect()
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use gpuplan::launch::{Engine, EngineError, Handed, JobId, JobState};
+use gpuplan::launch::{Engine, EngineError, Submission, JobId, JobState};
 use jiff::Timestamp;
 
 use gpuplan_testbed::clients::Clients;
@@ -16,8 +16,8 @@ pub struct Case {
     pub interrupted: &'static str,
 }
 
-fn work(case: &Case, output: &str) -> Handed {
-    Handed {
+fn work(case: &Case, output: &str) -> Submission {
+    Submission {
         run: "r".to_owned(),
         engine: case.name.to_owned(),
         token: "0a1b2c3d4e5f".to_owned(),
@@ -51,7 +51,7 @@ async fn one_life(case: &Case) {
     let job = engine.submit(&work).await.unwrap();
     assert_eq!(engine.submit(&work).await.as_ref(), Ok(&job), "the same token is the same job");
     assert_eq!((engine.find(&work).await, clients.submissions()), (Ok(Some(job.clone())), 1));
-    let other = Handed { token: "ffffffffffff".to_owned(), ..work.clone() };
+    let other = Submission { token: "ffffffffffff".to_owned(), ..work.clone() };
     assert_eq!(engine.find(&other).await, Ok(None), "another token is another job");
     assert_eq!(engine.status(&work, &job).await.unwrap().state, JobState::Waiting);
     clients.is_now(case.running);
@@ -84,7 +84,7 @@ async fn a_lost_answer(case: &Case) {
 async fn refusals(case: &Case) {
     let clients = Clients::of(case.name);
     let engine = (case.engine)(Some(clients.path().into_os_string()));
-    let broken = Handed { text: format!("{}# broken\n", case.text), ..work(case, "/nowhere") };
+    let broken = Submission { text: format!("{}# broken\n", case.text), ..work(case, "/nowhere") };
     match engine.submit(&broken).await {
         Err(EngineError::Refused { detail, .. }) => assert!(detail.to_lowercase().contains("error"), "{detail}"),
         other => panic!("{other:?}"),

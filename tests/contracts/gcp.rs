@@ -13,7 +13,7 @@ use gpuplan::clouds::http::{self, Http};
 use gpuplan::clouds::{ask, ask::all};
 use gpuplan::hardware::{CloudId, Hardware};
 use gpuplan::market::{
-    AccountSource, Answer, Availability, OfferQuery, Origin, Purchase, Quota, QuotaNeed, RiskAnswer, RiskSource,
+    AccountSource, PriceAnswer, Availability, OfferQuery, Origin, Purchase, Quota, QuotaNeed, RiskAnswer, RiskSource,
     Signal, SourceError, Verdict,
 };
 use serde_json::{Value, json};
@@ -28,10 +28,10 @@ pub const SECRET: &str = "AIzaPlantedKey";
 fn query<'a>(hardware: &'a Hardware, types: &[&str], regions: &[&str]) -> OfferQuery<'a> {
     let instances: Vec<_> =
         types.iter().map(|name| hardware.find_instance(&CloudId::new("gcp"), name).unwrap()).collect();
-    OfferQuery::of(hardware, regions.iter().map(|region| ((*region).into(), instances.clone())).collect())
+    OfferQuery::for_instances(hardware, regions.iter().map(|region| ((*region).into(), instances.clone())).collect())
 }
 
-fn ask_gcp(hardware: &Hardware, endpoint: &str, types: &[&str], regions: &[&str]) -> Result<Answer, SourceError> {
+fn ask_gcp(hardware: &Hardware, endpoint: &str, types: &[&str], regions: &[&str]) -> Result<PriceAnswer, SourceError> {
     let source = SpotPrices { project: Project::at(endpoint, "some-project") };
     ask(&[(&source, query(hardware, types, regions))]).unwrap().remove(0)
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use gpuplan::clouds::aws::account::session::{Session, TimeLimits};
 use gpuplan::clouds::aws::launcher::AwsLauncher;
-use gpuplan::launch::block::{BlockOrder, BlockWish};
+use gpuplan::launch::block::{BlockOrder, BlockQuery};
 use gpuplan::launch::{
     CreateRequest, Group, KeepRequest, LaunchError, Launcher, Machine, MachineId, MachineState, Market, Pool,
 };
@@ -251,7 +251,7 @@ fn blocks() -> Vec<Rule> {
 async fn a_block_is_bought_once_and_machines_stand_on_it(cloud: &CloudBox, launcher: &AwsLauncher) {
     let seller = launcher.seller().unwrap();
     let wish =
-        BlockWish { region: "us-east-1".to_owned(), instance_type: "g5.xlarge".to_owned(), machines: 2, hours: 24 };
+        BlockQuery { region: "us-east-1".to_owned(), instance_type: "g5.xlarge".to_owned(), machines: 2, hours: 24 };
     let offers = seller.offered(&wish).await.unwrap();
     let asked = cloud.calls().into_iter().rfind(|call| call.action == "DescribeCapacityBlockOfferings").unwrap();
     assert_eq!(["InstanceCount", "CapacityDurationHours"].map(|name| asked.parameter(name).unwrap()), ["2", "24"]);

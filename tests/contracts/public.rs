@@ -10,7 +10,7 @@ use gpuplan::clouds::runpod::gpu_types::GpuTypes;
 use gpuplan::clouds::verda::instance_types::InstanceTypes as Verda;
 use gpuplan::clouds::{ask, sources};
 use gpuplan::hardware::{CloudId, Hardware};
-use gpuplan::market::{Answer, Availability, OfferQuery, PriceSource, Purchase, RiskSource, Signal, SourceError};
+use gpuplan::market::{PriceAnswer, Availability, OfferQuery, PriceSource, Purchase, RiskSource, Signal, SourceError};
 use serde_json::{Value, json};
 
 use gpuplan_testbed::server::{Reply, Request, Server};
@@ -29,10 +29,10 @@ fn refuses(request: &Request) -> Reply {
 }
 
 fn query<'a>(hardware: &'a Hardware, regions: &[&str]) -> OfferQuery<'a> {
-    OfferQuery::of(hardware, regions.iter().map(|region| ((*region).into(), Vec::new())).collect())
+    OfferQuery::for_instances(hardware, regions.iter().map(|region| ((*region).into(), Vec::new())).collect())
 }
 
-fn answer_of(source: &dyn PriceSource, regions: &[&str]) -> Result<Answer, SourceError> {
+fn answer_of(source: &dyn PriceSource, regions: &[&str]) -> Result<PriceAnswer, SourceError> {
     let hardware = Hardware::embedded().unwrap();
     ask(&[(source, query(&hardware, regions))]).unwrap().remove(0)
 }

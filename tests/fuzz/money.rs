@@ -8,7 +8,7 @@ use gpuplan::budget::bill::sums::Sums;
 use gpuplan::budget::bill::{self as bills, Format, ImportedBill};
 use gpuplan::budget::guardrail::Guardrail;
 use gpuplan::budget::portfolio::calendar::Month;
-use gpuplan::budget::portfolio::{Portfolio, PortfolioError, What};
+use gpuplan::budget::portfolio::{Portfolio, PortfolioError, CostSource};
 use gpuplan::clouds::listing::Listing;
 use gpuplan::clouds::runpod::stock::{GpuTypes, Reply};
 use gpuplan::clouds::{aws, azure, gcp, lambda, oci, runpod, vast, verda};
@@ -16,7 +16,7 @@ use gpuplan::embedded::Table;
 use gpuplan::hardware::{CloudId, InstanceId};
 use gpuplan::market::import::{self, CatalogFile};
 use gpuplan::market::snapshot::read_prices;
-use gpuplan::market::{Answer, Capacity, Market, Offer, Origin, Purchase, RiskAnswer, Signal};
+use gpuplan::market::{PriceAnswer, Capacity, Market, Offer, Origin, Purchase, RiskAnswer, Signal};
 use gpuplan::plan::Policy;
 use gpuplan::units::quantity::parse_count;
 use gpuplan::units::{Bytes, FineUsd, GpuCount, Hours, Usd, UsdPerHour};
@@ -181,7 +181,7 @@ fn answers_of_other_clouds(json: &Value) {
 fn listed(cloud: &str, source: &'static str, list: impl FnOnce(&mut Listing)) {
     let mut listing = Listing::new(&HARDWARE, cloud, source, now());
     list(&mut listing);
-    let Answer { offers, notes, .. } = listing.answer();
+    let PriceAnswer { offers, notes, .. } = listing.answer();
     assert_offers(&offers, cloud);
     assert_one_each(&offers);
     assert!(notes.iter().all(|note| !note.detail.is_empty()));
@@ -324,7 +324,7 @@ pub fn portfolio(data: &[u8]) {
         let (end, last) = (phase.start.ahead(phase.months), portfolio.start.ahead(portfolio.months));
         assert!(phase.months > 0 && phase.repeats > 0 && portfolio.start <= phase.start && end <= last, "{phase:?}");
         assert!(portfolio.teams.iter().any(|team| team.name == phase.team), "{phase:?}");
-        if let What::Rate(rate) = &phase.what {
+        if let CostSource::Rate(rate) = &phase.what {
             assert!(
                 0.0 < rate.hours.0 && rate.hours <= rate.hours_p90 && rate.hours_p90.0.is_finite() && rate.nodes > 0,
                 "{rate:?}"

@@ -1,8 +1,8 @@
 //! Targets for whatever says what a run is: workloads, jobs, models, measurements, and what its bucket holds.
 
 use gpuplan::calibration::Calibration;
-use gpuplan::estimate::answer::{Answer, answer};
-use gpuplan::import::{self, Asked, Gpus, ImportError, Names};
+use gpuplan::estimate::answer::{CaseAnswer, answer};
+use gpuplan::import::{self, JobRequest, Gpus, ImportError, Names};
 use gpuplan::launch::RunSpec;
 use gpuplan::runstore::{HandOff, Manifest, ManifestName};
 use gpuplan::spot::trace::Trace;
@@ -70,7 +70,7 @@ pub fn yaml_job(data: &[u8]) {
     }
 }
 
-fn assert_job(read: &Result<Asked, ImportError>) {
+fn assert_job(read: &Result<JobRequest, ImportError>) {
     let asked = match read {
         Ok(asked) => asked,
         Err(error) => return assert!(!error.to_string().is_empty()),
@@ -114,8 +114,8 @@ pub fn huggingface_config(data: &[u8]) {
 pub fn estimate_case(data: &[u8]) {
     let Some(text) = text(data) else { return };
     match answer(text, &HARDWARE, &MODELS) {
-        Answer::Unsupported { unsupported, .. } => assert!(!unsupported.is_empty()),
-        Answer::Estimate(made) => {
+        CaseAnswer::Unsupported { unsupported, .. } => assert!(!unsupported.is_empty()),
+        CaseAnswer::Estimate(made) => {
             assert_band(made.step_seconds, "step_seconds");
             assert_band(made.samples_per_second, "samples_per_second");
             assert_band(made.model_tflops_per_gpu, "model_tflops_per_gpu");

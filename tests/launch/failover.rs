@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use gpuplan::launch::launcher::{CreateRequest, LaunchError, Launcher, Machine, MachineId, SelfDestruct};
-use gpuplan::launch::{Clock, Journal, RunSpec, Wiring, Wish, lead};
+use gpuplan::launch::{Clock, Journal, RunSpec, LeadContext, LeaderCommand, lead};
 use gpuplan::market::BoxFuture;
 use gpuplan::runstore::layout::Layout;
 use gpuplan::runstore::{Run, Store};
@@ -25,7 +25,7 @@ const STANDS_STILL: f64 = 1e-6;
 /// Refuses the first orders, and after them whoever leads is told to leave.
 struct SoldOut {
     calls: Arc<AtomicUsize>,
-    wish: watch::Sender<Wish>,
+    wish: watch::Sender<LeaderCommand>,
 }
 
 impl Launcher for SoldOut {
@@ -38,7 +38,7 @@ impl Launcher for SoldOut {
             if self.calls.fetch_add(1, Ordering::SeqCst) < SOLD_OUT {
                 return Err(LaunchError::Capacity { code: "InsufficientInstanceCapacity".to_owned() });
             }
-            self.wish.send(Wish::Leave).unwrap();
+            self.wish.send(LeaderCommand::Leave).unwrap();
             Err(LaunchError::Unclear { code: format!("{} is enough", request.pool) })
         })
     }
@@ -86,10 +86,10 @@ fn fails_over(market: &str, speed: f64, begin: impl FnOnce(&Path), say: impl Fn(
     let mut journal = Journal::open(&folder.path().join("launches.sqlite")).unwrap();
     assert!(journal.begin(&spec).unwrap());
     let store = Run::new(Store::open(&spec.store).unwrap(), Layout::new(&spec.run).unwrap());
-    let (wish, wishes) = watch::channel(Wish::GoOn);
+    let (wish, wishes) = watch::channel(LeaderCommand::GoOn);
     let calls = Arc::new(AtomicUsize::new(0));
     let launchers: Vec<Box<dyn Launcher>> = vec![Box::new(SoldOut { calls: Arc::clone(&calls), wish })];
-    let wiring = Wiring {
+    let wiring = LeadContext {
         launchers: &launchers,
         journal: &mut journal,
         store: &store,

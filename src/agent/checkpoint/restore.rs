@@ -9,7 +9,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 
 use crate::checkpoint::scan::{entry, scan};
 use crate::checkpoint::upload::FILES_AT_ONCE;
-use crate::ports::logger::Talk;
+use crate::ports::logger::Logger;
 use crate::rules::framework::{Completeness, Framework, step_of};
 use gpuplan_runstore::store::hash_file;
 use gpuplan_runstore::{Manifest, ManifestName, Run, StoreError, StoredFile};
@@ -38,7 +38,7 @@ pub struct Restore<'a> {
     pub node: u32,
     /// Where no committed checkpoint verifies.
     pub restart_from_nothing: bool,
-    pub logger: &'a dyn Talk,
+    pub logger: &'a dyn Logger,
 }
 
 impl Restore<'_> {

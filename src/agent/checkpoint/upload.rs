@@ -11,7 +11,7 @@ use futures_util::{StreamExt, stream};
 use crate::checkpoint::hard_links::HardLinks;
 use crate::checkpoint::scan::{Ready, entry, unless_gone};
 use crate::team::members::collect;
-use crate::team::rank::Place;
+use crate::team::rank::Rank;
 use gpuplan_runstore::history::{Keep, to_prune};
 use gpuplan_runstore::layout::data_key;
 use gpuplan_runstore::store::hash_file;
@@ -47,7 +47,7 @@ pub struct Shipper {
     run: Run,
     folder: PathBuf,
     epoch: u64,
-    rank: Place,
+    rank: Rank,
     keep: Keep,
     /// What the program started from; not pruned before this epoch has a commit of its own.
     restored_from: Option<ManifestName>,
@@ -65,7 +65,7 @@ impl Shipper {
     pub fn new(
         run: Run,
         epoch: u64,
-        rank: Place,
+        rank: Rank,
         folder: PathBuf,
         keep: Keep,
         restored_from: Option<ManifestName>,

@@ -1,4 +1,4 @@
-//! `Talk`: where the agent's words and the program's output go.
+//! `Logger`: where the agent's words and the program's output go.
 
 /// Where the program writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,7 +8,7 @@ pub enum Stream {
 }
 
 /// Where the agent's words and the program's output go.
-pub trait Talk: Send + Sync {
+pub trait Logger: Send + Sync {
     fn say(&self, line: &str);
 
     /// What the program wrote, as it is.

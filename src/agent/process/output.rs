@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::ports::logger::{Stream, Talk};
+use crate::ports::logger::{Stream, Logger};
 use crate::state::{SharedState, with};
 use gpuplan_runstore::{Run, StoreError};
 
@@ -92,7 +92,7 @@ impl Logs {
         &self,
         mut from: impl Read + Send + 'static,
         stream: Stream,
-        logger: Arc<dyn Talk>,
+        logger: Arc<dyn Logger>,
         state: SharedState,
     ) -> thread::JoinHandle<()> {
         let logs = self.clone();

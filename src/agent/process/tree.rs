@@ -9,7 +9,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_
 
 use crate::process::control_group::{ControlGroup, end_left_behind};
 use gpuplan_runstore::Owner;
-use gpuplan_telemetry::host::Strangers;
+use gpuplan_telemetry::host::UnrelatedProcesses;
 
 /// Variable that every process below an agent inherits, in whatever session: run, store, machine and agent.
 pub const MARK: &str = "GPUPLAN_MARK";
@@ -98,7 +98,7 @@ fn without_tools(mut all: Vec<Process>) -> Vec<Process> {
 
 /// Collects orphans that ended, except `ours` and the agent's own tools, whose end somebody waits for. Gives the processor time of
 /// all that runs below this process: one look at the processes serves both.
-pub fn tend(ours: Option<i32>, strangers: &mut Strangers) -> Duration {
+pub fn tend(ours: Option<i32>, strangers: &mut UnrelatedProcesses) -> Duration {
     let own = std::process::id() as i32;
     let read: Vec<Process> = strangers.others().into_iter().filter_map(read_process).collect();
     let family = family_of(own, &read);

@@ -15,7 +15,7 @@ const MOST_READINGS: usize = 4096;
 
 /// What the user asked for.
 #[derive(Clone, Debug)]
-pub struct Question {
+pub struct MetricQuestion {
     /// Its first group is the number.
     pub metric: Regex,
     pub higher_is_better: bool,
@@ -26,7 +26,7 @@ pub struct Question {
 /// Readings of the metric, each with what had been spent by then.
 #[derive(Clone, Debug)]
 pub struct ImprovementTracker {
-    question: Question,
+    question: MetricQuestion,
     readings: VecDeque<(f64, f64)>,
     is_told: bool,
 }
@@ -41,7 +41,7 @@ pub struct Advice {
 }
 
 impl ImprovementTracker {
-    pub fn new(question: Question) -> Self {
+    pub fn new(question: MetricQuestion) -> Self {
         Self { question, readings: VecDeque::new(), is_told: false }
     }
 
@@ -109,7 +109,7 @@ mod tests {
 
     fn worth(limit: &str, higher_is_better: bool) -> ImprovementTracker {
         let metric = Regex::new(r"loss[:= ]+([-+0-9.eE]+)").unwrap();
-        ImprovementTracker::new(Question { metric, higher_is_better, limit: Usd::parse(limit).unwrap() })
+        ImprovementTracker::new(MetricQuestion { metric, higher_is_better, limit: Usd::parse(limit).unwrap() })
     }
 
     fn dollars(dollars: f64) -> Usd {

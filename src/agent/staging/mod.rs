@@ -21,7 +21,7 @@ use tokio::task::{JoinSet, spawn_blocking};
 
 use crate::retry::growing_pauses;
 use gpuplan_runstore::status::Staged;
-use gpuplan_runstore::store::Held;
+use gpuplan_runstore::store::StoredObject;
 use gpuplan_runstore::{Contents, Store, StoreError, sha256};
 use gpuplan_units::Bytes;
 
@@ -178,7 +178,7 @@ fn staging_folder(folder: &Path) -> PathBuf {
 }
 
 /// Objects of which the folder has no file as they are now. Files of objects that are there no more go.
-fn missing(folder: &Path, beside: &Path, held: Vec<Held>) -> io::Result<Vec<Held>> {
+fn missing(folder: &Path, beside: &Path, held: Vec<StoredObject>) -> io::Result<Vec<StoredObject>> {
     let mut index = BTreeMap::new();
     match File::open(beside.join("index")) {
         Ok(file) => {
@@ -212,13 +212,13 @@ fn missing(folder: &Path, beside: &Path, held: Vec<Held>) -> io::Result<Vec<Held
 }
 
 /// Where a file arrives: of this object, as it is now.
-fn part(beside: &Path, one: &Held) -> PathBuf {
+fn part(beside: &Path, one: &StoredObject) -> PathBuf {
     let name = sha256(format!("{}\0{}\0{}", one.path, one.size, one.tag.as_deref().unwrap_or_default()));
     beside.join(format!("{name}.part"))
 }
 
 /// Bytes of an object that an earlier agent has fetched, in whole pieces. Without a tag nobody knows of which object they are.
-fn arrived(beside: &Path, one: &Held) -> u64 {
+fn arrived(beside: &Path, one: &StoredObject) -> u64 {
     let length = fs::metadata(part(beside, one)).map_or(0, |file| file.len().min(one.size));
     if one.tag.is_some() { length / PIECE * PIECE } else { 0 }
 }
@@ -246,7 +246,7 @@ async fn tries<T, F: Future<Output = Result<T, StoreError>>>(
 impl Staging {
     async fn fetch_all(
         self: Arc<Self>,
-        missing: Vec<Held>,
+        missing: Vec<StoredObject>,
         needed: u64,
         of_bytes: u64,
         begun: Instant,
@@ -284,7 +284,7 @@ impl Staging {
         }
     }
 
-    async fn fetch(&self, one: &Held) -> Result<(), StagingError> {
+    async fn fetch(&self, one: &StoredObject) -> Result<(), StagingError> {
         let (part, to) = (part(&self.beside, one), self.data.folder.join(&one.path));
         let from = arrived(&self.beside, one);
         let opened = (|| {
@@ -310,7 +310,7 @@ impl Staging {
 
     /// Pieces in their order. Each takes its share of the room before any later one of the file, so the first is never kept
     /// waiting by those behind it.
-    async fn read(&self, one: &Held, from: u64, pieces: mpsc::Sender<Share>) -> Result<(), StagingError> {
+    async fn read(&self, one: &StoredObject, from: u64, pieces: mpsc::Sender<Share>) -> Result<(), StagingError> {
         let (mut begin, mut under_way) = (from, FuturesOrdered::new());
         loop {
             let end = one.size.min(begin + PIECE);
@@ -332,7 +332,7 @@ impl Staging {
         }
     }
 
-    async fn piece(&self, one: &Held, range: Range<u64>, share: OwnedSemaphorePermit) -> Result<Share, StagingError> {
+    async fn piece(&self, one: &StoredObject, range: Range<u64>, share: OwnedSemaphorePermit) -> Result<Share, StagingError> {
         let piece = tries(self.first_pause, || self.store.piece(one, range.clone())).await;
         Ok((piece.map_err(|error| StagingError::from_store(&self.data.address, error))?, share))
     }

@@ -23,7 +23,7 @@ use crate::state::with;
 use crate::supervise::attention::TICK;
 use crate::supervise::record::RECORDING;
 use crate::supervise::settings::CheckpointSettings;
-use crate::supervise::supervisor::{Fault, Supervisor};
+use crate::supervise::supervisor::{AgentError, Supervisor};
 use crate::team::members;
 use crate::team::rendezvous;
 use crate::team::sharing::Sharing;
@@ -40,7 +40,7 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 const LAST_WORDS_UNHURRIED: Duration = Duration::from_secs(30);
 impl Supervisor {
     /// Until all that the program completed is safe or cannot be made so.
-    pub(super) async fn attend(&mut self, restored: &Restored) -> Result<Exit, Fault> {
+    pub(super) async fn attend(&mut self, restored: &Restored) -> Result<Exit, AgentError> {
         let (own, shares_a_folder) = (self.own_folder()?, self.shares_a_folder()?);
         let starts = with(&self.life.state, |state| {
             (state.starts, state.progress) = (state.starts + 1, None);

@@ -6,14 +6,14 @@ use std::path::PathBuf;
 
 use crate::checkpoint::hard_links;
 use crate::supervise::supervisor::Supervisor;
-use crate::team::rank::Place;
+use crate::team::rank::Rank;
 
 /// In the first machine's own folder: the mark of the first machine's agent, by which others see that they share the folder.
 pub const OWNER_FILE: &str = "owner";
 
 impl Supervisor {
     pub(super) fn own_folder_of(&self, node: u32) -> PathBuf {
-        Place { node, ..self.life.rank }.own_folder(&self.settings.checkpoints.folder)
+        Rank { node, ..self.life.rank }.own_folder(&self.settings.checkpoints.folder)
     }
 
     /// Made if needed, without what an earlier start left in it.

@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use crate::checkpoint::restore::{Restore, Restored};
 use crate::event::Event;
 use crate::life::Life;
-use crate::ports::logger::Talk;
+use crate::ports::logger::Logger;
 use crate::ports::notice::Urgency;
 use crate::ports::notify::Occasion;
 use crate::process::control_group::ControlGroup;
@@ -35,7 +35,7 @@ use crate::rules::stall::Stall;
 use crate::state::{State, with};
 use crate::supervise::folder::OWNER_FILE;
 pub use crate::supervise::settings::Settings;
-pub use crate::supervise::supervisor::Fault;
+pub use crate::supervise::supervisor::AgentError;
 use crate::supervise::supervisor::{Ending, Meeting, Monitors, Supervisor, Warned};
 use crate::sweep;
 use crate::team::claim::Claim;
@@ -45,7 +45,7 @@ use crate::watch::notices;
 use crate::watch::sampler::Sampler;
 use gpuplan_runstore::spec::command_of;
 use gpuplan_runstore::{Owner, Phase, Spec, Start, StoreError};
-use gpuplan_telemetry::host::Strangers;
+use gpuplan_telemetry::host::UnrelatedProcesses;
 
 /// Messages to people are waited for so long at the end.
 const NOTIFYING: Duration = Duration::from_secs(5);
@@ -54,7 +54,7 @@ const RESTORE_PAUSE: Duration = Duration::from_secs(1);
 const RESTORE_RETRIES: usize = 4;
 
 /// Runs the command until it is done, may not go on, or is given up.
-pub async fn supervise(settings: Settings, logger: Arc<dyn Talk>) -> Result<Outcome, Fault> {
+pub async fn supervise(settings: Settings, logger: Arc<dyn Logger>) -> Result<Outcome, AgentError> {
     tree::adopt_orphans();
     let (sender, events) = mpsc::channel(64);
     signals::listen(settings.program.grace, sender.clone())?;
@@ -70,12 +70,12 @@ pub async fn supervise(settings: Settings, logger: Arc<dyn Talk>) -> Result<Outc
 
 async fn own_and_live(
     settings: Settings,
-    logger: Arc<dyn Talk>,
+    logger: Arc<dyn Logger>,
     me: Owner,
     group: Option<ControlGroup>,
     sender: mpsc::Sender<Event>,
     mut events: mpsc::Receiver<Event>,
-) -> Result<Outcome, Fault> {
+) -> Result<Outcome, AgentError> {
     let (run, rank) = (&settings.run, settings.team.rank);
     let prefix = format!("{}@{}|{}|n{}|", run.name(), settings.store, me.machine, rank.node);
     let mark = format!("{prefix}{}", me.mark());
@@ -87,7 +87,7 @@ async fn own_and_live(
         tokio::select! {
             joined = async {
                 stage::before_joining(settings.data.as_ref(), &logger).await?;
-                Ok::<_, Fault>(claim.join(rank).await?)
+                Ok::<_, AgentError>(claim.join(rank).await?)
             } => joined.map(|(epoch, start)| (epoch, Some(start)))?,
             () = until_told_to_leave(&mut events) => return Ok(Outcome::Interrupted),
         }
@@ -102,7 +102,7 @@ async fn own_and_live(
         stall: Stall::new(settings.stall.after, Duration::ZERO),
         sampler: Sampler::new(&settings.nvidia_smi, heartbeat),
         processes_seen_at: begun,
-        strangers: Strangers::default(),
+        strangers: UnrelatedProcesses::default(),
     };
     let rendezvous = start.as_ref().and_then(|start| start.rendezvous.clone());
     let mut supervisor = Supervisor {
@@ -132,13 +132,13 @@ async fn until_told_to_leave(events: &mut mpsc::Receiver<Event>) {
 }
 
 impl Supervisor {
-    async fn live(&mut self) -> Result<Outcome, Fault> {
+    async fn live(&mut self) -> Result<Outcome, AgentError> {
         if self.settings.program.keep_output {
             let own = self.own_folder()?.join("logs").join(self.life.run.name());
             self.logs = Some(Logs::new(self.life.run.clone(), own, self.life.epoch, self.life.rank.node)?);
         }
         if self.life.rank.is_first() {
-            self.keep_spec().await;
+            self.write_spec_once().await;
         }
         let mut tasks = JoinSet::new();
         tasks.spawn(self.heartbeat().beat());
@@ -167,7 +167,7 @@ impl Supervisor {
     }
 
     /// For whoever has only the store. Without it the run goes on all the same.
-    async fn keep_spec(&mut self) {
+    async fn write_spec_once(&mut self) {
         let (caps, command) = (self.settings.caps, &self.settings.program.command);
         let run = self.life.run.clone();
         let spec = Spec {
@@ -184,7 +184,7 @@ impl Supervisor {
         };
         let text = serde_json::to_string_pretty(&spec)
             .expect("a spec is texts and numbers, and writing to memory does not fail");
-        let warning = match run.keep_spec(&text).await {
+        let warning = match run.write_spec_once(&text).await {
             Ok(None) => return,
             Ok(Some(other)) => match command_of(&other) {
                 Ok(other) if other == *command => return,
@@ -201,14 +201,14 @@ impl Supervisor {
         self.handle(Event::Warning(warning), None);
     }
 
-    async fn stage_and_start(&mut self) -> Result<Outcome, Fault> {
+    async fn stage_and_start(&mut self) -> Result<Outcome, AgentError> {
         match self.stage().await? {
             Some(outcome) => Ok(outcome),
             None => self.start_again_and_again().await,
         }
     }
 
-    async fn start_again_and_again(&mut self) -> Result<Outcome, Fault> {
+    async fn start_again_and_again(&mut self) -> Result<Outcome, AgentError> {
         let mut history = History::default();
         loop {
             let Some(restored) = self.restore().await? else { return Ok(self.outcome(Exit::Code(0))) };
@@ -255,7 +255,7 @@ impl Supervisor {
     }
 
     /// Says what everybody starts from and waits for all. `None` if the program should not start any more.
-    async fn assemble(&mut self, restored: &Restored) -> Result<Option<()>, Fault> {
+    async fn assemble(&mut self, restored: &Restored) -> Result<Option<()>, AgentError> {
         let rank = self.life.rank;
         if rank.is_alone() || !rank.is_first() {
             return Ok(Some(()));
@@ -273,7 +273,7 @@ impl Supervisor {
     }
 
     /// `None` if the program should not start any more.
-    async fn restore(&mut self) -> Result<Option<Restored>, Fault> {
+    async fn restore(&mut self) -> Result<Option<Restored>, AgentError> {
         let (run, folder, logger) =
             (self.life.run.clone(), self.settings.checkpoints.folder.clone(), self.logger.clone());
         let (framework, epoch, node) = (self.settings.checkpoints.framework, self.life.epoch, self.life.rank.node);
@@ -298,14 +298,14 @@ impl Supervisor {
                 .await
         };
         let Some(restored) = self.unless_stopping(work).await.transpose()? else { return Ok(None) };
-        let restored = restored.map_err(Fault::Apart)?;
+        let restored = restored.map_err(AgentError::Apart)?;
         for (name, why) in &restored.rejected {
             let what = json!({"event": "manifest_rejected", "step": name.step, "epoch": name.epoch, "why": why});
             let name = format!("e{}-rejected-{}-{}", self.life.epoch, name.step, name.epoch);
             self.life.run.event(&name, &what).await?;
         }
         if restored.name.is_none() && !restored.rejected.is_empty() && !self.settings.checkpoints.restart_from_nothing {
-            return Err(Fault::NothingVerifies(restored.rejected.len()));
+            return Err(AgentError::NothingVerifies(restored.rejected.len()));
         }
         match (&restored.name, &restored.path) {
             (Some(name), _) => self.logger.say(&format!("restored step {} of epoch {}", name.step, name.epoch)),

@@ -10,10 +10,10 @@ use crate::ports::notify::Notifier;
 use crate::process::program::Signal;
 use crate::rules::caps::Caps;
 use crate::rules::framework::Framework;
-use crate::rules::improvement::Question;
+use crate::rules::improvement::MetricQuestion;
 use crate::rules::stall::OnStall;
 use crate::staging::Data;
-use crate::team::rank::Place;
+use crate::team::rank::Rank;
 use gpuplan_runstore::Run;
 use gpuplan_runstore::history::Keep;
 
@@ -32,7 +32,7 @@ pub struct Settings {
     pub notices: NoticeSettings,
     pub notifier: Option<Arc<dyn Notifier>>,
     /// What one more percent of a metric may cost.
-    pub improvement: Option<Question>,
+    pub improvement: Option<MetricQuestion>,
     /// The program that tells of GPUs where there is no NVML.
     pub nvidia_smi: String,
 }
@@ -67,7 +67,7 @@ pub struct CheckpointSettings {
 
 /// This machine among those of the run, and how it becomes the owner.
 pub struct TeamSettings {
-    pub rank: Place,
+    pub rank: Rank,
     /// At which other machines reach this one; `None`: that of its default route.
     pub address: Option<IpAddr>,
     pub heartbeat: Duration,

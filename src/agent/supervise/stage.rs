@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::event::Event;
-use crate::ports::logger::Talk;
+use crate::ports::logger::Logger;
 use crate::rules::outcome::{Exit, Outcome};
 use crate::staging::{Data, stage};
 use crate::state::with;
-use crate::supervise::supervisor::{Fault, Supervisor};
+use crate::supervise::supervisor::{AgentError, Supervisor};
 use gpuplan_runstore::{Contents, Phase, StoreError};
 use gpuplan_units::Bytes;
 
@@ -16,7 +16,7 @@ use gpuplan_units::Bytes;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
 /// A machine that is not the first fetches while the first does, and joins when it has all: who has joined is expected to speak.
-pub(super) async fn before_joining(data: Option<&Data>, logger: &Arc<dyn Talk>) -> Result<(), Fault> {
+pub(super) async fn before_joining(data: Option<&Data>, logger: &Arc<dyn Logger>) -> Result<(), AgentError> {
     if let Some(data) = data {
         stage(data, FIRST_PAUSE, &|line| logger.say(line), |_| ()).await?;
     }
@@ -25,7 +25,7 @@ pub(super) async fn before_joining(data: Option<&Data>, logger: &Arc<dyn Talk>) 
 
 impl Supervisor {
     /// What is wrong with the data for good is told as the end of the run, and the program is not started; `None`: it can start.
-    pub(super) async fn stage(&mut self) -> Result<Option<Outcome>, Fault> {
+    pub(super) async fn stage(&mut self) -> Result<Option<Outcome>, AgentError> {
         let is_first = self.life.rank.is_first();
         let Some(data) = self.settings.data.clone().filter(|_| is_first) else {
             return Ok(None);
@@ -59,7 +59,7 @@ impl Supervisor {
     }
 
     /// Data that changed between two machines of a run is told and used: whether it may, only a person knows.
-    async fn compare(&mut self, contents: &Contents) -> Result<(), Fault> {
+    async fn compare(&mut self, contents: &Contents) -> Result<(), AgentError> {
         let warning = match self.life.run.keep_contents(contents).await {
             Ok(None) => return Ok(()),
             Ok(Some(first)) => {

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use crate::event::Event;
 use crate::life::Life;
-use crate::ports::logger::Talk;
+use crate::ports::logger::Logger;
 use crate::process::control_group::ControlGroup;
 use crate::process::output::Logs;
 use crate::rules::outcome::{Exit, Outcome, StopReason};
@@ -19,11 +19,11 @@ use crate::team::claim::ClaimError;
 use crate::watch::heartbeat::Heartbeat;
 use crate::watch::sampler::Sampler;
 use gpuplan_runstore::{Rendezvous, Start, StoreError};
-use gpuplan_telemetry::host::Strangers;
+use gpuplan_telemetry::host::UnrelatedProcesses;
 
 /// Why there is no outcome.
 #[derive(Debug, thiserror::Error)]
-pub enum Fault {
+pub enum AgentError {
     #[error(transparent)]
     Claim(#[from] ClaimError),
     #[error(transparent)]
@@ -75,7 +75,7 @@ pub(super) struct Monitors {
     pub(super) sampler: Sampler,
     /// The last look at the table of processes, and who is none of ours.
     pub(super) processes_seen_at: Instant,
-    pub(super) strangers: Strangers,
+    pub(super) strangers: UnrelatedProcesses,
 }
 
 /// What the machines of a team start from and where their programs meet.
@@ -88,7 +88,7 @@ pub(super) struct Meeting {
 
 pub(super) struct Supervisor {
     pub(super) settings: Settings,
-    pub(super) logger: Arc<dyn Talk>,
+    pub(super) logger: Arc<dyn Logger>,
     pub(super) life: Life,
     /// Carried by every process of the program.
     pub(super) mark: String,

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::ports::logger::Talk;
+use crate::ports::logger::Logger;
 use crate::process::tree;
 use crate::team::members;
-use crate::team::rank::Place;
+use crate::team::rank::Rank;
 use gpuplan_runstore::epoch::{OwnerActivity, takeover};
 use gpuplan_runstore::{Epoch, Owner, Run, Start, StoreError, Takeover};
 
@@ -25,7 +25,7 @@ pub struct Claim<'a> {
     pub force: bool,
     /// Machines that run together.
     pub nodes: u32,
-    pub logger: &'a dyn Talk,
+    pub logger: &'a dyn Logger,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -68,7 +68,7 @@ impl Claim<'_> {
     }
 
     /// Joins the epoch of the first machine. Afterwards no process of an earlier agent for this node runs on this machine.
-    pub async fn join(&self, rank: Place) -> Result<(u64, Start), ClaimError> {
+    pub async fn join(&self, rank: Rank) -> Result<(u64, Start), ClaimError> {
         let highest = self.run.highest_epoch().await?;
         let former = match self.run.member(highest, rank.node).await {
             // On this machine it is found by its mark.
@@ -179,7 +179,7 @@ mod tests {
         }
     }
 
-    impl Talk for Watched {
+    impl Logger for Watched {
         fn say(&self, line: &str) {
             if line.contains("watching for its heartbeat") && self.is_alive {
                 self.beat();

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use crate::event::Event;
 use crate::life::Life;
-use crate::ports::logger::Talk;
+use crate::ports::logger::Logger;
 use crate::state::with;
-use crate::team::rank::Place;
+use crate::team::rank::Rank;
 use gpuplan_runstore::epoch::SILENT_HEARTBEATS;
 use gpuplan_runstore::team::union;
 use gpuplan_runstore::{Leaving, Member, Owner, Phase, Run, Start, Status, StoreError, StoredFile, Wanted};
@@ -24,7 +24,7 @@ const PART_LOOK: Duration = Duration::from_millis(250);
 const SILENT_LOOKS: u32 = SILENT_HEARTBEATS + 2;
 
 /// Joins the epoch of a first machine that is seen to work, and waits for what it starts from. The number of the epoch.
-pub async fn join(run: &Run, rank: Place, me: &Owner, logger: &dyn Talk) -> Result<(u64, Start), StoreError> {
+pub async fn join(run: &Run, rank: Rank, me: &Owner, logger: &dyn Logger) -> Result<(u64, Start), StoreError> {
     logger.say(&format!("node {} of {}: waiting for the first machine", rank.node, rank.nodes));
     let (mut seen, mut joined) = (None, None);
     loop {
@@ -50,7 +50,7 @@ pub async fn join(run: &Run, rank: Place, me: &Owner, logger: &dyn Talk) -> Resu
 }
 
 /// Waits until every other machine takes part.
-pub async fn gather(run: &Run, epoch: u64, rank: Place, logger: &dyn Talk) -> Result<(), StoreError> {
+pub async fn gather(run: &Run, epoch: u64, rank: Rank, logger: &dyn Logger) -> Result<(), StoreError> {
     for node in rank.others() {
         let mut is_told = false;
         while !run.has_joined(epoch, node).await? {
@@ -95,7 +95,7 @@ async fn status_of(run: &Run, epoch: u64, node: u32) -> Result<Option<Status>, S
 }
 
 /// Why all leave, where any other machine does. A store that is away says nothing.
-pub async fn leaving(run: &Run, epoch: u64, rank: Place) -> Option<(u32, Leaving)> {
+pub async fn leaving(run: &Run, epoch: u64, rank: Rank) -> Option<(u32, Leaving)> {
     let leaves = |from: &str| Leaving { from: from.to_owned(), seconds_left: 0.0, is_cap: false, is_failure: false };
     for node in rank.others() {
         match run.leaving(epoch, node).await {
@@ -152,7 +152,7 @@ pub async fn listen(life: Life) {
 ///
 /// A status that is there at the first look may have been written before, and the next one may have been under way; the one after that
 /// was not.
-pub async fn all_work_on(run: &Run, epoch: u64, rank: Place, heartbeat: Duration) {
+pub async fn all_work_on(run: &Run, epoch: u64, rank: Rank, heartbeat: Duration) {
     let mut first: BTreeMap<u32, u64> = BTreeMap::new();
     let mut waiting: Vec<u32> = rank.others().collect();
     while !waiting.is_empty() {
@@ -192,7 +192,7 @@ pub async fn first_has_ended(run: &Run, epoch: u64) -> bool {
 pub async fn collect(
     run: &Run,
     epoch: u64,
-    rank: Place,
+    rank: Rank,
     wanted: &Wanted,
     own: Vec<StoredFile>,
 ) -> Result<Vec<StoredFile>, StoreError> {
@@ -247,7 +247,7 @@ mod tests {
     async fn a_machine_works_on_if_it_is_heard_of_anew_and_who_was_told_to_leave_does_not() {
         let folder = tempfile::tempdir().unwrap();
         let run = Run::new(Store::open(&folder.path().display().to_string()).unwrap(), Layout::new("t").unwrap());
-        let rank = Place { node: 0, nodes: 4 };
+        let rank = Rank { node: 0, nodes: 4 };
         // The third is done, and the fourth has not come yet.
         run.write_status(1, &status(Phase::Running, 5)).await.unwrap();
         run.write_status(2, &status(Phase::Ended, 0)).await.unwrap();
@@ -267,7 +267,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().display().to_string()).unwrap();
         let run = Run::new(store.clone(), Layout::new("t").unwrap());
-        let rank = Place { node: 0, nodes: 3 };
+        let rank = Rank { node: 0, nodes: 3 };
         assert_eq!(leaving(&run, 1, rank).await, None);
         store.write("runs/t/leaving/e1/2.json", b"{".to_vec()).await.unwrap();
         let (node, told) = leaving(&run, 1, rank).await.unwrap();

@@ -1,4 +1,4 @@
-//! `Place`: which machine of how many, and the folder that its agent has among the checkpoints.
+//! `Rank`: which machine of how many, and the folder that its agent has among the checkpoints.
 
 use std::path::{Path, PathBuf};
 
@@ -7,12 +7,12 @@ const OWN_FOLDER: &str = ".gpuplan";
 
 /// Which machine of how many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Rank {
     pub node: u32,
     pub nodes: u32,
 }
 
-impl Place {
+impl Rank {
     pub const ALONE: Self = Self { node: 0, nodes: 1 };
 
     pub fn is_first(self) -> bool {

@@ -6,15 +6,15 @@ use std::env;
 use std::io;
 use std::net::{IpAddr, TcpListener, UdpSocket};
 
-use crate::ports::logger::Talk;
-use crate::team::rank::Place;
+use crate::ports::logger::Logger;
+use crate::team::rank::Rank;
 use gpuplan_runstore::Rendezvous;
 
 /// Addresses for documentation (RFC 5737, RFC 3849), with the local one to look from. Nothing is ever sent to them.
 const ELSEWHERE: [(&str, &str); 2] = [("0.0.0.0:0", "192.0.2.1:9"), ("[::]:0", "[2001:db8::1]:9")];
 
 /// On this machine. Programs that need none run without it, and those that do may be told an address.
-pub fn here(address: Option<IpAddr>, logger: &dyn Talk) -> Option<Rendezvous> {
+pub fn here(address: Option<IpAddr>, logger: &dyn Logger) -> Option<Rendezvous> {
     let found = find(address);
     if let Err(error) = &found {
         logger.say(&format!("warning: no address of this machine is known ({error}), so the programs get no rendezvous; set it with --address IP"));
@@ -45,7 +45,7 @@ fn address_of_route() -> io::Result<IpAddr> {
 
 /// What the program is told, save what its user has set: the usual two variables of PyTorch, and those that torchrun takes for
 /// options that are not given (torch/distributed/argparse_util.py of PyTorch), so that it forms one team without any option.
-pub fn environment(rendezvous: Option<&Rendezvous>, rank: Place) -> Vec<(String, String)> {
+pub fn environment(rendezvous: Option<&Rendezvous>, rank: Rank) -> Vec<(String, String)> {
     let Some(Rendezvous { host, port }) = rendezvous else { return Vec::new() };
     let port = port.to_string();
     let all = [
@@ -72,11 +72,11 @@ mod tests {
     fn a_machine_says_where_it_is_met_and_every_program_is_told_its_place() {
         let found = find(Some(Ipv4Addr::LOCALHOST.into())).unwrap();
         assert!(TcpListener::bind((found.host.as_str(), found.port)).is_ok(), "{found:?} is free");
-        let told = environment(Some(&found), Place { node: 1, nodes: 3 });
+        let told = environment(Some(&found), Rank { node: 1, nodes: 3 });
         let of = |name: &str| told.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
         assert_eq!((of("MASTER_ADDR"), of("PET_MASTER_ADDR")), (Some("127.0.0.1"), Some("127.0.0.1")));
         assert_eq!((of("PET_NODE_RANK"), of("PET_NNODES")), (Some("1"), Some("3")));
         assert_eq!(of("MASTER_PORT"), Some(found.port.to_string()).as_deref());
-        assert!(environment(None, Place::ALONE).is_empty());
+        assert!(environment(None, Rank::ALONE).is_empty());
     }
 }

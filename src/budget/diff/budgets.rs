@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::diff::change::{Amount, Cause, Change, Diff, DiffError, Reason, behind, changed, differing, of_inputs};
+use crate::diff::change::{Amount, Cause, Change, Diff, DiffError, Reason, behind, changed, differing, input_changes};
 use crate::diff::rented::Rented;
 use crate::portfolio::NO_TEAM;
 use gpuplan_plan::document::InputsRecord;
@@ -68,8 +68,8 @@ pub fn diff(before: &Value, after: &Value) -> Result<Diff, DiffError> {
     let (old, new) = rayon::join(|| read("the first", before), || read("the second", after));
     let (old, new) = (old?, new?);
     let mut reasons = request_changes(&old, &new);
-    reasons.extend(of_inputs(&old.inputs, &new.inputs));
-    let known = of_inputs(&old.inputs, &new.inputs);
+    reasons.extend(input_changes(&old.inputs, &new.inputs));
+    let known = input_changes(&old.inputs, &new.inputs);
     let (was, is) = (by_path(&old.phases), by_path(&new.phases));
     let cause = |amount: &Amount| {
         let path = amount.of.as_str();

@@ -136,7 +136,7 @@ impl Change {
 }
 
 /// Causes that the hashes of the inputs tell, most specific first.
-pub fn of_inputs(before: &InputsRecord, after: &InputsRecord) -> Vec<Reason> {
+pub fn input_changes(before: &InputsRecord, after: &InputsRecord) -> Vec<Reason> {
     let mut reasons = Vec::new();
     let mut add = |cause, differs: bool, detail: String| {
         if differs {

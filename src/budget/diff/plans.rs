@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::diff::{Amount, Cause, Change, Diff, DiffError, Reason, behind, changed, differing, of_inputs};
+use crate::diff::{Amount, Cause, Change, Diff, DiffError, Reason, behind, changed, differing, input_changes};
 use crate::guardrail::Rented;
 use crate::portfolio::planned::MACHINE_HOUR;
 use gpuplan_plan::document::{BillLineRecord, DocumentError, PlanDocument, PlanRecord, RejectionReason};
@@ -65,7 +65,7 @@ fn reasons(old: &PlanDocument, new: &PlanDocument, was: &PlanRecord, is: &PlanRe
     asked.dedup();
     let mut reasons: Vec<Reason> = asked.into_iter().map(|detail| Reason { cause: Cause::Request, detail }).collect();
     reasons.extend(of_policy(old, new));
-    reasons.extend(of_inputs(&old.inputs, &new.inputs));
+    reasons.extend(input_changes(&old.inputs, &new.inputs));
     if was.id == is.id && was.machines.rate_usd_per_hour != is.machines.rate_usd_per_hour {
         let seen = |plan: &PlanRecord| {
             format!("${} ({})", plan.machines.rate_usd_per_hour, plan.price.observed_at.strftime("%Y-%m-%d"))

@@ -18,7 +18,7 @@ use crate::portfolio::budget::terms::{other_clouds, term_commitments};
 use crate::portfolio::calendar::Month;
 pub use crate::portfolio::coverage::CommitmentFigures;
 use crate::portfolio::lines::{BudgetLine, BudgetLines, CostedPhase, LineOrigin};
-use crate::portfolio::planned::Once;
+use crate::portfolio::planned::PhaseCost;
 use crate::portfolio::simulation::draws::{DRAWS, chance_within, quantiles};
 pub use crate::portfolio::simulation::groups::CostGroup;
 use crate::portfolio::simulation::groups::GroupBy;
@@ -123,7 +123,7 @@ pub struct PhaseFigures {
 /// `once` has one for each phase, in their order.
 pub fn budget(
     portfolio: &Portfolio,
-    once: &[Once],
+    once: &[PhaseCost],
     inputs: InputsRecord,
     now: Timestamp,
     seed: u64,
@@ -155,7 +155,7 @@ fn counted(
     now: Timestamp,
     seed: u64,
 ) -> Option<Budget> {
-    let this_month = Month::of(now);
+    let this_month = Month::containing(now);
     let BudgetLines { mut lines, covered } = BudgetLines::new(portfolio, costed);
     let mut simulated = simulate(portfolio, costed, this_month, seed)?;
     let total = total(portfolio, &lines, &mut simulated)?;
@@ -269,7 +269,7 @@ fn phase_figures(costed: &[CostedPhase], by_phase: &PhaseSums, simulated: &Simul
     costed.iter().enumerate().map(one).collect()
 }
 
-fn figures(phase: &Phase, once: &Once, cost_usd: Quantiles<Usd>) -> PhaseFigures {
+fn figures(phase: &Phase, once: &PhaseCost, cost_usd: Quantiles<Usd>) -> PhaseFigures {
     PhaseFigures {
         phase: phase.path(),
         team: phase.team.clone(),

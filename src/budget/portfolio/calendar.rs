@@ -22,7 +22,7 @@ impl Month {
             .then(|| Self(year * 12 + month - 1))
     }
 
-    pub fn of(moment: Timestamp) -> Self {
+    pub fn containing(moment: Timestamp) -> Self {
         let day = moment.to_zoned(TimeZone::UTC).date();
         Self(i32::from(day.year()) * 12 + i32::from(day.month()) - 1)
     }
@@ -87,8 +87,8 @@ mod tests {
         assert_eq!(december.ahead(3).since(december), 3);
         assert_eq!(december.begin().to_string(), "2026-12-01T00:00:00Z");
         assert_eq!((december.hours(), Month::parse("2028-02").unwrap().hours()), (744.0, 696.0));
-        assert_eq!(Month::of("2026-12-31T23:59:59Z".parse().unwrap()), december);
-        assert_eq!(Month::of(Timestamp::MAX).ahead(1).begin(), Timestamp::MAX);
+        assert_eq!(Month::containing("2026-12-31T23:59:59Z".parse().unwrap()), december);
+        assert_eq!(Month::containing(Timestamp::MAX).ahead(1).begin(), Timestamp::MAX);
         for text in ["", "2026", "2026-13", "2026-1", "0000-01", "26-01", "soon-ly"] {
             assert_eq!(Month::parse(text), None, "{text}");
         }

@@ -7,7 +7,7 @@ use crate::charge::Item;
 use crate::portfolio::Portfolio;
 use crate::portfolio::calendar::Month;
 use crate::portfolio::commitment::{Commitment, CommitmentKind, FREE_HOUR};
-use crate::portfolio::planned::{MACHINE_HOUR, Once, OnceLine};
+use crate::portfolio::planned::{MACHINE_HOUR, PhaseCost, PhaseCostLine};
 use gpuplan_units::Usd;
 
 /// What a commitment has to do with one line of a run.
@@ -56,7 +56,7 @@ pub const ASSUMPTION: &str =
 
 impl Commitment {
     /// `None`: the line is not for it.
-    pub fn coverage(&self, once: &Once, line: &OnceLine) -> Option<Coverage> {
+    pub fn coverage(&self, once: &PhaseCost, line: &PhaseCostLine) -> Option<Coverage> {
         let is_time = matches!(line.item, Item::Machines | Item::LostWork) && line.unit == MACHINE_HOUR;
         let is_here = self.region.is_none() || self.region == once.machines.region;
         if once.machines.purchase != "on-demand"
@@ -117,7 +117,7 @@ impl Commitment {
     }
 
     /// Of its machines, as the phases name them; a savings plan is for any.
-    pub fn gpu<'a>(&self, mut once: impl Iterator<Item = &'a Once>) -> Option<&'a str> {
+    pub fn gpu<'a>(&self, mut once: impl Iterator<Item = &'a PhaseCost>) -> Option<&'a str> {
         let CommitmentKind::Reservation { instance_type, .. } = &self.kind else { return None };
         once.find(|once| {
             once.machines.cloud == self.cloud && once.machines.instance_type.as_ref() == Some(instance_type)

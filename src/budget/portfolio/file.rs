@@ -14,7 +14,7 @@ use crate::portfolio::commitment::{Commitment, CommitmentKind};
 pub use crate::portfolio::file::keys::PortfolioFile;
 use crate::portfolio::file::keys::{CommitmentSection, RunSection, TeamSection};
 use crate::portfolio::file::schedule::{DraftPhase, schedule};
-use crate::portfolio::{Phase, Portfolio, PortfolioError, Rate, Spread, Tax, Team, What};
+use crate::portfolio::{Phase, Portfolio, PortfolioError, Rate, Spread, Tax, Team, CostSource};
 use gpuplan_units::names::did_you_mean;
 use gpuplan_units::{Hours, Usd, UsdPerHour};
 use gpuplan_workload::file::Scalar;
@@ -249,14 +249,14 @@ impl Reader<'_> {
             what,
             repeats: whole("repeats", &section.repeats, MOST_REPEATS, 1)?,
             // Set by `schedule`.
-            start: Month::of(Timestamp::UNIX_EPOCH),
+            start: Month::containing(Timestamp::UNIX_EPOCH),
             months: whole("months", &section.months, MOST_MONTHS, 1)?,
             line: self.line(at),
         };
         Ok(DraftPhase { phase, start, after })
     }
 
-    fn what(&self, at: &Spanned<RunSection>) -> Read<What> {
+    fn what(&self, at: &Spanned<RunSection>) -> Read<CostSource> {
         let section = at.get_ref();
         let given = [section.workload.is_some(), section.plan.is_some(), section.usd_per_hour.is_some()];
         if given.iter().filter(|given| **given).count() != 1 {
@@ -264,7 +264,7 @@ impl Reader<'_> {
             return Err(PortfolioError::at(self.line(at), detail, "workload = \"llama-3.1-8b-lora.toml\""));
         }
         if let Some(path) = &section.workload {
-            return Ok(What::Workload {
+            return Ok(CostSource::Workload {
                 path: path.get_ref().clone(),
                 limits: Box::new(section.limits.clone().unwrap_or_default()),
             });
@@ -277,8 +277,8 @@ impl Reader<'_> {
             ));
         }
         match &section.plan {
-            Some(path) => Ok(What::Plan { path: path.get_ref().clone(), id: section.id.clone() }),
-            None => self.rate(at).map(|rate| What::Rate(Box::new(rate))),
+            Some(path) => Ok(CostSource::Plan { path: path.get_ref().clone(), id: section.id.clone() }),
+            None => self.rate(at).map(|rate| CostSource::Rate(Box::new(rate))),
         }
     }
 

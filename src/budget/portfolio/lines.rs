@@ -10,7 +10,7 @@ use crate::charge::Item;
 use crate::portfolio::calendar::Month;
 use crate::portfolio::commitment::{Commitment, CommitmentKind};
 use crate::portfolio::coverage::{ASSUMPTION, Covered};
-use crate::portfolio::planned::{MACHINE_HOUR, Once, OnceLine};
+use crate::portfolio::planned::{MACHINE_HOUR, PhaseCost, PhaseCostLine};
 use crate::portfolio::{Phase, Portfolio, Tax, repeated};
 use gpuplan_units::Usd;
 
@@ -18,7 +18,7 @@ use gpuplan_units::Usd;
 #[derive(Clone, Copy, Debug)]
 pub struct CostedPhase<'a> {
     pub phase: &'a Phase,
-    pub once: &'a Once,
+    pub once: &'a PhaseCost,
 }
 
 /// One amount of one month.
@@ -45,7 +45,7 @@ pub struct BudgetLine {
     pub origin: LineOrigin,
 }
 
-/// What is rented, where and on what terms; null: not stated.
+/// CostSource is rented, where and on what terms; null: not stated.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct LineMachines {
     pub cloud: String,
@@ -69,7 +69,7 @@ pub struct LineAmount {
     pub p90_usd: Usd,
 }
 
-/// What an amount rests on.
+/// CostSource an amount rests on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct LineBasis {
     /// Of the price.
@@ -78,7 +78,7 @@ pub struct LineBasis {
     pub assumption: String,
 }
 
-/// What a line belongs to: a phase or a commitment by its position in the portfolio, or the tax.
+/// CostSource a line belongs to: a phase or a commitment by its position in the portfolio, or the tax.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineOrigin {
     Phase(usize),
@@ -133,7 +133,7 @@ struct PhasePart<'a> {
 struct Writer<'a> {
     portfolio: &'a Portfolio,
     lines: Vec<BudgetLine>,
-    /// What is left of the capacity of each commitment in each month.
+    /// CostSource is left of the capacity of each commitment in each month.
     left: Vec<BTreeMap<Month, Usd>>,
     covered: Vec<Covered>,
 }
@@ -151,7 +151,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn phase_line(&mut self, part: PhasePart, position: usize, line: &OnceLine) {
+    fn phase_line(&mut self, part: PhasePart, position: usize, line: &PhaseCostLine) {
         let PhasePart { costed: CostedPhase { phase, once }, month, .. } = part;
         let mut cost = split_evenly(repeated(line.cost, phase.repeats), part.part, phase.months);
         let mut quantity = line.quantity * f64::from(phase.repeats) / f64::from(phase.months);
@@ -161,7 +161,7 @@ impl<'a> Writer<'a> {
             let Some(left) = self.left[at].get_mut(&month).filter(|left| **left > Usd::ZERO) else { continue };
             let Some(coverage) = commitment.coverage(once, line) else { continue };
             let hours = (coverage.share * all).min(quantity).min(left.dollars() / coverage.capacity.dollars());
-            // What is beyond counting is more than there is.
+            // CostSource is beyond counting is more than there is.
             let priced = |price: Usd, most: Usd| {
                 Usd::from_dollars(hours * price.dollars()).map_or(most, |amount| amount.min(most))
             };
@@ -199,7 +199,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// What is paid and not used.
+    /// CostSource is paid and not used.
     fn unused(&mut self, costed: &[CostedPhase]) {
         let left = std::mem::take(&mut self.left);
         for (at, (commitment, months)) in self.portfolio.commitments.iter().zip(left).enumerate() {
@@ -279,7 +279,7 @@ impl<'a> Writer<'a> {
 }
 
 /// A line of a phase, without id, quantity and cost.
-fn blank_phase_line(part: PhasePart, line: &OnceLine) -> BudgetLine {
+fn blank_phase_line(part: PhasePart, line: &PhaseCostLine) -> BudgetLine {
     let PhasePart { index, costed: CostedPhase { phase, once }, month, .. } = part;
     let times = if phase.repeats > 1 { format!("; done {} times", phase.repeats) } else { String::new() };
     let spread = if phase.months > 1 { format!("; spread evenly over {} months", phase.months) } else { String::new() };

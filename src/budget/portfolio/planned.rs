@@ -1,4 +1,4 @@
-//! `Once`: what doing a phase one time costs, from a recorded plan or from stated rates, with all that a line of a budget says.
+//! `PhaseCost`: what doing a phase one time costs, from a recorded plan or from stated rates, with all that a line of a budget says.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -25,22 +25,22 @@ pub enum PlannedError {
 
 /// One time of a phase.
 #[derive(Clone, Debug)]
-pub struct Once {
+pub struct PhaseCost {
     /// The same for runs that share an estimate, and so its error.
     pub estimate: String,
     pub plan: Option<String>,
-    /// What was asked, as a workload file says it; nothing for stated rates.
+    /// CostSource was asked, as a workload file says it; nothing for stated rates.
     pub question: Value,
     pub machines: PhaseMachines,
     pub hours: Quantiles<f64>,
     pub cost: Quantiles<Usd>,
-    pub lines: Vec<OnceLine>,
+    pub lines: Vec<PhaseCostLine>,
     pub shape: Shape,
     /// Share of the spread that the estimate of the step explains; the rest is what happens to the run.
     pub estimate_share: f64,
     /// Share of the cost that is paid at a spot price.
     pub spot_share: f64,
-    pub elsewhere: Vec<Elsewhere>,
+    pub elsewhere: Vec<OtherCloud>,
     /// The same machines on every way to buy them.
     pub terms: Vec<TermsRecord>,
 }
@@ -60,7 +60,7 @@ pub struct PhaseMachines {
 }
 
 #[derive(Clone, Debug)]
-pub struct OnceLine {
+pub struct PhaseCostLine {
     pub item: Item,
     pub quantity: f64,
     pub unit: String,
@@ -73,7 +73,7 @@ pub struct OnceLine {
 
 /// The same work on another cloud.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Elsewhere {
+pub struct OtherCloud {
     pub plan: String,
     pub cloud: String,
     pub hours: Quantiles<f64>,
@@ -82,13 +82,13 @@ pub struct Elsewhere {
     pub in_common: f64,
 }
 
-impl Once {
+impl PhaseCost {
     /// From a recorded answer. `estimate` names the question.
     pub fn of_plan(document: &PlanDocument, id: Option<&str>, estimate: &str) -> Result<Self, PlannedError> {
         let plan = document.pick(id)?;
         let (machines, cost) = (&plan.machines, plan.cost.cost_usd);
         let is_spot = machines.purchase.is_spot();
-        let lines: Vec<OnceLine> = plan.cost.bill.iter().map(|line| bill_line(plan, line)).collect();
+        let lines: Vec<PhaseCostLine> = plan.cost.bill.iter().map(|line| bill_line(plan, line)).collect();
         let bill: Usd = lines.iter().map(|line| line.cost).sum();
         let Quantiles { expected, p50, p90 } = cost;
         if bill != expected {
@@ -129,7 +129,7 @@ impl Once {
         let cost = |hours: f64| rate.usd_per_hour.for_hours(1, hours * f64::from(rate.nodes));
         let (expected, p90) = (cost(rate.hours.0)?, cost(rate.hours_p90.0)?);
         let is_spot = rate.purchase.starts_with("spot");
-        let line = OnceLine {
+        let line = PhaseCostLine {
             item: Item::Machines,
             quantity: rate.hours.0 * f64::from(rate.nodes),
             unit: MACHINE_HOUR.to_owned(),
@@ -180,14 +180,14 @@ impl Once {
 pub const MACHINE_HOUR: &str = "machine-hour";
 
 /// The cheapest of each other cloud among what is shown, cheapest first.
-fn elsewhere(document: &PlanDocument, than: &PlanRecord) -> Vec<Elsewhere> {
+fn elsewhere(document: &PlanDocument, than: &PlanRecord) -> Vec<OtherCloud> {
     let shown = document.plans.frontier.iter().chain(&document.plans.alternatives);
     let mut plans: Vec<&PlanRecord> = shown.filter(|plan| plan.machines.cloud != than.machines.cloud).collect();
     plans.sort_by(|a, b| a.cost.cost_usd.expected.cmp(&b.cost.cost_usd.expected).then_with(|| a.id.cmp(&b.id)));
-    let mut found: Vec<Elsewhere> = Vec::new();
+    let mut found: Vec<OtherCloud> = Vec::new();
     for plan in plans {
         if !found.iter().any(|known| known.cloud == plan.machines.cloud) {
-            found.push(Elsewhere {
+            found.push(OtherCloud {
                 plan: plan.id.clone(),
                 cloud: plan.machines.cloud.clone(),
                 hours: plan.time.run_hours,
@@ -218,7 +218,7 @@ fn variance_in_common(plan: &PlanRecord) -> f64 {
     of_estimate + (1.0 - of_estimate) * of_market
 }
 
-fn bill_line(plan: &PlanRecord, line: &BillLineRecord) -> OnceLine {
+fn bill_line(plan: &PlanRecord, line: &BillLineRecord) -> PhaseCostLine {
     let (item, price) = (item(&line.item), &plan.price);
     // The basis of lost work is that of the risk; its price is the machines'.
     let is_machine = matches!(item, Item::Machines | Item::LostWork);
@@ -239,7 +239,7 @@ fn bill_line(plan: &PlanRecord, line: &BillLineRecord) -> OnceLine {
         Item::CheckpointStorage => "two checkpoints are kept while the run lasts".to_owned(),
         _ => "as long as the run lasts".to_owned(),
     };
-    OnceLine {
+    PhaseCostLine {
         item,
         quantity: line.quantity,
         unit: line.unit.clone(),

@@ -48,11 +48,11 @@ pub struct RunFacts {
 /// A run of which a charge is beyond counting: figures in its store are not what they should be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the charge `{0}` is more than this program can count")]
-pub struct Uncountable(pub String);
+pub struct UncountableCharge(pub String);
 
 /// A charge, and whether it can still grow.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found {
+pub struct RunCharge {
     pub charge: Charge,
     pub is_open: bool,
 }
@@ -89,9 +89,9 @@ impl RunFacts {
     }
 
     /// What its machines cost, whose lines add up to what their clouds bill for them to the nano-dollar, and what is paid besides them.
-    pub fn charges(&self, now: Timestamp) -> Result<Vec<Found>, Uncountable> {
+    pub fn charges(&self, now: Timestamp) -> Result<Vec<RunCharge>, UncountableCharge> {
         let seen = self.seen();
-        let mut found: Vec<Found> = seen.iter().flat_map(|machine| self.machine_charges(machine, now)).collect();
+        let mut found: Vec<RunCharge> = seen.iter().flat_map(|machine| self.machine_charges(machine, now)).collect();
         found.extend(self.side_costs(&seen, now)?);
         Ok(found)
     }
@@ -129,7 +129,7 @@ impl RunFacts {
             .map(|(_, at)| at)
     }
 
-    fn machine_charges(&self, machine: &Seen, now: Timestamp) -> Vec<Found> {
+    fn machine_charges(&self, machine: &Seen, now: Timestamp) -> Vec<RunCharge> {
         let Some(paid) = self.paid(machine) else { return Vec::new() };
         let is_open = self.is_open(machine, now);
         let (total, time) = (paid.cost(), self.paid_time(machine, &paid, is_open));
@@ -150,7 +150,7 @@ impl RunFacts {
                 charge.quantity = nanos as f64 / NANOS_PER_HOUR;
                 let listed = cost.share(i128::from(list.nanos()), i128::from(paid.rate_usd_per_hour.nanos()));
                 charge.costs = Costs { list: listed, contracted: cost, effective: cost, billed: None };
-                Found { charge, is_open }
+                RunCharge { charge, is_open }
             })
             .collect()
     }

@@ -56,7 +56,7 @@ const FURTHEST: f64 = 5.0;
 
 /// Runs that a plan of today can go by, and how many it cannot.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Usable {
+pub struct UsableRuns {
     /// Newest first.
     pub runs: Vec<OwnRun>,
     pub left_out: LeftOut,
@@ -89,8 +89,8 @@ impl LeftOut {
 }
 
 /// What the time of the next run may be taken from. `runs` come oldest first.
-pub fn usable(runs: &[RunComparison], constants_version: &str, measured_sha256: Option<&str>) -> Usable {
-    let mut usable = Usable::default();
+pub fn usable(runs: &[RunComparison], constants_version: &str, measured_sha256: Option<&str>) -> UsableRuns {
+    let mut usable = UsableRuns::default();
     for run in runs.iter().rev() {
         let left_out = &mut usable.left_out;
         let (Some(basis), Some(ratio)) = (&run.basis, run.work_hours.ratio()) else {
@@ -210,7 +210,7 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spending::spent::Actual;
+    use crate::spending::spent::ActualRun;
     use gpuplan_runstore::Expected;
     use gpuplan_units::Quantiles;
 
@@ -230,7 +230,7 @@ mod tests {
             beside: Vec::new(),
             fetched_bytes: None,
         };
-        let actual = Actual {
+        let actual = ActualRun {
             hours: 20.0,
             machine_hours: 20.0,
             work_hours: work,
@@ -295,7 +295,7 @@ mod tests {
             launched("unknown", 8.0, None),
             launched("other work", 80.0, Some(basis)),
         ];
-        let Usable { runs, left_out } = usable(&compare(runs.iter()), "now", None);
+        let UsableRuns { runs, left_out } = usable(&compare(runs.iter()), "now", None);
         let shown: Vec<_> = runs.iter().map(|run| (run.run.as_str(), run.time_ratio, run.same_constants)).collect();
         // What earlier runs had put into a forecast is taken out of it again.
         assert_eq!(shown, [("newer", 1.21, true), ("older", 1.1, false)]);

@@ -33,12 +33,12 @@ pub struct RunKnown {
     #[serde(default)]
     pub expected: Option<Expected>,
     #[serde(default)]
-    pub actual: Option<Actual>,
+    pub actual: Option<ActualRun>,
 }
 
 /// What became of a run that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Actual {
+pub struct ActualRun {
     /// From the request to the end.
     pub hours: f64,
     /// Paid hours of all its machines together.
@@ -59,7 +59,7 @@ pub struct Actual {
 }
 
 impl RunKnown {
-    pub fn of(facts: &RunFacts, actual: Option<Actual>) -> Self {
+    pub fn new(facts: &RunFacts, actual: Option<ActualRun>) -> Self {
         Self {
             key: format!("{}@{}", facts.run, facts.key),
             run: facts.run.clone(),
@@ -86,7 +86,7 @@ impl RunKnown {
 
 /// A charge as it is shown.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Line {
+pub struct CostLine {
     #[serde(flatten)]
     pub charge: Charge,
     /// It grows still and is not in the ledger yet.
@@ -97,14 +97,14 @@ pub struct Line {
 
 /// What charges are added up by.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum By {
+pub enum CostGrouping {
     Run,
     Team,
     Day,
     Tag(String),
 }
 
-impl By {
+impl CostGrouping {
     /// `run`, `team`, `day` or `tag:NAME`.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
@@ -178,7 +178,7 @@ impl CostSum {
         (self.tokens > 0.0).then(|| self.cost_of_tokens.dollars() / (self.tokens / 1e6))
     }
 
-    fn add(&mut self, line: &Line, known: Option<&RunKnown>) {
+    fn add(&mut self, line: &CostLine, known: Option<&RunKnown>) {
         let (charge, costs) = (&line.charge, line.charge.costs);
         self.runs.extend(charge.allocation.run.clone());
         if line.of_bill {
@@ -214,7 +214,7 @@ impl CostSum {
 
 /// Which charges are shown.
 #[derive(Clone, Debug, Default)]
-pub struct Asked {
+pub struct CostFilter {
     pub since: Option<Timestamp>,
     pub until: Option<Timestamp>,
     /// Only these; empty: every one but the rehearsal.
@@ -226,7 +226,7 @@ pub struct Asked {
 /// Lines in time, with what is known of each run laid over them.
 #[derive(Clone, Debug, Default)]
 pub struct Spent {
-    pub lines: Vec<Line>,
+    pub lines: Vec<CostLine>,
     pub known: BTreeMap<String, RunKnown>,
     /// Rehearsals that are left out.
     pub rehearsals: usize,
@@ -239,7 +239,7 @@ impl Spent {
         open: Vec<Charge>,
         bills: &[ImportedBill],
         known: BTreeMap<String, RunKnown>,
-        asked: &Asked,
+        asked: &CostFilter,
     ) -> Self {
         let (mut lines, mut rehearsals) = (Vec::new(), BTreeSet::new());
         let entered = charges.into_iter().map(|charge| (charge, false));
@@ -260,7 +260,7 @@ impl Spent {
             if charge.waste.is_none() && known.get(&key).is_some_and(RunKnown::has_failed) {
                 charge.waste = Some(Waste::Failed);
             }
-            lines.extend(within(charge, asked).map(|charge| Line { charge, so_far, of_bill: false }));
+            lines.extend(within(charge, asked).map(|charge| CostLine { charge, so_far, of_bill: false }));
         }
         let runs: BTreeSet<&str> = known
             .values()
@@ -276,7 +276,7 @@ impl Spent {
                 if let Some(run) = known.values().find(|run| Some(&run.run) == charge.allocation.run.as_ref()) {
                     (charge.allocation.team, charge.allocation.tags) = (run.team.clone(), run.tags.clone());
                 }
-                lines.extend(within(charge, asked).map(|charge| Line { charge, so_far: false, of_bill: true }));
+                lines.extend(within(charge, asked).map(|charge| CostLine { charge, so_far: false, of_bill: true }));
             }
         }
         lines.sort_by(|a, b| (a.charge.start, &a.charge.id).cmp(&(b.charge.start, &b.charge.id)));
@@ -284,21 +284,21 @@ impl Spent {
     }
 
     /// Sums by name, and their sum, which is exact.
-    pub fn sums(&self, by: &By) -> (Vec<CostSum>, CostSum) {
+    pub fn sums(&self, by: &CostGrouping) -> (Vec<CostSum>, CostSum) {
         let (mut sums, mut total): (BTreeMap<String, CostSum>, CostSum) = (BTreeMap::new(), CostSum::default());
         let mut counted: BTreeSet<(String, &str)> = BTreeSet::new();
         for line in &self.lines {
-            let pieces = if *by == By::Day { by_day(&line.charge) } else { vec![line.charge.clone()] };
+            let pieces = if *by == CostGrouping::Day { by_day(&line.charge) } else { vec![line.charge.clone()] };
             for charge in pieces {
                 let (name, key) = (by.name(&charge), run_key(&line.charge.id));
                 let known = self.known.get(key);
                 let sum =
                     sums.entry(name.clone()).or_insert_with(|| CostSum { name: name.clone(), ..CostSum::default() });
-                let piece = Line { charge, ..line.clone() };
+                let piece = CostLine { charge, ..line.clone() };
                 sum.add(&piece, known);
                 total.add(&piece, known);
                 // The tokens of a run count once, and not for a day of it.
-                let tokens = known.and_then(RunKnown::tokens).filter(|_| *by != By::Day && !line.of_bill);
+                let tokens = known.and_then(RunKnown::tokens).filter(|_| *by != CostGrouping::Day && !line.of_bill);
                 if let Some((tokens, key)) = tokens.zip(self.known.get_key_value(key).map(|(key, _)| key.as_str()))
                     && counted.insert((name, key))
                 {
@@ -324,7 +324,7 @@ fn newest_charges(bills: &[ImportedBill]) -> impl Iterator<Item = &Charge> {
 }
 
 /// The part of a charge that lies in the time that is shown: by its share of time.
-fn within(charge: Charge, asked: &Asked) -> Option<Charge> {
+fn within(charge: Charge, asked: &CostFilter) -> Option<Charge> {
     let from = asked.since.map_or(charge.start, |since| since.max(charge.start));
     let to = asked.until.map_or(charge.end, |until| until.min(charge.end));
     if (from, to) == (charge.start, charge.end) {

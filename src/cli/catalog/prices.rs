@@ -194,7 +194,7 @@ fn history(
             }
         };
         let pool: Vec<PricePoint> = known.iter().filter(|point| point.place == offer.place).cloned().collect();
-        if let Some(trend) = Trend::of(&pool, session.now).filter(|_| pool.len() > 1) {
+        if let Some(trend) = Trend::from_points(&pool, session.now).filter(|_| pool.len() > 1) {
             pools.push(PoolTrend { instance: offer.instance, place: offer.place.clone(), trend });
         }
     }

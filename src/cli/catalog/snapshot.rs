@@ -11,7 +11,7 @@ use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::{Catalogs, Session};
 use gpuplan_hardware::CloudId;
 use gpuplan_market::import::{self, CatalogFile};
-use gpuplan_market::{Answer, Offer};
+use gpuplan_market::{PriceAnswer, Offer};
 use gpuplan_plan::limits;
 use gpuplan_report::catalog::snapshot::{self, Changes, ROW_FLOOR};
 use gpuplan_runstore::sha256;
@@ -118,7 +118,7 @@ pub fn import(arguments: &ImportArguments, session: &Session) -> Result<Exit, Di
     let Some(mut cache) = session.cache() else {
         return Err(Diagnostic::usage("there is no folder to keep the prices in").hint("set HOME or GPUPLAN_HOME"));
     };
-    let answer = Answer { offers: imported.offers, ..Answer::default() };
+    let answer = PriceAnswer { offers: imported.offers, ..PriceAnswer::default() };
     let stored = cache.forget(&source).and_then(|()| cache.store(&source, &cloud, &answer, &hardware, session.now));
     stored.map_err(Diagnostic::unexpected)?;
     session.printer.data(&format!(

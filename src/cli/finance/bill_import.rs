@@ -19,7 +19,7 @@ use crate::session::progress::with_progress;
 use gpuplan_budget::bill::compare::compare;
 use gpuplan_budget::bill::sums::Sums;
 use gpuplan_budget::bill::{BillError, Format, ImportedBill, columnar, is_columnar, read};
-use gpuplan_budget::spent::{Asked, Line};
+use gpuplan_budget::spent::{CostFilter, CostLine};
 use gpuplan_budget::{Charge, Ledger};
 use gpuplan_report::finance::bill as report;
 use gpuplan_runstore::store::Hash;
@@ -61,7 +61,7 @@ pub fn run(arguments: &ImportArguments, session: &Session) -> Result<Exit, Diagn
     let is_new = keep(&bills, &mut ledger, session)?;
     let charged = charged(&ledger, entering.open, &bills)?;
     let differences = compare(&bills, &charged);
-    let read = report::Read { lines: sums.lines, ours: sums.ours, bills: &bills, differences: &differences, is_new };
+    let read = report::BillComparison { lines: sums.lines, ours: sums.ours, bills: &bills, differences: &differences, is_new };
     match session.output {
         OutputFormat::Json => session.printer.data(&report::json(&read)),
         OutputFormat::Csv => session.printer.data(&report::csv(&read)),
@@ -158,9 +158,9 @@ fn charged(ledger: &Ledger, open: Vec<Charge>, bills: &[ImportedBill]) -> Result
     for month in months {
         let (since, until) = month_of(month)
             .ok_or_else(|| Diagnostic::unexpected(format!("`{month}` is not a valid month; try 2026-10")))?;
-        let asked = Asked { since: Some(since), until: Some(until), ..Asked::default() };
+        let asked = CostFilter { since: Some(since), until: Some(until), ..CostFilter::default() };
         let lines = sum_up(ledger, open.clone(), &asked)?.lines;
-        charged.extend(lines.into_iter().filter(|line: &Line| !line.of_bill).map(|line| line.charge));
+        charged.extend(lines.into_iter().filter(|line: &CostLine| !line.of_bill).map(|line| line.charge));
     }
     Ok(charged)
 }

@@ -18,8 +18,8 @@ use crate::question::workload;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_budget::portfolio::calendar::Month;
-use gpuplan_budget::portfolio::planned::{Once, PlannedError};
-use gpuplan_budget::portfolio::{Phase, Portfolio, PortfolioError, What};
+use gpuplan_budget::portfolio::planned::{PhaseCost, PlannedError};
+use gpuplan_budget::portfolio::{Phase, Portfolio, PortfolioError, CostSource};
 use gpuplan_budget::{Budget, Charge, budget, charges};
 use gpuplan_plan::document::{InputsRecord, PlanDocument};
 use gpuplan_report::finance::focus::{FocusVersion, write};
@@ -89,7 +89,7 @@ pub fn answer(arguments: &BudgetArguments, session: &Session) -> Result<Budget, 
         seed: session.seed,
     };
     let mut planner = Planner { arguments, session, documents: BTreeMap::new() };
-    let once = portfolio.phases.iter().map(|phase| planner.once(phase)).collect::<Result<Vec<Once>, _>>()?;
+    let once = portfolio.phases.iter().map(|phase| planner.once(phase)).collect::<Result<Vec<PhaseCost>, _>>()?;
     budget(&portfolio, &once, inputs, session.now, session.seed).map_err(|error| refused(&arguments.file, error))
 }
 
@@ -103,11 +103,11 @@ fn portfolio(path: &Path, text: &str, session: &Session) -> Result<Portfolio, Di
     let part = |part: Option<&OsStr>| part.unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     let (file, name) = (part(path.file_name()), part(path.file_stem()));
     let what = if is_plan {
-        What::Plan { path: file, id: None }
+        CostSource::Plan { path: file, id: None }
     } else {
-        What::Workload { path: file, limits: Box::default() }
+        CostSource::Workload { path: file, limits: Box::default() }
     };
-    Ok(Portfolio::of_one(&name, what, Month::of(session.now)))
+    Ok(Portfolio::of_single_phase(&name, what, Month::containing(session.now)))
 }
 
 fn refused(path: &Path, error: PortfolioError) -> Diagnostic {
@@ -127,7 +127,7 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    fn once(&mut self, phase: &Phase) -> Result<Once, Diagnostic> {
+    fn once(&mut self, phase: &Phase) -> Result<PhaseCost, Diagnostic> {
         self.costs(&phase.what).map_err(|mut diagnostic| {
             let (file, line, path) = (self.arguments.file.display(), phase.line, phase.path());
             diagnostic.message = format!("{file} line {line}, `{path}`: {}", diagnostic.message);
@@ -135,22 +135,22 @@ impl Planner<'_> {
         })
     }
 
-    fn costs(&mut self, what: &What) -> Result<Once, Diagnostic> {
+    fn costs(&mut self, what: &CostSource) -> Result<PhaseCost, Diagnostic> {
         let (document, key, id) = match what {
-            What::Rate(rate) => {
-                return Once::of_rate(rate).ok_or_else(|| {
+            CostSource::Rate(rate) => {
+                return PhaseCost::of_rate(rate).ok_or_else(|| {
                     Diagnostic::usage("its cost is beyond counting").hint("check `usd_per_hour`, `nodes` and `hours`")
                 });
             }
-            What::Workload { path, limits } => {
+            CostSource::Workload { path, limits } => {
                 let key = format!("{path} {}", serde_json::json!(limits));
                 (self.answered(&key, |planner| planner.planned(path, limits))?, key, None)
             }
-            What::Plan { path, id } => {
+            CostSource::Plan { path, id } => {
                 (self.answered(path, |planner| planner.recorded(path))?, path.clone(), id.as_deref())
             }
         };
-        Once::of_plan(&document, id, &key).map_err(|error| no_plan(&error))
+        PhaseCost::of_plan(&document, id, &key).map_err(|error| no_plan(&error))
     }
 
     fn answered(

@@ -16,8 +16,8 @@ use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::printer::Printer;
 use crate::session::progress::with_progress;
 use gpuplan_budget::Charge;
-use gpuplan_budget::spent::{Asked, By, Line, Spent};
-use gpuplan_report::finance::costs::{self as report, Shown};
+use gpuplan_budget::spent::{CostFilter, CostGrouping, CostLine, Spent};
+use gpuplan_report::finance::costs::{self as report, CostsReport};
 use gpuplan_report::finance::focus::FocusVersion;
 
 #[derive(Debug, Args)]
@@ -58,14 +58,14 @@ pub fn run(arguments: &CostsArguments, session: &Session) -> Result<Exit, Diagno
     if let Some(CostsCommand::Import(arguments)) = &arguments.what {
         return bill_import::run(arguments, session);
     }
-    let by = By::parse(&arguments.by).ok_or_else(|| {
+    let by = CostGrouping::parse(&arguments.by).ok_or_else(|| {
         Diagnostic::usage(format!("`{}` is not a valid value of --by; try run, team, day or tag:NAME", arguments.by))
             .hint("gpuplan costs --by team")
     })?;
-    let mut asked = Asked {
+    let mut asked = CostFilter {
         since: time("--since", arguments.since.as_deref())?,
         until: time("--until", arguments.until.as_deref())?,
-        ..Asked::default()
+        ..CostFilter::default()
     };
     if let Some((since, until)) = asked.since.zip(asked.until).filter(|(since, until)| since >= until) {
         return Err(Diagnostic::usage(format!("--since {since} is not before --until {until}"))
@@ -85,7 +85,7 @@ pub fn run(arguments: &CostsArguments, session: &Session) -> Result<Exit, Diagno
         asked.runs = Some(gathered.runs.iter().map(|run| run.known.key.clone()).collect());
     }
     let spent = sum_up(&ledger, entered.open, &asked)?;
-    let shown = Shown { spent: &spent, by: &by, asked: &asked, stores: &arguments.stores, now: session.now };
+    let shown = CostsReport { spent: &spent, by: &by, asked: &asked, stores: &arguments.stores, now: session.now };
     for note in &gathered.notes {
         session.printer.note(note);
     }
@@ -111,7 +111,7 @@ pub fn run(arguments: &CostsArguments, session: &Session) -> Result<Exit, Diagno
 
 /// Charges of runs, without those that still grow and without the lines of a bill, which stand beside them.
 fn rows(version: FocusVersion, spent: &Spent, printer: &Printer) -> Result<String, Diagnostic> {
-    let (open, closed): (Vec<&Line>, Vec<&Line>) =
+    let (open, closed): (Vec<&CostLine>, Vec<&CostLine>) =
         spent.lines.iter().filter(|line| !line.of_bill).partition(|line| line.so_far);
     if !open.is_empty() {
         printer.note(&format!(

@@ -9,7 +9,7 @@ use crate::runs::ledger::open_ledger;
 use crate::session::Session;
 use crate::session::diagnostic::Diagnostic;
 use gpuplan_budget::ledger::{Differing, Ledger};
-use gpuplan_budget::spent::{Asked, RunKnown, Spent};
+use gpuplan_budget::spent::{CostFilter, RunKnown, Spent};
 use gpuplan_budget::{Charge, Item};
 use gpuplan_report::text::format::usd;
 use gpuplan_runstore::Run;
@@ -88,7 +88,7 @@ pub fn enter_before_deletion(run: &Run, session: &Session) -> Result<(), Diagnos
     Ok(())
 }
 
-pub fn sum_up(ledger: &Ledger, open: Vec<Charge>, asked: &Asked) -> Result<Spent, Diagnostic> {
+pub fn sum_up(ledger: &Ledger, open: Vec<Charge>, asked: &CostFilter) -> Result<Spent, Diagnostic> {
     let (charges, bills) = (ledger.charges()?, ledger.bills()?);
     let known: BTreeMap<String, RunKnown> = ledger.runs()?;
     // What was entered as a whole before stands; what grows is not in it.

@@ -12,8 +12,8 @@ use crate::runs::launchers::clock;
 use crate::session::Session;
 use crate::session::diagnostic::Diagnostic;
 use crate::session::runtime::runtime;
-use gpuplan_budget::actual::{Found, RunFacts, Uncountable};
-use gpuplan_budget::spent::{Actual, RunKnown};
+use gpuplan_budget::actual::{RunCharge, RunFacts, UncountableCharge};
+use gpuplan_budget::spent::{ActualRun, RunKnown};
 use gpuplan_budget::{Charge, Item};
 use gpuplan_launch::RunSpec;
 use gpuplan_launch::spec::SpecError;
@@ -34,7 +34,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// A run with its charges.
 pub struct Reckoned {
     pub known: RunKnown,
-    pub found: Vec<Found>,
+    pub found: Vec<RunCharge>,
 }
 
 /// Why the money of a run is not known.
@@ -45,7 +45,7 @@ enum Unread {
     #[error("its specification cannot be read: {0}")]
     Spec(#[from] SpecError),
     #[error(transparent)]
-    Uncountable(#[from] Uncountable),
+    UncountableCharge(#[from] UncountableCharge),
 }
 
 impl From<Unread> for Diagnostic {
@@ -152,7 +152,7 @@ fn reading(address: &str, session: &Session) -> Result<Store, Diagnostic> {
 impl Gathered {
     fn add(&mut self, facts: &RunFacts, now: Timestamp) -> Result<(), Unread> {
         let found = facts.charges(now)?;
-        self.runs.push(Reckoned { known: RunKnown::of(facts, actual(facts, &found)), found });
+        self.runs.push(Reckoned { known: RunKnown::new(facts, actual(facts, &found)), found });
         Ok(())
     }
 
@@ -164,7 +164,7 @@ impl Gathered {
 }
 
 /// How long and how dear a completed run was, where a launch said what it expected.
-fn actual(facts: &RunFacts, found: &[Found]) -> Option<Actual> {
+fn actual(facts: &RunFacts, found: &[RunCharge]) -> Option<ActualRun> {
     let rented = facts.rented.as_ref().filter(|_| facts.is_completed())?;
     let (ended_at, expected) = (rented.ended_at?, facts.expected.as_ref()?);
     let begun = rented.machines.iter().map(|machine| machine.from).min()?;
@@ -176,7 +176,7 @@ fn actual(facts: &RunFacts, found: &[Found]) -> Option<Actual> {
     let worked = machines.iter().filter(|charge| charge.waste.is_none()).map(|charge| charge.quantity).sum::<f64>();
     // What is stored goes on costing after the run, which its forecast has not.
     let of_run = found.iter().filter(|one| one.charge.item != Item::CheckpointStorage);
-    Some(Actual {
+    Some(ActualRun {
         hours: ended_at.duration_since(begun).as_secs_f64() / 3600.0 * facts.speed,
         machine_hours: machines.iter().map(|charge| charge.quantity).sum(),
         work_hours: worked / f64::from(nodes),

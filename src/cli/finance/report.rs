@@ -15,12 +15,12 @@ use crate::runs::journal::{open_journal, unknown_run};
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::{Catalogs, Session};
 use gpuplan_hardware::{CloudId, Hardware};
-use gpuplan_launch::journal::Kept;
+use gpuplan_launch::journal::RunRecord;
 use gpuplan_market::{PricePoint, Purchase, trend};
 use gpuplan_plan::document::{DocumentError, PlanDocument, PlanRecord, PurchaseTerms};
 use gpuplan_report::page::budget::{Budget, is_budget};
 use gpuplan_report::page::document::Report;
-use gpuplan_report::page::plan::Around;
+use gpuplan_report::page::plan::ReportContext;
 use gpuplan_report::page::{self, csv, html, markdown};
 use gpuplan_workload::file::LimitsSection;
 
@@ -100,7 +100,7 @@ fn written(format: Option<ReportFormat>, output: OutputFormat) -> Result<Written
 }
 
 /// A file of that name comes first; `None` also where no name was given.
-fn run_named(arguments: &ReportArguments, session: &Session) -> Result<Option<Kept>, Diagnostic> {
+fn run_named(arguments: &ReportArguments, session: &Session) -> Result<Option<RunRecord>, Diagnostic> {
     let Some(path) = arguments.question.workload.file.as_deref().filter(|path| !path.exists()) else { return Ok(None) };
     let has_journal = session.home.state_file("launches.sqlite").is_some_and(|journal| journal.exists());
     let kept = match path.to_str().filter(|_| has_journal) {
@@ -144,7 +144,7 @@ fn of_plan(
         Diagnostic::new(exit, error.to_string()).hint(error.hint())
     })?;
     let history = history(plan, &catalogs.hardware, session)?;
-    let around = Around { hardware: &catalogs.hardware, market: &catalogs.market, now: session.now, history: &history };
+    let around = ReportContext { hardware: &catalogs.hardware, market: &catalogs.market, now: session.now, history: &history };
     Ok(page::plan::report(&document, plan, &around))
 }
 

@@ -13,12 +13,12 @@ use crate::session::diagnostic::Diagnostic;
 use crate::session::progress::with_progress;
 use gpuplan_budget::Charge;
 use gpuplan_launch::Market;
-use gpuplan_launch::journal::Kept;
+use gpuplan_launch::journal::RunRecord;
 use gpuplan_report::page::document::Report;
-use gpuplan_report::page::run::{self as page, Beside, Rented, RunFacts, RunPlan};
+use gpuplan_report::page::run::{self as page, OtherCharge, Rented, RunFacts, RunPlan};
 use gpuplan_units::Usd;
 
-pub fn report(kept: &Kept, session: &Session) -> Result<Report, Diagnostic> {
+pub fn report(kept: &RunRecord, session: &Session) -> Result<Report, Diagnostic> {
     let events = open_journal(session)?.said(&kept.spec.run)?;
     let money = money(kept, session)?;
     Ok(page::report(&facts(kept, events, &money, session.now), session.now))
@@ -32,7 +32,7 @@ struct Money {
 }
 
 /// What was entered in the ledger stands; what grows still, and what nobody entered yet, is read from the store.
-fn money(kept: &Kept, session: &Session) -> Result<Money, Diagnostic> {
+fn money(kept: &RunRecord, session: &Session) -> Result<Money, Diagnostic> {
     let spec = &kept.spec;
     let has_ledger = session.home.state_file(LEDGER).is_some_and(|path| path.is_file());
     let entered =
@@ -74,7 +74,7 @@ fn money(kept: &Kept, session: &Session) -> Result<Money, Diagnostic> {
 }
 
 /// The run as the journal has it, with its money.
-fn facts(kept: &Kept, events: Vec<(Timestamp, String)>, money: &Money, at: Timestamp) -> RunFacts {
+fn facts(kept: &RunRecord, events: Vec<(Timestamp, String)>, money: &Money, at: Timestamp) -> RunFacts {
     let spec = &kept.spec;
     let clock = clock(spec);
     // Seconds of the run, as everything in the journal.
@@ -116,7 +116,7 @@ fn facts(kept: &Kept, events: Vec<(Timestamp, String)>, money: &Money, at: Times
             charges,
         })
     });
-    let beside = money.charges.iter().filter(|charge| !charge.is_machine_time()).map(|charge| Beside {
+    let beside = money.charges.iter().filter(|charge| !charge.is_machine_time()).map(|charge| OtherCharge {
         from: clock.of(charge.start) / 3600.0,
         until: clock.of(charge.end) / 3600.0,
         is_open: money.open.contains(&charge.id),

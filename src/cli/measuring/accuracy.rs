@@ -8,7 +8,7 @@ use crate::arguments::global::OutputFormat;
 use crate::measuring::{own_runs, refit};
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
-use gpuplan_accuracy::{By, Published, Scores, predict};
+use gpuplan_accuracy::{ErrorGroup, Published, Scores, predict};
 use gpuplan_estimate::constants::Fitted;
 use gpuplan_estimate::memory_constants::FittedMemory;
 use gpuplan_report::measure::{accuracy as report, accuracy_json};
@@ -67,7 +67,7 @@ pub fn run(arguments: &AccuracyArguments, session: &Session) -> Result<Exit, Dia
     }
     let published = Published::embedded().map_err(Diagnostic::unexpected)?;
     let predictions = predict(&published, &session.hardware()?, &session.models()?);
-    let scores = Scores::of(&published, &predictions);
+    let scores = Scores::new(&published, &predictions);
     let (by, time, memory) = (grouping(arguments.by), Fitted::embedded(), FittedMemory::embedded());
     match session.output {
         OutputFormat::Table => session.printer.data(&report::text(&scores, by, time, memory, session.width)),
@@ -76,12 +76,12 @@ pub fn run(arguments: &AccuracyArguments, session: &Session) -> Result<Exit, Dia
     }
 }
 
-fn grouping(by: AccuracyGrouping) -> By {
+fn grouping(by: AccuracyGrouping) -> ErrorGroup {
     match by {
-        AccuracyGrouping::Source => By::Source,
-        AccuracyGrouping::Group => By::Group,
-        AccuracyGrouping::Family => By::Family,
-        AccuracyGrouping::Gpu => By::Gpu,
-        AccuracyGrouping::Regime => By::Regime,
+        AccuracyGrouping::Source => ErrorGroup::Source,
+        AccuracyGrouping::Group => ErrorGroup::Group,
+        AccuracyGrouping::Family => ErrorGroup::Family,
+        AccuracyGrouping::Gpu => ErrorGroup::Gpu,
+        AccuracyGrouping::Regime => ErrorGroup::Regime,
     }
 }

@@ -19,7 +19,7 @@ use crate::question::workload;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_estimate::answer::answer;
-use gpuplan_estimate::{Machine, Misfit, Subject};
+use gpuplan_estimate::{Machine, Infeasible, Subject};
 use gpuplan_hardware::Gpu;
 use gpuplan_plan::Rejection;
 use gpuplan_plan::training::search::best_setting;
@@ -153,7 +153,7 @@ fn one(arguments: &EstimateArguments, session: &Session) -> Result<Exit, Diagnos
     }
 }
 
-fn no_setting(misfit: Misfit, gpu: &Gpu, count: u32) -> Diagnostic {
+fn no_setting(misfit: Infeasible, gpu: &Gpu, count: u32) -> Diagnostic {
     let why = Rejection::from(misfit);
     let message = format!("{count} x {}: {}", gpu.name, rejection::sentence(&why));
     Diagnostic::new(Exit::NoPlanFits, message).hint(rejection::fix(&why))

@@ -10,7 +10,7 @@ use crate::question::answer::{compute, context, nothing_fits};
 use crate::question::{plan_file, workload};
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
-use gpuplan_export::{ExportError, Job, Target, Wishes, export};
+use gpuplan_export::{ExportError, Job, Target, ExportOptions, export};
 use gpuplan_hardware::{CloudId, Hardware};
 use gpuplan_plan::document::{DocumentError, PlanDocument};
 
@@ -46,7 +46,7 @@ pub struct ExportArguments {
 
 pub fn run(arguments: &ExportArguments, session: &Session) -> Result<Exit, Diagnostic> {
     workload::is_no_service(&arguments.question.workload, "export")?;
-    let wishes = Wishes {
+    let wishes = ExportOptions {
         run: arguments.run.clone(),
         store: arguments.store.clone(),
         framework: arguments.question.workload.flags.get("training.framework").map(str::to_owned),
@@ -75,7 +75,7 @@ pub fn run(arguments: &ExportArguments, session: &Session) -> Result<Exit, Diagn
 pub fn job_of(
     question: &QuestionArguments,
     plan: Option<&str>,
-    wishes: Wishes,
+    wishes: ExportOptions,
     session: &Session,
 ) -> Result<Job, Diagnostic> {
     let (plans, hardware) = match recorded(question)? {

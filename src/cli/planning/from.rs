@@ -10,11 +10,11 @@ use crate::question::workload;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_hardware::Hardware;
-use gpuplan_import::{Asked, ImportError, Names, chips};
+use gpuplan_import::{JobRequest, ImportError, Names, chips};
 use gpuplan_plan::World;
 use gpuplan_plan::document::{Context, PlanDocument};
 use gpuplan_plan::job::{baseline, narrowed, price};
-use gpuplan_report::plan::job::{Named, asked_text, beside_json, beside_text, json, priced_text};
+use gpuplan_report::plan::job::{Named, asked_text, comparison_json, comparison_text, json, priced_text};
 use gpuplan_report::plan::plan_text;
 use gpuplan_report::sentences::rejection::sentence;
 use gpuplan_report::text::json::pretty;
@@ -48,7 +48,7 @@ pub fn run(path: &Path, arguments: &PlanArguments, session: &Session) -> Result<
 }
 
 /// Where a job counts GPUs without naming a model, `--gpus` names it and limits nothing.
-fn named(asked: Asked, limits: &mut LimitsSection, hardware: &Hardware) -> Result<Asked, ImportError> {
+fn named(asked: JobRequest, limits: &mut LimitsSection, hardware: &Hardware) -> Result<JobRequest, ImportError> {
     let is_open = asked.choices.iter().any(|choice| choice.chips.is_none() && choice.instance_type.is_none());
     let name = if is_open { limits.gpus.take() } else { None };
     let found = name.as_ref().and_then(|name| chips::find(name, hardware));
@@ -73,7 +73,7 @@ fn of_file(path: &Path, error: &ImportError) -> Diagnostic {
 
 /// The machines alone. `missing`: what the job's command does not say of its workload.
 fn priced(
-    asked: &Asked,
+    asked: &JobRequest,
     limits: &LimitsSection,
     missing: Option<&str>,
     arguments: &PlanArguments,
@@ -114,7 +114,7 @@ fn priced(
 
 /// The workload on the job's own machines, and on the recommended ones.
 fn compare(
-    asked: &Asked,
+    asked: &JobRequest,
     file: &WorkloadFile,
     arguments: &PlanArguments,
     session: &Session,
@@ -132,7 +132,7 @@ fn compare(
     let (was, best) = (set.recommendation.as_ref().map(|plan| (plan, &narrow)), answered.set.recommendation.as_ref());
     if session.output == OutputFormat::Json {
         let mut all = PlanDocument::new(&answered.set, &whole);
-        all.from = Some(beside_json(asked, was, best, &catalogs.hardware));
+        all.from = Some(comparison_json(asked, was, best, &catalogs.hardware));
         session.printer.data(&pretty(&all))?;
         return if best.is_some() { Ok(Exit::Done) } else { Err(nothing_fits(&answered.set)) };
     }
@@ -140,7 +140,7 @@ fn compare(
     text.push_str(&asked_text(asked, &catalogs.hardware, session.width));
     text.push('\n');
     match (was, best) {
-        (Some(was), Some(best)) => text.push_str(&beside_text(asked, was, (best, &whole), session.width)),
+        (Some(was), Some(best)) => text.push_str(&comparison_text(asked, was, (best, &whole), session.width)),
         (None, _) if offers.is_empty() => {
             text.push_str("No place offers what the job asks for: there is nothing to compare with.\n");
         }

@@ -28,7 +28,7 @@ pub fn run(
     let question = Question { whole, measured, session };
     let unhurried = vec![None; phases.len()];
     let (mut answers, catalogs) = question.answers(&phases, &unhurried, catalogs)?;
-    let mut total = Total::of(&taken(&answers));
+    let mut total = Total::sum(&taken(&answers));
     let deadline = question.whole.deadline;
     // A service runs for its hours, whatever the deadline of what comes before it.
     let hours: Vec<f64> =
@@ -37,7 +37,7 @@ pub fn run(
         let shares: Vec<Option<Hours>> =
             shares(deadline, &hours).into_iter().map(|share| (share.0 > 0.0).then_some(share)).collect();
         (answers, _) = question.answers(&phases, &shares, catalogs)?;
-        total = Total::of(&taken(&answers));
+        total = Total::sum(&taken(&answers));
     }
     let whole = Whole { name: file.name.as_deref().unwrap_or("workload"), file, answers: &answers, total, deadline };
     match session.output {

@@ -10,7 +10,7 @@ use crate::session::printer::Printer;
 use gpuplan_clouds::{Sources, ask, sources};
 use gpuplan_hardware::{CloudId, Hardware};
 use gpuplan_market::{
-    About, Answer, BoxFuture, Cache, CacheError, Market, OfferQuery, RiskAnswer, SourceError, SourceNote,
+    About, PriceAnswer, BoxFuture, Cache, CacheError, Market, OfferQuery, RiskAnswer, SourceError, SourceNote,
 };
 use gpuplan_units::Hours;
 
@@ -56,12 +56,12 @@ pub enum Outcome {
 #[derive(Default)]
 pub struct Answers {
     pub sources: Vec<SourceReport>,
-    pub answer: Answer,
+    pub answer: PriceAnswer,
     pub risks: RiskAnswer,
 }
 
 enum Reply {
-    Prices(Answer),
+    Prices(PriceAnswer),
     Risks(RiskAnswer),
 }
 

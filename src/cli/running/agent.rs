@@ -18,8 +18,8 @@ use gpuplan_agent::rules::outcome::{AGENT_FAULT, FENCED, INTERRUPTED};
 use gpuplan_agent::supervise::settings::{
     CheckpointSettings, NoticeSettings, ProgramSettings, StallSettings, TeamSettings,
 };
-use gpuplan_agent::supervise::{Fault, Settings, supervise};
-use gpuplan_agent::{Caps, ClaimError, Data, NoticeSource, Notifier, Place, Question, Stream, Talk};
+use gpuplan_agent::supervise::{AgentError, Settings, supervise};
+use gpuplan_agent::{Caps, ClaimError, Data, NoticeSource, Notifier, Rank, MetricQuestion, Stream, Logger};
 use gpuplan_clouds::notices;
 use gpuplan_clouds::webhook::Webhook;
 use gpuplan_runstore::history::Keep;
@@ -28,7 +28,7 @@ use gpuplan_runstore::{HandOff, Run, Store, StoreError};
 use gpuplan_units::money::MoneyError;
 use gpuplan_units::{Usd, UsdPerHour};
 
-impl Talk for Printer {
+impl Logger for Printer {
     fn say(&self, line: &str) {
         self.note(&format!("gpuplan: {line}"));
     }
@@ -98,7 +98,7 @@ fn supervised(arguments: &AgentArguments, hand_off: Option<&HandOff>, offline: b
         Ok(Err(fault)) => {
             let diagnostic = Diagnostic::unexpected(fault.to_string());
             printer.diagnostic(&match fault {
-                Fault::NothingVerifies(_) => diagnostic.hint(
+                AgentError::NothingVerifies(_) => diagnostic.hint(
                     "look at runs/RUN/events in the store; gpuplan agent --restart-from-nothing ... gives them up",
                 ),
                 _ => diagnostic,
@@ -110,12 +110,12 @@ fn supervised(arguments: &AgentArguments, hand_off: Option<&HandOff>, offline: b
 }
 
 /// Where the store is only away, another machine may have more luck.
-fn code_of(fault: &Fault) -> u8 {
+fn code_of(fault: &AgentError) -> u8 {
     match fault {
-        Fault::Claim(ClaimError::Alive { .. }) => FENCED,
-        Fault::Staging(error) if error.is_for_now() => INTERRUPTED,
-        Fault::Store(StoreError::Unavailable { .. })
-        | Fault::Claim(ClaimError::Store(StoreError::Unavailable { .. })) => INTERRUPTED,
+        AgentError::Claim(ClaimError::Alive { .. }) => FENCED,
+        AgentError::Staging(error) if error.is_for_now() => INTERRUPTED,
+        AgentError::Store(StoreError::Unavailable { .. })
+        | AgentError::Claim(ClaimError::Store(StoreError::Unavailable { .. })) => INTERRUPTED,
         _ => AGENT_FAULT,
     }
 }
@@ -217,16 +217,16 @@ fn caps(arguments: &AgentArguments, hand_off: Option<&HandOff>) -> Result<Caps, 
     Ok(Caps { budget, rate, billing, lifetime: arguments.spending.lifetime.or(agreed) })
 }
 
-fn rank(arguments: &AgentArguments, hand_off: Option<&HandOff>) -> Result<Place, Diagnostic> {
+fn rank(arguments: &AgentArguments, hand_off: Option<&HandOff>) -> Result<Rank, Diagnostic> {
     let node = arguments.team.node.or(hand_off.map(|hand_off| hand_off.node)).unwrap_or(0);
     let nodes = arguments.team.nodes.or(hand_off.map(|hand_off| hand_off.nodes)).unwrap_or(1);
     if node >= nodes {
         return Err(Diagnostic::usage(format!("--node {node} is none of --nodes {nodes}, which count from 0")));
     }
-    Ok(Place { node, nodes })
+    Ok(Rank { node, nodes })
 }
 
-fn question(arguments: &AgentArguments, caps: Caps) -> Result<Option<Question>, Diagnostic> {
+fn question(arguments: &AgentArguments, caps: Caps) -> Result<Option<MetricQuestion>, Diagnostic> {
     let Some((metric, limit)) = arguments.spending.metric.as_deref().zip(arguments.spending.worth.as_deref()) else {
         return Ok(None);
     };
@@ -238,7 +238,7 @@ fn question(arguments: &AgentArguments, caps: Caps) -> Result<Option<Question>, 
         return Err(Diagnostic::usage("--worth needs --rate: without a price, the cost of an improvement is unknown"));
     }
     let limit = Usd::parse(limit).map_err(Diagnostic::usage)?;
-    Ok(Some(Question { metric, higher_is_better: arguments.spending.higher_is_better, limit }))
+    Ok(Some(MetricQuestion { metric, higher_is_better: arguments.spending.higher_is_better, limit }))
 }
 
 fn notifier(

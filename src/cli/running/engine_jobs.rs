@@ -11,7 +11,7 @@ use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::progress::with_progress;
 use crate::session::runtime::runtime;
-use gpuplan_launch::journal::handed::KeptJob;
+use gpuplan_launch::journal::handed::SubmissionRecord;
 use gpuplan_launch::{Engine, EngineError, JobId, JobState, JobStatus, Journal};
 use gpuplan_report::runs::{Activity, MachineLine, MachineState, RunLine, RunState, SubmissionLine};
 
@@ -27,24 +27,24 @@ pub fn is_submitted(run: &str, session: &Session) -> Result<bool, Diagnostic> {
     Ok(open_journal(session)?.handed(run)?.is_some())
 }
 
-fn found(run: &str, journal: &Journal) -> Result<KeptJob, Diagnostic> {
+fn found(run: &str, journal: &Journal) -> Result<SubmissionRecord, Diagnostic> {
     journal.handed(run)?.ok_or_else(|| unknown_run(run))
 }
 
-fn engine_of(kept: &KeptJob) -> Result<Box<dyn Engine>, Diagnostic> {
+fn engine_of(kept: &SubmissionRecord) -> Result<Box<dyn Engine>, Diagnostic> {
     let name = &kept.work.engine;
     gpuplan_clouds::engine(name).ok_or_else(|| Diagnostic::usage(format!("this program knows no engine `{name}`")))
 }
 
 /// The engine's name of the job; of a submission without an answer it is looked for. `None`: the engine never got it.
-fn job_of(kept: &KeptJob, engine: &dyn Engine, journal: &mut Journal) -> Result<Option<JobId>, Diagnostic> {
+fn job_of(kept: &SubmissionRecord, engine: &dyn Engine, journal: &mut Journal) -> Result<Option<JobId>, Diagnostic> {
     if let Some(job) = &kept.job {
         return Ok(Some(job.clone()));
     }
     let (work, runtime) = (&kept.work, runtime()?);
     let found = runtime.block_on(engine.find(work)).map_err(|error| engine_error(&error, &work.run))?;
     if let Some(job) = &found {
-        journal.handed_as(&work.run, job)?;
+        journal.submitted_as(&work.run, job)?;
     }
     Ok(found)
 }
@@ -52,7 +52,7 @@ fn job_of(kept: &KeptJob, engine: &dyn Engine, journal: &mut Journal) -> Result<
 /// Lines of `status`: one run, or all.
 pub fn lines(run: Option<&str>, session: &Session) -> Result<Vec<RunLine>, Diagnostic> {
     let mut journal = open_journal(session)?;
-    let mut all = journal.all_handed()?;
+    let mut all = journal.submissions()?;
     all.retain(|kept| run.is_none_or(|run| kept.work.run == run));
     let mut lines = Vec::new();
     for kept in all {
@@ -76,13 +76,13 @@ pub fn lines(run: Option<&str>, session: &Session) -> Result<Vec<RunLine>, Diagn
 }
 
 /// What the engine reports now; an end is recorded.
-fn poll(kept: &KeptJob, journal: &mut Journal) -> Result<Option<JobStatus>, Diagnostic> {
+fn poll(kept: &SubmissionRecord, journal: &mut Journal) -> Result<Option<JobStatus>, Diagnostic> {
     let engine = engine_of(kept)?;
     let Some(job) = job_of(kept, &*engine, journal)? else { return Ok(None) };
     let status =
         runtime()?.block_on(engine.status(&kept.work, &job)).map_err(|error| engine_error(&error, &kept.work.run))?;
     if status.state.is_over() && status.state != JobState::Gone {
-        journal.end_handed(&kept.work.run, run_state(status.state).word(), status.relaunches, Timestamp::now())?;
+        journal.end_submission(&kept.work.run, run_state(status.state).word(), status.relaunches, Timestamp::now())?;
     }
     Ok(Some(status))
 }
@@ -99,7 +99,7 @@ fn run_state(state: JobState) -> RunState {
     }
 }
 
-fn line(kept: &KeptJob, status: Option<&JobStatus>) -> RunLine {
+fn line(kept: &SubmissionRecord, status: Option<&JobStatus>) -> RunLine {
     let work = &kept.work;
     let now = status.map_or(RunState::Launching, |status| run_state(status.state));
     let state = kept.end.as_deref().map_or(now, ended_state);
@@ -160,7 +160,7 @@ pub fn logs(run: &str, node: u32, follow: bool, session: &Session) -> Result<Exi
     }
 }
 
-fn never_got_it(kept: &KeptJob) -> Diagnostic {
+fn never_got_it(kept: &SubmissionRecord) -> Diagnostic {
     let run = &kept.work.run;
     Diagnostic::usage(format!("{} has no job of {run}: it was never submitted", kept.work.engine))
         .hint(format!("gpuplan stop {run}"))
@@ -180,7 +180,7 @@ fn stopped(run: &str, session: &Session) -> Result<String, Diagnostic> {
     }
     let engine = engine_of(&kept)?;
     let Some(job) = job_of(&kept, &*engine, &mut journal)? else {
-        journal.end_handed(run, "stopped", None, Timestamp::now())?;
+        journal.end_submission(run, "stopped", None, Timestamp::now())?;
         return Ok("it was never submitted, and no job is left".to_owned());
     };
     let (work, runtime) = (&kept.work, runtime()?);
@@ -203,7 +203,7 @@ fn stopped(run: &str, session: &Session) -> Result<String, Diagnostic> {
     })?;
     // The engine forgets a job that was deleted: this is how it ended.
     let end = if last.state == JobState::Gone { "stopped" } else { run_state(last.state).word() };
-    journal.end_handed(run, end, last.relaunches, Timestamp::now())?;
+    journal.end_submission(run, end, last.relaunches, Timestamp::now())?;
     Ok(format!("job {} of {} is {end}, nothing is left", job.0, work.engine))
 }
 
@@ -216,7 +216,7 @@ pub fn down(run: &str, yes: bool, session: &Session) -> Result<Exit, Diagnostic>
     let (runtime, store) = (runtime()?, open_store(&work.store, run)?);
     let deleting = || format!("deleting what {run} stored");
     let deleted = with_progress(&session.printer, deleting, || runtime.block_on(store.delete_all()))?;
-    open_journal(session)?.forget_handed(run)?;
+    open_journal(session)?.forget_submission(run)?;
     session.printer.data(&format!("{run}: {end}, {deleted} objects deleted\n"))
 }
 

@@ -113,7 +113,7 @@ fn record_intent(spec: &RunSpec, run: &Run, session: &Session) -> Result<Journal
     }
     // With it the run can be led from anywhere: `gpuplan adopt`.
     let text = spec.write().map_err(Diagnostic::unexpected)?;
-    if runtime()?.block_on(run.keep_spec(&text))?.is_some() {
+    if runtime()?.block_on(run.write_spec_once(&text))?.is_some() {
         session.printer.note(&format!(
             "warning: {} has a run `{}` already, and this one goes on from its checkpoints",
             spec.store, spec.run

@@ -11,7 +11,7 @@ use crate::runs::launchers::{clock, launchers, list_machines};
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::progress::with_progress;
-use gpuplan_launch::journal::Kept;
+use gpuplan_launch::journal::RunRecord;
 use gpuplan_launch::{Machine, MachineState};
 use gpuplan_report::runs::{self, FailedLine, MachineLine, RunLine, RunList, RunState};
 
@@ -93,7 +93,7 @@ fn failures(line: &RunLine) -> Vec<String> {
 }
 
 /// Machines of a cloud that cannot be asked: assumed to be running.
-fn supposed(kept: &Kept, cloud: &str) -> Vec<Machine> {
+fn supposed(kept: &RunRecord, cloud: &str) -> Vec<Machine> {
     let rents = kept.spec.clouds().contains(cloud);
     let open = kept.machines.iter().filter(|machine| rents && !machine.is_over);
     open.map(|machine| Machine {
@@ -113,7 +113,7 @@ fn supposed(kept: &Kept, cloud: &str) -> Vec<Machine> {
     .collect()
 }
 
-fn line(kept: &Kept, listed: &[Machine], report: &AgentReport) -> RunLine {
+fn line(kept: &RunRecord, listed: &[Machine], report: &AgentReport) -> RunLine {
     let machines = kept.machines.iter().map(|machine| {
         let found = listed.iter().find(|one| one.id == machine.id).filter(|_| !machine.is_over);
         MachineLine {

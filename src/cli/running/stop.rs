@@ -18,7 +18,7 @@ use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::progress::with_progress;
 use crate::session::runtime::runtime;
-use gpuplan_launch::journal::Kept;
+use gpuplan_launch::journal::RunRecord;
 use gpuplan_launch::{End, Group, Journal, Machine};
 use gpuplan_report::runs::{StrayLine, StrayList};
 
@@ -59,7 +59,7 @@ pub fn stop(arguments: &StopArguments, session: &Session) -> Result<Exit, Diagno
     session.printer.data(&format!("{}: {ended} machines ended, none is left\n", arguments.run))
 }
 
-fn stopped(kept: &Kept, session: &Session) -> Result<usize, Diagnostic> {
+fn stopped(kept: &RunRecord, session: &Session) -> Result<usize, Diagnostic> {
     terminate_run(kept, &End::Stopped, session)
 }
 

@@ -13,7 +13,7 @@ use crate::session::printer::Printer;
 use crate::session::progress::with_progress;
 use crate::session::runtime::runtime;
 use gpuplan_clouds::fake;
-use gpuplan_launch::journal::{Kept, Said};
+use gpuplan_launch::journal::{RunRecord, LogLines};
 use gpuplan_launch::{End, Group, Journal, LaunchError, Machine, MachineState, rented};
 
 /// How often terminated machines are listed, and the pause between: a cloud takes a minute or two.
@@ -22,7 +22,7 @@ const LOOKS: u32 = 60;
 const PAUSE: std::time::Duration = std::time::Duration::from_secs(3);
 
 /// Ends every machine of a run, and the group that would start another, checks that they are gone, and returns how many there were.
-pub fn terminate_run(kept: &Kept, end: &End, session: &Session) -> Result<usize, Diagnostic> {
+pub fn terminate_run(kept: &RunRecord, end: &End, session: &Session) -> Result<usize, Diagnostic> {
     let (run, mut journal) = (kept.spec.run.as_str(), open_journal(session)?);
     if kept.end.is_none() {
         // Whoever leads the run sees this and starts nothing any more.
@@ -45,7 +45,7 @@ pub fn terminate_run(kept: &Kept, end: &End, session: &Session) -> Result<usize,
     for machine in &gone {
         rentals.end(machine, now);
     }
-    let said = Said { at: Timestamp::now(), lines: Vec::new() };
+    let said = LogLines { at: Timestamp::now(), lines: Vec::new() };
     journal.keep(run, &rentals, kept.past.done, kept.past.interruptions, &said)?;
     store_rented(run, &journal, &session.printer)?;
     if left.is_empty() { Ok(alive.len()) } else { Err(still_running(&left, &format!("gpuplan stop {run}"))) }
@@ -56,7 +56,7 @@ fn store_rented(run: &str, journal: &Journal, printer: &Printer) -> Result<(), D
     let Some(kept) = journal.run(run)? else { return Ok(()) };
     let all = rented::all(&kept, &clock(&kept.spec));
     let stored = store_of_run(&kept.spec)
-        .and_then(|store| runtime()?.block_on(store.tell_rented(all)).map_err(Diagnostic::from));
+        .and_then(|store| runtime()?.block_on(store.write_rented(all)).map_err(Diagnostic::from));
     if let Err(error) = stored {
         printer.warning(&format!("what the machines of {run} cost is not in its store: {}", error.message));
     }

@@ -8,7 +8,7 @@ use crate::runs::store::store_of_run;
 use crate::session::Session;
 use crate::session::diagnostic::Diagnostic;
 use crate::session::runtime::runtime;
-use gpuplan_launch::journal::Kept;
+use gpuplan_launch::journal::RunRecord;
 use gpuplan_report::runs::{Activity, FailedLine, RunPhase, StagedLine, SweepLine};
 use gpuplan_runstore::sweep::{RunState, SweepStatus};
 use gpuplan_runstore::{Phase, Run, Status, StoreError};
@@ -26,14 +26,14 @@ pub struct AgentReport {
 }
 
 /// Asks the stores of runs that may run, and of sweeps, at the same time.
-pub fn read_all(runs: &[Kept], session: &Session) -> Result<Vec<AgentReport>, Diagnostic> {
-    let is_asked = |kept: &Kept| {
+pub fn read_all(runs: &[RunRecord], session: &Session) -> Result<Vec<AgentReport>, Diagnostic> {
+    let is_asked = |kept: &RunRecord| {
         let is_near = kept.spec.store.starts_with("file://") || !session.offline;
         is_near && (kept.end.is_none() || kept.spec.job.sweep.is_some())
     };
     let stores: Vec<Option<Result<Run, Diagnostic>>> =
         runs.iter().map(|kept| is_asked(kept).then(|| store_of_run(&kept.spec))).collect();
-    let ask = async |kept: &Kept, store: &Option<Result<Run, Diagnostic>>| {
+    let ask = async |kept: &RunRecord, store: &Option<Result<Run, Diagnostic>>| {
         let unreadable = |why: String| AgentReport { unreadable: Some(why), ..AgentReport::default() };
         let store = match store {
             None => return AgentReport::default(),
@@ -86,7 +86,7 @@ fn sweep_line(sweep: &SweepStatus) -> SweepLine {
 }
 
 /// The run, or one of its sweep, in its store.
-pub fn run_or_part(kept: &Kept, index: Option<u32>) -> Result<Run, Diagnostic> {
+pub fn run_or_part(kept: &RunRecord, index: Option<u32>) -> Result<Run, Diagnostic> {
     let (whole, run) = (store_of_run(&kept.spec)?, kept.spec.run.as_str());
     let Some(index) = index else { return Ok(whole) };
     let runs = kept.spec.job.sweep.map_or(0, |sweep| sweep.runs);
@@ -99,6 +99,6 @@ pub fn run_or_part(kept: &Kept, index: Option<u32>) -> Result<Run, Diagnostic> {
 }
 
 /// Every run of its sweep; none where it is not a sweep.
-pub fn runs_of_sweep(kept: &Kept) -> Result<Vec<Run>, Diagnostic> {
+pub fn runs_of_sweep(kept: &RunRecord) -> Result<Vec<Run>, Diagnostic> {
     (0..kept.spec.job.sweep.map_or(0, |sweep| sweep.runs)).map(|index| run_or_part(kept, Some(index))).collect()
 }

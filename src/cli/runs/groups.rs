@@ -2,11 +2,11 @@
 
 use crate::runs::launchers::Launchers;
 use crate::session::diagnostic::Diagnostic;
-use gpuplan_launch::journal::Kept;
+use gpuplan_launch::journal::RunRecord;
 use gpuplan_launch::{Group, Journal, LaunchError};
 
 /// A run that its cloud keeps: nobody has led it from here.
-pub fn is_kept(kept: &Kept, journal: &Journal) -> Result<bool, Diagnostic> {
+pub fn is_kept(kept: &RunRecord, journal: &Journal) -> Result<bool, Diagnostic> {
     let leader = journal.leader(&kept.spec.run)?;
     Ok(kept.spec.is_kept && kept.end.is_none() && leader.unwrap_or(0) == 0)
 }

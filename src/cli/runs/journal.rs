@@ -3,7 +3,7 @@
 use crate::session::Session;
 use crate::session::diagnostic::Diagnostic;
 use gpuplan_launch::Journal;
-use gpuplan_launch::journal::{JournalError, Kept};
+use gpuplan_launch::journal::{JournalError, RunRecord};
 use gpuplan_report::runs::RunState;
 
 pub fn open_journal(session: &Session) -> Result<Journal, Diagnostic> {
@@ -26,7 +26,7 @@ impl From<JournalError> for Diagnostic {
     }
 }
 
-pub fn find_run(run: &str, session: &Session) -> Result<Kept, Diagnostic> {
+pub fn find_run(run: &str, session: &Session) -> Result<RunRecord, Diagnostic> {
     open_journal(session)?.run(run)?.ok_or_else(|| unknown_run(run))
 }
 

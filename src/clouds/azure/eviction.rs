@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::listing::Rows;
 use gpuplan_hardware::{CloudId, Hardware};
-use gpuplan_market::{Place, RiskAnswer, Signal, SourceNote};
+use gpuplan_market::{Location, RiskAnswer, Signal, SourceNote};
 
 /// Id of this source.
 pub const SOURCE: &str = "azure-eviction-rates";
@@ -45,7 +45,7 @@ pub fn list(rows: &Rows<EvictionRow>, hardware: &Hardware, cloud: &CloudId, answ
         let Some(instance) = found.filter(|_| !location.is_empty()) else { continue };
         match band(row.rate.as_str().unwrap_or_default()) {
             Some((low, high)) => {
-                let place = Place { region: location.as_str().into(), zone_id: None };
+                let place = Location { region: location.as_str().into(), zone_id: None };
                 answer.signals.push((instance, place, Signal::HourlyEvictionPercent { low, high }));
             }
             None => answer.notes.push(SourceNote {

@@ -166,11 +166,11 @@ mod tests {
 
     use super::*;
     use crate::listing::HARDWARE;
-    use gpuplan_market::Answer;
+    use gpuplan_market::PriceAnswer;
 
     const NOW: &str = "2026-08-01T00:00:00Z";
 
-    fn read(rows: &[Value]) -> Answer {
+    fn read(rows: &[Value]) -> PriceAnswer {
         let page: Page = serde_json::from_value(json!({ "Items": rows })).unwrap();
         let mut listing = Listing::new(&HARDWARE, "azure", SOURCE, NOW.parse().unwrap());
         list(&page.items, "eastus", &mut listing);
@@ -189,7 +189,7 @@ mod tests {
         row
     }
 
-    fn rates(answer: &Answer) -> Vec<(Purchase, String)> {
+    fn rates(answer: &PriceAnswer) -> Vec<(Purchase, String)> {
         answer.offers.iter().map(|offer| (offer.purchase, offer.quote.rate.to_string())).collect()
     }
 

@@ -10,7 +10,7 @@ use crate::azure::retail::{self, Page, RetailRow, SOURCE};
 use crate::listing::{Listing, Rows, deadline, within};
 use gpuplan_clouds_http::{Http, Reply, Request};
 use gpuplan_clouds_http::{endpoint, one_line};
-use gpuplan_market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError, SourceNote};
+use gpuplan_market::{About, PriceAnswer, BoxFuture, OfferQuery, PriceSource, SourceError, SourceNote};
 
 const BASE: &str = "https://prices.azure.com";
 const PATH: &str = "/api/retail/prices";
@@ -37,7 +37,7 @@ impl RetailPrices {
         Self { endpoint: endpoint.to_owned() }
     }
 
-    async fn ask(&self, query: &OfferQuery<'_>) -> Result<Answer, SourceError> {
+    async fn ask(&self, query: &OfferQuery<'_>) -> Result<PriceAnswer, SourceError> {
         let http = Http::new()?;
         let until = deadline();
         let questions: Vec<BoxFuture<_>> =
@@ -136,7 +136,7 @@ impl PriceSource for RetailPrices {
         format!("{}{PATH}", self.endpoint)
     }
 
-    fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {
+    fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<PriceAnswer, SourceError>> {
         Box::pin(self.ask(query))
     }
 }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::client::{Client, QUICK};
-use gpuplan_launch::engine::{Engine, EngineError, Handed, JobId, JobState, JobStatus};
+use gpuplan_launch::engine::{Engine, EngineError, Submission, JobId, JobState, JobStatus};
 use gpuplan_market::BoxFuture;
 
 pub const ENGINE: &str = "kubernetes";
@@ -23,7 +23,7 @@ impl Kubernetes {
         Self { client: Client { engine: ENGINE, program: "kubectl", install: INSTALL, path } }
     }
 
-    async fn found(&self, work: &Handed) -> Result<Option<JobId>, EngineError> {
+    async fn found(&self, work: &Submission) -> Result<Option<JobId>, EngineError> {
         let label = format!("--selector={LABEL}={}", work.token);
         let answer = self.client.answer(&["get", "jobs", &label, "--output=name"], &work.options).await?;
         let text = answer.text();
@@ -34,7 +34,7 @@ impl Kubernetes {
             .filter(|job| !job.0.is_empty()))
     }
 
-    async fn submitted(&self, work: &Handed) -> Result<JobId, EngineError> {
+    async fn submitted(&self, work: &Submission) -> Result<JobId, EngineError> {
         let text = labelled(work)
             .ok_or_else(|| EngineError::Refused { engine: ENGINE, detail: "the file has no Job".to_owned() })?;
         let answer = self.client.run(&["create", "--filename=-"], &work.options, &text, QUICK).await?;
@@ -46,7 +46,7 @@ impl Kubernetes {
         }
     }
 
-    async fn described(&self, work: &Handed, job: &JobId) -> Result<JobStatus, EngineError> {
+    async fn described(&self, work: &Submission, job: &JobId) -> Result<JobStatus, EngineError> {
         let found = self.get(&["get", "job", &job.0, "--ignore-not-found", "--output=json"], work).await?;
         let Some(found) = found else {
             return Ok(JobStatus::gone("deleted"));
@@ -59,7 +59,7 @@ impl Kubernetes {
         Ok(read(&found, &pods.ok_or_else(unsaid)?, Timestamp::now()))
     }
 
-    async fn get(&self, arguments: &[&str], work: &Handed) -> Result<Option<Value>, EngineError> {
+    async fn get(&self, arguments: &[&str], work: &Submission) -> Result<Option<Value>, EngineError> {
         let answer = self.client.answer(arguments, &work.options).await?;
         if answer.text().trim().is_empty() {
             return Ok(None);
@@ -69,7 +69,7 @@ impl Kubernetes {
             .map_err(|error| EngineError::Unclear { engine: ENGINE, detail: error.to_string() })
     }
 
-    async fn read_logs(&self, work: &Handed, job: &JobId, node: u32) -> Result<Vec<u8>, EngineError> {
+    async fn read_logs(&self, work: &Submission, job: &JobId, node: u32) -> Result<Vec<u8>, EngineError> {
         let selector = format!("--selector={},batch.kubernetes.io/job-completion-index={node}", of_job(job));
         let answer = self.client.ask(&["logs", &selector, "--tail=-1"], &work.options).await?;
         let has_not_begun =
@@ -77,7 +77,7 @@ impl Kubernetes {
         if answer.is_done || has_not_begun { Ok(answer.stdout) } else { Err(self.client.unclear(&answer)) }
     }
 
-    async fn stopped(&self, work: &Handed, job: &JobId) -> Result<(), EngineError> {
+    async fn stopped(&self, work: &Submission, job: &JobId) -> Result<(), EngineError> {
         let mut things = vec![format!("job/{}", job.0)];
         if work.nodes > 1 {
             things.push(format!("service/{}", job.0));
@@ -94,7 +94,7 @@ fn of_job(job: &JobId) -> String {
 }
 
 /// The file with the token as a label of its Job, as the exporter writes one.
-fn labelled(work: &Handed) -> Option<String> {
+fn labelled(work: &Submission) -> Option<String> {
     let head = "kind: Job\nmetadata:\n";
     let at = work.text.find(head)? + head.len();
     let (before, after) = work.text.split_at(at);
@@ -152,23 +152,23 @@ impl Engine for Kubernetes {
         ENGINE
     }
 
-    fn submit<'a>(&'a self, work: &'a Handed) -> BoxFuture<'a, Result<JobId, EngineError>> {
+    fn submit<'a>(&'a self, work: &'a Submission) -> BoxFuture<'a, Result<JobId, EngineError>> {
         Box::pin(self.submitted(work))
     }
 
-    fn find<'a>(&'a self, work: &'a Handed) -> BoxFuture<'a, Result<Option<JobId>, EngineError>> {
+    fn find<'a>(&'a self, work: &'a Submission) -> BoxFuture<'a, Result<Option<JobId>, EngineError>> {
         Box::pin(self.found(work))
     }
 
-    fn status<'a>(&'a self, work: &'a Handed, job: &'a JobId) -> BoxFuture<'a, Result<JobStatus, EngineError>> {
+    fn status<'a>(&'a self, work: &'a Submission, job: &'a JobId) -> BoxFuture<'a, Result<JobStatus, EngineError>> {
         Box::pin(self.described(work, job))
     }
 
-    fn logs<'a>(&'a self, work: &'a Handed, job: &'a JobId, node: u32) -> BoxFuture<'a, Result<Vec<u8>, EngineError>> {
+    fn logs<'a>(&'a self, work: &'a Submission, job: &'a JobId, node: u32) -> BoxFuture<'a, Result<Vec<u8>, EngineError>> {
         Box::pin(self.read_logs(work, job, node))
     }
 
-    fn stop<'a>(&'a self, work: &'a Handed, job: &'a JobId) -> BoxFuture<'a, Result<(), EngineError>> {
+    fn stop<'a>(&'a self, work: &'a Submission, job: &'a JobId) -> BoxFuture<'a, Result<(), EngineError>> {
         Box::pin(self.stopped(work, job))
     }
 }

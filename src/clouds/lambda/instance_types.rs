@@ -5,7 +5,7 @@ use crate::lambda::types::{self, SOURCE};
 use crate::listing::{Listing, deadline, within};
 use gpuplan_clouds_http::{Http, Request};
 use gpuplan_clouds_http::{endpoint, variable};
-use gpuplan_market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
+use gpuplan_market::{About, PriceAnswer, BoxFuture, OfferQuery, PriceSource, SourceError};
 
 const BASE: &str = "https://cloud.lambda.ai";
 const PATH: &str = "/api/v1/instance-types";
@@ -25,7 +25,7 @@ impl InstanceTypes {
         Self { endpoint: endpoint.to_owned(), key: Some(key.to_owned()).filter(|key| !key.is_empty()) }
     }
 
-    async fn ask(&self, query: &OfferQuery<'_>) -> Result<Answer, SourceError> {
+    async fn ask(&self, query: &OfferQuery<'_>) -> Result<PriceAnswer, SourceError> {
         let key = self.key.as_deref().ok_or(SourceError::MissingCredentials { variable: KEY })?;
         let request = Request::get(format!("{}{PATH}", self.endpoint)).secret("authorization", key, "Bearer ");
         let reply = Http::new()?.json(&request).await?;
@@ -44,7 +44,7 @@ impl PriceSource for InstanceTypes {
         format!("{}{PATH}", self.endpoint)
     }
 
-    fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {
+    fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<PriceAnswer, SourceError>> {
         Box::pin(within("Lambda", deadline(), self.ask(query)))
     }
 }

@@ -88,15 +88,15 @@ mod tests {
 
     use super::*;
     use crate::listing::HARDWARE;
-    use gpuplan_market::{Answer, Suspicion};
+    use gpuplan_market::{PriceAnswer, Suspicion};
 
-    fn read(text: &str) -> Answer {
+    fn read(text: &str) -> PriceAnswer {
         let mut listing = Listing::new(&HARDWARE, "lambda", SOURCE, Timestamp::UNIX_EPOCH);
         list(&serde_json::from_str(text).unwrap(), &mut listing);
         listing.answer()
     }
 
-    fn one(price: &Value, gpus: &Value, regions: &[&str]) -> Answer {
+    fn one(price: &Value, gpus: &Value, regions: &[&str]) -> PriceAnswer {
         let regions: Vec<Value> = regions.iter().map(|name| json!({ "name": name })).collect();
         let machine =
             json!({ "description": "8x H100 (80 GB SXM5)", "price_cents_per_hour": price, "specs": { "gpus": gpus } });

@@ -5,7 +5,7 @@ use crate::oci::CLOUD;
 use crate::oci::shapes::{self, Document, Product, SOURCE, Shape};
 use gpuplan_clouds_http::endpoint;
 use gpuplan_clouds_http::{Http, Request};
-use gpuplan_market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
+use gpuplan_market::{About, PriceAnswer, BoxFuture, OfferQuery, PriceSource, SourceError};
 
 const BASE: &str = "https://www.oracle.com";
 const PATH: &str = "/a/ocom/docs/cloudestimator2/data";
@@ -23,7 +23,7 @@ impl CostEstimator {
         Self { endpoint: endpoint.to_owned() }
     }
 
-    async fn ask(&self, query: &OfferQuery<'_>) -> Result<Answer, SourceError> {
+    async fn ask(&self, query: &OfferQuery<'_>) -> Result<PriceAnswer, SourceError> {
         let http = Http::new()?;
         let document = |name: &str| Request::get(format!("{}{PATH}/{name}.json", self.endpoint));
         let (shapes, products) = (document("shapes"), document("products"));
@@ -46,7 +46,7 @@ impl PriceSource for CostEstimator {
         format!("{}{PATH}", self.endpoint)
     }
 
-    fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {
+    fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<PriceAnswer, SourceError>> {
         Box::pin(within("Oracle's cost estimator", deadline(), self.ask(query)))
     }
 }

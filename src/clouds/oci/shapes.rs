@@ -155,9 +155,9 @@ mod tests {
 
     use super::*;
     use crate::listing::HARDWARE;
-    use gpuplan_market::{Answer, Suspicion};
+    use gpuplan_market::{PriceAnswer, Suspicion};
 
-    fn read(shapes: Value, products: Value) -> Answer {
+    fn read(shapes: Value, products: Value) -> PriceAnswer {
         let shapes: Document<Shape> = serde_json::from_value(json!({ "items": shapes })).unwrap();
         let products: Document<Product> = serde_json::from_value(json!({ "items": products })).unwrap();
         let mut listing = Listing::new(&HARDWARE, "oci", SOURCE, Timestamp::UNIX_EPOCH);

@@ -11,7 +11,7 @@ use crate::runpod::CLOUD;
 use crate::runpod::stock::{self, DataCenters, SOURCE};
 use gpuplan_clouds_http::{Http, Reply, Request};
 use gpuplan_clouds_http::{endpoint, one_line, variable};
-use gpuplan_market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
+use gpuplan_market::{About, PriceAnswer, BoxFuture, OfferQuery, PriceSource, SourceError};
 
 const BASE: &str = "https://api.runpod.io";
 const PATH: &str = "/graphql";
@@ -42,7 +42,7 @@ impl GpuTypes {
         Self { endpoint: endpoint.to_owned(), key: Some(key.to_owned()).filter(|key| !key.is_empty()) }
     }
 
-    async fn ask(&self, query: &OfferQuery<'_>) -> Result<Answer, SourceError> {
+    async fn ask(&self, query: &OfferQuery<'_>) -> Result<PriceAnswer, SourceError> {
         let (http, until) = (Http::new()?, deadline());
         let places = within("RunPod", until, self.graphql::<DataCenters>(&http, DATA_CENTERS, json!({}))).await?;
         let places: Vec<String> =
@@ -114,7 +114,7 @@ impl PriceSource for GpuTypes {
         format!("{}{PATH}", self.endpoint)
     }
 
-    fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {
+    fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<PriceAnswer, SourceError>> {
         Box::pin(self.ask(query))
     }
 }

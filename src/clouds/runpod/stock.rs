@@ -128,9 +128,9 @@ mod tests {
 
     use super::*;
     use crate::listing::HARDWARE;
-    use gpuplan_market::Answer;
+    use gpuplan_market::PriceAnswer;
 
-    fn read(rows: Value) -> Answer {
+    fn read(rows: Value) -> PriceAnswer {
         let reply: Reply<GpuTypes> = serde_json::from_value(json!({ "data": { "gpuTypes": rows } })).unwrap();
         let rows = reply.data.unwrap().gpu_types;
         let mut listing = Listing::new(&HARDWARE, "runpod", SOURCE, Timestamp::UNIX_EPOCH);

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use serde_json::Value;
 
 use crate::client::{Client, SLOW};
-use gpuplan_launch::engine::{Engine, EngineError, Handed, JobId, JobState, JobStatus};
+use gpuplan_launch::engine::{Engine, EngineError, Submission, JobId, JobState, JobStatus};
 use gpuplan_market::BoxFuture;
 
 pub const ENGINE: &str = "skypilot";
@@ -38,7 +38,7 @@ impl Skypilot {
         }
     }
 
-    async fn found(&self, work: &Handed) -> Result<Option<JobId>, EngineError> {
+    async fn found(&self, work: &Submission) -> Result<Option<JobId>, EngineError> {
         let name = name(work);
         let jobs = self.queue().await?;
         Ok(jobs
@@ -48,7 +48,7 @@ impl Skypilot {
             .map(|id| JobId(id.to_string())))
     }
 
-    async fn submitted(&self, work: &Handed) -> Result<JobId, EngineError> {
+    async fn submitted(&self, work: &Submission) -> Result<JobId, EngineError> {
         if let Some(job) = self.found(work).await? {
             return Ok(job);
         }
@@ -73,14 +73,14 @@ impl Skypilot {
         }
     }
 
-    async fn described(&self, work: &Handed, job: &JobId) -> Result<JobStatus, EngineError> {
+    async fn described(&self, work: &Submission, job: &JobId) -> Result<JobStatus, EngineError> {
         let jobs = self.queue().await?;
         let found = jobs.iter().find(|one| one["job_id"].as_u64().is_some_and(|id| id.to_string() == job.0));
         Ok(found.map_or_else(|| JobStatus::gone("not in its queue"), |found| read(found, work.nodes)))
     }
 }
 
-fn name(work: &Handed) -> String {
+fn name(work: &Submission) -> String {
     format!("{}-{}", work.run, work.token)
 }
 
@@ -112,22 +112,22 @@ impl Engine for Skypilot {
         ENGINE
     }
 
-    fn submit<'a>(&'a self, work: &'a Handed) -> BoxFuture<'a, Result<JobId, EngineError>> {
+    fn submit<'a>(&'a self, work: &'a Submission) -> BoxFuture<'a, Result<JobId, EngineError>> {
         Box::pin(self.submitted(work))
     }
 
-    fn find<'a>(&'a self, work: &'a Handed) -> BoxFuture<'a, Result<Option<JobId>, EngineError>> {
+    fn find<'a>(&'a self, work: &'a Submission) -> BoxFuture<'a, Result<Option<JobId>, EngineError>> {
         Box::pin(self.found(work))
     }
 
-    fn status<'a>(&'a self, work: &'a Handed, job: &'a JobId) -> BoxFuture<'a, Result<JobStatus, EngineError>> {
+    fn status<'a>(&'a self, work: &'a Submission, job: &'a JobId) -> BoxFuture<'a, Result<JobStatus, EngineError>> {
         Box::pin(self.described(work, job))
     }
 
     /// Of all machines: SkyPilot joins them.
     fn logs<'a>(
         &'a self,
-        _work: &'a Handed,
+        _work: &'a Submission,
         job: &'a JobId,
         _node: u32,
     ) -> BoxFuture<'a, Result<Vec<u8>, EngineError>> {
@@ -142,7 +142,7 @@ impl Engine for Skypilot {
         })
     }
 
-    fn stop<'a>(&'a self, _work: &'a Handed, job: &'a JobId) -> BoxFuture<'a, Result<(), EngineError>> {
+    fn stop<'a>(&'a self, _work: &'a Submission, job: &'a JobId) -> BoxFuture<'a, Result<(), EngineError>> {
         Box::pin(async move {
             let answer = self.client.ask(&["jobs", "cancel", "--yes", &job.0], &[]).await?;
             if answer.is_done { Ok(()) } else { Err(self.client.unclear(&answer)) }

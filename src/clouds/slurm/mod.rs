@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use crate::client::{Client, SLOW};
-use gpuplan_launch::engine::{Engine, EngineError, Handed, JobId, JobState, JobStatus};
+use gpuplan_launch::engine::{Engine, EngineError, Submission, JobId, JobState, JobStatus};
 use gpuplan_market::BoxFuture;
 
 pub const ENGINE: &str = "slurm";
@@ -23,7 +23,7 @@ impl Slurm {
         Client { engine: ENGINE, program, install: INSTALL, path: self.path.clone() }
     }
 
-    async fn found(&self, work: &Handed) -> Result<Option<JobId>, EngineError> {
+    async fn found(&self, work: &Submission) -> Result<Option<JobId>, EngineError> {
         let client = self.client("squeue");
         let answer = client.answer(&["--me", "--noheader", "--states=all", "--format=%i|%k"], &[]).await?;
         let mark = mark(work);
@@ -32,7 +32,7 @@ impl Slurm {
         Ok(job.map(|(id, _)| JobId(id.to_owned())))
     }
 
-    async fn submitted(&self, work: &Handed) -> Result<JobId, EngineError> {
+    async fn submitted(&self, work: &Submission) -> Result<JobId, EngineError> {
         if let Some(job) = self.found(work).await? {
             return Ok(job);
         }
@@ -73,7 +73,7 @@ impl Slurm {
     }
 }
 
-fn mark(work: &Handed) -> String {
+fn mark(work: &Submission) -> String {
     format!("gpuplan:{}", work.token)
 }
 
@@ -137,22 +137,22 @@ impl Engine for Slurm {
         ENGINE
     }
 
-    fn submit<'a>(&'a self, work: &'a Handed) -> BoxFuture<'a, Result<JobId, EngineError>> {
+    fn submit<'a>(&'a self, work: &'a Submission) -> BoxFuture<'a, Result<JobId, EngineError>> {
         Box::pin(self.submitted(work))
     }
 
-    fn find<'a>(&'a self, work: &'a Handed) -> BoxFuture<'a, Result<Option<JobId>, EngineError>> {
+    fn find<'a>(&'a self, work: &'a Submission) -> BoxFuture<'a, Result<Option<JobId>, EngineError>> {
         Box::pin(self.found(work))
     }
 
-    fn status<'a>(&'a self, _work: &'a Handed, job: &'a JobId) -> BoxFuture<'a, Result<JobStatus, EngineError>> {
+    fn status<'a>(&'a self, _work: &'a Submission, job: &'a JobId) -> BoxFuture<'a, Result<JobStatus, EngineError>> {
         Box::pin(self.described(job))
     }
 
     /// Slurm has no client for output: the file is where it was told to be, on the cluster's file system.
     fn logs<'a>(
         &'a self,
-        work: &'a Handed,
+        work: &'a Submission,
         _job: &'a JobId,
         _node: u32,
     ) -> BoxFuture<'a, Result<Vec<u8>, EngineError>> {
@@ -165,7 +165,7 @@ impl Engine for Slurm {
         })
     }
 
-    fn stop<'a>(&'a self, _work: &'a Handed, job: &'a JobId) -> BoxFuture<'a, Result<(), EngineError>> {
+    fn stop<'a>(&'a self, _work: &'a Submission, job: &'a JobId) -> BoxFuture<'a, Result<(), EngineError>> {
         Box::pin(async move {
             let client = self.client("scancel");
             let answer = client.ask(&[&job.0], &[]).await?;

@@ -134,9 +134,9 @@ mod tests {
 
     use super::*;
     use crate::listing::HARDWARE;
-    use gpuplan_market::Answer;
+    use gpuplan_market::PriceAnswer;
 
-    fn read(rows: Value) -> Answer {
+    fn read(rows: Value) -> PriceAnswer {
         let bundles: Bundles = serde_json::from_value(json!({ "offers": rows })).unwrap();
         let mut listing = Listing::new(&HARDWARE, "vast", SOURCE, Timestamp::UNIX_EPOCH);
         list(&bundles.offers, &mut listing);

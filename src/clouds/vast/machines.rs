@@ -5,7 +5,7 @@ use crate::vast::CLOUD;
 use crate::vast::bundles::{self, Bundles, SOURCE};
 use gpuplan_clouds_http::endpoint;
 use gpuplan_clouds_http::{Http, Request};
-use gpuplan_market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
+use gpuplan_market::{About, PriceAnswer, BoxFuture, OfferQuery, PriceSource, SourceError};
 
 const BASE: &str = "https://console.vast.ai";
 const PATH: &str = "/api/v0/bundles/";
@@ -23,7 +23,7 @@ impl Machines {
         Self { endpoint: endpoint.to_owned() }
     }
 
-    async fn ask(&self, query: &OfferQuery<'_>) -> Result<Answer, SourceError> {
+    async fn ask(&self, query: &OfferQuery<'_>) -> Result<PriceAnswer, SourceError> {
         let request = Request::post(format!("{}{PATH}", self.endpoint), "application/json", bundles::question());
         let reply = Http::new()?.json::<Bundles>(&request).await?;
         let mut listing = Listing::new(query.hardware, CLOUD, SOURCE, reply.answered_at);
@@ -41,7 +41,7 @@ impl PriceSource for Machines {
         format!("{}{PATH}", self.endpoint)
     }
 
-    fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {
+    fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<PriceAnswer, SourceError>> {
         Box::pin(within("Vast", deadline(), self.ask(query)))
     }
 }

@@ -9,7 +9,7 @@ use crate::verda::CLOUD;
 use crate::verda::types::{self, Location, SOURCE, Type};
 use gpuplan_clouds_http::{Http, Reply, Request};
 use gpuplan_clouds_http::{endpoint, variable};
-use gpuplan_market::{About, Answer, BoxFuture, OfferQuery, PriceSource, Purchase, SourceError};
+use gpuplan_market::{About, PriceAnswer, BoxFuture, OfferQuery, PriceSource, Purchase, SourceError};
 
 const BASE: &str = "https://api.verda.com";
 const CLIENT: &str = "VERDA_CLIENT_ID";
@@ -63,7 +63,7 @@ impl InstanceTypes {
         Ok(Session { http, endpoint: &self.endpoint, token })
     }
 
-    async fn ask(&self, query: &OfferQuery<'_>) -> Result<Answer, SourceError> {
+    async fn ask(&self, query: &OfferQuery<'_>) -> Result<PriceAnswer, SourceError> {
         let session = self.sign_in().await?;
         let (types, stock, spot_stock) = tokio::join!(
             session.get::<Rows<Type>>("instance-types?currency=usd"),
@@ -96,7 +96,7 @@ impl PriceSource for InstanceTypes {
         format!("{}/v1", self.endpoint)
     }
 
-    fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {
+    fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<PriceAnswer, SourceError>> {
         Box::pin(within("Verda", deadline(), self.ask(query)))
     }
 }

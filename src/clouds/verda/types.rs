@@ -105,7 +105,7 @@ mod tests {
 
     use super::*;
     use crate::listing::HARDWARE;
-    use gpuplan_market::{Answer, Suspicion};
+    use gpuplan_market::{PriceAnswer, Suspicion};
 
     fn recorded(file: &str, key: &str) -> Value {
         serde_json::from_str::<Value>(file).unwrap()[key].clone()
@@ -115,7 +115,7 @@ mod tests {
         recorded(include_str!("../../../tests/fixtures/verda/instance_types.json"), "types")
     }
 
-    fn read(types: Value, locations: Option<Value>) -> Answer {
+    fn read(types: Value, locations: Option<Value>) -> PriceAnswer {
         let types: Rows<Type> = serde_json::from_value(types).unwrap();
         let locations: Option<Rows<Location>> = locations.map(|locations| serde_json::from_value(locations).unwrap());
         let mut listing = Listing::new(&HARDWARE, "verda", SOURCE, Timestamp::UNIX_EPOCH);
@@ -125,7 +125,7 @@ mod tests {
         listing.answer()
     }
 
-    fn shown(answer: &Answer) -> Vec<(&str, Purchase, String, Availability)> {
+    fn shown(answer: &PriceAnswer) -> Vec<(&str, Purchase, String, Availability)> {
         let offers = answer.offers.iter();
         offers
             .map(|offer| (&*offer.place.region, offer.purchase, offer.quote.rate.to_string(), offer.availability))

@@ -5,11 +5,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::band::Regime;
-use crate::cases::case::{Case, Prepared};
+use crate::cases::case::{EstimateCase, Prepared};
 use crate::cases::defaults;
 use crate::constants::Constants;
 use crate::memory::MemoryBreakdown;
-use crate::misfit::Misfit;
+use crate::misfit::Infeasible;
 use crate::subject::{StepEstimate, Subject};
 use crate::time::breakdown::Bound;
 use gpuplan_hardware::Hardware;
@@ -18,7 +18,7 @@ use gpuplan_workload::{Measure, Models, Task};
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
-pub enum Answer {
+pub enum CaseAnswer {
     Estimate(Box<CaseEstimate>),
     Unsupported { id: Value, unsupported: String },
 }
@@ -39,25 +39,25 @@ pub struct CaseEstimate {
 }
 
 /// One line in, one answer out, whatever the line says.
-pub fn answer(line: &str, hardware: &Hardware, models: &Models) -> Answer {
-    let refuse = |id: Value, why: String| Answer::Unsupported { id, unsupported: why };
+pub fn answer(line: &str, hardware: &Hardware, models: &Models) -> CaseAnswer {
+    let refuse = |id: Value, why: String| CaseAnswer::Unsupported { id, unsupported: why };
     let value: Value = match serde_json::from_str(line) {
         Ok(value) => value,
         Err(error) => return refuse(Value::Null, format!("not JSON: {error}")),
     };
     let id = value.get("id").cloned().unwrap_or(Value::Null);
-    let case: Case = match serde_json::from_value(value) {
+    let case: EstimateCase = match serde_json::from_value(value) {
         Ok(case) => case,
         Err(error) => return refuse(id, error.to_string()),
     };
     match estimate(id.clone(), &case, hardware, models) {
-        Ok(made) => Answer::Estimate(Box::new(made)),
+        Ok(made) => CaseAnswer::Estimate(Box::new(made)),
         Err(why) => refuse(id, why),
     }
 }
 
 /// The estimate of one case. The error is the text of `unsupported`.
-pub fn estimate(id: Value, case: &Case, hardware: &Hardware, models: &Models) -> Result<CaseEstimate, String> {
+pub fn estimate(id: Value, case: &EstimateCase, hardware: &Hardware, models: &Models) -> Result<CaseEstimate, String> {
     prepared_estimate(Constants::embedded(), id, &case.prepare(hardware, models)?)
 }
 
@@ -65,10 +65,10 @@ pub fn estimate(id: Value, case: &Case, hardware: &Hardware, models: &Models) ->
 pub fn prepared_estimate(constants: &Constants, id: Value, prepared: &Prepared) -> Result<CaseEstimate, String> {
     let subject = Subject::with(constants, &prepared.model, &prepared.training, prepared.machine());
     let (made, chosen) = defaults::complete(&subject, &prepared.request).map_err(|misfit| match misfit {
-        Misfit::Unsupported { detail } => detail,
-        Misfit::Indivisible { what, by } => format!("no layout divides {what} by {by}"),
-        Misfit::Slow { what, .. } => format!("{what} takes too long"),
-        Misfit::NeedsMemory { need, have } => format!("needs {need} of {have}"),
+        Infeasible::Unsupported { detail } => detail,
+        Infeasible::Indivisible { what, by } => format!("no layout divides {what} by {by}"),
+        Infeasible::Slow { what, .. } => format!("{what} takes too long"),
+        Infeasible::NeedsMemory { need, have } => format!("needs {need} of {have}"),
     })?;
     let mut assumed = prepared.assumed.clone();
     assumed.extend(chosen);

@@ -16,7 +16,7 @@ use gpuplan_workload::{
 };
 
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-pub struct Case {
+pub struct EstimateCase {
     #[serde(default)]
     pub model: CaseModel,
     #[serde(default)]
@@ -125,7 +125,7 @@ pub struct Prepared {
 const LARGEST_GPUS: u32 = 1 << 24;
 const LARGEST_WIDTH: u32 = 1 << 22;
 
-impl Case {
+impl EstimateCase {
     /// Fills the gaps. The error is the text of `unsupported`.
     pub fn prepare(&self, hardware: &Hardware, models: &Models) -> Result<Prepared, String> {
         let mut assumed = Vec::new();
@@ -438,7 +438,7 @@ mod tests {
         let prepared = |model: &str, more: &str| {
             let hardware_section = format!("{{\"gpu\":\"a100-sxm4-80\"{more}}}");
             let line = format!("{{\"model\":{{\"name\":\"llama-3.1-8b\"{model}}},\"hardware\":{hardware_section}}}");
-            serde_json::from_str::<Case>(&line).unwrap().prepare(&hardware, &models)
+            serde_json::from_str::<EstimateCase>(&line).unwrap().prepare(&hardware, &models)
         };
         assert!(prepared("", "").is_ok());
         for (model, more, name) in [
@@ -453,7 +453,7 @@ mod tests {
             let why = prepared(model, more).unwrap_err();
             assert!(why.starts_with(&format!("{name}=")), "{why}");
         }
-        let mut case: Case = serde_json::from_str("{\"hardware\":{\"gpu\":\"a100-sxm4-80\"}}").unwrap();
+        let mut case: EstimateCase = serde_json::from_str("{\"hardware\":{\"gpu\":\"a100-sxm4-80\"}}").unwrap();
         (case.model.name, case.model.params) = (Some("llama-3.1-8b".to_owned()), Some(f64::NAN));
         assert!(case.prepare(&hardware, &models).unwrap_err().starts_with("params=NaN"));
     }

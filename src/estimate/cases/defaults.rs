@@ -1,6 +1,6 @@
 //! What a sensible user would have chosen where nothing was said: a small search, listed under `assumed`.
 
-use crate::misfit::Misfit;
+use crate::misfit::Infeasible;
 use crate::setting::Setting;
 use crate::subject::{StepEstimate, Subject};
 use gpuplan_workload::{AttentionKernel, Layout, Recompute, Shard};
@@ -19,7 +19,7 @@ pub struct Request {
 }
 
 /// The fastest setting that fits, or the one that needs the least memory, with what was chosen.
-pub fn complete(subject: &Subject, request: &Request) -> Result<(StepEstimate, Vec<String>), Misfit> {
+pub fn complete(subject: &Subject, request: &Request) -> Result<(StepEstimate, Vec<String>), Infeasible> {
     let mut best: Option<StepEstimate> = None;
     for layout in layouts(subject, request) {
         for micro_batch in micro_batches(request, &layout) {
@@ -38,7 +38,7 @@ pub fn complete(subject: &Subject, request: &Request) -> Result<(StepEstimate, V
             }
         }
     }
-    let best = best.ok_or(Misfit::Indivisible { what: "GPUs", by: request.gpus })?;
+    let best = best.ok_or(Infeasible::Indivisible { what: "GPUs", by: request.gpus })?;
     let mut assumed = assumed(request, &best.setting);
     assumed.extend(assumed_of_the_stack(subject, &best.setting));
     Ok((best, assumed))

@@ -1,4 +1,4 @@
-//! `Feeding`: how long a machine takes to bring the samples of a step to its GPUs, and how long they wait for it.
+//! `InputPipeline`: how long a machine takes to bring the samples of a step to its GPUs, and how long they wait for it.
 //!
 //! Reading, decoding and copying run beside the step and beside each other, so the slowest of the four counts. Fetching ahead
 //! evens out what varies from sample to sample; it does not make the slowest any faster.
@@ -14,7 +14,7 @@ use gpuplan_workload::{DataKind, DataSet, Decoder, Model, Reading, Storage, Trai
 
 /// A machine that loads samples.
 #[derive(Clone, Copy, Debug)]
-pub struct Feeder<'a> {
+pub struct DataLoader<'a> {
     pub instance: &'a InstanceType,
     pub gpu: &'a Gpu,
     /// The host of such a machine, where it was measured.
@@ -62,7 +62,7 @@ impl InputLimit {
 
 /// Seconds that a machine takes for the samples of a step, by where they go; what nobody can tell is `None`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Feeding {
+pub struct InputPipeline {
     pub samples: f64,
     pub computing: Option<f64>,
     pub reading: Option<Read>,
@@ -83,9 +83,9 @@ pub struct Feeding {
     is_text: bool,
 }
 
-impl Feeding {
+impl InputPipeline {
     /// `None` where nobody said what a sample costs.
-    pub fn new(feeder: &Feeder, demand: &Demand) -> Option<Self> {
+    pub fn new(feeder: &DataLoader, demand: &Demand) -> Option<Self> {
         let (threads, cores) = feeder.cores(demand.data);
         let cost = cpu_seconds(demand.model, demand.training, demand.data);
         let computing = cost.filter(|_| cores > 0.0).map(|cost| demand.samples * cost / cores);
@@ -152,7 +152,7 @@ impl Feeding {
     }
 }
 
-impl Feeder<'_> {
+impl DataLoader<'_> {
     /// Loader threads and the cores alone that they are worth. A vCPU is a thread of a core where the cores have two, and each GPU
     /// keeps one busy with its own process.
     fn cores(&self, data: &DataSet) -> (f64, f64) {
@@ -311,7 +311,7 @@ mod tests {
     }
 
     /// What feeds 2,048 samples on one machine of that name.
-    fn feeding(text: &str, cloud: &str, name: &str, change: impl Fn(&mut InstanceType)) -> Option<Feeding> {
+    fn feeding(text: &str, cloud: &str, name: &str, change: impl Fn(&mut InstanceType)) -> Option<InputPipeline> {
         let hardware = Hardware::embedded().unwrap();
         let mut instance =
             hardware.instances().iter().find(|one| one.cloud.as_str() == cloud && one.name == name).unwrap().clone();
@@ -320,7 +320,7 @@ mod tests {
         let data = workload.data.as_ref().unwrap();
         let is_local = instance.local_nvme.is_some_and(|disk| disk.0 > data.size.0);
         let gpu = hardware.gpu(instance.node.gpu);
-        let feeder = Feeder {
+        let feeder = DataLoader {
             instance: &instance,
             gpu,
             measured: None,
@@ -330,7 +330,7 @@ mod tests {
         };
         let demand =
             Demand { model: &workload.model, training: &workload.training, data, samples: 2048.0, passes: 90.0 };
-        Feeding::new(&feeder, &demand).map(|feeding| feeding.alongside_step(0.1))
+        InputPipeline::new(&feeder, &demand).map(|feeding| feeding.alongside_step(0.1))
     }
 
     #[test]

@@ -134,7 +134,7 @@ impl Correction {
     }
 
     /// One sentence on what changed for this GPU; empty where nothing did.
-    pub fn said_of(&self, gpu: &Gpu) -> Option<String> {
+    pub fn description_of(&self, gpu: &Gpu) -> Option<String> {
         let factors = self.for_gpu(gpu);
         let parts: Vec<String> =
             WorkClass::ALL.into_iter().filter_map(|class| factors.for_class(class).description()).collect();

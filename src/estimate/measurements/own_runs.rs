@@ -166,7 +166,7 @@ impl OwnRuns {
     }
 
     /// Such as `2 of this program on H100 took 1.08 x as long as said, 3 others 0.97 x`: counts, and medians of what was.
-    pub fn said_of(&self, gpu: &Gpu, model: &Model, training: &Training) -> String {
+    pub fn description_of(&self, gpu: &Gpu, model: &Model, training: &Training) -> String {
         let program = Program::new(model, training);
         let words = [
             (Similarity::Both, format!("of this program on {}", gpu.name)),

@@ -1,7 +1,7 @@
 //! What a load makes of one replica: how many sequences run, how long people wait, and how much it can be given.
 
-use crate::misfit::Misfit;
-use crate::serving::{PassTime, Replica, ReplicaMemory, Served};
+use crate::misfit::Infeasible;
+use crate::serving::{PassTime, Replica, ReplicaMemory, ServingEstimate};
 use gpuplan_units::{Bytes, Quantiles, Seconds};
 
 /// Load that a replica is planned for, of what it can do at most: the rest is for bursts and for what the estimate is off by.
@@ -13,7 +13,7 @@ const HALVINGS: u32 = 40;
 /// The smallest load that is looked at, in running sequences.
 const LEAST_BATCH: f64 = 1e-3;
 
-/// What may come too late, as `Misfit::Slow` names it.
+/// What may come too late, as `Infeasible::Slow` names it.
 pub const FIRST: &str = "the first token";
 pub const NEXT: &str = "every further token";
 
@@ -39,17 +39,17 @@ pub struct Flow<'a> {
 }
 
 /// Weights, workspace and cache of the fullest GPU, or what is missing for one sequence.
-fn room(replica: &Replica) -> Result<ReplicaMemory, Misfit> {
+fn room(replica: &Replica) -> Result<ReplicaMemory, Infeasible> {
     let held = if replica.serving.answer_tokens == 0 { replica.held_once()? } else { replica.held() };
     if held.sequences == 0 {
-        return Err(Misfit::NeedsMemory { need: Bytes(held.least), have: replica.machine.memory });
+        return Err(Infeasible::NeedsMemory { need: Bytes(held.least), have: replica.machine.memory });
     }
     Ok(held)
 }
 
 impl<'a> Flow<'a> {
     /// An error where not one sequence fits.
-    pub fn new(replica: &'a Replica<'a>) -> Result<Self, Misfit> {
+    pub fn new(replica: &'a Replica<'a>) -> Result<Self, Infeasible> {
         let held = room(replica)?;
         let answer = f64::from(replica.serving().answer_tokens);
         let alone = if answer > 0.0 { replica.prompt_alone() } else { replica.once(1.0)?.total() };
@@ -57,7 +57,7 @@ impl<'a> Flow<'a> {
     }
 
     /// With `batch` running sequences on average.
-    pub fn state(&self, batch: f64) -> Result<State, Misfit> {
+    pub fn state(&self, batch: f64) -> Result<State, Infeasible> {
         if self.answer > 0.0 { Ok(self.generating(batch)) } else { self.answering(batch) }
     }
 
@@ -92,7 +92,7 @@ impl<'a> Flow<'a> {
 
     /// Models that answer in one pass take all who have come since the last one began: a newcomer waits for the rest of a
     /// pass, evenly spread, and for his own.
-    fn answering(&self, batch: f64) -> Result<State, Misfit> {
+    fn answering(&self, batch: f64) -> Result<State, Infeasible> {
         let pass = self.replica.once(batch.max(1.0))?.total();
         let busy = batch.min(1.0);
         let first_token = Quantiles {
@@ -104,7 +104,7 @@ impl<'a> Flow<'a> {
     }
 
     /// Everything that fits runs: the most that the replica can do.
-    pub fn full(&self) -> Result<State, Misfit> {
+    pub fn full(&self) -> Result<State, Infeasible> {
         let most = f64::from(self.held.sequences);
         let mut best = self.state(most)?;
         // Smaller batches than fit are faster only where tiles of the products just overflow.
@@ -120,7 +120,7 @@ impl<'a> Flow<'a> {
     }
 
     /// The largest load that leaves headroom and keeps the targets, or the target that no load keeps.
-    pub fn most(&self) -> Result<State, Misfit> {
+    pub fn most(&self) -> Result<State, Infeasible> {
         let serving = self.replica.serving();
         let idle = self.state(LEAST_BATCH)?;
         let targets = [
@@ -132,7 +132,7 @@ impl<'a> Flow<'a> {
             .filter_map(|(what, least, target)| Some((what, least, target.filter(|target| least > target.0)?)));
         // Of two the one that is missed by more: keeping the other would not help.
         if let Some((what, least, target)) = missed.max_by(|a, b| (a.1 / a.2.0).total_cmp(&(b.1 / b.2.0))) {
-            return Err(Misfit::Slow { what, least: Seconds(least), target });
+            return Err(Infeasible::Slow { what, least: Seconds(least), target });
         }
         let limit = HEADROOM * self.full()?.requests_per_second;
         let keeps = |state: &State| {
@@ -152,7 +152,7 @@ impl<'a> Flow<'a> {
     }
 
     /// The state under this load.
-    pub fn under(&self, requests_per_second: f64) -> Result<State, Misfit> {
+    pub fn under(&self, requests_per_second: f64) -> Result<State, Infeasible> {
         let (mut low, mut high) = (0.0, f64::from(self.held.sequences));
         let mut state = self.state(high)?;
         for _ in 0..HALVINGS {
@@ -163,7 +163,7 @@ impl<'a> Flow<'a> {
     }
 
     /// A round: every running sequence from its prompt to the last token of its answer.
-    pub fn round(&self, state: &State) -> Result<PassTime, Misfit> {
+    pub fn round(&self, state: &State) -> Result<PassTime, Infeasible> {
         let running = state.batch.max(1.0);
         if self.answer > 0.0 {
             return Ok(PassTime::default()
@@ -187,9 +187,9 @@ impl<'a> Flow<'a> {
         replicas: u32,
         batch_limit: u32,
         (nodes_each, on_a_node): (u32, u32),
-    ) -> Served {
+    ) -> ServingEstimate {
         let all = f64::from(replicas);
-        Served {
+        ServingEstimate {
             replicas,
             batch_limit,
             batch: state.batch,
@@ -321,8 +321,8 @@ pub(super) mod tests {
         assert!(held.1 <= 0.03 && held.0 < free.0, "{held:?} {free:?}");
         let soon = most("time_to_first_token = \"150ms\"").unwrap();
         assert!(soon.2 <= 0.15 && soon.0 < free.0, "{soon:?}");
-        assert!(matches!(most("time_to_first_token = \"5ms\""), Err(Misfit::Slow { what: FIRST, .. })));
-        assert!(matches!(most("time_per_token = \"5ms\""), Err(Misfit::Slow { what: NEXT, .. })));
+        assert!(matches!(most("time_to_first_token = \"5ms\""), Err(Infeasible::Slow { what: FIRST, .. })));
+        assert!(matches!(most("time_per_token = \"5ms\""), Err(Infeasible::Slow { what: NEXT, .. })));
     }
 
     #[test]
@@ -359,7 +359,7 @@ pub(super) mod tests {
         let unmeasured = Correction::NONE;
         let replica = Replica::new(&workload, &serving, machine, &unmeasured, Layout::default());
         match Flow::new(&replica).map(|_| ()) {
-            Err(Misfit::NeedsMemory { need, have }) => assert!(need.0 > 141e9 && have == gpu.memory()),
+            Err(Infeasible::NeedsMemory { need, have }) => assert!(need.0 > 141e9 && have == gpu.memory()),
             other => panic!("{other:?}"),
         }
         assert_eq!(serving.requests(), 20.0 * Hours(730.0).0 * 3600.0);

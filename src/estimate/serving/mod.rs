@@ -97,7 +97,7 @@ pub struct ReplicaMemory {
 
 /// What one kind of replica does under a load, in the units of people who wait.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Served {
+pub struct ServingEstimate {
     /// Running at once, spare ones not counted.
     pub replicas: u32,
     /// Sequences that may run at once on one replica: what the engine is told.

@@ -3,7 +3,7 @@
 //! An engine merges what stands around a product or a convolution into it: bias, activation, normalisation that is a scale by then,
 //! and the sum with a shortcut (NVIDIA, TensorRT developer guide, "Layer Fusion"). What is left goes through memory once.
 
-use crate::misfit::Misfit;
+use crate::misfit::Infeasible;
 use crate::serving::{ENGINE_BYTES, KERNEL_SECONDS, PassTime, Replica, ReplicaMemory};
 use crate::setting::Setting;
 use crate::time::vision::{self, VisionStep};
@@ -25,7 +25,7 @@ const SUM_ELEMENTS: f64 = 6.0;
 
 impl Replica<'_> {
     /// Nothing of a sample is kept after its pass.
-    pub(super) fn held_once(&self) -> Result<ReplicaMemory, Misfit> {
+    pub(super) fn held_once(&self) -> Result<ReplicaMemory, Infeasible> {
         let m = self.model;
         let weights = m.parameters * self.serving.weights.bytes();
         if m.kind.is_transformer() {
@@ -38,7 +38,7 @@ impl Replica<'_> {
     }
 
     /// `batch` samples from one end to the other.
-    pub fn once(&self, batch: f64) -> Result<PassTime, Misfit> {
+    pub fn once(&self, batch: f64) -> Result<PassTime, Infeasible> {
         let host = PassTime { launch: HOST_SECONDS * self.launch_factor(), ..PassTime::default() };
         let kind = self.model.kind;
         if !kind.is_transformer() {
@@ -63,7 +63,7 @@ impl Replica<'_> {
 
     /// A convolution takes the longer of its arithmetic and its traffic, and layers differ in which: over the layers of ResNet-50
     /// that adds up to the hypotenuse of both sums, within 1 % whichever is the larger.
-    fn convolved(&self, batch: f64) -> Result<PassTime, Misfit> {
+    fn convolved(&self, batch: f64) -> Result<PassTime, Infeasible> {
         let step = self.vision(batch)?;
         // Of the forward and backward arithmetic that is fitted, a third is forward.
         let arithmetic = step.arithmetic / 3.0;
@@ -74,7 +74,7 @@ impl Replica<'_> {
         Ok(PassTime { matmul: arithmetic * part, elementwise: traffic * part, launch, ..PassTime::default() })
     }
 
-    fn vision(&self, batch: f64) -> Result<VisionStep, Misfit> {
+    fn vision(&self, batch: f64) -> Result<VisionStep, Infeasible> {
         let setting = Setting {
             layout: Layout::default(),
             micro_batch: batch.ceil() as u32,
@@ -83,7 +83,7 @@ impl Replica<'_> {
         };
         let rates = self.factors.rates(self.rates);
         vision::step(self.constants, self.model, self.training, &self.machine, &rates, &setting)
-            .map_err(|error| Misfit::Unsupported { detail: error.to_string() })
+            .map_err(|error| Infeasible::Unsupported { detail: error.to_string() })
     }
 }
 

@@ -2,9 +2,9 @@
 
 use crate::band::{Doubts, Regime};
 use crate::memory::MemoryBreakdown;
-use crate::misfit::Misfit;
+use crate::misfit::Infeasible;
 use crate::serving::load::{Flow, State};
-use crate::serving::{PassTime, Replica, Served};
+use crate::serving::{PassTime, Replica, ServingEstimate};
 use crate::setting::Setting;
 use crate::subject::StepEstimate;
 use crate::time::breakdown::{Bound, TimeBreakdown};
@@ -15,7 +15,7 @@ use gpuplan_workload::{Layout, Recompute, StoredFormat};
 const LAUNCH_SHARE: f64 = 0.4;
 
 /// A round of `served.replicas` copies in `state`.
-pub fn step(replica: &Replica, flow: &Flow, state: &State, served: Served) -> Result<StepEstimate, Misfit> {
+pub fn step(replica: &Replica, flow: &Flow, state: &State, served: ServingEstimate) -> Result<StepEstimate, Infeasible> {
     let parts = flow.round(state)?;
     let layout = Layout { data: served.replicas, ..replica.layout };
     let limit = f64::from(served.batch_limit);

@@ -22,7 +22,7 @@ const RULE: [(u32, (f64, f64)); 3] = [(32, (0.60, 0.75)), (8, (0.70, 0.85)), (2,
 
 impl Scaling {
     /// `None` for one GPU.
-    pub fn of(step: &StepEstimate) -> Option<Self> {
+    pub fn from_step(step: &StepEstimate) -> Option<Self> {
         let gpus = step.setting.gpus();
         let (_, rule_of_thumb) = *RULE.iter().find(|(least, _)| gpus >= *least)?;
         let time = &step.time;
@@ -61,7 +61,7 @@ impl Scaling {
 
 /// Our figure and the rule, for people.
 pub fn text(step: &StepEstimate) -> String {
-    let Some(scaling) = Scaling::of(step) else { return "one GPU: nothing is lost between GPUs".to_owned() };
+    let Some(scaling) = Scaling::from_step(step) else { return "one GPU: nothing is lost between GPUs".to_owned() };
     let (low, high) = scaling.rule_of_thumb;
     let why = scaling.difference().map_or_else(String::new, |why| format!("; {why}"));
     format!(
@@ -76,7 +76,7 @@ pub fn text(step: &StepEstimate) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cases::case::Case;
+    use crate::cases::case::EstimateCase;
     use crate::{Setting, Subject};
     use gpuplan_hardware::Hardware;
     use gpuplan_workload::{Layout, Models, Recompute};
@@ -86,11 +86,11 @@ mod tests {
             r#"{{"id": "a", "model": {{"name": "llama-2-7b"}}, "training": {{"task": "pretrain", "sequence_length": 2048}},
             "hardware": {{"gpu": "a100-sxm4-80", "gpus": {gpus}, "gpus_per_node": 8, "node_network_gbit_per_s": {gbit}}}}}"#
         );
-        let case: Case = serde_json::from_str(&case).unwrap();
+        let case: EstimateCase = serde_json::from_str(&case).unwrap();
         let prepared = case.prepare(&Hardware::embedded().unwrap(), &Models::embedded().unwrap()).unwrap();
         let layout = Layout { data: gpus, ..Layout::default() };
         let setting = Setting { layout, micro_batch: 1, global_batch: f64::from(gpus), recompute: Recompute::Full };
-        Scaling::of(&Subject::new(&prepared.model, &prepared.training, prepared.machine()).estimate(&setting).unwrap())
+        Scaling::from_step(&Subject::new(&prepared.model, &prepared.training, prepared.machine()).estimate(&setting).unwrap())
     }
 
     #[test]

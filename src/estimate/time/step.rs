@@ -284,7 +284,7 @@ impl StepInput<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cases::case::Case;
+    use crate::cases::case::EstimateCase;
     use crate::constants::Constants;
     use crate::measurements::correction::{Correction, MeasuredGpu};
     use crate::measurements::curve::{Curve, Point};
@@ -297,7 +297,7 @@ mod tests {
     fn exposed(shard: Shard, change: impl Fn(&mut Training)) -> f64 {
         let case = r#"{"id": "a", "model": {"name": "llama-2-7b"}, "training": {"task": "pretrain", "sequence_length": 2048},
             "hardware": {"gpu": "a100-sxm4-80", "gpus": 16, "gpus_per_node": 8, "node_network_gbit_per_s": 100}}"#;
-        let case: Case = serde_json::from_str(case).unwrap();
+        let case: EstimateCase = serde_json::from_str(case).unwrap();
         let mut prepared = case.prepare(&Hardware::embedded().unwrap(), &Models::embedded().unwrap()).unwrap();
         change(&mut prepared.training);
         let layout = Layout { data: 16, shard, ..Layout::default() };
@@ -324,7 +324,7 @@ mod tests {
         let time = |graphs| {
             let case = r#"{"id": "a", "model": {"name": "gpt-2"}, "training": {"task": "pretrain", "sequence_length": 256},
                 "hardware": {"gpu": "h100-sxm5-80", "gpus": 1}}"#;
-            let case: Case = serde_json::from_str(case).unwrap();
+            let case: EstimateCase = serde_json::from_str(case).unwrap();
             let mut prepared = case.prepare(&Hardware::embedded().unwrap(), &Models::embedded().unwrap()).unwrap();
             prepared.training.kernels.cuda_graphs = graphs;
             let setting =
@@ -341,7 +341,7 @@ mod tests {
     fn a_link_that_is_bad_at_short_messages_slows_those_alone() {
         let case = r#"{"id": "a", "model": {"name": "llama-2-7b"}, "training": {"task": "pretrain", "sequence_length": 1024},
             "hardware": {"gpu": "h100-sxm5-80", "gpus": 8}}"#;
-        let case: Case = serde_json::from_str(case).unwrap();
+        let case: EstimateCase = serde_json::from_str(case).unwrap();
         let prepared = case.prepare(&Hardware::embedded().unwrap(), &Models::embedded().unwrap()).unwrap();
         let points = [(8e6, 3.0_f64), (5e8, 1.0)].map(|(size, time)| Point {
             size,
@@ -375,7 +375,7 @@ mod tests {
         let time = |group| {
             let case = r#"{"id": "a", "model": {"name": "llama-2-7b"}, "training": {"task": "pretrain", "sequence_length": 2048},
                 "hardware": {"gpu": "a100-sxm4-80", "gpus": 1024, "gpus_per_node": 8}}"#;
-            let case: Case = serde_json::from_str(case).unwrap();
+            let case: EstimateCase = serde_json::from_str(case).unwrap();
             let prepared = case.prepare(&Hardware::embedded().unwrap(), &Models::embedded().unwrap()).unwrap();
             let layout = Layout { data: 1024, shard: Shard::Zero1, shard_group: group, ..Layout::default() };
             let setting = Setting { layout, micro_batch: 2, global_batch: 8192.0, recompute: Recompute::None };

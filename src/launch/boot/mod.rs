@@ -181,7 +181,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
-    use crate::controller::events::Choice;
+    use crate::controller::events::Rentable;
     use crate::job::{Job, Parcel, Secret};
     use crate::ports::machine::{Market, Pool};
     use gpuplan_units::{GpuCount, Usd, UsdPerHour};
@@ -238,7 +238,7 @@ mod tests {
         let order = Order {
             epoch: 1,
             node: 1,
-            choice: Choice { pool, rate: UsdPerHour::from_nanos(1), minimum_seconds: 60 },
+            choice: Rentable { pool, rate: UsdPerHour::from_nanos(1), minimum_seconds: 60 },
             token: "t".to_owned(),
             name: "n".to_owned(),
             lifetime: 7201.0,

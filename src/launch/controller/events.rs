@@ -8,7 +8,7 @@ use gpuplan_units::UsdPerHour;
 
 /// A place to rent at, and one machine's rate.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Choice {
+pub struct Rentable {
     pub pool: Pool,
     pub rate: UsdPerHour,
     /// Charged at least for a machine that was started. Seconds.
@@ -22,9 +22,9 @@ pub struct Terms {
     /// Machines of a gang.
     pub nodes: u32,
     /// In the order of `limits.pools`.
-    pub spot: Vec<Choice>,
+    pub spot: Vec<Rentable>,
     /// Cheapest first.
-    pub on_demand: Vec<Choice>,
+    pub on_demand: Vec<Rentable>,
     /// Work, deadline, budget and rates for all machines together.
     pub limits: Limits,
     pub policy: Policy,
@@ -41,7 +41,7 @@ pub struct Terms {
 pub struct Order {
     pub epoch: u64,
     pub node: u32,
-    pub choice: Choice,
+    pub choice: Rentable,
     pub token: String,
     pub name: String,
     /// Seconds until the machine has to end by itself, from the first call.
@@ -61,7 +61,7 @@ pub enum Action {
 
 /// What a journal knows of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Past {
+pub struct ResumeState {
     /// The highest that was ordered.
     pub epoch: u64,
     /// How many machines were ordered.

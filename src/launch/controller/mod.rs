@@ -9,7 +9,7 @@ mod phase;
 mod refusals;
 pub mod rental;
 
-use crate::controller::events::{Action, End, Event, Outcome, Past, Report, Terms};
+use crate::controller::events::{Action, End, Event, Outcome, ResumeState, Report, Terms};
 use crate::controller::phase::{Gang, Next, Phase, Which};
 use crate::controller::refusals::Refusals;
 use crate::controller::rental::{Rental, Rentals};
@@ -81,7 +81,7 @@ impl Controller {
     }
 
     /// The run as a journal knows it, after the one who led it is gone: a whole gang is kept, anything less is ended.
-    pub fn resume(terms: Terms, past: Past, now: f64) -> Self {
+    pub fn resume(terms: Terms, past: ResumeState, now: f64) -> Self {
         let mut resumed = Self::new(terms, past.epoch, now);
         (resumed.orders, resumed.done, resumed.interruptions) = (past.orders, past.done, past.interruptions);
         resumed.rentals = past.rentals;

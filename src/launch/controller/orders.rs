@@ -1,6 +1,6 @@
 //! Orders of a gang: one machine after the other, repeated until the answer is clear, and given back where nobody waits for it.
 
-use crate::controller::events::{Action, Choice, Order};
+use crate::controller::events::{Action, Rentable, Order};
 use crate::controller::phase::{Gang, Next, Open, Phase, Which};
 use crate::controller::rental::Rental;
 use crate::controller::{Controller, FIRST_PAUSE, STRAYS};
@@ -22,7 +22,7 @@ impl Controller {
         self.order(now, gang, actions);
     }
 
-    pub(super) fn choice(&self, which: Which) -> &Choice {
+    pub(super) fn choice(&self, which: Which) -> &Rentable {
         match which {
             Which::Spot(pool) => &self.terms.spot[pool],
             Which::OnDemand(choice) => &self.terms.on_demand[choice],
@@ -182,7 +182,7 @@ impl Controller {
         }
     }
 
-    fn rent(&mut self, machine: &MachineId, choice: &Choice, since: f64, now: f64) {
+    fn rent(&mut self, machine: &MachineId, choice: &Rentable, since: f64, now: f64) {
         if self.rentals.add(Rental {
             machine: machine.clone(),
             rate: choice.rate,

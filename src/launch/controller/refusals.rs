@@ -1,6 +1,6 @@
 //! Places that said no: for how long they are not asked again.
 
-use crate::controller::events::Choice;
+use crate::controller::events::Rentable;
 use crate::ports::launch_error::{LaunchError, Reach};
 use crate::ports::machine::Pool;
 
@@ -61,7 +61,7 @@ impl Refusals {
     }
 
     /// All of these places are blocked for so long that nobody waits for them: by quota, permission or offering.
-    pub fn are_for_good(&self, choices: &[Choice], now: f64) -> bool {
+    pub fn are_for_good(&self, choices: &[Rentable], now: f64) -> bool {
         choices.iter().all(|choice| self.until(&choice.pool, now).is_some_and(|until| until > now + LONGEST_CAPACITY))
     }
 

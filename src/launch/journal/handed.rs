@@ -4,12 +4,12 @@ use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::journal::{Journal, JournalError, time};
-use crate::ports::engine::{Handed, JobId};
+use crate::ports::engine::{Submission, JobId};
 
 /// A run on an engine as the journal knows it.
 #[derive(Clone, Debug)]
-pub struct KeptJob {
-    pub work: Handed,
+pub struct SubmissionRecord {
+    pub work: Submission,
     /// `None`: the engine has not answered yet.
     pub job: Option<JobId>,
     /// How it ended, in the words of `status`.
@@ -20,7 +20,7 @@ pub struct KeptJob {
 
 impl Journal {
     /// Before the engine is called. False if there is a run of this name already.
-    pub fn hand(&mut self, work: &Handed) -> Result<bool, JournalError> {
+    pub fn hand(&mut self, work: &Submission) -> Result<bool, JournalError> {
         let text = serde_json::to_string(work).map_err(|error| JournalError::Row(error.to_string()))?;
         let rows = self.write(
             "INSERT OR IGNORE INTO handed (run, work, handed_at) SELECT ?1, ?2, ?3 WHERE NOT EXISTS (SELECT 1 FROM runs WHERE run = ?1)",
@@ -30,12 +30,12 @@ impl Journal {
     }
 
     /// After it.
-    pub fn handed_as(&mut self, run: &str, job: &JobId) -> Result<(), JournalError> {
+    pub fn submitted_as(&mut self, run: &str, job: &JobId) -> Result<(), JournalError> {
         self.write("UPDATE handed SET job = ?2 WHERE run = ?1", params![run, job.0])?;
         Ok(())
     }
 
-    pub fn end_handed(
+    pub fn end_submission(
         &mut self,
         run: &str,
         end: &str,
@@ -49,19 +49,19 @@ impl Journal {
         Ok(())
     }
 
-    pub fn forget_handed(&mut self, run: &str) -> Result<(), JournalError> {
+    pub fn forget_submission(&mut self, run: &str) -> Result<(), JournalError> {
         self.write("DELETE FROM handed WHERE run = ?1", [run])?;
         Ok(())
     }
 
-    pub fn handed(&self, run: &str) -> Result<Option<KeptJob>, JournalError> {
+    pub fn handed(&self, run: &str) -> Result<Option<SubmissionRecord>, JournalError> {
         let mut found =
             self.database.prepare("SELECT work, job, end, ended_at, relaunches FROM handed WHERE run = ?1")?;
         found.query_row([run], |row| Ok(kept(row))).optional()?.transpose()
     }
 
     /// The newest first.
-    pub fn all_handed(&self) -> Result<Vec<KeptJob>, JournalError> {
+    pub fn submissions(&self) -> Result<Vec<SubmissionRecord>, JournalError> {
         let mut rows = self
             .database
             .prepare("SELECT work, job, end, ended_at, relaunches FROM handed ORDER BY handed_at DESC, run")?;
@@ -74,10 +74,10 @@ impl Journal {
     }
 }
 
-fn kept(row: &Row) -> Result<KeptJob, JournalError> {
+fn kept(row: &Row) -> Result<SubmissionRecord, JournalError> {
     let work = serde_json::from_str(&row.get::<_, String>(0)?).map_err(|error| JournalError::Row(error.to_string()))?;
     let ended_at = row.get::<_, Option<i64>>(3)?.map(time).transpose()?;
-    Ok(KeptJob {
+    Ok(SubmissionRecord {
         work,
         job: row.get::<_, Option<String>>(1)?.map(JobId),
         end: row.get(2)?,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Params, params};
 
-use crate::controller::events::{Choice, End, Order, Past};
+use crate::controller::events::{Rentable, End, Order, ResumeState};
 use crate::controller::rental::{Rental, Rentals};
 use crate::ports::machine::{Machine, MachineId, Pool};
 use crate::spec::{RunSpec, SpecError};
@@ -58,20 +58,20 @@ pub struct Journal {
 
 /// Lines for people, of one moment.
 #[derive(Clone, Debug)]
-pub struct Said<'a> {
+pub struct LogLines<'a> {
     pub at: Timestamp,
     pub lines: Vec<&'a str>,
 }
 
 /// A run as the journal knows it.
 #[derive(Clone, Debug)]
-pub struct Kept {
+pub struct RunRecord {
     pub spec: RunSpec,
-    pub past: Past,
+    pub past: ResumeState,
     /// How it ended, where it did.
     pub end: Option<String>,
     pub ended_at: Option<Timestamp>,
-    pub machines: Vec<KeptMachine>,
+    pub machines: Vec<MachineRecord>,
 }
 
 /// A run as its store and the marks on its machines tell it.
@@ -79,7 +79,7 @@ pub struct Kept {
 pub struct Adopted {
     pub spec: RunSpec,
     /// That are there, with what each costs and since when. Seconds of the run.
-    pub machines: Vec<(Machine, Choice, f64)>,
+    pub machines: Vec<(Machine, Rentable, f64)>,
     /// That are gone, by epoch and node.
     pub earlier: Vec<(u64, u32, Rental)>,
     /// The highest that may have been ordered.
@@ -89,7 +89,7 @@ pub struct Adopted {
 }
 
 #[derive(Clone, Debug)]
-pub struct KeptMachine {
+pub struct MachineRecord {
     pub id: MachineId,
     pub pool: Pool,
     pub epoch: u64,
@@ -137,7 +137,7 @@ impl Journal {
 
     /// Before the call. Repeating a call writes nothing new.
     pub fn intend(&mut self, run: &str, number: u64, order: &Order, at: f64) -> Result<(), JournalError> {
-        let Choice { pool, rate, minimum_seconds } = &order.choice;
+        let Rentable { pool, rate, minimum_seconds } = &order.choice;
         self.write(
             "INSERT OR IGNORE INTO orders (token, run, number, epoch, node, pool, rate, step, minimum, sent_at) \
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8, ?9)",
@@ -163,7 +163,7 @@ impl Journal {
     }
 
     /// A machine that a cloud named, so that it is never forgotten.
-    pub fn found(&mut self, run: &str, machine: &Machine, choice: &Choice, since: f64) -> Result<(), JournalError> {
+    pub fn found(&mut self, run: &str, machine: &Machine, choice: &Rentable, since: f64) -> Result<(), JournalError> {
         self.write(
             "INSERT OR IGNORE INTO machines (id, run, pool, epoch, node, rate, step, minimum, since) VALUES (?1, ?2, ?3, ?4, ?5, ?6, 1, ?7, ?8)",
             params![
@@ -187,7 +187,7 @@ impl Journal {
         rentals: &Rentals,
         done: f64,
         interruptions: u32,
-        said: &Said<'_>,
+        said: &LogLines<'_>,
     ) -> Result<(), JournalError> {
         let writing = self.database.transaction()?;
         for rental in &rentals.0 {
@@ -292,14 +292,14 @@ impl Journal {
         Ok(runs)
     }
 
-    pub fn run(&self, run: &str) -> Result<Option<Kept>, JournalError> {
+    pub fn run(&self, run: &str) -> Result<Option<RunRecord>, JournalError> {
         let found = self.database.query_row(
             "SELECT spec, end, ended_at, done, interruptions FROM runs WHERE run = ?1",
             [run],
             |row| Ok((row.get::<_, String>(0)?, row.get(1)?, row.get::<_, Option<i64>>(2)?, row.get(3)?, row.get(4)?)),
         );
         let Some((spec, end, ended_at, done, interruptions)) = found.optional()? else { return Ok(None) };
-        let (mut past, mut machines) = (Past { done, interruptions, ..Past::default() }, Vec::new());
+        let (mut past, mut machines) = (ResumeState { done, interruptions, ..ResumeState::default() }, Vec::new());
         let mut orders =
             self.database.prepare("SELECT epoch, pool, answered FROM orders WHERE run = ?1 ORDER BY number")?;
         let mut rows = orders.query([run])?;
@@ -317,7 +317,7 @@ impl Journal {
             let (id, until) = (MachineId(row.get(0)?), row.get::<_, Option<f64>>(7)?);
             let pool = pool(&row.get::<_, String>(1)?)?;
             let (epoch, node) = (row.get::<_, i64>(2)? as u64, row.get(3)?);
-            machines.push(KeptMachine { id: id.clone(), pool, epoch, node, is_over: until.is_some() });
+            machines.push(MachineRecord { id: id.clone(), pool, epoch, node, is_over: until.is_some() });
             past.rentals.add(Rental {
                 machine: id,
                 rate: UsdPerHour::from_nanos(row.get(4)?),
@@ -327,7 +327,7 @@ impl Journal {
             });
         }
         let ended_at = ended_at.map(time).transpose()?;
-        Ok(Some(Kept { spec: RunSpec::read(&spec)?, past, end, ended_at, machines }))
+        Ok(Some(RunRecord { spec: RunSpec::read(&spec)?, past, end, ended_at, machines }))
     }
 
     /// What was said of a run, the oldest first.

@@ -26,7 +26,7 @@ pub fn hours_for(work: f64) -> Option<u32> {
 
 /// What is wanted of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BlockWish {
+pub struct BlockQuery {
     pub region: String,
     pub instance_type: String,
     pub machines: u32,
@@ -59,7 +59,7 @@ pub struct BlockOrder {
 /// - `buy` pays. It bears the marks of the run, and is called once: the call has no token that would make a second one harmless.
 /// - `bought` finds by its marks what was paid for and has not ended. It may be late by a minute.
 pub trait Seller: Send + Sync {
-    fn offered<'a>(&'a self, wish: &'a BlockWish) -> BoxFuture<'a, Result<Vec<BlockOffer>, LaunchError>>;
+    fn offered<'a>(&'a self, wish: &'a BlockQuery) -> BoxFuture<'a, Result<Vec<BlockOffer>, LaunchError>>;
 
     fn buy<'a>(&'a self, run: &'a str, order: &'a BlockOrder) -> BoxFuture<'a, Result<String, LaunchError>>;
 

@@ -8,7 +8,7 @@ use gpuplan_units::{Usd, UsdPerHour};
 
 /// What is handed over. Written into the journal before the engine is called, so that a lost answer can be looked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Handed {
+pub struct Submission {
     pub run: String,
     pub engine: String,
     /// The same token is the same job.
@@ -98,13 +98,13 @@ pub enum EngineError {
 pub trait Engine: Send + Sync {
     fn name(&self) -> &'static str;
 
-    fn submit<'a>(&'a self, work: &'a Handed) -> BoxFuture<'a, Result<JobId, EngineError>>;
+    fn submit<'a>(&'a self, work: &'a Submission) -> BoxFuture<'a, Result<JobId, EngineError>>;
 
-    fn find<'a>(&'a self, work: &'a Handed) -> BoxFuture<'a, Result<Option<JobId>, EngineError>>;
+    fn find<'a>(&'a self, work: &'a Submission) -> BoxFuture<'a, Result<Option<JobId>, EngineError>>;
 
-    fn status<'a>(&'a self, work: &'a Handed, job: &'a JobId) -> BoxFuture<'a, Result<JobStatus, EngineError>>;
+    fn status<'a>(&'a self, work: &'a Submission, job: &'a JobId) -> BoxFuture<'a, Result<JobStatus, EngineError>>;
 
-    fn logs<'a>(&'a self, work: &'a Handed, job: &'a JobId, node: u32) -> BoxFuture<'a, Result<Vec<u8>, EngineError>>;
+    fn logs<'a>(&'a self, work: &'a Submission, job: &'a JobId, node: u32) -> BoxFuture<'a, Result<Vec<u8>, EngineError>>;
 
-    fn stop<'a>(&'a self, work: &'a Handed, job: &'a JobId) -> BoxFuture<'a, Result<(), EngineError>>;
+    fn stop<'a>(&'a self, work: &'a Submission, job: &'a JobId) -> BoxFuture<'a, Result<(), EngineError>>;
 }

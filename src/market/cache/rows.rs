@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::answer::RiskAnswer;
 use crate::import::IMPORTED;
-use crate::offer::{Availability, Offer, Place, Purchase, RiskEvidence, Signal, Suspicion};
+use crate::offer::{Availability, Offer, Location, Purchase, RiskEvidence, Signal, Suspicion};
 use crate::quote::{Origin, Quote};
 use gpuplan_hardware::{CloudId, Hardware, InstanceId};
 use gpuplan_units::UsdPerHour;
@@ -143,11 +143,11 @@ pub fn pack_risks<'a>(answer: &'a RiskAnswer, hardware: &Hardware) -> Result<Vec
     });
     let signals =
         answer.signals.iter().map(|(instance, place, signal)| (*instance, place, Evidence::Signal((*signal).into())));
-    let mut regions: BTreeMap<&str, Vec<(InstanceId, &Place, Evidence)>> = BTreeMap::new();
+    let mut regions: BTreeMap<&str, Vec<(InstanceId, &Location, Evidence)>> = BTreeMap::new();
     for row in risks.chain(signals) {
         regions.entry(&row.1.region).or_default().push(row);
     }
-    let pack = |(region, rows): (&'a str, Vec<(InstanceId, &Place, Evidence)>)| {
+    let pack = |(region, rows): (&'a str, Vec<(InstanceId, &Location, Evidence)>)| {
         let mut words = Words::new();
         let rows = rows.into_iter().map(|(instance, place, evidence)| RiskRow {
             instance: words.position(&hardware.instance(instance).name),
@@ -166,8 +166,8 @@ pub fn unpack_risks(
     region: &str,
     cloud: &CloudId,
     hardware: &Hardware,
-    risks: &mut Vec<(InstanceId, Place, Arc<RiskEvidence>)>,
-    signals: &mut Vec<(InstanceId, Place, Signal)>,
+    risks: &mut Vec<(InstanceId, Location, Arc<RiskEvidence>)>,
+    signals: &mut Vec<(InstanceId, Location, Signal)>,
 ) -> Result<(), RowsError> {
     let packed: Packed<RiskRow> = postcard::from_bytes(bytes)?;
     let known = Known::new(&packed.words, cloud, hardware);
@@ -226,9 +226,9 @@ impl Known {
     }
 
     /// A zone of the region, or the region itself where the word is empty.
-    fn place(&self, region: &Arc<str>, zone: u32) -> Result<Place, RowsError> {
+    fn place(&self, region: &Arc<str>, zone: u32) -> Result<Location, RowsError> {
         let zone = self.word(zone)?;
-        Ok(Place { region: region.clone(), zone_id: Some(zone.clone()).filter(|zone| !zone.is_empty()) })
+        Ok(Location { region: region.clone(), zone_id: Some(zone.clone()).filter(|zone| !zone.is_empty()) })
     }
 }
 
@@ -281,7 +281,7 @@ mod tests {
 
     fn packed(hardware: &Hardware) -> Vec<u8> {
         let instance = hardware.find_instance(&CloudId::new("aws"), "p5.48xlarge").unwrap();
-        let place = Place { region: "r".into(), zone_id: Some("use1-az4".into()) };
+        let place = Location { region: "r".into(), zone_id: Some("use1-az4".into()) };
         let rate = UsdPerHour::parse("12.5").unwrap();
         let mut offer =
             Offer::live(instance, place, Purchase::Spot, rate, "s", "2026-11-20T10:00:00Z".parse().unwrap());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::error::MarketError;
-use crate::offer::{ANYWHERE, Availability, Offer, Place, Purchase, RiskEvidence, Suspicion};
+use crate::offer::{ANYWHERE, Availability, Offer, Location, Purchase, RiskEvidence, Suspicion};
 use crate::quote::{Origin, Quote};
 use gpuplan_embedded::{EmbeddedError, Table};
 use gpuplan_hardware::{CloudId, Hardware, InstanceId};
@@ -78,7 +78,7 @@ pub fn read_prices(
         let origin = if kinds[row] == "estimate" { Origin::Estimate } else { Origin::Snapshot };
         offers.push(Offer {
             instance: instances[row],
-            place: Place {
+            place: Location {
                 region: regions[row].clone(),
                 zone_id: Some(zones[row].clone()).filter(|zone| !zone.is_empty()),
             },

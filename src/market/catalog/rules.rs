@@ -267,14 +267,14 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::offer::Place;
+    use crate::offer::Location;
     use crate::quote::Origin;
     use gpuplan_hardware::CloudId;
     use gpuplan_units::UsdPerHour;
 
     fn offer(hardware: &Hardware, region: &str, zone: &str, purchase: Purchase, source: &str, rate: &str) -> Offer {
         let instance = hardware.find_instance(&CloudId::new("gcp"), "a3-highgpu-8g").unwrap();
-        let place = Place { region: region.into(), zone_id: Some(zone.into()).filter(|_| !zone.is_empty()) };
+        let place = Location { region: region.into(), zone_id: Some(zone.into()).filter(|_| !zone.is_empty()) };
         let observed_at = "2026-07-30T00:00:00Z".parse().unwrap();
         let mut offer = Offer::live(instance, place, purchase, UsdPerHour::parse(rate).unwrap(), source, observed_at);
         offer.quote.origin = Origin::Snapshot;

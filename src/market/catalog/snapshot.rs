@@ -15,7 +15,7 @@ use crate::catalog::rows::{Risks, read_risks};
 use crate::catalog::rules;
 pub use crate::error::MarketError;
 use crate::host_offer::{self, HostOffer};
-use crate::offer::{ANYWHERE, Offer, OfferId, Place, Purchase, RiskEvidence, Signal};
+use crate::offer::{ANYWHERE, Offer, OfferId, Location, Purchase, RiskEvidence, Signal};
 use gpuplan_embedded::Archive;
 use gpuplan_hardware::{CloudId, Hardware, InstanceId};
 
@@ -134,10 +134,10 @@ impl Market {
     /// Evidence of risk and capacity, given to the offers that it is about: by zone where it names one, else to the region.
     pub fn informed(
         mut self,
-        risks: &[(InstanceId, Place, Arc<RiskEvidence>)],
-        signals: &[(InstanceId, Place, Signal)],
+        risks: &[(InstanceId, Location, Arc<RiskEvidence>)],
+        signals: &[(InstanceId, Location, Signal)],
     ) -> Self {
-        let key = |instance: &InstanceId, place: &Place| (*instance, place.region.clone(), place.zone_id.clone());
+        let key = |instance: &InstanceId, place: &Location| (*instance, place.region.clone(), place.zone_id.clone());
         let risks: HashMap<_, _> = risks.iter().map(|(instance, place, risk)| (key(instance, place), risk)).collect();
         let mut found: HashMap<_, Vec<Signal>> = HashMap::new();
         for (instance, place, signal) in signals {

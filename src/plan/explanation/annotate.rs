@@ -11,7 +11,7 @@ use crate::limits::Objective;
 use crate::money::side_charges::SideCharges;
 use crate::plan_set::PlanSet;
 use crate::serving::explanation as serving_explanation;
-use crate::spot::Outlook;
+use crate::spot::SpotForecast;
 use crate::training::advice as training_advice;
 use gpuplan_estimate::StepEstimate;
 use gpuplan_market::Purchase;
@@ -94,7 +94,7 @@ fn measured(context: Context, set: &PlanSet) -> Vec<Warning> {
     let mut details: Vec<String> =
         correction.measured().iter().flat_map(|measured| measured.reasons.iter().cloned()).collect();
     for plan in set.recommendation.iter().chain(runner_up(set)) {
-        let changed = correction.said_of(context.world.gpu_of(plan.instance));
+        let changed = correction.description_of(context.world.gpu_of(plan.instance));
         details.extend(changed.filter(|changed| !details.contains(changed)));
     }
     details.into_iter().map(|detail| Warning::Measured { detail }).collect()
@@ -150,7 +150,7 @@ fn own_runs(context: Context, plan: &Plan) -> Option<Reason> {
     let p90_ratio = |step: &StepEstimate| step.step_seconds().high / step.step_seconds().expected;
     let without = StepEstimate { experience: None, ..(*plan.step).clone() };
     Some(Reason::OwnRuns {
-        runs: own.said_of(world.gpu_of(plan.instance), &workload.model, &workload.training),
+        runs: own.description_of(world.gpu_of(plan.instance), &workload.model, &workload.training),
         time_factor: experience.time,
         p90_ratio: p90_ratio(&plan.step),
         p90_ratio_without: p90_ratio(&without),
@@ -195,7 +195,7 @@ fn machine_advice(context: Context, plan: &Plan) -> Vec<Advice> {
 }
 
 /// What a warning before an interruption is good for, and on what little the forecast rests.
-fn spot_advice(plan: &Plan, spot: &Outlook) -> Vec<Advice> {
+fn spot_advice(plan: &Plan, spot: &SpotForecast) -> Vec<Advice> {
     let saving = &plan.run.saving;
     let notice_seconds = saving.notice.map_or(Seconds(0.0), |notice| Seconds(notice.seconds));
     let checkpoint_bytes = saving.bytes;

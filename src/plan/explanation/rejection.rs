@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::policy::BrokenRule;
-use gpuplan_estimate::Misfit;
+use gpuplan_estimate::Infeasible;
 use gpuplan_estimate::load::FIRST;
 use gpuplan_market::Suspicion;
 use gpuplan_units::{Bytes, GpuCount, Hours, Seconds, Usd};
@@ -194,13 +194,13 @@ pub enum Rejection {
     Uncountable,
 }
 
-impl From<Misfit> for Rejection {
-    fn from(misfit: Misfit) -> Self {
+impl From<Infeasible> for Rejection {
+    fn from(misfit: Infeasible) -> Self {
         match misfit {
-            Misfit::NeedsMemory { need, have } => Self::OutOfMemory { needed_bytes: need, available_bytes: have },
-            Misfit::Indivisible { what, by } => Self::Indivisible { what: what.to_owned(), gpus: by },
-            Misfit::Unsupported { detail } => Self::Unsupported { detail },
-            Misfit::Slow { what, least, target } => {
+            Infeasible::NeedsMemory { need, have } => Self::OutOfMemory { needed_bytes: need, available_bytes: have },
+            Infeasible::Indivisible { what, by } => Self::Indivisible { what: what.to_owned(), gpus: by },
+            Infeasible::Unsupported { detail } => Self::Unsupported { detail },
+            Infeasible::Slow { what, least, target } => {
                 let is_first = what == FIRST;
                 Self::TooSlow {
                     target: if is_first { LatencyTarget::FirstToken } else { LatencyTarget::EveryFurtherToken },

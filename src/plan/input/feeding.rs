@@ -3,7 +3,7 @@
 use crate::context::World;
 use crate::input::disks::{fits_on_local_disks, network_disk};
 use crate::training::packing::Packing;
-use gpuplan_estimate::{Demand, Feeder, Feeding, StepEstimate};
+use gpuplan_estimate::{Demand, DataLoader, InputPipeline, StepEstimate};
 use gpuplan_hardware::InstanceId;
 use gpuplan_workload::{Amount, Storage, Workload};
 
@@ -16,11 +16,11 @@ pub fn fed(world: World, workload: &Workload, instance: InstanceId, nodes: u32, 
     }
 }
 
-fn feed(world: World, workload: &Workload, instance: InstanceId, nodes: u32, step: &StepEstimate) -> Option<Feeding> {
+fn feed(world: World, workload: &Workload, instance: InstanceId, nodes: u32, step: &StepEstimate) -> Option<InputPipeline> {
     let data = workload.data.as_ref()?;
     let machine = world.hardware.instance(instance);
     let gpu = world.hardware.gpu(machine.node.gpu);
-    let feeder = Feeder {
+    let feeder = DataLoader {
         instance: machine,
         gpu,
         measured: world.correction.host(gpu),
@@ -33,7 +33,7 @@ fn feed(world: World, workload: &Workload, instance: InstanceId, nodes: u32, ste
     let samples = step.setting.global_batch * side_by_side / f64::from(nodes);
     let demand =
         Demand { model: &workload.model, training: &workload.training, data, samples, passes: passes(workload) };
-    Feeding::new(&feeder, &demand)
+    InputPipeline::new(&feeder, &demand)
 }
 
 /// Times that the run goes through its data; 1 where the size of the data is unknown.

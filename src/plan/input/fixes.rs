@@ -14,7 +14,7 @@ use crate::input::waiting::Waiting;
 use crate::money::price::price;
 use crate::money::pricer::Pricer;
 use crate::training::what_if::fastest;
-use gpuplan_estimate::Feeding;
+use gpuplan_estimate::InputPipeline;
 use gpuplan_estimate::input_constants::{RAW_BYTES, SIDE};
 use gpuplan_hardware::InstanceId;
 use gpuplan_market::OfferId;
@@ -43,7 +43,7 @@ pub fn input_fixes(pricer: &Pricer, kept: &[OfferId], plan: &Plan) -> Vec<InputF
 
 /// Of a step.
 fn waiting_share(plan: &Plan) -> f64 {
-    plan.step.feeding.as_ref().map_or(0.0, Feeding::waiting_share)
+    plan.step.feeding.as_ref().map_or(0.0, InputPipeline::waiting_share)
 }
 
 /// Which other machines with the same GPU are looked for.

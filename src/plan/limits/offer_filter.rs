@@ -2,7 +2,7 @@
 
 use crate::limits::purchase_choice::PurchaseChoice;
 use gpuplan_hardware::{CloudId, GpuSelector};
-use gpuplan_market::Place;
+use gpuplan_market::Location;
 
 /// Which offers may be looked at; an empty list allows everything.
 #[derive(Clone, Debug, Default)]
@@ -22,12 +22,12 @@ pub struct OfferFilter {
 
 impl OfferFilter {
     /// Whether the user named this region.
-    pub fn names_region(&self, place: &Place) -> bool {
+    pub fn names_region(&self, place: &Location) -> bool {
         self.regions.iter().any(|region| place.region.starts_with(region.as_str()))
     }
 
     /// Whether the user named this zone.
-    pub fn names_zone(&self, place: &Place) -> bool {
+    pub fn names_zone(&self, place: &Location) -> bool {
         place.zone_id.as_deref().is_some_and(|zone| self.regions.iter().any(|name| name == zone))
     }
 }

@@ -8,7 +8,7 @@ use toml::Spanned;
 
 use crate::limits::cloud_names::cloud;
 use gpuplan_hardware::{CloudId, GpuSelector, Hardware, InstanceType};
-use gpuplan_market::{Offer, Place, Purchase};
+use gpuplan_market::{Offer, Location, Purchase};
 use gpuplan_units::Usd;
 
 /// One rule and the line where it stands.
@@ -159,7 +159,7 @@ impl Policy {
     }
 
     /// Rules about where machines are rented, with GPUs or without.
-    pub fn breaks_place(&self, cloud: &CloudId, place: &Place) -> Option<BrokenRule> {
+    pub fn breaks_place(&self, cloud: &CloudId, place: &Location) -> Option<BrokenRule> {
         if let Some(rule) = self.clouds.as_ref().filter(|rule| !rule.value.contains(cloud)) {
             return Some(rule.broken(PolicyViolation::Clouds { cloud: cloud.to_string() }));
         }

@@ -21,7 +21,7 @@ pub struct Total {
 }
 
 impl Total {
-    pub fn of(phases: &[Taken]) -> Self {
+    pub fn sum(phases: &[Taken]) -> Self {
         let hours = |figure: fn(&Quantiles<f64>) -> f64| phases.iter().map(|phase| figure(&phase.hours)).sum();
         let cost = |figure: fn(&Quantiles<Usd>) -> Usd| phases.iter().map(|phase| figure(&phase.cost)).sum();
         Self {
@@ -59,7 +59,7 @@ mod tests {
             hours: quantiles(hours, hours - 1.0, hours * 2.0),
             cost: quantiles(usd(dollars), usd(dollars - 1), usd(dollars * 2)),
         };
-        let total = Total::of(&[taken(10.0, 100), taken(5.0, 7)]);
+        let total = Total::sum(&[taken(10.0, 100), taken(5.0, 7)]);
         assert_eq!(total.run_hours, quantiles(15.0, 13.0, 30.0));
         assert_eq!(total.cost_usd, quantiles(usd(107), usd(105), usd(214)));
         assert_eq!(shares(Hours(30.0), &[10.0, 5.0]), [Hours(20.0), Hours(10.0)]);

@@ -10,7 +10,7 @@ use crate::limits::PurchaseChoice;
 use crate::money::billing::{BillInput, FallbackHours, UsedHours, price_basis};
 use crate::money::pricer::{PricedOffer, Pricer, is_spot};
 use crate::normal::point;
-use crate::spot::{self, Division, Job, Outlook, Pool};
+use crate::spot::{self, Division, Job, SpotForecast, Pool};
 use crate::training::packing::Packing;
 use crate::training::run::{Notice, RunInput, RunTime};
 use gpuplan_estimate::{Machine, StepEstimate};
@@ -138,7 +138,7 @@ pub fn spot_job<'p>(pricer: &Pricer, plan: &'p Plan) -> Option<Job<'p>> {
 }
 
 /// `None`: not on spot. A deadline is kept by falling back to on-demand, unless the user wants spot alone.
-fn outlook(pricer: &Pricer, id: OfferId, offer: &Offer) -> Result<Option<Outlook>, Rejection> {
+fn outlook(pricer: &Pricer, id: OfferId, offer: &Offer) -> Result<Option<SpotForecast>, Rejection> {
     if !is_spot(offer) {
         return Ok(None);
     }
@@ -147,10 +147,10 @@ fn outlook(pricer: &Pricer, id: OfferId, offer: &Offer) -> Result<Option<Outlook
         (PurchaseChoice::Spot, _) | (_, None) => None,
         _ => Some(pricer.on_demand_like(offer).ok_or(Rejection::NoFallback)?),
     };
-    Ok(Some(Outlook::new(&Pool::new(id, offer), fallback)))
+    Ok(Some(SpotForecast::new(&Pool::new(id, offer), fallback)))
 }
 
-fn run_time(pricer: &Pricer, offer: &Offer, nodes: u32, step: &StepEstimate, outlook: Option<&Outlook>) -> RunTime {
+fn run_time(pricer: &Pricer, offer: &Offer, nodes: u32, step: &StepEstimate, outlook: Option<&SpotForecast>) -> RunTime {
     let Context { world, workload, .. } = pricer.context;
     let instance = world.hardware.instance(offer.instance);
     let machine = Machine::new(world.hardware.gpu(instance.node.gpu), &instance.node);
@@ -201,7 +201,7 @@ fn bill_input<'b>(priced: &'b PricedOffer, offer: &'b Offer, nodes: u32, run: &R
 }
 
 /// Falling back must be worth its trouble, unless the user asks for it.
-fn check_fallback(pricer: &Pricer, offer: &Offer, run: &RunTime, outlook: Option<&Outlook>) -> Result<(), Rejection> {
+fn check_fallback(pricer: &Pricer, offer: &Offer, run: &RunTime, outlook: Option<&SpotForecast>) -> Result<(), Rejection> {
     let Context { world, limits, .. } = pricer.context;
     let fallback = outlook
         .and_then(|outlook| outlook.fallback)
@@ -220,12 +220,12 @@ fn check_time(
     pricer: &Pricer,
     offer: &Offer,
     run: &RunTime,
-    outlook: Option<&Outlook>,
+    outlook: Option<&SpotForecast>,
 ) -> Result<Option<f64>, Rejection> {
     let limits = pricer.context.limits;
     let needed = match outlook {
         // On-demand alone must be able to do it.
-        Some(Outlook { fallback: Some(_), .. }) => Hours(point(run.work, pricer.certainty) + run.changeover.0),
+        Some(SpotForecast { fallback: Some(_), .. }) => Hours(point(run.work, pricer.certainty) + run.changeover.0),
         Some(_) => Hours(0.0),
         None => run.hours_with(pricer.certainty),
     };

@@ -9,7 +9,7 @@ use crate::explanation::Rejection;
 use crate::filters::refuse_offer;
 use crate::limits::{Limits, OfferFilter, PurchaseChoice};
 use gpuplan_hardware::{Hardware, Host};
-use gpuplan_market::{Availability, HostOffer, Market, Offer, Place, Purchase, Quote, RiskEvidence, Signal, Suspicion};
+use gpuplan_market::{Availability, HostOffer, Market, Offer, Location, Purchase, Quote, RiskEvidence, Signal, Suspicion};
 
 /// A machine in a place on terms at a quote, with GPUs or without.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +17,7 @@ pub struct Rented<'a> {
     pub host: Host<'a>,
     /// The GPU that stands idle meanwhile.
     pub gpu: Option<&'a str>,
-    pub place: &'a Place,
+    pub place: &'a Location,
     pub purchase: Purchase,
     pub quote: Quote,
     pub source: &'a Arc<str>,

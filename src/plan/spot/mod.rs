@@ -54,7 +54,7 @@ const BREAK_EVEN_AT: [f64; 5] = [0.0, 0.1, 0.3, 0.6, 0.9];
 
 /// What may become of a plan on spot machines, and what it rests on.
 #[derive(Clone, Debug)]
-pub struct Outlook {
+pub struct SpotForecast {
     /// On-demand machines of the same type in the same region that the plan falls back to.
     pub fallback: Option<OfferId>,
     /// Share of time that the pool is assumed to have been up lately, and why.
@@ -92,7 +92,7 @@ impl Pool {
     }
 }
 
-impl Outlook {
+impl SpotForecast {
     pub fn new(pool: &Pool, fallback: Option<OfferId>) -> Self {
         Self {
             fallback,

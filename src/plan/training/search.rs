@@ -1,15 +1,15 @@
 //! The fastest setting of a training run on some machines: every layout that is worth a look, before any price.
 
 use crate::training::layouts;
-use gpuplan_estimate::{Misfit, Products, Setting, StepEstimate, Subject};
+use gpuplan_estimate::{Infeasible, Products, Setting, StepEstimate, Subject};
 use gpuplan_units::Bytes;
 use gpuplan_workload::{Layout, Recompute};
 
 /// The fastest setting on `nodes` machines, and how many settings were looked at.
-pub fn best_setting(subject: &Subject, global_batch: u64, nodes: u32) -> (Result<StepEstimate, Misfit>, u64) {
+pub fn best_setting(subject: &Subject, global_batch: u64, nodes: u32) -> (Result<StepEstimate, Infeasible>, u64) {
     let machine = &subject.machine;
     if nodes > 1 && machine.card_share < 1.0 {
-        return (Err(Misfit::Unsupported { detail: "slices of a card have no link to other machines".to_owned() }), 0);
+        return (Err(Infeasible::Unsupported { detail: "slices of a card have no link to other machines".to_owned() }), 0);
     }
     let gpus = machine.gpus_per_node * nodes;
     let mut search = Search {
@@ -28,9 +28,9 @@ pub fn best_setting(subject: &Subject, global_batch: u64, nodes: u32) -> (Result
         (Some(best), _) => Ok(best),
         (None, Some(misfit)) => Err(misfit),
         (None, None) if search.least_memory.is_finite() => {
-            Err(Misfit::NeedsMemory { need: Bytes(search.least_memory), have: machine.memory })
+            Err(Infeasible::NeedsMemory { need: Bytes(search.least_memory), have: machine.memory })
         }
-        (None, None) => Err(Misfit::Indivisible { what: "the batch or the model", by: gpus }),
+        (None, None) => Err(Infeasible::Indivisible { what: "the batch or the model", by: gpus }),
     };
     (outcome, search.estimated)
 }
@@ -42,7 +42,7 @@ struct Search<'a> {
     best: Option<StepEstimate>,
     least_memory: f64,
     estimated: u64,
-    unsupported: Option<Misfit>,
+    unsupported: Option<Infeasible>,
 }
 
 impl Search<'_> {

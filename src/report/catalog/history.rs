@@ -8,7 +8,7 @@ use crate::text::format::rate;
 use crate::text::json::{VERSION, pretty};
 use crate::text::table::{Column, render};
 use gpuplan_hardware::{Hardware, InstanceId};
-use gpuplan_market::Place;
+use gpuplan_market::Location;
 use gpuplan_market::trend::Trend;
 use gpuplan_units::UsdPerHour;
 
@@ -18,7 +18,7 @@ const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█']
 /// One pool.
 pub struct PoolTrend {
     pub instance: InstanceId,
-    pub place: Place,
+    pub place: Location,
     pub trend: Trend,
 }
 

@@ -16,7 +16,7 @@ use gpuplan_budget::bill::compare::{Difference, DifferenceReason};
 use gpuplan_units::Usd;
 
 /// What was read, and how it compares.
-pub struct Read<'a> {
+pub struct BillComparison<'a> {
     pub lines: u64,
     pub ours: u64,
     pub bills: &'a [ImportedBill],
@@ -29,7 +29,7 @@ fn sum(differences: &[Difference], of: impl Fn(&Difference) -> Usd) -> Usd {
     differences.iter().map(of).sum()
 }
 
-pub fn text(read: &Read, width: u16) -> String {
+pub fn text(read: &BillComparison, width: u16) -> String {
     let columns = [
         Column::left("run", 0),
         Column::right("charged", 0),
@@ -107,7 +107,7 @@ pub struct BillTotal {
     pub billed_usd: Usd,
 }
 
-pub fn json(read: &Read) -> String {
+pub fn json(read: &BillComparison) -> String {
     pretty(&BillDocument {
         version: VERSION,
         currency: "USD",
@@ -130,7 +130,7 @@ impl<'a> From<&'a ImportedBill> for BillRecord<'a> {
 }
 
 /// A row for each run and reason.
-pub fn csv(read: &Read) -> String {
+pub fn csv(read: &BillComparison) -> String {
     let header = ["run", "charged_usd", "billed_usd", "reason", "difference_usd"];
     let rows = read.differences.iter().flat_map(|one| {
         let row = |reason: &str, amount: String| {

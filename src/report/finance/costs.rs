@@ -12,15 +12,15 @@ use crate::text::json::{VERSION, pretty};
 use crate::text::table::{Column, render};
 use crate::text::wrap::wrap;
 use gpuplan_budget::charge::utc_day;
-use gpuplan_budget::spent::{Asked, By, CostSum, Line, Spent};
+use gpuplan_budget::spent::{CostFilter, CostGrouping, CostSum, CostLine, Spent};
 use gpuplan_budget::{Item, Waste};
 use gpuplan_units::Usd;
 
 /// What is shown, and what was asked.
-pub struct Shown<'a> {
+pub struct CostsReport<'a> {
     pub spent: &'a Spent,
-    pub by: &'a By,
-    pub asked: &'a Asked,
+    pub by: &'a CostGrouping,
+    pub asked: &'a CostFilter,
     pub stores: &'a [String],
     pub now: Timestamp,
 }
@@ -30,16 +30,16 @@ pub fn signed(amount: Usd) -> String {
     if amount < Usd::ZERO { format!("-{}", usd(Usd::ZERO - amount)) } else { usd(amount) }
 }
 
-pub fn text(shown: &Shown, width: u16) -> String {
+pub fn text(shown: &CostsReport, width: u16) -> String {
     let (rows, mut total) = shown.spent.sums(shown.by);
     "total".clone_into(&mut total.name);
     let has_discount = total.list != total.contracted;
     let has_bill = total.billed.is_some();
     let title: &'static str = match shown.by {
-        By::Run => "run",
-        By::Team => "team",
-        By::Day => "day",
-        By::Tag(_) => "tag",
+        CostGrouping::Run => "run",
+        CostGrouping::Team => "team",
+        CostGrouping::Day => "day",
+        CostGrouping::Tag(_) => "tag",
     };
     // A column that says the same as its neighbour on every row is left out.
     let never = u16::MAX;
@@ -89,7 +89,7 @@ pub fn text(shown: &Shown, width: u16) -> String {
 }
 
 /// What the figures are, under the table.
-fn foot(shown: &Shown, total: &CostSum, width: u16) -> String {
+fn foot(shown: &CostsReport, total: &CostSum, width: u16) -> String {
     let what = if total.side_costs.is_empty() {
         "Machine time in USD at the prices of launch, without tax; disks, storage and data out are on the clouds' bills.".to_owned()
     } else {
@@ -117,7 +117,7 @@ fn foot(shown: &Shown, total: &CostSum, width: u16) -> String {
     if total.billed.is_none() {
         lines.push("No bill was imported: `gpuplan costs import FILE`.".to_owned());
     }
-    if let By::Tag(name) = shown.by {
+    if let CostGrouping::Tag(name) = shown.by {
         lines.insert(0, format!("Rows by the tag `{name}`."));
     }
     lines.iter().map(|line| wrap(line, width, "") + "\n").collect()
@@ -142,7 +142,7 @@ pub struct CostsDocument<'a> {
     pub total: CostsRecord<'a>,
     pub rows: Vec<NamedCosts<'a>>,
     /// Every charge, in the order of time.
-    pub lines: &'a [Line],
+    pub lines: &'a [CostLine],
 }
 
 /// The sum of the charges of one run, team, day or tag.
@@ -244,7 +244,7 @@ impl<'a> From<&'a CostSum> for CostsRecord<'a> {
     }
 }
 
-pub fn json(shown: &Shown) -> String {
+pub fn json(shown: &CostsReport) -> String {
     let (rows, total) = shown.spent.sums(shown.by);
     let document = CostsDocument {
         version: VERSION,
@@ -263,7 +263,7 @@ pub fn json(shown: &Shown) -> String {
 }
 
 /// Every line, for a spreadsheet.
-pub fn csv(shown: &Shown) -> String {
+pub fn csv(shown: &CostsReport) -> String {
     let header = [
         "id",
         "day",
@@ -297,7 +297,7 @@ pub fn csv(shown: &Shown) -> String {
     csv_text(&header, shown.spent.lines.iter().map(csv_cells))
 }
 
-fn csv_cells(line: &Line) -> Vec<String> {
+fn csv_cells(line: &CostLine) -> Vec<String> {
     let charge = &line.charge;
     let (allocation, resource) = (&charge.allocation, &charge.resource);
     let text = |text: &Option<String>| text.clone().unwrap_or_default();

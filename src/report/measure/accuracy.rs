@@ -6,16 +6,16 @@ use std::fmt::Write as _;
 use crate::text::table::{Column, render};
 use crate::text::wrap::wrap;
 use gpuplan_accuracy::held_out::{GroupError, HeldOut};
-use gpuplan_accuracy::{By, Line, Scores, peers};
+use gpuplan_accuracy::{ErrorGroup, GroupErrors, Scores, peers};
 use gpuplan_estimate::constants::{Fitted, HeldOutError, HeldOutInference};
 use gpuplan_estimate::memory_constants::FittedMemory;
 
 /// Every grouping with its word.
-const GROUPINGS: [(&str, By); 5] =
-    [("source", By::Source), ("group", By::Group), ("family", By::Family), ("gpu", By::Gpu), ("regime", By::Regime)];
+const GROUPINGS: [(&str, ErrorGroup); 5] =
+    [("source", ErrorGroup::Source), ("group", ErrorGroup::Group), ("family", ErrorGroup::Family), ("gpu", ErrorGroup::Gpu), ("regime", ErrorGroup::Regime)];
 
 /// Tables and the lines under them.
-pub fn text(scores: &Scores, by: By, time: &Fitted, memory_fit: &FittedMemory, width: u16) -> String {
+pub fn text(scores: &Scores, by: ErrorGroup, time: &Fitted, memory_fit: &FittedMemory, width: u16) -> String {
     let constants = &time.version;
     let mut out = format!("Step time or throughput by {}, error = predicted / measured - 1\n\n", word(by));
     out.push_str(&table(&scores.time(by), &scores.time_of_all(), by, width));
@@ -123,11 +123,11 @@ fn held_out_table(title: &'static str, rows: Vec<Vec<String>>, width: u16) -> St
     render(&[Column::left(title, 0), Column::right("runs", 0), Column::right("MAPE", 0)], rows, width)
 }
 
-fn word(by: By) -> &'static str {
+fn word(by: ErrorGroup) -> &'static str {
     GROUPINGS.iter().find(|(_, grouping)| *grouping == by).map_or("source", |(word, _)| word)
 }
 
-fn table(lines: &[Line], all: &Line, by: By, width: u16) -> String {
+fn table(lines: &[GroupErrors], all: &GroupErrors, by: ErrorGroup, width: u16) -> String {
     let columns = [
         Column::left(word(by), 0),
         Column::right("runs", 0),
@@ -137,7 +137,7 @@ fn table(lines: &[Line], all: &Line, by: By, width: u16) -> String {
         Column::right("≤20 %", 0),
         Column::right("inside", 0),
     ];
-    let row = |line: &Line| {
+    let row = |line: &GroupErrors| {
         let mut cells = vec![line.name.clone(), runs(line)];
         match line.errors {
             Some(errors) => cells.extend([
@@ -155,7 +155,7 @@ fn table(lines: &[Line], all: &Line, by: By, width: u16) -> String {
 }
 
 /// Answered of asked, in one number where that says it.
-fn runs(line: &Line) -> String {
+fn runs(line: &GroupErrors) -> String {
     if line.answered == line.cases { line.cases.to_string() } else { format!("{}/{}", line.answered, line.cases) }
 }
 
@@ -201,7 +201,7 @@ fn summary(scores: &Scores, width: u16) -> String {
 }
 
 /// gpuplan on the runs that the peers were asked for, by source and over all.
-pub(crate) fn against_peers(scores: &Scores) -> Vec<(Line, peers::PeerErrors)> {
+pub(crate) fn against_peers(scores: &Scores) -> Vec<(GroupErrors, peers::PeerErrors)> {
     let one = |peer: &peers::PeerErrors| {
         (scores.time_where(peer.source, |run| peers::asked(run) && run.source == peer.source), *peer)
     };
@@ -219,7 +219,7 @@ fn peer_table(scores: &Scores, width: u16) -> String {
         Column::right("llm-analysis", 0),
         Column::right("calculon", 0),
     ];
-    let row = |(line, peer): (Line, peers::PeerErrors)| {
+    let row = |(line, peer): (GroupErrors, peers::PeerErrors)| {
         vec![
             line.name.clone(),
             runs(&line),
@@ -245,7 +245,7 @@ fn peer_note() -> String {
 }
 
 /// The two tables of one grouping.
-pub fn csv(scores: &Scores, by: By) -> String {
+pub fn csv(scores: &Scores, by: ErrorGroup) -> String {
     let mut out = format!(
         "what,{},cases,answered,mape_percent,median_percent,bias_percent,within_20_percent,in_band_percent\n",
         word(by)

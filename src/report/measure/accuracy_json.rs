@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::measure::accuracy::{against_peers, inference_means};
 use crate::text::json::{VERSION, pretty};
 use gpuplan_accuracy::peers::PeerErrors;
-use gpuplan_accuracy::{By, Errors, Line, Scores};
+use gpuplan_accuracy::{ErrorGroup, Errors, GroupErrors, Scores};
 use gpuplan_estimate::constants::{Fitted, HeldOutError, HeldOutInference};
 use gpuplan_estimate::memory_constants::{FittedMemory, HeldOutSource};
 
@@ -52,14 +52,14 @@ struct Groupings {
 }
 
 impl Groupings {
-    fn new(lines: impl Fn(By) -> Vec<Line>) -> Self {
+    fn new(lines: impl Fn(ErrorGroup) -> Vec<GroupErrors>) -> Self {
         let by = |grouping| lines(grouping).into_iter().map(ErrorLine::from).collect();
         Self {
-            source: by(By::Source),
-            group: by(By::Group),
-            family: by(By::Family),
-            gpu: by(By::Gpu),
-            regime: by(By::Regime),
+            source: by(ErrorGroup::Source),
+            group: by(ErrorGroup::Group),
+            family: by(ErrorGroup::Family),
+            gpu: by(ErrorGroup::Gpu),
+            regime: by(ErrorGroup::Regime),
         }
     }
 }
@@ -92,8 +92,8 @@ struct ErrorFigures {
     in_band_percent: f64,
 }
 
-impl From<Line> for ErrorLine {
-    fn from(line: Line) -> Self {
+impl From<GroupErrors> for ErrorLine {
+    fn from(line: GroupErrors) -> Self {
         let figures = |errors: Errors| ErrorFigures {
             mape_percent: errors.mape_percent,
             median_percent: errors.median_percent,
@@ -173,7 +173,7 @@ struct PeerLine {
 /// Everything, whatever the table shows.
 pub fn accuracy(scores: &Scores, time: &Fitted, memory: &FittedMemory, now: Timestamp) -> String {
     let (macro_mape, fits) = (scores.macro_mape_percent(), scores.fits);
-    let peer = |(line, errors): (Line, PeerErrors)| PeerLine {
+    let peer = |(line, errors): (GroupErrors, PeerErrors)| PeerLine {
         source: errors.source,
         runs: errors.runs,
         constant_hfu_50_mape_percent: errors.constant_hfu_50_mape_percent,

@@ -332,7 +332,7 @@ mod tests {
             mended: Mended::Step { left: 0.69 },
         };
         let profile = Profile {
-            step: StepTimes::of(&[0.5, 0.52, 0.51], Some(9.0), "torchtitan"),
+            step: StepTimes::from_seconds(&[0.5, 0.52, 0.51], Some(9.0), "torchtitan"),
             usage: Some(Usage { gpus: vec![GpuUsage::default()], ..Usage::default() }),
             operators: Some(Operators { devices: 1, span_seconds: 1.0, ..Operators::default() }),
             findings: vec![finding],

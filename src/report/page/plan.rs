@@ -4,7 +4,7 @@ mod around;
 mod figures;
 mod findings;
 
-pub use around::Around;
+pub use around::ReportContext;
 
 use serde::Serialize;
 use serde_json::json;
@@ -24,7 +24,7 @@ const LIKELY: f64 = 0.9;
 /// A plan that is older was not made for this report.
 const JUST_MADE: Hours = Hours(1.0);
 
-pub fn report(document: &PlanDocument, plan: &PlanRecord, around: &Around) -> Report {
+pub fn report(document: &PlanDocument, plan: &PlanRecord, around: &ReportContext) -> Report {
     let mut sections = vec![recommendation(document, plan, around), risks(document, plan, around)];
     sections.extend(findings::section(&document.findings));
     sections.push(rejected(document));
@@ -87,7 +87,7 @@ fn percent(chance: f64) -> String {
     format!("{:.0} %", (chance * 100.0).min(99.0))
 }
 
-fn recommendation(document: &PlanDocument, plan: &PlanRecord, around: &Around) -> Section {
+fn recommendation(document: &PlanDocument, plan: &PlanRecord, around: &ReportContext) -> Section {
     let machines = if plan.machines.nodes == 1 { "machine" } else { "machines" };
     let cloud = CloudId::new(&plan.machines.cloud);
     let mut text = vec![
@@ -202,7 +202,7 @@ fn origin(origin: Origin) -> &'static str {
 }
 
 /// Everything that would make the figures above wrong, the dearest kind first.
-fn risks(document: &PlanDocument, plan: &PlanRecord, around: &Around) -> Section {
+fn risks(document: &PlanDocument, plan: &PlanRecord, around: &ReportContext) -> Section {
     let mut points = Vec::new();
     let was_stale = document.valid_until.is_some_and(|until| until < document.generated_at);
     if plan.price.stale || was_stale {
@@ -310,7 +310,7 @@ fn reason_words(reason: RejectionReason) -> &'static str {
     }
 }
 
-fn assumptions(document: &PlanDocument, plan: &PlanRecord, around: &Around) -> Section {
+fn assumptions(document: &PlanDocument, plan: &PlanRecord, around: &ReportContext) -> Section {
     let mut points: Vec<String> =
         document.workload.assumed.iter().map(|assumed| format!("Assumed: {assumed}.")).collect();
     points.push(format!(

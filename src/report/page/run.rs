@@ -4,7 +4,7 @@ mod bill;
 mod facts;
 mod spending;
 
-pub use facts::{Beside, Rented, RunFacts, RunPlan};
+pub use facts::{OtherCharge, Rented, RunFacts, RunPlan};
 
 use jiff::Timestamp;
 

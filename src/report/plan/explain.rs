@@ -63,7 +63,7 @@ pub fn json(plan: &Plan, comparison: &Comparison, context: &Context) -> String {
         recommended: comparison.is_recommended,
         why_not: comparison.why_not(),
         what_would_change: comparison.would_change(),
-        scaling: Scaling::of(&plan.step),
+        scaling: Scaling::from_step(&plan.step),
         why_not_reasons: &comparison.why_not,
         changes: &comparison.would_change,
     })

@@ -12,7 +12,7 @@ use crate::text::json::{VERSION, json_value, pretty};
 use crate::text::table::{Column, footer, render};
 use crate::text::wrap::wrap;
 use gpuplan_hardware::Hardware;
-use gpuplan_import::{Asked, JobKind, KeyValue};
+use gpuplan_import::{JobRequest, JobKind, KeyValue};
 use gpuplan_market::{Market, Origin};
 use gpuplan_plan::document::{Context, PlanRecord, Remark};
 use gpuplan_plan::job::{Better, Change, JobOffer, Priced};
@@ -31,7 +31,7 @@ pub struct Named<'a> {
 }
 
 /// What the job asks for, and what of it was not understood.
-pub fn asked_text(asked: &Asked, hardware: &Hardware, width: u16) -> String {
+pub fn asked_text(asked: &JobRequest, hardware: &Hardware, width: u16) -> String {
     let name = asked.name.as_deref().unwrap_or("without a name");
     let kind = match asked.kind {
         JobKind::Slurm => "Slurm",
@@ -64,7 +64,7 @@ fn listed(keys: &[KeyValue]) -> String {
 }
 
 /// Two tables: the machines of the job, and what would be better.
-pub fn priced_text(asked: &Asked, priced: &Priced, named: Named, width: u16, most: usize) -> String {
+pub fn priced_text(asked: &JobRequest, priced: &Priced, named: Named, width: u16, most: usize) -> String {
     let mut text =
         format!("As asked{}\n", asked.hours.map_or_else(String::new, |hours| format!(" (cost: {hours} at most)")));
     let shown = priced.offers.iter().take(most);
@@ -154,7 +154,7 @@ fn table<'a>(
 }
 
 /// The job's machines and the recommended ones, doing the same work.
-pub fn beside_text(asked: &Asked, baseline: Placed, best: Placed, width: u16) -> String {
+pub fn comparison_text(asked: &JobRequest, baseline: Placed, best: Placed, width: u16) -> String {
     let row = |title: &str, (plan, context): Placed| {
         let offer = context.world.market.offer(plan.offer);
         vec![
@@ -291,7 +291,7 @@ pub struct BetterRecord<'a> {
 }
 
 impl<'a> JobRecord<'a> {
-    pub fn new(asked: &'a Asked, hardware: &Hardware) -> Self {
+    pub fn new(asked: &'a JobRequest, hardware: &Hardware) -> Self {
         let keys = |keys: &'a [KeyValue]| -> Vec<KeyRecord<'a>> {
             keys.iter().map(|one| KeyRecord { key: &one.key, value: &one.value }).collect()
         };
@@ -334,7 +334,7 @@ impl<'a> JobOfferRecord<'a> {
 }
 
 /// The job and its prices.
-pub fn json(asked: &Asked, priced: &Priced, named: Named) -> String {
+pub fn json(asked: &JobRequest, priced: &Priced, named: Named) -> String {
     let better = priced.better.iter().map(|better| BetterRecord {
         change: better.change,
         offer: JobOfferRecord::new(&better.offer, named),
@@ -367,7 +367,7 @@ pub struct PlanDifference {
     pub hours: f64,
 }
 
-pub fn beside_json(asked: &Asked, baseline: Option<Placed>, best: Option<&Plan>, hardware: &Hardware) -> Value {
+pub fn comparison_json(asked: &JobRequest, baseline: Option<Placed>, best: Option<&Plan>, hardware: &Hardware) -> Value {
     let difference = baseline.zip(best).map(|((than, _), best)| PlanDifference {
         cost_usd: best.cost.expected - than.cost.expected,
         hours: best.run.hours.expected - than.run.hours.expected,

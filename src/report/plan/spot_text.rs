@@ -8,7 +8,7 @@ use crate::text::table::{Column, render};
 use crate::text::wrap::wrap;
 use gpuplan_plan::Plan;
 use gpuplan_plan::document::{Context, CostBar};
-use gpuplan_plan::spot::Outlook;
+use gpuplan_plan::spot::SpotForecast;
 use gpuplan_spot::forecast::Forecast;
 use gpuplan_units::Hours;
 
@@ -54,7 +54,7 @@ pub fn rows(plan: &Plan, context: &Context) -> Vec<(&'static str, String)> {
     rows
 }
 
-fn outlook(plan: &Plan) -> Option<(&Outlook, &Forecast)> {
+fn outlook(plan: &Plan) -> Option<(&SpotForecast, &Forecast)> {
     let spot = plan.spot.as_deref()?;
     Some((spot, spot.forecast.as_ref()?))
 }

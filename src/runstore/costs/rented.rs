@@ -114,7 +114,7 @@ impl Run {
     /// The one object of a led run that says what its machines cost outside their agents: booting and ending included. What was
     /// told of a machine that is gone stands: money was counted by it. What cannot be read, or is of a newer version, is not written
     /// over.
-    pub async fn tell_rented(&self, all: AllRented) -> Result<(), StoreError> {
+    pub async fn write_rented(&self, all: AllRented) -> Result<(), StoreError> {
         let mut machines = self.rented().await?.map_or_else(Vec::new, |told| told.machines);
         machines.retain(|told| told.to.is_some());
         let told = machines.clone();
@@ -156,9 +156,9 @@ mod tests {
         let run = Run::new(store.clone(), Layout::new("a").unwrap());
         assert_eq!(run.rented().await.unwrap(), None);
         let mut all = AllRented { version: VERSION, interruptions: 1, ..AllRented::default() };
-        run.tell_rented(all.clone()).await.unwrap();
+        run.write_rented(all.clone()).await.unwrap();
         all.end = Some("completed".to_owned());
-        run.tell_rented(all.clone()).await.unwrap();
+        run.write_rented(all.clone()).await.unwrap();
         assert_eq!(run.rented().await.unwrap(), Some(all.clone()));
         let machine = |seconds: f64, to: Option<Timestamp>| Rented {
             machine: "i-1".to_owned(),
@@ -179,20 +179,20 @@ mod tests {
         for (seconds, to, told) in
             [(1.0, None, 1.0), (2.0, Some(Timestamp::UNIX_EPOCH), 2.0), (3.0, Some(Timestamp::UNIX_EPOCH), 2.0)]
         {
-            run.tell_rented(AllRented { machines: vec![machine(seconds, to)], ..all.clone() }).await.unwrap();
+            run.write_rented(AllRented { machines: vec![machine(seconds, to)], ..all.clone() }).await.unwrap();
             assert_eq!(run.rented().await.unwrap().unwrap().machines[0].seconds, told, "{seconds}");
         }
         let adopted = Rented { machine: "epoch 1 node 0".to_owned(), ..machine(9.0, Some(Timestamp::UNIX_EPOCH)) };
         let next = Rented { machine: "i-2".to_owned(), epoch: 2, ..machine(4.0, None) };
-        run.tell_rented(AllRented { machines: vec![adopted, next], ..all.clone() }).await.unwrap();
+        run.write_rented(AllRented { machines: vec![adopted, next], ..all.clone() }).await.unwrap();
         let told: Vec<f64> =
             run.rented().await.unwrap().unwrap().machines.iter().map(|machine| machine.seconds).collect();
         assert_eq!(told, [2.0, 4.0]);
-        run.tell_rented(AllRented { version: 2, ..all.clone() }).await.unwrap();
+        run.write_rented(AllRented { version: 2, ..all.clone() }).await.unwrap();
         let newer = store.read("runs/a/rented.json").await.unwrap();
         let refused = run.rented().await.unwrap_err().to_string();
         assert!(refused.contains("runs/a/rented.json") && refused.contains("version 2"), "{refused}");
-        assert!(run.tell_rented(all).await.is_err(), "a newer account is not written over");
+        assert!(run.write_rented(all).await.is_err(), "a newer account is not written over");
         assert_eq!(store.read("runs/a/rented.json").await.unwrap(), newer);
         assert_eq!(store.folders("runs").await.unwrap(), ["a"]);
         assert!(store.folders("none").await.unwrap().is_empty());

@@ -1,4 +1,4 @@
-//! `Held`: an object that somebody else keeps, as it was when it was listed, and pieces of it that are the same still.
+//! `StoredObject`: an object that somebody else keeps, as it was when it was listed, and pieces of it that are the same still.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use crate::store::objects::Store;
 
 /// An object below an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct StoredObject {
     /// Below the address, with `/` between its parts; the name alone where the address is this very object.
     pub path: String,
     pub size: u64,
@@ -25,18 +25,18 @@ pub struct Held {
 impl Store {
     /// Every object below the address, or the one that has this very address, by path. An empty place is an error: whoever
     /// names one means another.
-    pub async fn held(&self) -> Result<Vec<Held>, StoreError> {
+    pub async fn held(&self) -> Result<Vec<StoredObject>, StoreError> {
         let key = self.root.as_ref();
         let above = if key.is_empty() { 0 } else { key.len() + 1 };
         let listed =
             self.objects.list(Some(&self.root)).try_collect::<Vec<_>>().await.map_err(|error| unlisted(key, &error))?;
-        let held = |path: String, object: ObjectMeta| Held {
+        let held = |path: String, object: ObjectMeta| StoredObject {
             path,
             size: object.size,
             tag: object.e_tag,
             location: object.location,
         };
-        let mut all: Vec<Held> = listed
+        let mut all: Vec<StoredObject> = listed
             .into_iter()
             .map(|object| held(object.location.as_ref().get(above..).unwrap_or_default().to_owned(), object))
             .collect();
@@ -61,7 +61,7 @@ impl Store {
     }
 
     /// A piece of an object that has not changed since it was listed.
-    pub async fn piece(&self, of: &Held, range: Range<u64>) -> Result<Bytes, StoreError> {
+    pub async fn piece(&self, of: &StoredObject, range: Range<u64>) -> Result<Bytes, StoreError> {
         let options = GetOptions::new().with_if_match(of.tag.clone()).with_range(Some(range));
         let unavailable = |error: Error| match error {
             Error::Precondition { .. } => StoreError::Changed { key: of.path.clone() },
@@ -89,7 +89,7 @@ fn unlisted(key: &str, error: &Error) -> StoreError {
 }
 
 /// Of paths in order.
-fn is_folder(all: &[Held], path: &str) -> bool {
+fn is_folder(all: &[StoredObject], path: &str) -> bool {
     let below = format!("{path}/");
     all.get(all.partition_point(|one| one.path < below)).is_some_and(|next| next.path.starts_with(&below))
 }

@@ -12,7 +12,7 @@ mod send;
 
 pub use error::StoreError;
 pub use hash::{Hash, Sent, hash_file, sha256};
-pub use held::Held;
+pub use held::StoredObject;
 pub use keys::{KeySource, Keys};
 pub use link::Link;
 pub use objects::{Listed, Store};

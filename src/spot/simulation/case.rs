@@ -26,7 +26,7 @@ const MOST_CHANGEOVER_HOURS: f64 = 1000.0;
 const MOST_TICKS: f64 = 1e8;
 
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-pub struct Case {
+pub struct SimulationCase {
     pub trace: Option<String>,
     #[serde(default)]
     pub start_tick: usize,
@@ -93,12 +93,12 @@ pub enum PolicyName {
 
 /// What a case came to. Keys as scripts read them.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Answer {
+pub struct SimulationAnswer {
     pub id: Value,
     pub policy: PolicyName,
     pub cost_usd: Usd,
     #[serde(flatten)]
-    pub run: Option<Run>,
+    pub run: Option<ReplaySummary>,
     pub met_deadline: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forecast: Option<Forecast>,
@@ -106,7 +106,7 @@ pub struct Answer {
 
 /// The course of a replay; the omniscient optimum has only a cost.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Run {
+pub struct ReplaySummary {
     pub finish_hours: f64,
     pub starts: u32,
     pub interruptions: u32,
@@ -147,14 +147,14 @@ impl Simulator {
             Err(error) => return serde_json::json!({ "id": null, "unsupported": error.to_string() }),
         };
         let id = document.get("id").cloned().unwrap_or(Value::Null);
-        let answer = Case::deserialize(&document)
+        let answer = SimulationCase::deserialize(&document)
             .map_err(|error| error.to_string())
             .and_then(|case| self.run(&case, id.clone()));
         let value = answer.and_then(|answer| serde_json::to_value(answer).map_err(|error| error.to_string()));
         value.unwrap_or_else(|why| serde_json::json!({ "id": id, "unsupported": why }))
     }
 
-    fn run(&self, case: &Case, id: Value) -> Result<Answer, String> {
+    fn run(&self, case: &SimulationCase, id: Value) -> Result<SimulationAnswer, String> {
         let places = case.places()?;
         let traces: Vec<&Trace> = places.iter().map(|pool| self.trace(&pool.trace)).collect::<Result<_, _>>()?;
         let tick = traces[0].gap;
@@ -175,7 +175,7 @@ impl Simulator {
         if case.policy == PolicyName::Omniscient {
             let cost_usd =
                 least_cost(&limits, &world, case.start_tick).ok_or("no way to the deadline inside the trace")?;
-            return Ok(Answer { id, policy: case.policy, cost_usd, run: None, met_deadline: true, forecast: None });
+            return Ok(SimulationAnswer { id, policy: case.policy, cost_usd, run: None, met_deadline: true, forecast: None });
         }
         let policy = self.policy(case.policy, &limits);
         let mut watch = Watch::new(pools.len(), tick, case.probe_minutes * 60.0);
@@ -187,12 +187,12 @@ impl Simulator {
             known.map(|watch| forecast::forecast(&policy, &limits, &self.model, watch, self.seed)).transpose();
         let forecast = forecast.map_err(|error| error.to_string())?;
         let (cost_usd, met_deadline) = (outcome.cost, outcome.met_deadline);
-        Ok(Answer {
+        Ok(SimulationAnswer {
             id,
             policy: case.policy,
             cost_usd,
             met_deadline,
-            run: Some(Run::new(outcome, case.decisions, pools.len() > 1)),
+            run: Some(ReplaySummary::new(outcome, case.decisions, pools.len() > 1)),
             forecast,
         })
     }
@@ -238,7 +238,7 @@ impl Simulator {
     }
 }
 
-impl Case {
+impl SimulationCase {
     /// Its pools; a single trace is one pool.
     fn places(&self) -> Result<Vec<CasePool>, String> {
         match (&self.trace, self.spot_usd_per_hour) {
@@ -306,7 +306,7 @@ impl Case {
     }
 }
 
-impl Run {
+impl ReplaySummary {
     fn new(outcome: Outcome, log: bool, several: bool) -> Self {
         let reasons = || outcome.decisions.iter().map(|stretch| stretch.reason.to_string()).collect();
         Self {

@@ -16,7 +16,7 @@ pub struct HostCounters {
     begun: Instant,
     last: Counters,
     units: KernelUnits,
-    strangers: Strangers,
+    strangers: UnrelatedProcesses,
 }
 
 /// Processes that do not belong to a family, so that a look reads only the family and who is new. A machine with hundreds of cores has
@@ -25,9 +25,9 @@ pub struct HostCounters {
 /// Who is no descendant never becomes one. That a number is used again by one between two looks goes unnoticed, so nothing that has
 /// to be exact may rest on this.
 #[derive(Clone, Debug, Default)]
-pub struct Strangers(BTreeSet<i32>);
+pub struct UnrelatedProcesses(BTreeSet<i32>);
 
-impl Strangers {
+impl UnrelatedProcesses {
     /// Numbers of all processes that may belong to the family.
     pub fn others(&mut self) -> Vec<i32> {
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -49,7 +49,7 @@ impl HostCounters {
             ticks_per_second: rustix::param::clock_ticks_per_second() as f64,
             page_bytes: rustix::param::page_size() as f64,
         };
-        let (begun, mut strangers) = (Instant::now(), Strangers::default());
+        let (begun, mut strangers) = (Instant::now(), UnrelatedProcesses::default());
         let last = read(root, 0.0, &mut strangers);
         Self { root, begun, last, units, strangers }
     }
@@ -68,7 +68,7 @@ pub fn cores() -> u32 {
     std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32)
 }
 
-fn read(root: i32, at_seconds: f64, strangers: &mut Strangers) -> Counters {
+fn read(root: i32, at_seconds: f64, strangers: &mut UnrelatedProcesses) -> Counters {
     let pids = strangers.others().into_iter();
     // A process may end between two reads; it is then simply not there.
     let mut all: BTreeMap<i32, _> = pids

@@ -59,7 +59,7 @@ fn sound_operators() -> Operators {
 fn of_trace(change: impl Fn(&mut Operators)) -> Vec<Rule> {
     let mut operators = sound_operators();
     change(&mut operators);
-    let step = StepTimes::of(&[10.0; 10], None, "test");
+    let step = StepTimes::from_seconds(&[10.0; 10], None, "test");
     rules(&Profile { operators: Some(operators), step, ..Profile::new("test") })
 }
 

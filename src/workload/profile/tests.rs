@@ -7,17 +7,17 @@ use proptest::prelude::*;
 
 #[test]
 fn median_and_spread_ignore_the_odd_one() {
-    let times = StepTimes::of(&[1.0, 1.1, 0.9, 1.0, 50.0], Some(30.0), "test").unwrap();
+    let times = StepTimes::from_seconds(&[1.0, 1.1, 0.9, 1.0, 50.0], Some(30.0), "test").unwrap();
     assert_eq!((times.count, times.median_seconds), (5, 1.0));
     assert!((times.spread_seconds - 0.148_26).abs() < 1e-9);
-    assert_eq!(StepTimes::of(&[], None, "test"), None);
+    assert_eq!(StepTimes::from_seconds(&[], None, "test"), None);
     assert_eq!(median(&[f64::NAN, 2.0, 4.0]), Some(3.0));
 }
 
 #[test]
 fn what_was_written_reads_back() {
     let mut profile = Profile::new("python train.py");
-    profile.step = StepTimes::of(&[0.5, 0.51], None, "test");
+    profile.step = StepTimes::from_seconds(&[0.5, 0.51], None, "test");
     profile.usage = Some(Usage { samples: 3, ..Usage::default() });
     profile.operators = Some(Operators { format: "test".to_owned(), ..Operators::default() });
     assert_eq!(Profile::parse(&profile.to_json().unwrap()), Ok(profile));
@@ -26,7 +26,7 @@ fn what_was_written_reads_back() {
 #[test]
 fn other_versions_and_impossible_figures_are_refused() {
     let with = |version: u32, median: f64| {
-        let step = StepTimes { median_seconds: median, ..StepTimes::of(&[1.0], None, "test").unwrap() };
+        let step = StepTimes { median_seconds: median, ..StepTimes::from_seconds(&[1.0], None, "test").unwrap() };
         Profile::parse(&Profile { version, step: Some(step), ..Profile::new("x") }.to_json().unwrap())
     };
     assert!(with(VERSION, 1.0).is_ok());
@@ -53,7 +53,7 @@ proptest! {
     #[test]
     fn any_damage_is_read_or_refused(at in any::<prop::sample::Index>(), letter in "[-0-9a-z\",.:{}]") {
         let mut profile = Profile::new("python train.py");
-        profile.step = StepTimes::of(&[0.5, 0.5], Some(30.0), "test");
+        profile.step = StepTimes::from_seconds(&[0.5, 0.5], Some(30.0), "test");
         profile.gpu = Some(ProfiledGpu { name: "H100".to_owned(), count: 8, memory_bytes: Some(85e9) });
         profile.operators = Some(Operators { format: "test".to_owned(), ..Operators::default() });
         let mut text = profile.to_json().unwrap();

@@ -200,7 +200,7 @@ impl Tally {
     /// The marks of which there are most stand for the steps.
     fn step_times(&self) -> Option<StepTimes> {
         let (marks, seconds) = self.steps.iter().max_by_key(|(_, seconds)| seconds.len())?;
-        StepTimes::of(seconds, None, marks)
+        StepTimes::from_seconds(seconds, None, marks)
     }
 
     fn figures(self, format: &str, totals: &[Totals], work: &[f64], host_span: Option<(i64, i64)>) -> Operators {

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::rules::framework::Framework;
 use crate::state::SharedState;
-use crate::team::rank::Place;
+use crate::team::rank::Rank;
 use gpuplan_runstore::history::Keep;
 use gpuplan_runstore::layout::Layout;
 use gpuplan_runstore::{Run, Store};
@@ -25,7 +25,7 @@ async fn is_synced(make: impl FnOnce(&Path)) -> (bool, Vec<Event>) {
     let life = Life {
         run,
         epoch: 1,
-        rank: Place::ALONE,
+        rank: Rank::ALONE,
         heartbeat: Duration::from_secs(1),
         begun: Instant::now(),
         begun_at: Timestamp::now(),

@@ -17,7 +17,7 @@ use object_store::{
 use super::*;
 use crate::checkpoint::restore::Restore;
 use crate::checkpoint::scan::{Over, Settling, scan};
-use crate::ports::logger::{Stream, Talk};
+use crate::ports::logger::{Stream, Logger};
 use crate::rules::framework::Framework;
 use gpuplan_runstore::Store;
 use gpuplan_runstore::layout::Layout;
@@ -93,7 +93,7 @@ impl ObjectStore for Vanishing {
 
 struct Silent;
 
-impl Talk for Silent {
+impl Logger for Silent {
     fn say(&self, _line: &str) {}
 
     fn pass(&self, _stream: Stream, _bytes: &[u8]) {}
@@ -125,7 +125,7 @@ async fn live(run: &Run, epoch: u64, folder: &Path) -> Option<u64> {
     };
     let restored = restore.newest().await.ok()?.name;
     let keep = Keep { last: 2, every: 0 };
-    let mut shipper = Shipper::new(run.clone(), epoch, Place::ALONE, folder.to_owned(), keep, restored);
+    let mut shipper = Shipper::new(run.clone(), epoch, Rank::ALONE, folder.to_owned(), keep, restored);
     let first = restored.map_or(0, |name| name.step);
     let mut safe = restored.map(|name| name.step);
     for step in first + 1..=first + 4 {
@@ -209,7 +209,7 @@ async fn a_fenced_owner_commits_and_deletes_nothing() {
     live(&run, 1, folder.path()).await;
     let before = run.manifests().await.unwrap();
     let keep = Keep { last: 1, every: 0 };
-    let mut zombie = Shipper::new(run.clone(), 1, Place::ALONE, folder.path().to_owned(), keep, None);
+    let mut zombie = Shipper::new(run.clone(), 1, Rank::ALONE, folder.path().to_owned(), keep, None);
     objects.put(&Location::from("runs/t/epochs/2"), PutPayload::from("{}")).await.unwrap();
     save(folder.path(), 9);
     let mut settling = Settling::new(Framework::Auto, Duration::ZERO);

@@ -5,7 +5,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::state::SharedState;
-use crate::team::rank::Place;
+use crate::team::rank::Rank;
 use gpuplan_runstore::layout::Layout;
 use gpuplan_runstore::{Run, Store};
 
@@ -19,7 +19,7 @@ async fn what_others_cost_is_unknown_until_it_was_read_and_while_a_bill_is_torn(
     let life = Life {
         run,
         epoch: 0,
-        rank: Place::ALONE,
+        rank: Rank::ALONE,
         heartbeat: Duration::from_secs(1),
         begun: Instant::now(),
         begun_at: Timestamp::now(),

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::portfolio::What;
+use crate::portfolio::CostSource;
 use gpuplan_units::UsdPerHour;
 
 fn now() -> Timestamp {
@@ -18,9 +18,9 @@ fn answer(text: &str) -> Budget {
     budget(&portfolio, &once, InputsRecord::default(), now(), 3).unwrap()
 }
 
-fn once(portfolio: &Portfolio) -> Vec<Once> {
-    let of = |what: &What| match what {
-        What::Rate(rate) => Once::of_rate(rate).unwrap(),
+fn once(portfolio: &Portfolio) -> Vec<PhaseCost> {
+    let of = |what: &CostSource| match what {
+        CostSource::Rate(rate) => PhaseCost::of_rate(rate).unwrap(),
         _ => panic!("a stated rate"),
     };
     portfolio.phases.iter().map(|phase| of(&phase.what)).collect()
@@ -170,7 +170,7 @@ proptest! {
             portfolio.months_of(&portfolio.commitments[0]).map(|month| portfolio.commitments[0].in_month(month)).sum::<Usd>(),
             lines.covered[0].on_demand,
         );
-        // What each run costs on demand, less what is spared, and all that the commitment costs.
+        // CostSource each run costs on demand, less what is spared, and all that the commitment costs.
         let runs = portfolio.phases.iter().zip(&once).map(|(phase, once)| once.cost.expected.nanos() * i128::from(phase.repeats)).sum::<i128>();
         prop_assert_eq!(untaxed, Usd::from_nanos(runs) - spared + paid);
         let taxes: Usd = lines.lines.iter().filter(|line| line.origin == LineOrigin::Tax).map(|line| line.amount.cost_usd).sum();

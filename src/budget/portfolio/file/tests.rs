@@ -1,4 +1,4 @@
-//! What a portfolio may say, and what is refused with its line.
+//! CostSource a portfolio may say, and what is refused with its line.
 #![cfg(test)]
 
 use super::*;
@@ -64,7 +64,7 @@ fn a_portfolio_is_read_with_its_phases_in_their_months() {
     assert_eq!(months, ["base/pretrain 2027-01+2", "base/tune 2027-03+1", "evaluate 2027-01+1"]);
     assert_eq!(portfolio.phases[1].tags["project"], "seven");
     assert!(
-        matches!(&portfolio.phases[2].what, What::Rate(rate) if rate.hours == Hours(48.0) && rate.hours_p90 == rate.hours)
+        matches!(&portfolio.phases[2].what, CostSource::Rate(rate) if rate.hours == Hours(48.0) && rate.hours_p90 == rate.hours)
     );
 }
 

@@ -5,7 +5,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::charge::{Charge, Costs, Item, Nature, Resource};
-use crate::spending::actual::{Found, NANOS_PER_HOUR, RunFacts, Seen, Uncountable};
+use crate::spending::actual::{RunCharge, NANOS_PER_HOUR, RunFacts, Seen, UncountableCharge};
 use gpuplan_plan::money::bill::HOURS_PER_MONTH;
 use gpuplan_runstore::{Side, SidePrice};
 use gpuplan_units::Usd;
@@ -14,7 +14,7 @@ const BYTES_PER_GIB: f64 = 1_073_741_824.0;
 
 impl RunFacts {
     /// Where the launch knew a price; a run that no launch began has none.
-    pub(super) fn side_costs(&self, seen: &[Seen], now: Timestamp) -> Result<Vec<Found>, Uncountable> {
+    pub(super) fn side_costs(&self, seen: &[Seen], now: Timestamp) -> Result<Vec<RunCharge>, UncountableCharge> {
         let disks = seen.iter().filter_map(|machine| self.disk(machine));
         let fetched = seen.iter().filter_map(|machine| self.data_out(machine));
         disks.chain(fetched).chain(self.stored_by_month(now)).collect()
@@ -28,7 +28,7 @@ impl RunFacts {
     }
 
     /// The root disk lives as long as its machine.
-    fn disk(&self, machine: &Seen) -> Option<Result<Found, Uncountable>> {
+    fn disk(&self, machine: &Seen) -> Option<Result<RunCharge, UncountableCharge>> {
         let rented = machine.rented?;
         let price = self.side_price(Side::Disk, Some((&rented.cloud, &rented.region)))?;
         let bytes = f64::from(self.disk_gib?) * BYTES_PER_GIB;
@@ -39,7 +39,7 @@ impl RunFacts {
         let assumption = format!("{} GiB for the time of its machine, a month of {HOURS_PER_MONTH} h", self.disk_gib?);
         Some(charge.map(|mut charge| {
             charge.resource.zone.clone_from(&rented.zone);
-            Found {
+            RunCharge {
                 charge: Charge { item: Item::Disk, start, end, assumption, ..charge },
                 is_open: rented.to.is_none(),
             }
@@ -47,21 +47,21 @@ impl RunFacts {
     }
 
     /// A machine that came so far as to start an agent fetched the data.
-    fn data_out(&self, machine: &Seen) -> Option<Result<Found, Uncountable>> {
+    fn data_out(&self, machine: &Seen) -> Option<Result<RunCharge, UncountableCharge>> {
         let (rented, expected) = (machine.rented.filter(|_| !machine.billed.is_empty())?, self.expected.as_ref()?);
         let (price, bytes) = (self.side_price(Side::DataOut, None)?, expected.fetched_bytes?);
         let charge = self.side_cost(price, bytes / price.unit_bytes, format!("{}/data-out", self.machine_id(machine)));
         let (start, end) = (rented.from, rented.from);
         let assumption = format!("all of the data, once on each machine, out of {}", price.cloud);
         // Who sends it bills it: it has no zone of the machine.
-        Some(charge.map(|charge| Found {
+        Some(charge.map(|charge| RunCharge {
             charge: Charge { item: Item::Egress, start, end, assumption, ..charge },
             is_open: rented.to.is_none(),
         }))
     }
 
     /// Month by month, until it is deleted; months that are over do not grow any more.
-    fn stored_by_month(&self, now: Timestamp) -> Vec<Result<Found, Uncountable>> {
+    fn stored_by_month(&self, now: Timestamp) -> Vec<Result<RunCharge, UncountableCharge>> {
         let (Some(price), Some(mut from)) =
             (self.side_price(Side::Storage, None), self.stored.iter().map(|stored| stored.since).min())
         else {
@@ -77,7 +77,7 @@ impl RunFacts {
             let assumption =
                 "what lies in the store now, since it was written; what was deleted before is not in it; beside the machines".to_owned();
             let of_month = self.side_cost(price, quantity, id);
-            found.push(of_month.map(|charge| Found {
+            found.push(of_month.map(|charge| RunCharge {
                 charge: Charge { item: Item::CheckpointStorage, start: from, end: to, assumption, ..charge },
                 is_open: to < next,
             }));
@@ -87,10 +87,10 @@ impl RunFacts {
     }
 
     /// At the price of the launch, without a time. The error is the id.
-    fn side_cost(&self, price: &SidePrice, quantity: f64, id: String) -> Result<Charge, Uncountable> {
+    fn side_cost(&self, price: &SidePrice, quantity: f64, id: String) -> Result<Charge, UncountableCharge> {
         // As the bill of a plan has it: quantity times price, rounded once.
         let Some(cost) = Usd::from_dollars(quantity * price.usd.nanos() as f64 / 1e9) else {
-            return Err(Uncountable(id));
+            return Err(UncountableCharge(id));
         };
         Ok(Charge {
             id,
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn disk_data_and_storage_are_quantity_times_the_price_of_launch() {
         let found = facts().charges(at("2026-11-06T00:00:00Z")).unwrap();
-        let found: Vec<Found> = found.into_iter().filter(|one| one.charge.unit != "hour").collect();
+        let found: Vec<RunCharge> = found.into_iter().filter(|one| one.charge.unit != "hour").collect();
         let shown: Vec<_> = found
             .iter()
             .map(|one| (one.charge.id.as_str(), one.charge.costs.contracted.to_string(), one.is_open))
@@ -240,6 +240,6 @@ mod tests {
         if let Some(expected) = &mut facts.expected {
             expected.fetched_bytes = Some(1e40);
         }
-        assert_eq!(facts.charges(at("2026-11-06T00:00:00Z")), Err(Uncountable("run/a@k/e1-0-i-1/data-out".to_owned())));
+        assert_eq!(facts.charges(at("2026-11-06T00:00:00Z")), Err(UncountableCharge("run/a@k/e1-0-i-1/data-out".to_owned())));
     }
 }

@@ -39,7 +39,7 @@ fn facts() -> RunFacts {
     RunFacts { run: "a".to_owned(), key: "k".to_owned(), speed: 1.0, ..RunFacts::default() }
 }
 
-fn hours(found: &[Found], what: &str) -> f64 {
+fn hours(found: &[RunCharge], what: &str) -> f64 {
     found.iter().filter(|one| one.charge.id.ends_with(what)).map(|one| one.charge.quantity).sum()
 }
 

@@ -53,9 +53,9 @@ fn waste_and_tokens_are_told_by_run() {
         vec![charge("c", 0, 3600, 5, None)],
         &[],
         BTreeMap::from([known("a", "completed", 2e6), known("b", "failed", 1e6)]),
-        &Asked::default(),
+        &CostFilter::default(),
     );
-    let (rows, total) = spent.sums(&By::Run);
+    let (rows, total) = spent.sums(&CostGrouping::Run);
     let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
     assert_eq!(names, ["a", "b", "c"]);
     assert_eq!(
@@ -67,9 +67,9 @@ fn waste_and_tokens_are_told_by_run() {
         (rows[2].so_far.nanos(), total.contracted.nanos(), total.list.nanos()),
         (5, 10_000_000_005, 20_000_000_010)
     );
-    assert_eq!(spent.sums(&By::Team).0[0].runs.len(), 3);
-    assert_eq!(spent.sums(&By::Tag("paper".to_owned())).0.len(), 3);
-    assert_eq!(spent.sums(&By::Tag("none".to_owned())).0[0].name, UNALLOCATED);
+    assert_eq!(spent.sums(&CostGrouping::Team).0[0].runs.len(), 3);
+    assert_eq!(spent.sums(&CostGrouping::Tag("paper".to_owned())).0.len(), 3);
+    assert_eq!(spent.sums(&CostGrouping::Tag("none".to_owned())).0[0].name, UNALLOCATED);
 }
 
 #[test]
@@ -77,24 +77,24 @@ fn a_rehearsal_is_money_of_nobody() {
     let resource = Resource { cloud: REHEARSAL.to_owned(), ..Resource::default() };
     let fake = Charge { resource, ..charge("a", 0, 10, 7, None) };
     let spent = |clouds: &[&str]| {
-        let asked = Asked { clouds: clouds.iter().map(|cloud| (*cloud).to_owned()).collect(), ..Asked::default() };
+        let asked = CostFilter { clouds: clouds.iter().map(|cloud| (*cloud).to_owned()).collect(), ..CostFilter::default() };
         Spent::new(vec![fake.clone(), charge("b", 0, 10, 1, None)], Vec::new(), &[], BTreeMap::new(), &asked)
     };
     let plain = spent(&[]);
-    assert_eq!((plain.sums(&By::Run).1.contracted.nanos(), plain.rehearsals), (1, 1));
-    assert_eq!(spent(&["fake"]).sums(&By::Run).1.contracted.nanos(), 7);
+    assert_eq!((plain.sums(&CostGrouping::Run).1.contracted.nanos(), plain.rehearsals), (1, 1));
+    assert_eq!(spent(&["fake"]).sums(&CostGrouping::Run).1.contracted.nanos(), 7);
 }
 
 #[test]
 fn only_the_part_in_time_counts() {
-    let asked = Asked {
+    let asked = CostFilter {
         since: Timestamp::from_second(1800).ok(),
         until: Timestamp::from_second(2700).ok(),
-        ..Asked::default()
+        ..CostFilter::default()
     };
     let spent = Spent::new(vec![charge("a", 0, 3600, 4_000, None)], Vec::new(), &[], BTreeMap::new(), &asked);
-    assert_eq!(spent.sums(&By::Run).1.contracted.nanos(), 1_000);
-    let late = Asked { since: Timestamp::from_second(3600).ok(), ..Asked::default() };
+    assert_eq!(spent.sums(&CostGrouping::Run).1.contracted.nanos(), 1_000);
+    let late = CostFilter { since: Timestamp::from_second(3600).ok(), ..CostFilter::default() };
     assert!(
         Spent::new(vec![charge("a", 0, 3600, 4_000, None)], Vec::new(), &[], BTreeMap::new(), &late).lines.is_empty()
     );
@@ -110,8 +110,8 @@ proptest! {
             .map(|(run, start, length, nanos)| charge(&format!("r{run}"), *start, start + length, *nanos, None))
             .collect();
         let whole: Usd = charges.iter().map(|charge| charge.costs.contracted).sum();
-        let spent = Spent::new(charges, Vec::new(), &[], BTreeMap::new(), &Asked::default());
-        for by in [By::Run, By::Team, By::Day, By::Tag("paper".to_owned())] {
+        let spent = Spent::new(charges, Vec::new(), &[], BTreeMap::new(), &CostFilter::default());
+        for by in [CostGrouping::Run, CostGrouping::Team, CostGrouping::Day, CostGrouping::Tag("paper".to_owned())] {
             let (rows, total) = spent.sums(&by);
             let sum: Usd = rows.iter().map(|row| row.contracted).sum();
             prop_assert_eq!((sum, total.contracted), (whole, whole));

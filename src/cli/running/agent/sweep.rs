@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::running::agent::arguments::{AgentArguments, ON_STALL, SIGNALS};
 use crate::session::diagnostic::Diagnostic;
 use crate::session::printer::Printer;
-use gpuplan_agent::sweep::{Carrier, carry};
+use gpuplan_agent::sweep::{SweepSettings, carry};
 use gpuplan_clouds_http::variable;
 use gpuplan_runstore::layout::Layout;
 use gpuplan_runstore::{Run, Store};
@@ -99,14 +99,14 @@ pub fn carried(arguments: &AgentArguments, printer: &Printer) -> ExitCode {
     }
 }
 
-fn made(arguments: &AgentArguments) -> Result<Carrier, Diagnostic> {
+fn made(arguments: &AgentArguments) -> Result<SweepSettings, Diagnostic> {
     let sweep = sweep(arguments)?.ok_or_else(|| Diagnostic::usage("--carry needs --sweep"))?;
     let folder = std::env::current_dir().map_err(Diagnostic::unexpected)?;
     let run = arguments.run.as_deref().ok_or_else(|| Diagnostic::usage("--carry needs --run"))?;
     let layout = Layout::new(run).map_err(|error| wrong(&error))?;
     let store = Store::open(&arguments.store).map_err(|error| wrong(&error))?;
     let cards = variable("CUDA_VISIBLE_DEVICES").unwrap_or_default();
-    Ok(Carrier {
+    Ok(SweepSettings {
         run: Run::new(store, layout),
         sweep,
         checkpoints: folder.join(&arguments.saving.checkpoints),

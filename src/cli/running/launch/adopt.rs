@@ -10,7 +10,7 @@ use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::runtime::runtime;
 use gpuplan_launch::journal::Adopted;
 use gpuplan_launch::rental::Rental;
-use gpuplan_launch::{Choice, Clock, Machine, MachineId, MachineState, RunSpec};
+use gpuplan_launch::{Rentable, Clock, Machine, MachineId, MachineState, RunSpec};
 use gpuplan_runstore::Billed;
 
 /// Epochs that a lost journal may have ordered without a trace in store or clouds: refused everywhere, or gone before a word.
@@ -66,7 +66,7 @@ fn adopted(spec: RunSpec, machines: &[Machine], billed: &[Billed], highest_epoch
     for machine in machines.iter().filter(|machine| machine.state != MachineState::Gone) {
         let known = spec.places().find(|offered| offered.pool == machine.pool).or_else(|| spec.places().next());
         if let Some(offered) = known {
-            let choice = Choice { pool: machine.pool.clone(), ..offered.choice() };
+            let choice = Rentable { pool: machine.pool.clone(), ..offered.choice() };
             alive.push((machine.clone(), choice, clock.of(machine.created_at)));
         }
     }

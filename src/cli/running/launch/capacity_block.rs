@@ -12,7 +12,7 @@ use crate::session::printer::Printer;
 use crate::session::progress::with_progress;
 use crate::session::runtime::runtime;
 use gpuplan_clouds::aws;
-use gpuplan_launch::block::{BlockOrder, BlockWish, LAST_MINUTES, Seller, hours_for};
+use gpuplan_launch::block::{BlockOrder, BlockQuery, LAST_MINUTES, Seller, hours_for};
 use gpuplan_launch::spec::Offered;
 use gpuplan_launch::{Journal, LaunchError, Market, Pool, RunSpec};
 use gpuplan_market::Purchase;
@@ -52,7 +52,7 @@ pub fn plan_block(spec: RunSpec, chosen: &Chosen, is_wanted: bool, session: &Ses
         instance_type: chosen.answered.catalogs.hardware.instance(chosen.plan.instance).name.clone(),
         market: Market::CapacityBlock,
     };
-    let wish = BlockWish {
+    let wish = BlockQuery {
         region: pool.region.clone(),
         instance_type: pool.instance_type.clone(),
         machines: spec.nodes,

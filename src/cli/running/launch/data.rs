@@ -11,7 +11,7 @@ use crate::session::printer::Printer;
 use crate::session::runtime::runtime;
 use gpuplan_clouds::fake;
 use gpuplan_launch::Data;
-use gpuplan_runstore::store::Held;
+use gpuplan_runstore::store::StoredObject;
 use gpuplan_runstore::{Contents, Run, Store, StoreError};
 use gpuplan_units::Bytes;
 use gpuplan_workload::{DataSet, Storage};
@@ -34,7 +34,7 @@ const WORD: Duration = Duration::from_secs(5);
 /// Files of a folder here, on their way to where machines can read them.
 pub struct Upload {
     folder: PathBuf,
-    held: Vec<Held>,
+    held: Vec<StoredObject>,
     /// In the run's store, named by what the files are: another try goes on with it.
     key: String,
 }
@@ -95,7 +95,7 @@ fn address(location: &str, cloud: &str) -> Result<(String, Option<PathBuf>), Dia
     }
 }
 
-fn list_files(address: &str) -> Result<Result<Vec<Held>, StoreError>, Diagnostic> {
+fn list_files(address: &str) -> Result<Result<Vec<StoredObject>, StoreError>, Diagnostic> {
     let runtime = runtime()?;
     Ok(runtime.block_on(async {
         let keys = if address.starts_with("s3://") { gpuplan_clouds::store_keys().await } else { None };

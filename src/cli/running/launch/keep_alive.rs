@@ -16,10 +16,10 @@ use crate::session::runtime::runtime;
 use gpuplan_clouds::aws;
 use gpuplan_launch::boot::{self, Boot, Source};
 use gpuplan_launch::events::Order;
-use gpuplan_launch::journal::{Kept, Said, words};
+use gpuplan_launch::journal::{RunRecord, LogLines, words};
 use gpuplan_launch::spec::Offered;
 use gpuplan_launch::{
-    Choice, CreateRequest, End, Job, Journal, KeepRequest, LaunchError, Machine, MachineState, Market, Parcel, RunSpec,
+    Rentable, CreateRequest, End, Job, Journal, KeepRequest, LaunchError, Machine, MachineState, Market, Parcel, RunSpec,
     names,
 };
 use gpuplan_report::text::format::usd;
@@ -215,7 +215,7 @@ pub fn check_on_run(run: &str, session: &Session) -> Result<(String, Option<End>
         rentals.end(machine, now);
     }
     let relaunches = u32::try_from(after.machines.len().saturating_sub(1)).unwrap_or(u32::MAX);
-    let nothing = Said { at: Timestamp::now(), lines: Vec::new() };
+    let nothing = LogLines { at: Timestamp::now(), lines: Vec::new() };
     journal.keep(run, &rentals, done, relaunches, &nothing)?;
     let up = machines.iter().filter(|machine| machine.state != MachineState::Gone).count();
     let is_young = Timestamp::now().duration_since(spec.started_at) < LATE;
@@ -239,11 +239,11 @@ pub fn check_on_run(run: &str, session: &Session) -> Result<(String, Option<End>
 
 /// Machines that the journal does not know yet, each with an epoch of its own, since every one is a start of its own.
 fn enter_new_machines(
-    before: &Kept,
+    before: &RunRecord,
     machines: &[Machine],
     journal: &mut Journal,
     session: &Session,
-) -> Result<Kept, Diagnostic> {
+) -> Result<RunRecord, Diagnostic> {
     let spec = &before.spec;
     let mut new: Vec<&Machine> =
         machines.iter().filter(|machine| !before.machines.iter().any(|known| known.id == machine.id)).collect();
@@ -258,7 +258,7 @@ fn enter_new_machines(
             .find(is_place)
             .or_else(|| spec.spot.iter().max_by_key(|offered| offered.rate_usd_per_hour));
         let Some(offered) = offered else { continue };
-        let choice = Choice { pool: machine.pool.clone(), ..offered.choice() };
+        let choice = Rentable { pool: machine.pool.clone(), ..offered.choice() };
         let machine = Machine { epoch: (before.machines.len() + number + 1) as u64, ..machine.clone() };
         journal.found(&spec.run, &machine, &choice, clock(spec).of(machine.created_at))?;
     }

@@ -18,7 +18,7 @@ use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::printer::Printer;
 use crate::session::progress::with_progress;
 use gpuplan_launch::execute::LeadError;
-use gpuplan_launch::{End, Journal, LaunchError, RunSpec, Standing, Wiring, Wish, lead};
+use gpuplan_launch::{End, Journal, LaunchError, RunSpec, Progress, LeadContext, LeaderCommand, lead};
 use gpuplan_report::text::format::usd;
 use gpuplan_runstore::Run;
 use gpuplan_spot::AvailabilityModel;
@@ -117,11 +117,11 @@ pub fn lead_run(
     if !capacity_block::until_it_starts(spec, journal, &session.printer)? {
         return session.printer.data(&format!("{}: stopped\n", spec.run));
     }
-    let (wish, wishes) = watch::channel(Wish::GoOn);
+    let (wish, wishes) = watch::channel(LeaderCommand::GoOn);
     let store = store_of_run(spec)?;
     let bar = bar(&session.printer);
     let stands = Mutex::new("checking the run".to_owned());
-    let wiring = Wiring {
+    let wiring = LeadContext {
         launchers: &launchers,
         journal,
         store: &store,
@@ -140,7 +140,7 @@ pub fn lead_run(
     let leading = async {
         tokio::spawn(async move {
             if tokio::signal::ctrl_c().await.is_ok() {
-                let _ = wish.send(Wish::Leave);
+                let _ = wish.send(LeaderCommand::Leave);
             }
             // The sender lives as long as the run is led.
             std::future::pending::<()>().await;
@@ -203,7 +203,7 @@ fn bar(printer: &Printer) -> ProgressBar {
     bar
 }
 
-fn words(standing: &Standing) -> String {
+fn words(standing: &Progress) -> String {
     format!("{:.0} % safe, {} spent: {}", standing.done * 100.0, usd(standing.spent), standing.what)
 }
 

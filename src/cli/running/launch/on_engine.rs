@@ -10,8 +10,8 @@ use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::progress::with_progress;
 use crate::session::runtime::runtime;
-use gpuplan_export::{Job, Target, Wishes, export};
-use gpuplan_launch::{EngineError, Handed};
+use gpuplan_export::{Job, Target, ExportOptions, export};
+use gpuplan_launch::{EngineError, Submission};
 use gpuplan_report::text::format::{rate, usd};
 use gpuplan_report::text::wrap::wrap;
 use gpuplan_runstore::sha256;
@@ -42,7 +42,7 @@ pub fn run(engine: &str, arguments: &LaunchArguments, session: &Session) -> Resu
     let (runtime, asking) = (runtime()?, || format!("handing {} to {}", work.run, work.engine));
     match with_progress(&session.printer, asking, || runtime.block_on(client.submit(&work))) {
         Ok(id) => {
-            journal.handed_as(&work.run, &id)?;
+            journal.submitted_as(&work.run, &id)?;
             let (run, engine) = (&work.run, &work.engine);
             session.printer.note(&format!(
                 "gpuplan: {engine} has it as job {}; `gpuplan status {run}` asks it, `gpuplan stop {run}` ends it",
@@ -52,7 +52,7 @@ pub fn run(engine: &str, arguments: &LaunchArguments, session: &Session) -> Resu
         }
         Err(error) => {
             if !matches!(error, EngineError::Unclear { .. }) {
-                journal.forget_handed(&work.run)?;
+                journal.forget_submission(&work.run)?;
             }
             Err(engine_error(&error, &work.run))
         }
@@ -61,7 +61,7 @@ pub fn run(engine: &str, arguments: &LaunchArguments, session: &Session) -> Resu
 
 /// The plan as a job of the engine, with nothing left to edit.
 fn planned(target: Target, arguments: &LaunchArguments, session: &Session) -> Result<Job, Diagnostic> {
-    let wishes = Wishes {
+    let wishes = ExportOptions {
         run: arguments.run.clone(),
         store: arguments.store.clone(),
         framework: arguments.question.workload.flags.get("training.framework").map(str::to_owned),
@@ -88,7 +88,7 @@ fn planned(target: Target, arguments: &LaunchArguments, session: &Session) -> Re
     Ok(job)
 }
 
-fn submission(engine: &str, job: &Job, text: String, arguments: &LaunchArguments) -> Result<Handed, Diagnostic> {
+fn submission(engine: &str, job: &Job, text: String, arguments: &LaunchArguments) -> Result<Submission, Diagnostic> {
     let rate = arguments
         .on
         .rate
@@ -98,7 +98,7 @@ fn submission(engine: &str, job: &Job, text: String, arguments: &LaunchArguments
         .map_err(|error| Diagnostic::usage(format!("--rate: {error}")).hint("--rate 2.50"))?;
     let here = std::env::current_dir().map_err(Diagnostic::unexpected)?;
     let now = Timestamp::now();
-    Ok(Handed {
+    Ok(Submission {
         run: job.run.clone(),
         engine: engine.to_owned(),
         token: token(&job.run, now),
@@ -120,7 +120,7 @@ fn token(run: &str, now: Timestamp) -> String {
     digits
 }
 
-fn tell(work: &Handed, job: &Job, session: &Session) {
+fn tell(work: &Submission, job: &Job, session: &Session) {
     let money = match (work.rate, work.expected_cost) {
         (Some(each), Some(cost)) => format!("{} expected, at {} an hour a machine", usd(cost), rate(each)),
         _ => "not counted: a cluster of your own has no price here; --rate USD says what a machine costs an hour"

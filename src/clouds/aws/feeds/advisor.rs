@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 use gpuplan_hardware::InstanceId;
-use gpuplan_market::{Place, RiskAnswer, RiskEvidence, SourceNote};
+use gpuplan_market::{Location, RiskAnswer, RiskEvidence, SourceNote};
 
 /// Id of this source in a risk.
 pub const SOURCE: &str = "aws-spot-advisor";
@@ -48,7 +48,7 @@ impl AdvisorDocument {
                     answer.notes.push(SourceNote { place: format!("{region}, {name}"), detail });
                     continue;
                 };
-                let place = Place { region: region.as_str().into(), zone_id: None };
+                let place = Location { region: region.as_str().into(), zone_id: None };
                 let evidence = RiskEvidence {
                     monthly_percent_low: *low,
                     monthly_percent_high: *high,
@@ -89,7 +89,7 @@ mod tests {
     fn bands_come_by_region_and_negative_savings_change_nothing() {
         let answer = read(RECORDED);
         assert_eq!(answer.notes, []);
-        let row = |(id, place, risk): &(InstanceId, Place, Arc<RiskEvidence>)| {
+        let row = |(id, place, risk): &(InstanceId, Location, Arc<RiskEvidence>)| {
             (id.0, place.region.to_string(), risk.monthly_percent_low, risk.monthly_percent_high)
         };
         let mut found: Vec<_> = answer.risks.iter().map(row).collect();

@@ -18,7 +18,7 @@ use crate::feeds::offer_file::OfferFile;
 use crate::prices::gather::gather;
 use crate::prices::price_list::{ListPrice, ListPrices};
 use gpuplan_clouds_http::{Http, Request};
-use gpuplan_market::{About, Answer, BoxFuture, OfferQuery, PriceSource, RiskAnswer, RiskSource, SourceError};
+use gpuplan_market::{About, PriceAnswer, BoxFuture, OfferQuery, PriceSource, RiskAnswer, RiskSource, SourceError};
 
 /// Price files read at the same time; each is some hundred megabytes.
 const LANES: usize = 4;
@@ -58,7 +58,7 @@ impl SpotFeed {
         Self { addresses }
     }
 
-    async fn ask(&self, query: &OfferQuery<'_>) -> Result<Answer, SourceError> {
+    async fn ask(&self, query: &OfferQuery<'_>) -> Result<PriceAnswer, SourceError> {
         let reply =
             Http::new()?.json::<spot_feed::SpotFeedDocument>(&Request::get(self.addresses.feed_document())).await?;
         Ok(reply.value.answer(&query.instances(), reply.modified_at.unwrap_or(reply.answered_at)))
@@ -70,7 +70,7 @@ impl OfferFiles {
         Self { addresses }
     }
 
-    async fn ask(&self, query: &OfferQuery<'_>) -> Result<Answer, SourceError> {
+    async fn ask(&self, query: &OfferQuery<'_>) -> Result<PriceAnswer, SourceError> {
         let http = &Http::new()?;
         let mut prices = ListPrices::new(query, offer_file::SOURCE);
         let deadline = Instant::now() + PATIENCE;
@@ -90,7 +90,7 @@ impl OfferFiles {
             }
         }
         let (offers, notes) = prices.into_offers(answered_at);
-        Ok(Answer { offers, history: Vec::new(), notes })
+        Ok(PriceAnswer { offers, history: Vec::new(), notes })
     }
 }
 
@@ -140,7 +140,7 @@ impl PriceSource for SpotFeed {
         self.addresses.feed_document()
     }
 
-    fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {
+    fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<PriceAnswer, SourceError>> {
         Box::pin(self.ask(query))
     }
 }
@@ -154,7 +154,7 @@ impl PriceSource for OfferFiles {
         self.addresses.offer_file("REGION")
     }
 
-    fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {
+    fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<PriceAnswer, SourceError>> {
         Box::pin(self.ask(query))
     }
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::prices::spot::positive;
 use gpuplan_hardware::InstanceId;
-use gpuplan_market::{Answer, Offer, Place, Purchase, SourceNote};
+use gpuplan_market::{PriceAnswer, Offer, Location, Purchase, SourceNote};
 
 /// Id of this source in an offer.
 pub const SOURCE: &str = "aws-spot-feed";
@@ -64,8 +64,8 @@ struct Column {
 
 impl SpotFeedDocument {
     /// Offers of whole regions. They say nothing of a zone, so whoever has prices of zones has no use for them.
-    pub fn answer(&self, instances: &BTreeMap<&str, InstanceId>, observed_at: Timestamp) -> Answer {
-        let mut answer = Answer::default();
+    pub fn answer(&self, instances: &BTreeMap<&str, InstanceId>, observed_at: Timestamp) -> PriceAnswer {
+        let mut answer = PriceAnswer::default();
         for region in &self.config.regions {
             let name =
                 OLD_NAMES.iter().find(|(old, _)| *old == region.region).map_or(region.region.as_str(), |(_, new)| *new);
@@ -77,7 +77,7 @@ impl SpotFeedDocument {
                     .ok_or_else(|| "no price in USD for Linux".to_owned());
                 match price.and_then(|text| positive(text)) {
                     Ok(rate) => {
-                        let place = Place { region: name.into(), zone_id: None };
+                        let place = Location { region: name.into(), zone_id: None };
                         answer.offers.push(Offer::live(*instance, place, Purchase::Spot, rate, SOURCE, observed_at));
                     }
                     Err(detail) => answer.notes.push(SourceNote { place: format!("{name}, {}", size.size), detail }),
@@ -96,7 +96,7 @@ mod tests {
 
     const RECORDED: &str = include_str!("../../../../tests/fixtures/aws/spot_feed.json");
 
-    fn read(region: &str, groups: &Value, names: &[&'static str]) -> Answer {
+    fn read(region: &str, groups: &Value, names: &[&'static str]) -> PriceAnswer {
         let document = json!({"vers": 0.01, "config": {"regions": [{"region": region, "instanceTypes": groups}]}});
         let document: SpotFeedDocument = serde_json::from_value(document).unwrap();
         let instances = names.iter().enumerate().map(|(index, name)| (*name, InstanceId(index as u32))).collect();

@@ -12,7 +12,7 @@ use crate::catalog::zones::zone_ids;
 use crate::errors::launch_error;
 use crate::launcher::filter::filter;
 use crate::launcher::known::AwsLauncher;
-use gpuplan_launch::block::{BlockOffer, BlockOrder, BlockWish, Seller};
+use gpuplan_launch::block::{BlockOffer, BlockOrder, BlockQuery, Seller};
 use gpuplan_launch::{LaunchError, names};
 use gpuplan_market::BoxFuture;
 use gpuplan_units::Usd;
@@ -28,7 +28,7 @@ const ALIVE: [CapacityReservationState; 6] = [
 ];
 
 impl AwsLauncher {
-    async fn blocks(&self, wish: &BlockWish) -> Result<Vec<BlockOffer>, LaunchError> {
+    async fn blocks(&self, wish: &BlockQuery) -> Result<Vec<BlockOffer>, LaunchError> {
         let (account, region) = (&self.account().await?, wish.region.as_str());
         let client = &account.ec2(region);
         let count = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
@@ -107,7 +107,7 @@ fn offer(block: &CapacityBlockOffering, zone_id: String) -> Option<BlockOffer> {
 }
 
 impl Seller for AwsLauncher {
-    fn offered<'a>(&'a self, wish: &'a BlockWish) -> BoxFuture<'a, Result<Vec<BlockOffer>, LaunchError>> {
+    fn offered<'a>(&'a self, wish: &'a BlockQuery) -> BoxFuture<'a, Result<Vec<BlockOffer>, LaunchError>> {
         Box::pin(self.blocks(wish))
     }
 

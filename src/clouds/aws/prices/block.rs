@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::prices::spot::Region;
 use gpuplan_hardware::InstanceId;
-use gpuplan_market::{Availability, Offer, Place, Purchase, SourceNote};
+use gpuplan_market::{Availability, Offer, Location, Purchase, SourceNote};
 use gpuplan_units::{Usd, UsdPerHour};
 
 /// Id of this source in an offer.
@@ -60,7 +60,7 @@ pub fn offers(region: &Region, blocks: &[Block]) -> (Vec<Offer>, Vec<SourceNote>
             .ok_or_else(|| "no zone id is known for this zone; the fee is left out".to_owned());
         match read.and_then(|zone_id| Ok((zone_id.as_str().into(), block.rate()?))) {
             Ok((zone_id, rate)) => {
-                let place = Place { region: region.name.into(), zone_id: Some(Arc::clone(&zone_id)) };
+                let place = Location { region: region.name.into(), zone_id: Some(Arc::clone(&zone_id)) };
                 let mut offer =
                     Offer::live(*instance, place, Purchase::CapacityBlock, rate, SOURCE, region.answered_at);
                 let starts = block.starts.map_or_else(|| "unknown".to_owned(), |starts| starts.to_string());

@@ -14,7 +14,7 @@ use crate::prices::block::{self, Block};
 use crate::prices::gather::gather;
 use crate::prices::spot::Region;
 use gpuplan_hardware::InstanceId;
-use gpuplan_market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
+use gpuplan_market::{About, PriceAnswer, BoxFuture, OfferQuery, PriceSource, SourceError};
 
 /// The shortest block (documentation of Capacity Blocks for ML: one day). Longer ones cost about as much an hour.
 const HOURS: i32 = 24;
@@ -30,7 +30,7 @@ impl CapacityBlocks {
         Self { session }
     }
 
-    async fn ask(&self, query: &OfferQuery<'_>) -> Result<Answer, SourceError> {
+    async fn ask(&self, query: &OfferQuery<'_>) -> Result<PriceAnswer, SourceError> {
         let account = &self.session.sign_in().await?;
         let is_sold_so = |id: &&InstanceId| query.hardware.instance(**id).sold_as.capacity_block;
         let named = |id: &InstanceId| (query.hardware.instance(*id).name.clone(), *id);
@@ -42,7 +42,7 @@ impl CapacityBlocks {
             },
         );
         let outcomes = join_all(questions).await;
-        let mut answer = Answer::default();
+        let mut answer = PriceAnswer::default();
         for part in gather(outcomes, &mut answer.notes)? {
             answer.offers.extend(part.offers);
             answer.notes.extend(part.notes);
@@ -56,7 +56,7 @@ async fn ask_region(
     account: &Account,
     region: &str,
     instances: &HashMap<String, InstanceId>,
-) -> Result<Answer, SourceError> {
+) -> Result<PriceAnswer, SourceError> {
     let client = &account.ec2(region);
     let mut names: Vec<&String> = instances.keys().collect();
     names.sort();
@@ -71,7 +71,7 @@ async fn ask_region(
     let region = Region { name: region, zone_ids: &zones, instances, listed: None, answered_at };
     let (offers, unread) = block::offers(&region, &blocks);
     notes.extend(unread);
-    Ok(Answer { offers, history: Vec::new(), notes })
+    Ok(PriceAnswer { offers, history: Vec::new(), notes })
 }
 
 async fn offerings(account: &Account, client: &Client, region: &str, name: &str) -> Result<Vec<Block>, SourceError> {
@@ -108,7 +108,7 @@ impl PriceSource for CapacityBlocks {
         service("EC2", "DescribeCapacityBlockOfferings")
     }
 
-    fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {
+    fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<PriceAnswer, SourceError>> {
         Box::pin(self.ask(query))
     }
 }

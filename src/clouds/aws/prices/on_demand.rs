@@ -11,7 +11,7 @@ use crate::account::session::{Account, Session};
 use crate::feeds::addresses::service;
 use crate::prices::gather::gather;
 use crate::prices::price_list::{self, ListPrices, PLAIN};
-use gpuplan_market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
+use gpuplan_market::{About, PriceAnswer, BoxFuture, OfferQuery, PriceSource, SourceError};
 
 /// The interface stands in three regions and answers for all of them (documentation of the Price List API).
 const REGION: &str = "us-east-1";
@@ -28,7 +28,7 @@ impl ListedPrices {
         Self { session }
     }
 
-    async fn ask(&self, query: &OfferQuery<'_>) -> Result<Answer, SourceError> {
+    async fn ask(&self, query: &OfferQuery<'_>) -> Result<PriceAnswer, SourceError> {
         let account = &self.session.sign_in().await?;
         let client = &account.pricing(REGION);
         let lanes = query.instances().into_keys().map(|name| async move {
@@ -42,7 +42,7 @@ impl ListedPrices {
             prices.add(&name, price_list::read(&product));
         }
         let (offers, notes) = prices.into_offers(answered_at);
-        Ok(Answer { offers, history: Vec::new(), notes })
+        Ok(PriceAnswer { offers, history: Vec::new(), notes })
     }
 }
 
@@ -73,7 +73,7 @@ impl PriceSource for ListedPrices {
         service("PRICING", "GetProducts")
     }
 
-    fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {
+    fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<PriceAnswer, SourceError>> {
         Box::pin(self.ask(query))
     }
 }

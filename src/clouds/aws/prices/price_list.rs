@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::prices::spot::positive;
 use gpuplan_hardware::InstanceId;
-use gpuplan_market::{Offer, OfferQuery, Place, Purchase, SourceNote, Suspicion};
+use gpuplan_market::{Offer, OfferQuery, Location, Purchase, SourceNote, Suspicion};
 use gpuplan_units::UsdPerHour;
 
 /// Id of this source in an offer.
@@ -117,7 +117,7 @@ impl<'a> ListPrices<'a> {
                 continue;
             };
             let is_known = self.query.wanted.get(&region).is_some_and(|wanted| wanted.contains(&instance));
-            let place = Place { region, zone_id: None };
+            let place = Location { region, zone_id: None };
             let mut offer = Offer::live(instance, place, Purchase::OnDemand, rate, self.source, answered_at);
             if !is_known {
                 offer.suspicions.push(Suspicion::ZoneUnverified);
@@ -180,7 +180,7 @@ mod tests {
     fn two_prices_are_none_and_an_unknown_region_is_doubted() {
         let hardware = Hardware::embedded().unwrap();
         let id = hardware.find_instance(&CloudId::new("aws"), "g5.xlarge").unwrap();
-        let query = OfferQuery::of(&hardware, [("eu-west-1".into(), vec![id])].into());
+        let query = OfferQuery::for_instances(&hardware, [("eu-west-1".into(), vec![id])].into());
         let mut prices = ListPrices::new(&query, SOURCE);
         for (region, rate) in
             [("eu-west-1", "1"), ("eu-west-2", "1"), ("eu-west-3", "1"), ("eu-west-1", "1"), ("eu-west-2", "2")]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use gpuplan_hardware::InstanceId;
-use gpuplan_market::{Availability, Offer, Place, Purchase, SourceNote, Suspicion};
+use gpuplan_market::{Availability, Offer, Location, Purchase, SourceNote, Suspicion};
 use gpuplan_units::UsdPerHour;
 
 /// Machine type and zone id: what has one spot price.
@@ -72,7 +72,7 @@ impl Region<'_> {
             Some(_) => Availability::Listed,
             None => Availability::Unknown,
         };
-        let place = Place { region: self.name.into(), zone_id: Some(pool.1.clone()) };
+        let place = Location { region: self.name.into(), zone_id: Some(pool.1.clone()) };
         let mut offer = Offer::live(pool.0, place, Purchase::Spot, rate, SOURCE, self.answered_at);
         offer.availability = availability;
         if let Some(since) = row.since {

@@ -18,7 +18,7 @@ use crate::prices::gather::gather;
 use crate::prices::spot::{self, Pool, Region, SpotPriceRow};
 use crate::prices::spot_series::Series;
 use gpuplan_hardware::{Hardware, InstanceId};
-use gpuplan_market::{About, Answer, BoxFuture, OfferQuery, PricePoint, PriceSource, SourceError, SourceNote};
+use gpuplan_market::{About, PriceAnswer, BoxFuture, OfferQuery, PricePoint, PriceSource, SourceError, SourceNote};
 
 /// Both are asked for: accounts of before 2014 have the first, all others the second.
 const PRODUCTS: [&str; 2] = ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"];
@@ -37,7 +37,7 @@ impl SpotPrices {
         Self { session }
     }
 
-    async fn ask(&self, query: &OfferQuery<'_>) -> Result<Answer, SourceError> {
+    async fn ask(&self, query: &OfferQuery<'_>) -> Result<PriceAnswer, SourceError> {
         let account = &self.session.sign_in().await?;
         let mut unchecked = query.instances();
         let questions = query.wanted.iter().map(|(region, instances)| {
@@ -51,7 +51,7 @@ impl SpotPrices {
             async move { (region.to_string(), account.in_time(region, question.ask(query.hardware)).await) }
         });
         let outcomes = join_all(questions.collect::<Vec<_>>()).await;
-        let mut answer = Answer::default();
+        let mut answer = PriceAnswer::default();
         for part in gather(outcomes, &mut answer.notes)? {
             answer.offers.extend(part.offers);
             answer.history.extend(part.history);
@@ -70,7 +70,7 @@ impl PriceSource for SpotPrices {
         service("EC2", "DescribeSpotPriceHistory")
     }
 
-    fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {
+    fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<PriceAnswer, SourceError>> {
         Box::pin(self.ask(query))
     }
 }
@@ -88,7 +88,7 @@ struct Question<'a> {
 
 impl Question<'_> {
     /// Only the prices in force can fail the region; whatever else is not said costs only itself.
-    async fn ask(self, hardware: &Hardware) -> Result<Answer, SourceError> {
+    async fn ask(self, hardware: &Hardware) -> Result<PriceAnswer, SourceError> {
         let types: Vec<&String> = self.instances.keys().collect();
         let (prices, listed, mut notes, (history, cut_off)) = tokio::join!(
             self.prices_in_force(),
@@ -111,7 +111,7 @@ impl Question<'_> {
         let (offers, unread) = self.named(&zones, listed.as_ref(), answered_at).offers(&rows);
         notes.extend(unread);
         notes.extend(cut_off.map(|why| self.note(why)));
-        Ok(Answer { offers, history, notes })
+        Ok(PriceAnswer { offers, history, notes })
     }
 
     fn named<'a>(

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use crate::prices::spot::{Pool, Region, SpotPriceRow};
-use gpuplan_market::{Place, PricePoint, Purchase};
+use gpuplan_market::{Location, PricePoint, Purchase};
 use gpuplan_units::UsdPerHour;
 
 /// At most one point a pool in so many seconds: six hours. Spot prices of GPUs move by a few percent in a week.
@@ -32,7 +32,7 @@ impl Series {
     /// In the order of pools, each from its oldest point on.
     pub fn into_points(self, region: &str) -> Vec<PricePoint> {
         let point = |(((instance, zone_id), _), (since, rate))| {
-            let place = Place { region: region.into(), zone_id: Some(zone_id) };
+            let place = Location { region: region.into(), zone_id: Some(zone_id) };
             PricePoint { instance, place, purchase: Purchase::Spot, since, rate }
         };
         self.points.into_iter().map(point).collect()

@@ -3,7 +3,7 @@
 use crate::prices::pools::Pool;
 use crate::prices::zones::last_segment;
 use gpuplan_hardware::InstanceId;
-use gpuplan_market::{Place, Signal};
+use gpuplan_market::{Location, Signal};
 
 /// A recommendation as the interface words it; every field may be missing.
 #[derive(Clone, Debug, Default)]
@@ -16,7 +16,7 @@ pub struct Recommendation {
 }
 
 /// What is said of the pool: of its zone where all machines would stand in one, else of its region.
-pub fn signals(pool: &Pool, recommendations: &[Recommendation]) -> Result<Vec<(InstanceId, Place, Signal)>, String> {
+pub fn signals(pool: &Pool, recommendations: &[Recommendation]) -> Result<Vec<(InstanceId, Location, Signal)>, String> {
     let mut found = Vec::new();
     for recommendation in recommendations {
         let mut zones: Vec<&str> =
@@ -55,7 +55,7 @@ mod tests {
     fn a_score_belongs_to_the_zone_that_it_was_given_for() {
         let zone = "https://www.googleapis.com/compute/v1/projects/p/zones/us-central1-a";
         let found = signals(&pool(), &[advice(Some(0.7), Some(5400.0), &[zone, zone])]).unwrap();
-        let place = Place { region: "us-central1".into(), zone_id: Some("us-central1-a".into()) };
+        let place = Location { region: "us-central1".into(), zone_id: Some("us-central1-a".into()) };
         assert_eq!(
             found,
             [

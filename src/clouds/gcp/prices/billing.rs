@@ -10,7 +10,7 @@ use crate::prices::skus;
 use crate::{CLOUD, sdk};
 use gpuplan_clouds_http::variable;
 use gpuplan_clouds_http::{Http, Request};
-use gpuplan_market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError, SourceNote};
+use gpuplan_market::{About, PriceAnswer, BoxFuture, OfferQuery, PriceSource, SourceError, SourceNote};
 
 /// The one secret that the price list needs, and the easiest to have.
 const KEY: &str = "GPUPLAN_GCP_API_KEY";
@@ -42,7 +42,7 @@ impl SkuPrices {
         Self { project, key: key.map(str::to_owned) }
     }
 
-    async fn ask(&self, query: &OfferQuery<'_>) -> Result<Answer, SourceError> {
+    async fn ask(&self, query: &OfferQuery<'_>) -> Result<PriceAnswer, SourceError> {
         let (parts, zones) = tokio::join!(self.parts(), sdk::zones(&self.project));
         let (parts, answered_at, mut notes) = parts?;
         let (offers, missing) = compose::offers(query, &parts, answered_at);
@@ -60,7 +60,7 @@ impl SkuPrices {
                 offers
             }
         };
-        Ok(Answer { offers, history: Vec::new(), notes })
+        Ok(PriceAnswer { offers, history: Vec::new(), notes })
     }
 
     /// All priced parts, and when the first of them was said.
@@ -122,7 +122,7 @@ impl PriceSource for SkuPrices {
         format!("{}/v1/{SERVICE}", self.project.address(ADDRESS))
     }
 
-    fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {
+    fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<PriceAnswer, SourceError>> {
         Box::pin(self.ask(query))
     }
 }

@@ -16,7 +16,7 @@ use crate::prices::pools::{Failure, Pool, ask_each, sold_as_spot};
 use crate::prices::spot_prices::client;
 use crate::sdk::failure;
 use gpuplan_hardware::InstanceId;
-use gpuplan_market::{About, BoxFuture, OfferQuery, Place, RiskAnswer, RiskSource, Signal, SourceError};
+use gpuplan_market::{About, BoxFuture, OfferQuery, Location, RiskAnswer, RiskSource, Signal, SourceError};
 
 /// What the question needs.
 const PERMISSION: &str = "compute.advice.capacity";
@@ -54,7 +54,7 @@ impl RiskSource for Capacity {
     }
 }
 
-async fn signals(client: &Advice, project: &str, pool: &Pool) -> Result<Vec<(InstanceId, Place, Signal)>, Failure> {
+async fn signals(client: &Advice, project: &str, pool: &Pool) -> Result<Vec<(InstanceId, Location, Signal)>, Failure> {
     let scheduling =
         CapacityAdviceRequestInstancePropertiesScheduling::new().set_provisioning_model(ProvisioningModel::Spot);
     let selection = CapacityAdviceRequestInstanceFlexibilityPolicyInstanceSelection::new()

@@ -12,7 +12,7 @@ use crate::prices::skus::{
     RTX_PRO_6000, RTX_PRO_6000_EIGHTH, Unit,
 };
 use gpuplan_hardware::{InstanceId, InstanceType};
-use gpuplan_market::{Offer, OfferQuery, Place, Purchase, SourceNote, Suspicion};
+use gpuplan_market::{Offer, OfferQuery, Location, Purchase, SourceNote, Suspicion};
 use gpuplan_units::UsdPerHour;
 
 /// Id of this source in an offer.
@@ -123,7 +123,7 @@ impl Machine<'_> {
 
     /// Parts have prices in regions without such a machine, so outside the regions that were asked for the place is doubted.
     fn offer(&self, purchase: Purchase, region: &Arc<str>, rate: UsdPerHour, answered_at: Timestamp) -> Offer {
-        let place = Place { region: region.clone(), zone_id: None };
+        let place = Location { region: region.clone(), zone_id: None };
         let mut offer = Offer::live(self.id, place, purchase, rate, SOURCE, answered_at);
         offer.flags = "composed".into();
         if !self.query.wanted.get(region).is_some_and(|wanted| wanted.contains(&self.id)) {
@@ -245,7 +245,7 @@ mod tests {
 
     fn ask_in(region: &str, hardware: &Hardware, names: &[&str], parts: &Parts) -> (Vec<Offer>, Vec<SourceNote>) {
         let wanted = names.iter().map(|name| hardware.find_instance(&CloudId::new("gcp"), name).unwrap()).collect();
-        offers(&OfferQuery::of(hardware, BTreeMap::from([(region.into(), wanted)])), parts, at())
+        offers(&OfferQuery::for_instances(hardware, BTreeMap::from([(region.into(), wanted)])), parts, at())
     }
 
     fn rates(name: &str) -> Vec<(String, String, String)> {

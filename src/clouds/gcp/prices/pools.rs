@@ -10,7 +10,7 @@ use futures_util::stream;
 
 use crate::CLOUD;
 use gpuplan_hardware::InstanceId;
-use gpuplan_market::{OfferQuery, Place, SourceError, SourceNote};
+use gpuplan_market::{OfferQuery, Location, SourceError, SourceNote};
 
 /// Questions under way at a time.
 const LANES: usize = 12;
@@ -29,8 +29,8 @@ pub struct Pool {
 
 impl Pool {
     /// The region as a whole, or one of its zones.
-    pub fn place(&self, zone: Option<&str>) -> Place {
-        Place { region: self.region.clone(), zone_id: zone.map(Arc::from) }
+    pub fn place(&self, zone: Option<&str>) -> Location {
+        Location { region: self.region.clone(), zone_id: zone.map(Arc::from) }
     }
 }
 

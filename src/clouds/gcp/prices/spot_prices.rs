@@ -15,7 +15,7 @@ use crate::prices::history::{self, Record};
 use crate::prices::pools::{Failure, Pool, ask_each, sold_as_spot};
 use crate::prices::zones::last_segment;
 use crate::sdk::{access, failure, not_built};
-use gpuplan_market::{About, Answer, BoxFuture, OfferQuery, PriceSource, SourceError};
+use gpuplan_market::{About, PriceAnswer, BoxFuture, OfferQuery, PriceSource, SourceError};
 
 /// What the question needs.
 const PERMISSION: &str = "compute.advice.capacityHistory";
@@ -26,14 +26,14 @@ pub struct SpotPrices {
 }
 
 impl SpotPrices {
-    async fn ask(&self, query: &OfferQuery<'_>) -> Result<Answer, SourceError> {
+    async fn ask(&self, query: &OfferQuery<'_>) -> Result<PriceAnswer, SourceError> {
         let (project, client) = (self.project.id()?, client(&self.project).await?);
         let answers = ask_each(sold_as_spot(query), |pool| {
             let client = client.clone();
             async move { prices(&history_of(&client, project, &pool, Types::Price).await?, &pool) }
         });
         let answers = answers.await?;
-        let mut answer = Answer { notes: answers.notes, ..Answer::default() };
+        let mut answer = PriceAnswer { notes: answers.notes, ..PriceAnswer::default() };
         for pool in answers.values {
             answer.offers.extend(pool.offers);
             answer.history.extend(pool.history);
@@ -55,7 +55,7 @@ impl PriceSource for SpotPrices {
         )
     }
 
-    fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<Answer, SourceError>> {
+    fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<PriceAnswer, SourceError>> {
         Box::pin(self.ask(query))
     }
 }
@@ -86,11 +86,11 @@ pub(super) fn zone(history: &CapacityHistoryResponse) -> Option<&str> {
     history.location.as_deref().filter(|location| location.contains("zones/")).map(last_segment)
 }
 
-fn prices(history: &CapacityHistoryResponse, pool: &Pool) -> Result<Answer, Failure> {
+fn prices(history: &CapacityHistoryResponse, pool: &Pool) -> Result<PriceAnswer, Failure> {
     let records: Vec<Record> = history.price_history.iter().map(record).collect();
     let offer = history::offer(pool, zone(history), &records, Timestamp::now()).map_err(Failure::Nothing)?;
     let (history, note) = history::points(pool, zone(history), &records);
-    Ok(Answer { offers: vec![offer], history, notes: note.into_iter().collect() })
+    Ok(PriceAnswer { offers: vec![offer], history, notes: note.into_iter().collect() })
 }
 
 fn record(price: &CapacityHistoryResponsePriceRecord) -> Record {

@@ -91,7 +91,7 @@ pub fn last_segment(address: &str) -> &str {
 mod tests {
     use super::*;
     use gpuplan_hardware::CloudId;
-    use gpuplan_market::{Place, Purchase};
+    use gpuplan_market::{Location, Purchase};
     use gpuplan_units::UsdPerHour;
 
     fn listing(zone: &str, machine_type: &str, is_deprecated: bool) -> Listing {
@@ -103,7 +103,7 @@ mod tests {
         let hardware = Hardware::embedded().unwrap();
         let instance = hardware.find_instance(&CloudId::new("gcp"), "a2-highgpu-1g").unwrap();
         let offer = |region: &str| {
-            let place = Place { region: region.into(), zone_id: None };
+            let place = Location { region: region.into(), zone_id: None };
             Offer::live(
                 instance,
                 place,

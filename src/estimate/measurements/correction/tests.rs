@@ -3,7 +3,7 @@
 #![cfg(test)]
 
 use super::*;
-use crate::cases::case::Case;
+use crate::cases::case::EstimateCase;
 use crate::measurements::curve::Point;
 use crate::{Setting, StepEstimate, Subject};
 use gpuplan_hardware::Hardware;
@@ -56,7 +56,7 @@ fn nothing_measured_changes_nothing() {
     let hardware = Hardware::embedded().unwrap();
     for gpu in hardware.gpus() {
         assert_eq!(Correction::NONE.for_gpu(gpu), Factors::unmeasured());
-        assert_eq!(Correction::NONE.said_of(gpu), None);
+        assert_eq!(Correction::NONE.description_of(gpu), None);
     }
     let (time, factors) =
         (TimeBreakdown { matmul: 1.0, total: 2.0, ..TimeBreakdown::default() }, Factors::unmeasured());
@@ -68,7 +68,7 @@ fn nothing_measured_changes_nothing() {
 fn a_slower_measured_gpu_makes_a_longer_step_with_a_narrower_band() {
     let case = r#"{"id": "a", "model": {"name": "llama-2-7b"}, "training": {"task": "pretrain", "sequence_length": 4096},
         "hardware": {"gpu": "h100-sxm5-80", "gpus": 8}}"#;
-    let case: Case = serde_json::from_str(case).unwrap();
+    let case: EstimateCase = serde_json::from_str(case).unwrap();
     let prepared = case.prepare(&Hardware::embedded().unwrap(), &Models::embedded().unwrap()).unwrap();
     let layout = Layout { data: 8, shard: Shard::Zero3, ..Layout::default() };
     let setting = Setting { layout, micro_batch: 1, global_batch: 8.0, recompute: Recompute::None };

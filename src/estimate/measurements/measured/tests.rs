@@ -3,7 +3,7 @@
 #![cfg(test)]
 
 use super::*;
-use crate::cases::case::Case;
+use crate::cases::case::EstimateCase;
 use crate::{Correction, Setting, Subject};
 use gpuplan_calibration::SimulatedDevice;
 use gpuplan_calibration::benchmark::Pass;
@@ -96,7 +96,7 @@ fn products_of(model: &str, calibration: &Calibration) -> f64 {
         r#"{{"model": {{"name": "{model}"}}, "training": {{"task": "pretrain", "sequence_length": 1024, "precision": "bf16"}},
             "hardware": {{"gpu": "h100-sxm5-80", "gpus": 1}}}}"#
     );
-    let case: Case = serde_json::from_str(&case).unwrap();
+    let case: EstimateCase = serde_json::from_str(&case).unwrap();
     let prepared = case.prepare(&hardware, &Models::embedded().unwrap()).unwrap();
     let setting = Setting { layout: Layout::default(), micro_batch: 8, global_batch: 8.0, recompute: Recompute::None };
     let correction = Correction::new(vec![measured_gpu(calibration, Precision::Bf16, &hardware).unwrap()]);

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::context::World;
 use crate::document::words::Words;
-use crate::spot::{Outlook, Pool};
+use crate::spot::{SpotForecast, Pool};
 use gpuplan_market::{Availability, Signal};
 use gpuplan_spot::forecast::Forecast;
 use gpuplan_units::{Usd, UsdPerHour};
@@ -84,7 +84,7 @@ pub struct CostBar {
 
 impl SpotRecord {
     /// `None` while there is no forecast.
-    pub(super) fn new(spot: &Outlook, world: World, words: &dyn Words) -> Option<Self> {
+    pub(super) fn new(spot: &SpotForecast, world: World, words: &dyn Words) -> Option<Self> {
         let forecast = spot.forecast.clone()?;
         Some(Self {
             assumed_availability: Some(spot.availability),

@@ -7,7 +7,7 @@ use gpuplan_market::{Market, PricePoint};
 use gpuplan_plan::document::PlanRecord;
 
 /// What a report looks up beside the plan itself.
-pub struct Around<'a> {
+pub struct ReportContext<'a> {
     pub hardware: &'a Hardware,
     pub market: &'a Market,
     pub now: Timestamp,
@@ -15,7 +15,7 @@ pub struct Around<'a> {
     pub history: &'a [PricePoint],
 }
 
-impl Around<'_> {
+impl ReportContext<'_> {
     pub fn gpu(&self, id: &str) -> String {
         self.hardware.find_gpu(id).map_or_else(|| id.to_owned(), |gpu| self.hardware.gpu(gpu).name.clone())
     }

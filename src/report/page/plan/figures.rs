@@ -5,7 +5,7 @@ use crate::page::chart::{
     Bar, BarChart, Chart, ChartKind, LineChart, Mark, Range, RangeChart, ScatterPlot, ScatterPoint, Series, Stroke,
 };
 use crate::page::document::{Cell, Column, Figure, Section, Table, day};
-use crate::page::plan::around::Around;
+use crate::page::plan::around::ReportContext;
 use crate::text::format;
 use gpuplan_market::trend::Trend;
 use gpuplan_plan::document::{BillLineRecord, PlanDocument, PlanRecord, TermsOutcome, TermsRecord};
@@ -17,7 +17,7 @@ const SPREADS: usize = 8;
 /// A section with its figures, or why it has no data.
 type Found = Result<Section, &'static str>;
 
-pub fn all(document: &PlanDocument, plan: &PlanRecord, around: &Around) -> Vec<(&'static str, Found)> {
+pub fn all(document: &PlanDocument, plan: &PlanRecord, around: &ReportContext) -> Vec<(&'static str, Found)> {
     vec![
         ("Cost against time", frontier(document, plan, around)),
         ("How sure the cost is", Ok(certainty(document, plan, around))),
@@ -45,7 +45,7 @@ fn listed<'a>(document: &'a PlanDocument, plan: &'a PlanRecord) -> Vec<(&'a Plan
     front.iter().map(|one| (*one, mark(one))).chain(others.map(|one| (one, Mark::Other))).collect()
 }
 
-fn frontier(document: &PlanDocument, plan: &PlanRecord, around: &Around) -> Found {
+fn frontier(document: &PlanDocument, plan: &PlanRecord, around: &ReportContext) -> Found {
     let listed = listed(document, plan);
     if listed.len() < 2 {
         return Err("there is one plan only");
@@ -101,7 +101,7 @@ fn frontier(document: &PlanDocument, plan: &PlanRecord, around: &Around) -> Foun
             Column::number("run_hours_p90", "Time (p90)"),
             Column::text("purchase", "Terms"),
             Column::text("id", "Where"),
-            Column::text("role", "Place in the list"),
+            Column::text("role", "Location in the list"),
         ],
         rows: listed.iter().enumerate().map(row).collect(),
     };
@@ -109,7 +109,7 @@ fn frontier(document: &PlanDocument, plan: &PlanRecord, around: &Around) -> Foun
     Ok(section("cost-against-time", "Cost against time", text, vec![Figure { chart: Some(chart), table }]))
 }
 
-fn certainty(document: &PlanDocument, plan: &PlanRecord, around: &Around) -> Section {
+fn certainty(document: &PlanDocument, plan: &PlanRecord, around: &ReportContext) -> Section {
     let listed = listed(document, plan);
     let front: Vec<(usize, &PlanRecord)> = listed
         .iter()
@@ -301,11 +301,11 @@ fn step(plan: &PlanRecord) -> Found {
     Ok(section("step", "Where the time of a step goes", text, vec![Figure { chart: Some(chart), table }]))
 }
 
-fn history(around: &Around) -> Found {
+fn history(around: &ReportContext) -> Found {
     let none =
         "the price cache knows no course of this price; `gpuplan refresh --history` asks the clouds that tell theirs";
     let points = around.history;
-    let (Some(first), Some(trend)) = (points.first(), Trend::of(points, around.now)) else { return Err(none) };
+    let (Some(first), Some(trend)) = (points.first(), Trend::from_points(points, around.now)) else { return Err(none) };
     if points.len() < 2 {
         return Err(none);
     }
@@ -371,7 +371,7 @@ fn history(around: &Around) -> Found {
 mod tests {
     use super::*;
     use gpuplan_hardware::{Hardware, InstanceId};
-    use gpuplan_market::{Market, Place, PricePoint, Purchase};
+    use gpuplan_market::{Market, Location, PricePoint, Purchase};
     use gpuplan_units::UsdPerHour;
 
     #[test]
@@ -380,14 +380,14 @@ mod tests {
         let market = Market::embedded(&hardware).unwrap();
         let point = |since: &str, rate: &str| PricePoint {
             instance: InstanceId(0),
-            place: Place { region: "r".into(), zone_id: None },
+            place: Location { region: "r".into(), zone_id: None },
             purchase: Purchase::Spot,
             since: since.parse().unwrap(),
             rate: UsdPerHour::parse(rate).unwrap(),
         };
         let points = [point("2026-08-01T00:00:00Z", "10"), point("2026-08-01T12:00:00Z", "20")];
         let now = "2026-08-02T00:00:00Z".parse().unwrap();
-        let around = |history| Around { hardware: &hardware, market: &market, now, history };
+        let around = |history| ReportContext { hardware: &hardware, market: &market, now, history };
         assert!(history(&around(&points[..1])).is_err() && history(&around(&[])).is_err());
         let section = history(&around(&points)).unwrap();
         let Some(Chart { kind: ChartKind::Lines(lines), .. }) = &section.figures[0].chart else { panic!("no lines") };

@@ -20,7 +20,7 @@ pub struct RunFacts {
     pub store: String,
     pub machines: Vec<Rented>,
     /// Disks, storage, data from elsewhere.
-    pub beside: Vec<Beside>,
+    pub beside: Vec<OtherCharge>,
     /// Why some of that is not here.
     pub beside_missing: Option<String>,
     /// From the start until now, or to the end of the run.
@@ -60,7 +60,7 @@ pub struct Rented {
 
 /// A charge beside the machines, with its time in hours since the start of the run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Beside {
+pub struct OtherCharge {
     pub charge: Charge,
     pub from: f64,
     pub until: f64,

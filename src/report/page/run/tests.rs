@@ -44,8 +44,8 @@ pub(super) fn charge(item: Item, cost: &str) -> Charge {
     }
 }
 
-pub(super) fn beside(item: Item, cost: &str) -> Beside {
-    Beside { charge: charge(item, cost), from: 0.0, until: 20.0, is_open: false }
+pub(super) fn beside(item: Item, cost: &str) -> OtherCharge {
+    OtherCharge { charge: charge(item, cost), from: 0.0, until: 20.0, is_open: false }
 }
 
 /// Ten hours without machines.
