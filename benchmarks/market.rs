@@ -5,7 +5,7 @@
 use divan::Bencher;
 use gpuplan::estimate::Correction;
 use gpuplan::hardware::{CloudId, Hardware};
-use gpuplan::market::{PriceAnswer, Cache, Market, Offer, Location};
+use gpuplan::market::{Cache, Location, Market, Offer, PriceAnswer};
 use gpuplan::plan::{Limits, World, plan};
 use gpuplan::workload::Models;
 use gpuplan::workload::file::WorkloadFile;

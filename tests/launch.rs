@@ -22,7 +22,7 @@ use jiff::Timestamp;
 use rayon::prelude::*;
 
 use gpuplan::launch::controller::Controller;
-use gpuplan::launch::events::{Action, Rentable, End, Event, Order, Outcome, ResumeState, Report, Terms};
+use gpuplan::launch::events::{Action, End, Event, Order, Outcome, Rentable, Report, ResumeState, Terms};
 use gpuplan::launch::launcher::{LaunchError, Machine, MachineId, MachineState, Market, Pool};
 use gpuplan::spot::AvailabilityModel;
 use gpuplan::spot::policy::semi_markov::Tables;

@@ -17,7 +17,7 @@ pub mod sweep;
 pub mod team;
 pub mod watch;
 
-pub use ports::logger::{Stream, Logger};
+pub use ports::logger::{Logger, Stream};
 pub use ports::notice::{BoxFuture, Notice, NoticeError, NoticeSource, Urgency};
 pub use ports::notify::{Message, Notifier, Occasion};
 pub use process::program::Signal;

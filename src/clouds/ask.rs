@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use gpuplan_market::{PriceAnswer, BoxFuture, OfferQuery, PriceSource, SourceError};
+use gpuplan_market::{BoxFuture, OfferQuery, PriceAnswer, PriceSource, SourceError};
 
 /// The longest that one source may take; what it had not said by then is lost. A source keeps to less by itself.
 const LONGEST: Duration = Duration::from_secs(75);

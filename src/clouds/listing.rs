@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use gpuplan_hardware::{CloudId, GpuId, Hardware, InstanceId};
 use gpuplan_market::{
-    ANYWHERE, PriceAnswer, Availability, Collector, Keep, Offer, Location, Purchase, SourceError, SourceNote,
+    ANYWHERE, Availability, Collector, Keep, Location, Offer, PriceAnswer, Purchase, SourceError, SourceNote,
 };
 use gpuplan_units::{GpuCount, UsdPerHour};
 

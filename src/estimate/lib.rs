@@ -19,7 +19,7 @@ mod time;
 pub use band::{Doubts, Regime};
 pub use cases::{answer, case, defaults};
 pub use device::DeviceRates;
-pub use loading::feeding::{Demand, DataLoader, InputPipeline, InputLimit};
+pub use loading::feeding::{DataLoader, Demand, InputLimit, InputPipeline};
 pub use loading::input::MeasuredHost;
 pub use loading::{constants as input_constants, feeding, input, processing, storage};
 pub use machine::Machine;

@@ -3,7 +3,7 @@
 use crate::band::{Doubts, Regime, time_band};
 use crate::constants::Constants;
 use crate::device::DeviceRates;
-use crate::loading::feeding::{InputPipeline, InputLimit};
+use crate::loading::feeding::{InputLimit, InputPipeline};
 use crate::machine::Machine;
 use crate::measurements::correction::{Certainty, Correction, Factors};
 use crate::measurements::own_runs::Experience;

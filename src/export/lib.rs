@@ -10,7 +10,7 @@ pub mod yaml;
 
 pub use error::ExportError;
 pub use framework::Framework;
-pub use job::{Job, ExportOptions};
+pub use job::{ExportOptions, Job};
 pub use target::Target;
 
 /// The file that the engine reads.

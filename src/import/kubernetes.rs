@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::error::invalid;
 use crate::labels::narrow;
-use crate::{JobRequest, Choice, Gpus, ImportError, JobKind, Names, Need, command};
+use crate::{Choice, Gpus, ImportError, JobKind, JobRequest, Names, Need, command};
 use gpuplan_units::Hours;
 use gpuplan_workload::assumption::JobAssumption;
 
@@ -336,7 +336,12 @@ fn affinity(pod: &Value, choice: &Choice, asked: &mut JobRequest, names: Names) 
 }
 
 /// A term holds where all of its requirements do; of the values of one any will do.
-fn term_choices(term: &Value, choice: &Choice, asked: &mut JobRequest, names: Names) -> Result<Vec<Choice>, ImportError> {
+fn term_choices(
+    term: &Value,
+    choice: &Choice,
+    asked: &mut JobRequest,
+    names: Names,
+) -> Result<Vec<Choice>, ImportError> {
     let mut choices = vec![choice.clone()];
     for requirement in term.get("matchExpressions").and_then(Value::as_array).into_iter().flatten() {
         let key = word(requirement, "key");

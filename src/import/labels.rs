@@ -1,6 +1,6 @@
 //! Labels by which pods choose nodes: what the managed Kubernetes of clouds and the vendors' plugins call machines, places and cards.
 
-use crate::{JobRequest, Choice, Names, chips};
+use crate::{Choice, JobRequest, Names, chips};
 use gpuplan_hardware::CloudId;
 
 /// Narrows a choice by one label. Labels of Kubernetes: "Well-Known Labels"; the clouds' as in export/target/labels.rs; cards by GPU Feature

@@ -12,7 +12,7 @@ pub mod skypilot;
 pub mod slurm;
 mod yaml;
 
-pub use ask::{JobRequest, GpuModels, Choice, Gpus, JobKind, KeyValue, Need};
+pub use ask::{Choice, GpuModels, Gpus, JobKind, JobRequest, KeyValue, Need};
 pub use error::ImportError;
 pub use names::Names;
 

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::error::invalid;
-use crate::{JobRequest, Choice, Gpus, ImportError, JobKind, Names, Need, chips, command};
+use crate::{Choice, Gpus, ImportError, JobKind, JobRequest, Names, Need, chips, command};
 use gpuplan_hardware::CloudId;
 
 /// Known keys of a task that change neither machines nor price.

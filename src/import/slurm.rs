@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use crate::error::invalid;
-use crate::{JobRequest, GpuModels, Choice, Gpus, ImportError, JobKind, Names, Need, chips, command, shell};
+use crate::{Choice, GpuModels, Gpus, ImportError, JobKind, JobRequest, Names, Need, chips, command, shell};
 use gpuplan_units::Hours;
 use gpuplan_workload::assumption::JobAssumption;
 

@@ -12,12 +12,12 @@ pub mod rented;
 pub mod spec;
 
 pub use clock::Clock;
-pub use controller::events::{Action, Rentable, End, Event, Terms};
+pub use controller::events::{Action, End, Event, Rentable, Terms};
 pub use controller::{Controller, events, rental};
-pub use execute::{Progress, LeadContext, LeaderCommand, lead};
+pub use execute::{LeadContext, LeaderCommand, Progress, lead};
 pub use job::{Data, Job, Parcel, Secret};
 pub use journal::Journal;
-pub use ports::engine::{Engine, EngineError, Submission, JobId, JobState, JobStatus};
+pub use ports::engine::{Engine, EngineError, JobId, JobState, JobStatus, Submission};
 pub use ports::keeper::{Group, KeepRequest, Keeper};
 pub use ports::launch_error::{LaunchError, Reach};
 pub use ports::launcher::{Launcher, SelfDestruct};

@@ -2,7 +2,7 @@
 
 use crate::clock::Clock;
 use crate::controller::rental::Rental;
-use crate::journal::{RunRecord, MachineRecord};
+use crate::journal::{MachineRecord, RunRecord};
 use gpuplan_runstore::rented::VERSION;
 use gpuplan_runstore::{AllRented, Rented};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::offer::{Offer, Location, Purchase, RiskEvidence, Signal};
+use crate::offer::{Location, Offer, Purchase, RiskEvidence, Signal};
 use gpuplan_hardware::InstanceId;
 use gpuplan_units::UsdPerHour;
 

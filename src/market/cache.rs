@@ -11,7 +11,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::answer::{PriceAnswer, PricePoint, RiskAnswer};
 use crate::cache::rows::RowsError;
-use crate::offer::{Offer, Location, Purchase, RiskEvidence, Signal};
+use crate::offer::{Location, Offer, Purchase, RiskEvidence, Signal};
 use gpuplan_hardware::{CloudId, Hardware, InstanceId};
 use gpuplan_units::UsdPerHour;
 
@@ -265,7 +265,12 @@ fn time(seconds: i64) -> Result<Timestamp, CacheError> {
 }
 
 /// What a source tells of the past, and its spot prices of now where they differ from the last ones known.
-fn keep_history(change: &Connection, cloud: &CloudId, answer: &PriceAnswer, hardware: &Hardware) -> Result<(), CacheError> {
+fn keep_history(
+    change: &Connection,
+    cloud: &CloudId,
+    answer: &PriceAnswer,
+    hardware: &Hardware,
+) -> Result<(), CacheError> {
     let mut insert = change.prepare("INSERT OR REPLACE INTO history VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?;
     let mut last = change.prepare(
         "SELECT nanos FROM history WHERE cloud = ?1 AND instance = ?2 AND region = ?3 AND zone = ?4 AND purchase = ?5
@@ -361,8 +366,12 @@ mod tests {
             ["us-east-1", "us-west-2"].map(|region| offer(&hardware, region, "z", "10", "2026-11-20T10:00:00Z"));
         let second = offer(&hardware, "us-east-1", "y", "11", "2026-11-20T11:00:00Z");
         let now = at("2026-11-20T11:00:00Z");
-        cache.store("s", &cloud, &PriceAnswer { offers: first.to_vec(), ..PriceAnswer::default() }, &hardware, now).unwrap();
-        cache.store("s", &cloud, &PriceAnswer { offers: vec![second], ..PriceAnswer::default() }, &hardware, now).unwrap();
+        cache
+            .store("s", &cloud, &PriceAnswer { offers: first.to_vec(), ..PriceAnswer::default() }, &hardware, now)
+            .unwrap();
+        cache
+            .store("s", &cloud, &PriceAnswer { offers: vec![second], ..PriceAnswer::default() }, &hardware, now)
+            .unwrap();
         let kept: Vec<_> = cache
             .offers(&hardware)
             .unwrap()
@@ -394,7 +403,8 @@ mod tests {
         assert_eq!(cache.history(pool.instance, &hardware, at("2026-10-01T00:00:00Z")).unwrap(), points);
         assert_eq!(cache.history(pool.instance, &hardware, at("2026-11-05T00:00:00Z")).unwrap(), points[1..]);
         for (rate, seen, known) in [("9.5", "2026-11-19T00:00:00Z", 2), ("10", "2026-11-20T00:00:00Z", 3)] {
-            let answer = PriceAnswer { offers: vec![offer(&hardware, "us-east-1", "z", rate, seen)], ..PriceAnswer::default() };
+            let answer =
+                PriceAnswer { offers: vec![offer(&hardware, "us-east-1", "z", rate, seen)], ..PriceAnswer::default() };
             cache.store("s", &cloud, &answer, &hardware, at(seen)).unwrap();
             let kept = cache.history(pool.instance, &hardware, at("2026-10-01T00:00:00Z")).unwrap();
             assert_eq!(kept.len(), known, "a price that has not moved is no news");

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::capacity::owned::Owned;
 use crate::catalog::snapshot::Market;
-use crate::offer::{Offer, Location, Purchase};
+use crate::offer::{Location, Offer, Purchase};
 use crate::quote::{Origin, Quote};
 use gpuplan_hardware::{CloudId, Fabric, Hardware, InstanceId, InstanceType, NodeShape, SoldAs};
 use gpuplan_units::{Bytes, BytesPerSecond, GpuCount, UsdPerHour};

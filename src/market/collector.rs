@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::answer::SourceNote;
-use crate::offer::{ANYWHERE, Offer, Location, Purchase, Suspicion};
+use crate::offer::{ANYWHERE, Location, Offer, Purchase, Suspicion};
 use gpuplan_hardware::{CloudId, Hardware, InstanceId};
 use gpuplan_units::UsdPerHour;
 

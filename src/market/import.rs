@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::answer::SourceNote;
 use crate::collector::{Collector, Keep};
-use crate::offer::{ANYWHERE, Offer, Location, Purchase, Suspicion};
+use crate::offer::{ANYWHERE, Location, Offer, Purchase, Suspicion};
 use crate::quote::Origin;
 
 use gpuplan_embedded::{EmbeddedError, Table};

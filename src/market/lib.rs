@@ -23,7 +23,7 @@ pub use catalog::{check, snapshot};
 pub use collector::{Collector, Keep};
 pub use error::MarketError;
 pub use host_offer::HostOffer;
-pub use offer::{ANYWHERE, Availability, Offer, OfferId, Location, Purchase, RiskEvidence, Signal, Suspicion};
+pub use offer::{ANYWHERE, Availability, Location, Offer, OfferId, Purchase, RiskEvidence, Signal, Suspicion};
 pub use quote::{Origin, Quote};
 pub use source::{
     About, Access, AccountSource, BoxFuture, Identity, OfferQuery, Permission, PriceSource, Quota, QuotaNeed,

@@ -7,7 +7,7 @@ use crate::limits::{Limits, OfferFilter, PurchaseChoice};
 use gpuplan_hardware::gpu::Gpu;
 use gpuplan_hardware::selector::SelectorError;
 use gpuplan_hardware::{GpuSelector, Hardware, InstanceType};
-use gpuplan_import::{JobRequest, GpuModels, Choice, Gpus};
+use gpuplan_import::{Choice, GpuModels, Gpus, JobRequest};
 use gpuplan_market::quote::LIST_FRESH;
 use gpuplan_market::{Market, Offer, OfferId, Purchase};
 use gpuplan_units::{Hours, Usd};

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::run::Run;
-use crate::store::{Hash, StoredObject, StoreError};
+use crate::store::{Hash, StoreError, StoredObject};
 
 /// The same data has the same digest on every machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

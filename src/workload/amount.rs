@@ -1,6 +1,6 @@
 //! `Amount` of work, the `DataSet` it reads and the `Checkpoint` it writes.
 
-use crate::data::Reading;
+use crate::data::LoaderSettings;
 use gpuplan_units::{Bytes, Seconds};
 
 /// How much is to be trained.
@@ -36,7 +36,7 @@ pub struct DataSet {
     pub cpu_per_sample: Option<Seconds>,
     /// Sequences or images in `size`.
     pub samples: Option<f64>,
-    pub reading: Reading,
+    pub reading: LoaderSettings,
 }
 
 /// What is saved and how often.

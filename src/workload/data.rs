@@ -1,4 +1,4 @@
-//! `Reading`: what the samples of a data set are, where they lie, and how the program's loader takes them.
+//! `LoaderSettings`: what the samples of a data set are, where they lie, and how the program's loader takes them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -88,7 +88,7 @@ pub enum Decoder {
 
 /// How a data set is read. Everything that is not stated is `None`, and then nothing rests on it or a default is named.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Reading {
+pub struct LoaderSettings {
     pub kind: Option<DataKind>,
     pub storage: Storage,
     pub disk: Option<DiskKind>,
@@ -108,7 +108,7 @@ pub struct Reading {
     pub is_pageable: bool,
 }
 
-impl Reading {
+impl LoaderSettings {
     pub fn files(&self) -> FileLayout {
         let usual =
             if self.kind.is_some_and(DataKind::has_a_file_each) { FileLayout::OneEach } else { FileLayout::Shards };

@@ -13,7 +13,7 @@ pub mod training;
 
 pub use amount::{Amount, Checkpoint, DataSet};
 pub use assumption::Assumption;
-pub use data::{DataKind, Decoder, DiskKind, FileLayout, Reading, Storage};
+pub use data::{DataKind, Decoder, DiskKind, FileLayout, LoaderSettings, Storage};
 pub use model::catalog::Models;
 pub use model::operators::Gemm;
 pub use model::{MlpKind, Model, ModelKind, NormKind, catalog, huggingface, operators, safetensors};

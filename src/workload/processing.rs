@@ -1,6 +1,6 @@
 //! `Processing`: work on samples that needs processors and no GPU, such as decoding, filtering or splitting into tokens.
 
-use crate::data::Reading;
+use crate::data::LoaderSettings;
 use gpuplan_units::{Bytes, Seconds};
 
 /// Each sample is worked on by itself, so any number of machines can share them.
@@ -16,7 +16,7 @@ pub struct Processing {
     pub reads: Bytes,
     /// All results together.
     pub writes: Bytes,
-    pub reading: Reading,
+    pub reading: LoaderSettings,
     /// `cloud/region` of the samples.
     pub place: Option<String>,
     /// Work of a machine that is stored together, and lost together where the machine is taken back.

@@ -84,7 +84,11 @@ fn accelerate_and_deepspeed_get_the_reviewed_configurations() {
 #[test]
 fn a_sweep_is_no_single_job() {
     let refused = gpuplan(&["export", "examples/sweep.toml", "--to", "slurm"]);
-    assert!(refused.code == 2 && refused.stderr.contains("a sweep of 64 runs is not a single job"), "{}", refused.stderr);
+    assert!(
+        refused.code == 2 && refused.stderr.contains("a sweep of 64 runs is not a single job"),
+        "{}",
+        refused.stderr
+    );
 }
 
 /// The words of the agent's command in a script.

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use gpuplan::clouds::gcp::account::project::Project;
 use gpuplan::clouds::gcp::launcher::GcpLauncher;
 use gpuplan::launch::spec::{Offered, VERSION};
-use gpuplan::launch::{Clock, End, Job, Journal, Launcher, Market, Parcel, Pool, RunSpec, LeadContext, LeaderCommand, lead};
+use gpuplan::launch::{
+    Clock, End, Job, Journal, Launcher, LeadContext, LeaderCommand, Market, Parcel, Pool, RunSpec, lead,
+};
 use gpuplan::runstore::layout::Layout;
 use gpuplan::runstore::{Run, Store};
 use gpuplan::spot::AvailabilityModel;

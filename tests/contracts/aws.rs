@@ -15,7 +15,7 @@ use gpuplan::clouds::aws::prices::placement_scores::PlacementScores;
 use gpuplan::clouds::aws::prices::spot_prices::SpotPrices;
 use gpuplan::hardware::{CloudId, Hardware};
 use gpuplan::market::{
-    AccountSource, PriceAnswer, Availability, BoxFuture, Market, OfferQuery, Origin, PriceSource, Purchase, QuotaNeed,
+    AccountSource, Availability, BoxFuture, Market, OfferQuery, Origin, PriceAnswer, PriceSource, Purchase, QuotaNeed,
     RiskAnswer, RiskSource, Signal, SourceError, Suspicion, Verdict,
 };
 use gpuplan::units::UsdPerHour;
@@ -53,7 +53,12 @@ fn one<T>(question: BoxFuture<'_, Result<T, SourceError>>) -> Result<T, SourceEr
     all(vec![("aws", question)], &|_| {}).unwrap().remove(0)
 }
 
-fn ask_spot(hardware: &Hardware, endpoint: &str, regions: &[&str], limits: TimeLimits) -> Result<PriceAnswer, SourceError> {
+fn ask_spot(
+    hardware: &Hardware,
+    endpoint: &str,
+    regions: &[&str],
+    limits: TimeLimits,
+) -> Result<PriceAnswer, SourceError> {
     let source = SpotPrices::new(session(endpoint, limits));
     ask(&[(&source, query(hardware, &TYPES, regions))]).unwrap().remove(0)
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use gpuplan::launch::{Engine, EngineError, Submission, JobId, JobState};
+use gpuplan::launch::{Engine, EngineError, JobId, JobState, Submission};
 use jiff::Timestamp;
 
 use gpuplan_testbed::clients::Clients;

@@ -13,7 +13,7 @@ use gpuplan::clouds::http::{self, Http};
 use gpuplan::clouds::{ask, ask::all};
 use gpuplan::hardware::{CloudId, Hardware};
 use gpuplan::market::{
-    AccountSource, PriceAnswer, Availability, OfferQuery, Origin, Purchase, Quota, QuotaNeed, RiskAnswer, RiskSource,
+    AccountSource, Availability, OfferQuery, Origin, PriceAnswer, Purchase, Quota, QuotaNeed, RiskAnswer, RiskSource,
     Signal, SourceError, Verdict,
 };
 use serde_json::{Value, json};

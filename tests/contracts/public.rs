@@ -10,7 +10,7 @@ use gpuplan::clouds::runpod::gpu_types::GpuTypes;
 use gpuplan::clouds::verda::instance_types::InstanceTypes as Verda;
 use gpuplan::clouds::{ask, sources};
 use gpuplan::hardware::{CloudId, Hardware};
-use gpuplan::market::{PriceAnswer, Availability, OfferQuery, PriceSource, Purchase, RiskSource, Signal, SourceError};
+use gpuplan::market::{Availability, OfferQuery, PriceAnswer, PriceSource, Purchase, RiskSource, Signal, SourceError};
 use serde_json::{Value, json};
 
 use gpuplan_testbed::server::{Reply, Request, Server};

@@ -8,7 +8,7 @@ use gpuplan::budget::bill::sums::Sums;
 use gpuplan::budget::bill::{self as bills, Format, ImportedBill};
 use gpuplan::budget::guardrail::Guardrail;
 use gpuplan::budget::portfolio::calendar::Month;
-use gpuplan::budget::portfolio::{Portfolio, PortfolioError, CostSource};
+use gpuplan::budget::portfolio::{CostSource, Portfolio, PortfolioError};
 use gpuplan::clouds::listing::Listing;
 use gpuplan::clouds::runpod::stock::{GpuTypes, Reply};
 use gpuplan::clouds::{aws, azure, gcp, lambda, oci, runpod, vast, verda};
@@ -16,7 +16,7 @@ use gpuplan::embedded::Table;
 use gpuplan::hardware::{CloudId, InstanceId};
 use gpuplan::market::import::{self, CatalogFile};
 use gpuplan::market::snapshot::read_prices;
-use gpuplan::market::{PriceAnswer, Capacity, Market, Offer, Origin, Purchase, RiskAnswer, Signal};
+use gpuplan::market::{Capacity, Market, Offer, Origin, PriceAnswer, Purchase, RiskAnswer, Signal};
 use gpuplan::plan::Policy;
 use gpuplan::units::quantity::parse_count;
 use gpuplan::units::{Bytes, FineUsd, GpuCount, Hours, Usd, UsdPerHour};
@@ -294,11 +294,9 @@ fn assert_bills(sums: &Sums) {
         "an id is of one charge"
     );
     for bill in &bills {
-        assert!(
-            bill.charges.iter().all(|charge| charge.resource.cloud == bill.cloud
-                && charge.quantity.is_finite()
-                && charge.costs.billed.is_some())
-        );
+        assert!(bill.charges.iter().all(|charge| charge.resource.cloud == bill.cloud
+            && charge.quantity.is_finite()
+            && charge.costs.billed.is_some()));
         let json = serde_json::to_string(bill).expect("a bill is plain data");
         let again: ImportedBill = serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}\n{json}"));
         assert_same(&again, bill, &json);

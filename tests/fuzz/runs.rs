@@ -2,7 +2,7 @@
 
 use gpuplan::calibration::Calibration;
 use gpuplan::estimate::answer::{CaseAnswer, answer};
-use gpuplan::import::{self, JobRequest, Gpus, ImportError, Names};
+use gpuplan::import::{self, Gpus, ImportError, JobRequest, Names};
 use gpuplan::launch::RunSpec;
 use gpuplan::runstore::{HandOff, Manifest, ManifestName};
 use gpuplan::spot::trace::Trace;

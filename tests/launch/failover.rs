@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use gpuplan::launch::launcher::{CreateRequest, LaunchError, Launcher, Machine, MachineId, SelfDestruct};
-use gpuplan::launch::{Clock, Journal, RunSpec, LeadContext, LeaderCommand, lead};
+use gpuplan::launch::{Clock, Journal, LeadContext, LeaderCommand, RunSpec, lead};
 use gpuplan::market::BoxFuture;
 use gpuplan::runstore::layout::Layout;
 use gpuplan::runstore::{Run, Store};

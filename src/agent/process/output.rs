@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::ports::logger::{Stream, Logger};
+use crate::ports::logger::{Logger, Stream};
 use crate::state::{SharedState, with};
 use gpuplan_runstore::{Run, StoreError};
 

@@ -332,7 +332,12 @@ impl Staging {
         }
     }
 
-    async fn piece(&self, one: &StoredObject, range: Range<u64>, share: OwnedSemaphorePermit) -> Result<Share, StagingError> {
+    async fn piece(
+        &self,
+        one: &StoredObject,
+        range: Range<u64>,
+        share: OwnedSemaphorePermit,
+    ) -> Result<Share, StagingError> {
         let piece = tries(self.first_pause, || self.store.piece(one, range.clone())).await;
         Ok((piece.map_err(|error| StagingError::from_store(&self.data.address, error))?, share))
     }

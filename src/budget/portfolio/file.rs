@@ -14,7 +14,7 @@ use crate::portfolio::commitment::{Commitment, CommitmentKind};
 pub use crate::portfolio::file::keys::PortfolioFile;
 use crate::portfolio::file::keys::{CommitmentSection, RunSection, TeamSection};
 use crate::portfolio::file::schedule::{DraftPhase, schedule};
-use crate::portfolio::{Phase, Portfolio, PortfolioError, Rate, Spread, Tax, Team, CostSource};
+use crate::portfolio::{CostSource, Phase, Portfolio, PortfolioError, Rate, Spread, Tax, Team};
 use gpuplan_units::names::did_you_mean;
 use gpuplan_units::{Hours, Usd, UsdPerHour};
 use gpuplan_workload::file::Scalar;

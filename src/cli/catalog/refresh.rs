@@ -38,11 +38,8 @@ pub fn run(arguments: &RefreshArguments, session: &Session) -> Result<Exit, Diag
     };
     let tried = rows.iter().filter(|row| row.outcome != SourceOutcome::NoCredentials).count();
     if tried > 0 && rows.iter().all(|row| matches!(row.outcome, SourceOutcome::Failed | SourceOutcome::NoCredentials)) {
-        return Err(Diagnostic::new(
-            Exit::CloudRefused,
-            "no source answered; earlier prices are kept, with their age",
-        )
-        .hint("`gpuplan doctor` shows which credentials and addresses are used"));
+        return Err(Diagnostic::new(Exit::CloudRefused, "no source answered; earlier prices are kept, with their age")
+            .hint("`gpuplan doctor` shows which credentials and addresses are used"));
     }
     Ok(Exit::Done)
 }

@@ -11,7 +11,7 @@ use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::{Catalogs, Session};
 use gpuplan_hardware::CloudId;
 use gpuplan_market::import::{self, CatalogFile};
-use gpuplan_market::{PriceAnswer, Offer};
+use gpuplan_market::{Offer, PriceAnswer};
 use gpuplan_plan::limits;
 use gpuplan_report::catalog::snapshot::{self, Changes, ROW_FLOOR};
 use gpuplan_runstore::sha256;

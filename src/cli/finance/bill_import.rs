@@ -61,7 +61,8 @@ pub fn run(arguments: &ImportArguments, session: &Session) -> Result<Exit, Diagn
     let is_new = keep(&bills, &mut ledger, session)?;
     let charged = charged(&ledger, entering.open, &bills)?;
     let differences = compare(&bills, &charged);
-    let read = report::BillComparison { lines: sums.lines, ours: sums.ours, bills: &bills, differences: &differences, is_new };
+    let read =
+        report::BillComparison { lines: sums.lines, ours: sums.ours, bills: &bills, differences: &differences, is_new };
     match session.output {
         OutputFormat::Json => session.printer.data(&report::json(&read)),
         OutputFormat::Csv => session.printer.data(&report::csv(&read)),

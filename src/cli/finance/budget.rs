@@ -19,7 +19,7 @@ use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_budget::portfolio::calendar::Month;
 use gpuplan_budget::portfolio::planned::{PhaseCost, PlannedError};
-use gpuplan_budget::portfolio::{Phase, Portfolio, PortfolioError, CostSource};
+use gpuplan_budget::portfolio::{CostSource, Phase, Portfolio, PortfolioError};
 use gpuplan_budget::{Budget, Charge, budget, charges};
 use gpuplan_plan::document::{InputsRecord, PlanDocument};
 use gpuplan_report::finance::focus::{FocusVersion, write};

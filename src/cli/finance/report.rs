@@ -144,7 +144,8 @@ fn of_plan(
         Diagnostic::new(exit, error.to_string()).hint(error.hint())
     })?;
     let history = history(plan, &catalogs.hardware, session)?;
-    let around = ReportContext { hardware: &catalogs.hardware, market: &catalogs.market, now: session.now, history: &history };
+    let around =
+        ReportContext { hardware: &catalogs.hardware, market: &catalogs.market, now: session.now, history: &history };
     Ok(page::plan::report(&document, plan, &around))
 }
 

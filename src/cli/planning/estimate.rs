@@ -19,7 +19,7 @@ use crate::question::workload;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_estimate::answer::answer;
-use gpuplan_estimate::{Machine, Infeasible, Subject};
+use gpuplan_estimate::{Infeasible, Machine, Subject};
 use gpuplan_hardware::Gpu;
 use gpuplan_plan::Rejection;
 use gpuplan_plan::training::search::best_setting;

@@ -10,7 +10,7 @@ use crate::question::answer::{compute, context, nothing_fits};
 use crate::question::{plan_file, workload};
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
-use gpuplan_export::{ExportError, Job, Target, ExportOptions, export};
+use gpuplan_export::{ExportError, ExportOptions, Job, Target, export};
 use gpuplan_hardware::{CloudId, Hardware};
 use gpuplan_plan::document::{DocumentError, PlanDocument};
 

@@ -10,7 +10,7 @@ use crate::question::workload;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_hardware::Hardware;
-use gpuplan_import::{JobRequest, ImportError, Names, chips};
+use gpuplan_import::{ImportError, JobRequest, Names, chips};
 use gpuplan_plan::World;
 use gpuplan_plan::document::{Context, PlanDocument};
 use gpuplan_plan::job::{baseline, narrowed, price};

@@ -10,7 +10,7 @@ use crate::session::printer::Printer;
 use gpuplan_clouds::{Sources, ask, sources};
 use gpuplan_hardware::{CloudId, Hardware};
 use gpuplan_market::{
-    About, PriceAnswer, BoxFuture, Cache, CacheError, Market, OfferQuery, RiskAnswer, SourceError, SourceNote,
+    About, BoxFuture, Cache, CacheError, Market, OfferQuery, PriceAnswer, RiskAnswer, SourceError, SourceNote,
 };
 use gpuplan_units::Hours;
 

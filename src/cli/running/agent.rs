@@ -19,7 +19,7 @@ use gpuplan_agent::supervise::settings::{
     CheckpointSettings, NoticeSettings, ProgramSettings, StallSettings, TeamSettings,
 };
 use gpuplan_agent::supervise::{AgentError, Settings, supervise};
-use gpuplan_agent::{Caps, ClaimError, Data, NoticeSource, Notifier, Rank, MetricQuestion, Stream, Logger};
+use gpuplan_agent::{Caps, ClaimError, Data, Logger, MetricQuestion, NoticeSource, Notifier, Rank, Stream};
 use gpuplan_clouds::notices;
 use gpuplan_clouds::webhook::Webhook;
 use gpuplan_runstore::history::Keep;

@@ -13,7 +13,7 @@ use crate::session::printer::Printer;
 use crate::session::progress::with_progress;
 use crate::session::runtime::runtime;
 use gpuplan_clouds::fake;
-use gpuplan_launch::journal::{RunRecord, LogLines};
+use gpuplan_launch::journal::{LogLines, RunRecord};
 use gpuplan_launch::{End, Group, Journal, LaunchError, Machine, MachineState, rented};
 
 /// How often terminated machines are listed, and the pause between: a cloud takes a minute or two.

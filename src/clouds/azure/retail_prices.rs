@@ -10,7 +10,7 @@ use crate::azure::retail::{self, Page, RetailRow, SOURCE};
 use crate::listing::{Listing, Rows, deadline, within};
 use gpuplan_clouds_http::{Http, Reply, Request};
 use gpuplan_clouds_http::{endpoint, one_line};
-use gpuplan_market::{About, PriceAnswer, BoxFuture, OfferQuery, PriceSource, SourceError, SourceNote};
+use gpuplan_market::{About, BoxFuture, OfferQuery, PriceAnswer, PriceSource, SourceError, SourceNote};
 
 const BASE: &str = "https://prices.azure.com";
 const PATH: &str = "/api/retail/prices";

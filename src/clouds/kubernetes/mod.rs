@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::client::{Client, QUICK};
-use gpuplan_launch::engine::{Engine, EngineError, Submission, JobId, JobState, JobStatus};
+use gpuplan_launch::engine::{Engine, EngineError, JobId, JobState, JobStatus, Submission};
 use gpuplan_market::BoxFuture;
 
 pub const ENGINE: &str = "kubernetes";
@@ -164,7 +164,12 @@ impl Engine for Kubernetes {
         Box::pin(self.described(work, job))
     }
 
-    fn logs<'a>(&'a self, work: &'a Submission, job: &'a JobId, node: u32) -> BoxFuture<'a, Result<Vec<u8>, EngineError>> {
+    fn logs<'a>(
+        &'a self,
+        work: &'a Submission,
+        job: &'a JobId,
+        node: u32,
+    ) -> BoxFuture<'a, Result<Vec<u8>, EngineError>> {
         Box::pin(self.read_logs(work, job, node))
     }
 

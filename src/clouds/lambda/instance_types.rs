@@ -5,7 +5,7 @@ use crate::lambda::types::{self, SOURCE};
 use crate::listing::{Listing, deadline, within};
 use gpuplan_clouds_http::{Http, Request};
 use gpuplan_clouds_http::{endpoint, variable};
-use gpuplan_market::{About, PriceAnswer, BoxFuture, OfferQuery, PriceSource, SourceError};
+use gpuplan_market::{About, BoxFuture, OfferQuery, PriceAnswer, PriceSource, SourceError};
 
 const BASE: &str = "https://cloud.lambda.ai";
 const PATH: &str = "/api/v1/instance-types";

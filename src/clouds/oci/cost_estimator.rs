@@ -5,7 +5,7 @@ use crate::oci::CLOUD;
 use crate::oci::shapes::{self, Document, Product, SOURCE, Shape};
 use gpuplan_clouds_http::endpoint;
 use gpuplan_clouds_http::{Http, Request};
-use gpuplan_market::{About, PriceAnswer, BoxFuture, OfferQuery, PriceSource, SourceError};
+use gpuplan_market::{About, BoxFuture, OfferQuery, PriceAnswer, PriceSource, SourceError};
 
 const BASE: &str = "https://www.oracle.com";
 const PATH: &str = "/a/ocom/docs/cloudestimator2/data";

@@ -11,7 +11,7 @@ use crate::runpod::CLOUD;
 use crate::runpod::stock::{self, DataCenters, SOURCE};
 use gpuplan_clouds_http::{Http, Reply, Request};
 use gpuplan_clouds_http::{endpoint, one_line, variable};
-use gpuplan_market::{About, PriceAnswer, BoxFuture, OfferQuery, PriceSource, SourceError};
+use gpuplan_market::{About, BoxFuture, OfferQuery, PriceAnswer, PriceSource, SourceError};
 
 const BASE: &str = "https://api.runpod.io";
 const PATH: &str = "/graphql";

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use serde_json::Value;
 
 use crate::client::{Client, SLOW};
-use gpuplan_launch::engine::{Engine, EngineError, Submission, JobId, JobState, JobStatus};
+use gpuplan_launch::engine::{Engine, EngineError, JobId, JobState, JobStatus, Submission};
 use gpuplan_market::BoxFuture;
 
 pub const ENGINE: &str = "skypilot";

@@ -5,7 +5,7 @@ use crate::vast::CLOUD;
 use crate::vast::bundles::{self, Bundles, SOURCE};
 use gpuplan_clouds_http::endpoint;
 use gpuplan_clouds_http::{Http, Request};
-use gpuplan_market::{About, PriceAnswer, BoxFuture, OfferQuery, PriceSource, SourceError};
+use gpuplan_market::{About, BoxFuture, OfferQuery, PriceAnswer, PriceSource, SourceError};
 
 const BASE: &str = "https://console.vast.ai";
 const PATH: &str = "/api/v0/bundles/";

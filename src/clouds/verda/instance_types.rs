@@ -9,7 +9,7 @@ use crate::verda::CLOUD;
 use crate::verda::types::{self, Location, SOURCE, Type};
 use gpuplan_clouds_http::{Http, Reply, Request};
 use gpuplan_clouds_http::{endpoint, variable};
-use gpuplan_market::{About, PriceAnswer, BoxFuture, OfferQuery, PriceSource, Purchase, SourceError};
+use gpuplan_market::{About, BoxFuture, OfferQuery, PriceAnswer, PriceSource, Purchase, SourceError};
 
 const BASE: &str = "https://api.verda.com";
 const CLIENT: &str = "VERDA_CLIENT_ID";

@@ -1,6 +1,6 @@
 //! `InputPipeline`: how long a machine takes to bring the samples of a step to its GPUs, and how long they wait for it.
 //!
-//! Reading, decoding and copying run beside the step and beside each other, so the slowest of the four counts. Fetching ahead
+//! LoaderSettings, decoding and copying run beside the step and beside each other, so the slowest of the four counts. Fetching ahead
 //! evens out what varies from sample to sample; it does not make the slowest any faster.
 
 use crate::loading::constants as c;
@@ -10,7 +10,7 @@ use crate::time::vision::fed;
 use gpuplan_hardware::{Architecture, Gpu, Host, InstanceType};
 use gpuplan_units::{Bytes, Seconds};
 use gpuplan_workload::assumption::{Assumption, SampleWork};
-use gpuplan_workload::{DataKind, DataSet, Decoder, Model, Reading, Storage, Training, Workload};
+use gpuplan_workload::{DataKind, DataSet, Decoder, LoaderSettings, Model, Storage, Training, Workload};
 
 /// A machine that loads samples.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +43,7 @@ pub struct Demand<'a> {
 pub enum InputLimit {
     Decoding,
     Tokenising,
-    Reading,
+    LoaderSettings,
     Copying,
     JpegBlock,
 }
@@ -53,7 +53,7 @@ impl InputLimit {
         match self {
             Self::Decoding => "cpu decode",
             Self::Tokenising => "cpu tokenise",
-            Self::Reading => "storage",
+            Self::LoaderSettings => "storage",
             Self::Copying => "host to device",
             Self::JpegBlock => "gpu decode",
         }
@@ -134,7 +134,7 @@ impl InputPipeline {
         let reads = self.read_share * waits(true) >= (1.0 - self.read_share) * waits(false);
         let parts = [
             (self.computing.unwrap_or(0.0), computing),
-            (self.reading.filter(|_| reads).map_or(0.0, |read| read.seconds), InputLimit::Reading),
+            (self.reading.filter(|_| reads).map_or(0.0, |read| read.seconds), InputLimit::LoaderSettings),
             (self.copying, InputLimit::Copying),
             (self.jpeg_block, InputLimit::JpegBlock),
         ];
@@ -240,7 +240,7 @@ pub fn cpu_seconds(model: &Model, training: &Training, data: &DataSet) -> Option
 }
 
 /// Seconds of one core for the sound or the frames of a sample, where their length is stated.
-pub fn sound_or_film(reading: &Reading) -> Option<f64> {
+pub fn sound_or_film(reading: &LoaderSettings) -> Option<f64> {
     match reading.kind? {
         DataKind::Audio => reading.seconds.map(|seconds| seconds * c::SOUND_SECONDS_A_SECOND),
         DataKind::Video => {
@@ -398,7 +398,10 @@ mod tests {
             (disk.reading.unwrap().seconds - 1.829).abs() < 0.01
                 && (store.reading.unwrap().seconds - 2.359).abs() < 0.01
         );
-        assert_eq!((disk.read_share, disk.limit(), store.limit()), (1.0, InputLimit::Reading, InputLimit::Reading));
+        assert_eq!(
+            (disk.read_share, disk.limit(), store.limit()),
+            (1.0, InputLimit::LoaderSettings, InputLimit::LoaderSettings)
+        );
         assert_eq!(
             (local.limit(), of("network-disk", 1e12).read_share, store.read_share),
             (InputLimit::Decoding, 1.0 / 90.0, 1.0)

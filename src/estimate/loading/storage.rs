@@ -3,7 +3,7 @@
 use crate::loading::constants as c;
 use gpuplan_hardware::Host;
 use gpuplan_units::Bytes;
-use gpuplan_workload::{DiskKind, FileLayout, Reading};
+use gpuplan_workload::{DiskKind, FileLayout, LoaderSettings};
 
 /// Bytes and reads of a second, as far as both are known.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,7 +17,7 @@ pub struct StorageRate {
     opening: f64,
 }
 
-/// Reading the samples of a step.
+/// LoaderSettings the samples of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Read {
     pub seconds: f64,
@@ -39,7 +39,7 @@ impl StorageRate {
     }
 
     /// A network disk of `size`, or what the machine's link to its disks sustains where that is less. `None`: nobody says what the disks of this cloud reach, or one was named without what was bought.
-    pub fn network_disk(host: &Host, reading: &Reading, size: Bytes) -> Option<Self> {
+    pub fn network_disk(host: &Host, reading: &LoaderSettings, size: Bytes) -> Option<Self> {
         let cloud = host.cloud.as_str();
         let kind = reading.disk.filter(|kind| limits(*kind).cloud == cloud).or_else(|| usual_disk(cloud))?;
         let limits = limits(kind);
@@ -160,39 +160,43 @@ mod tests {
     fn a_disk_reaches_what_its_kind_size_and_purchase_allow() {
         let hardware = Hardware::embedded().unwrap();
         let (aws, gcp) = (instance(&hardware, "aws", "p4d.24xlarge"), instance(&hardware, "gcp", "a2-highgpu-8g"));
-        let rate = |instance: &InstanceType, reading: Reading, gib: f64| {
+        let rate = |instance: &InstanceType, reading: LoaderSettings, gib: f64| {
             StorageRate::network_disk(&instance.host(), &reading, Bytes(gib * 1_073_741_824.0))
         };
-        let plain = rate(&aws, Reading::default(), 1000.0).unwrap();
+        let plain = rate(&aws, LoaderSettings::default(), 1000.0).unwrap();
         assert_eq!((plain.bytes_per_second, plain.reads_per_second), (125.0 * MEBIBYTE, 3000.0));
-        let bought =
-            Reading { disk_iops: Some(1e6), disk_bytes_per_second: Some(500.0 * MEBIBYTE), ..Reading::default() };
+        let bought = LoaderSettings {
+            disk_iops: Some(1e6),
+            disk_bytes_per_second: Some(500.0 * MEBIBYTE),
+            ..LoaderSettings::default()
+        };
         let bought = rate(&aws, bought, 1000.0).unwrap();
         assert_eq!((bought.bytes_per_second, bought.reads_per_second), (500.0 * MEBIBYTE, 16_000.0));
-        let ssd = Reading { disk: Some(DiskKind::PdSsd), ..Reading::default() };
+        let ssd = LoaderSettings { disk: Some(DiskKind::PdSsd), ..LoaderSettings::default() };
         let (small, large) = (rate(&gcp, ssd, 100.0).unwrap(), rate(&gcp, ssd, 1000.0).unwrap());
         assert_eq!(
             (small.reads_per_second, large.reads_per_second, large.bytes_per_second),
             (9000.0, 36_000.0, 720.0 * MEBIBYTE)
         );
         // io2 without its reads says nothing; a disk of another cloud is that cloud's.
-        assert_eq!(rate(&aws, Reading { disk: Some(DiskKind::Io2), ..Reading::default() }, 1000.0), None);
+        assert_eq!(rate(&aws, LoaderSettings { disk: Some(DiskKind::Io2), ..LoaderSettings::default() }, 1000.0), None);
         assert_eq!(rate(&aws, ssd, 1000.0).unwrap().name, "gp3 disk");
     }
 
     #[test]
     fn a_small_machine_does_not_get_what_its_disk_reaches() {
         let hardware = Hardware::embedded().unwrap();
-        let rate = |name: &str, reading: Reading| {
+        let rate = |name: &str, reading: LoaderSettings| {
             StorageRate::network_disk(&instance(&hardware, "aws", name).host(), &reading, Bytes::from_gib(1000.0))
                 .unwrap()
         };
         // 87.5 MB/s sustained of a g5.xlarge, beside 125 MiB/s of the smallest gp3.
-        let small = rate("g5.xlarge", Reading::default());
+        let small = rate("g5.xlarge", LoaderSettings::default());
         assert_eq!((small.bytes_per_second, small.name), (87.5e6, LINK));
-        assert_eq!(rate("g5.48xlarge", Reading::default()).name, "gp3 disk");
+        assert_eq!(rate("g5.48xlarge", LoaderSettings::default()).name, "gp3 disk");
         // Bought, and more than the link carries.
-        let bought = Reading { disk: Some(DiskKind::Io2), disk_iops: Some(200_000.0), ..Reading::default() };
+        let bought =
+            LoaderSettings { disk: Some(DiskKind::Io2), disk_iops: Some(200_000.0), ..LoaderSettings::default() };
         assert_eq!(rate("p4d.24xlarge", bought).reads_per_second, 80_000.0);
         // Where nobody says what the machine sustains, the disk alone counts.
         assert_eq!(instance(&hardware, "gcp", "a2-highgpu-8g").disk_link, None);
@@ -202,7 +206,7 @@ mod tests {
     fn small_files_wait_for_reads_and_shards_for_bytes() {
         let hardware = Hardware::embedded().unwrap();
         let machine = instance(&hardware, "aws", "p4d.24xlarge");
-        let disk = StorageRate::network_disk(&machine.host(), &Reading::default(), Bytes(1e12)).unwrap();
+        let disk = StorageRate::network_disk(&machine.host(), &LoaderSettings::default(), Bytes(1e12)).unwrap();
         // 3,000 reads a second are 1,500 files; 8 kB each are nothing of 125 MiB/s.
         let small = disk.read(1500.0, 8e3, FileLayout::OneEach);
         assert!(small.by_reads && (small.seconds - 1.0).abs() < 1e-9, "{small:?}");

@@ -15,7 +15,12 @@ use gpuplan_workload::{Layout, Recompute, StoredFormat};
 const LAUNCH_SHARE: f64 = 0.4;
 
 /// A round of `served.replicas` copies in `state`.
-pub fn step(replica: &Replica, flow: &Flow, state: &State, served: ServingEstimate) -> Result<StepEstimate, Infeasible> {
+pub fn step(
+    replica: &Replica,
+    flow: &Flow,
+    state: &State,
+    served: ServingEstimate,
+) -> Result<StepEstimate, Infeasible> {
     let parts = flow.round(state)?;
     let layout = Layout { data: served.replicas, ..replica.layout };
     let limit = f64::from(served.batch_limit);

@@ -90,7 +90,9 @@ mod tests {
         let prepared = case.prepare(&Hardware::embedded().unwrap(), &Models::embedded().unwrap()).unwrap();
         let layout = Layout { data: gpus, ..Layout::default() };
         let setting = Setting { layout, micro_batch: 1, global_batch: f64::from(gpus), recompute: Recompute::Full };
-        Scaling::from_step(&Subject::new(&prepared.model, &prepared.training, prepared.machine()).estimate(&setting).unwrap())
+        Scaling::from_step(
+            &Subject::new(&prepared.model, &prepared.training, prepared.machine()).estimate(&setting).unwrap(),
+        )
     }
 
     #[test]

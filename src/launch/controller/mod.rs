@@ -9,7 +9,7 @@ mod phase;
 mod refusals;
 pub mod rental;
 
-use crate::controller::events::{Action, End, Event, Outcome, ResumeState, Report, Terms};
+use crate::controller::events::{Action, End, Event, Outcome, Report, ResumeState, Terms};
 use crate::controller::phase::{Gang, Next, Phase, Which};
 use crate::controller::refusals::Refusals;
 use crate::controller::rental::{Rental, Rentals};

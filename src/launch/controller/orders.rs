@@ -1,6 +1,6 @@
 //! Orders of a gang: one machine after the other, repeated until the answer is clear, and given back where nobody waits for it.
 
-use crate::controller::events::{Action, Rentable, Order};
+use crate::controller::events::{Action, Order, Rentable};
 use crate::controller::phase::{Gang, Next, Open, Phase, Which};
 use crate::controller::rental::Rental;
 use crate::controller::{Controller, FIRST_PAUSE, STRAYS};

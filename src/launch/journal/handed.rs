@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::journal::{Journal, JournalError, time};
-use crate::ports::engine::{Submission, JobId};
+use crate::ports::engine::{JobId, Submission};
 
 /// A run on an engine as the journal knows it.
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Params, params};
 
-use crate::controller::events::{Rentable, End, Order, ResumeState};
+use crate::controller::events::{End, Order, Rentable, ResumeState};
 use crate::controller::rental::{Rental, Rentals};
 use crate::ports::machine::{Machine, MachineId, Pool};
 use crate::spec::{RunSpec, SpecError};

@@ -104,7 +104,12 @@ pub trait Engine: Send + Sync {
 
     fn status<'a>(&'a self, work: &'a Submission, job: &'a JobId) -> BoxFuture<'a, Result<JobStatus, EngineError>>;
 
-    fn logs<'a>(&'a self, work: &'a Submission, job: &'a JobId, node: u32) -> BoxFuture<'a, Result<Vec<u8>, EngineError>>;
+    fn logs<'a>(
+        &'a self,
+        work: &'a Submission,
+        job: &'a JobId,
+        node: u32,
+    ) -> BoxFuture<'a, Result<Vec<u8>, EngineError>>;
 
     fn stop<'a>(&'a self, work: &'a Submission, job: &'a JobId) -> BoxFuture<'a, Result<(), EngineError>>;
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::answer::RiskAnswer;
 use crate::import::IMPORTED;
-use crate::offer::{Availability, Offer, Location, Purchase, RiskEvidence, Signal, Suspicion};
+use crate::offer::{Availability, Location, Offer, Purchase, RiskEvidence, Signal, Suspicion};
 use crate::quote::{Origin, Quote};
 use gpuplan_hardware::{CloudId, Hardware, InstanceId};
 use gpuplan_units::UsdPerHour;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::error::MarketError;
-use crate::offer::{ANYWHERE, Availability, Offer, Location, Purchase, RiskEvidence, Suspicion};
+use crate::offer::{ANYWHERE, Availability, Location, Offer, Purchase, RiskEvidence, Suspicion};
 use crate::quote::{Origin, Quote};
 use gpuplan_embedded::{EmbeddedError, Table};
 use gpuplan_hardware::{CloudId, Hardware, InstanceId};

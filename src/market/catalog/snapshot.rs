@@ -15,7 +15,7 @@ use crate::catalog::rows::{Risks, read_risks};
 use crate::catalog::rules;
 pub use crate::error::MarketError;
 use crate::host_offer::{self, HostOffer};
-use crate::offer::{ANYWHERE, Offer, OfferId, Location, Purchase, RiskEvidence, Signal};
+use crate::offer::{ANYWHERE, Location, Offer, OfferId, Purchase, RiskEvidence, Signal};
 use gpuplan_embedded::Archive;
 use gpuplan_hardware::{CloudId, Hardware, InstanceId};
 

@@ -3,7 +3,7 @@
 use crate::context::World;
 use crate::input::disks::{fits_on_local_disks, network_disk};
 use crate::training::packing::Packing;
-use gpuplan_estimate::{Demand, DataLoader, InputPipeline, StepEstimate};
+use gpuplan_estimate::{DataLoader, Demand, InputPipeline, StepEstimate};
 use gpuplan_hardware::InstanceId;
 use gpuplan_workload::{Amount, Storage, Workload};
 
@@ -16,7 +16,13 @@ pub fn fed(world: World, workload: &Workload, instance: InstanceId, nodes: u32, 
     }
 }
 
-fn feed(world: World, workload: &Workload, instance: InstanceId, nodes: u32, step: &StepEstimate) -> Option<InputPipeline> {
+fn feed(
+    world: World,
+    workload: &Workload,
+    instance: InstanceId,
+    nodes: u32,
+    step: &StepEstimate,
+) -> Option<InputPipeline> {
     let data = workload.data.as_ref()?;
     let machine = world.hardware.instance(instance);
     let gpu = world.hardware.gpu(machine.node.gpu);

@@ -74,7 +74,7 @@ impl Staging {
 mod tests {
     use super::*;
     use gpuplan_hardware::Hardware;
-    use gpuplan_workload::Reading;
+    use gpuplan_workload::LoaderSettings;
 
     #[test]
     fn the_slowest_of_network_program_and_disk_decides() {
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!((fits.limit, fits.is_on_local_disk), (StagingLimit::Network, true));
         assert_eq!(staging("aws", "p5.48xlarge", Some(&DataSet { location: None, ..data.clone() })), None);
         assert_eq!(staging("aws", "p5.48xlarge", None), None);
-        let reading = Reading { storage: Storage::ObjectStore, ..Reading::default() };
+        let reading = LoaderSettings { storage: Storage::ObjectStore, ..LoaderSettings::default() };
         assert_eq!(staging("aws", "p5.48xlarge", Some(&DataSet { reading, ..data })), None);
     }
 }

@@ -8,7 +8,7 @@ use toml::Spanned;
 
 use crate::limits::cloud_names::cloud;
 use gpuplan_hardware::{CloudId, GpuSelector, Hardware, InstanceType};
-use gpuplan_market::{Offer, Location, Purchase};
+use gpuplan_market::{Location, Offer, Purchase};
 use gpuplan_units::Usd;
 
 /// One rule and the line where it stands.

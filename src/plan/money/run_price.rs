@@ -10,7 +10,7 @@ use crate::limits::PurchaseChoice;
 use crate::money::billing::{BillInput, FallbackHours, UsedHours, price_basis};
 use crate::money::pricer::{PricedOffer, Pricer, is_spot};
 use crate::normal::point;
-use crate::spot::{self, Division, Job, SpotForecast, Pool};
+use crate::spot::{self, Division, Job, Pool, SpotForecast};
 use crate::training::packing::Packing;
 use crate::training::run::{Notice, RunInput, RunTime};
 use gpuplan_estimate::{Machine, StepEstimate};
@@ -150,7 +150,13 @@ fn outlook(pricer: &Pricer, id: OfferId, offer: &Offer) -> Result<Option<SpotFor
     Ok(Some(SpotForecast::new(&Pool::new(id, offer), fallback)))
 }
 
-fn run_time(pricer: &Pricer, offer: &Offer, nodes: u32, step: &StepEstimate, outlook: Option<&SpotForecast>) -> RunTime {
+fn run_time(
+    pricer: &Pricer,
+    offer: &Offer,
+    nodes: u32,
+    step: &StepEstimate,
+    outlook: Option<&SpotForecast>,
+) -> RunTime {
     let Context { world, workload, .. } = pricer.context;
     let instance = world.hardware.instance(offer.instance);
     let machine = Machine::new(world.hardware.gpu(instance.node.gpu), &instance.node);
@@ -201,7 +207,12 @@ fn bill_input<'b>(priced: &'b PricedOffer, offer: &'b Offer, nodes: u32, run: &R
 }
 
 /// Falling back must be worth its trouble, unless the user asks for it.
-fn check_fallback(pricer: &Pricer, offer: &Offer, run: &RunTime, outlook: Option<&SpotForecast>) -> Result<(), Rejection> {
+fn check_fallback(
+    pricer: &Pricer,
+    offer: &Offer,
+    run: &RunTime,
+    outlook: Option<&SpotForecast>,
+) -> Result<(), Rejection> {
     let Context { world, limits, .. } = pricer.context;
     let fallback = outlook
         .and_then(|outlook| outlook.fallback)

@@ -9,7 +9,9 @@ use crate::explanation::Rejection;
 use crate::filters::refuse_offer;
 use crate::limits::{Limits, OfferFilter, PurchaseChoice};
 use gpuplan_hardware::{Hardware, Host};
-use gpuplan_market::{Availability, HostOffer, Market, Offer, Location, Purchase, Quote, RiskEvidence, Signal, Suspicion};
+use gpuplan_market::{
+    Availability, HostOffer, Location, Market, Offer, Purchase, Quote, RiskEvidence, Signal, Suspicion,
+};
 
 /// A machine in a place on terms at a quote, with GPUs or without.
 #[derive(Clone, Copy, Debug)]

@@ -193,7 +193,11 @@ mod tests {
 
     fn profile(step_seconds: f64) -> Profile {
         let gpu = ProfiledGpu { name: "NVIDIA H100 80GB HBM3".to_owned(), count: 8, memory_bytes: None };
-        Profile { gpu: Some(gpu), step: StepTimes::from_seconds(&[step_seconds; 5], None, "test"), ..Profile::new("train.py") }
+        Profile {
+            gpu: Some(gpu),
+            step: StepTimes::from_seconds(&[step_seconds; 5], None, "test"),
+            ..Profile::new("train.py")
+        }
     }
 
     /// What is estimated without any measurement.

@@ -9,7 +9,10 @@ use gpuplan_workload::{Layout, Recompute};
 pub fn best_setting(subject: &Subject, global_batch: u64, nodes: u32) -> (Result<StepEstimate, Infeasible>, u64) {
     let machine = &subject.machine;
     if nodes > 1 && machine.card_share < 1.0 {
-        return (Err(Infeasible::Unsupported { detail: "slices of a card have no link to other machines".to_owned() }), 0);
+        return (
+            Err(Infeasible::Unsupported { detail: "slices of a card have no link to other machines".to_owned() }),
+            0,
+        );
     }
     let gpus = machine.gpus_per_node * nodes;
     let mut search = Search {

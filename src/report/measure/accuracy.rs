@@ -11,8 +11,13 @@ use gpuplan_estimate::constants::{Fitted, HeldOutError, HeldOutInference};
 use gpuplan_estimate::memory_constants::FittedMemory;
 
 /// Every grouping with its word.
-const GROUPINGS: [(&str, ErrorGroup); 5] =
-    [("source", ErrorGroup::Source), ("group", ErrorGroup::Group), ("family", ErrorGroup::Family), ("gpu", ErrorGroup::Gpu), ("regime", ErrorGroup::Regime)];
+const GROUPINGS: [(&str, ErrorGroup); 5] = [
+    ("source", ErrorGroup::Source),
+    ("group", ErrorGroup::Group),
+    ("family", ErrorGroup::Family),
+    ("gpu", ErrorGroup::Gpu),
+    ("regime", ErrorGroup::Regime),
+];
 
 /// Tables and the lines under them.
 pub fn text(scores: &Scores, by: ErrorGroup, time: &Fitted, memory_fit: &FittedMemory, width: u16) -> String {

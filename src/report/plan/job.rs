@@ -12,7 +12,7 @@ use crate::text::json::{VERSION, json_value, pretty};
 use crate::text::table::{Column, footer, render};
 use crate::text::wrap::wrap;
 use gpuplan_hardware::Hardware;
-use gpuplan_import::{JobRequest, JobKind, KeyValue};
+use gpuplan_import::{JobKind, JobRequest, KeyValue};
 use gpuplan_market::{Market, Origin};
 use gpuplan_plan::document::{Context, PlanRecord, Remark};
 use gpuplan_plan::job::{Better, Change, JobOffer, Priced};
@@ -367,7 +367,12 @@ pub struct PlanDifference {
     pub hours: f64,
 }
 
-pub fn comparison_json(asked: &JobRequest, baseline: Option<Placed>, best: Option<&Plan>, hardware: &Hardware) -> Value {
+pub fn comparison_json(
+    asked: &JobRequest,
+    baseline: Option<Placed>,
+    best: Option<&Plan>,
+    hardware: &Hardware,
+) -> Value {
     let difference = baseline.zip(best).map(|((than, _), best)| PlanDifference {
         cost_usd: best.cost.expected - than.cost.expected,
         hours: best.run.hours.expected - than.run.hours.expected,

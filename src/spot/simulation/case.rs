@@ -175,7 +175,14 @@ impl Simulator {
         if case.policy == PolicyName::Omniscient {
             let cost_usd =
                 least_cost(&limits, &world, case.start_tick).ok_or("no way to the deadline inside the trace")?;
-            return Ok(SimulationAnswer { id, policy: case.policy, cost_usd, run: None, met_deadline: true, forecast: None });
+            return Ok(SimulationAnswer {
+                id,
+                policy: case.policy,
+                cost_usd,
+                run: None,
+                met_deadline: true,
+                forecast: None,
+            });
         }
         let policy = self.policy(case.policy, &limits);
         let mut watch = Watch::new(pools.len(), tick, case.probe_minutes * 60.0);

@@ -17,7 +17,7 @@ use object_store::{
 use super::*;
 use crate::checkpoint::restore::Restore;
 use crate::checkpoint::scan::{Over, Settling, scan};
-use crate::ports::logger::{Stream, Logger};
+use crate::ports::logger::{Logger, Stream};
 use crate::rules::framework::Framework;
 use gpuplan_runstore::Store;
 use gpuplan_runstore::layout::Layout;

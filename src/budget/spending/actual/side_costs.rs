@@ -5,7 +5,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::charge::{Charge, Costs, Item, Nature, Resource};
-use crate::spending::actual::{RunCharge, NANOS_PER_HOUR, RunFacts, Seen, UncountableCharge};
+use crate::spending::actual::{NANOS_PER_HOUR, RunCharge, RunFacts, Seen, UncountableCharge};
 use gpuplan_plan::money::bill::HOURS_PER_MONTH;
 use gpuplan_runstore::{Side, SidePrice};
 use gpuplan_units::Usd;
@@ -240,6 +240,9 @@ mod tests {
         if let Some(expected) = &mut facts.expected {
             expected.fetched_bytes = Some(1e40);
         }
-        assert_eq!(facts.charges(at("2026-11-06T00:00:00Z")), Err(UncountableCharge("run/a@k/e1-0-i-1/data-out".to_owned())));
+        assert_eq!(
+            facts.charges(at("2026-11-06T00:00:00Z")),
+            Err(UncountableCharge("run/a@k/e1-0-i-1/data-out".to_owned()))
+        );
     }
 }

@@ -77,7 +77,8 @@ fn a_rehearsal_is_money_of_nobody() {
     let resource = Resource { cloud: REHEARSAL.to_owned(), ..Resource::default() };
     let fake = Charge { resource, ..charge("a", 0, 10, 7, None) };
     let spent = |clouds: &[&str]| {
-        let asked = CostFilter { clouds: clouds.iter().map(|cloud| (*cloud).to_owned()).collect(), ..CostFilter::default() };
+        let asked =
+            CostFilter { clouds: clouds.iter().map(|cloud| (*cloud).to_owned()).collect(), ..CostFilter::default() };
         Spent::new(vec![fake.clone(), charge("b", 0, 10, 1, None)], Vec::new(), &[], BTreeMap::new(), &asked)
     };
     let plain = spent(&[]);

@@ -10,7 +10,7 @@ use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::runtime::runtime;
 use gpuplan_launch::journal::Adopted;
 use gpuplan_launch::rental::Rental;
-use gpuplan_launch::{Rentable, Clock, Machine, MachineId, MachineState, RunSpec};
+use gpuplan_launch::{Clock, Machine, MachineId, MachineState, Rentable, RunSpec};
 use gpuplan_runstore::Billed;
 
 /// Epochs that a lost journal may have ordered without a trace in store or clouds: refused everywhere, or gone before a word.

@@ -16,11 +16,11 @@ use crate::session::runtime::runtime;
 use gpuplan_clouds::aws;
 use gpuplan_launch::boot::{self, Boot, Source};
 use gpuplan_launch::events::Order;
-use gpuplan_launch::journal::{RunRecord, LogLines, words};
+use gpuplan_launch::journal::{LogLines, RunRecord, words};
 use gpuplan_launch::spec::Offered;
 use gpuplan_launch::{
-    Rentable, CreateRequest, End, Job, Journal, KeepRequest, LaunchError, Machine, MachineState, Market, Parcel, RunSpec,
-    names,
+    CreateRequest, End, Job, Journal, KeepRequest, LaunchError, Machine, MachineState, Market, Parcel, Rentable,
+    RunSpec, names,
 };
 use gpuplan_report::text::format::usd;
 use gpuplan_runstore::{Phase, Run};

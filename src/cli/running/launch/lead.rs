@@ -18,7 +18,7 @@ use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::printer::Printer;
 use crate::session::progress::with_progress;
 use gpuplan_launch::execute::LeadError;
-use gpuplan_launch::{End, Journal, LaunchError, RunSpec, Progress, LeadContext, LeaderCommand, lead};
+use gpuplan_launch::{End, Journal, LaunchError, LeadContext, LeaderCommand, Progress, RunSpec, lead};
 use gpuplan_report::text::format::usd;
 use gpuplan_runstore::Run;
 use gpuplan_spot::AvailabilityModel;

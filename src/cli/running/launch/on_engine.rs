@@ -10,7 +10,7 @@ use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::progress::with_progress;
 use crate::session::runtime::runtime;
-use gpuplan_export::{Job, Target, ExportOptions, export};
+use gpuplan_export::{ExportOptions, Job, Target, export};
 use gpuplan_launch::{EngineError, Submission};
 use gpuplan_report::text::format::{rate, usd};
 use gpuplan_report::text::wrap::wrap;

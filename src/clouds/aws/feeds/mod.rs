@@ -18,7 +18,7 @@ use crate::feeds::offer_file::OfferFile;
 use crate::prices::gather::gather;
 use crate::prices::price_list::{ListPrice, ListPrices};
 use gpuplan_clouds_http::{Http, Request};
-use gpuplan_market::{About, PriceAnswer, BoxFuture, OfferQuery, PriceSource, RiskAnswer, RiskSource, SourceError};
+use gpuplan_market::{About, BoxFuture, OfferQuery, PriceAnswer, PriceSource, RiskAnswer, RiskSource, SourceError};
 
 /// Price files read at the same time; each is some hundred megabytes.
 const LANES: usize = 4;

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::prices::spot::positive;
 use gpuplan_hardware::InstanceId;
-use gpuplan_market::{PriceAnswer, Offer, Location, Purchase, SourceNote};
+use gpuplan_market::{Location, Offer, PriceAnswer, Purchase, SourceNote};
 
 /// Id of this source in an offer.
 pub const SOURCE: &str = "aws-spot-feed";

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::prices::spot::Region;
 use gpuplan_hardware::InstanceId;
-use gpuplan_market::{Availability, Offer, Location, Purchase, SourceNote};
+use gpuplan_market::{Availability, Location, Offer, Purchase, SourceNote};
 use gpuplan_units::{Usd, UsdPerHour};
 
 /// Id of this source in an offer.

@@ -14,7 +14,7 @@ use crate::prices::block::{self, Block};
 use crate::prices::gather::gather;
 use crate::prices::spot::Region;
 use gpuplan_hardware::InstanceId;
-use gpuplan_market::{About, PriceAnswer, BoxFuture, OfferQuery, PriceSource, SourceError};
+use gpuplan_market::{About, BoxFuture, OfferQuery, PriceAnswer, PriceSource, SourceError};
 
 /// The shortest block (documentation of Capacity Blocks for ML: one day). Longer ones cost about as much an hour.
 const HOURS: i32 = 24;

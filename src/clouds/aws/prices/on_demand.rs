@@ -11,7 +11,7 @@ use crate::account::session::{Account, Session};
 use crate::feeds::addresses::service;
 use crate::prices::gather::gather;
 use crate::prices::price_list::{self, ListPrices, PLAIN};
-use gpuplan_market::{About, PriceAnswer, BoxFuture, OfferQuery, PriceSource, SourceError};
+use gpuplan_market::{About, BoxFuture, OfferQuery, PriceAnswer, PriceSource, SourceError};
 
 /// The interface stands in three regions and answers for all of them (documentation of the Price List API).
 const REGION: &str = "us-east-1";

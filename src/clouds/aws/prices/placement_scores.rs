@@ -11,7 +11,7 @@ use crate::CLOUD;
 use crate::account::session::{Account, Session};
 use crate::prices::gather::gather;
 use gpuplan_hardware::InstanceId;
-use gpuplan_market::{About, BoxFuture, OfferQuery, Location, RiskAnswer, RiskSource, Signal, SourceError, SourceNote};
+use gpuplan_market::{About, BoxFuture, Location, OfferQuery, RiskAnswer, RiskSource, Signal, SourceError, SourceNote};
 
 const SOURCE: &str = "aws-placement-scores";
 /// Regions of one question (documentation of GetSpotPlacementScores: at most ten).
@@ -93,7 +93,8 @@ async fn scores(
     while let Some(page) = pages.next().await {
         let page = page.map_err(|error| account.error(name, &error))?;
         found.extend(page.spot_placement_scores().iter().filter_map(|score| {
-            let place = Location { region: score.region()?.into(), zone_id: Some(score.availability_zone_id()?.into()) };
+            let place =
+                Location { region: score.region()?.into(), zone_id: Some(score.availability_zone_id()?.into()) };
             let points =
                 score.score().and_then(|score| u8::try_from(score).ok()).filter(|score| (1..=10).contains(score))?;
             Some((place, points))

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::prices::spot::positive;
 use gpuplan_hardware::InstanceId;
-use gpuplan_market::{Offer, OfferQuery, Location, Purchase, SourceNote, Suspicion};
+use gpuplan_market::{Location, Offer, OfferQuery, Purchase, SourceNote, Suspicion};
 use gpuplan_units::UsdPerHour;
 
 /// Id of this source in an offer.

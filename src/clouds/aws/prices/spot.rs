@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use gpuplan_hardware::InstanceId;
-use gpuplan_market::{Availability, Offer, Location, Purchase, SourceNote, Suspicion};
+use gpuplan_market::{Availability, Location, Offer, Purchase, SourceNote, Suspicion};
 use gpuplan_units::UsdPerHour;
 
 /// Machine type and zone id: what has one spot price.

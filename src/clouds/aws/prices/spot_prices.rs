@@ -18,7 +18,7 @@ use crate::prices::gather::gather;
 use crate::prices::spot::{self, Pool, Region, SpotPriceRow};
 use crate::prices::spot_series::Series;
 use gpuplan_hardware::{Hardware, InstanceId};
-use gpuplan_market::{About, PriceAnswer, BoxFuture, OfferQuery, PricePoint, PriceSource, SourceError, SourceNote};
+use gpuplan_market::{About, BoxFuture, OfferQuery, PriceAnswer, PricePoint, PriceSource, SourceError, SourceNote};
 
 /// Both are asked for: accounts of before 2014 have the first, all others the second.
 const PRODUCTS: [&str; 2] = ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"];

@@ -10,7 +10,7 @@ use crate::prices::skus;
 use crate::{CLOUD, sdk};
 use gpuplan_clouds_http::variable;
 use gpuplan_clouds_http::{Http, Request};
-use gpuplan_market::{About, PriceAnswer, BoxFuture, OfferQuery, PriceSource, SourceError, SourceNote};
+use gpuplan_market::{About, BoxFuture, OfferQuery, PriceAnswer, PriceSource, SourceError, SourceNote};
 
 /// The one secret that the price list needs, and the easiest to have.
 const KEY: &str = "GPUPLAN_GCP_API_KEY";

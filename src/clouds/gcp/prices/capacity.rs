@@ -16,7 +16,7 @@ use crate::prices::pools::{Failure, Pool, ask_each, sold_as_spot};
 use crate::prices::spot_prices::client;
 use crate::sdk::failure;
 use gpuplan_hardware::InstanceId;
-use gpuplan_market::{About, BoxFuture, OfferQuery, Location, RiskAnswer, RiskSource, Signal, SourceError};
+use gpuplan_market::{About, BoxFuture, Location, OfferQuery, RiskAnswer, RiskSource, Signal, SourceError};
 
 /// What the question needs.
 const PERMISSION: &str = "compute.advice.capacity";

@@ -12,7 +12,7 @@ use crate::prices::skus::{
     RTX_PRO_6000, RTX_PRO_6000_EIGHTH, Unit,
 };
 use gpuplan_hardware::{InstanceId, InstanceType};
-use gpuplan_market::{Offer, OfferQuery, Location, Purchase, SourceNote, Suspicion};
+use gpuplan_market::{Location, Offer, OfferQuery, Purchase, SourceNote, Suspicion};
 use gpuplan_units::UsdPerHour;
 
 /// Id of this source in an offer.

@@ -10,7 +10,7 @@ use futures_util::stream;
 
 use crate::CLOUD;
 use gpuplan_hardware::InstanceId;
-use gpuplan_market::{OfferQuery, Location, SourceError, SourceNote};
+use gpuplan_market::{Location, OfferQuery, SourceError, SourceNote};
 
 /// Questions under way at a time.
 const LANES: usize = 12;

@@ -15,7 +15,7 @@ use crate::prices::history::{self, Record};
 use crate::prices::pools::{Failure, Pool, ask_each, sold_as_spot};
 use crate::prices::zones::last_segment;
 use crate::sdk::{access, failure, not_built};
-use gpuplan_market::{About, PriceAnswer, BoxFuture, OfferQuery, PriceSource, SourceError};
+use gpuplan_market::{About, BoxFuture, OfferQuery, PriceAnswer, PriceSource, SourceError};
 
 /// What the question needs.
 const PERMISSION: &str = "compute.advice.capacityHistory";

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::context::World;
 use crate::document::words::Words;
-use crate::spot::{SpotForecast, Pool};
+use crate::spot::{Pool, SpotForecast};
 use gpuplan_market::{Availability, Signal};
 use gpuplan_spot::forecast::Forecast;
 use gpuplan_units::{Usd, UsdPerHour};

@@ -371,7 +371,7 @@ fn history(around: &ReportContext) -> Found {
 mod tests {
     use super::*;
     use gpuplan_hardware::{Hardware, InstanceId};
-    use gpuplan_market::{Market, Location, PricePoint, Purchase};
+    use gpuplan_market::{Location, Market, PricePoint, Purchase};
     use gpuplan_units::UsdPerHour;
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::amount::DataSet;
 use crate::assumption::Assumption;
-use crate::data::{DataKind, Decoder, Reading, Storage};
+use crate::data::{DataKind, Decoder, LoaderSettings, Storage};
 use crate::file::scalar::{bytes, choice, conflict, count, invalid, missing, shown, whole};
 use crate::file::{DataSection, WorkloadFileError};
 use gpuplan_units::{Bytes, Seconds};
@@ -40,7 +40,7 @@ pub(super) fn resolve(
         location => location.map(str::to_owned),
     };
     let mut reading = reading(section)?;
-    let says_how = cpu_per_sample.is_some() || reading != Reading::default();
+    let says_how = cpu_per_sample.is_some() || reading != LoaderSettings::default();
     let size = match (&section.size, &place) {
         (Some(text), _) => bytes("data.size", text)?,
         (None, _) if location.is_some() => {
@@ -64,10 +64,10 @@ pub(super) fn resolve(
     Ok(Some(DataSet { size, location, place, cpu_per_sample: cpu_per_sample.map(Seconds), samples, reading }))
 }
 
-pub(super) fn reading(section: &DataSection) -> Result<Reading, WorkloadFileError> {
+pub(super) fn reading(section: &DataSection) -> Result<LoaderSettings, WorkloadFileError> {
     let disk_bytes_per_second =
         section.disk_throughput.as_deref().map(|text| bytes("data.disk_throughput", text)).transpose()?;
-    let reading = Reading {
+    let reading = LoaderSettings {
         kind: choice("data.kind", section.kind.as_deref())?,
         storage: choice("data.storage", section.storage.as_deref())?.unwrap_or_default(),
         disk: choice("data.disk", section.disk.as_deref())?,
@@ -96,7 +96,7 @@ pub(super) fn reading(section: &DataSection) -> Result<Reading, WorkloadFileErro
 }
 
 /// Seconds are of sound, frames of film.
-fn lengths_of_their_kind(reading: &Reading) -> Result<(), WorkloadFileError> {
+fn lengths_of_their_kind(reading: &LoaderSettings) -> Result<(), WorkloadFileError> {
     let stray = [
         ("data.seconds_per_sample", "audio", reading.seconds.is_some() && reading.kind != Some(DataKind::Audio)),
         ("data.frames_per_sample", "video", reading.frames.is_some() && reading.kind != Some(DataKind::Video)),
@@ -112,7 +112,12 @@ fn lengths_of_their_kind(reading: &Reading) -> Result<(), WorkloadFileError> {
 }
 
 /// What the input pipeline rests on and nobody stated.
-pub(super) fn complete(section: &DataSection, reading: &mut Reading, is_staged: bool, assumed: &mut Vec<Assumption>) {
+pub(super) fn complete(
+    section: &DataSection,
+    reading: &mut LoaderSettings,
+    is_staged: bool,
+    assumed: &mut Vec<Assumption>,
+) {
     if reading.kind.is_none() {
         return;
     }

@@ -1,7 +1,7 @@
 //! The `[processing]` section of a workload file: read, checked, and completed with defaults that are listed.
 
 use crate::assumption::Assumption;
-use crate::data::{DataKind, Decoder, Reading, Storage};
+use crate::data::{DataKind, Decoder, LoaderSettings, Storage};
 use crate::file::resolve::data::{complete, reading};
 use crate::file::scalar::{bytes, conflict, count, invalid, missing, shown, whole};
 use crate::file::{
@@ -129,7 +129,7 @@ fn seconds(section: &ProcessingSection, data: &DataSection) -> Result<Option<Sec
 }
 
 /// Kinds of data whose work is published, for every byte of it.
-fn known_kind(reading: &Reading, reads: Bytes) -> Result<(), WorkloadFileError> {
+fn known_kind(reading: &LoaderSettings, reads: Bytes) -> Result<(), WorkloadFileError> {
     let key = "processing.cpu_seconds_per_sample";
     match reading.kind {
         Some(DataKind::Audio) if reading.seconds.is_some() => Ok(()),
