@@ -229,7 +229,7 @@ fn examples() -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(root().join("examples"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .filter(|name| name.ends_with(".toml") && name != "portfolio.toml")
+        .filter(|name| Path::new(name).extension().is_some_and(|end| end == "toml") && name != "portfolio.toml")
         .collect();
     names.sort();
     assert!(names.len() > 8, "{names:?}");

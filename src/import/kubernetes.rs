@@ -75,9 +75,9 @@ pub fn read(documents: &[Value], names: Names) -> Result<JobRequest, ImportError
     for object in others {
         let kind = word(object, "kind");
         if FREE_OBJECTS.contains(&kind) {
-            asked.note_without_effect(kind, "...")
+            asked.note_without_effect(kind, "...");
         } else {
-            asked.leave_unread("kind", kind)
+            asked.leave_unread("kind", kind);
         }
     }
     let [job] = jobs.as_slice() else {

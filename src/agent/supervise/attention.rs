@@ -184,7 +184,7 @@ impl Supervisor {
         match self.settings.stall.action {
             OnStall::Warn => {}
             OnStall::Stop => {
-                self.drain(StopReason::Cap, "stalled, and --on-stall stop", self.settings.program.grace, program)
+                self.drain(StopReason::Cap, "stalled, and --on-stall stop", self.settings.program.grace, program);
             }
             OnStall::Kill => {
                 self.logger.say("the program is killed, as --on-stall kill says");

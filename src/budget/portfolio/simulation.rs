@@ -246,7 +246,9 @@ pub fn simulate(portfolio: &Portfolio, costed: &[CostedPhase], now: Month, seed:
     for (commitment, mut months) in portfolio.commitments.iter().zip(commitments.left) {
         if commitment.is_free() {
             // What nobody uses of it costs nothing either.
-            months.values_mut().for_each(|costs| costs.fill(0.0));
+            for costs in months.values_mut() {
+                costs.fill(0.0);
+            }
         }
         let gpu = commitment.gpu(costed.iter().map(|costed| costed.once));
         for (month, costs) in &months {

@@ -140,7 +140,7 @@ fn quietly<T>(read: impl FnOnce() -> T) -> T {
 }
 
 fn refused(error: &BillError) -> Diagnostic {
-    let diagnostic = Diagnostic::usage(&error);
+    let diagnostic = Diagnostic::usage(error);
     match error {
         BillError::Unknown { .. } => diagnostic.hint("gpuplan costs import FILE --format cur"),
         BillError::Missing { column, .. } => {

@@ -203,5 +203,5 @@ impl Planner<'_> {
 }
 
 fn no_plan(error: &PlannedError) -> Diagnostic {
-    Diagnostic::usage(&error).hint("gpuplan plan FILE --output json >plan.json")
+    Diagnostic::usage(error).hint("gpuplan plan FILE --output json >plan.json")
 }

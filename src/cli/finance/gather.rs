@@ -45,7 +45,7 @@ enum Unread {
     #[error("its specification cannot be read: {0}")]
     Spec(#[from] SpecError),
     #[error(transparent)]
-    UncountableCharge(#[from] UncountableCharge),
+    Uncountable(#[from] UncountableCharge),
 }
 
 impl From<Unread> for Diagnostic {

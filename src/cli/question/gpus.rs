@@ -23,7 +23,7 @@ pub fn chip(text: &str, hardware: &Hardware) -> Result<(GpuId, u32), Diagnostic>
 pub fn shape(id: GpuId, gpu: &Gpu, count: u32, hardware: &Hardware) -> Result<(NodeShape, u32), Diagnostic> {
     let most = if gpu.form_factor == "nvl72" { 4 } else { 8 };
     let devices = (1..=most.min(count)).rev().find(|devices| count.is_multiple_of(*devices)).unwrap_or(1);
-    let link = hardware.gpu_link(gpu, &gpu.link, devices).map_err(|detail| Diagnostic::unexpected(detail))?;
+    let link = hardware.gpu_link(gpu, &gpu.link, devices).map_err(Diagnostic::unexpected)?;
     let network: BytesPerSecond = gpuplan_estimate::machine::usual_network(gpu);
     let fabric = (count > devices).then_some(gpuplan_hardware::Fabric { bandwidth: network, rdma: true });
     let shape = NodeShape { gpu: id, gpus: GpuCount::whole(devices as u16), gpu_memory: gpu.memory(), link, fabric };

@@ -45,7 +45,7 @@ pub struct Measurements {
 /// What the user's own finished runs say.
 enum Own {
     /// Of the ledger; empty where none is wanted or kept.
-    UsableRuns(UsableRuns),
+    Usable(UsableRuns),
     /// Of a plan that is repeated.
     Recorded(Vec<OwnRun>),
     Unreadable(String),
@@ -65,7 +65,7 @@ impl Measurements {
             }
             None => (kept_calibrations(session)?, false),
         };
-        let mut found = Self { files, is_named, profile, own_runs: Own::UsableRuns(UsableRuns::default()) };
+        let mut found = Self { files, is_named, profile, own_runs: Own::Usable(UsableRuns::default()) };
         if !arguments.no_history {
             found.own_runs = found.of_ledger(session);
         }
@@ -76,12 +76,12 @@ impl Measurements {
     fn of_ledger(&self, session: &Session) -> Own {
         let is_there = session.home.state_file(LEDGER).is_some_and(|path| path.is_file());
         if !is_there {
-            return Own::UsableRuns(UsableRuns::default());
+            return Own::Usable(UsableRuns::default());
         }
         let read = ledger::open_ledger(session).map_err(|error| error.message);
         match read.and_then(|ledger| ledger.runs_in_turn().map_err(|error| error.to_string())) {
             Ok(runs) => {
-                Own::UsableRuns(usable(&compare(runs.iter()), &Fitted::embedded().version, self.sha256().as_deref()))
+                Own::Usable(usable(&compare(runs.iter()), &Fitted::embedded().version, self.sha256().as_deref()))
             }
             Err(why) => Own::Unreadable(why),
         }
@@ -95,7 +95,7 @@ impl Measurements {
     /// Finished runs of the user that correct the plan. The user is told which are left out.
     pub fn own_runs(&self, printer: &Printer) -> Option<OwnRuns> {
         match &self.own_runs {
-            Own::UsableRuns(found) => {
+            Own::Usable(found) => {
                 if let Some(words) = found.left_out.words() {
                     printer.note(&format!("these of your finished runs say nothing about the time: {words}"));
                 }

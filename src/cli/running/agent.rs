@@ -127,7 +127,7 @@ fn read_hand_off(file: &Path) -> Result<HandOff, Diagnostic> {
 }
 
 fn settings(arguments: &AgentArguments, hand_off: Option<&HandOff>, offline: bool) -> Result<Settings, Diagnostic> {
-    let wrong = |error: &dyn std::error::Error| Diagnostic::usage(&error);
+    let wrong = |error: &dyn std::error::Error| Diagnostic::usage(error);
     let refuse = |error: String| Diagnostic::usage(error);
     let here = std::env::current_dir().map_err(Diagnostic::unexpected)?;
     let folder_name = || here.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -201,7 +201,7 @@ fn in_reach(address: &str, what: &str, offline: bool) -> Result<(), Diagnostic> 
 }
 
 fn caps(arguments: &AgentArguments, hand_off: Option<&HandOff>) -> Result<Caps, Diagnostic> {
-    let wrong = |error: MoneyError| Diagnostic::usage(&error);
+    let wrong = |error: MoneyError| Diagnostic::usage(error);
     let budget = arguments.spending.budget.as_deref().map(Usd::parse).transpose().map_err(wrong)?;
     let rate = arguments.spending.rate.as_deref().map(UsdPerHour::parse).transpose().map_err(wrong)?;
     if rate.is_some_and(|rate| rate.nanos() == 0) {
@@ -248,6 +248,6 @@ fn notifier(
 ) -> Result<Option<Arc<dyn Notifier>>, Diagnostic> {
     let url = arguments.notify.as_deref().or(hand_off.and_then(|hand_off| hand_off.notify.as_deref()));
     let Some(url) = url.filter(|_| !offline) else { return Ok(None) };
-    let webhook = Webhook::new(url).map_err(|error| Diagnostic::usage(error))?;
+    let webhook = Webhook::new(url).map_err(Diagnostic::usage)?;
     Ok(Some(Arc::new(webhook)))
 }

@@ -43,7 +43,7 @@ pub struct Demand<'a> {
 pub enum InputLimit {
     Decoding,
     Tokenising,
-    LoaderSettings,
+    Reading,
     Copying,
     JpegBlock,
 }
@@ -53,7 +53,7 @@ impl InputLimit {
         match self {
             Self::Decoding => "cpu decode",
             Self::Tokenising => "cpu tokenise",
-            Self::LoaderSettings => "storage",
+            Self::Reading => "storage",
             Self::Copying => "host to device",
             Self::JpegBlock => "gpu decode",
         }
@@ -134,7 +134,7 @@ impl InputPipeline {
         let reads = self.read_share * waits(true) >= (1.0 - self.read_share) * waits(false);
         let parts = [
             (self.computing.unwrap_or(0.0), computing),
-            (self.reading.filter(|_| reads).map_or(0.0, |read| read.seconds), InputLimit::LoaderSettings),
+            (self.reading.filter(|_| reads).map_or(0.0, |read| read.seconds), InputLimit::Reading),
             (self.copying, InputLimit::Copying),
             (self.jpeg_block, InputLimit::JpegBlock),
         ];
@@ -398,10 +398,7 @@ mod tests {
             (disk.reading.unwrap().seconds - 1.829).abs() < 0.01
                 && (store.reading.unwrap().seconds - 2.359).abs() < 0.01
         );
-        assert_eq!(
-            (disk.read_share, disk.limit(), store.limit()),
-            (1.0, InputLimit::LoaderSettings, InputLimit::LoaderSettings)
-        );
+        assert_eq!((disk.read_share, disk.limit(), store.limit()), (1.0, InputLimit::Reading, InputLimit::Reading));
         assert_eq!(
             (local.limit(), of("network-disk", 1e12).read_share, store.read_share),
             (InputLimit::Decoding, 1.0 / 90.0, 1.0)

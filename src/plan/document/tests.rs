@@ -219,8 +219,12 @@ fn a_document_without_what_was_added_later_reads() {
     const LATER_OF_PLAN: [&str; 7] =
         ["step_parts", "gpu_hours", "wait_hours", "because", "advice", "chance_by_deadline", "zone_id"];
     let mut old = serde_json::to_value(lora()).unwrap();
-    LATER.iter().for_each(|key| drop(old.as_object_mut().unwrap().remove(*key).unwrap()));
-    LATER_OF_PLAN.iter().for_each(|key| drop(old["recommendation"].as_object_mut().unwrap().remove(*key).unwrap()));
+    for key in LATER {
+        old.as_object_mut().unwrap().remove(key).unwrap();
+    }
+    for key in LATER_OF_PLAN {
+        old["recommendation"].as_object_mut().unwrap().remove(key).unwrap();
+    }
     for key in ["forecast", "cost_histogram"] {
         old["recommendation"]["spot"].as_object_mut().unwrap().remove(key).unwrap();
     }
@@ -304,7 +308,9 @@ fn nothing_wrong_panics() {
         found.push(path.to_owned());
         match value {
             Value::Object(fields) => {
-                fields.iter().for_each(|(key, inner)| paths(inner, &format!("{path}/{key}"), found))
+                for (key, inner) in fields {
+                    paths(inner, &format!("{path}/{key}"), found);
+                }
             }
             Value::Array(items) => {
                 items.iter().take(2).enumerate().for_each(|(at, inner)| paths(inner, &format!("{path}/{at}"), found));

@@ -22,13 +22,13 @@ use gpuplan_units::{Bytes, Hours, Quantiles, Usd};
 /// A plan, or the first limit that it breaks. On spot its figures are a first guess, until `settle`.
 pub fn price_run(
     pricer: &Pricer,
-    priced: &PricedOffer,
+    priced_offer: &PricedOffer,
     nodes: u32,
     step: Arc<StepEstimate>,
 ) -> Result<Plan, Rejection> {
     let Context { world, limits, .. } = pricer.context;
-    let offer = world.market.offer(priced.id);
-    let outlook = outlook(pricer, priced.id, offer)?;
+    let offer = world.market.offer(priced_offer.id);
+    let outlook = outlook(pricer, priced_offer.id, offer)?;
     let mut run = run_time(pricer, offer, nodes, &step, outlook.as_ref());
     let used = match &outlook {
         None => UsedHours::expected(&run),
@@ -41,7 +41,7 @@ pub fn price_run(
     check_fallback(pricer, offer, &run, outlook.as_ref())?;
     let chance = check_time(pricer, offer, &run, outlook.as_ref())?;
     pricer.check_rate(offer, nodes, outlook.as_ref().and_then(|outlook| outlook.fallback))?;
-    let input = bill_input(priced, offer, nodes, &run);
+    let input = bill_input(priced_offer, offer, nodes, &run);
     let bill = input.bill(&used).ok_or(Rejection::Uncountable)?;
     let expected = bill.total();
     let total_for = |hours: f64| -> Result<Usd, Rejection> {
@@ -67,7 +67,7 @@ pub fn price_run(
         full.map(|offer| BillInput { offer: &offer, ..input }.bill(&used).ok_or(Rejection::Uncountable)).transpose()?;
     Ok(Plan {
         full_cost: full_bill.map(|bill| bill.total()),
-        offer: priced.id,
+        offer: priced_offer.id,
         instance: offer.instance,
         nodes,
         step,
@@ -100,8 +100,8 @@ pub fn settle(pricer: &Pricer, plan: &Plan, forecast: Forecast) -> Result<Plan, 
     let division = Division { spot: forecast.spot_hours, on_demand: forecast.on_demand_hours, finish: finish.expected };
     let used = used_hours(pricer, &plan.run, plan.spot.as_ref().and_then(|spot| spot.fallback), division);
     plan.run.lost_hours = used.lost;
-    let priced = pricer.offer(plan.offer);
-    let input = bill_input(&priced, offer, plan.nodes, &plan.run);
+    let priced_offer = pricer.offer(plan.offer);
+    let input = bill_input(&priced_offer, offer, plan.nodes, &plan.run);
     let with_sides = |machines: Usd, hours: f64| -> Result<Usd, Rejection> {
         let sides = input.side_costs(hours).ok_or(Rejection::Uncountable)?;
         Ok(machines + sides)
@@ -195,13 +195,13 @@ fn used_hours(pricer: &Pricer, run: &RunTime, fallback: Option<OfferId>, hours: 
     UsedHours { working: hours.spot - lost, lost, fallback, elapsed: hours.finish }
 }
 
-fn bill_input<'b>(priced: &'b PricedOffer, offer: &'b Offer, nodes: u32, run: &RunTime) -> BillInput<'b> {
+fn bill_input<'b>(priced_offer: &'b PricedOffer, offer: &'b Offer, nodes: u32, run: &RunTime) -> BillInput<'b> {
     BillInput {
         offer,
         nodes,
         // What every run of a sweep saved stays until somebody deletes it.
         saved: Bytes(run.saving.bytes.0 * f64::from(run.packing.runs)),
-        charges: &priced.charges,
+        charges: &priced_offer.charges,
         loss_basis: run.interruptions.basis,
     }
 }

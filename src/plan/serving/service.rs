@@ -46,21 +46,21 @@ struct ServicePrice {
 /// The plan of a service, or the first limit that it breaks. `nodes` carry the load; on spot there are more.
 pub fn price_service(
     pricer: &Pricer,
-    priced: &PricedOffer,
+    priced_offer: &PricedOffer,
     nodes: u32,
     step: Arc<StepEstimate>,
     hours: Hours,
 ) -> Result<Plan, Rejection> {
     let Context { world, .. } = pricer.context;
-    let offer = world.market.offer(priced.id);
+    let offer = world.market.offer(priced_offer.id);
     let is_split = step.served.is_some_and(|served| served.nodes_each > 1);
     if is_spot(offer) && is_split {
         return Err(Rejection::SplitOverSpot);
     }
     let ServicePrice { bill, p90, standby } = if is_spot(offer) {
-        on_spot(pricer, priced.id, nodes, hours)?
+        on_spot(pricer, priced_offer.id, nodes, hours)?
     } else {
-        let bill = bill_of(pricer, priced, nodes, &UsedHours::held(hours.0, 0.0))?;
+        let bill = bill_of(pricer, priced_offer, nodes, &UsedHours::held(hours.0, 0.0))?;
         ServicePrice { p90: bill.total(), bill, standby: None }
     };
     let total_nodes = standby.as_ref().map_or(nodes, |standby| nodes + standby.spare);
@@ -73,7 +73,7 @@ pub fn price_service(
     let full_cost = offer.owned.as_ref().map(|owned| owned.full_rate.for_hours(total_nodes, hours.0));
     let devices = world.hardware.instance(offer.instance).node.devices();
     Ok(Plan {
-        offer: priced.id,
+        offer: priced_offer.id,
         instance: offer.instance,
         nodes: total_nodes,
         run: service_run(hours, step.setting.gpus().max(total_nodes * devices), standby.as_ref()),
@@ -90,9 +90,9 @@ pub fn price_service(
     })
 }
 
-fn bill_of(pricer: &Pricer, priced: &PricedOffer, nodes: u32, used: &UsedHours) -> Result<Bill, Rejection> {
-    let offer = pricer.context.world.market.offer(priced.id);
-    let input = BillInput { offer, nodes, saved: Bytes(0.0), charges: &priced.charges, loss_basis: "" };
+fn bill_of(pricer: &Pricer, priced_offer: &PricedOffer, nodes: u32, used: &UsedHours) -> Result<Bill, Rejection> {
+    let offer = pricer.context.world.market.offer(priced_offer.id);
+    let input = BillInput { offer, nodes, saved: Bytes(0.0), charges: &priced_offer.charges, loss_basis: "" };
     input.bill(used).ok_or(Rejection::Uncountable)
 }
 

@@ -95,25 +95,25 @@ pub fn correction_from(
     let left = without_faults(profile);
     let spread = relative_spread(step);
     let (seconds, estimated) = (step.median_seconds * left, expected.time.total);
-    let mut notes = vec![ProfileNote::Step {
+    let mut profile_notes = vec![ProfileNote::Step {
         profile: profile.of.clone(),
         on: on.clone(),
         measured: Seconds(step.median_seconds),
         estimated: Seconds(estimated),
     }];
     if left < 1.0 {
-        notes.push(ProfileNote::MachineFault { share: 1.0 - left });
+        profile_notes.push(ProfileNote::MachineFault { share: 1.0 - left });
     }
     let classes = profile.operators.as_ref().filter(|operators| operators.devices > 0);
     let curves: Vec<Curve> = match classes {
         Some(operators) => {
             let found = by_class(operators, step, &expected, left);
-            notes.extend(found.iter().map(|class| class.note.clone()));
+            profile_notes.extend(found.iter().map(|class| class.note.clone()));
             found.into_iter().filter_map(|class| class.curve).collect()
         }
         None => {
             let whole = |class| Some(Curve::flat(class, seconds / estimated, spread.hypot(WHOLE_STEP))?.of_run());
-            notes.push(ProfileNote::NoTrace { ratio: seconds / estimated });
+            profile_notes.push(ProfileNote::NoTrace { ratio: seconds / estimated });
             WorkClass::ALL.into_iter().filter_map(whole).collect()
         }
     };
@@ -121,7 +121,7 @@ pub fn correction_from(
         return Err(UnusableProfile::OtherWorkload { measured: seconds, expected: estimated, on });
     }
     let (id, architecture, reasons) = (gpu.id.clone(), gpu.architecture, Vec::new());
-    Ok(ProfiledCorrection { gpu: MeasuredGpu { id, architecture, curves, host: None, reasons }, notes })
+    Ok(ProfiledCorrection { gpu: MeasuredGpu { id, architecture, curves, host: None, reasons }, notes: profile_notes })
 }
 
 /// One class of work: what was found, and the curve that it gives.

@@ -20,7 +20,7 @@ use gpuplan_workload::Sweep;
 const GRACE: Duration = Duration::from_secs(110);
 
 fn wrong(error: &dyn std::error::Error) -> Diagnostic {
-    Diagnostic::usage(&error)
+    Diagnostic::usage(error)
 }
 
 /// `None` without a sweep.

@@ -56,7 +56,7 @@ impl Delivery {
             }
             None => None,
         };
-        let wrong = |error: &dyn std::error::Error, hint: &str| Diagnostic::usage(&error).hint(hint);
+        let wrong = |error: &dyn std::error::Error, hint: &str| Diagnostic::usage(error).hint(hint);
         let secrets = arguments.secrets.iter().map(|text| Secret::parse(text));
         let secrets =
             secrets.collect::<Result<_, _>>().map_err(|error| wrong(&error, "--secret HF_TOKEN=gpuplan/hf-token"))?;
