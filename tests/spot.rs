@@ -205,7 +205,7 @@ fn what_has_no_answer_says_why() {
     for (more, why) in [
         (json!({ "trace": "x" }), "no trace"),
         (json!({ "policy": "greedy" }), "the trace ends"),
-        (json!({ "spot_usd_per_hour": "0" }), "no price"),
+        (json!({ "spot_usd_per_hour": "0" }), "not a price"),
         (json!({ "work_hours": -1 }), "a time is negative"),
         (json!({ "policy": "guess" }), "unknown variant"),
     ] {

@@ -159,7 +159,7 @@ fn with_credentials_that_stay_expired_the_program_goes_on_and_the_end_is_honest(
     agent.signal("TERM");
     agent.ends_with(75);
     assert!(
-        agent.log().contains("could not be made safe in time") && agent.log().contains("train: interrupted"),
+        agent.log().contains("could not be uploaded in time") && agent.log().contains("train: interrupted"),
         "{}",
         agent.log()
     );

@@ -228,7 +228,7 @@ fn a_run_goes_on_with_fewer_machines_or_waits_for_all() {
     let mut waiting = start("waits", "0", "2", "15s");
     waiting.ends_with(77);
     let log = waiting.log();
-    assert!(log.contains("waiting for node 1 of 2; without it") && !log.contains("resumed"), "{log}");
+    assert!(log.contains("waiting for node 1 of 2; to go on without it") && !log.contains("resumed"), "{log}");
     let mut alone = start("alone", "0", "1", "1h");
     alone.ends_with(0);
     assert!(alone.log().contains("resumed from shard-0 shard-1"), "{}", alone.log());

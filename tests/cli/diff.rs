@@ -125,7 +125,7 @@ fn a_catalog_folder_is_a_price_list_and_other_files_are_refused() {
     assert!(ran.json()["lines"].as_array().unwrap().is_empty() && ran.json()["unchanged"].as_u64().unwrap() > 1000);
     let ran = gpuplan(&["diff", "Cargo.toml", "catalogs"]);
     assert_eq!(ran.code, 2);
-    assert!(ran.stderr.contains("Cargo.toml is no JSON"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("Cargo.toml is not valid JSON"), "{}", ran.stderr);
     let folder = tempfile::tempdir().unwrap();
     let ran = compared(folder.path(), &serde_json::json!([]), &serde_json::json!({ "a": 1 }), &[]);
     assert!(ran.code == 2 && ran.stderr.contains("the second is neither a plan"), "{}", ran.stderr);

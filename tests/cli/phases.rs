@@ -104,7 +104,7 @@ fn what_is_for_one_workload_asks_which_phase() {
     }
     let unknown = gpuplan(&["plan", "examples/phases.toml", "--phase", "sell"]);
     assert_eq!(unknown.code, 2);
-    assert!(unknown.stderr.contains("none of prepare, explore, train, adapt, serve"), "{}", unknown.stderr);
+    assert!(unknown.stderr.contains("choose one of prepare, explore, train, adapt, serve"), "{}", unknown.stderr);
     let explained = gpuplan(&["explain", "examples/phases.toml", "--phase", "adapt"]);
     assert_eq!(explained.code, 0, "{}", explained.stderr);
 }

@@ -438,7 +438,7 @@ fn an_export_of_nsight_systems_is_read_or_refused() {
     fs::write(&cut, &data[..data.len() / 2]).unwrap();
     let ran = profile(&["trace", cut.to_str().unwrap()], &[]);
     assert!(
-        ran.code == 2 && ran.stderr.contains(&format!("at byte {}: the file ends", data.len() / 2)),
+        ran.code == 2 && ran.stderr.contains(&format!("at byte {}: the file is cut off", data.len() / 2)),
         "{}",
         ran.stderr
     );

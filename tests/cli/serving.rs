@@ -164,7 +164,7 @@ fn a_served_model_is_planned_and_nothing_else() {
         let ran = gpuplan(arguments);
         assert_eq!(ran.code, 2, "{arguments:?}: {}", ran.stdout);
         assert!(
-            ran.stderr.contains("planned only") && ran.stderr.contains("gpuplan plan FILE"),
+            ran.stderr.contains("can only be planned") && ran.stderr.contains("gpuplan plan FILE"),
             "{arguments:?}: {}",
             ran.stderr
         );

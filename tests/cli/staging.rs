@@ -238,7 +238,7 @@ fn data_that_is_missing_or_too_large_is_said_before_anything_is_rented_and_later
     let large = desk.launch(&workload, "large", &[], &["true"]);
     assert_eq!(large.code, 2, "{}", large.stderr);
     assert!(
-        large.stderr.contains("2 KiB lie at file://") && large.stderr.contains("size = \"1GB\""),
+        large.stderr.contains("2 KiB are stored at file://") && large.stderr.contains("size = \"1GB\""),
         "{}",
         large.stderr
     );

@@ -171,9 +171,9 @@ fn gcp_an_answer_is_no_machine_yet() {
         (
             "SUBNET_NOT_FOUND",
             "",
-            "SUBNET_NOT_FOUND: the region has no subnetwork for machines; `gpuplan setup gcp` makes it",
+            "SUBNET_NOT_FOUND: the region has no subnetwork for machines; `gpuplan setup gcp` creates it",
         ),
-        ("VPC_NOT_FOUND", "", "VPC_NOT_FOUND: machines have no network; `gpuplan setup gcp` makes it"),
+        ("VPC_NOT_FOUND", "", "VPC_NOT_FOUND: machines have no network; `gpuplan setup gcp` creates it"),
         ("PERMISSIONS_ERROR", "Required permission", "not allowed (PERMISSIONS_ERROR)"),
         ("INTERNAL_ERROR", "", "no clear answer (INTERNAL_ERROR)"),
         (

@@ -219,7 +219,7 @@ mod tests {
         let detail = "Value (gpuplan-machine) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name";
         let profile =
             launch_error(SourceError::Refused { code: "InvalidParameterValue".to_owned(), detail: detail.to_owned() });
-        assert!(profile.to_string().ends_with("`gpuplan setup aws` makes it"), "{profile}");
+        assert!(profile.to_string().ends_with("`gpuplan setup aws` creates it"), "{profile}");
         assert!(
             matches!(profile, LaunchError::NotSetUp { reach: Missed::Cloud, .. }),
             "a role is the same in every region"

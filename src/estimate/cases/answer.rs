@@ -16,6 +16,7 @@ use gpuplan_hardware::Hardware;
 use gpuplan_units::Band;
 use gpuplan_workload::{Measure, Models, Task};
 
+/// The answer to one line of cases: the estimate, or why there is none.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum CaseAnswer {

@@ -79,7 +79,8 @@ pub struct FindingRecord {
     #[serde(flatten)]
     pub finding: Finding,
     /// At best; `null`: see `why_unpriced`.
-    #[serde(default)]
+    #[serde(default, with = "gpuplan_units::money::signed_usd_or_none")]
+    #[schemars(with = "Option<Usd>")]
     pub saves_usd: Option<Usd>,
     /// At best; `null`: see `why_unpriced`.
     #[serde(default)]

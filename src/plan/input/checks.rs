@@ -115,7 +115,7 @@ mod tests {
         let jpeg = "kind = \"jpeg\"\nsize = \"100GB\"";
         assert_eq!(warned(jpeg, "aws", "p4d.24xlarge"), []);
         let unkind = warned("size = \"100GB\"", "aws", "p4d.24xlarge");
-        assert!(matches!(&unkind[..], [Warning::StorageUnchecked { usual_kind, .. }] if usual_kind == "jpeg"));
+        assert!(matches!(&unkind[..], [Warning::InputUnchecked { usual_kind }] if usual_kind == "jpeg"));
         let video = warned("kind = \"video\"\nsize = \"100GB\"", "aws", "p4d.24xlarge");
         let (data_kind, key) = ("video".to_owned(), "frames_per_sample".to_owned());
         assert_eq!(video, partly(MissingInput::RecordingCost { data_kind, key }));

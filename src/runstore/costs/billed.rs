@@ -1,7 +1,8 @@
 //! `Billed`: for how long a machine of a run is paid, at the price that was agreed at launch; and the sum of all.
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use gpuplan_units::billing::{minimum_billed_seconds, read_minimum};
 use gpuplan_units::{MINIMUM_BILLED_SECONDS, Usd, UsdPerHour};
@@ -12,6 +13,7 @@ const NANOS_PER_SECOND: i128 = 1_000_000_000;
 /// How a cloud bills a machine, copied in at launch: what it is paid for cannot change while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::manual_non_exhaustive, reason = "the private field reads what earlier versions wrote")]
 pub struct Billing {
     /// Charged at least for a machine that was started.
     #[serde(default = "minimum_billed_seconds")]
@@ -21,14 +23,19 @@ pub struct Billing {
     #[serde(default)]
     pub free_if_interrupted_within_seconds: u32,
     /// Written by earlier versions: every cloud bills by the second.
-    #[serde(default, rename = "step_seconds", skip_serializing)]
-    _step_seconds: Option<u32>,
+    #[serde(default, rename = "step_seconds", skip_serializing, deserialize_with = "ignored")]
+    _step_seconds: (),
+}
+
+/// Whatever value a key has that no longer means anything.
+fn ignored<'de, D: Deserializer<'de>>(value: D) -> Result<(), D::Error> {
+    IgnoredAny::deserialize(value).map(drop)
 }
 
 impl Default for Billing {
     fn default() -> Self {
         let minimum_seconds = MINIMUM_BILLED_SECONDS;
-        Self { minimum_seconds, free_if_interrupted_within_seconds: 0, _step_seconds: None }
+        Self { minimum_seconds, free_if_interrupted_within_seconds: 0, _step_seconds: () }
     }
 }
 

@@ -91,9 +91,21 @@ pub enum PolicyName {
     Default,
 }
 
+/// The answer to one line of cases: what the case came to, or why there is no answer.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum SimulationAnswer {
+    Result(Box<SimulationResult>),
+    /// `id` is `null` where the line is not JSON.
+    Unsupported {
+        id: Value,
+        unsupported: String,
+    },
+}
+
 /// What a case came to. Keys as scripts read them.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct SimulationAnswer {
+pub struct SimulationResult {
     pub id: Value,
     pub policy: PolicyName,
     pub cost_usd: Usd,
@@ -140,21 +152,26 @@ impl Simulator {
         &self.traces
     }
 
-    /// The answer to one line: always an object with the case's id, and with `unsupported` where it has no answer.
+    /// One line in, one answer out, whatever the line says.
     pub fn answer(&self, line: &str) -> Value {
+        let answer = self.simulation(line);
+        serde_json::to_value(answer).expect("an answer has text keys, and its figures are finite")
+    }
+
+    fn simulation(&self, line: &str) -> SimulationAnswer {
+        let refuse = |id: Value, why: String| SimulationAnswer::Unsupported { id, unsupported: why };
         let document: Value = match serde_json::from_str(line) {
             Ok(document) => document,
-            Err(error) => return serde_json::json!({ "id": null, "unsupported": error.to_string() }),
+            Err(error) => return refuse(Value::Null, error.to_string()),
         };
         let id = document.get("id").cloned().unwrap_or(Value::Null);
         let answer = SimulationCase::deserialize(&document)
             .map_err(|error| error.to_string())
             .and_then(|case| self.run(&case, id.clone()));
-        let value = answer.and_then(|answer| serde_json::to_value(answer).map_err(|error| error.to_string()));
-        value.unwrap_or_else(|why| serde_json::json!({ "id": id, "unsupported": why }))
+        answer.map_or_else(|why| refuse(id, why), |result| SimulationAnswer::Result(Box::new(result)))
     }
 
-    fn run(&self, case: &SimulationCase, id: Value) -> Result<SimulationAnswer, String> {
+    fn run(&self, case: &SimulationCase, id: Value) -> Result<SimulationResult, String> {
         let places = case.places()?;
         let traces: Vec<&Trace> = places.iter().map(|pool| self.trace(&pool.trace)).collect::<Result<_, _>>()?;
         let tick = traces[0].gap;
@@ -175,7 +192,7 @@ impl Simulator {
         if case.policy == PolicyName::Omniscient {
             let cost_usd =
                 least_cost(&limits, &world, case.start_tick).ok_or("no way to the deadline inside the trace")?;
-            return Ok(SimulationAnswer {
+            return Ok(SimulationResult {
                 id,
                 policy: case.policy,
                 cost_usd,
@@ -194,7 +211,7 @@ impl Simulator {
             known.map(|watch| forecast::forecast(&policy, &limits, &self.model, watch, self.seed)).transpose();
         let forecast = forecast.map_err(|error| error.to_string())?;
         let (cost_usd, met_deadline) = (outcome.cost, outcome.met_deadline);
-        Ok(SimulationAnswer {
+        Ok(SimulationResult {
             id,
             policy: case.policy,
             cost_usd,

@@ -62,6 +62,8 @@ pub struct FixRecord {
     /// Hours of the whole run with the change, as a first guess.
     pub run_hours: Hours,
     /// Against the plan as it is, both as first guesses; below zero it costs more.
+    #[serde(with = "gpuplan_units::money::signed_usd")]
+    #[schemars(with = "Usd")]
     pub saves_usd: Usd,
 }
 
