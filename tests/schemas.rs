@@ -350,6 +350,22 @@ fn a_portfolio_and_its_budget_are_as_their_schemas_say() {
 }
 
 #[test]
+fn plans_are_as_their_schemas_say() {
+    let program = Program::new();
+    for example in examples() {
+        for terms in [&[][..], &["--on-demand"], &["--spot"], &["--deadline", "30h"]] {
+            // A service has no deadline.
+            if example.contains("serve") && terms.contains(&"--deadline") {
+                continue;
+            }
+            let text = program.text(&[&["plan", &example], terms].concat(), &[0, 3, 4]);
+            assert_valid("plan", &format!("{example} {terms:?}"), &serde_json::from_str(&text).unwrap());
+        }
+    }
+    program.assert_valid("plan-processing", &["plan", "examples/phases.toml", "--phase", "prepare"]);
+}
+
+#[test]
 fn differences_are_as_their_schema_says() {
     let program = Program::new();
     let plan = |more: &[&str]| program.text(&[&["plan", "examples/llama-3.1-8b-lora.toml"], more].concat(), &[0]);

@@ -15,6 +15,7 @@ use gpuplan_workload::{
     Synchronization, Task, Training, training::LoraTargets,
 };
 
+/// A training or inference run to estimate: a model, its hardware, and how it is trained. What is absent is chosen.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub struct EstimateCase {
     #[serde(default)]

@@ -25,6 +25,7 @@ const MOST_CHANGEOVER_HOURS: f64 = 1000.0;
 /// Decisions of one job: longer ones belong to no machine that is rented.
 const MOST_TICKS: f64 = 1e8;
 
+/// A run to replay on traces of availability: its work, its deadline, its prices and the policy that leads it.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub struct SimulationCase {
     pub trace: Option<String>,

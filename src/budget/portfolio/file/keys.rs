@@ -8,6 +8,7 @@ use toml::Spanned;
 
 use gpuplan_workload::file::{LimitsSection, Scalar};
 
+/// Runs of many months: what each is, when it starts, who pays, and what capacity is committed to.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PortfolioFile {
