@@ -10,26 +10,26 @@ cd "$(dirname "$0")/.."
 # Stage, limit in seconds (-: none), file, private function.
 readonly CHANGES='
 units - count.rs greatest_common_divisor
-workload - catalog.rs plain
-hardware - rules.rs check_gpu
+workload - model/catalog.rs plain
+hardware - catalog/rules.rs check_gpu
 import - chips.rs described
 calibration - simulated.rs capability
-estimate 60 activations.rs frozen
+estimate 60 memory/activations.rs frozen
 accuracy - fit.rs residuals
-market 60 cached_rows.rs rate
-spot 60 availability.rs draw
-plan 60 choose.rs plan_under
-runstore - manifest.rs check
-budget 30 diff.rs kind
-report 30 bench_text.rs headline
-export - accelerate.rs configuration
-telemetry - findings.rs percent
-launch 30 boot.rs start
-agent 30 checkpoint.rs is_done
-clouds-aws - advisor.rs band
-clouds-gcp - billing.rs percent_encoded
+market 60 cache/rows.rs rate
+spot 60 availability/mod.rs draw
+plan 60 choice/mod.rs plan_under
+runstore - checkpoint/manifest.rs check
+budget 30 diff/change.rs added_or_removed
+report 30 measure/bench_text.rs headline
+export - framework/accelerate.rs configuration
+telemetry - findings/operators.rs idle_in_trace
+launch 30 boot/mod.rs start
+agent 30 rules/framework.rs is_done
+clouds-aws - feeds/advisor.rs band
+clouds-gcp - prices/billing.rs percent_encoded
 clouds 30 listing.rs gpu_named
-cli 30 accuracy.rs grouping
+cli 30 measuring/accuracy.rs grouping
 '
 
 folder=$(mktemp -d)
