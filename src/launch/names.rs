@@ -2,7 +2,7 @@
 
 use gpuplan_runstore::sha256;
 
-/// Tags of everything that is rented, as contract 7 names them; a cloud that forbids colons writes underscores.
+/// Tags of everything that is rented, which docs/launch.md lists; a cloud that forbids colons writes underscores.
 pub const RUN: &str = "gpuplan:run";
 pub const EPOCH: &str = "gpuplan:epoch";
 pub const NODE: &str = "gpuplan:node";
