@@ -19,7 +19,7 @@ use crate::portfolio::commitment::Commitment;
 use gpuplan_units::{Hours, Usd, UsdPerHour};
 use gpuplan_workload::file::LimitsSection;
 
-/// CostSource is asked, complete and checked.
+/// What is asked, complete and checked.
 #[derive(Clone, Debug)]
 pub struct Portfolio {
     pub name: String,
@@ -44,7 +44,7 @@ pub struct Team {
 /// Parts of a share, as `Tax` counts them.
 const WHOLE: i128 = 1_000_000;
 
-/// CostSource is added to every price, exactly: parts of a million.
+/// What is added to every price, exactly: parts of a million.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tax {
     pub millionths: i128,
@@ -110,7 +110,7 @@ pub struct Rate {
     pub as_of: Timestamp,
 }
 
-/// CostSource goes wrong in a portfolio, with what to type instead.
+/// What goes wrong in a portfolio, with what to type instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PortfolioError {
     #[error("{0}")]
@@ -173,7 +173,7 @@ impl Spread {
 }
 
 impl Tax {
-    /// CostSource it adds to this amount, rounded once to the nano-dollar, halves up.
+    /// What it adds to this amount, rounded once to the nano-dollar, halves up.
     pub fn on(self, amount: Usd) -> Usd {
         // In two parts, since an amount times a million may be beyond an `i128`.
         let (millions, rest) = (amount.nanos().div_euclid(WHOLE), amount.nanos().rem_euclid(WHOLE));

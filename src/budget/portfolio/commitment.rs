@@ -42,7 +42,7 @@ impl Commitment {
         (0..i64::from(self.months)).contains(&i64::from(month.since(self.start)))
     }
 
-    /// CostSource is paid for an hour.
+    /// What is paid for an hour.
     fn each_hour(&self) -> Usd {
         match self.kind {
             CommitmentKind::Reservation { nodes, .. } => self.usd_per_hour.times(nodes),
@@ -50,7 +50,7 @@ impl Commitment {
         }
     }
 
-    /// CostSource is paid for a month.
+    /// What is paid for a month.
     pub fn in_month(&self, month: Month) -> Usd {
         // Months have whole hours.
         self.each_hour().share(month.hours() as i128, 1)
@@ -69,7 +69,7 @@ impl Commitment {
         matches!(self.kind, CommitmentKind::Reservation { .. }) && self.usd_per_hour == UsdPerHour::default()
     }
 
-    /// CostSource it can cover in a month: as much as is paid for, or, where nothing is, a dollar for each hour of each machine.
+    /// What it can cover in a month: as much as is paid for, or, where nothing is, a dollar for each hour of each machine.
     pub fn capacity(&self, month: Month) -> Usd {
         match self.kind {
             CommitmentKind::Reservation { nodes, .. } if self.is_free() => {

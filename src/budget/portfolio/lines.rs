@@ -45,7 +45,7 @@ pub struct BudgetLine {
     pub origin: LineOrigin,
 }
 
-/// CostSource is rented, where and on what terms; null: not stated.
+/// What is rented, where and on what terms; null: not stated.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct LineMachines {
     pub cloud: String,
@@ -69,7 +69,7 @@ pub struct LineAmount {
     pub p90_usd: Usd,
 }
 
-/// CostSource an amount rests on.
+/// What an amount rests on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct LineBasis {
     /// Of the price.
@@ -78,7 +78,7 @@ pub struct LineBasis {
     pub assumption: String,
 }
 
-/// CostSource a line belongs to: a phase or a commitment by its position in the portfolio, or the tax.
+/// What a line belongs to: a phase or a commitment by its position in the portfolio, or the tax.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineOrigin {
     Phase(usize),
@@ -133,7 +133,7 @@ struct PhasePart<'a> {
 struct Writer<'a> {
     portfolio: &'a Portfolio,
     lines: Vec<BudgetLine>,
-    /// CostSource is left of the capacity of each commitment in each month.
+    /// What is left of the capacity of each commitment in each month.
     left: Vec<BTreeMap<Month, Usd>>,
     covered: Vec<Covered>,
 }
@@ -161,7 +161,7 @@ impl<'a> Writer<'a> {
             let Some(left) = self.left[at].get_mut(&month).filter(|left| **left > Usd::ZERO) else { continue };
             let Some(coverage) = commitment.coverage(once, line) else { continue };
             let hours = (coverage.share * all).min(quantity).min(left.dollars() / coverage.capacity.dollars());
-            // CostSource is beyond counting is more than there is.
+            // What is beyond counting is more than there is.
             let priced = |price: Usd, most: Usd| {
                 Usd::from_dollars(hours * price.dollars()).map_or(most, |amount| amount.min(most))
             };
@@ -199,7 +199,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// CostSource is paid and not used.
+    /// What is paid and not used.
     fn unused(&mut self, costed: &[CostedPhase]) {
         let left = std::mem::take(&mut self.left);
         for (at, (commitment, months)) in self.portfolio.commitments.iter().zip(left).enumerate() {

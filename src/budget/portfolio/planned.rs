@@ -29,7 +29,7 @@ pub struct PhaseCost {
     /// The same for runs that share an estimate, and so its error.
     pub estimate: String,
     pub plan: Option<String>,
-    /// CostSource was asked, as a workload file says it; nothing for stated rates.
+    /// What was asked, as a workload file says it; nothing for stated rates.
     pub question: Value,
     pub machines: PhaseMachines,
     pub hours: Quantiles<f64>,

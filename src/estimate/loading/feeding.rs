@@ -1,6 +1,6 @@
 //! `InputPipeline`: how long a machine takes to bring the samples of a step to its GPUs, and how long they wait for it.
 //!
-//! LoaderSettings, decoding and copying run beside the step and beside each other, so the slowest of the four counts. Fetching ahead
+//! Reading, decoding and copying run beside the step and beside each other, so the slowest of the four counts. Fetching ahead
 //! evens out what varies from sample to sample; it does not make the slowest any faster.
 
 use crate::loading::constants as c;

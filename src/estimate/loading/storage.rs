@@ -17,7 +17,7 @@ pub struct StorageRate {
     opening: f64,
 }
 
-/// LoaderSettings the samples of a step.
+/// Reading the samples of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Read {
     pub seconds: f64,

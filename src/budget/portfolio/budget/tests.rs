@@ -170,7 +170,7 @@ proptest! {
             portfolio.months_of(&portfolio.commitments[0]).map(|month| portfolio.commitments[0].in_month(month)).sum::<Usd>(),
             lines.covered[0].on_demand,
         );
-        // CostSource each run costs on demand, less what is spared, and all that the commitment costs.
+        // What each run costs on demand, less what is spared, and all that the commitment costs.
         let runs = portfolio.phases.iter().zip(&once).map(|(phase, once)| once.cost.expected.nanos() * i128::from(phase.repeats)).sum::<i128>();
         prop_assert_eq!(untaxed, Usd::from_nanos(runs) - spared + paid);
         let taxes: Usd = lines.lines.iter().filter(|line| line.origin == LineOrigin::Tax).map(|line| line.amount.cost_usd).sum();

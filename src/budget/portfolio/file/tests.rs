@@ -1,4 +1,4 @@
-//! CostSource a portfolio may say, and what is refused with its line.
+//! What a portfolio may say, and what is refused with its line.
 #![cfg(test)]
 
 use super::*;

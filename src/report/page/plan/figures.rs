@@ -101,7 +101,7 @@ fn frontier(document: &PlanDocument, plan: &PlanRecord, around: &ReportContext) 
             Column::number("run_hours_p90", "Time (p90)"),
             Column::text("purchase", "Terms"),
             Column::text("id", "Where"),
-            Column::text("role", "Location in the list"),
+            Column::text("role", "Place in the list"),
         ],
         rows: listed.iter().enumerate().map(row).collect(),
     };
