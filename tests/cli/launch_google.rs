@@ -17,7 +17,6 @@ use gpuplan::runstore::{Run, Store};
 use gpuplan::spot::AvailabilityModel;
 use gpuplan::units::{Usd, UsdPerHour};
 use jiff::Timestamp;
-use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
 use crate::launch::{HOLD, PATIENCE};
@@ -255,7 +254,7 @@ fn the_program_rents_on_google_cloud() {
     std::fs::copy(TRAINER, job.path().join("train.py")).unwrap();
     // The program of the machines lies on their disk already; a debug build is too large to send around.
     let program = env!("CARGO_BIN_EXE_gpuplan");
-    let agent = format!("{program}#sha256={:x}", Sha256::digest(std::fs::read(program).unwrap()));
+    let agent = format!("{program}#sha256={}", gpuplan::runstore::sha256(std::fs::read(program).unwrap()));
     let more = [
         "--live",
         "-y",
