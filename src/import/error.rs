@@ -15,7 +15,7 @@ pub enum ImportError {
     #[error("it asks for no GPU")]
     NoGpu,
     /// A count of cards that nobody named.
-    #[error("it asks for {0} GPUs and does not say which")]
+    #[error("it asks for {0} GPU{plural} and does not say which", plural = if *.0 == 1 { "" } else { "s" })]
     NoGpuName(u32),
 }
 

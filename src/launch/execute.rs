@@ -173,12 +173,13 @@ impl<'a> Leader<'a, '_> {
                 }
             }
         }
-        self.ensure_leading()?;
         let end = self.controller.end().cloned();
         if let Some(end) = &end {
             // Who ended it from elsewhere tells, and may delete the store at once.
             let is_told = self.wiring.journal.has_ended(&self.spec.run)?;
-            self.wiring.journal.end(&self.spec.run, end, Timestamp::now())?;
+            if !self.wiring.journal.end_as_leader(&self.spec.run, self.number, end, Timestamp::now())? {
+                return Err(LeadError::Followed);
+            }
             if !is_told {
                 self.write_rented().await?;
             }
@@ -233,6 +234,8 @@ impl<'a> Leader<'a, '_> {
     async fn handle(&mut self, event: Event) -> Result<(), LeadError> {
         let now = self.wiring.clock.now();
         self.record(&event, now)?;
+        // Else one that was followed would end the machines of its successor.
+        self.ensure_leading()?;
         let actions = self.controller.step(now, event);
         let run = &self.spec.run;
         let lines = actions

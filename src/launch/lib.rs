@@ -14,7 +14,7 @@ pub mod spec;
 pub use clock::Clock;
 pub use controller::events::{Action, End, Event, Rentable, Terms};
 pub use controller::{Controller, events, rental};
-pub use execute::{LeadContext, LeaderCommand, Progress, lead};
+pub use execute::{LeadContext, LeadError, LeaderCommand, Progress, lead};
 pub use job::{Data, Job, Parcel, Secret};
 pub use journal::Journal;
 pub use ports::engine::{Engine, EngineError, JobId, JobState, JobStatus, Submission};

@@ -215,9 +215,16 @@ impl Journal {
         Ok(())
     }
 
-    /// A run that had ended goes on.
+    /// The same by the process that leads the run under `number` (`take_the_lead`). False, and nothing is written, if another
+    /// leads it by now: that one may have resumed a run whose end was asked of its predecessor.
+    pub fn end_as_leader(&mut self, run: &str, number: i64, end: &End, at: Timestamp) -> Result<bool, JournalError> {
+        let ending = "UPDATE runs SET end = ?3, ended_at = ?4 WHERE run = ?1 AND leader = ?2";
+        Ok(self.write(ending, params![run, number, words(end), at.as_second()])? > 0)
+    }
+
+    /// A run that had ended goes on. In the same moment it is no longer led by who led it before, which may still be ending it.
     pub fn reopen(&mut self, run: &str) -> Result<(), JournalError> {
-        self.write("UPDATE runs SET end = NULL, ended_at = NULL WHERE run = ?1", [run])?;
+        self.write("UPDATE runs SET end = NULL, ended_at = NULL, leader = leader + 1 WHERE run = ?1", [run])?;
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use crate::file::scalar::{Names, Scalar, names, optional_names, plain_text, swit
 
 /// A named model, a `config.json`, or sizes; sizes beside a named model replace its own.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "a table of keys")]
 pub struct ModelSection {
     /// Name of a model that the catalog knows, such as `llama-3.1-8b`.
     pub preset: Option<String>,
@@ -59,7 +59,7 @@ pub struct ModelSection {
 
 /// How the model is trained.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "a table of keys")]
 pub struct TrainingSection {
     /// What is done: pretrain, full-fine-tune, lora, qlora or train.
     pub task: Option<String>,
@@ -125,7 +125,7 @@ pub struct TrainingSection {
 
 /// Low-rank adapters (Hu et al. 2021, arXiv 2106.09685).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "a table of keys")]
 pub struct LoraSection {
     /// Rank of the adapters.
     pub rank: Option<Scalar>,
@@ -141,7 +141,7 @@ pub struct LoraSection {
 
 /// The data set, and how samples reach the GPUs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "a table of keys")]
 pub struct DataSection {
     /// What a launch copies to the machines: `s3://bucket/prefix`, `gs://bucket/prefix` or a local folder.
     pub location: Option<String>,
@@ -183,7 +183,7 @@ pub struct DataSection {
 
 /// What is saved, and how often.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "a table of keys")]
 pub struct CheckpointSection {
     /// Size of a checkpoint with its unit, such as `110GB`; else counted from the model.
     pub size: Option<String>,
@@ -195,7 +195,7 @@ pub struct CheckpointSection {
 
 /// The job is run many times, each with an index that its command turns into settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "a table of keys")]
 pub struct SweepSection {
     /// How many times the job runs.
     pub runs: Option<Scalar>,
@@ -207,7 +207,7 @@ pub struct SweepSection {
 
 /// What the choice must keep to, as text: the plan reads it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "a table of keys")]
 pub struct LimitsSection {
     /// When the run must be done: a duration such as `36h`, or a time in RFC 3339.
     #[serde(deserialize_with = "plain_text")]
@@ -253,7 +253,7 @@ pub struct LimitsSection {
 
 /// A model that answers. One of the first six says how much.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "a table of keys")]
 pub struct ServingSection {
     /// Requests that arrive a second.
     pub requests_per_second: Option<Scalar>,
@@ -295,7 +295,7 @@ pub struct ServingSection {
 
 /// Work for machines without GPU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "a table of keys")]
 pub struct ProcessingSection {
     /// Else those of the data.
     pub samples: Option<Scalar>,
@@ -315,7 +315,7 @@ pub struct ProcessingSection {
 
 /// `[[phase]]` as written: what it says is laid over the sections above it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "a table of keys")]
 pub struct PhaseSection {
     /// Name of the phase, such as `train`.
     pub name: String,
