@@ -102,18 +102,23 @@ fn rules() -> Vec<Rule> {
     rules
 }
 
-#[test]
-fn live_prices_are_taken_kept_and_doubted() {
-    let Some(moto) = Moto::start("live_prices_are_taken_kept_and_doubted") else { return };
+/// `None` where moto cannot run, which is said under the name of the test.
+fn clouds(test: &str) -> Option<(Clouds, (Moto, Proxy, Server))> {
+    let moto = Moto::start(test)?;
     let proxy = Proxy::start(Some(moto.address.clone()), rules());
     let refusing = Server::start(|_| Reply::Text(404, "text/plain", "nothing here".to_owned()));
     let home = tempfile::tempdir().unwrap();
-    let mut clouds = Clouds { aws: proxy.endpoint.clone(), others: refusing.endpoint.clone(), home };
+    let clouds = Clouds { aws: proxy.endpoint.clone(), others: refusing.endpoint.clone(), home };
+    Some((clouds, (moto, proxy, refusing)))
+}
+
+#[test]
+fn live_prices_are_taken_kept_and_doubted() {
+    let Some((mut clouds, servers)) = clouds("live_prices_are_taken_kept_and_doubted") else { return };
     refreshes(&clouds);
     recommends_the_cheapest_eligible_zone(&clouds);
     names_what_is_missing(&clouds);
-    rebuilds_a_catalog_folder(&clouds);
-    drop(moto);
+    drop(servers);
     clouds.aws = closed_port();
     clouds.others.clone_from(&clouds.aws);
     gives_the_same_plan_from_the_cache(&clouds);
@@ -175,7 +180,9 @@ fn names_what_is_missing(clouds: &Clouds) {
     }
 }
 
-fn rebuilds_a_catalog_folder(clouds: &Clouds) {
+#[test]
+fn a_catalog_folder_is_rebuilt_from_live_prices() {
+    let Some((clouds, _servers)) = clouds("a_catalog_folder_is_rebuilt_from_live_prices") else { return };
     let folder = clouds.home.path().join("catalogs");
     fs::create_dir_all(folder.join("prices")).unwrap();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("catalogs");
