@@ -1,11 +1,13 @@
 //! Two plans: the bills of what each recommends, and what was asked and known.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 
 use crate::diff::{Amount, Cause, Change, Diff, DiffError, Reason, behind, changed, differing, input_changes};
 use crate::guardrail::Rented;
 use crate::portfolio::planned::MACHINE_HOUR;
-use gpuplan_plan::document::{BillLineRecord, DocumentError, PlanDocument, PlanRecord, RejectionReason};
+use gpuplan_plan::document::{BillLineRecord, DocumentError, PlanDocument, PlanRecord, RejectionRecord};
 use gpuplan_units::Usd;
 
 pub fn diff(before: &Value, after: &Value) -> Result<Diff, DiffError> {
@@ -82,28 +84,20 @@ fn reasons(old: &PlanDocument, new: &PlanDocument, was: &PlanRecord, is: &PlanRe
     reasons
 }
 
-/// Rules that forbid something in one and not in the other.
+/// Rules that forbid something in one and not in the other. A rule that only moved to another line is the same.
 fn of_policy(old: &PlanDocument, new: &PlanDocument) -> Vec<Reason> {
-    let rules = |document: &PlanDocument| {
-        let mut rules: Vec<String> = document
-            .rejected
-            .iter()
-            .filter(|rejected| rejected.reason == RejectionReason::Policy)
-            // `policy.toml line 2: gpus does not list ...`: the rule without what it hit.
-            .map(|rejected| {
-                let rule =
-                    rejected.detail.split_once(" does not list ").map_or(rejected.detail.as_str(), |(rule, _)| rule);
-                rule.rsplit_once(" is over ").map_or(rule, |(_, rule)| rule).to_owned()
-            })
-            .collect();
-        rules.sort();
-        rules.dedup();
-        rules
+    let rules = |document: &PlanDocument| -> BTreeMap<String, usize> {
+        let broken = document.rejected.iter().filter_map(RejectionRecord::broken_rule);
+        broken.map(|broken| (broken.violation.rule(), broken.line)).collect()
     };
     let (before, after) = (rules(old), rules(new));
-    let only = |these: &[String], those: &[String], word: &str| -> Vec<Reason> {
-        let lone = these.iter().filter(|rule| !those.contains(rule));
-        lone.map(|rule| Reason { cause: Cause::Policy, detail: format!("{word}: {rule}") }).collect()
+    let only = |these: &BTreeMap<String, usize>, those: &BTreeMap<String, usize>, word: &str| -> Vec<Reason> {
+        let lone = these.iter().filter(|(rule, _)| !those.contains_key(*rule));
+        lone.map(|(rule, line)| Reason {
+            cause: Cause::Policy,
+            detail: format!("{word}: policy.toml line {line}: {rule}"),
+        })
+        .collect()
     };
     let mut found = only(&after, &before, "a rule more");
     found.extend(only(&before, &after, "a rule less"));

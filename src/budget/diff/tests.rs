@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 use super::*;
 use crate::diff::guardrail::Guardrail;
 use gpuplan_hardware::Hardware;
-use gpuplan_plan::Policy;
+use gpuplan_plan::document::Remark;
+use gpuplan_plan::limits::policy::{BrokenRule, PolicyViolation};
+use gpuplan_plan::{Policy, Rejection};
 use gpuplan_units::Usd;
 
 /// A plan document as `plan --output json` has it, with one bill line of these hours.
@@ -73,8 +75,9 @@ fn another_question_is_a_request_and_another_rule_a_policy() {
     let ruled = plan("60", 100.0, |document| {
         document["recommendation"]["id"] = json!("gcp/us-central1/a3-highgpu-8gx1/on-demand");
         document["recommendation"]["cloud"] = json!("gcp");
-        document["rejected"] =
-            json!([{ "what": "x", "reason": "policy", "detail": "policy.toml line 2: clouds does not list aws" }]);
+        let violation = PolicyViolation::Clouds { cloud: "aws".to_owned() };
+        let why = Remark::new(&Rejection::Policy(BrokenRule { line: 2, violation }), String::new());
+        document["rejected"] = json!([{ "what": "x", "reason": "policy", "detail": "", "why": why }]);
     });
     let found = diff(&before, &ruled).unwrap();
     assert_eq!(causes(&found), [Cause::Policy]);

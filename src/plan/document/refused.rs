@@ -2,11 +2,13 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::choice::terms::Terms;
 use crate::document::remark::Remark;
 use crate::document::words::Words;
 use crate::explanation::{Rejected, RejectionReason};
+use crate::limits::policy::BrokenRule;
 use crate::training::what_if::PricedFinding;
 use gpuplan_units::{Hours, Quantiles, Usd};
 use gpuplan_workload::profile::Finding;
@@ -33,6 +35,14 @@ pub struct RejectionRecord {
 
 fn one() -> u64 {
     1
+}
+
+impl RejectionRecord {
+    /// The rule of `policy.toml` that they break; `None` where something else lets them out.
+    pub fn broken_rule(&self) -> Option<BrokenRule> {
+        let why = self.why.as_ref().filter(|why| why.kind == "policy")?;
+        BrokenRule::deserialize(&Value::Object(why.figures.clone())).ok()
+    }
 }
 
 /// The recommended machines on one way to buy them.

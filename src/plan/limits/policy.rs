@@ -62,6 +62,18 @@ pub enum PolicyViolation {
 }
 
 impl PolicyViolation {
+    /// The rule without what breaks it: its key, and its limit where it has one.
+    pub fn rule(&self) -> String {
+        match self {
+            Self::Clouds { .. } => "clouds".to_owned(),
+            Self::Regions { .. } => "regions".to_owned(),
+            Self::Gpus { .. } => "gpus".to_owned(),
+            Self::Purchases { .. } => "purchases".to_owned(),
+            Self::MaxUsdPerHour { limit_usd_per_hour, .. } => format!("max_usd_per_hour = {limit_usd_per_hour}"),
+            Self::MaxP90Usd { limit_usd, .. } => format!("max_p90_usd = {limit_usd}"),
+        }
+    }
+
     /// Whether the rule is about what a run costs, and not about what may be rented.
     pub fn is_about_cost(&self) -> bool {
         matches!(self, Self::MaxUsdPerHour { .. } | Self::MaxP90Usd { .. })
