@@ -7,7 +7,9 @@ use serde_json::{Map, Value};
 use crate::diff::{Amount, Cause, Change, Diff, DiffError, Reason, behind, changed, differing, input_changes};
 use crate::guardrail::Rented;
 use crate::portfolio::planned::MACHINE_HOUR;
-use gpuplan_plan::document::{BillLineRecord, DocumentError, PlanDocument, PlanRecord, RejectionRecord};
+use gpuplan_plan::document::{
+    BillLineRecord, DocumentError, PlanDocument, PlanRecord, RejectionReason, RejectionRecord,
+};
 use gpuplan_units::Usd;
 
 pub fn diff(before: &Value, after: &Value) -> Result<Diff, DiffError> {
@@ -86,6 +88,15 @@ fn reasons(old: &PlanDocument, new: &PlanDocument, was: &PlanRecord, is: &PlanRe
 
 /// Rules that forbid something in one and not in the other. A rule that only moved to another line is the same.
 fn of_policy(old: &PlanDocument, new: &PlanDocument) -> Vec<Reason> {
+    // What a program did not record, or an unknown one did, is unknown: it is no rule less.
+    let is_unknown = |rejected: &RejectionRecord| {
+        rejected.reason == RejectionReason::Policy
+            && rejected.why.as_ref().is_none_or(|why| why.kind == "policy")
+            && rejected.broken_rule().is_none()
+    };
+    if old.rejected.iter().chain(&new.rejected).any(is_unknown) {
+        return Vec::new();
+    }
     let rules = |document: &PlanDocument| -> BTreeMap<String, usize> {
         let broken = document.rejected.iter().filter_map(RejectionRecord::broken_rule);
         broken.map(|broken| (broken.violation.rule(), broken.line)).collect()

@@ -84,6 +84,10 @@ fn another_question_is_a_request_and_another_rule_a_policy() {
     assert!(found.reasons[0].detail.contains("policy.toml line 2: clouds"), "{:?}", found.reasons);
     assert_eq!(found.lines[0].parts, [ChangePart { cause: Cause::Policy, change_usd: Usd::parse("1000").unwrap() }]);
     assert!(diff(&before, &before).unwrap().lines.is_empty());
+    let unrecorded = plan("60", 100.0, |document| {
+        document["rejected"] = json!([{ "what": "x", "reason": "policy", "detail": "policy.toml line 2: clouds" }]);
+    });
+    assert!(!causes(&diff(&unrecorded, &ruled).unwrap()).contains(&Cause::Policy), "unknown is not without rules");
 }
 
 #[test]
