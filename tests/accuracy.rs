@@ -2,8 +2,6 @@
 //!
 //! The record is `benchmarks/results/accuracy.json`, written by `gpuplan accuracy --output json`.
 
-#![allow(clippy::unwrap_used, reason = "a test fails loudly, its parts too")]
-
 use std::path::Path;
 use std::process::{Command, Stdio};
 

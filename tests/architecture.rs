@@ -3,9 +3,6 @@
 //! A rule reads one source file with comments, texts and tests blanked out. Before it judges `src/` it has to find what is
 //! wrong in small bad examples and nothing in good ones, so no rule can pass because it is blind.
 
-#![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails loudly, its parts too")]
-
-#[path = "architecture/circles.rs"]
 mod circles;
 
 use std::collections::BTreeSet;

@@ -1,12 +1,5 @@
 //! The embedded catalogs are claims: each is checked against rules, against anchors, and against prices known to be wrong.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "what the product may not do is how a test fails"
-)]
-
 use std::collections::{BTreeSet, HashMap};
 
 use gpuplan::embedded::Table;

@@ -1,27 +1,14 @@
 //! The contract of each port, held against every implementation. No test leaves the loopback address or reads the environment.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "what the product may not do is how a test fails"
-)]
-
 #[cfg(feature = "aws")]
-#[path = "contracts/aws.rs"]
 mod aws;
-#[path = "contracts/engines.rs"]
 mod engines;
 #[cfg(feature = "gcp")]
-#[path = "contracts/gcp.rs"]
 mod gcp;
 #[cfg(feature = "aws")]
-#[path = "contracts/launch_aws.rs"]
 mod launch_aws;
 #[cfg(feature = "gcp")]
-#[path = "contracts/launch_google.rs"]
 mod launch_google;
-#[path = "contracts/public.rs"]
 mod public;
 
 mod prices {

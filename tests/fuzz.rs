@@ -1,12 +1,11 @@
 //! The corpus of the fuzzer as plain tests: what it has found once stays found, without the fuzzer.
 
-#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails loudly, its parts too")]
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 
+// The root of the fuzzer's own crate, whose modules lie beside it.
 #[path = "fuzz/targets.rs"]
 mod targets;
 

@@ -1,8 +1,5 @@
 //! Every CUDA kernel compiled for every architecture, without a GPU: NVRTC 12.9 knows 6.0 to 7.2, 13.x knows 7.5 and later.
 
-#![cfg(all(feature = "cuda", target_os = "linux"))]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails loudly, its parts too")]
-
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,6 @@
 //! JSON Schemas: generated from the types that are written and read, committed under `docs/schema/`, and true of what the
 //! program prints and of the files in `examples/`.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what the product may not do is how a test fails")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -263,7 +261,7 @@ fn the_committed_schemas_are_those_of_the_types() {
         let committed = fs::read_to_string(document.path()).unwrap_or_default();
         assert!(
             committed == generated,
-            "docs/schema/{}.json is not what the types say. Renew it with `{RENEW}=1 cargo test --test schemas`, and read the difference: \
+            "docs/schema/{}.json is not what the types say. Renew it with `{RENEW}=1 cargo test --test tests schemas`, and read the difference: \
              fields may be added, but a name, a unit or a meaning changes only with the version",
             document.name
         );

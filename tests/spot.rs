@@ -1,12 +1,5 @@
 //! Spot policies replayed: golden vectors, the laws of the answers, and a world that does its worst.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "what the product may not do is how a test fails"
-)]
-
 use gpuplan::spot::availability::AvailabilityModel;
 use gpuplan::spot::case::Simulator;
 use gpuplan::spot::trace::Trace;

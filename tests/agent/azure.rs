@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use aws_lc_rs::hmac;
 
-use crate::bench::{Agent, Bench, TRAINER, kill_programs, undisturbed};
+use crate::agent::bench::{Agent, Bench, TRAINER, kill_programs, undisturbed};
 
 const WANTED: &str = "azurite@3.37.0";
 const STARTS_WITHIN: Duration = Duration::from_mins(3);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::bench::{Bench, TRAINER, undisturbed};
+use crate::agent::bench::{Bench, TRAINER, undisturbed};
 
 /// An interrupted run with at least two checkpoints.
 fn interrupted() -> Bench {

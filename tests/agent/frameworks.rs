@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use crate::bench::Bench;
+use crate::agent::bench::Bench;
 
 fn python() -> String {
     std::env::var("GPUPLAN_TEST_PYTHON").unwrap_or_else(|_| "python3".to_owned())

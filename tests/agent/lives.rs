@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::bench::{Bench, TRAINER, kill_programs, processes_with, undisturbed};
+use crate::agent::bench::{Bench, TRAINER, kill_programs, processes_with, undisturbed};
 
 /// Every second life commits a step of 120 at least, so there are no more.
 const MOST_LIVES: u64 = 250;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::bench::{Agent, Bench, TRAINER, undisturbed};
+use crate::agent::bench::{Agent, Bench, TRAINER, undisturbed};
 use gpuplan_testbed::server::{Reply, Request, Server};
 
 fn text(status: u16, body: &str) -> Reply {

@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::bench::{Agent, Bench, TRAINER, kill_programs, processes_with, undisturbed};
+use crate::agent::bench::{Agent, Bench, TRAINER, kill_programs, processes_with, undisturbed};
 
 #[test]
 fn a_stopped_owner_is_replaced_after_three_heartbeats_and_fenced_when_it_wakes() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use crate::bench::{Bench, TRAINER, kill_programs, undisturbed};
+use crate::agent::bench::{Bench, TRAINER, kill_programs, undisturbed};
 use gpuplan_testbed::moto::Moto;
 
 pub fn environment(endpoint: &str) -> [(&'static str, &str); 4] {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::bench::{Agent, Bench, kill_programs};
+use crate::agent::bench::{Agent, Bench, kill_programs};
 
 const TOOL: &str = "a-tool-like-nvidia-smi";
 const LINE: &str = "0, NVIDIA H100 80GB HBM3, 31, 20, 70000, 81559, 300.5, 700.00, 61, 1980, 1980, 0x0000000000000000";

@@ -1,5 +1,5 @@
 //! How fast and in how much memory a large checkpoint is sent, against a plain copy in parts that hashes nothing. By hand:
-//! `cargo test --release --no-default-features --test agent -- --ignored --nocapture speed`.
+//! `cargo test --release --no-default-features --test tests -- --ignored --nocapture agent::speed`.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,8 +15,8 @@ use object_store::path::Path as Location;
 use object_store::{ClientOptions, MultipartUpload, ObjectStore, ObjectStoreExt};
 use tokio::task::JoinSet;
 
-use crate::bench::Bench;
-use crate::s3::{environment, make_bucket};
+use crate::agent::bench::Bench;
+use crate::agent::s3::{environment, make_bucket};
 use gpuplan_testbed::moto::Moto;
 
 const MIB: usize = 1 << 20;

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use crate::bench::{Bench, TRAINER};
-use crate::s3::{environment, make_bucket};
+use crate::agent::bench::{Bench, TRAINER};
+use crate::agent::s3::{environment, make_bucket};
 use gpuplan_testbed::moto::Moto;
 
 fn data_of(bench: &Bench) -> String {

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::bench::{Bench, TRAINER, kill_programs, undisturbed};
-use crate::bucket::{Asked, Bucket, Fate, Objects};
+use crate::agent::bench::{Bench, TRAINER, kill_programs, undisturbed};
+use crate::agent::bucket::{Asked, Bucket, Fate, Objects};
 
 const QUICK: [&str; 3] = [TRAINER, "--seconds-per-step", "0"];
 

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::bench::{Agent, Bench, processes_with, signal};
+use crate::agent::bench::{Agent, Bench, processes_with, signal};
 
 const TRAINER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/agent/two_nodes.py");
 const STEPS: &str = "80";

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::bench::{Bench, TRAINER, kill_programs};
+use crate::agent::bench::{Bench, TRAINER, kill_programs};
 use gpuplan_testbed::server::{Reply, Server};
 
 /// Counts in words that compress well, on both streams.

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{is_name, positions};
+use super::{is_name, positions};
 
 /// Where a module stands in its crate: empty for `lib.rs`.
 type Module = Vec<String>;

@@ -4,7 +4,7 @@ use gpuplan::units::Usd;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use crate::support::{NOW, Ran, gpuplan, gpuplan_at, plan, plans};
+use crate::cli::support::{NOW, Ran, gpuplan, gpuplan_at, plan, plans};
 
 fn amount(value: &Value) -> Usd {
     Usd::parse(value.as_str().unwrap()).unwrap()

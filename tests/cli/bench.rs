@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::support::{gpuplan, gpuplan_at};
+use crate::cli::support::{gpuplan, gpuplan_at};
 
 const WORKLOAD: &str = "examples/llama-3.1-8b-finetune.toml";
 
@@ -42,7 +42,7 @@ fn the_file_names_what_was_measured_and_the_same_seed_gives_it_again() {
 #[test]
 fn the_table_shows_shares_and_spreads_and_what_was_waived_in_any_width() {
     for columns in ["80", "160"] {
-        let ran = gpuplan_at(crate::support::NOW, columns, &["bench", WORKLOAD, "--simulate=L40S"]);
+        let ran = gpuplan_at(crate::cli::support::NOW, columns, &["bench", WORKLOAD, "--simulate=L40S"]);
         assert_eq!(ran.code, 0, "{}", ran.stderr);
         for word in [
             "of peak",

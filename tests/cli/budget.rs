@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::{NOW, Ran, gpuplan, gpuplan_at, plan};
+use crate::cli::support::{NOW, Ran, gpuplan, gpuplan_at, plan};
 
 const EXAMPLE: &str = "examples/portfolio.toml";
 

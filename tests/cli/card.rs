@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::support::{NOW, Ran};
+use crate::cli::support::{NOW, Ran};
 
 const WORKLOAD: &str = "examples/llama-3.1-8b-lora.toml";
 /// Symbol of the source, file and whether it reads the driver's clock.

@@ -16,7 +16,7 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::Ran;
+use crate::cli::support::Ran;
 
 const PLACE: &str = "aws/use1-az1/g5.xlarge spot";
 /// A month after the runs of these tests.

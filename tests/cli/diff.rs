@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::{NOW, Ran, gpuplan, gpuplan_in, plan};
+use crate::cli::support::{NOW, Ran, gpuplan, gpuplan_in, plan};
 
 fn compared(folder: &Path, before: &Value, after: &Value, more: &[&str]) -> Ran {
     fs::write(folder.join("before.json"), before.to_string()).unwrap();

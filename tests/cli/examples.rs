@@ -3,7 +3,7 @@
 use gpuplan::hardware::Hardware;
 use serde_json::Value;
 
-use crate::support::{gpuplan, gpuplan_at, gpus, plan, plans};
+use crate::cli::support::{gpuplan, gpuplan_at, gpus, plan, plans};
 
 const EXAMPLES: [&str; 10] = [
     "llama-3.1-8b-finetune",
@@ -114,7 +114,7 @@ fn ninety_epochs_of_resnet_50_cost_what_published_throughput_says() {
 fn a_narrow_and_a_wide_terminal_both_hold_every_line() {
     for (columns, width) in [("80", 80), ("160", 160)] {
         for example in EXAMPLES {
-            let ran = gpuplan_at(crate::support::NOW, columns, &["plan", &format!("examples/{example}.toml")]);
+            let ran = gpuplan_at(crate::cli::support::NOW, columns, &["plan", &format!("examples/{example}.toml")]);
             for line in ran.stdout.lines() {
                 assert!(line.chars().count() <= width, "{example} at {columns}: {line}");
             }

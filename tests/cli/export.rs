@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::support::{Ran, gpuplan};
+use crate::cli::support::{Ran, gpuplan};
 
 const PLANS: [&str; 3] = ["one-gpu", "one-node", "eight-nodes"];
 

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::support::{Ran, gpuplan};
+use crate::cli::support::{Ran, gpuplan};
 
 const SLURM: &str = "tests/fixtures/jobs/train.sbatch";
 
@@ -131,8 +131,8 @@ fn a_workload_is_planned_beside_the_job() {
 #[test]
 fn a_table_says_what_was_not_understood_and_what_a_workload_would_add() {
     for (columns, job) in [("80", "sky.yaml"), ("160", "job.yaml"), ("100", "train.sbatch")] {
-        let ran = crate::support::gpuplan_at(
-            crate::support::NOW,
+        let ran = crate::cli::support::gpuplan_at(
+            crate::cli::support::NOW,
             columns,
             &["plan", "--from", &format!("tests/fixtures/jobs/{job}")],
         );

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use crate::support::{NOW, Ran, gpuplan};
+use crate::cli::support::{NOW, Ran, gpuplan};
 
 const LORA: &str = "examples/llama-3.1-8b-lora.toml";
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::{gpuplan, plan, plans};
+use crate::cli::support::{gpuplan, plan, plans};
 
 /// ResNet-50 on eight fast GPUs with twelve vCPUs each, or on eight slow ones with as many, on demand at Google.
 fn choice(data: &[&str]) -> Value {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::support::Ran;
+use crate::cli::support::Ran;
 
 /// Ten minutes of a run pass in a second: neither its time nor its money is to end on a machine that does much else.
 const LAUNCH: [&str; 8] =

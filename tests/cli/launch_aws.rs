@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::launch::{HOLD, PATIENCE};
-use crate::support::Ran;
+use crate::cli::launch::{HOLD, PATIENCE};
+use crate::cli::support::Ran;
 use gpuplan_testbed::cloud_box::{CloudBox, KEYS};
 use gpuplan_testbed::machines::Seen;
 use gpuplan_testbed::proxy::{Fault, Rule};

@@ -11,8 +11,8 @@ use gpuplan::launch::{Journal, RunSpec};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::launch::{PATIENCE, gpuplan, launched, run, spawn, status, wait_for_a_machine};
-use crate::support::Ran;
+use crate::cli::launch::{PATIENCE, gpuplan, launched, run, spawn, status, wait_for_a_machine};
+use crate::cli::support::Ran;
 
 /// From the yes to the first call. The best of a few launches counts: other work on this machine is not the launch's.
 #[test]

@@ -19,8 +19,8 @@ use gpuplan::units::{Usd, UsdPerHour};
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-use crate::launch::{HOLD, PATIENCE};
-use crate::support::Ran;
+use crate::cli::launch::{HOLD, PATIENCE};
+use crate::cli::support::Ran;
 use gpuplan_testbed::fake_gcs::FakeGcs;
 use gpuplan_testbed::gce_machines::{Machines, PROJECT, TOKEN, later};
 

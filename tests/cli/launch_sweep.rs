@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::launch::{HOLD, PATIENCE, gpuplan, nothing_is_left, run, status};
+use crate::cli::launch::{HOLD, PATIENCE, gpuplan, nothing_is_left, run, status};
 
 const TRAINER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/train.py");
 
@@ -166,7 +166,7 @@ fn runs_that_fail_are_named_and_the_others_go_on() {
 #[test]
 fn a_plan_of_a_sweep_fills_one_machine_and_pays_it_once() {
     let plan = |more: &[&str]| {
-        let ran = crate::support::gpuplan(&[&["plan", "examples/sweep.toml", "--output", "json"], more].concat());
+        let ran = crate::cli::support::gpuplan(&[&["plan", "examples/sweep.toml", "--output", "json"], more].concat());
         assert_eq!(ran.code, 0, "{}", ran.stderr);
         ran.json()["recommendation"].clone()
     };
@@ -189,6 +189,6 @@ fn a_plan_of_a_sweep_fills_one_machine_and_pays_it_once() {
     );
     let all = |plan: &Value| plan["gpu_hours"].as_f64().unwrap();
     assert!((all(&eight) / hours(&eight) - 64.0).abs() < 1e-6, "every run is paid, once: {}", all(&eight));
-    let ran = crate::support::gpuplan(&["plan", "examples/sweep.toml", "--gpus", "A100:8"]);
+    let ran = crate::cli::support::gpuplan(&["plan", "examples/sweep.toml", "--gpus", "A100:8"]);
     assert!(ran.stdout.contains("64 runs, 8 at a time on one machine, 1 GPU each, 8 rounds of "), "{}", ran.stdout);
 }

@@ -1,12 +1,13 @@
 //! Prices from clouds that run here: moto behind the fault proxy as AWS, a server that refuses everything as the others.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::support::Ran;
+use crate::cli::support::Ran;
 use gpuplan_testbed::answers::{self as answers, Spot};
 use gpuplan_testbed::moto::Moto;
 use gpuplan_testbed::proxy::{Fault, Proxy, Rule};
@@ -102,9 +103,18 @@ fn rules() -> Vec<Rule> {
     rules
 }
 
+/// Regions of AWS that have a price, all of which are asked.
+fn regions() -> BTreeSet<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("catalogs/prices/aws.csv");
+    let mut reader = csv::Reader::from_path(path).unwrap();
+    let column = reader.headers().unwrap().iter().position(|name| name == "region").unwrap();
+    reader.records().map(|row| row.unwrap()[column].to_owned()).collect()
+}
+
 /// `None` where moto cannot run, which is said under the name of the test.
 fn clouds(test: &str) -> Option<(Clouds, (Moto, Proxy, Server))> {
     let moto = Moto::start(test)?;
+    moto.open(regions().iter().map(String::as_str));
     let proxy = Proxy::start(Some(moto.address.clone()), rules());
     let refusing = Server::start(|_| Reply::Text(404, "text/plain", "nothing here".to_owned()));
     let home = tempfile::tempdir().unwrap();
@@ -151,7 +161,7 @@ fn recommends_the_cheapest_eligible_zone(clouds: &Clouds) {
     let notes = plan["notes"].to_string();
     assert!(notes.contains("use1-az2, spot at $0.39: its cloud has not repeated this price for days"), "{notes}");
     assert!(notes.contains("use1-az4, spot at $0.05: "), "{notes}");
-    for plan in crate::support::plans(&plan) {
+    for plan in crate::cli::support::plans(&plan) {
         assert!(plan["price"]["origin"].is_string() && plan["price"]["observed_at"].is_string());
     }
     let reasons: Vec<_> =

@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::support::Ran;
+use crate::cli::support::Ran;
 use gpuplan_testbed::fake_gce::FakeGce;
 use gpuplan_testbed::gcp_project::project;
 

@@ -14,7 +14,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use tempfile::TempDir;
 
-use crate::support::NOW;
+use crate::cli::support::NOW;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 /// Of a run of the program; the least of so many counts, as other work on the machine only adds.

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::support::Ran;
+use crate::cli::support::Ran;
 use gpuplan_testbed::clients::Clients;
 
 const PLAN: &str = "tests/fixtures/plans/one-node.json";

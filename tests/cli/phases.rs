@@ -5,7 +5,7 @@ use std::fs;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-use crate::support::{NOW, gpuplan, gpuplan_at, plan};
+use crate::cli::support::{NOW, gpuplan, gpuplan_at, plan};
 
 fn nanos(value: &serde_json::Value) -> i128 {
     let (whole, part) = value.as_str().unwrap().split_once('.').unwrap();

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use crate::support::{NOW, Ran};
+use crate::cli::support::{NOW, Ran};
 
 const FIXTURES: &str = "tests/fixtures/traces";
 /// What a machine with two GPUs says, one of which is too hot.
@@ -469,7 +469,7 @@ fn made_profile(folder: &Path, seconds: f64, gpu: &str) -> PathBuf {
 }
 
 fn planned(more: &[&str]) -> Value {
-    crate::support::plan("llama-3.1-8b-lora", &[&["--gpus", "A100:1", "--on-demand"], more].concat())
+    crate::cli::support::plan("llama-3.1-8b-lora", &[&["--gpus", "A100:1", "--on-demand"], more].concat())
 }
 
 #[test]
@@ -496,7 +496,7 @@ fn a_profile_changes_the_plan_and_its_findings_are_priced() {
             && findings[2]["why_unpriced"].as_str().unwrap().contains("profiled machine")
     );
     assert!(plain["findings"].as_array().unwrap().is_empty());
-    let ran = crate::support::gpuplan(&[
+    let ran = crate::cli::support::gpuplan(&[
         "plan",
         "examples/llama-3.1-8b-lora.toml",
         "--on-demand",
@@ -511,7 +511,7 @@ fn a_profile_that_says_nothing_is_told_and_a_foreign_file_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = made_profile(folder.path(), 1.0, "An Unknown Card");
     let arguments = ["plan", "examples/llama-3.1-8b-lora.toml", "--on-demand", "--profile", path.to_str().unwrap()];
-    let ran = crate::support::gpuplan(&arguments);
+    let ran = crate::cli::support::gpuplan(&arguments);
     assert!(
         ran.code == 0 && ran.stderr.contains("the profile changes no estimate: the catalog has no GPU named"),
         "{}",
@@ -521,7 +521,7 @@ fn a_profile_that_says_nothing_is_told_and_a_foreign_file_refused() {
         [("{\"version\": 2}", "it has version 2"), ("[]", "`version` is missing"), ("no", "it is not a profile")]
     {
         fs::write(&path, text).unwrap();
-        let ran = crate::support::gpuplan(&arguments);
+        let ran = crate::cli::support::gpuplan(&arguments);
         assert!(ran.code == 2 && ran.stderr.contains(wanted), "{}", ran.stderr);
     }
 }

@@ -4,7 +4,7 @@ use clap::Parser;
 use gpuplan::cli::command::Arguments;
 use serde_json::Value;
 
-use crate::support::{Ran, gpuplan};
+use crate::cli::support::{Ran, gpuplan};
 
 fn workload(text: &str, more: &[&str]) -> Ran {
     let folder = tempfile::tempdir().unwrap();

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::{Ran, gpuplan, plan};
+use crate::cli::support::{Ran, gpuplan, plan};
 
 /// A plan as `plan --output json` wrote it, with fewer rows.
 const PLAN: &str = "tests/fixtures/report/plan.json";
@@ -221,7 +221,7 @@ fn what_a_profile_found_stands_on_the_page_with_its_price() {
 
 #[test]
 fn an_old_plan_says_so() {
-    let ran = crate::support::gpuplan_at("2026-11-20T00:00:00Z", "100", &["report", PLAN, "--format", "md"]);
+    let ran = crate::cli::support::gpuplan_at("2026-11-20T00:00:00Z", "100", &["report", PLAN, "--format", "md"]);
     assert!(ran.stdout.contains("This plan was good until 2026-08-02 13:00 UTC"), "{}", ran.stdout);
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::support::{Ran, gpuplan, plan};
+use crate::cli::support::{Ran, gpuplan, plan};
 
 const SERVE: &str = "examples/serve-llama-3.1-8b.toml";
 const BATCH: &str = "examples/batch-llama-3.1-8b.toml";

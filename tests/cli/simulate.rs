@@ -6,7 +6,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::Value;
 
-use crate::support::gpuplan;
+use crate::cli::support::gpuplan;
 
 const TRACE: &str = "{\"source\":\"zone-a_gpu\",\"gap_seconds\":600,\"ticks\":400,\"rle\":[[1,100],[0,10],[1,290]]}\n";
 const CASE: &str = "{\"id\":\"x\",\"trace\":\"zone-a_gpu\",\"work_hours\":24,\"deadline_hours\":30,\"changeover_hours\":0.2,\

@@ -3,7 +3,7 @@
 use gpuplan::units::Usd;
 use serde_json::Value;
 
-use crate::support::{gpuplan, plan, plans};
+use crate::cli::support::{gpuplan, plan, plans};
 
 const FINETUNE: &str = "llama-3.1-8b-finetune";
 

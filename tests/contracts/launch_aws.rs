@@ -14,7 +14,7 @@ use gpuplan::launch::{
 use gpuplan::units::UsdPerHour;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::aws::quick;
+use crate::contracts::aws::quick;
 use gpuplan_testbed::answers;
 use gpuplan_testbed::cloud_box::{CloudBox, IMAGE, KEYS};
 use gpuplan_testbed::proxy::{Call, Fault, Rule};
@@ -141,7 +141,7 @@ fn aws_launcher_in_a_box() {
     let Some(cloud) = CloudBox::start("aws_launcher_in_a_box", rules) else { return };
     let launcher = launcher(&cloud.endpoint);
     run(async {
-        crate::launchers::keep_the_contract(&launcher, &spot()).await;
+        crate::contracts::launchers::keep_the_contract(&launcher, &spot()).await;
         a_machine_is_what_was_ordered(&cloud, &launcher).await;
         a_spot_machine_has_a_highest_price(&cloud, &launcher).await;
         a_block_is_bought_once_and_machines_stand_on_it(&cloud, &launcher).await;
@@ -376,7 +376,7 @@ async fn a_gang_stands_close_and_leaves_no_group(cloud: &CloudBox, launcher: &Aw
     let past = CreateRequest { expires_at: Timestamp::now() - SignedDuration::from_secs(5), ..member(0) };
     let left = CreateRequest { token: "gang-left".to_owned(), ..past };
     let machine = launcher.create(left).await.unwrap();
-    let another = crate::launch_aws::launcher(&cloud.endpoint);
+    let another = crate::contracts::launch_aws::launcher(&cloud.endpoint);
     another.destroy(&machine.id).await.unwrap();
     another.list(Some("bed")).await.unwrap();
     assert_eq!(cloud.world.groups(), 1);
@@ -424,7 +424,7 @@ async fn a_fleet_keeps_one_machine_until_it_is_ended(cloud: &CloudBox, launcher:
     let second = comes("the next machine", || cloud.world.up().into_iter().next()).await;
     assert_ne!(second.zone_id, first.zone_id, "nobody asked for it");
     // Another process, which made nothing.
-    let another = crate::launch_aws::launcher(&cloud.endpoint);
+    let another = crate::contracts::launch_aws::launcher(&cloud.endpoint);
     let another = another.keeper().unwrap();
     assert!(another.groups(Some("bed")).await.unwrap().is_empty());
     let found = another.groups(None).await.unwrap();

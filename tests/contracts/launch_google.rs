@@ -10,7 +10,7 @@ use gpuplan::clouds::gcp::launcher::GcpLauncher;
 use gpuplan::launch::{CreateRequest, LaunchError, Launcher, Machine, MachineId, MachineState, Market, Pool};
 use serde_json::{Value, json};
 
-use crate::launchers;
+use crate::contracts::launchers;
 use gpuplan_testbed::gce_machines::{Fault, Machines, PROJECT, later};
 
 pub fn run<T>(future: impl Future<Output = T>) -> T {

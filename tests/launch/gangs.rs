@@ -5,7 +5,7 @@ use gpuplan::launch::events::{Action, End, Event, Order, Outcome, Report};
 use gpuplan::launch::launcher::{Machine, MachineId, MachineState};
 use jiff::Timestamp;
 
-use crate::terms;
+use crate::launch::terms;
 
 /// A run of three machines, led by hand.
 struct Led {

@@ -1,7 +1,7 @@
 //! moto, a fake AWS, as a process of its own on a loopback port. Installed once into the target folder.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -27,6 +27,33 @@ impl Moto {
     pub fn start(test: &str) -> Option<Self> {
         let started = installed().and_then(|folder| serve(&folder));
         started.map_err(|why| say(&format!("WAIVED {test}: it needs moto, which cannot run here: {why}"))).ok()
+    }
+
+    /// Lets moto make up its EC2 in these regions, which it does at the first question and, on a busy machine, for longer than
+    /// a program waits for a cloud.
+    ///
+    /// # Panics
+    /// Where moto does not answer at all.
+    pub fn open<'a>(&self, regions: impl IntoIterator<Item = &'a str>) {
+        for region in regions {
+            let asked = "Action=DescribeAvailabilityZones&Version=2016-11-15";
+            let scope = format!(
+                "AWS4-HMAC-SHA256 Credential=key/20260101/{region}/ec2/aws4_request, SignedHeaders=host, Signature=0"
+            );
+            let request = format!(
+                "POST / HTTP/1.1\r\nHost: ec2.{region}.amazonaws.com\r\nAuthorization: {scope}\r\nConnection: close\r\n\
+                 Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{asked}",
+                asked.len()
+            );
+            let answer = TcpStream::connect(&self.address).and_then(|mut stream| {
+                stream.write_all(request.as_bytes())?;
+                let mut answer = Vec::new();
+                stream.read_to_end(&mut answer)?;
+                Ok(answer)
+            });
+            let answer = String::from_utf8_lossy(&answer.expect("moto listens")).into_owned();
+            assert!(answer.contains(&format!("<regionName>{region}</regionName>")), "{region}: {answer}");
+        }
     }
 }
 

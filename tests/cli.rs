@@ -1,12 +1,5 @@
 //! The program as people and scripts meet it: examples, limits, bad input, exit codes. One binary, since each links everything.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "what the product may not do is how a test fails"
-)]
-
 mod answers;
 mod bench;
 mod budget;
