@@ -283,7 +283,7 @@ fn prepare(
         } else if need > room {
             Err(format!("needs {} of a memory of which {} are taken at most", Bytes(need), Bytes(room)))
         } else if device.elapsed() > PREPARING_SHARE * suite.seconds {
-            Err(format!("no time left of {:.0} s; --full has more", suite.seconds))
+            Err(format!("no time left of {:.0} s; --seconds allows more", suite.seconds))
         } else {
             let sampled = device.prepare(&benchmark.work).and_then(|()| {
                 let before = device.elapsed();
@@ -305,7 +305,7 @@ fn drop_what_no_time_is_left_for(suite: &Suite, elapsed: f64, ready: &mut Vec<Re
     let left = suite.seconds - elapsed;
     while ready.len() > 1 && ready.iter().map(|one| one.cost).sum::<f64>() * f64::from(suite.least_samples) > left {
         if let Some(last) = ready.pop() {
-            let reason = format!("no time left of {:.0} s; --full has more", suite.seconds);
+            let reason = format!("no time left of {:.0} s; --seconds allows more", suite.seconds);
             outcome.waived.push(NotRun { benchmark: last.benchmark, reason });
         }
     }

@@ -108,7 +108,8 @@ fn a_card_is_measured_from_driver_to_plan_and_kept() {
     std::fs::create_dir(card.folder.path().join("data")).unwrap();
     std::fs::write(card.folder.path().join("data/shard"), vec![7; 20 << 20]).unwrap();
     let data = card.folder.path().join("data");
-    let ran = card.gpuplan(&["bench", WORKLOAD, "--data", data.to_str().unwrap(), "--output", "json"]);
+    let ran =
+        card.gpuplan(&["bench", WORKLOAD, "--data", data.to_str().unwrap(), "--seconds", "300", "--output", "json"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let calibration = ran.json();
     assert_eq!((&calibration["gpu"], &calibration["simulated"]), (&"h100-sxm5-80".into(), &false.into()));
@@ -153,7 +154,7 @@ fn a_card_is_measured_from_driver_to_plan_and_kept() {
 #[test]
 fn a_missing_library_waives_its_benchmarks_and_no_more() {
     let Some(card) = Card::new(&["DRIVER", "COMPILER"]) else { return };
-    let ran = card.gpuplan(&["bench", "--output", "json"]);
+    let ran = card.gpuplan(&["bench", "--seconds", "300", "--output", "json"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let calibration = ran.json();
     let waived = calibration["waived"].as_array().unwrap();

@@ -133,9 +133,12 @@ fn a_job_in_a_container_has_its_data_and_secrets_and_hears_the_notice() {
     fs::write(desk.path("fake-cloud/secrets/token"), "it's s3cret").unwrap();
     let workload = desk.workload("1GB");
     let setup = "printf '%s|%s' \"$COLOUR\" \"$TOKEN\" >seen; test ! -e ../environment";
-    let job = format!("cmp \"$GPUPLAN_DATA_DIR\"/a/1.txt {0}/a/1.txt && exec {TRAINER}", desk.path("images").display());
+    let job = format!(
+        "cmp \"$GPUPLAN_DATA_DIR\"/a/1.txt {0}/a/1.txt && exec {TRAINER} --seconds-per-step 0.15",
+        desk.path("images").display()
+    );
     let scenario = desk.path("scenario.toml");
-    fs::write(&scenario, "interrupt_after_seconds = [1.5]\nnotice_seconds = 5.0\n").unwrap();
+    fs::write(&scenario, "interrupt_after_seconds = [6.0]\nnotice_seconds = 5.0\n").unwrap();
     let played = scenario.to_string_lossy();
     let options = [
         "--fake-scenario",

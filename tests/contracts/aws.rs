@@ -40,6 +40,12 @@ pub fn quick() -> TimeLimits {
     TimeLimits { connect: seconds(2), attempt, attempts: 1, rent, answer: seconds(20), credentials: seconds(2) }
 }
 
+/// For what answers in its own time on a busy machine.
+pub fn patient() -> TimeLimits {
+    let minute = Duration::from_mins(1);
+    TimeLimits { attempt: minute, rent: minute, answer: 2 * minute, ..quick() }
+}
+
 fn query<'a>(hardware: &'a Hardware, types: &[&str], regions: &[&str]) -> OfferQuery<'a> {
     let instances: Vec<_> =
         types.iter().map(|name| hardware.find_instance(&CloudId::new("aws"), name).unwrap()).collect();
@@ -553,8 +559,7 @@ fn all_regions_are_asked_at_the_same_time() {
         Rule::on("DescribeInstanceTypeOfferings", Fault::Refuse(403, "UnauthorizedOperation", "no")),
     ];
     let proxy = Proxy::start(None, rules);
-    let patient = Duration::from_mins(1);
-    let source = SpotPrices::new(session(&proxy.endpoint, TimeLimits { attempt: patient, answer: patient, ..quick() }));
+    let source = SpotPrices::new(session(&proxy.endpoint, patient()));
     let answer = ask(&[(&source, query.clone())]).unwrap().remove(0).unwrap();
     assert!(
         regions > 10 && answer.offers.len() > regions,
@@ -570,6 +575,7 @@ fn all_regions_are_asked_at_the_same_time() {
 #[test]
 fn aws_over_moto() {
     let Some(moto) = Moto::start("aws_over_moto") else { return };
+    moto.open(["us-east-1", "us-west-2", "eu-west-1", "eu-central-1", "ap-northeast-1"]);
     let hardware = Hardware::embedded().unwrap();
     the_cheapest_zone_is_found_and_the_stale_one_named(&moto, &hardware);
     constant_prices_of_2006_are_doubted(&moto, &hardware);
@@ -579,7 +585,7 @@ fn aws_over_moto() {
 
 fn the_cheapest_zone_is_found_and_the_stale_one_named(moto: &Moto, hardware: &Hardware) {
     let proxy = Proxy::start(Some(moto.address.clone()), vec![answers::spot_history(a_market_of_us_east_1(), 3)]);
-    let source = SpotPrices::new(session(&proxy.endpoint, quick()));
+    let source = SpotPrices::new(session(&proxy.endpoint, patient()));
     let answer = ask(&[(&source, query(hardware, &["g5.xlarge"], &["us-east-1"]))]).unwrap().remove(0).unwrap();
     // moto's zones: a az6, b az1, c az2, d az4, e az3, of which az3 does not list the machine.
     assert!(
@@ -614,7 +620,7 @@ fn the_cheapest_zone_is_found_and_the_stale_one_named(moto: &Moto, hardware: &Ha
 }
 
 fn constant_prices_of_2006_are_doubted(moto: &Moto, hardware: &Hardware) {
-    let source = SpotPrices::new(session(&format!("http://{}", moto.address), quick()));
+    let source = SpotPrices::new(session(&format!("http://{}", moto.address), patient()));
     let answer = ask(&[(&source, query(hardware, &TYPES, &["us-east-1"]))]).unwrap().remove(0).unwrap();
     assert!(!answer.offers.is_empty());
     for offer in &answer.offers {
@@ -657,7 +663,7 @@ fn faults_cost_only_their_region(moto: &Moto, hardware: &Hardware) {
             answers::spot_history(zones.map(spot).to_vec(), 1000),
         ];
         let proxy = Proxy::start(Some(moto.address.clone()), rules);
-        let source = SpotPrices::new(session(&proxy.endpoint, quick()));
+        let source = SpotPrices::new(session(&proxy.endpoint, patient()));
         let error = ask(&[(&source, query(hardware, &["g5.xlarge"], &["us-east-1", "us-west-2"]))])
             .unwrap()
             .remove(0)
@@ -673,7 +679,7 @@ fn the_account_says_who_it_is_and_what_it_may(moto: &Moto, hardware: &Hardware) 
         Fault::Refuse(403, "UnauthorizedOperation", "You are not authorized to perform this operation."),
     ));
     let proxy = Proxy::start(Some(moto.address.clone()), rules);
-    let account = AwsAccount::new(session(&proxy.endpoint, quick()));
+    let account = AwsAccount::new(session(&proxy.endpoint, patient()));
     let identity = one(account.identity()).unwrap();
     assert_eq!(identity.account, "123456789012");
     let permissions = one(account.permissions("us-east-1")).unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use gpuplan::clouds::aws::account::session::{Session, TimeLimits};
+use gpuplan::clouds::aws::account::session::Session;
 use gpuplan::clouds::aws::launcher::AwsLauncher;
 use gpuplan::launch::block::{BlockOrder, BlockQuery};
 use gpuplan::launch::{
@@ -14,17 +14,13 @@ use gpuplan::launch::{
 use gpuplan::units::UsdPerHour;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::contracts::aws::quick;
+use crate::contracts::aws::patient;
 use gpuplan_testbed::answers;
 use gpuplan_testbed::cloud_box::{CloudBox, IMAGE, KEYS};
 use gpuplan_testbed::proxy::{Call, Fault, Rule};
 
-fn limits() -> TimeLimits {
-    TimeLimits { rent: Duration::from_secs(20), ..quick() }
-}
-
 fn launcher(endpoint: &str) -> AwsLauncher {
-    AwsLauncher::new(Session::at(endpoint, KEYS[0], KEYS[1], limits()))
+    AwsLauncher::new(Session::at(endpoint, KEYS[0], KEYS[1], patient()))
 }
 
 pub fn pool(zone: Option<&str>, market: Market) -> Pool {

@@ -44,6 +44,9 @@ pub struct BenchArguments {
     /// Measure for three minutes: more sizes, more samples
     #[arg(long)]
     pub full: bool,
+    /// Measure for at most so many seconds instead, from 1 to 3600: what has no time left is left out, and said so
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub seconds: Option<u32>,
     /// Measure how fast the data set in this folder can be read
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
@@ -66,7 +69,8 @@ pub fn run(arguments: &BenchArguments, session: &Session) -> Result<Exit, Diagno
     let job = workload_of(arguments, session)?;
     let mut target = open(arguments, session, &hardware)?;
     let name = if arguments.full { "full" } else { "quick" };
-    let suite = if arguments.full { Suite::full() } else { Suite::quick() }.map_err(Diagnostic::unexpected)?;
+    let mut suite = if arguments.full { Suite::full() } else { Suite::quick() }.map_err(Diagnostic::unexpected)?;
+    suite.seconds = arguments.seconds.map_or(suite.seconds, f64::from);
     let setting = job
         .as_ref()
         .map(|job| setting(job, target.gpu, target.device.facts().gpus, &hardware, &session.printer))
