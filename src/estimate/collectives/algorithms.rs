@@ -110,10 +110,10 @@ impl Group {
         let steps = (self.ranks - 1.0) * if reduces { 2.0 } else { 1.0 };
         let far = match (self.alone(), reduces) {
             (true, _) => 0.0,
-            (false, true) => 2.0 * self.machines,
+            (false, true) => (2.0 * self.machines).min(steps),
             (false, false) => self.machines - 1.0,
         };
-        let near = (steps - far).max(0.0);
+        let near = steps - far;
         let (post, post_simple) = if self.alone() { (0.0, 0.0) } else { (c::POST, c::POST_SIMPLE) };
         let bus = self.link.min(self.network);
         let share = if self.alone() && !reduces { c::LL_SHARE_GATHER } else { c::LL_SHARE };
@@ -161,14 +161,14 @@ impl Group {
                 Protocol::LowLatency,
                 c::BASE_LL,
                 self.hop,
-                c::TREE_NET_LL + self.far,
+                c::NET_LL + self.far,
                 (rate * c::LL_SHARE).min(self.ceiling() / 2.0),
             ),
             way(
                 Protocol::LowLatency128,
                 c::BASE_LL128,
                 self.hop * c::HOP_LL128,
-                c::TREE_NET_LL128 + self.far,
+                c::NET_LL128 + self.far,
                 rate * c::LL128_SHARE,
             )
             .filter(|_| self.has_ll128),
@@ -195,16 +195,20 @@ impl Group {
         (self.near <= 1.0).then_some(way)
     }
 
+    /// With LL only in a machine.
     fn point_to_point(&self, bytes: f64) -> [Option<Way>; 2] {
         let inside = bytes * (self.near - 1.0) / self.ranks / self.link;
         let outside = bytes * (self.ranks - self.near) / self.ranks * self.near / self.network;
-        let peers = (self.ranks - self.near) * c::PEER * self.step();
+        let steps = if self.alone() { 0.0 } else { 1.0 + (self.ranks - self.near) * c::PEER };
         let transfer = inside.max(outside) + self.own_part(bytes);
         let way = |protocol, base: f64, seconds: f64| {
-            let seconds = (base + peers) * MICROSECOND + seconds;
+            let seconds = (base + steps * self.step()) * MICROSECOND + seconds;
             Some(Way { algorithm: Algorithm::PointToPoint, protocol, seconds })
         };
-        [way(Protocol::LowLatency, c::BASE_LL, transfer / c::LL_SHARE), way(Protocol::Simple, c::BASE_PEERS, transfer)]
+        [
+            way(Protocol::LowLatency, c::BASE_LL, transfer / c::LL_SHARE).filter(|_| self.alone()),
+            way(Protocol::Simple, c::BASE_PEERS, transfer),
+        ]
     }
 
     /// The fastest way for a message of so many bytes.

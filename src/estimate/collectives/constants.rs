@@ -19,19 +19,16 @@ pub const BASE_SIMPLE: f64 = 8.4;
 pub const HOP_LL128: f64 = 1.3;
 pub const HOP_SIMPLE: f64 = 5.0;
 
-/// Hop of a ring over the network, by protocol. NCCL.
-pub const NET_LL: f64 = 2.7;
-pub const NET_LL128: f64 = 4.0;
+/// Hop over the network, of a ring or up a tree, by protocol. Simple: NCCL. LL and LL128: NCCL says 2.7 and 4 for rings and
+/// 5 and 8.5 for trees; from 8 KiB on the trees of H100 and A100 clusters measure 8 and 20, and rings agree.
+pub const NET_LL: f64 = 8.0;
+pub const NET_LL128: f64 = 20.0;
 pub const NET_SIMPLE: f64 = 14.0;
 
 /// Least hop of a ring that also leaves the machine: its processor posts every step (NCCL: 1 us on Intel, 2 us on AMD, three
 /// times that for Simple).
 pub const POST: f64 = 1.5;
 pub const POST_SIMPLE: f64 = 4.5;
-
-/// Level of a tree between machines, one way. NCCL says 5 and 8.5; from 8 KiB on H100 and A100 clusters measure 8 and 20.
-pub const TREE_NET_LL: f64 = 8.0;
-pub const TREE_NET_LL128: f64 = 20.0;
 
 /// Steps of Simple that fill the pipeline of a tree at each of its levels.
 pub const TREE_FILL: f64 = 3.0;
@@ -40,7 +37,7 @@ pub const TREE_FILL: f64 = 3.0;
 pub const SWITCH_RANK: f64 = 8.5;
 
 /// Point-to-point messages: to start them, and for each peer in another machine as a share of a network step (about seven
-/// peers are served at a time).
+/// peers are served at a time; the first takes a whole step).
 pub const BASE_PEERS: f64 = 15.0;
 pub const PEER: f64 = 0.15;
 
