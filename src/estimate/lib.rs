@@ -2,6 +2,7 @@
 
 pub mod band;
 mod cases;
+pub mod collectives;
 pub mod constants;
 pub mod device;
 mod loading;
