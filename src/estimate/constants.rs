@@ -140,7 +140,7 @@ constants! {
     convolution_bandwidth: Log 1.0 +- 0.2 "";
     /// Multiplier on the ideal gradient reduction over NVLink.
     reduce_nvlink: Log 1.0 +- 0.5 "";
-    /// The same over PCIe at three quarters of its one-way rate.
+    /// The same over PCIe at the rate of its copies.
     reduce_pcie: Log 1.0 +- 0.5 "";
     /// The same over the network.
     reduce_network: Log 1.0 +- 0.4 "";

@@ -80,7 +80,8 @@ impl<'a> Subject<'a> {
     /// The same with what was measured, here or on another GPU.
     pub fn corrected(self, correction: &'a Correction) -> Self {
         let experience = correction.own_runs().map(|runs| runs.experience(self.machine.gpu, self.model, self.training));
-        Self { factors: correction.for_gpu(self.machine.gpu), experience, ..self }
+        let factors = correction.for_gpu(self.machine.gpu);
+        Self { machine: factors.measured_from(self.machine), factors, experience, ..self }
     }
 
     /// Memory and time of one setting, whether or not it fits.

@@ -14,7 +14,7 @@ use crate::gpu::{Gpu, GpuId};
 use crate::host::{self, HostId, HostType};
 use crate::instance::{InstanceId, InstanceType, SoldAs};
 use crate::link::{Link, LinkKind, Topology};
-use crate::node::{Fabric, GpuLink, NodeShape};
+use crate::node::{Fabric, GpuLink, MeasuredLinks, NodeShape};
 use gpuplan_embedded::{Archive, EmbeddedError, Table};
 use gpuplan_units::names::plain;
 use gpuplan_units::{Bytes, BytesPerSecond, GpuCount};
@@ -185,6 +185,7 @@ impl Hardware {
         let (processors, sold, notes) = (text("cpu_architecture")?, text("sold_as")?, text("notes")?);
         let (sources, dates) = (text("source")?, text("as_of")?);
         let (disk_rates, disk_reads) = (newer(table, "disk_mb_per_s")?, newer(table, "disk_reads_per_s")?);
+        let measured = measured_links(file, table)?;
         for row in 0..table.rows() {
             let broken = |detail: String| HardwareError::Row { file: file.to_owned(), row: row + 1, detail };
             let number = |name: &str, cell: &str| {
@@ -211,6 +212,7 @@ impl Hardware {
                 link: self
                     .gpu_link(gpu, if links[row].is_empty() { &gpu.link } else { links[row] }, count.devices())
                     .map_err(broken)?,
+                measured: measured[row],
                 fabric,
             };
             let instance = InstanceType {
@@ -241,4 +243,28 @@ impl Hardware {
         }
         Ok(())
     }
+}
+
+/// The copies that were measured on the machines of a table, row by row.
+fn measured_links(file: &str, table: &Table) -> Result<Vec<MeasuredLinks>, HardwareError> {
+    let column = |name: &str| -> Result<Vec<Option<BytesPerSecond>>, HardwareError> {
+        let cells = newer(table, name)?.into_iter().enumerate();
+        let rates = cells.map(|(row, cell)| match optional(cell) {
+            Ok(Some(0.0)) | Err(()) => {
+                let detail = format!("{name}: `{cell}` is not a rate");
+                Err(HardwareError::Row { file: file.to_owned(), row: row + 1, detail })
+            }
+            Ok(rate) => Ok(rate.map(BytesPerSecond::from_gb)),
+        });
+        rates.collect()
+    };
+    let (one, each) = (column("host_to_gpu_gb_per_s")?, column("host_to_each_gpu_gb_per_s")?);
+    let pairs = column("gpu_to_gpu_gb_per_s")?;
+    let rows = one.into_iter().zip(each).zip(pairs);
+    let links = rows.map(|((host_to_gpu, host_to_each_gpu), gpu_to_gpu)| MeasuredLinks {
+        host_to_gpu,
+        host_to_each_gpu,
+        gpu_to_gpu,
+    });
+    Ok(links.collect())
 }

@@ -20,5 +20,5 @@ pub use gpuplan_units::names;
 pub use host::{Host, HostId, HostType};
 pub use instance::{InstanceId, InstanceType, SoldAs};
 pub use link::Link;
-pub use node::{Fabric, GpuLink, NodeShape};
+pub use node::{Fabric, GpuLink, MeasuredLinks, NodeShape};
 pub use selector::GpuSelector;

@@ -35,6 +35,18 @@ pub struct Fabric {
     pub rdma: bool,
 }
 
+/// Copies between memories as measured on this very machine type (`nvbandwidth`, copy engines, locked memory); one direction.
+/// `None`: nobody measured them, and what the sheets say of the link is all that is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct MeasuredLinks {
+    /// To one GPU while the others are idle.
+    pub host_to_gpu: Option<BytesPerSecond>,
+    /// To each GPU while all of the machine are copied to, which share what joins them to the host.
+    pub host_to_each_gpu: Option<BytesPerSecond>,
+    /// From one GPU to another.
+    pub gpu_to_gpu: Option<BytesPerSecond>,
+}
+
 /// Hardware of one machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NodeShape {
@@ -42,7 +54,9 @@ pub struct NodeShape {
     pub gpus: GpuCount,
     /// Memory of one device as software sees it (a slice's own share).
     pub gpu_memory: Bytes,
+    /// As its sheet has it.
     pub link: GpuLink,
+    pub measured: MeasuredLinks,
     /// Missing where the catalog knows no network that GPUs can use.
     pub fabric: Option<Fabric>,
 }
@@ -59,14 +73,17 @@ impl NodeShape {
     }
 
     /// Equal shapes have equal physics, so they are estimated once.
-    pub fn key(&self) -> (GpuId, GpuCount, u64, u64, bool, u64) {
+    pub fn key(&self) -> (GpuId, GpuCount, u64, u64, bool, [u64; 3], u64) {
+        let rate = |rate: Option<BytesPerSecond>| rate.map_or(0, |rate| rate.0.to_bits());
+        let MeasuredLinks { host_to_gpu, host_to_each_gpu, gpu_to_gpu } = self.measured;
         let fabric = self.fabric.map_or(0, |fabric| fabric.bandwidth.0.to_bits() | u64::from(fabric.rdma));
         (
             self.gpu,
             self.gpus,
             self.gpu_memory.0.to_bits(),
-            self.link.bandwidth().map_or(0, |b| b.0.to_bits()),
+            rate(self.link.bandwidth()),
             self.link.is_fast(),
+            [rate(host_to_gpu), rate(host_to_each_gpu), rate(gpu_to_gpu)],
             fabric,
         )
     }

@@ -13,7 +13,7 @@ use crate::capacity::owned::Owned;
 use crate::catalog::snapshot::Market;
 use crate::offer::{Location, Offer, Purchase};
 use crate::quote::{Origin, Quote};
-use gpuplan_hardware::{CloudId, Fabric, Hardware, InstanceId, InstanceType, NodeShape, SoldAs};
+use gpuplan_hardware::{CloudId, Fabric, Hardware, InstanceId, InstanceType, MeasuredLinks, NodeShape, SoldAs};
 use gpuplan_units::{Bytes, BytesPerSecond, GpuCount, UsdPerHour};
 
 /// Name that own machines have in place of a cloud.
@@ -286,6 +286,7 @@ impl Own {
             gpus: count,
             gpu_memory: gpu.memory(),
             link: hardware.gpu_link(gpu, &link_id, count.devices()).map_err(invalid)?,
+            measured: MeasuredLinks::default(),
             fabric: self
                 .network_gbit_per_s
                 .map(|gbit| Fabric { bandwidth: BytesPerSecond::from_gbit(gbit), rdma: true }),

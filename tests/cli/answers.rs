@@ -193,14 +193,36 @@ fn a_sooner_deadline_never_makes_a_plan_cheaper() {
     assert!(cost("5d") >= cost("20d") && cost("20d") >= cost("60d"));
 }
 
+/// 15.0 GiB used fit the 16,384 MiB of the interface; the driver of a real T4 leaves 15,360.
+#[test]
+fn what_needs_all_of_a_t4_does_not_fit() {
+    let ask = |tokens: &str| {
+        let job = ["estimate", "--gpus", "T4", "--model", "llama-3.1-8b", "--task", "qlora", "--tokens", "1M"];
+        let how = ["--precision", "fp16", "--recompute", "none", "--micro-batch", "1", "--global-batch", "16"];
+        gpuplan(&[job.as_slice(), &how, &["--sequence-length", tokens]].concat())
+    };
+    let refused = ask("1056");
+    assert_eq!(refused.code, 3, "{}", refused.stdout);
+    assert!(refused.stderr.contains("needs 16.0 GiB of 15.0 GiB a GPU"), "{}", refused.stderr);
+    assert_eq!(ask("768").code, 0);
+}
+
+/// A GB300 has 278 GiB, not the 260 of its label read as GB.
+#[test]
+fn a_gb300_has_all_of_its_memory() {
+    let ran = gpuplan(&["catalog", "gpus", "GB300", "--output", "json"]);
+    let row = &ran.json()["gpus"][0];
+    assert_eq!(row["memory_visible_mib"], 284_672.0, "{row}");
+}
+
 #[test]
 fn old_prices_are_said_to_be_old() {
     let ask =
         |now: &str| gpuplan_at(now, "100", &["plan", "--model", "llama-3.1-8b", "--task", "lora", "--tokens", "10M"]);
-    assert_eq!(ask("2026-08-02T00:00:00Z").stderr, "");
-    let warned = ask("2026-10-01T00:00:00Z").stderr;
+    assert_eq!(ask("2026-10-13T00:00:00Z").stderr, "");
+    let warned = ask("2026-12-12T00:00:00Z").stderr;
     assert!(warned.starts_with("warning: the newest price is 63 days old"), "{warned}");
-    let stale = ask("2027-03-01T00:00:00Z").stdout;
+    let stale = ask("2027-05-12T00:00:00Z").stdout;
     assert!(stale.lines().next().unwrap().starts_with("PRICES ARE 214 DAYS OLD"), "{stale}");
 }
 
@@ -215,7 +237,7 @@ fn a_plan_is_valid_as_long_as_its_price_is_fresh() {
     for (terms, fresh) in
         [("--on-demand", SignedDuration::from_hours(30 * 24)), ("--spot", SignedDuration::from_hours(1))]
     {
-        for now in ["2026-08-02T12:00:00Z", "2026-11-22T12:00:00Z"] {
+        for now in ["2026-10-13T12:00:00Z", "2027-02-10T12:00:00Z"] {
             let document = ask(now, terms);
             let (until, price) = (moment(&document["valid_until"]), &document["recommendation"]["price"]);
             assert_eq!(until, moment(&price["observed_at"]) + fresh, "{terms} {now}");
@@ -224,7 +246,7 @@ fn a_plan_is_valid_as_long_as_its_price_is_fresh() {
     }
     // Four months after the snapshot every price of it is stale, and none is said to hold until tomorrow.
     assert!(
-        moment(&ask("2026-11-22T12:00:00Z", "--on-demand")["valid_until"]) < "2026-09-01T00:00:00Z".parse().unwrap()
+        moment(&ask("2027-02-10T12:00:00Z", "--on-demand")["valid_until"]) < "2026-11-10T00:00:00Z".parse().unwrap()
     );
 }
 

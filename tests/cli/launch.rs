@@ -286,8 +286,10 @@ fn what_does_not_pass_ends_the_run_with_its_own_code() {
         std::fs::write(&path, format!("refuse = {codes}\n")).unwrap();
         path.to_string_lossy().into_owned()
     };
+    // Every place of the plan, on spot and then on-demand.
+    let full = format!("[\"MaxSpotInstanceCountExceeded\"{}]", ", \"VcpuLimitExceeded\"".repeat(40));
     for (name, codes, exit, said) in [
-        ("full", r#"["MaxSpotInstanceCountExceeded", "VcpuLimitExceeded"]"#, 7, "quota"),
+        ("full", full.as_str(), 7, "quota"),
         ("keys", r#"["UnauthorizedOperation"]"#, 8, "not allowed"),
         ("wrong", r#"["InvalidParameterValue"]"#, 6, "the request was refused"),
     ] {
@@ -314,8 +316,8 @@ fn nothing_is_rented_without_a_yes_or_a_launcher() {
     assert!(dry.stderr.contains("at worst $"), "{}", dry.stderr);
     let stale = run(home.path(), &["launch", "llama-3.1-8b-finetune.toml", "-y", "--", "./train.py"]);
     assert_eq!(stale.code, 5, "{}", stale.stderr);
-    let real =
-        run(home.path(), &["launch", "llama-3.1-8b-finetune.toml", "-y", "--accept-stale-prices", "--", "./train.py"]);
+    let nebius = ["launch", "llama-3.1-8b-finetune.toml", "--cloud", "nebius", "-y", "--accept-stale-prices"];
+    let real = run(home.path(), &[nebius.as_slice(), &["--", "./train.py"]].concat());
     assert_eq!(real.code, 2, "{}", real.stderr);
     assert!(real.stderr.contains("cannot rent them yet"), "{}", real.stderr);
     assert!(!home.path().join("launches.sqlite").exists());

@@ -89,7 +89,7 @@ fn spot_carries_a_service_only_with_spare_machines_and_places_enough() {
     let folder = tempfile::tempdir().unwrap();
     let ask = |availability: &str| {
         let file = changed(&folder, &[("availability", &format!("availability = {availability}"))]);
-        gpuplan(&["plan", &file, "--cloud", "aws", "--spot", "--output", "json"])
+        gpuplan(&["plan", &file, "--cloud", "aws", "--spot", "--gpus", "L40S", "--output", "json"])
     };
     let strict = ask("0.999");
     assert_eq!(strict.code, 3, "{}", strict.stdout);

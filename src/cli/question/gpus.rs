@@ -1,7 +1,7 @@
 //! GPUs named on the command line, and the machine that they usually stand in.
 
 use crate::session::diagnostic::Diagnostic;
-use gpuplan_hardware::{Gpu, GpuId, GpuSelector, Hardware, NodeShape};
+use gpuplan_hardware::{Gpu, GpuId, GpuSelector, Hardware, MeasuredLinks, NodeShape};
 use gpuplan_units::{BytesPerSecond, GpuCount};
 
 /// The first chip that matches, and how many.
@@ -26,6 +26,7 @@ pub fn shape(id: GpuId, gpu: &Gpu, count: u32, hardware: &Hardware) -> Result<(N
     let link = hardware.gpu_link(gpu, &gpu.link, devices).map_err(Diagnostic::unexpected)?;
     let network: BytesPerSecond = gpuplan_estimate::machine::usual_network(gpu);
     let fabric = (count > devices).then_some(gpuplan_hardware::Fabric { bandwidth: network, rdma: true });
-    let shape = NodeShape { gpu: id, gpus: GpuCount::whole(devices as u16), gpu_memory: gpu.memory(), link, fabric };
+    let (gpus, measured) = (GpuCount::whole(devices as u16), MeasuredLinks::default());
+    let shape = NodeShape { gpu: id, gpus, gpu_memory: gpu.memory(), link, measured, fabric };
     Ok((shape, count / devices))
 }

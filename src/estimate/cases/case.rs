@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::cases::defaults::Request;
-use crate::machine::{Machine, usual_network};
-use gpuplan_hardware::{Gpu, GpuLink, Hardware};
+use crate::machine::{Machine, host_copy, usual_network};
+use gpuplan_hardware::{Gpu, GpuLink, Hardware, MeasuredLinks};
 use gpuplan_units::{Bytes, BytesPerSecond};
 use gpuplan_workload::catalog::ModelRow;
 use gpuplan_workload::model::Experts;
@@ -398,6 +398,8 @@ impl Prepared {
             gpus_per_node: self.gpus_per_node,
             card_share: 1.0,
             link: self.link,
+            sheet_link: self.link,
+            host_copy: host_copy(&self.gpu, MeasuredLinks::default()),
             node_network: self.network.unwrap_or_else(|| usual_network(&self.gpu)),
             network_assumed: self.network.is_none(),
             has_fabric: true,

@@ -53,9 +53,6 @@ pub const JPEG_CUDA_BYTES: f64 = 6000.0 * 114_660.0;
 /// Memory bandwidth of that A100, by which other GPUs are scaled. Bytes/s.
 pub const JPEG_CUDA_BANDWIDTH: f64 = 1.555e12;
 
-/// Share of the one-way rate of PCIe that copies from locked memory reach: 12, 24 and 48 GB/s of 16, 32 and 64 fit the traffic of
-/// published runs (docs/estimate.md).
-pub const PCIE_SHARE: f64 = 0.75;
 /// Copies from pageable memory are copied twice, and the program waits for them (CUDA C++ Best Practices Guide, "Pinned Memory").
 pub const PAGEABLE_SHARE: f64 = 0.5;
 

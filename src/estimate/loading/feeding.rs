@@ -6,6 +6,7 @@
 use crate::loading::constants as c;
 use crate::loading::input::{MeasuredHost, bytes_of_a_sample};
 use crate::loading::storage::{Read, StorageRate};
+use crate::machine::host_copy;
 use crate::time::vision::fed;
 use gpuplan_hardware::{Architecture, Gpu, Host, InstanceType};
 use gpuplan_units::{Bytes, Seconds};
@@ -191,7 +192,7 @@ impl DataLoader<'_> {
         let bytes = bytes_on_gpu(demand) * demand.samples
             / f64::from(self.instance.node.devices())
             / self.instance.node.card_share();
-        let seconds = bytes / (self.gpu.pcie_bandwidth().0 * c::PCIE_SHARE);
+        let seconds = bytes / host_copy(self.gpu, self.instance.node.measured).0;
         if demand.data.reading.is_pageable { (0.0, seconds / c::PAGEABLE_SHARE) } else { (seconds, 0.0) }
     }
 

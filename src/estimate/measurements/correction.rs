@@ -311,6 +311,14 @@ impl<'a> Factors<'a> {
         }
     }
 
+    /// The machine with the link that the copy factor multiplies. A calibration of this GPU model was compared with the link of
+    /// the sheet, so what the catalog has measured of such machines is already in the factor.
+    #[must_use]
+    pub fn measured_from<'m>(&self, machine: Machine<'m>) -> Machine<'m> {
+        let is_own = self.copy.found.is_some_and(|(_, near)| near == Nearness::SameModel);
+        Machine { link: if is_own { machine.sheet_link } else { machine.link }, ..machine }
+    }
+
     /// The machine with the link that the measurement stands for, for messages whose sizes are not known.
     pub fn machine<'m>(&self, machine: Machine<'m>) -> Machine<'m> {
         let slower = |rate: BytesPerSecond| BytesPerSecond(rate.0 / self.copy.overall().time);

@@ -15,7 +15,7 @@ use gpuplan_calibration::recorded;
 use gpuplan_calibration::simulated::Roof;
 use gpuplan_calibration::suite::{Sampled, layer_format};
 use gpuplan_hardware::gpu::RateTable;
-use gpuplan_hardware::{Gpu, Hardware, NodeShape, NumberFormat};
+use gpuplan_hardware::{Gpu, Hardware, MeasuredLinks, NodeShape, NumberFormat};
 use gpuplan_units::{BytesPerSecond, GpuCount};
 use gpuplan_workload::{Gemm, Precision};
 
@@ -81,6 +81,7 @@ fn measured_against(
         gpus: GpuCount::whole(calibration.device.gpus.clamp(1, 16) as u16),
         gpu_memory: gpu.memory(),
         link: hardware.gpu_link(gpu, &gpu.link, calibration.device.gpus).map_err(MeasuredError::UnknownLink)?,
+        measured: MeasuredLinks::default(),
         fabric: None,
     };
     // What the reference itself reaches of what the constants expect, for work that it did not measure.

@@ -150,14 +150,15 @@ impl<'a> Replica<'a> {
         let constants = Constants::embedded();
         let (model, training) = (&workload.model, &workload.training);
         let pass_tokens = if serving.is_job() { PASS_TOKENS_JOB } else { PASS_TOKENS_SERVICE };
+        let factors = correction.for_gpu(machine.gpu);
         let prompt = if model.kind.counts_samples() { training.sequence_length } else { serving.prompt_tokens };
         Self {
             constants,
             model,
             training,
             serving,
-            machine,
-            factors: correction.for_gpu(machine.gpu),
+            machine: factors.measured_from(machine),
+            factors,
             rates: rates(workload, serving, &machine, constants),
             activation_bytes: if multiplies_in_eight(model, serving, machine.gpu) { 1.0 } else { 2.0 },
             layout,

@@ -5,7 +5,7 @@
 
 use crate::constants::Constants;
 use crate::device::DeviceRates;
-use crate::machine::Machine;
+use crate::machine::{Machine, PCIE_COPY_SHARE};
 use crate::setting::Setting;
 use gpuplan_hardware::GpuLink;
 use gpuplan_workload::{Model, ModelKind, Training};
@@ -169,10 +169,10 @@ fn reduction(model: &Model, machine: &Machine, ranks: u32, c: &Constants) -> f64
     }
     let bytes = 4.0 * model.parameters;
     let inside = f64::from(ranks.min(machine.gpus_per_node));
-    // Fitted against 12/24/48 GB/s for PCIe 3/4/5: three quarters of the one-way rate.
+    // Fitted against what copies over PCIe reach, and against the sheet of NVLink.
     let (bus, factor) = match machine.link {
         GpuLink::Fast { bandwidth, .. } => (bandwidth.0, c.reduce_nvlink),
-        GpuLink::Pcie { bandwidth } => (bandwidth.0 * 0.75, c.reduce_pcie),
+        GpuLink::Pcie { bandwidth } => (bandwidth.0 * PCIE_COPY_SHARE, c.reduce_pcie),
         GpuLink::Single => (f64::INFINITY, 1.0),
     };
     let mut seconds = factor * bytes * 2.0 * (inside - 1.0) / inside / bus + c.sync_seconds;

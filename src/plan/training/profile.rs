@@ -174,6 +174,7 @@ fn relative_spread(step: &StepTimes) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gpuplan_hardware::MeasuredLinks;
     use gpuplan_units::GpuCount;
     use gpuplan_workload::Models;
     use gpuplan_workload::file::WorkloadFile;
@@ -188,7 +189,8 @@ mod tests {
         let id = hardware.find_gpu("h100-sxm5-80").unwrap();
         let gpu = hardware.gpu(id);
         let link = hardware.gpu_link(gpu, &gpu.link, 8).unwrap();
-        NodeShape { gpu: id, gpus: GpuCount::whole(8), gpu_memory: gpu.memory(), link, fabric: None }
+        let gpus = GpuCount::whole(8);
+        NodeShape { gpu: id, gpus, gpu_memory: gpu.memory(), link, measured: MeasuredLinks::default(), fabric: None }
     }
 
     fn profile(step_seconds: f64) -> Profile {

@@ -117,7 +117,7 @@ impl RunInput<'_> {
         let host = self.host_network_gbit_per_s.unwrap_or(UNKNOWN_HOST_GBIT) * 1e9 / 8.0
             * UPLOAD_SHARE
             * f64::from(self.nodes);
-        let stall = Seconds(bytes.0 / gpus / self.machine.gpu.pcie_bandwidth().0);
+        let stall = Seconds(bytes.0 / gpus / self.machine.host_copy.0);
         // Runs on the same machine share the network of its host.
         let upload = Seconds(bytes.0 * side_by_side / host);
         let mean = Seconds::from(self.interruptions.mean_time());

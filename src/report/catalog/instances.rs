@@ -10,7 +10,7 @@ use crate::text::json::VERSION;
 use crate::text::table::{Column, render};
 use crate::text::wrap::wrap;
 use gpuplan_hardware::{Hardware, InstanceType};
-use gpuplan_units::{Bytes, GpuCount};
+use gpuplan_units::{Bytes, BytesPerSecond, GpuCount};
 
 /// `gpuplan catalog instances -o json`.
 #[derive(Serialize, JsonSchema)]
@@ -60,6 +60,12 @@ struct InstanceGpus<'a> {
 struct InstanceLinks<'a> {
     /// Between GPUs of the machine, an id of `links.toml`.
     gpu_link: &'a str,
+    /// Copies from locked host memory to one GPU while the others are idle, GB/s, where they were measured on this machine type.
+    host_to_gpu_gb_per_s: Option<f64>,
+    /// The same to each GPU while all are copied to.
+    host_to_each_gpu_gb_per_s: Option<f64>,
+    /// From one GPU to another, GB/s one way, where it was measured on this machine type.
+    gpu_to_gpu_gb_per_s: Option<f64>,
     /// Network of the host, Gbit/s a machine.
     host_network_gbit_per_s: Option<f64>,
     /// Network that GPUs use between machines, an id of `links.toml`; `null` where there is none.
@@ -74,7 +80,7 @@ struct InstanceLinks<'a> {
     disk_reads_per_s: Option<f64>,
 }
 
-pub const INSTANCE_COLUMNS: [(&str, &str); 20] = [
+pub const INSTANCE_COLUMNS: [(&str, &str); 23] = [
     ("cloud", "/cloud"),
     ("instance_type", "/instance_type"),
     ("gpu", "/gpu"),
@@ -84,6 +90,9 @@ pub const INSTANCE_COLUMNS: [(&str, &str); 20] = [
     ("memory_mib", "/memory_mib"),
     ("local_nvme_gb", "/local_nvme_gb"),
     ("gpu_link", "/gpu_link"),
+    ("host_to_gpu_gb_per_s", "/host_to_gpu_gb_per_s"),
+    ("host_to_each_gpu_gb_per_s", "/host_to_each_gpu_gb_per_s"),
+    ("gpu_to_gpu_gb_per_s", "/gpu_to_gpu_gb_per_s"),
     ("host_network_gbit_per_s", "/host_network_gbit_per_s"),
     ("fabric", "/fabric"),
     ("fabric_gbit_per_s", "/fabric_gbit_per_s"),
@@ -107,6 +116,8 @@ impl<'a> InstanceLine<'a> {
     pub fn new(instance: &'a InstanceType, hardware: &'a Hardware) -> Self {
         let mib = |bytes: f64| (bytes / f64::from(1 << 20)).round();
         let gpu = hardware.gpu(instance.node.gpu);
+        let gb_per_s = |rate: Option<BytesPerSecond>| rate.map(|rate| rate.0 / 1e9);
+        let measured = instance.node.measured;
         Self {
             cloud: instance.cloud.as_str(),
             instance_type: &instance.name,
@@ -120,6 +131,9 @@ impl<'a> InstanceLine<'a> {
             local_nvme_gb: instance.local_nvme.map(Bytes::gb),
             links: InstanceLinks {
                 gpu_link: if instance.link_id.is_empty() { &gpu.link } else { &instance.link_id },
+                host_to_gpu_gb_per_s: gb_per_s(measured.host_to_gpu),
+                host_to_each_gpu_gb_per_s: gb_per_s(measured.host_to_each_gpu),
+                gpu_to_gpu_gb_per_s: gb_per_s(measured.gpu_to_gpu),
                 host_network_gbit_per_s: instance.host_network_gbit_per_s,
                 fabric: Some(instance.fabric_id.as_str()).filter(|id| !id.is_empty()),
                 fabric_gbit_per_s: instance.node.fabric.map(|fabric| fabric.bandwidth.0 * 8.0 / 1e9),
