@@ -4,6 +4,7 @@ pub mod band;
 mod cases;
 pub mod constants;
 pub mod device;
+pub mod kernels;
 mod loading;
 pub mod machine;
 mod measurements;
