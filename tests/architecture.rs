@@ -22,7 +22,7 @@ const CRATES: &[(&str, &str)] = &[
     ("hardware", "embedded units"),
     ("import", "units workload hardware"),
     ("calibration", "units workload hardware"),
-    ("estimate", "units workload hardware calibration"),
+    ("estimate", "embedded units workload hardware calibration"),
     ("accuracy", "embedded units workload hardware estimate"),
     ("market", "embedded units hardware"),
     ("spot", "units market"),

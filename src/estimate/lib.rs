@@ -5,6 +5,7 @@ mod cases;
 pub mod collectives;
 pub mod constants;
 pub mod device;
+pub mod kernels;
 mod loading;
 pub mod machine;
 mod measurements;

@@ -1,0 +1,76 @@
+//! `KernelTable`: the measured kernels of one GPU and the peak that bounds them; the questions are in the files of each kind.
+
+use std::sync::{Arc, OnceLock};
+
+use gpuplan_embedded::{KERNELS, kernels_text};
+use gpuplan_hardware::{Gpu, NumberFormat};
+use gpuplan_units::Seconds;
+
+use crate::kernels::names::KernelPrecision;
+use crate::kernels::packed::{Packed, PackedError};
+
+/// Measured kernels of one GPU model.
+#[derive(Clone, Debug)]
+pub struct KernelTable {
+    pub(super) packed: Arc<Packed>,
+    /// Seconds of a FLOP at the dense peak of each format, 0 where none is known.
+    fastest: Fastest,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Fastest {
+    bf16: f64,
+    fp8: f64,
+    fp4: f64,
+    int8: f64,
+}
+
+static EMBEDDED: [OnceLock<Arc<Packed>>; KERNELS.len()] = [const { OnceLock::new() }; KERNELS.len()];
+
+impl KernelTable {
+    /// The table inside this binary; `None` for a GPU without one. The first call for a GPU unpacks its text (milliseconds), and
+    /// the first question about a part of it reads that part.
+    pub fn embedded(gpu: &Gpu) -> Option<Self> {
+        let place = KERNELS.iter().position(|(id, _)| *id == gpu.id)?;
+        let packed = EMBEDDED[place].get_or_init(|| {
+            let text = kernels_text(KERNELS[place].1).expect("a test unpacks every committed table");
+            Arc::new(Packed::new(text).expect("a test reads every committed table"))
+        });
+        Some(Self::of(Arc::clone(packed), gpu))
+    }
+
+    /// A table of the same kind from elsewhere: the unpacked text of what `benchmarks/kernels/pack.py` writes.
+    pub fn read(text: String, gpu: &Gpu) -> Result<Self, PackedError> {
+        Ok(Self::of(Arc::new(Packed::new(text)?), gpu))
+    }
+
+    fn of(packed: Arc<Packed>, gpu: &Gpu) -> Self {
+        let of_flop = |format| gpu.peak_tflops.get(format).map_or(0.0, |tera| 1e-12 / tera);
+        let fastest = Fastest {
+            bf16: of_flop(NumberFormat::Bf16),
+            fp8: of_flop(NumberFormat::Fp8),
+            fp4: of_flop(NumberFormat::Fp4),
+            int8: of_flop(NumberFormat::Int8),
+        };
+        Self { packed, fastest }
+    }
+
+    /// What so many FLOPs take at the dense peak of the units that multiply.
+    fn at_peak(&self, precision: KernelPrecision, flops: f64) -> f64 {
+        let of_flop = match precision {
+            KernelPrecision::Bf16
+            | KernelPrecision::Int8Weights
+            | KernelPrecision::Int4Weights
+            | KernelPrecision::Mxfp4Weights => self.fastest.bf16,
+            KernelPrecision::Fp8 | KernelPrecision::Fp8Block | KernelPrecision::Mxfp4Mxfp8 => self.fastest.fp8,
+            KernelPrecision::Nvfp4 => self.fastest.fp4,
+            KernelPrecision::Int8 => self.fastest.int8,
+        };
+        flops * of_flop
+    }
+
+    /// Measured, and not below what the work takes at the peak.
+    pub(super) fn bounded(&self, seconds: f64, precision: KernelPrecision, flops: f64) -> Seconds {
+        Seconds(seconds.max(self.at_peak(precision, flops)))
+    }
+}
