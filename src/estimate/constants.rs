@@ -36,6 +36,8 @@ constants! {
     generation_hopper: Log 0.88 +- 0.1 "";
     /// GEMM share of Blackwell relative to GA100.
     generation_blackwell: Log 0.8 +- 0.15 "";
+    /// GEMM share of CDNA 2 to 4 relative to GA100, beside their measured ceiling.
+    generation_cdna: Log 0.85 +- 0.15 "";
     /// Clock of GeForce boards over the boost clock that their peaks are stated for.
     geforce_clock: Log 1.06 +- 0.04 "";
     /// Large-matmul rate of plain fp32 over its ceiling, on vector units of any generation.
@@ -92,12 +94,12 @@ constants! {
     hop_seconds: Log 1e-5 +- 0.6 "seconds";
     /// Host time to start a collective.
     launch_collective_seconds: Log 5e-5 +- 0.6 "seconds";
-    /// Latency of one hop of a data-parallel ring, for every message.
-    rank_hop_seconds: Log 5e-6 +- 0.7 "seconds";
     /// Exposed share of data-parallel traffic that could overlap with the backward pass.
     exposed_reduce: Share 0.25 +- 0.5 "";
     /// Exposed share of sharded traffic (gathers and reduce-scatters).
     exposed_sharded: Share 0.25 +- 0.5 "";
+    /// The same of stacks whose schedule prefetches for as long as there is arithmetic to run beside.
+    exposed_prefetched: Share 0.05 +- 0.5 "";
     /// Multiplier on the ideal pipeline bubble.
     bubble: Log 1.0 +- 0.1 "";
     /// Relative slow-down per doubling of the number of machines.
@@ -174,8 +176,6 @@ pub const NVFP4_HALF_SHARE: f64 = 0.16;
 pub const BLOCK_SCALING_COST: f64 = 1.09;
 /// Adapter parameters over base parameters, for traffic only (memory counts them exactly).
 pub const ADAPTER_SHARE: f64 = 0.005;
-/// GEMM share of AMD chips beside their measured ceiling: no published run is in the fit, so a guess.
-const UNFITTED_VENDOR_SHARE: f64 = 0.85;
 
 /// The constants file: values with the fit they came from.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -251,7 +251,7 @@ impl Constants {
             Architecture::Ada => self.generation_ada,
             Architecture::Hopper => self.generation_hopper,
             Architecture::Blackwell | Architecture::BlackwellRtx => self.generation_blackwell,
-            Architecture::Cdna2 | Architecture::Cdna3 | Architecture::Cdna4 => UNFITTED_VENDOR_SHARE,
+            Architecture::Cdna2 | Architecture::Cdna3 | Architecture::Cdna4 => self.generation_cdna,
         }
     }
 

@@ -68,6 +68,7 @@ impl DeviceRates {
             generation_ada: 1.0,
             generation_hopper: 1.0,
             generation_blackwell: 1.0,
+            generation_cdna: 1.0,
             fp32_share: 1.0,
             fp8_share: 1.0,
             bandwidth_share: 1.0,

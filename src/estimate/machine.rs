@@ -1,5 +1,6 @@
 //! `Machine`: one kind of machine as the estimate needs it, from a catalog shape or from what a case states.
 
+use crate::collectives::{LinkKind, Topology, Transport};
 use crate::constants::Constants;
 use gpuplan_hardware::{Architecture, Gpu, GpuLink, MeasuredLinks, NodeShape};
 use gpuplan_units::{Bytes, BytesPerSecond};
@@ -66,6 +67,29 @@ impl<'a> Machine<'a> {
 
     pub fn network_bus(&self, constants: &Constants) -> f64 {
         self.node_network.0 * constants.network_share
+    }
+
+    /// A group of `ranks` of which `inside` reach each other by the link, as one of the like groups that all `gpus` form:
+    /// every GPU has its part of the machine's network.
+    pub fn topology(&self, ranks: u32, inside: u32, gpus: u32) -> Topology {
+        let link = match (self.link, self.gpu.architecture) {
+            (GpuLink::Single | GpuLink::Pcie { .. }, _) => LinkKind::Pcie,
+            (_, Architecture::Pascal | Architecture::Volta | Architecture::Turing) => LinkKind::NvLink2,
+            (_, Architecture::Ampere | Architecture::AmpereGa10x | Architecture::Ada) => LinkKind::NvLink3,
+            (_, Architecture::Hopper) => LinkKind::NvLink4,
+            (_, Architecture::Blackwell | Architecture::BlackwellRtx) => LinkKind::NvLink5,
+            (_, Architecture::Cdna2 | Architecture::Cdna3 | Architecture::Cdna4) => LinkKind::InfinityFabric,
+        };
+        Topology {
+            ranks,
+            ranks_per_machine: inside,
+            link,
+            link_bandwidth: self.link.bandwidth().unwrap_or_else(|| self.gpu.pcie_bandwidth()),
+            switch_reduction: self.gpus_per_node > 2,
+            transport: Transport::Rdma,
+            network_bandwidth: BytesPerSecond(self.node_network.0 / f64::from(self.gpus_per_node.min(gpus).max(1))),
+            oversubscription: 1.0,
+        }
     }
 
     /// GPUs that reach each other by the link: those of a machine, or of a rack-sized domain.

@@ -245,6 +245,15 @@ impl StepEstimate {
         self
     }
 
+    /// The same where only `layers` of the `all` layers of a stage run again in the backward pass, the first ones of each
+    /// (Megatron-LM's `--recompute-method block --recompute-num-layers`). `kept` keeps all activations, and this none.
+    #[must_use]
+    pub fn recomputing(&self, layers: u32, all: u32, kept: &Self, machine: &Machine) -> Self {
+        let share = f64::from(layers) / f64::from(all.max(1));
+        let (time, memory) = (kept.time.towards(&self.time, share), kept.memory.towards(&self.memory, share));
+        Self { time, memory, fits: memory.fits(machine), ..self.clone() }
+    }
+
     /// The step with every sample at hand.
     pub fn unfed_seconds(&self) -> f64 {
         self.feeding.map_or(self.time.total, |feeding| feeding.busy)

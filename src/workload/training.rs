@@ -246,16 +246,40 @@ pub struct Framework(pub String);
 impl Framework {
     /// Kernels fused by the stack itself or by the compiler.
     pub fn fuses_kernels(&self) -> bool {
-        self.0.starts_with("megatron") || self.0.contains("compile")
+        self.0.starts_with("megatron") || self.is_compiled()
     }
 
     pub fn is_compiled(&self) -> bool {
-        self.0.contains("compile")
+        self.0.contains("compile") || self.is_xla()
+    }
+
+    /// XLA compiles whole steps, and its attention on GPUs is cuDNN's (MaxText's `attention="cudnn_flash_te"` of its GPU configurations).
+    pub fn is_xla(&self) -> bool {
+        matches!(self.0.as_str(), "maxtext" | "jax")
     }
 
     /// Stacks on NVIDIA's Transformer Engine: cuDNN attention and overlapped traffic on the GPUs it is made for.
     pub fn is_transformer_engine(&self) -> bool {
         matches!(self.0.as_str(), "megatron" | "nemo")
+    }
+
+    /// Stacks whose tensor-parallel recipes split the work between products by tokens too: Megatron-Bridge and NeMo recipes set
+    /// `sequence_parallel=True` with tensor parallelism, and torchtitan's `parallelize_llama` has no other form.
+    pub fn is_sequence_parallel(&self) -> bool {
+        matches!(self.0.as_str(), "megatron" | "nemo" | "torchtitan")
+    }
+
+    /// Stacks whose selective recompute works by operators: every second matrix product, attention and what was communicated are
+    /// kept, and all else is computed again (torchtitan, `activation_checkpoint.selective_ac_option = "op"`; elsewhere
+    /// "selective" is attention's core alone, Korthikanti et al. 2022, section 5).
+    pub fn recomputes_operators(&self) -> bool {
+        matches!(self.0.as_str(), "torchtitan")
+    }
+
+    /// Stacks whose schedule runs gathers and reductions beside arithmetic for as long as there is any: XLA's latency-hiding scheduler
+    /// (MaxText, JAX) and FSDP2, which orders streams without blocking the host (Liang et al. 2024, arXiv 2410.06511, section 2.1).
+    pub fn hides_sharded_traffic(&self) -> bool {
+        matches!(self.0.as_str(), "maxtext" | "jax" | "fsdp2" | "torchtitan")
     }
 
     /// Stacks that split layers over GPUs (tensor and pipeline parallel).
@@ -357,7 +381,7 @@ impl Training {
 
     /// Kernels written for Hopper and Blackwell: named, or those of Transformer Engine.
     pub fn uses_flash3(&self) -> bool {
-        let engine = self.framework.is_transformer_engine() && self.kernels.attention != Some(AttentionKernel::Eager);
+        let engine = (self.framework.is_transformer_engine() || self.framework.is_xla()) && self.kernels.attention != Some(AttentionKernel::Eager);
         self.kernels.attention == Some(AttentionKernel::Flash3) || engine
     }
 

@@ -152,7 +152,7 @@ impl EstimateCase {
             gpu.tdp_watts = positive("gpu_power_watts", watts, 1e12)?;
         }
         let training = self.training.resolve(task, &model, &mut assumed)?;
-        let request = self.request(gpus)?;
+        let request = self.request(gpus, &training.framework, &mut assumed)?;
         let network = self.hardware.node_network_gbit_per_s;
         let network = network.map(|rate| positive("node_network_gbit_per_s", rate, 1e12)).transpose()?;
         Ok(Prepared {
@@ -305,7 +305,7 @@ impl EstimateCase {
         }
     }
 
-    fn request(&self, gpus: u32) -> Result<Request, String> {
+    fn request(&self, gpus: u32, framework: &Framework, assumed: &mut Vec<String>) -> Result<Request, String> {
         let stated = &self.layout;
         let degree = |name: &str, value: Option<u32>| within(name, value.unwrap_or(1), LARGEST_GPUS);
         let (tensor, pipeline, context) = (
@@ -324,7 +324,10 @@ impl EstimateCase {
             virtual_pipeline: degree("virtual_pipeline", stated.virtual_pipeline)?,
             shard: stated.shard.unwrap_or_default(),
             shard_group: stated.shard_group,
-            sequence_parallel: stated.sequence_parallel.unwrap_or(false),
+            sequence_parallel: stated.sequence_parallel.unwrap_or_else(|| {
+                let usual = tensor > 1 && framework.is_sequence_parallel();
+                if tensor > 1 { note(assumed, "sequence_parallel", if usual { "true" } else { "false" }, usual) } else { usual }
+            }),
         };
         let batch = self.training.global_batch;
         if batch.is_some_and(|batch| !(batch.is_finite() && (1.0..1e12).contains(&batch))) {

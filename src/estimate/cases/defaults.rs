@@ -20,26 +20,24 @@ pub struct Request {
 
 /// The fastest setting that fits, or the one that needs the least memory, with what was chosen.
 pub fn complete(subject: &Subject, request: &Request) -> Result<(StepEstimate, Vec<String>), Infeasible> {
-    let mut best: Option<StepEstimate> = None;
+    let mut best: Option<(StepEstimate, Option<String>)> = None;
     for layout in layouts(subject, request) {
         for micro_batch in micro_batches(request, &layout) {
-            for recompute in recomputes(subject, request) {
-                for virtual_pipeline in interleaves(subject, request, &layout, micro_batch) {
-                    let accumulation = f64::from(request.grad_accumulation.unwrap_or(1));
-                    let global_batch =
-                        request.global_batch.unwrap_or(f64::from(micro_batch) * f64::from(layout.data) * accumulation);
-                    let setting =
-                        Setting { layout: Layout { virtual_pipeline, ..layout }, micro_batch, global_batch, recompute };
-                    let made = subject.estimate(&setting)?;
-                    if best.as_ref().is_none_or(|best| is_better(&made, best)) {
-                        best = Some(made);
-                    }
+            for virtual_pipeline in interleaves(subject, request, &layout, micro_batch) {
+                let accumulation = f64::from(request.grad_accumulation.unwrap_or(1));
+                let global_batch =
+                    request.global_batch.unwrap_or(f64::from(micro_batch) * f64::from(layout.data) * accumulation);
+                let layout = Layout { virtual_pipeline, ..layout };
+                let (made, layers) = recomputed(subject, request, layout, micro_batch, global_batch)?;
+                if best.as_ref().is_none_or(|(best, _)| is_better(&made, best)) {
+                    best = Some((made, layers));
                 }
             }
         }
     }
-    let best = best.ok_or(Infeasible::Indivisible { what: "GPUs", by: request.gpus })?;
+    let (best, recompute) = best.ok_or(Infeasible::Indivisible { what: "GPUs", by: request.gpus })?;
     let mut assumed = assumed(request, &best.setting);
+    assumed.extend(recompute.map(|recompute| format!("recompute={recompute}")));
     assumed.extend(assumed_of_the_stack(subject, &best.setting));
     Ok((best, assumed))
 }
@@ -100,13 +98,33 @@ fn micro_batches(request: &Request, layout: &Layout) -> Vec<u32> {
     }
 }
 
-/// Keeping activations is faster; recomputing fits.
-fn recomputes(subject: &Subject, request: &Request) -> Vec<Recompute> {
-    match request.recompute {
-        Some(stated) => vec![stated],
-        None if !subject.training.task.has_backward() || !subject.model.kind.is_transformer() => vec![Recompute::None],
-        None => vec![Recompute::None, Recompute::Full],
+/// One setting with the recompute that was stated. Where it was not: none if that fits, else as few layers of a stage as make it
+/// fit, which is what people do who find that it does not. The second is what was chosen.
+fn recomputed(
+    subject: &Subject,
+    request: &Request,
+    layout: Layout,
+    micro_batch: u32,
+    global_batch: f64,
+) -> Result<(StepEstimate, Option<String>), Infeasible> {
+    let estimate = |recompute| subject.estimate(&Setting { layout, micro_batch, global_batch, recompute });
+    if let Some(stated) = request.recompute {
+        return Ok((estimate(stated)?, None));
     }
+    let none = estimate(Recompute::None)?;
+    let is_open = subject.training.task.has_backward() && subject.model.kind.is_transformer();
+    if none.fits || !is_open {
+        return Ok((none, Some("none".to_owned())));
+    }
+    let full = estimate(Recompute::Full)?;
+    let all = (subject.model.layers + subject.model.encoder_layers).div_ceil(layout.pipeline);
+    let partial = (1..all)
+        .map(|layers| (full.recomputing(layers, all, &none, &subject.machine), layers))
+        .find(|(made, _)| made.fits);
+    Ok(match partial {
+        Some((made, layers)) => (made, Some(format!("{layers} of {all} layers"))),
+        None => (full, Some("full".to_owned())),
+    })
 }
 
 /// Interleaving needs micro-batches in multiples of the stages (Narayanan et al. 2021, section 2.2). Where the micro batch
@@ -156,9 +174,6 @@ fn assumed(request: &Request, chosen: &Setting) -> Vec<String> {
     }
     if request.global_batch.is_none() {
         list.push(format!("global_batch={}", chosen.global_batch));
-    }
-    if request.recompute.is_none() {
-        list.push(format!("recompute={}", if chosen.recompute == Recompute::Full { "full" } else { "none" }));
     }
     if request.virtual_pipeline.is_none() && chosen.layout.virtual_pipeline > 1 {
         list.push(format!("virtual_pipeline={}", chosen.layout.virtual_pipeline));

@@ -1,7 +1,7 @@
 //! From a calibration to what it corrects: measured over expected time by class and size, relative to the recorded reference of
 //! the same GPU where there is one, else to what the constants expect of a benchmark on that GPU.
 
-use crate::constants::Constants;
+use crate::collectives::{self, Operation};
 use crate::device::DeviceRates;
 use crate::loading::input::MeasuredHost;
 use crate::machine::Machine;
@@ -16,7 +16,7 @@ use gpuplan_calibration::simulated::Roof;
 use gpuplan_calibration::suite::{Sampled, layer_format};
 use gpuplan_hardware::gpu::RateTable;
 use gpuplan_hardware::{Gpu, Hardware, MeasuredLinks, NodeShape, NumberFormat};
-use gpuplan_units::{BytesPerSecond, GpuCount};
+use gpuplan_units::{Bytes, BytesPerSecond, GpuCount};
 use gpuplan_workload::{Gemm, Precision};
 
 /// What a simulated card of this model may not exceed: the ceilings that the constants expect of a benchmark.
@@ -185,10 +185,11 @@ impl Comparison<'_> {
     /// All-reduces: long enough for bandwidth to count, or as the reference has them.
     fn copy(&self) -> Option<Found> {
         let ranks = f64::from(self.calibration.device.gpus);
-        let bus = self.machine.link_bus(Constants::embedded());
+        let gpus = self.calibration.device.gpus;
+        let topology = self.machine.topology(gpus, gpus, gpus);
         let expected = |work: &Work| match work {
-            Work::AllReduce { bytes } if *bytes >= LEAST_STREAM && bus.is_finite() => {
-                Some(2.0 * (ranks - 1.0) / ranks * *bytes as f64 / bus)
+            Work::AllReduce { bytes } if *bytes >= LEAST_STREAM && gpus > 1 => {
+                Some(collectives::seconds(Operation::AllReduce, Bytes(*bytes as f64), &topology).0)
             }
             _ => None,
         };

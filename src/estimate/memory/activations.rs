@@ -35,11 +35,25 @@ pub fn bytes_per_token(
     constants: &MemoryConstants,
 ) -> f64 {
     let element = training.precision.activation_bytes() / 2.0;
+    if recompute == Recompute::Selective && training.framework.recomputes_operators() {
+        return kept_operators(model) * element;
+    }
     let layer = norms(model, training)
         + adapters(model, training, constants)
         + attention(model, training, recompute, sequence, constants)
         + feed_forward(model, training, constants);
     layer * element
+}
+
+/// The layer's input, what attention gives, and every second product of the layer.
+fn kept_operators(model: &Model) -> f64 {
+    let (hidden, query) = (f64::from(model.hidden), model.query_width());
+    let width = match model.experts {
+        None => f64::from(model.ffn_hidden),
+        Some(experts) => f64::from(experts.ffn_hidden) * f64::from(experts.experts_per_token + experts.shared_experts),
+    };
+    let products = query + 2.0 * model.kv_width() + hidden + (model.mlp_matrices() - 1.0) * width + hidden;
+    2.0 * hidden + 2.0 * query + 4.0 * f64::from(model.heads) + 2.0 * products / 2.0
 }
 
 fn frozen(training: &Training) -> bool {

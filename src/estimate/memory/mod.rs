@@ -55,6 +55,28 @@ impl MemoryBreakdown {
         }
     }
 
+    /// Part by part, `share` of the way from this to `other`.
+    #[must_use]
+    pub fn towards(&self, other: &Self, share: f64) -> Self {
+        let between = |from: f64, to: f64| from + (to - from) * share;
+        Self {
+            weights: between(self.weights, other.weights),
+            gradients: between(self.gradients, other.gradients),
+            optimizer: between(self.optimizer, other.optimizer),
+            activations: between(self.activations, other.activations),
+            logits: between(self.logits, other.logits),
+            workspace: between(self.workspace, other.workspace),
+            cache: between(self.cache, other.cache),
+            overhead: between(self.overhead, other.overhead),
+            allocated: between(self.allocated, other.allocated),
+            reserved: between(self.reserved, other.reserved),
+            device: between(self.device, other.device),
+            required: between(self.required, other.required),
+            needed: between(self.needed, other.needed),
+            analytic: between(self.analytic, other.analytic),
+        }
+    }
+
     /// Band of a figure: published peaks over prediction, 10th and 90th percentile.
     pub fn band(measure: Measure) -> (f64, f64) {
         match measure {
@@ -154,7 +176,7 @@ impl MemoryInput<'_> {
 
     fn gathered(&self, shares: &Shares, kept: &Static, constants: &MemoryConstants) -> Gathered {
         let layout = &self.setting.layout;
-        if !matches!(layout.shard, Shard::Zero3 | Shard::Hsdp) || layout.data <= 1 {
+        if !matches!(layout.shard, Shard::Zero3 | Shard::Hsdp) || layout.copies() <= 1 {
             return Gathered::default();
         }
         let two = self.training.memory.fsdp == Some(FsdpStyle::Two) || self.training.memory.fsdp.is_none();

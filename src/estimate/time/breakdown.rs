@@ -67,6 +67,31 @@ impl TimeBreakdown {
         }
     }
 
+    /// Part by part, `share` of the way from this to `other`.
+    #[must_use]
+    pub fn towards(&self, other: &Self, share: f64) -> Self {
+        let (rest, there) = (self.scaled(1.0 - share), other.scaled(share));
+        Self {
+            matmul: rest.matmul + there.matmul,
+            attention: rest.attention + there.attention,
+            elementwise: rest.elementwise + there.elementwise,
+            head: rest.head + there.head,
+            launch: rest.launch + there.launch,
+            tensor_parallel: rest.tensor_parallel + there.tensor_parallel,
+            expert_parallel: rest.expert_parallel + there.expert_parallel,
+            context_parallel: rest.context_parallel + there.context_parallel,
+            dequantise: rest.dequantise + there.dequantise,
+            bubble: rest.bubble + there.bubble,
+            data_parallel: rest.data_parallel + there.data_parallel,
+            jitter: rest.jitter + there.jitter,
+            optimizer: rest.optimizer + there.optimizer,
+            input: rest.input + there.input,
+            total: rest.total + there.total,
+            launch_ratio: self.launch_ratio * (1.0 - share) + other.launch_ratio * share,
+            exposed_ratio: self.exposed_ratio * (1.0 - share) + other.exposed_ratio * share,
+        }
+    }
+
     /// The largest kind of work that is not plain arithmetic, if it outweighs arithmetic; else compute.
     pub fn bound(&self) -> Bound {
         let arithmetic = self.matmul + self.attention + self.head;

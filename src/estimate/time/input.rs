@@ -27,6 +27,6 @@ pub struct StepInput<'a> {
 }
 
 /// What the matrix products of a layer take, by what it depends on: ranks that a tensor and the experts are split over, tokens, and
-/// whether they run again. A search asks for the same ones under every pipeline and every way to shard.
+/// how many of them run again. A search asks for the same ones under every pipeline and every way to shard.
 #[derive(Debug, Default)]
-pub struct Products(pub(super) RefCell<FxHashMap<(u32, u32, u64, bool), f64>>);
+pub struct Products(pub(super) RefCell<FxHashMap<(u32, u32, u64, u64), f64>>);

@@ -1,13 +1,18 @@
 //! [F4] to [F9] Time of one transformer layer and of the LM head for one micro-batch on one rank.
 
+use crate::collectives::{self, Operation};
 use crate::constants as c;
 use crate::device::DeviceRates;
 use crate::measurements::correction::Corrected;
 use crate::setting::Setting;
 use crate::time::gemm;
 use crate::time::input::StepInput;
+use gpuplan_units::Bytes;
 use gpuplan_workload::operators::{head_product, layer_products};
 use gpuplan_workload::{Gemm, ModelKind, Recompute, Shard, Task, Training};
+
+/// A message of this size takes its latency alone. Bytes.
+const SMALL_MESSAGE: f64 = 8.0;
 
 /// Passes over a layer in one micro-step.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -16,6 +21,8 @@ pub struct Passes {
     pub recomputed: f64,
     /// 1 if the attention core alone runs again.
     pub selective: f64,
+    /// 1 if every second product runs again, and all that is no product.
+    pub operators: f64,
     /// 1 if there is a backward pass.
     pub backward: f64,
     /// 1 if weights get gradients.
@@ -26,9 +33,12 @@ impl Passes {
     pub fn new(training: &Training, setting: &Setting) -> Self {
         let flag = |on: bool| if on { 1.0 } else { 0.0 };
         let backward = training.task.has_backward();
+        let selective = backward && setting.recompute == Recompute::Selective;
+        let by_operators = training.framework.recomputes_operators();
         Self {
             recomputed: flag(backward && setting.recomputes_layers()),
-            selective: flag(backward && setting.recompute == Recompute::Selective),
+            selective: flag(selective && !by_operators),
+            operators: flag(selective && by_operators),
             backward: flag(backward),
             weights: flag(backward && !training.task.has_adapters()),
         }
@@ -36,7 +46,7 @@ impl Passes {
 
     /// Forward, recomputed and backward passes, each with its own launches.
     fn launches(&self) -> f64 {
-        1.0 + self.recomputed + self.backward
+        1.0 + self.recomputed + self.operators + self.backward
     }
 }
 
@@ -129,13 +139,14 @@ impl LayerInput<'_> {
 
     /// [F4] The matrix products of a layer, split over tensor-parallel ranks.
     fn linear(&self) -> f64 {
-        let (layout, recomputed) = (&self.step.setting.layout, self.passes.recomputed);
+        let layout = &self.step.setting.layout;
+        let recomputed = self.passes.recomputed + 0.5 * self.passes.operators;
         let work_out = || {
             let products = layer_products(self.step.model, layout, self.tokens);
             products.map(|product| self.product(product.gemm, self.step.rates, recomputed)).sum()
         };
         let mut known = self.step.products.0.borrow_mut();
-        *known.entry((layout.tensor, layout.expert, self.tokens.to_bits(), recomputed > 0.0)).or_insert_with(work_out)
+        *known.entry((layout.tensor, layout.expert, self.tokens.to_bits(), recomputed.to_bits())).or_insert_with(work_out)
     }
 
     /// Decoding is bound by reading weights, and multiplies packed ones directly.
@@ -187,7 +198,7 @@ impl LayerInput<'_> {
         let bytes = self.step.constants.elementwise_bytes * self.fused() * self.step.rates.element_bytes / 2.0
             * self.tokens
             * width;
-        self.streamed(bytes * (1.0 + p.recomputed + 2.0 * p.backward) / 3.0, self.kernel_bytes())
+        self.streamed(bytes * (1.0 + p.recomputed + p.operators + 2.0 * p.backward) / 3.0, self.kernel_bytes())
     }
 
     /// Seconds to move `bytes` by kernels of which each moves `of_kernel`.
@@ -230,19 +241,24 @@ impl LayerInput<'_> {
         if t <= 1.0 {
             return (0.0, 0.0);
         }
-        let reduces = self.reduces();
-        let domain = f64::from(self.step.machine.link_domain(self.step.setting.gpus()));
         let bytes = self.message_bytes();
-        let inside = t.min(domain);
-        let mut transfer = 2.0 * (inside - 1.0) / inside * bytes / self.link_bus(bytes);
-        if t > domain {
-            // Reduced inside a machine, between machines and spread again, in chunks that overlap: the slower part counts.
-            let machines = t / domain;
-            transfer = transfer
-                .max(2.0 * (machines - 1.0) / machines * bytes / self.step.machine.network_bus(self.step.constants));
-        }
-        // A ring of t ranks takes 2 (t - 1) hops.
-        (reduces * transfer, reduces * 2.0 * (t - 1.0) * self.step.constants.hop_seconds)
+        let gpus = self.step.setting.gpus();
+        let ranks = self.step.setting.layout.tensor;
+        let inside = ranks.min(self.step.machine.link_domain(gpus));
+        let topology = self.step.machine.topology(ranks, inside, gpus);
+        // Split by tokens between the products, an all-reduce is the two halves that it is made of.
+        let once = |bytes: f64| {
+            let seconds = |operation| collectives::seconds(operation, Bytes(bytes), &topology).0;
+            if self.step.setting.layout.sequence_parallel {
+                seconds(Operation::ReduceScatter) + seconds(Operation::AllGather)
+            } else {
+                seconds(Operation::AllReduce)
+            }
+        };
+        let latency = once(SMALL_MESSAGE);
+        let transfer = (once(bytes) - latency).max(0.0);
+        let measured = if inside < ranks { 1.0 } else { self.step.factors.copy.at_size(bytes).time };
+        (self.reduces() * transfer * measured, self.reduces() * latency)
     }
 
     /// Two all-to-alls a pass carry every token to its experts and back.
@@ -293,7 +309,8 @@ impl LayerInput<'_> {
             link.min(self.step.machine.network_bus(self.step.constants) / f64::from(self.step.machine.gpus_per_node))
         };
         let transfer = bytes * (1.0 + p.recomputed + 2.0 * p.backward) / bus;
-        self.exposed(transfer, attention)
+        // A chunk travels while the scores of the one before are computed, so the first has nothing to hide behind.
+        (transfer - attention).max(transfer / ranks)
     }
 
     /// [F7] Host time to launch every pass of the layer. A replayed graph takes a few microseconds however many kernels it

@@ -60,7 +60,7 @@ fn sharding(job: &Job, flags: &mut Vec<String>) {
         flags.push("--no-gradient-accumulation-fusion".to_owned());
         flag(flags, "ckpt-format", "fsdp_dtensor");
     }
-    let groups = layout.data / layout.sharded_over();
+    let groups = layout.copies() / layout.sharded_over();
     if groups > 1 {
         flag(flags, "num-distributed-optimizer-instances", groups);
     }

@@ -17,7 +17,7 @@ fn data_parallel_degrees(job: &Job) -> Result<(u32, u32), ExportError> {
             ));
         }
         Shard::Zero2 | Shard::Zero3 => (1, layout.data),
-        Shard::Hsdp => (layout.data / layout.sharded_over(), layout.sharded_over()),
+        Shard::Hsdp => ((layout.data / layout.sharded_over()).max(1), layout.sharded_over()),
     })
 }
 

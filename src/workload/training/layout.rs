@@ -65,9 +65,15 @@ impl Layout {
         self.tensor.saturating_mul(self.pipeline)
     }
 
+    /// Ranks that hold the same weights: those of context parallelism work on one sequence, with one copy each, and stacks
+    /// shard and reduce over both (Megatron-Core's group "dp-cp", torchtitan's mesh "dp_shard_cp").
+    pub fn copies(&self) -> u32 {
+        self.data.saturating_mul(self.context).max(1)
+    }
+
     /// Ranks over which sharded states are split.
     pub fn sharded_over(&self) -> u32 {
-        self.shard_group.unwrap_or(self.data).clamp(1, self.data.max(1))
+        self.shard_group.unwrap_or(self.copies()).clamp(1, self.copies())
     }
 }
 

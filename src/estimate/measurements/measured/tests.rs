@@ -75,7 +75,9 @@ fn a_card_worse_than_its_roof_is_found_to_be_so_on_every_architecture() {
 fn several_gpus_tell_of_their_link() {
     let hardware = Hardware::embedded().unwrap();
     let measured = measured_gpu(&simulated("h100-sxm5-80", 8, Precision::Bf16), Precision::Bf16, &hardware).unwrap();
-    assert!((0.7..1.5).contains(&time(&measured, WorkClass::Copy).unwrap()));
+    // The made-up card has rings alone, at 0.78 of the link; switches that sum, as such machines have them, reach 1.05.
+    let copy = time(&measured, WorkClass::Copy).unwrap();
+    assert!((1.2..1.8).contains(&copy), "{copy}");
     assert!(measured.reasons[0].contains("all-reduces reach "));
 }
 
