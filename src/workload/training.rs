@@ -238,7 +238,8 @@ impl From<LoraTargets> for Vec<String> {
     }
 }
 
-/// Training stack, by what it does differently on the GPU and on the host.
+/// Training stack by its id in `catalogs/stacks.toml`, by what it does differently on the GPU and on the host. Empty: none was
+/// named. Text of a user becomes one in `Stacks::framework`, which knows every name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Framework(pub String);
@@ -256,15 +257,6 @@ impl Framework {
     /// Stacks on NVIDIA's Transformer Engine: cuDNN attention and overlapped traffic on the GPUs it is made for.
     pub fn is_transformer_engine(&self) -> bool {
         matches!(self.0.as_str(), "megatron" | "nemo")
-    }
-
-    /// Stacks that split layers over GPUs (tensor and pipeline parallel).
-    pub fn splits_layers(&self) -> bool {
-        self.0.is_empty()
-            || self.0.starts_with("megatron")
-            || self.0 == "internevo"
-            || self.0 == "nemo"
-            || self.0 == "torchtitan"
     }
 }
 

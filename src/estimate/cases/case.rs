@@ -10,9 +10,9 @@ use gpuplan_units::{Bytes, BytesPerSecond};
 use gpuplan_workload::catalog::ModelRow;
 use gpuplan_workload::model::Experts;
 use gpuplan_workload::{
-    AttentionKernel, BaseWeights, Framework, FsdpStyle, Kernels, Layout, Lora, LossKernel, Measure, MemorySavings,
-    MlpKind, Model, ModelKind, Models, NormKind, Offload, Optimizer, Overlap, Precision, Recompute, Shard,
-    Synchronization, Task, Training, training::LoraTargets,
+    AttentionKernel, BaseWeights, FsdpStyle, Kernels, Layout, Lora, LossKernel, Measure, MemorySavings, MlpKind, Model,
+    ModelKind, Models, NormKind, Offload, Optimizer, Overlap, Precision, Recompute, Shard, Stacks, Synchronization,
+    Task, Training, training::LoraTargets,
 };
 
 /// A training or inference run to estimate: a model, its hardware, and how it is trained. What is absent is chosen.
@@ -371,7 +371,9 @@ impl CaseTraining {
             optimizer: self.optimizer.as_deref().map(optimizer).transpose()?,
             lora,
             dropout: self.dropout.unwrap_or(false),
-            framework: Framework(self.framework.clone().unwrap_or_default()),
+            framework: Stacks::embedded()
+                .framework(self.framework.as_deref().unwrap_or_default())
+                .map_err(|error| error.to_string())?,
             kernels: Kernels {
                 attention: self.attention,
                 loss: self.loss.or(chunked.then_some(LossKernel::Chunked)),
@@ -459,5 +461,23 @@ mod tests {
         let mut case: EstimateCase = serde_json::from_str("{\"hardware\":{\"gpu\":\"a100-sxm4-80\"}}").unwrap();
         (case.model.name, case.model.params) = (Some("llama-3.1-8b".to_owned()), Some(f64::NAN));
         assert!(case.prepare(&hardware, &models).unwrap_err().starts_with("params=NaN"));
+    }
+
+    #[test]
+    fn a_stack_is_known_by_name_or_the_case_is_unsupported() {
+        let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
+        let framework = |name: &str| {
+            let line = format!(
+                r#"{{"model":{{"name":"llama-3.1-8b"}},"hardware":{{"gpu":"a100-sxm4-80"}},"training":{{"framework":"{name}"}}}}"#
+            );
+            let case: EstimateCase = serde_json::from_str(&line).unwrap();
+            case.prepare(&hardware, &models).map(|prepared| prepared.training.framework.0)
+        };
+        for name in Stacks::embedded().ids() {
+            assert_eq!(framework(name).as_deref(), Ok(name));
+        }
+        assert_eq!(framework("Megatron-LM").as_deref(), Ok("megatron"));
+        let why = framework("torchtitann").unwrap_err();
+        assert_eq!(why, "unknown framework `torchtitann`; did you mean `torchtitan`?");
     }
 }
