@@ -64,7 +64,7 @@ fn every_value_has_its_source_and_its_quote() {
             values += 1;
         }
     }
-    assert!(values > 100, "{values}");
+    assert!(values > 200, "{values}");
 }
 
 #[test]
