@@ -21,7 +21,7 @@ use gpuplan_market::{Cache, Capacity, Market};
 use gpuplan_plan::Policy;
 use gpuplan_runstore::sha256;
 use gpuplan_units::Hours;
-use gpuplan_workload::Models;
+use gpuplan_workload::{Models, Stacks};
 
 /// A table narrower than this cannot be read.
 const NARROWEST: u16 = 60;
@@ -176,6 +176,8 @@ impl Session {
         };
         let mut physics = bytes("hardware", Hardware::embedded_bytes())?;
         physics.extend(bytes("models", Models::embedded_bytes())?);
+        // A folder's catalog says nothing of stacks: those of the program hold.
+        physics.extend_from_slice(Stacks::embedded_bytes());
         let mut money = bytes("market", Market::embedded_bytes())?;
         money.extend(catalogs.market.laid_over(&catalogs.hardware).map_err(Diagnostic::unexpected)?);
         Ok((sha256(&physics), sha256(&money)))

@@ -20,9 +20,10 @@ pub struct Contents {
     pub folders: &'static [&'static str],
 }
 
-pub const ARCHIVES: [Contents; 4] = [
+pub const ARCHIVES: [Contents; 5] = [
     Contents { archive: "hardware", root: "catalogs", documents: &["gpus", "links"], folders: &["instances", "hosts"] },
     Contents { archive: "models", root: "catalogs", documents: &["models"], folders: &[] },
+    Contents { archive: "stacks", root: "catalogs", documents: &["stacks"], folders: &[] },
     Contents {
         archive: "market",
         root: "catalogs",

@@ -10,6 +10,8 @@ pub use kernels::{KERNELS, kernels_text};
 pub static HARDWARE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/hardware.bin"));
 /// Sizes of known models: `catalogs/models.toml`.
 pub static MODELS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/models.bin"));
+/// What training stacks do by themselves: `catalogs/stacks.toml`.
+pub static STACKS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stacks.bin"));
 /// The dated snapshot of prices, interruption rates and side charges: `catalogs/`.
 pub static MARKET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/market.bin"));
 /// Published runs that the estimate is fitted to: `benchmarks/published/`.

@@ -11,7 +11,7 @@ use gpuplan_plan::document::DocumentError;
 pub enum ExportError {
     #[error("`{0}` is not an export target; choose one of {all}", all = Target::words().join(", "))]
     UnknownTarget(String),
-    #[error("`{0}` is not a known framework; choose one of {all}", all = Framework::words().join(", "))]
+    #[error("`{0}` is not a framework that exports have flags for; choose one of {all}", all = Framework::words().join(", "))]
     UnknownFramework(String),
     #[error("the plan cannot be read: {0}")]
     Plan(#[from] DocumentError),

@@ -9,7 +9,7 @@ use gpuplan_plan::document::{
     CheckpointRecord, DocumentError, MachinesRecord, PlanDocument, PlanRecord, PurchaseTerms,
 };
 use gpuplan_units::Usd;
-use gpuplan_workload::{Layout, Optimizer, Precision, Shard};
+use gpuplan_workload::{Layout, Optimizer, Precision, Shard, Stacks};
 
 /// What whoever exports says beside the plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -263,10 +263,12 @@ fn malformed(key: &str, error: &dyn std::error::Error) -> ExportError {
 /// By the name in the workload; without one a layout that splits layers is Megatron's, another plain PyTorch's.
 fn framework_of(named: &str, layout: &Layout) -> Result<Framework, ExportError> {
     let splits_layers = layout.model_parallel() > 1 || layout.context > 1 || layout.expert > 1;
-    match named {
+    match Stacks::embedded().find(named).map_or(named, |stack| stack.id.as_str()) {
         "" if splits_layers => Ok(Framework::Megatron),
-        "" | "fsdp-compile" | "pytorch-eager" | "litgpt" | "torchtune" => Ok(Framework::Fsdp),
+        "" | "fsdp-compile" | "fsdp2" | "pytorch-eager" | "litgpt" | "torchtune" => Ok(Framework::Fsdp),
         "megatron-deepspeed" | "nemo" => Ok(Framework::Megatron),
+        // Its scripts take the Trainer's arguments.
+        "trl" => Ok(Framework::HfTrainer),
         other => other.parse(),
     }
 }

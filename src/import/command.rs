@@ -1,7 +1,10 @@
 //! What a training command says of its workload: flags of Hugging Face's Trainer, Megatron-LM, TRL, torchtune's and others' usual words.
 
 use crate::{JobRequest, Names, shell};
+use gpuplan_units::names::word as spelt;
+use gpuplan_workload::assumption::JobAssumption;
 use gpuplan_workload::file::{Scalar, WorkloadFile};
+use gpuplan_workload::{Stack, Stacks};
 
 /// What became of a flag.
 enum Outcome {
@@ -15,7 +18,7 @@ const LAUNCHERS: [&str; 9] =
     ["torchrun", "accelerate", "deepspeed", "python", "python3", "srun", "mpirun", "gpuplan", "ray"];
 
 /// Flags that say where and how to run, save and log: neither the work nor the machines depend on them.
-const WITHOUT_EFFECT: [&str; 42] = [
+const WITHOUT_EFFECT: [&str; 43] = [
     "nproc_per_node",
     "nnodes",
     "node_rank",
@@ -58,6 +61,8 @@ const WITHOUT_EFFECT: [&str; 42] = [
     "enable_jit_checkpoint",
     "exit_signal_handler",
     "do_train",
+    // The estimate hides gradients in every stack.
+    "overlap_grad_reduce",
 ];
 
 /// How a model is split, which a plan chooses anew.
@@ -101,7 +106,10 @@ fn read_one(before: &[String], after: &[String], asked: &mut JobRequest, names: 
     if let Some(program) = before.last() {
         name_of_program(program, asked);
     }
-    for (key, value) in flags(after) {
+    let given = flags(after);
+    let stack = before.last().and_then(|program| stack_of(program, &given));
+    let says_recompute = given.iter().any(|(key, _)| RECOMPUTE.contains(&key.as_str()));
+    for (key, value) in given {
         let outcome = apply(&key, value.as_deref(), &mut asked.workload, names);
         let (key, value) = (format!("--{key}"), value.unwrap_or_else(|| "(set)".to_owned()));
         match outcome {
@@ -109,6 +117,58 @@ fn read_one(before: &[String], after: &[String], asked: &mut JobRequest, names: 
             Outcome::WithoutEffect => asked.note_without_effect(&key, value),
             Outcome::Unread => asked.leave_unread(&key, value),
         }
+    }
+    if let Some(stack) = stack {
+        leave_to_the_parser(stack, says_recompute, asked);
+    }
+}
+
+/// Flags that say what is recomputed, on or off.
+const RECOMPUTE: [&str; 5] = [
+    "gradient_checkpointing",
+    "activation_checkpointing",
+    "recompute_granularity",
+    "recompute_activations",
+    "checkpoint_activations",
+];
+
+/// The training stack of a command: by the name of its program, or by flags that only one parser has.
+fn stack_of(program: &str, flags: &[(String, Option<String>)]) -> Option<&'static Stack> {
+    let has = |key: &str| flags.iter().any(|(known, _)| known == key);
+    let name = program.rsplit('/').next().unwrap_or(program);
+    let id = if name.starts_with("pretrain") && has("micro_batch_size") {
+        if has("deepspeed") { "megatron-deepspeed" } else { "megatron" }
+    } else if program.starts_with("torchtitan") {
+        "torchtitan"
+    } else if has("per_device_train_batch_size") && has("finetuning_type") {
+        "llama-factory"
+    } else if has("per_device_train_batch_size") {
+        if program.split(['/', '.']).any(|part| part == "trl") { "trl" } else { "hf-trainer" }
+    } else {
+        return None;
+    };
+    Stacks::embedded().find(id)
+}
+
+/// What the command leaves open is what its stack's own parser does, not what a sensible user would have chosen.
+fn leave_to_the_parser(stack: &Stack, says_recompute: bool, asked: &mut JobRequest) {
+    let training = &mut asked.workload.training;
+    training.framework.get_or_insert_with(|| stack.id.clone());
+    let recompute = stack.recompute.parser();
+    if training.recompute.is_none() && says_recompute {
+        training.recompute = Some("none".to_owned());
+    } else if let (None, Some(recompute)) = (&training.recompute, recompute) {
+        training.recompute = Some(spelt(recompute));
+        asked.assumed.push(JobAssumption::RecomputeOfStack { stack: stack.id.clone(), recompute });
+    }
+    if (&training.overlap, stack.overlap.parser()) == (&None, Some(false)) {
+        training.overlap = Some(Vec::new());
+        asked.assumed.push(JobAssumption::OverlapOfStack { stack: stack.id.clone() });
+    }
+    let has_adapters = training.task.as_deref().is_some_and(|task| matches!(task, "lora" | "qlora"));
+    if let (true, None, Some(targets)) = (has_adapters, &training.lora.targets, stack.lora_targets.parser()) {
+        training.lora.targets = Some(targets.into());
+        asked.assumed.push(JobAssumption::LoraTargetsOfStack { stack: stack.id.clone(), targets });
     }
 }
 
@@ -220,6 +280,8 @@ fn word(key: &str, value: Option<&str>, is_on: bool, file: &mut WorkloadFile) ->
         ("recompute_activations", _) if is_on => (&mut training.recompute, "selective"),
         ("use_peft" | "use_lora", _) if is_on => (&mut training.task, "lora"),
         ("load_in_4bit", _) if is_on => (&mut training.task, "qlora"),
+        ("overlap_param_gather", _) if is_on => return overlapped("weight-gather", file),
+        ("tp_comm_overlap", _) if is_on => return overlapped("tensor-parallel", file),
         ("torch_compile", _) if is_on => {
             training.compile = Some(true);
             return Outcome::Understood;
@@ -242,6 +304,12 @@ fn word(key: &str, value: Option<&str>, is_on: bool, file: &mut WorkloadFile) ->
         _ => return Outcome::Unread,
     };
     *slot = Some(chosen.to_owned());
+    Outcome::Understood
+}
+
+/// Traffic that the stack hides, beside what was named before.
+fn overlapped(traffic: &str, file: &mut WorkloadFile) -> Outcome {
+    file.training.overlap.get_or_insert_default().push(traffic.to_owned());
     Outcome::Understood
 }
 
@@ -307,6 +375,40 @@ mod tests {
             (Some("pretrain"), vec!["--tensor_model_parallel_size"])
         );
         assert_eq!(training.global_batch, Some(Scalar::from("512".to_owned())));
+    }
+
+    #[test]
+    fn what_a_command_leaves_open_is_what_its_parser_does() {
+        let read = |script: &str| {
+            let asked = asked(script);
+            let training = asked.workload.training;
+            (training.framework.unwrap_or_default(), training.recompute.unwrap_or_default(), asked.assumed.len())
+        };
+        for (script, framework, recompute, assumed) in [
+            ("torchrun pretrain_gpt.py --micro-batch-size 2 --bf16", "megatron", "none", 2),
+            ("torchrun pretrain_gpt.py --micro-batch-size 2 --recompute-activations", "megatron", "selective", 1),
+            ("deepspeed pretrain_gpt.py --micro-batch-size 2 --deepspeed", "megatron-deepspeed", "none", 1),
+            ("torchrun -m torchtitan.train --training.steps 9", "torchtitan", "selective", 1),
+            ("torchrun run_clm.py --per_device_train_batch_size 4", "hf-trainer", "none", 1),
+            ("accelerate launch trl/scripts/sft.py --per_device_train_batch_size 4", "trl", "full", 1),
+            (
+                "python trl/scripts/sft.py --per_device_train_batch_size 4 --gradient_checkpointing False",
+                "trl",
+                "none",
+                0,
+            ),
+            ("python src/train.py --finetuning_type full --per_device_train_batch_size 1", "llama-factory", "full", 1),
+            ("python train.py --max_steps 5", "", "", 0),
+        ] {
+            assert_eq!(read(script), (framework.to_owned(), recompute.to_owned(), assumed), "{script}");
+        }
+        let overlap = |flags: &str| {
+            asked(&format!("torchrun pretrain_gpt.py --micro-batch-size 2 {flags}")).workload.training.overlap
+        };
+        assert_eq!(overlap(""), Some(Vec::new()));
+        assert_eq!(overlap("--overlap-param-gather --overlap-grad-reduce"), Some(vec!["weight-gather".to_owned()]));
+        let adapters = asked("python run_clm.py --per_device_train_batch_size 4 --use_peft --lora_r 8");
+        assert_eq!(adapters.workload.training.lora.targets, Some(vec!["q".to_owned(), "v".to_owned()]));
     }
 
     #[test]

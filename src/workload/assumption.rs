@@ -7,7 +7,7 @@ use crate::data::{DataKind, FileLayout, Storage};
 use crate::model::{MlpKind, ModelKind, NormKind};
 use crate::serving::StoredFormat;
 use crate::training::precision::{BaseWeights, Precision};
-use crate::training::{Optimizer, Task};
+use crate::training::{LoraTargets, Optimizer, Recompute, Task};
 use gpuplan_units::{Bytes, GpuCount, Hours, Seconds};
 
 /// A value that nobody stated, and what was taken for it. Most are named after their key of the workload file.
@@ -152,7 +152,7 @@ pub enum Assumption {
 }
 
 /// What was taken where the job of another engine leaves something open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum JobAssumption {
     /// A Slurm job names no number of machines.
@@ -165,6 +165,12 @@ pub enum JobAssumption {
     NoSpotNodes,
     /// Pods run beside each other up to the job's parallelism, until as many are complete.
     PodsAtATime { parallelism: u32, completions: u32 },
+    /// The command does not say what is recomputed: its stack's parser decides.
+    RecomputeOfStack { stack: String, recompute: Recompute },
+    /// The command does not ask for traffic to be hidden, and its stack's parser hides none but gradients.
+    OverlapOfStack { stack: String },
+    /// The command does not say which matrices have adapters: its stack's parser decides.
+    LoraTargetsOfStack { stack: String, targets: LoraTargets },
 }
 
 /// Where an assumed sequence length comes from.

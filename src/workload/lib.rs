@@ -8,6 +8,7 @@ pub mod model;
 pub mod processing;
 pub mod profile;
 pub mod serving;
+pub mod stack;
 pub mod trace;
 pub mod training;
 
@@ -19,6 +20,7 @@ pub use model::operators::Gemm;
 pub use model::{MlpKind, Model, ModelKind, NormKind, catalog, huggingface, operators, safetensors};
 pub use processing::Processing;
 pub use serving::{Load, Serving, StoredFormat};
+pub use stack::{Stack, Stacks};
 pub use training::layout::{Layout, Shard};
 pub use training::precision::{BaseWeights, Precision};
 pub use training::sweep::{self, Sweep};

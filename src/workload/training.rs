@@ -238,7 +238,8 @@ impl From<LoraTargets> for Vec<String> {
     }
 }
 
-/// Training stack, by what it does differently on the GPU and on the host.
+/// Training stack by its id in `catalogs/stacks.toml`, by what it does differently on the GPU and on the host. Empty: none was
+/// named. Text of a user becomes one in `Stacks::framework`, which knows every name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Framework(pub String);
@@ -263,12 +264,6 @@ impl Framework {
         matches!(self.0.as_str(), "megatron" | "nemo")
     }
 
-    /// Stacks whose tensor-parallel recipes split the work between products by tokens too: Megatron-Bridge and NeMo recipes set
-    /// `sequence_parallel=True` with tensor parallelism, and torchtitan's `parallelize_llama` has no other form.
-    pub fn is_sequence_parallel(&self) -> bool {
-        matches!(self.0.as_str(), "megatron" | "nemo" | "torchtitan")
-    }
-
     /// Stacks whose selective recompute works by operators: every second matrix product, attention and what was communicated are
     /// kept, and all else is computed again (torchtitan, `activation_checkpoint.selective_ac_option = "op"`; elsewhere
     /// "selective" is attention's core alone, Korthikanti et al. 2022, section 5).
@@ -280,15 +275,6 @@ impl Framework {
     /// (MaxText, JAX) and FSDP2, which orders streams without blocking the host (Liang et al. 2024, arXiv 2410.06511, section 2.1).
     pub fn hides_sharded_traffic(&self) -> bool {
         matches!(self.0.as_str(), "maxtext" | "jax" | "fsdp2" | "torchtitan")
-    }
-
-    /// Stacks that split layers over GPUs (tensor and pipeline parallel).
-    pub fn splits_layers(&self) -> bool {
-        self.0.is_empty()
-            || self.0.starts_with("megatron")
-            || self.0 == "internevo"
-            || self.0 == "nemo"
-            || self.0 == "torchtitan"
     }
 }
 
@@ -381,7 +367,8 @@ impl Training {
 
     /// Kernels written for Hopper and Blackwell: named, or those of Transformer Engine.
     pub fn uses_flash3(&self) -> bool {
-        let engine = (self.framework.is_transformer_engine() || self.framework.is_xla()) && self.kernels.attention != Some(AttentionKernel::Eager);
+        let engine = (self.framework.is_transformer_engine() || self.framework.is_xla())
+            && self.kernels.attention != Some(AttentionKernel::Eager);
         self.kernels.attention == Some(AttentionKernel::Flash3) || engine
     }
 

@@ -258,14 +258,15 @@ fn cases_are_answered_in_order_and_one_bad_line_spoils_nothing() {
     let odd = r#"{"id":"c","model":{"kind":"decoder","layers":32,"hidden":4096},"hardware":{"gpu":"h100-sxm5-80"},"training":{"precision":"fp7"}}"#;
     let huge =
         r#"{"id":"d","model":{"kind":"decoder","layers":4294967295,"hidden":4096},"hardware":{"gpu":"h100-sxm5-80"}}"#;
-    std::fs::write(&path, format!("{good}\nnot json\n{odd}\n{huge}\n{{}}\n")).unwrap();
+    let strange = good.replace("\"task\"", "\"framework\":\"megatorn\",\"task\"");
+    std::fs::write(&path, format!("{good}\nnot json\n{odd}\n{huge}\n{{}}\n{strange}\n")).unwrap();
     let ran = gpuplan(&["estimate", "--cases", path.to_str().unwrap(), "--output", "json"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let answers: Vec<Value> = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(answers.len(), 5);
+    assert_eq!(answers.len(), 6);
     assert_eq!(answers[0]["id"], "a");
     assert!(answers[0]["step_seconds"]["low"].as_f64() < answers[0]["step_seconds"]["high"].as_f64());
-    for (index, word) in [(1, "not JSON"), (2, "fp7"), (3, "layers"), (4, "gpu")] {
+    for (index, word) in [(1, "not JSON"), (2, "fp7"), (3, "layers"), (4, "gpu"), (5, "did you mean `megatron`?")] {
         assert!(answers[index]["unsupported"].as_str().unwrap().contains(word), "{}", answers[index]);
     }
 }

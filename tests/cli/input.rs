@@ -142,3 +142,15 @@ fn a_word_that_no_data_has_is_refused_with_those_it_may_have() {
     assert_eq!(ran.code, 2);
     assert!(ran.stderr.contains("`jpg` is not known") && ran.stderr.contains("did you mean `jpeg`?"), "{}", ran.stderr);
 }
+
+#[test]
+fn a_framework_that_nobody_knows_is_refused_with_the_one_that_was_meant() {
+    let asked = |name: &str| gpuplan(&["plan", "examples/llama-7b-pretrain.toml", "--framework", name]);
+    let misspelt = asked("megatorn");
+    assert_eq!(misspelt.code, 2);
+    for words in ["`training.framework`: `megatorn` is not known", "torchtitan", "did you mean `megatron`?"] {
+        assert!(misspelt.stderr.contains(words), "{}", misspelt.stderr);
+    }
+    let (named, alias) = (asked("megatron"), asked("Megatron-LM"));
+    assert_eq!((alias.code, &alias.stdout), (0, &named.stdout), "{}", alias.stderr);
+}

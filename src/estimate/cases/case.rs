@@ -11,7 +11,7 @@ use gpuplan_workload::catalog::ModelRow;
 use gpuplan_workload::model::Experts;
 use gpuplan_workload::{
     AttentionKernel, BaseWeights, Framework, FsdpStyle, Kernels, Layout, Lora, LossKernel, Measure, MemorySavings,
-    MlpKind, Model, ModelKind, Models, NormKind, Offload, Optimizer, Overlap, Precision, Recompute, Shard,
+    MlpKind, Model, ModelKind, Models, NormKind, Offload, Optimizer, Overlap, Precision, Recompute, Shard, Stacks,
     Synchronization, Task, Training, training::LoraTargets,
 };
 
@@ -325,8 +325,13 @@ impl EstimateCase {
             shard: stated.shard.unwrap_or_default(),
             shard_group: stated.shard_group,
             sequence_parallel: stated.sequence_parallel.unwrap_or_else(|| {
-                let usual = tensor > 1 && framework.is_sequence_parallel();
-                if tensor > 1 { note(assumed, "sequence_parallel", if usual { "true" } else { "false" }, usual) } else { usual }
+                let stack = Stacks::embedded().of(framework);
+                let usual = stack.and_then(|stack| stack.sequence_parallel(tensor)).unwrap_or(false);
+                if tensor > 1 {
+                    note(assumed, "sequence_parallel", if usual { "true" } else { "false" }, usual)
+                } else {
+                    usual
+                }
             }),
         };
         let batch = self.training.global_batch;
@@ -374,7 +379,9 @@ impl CaseTraining {
             optimizer: self.optimizer.as_deref().map(optimizer).transpose()?,
             lora,
             dropout: self.dropout.unwrap_or(false),
-            framework: Framework(self.framework.clone().unwrap_or_default()),
+            framework: Stacks::embedded()
+                .framework(self.framework.as_deref().unwrap_or_default())
+                .map_err(|error| error.to_string())?,
             kernels: Kernels {
                 attention: self.attention,
                 loss: self.loss.or(chunked.then_some(LossKernel::Chunked)),
@@ -462,5 +469,23 @@ mod tests {
         let mut case: EstimateCase = serde_json::from_str("{\"hardware\":{\"gpu\":\"a100-sxm4-80\"}}").unwrap();
         (case.model.name, case.model.params) = (Some("llama-3.1-8b".to_owned()), Some(f64::NAN));
         assert!(case.prepare(&hardware, &models).unwrap_err().starts_with("params=NaN"));
+    }
+
+    #[test]
+    fn a_stack_is_known_by_name_or_the_case_is_unsupported() {
+        let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
+        let framework = |name: &str| {
+            let line = format!(
+                r#"{{"model":{{"name":"llama-3.1-8b"}},"hardware":{{"gpu":"a100-sxm4-80"}},"training":{{"framework":"{name}"}}}}"#
+            );
+            let case: EstimateCase = serde_json::from_str(&line).unwrap();
+            case.prepare(&hardware, &models).map(|prepared| prepared.training.framework.0)
+        };
+        for name in Stacks::embedded().ids() {
+            assert_eq!(framework(name).as_deref(), Ok(name));
+        }
+        assert_eq!(framework("Megatron-LM").as_deref(), Ok("megatron"));
+        let why = framework("torchtitann").unwrap_err();
+        assert_eq!(why, "unknown framework `torchtitann`; did you mean `torchtitan`?");
     }
 }

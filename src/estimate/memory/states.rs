@@ -118,7 +118,8 @@ impl MemoryInput<'_> {
         let trained = if self.trains_whole_model() { plain } else { adapters };
         let (gradient_bytes, optimizer_bytes) = self.state_bytes(constants);
         let on_host = self.training.memory.offload == Some(Offload::Parameters);
-        let stays = style == Some(FsdpStyle::OneWeightsStayGathered) && layout.shard == Shard::Zero3 && layout.copies() > 1;
+        let stays =
+            style == Some(FsdpStyle::OneWeightsStayGathered) && layout.shard == Shard::Zero3 && layout.copies() > 1;
         let present = |bytes: f64| if on_host { 0.0 } else { bytes };
         let backward = self.training.task.has_backward();
         Static {

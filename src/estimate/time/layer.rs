@@ -146,7 +146,9 @@ impl LayerInput<'_> {
             products.map(|product| self.product(product.gemm, self.step.rates, recomputed)).sum()
         };
         let mut known = self.step.products.0.borrow_mut();
-        *known.entry((layout.tensor, layout.expert, self.tokens.to_bits(), recomputed.to_bits())).or_insert_with(work_out)
+        *known
+            .entry((layout.tensor, layout.expert, self.tokens.to_bits(), recomputed.to_bits()))
+            .or_insert_with(work_out)
     }
 
     /// Decoding is bound by reading weights, and multiplies packed ones directly.

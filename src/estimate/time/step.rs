@@ -175,7 +175,8 @@ impl StepInput<'_> {
                 let between = gradient_bytes * trained / f64::from(group) / compression;
                 let between = self.messages_of(reduce, between, layers, copies, together);
                 micro_steps
-                    * (self.messages_of(gather, gradient_bytes * weights, layers, group, inner) * (1.0 + passes.backward)
+                    * (self.messages_of(gather, gradient_bytes * weights, layers, group, inner)
+                        * (1.0 + passes.backward)
                         + self.messages_of(scatter, gradient_bytes * trained, layers, group, inner) * passes.backward)
                     + passes.backward * between / f64::from(sent.local_steps)
             }
@@ -199,8 +200,7 @@ impl StepInput<'_> {
         } else {
             self.constants.exposed_reduce
         };
-        let updated =
-            if layout.shard == Shard::Zero1 { self.updated_weights(gradient_bytes * trained) } else { 0.0 };
+        let updated = if layout.shard == Shard::Zero1 { self.updated_weights(gradient_bytes * trained) } else { 0.0 };
         let hidden = self.training.overlap(self.rates.flash3.is_some()).weight_gather;
         // The next forward pass, a third of the arithmetic, hides them, and the rest is as exposed as other traffic.
         let forward = compute / micro_steps / 3.0;

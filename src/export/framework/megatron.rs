@@ -3,7 +3,7 @@
 use crate::ExportError;
 use crate::framework::invocation::{Invocation, flag, torchrun};
 use crate::job::Job;
-use gpuplan_workload::{Optimizer, Precision, Recompute, Shard};
+use gpuplan_workload::{Optimizer, Precision, Recompute, Shard, Stacks};
 
 pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
     let (layout, plan) = (job.layout(), &job.plan.layout);
@@ -47,6 +47,10 @@ fn sharding(job: &Job, flags: &mut Vec<String>) {
         Shard::None => return,
         Shard::Zero1 => {
             flags.push("--use-distributed-optimizer".to_owned());
+            // As its recipes do and the estimate assumes; the parser's own default is to wait for both.
+            if Stacks::embedded().find("megatron").and_then(|stack| stack.overlap.recipe()) == Some(true) {
+                flags.extend(["--overlap-grad-reduce", "--overlap-param-gather"].map(str::to_owned));
+            }
             None
         }
         Shard::Zero2 => Some("optim_grads"),

@@ -1,7 +1,7 @@
 //! Legal layouts of a workload on a number of GPUs, as a training team would consider them.
 
 use gpuplan_estimate::Machine;
-use gpuplan_workload::{Layout, Model, Recompute, Shard, Task, Training};
+use gpuplan_workload::{Layout, Model, Recompute, Shard, Stacks, Task, Training};
 
 /// Sequences longer than this are worth splitting over GPUs.
 const CONTEXT_PARALLEL_FROM: u32 = 32_768;
@@ -67,8 +67,8 @@ pub fn interleaves(model: &Model, layout: &Layout, micro_steps: u64) -> Vec<u32>
 
 /// Stacks that were named decide; where none was, only pre-training teams split layers and matrices by hand.
 fn splits_layers(model: &Model, training: &Training) -> bool {
-    let stack =
-        training.framework.splits_layers() && (training.task == Task::Pretrain || !training.framework.0.is_empty());
+    let stack = Stacks::embedded().splits_layers(&training.framework)
+        && (training.task == Task::Pretrain || !training.framework.0.is_empty());
     stack && model.kind.is_transformer() && !training.task.has_adapters()
 }
 

@@ -23,6 +23,15 @@ pub fn job_sentence(assumption: &JobAssumption) -> String {
         JobAssumption::PodsAtATime { parallelism, completions } => {
             format!("{parallelism} at a time of {completions} completions")
         }
+        JobAssumption::RecomputeOfStack { stack, recompute } => {
+            format!("recompute={}, as {stack} does when nothing is said", word(recompute))
+        }
+        JobAssumption::OverlapOfStack { stack } => {
+            format!("gradients alone overlap, as in {stack} when nothing is said")
+        }
+        JobAssumption::LoraTargetsOfStack { stack, targets } => {
+            format!("lora.targets={}, as {stack} does when nothing is said", Vec::<String>::from(*targets).join(","))
+        }
     }
 }
 

@@ -105,7 +105,7 @@ pub struct TrainingSection {
     pub dropout: Option<bool>,
     /// What is kept in the memory of the host: parameters or activations.
     pub offload: Option<String>,
-    /// Training stack, such as megatron, nemo, torchtitan or hf-trainer.
+    /// Training stack, such as megatron, nemo, torchtitan or hf-trainer: a name of catalogs/stacks.toml.
     pub framework: Option<String>,
     /// Whether the output projection is quantised as well.
     pub head_quantized: Option<bool>,

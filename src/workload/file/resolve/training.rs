@@ -6,6 +6,7 @@ use crate::file::resolve::model::ResolvedModel;
 use crate::file::scalar::{choice, invalid, missing, not_among, whole};
 use crate::file::{LoraSection, TrainingSection, WorkloadFileError};
 use crate::model::Model;
+use crate::stack::Stacks;
 use crate::training::precision::{BaseWeights, Precision};
 use crate::training::{
     Framework, Kernels, Lora, LoraTargets, MemorySavings, Optimizer, Overlap, Synchronization, Task, Training,
@@ -71,8 +72,14 @@ pub(super) fn resolve(
         head_quantized: section.head_quantized.unwrap_or(false),
     };
     training.synchronization = synchronization(section)?;
-    training.framework = Framework(section.framework.as_deref().unwrap_or_default().trim().to_owned());
+    training.framework = framework(section)?;
     Ok(training)
+}
+
+/// A misspelt stack would be estimated as one that nobody knows.
+fn framework(section: &TrainingSection) -> Result<Framework, WorkloadFileError> {
+    let (stacks, text) = (Stacks::embedded(), section.framework.as_deref().unwrap_or_default());
+    stacks.framework(text).map_err(|_| not_among("training.framework", text, &stacks.ids()))
 }
 
 fn synchronization(section: &TrainingSection) -> Result<Synchronization, WorkloadFileError> {
