@@ -275,14 +275,12 @@ impl LayerInput<'_> {
             * f64::from(self.step.model.hidden)
             * self.step.rates.element_bytes
             * share;
-        let link = self.link_bus(bytes);
-        let inside = self.step.setting.layout.expert <= self.step.machine.link_domain(self.step.setting.gpus());
-        let bus = if inside {
-            link
-        } else {
-            link.min(self.step.machine.network_bus(self.step.constants) / f64::from(self.step.machine.gpus_per_node))
-        };
-        all_to_alls * ((e - 1.0) / e * bytes / bus + (e - 1.0) * self.step.constants.hop_seconds)
+        let gpus = self.step.setting.gpus();
+        let ranks = self.step.setting.layout.expert;
+        let inside = ranks.min(self.step.machine.link_domain(gpus));
+        let topology = self.step.machine.topology(ranks, inside, gpus);
+        let measured = if inside < ranks { 1.0 } else { self.step.factors.copy.at_size(bytes).time };
+        all_to_alls * collectives::seconds(Operation::AllToAll, Bytes(bytes), &topology).0 * measured
     }
 
     /// What is left of a transfer that runs beside arithmetic: all that outlasts it, and of the rest as large a share as of
