@@ -5,6 +5,7 @@
 //! so that work which the estimate forgets shows as a rate that no machine has.
 
 mod oracle;
+mod store;
 
 use gpuplan::estimate::{Machine, Setting, StepEstimate, Subject, machine::usual_network};
 use gpuplan::hardware::{Gpu, GpuLink, Hardware, MeasuredLinks, NumberFormat};

@@ -196,13 +196,16 @@ impl Hardware {
             let gpu = &self.gpus[usize::from(gpu_id.0)];
             let count = GpuCount::parse(counts[row]).map_err(|error| broken(format!("gpu_count: {error}")))?;
             let whole_card = gpu.memory().0 * if count.is_slice() { count.as_f64() } else { 1.0 };
-            let fabric = match number("fabric_gbit_per_s", fabric_rates[row])?.filter(|_| !fabrics[row].is_empty()) {
-                None => None,
+            let host_network = number("host_network_gbit_per_s", host[row])?;
+            let fabric_rate = number("fabric_gbit_per_s", fabric_rates[row])?.filter(|_| !fabrics[row].is_empty());
+            let (fabric, front_network) = match fabric_rate {
+                None => (None, host_network),
                 Some(gbit) => {
                     let link = self.find_link(fabrics[row]);
                     let link =
                         link.ok_or_else(|| broken(format!("fabric: `{}` is not in links.toml", fabrics[row])))?;
-                    Some(Fabric { bandwidth: BytesPerSecond::from_gbit(gbit), rdma: link.rdma == Some(true) })
+                    let fabric = Fabric { bandwidth: BytesPerSecond::from_gbit(gbit), rdma: link.rdma == Some(true) };
+                    (Some(fabric), host_network.map(|machine| link.front_gbit_per_s(machine, gbit)))
                 }
             };
             let node = NodeShape {
@@ -224,7 +227,8 @@ impl Hardware {
                 vcpus: number("vcpus", vcpus[row])?.unwrap_or(0.0) as u32,
                 memory: number("memory_mib", memory[row])?.map_or(Bytes(0.0), Bytes::from_mib),
                 local_nvme: number("local_nvme_gb", nvme[row])?.map(Bytes::from_gb),
-                host_network_gbit_per_s: number("host_network_gbit_per_s", host[row])?,
+                host_network_gbit_per_s: host_network,
+                front_network_gbit_per_s: front_network,
                 disk_link: DiskLink::new(
                     number("disk_mb_per_s", disk_rates[row])?,
                     number("disk_reads_per_s", disk_reads[row])?,
