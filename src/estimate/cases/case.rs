@@ -35,6 +35,8 @@ pub struct CaseModel {
     pub params: Option<f64>,
     pub layers: Option<u32>,
     pub encoder_layers: Option<u32>,
+    /// Tokens that the encoder sees of a sample; else those of the named model, else as many as the decoder.
+    pub encoder_tokens: Option<u32>,
     pub hidden: Option<u32>,
     pub heads: Option<u32>,
     pub kv_heads: Option<u32>,
@@ -250,6 +252,13 @@ impl EstimateCase {
                 (true, None) if kind == ModelKind::MoeEncdec => layers / 2,
                 (true, None) => layers,
             },
+            encoder_tokens: stated
+                .encoder_tokens
+                .or(preset.as_ref().map(|model| model.encoder_tokens))
+                .filter(|_| encdec)
+                .unwrap_or(0)
+                .min(1 << 24),
+            stack: None,
             max_context: 0,
             sample_side: 0,
             forward_flops_per_sample: 0.0,

@@ -67,6 +67,31 @@ impl TimeBreakdown {
         }
     }
 
+    /// This, then `next`, of which `shared` seconds of waiting for the host are counted in both.
+    #[must_use]
+    pub fn followed_by(&self, next: &Self, shared: f64) -> Self {
+        let weighted = |one: f64, other: f64| (one * self.total + other * next.total) / (self.total + next.total);
+        Self {
+            matmul: self.matmul + next.matmul,
+            attention: self.attention + next.attention,
+            elementwise: self.elementwise + next.elementwise,
+            head: self.head + next.head,
+            launch: self.launch + next.launch - shared,
+            tensor_parallel: self.tensor_parallel + next.tensor_parallel,
+            expert_parallel: self.expert_parallel + next.expert_parallel,
+            context_parallel: self.context_parallel + next.context_parallel,
+            dequantise: self.dequantise + next.dequantise,
+            bubble: self.bubble + next.bubble,
+            data_parallel: self.data_parallel + next.data_parallel,
+            jitter: self.jitter + next.jitter,
+            optimizer: self.optimizer + next.optimizer,
+            input: self.input + next.input,
+            total: self.total + next.total - shared,
+            launch_ratio: weighted(self.launch_ratio, next.launch_ratio),
+            exposed_ratio: weighted(self.exposed_ratio, next.exposed_ratio),
+        }
+    }
+
     /// The largest kind of work that is not plain arithmetic, if it outweighs arithmetic; else compute.
     pub fn bound(&self) -> Bound {
         let arithmetic = self.matmul + self.attention + self.head;
