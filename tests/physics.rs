@@ -5,6 +5,7 @@
 //! so that work which the estimate forgets shows as a rate that no machine has.
 
 mod oracle;
+mod serving;
 mod store;
 
 use gpuplan::estimate::{Machine, Setting, StepEstimate, Subject, machine::usual_network};
@@ -62,15 +63,34 @@ fn machine<'a>(hardware: &Hardware, gpu: &'a Gpu, gpus: u32) -> Machine<'a> {
     }
 }
 
-fn settings(gpus: u32, micro_batch: u32) -> Vec<Setting> {
-    let shards: &[Shard] = if gpus == 1 { &[Shard::None] } else { &[Shard::None, Shard::Zero1, Shard::Zero3] };
-    let of = |shard: &Shard| Setting {
-        layout: Layout { data: gpus, shard: *shard, ..Layout::default() },
+/// Every rank the whole model or a shard of it, and models that are split in each other way.
+fn layouts(row: &ModelRow, gpus: u32) -> Vec<Layout> {
+    if gpus == 1 {
+        return vec![Layout::default()];
+    }
+    let plain = Layout { data: gpus, ..Layout::default() };
+    let mut all: Vec<Layout> =
+        [Shard::None, Shard::Zero1, Shard::Zero3].into_iter().map(|shard| Layout { shard, ..plain }).collect();
+    if row.kind.is_transformer() {
+        let eighth = Layout { data: gpus / 8, shard: Shard::Zero1, ..plain };
+        all.push(Layout { tensor: 8, sequence_parallel: true, ..eighth });
+        all.push(Layout { pipeline: 8, ..eighth });
+        all.push(Layout { context: 8, ..eighth });
+    }
+    if row.experts.is_some() {
+        all.push(Layout { expert: 8, shard: Shard::Zero1, ..plain });
+    }
+    all
+}
+
+/// With as many micro-batches as a pipeline needs to be full.
+fn settings(row: &ModelRow, gpus: u32, micro_batch: u32) -> impl Iterator<Item = Setting> {
+    layouts(row, gpus).into_iter().map(move |layout| Setting {
+        layout,
         micro_batch,
-        global_batch: f64::from(gpus * micro_batch),
+        global_batch: f64::from(layout.data * layout.pipeline * micro_batch),
         recompute: Recompute::None,
-    };
-    shards.iter().map(of).collect()
+    })
 }
 
 /// A step that is asked for, and what of it is beyond the machine, in words.
@@ -96,15 +116,22 @@ impl Step<'_> {
         check("computes", flops / seconds, most, "FLOP/s");
         let sheet = gpu.memory_bandwidth_gb_per_s * 1e9;
         check("memory moves", oracle::memory_bytes(self.row, self.training, setting) / seconds, sheet, "B/s");
-        if let Some(rate) = self.machine.link.bandwidth() {
-            let ring = oracle::ring(self.machine.link_domain(setting.gpus()));
-            let bytes = ring * oracle::gradient_bytes(self.row, self.training);
+        let layout = &setting.layout;
+        let bandwidth = self.machine.link.bandwidth();
+        if let Some(rate) = bandwidth.filter(|_| layout.tensor > 1) {
+            let bytes = oracle::tensor_bytes(self.row, self.training, setting);
             check("the link carries", bytes / seconds, rate.0, "B/s");
         }
+        // Gradients of whole copies; ranks that share a copy exchange less.
+        let copies = setting.gpus() == layout.data && layout.expert == 1;
         let domain = self.machine.link_domain(setting.gpus());
-        if setting.gpus() > domain {
-            let bytes = oracle::ring(setting.gpus() / domain) * oracle::gradient_bytes(self.row, self.training);
+        let gradients = oracle::gradient_bytes(self.row, self.training);
+        if let Some(rate) = bandwidth.filter(|_| copies) {
+            check("the link carries", oracle::ring(domain) * gradients / seconds, rate.0, "B/s");
+        }
+        if setting.gpus() > domain && copies {
             let of_domain = self.machine.node_network.0 * f64::from(domain) / f64::from(self.machine.gpus_per_node);
+            let bytes = oracle::ring(setting.gpus() / domain) * gradients;
             check("the network carries", bytes / seconds, of_domain, "B/s");
         }
         found
@@ -154,7 +181,7 @@ fn no_step_computes_or_moves_more_than_its_machines_can() {
                     for gpus in COUNTS {
                         let machine = machine(&hardware, gpu, gpus);
                         let subject = Subject::new(&model, &training, machine);
-                        for setting in settings(gpus, 1).into_iter().chain(settings(gpus, 64)) {
+                        for setting in settings(row, gpus, 1).chain(settings(row, gpus, 64)) {
                             let made = subject.estimate(&setting).unwrap();
                             steps += 1;
                             found.extend(Step { row, training: &training, machine: &machine, made: &made }.beyond());

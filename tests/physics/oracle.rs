@@ -3,7 +3,7 @@
 use gpuplan::estimate::Setting;
 use gpuplan::workload::catalog::ModelRow;
 use gpuplan::workload::training::LoraTargets;
-use gpuplan::workload::{Lora, MlpKind, ModelKind, Precision, Task, Training};
+use gpuplan::workload::{Lora, MlpKind, ModelKind, Precision, Shard, Task, Training};
 
 /// Adapters as small as they come, so that what they add is nothing.
 pub const ADAPTERS: Lora = Lora { rank: 1, targets: LoraTargets::ALL_LINEAR, dropout: false };
@@ -94,9 +94,10 @@ pub fn memory_bytes(row: &ModelRow, training: &Training, setting: &Setting) -> f
     };
     let reads = if training.task.has_backward() { 2.0 } else { 1.0 };
     let trains = training.task.has_optimizer() && !training.task.has_adapters();
-    let alone = setting.layout.shard == gpuplan::workload::Shard::None;
+    let alone = setting.layout.shard == Shard::None;
     let states = if trains && alone { 2.0 * 2.0 + 3.0 * 2.0 * 2.0 } else { 0.0 };
-    weights * (setting.micro_steps() * reads * narrow + states)
+    let held = f64::from(setting.layout.model_parallel());
+    weights / held * (setting.micro_steps() * reads * narrow + states)
 }
 
 /// Gradients that whole copies of a model exchange; none where nothing or only adapters are trained.
@@ -105,8 +106,39 @@ pub fn gradient_bytes(row: &ModelRow, training: &Training) -> f64 {
     if trains { dense_parameters(row) * weight_bytes(training.precision).min(2.0) } else { 0.0 }
 }
 
+/// What a rank of a split model sends to sum up activations: twice in the forward pass of every layer of its stage, and twice in the
+/// backward pass.
+pub fn tensor_bytes(row: &ModelRow, training: &Training, setting: &Setting) -> f64 {
+    let layers = f64::from(row.layers.unwrap_or(0)) / f64::from(setting.layout.pipeline);
+    let tokens = f64::from(setting.micro_batch) * f64::from(training.sequence_length) * setting.micro_steps();
+    let passes = if training.task.has_backward() { 2.0 } else { 1.0 };
+    // 16 bits, or 32 where arithmetic has as many.
+    let bytes = 2.0 * tokens * f64::from(row.hidden.unwrap_or(0));
+    2.0 * passes * layers * bytes * ring(setting.layout.tensor)
+}
+
 /// Times that each member of a group sends its data when everyone gets the sum: twice all but its own part.
 pub fn ring(members: u32) -> f64 {
     let members = f64::from(members.max(1));
     2.0 * (members - 1.0) / members
+}
+
+/// Weights that a pass over running sequences reads; of a mixture, those that one token meets.
+pub fn read_weights(row: &ModelRow) -> f64 {
+    let encoder = f64::from(row.encoder_layers.unwrap_or(0)) / f64::from(row.layers.unwrap_or(1).max(1));
+    dense_parameters(row) * if encoder > 0.0 { 0.5 } else { 1.0 }
+}
+
+/// FLOPs of a request: its prompt, and every token of its answer through every weight that a token meets. Scores of the answer and
+/// the vocabulary are left out.
+pub fn answer_flops(row: &ModelRow, (prompt, answer): (u32, u32)) -> f64 {
+    let samples = row.kind.counts_samples();
+    let tokens = row.native_tokens().filter(|_| samples).unwrap_or(prompt);
+    let prompts = if row.kind.is_transformer() {
+        transformer(row, f64::from(tokens), Task::InferencePrefill)
+    } else {
+        row.forward_gflop_per_sample.unwrap_or(0.0) * 1e9
+    };
+    let writes = matches!(row.kind, ModelKind::Decoder | ModelKind::Moe) && !samples;
+    prompts + if writes { 2.0 * dense_parameters(row).max(0.0) * f64::from(answer) } else { 0.0 }
 }
