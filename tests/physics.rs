@@ -73,11 +73,15 @@ fn layouts(row: &ModelRow, gpus: u32) -> Vec<Layout> {
         [Shard::None, Shard::Zero1, Shard::Zero3].into_iter().map(|shard| Layout { shard, ..plain }).collect();
     if row.kind.is_transformer() {
         let eighth = Layout { data: gpus / 8, shard: Shard::Zero1, ..plain };
-        all.push(Layout { tensor: 8, sequence_parallel: true, ..eighth });
-        all.push(Layout { pipeline: 8, ..eighth });
+        if row.heads.is_some_and(|heads| heads.is_multiple_of(8)) {
+            all.push(Layout { tensor: 8, sequence_parallel: true, ..eighth });
+        }
+        if row.layers.is_some_and(|layers| layers.is_multiple_of(8)) {
+            all.push(Layout { pipeline: 8, ..eighth });
+        }
         all.push(Layout { context: 8, ..eighth });
     }
-    if row.experts.is_some() {
+    if row.experts.is_some_and(|experts| experts.is_multiple_of(8)) {
         all.push(Layout { expert: 8, shard: Shard::Zero1, ..plain });
     }
     all

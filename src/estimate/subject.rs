@@ -9,6 +9,7 @@ use crate::measurements::correction::{Certainty, Correction, Factors};
 use crate::measurements::own_runs::Experience;
 use crate::memory::{MemoryBreakdown, MemoryInput};
 use crate::misfit::Infeasible;
+use crate::possible;
 use crate::serving::ServingEstimate;
 use crate::setting::Setting;
 use crate::time::breakdown::{Bound, TimeBreakdown};
@@ -91,6 +92,7 @@ impl<'a> Subject<'a> {
 
     /// One of many settings: what they have in common is worked out once and kept in `products`, which is of this subject alone.
     pub fn estimate_among(&self, setting: &Setting, products: &Products) -> Result<StepEstimate, Infeasible> {
+        possible::check(self.machine.gpu, self.model, self.training, setting)?;
         let made =
             if self.model.kind.is_transformer() { self.transformer(setting, products) } else { self.vision(setting)? };
         Ok(made.known_by(self.experience))

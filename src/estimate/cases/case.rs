@@ -5,6 +5,7 @@ use serde::Deserialize;
 
 use crate::cases::defaults::Request;
 use crate::machine::{Machine, host_copy, usual_network};
+use crate::possible::{half, half_precision};
 use gpuplan_hardware::{Gpu, GpuLink, Hardware, MeasuredLinks};
 use gpuplan_units::{Bytes, BytesPerSecond};
 use gpuplan_workload::catalog::ModelRow;
@@ -153,7 +154,7 @@ impl EstimateCase {
         if let Some(watts) = self.hardware.gpu_power_watts {
             gpu.tdp_watts = positive("gpu_power_watts", watts, 1e12)?;
         }
-        let training = self.training.resolve(task, &model, &mut assumed)?;
+        let training = self.training.resolve(task, &gpu, &model, self.native_tokens(models), &mut assumed)?;
         let request = self.request(gpus)?;
         let network = self.hardware.node_network_gbit_per_s;
         let network = network.map(|rate| positive("node_network_gbit_per_s", rate, 1e12)).transpose()?;
@@ -196,6 +197,11 @@ impl EstimateCase {
             Some(stated) => stated,
         };
         hardware.gpu_link(gpu, named, gpus_in_node)
+    }
+
+    /// Patches and class token of a named image transformer.
+    fn native_tokens(&self, models: &Models) -> Option<u32> {
+        models.find(self.model.name.as_deref()?)?.native_tokens()
     }
 
     fn model(&self, models: &Models, assumed: &mut Vec<String>) -> Result<Model, String> {
@@ -259,7 +265,7 @@ impl EstimateCase {
                 .unwrap_or(0)
                 .min(1 << 24),
             stack: None,
-            max_context: 0,
+            max_context: preset.as_ref().map_or(0, |model| model.max_context),
             sample_side: 0,
             forward_flops_per_sample: 0.0,
         };
@@ -336,8 +342,14 @@ impl EstimateCase {
             sequence_parallel: stated.sequence_parallel.unwrap_or(false),
         };
         let batch = self.training.global_batch;
-        if batch.is_some_and(|batch| !(batch.is_finite() && (1.0..1e12).contains(&batch))) {
-            return Err("global_batch is not a number of sequences".to_owned());
+        if let Some(batch) = batch.filter(|batch| !(batch.is_finite() && (1.0..1e12).contains(batch))) {
+            return Err(format!("global_batch={batch} is not a number of sequences from 1 to 1e12; the nearest is 1"));
+        }
+        if !u64::from(gpus).is_multiple_of(split) || u64::from(layout.data) * split != u64::from(gpus) {
+            let ranks = u64::from(layout.data) * split;
+            return Err(format!(
+                "data x tensor x pipeline x context = {ranks} ranks, and there are gpus={gpus}; the nearest is gpus={ranks}"
+            ));
         }
         Ok(Request {
             gpus,
@@ -356,24 +368,44 @@ impl EstimateCase {
 }
 
 impl CaseTraining {
-    fn resolve(&self, task: Task, model: &Model, assumed: &mut Vec<String>) -> Result<Training, String> {
-        let sequence = self.sequence_length.unwrap_or_else(|| match (task, model.kind.is_transformer()) {
-            (_, false) => model.sample_side,
-            // A short prompt and a short answer, as a generation script's own defaults have it.
-            (Task::Inference, true) => note(assumed, "sequence_length", "128", 128),
-            (_, true) => note(assumed, "sequence_length", "2048", 2048),
+    fn resolve(
+        &self,
+        task: Task,
+        gpu: &Gpu,
+        model: &Model,
+        native_tokens: Option<u32>,
+        assumed: &mut Vec<String>,
+    ) -> Result<Training, String> {
+        let sequence = self.sequence_length.unwrap_or_else(|| {
+            if !model.kind.is_transformer() {
+                return model.sample_side.max(1);
+            }
+            let usual = usual_length(task, model, native_tokens);
+            note(assumed, "sequence_length", &usual.to_string(), usual)
         });
+        let precision = match self.precision {
+            Some(stated) => half_precision(gpu, stated).map(|()| stated)?,
+            None => {
+                let usual = half(gpu);
+                let word = if usual == Precision::Bf16 { "bf16" } else { "fp16" };
+                note(assumed, "precision", word, usual)
+            }
+        };
+        if self.base_weights.is_some() && task.has_backward() && !task.has_adapters() {
+            return Err("base_weights: only a frozen base can be quantised; the nearest is the task qlora".to_owned());
+        }
         let adapters = task.has_adapters();
+        let rank = within("lora_rank", self.lora_rank.unwrap_or(16), 1 << 16)?;
         let lora = adapters.then(|| Lora {
-            rank: self.lora_rank.unwrap_or(16).clamp(1, 1 << 16),
+            rank,
             targets: self.lora_targets.unwrap_or(LoraTargets::ALL_LINEAR),
             dropout: self.lora_dropout.unwrap_or(false),
         });
         let chunked = self.chunked_loss == Some(true);
         Ok(Training {
             base_weights: self.base_weights.or((task == Task::Qlora).then_some(BaseWeights::Nf4)),
-            sequence_length: within("sequence_length", sequence.max(1), 1 << 24)?,
-            precision: self.precision.unwrap_or_else(|| note(assumed, "precision", "bf16", Precision::Bf16)),
+            sequence_length: within("sequence_length", sequence, 1 << 24)?,
+            precision,
             micro_batch: self.micro_batch,
             grad_accumulation: self.grad_accumulation,
             recompute: self.recompute,
@@ -416,6 +448,19 @@ impl Prepared {
     }
 }
 
+/// Length of the usual recipe, never beyond the positions of the model: patches of an image; 512 tokens of an encoder (Devlin et al.
+/// 2018, arXiv 1810.04805) and of T5 (Raffel et al. 2019, arXiv 1910.10683); the context of GPT-3 of a decoder (arXiv 2005.14165);
+/// of a generation script a short prompt and a short answer.
+fn usual_length(task: Task, model: &Model, native_tokens: Option<u32>) -> u32 {
+    let usual = match (task, model.kind) {
+        (_, ModelKind::Vit) => native_tokens.unwrap_or(197),
+        (Task::Inference, _) => 128,
+        (_, ModelKind::Encoder | ModelKind::Encdec | ModelKind::MoeEncdec) => 512,
+        _ => 2048,
+    };
+    if model.max_context == 0 { usual } else { usual.min(model.max_context) }
+}
+
 /// Tables of published runs write `adamw (mixed, fp32 master)` for plain `adamw`.
 fn optimizer(text: &str) -> Result<Optimizer, String> {
     let word = text.split_whitespace().next().unwrap_or_default();
@@ -429,7 +474,10 @@ fn note<T>(assumed: &mut Vec<String>, key: &str, shown: &str, value: T) -> T {
 }
 
 fn within(name: &str, value: u32, most: u32) -> Result<u32, String> {
-    if (1..=most).contains(&value) { Ok(value) } else { Err(format!("{name}={value} is outside 1 to {most}")) }
+    if (1..=most).contains(&value) {
+        return Ok(value);
+    }
+    Err(format!("{name}={value} is outside 1 to {most}; the nearest is {}", value.clamp(1, most)))
 }
 
 fn positive(name: &str, value: f64, most: f64) -> Result<f64, String> {
