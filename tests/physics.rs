@@ -30,9 +30,9 @@ const PRECISIONS: [Precision; 7] = [
 
 /// The fastest dense rate of a sheet that a recipe may use. FLOP/s; `None`: the chip has no such unit.
 fn peak(gpu: &Gpu, precision: Precision) -> Option<f64> {
+    use NumberFormat::{Bf16, Fp4, Fp8, Fp16, Fp32, Tf32};
     let rate = |format| gpu.peak_tflops.get(format);
     let fastest = |formats: &[NumberFormat]| formats.iter().filter_map(|format| rate(*format)).reduce(f64::max);
-    use NumberFormat::{Bf16, Fp4, Fp8, Fp16, Fp32, Tf32};
     let tera = match precision {
         Precision::Fp32 => rate(Fp32),
         Precision::Tf32 => fastest(&[Tf32, Fp32]),

@@ -92,7 +92,8 @@ fn layout(model: &Model, training: &Training, setting: &Setting) -> Result<(), S
     divides("tensor", layout.tensor, "attention heads", model.heads, &model.name)?;
     let layers = model.layers + model.encoder_layers;
     at_most("pipeline", layout.pipeline, "layers", layers, &model.name)?;
-    let most = layers / layout.pipeline.max(1);
+    // Stages may be uneven: Megatron counts embedding and head as layers of the first and the last.
+    let most = layers.div_ceil(layout.pipeline.max(1));
     at_most("virtual_pipeline", layout.virtual_pipeline, "layers of a stage", most, &model.name)?;
     at_most("context", layout.context, "tokens of a sequence", training.sequence_length, &model.name)?;
     divides("expert", layout.expert, "experts", model.experts.map_or(1, |experts| experts.experts), &model.name)

@@ -85,6 +85,11 @@ impl<'a> Subject<'a> {
         Self { machine: factors.measured_from(self.machine), factors, experience, ..self }
     }
 
+    /// Whether the GPU has units for the precision, which no setting changes.
+    pub fn has_units(&self) -> Result<(), Infeasible> {
+        possible::recipe(self.machine.gpu, self.training.precision).map_err(|detail| Infeasible::Unsupported { detail })
+    }
+
     /// Memory and time of one setting, whether or not it fits.
     pub fn estimate(&self, setting: &Setting) -> Result<StepEstimate, Infeasible> {
         self.estimate_among(setting, &Products::default())

@@ -175,6 +175,19 @@ impl Hardware {
         })
     }
 
+    /// The network that joins the GPUs of machines, and what reaches the rest of the world of a machine's network figure. Gb/s.
+    fn networks(
+        &self,
+        id: &str,
+        rate: Option<f64>,
+        machine: Option<f64>,
+    ) -> Result<(Option<Fabric>, Option<f64>), String> {
+        let Some(rate) = rate.filter(|_| !id.is_empty()) else { return Ok((None, machine)) };
+        let link = self.find_link(id).ok_or_else(|| format!("fabric: `{id}` is not in links.toml"))?;
+        let fabric = Fabric { bandwidth: BytesPerSecond::from_gbit(rate), rdma: link.rdma == Some(true) };
+        Ok((Some(fabric), machine.map(|machine| link.front_gbit_per_s(machine, rate))))
+    }
+
     fn read_instances(&mut self, cloud: &CloudId, file: &str, table: &Table) -> Result<(), HardwareError> {
         let text = |name: &str| -> Result<Vec<&str>, EmbeddedError> { Ok(table.column(name)?.collect()) };
         let (names, gpus, counts) = (text("instance_type")?, text("gpu")?, text("gpu_count")?);
@@ -197,17 +210,8 @@ impl Hardware {
             let count = GpuCount::parse(counts[row]).map_err(|error| broken(format!("gpu_count: {error}")))?;
             let whole_card = gpu.memory().0 * if count.is_slice() { count.as_f64() } else { 1.0 };
             let host_network = number("host_network_gbit_per_s", host[row])?;
-            let fabric_rate = number("fabric_gbit_per_s", fabric_rates[row])?.filter(|_| !fabrics[row].is_empty());
-            let (fabric, front_network) = match fabric_rate {
-                None => (None, host_network),
-                Some(gbit) => {
-                    let link = self.find_link(fabrics[row]);
-                    let link =
-                        link.ok_or_else(|| broken(format!("fabric: `{}` is not in links.toml", fabrics[row])))?;
-                    let fabric = Fabric { bandwidth: BytesPerSecond::from_gbit(gbit), rdma: link.rdma == Some(true) };
-                    (Some(fabric), host_network.map(|machine| link.front_gbit_per_s(machine, gbit)))
-                }
-            };
+            let fabric_rate = number("fabric_gbit_per_s", fabric_rates[row])?;
+            let (fabric, front_network) = self.networks(fabrics[row], fabric_rate, host_network).map_err(broken)?;
             let node = NodeShape {
                 gpu: gpu_id,
                 gpus: count,

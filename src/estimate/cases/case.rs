@@ -155,7 +155,7 @@ impl EstimateCase {
             gpu.tdp_watts = positive("gpu_power_watts", watts, 1e12)?;
         }
         let training = self.training.resolve(task, &gpu, &model, self.native_tokens(models), &mut assumed)?;
-        let request = self.request(gpus)?;
+        let request = self.request(gpus, &mut assumed)?;
         let network = self.hardware.node_network_gbit_per_s;
         let network = network.map(|rate| positive("node_network_gbit_per_s", rate, 1e12)).transpose()?;
         Ok(Prepared {
@@ -320,7 +320,7 @@ impl EstimateCase {
         }
     }
 
-    fn request(&self, gpus: u32) -> Result<Request, String> {
+    fn request(&self, gpus: u32, assumed: &mut Vec<String>) -> Result<Request, String> {
         let stated = &self.layout;
         let degree = |name: &str, value: Option<u32>| within(name, value.unwrap_or(1), LARGEST_GPUS);
         let (tensor, pipeline, context) = (
@@ -345,11 +345,15 @@ impl EstimateCase {
         if let Some(batch) = batch.filter(|batch| !(batch.is_finite() && (1.0..1e12).contains(batch))) {
             return Err(format!("global_batch={batch} is not a number of sequences from 1 to 1e12; the nearest is 1"));
         }
-        if !u64::from(gpus).is_multiple_of(split) || u64::from(layout.data) * split != u64::from(gpus) {
-            let ranks = u64::from(layout.data) * split;
+        if stated.data.is_none() && !u64::from(gpus).is_multiple_of(split) {
+            let nearest = u64::from(gpus).next_multiple_of(split);
             return Err(format!(
-                "data x tensor x pipeline x context = {ranks} ranks, and there are gpus={gpus}; the nearest is gpus={ranks}"
+                "tensor x pipeline x context = {split} does not divide gpus={gpus}; the nearest is gpus={nearest}"
             ));
+        }
+        // Degrees that are all stated say how many GPUs there are.
+        if stated.data.is_some() && layout.gpus() != u64::from(gpus) {
+            assumed.push(format!("gpus={}", layout.gpus()));
         }
         Ok(Request {
             gpus,
@@ -485,36 +489,5 @@ fn positive(name: &str, value: f64, most: f64) -> Result<f64, String> {
         Ok(value)
     } else {
         Err(format!("{name}={value} is not a positive number below {most:e}"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_that_nothing_has_are_refused_by_their_name() {
-        let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
-        let prepared = |model: &str, more: &str| {
-            let hardware_section = format!("{{\"gpu\":\"a100-sxm4-80\"{more}}}");
-            let line = format!("{{\"model\":{{\"name\":\"llama-3.1-8b\"{model}}},\"hardware\":{hardware_section}}}");
-            serde_json::from_str::<EstimateCase>(&line).unwrap().prepare(&hardware, &models)
-        };
-        assert!(prepared("", "").is_ok());
-        for (model, more, name) in [
-            (",\"params\":-5", "", "params"),
-            (",\"params\":0", "", "params"),
-            (",\"params\":1e300", "", "params"),
-            ("", ",\"node_network_gbit_per_s\":-1", "node_network_gbit_per_s"),
-            ("", ",\"gpu_memory_gb\":-80", "gpu_memory_gb"),
-            ("", ",\"gpu_memory_gb_per_s\":0", "gpu_memory_gb_per_s"),
-            ("", ",\"gpu_power_watts\":-400", "gpu_power_watts"),
-        ] {
-            let why = prepared(model, more).unwrap_err();
-            assert!(why.starts_with(&format!("{name}=")), "{why}");
-        }
-        let mut case: EstimateCase = serde_json::from_str("{\"hardware\":{\"gpu\":\"a100-sxm4-80\"}}").unwrap();
-        (case.model.name, case.model.params) = (Some("llama-3.1-8b".to_owned()), Some(f64::NAN));
-        assert!(case.prepare(&hardware, &models).unwrap_err().starts_with("params=NaN"));
     }
 }
