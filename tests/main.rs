@@ -18,5 +18,6 @@ mod fuzz;
 #[cfg(all(feature = "cuda", target_os = "linux"))]
 mod kernels;
 mod launch;
+mod physics;
 mod schemas;
 mod spot;

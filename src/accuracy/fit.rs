@@ -31,6 +31,9 @@ const MOST_ITERATIONS: usize = 40;
 /// Stop when an iteration improves the loss by less than this share.
 const ENOUGH: f64 = 1e-5;
 
+/// Constants of chips and schedules that the earlier sources hardly have, and only these: what the recent sources decide.
+const LATER: [&str; 3] = ["generation_blackwell", "generation_cdna", "exposed_prefetched"];
+
 /// A run with its case filled in once.
 #[derive(Debug)]
 pub struct FitRun<'a> {
@@ -71,16 +74,28 @@ pub struct Fit {
     pub error_percent: f64,
 }
 
-/// Fits every constant on these runs.
+/// Fits every constant on the earlier ones of these runs, and then those of `LATER` on all of them with the others as they are.
 pub fn fit(runs: &[&FitRun]) -> Fit {
-    let weights = weights(runs);
+    let earlier: Vec<&FitRun> = runs.iter().filter(|run| !run.run.is_recent()).copied().collect();
+    let weighted = weights(&earlier);
     let Minimum { at, iterations } =
-        minimise(PARAMETERS.len(), |z| residuals(z, runs, &weights), MOST_ITERATIONS, ENOUGH);
-    let constants = constants(&at);
+        minimise(PARAMETERS.len(), |z| residuals(z, &earlier, &weighted), MOST_ITERATIONS, ENOUGH);
+    let later: Vec<usize> = (0..PARAMETERS.len()).filter(|index| LATER.contains(&PARAMETERS[*index].name)).collect();
+    let weighted = weights(runs);
+    let placed = |moved: &[f64]| {
+        let mut z = at.clone();
+        for (index, value) in later.iter().zip(moved) {
+            z[*index] = *value;
+        }
+        z
+    };
+    let Minimum { at: moved, iterations: more } =
+        minimise(later.len(), |moved| residuals(&placed(moved), runs, &weighted), MOST_ITERATIONS, ENOUGH);
+    let constants = constants(&placed(&moved));
     let errors: Vec<f64> = runs.par_iter().map(|run| run.log_error(&constants)).collect();
     let error_percent =
         100.0 * errors.iter().map(|error| error.exp_m1().abs()).sum::<f64>() / errors.len().max(1) as f64;
-    Fit { constants, runs: runs.len(), iterations, error_percent }
+    Fit { constants, runs: runs.len(), iterations: iterations + more, error_percent }
 }
 
 fn residuals(z: &[f64], runs: &[&FitRun], weights: &[f64]) -> DVector<f64> {

@@ -36,7 +36,7 @@ pub struct MemoryRun<'a> {
 }
 
 impl<'a> MemoryRun<'a> {
-    /// Runs whose peak is scored and whose case can be estimated.
+    /// Runs of the earlier sources whose peak is scored and whose case can be estimated; the recent ones are predicted only.
     pub fn all(runs: &'a [Run], hardware: &Hardware, models: &Models) -> Vec<Self> {
         let one = |run: &'a Run| {
             let measured = run.scored_memory()?.0;
@@ -45,7 +45,7 @@ impl<'a> MemoryRun<'a> {
             let setting = defaults::complete(&subject, &prepared.request).ok()?.0.setting;
             Some(Self { run, prepared, setting, measured })
         };
-        runs.iter().filter_map(one).collect()
+        runs.iter().filter(|run| !run.is_recent()).filter_map(one).collect()
     }
 
     /// Predicted over measured peak.

@@ -142,8 +142,8 @@ impl DeviceRates {
     }
 }
 
-/// tf32 needs compute capability 8; fp8 and fp4 need a chip that lists a rate for them, else the recipe falls to the next
-/// wider format.
+/// tf32 needs compute capability 8 and is plain fp32 before it. fp8 and fp4 need a chip that lists a rate for them: no other is
+/// estimated (`possible`), and a benchmark of it counts as one in the next wider format.
 fn unit(gpu: &Gpu, precision: Precision) -> Unit {
     match precision {
         Precision::Fp32 => Unit::Vector32,

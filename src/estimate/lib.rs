@@ -13,6 +13,7 @@ pub mod memory;
 mod misfit;
 pub mod parameters;
 mod performance;
+mod possible;
 pub mod serving;
 pub mod setting;
 pub mod subject;

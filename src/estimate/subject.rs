@@ -9,6 +9,7 @@ use crate::measurements::correction::{Certainty, Correction, Factors};
 use crate::measurements::own_runs::Experience;
 use crate::memory::{MemoryBreakdown, MemoryInput};
 use crate::misfit::Infeasible;
+use crate::possible;
 use crate::serving::ServingEstimate;
 use crate::setting::Setting;
 use crate::time::breakdown::{Bound, TimeBreakdown};
@@ -16,7 +17,7 @@ use crate::time::input::{Products, StepInput};
 use crate::time::vision;
 use gpuplan_hardware::Architecture;
 use gpuplan_units::Band;
-use gpuplan_workload::{Model, ModelKind, Training};
+use gpuplan_workload::{Model, ModelKind, Task, Training};
 
 /// A step that waits longer than this part of it for samples is bound by them.
 const INPUT_SHARE: f64 = 0.1;
@@ -84,6 +85,11 @@ impl<'a> Subject<'a> {
         Self { machine: factors.measured_from(self.machine), factors, experience, ..self }
     }
 
+    /// Whether the GPU has units for the precision, which no setting changes.
+    pub fn has_units(&self) -> Result<(), Infeasible> {
+        possible::recipe(self.machine.gpu, self.training.precision).map_err(|detail| Infeasible::Unsupported { detail })
+    }
+
     /// Memory and time of one setting, whether or not it fits.
     pub fn estimate(&self, setting: &Setting) -> Result<StepEstimate, Infeasible> {
         self.estimate_among(setting, &Products::default())
@@ -91,6 +97,7 @@ impl<'a> Subject<'a> {
 
     /// One of many settings: what they have in common is worked out once and kept in `products`, which is of this subject alone.
     pub fn estimate_among(&self, setting: &Setting, products: &Products) -> Result<StepEstimate, Infeasible> {
+        possible::check(self.machine.gpu, self.model, self.training, setting)?;
         let made =
             if self.model.kind.is_transformer() { self.transformer(setting, products) } else { self.vision(setting)? };
         Ok(made.known_by(self.experience))
@@ -103,7 +110,7 @@ impl<'a> Subject<'a> {
 
     fn transformer(&self, setting: &Setting, products: &Products) -> StepEstimate {
         let rates = DeviceRates { host_time: self.rates.host_time * self.factors.launch.overall().time, ..self.rates };
-        let input = StepInput {
+        let alone = StepInput {
             constants: self.constants,
             model: self.model,
             training: self.training,
@@ -114,7 +121,25 @@ impl<'a> Subject<'a> {
             products,
             sequence: self.sequence,
         };
+        let stacks = self.model.stacks(self.sequence);
+        let (input, encoder) = match &stacks {
+            None => (alone, None),
+            Some([(encoder, encoder_tokens), (decoder, _)]) => (
+                StepInput { model: decoder, ..alone },
+                // The products of a setting are those of one stack.
+                Some(StepInput { model: encoder, sequence: *encoder_tokens, products: &Products::default(), ..alone }),
+            ),
+        };
         let time = input.time();
+        // Whoever decodes has encoded already.
+        let time = match encoder.filter(|_| self.training.task != Task::Inference) {
+            None => time,
+            Some(encoder) => {
+                // A micro-step is begun once, and not by each stack.
+                let begun = setting.rank_batches() * self.constants.micro_step_seconds * rates.host_time;
+                encoder.time().followed_by(&time, begun)
+            }
+        };
         let memory = self.memory(setting);
         let regime = Regime::classify(self.model.kind, self.training, setting.layout.pipeline, &time);
         StepEstimate {
@@ -212,14 +237,14 @@ impl<'a> Subject<'a> {
             let passes = if self.training.task.has_backward() { 3.0 } else { 1.0 };
             return passes * self.model.forward_flops_per_sample * setting.global_batch;
         }
-        let per_token = self.model.training_flops_per_token(self.sequence);
+        let per_sample = self.model.training_flops_per_sample(self.sequence);
         let share = match (self.training.task.has_backward(), self.training.task.has_adapters()) {
             (false, _) => 1.0 / 3.0,
             // A frozen base has no weight gradients: 4 instead of 6 per weight.
             (true, true) => 2.0 / 3.0,
             (true, false) => 1.0,
         };
-        per_token * share * setting.global_batch * self.sequence
+        per_sample * share * setting.global_batch
     }
 }
 

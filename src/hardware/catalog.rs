@@ -175,6 +175,19 @@ impl Hardware {
         })
     }
 
+    /// The network that joins the GPUs of machines, and what reaches the rest of the world of a machine's network figure. Gb/s.
+    fn networks(
+        &self,
+        id: &str,
+        rate: Option<f64>,
+        machine: Option<f64>,
+    ) -> Result<(Option<Fabric>, Option<f64>), String> {
+        let Some(rate) = rate.filter(|_| !id.is_empty()) else { return Ok((None, machine)) };
+        let link = self.find_link(id).ok_or_else(|| format!("fabric: `{id}` is not in links.toml"))?;
+        let fabric = Fabric { bandwidth: BytesPerSecond::from_gbit(rate), rdma: link.rdma == Some(true) };
+        Ok((Some(fabric), machine.map(|machine| link.front_gbit_per_s(machine, rate))))
+    }
+
     fn read_instances(&mut self, cloud: &CloudId, file: &str, table: &Table) -> Result<(), HardwareError> {
         let text = |name: &str| -> Result<Vec<&str>, EmbeddedError> { Ok(table.column(name)?.collect()) };
         let (names, gpus, counts) = (text("instance_type")?, text("gpu")?, text("gpu_count")?);
@@ -196,15 +209,9 @@ impl Hardware {
             let gpu = &self.gpus[usize::from(gpu_id.0)];
             let count = GpuCount::parse(counts[row]).map_err(|error| broken(format!("gpu_count: {error}")))?;
             let whole_card = gpu.memory().0 * if count.is_slice() { count.as_f64() } else { 1.0 };
-            let fabric = match number("fabric_gbit_per_s", fabric_rates[row])?.filter(|_| !fabrics[row].is_empty()) {
-                None => None,
-                Some(gbit) => {
-                    let link = self.find_link(fabrics[row]);
-                    let link =
-                        link.ok_or_else(|| broken(format!("fabric: `{}` is not in links.toml", fabrics[row])))?;
-                    Some(Fabric { bandwidth: BytesPerSecond::from_gbit(gbit), rdma: link.rdma == Some(true) })
-                }
-            };
+            let host_network = number("host_network_gbit_per_s", host[row])?;
+            let fabric_rate = number("fabric_gbit_per_s", fabric_rates[row])?;
+            let (fabric, front_network) = self.networks(fabrics[row], fabric_rate, host_network).map_err(broken)?;
             let node = NodeShape {
                 gpu: gpu_id,
                 gpus: count,
@@ -224,7 +231,8 @@ impl Hardware {
                 vcpus: number("vcpus", vcpus[row])?.unwrap_or(0.0) as u32,
                 memory: number("memory_mib", memory[row])?.map_or(Bytes(0.0), Bytes::from_mib),
                 local_nvme: number("local_nvme_gb", nvme[row])?.map(Bytes::from_gb),
-                host_network_gbit_per_s: number("host_network_gbit_per_s", host[row])?,
+                host_network_gbit_per_s: host_network,
+                front_network_gbit_per_s: front_network,
                 disk_link: DiskLink::new(
                     number("disk_mb_per_s", disk_rates[row])?,
                     number("disk_reads_per_s", disk_reads[row])?,

@@ -42,6 +42,7 @@ pub struct Host<'a> {
     pub name: &'a str,
     pub vcpus: u32,
     pub threads_per_core: u32,
+    /// To stores and the internet.
     pub network_gbit_per_s: Option<f64>,
     /// `None`: nobody says.
     pub disk_link: Option<DiskLink>,
@@ -68,7 +69,7 @@ impl InstanceType {
             name: &self.name,
             vcpus: self.vcpus,
             threads_per_core: if self.cpu_architecture == "arm64" { 1 } else { 2 },
-            network_gbit_per_s: self.host_network_gbit_per_s,
+            network_gbit_per_s: self.front_network_gbit_per_s,
             disk_link: self.disk_link,
         }
     }

@@ -35,7 +35,10 @@ pub struct InstanceType {
     pub memory: Bytes,
     /// `None`: unknown; zero: none.
     pub local_nvme: Option<Bytes>,
+    /// All network cards together, as the sheet has it.
     pub host_network_gbit_per_s: Option<f64>,
+    /// What of it reaches a store or the internet: not what joins GPUs alone, and one card of several.
+    pub front_network_gbit_per_s: Option<f64>,
     /// To network disks; `None`: nobody says.
     pub disk_link: Option<DiskLink>,
     pub cpu_architecture: String,

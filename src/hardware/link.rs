@@ -47,6 +47,12 @@ pub struct Link {
     pub latency_microseconds: Option<f64>,
     #[serde(default)]
     pub rdma: Option<bool>,
+    /// One network card, where the cards of a machine carry all of its traffic and it is rented with one interface. Gb/s.
+    #[serde(default)]
+    pub front_card_gbit_per_s: Option<f64>,
+    /// Its cards carry traffic between GPUs and nothing else, although the machine's figure counts them.
+    #[serde(default)]
+    pub gpus_only: bool,
     #[serde(default)]
     pub notes: String,
     pub source: String,
@@ -56,5 +62,11 @@ pub struct Link {
 impl Link {
     pub fn bandwidth(&self) -> Option<BytesPerSecond> {
         self.gb_per_s_one_way.map(BytesPerSecond::from_gb)
+    }
+
+    /// What is left of a machine's network figure for stores, disks and the internet, where so much of it joins GPUs. Gb/s.
+    pub fn front_gbit_per_s(&self, machine: f64, fabric: f64) -> f64 {
+        let left = if self.gpus_only && machine > fabric { machine - fabric } else { machine };
+        left.min(self.front_card_gbit_per_s.unwrap_or(f64::INFINITY))
     }
 }

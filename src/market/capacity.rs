@@ -309,6 +309,7 @@ impl Own {
             memory: Bytes::from_gib(self.memory_gib),
             local_nvme: None,
             host_network_gbit_per_s: self.network_gbit_per_s,
+            front_network_gbit_per_s: self.network_gbit_per_s,
             disk_link: None,
             cpu_architecture: String::new(),
             sold_as: nothing,

@@ -179,6 +179,8 @@ pub enum JobAssumption {
 pub enum SequenceBasis {
     /// The longest sequence of the model is not known; the context of GPT-3.
     Gpt3,
+    /// The longest sequence of the encoder is not known; that of BERT.
+    Bert,
     /// The longest sequence of the model.
     LongestOfModel,
     /// The model allows longer ones, at a higher price.
@@ -199,6 +201,14 @@ pub enum BatchBasis {
     Goyal,
     /// The recipe of Stanford Alpaca.
     Alpaca,
+    /// Devlin et al. 2018 (arXiv 1810.04805), BERT.
+    Devlin,
+    /// Raffel et al. 2019 (arXiv 1910.10683), T5.
+    Raffel,
+    /// Radford et al. 2022 (arXiv 2212.04356), Whisper.
+    Radford,
+    /// Dosovitskiy et al. 2020 (arXiv 2010.11929), ViT.
+    Dosovitskiy,
 }
 
 /// What is done with a sample before it is used.

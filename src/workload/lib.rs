@@ -17,7 +17,7 @@ pub use assumption::Assumption;
 pub use data::{DataKind, Decoder, DiskKind, FileLayout, LoaderSettings, Storage};
 pub use model::catalog::Models;
 pub use model::operators::Gemm;
-pub use model::{MlpKind, Model, ModelKind, NormKind, catalog, huggingface, operators, safetensors};
+pub use model::{LayerStack, MlpKind, Model, ModelKind, NormKind, catalog, huggingface, operators, safetensors};
 pub use processing::Processing;
 pub use serving::{Load, Serving, StoredFormat};
 pub use stack::{Stack, Stacks};

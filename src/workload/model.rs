@@ -74,6 +74,15 @@ pub struct LatentAttention {
     pub value_head: u32,
 }
 
+/// One of the two stacks of an encoder-decoder: they run on tokens of their own, and cross attention joins them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum LayerStack {
+    /// Its output becomes keys and values of the cross attention of every layer of the decoder.
+    Encoder { decoder_layers: u32 },
+    /// Its layers attend to the encoder's tokens too.
+    Decoder { encoder_tokens: f64 },
+}
+
 /// A network. Counts are plain numbers; a zero `vocab` means there is no token embedding.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
@@ -97,6 +106,11 @@ pub struct Model {
     pub latent: Option<LatentAttention>,
     /// Encoder layers of an encoder-decoder.
     pub encoder_layers: u32,
+    /// Tokens that the encoder of an encoder-decoder sees of every sample, however long the sequence of its decoder: 1,500 for the
+    /// 30 seconds of sound of Whisper. Zero: as many as the decoder, as T5 does.
+    pub encoder_tokens: u32,
+    /// Set where this is one stack of an encoder-decoder, looked at by itself.
+    pub stack: Option<LayerStack>,
     /// Longest sequence the model was made for; zero: not known.
     pub max_context: u32,
     /// Native image side of vision families.
@@ -182,20 +196,64 @@ impl Model {
     /// Matrices and embeddings by the closed form; an encoder-decoder adds its encoder and the cross attention.
     pub fn counted_parameters(&self) -> f64 {
         let embeddings = self.embedding_parameters() * if self.tied_embeddings { 1.0 } else { 2.0 };
-        let cross = if self.encoder_layers > 0 { f64::from(self.layers) * self.attention_parameters() } else { 0.0 };
-        f64::from(self.layers + self.encoder_layers) * self.layer_parameters() + cross + embeddings
+        let layers = f64::from(self.layers + self.encoder_layers) * self.layer_parameters();
+        layers + self.cross_attention_parameters() + embeddings
+    }
+
+    /// Matrix weights by which all layers of a decoder attend to the encoder; none where there is no encoder.
+    pub fn cross_attention_parameters(&self) -> f64 {
+        if self.encoder_layers > 0 { f64::from(self.layers) * self.attention_parameters() } else { 0.0 }
+    }
+
+    /// The stacks of an encoder-decoder, the encoder first, with the tokens that each sees of a sample; `None`: the model is one
+    /// stack.
+    pub fn stacks(&self, sequence_length: f64) -> Option<[(Self, f64); 2]> {
+        if self.encoder_layers == 0 {
+            return None;
+        }
+        let encoder_tokens = if self.encoder_tokens == 0 { sequence_length } else { f64::from(self.encoder_tokens) };
+        let encoder = Self {
+            kind: ModelKind::Encoder,
+            layers: self.encoder_layers,
+            encoder_layers: 0,
+            vocab: 0,
+            stack: Some(LayerStack::Encoder { decoder_layers: self.layers }),
+            ..self.clone()
+        };
+        let decoder = Self { encoder_layers: 0, stack: Some(LayerStack::Decoder { encoder_tokens }), ..self.clone() };
+        Some([(encoder, encoder_tokens), (decoder, sequence_length)])
+    }
+
+    /// Weights of cross attention that meet this stack's tokens, in an average layer: queries and output in a decoder, keys and
+    /// values of the decoder's layers in an encoder.
+    fn cross_parameters(&self) -> f64 {
+        let hidden = f64::from(self.hidden);
+        match self.stack {
+            None => 0.0,
+            Some(LayerStack::Decoder { .. }) => 2.0 * hidden * self.query_width(),
+            Some(LayerStack::Encoder { decoder_layers }) => {
+                2.0 * hidden * self.kv_width() * f64::from(decoder_layers) / f64::from(self.layers.max(1))
+            }
+        }
     }
 
     /// Parameters that take part in a token's matrix products, with the output head and without the input embedding.
     pub fn active_matmul_parameters(&self) -> f64 {
-        f64::from(self.layers + self.encoder_layers) * self.active_layer_parameters() + self.embedding_parameters()
+        f64::from(self.layers) * (self.active_layer_parameters() + self.cross_parameters())
+            + self.embedding_parameters()
     }
 
-    /// Training FLOPs of one token: 6 per matmul weight and the causal half of the attention scores.
-    /// Kaplan et al. 2020 (arXiv 2001.08361) section 2.1; PaLM (arXiv 2204.02311) appendix B.
-    pub fn training_flops_per_token(&self, sequence_length: f64) -> f64 {
-        let causal = if self.kind == ModelKind::Encoder { 12.0 } else { 6.0 };
-        6.0 * self.active_matmul_parameters() + causal * f64::from(self.layers) * self.query_width() * sequence_length
+    /// Training FLOPs of one sample: 6 per token and matmul weight, and the attention scores, of which a causal layer needs half.
+    /// Kaplan et al. 2020 (arXiv 2001.08361) section 2.1; PaLM (arXiv 2204.02311) appendix B. An encoder-decoder adds up its stacks.
+    pub fn training_flops_per_sample(&self, sequence_length: f64) -> f64 {
+        if let Some(stacks) = self.stacks(sequence_length) {
+            return stacks.iter().map(|(stack, tokens)| stack.training_flops_per_sample(*tokens)).sum();
+        }
+        let is_causal = !matches!(self.kind, ModelKind::Encoder | ModelKind::Vit);
+        let met = sequence_length * if is_causal { 0.5 } else { 1.0 };
+        let crossed = if let Some(LayerStack::Decoder { encoder_tokens }) = self.stack { encoder_tokens } else { 0.0 };
+        let scores = 12.0 * f64::from(self.layers) * self.query_width() * (met + crossed);
+        sequence_length * (6.0 * self.active_matmul_parameters() + scores)
     }
 }
 
@@ -224,6 +282,8 @@ pub(crate) mod tests {
             experts: None,
             latent: None,
             encoder_layers: 0,
+            encoder_tokens: 0,
+            stack: None,
             max_context: 4096,
             sample_side: 0,
             forward_flops_per_sample: 0.0,
@@ -235,7 +295,28 @@ pub(crate) mod tests {
         let model = llama_2_7b();
         assert!((model.counted_parameters() / model.parameters - 1.0).abs() < 1e-3);
         // 6 N with N without the input embedding, and 6 L h s: 39.6 + 3.2 GFLOP at 4096 tokens.
-        let flops = model.training_flops_per_token(4096.0);
+        let flops = model.training_flops_per_sample(4096.0) / 4096.0;
         assert!((flops / (6.0 * 6.607e9 + 6.0 * 32.0 * 4096.0 * 4096.0) - 1.0).abs() < 1e-3, "{flops}");
+    }
+    /// Two stacks of the same sizes as Llama-2-7B, the encoder on 1,000 tokens of every sample.
+    fn encoder_decoder() -> Model {
+        Model { kind: ModelKind::Encdec, encoder_layers: 32, encoder_tokens: 1000, ..llama_2_7b() }
+    }
+
+    #[test]
+    fn each_stack_computes_on_its_own_tokens() {
+        let [(encoder, encoder_tokens), (decoder, tokens)] = encoder_decoder().stacks(100.0).unwrap();
+        assert_eq!((encoder_tokens, tokens, encoder.vocab, decoder.vocab), (1000.0, 100.0, 0, 32000));
+        // Six per weight: of a layer 4 h h + 3 h f; of cross attention half meets each side.
+        let (h, f) = (4096.0, 11008.0);
+        let (layer, cross) = (4.0 * h * h + 3.0 * h * f, 2.0 * h * h);
+        let encoded = 1000.0 * (6.0 * 32.0 * (layer + cross) + 12.0 * 32.0 * h * 1000.0);
+        let decoded = 100.0 * (6.0 * (32.0 * (layer + cross) + 32000.0 * h) + 12.0 * 32.0 * h * (50.0 + 1000.0));
+        let flops = encoder_decoder().training_flops_per_sample(100.0);
+        assert!((flops / (encoded + decoded) - 1.0).abs() < 1e-9, "{flops}");
+        // Where nothing is said, the encoder sees what the decoder writes.
+        let as_long = Model { encoder_tokens: 0, ..encoder_decoder() };
+        assert_eq!(as_long.stacks(512.0).unwrap().map(|(_, tokens)| tokens), [512.0, 512.0]);
+        assert_eq!(llama_2_7b().stacks(512.0), None);
     }
 }

@@ -5,6 +5,7 @@ use serde::Deserialize;
 
 use crate::cases::defaults::Request;
 use crate::machine::{Machine, host_copy, usual_network};
+use crate::possible::{half, half_precision};
 use gpuplan_hardware::{Gpu, GpuLink, Hardware, MeasuredLinks};
 use gpuplan_units::{Bytes, BytesPerSecond};
 use gpuplan_workload::catalog::ModelRow;
@@ -35,6 +36,8 @@ pub struct CaseModel {
     pub params: Option<f64>,
     pub layers: Option<u32>,
     pub encoder_layers: Option<u32>,
+    /// Tokens that the encoder sees of a sample; else those of the named model, else as many as the decoder.
+    pub encoder_tokens: Option<u32>,
     pub hidden: Option<u32>,
     pub heads: Option<u32>,
     pub kv_heads: Option<u32>,
@@ -151,7 +154,7 @@ impl EstimateCase {
         if let Some(watts) = self.hardware.gpu_power_watts {
             gpu.tdp_watts = positive("gpu_power_watts", watts, 1e12)?;
         }
-        let training = self.training.resolve(task, &model, &mut assumed)?;
+        let training = self.training.resolve(task, &gpu, &model, self.native_tokens(models), &mut assumed)?;
         let request = self.request(gpus, &training.framework, &mut assumed)?;
         let network = self.hardware.node_network_gbit_per_s;
         let network = network.map(|rate| positive("node_network_gbit_per_s", rate, 1e12)).transpose()?;
@@ -194,6 +197,11 @@ impl EstimateCase {
             Some(stated) => stated,
         };
         hardware.gpu_link(gpu, named, gpus_in_node)
+    }
+
+    /// Patches and class token of a named image transformer.
+    fn native_tokens(&self, models: &Models) -> Option<u32> {
+        models.find(self.model.name.as_deref()?)?.native_tokens()
     }
 
     fn model(&self, models: &Models, assumed: &mut Vec<String>) -> Result<Model, String> {
@@ -250,7 +258,14 @@ impl EstimateCase {
                 (true, None) if kind == ModelKind::MoeEncdec => layers / 2,
                 (true, None) => layers,
             },
-            max_context: 0,
+            encoder_tokens: stated
+                .encoder_tokens
+                .or(preset.as_ref().map(|model| model.encoder_tokens))
+                .filter(|_| encdec)
+                .unwrap_or(0)
+                .min(1 << 24),
+            stack: None,
+            max_context: preset.as_ref().map_or(0, |model| model.max_context),
             sample_side: 0,
             forward_flops_per_sample: 0.0,
         };
@@ -335,8 +350,18 @@ impl EstimateCase {
             }),
         };
         let batch = self.training.global_batch;
-        if batch.is_some_and(|batch| !(batch.is_finite() && (1.0..1e12).contains(&batch))) {
-            return Err("global_batch is not a number of sequences".to_owned());
+        if let Some(batch) = batch.filter(|batch| !(batch.is_finite() && (1.0..1e12).contains(batch))) {
+            return Err(format!("global_batch={batch} is not a number of sequences from 1 to 1e12; the nearest is 1"));
+        }
+        if stated.data.is_none() && !u64::from(gpus).is_multiple_of(split) {
+            let nearest = u64::from(gpus).next_multiple_of(split);
+            return Err(format!(
+                "tensor x pipeline x context = {split} does not divide gpus={gpus}; the nearest is gpus={nearest}"
+            ));
+        }
+        // Degrees that are all stated say how many GPUs there are.
+        if stated.data.is_some() && layout.gpus() != u64::from(gpus) {
+            assumed.push(format!("gpus={}", layout.gpus()));
         }
         Ok(Request {
             gpus,
@@ -355,24 +380,44 @@ impl EstimateCase {
 }
 
 impl CaseTraining {
-    fn resolve(&self, task: Task, model: &Model, assumed: &mut Vec<String>) -> Result<Training, String> {
-        let sequence = self.sequence_length.unwrap_or_else(|| match (task, model.kind.is_transformer()) {
-            (_, false) => model.sample_side,
-            // A short prompt and a short answer, as a generation script's own defaults have it.
-            (Task::Inference, true) => note(assumed, "sequence_length", "128", 128),
-            (_, true) => note(assumed, "sequence_length", "2048", 2048),
+    fn resolve(
+        &self,
+        task: Task,
+        gpu: &Gpu,
+        model: &Model,
+        native_tokens: Option<u32>,
+        assumed: &mut Vec<String>,
+    ) -> Result<Training, String> {
+        let sequence = self.sequence_length.unwrap_or_else(|| {
+            if !model.kind.is_transformer() {
+                return model.sample_side.max(1);
+            }
+            let usual = usual_length(task, model, native_tokens);
+            note(assumed, "sequence_length", &usual.to_string(), usual)
         });
+        let precision = match self.precision {
+            Some(stated) => half_precision(gpu, stated).map(|()| stated)?,
+            None => {
+                let usual = half(gpu);
+                let word = if usual == Precision::Bf16 { "bf16" } else { "fp16" };
+                note(assumed, "precision", word, usual)
+            }
+        };
+        if self.base_weights.is_some() && task.has_backward() && !task.has_adapters() {
+            return Err("base_weights: only a frozen base can be quantised; the nearest is the task qlora".to_owned());
+        }
         let adapters = task.has_adapters();
+        let rank = within("lora_rank", self.lora_rank.unwrap_or(16), 1 << 16)?;
         let lora = adapters.then(|| Lora {
-            rank: self.lora_rank.unwrap_or(16).clamp(1, 1 << 16),
+            rank,
             targets: self.lora_targets.unwrap_or(LoraTargets::ALL_LINEAR),
             dropout: self.lora_dropout.unwrap_or(false),
         });
         let chunked = self.chunked_loss == Some(true);
         Ok(Training {
             base_weights: self.base_weights.or((task == Task::Qlora).then_some(BaseWeights::Nf4)),
-            sequence_length: within("sequence_length", sequence.max(1), 1 << 24)?,
-            precision: self.precision.unwrap_or_else(|| note(assumed, "precision", "bf16", Precision::Bf16)),
+            sequence_length: within("sequence_length", sequence, 1 << 24)?,
+            precision,
             micro_batch: self.micro_batch,
             grad_accumulation: self.grad_accumulation,
             recompute: self.recompute,
@@ -417,6 +462,19 @@ impl Prepared {
     }
 }
 
+/// Length of the usual recipe, never beyond the positions of the model: patches of an image; 512 tokens of an encoder (Devlin et al.
+/// 2018, arXiv 1810.04805) and of T5 (Raffel et al. 2019, arXiv 1910.10683); the context of GPT-3 of a decoder (arXiv 2005.14165);
+/// of a generation script a short prompt and a short answer.
+fn usual_length(task: Task, model: &Model, native_tokens: Option<u32>) -> u32 {
+    let usual = match (task, model.kind) {
+        (_, ModelKind::Vit) => native_tokens.unwrap_or(197),
+        (Task::Inference, _) => 128,
+        (_, ModelKind::Encoder | ModelKind::Encdec | ModelKind::MoeEncdec) => 512,
+        _ => 2048,
+    };
+    if model.max_context == 0 { usual } else { usual.min(model.max_context) }
+}
+
 /// Tables of published runs write `adamw (mixed, fp32 master)` for plain `adamw`.
 fn optimizer(text: &str) -> Result<Optimizer, String> {
     let word = text.split_whitespace().next().unwrap_or_default();
@@ -430,7 +488,10 @@ fn note<T>(assumed: &mut Vec<String>, key: &str, shown: &str, value: T) -> T {
 }
 
 fn within(name: &str, value: u32, most: u32) -> Result<u32, String> {
-    if (1..=most).contains(&value) { Ok(value) } else { Err(format!("{name}={value} is outside 1 to {most}")) }
+    if (1..=most).contains(&value) {
+        return Ok(value);
+    }
+    Err(format!("{name}={value} is outside 1 to {most}; the nearest is {}", value.clamp(1, most)))
 }
 
 fn positive(name: &str, value: f64, most: f64) -> Result<f64, String> {
@@ -438,54 +499,5 @@ fn positive(name: &str, value: f64, most: f64) -> Result<f64, String> {
         Ok(value)
     } else {
         Err(format!("{name}={value} is not a positive number below {most:e}"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_that_nothing_has_are_refused_by_their_name() {
-        let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
-        let prepared = |model: &str, more: &str| {
-            let hardware_section = format!("{{\"gpu\":\"a100-sxm4-80\"{more}}}");
-            let line = format!("{{\"model\":{{\"name\":\"llama-3.1-8b\"{model}}},\"hardware\":{hardware_section}}}");
-            serde_json::from_str::<EstimateCase>(&line).unwrap().prepare(&hardware, &models)
-        };
-        assert!(prepared("", "").is_ok());
-        for (model, more, name) in [
-            (",\"params\":-5", "", "params"),
-            (",\"params\":0", "", "params"),
-            (",\"params\":1e300", "", "params"),
-            ("", ",\"node_network_gbit_per_s\":-1", "node_network_gbit_per_s"),
-            ("", ",\"gpu_memory_gb\":-80", "gpu_memory_gb"),
-            ("", ",\"gpu_memory_gb_per_s\":0", "gpu_memory_gb_per_s"),
-            ("", ",\"gpu_power_watts\":-400", "gpu_power_watts"),
-        ] {
-            let why = prepared(model, more).unwrap_err();
-            assert!(why.starts_with(&format!("{name}=")), "{why}");
-        }
-        let mut case: EstimateCase = serde_json::from_str("{\"hardware\":{\"gpu\":\"a100-sxm4-80\"}}").unwrap();
-        (case.model.name, case.model.params) = (Some("llama-3.1-8b".to_owned()), Some(f64::NAN));
-        assert!(case.prepare(&hardware, &models).unwrap_err().starts_with("params=NaN"));
-    }
-
-    #[test]
-    fn a_stack_is_known_by_name_or_the_case_is_unsupported() {
-        let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
-        let framework = |name: &str| {
-            let line = format!(
-                r#"{{"model":{{"name":"llama-3.1-8b"}},"hardware":{{"gpu":"a100-sxm4-80"}},"training":{{"framework":"{name}"}}}}"#
-            );
-            let case: EstimateCase = serde_json::from_str(&line).unwrap();
-            case.prepare(&hardware, &models).map(|prepared| prepared.training.framework.0)
-        };
-        for name in Stacks::embedded().ids() {
-            assert_eq!(framework(name).as_deref(), Ok(name));
-        }
-        assert_eq!(framework("Megatron-LM").as_deref(), Ok("megatron"));
-        let why = framework("torchtitann").unwrap_err();
-        assert_eq!(why, "unknown framework `torchtitann`; did you mean `torchtitan`?");
     }
 }

@@ -3,3 +3,5 @@
 pub mod answer;
 pub mod case;
 pub mod defaults;
+#[cfg(test)]
+mod tests;

@@ -178,7 +178,7 @@ impl DataLoader<'_> {
                 StorageRate::network_disk(&self.instance.host(), reading, self.network_disk)?
             }
             (_, _, Storage::ObjectStore) => StorageRate::bucket(
-                self.instance.host_network_gbit_per_s,
+                self.instance.front_network_gbit_per_s,
                 threads.max(1.0),
                 f64::from(self.nodes),
                 bytes,

@@ -4,7 +4,7 @@
 //! attention gives 34h + 5as (Korthikanti et al. 2022, arXiv 2205.05198, section 4).
 
 use crate::memory::constants::MemoryConstants;
-use gpuplan_workload::{Model, NormKind, Recompute, Training};
+use gpuplan_workload::{LayerStack, Model, NormKind, Recompute, Training};
 
 /// What a stack's own layers do, which decides the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,6 +134,20 @@ fn attention(
     let mut bytes = 2.0 * query + 2.0 * width + values + 2.0 * query + 4.0 * heads;
     if !training.uses_flash() && recompute == Recompute::None {
         bytes += heads * sequence * if training.dropout { 5.0 } else { 4.0 };
+    }
+    match model.stack {
+        // Normed input, queries and output of cross attention, and of its scores what those of self-attention keep.
+        Some(LayerStack::Decoder { encoder_tokens }) => {
+            bytes += 4.0 * f64::from(model.hidden) + 4.0 * query + 4.0 * heads;
+            if !training.uses_flash() && recompute == Recompute::None {
+                bytes += heads * encoder_tokens * if training.dropout { 5.0 } else { 4.0 };
+            }
+        }
+        // Keys and values of the decoder's layers.
+        Some(LayerStack::Encoder { decoder_layers }) => {
+            bytes += 4.0 * kv * f64::from(decoder_layers) / f64::from(model.layers.max(1));
+        }
+        None => {}
     }
     if model.attention_softcap {
         bytes += constants.softcap_score_bytes * heads * sequence;

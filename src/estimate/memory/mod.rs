@@ -111,7 +111,7 @@ impl MemoryInput<'_> {
         let kept = self.held_throughout(&shares, constants);
         let gathered = self.gathered(&shares, &kept, constants);
         let tokens = f64::from(self.setting.micro_batch) * self.sequence / f64::from(self.setting.layout.context);
-        let (activations, rebuilt) = self.activations(tokens, shares.layers, constants);
+        let (activations, rebuilt) = self.activations(shares.layers, constants);
         let (logits, logits_kept) = self.logits(tokens, constants);
         let backward = self.training.task.has_backward();
         let whole = self.trains_whole_model();
@@ -220,11 +220,25 @@ impl MemoryInput<'_> {
     }
 
     /// Activations kept by all layers of the stage, and the one layer rebuilt under full recompute.
-    fn activations(&self, tokens: f64, layers: f64, constants: &MemoryConstants) -> (f64, f64) {
+    fn activations(&self, layers: f64, constants: &MemoryConstants) -> (f64, f64) {
         if !self.training.task.has_backward() {
             return (0.0, 0.0);
         }
+        let Some(stacks) = self.model.stacks(self.sequence) else {
+            return self.activations_of_stack(layers, constants);
+        };
+        // Both stacks keep theirs until the backward pass; one layer at a time is rebuilt.
+        let all_layers = f64::from(self.model.layers + self.model.encoder_layers);
+        stacks.iter().fold((0.0, 0.0), |(kept, rebuilt), (model, sequence)| {
+            let stack = MemoryInput { model, sequence: *sequence, ..*self };
+            let (more, other) = stack.activations_of_stack(layers * f64::from(model.layers) / all_layers, constants);
+            (kept + more, f64::max(rebuilt, other))
+        })
+    }
+
+    fn activations_of_stack(&self, layers: f64, constants: &MemoryConstants) -> (f64, f64) {
         let layout = &self.setting.layout;
+        let tokens = f64::from(self.setting.micro_batch) * self.sequence / f64::from(layout.context);
         let (tensor, pipeline) = (f64::from(layout.tensor), f64::from(layout.pipeline));
         let hidden = f64::from(self.model.hidden);
         let recompute = self.setting.recompute;
@@ -278,6 +292,10 @@ impl MemoryInput<'_> {
             .latent
             .map_or(4.0 * self.model.kv_width(), |latent| 2.0 * f64::from(latent.kv_rank + latent.rope_head));
         let layers = f64::from(self.model.layers) / f64::from(self.setting.layout.pipeline);
-        cache * layers * tokens / f64::from(self.setting.layout.tensor) + 8.0 * f64::from(self.model.hidden) * tokens
+        // Cross attention keeps keys and values of the encoder's tokens.
+        let encoded = self.model.stacks(self.sequence).map_or(0.0, |[(_, tokens), _]| tokens);
+        let encoded = encoded * f64::from(self.setting.micro_batch);
+        cache * layers * (tokens + encoded) / f64::from(self.setting.layout.tensor)
+            + 8.0 * f64::from(self.model.hidden) * tokens.max(encoded)
     }
 }

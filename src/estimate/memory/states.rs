@@ -46,10 +46,12 @@ impl MemoryInput<'_> {
         let experts = if model.experts.is_some() { f64::from(layout.expert) } else { 1.0 };
         let layer = model.attention_parameters() + model.mlp_parameters() / experts;
         let units = if layout.pipeline == 1 { self.embedding_copies() } else { 1.0 };
-        let counted = all_layers * model.layer_parameters() + self.embedding_copies() * model.embedding_parameters();
+        let cross = model.cross_attention_parameters();
+        let counted =
+            all_layers * model.layer_parameters() + cross + self.embedding_copies() * model.embedding_parameters();
         let alone = layout.model_parallel() == 1 && layout.expert == 1;
         Shares {
-            linear: layers * layer / tensor,
+            linear: (layers * layer + cross / pipeline) / tensor,
             embedding: units * model.embedding_parameters() / tensor,
             // Norms, biases, positions: what the source counts beyond matrices.
             other: if alone { (model.parameters - counted).max(0.0) } else { 0.0 },

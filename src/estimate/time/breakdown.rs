@@ -70,25 +70,31 @@ impl TimeBreakdown {
     /// Part by part, `share` of the way from this to `other`.
     #[must_use]
     pub fn towards(&self, other: &Self, share: f64) -> Self {
-        let (rest, there) = (self.scaled(1.0 - share), other.scaled(share));
+        self.scaled(1.0 - share).followed_by(&other.scaled(share), 0.0)
+    }
+
+    /// This, then `next`, of which `shared` seconds of waiting for the host are counted in both.
+    #[must_use]
+    pub fn followed_by(&self, next: &Self, shared: f64) -> Self {
+        let weighted = |one: f64, other: f64| (one * self.total + other * next.total) / (self.total + next.total);
         Self {
-            matmul: rest.matmul + there.matmul,
-            attention: rest.attention + there.attention,
-            elementwise: rest.elementwise + there.elementwise,
-            head: rest.head + there.head,
-            launch: rest.launch + there.launch,
-            tensor_parallel: rest.tensor_parallel + there.tensor_parallel,
-            expert_parallel: rest.expert_parallel + there.expert_parallel,
-            context_parallel: rest.context_parallel + there.context_parallel,
-            dequantise: rest.dequantise + there.dequantise,
-            bubble: rest.bubble + there.bubble,
-            data_parallel: rest.data_parallel + there.data_parallel,
-            jitter: rest.jitter + there.jitter,
-            optimizer: rest.optimizer + there.optimizer,
-            input: rest.input + there.input,
-            total: rest.total + there.total,
-            launch_ratio: self.launch_ratio * (1.0 - share) + other.launch_ratio * share,
-            exposed_ratio: self.exposed_ratio * (1.0 - share) + other.exposed_ratio * share,
+            matmul: self.matmul + next.matmul,
+            attention: self.attention + next.attention,
+            elementwise: self.elementwise + next.elementwise,
+            head: self.head + next.head,
+            launch: self.launch + next.launch - shared,
+            tensor_parallel: self.tensor_parallel + next.tensor_parallel,
+            expert_parallel: self.expert_parallel + next.expert_parallel,
+            context_parallel: self.context_parallel + next.context_parallel,
+            dequantise: self.dequantise + next.dequantise,
+            bubble: self.bubble + next.bubble,
+            data_parallel: self.data_parallel + next.data_parallel,
+            jitter: self.jitter + next.jitter,
+            optimizer: self.optimizer + next.optimizer,
+            input: self.input + next.input,
+            total: self.total + next.total - shared,
+            launch_ratio: weighted(self.launch_ratio, next.launch_ratio),
+            exposed_ratio: weighted(self.exposed_ratio, next.exposed_ratio),
         }
     }
 

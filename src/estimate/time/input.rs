@@ -12,6 +12,7 @@ use crate::setting::Setting;
 use gpuplan_workload::{Model, Training};
 
 /// A model in training in one setting on a machine.
+#[derive(Clone, Copy)]
 pub struct StepInput<'a> {
     pub constants: &'a Constants,
     pub model: &'a Model,

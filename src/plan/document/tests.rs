@@ -14,7 +14,7 @@ use crate::document::{
 };
 use crate::explanation::{Advice, Reason, Rejection, Warning};
 use crate::input::fix::InputChange;
-use crate::input::staging::StagingLimit;
+use crate::input::store_path::StoreLimit;
 use crate::limits::Limits;
 use crate::money::bill::Basis;
 use crate::spot::promise::Promise;
@@ -58,7 +58,7 @@ impl Words for Names {
     fn input_change(&self, change: &InputChange) -> String {
         format!("{change:?}")
     }
-    fn staging_limit(&self, limit: StagingLimit) -> String {
+    fn staging_limit(&self, limit: StoreLimit) -> String {
         format!("{limit:?}")
     }
     fn unpriced(&self, why: Unpriced) -> String {

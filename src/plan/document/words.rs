@@ -2,7 +2,7 @@
 
 use crate::explanation::{Advice, Reason, Rejection, Warning};
 use crate::input::fix::InputChange;
-use crate::input::staging::StagingLimit;
+use crate::input::store_path::StoreLimit;
 use crate::money::bill::Basis;
 use crate::spot::promise::Promise;
 use crate::training::what_if::Unpriced;
@@ -29,7 +29,7 @@ pub trait Words {
     /// A change that shortens the waiting for samples.
     fn input_change(&self, change: &InputChange) -> String;
     /// What holds up the bringing of the data.
-    fn staging_limit(&self, limit: StagingLimit) -> String;
+    fn staging_limit(&self, limit: StoreLimit) -> String;
     /// Why nobody can say what fixing a finding saves.
     fn unpriced(&self, why: Unpriced) -> String;
 }

@@ -39,6 +39,11 @@ pub enum Advice {
     LargeBatch {
         counts_samples: bool,
     },
+    /// Sequences longer than the model was made for.
+    BeyondPositions {
+        tokens: u32,
+        positions: u32,
+    },
     /// Kernel launches dominate.
     CompileModel,
     StageOnLocalDisk {

@@ -18,6 +18,10 @@ pub fn network_disk(instance: &InstanceType, data: Option<&DataSet>) -> Bytes {
 
 /// Whether the data has its place on disks that come with the machine.
 pub fn fits_on_local_disks(instance: &InstanceType, data: &DataSet) -> bool {
-    data.reading.storage == Storage::Disk
-        && instance.local_nvme.is_some_and(|nvme| data.size.0 <= nvme.0 * SHARE_FOR_DATA)
+    data.reading.storage == Storage::Disk && fits(instance, data.size)
+}
+
+/// Whether so much has its place on disks that come with the machine.
+pub fn fits(instance: &InstanceType, size: Bytes) -> bool {
+    instance.local_nvme.is_some_and(|nvme| size.0 <= nvme.0 * SHARE_FOR_DATA)
 }

@@ -6,4 +6,5 @@ pub mod feeding;
 pub mod fix;
 pub mod fixes;
 pub mod staging;
+pub mod store_path;
 pub mod waiting;

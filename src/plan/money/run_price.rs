@@ -170,11 +170,11 @@ fn run_time(
     let input = RunInput {
         workload,
         step,
+        instance,
         machine: &machine,
         nodes,
         packing,
         gpus,
-        host_network_gbit_per_s: instance.host_network_gbit_per_s,
         staging: Staging::new(instance, workload.data.as_ref()),
         interruptions,
         notice_seconds: outlook.and_then(|_| Notice::seconds(instance.cloud.as_str())),

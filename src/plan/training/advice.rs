@@ -74,6 +74,10 @@ pub fn advice(context: Context, plan: &Plan) -> Vec<Advice> {
         advice.push(Advice::UnfittedVendor);
     }
     advice.extend(widths_to_pad(context, plan));
+    let (tokens, positions) = (training.sequence_length, workload.model.max_context);
+    if !workload.model.kind.counts_samples() && positions > 0 && tokens > positions {
+        advice.push(Advice::BeyondPositions { tokens, positions });
+    }
     let counts_samples = workload.model.kind.counts_samples();
     let (units, large) = if counts_samples {
         (setting.global_batch, LARGE_BATCH_IMAGES)

@@ -3,9 +3,11 @@
 use serde::Serialize;
 
 use crate::input::staging::Staging;
+use crate::input::store_path::StorePath;
 use crate::normal::{NORMAL_90, normal_distribution};
 use crate::training::packing::Packing;
 use gpuplan_estimate::{Machine, StepEstimate, memory::adapter_parameters};
+use gpuplan_hardware::InstanceType;
 use gpuplan_spot::policy::WORST_CHANGEOVER_RATIO;
 use gpuplan_spot::{CheckpointPlan, InterruptionRate, hardware_failure_rate, optimal_interval};
 use gpuplan_units::{Band, Bytes, Hours, Quantiles, Seconds};
@@ -14,12 +16,8 @@ use gpuplan_workload::{Optimizer, Precision, Workload};
 /// From asking for a machine to the first step: boot, image, environment. Measured 11 to 18 minutes for jobs of the
 /// "Can't Be Late" paper (NSDI 2024); the middle of the shorter ones.
 pub const START: Seconds = Seconds(720.0);
-/// Share of the host network that checkpoint traffic gets. A guess until the first upload is measured.
-const UPLOAD_SHARE: f64 = 0.5;
 /// Saving more often than this costs what the model does not know: file systems, requests, a busy host. Judged.
 const LEAST_INTERVAL: Seconds = Seconds(300.0);
-/// Host network where the catalog knows none. Gb/s. A guess on the low side of machines with a GPU.
-const UNKNOWN_HOST_GBIT: f64 = 10.0;
 /// A notice is looked for this often, as AWS advises (EC2 user guide, "Spot Instance interruption notices"). Seconds.
 const NOTICE_SEEN_AFTER: f64 = 5.0;
 
@@ -95,11 +93,11 @@ pub struct RunTime {
 pub struct RunInput<'a> {
     pub workload: &'a Workload,
     pub step: &'a StepEstimate,
+    pub instance: &'a InstanceType,
     pub machine: &'a Machine<'a>,
     pub nodes: u32,
     pub packing: Packing,
     pub gpus: u32,
-    pub host_network_gbit_per_s: Option<f64>,
     pub staging: Option<Staging>,
     pub interruptions: InterruptionRate,
     /// Seconds of warning before the capacity is taken back.
@@ -114,12 +112,11 @@ impl RunInput<'_> {
         let training = self.step.step_seconds().map(|seconds| seconds * steps * rounds / 3600.0);
         let bytes = self.workload.checkpoint.size.unwrap_or_else(|| checkpoint_bytes(self.workload));
         let gpus = f64::from(setting.gpus());
-        let host = self.host_network_gbit_per_s.unwrap_or(UNKNOWN_HOST_GBIT) * 1e9 / 8.0
-            * UPLOAD_SHARE
-            * f64::from(self.nodes);
+        // Every machine stores its part of it; runs on the same machine share the way.
+        let written = Bytes(bytes.0 * side_by_side / f64::from(self.nodes));
+        let path = StorePath::of_checkpoints(self.instance, written);
         let stall = Seconds(bytes.0 / gpus / self.machine.host_copy.0);
-        // Runs on the same machine share the network of its host.
-        let upload = Seconds(bytes.0 * side_by_side / host);
+        let upload = Seconds(written.0 / path.bytes_per_second);
         let mean = Seconds::from(self.interruptions.mean_time());
         let whole = Seconds::from(Hours(training.expected / rounds));
         // No shorter than the upload, or uploads pile up; no longer than the run, which ends with a save.
@@ -130,8 +127,10 @@ impl RunInput<'_> {
         let stretch = |mean| CheckpointPlan::new(stall, Seconds(interval), mean, restart).stretch;
         let start = Hours::from(Seconds(begin)).0;
         let hours = training.map(|hours| start + hours * stretch(mean));
-        let notice =
-            self.notice_seconds.map(|seconds| Notice::new(seconds, Bytes(bytes.0 * side_by_side), stall, host));
+        let every_machine = path.bytes_per_second * f64::from(self.nodes);
+        let notice = self
+            .notice_seconds
+            .map(|seconds| Notice::new(seconds, Bytes(bytes.0 * side_by_side), stall, every_machine));
         // Without a save at the last moment, half an interval and what was still being uploaded are lost.
         let redone =
             if notice.is_some_and(|notice| notice.saves_all) { 0.0 } else { interval.min(whole.0) / 2.0 + upload.0 };

@@ -14,6 +14,9 @@ pub fn best_setting(subject: &Subject, global_batch: u64, nodes: u32) -> (Result
             0,
         );
     }
+    if let Err(misfit) = subject.has_units() {
+        return (Err(misfit), 0);
+    }
     let gpus = machine.gpus_per_node * nodes;
     let mut search = Search {
         subject,

@@ -22,20 +22,12 @@ pub fn sentence(advice: &Advice) -> String {
         Advice::UnfittedVendor => {
             "no published run on AMD chips is in the fit: measure before renting many".to_owned()
         }
-        Advice::PadWidth { dimension, width, tensor_parallel } => {
-            let name = match dimension {
-                Dimension::HiddenSize => "hidden size",
-                Dimension::FeedForwardWidth => "feed-forward width",
-                Dimension::Vocabulary => "vocabulary",
-            };
-            format!(
-                "pad the {name} ({width} over {tensor_parallel}) to a multiple of 64 a rank: tensor cores lose whole tiles"
-            )
-        }
+        Advice::PadWidth { dimension, width, tensor_parallel } => pad_width(*dimension, *width, *tensor_parallel),
         Advice::LargeBatch { counts_samples: true } => "a global batch this large needs LARS or LAMB".to_owned(),
         Advice::LargeBatch { counts_samples: false } => {
             "a global batch this large needs learning-rate scaling with a longer warm-up, or LAMB".to_owned()
         }
+        Advice::BeyondPositions { tokens, positions } => beyond_positions(*tokens, *positions),
         Advice::CompileModel => "kernel launches dominate: compile the model, or raise the micro batch".to_owned(),
         Advice::StageOnLocalDisk { data_bytes, disk_bytes } => {
             format!("stage the data on local NVMe ({:.1} of {:.1} TB)", data_bytes.0 / 1e12, disk_bytes.0 / 1e12)
@@ -74,4 +66,20 @@ pub fn sentence(advice: &Advice) -> String {
         }
         Advice::InputWait(waiting) => wait(waiting),
     }
+}
+
+fn beyond_positions(tokens: u32, positions: u32) -> String {
+    format!(
+        "sequences of {tokens} tokens are longer than the {positions} positions of the model: stretch them (RoPE scaling, \
+         interpolated position tables), or state sequence_length={positions}"
+    )
+}
+
+fn pad_width(dimension: Dimension, width: u32, tensor_parallel: u32) -> String {
+    let name = match dimension {
+        Dimension::HiddenSize => "hidden size",
+        Dimension::FeedForwardWidth => "feed-forward width",
+        Dimension::Vocabulary => "vocabulary",
+    };
+    format!("pad the {name} ({width} over {tensor_parallel}) to a multiple of 64 a rank: tensor cores lose whole tiles")
 }

@@ -149,6 +149,9 @@ fn sequence_basis(basis: SequenceBasis) -> &'static str {
         SequenceBasis::Gpt3 => {
             "the model's longest sequence is not known; GPT-3 had this, arXiv 2005.14165 section 2.1"
         }
+        SequenceBasis::Bert => {
+            "the encoder's longest sequence is not known; BERT had this, arXiv 1810.04805 appendix A.2"
+        }
         SequenceBasis::LongestOfModel => "the model's longest",
         SequenceBasis::ShorterThanModel => "the model allows more, at a higher price",
         SequenceBasis::NativePatches => "patches and class token of the native image",
@@ -161,6 +164,10 @@ fn batch_basis(basis: BatchBasis) -> &'static str {
         BatchBasis::Qlora => "QLoRA, arXiv 2305.14314 table 9",
         BatchBasis::Goyal => "reference minibatch of Goyal et al., arXiv 1706.02677",
         BatchBasis::Alpaca => "recipe of Stanford Alpaca",
+        BatchBasis::Devlin => "recipe of BERT, arXiv 1810.04805 appendix A",
+        BatchBasis::Raffel => "recipe of T5, arXiv 1910.10683 section 3.1.2",
+        BatchBasis::Radford => "recipe of Whisper, arXiv 2212.04356 table 17",
+        BatchBasis::Dosovitskiy => "recipe of ViT, arXiv 2010.11929 table 3",
     }
 }
 

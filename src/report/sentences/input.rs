@@ -2,7 +2,7 @@
 
 use gpuplan_plan::explanation::input_wait::{InputWait, SlowestPart};
 use gpuplan_plan::input::fix::InputChange;
-use gpuplan_plan::input::staging::StagingLimit;
+use gpuplan_plan::input::store_path::StoreLimit;
 
 /// Why GPUs wait for samples, with the figures that decide.
 pub fn wait(waiting: &InputWait) -> String {
@@ -57,13 +57,14 @@ pub fn change(change: &InputChange) -> String {
 }
 
 /// What holds up bringing the data to a machine.
-pub fn staging_limit(limit: StagingLimit) -> &'static str {
+pub fn staging_limit(limit: StoreLimit) -> &'static str {
     match limit {
-        StagingLimit::Network => "half of its network",
-        StagingLimit::AssumedNetwork => "half of a network of 10 Gb/s, as nobody says what it has",
-        StagingLimit::Program => "what one program fetches",
-        StagingLimit::Gp3Disk => "its gp3 disk",
-        StagingLimit::NetworkDisk => "its network disk",
-        StagingLimit::DiskLink => "its link to network disks",
+        StoreLimit::Network => "half of its network",
+        StoreLimit::AssumedNetwork => "half of a network of 10 Gb/s, as nobody says what it has",
+        StoreLimit::Program => "what one program fetches",
+        StoreLimit::LocalDisk => "its local disk",
+        StoreLimit::Gp3Disk => "its gp3 disk",
+        StoreLimit::NetworkDisk => "its network disk",
+        StoreLimit::DiskLink => "its link to network disks",
     }
 }

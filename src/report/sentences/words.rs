@@ -4,7 +4,7 @@ use crate::sentences;
 use gpuplan_plan::document::Words;
 use gpuplan_plan::explanation::{Advice, Reason, Rejection, Warning};
 use gpuplan_plan::input::fix::InputChange;
-use gpuplan_plan::input::staging::StagingLimit;
+use gpuplan_plan::input::store_path::StoreLimit;
 use gpuplan_plan::money::bill::Basis;
 use gpuplan_plan::spot::promise::Promise;
 use gpuplan_plan::training::what_if::Unpriced;
@@ -51,7 +51,7 @@ impl Words for English {
         sentences::input::change(change)
     }
 
-    fn staging_limit(&self, limit: StagingLimit) -> String {
+    fn staging_limit(&self, limit: StoreLimit) -> String {
         sentences::input::staging_limit(limit).to_owned()
     }
 

@@ -128,7 +128,7 @@ pub fn staging(staging: &Staging) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpuplan_plan::input::staging::StagingLimit;
+    use gpuplan_plan::input::store_path::StoreLimit;
 
     #[test]
     fn money_keeps_its_cents_where_they_matter() {
@@ -154,7 +154,7 @@ mod tests {
         let said = staging(&Staging {
             bytes: Bytes(1e12),
             bytes_per_second: 1.25e9,
-            limit: StagingLimit::NetworkDisk,
+            limit: StoreLimit::NetworkDisk,
             is_on_local_disk: false,
         });
         assert_eq!(

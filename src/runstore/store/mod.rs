@@ -16,3 +16,4 @@ pub use held::StoredObject;
 pub use keys::{KeySource, Keys};
 pub use link::Link;
 pub use objects::{Listed, Store};
+pub use room::PARTS_AT_ONCE;

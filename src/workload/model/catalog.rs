@@ -162,6 +162,8 @@ impl ModelRow {
                 value_head: self.v_head_dim.unwrap_or(0),
             }),
             encoder_layers: self.encoder_layers.unwrap_or(0),
+            encoder_tokens: self.encoder_tokens.unwrap_or(0),
+            stack: None,
             max_context: self.max_context.unwrap_or(0),
             sample_side: self.sample_side.or(self.image_side).unwrap_or(0),
             forward_flops_per_sample: self.forward_gflop_per_sample.unwrap_or(0.0) * 1e9,

@@ -121,6 +121,8 @@ fn transformer(fields: &Fields, family: &Family, name: &str) -> Result<Model, Co
             [] => 0,
             keys => fields.required(keys, LAYERS)?,
         },
+        encoder_tokens: 0,
+        stack: None,
         max_context: max_context(fields)?,
         sample_side: if is_image { fields.required(&["image_size"], IMAGE_SIDE)? } else { 0 },
         forward_flops_per_sample: 0.0,
@@ -260,6 +262,7 @@ fn beside_layers(fields: &Fields, family: &Family, model: &mut Model) -> Result<
         let bins = fields.whole(&["num_mel_bins"], WIDTH)?.unwrap_or(80);
         let positions = fields.whole(&["max_source_positions"], CONTEXT)?.unwrap_or(1500);
         parameters += 3.0 * f64::from(bins) * hidden + 3.0 * hidden * hidden + f64::from(positions) * hidden;
+        model.encoder_tokens = positions;
     }
     Ok(parameters)
 }

@@ -1,6 +1,6 @@
 //! The matrix products of a transformer on one rank under a layout: what the estimate times and a calibration measures.
 
-use crate::model::Model;
+use crate::model::{LayerStack, Model};
 use crate::training::layout::Layout;
 
 /// `count` products of M x K by K x N.
@@ -62,12 +62,7 @@ pub fn layer_products(model: &Model, layout: &Layout, tokens: f64) -> impl Itera
     let routed = (tokens * f64::from(experts.experts_per_token) / held).max(1.0);
     let (dense_width, expert_width) = (f64::from(model.ffn_hidden) / t, f64::from(experts.ffn_hidden) / t);
     let shared = f64::from(experts.shared_experts) * (1.0 - dense_layers);
-    // An encoder-decoder's decoder layers attend twice.
-    let cross = if model.encoder_layers > 0 {
-        f64::from(model.layers) / f64::from(model.layers + model.encoder_layers)
-    } else {
-        0.0
-    };
+    let cross = CrossAttention::of(model);
     let all = [
         ("queries, keys, values", Gemm::new(tokens, in_width / t, hidden, 1.0)),
         ("attention output", Gemm::new(tokens, hidden, out_width / t, 1.0)),
@@ -77,10 +72,41 @@ pub fn layer_products(model: &Model, layout: &Layout, tokens: f64) -> impl Itera
         ("expert down", Gemm::new(routed, hidden, expert_width, held * (1.0 - dense_layers))),
         ("shared expert up", Gemm::new(tokens, expert_width, hidden, gates * shared)),
         ("shared expert down", Gemm::new(tokens, hidden, expert_width, shared)),
-        ("cross attention in", Gemm::new(tokens, in_width / t, hidden, cross)),
-        ("cross attention out", Gemm::new(tokens, hidden, out_width / t, cross)),
+        ("cross attention queries", Gemm::new(tokens, out_width / t, hidden, cross.decoders)),
+        ("cross attention keys, values", Gemm::new(tokens, (in_width - out_width) / t, hidden, cross.encoders)),
+        ("cross attention scores", Gemm::new(tokens, cross.tokens, out_width / t, 2.0 * cross.decoders)),
+        ("cross attention out", Gemm::new(tokens, hidden, out_width / t, cross.decoders)),
     ];
-    all.into_iter().map(|(what, gemm)| Product { what, gemm }).filter(|product| product.gemm.count > 0.0)
+    all.into_iter().map(|(what, gemm)| Product { what, gemm }).filter(|product| product.gemm.flops() > 0.0)
+}
+
+/// Cross attention of an average layer.
+struct CrossAttention {
+    /// Layers that ask, of each that meets these tokens.
+    decoders: f64,
+    /// Layers that are asked, likewise.
+    encoders: f64,
+    /// Tokens that each asking one looks at, where they are known. Its scores and the mixing of values are fused in one kernel.
+    tokens: f64,
+}
+
+impl CrossAttention {
+    fn of(model: &Model) -> Self {
+        let layers = f64::from(model.layers);
+        match model.stack {
+            Some(LayerStack::Decoder { encoder_tokens }) => {
+                Self { decoders: 1.0, encoders: 0.0, tokens: encoder_tokens }
+            }
+            Some(LayerStack::Encoder { decoder_layers }) => {
+                Self { decoders: 0.0, encoders: f64::from(decoder_layers) / layers.max(1.0), tokens: 0.0 }
+            }
+            None if model.encoder_layers > 0 => {
+                let share = layers / f64::from(model.layers + model.encoder_layers);
+                Self { decoders: share, encoders: share, tokens: 0.0 }
+            }
+            None => Self { decoders: 0.0, encoders: 0.0, tokens: 0.0 },
+        }
+    }
 }
 
 /// The product with the vocabulary; `None` for models without one.

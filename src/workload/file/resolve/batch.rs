@@ -4,7 +4,7 @@ use crate::assumption::{Assumption, BatchBasis};
 use crate::file::TrainingSection;
 use crate::file::WorkloadFileError;
 use crate::file::scalar::{conflict, count, invalid, whole};
-use crate::model::Model;
+use crate::model::{Model, ModelKind};
 use crate::training::Task;
 
 /// Batch in tokens by model size, each up to so many parameters: Brown et al. 2020 (arXiv 2005.14165) table 2.1.
@@ -15,6 +15,19 @@ const FULL_FINE_TUNE_SEQUENCES: u64 = 128;
 
 /// Adapters: Dettmers et al. 2023 (arXiv 2305.14314) table 9.
 const ADAPTER_SEQUENCES: u64 = 16;
+
+/// Encoders: Devlin et al. 2018 (arXiv 1810.04805) appendix A.2 and A.3, of the batches for fine-tuning the larger.
+const ENCODER_SEQUENCES: u64 = 256;
+const ENCODER_FINE_TUNE_SEQUENCES: u64 = 32;
+
+/// Encoder-decoders of text, trained and fine-tuned: Raffel et al. 2019 (arXiv 1910.10683) section 3.1.2.
+const T5_SEQUENCES: u64 = 128;
+
+/// Those whose encoder hears sound: Radford et al. 2022 (arXiv 2212.04356) table 17.
+const SPEECH_SEQUENCES: u64 = 256;
+
+/// Image transformers: Dosovitskiy et al. 2020 (arXiv 2010.11929) table 3.
+const PATCHED_IMAGES: u64 = 4096;
 
 /// Images: the reference minibatch of Goyal et al. 2017 (arXiv 1706.02677).
 const IMAGES: u64 = 256;
@@ -105,14 +118,18 @@ fn from_tokens(
 
 /// Sequences of a published recipe, in multiples of what one rank does.
 fn recipe(task: Task, model: &Model, sequence_length: u32, multiple: u64, assumed: &mut Vec<Assumption>) -> u64 {
-    let published = if task.has_adapters() {
-        Some((ADAPTER_SEQUENCES, BatchBasis::Qlora))
-    } else if model.kind.counts_samples() {
-        Some((IMAGES, BatchBasis::Goyal))
-    } else if task == Task::FullFineTune {
-        Some((FULL_FINE_TUNE_SEQUENCES, BatchBasis::Alpaca))
-    } else {
-        None
+    let published = match (task, model.kind) {
+        (task, _) if task.has_adapters() => Some((ADAPTER_SEQUENCES, BatchBasis::Qlora)),
+        (_, ModelKind::Vit) => Some((PATCHED_IMAGES, BatchBasis::Dosovitskiy)),
+        (_, kind) if kind.counts_samples() => Some((IMAGES, BatchBasis::Goyal)),
+        (Task::FullFineTune, ModelKind::Encoder) => Some((ENCODER_FINE_TUNE_SEQUENCES, BatchBasis::Devlin)),
+        (_, ModelKind::Encoder) => Some((ENCODER_SEQUENCES, BatchBasis::Devlin)),
+        (_, ModelKind::Encdec | ModelKind::MoeEncdec) if model.encoder_tokens > 0 => {
+            Some((SPEECH_SEQUENCES, BatchBasis::Radford))
+        }
+        (_, ModelKind::Encdec | ModelKind::MoeEncdec) => Some((T5_SEQUENCES, BatchBasis::Raffel)),
+        (Task::FullFineTune, _) => Some((FULL_FINE_TUNE_SEQUENCES, BatchBasis::Alpaca)),
+        _ => None,
     };
     if let Some((sequences, basis)) = published {
         let sequences = sequences.next_multiple_of(multiple);

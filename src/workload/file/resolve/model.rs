@@ -187,6 +187,8 @@ fn blank(kind: ModelKind, mlp: MlpKind, norm: NormKind, tied_embeddings: bool) -
         experts: None,
         latent: None,
         encoder_layers: 0,
+        encoder_tokens: 0,
+        stack: None,
         max_context: 0,
         sample_side: 0,
         forward_flops_per_sample: 0.0,

@@ -5,7 +5,7 @@ use crate::file::resolve::batch::{Local, global_batch};
 use crate::file::resolve::model::ResolvedModel;
 use crate::file::scalar::{choice, invalid, missing, not_among, whole};
 use crate::file::{LoraSection, TrainingSection, WorkloadFileError};
-use crate::model::Model;
+use crate::model::{Model, ModelKind};
 use crate::stack::Stacks;
 use crate::training::precision::{BaseWeights, Precision};
 use crate::training::{
@@ -15,11 +15,11 @@ use crate::training::{
 /// Longest sequence that a file may state, in tokens.
 const LONGEST_SEQUENCE: u32 = 16_777_216;
 
-/// Beyond this multiple of its context a model is another model.
-const LARGEST_EXTENSION: u32 = 8;
-
 /// Context where nothing is known: Brown et al. 2020 (arXiv 2005.14165) section 2.1.
 const UNKNOWN_CONTEXT: u32 = 2048;
+
+/// The same of an encoder: Devlin et al. 2018 (arXiv 1810.04805) appendix A.2.
+const UNKNOWN_ENCODER_CONTEXT: u32 = 512;
 
 /// Longer sequences are stated, not assumed.
 const LONGEST_ASSUMED: u32 = 4096;
@@ -131,19 +131,12 @@ fn sequence_length(
     let key = "training.sequence_length";
     let model = &network.model;
     let is_text = !model.kind.counts_samples();
+    // Beyond the positions of the model too: people stretch them, and the plan says so.
     if let Some(length) = whole(key, section.sequence_length.as_ref(), 1..=LONGEST_SEQUENCE)? {
-        let limit = model.max_context.saturating_mul(LARGEST_EXTENSION);
-        if is_text && limit > 0 && length > limit {
-            let context = model.max_context;
-            let why = format!(
-                "{length} is beyond {limit}, {LARGEST_EXTENSION} times the {context} tokens that `{}` is made for",
-                model.name
-            );
-            return Err(invalid(key, why));
-        }
         return Ok(length);
     }
     let (length, basis) = match (is_text, model.max_context) {
+        (true, 0) if model.kind == ModelKind::Encoder => (UNKNOWN_ENCODER_CONTEXT, SequenceBasis::Bert),
         (true, 0) => (UNKNOWN_CONTEXT, SequenceBasis::Gpt3),
         (true, context) if context <= LONGEST_ASSUMED => (context, SequenceBasis::LongestOfModel),
         (true, _) => (LONGEST_ASSUMED, SequenceBasis::ShorterThanModel),
@@ -286,9 +279,12 @@ mod tests {
             ("llama-3.1-8b", "task = \"lora\"", 16, 4096),
             ("llama-3.1-8b", "task = \"lora\"\nmicro_batch = 12", 24, 4096),
             ("llama-3.1-8b", "task = \"pretrain\"\nglobal_batch_tokens = \"4M\"", 1024, 4096),
-            ("bert-base", "task = \"pretrain\"", 1024, 512),
+            ("bert-base", "task = \"pretrain\"", 256, 512),
+            ("bert-base", "task = \"full-fine-tune\"", 32, 512),
+            ("t5-large", "task = \"pretrain\"\nsequence_length = 512", 128, 512),
+            ("whisper-large-v3", "task = \"pretrain\"", 256, 448),
             ("resnet-50", "", 256, 224),
-            ("vit-b-16", "task = \"train\"", 256, 197),
+            ("vit-b-16", "task = \"train\"", 4096, 197),
             ("stable-diffusion-1.5", "task = \"train\"", 256, 512),
         ] {
             let training_settings = resolved(preset, training).unwrap().workload.training;
@@ -329,6 +325,12 @@ mod tests {
     }
 
     #[test]
+    fn positions_can_be_stretched() {
+        let stretched = resolved("gpt-2", "task = \"lora\"\nsequence_length = 16384").unwrap();
+        assert_eq!(stretched.workload.training.sequence_length, 16_384);
+    }
+
+    #[test]
     fn impossible_settings_are_refused_by_key() {
         let long = "`training.sequence_length`: `16777217` is not a whole number from 1 to 16777216";
         for (preset, training, message) in [
@@ -358,11 +360,6 @@ mod tests {
                 "gpt-2",
                 "task = \"lora\"\nlora.rank = 65537",
                 "`training.lora.rank`: `65537` is not a whole number from 1 to 65536",
-            ),
-            (
-                "gpt-2",
-                "task = \"lora\"\nsequence_length = 8193",
-                "`training.sequence_length`: 8193 is beyond 8192, 8 times the 1024 tokens that `gpt-2` is made for",
             ),
             (
                 "resnet-50",

@@ -1,0 +1,114 @@
+//! Cases that are refused by name, and what is filled in for the rest.
+
+#![cfg(test)]
+
+use super::answer::{CaseAnswer, answer};
+use super::case::{EstimateCase, Prepared};
+use gpuplan_hardware::Hardware;
+use gpuplan_workload::{Models, Precision, Stacks};
+
+#[test]
+fn sizes_that_nothing_has_are_refused_by_their_name() {
+    let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
+    let prepared = |model: &str, more: &str| {
+        let hardware_section = format!("{{\"gpu\":\"a100-sxm4-80\"{more}}}");
+        let line = format!("{{\"model\":{{\"name\":\"llama-3.1-8b\"{model}}},\"hardware\":{hardware_section}}}");
+        serde_json::from_str::<EstimateCase>(&line).unwrap().prepare(&hardware, &models)
+    };
+    assert!(prepared("", "").is_ok());
+    for (model, more, name) in [
+        (",\"params\":-5", "", "params"),
+        (",\"params\":0", "", "params"),
+        (",\"params\":1e300", "", "params"),
+        ("", ",\"node_network_gbit_per_s\":-1", "node_network_gbit_per_s"),
+        ("", ",\"gpu_memory_gb\":-80", "gpu_memory_gb"),
+        ("", ",\"gpu_memory_gb_per_s\":0", "gpu_memory_gb_per_s"),
+        ("", ",\"gpu_power_watts\":-400", "gpu_power_watts"),
+    ] {
+        let why = prepared(model, more).unwrap_err();
+        assert!(why.starts_with(&format!("{name}=")), "{why}");
+    }
+    let mut case: EstimateCase = serde_json::from_str("{\"hardware\":{\"gpu\":\"a100-sxm4-80\"}}").unwrap();
+    (case.model.name, case.model.params) = (Some("llama-3.1-8b".to_owned()), Some(f64::NAN));
+    assert!(case.prepare(&hardware, &models).unwrap_err().starts_with("params=NaN"));
+}
+
+fn prepared(line: &str) -> Result<Prepared, String> {
+    let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
+    serde_json::from_str::<EstimateCase>(line).unwrap().prepare(&hardware, &models)
+}
+
+fn case(model: &str, gpu: &str, gpus: u32, training: &str, layout: &str) -> String {
+    format!(
+        "{{\"model\":{{\"name\":\"{model}\"}},\"hardware\":{{\"gpu\":\"{gpu}\",\"gpus\":{gpus}}},\
+         \"training\":{{{training}}},\"layout\":{{{layout}}}}}"
+    )
+}
+
+#[test]
+fn what_cannot_run_is_refused_with_the_nearest_that_works() {
+    let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
+    let said_of = |line: &str| match answer(line, &hardware, &models) {
+        CaseAnswer::Unsupported { unsupported, .. } => unsupported,
+        CaseAnswer::Estimate(_) => "an estimate".to_owned(),
+    };
+    for (gpu, gpus, training, layout, start, end) in [
+        ("v100-sxm2-32", 8, "\"precision\":\"fp8\"", "", "precision=fp8 needs", "the nearest is fp16"),
+        ("v100-sxm2-32", 8, "\"precision\":\"bf16\"", "", "precision=bf16 needs", "the nearest is fp16"),
+        ("a100-sxm4-80", 8, "", "\"tensor\":64,\"data\":1", "tensor=64 does not divide the 32", "the nearest is 32"),
+        ("a100-sxm4-80", 8, "", "\"tensor\":3", "tensor x pipeline x context = 3", "the nearest is gpus=9"),
+        ("a100-sxm4-80", 8, "\"micro_batch\":0", "", "micro_batch=0 is outside", "the nearest is 1"),
+        ("a100-sxm4-80", 8, "\"sequence_length\":0", "", "sequence_length=0 is outside", "the nearest is 1"),
+        ("a100-sxm4-80", 8, "\"global_batch\":0", "", "global_batch=0 is not", "the nearest is 1"),
+        ("a100-sxm4-80", 8, "\"global_batch\":4", "", "global_batch=4 gives not every", "the nearest is 8"),
+        ("a100-sxm4-80", 8, "\"task\":\"lora\",\"lora_rank\":0", "", "lora_rank=0 is outside", "the nearest is 1"),
+        ("a100-sxm4-80", 8, "\"base_weights\":\"nf4\"", "", "base_weights: only", "the task qlora"),
+        // Plain fp32 on old chips, and people stretch what positions a model has.
+        ("v100-sxm2-32", 8, "\"precision\":\"tf32\"", "", "an estimate", "an estimate"),
+        ("a100-sxm4-80", 8, "\"sequence_length\":16384", "", "an estimate", "an estimate"),
+    ] {
+        let said = said_of(&case("llama-2-7b", gpu, gpus, training, layout));
+        assert!(said.starts_with(start) && said.ends_with(end), "{training} {layout}: {said}");
+    }
+}
+
+#[test]
+fn no_default_breaks_the_model() {
+    let length = |model: &str, training: &str| {
+        prepared(&case(model, "a100-sxm4-80", 1, training, "")).unwrap().training.sequence_length
+    };
+    for (model, tokens) in [
+        ("bert-large", 512),
+        ("gpt-2", 1024),
+        ("whisper-large-v3", 448),
+        ("t5-large", 512),
+        ("vit-b-16", 197),
+        ("llama-3.1-8b", 2048),
+    ] {
+        assert_eq!(length(model, ""), tokens, "{model}");
+    }
+    assert_eq!(length("llama-3.1-8b", "\"task\":\"inference\""), 128);
+    // Of an encoder with sizes of its own nothing else is known.
+    let sizes = "{\"model\":{\"kind\":\"encoder\",\"layers\":24,\"hidden\":1024},\"hardware\":{\"gpu\":\"t4\"}}";
+    let own = prepared(sizes).unwrap();
+    assert_eq!((own.training.sequence_length, own.training.precision), (512, Precision::Fp16));
+    assert!(own.assumed.contains(&"precision=fp16".to_owned()), "{:?}", own.assumed);
+}
+
+#[test]
+fn a_stack_is_known_by_name_or_the_case_is_unsupported() {
+    let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
+    let framework = |name: &str| {
+        let line = format!(
+            r#"{{"model":{{"name":"llama-3.1-8b"}},"hardware":{{"gpu":"a100-sxm4-80"}},"training":{{"framework":"{name}"}}}}"#
+        );
+        let case: EstimateCase = serde_json::from_str(&line).unwrap();
+        case.prepare(&hardware, &models).map(|prepared| prepared.training.framework.0)
+    };
+    for name in Stacks::embedded().ids() {
+        assert_eq!(framework(name).as_deref(), Ok(name));
+    }
+    assert_eq!(framework("Megatron-LM").as_deref(), Ok("megatron"));
+    let why = framework("torchtitann").unwrap_err();
+    assert_eq!(why, "unknown framework `torchtitann`; did you mean `torchtitan`?");
+}
