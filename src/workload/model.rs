@@ -310,10 +310,10 @@ pub(crate) mod tests {
         // Six per weight: of a layer 4 h h + 3 h f; of cross attention half meets each side.
         let (h, f) = (4096.0, 11008.0);
         let (layer, cross) = (4.0 * h * h + 3.0 * h * f, 2.0 * h * h);
-        let encoded = 1000.0 * (6.0 * 32.0 * (layer + cross) + 12.0 * 32.0 * h * 1000.0);
-        let decoded = 100.0 * (6.0 * (32.0 * (layer + cross) + 32000.0 * h) + 12.0 * 32.0 * h * (50.0 + 1000.0));
+        let of_encoder = 1000.0 * (6.0 * 32.0 * (layer + cross) + 12.0 * 32.0 * h * 1000.0);
+        let of_decoder = 100.0 * (6.0 * (32.0 * (layer + cross) + 32000.0 * h) + 12.0 * 32.0 * h * (50.0 + 1000.0));
         let flops = encoder_decoder().training_flops_per_sample(100.0);
-        assert!((flops / (encoded + decoded) - 1.0).abs() < 1e-9, "{flops}");
+        assert!((flops / (of_encoder + of_decoder) - 1.0).abs() < 1e-9, "{flops}");
         // Where nothing is said, the encoder sees what the decoder writes.
         let as_long = Model { encoder_tokens: 0, ..encoder_decoder() };
         assert_eq!(as_long.stacks(512.0).unwrap().map(|(_, tokens)| tokens), [512.0, 512.0]);

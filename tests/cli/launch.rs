@@ -325,7 +325,7 @@ fn nothing_is_rented_without_a_yes_or_a_launcher() {
 
 /// Two machines of one run; it is to be disturbed once it has saved something.
 fn gang(home: &Path, name: &str, more: &[&str], command: &[&str]) -> Child {
-    let two = ["--gpus", "H100:16", "--purchase", "spot", "-y", "--run", name];
+    let two = ["--gpus", "H100:16", "--max-nodes", "2", "--purchase", "spot", "-y", "--run", name];
     let words = [&LAUNCH[..], &two, more, &["--"], command].concat();
     let leader = gpuplan(home, &words)
         .stdout(Stdio::null())
