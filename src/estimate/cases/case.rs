@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::cases::defaults::Request;
+use crate::cases::defaults::{self, Request};
 use crate::machine::{Machine, host_copy, usual_network};
 use crate::possible::{half, half_precision};
 use gpuplan_hardware::{Gpu, GpuLink, Hardware, MeasuredLinks};
@@ -339,15 +339,9 @@ impl EstimateCase {
             virtual_pipeline: degree("virtual_pipeline", stated.virtual_pipeline)?,
             shard: stated.shard.unwrap_or_default(),
             shard_group: stated.shard_group,
-            sequence_parallel: stated.sequence_parallel.unwrap_or_else(|| {
-                let stack = Stacks::embedded().of(framework);
-                let usual = stack.and_then(|stack| stack.sequence_parallel(tensor)).unwrap_or(false);
-                if tensor > 1 {
-                    note(assumed, "sequence_parallel", if usual { "true" } else { "false" }, usual)
-                } else {
-                    usual
-                }
-            }),
+            sequence_parallel: stated
+                .sequence_parallel
+                .unwrap_or_else(|| defaults::sequence_parallel(framework, tensor, assumed)),
         };
         let batch = self.training.global_batch;
         if let Some(batch) = batch.filter(|batch| !(batch.is_finite() && (1.0..1e12).contains(batch))) {

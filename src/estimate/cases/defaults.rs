@@ -3,7 +3,7 @@
 use crate::misfit::Infeasible;
 use crate::setting::Setting;
 use crate::subject::{StepEstimate, Subject};
-use gpuplan_workload::{AttentionKernel, Layout, Recompute, Shard};
+use gpuplan_workload::{AttentionKernel, Framework, Layout, Recompute, Shard, Stacks};
 
 /// What is fixed; the rest is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -143,6 +143,16 @@ fn interleaves(subject: &Subject, request: &Request, layout: &Layout, micro_batc
                 && (steps / f64::from(layout.pipeline)).fract() == 0.0)
     };
     (1..=4).filter(allowed).collect()
+}
+
+/// Whether tensor-parallel ranks of this stack split the work between products too, as its recipes have it (`catalogs/stacks.toml`).
+pub fn sequence_parallel(framework: &Framework, tensor: u32, assumed: &mut Vec<String>) -> bool {
+    let stack = Stacks::embedded().of(framework);
+    let usual = tensor > 1 && stack.and_then(|stack| stack.sequence_parallel(tensor)).unwrap_or(false);
+    if tensor > 1 {
+        assumed.push(format!("sequence_parallel={usual}"));
+    }
+    usual
 }
 
 /// What a stack does by itself on a GPU that it is made for, where the case says nothing else.

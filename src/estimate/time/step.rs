@@ -137,14 +137,11 @@ impl StepInput<'_> {
         self.rank_parameters() * share
     }
 
-    /// [F11] Traffic of data parallelism that is not hidden behind compute.
-    fn data_parallel(&self, compute: f64, passes: Passes) -> f64 {
+    /// [F11] Seconds that data-parallel ranks send gradients and weights in a step, with nothing beside it.
+    fn sent(&self, passes: Passes) -> f64 {
         let layout = &self.setting.layout;
         // Context-parallel ranks hold the same weights, so they reduce gradients together with the data-parallel ones.
         let ranks = layout.copies();
-        if ranks <= 1 {
-            return 0.0;
-        }
         let gpus = self.setting.gpus();
         let domain = self.machine.link_domain(gpus);
         let inside = ranks.min((domain / layout.tensor).max(1));
@@ -156,9 +153,8 @@ impl StepInput<'_> {
         let sent = self.training.synchronization;
         let compression = sent.gradient_compression;
         let layers = f64::from(self.model.layers + self.model.encoder_layers) / f64::from(layout.pipeline);
-        let gathers = matches!(layout.shard, Shard::Zero2 | Shard::Zero3 | Shard::Hsdp);
         let (gather, scatter, reduce) = (Operation::AllGather, Operation::ReduceScatter, Operation::AllReduce);
-        let traffic = match layout.shard {
+        match layout.shard {
             Shard::Zero3 => {
                 let gathered = self.messages_of(gather, weight_bytes * weights, layers, ranks, inside);
                 let reduced = self.messages_of(scatter, gradient_bytes * trained, layers, ranks, inside);
@@ -191,7 +187,17 @@ impl StepInput<'_> {
                 passes.backward * self.messages_of(reduce, bytes, self.buckets(ranks), ranks, inside)
                     / f64::from(sent.local_steps)
             }
-        };
+        }
+    }
+
+    /// [F11] What of that is not hidden behind compute.
+    fn data_parallel(&self, compute: f64, passes: Passes) -> f64 {
+        let layout = &self.setting.layout;
+        if layout.copies() <= 1 {
+            return 0.0;
+        }
+        let (traffic, micro_steps) = (self.sent(passes), self.setting.micro_steps());
+        let gathers = matches!(layout.shard, Shard::Zero2 | Shard::Zero3 | Shard::Hsdp);
         let window = if gathers { compute } else { c::BACKWARD_WINDOW * compute / micro_steps };
         let exposed_share = if self.training.framework.hides_sharded_traffic() {
             self.constants.exposed_prefetched
@@ -200,7 +206,11 @@ impl StepInput<'_> {
         } else {
             self.constants.exposed_reduce
         };
-        let updated = if layout.shard == Shard::Zero1 { self.updated_weights(gradient_bytes * trained) } else { 0.0 };
+        let updated = if layout.shard == Shard::Zero1 {
+            self.updated_weights(self.gradient_bytes() * self.trained_parameters())
+        } else {
+            0.0
+        };
         let hidden = self.training.overlap(self.rates.flash3.is_some()).weight_gather;
         // The next forward pass, a third of the arithmetic, hides them, and the rest is as exposed as other traffic.
         let forward = compute / micro_steps / 3.0;

@@ -70,8 +70,8 @@ fn a_slower_measured_gpu_makes_a_longer_step_with_a_narrower_band() {
         "hardware": {"gpu": "h100-sxm5-80", "gpus": 8}}"#;
     let case: EstimateCase = serde_json::from_str(case).unwrap();
     let prepared = case.prepare(&Hardware::embedded().unwrap(), &Models::embedded().unwrap()).unwrap();
-    let layout = Layout { data: 8, shard: Shard::Zero3, ..Layout::default() };
-    let setting = Setting { layout, micro_batch: 1, global_batch: 8.0, recompute: Recompute::None };
+    let layout = Layout { data: 8, shard: Shard::Zero1, ..Layout::default() };
+    let setting = Setting { layout, micro_batch: 1, global_batch: 64.0, recompute: Recompute::None };
     let subject = Subject::new(&prepared.model, &prepared.training, prepared.machine());
     let step = |correction| subject.corrected(correction).estimate(&setting).unwrap();
     let (none, slower) = (Correction::NONE, slow_hopper(1.2));
