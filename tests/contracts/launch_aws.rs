@@ -68,7 +68,7 @@ async fn until(launcher: &AwsLauncher, id: &MachineId, is_so: impl Fn(&Machine) 
         if let Some(machine) = listed.into_iter().find(|machine| machine.id == *id).filter(|machine| is_so(machine)) {
             return machine;
         }
-        assert!(begun.elapsed() < Duration::from_mins(2), "{id} does not come to be so");
+        assert!(begun.elapsed() < Duration::from_mins(10), "{id} does not come to be so");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
@@ -387,7 +387,7 @@ async fn comes<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
         if let Some(found) = look() {
             return found;
         }
-        assert!(begun.elapsed() < Duration::from_mins(2), "{what}");
+        assert!(begun.elapsed() < Duration::from_mins(10), "{what}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

@@ -20,7 +20,7 @@ use crate::server::{Reply, Request, Server};
 const MARK: &str = "GPUPLAN_BOX_MACHINE";
 const LINK_LOCAL: &str = "169.254.169.254:80";
 /// A cold Python on a busy machine.
-const STARTS_WITHIN: Duration = Duration::from_mins(2);
+const STARTS_WITHIN: Duration = Duration::from_mins(10);
 /// Between two looks whether a machine has shut itself down.
 const LOOK: Duration = Duration::from_millis(30);
 pub const TAKEN: &str = "Server.SpotInstanceTermination";
