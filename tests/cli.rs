@@ -1,6 +1,7 @@
 //! The program as people and scripts meet it: examples, limits, bad input, exit codes. One binary, since each links everything.
 
 mod answers;
+mod bad_inputs;
 mod bench;
 mod budget;
 #[cfg(all(feature = "cuda", target_os = "linux"))]
@@ -18,11 +19,14 @@ mod launch_aws;
 mod launch_figures;
 #[cfg(feature = "gcp")]
 mod launch_google;
+mod launch_leader;
 mod launch_sweep;
+mod launch_trust;
 #[cfg(feature = "aws")]
 mod live;
 #[cfg(feature = "gcp")]
 mod live_google;
+mod measured;
 mod money_figures;
 mod on;
 #[cfg(target_os = "linux")]

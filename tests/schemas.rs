@@ -33,6 +33,11 @@ const fn document(name: &'static str, title: &'static str, schema: fn() -> Schem
 const DOCUMENTS: &[Document] = &[
     document("accuracy", "gpuplan accuracy -o json", output::<report::measure::accuracy_json::AccuracyReport<'static>>),
     document(
+        "accuracy-cases",
+        "gpuplan accuracy --cases FILE -o json",
+        output::<report::measure::accuracy_cases::OwnAccuracyReport<'static>>,
+    ),
+    document(
         "accuracy-inference",
         "gpuplan accuracy --refit --inference -o json",
         output::<report::measure::accuracy_json::HeldOutInferenceReport<'static>>,
@@ -71,7 +76,7 @@ const DOCUMENTS: &[Document] = &[
     document(
         "estimate-answer",
         "gpuplan estimate --cases FILE -o json, one line",
-        output::<gpuplan::estimate::answer::CaseAnswer>,
+        output::<report::measure::nearest::AnswerLine>,
     ),
     document("explain", "gpuplan explain -o json", output::<report::plan::explain::ExplainReport<'static>>),
     document("gc", "gpuplan gc -o json", output::<report::runs::StrayList>),
@@ -388,6 +393,30 @@ fn calibrations_are_as_their_schema_says() {
     program.assert_valid("calibration", &["bench", "examples/llama-3.1-8b-finetune.toml", "--simulate=L40S:2"]);
 }
 
+/// The files that the documentation shows are taken by the program and by the editor.
+#[test]
+fn capacity_and_policy_files_are_as_their_schemas_say() {
+    let program = Program::new();
+    let plan = ["plan", "examples/llama-3.1-8b-finetune.toml"];
+    for (name, page, first) in [
+        ("capacity-file", "docs/prices.md", "[[own]]"),
+        ("policy-file", "docs/prices.md", "clouds = "),
+        ("policy-file", "docs/finance.md", "max_p90_usd"),
+    ] {
+        let page = fs::read_to_string(root().join(page)).unwrap();
+        let shown =
+            page.split("```").find_map(|block| block.strip_prefix("toml\n").filter(|text| text.starts_with(first)));
+        let shown = shown.unwrap_or_else(|| panic!("no file that begins with {first}"));
+        assert_valid_part(name, shown, &json(toml::Value::Table(toml::from_str(shown).unwrap())));
+        let flag = if name == "capacity-file" { "--capacity" } else { "--policy" };
+        program.json(&[&plan[..], &[flag, &program.file(name, shown)]].concat());
+        // A key of its own beside the first table or value.
+        let unknown = program.file(name, &format!("no_such_key = 1\n{shown}"));
+        program.text(&[&plan[..], &[flag, &unknown]].concat(), &[2]);
+        assert!(!validator(name).is_valid(&serde_json::json!({ "no_such_key": 1 })));
+    }
+}
+
 #[test]
 fn spending_is_as_its_schemas_say() {
     let program = Program::new();
@@ -396,11 +425,19 @@ fn spending_is_as_its_schemas_say() {
     let store = format!("file://{}", folder.display());
     program.assert_valid("costs", &["costs", "--store", &store]);
     program.assert_valid("accuracy-mine", &["accuracy", "--mine"]);
+    let bill = "bill_payer_account_id,line_item_usage_start_date,line_item_usage_end_date,line_item_currency_code,\
+        line_item_unblended_cost,line_item_line_item_type,line_item_usage_type,line_item_usage_amount,resource_tags\n\
+        123,2026-10-01T00:00:00.000Z,2026-10-01T01:00:00.000Z,USD,2,Usage,BoxUsage:g5.xlarge,1,\n";
+    program.assert_valid("costs-import", &["costs", "import", &program.file("bill.csv", bill)]);
 }
 
 #[test]
 fn the_error_tables_are_as_their_schema_says() {
     Program::new().assert_valid("accuracy", &["accuracy"]);
+    for table in ["measured.csv", "measured.jsonl"] {
+        let path = format!("tests/fixtures/runs/{table}");
+        Program::new().assert_valid("accuracy-cases", &["accuracy", "--cases", &path]);
+    }
 }
 
 #[test]

@@ -32,7 +32,8 @@ const MOST_ITERATIONS: usize = 40;
 const ENOUGH: f64 = 1e-5;
 
 /// Constants of chips and schedules that the earlier sources hardly have, and only these: what the recent sources decide.
-const LATER: [&str; 3] = ["generation_blackwell", "generation_cdna", "exposed_prefetched"];
+const LATER: [&str; 5] =
+    ["sustained_blackwell", "jitter_newer", "generation_blackwell", "generation_cdna", "exposed_prefetched"];
 
 /// A run with its case filled in once.
 #[derive(Debug)]

@@ -1,18 +1,16 @@
-//! What a user with a new workload gets: every group predicted with constants that never saw it, and bands from that.
+//! What a user with a new workload gets: every group predicted with constants that never saw it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use rayon::prelude::*;
 
 use crate::fit::{FitRun, fit};
-use gpuplan_estimate::Regime;
-use gpuplan_estimate::constants::RegimeBand;
+use crate::prediction::Prediction;
+use gpuplan_estimate::{Doubts, Regime};
 use gpuplan_workload::{ModelKind, Task};
 
 /// Groups of fewer runs are predicted and not averaged, as in scoring.
 const FEWEST_RUNS: usize = 8;
-/// A regime's own quantile counts as its number of sources, the pooled one as this many.
-const POOLED_SOURCES: f64 = 2.0;
 
 /// One run predicted without its own group.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +19,7 @@ pub struct HeldOut<'a> {
     /// ln(predicted / measured).
     pub log_error: f64,
     pub regime: Regime,
+    pub doubts: Doubts,
 }
 
 /// Error of one group.
@@ -44,8 +43,8 @@ pub fn without<'a>(runs: &'a [FitRun<'a>], key: impl Fn(&FitRun) -> Option<Strin
     let kept: Vec<&FitRun> = runs.iter().filter(|run| !is_out(run)).collect();
     let constants = fit(&kept).constants;
     let predict = |run: &'a FitRun<'a>| {
-        let regime = run.predict(&constants)?.regime;
-        Some(HeldOut { run, log_error: run.log_error(&constants), regime })
+        let Prediction { regime, doubts, .. } = run.predict(&constants)?;
+        Some(HeldOut { run, log_error: run.log_error(&constants), regime, doubts })
     };
     runs.iter().filter(is_out).filter_map(predict).collect()
 }
@@ -111,45 +110,4 @@ pub fn errors(held: &[HeldOut], key: impl Fn(&FitRun) -> Option<String>) -> (Vec
 /// Mean absolute error over runs. Percent.
 pub fn mape_percent(held: &[HeldOut]) -> f64 {
     100.0 * held.iter().map(|one| one.log_error.exp_m1().abs()).sum::<f64>() / held.len().max(1) as f64
-}
-
-/// 10th and 90th percentile of measured over predicted by regime, sources weighing the same, shrunk to the pooled ones.
-pub fn bands(held: &[HeldOut]) -> Vec<RegimeBand> {
-    let pooled = quantiles(held);
-    let band = |regime: Regime| {
-        let own: Vec<HeldOut> = held.iter().filter(|one| one.regime == regime).copied().collect();
-        let sources = own.iter().map(|one| one.run.run.source.as_str()).collect::<BTreeSet<_>>().len() as f64;
-        let quantiles = quantiles(&own);
-        let shrink =
-            |own: f64, pooled: f64| ((sources * own + POOLED_SOURCES * pooled) / (sources + POOLED_SOURCES)).exp();
-        RegimeBand {
-            regime: regime.word().to_owned(),
-            low: shrink(quantiles.0, pooled.0),
-            high: shrink(quantiles.1, pooled.1),
-        }
-    };
-    Regime::ALL.into_iter().map(band).collect()
-}
-
-/// Weighted 10 % and 90 % quantiles of ln(measured / predicted); every source weighs the same.
-fn quantiles(held: &[HeldOut]) -> (f64, f64) {
-    let mut sizes: BTreeMap<&str, f64> = BTreeMap::new();
-    for one in held {
-        *sizes.entry(one.run.run.source.as_str()).or_default() += 1.0;
-    }
-    let mut points: Vec<(f64, f64)> =
-        held.iter().map(|one| (-one.log_error, 1.0 / sizes[one.run.run.source.as_str()])).collect();
-    points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let total: f64 = points.iter().map(|(_, weight)| weight).sum();
-    let at = |share: f64| {
-        let mut passed = 0.0;
-        for (value, weight) in &points {
-            passed += weight;
-            if passed >= share * total {
-                return *value;
-            }
-        }
-        0.0
-    };
-    (at(0.1), at(0.9))
 }

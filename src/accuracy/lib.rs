@@ -1,10 +1,13 @@
 //! How wrong the estimate is: published runs, what is predicted for them, and the error by source, family, GPU and regime.
 
+pub mod band_fit;
 pub mod fit;
 pub mod held_out;
 mod least_squares;
 pub mod measured;
 pub mod memory_fit;
+pub mod nearest;
+pub mod own_table;
 pub mod peers;
 pub mod prediction;
 pub mod published;
@@ -13,7 +16,7 @@ pub mod regret;
 pub mod score;
 
 pub use measured::{CountedFlops, Measured};
-pub use prediction::{Prediction, predict};
+pub use prediction::{Prediction, answers, predict};
 pub use published::{Published, Quality, Run};
 pub use regret::Regret;
-pub use score::{ErrorGroup, Errors, FitFacts, GroupErrors, Scores};
+pub use score::{ErrorGroup, Errors, FitFacts, GroupErrors, RunError, Scores};

@@ -139,6 +139,28 @@ mod tests {
         );
     }
 
+    /// No constant of memory is fitted on the recent sources.
+    #[test]
+    fn the_bars_hold_on_recent_sources_and_on_what_ran() {
+        let (published, hardware, models) = world();
+        let predictions = crate::predict(&published, &hardware, &models);
+        let scores = crate::Scores::new(&published, &predictions);
+        let by_table = scores.memory(crate::ErrorGroup::Table);
+        let recent = by_table.iter().find(|line| line.name == "recent").unwrap();
+        assert!(recent.errors.unwrap().mape_percent <= 9.0, "{recent:?}");
+        let fits = scores.fits;
+        assert!(fits.false_fit <= 1 && fits.false_out_of_memory <= 3, "{fits:?}");
+        let timed: Vec<bool> = published
+            .runs
+            .iter()
+            .zip(&predictions)
+            .filter(|(run, _)| run.scores_time())
+            .filter_map(|(_, made)| Some(made.as_ref()?.fits))
+            .collect();
+        let unfit = timed.iter().filter(|fits| !**fits).count();
+        assert!(100 * unfit <= timed.len(), "{unfit} of {}", timed.len());
+    }
+
     #[test]
     fn peaks_that_papers_summed_are_met_within_five_percent() {
         let (published, hardware, models) = world();

@@ -4,8 +4,8 @@ use rayon::prelude::*;
 use serde_json::Value;
 
 use crate::published::Published;
-use gpuplan_estimate::Regime;
 use gpuplan_estimate::answer::{CaseEstimate, estimate};
+use gpuplan_estimate::{Doubts, Regime};
 use gpuplan_hardware::Hardware;
 use gpuplan_units::Band;
 use gpuplan_workload::Models;
@@ -20,6 +20,7 @@ pub struct Prediction {
     pub peak_memory: Band,
     pub fits: bool,
     pub regime: Regime,
+    pub doubts: Doubts,
 }
 
 impl From<CaseEstimate> for Prediction {
@@ -31,12 +32,18 @@ impl From<CaseEstimate> for Prediction {
             peak_memory: made.peak_memory_bytes,
             fits: made.fits,
             regime: made.regime,
+            doubts: made.doubts,
         }
     }
 }
 
 /// One for each run, in their order; none where the estimate does not know the case.
 pub fn predict(published: &Published, hardware: &Hardware, models: &Models) -> Vec<Option<Prediction>> {
-    let one = |case| estimate(Value::Null, case, hardware, models).ok().map(Prediction::from);
+    answers(published, hardware, models).into_iter().map(Result::ok).collect()
+}
+
+/// The same with the reason where there is no answer.
+pub fn answers(published: &Published, hardware: &Hardware, models: &Models) -> Vec<Result<Prediction, String>> {
+    let one = |case| estimate(Value::Null, case, hardware, models).map(Prediction::from);
     published.runs.par_iter().map(|run| one(&run.case)).collect()
 }

@@ -161,19 +161,23 @@ impl Row<'_> {
             .ok_or_else(|| format!("no column `{name}`"))
     }
 
-    /// The case as its dotted columns spell it; an empty cell is an absent key.
     fn case(&self) -> Result<EstimateCase, String> {
-        let mut parts = Map::new();
-        for (name, cell) in &self.cells {
-            if let (Some((part, key)), false) = (name.split_once('.'), cell.is_empty()) {
-                let part = parts.entry(part).or_insert_with(|| Value::Object(Map::new()));
-                if let Value::Object(keys) = part {
-                    keys.insert(key.to_owned(), value(cell).map_err(|error| format!("{name}: {error}"))?);
-                }
+        case(self.cells.iter().copied())
+    }
+}
+
+/// The case as its dotted columns spell it; an empty cell is an absent key.
+pub(crate) fn case<'a>(cells: impl Iterator<Item = (&'a str, &'a str)>) -> Result<EstimateCase, String> {
+    let mut parts = Map::new();
+    for (name, cell) in cells {
+        if let (Some((part, key)), false) = (name.split_once('.'), cell.is_empty()) {
+            let part = parts.entry(part).or_insert_with(|| Value::Object(Map::new()));
+            if let Value::Object(keys) = part {
+                keys.insert(key.to_owned(), value(cell).map_err(|error| format!("{name}: {error}"))?);
             }
         }
-        serde_json::from_value(Value::Object(parts)).map_err(|error| error.to_string())
     }
+    serde_json::from_value(Value::Object(parts)).map_err(|error| error.to_string())
 }
 
 /// Numbers and booleans as themselves, `[` or `"` begins JSON, the rest is text.

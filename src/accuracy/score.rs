@@ -19,6 +19,8 @@ const PEAK_OVER_LABEL: f64 = 1.08;
 /// How the runs are put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorGroup {
+    /// The earlier sources, which most constants are fitted on, and the recent ones.
+    Table,
     Source,
     /// Sources that share one code base.
     Group,
@@ -67,6 +69,16 @@ pub struct FitFacts {
     /// Said not to fit, ran.
     pub false_out_of_memory: usize,
     pub fits_facts: usize,
+}
+
+/// Error of one run.
+#[derive(Clone, Copy, Debug)]
+pub struct RunError<'a> {
+    pub run: &'a Run,
+    /// Of its peak memory, and not of its time.
+    pub is_memory: bool,
+    /// Predicted over measured.
+    pub ratio: Band,
 }
 
 /// One scored run; the ratio is predicted over measured.
@@ -124,6 +136,15 @@ impl<'a> Scores<'a> {
         table(&self.memory, by)
     }
 
+    /// Every answered run, times first.
+    pub fn runs(&self) -> impl Iterator<Item = RunError<'a>> {
+        let errors = |scored: &[Scored<'a>], is_memory| {
+            let one = |one: &Scored<'a>| Some(RunError { run: one.run, is_memory, ratio: one.ratio? });
+            scored.iter().filter_map(one).collect::<Vec<_>>()
+        };
+        errors(&self.time, false).into_iter().chain(errors(&self.memory, true))
+    }
+
     pub fn time_of_all(&self) -> GroupErrors {
         line("all", self.time.iter())
     }
@@ -179,6 +200,7 @@ fn table(scored: &[Scored], by: ErrorGroup) -> Vec<GroupErrors> {
 fn name(scored: &Scored, by: ErrorGroup) -> Option<String> {
     let run = scored.run;
     match by {
+        ErrorGroup::Table => Some(if run.is_recent() { "recent" } else { "earlier" }.to_owned()),
         ErrorGroup::Source => Some(run.source.clone()),
         ErrorGroup::Group => Some(run.group().to_owned()),
         ErrorGroup::Family => run.case.model.kind.map(word),
@@ -260,6 +282,7 @@ id,quality,locator,metric,value,unit,flops_def,longest_example,gpu_model,precisi
             peak_memory: around(44e9),
             fits: true,
             regime: Regime::Compute,
+            doubts: gpuplan_estimate::Doubts::default(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! `State`: what the tasks of one agent know of the program, its checkpoints and its machine.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -8,6 +9,10 @@ use gpuplan_runstore::status::{Finding, Staged};
 use gpuplan_runstore::{ManifestName, Phase, Spent};
 use gpuplan_telemetry::Sample;
 use gpuplan_units::Usd;
+
+/// Lines that are kept of the end of the output, and characters of each. A traceback names its error last.
+const LAST_LINES: usize = 4;
+const LONGEST_LAST: usize = 300;
 
 /// What the tasks of one agent share.
 #[derive(Clone, Debug, Default)]
@@ -62,6 +67,26 @@ pub struct Output {
     pub bytes: u64,
     /// Some of it is missing from the log.
     pub is_lost: bool,
+    /// The newest lines, for whoever asks why it failed.
+    pub last: VecDeque<String>,
+}
+
+impl Output {
+    fn keep(&mut self, line: &str) {
+        let plain: String = line.chars().filter(|c| !c.is_control()).take(LONGEST_LAST).collect();
+        if plain.trim().is_empty() {
+            return;
+        }
+        if self.last.len() == LAST_LINES {
+            self.last.pop_front();
+        }
+        self.last.push_back(plain.trim().to_owned());
+    }
+
+    /// What the program said last; `None`: nothing.
+    pub fn last_words(&self) -> Option<String> {
+        (!self.last.is_empty()).then(|| self.last.iter().map(String::as_str).collect::<Vec<_>>().join(" | "))
+    }
 }
 
 /// The machine as last sampled.
@@ -76,6 +101,7 @@ pub struct MachineState {
 impl State {
     /// A line of the program's output.
     pub fn read(&mut self, line: &str) {
+        self.output.keep(line);
         if let Some((improvement, spent)) = self.improvement.as_mut().zip(self.spending.at_least) {
             improvement.read(line, spent);
         }
@@ -88,4 +114,31 @@ pub type SharedState = Arc<Mutex<State>>;
 /// Reads or changes the state. A task that died while it held it left whole values.
 pub fn with<T>(shared: &SharedState, work: impl FnOnce(&mut State) -> T) -> T {
     work(&mut shared.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_words_are_the_newest_lines_without_colours_and_empty_ones() {
+        let mut state = State::default();
+        assert_eq!(state.output.last_words(), None);
+        for line in [
+            "0\n",
+            "1\n",
+            "Traceback (most recent call last):\n",
+            "  File \"a.py\"\n",
+            "\n",
+            "\u{1b}[31mValueError: x\u{7}\n",
+        ] {
+            state.read(line);
+        }
+        assert_eq!(
+            state.output.last_words().as_deref(),
+            Some("1 | Traceback (most recent call last): | File \"a.py\" | [31mValueError: x")
+        );
+        state.read(&"y".repeat(5000));
+        assert!(state.output.last_words().unwrap().ends_with(&"y".repeat(LONGEST_LAST)));
+    }
 }

@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::bill::ImportedBill;
 use crate::charge::Charge;
 use crate::spending::spent::RunKnown;
+use gpuplan_runstore::private;
 
 /// Version of the tables below. A ledger of another version is never touched.
 const VERSION: i64 = 1;
@@ -95,9 +96,7 @@ pub struct Ledger {
 impl Ledger {
     /// Opens the ledger, or makes an empty one.
     pub fn open(path: &Path) -> Result<Self, LedgerError> {
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder)?;
-        }
+        private::database(path)?;
         let mut database = Connection::open(path)?;
         database.busy_timeout(BUSY)?;
         // Looked at before anything is written: a ledger of a newer version is left as it is.

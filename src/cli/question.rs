@@ -1,6 +1,7 @@
 //! From arguments to a question and its answer: workload, live prices, measurements, plans.
 
 pub mod answer;
+pub mod cases;
 pub mod gpus;
 pub mod live;
 pub mod measurements;

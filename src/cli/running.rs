@@ -3,9 +3,13 @@
 pub mod access;
 pub mod agent;
 pub mod doctor;
+pub mod download;
 pub mod engine_jobs;
 pub mod launch;
+pub mod logs;
+pub mod notice;
 pub mod setup;
 pub mod status;
 pub mod stop;
 pub mod terminate;
+pub mod verify;

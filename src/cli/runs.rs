@@ -5,5 +5,6 @@ pub mod clouds;
 pub mod groups;
 pub mod journal;
 pub mod launchers;
+pub mod leader;
 pub mod ledger;
 pub mod store;

@@ -2,8 +2,10 @@
 
 pub mod diagnostic;
 pub mod home;
+pub mod input;
 pub mod printer;
 pub mod progress;
+pub mod question;
 pub mod runtime;
 
 use std::fs;
@@ -11,14 +13,16 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use crate::arguments::global::{GlobalArguments, OutputFormat, OutputWord};
+use crate::arguments::global::{ColorChoice, GlobalArguments, OutputFormat, OutputWord};
 use crate::session::diagnostic::Diagnostic;
 use crate::session::home::Home;
+use crate::session::input::read_text;
 use crate::session::printer::Printer;
 use gpuplan_embedded::{ARCHIVES, Archive};
 use gpuplan_hardware::Hardware;
 use gpuplan_market::{Cache, Capacity, Market};
 use gpuplan_plan::Policy;
+use gpuplan_report::text::style::Style;
 use gpuplan_runstore::sha256;
 use gpuplan_units::Hours;
 use gpuplan_workload::{Models, Stacks};
@@ -43,6 +47,8 @@ pub struct Session {
     pub seed: u64,
     pub offline: bool,
     pub width: u16,
+    /// Of what is printed for people.
+    pub style: Style,
     pub home: Home,
     pub printer: Printer,
     catalog_dir: Option<PathBuf>,
@@ -76,8 +82,9 @@ impl Session {
             seed: arguments.seed,
             offline: arguments.offline,
             width,
+            style: style(arguments.color),
             home: Home::from_environment(),
-            printer: Printer::new(arguments.output == OutputWord::Json),
+            printer: Printer::new(arguments.output == OutputWord::Json).with_verbosity(arguments.verbosity()),
             catalog_dir: arguments.catalog_dir.clone(),
         })
     }
@@ -114,8 +121,13 @@ impl Session {
     /// The snapshot with cached answers of the clouds laid over it.
     pub fn catalogs(&self) -> Result<Catalogs, Diagnostic> {
         let Catalogs { hardware, market } = self.snapshot()?;
+        let newest = market.newest().strftime("%Y-%m-%d");
+        self.printer.detail(&format!("snapshot of {} prices, the newest of {newest}", market.offers().len()));
         let market = match self.home.price_cache().map(|path| Cache::open_existing(&path)) {
-            Some(Ok(Some(cache))) => overlay(market, &cache, &hardware, &self.printer),
+            Some(Ok(Some(cache))) => {
+                self.printer.detail("answers of the clouds in the price cache are laid over it");
+                overlay(market, &cache, &hardware, &self.printer)
+            }
             Some(Err(error)) => {
                 self.printer.warning(&format!("{error}; the snapshot alone is used"));
                 market
@@ -163,7 +175,8 @@ impl Session {
                 None => return Ok(None),
             },
         };
-        fs::read_to_string(&path).map(Some).map_err(|error| Diagnostic::file(&path, &error))
+        self.printer.detail(&format!("reads {}", path.display()));
+        read_text(&path).map(Some)
     }
 
     /// Hashes of the catalog (physics) and of the offers (money) that a plan rests on: the snapshot and what lies over it.
@@ -181,6 +194,15 @@ impl Session {
         let mut money = bytes("market", Market::embedded_bytes())?;
         money.extend(catalogs.market.laid_over(&catalogs.hardware).map_err(Diagnostic::unexpected)?);
         Ok((sha256(&physics), sha256(&money)))
+    }
+
+    /// A line for the head of a plan whose price is so old.
+    pub fn very_old_price(&self, observed_at: Timestamp) -> Option<String> {
+        let age = Hours(self.now.duration_since(observed_at).as_secs_f64() / 3600.0);
+        (age > VERY_OLD).then(|| {
+            let seen = observed_at.strftime("%Y-%m-%d");
+            format!("THIS PRICE IS {:.0} DAYS OLD (seen on {seen}): treat every amount as a rough guide", age.0 / 24.0)
+        })
     }
 
     /// Warns about old prices; the second is a line for the head of a plan.
@@ -201,6 +223,17 @@ impl Session {
             ));
         }
         None
+    }
+}
+
+/// <https://no-color.org>: any value that is not empty asks for none.
+fn style(choice: ColorChoice) -> Style {
+    let refuses = || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let is_dumb = || std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
+    match choice {
+        ColorChoice::Always => Style::Ansi,
+        ColorChoice::Auto if Printer::stdout_is_terminal() && !refuses() && !is_dumb() => Style::Ansi,
+        ColorChoice::Auto | ColorChoice::Never => Style::Plain,
     }
 }
 

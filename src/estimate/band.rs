@@ -1,9 +1,10 @@
-//! Bands by regime: 10th and 90th percentile of measured over predicted time when whole sources were held out of the fit.
+//! Bands of a step: how far measured from predicted time was when whole code bases were held out of the fit, by regime and by what is new.
+
+use std::sync::OnceLock;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::constants::Fitted;
 use crate::measurements::correction::Certainty;
 use crate::measurements::own_runs::Experience;
 use crate::time::breakdown::TimeBreakdown;
@@ -63,30 +64,182 @@ impl Regime {
             Self::Vision => "vision",
         }
     }
+}
 
-    /// Measured over predicted time at 10 % and 90 %, groups of sources weighing the same; see `benchmarks/results`.
-    fn quantiles(self) -> (f64, f64) {
-        let bands = &Fitted::embedded().bands;
-        bands.iter().find(|band| band.regime == self.word()).map_or(WIDEST, |band| (band.low, band.high))
+/// Bands as `gpuplan accuracy --refit --only bands` fitted them.
+static FITTED: &str = include_str!("../../benchmarks/results/band_constants.toml");
+
+/// The file of the bands. A half-width is of ln(measured / predicted): the band goes from exp(-w) to exp(w), which 80 % of left-out runs are in.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FittedBands {
+    /// Left-out runs that the bands were fitted on.
+    pub runs: usize,
+    /// Of these, inside a band that was fitted without their code base, before `new_source` and after it.
+    pub inside_before_percent: f64,
+    pub inside_percent: f64,
+    /// Factor of every half-width: what a code base that nobody has seen differs by from those that were.
+    pub new_source: f64,
+    /// Median of high over low among the left-out runs.
+    pub median_high_over_low: f64,
+    pub regimes: Vec<HalfWidth>,
+    /// Added in quadrature.
+    pub doubts: Vec<HalfWidth>,
+    pub sources: Vec<SourceCoverage>,
+}
+
+/// Half-width of one regime or doubt.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct HalfWidth {
+    pub name: String,
+    pub half_width: f64,
+    /// Code bases that it rests on.
+    pub groups: usize,
+}
+
+/// Share of the runs of a source inside a band that was fitted without its code base.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct SourceCoverage {
+    pub name: String,
+    pub runs: usize,
+    pub inside_percent: f64,
+}
+
+impl FittedBands {
+    /// The file inside this binary.
+    pub fn embedded() -> &'static Self {
+        static READ: OnceLock<FittedBands> = OnceLock::new();
+        READ.get_or_init(|| {
+            toml::from_str(FITTED).expect("the test of this file reads the bands that the binary holds")
+        })
     }
 }
 
-/// Band of a regime that no run has measured.
-const WIDEST: (f64, f64) = (0.7, 1.6);
+/// Half-widths by regime and by doubt, in the order of their lists, each for a run of a known code base.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Widths {
+    pub regimes: [f64; Regime::ALL.len()],
+    pub doubts: [f64; Doubt::ALL.len()],
+}
 
-/// What the band cannot know from the regime alone; each adds its width (log scale) in quadrature. Guesses.
+impl Widths {
+    /// Those of the file, wider by what a new code base differs by.
+    fn embedded() -> &'static Self {
+        static READ: OnceLock<Widths> = OnceLock::new();
+        READ.get_or_init(|| {
+            let fitted = FittedBands::embedded();
+            let of = |list: &[HalfWidth], name: &str| {
+                let found = list.iter().find(|one| one.name == name);
+                fitted.new_source * found.map_or(WIDEST, |one| one.half_width)
+            };
+            Self {
+                regimes: Regime::ALL.map(|regime| of(&fitted.regimes, regime.word())),
+                doubts: Doubt::ALL.map(|doubt| of(&fitted.doubts, doubt.word())),
+            }
+        })
+    }
+
+    pub fn of_regime(&self, regime: Regime) -> f64 {
+        Regime::ALL.iter().zip(self.regimes).find(|(one, _)| **one == regime).map_or(WIDEST, |(_, width)| width)
+    }
+
+    /// Square of what the doubts add, each weighed.
+    pub fn doubt_square(&self, doubts: Doubts, weight: impl Fn(Doubt) -> f64) -> f64 {
+        Doubt::ALL
+            .iter()
+            .zip(self.doubts)
+            .filter(|(one, _)| doubts.holds(**one))
+            .map(|(one, width)| weight(*one) * width.powi(2))
+            .sum()
+    }
+}
+
+/// Half-width of what no run has measured.
+const WIDEST: f64 = 0.4;
+
+/// What the band cannot know from the regime alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// No constant has seen a run of the framework.
+    Framework,
+    /// Hardly any published run on this GPU's generation was in the fit.
+    Gpu,
+    /// Nor on chips of its vendor: one suite has eight.
+    Vendor,
+    /// Model parts that few rows cover: encoder-decoders, image transformers, expert parallelism.
+    Structure,
+    /// Keys and values that pass around a ring.
+    Context,
+    /// Recipes of eight bits and fewer differ in what they leave in sixteen.
+    EightBits,
+    /// Experts: products in groups, permuted tokens and uneven loads cost more than their arithmetic.
+    Experts,
+    /// More GPUs than but one published source has.
+    Scale,
+}
+
+impl Doubt {
+    pub const ALL: [Self; 8] = [
+        Self::Framework,
+        Self::Gpu,
+        Self::Vendor,
+        Self::Structure,
+        Self::Context,
+        Self::EightBits,
+        Self::Experts,
+        Self::Scale,
+    ];
+
+    /// Word of the constants file.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Framework => "framework",
+            Self::Gpu => "gpu",
+            Self::Vendor => "vendor",
+            Self::Structure => "structure",
+            Self::Context => "context",
+            Self::EightBits => "eight-bits",
+            Self::Experts => "experts",
+            Self::Scale => "scale",
+        }
+    }
+
+    /// Half-width before any run is looked at, which a fit on few code bases stays near. Judged.
+    pub fn guess(self) -> f64 {
+        match self {
+            Self::Framework | Self::Gpu | Self::Context | Self::EightBits | Self::Scale => 0.10,
+            Self::Structure => 0.15,
+            Self::Vendor => 0.25,
+            Self::Experts => 0.30,
+        }
+    }
+}
+
+/// The doubts of one estimate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Doubts {
-    /// The framework has no fitted factors.
     pub framework: bool,
-    /// Hardly any published run on this GPU's generation was in the fit.
     pub gpu: bool,
-    /// Nor on any chip of its vendor.
     pub vendor: bool,
-    /// Parallelism or model parts that no row covers (context parallel, fp8 recipes).
     pub structure: bool,
-    /// Experts: products in groups, permuted tokens and uneven loads cost more than their arithmetic.
+    pub context: bool,
+    pub eight_bits: bool,
     pub experts: bool,
+    pub scale: bool,
+}
+
+impl Doubts {
+    pub fn holds(self, doubt: Doubt) -> bool {
+        match doubt {
+            Doubt::Framework => self.framework,
+            Doubt::Gpu => self.gpu,
+            Doubt::Vendor => self.vendor,
+            Doubt::Structure => self.structure,
+            Doubt::Context => self.context,
+            Doubt::EightBits => self.eight_bits,
+            Doubt::Experts => self.experts,
+            Doubt::Scale => self.scale,
+        }
+    }
 }
 
 /// 90th percentile of the standard normal distribution: deviations in a band's half.
@@ -98,30 +251,17 @@ const MOST_REPLACED: f64 = 0.6;
 /// Ratios to multiply a predicted time with. A measurement replaces the doubt about efficiency by its own; finished runs of the same
 /// user leave a part of all doubt.
 pub fn time_band(regime: Regime, doubts: Doubts, certainty: Certainty, experience: Option<Experience>) -> (f64, f64) {
-    let (low, high) = regime.quantiles();
+    let widths = Widths::embedded();
     let unfitted = 1.0 - certainty.compute_correlation.powi(2);
-    let extra: f64 = [
-        (doubts.framework, 0.10_f64.powi(2)),
-        (doubts.gpu, 0.10_f64.powi(2) * unfitted),
-        (doubts.vendor, 0.35_f64.powi(2) * unfitted),
-        (doubts.structure, 0.15_f64.powi(2)),
-        (doubts.experts, 0.30_f64.powi(2)),
-    ]
-    .iter()
-    .filter(|(on, _)| *on)
-    .map(|(_, variance)| variance)
-    .sum();
-    let wide = |ratio: f64| {
-        let regime = (ratio.ln() / NORMAL_90).powi(2);
-        // The two are equal where nothing was measured; then nothing is taken or added.
-        let change = (certainty.left - certainty.replaced).max(-MOST_REPLACED * regime);
-        ((regime + change).max(certainty.spread) * NORMAL_90.powi(2) + extra).sqrt()
-    };
-    let (lower, upper) = (wide(low), wide(high));
-    // How far own runs were off is judged by the band as a whole.
-    let whole = f64::midpoint(lower.powi(2), upper.powi(2)) / NORMAL_90.powi(2);
-    let left = experience.map_or(1.0, |known| (known.variance(whole) / whole).sqrt());
-    ((-lower * left).exp(), (upper * left).exp())
+    let extra =
+        widths.doubt_square(doubts, |doubt| if matches!(doubt, Doubt::Gpu | Doubt::Vendor) { unfitted } else { 1.0 });
+    let regime = (widths.of_regime(regime) / NORMAL_90).powi(2);
+    // The two are equal where nothing was measured; then nothing is taken or added.
+    let change = (certainty.left - certainty.replaced).max(-MOST_REPLACED * regime);
+    let variance = (regime + change).max(certainty.spread) + extra / NORMAL_90.powi(2);
+    let left = experience.map_or(variance, |known| known.variance(variance));
+    let half = NORMAL_90 * left.sqrt();
+    ((-half).exp(), half.exp())
 }
 
 #[cfg(test)]
@@ -129,12 +269,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_file_has_every_regime_and_doubt_and_what_it_promises() {
+        let fitted = FittedBands::embedded();
+        for (list, names) in [
+            (&fitted.regimes, Regime::ALL.map(Regime::word).to_vec()),
+            (&fitted.doubts, Doubt::ALL.map(Doubt::word).to_vec()),
+        ] {
+            assert_eq!(list.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(), names);
+            assert!(list.iter().all(|one| one.half_width >= 0.0 && one.half_width.is_finite()));
+        }
+        // 75 to 85 is aimed at. The factor for a source that nobody has seen keeps half of every source inside, which takes 86.
+        assert!((75.0..=87.0).contains(&fitted.inside_percent), "{}", fitted.inside_percent);
+        let poor: Vec<_> = fitted.sources.iter().filter(|one| one.runs >= 8 && one.inside_percent < 50.0).collect();
+        assert!(poor.is_empty(), "{poor:?}");
+        assert!(fitted.median_high_over_low <= 1.7, "{}", fitted.median_high_over_low);
+    }
+
+    #[test]
     fn doubt_widens_and_never_narrows() {
         let (low, high) = time_band(Regime::Compute, Doubts::default(), Certainty::default(), None);
         assert!(low < 1.0 && high > 1.0);
         let (lower, higher) = time_band(
             Regime::Compute,
-            Doubts { framework: true, gpu: true, vendor: true, structure: true, experts: true },
+            Doubts { framework: true, gpu: true, vendor: true, experts: true, ..Doubts::default() },
             Certainty::default(),
             None,
         );

@@ -17,8 +17,8 @@ pub struct DeviceRates {
     pub flash: f64,
     /// The same with kernels written for Hopper and Blackwell, on those alone.
     pub flash3: Option<f64>,
-    /// Unfused attention products.
-    pub eager: f64,
+    /// Share of what a benchmark reaches alone that training sustains.
+    pub sustained: f64,
     pub memory_bandwidth: f64,
     /// Exponent on tile and wave quantisation.
     pub wave_exponent: f64,
@@ -127,7 +127,7 @@ impl DeviceRates {
                 * if newer { constants.flash_share_newer } else { 1.0 }
                 * power
                 * share,
-            eager: matmul * share,
+            sustained: constants.sustained(gpu.architecture) * power,
             memory_bandwidth: stream_bandwidth(gpu) * constants.bandwidth_share * share,
             wave_exponent: constants.wave_exponent,
             multiprocessors,

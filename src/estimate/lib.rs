@@ -19,8 +19,8 @@ pub mod setting;
 pub mod subject;
 mod time;
 
-pub use band::{Doubts, Regime};
-pub use cases::{answer, case, defaults};
+pub use band::{Doubt, Doubts, Regime};
+pub use cases::{answer, case, defaults, likeness};
 pub use device::DeviceRates;
 pub use loading::feeding::{DataLoader, Demand, InputLimit, InputPipeline};
 pub use loading::input::MeasuredHost;

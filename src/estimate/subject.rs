@@ -14,6 +14,7 @@ use crate::serving::ServingEstimate;
 use crate::setting::Setting;
 use crate::time::breakdown::{Bound, TimeBreakdown};
 use crate::time::input::{Products, StepInput};
+use crate::time::kernels::RecipeKernels;
 use crate::time::vision;
 use gpuplan_hardware::Architecture;
 use gpuplan_units::Band;
@@ -21,6 +22,8 @@ use gpuplan_workload::{Model, ModelKind, Task, Training};
 
 /// A step that waits longer than this part of it for samples is bound by them.
 const INPUT_SHARE: f64 = 0.1;
+/// Published runs on more GPUs than these are of one source (arXiv 2407.21783).
+const MOST_COVERED_GPUS: u32 = 2048;
 
 /// One step of one setting.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +52,8 @@ pub struct Subject<'a> {
     pub training: &'a Training,
     pub machine: Machine<'a>,
     pub rates: DeviceRates,
+    /// Measured kernels of this GPU in this recipe, where there are any.
+    kernels: Option<RecipeKernels>,
     /// What measurements change in what `rates` and the link of `machine` give.
     factors: Factors<'a>,
     /// What finished runs of this user say of this program here.
@@ -72,6 +77,7 @@ impl<'a> Subject<'a> {
             training,
             machine,
             rates,
+            kernels: RecipeKernels::new(machine.gpu, training.precision, machine.card_share),
             factors,
             experience: None,
             sequence: f64::from(training.sequence_length),
@@ -116,6 +122,7 @@ impl<'a> Subject<'a> {
             training: self.training,
             machine: &self.machine,
             rates: &rates,
+            kernels: self.kernels.as_ref(),
             factors: &self.factors,
             setting,
             products,
@@ -181,7 +188,8 @@ impl<'a> Subject<'a> {
             reserved: held.reserved + extra * 1.04,
             device: held.device + extra * 1.04,
             required: held.required + extra,
-            needed: held.needed + extra * 1.07,
+            // Images of one size leave no fragments beyond those of the reserved figure.
+            needed: held.needed + extra * 1.04,
             ..held
         };
         let bound = if time.input > INPUT_SHARE * time.total { Bound::Input } else { time.bound() };
@@ -211,18 +219,16 @@ impl<'a> Subject<'a> {
     fn doubts(&self, setting: &Setting) -> Doubts {
         let architecture = self.machine.gpu.architecture;
         let layout = &setting.layout;
+        let kind = self.model.kind;
         Doubts {
             framework: !self.constants.framework(&self.training.framework.0).fitted,
-            // Blackwell ran encoders and vision models in the published runs, no decoder.
-            gpu: matches!(architecture, Architecture::BlackwellRtx | Architecture::Turing)
-                || architecture == Architecture::Blackwell && self.model.kind != ModelKind::Encoder,
+            gpu: matches!(architecture, Architecture::BlackwellRtx | Architecture::Turing),
             vendor: architecture.is_amd(),
-            experts: self.model.kind == ModelKind::Moe,
-            structure: self.model.experts.is_some()
-                || layout.context > 1
-                || layout.expert > 1
-                || self.training.precision.is_eight_bit_or_less()
-                || matches!(self.model.kind, ModelKind::Encdec | ModelKind::MoeEncdec | ModelKind::Vit),
+            experts: kind == ModelKind::Moe || self.model.experts.is_some(),
+            context: layout.context > 1,
+            eight_bits: self.training.precision.is_eight_bit_or_less(),
+            structure: layout.expert > 1 || matches!(kind, ModelKind::Encdec | ModelKind::MoeEncdec | ModelKind::Vit),
+            scale: setting.gpus() > MOST_COVERED_GPUS,
         }
     }
 

@@ -28,11 +28,25 @@ pub enum SelectorError {
     UnknownGpu { name: String, suggestion: Option<String> },
     #[error("`{0}` is not a valid choice of GPUs; try H100:8, A100:80GB:1..16 or 24GB+")]
     Malformed(String),
+    /// A count before or after a name, as other tools write it.
+    #[error("`{text}` is not a valid choice of GPUs: the count follows the name and a colon")]
+    CountMisplaced { text: String, meant: String },
+    /// A number that is also the end of a chip's name.
+    #[error("`{count}` asks for {count} GPUs of any kind, and a GPU is called {name}")]
+    CountOrName { count: u32, name: String },
+    #[error("`{0}` is a TPU, and only GPUs are planned")]
+    Tpu(String),
+    /// The memory is that of no chip, or of none with this name.
+    #[error("no GPU matches `{text}`: their memory is {sizes}")]
+    NoSuchMemory { text: String, sizes: String },
 }
 
 impl GpuSelector {
     pub fn parse(text: &str, hardware: &Hardware) -> Result<Self, SelectorError> {
         let malformed = || SelectorError::Malformed(text.to_owned());
+        if let Some(error) = count_that_is_a_name(text, hardware) {
+            return Err(error);
+        }
         let mut selector = Self { names: Vec::new(), memory_gb: 0.0..=f64::INFINITY, count: None };
         let mut seen_memory = false;
         for (position, part) in text.trim().split(':').enumerate() {
@@ -45,13 +59,27 @@ impl GpuSelector {
                 if selector.count.replace(count).is_some() {
                     return Err(malformed());
                 }
-            } else if position == 0 && !part.trim().is_empty() {
+            } else if position == 0 && !part.trim().is_empty() && !part.contains("..") {
                 selector.names = part.split(',').map(|name| find(name.trim(), hardware)).collect::<Result<_, _>>()?;
             } else {
                 return Err(malformed());
             }
         }
+        if !hardware.gpus().iter().enumerate().any(|(id, gpu)| selector.matches_gpu(GpuId(id as u16), gpu)) {
+            return Err(selector.no_such_memory(text, hardware));
+        }
         Ok(selector)
+    }
+
+    /// Says which memory there is instead.
+    fn no_such_memory(self, text: &str, hardware: &Hardware) -> SelectorError {
+        let any = Self { memory_gb: 0.0..=f64::INFINITY, ..self };
+        let named = hardware.gpus().iter().enumerate().filter(|(id, gpu)| any.matches_gpu(GpuId(*id as u16), gpu));
+        let mut sizes: Vec<u32> = named.map(|(_, gpu)| gpu.memory_label_gb.round() as u32).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        let sizes: Vec<String> = sizes.into_iter().map(|gb| format!("{gb}GB")).collect();
+        SelectorError::NoSuchMemory { text: text.to_owned(), sizes: sizes.join(", ") }
     }
 
     pub fn matches_gpu(&self, id: GpuId, gpu: &Gpu) -> bool {
@@ -61,6 +89,11 @@ impl GpuSelector {
                 Name::Family(family) => plain(&gpu.family) == *family,
             });
         named && self.memory_gb.contains(&gpu.memory_label_gb)
+    }
+
+    /// Whether chips are named, and not only their memory or their number.
+    pub fn names_chips(&self) -> bool {
+        !self.names.is_empty()
     }
 
     /// The count, where one was given. A machine offers it in `nodes x devices`.
@@ -77,10 +110,42 @@ fn find(name: &str, hardware: &Hardware) -> Result<Name, SelectorError> {
     if let Some(gpu) = hardware.gpus().iter().find(|gpu| plain(&gpu.family) == plain(name)) {
         return Ok(Name::Family(plain(&gpu.family)));
     }
-    hardware.find_gpu(name).map(Name::Chip).ok_or_else(|| SelectorError::UnknownGpu {
-        name: name.to_owned(),
-        suggestion: did_you_mean(name, hardware.gpu_names()).map(str::to_owned),
-    })
+    hardware.find_gpu(name).map(Name::Chip).ok_or_else(|| unknown(name, hardware))
+}
+
+fn unknown(name: &str, hardware: &Hardware) -> SelectorError {
+    if plain(name).starts_with("tpu") {
+        return SelectorError::Tpu(name.to_owned());
+    }
+    if let Some(meant) = counted(name).filter(|(_, chip)| find(chip, hardware).is_ok()) {
+        return SelectorError::CountMisplaced { text: name.to_owned(), meant: format!("{}:{}", meant.1, meant.0) };
+    }
+    let suggestion = did_you_mean(name, hardware.gpu_names()).map(str::to_owned);
+    SelectorError::UnknownGpu { name: name.to_owned(), suggestion }
+}
+
+/// Count and name of `8xH100`, `8*H100`, `8 H100`, `H100x8` and `H100*8`.
+fn counted(text: &str) -> Option<(u32, &str)> {
+    let is_sign = |c: char| matches!(c, 'x' | 'X' | '*' | '=' | ' ' | '\u{d7}');
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let before =
+        text[..digits].parse().ok().zip(text[digits..].trim_start().strip_prefix(is_sign).map(str::trim_start));
+    let before =
+        before.or_else(|| text[..digits].parse().ok().zip(text[digits..].strip_prefix(' ').map(str::trim_start)));
+    let after = || {
+        let name = text.trim_end_matches(|c: char| c.is_ascii_digit());
+        let count = text[name.len()..].parse().ok()?;
+        Some((count, name.trim_end().strip_suffix(is_sign)?.trim_end()))
+    };
+    before.or_else(after).filter(|(count, name)| *count > 0 && !name.is_empty())
+}
+
+/// A number of four digits alone is a name as often as a count: `4090`. As a range, `4090..4090`, it is a count.
+fn count_that_is_a_name(text: &str, hardware: &Hardware) -> Option<SelectorError> {
+    let text = text.trim();
+    let count = text.parse().ok().filter(|count: &u32| *count >= 1000)?;
+    let name = hardware.gpus().iter().map(|gpu| gpu.family.as_str()).find(|family| plain(family).ends_with(text))?;
+    Some(SelectorError::CountOrName { count, name: name.to_owned() })
 }
 
 /// `80GB`, `24GB+`, `24GB..80GB`.
@@ -92,13 +157,13 @@ fn memory_range(part: &str) -> Option<RangeInclusive<f64>> {
             .trim()
             .parse::<f64>()
             .ok()
-            .filter(|gb| gb.is_finite())
+            .filter(|gb| gb.is_finite() && *gb > 0.0)
     };
     let part = part.trim();
     if let Some((low, high)) = part.split_once("..") {
-        return Some(
-            gb(low).or_else(|| low.trim().parse().ok())?..=if high.is_empty() { f64::INFINITY } else { gb(high)? },
-        );
+        let high = if high.is_empty() { f64::INFINITY } else { gb(high)? };
+        let low = gb(low).or_else(|| low.trim().parse().ok().filter(|low: &f64| *low > 0.0))?;
+        return (low <= high).then_some(low..=high);
     }
     if let Some(low) = part.strip_suffix('+') {
         return Some(gb(low)?..=f64::INFINITY);
@@ -150,7 +215,24 @@ mod tests {
     fn nonsense_is_named_and_near_misses_are_suggested() {
         let error = GpuSelector::parse("H1000:8", &hardware()).unwrap_err();
         assert!(matches!(error, SelectorError::UnknownGpu { suggestion: Some(_), .. }), "{error:?}");
-        for text in ["H100:8:8", "H100:0", "H100:8..4", "", ":", "H100:80GB:80GB", "H100::"] {
+        let refused = |text: &str| GpuSelector::parse(text, &hardware()).unwrap_err();
+        for text in ["8xH100", "8 x H100", "8*H100", "8 H100", "H100x8", "H100 x 8", "H100*8"] {
+            let SelectorError::CountMisplaced { meant, .. } = refused(text) else {
+                panic!("{text}: {}", refused(text))
+            };
+            assert_eq!(meant, "H100:8", "{text}");
+        }
+        assert!(matches!(refused("4090"), SelectorError::CountOrName { count: 4090, name } if name == "RTX-4090"));
+        assert!(
+            matches!(refused("TPU:v5e"), SelectorError::Tpu(_)) && matches!(refused("tpu-v5p"), SelectorError::Tpu(_))
+        );
+        assert!(GpuSelector::parse("4090..4090", &hardware()).unwrap().matches_count(4090));
+        assert!(GpuSelector::parse("2048", &hardware()).unwrap().matches_count(2048));
+        assert!(refused("A100:79GB").to_string().contains("40GB, 80GB"), "{}", refused("A100:79GB"));
+        assert!(matches!(refused("9000GB+"), SelectorError::NoSuchMemory { .. }));
+        for text in
+            ["H100:8:8", "H100:0", "H100:8..4", "", ":", "H100:80GB:80GB", "H100::", "80GB..24GB", "-5GB+", "500TB+"]
+        {
             assert!(GpuSelector::parse(text, &hardware()).is_err(), "{text}");
         }
     }

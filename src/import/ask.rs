@@ -19,6 +19,32 @@ pub enum JobKind {
     Slurm,
     Skypilot,
     Kubernetes,
+    /// A shell script without an engine.
+    Script,
+    /// The configuration of a training program.
+    Recipe,
+}
+
+impl JobKind {
+    /// As JSON spells it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Slurm => "slurm",
+            Self::Skypilot => "skypilot",
+            Self::Kubernetes => "kubernetes",
+            Self::Script => "script",
+            Self::Recipe => "recipe",
+        }
+    }
+}
+
+/// Machines and processes that a command or a configuration starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Launch {
+    pub gpus_per_machine: Option<u32>,
+    /// On all machines together.
+    pub gpus: Option<u32>,
+    pub machines: Option<u32>,
 }
 
 /// A key of the file and its value, as they stand there.
@@ -41,6 +67,11 @@ pub struct JobRequest {
     pub hours: Option<Hours>,
     /// What its command says of the workload.
     pub workload: WorkloadFile,
+    /// The model as the job names it.
+    pub model_name: Option<String>,
+    /// Why its work cannot be planned, where the job says that it is of another kind.
+    pub not_planned: Option<String>,
+    pub launch: Launch,
     /// What was used.
     pub understood: Vec<KeyValue>,
     /// Known keys that change neither machines nor price.
@@ -118,6 +149,9 @@ impl JobRequest {
             choices: Vec::new(),
             hours: None,
             workload: WorkloadFile::default(),
+            model_name: None,
+            not_planned: None,
+            launch: Launch::default(),
             understood: Vec::new(),
             no_effect: Vec::new(),
             unread: Vec::new(),
@@ -138,6 +172,35 @@ impl JobRequest {
 
     pub fn leave_unread(&mut self, key: &str, value: impl fmt::Display) {
         self.unread.push(KeyValue { key: key.to_owned(), value: value.to_string() });
+    }
+
+    /// Takes the machines that the command starts processes on, where nothing else asks for some.
+    pub fn take_machines_of_launcher(&mut self) {
+        let Launch { gpus_per_machine, gpus, machines } = self.launch;
+        let even = gpus.zip(machines).filter(|(all, machines)| all.is_multiple_of(*machines));
+        let each = gpus_per_machine.or(even.map(|(all, machines)| all / machines));
+        let gpus = each.map(Gpus::PerMachine).or(gpus.map(Gpus::Together));
+        let is_open = self.choices.iter().all(|choice| choice.gpus.is_none() && choice.instance_type.is_none());
+        if let (true, Some(gpus)) = (is_open, gpus) {
+            if self.choices.is_empty() {
+                self.choices.push(Choice::default());
+            }
+            for choice in &mut self.choices {
+                choice.gpus = Some(gpus);
+            }
+            self.understand(
+                "GPUs of the launcher",
+                match gpus {
+                    Gpus::PerMachine(count) => format!("{count} of each machine"),
+                    Gpus::Together(count) => format!("{count} together"),
+                },
+            );
+        }
+        if self.nodes.is_none()
+            && let (true, Some(machines)) = (each.is_some(), machines)
+        {
+            self.nodes = Some(machines..=machines);
+        }
     }
 
     /// Machines of this type that the job would run on, by the first choice that takes them. `None`: it does not take them.
@@ -165,10 +228,14 @@ impl JobRequest {
         (is_named && is_chip && is_there && is_enough && in_range && nodes > 0).then_some(nodes)
     }
 
-    /// Gives a name to GPUs that the file only counts, or refuses where nobody does.
-    pub fn named(mut self, wanted: Option<&GpuModels>) -> Result<Self, ImportError> {
+    /// Gives a name to GPUs that the file only counts, and a number to machines whose GPUs it does not count, or refuses where nobody does.
+    pub fn named(mut self, wanted: Option<&GpuModels>, count: Option<u32>) -> Result<Self, ImportError> {
+        if self.choices.is_empty() && count.is_some() {
+            self.choices.push(Choice::default());
+        }
         for choice in &mut self.choices {
             if choice.chips.is_none() && choice.instance_type.is_none() {
+                choice.gpus = choice.gpus.or(count.map(Gpus::PerMachine));
                 match (wanted, choice.gpus) {
                     (Some(chips), Some(_)) => choice.chips = Some(chips.clone()),
                     (None, Some(Gpus::PerMachine(count) | Gpus::Together(count))) => {
@@ -179,6 +246,37 @@ impl JobRequest {
             }
         }
         if self.choices.is_empty() { Err(ImportError::NoGpu) } else { Ok(self) }
+    }
+
+    /// The same job asking for less, from the least that is given up to the most: each with what it leaves aside.
+    pub fn relaxed(&self) -> Vec<(&'static str, Self)> {
+        let without = |size: bool, place: bool, terms: bool, count: bool| {
+            let mut other = self.clone();
+            for choice in &mut other.choices {
+                if size {
+                    (choice.vcpus, choice.memory) = (None, None);
+                }
+                if place {
+                    (choice.cloud, choice.region, choice.zone, choice.instance_type) = (None, None, None, None);
+                }
+                choice.is_spot &= !terms;
+                if let (true, Some(Gpus::PerMachine(each))) = (count, choice.gpus) {
+                    // Machines are sold with powers of two.
+                    choice.gpus =
+                        Some(Gpus::PerMachine(each.saturating_add(1).checked_next_power_of_two().unwrap_or(each)));
+                }
+            }
+            other
+        };
+        let all = [
+            ("processors and memory aside", without(true, false, false, false)),
+            ("in another place", without(false, true, false, false)),
+            ("on demand", without(false, false, true, false)),
+            ("in another place, processors and memory aside", without(true, true, false, false)),
+            ("on demand in another place, processors and memory aside", without(true, true, true, false)),
+            ("with more GPUs in a machine", without(true, true, true, true)),
+        ];
+        all.into_iter().filter(|(_, other)| other != self).collect()
     }
 
     /// `2 x 8 A100 on aws us-east-1, spot`, one line a choice.

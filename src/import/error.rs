@@ -3,8 +3,15 @@
 /// Why a file cannot be read as a job.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImportError {
-    #[error("it is not a job of Slurm (#SBATCH), SkyPilot (resources:) or Kubernetes (apiVersion:, kind:)")]
+    #[error(
+        "it is not a job of Slurm (#SBATCH), SkyPilot (resources:) or Kubernetes (apiVersion:, kind:), no script that starts a known training program, and no configuration of one"
+    )]
     UnknownKind,
+    #[error("it is a Helm template; `helm template CHART` first, and give its output")]
+    HelmTemplate,
+    /// Objects that are no job of a known kind.
+    #[error("`kind: {0}` is not read")]
+    UnreadKind(String),
     #[error("it is not valid YAML: {0}")]
     Yaml(String),
     #[error("`{key}`: {detail}")]

@@ -3,30 +3,70 @@
 pub mod ask;
 pub mod chips;
 pub mod command;
+mod document;
+mod engine;
 mod error;
-pub mod kubernetes;
-pub mod labels;
 mod names;
+mod recipe;
 pub mod shell;
-pub mod skypilot;
-pub mod slurm;
 mod yaml;
 
-pub use ask::{Choice, GpuModels, Gpus, JobKind, JobRequest, KeyValue, Need};
+pub use ask::{Choice, GpuModels, Gpus, JobKind, JobRequest, KeyValue, Launch, Need};
+pub use engine::{kubernetes, skypilot, slurm};
 pub use error::ImportError;
-pub use names::Names;
+pub use names::{Files, Names};
 
 /// Reads a job of any kind: the content says which it is.
 pub fn read(text: &str, names: Names) -> Result<JobRequest, ImportError> {
     if slurm::is_script(text) {
         return slurm::read(text, names);
     }
-    let documents = yaml::documents(text)?;
+    if text.starts_with("#!") {
+        return script(text, names);
+    }
+    let documents = match yaml::documents(text) {
+        Ok(documents) => documents,
+        Err(error) => return not_yaml(text, error, names),
+    };
     if documents.iter().any(kubernetes::is_object) {
         kubernetes::read(&documents, names)
     } else if documents.iter().any(skypilot::is_task) {
         skypilot::read(&documents, names)
+    } else if documents.iter().any(serde_json::Value::is_object) {
+        documents.iter().find_map(|document| configuration(document, names)).ok_or(ImportError::UnknownKind)
     } else {
-        Err(ImportError::UnknownKind)
+        not_yaml(text, ImportError::UnknownKind, names)
     }
+}
+
+/// What is no YAML may be TOML, a template, or a script without its first line.
+fn not_yaml(text: &str, error: ImportError, names: Names) -> Result<JobRequest, ImportError> {
+    if let Some(table) = document::of_toml(text) {
+        return configuration(&table, names).ok_or(ImportError::UnknownKind);
+    }
+    if text.contains("{{") && text.contains("}}") {
+        return Err(ImportError::HelmTemplate);
+    }
+    script(text, names).map_err(|_| error)
+}
+
+/// A script without an engine's directives: what its commands start.
+fn script(text: &str, names: Names) -> Result<JobRequest, ImportError> {
+    let mut asked = JobRequest::new(JobKind::Script);
+    command::read(text, &[], &mut asked, names);
+    if asked.understood.is_empty() && asked.unread.is_empty() {
+        return Err(ImportError::UnknownKind);
+    }
+    asked.take_machines_of_launcher();
+    Ok(asked)
+}
+
+/// The configuration of a training program. `None`: it is none.
+fn configuration(document: &serde_json::Value, names: Names) -> Option<JobRequest> {
+    let mut asked = JobRequest::new(JobKind::Recipe);
+    if !command::read_document(document, None, "", &mut asked, names) {
+        return None;
+    }
+    asked.take_machines_of_launcher();
+    Some(asked)
 }

@@ -27,6 +27,18 @@ pub struct Job {
     /// The command many times, beside each other on one machine; `None`: once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sweep: Option<Sweep>,
+    /// More words for the agent's own command line.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub agent_options: Vec<String>,
+    /// Where people are told what happens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notify: Option<String>,
+}
+
+/// A command as a person would type it.
+pub fn command_line(command: &[String]) -> String {
+    let quoter = shlex::Quoter::new().allow_nul(true);
+    quoter.join(command.iter().map(String::as_str)).expect("only a NUL is refused, and it is allowed")
 }
 
 /// Data as it was when the run was launched.
@@ -59,10 +71,77 @@ pub struct Secret {
     pub name: String,
 }
 
+/// Words of names of variables whose values are secrets. A word that only contains one, such as TOKENIZERS, is none.
+const SECRET_WORDS: [&str; 13] = [
+    "KEY",
+    "KEYS",
+    "APIKEY",
+    "TOKEN",
+    "SECRET",
+    "SECRETS",
+    "PASSWORD",
+    "PASSWD",
+    "PASSPHRASE",
+    "CREDENTIAL",
+    "CREDENTIALS",
+    "AUTH",
+    "PAT",
+];
+/// Variables that change what a shell or a loader does before the program of the job runs.
+const SHELL: [&str; 16] = [
+    "PATH",
+    "IFS",
+    "ENV",
+    "BASH_ENV",
+    "SHELLOPTS",
+    "BASHOPTS",
+    "BASH_FUNC",
+    "CDPATH",
+    "PS4",
+    "PWD",
+    "OLDPWD",
+    "HOME",
+    "SHELL",
+    "LD_PRELOAD",
+    "LD_AUDIT",
+    "LD_LIBRARY_PATH",
+];
+/// Names of this program's own.
+const OWN: &str = "GPUPLAN_";
+
 /// Why a text is no secret or variable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a valid variable name; use letters, digits and `_`, not starting with a digit")]
-pub struct VariableError(String);
+pub enum VariableError {
+    #[error("`{0}` is not a valid variable name; use letters, digits and `_`, not starting with a digit")]
+    Name(String),
+    #[error("`{0}` has no value")]
+    Valueless(String),
+    #[error("the name of the secret for `{0}` is empty")]
+    Nameless(String),
+    #[error(
+        "`{0}` looks like a secret, and a variable can be read in the boot script, in the store and in the journal"
+    )]
+    Secret(String),
+    #[error("`{0}` would change the shell or the agent on the machine, and not only the command")]
+    Steers(String),
+}
+
+/// `NAME=VALUE`, a variable of the command that anybody may see.
+///
+/// # Errors
+/// If it has no value, if its name says that it is a secret, or if it would change more than the command.
+pub fn job_variable(text: &str) -> Result<(String, String), VariableError> {
+    let (name, value) = text.split_once('=').ok_or_else(|| VariableError::Valueless(text.to_owned()))?;
+    let name = variable_name(name)?;
+    let upper = name.to_ascii_uppercase();
+    if SHELL.contains(&upper.as_str()) || upper.starts_with(OWN) {
+        return Err(VariableError::Steers(name));
+    }
+    if upper.split('_').any(|word| SECRET_WORDS.contains(&word)) {
+        return Err(VariableError::Secret(name));
+    }
+    Ok((name, value.to_owned()))
+}
 
 impl Secret {
     /// `VARIABLE=NAME`, or `NAME`, which gives the variable of the same letters in upper case.
@@ -74,7 +153,11 @@ impl Secret {
                 text,
             ),
         };
-        Ok(Self { variable: variable_name(&variable)?, name: name.to_owned() })
+        let variable = variable_name(&variable)?;
+        if name.is_empty() {
+            return Err(VariableError::Nameless(variable));
+        }
+        Ok(Self { variable, name: name.to_owned() })
     }
 }
 
@@ -98,7 +181,7 @@ pub fn container(text: &str) -> Result<String, ImageError> {
 pub fn variable_name(text: &str) -> Result<String, VariableError> {
     let is_letter = |c: char| c.is_ascii_alphabetic() || c == '_';
     let fits = text.starts_with(is_letter) && text.chars().all(|c| is_letter(c) || c.is_ascii_digit());
-    if fits { Ok(text.to_owned()) } else { Err(VariableError(text.to_owned())) }
+    if fits { Ok(text.to_owned()) } else { Err(VariableError::Name(text.to_owned())) }
 }
 
 #[cfg(test)]
@@ -124,5 +207,43 @@ mod tests {
         assert!(
             Secret::parse("x y=gpuplan/hf").is_err() && Secret::parse("=a").is_err() && Secret::parse("1a").is_err()
         );
+        assert_eq!(Secret::parse("HF_TOKEN="), Err(VariableError::Nameless("HF_TOKEN".to_owned())));
+    }
+
+    #[test]
+    fn a_variable_is_no_secret_and_changes_nothing_but_the_command() {
+        for plain in [
+            "A=",
+            "TOKENIZERS_PARALLELISM=false",
+            "MAX_TOKENS=5",
+            "MONKEY=1",
+            "NCCL_DEBUG=INFO",
+            "x=a=b",
+            "WANDB_MODE=x",
+        ] {
+            let (name, value) = job_variable(plain).unwrap();
+            assert_eq!(format!("{name}={value}"), plain);
+        }
+        for secret in [
+            "HF_TOKEN=x",
+            "WANDB_API_KEY=x",
+            "aws_secret_access_key=x",
+            "DB_PASSWORD=x",
+            "GOOGLE_APPLICATION_CREDENTIALS=x",
+        ] {
+            assert!(matches!(job_variable(secret), Err(VariableError::Secret(_))), "{secret}");
+        }
+        for steering in
+            ["PATH=/x", "IFS=a", "ENV=x", "BASH_ENV=x", "LD_PRELOAD=x", "GPUPLAN_RUN_ID=x", "gpuplan_agent_options=x"]
+        {
+            assert!(matches!(job_variable(steering), Err(VariableError::Steers(_))), "{steering}");
+        }
+        assert!(matches!(job_variable("A"), Err(VariableError::Valueless(_))));
+        assert!(matches!(job_variable("A B=1"), Err(VariableError::Name(_))));
+    }
+
+    #[test]
+    fn a_command_is_written_as_it_is_typed() {
+        assert_eq!(command_line(&["sh", "-c", "id > x"].map(str::to_owned)), "sh -c 'id > x'");
     }
 }

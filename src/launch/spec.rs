@@ -8,9 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::controller::events::{Rentable, Terms};
 use crate::job::Job;
+use crate::names::Launch;
 use crate::ports::block::BlockOrder;
 use crate::ports::machine::Pool;
-use gpuplan_runstore::Expected;
+use gpuplan_runstore::lease::ENDING;
+use gpuplan_runstore::{Expected, Side, SidePrice};
 use gpuplan_spot::AvailabilityModel;
 use gpuplan_spot::policy::semi_markov::Tables;
 use gpuplan_spot::policy::{Limits, Policy, PoolTerms};
@@ -20,6 +22,13 @@ use gpuplan_units::{MINIMUM_BILLED_SECONDS, Usd, UsdPerHour};
 pub const VERSION: u32 = 1;
 /// Between two decisions of the policy: the probes that its model is fitted on. Seconds.
 const TICK: f64 = 600.0;
+/// A call without a clear answer may create a machine for a minute, which lists of EC2 may miss for another (EC2 API reference,
+/// "Eventual consistency"; the minutes are judgement). Seconds.
+pub const SETTLES: f64 = 120.0;
+/// Without a budget, a run may cost so many times what nine of ten such runs take. Judgement.
+const LIVES: f64 = 2.0;
+/// As disks are charged (730 hours: AWS pricing of EBS).
+const HOURS_A_MONTH: f64 = 730.0;
 /// For all machines of a gang to be created. Judgement. Seconds.
 const GANG_LIMIT: f64 = 900.0;
 
@@ -46,9 +55,11 @@ impl Offered {
         Self { pool, rate_usd_per_hour, minimum_seconds, most_usd_per_hour: None, zones: Vec::new() }
     }
 
-    /// As the controller takes it.
+    /// As the controller takes it, beside nothing else that costs money.
     pub fn choice(&self) -> Rentable {
-        Rentable { pool: self.pool.clone(), rate: self.rate_usd_per_hour, minimum_seconds: self.minimum_seconds }
+        let (most, start) = (self.most(), Usd::ZERO);
+        let (rate, minimum_seconds) = (self.rate_usd_per_hour, self.minimum_seconds);
+        Rentable { pool: self.pool.clone(), rate, minimum_seconds, most, start }
     }
 
     /// What it may cost at most, an hour.
@@ -78,6 +89,9 @@ pub struct RunSpec {
     pub lifetime_hours: f64,
     /// A run that says nothing for so long is looked after.
     pub silence_seconds: f64,
+    /// After so long a call without a clear answer has created a machine that is listed, or none.
+    #[serde(default = "settles")]
+    pub settles_seconds: f64,
     pub expected_cost_usd: Usd,
     /// Optimizer steps of the whole run.
     pub steps: f64,
@@ -98,6 +112,10 @@ pub struct RunSpec {
     /// What the plan said, for the ledger and for forecast against actual; `None`: it was launched before this was kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<Expected>,
+}
+
+fn settles() -> f64 {
+    SETTLES
 }
 
 /// Why a text is no specification of a run.
@@ -140,16 +158,53 @@ impl RunSpec {
         self.stand_in.as_deref().unwrap_or(cloud)
     }
 
-    /// What the most that this run may cost is: the budget, or every machine for its whole life.
+    /// What the run may cost at most, over all its machines: the budget, or twice the hours that nine of ten such runs take, on the
+    /// dearest machines that it may rent. The leases of its machines never add up to more. `None`: more than can be counted.
     pub fn worst_case(&self) -> Option<Usd> {
-        if let Some(block) = &self.block {
-            return Some(block.offer.upfront_usd);
+        match &self.block {
+            Some(block) => Some(block.offer.upfront_usd),
+            None => self.bound(),
         }
-        let dearest = self.places().map(Offered::most).max()?;
-        let whole = dearest.for_hours(self.nodes, self.lifetime_hours);
-        match (self.budget_usd, whole) {
-            (Some(budget), Some(whole)) => Some(budget.min(whole)),
-            (budget, whole) => budget.or(whole),
+    }
+
+    /// What leases are granted of; `None`: its machines stand on what was paid up front.
+    fn bound(&self) -> Option<Usd> {
+        if self.budget_usd.is_some() || self.block.is_some() {
+            return self.budget_usd;
+        }
+        let choices = || self.places().map(|offered| self.choice(offered));
+        let hours = self.expected.as_ref().map_or(0.0, |expected| LIVES * expected.hours.p90).max(self.lifetime_hours);
+        let machines = f64::from(self.nodes);
+        let starts = self.expected.as_ref().map_or(0.0, |expected| LIVES * expected.interruptions).ceil() + LIVES;
+        let once = choices().map(|choice| choice.start).max()?.dollars() * starts * machines;
+        // A machine that has ended itself is paid for until it is gone.
+        let whole =
+            choices().map(|choice| choice.most).max()?.dollars() * (hours + starts * ENDING / 3600.0) * machines;
+        Usd::from_dollars(whole + once)
+    }
+
+    /// A place as the controller takes it: what a machine there costs with its disk, and the data that it fetches from another cloud.
+    pub fn choice(&self, offered: &Offered) -> Rentable {
+        let side = |of: Side| {
+            let beside = self.expected.iter().flat_map(|expected| &expected.beside);
+            let is_there = |price: &&SidePrice| {
+                of != Side::Disk || (&price.cloud, &price.region) == (&offered.pool.cloud, &offered.pool.region)
+            };
+            beside
+                .filter(|price| price.of == of)
+                .filter(is_there)
+                .map(|price| price.usd.dollars() / price.unit_bytes)
+                .fold(0.0, f64::max)
+        };
+        let disk = f64::from(self.disk_gib) * f64::from(1_u32 << 30) * side(Side::Disk) / HOURS_A_MONTH;
+        let fetched = self.expected.as_ref().and_then(|expected| expected.fetched_bytes).unwrap_or(0.0);
+        let an_hour = offered.most().nanos().saturating_add((disk * 1e9).ceil() as i64);
+        Rentable {
+            pool: offered.pool.clone(),
+            rate: offered.rate_usd_per_hour,
+            minimum_seconds: offered.minimum_seconds,
+            most: UsdPerHour::from_nanos(an_hour),
+            start: Usd::from_dollars(fetched * side(Side::DataOut)).unwrap_or_default(),
         }
     }
 
@@ -186,23 +241,30 @@ impl RunSpec {
             worst_changeover: self.worst_changeover_hours * 3600.0,
             on_demand: self.on_demand.first().map_or(dearest, all),
             pools,
-            budget: self.budget_usd,
+            budget: self.bound(),
         }
     }
 
     /// As the controller takes them.
-    pub fn terms(&self, policy: Policy) -> Terms {
+    pub fn terms(&self, policy: Policy, lead: u64) -> Terms {
         Terms {
-            run: self.run.clone(),
+            launch: Launch { lead, ..self.launch() },
             nodes: self.nodes,
-            spot: self.spot.iter().map(Offered::choice).collect(),
-            on_demand: self.on_demand.iter().map(Offered::choice).collect(),
+            spot: self.spot.iter().map(|offered| self.choice(offered)).collect(),
+            on_demand: self.on_demand.iter().map(|offered| self.choice(offered)).collect(),
+            bound: self.bound(),
             limits: self.limits(),
             policy,
             lifetime: self.lifetime_hours * 3600.0,
             // Where time passes faster, calls take as long as ever; a silence is measured by it.
             gang_limit: GANG_LIMIT.max(self.silence_seconds),
             silence: self.silence_seconds,
+            settles: self.settles_seconds,
         }
+    }
+
+    /// This run among all of its name, led by nobody.
+    pub fn launch(&self) -> Launch {
+        Launch { run: self.run.clone(), at: self.started_at.as_nanosecond(), lead: 0 }
     }
 }

@@ -52,6 +52,11 @@ impl Plan {
         Hours(self.run.hours.expected)
     }
 
+    /// Expected, of everything that is no work: starting and waiting for machines, interruptions and what they cost.
+    pub fn wait_hours(&self) -> Hours {
+        Hours((self.run.hours.expected - self.run.work.expected).max(0.0))
+    }
+
     /// The JSON's `purchase`: a way to buy, of which the offer's are only a part where there is a fallback.
     pub fn terms(&self, offered: Purchase) -> &'static str {
         if self.standby.is_some() || self.spot.as_ref().is_some_and(|spot| spot.fallback.is_some()) {

@@ -3,6 +3,7 @@
 //! Its JSON Schema is `docs/schema/plan.json`. Names, units and meanings change only with [`VERSION`]; fields may be added, so
 //! readers ignore those that they do not know, and what was added later may be absent.
 
+pub mod choice;
 pub mod context;
 pub mod error;
 pub mod phases;
@@ -21,6 +22,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub use choice::{ChoiceRecord, ValueOfTimeRecord};
 pub use context::Context;
 pub use error::{DocumentError, VERSION};
 pub use phases::{AnyPlan, PhaseRecord, PhasesRecord, TotalRecord};
@@ -70,6 +72,12 @@ pub struct PlanDocument {
     /// The plans of the answer.
     #[serde(flatten)]
     pub plans: Plans<PlanRecord>,
+    /// The cheapest, the recommended and the fastest plan that is sensible, each once.
+    #[serde(default)]
+    pub choices: Vec<ChoiceRecord>,
+    /// What an hour until the result counts in the choice.
+    #[serde(default)]
+    pub value_of_time: Option<ValueOfTimeRecord>,
     /// The recommended machines on every way to buy them.
     #[serde(default)]
     pub terms: Vec<TermsRecord>,
@@ -118,6 +126,8 @@ impl PlanDocument {
                 frontier: set.frontier.iter().map(record).collect(),
                 alternatives: set.alternatives.iter().map(record).collect(),
             },
+            choices: set.picks.iter().map(|pick| ChoiceRecord::new(pick, context)).collect(),
+            value_of_time: Some(ValueOfTimeRecord::new(set.value_of_time)),
             terms: set.terms.iter().map(|terms| TermsRecord::new(terms, words)).collect(),
             rejected: set.rejected.iter().map(rejected).collect(),
             nearest: set.nearest.iter().map(rejected).collect(),

@@ -3,7 +3,7 @@
 use crate::explanation::Rejection;
 use crate::limits::{Limits, PurchaseChoice};
 use gpuplan_hardware::{Hardware, InstanceType};
-use gpuplan_market::{Availability, Offer, Purchase, Suspicion};
+use gpuplan_market::{ANYWHERE, Availability, Offer, Purchase, Suspicion};
 
 /// Filters that need no physics, in order; the first that refuses gives the reason.
 pub fn refuse_offer(offer: &Offer, instance: &InstanceType, hardware: &Hardware, limits: &Limits) -> Option<Rejection> {
@@ -23,7 +23,11 @@ pub fn refuse_offer(offer: &Offer, instance: &InstanceType, hardware: &Hardware,
         return Some(Rejection::OtherCloud);
     }
     if offer.owned.is_none() && !filter.regions.is_empty() && !region_named && !zone_named {
-        return Some(Rejection::OtherRegion);
+        // A region that nobody names may well be the one that was asked for.
+        return Some(match &*offer.place.region {
+            ANYWHERE => Rejection::SuspectPrice { suspicion: Suspicion::PlaceUnknown },
+            _ => Rejection::OtherRegion,
+        });
     }
     let is_asked = match (filter.purchase, offer.purchase) {
         // What is paid for already is used first, unless the user wants spot alone.
@@ -58,7 +62,9 @@ pub fn refuse_offer(offer: &Offer, instance: &InstanceType, hardware: &Hardware,
     let is_accepted = |suspicion: &Suspicion| match suspicion {
         Suspicion::NotRepeated => filter.accept_stale,
         Suspicion::LocalZone | Suspicion::ZoneOutlier => zone_named,
-        Suspicion::PlaceUnknown => filter.clouds.contains(&instance.cloud),
+        Suspicion::PlaceUnknown => {
+            filter.clouds.contains(&instance.cloud) || filter.without_region.contains(&instance.node.gpu)
+        }
         _ => false,
     };
     let suspicion = offer.suspicions.iter().find(|suspicion| !is_accepted(suspicion));

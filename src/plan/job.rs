@@ -311,8 +311,7 @@ mod tests {
     fn priced_job(text: &str) -> PricedJob {
         let hardware = Hardware::embedded().unwrap();
         let (market, models) = (Market::embedded(&hardware).unwrap(), Models::embedded().unwrap());
-        let asked =
-            gpuplan_import::read(text, Names { hardware: &hardware, models: &models }).unwrap().named(None).unwrap();
+        let asked = gpuplan_import::read(text, Names::new(&hardware, &models)).unwrap().named(None, None).unwrap();
         let priced = price(&asked, &market, &hardware, &Limits::default());
         PricedJob { hardware, market, asked, priced }
     }

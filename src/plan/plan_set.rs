@@ -4,7 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::candidate::Plan;
+use crate::choice::picks::Pick;
 use crate::choice::terms::Terms;
+use crate::choice::value_of_time::ValueOfTime;
 use crate::explanation::{Rejected, Warning};
 use crate::training::what_if::PricedFinding;
 
@@ -26,6 +28,9 @@ pub struct Counts {
 #[derive(Clone, Debug)]
 pub struct PlanSet {
     pub recommendation: Option<Plan>,
+    /// The cheapest, the recommended and the fastest that is sensible.
+    pub picks: Vec<Pick>,
+    pub value_of_time: ValueOfTime,
     /// Nothing else is both cheaper and faster; cheapest first.
     pub frontier: Vec<Plan>,
     /// The best of every GPU that is not on the frontier, cheapest first.

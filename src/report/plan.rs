@@ -1,5 +1,6 @@
 //! A plan in full: text, JSON, CSV, one candidate explained, phases, and the job that it replaces.
 
+pub mod brief;
 pub mod explain;
 pub mod input;
 pub mod job;

@@ -6,6 +6,7 @@ pub mod bill;
 pub mod comparison;
 pub mod finding;
 pub mod input;
+pub mod pick;
 pub mod profile;
 pub mod reason;
 pub mod rejection;

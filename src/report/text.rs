@@ -4,5 +4,6 @@ pub(crate) mod csv_text;
 pub mod fit;
 pub mod format;
 pub mod json;
+pub mod style;
 pub mod table;
 pub mod wrap;

@@ -39,7 +39,7 @@ pub struct Layout {
 /// Why a text cannot name a run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` cannot name a run: letters, digits, `.`, `_` and `-`, at most {LONGEST_RUN}, not starting with `.` or `_`"
+    "`{0}` cannot name a run: letters, digits, `.`, `_` and `-`, at most {LONGEST_RUN}, not starting with `.`, `_` or `-`"
 )]
 pub struct RunNameError(String);
 
@@ -47,7 +47,7 @@ impl Layout {
     /// Names that start with `_` belong to the store itself.
     pub fn new(run: &str) -> Result<Self, RunNameError> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-        if run.is_empty() || run.len() > LONGEST_RUN || run.starts_with(['.', '_']) || !run.bytes().all(allowed) {
+        if run.is_empty() || run.len() > LONGEST_RUN || run.starts_with(['.', '_', '-']) || !run.bytes().all(allowed) {
             return Err(RunNameError(run.to_owned()));
         }
         Ok(Self { run: run.to_owned() })
@@ -123,6 +123,34 @@ impl Layout {
     /// Steps that are never pruned: an object for each, whose name is the step, made by whoever wants it.
     pub fn kept(&self) -> String {
         format!("runs/{}/keep", self.run)
+    }
+
+    /// Who led the run, by number.
+    pub fn leads(&self) -> String {
+        format!("runs/{}/lead", self.run)
+    }
+
+    pub fn lead(&self, number: u64) -> String {
+        format!("{}/{number}", self.leads())
+    }
+
+    /// That leader has ended the run.
+    pub fn lead_over(&self, number: u64) -> String {
+        format!("runs/{}/lead-over/{number}", self.run)
+    }
+
+    /// What was granted to machines, by number: the highest tells the whole balance.
+    pub fn leases(&self) -> String {
+        format!("runs/{}/lease", self.run)
+    }
+
+    pub fn lease(&self, number: u64) -> String {
+        format!("{}/{number}", self.leases())
+    }
+
+    /// The machines of an epoch are to save and end.
+    pub fn stop(&self, epoch: u64) -> String {
+        format!("runs/{}/stop/{epoch}", self.run)
     }
 
     pub fn status(&self, node: u32) -> String {
@@ -228,7 +256,7 @@ mod tests {
         for name in ["a", "llama-8b.v2_x"] {
             assert!(Layout::new(name).is_ok(), "{name}");
         }
-        for name in ["", "..", "../b", "a/b", "_bin", ".x", "a b", &"x".repeat(200)] {
+        for name in ["", "..", "../b", "a/b", "_bin", ".x", "a b", "-rf", &"x".repeat(200)] {
             assert!(Layout::new(name).is_err(), "{name}");
         }
     }

@@ -1,7 +1,6 @@
 //! `Run`: the objects of one run, read and written by what they mean.
 
 use std::collections::BTreeSet;
-use std::io;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -107,6 +106,11 @@ impl Run {
         self.store.delete(&self.layout.within(key)).await
     }
 
+    /// Whether the store has data of this size there.
+    pub async fn has_data(&self, key: &str, size: u64) -> Result<bool, StoreError> {
+        Ok(self.store.size(&self.layout.within(key)).await? == Some(size))
+    }
+
     pub async fn send(&self, key: &str, from: &std::path::Path) -> Result<Sent, StoreError> {
         self.store.send_file(&self.layout.within(key), from).await
     }
@@ -155,28 +159,6 @@ impl Run {
     /// Something that happened, kept for people. Twice the same name is the same event.
     pub async fn event<T: Serialize>(&self, name: &str, what: &T) -> Result<(), StoreError> {
         self.create(&self.layout.event(name), what).await.map(|_| ())
-    }
-
-    /// What the program of a node has said so far, over all epochs. A chunk that cannot be read is told in its place.
-    pub async fn output(&self, node: u32) -> Result<Vec<u8>, StoreError> {
-        let listed = self.store.list(&self.layout.all_logs()).await?;
-        let mut chunks: Vec<((u64, u64), &str)> = listed
-            .iter()
-            .filter_map(|object| Some((self.layout.chunk_of_log(object.key(), node)?, object.key())))
-            .collect();
-        chunks.sort_unstable();
-        let mut output = Vec::new();
-        for ((epoch, number), key) in chunks {
-            let missing = || io::Error::from(io::ErrorKind::NotFound);
-            let packed = self.store.read(key).await?.ok_or_else(missing);
-            match packed.and_then(|packed| zstd::decode_all(packed.as_slice())) {
-                Ok(text) => output.extend(text),
-                Err(error) => {
-                    output.extend(format!("[chunk {number} of epoch {epoch} cannot be read: {error}]\n").into_bytes());
-                }
-            }
-        }
-        Ok(output)
     }
 
     /// What the last agent wrote as it ended.

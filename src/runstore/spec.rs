@@ -39,6 +39,10 @@ pub fn command_of(text: &str) -> Result<Vec<String>, serde_json::Error> {
 impl Run {
     /// Writes what the run is, unless somebody has. Gives what another wrote, which stands.
     pub async fn write_spec_once(&self, text: &str) -> Result<Option<String>, StoreError> {
+        // Who launched the run has written it; a machine may not, and need not be refused to learn that.
+        if let Some(there) = self.spec().await? {
+            return Ok((there != text).then_some(there));
+        }
         if self.create_bytes(&self.layout.spec(), text.as_bytes().to_vec()).await? {
             Ok(None)
         } else {

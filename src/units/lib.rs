@@ -7,7 +7,9 @@ pub mod data;
 pub mod draw;
 pub mod money;
 pub mod names;
+pub mod nearest;
 pub mod quantity;
+pub mod separators;
 pub mod time;
 
 pub use band::{Band, Quantiles};

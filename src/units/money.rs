@@ -30,6 +30,8 @@ pub struct UsdPerHour(i64);
 pub enum MoneyError {
     #[error("`{0}` is not an amount in dollars, such as 55.04")]
     Malformed(String),
+    #[error("the comma in `{0}` does not group digits by three; write a decimal point")]
+    DecimalComma(String),
     #[error("`{0}` is negative")]
     Negative(String),
     #[error("`{0}` has more decimals than are counted; rounding it would lose money")]

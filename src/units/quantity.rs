@@ -1,5 +1,7 @@
 //! Reading and showing counts with the suffixes people use for tokens and parameters: `1T`, `300B`, `8.03e9`, `15_000`.
 
+use crate::separators::without_separators;
+
 /// Why text is not a count.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a valid count; try 1T, 300B, 15M, 8.03e9 or 1_281_167")]
@@ -8,7 +10,7 @@ pub struct CountError(String);
 /// A positive count: `1T` is 10^12, `300B` 3 x 10^11, `15M`, `50k`, plain or scientific numbers.
 pub fn parse_count(text: &str) -> Result<f64, CountError> {
     let refuse = || CountError(text.to_owned());
-    let clean: String = text.trim().chars().filter(|c| *c != '_' && *c != ',').collect();
+    let clean = without_separators(text.trim()).ok_or_else(refuse)?;
     let (digits, scale) = match clean.chars().last() {
         Some('k' | 'K') => (&clean[..clean.len() - 1], 1e3),
         Some('m' | 'M') => (&clean[..clean.len() - 1], 1e6),
@@ -49,7 +51,8 @@ mod tests {
         assert_eq!(parse_count("1T").unwrap(), 1e12);
         assert_eq!(parse_count("1.5b").unwrap(), 1.5e9);
         assert_eq!(parse_count("1_281_167").unwrap(), 1_281_167.0);
-        for text in ["", "0", "-1B", "many", "nan", "inf", "1e99", "é"] {
+        assert_eq!(parse_count("50,000,000").unwrap(), 5e7);
+        for text in ["", "0", "-1B", "many", "nan", "inf", "1e99", "é", "1,5B", "50,5M", "1.000,5"] {
             assert!(parse_count(text).is_err(), "{text}");
         }
     }

@@ -33,12 +33,13 @@ impl From<Hours> for Seconds {
 pub struct DurationError(String);
 
 impl Hours {
-    /// Reads `36h`, `2d`, `90m`, `45s`, `300ms`, `1w`, sums of them, and a bare number as hours.
+    /// Reads `36h`, `2d`, `90m`, `45s`, `300ms`, `1w` and sums of them. A number needs its unit, since `12` may be hours or days;
+    /// zero needs none.
     pub fn parse(text: &str) -> Result<Self, DurationError> {
         let refuse = || DurationError(text.to_owned());
         let trimmed = text.trim();
-        if let Ok(hours) = trimmed.parse::<f64>() {
-            return if hours.is_finite() && hours >= 0.0 { Ok(Self(hours)) } else { Err(refuse()) };
+        if trimmed == "0" {
+            return Ok(Self(0.0));
         }
         let mut rest = trimmed;
         let mut hours = 0.0;
@@ -106,14 +107,14 @@ mod tests {
             ("2d", 48.0),
             ("1d12h", 36.0),
             ("90m", 1.5),
-            ("7", 7.0),
+            ("0", 0.0),
             ("1.5 h", 1.5),
             ("30s", 1.0 / 120.0),
             ("300ms", 1.0 / 12_000.0),
         ] {
             assert!((Hours::parse(text).unwrap().0 - hours).abs() < 1e-12, "{text}");
         }
-        for text in ["", "h", "12x", "-3h", "nan", "inf", "1..2h", "soon"] {
+        for text in ["", "h", "12x", "-3h", "nan", "inf", "1..2h", "soon", "7", "1.5", "1d12"] {
             assert!(Hours::parse(text).is_err(), "{text}");
         }
     }

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::data::{DataKind, FileLayout, Storage};
+use crate::model::deviations::Simplification;
 use crate::model::{MlpKind, ModelKind, NormKind};
 use crate::serving::StoredFormat;
 use crate::training::precision::{BaseWeights, Precision};
@@ -87,6 +88,10 @@ pub enum Assumption {
         parameters: f64,
         /// The sizes replace those of a model that is known by name.
         replaces_own: bool,
+    },
+    /// The model is more than the estimate computes.
+    Simplified {
+        simplification: Simplification,
     },
     DataSize {
         bytes: Bytes,

@@ -1,6 +1,7 @@
 //! The workload file: its sections, and from what was written to what is run.
 
 mod error;
+mod foreign;
 mod overlay;
 mod phases;
 mod resolve;
@@ -9,6 +10,7 @@ mod sections;
 mod written;
 
 pub use crate::file::error::WorkloadFileError;
+pub use crate::file::foreign::ForeignFormat;
 pub use crate::file::phases::Phase;
 pub use crate::file::resolve::processing::ResolvedProcessing;
 pub use crate::file::resolve::resolved::Resolved;

@@ -4,6 +4,7 @@ pub mod amount;
 pub mod assumption;
 pub mod data;
 pub mod file;
+mod framework;
 pub mod model;
 pub mod processing;
 pub mod profile;

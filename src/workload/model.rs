@@ -1,12 +1,17 @@
 //! `Model`: the sizes of a network that decide memory and time, and the parameter counts that follow from them.
 
 pub mod catalog;
+pub mod deviations;
 pub mod huggingface;
+pub mod names;
 pub mod operators;
 pub mod safetensors;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::model::deviations::Deviations;
+use crate::serving::StoredFormat;
 
 /// Family by its mix of operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -28,11 +33,13 @@ pub enum ModelKind {
 
 impl ModelKind {
     /// Built of transformer layers, so that the layer formulas apply.
+    #[inline]
     pub fn is_transformer(self) -> bool {
         matches!(self, Self::Decoder | Self::Encoder | Self::Encdec | Self::Moe | Self::MoeEncdec | Self::Vit)
     }
 
     /// Counts its work in images or sequences of fixed size rather than in tokens.
+    #[inline]
     pub fn counts_samples(self) -> bool {
         !matches!(self, Self::Decoder | Self::Moe | Self::Encoder | Self::Encdec | Self::MoeEncdec)
     }
@@ -117,20 +124,26 @@ pub struct Model {
     pub sample_side: u32,
     /// Forward FLOPs of one sample at its native size, for families that are not transformers.
     pub forward_flops_per_sample: f64,
+    /// How the weights of the published files are stored.
+    pub published: StoredFormat,
+    pub deviations: Deviations,
 }
 
 impl Model {
     /// Width of all query heads together.
+    #[inline]
     pub fn query_width(&self) -> f64 {
         f64::from(self.heads) * f64::from(self.head_dim)
     }
 
     /// Width of keys (or values) of all KV heads together.
+    #[inline]
     pub fn kv_width(&self) -> f64 {
         f64::from(self.kv_heads) * f64::from(self.head_dim)
     }
 
     /// Weight matrices of a feed-forward block.
+    #[inline]
     pub fn mlp_matrices(&self) -> f64 {
         match self.mlp {
             MlpKind::Glu => 3.0,
@@ -138,8 +151,25 @@ impl Model {
         }
     }
 
-    /// Attention weights of a layer: h*a*d + 2*h*k*d + a*d*h; latent attention by its own projections.
+    /// Attention weights of an average layer, those of a recurrence in its place included.
+    #[inline]
     pub fn attention_parameters(&self) -> f64 {
+        let full = self.full_attention_parameters();
+        self.deviations.hybrid.map_or(full, |hybrid| {
+            let all = f64::from(hybrid.attention_layers) * full
+                + f64::from(hybrid.recurrent_layers) * hybrid.recurrent_parameters;
+            all / f64::from(self.layers.max(1))
+        })
+    }
+
+    /// Share of layers that have a feed-forward block.
+    pub fn feed_forward_share(&self) -> f64 {
+        let layers = f64::from(self.layers.max(1));
+        self.deviations.hybrid.map_or(1.0, |hybrid| f64::from(hybrid.feed_forward_layers) / layers)
+    }
+
+    /// Weights of a layer with attention: h*a*d + 2*h*k*d + a*d*h; latent attention by its own projections.
+    fn full_attention_parameters(&self) -> f64 {
         let hidden = f64::from(self.hidden);
         match self.latent {
             None => hidden * (2.0 * self.query_width() + 2.0 * self.kv_width()),
@@ -158,11 +188,13 @@ impl Model {
     }
 
     /// Feed-forward weights that live in an average layer (all experts).
+    #[inline]
     pub fn mlp_parameters(&self) -> f64 {
         self.mlp_weights(|experts| f64::from(experts.experts + experts.shared_experts))
     }
 
     /// Feed-forward weights that a token meets in an average layer (routed and shared experts).
+    #[inline]
     pub fn active_mlp_parameters(&self) -> f64 {
         self.mlp_weights(|experts| f64::from(experts.experts_per_token + experts.shared_experts))
     }
@@ -170,34 +202,39 @@ impl Model {
     fn mlp_weights(&self, count: impl Fn(&Experts) -> f64) -> f64 {
         let hidden = f64::from(self.hidden);
         let dense = self.mlp_matrices() * hidden * f64::from(self.ffn_hidden);
-        self.experts.map_or(dense, |experts| {
-            let layers = f64::from(self.layers.max(1));
+        // Layers without a block are left out of the average at the end.
+        let layers = (f64::from(self.layers) * self.feed_forward_share()).max(1.0);
+        let average = self.experts.map_or(dense, |experts| {
             let dense_share = f64::from(experts.dense_layers) / layers;
             let one = self.mlp_matrices() * hidden * f64::from(experts.ffn_hidden);
             dense_share * dense + (1.0 - dense_share) * (one * count(&experts) + hidden * f64::from(experts.experts))
-        })
+        });
+        average * self.feed_forward_share()
     }
 
     /// Matrix weights of one layer.
+    #[inline]
     pub fn layer_parameters(&self) -> f64 {
         self.attention_parameters() + self.mlp_parameters()
     }
 
     /// Matrix weights of one layer that a token meets.
+    #[inline]
     pub fn active_layer_parameters(&self) -> f64 {
         self.attention_parameters() + self.active_mlp_parameters()
     }
 
     /// One embedding matrix: vocabulary x hidden.
+    #[inline]
     pub fn embedding_parameters(&self) -> f64 {
         f64::from(self.vocab) * f64::from(self.hidden)
     }
 
-    /// Matrices and embeddings by the closed form; an encoder-decoder adds its encoder and the cross attention.
+    /// Matrices and embeddings by the closed form, and other parts; an encoder-decoder adds its encoder and the cross attention.
     pub fn counted_parameters(&self) -> f64 {
         let embeddings = self.embedding_parameters() * if self.tied_embeddings { 1.0 } else { 2.0 };
         let layers = f64::from(self.layers + self.encoder_layers) * self.layer_parameters();
-        layers + self.cross_attention_parameters() + embeddings
+        layers + self.cross_attention_parameters() + embeddings + self.deviations.other_parameters
     }
 
     /// Matrix weights by which all layers of a decoder attend to the encoder; none where there is no encoder.
@@ -207,6 +244,7 @@ impl Model {
 
     /// The stacks of an encoder-decoder, the encoder first, with the tokens that each sees of a sample; `None`: the model is one
     /// stack.
+    #[inline]
     pub fn stacks(&self, sequence_length: f64) -> Option<[(Self, f64); 2]> {
         if self.encoder_layers == 0 {
             return None;
@@ -287,6 +325,8 @@ pub(crate) mod tests {
             max_context: 4096,
             sample_side: 0,
             forward_flops_per_sample: 0.0,
+            published: StoredFormat::Bf16,
+            deviations: Deviations::default(),
         }
     }
 

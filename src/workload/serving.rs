@@ -27,6 +27,8 @@ pub enum StoredFormat {
     /// Unpacked to 16 bits before it is multiplied, but for models that answer in one pass, which are multiplied in 8.
     Int8,
     /// Unpacked, in groups of 128 with a 16-bit scale and a 4-bit zero point each (Lin et al., "AWQ", arXiv 2306.00978).
+    /// The floating-point formats of 4 bits, in groups of 16 or 32 with an 8-bit scale, take within 9 % of the same bytes.
+    #[serde(alias = "mxfp4", alias = "nvfp4")]
     Int4,
 }
 

@@ -102,6 +102,28 @@ impl StackAttention {
     }
 }
 
+/// What runs again where a run says `selective`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SelectiveRecompute {
+    /// Scores and mixing of attention alone (Korthikanti et al. 2022, arXiv 2205.05198, section 5).
+    AttentionCore,
+    /// Every second product and all that is no product; attention and what was communicated are kept.
+    Operators,
+    /// Some layers whole, such as every second one.
+    Layers,
+}
+
+/// How tokens go to the experts that they chose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ExpertDispatch {
+    /// A copy to each expert.
+    EachExpert,
+    /// Once to each rank, and once over the network to each machine (DeepEP).
+    EachRank,
+}
+
 /// The format in which gradients are summed: over micro-batches, and over ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -134,6 +156,10 @@ pub enum GradientBucket {
 }
 
 impl GradientBucket {
+    /// Of PyTorch's `DistributedDataParallel`, which most stacks leave as it is (pytorch/pytorch,
+    /// torch/csrc/distributed/c10d/reducer.hpp, `kDefaultBucketBytesCap`).
+    pub const PYTORCH: Self = Self::Mebibytes(25.0);
+
     /// Gradients of a bucket, of which each has `bytes`; `layer` are those of one layer, `ranks` are data parallel.
     pub fn elements(self, ranks: u32, layer: f64, bytes: f64) -> f64 {
         match self {
@@ -193,8 +219,20 @@ pub struct Stack {
     /// Weights and gradients of sharded ranks travel while others are computed with.
     #[serde(default)]
     pub overlap: Cell<bool>,
+    /// The schedule finds arithmetic to run beside that traffic for as long as there is any: gathers are issued ahead, and the host does
+    /// not wait for them.
+    #[serde(default)]
+    pub prefetch: Cell<bool>,
     #[serde(default)]
     pub gradient_bucket: Cell<GradientBucket>,
+    #[serde(default)]
+    pub selective_recompute: Cell<SelectiveRecompute>,
+    #[serde(default)]
+    pub expert_dispatch: Cell<ExpertDispatch>,
+    /// Each tensor-parallel rank sends its part of the activations to the next stage, and not every rank all of them (Narayanan et al.
+    /// 2021, arXiv 2104.04473, section 4.1).
+    #[serde(default)]
+    pub scattered_stages: Cell<bool>,
     /// Several short stages of a pipeline on each GPU (Narayanan et al. 2021, arXiv 2104.04473).
     #[serde(default)]
     pub interleaved: Cell<bool>,
@@ -232,7 +270,11 @@ impl Stack {
         of("compile", &self.compile, &mut all);
         of("lora_targets", &self.lora_targets, &mut all);
         of("overlap", &self.overlap, &mut all);
+        of("prefetch", &self.prefetch, &mut all);
         of("gradient_bucket", &self.gradient_bucket, &mut all);
+        of("selective_recompute", &self.selective_recompute, &mut all);
+        of("expert_dispatch", &self.expert_dispatch, &mut all);
+        of("scattered_stages", &self.scattered_stages, &mut all);
         of("interleaved", &self.interleaved, &mut all);
         all
     }
@@ -260,7 +302,7 @@ impl fmt::Display for UnknownStack {
     }
 }
 
-/// Every known training stack.
+/// Every known training stack, by id.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stacks {
     rows: Vec<Stack>,
@@ -296,7 +338,9 @@ impl Stacks {
             .ok_or_else(|| EmbeddedError::Damaged("stacks.toml is missing".to_owned()))?;
         let document: StacksDocument =
             serde_json::from_str(text).map_err(|error| EmbeddedError::Damaged(format!("stacks.toml: {error}")))?;
-        Ok(Self { rows: document.stack })
+        let mut rows = document.stack;
+        rows.sort_by(|one, other| one.id.cmp(&other.id));
+        Ok(Self { rows })
     }
 
     pub fn rows(&self) -> &[Stack] {
@@ -315,7 +359,11 @@ impl Stacks {
 
     /// The stack of a run. `None`: the run names none.
     pub fn of(&self, framework: &Framework) -> Option<&Stack> {
-        self.rows.iter().find(|row| row.id == framework.0)
+        // Asked many times for each layout of a search.
+        if framework.0.is_empty() {
+            return None;
+        }
+        self.rows.binary_search_by(|row| row.id.as_str().cmp(&framework.0)).ok().map(|found| &self.rows[found])
     }
 
     /// The framework by its id, whatever name of it was written; empty text and `none` are no framework.

@@ -28,14 +28,17 @@ pub enum Task {
 }
 
 impl Task {
+    #[inline]
     pub fn has_backward(self) -> bool {
         !matches!(self, Self::Inference | Self::InferencePrefill)
     }
 
+    #[inline]
     pub fn has_optimizer(self) -> bool {
         self.has_backward() && self != Self::TrainFwdBwd
     }
 
+    #[inline]
     pub fn has_adapters(self) -> bool {
         matches!(self, Self::Lora | Self::Qlora)
     }
@@ -244,40 +247,6 @@ impl From<LoraTargets> for Vec<String> {
 #[serde(transparent)]
 pub struct Framework(pub String);
 
-impl Framework {
-    /// Kernels fused by the stack itself or by the compiler.
-    pub fn fuses_kernels(&self) -> bool {
-        self.0.starts_with("megatron") || self.is_compiled()
-    }
-
-    pub fn is_compiled(&self) -> bool {
-        self.0.contains("compile") || self.is_xla()
-    }
-
-    /// XLA compiles whole steps, and its attention on GPUs is cuDNN's (MaxText's `attention="cudnn_flash_te"` of its GPU configurations).
-    pub fn is_xla(&self) -> bool {
-        matches!(self.0.as_str(), "maxtext" | "jax")
-    }
-
-    /// Stacks on NVIDIA's Transformer Engine: cuDNN attention and overlapped traffic on the GPUs it is made for.
-    pub fn is_transformer_engine(&self) -> bool {
-        matches!(self.0.as_str(), "megatron" | "nemo")
-    }
-
-    /// Stacks whose selective recompute works by operators: every second matrix product, attention and what was communicated are
-    /// kept, and all else is computed again (torchtitan, `activation_checkpoint.selective_ac_option = "op"`; elsewhere
-    /// "selective" is attention's core alone, Korthikanti et al. 2022, section 5).
-    pub fn recomputes_operators(&self) -> bool {
-        matches!(self.0.as_str(), "torchtitan")
-    }
-
-    /// Stacks whose schedule runs gathers and reductions beside arithmetic for as long as there is any: XLA's latency-hiding scheduler
-    /// (MaxText, JAX) and FSDP2, which orders streams without blocking the host (Liang et al. 2024, arXiv 2410.06511, section 2.1).
-    pub fn hides_sharded_traffic(&self) -> bool {
-        matches!(self.0.as_str(), "maxtext" | "jax" | "fsdp2" | "torchtitan")
-    }
-}
-
 /// A model in training: complete but for what is chosen with the machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Training {
@@ -366,19 +335,21 @@ impl Training {
     }
 
     /// Kernels written for Hopper and Blackwell: named, or those of Transformer Engine.
+    #[inline]
     pub fn uses_flash3(&self) -> bool {
-        let engine = (self.framework.is_transformer_engine() || self.framework.is_xla())
-            && self.kernels.attention != Some(AttentionKernel::Eager);
+        let engine = self.framework.is_transformer_engine() && self.kernels.attention != Some(AttentionKernel::Eager);
         self.kernels.attention == Some(AttentionKernel::Flash3) || engine
     }
 
     /// The stated overlap; open: all of it on Transformer Engine, where the GPU is one that it is made for.
+    #[inline]
     pub fn overlap(&self, made_for: bool) -> Overlap {
         let usual = if made_for && self.framework.is_transformer_engine() { Overlap::ALL } else { Overlap::default() };
         self.synchronization.overlap.unwrap_or(usual)
     }
 
     /// The stated kernel; flash where half precision allows it and nothing was said.
+    #[inline]
     pub fn uses_flash(&self) -> bool {
         match self.kernels.attention {
             Some(kernel) => kernel != AttentionKernel::Eager,

@@ -93,13 +93,15 @@ fn force_takes_a_run_from_a_stopped_owner_on_the_same_machine() {
 /// An owner that is stopped between its last look and its commit may still commit; that must not branch the history.
 #[test]
 fn a_late_commit_of_the_old_owner_is_passed_over() {
+    // However far the first had come, what it committed is there.
+    const KEEP: [&str; 2] = ["--keep-last", "20"];
     let bench = Bench::new();
-    let mut first = bench.start("a", &[], &[TRAINER, "--hold-at", "20"]);
+    let mut first = bench.start("a", &KEEP, &[TRAINER, "--hold-at", "20"]);
     first.wait_until_safe(1);
     first.signal("KILL");
     first.wait();
     kill_programs(&bench.path("store").display().to_string());
-    let mut second = bench.start("b", &[], &[TRAINER, "--hold-at", "40"]);
+    let mut second = bench.start("b", &KEEP, &[TRAINER, "--hold-at", "40"]);
     second.wait_for("is safe");
     let newest = bench.committed().unwrap();
     second.signal("TERM");

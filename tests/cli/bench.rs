@@ -112,7 +112,7 @@ fn a_file_that_is_no_calibration_is_refused() {
     let missing = gpuplan(&["plan", WORKLOAD, "--calibration", "no-such-file.json"]);
     assert_eq!(missing.code, 2);
     assert!(
-        missing.stderr.contains("cannot read no-such-file.json") && missing.stderr.contains("gpuplan bench"),
+        missing.stderr.contains("there is no file no-such-file.json") && missing.stderr.contains("gpuplan bench"),
         "{}",
         missing.stderr
     );

@@ -103,7 +103,7 @@ fn what_cannot_be_meant_names_the_line_and_what_to_type() {
     assert!(twice.contains("p.toml: line 26: two commitments are called `c`"), "{twice}");
     insta::assert_snapshot!("portfolio_key", refused(&format!("{HEAD}{run}repeat = 3\n")));
     let missing = refused(&format!("{HEAD}[[run]]\nname = \"one\"\nteam = \"research\"\nworkload = \"gone.toml\"\n"));
-    assert!(missing.starts_with("exit 2\n") && missing.contains("p.toml line 9, `one`: cannot read"), "{missing}");
+    assert!(missing.starts_with("exit 2\n") && missing.contains("p.toml line 9, `one`: there is no file"), "{missing}");
 }
 
 #[test]

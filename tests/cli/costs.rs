@@ -341,7 +341,7 @@ fn bad_input_is_refused_by_name() {
     refused(&["--since", "2026-10-02", "--until", "2026-10-01"], 2, "is not before --until");
     refused(&["--store", "/no/such/folder"], 2, "the folder /no/such/folder is not in the store");
     refused(&["--store", "s3://bucket/prefix"], 2, "s3://bucket/prefix cannot be read with --offline");
-    refused(&["import", "/no/such/bill.csv"], 2, "cannot read /no/such/bill.csv");
+    refused(&["import", "/no/such/bill.csv"], 2, "there is no file /no/such/bill.csv");
     refused(&["import", "x", "--format", "pdf"], 2, "`pdf` is not a known export format");
     let empty = costs(home.path(), &[]);
     assert!(empty.code == 0 && empty.stderr.contains("gpuplan costs --store URI"), "{}", empty.stderr);

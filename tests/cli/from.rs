@@ -120,9 +120,7 @@ fn a_workload_is_planned_beside_the_job() {
     );
     let text = from(SLURM, &["--task", "full-fine-tune", "--tokens", "500M"]);
     assert!(
-        text.stdout.contains("as asked")
-            && text.stdout.contains("Difference: ")
-            && text.stdout.contains("Recommended: "),
+        text.stdout.contains("as asked") && text.stdout.contains("Difference: ") && text.stdout.contains("Rent "),
         "{}",
         text.stdout
     );
@@ -155,15 +153,95 @@ fn what_cannot_be_read_says_what_to_do() {
     };
     for (text, code, words) in [
         ("#SBATCH --gres=gpu:8\n", 2, "--gpus a100"),
-        ("#SBATCH --nodes=2\n", 2, "no GPU"),
+        ("#SBATCH --nodes=2\n", 2, "--gpus h100:8"),
+        ("apiVersion: v1\nkind: Widget\n", 2, "`kind: Widget` is not read"),
+        ("base_model: gpt2\nrl: dpo\n", 2, "preference learning"),
+        ("base_model: gpt2\nnum_epochs: 3\n", 2, "--set data.samples=52000"),
         ("greeting: hello\n", 2, "not a job of Slurm"),
         ("resources: {accelerators: [\n", 2, "not valid YAML"),
         ("resources: {accelerators: 'H1000:8'}\n", 2, "H1000"),
         ("resources: {accelerators: 'H100:7'}\n", 3, "no place offers"),
+        ("resources: {accelerators: 'H100:7'}\n", 3, "nearest, with more GPUs in a machine: 1 x "),
+        ("resources: {accelerators: 'H100:8', memory: 9999+}\n", 3, "nearest, processors and memory aside: 1 x "),
         ("name: p\n---\nrun: a\n---\nrun: b\n", 2, "2 jobs"),
     ] {
         let ran = job(text);
         assert_eq!((ran.code, ran.stdout.as_str()), (code, ""), "{text}: {}", ran.stderr);
         assert!(ran.stderr.contains(words), "{text}: {}", ran.stderr);
+    }
+}
+
+/// Arrays, defaults, a condition and Slurm's own variables lead to a model by its sizes and to whole machines.
+#[test]
+fn a_script_with_its_variables_is_a_workload() {
+    let answer = priced("tests/fixtures/jobs/megatron.sbatch", &["--gpus", "h100"]);
+    let (workload, baseline) = (&answer["workload"], &answer["from"]["baseline"]);
+    assert_eq!((baseline["nodes"].as_u64(), baseline["gpu"].as_str()), (Some(4), Some("h100-sxm5-80")), "{baseline}");
+    assert_eq!(
+        (workload["task"].as_str(), workload["precision"].as_str()),
+        (Some("pretrain"), Some("fp8")),
+        "{workload}"
+    );
+    let job = &answer["from"]["job"];
+    let values: Vec<(&str, &str)> = job["understood"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| (one["key"].as_str().unwrap(), one["value"].as_str().unwrap()))
+        .collect();
+    for known in
+        [("--num_layers", "32"), ("--global_batch_size", "128"), ("--seq_length", "8192"), ("--train_iters", "1000")]
+    {
+        assert!(values.contains(&known), "{known:?} in {values:?}");
+    }
+    assert!(keys(&job["not_understood"]).is_empty(), "{job}");
+}
+
+/// A configuration of a training program is planned as it is, or under the script that names it.
+#[test]
+fn a_configuration_is_planned_alone_and_followed_from_a_script() {
+    let titan = priced("tests/fixtures/jobs/titan.toml", &[]);
+    assert_eq!(
+        (titan["workload"]["model"].as_str(), titan["from"]["job"]["kind"].as_str()),
+        (Some("llama-3-8b"), Some("recipe"))
+    );
+    assert!(titan["from"]["baseline"].is_null());
+    let axolotl =
+        priced("tests/fixtures/jobs/axolotl/train.slurm", &["--gpus", "a100-80gb", "--set", "data.samples=52000"]);
+    assert_eq!(axolotl["workload"]["model"], "llama-3.2-1b", "{}", axolotl["workload"]);
+    assert!(keys(&axolotl["from"]["job"]["understood"]).contains(&"train.yaml: micro_batch_size"));
+    let script = priced("tests/fixtures/jobs/llamafactory/qwen3_lora_sft.sh", &["--set", "data.samples=1000"]);
+    assert_eq!(
+        (script["workload"]["model"].as_str(), script["workload"]["task"].as_str()),
+        (Some("qwen3-4b"), Some("lora"))
+    );
+    let helm = from("tests/fixtures/jobs/helm.yaml", &[]);
+    assert!(helm.code == 2 && helm.stderr.contains("`helm template"), "{}", helm.stderr);
+}
+
+#[test]
+fn a_folder_is_summed_up_by_kind() {
+    let ran = from("tests/fixtures/jobs", &["--summary"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    for words in ["kind", "slurm", "recipe", "Helm template"] {
+        assert!(ran.stdout.contains(words), "{words}: {}", ran.stdout);
+    }
+    let all = priced("tests/fixtures/jobs", &["--summary"]);
+    let one = all.as_array().unwrap().iter().find(|one| one["file"] == "titan.toml").unwrap();
+    assert_eq!((one["model"].as_str(), one["micro_batch"].as_str()), (Some("llama3-8B"), Some("2")));
+}
+
+/// A job names no file outside its own folder.
+#[test]
+fn a_job_opens_no_file_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("jobs")).unwrap();
+    fs::write(folder.path().join("out.yaml"), "base_model: gpt2\nmicro_batch_size: 3\n").unwrap();
+    let job = folder.path().join("jobs/job.sh");
+    let absolute = folder.path().join("out.yaml");
+    for name in ["../out.yaml", absolute.to_str().unwrap()] {
+        fs::write(&job, format!("#!/bin/bash\naxolotl train {name}\n")).unwrap();
+        let all = priced(folder.path().join("jobs").to_str().unwrap(), &["--summary"]);
+        assert!(all[0]["micro_batch"].is_null() && all[0]["unread"][0] == name, "{all}");
     }
 }

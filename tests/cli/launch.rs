@@ -9,8 +9,18 @@ use serde_json::Value;
 use crate::cli::support::Ran;
 
 /// Ten minutes of a run pass in a second: neither its time nor its money is to end on a machine that does much else.
-const LAUNCH: [&str; 8] =
-    ["launch", "llama-3.1-8b-finetune.toml", "--cloud", "fake", "--lifetime", "1000h", "--budget", "100000"];
+const LAUNCH: [&str; 10] = [
+    "launch",
+    "llama-3.1-8b-finetune.toml",
+    "--cloud",
+    "fake",
+    "--lifetime",
+    "1000h",
+    "--budget",
+    "100000",
+    "--max-nodes",
+    "1",
+];
 const TRAINER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/train.py");
 /// For any step of a run, on a machine that does much else.
 pub const PATIENCE: Duration = Duration::from_mins(10);
@@ -217,7 +227,24 @@ fn a_run_whose_journal_is_lost_is_adopted_and_led_to_its_end() {
     let store = format!("file://{}", home.path().join("fake-cloud/store").display());
     let other = run(home.path(), &["adopt", "nobody", "--store", &store]);
     assert!(other.code == 2 && other.stderr.contains("has no run `nobody`"), "{}", other.stderr);
-    let adopted = run(home.path(), &["adopt", "orphan", "--store", &store]);
+    let victim = tempfile::tempdir().unwrap();
+    let refused = run(victim.path(), &["adopt", "orphan", "--store", &store, "-y"]);
+    assert!(refused.code == 2 && refused.stderr.contains("are processes of this computer"), "{}", refused.stderr);
+    let own = ["adopt", "orphan", "--store", &store, "--cloud", "fake"];
+    let refused = run(victim.path(), &[&own[..], &["-y"]].concat());
+    assert!(
+        refused.code == 2 && refused.stderr.contains("only what the fake cloud of this computer"),
+        "{}",
+        refused.stderr
+    );
+    assert!(!victim.path().join("launches.sqlite").exists() && run(victim.path(), &["watch", "orphan"]).code == 2);
+    let unasked = run(home.path(), &own);
+    assert!(
+        unasked.code == 2 && unasked.stderr.contains("at worst $") && unasked.stderr.contains("command   "),
+        "{}",
+        unasked.stderr
+    );
+    let adopted = run(home.path(), &[&own[..], &["-y"]].concat());
     assert_eq!(
         (adopted.code, adopted.stdout.as_str()),
         (0, "orphan: adopted, 1 machines are there, 0 were paid before\n"),
@@ -225,15 +252,17 @@ fn a_run_whose_journal_is_lost_is_adopted_and_led_to_its_end() {
         adopted.stderr
     );
     assert_eq!(status(home.path(), "orphan")["state"], "running");
-    assert_eq!(run(home.path(), &["adopt", "orphan", "--store", &store]).code, 2, "once");
+    assert_eq!(run(home.path(), &[&own[..], &["-y"]].concat()).code, 2, "once");
     let_go(home.path());
-    let watched = run(home.path(), &["watch", "orphan"]);
+    let refused = run(home.path(), &["watch", "orphan"]);
+    assert!(refused.code == 2 && refused.stderr.contains("--take-over"), "its leader may live: {}", refused.stderr);
+    let watched = run(home.path(), &["watch", "orphan", "--take-over"]);
     assert_eq!((watched.code, watched.stdout.as_str()), (0, "orphan: completed\n"), "{}", watched.stderr);
     assert_eq!(status(home.path(), "orphan")["relaunches"], 0);
     assert_eq!(result(home.path()), undisturbed());
     // Ended and lost once more: what was paid is known from the store.
     lose_the_journal(home.path());
-    let adopted = run(home.path(), &["adopt", "orphan", "--store", &store]);
+    let adopted = run(home.path(), &[&own[..], &["-y"]].concat());
     assert_eq!(adopted.stdout, "orphan: adopted, 0 machines are there, 1 were paid before\n", "{}", adopted.stderr);
     let cost: f64 = status(home.path(), "orphan")["cost_usd"].as_str().unwrap().parse().unwrap();
     assert!(cost > 0.0, "{cost}");
@@ -326,7 +355,7 @@ fn nothing_is_rented_without_a_yes_or_a_launcher() {
 /// Two machines of one run; it is to be disturbed once it has saved something.
 fn gang(home: &Path, name: &str, more: &[&str], command: &[&str]) -> Child {
     let two = ["--gpus", "H100:16", "--max-nodes", "2", "--purchase", "spot", "-y", "--run", name];
-    let words = [&LAUNCH[..], &two, more, &["--"], command].concat();
+    let words = [&LAUNCH[..8], &two, more, &["--"], command].concat();
     let leader = gpuplan(home, &words)
         .stdout(Stdio::null())
         .stderr(std::fs::File::create(home.join("said")).unwrap())
@@ -458,7 +487,7 @@ fn a_recorded_plan_takes_a_folder_along_and_its_run_is_followed_stopped_resumed_
     assert!(Command::new("git").args(["init", "-q"]).current_dir(&own).status().unwrap().success());
     std::fs::create_dir_all(home.path().join("fake-cloud/secrets")).unwrap();
     std::fs::write(home.path().join("fake-cloud/secrets/token"), "s3cret").unwrap();
-    let planned = run(home.path(), &["plan", "llama-3.1-8b-finetune.toml", "--output", "json"]);
+    let planned = run(home.path(), &["plan", "llama-3.1-8b-finetune.toml", "--max-nodes", "1", "--output", "json"]);
     assert_eq!(planned.code, 0, "{}", planned.stderr);
     let (plan, own) = (home.path().join("plan.json"), own.to_string_lossy().into_owned());
     std::fs::write(&plan, &planned.stdout).unwrap();

@@ -64,6 +64,8 @@ fn said_while_waiting(words: usize) -> Vec<(Instant, String)> {
         "calm",
         "--lifetime",
         "1000h",
+        "--max-nodes",
+        "1",
         "-y",
     ];
     let job = ["--run", "long", "--", "sh", "-c", &command];
@@ -137,8 +139,9 @@ fn a_hundred_machines(home: &Path, latency: f64) -> Machines {
                 token: token.clone(),
                 name: id.clone(),
                 lifetime: 3600.0,
+                ledger: gpuplan::runstore::Ledger::default(),
             };
-            journal.intend(&spec.run, 1000 + u64::from(node), &order, 0.0).unwrap();
+            assert!(journal.intend(&spec.run, 1000 + u64::from(node), &order, 0.0).unwrap());
             journal.answer(&token, &id, true).unwrap();
             let machine = json!({"id": id, "run": spec.run, "epoch": 1, "node": node, "token": token, "pool": choice.pool, "state": "running",
                 "reason": null, "was_taken": false, "created_at": now, "expires_at": expires_at});

@@ -189,6 +189,6 @@ fn a_plan_of_a_sweep_fills_one_machine_and_pays_it_once() {
     );
     let all = |plan: &Value| plan["gpu_hours"].as_f64().unwrap();
     assert!((all(&eight) / hours(&eight) - 64.0).abs() < 1e-6, "every run is paid, once: {}", all(&eight));
-    let ran = crate::cli::support::gpuplan(&["plan", "examples/sweep.toml", "--gpus", "A100:8"]);
+    let ran = crate::cli::support::gpuplan(&["plan", "examples/sweep.toml", "--gpus", "A100:8", "--details"]);
     assert!(ran.stdout.contains("64 runs, 8 at a time on one machine, 1 GPU each, 8 rounds of "), "{}", ran.stdout);
 }

@@ -167,7 +167,7 @@ fn recommends_the_cheapest_eligible_zone(clouds: &Clouds) {
     let reasons: Vec<_> =
         plan["rejected"].as_array().unwrap().iter().map(|line| line["reason"].as_str().unwrap()).collect();
     assert!(reasons.contains(&"price-stale") && reasons.contains(&"price-suspect"), "{reasons:?}");
-    let table = clouds.run(&[&["plan", "--live", "--max-age", "10m"], &QUESTION[..]].concat(), &[]);
+    let table = clouds.run(&[&["plan", "--live", "--max-age", "10m", "--details"], &QUESTION[..]].concat(), &[]);
     assert!(table.stdout.contains("$0.4200 an hour a machine, cached price seen"), "{}", table.stdout);
     assert!(
         table.stdout.lines().filter(|line| line.contains("g5.xlarge") || line.contains(" x A10G")).count() > 1,

@@ -502,6 +502,7 @@ fn a_profile_changes_the_plan_and_its_findings_are_priced() {
         "--on-demand",
         "--profile",
         path.to_str().unwrap(),
+        "--details",
     ]);
     assert!(ran.stdout.contains("Fixing this saves about $"), "{}", ran.stdout);
 }

@@ -15,7 +15,7 @@ use gpuplan::workload::{Amount, safetensors, trace};
 use super::{HARDWARE, MODELS, assert_line, assert_same, text};
 
 fn names() -> Names<'static> {
-    Names { hardware: &HARDWARE, models: &MODELS }
+    Names::new(&HARDWARE, &MODELS)
 }
 
 /// TOML of a workload: it is written and read again, no flag laid over it is lost, and what is complete is possible.

@@ -1,7 +1,8 @@
 //! A gang that comes to nothing: the controller goes on while the run gets any further, and ends it when it does not.
 
 use gpuplan::launch::controller::Controller;
-use gpuplan::launch::events::{Action, End, Event, Order, Outcome, Report};
+use gpuplan::launch::controller::liveness::Sign;
+use gpuplan::launch::events::{Action, End, Event, Order, Outcome, Report, Terms};
 use gpuplan::launch::launcher::{Machine, MachineId, MachineState};
 use jiff::Timestamp;
 
@@ -14,12 +15,18 @@ struct Led {
     /// Of the present gang.
     machines: Vec<Machine>,
     gangs: u32,
+    beats: u64,
 }
 
 impl Led {
     fn new() -> Self {
-        let mut led =
-            Self { controller: Controller::new(terms(3, None), 0, 0.0), now: 0.0, machines: Vec::new(), gangs: 0 };
+        let mut led = Self {
+            controller: Controller::new(terms(3, None), 0, 0.0),
+            now: 0.0,
+            machines: Vec::new(),
+            gangs: 0,
+            beats: 0,
+        };
         led.hear(Event::Clock);
         led
     }
@@ -39,7 +46,7 @@ impl Led {
                         events.push(Event::Answered { token: order.token, outcome: Ok(machine) });
                     }
                     Action::Destroy(machine) => events.push(Event::Destroyed(machine)),
-                    Action::List | Action::Wake(_) | Action::Say(_) => {}
+                    Action::Notify | Action::List | Action::Wake(_) | Action::Say(_) => {}
                 }
             }
         }
@@ -47,7 +54,9 @@ impl Led {
 
     fn report(&mut self, done: f64, has_started: bool, outcome: Option<Outcome>) {
         let epoch = self.controller.epoch();
-        self.hear(Event::Reported(Report { epoch, done, has_started, outcome }));
+        self.beats += 1;
+        let sign = Sign { epoch, beat: self.beats };
+        self.hear(Event::Reported(Report { epoch, sign, done, has_started, outcome }));
     }
 
     /// Time passes in steps of ten seconds until the gang of this number is whole.
@@ -147,7 +156,7 @@ fn a_gang_of_which_one_never_joins_is_given_up() {
 /// second gang was rented beside it.
 #[test]
 fn a_list_that_misses_a_machine_just_heard_of_does_not_make_it_gone() {
-    let mut controller = Controller::new(terms(1, None), 0, 0.0);
+    let mut controller = Controller::new(Terms { settles: 120.0, ..terms(1, None) }, 0, 0.0);
     let orders = |actions: Vec<Action>| -> Vec<Order> {
         actions
             .into_iter()

@@ -51,10 +51,13 @@ fn transformer(row: &ModelRow, tokens: f64, task: Task) -> f64 {
     let met = size(row.experts_per_token) + size(row.shared_experts);
     let mixture = matrices * hidden * row.expert_ffn_hidden.or(row.ffn_hidden).map_or(0.0, f64::from) * met;
     let is_mixture = row.experts.is_some();
-    let dense_layers = if is_mixture { size(row.dense_layers) } else { layers };
-    let feed_forward = dense_layers * dense + (layers - dense_layers) * mixture;
+    // A hybrid has attention, a recurrence or a feed-forward block in a layer, and not all of them.
+    let attending = row.attention_layers.map_or(layers, f64::from);
+    let blocks = row.feed_forward_layers.map_or(layers, f64::from);
+    let dense_layers = if is_mixture { size(row.dense_layers) } else { blocks };
+    let feed_forward = dense_layers * dense + (blocks - dense_layers) * mixture;
     let pairs = if full { tokens * tokens } else { tokens * tokens / 2.0 };
-    let mut products = tokens * (layers * projections + feed_forward) + layers * pairs * scores;
+    let mut products = tokens * (attending * projections + feed_forward) + attending * pairs * scores;
     if encoder_layers > 0.0 {
         products += encoder_tokens * encoder_layers * (projections + dense)
             + encoder_layers * encoder_tokens * encoder_tokens * scores
@@ -76,9 +79,11 @@ fn weight_bytes(precision: Precision) -> f64 {
     }
 }
 
-/// Weights that every token of a large batch meets; experts are left out, since few tokens may meet few of them.
+/// Weights that every token of a large batch meets; experts are left out, since few tokens may meet few of them, and so are parts
+/// beside the layers, such as tables of which a token reads a row.
 fn dense_parameters(row: &ModelRow) -> f64 {
     row.active_parameters.unwrap_or(row.parameters)
+        - row.other_parameters
         - f64::from(row.vocab.unwrap_or(0)) * f64::from(row.hidden.unwrap_or(0))
 }
 

@@ -16,6 +16,7 @@ pub mod fake_gcs;
 pub mod fleets;
 pub mod gce_machines;
 pub mod gcp_project;
+pub mod iam;
 pub mod machines;
 pub mod moto;
 pub mod proxy;

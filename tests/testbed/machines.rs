@@ -110,7 +110,7 @@ impl Machines {
         machines
     }
 
-    /// Returns when its boot script runs.
+    /// Returns when its boot script runs, or somebody has ended the machine before.
     pub fn start(&self, start: Start) {
         let folder = self.folder.path().join(&start.id);
         fs::create_dir_all(folder.join("bin")).unwrap();
@@ -149,6 +149,9 @@ impl Machines {
         self.kept.lock().unwrap().insert(id.clone(), Kept { start, folder, child, notice, reason: None });
         let begun = Instant::now();
         while !network.exists() {
+            if self.kept.lock().unwrap()[&id].reason.is_some() {
+                return;
+            }
             assert!(begun.elapsed() < STARTS_WITHIN, "machine {id} does not start: {}", self.console(&id));
             thread::sleep(LOOK);
         }

@@ -67,6 +67,13 @@ impl Shipping {
                 }
                 Ok(None) => Ok(Shipped::Changed),
                 Err(error) => Err(error),
+                Ok(Some(ready)) if last.is_some() => {
+                    self.shipper.hurry();
+                    tokio::select! {
+                        shipped = self.ship(&ready) => shipped,
+                        () = out_of_time(clock.clone()) => return (self, false),
+                    }
+                }
                 Ok(Some(ready)) => tokio::select! {
                     shipped = self.ship(&ready) => shipped,
                     () = out_of_time(clock.clone()) => return (self, false),

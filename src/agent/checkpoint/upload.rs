@@ -34,11 +34,18 @@ pub enum Shipped {
     Fenced,
 }
 
-/// A file that this epoch has sent.
+/// After this a file that stays the same is sent anew: a bucket's rule that deletes what is old knows nothing of checkpoints.
+const REFRESH: Duration = Duration::from_hours(7 * 24);
+
+/// A copy of a file that this epoch has sent.
 #[derive(Clone, Debug)]
 struct Known {
     head: String,
     sent: StoredFile,
+    sent_at: Instant,
+    /// The newest checkpoint that names it, and by which try that was.
+    used_by: String,
+    used_at: u32,
 }
 
 /// Sends for one epoch.
@@ -52,13 +59,15 @@ pub struct Shipper {
     /// What the program started from; not pruned before this epoch has a commit of its own.
     restored_from: Option<ManifestName>,
     committed: Option<ManifestName>,
-    /// By the path within the checkpoint: the newest that was sent, for files that stay the same.
-    known: BTreeMap<String, Known>,
+    /// By the path within the checkpoint: copies of a file that stays the same, as many as checkpoints are kept. Each is named by
+    /// every so-manieth checkpoint, so that no object that is lost costs more than one of those that are kept.
+    known: BTreeMap<String, Vec<Known>>,
     /// Manifests as they were read, as they never change.
     manifests: BTreeMap<ManifestName, Manifest>,
     attempt: u32,
     rate: Option<f64>,
     has_swept: bool,
+    is_hurried: bool,
 }
 
 impl Shipper {
@@ -71,8 +80,27 @@ impl Shipper {
         restored_from: Option<ManifestName>,
     ) -> Self {
         let (known, manifests) = (BTreeMap::new(), BTreeMap::new());
-        let (committed, attempt, rate, has_swept) = (None, 0, None, false);
-        Self { run, folder, epoch, rank, keep, restored_from, committed, known, manifests, attempt, rate, has_swept }
+        let (committed, attempt, rate, has_swept, is_hurried) = (None, 0, None, false, false);
+        Self {
+            run,
+            folder,
+            epoch,
+            rank,
+            keep,
+            restored_from,
+            committed,
+            known,
+            manifests,
+            attempt,
+            rate,
+            has_swept,
+            is_hurried,
+        }
+    }
+
+    /// The machine will soon be gone: what the store has one copy of is not sent again for a second.
+    pub fn hurry(&mut self) {
+        self.is_hurried = true;
     }
 
     /// The newest checkpoint that is safe.
@@ -125,7 +153,8 @@ impl Shipper {
                 Ok((known, sent)) => {
                     bytes += sent;
                     stored.push(known.sent.clone());
-                    self.known.insert(within(&ready.entry.name, &known.sent.path), known);
+                    let copies = self.known.entry(within(&ready.entry.name, &known.sent.path)).or_default();
+                    remember(copies, known, self.keep.last.max(1));
                 }
                 Err(error) => failed = Some(error),
             }
@@ -167,16 +196,27 @@ impl Shipper {
     async fn send(&self, root: &Path, name: &str, path: &str) -> Result<(Known, u64), StoreError> {
         let from = root.join(path);
         let head = head(&from).map_err(|source| StoreError::Local { path: from.display().to_string(), source })?;
-        if let Some(known) = self.known.get(&within(name, path)).filter(|known| known.head == head) {
+        let copies = self.known.get(&within(name, path)).map(Vec::as_slice).unwrap_or_default();
+        if copies.iter().any(|known| known.head == head) {
             let here = hash_file(&from).await?;
-            if here.sha256 == known.sent.sha256 && here.size == known.sent.size {
-                return Ok((Known { head, sent: StoredFile { path: path.to_owned(), ..known.sent.clone() } }, 0));
+            let same: Vec<&Known> = copies
+                .iter()
+                .filter(|known| known.sent.sha256 == here.sha256 && known.sent.size == here.size)
+                .collect();
+            let wanted = if self.is_hurried { 1 } else { self.keep.last.max(1) };
+            if let Some(known) = reusable(&same, name, wanted, Instant::now())
+                && self.run.has_data(&known.sent.key, known.sent.size).await?
+            {
+                let sent = StoredFile { path: path.to_owned(), ..known.sent.clone() };
+                let (used_by, used_at) = (name.to_owned(), self.attempt);
+                return Ok((Known { sent, used_by, used_at, ..known.clone() }, 0));
             }
         }
         let key = data_key(self.epoch, self.rank.node, self.attempt, path);
         let sent = self.run.send(&key, &from).await?;
         let stored = StoredFile { path: path.to_owned(), key, sha256: sent.sha256, size: sent.size, node: None };
-        Ok((Known { head, sent: stored }, sent.size))
+        let (used_by, used_at) = (name.to_owned(), self.attempt);
+        Ok((Known { head, sent: stored, sent_at: Instant::now(), used_by, used_at }, sent.size))
     }
 
     /// Deletes what is no longer kept. Cut off anywhere, it leaves every manifest with its data.
@@ -200,7 +240,8 @@ impl Shipper {
                 self.run.forget_parts(*name, self.rank.nodes).await?;
             }
             self.manifests.remove(name);
-            self.known.retain(|_, known| !keys[name].contains(&known.sent.key) || named.contains(&known.sent.key));
+            let is_there = |known: &Known| !keys[name].contains(&known.sent.key) || named.contains(&known.sent.key);
+            self.known.values_mut().for_each(|copies| copies.retain(is_there));
             let unnamed: Vec<String> = keys[name].iter().filter(|key| !named.contains(*key)).cloned().collect();
             for key in unnamed {
                 self.run.delete_data(&key).await?;
@@ -238,6 +279,26 @@ fn named_by_all(
 
 fn within(name: &str, path: &str) -> String {
     path.strip_prefix(name).unwrap_or(path).to_owned()
+}
+
+/// The copy that a checkpoint names: the one that it named in an earlier try; else, where there are as many as wanted, the one that
+/// others have not named for longest. `None`: the file has to be sent.
+fn reusable<'k>(same: &[&'k Known], checkpoint: &str, wanted: usize, now: Instant) -> Option<&'k Known> {
+    let own = same.iter().find(|known| known.used_by == checkpoint);
+    let is_young = |known: &&&Known| now.saturating_duration_since(known.sent_at) < REFRESH;
+    let of_others = || same.iter().filter(|_| same.len() >= wanted).min_by_key(|known| known.used_at).filter(is_young);
+    own.or_else(of_others).copied()
+}
+
+/// One more copy, or another checkpoint of one. Those of other contents are of no use any more, nor is the oldest of too many.
+fn remember(copies: &mut Vec<Known>, newest: Known, most: usize) {
+    copies.retain(|known| known.sent.sha256 == newest.sent.sha256 && known.sent.key != newest.sent.key);
+    if copies.len() >= most
+        && let Some(oldest) = (0..copies.len()).min_by_key(|index| copies[*index].used_at)
+    {
+        copies.remove(oldest);
+    }
+    copies.push(newest);
 }
 
 /// Hash of the beginning of a file, with its size.

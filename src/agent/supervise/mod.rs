@@ -43,6 +43,7 @@ use crate::team::members;
 use crate::team::rendezvous;
 use crate::watch::notices;
 use crate::watch::sampler::Sampler;
+use crate::watch::stops;
 use gpuplan_runstore::spec::command_of;
 use gpuplan_runstore::{Owner, Phase, Spec, Start, StoreError};
 use gpuplan_telemetry::host::UnrelatedProcesses;
@@ -145,6 +146,7 @@ impl Supervisor {
         for source in &self.settings.notices.sources {
             tasks.spawn(notices::listen(source.clone(), self.life.events.clone()));
         }
+        tasks.spawn(stops::listen(self.life.clone()));
         if !self.life.rank.is_alone() {
             tasks.spawn(members::listen(self.life.clone()));
         }
@@ -235,8 +237,10 @@ impl Supervisor {
                 Decision::GiveUp { why: "the other machines run the same; all have to be started again" }
             } else if self.settings.program.carrier.is_some() && exit == Exit::Code(sweep::SOME_FAILED) {
                 Decision::GiveUp { why: "every run that failed was started again already" }
+            } else if let Some(first_pause) = self.settings.program.first_pause {
+                history.after(crash, first_pause)
             } else {
-                history.after(crash, self.settings.program.first_pause)
+                Decision::GiveUp { why: "--no-restart was given" }
             };
             match decision {
                 Decision::GiveUp { why } => {

@@ -35,9 +35,16 @@ impl Supervisor {
                 self.logger.say(&format!("warning: {warning}"));
             }
             let status = heart.status(0);
+            let last = with(&self.life.state, |state| state.output.last_words());
+            let failure = || match (outcome, last) {
+                (Outcome::Failed(exit), Some(last)) => Some(format!("{exit}: {last}")),
+                (Outcome::Failed(exit), None) => Some(exit.to_string()),
+                _ => None,
+            };
+            let why = self.ending.why.clone().or_else(failure);
             if node == 0 {
                 let result = json!({
-                    "outcome": outcome, "exit": self.ending.exit, "why": self.ending.why, "epoch": self.life.epoch, "committed": status.committed,
+                    "outcome": outcome, "exit": self.ending.exit, "why": why, "epoch": self.life.epoch, "committed": status.committed,
                     "synced": self.ending.is_synced, "starts": status.starts, "spent_usd": status.spent_usd, "ended_at": Timestamp::now(),
                 });
                 run.write_result(&result).await?;

@@ -46,8 +46,8 @@ pub struct ProgramSettings {
     pub signal: Signal,
     /// Time to save and end where a signal or a cap asks for it; a cloud's notice says its own.
     pub grace: Duration,
-    /// Before the first restart after a crash.
-    pub first_pause: Duration,
+    /// Before the first restart after a crash; `None`: it is not started again.
+    pub first_pause: Option<Duration>,
     /// Keep its output in the store.
     pub keep_output: bool,
 }

@@ -3,3 +3,4 @@
 pub mod heartbeat;
 pub mod notices;
 pub mod sampler;
+pub mod stops;

@@ -10,6 +10,7 @@ use gpuplan_hardware::Hardware;
 use gpuplan_plan::Policy;
 use gpuplan_plan::limits::policy::Rule;
 use gpuplan_units::Usd;
+use gpuplan_units::separators::parse_amount;
 use gpuplan_workload::file::Scalar;
 
 /// A limit of a change or a rule of the house that is broken: the line of `policy.toml`, and what breaks it.
@@ -68,7 +69,7 @@ impl Guardrail {
         let line = |at: &Spanned<Scalar>| text[..at.span().start.min(text.len())].matches('\n').count() + 1;
         let money = |key: &'static str, stated: Option<Spanned<Scalar>>| {
             let Some(stated) = stated else { return Ok(None) };
-            let read = Usd::parse(&stated.get_ref().to_string().replace([',', '_'], ""));
+            let read = parse_amount(&stated.get_ref().to_string());
             let line = line(&stated);
             read.map(|value| Some(Rule { value, line })).map_err(|error| GuardrailError::Invalid {
                 line,

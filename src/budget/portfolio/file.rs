@@ -16,6 +16,7 @@ use crate::portfolio::file::keys::{CommitmentSection, RunSection, TeamSection};
 use crate::portfolio::file::schedule::{DraftPhase, schedule};
 use crate::portfolio::{CostSource, Phase, Portfolio, PortfolioError, Rate, Spread, Tax, Team};
 use gpuplan_units::names::did_you_mean;
+use gpuplan_units::separators::{parse_amount, parse_rate};
 use gpuplan_units::{Hours, Usd, UsdPerHour};
 use gpuplan_workload::file::Scalar;
 
@@ -290,7 +291,10 @@ impl Reader<'_> {
         let usd_per_hour = self.hourly("usd_per_hour", price)?;
         let hours = section.hours.as_ref().ok_or_else(|| missing("hours", "hours = 240"))?;
         let time = |key: &str, value: &Spanned<Scalar>| {
-            let read = Hours::parse(&value.get_ref().to_string()).ok().filter(|hours| hours.0 > 0.0 && hours.0 < 1e6);
+            // The key says hours, so a number alone is one of hours.
+            let text = value.get_ref().to_string();
+            let read = text.trim().parse().map(Hours).ok().or_else(|| Hours::parse(&text).ok());
+            let read = read.filter(|hours| hours.0 > 0.0 && hours.0 < 1e6);
             read.ok_or_else(|| {
                 PortfolioError::at(
                     self.line(value),
@@ -396,15 +400,13 @@ impl Reader<'_> {
     }
 
     fn money(&self, key: &str, stated: &Spanned<Scalar>) -> Read<Usd> {
-        let text = stated.get_ref().to_string().replace([',', '_'], "");
-        Usd::parse(&text).map_err(|error| {
+        parse_amount(&stated.get_ref().to_string()).map_err(|error| {
             PortfolioError::at(self.line(stated), format!("{key}: {error}"), format!("{key} = \"120000\""))
         })
     }
 
     fn hourly(&self, key: &str, stated: &Spanned<Scalar>) -> Read<UsdPerHour> {
-        let text = stated.get_ref().to_string().replace([',', '_'], "");
-        UsdPerHour::parse(&text).map_err(|error| {
+        parse_rate(&stated.get_ref().to_string()).map_err(|error| {
             PortfolioError::at(self.line(stated), format!("{key}: {error}"), format!("{key} = \"98.32\""))
         })
     }

@@ -45,10 +45,10 @@ pub struct LimitsArguments {
 #[derive(Debug, Default, Args)]
 pub struct PlaceArguments {
     /// Use only this cloud (repeat for several)
-    #[arg(long = "cloud", value_name = "CLOUD")]
+    #[arg(long = "cloud", value_name = "CLOUD", value_delimiter = ',')]
     pub clouds: Vec<String>,
     /// Use only this region, zone id or prefix of one (repeat for several)
-    #[arg(long = "region", value_name = "REGION")]
+    #[arg(long = "region", value_name = "REGION", value_delimiter = ',')]
     pub regions: Vec<String>,
     /// Use only this cloud and region, written as cloud[/region]
     #[arg(long, value_name = "PLACE")]

@@ -104,6 +104,28 @@ const FLAGS: [Flag; 31] = [
     ("checkpoint-interval", "checkpoint.interval", "TIME", "Save a checkpoint this often, such as 30m, or choose"),
 ];
 
+/// The flag that states a key of the workload file, limits included. `None`: only `--set` reaches it.
+pub fn flag_of(key: &str) -> Option<&str> {
+    let of_limit = |limit: &str| {
+        Some(match limit {
+            "deadline" => "deadline",
+            "budget" => "budget",
+            "confidence" => "confidence",
+            "max_price" => "max-price",
+            "value_of_time" => "value-of-time",
+            "clouds" => "cloud",
+            "regions" => "region",
+            "gpus" => "gpus",
+            "objective" => "objective",
+            "purchase" => "purchase",
+            "max_nodes" => "max-nodes",
+            _ => return None,
+        })
+    };
+    let of_workload = FLAGS.iter().find(|(_, stated, ..)| *stated == key).map(|(flag, ..)| *flag);
+    of_workload.or_else(|| of_limit(key.strip_prefix("limits.")?))
+}
+
 /// Flags that say the same thing in different ways.
 const ALTERNATIVES: [(&str, &[&str]); 3] = [
     ("named model or configuration", &["model", "config"]),

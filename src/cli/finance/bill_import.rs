@@ -34,7 +34,6 @@ const HASH: usize = 16;
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example: gpuplan costs import cur-00001.snappy.parquet cur-00002.snappy.parquet")]
 pub struct ImportArguments {
     /// Read this export of a bill, all its parts at once: CSV or JSON lines, plain or gzip, or Parquet
     #[arg(required = true, value_name = "FILE")]

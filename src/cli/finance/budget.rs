@@ -31,7 +31,6 @@ use gpuplan_workload::file::{LimitsSection, WorkloadFile};
 const ASKED_LATELY: &str = "1h";
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example: gpuplan budget examples/portfolio.toml --output markdown")]
 pub struct BudgetArguments {
     /// Read this portfolio (TOML) of runs, phases, repeats, teams, months and commitments; or a single workload (TOML) or plan (JSON)
     #[arg(value_name = "FILE")]

@@ -21,10 +21,7 @@ use gpuplan_report::finance::costs::{self as report, CostsReport};
 use gpuplan_report::finance::focus::FocusVersion;
 
 #[derive(Debug, Args)]
-#[command(
-    args_conflicts_with_subcommands = true,
-    after_help = "Example: gpuplan costs --store s3://bucket/prefix --by team --since 2026-10-01 --until 2026-11-01"
-)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct CostsArguments {
     #[command(subcommand)]
     pub what: Option<CostsCommand>,

@@ -16,7 +16,6 @@ use gpuplan_report::catalog::prices;
 use gpuplan_report::finance::diff_text;
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example: gpuplan diff before.json after.json --policy policy.toml --output markdown")]
 pub struct DiffArguments {
     /// Read the earlier plan, budget or price list (JSON, as `--output json` writes it), or a catalog folder
     #[arg(value_name = "BEFORE")]

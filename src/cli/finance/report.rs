@@ -32,14 +32,7 @@ pub enum ReportFormat {
     Csv,
 }
 
-const AFTER_HELP: &str =
-    "The file is a workload (TOML), a plan or a budget (JSON), or the name of a run that was launched from here.
-What was recorded is shown as it was written: nothing is priced again.
-
-Example: gpuplan report examples/llama-7b-pretrain.toml --out report.html";
-
 #[derive(Debug, Args)]
-#[command(after_help = AFTER_HELP)]
 pub struct ReportArguments {
     #[command(flatten)]
     pub question: QuestionArguments,
@@ -82,7 +75,7 @@ pub fn run(arguments: &ReportArguments, session: &Session) -> Result<Exit, Diagn
         Written::Json => page::json::json(&report),
     };
     let Some(path) = &arguments.out else { return session.printer.data(&text) };
-    fs::write(path, &text).map_err(|error| Diagnostic::usage(format!("cannot write {}: {error}", path.display())))?;
+    fs::write(path, &text).map_err(|error| Diagnostic::unwritten(path, &error))?;
     session.printer.note(&format!("wrote {} ({} kB)", path.display(), text.len().div_ceil(1000)));
     Ok(Exit::Done)
 }

@@ -1,4 +1,4 @@
-//! `accuracy --refit` and `--leave-out`: refits the constants and estimates the error on workloads never seen.
+//! `accuracy --refit`, all or in part, and `--leave-out`: refits the constants and estimates the error on workloads never seen.
 
 use std::fs;
 use std::path::Path;
@@ -8,13 +8,18 @@ use serde::Serialize;
 use crate::arguments::global::OutputFormat;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
+use gpuplan_accuracy::band_fit;
 use gpuplan_accuracy::fit::{Fit, FitRun, fit};
 use gpuplan_accuracy::held_out::{self, HeldOut};
 use gpuplan_accuracy::memory_fit::{self, MemoryRun};
 use gpuplan_accuracy::{Published, Run};
+use gpuplan_estimate::band::FittedBands;
 use gpuplan_estimate::constants::{Fitted, HeldOutError, HeldOutInference};
+use gpuplan_estimate::memory_constants::FittedMemory;
+use gpuplan_hardware::Hardware;
 use gpuplan_report::measure::{accuracy as report, accuracy_json};
 use gpuplan_units::names::did_you_mean;
+use gpuplan_workload::Models;
 
 /// Fits on every group but one and shows the errors of that one.
 pub fn leave_out(group: &str, session: &Session) -> Result<Exit, Diagnostic> {
@@ -42,6 +47,49 @@ pub fn inference(session: &Session) -> Result<Exit, Diagnostic> {
     }
 }
 
+/// Fits the bands alone, with the constants of the time as they are: every code base is left out of a fit that is not written.
+pub fn bands(path: &Path, residuals: Option<&Path>, session: &Session) -> Result<Exit, Diagnostic> {
+    let (published, hardware, models) = inputs(session)?;
+    let runs = FitRun::all(&published.runs, &hardware, &models);
+    session.printer.note(&format!("holding every code base out of {} runs", runs.len()));
+    let held = held_out::leave_one_out(&runs, held_out::by_group);
+    write_residuals(residuals, &[("group", &held)])?;
+    let bands = write_bands(path, &held)?;
+    session.printer.data(&report::bands(&bands, session.width))
+}
+
+/// Fits the constants of memory alone.
+pub fn memory(path: &Path, session: &Session) -> Result<Exit, Diagnostic> {
+    let (published, hardware, models) = inputs(session)?;
+    let memory = write_memory(path, &published, &hardware, &models)?;
+    session.printer.data(&report::memory(&memory, session.width))
+}
+
+/// Writes the constants of memory beside those of the time.
+fn write_memory(
+    path: &Path,
+    published: &Published,
+    hardware: &Hardware,
+    models: &Models,
+) -> Result<FittedMemory, Diagnostic> {
+    let memory = memory_fit::refit(&MemoryRun::all(&published.runs, hardware, models));
+    let memory_path = path.with_file_name("memory_constants.toml");
+    write(&memory_path, "memory model", "src/estimate/memory/constants.rs", &memory)?;
+    Ok(memory)
+}
+
+/// Writes the bands beside the constants of the time.
+fn write_bands(path: &Path, held: &[HeldOut]) -> Result<FittedBands, Diagnostic> {
+    let bands = band_fit::fit(held);
+    write(&path.with_file_name("band_constants.toml"), "bands of the step time", "src/estimate/band.rs", &bands)?;
+    Ok(bands)
+}
+
+fn write_residuals(path: Option<&Path>, held: &[(&str, &[HeldOut])]) -> Result<(), Diagnostic> {
+    let Some(path) = path else { return Ok(()) };
+    fs::write(path, report::residuals(held)).map_err(|error| Diagnostic::file(path, &error))
+}
+
 /// Fits on everything, holds every group out for the bands, and writes the constants file.
 pub fn refit(path: &Path, residuals: Option<&Path>, session: &Session) -> Result<Exit, Diagnostic> {
     let (published, hardware, models) = inputs(session)?;
@@ -57,26 +105,19 @@ pub fn refit(path: &Path, residuals: Option<&Path>, session: &Session) -> Result
     let by_gpu = held_out::leave_one_out(&runs, held_out::by_gpu_of_other_families);
     session.printer.note("holding every GPU out of inference");
     let inference = held_out::inference(&runs, held_out::by_gpu);
-    if let Some(residuals) = residuals {
-        fs::write(
-            residuals,
-            report::residuals(&[("group", &by_group), ("gpu", &by_gpu), ("inference-gpu", &inference)]),
-        )
-        .map_err(|error| Diagnostic::file(residuals, &error))?;
-    }
+    write_residuals(residuals, &[("group", &by_group), ("gpu", &by_gpu), ("inference-gpu", &inference)])?;
     let fitted = Fitted {
         held_out_inference: held_out_inference(&runs, &inference),
         ..fitted(best, &runs, &by_group, &by_gpu, session)
     };
     write(path, "time model", "src/estimate/constants.rs", &fitted)?;
-    let memory = memory_fit::refit(&MemoryRun::all(&published.runs, &session.hardware()?, &session.models()?));
-    let memory_path = path.with_file_name("memory_constants.toml");
-    write(&memory_path, "memory model", "src/estimate/memory/constants.rs", &memory)?;
-    session.printer.note(&format!("wrote {} and {}", path.display(), memory_path.display()));
+    write_bands(path, &by_group)?;
+    let memory = write_memory(path, &published, &hardware, &models)?;
+    session.printer.note(&format!("wrote {}, and those of memory and bands beside it", path.display()));
     session.printer.data(&report::held_out(&fitted, &memory, session.width))
 }
 
-fn inputs(session: &Session) -> Result<(Published, gpuplan_hardware::Hardware, gpuplan_workload::Models), Diagnostic> {
+fn inputs(session: &Session) -> Result<(Published, Hardware, Models), Diagnostic> {
     let published = Published::embedded().map_err(Diagnostic::unexpected)?;
     Ok((published, session.hardware()?, session.models()?))
 }
@@ -85,11 +126,8 @@ fn fitted(best: Fit, runs: &[FitRun], by_group: &[HeldOut], by_gpu: &[HeldOut], 
     let in_sample: Vec<HeldOut> = runs
         .iter()
         .filter_map(|run| {
-            Some(HeldOut {
-                run,
-                log_error: run.log_error(&best.constants),
-                regime: run.predict(&best.constants)?.regime,
-            })
+            let made = run.predict(&best.constants)?;
+            Some(HeldOut { run, log_error: run.log_error(&best.constants), regime: made.regime, doubts: made.doubts })
         })
         .collect();
     let (_, macro_error_percent) = held_out::errors(&in_sample, held_out::by_group);
@@ -109,7 +147,6 @@ fn fitted(best: Fit, runs: &[FitRun], by_group: &[HeldOut], by_gpu: &[HeldOut], 
         held_out_macro_percent: rounded(held_out_macro_percent),
         held_out_gpu_percent: rounded(held_out::mape_percent(by_gpu)),
         values: best.constants,
-        bands: held_out::bands(by_group),
         held_out_groups: record(groups),
         held_out_gpus: record(gpus),
         held_out_inference: Vec::new(),

@@ -1,8 +1,6 @@
 //! `estimate`: one workload on given GPUs in full, or many cases one a line.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,17 +11,22 @@ use rayon::prelude::*;
 use crate::arguments::global::OutputFormat;
 use crate::arguments::measured::MeasuredArguments;
 use crate::arguments::workload::WorkloadArguments;
+use crate::question::cases::read;
 use crate::question::gpus::{chip, shape};
 use crate::question::measurements::{self, Measurements};
 use crate::question::workload;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
-use gpuplan_estimate::answer::answer;
+use gpuplan_accuracy::Published;
+use gpuplan_accuracy::nearest::PublishedRuns;
+use gpuplan_estimate::answer::{CaseAnswer, answer};
+use gpuplan_estimate::likeness::Likeness;
 use gpuplan_estimate::{Infeasible, Machine, Subject};
 use gpuplan_hardware::Gpu;
 use gpuplan_plan::Rejection;
 use gpuplan_plan::training::search::best_setting;
 use gpuplan_report::measure::estimate as report;
+use gpuplan_report::measure::nearest::{self, AnswerLine, NearestReport};
 use gpuplan_report::plan::plan_text;
 use gpuplan_report::sentences::{assumption, rejection};
 use gpuplan_report::text::format;
@@ -47,9 +50,6 @@ pub struct EstimateArguments {
 /// Work shorter than this needs no progress bar.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Most bytes that are read of a file of cases.
-const LARGEST_FILE: u64 = 1 << 30;
-
 pub fn run(arguments: &EstimateArguments, session: &Session) -> Result<Exit, Diagnostic> {
     match &arguments.cases {
         Some(path) => cases(path, session),
@@ -65,13 +65,20 @@ fn cases(path: &Path, session: &Session) -> Result<Exit, Diagnostic> {
     }
     let text = read(path)?;
     let (hardware, models) = (session.hardware()?, session.models()?);
+    let published = Published::embedded().map_err(Diagnostic::unexpected)?;
+    let known = PublishedRuns::new(&published, &hardware, &models);
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     let bar = ProgressBar::with_draw_target(Some(lines.len() as u64), ProgressDrawTarget::hidden());
     let started = std::time::Instant::now();
     let answers: Vec<String> = lines
         .par_iter()
         .map(|line| {
-            let text = serde_json::to_string(&answer(line, &hardware, &models)).expect("an answer has text keys");
+            let answer = answer(line, &hardware, &models);
+            let nearest = match &answer {
+                CaseAnswer::Estimate(made) => Some(NearestReport::new(&known.nearest(&made.likeness))),
+                CaseAnswer::Unsupported { .. } => None,
+            };
+            let text = serde_json::to_string(&AnswerLine { answer, nearest }).expect("an answer has text keys");
             if bar.is_hidden() && session.printer.stderr_is_terminal() && started.elapsed() > PATIENCE {
                 bar.set_style(ProgressStyle::default_bar());
                 bar.set_draw_target(ProgressDrawTarget::stderr());
@@ -87,17 +94,6 @@ fn cases(path: &Path, session: &Session) -> Result<Exit, Diagnostic> {
         out.push('\n');
     }
     session.printer.data(&out)
-}
-
-fn read(path: &Path) -> Result<String, Diagnostic> {
-    let mut text = String::new();
-    let read = if path == Path::new("-") {
-        std::io::stdin().take(LARGEST_FILE).read_to_string(&mut text)
-    } else {
-        fs::File::open(path).and_then(|file| file.take(LARGEST_FILE).read_to_string(&mut text))
-    };
-    read.map_err(|error| Diagnostic::file(path, &error))?;
-    Ok(text)
 }
 
 fn one(arguments: &EstimateArguments, session: &Session) -> Result<Exit, Diagnostic> {
@@ -119,8 +115,12 @@ fn one(arguments: &EstimateArguments, session: &Session) -> Result<Exit, Diagnos
     let subject = Subject::new(&job.model, &job.training, Machine::new(gpu, &shape)).corrected(&correction);
     let (outcome, _) = best_setting(&subject, global_batch, nodes);
     let made = outcome.map_err(|misfit| no_setting(misfit, gpu, count))?;
+    let published = Published::embedded().map_err(Diagnostic::unexpected)?;
+    let known = PublishedRuns::new(&published, &hardware, &session.models()?);
+    let likeness = Likeness::new(&job.model, &job.training, gpu, &made.setting);
+    let nearest = known.nearest(&likeness);
     match session.output {
-        OutputFormat::Json => session.printer.data(&report::json(&subject, &made, &resolved.assumed)),
+        OutputFormat::Json => session.printer.data(&report::json(&subject, &made, &resolved.assumed, &nearest)),
         OutputFormat::Csv => {
             let mut text = "part,seconds\n".to_owned();
             for (name, seconds) in gpuplan_plan::document::time_parts(&made.time) {
@@ -142,11 +142,12 @@ fn one(arguments: &EstimateArguments, session: &Session) -> Result<Exit, Diagnos
             );
             let _ = writeln!(
                 text,
-                "step {}, {} of {} a GPU\n",
+                "step {}, {} of {} a GPU",
                 format::step_band(made.step_seconds()),
                 Bytes(made.memory.required),
                 shape.gpu_memory
             );
+            let _ = writeln!(text, "{}\n", wrap(&nearest::sentence(&nearest), session.width, "  "));
             text.push_str(&report::breakdown(&made, shape.gpu_memory, session.width));
             session.printer.data(&text)
         }

@@ -8,6 +8,9 @@ use crate::question::answer::{self, Answered};
 use crate::question::workload;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
+use gpuplan_accuracy::Published;
+use gpuplan_accuracy::nearest::PublishedRuns;
+use gpuplan_estimate::likeness::Likeness;
 use gpuplan_plan::explanation::comparison::{find, what_would_change, why_not};
 use gpuplan_plan::{Limits, Plan, PlanSet, World, plan_id};
 use gpuplan_report::plan::explain::{self as report, Comparison};
@@ -45,9 +48,18 @@ pub fn run(arguments: &ExplainArguments, session: &Session) -> Result<Exit, Diag
             would_change: what_would_change(&answered.set, &chosen),
         }
     };
+    let published = Published::embedded().map_err(Diagnostic::unexpected)?;
+    let known = PublishedRuns::new(&published, context.world.hardware, &session.models()?);
+    let gpu = context.world.hardware.gpu(context.world.hardware.instance(chosen.instance).node.gpu);
+    let job = context.workload;
+    let likeness = Likeness::new(&job.model, &job.training, gpu, &chosen.step.setting);
+    let nearest = job.serving.is_none().then(|| known.nearest(&likeness));
+    let nearest = nearest.as_ref();
     match session.output {
-        OutputFormat::Table => session.printer.data(&report::text(&chosen, &comparison, &context, session.width)),
-        OutputFormat::Json => session.printer.data(&report::json(&chosen, &comparison, &context)),
+        OutputFormat::Table => {
+            session.printer.data(&report::text(&chosen, &comparison, nearest, &context, session.width))
+        }
+        OutputFormat::Json => session.printer.data(&report::json(&chosen, &comparison, nearest, &context)),
         OutputFormat::Csv => {
             Err(Diagnostic::usage("an explanation cannot be printed as CSV").hint("gpuplan explain FILE --output json"))
         }

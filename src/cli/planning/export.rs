@@ -63,8 +63,7 @@ pub fn run(arguments: &ExportArguments, session: &Session) -> Result<Exit, Diagn
     }
     match &arguments.out {
         Some(path) => {
-            fs::write(path, text)
-                .map_err(|error| Diagnostic::usage(format!("cannot write {}: {error}", path.display())))?;
+            fs::write(path, text).map_err(|error| Diagnostic::unwritten(path, &error))?;
             Ok(Exit::Done)
         }
         None => session.printer.data(&text),

@@ -1,21 +1,25 @@
 //! `plan --from JOB`: prices what an existing job asks for; with a workload it plans that too and shows the difference.
 
+pub mod beside;
+mod nearest;
+mod summary;
+
 use std::fs;
 use std::path::Path;
 
 use crate::arguments::global::OutputFormat;
 use crate::planning::arguments::PlanArguments;
+use crate::planning::screen::shown;
 use crate::question::answer::{Answered, compute, context, gathered, nothing_fits};
 use crate::question::workload;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_hardware::Hardware;
-use gpuplan_import::{ImportError, JobRequest, Names, chips};
+use gpuplan_import::{ImportError, JobKind, JobRequest, Names, chips};
 use gpuplan_plan::World;
 use gpuplan_plan::document::{Context, PlanDocument};
 use gpuplan_plan::job::{baseline, narrowed, price};
 use gpuplan_report::plan::job::{Named, asked_text, comparison_json, comparison_text, json, priced_text};
-use gpuplan_report::plan::plan_text;
 use gpuplan_report::sentences::rejection::sentence;
 use gpuplan_report::text::json::pretty;
 use gpuplan_report::text::wrap::wrap;
@@ -26,17 +30,32 @@ pub fn run(path: &Path, arguments: &PlanArguments, session: &Session) -> Result<
         return Err(Diagnostic::usage("a job and its prices cannot be printed as CSV")
             .hint("gpuplan plan --from JOB --output json"));
     }
+    if arguments.summary {
+        return summary::run(path, session);
+    }
     let text = fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error))?;
     let (hardware, models) = (session.hardware()?, session.models()?);
-    let asked = gpuplan_import::read(&text, Names { hardware: &hardware, models: &models })
+    let files = |name: &str| beside::read(path, name);
+    let asked = gpuplan_import::read(&text, Names { files: &files, ..Names::new(&hardware, &models) })
         .map_err(|error| of_file(path, &error))?;
     let mut limits = workload::limits(&arguments.question.limits);
-    let asked = named(asked, &mut limits, &hardware).map_err(|error| of_file(path, &error))?;
     let is_given = arguments.question.workload.is_given();
+    // A configuration says what is done and rarely where: without machines the work alone is planned.
+    let asked = match named(asked.clone(), &mut limits, &hardware) {
+        Ok(asked) => asked,
+        Err(ImportError::NoGpu | ImportError::NoGpuName(_)) if is_work(&asked) => {
+            return alone(path, asked, limits, arguments, session);
+        }
+        Err(error) => return Err(of_file(path, &error)),
+    };
     let stated = if is_given { workload::read(&arguments.question.workload)? } else { WorkloadFile::default() };
     // A workload file is complete; flags complete what the job's own command states.
-    let base = if arguments.question.workload.file.is_some() { stated } else { asked.workload.clone().overlay(stated) };
+    let has_file = arguments.question.workload.file.is_some();
+    let base = if has_file { stated } else { asked.workload.clone().overlay(stated) };
     let file = base.overlay(WorkloadFile { limits, ..WorkloadFile::default() });
+    if let (false, Some(why)) = (has_file, &asked.not_planned) {
+        return priced(&asked, &file.limits, Some(why), arguments, session);
+    }
     if file.model == ModelSection::default() && !is_given {
         return priced(&asked, &file.limits, None, arguments, session);
     }
@@ -47,27 +66,90 @@ pub fn run(path: &Path, arguments: &PlanArguments, session: &Session) -> Result<
     }
 }
 
-/// Where a job counts GPUs without naming a model, `--gpus` names it and limits nothing.
+fn is_work(asked: &JobRequest) -> bool {
+    matches!(asked.kind, JobKind::Script | JobKind::Recipe)
+}
+
+/// The work of a script or a configuration that names no machines.
+fn alone(
+    path: &Path,
+    asked: JobRequest,
+    limits: LimitsSection,
+    arguments: &PlanArguments,
+    session: &Session,
+) -> Result<Exit, Diagnostic> {
+    let question = &arguments.question.workload;
+    let stated = if question.is_given() { workload::read(question)? } else { WorkloadFile::default() };
+    let base = if question.file.is_some() { stated } else { asked.workload.clone().overlay(stated) };
+    if let (None, Some(why)) = (&question.file, &asked.not_planned) {
+        return Err(Diagnostic::usage(format!("{}: {why}", path.display()))
+            .hint(format!("gpuplan plan --from {} WORKLOAD.toml", path.display())));
+    }
+    let file = base.overlay(WorkloadFile { limits, ..WorkloadFile::default() });
+    let answered = compute(&file, &arguments.question.prices, &arguments.question.measured, session)
+        .map_err(|error| completed(path, error))?;
+    let whole = context(&answered, &file, session)?;
+    let best = answered.set.recommendation.as_ref();
+    if session.output == OutputFormat::Json {
+        let mut all = PlanDocument::new(&answered.set, &whole);
+        all.from = Some(comparison_json(&asked, None, best, &answered.catalogs.hardware));
+        session.printer.data(&pretty(&all))?;
+        return if best.is_some() { Ok(Exit::Done) } else { Err(nothing_fits(&answered.set)) };
+    }
+    session.printer.data(&format!("{}\n", asked_text(&asked, &answered.catalogs.hardware, session.width)))?;
+    let Some(best) = best else { return Err(nothing_fits(&answered.set)) };
+    session.printer.data(&shown(&answered, best, &whole, arguments, session))
+}
+
+/// What is missing of the work of a file, and what to add.
+fn completed(path: &Path, error: Diagnostic) -> Diagnostic {
+    let needs_samples = error.message.contains("data.samples");
+    let named = Diagnostic { message: format!("{}: {}", path.display(), error.message), ..error };
+    if needs_samples {
+        named.hint(format!("gpuplan plan --from {} --set data.samples=52000", path.display()))
+    } else {
+        named
+    }
+}
+
+/// Where a job counts GPUs without naming a model, `--gpus` names it and limits nothing; `h100:8` counts them too, of each machine.
 fn named(asked: JobRequest, limits: &mut LimitsSection, hardware: &Hardware) -> Result<JobRequest, ImportError> {
     let is_open = asked.choices.iter().any(|choice| choice.chips.is_none() && choice.instance_type.is_none());
-    let name = if is_open { limits.gpus.take() } else { None };
+    let is_open = is_open || asked.choices.is_empty();
+    let stated = limits.gpus.clone().filter(|_| is_open);
+    let (name, count) = match stated.as_deref().map(|text| text.split_once(':').unwrap_or((text, ""))) {
+        Some((name, "")) => (Some(name.to_owned()), None),
+        Some((name, count)) => (Some(name.to_owned()), count.parse().ok().filter(|count| *count > 0)),
+        None => (None, None),
+    };
     let found = name.as_ref().and_then(|name| chips::find(name, hardware));
     if let (Some(name), None) = (name, &found) {
+        if is_work(&asked) {
+            return Err(ImportError::NoGpu);
+        }
         return Err(ImportError::Invalid {
             key: "--gpus".to_owned(),
             detail: format!("no GPU of the catalog is called `{name}`"),
         });
     }
-    asked.named(found.as_ref())
+    let asked = asked.named(found.as_ref(), count)?;
+    if is_open {
+        limits.gpus = None;
+    }
+    Ok(asked)
 }
 
 fn of_file(path: &Path, error: &ImportError) -> Diagnostic {
     let diagnostic = Diagnostic::usage(format!("{}: {error}", path.display()));
     match error {
         ImportError::NoGpuName(_) => diagnostic.hint(format!("gpuplan plan --from {} --gpus a100", path.display())),
-        ImportError::NoGpu => diagnostic.hint("for work without GPUs there is nothing to plan here"),
+        ImportError::NoGpu => diagnostic.hint(format!("gpuplan plan --from {} --gpus h100:8", path.display())),
         ImportError::Invalid { .. } => diagnostic.hint("gpuplan catalog gpus"),
-        ImportError::UnknownKind | ImportError::Yaml(_) | ImportError::Several(_) => diagnostic,
+        ImportError::UnreadKind(_) => diagnostic
+            .hint("Pod, Job, Deployment, JobSet, RayCluster, LeaderWorkerSet, PyTorchJob and their like are read"),
+        ImportError::UnknownKind | ImportError::Yaml(_) | ImportError::Several(_) | ImportError::HelmTemplate => {
+            diagnostic
+        }
     }
 }
 
@@ -90,8 +172,13 @@ fn priced(
         } else {
             String::new()
         };
-        let diagnostic =
-            Diagnostic::new(Exit::NoPlanFits, format!("no place offers what the job asks for{doubts}\n  {lines}"));
+        let diagnostic = Diagnostic::new(
+            Exit::NoPlanFits,
+            format!(
+                "no place offers what the job asks for{doubts}\n  {lines}{}",
+                nearest::lines(asked, &catalogs, &limits)
+            ),
+        );
         let chip =
             asked.choices.iter().find_map(|choice| choice.chips.as_ref()).map_or("", |chips| chips.word.as_str());
         let hint = format!("gpuplan prices {chip}");
@@ -153,8 +240,6 @@ fn compare(
         (Some(_), None) => {}
     }
     session.printer.data(&format!("{text}\n"))?;
-    if best.is_none() {
-        return Err(nothing_fits(&answered.set));
-    }
-    session.printer.data(&plan_text::text(&answered.set, &whole, None, session.width, arguments.max_results))
+    let Some(best) = best else { return Err(nothing_fits(&answered.set)) };
+    session.printer.data(&shown(&answered, best, &whole, arguments, session))
 }

@@ -3,7 +3,7 @@
 use crate::arguments::global::OutputFormat;
 use crate::planning::arguments::PlanArguments;
 use crate::planning::processing;
-use crate::question::answer::{Answered, compute_on, context, gathered, nothing_fits};
+use crate::question::answer::{Answered, compute_on, context, gathered, nothing_fits, settle_places};
 use crate::question::measurements::Measurements;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::{Catalogs, Session};
@@ -98,6 +98,8 @@ impl Question<'_> {
         };
         let mut own = Limits::read(&file.limits, &catalogs.hardware, self.session.now)?;
         own.offers.accept_stale = self.whole.offers.accept_stale;
+        settle_places(&mut own, &catalogs).map_err(said)?;
+        own.launchable.clone_from(&self.whole.launchable);
         let limits = Limits {
             deadline: own.deadline.or(deadline),
             policy: self.whole.policy.clone(),

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use crate::arguments::global::OutputFormat;
 use crate::planning::arguments::PlanArguments;
+use crate::planning::screen::shown;
 use crate::planning::{from, phases, processing};
 use crate::question::answer::{compute_with, context, nothing_fits};
 use crate::question::measurements::Measurements;
@@ -12,7 +13,7 @@ use crate::question::{plan_file, workload};
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_plan::document::{AnyDocument, DocumentError, PlanDocument};
-use gpuplan_report::plan::{plan_csv, plan_text};
+use gpuplan_report::plan::plan_csv;
 use gpuplan_report::text::json::pretty;
 use gpuplan_workload::file::WorkloadFile;
 
@@ -51,19 +52,14 @@ fn answer(
     session: &Session,
 ) -> Result<Exit, Diagnostic> {
     let answered = compute_with(file, &arguments.question.prices, measured, session)?;
-    let headline = session.warn_about_age(&answered.catalogs.market);
     let context = context(&answered, file, session)?;
-    match session.output {
-        OutputFormat::Json => session.printer.data(&pretty(&PlanDocument::new(&answered.set, &context)))?,
-        OutputFormat::Csv => session.printer.data(&plan_csv::text(&answered.set, &context))?,
-        OutputFormat::Table if answered.set.recommendation.is_some() => session.printer.data(&plan_text::text(
-            &answered.set,
-            &context,
-            headline.as_deref(),
-            session.width,
-            arguments.max_results,
-        ))?,
-        OutputFormat::Table => Exit::Done,
+    match (session.output, &answered.set.recommendation) {
+        (OutputFormat::Json, _) => session.printer.data(&pretty(&PlanDocument::new(&answered.set, &context)))?,
+        (OutputFormat::Csv, _) => session.printer.data(&plan_csv::text(&answered.set, &context))?,
+        (OutputFormat::Table, Some(best)) => {
+            session.printer.data(&shown(&answered, best, &context, arguments, session))?
+        }
+        (OutputFormat::Table, None) => Exit::Done,
     };
     if answered.set.recommendation.is_some() { Ok(Exit::Done) } else { Err(nothing_fits(&answered.set)) }
 }

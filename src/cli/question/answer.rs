@@ -7,7 +7,9 @@ use crate::question::{live, workload};
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::{Catalogs, Session};
 use gpuplan_estimate::Correction;
+use gpuplan_hardware::CloudId;
 use gpuplan_plan::document::Context;
+use gpuplan_plan::limits::{check_data_place, check_regions, without_region};
 use gpuplan_plan::training::what_if::price_findings;
 use gpuplan_plan::{Context as Question, Limits, PlanSet, Rejected, Rejection, World};
 use gpuplan_report::sentences::rejection;
@@ -56,6 +58,9 @@ pub fn compute_on(
     session: &Session,
 ) -> Result<Answered, Diagnostic> {
     let mut resolved = workload::resolve(file, &session.models()?)?;
+    if let Some(place) = resolved.workload.data.as_ref().and_then(|data| data.place.as_deref()) {
+        check_data_place(place, &catalogs.market, &catalogs.hardware)?;
+    }
     resolved.assumed.extend(gpuplan_estimate::feeding::assumed(&resolved.workload));
     let correction = measurements::correction(measured, &resolved, &catalogs.hardware, session)?;
     let world = World { hardware: &catalogs.hardware, market: &catalogs.market, correction: &correction };
@@ -77,6 +82,7 @@ pub fn gathered(
     let mut limits = Limits::read(section, &catalogs.hardware, session.now)?;
     limits.policy = session.policy(prices.policy.as_deref(), &catalogs.hardware)?;
     limits.seed = session.seed;
+    limits.launchable = Some(gpuplan_clouds::LAUNCHERS.iter().map(|cloud| CloudId::new(cloud)).collect());
     limits.offers.accept_stale = prices.accept_stale_prices;
     if prices.live {
         let wanted = live::Request {
@@ -89,7 +95,15 @@ pub fn gathered(
         catalogs.market = answers.merge_into(catalogs.market, &catalogs.hardware);
     }
     catalogs.market = session.with_capacity(prices.capacity.as_deref(), catalogs.market, &mut catalogs.hardware)?;
+    settle_places(&mut limits, &catalogs)?;
     Ok((catalogs, limits))
+}
+
+/// Checks the regions of the limits against what is offered, and takes chips that are offered without any.
+pub fn settle_places(limits: &mut Limits, catalogs: &Catalogs) -> Result<(), Diagnostic> {
+    check_regions(&limits.offers, &catalogs.market, &catalogs.hardware)?;
+    limits.offers.without_region = without_region(&limits.offers, &catalogs.market, &catalogs.hardware);
+    Ok(())
 }
 
 pub fn context<'a>(
@@ -132,8 +146,23 @@ pub fn nothing_fits(set: &PlanSet) -> Diagnostic {
         message.push_str(&format!("\n  nearest: {}: {}", nearest.what, rejection::sentence(&nearest.why)));
     }
     let diagnostic = Diagnostic::new(exit, message);
-    match candidates.iter().find(by_policy) {
-        Some(nearest) => diagnostic.hint(rejection::fix(&nearest.why)),
-        None => diagnostic,
+    // `-`: nothing that a person could type lets it in.
+    let Some(nearest) = candidates.iter().find(by_policy) else {
+        return diagnostic.hint("widen --gpus, --cloud or --region");
+    };
+    if let Some(precision) = possible_precision(&nearest.why) {
+        return diagnostic
+            .hint(format!("--precision {precision}"))
+            .hint("or GPUs with those units, such as `--gpus H100`");
     }
+    diagnostic.hint(match rejection::fix(&nearest.why).as_str() {
+        "-" => "widen --gpus, --cloud or --deadline, or change the workload",
+        fix => fix,
+    })
+}
+
+/// The number format that the GPUs have in place of the one that was asked for.
+fn possible_precision(why: &Rejection) -> Option<&str> {
+    let Rejection::Unsupported { detail } = why else { return None };
+    detail.strip_prefix("precision=")?.split_once("the nearest is ").map(|(_, nearest)| nearest)
 }

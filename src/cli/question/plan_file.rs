@@ -1,16 +1,16 @@
 //! Plan files: what `plan --output json` wrote, as every command that takes one reads it.
 
-use std::fs;
 use std::path::Path;
 
 use crate::session::diagnostic::Diagnostic;
+use crate::session::input::read_text;
 use gpuplan_plan::document::DocumentError;
 use gpuplan_workload::file::{LimitsSection, WorkloadFile};
 
 /// The text of a recorded answer. `None`: there is no file, or it is a workload in TOML.
 pub fn json_text(path: Option<&Path>) -> Result<Option<String>, Diagnostic> {
     let Some(path) = path else { return Ok(None) };
-    let text = fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error))?;
+    let text = read_text(path)?;
     Ok(text.trim_start().starts_with('{').then_some(text))
 }
 

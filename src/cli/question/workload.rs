@@ -1,16 +1,19 @@
 //! From workload file and flags to a resolved workload: the only place that opens a config.json.
 
-use std::fs::{self, File};
-use std::io::BufReader;
+use std::fs::File;
+use std::io::{BufReader, ErrorKind};
 use std::path::Path;
 
 use crate::arguments::limits::LimitsArguments;
 use crate::arguments::workload::WorkloadArguments;
 use crate::question::plan_file;
 use crate::session::diagnostic::Diagnostic;
+use crate::session::input::read_text;
 use gpuplan_plan::document::AnyDocument;
 use gpuplan_units::UsdPerHour;
-use gpuplan_workload::file::{DataSection, LimitsSection, ModelSection, Resolved, WorkloadFile};
+use gpuplan_workload::file::{
+    DataSection, ForeignFormat, LimitsSection, ModelSection, Resolved, WorkloadFile, WorkloadFileError,
+};
 use gpuplan_workload::{Model, Models, huggingface, safetensors};
 
 /// The file, with flags laid over it. Paths inside a file are relative to the file.
@@ -24,7 +27,10 @@ pub fn read(arguments: &WorkloadArguments) -> Result<WorkloadFile, Diagnostic> {
         }
         return Ok(flags);
     };
-    let text = fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error))?;
+    let text = read_text(path)?;
+    if ForeignFormat::of(&text) == Some(ForeignFormat::ModelConfig) {
+        return Err(at(path, WorkloadFileError::Foreign { format: ForeignFormat::ModelConfig }.into()));
+    }
     if text.trim_start().starts_with('{') {
         let mut file = Recorded::read(path, &text)?.file;
         if let Some(name) = &arguments.phase {
@@ -32,11 +38,7 @@ pub fn read(arguments: &WorkloadArguments) -> Result<WorkloadFile, Diagnostic> {
         }
         return Ok(file.overlay(flags));
     }
-    let mut file = WorkloadFile::parse(&text).map_err(|error| {
-        let mut diagnostic = Diagnostic::from(error);
-        diagnostic.message = format!("{}: {}", path.display(), diagnostic.message);
-        diagnostic
-    })?;
+    let mut file = WorkloadFile::parse(&text).map_err(|error| at(path, error.into()))?;
     let folder = path.parent().unwrap_or(Path::new(""));
     resolve_paths(folder, &mut file.model, &mut file.data)?;
     for phase in &mut file.phase {
@@ -46,6 +48,12 @@ pub fn read(arguments: &WorkloadArguments) -> Result<WorkloadFile, Diagnostic> {
         file = file.phase(name)?.file;
     }
     Ok(file.overlay(flags))
+}
+
+/// An error in a file, with its name.
+fn at(path: &Path, mut diagnostic: Diagnostic) -> Diagnostic {
+    diagnostic.message = format!("{}: {}", path.display(), diagnostic.message);
+    diagnostic
 }
 
 /// Paths inside a file are relative to it.
@@ -128,8 +136,11 @@ pub fn resolve(file: &WorkloadFile, models: &Models) -> Result<Resolved, Diagnos
 }
 
 fn read_model(config: &str, index: Option<&str>) -> Result<Model, Diagnostic> {
-    let open =
-        |path: &str| File::open(path).map(BufReader::new).map_err(|error| Diagnostic::file(Path::new(path), &error));
+    let open = |path: &str| {
+        let path = Path::new(path);
+        let file = if path.is_dir() { Err(ErrorKind::IsADirectory.into()) } else { File::open(path) };
+        file.map(BufReader::new).map_err(|error| Diagnostic::file(path, &error))
+    };
     let name = Path::new(config)
         .parent()
         .and_then(Path::file_name)
@@ -170,7 +181,7 @@ pub fn limits(arguments: &LimitsArguments) -> LimitsSection {
     if let Some(place) = &arguments.places.infra {
         let mut parts = place.splitn(2, '/');
         clouds.extend(parts.next().map(str::to_owned));
-        regions.extend(parts.next().map(|rest| rest.rsplit('/').next().unwrap_or(rest).to_owned()));
+        regions.extend(parts.next().map(str::to_owned));
     }
     let purchase = if arguments.terms.spot {
         Some("spot".to_owned())

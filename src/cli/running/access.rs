@@ -1,137 +1,208 @@
-//! `logs`, `fetch` and `ssh`: what a run printed, what it saved, and the way to its machines.
+//! `ssh`, `exec`, `cp` and `forward`: the way to a run's machines, by the clouds' own tools and OpenSSH, without an open port.
 
-use std::path::PathBuf;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use clap::Args;
 
-use crate::running::engine_jobs::{self, FOLLOW};
-use crate::runs::agent_reports;
-use crate::runs::clouds::rental_cloud;
-use crate::runs::journal::find_run;
+use crate::runs::clouds::{Errand, RentalCloud, SshAccess, rental_cloud};
+use crate::runs::journal::{find_run, no_state_folder};
 use crate::runs::launchers::fake_cloud;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
-use crate::session::progress::with_progress;
-use crate::session::runtime::runtime;
-use gpuplan_agent::Framework;
-use gpuplan_agent::checkpoint::restore::Restore;
-use gpuplan_clouds::fake;
+use gpuplan_clouds::{aws, fake};
+use gpuplan_launch::job::command_line;
+use gpuplan_launch::{MachineId, Pool};
+use gpuplan_runstore::private;
 
+/// The boot script takes the first of these that is there; the job runs as root in it.
+const TO_THE_JOB: &str = "for place in /opt/dlami/nvme /mnt/disks/ssd /var/lib; do \
+     if [ -d \"$place/gpuplan/work\" ]; then cd \"$place/gpuplan/work\" || exit 1; break; fi; done; exec ";
+
+/// Which machine of which run.
 #[derive(Debug, Args)]
-pub struct LogsArguments {
+pub struct MachineArguments {
     /// Name the run
     pub run: String,
-    /// Choose a run of a sweep, from 0 [default: the output of the sweep itself]
-    #[arg(long, value_name = "I", conflicts_with = "node")]
-    pub index: Option<u32>,
     /// Choose one of its machines, from 0
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub node: u32,
-    /// Follow the output until the run has ended
-    #[arg(short, long)]
-    pub follow: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct FetchArguments {
-    /// Name the run
-    pub run: String,
-    /// Download into this new folder [default: the name of the run]
-    pub folder: Option<PathBuf>,
-    /// Choose a run of a sweep, from 0
-    #[arg(long, value_name = "I")]
-    pub index: Option<u32>,
+    /// Sign in as this user, where OpenSSH does it (AWS)
+    #[arg(long, value_name = "NAME", default_value = "ubuntu")]
+    pub user: String,
 }
 
 #[derive(Debug, Args)]
 pub struct SshArguments {
-    /// Name the run
-    pub run: String,
-    /// Choose one of its machines, from 0
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub node: u32,
+    #[command(flatten)]
+    pub machine: MachineArguments,
+    /// Print an entry for ~/.ssh/config instead, for editors and tools that use ssh
+    #[arg(long)]
+    pub config: bool,
 }
 
-pub fn logs(arguments: &LogsArguments, session: &Session) -> Result<Exit, Diagnostic> {
-    if engine_jobs::is_submitted(&arguments.run, session)? {
-        return engine_jobs::logs(&arguments.run, arguments.node, arguments.follow, session);
-    }
-    let mut kept = find_run(&arguments.run, session)?;
-    let (store, runtime) = (agent_reports::run_or_part(&kept, arguments.index)?, runtime()?);
-    let mut said = 0;
-    loop {
-        // Its state is read before its output, so that the last output is not missed.
-        let is_over = kept.end.is_some();
-        let output = runtime.block_on(store.output(arguments.node))?;
-        session.printer.data(&String::from_utf8_lossy(output.get(said..).unwrap_or_default()))?;
-        said = output.len();
-        if is_over || !arguments.follow {
-            return Ok(Exit::Done);
-        }
-        std::thread::sleep(FOLLOW);
-        kept = find_run(&arguments.run, session)?;
-    }
+#[derive(Debug, Args)]
+pub struct ExecArguments {
+    #[command(flatten)]
+    pub machine: MachineArguments,
+    /// Run this command, as root in the folder of the job
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
 }
 
-/// The newest checkpoint that verifies, file by file.
-pub fn fetch(arguments: &FetchArguments, session: &Session) -> Result<Exit, Diagnostic> {
-    let kept = find_run(&arguments.run, session)?;
-    if kept.spec.job.sweep.is_some() && arguments.index.is_none() {
-        let why = format!("{} is a sweep: each of its runs has checkpoints of its own", arguments.run);
-        return Err(Diagnostic::usage(why).hint(format!("gpuplan fetch {} --index 0", arguments.run)));
-    }
-    let store = agent_reports::run_or_part(&kept, arguments.index)?;
-    let folder = arguments.folder.clone().unwrap_or_else(|| PathBuf::from(store.name()));
-    // A restore moves aside whatever else it finds in the folder.
-    if folder.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
-        return Err(Diagnostic::usage(format!("{} is not empty", folder.display()))
-            .hint(format!("gpuplan fetch {} NEW_FOLDER", arguments.run)));
-    }
-    let restore = Restore {
-        run: &store,
-        folder: &folder,
-        framework: Framework::Auto,
-        epoch: kept.past.epoch,
-        node: 0,
-        restart_from_nothing: false,
-        logger: &session.printer,
-    };
-    let (runtime, fetching) = (runtime()?, || format!("fetching into {}", folder.display()));
-    let restored = with_progress(&session.printer, fetching, || runtime.block_on(restore.newest()))?;
-    match (restored.name, restored.path) {
-        (Some(name), Some(path)) => {
-            session
-                .printer
-                .note(&format!("gpuplan: step {} of epoch {}, every file as it was committed", name.step, name.epoch));
-            session.printer.data(&format!("{}\n", path.display()))
-        }
-        _ => Err(Diagnostic::unexpected(format!("{} has no checkpoint that can be used", arguments.run))
-            .hint(format!("gpuplan logs {}", arguments.run))),
-    }
+#[derive(Debug, Args)]
+pub struct CopyArguments {
+    #[command(flatten)]
+    pub machine: MachineArguments,
+    /// Copy this file or folder; `:PATH` is on the machine
+    pub from: String,
+    /// To this place; `:PATH` is on the machine
+    pub to: String,
 }
 
-/// A shell by the cloud's own tool.
-pub fn ssh(arguments: &SshArguments, session: &Session) -> Result<Exit, Diagnostic> {
+#[derive(Debug, Args)]
+pub struct ForwardArguments {
+    #[command(flatten)]
+    pub machine: MachineArguments,
+    /// Reach these ports of the machine under the same numbers here, until Ctrl-C
+    #[arg(required = true, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub ports: Vec<u16>,
+}
+
+/// A machine that runs now.
+struct Target {
+    cloud: String,
+    pool: Pool,
+    id: MachineId,
+}
+
+fn find(arguments: &MachineArguments, session: &Session) -> Result<Target, Diagnostic> {
     let kept = find_run(&arguments.run, session)?;
     let newest = kept.machines.iter().rfind(|machine| !machine.is_over && machine.node == arguments.node);
     let machine = newest.ok_or_else(|| {
         Diagnostic::usage(format!("{} has no machine {} now", arguments.run, arguments.node)).hint("gpuplan status")
     })?;
-    let cloud = kept.spec.stand_in.as_deref().unwrap_or(&machine.pool.cloud);
-    let mut shell = if cloud == fake::CLOUD {
+    let cloud = kept.spec.stand_in.as_deref().unwrap_or(&machine.pool.cloud).to_owned();
+    Ok(Target { cloud, pool: machine.pool.clone(), id: machine.id.clone() })
+}
+
+fn known(cloud: &str) -> Result<&'static RentalCloud, Diagnostic> {
+    rental_cloud(cloud).ok_or_else(|| Diagnostic::usage(format!("gpuplan knows no way to machines of {cloud}")))
+}
+
+/// A shell, or the entry for other tools.
+pub fn ssh(arguments: &SshArguments, session: &Session) -> Result<Exit, Diagnostic> {
+    let target = find(&arguments.machine, session)?;
+    if arguments.config {
+        if target.cloud == fake::CLOUD {
+            return Err(Diagnostic::usage("a machine of the fake cloud is a folder of this computer")
+                .hint(format!("gpuplan ssh {}", arguments.machine.run)));
+        }
+        let access = access(&arguments.machine, session)?;
+        return session.printer.data(&(known(&target.cloud)?.ssh_entry)(&target.pool, &target.id.0, &access));
+    }
+    if target.cloud == fake::CLOUD {
         let mut shell = Command::new("sh");
-        shell.current_dir(fake_cloud(session)?.folder_of(&machine.id));
-        shell
-    } else {
-        let known =
-            rental_cloud(cloud).ok_or_else(|| Diagnostic::usage(format!("gpuplan cannot open a shell at {cloud}")))?;
-        (known.shell)(&machine.pool, &machine.id.0)
-    };
-    let program = shell.get_program().to_string_lossy().into_owned();
-    let ended = shell.status().map_err(|error| {
+        shell.current_dir(fake_cloud(session)?.folder_of(&target.id));
+        return ended(shell);
+    }
+    ended((known(&target.cloud)?.go)(&target.pool, &target.id.0, &Errand::Shell))
+}
+
+pub fn exec(arguments: &ExecArguments, session: &Session) -> Result<Exit, Diagnostic> {
+    let target = find(&arguments.machine, session)?;
+    if let Some(work) = work_here(&target, session)? {
+        let mut command = Command::new(&arguments.command[0]);
+        command.args(&arguments.command[1..]).current_dir(work);
+        return ended(command);
+    }
+    let inner = format!("{TO_THE_JOB}{}", command_line(&arguments.command));
+    let line = command_line(&["sudo", "sh", "-c", &inner].map(str::to_owned));
+    ended(to(&target, &Errand::Run(&line), &arguments.machine, session)?)
+}
+
+pub fn copy(arguments: &CopyArguments, session: &Session) -> Result<Exit, Diagnostic> {
+    let (from, to_place) = (arguments.from.as_str(), arguments.to.as_str());
+    if from.starts_with(':') == to_place.starts_with(':') {
+        return Err(Diagnostic::usage("one of the two places has to be on the machine, and the other here")
+            .hint(format!("gpuplan cp {} :checkpoints/log.txt .", arguments.machine.run)));
+    }
+    if [from, to_place].iter().any(|path| path.starts_with('-')) {
+        return Err(Diagnostic::usage("a path that begins with `-` is read as an option").hint("./-NAME"));
+    }
+    let target = find(&arguments.machine, session)?;
+    if let Some(work) = work_here(&target, session)? {
+        let place = |path: &str| path.strip_prefix(':').map_or_else(|| PathBuf::from(path), |below| work.join(below));
+        let mut command = Command::new("cp");
+        command.arg("-rp").arg(place(from)).arg(place(to_place));
+        return ended(command);
+    }
+    ended(to(&target, &Errand::Copy { from, to: to_place }, &arguments.machine, session)?)
+}
+
+pub fn forward(arguments: &ForwardArguments, session: &Session) -> Result<Exit, Diagnostic> {
+    let target = find(&arguments.machine, session)?;
+    let places: Vec<String> = arguments.ports.iter().map(|port| format!("http://127.0.0.1:{port}")).collect();
+    if target.cloud == fake::CLOUD {
+        session.printer.note("gpuplan: a machine of the fake cloud is this computer: its ports are here already");
+        return session.printer.data(&format!("{}\n", places.join("\n")));
+    }
+    let way = to(&target, &Errand::Forward(&arguments.ports), &arguments.machine, session)?;
+    session.printer.note(&format!("gpuplan: {} until Ctrl-C", places.join(", ")));
+    ended(way)
+}
+
+/// The job's folder, where the machine is a folder of this computer.
+fn work_here(target: &Target, session: &Session) -> Result<Option<PathBuf>, Diagnostic> {
+    Ok(if target.cloud == fake::CLOUD { Some(fake_cloud(session)?.folder_of(&target.id).join("work")) } else { None })
+}
+
+fn to(
+    target: &Target,
+    errand: &Errand,
+    arguments: &MachineArguments,
+    session: &Session,
+) -> Result<Command, Diagnostic> {
+    let cloud = known(&target.cloud)?;
+    if target.cloud != aws::CLOUD {
+        return Ok((cloud.go)(&target.pool, &target.id.0, errand));
+    }
+    let access = access(arguments, session)?;
+    let config = access.key.with_file_name(format!("{}.config", access.alias));
+    let entry = (cloud.ssh_entry)(&target.pool, &target.id.0, &access);
+    std::fs::write(&config, entry).map_err(|error| cannot_write(&config, &error))?;
+    Ok(errand.by_ssh(&config, &access.alias))
+}
+
+/// A key of this program's own, made when it is first wanted.
+fn access(arguments: &MachineArguments, session: &Session) -> Result<SshAccess, Diagnostic> {
+    let folder = session.home.state_file("ssh").ok_or_else(no_state_folder)?;
+    let folder = std::path::absolute(&folder).map_err(|error| cannot_write(&folder, &error))?;
+    private::folder(&folder).map_err(|error| cannot_write(&folder, &error))?;
+    let key = folder.join("id_ed25519");
+    if !key.exists() {
+        let mut making = Command::new("ssh-keygen");
+        making.args(["-q", "-t", "ed25519", "-N", "", "-C", "gpuplan", "-f"]).arg(&key).stdin(Stdio::null());
+        ended(making)?;
+    }
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    if arguments.user.is_empty() || arguments.user.starts_with('-') || !arguments.user.chars().all(allowed) {
+        return Err(Diagnostic::usage(format!("`{}` is not a user name", arguments.user)).hint("--user ubuntu"));
+    }
+    let node = if arguments.node == 0 { String::new() } else { format!("-{}", arguments.node) };
+    let alias = format!("gpuplan-{}{node}", arguments.run);
+    Ok(SshAccess { alias, user: arguments.user.clone(), key, known_hosts: folder.join("known_hosts") })
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> Diagnostic {
+    Diagnostic::usage(format!("cannot write {}: {error}", path.display()))
+}
+
+fn ended(mut command: Command) -> Result<Exit, Diagnostic> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let ended = command.status().map_err(|error| {
         Diagnostic::usage(format!("`{program}` cannot be run: {error}"))
-            .hint("it is the cloud's own tool; install it and sign in")
+            .hint("it is the cloud's own tool or part of OpenSSH; install it and sign in")
     })?;
     if ended.success() {
         Ok(Exit::Done)

@@ -154,7 +154,7 @@ fn settings(arguments: &AgentArguments, hand_off: Option<&HandOff>, offline: boo
             carrier,
             signal: arguments.notice.signal,
             grace: arguments.notice.grace,
-            first_pause: arguments.backoff,
+            first_pause: (!arguments.no_restart).then_some(arguments.backoff),
             keep_output: !arguments.no_logs,
         },
         data: data(arguments, &here, offline)?,

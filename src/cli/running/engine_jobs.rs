@@ -211,7 +211,7 @@ fn stopped(run: &str, session: &Session) -> Result<String, Diagnostic> {
 pub fn down(run: &str, yes: bool, session: &Session) -> Result<Exit, Diagnostic> {
     let work = found(run, &open_journal(session)?)?.work;
     session.printer.note(&format!("checkpoints and output of {run} in {} will be deleted permanently", work.store));
-    session.printer.confirm(yes, "gpuplan down -y ...")?;
+    session.printer.confirm(yes, "gpuplan delete -y ...")?;
     let end = stopped(run, session)?;
     let (runtime, store) = (runtime()?, open_store(&work.store, run)?);
     let deleting = || format!("deleting what {run} stored");

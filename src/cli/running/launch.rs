@@ -1,11 +1,13 @@
 //! `launch`: from a plan to machines that are led to the end of the run.
 
 pub mod adopt;
+pub mod agent_options;
 pub mod any_zone;
 pub mod arguments;
 pub mod capacity_block;
 pub mod data;
 pub mod delivery;
+pub mod folder;
 pub mod keep_alive;
 pub mod lead;
 pub mod on_engine;
@@ -22,14 +24,17 @@ use crate::running::launch::data::Receiver;
 use crate::running::launch::delivery::Delivery;
 use crate::running::launch::lead::lead_run;
 use crate::running::launch::run_spec::{Chosen, run_name, store_address};
+use crate::runs::clouds::rental_cloud;
 use crate::runs::journal::{no_state_folder, open_journal};
 use crate::runs::launchers::{fake_cloud, launchers_of_run, no_launcher};
-use crate::runs::store::open_store;
+use crate::runs::leader::led_elsewhere;
+use crate::runs::store::{open_store, unasked_store};
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::progress::{with_early_progress, with_progress};
 use crate::session::runtime::runtime;
 use gpuplan_clouds::fake::{self, Scenario};
+use gpuplan_launch::execute::leadership::may_follow;
 use gpuplan_launch::{Journal, RunSpec};
 use gpuplan_plan::explanation::comparison::find;
 use gpuplan_plan::{Plan, World, plan_id};
@@ -37,6 +42,7 @@ use gpuplan_report::sentences::spot::promise;
 use gpuplan_report::text::format::{rate, seen, usd};
 use gpuplan_report::text::wrap::wrap;
 use gpuplan_runstore::Run;
+use gpuplan_runstore::private;
 use gpuplan_runstore::sweep::name as swept;
 use gpuplan_spot::AvailabilityModel;
 use gpuplan_units::{Bytes, Hours, UsdPerHour};
@@ -58,13 +64,21 @@ pub fn run(arguments: &LaunchArguments, session: &Session) -> Result<Exit, Diagn
     let wanted = arguments.plan.as_deref().or(recorded.as_ref().map(|recorded| recorded.id.as_str()));
     let plan = choose(&answered, wanted)?;
     let chosen = Chosen { answered: &answered, plan: &plan, limits: &answered.limits, is_fake };
-    may_be_rented(&chosen, session, arguments.question.prices.accept_stale_prices)?;
+    let accepts_stale = arguments.question.prices.accept_stale_prices;
+    may_be_rented(&chosen, session, accepts_stale || arguments.dry_run)?;
     let name = run_name(arguments, &answered, &file, session)?;
-    let address = store_address(arguments, chosen.cloud(), session)?;
-    let run = open_store(&address, &name)?;
+    let (address, no_store) = match store_address(arguments, chosen.cloud(), session) {
+        Err(none) if arguments.dry_run && arguments.store.is_none() => (dry_store(chosen.cloud()), Some(none)),
+        found => (found?, None),
+    };
+    // A dry run asks the bucket nothing, so nobody has to sign in.
+    let run = if arguments.dry_run { unasked_store(&address, &name)? } else { open_store(&address, &name)? };
+    if !arguments.dry_run && !arguments.take_over {
+        refuse_a_second_leader(&run, session)?;
+    }
     let data = answered.resolved.workload.data.as_ref();
-    let receiver = Receiver { cloud: chosen.cloud(), store: &address, run: &run };
-    let preparing = || Delivery::prepare(&arguments.delivery, &arguments.command, data, &receiver);
+    let receiver = Receiver { cloud: chosen.cloud(), store: &address, run: &run, is_dry: arguments.dry_run };
+    let preparing = || Delivery::prepare(&arguments.delivery, &arguments.command, data, &receiver, &session.printer);
     let delivery = with_early_progress(&session.printer, "checking what is uploaded", preparing)?;
     let asked = any_zone::merge_zones(
         chosen.specified(arguments, name, address, delivery.job.clone())?,
@@ -75,6 +89,8 @@ pub fn run(arguments: &LaunchArguments, session: &Session) -> Result<Exit, Diagn
     let was = recorded.as_ref().filter(|recorded| wanted == Some(recorded.id.as_str())).map(|recorded| recorded.rate);
     tell(&asked, &chosen, &delivery, was, session);
     if arguments.dry_run {
+        let stale = may_be_rented(&chosen, session, accepts_stale).err();
+        tell_what_is_missing(stale.into_iter().chain(no_store).chain(delivery.missing), session);
         return Ok(Exit::Done);
     }
     let policy = asked.policy(&AvailabilityModel::prior());
@@ -83,9 +99,7 @@ pub fn run(arguments: &LaunchArguments, session: &Session) -> Result<Exit, Diagn
     let mut spec = RunSpec { started_at: capacity_block::begins_at(&asked, Timestamp::now()), ..asked };
     let launchers = launchers_of_run(&spec, session)?;
     if is_fake {
-        let scenario = scenario(arguments.fake_scenario.as_deref().unwrap_or("default"))?;
-        spec.silence_seconds = scenario.silence_seconds * fake::SPEED;
-        fake_cloud(session)?.plays(&scenario).map_err(Diagnostic::unexpected)?;
+        rehearse(arguments, &mut spec, session)?;
     }
     with_progress(
         &session.printer,
@@ -98,10 +112,40 @@ pub fn run(arguments: &LaunchArguments, session: &Session) -> Result<Exit, Diagn
         return keep_alive::hand_over(&spec, &launchers, &mut journal, session, arguments.detach);
     }
     if arguments.detach {
-        detached(&spec.run, session)
+        detached(&spec.run, arguments.take_over, session)
     } else {
-        lead_run(&spec, policy, launchers, &mut journal, session)
+        lead_run(&spec, policy, launchers, &mut journal, arguments.take_over, session)
     }
+}
+
+/// The fake cloud plays its scenario, whose machines are silent and listed late for as long as it says.
+fn rehearse(arguments: &LaunchArguments, spec: &mut RunSpec, session: &Session) -> Result<(), Diagnostic> {
+    let scenario = scenario(arguments.fake_scenario.as_deref().unwrap_or("default"))?;
+    spec.silence_seconds = scenario.silence_seconds * fake::SPEED;
+    spec.settles_seconds = spec.settles_seconds.max(2.0 * scenario.list_late_seconds * fake::SPEED);
+    fake_cloud(session)?.plays(&scenario).map_err(Diagnostic::unexpected)
+}
+
+/// What a dry run goes without, and a launch would not.
+fn tell_what_is_missing(lacks: impl Iterator<Item = Diagnostic>, session: &Session) {
+    for lack in lacks {
+        let hints = lack.hints.iter().fold(String::new(), |hints, hint| hints + "\n  hint: " + hint);
+        session.printer.note(&format!("a launch needs more: {}{hints}", lack.message));
+    }
+}
+
+/// Stands for the bucket that a dry run does without.
+fn dry_store(cloud: &str) -> String {
+    format!("{}://BUCKET", rental_cloud(cloud).map_or("s3", |rental| rental.bucket_scheme))
+}
+
+/// Before anything is agreed: somebody else may lead a run of this name.
+fn refuse_a_second_leader(run: &Run, session: &Session) -> Result<(), Diagnostic> {
+    let Some(leading) = runtime()?.block_on(run.leading())? else { return Ok(()) };
+    if may_follow(&leading, &open_journal(session)?.identity()?) {
+        return Ok(());
+    }
+    Err(led_elsewhere(run.name(), &gpuplan_launch::execute::leadership::led_elsewhere(&leading)))
 }
 
 /// Records the run in the journal and in its store, before the cloud is asked.
@@ -111,7 +155,7 @@ fn record_intent(spec: &RunSpec, run: &Run, session: &Session) -> Result<Journal
         return Err(Diagnostic::usage(format!("there is already a run `{}`", spec.run))
             .hint(format!("gpuplan watch {}", spec.run)));
     }
-    // With it the run can be led from anywhere: `gpuplan adopt`.
+    // With it the run can be led from anywhere: `gpuplan take-over`.
     let text = spec.write().map_err(Diagnostic::unexpected)?;
     if runtime()?.block_on(run.write_spec_once(&text))?.is_some() {
         session.printer.note(&format!(
@@ -220,15 +264,16 @@ fn bid_words(spec: &RunSpec) -> String {
 }
 
 /// The same as `watch`, without this terminal.
-fn detached(run: &str, session: &Session) -> Result<Exit, Diagnostic> {
+fn detached(run: &str, take_over: bool, session: &Session) -> Result<Exit, Diagnostic> {
     let log = session.home.state_file("leaders").ok_or_else(no_state_folder)?.join(format!("{run}.log"));
     let failed = |error: std::io::Error| Diagnostic::file(&log, &error).hint(format!("gpuplan watch {run}"));
-    log.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(failed)?;
+    log.parent().map_or(Ok(()), private::folder).map_err(failed)?;
     let (out, program) = (std::fs::File::create(&log).map_err(failed)?, std::env::current_exe().map_err(failed)?);
     let errors = out.try_clone().map_err(failed)?;
     let mut leader = Command::new(program);
     std::os::unix::process::CommandExt::process_group(&mut leader, 0);
-    leader.args(["watch", run]).stdin(Stdio::null()).stdout(out).stderr(errors).spawn().map_err(failed)?;
+    leader.args(["watch", run]).args(take_over.then_some("--take-over"));
+    leader.stdin(Stdio::null()).stdout(out).stderr(errors).spawn().map_err(failed)?;
     session.printer.note(&format!("gpuplan: {run} is led in the background and logs to {}", log.display()));
     session.printer.data(&format!("{run}\n"))
 }

@@ -12,6 +12,7 @@ use crate::runs::clouds::{rental_cloud, rental_clouds};
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_clouds::aws;
+use gpuplan_runstore::private;
 
 #[derive(Debug, Args)]
 pub struct SetupArguments {
@@ -123,7 +124,7 @@ fn write(folder: &Path, text: &str) -> Result<(), Diagnostic> {
         let path = path.to_owned();
         move |error: std::io::Error| Diagnostic::usage(format!("cannot write {}: {error}", path.display()))
     };
-    fs::create_dir_all(folder).map_err(cannot(folder))?;
+    private::folder(folder).map_err(cannot(folder))?;
     let path = folder.join("main.tf");
     fs::write(&path, text).map_err(cannot(&path))
 }

@@ -6,19 +6,20 @@ use jiff::Timestamp;
 use crate::arguments::global::OutputFormat;
 use crate::finance::entries;
 use crate::running::engine_jobs;
+use crate::running::notice;
 use crate::running::terminate::{
-    dissolve_groups, list_alive, list_groups, no_answer, rents_at, still_running, terminate_all, terminate_run,
+    dissolve_groups, list_alive, list_groups, list_until_settled, no_answer, rents_at, still_running, terminate_all,
+    terminate_run,
 };
 use crate::runs::agent_reports::runs_of_sweep;
 use crate::runs::groups;
 use crate::runs::journal::{find_run, open_journal};
-use crate::runs::launchers::{Launchers, launchers};
+use crate::runs::launchers::{Launchers, launchers, launchers_of_run};
 use crate::runs::store::store_of_run;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::progress::with_progress;
 use crate::session::runtime::runtime;
-use gpuplan_launch::journal::RunRecord;
 use gpuplan_launch::{End, Group, Journal, Machine};
 use gpuplan_report::runs::{StrayLine, StrayList};
 
@@ -26,6 +27,9 @@ use gpuplan_report::runs::{StrayLine, StrayList};
 pub struct StopArguments {
     /// Name the run
     pub run: String,
+    /// End the machines at once, without time for the program to save
+    #[arg(long)]
+    pub at_once: bool,
 }
 
 #[derive(Debug, Args)]
@@ -55,12 +59,15 @@ pub fn stop(arguments: &StopArguments, session: &Session) -> Result<Exit, Diagno
         return engine_jobs::stop(&arguments.run, session);
     }
     let kept = find_run(&arguments.run, session)?;
-    let ended = stopped(&kept, session)?;
+    let mut saved = 0;
+    if !arguments.at_once {
+        // Those that save end themselves.
+        let clouds = launchers_of_run(&kept.spec, session)?;
+        saved = list_alive(&clouds, Some(&arguments.run)).map_or(0, |alive| alive.len());
+        notice::give(&kept, session)?;
+    }
+    let ended = terminate_run(&kept, &End::Stopped, session)?.max(saved);
     session.printer.data(&format!("{}: {ended} machines ended, none is left\n", arguments.run))
-}
-
-fn stopped(kept: &RunRecord, session: &Session) -> Result<usize, Diagnostic> {
-    terminate_run(kept, &End::Stopped, session)
 }
 
 /// Ends a run and deletes what it stored.
@@ -73,8 +80,8 @@ pub fn down(arguments: &DownArguments, session: &Session) -> Result<Exit, Diagno
         "checkpoints and output of {} in {} will be deleted permanently",
         arguments.run, kept.spec.store
     ));
-    session.printer.confirm(arguments.yes, "gpuplan down -y ...")?;
-    let ended = stopped(&kept, session)?;
+    session.printer.confirm(arguments.yes, "gpuplan delete -y ...")?;
+    let ended = terminate_run(&kept, &End::Stopped, session)?;
     let (runtime, store) = (runtime()?, store_of_run(&kept.spec)?);
     // What was spent stays spent.
     entries::enter_before_deletion(&store, session)?;
@@ -102,6 +109,7 @@ pub fn gc(arguments: &GcArguments, session: &Session) -> Result<Exit, Diagnostic
         Ok::<_, Diagnostic>((list_groups(&clouds, None)?, list_alive(&clouds, None)?))
     })?;
     let journal = open_journal(session)?;
+    let alive = list_until_settled(&clouds, alive, &journal, session)?;
     let kept_alive = strays.iter().map(|group| is_kept_alive(&journal, &group.run)).collect::<Result<Vec<_>, _>>()?;
     let mut kept_alive = kept_alive.into_iter();
     strays

@@ -1,11 +1,15 @@
 //! Ending machines and groups, and looking until none is left.
 
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
 use futures_util::future::join_all;
 use jiff::Timestamp;
 
 use crate::runs::groups;
 use crate::runs::journal::open_journal;
 use crate::runs::launchers::{Launchers, clock, launchers_of_run, list_machines};
+use crate::runs::leader::this_leader;
 use crate::runs::store::store_of_run;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
@@ -13,15 +17,18 @@ use crate::session::printer::Printer;
 use crate::session::progress::with_progress;
 use crate::session::runtime::runtime;
 use gpuplan_clouds::fake;
+use gpuplan_launch::execute::leadership::{may_follow, take};
 use gpuplan_launch::journal::{LogLines, RunRecord};
-use gpuplan_launch::{End, Group, Journal, LaunchError, Machine, MachineState, rented};
+use gpuplan_launch::{Clock, End, Group, Journal, LaunchError, Machine, MachineState, Pool, rented};
+use gpuplan_runstore::Leading;
 
 /// How often terminated machines are listed, and the pause between: a cloud takes a minute or two.
 const LOOKS: u32 = 60;
 
-const PAUSE: std::time::Duration = std::time::Duration::from_secs(3);
+const PAUSE: Duration = Duration::from_secs(3);
 
-/// Ends every machine of a run, and the group that would start another, checks that they are gone, and returns how many there were.
+/// Ends every machine of a run, and the group that would start another, checks that they are gone, and returns how many there were. What
+/// was ordered and not answered may still appear: machines are listed, and asked for by the token of the order, until it has settled.
 pub fn terminate_run(kept: &RunRecord, end: &End, session: &Session) -> Result<usize, Diagnostic> {
     let (run, mut journal) = (kept.spec.run.as_str(), open_journal(session)?);
     if kept.end.is_none() {
@@ -29,17 +36,29 @@ pub fn terminate_run(kept: &RunRecord, end: &End, session: &Session) -> Result<u
         journal.end(run, end, Timestamp::now())?;
     }
     let clouds = launchers_of_run(&kept.spec, session)?;
+    leadership_ends(kept, &mut journal, session);
+    let (clock, mut ended) = (clock(&kept.spec), BTreeSet::new());
     let waiting = || format!("terminating the machines of {run}, and checking that they are gone");
-    let (alive, left) = with_progress(&session.printer, waiting, || {
+    let left = with_progress(&session.printer, waiting, || {
         if kept.spec.is_kept {
             dissolve_groups(&clouds, &list_groups(&clouds, Some(run))?, &format!("gpuplan stop {run}"))?;
         }
-        let alive = list_alive(&clouds, Some(run))?;
-        let left = terminate_all(&clouds, &alive, Some(run), &session.printer)?;
-        Ok::<_, Diagnostic>((alive, left))
+        // From now on nothing is ordered, so what is open is known.
+        let open = journal.open_orders(run)?;
+        let until = journal.run(run)?.and_then(|kept| settles(&kept, clock));
+        loop {
+            let mut alive = list_alive(&clouds, Some(run))?;
+            alive.extend(of_open_orders(&clouds, &open, &alive)?);
+            ended.extend(alive.iter().map(|machine| machine.id.clone()));
+            let left = terminate_all(&clouds, &alive, Some(run), &session.printer)?;
+            if !left.is_empty() || until.is_none_or(|until| Instant::now() >= until) {
+                return Ok::<_, Diagnostic>(left);
+            }
+            runtime()?.block_on(async { tokio::time::sleep(PAUSE.min(remaining(until))).await });
+        }
     })?;
-    let mut rentals = kept.past.rentals.clone();
-    let now = clock(&kept.spec).now();
+    let mut rentals = journal.run(run)?.map(|kept| kept.past.rentals).unwrap_or_default();
+    let now = clock.now();
     let is_left = |id: &_| left.iter().any(|machine| machine.id == *id);
     let gone: Vec<_> = rentals.open().map(|rental| rental.machine.clone()).filter(|id| !is_left(id)).collect();
     for machine in &gone {
@@ -48,7 +67,76 @@ pub fn terminate_run(kept: &RunRecord, end: &End, session: &Session) -> Result<u
     let said = LogLines { at: Timestamp::now(), lines: Vec::new() };
     journal.keep(run, &rentals, kept.past.done, kept.past.interruptions, &said)?;
     store_rented(run, &journal, &session.printer)?;
-    if left.is_empty() { Ok(alive.len()) } else { Err(still_running(&left, &format!("gpuplan stop {run}"))) }
+    if left.is_empty() { Ok(ended.len()) } else { Err(still_running(&left, &format!("gpuplan stop {run}"))) }
+}
+
+/// When nothing can appear any more of what the run ordered without an answer; `None`: every order has one.
+fn settles(kept: &RunRecord, clock: Clock) -> Option<Instant> {
+    let since = kept.past.open_since?;
+    // A clock that was changed meanwhile makes nobody wait for days.
+    let left = (since + kept.spec.settles_seconds - clock.now()).clamp(0.0, kept.spec.settles_seconds);
+    Some(Instant::now() + Duration::from_secs_f64(left / clock.speed))
+}
+
+fn remaining(until: Option<Instant>) -> Duration {
+    until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
+}
+
+/// Machines that a cloud knows by the token of their order, whatever its list shows yet.
+fn of_open_orders(clouds: &Launchers, open: &[(Pool, String)], listed: &[Machine]) -> Result<Vec<Machine>, Diagnostic> {
+    let mut found = Vec::new();
+    for (pool, token) in open.iter().filter(|(_, token)| !listed.iter().any(|machine| machine.token == *token)) {
+        for cloud in clouds {
+            let answer = runtime()?.block_on(cloud.find(pool, token));
+            found.extend(answer.map_err(|error| no_answer(cloud.cloud(), &error))?);
+        }
+    }
+    found.retain(|machine| machine.state != MachineState::Gone);
+    Ok(found)
+}
+
+/// Machines as they are once every order of every run that is open now has settled.
+pub fn list_until_settled(
+    clouds: &Launchers,
+    alive: Vec<Machine>,
+    journal: &Journal,
+    session: &Session,
+) -> Result<Vec<Machine>, Diagnostic> {
+    let mut until = None;
+    for run in journal.runs()? {
+        if let Some(kept) = journal.run(&run)? {
+            until = until.max(settles(&kept, clock(&kept.spec)));
+        }
+    }
+    if remaining(until).is_zero() {
+        return Ok(alive);
+    }
+    let waiting = || "listing machines until every call without an answer has settled".to_owned();
+    with_progress(&session.printer, waiting, || {
+        runtime()?.block_on(async { tokio::time::sleep(remaining(until)).await });
+        list_alive(clouds, None)
+    })
+}
+
+/// Whoever leads the run elsewhere hears that it does not any more; who leads it with this journal sees its end there. A store that does
+/// not answer keeps nobody from ending machines.
+fn leadership_ends(kept: &RunRecord, journal: &mut Journal, session: &Session) {
+    let mut taking = || {
+        let (store, runtime, identity) = (store_of_run(&kept.spec)?, runtime()?, journal.identity()?);
+        let leading = runtime.block_on(store.leading())?;
+        if leading.as_ref().is_some_and(|leading| !may_follow(leading, &identity)) {
+            let leadership = runtime.block_on(take(&store, &identity, &this_leader(), true));
+            let leadership = leadership.map_err(Diagnostic::unexpected)?;
+            runtime.block_on(leadership.leaves(&store))?;
+        } else if let Some(Leading { number, lead: Some(lead), is_over: false }) = leading {
+            runtime.block_on(store.end_lead(number, &lead))?;
+        }
+        Ok::<_, Diagnostic>(())
+    };
+    if let Err(error) = taking() {
+        let run = &kept.spec.run;
+        session.printer.warning(&format!("{run}: whoever leads it elsewhere could not be told: {}", error.message));
+    }
 }
 
 /// What the machines cost, into the run's store, where everybody who adds up money finds it.

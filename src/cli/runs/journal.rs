@@ -8,7 +8,12 @@ use gpuplan_report::runs::RunState;
 
 pub fn open_journal(session: &Session) -> Result<Journal, Diagnostic> {
     let path = session.home.state_file("launches.sqlite").ok_or_else(no_state_folder)?;
-    Ok(Journal::open(&path)?)
+    Journal::open(&path).map_err(|error| {
+        Diagnostic::from(error).hint("set GPUPLAN_HOME to a folder that can be written").hint(format!(
+            "or move a damaged journal away: mv {0} {0}.damaged; `gpuplan gc` then finds machines",
+            path.display()
+        ))
+    })
 }
 
 pub fn no_state_folder() -> Diagnostic {

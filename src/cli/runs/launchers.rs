@@ -47,7 +47,7 @@ pub fn launchers_of_run(spec: &RunSpec, session: &Session) -> Result<Launchers, 
 
 /// A cloud of this machine plays its part faster.
 pub fn clock(spec: &RunSpec) -> Clock {
-    Clock { started_at: spec.started_at, speed: if spec.stand_in.is_some() { fake::SPEED } else { 1.0 } }
+    Clock::new(spec.started_at, if spec.stand_in.is_some() { fake::SPEED } else { 1.0 })
 }
 
 /// A cloud, and what it says of its machines.

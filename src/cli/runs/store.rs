@@ -16,6 +16,11 @@ pub fn open_store(address: &str, run: &str) -> Result<Run, Diagnostic> {
     Ok(Run::new(store, Layout::new(run).map_err(Diagnostic::usage)?))
 }
 
+/// One that is only named.
+pub fn unasked_store(address: &str, run: &str) -> Result<Run, Diagnostic> {
+    Ok(Run::new(Store::open(address)?, Layout::new(run).map_err(Diagnostic::usage)?))
+}
+
 impl From<StoreError> for Diagnostic {
     fn from(error: StoreError) -> Self {
         match error {

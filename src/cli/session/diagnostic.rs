@@ -1,18 +1,18 @@
 //! `Diagnostic`: message, hints, exit code. Every library error becomes one here, with what to type next.
 
 use std::fmt::Display;
-use std::path::Path;
 use std::process::ExitCode;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::arguments::workload::flag_of;
 use gpuplan_embedded::EmbeddedError;
 use gpuplan_hardware::catalog::HardwareError;
 use gpuplan_hardware::selector::SelectorError;
 use gpuplan_market::snapshot::MarketError;
 use gpuplan_plan::limits::LimitsError;
-use gpuplan_workload::file::WorkloadFileError;
+use gpuplan_workload::file::{ForeignFormat, WorkloadFileError};
 use gpuplan_workload::huggingface::ConfigError;
 use gpuplan_workload::safetensors::IndexError;
 
@@ -93,10 +93,6 @@ impl Diagnostic {
         Self::new(Exit::Usage, error.to_string())
     }
 
-    pub fn file(path: &Path, error: &std::io::Error) -> Self {
-        Self::new(Exit::Usage, format!("cannot read {}: {error}", path.display()))
-    }
-
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
@@ -149,6 +145,14 @@ impl From<SelectorError> for Diagnostic {
             SelectorError::UnknownGpu { suggestion: Some(name), .. } => {
                 diagnostic.hint(format!("did you mean `{name}`? `gpuplan catalog gpus` lists all"))
             }
+            SelectorError::CountMisplaced { meant, .. } => diagnostic.hint(format!("--gpus {meant}")),
+            SelectorError::CountOrName { count, name } => {
+                diagnostic.hint(format!("--gpus {name}")).hint(format!("`--gpus {count}..{count}` is the count"))
+            }
+            SelectorError::Malformed(text) => match text.split(':').next().filter(|name| is_word(name)) {
+                Some(name) => diagnostic.hint(format!("--gpus {name}:8")),
+                None => diagnostic.hint("--gpus H100:8").hint("`gpuplan catalog gpus` lists every name"),
+            },
             _ => diagnostic.hint("`gpuplan catalog gpus` lists every name"),
         }
     }
@@ -159,11 +163,39 @@ impl From<LimitsError> for Diagnostic {
         let diagnostic = Self::usage(&error);
         match error {
             LimitsError::Gpus(inner) => Self::from(inner),
-            LimitsError::UnknownCloud { known, .. } => diagnostic.hint(format!("known clouds: {}", known.join(", "))),
+            LimitsError::UnknownCloud { known, nearest, .. } => {
+                let meant = nearest.map(|name| format!("did you mean `--cloud {name}`?"));
+                let known = format!("known clouds: {}", known.join(", "));
+                meant.into_iter().chain([known]).fold(diagnostic, Self::hint)
+            }
+            LimitsError::UnknownRegion { nearest, clouds, .. } => match (nearest.is_empty(), clouds.first()) {
+                (false, _) => nearest.iter().fold(diagnostic, |told, region| told.hint(format!("--region {region}"))),
+                (true, Some(cloud)) => diagnostic
+                    .hint(format!("`gpuplan prices --cloud {cloud}` shows its regions"))
+                    .hint("leave --region out where the prices name no region"),
+                (true, None) => diagnostic.hint("`gpuplan prices` shows the regions of every offer"),
+            },
+            LimitsError::ZoneName { region, zone_ids, .. } => {
+                let told = diagnostic.hint(format!("--region {region}"));
+                match zone_ids.first() {
+                    Some(zone) => told
+                        .hint(format!("`--region {zone}` names a zone by its id, which is the same in every account")),
+                    None => told,
+                }
+            }
+            LimitsError::RegionOfOther { name, owner, nearest, .. } => {
+                let told = diagnostic.hint(format!("--cloud {owner} --region {name}"));
+                nearest.first().map(|region| format!("--region {region}")).into_iter().fold(told, Self::hint)
+            }
+            LimitsError::DataPlace { nearest, .. } => {
+                nearest.iter().fold(diagnostic, |told, place| told.hint(format!("--data-place {place}")))
+            }
             LimitsError::DeadlinePassed { .. } => {
                 diagnostic.hint("give a length of time instead, such as `--deadline 48h`")
             }
-            LimitsError::Invalid { .. } => diagnostic,
+            LimitsError::Invalid { key, nearest, .. } => {
+                nearest.iter().fold(diagnostic, |told, value| told.hint(flag(&format!("limits.{key}"), value)))
+            }
         }
     }
 }
@@ -173,18 +205,61 @@ impl From<WorkloadFileError> for Diagnostic {
         let diagnostic = Self::usage(&error);
         match error {
             WorkloadFileError::UnknownModel { suggestion: Some(name), .. } => {
-                diagnostic.hint(format!("did you mean `{name}`? `gpuplan catalog models` lists all"))
+                diagnostic.hint(format!(
+                    "did you mean `{name}`? `gpuplan catalog models` lists all; another model is described by `--config FILE`, its config.json"
+                ))
             }
+            WorkloadFileError::UnknownModel { name, .. } if name.contains('/') && !name.contains(' ') => diagnostic
+                .hint(format!("huggingface-cli download {name} config.json --local-dir ."))
+                .hint("then `--config config.json` in place of --model"),
             WorkloadFileError::UnknownModel { .. } => {
-                diagnostic.hint("`gpuplan catalog models` lists every name; for another model give `--config FILE` with its config.json")
+                diagnostic.hint("`gpuplan catalog models` lists every name; for another model give `--config FILE` with its config.json, or its sizes under [model] of the workload file")
             }
             WorkloadFileError::Syntax { suggestion: Some(name), .. } => diagnostic.hint(format!("did you mean `{name}`?")),
+            WorkloadFileError::Syntax { .. } => diagnostic.hint("`gpuplan init` writes a workload file to start from"),
+            WorkloadFileError::Foreign { format } => of_format(diagnostic, format),
             WorkloadFileError::Missing { key, .. } if key.starts_with("model") => {
                 diagnostic.hint("name one, as in `gpuplan plan --model llama-3.1-8b --task lora --tokens 10M`")
             }
-            _ => diagnostic,
+            WorkloadFileError::Missing { key, .. } => match key.as_str() {
+                "training.task" => diagnostic.hint("--task lora"),
+                "training.tokens" => diagnostic.hint("--tokens 10M"),
+                // A key of a part, such as a phase, is stated in the file.
+                key if key.contains(' ') => diagnostic,
+                key => diagnostic.hint(flag(key, "VALUE")),
+            },
+            WorkloadFileError::Conflict { first, second } => diagnostic.hint(format!("leave out `{first}` or `{second}`")),
+            WorkloadFileError::Invalid { key, nearest, .. } => {
+                nearest.iter().fold(diagnostic, |told, value| told.hint(flag(&key, value)))
+            }
         }
     }
+}
+
+/// What to do with a file of another kind.
+fn of_format(diagnostic: Diagnostic, format: ForeignFormat) -> Diagnostic {
+    match format {
+        ForeignFormat::Kubernetes | ForeignFormat::SkyPilot | ForeignFormat::Slurm => diagnostic
+            .hint("`gpuplan plan --from FILE --model llama-3.1-8b --task lora --tokens 10M` reads what a job asks for"),
+        ForeignFormat::ModelConfig => {
+            diagnostic.hint("`gpuplan plan --config FILE --task lora --tokens 10M` takes it as the model")
+        }
+        _ => diagnostic.hint("`gpuplan init` writes a workload file to start from"),
+    }
+}
+
+/// The flag that states a key of the workload file, with a value.
+fn flag(key: &str, value: &str) -> String {
+    let value = if value.contains(' ') { format!("'{value}'") } else { value.to_owned() };
+    match flag_of(key) {
+        Some(flag) => format!("--{flag} {value}"),
+        None => format!("--set {key}={value}"),
+    }
+}
+
+/// A name as a GPU may have it.
+fn is_word(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
 }
 
 impl From<ConfigError> for Diagnostic {
@@ -197,7 +272,9 @@ impl From<ConfigError> for Diagnostic {
             ConfigError::UnknownModelType { .. } => {
                 diagnostic.hint("give the sizes under [model] of the workload file instead")
             }
-            _ => diagnostic,
+            _ => diagnostic.hint(
+                "give the config.json of the model's own repository, or `--model NAME` of `gpuplan catalog models`",
+            ),
         }
     }
 }

@@ -1,20 +1,30 @@
 //! `Printer`: the only place that writes to the terminal. Data to stdout, messages to stderr; a closed pipe is no error.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io::{self, BufRead, ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
 
+use clap::error::ErrorKind as WrongArgument;
+
+use crate::arguments::global::Verbosity;
 use crate::session::diagnostic::{Diagnostic, Exit};
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Printer {
     has_json_errors: bool,
+    verbosity: Verbosity,
 }
 
 impl Printer {
     /// Errors are JSON where the answer is.
     pub fn new(has_json_errors: bool) -> Self {
-        Self { has_json_errors }
+        Self { has_json_errors, verbosity: Verbosity::default() }
+    }
+
+    #[must_use]
+    pub fn with_verbosity(self, verbosity: Verbosity) -> Self {
+        Self { verbosity, ..self }
     }
 
     /// For errors in the arguments themselves: what they say of `--output`, before they are read.
@@ -32,7 +42,7 @@ impl Printer {
         let mut out = io::stdout().lock();
         let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
         match written {
-            Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Diagnostic::unexpected(&error)),
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(unwritten(&error)),
             _ => Ok(Exit::Done),
         }
     }
@@ -49,7 +59,16 @@ impl Printer {
 
     /// A line for people. Where stderr is closed nobody reads it.
     pub fn note(&self, text: &str) {
-        let _ = writeln!(io::stderr(), "{text}");
+        if self.verbosity > Verbosity::Quiet {
+            say(text);
+        }
+    }
+
+    /// A line for people who want to know what the answer rests on.
+    pub fn detail(&self, text: &str) {
+        if self.verbosity == Verbosity::Verbose {
+            say(&format!("gpuplan: {text}"));
+        }
     }
 
     pub fn warning(&self, text: &str) {
@@ -58,7 +77,7 @@ impl Printer {
 
     /// The last word of a call that failed, and its exit code.
     pub fn diagnostic(&self, diagnostic: &Diagnostic) -> ExitCode {
-        let text = if self.has_json_errors { diagnostic.json() } else { diagnostic.text() };
+        let text = if self.has_json_errors { diagnostic.json() } else { plain(&diagnostic.text()).into_owned() };
         let _ = write!(io::stderr(), "{text}");
         diagnostic.exit.into()
     }
@@ -68,8 +87,36 @@ impl Printer {
         if error.use_stderr() && self.has_json_errors {
             return self.diagnostic(&Diagnostic::of_arguments(error));
         }
-        let _ = error.print();
-        if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() }
+        match error.print() {
+            Err(failed) if !error.use_stderr() && failed.kind() != ErrorKind::BrokenPipe => {
+                self.diagnostic(&unwritten(&failed))
+            }
+            _ if error.use_stderr() => Exit::Usage.into(),
+            _ => Exit::Done.into(),
+        }
+    }
+
+    /// The same for the program's own arguments: a negative amount is taken for a flag, and the answer says so.
+    pub fn wrong_arguments(&self, error: &clap::Error, typed: impl Iterator<Item = OsString>) -> ExitCode {
+        let words: Vec<String> = typed.map(|word| word.to_string_lossy().into_owned()).collect();
+        match negative_value(&words).filter(|_| error.kind() == WrongArgument::UnknownArgument) {
+            Some((flag, value)) => {
+                let meant = value.trim_start_matches('-');
+                let refused = format!("`{value}` is not a valid value of {flag}: it must not be negative");
+                self.diagnostic(&Diagnostic::usage(refused).hint(format!("{flag} {meant}")))
+            }
+            None => self.clap(error),
+        }
+    }
+
+    /// How the program is used, where it was called with nothing to do.
+    pub fn usage(&self, help: &str) -> ExitCode {
+        let _ = write!(io::stderr(), "{help}");
+        Exit::Usage.into()
+    }
+
+    pub fn stdout_is_terminal() -> bool {
+        io::stdout().is_terminal()
     }
 
     pub fn stderr_is_terminal(&self) -> bool {
@@ -85,7 +132,7 @@ impl Printer {
         if !stdin.is_terminal() {
             return Err(Diagnostic::usage("this needs a yes, and no terminal is there to ask").hint(hint));
         }
-        self.note("Continue? [y/N]");
+        say("Continue? [y/N]");
         let mut line = String::new();
         stdin.lock().read_line(&mut line).map_err(Diagnostic::unexpected)?;
         if ["y", "yes"].contains(&line.trim().to_ascii_lowercase().as_str()) {
@@ -94,11 +141,74 @@ impl Printer {
             Err(Diagnostic::usage("nothing was done"))
         }
     }
+
+    /// Asks for a value where a terminal is there to answer; an empty answer takes the example. `hint` states it without a question.
+    pub fn ask(&self, question: &str, example: &str, hint: &str) -> Result<String, Diagnostic> {
+        let stdin = io::stdin();
+        if !stdin.is_terminal() {
+            return Err(Diagnostic::usage(format!("`{question}` is open, and no terminal is there to ask")).hint(hint));
+        }
+        say(&format!("{question} [{example}]"));
+        let mut line = String::new();
+        stdin.lock().read_line(&mut line).map_err(Diagnostic::unexpected)?;
+        let answer = line.trim();
+        Ok(if answer.is_empty() { example.to_owned() } else { answer.to_owned() })
+    }
+}
+
+fn say(text: &str) {
+    let _ = writeln!(io::stderr(), "{}", plain(text));
+}
+
+/// Without control characters: what an argument or a file says must not drive the terminal.
+fn plain(text: &str) -> Cow<'_, str> {
+    let is_control = |c: char| c.is_control() && c != '\n' && c != '\t';
+    if !text.contains(is_control) {
+        return Cow::Borrowed(text);
+    }
+    text.chars().map(|c| if is_control(c) { c.escape_default().to_string() } else { c.to_string() }).collect()
+}
+
+/// The answer could not be written: a full disk, or a device that takes nothing.
+fn unwritten(error: &io::Error) -> Diagnostic {
+    Diagnostic::unexpected(format!("cannot write the answer: {error}"))
+        .hint("free some space, or write to another place")
+}
+
+/// A flag followed by a negative amount, before the command of the user's own.
+fn negative_value(words: &[String]) -> Option<(&str, &str)> {
+    let own = words.split(|word| word == "--").next()?;
+    let is_negative = |word: &str| {
+        let rest = word.strip_prefix('-')?.trim_start_matches('$');
+        rest.starts_with(|c: char| c.is_ascii_digit() || c == '.').then_some(())
+    };
+    let pair = own
+        .windows(2)
+        .find(|pair| pair[0].starts_with('-') && is_negative(&pair[0]).is_none() && is_negative(&pair[1]).is_some())?;
+    Some((&pair[0], &pair[1]))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_negative_amount_is_found_beside_its_flag() {
+        let found = |line: &str| {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            negative_value(&words).map(|(flag, value)| format!("{flag} {value}"))
+        };
+        assert_eq!(found("gpuplan plan --tokens -50M").as_deref(), Some("--tokens -50M"));
+        assert_eq!(found("gpuplan plan --budget -$3").as_deref(), Some("--budget -$3"));
+        for line in ["gpuplan plan --modell x", "gpuplan plan -5", "gpuplan launch x -- train --lr -0.1"] {
+            assert_eq!(found(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn control_characters_are_shown_and_not_obeyed() {
+        assert_eq!(plain("a\u{1b}[31mred\nb"), "a\\u{1b}[31mred\nb");
+    }
 
     #[test]
     fn wrong_arguments_are_told_as_json_where_json_was_asked_for() {

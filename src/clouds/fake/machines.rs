@@ -1,20 +1,23 @@
 //! `FakeCloud`: creates, lists and ends machines that are process trees on this machine. Its state is a file, so it outlives us.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
 use crate::fake::scenario::Scenario;
 use gpuplan_launch::{CreateRequest, LaunchError, Launcher, Machine, MachineId, MachineState, SelfDestruct};
 use gpuplan_market::BoxFuture;
+use gpuplan_runstore::{private, sha256};
 
 /// Name of the launcher.
 pub const CLOUD: &str = "fake";
@@ -39,17 +42,30 @@ struct State {
     scenario: Scenario,
     orders: usize,
     machines: Vec<Kept>,
+    /// Every token that was ever used, with what it was used for: EC2 remembers it for a day after the machine is gone.
+    #[serde(default)]
+    tokens: BTreeMap<String, Asked>,
+}
+
+/// What a token stands for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Asked {
+    sha256: String,
+    /// As it was created; it may be gone.
+    machine: Machine,
 }
 
 /// A cloud in a folder.
 #[derive(Clone, Debug)]
 pub struct FakeCloud {
     folder: PathBuf,
+    /// As a launcher sends them: a call that is repeated is the same, even where its boot script was made anew.
+    orders: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
 impl FakeCloud {
     pub fn at(folder: &Path) -> Self {
-        Self { folder: folder.to_owned() }
+        Self { folder: folder.to_owned(), orders: Arc::default() }
     }
 
     /// Another course of events for the orders to come.
@@ -68,7 +84,8 @@ impl FakeCloud {
 
     /// Reads the state under a lock, lets time do its work, changes it and writes it again.
     fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> io::Result<T> {
-        fs::create_dir_all(&self.folder)?;
+        // Boot scripts have the variables of jobs.
+        private::folder(&self.folder)?;
         let mut file = OpenOptions::new()
             .create(true)
             .truncate(false)
@@ -101,6 +118,18 @@ impl FakeCloud {
             }
             Ok(answer)
         })
+    }
+
+    /// What is sent for the token of a request: what the first call with it sent.
+    fn sent(&self, request: &CreateRequest) -> String {
+        let CreateRequest { pool, boot, expires_at, .. } = request;
+        let sha256 = sha256(format!("{pool} {expires_at} {boot}"));
+        self.orders
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .entry(request.token.clone())
+            .or_insert(sha256)
+            .clone()
     }
 
     fn pass_time(&self, kept: &mut Kept) {
@@ -163,8 +192,7 @@ impl FakeCloud {
             expires_at: request.expires_at,
             owner: String::new(),
         };
-        let after =
-            |seconds: f64| created_at.checked_add(jiff::SignedDuration::from_millis((seconds * 1000.0) as i64)).ok();
+        let after = |seconds: f64| created_at.checked_add(SignedDuration::from_millis((seconds * 1000.0) as i64)).ok();
         let taken = state.scenario.interrupt_after_seconds.get(state.machines.len()).copied();
         let notice = state.scenario.notice_seconds;
         state.machines.push(Kept {
@@ -184,14 +212,24 @@ impl Launcher for FakeCloud {
 
     fn create(&self, request: CreateRequest) -> BoxFuture<'_, Result<Machine, LaunchError>> {
         let unclear = |error: io::Error| LaunchError::Unclear { code: error.to_string() };
+        let sha256 = self.sent(&request);
         let created = self.answer(|state| {
-            if let Some(kept) = state.machines.iter().find(|kept| kept.machine.token == request.token) {
-                return Ok(kept.machine.clone());
+            if let Some(asked) = state.tokens.get(&request.token) {
+                if asked.sha256 != sha256 {
+                    let detail = "the token was used for another request".to_owned();
+                    return Err(LaunchError::Request { code: "IdempotentParameterMismatch".to_owned(), detail });
+                }
+                let kept = state.machines.iter().find(|kept| kept.machine.token == request.token);
+                return Ok(kept.map_or_else(|| asked.machine.clone(), |kept| kept.machine.clone()));
             }
             state.orders += 1;
             match state.scenario.refusal(state.orders - 1) {
                 Some(error) => Err(error),
-                None => self.make(&request, state).map_err(unclear),
+                None => {
+                    let machine = self.make(&request, state).map_err(unclear)?;
+                    state.tokens.insert(request.token.clone(), Asked { sha256, machine: machine.clone() });
+                    Ok(machine)
+                }
             }
         });
         Box::pin(async move { created.await.map_err(unclear)? })
@@ -199,9 +237,12 @@ impl Launcher for FakeCloud {
 
     fn list<'a>(&'a self, run: Option<&'a str>) -> BoxFuture<'a, Result<Vec<Machine>, LaunchError>> {
         let listed = self.answer(|state| -> Vec<Machine> {
+            let late = SignedDuration::from_millis((state.scenario.list_late_seconds * 1000.0) as i64);
+            let now = Timestamp::now();
             let wanted = state
                 .machines
                 .iter()
+                .filter(|kept| now.duration_since(kept.machine.created_at) >= late)
                 .map(|kept| &kept.machine)
                 .filter(|machine| run.is_none_or(|run| machine.run == run));
             wanted.cloned().collect()
@@ -304,5 +345,17 @@ mod tests {
         assert_eq!((ask(&clouds[0]), ask(&clouds[1])), (MachineState::Gone, MachineState::Running));
         clouds[1].destroy(&MachineId("fake-of both".to_owned())).now_or_never().unwrap().unwrap();
         assert_eq!(ask(&clouds[1]), MachineState::Gone);
+        // As EC2, it remembers the token of what is gone, and of a course that is over.
+        clouds[0].plays(&Scenario::default()).unwrap();
+        let again = |expires_at| {
+            let request = CreateRequest { expires_at, ..request.clone() };
+            FakeCloud::at(folders[0].path()).create(request).now_or_never().unwrap()
+        };
+        assert_eq!(again(Timestamp::MAX).unwrap().token, "of both");
+        let refused = again(Timestamp::UNIX_EPOCH).unwrap_err();
+        assert!(
+            matches!(refused, LaunchError::Request { ref code, .. } if code == "IdempotentParameterMismatch"),
+            "{refused}"
+        );
     }
 }

@@ -16,6 +16,8 @@ pub struct Scenario {
     pub notice_seconds: f64,
     /// What every answer takes.
     pub latency_seconds: f64,
+    /// A machine is listed only so long after it was created.
+    pub list_late_seconds: f64,
     /// An agent that says nothing for so long is taken for gone.
     pub silence_seconds: f64,
 }
@@ -27,6 +29,7 @@ impl Default for Scenario {
             interrupt_after_seconds: Vec::new(),
             notice_seconds: 0.0,
             latency_seconds: 0.0,
+            list_late_seconds: 0.0,
             silence_seconds: 10.0,
         }
     }

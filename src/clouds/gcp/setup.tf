@@ -45,6 +45,12 @@ variable "quotas" {
   description = "GPUs to ask for in the region, by quota id: { \"PREEMPTIBLE-NVIDIA-H100-GPUS-per-project-region\" = 8 }."
 }
 
+variable "undelete_days" {
+  type        = number
+  default     = 7
+  description = "Days for which a deleted object can be brought back, 7 to 90, or 0 for none."
+}
+
 locals {
   regions = length(var.regions) > 0 ? var.regions : [var.region]
 }
@@ -65,6 +71,8 @@ resource "google_storage_bucket" "runs" {
   location                    = var.region
   uniform_bucket_level_access = true
   public_access_prevention    = "enforced"
+  # What was deleted or overwritten can be brought back for some days. It is billed meanwhile.
+  soft_delete_policy { retention_duration_seconds = var.undelete_days * 86400 }
   # A checkpoint that was cut off half-way is billed until somebody ends it.
   lifecycle_rule {
     condition { age = 1 }
@@ -116,7 +124,19 @@ resource "google_compute_subnetwork" "machine" {
   private_ip_google_access = true
 }
 
-# No way in but from each other, which all-reduce needs.
+# `gpuplan ssh`, `exec`, `cp` and `forward` come in through Identity-Aware Proxy, whose addresses these are.
+resource "google_compute_firewall" "proxy" {
+  name                    = "${var.name}-proxy"
+  network                 = google_compute_network.machine.id
+  source_ranges           = ["35.235.240.0/20"]
+  target_service_accounts = [google_service_account.machine.email]
+  allow {
+    protocol = "tcp"
+    ports    = ["22"]
+  }
+}
+
+# No other way in but from each other, which all-reduce needs.
 resource "google_compute_firewall" "machine" {
   name                    = "${var.name}-machine"
   network                 = google_compute_network.machine.id

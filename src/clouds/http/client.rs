@@ -72,13 +72,21 @@ impl Request {
     }
 
     fn redacted(&self, text: &str) -> String {
-        let secrets = self.secrets.iter().filter(|secret| !secret.is_empty());
-        one_line(&secrets.fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "[redacted]")))
+        one_line(&redacted(text, self.secrets.iter().map(String::as_str)))
     }
 
     fn unreachable(&self, error: reqwest::Error) -> SourceError {
         SourceError::Unreachable { place: self.place(), detail: self.redacted(&root_cause(&error.without_url())) }
     }
+}
+
+/// No cloud gives out a shorter key. A letter that stands in for one, as in a test, would blank every text, and tell itself by that.
+const SHORTEST_SECRET: usize = 6;
+
+/// A text without the keys that a server repeats in it.
+pub fn redacted<'s>(text: &str, secrets: impl Iterator<Item = &'s str>) -> String {
+    let long = secrets.filter(|secret| secret.len() >= SHORTEST_SECRET);
+    long.fold(text.to_owned(), |text, secret| text.replace(secret, "[redacted]"))
 }
 
 /// An answer and when it was made.
@@ -252,10 +260,13 @@ mod tests {
 
     #[test]
     fn what_is_shown_of_a_question_has_no_key() {
-        let request =
-            Request::get("https://user:word@host/path?key=K1#x").secret("authorization", "K2", "Bearer ").hide("K3");
+        let request = Request::get("https://user:word@host/path?key=K1#x")
+            .secret("authorization", "key-two", "Bearer ")
+            .hide("key-three");
         assert_eq!(request.place(), "https://host/path");
-        assert_eq!(request.redacted("bad\nkey K2, K3"), "bad key [redacted], [redacted]");
+        assert_eq!(request.redacted("bad\nkey key-two, key-three"), "bad key [redacted], [redacted]");
+        let careless = Request::get("https://host").hide("a").hide("");
+        assert_eq!(careless.redacted("bad day"), "bad day");
     }
 
     #[test]

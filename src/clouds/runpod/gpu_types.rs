@@ -10,7 +10,7 @@ use crate::listing::{Listing, deadline, within};
 use crate::runpod::CLOUD;
 use crate::runpod::stock::{self, DataCenters, SOURCE};
 use gpuplan_clouds_http::{Http, Reply, Request};
-use gpuplan_clouds_http::{endpoint, one_line, variable};
+use gpuplan_clouds_http::{endpoint, one_line, redacted, variable};
 use gpuplan_market::{About, BoxFuture, OfferQuery, PriceAnswer, PriceSource, SourceError};
 
 const BASE: &str = "https://api.runpod.io";
@@ -101,7 +101,7 @@ impl GpuTypes {
     /// The message of an error, without the key.
     fn said(&self, error: Option<&Value>) -> String {
         let words = error.and_then(|error| error["message"].as_str()).unwrap_or("an answer without data");
-        one_line(&self.key.iter().fold(words.to_owned(), |words, key| words.replace(key.as_str(), "[redacted]")))
+        one_line(&redacted(words, self.key.iter().map(String::as_str)))
     }
 }
 

@@ -4,11 +4,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::band::Regime;
+use crate::band::{Doubts, Regime};
 use crate::cases::case::{EstimateCase, Prepared};
 use crate::cases::defaults;
+use crate::cases::likeness::Likeness;
 use crate::constants::Constants;
-use crate::memory::MemoryBreakdown;
 use crate::misfit::Infeasible;
 use crate::subject::{StepEstimate, Subject};
 use crate::time::breakdown::Bound;
@@ -37,6 +37,12 @@ pub struct CaseEstimate {
     pub bound_by: Bound,
     pub regime: Regime,
     pub assumed: Vec<String>,
+    /// What the band holds beside the regime; the fit of the bands asks.
+    #[serde(skip)]
+    pub doubts: Doubts,
+    /// What the run is; published ones like it are looked up by it.
+    #[serde(skip)]
+    pub likeness: Likeness,
 }
 
 /// One line in, one answer out, whatever the line says.
@@ -91,18 +97,18 @@ fn describe(id: Value, subject: &Subject, made: &StepEstimate, measure: Measure,
         .is_transformer()
         .then(|| if subject.training.task == Task::Inference { batch } else { batch * subject.sequence });
     let flops = subject.model_flops_per_step(&made.setting);
-    let memory = made.memory.of(measure);
-    let (low, high) = MemoryBreakdown::band(measure);
     CaseEstimate {
         id,
         step_seconds: step,
         tokens_per_second_per_gpu: tokens.map(|tokens| step.map_decreasing(|seconds| tokens / seconds / gpus)),
         samples_per_second: step.map_decreasing(|seconds| batch / seconds),
         model_tflops_per_gpu: step.map_decreasing(|seconds| flops / seconds / gpus / 1e12),
-        peak_memory_bytes: Band::around(memory, low, high),
+        peak_memory_bytes: made.memory.on(&subject.machine, measure),
         fits: made.fits,
         bound_by: made.bound,
         regime: made.regime,
         assumed,
+        doubts: made.doubts,
+        likeness: Likeness::new(subject.model, subject.training, subject.machine.gpu, &made.setting),
     }
 }

@@ -10,10 +10,11 @@ use gpuplan_hardware::{Gpu, GpuLink, Hardware, MeasuredLinks};
 use gpuplan_units::{Bytes, BytesPerSecond};
 use gpuplan_workload::catalog::ModelRow;
 use gpuplan_workload::model::Experts;
+use gpuplan_workload::model::deviations::Deviations;
 use gpuplan_workload::{
     AttentionKernel, BaseWeights, Framework, FsdpStyle, Kernels, Layout, Lora, LossKernel, Measure, MemorySavings,
     MlpKind, Model, ModelKind, Models, NormKind, Offload, Optimizer, Overlap, Precision, Recompute, Shard, Stacks,
-    Synchronization, Task, Training, training::LoraTargets,
+    StoredFormat, Synchronization, Task, Training, training::LoraTargets,
 };
 
 /// A training or inference run to estimate: a model, its hardware, and how it is trained. What is absent is chosen.
@@ -268,6 +269,8 @@ impl EstimateCase {
             max_context: preset.as_ref().map_or(0, |model| model.max_context),
             sample_side: 0,
             forward_flops_per_sample: 0.0,
+            published: StoredFormat::Bf16,
+            deviations: Deviations::default(),
         };
         self.infer_open_forms(&mut model, parameters);
         Ok(model)
@@ -361,6 +364,7 @@ impl EstimateCase {
             gpus,
             layout: (!open).then_some(layout),
             virtual_pipeline: stated.virtual_pipeline,
+            expert: stated.expert,
             micro_batch: self.training.micro_batch.map(|micro| within("micro_batch", micro, 1 << 24)).transpose()?,
             recompute: self.training.recompute,
             global_batch: batch,
@@ -386,7 +390,7 @@ impl CaseTraining {
             if !model.kind.is_transformer() {
                 return model.sample_side.max(1);
             }
-            let usual = usual_length(task, model, native_tokens);
+            let usual = defaults::usual_length(task, model, native_tokens);
             note(assumed, "sequence_length", &usual.to_string(), usual)
         });
         let precision = match self.precision {
@@ -454,19 +458,6 @@ impl Prepared {
             has_fabric: true,
         }
     }
-}
-
-/// Length of the usual recipe, never beyond the positions of the model: patches of an image; 512 tokens of an encoder (Devlin et al.
-/// 2018, arXiv 1810.04805) and of T5 (Raffel et al. 2019, arXiv 1910.10683); the context of GPT-3 of a decoder (arXiv 2005.14165);
-/// of a generation script a short prompt and a short answer.
-fn usual_length(task: Task, model: &Model, native_tokens: Option<u32>) -> u32 {
-    let usual = match (task, model.kind) {
-        (_, ModelKind::Vit) => native_tokens.unwrap_or(197),
-        (Task::Inference, _) => 128,
-        (_, ModelKind::Encoder | ModelKind::Encdec | ModelKind::MoeEncdec) => 512,
-        _ => 2048,
-    };
-    if model.max_context == 0 { usual } else { usual.min(model.max_context) }
 }
 
 /// Tables of published runs write `adamw (mixed, fp32 master)` for plain `adamw`.

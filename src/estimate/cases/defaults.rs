@@ -3,7 +3,7 @@
 use crate::misfit::Infeasible;
 use crate::setting::Setting;
 use crate::subject::{StepEstimate, Subject};
-use gpuplan_workload::{AttentionKernel, Framework, Layout, Recompute, Shard, Stacks};
+use gpuplan_workload::{AttentionKernel, Framework, Layout, Model, ModelKind, Recompute, Shard, Stacks, Task};
 
 /// What is fixed; the rest is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -12,6 +12,8 @@ pub struct Request {
     /// Stated degrees; `None`: all open.
     pub layout: Option<Layout>,
     pub virtual_pipeline: Option<u32>,
+    /// Degree that the experts of a mixture are split by.
+    pub expert: Option<u32>,
     pub micro_batch: Option<u32>,
     pub recompute: Option<Recompute>,
     pub global_batch: Option<f64>,
@@ -42,20 +44,22 @@ pub fn complete(subject: &Subject, request: &Request) -> Result<(StepEstimate, V
     Ok((best, assumed))
 }
 
-/// Fitting beats not fitting; then the faster, or the smaller if neither fits.
+/// Fitting beats not fitting; then the faster. If neither fits, the run was another one than the memory of it is thought to be: neither
+/// much memory nor much time is likely.
 fn is_better(made: &StepEstimate, best: &StepEstimate) -> bool {
     match (made.fits, best.fits) {
         (true, false) => true,
         (false, true) => false,
         (true, true) => made.time.total < best.time.total,
-        (false, false) => made.memory.needed < best.memory.needed,
+        (false, false) => made.memory.needed * made.time.total < best.memory.needed * best.time.total,
     }
 }
 
 /// Up to eight GPUs run data parallel unless stated; more are split over layers and matrices where the model needs it.
 fn layouts(subject: &Subject, request: &Request) -> Vec<Layout> {
     if let Some(layout) = request.layout {
-        return vec![layout];
+        let groups = groups(subject, request, layout);
+        return groups.into_iter().flat_map(|layout| experts(subject, request, layout)).collect();
     }
     let gpus = request.gpus.max(1);
     let plain = Layout { data: gpus, ..Layout::default() };
@@ -82,6 +86,25 @@ fn layouts(subject: &Subject, request: &Request) -> Vec<Layout> {
     }
     layouts.push(Layout { shard: Shard::Zero3, ..plain });
     layouts
+}
+
+/// Hybrid shards lie inside a machine unless a mesh says otherwise (PyTorch's `HYBRID_SHARD`), and on all ranks where that is too much.
+fn groups(subject: &Subject, request: &Request, layout: Layout) -> Vec<Layout> {
+    if layout.shard != Shard::Hsdp || layout.shard_group.is_some() {
+        return vec![layout];
+    }
+    let machine = subject.machine.link_domain(request.gpus).min(request.gpus);
+    vec![Layout { shard_group: Some(machine), ..layout }, layout]
+}
+
+/// A stated layout that says nothing of a mixture's experts: whole on every rank, or one part on each of the ranks that reach each
+/// other by the link.
+fn experts(subject: &Subject, request: &Request, layout: Layout) -> Vec<Layout> {
+    let all = subject.model.experts.filter(|_| request.expert.is_none()).map_or(1, |experts| experts.experts);
+    let near = (subject.machine.link_domain(request.gpus) / layout.tensor.max(1)).min(layout.copies());
+    let parts = (2..=near).rev().find(|parts| all.is_multiple_of(*parts) && layout.copies().is_multiple_of(*parts));
+    let split = parts.map(|expert| Layout { expert, ..layout });
+    std::iter::once(layout).chain(split).collect()
 }
 
 fn micro_batches(request: &Request, layout: &Layout) -> Vec<u32> {
@@ -127,28 +150,39 @@ fn recomputed(
     })
 }
 
-/// Interleaving needs micro-batches in multiples of the stages (Narayanan et al. 2021, section 2.2). Where the micro batch
-/// was stated and this was not, the user runs the plain schedule.
+/// Interleaving needs micro-batches in multiples of the stages (Narayanan et al. 2021, section 2.2). Where this was not stated the
+/// recipes of the stack decide; where those are not known, a user who stated the micro batch runs the plain schedule.
 fn interleaves(subject: &Subject, request: &Request, layout: &Layout, micro_batch: u32) -> Vec<u32> {
     if let Some(stated) = request.virtual_pipeline {
         return vec![stated.max(1)];
     }
-    if layout.pipeline <= 1 || request.micro_batch.is_some() {
+    let stack = Stacks::embedded().of(&subject.training.framework);
+    let usual = stack.and_then(|stack| stack.interleaved.recipe()).unwrap_or(request.micro_batch.is_none());
+    if layout.pipeline <= 1 || !usual {
         return vec![1];
     }
     let steps = request.global_batch.map_or(1.0, |batch| batch / (f64::from(layout.data) * f64::from(micro_batch)));
-    let allowed = |v: &u32| {
-        *v == 1
-            || (subject.model.layers.is_multiple_of(layout.pipeline * v)
-                && (steps / f64::from(layout.pipeline)).fract() == 0.0)
-    };
-    (1..=4).filter(allowed).collect()
+    let layers = subject.model.layers;
+    // Embedding and head may count as layers of the first and the last stage (Megatron's `account_for_embedding_in_pipeline_split`
+    // and `account_for_loss_in_pipeline_split`): so 126 layers go into 16 stages of 4 parts.
+    let divides = |v: &u32| [layers, layers + 2].iter().any(|all| all.is_multiple_of(layout.pipeline * v));
+    if (steps / f64::from(layout.pipeline)).fract() != 0.0 {
+        return vec![1];
+    }
+    let mut several: Vec<u32> = (2..=4).filter(divides).collect();
+    if several.is_empty() {
+        several.extend((5..=layers / layout.pipeline).find(divides));
+    }
+    several.insert(0, 1);
+    several
 }
 
-/// Whether tensor-parallel ranks of this stack split the work between products too, as its recipes have it (`catalogs/stacks.toml`).
+/// Whether tensor-parallel ranks of this stack split the work between products too, as its recipes have it (`catalogs/stacks.toml`). A stack
+/// that nobody named is taken for one of those that are in use: Megatron, NeMo, torchtitan and Nanotron all do.
 pub fn sequence_parallel(framework: &Framework, tensor: u32, assumed: &mut Vec<String>) -> bool {
     let stack = Stacks::embedded().of(framework);
-    let usual = tensor > 1 && stack.and_then(|stack| stack.sequence_parallel(tensor)).unwrap_or(false);
+    let known = stack.and_then(|stack| stack.sequence_parallel(tensor));
+    let usual = tensor > 1 && known.unwrap_or(framework.0.is_empty());
     if tensor > 1 {
         assumed.push(format!("sequence_parallel={usual}"));
     }
@@ -185,8 +219,24 @@ fn assumed(request: &Request, chosen: &Setting) -> Vec<String> {
     if request.global_batch.is_none() {
         list.push(format!("global_batch={}", chosen.global_batch));
     }
+    if request.expert.is_none() && chosen.layout.expert > 1 {
+        list.push(format!("expert={}", chosen.layout.expert));
+    }
     if request.virtual_pipeline.is_none() && chosen.layout.virtual_pipeline > 1 {
         list.push(format!("virtual_pipeline={}", chosen.layout.virtual_pipeline));
     }
     list
+}
+
+/// Length of the usual recipe, never beyond the positions of the model: patches of an image; 512 tokens of an encoder (Devlin et al.
+/// 2018, arXiv 1810.04805) and of T5 (Raffel et al. 2019, arXiv 1910.10683); the context of GPT-3 of a decoder (arXiv 2005.14165);
+/// of a generation script a short prompt and a short answer.
+pub fn usual_length(task: Task, model: &Model, native_tokens: Option<u32>) -> u32 {
+    let usual = match (task, model.kind) {
+        (_, ModelKind::Vit) => native_tokens.unwrap_or(197),
+        (Task::Inference, _) => 128,
+        (_, ModelKind::Encoder | ModelKind::Encdec | ModelKind::MoeEncdec) => 512,
+        _ => 2048,
+    };
+    if model.max_context == 0 { usual } else { usual.min(model.max_context) }
 }

@@ -3,5 +3,6 @@
 pub mod answer;
 pub mod case;
 pub mod defaults;
+pub mod likeness;
 #[cfg(test)]
 mod tests;

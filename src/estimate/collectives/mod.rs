@@ -6,7 +6,6 @@
 //! derived from NCCL, is predicted by the same formulas. `benchmarks/collectives` has the measurements and the errors.
 
 pub mod algorithms;
-pub mod buckets;
 pub mod constants;
 #[cfg(test)]
 mod published;
@@ -31,7 +30,6 @@ pub fn fastest(operation: Operation, message: Bytes, topology: &Topology) -> Opt
 #[cfg(test)]
 mod tests {
     use super::algorithms::{Algorithm, Protocol};
-    use super::buckets::{Bucketing, messages};
     use super::*;
     use gpuplan_units::BytesPerSecond;
     use proptest::prelude::*;
@@ -168,11 +166,12 @@ mod tests {
         // bytes. Gradients are scattered in 32 bits, weights gathered in 16.
         let hops = |gpus: u32| {
             let topology = h100(gpus / 2, 4);
-            let bucketing = Bucketing::MegatronCore { data_parallel: gpus / 2, overlapped: true };
             let wait = |operation, width: f64| {
-                let sent = messages(bucketing, 7.5e9, width);
+                // Buckets of Megatron-Core.
+                let count = (7.5e9 / f64::from(gpus / 2 * 1_000_000).max(40e6)).ceil();
+                let bytes = 7.5e9 * width / count;
                 let endless = seconds(operation, Bytes(1e15), &topology).0 / 1e15;
-                sent.count * (seconds(operation, sent.bytes, &topology).0 - endless * sent.bytes.0)
+                count * (seconds(operation, Bytes(bytes), &topology).0 - endless * bytes)
             };
             wait(Operation::ReduceScatter, 4.0) + wait(Operation::AllGather, 2.0)
         };

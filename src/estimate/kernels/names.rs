@@ -28,6 +28,17 @@ pub enum KernelPrecision {
     Mxfp4Mxfp8,
 }
 
+impl KernelPrecision {
+    /// Bytes of an element of the inputs, scales of blocks included.
+    pub(super) fn bytes(self) -> f64 {
+        match self {
+            Self::Bf16 | Self::Int8Weights | Self::Int4Weights | Self::Mxfp4Weights => 2.0,
+            Self::Fp8 | Self::Fp8Block | Self::Int8 | Self::Mxfp4Mxfp8 => 1.0,
+            Self::Nvfp4 => 0.5625,
+        }
+    }
+}
+
 /// How evenly tokens spread over experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Routing {

@@ -304,7 +304,6 @@ impl<'a> Factors<'a> {
             head: rates.head / compute,
             flash: rates.flash / compute,
             flash3: rates.flash3.map(|rate| rate / compute),
-            eager: rates.eager / compute,
             memory_bandwidth: rates.memory_bandwidth / self.memory.overall().time,
             host_time: rates.host_time * self.launch.overall().time,
             ..rates

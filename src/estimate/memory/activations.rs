@@ -84,7 +84,7 @@ fn norms(model: &Model, training: &Training) -> f64 {
         (false, true) => 4.0,
         (false, false) => 2.0,
     };
-    let outputs = if keeps_linear_inputs(training) { 2.0 * 2.0 * hidden } else { 0.0 };
+    let outputs = if keeps_linear_inputs(training) { 2.0 * linear_input_bytes(training) * hidden } else { 0.0 };
     let dropouts = if training.dropout { 2.0 * hidden } else { 0.0 };
     one * count + outputs + dropouts
 }
@@ -101,9 +101,11 @@ fn adapters(model: &Model, training: &Training, constants: &MemoryConstants) -> 
     };
     let t = lora.targets;
     let gated = model.mlp_matrices() > 2.0;
+    // Transformer Engine's attention writes what the projection reads; elsewhere its heads are copied side by side first.
+    let same_tensor = training.framework.is_transformer_engine() && !lora.dropout;
     let groups = [
         (t.q || t.k || t.v, f64::from(model.hidden)),
-        (t.o, model.query_width()),
+        (t.o && !same_tensor, model.query_width()),
         (t.up, f64::from(model.hidden)),
         // Gate and up read one tensor; only their dropouts make two of it.
         (t.gate && gated && (lora.dropout || !t.up), f64::from(model.hidden)),
@@ -155,23 +157,34 @@ fn attention(
     bytes
 }
 
-/// A gated block keeps gate, activated gate and up; a plain one its input; and the down projection its own input.
+/// Bytes of an element of a product's input: Transformer Engine saves it as it was quantised (NVIDIA/TransformerEngine,
+/// transformer_engine/pytorch/module/linear.py).
+fn linear_input_bytes(training: &Training) -> f64 {
+    if training.framework.is_transformer_engine() && training.precision.is_eight_bit_or_less() { 1.0 } else { 2.0 }
+}
+
+/// A gated block keeps gate, activated gate and up; a plain one its input; and the down projection its own input. Megatron's fused SwiGLU
+/// keeps gate and up alone (NVIDIA/Megatron-LM, megatron/core/fusions/fused_bias_swiglu.py), in eight bits in the published LoRA recipes of
+/// 8-bit arithmetic (`FP8_ACTIVATION=True`, mlcommons/training_results_v5.0, llama2_70b_lora).
 fn feed_forward(model: &Model, training: &Training, constants: &MemoryConstants) -> f64 {
     let width = match model.experts {
         None => f64::from(model.ffn_hidden),
         Some(experts) => f64::from(experts.ffn_hidden) * f64::from(experts.experts_per_token + experts.shared_experts),
     };
     let gated = model.mlp_matrices() > 2.0;
+    let engine = training.framework.is_transformer_engine();
     let compiled_frozen = training.is_compiled() && frozen(training);
     let mut bytes = match (gated, compiled_frozen) {
+        (true, _) if engine && frozen(training) => 2.0 * linear_input_bytes(training) * width,
+        (true, _) if engine => 4.0 * width,
         (true, false) => 6.0 * width,
         (true, true) => 4.0 * width,
         (false, _) => 2.0 * width,
     };
     if keeps_linear_inputs(training) && !compiled_frozen {
-        bytes += 2.0 * width;
+        bytes += linear_input_bytes(training) * width;
     }
-    if frozen(training) && !training.is_compiled() {
+    if frozen(training) && !training.is_compiled() && !engine {
         bytes += 2.0 * width * constants.frozen_down_share;
     }
     bytes

@@ -29,8 +29,8 @@ constants! {
     nccl_least_bytes: Log 0.6e9 +- 0.0 "bytes";
     /// Small tensors that nobody counts.
     workspace_bytes: Log 0.02e9 +- 0.0 "bytes";
-    /// Margin of the fit decision over live tensors. Chosen so that no published out-of-memory fact becomes a fit.
-    fit_margin: Log 0.07 +- 0.0 "";
+    /// Margin of the fit decision over live tensors: fragments that no released cache gives back.
+    fit_margin: Log 0.10 +- 0.0 "";
     /// Flat unfused fp32 Adam beside 16-bit weights and gradients: fp32 gradients 4, master copy 4, moments 8, and the
     /// denominator of an unfused step 4.
     flat_fp32_bytes: Log 20.0 +- 0.1 "bytes/parameter";

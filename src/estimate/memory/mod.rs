@@ -9,12 +9,15 @@ mod input;
 #[cfg(test)]
 mod properties;
 mod states;
+#[cfg(test)]
+mod tests;
 
+use crate::constants::MASKED_HEAD_SHARE;
 use crate::machine::Machine;
 use crate::memory::constants::MemoryConstants;
 use crate::memory::states::{Shares, Static};
-use gpuplan_units::Bytes;
-use gpuplan_workload::{FsdpStyle, LossKernel, Measure, ModelKind, Offload, Recompute, Shard};
+use gpuplan_units::{Band, Bytes};
+use gpuplan_workload::{FsdpStyle, LossKernel, Measure, ModelKind, Offload, Recompute, Shard, Task};
 
 pub use crate::memory::input::MemoryInput;
 pub use crate::memory::states::adapter_parameters;
@@ -85,6 +88,14 @@ impl MemoryBreakdown {
         }
     }
 
+    /// A figure on a machine: an allocator never holds more than the card has, and gives its cache back before a tensor fails.
+    pub fn on(&self, machine: &Machine, measure: Measure) -> Band {
+        let (low, high) = Self::band(measure);
+        let made = Band::around(self.of(measure), low, high);
+        let capped = self.fits(machine) && matches!(measure, Measure::Reserved | Measure::Device);
+        if capped { made.map(|bytes| bytes.min(machine.memory.0)) } else { made }
+    }
+
     pub fn fits(&self, machine: &Machine) -> bool {
         Bytes(self.needed) <= machine.memory
     }
@@ -147,10 +158,11 @@ impl MemoryInput<'_> {
         };
         let allocated = static_bytes + moment + constants.workspace_bytes;
         let several = self.setting.gpus() > 1;
+        let communicators = self.communicators();
         let reserved =
             allocated * (1.0 + if several { constants.fragmentation } else { constants.fragmentation_single });
-        let least = constants.context_bytes + if several { constants.nccl_least_bytes } else { 0.0 };
-        let device = reserved + constants.context_bytes + if several { constants.nccl_bytes } else { 0.0 };
+        let least = constants.context_bytes + communicators * constants.nccl_least_bytes;
+        let device = reserved + constants.context_bytes + communicators * constants.nccl_bytes;
         MemoryBreakdown {
             weights: kept.weights + kept.adapter_weights + kept.stay_gathered,
             gradients: kept.gradients,
@@ -174,6 +186,15 @@ impl MemoryInput<'_> {
         }
     }
 
+    /// Communicators of NCCL in units of the one that every parallel run has. Each kind of parallelism has its own with its own buffers; those
+    /// beside the first span fewer ranks or hold point-to-point channels only, and count half (judged).
+    fn communicators(&self) -> f64 {
+        let layout = &self.setting.layout;
+        let kinds = [layout.data, layout.tensor, layout.pipeline, layout.context];
+        let kinds = kinds.iter().filter(|degree| **degree > 1).count();
+        if kinds == 0 { 0.0 } else { 0.5 + 0.5 * kinds as f64 }
+    }
+
     fn gathered(&self, shares: &Shares, kept: &Static, constants: &MemoryConstants) -> Gathered {
         let layout = &self.setting.layout;
         if !matches!(layout.shard, Shard::Zero3 | Shard::Hsdp) || layout.copies() <= 1 {
@@ -195,7 +216,8 @@ impl MemoryInput<'_> {
             (gathered.layers, gathered.root) = (0.0, 0.0);
         }
         if self.trains_whole_model() {
-            gathered.layer_gradients = 2.0 * layer;
+            // Where weights stay gathered, gradients of a layer are added to the whole ones.
+            gathered.layer_gradients = if kept.stay_gathered > 0.0 && two { 0.0 } else { 2.0 * layer };
             gathered.root_gradients = gathered.root * if two { 1.0 } else { constants.root_gradient_copies };
         } else {
             gathered.layers += 2.0 * 2.0 * self.adapter_parameters(shares.layers) / shares.layers;
@@ -243,12 +265,13 @@ impl MemoryInput<'_> {
         let hidden = f64::from(self.model.hidden);
         let recompute = self.setting.recompute;
         let one = activations::bytes_per_token(self.model, self.training, recompute, self.sequence, constants);
-        let one = match (layout.tensor > 1, layout.sequence_parallel) {
+        let divided = |one: f64| match (layout.tensor > 1, layout.sequence_parallel) {
             (false, _) => one,
             (true, true) => one / tensor,
             // Without sequence parallelism norms and residuals are kept whole (Korthikanti et al. 2022, table 2).
             (true, false) => (one - 10.0 * hidden) / tensor + 10.0 * hidden,
         };
+        let one = divided(one);
         // 1F1B: the first stage holds as many micro-batches as there are stages.
         let mut in_flight = if layout.pipeline > 1 { pipeline.min(self.setting.micro_steps()) } else { 1.0 };
         if layout.virtual_pipeline > 1 {
@@ -260,7 +283,16 @@ impl MemoryInput<'_> {
         let on_host = recompute == Recompute::Offload || self.training.memory.offload == Some(Offload::Activations);
         let element = self.training.precision.activation_bytes();
         let input = element * hidden / if layout.sequence_parallel { tensor } else { 1.0 };
-        (if on_host { 0.0 } else { tokens * input * layers * in_flight }, tokens * one)
+        // The layer that is rebuilt keeps what a layer without recompute keeps, scores too.
+        let rebuilt = tokens
+            * divided(activations::bytes_per_token(
+                self.model,
+                self.training,
+                Recompute::None,
+                self.sequence,
+                constants,
+            ));
+        (if on_host { 0.0 } else { tokens * input * layers * in_flight }, rebuilt)
     }
 
     /// LitGPT passes activation checkpointing to its FSDP strategy only; one GPU has none (litgpt/finetune/full.py, `setup`).
@@ -273,8 +305,20 @@ impl MemoryInput<'_> {
         if !self.training.task.has_backward() || self.model.vocab == 0 || self.model.kind == ModelKind::Vit {
             return (0.0, 0.0);
         }
-        let entries = tokens * f64::from(self.model.vocab) / f64::from(self.setting.layout.tensor);
-        let default = if self.training.framework.0 == "hf-trainer" { LossKernel::HfUpcast } else { LossKernel::Fp32 };
+        // As in the time of the head: a fine-tuned encoder has none, a masked one predicts what is masked.
+        let share = match (self.model.kind, self.training.task) {
+            (ModelKind::Encoder, Task::Pretrain) => MASKED_HEAD_SHARE,
+            (ModelKind::Encoder, _) => 0.0,
+            _ => 1.0,
+        };
+        let entries = share * tokens * f64::from(self.model.vocab) / f64::from(self.setting.layout.tensor);
+        let default = match self.training.framework.0.as_str() {
+            "hf-trainer" => LossKernel::HfUpcast,
+            // FlashAttention's cross entropy, which reads 16-bit logits and writes their gradient (mosaicml/llm-foundry,
+            // llmfoundry/models/mpt/modeling_mpt.py, `loss_fn` is `fused_crossentropy`; jzhang38/TinyLlama, pretrain/tinyllama.py).
+            "fsdp" | "llm-foundry" => LossKernel::Bf16Chunked,
+            _ => LossKernel::Fp32,
+        };
         let (at_loss, kept) = match self.training.kernels.loss.unwrap_or(default) {
             LossKernel::Chunked => (constants.loss_chunked_bytes, 0.0),
             LossKernel::Bf16Chunked => (constants.loss_half_chunked_bytes, 0.0),

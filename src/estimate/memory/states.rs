@@ -42,10 +42,9 @@ impl MemoryInput<'_> {
         let (model, layout) = (self.model, &self.setting.layout);
         let (tensor, pipeline) = (f64::from(layout.tensor), f64::from(layout.pipeline));
         let all_layers = f64::from(model.layers + model.encoder_layers);
-        let layers = (all_layers / pipeline).ceil();
         let experts = if model.experts.is_some() { f64::from(layout.expert) } else { 1.0 };
         let layer = model.attention_parameters() + model.mlp_parameters() / experts;
-        let units = if layout.pipeline == 1 { self.embedding_copies() } else { 1.0 };
+        let (layers, units) = self.fullest_stage(layer / model.embedding_parameters().max(1.0));
         let cross = model.cross_attention_parameters();
         let counted =
             all_layers * model.layer_parameters() + cross + self.embedding_copies() * model.embedding_parameters();
@@ -57,6 +56,23 @@ impl MemoryInput<'_> {
             other: if alone { (model.parameters - counted).max(0.0) } else { 0.0 },
             layers,
         }
+    }
+
+    /// Layers and embedding matrices of the fullest stage, for a layer of so many embeddings. Where the layers do not divide over the stages
+    /// and would with two more, the embedding and the head count as one layer each: DeepSpeed's `type:transformer|embedding`, with which
+    /// BLOOM's 70 layers went over 12 stages (bigscience, train/tr11-176B-ml/chronicles-prequel.md, "Rebalancing layers"), and Llama 3's
+    /// 126 over 16 (arXiv 2407.21783, section 3.3.2).
+    fn fullest_stage(&self, layer_over_embedding: f64) -> (f64, f64) {
+        let stages = self.setting.layout.pipeline;
+        let all = self.model.layers + self.model.encoder_layers;
+        if stages == 1 {
+            return (f64::from(all), self.embedding_copies());
+        }
+        if all.is_multiple_of(stages) || !(all + 2).is_multiple_of(stages) {
+            return (f64::from(all.div_ceil(stages)), 1.0);
+        }
+        let even = f64::from((all + 2) / stages);
+        if stages > 2 && layer_over_embedding > 1.0 { (even, 0.0) } else { (even - 1.0, 1.0) }
     }
 
     /// Bytes of a plain weight.
@@ -75,6 +91,7 @@ impl MemoryInput<'_> {
         let mixed = if full { 8.0 } else { 12.0 };
         match self.training.optimizer {
             _ if !self.training.task.has_optimizer() => (gradient, 0.0),
+            None | Some(Optimizer::Adamw | Optimizer::Lamb) if self.sums_beside_gradients() => (gradient + 4.0, mixed),
             Some(Optimizer::AdamwBf16) => (gradient, 4.0),
             Some(Optimizer::Adamw8bit) => (gradient, 2.1),
             Some(Optimizer::AdamwPaged) => (gradient, 0.0),
@@ -95,6 +112,37 @@ impl MemoryInput<'_> {
         }
     }
 
+    /// DeepSpeed's optimizer for bf16 keeps sums in fp32 beside the 16-bit gradients, and shards neither (deepspeedai/DeepSpeed,
+    /// deepspeed/runtime/bf16_optimizer.py, `fp32_groups_gradients_flat`; "4 bytes x params and it's not sharded", chronicles-prequel.md as above).
+    fn sums_beside_gradients(&self) -> bool {
+        self.training.framework.0 == "megatron-deepspeed" && self.training.precision == Precision::Bf16
+    }
+
+    /// A pipeline of FSDP2 stages gathers its weights once a step and sums whole gradients in fp32 until the last micro-batch (pytorch/torchtitan,
+    /// torchtitan/models/llama3/infra/parallelize.py, `reshard_after_forward_policy`; torch/distributed/pipelining/stage.py, `backward_maybe_with_nosync`).
+    fn keeps_stage_whole(&self) -> bool {
+        let layout = &self.setting.layout;
+        self.training.framework.0 == "torchtitan"
+            && self.trains_whole_model()
+            && matches!(layout.shard, Shard::Zero3 | Shard::Hsdp)
+            && layout.pipeline > 1
+            && self.setting.micro_steps() > 1.0
+    }
+
+    /// Bytes of the weights of a rank: frozen ones that are multiplied in eight bits and fewer are stored in eight bits on Transformer Engine
+    /// (mlcommons/training_results_v5.1, llama2_70b_lora: 70 billion weights and an 8,192-token pass on one MI300X or B200).
+    fn plain_weights(&self, shares: &Shares) -> f64 {
+        let rest = self.weight_bytes() * (shares.embedding + shares.other);
+        let stored =
+            if self.training.task.has_adapters() && self.stores_eight_bits() { 1.0 } else { self.weight_bytes() };
+        stored * shares.linear + rest
+    }
+
+    /// Transformer Engine keeps what it has quantised for a product, and not the 16-bit original.
+    pub(super) fn stores_eight_bits(&self) -> bool {
+        self.training.framework.is_transformer_engine() && self.training.precision.is_eight_bit_or_less()
+    }
+
     /// Adapter parameters of one rank.
     pub(super) fn adapter_parameters(&self, layers: f64) -> f64 {
         let Some(lora) = self.training.lora.as_ref().filter(|_| self.training.task.has_adapters()) else { return 0.0 };
@@ -113,15 +161,18 @@ impl MemoryInput<'_> {
         let optimizer_over = by(layout.shard != Shard::None);
         let plain = shares.linear + shares.embedding + shares.other;
         let (weights, on_every_rank) = match self.training.base_weights {
-            None => (self.weight_bytes() * plain / weights_over, 0.0),
+            None => (self.plain_weights(shares) / weights_over, 0.0),
             Some(base) => self.quantised_weights(shares, base, weights_over),
         };
         let adapters = self.adapter_parameters(shares.layers);
         let trained = if self.trains_whole_model() { plain } else { adapters };
         let (gradient_bytes, optimizer_bytes) = self.state_bytes(constants);
+        let (gradient_bytes, gradients_over) =
+            if self.keeps_stage_whole() { (4.0, 1.0) } else { (gradient_bytes, gradients_over) };
         let on_host = self.training.memory.offload == Some(Offload::Parameters);
-        let stays =
-            style == Some(FsdpStyle::OneWeightsStayGathered) && layout.shard == Shard::Zero3 && layout.copies() > 1;
+        let stays = style == Some(FsdpStyle::OneWeightsStayGathered) && layout.shard == Shard::Zero3
+            || self.keeps_stage_whole();
+        let stays = stays && layout.copies() > 1;
         let present = |bytes: f64| if on_host { 0.0 } else { bytes };
         let backward = self.training.task.has_backward();
         Static {

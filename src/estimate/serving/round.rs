@@ -104,5 +104,6 @@ fn doubts(replica: &Replica) -> Doubts {
         vendor: architecture.is_amd(),
         structure: replica.serving.weights != StoredFormat::Bf16 || replica.layout.pipeline > 1,
         experts: replica.model.experts.is_some(),
+        ..Doubts::default()
     }
 }

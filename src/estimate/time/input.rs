@@ -9,6 +9,7 @@ use crate::device::DeviceRates;
 use crate::machine::Machine;
 use crate::measurements::correction::Factors;
 use crate::setting::Setting;
+use crate::time::kernels::RecipeKernels;
 use gpuplan_workload::{Model, Training};
 
 /// A model in training in one setting on a machine.
@@ -19,6 +20,8 @@ pub struct StepInput<'a> {
     pub training: &'a Training,
     pub machine: &'a Machine<'a>,
     pub rates: &'a DeviceRates,
+    /// Measured kernels of the GPU in this recipe, where there are any.
+    pub kernels: Option<&'a RecipeKernels>,
     pub factors: &'a Factors<'a>,
     pub setting: &'a Setting,
     /// Of this model in this training on this device.

@@ -3,12 +3,15 @@
 use crate::collectives::{self, Operation};
 use crate::constants as c;
 use crate::device::DeviceRates;
+use crate::kernels::Attention;
 use crate::measurements::correction::Corrected;
 use crate::setting::Setting;
 use crate::time::gemm;
 use crate::time::input::StepInput;
+use crate::time::kernels::RecipeKernels;
 use gpuplan_units::Bytes;
 use gpuplan_workload::operators::{head_product, layer_products};
+use gpuplan_workload::stack::SelectiveRecompute;
 use gpuplan_workload::{Gemm, ModelKind, Recompute, Shard, Task, Training};
 
 /// A message of this size takes its latency alone. Bytes.
@@ -34,11 +37,17 @@ impl Passes {
         let flag = |on: bool| if on { 1.0 } else { 0.0 };
         let backward = training.task.has_backward();
         let selective = backward && setting.recompute == Recompute::Selective;
-        let by_operators = training.framework.recomputes_operators();
+        let whole = training.framework.selective_recompute();
+        let selects = |what| selective && whole == what;
         Self {
-            recomputed: flag(backward && setting.recomputes_layers()),
-            selective: flag(selective && !by_operators),
-            operators: flag(selective && by_operators),
+            // Which layers is not said: every second one.
+            recomputed: if selects(SelectiveRecompute::Layers) {
+                0.5
+            } else {
+                flag(backward && setting.recomputes_layers())
+            },
+            selective: flag(selects(SelectiveRecompute::AttentionCore)),
+            operators: flag(selects(SelectiveRecompute::Operators)),
             backward: flag(backward),
             weights: flag(backward && !training.task.has_adapters()),
         }
@@ -102,16 +111,39 @@ impl LayerInput<'_> {
     }
 
     /// All three products of training for one forward product.
-    fn product(&self, product: Gemm, rates: &DeviceRates, recomputed: f64) -> f64 {
+    fn product(&self, product: Gemm, recomputed: f64, one: impl Fn(Gemm) -> f64) -> f64 {
         let p = self.passes;
-        let mut seconds = gemm::seconds(product, rates, self.step.factors) * (1.0 + recomputed);
+        let mut seconds = one(product) * (1.0 + recomputed);
         if p.backward > 0.0 {
-            seconds += gemm::seconds(product.input_gradient(), rates, self.step.factors);
+            seconds += one(product.input_gradient());
         }
         if p.weights > 0.0 {
-            seconds += gemm::seconds(product.weight_gradient(), rates, self.step.factors);
+            seconds += one(product.weight_gradient());
         }
         seconds
+    }
+
+    /// Inputs and gradients of outputs in a format of fewer bits, once as they are and once transposed: a byte each beside the two read.
+    fn converted(&self, product: Gemm, recomputed: f64) -> f64 {
+        if self.step.kernels.is_none() || !self.step.training.precision.is_eight_bit_or_less() {
+            return 0.0;
+        }
+        let p = self.passes;
+        let elements = product.m * product.k * (1.0 + recomputed) + product.m * product.n * p.backward;
+        let bytes = 4.0 * product.count * elements;
+        self.streamed(bytes, bytes)
+    }
+
+    /// A product as it was measured on this GPU, or else by the closed form.
+    fn seconds(&self, gemm: Gemm, rates: &DeviceRates, measured: impl Fn(&RecipeKernels, Gemm) -> Option<f64>) -> f64 {
+        let factors = self.step.factors;
+        match self.step.kernels.and_then(|kernels| measured(kernels, gemm)) {
+            Some(alone) => {
+                let one = Gemm { count: 1.0, ..gemm };
+                alone / rates.sustained * factors.compute.at_size(one.flops()).time
+            }
+            None => gemm::seconds(gemm, rates, factors),
+        }
     }
 
     pub fn layer(&self) -> LayerTime {
@@ -143,7 +175,10 @@ impl LayerInput<'_> {
         let recomputed = self.passes.recomputed + 0.5 * self.passes.operators;
         let work_out = || {
             let products = layer_products(self.step.model, layout, self.tokens);
-            products.map(|product| self.product(product.gemm, self.step.rates, recomputed)).sum()
+            let one = |gemm| self.seconds(gemm, self.step.rates, RecipeKernels::product);
+            products
+                .map(|product| self.product(product.gemm, recomputed, one) + self.converted(product.gemm, recomputed))
+                .sum()
         };
         let mut known = self.step.products.0.borrow_mut();
         *known
@@ -167,6 +202,9 @@ impl LayerInput<'_> {
         let scores = 4.0 * self.step.sequence * m.query_width() / t * self.tokens;
         if self.step.training.uses_flash() {
             let is_causal = !matches!(m.kind, ModelKind::Encoder | ModelKind::Vit);
+            if let Some(forward) = self.measured_attention(is_causal) {
+                return forward * (1.0 + p.recomputed + c::ATTENTION_BACKWARD * p.backward);
+            }
             let (work, half_rate) =
                 if is_causal { (0.5, c::FLASH_CAUSAL_SEQUENCE) } else { (1.0, c::FLASH_FULL_SEQUENCE) };
             let endless =
@@ -181,8 +219,25 @@ impl LayerInput<'_> {
             * score_count
             * passes
             / 3.0;
-        scores * passes / self.step.rates.eager * self.step.factors.compute.at_size(scores).time
+        scores * passes / self.step.rates.matmul * self.step.factors.compute.at_size(scores).time
             + self.streamed(traffic, score_count * self.step.rates.element_bytes)
+    }
+
+    /// The forward kernel of a layer as it was measured on this GPU: of engines of 2025, so it stands for the kernels that were written
+    /// for Hopper and Blackwell and not for those that training ran before them.
+    fn measured_attention(&self, is_causal: bool) -> Option<f64> {
+        let (m, layout) = (self.step.model, &self.step.setting.layout);
+        self.step.rates.flash3.filter(|_| self.step.training.uses_flash3())?;
+        // Ranks of a ring share the scores of a sequence evenly.
+        let sequences = self.tokens / self.step.sequence * f64::from(layout.context);
+        let heads = sequences * f64::from(m.heads) / self.tensor();
+        let length = self.step.sequence;
+        // Engines measured attention together with writing keys and values to their cache, which training has not: hardly anything
+        // where all heads share them.
+        let attention = Attention { batch: 1.0, heads, kv_heads: 1.0, head_dim: m.head_dim, length, window: None };
+        let alone = self.step.kernels?.attention(&attention, is_causal)? / f64::from(layout.context);
+        let scores = 4.0 * self.step.sequence * m.query_width() / self.tensor() * self.tokens;
+        Some(alone * self.step.factors.compute.at_size(scores * if is_causal { 0.5 } else { 1.0 }).time)
     }
 
     /// [F6] Norms, activations, residuals: bytes over bandwidth.
@@ -270,14 +325,18 @@ impl LayerInput<'_> {
         let p = self.passes;
         let all_to_alls = 2.0 * (1.0 + p.recomputed) + 2.0 * p.backward;
         let share = 1.0 - f64::from(experts.dense_layers) / f64::from(self.step.model.layers.max(1));
-        let bytes = self.tokens
-            * f64::from(experts.experts_per_token)
-            * f64::from(self.step.model.hidden)
-            * self.step.rates.element_bytes
-            * share;
         let gpus = self.step.setting.gpus();
         let ranks = self.step.setting.layout.expert;
         let inside = ranks.min(self.step.machine.link_domain(gpus));
+        let chosen = f64::from(experts.experts_per_token);
+        let copies = if self.step.training.framework.dispatches_once() {
+            // Machines, or ranks of one, that the experts of a token are expected on.
+            let places = if inside < ranks { (e / f64::from(inside)).max(1.0) } else { e };
+            places * (1.0 - (1.0 - 1.0 / places).powf(chosen))
+        } else {
+            chosen
+        };
+        let bytes = self.tokens * copies * f64::from(self.step.model.hidden) * self.step.rates.element_bytes * share;
         let topology = self.step.machine.topology(ranks, inside, gpus);
         let measured = if inside < ranks { 1.0 } else { self.step.factors.copy.at_size(bytes).time };
         all_to_alls * collectives::seconds(Operation::AllToAll, Bytes(bytes), &topology).0 * measured
@@ -373,7 +432,7 @@ impl LayerInput<'_> {
             return 0.0;
         };
         let rates = DeviceRates { matmul: self.step.rates.head, ..*self.step.rates };
-        let mut seconds = self.product(product.gemm, &rates, 0.0);
+        let mut seconds = self.product(product.gemm, 0.0, |gemm| self.seconds(gemm, &rates, RecipeKernels::half));
         let logits_bytes = if self.passes.backward > 0.0 { 16.0 } else { 4.0 };
         let fused = if self.step.training.is_compiled() { self.step.constants.fused_share } else { 1.0 };
         let bytes = fused * self.step.constants.logits_traffic * self.tokens * product.gemm.n * logits_bytes;

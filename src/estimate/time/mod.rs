@@ -3,6 +3,7 @@
 pub mod breakdown;
 pub mod gemm;
 pub mod input;
+pub mod kernels;
 pub mod layer;
 pub mod scaling;
 pub mod step;

@@ -14,6 +14,19 @@ finish_for_good() {
   finish
 }
 
+# A reboot forgets a shutdown that was scheduled, and runs no boot script again. A timer of systemd outlives it, and goes off at once
+# where its time has passed meanwhile.
+keep_end() {
+  units=$root/etc/systemd/system
+  [ -z "${GPUPLAN_END_MACHINE:-}${GPUPLAN_MACHINE_FOLDER:-}" ] && [ -d "$units" ] && [ -n "${ends_at:-}" ] || return 0
+  printf '[Unit]\nDescription=gpuplan ends this machine\n\n[Service]\nType=oneshot\nExecStart=/bin/sh -c "shutdown -P now"\n' \
+    >"$units/gpuplan-end.service"
+  printf '[Unit]\nDescription=gpuplan ends this machine\n\n[Timer]\nOnCalendar=%s\nPersistent=true\n\n[Install]\nWantedBy=timers.target\n' \
+    "$(date -u -d "@$ends_at" '+%Y-%m-%d %H:%M:%S UTC')" >"$units/gpuplan-end.timer"
+  { systemctl daemon-reload && systemctl enable --now gpuplan-end.timer; } >&2 ||
+    echo "gpuplan: the end of this machine does not survive a reboot" >&2
+}
+
 # Nothing that goes wrong here may leave a machine that idles.
 fail() {
   echo "gpuplan: $1" >&2
@@ -63,10 +76,9 @@ secret() {
   esac
 }
 
-# keep NAME VALUE: a variable of the job, in the file that its shell reads first and deletes. Neither name nor value is ever an
-# argument of a program, which everybody on a machine can read, or part of what a container engine shows.
+# keep NAME VALUE: a variable of the job, in the file that its shell reads first and deletes, and no variable of this script. Neither
+# name nor value is ever an argument of a program, which everybody on a machine can read, or part of what a container engine shows.
 keep() {
-  export "$1=$2"
   printf "export %s='%s'\n" "$1" "$(printf %s "$2" | sed "s/'/'\\\\''/g")" >>environment
 }
 
@@ -78,6 +90,18 @@ reject() {
   "$agent" agent --store "$store" --hand-off ../hand-off.json ${GPUPLAN_AGENT_OPTIONS:-} -- sh -c 'cat "$1"; exit 126' sh "$place/rejected"
   finish_for_good
   exit 1
+}
+
+# take_secret VARIABLE NAME: what is wrong or empty here is so on every machine. The identity of a new machine may take a moment.
+take_secret() {
+  tries=1
+  until value=$(secret "$2" 2>secret.log) && [ -n "$value" ]; do
+    [ $tries -lt 4 ] || reject "the secret $2 is empty or cannot be read: $(tail -n 3 secret.log)"
+    sleep $((tries * 2))
+    tries=$((tries + 1))
+  done
+  keep "$1" "$value"
+  value=
 }
 
 # Local disks that nobody has formatted, as images other than AWS's deep learning ones leave them, become one. A disk with anything
@@ -183,6 +207,7 @@ run_in() {
 
 # Local disks are fast and large where there are any: AWS's deep learning images join them at the first of these.
 root=${GPUPLAN_MACHINE_ROOT:-}
+keep_end
 place=${GPUPLAN_MACHINE_FOLDER:-}
 if [ -z "$place" ]; then
   [ -d "$root/opt/dlami/nvme" ] || join_local_disks

@@ -56,7 +56,7 @@ pub fn script(boot: &Boot) -> String {
             "if [ -n \"${{GPUPLAN_END_MACHINE:-}}\" ]; then (sleep {life}; $GPUPLAN_END_MACHINE) >/dev/null 2>&1 & \
              else shutdown -P +{minutes}; fi"
         ),
-        format!("cloud={} store={}", quoted(cloud), quoted(&spec.store)),
+        format!("ends_at=$(($(date +%s) + {life})) cloud={} store={}", quoted(cloud), quoted(&spec.store)),
         PRELUDE.trim_end().to_owned(),
         written("hand-off.json", &hand_off(spec, order).to_string()),
     ];
@@ -70,12 +70,12 @@ pub fn script(boot: &Boot) -> String {
         lines.push(format!("fetch workdir.tar.gz {sha256} {}", quoted(from)));
         lines.push("tar -xzf workdir.tar.gz -C work || fail 'the folder of the job cannot be unpacked'".to_owned());
     }
+    // The first is the region of the run's store, which the tools of this script ask for, too. No other variable of the job acts here.
+    let region = job.environment.iter().find(|(name, _)| cloud == "aws" && name == "AWS_REGION");
+    lines.extend(region.map(|(name, value)| format!("export {name}={}", quoted(value))));
     lines.extend(job.environment.iter().map(|(name, value)| format!("keep {name} {}", quoted(value))));
-    for secret in &job.secrets {
-        let why = quoted(&format!("the secret {} cannot be read", secret.name));
-        lines.push(format!("value=$(secret {}) || fail {why}", quoted(&secret.name)));
-        lines.push(format!("keep {} \"$value\"", secret.variable));
-    }
+    let secrets = job.secrets.iter();
+    lines.extend(secrets.map(|secret| format!("take_secret {} {}", secret.variable, quoted(&secret.name))));
     let placed = |data: &Data| {
         if data.is_mounted { format!("mount_data {}", quoted(&data.address)) } else { "choose_data_folder".to_owned() }
     };
@@ -106,12 +106,19 @@ fn start(boot: &Boot) -> String {
     if job.container.is_some() {
         lines.push(CERTIFICATES.to_owned());
     }
-    let failed = "{ echo 'gpuplan: the setup command failed' >&2; exit 1; }";
-    lines.extend(job.setup.iter().map(|setup| format!("sh -c {} || {failed}", quoted(setup))));
     let agent = match &boot.agent {
         Source::Here(path) => quoted(path),
         Source::Fetched { .. } => "../agent".to_owned(),
     };
+    let called = format!("exec {agent} agent --store {} --hand-off ../hand-off.json", quoted(&boot.spec.store));
+    // What fails here fails on every machine: the agent says so in the log of the run, which has failed by that.
+    lines.extend(job.setup.iter().map(|setup| {
+        format!(
+            "sh -c {} >../setup.log 2>&1\ncode=$?\ncat ../setup.log >&2\n[ $code = 0 ] || {called} ${{GPUPLAN_AGENT_OPTIONS:-}} --no-restart -- sh -c {} sh $code",
+            quoted(setup),
+            quoted(SETUP_FAILED)
+        )
+    }));
     let copied = job.data.as_ref().filter(|data| !data.is_mounted);
     let data = copied.map_or_else(String::new, |data| {
         format!(" --data {} --data-folder \"$GPUPLAN_DATA_DIR\"", quoted(&data.address))
@@ -119,12 +126,9 @@ fn start(boot: &Boot) -> String {
     let sweep = job.sweep.map_or_else(String::new, |sweep| {
         format!(" --sweep {} --parallel {} --gpus-per-run {}", sweep.runs, sweep.parallel, sweep.gpus_per_run)
     });
+    let options = job.agent_options.iter().fold(String::new(), |words, word| words + " " + &quoted(word));
     let command: Vec<String> = job.command.iter().map(|word| quoted(word)).collect();
-    lines.push(format!(
-        "exec {agent} agent --store {} --hand-off ../hand-off.json{data}{sweep} ${{GPUPLAN_AGENT_OPTIONS:-}} -- {}",
-        quoted(&boot.spec.store),
-        command.join(" ")
-    ));
+    lines.push(format!("{called}{data}{sweep}{options} ${{GPUPLAN_AGENT_OPTIONS:-}} -- {}", command.join(" ")));
     lines.join("\n")
 }
 
@@ -140,6 +144,10 @@ fn written(file: &str, text: &str) -> String {
 /// Images without certificates of their own trust those of the machine.
 const CERTIFICATES: &str = "[ -e /etc/ssl/certs/ca-certificates.crt ] || [ -e /etc/pki/tls/certs/ca-bundle.crt ] || \
      [ ! -e ../certificates.crt ] || export SSL_CERT_FILE=\"$(cd .. && pwd)/certificates.crt\"";
+
+/// In place of the command, with the exit code of the setup.
+const SETUP_FAILED: &str =
+    "tail -n 40 ../setup.log; echo \"gpuplan: the setup command failed with exit code $1\"; exit $1";
 
 /// A shell hands no signal on by itself; a wait that a signal ends is no end of the agent.
 const LAST: &str = "running=$!
@@ -163,6 +171,9 @@ fn hand_off(spec: &RunSpec, order: &Order) -> serde_json::Value {
         "nodes": spec.nodes,
         "rate_usd_per_hour": order.choice.rate,
         "billing": { "minimum_seconds": order.choice.minimum_seconds },
+        // With it people are told at 50, 80 and 100 %; and nobody has to lead the run for it to end there.
+        "budget_usd": spec.budget_usd,
+        "notify": spec.job.notify,
         "lifetime_seconds": order.lifetime.max(0.0) as u64,
     })
 }
@@ -181,9 +192,10 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
-    use crate::controller::events::Rentable;
     use crate::job::{Job, Parcel, Secret};
     use crate::ports::machine::{Market, Pool};
+    use crate::spec::Offered;
+    use gpuplan_runstore::Ledger;
     use gpuplan_units::{GpuCount, Usd, UsdPerHour};
     use gpuplan_workload::Sweep;
 
@@ -201,9 +213,10 @@ mod tests {
             deadline_hours: None,
             changeover_hours: 0.1,
             worst_changeover_hours: 0.2,
-            budget_usd: None,
+            budget_usd: Usd::parse("40").ok(),
             lifetime_hours: 2.0,
             silence_seconds: 600.0,
+            settles_seconds: 120.0,
             expected_cost_usd: Usd::ZERO,
             steps: 1.0,
             store: "s3://b/p".to_owned(),
@@ -223,11 +236,13 @@ mod tests {
                 data: Some(Data { address: "s3://b/data".to_owned(), files: 1, bytes: 1, is_mounted: false }),
                 container: Some("pytorch/pytorch:2".to_owned()),
                 sweep: Some(Sweep { runs: 64, parallel: 8, gpus_per_run: GpuCount::whole(1) }),
+                agent_options: vec!["--checkpoints=a b".to_owned()],
+                notify: Some("https://hooks.example/x".to_owned()),
             },
         }
     }
 
-    fn written(cloud: &str) -> String {
+    fn order(cloud: &str) -> Order {
         let pool = Pool {
             cloud: cloud.to_owned(),
             region: "r".to_owned(),
@@ -235,17 +250,21 @@ mod tests {
             instance_type: "t".to_owned(),
             market: Market::Spot,
         };
-        let order = Order {
+        Order {
             epoch: 1,
             node: 1,
-            choice: Rentable { pool, rate: UsdPerHour::from_nanos(1), minimum_seconds: 60 },
+            choice: Offered::new(pool, UsdPerHour::from_nanos(1)).choice(),
             token: "t".to_owned(),
             name: "n".to_owned(),
             lifetime: 7201.0,
-        };
+            ledger: Ledger::default(),
+        }
+    }
+
+    fn written(cloud: &str) -> String {
         let signed = Link::Signed("https://b.s3.amazonaws.com/agent?X-Amz-Signature=a&b=c".to_owned());
         let source = Source::linked(&signed, "ab");
-        script(&Boot { spec: &spec(), order: &order, agent: source.clone(), workdir: Some(source) })
+        script(&Boot { spec: &spec(), order: &order(cloud), agent: source.clone(), workdir: Some(source) })
     }
 
     #[test]
@@ -259,20 +278,27 @@ mod tests {
             "fetch agent",
             "fetch workdir",
             "keep A 'b $c'",
-            "secret gpuplan/t",
-            "keep T \"$value\"",
+            "take_secret T gpuplan/t",
             "choose_data_folder",
             "pull pytorch/pytorch:2",
             "cat >start.sh",
             "sh -c \"pip",
+            "--no-restart -- sh -c",
             "exec ../agent agent --store",
             "--data s3://b/data --data-folder",
-            "--sweep 64 --parallel 8 --gpus-per-run 1 ${GPUPLAN_AGENT_OPTIONS:-} -- ./train.py",
+            "--sweep 64 --parallel 8 --gpus-per-run 1 '--checkpoints=a b' ${GPUPLAN_AGENT_OPTIONS:-} -- ./train.py",
             "run_in pytorch/pytorch:2",
         ];
         let places: Vec<usize> =
             order.iter().map(|part| text.rfind(part).unwrap_or_else(|| panic!("{part}: {text}"))).collect();
         assert!(places.is_sorted(), "{places:?}: {text}");
+        let told =
+            text.split("cat >hand-off.json <<'GPUPLAN_END'\n").nth(1).and_then(|rest| rest.lines().next()).unwrap();
+        let hand_off = gpuplan_runstore::HandOff::read(told).unwrap();
+        assert_eq!(
+            (hand_off.budget_usd, hand_off.notify.as_deref()),
+            (Usd::parse("40").ok(), Some("https://hooks.example/x"))
+        );
         assert!(text.len() < 16 * 1024, "user data of EC2 ends at 16 KiB");
         let mut shell = Command::new("/bin/sh").arg("-n").stdin(Stdio::piped()).spawn().unwrap();
         shell.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
@@ -330,9 +356,56 @@ mod tests {
         let said = begun(
             here.path(),
             &[],
-            &format!("mount_data file://{}/set; cat \"$GPUPLAN_DATA_DIR/a\"", here.path().display()),
+            &format!("mount_data file://{}/set; . ./environment; cat \"$GPUPLAN_DATA_DIR/a\"", here.path().display()),
         );
         assert!(said.ends_with("1\nin /var/lib/gpuplan\n"), "{said}");
+    }
+
+    #[test]
+    fn variables_of_a_job_do_not_act_on_the_boot_script_and_an_empty_secret_is_an_error() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("var/lib")).unwrap();
+        let variables = "for name in cloud PATH IFS place GPUPLAN_END_MACHINE agent; do keep $name x; done; echo \"$cloud\"; ls environment";
+        assert_eq!(begun(root.path(), &[], variables), "aws\nenvironment\nin /var/lib/gpuplan\n");
+        let secrets = "sleep() { :; }; finish_for_good() { :; }; agent=true; secret() { [ $1 != full ] || echo s3cret; }; take_secret A full; \
+             cat environment; take_secret B empty";
+        let said = begun(root.path(), &[], secrets);
+        assert!(
+            said.contains("export A='s3cret'") && said.contains("the secret empty is empty or cannot be read"),
+            "{said}"
+        );
+        assert!(!said.contains("in /var/lib"), "it goes no further: {said}");
+    }
+
+    /// A setup that fails ends as the program of the run does, once, with its own code and its last words.
+    #[test]
+    fn a_setup_that_fails_says_so_in_the_log_of_the_run() {
+        let root = tempfile::tempdir().unwrap();
+        let agent = root.path().join("agent");
+        fs::write(&agent, "#!/bin/sh\nwhile [ $1 != -- ]; do echo \"$1\"; shift; done; shift; exec \"$@\"\n").unwrap();
+        fs::set_permissions(&agent, fs::Permissions::from_mode(0o700)).unwrap();
+        let spec = spec();
+        let job = Job {
+            setup: Some("echo resolving >&2; echo 'no such package'; exit 7".to_owned()),
+            container: None,
+            ..spec.job.clone()
+        };
+        let spec = RunSpec { job, ..spec };
+        let boot =
+            Boot { spec: &spec, order: &order("aws"), agent: Source::Here(agent.display().to_string()), workdir: None };
+        fs::create_dir(root.path().join("work")).unwrap();
+        fs::write(root.path().join("environment"), "").unwrap();
+        fs::write(root.path().join("start.sh"), start(&boot)).unwrap();
+        let ran = Command::new("sh").arg("../start.sh").current_dir(root.path().join("work")).output().unwrap();
+        let said = String::from_utf8_lossy(&ran.stdout);
+        assert_eq!(ran.status.code(), Some(7), "{said}");
+        assert!(
+            said.contains(
+                "--no-restart\nresolving\nno such package\ngpuplan: the setup command failed with exit code 7\n"
+            ),
+            "{said}"
+        );
+        assert!(!said.contains("train.py"), "{said}");
     }
 
     const SAYS: &str = "echo \"${0##*/} $*\" >&2";
@@ -365,11 +438,36 @@ mod tests {
     }
 
     #[test]
+    fn the_end_of_a_machine_outlives_a_reboot() {
+        let root = tempfile::tempdir().unwrap();
+        for folder in ["var/lib", "etc/systemd/system", "bin"] {
+            fs::create_dir_all(root.path().join(folder)).unwrap();
+        }
+        let systemctl = root.path().join("bin/systemctl");
+        fs::write(&systemctl, "#!/bin/sh\necho \"systemctl $*\"\n").unwrap();
+        fs::set_permissions(&systemctl, fs::Permissions::from_mode(0o700)).unwrap();
+        let text = format!("ends_at=1790000000 cloud=aws store=s3://b\n{PRELUDE}\n");
+        let path = format!("{}:{}", root.path().join("bin").display(), std::env::var("PATH").unwrap());
+        let run = |folder: Option<&str>| {
+            let mut shell = Command::new("/bin/sh");
+            shell.args(["-c", &text]).env_clear().env("PATH", &path).env("GPUPLAN_MACHINE_ROOT", root.path());
+            let said = shell.envs(folder.map(|folder| ("GPUPLAN_MACHINE_FOLDER", folder))).output().unwrap();
+            String::from_utf8_lossy(&said.stderr).into_owned()
+        };
+        let stand_in = root.path().join("folder").display().to_string();
+        assert_eq!(run(Some(&stand_in)), "", "a machine that is a folder has no timer");
+        assert_eq!(run(None), "systemctl daemon-reload\nsystemctl enable --now gpuplan-end.timer\n");
+        let unit = |name: &str| fs::read_to_string(root.path().join("etc/systemd/system").join(name)).unwrap();
+        assert!(unit("gpuplan-end.timer").contains("OnCalendar=2026-09-21 14:13:20 UTC\nPersistent=true\n"));
+        assert!(unit("gpuplan-end.service").contains("ExecStart=/bin/sh -c \"shutdown -P now\"\n"));
+    }
+
+    #[test]
     fn a_variable_keeps_its_every_sign_in_a_file_of_its_own() {
         let root = tempfile::tempdir().unwrap();
         let value = "it's \\ $HOME `x` \"q\"\nnext";
         let lines = format!(
-            "keep ODD {}\nunset ODD\nls -l environment | cut -c 1-10\n. ./environment\nprintf '%s\\n' \"$ODD\"",
+            "keep ODD {}\nprintf '%s' \"${{ODD:-}}\"\nls -l environment | cut -c 1-10\n. ./environment\nprintf '%s\\n' \"$ODD\"",
             quoted(value)
         );
         fs::create_dir_all(root.path().join("var/lib")).unwrap();

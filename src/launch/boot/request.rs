@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use crate::boot::{self, Boot, Source};
 use crate::controller::events::Order;
 use crate::job::Parcel;
+use crate::names;
 use crate::ports::launch_error::LaunchError;
 use crate::ports::machine::CreateRequest;
 use crate::spec::RunSpec;
@@ -39,7 +40,7 @@ async fn source(parcel: &Parcel, store: &Run) -> Result<Source, LaunchError> {
 }
 
 /// An order as a cloud takes it.
-pub fn request(spec: &RunSpec, order: &Order, expires_at: Timestamp, boot: String) -> CreateRequest {
+pub fn request(spec: &RunSpec, order: &Order, lead: u64, expires_at: Timestamp, boot: String) -> CreateRequest {
     let offered = spec.places().find(|offered| offered.pool == order.choice.pool);
     let offered = offered.expect("what is ordered is a place of the spec, by `RunSpec::terms`");
     CreateRequest {
@@ -54,7 +55,7 @@ pub fn request(spec: &RunSpec, order: &Order, expires_at: Timestamp, boot: Strin
         boot,
         image: spec.image.clone(),
         disk_gib: spec.disk_gib,
-        tags: spec.tags.clone(),
+        tags: spec.tags.iter().cloned().chain([(names::LEAD.to_owned(), lead.to_string())]).collect(),
         most: offered.most_usd_per_hour,
         zones: offered.zones.clone(),
         reservation: spec.block.as_ref().and_then(|block| block.reservation.clone()),

@@ -4,35 +4,41 @@
 //! machine of the first is known to be gone. What to rent is said by `spot::policy::decide`, the rule that plans and replays run.
 
 pub mod events;
+pub mod liveness;
+mod money;
 mod orders;
 mod phase;
 mod refusals;
 pub mod rental;
+mod standing;
 
 use crate::controller::events::{Action, End, Event, Outcome, Report, ResumeState, Terms};
-use crate::controller::phase::{Gang, Next, Phase, Which};
+use crate::controller::liveness::Liveness;
+use crate::controller::phase::{Gang, Leaving, Next, Phase, Which};
 use crate::controller::refusals::Refusals;
 use crate::controller::rental::{Rental, Rentals};
 use crate::ports::launch_error::LaunchError;
 use crate::ports::machine::{Machine, MachineId, MachineState, Pool};
+use gpuplan_runstore::Ledger;
 use gpuplan_spot::policy::reason::Reason;
 use gpuplan_spot::policy::{self, Observation, State};
 use gpuplan_spot::watch::Watch;
-use gpuplan_units::Hours;
 
 /// Pauses between repeats of a call without a clear answer, doubled each time. Seconds.
 const FIRST_PAUSE: f64 = 5.0;
-/// A list may miss what was created less than this before. When that was, only the cloud knows: an answer may come long after
-/// its order, and the machine was created at any time between. Seconds.
-const LISTS_ARE_LATE: f64 = 60.0;
-/// A call without a clear answer may still create a machine for a minute, which lists may miss for another. Seconds.
-const STRAYS: f64 = 120.0;
+/// Of the time in which a call settles: a list may miss what was created less than this before. When that was, only the cloud
+/// knows: an answer may come long after its order, and the machine was created at any time between.
+const LISTS_ARE_LATE: f64 = 0.5;
 /// Between two looks at what the cloud says of the machines. Seconds.
 const LOOK: f64 = 30.0;
 /// Gangs in a row that may end by themselves and leave the run no further.
 const MOST_FRUITLESS: u32 = 3;
 /// Silences after which machines that look alive are taken for dead.
 const SILENCES: f64 = 3.0;
+/// Silences within which a gang that has its notice saves and ends.
+const LEAVES: f64 = 2.0;
+/// Of a silence: what counts at most between two looks into the store. Who looked less often was not watching.
+const LONGEST_STEP: f64 = 1.0 / 3.0;
 
 #[derive(Clone, Debug)]
 pub struct Controller {
@@ -41,6 +47,7 @@ pub struct Controller {
     watch: Watch,
     refusals: Refusals,
     rentals: Rentals,
+    ledger: Ledger,
     epoch: u64,
     orders: u64,
     done: f64,
@@ -67,6 +74,7 @@ impl Controller {
             phase: Phase::Choosing { from: now },
             refusals: Refusals::default(),
             rentals: Rentals::default(),
+            ledger: Ledger::default(),
             epoch,
             orders: 0,
             done: 0.0,
@@ -84,14 +92,15 @@ impl Controller {
     pub fn resume(terms: Terms, past: ResumeState, now: f64) -> Self {
         let mut resumed = Self::new(terms, past.epoch, now);
         (resumed.orders, resumed.done, resumed.interruptions) = (past.orders, past.done, past.interruptions);
+        resumed.ledger = past.ledger.map_or_else(|| Ledger::settled(past.rentals.spent(now)), Ledger::inherited);
         resumed.rentals = past.rentals;
-        (resumed.unclear_until, resumed.heard_of) = (now + STRAYS, now);
+        (resumed.unclear_until, resumed.heard_of) = (now + resumed.terms.settles, now);
         let open: Vec<&Rental> = resumed.rentals.open().collect();
         let which = past.last_pool.and_then(|pool| {
             let spot = resumed.terms.spot.iter().position(|choice| choice.pool == pool).map(Which::Spot);
             spot.or_else(|| resumed.terms.on_demand.iter().position(|choice| choice.pool == pool).map(Which::OnDemand))
         });
-        let is_whole = open.len() == resumed.terms.nodes as usize && !past.has_open_order;
+        let is_whole = open.len() == resumed.terms.nodes as usize && past.open_since.is_none();
         resumed.phase = match which.filter(|_| is_whole) {
             Some(which) => {
                 let since = open.iter().map(|rental| rental.since).fold(f64::INFINITY, f64::min);
@@ -99,18 +108,22 @@ impl Controller {
                     epoch: past.epoch,
                     which,
                     since,
+                    ends_at: resumed.ledger.ends_at(now + resumed.terms.lifetime),
                     machines: open.iter().map(|rental| rental.machine.clone()).collect(),
                 };
                 Phase::Running {
                     gang,
-                    heard_at: now,
+                    // A store that nobody has read yet says nothing of the gang.
+                    liveness: Liveness::default(),
                     looked_at: f64::NEG_INFINITY,
                     decided_at: now,
-                    is_working: true,
+                    // A gang that may still boot has its time to.
+                    is_working: now - since > resumed.terms.limits.worst_changeover,
                     has_spoken: true,
+                    leaving: None,
                 }
             }
-            None => Phase::Ending { until: now + STRAYS, looked_at: f64::NEG_INFINITY, next: Next::Choose },
+            None => Phase::Ending { until: resumed.unclear_until, looked_at: f64::NEG_INFINITY, next: Next::Choose },
         };
         resumed
     }
@@ -139,36 +152,6 @@ impl Controller {
         self.done
     }
 
-    /// Where the run stands, for a person who waits.
-    pub fn standing(&self, now: f64) -> String {
-        let nodes = self.terms.nodes;
-        match &self.phase {
-            Phase::Choosing { from } => {
-                let why = self
-                    .last_refusal
-                    .as_ref()
-                    .map_or_else(String::new, |(pool, refusal)| format!("; last: {pool}: {refusal}"));
-                format!("waiting, trying again in {}{why}", Hours((from - now).max(0.0) / 3600.0))
-            }
-            Phase::Creating { gang, .. } => {
-                format!(
-                    "renting {}, machine {} of {nodes}",
-                    self.choice(gang.which).pool,
-                    (gang.machines.len() + 1).min(nodes as usize)
-                )
-            }
-            Phase::Running { gang, is_working, .. } => {
-                format!(
-                    "{} {nodes} x {}",
-                    if *is_working { "running on" } else { "starting" },
-                    self.choice(gang.which).pool
-                )
-            }
-            Phase::Ending { .. } => "ending machines and checking that they are gone".to_owned(),
-            Phase::Ended(_) => "ended".to_owned(),
-        }
-    }
-
     pub fn rentals(&self) -> &Rentals {
         &self.rentals
     }
@@ -180,12 +163,27 @@ impl Controller {
             Event::Clock => {}
             Event::Answered { token, outcome } => self.answered(now, &token, outcome, &mut actions),
             Event::Listed(machines) => self.listed(now, &machines, &mut actions),
-            Event::Destroyed(machine) => self.rentals.end(&machine, now),
+            Event::Destroyed(machine) => self.is_gone(&machine, now),
             Event::Reported(report) => self.reported(now, report, &mut actions),
+            Event::Silent => {
+                if let Phase::Running { liveness, .. } = &mut self.phase {
+                    liveness.saw(now, None, self.terms.silence * LONGEST_STEP);
+                }
+            }
+            Event::Unreadable => {
+                if let Phase::Running { liveness, .. } = &mut self.phase {
+                    liveness.is_not_seen();
+                }
+            }
+            Event::Granted(ledger) => self.granted_elsewhere(now, ledger, &mut actions),
             Event::Stop => {
-                let is_ending = matches!(self.phase, Phase::Ended(_) | Phase::Ending { next: Next::End(_), .. });
+                let is_ending = match &self.phase {
+                    Phase::Ended(_) | Phase::Ending { next: Next::End(_), .. } => true,
+                    Phase::Running { leaving: Some(leaving), .. } => leaving.next != Next::Choose,
+                    _ => false,
+                };
                 if !is_ending {
-                    self.end_all(now, Next::End(End::Stopped), &mut actions);
+                    self.leave(now, Next::End(End::Stopped), &mut actions);
                 }
             }
         }
@@ -258,7 +256,7 @@ impl Controller {
         let state = State {
             elapsed: now,
             left: limits.work * (1.0 - self.done),
-            spent: self.rentals.spent(now),
+            spent: self.ledger.spent(now),
             running,
             last_pool: self.last_pool,
             pending,
@@ -269,15 +267,18 @@ impl Controller {
     }
 
     fn afford(&self, now: f64, wish: policy::Decision) -> policy::Decision {
-        let state = State { spent: self.rentals.spent(now), last_pool: self.last_pool, ..State::default() };
+        let state = State { spent: self.ledger.spent(now), last_pool: self.last_pool, ..State::default() };
         policy::within_budget(wish, &state, &self.terms.limits)
     }
 
     fn listed(&mut self, now: f64, machines: &[Machine], actions: &mut Vec<Action>) {
+        for machine in machines {
+            self.ledger.is_had_by(&machine.token, &machine.id.0);
+        }
         for machine in machines.iter().filter(|machine| machine.state == MachineState::Gone) {
             // What came and went unheard is written down with the least that it costs.
             self.rent_as_listed(machine, now);
-            self.rentals.end(&machine.id, now);
+            self.is_gone(&machine.id, now);
         }
         let awaited =
             if let Phase::Creating { open, .. } = &self.phase { Some(open.order.token.clone()) } else { None };
@@ -291,7 +292,7 @@ impl Controller {
             let gang = gang.clone();
             let is_lost = |id: &MachineId| match machines.iter().find(|machine| machine.id == *id) {
                 Some(machine) => machine.state == MachineState::Gone,
-                None => now > self.heard_of + LISTS_ARE_LATE,
+                None => now > self.heard_of + self.terms.settles * LISTS_ARE_LATE,
             };
             if gang.machines.iter().any(is_lost) {
                 let by_itself = |machine: &&Machine| {
@@ -310,7 +311,7 @@ impl Controller {
             *looked_at = now;
             // What a list does not name any more is gone, once lists are not late.
             let is_listed = |rental: &&Rental| machines.iter().any(|machine| machine.id == rental.machine);
-            let is_late = now > self.heard_of + LISTS_ARE_LATE;
+            let is_late = now > self.heard_of + self.terms.settles * LISTS_ARE_LATE;
             let gone: Vec<MachineId> = self
                 .rentals
                 .open()
@@ -318,48 +319,52 @@ impl Controller {
                 .map(|rental| rental.machine.clone())
                 .collect();
             for id in gone {
-                self.rentals.end(&id, now);
+                self.is_gone(&id, now);
             }
         }
+        self.settle_unheard(now, machines);
     }
 
     fn reported(&mut self, now: f64, report: Report, actions: &mut Vec<Action>) {
-        let Phase::Running { gang, heard_at, is_working, has_spoken, .. } = &mut self.phase else { return };
+        let Phase::Running { gang, liveness, is_working, has_spoken, leaving, .. } = &mut self.phase else { return };
         // An agent of an earlier epoch has been fenced: what it says does not count.
         if report.epoch != gang.epoch {
             return;
         }
         *has_spoken = true;
+        let is_news = liveness.saw(now, Some(report.sign), self.terms.silence * LONGEST_STEP);
         // A first machine that waits for the others says so for ever, and all of them cost money.
-        if report.has_started || self.terms.nodes == 1 {
-            *heard_at = now;
+        if is_news && (report.has_started || self.terms.nodes == 1) {
+            liveness.lives();
         }
         if report.done > self.done {
             *is_working = true;
             self.fruitless = 0;
         }
         self.done = self.done.max(report.done.clamp(0.0, 1.0));
-        let gang = gang.clone();
-        match report.outcome {
-            None => {}
-            Some(Outcome::Completed) => {
+        let (gang, leaves_for) = (gang.clone(), leaving.as_ref().map(|leaving| leaving.next.clone()));
+        match (report.outcome, leaves_for) {
+            (None, _) => {}
+            (Some(Outcome::Completed), _) => {
                 self.done = 1.0;
                 self.end_all(now, Next::End(End::Completed), actions);
             }
-            Some(Outcome::Interrupted) => self.lost(now, &gang, "interrupted, its work is saved", actions),
+            // It has saved what it could, and ended as it was told.
+            (Some(_), Some(next)) => self.end_all(now, next, actions),
+            (Some(Outcome::Interrupted), None) => self.lost(now, &gang, "interrupted, its work is saved", actions),
             // One agent alone has started its program again; those of several machines leave that to us.
-            Some(Outcome::Failed(why)) if self.terms.nodes > 1 => {
+            (Some(Outcome::Failed(why)), None) if self.terms.nodes > 1 => {
                 self.came_to_nothing(now, &gang, "its program failed", &why, actions);
             }
-            Some(Outcome::Failed(why)) => self.end_all(now, Next::End(End::Failed(why)), actions),
+            (Some(Outcome::Failed(why)), None) => self.end_all(now, Next::End(End::Failed(why)), actions),
         }
     }
 
     /// A gang ended by itself: nobody took its machines away. One whose boot script fails, or whose life is too short, does so
     /// everywhere: after a few that left the run no further it ends before it costs more.
     fn came_to_nothing(&mut self, now: f64, gang: &Gang, what: &str, why: &str, actions: &mut Vec<Action>) {
-        let Phase::Running { is_working, has_spoken, .. } = &self.phase else { return };
-        if *is_working {
+        let Phase::Running { is_working, has_spoken, leaving, .. } = &self.phase else { return };
+        if *is_working || leaving.is_some() {
             return self.lost(now, gang, what, actions);
         }
         let lacks = if *has_spoken { "got any further" } else { "said a word" };
@@ -372,6 +377,10 @@ impl Controller {
     }
 
     fn lost(&mut self, now: f64, gang: &Gang, why: &str, actions: &mut Vec<Action>) {
+        if let Phase::Running { leaving: Some(leaving), .. } = &self.phase {
+            let next = leaving.next.clone();
+            return self.end_all(now, next, actions);
+        }
         actions.push(Action::Say(format!("{}: {why}", self.choice(gang.which).pool)));
         self.interruptions += 1;
         if let Which::Spot(pool) = gang.which {
@@ -384,12 +393,21 @@ impl Controller {
 
     fn run(&mut self, now: f64, gang: &Gang, actions: &mut Vec<Action>) {
         let (tick, silence) = (self.terms.limits.tick, self.terms.silence);
-        let Phase::Running { heard_at, looked_at, decided_at, is_working, .. } = &mut self.phase else { return };
-        let (heard, working) = (*heard_at, *is_working);
+        let Phase::Running { liveness, looked_at, decided_at, is_working, leaving, .. } = &mut self.phase else {
+            return;
+        };
+        if let Some(Leaving { since, next }) = leaving.as_ref().filter(|leaving| now - leaving.since > LEAVES * silence)
+        {
+            let (since, next) = (*since, next.clone());
+            actions.push(Action::Say(format!("it has not ended within {:.0} s of its notice", now - since)));
+            return self.end_all(now, next, actions);
+        }
+        let is_leaving = leaving.is_some();
+        let (silent, is_blind, working) = (liveness.silent(), liveness.is_blind(), *is_working);
         // A machine that boots says nothing yet.
         let patience =
             if working { SILENCES * silence } else { (SILENCES * silence).max(self.terms.limits.worst_changeover) };
-        if now - heard > patience {
+        if !is_blind && silent > patience {
             let why = format!("{patience:.0} s without a word of a program that runs");
             return self.came_to_nothing(now, gang, "nothing was heard for too long", &why, actions);
         }
@@ -398,7 +416,11 @@ impl Controller {
             actions.push(Action::List);
         }
         let next_look = *looked_at + LOOK;
-        if now - *decided_at >= tick {
+        if now >= gang.ends_at {
+            // Its own timer, and if that does not go, we.
+            return self.lost(now, gang, "its lease has ended", actions);
+        }
+        if now - *decided_at >= tick && !is_leaving {
             *decided_at = now;
             let running = match gang.which {
                 Which::Spot(pool) => policy::Action::Spot(pool),
@@ -410,19 +432,32 @@ impl Controller {
             if decision.reason == Reason::BudgetReached {
                 return self.end_all(now, Next::End(End::OutOfBudget), actions);
             }
-            if decision.action != running && decision.action != policy::Action::Idle {
+            // What the gang has saved since the store was read last is not known, so nobody can say that it is behind.
+            if !is_blind && decision.action != running && decision.action != policy::Action::Idle {
                 actions.push(Action::Say(format!("moving: {}", decision.reason)));
-                return self.end_all(now, Next::Choose, actions);
+                return self.leave(now, Next::Choose, actions);
             }
         }
         actions.push(Action::Wake(next_look));
+    }
+
+    /// Lets the program save first, where there is one that can hear of it.
+    fn leave(&mut self, now: f64, next: Next, actions: &mut Vec<Action>) {
+        match &mut self.phase {
+            Phase::Running { has_spoken: true, leaving, .. } => {
+                *leaving = Some(Leaving { since: now, next });
+                actions.push(Action::Notify);
+                actions.push(Action::Wake(now + FIRST_PAUSE));
+            }
+            _ => self.end_all(now, next, actions),
+        }
     }
 
     /// Ends every machine that may cost money, and then goes on.
     fn end_all(&mut self, now: f64, next: Next, actions: &mut Vec<Action>) {
         if matches!(self.phase, Phase::Creating { .. }) {
             // The answer is still under way.
-            self.unclear_until = self.unclear_until.max(now + STRAYS);
+            self.unclear_until = self.unclear_until.max(now + self.terms.settles);
         }
         actions.extend(self.rentals.open().map(|rental| Action::Destroy(rental.machine.clone())));
         self.phase = Phase::Ending { until: self.unclear_until, looked_at: now, next };
@@ -433,6 +468,7 @@ impl Controller {
     fn finish(&mut self, now: f64, until: f64, looked_at: f64, next: Next, actions: &mut Vec<Action>) {
         let still: Vec<MachineId> = self.rentals.open().map(|rental| rental.machine.clone()).collect();
         if still.is_empty() && now >= until {
+            self.ledger.void_unheard(None);
             match next {
                 Next::Choose => {
                     self.phase = Phase::Choosing { from: now };

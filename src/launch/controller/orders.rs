@@ -1,14 +1,14 @@
 //! Orders of a gang: one machine after the other, repeated until the answer is clear, and given back where nobody waits for it.
 
 use crate::controller::events::{Action, Order, Rentable};
+use crate::controller::liveness::Liveness;
 use crate::controller::phase::{Gang, Next, Open, Phase, Which};
 use crate::controller::rental::Rental;
-use crate::controller::{Controller, FIRST_PAUSE, STRAYS};
+use crate::controller::{Controller, FIRST_PAUSE};
 use crate::names;
 use crate::ports::launch_error::LaunchError;
 use crate::ports::machine::{Machine, MachineId};
 use gpuplan_spot::policy::reason::Reason;
-use gpuplan_units::UsdPerHour;
 
 const LONGEST_PAUSE: f64 = 60.0;
 /// Calls without a clear answer before the next place is tried.
@@ -16,9 +16,12 @@ const MOST_TRIES: u32 = 6;
 
 impl Controller {
     pub(super) fn order_gang(&mut self, now: f64, which: Which, reason: Reason, actions: &mut Vec<Action>) {
+        if self.affordable(self.choice(which), self.terms.nodes).is_none() {
+            return self.is_out_of_money(now, actions);
+        }
         self.epoch += 1;
         actions.push(Action::Say(format!("asking for {} x {}: {reason}", self.terms.nodes, self.choice(which).pool)));
-        let gang = Gang { epoch: self.epoch, which, since: now, machines: Vec::new() };
+        let gang = Gang { epoch: self.epoch, which, since: now, ends_at: f64::INFINITY, machines: Vec::new() };
         self.order(now, gang, actions);
     }
 
@@ -30,27 +33,27 @@ impl Controller {
     }
 
     /// The next machine of a gang.
-    fn order(&mut self, now: f64, gang: Gang, actions: &mut Vec<Action>) {
+    fn order(&mut self, now: f64, mut gang: Gang, actions: &mut Vec<Action>) {
         let (node, choice) = (gang.machines.len() as u32, self.choice(gang.which).clone());
+        let Some(lifetime) = self.affordable(&choice, self.terms.nodes - node) else {
+            self.phase = Phase::Choosing { from: now };
+            return self.is_out_of_money(now, actions);
+        };
         self.orders += 1;
+        let token = names::token(&self.terms.launch, gang.epoch, node, self.orders);
+        self.grant(now, &token, &choice, lifetime);
+        gang.ends_at = gang.ends_at.min(now + lifetime);
         let order = Order {
             epoch: gang.epoch,
             node,
-            token: names::token(&self.terms.run, gang.epoch, node, self.orders),
-            name: names::machine(&self.terms.run, gang.epoch, node),
-            lifetime: self.affordable(now, choice.rate),
+            token,
+            name: names::machine(&self.terms.launch.run, gang.epoch, node),
+            lifetime,
+            ledger: self.ledger.clone(),
             choice,
         };
         actions.push(Action::Create(order.clone()));
         self.phase = Phase::Creating { gang, open: Open { order, sent_at: now, tries: 1, again_at: None } };
-    }
-
-    /// Seconds that a gang at this rate may live: the longest life, or as far as the money goes.
-    fn affordable(&self, now: f64, rate: UsdPerHour) -> f64 {
-        let Some(budget) = self.terms.limits.budget else { return self.terms.lifetime };
-        let left = (budget.dollars() - self.rentals.spent(now).dollars()).max(0.0);
-        let an_hour = rate.dollars() * f64::from(self.terms.nodes);
-        self.terms.lifetime.min(left / an_hour * 3600.0).floor()
     }
 
     pub(super) fn create(&mut self, now: f64, gang: Gang, mut open: Open, actions: &mut Vec<Action>) {
@@ -64,7 +67,7 @@ impl Controller {
             }
             let refusal = LaunchError::Capacity { code: "incomplete gang".to_owned() };
             self.refusals.refused(&self.choice(gang.which).pool.clone(), &refusal, now);
-            self.unclear_until = self.unclear_until.max(now + STRAYS);
+            self.unclear_until = self.unclear_until.max(now + self.terms.settles);
             self.end_all(now, Next::Choose, actions);
             return;
         }
@@ -86,6 +89,9 @@ impl Controller {
         outcome: Result<Machine, LaunchError>,
         actions: &mut Vec<Action>,
     ) {
+        if let Ok(machine) = &outcome {
+            self.ledger.is_had_by(&machine.token, &machine.id.0);
+        }
         let Phase::Creating { gang, open } = self.phase.clone() else { return self.not_wanted(now, outcome, actions) };
         if open.order.token != token {
             return self.not_wanted(now, outcome, actions);
@@ -98,7 +104,7 @@ impl Controller {
                     "{}: no clear answer ({code}), retrying in {pause:.0} s",
                     open.order.choice.pool
                 )));
-                self.unclear_until = now + STRAYS;
+                self.unclear_until = now + self.terms.settles;
                 self.phase = Phase::Creating { gang, open: Open { again_at: Some(now + pause), ..open } };
             }
             Err(error) => self.was_refused(now, &gang, &open, &error, actions),
@@ -122,11 +128,12 @@ impl Controller {
         )));
         self.phase = Phase::Running {
             gang,
-            heard_at: now,
+            liveness: Liveness::watched_since(now),
             looked_at: now,
             decided_at: now,
             is_working: false,
             has_spoken: false,
+            leaving: None,
         };
     }
 
@@ -135,7 +142,10 @@ impl Controller {
         self.last_refusal = Some((pool.clone(), error.clone()));
         actions.push(Action::Say(format!("{pool}: {error}")));
         if let LaunchError::Unclear { .. } = error {
-            self.unclear_until = now + STRAYS;
+            self.unclear_until = now + self.terms.settles;
+        } else if open.tries == 1 {
+            // Nothing came of the only call.
+            self.ledger.void(&open.order.token);
         }
         if let LaunchError::Request { .. } = error {
             return self.end_all(now, Next::End(self.refused()), actions);
@@ -152,6 +162,8 @@ impl Controller {
             }
         }
         if gang.machines.is_empty() && now >= self.unclear_until {
+            // What was asked without an answer has settled meanwhile.
+            self.ledger.void_unheard(None);
             self.phase = Phase::Choosing { from: now };
             self.choose(now, actions);
         } else {

@@ -1,6 +1,7 @@
 //! Where a run stands: choosing, creating a gang, running, ending machines, ended.
 
 use crate::controller::events::{End, Order};
+use crate::controller::liveness::Liveness;
 use crate::ports::machine::MachineId;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +15,8 @@ pub struct Gang {
     pub epoch: u64,
     pub which: Which,
     pub since: f64,
+    /// The first of its machines ends itself then.
+    pub ends_at: f64,
     pub machines: Vec<MachineId>,
 }
 
@@ -38,11 +41,13 @@ pub enum Phase {
     },
     Running {
         gang: Gang,
-        heard_at: f64,
+        liveness: Liveness,
         looked_at: f64,
         decided_at: f64,
         is_working: bool,
         has_spoken: bool,
+        /// It was told to save and end.
+        leaving: Option<Leaving>,
     },
     /// Every machine is being ended, and what an unclear order may have left is looked for.
     Ending {
@@ -51,6 +56,13 @@ pub enum Phase {
         next: Next,
     },
     Ended(End),
+}
+
+/// A gang has its notice, since when, and what comes after it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Leaving {
+    pub since: f64,
+    pub next: Next,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -12,6 +12,7 @@ use crate::controller::events::{End, Order, Rentable, ResumeState};
 use crate::controller::rental::{Rental, Rentals};
 use crate::ports::machine::{Machine, MachineId, Pool};
 use crate::spec::{RunSpec, SpecError};
+use gpuplan_runstore::private;
 use gpuplan_units::UsdPerHour;
 
 const VERSION: i64 = 1;
@@ -32,6 +33,7 @@ const TABLES: &str = "
         rate INTEGER NOT NULL, step INTEGER NOT NULL, minimum INTEGER NOT NULL, since REAL NOT NULL, until REAL);
     CREATE TABLE IF NOT EXISTS handed (
         run TEXT PRIMARY KEY, work TEXT NOT NULL, handed_at INTEGER NOT NULL, job TEXT, end TEXT, ended_at INTEGER, relaunches INTEGER);
+    CREATE TABLE IF NOT EXISTS identity (id TEXT PRIMARY KEY);
     CREATE TABLE IF NOT EXISTS events (run TEXT NOT NULL, at INTEGER NOT NULL, line TEXT NOT NULL);
 ";
 
@@ -99,11 +101,11 @@ pub struct MachineRecord {
 
 impl Journal {
     pub fn open(path: &Path) -> Result<Self, JournalError> {
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder)?;
-        }
+        private::database(path)?;
         let database = Connection::open(path)?;
         database.busy_timeout(BUSY)?;
+        // What is forgotten, a variable of a job among it, is overwritten and not only unlinked.
+        database.pragma_update(None, "secure_delete", "ON")?;
         database.pragma_update(None, "journal_mode", "WAL")?;
         // An intent has to survive a power cut.
         database.pragma_update(None, "synchronous", "FULL")?;
@@ -135,12 +137,18 @@ impl Journal {
         Ok(rows == 1)
     }
 
-    /// Before the call. Repeating a call writes nothing new.
-    pub fn intend(&mut self, run: &str, number: u64, order: &Order, at: f64) -> Result<(), JournalError> {
-        let Rentable { pool, rate, minimum_seconds } = &order.choice;
+    /// Before each call. False, and nothing may be asked, if somebody has ended the run. What was ordered for earlier gangs is settled:
+    /// a controller orders none before.
+    pub fn intend(&mut self, run: &str, number: u64, order: &Order, at: f64) -> Result<bool, JournalError> {
+        let Rentable { pool, rate, minimum_seconds, .. } = &order.choice;
         self.write(
-            "INSERT OR IGNORE INTO orders (token, run, number, epoch, node, pool, rate, step, minimum, sent_at) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8, ?9)",
+            "UPDATE orders SET answered = 1, answer = 'nothing came of it' WHERE run = ?1 AND epoch < ?2 AND answered = 0",
+            params![run, order.epoch as i64],
+        )?;
+        let rows = self.write(
+            "INSERT INTO orders (token, run, number, epoch, node, pool, rate, step, minimum, sent_at) \
+             SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8, ?9 WHERE EXISTS (SELECT 1 FROM runs WHERE run = ?2 AND end IS NULL) \
+             ON CONFLICT (token) DO UPDATE SET sent_at = excluded.sent_at",
             params![
                 order.token,
                 run,
@@ -153,7 +161,32 @@ impl Journal {
                 at
             ],
         )?;
-        Ok(())
+        Ok(rows > 0)
+    }
+
+    /// Orders without a clear answer: where, and with which token. Each may have created a machine.
+    pub fn open_orders(&self, run: &str) -> Result<Vec<(Pool, String)>, JournalError> {
+        let mut rows = self.database.prepare("SELECT pool, token FROM orders WHERE run = ?1 AND answered = 0")?;
+        let found =
+            rows.query_map([run], |row| Ok((row.get::<_, String>(0)?, row.get(1)?)))?.collect::<Result<Vec<_>, _>>()?;
+        found.into_iter().map(|(text, token)| Ok((pool(&text)?, token))).collect()
+    }
+
+    /// What came of the orders that have a clear answer, by token: the machine, or why there is none.
+    pub fn answers(&self, run: &str) -> Result<Vec<(String, String)>, JournalError> {
+        let mut rows = self.database.prepare("SELECT token, answer FROM orders WHERE run = ?1 AND answered = 1")?;
+        let found =
+            rows.query_map([run], |row| Ok((row.get(0)?, row.get::<_, Option<String>>(1)?.unwrap_or_default())))?;
+        Ok(found.collect::<Result<_, _>>()?)
+    }
+
+    /// Of this journal, like no other's: who keeps it may follow a leader that kept it, too.
+    pub fn identity(&mut self) -> Result<String, JournalError> {
+        self.write(
+            "INSERT INTO identity (id) SELECT lower(hex(randomblob(16))) WHERE NOT EXISTS (SELECT 1 FROM identity)",
+            [],
+        )?;
+        Ok(self.database.query_row("SELECT id FROM identity", [], |row| row.get(0))?)
     }
 
     /// After it. An answer that is not clear leaves the order open.
@@ -235,6 +268,8 @@ impl Journal {
             writing.execute(&format!("DELETE FROM {table} WHERE run = ?1"), [run])?;
         }
         writing.commit()?;
+        // The log of writes still has it. Where another process reads, its next checkpoint does this.
+        self.database.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
         Ok(())
     }
 
@@ -307,14 +342,18 @@ impl Journal {
         );
         let Some((spec, end, ended_at, done, interruptions)) = found.optional()? else { return Ok(None) };
         let (mut past, mut machines) = (ResumeState { done, interruptions, ..ResumeState::default() }, Vec::new());
-        let mut orders =
-            self.database.prepare("SELECT epoch, pool, answered FROM orders WHERE run = ?1 ORDER BY number")?;
+        let mut orders = self
+            .database
+            .prepare("SELECT epoch, pool, answered, sent_at FROM orders WHERE run = ?1 ORDER BY number")?;
         let mut rows = orders.query([run])?;
         while let Some(row) = rows.next()? {
             past.orders += 1;
             past.epoch = past.epoch.max(row.get::<_, i64>(0)? as u64);
             past.last_pool = Some(pool(&row.get::<_, String>(1)?)?);
-            past.has_open_order |= !row.get::<_, bool>(2)?;
+            if !row.get::<_, bool>(2)? {
+                let sent_at: f64 = row.get(3)?;
+                past.open_since = Some(past.open_since.map_or(sent_at, |before: f64| before.max(sent_at)));
+            }
         }
         let mut rented = self.database.prepare(
             "SELECT id, pool, epoch, node, rate, minimum, since, until FROM machines WHERE run = ?1 ORDER BY since, id",

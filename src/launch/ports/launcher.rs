@@ -33,6 +33,12 @@ pub trait Launcher: Send + Sync {
 
     fn list<'a>(&'a self, run: Option<&'a str>) -> BoxFuture<'a, Result<Vec<Machine>, LaunchError>>;
 
+    /// The machine of an order, by its token, however late lists are; one of another cloud is none.
+    fn find<'a>(&'a self, pool: &'a Pool, token: &'a str) -> BoxFuture<'a, Result<Option<Machine>, LaunchError>> {
+        let _ = pool;
+        Box::pin(async move { Ok(self.list(None).await?.into_iter().find(|machine| machine.token == token)) })
+    }
+
     fn destroy<'a>(&'a self, machine: &'a MachineId) -> BoxFuture<'a, Result<(), LaunchError>>;
 
     /// Who rents here. Machines of one account may be those of several people.

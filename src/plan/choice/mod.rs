@@ -1,18 +1,26 @@
 //! `plan`: every offer x node count x setting, filtered with reasons, priced, and the choice among what is left.
 
 pub mod objective;
+pub mod picks;
 pub mod refusals;
+pub mod settling;
 pub mod shapes;
 pub mod shortlist;
 pub mod terms;
+pub mod value_of_time;
 
-use std::collections::{BTreeSet, HashMap};
+mod tests;
+
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::candidate::Plan;
+use crate::choice::objective::Aim;
+use crate::choice::picks::picks;
 use crate::choice::refusals::Refusals;
 use crate::choice::shapes::Shapes;
-use crate::choice::shortlist::forecast_shortlist;
+use crate::choice::shortlist::shortlist;
+use crate::choice::value_of_time::ValueOfTime;
 use crate::context::{Context, World};
 use crate::explanation::Rejection;
 use crate::explanation::annotate::annotate;
@@ -28,7 +36,7 @@ use crate::spot::Forecaster;
 use crate::spot::pools::{add_pools_and_promise, find_break_even};
 use gpuplan_estimate::StepEstimate;
 use gpuplan_hardware::InstanceId;
-use gpuplan_market::{Market, Offer, OfferId, Origin, Purchase};
+use gpuplan_market::{Offer, OfferId, Origin};
 use gpuplan_workload::Workload;
 
 /// The nearest of what was refused, where nothing is left.
@@ -57,6 +65,7 @@ fn plan_under(context: Context) -> PlanSet {
             None => kept_offers.push(id),
         }
     }
+    refuse_superseded(&mut kept_offers, context, &mut refused);
     let mut wanted: Vec<InstanceId> = kept_offers.iter().map(|id| world.market.offer(*id).instance).collect();
     wanted.sort_unstable();
     wanted.dedup();
@@ -81,38 +90,30 @@ fn plan_under(context: Context) -> PlanSet {
         layouts_estimated: shapes.estimated,
         candidates: builder.candidates,
     };
-    let plans = FreshAndOutdated::new(context, &kept_offers, builder.plans);
+    let plans = builder.plans;
     choose(&pricer, &kept_offers, plans, refused, counts)
 }
 
-/// Plans by the age of the prices that they rest on.
-struct FreshAndOutdated {
-    fresh: Vec<Plan>,
-    /// On prices older than the clouds' answers.
-    outdated: Vec<Plan>,
-}
-
-impl FreshAndOutdated {
-    fn new(context: Context, kept: &[OfferId], plans: Vec<Plan>) -> Self {
-        let Context { world, limits, .. } = context;
-        let answered = answered_terms(world.market, kept, limits);
-        let is_outdated = |plan: &Plan| {
-            let offer = world.market.offer(plan.offer);
-            answered.contains(&offer.purchase) && limits.now.is_some_and(|now| offer.is_stale(now))
-        };
-        let (outdated, fresh): (Vec<Plan>, Vec<Plan>) = plans.into_iter().partition(is_outdated);
-        // Where nothing that was answered will do, older prices are better than none.
-        if fresh.is_empty() { Self { fresh: outdated, outdated: fresh } } else { Self { fresh, outdated } }
-    }
-}
-
-/// Terms for which a cloud has answered lately. There, older prices are listed with a mark and not recommended; elsewhere they are
-/// all there is.
-fn answered_terms(market: &Market, kept: &[OfferId], limits: &Limits) -> BTreeSet<Purchase> {
-    let Some(now) = limits.now.filter(|_| !limits.offers.accept_stale) else { return BTreeSet::new() };
-    let is_answer =
-        |offer: &&Offer| matches!(offer.quote.origin, Origin::Live | Origin::Cached) && !offer.is_stale(now);
-    kept.iter().map(|id| market.offer(*id)).filter(is_answer).map(|offer| offer.purchase).collect()
+/// An old price of the snapshot gives way where the same cloud was asked and said what it takes now for the same GPU on the same terms.
+fn refuse_superseded(kept: &mut Vec<OfferId>, context: Context, refused: &mut Refusals) {
+    let Context { world, limits, .. } = context;
+    let Some(now) = limits.now.filter(|_| !limits.offers.accept_stale) else { return };
+    let sold_as = |offer: &Offer| {
+        let instance = world.hardware.instance(offer.instance);
+        (instance.cloud.clone(), instance.node.gpu, offer.purchase)
+    };
+    let was_asked = |offer: &Offer| matches!(offer.quote.origin, Origin::Live | Origin::Cached);
+    let is_fresh = |offer: &&Offer| offer.owned.is_none() && was_asked(offer) && !offer.is_stale(now);
+    let fresh: HashSet<_> = kept.iter().map(|id| world.market.offer(*id)).filter(is_fresh).map(sold_as).collect();
+    kept.retain(|id| {
+        let offer = world.market.offer(*id);
+        let is_old = offer.owned.is_none() && !was_asked(offer) && offer.is_stale(now);
+        let is_superseded = is_old && fresh.contains(&sold_as(offer));
+        if is_superseded {
+            refused.add_offer(*id, offer, Rejection::StalePrice { age_hours: offer.quote.age(now) });
+        }
+        !is_superseded
+    });
 }
 
 struct Builder<'a> {
@@ -167,28 +168,23 @@ fn needs_network(nodes: u32, step: &StepEstimate) -> bool {
     step.served.map_or(nodes > 1, |served| served.nodes_each > 1)
 }
 
-fn choose(
-    pricer: &Pricer,
-    kept: &[OfferId],
-    FreshAndOutdated { fresh: mut plans, outdated }: FreshAndOutdated,
-    mut refused: Refusals,
-    counts: Counts,
-) -> PlanSet {
+fn choose(pricer: &Pricer, kept: &[OfferId], mut plans: Vec<Plan>, mut refused: Refusals, counts: Counts) -> PlanSet {
     let context = pricer.context;
     let world = context.world;
+    let value_of_time = ValueOfTime::new(context.workload, context.limits);
+    let aim = Aim::new(context.limits, value_of_time);
     let mut forecaster = Forecaster::new(&pricer.model, context.limits.seed);
-    let shortlist = forecast_shortlist(pricer, &mut forecaster, &mut plans, &mut refused);
+    let candidates = plans.len();
+    let shortlist = shortlist(pricer, &mut forecaster, &mut plans, &mut refused, aim);
     let only_money = plans.is_empty() && refused.has_money_in_the_way();
-    let on_frontier: BTreeSet<usize> = shortlist.frontier.iter().copied().collect();
-    for (_, plan) in plans.iter().enumerate().filter(|(index, _)| !on_frontier.contains(index)) {
+    let shown: BTreeSet<usize> = shortlist.frontier.iter().copied().collect();
+    for (_, plan) in plans.iter().enumerate().filter(|(index, _)| !shown.contains(index)) {
         let why = Rejection::Dominated { cost_usd: plan.cost.expected, run_hours: plan.hours() };
         refused.add(plan.instance, world.market.offer(plan.offer).purchase, plan.nodes, why);
     }
     let listed = |indices: &[usize]| indices.iter().map(|index| plans[*index].clone()).collect::<Vec<Plan>>();
     let mut recommendation = shortlist.recommended.map(|index| plans[index].clone());
     let (mut frontier, mut alternatives) = (listed(&shortlist.frontier), listed(&shortlist.alternatives));
-    alternatives.extend(cheaper_but_outdated(pricer, &mut forecaster, recommendation.as_ref(), outdated, &mut refused));
-    alternatives.sort_by_key(|plan| plan.cost.expected);
     for plan in recommendation.iter_mut().chain(&mut frontier).chain(&mut alternatives) {
         add_pools_and_promise(pricer, kept, plan);
     }
@@ -197,11 +193,15 @@ fn choose(
         best.input_fixes = input_fixes(pricer, kept, best);
     }
     let cheaper_if_fed = recommendation.as_ref().and_then(|best| cheaper_without_waiting(world, &plans, best));
-    let terms = recommendation.as_ref().map_or_else(Vec::new, |best| terms::compare(pricer, &mut forecaster, best));
+    let terms =
+        recommendation.as_ref().map_or_else(Vec::new, |best| terms::compare(pricer, &mut forecaster, best, aim));
     let rejected = refused.lines(world.hardware);
     let nearest = if plans.is_empty() { rejected.iter().take(MOST_NEAREST).cloned().collect() } else { Vec::new() };
+    let picks = recommendation.as_ref().map_or_else(Vec::new, |best| picks(context, best, &frontier));
     let mut set = PlanSet {
         recommendation,
+        picks,
+        value_of_time,
         frontier,
         alternatives,
         terms,
@@ -213,26 +213,7 @@ fn choose(
         findings: Vec::new(),
         warnings: cheaper_if_fed.into_iter().collect(),
     };
-    annotate(context, plans.len(), &mut set);
+    annotate(pricer, candidates, &mut set);
     refused.name_doubtful(world, &mut set);
     set
-}
-
-/// For each GPU, the best plan on a price older than the clouds' answers, if it would cost less.
-fn cheaper_but_outdated(
-    pricer: &Pricer,
-    forecaster: &mut Forecaster,
-    best: Option<&Plan>,
-    outdated: Vec<Plan>,
-    refused: &mut Refusals,
-) -> Vec<Plan> {
-    let Some((best, now)) = best.zip(pricer.context.limits.now) else { return Vec::new() };
-    let mut cheaper: Vec<Plan> = outdated.into_iter().filter(|plan| plan.cost.expected < best.cost.expected).collect();
-    for plan in &cheaper {
-        let offer = pricer.context.world.market.offer(plan.offer);
-        refused.add_offer(plan.offer, offer, Rejection::StalePrice { age_hours: offer.quote.age(now) });
-    }
-    let shortlist = forecast_shortlist(pricer, forecaster, &mut cheaper, refused);
-    let listed = shortlist.frontier.into_iter().chain(shortlist.alternatives).map(|index| cheaper[index].clone());
-    listed.filter(|plan| plan.cost.expected < best.cost.expected).collect()
 }

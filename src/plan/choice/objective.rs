@@ -1,73 +1,65 @@
-//! What the objective of the limits chooses among plans that keep every limit.
+//! What the objective of the limits weighs of a plan; the least is recommended.
 
+use crate::choice::value_of_time::ValueOfTime;
 use crate::limits::{Limits, Objective};
-use gpuplan_units::{Hours, Usd};
+use gpuplan_units::Usd;
 
-/// Without a deadline, plans that end within this are preferred: few would wait a year to save a dollar.
-pub const PATIENCE: Hours = Hours(30.0 * 24.0);
-/// Costs this near are one cost: the band of a step time is three times as wide.
-pub const COST_TOLERANCE: f64 = 0.05;
-
-/// What the objective weighs of a plan.
-#[derive(Clone, Copy)]
-pub struct CostAndHours {
-    /// Expected, as the hours.
-    pub cost: Usd,
-    pub hours: f64,
-    /// Its hours are given, so that no patience is needed.
-    pub is_service: bool,
+/// What to have least of.
+#[derive(Clone, Copy, Debug)]
+pub struct Aim {
+    pub objective: Objective,
+    /// Dollars.
+    pub value_of_hour: f64,
 }
 
-/// The plan to recommend among those at `order`; of equal ones the first.
-pub fn recommend(limits: &Limits, order: &[usize], figures: impl Fn(usize) -> CostAndHours) -> Option<usize> {
-    let figures = |index: &usize| figures(*index);
-    let hours = |index: &usize| figures(index).hours;
-    let product = |index: &usize| figures(index).cost.dollars() * hours(index);
-    let dollars = |index: &usize| figures(index).cost.dollars() + limits.value_of_time.dollars() * hours(index);
-    let is_patient =
-        |index: &usize| limits.deadline.is_some() || figures(index).is_service || hours(index) <= PATIENCE.0;
-    let by_hours = |a: &usize, b: &usize| hours(a).total_cmp(&hours(b)).then(figures(a).cost.cmp(&figures(b).cost));
-    let in_time: Vec<usize> = order.iter().copied().filter(is_patient).collect();
-    let Some(least) = in_time.iter().map(dollars).min_by(f64::total_cmp) else {
-        return order.iter().copied().min_by(by_hours);
-    };
-    match limits.objective {
-        Objective::Time => in_time.into_iter().min_by(by_hours),
-        Objective::Balanced => in_time.into_iter().min_by(|a, b| product(a).total_cmp(&product(b))),
-        Objective::Cost => {
-            in_time.into_iter().filter(|index| dollars(index) <= least * (1.0 + COST_TOLERANCE)).min_by(by_hours)
+impl Aim {
+    pub fn new(limits: &Limits, value: ValueOfTime) -> Self {
+        Self { objective: limits.objective, value_of_hour: value.usd_per_hour.dollars() }
+    }
+
+    /// The least cost, whatever the hours.
+    pub const CHEAPEST: Self = Self { objective: Objective::Cost, value_of_hour: 0.0 };
+
+    /// Of an expected cost and expected hours; less is better. It rises with both, so that a bound of both bounds it.
+    pub fn score(self, cost: Usd, hours: f64) -> f64 {
+        match self.objective {
+            Objective::CostAndTime => cost.dollars() + self.value_of_hour * hours,
+            Objective::Cost => cost.dollars(),
+            Objective::Time => hours,
+            Objective::Balanced => cost.dollars() * hours,
         }
     }
+
+    /// Of equal scores, the plan that is better in what the objective does not weigh.
+    pub fn key(self, cost: Usd, hours: f64) -> (f64, f64, f64) {
+        (self.score(cost, hours), hours, cost.dollars())
+    }
+}
+
+/// Orders the keys of plans.
+pub fn by_key(a: (f64, f64, f64), b: (f64, f64, f64)) -> std::cmp::Ordering {
+    a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.total_cmp(&b.2))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn chosen(limits: &Limits, plans: &[(i64, f64)]) -> Option<usize> {
-        let order: Vec<usize> = (0..plans.len()).collect();
-        recommend(limits, &order, |index| {
-            let (dollars, hours) = plans[index];
-            CostAndHours { cost: Usd::from_nanos(i128::from(dollars) * 1_000_000_000), hours, is_service: false }
-        })
-    }
-
     #[test]
-    fn each_objective_chooses_its_own_and_patience_ends_after_a_month() {
+    fn each_objective_chooses_its_own() {
         let plans = [(100, 50.0), (104, 20.0), (200, 9.0), (90, 800.0)];
-        let aim = |objective| Limits { objective, ..Limits::default() };
-        assert_eq!(chosen(&aim(Objective::Cost), &plans), Some(1), "within 5 % of the least, and faster");
-        assert_eq!(chosen(&aim(Objective::Time), &plans), Some(2));
-        assert_eq!(chosen(&aim(Objective::Balanced), &plans), Some(2));
-        let costly_waiting = Limits { value_of_time: Usd::from_nanos(20_000_000_000), ..Limits::default() };
-        assert_eq!(chosen(&costly_waiting, &plans), Some(2));
-        let in_two_months = Limits { deadline: Some(Hours(1500.0)), ..Limits::default() };
-        assert_eq!(chosen(&in_two_months, &plans), Some(3));
-        assert_eq!(
-            chosen(&Limits::default(), &[(90, 900.0), (100, 800.0)]),
-            Some(1),
-            "the fastest where none is in time"
-        );
-        assert_eq!(chosen(&Limits::default(), &[]), None);
+        let chosen = |objective, value_of_hour| {
+            let aim = Aim { objective, value_of_hour };
+            let key = |index: &usize| {
+                let (dollars, hours) = plans[*index];
+                aim.key(Usd::from_nanos(i128::from(dollars) * 1_000_000_000), hours)
+            };
+            (0..plans.len()).min_by(|a, b| by_key(key(a), key(b)))
+        };
+        assert_eq!(chosen(Objective::Cost, 0.0), Some(3), "cost alone waits a month to save ten dollars");
+        assert_eq!(chosen(Objective::CostAndTime, 2.0), Some(1));
+        assert_eq!(chosen(Objective::CostAndTime, 20.0), Some(2));
+        assert_eq!(chosen(Objective::Time, 0.0), Some(2));
+        assert_eq!(chosen(Objective::Balanced, 0.0), Some(2));
     }
 }

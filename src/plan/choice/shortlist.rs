@@ -1,170 +1,252 @@
 //! Which plans are shown: the recommended one, those that nothing beats in both cost and time, the best of every other GPU.
 
-use std::collections::{BTreeMap, HashSet};
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::candidate::Plan;
-use crate::choice::objective::{self, CostAndHours};
+use crate::choice::objective::{Aim, by_key};
 use crate::choice::refusals::Refusals;
-use crate::context::World;
+use crate::choice::settling::{Depth, Undecided, settle_all_ways};
 use crate::explanation::Rejection;
-use crate::limits::Limits;
 use crate::money::pricer::Pricer;
-use crate::money::run_price::{settle, spot_job};
-use crate::spot::{Forecaster, Job};
+use crate::spot::Forecaster;
+use gpuplan_hardware::GpuId;
 use gpuplan_market::Purchase;
-use gpuplan_spot::replay::ReplayError;
-use gpuplan_units::Usd;
 
-/// Rounds of choosing and forecasting. A forecast corrects the guesses of its kind, so that few rounds change anything.
-const MOST_ROUNDS: usize = 12;
+/// A plan is faster than another if it ends sooner by more than this: of the hours, and at least a minute. Hours. Judged.
+const FASTER_SHARE: f64 = 0.01;
+const FASTER: f64 = 1.0 / 60.0;
 
 /// Positions in the list of plans.
 #[derive(Clone, Debug, Default)]
 pub struct Shortlist {
     pub recommended: Option<usize>,
+    /// Least cost, among plans that can be had as the recommended one can.
+    pub cheapest: Option<usize>,
     /// Cheapest first.
     pub frontier: Vec<usize>,
     /// Cheapest first.
     pub alternatives: Vec<usize>,
 }
 
-impl Shortlist {
-    pub fn new(world: World, plans: &[Plan], limits: &Limits) -> Self {
-        let mut order: Vec<usize> = (0..plans.len()).collect();
-        order.sort_by_key(|index| {
-            let plan = &plans[*index];
-            (plan.cost.expected, plan.run.hours.expected.to_bits(), plan.offer, plan.nodes)
-        });
-        let (mut frontier, mut rest, mut fastest) = (Vec::new(), Vec::new(), f64::INFINITY);
-        for index in &order {
-            let hours = plans[*index].run.hours.expected;
-            if hours < fastest {
-                fastest = hours;
-                frontier.push(*index);
-            } else {
-                rest.push(*index);
-            }
-        }
-        let mut alternatives = best_of_each_gpu(world, plans, &frontier, &rest, limits);
-        let firm: Vec<usize> = order
-            .iter()
-            .copied()
-            .filter(|index| world.market.offer(plans[*index].offer).purchase == Purchase::OnDemand)
-            .collect();
-        // What capacity that cannot be taken back would cost, where only spot is on the list.
-        alternatives.extend(
-            recommend(plans, &firm, limits).filter(|best| !frontier.contains(best) && !alternatives.contains(best)),
-        );
-        alternatives.sort_by_key(|index| plans[*index].cost.expected);
-        Self { recommended: recommend(plans, &order, limits), frontier, alternatives }
-    }
+/// Plans that a program can launch go before the others.
+type Rank = (bool, (f64, f64, f64));
 
-    fn all(&self) -> Vec<usize> {
-        let mut all: Vec<usize> =
-            self.recommended.iter().chain(&self.frontier).chain(&self.alternatives).copied().collect();
-        all.sort_unstable();
-        all.dedup();
-        all
-    }
-}
-
-/// The plan to recommend among those at `order`, which is by cost.
-fn recommend(plans: &[Plan], order: &[usize], limits: &Limits) -> Option<usize> {
-    objective::recommend(limits, order, |index| {
-        let plan = &plans[index];
-        CostAndHours { cost: plan.cost.expected, hours: plan.run.hours.expected, is_service: plan.is_service() }
-    })
-}
-
-/// For every GPU without a plan on the frontier, the plan that the objective would choose.
-fn best_of_each_gpu(world: World, plans: &[Plan], frontier: &[usize], rest: &[usize], limits: &Limits) -> Vec<usize> {
-    let gpu_at = |index: &usize| world.hardware.instance(plans[*index].instance).node.gpu;
-    let on_frontier: HashSet<_> = frontier.iter().map(gpu_at).collect();
-    let mut by_gpu: BTreeMap<_, Vec<usize>> = BTreeMap::new();
-    for index in rest.iter().filter(|index| !on_frontier.contains(&gpu_at(index))) {
-        by_gpu.entry(gpu_at(index)).or_default().push(*index);
-    }
-    by_gpu.into_values().filter_map(|order| recommend(plans, &order, limits)).collect()
-}
-
-/// Forecasts what would be shown on spot until nothing shown is a guess. Plans that break a limit after all are refused.
-pub fn forecast_shortlist(
+/// Forecasts plans on spot until nothing that is not forecast could be better than what is chosen, and chooses. Plans that break a limit after
+/// all, and those that are beaten by their best case already, are refused. What is left in `plans` is settled.
+pub fn shortlist(
     pricer: &Pricer,
     forecaster: &mut Forecaster,
     plans: &mut Vec<Plan>,
     refused: &mut Refusals,
+    aim: Aim,
 ) -> Shortlist {
-    let (world, limits) = (pricer.context.world, pricer.context.limits);
-    for _ in 0..MOST_ROUNDS {
-        let shortlist = Shortlist::new(world, plans, limits);
-        let open: Vec<usize> = shortlist.all().into_iter().filter(|index| plans[*index].needs_forecast()).collect();
-        if open.is_empty() {
-            return shortlist;
-        }
-        forecast(pricer, forecaster, plans, &open, refused);
-    }
-    // What still is a guess is not shown.
-    plans.retain(|plan| !plan.needs_forecast());
-    Shortlist::new(world, plans, limits)
+    let mut search = Search::new(pricer, forecaster, refused, std::mem::take(plans));
+    search.find(aim, Depth::EveryWay);
+    search.find(Aim::CHEAPEST, Depth::AloneWhereItKeeps);
+    search.find_one_of_each_gpu(aim);
+    *plans = search.finish();
+    let ranked = Ranked { pricer, plans: plans.as_slice(), aim };
+    ranked.shortlist()
 }
 
-fn forecast(
-    pricer: &Pricer,
-    forecaster: &mut Forecaster,
-    plans: &mut Vec<Plan>,
-    open: &[usize],
-    refused: &mut Refusals,
-) {
-    let settled: Vec<(usize, Result<Plan, Rejection>)> = {
-        let jobs: Vec<(usize, Job)> =
-            open.iter().filter_map(|index| Some((*index, spot_job(pricer, &plans[*index])?))).collect();
-        let just_jobs: Vec<Job> = jobs.iter().map(|(_, job)| job.clone()).collect();
-        let forecasts = forecaster.forecasts(&just_jobs).into_iter();
-        let settled = |(index, forecast): (usize, Result<_, ReplayError>)| {
-            let forecast = forecast.map_err(|error| Rejection::NoForecast { detail: error.to_string() });
-            (index, forecast.and_then(|forecast| settle(pricer, &plans[index], forecast)))
-        };
-        jobs.iter().map(|(index, _)| *index).zip(forecasts).map(settled).collect()
-    };
-    let mut gone = vec![false; plans.len()];
-    for (index, outcome) in settled {
-        match outcome {
-            Ok(plan) => {
-                let guess = std::mem::replace(&mut plans[index], plan.clone());
-                correct_guesses(plans, &guess, &plan);
+/// Plans that are settled, and plans on spot that are not forecast.
+struct Search<'a, 'p, 'm> {
+    pricer: &'a Pricer<'p>,
+    forecaster: &'a mut Forecaster<'m>,
+    refused: &'a mut Refusals,
+    settled: Vec<Plan>,
+    open: Vec<Undecided>,
+    /// Undecided plans that were forecast: nothing that is no better needs a forecast of its own.
+    done: Vec<Undecided>,
+}
+
+impl<'a, 'p, 'm> Search<'a, 'p, 'm> {
+    fn new(
+        pricer: &'a Pricer<'p>,
+        forecaster: &'a mut Forecaster<'m>,
+        refused: &'a mut Refusals,
+        plans: Vec<Plan>,
+    ) -> Self {
+        let (open, settled): (Vec<Plan>, Vec<Plan>) = plans.into_iter().partition(Plan::needs_forecast);
+        let mut uncountable = Vec::new();
+        let open = open.into_iter().filter_map(|plan| match Undecided::new(pricer, plan) {
+            Ok(undecided) => Some(undecided),
+            Err(plan) => {
+                uncountable.push(plan);
+                None
             }
-            Err(why) => {
-                for (other, gone) in
-                    plans.iter().zip(&mut gone).filter(|(other, gone)| !**gone && is_no_better(other, &plans[index]))
-                {
-                    refused.add(other.instance, Purchase::Spot, other.nodes, why.clone());
-                    *gone = true;
+        });
+        let open = open.collect();
+        for plan in uncountable {
+            refused.add(plan.instance, Purchase::Spot, plan.nodes, Rejection::Uncountable);
+        }
+        Self { pricer, forecaster, refused, settled, open, done: Vec::new() }
+    }
+
+    fn gpu(&self, plan: &Plan) -> GpuId {
+        self.pricer.context.world.hardware.instance(plan.instance).node.gpu
+    }
+
+    /// Forecasts whatever could be better than the best that is settled: by best case, until that of the next is no better.
+    fn find(&mut self, aim: Aim, depth: Depth) {
+        let ranked = self.settled.iter().map(|plan| rank_of(self.pricer, plan, aim));
+        let mut best = ranked.min_by(|a, b| by_rank(*a, *b));
+        let mut open: Vec<(Rank, Undecided)> =
+            std::mem::take(&mut self.open).into_iter().map(|open| (best_case(&open, aim), open)).collect();
+        open.sort_by(|(a, _), (b, _)| by_rank(*a, *b));
+        let mut open = open.into_iter();
+        for (rank, undecided) in open.by_ref() {
+            if best.is_some_and(|best| by_rank(best, rank) != Ordering::Greater) {
+                self.open.push(undecided);
+                break;
+            }
+            let from = self.settled.len();
+            self.decide(undecided, aim, depth);
+            let found = self.settled[from..].iter().map(|plan| rank_of(self.pricer, plan, aim));
+            best = best.into_iter().chain(found).min_by(|a, b| by_rank(*a, *b));
+        }
+        self.open.extend(open.map(|(_, undecided)| undecided));
+    }
+
+    /// For each GPU the plan with the best case, where it could be better than the best that is settled: its row is a hint and no promise.
+    fn find_one_of_each_gpu(&mut self, aim: Aim) {
+        let mut settled: BTreeMap<GpuId, Rank> = BTreeMap::new();
+        for plan in &self.settled {
+            let rank = rank_of(self.pricer, plan, aim);
+            let held = settled.entry(self.gpu(plan)).or_insert(rank);
+            *held = if by_rank(rank, *held).is_lt() { rank } else { *held };
+        }
+        let mut first: BTreeMap<GpuId, (Rank, usize)> = BTreeMap::new();
+        for (index, open) in self.open.iter().enumerate() {
+            let (gpu, rank) = (self.gpu(&open.plan), best_case(open, aim));
+            let is_better = |than: Option<Rank>| than.is_none_or(|than| by_rank(rank, than).is_lt());
+            if is_better(settled.get(&gpu).copied()) && is_better(first.get(&gpu).map(|(held, _)| *held)) {
+                first.insert(gpu, (rank, index));
+            }
+        }
+        let mut indices: Vec<usize> = first.into_values().map(|(_, index)| index).collect();
+        // From the back, so that what is taken out moves none of those that are still to come.
+        indices.sort_unstable_by(|a, b| b.cmp(a));
+        for index in indices {
+            let undecided = self.open.swap_remove(index);
+            self.decide(undecided, aim, Depth::AloneWhereItKeeps);
+        }
+    }
+
+    fn decide(&mut self, mut open: Undecided, aim: Aim, depth: Depth) {
+        if let Some(better) = self.done.iter().find(|done| done.is_no_worse_than(&open)) {
+            let why = better.refused.clone().unwrap_or_else(|| open.dominated());
+            self.refused.add(open.plan.instance, Purchase::Spot, open.plan.nodes, why);
+            return;
+        }
+        let (found, why) = settle_all_ways(self.pricer, self.forecaster, &open.plan, aim, depth);
+        open.refused = why.filter(|_| found.is_empty());
+        if let Some(why) = &open.refused {
+            self.refused.add(open.plan.instance, Purchase::Spot, open.plan.nodes, why.clone());
+        }
+        self.done.push(open);
+        self.settled.extend(found);
+    }
+
+    /// The settled plans; what is beaten by its best case already is refused.
+    fn finish(self) -> Vec<Plan> {
+        for open in &self.open {
+            self.refused.add(open.plan.instance, Purchase::Spot, open.plan.nodes, open.dominated());
+        }
+        self.settled
+    }
+}
+
+fn best_case(open: &Undecided, aim: Aim) -> Rank {
+    (!open.is_launchable, aim.key(open.least.cost, open.least.hours))
+}
+
+fn rank_of(pricer: &Pricer, plan: &Plan, aim: Aim) -> Rank {
+    let offer = pricer.context.world.market.offer(plan.offer);
+    (!pricer.is_launchable(offer), aim.key(plan.cost.expected, plan.run.hours.expected))
+}
+
+fn by_rank(a: Rank, b: Rank) -> Ordering {
+    a.0.cmp(&b.0).then(by_key(a.1, b.1))
+}
+
+/// Settled plans, and what is looked for.
+struct Ranked<'a, 'p> {
+    pricer: &'a Pricer<'p>,
+    plans: &'a [Plan],
+    aim: Aim,
+}
+
+impl Ranked<'_, '_> {
+    fn shortlist(&self) -> Shortlist {
+        let all: Vec<usize> = (0..self.plans.len()).collect();
+        let Some(recommended) = self.best(&all, self.aim) else { return Shortlist::default() };
+        let has_rank = |index: &usize| self.is_launchable(*index) == self.is_launchable(recommended);
+        let mut alike: Vec<usize> = all.iter().copied().filter(has_rank).collect();
+        alike.sort_by(|a, b| {
+            by_key(self.key(*a, Aim::CHEAPEST), self.key(*b, Aim::CHEAPEST)).then(self.by_identity(*a, *b))
+        });
+        let (mut frontier, mut fastest) = (Vec::new(), f64::INFINITY);
+        for index in &alike {
+            let hours = self.plans[*index].run.hours.expected;
+            let gain = (FASTER_SHARE * hours).max(FASTER);
+            if hours < fastest - gain || *index == recommended {
+                // A plan that is hardly slower than the recommended one gives way to it.
+                if *index == recommended && hours >= fastest {
+                    frontier.retain(|other: &usize| self.plans[*other].run.hours.expected > hours);
                 }
+                fastest = fastest.min(hours);
+                frontier.push(*index);
             }
         }
+        let cheapest = frontier.first().copied();
+        Shortlist {
+            recommended: Some(recommended),
+            cheapest,
+            alternatives: self.alternatives(&all, &frontier),
+            frontier,
+        }
     }
-    let mut gone = gone.into_iter();
-    plans.retain(|_| !gone.next().expect("every plan has a mark"));
-}
 
-/// The same machines, for no less money, in a pool that is up no more often: what breaks a limit for one breaks it for the other.
-fn is_no_better(plan: &Plan, than: &Plan) -> bool {
-    let availability =
-        |plan: &Plan| plan.spot.as_ref().filter(|spot| spot.forecast.is_none()).map(|spot| spot.availability);
-    let is_up_no_more = availability(plan).zip(availability(than)).is_some_and(|(a, b)| a <= b);
-    is_up_no_more && is_same_kind(plan, than) && plan.cost.expected >= than.cost.expected
-}
+    /// For every GPU without a plan on the frontier, the plan that the objective would choose; and what capacity that cannot be taken back would
+    /// cost, where only spot is on the list.
+    fn alternatives(&self, all: &[usize], frontier: &[usize]) -> Vec<usize> {
+        let gpu_at = |index: usize| self.pricer.context.world.hardware.instance(self.plans[index].instance).node.gpu;
+        let shown: BTreeSet<GpuId> = frontier.iter().map(|index| gpu_at(*index)).collect();
+        let mut by_gpu: BTreeMap<GpuId, Vec<usize>> = BTreeMap::new();
+        for index in all.iter().copied().filter(|index| !shown.contains(&gpu_at(*index))) {
+            by_gpu.entry(gpu_at(index)).or_default().push(index);
+        }
+        let mut alternatives: Vec<usize> =
+            by_gpu.into_values().filter_map(|found| self.best(&found, self.aim)).collect();
+        let purchase = |index: &usize| self.pricer.context.world.market.offer(self.plans[*index].offer).purchase;
+        let firm: Vec<usize> = all.iter().copied().filter(|index| purchase(index) == Purchase::OnDemand).collect();
+        let elsewhere: Vec<usize> = all.iter().copied().filter(|index| !self.is_launchable(*index)).collect();
+        for found in [self.best(&firm, self.aim), self.best(&elsewhere, self.aim)].into_iter().flatten() {
+            if !frontier.contains(&found) && !alternatives.contains(&found) {
+                alternatives.push(found);
+            }
+        }
+        alternatives.sort_by_key(|index| (self.plans[*index].cost.expected, *index));
+        alternatives
+    }
 
-fn is_same_kind(plan: &Plan, other: &Plan) -> bool {
-    (plan.instance, plan.nodes) == (other.instance, other.nodes)
-}
+    fn best(&self, among: &[usize], aim: Aim) -> Option<usize> {
+        let rank = |index: usize| (!self.is_launchable(index), self.key(index, aim));
+        among.iter().copied().min_by(|a, b| by_rank(rank(*a), rank(*b)).then(self.by_identity(*a, *b)))
+    }
 
-/// What the forecast made of a guess, it would make of the guesses for the same machines elsewhere.
-fn correct_guesses(plans: &mut [Plan], guess: &Plan, found: &Plan) {
-    let dearer = found.cost.expected.dollars() / guess.cost.expected.dollars().max(1e-9);
-    let longer = found.run.hours.expected / guess.run.hours.expected;
-    for plan in plans.iter_mut().filter(|plan| plan.needs_forecast() && is_same_kind(plan, guess)) {
-        plan.cost.expected = Usd::from_dollars(plan.cost.expected.dollars() * dearer).unwrap_or(plan.cost.expected);
-        plan.run.hours.expected *= longer;
+    fn by_identity(&self, a: usize, b: usize) -> Ordering {
+        let identity = |index: usize| (self.plans[index].offer, self.plans[index].nodes);
+        identity(a).cmp(&identity(b))
+    }
+
+    fn key(&self, index: usize, aim: Aim) -> (f64, f64, f64) {
+        aim.key(self.plans[index].cost.expected, self.plans[index].run.hours.expected)
+    }
+
+    fn is_launchable(&self, index: usize) -> bool {
+        self.pricer.is_launchable(self.pricer.context.world.market.offer(self.plans[index].offer))
     }
 }

@@ -1,13 +1,14 @@
 //! The recommended machines on every way to buy them: what the same run would cost, and what one would be bound to.
 
 use crate::candidate::Plan;
+use crate::choice::objective::{Aim, by_key};
+use crate::choice::settling::{Depth, settle_all_ways};
 use crate::context::Context;
 use crate::explanation::Rejection;
 use crate::filters::refuse_offer;
 use crate::limits::{Limits, OfferFilter, PurchaseChoice};
 use crate::money::price::price;
 use crate::money::pricer::Pricer;
-use crate::money::run_price::{settle, spot_job};
 use crate::spot::Forecaster;
 use gpuplan_market::{Offer, OfferId, Purchase};
 use gpuplan_units::Usd;
@@ -44,20 +45,17 @@ const WAYS: [Way; 6] = [
 ];
 
 /// Each way that the market knows for this machine type, wherever it is cheapest.
-pub fn compare(pricer: &Pricer, forecaster: &mut Forecaster, best: &Plan) -> Vec<Terms> {
+pub fn compare(pricer: &Pricer, forecaster: &mut Forecaster, best: &Plan, aim: Aim) -> Vec<Terms> {
     let is_possible = |way: &&Way| match way.choice {
         // A service always has something to fall back to.
         PurchaseChoice::Spot => !pricer.context.workload.is_service(),
-        PurchaseChoice::SpotWithFallback => {
-            pricer.context.limits.deadline.is_some() || pricer.context.workload.is_service()
-        }
         _ => true,
     };
-    WAYS.iter().filter(is_possible).filter_map(|way| compare_one(pricer, forecaster, best, way)).collect()
+    WAYS.iter().filter(is_possible).filter_map(|way| compare_one(pricer, forecaster, best, way, aim)).collect()
 }
 
 /// `None`: not sold this way.
-fn compare_one(pricer: &Pricer, forecaster: &mut Forecaster, best: &Plan, way: &Way) -> Option<Terms> {
+fn compare_one(pricer: &Pricer, forecaster: &mut Forecaster, best: &Plan, way: &Way, aim: Aim) -> Option<Terms> {
     let limits = pricer.context.limits;
     let filter = OfferFilter { purchase: way.choice, ..limits.offers.clone() };
     let limits = Limits { offers: filter, ..limits.clone() };
@@ -82,7 +80,7 @@ fn compare_one(pricer: &Pricer, forecaster: &mut Forecaster, best: &Plan, way: &
         }
     }
     let outcome = match plans.into_iter().min_by_key(|plan| (plan.cost.expected, plan.offer)) {
-        Some(plan) if plan.needs_forecast() => forecast(&pricer, forecaster, &plan),
+        Some(plan) if plan.needs_forecast() => forecast(&pricer, forecaster, &plan, aim),
         Some(plan) => Ok(plan),
         None => Err(refused?),
     };
@@ -90,14 +88,11 @@ fn compare_one(pricer: &Pricer, forecaster: &mut Forecaster, best: &Plan, way: &
     Some(Terms { purchase: way.name, outcome: outcome.map(Box::new), bound_to })
 }
 
-fn forecast(pricer: &Pricer, forecaster: &mut Forecaster, plan: &Plan) -> Result<Plan, Rejection> {
-    let job = spot_job(pricer, plan);
-    let forecasts = job.map(|job| forecaster.forecasts(std::slice::from_ref(&job)));
-    match forecasts.and_then(|mut forecasts| forecasts.pop()) {
-        Some(Ok(forecast)) => settle(pricer, plan, forecast),
-        Some(Err(error)) => Err(Rejection::NoForecast { detail: error.to_string() }),
-        None => Err(Rejection::NoForecast { detail: "the rates are beyond counting".to_owned() }),
-    }
+/// The best way to use these spot machines.
+fn forecast(pricer: &Pricer, forecaster: &mut Forecaster, plan: &Plan, aim: Aim) -> Result<Plan, Rejection> {
+    let (kept, why) = settle_all_ways(pricer, forecaster, plan, aim, Depth::EveryWay);
+    let key = |plan: &Plan| aim.key(plan.cost.expected, plan.run.hours.expected);
+    kept.into_iter().min_by(|a, b| by_key(key(a), key(b))).ok_or_else(|| why.unwrap_or(Rejection::Uncountable))
 }
 
 /// A promise of years is paid for years, a block for whole days.

@@ -1,5 +1,6 @@
 //! `Words`: the sentences of a document, which are made from the figures outside of this crate.
 
+use crate::choice::picks::PickReason;
 use crate::explanation::{Advice, Reason, Rejection, Warning};
 use crate::input::fix::InputChange;
 use crate::input::store_path::StoreLimit;
@@ -14,6 +15,8 @@ pub trait Words {
     fn assumption(&self, assumption: &Assumption) -> String;
     /// Why a plan is recommended.
     fn reason(&self, reason: &Reason) -> String;
+    /// Why somebody would take one of the three plans.
+    fn pick(&self, why: &PickReason) -> String;
     /// What to do to run a plan well.
     fn advice(&self, advice: &Advice) -> String;
     /// What to know beside a plan.

@@ -27,7 +27,7 @@ pub enum Advice {
     NoFp8 {
         gpu: String,
     },
-    /// No published run on this vendor's chips is in the fit.
+    /// Hardly any published run on this vendor's chips is in the fit.
     UnfittedVendor,
     /// A width that tensor cores cannot tile without waste.
     PadWidth {

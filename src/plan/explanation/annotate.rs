@@ -1,13 +1,15 @@
 //! Adds reasons, advice and warnings to the plans that will be shown.
 
 use crate::candidate::{Plan, plan_id};
-use crate::choice::objective::PATIENCE;
+use crate::choice::objective::{Aim, by_key};
+use crate::choice::value_of_time::ValueOfTime;
 use crate::context::Context;
 use crate::explanation::reason::RunnerUp;
 use crate::explanation::{Advice, Reason, Warning};
 use crate::input::checks;
 use crate::input::waiting::input_wait;
 use crate::limits::Objective;
+use crate::money::pricer::Pricer;
 use crate::money::side_charges::SideCharges;
 use crate::plan_set::PlanSet;
 use crate::serving::explanation as serving_explanation;
@@ -24,15 +26,13 @@ const SMALL_SHARE: f64 = 0.25;
 /// A job that takes longer is left its card.
 const SHORT_RUN: Hours = Hours(2.0);
 
-/// An hour sooner for less than this is worth mentioning: a fraction of what an hour of an engineer costs. Dollars. Judged.
-const CHEAP_HOUR: f64 = 5.0;
-
 /// Reasons, advice and warnings for the plans that will be shown. `plans` keep every limit.
-pub fn annotate(context: Context, plans: usize, set: &mut PlanSet) {
-    let Context { world, workload, limits } = context;
+pub fn annotate(pricer: &Pricer, plans: usize, set: &mut PlanSet) {
+    let context = pricer.context;
+    let Context { world, workload, .. } = context;
     let runner_up = runner_up(set).cloned();
     if let Some(best) = &mut set.recommendation {
-        best.reasons = reasons(context, plans, best, runner_up.as_ref());
+        best.reasons = reasons(context, plans, best, set.value_of_time, runner_up.as_ref());
         best.advice = advice(context, best);
     }
     for plan in set.frontier.iter_mut().chain(&mut set.alternatives) {
@@ -41,10 +41,8 @@ pub fn annotate(context: Context, plans: usize, set: &mut PlanSet) {
     }
     let mut warnings = measured(context, set);
     warnings.extend(workload.serving.as_ref().map(|serving| serving_explanation::warning(workload, serving)));
-    if limits.deadline.is_none() && set.recommendation.is_some() && !workload.is_service() {
-        warnings.push(Warning::NoDeadline { preferred_within_hours: PATIENCE });
-    }
-    warnings.extend(sooner_for_little(context, set));
+    warnings.extend(set.recommendation.as_ref().and_then(|best| old_price(pricer, best)));
+    warnings.extend(set.recommendation.as_ref().and_then(|best| priced_only(pricer, best, set)));
     if let Some(best) = &set.recommendation {
         warnings.extend(checks::warnings(context, best.instance));
         warnings.extend(unpriced(context, best));
@@ -70,21 +68,37 @@ fn unpriced(context: Context, best: &Plan) -> Option<Warning> {
     (!items.is_empty()).then(|| Warning::Unpriced { cloud: instance.cloud.label().to_owned(), items })
 }
 
-/// Where hours are saved for little, the plan that saves them cheapest.
-fn sooner_for_little(context: Context, set: &PlanSet) -> Option<Warning> {
-    let best = set.recommendation.as_ref().filter(|_| context.limits.objective == Objective::Cost)?;
-    let an_hour = |plan: &&Plan| {
-        (plan.cost.expected.dollars() - best.cost.expected.dollars())
-            / (best.run.hours.expected - plan.run.hours.expected)
-    };
-    let sooner = set.frontier.iter().filter(|plan| plan.run.hours.expected + 1.0 < best.run.hours.expected);
-    let plan = sooner.filter(|plan| an_hour(plan) < CHEAP_HOUR).min_by(|a, b| an_hour(a).total_cmp(&an_hour(b)))?;
-    Some(Warning::SoonerForLittle {
-        sooner_hours: Hours(best.run.hours.expected - plan.run.hours.expected),
-        more_usd: plan.cost.expected - best.cost.expected,
-        plan: plan_id(context.world, plan),
-        // Rounded up, so that it does.
-        value_of_time_usd_per_hour: Usd::from_dollars((an_hour(&plan) * 100.0).ceil() / 100.0)?,
+/// That the price of the recommended machines was seen a while ago, and what that means.
+fn old_price(pricer: &Pricer, best: &Plan) -> Option<Warning> {
+    let offer = pricer.context.world.market.offer(best.offer);
+    let now = pricer.context.limits.now.filter(|now| offer.owned.is_none() && offer.is_stale(*now))?;
+    let drift = pricer.drift(offer);
+    Some(Warning::OldPrice {
+        age_hours: offer.quote.age(now),
+        cloud: pricer.context.world.hardware.instance(best.instance).cloud.label().to_owned(),
+        purchase: offer.purchase.word().to_owned(),
+        expected_change: drift.expected - 1.0,
+        p90_change: drift.p90 - 1.0,
+    })
+}
+
+/// What would be chosen of the clouds on which nothing can be launched, where it is better; or that the recommended one is one of those.
+fn priced_only(pricer: &Pricer, best: &Plan, set: &PlanSet) -> Option<Warning> {
+    let world = pricer.context.world;
+    let cloud = |plan: &Plan| world.hardware.instance(plan.instance).cloud.label().to_owned();
+    let is_launchable = |plan: &Plan| pricer.is_launchable(world.market.offer(plan.offer));
+    if !is_launchable(best) {
+        return Some(Warning::NotLaunchable { cloud: cloud(best) });
+    }
+    let aim = Aim::new(pricer.context.limits, set.value_of_time);
+    let key = |plan: &Plan| aim.key(plan.cost.expected, plan.run.hours.expected);
+    let elsewhere = set.alternatives.iter().filter(|plan| !is_launchable(plan));
+    let other = elsewhere.min_by(|a, b| by_key(key(a), key(b))).filter(|plan| by_key(key(plan), key(best)).is_lt())?;
+    Some(Warning::BetterWherePricedOnly {
+        plan: plan_id(world, other),
+        cloud: cloud(other),
+        cost_usd: other.cost.expected,
+        run_hours: other.hours(),
     })
 }
 
@@ -103,16 +117,16 @@ fn measured(context: Context, set: &PlanSet) -> Vec<Warning> {
 /// The best plan on other hardware or other terms.
 fn runner_up(set: &PlanSet) -> Option<&Plan> {
     let best = set.recommendation.as_ref()?;
-    let is_other = |plan: &&Plan| {
-        plan.instance != best.instance && plan.run.hours.expected <= PATIENCE.0.max(best.run.hours.expected)
-    };
+    let is_other = |plan: &&Plan| plan.instance != best.instance;
     set.frontier.iter().chain(&set.alternatives).filter(is_other).min_by_key(|plan| plan.cost.expected)
 }
 
-fn reasons(context: Context, plans: usize, best: &Plan, runner_up: Option<&Plan>) -> Vec<Reason> {
+fn reasons(context: Context, plans: usize, best: &Plan, value: ValueOfTime, runner_up: Option<&Plan>) -> Vec<Reason> {
     let Context { workload, limits, .. } = context;
-    let (objective, counts_waiting) = (limits.objective, limits.value_of_time > Usd::ZERO);
-    let mut reasons = vec![Reason::Objective { objective, counts_waiting, plans }];
+    let objective = limits.objective;
+    let counts_waiting = objective == Objective::CostAndTime && value.usd_per_hour > Usd::ZERO;
+    let value_of_time_usd_per_hour = counts_waiting.then_some(value.usd_per_hour);
+    let mut reasons = vec![Reason::Objective { objective, counts_waiting, value_of_time_usd_per_hour, plans }];
     match &workload.serving {
         Some(serving) => reasons.extend(serving_explanation::reasons(context, serving, best)),
         None => {

@@ -4,7 +4,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::candidate::{Plan, plan_id};
-use crate::choice::objective::COST_TOLERANCE;
 use crate::context::World;
 use crate::plan_set::PlanSet;
 use gpuplan_units::Hours;
@@ -46,8 +45,6 @@ pub enum WouldChange {
     Deadline {
         deadline_hours: Hours,
     },
-    /// Its cost is as good as the best.
-    WithinTolerance,
 }
 
 /// What would make `other` win over the recommendation.
@@ -66,9 +63,6 @@ pub fn what_would_change(set: &PlanSet, other: &Plan) -> Vec<WouldChange> {
     }
     if other.run.hours.expected < best.run.hours.expected {
         changes.push(WouldChange::Deadline { deadline_hours: Hours(other.run.hours.p90.ceil()) });
-    }
-    if (1.0..=1.0 + COST_TOLERANCE).contains(&ratio) {
-        changes.push(WouldChange::WithinTolerance);
     }
     changes
 }

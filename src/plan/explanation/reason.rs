@@ -16,8 +16,11 @@ pub enum Reason {
     /// What it is the best of.
     Objective {
         objective: Objective,
-        /// Waiting was given a price (`--value-of-time`).
+        /// Waiting has a price (`--value-of-time`).
         counts_waiting: bool,
+        /// That price.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        value_of_time_usd_per_hour: Option<Usd>,
         /// Plans that keep every limit.
         plans: usize,
     },

@@ -76,7 +76,7 @@ pub enum Rejection {
     OtherRegion,
     OtherPurchase,
     SpecialAccount,
-    /// No published run on this vendor's chips is in the fit.
+    /// Hardly any published run on this vendor's chips is in the fit.
     UnfittedVendor,
     NotSold,
     SuspectPrice {
@@ -146,6 +146,11 @@ pub enum Rejection {
     NoForecast {
         detail: String,
     },
+    /// More spot machines at once than anybody has probed for, which the user has not asked for.
+    UnprobedSpotCount {
+        nodes: u32,
+        most_nodes: u32,
+    },
     /// Spot machines of a service where no on-demand ones can take their place.
     NoStandby,
     /// A replica of a service over several spot machines, of which each ends it.
@@ -173,8 +178,6 @@ pub enum Rejection {
         expected_hours: Hours,
         deadline_hours: Hours,
     },
-    /// Falling back has nothing to be in time for.
-    NoDeadline,
     MaxPrice {
         rate_usd_per_hour: Usd,
         limit_usd_per_hour: Usd,
@@ -234,7 +237,7 @@ impl Rejection {
                 RejectionReason::PriceStale
             }
             Self::SuspectPrice { .. } => RejectionReason::PriceSuspect,
-            Self::SoldOut => RejectionReason::NoCapacity,
+            Self::SoldOut | Self::UnprobedSpotCount { .. } => RejectionReason::NoCapacity,
             Self::NoNetwork => RejectionReason::NoNetwork,
             Self::OutOfMemory { .. } => RejectionReason::Memory,
             Self::Indivisible { .. } => RejectionReason::Layout,
@@ -246,9 +249,7 @@ impl Rejection {
             | Self::NoForecast { .. } => RejectionReason::Unsupported,
             Self::TooSlow { .. } => RejectionReason::Latency,
             Self::TooFewReplicas { .. } | Self::SplitOverSpot => RejectionReason::Availability,
-            Self::Deadline { .. } | Self::GuessedLate { .. } | Self::NoFallback | Self::NoDeadline => {
-                RejectionReason::Deadline
-            }
+            Self::Deadline { .. } | Self::GuessedLate { .. } | Self::NoFallback => RejectionReason::Deadline,
             Self::MaxPrice { .. } => RejectionReason::MaxPrice,
             Self::Budget { .. } | Self::GuessedOverBudget { .. } => RejectionReason::Budget,
             Self::Dominated { .. } => RejectionReason::Dominated,
@@ -267,13 +268,13 @@ impl Rejection {
             | Self::SliceOfSlice
             | Self::Uncountable
             | Self::NoNetwork
-            | Self::TooFewOwned { .. } => 3,
+            | Self::TooFewOwned { .. }
+            | Self::UnprobedSpotCount { .. } => 3,
             Self::Indivisible { .. } => 4,
             Self::OutOfMemory { .. } | Self::NoStandby | Self::SplitOverSpot => 5,
             Self::TooSlow { .. }
             | Self::TooFewReplicas { .. }
             | Self::NoFallback
-            | Self::NoDeadline
             | Self::NoForecast { .. }
             | Self::GuessedLate { .. }
             | Self::GuessedOverBudget { .. }

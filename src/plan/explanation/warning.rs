@@ -30,22 +30,31 @@ pub enum Warning {
         counts_samples: bool,
         generates: bool,
     },
-    /// Without a deadline, plans that end in time are preferred.
-    NoDeadline {
-        preferred_within_hours: Hours,
+    /// The price of the recommended machines was seen a while ago.
+    OldPrice {
+        age_hours: Hours,
+        cloud: String,
+        purchase: String,
+        /// Of such prices since then, on average; in the cost.
+        expected_change: f64,
+        /// What one of ten has risen by; in the band of the cost.
+        p90_change: f64,
+    },
+    /// The recommended machines cannot be launched by this program.
+    NotLaunchable {
+        cloud: String,
+    },
+    /// A cloud on which nothing can be launched has a plan that would have been recommended.
+    BetterWherePricedOnly {
+        plan: String,
+        cloud: String,
+        cost_usd: Usd,
+        run_hours: Hours,
     },
     /// Every core is taken to be as fast as those of the published rates.
     EqualCores,
     /// The clouds were asked for prices, but not for those of machines without GPU.
     CatalogPricesOfHosts,
-    /// A plan that saves hours for little.
-    SoonerForLittle {
-        sooner_hours: Hours,
-        more_usd: Usd,
-        plan: String,
-        /// With which it would be chosen.
-        value_of_time_usd_per_hour: Usd,
-    },
     /// The host of a GPU was measured.
     MeasuredHost {
         gpu: String,

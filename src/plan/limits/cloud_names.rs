@@ -2,6 +2,7 @@
 
 use crate::limits::error::LimitsError;
 use gpuplan_hardware::{CloudId, Hardware};
+use gpuplan_units::names::did_you_mean;
 
 /// A cloud by its name or by one that people use for it.
 pub fn cloud(name: &str, hardware: &Hardware) -> Result<CloudId, LimitsError> {
@@ -9,11 +10,13 @@ pub fn cloud(name: &str, hardware: &Hardware) -> Result<CloudId, LimitsError> {
         "google" | "gce" => "gcp".to_owned(),
         "amazon" | "ec2" => "aws".to_owned(),
         "microsoft" => "azure".to_owned(),
+        "oracle" => "oci".to_owned(),
         other => other.to_owned(),
     };
     let known = hardware.clouds();
     known.iter().find(|cloud| cloud.as_str() == alias).cloned().ok_or_else(|| LimitsError::UnknownCloud {
         name: name.to_owned(),
+        nearest: did_you_mean(name, known.iter().map(CloudId::as_str)).map(str::to_owned),
         known: known.iter().map(ToString::to_string).collect(),
     })
 }

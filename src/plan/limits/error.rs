@@ -1,4 +1,4 @@
-//! Why limits make no sense.
+//! Why limits make no sense, with the nearest that would.
 
 use jiff::Timestamp;
 
@@ -7,12 +7,28 @@ use gpuplan_hardware::selector::SelectorError;
 /// Why limits make no sense.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum LimitsError {
+    /// `nearest` has values of this key that are probably meant.
     #[error("limits.{key}: {detail}")]
-    Invalid { key: &'static str, detail: String },
+    Invalid { key: &'static str, detail: String, nearest: Vec<String> },
     #[error("the deadline {deadline} has passed; it is {now}")]
     DeadlinePassed { deadline: Timestamp, now: Timestamp },
     #[error("no cloud is called `{name}`")]
-    UnknownCloud { name: String, known: Vec<String> },
+    UnknownCloud { name: String, nearest: Option<String>, known: Vec<String> },
+    #[error("no region is called `{name}`{}", within(.clouds))]
+    UnknownRegion { name: String, clouds: Vec<String>, nearest: Vec<String> },
+    /// The name of a zone, which is another zone in each account.
+    #[error("`{name}` is the name of a zone, which means another zone in each account; the region is {region}")]
+    ZoneName { name: String, region: String, zone_ids: Vec<String> },
+    /// A region, and the cloud that has it was left out.
+    #[error("`{name}` is a region of {owner}, and only {asked} may be used")]
+    RegionOfOther { name: String, owner: String, asked: String, nearest: Vec<String> },
+    /// The cloud that is said to store the data does not exist.
+    #[error("`data.place`: `{place}` is not a place of a known cloud; try aws/us-east-1")]
+    DataPlace { place: String, nearest: Vec<String> },
     #[error("limits.gpus: {0}")]
     Gpus(#[from] SelectorError),
+}
+
+fn within(clouds: &[String]) -> String {
+    if clouds.is_empty() { String::new() } else { format!(" at {}", clouds.join(", ")) }
 }

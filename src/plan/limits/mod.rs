@@ -1,32 +1,41 @@
 //! `Limits`: what the user allows: deadline, budget, rate, places, GPUs, terms, and what to aim for.
 
 pub mod cloud_names;
+mod deadline;
 pub mod error;
 pub mod offer_filter;
 pub mod policy;
 pub mod purchase_choice;
+mod regions;
 
 pub use cloud_names::cloud;
 pub use error::LimitsError;
 pub use offer_filter::OfferFilter;
 pub use purchase_choice::PurchaseChoice;
+pub use regions::{check_data_place, check_regions, without_region};
 
-use jiff::{Timestamp, civil};
+use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::limits::deadline::deadline;
 use crate::limits::policy::Policy;
-use gpuplan_hardware::{GpuSelector, Hardware};
-use gpuplan_units::{Hours, Usd};
+use gpuplan_hardware::{CloudId, GpuSelector, Hardware};
+use gpuplan_units::names::did_you_mean;
+use gpuplan_units::separators::parse_amount;
+use gpuplan_units::{Hours, Usd, nearest};
 use gpuplan_workload::file::LimitsSection;
 
 /// What to aim for among plans that keep every limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Objective {
-    /// Least expected cost; of plans within a twentieth of it, the fastest.
+    /// Least expected cost of machines and of the hours until the result, at the value of time.
     #[default]
+    CostAndTime,
+    /// Least expected cost, however long it takes.
     Cost,
+    /// Fewest expected hours, whatever they cost.
     Time,
     /// Least product of cost and time.
     Balanced,
@@ -56,8 +65,10 @@ pub struct Limits {
     /// Which offers may be looked at.
     pub offers: OfferFilter,
     pub objective: Objective,
-    /// What an hour sooner is worth: the least cost is that of machines and waiting together.
-    pub value_of_time: Usd,
+    /// What an hour sooner is worth; `None`: by the amount of work.
+    pub value_of_time: Option<Usd>,
+    /// Clouds on which the program can launch: plans there go before plans elsewhere. `None`: all clouds are the same.
+    pub launchable: Option<Vec<CloudId>>,
     /// Machines of one plan.
     pub max_nodes: Option<u32>,
     /// Rules of the house, from `policy.toml`.
@@ -79,7 +90,8 @@ impl Default for Limits {
             max_price_per_hour: None,
             offers: OfferFilter::default(),
             objective: Objective::default(),
-            value_of_time: Usd::ZERO,
+            value_of_time: None,
+            launchable: None,
             max_nodes: None,
             policy: None,
             now: None,
@@ -98,21 +110,22 @@ impl Limits {
             max_price_per_hour: amount("max_price", &section.max_price)?,
             offers: OfferFilter {
                 clouds: section.clouds.iter().map(|name| cloud(name, hardware)).collect::<Result<_, _>>()?,
-                regions: section.regions.clone(),
+                regions: section.regions.iter().map(|region| region.trim().to_ascii_lowercase()).collect(),
                 gpus: section
                     .gpus
                     .iter()
                     .flat_map(|text| text.split(';'))
-                    .map(|text| GpuSelector::parse(text, hardware))
+                    .map(|text| gpus(text, hardware))
                     .collect::<Result<_, _>>()?,
+                without_region: Vec::new(),
                 instance_type: None,
                 purchase: choice("purchase", section.purchase.as_deref())?,
                 include_suspect: section.include_suspect.unwrap_or(false),
                 accept_stale: false,
             },
             confidence: section.confidence.as_deref().map(confidence).transpose()?.unwrap_or(CONFIDENCE),
-            value_of_time: amount("value_of_time", &section.value_of_time)?.unwrap_or_default(),
-            objective: choice("objective", section.objective.as_deref())?,
+            value_of_time: section.value_of_time.as_deref().map(value_of_time).transpose()?,
+            objective: objective(section)?,
             max_nodes: section.max_nodes.map(nodes).transpose()?,
             now: Some(now),
             allow_slow_network: section.allow_slow_network.unwrap_or(false),
@@ -130,10 +143,10 @@ impl Limits {
         let most = self.node_limit();
         let mut counts: Vec<u32> = NODE_COUNTS.into_iter().filter(|count| *count <= most).collect();
         let ranges = self.offers.gpus.iter().filter_map(GpuSelector::count);
-        for exact in ranges.filter(|range| range.start() == range.end()) {
+        for gpus in ranges.flat_map(|range| [*range.start(), *range.end()]) {
             for devices in [1, 2, 4, 8, 16] {
-                let nodes = exact.start() / devices;
-                if exact.start().is_multiple_of(devices) && (1..=most).contains(&nodes) {
+                let nodes = gpus / devices;
+                if gpus.is_multiple_of(devices) && (1..=most).contains(&nodes) {
                     counts.push(nodes);
                 }
             }
@@ -144,73 +157,103 @@ impl Limits {
     }
 }
 
-/// `2026-12-24`, `2026-12-24T18:00:00Z` or a length of time from now.
-fn deadline(text: &str, now: Timestamp) -> Result<Hours, LimitsError> {
-    if let Ok(hours) = Hours::parse(text) {
-        return if hours.0 > 0.0 { Ok(hours) } else { Err(invalid("deadline", format!("`{text}` leaves no time"))) };
-    }
-    let moment = text.parse::<Timestamp>().ok().or_else(|| {
-        let date: civil::Date = text.parse().ok()?;
-        // A day means until its end, in UTC.
-        date.at(23, 59, 59, 0).to_zoned(jiff::tz::TimeZone::UTC).ok().map(|zoned| zoned.timestamp())
-    });
-    let moment = moment
-        .ok_or_else(|| invalid("deadline", format!("`{text}` is not a valid deadline; try 36h or 2026-12-24")))?;
-    let hours = moment.duration_since(now).as_secs_f64() / 3600.0;
-    if hours > 0.0 { Ok(Hours(hours)) } else { Err(LimitsError::DeadlinePassed { deadline: moment, now }) }
-}
-
 /// `0.9`, `90 %` or `90%`.
 fn confidence(text: &str) -> Result<f64, LimitsError> {
-    let refused =
-        || invalid("confidence", format!("`{text}` is not a valid confidence from 0.5 to 0.99; try 0.9 or 90%"));
-    let share = match text.trim().strip_suffix('%') {
+    let trimmed = text.trim();
+    let share = match trimmed.strip_suffix('%') {
         Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
-        None => text.trim().parse(),
+        None => trimmed.parse(),
     };
-    share.ok().filter(|share| (0.5..=0.99).contains(share)).ok_or_else(refused)
+    let is_valid = |share: &f64| (0.5..=0.99).contains(share);
+    // `90` is nine tenths, written without its sign.
+    let percent = trimmed.parse::<f64>().ok().filter(|percent| is_valid(&(percent / 100.0)));
+    share.ok().filter(is_valid).ok_or_else(|| LimitsError::Invalid {
+        key: "confidence",
+        detail: format!("`{text}` is not a valid confidence from 0.5 to 0.99; try 0.9 or 90%"),
+        nearest: percent.map(|percent| format!("{percent}%")).into_iter().collect(),
+    })
 }
 
 fn money(key: &'static str, text: &str) -> Result<Usd, LimitsError> {
-    let plain: String = text.chars().filter(|c| *c != ',' && *c != '_').collect();
-    let amount = Usd::parse(plain.trim_end_matches("/h")).map_err(|error| invalid(key, error.to_string()))?;
-    if amount > Usd::ZERO { Ok(amount) } else { Err(invalid(key, "must be more than zero".to_owned())) }
+    let refused = |detail: String| {
+        let nearest = nearest::amount(text).into_iter().collect();
+        LimitsError::Invalid { key, detail, nearest }
+    };
+    let amount = parse_amount(text.trim().trim_end_matches("/h")).map_err(|error| refused(error.to_string()))?;
+    if amount > Usd::ZERO { Ok(amount) } else { Err(refused("it must be more than zero; try 100".to_owned())) }
+}
+
+/// Dollars an hour; 0 is the least cost.
+fn value_of_time(text: &str) -> Result<Usd, LimitsError> {
+    let plain = text.trim().trim_end_matches("/h").trim_start_matches('$');
+    if plain.trim_matches(['0', '.']).is_empty() && plain.contains('0') {
+        return Ok(Usd::ZERO);
+    }
+    money("value_of_time", text.trim())
+}
+
+/// An objective that weighs no time contradicts a value of it.
+fn objective(section: &LimitsSection) -> Result<Objective, LimitsError> {
+    let objective = choice("objective", section.objective.as_deref())?;
+    match (&section.value_of_time, objective) {
+        (None, _) | (Some(_), Objective::CostAndTime) => Ok(objective),
+        (Some(value), _) => {
+            let detail = format!(
+                "`{}` does not count the value of time ({value}); leave one of the two out",
+                section.objective.as_deref().unwrap_or_default()
+            );
+            Err(LimitsError::Invalid { key: "objective", detail, nearest: vec!["cost-and-time".to_owned()] })
+        }
+    }
 }
 
 fn nodes(count: u32) -> Result<u32, LimitsError> {
     if (1..=MOST_NODES).contains(&count) {
-        Ok(count)
-    } else {
-        Err(invalid("max_nodes", format!("{count} is not a valid number of machines; try 1 to {MOST_NODES}")))
+        return Ok(count);
+    }
+    Err(LimitsError::Invalid {
+        key: "max_nodes",
+        detail: format!("{count} is not a valid number of machines; try 1 to {MOST_NODES}"),
+        nearest: vec![count.clamp(1, MOST_NODES).to_string()],
+    })
+}
+
+/// A choice of GPUs that the largest plan can hold.
+fn gpus(text: &str, hardware: &Hardware) -> Result<GpuSelector, LimitsError> {
+    let selector = GpuSelector::parse(text, hardware)?;
+    let devices = hardware.instances().iter().map(|instance| instance.node.devices()).max().unwrap_or(1);
+    let most = MOST_NODES * devices;
+    match selector.count().map(|range| *range.start()).filter(|least| *least > most) {
+        None => Ok(selector),
+        Some(least) => Err(LimitsError::Invalid {
+            key: "gpus",
+            detail: format!(
+                "`{}` asks for {least} GPUs; a plan has at most {most}, {MOST_NODES} machines of {devices}",
+                text.trim()
+            ),
+            nearest: vec![text.trim().replace(&least.to_string(), &most.to_string())],
+        }),
     }
 }
 
 fn choice<T: Default + for<'de> Deserialize<'de>>(key: &'static str, text: Option<&str>) -> Result<T, LimitsError> {
     let Some(text) = text else { return Ok(T::default()) };
-    serde_json::from_value(serde_json::Value::String(text.to_owned())).map_err(|error| invalid(key, error.to_string()))
-}
-
-fn invalid(key: &'static str, detail: String) -> LimitsError {
-    LimitsError::Invalid { key, detail }
+    let word = text.trim().to_ascii_lowercase().replace(['_', ' '], "-");
+    serde_json::from_value(serde_json::Value::String(word)).map_err(|error| {
+        // `unknown variant `a`, expected one of `b`, `c``: the known words stand in the message.
+        let message = error.to_string();
+        let known: Vec<&str> = message.split('`').skip(3).step_by(2).collect();
+        LimitsError::Invalid {
+            key,
+            detail: format!("`{text}` is not known; choose one of {}", known.join(", ")),
+            nearest: did_you_mean(text, known.iter().copied()).map(str::to_owned).into_iter().collect(),
+        }
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn now() -> Timestamp {
-        "2026-08-01T00:00:00Z".parse().unwrap()
-    }
-
-    #[test]
-    fn a_deadline_is_a_length_or_a_date() {
-        assert_eq!(deadline("36h", now()).unwrap(), Hours(36.0));
-        assert_eq!(deadline("2026-08-02T00:00:00Z", now()).unwrap(), Hours(24.0));
-        assert!((deadline("2026-08-01", now()).unwrap().0 - 24.0).abs() < 0.01);
-        assert!(matches!(deadline("2026-07-01", now()), Err(LimitsError::DeadlinePassed { .. })));
-        assert!(deadline("soon", now()).is_err());
-        assert!(deadline("0h", now()).is_err());
-    }
 
     #[test]
     fn a_confidence_is_a_share_or_a_percentage() {
@@ -219,10 +262,44 @@ mod tests {
     }
 
     #[test]
+    fn a_value_of_time_may_be_nothing_and_needs_an_objective_that_weighs_it() {
+        assert_eq!(value_of_time("5/h").unwrap().to_string(), "5.00");
+        assert_eq!(["0", "$0/h", "0.00"].map(|text| value_of_time(text).unwrap()), [Usd::ZERO; 3]);
+        assert!(["", "-5", "soon", "/h"].into_iter().all(|text| value_of_time(text).is_err()));
+        let asked = |objective: &str| {
+            let (objective, value_of_time) = (Some(objective.to_owned()), Some("5".to_owned()));
+            super::objective(&LimitsSection { objective, value_of_time, ..LimitsSection::default() })
+        };
+        assert_eq!(asked("cost-and-time").unwrap(), Objective::CostAndTime);
+        assert!(asked("cost").unwrap_err().to_string().contains("leave one of the two out"));
+    }
+
+    #[test]
     fn money_is_read_as_people_write_it() {
         assert_eq!(money("budget", "$20,000").unwrap().to_string(), "20000.00");
         assert_eq!(money("max_price", "98.32/h").unwrap().to_string(), "98.32");
         assert!(money("budget", "0").is_err());
         assert!(money("budget", "lots").is_err());
+        for (text, near) in [("3,50", "3.50"), ("-3", "3"), ("300usd", "300"), ("1k", "1000")] {
+            assert!(
+                matches!(money("budget", text), Err(LimitsError::Invalid { nearest, .. }) if nearest == [near]),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn words_and_counts_that_cannot_be_meant_are_answered_with_the_nearest() {
+        let nearest = |error| match error {
+            LimitsError::Invalid { nearest, .. } => nearest,
+            other => panic!("{other}"),
+        };
+        assert_eq!(nearest(choice::<Objective>("objective", Some("times")).unwrap_err()), ["time"]);
+        assert_eq!(choice::<PurchaseChoice>("purchase", Some("On_Demand")).unwrap(), PurchaseChoice::OnDemand);
+        assert_eq!(nearest(nodes(65).unwrap_err()), ["64"]);
+        assert_eq!(nearest(confidence("90").unwrap_err()), ["90%"]);
+        let hardware = Hardware::embedded().unwrap();
+        assert!(gpus("H100:4..1000000", &hardware).is_ok());
+        assert!(gpus("H100:100000", &hardware).unwrap_err().to_string().contains("asks for 100000 GPUs"));
     }
 }

@@ -1,7 +1,7 @@
 //! `OfferFilter`: which offers may be looked at: clouds, regions, GPUs, ways to buy, doubtful prices.
 
 use crate::limits::purchase_choice::PurchaseChoice;
-use gpuplan_hardware::{CloudId, GpuSelector};
+use gpuplan_hardware::{CloudId, GpuId, GpuSelector};
 use gpuplan_market::Location;
 
 /// Which offers may be looked at; an empty list allows everything.
@@ -11,6 +11,8 @@ pub struct OfferFilter {
     /// Regions, beginnings of their names, or zone ids.
     pub regions: Vec<String>,
     pub gpus: Vec<GpuSelector>,
+    /// Chips that were named and that no source offers with a region: what their clouds offer is taken without one.
+    pub without_region: Vec<GpuId>,
     /// Only this instance type; `explain` looks closer at one.
     pub instance_type: Option<String>,
     pub purchase: PurchaseChoice,
@@ -23,11 +25,16 @@ pub struct OfferFilter {
 impl OfferFilter {
     /// Whether the user named this region.
     pub fn names_region(&self, place: &Location) -> bool {
-        self.regions.iter().any(|region| place.region.starts_with(region.as_str()))
+        self.regions.iter().any(|region| begins_with(&place.region, region))
     }
 
     /// Whether the user named this zone.
     pub fn names_zone(&self, place: &Location) -> bool {
-        place.zone_id.as_deref().is_some_and(|zone| self.regions.iter().any(|name| name == zone))
+        place.zone_id.as_deref().is_some_and(|zone| self.regions.iter().any(|name| name.eq_ignore_ascii_case(zone)))
     }
+}
+
+/// Whether a region's name begins so, in letters of either case.
+pub(super) fn begins_with(region: &str, name: &str) -> bool {
+    region.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name))
 }

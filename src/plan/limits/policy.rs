@@ -10,6 +10,7 @@ use crate::limits::cloud_names::cloud;
 use gpuplan_hardware::{CloudId, GpuSelector, Hardware, InstanceType};
 use gpuplan_market::{Location, Offer, Purchase};
 use gpuplan_units::Usd;
+use gpuplan_units::separators::parse_amount;
 
 /// One rule and the line where it stands.
 #[derive(Clone, Debug, PartialEq)]
@@ -242,11 +243,7 @@ impl Reader<'_> {
             Amount::Whole(number) => number.to_string(),
             Amount::Decimal(number) => number.to_string(),
         };
-        let read = Usd::parse(&text.replace([',', '_'], "")).map_err(|error| PolicyError::Invalid {
-            line,
-            key,
-            detail: error.to_string(),
-        });
+        let read = parse_amount(&text).map_err(|error| PolicyError::Invalid { line, key, detail: error.to_string() });
         read.map(|value| Some(Rule { value, line }))
     }
 }

@@ -21,6 +21,9 @@ pub enum BillItem {
     /// On-demand machines of a plan that rents spot first.
     #[serde(rename = "on-demand fallback")]
     Fallback,
+    /// What these machines are expected to cost today over what they cost when their price was seen.
+    #[serde(rename = "expected price change")]
+    PriceChange,
     #[serde(rename = "saving, lost work and restarts")]
     LostWork,
     #[serde(rename = "network disk")]
@@ -37,6 +40,7 @@ impl BillItem {
         match self {
             Self::Machines => "machines",
             Self::Fallback => "on-demand fallback",
+            Self::PriceChange => "expected price change",
             Self::LostWork => "saving, lost work and restarts",
             Self::Disk => "network disk",
             Self::CheckpointStorage => "checkpoint storage",

@@ -1,6 +1,7 @@
 //! From the hours that machines are used to the lines of a bill.
 
 use crate::money::bill::{Basis, Bill, BillItem, BillLine, HOURS_PER_MONTH, MACHINE_HOUR};
+use crate::money::drift::Drift;
 use crate::money::side_charges::{Rate, SideCharges};
 use crate::training::run::RunTime;
 use gpuplan_market::Offer;
@@ -12,6 +13,8 @@ const CHECKPOINTS_KEPT: f64 = 2.0;
 /// Everything a bill needs besides the hours.
 pub struct BillInput<'a> {
     pub offer: &'a Offer,
+    /// Since its price was seen.
+    pub drift: Drift,
     pub nodes: u32,
     /// In the bucket: one checkpoint of everything that saves.
     pub saved: Bytes,
@@ -39,6 +42,7 @@ pub struct FallbackHours {
     pub hours: f64,
     /// Of one machine, an hour.
     pub rate: Usd,
+    pub drift: Drift,
     pub basis: Basis,
 }
 
@@ -64,12 +68,20 @@ impl BillInput<'_> {
         let rate = self.offer.quote.rate.times(1);
         let basis = price_basis(self.offer);
         lines.push(BillLine::new(BillItem::Machines, working * nodes, MACHINE_HOUR, rate, basis)?);
-        if let Some(FallbackHours { hours, rate, basis }) = used.fallback.as_ref().filter(|used| used.hours > 0.0) {
+        let mut changes = vec![(working + used.lost, rate, self.drift, price_basis(self.offer))];
+        if let Some(FallbackHours { hours, rate, drift, basis }) =
+            used.fallback.as_ref().filter(|used| used.hours > 0.0)
+        {
             lines.push(BillLine::new(BillItem::Fallback, hours * nodes, MACHINE_HOUR, *rate, basis.clone())?);
+            changes.push((*hours, *rate, *drift, basis.clone()));
         }
         if used.lost > 0.0 {
             let basis = Basis::LossRate(self.loss_basis);
             lines.push(BillLine::new(BillItem::LostWork, used.lost * nodes, MACHINE_HOUR, rate, basis)?);
+        }
+        for (hours, rate, drift, basis) in changes.into_iter().filter(|(_, _, drift, _)| drift.expected > 1.0) {
+            let more = Usd::from_dollars(rate.dollars() * (drift.expected - 1.0))?;
+            lines.push(BillLine::new(BillItem::PriceChange, hours * nodes, MACHINE_HOUR, more, basis)?);
         }
         lines.extend(self.side_lines(elapsed / HOURS_PER_MONTH)?);
         Some(Bill { lines })

@@ -2,6 +2,7 @@
 
 pub mod bill;
 pub mod billing;
+pub mod drift;
 pub mod phases;
 pub mod price;
 pub mod pricer;

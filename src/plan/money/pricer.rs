@@ -8,6 +8,7 @@ use crate::explanation::Rejection;
 use crate::filters::refuse_offer;
 use crate::input::feeding::reads_from_afar;
 use crate::limits::{Limits, OfferFilter, PurchaseChoice};
+use crate::money::drift::Drift;
 use crate::money::side_charges::SideCharges;
 use crate::normal::deviations;
 use gpuplan_hardware::InstanceId;
@@ -34,6 +35,8 @@ pub struct Pricer<'a> {
 pub struct PricedOffer {
     pub id: OfferId,
     pub charges: SideCharges,
+    /// Since the price was seen.
+    pub drift: Drift,
 }
 
 impl<'a> Pricer<'a> {
@@ -54,7 +57,7 @@ impl<'a> Pricer<'a> {
         let instance = world.hardware.instance(offer.instance);
         let data = workload.data.as_ref();
         let charges = SideCharges::new(&world.market.charges, offer, instance, data, reads_from_afar(workload));
-        PricedOffer { id, charges }
+        PricedOffer { id, charges, drift: self.drift(offer) }
     }
 
     /// For a service: spot offers of the same machine in the same region.
@@ -65,6 +68,26 @@ impl<'a> Pricer<'a> {
     /// On-demand machines of the same type in the same region.
     pub fn on_demand_like(&self, offer: &Offer) -> Option<OfferId> {
         self.fallbacks.get(&machine_in_region(offer)).copied()
+    }
+
+    /// What has become of the price of an offer since it was seen.
+    pub fn drift(&self, offer: &Offer) -> Drift {
+        let Context { world, limits, .. } = self.context;
+        Drift::new(offer, &world.hardware.instance(offer.instance).cloud, limits.now)
+    }
+
+    /// Whether the program can launch on it, or the user has it already.
+    pub fn is_launchable(&self, offer: &Offer) -> bool {
+        let Context { world, limits, .. } = self.context;
+        let cloud = &world.hardware.instance(offer.instance).cloud;
+        offer.owned.is_some() || limits.launchable.as_ref().is_none_or(|clouds| clouds.contains(cloud))
+    }
+
+    /// Of all machines together, as expected today.
+    pub fn rate_today(&self, id: OfferId, nodes: u32) -> Option<UsdPerHour> {
+        let offer = self.context.world.market.offer(id);
+        let today = offer.quote.rate.nanos() as f64 * self.drift(offer).expected * f64::from(nodes);
+        (today < i64::MAX as f64).then(|| UsdPerHour::from_nanos(today.round() as i64))
     }
 
     /// Of all machines together.

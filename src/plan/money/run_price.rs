@@ -10,7 +10,7 @@ use crate::limits::PurchaseChoice;
 use crate::money::billing::{BillInput, FallbackHours, UsedHours, price_basis};
 use crate::money::pricer::{PricedOffer, Pricer, is_spot};
 use crate::normal::point;
-use crate::spot::{self, Division, Job, Pool, SpotForecast};
+use crate::spot::{self, Division, Job, Pool, SpotForecast, Way};
 use crate::training::packing::Packing;
 use crate::training::run::{Notice, RunInput, RunTime};
 use gpuplan_estimate::{Machine, StepEstimate};
@@ -19,45 +19,49 @@ use gpuplan_spot::forecast::Forecast;
 use gpuplan_spot::{hardware_failure_rate, spot_rate};
 use gpuplan_units::{Bytes, Hours, Quantiles, Usd};
 
-/// A plan, or the first limit that it breaks. On spot its figures are a first guess, until `settle`.
+/// A plan, or the first limit that it breaks. On spot its figures are a first guess, until one of its ways is settled.
 pub fn price_run(
     pricer: &Pricer,
     priced_offer: &PricedOffer,
     nodes: u32,
     step: Arc<StepEstimate>,
 ) -> Result<Plan, Rejection> {
-    let Context { world, limits, .. } = pricer.context;
-    let offer = world.market.offer(priced_offer.id);
-    let outlook = outlook(pricer, priced_offer.id, offer)?;
+    let offer = pricer.context.world.market.offer(priced_offer.id);
+    let is_asked = limits_ask_for_spot(pricer);
+    if is_spot(offer) && nodes > spot::MOST_UNPROBED && !is_asked {
+        return Err(Rejection::UnprobedSpotCount { nodes, most_nodes: spot::MOST_UNPROBED });
+    }
+    let outlook = is_spot(offer).then(|| SpotForecast::new(&Pool::new(priced_offer.id, offer)));
     let mut run = run_time(pricer, offer, nodes, &step, outlook.as_ref());
+    let least = least_hours(&run);
     let used = match &outlook {
         None => UsedHours::expected(&run),
         Some(outlook) => {
-            let guess = outlook.guess(&pricer.model, &run, limits.deadline);
+            let guess = outlook.guess(&pricer.model, &run);
             run.hours = Quantiles { expected: guess.finish, p50: guess.finish, p90: guess.finish };
-            used_hours(pricer, &run, outlook.fallback, guess)
+            used_hours(pricer, &run, None, guess)
         }
     };
-    check_fallback(pricer, offer, &run, outlook.as_ref())?;
-    let chance = check_time(pricer, offer, &run, outlook.as_ref())?;
-    pricer.check_rate(offer, nodes, outlook.as_ref().and_then(|outlook| outlook.fallback))?;
+    let chance = if outlook.is_some() {
+        check_least(pricer, least, priced_offer, nodes)?;
+        None
+    } else {
+        check_time(pricer, offer, &run)?
+    };
+    pricer.check_rate(offer, nodes, None)?;
     let input = bill_input(priced_offer, offer, nodes, &run);
     let bill = input.bill(&used).ok_or(Rejection::Uncountable)?;
     let expected = bill.total();
-    let total_for = |hours: f64| -> Result<Usd, Rejection> {
+    let at_most = |hours: f64, certainty: f64| -> Result<Usd, Rejection> {
         let bill = input.bill(&UsedHours::held(hours, 0.0)).ok_or(Rejection::Uncountable)?;
-        Ok(bill.total().max(expected))
+        with_drift(expected, bill.total(), priced_offer.drift.over_expected(certainty)).ok_or(Rejection::Uncountable)
     };
-    let p90 = match (&outlook, limits.budget) {
-        (Some(_), Some(budget)) if expected > budget => {
-            return Err(Rejection::GuessedOverBudget { expected_usd: expected, budget_usd: budget });
-        }
-        (Some(_), _) => expected,
-        (None, _) => {
-            let p90 = total_for(run.hours.p90)?;
-            pricer.check_cost(p90, total_for(run.hours_with(pricer.certainty).0)?)?;
-            p90
-        }
+    let p90 = if outlook.is_some() {
+        expected
+    } else {
+        let p90 = at_most(run.hours.p90, 1.0)?;
+        pricer.check_cost(p90, at_most(run.hours_with(pricer.certainty).0, pricer.certainty)?)?;
+        p90
     };
     let full = offer
         .owned
@@ -83,22 +87,88 @@ pub fn price_run(
     })
 }
 
-/// The plan as its forecast has it, or the limit that it breaks after all.
-pub fn settle(pricer: &Pricer, plan: &Plan, forecast: Forecast) -> Result<Plan, Rejection> {
+fn limits_ask_for_spot(pricer: &Pricer) -> bool {
+    pricer.context.limits.offers.purchase.is_spot()
+}
+
+/// A cost whose hours and whose price are uncertain, each by itself: ratios add up as independent log-normal ones.
+fn with_drift(expected: Usd, of_hours: Usd, of_price: f64) -> Option<Usd> {
+    let hours = (of_hours.dollars() / expected.dollars()).max(1.0).ln();
+    let both = hours.hypot(of_price.ln()).exp();
+    if both.is_finite() {
+        Usd::from_dollars(expected.dollars() * both).map(|most| most.max(expected))
+    } else {
+        Some(of_hours)
+    }
+}
+
+/// Ways to use the spot machines of a plan that the user allows, or why there is none.
+pub fn ways(pricer: &Pricer, plan: &Plan) -> Result<Vec<Way>, Rejection> {
+    let limits = pricer.context.limits;
+    let offer = pricer.context.world.market.offer(plan.offer);
+    let choice = limits.offers.purchase;
+    let until = fallback_ways(pricer, offer, plan);
+    match choice {
+        PurchaseChoice::Spot => Ok(vec![Way::Alone]),
+        PurchaseChoice::SpotWithFallback => until,
+        _ => Ok(std::iter::once(Way::Alone).chain(until.unwrap_or_default()).collect()),
+    }
+}
+
+fn fallback_ways(pricer: &Pricer, offer: &Offer, plan: &Plan) -> Result<Vec<Way>, Rejection> {
+    let Context { world, limits, .. } = pricer.context;
+    let fallback = pricer.on_demand_like(offer).ok_or(Rejection::NoFallback)?;
+    let run = &plan.run;
+    if limits.offers.purchase != PurchaseChoice::SpotWithFallback {
+        // Falling back must be worth its trouble, unless the user asks for it.
+        if run.work.expected < spot::LEAST_STARTS * run.changeover.0 {
+            return Err(Rejection::TooShortForSpot {
+                work_hours: Hours(run.work.expected),
+                start_hours: run.changeover,
+            });
+        }
+        let rates = pricer.rate_today(fallback, plan.nodes).zip(pricer.rate_today(plan.offer, plan.nodes));
+        let is_worth_it = rates.is_some_and(|(firm, spot)| firm.dollars() >= spot::LEAST_RATIO * spot.dollars());
+        if !is_worth_it {
+            return Err(Rejection::SpotSavesLittle);
+        }
+    }
+    pricer.check_rate(world.market.offer(plan.offer), plan.nodes, Some(fallback))?;
+    // The ends that are tried depend on the run alone, so that a longer deadline only adds some.
+    let usual = Hours(run.work.high + run.changeover.0);
+    let needed = Hours(point(run.work, pricer.certainty) + run.changeover.0);
+    let is_kept = |end: &Hours| *end >= needed && limits.deadline.is_none_or(|deadline| *end <= deadline);
+    let ways: Vec<Way> = spot::ends(usual).filter(is_kept).map(|end| Way::Until { fallback, end }).collect();
+    match (ways.is_empty(), limits.deadline) {
+        (true, Some(deadline)) => Err(Rejection::Deadline {
+            needed_hours: spot::ends(usual).find(|end| *end >= needed).unwrap_or(needed),
+            deadline_hours: deadline,
+            confidence: limits.confidence,
+        }),
+        (true, None) => Err(Rejection::NoForecast { detail: "a run of more than half a year".to_owned() }),
+        (false, _) => Ok(ways),
+    }
+}
+
+/// The plan in one way, as its forecast has it, or the limit that it breaks after all.
+pub fn settle(pricer: &Pricer, plan: &Plan, way: Way, forecast: Forecast) -> Result<Plan, Rejection> {
     let Context { world, limits, .. } = pricer.context;
     let mut plan = plan.clone();
     let offer = world.market.offer(plan.offer);
+    let outlook = plan.spot.as_ref().ok_or(Rejection::NotSold)?.used(way);
     let (finish, cost, confidence) = (forecast.finish_hours, forecast.cost_usd.clone(), limits.confidence);
     plan.run.hours = finish;
     if let Some(deadline) = limits.deadline {
-        if forecast.chance_by_deadline < confidence {
+        let in_time = forecast.finishes.iter().filter(|finish| **finish <= deadline.0 + 1e-6).count();
+        let chance = in_time as f64 / forecast.finishes.len().max(1) as f64;
+        if chance < confidence {
             let needed = Hours(spot::percentile(&forecast.finishes, confidence));
             return Err(Rejection::Deadline { needed_hours: needed, deadline_hours: deadline, confidence });
         }
-        plan.chance_by_deadline = Some(forecast.chance_by_deadline);
+        plan.chance_by_deadline = Some(chance);
     }
     let division = Division { spot: forecast.spot_hours, on_demand: forecast.on_demand_hours, finish: finish.expected };
-    let used = used_hours(pricer, &plan.run, plan.spot.as_ref().and_then(|spot| spot.fallback), division);
+    let used = used_hours(pricer, &plan.run, outlook.fallback, division);
     plan.run.lost_hours = used.lost;
     let priced_offer = pricer.offer(plan.offer);
     let input = bill_input(&priced_offer, offer, plan.nodes, &plan.run);
@@ -109,45 +179,61 @@ pub fn settle(pricer: &Pricer, plan: &Plan, forecast: Forecast) -> Result<Plan, 
     let bill = input.bill(&used).ok_or(Rejection::Uncountable)?;
     let expected = bill.total();
     let p50 = with_sides(cost.p50, finish.p50)?;
-    let p90 = with_sides(cost.p90, finish.p90)?.max(expected);
-    let most = with_sides(spot::percentile(&forecast.costs, confidence), finish.p90)?;
+    let at_most = |machines: Usd, certainty: f64| {
+        let most = with_sides(machines, finish.p90)?;
+        with_drift(expected, most, priced_offer.drift.over_expected(certainty)).ok_or(Rejection::Uncountable)
+    };
+    let p90 = at_most(cost.p90, 1.0)?;
+    let most = at_most(spot::percentile(&forecast.costs, confidence), pricer.certainty)?;
     pricer.check_cost(p90, most)?;
     plan.bill = bill;
     plan.cost = Quantiles { expected, p50, p90 };
-    if let Some(spot) = &mut plan.spot {
-        spot.forecast = Some(forecast);
-    }
+    plan.spot = Some(Box::new(SpotForecast { forecast: Some(forecast), ..outlook }));
     Ok(plan)
 }
 
-/// The plan as a policy sees it; `None` where it is not on spot or its rates are beyond counting.
-pub fn spot_job<'p>(pricer: &Pricer, plan: &'p Plan) -> Option<Job<'p>> {
+/// The plan in one way, as a policy sees it; `None` where it is not on spot or its rates are beyond counting.
+pub fn spot_job<'p>(pricer: &Pricer, plan: &'p Plan, way: Way) -> Option<Job<'p>> {
     let outlook = plan.spot.as_ref()?;
-    let rate = |id: OfferId| pricer.rate_of_all(id, plan.nodes);
-    let on_demand = match outlook.fallback {
-        Some(id) => Some(rate(id)?),
-        None => None,
+    let rate = |id: OfferId| pricer.rate_today(id, plan.nodes);
+    let (on_demand, deadline) = match way {
+        Way::Alone => (None, None),
+        Way::Until { fallback, end } => (Some(rate(fallback)?), Some(end)),
     };
-    Some(Job {
-        run: &plan.run,
-        availability: outlook.availability,
-        spot: rate(plan.offer)?,
-        on_demand,
-        deadline: pricer.context.limits.deadline,
-    })
+    Some(Job { run: &plan.run, availability: outlook.availability, spot: rate(plan.offer)?, on_demand, deadline })
 }
 
-/// `None`: not on spot. A deadline is kept by falling back to on-demand, unless the user wants spot alone.
-fn outlook(pricer: &Pricer, id: OfferId, offer: &Offer) -> Result<Option<SpotForecast>, Rejection> {
-    if !is_spot(offer) {
-        return Ok(None);
+/// What no forecast of a plan on spot undercuts: its work and one start, at the price of today.
+#[derive(Clone, Copy, Debug)]
+pub struct Least {
+    pub cost: Usd,
+    pub hours: f64,
+}
+
+/// Part of the expected work that the mean of the draws of a forecast never goes below: they are spread evenly over the band of the work.
+const SURE_WORK: f64 = 0.93;
+
+fn least_hours(run: &RunTime) -> f64 {
+    run.start() + SURE_WORK * run.work.expected
+}
+
+/// Of a plan on spot whatever its way. `None` where it is beyond counting.
+pub fn least(pricer: &Pricer, plan: &Plan) -> Option<Least> {
+    let hours = least_hours(&plan.run);
+    let cost = pricer.rate_today(plan.offer, plan.nodes)?.for_hours(1, hours)?;
+    Some(Least { cost, hours })
+}
+
+/// No way to use these spot machines could keep the limits.
+fn check_least(pricer: &Pricer, hours: f64, offer: &PricedOffer, nodes: u32) -> Result<(), Rejection> {
+    let limits = pricer.context.limits;
+    if let Some(deadline) = limits.deadline.filter(|deadline| hours > deadline.0) {
+        return Err(Rejection::GuessedLate { expected_hours: Hours(hours), deadline_hours: deadline });
     }
-    let fallback = match (pricer.context.limits.offers.purchase, pricer.context.limits.deadline) {
-        (PurchaseChoice::SpotWithFallback, None) => return Err(Rejection::NoDeadline),
-        (PurchaseChoice::Spot, _) | (_, None) => None,
-        _ => Some(pricer.on_demand_like(offer).ok_or(Rejection::NoFallback)?),
-    };
-    Ok(Some(SpotForecast::new(&Pool::new(id, offer), fallback)))
+    let Some(budget) = limits.budget else { return Ok(()) };
+    let rate = pricer.rate_today(offer.id, nodes).ok_or(Rejection::Uncountable)?;
+    let cost = rate.for_hours(1, hours).ok_or(Rejection::Uncountable)?;
+    if cost > budget { Err(Rejection::GuessedOverBudget { expected_usd: cost, budget_usd: budget }) } else { Ok(()) }
 }
 
 fn run_time(
@@ -190,6 +276,7 @@ fn used_hours(pricer: &Pricer, run: &RunTime, fallback: Option<OfferId>, hours: 
     let fallback = fallback.map(|offer| FallbackHours {
         hours: hours.on_demand,
         rate: offer.quote.rate.times(1),
+        drift: pricer.drift(offer),
         basis: price_basis(offer),
     });
     UsedHours { working: hours.spot - lost, lost, fallback, elapsed: hours.finish }
@@ -198,6 +285,7 @@ fn used_hours(pricer: &Pricer, run: &RunTime, fallback: Option<OfferId>, hours: 
 fn bill_input<'b>(priced_offer: &'b PricedOffer, offer: &'b Offer, nodes: u32, run: &RunTime) -> BillInput<'b> {
     BillInput {
         offer,
+        drift: priced_offer.drift,
         nodes,
         // What every run of a sweep saved stays until somebody deletes it.
         saved: Bytes(run.saving.bytes.0 * f64::from(run.packing.runs)),
@@ -206,48 +294,15 @@ fn bill_input<'b>(priced_offer: &'b PricedOffer, offer: &'b Offer, nodes: u32, r
     }
 }
 
-/// Falling back must be worth its trouble, unless the user asks for it.
-fn check_fallback(
-    pricer: &Pricer,
-    offer: &Offer,
-    run: &RunTime,
-    outlook: Option<&SpotForecast>,
-) -> Result<(), Rejection> {
-    let Context { world, limits, .. } = pricer.context;
-    let fallback = outlook
-        .and_then(|outlook| outlook.fallback)
-        .filter(|_| limits.offers.purchase != PurchaseChoice::SpotWithFallback);
-    let Some(fallback) = fallback.map(|id| world.market.offer(id)) else { return Ok(()) };
-    if run.work.expected < spot::LEAST_STARTS * run.changeover.0 {
-        return Err(Rejection::TooShortForSpot { work_hours: Hours(run.work.expected), start_hours: run.changeover });
-    }
-    let is_worth_it = fallback.quote.rate.dollars() >= spot::LEAST_RATIO * offer.quote.rate.dollars();
-    if is_worth_it { Ok(()) } else { Err(Rejection::SpotSavesLittle) }
-}
-
-/// The run must meet the deadline with the confidence that the user wants; a plan on spot is judged by its forecast. Machines that
-/// the user owns may be available only until some day.
-fn check_time(
-    pricer: &Pricer,
-    offer: &Offer,
-    run: &RunTime,
-    outlook: Option<&SpotForecast>,
-) -> Result<Option<f64>, Rejection> {
+/// The run must meet the deadline with the confidence that the user wants. Machines that the user owns may be available only until
+/// some day.
+fn check_time(pricer: &Pricer, offer: &Offer, run: &RunTime) -> Result<Option<f64>, Rejection> {
     let limits = pricer.context.limits;
-    let needed = match outlook {
-        // On-demand alone must be able to do it.
-        Some(SpotForecast { fallback: Some(_), .. }) => Hours(point(run.work, pricer.certainty) + run.changeover.0),
-        Some(_) => Hours(0.0),
-        None => run.hours_with(pricer.certainty),
-    };
-    let guess = Hours(run.hours.expected);
-    if let Some(deadline) = limits.deadline.filter(|deadline| outlook.is_some() && guess > *deadline) {
-        return Err(Rejection::GuessedLate { expected_hours: guess, deadline_hours: deadline });
-    }
+    let needed = run.hours_with(pricer.certainty);
     if let Some(deadline) = limits.deadline.filter(|deadline| needed > *deadline) {
         let confidence = limits.confidence;
         return Err(Rejection::Deadline { needed_hours: needed, deadline_hours: deadline, confidence });
     }
     pricer.check_ownership(offer, run.hours.p90)?;
-    Ok(limits.deadline.filter(|_| outlook.is_none()).map(|deadline| run.chance_by(deadline)))
+    Ok(limits.deadline.map(|deadline| run.chance_by(deadline)))
 }

@@ -9,7 +9,8 @@ pub use answer::{Losses, ProcessingPlan, ProcessingSet};
 
 use std::collections::BTreeMap;
 
-use crate::choice::objective::{self, CostAndHours};
+use crate::choice::objective::{Aim, by_key};
+use crate::choice::value_of_time::ValueOfTime;
 use crate::explanation::{Rejection, Warning};
 use crate::limits::Limits;
 use crate::money::bill::{Basis, Bill, BillItem, BillLine, HOURS_PER_MONTH, MACHINE_HOUR};
@@ -19,7 +20,7 @@ use crate::processing::machines::{Rented, WorkOffers};
 use crate::processing::reasons::reasons;
 use crate::processing::refusals::Refusals;
 use crate::training::run::START;
-use gpuplan_estimate::processing::{ROOT, Work};
+use gpuplan_estimate::processing::{ROOT, Work, cpu_seconds};
 use gpuplan_hardware::{CloudId, Hardware};
 use gpuplan_market::{ChargeKind, Market, Purchase};
 use gpuplan_spot::AvailabilityModel;
@@ -39,7 +40,9 @@ pub fn plan<'a>(hardware: &'a Hardware, market: &'a Market, work: &Processing, l
         refused.add(&rented, 1, why);
     }
     let plans = case.plans(&found.kept, &mut refused);
-    let recommended = recommend(&plans, limits);
+    let value = ValueOfTime::of_cores(Seconds(cpu_seconds(work).unwrap_or(0.0) * work.samples), limits);
+    let aim = Aim::new(limits, value);
+    let recommended = recommend(&plans, aim);
     let mut set = ProcessingSet {
         recommendation: recommended.map(|index| plans[index].clone()),
         only_money: recommended.is_none() && refused.has_money_in_the_way(),
@@ -48,11 +51,8 @@ pub fn plan<'a>(hardware: &'a Hardware, market: &'a Market, work: &Processing, l
         warnings: vec![Warning::EqualCores],
         ..ProcessingSet::default()
     };
-    (set.frontier, set.alternatives) = frontier_and_alternatives(plans, limits);
+    (set.frontier, set.alternatives) = frontier_and_alternatives(plans, aim);
     set.rejected = refused.lines();
-    if limits.deadline.is_none() {
-        set.warnings.push(Warning::NoDeadline { preferred_within_hours: objective::PATIENCE });
-    }
     if let Some(best) = &set.recommendation {
         let hosts = WorkOffers::with_gpu(hardware, market, limits, work.place.as_deref()).kept;
         set.on_gpu_machines = cheapest(case.plans(&hosts, &mut Refusals::default()));
@@ -214,12 +214,9 @@ fn hours(seconds: Band, losses: Option<&Losses>) -> Quantiles<f64> {
 }
 
 /// By the objective, as for machines with GPUs.
-fn recommend(plans: &[ProcessingPlan], limits: &Limits) -> Option<usize> {
-    let order: Vec<usize> = (0..plans.len()).collect();
-    objective::recommend(limits, &order, |index| {
-        let plan = &plans[index];
-        CostAndHours { cost: plan.cost.expected, hours: plan.hours.expected, is_service: false }
-    })
+fn recommend(plans: &[ProcessingPlan], aim: Aim) -> Option<usize> {
+    let key = |index: &usize| aim.key(plans[*index].cost.expected, plans[*index].hours.expected);
+    (0..plans.len()).min_by(|a, b| by_key(key(a), key(b)))
 }
 
 fn cheapest(plans: Vec<ProcessingPlan>) -> Option<ProcessingPlan> {
@@ -231,7 +228,7 @@ fn cheapest(plans: Vec<ProcessingPlan>) -> Option<ProcessingPlan> {
 /// What nothing beats in both cost and time; and of every other machine type the plan that would be recommended.
 fn frontier_and_alternatives<'a>(
     mut plans: Vec<ProcessingPlan<'a>>,
-    limits: &Limits,
+    aim: Aim,
 ) -> (Vec<ProcessingPlan<'a>>, Vec<ProcessingPlan<'a>>) {
     plans.sort_by(|a, b| a.cost.expected.cmp(&b.cost.expected).then(a.hours.expected.total_cmp(&b.hours.expected)));
     let (mut frontier, mut rest, mut fastest): (Vec<ProcessingPlan>, BTreeMap<String, Vec<ProcessingPlan>>, f64) =
@@ -247,7 +244,7 @@ fn frontier_and_alternatives<'a>(
     for plan in &frontier {
         rest.remove(&format!("{}/{}", plan.on.host.cloud, plan.on.host.name));
     }
-    let best = |plans: Vec<ProcessingPlan<'a>>| recommend(&plans, limits).map(|index| plans[index].clone());
+    let best = |plans: Vec<ProcessingPlan<'a>>| recommend(&plans, aim).map(|index| plans[index].clone());
     let mut alternatives: Vec<ProcessingPlan> = rest.into_values().filter_map(best).collect();
     alternatives.sort_by_key(|plan| plan.cost.expected);
     frontier.truncate(MOST_SHOWN);

@@ -66,8 +66,14 @@ pub fn price_service(
     let total_nodes = standby.as_ref().map_or(nodes, |standby| nodes + standby.spare);
     pricer.check_rate(offer, total_nodes, standby.as_ref().map(|standby| standby.fallback))?;
     let expected = bill.total();
+    let drifted = |certainty: f64| {
+        let ratio = (p90.dollars() / expected.dollars()).max(1.0).ln();
+        Usd::from_dollars(expected.dollars() * ratio.hypot(priced_offer.drift.over_expected(certainty).ln()).exp())
+    };
+    let (p90, most) =
+        (drifted(1.0).ok_or(Rejection::Uncountable)?, drifted(pricer.certainty).ok_or(Rejection::Uncountable)?);
     let p90 = p90.max(expected);
-    pricer.check_cost(p90, p90)?;
+    pricer.check_cost(p90, most.max(expected))?;
     pricer.check_ownership(offer, hours.0)?;
     // Of machines that are owned, what they cost whether used or not.
     let full_cost = offer.owned.as_ref().map(|owned| owned.full_rate.for_hours(total_nodes, hours.0));
@@ -92,7 +98,14 @@ pub fn price_service(
 
 fn bill_of(pricer: &Pricer, priced_offer: &PricedOffer, nodes: u32, used: &UsedHours) -> Result<Bill, Rejection> {
     let offer = pricer.context.world.market.offer(priced_offer.id);
-    let input = BillInput { offer, nodes, saved: Bytes(0.0), charges: &priced_offer.charges, loss_basis: "" };
+    let input = BillInput {
+        offer,
+        drift: priced_offer.drift,
+        nodes,
+        saved: Bytes(0.0),
+        charges: &priced_offer.charges,
+        loss_basis: "",
+    };
     input.bill(used).ok_or(Rejection::Uncountable)
 }
 
@@ -181,8 +194,12 @@ fn bill_of_spread(pricer: &Pricer, spread: &Spread, fallback: OfferId, hours: Ho
     let share = spread.up / (spread.up + spread.down);
     let mut lines = Vec::new();
     for place in &spread.places {
-        let standing_in =
-            FallbackHours { hours: hours.0 * (1.0 - share), rate: firm.quote.rate.times(1), basis: price_basis(firm) };
+        let standing_in = FallbackHours {
+            hours: hours.0 * (1.0 - share),
+            rate: firm.quote.rate.times(1),
+            drift: pricer.drift(firm),
+            basis: price_basis(firm),
+        };
         let used = UsedHours { working: hours.0 * share, lost: 0.0, fallback: Some(standing_in), elapsed: hours.0 };
         lines.extend(bill_of(pricer, &pricer.offer(place.offer), place.nodes, &used)?.lines);
     }

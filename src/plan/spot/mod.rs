@@ -44,9 +44,17 @@ const SHARED_SLACK: f64 = 20.0;
 const SHARED_CHANGEOVER: f64 = 180.0;
 /// Work beyond which spot cannot be forecast: twice as long as the traces. Hours.
 const MOST_WORK: f64 = 1300.0;
-/// Of the spot hours before a deadline, the share that the policy uses where it cannot know when they come: 0.8 gives the mean
-/// costs of 48 h of work in 60 and 70 h on the development traces within 2 %. Only for the first guess.
-const CAUGHT: f64 = 0.8;
+/// Spot machines that a plan may need at once where the user has not asked for spot: availability is fitted to probes of one machine, and what
+/// it is for many at once is unknown (docs/risk.md). Judged.
+pub const MOST_UNPROBED: u32 = 8;
+/// Ends that a plan with a fallback may promise: hours as people say them, so that plans share their tables and a longer deadline
+/// only adds some.
+const ENDS: [f64; 24] = [
+    1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 18.0, 24.0, 36.0, 48.0, 72.0, 96.0, 120.0, 168.0, 240.0, 336.0, 504.0, 720.0,
+    1080.0, 1440.0, 2160.0, 3240.0, 4320.0,
+];
+/// Ends that are tried, from the soonest that on-demand machines alone would keep: the last is four to six times as long.
+const ENDS_TRIED: usize = 4;
 /// No window of the development traces cost more than on-demand and so many changeovers (at work of 8 and 48 h).
 const CEILING_CHANGEOVERS: f64 = 10.0;
 /// Shares of time that a pool was up lately at which spot is compared with on-demand.
@@ -55,8 +63,10 @@ const BREAK_EVEN_AT: [f64; 5] = [0.0, 0.1, 0.3, 0.6, 0.9];
 /// What may become of a plan on spot machines, and what it rests on.
 #[derive(Clone, Debug)]
 pub struct SpotForecast {
-    /// On-demand machines of the same type in the same region that the plan falls back to.
+    /// On-demand machines of the same type in the same region that the plan falls back to, so that it ends by `finish_by`.
     pub fallback: Option<OfferId>,
+    /// From the start; `None`: it waits for spot machines as long as it takes.
+    pub finish_by: Option<Hours>,
     /// Share of time that the pool is assumed to have been up lately, and why.
     pub availability: f64,
     pub basis: &'static str,
@@ -77,6 +87,20 @@ pub struct Pool {
     pub basis: &'static str,
 }
 
+/// How a run uses spot machines.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Way {
+    /// It waits for them as long as it takes.
+    Alone,
+    /// It falls back to on-demand machines to end by then.
+    Until { fallback: OfferId, end: Hours },
+}
+
+/// Ends that a plan with a fallback may promise where on-demand machines alone take at most so long.
+pub fn ends(on_demand_alone: Hours) -> impl Iterator<Item = Hours> {
+    ENDS.into_iter().map(Hours).filter(move |end| *end >= on_demand_alone).take(ENDS_TRIED)
+}
+
 /// Hours of a run on spot, and how they divide.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Division {
@@ -93,9 +117,11 @@ impl Pool {
 }
 
 impl SpotForecast {
-    pub fn new(pool: &Pool, fallback: Option<OfferId>) -> Self {
+    /// Before it is forecast: as if it waited for spot alone.
+    pub fn new(pool: &Pool) -> Self {
         Self {
-            fallback,
+            fallback: None,
+            finish_by: None,
             availability: pool.availability,
             basis: pool.basis,
             forecast: None,
@@ -105,20 +131,31 @@ impl SpotForecast {
         }
     }
 
-    /// A guess from means alone, to choose the plans that are worth a forecast.
-    pub fn guess(&self, model: &AvailabilityModel, run: &RunTime, deadline: Option<Hours>) -> Division {
+    /// How it is used.
+    pub fn way(&self) -> Way {
+        match self.fallback.zip(self.finish_by) {
+            Some((fallback, end)) => Way::Until { fallback, end },
+            None => Way::Alone,
+        }
+    }
+
+    /// The same, used in this way.
+    #[must_use]
+    pub fn used(&self, way: Way) -> Self {
+        let (fallback, finish_by) = match way {
+            Way::Alone => (None, None),
+            Way::Until { fallback, end } => (Some(fallback), Some(end)),
+        };
+        Self { fallback, finish_by, ..self.clone() }
+    }
+
+    /// A guess from means alone, for spot machines without a fallback.
+    pub fn guess(&self, model: &AvailabilityModel, run: &RunTime) -> Division {
         let (up, down) = (model.mean_spell(self.availability, true).0, model.mean_spell(self.availability, false).0);
         let share_up = up / (up + down);
         let useful = (-run.changeover.0 / up).exp();
-        let work = run.work.expected;
-        let caught = match (self.fallback, deadline) {
-            (Some(_), Some(deadline)) => work.min(CAUGHT * share_up * useful * deadline.0),
-            _ => work,
-        };
-        let spot = caught / useful;
-        let finish = spot / share_up + (work - caught);
-        let finish = deadline.filter(|_| self.fallback.is_some()).map_or(finish, |deadline| finish.min(deadline.0));
-        Division { spot: spot + run.start(), on_demand: work - caught, finish: finish + run.start() }
+        let spot = run.work.expected / useful;
+        Division { spot: spot + run.start(), on_demand: 0.0, finish: spot / share_up + run.start() }
     }
 }
 
@@ -130,6 +167,7 @@ pub struct Job<'a> {
     pub spot: UsdPerHour,
     /// `None`: the plan waits for spot as long as it takes.
     pub on_demand: Option<UsdPerHour>,
+    /// That it keeps by falling back.
     pub deadline: Option<Hours>,
 }
 

@@ -53,7 +53,8 @@ fn pools(world: World, kept: &[OfferId], plan: &Plan) -> Vec<Pool> {
 /// Only a plan that falls back promises an end, and only under the conditions that it says.
 fn promise(pricer: &Pricer, plan: &Plan) -> Option<Promise> {
     let Context { world, limits, .. } = pricer.context;
-    let (fallback, deadline) = (plan.spot.as_ref()?.fallback?, limits.deadline?);
+    let spot = plan.spot.as_ref()?;
+    let (fallback, deadline) = (spot.fallback?, spot.finish_by?);
     let end = limits
         .now
         .and_then(|now| Timestamp::from_second(now.as_second().saturating_add((deadline.0 * 3600.0) as i64)).ok());
@@ -73,10 +74,10 @@ fn promise(pricer: &Pricer, plan: &Plan) -> Option<Promise> {
 pub fn find_break_even(pricer: &Pricer, forecaster: &mut Forecaster, plan: &mut Plan) {
     let offer = pricer.context.world.market.offer(plan.offer);
     let found = (|| {
-        plan.spot.as_ref()?;
-        let rate = pricer.rate_of_all(pricer.on_demand_like(offer)?, plan.nodes)?;
+        let way = plan.spot.as_ref()?.way();
+        let rate = pricer.rate_today(pricer.on_demand_like(offer)?, plan.nodes)?;
         let on_demand = rate.for_hours(1, plan.run.work.expected + plan.run.start())?;
-        forecaster.break_even(&spot_job(pricer, plan)?, on_demand)
+        forecaster.break_even(&spot_job(pricer, plan, way)?, on_demand)
     })();
     if let Some(spot) = &mut plan.spot {
         spot.break_even = found;

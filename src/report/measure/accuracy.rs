@@ -7,11 +7,13 @@ use crate::text::table::{Column, render};
 use crate::text::wrap::wrap;
 use gpuplan_accuracy::held_out::{GroupError, HeldOut};
 use gpuplan_accuracy::{ErrorGroup, GroupErrors, Scores, peers};
+use gpuplan_estimate::band::{FittedBands, HalfWidth, SourceCoverage};
 use gpuplan_estimate::constants::{Fitted, HeldOutError, HeldOutInference};
-use gpuplan_estimate::memory_constants::FittedMemory;
+use gpuplan_estimate::memory_constants::{FittedMemory, HeldOutSource};
 
 /// Every grouping with its word.
-const GROUPINGS: [(&str, ErrorGroup); 5] = [
+const GROUPINGS: [(&str, ErrorGroup); 6] = [
+    ("table", ErrorGroup::Table),
     ("source", ErrorGroup::Source),
     ("group", ErrorGroup::Group),
     ("family", ErrorGroup::Family),
@@ -28,12 +30,13 @@ pub fn text(scores: &Scores, by: ErrorGroup, time: &Fitted, memory_fit: &FittedM
     let _ = write!(out, "\nPeak memory of a GPU by {}\n\n{memory}", word(by));
     let _ = write!(out, "\n{}", summary(scores, width));
     let _ = write!(out, "\n{}", held_out(time, memory_fit, width));
+    let _ = write!(out, "\n{}", bands(FittedBands::embedded(), width));
     let _ = write!(out, "\nOther estimators on the same runs, MAPE of step time\n\n{}", peer_table(scores, width));
     out.push_str(&wrap(&peer_note(), width, ""));
     out.push_str("\n\n");
     let note = format!(
-        "The constants ({constants}) were fitted on these runs and the other estimators were not; a source never seen errs as the held-out tables \
-         and the bands say. MAPE: mean absolute error; median: of the absolute error; bias: median signed error; inside: runs that the 10 to 90 % band \
+        "Most constants ({constants}) were fitted on the earlier of these runs, a few on all (--by table tells them apart), and the other estimators on \
+         none; a source never seen errs as the held-out tables and the bands say. MAPE: mean absolute error; median: of the absolute error; bias: median signed error; inside: runs that the 10 to 90 % band \
          holds."
     );
     out.push_str(&wrap(&note, width, ""));
@@ -66,12 +69,37 @@ pub fn held_out(time: &Fitted, memory: &FittedMemory, width: u16) -> String {
     let _ = writeln!(out, "All     MAPE {}\n", percent(time.held_out_gpu_percent));
     out += &inference(&time.held_out_inference, width);
     out.push('\n');
-    let peaks = memory
-        .held_out_sources
-        .iter()
-        .map(|one| vec![one.name.clone(), one.runs.to_string(), percent(one.mape_percent)]);
-    out += &table("peak memory, source", peaks.collect());
+    out += &self::memory(memory, width);
+    out
+}
+
+/// Errors of peaks of sources that the constants never saw.
+pub fn memory(memory: &FittedMemory, width: u16) -> String {
+    let row = |one: &HeldOutSource| vec![one.name.clone(), one.runs.to_string(), percent(one.mape_percent)];
+    let mut out = held_out_table("peak memory, source", memory.held_out_sources.iter().map(row).collect(), width);
     let _ = writeln!(out, "All     MAPE {}", percent(memory.held_out_error_percent));
+    out
+}
+
+/// Share of the runs of each source inside bands that never saw its code base, and what the bands are made of.
+pub fn bands(bands: &FittedBands, width: u16) -> String {
+    let table = |title, widths: &[HalfWidth]| {
+        let columns = [Column::left(title, 0), Column::right("half-width", 0), Column::right("code bases", 0)];
+        let row = |one: &HalfWidth| vec![one.name.clone(), format!("{:.3}", one.half_width), one.groups.to_string()];
+        render(&columns, widths.iter().map(row), width)
+    };
+    let columns = [Column::left("band, source left out", 0), Column::right("runs", 0), Column::right("inside", 0)];
+    let row = |one: &SourceCoverage| vec![one.name.clone(), one.runs.to_string(), whole(one.inside_percent)];
+    let mut out = render(&columns, bands.sources.iter().map(row), width);
+    let _ = writeln!(
+        out,
+        "All     {:.0} % of {} runs inside, median high / low {:.2}\n",
+        bands.inside_percent, bands.runs, bands.median_high_over_low
+    );
+    out += &table("regime", &bands.regimes);
+    out.push('\n');
+    out += &table("doubt", &bands.doubts);
+    let _ = writeln!(out, "Every half-width times {:.2} for a code base that nobody has seen", bands.new_source);
     out
 }
 
@@ -128,11 +156,11 @@ fn held_out_table(title: &'static str, rows: Vec<Vec<String>>, width: u16) -> St
     render(&[Column::left(title, 0), Column::right("runs", 0), Column::right("MAPE", 0)], rows, width)
 }
 
-fn word(by: ErrorGroup) -> &'static str {
+pub(crate) fn word(by: ErrorGroup) -> &'static str {
     GROUPINGS.iter().find(|(_, grouping)| *grouping == by).map_or("source", |(word, _)| word)
 }
 
-fn table(lines: &[GroupErrors], all: &GroupErrors, by: ErrorGroup, width: u16) -> String {
+pub(crate) fn table(lines: &[GroupErrors], all: &GroupErrors, by: ErrorGroup, width: u16) -> String {
     let columns = [
         Column::left(word(by), 0),
         Column::right("runs", 0),
@@ -176,7 +204,7 @@ fn whole(value: f64) -> String {
     format!("{value:.0} %")
 }
 
-fn summary(scores: &Scores, width: u16) -> String {
+pub(crate) fn summary(scores: &Scores, width: u16) -> String {
     let mut lines = Vec::new();
     if let Some((macro_mape, groups)) = scores.macro_mape_percent() {
         lines.push(format!(

@@ -7,7 +7,8 @@ use serde::Serialize;
 use crate::measure::accuracy::{against_peers, inference_means};
 use crate::text::json::{VERSION, pretty};
 use gpuplan_accuracy::peers::PeerErrors;
-use gpuplan_accuracy::{ErrorGroup, Errors, GroupErrors, Scores};
+use gpuplan_accuracy::{ErrorGroup, Errors, FitFacts, GroupErrors, Regret, Scores};
+use gpuplan_estimate::band::{FittedBands, SourceCoverage};
 use gpuplan_estimate::constants::{Fitted, HeldOutError, HeldOutInference};
 use gpuplan_estimate::memory_constants::{FittedMemory, HeldOutSource};
 
@@ -40,6 +41,8 @@ pub struct AccuracyReport<'a> {
 /// The same runs under the names of each grouping.
 #[derive(Serialize, JsonSchema)]
 struct Groupings {
+    /// `earlier`: the sources that most constants are fitted on; `recent`: those that only three constants see.
+    table: Vec<ErrorLine>,
     /// Paper or repository.
     source: Vec<ErrorLine>,
     /// Sources that share one code base.
@@ -55,6 +58,7 @@ impl Groupings {
     fn new(lines: impl Fn(ErrorGroup) -> Vec<GroupErrors>) -> Self {
         let by = |grouping| lines(grouping).into_iter().map(ErrorLine::from).collect();
         Self {
+            table: by(ErrorGroup::Table),
             source: by(ErrorGroup::Source),
             group: by(ErrorGroup::Group),
             family: by(ErrorGroup::Family),
@@ -66,7 +70,7 @@ impl Groupings {
 
 /// Errors of the runs under one name.
 #[derive(Serialize, JsonSchema)]
-struct ErrorLine {
+pub(crate) struct ErrorLine {
     name: String,
     cases: usize,
     /// Cases that were predicted.
@@ -107,7 +111,7 @@ impl From<GroupErrors> for ErrorLine {
 
 /// Whether a run fits a GPU, predicted and in fact.
 #[derive(Serialize, JsonSchema)]
-struct FitErrors {
+pub(crate) struct FitErrors {
     asked: usize,
     answered: usize,
     /// Predicted to fit, and ran out of memory.
@@ -118,9 +122,28 @@ struct FitErrors {
     fits_facts: usize,
 }
 
+impl From<FitFacts> for FitErrors {
+    fn from(fits: FitFacts) -> Self {
+        Self {
+            asked: fits.asked,
+            answered: fits.answered,
+            false_fit: fits.false_fit,
+            out_of_memory_facts: fits.out_of_memory_facts,
+            false_out_of_memory: fits.false_out_of_memory,
+            fits_facts: fits.fits_facts,
+        }
+    }
+}
+
+impl From<Regret> for LayoutRegret {
+    fn from(regret: Regret) -> Self {
+        Self { groups: regret.groups, mean_percent: regret.mean_percent, worst_percent: regret.worst_percent }
+    }
+}
+
 /// Time of the layout that is predicted fastest over that of the fastest, minus one.
 #[derive(Serialize, JsonSchema)]
-struct LayoutRegret {
+pub(crate) struct LayoutRegret {
     /// Published sweeps of layouts.
     groups: usize,
     mean_percent: f64,
@@ -139,6 +162,10 @@ struct HeldOutErrors<'a> {
     inference: HeldOutInferenceReport<'a>,
     memory_mape_percent: f64,
     memory_sources: &'a [HeldOutSource],
+    /// Share of the runs inside bands that never saw their code base, and its median width.
+    bands_inside_percent: f64,
+    bands_median_high_over_low: f64,
+    band_sources: &'a [SourceCoverage],
 }
 
 /// `gpuplan accuracy --refit --inference -o json`: errors of inference on GPUs that no constant was fitted on.
@@ -172,7 +199,7 @@ struct PeerLine {
 
 /// Everything, whatever the table shows.
 pub fn accuracy(scores: &Scores, time: &Fitted, memory: &FittedMemory, now: Timestamp) -> String {
-    let (macro_mape, fits) = (scores.macro_mape_percent(), scores.fits);
+    let (macro_mape, bands) = (scores.macro_mape_percent(), FittedBands::embedded());
     let peer = |(line, errors): (GroupErrors, PeerErrors)| PeerLine {
         source: errors.source,
         runs: errors.runs,
@@ -193,19 +220,8 @@ pub fn accuracy(scores: &Scores, time: &Fitted, memory: &FittedMemory, now: Time
         median_high_over_low: scores.median_high_over_low(),
         memory: Groupings::new(|by| scores.memory(by)),
         memory_all: scores.memory_of_all().into(),
-        fits: FitErrors {
-            asked: fits.asked,
-            answered: fits.answered,
-            false_fit: fits.false_fit,
-            out_of_memory_facts: fits.out_of_memory_facts,
-            false_out_of_memory: fits.false_out_of_memory,
-            fits_facts: fits.fits_facts,
-        },
-        regret: scores.regret.map(|regret| LayoutRegret {
-            groups: regret.groups,
-            mean_percent: regret.mean_percent,
-            worst_percent: regret.worst_percent,
-        }),
+        fits: scores.fits.into(),
+        regret: scores.regret.map(LayoutRegret::from),
         held_out: HeldOutErrors {
             macro_mape_percent: time.held_out_macro_percent,
             groups: &time.held_out_groups,
@@ -214,6 +230,9 @@ pub fn accuracy(scores: &Scores, time: &Fitted, memory: &FittedMemory, now: Time
             inference: HeldOutInferenceReport::new(&time.held_out_inference),
             memory_mape_percent: memory.held_out_error_percent,
             memory_sources: &memory.held_out_sources,
+            bands_inside_percent: bands.inside_percent,
+            bands_median_high_over_low: bands.median_high_over_low,
+            band_sources: &bands.sources,
         },
         peers: against_peers(scores).into_iter().map(peer).collect(),
     })

@@ -6,10 +6,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::measure::nearest::NearestReport;
 use crate::sentences::assumption::{sentence, sentences};
 use crate::text::format;
 use crate::text::json::{VERSION, pretty};
 use crate::text::table::{Column, render};
+use gpuplan_accuracy::nearest::Nearest;
 use gpuplan_estimate::{Bound, MemoryBreakdown, Performance, Regime, StepEstimate, Subject};
 use gpuplan_plan::document::{Remark, time_parts};
 use gpuplan_units::{Band, Bytes};
@@ -95,9 +97,10 @@ pub struct EstimateReport<'a> {
     assumed: Vec<String>,
     /// The same with figures, in the same order.
     assumptions: Vec<Remark>,
+    nearest: NearestReport,
 }
 
-pub fn json(subject: &Subject, made: &StepEstimate, assumed: &[Assumption]) -> String {
+pub fn json(subject: &Subject, made: &StepEstimate, assumed: &[Assumption], nearest: &Nearest) -> String {
     let setting = &made.setting;
     let performance = Performance::new(subject, made);
     pretty(&EstimateReport {
@@ -122,6 +125,7 @@ pub fn json(subject: &Subject, made: &StepEstimate, assumed: &[Assumption]) -> S
         memory_bytes: keyed(memory_parts(&made.memory), "bytes"),
         assumed: sentences(assumed),
         assumptions: assumed.iter().map(|one| Remark::new(one, sentence(one))).collect(),
+        nearest: NearestReport::new(nearest),
     })
 }
 

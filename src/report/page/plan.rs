@@ -1,6 +1,7 @@
 //! The report on a plan: the recommendation in words, what could go wrong, what was thrown out, the charts, the assumptions.
 
 mod around;
+mod choices;
 mod figures;
 mod findings;
 
@@ -25,7 +26,10 @@ const LIKELY: f64 = 0.9;
 const JUST_MADE: Hours = Hours(1.0);
 
 pub fn report(document: &PlanDocument, plan: &PlanRecord, around: &ReportContext) -> Report {
-    let mut sections = vec![recommendation(document, plan, around), risks(document, plan, around)];
+    let is_recommended = document.plans.recommendation.as_ref().is_some_and(|best| best.id == plan.id);
+    let mut sections: Vec<Section> =
+        choices::section(document, around).filter(|_| is_recommended).into_iter().collect();
+    sections.extend([recommendation(document, plan, around), risks(document, plan, around)]);
     sections.extend(findings::section(&document.findings));
     sections.push(rejected(document));
     let mut missing = Vec::new();

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::measure::estimate::breakdown;
+use crate::measure::nearest::{self, NearestReport};
 use crate::plan::input;
 use crate::plan::plan_text::bill;
 use crate::plan::serving_text;
@@ -12,6 +13,7 @@ use crate::sentences;
 use crate::text::format;
 use crate::text::json::{VERSION, pretty};
 use crate::text::wrap::wrap;
+use gpuplan_accuracy::nearest::Nearest;
 use gpuplan_estimate::scaling::{self, Scaling};
 use gpuplan_plan::Plan;
 use gpuplan_plan::document::{Context, PlanRecord};
@@ -36,6 +38,8 @@ pub struct ExplainReport<'a> {
     why_not_reasons: &'a [WhyNot],
     /// `what_would_change` with its figures.
     changes: &'a [WouldChange],
+    /// The published runs that are most like the plan's steps; `null` for a model that is served.
+    nearest: Option<NearestReport>,
 }
 
 /// A plan beside the recommended one. Both lists are empty for the recommended plan itself.
@@ -56,7 +60,7 @@ impl Comparison {
     }
 }
 
-pub fn json(plan: &Plan, comparison: &Comparison, context: &Context) -> String {
+pub fn json(plan: &Plan, comparison: &Comparison, nearest: Option<&Nearest>, context: &Context) -> String {
     pretty(&ExplainReport {
         version: VERSION,
         plan: PlanRecord::new(plan, context),
@@ -66,14 +70,16 @@ pub fn json(plan: &Plan, comparison: &Comparison, context: &Context) -> String {
         scaling: Scaling::from_step(&plan.step),
         why_not_reasons: &comparison.why_not,
         changes: &comparison.would_change,
+        nearest: nearest.map(NearestReport::new),
     })
 }
 
-pub fn text(plan: &Plan, comparison: &Comparison, context: &Context, width: u16) -> String {
+pub fn text(plan: &Plan, comparison: &Comparison, nearest: Option<&Nearest>, context: &Context, width: u16) -> String {
     let json = PlanRecord::new(plan, context);
     let memory = context.world.hardware.instance(plan.instance).node.gpu_memory;
     let mut rows = machine_rows(plan, &json, context);
     rows.extend(run_rows(plan, &json, context));
+    rows.extend(nearest.map(|nearest| ("published", nearest::sentence(nearest))));
     rows.extend(comparison.why_not().into_iter().map(|reason| ("why not", reason)));
     rows.extend(comparison.would_change().into_iter().map(|change| ("changes", change)));
     rows.extend(plan.reasons.iter().map(|reason| ("why", sentences::reason::sentence(reason))));

@@ -37,6 +37,8 @@ pub fn asked_text(asked: &JobRequest, hardware: &Hardware, width: u16) -> String
         JobKind::Slurm => "Slurm",
         JobKind::Skypilot => "SkyPilot",
         JobKind::Kubernetes => "Kubernetes",
+        JobKind::Script => "script",
+        JobKind::Recipe => "training configuration",
     };
     let mut lines = vec![format!("Job {name} ({kind})")];
     let mut row = |title: &str, text: String| lines.push(wrap(&format!("  {title:<9} {text}"), width, "            "));
@@ -224,7 +226,7 @@ pub struct JobDocument<'a> {
 /// What a job asks for, and what of its file was understood.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct JobRecord<'a> {
-    /// `slurm`, `skypilot` or `kubernetes`.
+    /// `slurm`, `skypilot`, `kubernetes`, `script` or `recipe` (the configuration of a training program).
     #[schemars(with = "String")]
     pub kind: JobKind,
     pub name: Option<&'a str>,

@@ -9,7 +9,7 @@ use crate::plan::serving_text;
 use crate::plan::spot_text;
 use crate::sentences;
 use crate::text::format;
-use crate::text::table::{Column, footer, render};
+use crate::text::table::{Column, footer, render_folding};
 use crate::text::wrap::wrap;
 use gpuplan_market::Offer;
 use gpuplan_plan::document::{Context, PlanRecord, SweepRecord};
@@ -93,6 +93,12 @@ pub fn workload_line(workload: &Workload) -> String {
         format::thousands(steps as i128),
         training.sequence_length,
     )
+}
+
+/// The same without its steps.
+pub fn short_line(workload: &Workload) -> String {
+    let line = workload_line(workload);
+    line.split_once(" in ").filter(|_| workload.serving.is_none()).map_or(line.clone(), |(short, _)| short.to_owned())
 }
 
 fn rate_words(offer: &Offer, context: &Context) -> String {
@@ -267,7 +273,7 @@ pub(crate) fn bill_table(bill: &Bill, expected: Usd, width: u16) -> String {
     let mut total = vec![String::new(); columns.len()];
     (total[0], total[4]) = ("total".to_owned(), format::usd(expected));
     rows.push(total);
-    render(&columns, rows, width)
+    render_folding(&columns, rows, width)
 }
 
 /// The recommended machines on every way to buy them.
@@ -300,7 +306,7 @@ fn terms_table(set: &PlanSet, context: &Context, width: u16) -> String {
             row
         }
     });
-    render(&columns, rows, width)
+    render_folding(&columns, rows, width)
 }
 
 /// Plans one a row; `*` marks the recommended one.
@@ -322,7 +328,7 @@ pub fn plans_table(title: &str, plans: &[Plan], set: &PlanSet, context: &Context
     ];
     let best = set.recommendation.as_ref().map(|plan| plan_id(context.world, plan));
     let rows = plans.iter().take(most).map(|plan| plan_row(plan, best.as_deref(), context));
-    let table = render(&columns, rows, width);
+    let table = render_folding(&columns, rows, width);
     format!("{title}\n{table}{}", footer(plans.len().min(most), plans.len(), "--max-results shows more"))
 }
 
@@ -387,5 +393,5 @@ pub(crate) fn rejected(rejections: &[Rejected], width: u16) -> String {
             sentences::rejection::fix(&nearest.why),
         ])
     });
-    render(&columns, rows, width)
+    render_folding(&columns, rows, width)
 }

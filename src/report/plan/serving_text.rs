@@ -1,7 +1,7 @@
 //! A plan of a served model for a person: what is asked, what it does, and tables by latency instead of hours.
 
 use crate::text::format;
-use crate::text::table::{Column, footer, render};
+use crate::text::table::{Column, footer, render_folding};
 use gpuplan_plan::document::{Context, ServingRecord};
 use gpuplan_plan::{Plan, PlanSet, plan_id};
 use gpuplan_units::{Bytes, Usd};
@@ -196,7 +196,7 @@ pub fn plans_table(title: &str, plans: &[Plan], set: &PlanSet, context: &Context
     ];
     let best = set.recommendation.as_ref().map(|plan| plan_id(context.world, plan));
     let rows = plans.iter().take(most).filter_map(|plan| plan_row(plan, best.as_deref(), is_job, context));
-    let table = render(&columns, rows, width);
+    let table = render_folding(&columns, rows, width);
     format!("{title}\n{table}{}", footer(plans.len().min(most), plans.len(), "--max-results shows more"))
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::sentences;
 use crate::text::format;
-use crate::text::table::{Column, render};
+use crate::text::table::{Column, render_folding};
 use crate::text::wrap::wrap;
 use gpuplan_plan::Plan;
 use gpuplan_plan::document::{Context, CostBar};
@@ -95,6 +95,6 @@ pub fn tables(plan: &Plan, context: &Context, width: u16) -> String {
             pool.basis.to_owned(),
         ]
     });
-    out.push_str(&render(&columns, rows, width));
+    out.push_str(&render_folding(&columns, rows, width));
     out
 }

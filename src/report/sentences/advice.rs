@@ -20,7 +20,7 @@ pub fn sentence(advice: &Advice) -> String {
             format!("{gpu} has no fp8 units: weights are stored in 8 bits and multiplied in 16")
         }
         Advice::UnfittedVendor => {
-            "no published run on AMD chips is in the fit: measure before renting many".to_owned()
+            "hardly any published run on AMD chips is in the fit: measure before renting many".to_owned()
         }
         Advice::PadWidth { dimension, width, tensor_parallel } => pad_width(*dimension, *width, *tensor_parallel),
         Advice::LargeBatch { counts_samples: true } => "a global batch this large needs LARS or LAMB".to_owned(),

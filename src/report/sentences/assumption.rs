@@ -6,6 +6,7 @@ use gpuplan_units::names::word;
 use gpuplan_units::quantity::short_count;
 use gpuplan_units::{Bytes, Seconds};
 use gpuplan_workload::assumption::{Assumption, BatchBasis, JobAssumption, SampleWork, SequenceBasis};
+use gpuplan_workload::model::deviations::Simplification;
 use gpuplan_workload::{DataKind, MlpKind, NormKind, Optimizer, Precision, Storage};
 
 /// One sentence for each, in the same order.
@@ -68,6 +69,7 @@ fn key_and_why(assumption: &Assumption) -> (&'static str, Cow<'static, str>) {
         Assumption::KvHeads { .. } => ("kv_heads", "as many as heads"),
         Assumption::HeadDim { .. } => ("head_dim", "hidden / heads"),
         Assumption::Parameters { replaces_own, .. } => ("parameters", sizes_basis(replaces_own)),
+        Assumption::Simplified { simplification } => ("model", simplified(simplification)),
         Assumption::DataSize { .. } => ("data.size", "not stated: no time and no money is counted for moving data"),
         Assumption::DataStorage { storage } => ("data.storage", storage_basis(storage)),
         Assumption::DataFrameHeight { .. } => ("data.frame_height", "not stated: lines of a frame"),
@@ -124,6 +126,7 @@ fn value(assumption: &Assumption) -> String {
         Assumption::KvHeads { heads } => heads.to_string(),
         Assumption::HeadDim { elements } => elements.to_string(),
         Assumption::Parameters { parameters, .. } => short_count(parameters),
+        Assumption::Simplified { simplification } => simplified_part(simplification),
         Assumption::DataStorage { storage } => word(storage),
         Assumption::DataFrameHeight { lines } => lines.to_string(),
         Assumption::DataFiles { files, .. } => word(files),
@@ -141,6 +144,30 @@ fn value(assumption: &Assumption) -> String {
         Assumption::ServingHours { hours } => hours.0.to_string(),
         Assumption::ServingWeights { format } | Assumption::ServingKvCache { format } => word(format),
         Assumption::ServingAvailability { share } => share.to_string(),
+    }
+}
+
+fn simplified_part(simplification: Simplification) -> String {
+    match simplification {
+        Simplification::SlidingWindow { layers, of, tokens } => {
+            format!("{layers} of {of} layers attend to {tokens} tokens at most")
+        }
+        Simplification::Recurrent { layers, of } => format!("{layers} of {of} layers have a recurrence for attention"),
+        Simplification::OtherParts { parameters } => format!("{} in other parts", short_count(parameters)),
+    }
+}
+
+fn simplified(simplification: Simplification) -> &'static str {
+    match simplification {
+        Simplification::SlidingWindow { .. } => {
+            "estimated with full attention: an upper limit for long texts, in time and in memory"
+        }
+        Simplification::Recurrent { .. } => {
+            "their weights are counted, scores and cache as if they had attention: an upper limit for long texts"
+        }
+        Simplification::OtherParts { .. } => {
+            "such as a tower for images or sound: counted in memory, and no work is estimated for them"
+        }
     }
 }
 

@@ -38,6 +38,5 @@ pub fn would_change(change: &WouldChange) -> String {
         WouldChange::Deadline { deadline_hours } => {
             format!("--deadline {:.0}h asks for the faster one", deadline_hours.0)
         }
-        WouldChange::WithinTolerance => "its cost is within 5 % of the best: it is as good a choice".to_owned(),
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::sentences::input::wait;
 use crate::sentences::milliseconds;
+use crate::text::format::usd;
 use gpuplan_estimate::Bound;
 use gpuplan_plan::explanation::reason::RunnerUp;
 use gpuplan_plan::{Objective, Reason};
@@ -14,8 +15,9 @@ pub const AS_GPU_MACHINES: &str = "nothing is known of machines without GPU: as 
 /// One reason as a sentence.
 pub fn sentence(reason: &Reason) -> String {
     match reason {
-        Reason::Objective { objective, counts_waiting, plans } => {
-            format!("{}, among {plans} plans that keep every limit", aim(*objective, *counts_waiting))
+        Reason::Objective { objective, value_of_time_usd_per_hour, plans, .. } => {
+            let aim = aim(*objective, *value_of_time_usd_per_hour);
+            format!("{aim}, among {plans} plans that keep every limit")
         }
         Reason::Layout { layout, micro_batch, required_bytes, gpu_memory_bytes, recompute } => format!(
             "{layout} with micro batch {micro_batch} needs {required_bytes} of {gpu_memory_bytes} a GPU{}",
@@ -67,14 +69,14 @@ pub fn sentence(reason: &Reason) -> String {
     }
 }
 
-fn aim(objective: Objective, counts_waiting: bool) -> &'static str {
-    match objective {
-        Objective::Cost if counts_waiting => {
-            "the least cost of machines and waiting, and of plans within 5 % of it the fastest"
+fn aim(objective: Objective, value_of_time: Option<Usd>) -> String {
+    match (objective, value_of_time) {
+        (Objective::CostAndTime, Some(value)) => {
+            format!("the least cost of machines and of time at {} an hour", usd(value))
         }
-        Objective::Cost => "the least cost, and of plans within 5 % of it the fastest",
-        Objective::Time => "the shortest run",
-        Objective::Balanced => "the least product of cost and time",
+        (Objective::CostAndTime, None) | (Objective::Cost, _) => "the least cost".to_owned(),
+        (Objective::Time, _) => "the shortest run".to_owned(),
+        (Objective::Balanced, _) => "the least product of cost and time".to_owned(),
     }
 }
 
@@ -147,7 +149,12 @@ mod tests {
         let bound = Reason::Bound { bound: Bound::Input, share: 0.42, input: Some("cpu decode".to_owned()) };
         let words = "bound by the input pipeline, cpu decode (42 % of a step): the loader cannot feed the GPU";
         assert_eq!(sentence(&bound), words);
-        let aim = Reason::Objective { objective: Objective::Time, counts_waiting: false, plans: 7 };
+        let aim = Reason::Objective {
+            objective: Objective::Time,
+            counts_waiting: false,
+            value_of_time_usd_per_hour: None,
+            plans: 7,
+        };
         assert_eq!(sentence(&aim), "the shortest run, among 7 plans that keep every limit");
         let usd = |text: &str| Usd::parse(text).unwrap();
         assert_eq!(compared_cost(usd("30"), usd("10")), "3.0 times as much");

@@ -76,8 +76,9 @@ fn without_figures(rejection: &Rejection) -> &str {
         Rejection::OtherRegion => "another region was asked for",
         Rejection::OtherPurchase => "these terms were not asked for",
         Rejection::SpecialAccount => "the region needs an account of its own",
-        Rejection::UnfittedVendor => "no published run on this vendor's chips is in the fit",
+        Rejection::UnfittedVendor => "hardly any published run on this vendor's chips is in the fit",
         Rejection::NotSold => "the cloud does not sell this machine on these terms",
+        Rejection::UnprobedSpotCount { .. } => "nobody has probed whether so many spot machines are there at once",
         Rejection::SoldOut => "the cloud says that it has none of it now",
         Rejection::NoNetwork => "no network between these machines is known that GPUs can use",
         Rejection::SliceOfSlice => "a slice of a card is not shared again",
@@ -85,7 +86,6 @@ fn without_figures(rejection: &Rejection) -> &str {
         Rejection::NoStandby => "spot may be gone for hours, and its region has no on-demand machine to stand in",
         Rejection::NoFallback => "spot may be gone for hours, and its region has no on-demand price to fall back to",
         Rejection::SpotSavesLittle => "on-demand costs hardly more than spot here",
-        Rejection::NoDeadline => "without a deadline there is nothing to fall back for",
         Rejection::Uncountable => "the cost is beyond counting",
         Rejection::Unsupported { detail } => detail,
         Rejection::SuspectPrice { suspicion } => suspicion.explanation(),
@@ -111,6 +111,7 @@ pub fn fix(rejection: &Rejection) -> String {
         Rejection::StalePrice { .. } | Rejection::SuspectPrice { suspicion: Suspicion::NotRepeated } => {
             "--accept-stale-prices".to_owned()
         }
+        Rejection::UnprobedSpotCount { .. } => "--spot, if you know that they can be had".to_owned(),
         Rejection::SoldOut => "another place, or later".to_owned(),
         Rejection::NotSold | Rejection::SuspectPrice { .. } => {
             "--include-suspect after checking the price yourself".to_owned()
@@ -150,7 +151,6 @@ pub fn fix(rejection: &Rejection) -> String {
             "--purchase on-demand".to_owned()
         }
         Rejection::TooShortForSpot { .. } | Rejection::SpotSavesLittle => "--purchase spot-with-fallback".to_owned(),
-        Rejection::NoDeadline => "--deadline 48h".to_owned(),
         Rejection::NoFallback => "--purchase spot accepts it without a promise".to_owned(),
         Rejection::MaxPrice { rate_usd_per_hour, .. } => {
             format!("--max-price {:.2}", (rate_usd_per_hour.dollars() * 100.0).ceil() / 100.0)

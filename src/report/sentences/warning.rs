@@ -1,6 +1,7 @@
 //! What to know beside a plan: what was left out, could not be checked, or would be otherwise.
 
 use crate::sentences::rejection;
+use crate::text::format;
 use gpuplan_plan::Warning;
 use gpuplan_plan::explanation::warning::MissingInput;
 
@@ -22,16 +23,11 @@ pub fn sentence(warning: &Warning) -> String {
         ),
         Warning::Measured { detail } => detail.clone(),
         Warning::ServingFigures { counts_samples, generates } => serving_figures(*counts_samples, *generates),
-        Warning::NoDeadline { preferred_within_hours } => {
-            format!("no deadline given: plans that end within {preferred_within_hours} are preferred")
+        Warning::OldPrice { .. } | Warning::NotLaunchable { .. } | Warning::BetterWherePricedOnly { .. } => {
+            offer(warning)
         }
         Warning::EqualCores => EQUAL_CORES.to_owned(),
         Warning::CatalogPricesOfHosts => CATALOG_PRICES_OF_HOSTS.to_owned(),
-        Warning::SoonerForLittle { sooner_hours, more_usd, plan, value_of_time_usd_per_hour } => format!(
-            "{sooner_hours} sooner for ${:.2} more: {plan} (--value-of-time {:.2} would choose it)",
-            more_usd.dollars(),
-            value_of_time_usd_per_hour.dollars()
-        ),
         Warning::MeasuredHost { gpu, processor, measured, is_counted } => {
             let processor = processor.as_deref().unwrap_or("the host");
             let counts = if *is_counted {
@@ -75,6 +71,28 @@ pub fn sentence(warning: &Warning) -> String {
         Warning::CheaperOffer { offer, why } => {
             format!("not taken although it asks less: {offer}: {}", rejection::sentence(why))
         }
+    }
+}
+
+/// What is said of the recommended offer and of those that gpuplan cannot launch on.
+fn offer(warning: &Warning) -> String {
+    match warning {
+        Warning::OldPrice { age_hours, cloud, purchase, expected_change, p90_change } => format!(
+            "{cloud} {purchase}, seen {} ago; such prices rise by {:.0} % in that time, one in ten by over {:.0} % (counted); --live asks today's",
+            format::duration(*age_hours),
+            expected_change * 100.0,
+            p90_change * 100.0
+        ),
+        Warning::NotLaunchable { cloud } => {
+            format!(
+                "gpuplan cannot launch at {cloud}: rent there yourself, or name a cloud with --cloud aws or --cloud gcp"
+            )
+        }
+        Warning::BetterWherePricedOnly { plan, cloud, cost_usd, run_hours } => format!(
+            "better by the objective, but gpuplan cannot launch at {cloud}: {plan}, {} in {run_hours}",
+            format::usd(*cost_usd)
+        ),
+        _ => String::new(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `English`: the sentences of a plan document.
 
 use crate::sentences;
+use gpuplan_plan::PickReason;
 use gpuplan_plan::document::Words;
 use gpuplan_plan::explanation::{Advice, Reason, Rejection, Warning};
 use gpuplan_plan::input::fix::InputChange;
@@ -21,6 +22,10 @@ impl Words for English {
 
     fn reason(&self, reason: &Reason) -> String {
         sentences::reason::sentence(reason)
+    }
+
+    fn pick(&self, why: &PickReason) -> String {
+        sentences::pick::sentence(why)
     }
 
     fn advice(&self, advice: &Advice) -> String {

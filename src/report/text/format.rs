@@ -99,8 +99,12 @@ const FETCH_TIME: f64 = 120.0;
 
 /// Age of an observation: `3 h`, `113 d`.
 pub fn age(observed_at: Timestamp, now: Timestamp) -> String {
-    let seconds = now.duration_since(observed_at).as_secs_f64();
-    let hours = seconds / 3600.0;
+    duration(Hours(now.duration_since(observed_at).as_secs_f64() / 3600.0))
+}
+
+/// A length of time in its largest unit: `3 h`, `113 d`.
+pub fn duration(length: Hours) -> String {
+    let (hours, seconds) = (length.0, length.0 * 3600.0);
     if seconds < -FETCH_TIME {
         "in the future".to_owned()
     } else if seconds < 60.0 {

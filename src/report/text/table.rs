@@ -1,6 +1,10 @@
 //! One look for every table: a quiet rule under the header, numbers to the right, wrapped to the terminal.
 
+use crate::text::wrap::wrap;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+
+/// Of what is folded under its row.
+const INDENT: &str = "      ";
 
 /// A column: title, alignment, and the narrowest terminal that shows it.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +48,46 @@ pub fn render(columns: &[Column], rows: impl IntoIterator<Item = Vec<String>>, w
     out
 }
 
+/// Width of nothing: marks where a row begins.
+const ROW: char = '\u{2060}';
+
+/// The same, but what does not fit stands under its row, each cell after the title of its column: nothing is lost on a narrow terminal.
+pub fn render_folding(columns: &[Column], rows: impl IntoIterator<Item = Vec<String>>, width: u16) -> String {
+    let is_folded = |column: &Column| column.from_width > width;
+    let Some(first) = columns.iter().position(|column| !is_folded(column)) else {
+        return render(columns, rows, width);
+    };
+    let mut notes = Vec::new();
+    let rows: Vec<Vec<String>> = rows
+        .into_iter()
+        .map(|mut row| {
+            let folded = columns.iter().zip(&row).filter(|(column, cell)| is_folded(column) && !cell.is_empty());
+            let cells: Vec<String> = folded.map(|(column, cell)| format!("{}: {cell}", column.title)).collect();
+            notes.push(wrap(&format!("{INDENT}{}", cells.join("; ")), width, INDENT));
+            row[first].insert(0, ROW);
+            row
+        })
+        .collect();
+    let text = render(columns, rows, width);
+    let (mut out, mut notes, mut before) = (String::with_capacity(text.len()), notes.into_iter(), None);
+    let fold = |out: &mut String, note: Option<String>| {
+        if let Some(note) = note.filter(|note| !note.trim().is_empty()) {
+            out.push_str(&note);
+            out.push('\n');
+        }
+    };
+    for line in text.lines() {
+        if line.contains(ROW) {
+            fold(&mut out, before.take());
+            before = notes.next();
+        }
+        out.push_str(line.replace(ROW, "").trim_end());
+        out.push('\n');
+    }
+    fold(&mut out, before);
+    out
+}
+
 fn align(text: String, column: Column) -> Cell {
     let alignment = if column.right { CellAlignment::Right } else { CellAlignment::Left };
     Cell::new(text).set_alignment(alignment)
@@ -52,4 +96,22 @@ fn align(text: String, column: Column) -> Cell {
 /// Footer in the words people know: how much is hidden and how to see it.
 pub fn footer(shown: usize, all: usize, hint: &str) -> String {
     if shown >= all { String::new() } else { format!("Shown {shown} of {all}; {hint}\n") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_room_stands_under_its_row() {
+        let columns = [Column::left("what", 0), Column::right("$/h", 100), Column::left("why", 120)];
+        let rows = || {
+            let row = |what: &str, rate: &str, why: &str| [what, rate, why].map(str::to_owned).to_vec();
+            [row("a", "$1", "too slow"), row("b", "", "")]
+        };
+        assert_eq!(render_folding(&columns, rows(), 120), render(&columns, rows(), 120));
+        let narrow = render_folding(&columns, rows(), 80);
+        let lines: Vec<&str> = narrow.lines().skip(2).collect();
+        assert_eq!(lines, ["a", "      $/h: $1; why: too slow", "b"]);
+    }
 }

@@ -2,3 +2,4 @@
 
 pub mod history;
 pub mod manifest;
+pub mod scrub;

@@ -1,5 +1,6 @@
 //! `WorkloadFileError`: why a workload file cannot be used.
 
+use crate::file::foreign::ForeignFormat;
 use gpuplan_units::names::did_you_mean;
 
 /// Why a workload file cannot be used.
@@ -7,10 +8,14 @@ use gpuplan_units::names::did_you_mean;
 pub enum WorkloadFileError {
     #[error("line {line}, column {column}: {detail}")]
     Syntax { line: usize, column: usize, detail: String, suggestion: Option<String> },
+    /// A file of another kind.
+    #[error("{format}, and a workload is written in TOML")]
+    Foreign { format: ForeignFormat },
     #[error("no model is called `{name}`")]
     UnknownModel { name: String, suggestion: Option<String> },
+    /// `nearest` has values of this key that are probably meant.
     #[error("`{key}`: {detail}")]
-    Invalid { key: String, detail: String },
+    Invalid { key: String, detail: String, nearest: Vec<String> },
     #[error("`{first}` and `{second}` exclude each other")]
     Conflict { first: String, second: String },
     #[error("`{key}` is missing: {detail}")]

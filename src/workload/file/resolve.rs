@@ -10,12 +10,13 @@ mod training;
 
 use crate::amount::{Amount, Checkpoint};
 use crate::file::resolve::resolved::Resolved;
-use crate::file::scalar::{bytes, conflict, count, invalid, missing, shown, stated_count};
+use crate::file::scalar::{bytes, conflict, count, invalid, invalid_near, missing, shown, stated_count};
 use crate::file::{CheckpointSection, DataSection, SweepSection, TrainingSection, WorkloadFile, WorkloadFileError};
 use crate::model::catalog::Models;
 use crate::model::{Model, ModelKind};
 use crate::training::sweep::MOST_RUNS;
 use crate::{Assumption, Sweep, Task, Workload};
+use gpuplan_units::nearest::durations;
 use gpuplan_units::{GpuCount, Hours, Seconds};
 
 impl WorkloadFile {
@@ -143,10 +144,8 @@ fn checkpoint(
         Some(text) => {
             let hours = Hours::parse(text).ok().filter(|hours| hours.0 > 0.0 && hours.0 <= 8766.0);
             let refuse = || {
-                invalid(
-                    "checkpoint.interval",
-                    format!("`{}` is not a valid duration; try 30m or 2h (a year at most), or `choose`", shown(text)),
-                )
+                let detail = "is not a valid duration; try 30m or 2h (a year at most), or `choose`";
+                invalid_near("checkpoint.interval", format!("`{}` {detail}", shown(text)), durations(text))
             };
             Some(Seconds::from(hours.ok_or_else(refuse)?))
         }

@@ -9,9 +9,9 @@ use serde::de::{DeserializeOwned, Error as _, IntoDeserializer};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::file::error::WorkloadFileError;
-use gpuplan_units::Bytes;
 use gpuplan_units::names::did_you_mean;
 use gpuplan_units::quantity::parse_count;
+use gpuplan_units::{Bytes, nearest};
 
 /// No data set or checkpoint of a run is near an exabyte.
 const LARGEST_BYTES: f64 = 1e18;
@@ -127,7 +127,16 @@ pub(super) fn shown(value: impl fmt::Display) -> String {
 }
 
 pub(super) fn invalid(key: &str, detail: impl Into<String>) -> WorkloadFileError {
-    WorkloadFileError::Invalid { key: key.to_owned(), detail: detail.into() }
+    invalid_near(key, detail, Vec::new())
+}
+
+/// The same, with values that are probably meant.
+pub(super) fn invalid_near(
+    key: &str,
+    detail: impl Into<String>,
+    nearest: impl IntoIterator<Item = String>,
+) -> WorkloadFileError {
+    WorkloadFileError::Invalid { key: key.to_owned(), detail: detail.into(), nearest: nearest.into_iter().collect() }
 }
 
 pub(super) fn missing(key: &str, detail: impl Into<String>) -> WorkloadFileError {
@@ -146,9 +155,10 @@ pub(super) fn count(key: &str, scalar: Option<&Scalar>) -> Result<Option<f64>, W
 /// The same of what is stated.
 pub(super) fn stated_count(key: &str, scalar: &Scalar) -> Result<f64, WorkloadFileError> {
     let text = scalar.to_string();
-    let refuse =
-        |_| invalid(key, format!("`{}` is not a valid count above zero; try 1T, 300B, 15M or 8.03e9", shown(&text)));
-    parse_count(&text).map(settled).map_err(refuse)
+    parse_count(&text).map(settled).map_err(|_| {
+        let detail = format!("`{}` is not a valid count above zero; try 1T, 300B, 15M or 8.03e9", shown(&text));
+        invalid_near(key, detail, nearest::count(&text))
+    })
 }
 
 /// `1.1k` is 1100, whatever binary floating point makes of the product.
@@ -173,15 +183,19 @@ where
         text => parse_count(text).ok().map(settled).filter(|number| number.fract() == 0.0 && *number < 9e15),
     };
     let number = number.and_then(|number| N::try_from(number as u64).ok()).filter(|number| range.contains(number));
-    let refuse =
-        || invalid(key, format!("`{}` is not a whole number from {} to {}", shown(text), range.start(), range.end()));
-    number.map(Some).ok_or_else(refuse)
+    number.map(Some).ok_or_else(|| {
+        let detail = format!("`{}` is not a whole number from {} to {}", shown(&text), range.start(), range.end());
+        let is_in = |near: &String| whole(key, Some(&near.as_str().into()), range.clone()).is_ok();
+        invalid_near(key, detail, nearest::count(&text).filter(|near| *near != text && is_in(near)))
+    })
 }
 
 /// An amount of data with its unit.
 pub(super) fn bytes(key: &str, text: &str) -> Result<Bytes, WorkloadFileError> {
-    let bytes = Bytes::parse(text)
-        .map_err(|_| invalid(key, format!("`{}` is not a valid amount of data; try 500GB or 1.5TiB", shown(text))))?;
+    let bytes = Bytes::parse(text).map_err(|_| {
+        let detail = format!("`{}` is not a valid amount of data; try 500GB or 1.5TiB", shown(text));
+        invalid_near(key, detail, nearest::data(text))
+    })?;
     if bytes.0 > 0.0 && bytes.0 <= LARGEST_BYTES {
         Ok(bytes)
     } else {
@@ -199,9 +213,10 @@ pub(super) fn choice<T: DeserializeOwned>(key: &str, text: Option<&str>) -> Resu
 
 pub(super) fn not_among(key: &str, text: &str, known: &[&str]) -> WorkloadFileError {
     let text = shown(text);
-    let near =
-        did_you_mean(&text, known.iter().copied()).map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
-    invalid(key, format!("`{text}` is not known; choose one of {}{near}", known.join(", ")))
+    let near = did_you_mean(&text, known.iter().copied());
+    let meant = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+    let detail = format!("`{text}` is not known; choose one of {}{meant}", known.join(", "));
+    invalid_near(key, detail, near.map(str::to_owned))
 }
 
 /// Keeps the words that an enumeration knows.

@@ -2,7 +2,10 @@
 
 use serde::Deserialize;
 
+use crate::model::deviations::{Deviations, Hybrid, SlidingWindow};
+use crate::model::names::Spelling;
 use crate::model::{Experts, LatentAttention, MlpKind, Model, ModelKind, NormKind};
+use crate::serving::StoredFormat;
 use gpuplan_embedded::{Archive, EmbeddedError};
 
 /// One row of `catalogs/models.toml`.
@@ -51,6 +54,23 @@ pub struct ModelRow {
     pub classes: Option<u32>,
     pub sample_side: Option<u32>,
     pub forward_gflop_per_sample: Option<f64>,
+    /// How the published files store the weights; absent: 16 bits or more.
+    #[serde(default)]
+    pub weights: StoredFormat,
+    /// Layers with attention, with a recurrence in its place, and with a feed-forward block, where they are not all layers.
+    pub attention_layers: Option<u32>,
+    #[serde(default)]
+    pub recurrent_layers: u32,
+    /// Weights of the recurrence of a layer.
+    #[serde(default)]
+    pub recurrent_parameters: f64,
+    pub feed_forward_layers: Option<u32>,
+    /// Layers that attend to the nearest `window_tokens` only.
+    pub window_layers: Option<u32>,
+    pub window_tokens: Option<u32>,
+    /// Parameters beside layers and embeddings, such as an image tower.
+    #[serde(default)]
+    pub other_parameters: f64,
     pub source: String,
     pub as_of: String,
     #[serde(default)]
@@ -102,6 +122,31 @@ impl Models {
         let wanted = plain(name);
         let exact = self.rows.iter().find(|row| plain(&row.id) == wanted);
         exact.or_else(|| self.rows.iter().find(|row| row.aliases.iter().any(|alias| plain(alias) == wanted)))
+    }
+
+    /// The model that a name means, as people type it: with or without its organisation, with the words of a revision
+    /// (`-Instruct-2507`) and of a format (`-FP8`) that leave the sizes as they are. With the format that the name states.
+    pub fn named(&self, name: &str) -> Option<(&ModelRow, Option<StoredFormat>)> {
+        if let Some(row) = self.find(name) {
+            return Some((row, None));
+        }
+        let spelling = Spelling::of(name)?;
+        spelling.readings().find_map(|(wanted, format)| {
+            let is_meant = |known: &str| Spelling::of(known).is_some_and(|spelling| spelling.joined() == wanted);
+            let exact = self.rows.iter().find(|row| is_meant(&row.id));
+            let row = exact.or_else(|| self.rows.iter().find(|row| row.aliases.iter().any(|alias| is_meant(alias))))?;
+            Some((row, format))
+        })
+    }
+
+    /// The model of the same family and about the same size that a name is nearest to.
+    pub fn nearest(&self, name: &str) -> Option<&ModelRow> {
+        let spelling = Spelling::of(name)?;
+        let known = self.rows.iter().flat_map(|row| {
+            let names = std::iter::once(&row.id).chain(&row.aliases);
+            names.map(move |name| (name.as_str(), row.parameters))
+        });
+        self.find(spelling.nearest(known)?)
     }
 
     pub fn names(&self) -> impl Iterator<Item = &str> {
@@ -167,7 +212,41 @@ impl ModelRow {
             max_context: self.max_context.unwrap_or(0),
             sample_side: self.sample_side.or(self.image_side).unwrap_or(0),
             forward_flops_per_sample: self.forward_gflop_per_sample.unwrap_or(0.0) * 1e9,
+            published: self.weights,
+            deviations: self.deviations(),
         }
+    }
+
+    fn deviations(&self) -> Deviations {
+        let layers = self.layers.unwrap_or(0);
+        let is_hybrid = self.attention_layers.is_some() || self.feed_forward_layers.is_some();
+        Deviations {
+            hybrid: is_hybrid.then(|| Hybrid {
+                attention_layers: self.attention_layers.unwrap_or(layers),
+                recurrent_layers: self.recurrent_layers,
+                recurrent_parameters: self.recurrent_parameters,
+                feed_forward_layers: self.feed_forward_layers.unwrap_or(layers),
+            }),
+            window: self
+                .window_tokens
+                .map(|tokens| SlidingWindow { layers: self.window_layers.unwrap_or(layers), tokens }),
+            other_parameters: self.other_parameters,
+        }
+    }
+
+    /// Parameters by the closed form, with the position table, the patches and the classes that the row states: what
+    /// `parameters` is checked against. `None` for what is not built of transformer layers.
+    pub fn counted_parameters(&self) -> Option<f64> {
+        if !self.kind.is_transformer() {
+            return None;
+        }
+        let hidden = f64::from(self.hidden.unwrap_or(0));
+        let patches = match (self.patch_side, self.native_tokens()) {
+            (Some(side), Some(tokens)) => 3.0 * f64::from(side).powi(2) + f64::from(tokens),
+            _ => 0.0,
+        };
+        let rows = patches + f64::from(self.learned_positions.unwrap_or(0) + self.classes.unwrap_or(0));
+        Some(self.to_model().counted_parameters() + rows * hidden)
     }
 
     /// Tokens that the layers see for one sample: patches and class token of an image transformer.
@@ -202,6 +281,68 @@ mod tests {
             ("cnn", "sample_side = 224\n", "forward_gflop_per_sample"),
         ] {
             assert!(read(kind, sizes).unwrap_err().ends_with(&format!("`m` has no `{key}`")), "{kind}");
+        }
+    }
+
+    /// Names of a hub as people paste them, each with the model that it means, and one that nobody can mean.
+    #[test]
+    fn names_of_the_hub_mean_their_model() {
+        let models = Models::embedded().unwrap();
+        assert!(models.rows().len() >= 250, "{}", models.rows().len());
+        let meant = |name: &str| models.named(name).map(|(row, format)| (row.id.as_str(), format));
+        for (name, id, format) in [
+            ("Qwen/Qwen3-4B-Instruct-2507", "qwen3-4b", None),
+            ("Qwen/Qwen3-Coder-30B-A3B-Instruct", "qwen3-30b-a3b", None),
+            ("Qwen/Qwen3-Next-80B-A3B-Instruct", "qwen3-next-80b-a3b", None),
+            ("Qwen/Qwen2.5-VL-7B-Instruct", "qwen2.5-vl-7b", None),
+            ("deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "deepseek-r1-distill-qwen-7b", None),
+            ("deepseek-r1:7b", "deepseek-r1-distill-qwen-7b", None),
+            ("unsloth/Meta-Llama-3.1-8B-bnb-4bit", "llama-3.1-8b", Some(StoredFormat::Int4)),
+            ("bartowski/Llama-3.3-70B-Instruct-Q4_K_M.gguf", "llama-3.3-70b", Some(StoredFormat::Int4)),
+            ("Qwen/Qwen3-32B-FP8", "qwen3-32b", Some(StoredFormat::Fp8)),
+            ("unsloth/gpt-oss-20b-BF16", "gpt-oss-20b", Some(StoredFormat::Bf16)),
+            ("meta-llama/Llama-4-Maverick-17B-128E-Instruct", "llama-4-maverick", None),
+            ("openai/whisper-large-v3-turbo", "whisper-large-v3-turbo", None),
+            ("sentence-transformers/all-MiniLM-L6-v2", "all-minilm-l6-v2", None),
+            ("state-spaces/mamba-2.8b", "mamba-2.8b", None),
+            ("black-forest-labs/FLUX.1-dev", "flux.1-dev", None),
+        ] {
+            assert_eq!(meant(name), Some((id, format)), "{name}");
+        }
+        let published = |name: &str| models.find(name).unwrap().weights;
+        assert_eq!((published("gpt-oss-120b"), published("deepseek-v3")), (StoredFormat::Int4, StoredFormat::Fp8));
+        for name in ["yuhuili/EAGLE3-LLaMA3.1-Instruct-8B", "Qwen3-8B-LoRA", "gpt-4o", "7B", "/", ""] {
+            assert_eq!(meant(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_suggested_by_family_and_size_or_not_at_all() {
+        let models = Models::embedded().unwrap();
+        let near = |name: &str| models.nearest(name).map(|row| row.id.as_str());
+        for (name, id) in [
+            ("NousResearch/Hermes-3-Llama-3.1-8B", "llama-3.1-8b"),
+            ("llama-31-8b", "llama-3.1-8b"),
+            ("resnet5", "resnet-50"),
+        ] {
+            assert_eq!(near(name), Some(id), "{name}");
+        }
+        for name in ["acme/Kolibri-7B", "gpt-4o", "Llama-9-200B", "acme/unheard-of"] {
+            assert_eq!(near(name), None, "{name}");
+        }
+        for (name, family, size) in [("Qwen/Qwen9-8B-Dream", "Qwen", 8e9), ("google/gemma-5-27b-it", "Gemma", 27e9)] {
+            let row = models.nearest(name).unwrap_or_else(|| panic!("{name}"));
+            assert!(row.family == family && (row.parameters / size - 1.0).abs() < 0.25, "{name}: {}", row.id);
+        }
+    }
+
+    /// What a row's sizes give is what is published.
+    #[test]
+    fn sizes_give_the_published_parameters() {
+        for row in Models::embedded().unwrap().rows() {
+            let Some(counted) = row.counted_parameters() else { continue };
+            let ratio = counted / row.parameters;
+            assert!((ratio - 1.0).abs() < 0.01, "{}: {ratio}", row.id);
         }
     }
 }

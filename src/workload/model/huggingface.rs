@@ -3,26 +3,40 @@
 mod error;
 mod families;
 pub(crate) mod fields;
+mod layers;
+mod published;
 
 use std::io::{BufRead, Read};
 
 use serde_json::{Map, Value};
 
+use crate::model::deviations::Deviations;
 pub use crate::model::huggingface::error::ConfigError;
 use crate::model::huggingface::error::LARGEST_BYTES;
-use crate::model::huggingface::families::{ExpertKeys, FAMILIES, Family, FeedForward, HeadDim, KvHeads, Mlp, Parallel};
+use crate::model::huggingface::families::{
+    ExpertKeys, Family, FeedForward, HeadDim, KvHeads, Mlp, Parallel, family_of,
+};
 use crate::model::huggingface::fields::{
     CONTEXT, EXPERTS, Fields, HEAD_DIM, HEADS, IMAGE_SIDE, LAYERS, VOCABULARY, WIDTH,
 };
 use crate::model::{Experts, LatentAttention, MlpKind, Model, ModelKind};
+use crate::serving::StoredFormat;
 use gpuplan_units::names::did_you_mean;
 
 /// Every `model_type` that can be read.
 pub fn model_types() -> impl Iterator<Item = &'static str> {
-    FAMILIES.iter().map(|family| family.model_type)
+    families::model_types()
 }
 
-/// The model that a `config.json` describes, by its `text_config` where there is one (image towers are not counted).
+/// Where a configuration of several parts has that of its language model.
+const TEXT_PARTS: [(&str, &str); 4] = [
+    ("text_config", "text_config."),
+    ("llm_config", "llm_config."),
+    ("language_config", "language_config."),
+    ("thinker_config", "thinker_config."),
+];
+
+/// The model that a `config.json` describes, by its `text_config` where there is one; towers for images and sound count in the parameters.
 /// Parameters are counted from the sizes; a safetensors index knows them exactly.
 pub fn read_config(reader: impl BufRead, name: &str) -> Result<Model, ConfigError> {
     let mut bytes = Vec::new();
@@ -35,16 +49,32 @@ pub fn read_config(reader: impl BufRead, name: &str) -> Result<Model, ConfigErro
     }
     let outer: Value = serde_json::from_slice(&bytes).map_err(|error| ConfigError::Malformed(error.to_string()))?;
     let outer = outer.as_object().ok_or_else(|| ConfigError::Malformed("it is not a JSON object".to_owned()))?;
-    match outer.get("text_config").and_then(Value::as_object) {
-        Some(nested) => read_fields(nested, "text_config.", name),
-        None => read_fields(outer, "", name),
+    if let Some(class) = outer.get("_class_name").and_then(Value::as_str) {
+        return Err(ConfigError::Diffusers { class: class.chars().take(60).collect() });
     }
+    let mut model = read_parts(outer, "", name)?;
+    model.published = published::format(outer)?;
+    Ok(model)
+}
+
+/// The language model of an object, or of the part of it that has one: `thinker_config` has a `text_config` of its own.
+fn read_parts(map: &Map<String, Value>, prefix: &'static str, name: &str) -> Result<Model, ConfigError> {
+    let nested = TEXT_PARTS.iter().find_map(|(key, inner)| Some((map.get(*key)?.as_object()?, *inner)));
+    let Some((part, inner)) = nested else { return read_fields(map, prefix, name) };
+    let mut model = match part.get("text_config").and_then(Value::as_object) {
+        Some(text) => read_fields(text, "text_config.", name)?,
+        None => read_fields(part, inner, name)?,
+    };
+    let towers = layers::towers(map) + layers::towers(part);
+    model.deviations.other_parameters += towers;
+    model.parameters += towers;
+    Ok(model)
 }
 
 fn read_fields(map: &Map<String, Value>, prefix: &'static str, name: &str) -> Result<Model, ConfigError> {
     let mut fields = Fields { map, prefix, defaults: &[] };
     let model_type = fields.string("model_type")?.ok_or_else(|| fields.missing("model_type"))?.to_owned();
-    let family = FAMILIES.iter().find(|family| family.model_type == model_type).ok_or_else(|| {
+    let family = &family_of(&model_type).ok_or_else(|| {
         let shown: String = model_type.chars().take(60).collect();
         let suggestion = did_you_mean(&shown, model_types()).map(str::to_owned);
         ConfigError::UnknownModelType { model_type: shown, suggestion }
@@ -52,16 +82,27 @@ fn read_fields(map: &Map<String, Value>, prefix: &'static str, name: &str) -> Re
     if !prefix.is_empty() {
         fields.defaults = family.nested_defaults;
     }
+    if matches!(family.model_type, "mamba" | "falcon_mamba") {
+        return layers::mamba(&fields, family, name);
+    }
     let mut model = transformer(&fields, family, name)?;
-    if family.experts != ExpertKeys::None {
+    let is_mixture = family.experts != ExpertKeys::Any || layers::has_experts(&fields)?;
+    if family.experts != ExpertKeys::None && is_mixture {
+        model.kind = ModelKind::Moe;
         model.experts = Some(experts(&fields, family.experts, &model)?);
     }
-    if family.experts == ExpertKeys::DeepSeek {
+    if family.experts == ExpertKeys::Llama4 {
+        model.ffn_hidden = fields.whole(&["intermediate_size_mlp"], WIDTH)?.unwrap_or(model.ffn_hidden);
+    }
+    let has_latent = family.experts == ExpertKeys::DeepSeek || fields.is_present("kv_lora_rank");
+    if has_latent && family.kind == ModelKind::Decoder || family.experts == ExpertKeys::DeepSeek {
         let latent = latent_attention(&fields)?;
         model.kv_heads = model.heads;
         model.head_dim = latent.nope_head + latent.rope_head;
         model.latent = Some(latent);
     }
+    model.deviations.hybrid = layers::hybrid(&fields, &mut model)?;
+    model.deviations.window = layers::window(&fields, family, model.layers)?;
     model.parameters = model.counted_parameters() + beside_layers(&fields, family, &mut model)?;
     Ok(model)
 }
@@ -69,7 +110,10 @@ fn read_fields(map: &Map<String, Value>, prefix: &'static str, name: &str) -> Re
 /// Everything that families share.
 fn transformer(fields: &Fields, family: &Family, name: &str) -> Result<Model, ConfigError> {
     let hidden = fields.required(family.hidden, WIDTH)?;
-    let layers = fields.required(family.layers, LAYERS)?;
+    let layers = match fields.words("layers_block_type").len() {
+        0 => fields.required(family.layers, LAYERS)?,
+        blocks => u32::try_from(blocks).unwrap_or(u32::MAX).min(*LAYERS.end()),
+    };
     let heads = fields.required(family.heads, HEADS)?;
     let kv_heads = kv_heads(fields, family, heads)?;
     if !heads.is_multiple_of(kv_heads) {
@@ -126,6 +170,8 @@ fn transformer(fields: &Fields, family: &Family, name: &str) -> Result<Model, Co
         max_context: max_context(fields)?,
         sample_side: if is_image { fields.required(&["image_size"], IMAGE_SIDE)? } else { 0 },
         forward_flops_per_sample: 0.0,
+        published: StoredFormat::Bf16,
+        deviations: Deviations::default(),
     })
 }
 
@@ -142,6 +188,10 @@ fn kv_heads(fields: &Fields, family: &Family, heads: u32) -> Result<u32, ConfigE
 }
 
 fn head_dim(fields: &Fields, family: &Family, hidden: u32, heads: u32) -> Result<u32, ConfigError> {
+    if fields.is_present("kv_lora_rank") {
+        // Latent attention states the widths of its heads by keys of its own.
+        return Ok(1);
+    }
     let stated = match family.head_dim {
         HeadDim::Dkv => return fields.required(&["d_kv"], HEAD_DIM),
         HeadDim::ClassDefault(width) => Some(fields.whole(&["head_dim"], HEAD_DIM)?.unwrap_or(width)),
@@ -160,6 +210,10 @@ fn head_dim(fields: &Fields, family: &Family, hidden: u32, heads: u32) -> Result
 fn feed_forward(fields: &Fields, family: &Family, hidden: u32) -> Result<u32, ConfigError> {
     let four = 4 * hidden;
     match family.feed_forward {
+        // A file of experts alone states only their width.
+        FeedForward::Key(key) if family.experts == ExpertKeys::Any => {
+            fields.required(&[key, "moe_intermediate_size"], WIDTH)
+        }
         FeedForward::Key(key) => fields.whole(&[key], WIDTH)?.ok_or_else(|| fields.missing(key)),
         FeedForward::KeyOrFourHidden(key) => Ok(fields.whole(&[key], WIDTH)?.unwrap_or(four)),
         FeedForward::FourHidden => Ok(four),
@@ -174,14 +228,17 @@ fn max_context(fields: &Fields) -> Result<u32, ConfigError> {
 }
 
 fn experts(fields: &Fields, keys: ExpertKeys, model: &Model) -> Result<Experts, ConfigError> {
+    if keys == ExpertKeys::Any {
+        return layers::any_experts(fields, model);
+    }
     let experts_per_token = fields.required(&["num_experts_per_tok"], EXPERTS)?;
     let (count_key, ffn_hidden): (&'static str, u32) = match keys {
-        ExpertKeys::Mixtral => ("num_local_experts", model.ffn_hidden),
+        ExpertKeys::Mixtral | ExpertKeys::Llama4 => ("num_local_experts", model.ffn_hidden),
         ExpertKeys::Qwen => ("num_experts", fields.required(&["moe_intermediate_size"], WIDTH)?),
         _ => ("n_routed_experts", fields.required(&["moe_intermediate_size"], WIDTH)?),
     };
     let experts = match keys {
-        ExpertKeys::Mixtral => fields.required(&["num_local_experts", "num_experts"], EXPERTS)?,
+        ExpertKeys::Mixtral | ExpertKeys::Llama4 => fields.required(&["num_local_experts", "num_experts"], EXPERTS)?,
         ExpertKeys::Qwen => fields.required(&["num_experts", "num_local_experts"], EXPERTS)?,
         _ => fields.required(&["n_routed_experts", "num_experts"], EXPERTS)?,
     };
@@ -197,6 +254,7 @@ fn experts(fields: &Fields, keys: ExpertKeys, model: &Model) -> Result<Experts, 
             }
             shared / ffn_hidden
         }
+        ExpertKeys::Llama4 => 1,
         ExpertKeys::DeepSeek => fields.whole(&["n_shared_experts"], 0..=*EXPERTS.end())?.unwrap_or(0),
         _ => 0,
     };
@@ -220,6 +278,10 @@ fn dense_layers(fields: &Fields, keys: ExpertKeys, layers: u32) -> Result<u32, C
             }
             let every = fields.whole(&["moe_layer_freq"], LAYERS)?.unwrap_or(1);
             Ok((0..layers).filter(|layer| *layer < first || !layer.is_multiple_of(every)).count() as u32)
+        }
+        ExpertKeys::Llama4 => {
+            let step = fields.whole(&["interleave_moe_layer_step"], LAYERS)?.unwrap_or(1);
+            Ok(layers - layers / step)
         }
         _ => Ok(0),
     }

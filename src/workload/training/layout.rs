@@ -55,23 +55,27 @@ impl Default for Layout {
 }
 
 impl Layout {
+    #[inline]
     pub fn gpus(&self) -> u64 {
         let degrees = [self.data, self.tensor, self.pipeline, self.context];
         degrees.into_iter().map(u64::from).fold(1, u64::saturating_mul)
     }
 
     /// GPUs that hold one copy of the model's layers.
+    #[inline]
     pub fn model_parallel(&self) -> u32 {
         self.tensor.saturating_mul(self.pipeline)
     }
 
     /// Ranks that hold the same weights: those of context parallelism work on one sequence, with one copy each, and stacks
     /// shard and reduce over both (Megatron-Core's group "dp-cp", torchtitan's mesh "dp_shard_cp").
+    #[inline]
     pub fn copies(&self) -> u32 {
         self.data.saturating_mul(self.context).max(1)
     }
 
     /// Ranks over which sharded states are split.
+    #[inline]
     pub fn sharded_over(&self) -> u32 {
         self.shard_group.unwrap_or(self.copies()).clamp(1, self.copies())
     }

@@ -37,6 +37,7 @@ impl Precision {
     ];
 
     /// Bytes of an activation element.
+    #[inline]
     pub fn activation_bytes(self) -> f64 {
         match self {
             Self::Fp32 | Self::Tf32 => 4.0,
@@ -44,10 +45,12 @@ impl Precision {
         }
     }
 
+    #[inline]
     pub fn needs_loss_scaling(self) -> bool {
         matches!(self, Self::Fp16 | Self::AmpFp16)
     }
 
+    #[inline]
     pub fn is_eight_bit_or_less(self) -> bool {
         matches!(self, Self::Fp8 | Self::Mxfp8 | Self::Nvfp4)
     }
@@ -67,6 +70,7 @@ pub enum BaseWeights {
 impl BaseWeights {
     /// Bytes of a weight: NF4 with 64-blocks and fp32 constants is 4.5 bits, double quantised 4.127
     /// (Dettmers et al. 2023, arXiv 2305.14314, section 3).
+    #[inline]
     pub fn bytes_per_weight(self) -> f64 {
         match self {
             Self::Nf4 | Self::Int4 => 0.5625,

@@ -6,6 +6,7 @@ use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use futures_util::TryStreamExt;
 use futures_util::stream::BoxStream;
 use object_store::memory::InMemory;
 use object_store::path::Path as Location;
@@ -191,15 +192,67 @@ async fn assert_every_manifest_has_its_data(run: &Run) {
 }
 
 #[tokio::test]
-async fn files_that_stay_the_same_are_sent_once_and_outlive_the_checkpoint_that_sent_them() {
+async fn files_that_stay_the_same_are_sent_once_for_each_checkpoint_that_is_kept_and_no_more() {
     let (objects, folder) = (Arc::new(InMemory::new()), tempfile::tempdir().unwrap());
     let run = run_on(&objects, 1000);
     live(&run, 1, folder.path()).await;
-    let newest = run.restore_order().await.unwrap()[0];
-    let manifest = run.manifest(newest).await.unwrap().unwrap().unwrap();
-    let config = manifest.files.iter().find(|file| file.path.ends_with("config")).unwrap();
-    assert!(config.key.contains("step-1/"), "{}", config.key);
-    assert_eq!(run.manifests().await.unwrap().len(), 2);
+    let order = run.restore_order().await.unwrap();
+    let mut keys = Vec::new();
+    for name in &order {
+        let manifest = run.manifest(*name).await.unwrap().unwrap().unwrap();
+        keys.push(manifest.files.iter().find(|file| file.path.ends_with("config")).unwrap().key.clone());
+    }
+    // Steps 4 and 3 name what steps 2 and 1 sent, which are pruned.
+    assert!(keys.len() == 2 && keys[0].contains("step-2/") && keys[1].contains("step-1/"), "{keys:?}");
+    let there: Vec<ObjectMeta> = objects.list(Some(&Location::from("runs/t/data"))).try_collect().await.unwrap();
+    let configs = there.iter().filter(|object| object.location.as_ref().ends_with("config")).count();
+    assert_eq!(configs, 2, "one for each checkpoint, and nothing is left of others: {there:?}");
+    // Any object may be lost: it costs the checkpoints that name it, and only one of them.
+    for object in &there {
+        let bytes = objects.get(&object.location).await.unwrap().bytes().await.unwrap();
+        objects.delete(&object.location).await.unwrap();
+        let looking = tempfile::tempdir().unwrap();
+        let restore = Restore {
+            run: &run,
+            folder: looking.path(),
+            framework: Framework::Auto,
+            epoch: 9,
+            node: 0,
+            restart_from_nothing: false,
+            logger: &Silent,
+        };
+        let restored = restore.newest().await.unwrap();
+        assert!(restored.name.is_some() && restored.rejected.len() <= 1, "{}: {restored:?}", object.location);
+        objects.put(&object.location, PutPayload::from(bytes)).await.unwrap();
+    }
+}
+
+fn known(key: &str, used_by: &str, used_at: u32, sent_at: Instant) -> Known {
+    let sent = StoredFile { path: "s/f".to_owned(), key: key.to_owned(), sha256: "a".to_owned(), size: 1, node: None };
+    Known { head: "h".to_owned(), sent, sent_at, used_by: used_by.to_owned(), used_at }
+}
+
+#[test]
+fn copies_take_turns_are_made_anew_in_time_and_are_not_sent_twice_for_one_checkpoint() {
+    let now = Instant::now();
+    let copies = [known("a", "step-3", 3, now), known("b", "step-1", 1, now), known("c", "step-2", 2, now)];
+    let all: Vec<&Known> = copies.iter().collect();
+    let key =
+        |same: &[&Known], name, wanted, now| reusable(same, name, wanted, now).map(|known| known.sent.key.clone());
+    assert_eq!(key(&all, "step-4", 3, now).as_deref(), Some("b"));
+    assert_eq!(key(&all[..2], "step-4", 3, now), None, "there are too few");
+    assert_eq!(key(&all[..2], "step-3", 3, now).as_deref(), Some("a"), "an earlier try sent it");
+    assert_eq!(key(&all[..2], "step-4", 1, now).as_deref(), Some("b"), "in a hurry one is enough");
+    assert_eq!(key(&all, "step-4", 3, now + REFRESH), None, "it is old");
+    let mut kept = copies.to_vec();
+    remember(&mut kept, known("b", "step-4", 4, now), 3);
+    remember(&mut kept, known("d", "step-5", 5, now), 3);
+    let keys: Vec<&str> = kept.iter().map(|known| known.sent.key.as_str()).collect();
+    assert_eq!(keys, ["a", "b", "d"], "the one that was not named for longest is forgotten");
+    let mut other = known("e", "step-6", 6, now);
+    other.sent.sha256 = "b".to_owned();
+    remember(&mut kept, other, 3);
+    assert_eq!(kept.len(), 1, "other contents");
 }
 
 #[tokio::test]
@@ -209,7 +262,9 @@ async fn a_fenced_owner_commits_and_deletes_nothing() {
     live(&run, 1, folder.path()).await;
     let before = run.manifests().await.unwrap();
     let keep = Keep { last: 1, every: 0 };
-    let mut zombie = Shipper::new(run.clone(), 1, Rank::ALONE, folder.path().to_owned(), keep, None);
+    // Objects in memory keep the room that they were sent in, so who wakes up has room of its own.
+    let awake = run_on(&objects, 1000);
+    let mut zombie = Shipper::new(awake, 1, Rank::ALONE, folder.path().to_owned(), keep, None);
     objects.put(&Location::from("runs/t/epochs/2"), PutPayload::from("{}")).await.unwrap();
     save(folder.path(), 9);
     let mut settling = Settling::new(Framework::Auto, Duration::ZERO);

@@ -61,7 +61,7 @@ pub struct TraceArguments {
 fn interval(text: &str) -> Result<Duration, String> {
     let hours = Hours::parse(text).map_err(|error| error.to_string())?;
     let seconds = Seconds::from(hours).0;
-    if text.trim().parse::<f64>().is_ok() || !(0.1..=3600.0).contains(&seconds) {
+    if !(0.1..=3600.0).contains(&seconds) {
         return Err(format!("`{text}` is not a valid interval; try 500ms or 10s, from 0.1s to 1h"));
     }
     Ok(Duration::from_secs_f64(seconds))

@@ -51,6 +51,9 @@ pub struct AgentArguments {
     /// Pause this long before the first restart after a crash; each further pause is twice as long
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub backoff: Duration,
+    /// Do not start the command again after it has failed
+    #[arg(long)]
+    pub no_restart: bool,
     /// Take the run over at once, since no other machine runs it
     #[arg(long)]
     pub force: bool,
@@ -212,8 +215,9 @@ pub fn signal(text: &str) -> Result<Signal, String> {
         .ok_or_else(|| format!("`{text}` is not a valid signal; try TERM, INT, HUP, USR1 or USR2"))
 }
 
-/// `90s`, `10m`, `36h`; a bare number would be hours, which nobody means for a heartbeat.
-fn duration(text: &str) -> Result<Duration, String> {
+/// `90s`, `10m`, `36h`.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    // A bare number would be hours, which nobody means for a heartbeat.
     if text.trim().parse::<f64>().is_ok_and(|number| number != 0.0) {
         return Err(format!("`{text}` has no unit; try 90s, 10m or 36h"));
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use crate::arguments::question::QuestionArguments;
+use crate::running::launch::agent_options::AgentOptions;
 
 #[derive(Debug, Args)]
 pub struct LaunchArguments {
@@ -31,6 +32,9 @@ pub struct LaunchArguments {
     /// Show what would be rented, and rent nothing
     #[arg(long)]
     pub dry_run: bool,
+    /// Lead the run although another process or machine does, which then stops leading
+    #[arg(long)]
+    pub take_over: bool,
     /// Lead the run in the background
     #[arg(long)]
     pub detach: bool,
@@ -87,6 +91,8 @@ pub struct DeliveryArguments {
     /// Run this agent on the machines: a file, or an address with '#sha256=...' [default: gpuplan-agent next to this program]
     #[arg(long, value_name = "PATH|URL")]
     pub agent: Option<String>,
+    #[command(flatten)]
+    pub agents: AgentOptions,
 }
 
 #[derive(Debug, Args)]
@@ -95,6 +101,7 @@ pub struct OnArguments {
     /// Submit the run to an engine instead of renting: slurm, kubernetes or skypilot, with its own client
     #[arg(long, value_name = "ENGINE", conflicts_with_all = [
         "any_zone", "keep_alive", "detach", "fake_scenario", "lifetime", "tags", "workdir", "setup", "environment", "secrets", "container", "agent",
+        "notify", "stall", "on_stall", "keep_every", "keep_last", "checkpoint_framework", "checkpoints", "grace",
     ])]
     pub on: Option<String>,
     /// Pass an option to the engine's client, such as --on-option=--partition=gpu (repeat for several)

@@ -23,6 +23,8 @@ pub struct Receiver<'a> {
     /// Address of the run's store.
     pub store: &'a str,
     pub run: &'a Run,
+    /// Nothing is rented or sent, so what a launch needs may be missing.
+    pub is_dry: bool,
 }
 
 /// Files under way at the same time.

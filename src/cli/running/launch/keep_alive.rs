@@ -23,7 +23,7 @@ use gpuplan_launch::{
     RunSpec, names,
 };
 use gpuplan_report::text::format::usd;
-use gpuplan_runstore::{Phase, Run};
+use gpuplan_runstore::{Ledger, Phase, Run};
 
 /// Between two looks at a run that is kept.
 const LOOK: Duration = Duration::from_secs(10);
@@ -69,7 +69,7 @@ pub fn hand_over(
     let (run, runtime) = (spec.run.as_str(), runtime()?);
     let keeper = keeper(launchers)?;
     let past = find_run(run, session)?.past;
-    let is_made = past.orders > 0 && (!past.has_open_order || check_on_run(run, session)?.1.is_some());
+    let is_made = past.orders > 0 && (past.open_since.is_none() || check_on_run(run, session)?.1.is_some());
     let here = if is_made {
         Vec::new()
     } else {
@@ -78,7 +78,9 @@ pub fn hand_over(
     if !is_made && here.is_empty() {
         let order = order(spec)?;
         let machine = machine(spec, &order)?;
-        journal.intend(run, 1, &order, clock(spec).now())?;
+        if !journal.intend(run, 1, &order, clock(spec).now())? {
+            return session.printer.data(&format!("{run}: stopped\n"));
+        }
         let pools = spec.spot.iter().map(|offered| offered.pool.clone()).collect();
         let answer = runtime.block_on(keeper.keep(KeepRequest { machine, pools }));
         let words = answer.as_ref().map_or_else(ToString::to_string, |group| group.id.clone());
@@ -119,9 +121,11 @@ fn order(spec: &RunSpec) -> Result<Order, Diagnostic> {
         epoch: 1,
         node: 0,
         choice: dearest.choice(),
-        token: names::token(&spec.run, 0, 0, spec.started_at.as_second().unsigned_abs()),
+        token: names::token(&spec.launch(), 0, 0, 0),
         name: names::machine(&spec.run, 1, 0),
         lifetime: spec.lifetime_hours * 3600.0,
+        // The expiry of the group bounds what it costs.
+        ledger: Ledger::default(),
     })
 }
 
@@ -309,6 +313,8 @@ pub mod tests {
             data: None,
             container: None,
             sweep: None,
+            agent_options: Vec::new(),
+            notify: None,
         };
         RunSpec {
             version: gpuplan_launch::spec::VERSION,
@@ -329,6 +335,7 @@ pub mod tests {
             budget_usd: Usd::from_dollars(5.0),
             lifetime_hours: 48.0,
             silence_seconds: 600.0,
+            settles_seconds: gpuplan_launch::spec::SETTLES,
             expected_cost_usd: Usd::ZERO,
             steps: 1.0,
             store: "s3://b/p/".to_owned(),

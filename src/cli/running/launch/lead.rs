@@ -12,6 +12,7 @@ use crate::running::launch::{capacity_block, keep_alive};
 use crate::runs::groups;
 use crate::runs::journal::{open_journal, unknown_run};
 use crate::runs::launchers::{Launchers, clock, exit_of, launchers_of_run};
+use crate::runs::leader::{led_elsewhere, this_leader};
 use crate::runs::store::store_of_run;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
@@ -23,6 +24,7 @@ use gpuplan_report::text::format::usd;
 use gpuplan_runstore::Run;
 use gpuplan_spot::AvailabilityModel;
 use gpuplan_spot::policy::Policy;
+use gpuplan_units::Usd;
 
 /// Between two redraws of the progress line.
 const TICK: Duration = Duration::from_millis(250);
@@ -34,12 +36,21 @@ pub struct WatchArguments {
     /// Print a systemd unit that leads the run whenever this user is signed in
     #[arg(long)]
     pub unit: bool,
+    /// Lead the run although another machine does, which then stops leading
+    #[arg(long)]
+    pub take_over: bool,
 }
 
 #[derive(Debug, Args)]
 pub struct ResumeArguments {
     /// Name the run
     pub run: String,
+    /// Spend at most this much on the run, with what it has cost before [default: what was agreed to at its launch]
+    #[arg(long, value_name = "USD")]
+    pub budget: Option<String>,
+    /// Lead the run although another machine does, which then stops leading
+    #[arg(long)]
+    pub take_over: bool,
 }
 
 /// Resumes leading a run, from what the journal knows.
@@ -52,7 +63,7 @@ pub fn watch(arguments: &WatchArguments, session: &Session) -> Result<Exit, Diag
     }
     if let Some(end) = kept.end {
         return Err(Diagnostic::usage(format!("the run `{}` has already ended: {end}", arguments.run))
-            .hint(format!("gpuplan resume {}", arguments.run))
+            .hint(format!("gpuplan restart {}", arguments.run))
             .hint("gpuplan status"));
     }
     if groups::is_kept(&kept, &journal)? {
@@ -65,7 +76,8 @@ pub fn watch(arguments: &WatchArguments, session: &Session) -> Result<Exit, Diag
         );
     }
     let policy = kept.spec.policy(&AvailabilityModel::prior());
-    lead_run(&kept.spec, policy, launchers_of_run(&kept.spec, session)?, &mut journal, session)
+    let launchers = launchers_of_run(&kept.spec, session)?;
+    lead_run(&kept.spec, policy, launchers, &mut journal, arguments.take_over, session)
 }
 
 /// Leads a run again that was stopped, failed or refused: it goes on from its newest checkpoint.
@@ -84,12 +96,19 @@ pub fn resume(arguments: &ResumeArguments, session: &Session) -> Result<Exit, Di
         None => {}
         Some("completed") => {
             return Err(Diagnostic::usage(format!("the run `{}` is completed", arguments.run))
-                .hint(format!("gpuplan fetch {}", arguments.run)));
+                .hint(format!("gpuplan download {}", arguments.run)));
         }
         Some(_) => journal.reopen(&arguments.run)?,
     }
-    let policy = kept.spec.policy(&AvailabilityModel::prior());
-    lead_run(&kept.spec, policy, launchers_of_run(&kept.spec, session)?, &mut journal, session)
+    let mut spec = kept.spec;
+    if let Some(budget) = &arguments.budget {
+        let budget = Usd::parse(budget).map_err(|error| Diagnostic::usage(&error).hint("--budget 500"))?;
+        spec = RunSpec { budget_usd: Some(budget), ..spec };
+        journal.amend(&spec)?;
+    }
+    let policy = spec.policy(&AvailabilityModel::prior());
+    let launchers = launchers_of_run(&spec, session)?;
+    lead_run(&spec, policy, launchers, &mut journal, arguments.take_over, session)
 }
 
 /// A unit of the user's own systemd: restarted when it dies, not when the run has ended.
@@ -111,6 +130,7 @@ pub fn lead_run(
     policy: Policy,
     launchers: Launchers,
     journal: &mut Journal,
+    take_over: bool,
     session: &Session,
 ) -> Result<Exit, Diagnostic> {
     let spec = &capacity_block::find_reservation(spec.clone(), &launchers, journal)?;
@@ -127,6 +147,8 @@ pub fn lead_run(
         store: &store,
         policy,
         clock: clock(spec),
+        by: this_leader(),
+        take_over,
         say: &|line| bar.suspend(|| session.printer.note(&format!("gpuplan: {line}"))),
         show: &|standing| {
             bar.set_message(words(standing));
@@ -179,6 +201,7 @@ fn conclude(
             session.printer.note(&format!("gpuplan: {run}: {error}"));
             Ok(Exit::Done)
         }
+        Err(error @ LeadError::LedElsewhere { .. }) => Err(led_elsewhere(run, &error)),
         Err(error) => left(format!("the run `{run}` is no longer led, and its machines keep running: {error}")),
         Ok(None) => left(format!(
             "the run `{run}` is no longer led: its machines keep running, and are not replaced when interrupted"
@@ -212,7 +235,8 @@ fn report_end(end: &End, run: &str, printer: &Printer) -> Result<Exit, Diagnosti
         End::Completed => printer.data(&format!("{run}: completed\n")),
         End::Stopped => printer.data(&format!("{run}: stopped\n")),
         End::OutOfBudget => {
-            Err(Diagnostic::new(Exit::OverBudget, format!("{run}: the budget is spent; what was saved is kept")))
+            let why = format!("{run}: what it may cost is spent or granted; what was saved is kept");
+            Err(Diagnostic::new(Exit::OverBudget, why).hint(format!("gpuplan resume {run} --budget USD")))
         }
         End::Failed(why) => {
             Err(Diagnostic::unexpected(format!("{run}: the command failed: {why}")).hint(format!("gpuplan logs {run}")))

@@ -11,7 +11,7 @@ use gpuplan_estimate::constants::Fitted;
 use gpuplan_estimate::own_runs::Program;
 use gpuplan_hardware::CloudId;
 use gpuplan_launch::job::DOCKER;
-use gpuplan_launch::spec::{Offered, VERSION};
+use gpuplan_launch::spec::{Offered, SETTLES, VERSION};
 use gpuplan_launch::{Job, Market, Pool, RunSpec};
 use gpuplan_market::{ChargeKind, Offer, OfferId, Purchase};
 use gpuplan_plan::filters::refuse_offer;
@@ -83,12 +83,13 @@ impl Chosen<'_> {
             spot,
             on_demand,
             work_hours: plan.run.work.expected,
-            deadline_hours: self.limits.deadline.map(|deadline| deadline.0),
+            deadline_hours: self.deadline(),
             changeover_hours: plan.run.changeover.0,
             worst_changeover_hours: plan.run.worst_changeover.0,
             budget_usd: self.limits.budget,
             lifetime_hours: lifetime,
             silence_seconds: SILENCE,
+            settles_seconds: SETTLES,
             expected_cost_usd: plan.cost.expected,
             steps: plan.run.steps,
             store,
@@ -100,6 +101,12 @@ impl Chosen<'_> {
             expected: Some(expected),
             job: Job { sweep: self.sweep(), ..job },
         })
+    }
+
+    /// What was forecast: by when on-demand machines take over, else the user's own deadline.
+    fn deadline(&self) -> Option<f64> {
+        let finish_by = self.plan.spot.as_ref().and_then(|spot| spot.finish_by);
+        finish_by.or(self.limits.deadline).map(|deadline| deadline.0)
     }
 
     /// As many runs at a time as the machine has room for.

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::account::whole_answers::{BROKEN, WholeAnswers};
 use crate::errors::explanation;
-use gpuplan_clouds_http::{one_line, root_cause};
+use gpuplan_clouds_http::{one_line, redacted, root_cause};
 use gpuplan_market::SourceError;
 
 /// How long to wait. A region that hangs must not hold up the others.
@@ -221,8 +221,8 @@ impl Account {
     /// Some refusals repeat the whole signed request.
     fn blanked(&self, text: &str) -> String {
         let secrets = [self.credentials.secret_access_key(), self.credentials.access_key_id()].into_iter();
-        let secrets = secrets.chain(self.credentials.session_token()).filter(|secret| !secret.is_empty());
-        secrets.fold(text.to_owned(), |text, secret| text.replace(secret, "[redacted]"))
+        let secrets = secrets.chain(self.credentials.session_token());
+        redacted(text, secrets)
     }
 }
 

@@ -30,7 +30,7 @@ use crate::launcher::known::is_fresh;
 use crate::launcher::site::{Site, Subnet};
 use gpuplan_launch::block::Seller;
 use gpuplan_launch::names;
-use gpuplan_launch::{CreateRequest, Keeper, LaunchError, Launcher, Machine, MachineId, Market, SelfDestruct};
+use gpuplan_launch::{CreateRequest, Keeper, LaunchError, Launcher, Machine, MachineId, Market, Pool, SelfDestruct};
 use gpuplan_market::{BoxFuture, SourceError};
 
 /// EC2 may deny for a while that a machine exists (EC2 API reference, "Eventual consistency"); the contract's minute, twice.
@@ -248,6 +248,16 @@ impl Launcher for AwsLauncher {
 
     fn list<'a>(&'a self, run: Option<&'a str>) -> BoxFuture<'a, Result<Vec<Machine>, LaunchError>> {
         Box::pin(self.all(run))
+    }
+
+    fn find<'a>(&'a self, pool: &'a Pool, token: &'a str) -> BoxFuture<'a, Result<Option<Machine>, LaunchError>> {
+        Box::pin(async move {
+            if pool.cloud != CLOUD {
+                return Ok(None);
+            }
+            let found = described(&self.account().await?, &pool.region, &filter("client-token", token)).await?;
+            Ok(found.first().and_then(|found| listed::machine(found, &pool.region)))
+        })
     }
 
     fn destroy<'a>(&'a self, machine: &'a MachineId) -> BoxFuture<'a, Result<(), LaunchError>> {

@@ -20,10 +20,24 @@ variable "on_demand_g_vcpus" {
   default = 0
 }
 
+variable "undelete_days" {
+  type        = number
+  default     = 3
+  description = "Days for which a deleted object can be brought back; checkpoints that are no longer kept are billed so much longer."
+}
+
 data "aws_caller_identity" "me" {}
 
 resource "aws_s3_bucket" "runs" {
   bucket = "${var.name}-runs-${data.aws_caller_identity.me.account_id}-${var.region}"
+}
+
+# What was deleted or overwritten by mistake, or by a program that a machine ran, can be brought back for some days. It is billed meanwhile.
+resource "aws_s3_bucket_versioning" "runs" {
+  bucket = aws_s3_bucket.runs.id
+  versioning_configuration {
+    status = "Enabled"
+  }
 }
 
 resource "aws_s3_bucket_public_access_block" "runs" {
@@ -45,6 +59,18 @@ resource "aws_s3_bucket_lifecycle_configuration" "runs" {
       days_after_initiation = 1
     }
   }
+  rule {
+    id     = "deleted-objects"
+    status = "Enabled"
+    filter {}
+    noncurrent_version_expiration {
+      noncurrent_days = var.undelete_days
+    }
+    expiration {
+      expired_object_delete_marker = true
+    }
+  }
+  depends_on = [aws_s3_bucket_versioning.runs]
 }
 
 resource "aws_iam_role" "machine" {
@@ -59,7 +85,8 @@ resource "aws_iam_role" "machine" {
   })
 }
 
-# A machine reads and writes runs, and may end machines of gpuplan, itself first of all.
+# A machine reads the bucket and writes what agents write below runs/RUN. It deletes no version, so all of that can be brought back, and
+# it cannot change what other machines would run: agents, folders of jobs, data, specifications. It ends itself and no other machine.
 resource "aws_iam_role_policy" "machine" {
   role = aws_iam_role.machine.id
   policy = jsonencode({
@@ -67,8 +94,40 @@ resource "aws_iam_role_policy" "machine" {
     Statement = [
       {
         Effect   = "Allow"
-        Action   = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"]
+        Action   = "s3:GetObject"
         Resource = "${aws_s3_bucket.runs.arn}/*"
+      },
+      {
+        Effect = "Allow"
+        Action = ["s3:PutObject", "s3:AbortMultipartUpload"]
+        Resource = [
+          "${aws_s3_bucket.runs.arn}/*runs/*/epochs/*",
+          "${aws_s3_bucket.runs.arn}/*runs/*/manifests/*",
+          "${aws_s3_bucket.runs.arn}/*runs/*/data/*",
+          "${aws_s3_bucket.runs.arn}/*runs/*/nodes/*",
+          "${aws_s3_bucket.runs.arn}/*runs/*/start/*",
+          "${aws_s3_bucket.runs.arn}/*runs/*/wanted/*",
+          "${aws_s3_bucket.runs.arn}/*runs/*/parts/*",
+          "${aws_s3_bucket.runs.arn}/*runs/*/leaving/*",
+          "${aws_s3_bucket.runs.arn}/*runs/*/status/*",
+          "${aws_s3_bucket.runs.arn}/*runs/*/billed/*",
+          "${aws_s3_bucket.runs.arn}/*runs/*/logs/*",
+          "${aws_s3_bucket.runs.arn}/*runs/*/events/*",
+          "${aws_s3_bucket.runs.arn}/*runs/*/dataset.json",
+          "${aws_s3_bucket.runs.arn}/*runs/*/sweep.json",
+          "${aws_s3_bucket.runs.arn}/*runs/*/result.json"
+        ]
+      },
+      {
+        # What is no longer kept.
+        Effect = "Allow"
+        Action = "s3:DeleteObject"
+        Resource = [
+          "${aws_s3_bucket.runs.arn}/*runs/*/manifests/*",
+          "${aws_s3_bucket.runs.arn}/*runs/*/data/*",
+          "${aws_s3_bucket.runs.arn}/*runs/*/wanted/*",
+          "${aws_s3_bucket.runs.arn}/*runs/*/parts/*"
+        ]
       },
       {
         Effect   = "Allow"
@@ -79,13 +138,14 @@ resource "aws_iam_role_policy" "machine" {
         # What `--secret` names.
         Effect   = "Allow"
         Action   = "secretsmanager:GetSecretValue"
-        Resource = "arn:aws:secretsmanager:*:*:secret:gpuplan/*"
+        Resource = "arn:aws:secretsmanager:*:${data.aws_caller_identity.me.account_id}:secret:${var.name}/*"
       },
       {
+        # Itself: the machine that the keys were given to.
         Effect    = "Allow"
         Action    = "ec2:TerminateInstances"
-        Resource  = "*"
-        Condition = { StringLike = { "aws:ResourceTag/gpuplan:run" = "*" } }
+        Resource  = "arn:aws:ec2:*:${data.aws_caller_identity.me.account_id}:instance/*"
+        Condition = { ArnLike = { "ec2:SourceInstanceARN" = "arn:aws:ec2:*:*:instance/$${ec2:InstanceID}" } }
       },
       {
         # The last machine of a run that a fleet keeps alive ends the fleet.
@@ -230,6 +290,20 @@ resource "aws_iam_policy" "launch" {
         Action    = "ssm:StartSession"
         Resource  = "arn:aws:ec2:*:*:instance/*"
         Condition = { StringLike = { "ssm:resourceTag/gpuplan:run" = "*" } }
+      },
+      {
+        # `gpuplan exec`, `cp` and `forward` go by OpenSSH, through such a session, with a key that is there for a minute.
+        Sid      = "ComeInBySsh"
+        Effect   = "Allow"
+        Action   = "ssm:StartSession"
+        Resource = "arn:aws:ssm:*::document/AWS-StartSSHSession"
+      },
+      {
+        Sid       = "LendAKey"
+        Effect    = "Allow"
+        Action    = "ec2-instance-connect:SendSSHPublicKey"
+        Resource  = "arn:aws:ec2:*:*:instance/*"
+        Condition = { StringLike = { "aws:ResourceTag/gpuplan:run" = "*" } }
       },
       {
         Sid      = "StayIn"

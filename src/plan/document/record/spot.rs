@@ -9,7 +9,7 @@ use crate::document::words::Words;
 use crate::spot::{Pool, SpotForecast};
 use gpuplan_market::{Availability, Signal};
 use gpuplan_spot::forecast::Forecast;
-use gpuplan_units::{Usd, UsdPerHour};
+use gpuplan_units::{Hours, Usd, UsdPerHour};
 
 /// Bars of the histogram of the cost.
 const BARS: usize = 8;
@@ -31,13 +31,16 @@ pub struct SpotRecord {
     pub on_demand_share: Option<f64>,
     /// Of one on-demand machine that the plan falls back to; `null`: it does not fall back.
     pub fallback_rate_usd_per_hour: Option<UsdPerHour>,
+    /// Hours from the start by which it ends, by falling back; `null`: it waits for spot as long as it takes.
+    #[serde(default)]
+    pub finish_by_hours: Option<Hours>,
     /// Share of time that the pool is up under which on-demand is cheaper; of the recommended plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub break_even_availability: Option<f64>,
     /// Places to try, the plan's own first and then by price.
     #[serde(default)]
     pub pools: Vec<PoolRecord>,
-    /// When the run ends, under which conditions and at which cost, as a sentence; `null` without a deadline.
+    /// When the run ends, under which conditions and at which cost, as a sentence; `null` without a fallback.
     #[serde(default)]
     pub promise: Option<String>,
     /// Bars of equal width over the cost of the machines in all draws of the forecast.
@@ -91,6 +94,7 @@ impl SpotRecord {
             basis: spot.basis.to_owned(),
             on_demand_share: Some(forecast.on_demand_share()),
             fallback_rate_usd_per_hour: spot.fallback.map(|id| world.market.offer(id).quote.rate),
+            finish_by_hours: spot.finish_by,
             break_even_availability: spot.break_even,
             pools: spot.pools.iter().map(|pool| PoolRecord::new(pool, world)).collect(),
             promise: spot.promise.as_ref().map(|promise| words.promise(promise)),

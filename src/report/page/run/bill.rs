@@ -108,7 +108,7 @@ pub fn section(run: &RunFacts) -> Section {
         ));
     }
     if run.beside.iter().any(|one| one.is_open) {
-        text.push("Of what is stored, this month's part still grows, until `gpuplan down` deletes it.".to_owned());
+        text.push("Of what is stored, this month's part still grows, until `gpuplan delete` deletes it.".to_owned());
     }
     let description = format!("{} items that add up to {total}.", rows.len());
     bill::section(&rows, description, "What was paid: quantity times unit price", text)

@@ -4,9 +4,10 @@ use crate::assumption::Assumption;
 use crate::file::scalar::{Scalar, choice, conflict, count, invalid, missing, shown, whole};
 use crate::file::{ModelSection, WorkloadFileError};
 use crate::model::catalog::Models;
+use crate::model::deviations::Deviations;
 use crate::model::huggingface::fields::{CONTEXT, EXPERTS, HEAD_DIM, HEADS, LAYERS, VOCABULARY, WIDTH};
 use crate::model::{Experts, MlpKind, Model, ModelKind, NormKind};
-use gpuplan_units::names::did_you_mean;
+use crate::serving::StoredFormat;
 use gpuplan_units::quantity::short_count;
 
 /// Stated parameters may differ from those counted from the sizes by this factor, not more.
@@ -38,13 +39,13 @@ pub(super) fn resolve(
             Ok(ResolvedModel { model, native_tokens })
         }
         (Some(name), None) => {
-            let row = models.find(name).ok_or_else(|| {
-                let name = shown(name);
-                let suggestion =
-                    did_you_mean(&name, models.names()).and_then(|near| models.find(near)).map(|row| row.id.clone());
-                WorkloadFileError::UnknownModel { name, suggestion }
+            let (row, format) = models.named(name).ok_or_else(|| WorkloadFileError::UnknownModel {
+                name: shown(name),
+                suggestion: models.nearest(name).map(|row| row.id.clone()),
             })?;
-            let model = with_sizes(section, "model.preset", row.to_model(), assumed)?;
+            let mut base = row.to_model();
+            base.published = format.unwrap_or(base.published);
+            let model = with_sizes(section, "model.preset", base, assumed)?;
             Ok(ResolvedModel { model, native_tokens: row.native_tokens() })
         }
     }
@@ -98,6 +99,11 @@ fn with_sizes(
             format!("`{}` is not built of transformer layers, so it has no such size", base.name),
         ));
     }
+    if base.deviations.hybrid.is_some() && section.layers.is_some() {
+        let why =
+            format!("the layers of `{}` differ from each other, so their number alone says too little", base.name);
+        return Err(invalid("model.layers", why));
+    }
     let mut model = base.clone();
     replace(section, &mut model)?;
     let (before, after) = (base.counted_parameters(), model.counted_parameters());
@@ -107,6 +113,8 @@ fn with_sizes(
         model.parameters = base.parameters * after / before;
         assumed.push(Assumption::Parameters { parameters: model.parameters, replaces_own: true });
     }
+    let simplifications = model.deviations.simplifications(model.layers, model.parameters);
+    assumed.extend(simplifications.map(|simplification| Assumption::Simplified { simplification }));
     Ok(model)
 }
 
@@ -192,6 +200,8 @@ fn blank(kind: ModelKind, mlp: MlpKind, norm: NormKind, tied_embeddings: bool) -
         max_context: 0,
         sample_side: 0,
         forward_flops_per_sample: 0.0,
+        published: StoredFormat::Bf16,
+        deviations: Deviations::default(),
     }
 }
 

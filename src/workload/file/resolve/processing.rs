@@ -3,12 +3,13 @@
 use crate::assumption::Assumption;
 use crate::data::{DataKind, Decoder, LoaderSettings, Storage};
 use crate::file::resolve::data::{complete, reading};
-use crate::file::scalar::{bytes, conflict, count, invalid, missing, shown, whole};
+use crate::file::scalar::{bytes, conflict, count, invalid, invalid_near, missing, shown, whole};
 use crate::file::{
     CheckpointSection, DataSection, ModelSection, ProcessingSection, ServingSection, SweepSection, TrainingSection,
     WorkloadFile, WorkloadFileError,
 };
 use crate::processing::Processing;
+use gpuplan_units::nearest::durations;
 use gpuplan_units::{Bytes, Hours, Seconds};
 
 /// Side of pictures where nothing is said: what classifiers are trained on.
@@ -156,7 +157,8 @@ fn known_kind(reading: &LoaderSettings, reads: Bytes) -> Result<(), WorkloadFile
 fn shard(text: &str) -> Result<Seconds, WorkloadFileError> {
     let hours = Hours::parse(text).ok().filter(|hours| hours.0 > 0.0 && *hours <= LONGEST_SHARD);
     hours.map(Seconds::from).ok_or_else(|| {
-        invalid("processing.shard", format!("`{}` is not a valid duration of up to a day; try 10m", shown(text)))
+        let detail = format!("`{}` is not a valid duration of up to a day; try 10m", shown(text));
+        invalid_near("processing.shard", detail, durations(text))
     })
 }
 

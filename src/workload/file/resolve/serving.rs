@@ -2,12 +2,13 @@
 
 use crate::file::resolve::model::ResolvedModel;
 use crate::file::resolve::resolved::Resolved;
-use crate::file::scalar::{choice, conflict, invalid, missing, shown, stated_count, whole};
+use crate::file::scalar::{choice, conflict, invalid, invalid_near, missing, shown, stated_count, whole};
 use crate::file::{
     DataSection, Scalar, ServingSection, SweepSection, TrainingSection, WorkloadFile, WorkloadFileError,
 };
 use crate::model::{Model, ModelKind};
 use crate::{Amount, Assumption, Checkpoint, Load, Precision, Serving, StoredFormat, Task, Training, Workload};
+use gpuplan_units::nearest::durations;
 use gpuplan_units::{Bytes, Hours, Seconds};
 
 /// Hours of a billing month, as the clouds count it.
@@ -40,6 +41,7 @@ pub(super) fn resolve(
     let weights = format(
         "serving.weights",
         section.weights.as_deref(),
+        model.published,
         |format| Assumption::ServingWeights { format },
         &mut assumed,
     )?;
@@ -49,6 +51,7 @@ pub(super) fn resolve(
         format(
             "serving.kv_cache",
             section.kv_cache.as_deref(),
+            StoredFormat::Bf16,
             |format| Assumption::ServingKvCache { format },
             &mut assumed,
         )?
@@ -261,10 +264,8 @@ fn hours(section: &ServingSection, assumed: &mut Vec<Assumption>) -> Result<Hour
         (None, Some(text)) => {
             let hours = Hours::parse(text).ok().filter(|hours| hours.0 > 0.0 && *hours <= LONGEST);
             hours.ok_or_else(|| {
-                invalid(
-                    "serving.duration",
-                    format!("`{}` is not a valid duration; try 12h or 3d (a year at most)", shown(text)),
-                )
+                let detail = format!("`{}` is not a valid duration; try 12h or 3d (a year at most)", shown(text));
+                invalid_near("serving.duration", detail, durations(text))
             })
         }
         (None, None) => {
@@ -278,14 +279,15 @@ fn hours(section: &ServingSection, assumed: &mut Vec<Assumption>) -> Result<Hour
 fn format(
     key: &str,
     text: Option<&str>,
+    published: StoredFormat,
     assumption: fn(StoredFormat) -> Assumption,
     assumed: &mut Vec<Assumption>,
 ) -> Result<StoredFormat, WorkloadFileError> {
     if let Some(format) = choice(key, text)? {
         return Ok(format);
     }
-    assumed.push(assumption(StoredFormat::Bf16));
-    Ok(StoredFormat::Bf16)
+    assumed.push(assumption(published));
+    Ok(published)
 }
 
 fn target(key: &str, text: Option<&str>, load: Load) -> Result<Option<Seconds>, WorkloadFileError> {
@@ -296,12 +298,7 @@ fn target(key: &str, text: Option<&str>, load: Load) -> Result<Option<Seconds>, 
             "a batch job has no latency target; a service (`serving.requests_per_second`) may have one",
         ));
     }
-    // A bare number would be hours.
-    let has_unit = text.trim().ends_with(|end: char| end.is_ascii_alphabetic());
-    let seconds = Hours::parse(text)
-        .ok()
-        .map(Seconds::from)
-        .filter(|seconds| has_unit && seconds.0 > 0.0 && seconds.0 <= 86_400.0);
+    let seconds = Hours::parse(text).ok().map(Seconds::from).filter(|seconds| seconds.0 > 0.0 && seconds.0 <= 86_400.0);
     seconds
         .map(Some)
         .ok_or_else(|| invalid(key, format!("`{}` is not a valid duration; try 300ms or 1.5s", shown(text))))

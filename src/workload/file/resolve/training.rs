@@ -3,7 +3,7 @@
 use crate::assumption::{Assumption, SequenceBasis};
 use crate::file::resolve::batch::{Local, global_batch};
 use crate::file::resolve::model::ResolvedModel;
-use crate::file::scalar::{choice, invalid, missing, not_among, whole};
+use crate::file::scalar::{choice, invalid, invalid_near, missing, not_among, shown, whole};
 use crate::file::{LoraSection, TrainingSection, WorkloadFileError};
 use crate::model::{Model, ModelKind};
 use crate::stack::Stacks;
@@ -114,7 +114,7 @@ fn task(section: &TrainingSection, model: &Model, assumed: &mut Vec<Assumption>)
             .iter()
             .find(|(known, _)| *known == word)
             .map(|(_, task)| *task)
-            .ok_or_else(|| not_among("training.task", text, &words))?,
+            .ok_or_else(|| unknown_task(text, &words))?,
     };
     if task.has_adapters() && !model.kind.is_transformer() {
         let why = format!("`{}` adapts transformer layers, and `{}` has none", task_word(task), model.name);
@@ -226,6 +226,27 @@ fn lora(section: &LoraSection, task: Task, assumed: &mut Vec<Assumption>) -> Res
         false
     });
     Ok(Some(Lora { rank, targets, dropout }))
+}
+
+/// A task by a name that others use for it, or one that is not planned.
+fn unknown_task(text: &str, words: &[&str]) -> WorkloadFileError {
+    let word = text.trim().to_ascii_lowercase();
+    let detail = |why: &str| format!("`{}` is not known; choose one of {}{why}", shown(text), words.join(", "));
+    match word.as_str() {
+        "sft" | "instruct" | "instruction-tuning" | "finetuning" | "fine-tuning" | "full" | "dreambooth" => {
+            invalid_near("training.task", detail(""), ["full-fine-tune".to_owned(), "lora".to_owned()])
+        }
+        "pretraining" | "pre-train" | "pre-training" | "from-scratch" => {
+            invalid_near("training.task", detail(""), ["pretrain".to_owned()])
+        }
+        "grpo" | "ppo" | "dpo" | "rlhf" | "rl" | "orpo" | "kto" => {
+            invalid_near("training.task", detail("; reinforcement learning is not planned"), Vec::new())
+        }
+        "serve" | "serving" | "inference" => {
+            invalid_near("training.task", detail("; a served model is stated under [serving] of a file"), Vec::new())
+        }
+        _ => not_among("training.task", text, words),
+    }
 }
 
 #[cfg(test)]
@@ -369,7 +390,8 @@ mod tests {
             (
                 "gpt-2",
                 "task = \"inference\"",
-                "`training.task`: `inference` is not known; choose one of pretrain, full-fine-tune, lora, qlora, train",
+                "`training.task`: `inference` is not known; choose one of pretrain, full-fine-tune, lora, qlora, train; \
+                 a served model is stated under [serving] of a file",
             ),
             (
                 "gpt-2",

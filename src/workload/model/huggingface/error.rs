@@ -12,6 +12,10 @@ pub enum ConfigError {
     Malformed(String),
     #[error("the model type `{model_type}` is not known")]
     UnknownModelType { model_type: String, suggestion: Option<String> },
+    #[error(
+        "it is a part of a diffusers pipeline (`{class}`), whose sizes do not tell the work of a sample; name such a model, as in `--model flux.1-dev`"
+    )]
+    Diffusers { class: String },
     #[error("`{key}` is missing")]
     Missing { key: String },
     #[error("`{key}` is {value}: {why}")]

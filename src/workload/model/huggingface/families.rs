@@ -54,6 +54,10 @@ pub(super) enum ExpertKeys {
     Mixtral,
     Qwen,
     DeepSeek,
+    /// `intermediate_size` is the width of an expert, `intermediate_size_mlp` that of a dense block.
+    Llama4,
+    /// Whichever keys the file has; none of them: no mixture.
+    Any,
 }
 
 /// Default width of a head where the file names none.
@@ -65,6 +69,7 @@ pub(super) enum HeadDim {
     Dkv,
 }
 
+#[derive(Clone, Copy)]
 pub(super) struct Family {
     pub model_type: &'static str,
     pub kind: ModelKind,
@@ -162,7 +167,33 @@ const T5: Family = Family {
     ..LLAMA
 };
 
-pub(super) static FAMILIES: [Family; 36] = [
+/// Two stacks of two-matrix blocks with learned positions and one shared embedding.
+const BART: Family = Family {
+    model_type: "bart",
+    kind: ModelKind::Encdec,
+    hidden: &["d_model"],
+    layers: &["decoder_layers"],
+    encoder_layers: &["encoder_layers"],
+    heads: &["decoder_attention_heads"],
+    feed_forward: FeedForward::Key("decoder_ffn_dim"),
+    ..GPT
+};
+
+/// Keys of Mamba alone: every layer is a recurrence, and there is no attention to have heads.
+const MAMBA: Family = Family {
+    model_type: "mamba",
+    hidden: &["hidden_size", "d_model"],
+    layers: &["num_hidden_layers", "n_layer"],
+    tied: true,
+    ..LLAMA
+};
+
+pub(super) static FAMILIES: [Family; 41] = [
+    Family { model_type: "glm4_moe", head_dim: HeadDim::ClassDefault(128), experts: ExpertKeys::Any, ..LLAMA },
+    MAMBA,
+    Family { model_type: "falcon_mamba", tied: false, ..MAMBA },
+    Family { model_type: "nemotron_h", mlp: Mlp::Is(MlpKind::Gelu), experts: ExpertKeys::Any, ..LLAMA },
+    Family { model_type: "llama4_text", kv: KvHeads::Key, experts: ExpertKeys::Llama4, ..LLAMA },
     Family {
         nested_defaults: &[
             ("hidden_size", 4096),
@@ -317,16 +348,7 @@ pub(super) static FAMILIES: [Family; 36] = [
     Family { model_type: "electra", narrow_embedding: &["embedding_size"], ..BERT },
     T5,
     Family { model_type: "mt5", tied: false, ..T5 },
-    Family {
-        model_type: "whisper",
-        kind: ModelKind::Encdec,
-        hidden: &["d_model"],
-        layers: &["decoder_layers"],
-        encoder_layers: &["encoder_layers"],
-        heads: &["decoder_attention_heads"],
-        feed_forward: FeedForward::Key("decoder_ffn_dim"),
-        ..GPT
-    },
+    Family { model_type: "whisper", ..BART },
     Family { model_type: "vit", kind: ModelKind::Vit, ..BERT },
     Family {
         model_type: "stablelm",
@@ -348,6 +370,83 @@ pub(super) static FAMILIES: [Family; 36] = [
     },
     Family { model_type: "granite", ..LLAMA },
 ];
+
+/// Decoders whose files have Llama's keys, with gated blocks; mixtures, latent attention, windows and recurrences are read from
+/// the keys that say so.
+#[rustfmt::skip]
+const LIKE_LLAMA: [&str; 67] = [
+    "afmoe", "aquila", "aria_text", "axk1", "baichuan", "bitnet", "cohere2", "cohere2_moe", "cwm", "deepseek_v32",
+    "diffllama", "dots1", "ernie4_5", "ernie4_5_moe", "exaone4", "exaone_moe", "flex_olmo", "glm", "glm4",
+    "glm4_moe_lite", "glm4v_moe_text", "glm4v_text", "glm_moe_dsa", "gpt_oss", "granite_swa", "granitemoe",
+    "granitemoe_swa", "granitemoeshared", "helium", "hunyuan_v1_dense", "hunyuan_v1_moe", "hy_v3", "hyperclovax",
+    "internlm2", "internlm3", "iquestcoder", "kimi_k2", "laguna", "mellum", "mimo", "mimo_v2_flash", "minicpm",
+    "minicpm3", "minimax_m2", "minimax_m3_vl_text", "ministral", "ministral3", "mistral4", "olmo3", "olmoe",
+    "orion", "phimoe", "qwen2_5_vl", "qwen2_5_vl_text", "qwen2_vl", "qwen2_vl_text", "qwen3_5_moe_text",
+    "qwen3_5_text", "qwen3_next", "qwen3_vl_moe_text", "qwen3_vl_text", "seed_oss", "smollm3", "solar_open",
+    "vaultgemma", "yi", "youtu",
+];
+
+/// Decoders with Llama's keys and blocks of two matrices.
+const LIKE_LLAMA_UNGATED: [&str; 6] = ["apertus", "arcee", "gpt_neox_japanese", "jais2", "nanochat", "persimmon"];
+
+/// Encoders with BERT's keys.
+const LIKE_BERT: [&str; 15] = [
+    "camembert",
+    "data2vec-text",
+    "deberta",
+    "deberta-v2",
+    "ernie",
+    "esm",
+    "ibert",
+    "jina_embeddings_v3",
+    "megatron-bert",
+    "mpnet",
+    "nystromformer",
+    "roberta-prelayernorm",
+    "roformer",
+    "xlm-roberta",
+    "xlm-roberta-xl",
+];
+
+/// Encoders with BERT's keys and gated blocks.
+const LIKE_BERT_GATED: [&str; 3] = ["eurobert", "gte", "modernbert"];
+
+/// Encoder-decoders with BART's keys.
+const LIKE_BART: [&str; 9] =
+    ["bart", "blenderbot", "blenderbot-small", "m2m_100", "marian", "mbart", "mvp", "pegasus", "plbart"];
+
+/// Image transformers with ViT's keys.
+const LIKE_VIT: [&str; 7] =
+    ["clip_vision_model", "deit", "dinov2", "dinov2_with_registers", "siglip_vision_model", "vit_mae", "vit_msn"];
+
+/// How files of a `model_type` are read.
+pub(super) fn family_of(model_type: &str) -> Option<Family> {
+    if let Some(family) = FAMILIES.iter().find(|family| family.model_type == model_type) {
+        return Some(*family);
+    }
+    let lists: [(&[&'static str], Family); 6] = [
+        (&LIKE_LLAMA, Family { head_dim: HeadDim::HiddenByHeads, experts: ExpertKeys::Any, ..LLAMA }),
+        (&LIKE_LLAMA_UNGATED, Family { mlp: Mlp::Is(MlpKind::Gelu), ..LLAMA }),
+        (&LIKE_BERT, BERT),
+        (&LIKE_BERT_GATED, Family { mlp: Mlp::Is(MlpKind::Glu), learned_positions: false, ..BERT }),
+        (&LIKE_BART, BART),
+        (
+            &LIKE_VIT,
+            Family { kind: ModelKind::Vit, feed_forward: FeedForward::KeyOrFourHidden("intermediate_size"), ..BERT },
+        ),
+    ];
+    lists.into_iter().find_map(|(types, family)| {
+        let model_type = types.iter().find(|known| **known == model_type)?;
+        Some(Family { model_type, ..family })
+    })
+}
+
+/// Every `model_type` that can be read.
+pub(super) fn model_types() -> impl Iterator<Item = &'static str> {
+    let lists: [&[&'static str]; 6] =
+        [&LIKE_LLAMA, &LIKE_LLAMA_UNGATED, &LIKE_BERT, &LIKE_BERT_GATED, &LIKE_BART, &LIKE_VIT];
+    FAMILIES.iter().map(|family| family.model_type).chain(lists.into_iter().flatten().copied())
+}
 
 #[cfg(test)]
 mod tests {

@@ -78,6 +78,12 @@ impl Fields<'_> {
             .transpose()
     }
 
+    /// Words of a list; what is no list of words has none.
+    pub fn words(&self, key: &str) -> Vec<&str> {
+        let items = self.present(key).and_then(Value::as_array);
+        items.map(|items| items.iter().filter_map(Value::as_str).collect()).unwrap_or_default()
+    }
+
     /// Whole numbers of a list; an absent list is empty.
     pub fn list(&self, key: &str) -> Result<Vec<u64>, ConfigError> {
         let Some(value) = self.present(key) else { return Ok(Vec::new()) };

@@ -2,6 +2,7 @@
 
 #![cfg(test)]
 
+use super::families::FAMILIES;
 use super::*;
 use proptest::prelude::*;
 
@@ -252,4 +253,60 @@ proptest! {
             Err(error) => prop_assert!(!error.to_string().is_empty()),
         }
     }
+}
+
+/// A file of published sizes with, under a key of its own, the parameters that transformers counts of it.
+fn file_of_published(path: &std::path::Path, key: &str) -> (Result<Model, ConfigError>, Value) {
+    let bytes = std::fs::read(path).unwrap();
+    let outer: Value = serde_json::from_slice(&bytes).unwrap();
+    (read_config(&bytes[..], "published"), outer[key].clone())
+}
+
+fn json_files(folder: &str) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{folder}: {error}"));
+    let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+    paths.sort();
+    paths
+}
+
+#[test]
+fn published_files_give_their_parameters_and_their_weight_format() {
+    let folder = format!("{}/../../tests/fixtures/huggingface/published", env!("CARGO_MANIFEST_DIR"));
+    let paths = json_files(&folder);
+    assert!(paths.len() >= 12, "{}", paths.len());
+    for path in paths {
+        let (model, published) = file_of_published(&path, "_published");
+        let model = model.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let ratio = model.parameters / published["parameters"].as_f64().unwrap();
+        assert!((ratio - 1.0).abs() < 0.01, "{}: {ratio}", path.display());
+        assert_eq!(Some(model.published.word()), published["weights"].as_str(), "{}", path.display());
+    }
+}
+
+/// Any folder of configurations: each is read, or refused with what is missing. Where a file states its `__count` of parameters,
+/// it comes out within five percent.
+#[test]
+fn a_folder_of_configurations_is_read_or_refused() {
+    let Some(folder) = std::env::var_os("GPUPLAN_MODEL_CONFIGS") else {
+        println!("WAIVED: GPUPLAN_MODEL_CONFIGS names no folder of config.json files");
+        return;
+    };
+    let (mut read, mut off) = (0, Vec::new());
+    let paths = json_files(&folder.to_string_lossy());
+    for path in &paths {
+        let (model, count) = file_of_published(path, "__count");
+        match model {
+            Err(error) => println!("refused: {}: {error}", path.display()),
+            Ok(model) => {
+                read += 1;
+                let ratio = count.as_f64().map_or(1.0, |count| model.parameters / count);
+                if (ratio - 1.0).abs() > 0.05 {
+                    off.push(format!("{}: {ratio:.3}", path.display()));
+                }
+            }
+        }
+    }
+    println!("{read} of {} configurations are read", paths.len());
+    assert!(off.is_empty(), "{off:#?}");
 }

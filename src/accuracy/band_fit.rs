@@ -1,0 +1,227 @@
+//! Fitting the bands: half-widths by regime and by doubt, on the errors of runs whose code base the constants never saw.
+//!
+//! A run of a code base errs by what its base has in common and by what is its own; a band for a new base must hold both. Half-widths are
+//! such that 80 % of the left-out runs are inside, every base weighing the same; those that few bases decide stay near all the others, or
+//! near a guess. Then every base is left out of this fit too, and all half-widths grow by the one factor with which 80 % of the runs are
+//! inside bands that never saw their base (conformal prediction by groups: Dunn et al. 2018, arXiv 1809.07441), and half of those of every
+//! source: a band that holds everyone but one source says nothing to whoever is like that one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::held_out::HeldOut;
+use gpuplan_estimate::band::{FittedBands, HalfWidth, SourceCoverage, Widths};
+use gpuplan_estimate::{Doubt, Regime};
+
+/// Share of runs that a band holds.
+const INSIDE: f64 = 0.8;
+/// Share of the runs of a source, where it has so many.
+const LEAST_INSIDE: f64 = 0.5;
+const FEWEST_RUNS: usize = 8;
+/// Of what is doubted few code bases have runs, and some of those one or two: one of fewer than `FEWEST_RUNS` counts in proportion there, as in
+/// the fit of the constants. In a regime every code base counts the same.
+const WHOLE: f64 = 1.0;
+/// A half-width counts as its number of code bases, what it is shrunk to as this many.
+const SHRUNK_TO: f64 = 2.0;
+/// Regimes and doubts are solved in turns; by then they move no more.
+const TURNS: usize = 6;
+/// Nothing is believed to be met better than this.
+const LEAST: f64 = 0.02;
+/// No half-width is wider.
+const MOST: f64 = 2.0;
+
+/// One left-out run.
+#[derive(Clone, Copy)]
+struct Miss<'a> {
+    held: &'a HeldOut<'a>,
+    /// |ln(predicted / measured)|.
+    size: f64,
+}
+
+impl Miss<'_> {
+    fn group(&self) -> &str {
+        self.held.run.run.group()
+    }
+
+    fn half_width(&self, widths: &Widths) -> f64 {
+        (widths.of_regime(self.held.regime).powi(2) + widths.doubt_square(self.held.doubts, |_| 1.0)).sqrt()
+    }
+}
+
+/// Bands of the runs as constants that never saw their code base missed them.
+pub fn fit(held: &[HeldOut]) -> FittedBands {
+    let misses: Vec<Miss> = held.iter().map(|held| Miss { held, size: held.log_error.abs() }).collect();
+    let (widths, regimes, doubts) = widths(&misses);
+    let groups: BTreeSet<&str> = misses.iter().map(Miss::group).collect();
+    // Size over half-width by bands that never saw the code base.
+    let mut shares: Vec<(f64, f64, &str)> = Vec::new();
+    for group in groups {
+        let (out, others): (Vec<Miss>, Vec<Miss>) = misses.iter().partition(|miss| miss.group() == group);
+        let without = self::widths(&others).0;
+        shares.extend(out.iter().map(|miss| {
+            let half_width = miss.half_width(&without);
+            (miss.size / half_width, half_width, miss.held.run.run.source.as_str())
+        }));
+    }
+    let inside = |factor: f64| {
+        100.0 * shares.iter().filter(|(share, ..)| *share <= factor).count() as f64 / shares.len().max(1) as f64
+    };
+    let unweighted = |shares: &[&(f64, f64, &str)], inside| {
+        quantile(shares.iter().map(|(share, ..)| (*share, 1.0)).collect(), inside)
+    };
+    let mut by_source: BTreeMap<&str, Vec<&(f64, f64, &str)>> = BTreeMap::new();
+    for share in &shares {
+        by_source.entry(share.2).or_default().push(share);
+    }
+    let large = by_source.values().filter(|shares| shares.len() >= FEWEST_RUNS);
+    let new_source = large
+        .map(|shares| unweighted(shares, LEAST_INSIDE))
+        .fold(unweighted(&shares.iter().collect::<Vec<_>>(), INSIDE), f64::max)
+        .max(1.0);
+    let half_widths = shares.iter().map(|(_, half_width, _)| (*half_width, 1.0)).collect();
+    let mut sources: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    for (share, _, source) in &shares {
+        let (runs, held) = sources.entry(source).or_default();
+        *runs += 1;
+        *held += usize::from(*share <= new_source);
+    }
+    let coverage = |(name, (runs, held)): (&str, (usize, usize))| SourceCoverage {
+        name: name.to_owned(),
+        runs,
+        inside_percent: rounded(100.0 * held as f64 / runs as f64, 1),
+    };
+    let named = |name: &str, half_width: f64, groups: usize| HalfWidth {
+        name: name.to_owned(),
+        half_width: rounded(half_width, 4),
+        groups,
+    };
+    FittedBands {
+        runs: misses.len(),
+        inside_before_percent: rounded(inside(1.0), 1),
+        inside_percent: rounded(inside(new_source), 1),
+        new_source: rounded(new_source, 4),
+        median_high_over_low: rounded((2.0 * new_source * quantile(half_widths, 0.5)).exp(), 3),
+        regimes: (0..regimes.len()).map(|at| named(Regime::ALL[at].word(), widths.regimes[at], regimes[at])).collect(),
+        doubts: (0..doubts.len()).map(|at| named(Doubt::ALL[at].word(), widths.doubts[at], doubts[at])).collect(),
+        sources: sources.into_iter().map(coverage).collect(),
+    }
+}
+
+/// Half-widths with 80 % of these runs inside, and the code bases that each rests on.
+fn widths(misses: &[Miss]) -> (Widths, [usize; Regime::ALL.len()], [usize; Doubt::ALL.len()]) {
+    let mut widths = Widths { regimes: [0.0; Regime::ALL.len()], doubts: Doubt::ALL.map(Doubt::guess) };
+    let (mut in_regime, mut in_doubt) = ([0; Regime::ALL.len()], [0; Doubt::ALL.len()]);
+    for _ in 0..TURNS {
+        let known = |miss: &Miss| widths.doubt_square(miss.held.doubts, |_| 1.0);
+        let (pooled, _) = solved(misses.iter().map(|miss| (*miss, known(miss))).collect(), WHOLE);
+        let mut regimes = widths.regimes;
+        for (at, regime) in Regime::ALL.into_iter().enumerate() {
+            let own: Vec<(Miss, f64)> =
+                misses.iter().filter(|miss| miss.held.regime == regime).map(|miss| (*miss, known(miss))).collect();
+            in_regime[at] = groups(&own);
+            let count = in_regime[at] as f64;
+            let solved = if own.is_empty() { pooled } else { solved(own, WHOLE).0 };
+            regimes[at] = ((count * solved.ln() + SHRUNK_TO * pooled.ln()) / (count + SHRUNK_TO)).exp();
+        }
+        widths.regimes = regimes;
+        for (at, doubt) in Doubt::ALL.into_iter().enumerate() {
+            let rest = |miss: &Miss| {
+                let others = widths.doubt_square(miss.held.doubts, |one| if one == doubt { 0.0 } else { 1.0 });
+                widths.of_regime(miss.held.regime).powi(2) + others
+            };
+            let own: Vec<(Miss, f64)> =
+                misses.iter().filter(|miss| miss.held.doubts.holds(doubt)).map(|miss| (*miss, rest(miss))).collect();
+            in_doubt[at] = groups(&own);
+            let (solved, count) = if own.is_empty() { (doubt.guess(), 0.0) } else { solved(own, FEWEST_RUNS as f64) };
+            widths.doubts[at] = (count * solved + SHRUNK_TO * doubt.guess()) / (count + SHRUNK_TO);
+        }
+    }
+    (widths, in_regime, in_doubt)
+}
+
+fn groups(misses: &[(Miss, f64)]) -> usize {
+    misses.iter().map(|(miss, _)| miss.group()).collect::<BTreeSet<_>>().len()
+}
+
+/// The half-width that, beside what each run has already (squared), holds 80 % of the runs, every code base of `full` runs weighing the same and
+/// those of fewer in proportion; and how many code bases that makes.
+fn solved(misses: Vec<(Miss, f64)>, full: f64) -> (f64, f64) {
+    let mut sizes: BTreeMap<String, f64> = BTreeMap::new();
+    for (miss, _) in &misses {
+        *sizes.entry(miss.group().to_owned()).or_default() += 1.0;
+    }
+    // A run is inside from the half-width on that fills what its own square leaves open.
+    let needed = misses
+        .iter()
+        .map(|(miss, known)| ((miss.size.powi(2) - known).max(0.0).sqrt(), 1.0 / sizes[miss.group()].max(full)))
+        .collect();
+    let count = sizes.values().map(|size| (size / full).min(1.0)).sum();
+    (quantile(needed, INSIDE).clamp(LEAST, MOST), count)
+}
+
+/// Weighted quantile.
+fn quantile(mut points: Vec<(f64, f64)>, share: f64) -> f64 {
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let total: f64 = points.iter().map(|(_, weight)| weight).sum();
+    let mut passed = 0.0;
+    for (value, weight) in &points {
+        passed += weight;
+        if passed >= share * total {
+            return *value;
+        }
+    }
+    points.last().map_or(0.0, |(value, _)| *value)
+}
+
+fn rounded(value: f64, digits: i32) -> f64 {
+    let scale = 10_f64.powi(digits);
+    (value * scale).round() / scale
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fit::FitRun;
+    use crate::published::Published;
+    use gpuplan_estimate::Doubts;
+    use gpuplan_hardware::Hardware;
+    use gpuplan_workload::Models;
+
+    #[test]
+    fn a_quantile_weighs_its_points() {
+        let points = vec![(3.0, 1.0), (1.0, 1.0), (2.0, 8.0)];
+        assert!((quantile(points.clone(), 0.8) - 2.0).abs() < 1e-12 && (quantile(points, 1.0) - 3.0).abs() < 1e-12);
+        assert!(quantile(Vec::new(), 0.5).abs() < 1e-12);
+    }
+
+    #[test]
+    fn bands_hold_what_they_promise_of_code_bases_that_differ() {
+        let published = Published::embedded().unwrap();
+        let runs = FitRun::all(&published.runs, &Hardware::embedded().unwrap(), &Models::embedded().unwrap());
+        // A bias of each code base beside a scatter of its runs, and twice both where there are experts.
+        let noise =
+            |text: &str| text.bytes().fold(7_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte)));
+        let between = |text: &str| f64::from(noise(text) % 1000) / 500.0 - 1.0;
+        let held: Vec<HeldOut> = runs
+            .iter()
+            .map(|run| {
+                let experts = run.run.case.model.kind == Some(gpuplan_workload::ModelKind::Moe);
+                let size = 0.15 * between(run.run.group()) + 0.15 * between(&run.run.id);
+                HeldOut {
+                    run,
+                    log_error: if experts { 2.0 * size } else { size },
+                    regime: Regime::Compute,
+                    doubts: Doubts { experts, ..Doubts::default() },
+                }
+            })
+            .collect();
+        let bands = fit(&held);
+        assert_eq!(bands.runs, held.len());
+        assert!(bands.inside_percent >= 79.9 && bands.new_source >= 1.0, "{bands:?}");
+        assert!(bands.sources.iter().all(|one| one.runs < FEWEST_RUNS || one.inside_percent >= 50.0), "{bands:?}");
+        let half_width = |list: &[HalfWidth], name: &str| list.iter().find(|one| one.name == name).unwrap().half_width;
+        let compute = half_width(&bands.regimes, "compute");
+        assert!((0.1..0.3).contains(&compute) && half_width(&bands.doubts, "experts") > 0.1, "{bands:?}");
+        // What no run has keeps its guess.
+        assert!((half_width(&bands.doubts, "vendor") - Doubt::Vendor.guess()).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,102 @@
+//! What stacks hold, each against the same run of a stack that does not. Tests only.
+
+#![cfg(test)]
+
+use crate::memory::{MemoryBreakdown, MemoryInput};
+use crate::setting::Setting;
+use gpuplan_workload::{
+    Framework, Layout, Lora, Model, Models, Precision, Recompute, Shard, Task, Training, training::LoraTargets,
+};
+
+fn model(name: &str) -> Model {
+    Models::embedded().unwrap().find(name).unwrap().to_model()
+}
+
+fn training(task: Task, precision: Precision, framework: &str) -> Training {
+    Training { precision, framework: Framework(framework.to_owned()), ..Training::new(task, 2048) }
+}
+
+/// With eight micro-steps.
+fn held(model: &Model, training: &Training, layout: Layout, recompute: Recompute) -> MemoryBreakdown {
+    let setting = Setting { layout, micro_batch: 1, global_batch: 8.0 * f64::from(layout.data), recompute };
+    MemoryInput { model, training, setting: &setting, sequence: f64::from(training.sequence_length) }.breakdown()
+}
+
+fn pipeline(data: u32, tensor: u32, pipeline: u32, shard: Shard) -> Layout {
+    Layout { data, tensor, pipeline, shard, ..Layout::default() }
+}
+
+#[test]
+fn the_bf16_optimizer_of_deepspeed_sums_in_fp32_beside_the_gradients() {
+    let model = model("llama-2-7b");
+    let layout = pipeline(8, 4, 2, Shard::Zero1);
+    let gradients = |precision, framework| {
+        held(&model, &training(Task::Pretrain, precision, framework), layout, Recompute::Full).gradients
+    };
+    let fp16 = gradients(Precision::Fp16, "megatron-deepspeed");
+    assert!((gradients(Precision::Bf16, "megatron-deepspeed") / fp16 - 3.0).abs() < 1e-9);
+    assert!((gradients(Precision::Bf16, "megatron") / fp16 - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn layers_that_fill_the_stages_with_two_more_leave_room_for_embedding_and_head() {
+    let of = |layers| Model { layers, ..model("llama-2-70b") };
+    let weights = |layers, stages| {
+        let training = training(Task::Pretrain, Precision::Bf16, "megatron");
+        held(&of(layers), &training, pipeline(1, 1, stages, Shard::None), Recompute::Full).weights
+    };
+    // Six layers with or without the embedding, which is smaller than a layer, or five with it.
+    let with_embedding = weights(72, 12);
+    assert!(weights(70, 12) < with_embedding && weights(71, 12) == with_embedding, "71 do not divide either way");
+}
+
+#[test]
+fn a_pipeline_of_fsdp2_keeps_its_stage_whole() {
+    let model = model("llama-2-70b");
+    let parts = |stages| {
+        let training = training(Task::Pretrain, Precision::Bf16, "torchtitan");
+        held(&model, &training, pipeline(8, 1, stages, Shard::Zero3), Recompute::Full)
+    };
+    let (whole, sharded) = (parts(2), parts(1));
+    // Half of the weights in 16 bits and of their gradients in fp32, where an eighth of all lay before.
+    assert!(whole.gradients > 4.0 * 0.49 * model.parameters && sharded.gradients < 2.0 * 0.13 * model.parameters);
+    assert!(whole.weights > 2.0 * 0.49 * model.parameters);
+}
+
+#[test]
+fn transformer_engine_stores_eight_bits() {
+    let model = model("llama-2-70b");
+    let parts = |precision, framework| {
+        let lora = Lora { rank: 16, targets: LoraTargets::ALL_LINEAR, dropout: false };
+        let training = Training { lora: Some(lora), ..training(Task::Lora, precision, framework) };
+        held(&model, &training, pipeline(8, 1, 1, Shard::Zero1), Recompute::None)
+    };
+    let (half, eight) = (parts(Precision::Bf16, "megatron"), parts(Precision::Fp8, "megatron"));
+    assert!((0.50..0.52).contains(&(eight.weights / half.weights)), "{} {}", eight.weights, half.weights);
+    assert!(
+        eight.activations < 0.8 * half.activations && half.activations < parts(Precision::Bf16, "litgpt").activations
+    );
+    assert!((parts(Precision::Fp8, "torchtune").weights / half.weights - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn a_fine_tuned_encoder_has_no_logits_and_a_masked_one_few() {
+    let model = model("bert-large");
+    let logits = |task| {
+        let training = training(task, Precision::Fp16, "nvidia-examples");
+        held(&model, &training, pipeline(8, 1, 1, Shard::None), Recompute::None).logits
+    };
+    assert!(logits(Task::FullFineTune) == 0.0 && logits(Task::Train) == 0.0 && logits(Task::Pretrain) > 0.0);
+}
+
+#[test]
+fn every_kind_of_parallelism_has_a_communicator() {
+    let model = model("llama-2-7b");
+    let overhead = |layout| {
+        let made = held(&model, &training(Task::Pretrain, Precision::Bf16, "megatron"), layout, Recompute::Full);
+        made.required - made.allocated
+    };
+    let one = overhead(pipeline(8, 1, 1, Shard::Zero1));
+    let three = overhead(pipeline(2, 2, 2, Shard::Zero1));
+    assert!(overhead(pipeline(1, 1, 1, Shard::None)) < one && one < three);
+}

@@ -1,0 +1,104 @@
+//! What measured kernels say of the products and the attention of a recipe, one at a time on an idle GPU.
+
+use std::cell::RefCell;
+use std::hash::{Hash, Hasher};
+
+use rustc_hash::FxHasher;
+
+use crate::constants as c;
+use crate::kernels::{Attention, Engine, KernelPrecision, KernelTable};
+use gpuplan_hardware::Gpu;
+use gpuplan_units::Seconds;
+use gpuplan_workload::{Gemm, Precision};
+
+const ENGINES: [Engine; 2] = [Engine::TensorRtLlm, Engine::Vllm];
+
+/// The table of a GPU, and the format in which the linear layers of a recipe multiply.
+#[derive(Clone, Copy, Debug)]
+pub struct RecipeKernels {
+    table: KernelTable,
+    linear: KernelPrecision,
+}
+
+impl RecipeKernels {
+    /// `None`: nobody measured this GPU in this format, or only a slice of it runs.
+    pub fn new(gpu: &Gpu, precision: Precision, card_share: f64) -> Option<Self> {
+        let linear = match precision {
+            Precision::Fp32 | Precision::Tf32 => return None,
+            Precision::Fp16 | Precision::AmpFp16 | Precision::Bf16 | Precision::PureBf16 => KernelPrecision::Bf16,
+            Precision::Fp8 => KernelPrecision::Fp8,
+            Precision::Mxfp8 => KernelPrecision::Fp8Block,
+            Precision::Nvfp4 => KernelPrecision::Nvfp4,
+        };
+        let table = KernelTable::embedded(gpu).filter(|_| card_share == 1.0)?;
+        let kernels = Self { table, linear };
+        kernels.of(linear, Gemm::new(1024.0, 1024.0, 1024.0, 1.0)).map(|_| kernels)
+    }
+
+    /// A product of the linear layers. `None` where it was not measured.
+    pub fn product(&self, gemm: Gemm) -> Option<f64> {
+        let low = self.of(self.linear, gemm)?;
+        if self.linear == KernelPrecision::Nvfp4 {
+            return Some((1.0 - c::NVFP4_HALF_SHARE) * low + c::NVFP4_HALF_SHARE * self.half(gemm)?);
+        }
+        Some(low)
+    }
+
+    /// The same in 16 bits, which recipes of fewer bits keep for the head.
+    pub fn half(&self, gemm: Gemm) -> Option<f64> {
+        self.of(KernelPrecision::Bf16, gemm)
+    }
+
+    /// By the faster of the engines' kernels: a training stack picks among the same libraries.
+    fn of(&self, precision: KernelPrecision, gemm: Gemm) -> Option<f64> {
+        let shape = [self.table.identity(), precision as u64, gemm.m.to_bits(), gemm.n.to_bits(), gemm.k.to_bits(), 0];
+        let fastest = remembered(shape, || {
+            let seconds = |engine| self.table.product_seconds(engine, precision, gemm.m, gemm.n, gemm.k);
+            ENGINES.into_iter().filter_map(seconds).map(|Seconds(one)| one).reduce(f64::min)
+        });
+        fastest.map(|fastest| gemm.count * fastest)
+    }
+
+    /// Forward, in 16 bits, causal or without a mask.
+    pub fn attention(&self, attention: &Attention, is_causal: bool) -> Option<f64> {
+        let half = KernelPrecision::Bf16;
+        let seconds = |engine| {
+            if is_causal {
+                self.table.context_seconds(engine, half, half, attention)
+            } else {
+                self.table.encoder_seconds(engine, attention)
+            }
+        };
+        let Attention { batch, heads, kv_heads, head_dim, length, window } = *attention;
+        let kind = if is_causal { CAUSAL } else { FULL };
+        let sizes = [batch, heads, kv_heads, length].map(f64::to_bits);
+        let reach = window.map_or(0, |window| u64::from(window) + 1);
+        let kind = (kind << 56) | (reach << 24) | u64::from(head_dim);
+        let shape = [self.table.identity(), kind, sizes[0], sizes[1], sizes[2], sizes[3]];
+        remembered(shape, || ENGINES.into_iter().filter_map(seconds).map(|Seconds(one)| one).reduce(f64::min))
+    }
+}
+
+/// Kinds of kernels beside the products, which are numbered by their precision.
+const CAUSAL: u64 = 0xfe;
+const FULL: u64 = 0xff;
+
+/// Answers that a thread keeps. A search asks for the products of a few layouts again and again.
+const KEPT: usize = 1024;
+
+/// What the table said of this kernel, or says now: looking a product up takes 100 ns, and finding the answer again a few.
+fn remembered(kernel: [u64; 6], look_up: impl FnOnce() -> Option<f64>) -> Option<f64> {
+    thread_local! {
+        static KNOWN: RefCell<Vec<([u64; 6], Option<f64>)>> = RefCell::new(vec![([0; 6], None); KEPT]);
+    }
+    KNOWN.with_borrow_mut(|known| {
+        let mut hasher = FxHasher::default();
+        kernel.hash(&mut hasher);
+        // The high bits of this hash are its good ones.
+        let slot = &mut known[(hasher.finish() >> 54) as usize];
+        if slot.0 != kernel {
+            *slot = (kernel, look_up());
+        }
+        slot.1
+    })
+}

@@ -1,0 +1,160 @@
+//! Launchers: where in a line the training program stands, and which files it is told to read.
+
+use crate::recipe::Entry;
+
+/// Programs that start the training program: what stands before it is theirs.
+const LAUNCHERS: [&str; 12] = [
+    "torchrun",
+    "accelerate",
+    "deepspeed",
+    "python",
+    "python3",
+    "srun",
+    "mpirun",
+    "mpiexec",
+    "gpuplan",
+    "ray",
+    "uv",
+    "torch.distributed.run",
+];
+/// Modules that start another program.
+const LAUNCHING_MODULES: [&str; 4] =
+    ["torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch", "deepspeed.launcher.runner"];
+/// Programs that train or serve by themselves, with the word that says so.
+const PROGRAMS: [(&str, &[&str]); 9] = [
+    ("llamafactory-cli", &["train"]),
+    ("axolotl", &["train"]),
+    ("tune", &["run"]),
+    ("trl", &["sft", "dpo", "grpo", "kto", "reward", "rloo"]),
+    ("vllm", &["serve"]),
+    ("swift", &["sft", "pt", "rlhf"]),
+    ("litgpt", &["finetune", "finetune_lora", "finetune_full", "pretrain"]),
+    ("lerobot-train", &[]),
+    ("unsloth-cli", &[]),
+];
+/// Flags that name a configuration of the training program.
+pub const CONFIGURATIONS: [&str; 6] =
+    ["config", "config_path", "job.config_file", "deepspeed", "deepspeed_config", "yaml"];
+
+/// A training program that a line starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// Words of the launchers.
+    pub before: Vec<String>,
+    /// A file, a module, or a program with its first word: `vllm serve`.
+    pub program: String,
+    /// Words of the program.
+    pub after: Vec<String>,
+}
+
+impl Start {
+    pub fn name(&self) -> &str {
+        self.program.rsplit('/').next().unwrap_or(&self.program)
+    }
+
+    /// Files of settings, in the order in which they count.
+    pub fn configurations(&self, launch: &[Entry], flags: &[Entry]) -> Vec<String> {
+        let of_launcher = launch.iter().filter(|entry| entry.key == "config_file");
+        let named = flags.iter().filter(|entry| CONFIGURATIONS.contains(&entry.key.as_str()));
+        let mut all: Vec<String> = of_launcher
+            .chain(named)
+            .filter_map(|entry| entry.value.clone())
+            .filter(|path| !matches!(path.to_ascii_lowercase().as_str(), "true" | "false" | ""))
+            .collect();
+        let is_file = |word: &&String| {
+            !word.starts_with('-')
+                && !word.contains('=')
+                && [".yaml", ".yml", ".toml", ".json"].iter().any(|end| word.ends_with(end))
+        };
+        // The first word of a program may be its configuration.
+        let position = self.after.iter().take_while(|word| !word.starts_with('-')).find(is_file);
+        all.extend(position.filter(|path| !all.contains(path)).cloned().into_iter().collect::<Vec<_>>());
+        all
+    }
+
+    /// `vllm serve MODEL`.
+    pub fn served_model(&self) -> Option<String> {
+        let is_serving = self.program == "vllm serve";
+        self.after.first().filter(|word| is_serving && !word.starts_with('-')).cloned()
+    }
+}
+
+/// The training program of a line. `None`: it starts none.
+pub fn start(words: &[String]) -> Option<Start> {
+    // `SRUN` behind a variable is known by what it holds.
+    if let Some(start) = program(words) {
+        return Some(start);
+    }
+    let is_launched = words.iter().any(|word| LAUNCHERS.contains(&base(word)));
+    let file = words.iter().position(|word| is_python(word) && !word.starts_with('-'));
+    let at = file.or_else(|| module(words))?;
+    let is_first = words.first().is_some_and(|word| is_python(word));
+    // Not `pip install -m` or a copied file.
+    if !is_launched && !is_first {
+        return None;
+    }
+    Some(Start { before: words[..at].to_vec(), program: words[at].clone(), after: words[at + 1..].to_vec() })
+}
+
+fn program(words: &[String]) -> Option<Start> {
+    let at = words.iter().position(|word| PROGRAMS.iter().any(|(name, _)| *name == base(word)))?;
+    let (name, commands) = PROGRAMS.iter().find(|(name, _)| *name == base(&words[at]))?;
+    if commands.is_empty() {
+        let after = words[at + 1..].to_vec();
+        return Some(Start { before: words[..at].to_vec(), program: (*name).to_owned(), after });
+    }
+    let command = words.get(at + 1).filter(|word| commands.contains(&word.as_str()))?;
+    let after = words[at + 2..].to_vec();
+    // Flags before the recipe of `tune run` are torchrun's.
+    let before = if *name == "tune" { words[at + 2..].to_vec() } else { words[..at].to_vec() };
+    Some(Start { before, program: format!("{name} {command}"), after })
+}
+
+/// What follows the last `-m` that starts no other launcher.
+fn module(words: &[String]) -> Option<usize> {
+    let mut all =
+        words.iter().enumerate().filter(|(_, word)| *word == "-m" || *word == "--module").map(|(at, _)| at + 1);
+    all.rfind(|at| words.get(*at).is_some_and(|word| !LAUNCHING_MODULES.contains(&word.as_str())))
+}
+
+fn base(word: &str) -> &str {
+    word.rsplit('/').next().unwrap_or(word)
+}
+
+fn is_python(word: &str) -> bool {
+    word.strip_suffix(".py").is_some_and(|stem| !stem.is_empty() && !stem.contains(char::is_whitespace))
+}
+
+/// `--key value`, `--key=value`, `--key` alone, and `key=value` of Hydra's programs; `-` and `_` are one.
+pub fn flags(words: &[String]) -> Vec<Entry> {
+    let mut all = Vec::new();
+    let mut rest = words.iter().peekable();
+    while let Some(word) = rest.next() {
+        let Some(flag) = word.strip_prefix("--").filter(|flag| !flag.is_empty()) else {
+            let hydra = word.trim_start_matches('+').split_once('=').filter(|(key, _)| is_key(key));
+            all.extend(hydra.map(|(key, value)| Entry {
+                key: key.to_owned(),
+                value: Some(value.to_owned()),
+                shown: key.to_owned(),
+            }));
+            continue;
+        };
+        let (key, value) = match flag.split_once('=') {
+            Some((key, value)) => (key, Some(value.to_owned())),
+            None => {
+                let is_value = |next: &&String| !next.starts_with('-') || next.parse::<f64>().is_ok();
+                let value = rest.next_if(is_value).cloned();
+                // Further words of a list: `--lora_target_modules q_proj v_proj`.
+                let is_list = flag.ends_with("modules");
+                let more = std::iter::from_fn(|| if is_list { rest.next_if(is_value) } else { None });
+                (flag, value.map(|value| more.fold(value, |all, one| format!("{all},{one}"))))
+            }
+        };
+        all.push(Entry::flag(key, value));
+    }
+    all
+}
+
+fn is_key(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '.'))
+}

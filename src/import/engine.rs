@@ -1,0 +1,6 @@
+//! The engines that a job may be written for.
+
+pub mod kubernetes;
+pub mod labels;
+pub mod skypilot;
+pub mod slurm;

@@ -1,0 +1,346 @@
+//! Objects of Kubernetes that have pods, by the resources, node labels and affinity of these.
+
+use serde_json::{Map, Value};
+
+use crate::engine::labels::narrow;
+use crate::error::invalid;
+use crate::{Choice, Gpus, ImportError, JobKind, JobRequest, Names, Need, command};
+use gpuplan_workload::assumption::JobAssumption;
+use values::{is_placeholder, word};
+
+mod pods;
+mod tests;
+mod values;
+
+/// Objects that may come with a job and cost nothing themselves.
+const FREE_OBJECTS: [&str; 13] = [
+    "Service",
+    "ConfigMap",
+    "Secret",
+    "PersistentVolumeClaim",
+    "Namespace",
+    "ServiceAccount",
+    "Role",
+    "RoleBinding",
+    "ResourceFlavor",
+    "ClusterQueue",
+    "LocalQueue",
+    "NetworkPolicy",
+    "Topology",
+];
+/// Parts of a pod that change neither machines nor price.
+const POD_KEYS_WITHOUT_EFFECT: [&str; 25] = [
+    "restartPolicy",
+    "terminationGracePeriodSeconds",
+    "tolerations",
+    "volumes",
+    "subdomain",
+    "hostname",
+    "serviceAccountName",
+    "serviceAccount",
+    "imagePullSecrets",
+    "priorityClassName",
+    "schedulerName",
+    "hostNetwork",
+    "hostIPC",
+    "hostPID",
+    "securityContext",
+    "initContainers",
+    "runtimeClassName",
+    "schedulingGates",
+    "topologySpreadConstraints",
+    "dnsPolicy",
+    "dnsConfig",
+    "setHostnameAsFQDN",
+    "automountServiceAccountToken",
+    "enableServiceLinks",
+    "shareProcessNamespace",
+];
+
+pub fn is_object(document: &Value) -> bool {
+    document.get("apiVersion").is_some() && document.get("kind").is_some()
+}
+
+pub fn read(documents: &[Value], names: Names) -> Result<JobRequest, ImportError> {
+    let mut asked = JobRequest::new(JobKind::Kubernetes);
+    let lists = documents.iter().flat_map(|document| match document.get("items").and_then(Value::as_array) {
+        Some(items) => items.iter().collect::<Vec<_>>(),
+        None => vec![document],
+    });
+    let (jobs, others): (Vec<&Value>, Vec<&Value>) =
+        lists.filter(|object| !object.is_null()).partition(|object| pods::is_read(word(object, "kind")));
+    let mut strange = None;
+    for object in others {
+        let kind = word(object, "kind");
+        if !FREE_OBJECTS.contains(&kind) {
+            strange.get_or_insert_with(|| kind.to_owned());
+        }
+        if FREE_OBJECTS.contains(&kind) {
+            asked.note_without_effect(kind, "...");
+        } else {
+            asked.leave_unread("kind", kind);
+        }
+    }
+    let [job] = jobs.as_slice() else {
+        let name = |job: &&Value| {
+            format!("{} {}", word(job, "kind"), job.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("-"))
+        };
+        return Err(match strange {
+            Some(kind) if jobs.is_empty() => ImportError::UnreadKind(kind),
+            _ if jobs.is_empty() => ImportError::NoGpu,
+            _ => ImportError::Several(jobs.iter().map(name).collect()),
+        });
+    };
+    asked.name = job.pointer("/metadata/name").and_then(Value::as_str).map(str::to_owned);
+    asked.understand("kind", word(job, "kind"));
+    let mut machines: Option<(u32, Vec<Choice>)> = None;
+    for pods in pods::of(job, &mut asked)? {
+        let choices = choices(pods.spec, &mut asked, names)?;
+        if choices.iter().all(|choice| choice.gpus.is_none()) {
+            asked.note_without_effect("pods without GPUs", pods.count);
+            continue;
+        }
+        machines = match machines {
+            None => Some((pods.count, choices)),
+            Some((count, same)) if same == choices => {
+                let more = count
+                    .checked_add(pods.count)
+                    .ok_or_else(|| invalid("replicas", "more pods than can be counted"))?;
+                Some((more, same))
+            }
+            Some(_) => {
+                return Err(invalid(
+                    "resources",
+                    "pods ask for two kinds of machines, which have to be priced one by one",
+                ));
+            }
+        };
+    }
+    let Some((count, choices)) = machines else {
+        return open_machines(asked);
+    };
+    asked.nodes = Some(count..=count);
+    asked.assumed.push(JobAssumption::MachinePerPod);
+    if choices.iter().all(|choice| !choice.is_spot) {
+        asked.assumed.push(JobAssumption::NoSpotNodes);
+    }
+    asked.choices = choices;
+    Ok(asked)
+}
+
+/// A job of which no pod counts its GPUs: they are those of its launcher, or of a placeholder that is not filled in.
+fn open_machines(mut asked: JobRequest) -> Result<JobRequest, ImportError> {
+    asked.take_machines_of_launcher();
+    let has_placeholder = asked.unread.iter().any(|one| GPU_RESOURCES.contains(&one.key.as_str()));
+    if asked.choices.is_empty() && has_placeholder {
+        asked.choices.push(Choice::default());
+    }
+    if asked.choices.is_empty() && asked.model_name.is_none() {
+        return Err(ImportError::NoGpu);
+    }
+    asked.nodes.get_or_insert(1..=1);
+    asked.assumed.push(JobAssumption::MachinePerPod);
+    asked.assumed.push(JobAssumption::NoSpotNodes);
+    Ok(asked)
+}
+
+/// What the plugins of vendors call a GPU; the last is the name before Kubernetes 1.8.
+const GPU_RESOURCES: [&str; 3] = ["nvidia.com/gpu", "amd.com/gpu", "alpha.kubernetes.io/nvidia-gpu"];
+
+/// A value as it is written: `true` and `8` without quotes are texts as well.
+fn scalar_text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Machines that a pod can run on: its resources, narrowed by labels; each term of a required affinity is a choice of its own.
+fn choices(pod: &Value, asked: &mut JobRequest, names: Names) -> Result<Vec<Choice>, ImportError> {
+    let mut choice = Choice::default();
+    let mut sum = Resources::default();
+    // A TrainJob has the container's keys itself.
+    let own = pod.get("resourcesPerNode").map(|_| pod);
+    for container in pod.get("containers").and_then(Value::as_array).into_iter().flatten().chain(own) {
+        sum.add(container, asked)?;
+        let words: Vec<String> = ["command", "args"]
+            .into_iter()
+            .filter_map(|key| container.get(key)?.as_array())
+            .flatten()
+            .map(scalar_text)
+            .collect();
+        if words.iter().any(|word| word.contains('\0')) {
+            return Err(invalid("command", "it has a zero byte"));
+        }
+        command::read_words(words, &variables(container), asked, names);
+    }
+    choice.gpus = (sum.gpus > 0).then_some(Gpus::PerMachine(sum.gpus));
+    choice.vcpus = (sum.cpus > 0.0).then_some(Need::AtLeast(sum.cpus));
+    choice.memory = (sum.memory_gib > 0.0).then_some(Need::AtLeast(sum.memory_gib));
+    for (key, value) in pod.as_object().into_iter().flatten() {
+        match key.as_str() {
+            "containers" | "affinity" => {}
+            "numNodes" | "resourcesPerNode" | "command" | "args" | "env" if own.is_some() => {}
+            "nodeSelector" => {
+                for (label, value) in value.as_object().into_iter().flatten() {
+                    narrow(label, &scalar_text(value), &mut choice, asked, names);
+                }
+            }
+            known if POD_KEYS_WITHOUT_EFFECT.contains(&known) => asked.note_without_effect(known, "..."),
+            _ => asked.leave_unread(key, "..."),
+        }
+    }
+    affinity(pod, &choice, asked, names)
+}
+
+/// Variables that a container states by value.
+fn variables(container: &Value) -> Vec<(String, String)> {
+    let all = container.get("env").and_then(Value::as_array).into_iter().flatten();
+    all.filter_map(|one| Some((one.get("name")?.as_str()?.to_owned(), scalar_text(one.get("value")?))))
+        .filter(|(_, value)| !is_placeholder(value))
+        .collect()
+}
+
+/// What the containers of a pod ask for together.
+#[derive(Default)]
+struct Resources {
+    gpus: u32,
+    cpus: f64,
+    memory_gib: f64,
+}
+
+impl Resources {
+    /// Adds what a container asks for: requests, or limits where it requests nothing.
+    fn add(&mut self, container: &Value, asked: &mut JobRequest) -> Result<(), ImportError> {
+        let mut all = Map::new();
+        for part in
+            ["/resources/limits", "/resources/requests", "/resourcesPerNode/limits", "/resourcesPerNode/requests"]
+        {
+            all.extend(container.pointer(part).and_then(Value::as_object).cloned().unwrap_or_default());
+        }
+        for (key, value) in all {
+            let text = scalar_text(&value);
+            if is_placeholder(&text) {
+                asked.leave_unread(&key, format!("{text} (a placeholder)"));
+                continue;
+            }
+            let refused = || invalid(&key, format!("`{text}` is not a valid Kubernetes quantity; try 8 or 64Gi"));
+            let amount = quantity(&text).ok_or_else(refused)?;
+            match key.as_str() {
+                gpu if GPU_RESOURCES.contains(&gpu) && amount.fract() == 0.0 && amount < 1e6 => {
+                    let sum = self.gpus.checked_add(amount as u32);
+                    self.gpus = sum.ok_or_else(|| invalid(&key, "more GPUs than can be counted"))?;
+                }
+                "cpu" => self.cpus += amount,
+                "memory" => self.memory_gib += amount / 1024.0_f64.powi(3),
+                "ephemeral-storage" | "vpc.amazonaws.com/efa" | "hugepages-2Mi" => {
+                    asked.note_without_effect(&key, text);
+                    continue;
+                }
+                _ => {
+                    asked.leave_unread(&key, text);
+                    continue;
+                }
+            }
+            asked.understand(&key, text);
+        }
+        Ok(())
+    }
+}
+
+/// `500m`, `64Gi`, `2e3` (Kubernetes, "Resource Management": quantities).
+fn quantity(text: &str) -> Option<f64> {
+    let suffixes = [
+        ("Ki", 1024.0),
+        ("Mi", 1024.0_f64.powi(2)),
+        ("Gi", 1024.0_f64.powi(3)),
+        ("Ti", 1024.0_f64.powi(4)),
+        ("m", 1e-3),
+        ("k", 1e3),
+        ("M", 1e6),
+        ("G", 1e9),
+        ("T", 1e12),
+    ];
+    let (digits, scale) =
+        suffixes.iter().find_map(|(end, scale)| Some((text.strip_suffix(end)?, *scale))).unwrap_or((text, 1.0));
+    digits.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0).map(|number| number * scale)
+}
+
+/// More kinds of machines than these cannot be compared by a person, and every requirement and preference multiplies them.
+const MOST_CHOICES: usize = 256;
+
+/// Kinds of machines, each once.
+#[derive(Default)]
+struct Choices(Vec<Choice>);
+
+impl Choices {
+    fn add(&mut self, choice: Choice) -> Result<(), ImportError> {
+        if self.0.contains(&choice) {
+            return Ok(());
+        }
+        if self.0.len() == MOST_CHOICES {
+            let detail = format!(
+                "its terms and preferences combine to more than {MOST_CHOICES} kinds of machines; keep those that matter"
+            );
+            return Err(invalid("affinity", detail));
+        }
+        self.0.push(choice);
+        Ok(())
+    }
+}
+
+/// The choice narrowed by the terms of a required affinity, any of which will do, and by its preferences.
+fn affinity(pod: &Value, choice: &Choice, asked: &mut JobRequest, names: Names) -> Result<Vec<Choice>, ImportError> {
+    let required = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
+    let preferred = "/affinity/nodeAffinity/preferredDuringSchedulingIgnoredDuringExecution";
+    for other in ["/affinity/podAffinity", "/affinity/podAntiAffinity"] {
+        if pod.pointer(other).is_some() {
+            asked.note_without_effect(other.trim_start_matches("/affinity/"), "...");
+        }
+    }
+    let list = |pointer: &str| pod.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
+    let mut choices = Choices::default();
+    for term in list(required) {
+        for narrowed in term_choices(term, choice, asked, names)? {
+            choices.add(narrowed)?;
+        }
+    }
+    if choices.0.is_empty() {
+        choices.add(choice.clone())?;
+    }
+    // A preference is met where it can be, and the job runs without it too.
+    for preference in list(preferred).filter_map(|one| one.get("preference")) {
+        for one in choices.0.clone() {
+            for narrowed in term_choices(preference, &one, asked, names)? {
+                choices.add(narrowed)?;
+            }
+        }
+    }
+    Ok(choices.0)
+}
+
+/// A term holds where all of its requirements do; of the values of one any will do.
+fn term_choices(
+    term: &Value,
+    choice: &Choice,
+    asked: &mut JobRequest,
+    names: Names,
+) -> Result<Vec<Choice>, ImportError> {
+    let mut choices = vec![choice.clone()];
+    for requirement in term.get("matchExpressions").and_then(Value::as_array).into_iter().flatten() {
+        let key = word(requirement, "key");
+        let values: Vec<String> =
+            requirement.get("values").and_then(Value::as_array).into_iter().flatten().map(scalar_text).collect();
+        if word(requirement, "operator") != "In" || values.is_empty() {
+            asked.leave_unread(key, word(requirement, "operator"));
+            continue;
+        }
+        let mut narrowed = Choices::default();
+        for one in &choices {
+            for value in &values {
+                let mut one = one.clone();
+                narrow(key, value, &mut one, asked, names);
+                narrowed.add(one)?;
+            }
+        }
+        choices = narrowed.0;
+    }
+    Ok(choices)
+}

@@ -1,0 +1,168 @@
+//! The pods of an object, whatever its kind, and how many there are.
+
+use serde_json::Value;
+
+use super::values::{count, deadline, word};
+use crate::error::invalid;
+use crate::{ImportError, JobRequest};
+use gpuplan_workload::assumption::JobAssumption;
+
+/// Kinds whose pods are read. Kinds of the training operators have one list of replicas each.
+const KINDS: [&str; 22] = [
+    "Pod",
+    "Job",
+    "CronJob",
+    "Deployment",
+    "ReplicaSet",
+    "StatefulSet",
+    "JobSet",
+    "RayCluster",
+    "RayJob",
+    "RayService",
+    "LeaderWorkerSet",
+    "MPIJob",
+    "PyTorchJob",
+    "TFJob",
+    "TfJob",
+    "JAXJob",
+    "PaddleJob",
+    "XGBoostJob",
+    "MXJob",
+    "TrainJob",
+    "ClusterTrainingRuntime",
+    "TrainingRuntime",
+];
+
+pub fn is_read(kind: &str) -> bool {
+    KINDS.contains(&kind)
+}
+
+/// Pods of one kind.
+pub struct Pods<'a> {
+    pub count: u32,
+    pub spec: &'a Value,
+}
+
+const EMPTY: &Value = &Value::Null;
+
+pub fn of<'a>(object: &'a Value, asked: &mut JobRequest) -> Result<Vec<Pods<'a>>, ImportError> {
+    let spec = object.get("spec").unwrap_or(EMPTY);
+    match word(object, "kind") {
+        // Volcano's Job has the name of Kubernetes' own.
+        "Job" if spec.get("tasks").is_some() => replicas(list(spec, "/tasks"), "replicas", 1, asked),
+        "Job" => Ok(vec![job(spec, 1, asked)?]),
+        "CronJob" => Ok(vec![job(at(spec, "/jobTemplate/spec"), 1, asked)?]),
+        "JobSet" => job_set(spec, asked),
+        "ClusterTrainingRuntime" | "TrainingRuntime" => job_set(at(spec, "/template/spec"), asked),
+        "Deployment" | "ReplicaSet" | "StatefulSet" => {
+            Ok(vec![Pods { count: count(spec, "replicas", asked)?, spec: at(spec, "/template/spec") }])
+        }
+        "RayCluster" => ray(spec, asked),
+        "RayJob" => {
+            asked.hours = deadline(spec)?.or(asked.hours);
+            ray(at(spec, "/rayClusterSpec"), asked)
+        }
+        "RayService" => {
+            let inner = if spec.get("rayClusterConfig").is_some() { "/rayClusterConfig" } else { "/rayClusterSpec" };
+            ray(at(spec, inner), asked)
+        }
+        "LeaderWorkerSet" => leaders_and_workers(spec, asked),
+        "TrainJob" => train_job(spec, asked),
+        "Pod" => {
+            asked.hours = deadline(spec)?;
+            Ok(vec![Pods { count: 1, spec }])
+        }
+        _ => roles(spec, asked),
+    }
+}
+
+fn at<'a>(value: &'a Value, pointer: &str) -> &'a Value {
+    value.pointer(pointer).unwrap_or(EMPTY)
+}
+
+fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
+    value.pointer(pointer).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
+fn times(each: u32, times: u32) -> Result<u32, ImportError> {
+    times.checked_mul(each).ok_or_else(|| invalid("replicas", format!("{times} x {each} pods")))
+}
+
+fn replicas<'a>(
+    all: &'a [Value],
+    key: &str,
+    groups: u32,
+    asked: &mut JobRequest,
+) -> Result<Vec<Pods<'a>>, ImportError> {
+    all.iter()
+        .map(|one| Ok(Pods { count: times(count(one, key, asked)?, groups)?, spec: at(one, "/template/spec") }))
+        .collect()
+}
+
+fn job<'a>(spec: &'a Value, sets: u32, asked: &mut JobRequest) -> Result<Pods<'a>, ImportError> {
+    let at_once = count(spec, "parallelism", asked)?;
+    let completions = count(spec, "completions", asked)?;
+    if completions > at_once {
+        asked.assumed.push(JobAssumption::PodsAtATime { parallelism: at_once, completions });
+    }
+    asked.hours = deadline(spec)?.or(asked.hours);
+    Ok(Pods { count: times(at_once, sets)?, spec: at(spec, "/template/spec") })
+}
+
+fn job_set<'a>(spec: &'a Value, asked: &mut JobRequest) -> Result<Vec<Pods<'a>>, ImportError> {
+    let jobs = list(spec, "/replicatedJobs").iter();
+    jobs.map(|one| {
+        let sets = count(one, "replicas", asked)?;
+        job(at(one, "/template/spec"), sets, asked)
+    })
+    .collect()
+}
+
+/// A head, and groups of workers.
+fn ray<'a>(spec: &'a Value, asked: &mut JobRequest) -> Result<Vec<Pods<'a>>, ImportError> {
+    let mut all = vec![Pods { count: 1, spec: at(spec, "/headGroupSpec/template/spec") }];
+    for group in list(spec, "/workerGroupSpecs") {
+        let hosts = count(group, "numOfHosts", asked)?;
+        all.extend(replicas(std::slice::from_ref(group), "replicas", hosts, asked)?);
+    }
+    Ok(all)
+}
+
+/// Groups of a leader and workers, which is one of them where it has no template of its own.
+fn leaders_and_workers<'a>(spec: &'a Value, asked: &mut JobRequest) -> Result<Vec<Pods<'a>>, ImportError> {
+    let groups = count(spec, "replicas", asked)?;
+    let template = at(spec, "/leaderWorkerTemplate");
+    let size = count(template, "size", asked)?;
+    let workers = at(template, "/workerTemplate/spec");
+    let leader = template.pointer("/leaderTemplate/spec").unwrap_or(workers);
+    let mut all = vec![Pods { count: groups, spec: leader }];
+    if size > 1 {
+        all.push(Pods { count: times(size - 1, groups)?, spec: workers });
+    }
+    Ok(all)
+}
+
+/// Replicas by their role: `pytorchReplicaSpecs`, `mpiReplicaSpecs`, `tfReplicaSpecs`; a list in the first version of TFJob.
+fn roles<'a>(spec: &'a Value, asked: &mut JobRequest) -> Result<Vec<Pods<'a>>, ImportError> {
+    asked.hours = spec.get("runPolicy").map(deadline).transpose()?.flatten();
+    let specs = spec.as_object().into_iter().flatten();
+    let Some((_, found)) = specs.into_iter().find(|(key, _)| key.ends_with("ReplicaSpecs") || *key == "replica_specs")
+    else {
+        return Ok(Vec::new());
+    };
+    if let Some(list) = found.as_array() {
+        return replicas(list, "replicas", 1, asked);
+    }
+    let mut all = Vec::new();
+    for one in found.as_object().into_iter().flat_map(|roles| roles.values()) {
+        all.extend(replicas(std::slice::from_ref(one), "replicas", 1, asked)?);
+    }
+    Ok(all)
+}
+
+/// Kubeflow's TrainJob says machines and resources itself; its runtime has the rest.
+fn train_job<'a>(spec: &'a Value, asked: &mut JobRequest) -> Result<Vec<Pods<'a>>, ImportError> {
+    let trainer = at(spec, "/trainer");
+    asked.launch.machines = Some(count(trainer, "numNodes", asked)?);
+    Ok(vec![Pods { count: count(trainer, "numNodes", asked)?, spec: trainer }])
+}

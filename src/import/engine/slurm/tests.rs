@@ -1,0 +1,119 @@
+//! Tests of `slurm.rs`.
+
+#![cfg(test)]
+
+use proptest::prelude::*;
+
+use super::*;
+use gpuplan_hardware::Hardware;
+use gpuplan_workload::Models;
+
+fn asked(text: &str) -> Result<JobRequest, ImportError> {
+    let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
+    read(text, Names::new(&hardware, &models))
+}
+
+#[test]
+fn every_way_to_ask_for_gpus_is_read() {
+    let one = |text: &str| {
+        let mut asked = asked(text).unwrap();
+        (asked.nodes.clone(), asked.choices.remove(0).gpus.unwrap())
+    };
+    assert_eq!(one("#SBATCH -N2 --gres=gpu:a100:4"), (Some(2..=2), Gpus::PerMachine(4)));
+    assert_eq!(one("#SBATCH --nodes=4-8\n#SBATCH --gpus-per-node=8"), (Some(4..=8), Gpus::PerMachine(8)));
+    assert_eq!(one("#SBATCH -G h100:16"), (None, Gpus::Together(16)));
+    assert_eq!(one("#SBATCH -G 16 -N 2"), (Some(2..=2), Gpus::PerMachine(8)));
+    assert_eq!(one("#SBATCH --ntasks 16 --ntasks-per-node 8 --gpus-per-task 1"), (Some(2..=2), Gpus::PerMachine(8)));
+    assert_eq!(one("#SBATCH --gres=gpu"), (Some(1..=1), Gpus::PerMachine(1)));
+}
+
+#[test]
+fn processors_and_memory_are_per_machine() {
+    let one = |text: &str| asked(text).unwrap().choices.remove(0);
+    let choice = one("#SBATCH -N 1 --gpus-per-node=4 --ntasks-per-node=4 --cpus-per-task=12 --mem-per-cpu=4G");
+    assert_eq!((choice.vcpus, choice.memory), (Some(Need::AtLeast(48.0)), Some(Need::AtLeast(192.0))));
+    let choice = one("#SBATCH --gres=gpu:2 --cpus-per-gpu=8 --mem=65536");
+    assert_eq!((choice.vcpus, choice.memory), (Some(Need::AtLeast(16.0)), Some(Need::AtLeast(64.0))));
+    assert_eq!(one("#SBATCH --gres=gpu:2 --mem=0").memory, None);
+}
+
+#[test]
+fn times_of_slurm_are_read() {
+    for (text, hours) in
+        [("90", 1.5), ("90:00", 1.5), ("36:30:00", 36.5), ("2-12", 60.0), ("1-00:30", 24.5), ("1-00:00:36", 24.01)]
+    {
+        assert!((time(text).unwrap().unwrap().0 - hours).abs() < 1e-9, "{text}");
+    }
+    assert_eq!(time("UNLIMITED"), Ok(None));
+    assert!(["", "soon", "1:2:3:4", "1-2:3:4:5", "-1"].into_iter().all(|text| time(text).is_err()));
+}
+
+#[test]
+fn what_is_not_understood_is_named() {
+    let asked =
+        asked("#!/bin/bash\n#SBATCH --gres=gpu:8,nvme:1 --constraint=ib --bb=x -p gpu\n\nset -e\n#SBATCH --time=1\n")
+            .unwrap();
+    let unread: Vec<&str> = asked.unread.iter().map(|one| one.key.as_str()).collect();
+    assert_eq!((unread, asked.hours), (vec!["--gres", "--constraint", "--bb", "#SBATCH"], None));
+    assert_eq!(asked.no_effect[0].key, "--partition");
+    let refused = |text: &str| self::asked(text).unwrap_err().to_string();
+    assert!(refused("#SBATCH --gres=gpu:warp9:8").contains("`warp9`"));
+    assert!(refused("#SBATCH --nodes=0").contains("machines"));
+    assert!(refused("#SBATCH --mem=lots").contains("memory"));
+    assert!(refused("#SBATCH --gpus-per-task=99999 --ntasks=99999").contains("99999 x 99999"));
+    let bare = self::asked("#SBATCH --gres=gpu:8 nodes=2").unwrap();
+    assert_eq!((bare.unread[0].value.as_str(), bare.no_effect.len()), ("nodes=2", 0));
+    assert!(self::asked("#SBATCH --gres=gpu:8 \\\n#SBATCH -C a100|h100 # it's\n").is_ok());
+    assert!(refused("#SBATCH --gres=gpu:8 --comment='it").contains("a quote is never closed in `#SBATCH --gres=gpu:8"));
+}
+
+/// `bash` runs its command: a comment goes on in no line.
+#[test]
+fn a_comment_that_ends_in_a_backslash_swallows_no_command() {
+    let job = "#!/bin/bash\n#SBATCH --gpus-per-node=a100:8\n#SBATCH --time=10:00:00\n# see wiki, section 3 \\\n\
+        python pretrain_gpt.py --model llama-3.1-8b --train-iters 1000 --global-batch-size 64 --seq-length 4096 --bf16\n";
+    let read = asked(job).unwrap();
+    assert_eq!(read.workload.model.preset.as_deref(), Some("llama-3.1-8b"));
+    assert_eq!(read.workload.training.steps, Some("1000".into()));
+    assert_eq!(read, asked(&job.replace("# see wiki, section 3 \\\n", "")).unwrap());
+}
+
+proptest! {
+    /// Machines and GPUs that are read are some, and what is refused is named by its option.
+    #[test]
+    fn any_numbers_are_read_or_refused(
+        numbers in prop::collection::vec((0..8_usize, prop_oneof![0_u64..20, any::<u64>()], "[:,-]?[0-9KMGT]{0,3}"), 1..6),
+    ) {
+        const OPTIONS: [&str; 8] =
+            ["-N", "-n", "--ntasks-per-node=", "--gpus-per-task=", "-G", "--cpus-per-task=", "--mem-per-gpu=", "--cpus-per-gpu="];
+        let words = numbers.iter().map(|(option, number, end)| format!(" {}{number}{end}", OPTIONS[*option]));
+        let line = words.collect::<Vec<_>>().concat();
+        match asked(&format!("#SBATCH --gres=gpu:h100:8{line}")) {
+            Ok(asked) => {
+                prop_assert!(asked.nodes.as_ref().is_none_or(|nodes| 0 < *nodes.start() && nodes.start() <= nodes.end()), "{asked:?}");
+                let enough = |need: Option<Need>| need.is_none_or(|need| matches!(need, Need::AtLeast(least) if least.is_finite() && least > 0.0));
+                prop_assert!(asked.choices.iter().all(|choice| enough(choice.vcpus) && enough(choice.memory)), "{asked:?}");
+            }
+            Err(error) => prop_assert!(matches!(&error, ImportError::Invalid { detail, .. } if detail.chars().any(|c| c.is_ascii_digit())), "{error}"),
+        }
+    }
+}
+
+/// Whole machines are counted by the launcher, or by the one who asks; a number that is not filled in is no number.
+#[test]
+fn whole_machines_have_the_gpus_of_their_launcher() {
+    let read =
+        asked("#SBATCH -N 2 --exclusive\nsrun torchrun --nproc_per_node=8 --nnodes=$SLURM_NNODES train.py\n").unwrap();
+    assert_eq!((read.nodes.clone(), read.choices[0].gpus), (Some(2..=2), Some(Gpus::PerMachine(8))));
+    let open = asked("#SBATCH -N 2 --exclusive\nsrun ./a.out\n").unwrap();
+    let named = open.named(chips::find("h100", &Hardware::embedded().unwrap()).as_ref(), Some(8)).unwrap();
+    assert_eq!((named.nodes.clone(), named.choices[0].gpus), (Some(2..=2), Some(Gpus::PerMachine(8))));
+    let template = asked("#SBATCH --nodes=$NUM_NODES --gpus-per-node=8\n").unwrap();
+    assert_eq!((template.unread[0].key.as_str(), template.nodes), ("--nodes", Some(1..=1)));
+}
+
+#[test]
+fn a_constraint_may_name_the_card() {
+    let choice = asked("#SBATCH --gres=gpu:8 -C a100_80gb").unwrap().choices.remove(0);
+    assert_eq!(choice.chips.unwrap().ids.len(), 2);
+}

@@ -1,0 +1,48 @@
+//! What a training configuration or a command line says of its workload: entries of a file or flags, looked up in the tables of the
+//! program that reads them. What no table knows is listed, never guessed.
+
+mod apply;
+mod entry;
+mod kinds;
+mod model;
+mod programs;
+mod setting;
+mod stack;
+mod tests;
+mod usual;
+
+pub use entry::{Entry, entries};
+pub use kinds::of_document;
+pub use setting::Dialect;
+pub use stack::{leave_to_the_parser, of_command};
+
+pub use usual::REINFORCEMENT;
+
+use crate::{JobRequest, Names};
+
+/// Reads entries into the job, by the tables of a program.
+pub fn apply(dialect: &Dialect, entries: &[Entry], asked: &mut JobRequest, names: Names) {
+    for entry in entries {
+        let value = entry.value.clone().unwrap_or_default();
+        match apply::apply(dialect, entry, asked, names) {
+            setting::Outcome::Understood => asked.understand(&entry.shown, value),
+            setting::Outcome::WithoutEffect => asked.note_without_effect(&entry.shown, value),
+            setting::Outcome::Unread => asked.leave_unread(&entry.shown, short(&value)),
+        }
+    }
+    // Steps limit a run that counts epochs too.
+    if asked.workload.training.steps.is_some() || asked.workload.training.samples.is_some() {
+        asked.workload.training.epochs = None;
+    }
+    (dialect.complete)(entries, asked, names);
+}
+
+/// A long text is no setting that a person looks for.
+fn short(value: &str) -> String {
+    const MOST: usize = 60;
+    let line = value.lines().next().unwrap_or_default();
+    if line.chars().count() <= MOST && line.len() == value.trim_end().len() {
+        return line.to_owned();
+    }
+    line.chars().take(MOST).collect::<String>() + "..."
+}

@@ -1,0 +1,136 @@
+//! What an entry says, set in the workload.
+
+use super::entry::Entry;
+use super::model;
+use super::setting::{Dialect, Number, Outcome, Setting};
+use super::usual;
+use crate::{JobRequest, Names};
+use gpuplan_workload::file::{Scalar, WorkloadFile};
+
+/// Looks an entry up in the tables of a program, and sets what it says.
+pub fn apply(dialect: &Dialect, entry: &Entry, asked: &mut JobRequest, names: Names) -> Outcome {
+    let find = |table: &[(&str, Setting)]| table.iter().find(|(key, _)| *key == entry.key).map(|(_, setting)| *setting);
+    let usual = if dialect.has_common { usual::SETTINGS } else { &[] };
+    if let Some(setting) = find(dialect.settings).or_else(|| find(usual)) {
+        return set(setting, entry, asked, names);
+    }
+    let is_nothing = dialect
+        .nothing
+        .iter()
+        .chain(if dialect.has_common { usual::NOTHING } else { &[] })
+        .any(|known| entry.key.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')));
+    if is_nothing { Outcome::WithoutEffect } else { Outcome::Unread }
+}
+
+fn set(setting: Setting, entry: &Entry, asked: &mut JobRequest, names: Names) -> Outcome {
+    let text = entry.value.as_deref().unwrap_or_default().trim();
+    let file = &mut asked.workload;
+    match setting {
+        Setting::Model => return model::name(text, asked, names),
+        Setting::Number(slot) => return number(slot, text, asked),
+        Setting::Rank => {
+            if matches!(number(|file| &mut file.training.lora.rank, text, asked), Outcome::Unread) {
+                return Outcome::Unread;
+            }
+        }
+        Setting::Choice(slot, words) => {
+            let lower = text.to_ascii_lowercase();
+            match words.iter().find(|(word, _)| *word == lower) {
+                Some((_, chosen)) => *slot(file) = Some((*chosen).to_owned()),
+                None => return Outcome::Unread,
+            }
+        }
+        Setting::Switch(slot, word) => match entry.switch() {
+            Some(true) => *slot(file) = Some(word.to_owned()),
+            Some(false) => return Outcome::WithoutEffect,
+            None => return Outcome::Unread,
+        },
+        Setting::Either(slot, on, off) => match entry.switch() {
+            Some(is_on) => *slot(file) = Some(if is_on { on } else { off }.to_owned()),
+            None => return Outcome::Unread,
+        },
+        Setting::Precision(format) => return precision(format, entry, file),
+        Setting::Flag(slot) => match entry.switch() {
+            Some(is_on) => *slot(file) = Some(is_on),
+            None => return Outcome::Unread,
+        },
+        Setting::Share(slot) => match text.parse::<f64>() {
+            Ok(share) => *slot(file) = Some(share > 0.0),
+            Err(_) => return Outcome::Unread,
+        },
+        Setting::Targets => match model::targets(text) {
+            Some(targets) => file.training.lora.targets = Some(targets),
+            None => return Outcome::Unread,
+        },
+        Setting::AllTargets => match entry.switch() {
+            Some(true) => file.training.lora.targets = Some(vec!["all-linear".to_owned()]),
+            _ => return Outcome::WithoutEffect,
+        },
+        Setting::Overlap(traffic) => match entry.switch() {
+            Some(true) => {
+                let all = file.training.overlap.get_or_insert_default();
+                if !all.iter().any(|known| known == traffic) {
+                    all.push(traffic.to_owned());
+                }
+            }
+            _ => return Outcome::WithoutEffect,
+        },
+        Setting::GpusPerMachine => return count(text, &mut asked.launch.gpus_per_machine),
+        Setting::Gpus => return count(text, &mut asked.launch.gpus),
+        Setting::Machines => return count(text, &mut asked.launch.machines),
+        Setting::NotPlanned(work) => return not_planned(work, entry, asked),
+        Setting::NotPlannedIf(words, work) => {
+            if words.contains(&text.to_ascii_lowercase().as_str()) {
+                asked.not_planned.get_or_insert_with(|| format!("{work} ({text})"));
+            }
+        }
+        Setting::Nothing => return Outcome::WithoutEffect,
+    }
+    Outcome::Understood
+}
+
+fn number(slot: Number, text: &str, asked: &mut JobRequest) -> Outcome {
+    // Python writes `1_000_000`.
+    let plain = text.replace('_', "");
+    match plain.parse::<f64>() {
+        Ok(number) if number > 0.0 && number.is_finite() => {
+            *slot(&mut asked.workload) = Some(Scalar::from(plain.strip_suffix(".0").unwrap_or(&plain).to_owned()));
+            Outcome::Understood
+        }
+        // The programs' own "no limit", and what they decide themselves.
+        Ok(number) if number <= 0.0 => Outcome::WithoutEffect,
+        _ if text == "auto" || text == "null" => Outcome::WithoutEffect,
+        _ => Outcome::Unread,
+    }
+}
+
+fn not_planned(work: &str, entry: &Entry, asked: &mut JobRequest) -> Outcome {
+    if entry.switch() == Some(false) {
+        return Outcome::WithoutEffect;
+    }
+    asked.not_planned.get_or_insert_with(|| work.to_owned());
+    Outcome::Understood
+}
+
+fn count(text: &str, slot: &mut Option<u32>) -> Outcome {
+    match text.parse::<u32>() {
+        Ok(count) if count > 0 => {
+            *slot = Some(count);
+            Outcome::Understood
+        }
+        _ => Outcome::Unread,
+    }
+}
+
+/// Eight bits win over the sixteen that stand beside them.
+fn precision(format: &str, entry: &Entry, file: &mut WorkloadFile) -> Outcome {
+    let is_on = entry.switch().unwrap_or(matches!(entry.value.as_deref(), Some("auto" | "full" | "hybrid" | "e4m3")));
+    if !is_on {
+        return if entry.switch().is_some() { Outcome::WithoutEffect } else { Outcome::Unread };
+    }
+    let slot = &mut file.training.precision;
+    if slot.as_deref() != Some("fp8") {
+        *slot = Some(format.to_owned());
+    }
+    Outcome::Understood
+}

@@ -1,0 +1,42 @@
+//! Which program a configuration file is for: its keys say so.
+
+use serde_json::Value;
+
+use super::entry::Entry;
+use super::programs::{
+    ACCELERATE, ANY, AXOLOTL, DEEPSPEED, GPT_NEOX, HUGGING_FACE, LLAMA_FACTORY, MAXTEXT, NANOTRON, NEMO, TORCHTITAN,
+    TORCHTUNE, VERL,
+};
+use super::setting::Dialect;
+
+/// Keys of which each group means a program, from the most particular to the least.
+const KINDS: [(&[&str], &Dialect); 22] = [
+    (&["training.seq_len"], &TORCHTITAN),
+    (&["model.flavor"], &TORCHTITAN),
+    (&["model._component_"], &TORCHTUNE),
+    (&["tokens.micro_batch_size"], &NANOTRON),
+    (&["actor_rollout_ref.model.path"], &VERL),
+    (&["base_model"], &AXOLOTL),
+    (&["model_name_or_path", "finetuning_type"], &LLAMA_FACTORY),
+    (&["model_name_or_path", "stage"], &LLAMA_FACTORY),
+    (&["model_name_or_path", "template"], &LLAMA_FACTORY),
+    (&["model", "model_class"], &LLAMA_FACTORY),
+    (&["model_name_or_path"], &HUGGING_FACE),
+    (&["max_target_length"], &MAXTEXT),
+    (&["base_emb_dim"], &MAXTEXT),
+    (&["num_layers", "hidden_size"], &GPT_NEOX),
+    (&["model.micro_batch_size"], &NEMO),
+    (&["train.micro_batch_size"], &NEMO),
+    (&["train.global_batch_size"], &NEMO),
+    (&["distributed_type"], &ACCELERATE),
+    (&["train_micro_batch_size_per_gpu"], &DEEPSPEED),
+    (&["zero_optimization.stage"], &DEEPSPEED),
+    (&["model_name", "per_device_train_batch_size"], &ANY),
+    (&["model", "per_device_train_batch_size"], &ANY),
+];
+
+/// The tables of a configuration. `None`: it is none of a training program.
+pub fn of_document(document: &Value, entries: &[Entry]) -> Option<&'static Dialect> {
+    let has = |key: &&str| entries.iter().any(|entry| entry.key == **key);
+    document.is_object().then(|| KINDS.iter().find(|(keys, _)| keys.iter().all(has)).map(|(_, dialect)| *dialect))?
+}

@@ -1,0 +1,108 @@
+//! LLaMA-Factory, src/llamafactory/hparams.
+
+use super::hugging_face::{ANY, adapters};
+use super::words::value;
+use super::words::{EPOCHS, RECOMPUTE, TASK};
+use crate::recipe::entry::Entry;
+use crate::recipe::setting::Dialect;
+use crate::recipe::setting::Setting::{
+    Choice, Gpus, NotPlanned, NotPlannedIf, Nothing, Precision, Rank, Switch, Targets,
+};
+use crate::recipe::usual::REINFORCEMENT;
+use crate::{JobRequest, Names};
+
+/// LLaMA-Factory, src/llamafactory/hparams.
+pub const LLAMA_FACTORY: Dialect = Dialect {
+    stack: "llama-factory",
+    settings: &[
+        ("finetuning_type", Choice(TASK, &[("lora", "lora"), ("full", "full-fine-tune")])),
+        ("lora_target", Targets),
+        ("stage", NotPlannedIf(&["dpo", "kto", "ppo", "rm"], REINFORCEMENT)),
+        ("pref_beta", Nothing),
+        ("pref_loss", Nothing),
+        (
+            "flash_attn",
+            Choice(
+                |file| &mut file.training.attention,
+                &[("fa2", "flash"), ("sdpa", "flash"), ("fa3", "flash3"), ("auto", "flash")],
+            ),
+        ),
+        ("disable_gradient_checkpointing", Switch(RECOMPUTE, "none")),
+        ("use_galore", NotPlanned("the estimate knows no GaLore")),
+        ("use_apollo", NotPlanned("the estimate knows no APOLLO")),
+        ("use_badam", NotPlanned("the estimate knows no BAdam")),
+        ("use_adam_mini", NotPlanned("the estimate knows no Adam-mini")),
+        ("use_muon", NotPlanned("the estimate knows no Muon")),
+        ("mixture_of_depths", NotPlanned("the estimate knows no mixture of depths")),
+        ("freeze_trainable_layers", NotPlanned("the estimate knows no training of a part of the layers")),
+        ("use_llama_pro", NotPlanned("the estimate knows no training of a part of the layers")),
+        ("num_epochs", EPOCHS),
+        ("fp8", Precision("fp8")),
+        ("quantization_bit", Choice(|file| &mut file.training.base_weights, &[("4", "nf4"), ("8", "int8")])),
+        ("peft_config.name", Choice(TASK, &[("lora", "lora")])),
+        ("peft_config.r", Rank),
+        ("peft_config.target_modules", Targets),
+        (
+            "quant_config.quantization_bit",
+            Choice(|file| &mut file.training.base_weights, &[("4", "nf4"), ("8", "int8")]),
+        ),
+        ("ray_num_workers", Gpus),
+    ],
+    nothing: &[
+        "use_v1_kernels",
+        "batching_strategy",
+        "quantization_method",
+        "fp8_backend",
+        "peft_config.lora_alpha",
+        "template",
+        "max_samples",
+        "overwrite_cache",
+        "deepspeed",
+        "model_class",
+        "kernel_config",
+        "train_dataset",
+        "dataset_dir",
+        "image_max_pixels",
+        "video_max_pixels",
+        "freeze_vision_tower",
+        "freeze_multi_modal_projector",
+        "ray_run_name",
+        "ray_storage_path",
+        "resources_per_worker",
+        "placement_strategy",
+        "dist_config",
+        "sample_backend",
+        "max_new_tokens",
+        "eval_dataset",
+        "val_size",
+        "predict_with_generate",
+        "ddp_find_unused_parameters",
+        "tokenized_path",
+        "streaming",
+        "media_dir",
+        "eval_on_start",
+        "infer_dtype",
+    ],
+    complete: llama_factory,
+    ..ANY
+};
+
+fn llama_factory(entries: &[Entry], asked: &mut JobRequest, names: Names) {
+    let kind = value(entries, "finetuning_type").or_else(|| value(entries, "peft_config.name"));
+    let is_new = value(entries, "model_class").is_some();
+    let trains = value(entries, "do_train").is_none_or(|text| text.eq_ignore_ascii_case("true"));
+    match kind {
+        Some("lora") => adapters(entries, asked, names),
+        Some("full") => {}
+        None if is_new => asked.workload.training.task = Some("full-fine-tune".to_owned()),
+        None => {}
+        Some(other) => {
+            let why = format!("the estimate knows no training of the kind `{other}`");
+            asked.not_planned.get_or_insert(why);
+        }
+    }
+    // Frozen weights that are stored quantized already, or by another method than the estimate's.
+    if !trains || (value(entries, "do_train").is_none() && !is_new && value(entries, "do_predict").is_some()) {
+        asked.not_planned.get_or_insert_with(|| "it trains nothing".to_owned());
+    }
+}

@@ -1,0 +1,131 @@
+//! nanotron (src/nanotron/config), MaxText (src/MaxText/configs/base.yml), NeMo and Megatron-Bridge.
+
+use super::hugging_face::ANY;
+use super::words::pretrains;
+use super::words::{ACCUMULATION, GLOBAL_BATCH, LENGTH, MICRO_BATCH, PRECISION, RECOMPUTE, STEPS};
+use crate::recipe::entry::Entry;
+use crate::recipe::setting::Dialect;
+use crate::recipe::setting::Setting::{Choice, Flag, GpusPerMachine, Machines, Number};
+use crate::{JobRequest, Names};
+
+/// nanotron, src/nanotron/config.
+pub const NANOTRON: Dialect = Dialect {
+    stack: "nanotron",
+    settings: &[
+        ("tokens.micro_batch_size", MICRO_BATCH),
+        ("tokens.batch_accumulation_per_replica", ACCUMULATION),
+        ("tokens.sequence_length", LENGTH),
+        ("tokens.train_steps", STEPS),
+        ("model.dtype", Choice(PRECISION, &[("bfloat16", "bf16"), ("float32", "fp32")])),
+        ("model.model_config.num_hidden_layers", Number(|file| &mut file.model.layers)),
+        ("model.model_config.hidden_size", Number(|file| &mut file.model.hidden)),
+        ("model.model_config.num_attention_heads", Number(|file| &mut file.model.heads)),
+        ("model.model_config.num_key_value_heads", Number(|file| &mut file.model.kv_heads)),
+        ("model.model_config.intermediate_size", Number(|file| &mut file.model.ffn_hidden)),
+        ("model.model_config.vocab_size", Number(|file| &mut file.model.vocab)),
+        ("model.model_config.max_position_embeddings", Number(|file| &mut file.model.max_context)),
+        ("model.model_config.tie_word_embeddings", Flag(|file| &mut file.model.tied_embeddings)),
+        ("model.model_config.hidden_act", Choice(|file| &mut file.model.mlp, &[("silu", "glu")])),
+    ],
+    nothing: &[
+        "checkpoints",
+        "general",
+        "logging",
+        "data_stages",
+        "tokenizer",
+        "optimizer",
+        "parallelism",
+        "profiler",
+        "lighteval",
+        "tokens",
+        "model.ddp_bucket_cap_mb",
+        "model.make_vocab_size_divisible_by",
+        "model.init_method",
+        "model.model_config",
+    ],
+    has_common: false,
+    complete: nanotron,
+};
+
+fn nanotron(_: &[Entry], asked: &mut JobRequest, _: Names) {
+    pretrains(asked);
+    asked.workload.model.kind = Some("decoder".to_owned());
+    asked.workload.model.norm.get_or_insert_with(|| "rms".to_owned());
+}
+
+/// MaxText, src/MaxText/configs/base.yml.
+pub const MAXTEXT: Dialect = Dialect {
+    stack: "maxtext",
+    settings: &[
+        ("per_device_batch_size", MICRO_BATCH),
+        ("max_target_length", LENGTH),
+        ("steps", STEPS),
+        ("base_num_decoder_layers", Number(|file| &mut file.model.layers)),
+        ("base_emb_dim", Number(|file| &mut file.model.hidden)),
+        ("base_num_query_heads", Number(|file| &mut file.model.heads)),
+        ("base_num_kv_heads", Number(|file| &mut file.model.kv_heads)),
+        ("base_mlp_dim", Number(|file| &mut file.model.ffn_hidden)),
+        ("head_dim", Number(|file| &mut file.model.head_dim)),
+        ("vocab_size", Number(|file| &mut file.model.vocab)),
+        (
+            "remat_policy",
+            Choice(RECOMPUTE, &[("full", "full"), ("minimal", "selective"), ("minimal_flash", "selective")]),
+        ),
+    ],
+    nothing: &[
+        "base_config",
+        "hardware",
+        "enable_checkpointing",
+        "use_iota_embed",
+        "scan_layers",
+        "dataset_type",
+        "async_checkpointing",
+        "attention",
+        "base_output_directory",
+    ],
+    complete: |_, asked, _| pretrains(asked),
+    ..ANY
+};
+
+/// NeMo and Megatron-Bridge.
+pub const NEMO: Dialect = Dialect {
+    stack: "nemo",
+    settings: &[
+        ("trainer.devices", GpusPerMachine),
+        ("trainer.num_nodes", Machines),
+        ("trainer.max_steps", STEPS),
+        (
+            "trainer.precision",
+            Choice(PRECISION, &[("bf16", "bf16"), ("bf16-mixed", "bf16"), ("16", "amp-fp16"), ("32", "fp32")]),
+        ),
+        ("model.micro_batch_size", MICRO_BATCH),
+        ("model.global_batch_size", GLOBAL_BATCH),
+        ("model.encoder_seq_length", LENGTH),
+        ("model.num_layers", Number(|file| &mut file.model.layers)),
+        ("model.hidden_size", Number(|file| &mut file.model.hidden)),
+        ("model.num_attention_heads", Number(|file| &mut file.model.heads)),
+        ("model.num_query_groups", Number(|file| &mut file.model.kv_heads)),
+        ("model.ffn_hidden_size", Number(|file| &mut file.model.ffn_hidden)),
+        ("model.kv_channels", Number(|file| &mut file.model.head_dim)),
+        ("train.micro_batch_size", MICRO_BATCH),
+        ("train.global_batch_size", GLOBAL_BATCH),
+        ("train.train_iters", STEPS),
+        ("model.seq_length", LENGTH),
+        ("dataset.sequence_length", LENGTH),
+    ],
+    nothing: &[
+        "exp_manager",
+        "trainer",
+        "model.tokenizer",
+        "model.data",
+        "model.optim",
+        "optimizer",
+        "scheduler",
+        "checkpoint",
+        "logger",
+        "ddp",
+        "rng",
+    ],
+    has_common: false,
+    complete: |_, asked, _| pretrains(asked),
+};

@@ -1,0 +1,87 @@
+//! The training stack of a command, and what its parser does where the command says nothing.
+
+use super::entry::Entry;
+use super::programs::{
+    ANY, AWS_SAMPLES, AXOLOTL, HUGGING_FACE, LEROBOT, LLAMA_FACTORY, MEGATRON, MEGATRON_DEEPSPEED, NEMO, OPEN_RLHF,
+    SERVE, TORCHTITAN, TORCHTUNE, TRL, UNSLOTH, VERL,
+};
+use super::setting::Dialect;
+use crate::JobRequest;
+use gpuplan_units::names::word as spelt;
+use gpuplan_workload::Stacks;
+use gpuplan_workload::assumption::JobAssumption;
+
+/// The tables of a command, by the program that it starts and its flags.
+pub fn of_command(program: &str, entries: &[Entry]) -> &'static Dialect {
+    let has = |key: &str| entries.iter().any(|entry| entry.key == key);
+    let name = program.rsplit('/').next().unwrap_or(program);
+    let parts: Vec<&str> = program.split(['/', '.', ' ']).collect();
+    let is_of = |package: &str| parts.contains(&package);
+    let is_serving =
+        program.starts_with("vllm serve") || program.starts_with("vllm.entrypoints") || program.starts_with("sglang");
+    if is_serving {
+        &SERVE
+    } else if is_of("axolotl") {
+        &AXOLOTL
+    } else if program.starts_with("llamafactory-cli") || has("finetuning_type") {
+        &LLAMA_FACTORY
+    } else if program.starts_with("tune run") {
+        &TORCHTUNE
+    } else if program.starts_with("torchtitan") || has("job.config_file") || has("training.seq_len") {
+        &TORCHTITAN
+    } else if is_of("verl") || has("actor_rollout_ref.model.path") {
+        &VERL
+    } else if is_of("openrlhf") || (has("pretrain") && has("micro_train_batch_size")) {
+        &OPEN_RLHF
+    } else if has("hidden_width") {
+        &AWS_SAMPLES
+    } else if is_megatron(name, entries) {
+        if has("deepspeed") { &MEGATRON_DEEPSPEED } else { &MEGATRON }
+    } else if has("trainer.num_nodes") && has("model.micro_batch_size") {
+        &NEMO
+    } else if is_of("trl") {
+        &TRL
+    } else if name == "lerobot-train" {
+        &LEROBOT
+    } else if name.starts_with("unsloth") {
+        &UNSLOTH
+    } else if has("per_device_train_batch_size") {
+        &HUGGING_FACE
+    } else {
+        &ANY
+    }
+}
+
+fn is_megatron(name: &str, entries: &[Entry]) -> bool {
+    let has = |key: &str| entries.iter().any(|entry| entry.key == key);
+    let has_sizes = has("num_layers") && has("hidden_size");
+    (has("micro_batch_size") && (name.starts_with("pretrain") || has_sizes))
+        || (has_sizes && has("num_attention_heads"))
+}
+
+/// What a command leaves open is what its stack's own parser does, not what a sensible user would have chosen.
+pub fn leave_to_the_parser(dialect: &Dialect, entries: &[Entry], asked: &mut JobRequest) {
+    let Some(stack) = Stacks::embedded().find(dialect.stack).filter(|_| !dialect.stack.is_empty()) else { return };
+    let says_recompute = entries.iter().any(|entry| {
+        ["gradient_checkpointing", "disable_gradient_checkpointing", "recompute_activations", "recompute_granularity"]
+            .contains(&entry.key.as_str())
+    });
+    let training = &mut asked.workload.training;
+    training.framework.get_or_insert_with(|| stack.id.clone());
+    let recompute = stack.recompute.parser();
+    if training.recompute.is_none() && says_recompute {
+        training.recompute = Some("none".to_owned());
+    } else if let (None, Some(recompute)) = (&training.recompute, recompute) {
+        training.recompute = Some(spelt(recompute));
+        asked.assumed.push(JobAssumption::RecomputeOfStack { stack: stack.id.clone(), recompute });
+    }
+    if (&training.overlap, stack.overlap.parser()) == (&None, Some(false)) {
+        training.overlap = Some(Vec::new());
+        asked.assumed.push(JobAssumption::OverlapOfStack { stack: stack.id.clone() });
+    }
+    let has_adapters = training.task.as_deref().is_some_and(|task| matches!(task, "lora" | "qlora"));
+    if let (true, None, Some(targets)) = (has_adapters, &training.lora.targets, stack.lora_targets.parser()) {
+        training.lora.targets = Some(targets.into());
+        asked.assumed.push(JobAssumption::LoraTargetsOfStack { stack: stack.id.clone(), targets });
+    }
+}

@@ -1,0 +1,132 @@
+//! Tests of `recipe.rs`: a configuration of each program, and what it says.
+
+#![cfg(test)]
+
+use crate::{JobKind, JobRequest, Names, read};
+use gpuplan_hardware::Hardware;
+use gpuplan_workload::Models;
+
+fn recipe(text: &str) -> JobRequest {
+    let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
+    read(text, Names::new(&hardware, &models)).unwrap()
+}
+
+/// Model, task, micro-batch, length and format, in one line.
+fn said(text: &str) -> String {
+    let read = recipe(text);
+    let (model, training) = (&read.workload.model, &read.workload.training);
+    let number =
+        |number: &Option<gpuplan_workload::file::Scalar>| number.as_ref().map(ToString::to_string).unwrap_or_default();
+    let sizes = format!("{}x{}", number(&model.layers), number(&model.hidden));
+    let words = [
+        model.preset.clone().unwrap_or(sizes),
+        training.task.clone().unwrap_or_default(),
+        number(&training.micro_batch),
+        number(&training.sequence_length),
+        training.precision.clone().unwrap_or_default(),
+        training.framework.clone().unwrap_or_default(),
+    ];
+    words.join(" ")
+}
+
+#[test]
+fn each_program_names_model_task_and_settings_its_own_way() {
+    for (text, expected) in [
+        (
+            "base_model: NousResearch/Llama-3.2-1B\nadapter: qlora\nload_in_4bit: true\nmicro_batch_size: 2\nsequence_len: 4096\nbf16: auto\ntf32: false\n",
+            "llama-3.2-1b qlora 2 4096 bf16 axolotl",
+        ),
+        (
+            "base_model: Qwen/Qwen3-8B\nadapter:\nmicro_batch_size: 1\nsequence_len: 512\nfp16: true\nlora_r: 8\n",
+            "qwen3-8b full-fine-tune 1 512 amp-fp16 axolotl",
+        ),
+        (
+            "model_name_or_path: meta-llama/Meta-Llama-3-8B-Instruct\nstage: sft\ndo_train: true\nfinetuning_type: lora\nquantization_bit: 4\ncutoff_len: 2048\nper_device_train_batch_size: 1\n",
+            "llama-3-8b qlora 1 2048  llama-factory",
+        ),
+        (
+            "model: Qwen/Qwen3-0.6B\nmodel_class: llm\nmicro_batch_size: 1\ncutoff_len: 2048\ntrain_dataset: a\n",
+            "qwen3-0.6b full-fine-tune 1 2048  llama-factory",
+        ),
+        (
+            "model_name_or_path: gpt2\nbf16: true\nuse_peft: true\nload_in_4bit: true\nper_device_train_batch_size: 16\nmax_seq_length: 1024\n",
+            "gpt-2 qlora 16 1024 bf16 hf-trainer",
+        ),
+        (
+            "model: {_component_: torchtune.models.llama3_1.lora_llama3_1_8b, lora_attn_modules: [q_proj, output_proj]}\nbatch_size: 2\ndtype: bf16\ntokenizer: {max_seq_len: 8192}\n",
+            "llama-3.1-8b lora 2 8192 bf16 torchtune",
+        ),
+        (
+            "model: {_component_: torchtune.models.gemma2.gemma2_9b}\nbatch_size: 2\ndtype: bf16\n",
+            "gemma-2-9b full-fine-tune 2  pure-bf16 torchtune",
+        ),
+        (
+            "[model]\nname = \"llama3\"\nflavor = \"70B\"\n[training]\nlocal_batch_size = 8\nseq_len = 8192\n",
+            "llama-3-70b pretrain 8 8192  torchtitan",
+        ),
+        (
+            "model: {dtype: bfloat16, model_config: {num_hidden_layers: 2, hidden_size: 16, num_attention_heads: 4}}\ntokens: {micro_batch_size: 2, sequence_length: 256}\n",
+            "2x16 pretrain 2 256 bf16 nanotron",
+        ),
+        (
+            "model_name: llama2-7b\nper_device_batch_size: 4\nmax_target_length: 4096\n",
+            "llama-2-7b pretrain 4 4096  maxtext",
+        ),
+        (
+            "{\"num-layers\": 44, \"hidden-size\": 6144, \"num-attention-heads\": 64, \"seq-length\": 2048, \"train_micro_batch_size_per_gpu\": 4, \"fp16\": {\"enabled\": true}}",
+            "44x6144 pretrain 4 2048 amp-fp16 gpt-neox",
+        ),
+        (
+            "trainer: {devices: 8, num_nodes: 2, precision: bf16}\nmodel: {micro_batch_size: 1, encoder_seq_length: 2048, num_layers: 24, hidden_size: 2048}\n",
+            "24x2048 pretrain 1 2048 bf16 nemo",
+        ),
+    ] {
+        assert_eq!(said(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn what_no_table_knows_is_listed_and_what_is_off_is_not_taken() {
+    let read = recipe(
+        "base_model: gpt2\nmicro_batch_size: 2\nmy_own_key: 7\ngradient_checkpointing: false\nmax_steps: -1\nnested: {unknown: [1, 2]}\nempty:\n",
+    );
+    let unread: Vec<&str> = read.unread.iter().map(|one| one.key.as_str()).collect();
+    assert_eq!((unread, read.kind), (vec!["my_own_key", "nested.unknown"], JobKind::Recipe));
+    assert_eq!((read.workload.training.recompute.as_deref(), read.workload.training.steps), (Some("none"), None));
+    // An integer that is not one, and matrices that are not told apart.
+    let odd = recipe("base_model: gpt2\nmicro_batch_size: many\nlora_target_modules: [q_proj, c_attn]\n");
+    assert_eq!(odd.unread.len(), 2);
+}
+
+#[test]
+fn work_of_another_kind_is_named_and_never_priced_as_training() {
+    for text in [
+        "base_model: gpt2\nrl: dpo\n",
+        "base_model: gpt2\nadapter: llama-adapter\n",
+        "model_name_or_path: gpt2\nstage: ppo\nfinetuning_type: lora\n",
+        "model_name_or_path: gpt2\nnum_generations: 8\n",
+        "model_name_or_path: gpt2\nfinetuning_type: freeze\nstage: sft\n",
+        "#!/bin/bash\ntrl dpo --model_name_or_path gpt2\n",
+        "#!/bin/bash\naccelerate launch scripts/train_grpo.py --model_name_or_path gpt2\n",
+        "#!/bin/bash\nvllm serve meta-llama/Llama-3.1-8B --tensor-parallel-size 2\n",
+        "#!/bin/bash\npython -m sglang.launch_server --model-path meta-llama/Llama-3.1-8B --tp 2\n",
+        "#!/bin/bash\npython3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen2-7B trainer.n_gpus_per_node=8\n",
+    ] {
+        let read = recipe(text);
+        assert!(read.not_planned.is_some() && read.model_name.is_some(), "{text}");
+    }
+    assert_eq!(recipe("base_model: gpt2\nrl:\n").not_planned, None);
+}
+
+#[test]
+fn the_sizes_of_a_command_are_a_model() {
+    let script = "#!/bin/bash\nSIZES=\"--num-layers 24 --hidden-size 1024 --num-attention-heads 16\"\n\
+        torchrun --nproc_per_node 8 --nnodes 2 pretrain_bert.py $SIZES --seq-length 512 --micro-batch-size 4 --vocab-size 30592 --fp16\n";
+    let read = recipe(script);
+    let model = &read.workload.model;
+    assert_eq!(
+        (model.kind.as_deref(), model.mlp.as_deref(), model.tied_embeddings),
+        (Some("encoder"), Some("gelu"), Some(true))
+    );
+    assert_eq!((read.launch.gpus_per_machine, read.nodes), (Some(8), Some(2..=2)));
+}

@@ -1,0 +1,318 @@
+//! A word as the shell expands it: quotes, variables, defaults, patterns, arithmetic. What is not known stays as it is written.
+
+use std::collections::BTreeMap;
+
+use super::arithmetic::evaluate;
+use super::lex::piece_length;
+use super::pattern::{without_end, without_start};
+
+/// Whether a text still has something in it that only a run of the script would tell.
+pub fn is_unknown(text: &str) -> bool {
+    text.contains('$')
+}
+
+/// A longer text is no argument that a person wrote, and doubles with each variable that holds the one before twice.
+const LONGEST: usize = 200_000;
+/// Patterns are tried at each place of a text.
+const LONGEST_FOR_PATTERNS: usize = 4_000;
+/// Defaults in defaults.
+const DEEPEST: usize = 20;
+
+/// What a variable holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    Text(String),
+    List(Vec<String>),
+}
+
+/// Variables that the script has set, or that its engine sets for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Variables(pub BTreeMap<String, Value>);
+
+/// An expansion, before it is split.
+enum Expanded {
+    Text(String),
+    /// Of `$@` and `${list[@]}`: each a word of its own even in quotes.
+    List(Vec<String>),
+}
+
+impl Variables {
+    pub fn text(&self, name: &str) -> Option<String> {
+        match self.0.get(name)? {
+            Value::Text(text) => Some(text.clone()),
+            Value::List(list) => list.first().cloned(),
+        }
+    }
+
+    /// The words that a word becomes.
+    pub fn fields(&mut self, word: &str) -> Vec<String> {
+        let mut fields = Fields::default();
+        self.expand(word, &mut fields, 0);
+        fields.done()
+    }
+
+    /// The same where nothing is split: the value of an assignment, or a text in quotes.
+    pub fn joined(&mut self, word: &str) -> String {
+        let mut fields = Fields { is_whole: true, ..Fields::default() };
+        self.expand(word, &mut fields, 0);
+        fields.done().join(" ")
+    }
+
+    /// A here-document: no quotes, but variables.
+    pub fn document(&mut self, text: &str) -> String {
+        let mut fields = Fields { is_whole: true, is_begun: true, ..Fields::default() };
+        self.quoted(text, &mut fields, 0);
+        fields.done().join(" ")
+    }
+
+    fn expand(&mut self, word: &str, fields: &mut Fields, depth: usize) {
+        let mut at = 0;
+        while at < word.len() && fields.length < LONGEST {
+            let rest = &word[at..];
+            let length = piece_length(rest).unwrap_or_else(|| rest.chars().next().map_or(1, char::len_utf8));
+            let piece = &rest[..length];
+            at += length;
+            match piece.as_bytes() {
+                [b'\'', .., b'\''] => {
+                    fields.is_begun = true;
+                    fields.push(&piece[1..length - 1]);
+                }
+                [b'"', .., b'"'] => {
+                    let is_list = piece.starts_with("\"${") && piece.ends_with("[@]}\"");
+                    fields.is_begun |= !is_list;
+                    self.quoted(&piece[1..length - 1], fields, depth);
+                }
+                b"\\\n" => {}
+                [b'\\', ..] => fields.push(&piece[1..]),
+                [b'$', b'\'' | b'"', ..] => {}
+                [b'$' | b'`', ..] => {
+                    let (expanded, length) = self.expansion(&word[at - length..], depth);
+                    at += length - piece.len();
+                    match expanded {
+                        Expanded::Text(text) => fields.push_split(&text),
+                        Expanded::List(list) => {
+                            for (index, text) in list.iter().enumerate() {
+                                if index > 0 {
+                                    fields.end();
+                                }
+                                fields.push_split(text);
+                            }
+                        }
+                    }
+                }
+                _ => fields.push(piece),
+            }
+        }
+    }
+
+    fn quoted(&mut self, text: &str, fields: &mut Fields, depth: usize) {
+        let mut at = 0;
+        while at < text.len() && fields.length < LONGEST {
+            let rest = &text[at..];
+            match rest.chars().next() {
+                Some('\\') => {
+                    let next = rest[1..].chars().next();
+                    match next {
+                        Some('\n') => {}
+                        Some(escaped @ ('$' | '`' | '"' | '\\')) => fields.push(escaped.encode_utf8(&mut [0; 4])),
+                        Some(other) => {
+                            fields.push("\\");
+                            fields.push(other.encode_utf8(&mut [0; 4]));
+                        }
+                        None => fields.push("\\"),
+                    }
+                    at += 1 + next.map_or(0, char::len_utf8);
+                }
+                Some('$' | '`') => {
+                    let (expanded, length) = self.expansion(rest, depth);
+                    at += length;
+                    match expanded {
+                        Expanded::Text(text) => fields.push(&text),
+                        Expanded::List(list) => {
+                            for (index, text) in list.iter().enumerate() {
+                                if index > 0 {
+                                    fields.end();
+                                }
+                                fields.push(text);
+                            }
+                        }
+                    }
+                }
+                Some(letter) => {
+                    fields.push(&rest[..letter.len_utf8()]);
+                    at += letter.len_utf8();
+                }
+                None => break,
+            }
+        }
+    }
+
+    /// What a text that begins with `$` or a backquote expands to, and how much of it that takes.
+    fn expansion(&mut self, text: &str, depth: usize) -> (Expanded, usize) {
+        let unknown = |length: usize| (Expanded::Text(text[..length].to_owned()), length);
+        if text.starts_with('`') {
+            let length = piece_length(text).unwrap_or(1);
+            return (Expanded::Text(format!("$({})", text[..length].trim_matches('`'))), length);
+        }
+        if text.starts_with("$((") {
+            let length = piece_length(text).unwrap_or(1);
+            let inner = text.get(3..length.saturating_sub(2)).unwrap_or_default();
+            let value = evaluate(inner, &|name| self.text(name));
+            return value.map_or_else(|| unknown(length), |value| (Expanded::Text(value.to_string()), length));
+        }
+        if text.starts_with("$(") {
+            return unknown(piece_length(text).unwrap_or(1));
+        }
+        if text.starts_with("${") {
+            let Some(length) = piece_length(text) else { return unknown(1) };
+            let inner = text[2..length - 1].to_owned();
+            let expanded = if depth < DEEPEST { self.parameter(&inner, depth) } else { None };
+            return (expanded.unwrap_or_else(|| Expanded::Text(text[..length].to_owned())), length);
+        }
+        let name: String =
+            text[1..].chars().take_while(|letter| letter.is_ascii_alphanumeric() || *letter == '_').collect();
+        let name = if name.starts_with(|letter: char| letter.is_ascii_digit()) { name[..1].to_owned() } else { name };
+        if name.is_empty() {
+            // `$@`, `$?`, or a dollar alone.
+            return unknown(
+                1 + text[1..].chars().next().filter(|one| "@*#?$!-".contains(*one)).map_or(0, char::len_utf8),
+            );
+        }
+        let length = 1 + name.len();
+        self.text(&name).map_or_else(|| unknown(length), |value| (Expanded::Text(value), length))
+    }
+
+    /// `${...}`. `None`: not known.
+    fn parameter(&mut self, inner: &str, depth: usize) -> Option<Expanded> {
+        let counts = inner.starts_with('#') && inner.len() > 1;
+        let body = if counts { &inner[1..] } else { inner };
+        let name: String = body.chars().take_while(|letter| letter.is_ascii_alphanumeric() || *letter == '_').collect();
+        let mut operation = &body[name.len()..];
+        if name.is_empty() {
+            return None;
+        }
+        let subscript = operation.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+        if let Some((index, rest)) = subscript {
+            operation = rest;
+            let list = match self.0.get(&name)? {
+                Value::List(list) => list.clone(),
+                Value::Text(text) => vec![text.clone()],
+            };
+            return match (index, operation, counts) {
+                ("@" | "*", "", true) => Some(Expanded::Text(list.len().to_string())),
+                ("@" | "*", "", false) => Some(Expanded::List(list)),
+                (index, "", false) => {
+                    let at = evaluate(index, &|name| self.text(name))?;
+                    list.get(usize::try_from(at).ok()?).cloned().map(Expanded::Text)
+                }
+                _ => None,
+            };
+        }
+        let value = self.text(&name);
+        if counts {
+            return value
+                .filter(|value| !is_unknown(value))
+                .map(|value| Expanded::Text(value.chars().count().to_string()));
+        }
+        self.operated(&name, value, operation, depth).map(Expanded::Text)
+    }
+
+    fn operated(&mut self, name: &str, value: Option<String>, operation: &str, depth: usize) -> Option<String> {
+        let (is_strict, rest) = match operation.strip_prefix(':') {
+            Some(rest) if rest.starts_with(['-', '=', '+', '?']) => (true, rest),
+            _ => (false, operation),
+        };
+        let is_missing = value.as_ref().is_none_or(|value| is_strict && value.is_empty());
+        if let Some(word) = rest.strip_prefix(['-', '=']) {
+            if !is_missing {
+                return value;
+            }
+            let default = self.inner(word, depth);
+            if rest.starts_with('=') {
+                self.0.insert(name.to_owned(), Value::Text(default.clone()));
+            }
+            return Some(default);
+        }
+        if let Some(word) = rest.strip_prefix('+') {
+            return Some(if is_missing { String::new() } else { self.inner(word, depth) });
+        }
+        let value = value?;
+        if rest.is_empty() || rest.starts_with('?') {
+            return Some(value);
+        }
+        if is_unknown(&value) || value.len() > LONGEST_FOR_PATTERNS {
+            return None;
+        }
+        match operation.as_bytes() {
+            [b'#', b'#', ..] => Some(without_start(&value, &self.inner(&operation[2..], depth), true)),
+            [b'#', ..] => Some(without_start(&value, &self.inner(&operation[1..], depth), false)),
+            [b'%', b'%', ..] => Some(without_end(&value, &self.inner(&operation[2..], depth), true)),
+            [b'%', ..] => Some(without_end(&value, &self.inner(&operation[1..], depth), false)),
+            b",," => Some(value.to_lowercase()),
+            b"^^" => Some(value.to_uppercase()),
+            [b'/', ..] => {
+                let is_all = operation.starts_with("//");
+                let (from, to) = operation
+                    .trim_start_matches('/')
+                    .split_once('/')
+                    .unwrap_or((operation.trim_start_matches('/'), ""));
+                let is_plain = !from.is_empty() && !from.contains(['*', '?', '[', '#', '%']);
+                let (from, to) = (self.inner(from, depth), self.inner(to, depth));
+                is_plain.then(|| if is_all { value.replace(&from, &to) } else { value.replacen(&from, &to, 1) })
+            }
+            _ => None,
+        }
+    }
+
+    fn inner(&mut self, word: &str, depth: usize) -> String {
+        let mut fields = Fields { is_whole: true, ..Fields::default() };
+        self.expand(word, &mut fields, depth + 1);
+        fields.done().join(" ")
+    }
+}
+
+/// Words in the making.
+#[derive(Default)]
+struct Fields {
+    all: Vec<String>,
+    current: String,
+    /// There is a word, even if it is empty.
+    is_begun: bool,
+    /// Nothing is split.
+    is_whole: bool,
+    length: usize,
+}
+
+impl Fields {
+    fn push(&mut self, text: &str) {
+        self.current.push_str(text);
+        self.length += text.len();
+        self.is_begun |= !text.is_empty();
+    }
+
+    /// Text of an expansion outside quotes. An expansion that is not known is one word.
+    fn push_split(&mut self, text: &str) {
+        if self.is_whole || text.starts_with("$(") {
+            return self.push(text);
+        }
+        let mut parts = text.split([' ', '\t', '\n']).peekable();
+        while let Some(part) = parts.next() {
+            self.push(part);
+            if parts.peek().is_some() {
+                self.end();
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        if self.is_begun {
+            self.all.push(std::mem::take(&mut self.current));
+        }
+        self.is_begun = false;
+    }
+
+    fn done(mut self) -> Vec<String> {
+        self.end();
+        self.all
+    }
+}

@@ -1,0 +1,342 @@
+//! The commands of a script, in order, each with its words expanded.
+
+use super::expand::{Value, Variables, is_unknown};
+use super::lex::{Token, tokens};
+use super::pattern::covers;
+use super::tree::{Node, Simple, nodes};
+
+/// Scripts in scripts: `bash -c`, `source`.
+const DEEPEST: usize = 8;
+/// More commands than a person wrote.
+const MOST_COMMANDS: usize = 5_000;
+
+/// A simple command.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Command {
+    pub words: Vec<String>,
+    /// A quote in it is never closed: the word with the quote and all behind it are missing.
+    pub is_cut: bool,
+}
+
+/// A script that is being read.
+pub struct Script<'a> {
+    variables: Variables,
+    /// Files beside the script. `None`: there is no such file.
+    open: &'a dyn Fn(&str) -> Option<String>,
+    /// Files that the script itself writes.
+    written: Vec<(String, String)>,
+    commands: Vec<Command>,
+    depth: usize,
+    steps: usize,
+}
+
+impl<'a> Script<'a> {
+    pub fn new(open: &'a dyn Fn(&str) -> Option<String>) -> Self {
+        Self { variables: Variables::default(), open, written: Vec::new(), commands: Vec::new(), depth: 0, steps: 0 }
+    }
+
+    /// A variable that the engine or its file sets.
+    pub fn set(&mut self, name: &str, value: &str) {
+        self.variables.0.insert(name.to_owned(), Value::Text(value.to_owned()));
+    }
+
+    /// A text with the variables known so far in it.
+    pub fn expanded(&mut self, text: &str) -> String {
+        self.variables.document(text)
+    }
+
+    pub fn read(&mut self, text: &str) {
+        if self.depth < DEEPEST {
+            self.depth += 1;
+            self.block(&nodes(&tokens(&text.replace("\r\n", "\n"))));
+            self.depth -= 1;
+        }
+    }
+
+    pub fn commands(&self) -> &[Command] {
+        &self.commands
+    }
+
+    /// A file that the script writes, or that lies beside it.
+    pub fn file(&self, path: &str) -> Option<String> {
+        let written = self.written.iter().rev().find(|(name, _)| name == path).map(|(_, text)| text.clone());
+        written.or_else(|| (self.open)(path))
+    }
+
+    fn block(&mut self, all: &[Node]) {
+        for node in all {
+            self.node(node);
+        }
+    }
+
+    /// Whether it succeeds. `None`: not known.
+    fn node(&mut self, node: &Node) -> Option<bool> {
+        self.steps += 1;
+        if self.steps > MOST_COMMANDS {
+            return None;
+        }
+        match node {
+            Node::Simple(simple) => return self.simple(simple),
+            Node::Not(inner) => return self.node(inner).map(|holds| !holds),
+            Node::Group(inner) => self.block(inner),
+            Node::Chain(first, rest) => return self.chain(first, rest),
+            Node::If(branches, otherwise) => self.branches(branches, otherwise),
+            Node::Case(subject, arms) => self.case(subject, arms),
+            Node::Loop(variable, body) => {
+                if let Some((name, values)) = variable {
+                    let values: Vec<String> = values.iter().flat_map(|word| self.variables.fields(word)).collect();
+                    let value = match values.as_slice() {
+                        [only] => only.clone(),
+                        _ => format!("${name}"),
+                    };
+                    self.set(name, &value);
+                }
+                self.block(body);
+            }
+        }
+        None
+    }
+
+    fn chain(&mut self, first: &Node, rest: &[(bool, Node)]) -> Option<bool> {
+        let mut status = self.node(first);
+        // What is no test is taken to succeed.
+        let mut is_test = !matches!(first, Node::Simple(simple) if !is_test(simple));
+        for (is_and, next) in rest {
+            status = match (status, is_and) {
+                (Some(true), true) | (Some(false), false) => self.node(next),
+                (None, true) if !is_test => self.node(next),
+                (None, _) => {
+                    self.perhaps(|script| {
+                        script.node(next);
+                    });
+                    None
+                }
+                (decided, _) => decided,
+            };
+            is_test &= !matches!(next, Node::Simple(simple) if !self::is_test(simple));
+        }
+        status
+    }
+
+    fn branches(&mut self, branches: &[(Vec<Node>, Vec<Node>)], otherwise: &[Node]) {
+        let Some(((test, body), rest)) = branches.split_first() else { return self.block(otherwise) };
+        let mut holds = None;
+        for node in test {
+            holds = self.node(node);
+        }
+        match holds {
+            Some(true) => self.block(body),
+            Some(false) => self.branches(rest, otherwise),
+            None => self.either(|script| script.block(body), |script| script.branches(rest, otherwise)),
+        }
+    }
+
+    fn case(&mut self, subject: &str, arms: &[(Vec<String>, Vec<Node>)]) {
+        let subject = self.variables.joined(subject);
+        if is_unknown(&subject) {
+            for (_, body) in arms {
+                self.perhaps(|script| script.block(body));
+            }
+            return;
+        }
+        for (patterns, body) in arms {
+            let patterns: Vec<String> = patterns.iter().map(|word| self.variables.joined(word)).collect();
+            if patterns.iter().any(|one| covers(one, &subject)) {
+                return self.block(body);
+            }
+        }
+    }
+
+    fn perhaps(&mut self, read: impl FnOnce(&mut Self)) {
+        self.either(read, |_| {});
+    }
+
+    /// Both are read; a variable that they leave different is unknown.
+    fn either(&mut self, one: impl FnOnce(&mut Self), other: impl FnOnce(&mut Self)) {
+        let before = self.variables.clone();
+        one(self);
+        let first = std::mem::replace(&mut self.variables, before);
+        other(self);
+        let second = std::mem::take(&mut self.variables);
+        let mut merged = second.clone();
+        for name in first.0.keys().chain(second.0.keys()) {
+            let (a, b) = (first.0.get(name), second.0.get(name));
+            if a != b {
+                merged.0.insert(name.clone(), doubtful(name, a, b));
+            }
+        }
+        self.variables = merged;
+    }
+
+    fn simple(&mut self, simple: &Simple) -> Option<bool> {
+        let mut words = Vec::new();
+        let mut rest = simple.words.as_slice();
+        // Assignments come first, or alone, or behind the words that declare.
+        while let Some((word, more)) = rest.split_first() {
+            let declares = matches!(word.as_str(), "export" | "declare" | "local" | "readonly" | "typeset");
+            let is_option = words.is_empty() && word.starts_with('-') && rest.len() < simple.words.len();
+            if !(declares || is_option || self.assign(word, simple)) {
+                break;
+            }
+            rest = more;
+        }
+        if rest.is_empty() && !simple.is_cut {
+            return Some(true);
+        }
+        for word in rest {
+            words.extend(self.variables.fields(word));
+        }
+        let document = simple
+            .document
+            .as_ref()
+            .map(|(text, is_quoted)| if *is_quoted { text.clone() } else { self.variables.document(text) });
+        self.command(words, document, simple)
+    }
+
+    fn command(&mut self, words: Vec<String>, document: Option<String>, simple: &Simple) -> Option<bool> {
+        let name = words.first().map(String::as_str).unwrap_or_default();
+        match (name, words.get(1)) {
+            ("[" | "[[" | "test", _) => return test(&words),
+            ("true" | ":", _) => return Some(true),
+            ("false", _) => return Some(false),
+            ("read", _) => {
+                let name = words.last().cloned().unwrap_or_default();
+                let value = document.unwrap_or_else(|| format!("${name}"));
+                self.set(&name, &value);
+                return None;
+            }
+            ("source" | ".", Some(path)) => {
+                if let Some(text) = self.file(path) {
+                    self.read(&text);
+                }
+                return None;
+            }
+            ("eval", _) => {
+                self.read(&words[1..].join(" "));
+                return None;
+            }
+            ("echo" | "printf" | "unset", _) => return None,
+            _ => {}
+        }
+        if let (Some(output), Some(text)) = (&simple.output, &document) {
+            let path = self.variables.joined(output);
+            self.written.push((path, text.clone()));
+        }
+        let inner = inner_script(&words);
+        let file = script_file(&words).and_then(|path| self.file(path));
+        let is_shell = words.last().is_some_and(|last| is_shell(last));
+        self.commands.push(Command { words, is_cut: simple.is_cut });
+        for text in inner.into_iter().chain(file).chain(document.filter(|_| is_shell)) {
+            self.read(&text);
+        }
+        None
+    }
+
+    /// `NAME=value`, `NAME+=value`, `NAME=(list)`. Whether the word is one.
+    fn assign(&mut self, word: &str, simple: &Simple) -> bool {
+        let Some((name, value)) = word.split_once('=') else {
+            // `export NAME`
+            return simple.words.len() > 1
+                && simple.words[0] == "export"
+                && word.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
+        };
+        let (name, adds) = name.strip_suffix('+').map_or((name, false), |name| (name, true));
+        let is_name = !name.is_empty()
+            && !name.starts_with(|letter: char| letter.is_ascii_digit())
+            && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
+        if !is_name {
+            return false;
+        }
+        let value = match value.strip_prefix('(').and_then(|inner| inner.strip_suffix(')')) {
+            Some(inner) => Value::List(self.list(inner)),
+            None => Value::Text(self.variables.joined(value)),
+        };
+        let value = match (adds, self.variables.0.remove(name), value) {
+            (true, Some(Value::List(mut before)), Value::List(more)) => {
+                before.extend(more);
+                Value::List(before)
+            }
+            (true, Some(Value::Text(before)), Value::Text(more)) => Value::Text(before + &more),
+            (_, _, value) => value,
+        };
+        self.variables.0.insert(name.to_owned(), value);
+        true
+    }
+
+    /// The words of an array, comments between them left out.
+    fn list(&mut self, inner: &str) -> Vec<String> {
+        let mut all = Vec::new();
+        for token in tokens(inner) {
+            if let Token::Word(word) = token {
+                all.extend(self.variables.fields(&word));
+            }
+        }
+        all
+    }
+}
+
+/// A variable of which two ways through a script say different things: what both begin with, and then it is unknown.
+fn doubtful(name: &str, one: Option<&Value>, other: Option<&Value>) -> Value {
+    if let (Some(Value::List(one)), Some(Value::List(other))) = (one, other) {
+        let mut same: Vec<String> = one.iter().zip(other).take_while(|(a, b)| a == b).map(|(a, _)| a.clone()).collect();
+        same.push(format!("${name}"));
+        return Value::List(same);
+    }
+    Value::Text(format!("${name}"))
+}
+
+fn is_test(simple: &Simple) -> bool {
+    matches!(simple.words.first().map(String::as_str), Some("[" | "[[" | "test"))
+}
+
+fn is_shell(word: &str) -> bool {
+    matches!(word.rsplit('/').next().unwrap_or(word), "sh" | "bash" | "dash" | "ksh" | "zsh")
+}
+
+/// What a shell gets behind `-c`.
+fn inner_script(words: &[String]) -> Option<String> {
+    let shell = words.iter().position(|word| is_shell(word))?;
+    let is_flag = |word: &String| word.starts_with('-') && !word.starts_with("--") && word.ends_with('c');
+    let flag = shell + words[shell..].iter().position(is_flag)?;
+    (flag + 1..words.len()).find(|at| words[*at] != "--").map(|at| words[at].clone())
+}
+
+/// The file that a shell is told to run.
+fn script_file(words: &[String]) -> Option<&str> {
+    let shell = words.iter().position(|word| is_shell(word))?;
+    let file = words.get(shell + 1..)?.iter().find(|word| !word.starts_with('-'))?;
+    let is_script = [".sh", ".bash", ".slurm", ".sbatch"].iter().any(|end| file.ends_with(end));
+    is_script.then_some(file.as_str())
+}
+
+/// A test. `None`: what it asks is not known.
+fn test(words: &[String]) -> Option<bool> {
+    let inner: Vec<&str> = words[1..].iter().map(String::as_str).filter(|word| !matches!(*word, "]" | "]]")).collect();
+    let (is_negated, inner) = match inner.split_first() {
+        Some((&"!", rest)) => (true, rest.to_vec()),
+        _ => (false, inner),
+    };
+    let number = |text: &str| text.parse::<i64>().ok();
+    let holds = match inner.as_slice() {
+        [one, "==" | "=", other] if !is_unknown(one) && !is_unknown(other) => Some(covers(other, one)),
+        [one, "!=", other] if !is_unknown(one) && !is_unknown(other) => Some(!covers(other, one)),
+        ["-z", one] if !is_unknown(one) => Some(one.is_empty()),
+        ["-n", one] if !is_unknown(one) => Some(!one.is_empty()),
+        ["-z"] => Some(true),
+        ["-n"] => Some(false),
+        [one, comparison, other] => {
+            let (one, other) = (number(one)?, number(other)?);
+            match *comparison {
+                "-eq" => Some(one == other),
+                "-ne" => Some(one != other),
+                "-gt" => Some(one > other),
+                "-ge" => Some(one >= other),
+                "-lt" => Some(one < other),
+                "-le" => Some(one <= other),
+                _ => None,
+            }
+        }
+        _ => None,
+    };
+    holds.map(|holds| holds != is_negated)
+}

@@ -1,0 +1,144 @@
+//! Tests of `shell.rs`: each script's commands as bash would start them.
+
+#![cfg(test)]
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn read(script: &str) -> Vec<Vec<String>> {
+    let mut reader = Script::new(&|name| (name == "env.sh").then(|| "export SIZE=8B\n".to_owned()));
+    reader.set("SLURM_NNODES", "4");
+    reader.read(script);
+    reader.commands().iter().map(|command| command.words.clone()).collect()
+}
+
+/// The words of the last command.
+fn last(script: &str) -> String {
+    read(script).last().map(|words| words.join("|")).unwrap_or_default()
+}
+
+#[test]
+fn words_are_split_as_a_shell_splits_them() {
+    for (script, expected) in [
+        ("a  'b c' \"d \\\" e\" f\\ g h'i'j '' # k", "a|b c|d \" e|f g|hij|"),
+        ("a --x=a#b", "a|--x=a#b"),
+        ("a --split \"a\\d\" '\\n' c\\d", "a|--split|a\\d|\\n|cd"),
+        ("a \\\n  b", "a|b"),
+        ("a\\\nb", "ab"),
+        ("a \\\n# b", "a"),
+        ("a\\ #b", "a #b"),
+        ("a \"b \\\nc\" 'd \\\ne'", "a|b c|d \\\ne"),
+        ("a >e 2>&1", "a"),
+        ("a ';|' \"x;y\"", "a|;||x;y"),
+    ] {
+        assert_eq!(last(script), expected, "{script}");
+    }
+    assert_eq!(read("a --b;c|d &&e & f").len(), 5);
+    assert_eq!(read("# see wiki, section 3 \\\npython a.py # don't \\\n--b").len(), 2);
+}
+
+#[test]
+fn variables_arrays_and_defaults_are_expanded() {
+    for (script, expected) in [
+        ("X=1 Y=$X\na $X ${Y}b \"$X $Y\" '$X'", "a|1|1b|1 1|$X"),
+        ("A=(--a 1 # no\n  --b '2 3')\nA+=(--c)\nt ${A[@]} \"${A[@]}\"", "t|--a|1|--b|2|3|--c|--a|1|--b|2 3|--c"),
+        ("declare -a A=(1 2)\nexport B=\"x y\" C=3\na ${#A[@]} ${A[1]} $B $C", "a|2|2|x|y|3"),
+        (": \"${N:=36}\"\na $N ${M:-${N}0} ${N:+set} ${Z-z}", "a|36|360|set|z"),
+        ("N=4\na $((N * 8 + 2**3)) $(($SLURM_NNODES*$N/2)) $((7 % 4))", "a|40|8|3"),
+        (
+            "P=google/gemma-2-2b.tar.gz\na ${P##*/} ${P%/*} ${P%%.*} ${P#google/} ${P/gemma/x}",
+            "a|gemma-2-2b.tar.gz|google|google/gemma-2-2b|gemma-2-2b.tar.gz|google/x-2-2b.tar.gz",
+        ),
+        ("E=\na $E \"$E\" b", "a||b"),
+        ("X=\"--a \\\n --b\"\nt $X", "t|--a|--b"),
+        ("source env.sh\na Llama-${SIZE}", "a|Llama-8B"),
+        ("CMD=\"a --x 1\"\nL=\"srun b\"\nbash -c \"$L $CMD\"", "srun|b|a|--x|1"),
+        ("eval \"a b\"", "a|b"),
+        ("read -r -d '' C <<EOF\na --x 1\nEOF\nrun $C", "run|a|--x|1"),
+    ] {
+        assert_eq!(last(script), expected, "{script}");
+    }
+}
+
+#[test]
+fn what_is_not_known_stays_unknown_and_is_never_empty() {
+    for (script, expected) in [
+        (
+            "a $NOBODY \"$1\" $(date) `hostname` ${X[0]} $((NOBODY + 1))",
+            "a|$NOBODY|$1|$(date)|$(hostname)|${X[0]}|$((NOBODY + 1))",
+        ),
+        ("X=$(hostname)\na $X ${X:-b} ${X##*/}", "a|$(hostname)|$(hostname)|${X##*/}"),
+        ("if [ $1 = big ]; then N=80; else N=32; fi\na $N", "a|$N"),
+        ("N=1\ncase $1 in x) N=2 ;; *) N=3 ;; esac\na $N", "a|$N"),
+        ("A=(--a)\nif [ -n \"$WANDB\" ]; then A+=(--w); fi\na \"${A[@]}\"", "a|--a|$A"),
+        ("for n in 1 2; do a --x $n; done", "a|--x|$n"),
+        ("a $((1 / 0)) $((9223372036854775807 + 1))", "a|$((1 / 0))|$((9223372036854775807 + 1))"),
+    ] {
+        assert_eq!(last(script), expected, "{script}");
+    }
+}
+
+#[test]
+fn conditions_that_are_known_are_decided() {
+    for (script, expected) in [
+        ("D=fp8\nif [[ \"$D\" == fp* ]]; then X=1; else X=2; fi\na $X", "a|1"),
+        ("N=2\nif [ $N -gt 4 ]; then X=1; elif [ $N -eq 2 ]; then X=2; fi\na $X", "a|2"),
+        ("S=70B\ncase $S in 8B) L=32 ;; 70*) L=80 ;; esac\na $L", "a|80"),
+        ("[ -z \"$SLURM_NNODES\" ] && X=1 || X=2\na $X", "a|2"),
+        ("! true && X=1\na ${X:-0}", "a|0"),
+        ("f() { a $1; }\nb", "b"),
+        ("for n in 5; do a --x $n; done", "a|--x|5"),
+    ] {
+        assert_eq!(last(script), expected, "{script}");
+    }
+}
+
+#[test]
+fn a_here_document_ends_and_its_apostrophes_with_it() {
+    for begin in ["<<EOF", "<< 'EOF'", "<<-EOF", "<<EOF>f", "<<\"EOF\" > f"] {
+        assert_eq!(last(&format!("cat {begin}\ndon't do \\\n this\na b\n\tEOF\nEOF\nc 'd e'")), "c|d e", "{begin}");
+    }
+    assert_eq!(last("x=$((1 << 4))\na <<< \"b\nc\"\nd"), "d");
+    let mut reader = Script::new(&|_| None);
+    reader.read("N=2\ncat <<EOT > c.json\n{\"stage\": $N}\nEOT\ncat > d.json <<'EOT'\n$N\nEOT\n");
+    assert_eq!(
+        (reader.file("c.json").as_deref(), reader.file("d.json").as_deref()),
+        (Some("{\"stage\": 2}\n"), Some("$N\n"))
+    );
+}
+
+#[test]
+fn a_quote_that_is_never_closed_costs_its_own_line() {
+    let mut reader = Script::new(&|_| None);
+    reader.read("a b 'c\nd e\nf \"g");
+    let found: Vec<(String, bool)> = reader.commands().iter().map(|one| (one.words.join(" "), one.is_cut)).collect();
+    assert_eq!(found, [("a b".to_owned(), true), ("d e".to_owned(), false), ("f".to_owned(), true)]);
+}
+
+#[test]
+fn a_script_that_grows_without_end_is_left_in_time() {
+    let doubling = (0..200).map(|at| format!("X{}=\"$X{at}$X{at}\"", at + 1)).collect::<Vec<_>>().join("\n");
+    read(&format!("X0=aaaaaaaaaaaaaaaa\n{doubling}\na $X200"));
+    read(&"(".repeat(100_000));
+    read(&"if ".repeat(50_000));
+    read(&format!("a {}", "${X:-".repeat(20_000)));
+    read(&format!("a $(({}", "(".repeat(20_000)));
+    read("X='bash -c \"$X\"'\nbash -c \"$X\"");
+    read(&"[ $1 ] && ".repeat(20_000));
+}
+
+proptest! {
+    /// Quoted, on several lines, with a comment before: the words come back.
+    #[test]
+    fn what_was_quoted_is_read_back(list in prop::collection::vec("[^\0\n]{0,12}", 1..6)) {
+        let quoted: Vec<_> = list.iter().map(|word| shlex::try_quote(word).unwrap()).collect();
+        let found = read(&format!("# it's \\\nrun {}\n", quoted.join(" \\\n  ")));
+        prop_assert_eq!(&found[0][1..], &list[..]);
+    }
+
+    #[test]
+    fn any_text_is_read_to_its_end(text in "([a-c'\"\\\\ \n#;|(){}$=`]|<<|EOF\n|if |then |fi\n|\\PC){0,80}") {
+        read(&text);
+    }
+}

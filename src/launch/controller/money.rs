@@ -1,0 +1,92 @@
+//! What a run may still spend: each machine is granted a life out of what is left, and what it did not use is free again.
+
+use crate::controller::Controller;
+use crate::controller::events::{Action, End, Rentable};
+use crate::controller::phase::{Next, Phase};
+use crate::ports::machine::{Machine, MachineId};
+use gpuplan_runstore::{Lease, Ledger};
+use gpuplan_units::Usd;
+
+/// After the time in which calls settle, until a list was asked for that shows what they made. Seconds.
+const LIST_IS_YOUNGER: f64 = 10.0;
+
+impl Controller {
+    /// As the store should have it.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Seconds that each of so many machines may live: the longest life, or as far as the money goes. `None`: it does not go far enough
+    /// for a start.
+    pub(super) fn affordable(&self, choice: &Rentable, machines: u32) -> Option<f64> {
+        let Some(bound) = self.terms.bound else { return Some(self.terms.lifetime) };
+        let of_each = self.ledger.left(bound).share(1, i128::from(machines.max(1)));
+        let life = Lease::seconds(of_each, choice.most, choice.start).min(self.terms.lifetime);
+        let starts = self.terms.limits.changeover.min(self.terms.lifetime);
+        (life >= starts && lease_cost(choice, life) <= of_each).then_some(life)
+    }
+
+    /// Before the machine is asked for.
+    pub(super) fn grant(&mut self, now: f64, token: &str, choice: &Rentable, life: f64) {
+        let lease = Lease {
+            token: token.to_owned(),
+            most_usd_per_hour: choice.most,
+            minimum_seconds: choice.minimum_seconds,
+            start_usd: choice.start,
+            usd: lease_cost(choice, life),
+            granted_at: now,
+            seconds: life,
+            machine: None,
+        };
+        self.ledger.grant(lease);
+    }
+
+    pub(super) fn is_out_of_money(&mut self, now: f64, actions: &mut Vec<Action>) {
+        self.end_all(now, Next::End(End::OutOfBudget), actions);
+    }
+
+    pub(super) fn is_gone(&mut self, machine: &MachineId, now: f64) {
+        self.rentals.end(machine, now);
+        self.ledger.settle(&machine.0, now);
+    }
+
+    /// Once nothing can appear any more: what a list does not name is gone, or never was.
+    pub(super) fn settle_unheard(&mut self, now: f64, listed: &[Machine]) {
+        if now < self.unclear_until + LIST_IS_YOUNGER {
+            return;
+        }
+        let awaited =
+            if let Phase::Creating { open, .. } = &self.phase { Some(open.order.token.clone()) } else { None };
+        self.ledger.void_unheard(awaited.as_deref());
+        let is_there = |id: &String| {
+            listed.iter().any(|machine| machine.id.0 == *id)
+                || self.rentals.open().any(|rental| rental.machine.0 == *id)
+        };
+        let gone: Vec<String> =
+            self.ledger.open.iter().filter_map(|lease| lease.machine.clone()).filter(|id| !is_there(id)).collect();
+        for machine in gone {
+            self.ledger.settle(&machine, now);
+        }
+    }
+
+    /// The leader before this one has granted more than this one knew. The order that took the same number was not sent.
+    pub(super) fn granted_elsewhere(&mut self, now: f64, theirs: Ledger, actions: &mut Vec<Action>) {
+        let theirs = theirs.inherited();
+        self.ledger.number = self.ledger.number.max(theirs.number);
+        for lease in theirs.open {
+            if !self.ledger.open.iter().any(|known| known.token == lease.token) {
+                self.ledger.open.push(lease);
+            }
+        }
+        self.unclear_until = self.unclear_until.max(now + self.terms.settles);
+        if let Phase::Creating { open, .. } = &self.phase {
+            let token = open.order.token.clone();
+            self.ledger.void(&token);
+            self.end_all(now, Next::Choose, actions);
+        }
+    }
+}
+
+fn lease_cost(choice: &Rentable, life: f64) -> Usd {
+    Lease::cost(life, choice.most, choice.minimum_seconds, choice.start)
+}

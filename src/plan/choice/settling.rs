@@ -1,0 +1,121 @@
+//! From a plan on spot machines whose use is open to plans that are forecast: waiting for spot alone, or falling back by some hour.
+
+use crate::candidate::Plan;
+use crate::choice::objective::Aim;
+use crate::explanation::Rejection;
+use crate::money::pricer::Pricer;
+use crate::money::run_price::{Least, least, settle, spot_job, ways};
+use crate::spot::{Forecaster, Way};
+use gpuplan_units::{Hours, UsdPerHour};
+
+/// A plan on spot machines that is not forecast, and what no forecast of it undercuts.
+#[derive(Clone, Debug)]
+pub struct Undecided {
+    pub plan: Plan,
+    pub least: Least,
+    pub is_launchable: bool,
+    /// Why none of its ways keeps the limits, once they are forecast.
+    pub refused: Option<Rejection>,
+    availability: f64,
+    spot: UsdPerHour,
+    /// Of the on-demand machines beside it; `None`: there are none.
+    on_demand: Option<UsdPerHour>,
+}
+
+impl Undecided {
+    /// Or the plan itself, where its cost is beyond counting.
+    pub fn new(pricer: &Pricer, plan: Plan) -> Result<Self, Box<Plan>> {
+        let offer = pricer.context.world.market.offer(plan.offer);
+        let found = least(pricer, &plan).zip(pricer.rate_today(plan.offer, plan.nodes));
+        let Some((least, spot)) = found else { return Err(Box::new(plan)) };
+        let on_demand = pricer.on_demand_like(offer).and_then(|id| pricer.rate_today(id, plan.nodes));
+        let availability = plan.spot.as_ref().map_or(0.0, |spot| spot.availability);
+        let is_launchable = pricer.is_launchable(offer);
+        Ok(Self { plan, least, is_launchable, refused: None, availability, spot, on_demand })
+    }
+
+    /// The same machines, for no more money, in a pool that is up no less often: whatever the other can do, this can.
+    pub fn is_no_worse_than(&self, other: &Self) -> bool {
+        let falls_back_as_well = match (self.on_demand, other.on_demand) {
+            (_, None) => true,
+            (None, Some(_)) => false,
+            (Some(own), Some(others)) => own <= others,
+        };
+        (self.plan.instance, self.plan.nodes) == (other.plan.instance, other.plan.nodes)
+            && self.is_launchable >= other.is_launchable
+            && self.availability >= other.availability
+            && self.spot <= other.spot
+            && self.plan.cost.expected <= other.plan.cost.expected
+            && falls_back_as_well
+    }
+
+    /// Its best case, as the reason why it is not looked at any closer.
+    pub fn dominated(&self) -> Rejection {
+        Rejection::Dominated { cost_usd: self.least.cost, run_hours: Hours(self.least.hours) }
+    }
+}
+
+/// How closely the ways to use some spot machines are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// For the recommendation.
+    EveryWay,
+    /// For rows beside it: falling back is only looked at where waiting for spot alone breaks a limit, since it costs more.
+    AloneWhereItKeeps,
+}
+
+/// Ways to use these machines that keep the limits, and why the way that came closest does not. Of the ends that a fallback keeps, later ones
+/// are tried as long as they are better than the one before: a later deadline only adds to what is tried.
+pub fn settle_all_ways(
+    pricer: &Pricer,
+    forecaster: &mut Forecaster,
+    plan: &Plan,
+    aim: Aim,
+    depth: Depth,
+) -> (Vec<Plan>, Option<Rejection>) {
+    let ways = match ways(pricer, plan) {
+        Ok(ways) => ways,
+        Err(why) => return (Vec::new(), Some(why)),
+    };
+    let (mut kept, mut nearest): (Vec<Plan>, Option<Rejection>) = (Vec::new(), None);
+    let mut before = f64::INFINITY;
+    for way in ways {
+        if depth == Depth::AloneWhereItKeeps && !kept.is_empty() {
+            break;
+        }
+        let Some(job) = spot_job(pricer, plan, way) else { continue };
+        let Some(forecast) = forecaster.forecasts(std::slice::from_ref(&job)).pop() else { continue };
+        let mut is_worse = false;
+        if let (Way::Until { .. }, Ok(forecast)) = (way, &forecast) {
+            let score = aim.score(forecast.cost_usd.expected, forecast.finish_hours.expected);
+            is_worse = score >= before;
+            before = score;
+        }
+        let settled = match forecast {
+            Ok(forecast) => settle(pricer, plan, way, forecast),
+            Err(error) => Err(Rejection::NoForecast { detail: error.to_string() }),
+        };
+        match settled {
+            // A plan is known by its terms: of several ends the best.
+            Ok(plan) => match kept.last_mut().filter(|held| has_fallback(held) && has_fallback(&plan)) {
+                Some(held) if key(&plan, aim) < key(held, aim) => *held = plan,
+                Some(_) => {}
+                None => kept.push(plan),
+            },
+            Err(why) if nearest.as_ref().is_none_or(|held| why.is_nearer_than(held)) => nearest = Some(why),
+            Err(_) => {}
+        }
+        if is_worse {
+            break;
+        }
+    }
+    (kept, nearest.or(Some(Rejection::Uncountable)))
+}
+
+fn has_fallback(plan: &Plan) -> bool {
+    plan.spot.as_ref().is_some_and(|spot| spot.finish_by.is_some())
+}
+
+fn key(plan: &Plan, aim: Aim) -> (f64, f64, f64) {
+    aim.key(plan.cost.expected, plan.run.hours.expected)
+}

@@ -1,0 +1,210 @@
+//! What must hold for every question: more room never makes the objective worse, and what is stale does not win by being stale.
+#![cfg(test)]
+
+use std::cmp::Ordering;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::candidate::Plan;
+use crate::choice::objective::Aim;
+use crate::choice::plan;
+use crate::context::World;
+use crate::limits::{Limits, Objective, OfferFilter, PurchaseChoice};
+use crate::plan_set::PlanSet;
+use crate::spot::MOST_UNPROBED;
+use gpuplan_estimate::Correction;
+use gpuplan_hardware::{CloudId, GpuSelector, Hardware};
+use gpuplan_market::{Market, Offer, Origin, Purchase, Quote};
+use gpuplan_units::draw::Draws;
+use gpuplan_units::{Hours, Usd, UsdPerHour};
+use gpuplan_workload::file::WorkloadFile;
+use gpuplan_workload::{Models, Workload};
+
+/// Questions that are drawn.
+const QUESTIONS: u64 = 20;
+
+struct Case {
+    hardware: Hardware,
+    market: Market,
+    models: Models,
+}
+
+impl Case {
+    fn new() -> Self {
+        let hardware = Hardware::embedded().unwrap();
+        let market = Market::embedded(&hardware).unwrap();
+        Self { hardware, market, models: Models::embedded().unwrap() }
+    }
+
+    fn workload(&self, task: &str, tokens: f64) -> Workload {
+        let text =
+            format!("model.preset = \"llama-3.1-8b\"\ntraining = {{ task = \"{task}\", tokens = {tokens:.0} }}\n");
+        WorkloadFile::parse(&text).unwrap().resolve(&self.models, None).unwrap().workload
+    }
+
+    fn ask(&self, market: &Market, workload: &Workload, limits: &Limits) -> PlanSet {
+        plan(World { hardware: &self.hardware, market, correction: &Correction::NONE }, workload, limits)
+    }
+}
+
+fn now() -> Timestamp {
+    "2026-11-23T12:00:00Z".parse().unwrap()
+}
+
+/// Clouds on which nothing can be launched come after the others, whatever they ask.
+fn rank(case: &Case, set: &PlanSet, limits: &Limits) -> Option<(bool, f64)> {
+    let best = set.recommendation.as_ref()?;
+    let aim = Aim::new(limits, set.value_of_time);
+    let cloud = &case.hardware.instance(best.instance).cloud;
+    let launchable = limits.launchable.as_ref().is_none_or(|clouds| clouds.contains(cloud));
+    Some((!launchable, aim.score(best.cost.expected, best.run.hours.expected)))
+}
+
+fn assert_no_worse(case: &Case, wider: (&PlanSet, &Limits), tighter: (&PlanSet, &Limits), what: &str) {
+    let Some(of_tighter) = rank(case, tighter.0, tighter.1) else { return };
+    let of_wider = rank(case, wider.0, wider.1).unwrap_or_else(|| panic!("{what}: no plan with more room"));
+    let is_no_worse = match of_wider.0.cmp(&of_tighter.0) {
+        Ordering::Less => true,
+        Ordering::Equal => of_wider.1 <= of_tighter.1 + 1e-9,
+        Ordering::Greater => false,
+    };
+    assert!(is_no_worse, "{what}: {of_wider:?} with more room, {of_tighter:?} with less");
+}
+
+fn drawn(draws: &mut Draws, from: f64, to: f64) -> f64 {
+    from * (to / from).powf(draws.uniform())
+}
+
+#[test]
+fn more_time_money_or_gpus_never_make_the_objective_worse() {
+    let case = Case::new();
+    for question in 0..QUESTIONS {
+        let mut draws = Draws::new(20_261_123, question);
+        let task = if draws.uniform() < 0.5 { "lora" } else { "full-fine-tune" };
+        let workload = case.workload(task, drawn(&mut draws, 2e6, 2e9));
+        let objective = if draws.uniform() < 0.5 { Objective::Cost } else { Objective::CostAndTime };
+        let launchable = (draws.uniform() < 0.7).then(|| vec![CloudId::new("aws"), CloudId::new("gcp")]);
+        let clouds = [CloudId::new("aws"), CloudId::new("gcp"), CloudId::new("nebius")].to_vec();
+        let gpus = vec![GpuSelector::parse("H100:1..16", &case.hardware).unwrap()];
+        let offers = OfferFilter { clouds, gpus, ..OfferFilter::default() };
+        let free = Limits { objective, launchable, offers, max_nodes: Some(8), now: Some(now()), ..Limits::default() };
+        let set = case.ask(&case.market, &workload, &free);
+        let Some(best) = &set.recommendation else { continue };
+        let deadline = Hours(drawn(&mut draws, 0.3, 3.0) * best.run.hours.expected);
+        let budget = Usd::from_dollars(drawn(&mut draws, 0.8, 4.0) * best.cost.expected.dollars());
+        let tight = Limits { deadline: Some(deadline), budget, max_nodes: Some(2), ..free.clone() };
+        let tight_set = case.ask(&case.market, &workload, &tight);
+        let later = Limits { deadline: Some(Hours(deadline.0 * drawn(&mut draws, 1.0, 5.0))), ..tight.clone() };
+        let budget = budget.and_then(|budget| Usd::from_dollars(budget.dollars() * drawn(&mut draws, 1.0, 5.0)));
+        let richer = Limits { budget, ..tight.clone() };
+        let larger = Limits { max_nodes: Some(8), ..tight.clone() };
+        for (what, wider) in [("later", later), ("richer", richer), ("larger", larger), ("free", free)] {
+            let what = format!("question {question}, {objective:?}, {what}");
+            let set = case.ask(&case.market, &workload, &wider);
+            assert_no_worse(&case, (&set, &wider), (&tight_set, &tight), &what);
+        }
+    }
+}
+
+#[test]
+fn spot_alone_spot_with_a_fallback_and_on_demand_compete_under_a_deadline() {
+    let case = Case::new();
+    let workload = case.workload("full-fine-tune", 1e8);
+    let offers = |purchase| OfferFilter { clouds: vec![CloudId::new("aws")], purchase, ..OfferFilter::default() };
+    for objective in [Objective::Cost, Objective::CostAndTime] {
+        let limits = |purchase| Limits {
+            objective,
+            deadline: Some(Hours(24.0)),
+            offers: offers(purchase),
+            now: Some(now()),
+            ..Limits::default()
+        };
+        let of_any = case.ask(&case.market, &workload, &limits(PurchaseChoice::Any));
+        for purchase in [PurchaseChoice::Spot, PurchaseChoice::SpotWithFallback, PurchaseChoice::OnDemand] {
+            let limits = limits(purchase);
+            let alone = case.ask(&case.market, &workload, &limits);
+            assert_no_worse(&case, (&of_any, &limits), (&alone, &limits), &format!("{objective:?}, {purchase:?}"));
+        }
+    }
+}
+
+/// Spot machines of some regions alone, each seen at one moment and for one rate.
+fn spot_seen(market: &Market, hardware: &Hardware, rates: &[(&str, f64, i64)]) -> Market {
+    let offers = market.offers().iter().filter_map(|offer: &Offer| {
+        let named = rates.iter().find(|(region, ..)| *offer.place.region == **region)?;
+        if offer.purchase != Purchase::Spot || hardware.instance(offer.instance).name != "p5.48xlarge" {
+            return None;
+        }
+        let observed_at = now() - SignedDuration::from_hours(24 * named.2);
+        let rate = UsdPerHour::from_nanos((named.1 * 1e9) as i64);
+        Some(Offer { quote: Quote { rate, origin: Origin::Live, observed_at }, ..offer.clone() })
+    });
+    let offers = offers.collect();
+    market.only(|_| false).merged(offers, hardware)
+}
+
+fn region<'m>(market: &'m Market, plan: &Plan) -> &'m str {
+    &market.offer(plan.offer).place.region
+}
+
+#[test]
+fn an_old_price_does_not_win_by_being_old_and_one_answer_throws_nothing_away() {
+    let case = Case::new();
+    let workload = case.workload("full-fine-tune", 1e8);
+    let offers = OfferFilter {
+        gpus: vec![GpuSelector::parse("H100:8", &case.hardware).unwrap()],
+        purchase: PurchaseChoice::Spot,
+        ..OfferFilter::default()
+    };
+    let limits = Limits { objective: Objective::Cost, offers, now: Some(now()), ..Limits::default() };
+    let asked = |rates: &[(&str, f64, i64)]| {
+        let market = spot_seen(&case.market, &case.hardware, rates);
+        let set = case.ask(&market, &workload, &limits);
+        let best = set.recommendation.clone().unwrap();
+        (region(&market, &best).to_owned(), set)
+    };
+    // A tenth less, a year ago: such prices have risen by a quarter since.
+    let (chosen, set) = asked(&[("us-east-2", 12.0, 0), ("us-west-2", 10.8, 360)]);
+    assert_eq!(chosen, "us-east-2");
+    // A quarter of it is still the better guess, and the band says how little is known.
+    let (chosen, cheap) = asked(&[("us-east-2", 12.0, 0), ("us-west-2", 3.0, 360)]);
+    assert_eq!(chosen, "us-west-2");
+    let ratio = |set: &PlanSet| {
+        let cost = set.recommendation.as_ref().unwrap().cost;
+        cost.p90.dollars() / cost.expected.dollars()
+    };
+    assert!(ratio(&cheap) > ratio(&set));
+    // One fresh row of a dear machine leaves all other plans where they were.
+    let (_, old) = asked(&[("us-west-2", 10.8, 45)]);
+    let (chosen, one_fresh) = asked(&[("us-west-2", 10.8, 45), ("us-east-2", 40.0, 0)]);
+    assert_eq!(chosen, "us-west-2");
+    assert_eq!(one_fresh.recommendation.unwrap().cost.expected, old.recommendation.unwrap().cost.expected);
+}
+
+#[test]
+fn many_spot_machines_at_once_are_recommended_only_to_who_asks_for_spot() {
+    let case = Case::new();
+    let workload = case.workload("pretrain", 1e12);
+    let asked = |purchase| {
+        let offers = OfferFilter { clouds: vec![CloudId::new("aws")], purchase, ..OfferFilter::default() };
+        let set = case.ask(&case.market, &workload, &Limits { offers, now: Some(now()), ..Limits::default() });
+        let plans = set.recommendation.iter().chain(&set.frontier).chain(&set.alternatives);
+        plans.filter(|plan| plan.spot.is_some()).map(|plan| plan.nodes).max().unwrap_or(0)
+    };
+    assert!(asked(PurchaseChoice::Any) <= MOST_UNPROBED);
+    assert!(asked(PurchaseChoice::Spot) > MOST_UNPROBED);
+}
+
+#[test]
+fn what_cannot_be_launched_is_recommended_only_where_nothing_else_can_be() {
+    let case = Case::new();
+    let workload = case.workload("full-fine-tune", 1e8);
+    let launchable = Some(vec![CloudId::new("aws"), CloudId::new("gcp")]);
+    let limits = Limits { launchable, now: Some(now()), ..Limits::default() };
+    let cloud = |set: &PlanSet| case.hardware.instance(set.recommendation.as_ref().unwrap().instance).cloud.to_string();
+    let set = case.ask(&case.market, &workload, &limits);
+    assert!(["aws", "gcp"].contains(&cloud(&set).as_str()));
+    let offers = OfferFilter { clouds: vec![CloudId::new("nebius")], ..OfferFilter::default() };
+    let only = case.ask(&case.market, &workload, &Limits { offers, ..limits });
+    assert_eq!(cloud(&only), "nebius");
+}

@@ -1,0 +1,287 @@
+//! A plan on one screen: what to rent, what it costs today, when it ends, why, the three plans to choose from, and what comes next.
+
+use std::fmt::Write as _;
+
+use jiff::SignedDuration;
+
+use crate::plan::plan_text::short_line;
+use crate::plan::serving_text;
+use crate::sentences;
+use crate::text::fit::shorten;
+use crate::text::format;
+use crate::text::style::Style;
+use crate::text::wrap::wrap;
+use gpuplan_market::Offer;
+use gpuplan_plan::document::Context;
+use gpuplan_plan::{Objective, Pick, Plan, PlanSet, Reason, Role, Warning};
+use gpuplan_units::Hours;
+
+/// Lines that the assumptions of the workload may take.
+const ASSUMED_LINES: usize = 2;
+/// From here on there is room for whole names.
+const WIDE: u16 = 110;
+/// Columns from here on are figures.
+const FIRST_FIGURE: usize = 4;
+/// The name of a cloud and a bit of its region.
+const LEAST_PLACE: usize = 7;
+
+/// What the screen says besides the plan.
+pub struct Screen<'a> {
+    /// Over everything else, such as that prices are very old.
+    pub headline: Option<&'a str>,
+    /// What launches the recommended plan; `None`: nothing does.
+    pub launch: Option<&'a str>,
+    pub width: u16,
+    pub style: Style,
+}
+
+/// The first screen. Everything else is in `plan_text`.
+pub fn text(set: &PlanSet, context: &Context, screen: &Screen) -> String {
+    let Some(best) = &set.recommendation else { return String::new() };
+    let Screen { width, style, .. } = *screen;
+    let mut out = String::new();
+    if let Some(headline) = screen.headline {
+        let _ = writeln!(out, "{}\n", style.warning(&wrap(headline, width, "  ")));
+    }
+    let _ = writeln!(out, "{}\n", wrap(&short_line(context.workload), width, "  "));
+    let _ = writeln!(out, "{}", style.strong(&wrap(&rent(best, context), width, "  ")));
+    let mut row = |name: &str, value: &str| {
+        let text = wrap(&format!("  {name:<7} {value}"), width, "          ");
+        let _ = writeln!(out, "{}", style.label(&text, name));
+    };
+    row("cost", &cost(best, context));
+    if context.workload.is_service() {
+        for (name, value) in serving_text::rows(best, context) {
+            if ["serve", "latency", "money"].contains(&name) {
+                row(name, &value);
+            }
+        }
+    } else {
+        row("ends", &end(best, context));
+        row("work", &work(best));
+    }
+    row("why", &why(best));
+    out.push('\n');
+    out.push_str(&choices(set, context, width, style));
+    out.push('\n');
+    let mut tell = |text: &str| {
+        let _ = writeln!(out, "{}", wrap(text, width, "  "));
+    };
+    for note in notes(set) {
+        tell(&note);
+    }
+    if let Some(assumed) = assumed(context, width) {
+        tell(&assumed);
+    }
+    match screen.launch {
+        Some(launch) => tell(&format!("Launch:  {launch}")),
+        None if context.workload.is_service() => {}
+        None => tell("Launch:  not with gpuplan; `gpuplan export … --to skypilot` writes it for another engine"),
+    }
+    tell("More:    --details, or `gpuplan explain` for one plan in full");
+    out
+}
+
+fn rent(plan: &Plan, context: &Context) -> String {
+    let world = context.world;
+    let offer = world.market.offer(plan.offer);
+    let instance = world.hardware.instance(plan.instance);
+    let cloud = instance.cloud.label();
+    let verb = if offer.owned.is_some() { "Use" } else { "Rent" };
+    let place = place(offer);
+    let place = if place == "any" { String::new() } else { format!(" {place}") };
+    format!(
+        "{verb} {} at {cloud}{place} ({} x {}), {}",
+        gpus(plan, context),
+        plan.nodes,
+        instance.name,
+        terms(plan, offer)
+    )
+}
+
+fn gpus(plan: &Plan, context: &Context) -> String {
+    let instance = context.world.hardware.instance(plan.instance);
+    let gpu = context.world.hardware.gpu(instance.node.gpu);
+    let count = if instance.node.gpus.is_slice() { instance.node.gpus.to_string() } else { plan.gpus().to_string() };
+    format!("{count} x {}", gpu.name)
+}
+
+fn place(offer: &Offer) -> &str {
+    offer.place.zone_id.as_deref().unwrap_or(&offer.place.region)
+}
+
+fn terms(plan: &Plan, offer: &Offer) -> String {
+    match plan.spot.as_ref().and_then(|spot| spot.finish_by) {
+        Some(end) => format!("spot, on-demand to end within {end}"),
+        None if plan.standby.is_some() => "spot with on-demand standby".to_owned(),
+        None => offer.purchase.to_string(),
+    }
+}
+
+fn short_terms(plan: &Plan, offer: &Offer) -> String {
+    if plan.standby.is_some() || plan.spot.as_ref().is_some_and(|spot| spot.finish_by.is_some()) {
+        "spot+od".to_owned()
+    } else {
+        offer.purchase.to_string()
+    }
+}
+
+fn cost(plan: &Plan, context: &Context) -> String {
+    let offer = context.world.market.offer(plan.offer);
+    let each = if plan.nodes == 1 { "" } else { " a machine" };
+    format!(
+        "{} expected, {} at 90 %; {}/h{each}",
+        format::usd(plan.cost.expected),
+        format::usd(plan.cost.p90),
+        format::rate(offer.quote.rate)
+    )
+}
+
+/// When, and how certainly.
+fn end(plan: &Plan, context: &Context) -> String {
+    let hours = plan.run.hours;
+    let at = SignedDuration::try_from_secs_f64(hours.expected * 3600.0).ok();
+    let at = at.and_then(|run| context.now.checked_add(run).ok());
+    let at = at.map_or(String::new(), |at| format!(" ({})", at.strftime("%a %d %b %H:%M UTC")));
+    let chance = plan
+        .chance_by_deadline
+        .map_or(String::new(), |chance| format!("; {:.0} % by the deadline", (chance * 100.0).min(99.0)));
+    format!("in {}{at}, {} at 90 %{chance}", plan.hours(), Hours(hours.p90))
+}
+
+/// How long the work itself is, and what comes on top.
+fn work(plan: &Plan) -> String {
+    let (work, wait) = (Hours(plan.run.work.expected), plan.wait_hours());
+    match plan.spot.as_ref().and_then(|spot| spot.forecast.as_ref()) {
+        None => format!("{work}, after {wait} to start"),
+        Some(forecast) => {
+            format!("{work}, and {wait} of starts, waiting and {:.1} interruptions", forecast.interruptions)
+        }
+    }
+}
+
+/// The reason in one sentence.
+fn why(best: &Plan) -> String {
+    let aim = best.reasons.iter().find(|reason| matches!(reason, Reason::Objective { .. }));
+    aim.map_or_else(String::new, sentences::reason::sentence)
+}
+
+/// A table whose reasons stand under their rows where there is no room beside them. `*` marks the recommended plan.
+fn choices(set: &PlanSet, context: &Context, width: u16, style: Style) -> String {
+    let is_service = context.workload.is_service();
+    let titles: &[&str] = if is_service {
+        &["", "GPUs", "where", "terms", "cost", "90 %"]
+    } else {
+        &["", "GPUs", "where", "terms", "work", "wait", "ends in", "cost", "90 %"]
+    };
+    let rows: Vec<Vec<String>> = set.picks.iter().map(|pick| row(pick, context, width)).collect();
+    let longest = |index: usize| rows.iter().map(|row| row[index].chars().count()).max().unwrap_or(0);
+    let mut lengths: Vec<usize> =
+        titles.iter().enumerate().map(|(index, title)| longest(index).max(title.chars().count())).collect();
+    // Names give way before figures.
+    while 2 * lengths.len() + lengths.iter().sum::<usize>() > usize::from(width) + 2 && lengths[2] > LEAST_PLACE {
+        lengths[2] -= 1;
+    }
+    let line = |cells: &[String]| {
+        let mut text = String::new();
+        for (index, (cell, length)) in cells.iter().zip(&lengths).enumerate() {
+            let cell = shorten(cell, *length);
+            let gap = " ".repeat(length - cell.chars().count());
+            let (before, after) = if index >= FIRST_FIGURE { (gap.as_str(), "") } else { ("", gap.as_str()) };
+            let _ = write!(text, "{before}{cell}{after}  ");
+        }
+        text.trim_end().to_owned()
+    };
+    let titles: Vec<String> = titles.iter().map(|title| (*title).to_owned()).collect();
+    let mut out = format!("{}\n", style.faint(&line(&titles)));
+    for (pick, cells) in set.picks.iter().zip(&rows) {
+        let roles: Vec<&str> = pick.roles.iter().map(|role| role.word()).collect();
+        let why = format!("{}: {}", roles.join(" and "), sentences::pick::sentence(&pick.why));
+        let text = line(cells);
+        let has_room = text.chars().count() + 2 + why.chars().count() <= usize::from(width);
+        out.push_str(&if pick.roles.contains(&Role::Recommended) { style.strong(&text) } else { text });
+        if has_room {
+            let _ = writeln!(out, "  {}", style.faint(&why));
+        } else {
+            let _ = writeln!(out, "\n{}", style.faint(&wrap(&format!("     {why}"), width, "     ")));
+        }
+    }
+    out
+}
+
+fn row(pick: &Pick, context: &Context, width: u16) -> Vec<String> {
+    let plan = &pick.plan;
+    let world = context.world;
+    let (offer, instance) = (world.market.offer(plan.offer), world.hardware.instance(plan.instance));
+    let mark = if pick.roles.contains(&Role::Recommended) { " *" } else { "" };
+    let mut gpus = gpus(plan, context);
+    if width < WIDE {
+        gpus = short_name(&gpus);
+    }
+    let mut cells =
+        vec![mark.to_owned(), gpus, format!("{} {}", instance.cloud, place(offer)), short_terms(plan, offer)];
+    if !context.workload.is_service() {
+        cells.extend([
+            Hours(plan.run.work.expected).to_string(),
+            plan.wait_hours().to_string(),
+            plan.hours().to_string(),
+        ]);
+    }
+    cells.extend([format::usd(plan.cost.expected), format::usd(plan.cost.p90)]);
+    cells
+}
+
+/// `8 x H100` of `8 x H100 SXM5 80GB`: up to the first word after the count that has a figure in it.
+fn short_name(gpus: &str) -> String {
+    let words: Vec<&str> = gpus.split(' ').collect();
+    let has_figure = |word: &&str| word.chars().any(|c| c.is_ascii_digit());
+    let end = words.iter().skip(2).position(has_figure).map_or(words.len(), |index| index + 3);
+    words[..end].join(" ")
+}
+
+/// What else changes the answer: the value of time, and prices.
+fn notes(set: &PlanSet) -> Vec<String> {
+    let mut notes = Vec::new();
+    let aim = set.recommendation.iter().flat_map(|best| &best.reasons).find_map(|reason| match reason {
+        Reason::Objective { objective, value_of_time_usd_per_hour, .. } => {
+            Some((*objective, *value_of_time_usd_per_hour))
+        }
+        _ => None,
+    });
+    if let Some((Objective::CostAndTime, Some(value))) = aim {
+        let basis = if set.value_of_time.is_stated { "as stated" } else { "by the work" };
+        notes.push(format!(
+            "Time:    an hour counts {} ({basis}); --value-of-time 5/h changes that",
+            format::usd(value)
+        ));
+    }
+    for warning in &set.warnings {
+        match warning {
+            Warning::OldPrice { .. } => notes.push(format!("Price:   {}", sentences::warning::sentence(warning))),
+            Warning::NotLaunchable { .. } | Warning::BetterWherePricedOnly { .. } => {
+                notes.push(format!("Note:    {}", sentences::warning::sentence(warning)));
+            }
+            _ => {}
+        }
+    }
+    notes
+}
+
+/// As many assumptions as two lines hold, and how many more there are.
+fn assumed(context: &Context, width: u16) -> Option<String> {
+    let all = sentences::assumption::sentences(context.assumed);
+    let room = usize::from(width) * ASSUMED_LINES - 30;
+    let (mut text, mut shown) = (String::new(), 0);
+    for one in &all {
+        if shown > 0 && text.chars().count() + one.chars().count() > room {
+            break;
+        }
+        if shown > 0 {
+            text.push_str("; ");
+        }
+        text.push_str(one);
+        shown += 1;
+    }
+    let more = if shown < all.len() { format!("; {} more", all.len() - shown) } else { String::new() };
+    (!all.is_empty()).then(|| format!("Assumed: {text}{more}"))
+}

@@ -1,0 +1,98 @@
+//! `Lead`: who leads a run, rents its machines and ends them. An object `lead/<n>`, create-only: the highest number leads.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::run::Run;
+use crate::store::StoreError;
+
+/// Who leads, as it says itself. No two leaders write the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lead {
+    /// The journal that it keeps: another process with the same journal may follow without asking.
+    pub journal: String,
+    /// For people: user and machine.
+    pub by: String,
+    /// By its own clock.
+    pub at: Timestamp,
+}
+
+/// The highest leader that there is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Leading {
+    pub number: u64,
+    /// `None`: its object cannot be read, which makes it nobody's own.
+    pub lead: Option<Lead>,
+    /// It has ended the run, or left it on purpose, and anybody may follow.
+    pub is_over: bool,
+}
+
+impl Run {
+    /// `None`: nobody has led this run yet.
+    pub async fn leading(&self) -> Result<Option<Leading>, StoreError> {
+        let listed = self.store.list(&self.layout.leads()).await?;
+        let Some(number) = listed.iter().filter_map(|object| object.file_name().parse().ok()).max() else {
+            return Ok(None);
+        };
+        let lead = match self.read::<Lead>(&self.layout.lead(number)).await {
+            Err(StoreError::Unreadable { .. }) => None,
+            lead => lead?,
+        };
+        Ok(Some(Leading { number, lead, is_over: self.store.exists(&self.layout.lead_over(number)).await? }))
+    }
+
+    /// False if somebody else has this number.
+    pub async fn take_lead(&self, number: u64, lead: &Lead) -> Result<bool, StoreError> {
+        self.create(&self.layout.lead(number), lead).await
+    }
+
+    /// Whether this one still leads: its object is there, as it wrote it, and no next one. After `down` there is none.
+    pub async fn is_leading(&self, number: u64, lead: &Lead) -> Result<bool, StoreError> {
+        let (own, next) = (self.layout.lead(number), self.layout.lead(number + 1));
+        let (own, next) = futures_util::future::join(self.read::<Lead>(&own), self.store.exists(&next)).await;
+        Ok(own?.as_ref() == Some(lead) && !next?)
+    }
+
+    /// When the number was taken, by the clock of the store. `None`: nobody has it.
+    pub async fn lead_taken_at(&self, number: u64) -> Result<Option<Timestamp>, StoreError> {
+        let (own, listed) = (number.to_string(), self.store.list(&self.layout.leads()).await?);
+        let found = listed.iter().find(|object| object.file_name() == own);
+        Ok(found.and_then(|object| Timestamp::from_second(object.modified_seconds()).ok()))
+    }
+
+    /// Says that this leader has ended the run.
+    pub async fn end_lead(&self, number: u64, lead: &Lead) -> Result<(), StoreError> {
+        self.create(&self.layout.lead_over(number), lead).await.map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::Layout;
+    use crate::store::Store;
+
+    fn lead(journal: &str) -> Lead {
+        Lead { journal: journal.to_owned(), by: "a@b".to_owned(), at: Timestamp::UNIX_EPOCH }
+    }
+
+    #[tokio::test]
+    async fn of_two_who_take_the_lead_one_has_it_until_the_next_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = Run::new(Store::open(&folder.path().display().to_string()).unwrap(), Layout::new("a").unwrap());
+        let (one, two) = (lead("1"), lead("2"));
+        assert_eq!(run.leading().await.unwrap(), None);
+        assert!(run.take_lead(1, &one).await.unwrap() && !run.take_lead(1, &two).await.unwrap());
+        assert!(run.take_lead(1, &one).await.unwrap(), "an answer that was lost is our own");
+        assert!(run.is_leading(1, &one).await.unwrap() && !run.is_leading(1, &two).await.unwrap());
+        assert!(run.lead_taken_at(1).await.unwrap().is_some() && run.lead_taken_at(2).await.unwrap().is_none());
+        assert!(run.take_lead(2, &two).await.unwrap());
+        assert!(!run.is_leading(1, &one).await.unwrap() && run.is_leading(2, &two).await.unwrap());
+        run.end_lead(2, &two).await.unwrap();
+        let leading = run.leading().await.unwrap().unwrap();
+        assert_eq!((leading.number, leading.lead, leading.is_over), (2, Some(two.clone()), true));
+        // After `down`, another run of this name.
+        run.delete_all().await.unwrap();
+        assert!(!run.is_leading(2, &two).await.unwrap(), "a leader that slept meanwhile leads nothing");
+    }
+}

@@ -1,0 +1,223 @@
+//! `Ledger`: what a run may still spend. Each machine's life is a lease on what is left, granted before the machine is asked for.
+//!
+//! Objects `lease/<n>`, create-only, each the whole balance after its grant: what is settled and every lease that is open. Two leaders
+//! cannot grant the same money, since one of them finds its number taken.
+
+use serde::{Deserialize, Serialize};
+
+use crate::run::Run;
+use crate::store::StoreError;
+use gpuplan_units::{Usd, UsdPerHour, billed_seconds};
+
+/// From the end of its lease until a machine costs nothing any more, and from its creation until its own timer runs: boot, shutdown
+/// and a clock that is read once a minute. Judgement. Seconds.
+pub const ENDING: f64 = 180.0;
+/// What cannot be counted is more than any bound.
+const BEYOND_COUNTING: Usd = Usd::from_nanos(10_i128.pow(30));
+
+/// What one machine may cost, from the moment that it was asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Lease {
+    /// Of the order: the machine that bears it lives on this.
+    pub token: String,
+    /// The most that an hour of it costs, disks included.
+    pub most_usd_per_hour: UsdPerHour,
+    pub minimum_seconds: u32,
+    /// Paid once, as for data that it fetches from another cloud.
+    pub start_usd: Usd,
+    /// Granted: the machine ends itself before it costs more.
+    pub usd: Usd,
+    /// Seconds of the run.
+    pub granted_at: f64,
+    /// That the machine may live before it ends itself.
+    pub seconds: f64,
+    /// The cloud's name of the machine; `None`: nobody has heard of one.
+    pub machine: Option<String>,
+}
+
+impl Lease {
+    /// Seconds that a machine may live on so much money.
+    pub fn seconds(usd: Usd, most: UsdPerHour, start: Usd) -> f64 {
+        let hours = (usd.dollars() - start.dollars()) / most.dollars();
+        (hours * 3600.0 - ENDING).floor().max(0.0)
+    }
+
+    /// What a machine that lives so long costs at most.
+    pub fn cost(seconds: f64, most: UsdPerHour, minimum_seconds: u32, start: Usd) -> Usd {
+        let paid = billed_seconds((seconds + ENDING).max(0.0), minimum_seconds);
+        most.for_hours(1, paid / 3600.0).map_or(BEYOND_COUNTING, |usd| usd + start)
+    }
+
+    /// What the machine cost at most if it is gone by now: never more than was granted.
+    fn spent(&self, now: f64) -> Usd {
+        let paid = billed_seconds((now - self.granted_at).max(0.0), self.minimum_seconds);
+        let usd =
+            self.most_usd_per_hour.for_hours(1, paid / 3600.0).map_or(BEYOND_COUNTING, |usd| usd + self.start_usd);
+        usd.min(self.usd)
+    }
+}
+
+/// The balance of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ledger {
+    /// Grants so far.
+    pub number: u64,
+    /// What machines that are gone cost at most.
+    pub settled_usd: Usd,
+    pub open: Vec<Lease>,
+}
+
+impl Ledger {
+    /// Of a run from before there were leases.
+    pub fn settled(spent: Usd) -> Self {
+        Self { settled_usd: spent, ..Self::default() }
+    }
+
+    /// As the leader before left it: whether a machine came of a lease that is open is only seen in a list.
+    #[must_use]
+    pub fn inherited(mut self) -> Self {
+        for lease in &mut self.open {
+            lease.machine.get_or_insert_with(|| format!("of order {}", lease.token));
+        }
+        self
+    }
+
+    /// What the run has cost and may still cost by the leases that are open.
+    pub fn committed(&self) -> Usd {
+        self.open.iter().fold(self.settled_usd, |sum, lease| sum + lease.usd)
+    }
+
+    /// What the run has cost at most until now. A lease without a machine that was heard of counts in full.
+    pub fn spent(&self, now: f64) -> Usd {
+        let of = |lease: &Lease| if lease.machine.is_some() { lease.spent(now) } else { lease.usd };
+        self.open.iter().fold(self.settled_usd, |sum, lease| sum + of(lease))
+    }
+
+    /// When the first of the machines that were heard of ends itself; `otherwise` where there is none. Seconds of the run.
+    pub fn ends_at(&self, otherwise: f64) -> f64 {
+        self.open.iter().map(|lease| lease.granted_at + lease.seconds).fold(otherwise, f64::min)
+    }
+
+    pub fn left(&self, bound: Usd) -> Usd {
+        let left = bound.nanos() - self.committed().nanos();
+        Usd::from_nanos(left.max(0))
+    }
+
+    pub fn grant(&mut self, lease: Lease) {
+        self.number += 1;
+        self.open.push(lease);
+    }
+
+    /// A cloud named the machine of an order.
+    pub fn is_had_by(&mut self, token: &str, machine: &str) {
+        if let Some(lease) = self.open.iter_mut().find(|lease| lease.token == token) {
+            lease.machine = Some(machine.to_owned());
+        }
+    }
+
+    /// The machine is gone. What it did not use is free again.
+    pub fn settle(&mut self, machine: &str, now: f64) {
+        let is_its = |lease: &Lease| lease.machine.as_deref() == Some(machine);
+        let settled =
+            self.open.iter().filter(|lease| is_its(lease)).fold(Usd::ZERO, |sum, lease| sum + lease.spent(now));
+        self.settled_usd = self.settled_usd + settled;
+        self.open.retain(|lease| !is_its(lease));
+    }
+
+    /// Nothing came of the order, and nothing can any more.
+    pub fn void(&mut self, token: &str) {
+        self.open.retain(|lease| lease.token != token);
+    }
+
+    /// The same of every order but this one of which no machine was heard.
+    pub fn void_unheard(&mut self, but: Option<&str>) {
+        self.open.retain(|lease| lease.machine.is_some() || Some(lease.token.as_str()) == but);
+    }
+}
+
+impl Run {
+    /// The newest balance; `None`: nothing was ever granted.
+    pub async fn ledger(&self) -> Result<Option<Ledger>, StoreError> {
+        let listed = self.store.list(&self.layout.leases()).await?;
+        match listed.iter().filter_map(|object| object.file_name().parse::<u64>().ok()).max() {
+            Some(number) => self.read(&self.layout.lease(number)).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Before the machine is asked for. False if somebody else has granted this number.
+    pub async fn write_ledger(&self, ledger: &Ledger) -> Result<bool, StoreError> {
+        self.create(&self.layout.lease(ledger.number), ledger).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::layout::Layout;
+    use crate::store::Store;
+
+    fn usd(text: &str) -> Usd {
+        Usd::parse(text).unwrap()
+    }
+
+    fn lease(token: &str, seconds: f64, granted_at: f64) -> Lease {
+        let (most, start) = (UsdPerHour::parse("36").unwrap(), usd("1"));
+        Lease {
+            token: token.to_owned(),
+            most_usd_per_hour: most,
+            minimum_seconds: 60,
+            start_usd: start,
+            usd: Lease::cost(seconds, most, 60, start),
+            granted_at,
+            seconds,
+            machine: None,
+        }
+    }
+
+    #[test]
+    fn what_a_machine_did_not_use_is_free_again_and_an_unheard_one_keeps_its_lease() {
+        let mut ledger = Ledger::default();
+        // 3,600 s and 180 s to end, at a cent a second, and a dollar for the start.
+        ledger.grant(lease("a", 3600.0, 0.0));
+        assert_eq!((ledger.number, ledger.committed()), (1, usd("38.80")));
+        ledger.grant(lease("b", 100.0, 0.0));
+        assert_eq!((ledger.left(usd("50")), ledger.left(usd("40"))), (usd("7.40"), Usd::ZERO));
+        ledger.is_had_by("a", "m-1");
+        ledger.settle("m-1", 1000.0);
+        assert_eq!((ledger.settled_usd, ledger.committed()), (usd("11"), usd("14.80")));
+        ledger.settle("m-1", 2000.0);
+        ledger.void_unheard(Some("b"));
+        assert_eq!(ledger.committed(), usd("14.80"), "it may still come");
+        ledger.void_unheard(None);
+        assert_eq!(ledger.committed(), usd("11"));
+    }
+
+    proptest! {
+        #[test]
+        fn a_life_costs_no_more_than_the_money_that_it_was_made_of(
+            cents in 0_u32..1_000_000, rate in 1_i64..500_000_000_000, used in 0.0_f64..1e7,
+        ) {
+            let (money, most) = (Usd::from_nanos(i128::from(cents) * 10_000_000), UsdPerHour::from_nanos(rate));
+            let seconds = Lease::seconds(money, most, Usd::ZERO);
+            let cost = Lease::cost(seconds, most, 0, Usd::ZERO);
+            prop_assert!(seconds == 0.0 || cost <= money, "{seconds} s cost {cost} of {money}");
+            let lease = Lease { most_usd_per_hour: most, minimum_seconds: 0, start_usd: Usd::ZERO, usd: cost, ..lease("a", 0.0, 0.0) };
+            prop_assert!(lease.spent(used) <= cost);
+        }
+    }
+
+    #[tokio::test]
+    async fn the_same_money_is_granted_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = Run::new(Store::open(&folder.path().display().to_string()).unwrap(), Layout::new("a").unwrap());
+        assert_eq!(run.ledger().await.unwrap(), None);
+        let (mut one, mut two) = (Ledger::default(), Ledger::default());
+        one.grant(lease("a", 10.0, 0.0));
+        two.grant(lease("b", 10.0, 0.0));
+        assert!(run.write_ledger(&one).await.unwrap() && !run.write_ledger(&two).await.unwrap());
+        assert_eq!(run.ledger().await.unwrap(), Some(one));
+    }
+}

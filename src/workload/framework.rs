@@ -1,0 +1,51 @@
+//! What a training stack does, from its recipes in the table of stacks.
+
+use crate::stack::{Cell, ExpertDispatch, SelectiveRecompute, Stack, StackAttention, Stacks};
+use crate::training::Framework;
+
+impl Framework {
+    /// Kernels fused by the stack itself or by the compiler.
+    pub fn fuses_kernels(&self) -> bool {
+        self.0.starts_with("megatron") || self.is_compiled()
+    }
+
+    /// Kernels that a compiler fuses, as the stack's recipes have it.
+    #[inline]
+    pub fn is_compiled(&self) -> bool {
+        self.recipe(|stack| &stack.compile) == Some(true)
+    }
+
+    /// Stacks on NVIDIA's Transformer Engine: cuDNN attention, and overlapped traffic on the GPUs it is made for.
+    pub fn is_transformer_engine(&self) -> bool {
+        self.recipe(|stack| &stack.attention) == Some(StackAttention::TransformerEngine)
+    }
+
+    /// What `selective` stands for; attention's core where nobody has found out.
+    pub fn selective_recompute(&self) -> SelectiveRecompute {
+        self.recipe(|stack| &stack.selective_recompute).unwrap_or(SelectiveRecompute::AttentionCore)
+    }
+
+    pub fn recomputes_operators(&self) -> bool {
+        self.selective_recompute() == SelectiveRecompute::Operators
+    }
+
+    /// The schedule runs gathers and reductions beside arithmetic for as long as there is any.
+    pub fn hides_sharded_traffic(&self) -> bool {
+        self.recipe(|stack| &stack.prefetch) == Some(true)
+    }
+
+    /// Each tensor-parallel rank sends its part of the activations to the next stage.
+    pub fn scatters_activations(&self) -> bool {
+        self.recipe(|stack| &stack.scattered_stages) == Some(true)
+    }
+
+    /// A token goes once to each rank, however many of its experts are there.
+    pub fn dispatches_once(&self) -> bool {
+        self.recipe(|stack| &stack.expert_dispatch) == Some(ExpertDispatch::EachRank)
+    }
+
+    /// What the recipes of the stack do; `None` where none is named, or nobody has found out.
+    pub fn recipe<T: Copy + 'static>(&self, cell: impl Fn(&'static Stack) -> &'static Cell<T>) -> Option<T> {
+        Stacks::embedded().of(self).and_then(|stack| cell(stack).recipe())
+    }
+}

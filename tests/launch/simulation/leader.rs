@@ -1,0 +1,246 @@
+//! `Leader`: the real controller with what surrounds it: a journal that survives it, and looks into a store that may not answer.
+
+use std::collections::BTreeMap;
+
+use gpuplan::launch::controller::Controller;
+use gpuplan::launch::controller::liveness::Sign;
+use gpuplan::launch::events::{Action, Event, Order, Outcome, Report, ResumeState, Terms};
+use gpuplan::launch::launcher::{LaunchError, MachineState};
+use gpuplan::launch::names::Launch;
+use gpuplan::launch::rental::Rental;
+
+use crate::launch::simulation::mutant::Mutant;
+use crate::launch::simulation::world::{Due, World};
+
+/// Between two looks into the store.
+const LOOK: f64 = 30.0;
+
+/// What would survive a crash: orders before they are sent, answers once they came.
+#[derive(Clone, Debug, Default)]
+pub struct Journal {
+    pub past: ResumeState,
+    open: BTreeMap<String, f64>,
+}
+
+impl Journal {
+    /// What the store and the marks of the machines tell somebody who has no other journal.
+    fn adopted(terms: &Terms, world: &World) -> Self {
+        let all: Vec<_> = terms.spot.iter().chain(&terms.on_demand).collect();
+        let listed = world.list().into_iter().filter(|machine| machine.state != MachineState::Gone);
+        let mut past = ResumeState { orders: 1, ..ResumeState::default() };
+        for machine in listed {
+            let choice = all.iter().find(|choice| choice.pool == machine.pool).unwrap();
+            past.epoch = past.epoch.max(machine.epoch);
+            past.last_pool = Some(machine.pool.clone());
+            past.rentals.add(Rental {
+                machine: machine.id,
+                rate: choice.rate,
+                minimum_seconds: choice.minimum_seconds,
+                since: world.now,
+                until: None,
+            });
+        }
+        if past.rentals.0.is_empty() {
+            past.epoch = world.store.word.as_ref().map_or(0, |word| word.epoch) + 1000;
+        }
+        past.done = world.store.word.as_ref().map_or(0.0, |word| word.done);
+        Self { past, open: BTreeMap::new() }
+    }
+}
+
+pub struct Leader {
+    number: usize,
+    /// As the store numbers those who lead.
+    lead: u64,
+    pub controller: Controller,
+    pub journal: Journal,
+    pub is_dead: bool,
+    /// The last wish to be woken stands.
+    pub wake: f64,
+    /// What its clock is wrong by.
+    skew: f64,
+    /// Looks that were made, where an old word is taken for a new one.
+    looks: u64,
+    seen_done: f64,
+}
+
+impl Leader {
+    /// Knows what a journal has.
+    pub fn follows(number: usize, terms: &Terms, journal: Journal, world: &mut World) -> Self {
+        world.store.lead += 1;
+        let terms = led(terms, world.store.lead);
+        let mut journal = journal;
+        journal.past.ledger = world.store.ledger.clone().filter(|_| !world.lacks(Mutant::LedgerIsForgotten));
+        // The store says what the time is, whatever the clock of the machine does, and it never goes back.
+        let is_wrong = world.chance(0.2 * world.chaos) && world.lacks(Mutant::WallClock) && journal.past.orders > 0;
+        let skew = if is_wrong { 24.0 * 3600.0 } else { 0.0 };
+        let now = world.now + skew;
+        let controller = if journal.past.orders > 0 {
+            Controller::resume(terms, journal.past.clone(), now)
+        } else {
+            Controller::new(terms, 0, now)
+        };
+        let lead = world.store.lead;
+        let mut leader = Self {
+            number,
+            lead,
+            controller,
+            journal,
+            is_dead: false,
+            wake: f64::INFINITY,
+            skew,
+            looks: 0,
+            seen_done: 0.0,
+        };
+        world.at(LOOK, Due::Look { leader: number });
+        leader.hear(Event::Clock, world);
+        leader
+    }
+
+    /// Knows the store and the clouds alone.
+    pub fn takes_over(number: usize, terms: &Terms, world: &mut World) -> Self {
+        let journal = Journal::adopted(terms, world);
+        Self::follows(number, terms, journal, world)
+    }
+
+    /// Before each call that rents or ends, and at each look: whether it may. Unknown while the store is away.
+    fn may_act(&mut self, world: &World) -> bool {
+        let is_deposed = world.store.lead != self.lead && !world.lacks(Mutant::NobodyAsksWhoLeads);
+        if is_deposed && !world.is_store_away() {
+            self.is_dead = true;
+        }
+        !self.is_dead && !world.is_store_away()
+    }
+
+    pub fn hear(&mut self, event: Event, world: &mut World) {
+        let settled = settled(&event);
+        let actions = self.controller.step(world.now + self.skew, event);
+        self.remember(settled);
+        for action in actions {
+            self.act(action, world);
+        }
+        assert!(self.controller.done() >= self.seen_done, "progress went back");
+        self.seen_done = self.controller.done();
+    }
+
+    /// One action of the controller: the journal first.
+    fn act(&mut self, action: Action, world: &mut World) {
+        match action {
+            Action::Create(order) => self.create(order, world),
+            Action::Destroy(id) => {
+                if self.may_act(world) {
+                    world.check_end(&id);
+                    world.destroy(self.number, id);
+                }
+            }
+            Action::Notify => {
+                world.told = Some((self.controller.epoch(), world.now));
+                if world.lacks(Mutant::EndsWithoutNotice) {
+                    let sign = Sign { epoch: self.controller.epoch(), beat: 0 };
+                    let (epoch, done) = (sign.epoch, self.controller.done());
+                    let outcome = Some(Outcome::Interrupted);
+                    let report = Report { epoch, sign, done, has_started: true, outcome };
+                    world.send(0.1, self.number, Event::Reported(report));
+                } else if self.may_act(world) {
+                    world.store.stop = Some(self.controller.epoch());
+                }
+            }
+            Action::List => {
+                if !world.chance(0.1 * world.chaos) {
+                    let (listed, after) = (world.list(), 0.1 + 5.0 * world.draws.uniform());
+                    world.send(after, self.number, Event::Listed(listed));
+                }
+            }
+            Action::Wake(at) => self.wake = (at - self.skew).max(world.now + 0.001),
+            Action::Say(line) => world.say(&line),
+        }
+    }
+
+    fn create(&mut self, order: Order, world: &mut World) {
+        if !self.may_act(world) {
+            // What the last gang said could not be told from the words of the next.
+            let unclear = Err(LaunchError::Unclear { code: "the store did not answer".to_owned() });
+            return world.send(0.1, self.number, Event::Answered { token: order.token, outcome: unclear });
+        }
+        let granted = world.store.ledger.as_ref().filter(|granted| granted.number >= order.ledger.number);
+        if let Some(granted) =
+            granted.filter(|granted| **granted != order.ledger && !world.lacks(Mutant::LedgerIsForgotten))
+        {
+            let event = Event::Granted(granted.clone());
+            return world.send(0.1, self.number, event);
+        }
+        world.store.ledger = Some(order.ledger.clone());
+        if self.journal.open.insert(order.token.clone(), world.now).is_none() {
+            self.journal.past.orders += 1;
+        }
+        self.journal.past.epoch = self.journal.past.epoch.max(order.epoch);
+        self.journal.past.last_pool = Some(order.choice.pool.clone());
+        world.create(self.number, order);
+        if world.chance(0.004 * world.chaos) {
+            // It dies before it hears the answer, and somebody stops the run.
+            self.is_dead = true;
+            self.remember(None);
+            let after = 3.0 * world.draws.uniform();
+            world.at(after, Due::Stops { leader: self.number });
+        }
+    }
+
+    fn remember(&mut self, settled: Option<String>) {
+        let journal = &mut self.journal;
+        if let Some(token) = settled {
+            journal.open.remove(&token);
+        }
+        if journal.past.rentals != *self.controller.rentals() {
+            journal.past.rentals = self.controller.rentals().clone();
+        }
+        journal.past.done = self.controller.done();
+        journal.past.interruptions = self.controller.interruptions;
+        journal.past.open_since = journal.open.values().copied().reduce(f64::max);
+    }
+
+    /// What the store says of the gang.
+    pub fn look(&mut self, world: &mut World) {
+        world.at(LOOK, Due::Look { leader: self.number });
+        self.looks += 1;
+        self.may_act(world);
+        if self.is_dead {
+            return;
+        }
+        let spoken = world.store.word.clone().filter(|spoken| spoken.epoch == self.controller.epoch());
+        let event = match spoken {
+            _ if world.is_store_away() && world.lacks(Mutant::BlindIsSilent) => Event::Silent,
+            _ if world.is_store_away() => Event::Unreadable,
+            None => Event::Silent,
+            Some(spoken) => {
+                let beat = if world.lacks(Mutant::OldWordIsLife) { self.looks } else { spoken.beat };
+                Event::Reported(Report {
+                    epoch: spoken.epoch,
+                    sign: Sign { epoch: spoken.epoch, beat },
+                    done: spoken.done,
+                    has_started: true,
+                    outcome: if spoken.done >= 1.0 {
+                        Some(Outcome::Completed)
+                    } else {
+                        spoken.leaves.then_some(Outcome::Interrupted)
+                    },
+                })
+            }
+        };
+        self.hear(event, world);
+    }
+}
+
+/// The terms of the same run under another leader.
+pub fn led(terms: &Terms, lead: u64) -> Terms {
+    Terms { launch: Launch { lead, ..terms.launch.clone() }, ..terms.clone() }
+}
+
+/// The token of an order that the event answers clearly.
+fn settled(event: &Event) -> Option<String> {
+    match event {
+        Event::Answered { token, outcome } if !matches!(outcome, Err(LaunchError::Unclear { .. })) => {
+            Some(token.clone())
+        }
+        _ => None,
+    }
+}

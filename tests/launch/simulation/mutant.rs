@@ -1,0 +1,38 @@
+//! What the leader would do wrong without a fix. The simulated world can take each fix out, to show that it would be missed.
+
+/// A fix that is taken out of the simulated leader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutant {
+    /// An object that does not change counts as a sign of life.
+    OldWordIsLife,
+    /// A store that does not answer counts as a gang that says nothing.
+    BlindIsSilent,
+    /// Whoever stops a run looks once, whatever was ordered just now.
+    StopForgetsOrders,
+    /// The tokens of a run are those of any run of its name.
+    TokenOfTheName,
+    /// A leader never looks whether it still leads.
+    NobodyAsksWhoLeads,
+    /// Each machine gets a whole life, whatever those before have cost.
+    LifeWithoutLease,
+    /// Whoever follows begins a new balance.
+    LedgerIsForgotten,
+    /// A program that is ended for the leader's own reasons has no notice.
+    EndsWithoutNotice,
+    /// Time is what the leader's clock says, which jumps.
+    WallClock,
+}
+
+impl Mutant {
+    pub const ALL: [Self; 9] = [
+        Self::OldWordIsLife,
+        Self::BlindIsSilent,
+        Self::StopForgetsOrders,
+        Self::TokenOfTheName,
+        Self::NobodyAsksWhoLeads,
+        Self::LifeWithoutLease,
+        Self::LedgerIsForgotten,
+        Self::EndsWithoutNotice,
+        Self::WallClock,
+    ];
+}

@@ -1,0 +1,385 @@
+//! `World`: simulated clouds, the run's store and the agents, with everything going wrong that a seed asks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+
+use gpuplan::launch::events::{Event, Order};
+use gpuplan::launch::launcher::{LaunchError, Machine, MachineId, MachineState, Market};
+use gpuplan::runstore::Ledger;
+use gpuplan::units::draw::Draws;
+
+use crate::launch::simulation::mutant::Mutant;
+use crate::launch::simulation::{HOUR, LIFETIME, WORK};
+
+const SAVES_EVERY: f64 = 900.0;
+/// A cloud ends a machine within so long of being told.
+pub const ENDS_WITHIN: f64 = 40.0;
+/// A list is behind by so much at most.
+pub const LIST_BEHIND: f64 = 55.0;
+/// What has ended is listed for about so long, as on EC2.
+const LISTED_AFTER: f64 = HOUR;
+
+/// A machine of the simulated clouds. Times in seconds of the run.
+#[derive(Clone, Debug)]
+pub struct Rented {
+    pub machine: Machine,
+    pub created: f64,
+    listed_from: f64,
+    pub boots: f64,
+    pub rate: f64,
+    /// The cloud takes it away, or somebody has ended it.
+    ends_by_cloud: f64,
+    /// Its own timer.
+    expires: f64,
+    /// From then on it does nothing, and its timer neither.
+    pub freezes: f64,
+}
+
+impl Rented {
+    pub fn ends(&self) -> f64 {
+        let by_itself = if self.freezes < self.expires { f64::INFINITY } else { self.expires };
+        self.ends_by_cloud.min(by_itself)
+    }
+
+    fn is_at_work(&self, now: f64) -> bool {
+        self.boots <= now && now < self.ends() && now < self.freezes
+    }
+}
+
+/// What the agent of the first machine wrote last.
+#[derive(Clone, Debug)]
+pub struct Word {
+    pub epoch: u64,
+    pub beat: u64,
+    pub done: f64,
+    /// It has saved, and ends as it was told.
+    pub leaves: bool,
+}
+
+/// The run's store, as far as leaders and agents speak through it.
+#[derive(Debug, Default)]
+pub struct Store {
+    pub word: Option<Word>,
+    pub ledger: Option<Ledger>,
+    /// The epoch that is to save and end.
+    pub stop: Option<u64>,
+    /// The highest number of a leader.
+    pub lead: u64,
+    /// Nobody of the leaders reaches it before.
+    pub away_until: f64,
+    /// Neither do the machines.
+    machines_away_until: f64,
+    /// For how long leaders have not reached it.
+    pub away_for: f64,
+}
+
+/// What happens at its time. Leaders by their number.
+pub enum Due {
+    To {
+        leader: usize,
+        event: Event,
+    },
+    Arrives {
+        leader: usize,
+        order: Order,
+        refusal: Result<(), LaunchError>,
+        answer_after: Option<f64>,
+    },
+    /// The leader looks into the store.
+    Look {
+        leader: usize,
+    },
+    /// Somebody leads the run again, from the journal of this leader.
+    Follows {
+        leader: usize,
+    },
+    /// Somebody else, who has the store alone, takes the lead from whoever has it.
+    TakesOver,
+    /// Somebody stops the run that this leader led, with its journal.
+    Stops {
+        leader: usize,
+    },
+    /// Agents speak.
+    Beat,
+    StoreGoesAway,
+}
+
+pub struct World {
+    pub draws: Draws,
+    pub chaos: f64,
+    pub mutant: Option<Mutant>,
+    pub nodes: u32,
+    pub now: f64,
+    pub due: BTreeMap<(u64, u64), Due>,
+    count: u64,
+    /// In the order in which they were rented; at most one a token.
+    pub rented: Vec<Rented>,
+    pub store: Store,
+    /// Safe work, and the epoch that may add to it.
+    pub safe: f64,
+    claimed: u64,
+    beats: u64,
+    pub whole_since: Option<(u64, f64)>,
+    /// The epoch that a leader wants to end for its own reasons, and since when.
+    pub told: Option<(u64, f64)>,
+    /// Of every call that came to the clouds, which remember them.
+    pub tokens: BTreeSet<String>,
+    pub log: Vec<String>,
+}
+
+impl World {
+    pub fn new(seed: u64, mutant: Option<Mutant>) -> Self {
+        let mut draws = Draws::new(seed, 7);
+        let chaos = draws.uniform();
+        let mut world = Self {
+            draws,
+            chaos,
+            mutant,
+            nodes: 1,
+            now: 0.0,
+            due: BTreeMap::new(),
+            count: 0,
+            rented: Vec::new(),
+            store: Store::default(),
+            safe: 0.0,
+            claimed: 0,
+            beats: 0,
+            whole_since: None,
+            told: None,
+            tokens: BTreeSet::new(),
+            log: Vec::new(),
+        };
+        world.at(30.0, Due::Beat);
+        world.store_goes_away_later();
+        world
+    }
+
+    pub fn lacks(&self, fix: Mutant) -> bool {
+        self.mutant == Some(fix)
+    }
+
+    pub fn chance(&mut self, share: f64) -> bool {
+        self.draws.uniform() < share
+    }
+
+    pub fn at(&mut self, after: f64, due: Due) {
+        self.count += 1;
+        self.due.insert((((self.now + after) * 1000.0) as u64, self.count), due);
+    }
+
+    pub fn send(&mut self, after: f64, leader: usize, event: Event) {
+        self.at(after, Due::To { leader, event });
+    }
+
+    /// The next that happens, unless a leader wakes before.
+    pub fn next(&mut self, wake: f64) -> Option<Due> {
+        let first = *self.due.keys().next().expect("agents speak for ever");
+        let at = first.0 as f64 / 1000.0;
+        self.pass_to(self.now.max(at.min(wake)));
+        if wake < at { None } else { self.due.remove(&first) }
+    }
+
+    pub fn say(&mut self, line: &str) {
+        self.log.push(format!("{:.0}: {line}", self.now));
+    }
+
+    // The store.
+
+    fn store_goes_away_later(&mut self) {
+        let mean = 12.0 * HOUR / self.chaos.max(0.05);
+        let after = -mean * (1.0 - self.draws.uniform()).ln();
+        self.at(after, Due::StoreGoesAway);
+    }
+
+    /// For the leader alone, as with expired keys, or for everybody; for seconds or for half an hour.
+    pub fn store_goes_away(&mut self) {
+        let seconds = if self.chance(0.5) { 60.0 } else { 2400.0 } * self.draws.uniform();
+        // Machines that alone cannot reach it are silent indeed.
+        self.store.away_until = self.store.away_until.max(self.now + seconds);
+        self.store.away_for += seconds;
+        if self.chance(0.5) {
+            self.store.machines_away_until = self.now + seconds;
+        }
+        self.store_goes_away_later();
+    }
+
+    pub fn is_store_away(&self) -> bool {
+        self.now < self.store.away_until
+    }
+
+    // The agents.
+
+    fn pass_to(&mut self, until: f64) {
+        self.now = until;
+        let whole = self.whole();
+        assert!(whole.len() <= 1, "two gangs at work: {whole:?}\n{}", self.log.join("\n"));
+        let epoch = whole.first().copied().filter(|epoch| *epoch >= self.claimed);
+        match (epoch, self.whole_since) {
+            (Some(epoch), Some((of, since))) if epoch == of => {
+                let times = ((until - since) / SAVES_EVERY).floor();
+                if times >= 1.0 {
+                    let saved = (self.safe + times * SAVES_EVERY).min(WORK);
+                    (self.safe, self.whole_since) = (saved, Some((epoch, since + times * SAVES_EVERY)));
+                }
+            }
+            (Some(epoch), _) => (self.claimed, self.whole_since) = (epoch, Some((epoch, until))),
+            (None, _) => self.whole_since = None,
+        }
+    }
+
+    /// Epochs with all their machines at work.
+    fn whole(&self) -> Vec<u64> {
+        let mut alive: Vec<(u64, u32)> = Vec::new();
+        for rented in self.rented.iter().filter(|rented| rented.is_at_work(self.now)) {
+            match alive.iter_mut().find(|(epoch, _)| *epoch == rented.machine.epoch) {
+                Some((_, count)) => *count += 1,
+                None => alive.push((rented.machine.epoch, 1)),
+            }
+        }
+        alive.into_iter().filter(|(_, count)| *count >= self.nodes).map(|(epoch, _)| epoch).collect()
+    }
+
+    /// Every half minute the agent of the claimed epoch says what is safe, unless its word is lost.
+    pub fn beat(&mut self) {
+        self.at(30.0, Due::Beat);
+        self.beats += 1;
+        let is_lost = self.chance(0.2 * self.chaos) || self.now < self.store.machines_away_until;
+        let Some((epoch, since)) = self.whole_since.filter(|_| !is_lost) else { return };
+        let leaves = self.store.stop == Some(epoch);
+        if leaves {
+            self.safe = (self.safe + self.now - since).min(WORK);
+            self.whole_since = None;
+            for rented in self.rented.iter_mut().filter(|rented| rented.machine.epoch == epoch) {
+                rented.ends_by_cloud = rented.ends_by_cloud.min(self.now + ENDS_WITHIN);
+                rented.freezes = rented.freezes.min(self.now);
+            }
+        }
+        self.store.word = Some(Word { epoch, beat: self.beats, done: self.safe / WORK, leaves });
+    }
+
+    // The clouds.
+
+    /// What becomes of a call that creates a machine.
+    pub fn create(&mut self, leader: usize, order: Order) {
+        let refusal = self.refusal(&order);
+        let is_lost = self.chance(0.15 * self.chaos);
+        let arrives = !is_lost || self.chance(0.5);
+        let latency =
+            if self.chance(0.1 * self.chaos) { 30.0 + 60.0 * self.draws.uniform() } else { 0.2 + self.draws.uniform() };
+        if is_lost {
+            // The caller's own limit of time makes it unclear.
+            let unclear = Err(LaunchError::Unclear { code: "timeout".to_owned() });
+            self.send(30.0, leader, Event::Answered { token: order.token.clone(), outcome: unclear });
+        }
+        if arrives {
+            self.at(latency, Due::Arrives { leader, order, refusal, answer_after: (!is_lost).then_some(0.3) });
+        }
+    }
+
+    fn refusal(&mut self, order: &Order) -> Result<(), LaunchError> {
+        let is_spot = order.choice.pool.market == Market::Spot;
+        let scarce = if is_spot { 0.5 } else { 0.05 };
+        if self.chance(scarce * self.chaos) {
+            return Err(LaunchError::Capacity { code: "InsufficientInstanceCapacity".to_owned() });
+        }
+        if is_spot && self.chance(0.02 * self.chaos) {
+            return Err(LaunchError::Quota { code: "L-7212CCBC".to_owned(), request: "aws service-quotas".to_owned() });
+        }
+        Ok(())
+    }
+
+    /// The same token is the same machine.
+    pub fn arrive(
+        &mut self,
+        leader: usize,
+        order: &Order,
+        refusal: Result<(), LaunchError>,
+        answer_after: Option<f64>,
+    ) {
+        self.tokens.insert(order.token.clone());
+        let outcome = match (self.rented.iter().find(|rented| rented.machine.token == order.token), refusal) {
+            (Some(rented), _) => Ok(rented.machine.clone()),
+            (None, Err(error)) => Err(error),
+            (None, Ok(())) => Ok(self.rent(order)),
+        };
+        let Some(after) = answer_after else { return };
+        let answer = Event::Answered { token: order.token.clone(), outcome };
+        if self.chance(0.05 * self.chaos) {
+            let late = after + 100.0 * self.draws.uniform();
+            self.send(late, leader, answer.clone());
+        }
+        self.send(after, leader, answer);
+    }
+
+    fn rent(&mut self, order: &Order) -> Machine {
+        assert!(order.lifetime <= LIFETIME);
+        let mean = if order.choice.pool.market == Market::Spot { 4.0 * HOUR } else { 400.0 * HOUR };
+        let taken = self.now - mean * (1.0 - self.draws.uniform()).ln();
+        let freezes = if self.chance(0.05 * self.chaos) { 3.0 * HOUR * self.draws.uniform() } else { f64::INFINITY };
+        let machine = Machine {
+            id: MachineId(format!("m-{}", self.rented.len())),
+            run: "run".to_owned(),
+            epoch: order.epoch,
+            node: order.node,
+            token: order.token.clone(),
+            pool: order.choice.pool.clone(),
+            state: MachineState::Running,
+            reason: None,
+            was_taken: true,
+            created_at: Timestamp::UNIX_EPOCH,
+            expires_at: Timestamp::UNIX_EPOCH,
+            owner: String::new(),
+        };
+        self.rented.push(Rented {
+            created: self.now,
+            listed_from: self.now + LIST_BEHIND * self.draws.uniform() * self.chaos,
+            boots: self.now + 100.0 + 400.0 * self.draws.uniform(),
+            rate: order.choice.rate.dollars(),
+            ends_by_cloud: taken,
+            expires: self.now + order.lifetime,
+            freezes: self.now + freezes,
+            machine: machine.clone(),
+        });
+        machine
+    }
+
+    pub fn destroy(&mut self, leader: usize, id: MachineId) {
+        if self.chance(0.1 * self.chaos) {
+            return;
+        }
+        self.end(&id);
+        self.send(ENDS_WITHIN, leader, Event::Destroyed(id));
+    }
+
+    pub fn end(&mut self, id: &MachineId) {
+        let gone = self.now + ENDS_WITHIN * self.draws.uniform();
+        if let Some(rented) = self.rented.iter_mut().find(|rented| rented.machine.id == *id) {
+            rented.ends_by_cloud = rented.ends_by_cloud.min(gone);
+        }
+    }
+
+    pub fn list(&self) -> Vec<Machine> {
+        let shown = self
+            .rented
+            .iter()
+            .filter(|rented| rented.listed_from <= self.now && self.now < rented.ends() + LISTED_AFTER);
+        let state =
+            |rented: &Rented| if rented.ends() <= self.now { MachineState::Gone } else { MachineState::Running };
+        shown.map(|rented| Machine { state: state(rented), ..rented.machine.clone() }).collect()
+    }
+
+    pub fn cost(&self, until: f64) -> f64 {
+        self.paid(until, f64::INFINITY)
+    }
+
+    /// Of a machine that froze, and whose timer froze with it, what it cost until a leader that sees the store ends it.
+    pub fn cost_by_timers(&self, until: f64) -> f64 {
+        self.paid(until, ENDS_WITHIN)
+    }
+
+    fn paid(&self, until: f64, late: f64) -> f64 {
+        let seconds = |rented: &Rented| rented.ends().min(until).min(rented.expires + late) - rented.created;
+        self.rented.iter().map(|rented| seconds(rented).max(60.0) / HOUR * rented.rate).sum()
+    }
+}
