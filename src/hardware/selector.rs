@@ -161,8 +161,11 @@ fn memory_range(part: &str) -> Option<RangeInclusive<f64>> {
     };
     let part = part.trim();
     if let Some((low, high)) = part.split_once("..") {
-        let high = if high.is_empty() { f64::INFINITY } else { gb(high)? };
-        let low = gb(low).or_else(|| low.trim().parse().ok().filter(|low: &f64| *low > 0.0))?;
+        // `24..80GB` is memory, and `8..` a count.
+        let (low, high) = match high.is_empty() {
+            true => (gb(low)?, f64::INFINITY),
+            false => (gb(low).or_else(|| low.trim().parse().ok().filter(|low: &f64| *low > 0.0))?, gb(high)?),
+        };
         return (low <= high).then_some(low..=high);
     }
     if let Some(low) = part.strip_suffix('+') {
@@ -209,6 +212,11 @@ mod tests {
         assert!(chosen("H100,H200").len() >= 5);
         let selector = GpuSelector::parse("A100:4+", &hardware()).unwrap();
         assert!(selector.matches_count(8) && !selector.matches_count(2));
+        for text in ["A100:4..", "4..", "A100:80GB:4.."] {
+            let selector = GpuSelector::parse(text, &hardware()).unwrap();
+            assert!(selector.matches_count(8) && !selector.matches_count(2), "{text}");
+        }
+        assert_eq!(chosen("A100:24..40GB"), ["a100-sxm4-40", "a100-pcie-40"]);
     }
 
     #[test]

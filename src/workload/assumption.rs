@@ -214,6 +214,8 @@ pub enum BatchBasis {
     Radford,
     /// Dosovitskiy et al. 2020 (arXiv 2010.11929), ViT.
     Dosovitskiy,
+    /// Grattafiori et al. 2024 (arXiv 2407.21783), Llama 3 405B: 16M tokens.
+    Llama3,
 }
 
 /// What is done with a sample before it is used.

@@ -388,3 +388,28 @@ fn completions_and_manual_are_made_for_every_shell() {
     }
     assert!(gpuplan(&["man"]).stdout.contains(".TH gpuplan"));
 }
+
+/// Llama 3 405B and DeepSeek-V3 were trained on thousands of GPUs, with layers that no power of two divides.
+#[test]
+fn the_largest_pretrainings_are_planned_on_thousands_of_gpus() {
+    for (model, gpus) in [("llama-3.1-405b", 16_384), ("deepseek-v3", 2048), ("kimi-k2", 2048)] {
+        let selected = format!("H100:{gpus}");
+        let question =
+            ["--model", model, "--task", "pretrain", "--tokens", "10T", "--gpus", &selected, "--framework", "megatron"];
+        let answer = gpuplan(&[&["plan"], &question[..], &["-o", "json"]].concat());
+        assert_eq!(answer.code, 0, "{}", answer.stderr);
+        let document: Value = serde_json::from_str(&answer.stdout).unwrap();
+        let recommended = &document["recommendation"];
+        assert_eq!(recommended["nodes"].as_u64(), Some(gpus / 8), "{model}");
+        let layout = &recommended["layout"];
+        assert!(layout["pipeline"].as_u64().unwrap() * layout["tensor"].as_u64().unwrap() >= 8, "{model}: {layout}");
+        let exported = gpuplan(&[&["export"], &question[..], &["--to", "torchrun", "--", "pretrain_gpt.py"]].concat());
+        assert_eq!(exported.code, 0, "{}", exported.stderr);
+        let flag = match layout["uneven_stages"]["kind"].as_str() {
+            None => "--pipeline-model-parallel-size",
+            Some("last-has") => "--decoder-last-pipeline-num-layers",
+            Some(_) => "--account-for-loss-in-pipeline-split",
+        };
+        assert!(exported.stdout.contains(flag), "{model}: {flag} is missing in {}", exported.stdout);
+    }
+}

@@ -3,6 +3,7 @@
 use crate::ExportError;
 use crate::framework::invocation::{Invocation, flag, torchrun};
 use crate::job::Job;
+use gpuplan_plan::training::layouts::UnevenStages;
 use gpuplan_workload::{Optimizer, Precision, Recompute, Shard, Stacks};
 
 pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
@@ -16,6 +17,15 @@ pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
     ];
     for (name, degree) in degrees {
         flag(&mut flags, name, degree);
+    }
+    // Its parser refuses stages of unequal length unless it is told how.
+    match plan.uneven_stages {
+        None => {}
+        Some(UnevenStages::EmbeddingAndLossCount) => {
+            flags.push("--account-for-embedding-in-pipeline-split".to_owned());
+            flags.push("--account-for-loss-in-pipeline-split".to_owned());
+        }
+        Some(UnevenStages::LastHas { layers }) => flag(&mut flags, "decoder-last-pipeline-num-layers", layers),
     }
     if layout.virtual_pipeline > 1 {
         flag(&mut flags, "num-virtual-stages-per-pipeline-rank", layout.virtual_pipeline);

@@ -118,7 +118,7 @@ impl PlanRecord {
             id: plan_id(world, plan),
             machines: MachinesRecord::new(plan, world),
             price: PriceRecord::new(plan, world, context.now),
-            layout: LayoutRecord::new(plan),
+            layout: LayoutRecord::new(plan, context),
             step: StepRecord::new(plan, context),
             time: TimeRecord::new(plan),
             cost: CostRecord::new(plan, context.words),

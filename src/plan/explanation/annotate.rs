@@ -8,7 +8,7 @@ use crate::explanation::reason::RunnerUp;
 use crate::explanation::{Advice, Reason, Warning};
 use crate::input::checks;
 use crate::input::waiting::input_wait;
-use crate::limits::Objective;
+use crate::limits::{MOST_NODES, Objective, USUAL_NODES};
 use crate::money::pricer::Pricer;
 use crate::money::side_charges::SideCharges;
 use crate::plan_set::PlanSet;
@@ -44,6 +44,7 @@ pub fn annotate(pricer: &Pricer, plans: usize, set: &mut PlanSet) {
     warnings.extend(set.recommendation.as_ref().and_then(|best| old_price(pricer, best)));
     warnings.extend(set.recommendation.as_ref().and_then(|best| priced_only(pricer, best, set)));
     if let Some(best) = &set.recommendation {
+        warnings.extend(most_machines(context, best));
         warnings.extend(checks::warnings(context, best.instance));
         warnings.extend(unpriced(context, best));
         if best.spot.is_some() {
@@ -80,6 +81,13 @@ fn old_price(pricer: &Pricer, best: &Plan) -> Option<Warning> {
         expected_change: drift.expected - 1.0,
         p90_change: drift.p90 - 1.0,
     })
+}
+
+/// That more machines could be better, where nobody said how many at most.
+fn most_machines(context: Context, best: &Plan) -> Option<Warning> {
+    let is_open =
+        context.limits.max_nodes.is_none() && context.limits.offers.gpus.iter().all(|gpus| gpus.count().is_none());
+    (is_open && best.nodes == USUAL_NODES).then_some(Warning::MostMachines { machines: USUAL_NODES, limit: MOST_NODES })
 }
 
 /// What would be chosen of the clouds on which nothing can be launched, where it is better; or that the recommended one is one of those.

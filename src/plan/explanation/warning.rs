@@ -51,6 +51,12 @@ pub enum Warning {
         cost_usd: Usd,
         run_hours: Hours,
     },
+    /// The recommended plan has as many machines as plans are given unless the question names more.
+    MostMachines {
+        machines: u32,
+        /// What may be asked for.
+        limit: u32,
+    },
     /// Every core is taken to be as fast as those of the published rates.
     EqualCores,
     /// The clouds were asked for prices, but not for those of machines without GPU.

@@ -44,11 +44,15 @@ pub enum Objective {
 /// Confidence with which limits are kept where the user gives none.
 pub const CONFIDENCE: f64 = 0.9;
 
-/// More machines than this are beyond what the planner looks at.
-pub const MOST_NODES: u32 = 64;
+/// More machines than this are beyond what the planner looks at: 32,768 GPUs, eight to a machine.
+pub const MOST_NODES: u32 = 4096;
+
+/// More machines than this are looked at only where the user names such a number: nobody rents them without asking the cloud first.
+pub const USUAL_NODES: u32 = 64;
 
 /// Node counts worth looking at: powers of two and one step between.
-const NODE_COUNTS: [u32; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
+const NODE_COUNTS: [u32; 24] =
+    [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096];
 
 /// What the user allows, and what to aim for within that.
 #[derive(Clone, Debug)]
@@ -133,9 +137,15 @@ impl Limits {
         })
     }
 
-    /// The most machines that a plan may have.
+    /// The most machines that a plan may have: as stated, and else [`USUAL_NODES`], or as many as the stated numbers of GPUs need where they
+    /// stand eight to a machine.
     pub fn node_limit(&self) -> u32 {
-        self.max_nodes.unwrap_or(MOST_NODES)
+        const USUAL_DEVICES: u32 = 8;
+        let ranges = self.offers.gpus.iter().filter_map(GpuSelector::count);
+        // `H100:8..` has no upper end, and asks for no more than the usual.
+        let stated = ranges.map(|range| if *range.end() == u32::MAX { *range.start() } else { *range.end() }).max();
+        let needed = stated.map_or(0, |gpus| gpus.div_ceil(USUAL_DEVICES));
+        self.max_nodes.unwrap_or_else(|| needed.clamp(USUAL_NODES, MOST_NODES))
     }
 
     /// Counts of machines worth looking at: the usual ones, and those that a stated number of GPUs needs.
@@ -221,7 +231,11 @@ fn nodes(count: u32) -> Result<u32, LimitsError> {
 /// A choice of GPUs that the largest plan can hold.
 fn gpus(text: &str, hardware: &Hardware) -> Result<GpuSelector, LimitsError> {
     let selector = GpuSelector::parse(text, hardware)?;
-    let devices = hardware.instances().iter().map(|instance| instance.node.devices()).max().unwrap_or(1);
+    let nodes = hardware.instances().iter().map(|instance| &instance.node);
+    let devices =
+        nodes.filter(|node| selector.matches_gpu(node.gpu, hardware.gpu(node.gpu))).map(|node| node.devices()).max();
+    // A card that no listed machine has is still planned at clouds that only say how many of it they rent out.
+    let devices = devices.unwrap_or(8);
     let most = MOST_NODES * devices;
     match selector.count().map(|range| *range.start()).filter(|least| *least > most) {
         None => Ok(selector),
@@ -289,6 +303,31 @@ mod tests {
     }
 
     #[test]
+    fn thousands_of_machines_are_looked_at_where_they_are_named() {
+        let hardware = Hardware::embedded().unwrap();
+        let limits = |text: &str, max_nodes| Limits {
+            offers: OfferFilter { gpus: vec![gpus(text, &hardware).unwrap()], ..OfferFilter::default() },
+            max_nodes,
+            ..Limits::default()
+        };
+        for (text, max_nodes, most) in [
+            ("H100", None, USUAL_NODES),
+            ("H100:8..64", None, USUAL_NODES),
+            ("H100:8..", None, USUAL_NODES),
+            ("H100:16384", None, 2048),
+            ("H100:1024..32768", None, MOST_NODES),
+            ("H100:1024..", None, 128),
+            ("H100:16384", Some(4), 4),
+            ("H100", Some(1000), 1000),
+        ] {
+            let limits = limits(text, max_nodes);
+            assert_eq!(limits.node_limit(), most, "{text} {max_nodes:?}");
+            assert!(limits.node_counts().iter().all(|count| *count <= most), "{text}");
+        }
+        assert!(limits("H100:24000", None).node_counts().contains(&3000), "what is named exactly is looked at");
+    }
+
+    #[test]
     fn words_and_counts_that_cannot_be_meant_are_answered_with_the_nearest() {
         let nearest = |error| match error {
             LimitsError::Invalid { nearest, .. } => nearest,
@@ -296,7 +335,7 @@ mod tests {
         };
         assert_eq!(nearest(choice::<Objective>("objective", Some("times")).unwrap_err()), ["time"]);
         assert_eq!(choice::<PurchaseChoice>("purchase", Some("On_Demand")).unwrap(), PurchaseChoice::OnDemand);
-        assert_eq!(nearest(nodes(65).unwrap_err()), ["64"]);
+        assert_eq!(nearest(nodes(4097).unwrap_err()), ["4096"]);
         assert_eq!(nearest(confidence("90").unwrap_err()), ["90%"]);
         let hardware = Hardware::embedded().unwrap();
         assert!(gpus("H100:4..1000000", &hardware).is_ok());

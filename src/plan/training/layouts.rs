@@ -1,14 +1,38 @@
 //! Legal layouts of a workload on a number of GPUs, as a training team would consider them.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use gpuplan_estimate::Machine;
 use gpuplan_workload::{Layout, Model, Recompute, Shard, Stacks, Task, Training};
 
 /// Sequences longer than this are worth splitting over GPUs.
 const CONTEXT_PARALLEL_FROM: u32 = 32_768;
 
+/// How much fuller than the mean the fullest stage of a pipeline may be: 126 layers on 16 stages (Llama 3, arXiv 2407.21783 section 3.3.2) are
+/// 1.6 % uneven, 61 layers on 16 (DeepSeek-V3, arXiv 2412.19437 section 3.2) 4.9 %. Above it a smaller degree wastes less.
+const MOST_UNEVEN: f64 = 0.06;
+
+/// What Megatron-LM can count as layers of the first and the last stage.
+const EMBEDDING_AND_LOSS: u32 = 2;
+
+/// How layers are dealt out to the stages of a pipeline that cannot all have as many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum UnevenStages {
+    /// The embedding and the loss count as a layer each, so that the first and the last stage have one less.
+    EmbeddingAndLossCount,
+    /// The last stage has fewer.
+    LastHas {
+        /// Its layers.
+        layers: u32,
+    },
+}
+
 /// Every layout of `gpus` GPUs that divides the model, the batch and the machine.
 pub fn layouts(model: &Model, training: &Training, machine: &Machine, gpus: u32, global_batch: u64) -> Vec<Layout> {
     let mut found = Vec::new();
+    let splits_weights = splits_weights(training);
     for tensor in tensor_degrees(model, training, machine, gpus) {
         for pipeline in pipeline_degrees(model, training, gpus / tensor) {
             for context in context_degrees(training, gpus / (tensor * pipeline)) {
@@ -19,7 +43,7 @@ pub fn layouts(model: &Model, training: &Training, machine: &Machine, gpus: u32,
                 let base =
                     Layout { data, tensor, pipeline, context, sequence_parallel: tensor > 1, ..Layout::default() };
                 for expert in expert_degrees(model, machine, data) {
-                    for (shard, shard_group) in shards(&base, machine, gpus) {
+                    for (shard, shard_group) in shards(&base, splits_weights, machine, gpus) {
                         found.push(Layout { expert, shard, shard_group, ..base });
                     }
                 }
@@ -59,8 +83,9 @@ pub fn interleaves(model: &Model, layout: &Layout, micro_steps: u64) -> Vec<u32>
         return vec![1];
     }
     let allowed = |v: &u32| {
-        model.layers.is_multiple_of(layout.pipeline * v)
-            && (*v == 1 || micro_steps.is_multiple_of(u64::from(layout.pipeline)))
+        let parts = layout.pipeline * v;
+        let divides = model.layers.is_multiple_of(parts) || (model.layers + EMBEDDING_AND_LOSS).is_multiple_of(parts);
+        *v == 1 || (divides && micro_steps.is_multiple_of(u64::from(layout.pipeline)))
     };
     [1, 2, 4].into_iter().filter(allowed).collect()
 }
@@ -70,6 +95,12 @@ fn splits_layers(model: &Model, training: &Training) -> bool {
     let stack = Stacks::embedded().splits_layers(&training.framework)
         && (training.task == Task::Pretrain || !training.framework.0.is_empty());
     stack && model.kind.is_transformer() && !training.task.has_adapters()
+}
+
+/// Whether weights are split over the data-parallel ranks of a model that is itself split: by stacks made for it, such as torchtitan.
+fn splits_weights(training: &Training) -> bool {
+    let stack = Stacks::embedded().find(&training.framework.0);
+    stack.and_then(|stack| stack.shard.recipe()) == Some(Shard::Zero3)
 }
 
 /// Inside one link domain only, and only where the stack splits matrices.
@@ -87,8 +118,27 @@ fn tensor_degrees(model: &Model, training: &Training, machine: &Machine, gpus: u
 
 fn pipeline_degrees(model: &Model, training: &Training, ranks: u32) -> Vec<u32> {
     let splits = splits_layers(model, training) && model.encoder_layers == 0;
-    let divides = |p: &u32| splits && ranks.is_multiple_of(*p) && model.layers.is_multiple_of(*p) && *p < model.layers;
+    let is_even_enough = |p: u32| {
+        let fullest = model.layers.div_ceil(p);
+        let is_even = f64::from(fullest * p) <= f64::from(model.layers) * (1.0 + MOST_UNEVEN);
+        is_even && (fullest * p == model.layers || uneven_stages(model.layers, p, 1).is_some())
+    };
+    let divides = |p: &u32| splits && ranks.is_multiple_of(*p) && *p < model.layers && is_even_enough(*p);
     [1, 2, 4, 8, 16, 32].into_iter().filter(|p| *p == 1 || divides(p)).collect()
+}
+
+/// How layers are dealt out where the stages of a pipeline cannot all have as many. `None`: they can, or no way is known.
+pub fn uneven_stages(layers: u32, stages: u32, virtual_stages: u32) -> Option<UnevenStages> {
+    let (stages, parts) = (stages.max(1), stages.max(1) * virtual_stages.max(1));
+    if layers.is_multiple_of(parts) {
+        return None;
+    }
+    if (layers + EMBEDDING_AND_LOSS).is_multiple_of(parts) {
+        return Some(UnevenStages::EmbeddingAndLossCount);
+    }
+    let fullest = layers.div_ceil(stages);
+    let last = layers.checked_sub(fullest * (stages - 1)).filter(|last| (1..fullest).contains(last));
+    last.filter(|_| virtual_stages <= 1).map(|layers| UnevenStages::LastHas { layers })
 }
 
 fn context_degrees(training: &Training, ranks: u32) -> Vec<u32> {
@@ -96,17 +146,18 @@ fn context_degrees(training: &Training, ranks: u32) -> Vec<u32> {
     [1, 2, 4, 8].into_iter().filter(|c| *c == 1 || (long && ranks.is_multiple_of(*c))).collect()
 }
 
+/// Inside a link domain, and over several machines for models of more experts than it has GPUs.
 fn expert_degrees(model: &Model, machine: &Machine, data: u32) -> Vec<u32> {
     let Some(experts) = model.experts else { return vec![1] };
-    let domain = machine.link_domain(data).max(1);
-    let divides =
-        |e: &u32| *e == 1 || (data.is_multiple_of(*e) && experts.experts.is_multiple_of(*e) && *e <= domain.max(8));
-    [1, 8, 64].into_iter().filter(divides).collect()
+    let domain = machine.link_domain(data).max(8);
+    let is_wide = experts.experts > 8 * domain;
+    let divides = |e: &u32| data.is_multiple_of(*e) && experts.experts.is_multiple_of(*e) && (*e <= domain || is_wide);
+    [1, 8, 16, 32, 64].into_iter().filter(|e| *e == 1 || divides(e)).collect()
 }
 
 /// Data-parallel ranks copy everything, or split states, or split weights too: over all ranks, or in groups of those that
 /// share a GPU link.
-fn shards(layout: &Layout, machine: &Machine, gpus: u32) -> Vec<(Shard, Option<u32>)> {
+fn shards(layout: &Layout, splits_weights: bool, machine: &Machine, gpus: u32) -> Vec<(Shard, Option<u32>)> {
     if layout.data == 1 {
         return vec![(Shard::None, None)];
     }
@@ -118,6 +169,9 @@ fn shards(layout: &Layout, machine: &Machine, gpus: u32) -> Vec<(Shard, Option<u
         shards.push((Shard::Zero1, group));
     }
     if layout.model_parallel() > 1 {
+        if splits_weights {
+            shards.push((Shard::Zero3, None));
+        }
         return shards;
     }
     shards.extend([(Shard::None, None), (Shard::Zero3, None)]);
@@ -125,4 +179,27 @@ fn shards(layout: &Layout, machine: &Machine, gpus: u32) -> Vec<(Shard, Option<u
         shards.push((Shard::Hsdp, group));
     }
     shards
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Llama 3 405B has 126 layers and DeepSeek-V3 61, and both were trained on 16 stages.
+    #[test]
+    fn layers_that_do_not_divide_are_dealt_out() {
+        use UnevenStages::{EmbeddingAndLossCount, LastHas};
+        for (layers, stages, virtual_stages, dealt) in [
+            (126, 16, 1, Some(EmbeddingAndLossCount)),
+            (126, 16, 4, Some(EmbeddingAndLossCount)),
+            (61, 16, 1, Some(LastHas { layers: 1 })),
+            (61, 16, 2, None),
+            (80, 16, 1, None),
+            (63, 32, 1, Some(LastHas { layers: 1 })),
+            (33, 32, 1, None),
+            (8, 1, 1, None),
+        ] {
+            assert_eq!(uneven_stages(layers, stages, virtual_stages), dealt, "{layers} layers on {stages} stages");
+        }
+    }
 }

@@ -195,6 +195,7 @@ fn batch_basis(basis: BatchBasis) -> &'static str {
         BatchBasis::Raffel => "recipe of T5, arXiv 1910.10683 section 3.1.2",
         BatchBasis::Radford => "recipe of Whisper, arXiv 2212.04356 table 17",
         BatchBasis::Dosovitskiy => "recipe of ViT, arXiv 2010.11929 table 3",
+        BatchBasis::Llama3 => "16M tokens, as Llama 3 405B, arXiv 2407.21783 section 3.4.1",
     }
 }
 

@@ -26,6 +26,9 @@ pub fn sentence(warning: &Warning) -> String {
         Warning::OldPrice { .. } | Warning::NotLaunchable { .. } | Warning::BetterWherePricedOnly { .. } => {
             offer(warning)
         }
+        Warning::MostMachines { machines, limit } => {
+            format!("more than {machines} machines are looked at where they are asked for: --max-nodes, up to {limit}")
+        }
         Warning::EqualCores => EQUAL_CORES.to_owned(),
         Warning::CatalogPricesOfHosts => CATALOG_PRICES_OF_HOSTS.to_owned(),
         Warning::MeasuredHost { gpu, processor, measured, is_counted } => {

@@ -7,6 +7,7 @@ use crate::candidate::Plan;
 use crate::document::context::Context;
 use crate::document::record::input::InputRecord;
 use crate::input::feeding::bound_word;
+use crate::training::layouts::{UnevenStages, uneven_stages};
 use crate::training::packing::part;
 use gpuplan_estimate::{Machine, Performance, Subject, TimeBreakdown};
 use gpuplan_units::{Band, Seconds};
@@ -29,6 +30,9 @@ pub struct LayoutRecord {
     pub grad_accumulation: f64,
     /// Which activations are computed again.
     pub recompute: Recompute,
+    /// How layers are dealt out, where the stages of the pipeline cannot all have as many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uneven_stages: Option<UnevenStages>,
     /// The degrees in short.
     #[serde(default)]
     pub label: String,
@@ -71,10 +75,12 @@ pub struct StepPart {
 }
 
 impl LayoutRecord {
-    pub(super) fn new(plan: &Plan) -> Self {
+    pub(super) fn new(plan: &Plan, context: &Context) -> Self {
         let setting = &plan.step.setting;
+        let layout = &setting.layout;
         Self {
-            degrees: setting.layout,
+            degrees: *layout,
+            uneven_stages: uneven_stages(context.workload.model.layers, layout.pipeline, layout.virtual_pipeline),
             micro_batch: setting.micro_batch,
             global_batch: setting.global_batch,
             grad_accumulation: setting.micro_steps(),

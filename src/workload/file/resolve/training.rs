@@ -296,6 +296,7 @@ mod tests {
             ("gpt-3-1.3b", "task = \"pretrain\"\nsequence_length = 2048", 512, 2048),
             ("llama-3.1-8b", "task = \"pretrain\"", 512, 4096),
             ("llama-3.1-70b", "task = \"pretrain\"", 768, 4096),
+            ("llama-3.1-405b", "task = \"pretrain\"", 4096, 4096),
             ("llama-3.1-8b", "task = \"full_ft\"\nsequence_length = 512", 128, 512),
             ("llama-3.1-8b", "task = \"lora\"", 16, 4096),
             ("llama-3.1-8b", "task = \"lora\"\nmicro_batch = 12", 24, 4096),
