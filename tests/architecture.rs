@@ -28,7 +28,7 @@ const CRATES: &[(&str, &str)] = &[
     ("spot", "units market"),
     ("plan", "units workload hardware import estimate market spot"),
     ("runstore", "units features-network"),
-    ("budget", "units workload hardware estimate plan runstore"),
+    ("budget", "units workload hardware estimate market plan runstore"),
     ("report", "units workload hardware import calibration estimate accuracy market spot plan budget"),
     ("export", "units workload hardware plan"),
     ("telemetry", "units workload"),

@@ -1,9 +1,10 @@
-//! What a cloud billed for runs of gpuplan in one month, read from its export line by line or column by column.
+//! What a cloud billed for runs of gpuplan in one billing period, read from its export line by line or column by column.
 
 mod cell;
 pub mod columnar;
 mod columns;
 pub mod compare;
+pub mod delivery;
 mod export;
 mod google;
 mod item;

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::bill::ImportedBill;
+use crate::bill::delivery::{Delivered, Loss, period_of};
 use crate::charge::Charge;
 use crate::spending::spent::RunKnown;
 use gpuplan_runstore::private;
@@ -156,37 +157,59 @@ impl Ledger {
         Ok(())
     }
 
-    /// A cloud's bill. False if the same one was imported before.
-    pub fn import(&mut self, bill: &ImportedBill, now: Timestamp) -> Result<bool, LedgerError> {
+    /// Bills of a cloud, all or none. A delivery takes the place of the one that counts for its account and billing period. One that
+    /// would take lines or charges away is given back, and so is one that a newer delivery has replaced: only `replace` lets it count.
+    pub fn deliver(&mut self, bills: &[ImportedBill], replace: bool, now: Timestamp) -> Result<Delivered, LedgerError> {
         let writing = self.database.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        if kept_content(&writing, "SELECT content FROM bills WHERE id = ?1", &bill.id)?.is_some() {
-            return Ok(false);
+        let kept: Vec<(String, ImportedBill)> = all(&writing, "SELECT id, content FROM bills ORDER BY number")?;
+        let mut delivered = Delivered::default();
+        for bill in bills {
+            let current = kept.iter().rev().find(|(_, kept)| period_of(kept) == period_of(bill));
+            if current.is_some_and(|(_, kept)| kept.id == bill.id) {
+                delivered.known += 1;
+                continue;
+            }
+            let times = kept.iter().filter(|(_, kept)| kept.id == bill.id).count();
+            if times > 0 && !replace {
+                delivered.superseded.push(bill.clone());
+                continue;
+            }
+            let loss = current.filter(|_| !replace).and_then(|(_, kept)| Loss::between(kept, bill));
+            if let Some(loss) = loss {
+                delivered.losses.push(loss);
+                continue;
+            }
+            // A delivery that counts again is a row of its own: no row is changed.
+            let row = if times > 0 { format!("{}#{}", bill.id, times + 1) } else { bill.id.clone() };
+            writing.execute(
+                "INSERT INTO bills (id, content, entered_at) VALUES (?1, ?2, ?3)",
+                params![row, to_json(&bill.id, bill)?, now.as_second()],
+            )?;
+            delivered.new += 1;
         }
-        let content = to_json(&bill.id, bill)?;
-        writing.execute(
-            "INSERT INTO bills (id, content, entered_at) VALUES (?1, ?2, ?3)",
-            params![bill.id, content, now.as_second()],
-        )?;
+        if !delivered.losses.is_empty() {
+            return Ok(Delivered { new: 0, ..delivered });
+        }
         writing.commit()?;
-        Ok(true)
+        Ok(delivered)
     }
 
     /// Every charge, by the begin of its time.
     pub fn charges(&self) -> Result<Vec<Charge>, LedgerError> {
-        let mut charges: Vec<Charge> = self.all("SELECT id, content FROM charges ORDER BY id")?;
-        charges.sort_by(|a, b| (a.start, &a.id).cmp(&(b.start, &b.id)));
+        let mut charges = contents(&self.database, "SELECT id, content FROM charges ORDER BY id")?;
+        charges.sort_by(|a: &Charge, b: &Charge| (a.start, &a.id).cmp(&(b.start, &b.id)));
         Ok(charges)
     }
 
     /// The newest word on every run.
     pub fn runs(&self) -> Result<BTreeMap<String, RunKnown>, LedgerError> {
-        let known: Vec<RunKnown> = self.all("SELECT run, content FROM runs ORDER BY number")?;
+        let known: Vec<RunKnown> = contents(&self.database, "SELECT run, content FROM runs ORDER BY number")?;
         Ok(known.into_iter().map(|run| (run.key.clone(), run)).collect())
     }
 
     /// The same, in the order in which they were last spoken of.
     pub fn runs_in_turn(&self) -> Result<Vec<RunKnown>, LedgerError> {
-        let known: Vec<RunKnown> = self.all("SELECT run, content FROM runs ORDER BY number")?;
+        let known: Vec<RunKnown> = contents(&self.database, "SELECT run, content FROM runs ORDER BY number")?;
         let newest: BTreeMap<String, usize> = known.iter().enumerate().map(|(at, run)| (run.key.clone(), at)).collect();
         Ok(known
             .into_iter()
@@ -198,7 +221,7 @@ impl Ledger {
 
     /// Every bill, in the order in which they were imported.
     pub fn bills(&self) -> Result<Vec<ImportedBill>, LedgerError> {
-        let bills: Vec<ImportedBill> = self.all("SELECT id, content FROM bills ORDER BY number")?;
+        let bills: Vec<ImportedBill> = contents(&self.database, "SELECT id, content FROM bills ORDER BY number")?;
         for bill in &bills {
             if let Some(line) = bill.charges.iter().find(|line| line.costs.billed.is_none()) {
                 return Err(LedgerError::Row {
@@ -209,17 +232,23 @@ impl Ledger {
         }
         Ok(bills)
     }
+}
 
-    fn all<T: DeserializeOwned>(&self, query: &str) -> Result<Vec<T>, LedgerError> {
-        let mut statement = self.database.prepare(query)?;
-        let mut rows = statement.query([])?;
-        let mut found = Vec::new();
-        while let Some(row) = rows.next()? {
-            let (id, content): (String, String) = (row.get(0)?, row.get(1)?);
-            found.push(from_json(&id, &content)?);
-        }
-        Ok(found)
+/// Every row that is found, with its id.
+fn all<T: DeserializeOwned>(database: &Connection, query: &str) -> Result<Vec<(String, T)>, LedgerError> {
+    let mut statement = database.prepare(query)?;
+    let mut rows = statement.query([])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (id, content): (String, String) = (row.get(0)?, row.get(1)?);
+        let content = from_json(&id, &content)?;
+        found.push((id, content));
     }
+    Ok(found)
+}
+
+fn contents<T: DeserializeOwned>(database: &Connection, query: &str) -> Result<Vec<T>, LedgerError> {
+    Ok(all(database, query)?.into_iter().map(|(_, content)| content).collect())
 }
 
 /// Tables, version and mark of a new ledger: all of it or nothing. Another process may have been faster.
@@ -309,7 +338,7 @@ mod tests {
         let (_folder, mut ledger) = ledger();
         let bill =
             ImportedBill { id: "bill/1".to_owned(), charges: vec![charge("bill/1/a", "3")], ..ImportedBill::default() };
-        assert!(ledger.import(&bill, Timestamp::UNIX_EPOCH).unwrap());
+        assert_eq!(ledger.deliver(&[bill], false, Timestamp::UNIX_EPOCH).unwrap().new, 1);
         let said = ledger.bills().unwrap_err().to_string();
         assert_eq!(said, "the ledger: the row `bill/1` cannot be read: its line `bill/1/a` has no amount");
     }

@@ -1,12 +1,15 @@
 //! `Portfolio`: many runs as a person states them: phases, repeats, teams, months, commitments, currency and tax.
 
+pub mod assignment;
 pub mod budget;
 pub mod calendar;
 pub mod commitment;
 mod coverage;
 pub mod file;
+pub mod line_writer;
 pub mod lines;
 pub mod planned;
+pub mod pool_lines;
 pub mod shape;
 pub mod simulation;
 
@@ -16,6 +19,8 @@ use jiff::Timestamp;
 
 use crate::portfolio::calendar::Month;
 use crate::portfolio::commitment::Commitment;
+use gpuplan_market::Capacity;
+use gpuplan_market::capacity::pool::Pool;
 use gpuplan_units::{Hours, Usd, UsdPerHour};
 use gpuplan_workload::file::LimitsSection;
 
@@ -31,6 +36,10 @@ pub struct Portfolio {
     pub teams: Vec<Team>,
     pub phases: Vec<Phase>,
     pub commitments: Vec<Commitment>,
+    /// `[[own]]` and `[[committed]]` of the file, as in `capacity.toml`.
+    pub capacity: Capacity,
+    /// Machines of the capacity, with those of `capacity.toml`.
+    pub pools: Vec<Pool>,
     /// Share by which the data may be larger or smaller.
     pub data_spread: Spread,
 }
@@ -96,7 +105,7 @@ pub struct Rate {
     /// Of one machine.
     pub usd_per_hour: UsdPerHour,
     pub nodes: u32,
-    /// Of all machines together, once.
+    /// From begin to end of one run: each of its machines is paid for all of it.
     pub hours: Hours,
     /// That nine of ten such runs need no more than.
     pub hours_p90: Hours,
@@ -151,6 +160,8 @@ impl Portfolio {
             teams: Vec::new(),
             phases: vec![phase],
             commitments: Vec::new(),
+            capacity: Capacity::default(),
+            pools: Vec::new(),
             data_spread: Spread::assumed(),
         }
     }

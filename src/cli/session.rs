@@ -154,16 +154,12 @@ impl Session {
         text.map(read).transpose()
     }
 
-    /// The market with what the user has already: the named file, else the one among the settings.
-    pub fn with_capacity(
-        &self,
-        named: Option<&Path>,
-        market: Market,
-        hardware: &mut Hardware,
-    ) -> Result<Market, Diagnostic> {
-        let Some(text) = self.settings_file(named, "capacity.toml")? else { return Ok(market) };
-        let applied = Capacity::read(&text).and_then(|capacity| capacity.apply(market, hardware, self.now));
-        applied.map_err(Diagnostic::usage)
+    /// What the user has already: the named file, else the one among the settings.
+    pub fn capacity(&self, named: Option<&Path>) -> Result<Capacity, Diagnostic> {
+        match self.settings_file(named, "capacity.toml")? {
+            Some(text) => Capacity::read(&text).map_err(Diagnostic::usage),
+            None => Ok(Capacity::default()),
+        }
     }
 
     /// A file that was named must be there; one that is only looked for may not be.

@@ -1,6 +1,7 @@
 //! `Capacity`: what the user pays or owns already, from `capacity.toml`: private discounts, commitments, own machines.
 
 pub mod owned;
+pub mod pool;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -94,7 +95,7 @@ struct Discount {
 /// Reservations and committed use: paid for whether they run or not.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Committed {
+pub struct Committed {
     /// Name by which plans show it.
     name: String,
     /// Cloud of the machines.
@@ -120,7 +121,7 @@ struct Committed {
 /// Own machines.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Own {
+pub struct Own {
     /// Name by which plans show them.
     name: String,
     /// GPU of the machines, by any name of the catalog.

@@ -188,3 +188,54 @@ fn focus_has_every_line_as_a_forecast_that_bills_nothing() {
     let ran = portfolio(folder.path(), &text, &["--focus", "1.1"]);
     assert!(ran.code == 2 && ran.stderr.contains("`1.1` is not a supported version of FOCUS"), "{}", ran.stderr);
 }
+
+const COMMITTED: &str = "[[committed]]\nname = \"two nodes\"\ncloud = \"aws\"\ninstance_type = \"p5.48xlarge\"\nregion = \"us-east-1\"\nnodes = 2\n\
+    usd_per_hour = \"31.46\"\n";
+
+/// Many short runs and a long one, for two machines that are paid for.
+fn wanting(more: &str) -> String {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let path = |name: &str| examples.join(name).to_str().unwrap().to_owned();
+    format!(
+        "{}{}[[run]]\nname = \"tunes\"\nteam = \"research\"\nworkload = \"{}\"\nrepeats = 3000\nmonths = 3\n\
+         [[run]]\nname = \"pretrain\"\nteam = \"research\"\nworkload = \"{}\"\nlimits = {{ gpus = \"H100:16\", deadline = \"90d\" }}\nmonths = 3\n{more}",
+        HEAD.split_once("months = 2").unwrap().0.to_owned() + "months = 3",
+        HEAD.split_once("months = 2").unwrap().1,
+        path("llama-3.1-8b-finetune.toml"),
+        path("llama-7b-pretrain.toml"),
+    )
+}
+
+#[test]
+fn machines_that_are_held_are_never_sold_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let capacity = folder.path().join("capacity.toml");
+    fs::write(&capacity, COMMITTED).unwrap();
+    let capacity = capacity.to_str().unwrap();
+    let ran = portfolio(folder.path(), &wanting(""), &["--capacity", capacity, "--output", "json"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let budget = ran.json();
+    let pool = &budget["held"]["pools"][0];
+    // Two machines in September, October and November.
+    assert_eq!(pool["held_hours"].as_f64(), Some(2.0 * 24.0 * 91.0));
+    assert!(pool["used_hours"].as_f64() <= pool["held_hours"].as_f64(), "{pool}");
+    // What is prepaid is in the budget, and so are the runs that do not fit: all of it was $86.91 once.
+    let total = nanos(&budget["total"]["cost_usd"]["expected"]);
+    assert_eq!(pool["paid_usd"], "137417.28");
+    assert!(total > nanos(&pool["paid_usd"]), "{total}");
+    let lines = budget["lines"].as_array().unwrap();
+    assert_eq!(lines.iter().map(|line| nanos(&line["cost_usd"])).sum::<i128>(), total);
+    let hours = |is_held: bool| -> f64 {
+        let of =
+            lines.iter().filter(|line| line["item"] == "machines" && (line["purchase"] == "commitment") == is_held);
+        of.map(|line| line["quantity"].as_f64().unwrap()).sum()
+    };
+    assert!((hours(true) - pool["used_hours"].as_f64().unwrap()).abs() < 1e-6);
+    assert!(hours(false) > 0.0, "some of it is rented");
+    // The portfolio may say the same itself.
+    let text = portfolio(folder.path(), &wanting(COMMITTED), &[]).stdout;
+    assert!(
+        text.contains("Machines that are held") && text.contains("two nodes") && text.contains("$137,417"),
+        "{text}"
+    );
+}

@@ -406,7 +406,16 @@ fn a_bill_is_compared_by_run_and_reason_and_stands_beside_what_was_charged() {
     assert_eq!(total["total"]["contracted_usd"], "14.50", "a bill is never added to it");
     // The month is written again by its cloud: the newest counts.
     let second = cur(home.path(), "cur-final.csv.gz", &[("good", "Usage", "SpotUsage:g5.xlarge", "7")]);
-    json_of(home.path(), &["import", second.to_str().unwrap()]);
+    let shrinking = costs(home.path(), &["import", second.to_str().unwrap()]);
+    assert_eq!(shrinking.code, 2);
+    assert!(
+        shrinking.stderr.contains("the bill of aws 2026-10 would shrink from ")
+            && shrinking.stderr.contains("--replace"),
+        "{}",
+        shrinking.stderr
+    );
+    assert_eq!(json_of(home.path(), &["--store", &address])["total"]["billed_usd"], "6.50", "nothing was kept");
+    json_of(home.path(), &["import", second.to_str().unwrap(), "--replace"]);
     assert_eq!(json_of(home.path(), &["--store", &address])["total"]["billed_usd"], "7.00");
     // Covered by a plan that was paid before: nothing is billed for the hour, and its part of the payment is effective.
     let covered = home.path().join("covered.csv");
@@ -416,7 +425,7 @@ fn a_bill_is_compared_by_run_and_reason_and_stands_beside_what_was_charged() {
     let time = "2026-10-01T00:00:00Z,2026-10-01T01:00:00Z";
     fs::write(&covered, format!("{head}123,{time},USD,0,4.5,SavingsPlanCoveredUsage,BoxUsage:g5.xlarge,7,{tags}\n"))
         .unwrap();
-    json_of(home.path(), &["import", covered.to_str().unwrap()]);
+    json_of(home.path(), &["import", covered.to_str().unwrap(), "--replace"]);
     let total = json_of(home.path(), &["--store", &address]);
     assert_eq!(
         (total["total"]["billed_usd"].as_str(), total["total"]["effective_on_bill_usd"].as_str()),

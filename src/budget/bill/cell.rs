@@ -44,6 +44,15 @@ pub fn parse_moment(text: &str) -> Option<Timestamp> {
     in_utc(Date::new(year, i8::try_from(month).ok()?, i8::try_from(day).ok()?).ok()?.at(0, 0, 0, 0))
 }
 
+/// `2026-10` of the begin of a billing period, or of its month as Google writes it (`202610`).
+pub fn parse_period(text: &str) -> Option<String> {
+    if text.len() == 6 && text.bytes().all(|digit| digit.is_ascii_digit()) {
+        let (year, month) = text.split_at(4);
+        return (1..=12).contains(&month.parse::<u8>().ok()?).then(|| format!("{year}-{month}"));
+    }
+    Some(parse_moment(text)?.to_zoned(TimeZone::UTC).strftime("%Y-%m").to_string())
+}
+
 /// The same JSON with every number as a text, digit by digit: amounts are read without binary floating point.
 pub fn numbers_as_text(json: &str) -> String {
     let (mut out, mut in_text, mut is_escaped, mut in_number) =
@@ -72,6 +81,16 @@ pub fn numbers_as_text(json: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_billing_period_is_a_month() {
+        for text in ["202610", "2026-10-01", "2026-10-01T00:00:00.000Z", "10/01/2026", "2026-10-01 00:00:00 UTC"] {
+            assert_eq!(parse_period(text).as_deref(), Some("2026-10"), "{text}");
+        }
+        for text in ["202613", "2026", "october", ""] {
+            assert_eq!(parse_period(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn numbers_keep_their_digits() {

@@ -45,6 +45,8 @@ impl Header {
 #[derive(Default)]
 pub struct Columns {
     pub run: RunColumns,
+    /// Begin of the billing period, or its month.
+    pub period: Option<usize>,
     pub start: usize,
     pub end: Option<usize>,
     pub account: Option<usize>,
@@ -69,9 +71,19 @@ pub struct AmountColumns {
     pub billed: usize,
     pub list: Option<usize>,
     pub contracted: Option<usize>,
-    /// The first that is not empty counts.
-    pub effective: Vec<usize>,
+    pub effective: EffectiveColumns,
     pub credits: Option<usize>,
+}
+
+/// Where an export keeps the cost with commitments spread over the hours that they cover.
+#[derive(Default)]
+pub struct EffectiveColumns {
+    /// Of every line.
+    pub every: Option<usize>,
+    /// Of lines that a savings plan covers; CUR fills it with zeros elsewhere.
+    pub savings_plan: Option<usize>,
+    /// Of lines that a reservation covers; the same.
+    pub reservation: Option<usize>,
 }
 
 /// Where an export says what a line bought, and how much of it.
@@ -130,21 +142,22 @@ impl Columns {
 
     /// All columns that are read.
     pub fn needed(&self) -> BTreeSet<usize> {
-        let Self { run, start, end, account, cloud, amounts, usage } = self;
+        let Self { run, period, start, end, account, cloud, amounts, usage } = self;
         let always = [*start, amounts.currency, amounts.billed];
         let optional = [
             [run.tag, run.tags, *end, *account, *cloud, amounts.list],
             [amounts.contracted, amounts.credits, usage.category, usage.service, usage.usage, usage.quantity],
         ];
-        let optional = optional.into_iter().flatten().chain([usage.unit]).flatten();
-        always.into_iter().chain(amounts.effective.iter().copied()).chain(optional).collect()
+        let EffectiveColumns { every, savings_plan, reservation } = amounts.effective;
+        let more = [usage.unit, *period, every, savings_plan, reservation];
+        always.into_iter().chain(optional.into_iter().flatten().chain(more).flatten()).collect()
     }
 }
 
 fn cur(search: &Search) -> Result<Columns, BillError> {
-    let effective = ["savings_plan_savings_plan_effective_cost", "reservation_effective_cost"];
     Ok(Columns {
         run: RunColumns { tag: None, tags: search.find(&["resource_tags"]) },
+        period: search.find(&["bill_billing_period_start_date"]),
         start: search.need(&["line_item_usage_start_date"])?,
         end: search.find(&["line_item_usage_end_date"]),
         account: search.find(&["bill_payer_account_id", "line_item_usage_account_id"]),
@@ -153,7 +166,11 @@ fn cur(search: &Search) -> Result<Columns, BillError> {
             currency: search.need(&["line_item_currency_code"])?,
             billed: search.need(&["line_item_unblended_cost"])?,
             list: search.find(&["pricing_public_on_demand_cost"]),
-            effective: effective.iter().filter_map(|name| search.find(&[name])).collect(),
+            effective: EffectiveColumns {
+                savings_plan: search.find(&["savings_plan_savings_plan_effective_cost"]),
+                reservation: search.find(&["reservation_effective_cost"]),
+                every: None,
+            },
             ..AmountColumns::default()
         },
         usage: UsageColumns {
@@ -168,6 +185,7 @@ fn cur(search: &Search) -> Result<Columns, BillError> {
 fn focus(search: &Search) -> Result<Columns, BillError> {
     Ok(Columns {
         run: RunColumns { tag: None, tags: search.find(&["Tags"]) },
+        period: search.find(&["BillingPeriodStart"]),
         start: search.need(&["ChargePeriodStart"])?,
         end: search.find(&["ChargePeriodEnd"]),
         account: search.find(&["BillingAccountId"]),
@@ -176,7 +194,7 @@ fn focus(search: &Search) -> Result<Columns, BillError> {
             billed: search.need(&["BilledCost"])?,
             list: search.find(&["ListCost"]),
             contracted: search.find(&["ContractedCost"]),
-            effective: search.find(&["EffectiveCost"]).into_iter().collect(),
+            effective: EffectiveColumns { every: search.find(&["EffectiveCost"]), ..EffectiveColumns::default() },
             credits: None,
         },
         cloud: Some(search.need(&["ServiceProviderName", "ProviderName", "InvoiceIssuerName"])?),
@@ -193,6 +211,7 @@ fn focus(search: &Search) -> Result<Columns, BillError> {
 fn google(search: &Search) -> Result<Columns, BillError> {
     Ok(Columns {
         run: RunColumns { tag: None, tags: search.find(&["labels"]) },
+        period: search.find(&["invoice_month"]),
         start: search.need(&["usage_start_time"])?,
         end: search.find(&["usage_end_time"]),
         account: search.find(&["billing_account_id"]),
@@ -216,6 +235,7 @@ fn google(search: &Search) -> Result<Columns, BillError> {
 fn azure(search: &Search) -> Result<Columns, BillError> {
     Ok(Columns {
         run: RunColumns { tag: None, tags: search.find(&["Tags"]) },
+        period: search.find(&["BillingPeriodStartDate"]),
         start: search.need(&["Date", "UsageDate"])?,
         end: None,
         account: search.find(&["BillingAccountId"]),

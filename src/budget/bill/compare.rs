@@ -17,6 +17,9 @@ pub enum DifferenceReason {
     Hours,
     /// The same hours at another price; where the bill does not count in hours, everything about machines.
     Price,
+    /// What covered hours are billed above what they cost of the commitment: on AWS a covered line has the on-demand rate, and a
+    /// line without the tag of the run takes it back.
+    Covered,
     Disk,
     CheckpointStorage,
     Egress,
@@ -34,6 +37,7 @@ impl DifferenceReason {
         match self {
             Self::Hours => "machine hours",
             Self::Price => "price of machines",
+            Self::Covered => "covered by a commitment",
             Self::Disk => "disks",
             Self::CheckpointStorage => "storage",
             Self::Egress => "data out",
@@ -118,7 +122,8 @@ fn difference(run: &str, charged: &[&Charge], billed: &[&Charge]) -> Difference 
     for charge in charged.iter().filter(|charge| DifferenceReason::for_item(charge.item) != DifferenceReason::Price) {
         found.add(DifferenceReason::for_item(charge.item), Usd::ZERO - charge.costs.contracted);
     }
-    let of_machines: Usd = machines.iter().map(|charge| charge.on_bill()).sum();
+    let of_machines: Usd = machines.iter().map(|charge| charge.costs.effective).sum();
+    found.add(DifferenceReason::Covered, machines.iter().map(|charge| charge.on_bill() - charge.costs.effective).sum());
     let charged_machines: Usd = charged.iter().filter(on_bill).map(|charge| charge.costs.contracted).sum();
     let more = of_machines - charged_machines;
     // Where hours are not known on both sides, or are beyond counting, all of it is the price.
@@ -159,6 +164,18 @@ mod tests {
 
     fn bill(charges: Vec<Charge>) -> ImportedBill {
         ImportedBill { cloud: "aws".to_owned(), charges, ..ImportedBill::default() }
+    }
+
+    #[test]
+    fn what_a_savings_plan_covers_is_not_dearer_than_planned() {
+        let covered = charge("a", Item::Machines, usd("55.04"), Some(1.0), true);
+        let covered = Charge { costs: Costs { effective: usd("31.46"), ..covered.costs }, ..covered };
+        let found = compare(&[bill(vec![covered])], &[charge("a", Item::Machines, usd("31.46"), Some(1.0), false)]);
+        assert_eq!(
+            found[0].reasons,
+            BTreeMap::from([(DifferenceReason::Covered, usd("23.58"))]),
+            "no word of the price"
+        );
     }
 
     #[test]

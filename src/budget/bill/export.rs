@@ -6,16 +6,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::charge::Charge;
 
-/// One account, one month, of one import.
+/// One delivery: what an import has of one account and one billing period. A newer delivery of that period replaces it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ImportedBill {
-    /// Of what was imported: the hash of the files, cloud, account and month.
+    /// Of what was imported: the hash of the files, cloud, account and billing period.
     pub id: String,
     pub cloud: String,
     pub account: String,
-    /// `2026-10`.
+    /// The billing period, `2026-10`: the month of the invoice, whenever its lines were used. Usage that was reported late and
+    /// corrections of other months stay with the invoice that they came with.
     pub month: String,
-    /// Lines of runs, added up by run, day and item.
+    /// Lines of runs in it; 0: kept by an older version, which did not count them.
+    #[serde(default)]
+    pub lines: u64,
+    /// Lines of runs, added up by run, day of usage and item.
     pub charges: Vec<Charge>,
 }
 

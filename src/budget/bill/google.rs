@@ -4,7 +4,7 @@ use std::io::BufRead;
 
 use serde_json::Value;
 
-use crate::bill::cell::{numbers_as_text, parse_moment, run_of_tags};
+use crate::bill::cell::{numbers_as_text, parse_moment, parse_period, run_of_tags};
 use crate::bill::export::{BillError, Format};
 use crate::bill::item::{Labels, classify};
 use crate::bill::sums::{BillLine, Sums};
@@ -40,6 +40,14 @@ pub fn read(file: &str, mut lines: impl BufRead, sums: &mut Sums) -> Result<(), 
             sums.add(line).ok_or_else(|| BillError::TooLarge { file: file.to_owned() })?;
         }
     }
+}
+
+/// The month of the invoice; `None`: the export does not say.
+fn period(file: &str, number: u64, row: &Value) -> Result<Option<String>, BillError> {
+    let Some(given) = row["invoice"]["month"].as_str() else { return Ok(None) };
+    let wrong =
+        || BillError::cell(file, number, "invoice.month", format!("`{given}` is not a valid month, such as 202610"));
+    parse_period(given).map(Some).ok_or_else(wrong)
 }
 
 fn bill_lines(file: &str, number: u64, row: &Value) -> Result<Vec<BillLine>, BillError> {
@@ -81,6 +89,7 @@ fn bill_lines(file: &str, number: u64, row: &Value) -> Result<Vec<BillLine>, Bil
     let line = BillLine {
         cloud: "gcp".to_owned(),
         account: row["billing_account_id"].as_str().unwrap_or_default().to_owned(),
+        period: period(file, number, row)?,
         run,
         start,
         end: time("usage_end_time")?.max(start),

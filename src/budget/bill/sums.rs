@@ -14,6 +14,8 @@ use gpuplan_units::{FineUsd, Usd};
 pub struct BillLine {
     pub cloud: String,
     pub account: String,
+    /// Billing period, `2026-10`; `None`: the export does not say, and the month in which the usage began is taken.
+    pub period: Option<String>,
     /// As the tag or label says it.
     pub run: String,
     pub start: Timestamp,
@@ -32,7 +34,7 @@ pub struct BillLine {
 struct Key {
     cloud: String,
     account: String,
-    month: String,
+    period: String,
     run: String,
     day: String,
     item: Item,
@@ -58,16 +60,19 @@ pub struct Sums {
     pub lines: u64,
     /// Of them, those of runs; one may have credits beside its cost, which are added too.
     pub ours: u64,
+    /// Amounts of runs whose billing period the export does not say.
+    pub without_period: u64,
 }
 
 impl Sums {
     /// `None` where a sum is beyond counting.
     pub fn add(&mut self, line: BillLine) -> Option<()> {
-        let month = line.start.to_zoned(TimeZone::UTC).strftime("%Y-%m").to_string();
+        self.without_period += u64::from(line.period.is_none());
+        let month_of_usage = || line.start.to_zoned(TimeZone::UTC).strftime("%Y-%m").to_string();
         let key = Key {
+            period: line.period.clone().unwrap_or_else(month_of_usage),
             cloud: line.cloud,
             account: line.account,
-            month,
             run: line.run,
             day: utc_day(line.start),
             item: line.item,
@@ -94,19 +99,21 @@ impl Sums {
         Some(())
     }
 
-    /// A bill for each account and month. `hash` is of the files; `runs` are the names that are known here, as a label may have
+    /// A bill for each account and billing period. `hash` is of the files; `runs` are the names that are known here, as a label may have
     /// lost letters of them.
     pub fn bills(&self, hash: &str, source: &str, runs: &BTreeSet<String>) -> Vec<ImportedBill> {
         let mut bills: BTreeMap<(&str, &str, &str), ImportedBill> = BTreeMap::new();
         for (key, sum) in &self.by_key {
-            let Key { cloud, account, month, .. } = key;
-            let bill = bills.entry((cloud, account, month)).or_insert_with(|| ImportedBill {
-                id: format!("bill/{hash}/{cloud}/{account}/{month}"),
+            let Key { cloud, account, period, .. } = key;
+            let bill = bills.entry((cloud, account, period)).or_insert_with(|| ImportedBill {
+                id: format!("bill/{hash}/{cloud}/{account}/{period}"),
                 cloud: cloud.clone(),
                 account: account.clone(),
-                month: month.clone(),
+                month: period.clone(),
+                lines: 0,
                 charges: Vec::new(),
             });
+            bill.lines += sum.lines;
             let charge = charge(&bill.id, key, sum, source, runs);
             bill.charges.push(charge);
         }
@@ -169,6 +176,7 @@ mod tests {
         BillLine {
             cloud: "gcp".to_owned(),
             account: "1".to_owned(),
+            period: None,
             run: run.to_owned(),
             start,
             end: Timestamp::from_second(second + 3600).unwrap(),

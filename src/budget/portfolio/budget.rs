@@ -1,5 +1,6 @@
 //! `Budget`: the whole answer to a portfolio, and its lines as charges.
 
+mod held;
 mod sensitivity;
 mod terms;
 
@@ -11,26 +12,33 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::charge::{Allocation, Charge, Costs, Nature, Resource};
+use crate::portfolio::assignment::{Assignment, assign};
+use crate::portfolio::budget::held::held_machines;
+pub use crate::portfolio::budget::held::{HeldMachines, PoolFigures};
 pub use crate::portfolio::budget::sensitivity::SensitivityBar;
 use crate::portfolio::budget::sensitivity::sensitivity_bars;
 pub use crate::portfolio::budget::terms::{OtherCloudCost, TermCommitment};
 use crate::portfolio::budget::terms::{other_clouds, term_commitments};
 use crate::portfolio::calendar::Month;
 pub use crate::portfolio::coverage::CommitmentFigures;
-use crate::portfolio::lines::{BudgetLine, BudgetLines, CostedPhase, LineOrigin};
+use crate::portfolio::line_writer::BudgetLines;
+use crate::portfolio::lines::{BudgetLine, CostedPhase, LineOrigin};
 use crate::portfolio::planned::PhaseCost;
 use crate::portfolio::simulation::draws::{DRAWS, chance_within, quantiles};
 pub use crate::portfolio::simulation::groups::CostGroup;
 use crate::portfolio::simulation::groups::GroupBy;
 use crate::portfolio::simulation::{
-    AVAILABILITY_IN_COMMON, SPOT_PRICE_IN_COMMON, SPOT_PRICE_STEP, Simulated, simulate,
+    AVAILABILITY_IN_COMMON, EstimateCorrelation, SPOT_PRICE_IN_COMMON, SPOT_PRICE_STEP, Simulated, simulate,
 };
-use crate::portfolio::{Phase, Portfolio, PortfolioError};
+use crate::portfolio::{Portfolio, PortfolioError};
 use gpuplan_plan::document::InputsRecord;
-use gpuplan_units::{Quantiles, Usd};
+use gpuplan_units::{Hours, Quantiles, Usd};
 
 /// Of the document that `budget --output json` writes.
 const VERSION: u32 = 1;
+
+/// No run takes longer than that: ten years.
+const MOST_MONTHS: u32 = 120;
 
 /// What a portfolio costs, as `budget --output json` writes it. The lines add up to `total.cost_usd.expected` to the
 /// nano-dollar.
@@ -51,6 +59,9 @@ pub struct Budget {
     pub breakdown: Breakdown,
     pub phases: Vec<PhaseFigures>,
     pub commitments: Vec<CommitmentFigures>,
+    /// Own and committed machines, and what the runs use of them; absent where there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<HeldMachines>,
     #[serde(flatten)]
     pub alternatives: Alternatives,
     /// Longest first.
@@ -73,6 +84,10 @@ pub struct BudgetTotal {
     /// Null: none is stated.
     pub budget_usd: Option<Usd>,
     pub chance_within_budget: Option<f64>,
+    /// The same if the errors of the estimates of different workloads had nothing in common; null without a budget.
+    pub chance_if_independent: Option<f64>,
+    /// The same if they were one error; null without a budget.
+    pub chance_if_common: Option<f64>,
     /// Mean of the draws: near the total where the draws are right.
     pub mean_of_draws_usd: Usd,
 }
@@ -103,6 +118,9 @@ pub struct PhaseFigures {
     #[serde(flatten)]
     pub period: Period,
     pub repeats: u32,
+    /// Of the repeats, those on machines that are held.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub repeats_on_held: u32,
     /// Id of its plan; null for stated rates.
     pub plan: Option<String>,
     /// What was asked, as a workload file says it, to compare budgets by; absent for stated rates.
@@ -120,6 +138,10 @@ pub struct PhaseFigures {
     pub cost_each_usd: Quantiles<Usd>,
 }
 
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
 /// `once` has one for each phase, in their order.
 pub fn budget(
     portfolio: &Portfolio,
@@ -128,42 +150,89 @@ pub fn budget(
     now: Timestamp,
     seed: u64,
 ) -> Result<Budget, PortfolioError> {
+    let rented: Vec<CostedPhase> =
+        portfolio.phases.iter().zip(once).map(|(phase, once)| CostedPhase { phase, once, placed: &[] }).collect();
+    let assignment = assign(portfolio, &portfolio.pools, &rented);
     let costed: Vec<CostedPhase> =
-        portfolio.phases.iter().zip(once).map(|(phase, once)| CostedPhase { phase, once }).collect();
+        rented.iter().zip(&assignment.placed).map(|(costed, placed)| CostedPhase { placed, ..*costed }).collect();
     let beyond = |line, what: &str| {
         let detail = format!("{what} costs more than this program can count");
         PortfolioError::at(line, detail, "check `usd_per_hour`, `nodes`, `hours` and `repeats`")
     };
     // Sums and taxes of what is countable together are countable.
     let mut whole = 0.0;
-    for CostedPhase { phase, once } in &costed {
+    for CostedPhase { phase, once, .. } in &costed {
         let elsewhere = once.elsewhere.iter().map(|elsewhere| elsewhere.cost);
         let most = elsewhere.chain([once.cost]).map(|cost| cost.expected.max(cost.p50).max(cost.p90)).max();
         whole += most.map_or(0.0, Usd::dollars) * f64::from(phase.repeats);
         Usd::from_dollars(whole)
             .ok_or_else(|| beyond(phase.line, &format!("with `{}` the portfolio", phase.path())))?;
     }
+    fits_its_months(&rented)?;
     // Far out in their distribution draws may be beyond it all the same.
-    counted(portfolio, &costed, inputs, now, seed).ok_or_else(|| beyond(1, "in an unlucky case the portfolio"))
+    counted(portfolio, &costed, &assignment, inputs, now, seed)
+        .ok_or_else(|| beyond(1, "in an unlucky case the portfolio"))
+}
+
+/// One run of a phase does not take longer than its months.
+fn fits_its_months(costed: &[CostedPhase]) -> Result<(), PortfolioError> {
+    for CostedPhase { phase, once, .. } in costed {
+        let (hours, months) = (once.hours.expected, months_for(phase.start, once.hours.expected));
+        if months > phase.months {
+            let detail = format!(
+                "one run of `{}` takes {}, longer than its {} from {}",
+                phase.path(),
+                Hours(hours),
+                if phase.months == 1 { "month".to_owned() } else { format!("{} months", phase.months) },
+                phase.start
+            );
+            let hint = format!("months = {months}, or a `deadline` in its `limits`");
+            return Err(PortfolioError::at(phase.line, detail, hint));
+        }
+    }
+    Ok(())
+}
+
+/// Months that a run of so many hours takes if it begins with the first.
+pub fn months_for(start: Month, hours: f64) -> u32 {
+    let (mut months, mut left) = (1, hours - start.hours());
+    while left > 0.0 && months < MOST_MONTHS {
+        left -= start.ahead(months).hours();
+        months += 1;
+    }
+    months
 }
 
 /// `None`: beyond counting.
 fn counted(
     portfolio: &Portfolio,
     costed: &[CostedPhase],
+    assignment: &Assignment,
     inputs: InputsRecord,
     now: Timestamp,
     seed: u64,
 ) -> Option<Budget> {
     let this_month = Month::containing(now);
-    let BudgetLines { mut lines, covered } = BudgetLines::new(portfolio, costed);
-    let mut simulated = simulate(portfolio, costed, this_month, seed)?;
-    let total = total(portfolio, &lines, &mut simulated)?;
+    let BudgetLines { mut lines, covered, pool_hours } = BudgetLines::new(portfolio, costed);
+    let simulate = |correlation| simulate(portfolio, costed, correlation, this_month, seed);
+    let mut simulated = simulate(EstimateCorrelation::MEASURED)?;
+    let mut total = total(portfolio, &lines, &mut simulated)?;
+    if let Some(budget) = portfolio.budget {
+        let chance = |correlation| Some(chance_within(&simulate(correlation)?.groups.total, budget));
+        let (independent, common) =
+            rayon::join(|| chance(EstimateCorrelation::NONE), || chance(EstimateCorrelation::FULL));
+        (total.chance_if_independent, total.chance_if_common) = (Some(independent?), Some(common?));
+    }
     let by_phase = phase_sums(&lines);
     spread_lines(&mut lines, costed, &by_phase, &simulated, total.cost_usd)?;
     let covered = covered.into_iter().zip(&simulated.chances_of_loss).zip(&portfolio.commitments);
     let commitments =
         covered.map(|((covered, loss), commitment)| commitment.figures(portfolio, covered, *loss)).collect();
+    let held = if portfolio.pools.is_empty() {
+        None
+    } else {
+        Some(held_machines(portfolio, costed, assignment, &pool_hours, total.cost_usd.expected)?)
+    };
     let [by_month, by_team, by_cloud, by_gpu] =
         GroupBy::ALL.map(|by| simulated.groups.costs(by, &lines, &portfolio.teams));
     Some(Budget {
@@ -178,6 +247,7 @@ fn counted(
         breakdown: Breakdown { by_month: by_month?, by_team: by_team?, by_cloud: by_cloud?, by_gpu: by_gpu? },
         phases: phase_figures(costed, &by_phase, &simulated)?,
         commitments,
+        held,
         alternatives: Alternatives {
             promises: term_commitments(portfolio, costed)?,
             elsewhere: other_clouds(costed, portfolio.tax)?,
@@ -197,6 +267,8 @@ fn total(portfolio: &Portfolio, lines: &[BudgetLine], simulated: &mut Simulated)
         cost_usd: quantiles(draws, expected)?,
         budget_usd: portfolio.budget,
         chance_within_budget,
+        chance_if_independent: None,
+        chance_if_common: None,
         mean_of_draws_usd: Usd::from_dollars((mean * 100.0).round() / 100.0)?,
     })
 }
@@ -245,6 +317,10 @@ fn spread_lines(
                 let drawn = simulated.unused[at].get(&month).filter(|_| cost > Usd::ZERO);
                 drawn.map_or((1.0, 1.0), |drawn| (drawn.p50 / cost.dollars(), drawn.p90 / cost.dollars()))
             }
+            LineOrigin::Pool(at) => {
+                let drawn = simulated.unused_pools[at].get(&month).filter(|_| cost > Usd::ZERO);
+                drawn.map_or((1.0, 1.0), |drawn| (drawn.p50 / cost.dollars(), drawn.p90 / cost.dollars()))
+            }
             LineOrigin::Tax if total.expected == Usd::ZERO => (1.0, 1.0),
             LineOrigin::Tax => {
                 let expected = total.expected.dollars();
@@ -258,23 +334,26 @@ fn spread_lines(
 }
 
 fn phase_figures(costed: &[CostedPhase], by_phase: &PhaseSums, simulated: &Simulated) -> Option<Vec<PhaseFigures>> {
-    let one = |(at, CostedPhase { phase, once }): (usize, &CostedPhase)| {
+    let one = |(at, costed): (usize, &CostedPhase)| {
+        let phase = costed.phase;
         let cost_usd = Quantiles {
             expected: phase.in_months().filter_map(|month| by_phase.get(&(at, month)).copied()).sum(),
             p50: Usd::from_dollars(simulated.phases[at].p50)?,
             p90: Usd::from_dollars(simulated.phases[at].p90)?,
         };
-        Some(figures(phase, once, cost_usd))
+        Some(figures(costed, cost_usd))
     };
     costed.iter().enumerate().map(one).collect()
 }
 
-fn figures(phase: &Phase, once: &PhaseCost, cost_usd: Quantiles<Usd>) -> PhaseFigures {
+fn figures(costed: &CostedPhase, cost_usd: Quantiles<Usd>) -> PhaseFigures {
+    let CostedPhase { phase, once, .. } = costed;
     PhaseFigures {
         phase: phase.path(),
         team: phase.team.clone(),
         period: Period { start: phase.start, months: phase.months },
         repeats: phase.repeats,
+        repeats_on_held: phase.repeats - costed.rented(),
         plan: once.plan.clone(),
         question: once.question.clone(),
         cloud: once.machines.cloud.clone(),
@@ -290,7 +369,12 @@ fn figures(phase: &Phase, once: &PhaseCost, cost_usd: Quantiles<Usd>) -> PhaseFi
 fn assumptions(portfolio: &Portfolio, costed: &[CostedPhase]) -> Vec<String> {
     let mut assumed = vec![
         format!("{DRAWS} draws; the cost of each run goes through the mean, median and 90th percentile of its plan"),
-        "runs that share a workload share the error of its estimate; the fortune of every run and repeat is drawn separately".to_owned(),
+        format!(
+            "runs of one workload on one GPU share the error of its estimate; those of different workloads correlate by {}, and by {} more \
+             on the same GPU, as errors of published runs do; the fortune of every run and repeat is drawn separately",
+            EstimateCorrelation::MEASURED.of_all,
+            EstimateCorrelation::MEASURED.of_gpu
+        ),
     ];
     if costed.iter().any(|costed| costed.once.is_spot()) {
         assumed.push(format!(

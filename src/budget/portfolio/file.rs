@@ -15,6 +15,7 @@ pub use crate::portfolio::file::keys::PortfolioFile;
 use crate::portfolio::file::keys::{CommitmentSection, RunSection, TeamSection};
 use crate::portfolio::file::schedule::{DraftPhase, schedule};
 use crate::portfolio::{CostSource, Phase, Portfolio, PortfolioError, Rate, Spread, Tax, Team};
+use gpuplan_market::Capacity;
 use gpuplan_units::names::did_you_mean;
 use gpuplan_units::separators::{parse_amount, parse_rate};
 use gpuplan_units::{Hours, Usd, UsdPerHour};
@@ -103,6 +104,8 @@ impl Reader<'_> {
             teams,
             phases,
             commitments,
+            capacity: Capacity::held(file.own, file.committed),
+            pools: Vec::new(),
             data_spread,
         })
     }

@@ -1,4 +1,4 @@
-//! The lines of a budget: every amount with quantity, rate, source, date and assumption. They add up to the total exactly.
+//! The lines of a budget: every amount with quantity, rate, source, date and assumption.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::charge::Item;
+use crate::portfolio::Phase;
 use crate::portfolio::calendar::Month;
-use crate::portfolio::commitment::{Commitment, CommitmentKind};
-use crate::portfolio::coverage::{ASSUMPTION, Covered};
-use crate::portfolio::planned::{MACHINE_HOUR, PhaseCost, PhaseCostLine};
-use crate::portfolio::{Phase, Portfolio, Tax, repeated};
+use crate::portfolio::planned::{PhaseCost, PhaseCostLine, Placed};
 use gpuplan_units::Usd;
 
 /// A phase and what doing it once costs.
@@ -19,6 +17,15 @@ use gpuplan_units::Usd;
 pub struct CostedPhase<'a> {
     pub phase: &'a Phase,
     pub once: &'a PhaseCost,
+    /// Repeats on machines that are held.
+    pub placed: &'a [Placed],
+}
+
+impl CostedPhase<'_> {
+    /// Repeats that are not on machines that are held.
+    pub fn rented(&self) -> u32 {
+        self.phase.repeats - self.placed.iter().map(|placed| placed.repeats).sum::<u32>()
+    }
 }
 
 /// One amount of one month.
@@ -83,14 +90,9 @@ pub struct LineBasis {
 pub enum LineOrigin {
     Phase(usize),
     Commitment(usize),
+    /// A pool of machines that are held.
+    Pool(usize),
     Tax,
-}
-
-/// All lines, and what each commitment covered.
-pub struct BudgetLines {
-    pub lines: Vec<BudgetLine>,
-    /// By commitment.
-    pub covered: Vec<Covered>,
 }
 
 /// The `part`-th of `parts` of an amount: all parts together are the amount to the nano-dollar.
@@ -99,189 +101,22 @@ pub fn split_evenly(amount: Usd, part: u32, parts: u32) -> Usd {
     until(part + 1) - until(part)
 }
 
-impl BudgetLines {
-    pub fn new(portfolio: &Portfolio, costed: &[CostedPhase]) -> Self {
-        let mut writer = Writer::new(portfolio);
-        for (index, costed) in costed.iter().enumerate() {
-            for (part, month) in costed.phase.in_months().enumerate() {
-                for (position, line) in costed.once.lines.iter().enumerate() {
-                    writer.phase_line(PhasePart { index, costed: *costed, part: part as u32, month }, position, line);
-                }
-            }
-        }
-        writer.unused(costed);
-        writer.tax();
-        Self { lines: writer.lines, covered: writer.covered }
-    }
-
-    pub fn total(&self) -> Usd {
-        self.lines.iter().map(|line| line.amount.cost_usd).sum()
-    }
-}
-
 /// One month of a phase.
 #[derive(Clone, Copy)]
-struct PhasePart<'a> {
+pub struct PhasePart<'a> {
     /// Of the phase in the portfolio.
-    index: usize,
-    costed: CostedPhase<'a>,
+    pub index: usize,
+    pub costed: CostedPhase<'a>,
     /// Of the months of the phase.
-    part: u32,
-    month: Month,
-}
-
-struct Writer<'a> {
-    portfolio: &'a Portfolio,
-    lines: Vec<BudgetLine>,
-    /// What is left of the capacity of each commitment in each month.
-    left: Vec<BTreeMap<Month, Usd>>,
-    covered: Vec<Covered>,
-}
-
-impl<'a> Writer<'a> {
-    fn new(portfolio: &'a Portfolio) -> Self {
-        let months = |commitment: &Commitment| {
-            portfolio.months_of(commitment).map(|month| (month, commitment.capacity(month))).collect()
-        };
-        Self {
-            portfolio,
-            lines: Vec::new(),
-            left: portfolio.commitments.iter().map(months).collect(),
-            covered: vec![Covered::default(); portfolio.commitments.len()],
-        }
-    }
-
-    fn phase_line(&mut self, part: PhasePart, position: usize, line: &PhaseCostLine) {
-        let PhasePart { costed: CostedPhase { phase, once }, month, .. } = part;
-        let mut cost = split_evenly(repeated(line.cost, phase.repeats), part.part, phase.months);
-        let mut quantity = line.quantity * f64::from(phase.repeats) / f64::from(phase.months);
-        let all = quantity;
-        let id = format!("{}/{month}/{}.{}", phase.path(), position + 1, line.item.word());
-        for (at, commitment) in self.portfolio.commitments.iter().enumerate() {
-            let Some(left) = self.left[at].get_mut(&month).filter(|left| **left > Usd::ZERO) else { continue };
-            let Some(coverage) = commitment.coverage(once, line) else { continue };
-            let hours = (coverage.share * all).min(quantity).min(left.dollars() / coverage.capacity.dollars());
-            // What is beyond counting is more than there is.
-            let priced = |price: Usd, most: Usd| {
-                Usd::from_dollars(hours * price.dollars()).map_or(most, |amount| amount.min(most))
-            };
-            let (taken, on_demand) = (priced(coverage.capacity, *left), priced(line.unit_price, cost));
-            if taken == Usd::ZERO {
-                continue;
-            }
-            let used = if commitment.is_free() { Usd::ZERO } else { taken };
-            *left = *left - taken;
-            (quantity, cost) = (quantity - hours, cost - on_demand);
-            let covered = &mut self.covered[at];
-            *covered = Covered { used: covered.used + used, on_demand: covered.on_demand + on_demand };
-            let blank = blank_phase_line(part, line);
-            self.lines.push(BudgetLine {
-                id: format!("{id}/{}", commitment.name),
-                machines: LineMachines { purchase: Some("commitment".to_owned()), ..blank.machines },
-                amount: LineAmount {
-                    quantity: hours,
-                    unit_price_usd: coverage.unit_price,
-                    cost_usd: used,
-                    ..blank.amount
-                },
-                basis: LineBasis {
-                    source: commitment.source.clone(),
-                    priced_at: Some(commitment.as_of),
-                    assumption: format!("`{}` {ASSUMPTION}", commitment.name),
-                },
-                ..blank
-            });
-        }
-        if cost > Usd::ZERO || quantity > 0.0 {
-            let blank = blank_phase_line(part, line);
-            let amount = LineAmount { quantity, cost_usd: cost, ..blank.amount };
-            self.lines.push(BudgetLine { id, amount, ..blank });
-        }
-    }
-
-    /// What is paid and not used.
-    fn unused(&mut self, costed: &[CostedPhase]) {
-        let left = std::mem::take(&mut self.left);
-        for (at, (commitment, months)) in self.portfolio.commitments.iter().zip(left).enumerate() {
-            if commitment.is_free() {
-                continue;
-            }
-            for (month, cost) in months.into_iter().filter(|(_, left)| *left > Usd::ZERO) {
-                let is_machines = matches!(commitment.kind, CommitmentKind::Reservation { .. });
-                let price = if is_machines { commitment.usd_per_hour.times(1) } else { Usd::from_nanos(1_000_000_000) };
-                let blank = shared_line(month, Item::UnusedCommitment, cost, LineOrigin::Commitment(at));
-                self.lines.push(BudgetLine {
-                    id: format!("{}/{month}/unused", commitment.name),
-                    machines: LineMachines {
-                        cloud: commitment.cloud.clone(),
-                        region: commitment.region.clone(),
-                        instance_type: match &commitment.kind {
-                            CommitmentKind::Reservation { instance_type, .. } => Some(instance_type.clone()),
-                            CommitmentKind::SavingsPlan { .. } => None,
-                        },
-                        gpu: commitment.gpu(costed.iter().map(|costed| costed.once)).map(str::to_owned),
-                        purchase: Some("commitment".to_owned()),
-                        ..LineMachines::default()
-                    },
-                    amount: LineAmount {
-                        quantity: cost.dollars() / price.dollars(),
-                        unit: if is_machines { MACHINE_HOUR } else { "committed dollar" }.to_owned(),
-                        unit_price_usd: price,
-                        ..blank.amount
-                    },
-                    basis: LineBasis {
-                        source: commitment.source.clone(),
-                        priced_at: Some(commitment.as_of),
-                        assumption: format!("what no run uses of `{}`; it {ASSUMPTION}", commitment.name),
-                    },
-                    ..blank
-                });
-            }
-        }
-    }
-
-    /// A line for what each month, team, cloud and GPU adds to the tax.
-    fn tax(&mut self) {
-        let Tax { millionths } = self.portfolio.tax;
-        if millionths == 0 {
-            return;
-        }
-        let mut taxed: BTreeMap<(Month, Option<String>, String, Option<String>), Usd> = BTreeMap::new();
-        for line in &self.lines {
-            let machines = &line.machines;
-            let key = (line.month, line.team.clone(), machines.cloud.clone(), machines.gpu.clone());
-            let sum = taxed.entry(key).or_default();
-            *sum = *sum + line.amount.cost_usd;
-        }
-        for ((month, team, cloud, gpu), sum) in taxed {
-            let parts = [Some("tax"), team.as_deref(), Some(cloud.as_str()), gpu.as_deref()];
-            let id = parts.into_iter().flatten().chain([month.to_string().as_str()]).collect::<Vec<_>>().join("/");
-            let blank = shared_line(month, Item::Tax, self.portfolio.tax.on(sum), LineOrigin::Tax);
-            self.lines.push(BudgetLine {
-                id,
-                team,
-                machines: LineMachines { cloud, gpu, ..LineMachines::default() },
-                amount: LineAmount {
-                    quantity: sum.dollars(),
-                    unit: "USD".to_owned(),
-                    unit_price_usd: Usd::from_nanos(millionths * 1000),
-                    ..blank.amount
-                },
-                basis: LineBasis {
-                    source: "the portfolio".to_owned(),
-                    priced_at: None,
-                    assumption: "as stated, on every amount alike".to_owned(),
-                },
-                ..blank
-            });
-        }
-    }
+    pub part: u32,
+    pub month: Month,
 }
 
 /// A line of a phase, without id, quantity and cost.
-fn blank_phase_line(part: PhasePart, line: &PhaseCostLine) -> BudgetLine {
-    let PhasePart { index, costed: CostedPhase { phase, once }, month, .. } = part;
-    let times = if phase.repeats > 1 { format!("; done {} times", phase.repeats) } else { String::new() };
+pub fn blank_phase_line(part: PhasePart, line: &PhaseCostLine) -> BudgetLine {
+    let PhasePart { index, costed: CostedPhase { phase, once, .. }, month, .. } = part;
+    let rented = part.costed.rented();
+    let times = if rented > 1 { format!("; done {rented} times") } else { String::new() };
     let spread = if phase.months > 1 { format!("; spread evenly over {} months", phase.months) } else { String::new() };
     BudgetLine {
         id: String::new(),
@@ -316,7 +151,7 @@ fn blank_phase_line(part: PhasePart, line: &PhaseCostLine) -> BudgetLine {
 }
 
 /// A line that is of no phase.
-fn shared_line(month: Month, item: Item, cost: Usd, origin: LineOrigin) -> BudgetLine {
+pub fn shared_line(month: Month, item: Item, cost: Usd, origin: LineOrigin) -> BudgetLine {
     BudgetLine {
         id: String::new(),
         run: None,

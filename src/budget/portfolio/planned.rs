@@ -7,6 +7,7 @@ use crate::Item;
 use crate::portfolio::Rate;
 use crate::portfolio::shape::Shape;
 use crate::portfolio::simulation::AVAILABILITY_IN_COMMON;
+use gpuplan_market::capacity::pool::Pool;
 use gpuplan_plan::document::{BillLineRecord, DocumentError, PlanDocument, PlanRecord, TermsRecord};
 use gpuplan_plan::money::bill::BillItem;
 use gpuplan_plan::normal::NORMAL_90;
@@ -43,6 +44,8 @@ pub struct PhaseCost {
     pub elsewhere: Vec<OtherCloud>,
     /// The same machines on every way to buy them.
     pub terms: Vec<TermsRecord>,
+    /// The same work on machines that are held already, one for each pool that can do it.
+    pub held: Vec<HeldPlan>,
 }
 
 /// The machines of a phase; what stated rates leave open is `None`.
@@ -82,9 +85,33 @@ pub struct OtherCloud {
     pub in_common: f64,
 }
 
+/// One time of a phase on machines of a pool.
+#[derive(Clone, Debug)]
+pub struct HeldPlan {
+    /// Of the pools of the portfolio.
+    pub pool: usize,
+    pub machines: PhaseMachines,
+    /// From begin to end.
+    pub hours: Quantiles<f64>,
+    /// Of all its machines together.
+    pub machine_hours: f64,
+    /// Besides the machines.
+    pub lines: Vec<PhaseCostLine>,
+    /// Of its hours.
+    pub shape: Shape,
+}
+
+/// Repeats of a phase that take machines of a pool; the others rent the next best offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// Of `PhaseCost::held`.
+    pub held: usize,
+    pub repeats: u32,
+}
+
 impl PhaseCost {
-    /// From a recorded answer. `estimate` names the question.
-    pub fn of_plan(document: &PlanDocument, id: Option<&str>, estimate: &str) -> Result<Self, PlannedError> {
+    /// From a recorded answer.
+    pub fn of_plan(document: &PlanDocument, id: Option<&str>) -> Result<Self, PlannedError> {
         let plan = document.pick(id)?;
         let (machines, cost) = (&plan.machines, plan.cost.cost_usd);
         let is_spot = machines.purchase.is_spot();
@@ -99,7 +126,7 @@ impl PhaseCost {
         let at_spot: Usd = at_spot.map(|line| line.cost).sum();
         let is_recommended = document.plans.recommendation.as_ref().is_some_and(|best| best.id == plan.id);
         Ok(Self {
-            estimate: estimate.to_owned(),
+            estimate: estimated(document),
             plan: Some(plan.id.clone()),
             question: Value::Object(document.workload.file.clone()),
             machines: PhaseMachines {
@@ -121,6 +148,7 @@ impl PhaseCost {
             elsewhere: elsewhere(document, plan),
             // Terms are those of the recommended machines.
             terms: if is_recommended { document.terms.clone() } else { Vec::new() },
+            held: Vec::new(),
         })
     }
 
@@ -161,6 +189,7 @@ impl PhaseCost {
             spot_share: f64::from(u8::from(is_spot)),
             elsewhere: Vec::new(),
             terms: Vec::new(),
+            held: Vec::new(),
         })
     }
 
@@ -174,6 +203,48 @@ impl PhaseCost {
         let parts = [Some(cloud), region.as_ref(), zone_id.as_ref(), instance_type.as_ref()];
         parts.into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join("/")
     }
+}
+
+impl HeldPlan {
+    /// From the plan of a phase on machines of this pool alone. `None`: no distribution has its hours.
+    pub fn of_plan(pool: usize, once: PhaseCost) -> Option<Self> {
+        let is_time =
+            |line: &PhaseCostLine| matches!(line.item, Item::Machines | Item::LostWork) && line.unit == MACHINE_HOUR;
+        let (time, lines): (Vec<_>, Vec<_>) = once.lines.into_iter().partition(is_time);
+        Some(Self {
+            pool,
+            machine_hours: time.iter().map(|line| line.quantity).sum(),
+            shape: Shape::fit(once.hours)?,
+            machines: once.machines,
+            hours: once.hours,
+            lines,
+        })
+    }
+
+    /// The same machines as a phase would rent on demand. `None`: it is for others.
+    pub fn of_the_same(pool: usize, held: &Pool, once: &PhaseCost) -> Option<Self> {
+        let machines = &once.machines;
+        let is_same = machines.purchase == "on-demand"
+            && machines.cloud == held.cloud
+            && machines.instance_type.as_ref() == Some(&held.instance_type)
+            && (machines.region.is_none() || machines.region == held.region)
+            && machines.nodes <= held.nodes;
+        is_same.then(|| Self::of_plan(pool, once.clone())).flatten()
+    }
+
+    /// Cash of one time: what using the machines costs beside what is paid anyway, and everything else. Dollars.
+    pub fn cash(&self, pool: &Pool) -> f64 {
+        pool.marginal.dollars() * self.machine_hours + self.lines.iter().map(|line| line.cost.dollars()).sum::<f64>()
+    }
+}
+
+/// What the estimate of a document is of: the workload as it is asked, by its content and not by the name of its file, and whatever
+/// limits were set. A copy of a file has the same error.
+fn estimated(document: &PlanDocument) -> String {
+    let mut asked = document.workload.file.clone();
+    asked.remove("limits");
+    asked.remove("name");
+    Value::Object(asked).to_string()
 }
 
 /// Unit of machine time on a bill.

@@ -2,6 +2,7 @@
 
 pub mod draws;
 pub mod groups;
+mod pool_draws;
 mod spot_market;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,8 +14,10 @@ use crate::portfolio::Portfolio;
 use crate::portfolio::calendar::Month;
 use crate::portfolio::commitment::Commitment;
 use crate::portfolio::lines::CostedPhase;
+use crate::portfolio::pool_lines::gpu as gpu_of_pool;
 use crate::portfolio::simulation::draws::{DRAWS, spread};
 use crate::portfolio::simulation::groups::{GroupNames, GroupedDraws};
+use crate::portfolio::simulation::pool_draws::PoolDraws;
 pub use crate::portfolio::simulation::spot_market::{AVAILABILITY_IN_COMMON, SPOT_PRICE_IN_COMMON, SPOT_PRICE_STEP};
 use gpuplan_units::Quantiles;
 use gpuplan_units::draw::Draws;
@@ -28,6 +31,8 @@ const PRICE: u64 = 2 << 40;
 const ESTIMATE: u64 = 3 << 40;
 const POOL: u64 = 4 << 40;
 const OWN: u64 = 5 << 40;
+const ESTIMATES_OF_GPU: u64 = 6 << 40;
+const ALL_ESTIMATES: u64 = 7 << 40;
 
 pub struct Simulated {
     pub groups: GroupedDraws,
@@ -37,8 +42,29 @@ pub struct Simulated {
     pub phases: Vec<Quantiles<f64>>,
     /// By commitment and month: of what is not used.
     pub unused: Vec<BTreeMap<Month, Quantiles<f64>>>,
+    /// By pool and month: of what is paid for machines that are held and not used.
+    pub unused_pools: Vec<BTreeMap<Month, Quantiles<f64>>>,
     /// By commitment: share of the draws in which it saves less than it costs.
     pub chances_of_loss: Vec<f64>,
+}
+
+/// How far the errors of the estimates of different workloads go together. Those of one workload on one GPU are one error.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EstimateCorrelation {
+    /// Of any two.
+    pub of_all: f64,
+    /// In addition, of two on the same GPU.
+    pub of_gpu: f64,
+}
+
+impl EstimateCorrelation {
+    /// One-way intraclass correlations of the errors of 1,507 published runs (`gpuplan accuracy --output json`, 2026-11-23, `time`): .16
+    /// within the 26 groups of sources that share a code base, as the runs of one portfolio do, and .07 within the 26 GPUs. From the
+    /// count, bias and mean error of each group, the variance taken as that of a normal with this mean error. The constants are fitted
+    /// on these runs, so on new ones they may go together more.
+    pub const MEASURED: Self = Self { of_all: 0.16, of_gpu: 0.07 };
+    pub const NONE: Self = Self { of_all: 0.0, of_gpu: 0.0 };
+    pub const FULL: Self = Self { of_all: 1.0, of_gpu: 0.0 };
 }
 
 /// Normal numbers that several phases share.
@@ -51,7 +77,39 @@ struct Shared {
     price: BTreeMap<Month, Vec<f64>>,
     /// The same for one pool's own.
     pools: BTreeMap<String, BTreeMap<Month, Vec<f64>>>,
-    estimates: BTreeMap<String, Vec<f64>>,
+    /// Errors of estimates, by workload and GPU.
+    estimates: BTreeMap<(String, Option<String>), Vec<f64>>,
+}
+
+/// Workload and GPU of a phase.
+fn estimate_of(costed: &CostedPhase) -> (String, Option<String>) {
+    (costed.once.estimate.clone(), costed.once.machines.gpu.clone())
+}
+
+/// Errors of the estimates of each workload on each GPU.
+fn estimate_errors(
+    costed: &[CostedPhase],
+    correlation: EstimateCorrelation,
+    seed: u64,
+) -> BTreeMap<(String, Option<String>), Vec<f64>> {
+    let EstimateCorrelation { of_all, of_gpu } = correlation;
+    let common = normals(seed, ALL_ESTIMATES);
+    let gpus: BTreeSet<&Option<String>> = costed.iter().map(|costed| &costed.once.machines.gpu).collect();
+    let gpus: BTreeMap<&Option<String>, Vec<f64>> =
+        gpus.into_iter().zip(0..).map(|(gpu, at)| (gpu, normals(seed, ESTIMATES_OF_GPU + at))).collect();
+    let keys: BTreeSet<_> = costed.iter().map(estimate_of).collect();
+    let error = |(key, at): ((String, Option<String>), u64)| {
+        let (own, gpu) = (normals(seed, ESTIMATE + at), &gpus[&key.1]);
+        let alone = (1.0 - of_all - of_gpu).max(0.0).sqrt();
+        let mixed = own
+            .iter()
+            .zip(gpu)
+            .zip(&common)
+            .map(|((own, gpu), common)| of_all.sqrt() * common + of_gpu.sqrt() * gpu + alone * own)
+            .collect();
+        (key, mixed)
+    };
+    keys.into_iter().zip(0..).map(error).collect()
 }
 
 fn normals(seed: u64, stream: u64) -> Vec<f64> {
@@ -81,7 +139,13 @@ fn walk(seed: u64, stream: u64, now: Month, months: &BTreeSet<Month>) -> BTreeMa
 }
 
 impl Shared {
-    fn new(portfolio: &Portfolio, costed: &[CostedPhase], now: Month, seed: u64) -> Self {
+    fn new(
+        portfolio: &Portfolio,
+        costed: &[CostedPhase],
+        correlation: EstimateCorrelation,
+        now: Month,
+        seed: u64,
+    ) -> Self {
         let months: BTreeSet<Month> = costed.iter().flat_map(|costed| costed.phase.in_months()).collect();
         let availability = months
             .iter()
@@ -90,7 +154,6 @@ impl Shared {
         for costed in costed.iter().filter(|costed| costed.once.spot_share > 0.0) {
             of_pools.entry(costed.once.pool()).or_default().extend(costed.phase.in_months());
         }
-        let estimates: BTreeSet<&String> = costed.iter().map(|costed| &costed.once.estimate).collect();
         Self {
             seed,
             now,
@@ -101,11 +164,7 @@ impl Shared {
                 .zip(0..)
                 .map(|((pool, months), at)| (pool, walk(seed, POOL + at, now, &months)))
                 .collect(),
-            estimates: estimates
-                .into_iter()
-                .zip(0..)
-                .map(|(name, at)| (name.clone(), normals(seed, ESTIMATE + at)))
-                .collect(),
+            estimates: estimate_errors(costed, correlation, seed),
         }
     }
 
@@ -117,7 +176,7 @@ impl Shared {
         let (of_month, alone) = (in_common.sqrt(), (1.0 - in_common).sqrt());
         let months: Vec<&Vec<f64>> = phase.in_months().filter_map(|month| self.availability.get(&month)).collect();
         let even = (months.len() as f64).sqrt();
-        let estimate = self.estimates.get(&once.estimate);
+        let estimate = self.estimates.get(&estimate_of(costed));
         let mut own = Draws::new(self.seed, OWN + position as u64);
         (0..DRAWS)
             .map(|draw| {
@@ -172,7 +231,7 @@ impl<'a> CommitmentDraws<'a> {
 
     /// Takes from `costs` what commitments cover, and puts in what that uses of them.
     fn cover(&mut self, costed: &CostedPhase, month: Month, factors: &[f64], costs: &mut [f64]) {
-        let parts = f64::from(costed.phase.repeats) / f64::from(costed.phase.months);
+        let parts = f64::from(costed.rented()) / f64::from(costed.phase.months);
         for line in costed.once.lines.iter().filter(|line| matches!(line.item, Item::Machines | Item::LostWork)) {
             let mut open = vec![1.0; DRAWS];
             for (at, commitment) in self.portfolio.commitments.iter().enumerate() {
@@ -207,9 +266,15 @@ impl<'a> CommitmentDraws<'a> {
 }
 
 /// All draws of a portfolio. The same seed gives the same. `None`: beyond counting.
-pub fn simulate(portfolio: &Portfolio, costed: &[CostedPhase], now: Month, seed: u64) -> Option<Simulated> {
-    let shared = Shared::new(portfolio, costed, now, seed);
-    let mut commitments = CommitmentDraws::new(portfolio);
+pub fn simulate(
+    portfolio: &Portfolio,
+    costed: &[CostedPhase],
+    correlation: EstimateCorrelation,
+    now: Month,
+    seed: u64,
+) -> Option<Simulated> {
+    let shared = Shared::new(portfolio, costed, correlation, now, seed);
+    let (mut commitments, mut pools) = (CommitmentDraws::new(portfolio), PoolDraws::new(portfolio));
     let mut groups = GroupedDraws::new(portfolio.tax);
     let (mut parts, mut phases) = (Vec::with_capacity(costed.len()), Vec::with_capacity(costed.len()));
     for (first, chunk) in costed.chunks(AT_ONCE).enumerate().map(|(at, chunk)| (at * AT_ONCE, chunk)) {
@@ -225,12 +290,18 @@ pub fn simulate(portfolio: &Portfolio, costed: &[CostedPhase], now: Month, seed:
                 if let Some(prices) = shared.price_factors(costed, month) {
                     costs.iter_mut().zip(prices).for_each(|(cost, price)| *cost *= price);
                 }
+                let on_pools = pools.place(costed, month, shared.estimates.get(&estimate_of(costed)), &mut costs);
                 commitments.cover(costed, month, factors, &mut costs);
                 let gpu = costed.once.machines.gpu.as_deref();
                 groups.add(
                     GroupNames { month, team: Some(&costed.phase.team), cloud: &costed.once.machines.cloud, gpu },
                     &costs,
                 );
+                for (held, held_costs) in on_pools {
+                    let (cloud, gpu) = (&held.machines.cloud, held.machines.gpu.as_deref());
+                    groups.add(GroupNames { month, team: Some(&costed.phase.team), cloud, gpu }, &held_costs);
+                    costs.iter_mut().zip(held_costs).for_each(|(cost, held)| *cost += held);
+                }
                 by_month.push((month, costs));
             }
             costs.push(by_month);
@@ -256,7 +327,26 @@ pub fn simulate(portfolio: &Portfolio, costed: &[CostedPhase], now: Month, seed:
         }
         unused.push(months.into_iter().map(|(month, costs)| Some((month, spread(costs)?))).collect::<Option<_>>()?);
     }
-    Some(Simulated { groups, parts, phases, unused, chances_of_loss })
+    let unused_pools = unused_of_pools(portfolio, costed, pools, &mut groups)?;
+    Some(Simulated { groups, parts, phases, unused, unused_pools, chances_of_loss })
+}
+
+/// By pool and month, what is paid and not used, which belongs to no team. `None`: beyond counting.
+fn unused_of_pools(
+    portfolio: &Portfolio,
+    costed: &[CostedPhase],
+    pools: PoolDraws,
+    groups: &mut GroupedDraws,
+) -> Option<Vec<BTreeMap<Month, Quantiles<f64>>>> {
+    let mut unused = Vec::new();
+    for (at, (pool, months)) in portfolio.pools.iter().zip(pools.unused(portfolio)).enumerate() {
+        let gpu = gpu_of_pool(at, costed);
+        for (month, costs) in &months {
+            groups.add(GroupNames { month: *month, team: None, cloud: &pool.cloud, gpu }, costs);
+        }
+        unused.push(months.into_iter().map(|(month, costs)| Some((month, spread(costs)?))).collect::<Option<_>>()?);
+    }
+    Some(unused)
 }
 
 /// Of each month and of all together.

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::bill::ImportedBill;
+use crate::bill::delivery::current;
 use crate::charge::{Charge, Costs, Item, UNALLOCATED, Waste, utc_day};
 use crate::spending::actual::RunFacts;
 use gpuplan_runstore::Expected;
@@ -267,7 +268,7 @@ impl Spent {
             .filter(|run| asked.runs.as_ref().is_none_or(|runs| runs.contains(&run.key)))
             .map(|run| run.run.as_str())
             .collect();
-        for charge in newest_charges(bills) {
+        for charge in current(bills).into_iter().flat_map(|bill| &bill.charges) {
             let is_asked =
                 charge.allocation.run.as_deref().is_some_and(|run| asked.runs.is_none() || runs.contains(run));
             if is_asked && (asked.clouds.is_empty() || asked.clouds.contains(&charge.resource.cloud)) {
@@ -314,13 +315,6 @@ impl Spent {
 /// `NAME@KEY` of a charge of a run.
 fn run_key(id: &str) -> &str {
     id.strip_prefix("run/").and_then(|rest| rest.split('/').next()).unwrap_or_default()
-}
-
-/// Of each account and month the bill that was imported last: clouds write a month again until it is closed.
-fn newest_charges(bills: &[ImportedBill]) -> impl Iterator<Item = &Charge> {
-    let newest: BTreeMap<(&str, &str, &str), &ImportedBill> =
-        bills.iter().map(|bill| ((bill.cloud.as_str(), bill.account.as_str(), bill.month.as_str()), bill)).collect();
-    newest.into_values().flat_map(|bill| &bill.charges)
 }
 
 /// The part of a charge that lies in the time that is shown: by its share of time.

@@ -17,11 +17,13 @@ use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::progress::with_progress;
 use gpuplan_budget::bill::compare::compare;
+use gpuplan_budget::bill::delivery::Loss;
 use gpuplan_budget::bill::sums::Sums;
 use gpuplan_budget::bill::{BillError, Format, ImportedBill, columnar, is_columnar, read};
 use gpuplan_budget::spent::{CostFilter, CostLine};
 use gpuplan_budget::{Charge, Ledger};
 use gpuplan_report::finance::bill as report;
+use gpuplan_report::text::format::usd;
 use gpuplan_runstore::store::Hash;
 
 /// Read at once from a file.
@@ -41,6 +43,9 @@ pub struct ImportArguments {
     /// Name the format of the export: cur, focus, google or azure [default: recognized by its columns]
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<String>,
+    /// Let this delivery count for its billing period even where it has fewer lines or charges than the one imported before
+    #[arg(long)]
+    pub replace: bool,
 }
 
 pub fn run(arguments: &ImportArguments, session: &Session) -> Result<Exit, Diagnostic> {
@@ -57,7 +62,13 @@ pub fn run(arguments: &ImportArguments, session: &Session) -> Result<Exit, Diagn
     let known: BTreeSet<String> = ledger.runs()?.into_values().map(|run| run.run).collect();
     let names: Vec<String> = arguments.files.iter().map(|path| name(path)).collect();
     let bills = sums.bills(&hash, &format!("{} {}", formats.join("+"), names.join(" ")), &known);
-    let is_new = keep(&bills, &mut ledger, session)?;
+    let is_new = keep(&bills, arguments.replace, &mut ledger, session)?;
+    if sums.without_period > 0 {
+        session.printer.note(&format!(
+            "{} lines of runs state no billing period; they are kept with the month in which their usage began",
+            sums.without_period
+        ));
+    }
     let charged = charged(&ledger, entering.open, &bills)?;
     let differences = compare(&bills, &charged);
     let read =
@@ -85,13 +96,36 @@ fn name(path: &Path) -> String {
     path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
 }
 
-/// True if any of it was not imported before.
-fn keep(bills: &[ImportedBill], ledger: &mut Ledger, session: &Session) -> Result<bool, Diagnostic> {
-    let mut is_new = false;
-    for bill in bills {
-        is_new |= ledger.import(bill, session.now)?;
+/// True if any of it did not count before.
+fn keep(bills: &[ImportedBill], replace: bool, ledger: &mut Ledger, session: &Session) -> Result<bool, Diagnostic> {
+    let delivered = ledger.deliver(bills, replace, session.now)?;
+    if !delivered.losses.is_empty() {
+        return Err(shrinks(&delivered.losses));
     }
-    Ok(is_new)
+    for old in &delivered.superseded {
+        session.printer.note(&format!(
+            "the bill of {} {} was imported before, and a newer one has replaced it since, which still counts; --replace goes back to it",
+            old.cloud, old.month
+        ));
+    }
+    Ok(delivered.new > 0)
+}
+
+/// What would go, period by period.
+fn shrinks(losses: &[Loss]) -> Diagnostic {
+    let words = losses.iter().map(|loss| {
+        let Loss { cloud, month, missing, kept_lines, lines, kept_usd, usd: billed, .. } = loss;
+        let days = if *missing > 0 { format!("; {missing} sums of a run and day would be gone") } else { String::new() };
+        format!(
+            "the bill of {cloud} {month} would shrink from {} to {} and from {kept_lines} to {lines} lines of runs{days}",
+            usd(*kept_usd),
+            usd(*billed)
+        )
+    });
+    let words: Vec<String> = words.collect();
+    Diagnostic::usage(format!("{}; nothing was kept", words.join("\n  "))).hint(
+        "name all files of the bill in one command; if this one is right as it is: gpuplan costs import FILE --replace",
+    )
 }
 
 /// Sums of all files, their hash and their formats.

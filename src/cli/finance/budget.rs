@@ -12,16 +12,19 @@ use crate::arguments::global::OutputFormat;
 use crate::arguments::measured::MeasuredArguments;
 use crate::arguments::prices::PriceArguments;
 use crate::arguments::workload::WorkloadArguments;
-use crate::question::answer::{compute, context, nothing_fits};
+use crate::question::answer::{compute_on, context, gathered_with, nothing_fits};
 use crate::question::measurements::Measurements;
 use crate::question::workload;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
+use gpuplan_budget::portfolio::budget::months_for;
 use gpuplan_budget::portfolio::calendar::Month;
-use gpuplan_budget::portfolio::planned::{PhaseCost, PlannedError};
+use gpuplan_budget::portfolio::planned::{HeldPlan, PhaseCost, PlannedError};
 use gpuplan_budget::portfolio::{CostSource, Phase, Portfolio, PortfolioError};
 use gpuplan_budget::{Budget, Charge, budget, charges};
-use gpuplan_plan::document::{InputsRecord, PlanDocument};
+use gpuplan_market::Capacity;
+use gpuplan_market::capacity::pool::Pool;
+use gpuplan_plan::document::{InputsRecord, PlanDocument, PlanRecord};
 use gpuplan_report::finance::focus::{FocusVersion, write};
 use gpuplan_report::finance::{budget_json, budget_text};
 use gpuplan_runstore::sha256;
@@ -70,7 +73,11 @@ pub fn focus(version: FocusVersion, charges: &[Charge]) -> Result<String, Diagno
 /// The budget of a portfolio, as every output has it.
 pub fn answer(arguments: &BudgetArguments, session: &Session) -> Result<Budget, Diagnostic> {
     let text = fs::read_to_string(&arguments.file).map_err(|error| Diagnostic::file(&arguments.file, &error))?;
-    let portfolio = portfolio(&arguments.file, &text, session)?;
+    let mut portfolio = portfolio(&arguments.file, &text, session)?;
+    let capacity = session.capacity(arguments.prices.capacity.as_deref())?.and(portfolio.capacity.clone());
+    portfolio.pools = capacity.pools().map_err(|error| {
+        Diagnostic::usage(error).hint("[[own]] and [[committed]] may stand in the portfolio or in capacity.toml")
+    })?;
     let catalogs = session.catalogs()?;
     if let Some(headline) = session.warn_about_age(&catalogs.market) {
         session.printer.warning(&headline);
@@ -87,18 +94,25 @@ pub fn answer(arguments: &BudgetArguments, session: &Session) -> Result<Budget, 
         policy_sha256: policy.map(|policy| sha256(format!("{policy:?}").as_bytes())),
         seed: session.seed,
     };
-    let mut planner = Planner { arguments, session, documents: BTreeMap::new() };
+    let mut planner =
+        Planner { arguments, session, capacity: &capacity, pools: &portfolio.pools, documents: BTreeMap::new() };
     let once = portfolio.phases.iter().map(|phase| planner.once(phase)).collect::<Result<Vec<PhaseCost>, _>>()?;
+    if !is_portfolio(&text) {
+        // A single run has the months that it takes.
+        for (phase, once) in portfolio.phases.iter_mut().zip(&once) {
+            phase.months = months_for(phase.start, once.hours.expected);
+            portfolio.months = phase.months;
+        }
+    }
     budget(&portfolio, &once, inputs, session.now, session.seed).map_err(|error| refused(&arguments.file, error))
 }
 
 /// A portfolio, or a single workload (it has `[model]`) or plan (JSON) in the month of today.
 fn portfolio(path: &Path, text: &str, session: &Session) -> Result<Portfolio, Diagnostic> {
-    let is_plan = text.trim_start().starts_with('{');
-    let is_workload = text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("model"));
-    if !is_plan && !is_workload {
+    if is_portfolio(text) {
         return Portfolio::read(text).map_err(|error| refused(path, error));
     }
+    let is_plan = is_plan(text);
     let part = |part: Option<&OsStr>| part.unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     let (file, name) = (part(path.file_name()), part(path.file_stem()));
     let what = if is_plan {
@@ -107,6 +121,15 @@ fn portfolio(path: &Path, text: &str, session: &Session) -> Result<Portfolio, Di
         CostSource::Workload { path: file, limits: Box::default() }
     };
     Ok(Portfolio::of_single_phase(&name, what, Month::containing(session.now)))
+}
+
+fn is_plan(text: &str) -> bool {
+    text.trim_start().starts_with('{')
+}
+
+/// Not a single plan or workload.
+fn is_portfolio(text: &str) -> bool {
+    !is_plan(text) && !text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("model"))
 }
 
 fn refused(path: &Path, error: PortfolioError) -> Diagnostic {
@@ -121,6 +144,8 @@ fn refused(path: &Path, error: PortfolioError) -> Diagnostic {
 struct Planner<'a> {
     arguments: &'a BudgetArguments,
     session: &'a Session,
+    capacity: &'a Capacity,
+    pools: &'a [Pool],
     /// By the question.
     documents: BTreeMap<String, Rc<PlanDocument>>,
 }
@@ -135,21 +160,63 @@ impl Planner<'_> {
     }
 
     fn costs(&mut self, what: &CostSource) -> Result<PhaseCost, Diagnostic> {
-        let (document, key, id) = match what {
+        match what {
             CostSource::Rate(rate) => {
-                return PhaseCost::of_rate(rate).ok_or_else(|| {
+                let mut once = PhaseCost::of_rate(rate).ok_or_else(|| {
                     Diagnostic::usage("its cost is beyond counting").hint("check `usd_per_hour`, `nodes` and `hours`")
-                });
+                })?;
+                let pools = self.pools.iter().enumerate();
+                once.held = pools.filter_map(|(at, pool)| HeldPlan::of_the_same(at, pool, &once)).collect();
+                Ok(once)
             }
             CostSource::Workload { path, limits } => {
                 let key = format!("{path} {}", serde_json::json!(limits));
-                (self.answered(&key, |planner| planner.planned(path, limits))?, key, None)
+                let document = self.answered(&key, |planner| planner.planned(path, limits, None))?;
+                if document.plans.recommendation.is_none() {
+                    return Err(nothing_rented());
+                }
+                let mut once = PhaseCost::of_plan(&document, None).map_err(|error| no_plan(&error))?;
+                for (at, pool) in self.pools.iter().enumerate() {
+                    let on_pool = format!("{key} on {}", pool.name);
+                    let document =
+                        self.answered(&on_pool, |planner| planner.planned(path, limits, Some(&pool.name)))?;
+                    let Some(plan) = cheapest(&document, |plan| plan.cost.full_cost_usd.is_some()) else { continue };
+                    once.held.extend(held_plan(&document, plan, at)?);
+                }
+                Ok(once)
             }
             CostSource::Plan { path, id } => {
-                (self.answered(path, |planner| planner.recorded(path))?, path.clone(), id.as_deref())
+                let document = self.answered(path, |planner| planner.recorded(path))?;
+                self.cost_of_recorded(&document, id.as_deref())
             }
+        }
+    }
+
+    /// A recorded plan on machines that are held is one way to run it; the cheapest rented plan beside it is the other.
+    fn cost_of_recorded(&self, document: &PlanDocument, id: Option<&str>) -> Result<PhaseCost, Diagnostic> {
+        let cost = |id| PhaseCost::of_plan(document, id).map_err(|error| no_plan(&error));
+        let chosen = document.pick(id).map_err(|error| no_plan(&error.into()))?;
+        if chosen.cost.full_cost_usd.is_none() {
+            return cost(id);
+        }
+        let machines = &chosen.machines;
+        let at = self
+            .pools
+            .iter()
+            .position(|pool| pool.cloud == machines.cloud && pool.instance_type == machines.instance_type)
+            .ok_or_else(|| {
+                Diagnostic::usage(format!(
+                    "plan `{}` is on {} that are held, and neither the portfolio nor capacity.toml says how many there are",
+                    chosen.id, machines.instance_type
+                ))
+                .hint("gpuplan budget FILE --capacity capacity.toml")
+            })?;
+        let Some(rented) = cheapest(document, |plan| plan.cost.full_cost_usd.is_none()) else {
+            return Err(nothing_rented());
         };
-        PhaseCost::of_plan(&document, id, &key).map_err(|error| no_plan(&error))
+        let mut once = cost(Some(&rented.id))?;
+        once.held.extend(held_plan(document, chosen, at)?);
+        Ok(once)
     }
 
     fn answered(
@@ -169,8 +236,8 @@ impl Planner<'_> {
         self.arguments.file.parent().unwrap_or(Path::new("")).join(path)
     }
 
-    /// As `plan --output json` answers it.
-    fn planned(&self, path: &str, limits: &LimitsSection) -> Result<PlanDocument, Diagnostic> {
+    /// As `plan --output json` answers it with this pool as the only machines that are held, or without any.
+    fn planned(&self, path: &str, limits: &LimitsSection, pool: Option<&str>) -> Result<PlanDocument, Diagnostic> {
         let arguments = WorkloadArguments { file: Some(self.beside_portfolio(path)), ..WorkloadArguments::default() };
         let file =
             workload::read(&arguments)?.overlay(WorkloadFile { limits: limits.clone(), ..WorkloadFile::default() });
@@ -187,8 +254,12 @@ impl Planner<'_> {
             capacity: given.capacity.clone(),
             policy: given.policy.clone(),
         };
-        let answered = compute(&file, &prices, &self.arguments.measured, self.session)?;
-        if answered.set.recommendation.is_none() {
+        let capacity = self.capacity.with_only(pool);
+        let measured = Measurements::find(&self.arguments.measured, self.session)?;
+        workload::resolve(&file, &self.session.models()?)?;
+        let gathered = gathered_with(&capacity, &file.limits, &prices, self.session)?;
+        let answered = compute_on(gathered, &file, &measured, self.session)?;
+        if answered.set.recommendation.is_none() && self.pools.is_empty() {
             return Err(nothing_fits(&answered.set));
         }
         Ok(PlanDocument::new(&answered.set, &context(&answered, &file, self.session)?))
@@ -199,6 +270,29 @@ impl Planner<'_> {
         let text = fs::read_to_string(&path).map_err(|error| Diagnostic::file(&path, &error))?;
         PlanDocument::read(&text).map_err(|error| no_plan(&error.into()))
     }
+}
+
+/// Of all plans that a document shows, the cheapest of these.
+fn cheapest(document: &PlanDocument, is_wanted: impl Fn(&PlanRecord) -> bool) -> Option<&PlanRecord> {
+    let plans =
+        document.plans.recommendation.iter().chain(&document.plans.frontier).chain(&document.plans.alternatives);
+    plans
+        .filter(|plan| is_wanted(plan))
+        .min_by(|a, b| (a.cost.cost_usd.expected, &a.id).cmp(&(b.cost.cost_usd.expected, &b.id)))
+}
+
+/// `None`: no distribution has its hours.
+fn held_plan(document: &PlanDocument, plan: &PlanRecord, pool: usize) -> Result<Option<HeldPlan>, Diagnostic> {
+    let once = PhaseCost::of_plan(document, Some(&plan.id)).map_err(|error| no_plan(&error))?;
+    Ok(HeldPlan::of_plan(pool, once))
+}
+
+/// What does not fit on held machines would have no price.
+fn nothing_rented() -> Diagnostic {
+    Diagnostic::usage(
+        "no plan on rented machines is known: what does not fit on the machines that are held would have no price",
+    )
+    .hint("widen the `limits` of the run, such as `clouds` and `deadline`, so that machines can be rented too")
 }
 
 fn no_plan(error: &PlannedError) -> Diagnostic {

@@ -8,6 +8,7 @@ use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::{Catalogs, Session};
 use gpuplan_estimate::Correction;
 use gpuplan_hardware::CloudId;
+use gpuplan_market::Capacity;
 use gpuplan_plan::document::Context;
 use gpuplan_plan::limits::{check_data_place, check_regions, without_region};
 use gpuplan_plan::training::what_if::price_findings;
@@ -78,6 +79,16 @@ pub fn gathered(
     prices: &PriceArguments,
     session: &Session,
 ) -> Result<(Catalogs, Limits), Diagnostic> {
+    gathered_with(&session.capacity(prices.capacity.as_deref())?, section, prices, session)
+}
+
+/// The same with other capacity than that of the settings.
+pub fn gathered_with(
+    capacity: &Capacity,
+    section: &LimitsSection,
+    prices: &PriceArguments,
+    session: &Session,
+) -> Result<(Catalogs, Limits), Diagnostic> {
     let mut catalogs = session.catalogs()?;
     let mut limits = Limits::read(section, &catalogs.hardware, session.now)?;
     limits.policy = session.policy(prices.policy.as_deref(), &catalogs.hardware)?;
@@ -94,7 +105,8 @@ pub fn gathered(
         answers.warn(&session.printer);
         catalogs.market = answers.merge_into(catalogs.market, &catalogs.hardware);
     }
-    catalogs.market = session.with_capacity(prices.capacity.as_deref(), catalogs.market, &mut catalogs.hardware)?;
+    catalogs.market =
+        capacity.apply(catalogs.market, &mut catalogs.hardware, session.now).map_err(Diagnostic::usage)?;
     settle_places(&mut limits, &catalogs)?;
     Ok((catalogs, limits))
 }

@@ -91,13 +91,13 @@ pub struct BillDocument<'a> {
     pub runs: &'a [Difference],
 }
 
-/// One account, one month, as the ledger keeps it.
+/// One account and billing period, as the ledger keeps it.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct BillRecord<'a> {
     pub id: &'a str,
     pub cloud: &'a str,
     pub account: &'a str,
-    /// `2026-10`.
+    /// The billing period, `2026-10`.
     pub month: &'a str,
 }
 

@@ -5,7 +5,7 @@ use crate::text::format;
 use crate::text::table::{Column, footer, render};
 use crate::text::wrap::wrap;
 use gpuplan_budget::Budget;
-use gpuplan_budget::portfolio::budget::{CostGroup, Period, TermCommitment};
+use gpuplan_budget::portfolio::budget::{CostGroup, Period, PoolFigures, TermCommitment};
 use gpuplan_units::Hours;
 
 /// One titled table.
@@ -93,7 +93,15 @@ fn head(budget: &Budget) -> Vec<String> {
         ),
     ];
     if let (Some(limit), Some(chance)) = (budget.total.budget_usd, budget.total.chance_within_budget) {
-        lines.push(format!("Budget of {}: kept with probability {}", format::usd(limit), format::probability(chance)));
+        let kept = format!("Budget of {}: kept with probability {}", format::usd(limit), format::probability(chance));
+        lines.push(match (budget.total.chance_if_independent, budget.total.chance_if_common) {
+            (Some(independent), Some(common)) => format!(
+                "{kept}; {} if the errors of the estimates had nothing in common, {} if they were one",
+                format::probability(independent),
+                format::probability(common)
+            ),
+            _ => kept,
+        });
     }
     lines
 }
@@ -113,6 +121,7 @@ fn sections(budget: &Budget, most: usize) -> Vec<Section> {
         cost_groups("By GPU", "GPU", &budget.breakdown.by_gpu),
         phases(budget, most),
     ];
+    sections.extend(held(budget));
     sections.extend(commitments(budget));
     sections.extend(term_commitments(budget));
     sections.extend(other_clouds(budget, most));
@@ -172,6 +181,41 @@ fn phases(budget: &Budget, most: usize) -> Section {
     let foot = footer(most.min(budget.phases.len()), budget.phases.len(), "--max-results shows more");
     let title = if budget.tax == "excluded" { "By phase" } else { "By phase, before tax" };
     Section { title: title.to_owned(), rows: rows.collect(), columns, foot }
+}
+
+fn held(budget: &Budget) -> Option<Section> {
+    let held = budget.held.as_ref()?;
+    let columns = vec![
+        Column::left("held", 0),
+        Column::left("machines", 100),
+        Column::right("paid", 0),
+        Column::right("hours", 0),
+        Column::right("used", 0),
+        Column::right("one more saves", 0),
+    ];
+    let row = |pool: &PoolFigures| {
+        vec![
+            pool.name.clone(),
+            format!("{} x {} on {}", pool.nodes, pool.instance_type, pool.cloud),
+            format::usd(pool.paid_usd),
+            format::thousands(pool.held_hours as i128),
+            format!("{:.0} %", 100.0 * pool.used_hours / pool.held_hours.max(f64::MIN_POSITIVE)),
+            format::usd(pool.one_more_saves_usd),
+        ]
+    };
+    let foot = format!(
+        "They save {} of rent; no assignment saves more than {}. With what own machines lose in value, everything costs {}.\nRule: {}.\n",
+        format::usd(held.saved_usd),
+        format::usd(held.most_saved_usd),
+        format::usd(held.full_cost_usd),
+        held.rule
+    );
+    Some(Section {
+        title: "Machines that are held".to_owned(),
+        rows: held.pools.iter().map(row).collect(),
+        columns,
+        foot,
+    })
 }
 
 fn commitments(budget: &Budget) -> Option<Section> {

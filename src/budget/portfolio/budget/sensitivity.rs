@@ -81,9 +81,9 @@ impl Lever {
     }
 }
 
-/// Of all times of all phases.
+/// Of all times of all phases that are rented.
 fn sum_of_phases(costed: &[CostedPhase], one: impl Fn(&CostedPhase) -> f64) -> f64 {
-    costed.iter().map(|costed| one(costed) * f64::from(costed.phase.repeats)).sum()
+    costed.iter().map(|costed| one(costed) * f64::from(costed.rented())).sum()
 }
 
 fn percent(share: f64) -> String {

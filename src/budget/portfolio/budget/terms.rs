@@ -45,7 +45,7 @@ pub struct TermCommitment {
 /// `None`: beyond counting.
 pub fn other_clouds(costed: &[CostedPhase], tax: Tax) -> Option<Vec<OtherCloudCost>> {
     let mut found = Vec::new();
-    for CostedPhase { phase, once } in costed {
+    for CostedPhase { phase, once, .. } in costed {
         let all = |one: Usd| {
             let cost = repeated(one, phase.repeats);
             cost + tax.on(cost)

@@ -63,6 +63,34 @@ fn repeats_even_out_on_demand_and_less_so_on_spot() {
 }
 
 #[test]
+fn twenty_copies_of_a_workload_are_as_risky_as_twenty_repeats_and_other_workloads_a_little_less() {
+    let many = |name: &dyn Fn(usize) -> String, count: usize, more: &str| {
+        let runs: String = (0..count).map(|at| run(&format!("r{at}"), more)).collect();
+        let text = format!("tax = \"excluded\"\nbudget = 22000\n{HEAD}{runs}");
+        let portfolio = Portfolio::read(&text).unwrap();
+        let mut once = once(&portfolio);
+        for (at, once) in once.iter_mut().enumerate() {
+            (once.estimate, once.estimate_share) = (name(at), 1.0);
+        }
+        budget(&portfolio, &once, InputsRecord::default(), now(), 3).unwrap()
+    };
+    let repeats = many(&|_| "one".to_owned(), 1, "repeats = 20");
+    let copies = many(&|_| "one".to_owned(), 20, "");
+    let others = many(&|at| at.to_string(), 20, "");
+    assert!((width(&repeats) - width(&copies)).abs() < 1e-6, "{} {}", width(&repeats), width(&copies));
+    assert!(
+        width(&others) < width(&copies) && width(&others) > 1.0 + (width(&copies) - 1.0) / 4.0,
+        "{}",
+        width(&others)
+    );
+    let total = &others.total;
+    assert!(
+        total.chance_if_common < total.chance_within_budget && total.chance_within_budget < total.chance_if_independent,
+        "{total:?}"
+    );
+}
+
+#[test]
 fn a_bad_spot_month_hits_all_its_runs_and_months_even_out() {
     let runs = |month: &dyn Fn(usize) -> usize| {
         let one = |at: usize| run(&format!("r{at}"), &format!("purchase = \"spot\"\nstart = \"2027-0{}\"", month(at)));
@@ -107,7 +135,11 @@ fn a_commitment_saves_where_it_is_used_and_loses_where_it_is_not() {
         ("6000.00".to_owned(), 0.0)
     );
     assert_eq!(covered.lines[0].amount.quantity, 600.0);
-    let beyond = free(800);
+    let beyond = answer(
+        &text(400, 1)
+            .replace("usd_per_hour = \"6\"", "usd_per_hour = 0")
+            .replace("hours = 400", "hours = 400\nrepeats = 2"),
+    );
     assert_eq!(beyond.total.cost_usd.expected.to_string(), "560.00");
     assert_eq!(beyond.total.cost_usd.p90, beyond.total.cost_usd.expected);
 }
@@ -163,7 +195,7 @@ proptest! {
         text.push_str("[[commitment]]\nname = \"plan\"\nkind = \"savings-plan\"\ncloud = \"aws\"\npercent = 27.5\nusd_per_hour = \"1.23\"\nsource = \"s\"\nas_of = 2026-10-01\n");
         let portfolio = Portfolio::read(&text).unwrap();
         let once = once(&portfolio);
-        let costed: Vec<CostedPhase> = portfolio.phases.iter().zip(&once).map(|(phase, once)| CostedPhase { phase, once }).collect();
+        let costed: Vec<CostedPhase> = portfolio.phases.iter().zip(&once).map(|(phase, once)| CostedPhase { phase, once, placed: &[] }).collect();
         let lines = BudgetLines::new(&portfolio, &costed);
         let untaxed: Usd = lines.lines.iter().filter(|line| line.origin != LineOrigin::Tax).map(|line| line.amount.cost_usd).sum();
         let (paid, spared) = (

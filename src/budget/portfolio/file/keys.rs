@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::Spanned;
 
+use gpuplan_market::capacity::{Committed, Own};
 use gpuplan_workload::file::{LimitsSection, Scalar};
 
 /// Runs of many months: what each is, when it starts, who pays, and what capacity is committed to.
@@ -41,6 +42,12 @@ pub struct PortfolioFile {
     #[serde(default)]
     #[schemars(with = "Vec<CommitmentSection>")]
     pub commitment: Vec<Spanned<CommitmentSection>>,
+    /// Own machines, as in `capacity.toml`: no two runs are given the same hours of them.
+    #[serde(default)]
+    pub own: Vec<Own>,
+    /// Machines that are paid for whether used or not, as in `capacity.toml`.
+    #[serde(default)]
+    pub committed: Vec<Committed>,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -75,7 +82,7 @@ pub struct RunSection {
     /// Stated price of one machine.
     #[schemars(with = "Option<Scalar>")]
     pub usd_per_hour: Option<Spanned<Scalar>>,
-    /// Stated time of all machines together, once: hours, or a duration such as `12h` or `3d`.
+    /// Stated time from begin to end of one run, in which each of its machines is paid: hours, or a duration such as `12h` or `3d`.
     #[schemars(with = "Option<Scalar>")]
     pub hours: Option<Spanned<Scalar>>,
     /// What nine of ten such runs stay under. Default: `hours`.

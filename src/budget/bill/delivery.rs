@@ -1,0 +1,209 @@
+//! Deliveries: which bill counts for an account and a billing period, and what a newer one would take away.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::bill::export::ImportedBill;
+use crate::charge::{Charge, Item, utc_day};
+use gpuplan_units::Usd;
+
+/// Of each account and billing period the delivery that came last: clouds write a period again until its invoice is final.
+/// `bills` are in the order in which they were imported.
+pub fn current(bills: &[ImportedBill]) -> Vec<&ImportedBill> {
+    let newest: BTreeMap<_, &ImportedBill> = bills.iter().map(|bill| (period_of(bill), bill)).collect();
+    newest.into_values().collect()
+}
+
+/// Source, account and billing period.
+pub fn period_of(bill: &ImportedBill) -> (&str, &str, &str) {
+    (&bill.cloud, &bill.account, &bill.month)
+}
+
+/// What came of importing bills: all of them are kept, or none.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Delivered {
+    /// They count from now on.
+    pub new: usize,
+    /// They count already.
+    pub known: usize,
+    /// They were imported before, and a newer delivery of the same period has replaced them since: that one still counts.
+    pub superseded: Vec<ImportedBill>,
+    /// What the new deliveries would take away. Where there is any, nothing is kept.
+    pub losses: Vec<Loss>,
+}
+
+/// What a billing period would lose.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loss {
+    pub cloud: String,
+    pub account: String,
+    /// The billing period, `2026-10`.
+    pub month: String,
+    /// Sums of a run, day and item that the newer delivery has no line for.
+    pub missing: usize,
+    pub kept_lines: u64,
+    pub lines: u64,
+    /// Billed before credits.
+    pub kept_usd: Usd,
+    pub usd: Usd,
+}
+
+impl Loss {
+    /// `None`: the newer delivery has everything that the kept one has. Credits, refunds and tax may lower what is billed; lines and
+    /// charges do not go away by themselves.
+    pub fn between(kept: &ImportedBill, newer: &ImportedBill) -> Option<Self> {
+        let (had, has) = (sums_of(kept), sums_of(newer));
+        let (kept_usd, usd) = (before_credits(kept), before_credits(newer));
+        let missing = had.difference(&has).count();
+        (missing > 0 || newer.lines < kept.lines || usd < kept_usd).then(|| Self {
+            cloud: kept.cloud.clone(),
+            account: kept.account.clone(),
+            month: kept.month.clone(),
+            missing,
+            kept_lines: kept.lines,
+            lines: newer.lines,
+            kept_usd,
+            usd,
+        })
+    }
+}
+
+/// Run, day and item of every sum.
+fn sums_of(bill: &ImportedBill) -> BTreeSet<(&str, (String, Item))> {
+    let key = |charge: &'_ Charge| (utc_day(charge.start), charge.item);
+    bill.charges.iter().map(|charge| (charge.allocation.run.as_deref().unwrap_or_default(), key(charge))).collect()
+}
+
+fn before_credits(bill: &ImportedBill) -> Usd {
+    let costs = bill.charges.iter().filter(|charge| !matches!(charge.item, Item::Credit | Item::Tax));
+    costs.map(|charge| charge.on_bill()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::bill::read;
+    use crate::bill::sums::Sums;
+    use crate::ledger::Ledger;
+
+    const GOOGLE: &str = "billing_account_id,invoice.month,usage_start_time,usage_end_time,cost,currency,labels,service.description,sku.description\n";
+
+    fn ledger() -> (tempfile::TempDir, Ledger) {
+        let folder = tempfile::tempdir().unwrap();
+        let ledger = Ledger::open(&folder.path().join("ledger.sqlite")).unwrap();
+        (folder, ledger)
+    }
+
+    fn google_row(invoice: &str, start: &str, cost: &str) -> String {
+        let label = "\"[{\"\"key\"\":\"\"gpuplan_run\"\",\"\"value\"\":\"\"a\"\"}]\"";
+        format!("A,{invoice},{start} 22:00:00 UTC,{start} 23:00:00 UTC,{cost},USD,{label},Compute Engine,A100 GPU\n")
+    }
+
+    fn bills(text: &str) -> Vec<ImportedBill> {
+        let mut sums = Sums::default();
+        read("bill.csv", None, text.as_bytes(), &mut sums).unwrap();
+        sums.bills(&gpuplan_runstore::sha256(text.as_bytes()), "a bill", &BTreeSet::new())
+    }
+
+    fn total(ledger: &Ledger) -> Usd {
+        let kept = ledger.bills().unwrap();
+        current(&kept).iter().flat_map(|bill| &bill.charges).map(|charge| charge.on_bill()).sum()
+    }
+
+    fn usd(text: &str) -> Usd {
+        Usd::parse_signed(text).unwrap()
+    }
+
+    #[test]
+    fn usage_of_october_on_the_invoice_of_november_leaves_october_as_it_is() {
+        let october =
+            [GOOGLE, &google_row("202610", "2026-10-30", "13572"), &google_row("202610", "2026-10-31", "0")].concat();
+        let november =
+            [GOOGLE, &google_row("202611", "2026-10-31", "33"), &google_row("202611", "2026-11-01", "21800")].concat();
+        let (_folder, mut ledger) = ledger();
+        for text in [&october, &november, &october, &november] {
+            let delivered = ledger.deliver(&bills(text), false, Timestamp::UNIX_EPOCH).unwrap();
+            assert_eq!((delivered.losses, delivered.superseded), (Vec::new(), Vec::new()));
+        }
+        assert_eq!(total(&ledger), usd("35405"));
+    }
+
+    #[test]
+    fn the_correction_of_another_month_stays_with_its_invoice() {
+        let head = "BillingPeriodStart,BilledCost,BillingCurrency,ChargePeriodStart,ChargePeriodEnd,ChargeCategory,ServiceCategory,ProviderName,\
+            BillingAccountId,Tags\n";
+        let row = |period: &str, start: &str, cost: &str| {
+            format!(
+                "{period}-01T00:00:00Z,{cost},USD,{start}T00:00:00Z,{start}T01:00:00Z,Usage,Compute,Oracle,7,\"{{\"\"gpuplan:run\"\":\"\"a\"\"}}\"\n"
+            )
+        };
+        let (_folder, mut ledger) = ledger();
+        for text in [
+            [head, &row("2026-09", "2026-09-12", "10000")].concat(),
+            [head, &row("2026-10", "2026-10-02", "8000"), &row("2026-10", "2026-09-12", "-50")].concat(),
+        ] {
+            assert_eq!(ledger.deliver(&bills(&text), false, Timestamp::UNIX_EPOCH).unwrap().new, 1);
+        }
+        assert_eq!(total(&ledger), usd("17950"));
+    }
+
+    #[test]
+    fn a_part_of_a_bill_does_not_replace_the_whole_unless_somebody_says_so() {
+        let (one, two) = (google_row("202610", "2026-10-01", "5"), google_row("202610", "2026-10-02", "9"));
+        let (whole, part) = (bills(&[GOOGLE, &one, &two].concat()), bills(&[GOOGLE, &two].concat()));
+        let (_folder, mut ledger) = ledger();
+        ledger.deliver(&whole, false, Timestamp::UNIX_EPOCH).unwrap();
+        let refused = ledger.deliver(&part, false, Timestamp::UNIX_EPOCH).unwrap();
+        let loss = &refused.losses[0];
+        assert_eq!((refused.new, loss.missing, loss.kept_lines, loss.lines), (0, 1, 2, 1));
+        assert_eq!((loss.kept_usd, loss.usd, total(&ledger)), (usd("14"), usd("9"), usd("14")));
+        assert_eq!(ledger.deliver(&part, true, Timestamp::UNIX_EPOCH).unwrap().new, 1);
+        assert_eq!(total(&ledger), usd("9"));
+        // Back again: the first delivery is known, and counts once it is asked for.
+        assert_eq!(ledger.deliver(&whole, false, Timestamp::UNIX_EPOCH).unwrap().superseded, whole);
+        assert_eq!(total(&ledger), usd("9"));
+        for _ in 0..2 {
+            ledger.deliver(&whole, true, Timestamp::UNIX_EPOCH).unwrap();
+            assert_eq!((total(&ledger), ledger.bills().unwrap().len()), (usd("14"), 3));
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+        #[test]
+        fn importing_deliveries_twice_is_importing_them_once(
+            files in proptest::collection::vec(proptest::collection::vec((9_u8..12, 1_u8..29, 0_i64..1000), 1..6), 1..5),
+        ) {
+            let text = |rows: &Vec<(u8, u8, i64)>| {
+                let row = |(month, day, cost): &(u8, u8, i64)| {
+                    google_row(&format!("2026{month:02}"), &format!("2026-09-{day:02}"), &cost.to_string())
+                };
+                format!("{GOOGLE}{}", rows.iter().map(row).collect::<String>())
+            };
+            let texts: Vec<String> = files.iter().map(text).collect();
+            let (_folder, mut ledger) = ledger();
+            for text in &texts {
+                ledger.deliver(&bills(text), false, Timestamp::UNIX_EPOCH).unwrap();
+            }
+            let (once, rows) = (total(&ledger), ledger.bills().unwrap());
+            // Whatever was kept is kept as it is, and adds up to its own lines.
+            let kept = current(&rows);
+            let independent: i64 = files.iter().zip(&texts).flat_map(|(rows, text)| {
+                let of_file = bills(text);
+                let counts: BTreeSet<String> = of_file.iter().filter(|bill| kept.iter().any(|kept| kept.id == bill.id)).map(|bill| bill.month.clone()).collect();
+                rows.iter().filter(move |(month, ..)| counts.contains(&format!("2026-{month:02}"))).map(|(.., cost)| *cost)
+            }).sum();
+            if texts.iter().collect::<BTreeSet<_>>().len() == texts.len() {
+                prop_assert_eq!(once, Usd::from_nanos(i128::from(independent) * 1_000_000_000));
+            }
+            for text in &texts {
+                let again = ledger.deliver(&bills(text), false, Timestamp::UNIX_EPOCH).unwrap();
+                if again.losses.is_empty() {
+                    prop_assert_eq!(total(&ledger), once);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Tests of `table.rs`.
+
+#![cfg(test)]
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+fn read_text(text: &str) -> Result<(Format, Sums), BillError> {
+    let mut sums = Sums::default();
+    read("bill.csv", None, text.as_bytes(), &mut sums).map(|format| (format, sums))
+}
+
+fn billed(text: &str) -> Vec<(String, String, Item, String, f64)> {
+    let (format, sums) = read_text(text).unwrap();
+    let bills = sums.bills("h", format.name(), &BTreeSet::new());
+    let charges = bills.iter().flat_map(|bill| &bill.charges);
+    charges
+        .map(|charge| {
+            (
+                charge.resource.cloud.clone(),
+                charge.allocation.run.clone().unwrap(),
+                charge.item,
+                charge.costs.billed.unwrap().to_string(),
+                charge.quantity,
+            )
+        })
+        .collect()
+}
+
+const CUR: &str = "bill_payer_account_id,line_item_usage_start_date,line_item_usage_end_date,line_item_currency_code,line_item_unblended_cost,\
+    line_item_line_item_type,line_item_usage_type,line_item_usage_amount,resource_tags\n";
+
+#[test]
+fn a_cost_and_usage_report_is_read_old_and_new() {
+    let lines = format!(
+        "{CUR}1,2026-10-01T00:00:00.000Z,2026-10-01T01:00:00.000Z,USD,1.0000000001,Usage,SpotUsage:g5.xlarge,1.0,\"{{\"\"user_gpuplan_run\"\":\"\"a\"\"}}\"\n\
+         1,2026-10-01T01:00:00.000Z,2026-10-01T02:00:00.000Z,USD,0.5,Usage,SpotUsage:g5.xlarge,0.5,\"{{\"\"user_gpuplan_run\"\":\"\"a\"\"}}\"\n\
+         1,2026-10-01T01:00:00.000Z,2026-10-01T02:00:00.000Z,USD,0.01,Usage,EBS:VolumeUsage.gp3,0.5,\"{{\"\"user_gpuplan_run\"\":\"\"a\"\"}}\"\n\
+         1,2026-10-01T01:00:00.000Z,2026-10-01T02:00:00.000Z,USD,9,Usage,BoxUsage:m5.large,0.5,\"{{\"\"user_name\"\":\"\"b\"\"}}\"\n"
+    );
+    let one = |item, amount: &str, quantity| ("aws".to_owned(), "a".to_owned(), item, amount.to_owned(), quantity);
+    assert_eq!(billed(&lines), [one(Item::Machines, "1.50", 1.5), one(Item::Disk, "0.01", 1.0)]);
+    let old = "lineItem/UsageStartDate,lineItem/CurrencyCode,lineItem/UnblendedCost,lineItem/LineItemType,lineItem/UsageType,resourceTags/user:gpuplan:run\n\
+        2026-10-01T00:00:00Z,USD,-3,EdpDiscount,BoxUsage:p5.48xlarge,a\n";
+    assert_eq!(billed(old), [one(Item::Credit, "-3.00", 1.0)]);
+}
+
+#[test]
+fn effective_cost_follows_the_type_of_the_line_in_an_export_that_is_filled_with_zeros() {
+    let head = CUR.replace(
+        "line_item_unblended_cost",
+        "line_item_unblended_cost,savings_plan_savings_plan_effective_cost,reservation_effective_cost,bill_billing_period_start_date",
+    );
+    let line = |kind: &str, billed: &str, plan: &str, reservation: &str| {
+        format!(
+            "1,2026-09-30T23:00:00Z,2026-10-01T00:00:00Z,USD,{billed},{plan},{reservation},2026-10-01T00:00:00Z,{kind},BoxUsage:p5.48xlarge,1,\
+             \"{{\"\"user_gpuplan_run\"\":\"\"{kind}\"\"}}\"\n"
+        )
+    };
+    let text = [
+        line("Usage", "55.04", "0.0", "0.0"),
+        line("SavingsPlanCoveredUsage", "55.04", "31.46", "0.0"),
+        line("DiscountedUsage", "0", "0.0", "29.5"),
+        line("SavingsPlanNegation", "-55.04", "0.0", "0.0"),
+    ];
+    let (_, sums) = read_text(&format!("{head}{}", text.concat())).unwrap();
+    let bills = sums.bills("h", "s", &BTreeSet::new());
+    assert_eq!(
+        (bills.len(), bills[0].month.as_str(), sums.without_period),
+        (1, "2026-10", 0),
+        "the month of the invoice"
+    );
+    let effective: Vec<(&str, String)> = bills[0]
+        .charges
+        .iter()
+        .map(|charge| (charge.allocation.run.as_deref().unwrap(), charge.costs.effective.to_string()))
+        .collect();
+    let expected = [
+        ("DiscountedUsage", "29.50"),
+        ("SavingsPlanCoveredUsage", "31.46"),
+        ("SavingsPlanNegation", "0.00"),
+        ("Usage", "55.04"),
+    ];
+    assert_eq!(effective, expected.map(|(run, amount)| (run, amount.to_owned())));
+}
+
+#[test]
+fn focus_azure_and_google_are_told_by_their_header() {
+    let focus = "BilledCost,ListCost,ContractedCost,EffectiveCost,BillingCurrency,ChargePeriodStart,ChargePeriodEnd,ChargeCategory,ServiceCategory,\
+        ServiceName,ProviderName,BillingAccountId,ConsumedQuantity,ConsumedUnit,Tags\n\
+        2.5,5,2.5,2,USD,2026-10-01T00:00:00Z,2026-10-02T00:00:00Z,Usage,Compute,Virtual Machines,Microsoft,7,24,Hours,\"{\"\"gpuplan:run\"\":\"\"a\"\"}\"\n\
+        0.3,,,,USD,2026-10-01T00:00:00Z,2026-10-02T00:00:00Z,Tax,Other,,Microsoft,7,,,\"{\"\"gpuplan:run\"\":\"\"a\"\"}\"\n";
+    let one = |cloud: &str, item, amount: &str, quantity| {
+        (cloud.to_owned(), "a".to_owned(), item, amount.to_owned(), quantity)
+    };
+    assert_eq!(billed(focus), [one("azure", Item::Machines, "2.50", 24.0), one("azure", Item::Tax, "0.30", 1.0)]);
+    let azure = "\u{feff}Date,CostInBillingCurrency,BillingCurrency,ChargeType,MeterCategory,MeterName,Quantity,UnitOfMeasure,Tags\n\
+        10/31/2026,3.2040163817600001E-05,USD,Usage,Virtual Machines,NC24,2,1 Hour,\"\"\"gpuplan_run\"\": \"\"a\"\",\"\"x\"\":\"\"y\"\"\"\n";
+    assert_eq!(billed(azure), [one("azure", Item::Machines, "0.00003204", 2.0)]);
+    let google = "billing_account_id,usage_start_time,usage_end_time,cost,currency,labels,credits,service.description,sku.description\n\
+        A,2026-10-01 00:00:00 UTC,2026-10-01 01:00:00 UTC,2.25,USD,\"[{\"\"key\"\":\"\"gpuplan_run\"\",\"\"value\"\":\"\"a\"\"}]\",\
+        \"[{\"\"name\"\":\"\"sud\"\",\"\"amount\"\":-0.25}]\",Compute Engine,Spot Preemptible A100 GPU\n";
+    assert_eq!(billed(google), [one("gcp", Item::Machines, "2.25", 1.0), one("gcp", Item::Credit, "-0.25", 1.0)]);
+}
+
+#[test]
+fn what_is_wrong_is_named_with_file_line_and_column() {
+    let said = |text: &str| read_text(text).err().map(|error| error.to_string()).unwrap_or_default();
+    let line = |currency: &str, amount: &str, at: &str| {
+        format!("{CUR}1,{at},,{currency},{amount},Usage,BoxUsage,1,\"{{\"\"user_gpuplan_run\"\":\"\"a\"\"}}\"\n")
+    };
+    let day = "2026-10-01T00:00:00Z";
+    assert!(
+        said(&line("EUR", "1", day))
+            .starts_with("bill.csv line 2, column `line_item_currency_code`: the bill is in `EUR`")
+    );
+    assert_eq!(
+        said(&line("USD", "1,5", day).replace("1,5", "\"1,5\"")),
+        "bill.csv line 2, column `line_item_unblended_cost`: `1,5` is not an amount in dollars, such as 55.04"
+    );
+    assert_eq!(
+        said(&line("USD", "1", "yesterday")),
+        "bill.csv line 2, column `line_item_usage_start_date`: `yesterday` is not a valid time, such as 2026-10-01T00:00:00Z"
+    );
+    assert_eq!(
+        said(&CUR.replace("line_item_currency_code", "x")),
+        "bill.csv line 1: the column `line_item_currency_code` is missing"
+    );
+    assert!(
+        said(&CUR.replace("resource_tags", "x"))
+            .contains("the column `resource_tags` is missing: without the tag `gpuplan:run`")
+    );
+    assert!(said("a,b\n1,2\n").contains("is not a known export"));
+    assert!(said(&format!("{CUR}1,2\n")).starts_with("bill.csv line 2: "), "{}", said(&format!("{CUR}1,2\n")));
+    assert!(
+        said(&line("USD", "1", day).replace("\"\"a\"\"}", "\"\"a\"\""))
+            .contains("column `resource_tags`: these tags are not valid JSON")
+    );
+    assert_eq!(
+        said(&line("USD", "1", day).replace(",BoxUsage,1,", ",BoxUsage,an hour,")),
+        "bill.csv line 2, column `line_item_usage_amount`: `an hour` is not a number of hours"
+    );
+    let google = "usage_start_time,cost,currency,labels,credits\n\
+        2026-10-01,2,USD,\"[{\"\"key\"\":\"\"gpuplan_run\"\",\"\"value\"\":\"\"a\"\"}]\",\"[{\"\"name\"\":\"\"free\"\"}]\"\n";
+    assert_eq!(said(google), "bill.csv line 2, column `credits`: the credit {\"name\":\"free\"} has no amount");
+}
+
+/// A line of a run in a cost and usage report, and its cells that cannot be read.
+fn cur_line(currency: &str, start: &str, amount: &str, hours: &str) -> (String, Vec<String>) {
+    let tags = r#""{""user_gpuplan_run"":""a""}""#;
+    let line = format!("{CUR}1,{start},,{currency},\"{amount}\",Usage,BoxUsage:p5.48xlarge,{hours},{tags}\n");
+    let readable = [
+        (currency, matches!(currency, "USD" | "usd" | "")),
+        (start, parse_moment(start).is_some()),
+        // What is wrong with an amount is told without its sign.
+        (amount.strip_prefix('-').unwrap_or(amount), FineUsd::parse(amount).is_ok()),
+        (hours, hours.is_empty() || hours.parse::<f64>().is_ok_and(f64::is_finite)),
+    ];
+    (line, readable.into_iter().filter(|(_, is_readable)| !is_readable).map(|(cell, _)| format!("`{cell}`")).collect())
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_text_is_read_or_refused_by_the_name_of_its_file(text in ".{0,80}") {
+        for text in [text.clone(), format!("{CUR}{text}")] {
+            match read_text(&text) {
+                Ok((_, sums)) => assert!(sums.ours <= sums.lines && sums.bills("h", "s", &BTreeSet::new()).len() as u64 <= sums.ours),
+                Err(error) => assert!(error.to_string().starts_with("bill.csv"), "{error}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_is_read_to_its_amount_or_its_wrong_cell_is_quoted(
+        currency in "USD|usd|EUR||[A-Z]{3}",
+        start in "20[0-9]{2}-[01][0-9]-[0-3][0-9](T[0-2][0-9]:00:00Z)?|[0-9]{1,2}/[0-9]{1,2}/2026|[a-z0-9:-]{0,8}",
+        amount in "-?[0-9]{1,9}([.][0-9]{1,15})?([eE]-?[0-9])?|[0-9.,e-]{0,8}",
+        hours in "[0-9]{1,4}([.][0-9]{1,6})?||[a-z0-9.-]{1,5}",
+    ) {
+        let (text, unreadable) = cur_line(&currency, &start, &amount, &hours);
+        match read_text(&text) {
+            Ok((format, sums)) => {
+                assert_eq!((format, sums.lines, sums.ours, unreadable), (Format::Cur, 1, 1, Vec::new()));
+                let bills = sums.bills("h", "s", &BTreeSet::new());
+                let charges: Vec<_> = bills.iter().flat_map(|bill| &bill.charges).collect();
+                assert_eq!(charges.len(), 1);
+                assert_eq!(charges[0].costs.billed, Some(FineUsd::parse(&amount).unwrap().rounded()));
+                assert!(charges[0].start <= charges[0].end && crate::charge::utc_day(charges[0].start).starts_with(&bills[0].month));
+            }
+            Err(error) => {
+                let said = error.to_string();
+                assert!(said.starts_with("bill.csv line 2, column `line_item_"), "{said}");
+                assert!(unreadable.iter().any(|cell| said.contains(cell)), "{said}: {unreadable:?}");
+            }
+        }
+    }
+}

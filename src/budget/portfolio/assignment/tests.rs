@@ -1,0 +1,179 @@
+//! Tests of `assignment.rs`, and of what a budget makes of it: nothing that is held is ever sold twice.
+
+#![cfg(test)]
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::Item;
+use crate::portfolio::CostSource;
+use crate::portfolio::budget::{Budget, budget};
+use crate::portfolio::planned::PhaseCost;
+use gpuplan_plan::document::InputsRecord;
+use gpuplan_units::Usd;
+
+/// `(nodes, hours, repeats, months)` of phases at $55.04 an hour and machine, and a portfolio of so many months.
+fn portfolio(phases: &[(u32, u32, u32, u32)], months: u32, pools: &str) -> Portfolio {
+    let phase = |(at, (nodes, hours, repeats, months)): (usize, &(u32, u32, u32, u32))| {
+        format!(
+            "[[run]]\nname = \"r{at}\"\nteam = \"a\"\nusd_per_hour = \"55.04\"\nnodes = {nodes}\nhours = {hours}\nrepeats = {repeats}\n\
+             months = {months}\ncloud = \"aws\"\ninstance_type = \"p5.48xlarge\"\nsource = \"a quote\"\nas_of = 2026-10-01\n"
+        )
+    };
+    let phases: String = phases.iter().enumerate().map(phase).collect();
+    let mut portfolio = Portfolio::read(&format!(
+        "currency = \"USD\"\ntax = \"excluded\"\nstart = \"2026-11\"\nmonths = {months}\n[[team]]\nname = \"a\"\n{phases}{pools}"
+    ))
+    .unwrap();
+    portfolio.pools = portfolio.capacity.pools().unwrap();
+    portfolio
+}
+
+fn committed(name: &str, nodes: u32, more: &str) -> String {
+    format!(
+        "[[committed]]\nname = \"{name}\"\ncloud = \"aws\"\ninstance_type = \"p5.48xlarge\"\nregion = \"us-east-1\"\nnodes = {nodes}\n\
+         usd_per_hour = \"31.46\"\n{more}\n"
+    )
+}
+
+fn costs(portfolio: &Portfolio) -> Vec<PhaseCost> {
+    let cost = |what: &CostSource| {
+        let CostSource::Rate(rate) = what else { panic!("a stated rate") };
+        let mut once = PhaseCost::of_rate(rate).unwrap();
+        let pools = portfolio.pools.iter().enumerate();
+        once.held = pools.filter_map(|(at, pool)| HeldPlan::of_the_same(at, pool, &once)).collect();
+        once
+    };
+    portfolio.phases.iter().map(|phase| cost(&phase.what)).collect()
+}
+
+fn answer(portfolio: &Portfolio) -> Budget {
+    let now = "2026-11-20T00:00:00Z".parse().unwrap();
+    budget(portfolio, &costs(portfolio), InputsRecord::default(), now, 3).unwrap()
+}
+
+/// Machine-hours on the pool in each month, from the lines alone.
+fn used(budget: &Budget, pool: &str, month: Month) -> f64 {
+    let on_pool = |line: &&crate::portfolio::lines::BudgetLine| {
+        line.month == month && line.item == Item::Machines && line.id.ends_with(&format!("/{pool}/machines"))
+    };
+    budget.lines.iter().filter(on_pool).map(|line| line.amount.quantity).sum()
+}
+
+#[test]
+fn two_machines_of_november_are_not_sold_to_five_thousand_runs() {
+    // Two committed machines have 1,440 hours in November; the runs want 3,125 and 1,400.
+    let portfolio = portfolio(&[(1, 1, 3125, 1), (2, 700, 1, 1)], 1, &committed("year", 2, ""));
+    let budget = answer(&portfolio);
+    let november = Month::parse("2026-11").unwrap();
+    let hours = used(&budget, "year", november);
+    assert!(hours <= 1440.0 && hours > 1400.0, "{hours}");
+    let held = budget.held.as_ref().unwrap();
+    assert_eq!((held.pools[0].held_hours, held.pools[0].used_hours), (1440.0, hours));
+    // What is prepaid is in the budget, once, and the rest is rented: $45,302.40 and 3,085 hours at $55.04.
+    assert_eq!(held.pools[0].paid_usd.to_string(), "45302.40");
+    let rented = Usd::from_dollars((3125.0 + 1400.0 - hours) * 55.04).unwrap();
+    assert_eq!(budget.total.cost_usd.expected, held.pools[0].paid_usd + rented);
+    let sum: Usd = budget.lines.iter().map(|line| line.amount.cost_usd).sum();
+    assert_eq!(sum, budget.total.cost_usd.expected);
+    // A third machine would take 720 hours from the list price.
+    let worth = held.pools[0].one_more_saves_usd.dollars();
+    assert!((worth / (720.0 * 55.04) - 1.0).abs() < 0.01, "{worth}");
+    assert!(held.most_saved_usd >= held.saved_usd, "{held:?}");
+}
+
+#[test]
+fn a_pool_is_used_up_over_the_months_and_only_while_it_is_there() {
+    let until = committed("year", 1, "until = 2026-12-11");
+    let portfolio = portfolio(&[(1, 100, 20, 2)], 2, &until);
+    let budget = answer(&portfolio);
+    let months = ["2026-11", "2026-12"].map(|month| used(&budget, "year", Month::parse(month).unwrap()));
+    // December has ten days, and a phase is spread evenly: 240 hours allow four runs of 50 hours a month.
+    assert_eq!(months, [200.0, 200.0]);
+    assert_eq!(budget.held.unwrap().pools[0].held_hours, 720.0 + 240.0);
+}
+
+#[test]
+fn a_run_takes_no_pool_that_is_too_small_or_too_short_for_it() {
+    for phase in [(3, 10, 1, 1), (2, 721, 1, 2)] {
+        let short = committed("year", 2, "until = 2026-12-01");
+        let budget = answer(&portfolio(&[phase], 2, &short));
+        assert_eq!(budget.held.unwrap().pools[0].used_hours, 0.0, "{phase:?}");
+    }
+}
+
+#[test]
+fn own_machines_cost_their_power_in_cash_and_their_value_beside_it() {
+    let mut portfolio = portfolio(&[(1, 300, 1, 1)], 1, "");
+    let own = "[[own]]\nname = \"lab\"\ngpu = \"h100-sxm5-80\"\ngpus_per_node = 8\nnodes = 1\nusd_per_hour = \"2.5\"\nfull_usd_per_hour = \"14\"\n";
+    portfolio.pools = gpuplan_market::Capacity::read(own).unwrap().pools().unwrap();
+    let mut once = costs(&portfolio);
+    once[0].held = vec![HeldPlan::of_plan(0, once[0].clone()).unwrap()];
+    let now = "2026-11-20T00:00:00Z".parse().unwrap();
+    let budget = budget(&portfolio, &once, InputsRecord::default(), now, 3).unwrap();
+    assert_eq!(budget.total.cost_usd.expected.to_string(), "750.00");
+    assert_eq!(budget.held.unwrap().full_cost_usd.to_string(), "9030.00", "11.50 for all 720 hours, used or not");
+}
+
+#[test]
+fn a_run_of_two_months_does_not_fit_one() {
+    let portfolio = portfolio(&[(1, 1277, 1, 1)], 1, "");
+    let now = "2026-11-20T00:00:00Z".parse().unwrap();
+    let refused = budget(&portfolio, &costs(&portfolio), InputsRecord::default(), now, 3).unwrap_err().to_string();
+    assert_eq!(refused, "line 7: one run of `r0` takes 53.2 d, longer than its month from 2026-11");
+}
+
+/// The most that whole repeats on one pool can save, by trying all.
+fn best(capacity: f64, phases: &[(u32, u32, u32, u32)]) -> f64 {
+    let Some(((nodes, hours, repeats, _), rest)) = phases.split_first() else { return 0.0 };
+    let each = f64::from(nodes * hours);
+    (0..=*repeats)
+        .take_while(|times| f64::from(*times) * each <= capacity)
+        .map(|times| f64::from(times) * each * 55.04 + best(capacity - f64::from(times) * each, rest))
+        .fold(0.0, f64::max)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+    #[test]
+    fn capacity_used_never_exceeds_capacity_held(
+        phases in proptest::collection::vec((1_u32..5, 1_u32..700, 1_u32..40, 1_u32..4), 1..8),
+        pools in proptest::collection::vec((1_u32..6, 1_u32..29, proptest::bool::ANY), 1..4),
+    ) {
+        let pool = |(at, (nodes, day, ends)): (usize, &(u32, u32, bool))| {
+            let limit = if *ends { format!("until = 2026-12-{day:02}") } else { format!("from = 2026-11-{day:02}") };
+            committed(&format!("p{at}"), *nodes, &limit)
+        };
+        let pools: String = pools.iter().enumerate().map(pool).collect();
+        let portfolio = portfolio(&phases, 3, &pools);
+        let budget = answer(&portfolio);
+        let held = budget.held.as_ref().unwrap();
+        for pool in &portfolio.pools {
+            for month in portfolio.all_months() {
+                prop_assert!(used(&budget, &pool.name, month) <= machine_hours_in(pool, month) * (1.0 + 1e-12));
+            }
+        }
+        prop_assert!(held.saved_usd <= held.most_saved_usd);
+        // Everything that is asked for is done somewhere, and everything that is prepaid is paid once.
+        let wanted: f64 = phases.iter().map(|(nodes, hours, repeats, _)| f64::from(nodes * hours * repeats)).sum();
+        let done: f64 = budget.lines.iter().filter(|line| line.item == Item::Machines).map(|line| line.amount.quantity).sum();
+        prop_assert!((done / wanted - 1.0).abs() < 1e-9, "{} {}", done, wanted);
+        let rented: f64 = wanted - held.pools.iter().map(|pool| pool.used_hours).sum::<f64>();
+        let paid: f64 = held.pools.iter().map(|pool| pool.paid_usd.dollars()).sum();
+        let total = budget.total.cost_usd.expected.dollars();
+        prop_assert!((total - rented * 55.04 - paid).abs() < 1e-3, "{} {} {}", total, rented, paid);
+        // In no draw is more used than there is either: what is not used is never less than nothing.
+        for line in budget.lines.iter().filter(|line| line.item == Item::UnusedCommitment) {
+            prop_assert!(line.amount.p50_usd >= Usd::ZERO && line.amount.quantity >= -1e-6);
+        }
+    }
+
+    #[test]
+    fn the_bound_is_one(phases in proptest::collection::vec((1_u32..3, 1_u32..300, 1_u32..4, 1_u32..2), 1..5)) {
+        let portfolio = portfolio(&phases, 1, &committed("year", 2, ""));
+        let held = answer(&portfolio).held.unwrap();
+        let best = best(1440.0, &phases);
+        prop_assert!(held.most_saved_usd.dollars() >= best - 0.01, "{:?} {}", held, best);
+        prop_assert!(held.saved_usd.dollars() <= best + 0.01, "{:?} {}", held, best);
+    }
+}
