@@ -8,13 +8,16 @@ mod model;
 mod programs;
 mod setting;
 mod stack;
+mod task;
 mod tests;
 mod usual;
+mod words;
 
 pub use entry::{Entry, entries};
 pub use kinds::of_document;
 pub use setting::Dialect;
 pub use stack::{leave_to_the_parser, of_command};
+pub use task::of_program as task_of_program;
 
 pub use usual::REINFORCEMENT;
 

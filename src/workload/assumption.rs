@@ -176,6 +176,10 @@ pub enum JobAssumption {
     OverlapOfStack { stack: String },
     /// The command does not say which matrices have adapters: its stack's parser decides.
     LoraTargetsOfStack { stack: String, targets: LoraTargets },
+    /// The command starts from published weights and names no adapters.
+    NoAdapters,
+    /// The command's batch is taken as that of each GPU.
+    BatchOfEachGpu { batch: String },
 }
 
 /// Where an assumed sequence length comes from.

@@ -132,6 +132,27 @@ pub fn read(text: &str, names: Names) -> Result<JobRequest, ImportError> {
     Ok(asked)
 }
 
+/// What a step of Slurm asks for in a script that has no directives: its counts of machines and cards.
+pub fn step(words: &[String], asked: &mut JobRequest, names: Names) {
+    const COUNTS: [&str; 7] = ["nodes", "ntasks", "ntasks-per-node", "gpus", "gpus-per-node", "gpus-per-task", "gres"];
+    let mut options = Options::default();
+    for (key, value) in options_given(words.to_vec()) {
+        let key = if key == "tasks-per-node" { "ntasks-per-node" } else { &key };
+        if COUNTS.contains(&key)
+            && let Err(error) = apply_option(key, &value, &mut options, asked, names)
+        {
+            asked.leave_unread("srun", error);
+        }
+    }
+    if let Err(error) = combine(options, asked) {
+        asked.leave_unread("srun", error);
+    }
+    if asked.choices.is_empty() {
+        asked.nodes = None;
+        asked.assumed.clear();
+    }
+}
+
 /// What Slurm sets for the script (sbatch(1), "Output environment variables"), where the directives say it.
 fn variables(asked: &JobRequest) -> Vec<(String, String)> {
     let mut all = Vec::new();
@@ -220,14 +241,14 @@ fn apply_option(
         "ntasks-per-node" => options.tasks_per_node = Some(number()?),
         "cpus-per-task" => options.cpus_per_task = Some(number()?),
         "cpus-per-gpu" => options.cpus_per_gpu = Some(number()?),
-        "gpus" => options.gpus = Some(gpus(value, options, key, names)?),
-        "gpus-per-node" => options.gpus_per_node = Some(gpus(value, options, key, names)?),
-        "gpus-per-task" => options.gpus_per_task = Some(gpus(value, options, key, names)?),
+        "gpus" => options.gpus = Some(gpus(value, options, key, asked, names)?),
+        "gpus-per-node" => options.gpus_per_node = Some(gpus(value, options, key, asked, names)?),
+        "gpus-per-task" => options.gpus_per_task = Some(gpus(value, options, key, asked, names)?),
         "gres" => {
             for one in value.split(',') {
                 match one.strip_prefix("gpu").filter(|rest| rest.is_empty() || rest.starts_with(':')) {
                     Some(rest) => {
-                        options.gpus_per_node = Some(gpus(rest.trim_start_matches(':'), options, key, names)?);
+                        options.gpus_per_node = Some(gpus(rest.trim_start_matches(':'), options, key, asked, names)?);
                     }
                     None => asked.leave_unread("--gres", one),
                 }
@@ -262,18 +283,25 @@ fn apply_option(
 }
 
 /// `4`, `a100:4`, `a100` (one), nothing (one).
-fn gpus(value: &str, options: &mut Options, key: &str, names: Names) -> Result<u32, ImportError> {
+fn gpus(
+    value: &str,
+    options: &mut Options,
+    key: &str,
+    asked: &mut JobRequest,
+    names: Names,
+) -> Result<u32, ImportError> {
     let (name, count) = match value.rsplit_once(':') {
         Some((name, count)) => (Some(name), count),
         None if value.is_empty() => (None, "1"),
         None if value.parse::<u32>().is_ok() => (None, value),
         None => (Some(value), "1"),
     };
+    // A name that administrators gave is left to the one who asks.
     if let Some(name) = name {
-        let found = chips::find(name, names.hardware);
-        options.chips = Some(found.ok_or_else(|| {
-            invalid(key, format!("no GPU of the catalog is called `{name}`; --gpus says which is meant"))
-        })?);
+        match chips::find(name, names.hardware) {
+            Some(found) => options.chips = Some(found),
+            None => asked.leave_unread(&format!("--{key}"), format!("{name} (no GPU of the catalog is called so)")),
+        }
     }
     count
         .parse()

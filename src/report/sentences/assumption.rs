@@ -30,6 +30,12 @@ pub fn job_sentence(assumption: &JobAssumption) -> String {
         JobAssumption::OverlapOfStack { stack } => {
             format!("gradients alone overlap, as in {stack} when nothing is said")
         }
+        JobAssumption::NoAdapters => {
+            "every weight is trained: the command names no adapters (--task lora says otherwise)".to_owned()
+        }
+        JobAssumption::BatchOfEachGpu { batch } => {
+            format!("a batch of {batch} on each GPU (--set training.global_batch={batch} if it is that of all)")
+        }
         JobAssumption::LoraTargetsOfStack { stack, targets } => {
             format!("lora.targets={}, as {stack} does when nothing is said", Vec::<String>::from(*targets).join(","))
         }
