@@ -78,6 +78,7 @@ fn read_start(start: &Start, environment: &[(&str, String)], script: &Script, as
     entries.retain(|entry| !launcher::CONFIGURATIONS.contains(&entry.key.as_str()));
     recipe::apply(dialect, &entries, asked, names);
     recipe::task_of_program(start.name(), &entries, asked);
+    recipe::amount_of_data(dialect, &entries, asked);
     if !has_configuration {
         recipe::leave_to_the_parser(dialect, &entries, asked);
     }
@@ -117,6 +118,7 @@ pub fn read_document(
     if program.is_empty() {
         recipe::task_of_program("", &entries, asked);
     }
+    recipe::amount_of_data(dialect, &entries, asked);
     recipe::leave_to_the_parser(dialect, &entries, asked);
     true
 }

@@ -1,6 +1,7 @@
 //! What a training configuration or a command line says of its workload: entries of a file or flags, looked up in the tables of the
 //! program that reads them. What no table knows is listed, never guessed.
 
+mod amount;
 mod apply;
 mod entry;
 mod kinds;
@@ -13,6 +14,7 @@ mod tests;
 mod usual;
 mod words;
 
+pub use amount::of_data as amount_of_data;
 pub use entry::{Entry, entries};
 pub use kinds::of_document;
 pub use setting::Dialect;

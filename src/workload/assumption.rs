@@ -178,6 +178,12 @@ pub enum JobAssumption {
     LoraTargetsOfStack { stack: String, targets: LoraTargets },
     /// The command starts from published weights and names no adapters.
     NoAdapters,
+    /// The command names no epochs: its stack's parser decides.
+    EpochsOfStack { stack: String, epochs: u32 },
+    /// A public data set of so many rows.
+    RowsOfDataSet { name: String, rows: u64 },
+    /// The job takes no more rows than these.
+    RowsAtMost { rows: u64 },
     /// The command's batch is taken as that of each GPU.
     BatchOfEachGpu { batch: String },
 }

@@ -181,6 +181,32 @@ fn processes_are_counted_where_they_are_started() {
     assert_eq!((one.choices[0].gpus, one.choices[0].chips.is_some()), (Some(crate::Gpus::PerMachine(1)), true));
 }
 
+/// A limit, a public set or the trainer's own epochs say how much is trained, and each is named as assumed.
+#[test]
+fn rows_are_those_that_the_job_limits_or_names() {
+    let rows = |flags: &str| {
+        let asked = asked(&format!(
+            "python run_glue.py --model_name_or_path roberta-large --per_device_train_batch_size 8 {flags}"
+        ));
+        let number = |value: Option<Scalar>| value.map(|value| value.to_string()).unwrap_or_default();
+        (number(asked.workload.data.samples), number(asked.workload.training.epochs))
+    };
+    for (flags, expected) in [
+        ("--task_name mnli --num_train_epochs 2", ("392702", "2")),
+        ("--task_name mnli", ("392702", "3")),
+        ("--dataset_name tatsu-lab/alpaca,gsm8k", ("59475", "3")),
+        ("--dataset_name mine --max_train_samples 1000", ("1000", "3")),
+        ("--dataset_name swift/self-cognition#500", ("500", "3")),
+        ("--dataset_name mine", ("", "3")),
+        ("--dataset_name tatsu-lab/alpaca,mine", ("", "3")),
+        ("--dataset_name tatsu-lab/alpaca --max_steps 10", ("", "")),
+        ("--dataset_name wikitext --block_size 512", ("", "3")),
+        ("--dataset_name tatsu-lab/alpaca --packing true", ("", "3")),
+    ] {
+        assert_eq!(rows(flags), (expected.0.to_owned(), expected.1.to_owned()), "{flags}");
+    }
+}
+
 #[test]
 fn a_command_ends_where_the_shell_ends_it() {
     for end in ["| tee log", "> log 2>&1", "2>&1 | tee log", "&", "&& echo --fp16 done", "; done", "&>log"] {

@@ -33,6 +33,15 @@ pub fn job_sentence(assumption: &JobAssumption) -> String {
         JobAssumption::NoAdapters => {
             "every weight is trained: the command names no adapters (--task lora says otherwise)".to_owned()
         }
+        JobAssumption::EpochsOfStack { stack, epochs } => {
+            format!("{epochs} epochs, as {stack} trains where nothing is said")
+        }
+        JobAssumption::RowsOfDataSet { name, rows } => {
+            format!("{rows} rows in {name}, as its card states (--set data.samples=N otherwise)")
+        }
+        JobAssumption::RowsAtMost { rows } => {
+            format!("{rows} rows, the most that the job takes of its data (--set data.samples=N if it has fewer)")
+        }
         JobAssumption::BatchOfEachGpu { batch } => {
             format!("a batch of {batch} on each GPU (--set training.global_batch={batch} if it is that of all)")
         }
