@@ -1,7 +1,7 @@
 //! On how many GPUs and machines a command runs: by its launcher, the step of Slurm that it is, and its environment.
 
 use super::launcher::Start;
-use crate::engine::slurm;
+use crate::engine::slurm::options;
 use crate::recipe::Entry;
 use crate::{JobKind, JobRequest, Names};
 
@@ -37,7 +37,7 @@ pub fn of_step(before: &[String], asked: &mut JobRequest, names: Names) {
     if asked.kind != JobKind::Script || !asked.choices.is_empty() {
         return;
     }
-    slurm::step(&before[at + 1..], asked, names);
+    options::step(&before[at + 1..], asked, names);
 }
 
 /// `CUDA_VISIBLE_DEVICES=0,1 python ...`, where no launcher counts.

@@ -316,6 +316,19 @@ mod tests {
         }
     }
 
+    /// Names of the Hub that people use, with the row that has their sizes; empty: the catalog has none.
+    #[test]
+    fn popular_names_of_the_hub_resolve() {
+        let models = Models::embedded().unwrap();
+        let names = include_str!("../../../tests/fixtures/huggingface/names.csv");
+        let rows: Vec<(&str, &str)> = names.lines().skip(1).filter_map(|line| line.split_once(',')).collect();
+        for (name, id) in &rows {
+            assert_eq!(models.named(name).map_or("", |(row, _)| &row.id), *id, "{name}");
+        }
+        let known = rows.iter().filter(|(_, id)| !id.is_empty()).count();
+        assert!(rows.len() >= 118 && rows.len() - known <= 1, "{known} of {}", rows.len());
+    }
+
     #[test]
     fn what_is_not_known_is_suggested_by_family_and_size_or_not_at_all() {
         let models = Models::embedded().unwrap();

@@ -4,7 +4,9 @@
 
 use proptest::prelude::*;
 
+use super::options::time;
 use super::*;
+use crate::{Need, chips};
 use gpuplan_hardware::Hardware;
 use gpuplan_workload::Models;
 
