@@ -15,6 +15,10 @@ use gpuplan_units::{Bytes, GpuCount, Hours, Seconds};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Assumption {
+    /// The sizes are those of a configuration that was downloaded from the Hub before.
+    ModelOfCache {
+        name: String,
+    },
     Task {
         task: Task,
     },
