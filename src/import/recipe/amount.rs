@@ -102,11 +102,15 @@ fn rows(entries: &[Entry]) -> Option<(u64, JobAssumption)> {
         let rows = limit.checked_mul(names.len() as u64)?;
         return Some((rows, JobAssumption::RowsAtMost { rows }));
     }
+    let shown = match value("task_name").filter(|_| glue.is_some()) {
+        Some(task) => format!("glue {task}"),
+        None => names.join(", "),
+    };
     let mut all = 0_u64;
     for name in &names {
         all = all.checked_add(of_set(name, value("task_name"))?)?;
     }
-    Some((all, JobAssumption::RowsOfDataSet { name: names.join(", "), rows: all }))
+    Some((all, JobAssumption::RowsOfDataSet { name: shown, rows: all }))
 }
 
 /// Axolotl's `datasets.0.path`.

@@ -337,10 +337,20 @@ mod tests {
             ("NousResearch/Hermes-3-Llama-3.1-8B", "llama-3.1-8b"),
             ("llama-31-8b", "llama-3.1-8b"),
             ("resnet5", "resnet-50"),
+            ("openai/gpt-oss-safeguard-20b", "gpt-oss-20b"),
+            ("whisper-lage-v3", "whisper-large-v3"),
         ] {
             assert_eq!(near(name), Some(id), "{name}");
         }
-        for name in ["acme/Kolibri-7B", "gpt-4o", "Llama-9-200B", "acme/unheard-of"] {
+        let strangers = [
+            "acme/Kolibri-7B",
+            "gpt-4o",
+            "Llama-9-200B",
+            "acme/unheard-of",
+            "Qwen/Qwen-Image",
+            "deepseek-ai/DeepSeek-OCR",
+        ];
+        for name in strangers {
             assert_eq!(near(name), None, "{name}");
         }
         for (name, family, size) in [("Qwen/Qwen9-8B-Dream", "Qwen", 8e9), ("google/gemma-5-27b-it", "Gemma", 27e9)] {
