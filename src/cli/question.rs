@@ -3,6 +3,7 @@
 pub mod answer;
 pub mod cases;
 pub mod gpus;
+pub mod hub_cache;
 pub mod live;
 pub mod measurements;
 pub mod plan_file;

@@ -19,6 +19,9 @@ pub enum JobKind {
     Slurm,
     Skypilot,
     Kubernetes,
+    Dstack,
+    /// Docker Compose.
+    Compose,
     /// A shell script without an engine.
     Script,
     /// The configuration of a training program.
@@ -32,6 +35,8 @@ impl JobKind {
             Self::Slurm => "slurm",
             Self::Skypilot => "skypilot",
             Self::Kubernetes => "kubernetes",
+            Self::Dstack => "dstack",
+            Self::Compose => "compose",
             Self::Script => "script",
             Self::Recipe => "recipe",
         }

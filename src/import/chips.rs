@@ -55,8 +55,10 @@ fn described(tokens: &[&str], numbers_are_memory: bool, hardware: &Hardware) -> 
             family.push_str(token);
         }
     }
+    // `pro6000`, `a6000`: the brand is left out.
     with(hardware, |gpu| {
-        plain(&gpu.family) == family
+        let known = plain(&gpu.family);
+        (known == family || known.strip_prefix("rtx").is_some_and(|rest| rest == family))
             && memory.is_none_or(|gb| gb.to_bits() == gpu.memory_label_gb.to_bits())
             && form.is_none_or(|form| gpu.id.contains(form))
     })
@@ -91,6 +93,8 @@ mod tests {
             ("RTX4090", "rtx-4090"),
             ("NVIDIA-RTX-A6000", "rtx-a6000"),
             ("MI300X", "mi300x"),
+            ("pro6000", "rtx-pro-6000-blackwell-se"),
+            ("a6000", "rtx-a6000"),
         ] {
             assert_eq!(ids(word).join(" "), id, "{word}");
         }

@@ -2,6 +2,7 @@
 //! that it names.
 
 mod launcher;
+mod processes;
 mod tests;
 
 use crate::recipe::{self, Entry};
@@ -28,55 +29,58 @@ pub fn read_words(words: Vec<String>, variables: &[(String, String)], asked: &mu
     read(&quoted, variables, asked, names);
 }
 
+/// What the name of a program and the place of a model say: `grpo-distributed`, `hf://Qwen/Qwen2.5-0.5B-Instruct`.
+pub fn read_names(program: Option<&str>, model: Option<&str>, asked: &mut JobRequest, names: Names) {
+    if let Some(program) = program {
+        name_of_program(program, asked);
+    }
+    if let Some(model) = model {
+        let entry = Entry {
+            key: "model".to_owned(),
+            value: model.strip_prefix("hf://").map(str::to_owned),
+            shown: "model".to_owned(),
+        };
+        recipe::apply(recipe::of_command("", &[]), &[entry], asked, names);
+    }
+}
+
 /// A word as a shell would need it; variables in it stay variables.
-fn quote(word: &str) -> String {
+pub fn quote(word: &str) -> String {
     format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\"").replace('`', "\\`"))
 }
 
 fn read_commands(script: &Script, asked: &mut JobRequest, names: Names) {
-    for Command { words, is_cut } in script.commands() {
+    for Command { words, environment, is_cut } in script.commands() {
         let Some(start) = launcher::start(words) else { continue };
         if *is_cut {
             asked.leave_unread(start.name(), "a quote behind it is never closed");
         }
-        read_start(&start, script, asked, names);
+        read_start(&start, environment, script, asked, names);
     }
 }
 
-fn read_start(start: &Start, script: &Script, asked: &mut JobRequest, names: Names) {
+fn read_start(start: &Start, environment: &[(&str, String)], script: &Script, asked: &mut JobRequest, names: Names) {
     let launch = launcher::flags(&start.before);
     let mut entries = launcher::flags(&start.after);
     let dialect = recipe::of_command(&start.program, &entries);
-    let machines = ["nproc_per_node", "nnodes", "num_machines", "num_processes", "num_gpus", "num_nodes"];
-    for entry in launch.iter().filter(|entry| machines.contains(&entry.key.as_str())) {
-        launched(entry, asked);
-    }
+    processes::of_launcher(&launch, asked);
+    processes::of_step(&start.before, asked, names);
+    processes::of_environment(start, &launch, environment, asked);
     // Files come first: a flag behind them wins.
     let mut has_configuration = false;
     for path in start.configurations(&launch, &entries) {
         has_configuration |= read_configuration(&path, &start.program, script, asked, names);
     }
     name_of_program(start.name(), asked);
-    if let Some(model) = start.served_model() {
+    if let Some(model) = start.served_model(&entries, environment) {
         entries.push(Entry { key: "model".to_owned(), value: Some(model), shown: "model".to_owned() });
     }
     entries.retain(|entry| !launcher::CONFIGURATIONS.contains(&entry.key.as_str()));
     recipe::apply(dialect, &entries, asked, names);
+    recipe::task_of_program(start.name(), &entries, asked);
+    recipe::amount_of_data(dialect, &entries, asked);
     if !has_configuration {
         recipe::leave_to_the_parser(dialect, &entries, asked);
-    }
-}
-
-/// What a launcher says of machines and processes.
-fn launched(entry: &Entry, asked: &mut JobRequest) {
-    let count = entry.value.as_deref().and_then(|text| text.parse::<u32>().ok()).filter(|count| *count > 0);
-    let slot = match entry.key.as_str() {
-        "nproc_per_node" | "num_gpus" => &mut asked.launch.gpus_per_machine,
-        "nnodes" | "num_machines" | "num_nodes" => &mut asked.launch.machines,
-        _ => &mut asked.launch.gpus,
-    };
-    if count.is_some() {
-        *slot = count;
     }
 }
 
@@ -111,13 +115,18 @@ pub fn read_document(
         return false;
     };
     recipe::apply(dialect, &entries, asked, names);
+    if program.is_empty() {
+        recipe::task_of_program("", &entries, asked);
+    }
+    recipe::amount_of_data(dialect, &entries, asked);
     recipe::leave_to_the_parser(dialect, &entries, asked);
     true
 }
 
 /// Some programs say by their name what they do.
 fn name_of_program(name: &str, asked: &mut JobRequest) {
-    if name.starts_with("pretrain") {
+    let lower = name.to_ascii_lowercase();
+    if lower.starts_with("pretrain") {
         asked.workload.training.task.get_or_insert_with(|| "pretrain".to_owned());
         asked.understand(name, "pretrain");
     }
@@ -125,6 +134,12 @@ fn name_of_program(name: &str, asked: &mut JobRequest) {
     let mut words = name.split(|letter: char| !letter.is_ascii_alphanumeric());
     if words.any(|word| REINFORCEMENTS.contains(&word)) {
         asked.not_planned.get_or_insert_with(|| recipe::REINFORCEMENT.to_owned());
+    }
+    // `train_text_to_image_lora.py`, `trainLoRA.py`
+    let adapters = ["qlora", "lora"].into_iter().find(|adapter| lower.contains(adapter));
+    if let (Some(adapters), true) = (adapters, lower.ends_with(".py")) {
+        asked.workload.training.task.get_or_insert_with(|| adapters.to_owned());
+        asked.understand(name, adapters);
     }
     match name {
         "pretrain_bert.py" => asked.workload.model.kind = Some("encoder".to_owned()),

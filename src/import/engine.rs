@@ -1,5 +1,7 @@
 //! The engines that a job may be written for.
 
+pub mod compose;
+pub mod dstack;
 pub mod kubernetes;
 pub mod labels;
 pub mod skypilot;

@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImportError {
     #[error(
-        "it is not a job of Slurm (#SBATCH), SkyPilot (resources:) or Kubernetes (apiVersion:, kind:), no script that starts a known training program, and no configuration of one"
+        "it is not a job of Slurm (#SBATCH), SkyPilot (resources:), dstack (type:, commands:), Docker Compose (services:) or Kubernetes (apiVersion:, kind:), no script that starts a known training program, and no configuration of one"
     )]
     UnknownKind,
     #[error("it is a Helm template; `helm template CHART` first, and give its output")]

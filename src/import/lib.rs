@@ -12,7 +12,7 @@ pub mod shell;
 mod yaml;
 
 pub use ask::{Choice, GpuModels, Gpus, JobKind, JobRequest, KeyValue, Launch, Need};
-pub use engine::{kubernetes, skypilot, slurm};
+pub use engine::{compose, dstack, kubernetes, skypilot, slurm};
 pub use error::ImportError;
 pub use names::{Files, Names};
 
@@ -30,6 +30,10 @@ pub fn read(text: &str, names: Names) -> Result<JobRequest, ImportError> {
     };
     if documents.iter().any(kubernetes::is_object) {
         kubernetes::read(&documents, names)
+    } else if let Some(run) = documents.iter().find(|document| dstack::is_run(document)) {
+        dstack::read(run, names)
+    } else if let Some(project) = documents.iter().find(|document| compose::is_project(document)) {
+        compose::read(project, names)
     } else if documents.iter().any(skypilot::is_task) {
         skypilot::read(&documents, names)
     } else if documents.iter().any(serde_json::Value::is_object) {
@@ -42,7 +46,9 @@ pub fn read(text: &str, names: Names) -> Result<JobRequest, ImportError> {
 /// What is no YAML may be TOML, a template, or a script without its first line.
 fn not_yaml(text: &str, error: ImportError, names: Names) -> Result<JobRequest, ImportError> {
     if let Some(table) = document::of_toml(text) {
-        return configuration(&table, names).ok_or(ImportError::UnknownKind);
+        // A launcher's own file has the command that it starts.
+        let command = table.get("command").and_then(serde_json::Value::as_str);
+        return configuration(&table, names).or_else(|| script(command?, names).ok()).ok_or(ImportError::UnknownKind);
     }
     if text.contains("{{") && text.contains("}}") {
         return Err(ImportError::HelmTemplate);

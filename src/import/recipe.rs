@@ -1,6 +1,7 @@
 //! What a training configuration or a command line says of its workload: entries of a file or flags, looked up in the tables of the
 //! program that reads them. What no table knows is listed, never guessed.
 
+mod amount;
 mod apply;
 mod entry;
 mod kinds;
@@ -8,13 +9,17 @@ mod model;
 mod programs;
 mod setting;
 mod stack;
+mod task;
 mod tests;
 mod usual;
+mod words;
 
+pub use amount::of_data as amount_of_data;
 pub use entry::{Entry, entries};
 pub use kinds::of_document;
 pub use setting::Dialect;
 pub use stack::{leave_to_the_parser, of_command};
+pub use task::of_program as task_of_program;
 
 pub use usual::REINFORCEMENT;
 

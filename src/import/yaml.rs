@@ -12,6 +12,11 @@ pub fn documents(text: &str) -> Result<Vec<Value>, ImportError> {
     })
 }
 
+/// A value as it is written: `true` and `8` without quotes are texts as well.
+pub fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -15,6 +15,10 @@ use gpuplan_units::{Bytes, GpuCount, Hours, Seconds};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Assumption {
+    /// The sizes are those of a configuration that was downloaded from the Hub before.
+    ModelOfCache {
+        name: String,
+    },
     Task {
         task: Task,
     },
@@ -176,6 +180,16 @@ pub enum JobAssumption {
     OverlapOfStack { stack: String },
     /// The command does not say which matrices have adapters: its stack's parser decides.
     LoraTargetsOfStack { stack: String, targets: LoraTargets },
+    /// The command starts from published weights and names no adapters.
+    NoAdapters,
+    /// The command names no epochs: its stack's parser decides.
+    EpochsOfStack { stack: String, epochs: u32 },
+    /// A public data set of so many rows.
+    RowsOfDataSet { name: String, rows: u64 },
+    /// The job takes no more rows than these.
+    RowsAtMost { rows: u64 },
+    /// The command's batch is taken as that of each GPU.
+    BatchOfEachGpu { batch: String },
 }
 
 /// Where an assumed sequence length comes from.

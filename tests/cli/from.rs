@@ -128,14 +128,17 @@ fn a_workload_is_planned_beside_the_job() {
 
 #[test]
 fn a_table_says_what_was_not_understood_and_what_a_workload_would_add() {
-    for (columns, job) in [("80", "sky.yaml"), ("160", "job.yaml"), ("100", "train.sbatch")] {
+    let (workload, rows) = ("WORKLOAD.toml", "--set data.samples=");
+    for (columns, job, flag) in
+        [("80", "sky.yaml", workload), ("160", "job.yaml", workload), ("100", "train.sbatch", rows)]
+    {
         let ran = crate::cli::support::gpuplan_at(
             crate::cli::support::NOW,
             columns,
             &["plan", "--from", &format!("tests/fixtures/jobs/{job}")],
         );
         assert_eq!(ran.code, 0, "{}", ran.stderr);
-        for words in ["asks for", "unread", "As asked", "WORKLOAD.toml"] {
+        for words in ["asks for", "unread", "As asked", flag] {
             assert!(ran.stdout.contains(words), "{job}: {words}\n{}", ran.stdout);
         }
         let width = columns.parse::<usize>().unwrap();
@@ -157,6 +160,12 @@ fn what_cannot_be_read_says_what_to_do() {
         ("apiVersion: v1\nkind: Widget\n", 2, "`kind: Widget` is not read"),
         ("base_model: gpt2\nrl: dpo\n", 2, "preference learning"),
         ("base_model: gpt2\nnum_epochs: 3\n", 2, "--set data.samples=52000"),
+        ("base_model: gpt2\nmicro_batch_size: 3\ndatasets: [{path: a/b}]\n", 2, "does not say how long it trains"),
+        (
+            "#SBATCH --gres=gpu:8\npython a.py --model_path gpt2 --epochs 2 --dataset a/b\n",
+            2,
+            "does not say whether every weight is trained or adapters and how many rows `a/b` has",
+        ),
         ("greeting: hello\n", 2, "not a job of Slurm"),
         ("resources: {accelerators: [\n", 2, "not valid YAML"),
         ("resources: {accelerators: 'H1000:8'}\n", 2, "H1000"),
@@ -217,6 +226,49 @@ fn a_configuration_is_planned_alone_and_followed_from_a_script() {
     );
     let helm = from("tests/fixtures/jobs/helm.yaml", &[]);
     assert!(helm.code == 2 && helm.stderr.contains("`helm template"), "{}", helm.stderr);
+}
+
+/// A job whose cards nobody names is planned as work, with the rows of a public data set.
+#[test]
+fn work_is_planned_where_its_cards_are_not_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("job.sh");
+    let job = "#!/bin/bash\n#SBATCH --gres=gpu:8\nD=$(dirname $(readlink -f $0))\n# python3 run.py \\\n\
+        python3 -m torch.distributed.launch --nproc_per_node 8 $D/run_glue.py --model_name_or_path roberta-large --do_train \\\n\
+        --task_name mnli --max_seq_length 128 --per_device_train_batch_size 16 --num_train_epochs 2 --fp16\n";
+    fs::write(&path, job).unwrap();
+    let answer = priced(&path.to_string_lossy(), &[]);
+    let workload = &answer["workload"];
+    assert_eq!(
+        (workload["model"].as_str(), workload["task"].as_str()),
+        (Some("roberta-large"), Some("full-fine-tune"))
+    );
+    assert!(answer["from"]["baseline"].is_null() && answer["recommendation"].is_object());
+    let text = from(&path.to_string_lossy(), &[]);
+    assert!(
+        text.stdout.split_whitespace().collect::<Vec<_>>().join(" ").contains("392702 rows in glue mnli"),
+        "{}",
+        text.stdout
+    );
+}
+
+#[test]
+fn docker_compose_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("compose.yaml");
+    let file = "services:\n  proxy: {image: nginx}\n  train:\n    image: pytorch\n    environment: [MODEL=roberta-large]\n    \
+        command: torchrun --nproc_per_node=4 run_glue.py --model_name_or_path ${MODEL:-gpt2} --task_name rte --per_device_train_batch_size 8\n    \
+        deploy: {resources: {reservations: {devices: [{driver: nvidia, count: 4, capabilities: [gpu]}]}}}\n";
+    fs::write(&path, file).unwrap();
+    let answer = priced(&path.to_string_lossy(), &["--gpus", "a100-80gb"]);
+    let job = &answer["from"]["job"];
+    assert_eq!((job["kind"].as_str(), job["name"].as_str()), (Some("compose"), Some("train")));
+    assert_eq!(
+        (answer["workload"]["model"].as_str(), answer["from"]["baseline"]["nodes"].as_u64()),
+        (Some("roberta-large"), Some(1))
+    );
+    fs::write(&path, "services:\n  proxy: {image: nginx}\n").unwrap();
+    assert!(from(&path.to_string_lossy(), &[]).stderr.contains("asks for no GPU"));
 }
 
 #[test]

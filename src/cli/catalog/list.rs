@@ -13,7 +13,7 @@ use gpuplan_market::check;
 use gpuplan_plan::limits;
 use gpuplan_report::catalog::hosts::{self, HostLine};
 use gpuplan_report::catalog::{self, CatalogCounts, CheckReport, InstanceLine, Listed, ModelLine};
-use gpuplan_units::names::{did_you_mean, plain};
+use gpuplan_units::names::plain;
 
 #[derive(Debug, Subcommand)]
 pub enum CatalogCommand {
@@ -107,15 +107,18 @@ fn list_models(name: Option<&str>, session: &Session) -> Result<Exit, Diagnostic
     let models = session.models()?;
     let wanted = plain(name.unwrap_or_default());
     let has = |text: &str| plain(text).contains(&wanted);
-    let rows: Vec<ModelLine> = models
+    let mut rows: Vec<ModelLine> = models
         .rows()
         .iter()
         .filter(|row| has(&row.id) || has(&row.name) || has(&row.family) || row.aliases.iter().any(|alias| has(alias)))
         .map(ModelLine::new)
         .collect();
+    // A revision of the Hub is the model whose sizes it has, as `--model` reads it.
+    if let (true, Some((row, _))) = (rows.is_empty(), name.and_then(|name| models.named(name))) {
+        rows.push(ModelLine::new(row));
+    }
     if let (true, Some(name)) = (rows.is_empty(), name) {
-        let nearest =
-            did_you_mean(name, models.names()).map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+        let nearest = models.nearest(name).map_or(String::new(), |near| format!("; did you mean `{}`?", near.id));
         session.printer.note(&format!("no model's name contains `{name}`{nearest}"));
     }
     print(&rows, &catalog::MODEL_COLUMNS, session, catalog::models)

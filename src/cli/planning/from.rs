@@ -1,6 +1,7 @@
 //! `plan --from JOB`: prices what an existing job asks for; with a workload it plans that too and shows the difference.
 
 pub mod beside;
+mod missing;
 mod nearest;
 mod summary;
 
@@ -9,6 +10,7 @@ use std::path::Path;
 
 use crate::arguments::global::OutputFormat;
 use crate::planning::arguments::PlanArguments;
+use crate::planning::from::missing::completion;
 use crate::planning::screen::shown;
 use crate::question::answer::{Answered, compute, context, gathered, nothing_fits};
 use crate::question::workload;
@@ -43,7 +45,8 @@ pub fn run(path: &Path, arguments: &PlanArguments, session: &Session) -> Result<
     // A configuration says what is done and rarely where: without machines the work alone is planned.
     let asked = match named(asked.clone(), &mut limits, &hardware) {
         Ok(asked) => asked,
-        Err(ImportError::NoGpu | ImportError::NoGpuName(_)) if is_work(&asked) => {
+        // Nor does the work need the card that a job counts and does not name.
+        Err(ImportError::NoGpu | ImportError::NoGpuName(_)) if is_work(&asked) || says_work(&asked) => {
             return alone(path, asked, limits, arguments, session);
         }
         Err(error) => return Err(of_file(path, &error)),
@@ -54,20 +57,33 @@ pub fn run(path: &Path, arguments: &PlanArguments, session: &Session) -> Result<
     let base = if has_file { stated } else { asked.workload.clone().overlay(stated) };
     let file = base.overlay(WorkloadFile { limits, ..WorkloadFile::default() });
     if let (false, Some(why)) = (has_file, &asked.not_planned) {
-        return priced(&asked, &file.limits, Some(why), arguments, session);
+        return priced(&asked, &file.limits, Missing::Other(why), arguments, session);
     }
     if file.model == ModelSection::default() && !is_given {
-        return priced(&asked, &file.limits, None, arguments, session);
+        return priced(&asked, &file.limits, Missing::Nothing, arguments, session);
     }
     match workload::resolve(&file, &models) {
         Ok(_) => compare(&asked, &file, arguments, session),
-        Err(error) if !is_given => priced(&asked, &file.limits, Some(&error.message), arguments, session),
-        Err(error) => Err(error),
+        Err(error) => match completion(path, &asked, &file) {
+            Some((what, command)) if !is_given => {
+                priced(&asked, &file.limits, Missing::Said { what: &what, command: &command }, arguments, session)
+            }
+            Some((what, command)) => {
+                Err(Diagnostic::usage(format!("{} does not say {what}", path.display())).hint(command))
+            }
+            None if !is_given => priced(&asked, &file.limits, Missing::Other(&error.message), arguments, session),
+            None => Err(error),
+        },
     }
 }
 
 fn is_work(asked: &JobRequest) -> bool {
     matches!(asked.kind, JobKind::Script | JobKind::Recipe)
+}
+
+/// Whether the command of an engine's job says which model it trains.
+fn says_work(asked: &JobRequest) -> bool {
+    asked.workload.model != ModelSection::default() && asked.not_planned.is_none()
 }
 
 /// The work of a script or a configuration that names no machines.
@@ -86,8 +102,12 @@ fn alone(
             .hint(format!("gpuplan plan --from {} WORKLOAD.toml", path.display())));
     }
     let file = base.overlay(WorkloadFile { limits, ..WorkloadFile::default() });
+    let models = session.models()?;
+    if let (Err(_), Some((what, command))) = (workload::resolve(&file, &models), completion(path, &asked, &file)) {
+        return Err(Diagnostic::usage(format!("{} does not say {what}", path.display())).hint(command));
+    }
     let answered = compute(&file, &arguments.question.prices, &arguments.question.measured, session)
-        .map_err(|error| completed(path, error))?;
+        .map_err(|error| Diagnostic { message: format!("{}: {}", path.display(), error.message), ..error })?;
     let whole = context(&answered, &file, session)?;
     let best = answered.set.recommendation.as_ref();
     if session.output == OutputFormat::Json {
@@ -101,15 +121,15 @@ fn alone(
     session.printer.data(&shown(&answered, best, &whole, arguments, session))
 }
 
-/// What is missing of the work of a file, and what to add.
-fn completed(path: &Path, error: Diagnostic) -> Diagnostic {
-    let needs_samples = error.message.contains("data.samples");
-    let named = Diagnostic { message: format!("{}: {}", path.display(), error.message), ..error };
-    if needs_samples {
-        named.hint(format!("gpuplan plan --from {} --set data.samples=52000", path.display()))
-    } else {
-        named
-    }
+/// Why machines are priced alone.
+#[derive(Clone, Copy)]
+enum Missing<'a> {
+    /// The job says nothing of its work.
+    Nothing,
+    /// The work cannot be planned.
+    Other(&'a str),
+    /// Flags complete it.
+    Said { what: &'a str, command: &'a str },
 }
 
 /// Where a job counts GPUs without naming a model, `--gpus` names it and limits nothing; `h100:8` counts them too, of each machine.
@@ -153,11 +173,11 @@ fn of_file(path: &Path, error: &ImportError) -> Diagnostic {
     }
 }
 
-/// The machines alone. `missing`: what the job's command does not say of its workload.
+/// The machines alone.
 fn priced(
     asked: &JobRequest,
     limits: &LimitsSection,
-    missing: Option<&str>,
+    missing: Missing,
     arguments: &PlanArguments,
     session: &Session,
 ) -> Result<Exit, Diagnostic> {
@@ -191,11 +211,15 @@ fn priced(
     text.push_str(&asked_text(asked, &catalogs.hardware, session.width));
     text.push('\n');
     text.push_str(&priced_text(asked, &priced, named, session.width, arguments.max_results));
-    let why = missing.map_or_else(String::new, |missing| format!(" (its command is not enough: {missing})"));
     let hours = if asked.hours.is_some() { "for the time that it may take" } else { "by the hour" };
-    let note = format!(
-        "Note: without a workload only machines are priced, {hours}{why}. `gpuplan plan --from JOB WORKLOAD.toml` plans the work."
-    );
+    let (why, command) = match missing {
+        Missing::Nothing => (String::new(), "gpuplan plan --from JOB WORKLOAD.toml"),
+        Missing::Other(why) => {
+            (format!(" (its command is not enough: {why})"), "gpuplan plan --from JOB WORKLOAD.toml")
+        }
+        Missing::Said { what, command } => (format!(" (its command does not say {what})"), command),
+    };
+    let note = format!("Note: without a workload only machines are priced, {hours}{why}. `{command}` plans the work.");
     session.printer.data(&format!("{text}\n{}\n", wrap(&note, session.width, "  ")))
 }
 

@@ -2,15 +2,16 @@
 
 use std::fs::File;
 use std::io::{BufReader, ErrorKind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::arguments::limits::LimitsArguments;
 use crate::arguments::workload::WorkloadArguments;
-use crate::question::plan_file;
+use crate::question::{hub_cache, plan_file};
 use crate::session::diagnostic::Diagnostic;
 use crate::session::input::read_text;
 use gpuplan_plan::document::AnyDocument;
 use gpuplan_units::UsdPerHour;
+use gpuplan_workload::assumption::Assumption;
 use gpuplan_workload::file::{
     DataSection, ForeignFormat, LimitsSection, ModelSection, Resolved, WorkloadFile, WorkloadFileError,
 };
@@ -131,8 +132,24 @@ pub fn resolve(file: &WorkloadFile, models: &Models) -> Result<Resolved, Diagnos
         .hint("gpuplan plan FILE, with --phase NAME where it is one of several, says which machines to rent")
         .hint("rent them with the tool of their cloud, and give the phases after it `place` and `size` of what they leave"));
     }
+    if let Some((name, config)) = cached(&file.model, models) {
+        let shown = config.to_string_lossy().into_owned();
+        let index = config.with_file_name("model.safetensors.index.json");
+        let index = index.is_file().then(|| index.to_string_lossy().into_owned());
+        let model = Model { name: name.clone(), ..read_model(&shown, index.as_deref())? };
+        let section = ModelSection { preset: None, config: Some(shown), ..file.model.clone() };
+        let mut resolved = WorkloadFile { model: section, ..file.clone() }.resolve(models, Some(model))?;
+        resolved.assumed.push(Assumption::ModelOfCache { name });
+        return Ok(resolved);
+    }
     let model = file.model.config.as_deref().map(|path| read_model(path, file.model.index.as_deref())).transpose()?;
     Ok(file.resolve(models, model)?)
+}
+
+/// A model that the catalog lacks and that was downloaded to this machine before.
+fn cached(section: &ModelSection, models: &Models) -> Option<(String, PathBuf)> {
+    let name = section.preset.as_deref().filter(|name| section.config.is_none() && models.named(name).is_none())?;
+    Some((name.to_owned(), hub_cache::config_of(name)?))
 }
 
 fn read_model(config: &str, index: Option<&str>) -> Result<Model, Diagnostic> {

@@ -3,7 +3,7 @@
 use crate::recipe::Entry;
 
 /// Programs that start the training program: what stands before it is theirs.
-const LAUNCHERS: [&str; 12] = [
+const LAUNCHERS: [&str; 16] = [
     "torchrun",
     "accelerate",
     "deepspeed",
@@ -16,12 +16,16 @@ const LAUNCHERS: [&str; 12] = [
     "ray",
     "uv",
     "torch.distributed.run",
+    "composer",
+    "colossalai",
+    "horovodrun",
+    "torchx",
 ];
 /// Modules that start another program.
 const LAUNCHING_MODULES: [&str; 4] =
     ["torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch", "deepspeed.launcher.runner"];
 /// Programs that train or serve by themselves, with the word that says so.
-const PROGRAMS: [(&str, &[&str]); 9] = [
+const PROGRAMS: [(&str, &[&str]); 10] = [
     ("llamafactory-cli", &["train"]),
     ("axolotl", &["train"]),
     ("tune", &["run"]),
@@ -30,7 +34,14 @@ const PROGRAMS: [(&str, &[&str]); 9] = [
     ("swift", &["sft", "pt", "rlhf"]),
     ("litgpt", &["finetune", "finetune_lora", "finetune_full", "pretrain"]),
     ("lerobot-train", &[]),
+    ("text-generation-launcher", &[]),
     ("unsloth-cli", &[]),
+];
+/// Images of containers that start a program by themselves: what stands behind them are its flags.
+const IMAGES: [(&str, &str); 3] = [
+    ("vllm-openai", "vllm serve"),
+    ("vllm-openai-rocm", "vllm serve"),
+    ("text-generation-inference", "text-generation-launcher"),
 ];
 /// Flags that name a configuration of the training program.
 pub const CONFIGURATIONS: [&str; 6] =
@@ -72,8 +83,11 @@ impl Start {
         all
     }
 
-    /// `vllm serve MODEL`.
-    pub fn served_model(&self) -> Option<String> {
+    /// `vllm serve MODEL`, and the variable by which text-generation-inference learns its model.
+    pub fn served_model(&self, flags: &[Entry], environment: &[(&str, String)]) -> Option<String> {
+        if self.program == "text-generation-launcher" && !flags.iter().any(|entry| entry.key == "model_id") {
+            return environment.iter().find(|(name, _)| *name == "MODEL_ID").map(|(_, value)| value.clone());
+        }
         let is_serving = self.program == "vllm serve";
         self.after.first().filter(|word| is_serving && !word.starts_with('-')).cloned()
     }
@@ -87,11 +101,11 @@ pub fn start(words: &[String]) -> Option<Start> {
     }
     let is_launched = words.iter().any(|word| LAUNCHERS.contains(&base(word)));
     let file = words.iter().position(|word| is_python(word) && !word.starts_with('-'));
-    let at = file.or_else(|| module(words))?;
+    let Some(at) = file.or_else(|| module(words)) else { return image(words) };
     let is_first = words.first().is_some_and(|word| is_python(word));
     // Not `pip install -m` or a copied file.
     if !is_launched && !is_first {
-        return None;
+        return image(words);
     }
     Some(Start { before: words[..at].to_vec(), program: words[at].clone(), after: words[at + 1..].to_vec() })
 }
@@ -110,6 +124,16 @@ fn program(words: &[String]) -> Option<Start> {
     Some(Start { before, program: format!("{name} {command}"), after })
 }
 
+/// `docker run ... IMAGE FLAGS`, and the container of a pod that has no command of its own.
+fn image(words: &[String]) -> Option<Start> {
+    let (at, program) = words.iter().enumerate().find_map(|(at, word)| {
+        let name = base(word).split([':', '@']).next()?;
+        IMAGES.iter().find(|(image, _)| *image == name).map(|(_, program)| (at, *program))
+    })?;
+    let after = words[at + 1..].to_vec();
+    Some(Start { before: words[..at].to_vec(), program: program.to_owned(), after })
+}
+
 /// What follows the last `-m` that starts no other launcher.
 fn module(words: &[String]) -> Option<usize> {
     let mut all =
@@ -121,8 +145,9 @@ fn base(word: &str) -> &str {
     word.rsplit('/').next().unwrap_or(word)
 }
 
+/// What stands before the last `/` may be a command that is not known.
 fn is_python(word: &str) -> bool {
-    word.strip_suffix(".py").is_some_and(|stem| !stem.is_empty() && !stem.contains(char::is_whitespace))
+    base(word).strip_suffix(".py").is_some_and(|stem| !stem.is_empty() && !stem.contains(char::is_whitespace))
 }
 
 /// `--key value`, `--key=value`, `--key` alone, and `key=value` of Hydra's programs; `-` and `_` are one.

@@ -32,7 +32,7 @@ fn the_flags_of_the_trainer_are_a_workload() {
         (Some("bf16"), Some(Scalar::from("500".to_owned())))
     );
     assert_eq!((keys(&asked.unread), keys(&asked.no_effect)), (vec!["--mystery"], vec!["--fp16"]));
-    assert_eq!(keys(&asked.understood).len(), 6);
+    assert_eq!((keys(&asked.understood).len(), training.task.as_deref()), (7, Some("full-fine-tune")));
 }
 
 #[test]
@@ -75,6 +75,136 @@ fn what_a_command_leaves_open_is_what_its_parser_does() {
     assert_eq!(overlap("--overlap-param-gather --overlap-grad-reduce"), Some(vec!["weight-gather".to_owned()]));
     let adapters = asked("python run_clm.py --per_device_train_batch_size 4 --use_peft --lora_r 8");
     assert_eq!(adapters.workload.training.lora.targets, Some(vec!["q".to_owned(), "v".to_owned()]));
+}
+
+/// A program of which nothing is known but its name and its words.
+#[test]
+fn the_task_is_that_of_the_program_and_of_where_its_weights_start() {
+    let task = |script: &str| {
+        let asked = asked(script);
+        (asked.workload.training.task.unwrap_or_default(), asked.not_planned.is_some())
+    };
+    let trainer = "--per_device_train_batch_size 4 --num_train_epochs 3";
+    for (script, expected) in [
+        ("python run_clm.py --model_name_or_path gpt2-medium --do_train", "full-fine-tune"),
+        ("python run_clm.py --model_type gpt2 --tokenizer_name gpt2 --do_train", "pretrain"),
+        ("python run_mlm.py --config_name a.json --do_train", "pretrain"),
+        ("python run_glue_no_trainer.py --model_name_or_path roberta-large", "full-fine-tune"),
+        ("torchrun run_speech_recognition_seq2seq.py --model_name_or_path=openai/whisper-small", "full-fine-tune"),
+        ("accelerate launch train_text_to_image_lora.py --pretrained_model_name_or_path a/b --resolution 512", "lora"),
+        (
+            "accelerate launch train_dreambooth.py --pretrained_model_name_or_path a/b --resolution 512",
+            "full-fine-tune",
+        ),
+        ("python trainLoRA.py --pretrained_model_name_or_path a/b", "lora"),
+        ("python finetune.py --model_name_or_path Qwen/Qwen-7B --use_lora --q_lora", "qlora"),
+        ("python finetune.py --model_name_or_path Qwen/Qwen-7B --use_lora True --q_lora False", "lora"),
+        ("python a.py --model_name gpt2 --lora_r $RANK", "lora"),
+        ("swift sft --model Qwen/Qwen2.5-7B --train_type full", "full-fine-tune"),
+        ("swift sft --model Qwen/Qwen2.5-7B", "lora"),
+        ("llamafactory-cli train --model_name_or_path Qwen/Qwen2.5-7B --stage sft", "lora"),
+        // Nothing says whether the program adds adapters.
+        ("python finetune.py --base_model Qwen/Qwen2.5-7B", ""),
+        ("python evaluate.py --model_name_or_path Qwen/Qwen2.5-7B", ""),
+    ] {
+        assert_eq!(task(script), (expected.to_owned(), false), "{script}");
+    }
+    let assumed = asked(&format!("python mine.py --model_name_or_path Qwen/Qwen2.5-7B {trainer}"));
+    assert_eq!(assumed.workload.training.task.as_deref(), Some("full-fine-tune"));
+    assert!(assumed.assumed.contains(&gpuplan_workload::assumption::JobAssumption::NoAdapters));
+    for frozen in ["--pre_seq_len 128", "--tune_mm_mlp_adapter True", "--freeze_backbone True"] {
+        let (task, is_other) = task(&format!("python run.py --model_name_or_path roberta-large {trainer} {frozen}"));
+        assert!(task.is_empty() && is_other, "{frozen}: {task}");
+    }
+}
+
+#[test]
+fn a_path_names_the_model_of_its_last_folder() {
+    for (path, expected) in [
+        ("/data/download-model/DeepSeek-R1-0528-Qwen3-8B", Some("deepseek-r1-0528-qwen3-8b")),
+        ("../../gpt2-medium", Some("gpt-2-medium")),
+        (
+            "/root/.cache/huggingface/hub/models--Qwen--Qwen2.5-3B/snapshots/3aab1f1954e9cc14eb9509a215f9e5ca08227a9b",
+            Some("qwen2.5-3b"),
+        ),
+        ("/models/Qwen2-1___5B-Instruct/", Some("qwen2-1.5b")),
+        ("./out/Llama-3.1-8B/checkpoint-500", Some("llama-3.1-8b")),
+        // A size and a name that the catalog lacks are kept for the one who completes it.
+        ("/models/kolibri-7b", Some("kolibri-7b")),
+        ("/models/mine", None),
+        ("$MODEL_DIR/mine", None),
+    ] {
+        let read = asked(&format!("python finetuning.py --model_path {path}"));
+        assert_eq!(read.workload.model.preset.as_deref(), expected, "{path}");
+    }
+}
+
+/// GPUs are counted by launchers, by steps of Slurm, by what CUDA sees, and by the engine that serves.
+#[test]
+fn processes_are_counted_where_they_are_started() {
+    let launch = |script: &str| {
+        let mut asked = asked(script);
+        asked.kind = JobKind::Script;
+        asked.launch
+    };
+    let expected = |gpus_per_machine, machines, gpus| crate::Launch { gpus_per_machine, gpus, machines };
+    for (script, counts) in [
+        ("deepspeed --include localhost:0,2 train.py", expected(Some(2), Some(1), None)),
+        ("deepspeed --include worker-0@worker-1:0,1,2,3 train.py", expected(Some(4), Some(2), None)),
+        ("CUDA_VISIBLE_DEVICES=0,1 python train.py", expected(Some(2), None, None)),
+        ("export CUDA_VISIBLE_DEVICES=3\nnohup python train.py &", expected(Some(1), None, None)),
+        ("CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node=1 train.py", expected(Some(1), None, None)),
+        ("N=$(echo $G | tr ',' '\\n' | wc -l)\ntorchrun --nproc_per_node=$N train.py", expected(None, None, None)),
+        (
+            "G=0,1,2\nN=$(echo $G | tr ',' '\\n' | wc -l)\ntorchrun --nproc_per_node=$N train.py",
+            expected(Some(3), None, None),
+        ),
+        (
+            "CUDA_VISIBLE_DEVICES=0,1,2,3 NNODES=2 NPROC_PER_NODE=4 swift sft --model Qwen/Qwen2.5-7B",
+            expected(Some(4), Some(2), None),
+        ),
+        ("python -m sglang.launch_server --model-path Qwen/Qwen3-8B --tp 4 --dp 2", expected(None, None, Some(8))),
+        (
+            "docker run --gpus all vllm/vllm-openai:v0.8.5 --model Qwen/Qwen3-8B --tensor-parallel-size 2",
+            expected(None, None, Some(2)),
+        ),
+    ] {
+        assert_eq!(launch(script), counts, "{script}");
+    }
+    let read = |script: &str| {
+        let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
+        crate::read(&format!("#!/bin/bash\n{script}\n"), Names::new(&hardware, &models)).unwrap()
+    };
+    let step = read("srun -p llm -N 8 --ntasks-per-node=1 --gpus-per-task=8 torchrun train.py --bf16");
+    assert_eq!((step.nodes, step.choices[0].gpus), (Some(8..=8), Some(crate::Gpus::PerMachine(8))));
+    let one = read("srun -n1 --gres=gpu:a100:1 python train.py --bf16");
+    assert_eq!((one.choices[0].gpus, one.choices[0].chips.is_some()), (Some(crate::Gpus::PerMachine(1)), true));
+}
+
+/// A limit, a public set or the trainer's own epochs say how much is trained, and each is named as assumed.
+#[test]
+fn rows_are_those_that_the_job_limits_or_names() {
+    let rows = |flags: &str| {
+        let asked = asked(&format!(
+            "python run_glue.py --model_name_or_path roberta-large --per_device_train_batch_size 8 {flags}"
+        ));
+        let number = |value: Option<Scalar>| value.map(|value| value.to_string()).unwrap_or_default();
+        (number(asked.workload.data.samples), number(asked.workload.training.epochs))
+    };
+    for (flags, expected) in [
+        ("--task_name mnli --num_train_epochs 2", ("392702", "2")),
+        ("--task_name mnli", ("392702", "3")),
+        ("--dataset_name tatsu-lab/alpaca,gsm8k", ("59475", "3")),
+        ("--dataset_name mine --max_train_samples 1000", ("1000", "3")),
+        ("--dataset_name swift/self-cognition#500", ("500", "3")),
+        ("--dataset_name mine", ("", "3")),
+        ("--dataset_name tatsu-lab/alpaca,mine", ("", "3")),
+        ("--dataset_name tatsu-lab/alpaca --max_steps 10", ("", "")),
+        ("--dataset_name wikitext --block_size 512", ("", "3")),
+        ("--dataset_name tatsu-lab/alpaca --packing true", ("", "3")),
+    ] {
+        assert_eq!(rows(flags), (expected.0.to_owned(), expected.1.to_owned()), "{flags}");
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::engine::labels::narrow;
 use crate::error::invalid;
+use crate::yaml::text;
 use crate::{Choice, Gpus, ImportError, JobKind, JobRequest, Names, Need, command};
 use gpuplan_workload::assumption::JobAssumption;
 use values::{is_placeholder, word};
@@ -93,6 +94,9 @@ pub fn read(documents: &[Value], names: Names) -> Result<JobRequest, ImportError
     };
     asked.name = job.pointer("/metadata/name").and_then(Value::as_str).map(str::to_owned);
     asked.understand("kind", word(job, "kind"));
+    // A TrainJob names the model that it starts from, and a runtime whose name says what it does.
+    let named = |pointer: &str| job.pointer(pointer).and_then(Value::as_str);
+    command::read_names(named("/spec/runtimeRef/name"), named("/spec/initializer/model/storageUri"), &mut asked, names);
     let mut machines: Option<(u32, Vec<Choice>)> = None;
     for pods in pods::of(job, &mut asked)? {
         let choices = choices(pods.spec, &mut asked, names)?;
@@ -147,11 +151,6 @@ fn open_machines(mut asked: JobRequest) -> Result<JobRequest, ImportError> {
 /// What the plugins of vendors call a GPU; the last is the name before Kubernetes 1.8.
 const GPU_RESOURCES: [&str; 3] = ["nvidia.com/gpu", "amd.com/gpu", "alpha.kubernetes.io/nvidia-gpu"];
 
-/// A value as it is written: `true` and `8` without quotes are texts as well.
-fn scalar_text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
 /// Machines that a pod can run on: its resources, narrowed by labels; each term of a required affinity is a choice of its own.
 fn choices(pod: &Value, asked: &mut JobRequest, names: Names) -> Result<Vec<Choice>, ImportError> {
     let mut choice = Choice::default();
@@ -160,12 +159,7 @@ fn choices(pod: &Value, asked: &mut JobRequest, names: Names) -> Result<Vec<Choi
     let own = pod.get("resourcesPerNode").map(|_| pod);
     for container in pod.get("containers").and_then(Value::as_array).into_iter().flatten().chain(own) {
         sum.add(container, asked)?;
-        let words: Vec<String> = ["command", "args"]
-            .into_iter()
-            .filter_map(|key| container.get(key)?.as_array())
-            .flatten()
-            .map(scalar_text)
-            .collect();
+        let words = words(container);
         if words.iter().any(|word| word.contains('\0')) {
             return Err(invalid("command", "it has a zero byte"));
         }
@@ -180,7 +174,7 @@ fn choices(pod: &Value, asked: &mut JobRequest, names: Names) -> Result<Vec<Choi
             "numNodes" | "resourcesPerNode" | "command" | "args" | "env" if own.is_some() => {}
             "nodeSelector" => {
                 for (label, value) in value.as_object().into_iter().flatten() {
-                    narrow(label, &scalar_text(value), &mut choice, asked, names);
+                    narrow(label, &text(value), &mut choice, asked, names);
                 }
             }
             known if POD_KEYS_WITHOUT_EFFECT.contains(&known) => asked.note_without_effect(known, "..."),
@@ -190,10 +184,19 @@ fn choices(pod: &Value, asked: &mut JobRequest, names: Names) -> Result<Vec<Choi
     affinity(pod, &choice, asked, names)
 }
 
+/// What a container starts: its image where it has no command, and `$(NAME)` of its own variables filled in.
+fn words(container: &Value) -> Vec<String> {
+    let own = variables(container);
+    let filled = |word: String| own.iter().fold(word, |word, (name, value)| word.replace(&format!("$({name})"), value));
+    let list = |key: &str| container.get(key).and_then(Value::as_array).into_iter().flatten().map(text);
+    let image = container.get("image").filter(|_| container.get("command").is_none()).map(text);
+    image.into_iter().chain(list("command")).chain(list("args")).map(filled).collect()
+}
+
 /// Variables that a container states by value.
 fn variables(container: &Value) -> Vec<(String, String)> {
     let all = container.get("env").and_then(Value::as_array).into_iter().flatten();
-    all.filter_map(|one| Some((one.get("name")?.as_str()?.to_owned(), scalar_text(one.get("value")?))))
+    all.filter_map(|one| Some((one.get("name")?.as_str()?.to_owned(), text(one.get("value")?))))
         .filter(|(_, value)| !is_placeholder(value))
         .collect()
 }
@@ -216,13 +219,13 @@ impl Resources {
             all.extend(container.pointer(part).and_then(Value::as_object).cloned().unwrap_or_default());
         }
         for (key, value) in all {
-            let text = scalar_text(&value);
-            if is_placeholder(&text) {
-                asked.leave_unread(&key, format!("{text} (a placeholder)"));
+            let shown = text(&value);
+            if is_placeholder(&shown) {
+                asked.leave_unread(&key, format!("{shown} (a placeholder)"));
                 continue;
             }
-            let refused = || invalid(&key, format!("`{text}` is not a valid Kubernetes quantity; try 8 or 64Gi"));
-            let amount = quantity(&text).ok_or_else(refused)?;
+            let refused = || invalid(&key, format!("`{shown}` is not a valid Kubernetes quantity; try 8 or 64Gi"));
+            let amount = quantity(&shown).ok_or_else(refused)?;
             match key.as_str() {
                 gpu if GPU_RESOURCES.contains(&gpu) && amount.fract() == 0.0 && amount < 1e6 => {
                     let sum = self.gpus.checked_add(amount as u32);
@@ -231,15 +234,15 @@ impl Resources {
                 "cpu" => self.cpus += amount,
                 "memory" => self.memory_gib += amount / 1024.0_f64.powi(3),
                 "ephemeral-storage" | "vpc.amazonaws.com/efa" | "hugepages-2Mi" => {
-                    asked.note_without_effect(&key, text);
+                    asked.note_without_effect(&key, shown);
                     continue;
                 }
                 _ => {
-                    asked.leave_unread(&key, text);
+                    asked.leave_unread(&key, shown);
                     continue;
                 }
             }
-            asked.understand(&key, text);
+            asked.understand(&key, shown);
         }
         Ok(())
     }
@@ -327,7 +330,7 @@ fn term_choices(
     for requirement in term.get("matchExpressions").and_then(Value::as_array).into_iter().flatten() {
         let key = word(requirement, "key");
         let values: Vec<String> =
-            requirement.get("values").and_then(Value::as_array).into_iter().flatten().map(scalar_text).collect();
+            requirement.get("values").and_then(Value::as_array).into_iter().flatten().map(text).collect();
         if word(requirement, "operator") != "In" || values.is_empty() {
             asked.leave_unread(key, word(requirement, "operator"));
             continue;

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::error::invalid;
+use crate::yaml::text;
 use crate::{Choice, Gpus, ImportError, JobKind, JobRequest, Names, Need, chips, command};
 use gpuplan_hardware::CloudId;
 
@@ -267,10 +268,6 @@ fn need(key: &str, word: &str) -> Result<Need, ImportError> {
     let amount = digits.parse::<f64>().ok().filter(|amount| amount.is_finite() && *amount > 0.0);
     let amount = amount.ok_or_else(|| invalid(key, format!("`{word}` is not a valid amount; try 8 or 8+")))?;
     Ok(if is_least { Need::AtLeast(amount) } else { Need::Exactly(amount) })
-}
-
-fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 #[cfg(test)]

@@ -33,7 +33,30 @@ impl Entry {
 pub fn entries(document: &Value, file: Option<&str>) -> Vec<Entry> {
     let mut all = Vec::new();
     flatten(document, "", file, &mut all);
+    interpolate(&mut all);
     all
+}
+
+/// `${max_seq_len}` of OmegaConf is the value of that key; what names no key stays as it is written.
+fn interpolate(all: &mut [Entry]) {
+    const DEEPEST: usize = 5;
+    for _ in 0..DEEPEST {
+        let known: Vec<(usize, String)> = all
+            .iter()
+            .enumerate()
+            .filter_map(|(at, entry)| {
+                let path = entry.value.as_deref()?.strip_prefix("${")?.strip_suffix('}')?;
+                let value = all.iter().find(|other| other.key == path)?.value.clone()?;
+                (entry.value.as_ref() != Some(&value)).then_some((at, value))
+            })
+            .collect();
+        if known.is_empty() {
+            return;
+        }
+        for (at, value) in known {
+            all[at].value = Some(value);
+        }
+    }
 }
 
 fn flatten(value: &Value, path: &str, file: Option<&str>, all: &mut Vec<Entry>) {

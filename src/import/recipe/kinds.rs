@@ -4,13 +4,14 @@ use serde_json::Value;
 
 use super::entry::Entry;
 use super::programs::{
-    ACCELERATE, ANY, AXOLOTL, DEEPSPEED, GPT_NEOX, HUGGING_FACE, LLAMA_FACTORY, MAXTEXT, NANOTRON, NEMO, TORCHTITAN,
-    TORCHTUNE, VERL,
+    ACCELERATE, ANY, AXOLOTL, COMPOSER, DEEPSPEED, GPT_NEOX, HUGGING_FACE, LLAMA_FACTORY, MAXTEXT, NANOTRON, NEMO,
+    TORCHTITAN, TORCHTUNE, VERL,
 };
 use super::setting::Dialect;
 
 /// Keys of which each group means a program, from the most particular to the least.
-const KINDS: [(&[&str], &Dialect); 22] = [
+const KINDS: [(&[&str], &Dialect); 23] = [
+    (&["device_train_microbatch_size"], &COMPOSER),
     (&["training.seq_len"], &TORCHTITAN),
     (&["model.flavor"], &TORCHTITAN),
     (&["model._component_"], &TORCHTUNE),

@@ -4,49 +4,51 @@ use super::setting::Outcome;
 use crate::shell::is_unknown;
 use crate::{JobRequest, Names};
 
-/// Endings of names on the Hugging Face Hub that change weights and no sizes.
-const SAME_SIZES: [&str; 15] = [
-    "-hf",
-    "-instruct",
-    "-base",
-    "-chat-hf",
-    "-chat",
-    "-it",
-    "-pt",
-    "-2507",
-    "-thinking",
-    "-bnb-4bit",
-    "-unsloth",
-    "-gptq",
-    "-awq",
-    "-gptq-int4",
-    "-unsloth-bnb-4bit",
-];
+/// Folders that say nothing of what lies in them.
+const GENERIC: [&str; 8] = ["hf", "model", "models", "weights", "final", "latest", "snapshots", "checkpoint"];
 
-/// A model by its name on the Hub or its path. One that the catalog lacks is kept as it is written.
+/// A model by its name on the Hub or its path. One that the catalog lacks is kept as it is written where it may be a name.
 pub fn name(text: &str, asked: &mut JobRequest, names: Names) -> Outcome {
-    let is_path = text.starts_with(['/', '.', '~']);
-    let short = text.trim_end_matches('/').rsplit('/').next().unwrap_or(text);
-    if short.is_empty() || is_unknown(text) {
+    if text.is_empty() || is_unknown(text) {
         return Outcome::Unread;
     }
-    let found = [text, short].into_iter().find_map(|name| names.models.find(name)).or_else(|| {
-        let mut plain = short.to_ascii_lowercase();
-        plain = plain.strip_prefix("meta-").map_or(plain.clone(), str::to_owned);
-        loop {
-            if let Some(row) = names.models.find(&plain) {
-                return Some(row);
-            }
-            let shorter = SAME_SIZES.iter().find_map(|end| plain.strip_suffix(end)).map(str::to_owned);
-            plain = shorter?;
-        }
-    });
-    if found.is_none() && is_path {
+    let is_path = text.starts_with(['/', '.', '~']) || text.matches('/').count() > 1;
+    let candidates = if is_path { folders(text) } else { vec![text.to_owned()] };
+    let found = candidates.iter().find_map(|name| names.models.named(name));
+    let Some(own) = candidates.first() else { return Outcome::Unread };
+    // A folder without a size in its name may be anything.
+    if found.is_none() && is_path && !has_size(own) {
         return Outcome::Unread;
     }
     asked.model_name = Some(text.to_owned());
-    asked.workload.model.preset = Some(found.map_or_else(|| text.to_owned(), |row| row.id.clone()));
+    asked.workload.model.preset = Some(found.map_or_else(|| own.clone(), |(row, _)| row.id.clone()));
     Outcome::Understood
+}
+
+/// What a path may name, the nearest first: its last folder, and the one above where the last says nothing;
+/// `models--ORG--NAME/snapshots/HASH` as the Hub's cache lays it out.
+fn folders(path: &str) -> Vec<String> {
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    if let Some(cached) = parts.iter().find_map(|part| part.strip_prefix("models--")) {
+        return vec![cached.replacen("--", "/", 1)];
+    }
+    let says_nothing = |part: &str| {
+        let lower = part.to_ascii_lowercase();
+        GENERIC.contains(&lower.as_str())
+            || lower.starts_with("checkpoint-")
+            || (lower.len() >= 32 && lower.chars().all(|letter| letter.is_ascii_hexdigit()))
+    };
+    let named = parts.iter().rev().find(|part| !says_nothing(part));
+    // ModelScope writes `1___5B` for 1.5B.
+    named.map(|part| part.replace("___", ".")).into_iter().collect()
+}
+
+/// `7b`, `0.5B`, `350m` among the words of a name.
+fn has_size(name: &str) -> bool {
+    name.to_ascii_lowercase().split(['-', '_', ' ']).any(|word| {
+        let number = word.strip_suffix(['b', 'm']).unwrap_or_default();
+        !number.is_empty() && number.chars().all(|letter| letter.is_ascii_digit() || letter == '.')
+    })
 }
 
 /// `q_proj,v_proj`, `all`. `None`: matrices that are not told apart.

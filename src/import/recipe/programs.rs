@@ -1,6 +1,7 @@
 //! The tables of each training program, one file each; small ones of a kind share one.
 
 mod axolotl;
+mod composer;
 mod hugging_face;
 mod llama_factory;
 mod megatron;
@@ -8,17 +9,19 @@ mod pretraining;
 mod reinforcement;
 mod serving;
 mod starting;
+mod swift;
 mod torchtitan;
 mod torchtune;
-mod words;
 
 pub use axolotl::AXOLOTL;
-pub use hugging_face::{ANY, HUGGING_FACE, LEROBOT, TRL, UNSLOTH};
+pub use composer::COMPOSER;
+pub use hugging_face::{ANY, BERT, DIFFUSERS, HUGGING_FACE, LEROBOT, TRL, UNSLOTH};
 pub use llama_factory::LLAMA_FACTORY;
 pub use megatron::{AWS_SAMPLES, GPT_NEOX, MEGATRON, MEGATRON_DEEPSPEED};
 pub use pretraining::{MAXTEXT, NANOTRON, NEMO};
 pub use reinforcement::{OPEN_RLHF, VERL};
 pub use serving::SERVE;
 pub use starting::{ACCELERATE, DEEPSPEED};
+pub use swift::SWIFT;
 pub use torchtitan::TORCHTITAN;
 pub use torchtune::TORCHTUNE;

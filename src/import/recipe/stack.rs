@@ -2,8 +2,8 @@
 
 use super::entry::Entry;
 use super::programs::{
-    ANY, AWS_SAMPLES, AXOLOTL, HUGGING_FACE, LEROBOT, LLAMA_FACTORY, MEGATRON, MEGATRON_DEEPSPEED, NEMO, OPEN_RLHF,
-    SERVE, TORCHTITAN, TORCHTUNE, TRL, UNSLOTH, VERL,
+    ANY, AWS_SAMPLES, AXOLOTL, BERT, DIFFUSERS, HUGGING_FACE, LEROBOT, LLAMA_FACTORY, MEGATRON, MEGATRON_DEEPSPEED,
+    NEMO, OPEN_RLHF, SERVE, SWIFT, TORCHTITAN, TORCHTUNE, TRL, UNSLOTH, VERL,
 };
 use super::setting::Dialect;
 use crate::JobRequest;
@@ -17,14 +17,17 @@ pub fn of_command(program: &str, entries: &[Entry]) -> &'static Dialect {
     let name = program.rsplit('/').next().unwrap_or(program);
     let parts: Vec<&str> = program.split(['/', '.', ' ']).collect();
     let is_of = |package: &str| parts.contains(&package);
-    let is_serving =
-        program.starts_with("vllm serve") || program.starts_with("vllm.entrypoints") || program.starts_with("sglang");
+    let is_serving = ["vllm serve", "vllm.entrypoints", "sglang", "text-generation-launcher"]
+        .iter()
+        .any(|server| program.starts_with(server));
     if is_serving {
         &SERVE
     } else if is_of("axolotl") {
         &AXOLOTL
     } else if program.starts_with("llamafactory-cli") || has("finetuning_type") {
         &LLAMA_FACTORY
+    } else if program.starts_with("swift ") || is_of("swift") {
+        &SWIFT
     } else if program.starts_with("tune run") {
         &TORCHTUNE
     } else if program.starts_with("torchtitan") || has("job.config_file") || has("training.seq_len") {
@@ -47,6 +50,10 @@ pub fn of_command(program: &str, entries: &[Entry]) -> &'static Dialect {
         &UNSLOTH
     } else if has("per_device_train_batch_size") {
         &HUGGING_FACE
+    } else if has("pretrained_model_name_or_path") && (has("resolution") || has("instance_prompt")) {
+        &DIFFUSERS
+    } else if has("train_batch_size") && (has("bert_model") || (has("do_train") && has("max_seq_length"))) {
+        &BERT
     } else {
         &ANY
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::arithmetic::evaluate;
 use super::lex::piece_length;
 use super::pattern::{without_end, without_start};
+use super::substitute;
 
 /// Whether a text still has something in it that only a run of the script would tell.
 pub fn is_unknown(text: &str) -> bool {
@@ -17,6 +18,8 @@ const LONGEST: usize = 200_000;
 const LONGEST_FOR_PATTERNS: usize = 4_000;
 /// Defaults in defaults.
 const DEEPEST: usize = 20;
+/// Substitutions in substitutions.
+const DEEPEST_SUBSTITUTION: usize = 5;
 
 /// What a variable holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +30,11 @@ pub enum Value {
 
 /// Variables that the script has set, or that its engine sets for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Variables(pub BTreeMap<String, Value>);
+pub struct Variables {
+    pub all: BTreeMap<String, Value>,
+    /// Substitutions that are being read.
+    depth: usize,
+}
 
 /// An expansion, before it is split.
 enum Expanded {
@@ -38,7 +45,7 @@ enum Expanded {
 
 impl Variables {
     pub fn text(&self, name: &str) -> Option<String> {
-        match self.0.get(name)? {
+        match self.all.get(name)? {
             Value::Text(text) => Some(text.clone()),
             Value::List(list) => list.first().cloned(),
         }
@@ -152,7 +159,9 @@ impl Variables {
         let unknown = |length: usize| (Expanded::Text(text[..length].to_owned()), length);
         if text.starts_with('`') {
             let length = piece_length(text).unwrap_or(1);
-            return (Expanded::Text(format!("$({})", text[..length].trim_matches('`'))), length);
+            let inner = text[..length].trim_matches('`').to_owned();
+            let printed = self.substituted(&inner);
+            return (Expanded::Text(printed.unwrap_or_else(|| format!("$({inner})"))), length);
         }
         if text.starts_with("$((") {
             let length = piece_length(text).unwrap_or(1);
@@ -161,7 +170,9 @@ impl Variables {
             return value.map_or_else(|| unknown(length), |value| (Expanded::Text(value.to_string()), length));
         }
         if text.starts_with("$(") {
-            return unknown(piece_length(text).unwrap_or(1));
+            let length = piece_length(text).unwrap_or(1);
+            let inner = text.get(2..length.saturating_sub(1)).unwrap_or_default().to_owned();
+            return self.substituted(&inner).map_or_else(|| unknown(length), |text| (Expanded::Text(text), length));
         }
         if text.starts_with("${") {
             let Some(length) = piece_length(text) else { return unknown(1) };
@@ -182,6 +193,18 @@ impl Variables {
         self.text(&name).map_or_else(|| unknown(length), |value| (Expanded::Text(value), length))
     }
 
+    /// What a command prints in `$(...)`. `None`: not known.
+    fn substituted(&mut self, inner: &str) -> Option<String> {
+        // Each substitution reads its text anew.
+        if self.depth >= DEEPEST_SUBSTITUTION || inner.len() > LONGEST_FOR_PATTERNS {
+            return None;
+        }
+        self.depth += 1;
+        let printed = substitute::output(inner, &mut |word| self.fields(word));
+        self.depth -= 1;
+        printed
+    }
+
     /// `${...}`. `None`: not known.
     fn parameter(&mut self, inner: &str, depth: usize) -> Option<Expanded> {
         let counts = inner.starts_with('#') && inner.len() > 1;
@@ -194,7 +217,7 @@ impl Variables {
         let subscript = operation.strip_prefix('[').and_then(|rest| rest.split_once(']'));
         if let Some((index, rest)) = subscript {
             operation = rest;
-            let list = match self.0.get(&name)? {
+            let list = match self.all.get(&name)? {
                 Value::List(list) => list.clone(),
                 Value::Text(text) => vec![text.clone()],
             };
@@ -229,7 +252,7 @@ impl Variables {
             }
             let default = self.inner(word, depth);
             if rest.starts_with('=') {
-                self.0.insert(name.to_owned(), Value::Text(default.clone()));
+                self.all.insert(name.to_owned(), Value::Text(default.clone()));
             }
             return Some(default);
         }

@@ -10,10 +10,15 @@ const DEEPEST: usize = 8;
 /// More commands than a person wrote.
 const MOST_COMMANDS: usize = 5_000;
 
+/// Variables by which launchers and CUDA learn how many GPUs and machines a command has.
+const ENVIRONMENT: [&str; 5] = ["CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "NPROC_PER_NODE", "NNODES", "MODEL_ID"];
+
 /// A simple command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Command {
     pub words: Vec<String>,
+    /// Variables that hold where it stands, of those that say on how many GPUs it runs.
+    pub environment: Vec<(&'static str, String)>,
     /// A quote in it is never closed: the word with the quote and all behind it are missing.
     pub is_cut: bool,
 }
@@ -37,7 +42,7 @@ impl<'a> Script<'a> {
 
     /// A variable that the engine or its file sets.
     pub fn set(&mut self, name: &str, value: &str) {
-        self.variables.0.insert(name.to_owned(), Value::Text(value.to_owned()));
+        self.variables.all.insert(name.to_owned(), Value::Text(value.to_owned()));
     }
 
     /// A text with the variables known so far in it.
@@ -82,6 +87,13 @@ impl<'a> Script<'a> {
             Node::Chain(first, rest) => return self.chain(first, rest),
             Node::If(branches, otherwise) => self.branches(branches, otherwise),
             Node::Case(subject, arms) => self.case(subject, arms),
+            // A script is read as one that is started without arguments: a loop over them ends at once.
+            Node::While(test, _) if test.iter().any(asks_for_arguments) => {}
+            Node::Loop(Some((_, values)), _) if values.iter().any(|value| value.contains("$@")) => {}
+            Node::While(test, body) => {
+                self.block(test);
+                self.block(body);
+            }
             Node::Loop(variable, body) => {
                 if let Some((name, values)) = variable {
                     let values: Vec<String> = values.iter().flat_map(|word| self.variables.fields(word)).collect();
@@ -159,10 +171,10 @@ impl<'a> Script<'a> {
         other(self);
         let second = std::mem::take(&mut self.variables);
         let mut merged = second.clone();
-        for name in first.0.keys().chain(second.0.keys()) {
-            let (a, b) = (first.0.get(name), second.0.get(name));
+        for name in first.all.keys().chain(second.all.keys()) {
+            let (a, b) = (first.all.get(name), second.all.get(name));
             if a != b {
-                merged.0.insert(name.clone(), doubtful(name, a, b));
+                merged.all.insert(name.clone(), doubtful(name, a, b));
             }
         }
         self.variables = merged;
@@ -225,7 +237,8 @@ impl<'a> Script<'a> {
         let inner = inner_script(&words);
         let file = script_file(&words).and_then(|path| self.file(path));
         let is_shell = words.last().is_some_and(|last| is_shell(last));
-        self.commands.push(Command { words, is_cut: simple.is_cut });
+        let environment = ENVIRONMENT.iter().filter_map(|name| Some((*name, self.variables.text(name)?))).collect();
+        self.commands.push(Command { words, environment, is_cut: simple.is_cut });
         for text in inner.into_iter().chain(file).chain(document.filter(|_| is_shell)) {
             self.read(&text);
         }
@@ -251,7 +264,7 @@ impl<'a> Script<'a> {
             Some(inner) => Value::List(self.list(inner)),
             None => Value::Text(self.variables.joined(value)),
         };
-        let value = match (adds, self.variables.0.remove(name), value) {
+        let value = match (adds, self.variables.all.remove(name), value) {
             (true, Some(Value::List(mut before)), Value::List(more)) => {
                 before.extend(more);
                 Value::List(before)
@@ -259,7 +272,7 @@ impl<'a> Script<'a> {
             (true, Some(Value::Text(before)), Value::Text(more)) => Value::Text(before + &more),
             (_, _, value) => value,
         };
-        self.variables.0.insert(name.to_owned(), value);
+        self.variables.all.insert(name.to_owned(), value);
         true
     }
 
@@ -283,6 +296,14 @@ fn doubtful(name: &str, one: Option<&Value>, other: Option<&Value>) -> Value {
         return Value::List(same);
     }
     Value::Text(format!("${name}"))
+}
+
+/// `while [[ $# -gt 0 ]]`, `while [ -n "$1" ]`, `while getopts`.
+fn asks_for_arguments(node: &Node) -> bool {
+    let Node::Simple(simple) = node else { return false };
+    let is_argument = |word: &String| ["$#", "$1", "${1"].iter().any(|argument| word.contains(argument));
+    let is_getopts = simple.words.first().is_some_and(|name| name == "getopts");
+    is_getopts || (is_test(simple) && simple.words.iter().any(is_argument))
 }
 
 fn is_test(simple: &Simple) -> bool {
@@ -316,7 +337,8 @@ fn test(words: &[String]) -> Option<bool> {
         Some((&"!", rest)) => (true, rest.to_vec()),
         _ => (false, inner),
     };
-    let number = |text: &str| text.parse::<i64>().ok();
+    // No arguments are given.
+    let number = |text: &str| if text == "$#" { Some(0) } else { text.parse::<i64>().ok() };
     let holds = match inner.as_slice() {
         [one, "==" | "=", other] if !is_unknown(one) && !is_unknown(other) => Some(covers(other, one)),
         [one, "!=", other] if !is_unknown(one) && !is_unknown(other) => Some(!covers(other, one)),

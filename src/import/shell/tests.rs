@@ -79,6 +79,31 @@ fn what_is_not_known_stays_unknown_and_is_never_empty() {
     }
 }
 
+/// Commands that only work on text are worked out; a script lies in the current folder and is started without arguments.
+#[test]
+fn paths_and_sums_of_commands_are_known() {
+    for (script, expected) in [
+        ("D=$(dirname $(readlink -f $0))\n# python3 a.py \\\na $D/b.py", "a|./b.py"),
+        ("D=\"$( cd -- \"$( dirname -- \"${BASH_SOURCE[0]}\" )\" &> /dev/null && pwd )\"\na $D/b.py", "a|./b.py"),
+        ("S=$(realpath \"$0\")\nD=$(dirname \"$S\")\na $D", "a|."),
+        ("a `basename /x/y.sh .sh` $(basename x/y/) $(dirname /x/y) $(pwd)/z", "a|y|y|/x|./z"),
+        ("N=4\na $(expr 64 / $N) $(expr $N \\* 2)", "a|16|8"),
+        ("a $(echo 0,1,2 | tr ',' '\\n' | wc -l) $(echo 0,1 | awk -F',' '{print NF}')", "a|3|2"),
+        ("M=x\nwhile [[ \"$1\" != \"\" ]]; do case $1 in -m) shift; M=$1;; esac; shift; done\na $M", "a|x"),
+        ("M=x\nwhile [ $# -gt 0 ]; do M=$1; shift; done\na $M", "a|x"),
+        ("M=x\nwhile getopts m: o; do M=$OPTARG; done\na $M", "a|x"),
+        ("M=x\nif [ $# -ge 2 ]; then M=\"$2\"; fi\na $M", "a|x"),
+        (
+            "a $(basename $X) $(dirname $X) $(basename $0) $(cat f) $(python -c 'x')",
+            "a|$(basename $X)|$(dirname $X)|$(basename $0)|$(cat f)|$(python -c 'x')",
+        ),
+    ] {
+        assert_eq!(last(script), expected, "{script}");
+    }
+    read(&format!("a {}", "$(echo ".repeat(20_000)));
+    read(&format!("a {}x{}", "$(echo ".repeat(35), ")".repeat(35)));
+}
+
 #[test]
 fn conditions_that_are_known_are_decided() {
     for (script, expected) in [

@@ -18,6 +18,8 @@ pub enum Node {
     If(Vec<(Vec<Node>, Vec<Node>)>, Vec<Node>),
     /// The variable and its values, of a `for`; then the body.
     Loop(Option<(String, Vec<String>)>, Vec<Node>),
+    /// The test of a `while` or `until`; then the body.
+    While(Vec<Node>, Vec<Node>),
     /// The subject; patterns and what they choose.
     Case(String, Vec<(Vec<String>, Vec<Node>)>),
     Group(Vec<Node>),
@@ -198,7 +200,7 @@ impl Parser<'_> {
         let is_for = matches!(self.word(), Some("for" | "select"));
         self.at += 1;
         let mut variable = None;
-        let mut body = Vec::new();
+        let mut test = Vec::new();
         if is_for {
             if let Some(name) = self.word().map(str::to_owned) {
                 self.at += 1;
@@ -216,12 +218,12 @@ impl Parser<'_> {
                 self.at += 1;
             }
         } else {
-            body = self.block(&["do"]);
+            test = self.block(&["do"]);
         }
         self.takes("do");
-        body.extend(self.block(&["done"]));
+        let body = self.block(&["done"]);
         self.takes("done");
-        Node::Loop(variable, body)
+        if is_for { Node::Loop(variable, body) } else { Node::While(test, body) }
     }
 
     fn case(&mut self) -> Node {

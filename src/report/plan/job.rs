@@ -37,6 +37,8 @@ pub fn asked_text(asked: &JobRequest, hardware: &Hardware, width: u16) -> String
         JobKind::Slurm => "Slurm",
         JobKind::Skypilot => "SkyPilot",
         JobKind::Kubernetes => "Kubernetes",
+        JobKind::Dstack => "dstack",
+        JobKind::Compose => "Docker Compose",
         JobKind::Script => "script",
         JobKind::Recipe => "training configuration",
     };

@@ -30,6 +30,21 @@ pub fn job_sentence(assumption: &JobAssumption) -> String {
         JobAssumption::OverlapOfStack { stack } => {
             format!("gradients alone overlap, as in {stack} when nothing is said")
         }
+        JobAssumption::NoAdapters => {
+            "every weight is trained: the command names no adapters (--task lora says otherwise)".to_owned()
+        }
+        JobAssumption::EpochsOfStack { stack, epochs } => {
+            format!("{epochs} epochs, as {stack} trains where nothing is said")
+        }
+        JobAssumption::RowsOfDataSet { name, rows } => {
+            format!("{rows} rows in {name}, as published (--set data.samples=N otherwise)")
+        }
+        JobAssumption::RowsAtMost { rows } => {
+            format!("{rows} rows, the most that the job takes of its data (--set data.samples=N if it has fewer)")
+        }
+        JobAssumption::BatchOfEachGpu { batch } => {
+            format!("a batch of {batch} on each GPU (--set training.global_batch={batch} if it is that of all)")
+        }
         JobAssumption::LoraTargetsOfStack { stack, targets } => {
             format!("lora.targets={}, as {stack} does when nothing is said", Vec::<String>::from(*targets).join(","))
         }
@@ -68,6 +83,7 @@ fn key_and_why(assumption: &Assumption) -> (&'static str, Cow<'static, str>) {
         Assumption::TiedEmbeddings { tied } => ("tied_embeddings", as_in(!tied)),
         Assumption::KvHeads { .. } => ("kv_heads", "as many as heads"),
         Assumption::HeadDim { .. } => ("head_dim", "hidden / heads"),
+        Assumption::ModelOfCache { .. } => ("model", "its config.json in the cache of huggingface_hub"),
         Assumption::Parameters { replaces_own, .. } => ("parameters", sizes_basis(replaces_own)),
         Assumption::Simplified { simplification } => ("model", simplified(simplification)),
         Assumption::DataSize { .. } => ("data.size", "not stated: no time and no money is counted for moving data"),
@@ -125,6 +141,7 @@ fn value(assumption: &Assumption) -> String {
         Assumption::TiedEmbeddings { tied } => tied.to_string(),
         Assumption::KvHeads { heads } => heads.to_string(),
         Assumption::HeadDim { elements } => elements.to_string(),
+        Assumption::ModelOfCache { ref name } => name.clone(),
         Assumption::Parameters { parameters, .. } => short_count(parameters),
         Assumption::Simplified { simplification } => simplified_part(simplification),
         Assumption::DataStorage { storage } => word(storage),

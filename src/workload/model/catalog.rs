@@ -316,6 +316,19 @@ mod tests {
         }
     }
 
+    /// Names of the Hub that people use, with the row that has their sizes; empty: the catalog has none.
+    #[test]
+    fn popular_names_of_the_hub_resolve() {
+        let models = Models::embedded().unwrap();
+        let names = include_str!("../../../tests/fixtures/huggingface/names.csv");
+        let rows: Vec<(&str, &str)> = names.lines().skip(1).filter_map(|line| line.split_once(',')).collect();
+        for (name, id) in &rows {
+            assert_eq!(models.named(name).map_or("", |(row, _)| &row.id), *id, "{name}");
+        }
+        let known = rows.iter().filter(|(_, id)| !id.is_empty()).count();
+        assert!(rows.len() >= 118 && rows.len() - known <= 1, "{known} of {}", rows.len());
+    }
+
     #[test]
     fn what_is_not_known_is_suggested_by_family_and_size_or_not_at_all() {
         let models = Models::embedded().unwrap();
@@ -324,10 +337,20 @@ mod tests {
             ("NousResearch/Hermes-3-Llama-3.1-8B", "llama-3.1-8b"),
             ("llama-31-8b", "llama-3.1-8b"),
             ("resnet5", "resnet-50"),
+            ("openai/gpt-oss-safeguard-20b", "gpt-oss-20b"),
+            ("whisper-lage-v3", "whisper-large-v3"),
         ] {
             assert_eq!(near(name), Some(id), "{name}");
         }
-        for name in ["acme/Kolibri-7B", "gpt-4o", "Llama-9-200B", "acme/unheard-of"] {
+        let strangers = [
+            "acme/Kolibri-7B",
+            "gpt-4o",
+            "Llama-9-200B",
+            "acme/unheard-of",
+            "Qwen/Qwen-Image",
+            "deepseek-ai/DeepSeek-OCR",
+        ];
+        for name in strangers {
             assert_eq!(near(name), None, "{name}");
         }
         for (name, family, size) in [("Qwen/Qwen9-8B-Dream", "Qwen", 8e9), ("google/gemma-5-27b-it", "Gemma", 27e9)] {

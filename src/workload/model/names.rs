@@ -188,13 +188,27 @@ impl Spelling {
                     let is_same = (1.0 / SAME_SIZE..=SAME_SIZE).contains(&ratio);
                     is_same && (self.is_size_alone() || other.stems().next().is_some_and(family))
                 }
+                // Without a size every word counts: `Qwen-Image` is no `Qwen3-Embedding`.
                 None => {
-                    other.stems().next().is_some_and(family) && digits(&other.joined()).starts_with(&digits(&wanted))
+                    let has = |own: &str| other.stems().any(|stem| is_slip(own, stem));
+                    other.stems().next().is_some_and(family)
+                        && self.stems().all(has)
+                        && digits(&other.joined()).starts_with(&digits(&wanted))
                 }
             }
         };
-        let candidates: Vec<&str> =
-            known.filter(|(name, parameters)| is_near(name, *parameters)).map(|(name, _)| name).collect();
+        // Of a family and size those with most words in common: `gpt-oss-safeguard-20b` is no `gpt-neox-20b`.
+        let shared = |name: &str| {
+            let other = Self::of(name);
+            other.map_or(0, |other| self.stems().filter(|own| other.stems().any(|stem| stem == *own)).count())
+        };
+        let near: Vec<(&'a str, usize)> = known
+            .filter(|(name, parameters)| is_near(name, *parameters))
+            .map(|(name, _)| (name, shared(name)))
+            .collect();
+        let most = near.iter().map(|(_, shared)| *shared).max();
+        let candidates: Vec<&'a str> =
+            near.iter().filter(|(_, shared)| Some(*shared) == most).map(|(name, _)| *name).collect();
         let short = |name: &&'a str| (name.rsplit('/').next().unwrap_or(name), *name);
         let by_short: Vec<(&str, &str)> = candidates.iter().map(short).collect();
         let near = did_you_mean(&wanted, by_short.iter().map(|(short, _)| *short));

@@ -4,7 +4,9 @@
 
 use proptest::prelude::*;
 
+use super::options::time;
 use super::*;
+use crate::{Need, chips};
 use gpuplan_hardware::Hardware;
 use gpuplan_workload::Models;
 
@@ -57,7 +59,10 @@ fn what_is_not_understood_is_named() {
     assert_eq!((unread, asked.hours), (vec!["--gres", "--constraint", "--bb", "#SBATCH"], None));
     assert_eq!(asked.no_effect[0].key, "--partition");
     let refused = |text: &str| self::asked(text).unwrap_err().to_string();
-    assert!(refused("#SBATCH --gres=gpu:warp9:8").contains("`warp9`"));
+    // A name that is none of the catalog's leaves the card open, and --gpus names it.
+    let strange = self::asked("#SBATCH --gres=gpu:warp9:8").unwrap();
+    assert_eq!((strange.choices[0].chips.as_ref(), strange.choices[0].gpus), (None, Some(Gpus::PerMachine(8))));
+    assert!(strange.unread[0].value.contains("warp9"));
     assert!(refused("#SBATCH --nodes=0").contains("machines"));
     assert!(refused("#SBATCH --mem=lots").contains("memory"));
     assert!(refused("#SBATCH --gpus-per-task=99999 --ntasks=99999").contains("99999 x 99999"));

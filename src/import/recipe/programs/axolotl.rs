@@ -1,12 +1,12 @@
 //! Axolotl, docs/config-reference.
 
 use super::hugging_face::{ANY, adapters};
-use super::words::value;
-use super::words::{EPOCHS, LENGTH, OPTIMIZER, TASK};
 use crate::recipe::entry::Entry;
 use crate::recipe::setting::Dialect;
 use crate::recipe::setting::Setting::{AllTargets, Choice, NotPlanned, Nothing, Precision, Switch};
 use crate::recipe::usual::{OPTIMIZERS, REINFORCEMENT};
+use crate::recipe::words::value;
+use crate::recipe::words::{EPOCHS, LENGTH, OPTIMIZER, TASK};
 use crate::{JobRequest, Names};
 use gpuplan_workload::file::LoraSection;
 

@@ -1,14 +1,14 @@
 //! LLaMA-Factory, src/llamafactory/hparams.
 
 use super::hugging_face::{ANY, adapters};
-use super::words::value;
-use super::words::{EPOCHS, RECOMPUTE, TASK};
 use crate::recipe::entry::Entry;
 use crate::recipe::setting::Dialect;
 use crate::recipe::setting::Setting::{
     Choice, Gpus, NotPlanned, NotPlannedIf, Nothing, Precision, Rank, Switch, Targets,
 };
 use crate::recipe::usual::REINFORCEMENT;
+use crate::recipe::words::value;
+use crate::recipe::words::{EPOCHS, RECOMPUTE, TASK};
 use crate::{JobRequest, Names};
 
 /// LLaMA-Factory, src/llamafactory/hparams.
@@ -95,7 +95,11 @@ fn llama_factory(entries: &[Entry], asked: &mut JobRequest, names: Names) {
         Some("lora") => adapters(entries, asked, names),
         Some("full") => {}
         None if is_new => asked.workload.training.task = Some("full-fine-tune".to_owned()),
-        None => {}
+        // `finetuning_type` is lora where nothing is said (hparams/finetuning_args.py).
+        None => {
+            asked.workload.training.task.get_or_insert_with(|| "lora".to_owned());
+            adapters(entries, asked, names);
+        }
         Some(other) => {
             let why = format!("the estimate knows no training of the kind `{other}`");
             asked.not_planned.get_or_insert(why);

@@ -152,7 +152,8 @@ fn complete_neox(entries: &[Entry], asked: &mut JobRequest, _: Names) {
     asked.workload.training.task.get_or_insert_with(|| "pretrain".to_owned());
 }
 
-fn shape(asked: &mut JobRequest, is_tied: bool) {
+/// What a model of given sizes has besides where nothing is said.
+pub fn shape(asked: &mut JobRequest, is_tied: bool) {
     let model = &mut asked.workload.model;
     model.tied_embeddings.get_or_insert(is_tied);
     let mlp = model.mlp.get_or_insert_with(|| "gelu".to_owned());

@@ -1,11 +1,11 @@
 //! nanotron (src/nanotron/config), MaxText (src/MaxText/configs/base.yml), NeMo and Megatron-Bridge.
 
 use super::hugging_face::ANY;
-use super::words::pretrains;
-use super::words::{ACCUMULATION, GLOBAL_BATCH, LENGTH, MICRO_BATCH, PRECISION, RECOMPUTE, STEPS};
 use crate::recipe::entry::Entry;
 use crate::recipe::setting::Dialect;
 use crate::recipe::setting::Setting::{Choice, Flag, GpusPerMachine, Machines, Number};
+use crate::recipe::words::pretrains;
+use crate::recipe::words::{ACCUMULATION, GLOBAL_BATCH, LENGTH, MICRO_BATCH, PRECISION, RECOMPUTE, STEPS};
 use crate::{JobRequest, Names};
 
 /// nanotron, src/nanotron/config.

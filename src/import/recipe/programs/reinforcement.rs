@@ -1,11 +1,11 @@
 //! OpenRLHF (openrlhf/cli) and verl (verl/trainer/config).
 
 use super::hugging_face::ANY;
-use super::words::{EPOCHS, GLOBAL_BATCH, LENGTH, MICRO_BATCH};
 use crate::recipe::entry::Entry;
 use crate::recipe::setting::Dialect;
 use crate::recipe::setting::Setting::{GpusPerMachine, Machines, Model, NotPlanned, Switch};
 use crate::recipe::usual::REINFORCEMENT;
+use crate::recipe::words::{EPOCHS, GLOBAL_BATCH, LENGTH, MICRO_BATCH};
 use crate::{JobRequest, Names};
 
 /// OpenRLHF, openrlhf/cli.

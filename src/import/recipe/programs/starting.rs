@@ -1,9 +1,9 @@
 //! Files of Accelerate and DeepSpeed, which say how to start and to shard.
 
 use super::hugging_face::ANY;
-use super::words::GLOBAL_BATCH;
 use crate::recipe::setting::Dialect;
 use crate::recipe::setting::Setting::Precision;
+use crate::recipe::words::GLOBAL_BATCH;
 
 /// Accelerate's file of how to start.
 pub const ACCELERATE: Dialect = Dialect {

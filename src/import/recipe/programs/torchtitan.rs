@@ -1,12 +1,12 @@
 //! torchtitan, torchtitan/config.
 
-use super::words::{GLOBAL_BATCH, LENGTH, MICRO_BATCH, OPTIMIZER, PRECISION, RECOMPUTE, STEPS};
-use super::words::{pretrains, value};
 use crate::recipe::entry::Entry;
 use crate::recipe::model;
 use crate::recipe::setting::Dialect;
 use crate::recipe::setting::Setting::{Choice, Flag};
 use crate::recipe::usual::OPTIMIZERS;
+use crate::recipe::words::{GLOBAL_BATCH, LENGTH, MICRO_BATCH, OPTIMIZER, PRECISION, RECOMPUTE, STEPS};
+use crate::recipe::words::{pretrains, value};
 use crate::{JobRequest, Names};
 
 /// torchtitan, torchtitan/config.

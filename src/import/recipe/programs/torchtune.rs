@@ -1,12 +1,12 @@
 //! torchtune, recipes/configs.
 
 use super::hugging_face::ANY;
-use super::words::value;
-use super::words::{LENGTH, MICRO_BATCH, OPTIMIZER, PRECISION, RECOMPUTE};
 use crate::recipe::entry::Entry;
 use crate::recipe::model;
 use crate::recipe::setting::Dialect;
 use crate::recipe::setting::Setting::{Choice, Either, Flag, Nothing, Rank, Share, Switch};
+use crate::recipe::words::value;
+use crate::recipe::words::{LENGTH, MICRO_BATCH, OPTIMIZER, PRECISION, RECOMPUTE};
 use crate::{JobRequest, Names};
 
 /// torchtune, recipes/configs.

@@ -1,0 +1,80 @@
+//! Docker Compose: services with GPUs, and the program that one starts (Compose file reference, "deploy" and "services").
+
+use serde_json::{Map, Value};
+
+use crate::yaml::text;
+use crate::{Choice, Gpus, ImportError, JobKind, JobRequest, Names, command};
+use gpuplan_workload::assumption::JobAssumption;
+
+pub fn is_project(document: &Value) -> bool {
+    let services = document.get("services").and_then(Value::as_object);
+    services.is_some_and(|all| all.values().any(|service| service.get("image").or(service.get("build")).is_some()))
+}
+
+pub fn read(document: &Value, names: Names) -> Result<JobRequest, ImportError> {
+    let empty = Map::new();
+    let services = document.get("services").and_then(Value::as_object).unwrap_or(&empty);
+    let with_gpus: Vec<(&String, &Value)> = services.iter().filter(|(_, service)| has_gpus(service)).collect();
+    let (name, service) = match with_gpus.as_slice() {
+        [one] => *one,
+        [] => return Err(ImportError::NoGpu),
+        several => return Err(ImportError::Several(several.iter().map(|(name, _)| (*name).clone()).collect())),
+    };
+    let mut asked = JobRequest::new(JobKind::Compose);
+    asked.name = Some(name.clone());
+    let mut choice = Choice::default();
+    for device in devices(service) {
+        let ids = device.get("device_ids").and_then(Value::as_array);
+        // Some write all of them into one text.
+        let listed: usize = ids.into_iter().flatten().map(|id| text(id).split(',').count()).sum();
+        let count = device.get("count").and_then(Value::as_u64).or((listed > 0).then_some(listed as u64));
+        // `all` is as many as the machine has: the program may say on how many it runs.
+        if let Some(count) = count.and_then(|count| u32::try_from(count).ok()).filter(|count| *count > 0) {
+            choice.gpus = Some(Gpus::PerMachine(count));
+            asked.understand("devices", count);
+        }
+    }
+    if choice.gpus.is_some() {
+        asked.choices.push(choice);
+    }
+    command::read(&line(service), &variables(service), &mut asked, names);
+    asked.take_machines_of_launcher();
+    asked.nodes = Some(1..=1);
+    asked.assumed.push(JobAssumption::OneMachine);
+    Ok(asked)
+}
+
+fn devices(service: &Value) -> &[Value] {
+    let all = service.pointer("/deploy/resources/reservations/devices").and_then(Value::as_array);
+    all.map(Vec::as_slice).unwrap_or_default()
+}
+
+fn has_gpus(service: &Value) -> bool {
+    let runtime = service.get("runtime").and_then(Value::as_str);
+    !devices(service).is_empty() || runtime == Some("nvidia") || service.get("gpus").is_some()
+}
+
+/// Image, entry point and command as a line of a shell, since Compose substitutes variables as a shell does.
+fn line(service: &Value) -> String {
+    let parts = ["image", "entrypoint", "command"].into_iter().filter_map(|key| match service.get(key)? {
+        Value::Array(words) => Some(words.iter().map(|word| command::quote(&text(word))).collect::<Vec<_>>().join(" ")),
+        Value::Null => None,
+        // A folded text may have line ends left.
+        other => Some(text(other).replace('\n', " ")),
+    });
+    parts.collect::<Vec<_>>().join(" ")
+}
+
+fn variables(service: &Value) -> Vec<(String, String)> {
+    match service.get("environment") {
+        Some(Value::Object(map)) => {
+            map.iter().filter(|(_, value)| !value.is_null()).map(|(name, value)| (name.clone(), text(value))).collect()
+        }
+        Some(Value::Array(list)) => list
+            .iter()
+            .filter_map(|one| one.as_str()?.split_once('='))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect(),
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,74 @@
+//! What is trained, where a program says it by its name and by where its weights start.
+
+use super::entry::Entry;
+use crate::JobRequest;
+use gpuplan_workload::assumption::JobAssumption;
+
+/// Keys that name weights to start from.
+const PRETRAINED: [&str; 7] = [
+    "model_name_or_path",
+    "pretrained_model_name_or_path",
+    "model_path",
+    "model_id_or_path",
+    "base_model",
+    "bert_model",
+    "model_id",
+];
+/// Keys that describe a model without weights.
+const DESCRIBED: [&str; 4] = ["config_name", "model_type", "config_overrides", "tokenizer_name"];
+/// Programs of transformers (examples/pytorch/language-modeling) that train from the start where they get no weights.
+const LANGUAGE_MODELING: [&str; 6] =
+    ["run_clm", "run_mlm", "run_plm", "run_fim", "run_t5_mlm", "run_language_modeling"];
+/// Beginnings of the names of further examples of transformers and diffusers, which train every weight of a published model
+/// unless their name says adapters.
+const FINE_TUNING: [&str; 18] = [
+    "run_glue",
+    "run_xnli",
+    "run_ner",
+    "run_qa",
+    "run_squad",
+    "run_swag",
+    "run_seq2seq",
+    "run_summarization",
+    "run_translation",
+    "run_classification",
+    "run_speech_recognition",
+    "run_audio_classification",
+    "run_image_classification",
+    "run_object_detection",
+    "run_semantic_segmentation",
+    "train_text_to_image",
+    "train_dreambooth",
+    "finetune_trainer",
+];
+
+/// Sets the task of a program that does not state it: whole fine-tuning where weights are named and no adapters are.
+pub fn of_program(name: &str, entries: &[Entry], asked: &mut JobRequest) {
+    if asked.workload.training.task.is_some() || asked.not_planned.is_some() {
+        return;
+    }
+    let stem = name.strip_suffix(".py").unwrap_or(name);
+    let contains = |all: &[&str]| all.iter().any(|known| stem.contains(known));
+    let has = |keys: &[&str]| entries.iter().any(|entry| keys.contains(&entry.key.as_str()));
+    let (has_weights, is_language) = (has(&PRETRAINED), contains(&LANGUAGE_MODELING));
+    if is_language && !has_weights && has(&DESCRIBED) {
+        asked.workload.training.task = Some("pretrain".to_owned());
+        asked.understand(name, "pretrain");
+    } else if has_weights && (is_language || contains(&FINE_TUNING)) {
+        asked.workload.training.task = Some("full-fine-tune".to_owned());
+        asked.understand(name, "full-fine-tune");
+    } else if has(&["lora_r", "lora_rank"]) {
+        // A rank that only a run would tell is one all the same.
+        asked.workload.training.task = Some("lora".to_owned());
+    } else if has_weights && asked.workload.model.preset.is_some() && trains(entries) {
+        asked.workload.training.task = Some("full-fine-tune".to_owned());
+        asked.assumed.push(JobAssumption::NoAdapters);
+    }
+}
+
+/// Transformers' Trainer trains every weight that its program does not freeze; its words for batch and learning show that it trains.
+fn trains(entries: &[Entry]) -> bool {
+    let has = |key: &str| entries.iter().any(|entry| entry.key == key);
+    let is_trainer = has("per_device_train_batch_size") || has("per_gpu_train_batch_size");
+    is_trainer && (has("do_train") || has("learning_rate") || has("num_train_epochs") || has("max_steps"))
+}
