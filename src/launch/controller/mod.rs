@@ -74,7 +74,7 @@ impl Controller {
             phase: Phase::Choosing { from: now },
             refusals: Refusals::default(),
             rentals: Rentals::default(),
-            ledger: Ledger::default(),
+            ledger: Ledger::new(terms.launch.moment()),
             epoch,
             orders: 0,
             done: 0.0,
@@ -92,7 +92,9 @@ impl Controller {
     pub fn resume(terms: Terms, past: ResumeState, now: f64) -> Self {
         let mut resumed = Self::new(terms, past.epoch, now);
         (resumed.orders, resumed.done, resumed.interruptions) = (past.orders, past.done, past.interruptions);
-        resumed.ledger = past.ledger.map_or_else(|| Ledger::settled(past.rentals.spent(now)), Ledger::inherited);
+        resumed.ledger = past
+            .ledger
+            .map_or_else(|| Ledger::settled(past.rentals.spent(now), resumed.terms.launch.moment()), Ledger::inherited);
         resumed.rentals = past.rentals;
         (resumed.unclear_until, resumed.heard_of) = (now + resumed.terms.settles, now);
         let open: Vec<&Rental> = resumed.rentals.open().collect();
@@ -134,6 +136,11 @@ impl Controller {
 
     pub fn epoch(&self) -> u64 {
         self.epoch
+    }
+
+    /// Of the gang that runs.
+    pub fn gang_epoch(&self) -> Option<u64> {
+        if let Phase::Running { gang, .. } = &self.phase { Some(gang.epoch) } else { None }
     }
 
     fn refused(&self) -> End {

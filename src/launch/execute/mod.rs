@@ -129,7 +129,8 @@ pub async fn lead(spec: &RunSpec, mut wiring: LeadContext<'_>) -> Result<Option<
     let leadership = take(wiring.store, &identity, &wiring.by, wiring.take_over).await?;
     let number = wiring.journal.take_the_lead(&spec.run)?;
     let past = wiring.journal.run(&spec.run)?.map(|kept| kept.past).filter(|past| past.orders > 0);
-    let ledger = wiring.store.ledger().await?;
+    let speed = wiring.clock.speed;
+    let ledger = wiring.store.ledger().await?.map(|ledger| ledger.of_launch(spec.started_at, speed));
     // What was granted before stays granted, whatever this journal knows.
     let past = past.or_else(|| ledger.as_ref().map(|_| ResumeState::default()));
     let answers = wiring.journal.answers(&spec.run)?;
@@ -148,6 +149,7 @@ pub async fn lead(spec: &RunSpec, mut wiring: LeadContext<'_>) -> Result<Option<
         Some(past) => Controller::resume(terms, past, now),
         None => Controller::new(terms, 0, now),
     };
+    leadership.keeps(wiring.store, controller.gang_epoch()).await?;
     let (gang_epoch, calls) = (controller.epoch(), FuturesUnordered::new());
     let mut leader = Leader {
         spec,
@@ -378,7 +380,7 @@ impl<'a> Leader<'a, '_> {
                 Err(error) => return Ok(Event::Answered { token: order.token, outcome: unclear(error) }),
             }
             let call = async {
-                let boot = boot_script(&spec, &order, store).await?;
+                let boot = boot_script(&spec, &order, store, leadership.orders(order.epoch)).await?;
                 launcher.create(request(&spec, &order, leadership.number, expires_at, boot)).await
             };
             let outcome = tokio::time::timeout(CALL, call).await;

@@ -81,6 +81,7 @@ impl Leader {
             Controller::new(terms, 0, now)
         };
         let lead = world.store.lead;
+        world.store.keeps = controller.gang_epoch();
         let mut leader = Self {
             number,
             lead,
@@ -175,7 +176,11 @@ impl Leader {
         }
         self.journal.past.epoch = self.journal.past.epoch.max(order.epoch);
         self.journal.past.last_pool = Some(order.choice.pool.clone());
-        world.create(self.number, order);
+        world.create(self.number, self.lead, order);
+        if world.chance(0.002 * world.chaos) {
+            // Between its look and the arrival of its call.
+            world.at(0.1, Due::TakesOver { sleeps: true });
+        }
         if world.chance(0.004 * world.chaos) {
             // It dies before it hears the answer, and somebody stops the run.
             self.is_dead = true;

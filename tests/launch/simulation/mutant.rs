@@ -21,10 +21,12 @@ pub enum Mutant {
     EndsWithoutNotice,
     /// Time is what the leader's clock says, which jumps.
     WallClock,
+    /// A machine begins, whoever leads by the time that it has booted.
+    DeposedMachineBegins,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::OldWordIsLife,
         Self::BlindIsSilent,
         Self::StopForgetsOrders,
@@ -34,5 +36,6 @@ impl Mutant {
         Self::LedgerIsForgotten,
         Self::EndsWithoutNotice,
         Self::WallClock,
+        Self::DeposedMachineBegins,
     ];
 }
