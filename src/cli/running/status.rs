@@ -1,7 +1,5 @@
 //! `status`: what runs, where, and what it has cost.
 
-use std::time::Duration;
-
 use clap::Args;
 
 use crate::arguments::global::OutputFormat;
@@ -21,33 +19,9 @@ use gpuplan_report::runs::{self, FailedLine, MachineLine, RunLine, RunList, RunS
 pub struct StatusArguments {
     /// Show only this run
     pub run: Option<String>,
-    /// Show it again every ten seconds, until every run of it has ended
-    #[arg(long)]
-    pub watch: bool,
 }
-
-/// Between two looks of `--watch`: agents and leaders write about as often.
-const LOOK: Duration = Duration::from_secs(10);
 
 pub fn run(arguments: &StatusArguments, session: &Session) -> Result<Exit, Diagnostic> {
-    if !arguments.watch {
-        return shown(arguments, session).map(|(exit, _)| exit);
-    }
-    if session.output == OutputFormat::Json {
-        return Err(Diagnostic::usage("--watch prints tables, one after the other, which are no JSON document")
-            .hint("gpuplan status --output json"));
-    }
-    loop {
-        let (exit, goes_on) = shown(arguments, session)?;
-        if !goes_on {
-            return Ok(exit);
-        }
-        std::thread::sleep(LOOK);
-    }
-}
-
-/// Prints it once, and says whether anything of it goes on.
-fn shown(arguments: &StatusArguments, session: &Session) -> Result<(Exit, bool), Diagnostic> {
     let journal = open_journal(session)?;
     let submitted = engine_jobs::lines(arguments.run.as_deref(), session)?;
     let names = match &arguments.run {
@@ -93,20 +67,19 @@ fn shown(arguments: &StatusArguments, session: &Session) -> Result<(Exit, bool),
         }
     }
     let own: Vec<RunLine> = runs.iter().zip(&reports).map(|(kept, report)| line(kept, &machines, report)).collect();
-    let goes_on = !submitted.is_empty() || runs.iter().any(|kept| kept.end.is_none());
     let failures: Vec<String> = own.iter().flat_map(failures).collect();
     let list = RunList::new(submitted.into_iter().chain(own).collect());
     if session.output == OutputFormat::Json {
-        return Ok((session.printer.data(&list.json())?, goes_on));
+        return session.printer.data(&list.json());
     }
     if list.is_empty() {
         session.printer.note("no run was launched from this machine");
-        return Ok((Exit::Done, goes_on));
+        return Ok(Exit::Done);
     }
     for failure in &failures {
         session.printer.note(failure);
     }
-    Ok((session.printer.data(&list.table(session.width))?, goes_on))
+    session.printer.data(&list.table(session.width))
 }
 
 /// A line for each run of a sweep that failed.

@@ -174,7 +174,7 @@ pub async fn lead(spec: &RunSpec, mut wiring: LeadContext<'_>) -> Result<Option<
     leader.run_to_end().await
 }
 
-impl<'a> Leader<'a, '_> {
+impl Leader<'_, '_> {
     async fn run_to_end(&mut self) -> Result<Option<End>, LeadError> {
         let mut read_at = Instant::now();
         while self.controller.end().is_none() {
