@@ -171,8 +171,8 @@ impl AwsLauncher {
             let owner = self.caller(account).await?;
             end_schedule::make(account, region, machine, request.expires_at, &owner).await.map_err(launch_error)
         };
-        let made = tokio::time::timeout(SCHEDULING, make).await;
-        let why = match made {
+        let answer = tokio::time::timeout(SCHEDULING, make).await;
+        let why = match answer {
             Ok(Ok(())) => return,
             Ok(Err(error)) => error.to_string(),
             Err(_) => format!("no answer within {} s", SCHEDULING.as_secs()),
