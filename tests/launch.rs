@@ -3,6 +3,7 @@
 mod failover;
 mod gangs;
 mod simulation;
+mod two_clouds;
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,5 +1,7 @@
 //! Names, tokens and tags of machines: the same run, epoch, node and attempt always have the same.
 
+use jiff::Timestamp;
+
 use gpuplan_runstore::sha256;
 
 /// Tags of everything that is rented, which docs/launch.md lists; a cloud that forbids colons writes underscores.
@@ -19,6 +21,13 @@ pub struct Launch {
     pub at: i128,
     /// The number of the leader: two that lead one run never have the same token.
     pub lead: u64,
+}
+
+impl Launch {
+    /// `at` as a time.
+    pub fn moment(&self) -> Timestamp {
+        Timestamp::from_nanosecond(self.at).expect("`at` was a time: `RunSpec::launch`")
+    }
 }
 
 /// Repeating a call with it never rents a second machine. 64 characters: EC2 takes no more.

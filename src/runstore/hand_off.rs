@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::costs::billed::Billing;
+use crate::lead::OrderedBy;
 use gpuplan_units::{Usd, UsdPerHour};
 
 const VERSION: u32 = 1;
@@ -28,6 +29,8 @@ pub struct HandOff {
     pub lifetime_seconds: Option<u64>,
     /// Where people are told what happens.
     pub notify: Option<String>,
+    /// The leader that rented the machine; the agent begins only while it leads, or its successor keeps the machine.
+    pub ordered_by: Option<OrderedBy>,
     /// Run when the agent has ended, whatever the outcome; such as `shutdown -P now`.
     pub at_end: Option<String>,
 }
@@ -121,6 +124,7 @@ mod tests {
                 budget_usd: budget.map(|nanos| Usd::from_nanos(i128::from(nanos))),
                 lifetime_seconds,
                 notify,
+                ordered_by: None,
                 at_end: None,
             };
             let text = serde_json::to_string(&written).unwrap();

@@ -139,6 +139,11 @@ impl Layout {
         format!("runs/{}/lead-over/{number}", self.run)
     }
 
+    /// What that leader goes on with of those before it.
+    pub fn lead_keeps(&self, number: u64) -> String {
+        format!("runs/{}/lead-keeps/{number}", self.run)
+    }
+
     /// What was granted to machines, by number: the highest tells the whole balance.
     pub fn leases(&self) -> String {
         format!("runs/{}/lease", self.run)

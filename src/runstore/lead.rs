@@ -27,7 +27,61 @@ pub struct Leading {
     pub is_over: bool,
 }
 
+/// What a leader goes on with, as it says once, before it rents or ends anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keeps {
+    /// The gang of earlier leaders that goes on; `None`: every machine of theirs is to end.
+    pub epoch: Option<u64>,
+}
+
+/// Who ordered a machine, as its boot script tells it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OrderedBy {
+    /// The number of the leader.
+    pub lead: u64,
+    /// When it took the lead, as it said itself: numbers begin again once a run was deleted.
+    pub lead_at: Timestamp,
+    pub epoch: u64,
+}
+
+/// Whether a machine that has just booted is still wanted. That the store cannot be read is an error, and none of these.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mandate {
+    /// Who ordered it leads, or who leads goes on with it.
+    Holds,
+    /// Somebody else leads since, and has not said yet what it goes on with.
+    Undecided { by: String },
+    /// Whoever leads by now does not know it, or the run was deleted.
+    Ended { by: String },
+}
+
 impl Run {
+    /// Whether a machine that was ordered so may begin its work.
+    pub async fn mandate(&self, ordered: &OrderedBy) -> Result<Mandate, StoreError> {
+        let deleted = Mandate::Ended { by: "nobody: the run was deleted".to_owned() };
+        let Some(leading) = self.leading().await? else { return Ok(deleted) };
+        let own = self.read::<Lead>(&self.layout.lead(ordered.lead)).await?;
+        if own.is_none_or(|own| own.at != ordered.lead_at) {
+            return Ok(deleted);
+        }
+        if leading.number == ordered.lead {
+            return Ok(Mandate::Holds);
+        }
+        let by = leading.lead.map_or_else(|| "somebody".to_owned(), |lead| lead.by);
+        let keeps = self.read::<Keeps>(&self.layout.lead_keeps(leading.number)).await?;
+        Ok(match keeps {
+            None => Mandate::Undecided { by },
+            Some(keeps) if keeps.epoch == Some(ordered.epoch) => Mandate::Holds,
+            Some(_) => Mandate::Ended { by },
+        })
+    }
+
+    /// Says what the leader of this number goes on with. What was said first counts.
+    pub async fn lead_keeps(&self, number: u64, keeps: Keeps) -> Result<(), StoreError> {
+        self.create(&self.layout.lead_keeps(number), &keeps).await.map(drop)
+    }
+
     /// `None`: nobody has led this run yet.
     pub async fn leading(&self) -> Result<Option<Leading>, StoreError> {
         let listed = self.store.list(&self.layout.leads()).await?;
@@ -94,5 +148,27 @@ mod tests {
         // After `down`, another run of this name.
         run.delete_all().await.unwrap();
         assert!(!run.is_leading(2, &two).await.unwrap(), "a leader that slept meanwhile leads nothing");
+    }
+
+    #[tokio::test]
+    async fn a_machine_of_a_deposed_leader_is_wanted_only_if_the_next_one_keeps_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = Run::new(Store::open(&folder.path().display().to_string()).unwrap(), Layout::new("a").unwrap());
+        let ordered = |epoch| OrderedBy { lead: 1, lead_at: Timestamp::UNIX_EPOCH, epoch };
+        assert!(matches!(run.mandate(&ordered(4)).await.unwrap(), Mandate::Ended { .. }), "nobody led it");
+        run.take_lead(1, &lead("1")).await.unwrap();
+        assert_eq!(run.mandate(&ordered(4)).await.unwrap(), Mandate::Holds);
+        run.take_lead(2, &lead("2")).await.unwrap();
+        assert_eq!(run.mandate(&ordered(4)).await.unwrap(), Mandate::Undecided { by: "a@b".to_owned() });
+        run.lead_keeps(2, Keeps { epoch: Some(4) }).await.unwrap();
+        run.lead_keeps(2, Keeps { epoch: Some(5) }).await.unwrap();
+        assert_eq!(run.mandate(&ordered(4)).await.unwrap(), Mandate::Holds);
+        assert_eq!(run.mandate(&ordered(5)).await.unwrap(), Mandate::Ended { by: "a@b".to_owned() });
+        std::fs::write(folder.path().join("runs/a/lead-keeps/2"), "{").unwrap();
+        assert!(matches!(run.mandate(&ordered(4)).await, Err(StoreError::Unreadable { .. })), "unknown is no answer");
+        // After `down` and another launch of this name numbers begin again.
+        run.delete_all().await.unwrap();
+        run.take_lead(1, &Lead { at: Timestamp::from_second(9).unwrap(), ..lead("3") }).await.unwrap();
+        assert!(matches!(run.mandate(&ordered(4)).await.unwrap(), Mandate::Ended { .. }));
     }
 }

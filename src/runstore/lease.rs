@@ -3,6 +3,7 @@
 //! Objects `lease/<n>`, create-only, each the whole balance after its grant: what is settled and every lease that is open. Two leaders
 //! cannot grant the same money, since one of them finds its number taken.
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::run::Run;
@@ -65,12 +66,36 @@ pub struct Ledger {
     /// What machines that are gone cost at most.
     pub settled_usd: Usd,
     pub open: Vec<Lease>,
+    /// The launch that agreed to its bound, by the moment of its confirmation; `None`: written before balances named it.
+    #[serde(default)]
+    pub launched_at: Option<Timestamp>,
 }
 
 impl Ledger {
+    /// Nothing is granted yet.
+    pub fn new(launched_at: Timestamp) -> Self {
+        Self { launched_at: Some(launched_at), ..Self::default() }
+    }
+
     /// Of a run from before there were leases.
-    pub fn settled(spent: Usd) -> Self {
-        Self { settled_usd: spent, ..Self::default() }
+    pub fn settled(spent: Usd, launched_at: Timestamp) -> Self {
+        Self { settled_usd: spent, ..Self::new(launched_at) }
+    }
+
+    /// As the launch of this moment goes on with it. What an earlier launch of the same name has paid was agreed to with that one;
+    /// machines of it that may still live are paid from now on. `speed`: seconds of the run in a second.
+    #[must_use]
+    pub fn of_launch(mut self, launched_at: Timestamp, speed: f64) -> Self {
+        if let Some(before) = self.launched_at.filter(|before| *before != launched_at) {
+            self.settled_usd = Usd::ZERO;
+            // Each launch counts its seconds from its own beginning.
+            let shift = launched_at.duration_since(before).as_secs_f64() * speed;
+            for lease in &mut self.open {
+                lease.granted_at -= shift;
+            }
+        }
+        self.launched_at = Some(launched_at);
+        self
     }
 
     /// As the leader before left it: whether a machine came of a lease that is open is only seen in a list.
@@ -193,6 +218,19 @@ mod tests {
         assert_eq!(ledger.committed(), usd("14.80"), "it may still come");
         ledger.void_unheard(None);
         assert_eq!(ledger.committed(), usd("11"));
+    }
+
+    #[test]
+    fn another_launch_of_the_name_has_its_own_bound_and_inherits_only_what_still_lives() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let mut first = Ledger { settled_usd: usd("30"), number: 7, ..Ledger::new(at(1000)) };
+        first.grant(lease("a", 3600.0, 500.0));
+        assert_eq!(first.clone().of_launch(at(1000), 1.0), first, "the same launch goes on");
+        let second = first.clone().of_launch(at(1400), 1.0);
+        assert_eq!((second.number, second.settled_usd, second.committed()), (8, Usd::ZERO, usd("38.80")));
+        assert_eq!((second.open[0].granted_at, second.launched_at), (100.0, Some(at(1400))));
+        let old = Ledger { launched_at: None, ..first };
+        assert_eq!(old.of_launch(at(1400), 1.0).settled_usd, usd("30"), "nobody knows whose it is");
     }
 
     proptest! {

@@ -27,7 +27,7 @@ pub use costs::{billed, rented};
 pub use dataset::Contents;
 pub use hand_off::HandOff;
 pub use layout::ManifestName;
-pub use lead::{Lead, Leading};
+pub use lead::{Keeps, Lead, Leading, Mandate, OrderedBy};
 pub use lease::{Lease, Ledger};
 pub use run::Run;
 pub use spec::Spec;

@@ -86,6 +86,8 @@ fn aws_launcher_in_a_box() {
     let lost_fleet = AtomicUsize::new(0);
     let (lost, denies) = (AtomicUsize::new(0), Arc::new(AtomicBool::new(false)));
     let denies_next_end = denies.clone();
+    let has_no_role = Arc::new(AtomicBool::new(false));
+    let refuses = has_no_role.clone();
     let rules = vec![
         Rule::on("RunInstances", Fault::Lost).when(move |call| {
             call.parameter("ClientToken").as_deref() == Some("lost") && lost.fetch_add(1, Ordering::SeqCst) == 0
@@ -105,6 +107,15 @@ fn aws_launcher_in_a_box() {
             Fault::Refuse(400, "InvalidInstanceID.NotFound", "The instance ID does not exist"),
         )
         .when(move |_| denies.swap(false, Ordering::SeqCst)),
+        Rule::on(
+            "CreateSchedule",
+            Fault::Refuse(
+                400,
+                "ValidationException",
+                "The execution role you provide must allow AWS EventBridge Scheduler to assume the role.",
+            ),
+        )
+        .when(move |_| refuses.swap(false, Ordering::SeqCst)),
         Rule::on("CreateFleet", Fault::Lost).when(move |call| {
             call.parameter("ClientToken").as_deref() == Some("lost-fleet")
                 && lost_fleet.fetch_add(1, Ordering::SeqCst) == 0
@@ -139,6 +150,7 @@ fn aws_launcher_in_a_box() {
     run(async {
         crate::contracts::launchers::keep_the_contract(&launcher, &spot()).await;
         a_machine_is_what_was_ordered(&cloud, &launcher).await;
+        a_machine_without_a_schedule_is_said(&launcher, &has_no_role).await;
         a_spot_machine_has_a_highest_price(&cloud, &launcher).await;
         a_block_is_bought_once_and_machines_stand_on_it(&cloud, &launcher).await;
         a_lost_answer_leaves_one_machine(&cloud, &launcher).await;
@@ -183,9 +195,34 @@ async fn a_machine_is_what_was_ordered(cloud: &CloudBox, launcher: &AwsLauncher)
         asked.body
     );
     assert!(asked.parameter("InstanceMarketOptions.SpotOptions.MaxPrice").is_none(), "nobody said a price");
+    let schedule = || cloud.schedule(&format!("gpuplan-{}", machine.id));
+    let (expires, scheduled) = (machine.expires_at, schedule().expect("its end is scheduled"));
+    let at = (expires + SignedDuration::from_mins(5)).strftime("at(%Y-%m-%dT%H:%M:%S)").to_string();
+    assert!(scheduled.contains(&at) && scheduled.contains(&machine.id.0), "{at}: {scheduled}");
+    assert!(scheduled.contains(":role/gpuplan-end") && scheduled.contains("ec2:terminateInstances"), "{scheduled}");
     launcher.destroy(&machine.id).await.unwrap();
+    assert_eq!(schedule(), None, "who ended the machine deletes it");
+    assert_eq!(launcher.warnings(), Vec::<String>::new());
     let gone = until(launcher, &machine.id, |machine| machine.state == MachineState::Gone).await;
     assert!(!gone.was_taken && gone.reason.as_deref() == Some("Client.UserInitiatedShutdown"), "{gone:?}");
+}
+
+/// A setup from before there were schedules has no role for them: the machine is there all the same, and that is said once.
+async fn a_machine_without_a_schedule_is_said(launcher: &AwsLauncher, refuses: &AtomicBool) {
+    refuses.store(true, Ordering::SeqCst);
+    let machine = launcher.create(request("unscheduled", spot())).await.unwrap();
+    let said = launcher.warnings();
+    assert!(
+        matches!(said.as_slice(), [one] if one.contains(&machine.id.0) && one.contains("gpuplan setup aws")),
+        "{said:?}"
+    );
+    assert!(launcher.warnings().is_empty());
+    launcher.destroy(&machine.id).await.unwrap();
+    // The same machine once more, as after a lost answer, keeps the schedule that it has.
+    let one = launcher.create(request("scheduled-twice", spot())).await.unwrap();
+    let two = launcher.create(request("scheduled-twice", spot())).await.unwrap();
+    assert_eq!((&one.id, launcher.warnings()), (&two.id, Vec::new()));
+    launcher.destroy(&one.id).await.unwrap();
 }
 
 /// What may be paid at most goes with every spot machine, and with no other.

@@ -105,7 +105,7 @@ fn many_places(market: &str, folder: &Path) -> RunSpec {
 }
 
 /// How leading ends; `None` after three minutes.
-fn leads(
+pub fn leads(
     spec: &RunSpec,
     journal: &mut Journal,
     launchers: &[Box<dyn Launcher>],

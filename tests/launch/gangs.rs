@@ -132,7 +132,7 @@ fn lives_that_are_too_short_end_the_run_before_they_cost_more() {
         led.report(0.0, true, None);
         let mut listed = led.machines.clone();
         (listed[1].state, listed[1].reason) = (MachineState::Gone, Some("end of life".to_owned()));
-        led.hear(Event::Listed(listed));
+        led.hear(Event::Listed { machines: listed, asked_at: led.now });
     }
     assert!(led.why_it_failed().contains("end of life"), "{}", led.why_it_failed());
 }
@@ -163,14 +163,18 @@ fn a_list_that_misses_a_machine_just_heard_of_does_not_make_it_gone() {
             .filter_map(|action| if let Action::Create(order) = action { Some(order) } else { None })
             .collect()
     };
+    let nothing = |asked_at| Event::Listed { machines: Vec::new(), asked_at };
     let first = orders(controller.step(0.0, Event::Clock)).remove(0);
     controller.step(84.0, Event::Answered { token: first.token.clone(), outcome: Ok(made(&first)) });
-    assert!(orders(controller.step(116.0, Event::Listed(Vec::new()))).is_empty());
+    assert!(orders(controller.step(116.0, nothing(116.0))).is_empty());
     assert_eq!((controller.interruptions, controller.rentals().open().count()), (0, 1));
     // While it is being ended, such a list does not make it gone either.
     controller.step(120.0, Event::Stop);
-    controller.step(126.0, Event::Listed(Vec::new()));
+    controller.step(126.0, nothing(126.0));
     assert_eq!((controller.end(), controller.rentals().open().count()), (None, 1));
-    controller.step(145.0, Event::Listed(Vec::new()));
+    // Asked before, and answered late: it is as old as the question.
+    controller.step(146.0, nothing(140.0));
+    assert_eq!((controller.end(), controller.rentals().open().count()), (None, 1));
+    controller.step(148.0, nothing(145.0));
     assert_eq!(controller.end(), Some(&End::Stopped), "lists are late by a minute at most");
 }

@@ -91,6 +91,12 @@ impl CloudBox {
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
 
+    /// What is scheduled under this name; `None`: nothing.
+    pub fn schedule(&self, name: &str) -> Option<String> {
+        let answer = http(&self.moto.address, "GET", &format!("/schedules/{name}"), "us-east-1", "scheduler", "");
+        answer.starts_with("HTTP/1.1 200").then_some(answer)
+    }
+
     /// Keys below a prefix, as a list of the bucket shows them.
     pub fn keys(&self, bucket: &str, prefix: &str) -> Vec<String> {
         let answer =
@@ -309,8 +315,10 @@ fn http(moto: &str, method: &str, path: &str, region: &str, service: &str, body:
     let signed = format!(
         "AWS4-HMAC-SHA256 Credential=box/20260101/{region}/{service}/aws4_request, SignedHeaders=host, Signature=x"
     );
+    // moto takes any request of this type for a query.
+    let kind = if body.is_empty() { "" } else { "Content-Type: application/x-www-form-urlencoded\r\n" };
     let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: {moto}\r\nAuthorization: {signed}\r\nContent-Type: application/x-www-form-urlencoded\r\n\
+        "{method} {path} HTTP/1.1\r\nHost: {moto}\r\nAuthorization: {signed}\r\n{kind}\
          Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
         body.len()
     );

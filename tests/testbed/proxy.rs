@@ -26,13 +26,15 @@ pub struct Call {
 impl Call {
     fn new(request: &Request) -> Self {
         let target = request.header("x-amz-target");
+        let signed_for = |part| request.header("authorization").split('/').nth(part).unwrap_or_default().to_owned();
+        let (region, service) = (signed_for(2), signed_for(3));
         let action = match (target.rsplit_once('.'), form(&request.body, "Action")) {
             (Some((_, action)), _) => action.to_owned(),
             (None, Some(action)) => action,
+            (None, None) if service == "scheduler" && request.method == "DELETE" => "DeleteSchedule".to_owned(),
+            (None, None) if service == "scheduler" => "CreateSchedule".to_owned(),
             (None, None) => format!("GET {}", request.path),
         };
-        let signed_for = |part| request.header("authorization").split('/').nth(part).unwrap_or_default().to_owned();
-        let (region, service) = (signed_for(2), signed_for(3));
         Self { action, region, service, number: 0, body: request.body.clone(), is_json: !target.is_empty() }
     }
 
@@ -218,7 +220,7 @@ fn forward(request: &Request, call: &Call, address: &str) -> Reply {
 
 fn exchange(request: &Request, address: &str) -> std::io::Result<(u16, String)> {
     let mut stream = TcpStream::connect(address)?;
-    let mut head = format!("{} {} HTTP/1.1\r\n", if request.body.is_empty() { "GET" } else { "POST" }, request.path);
+    let mut head = format!("{} {} HTTP/1.1\r\n", request.method, request.path);
     let own = ["connection", "accept-encoding", "expect"];
     for (name, value) in request.headers.iter().filter(|(name, _)| !own.contains(&name.as_str())) {
         head += &format!("{name}: {value}\r\n");

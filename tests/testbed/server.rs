@@ -7,6 +7,7 @@ use std::thread;
 
 #[derive(Clone, Debug)]
 pub struct Request {
+    pub method: String,
     pub path: String,
     /// Lines of the head, names in lower case.
     pub headers: Vec<(String, String)>,
@@ -89,7 +90,7 @@ fn serve(stream: TcpStream, kept: &Mutex<Vec<Request>>, answer: &(dyn Fn(&Reques
 fn read(reader: &mut BufReader<TcpStream>) -> Option<Request> {
     let mut first = String::new();
     reader.read_line(&mut first).ok()?;
-    let path = first.split(' ').nth(1)?.to_owned();
+    let (method, path) = (first.split(' ').next()?.to_owned(), first.split(' ').nth(1)?.to_owned());
     let mut headers = Vec::new();
     loop {
         let mut line = String::new();
@@ -104,5 +105,5 @@ fn read(reader: &mut BufReader<TcpStream>) -> Option<Request> {
         .unwrap_or(0);
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
-    Some(Request { path, headers, body: String::from_utf8_lossy(&body).into_owned() })
+    Some(Request { method, path, headers, body: String::from_utf8_lossy(&body).into_owned() })
 }

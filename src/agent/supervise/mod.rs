@@ -39,6 +39,7 @@ pub use crate::supervise::supervisor::AgentError;
 use crate::supervise::supervisor::{Ending, Meeting, Monitors, Supervisor, Warned};
 use crate::sweep;
 use crate::team::claim::Claim;
+use crate::team::mandate::ensure_wanted;
 use crate::team::members;
 use crate::team::rendezvous;
 use crate::watch::notices;
@@ -82,6 +83,12 @@ async fn own_and_live(
     let mark = format!("{prefix}{}", me.mark());
     let (heartbeat, force, nodes) = (settings.team.heartbeat, settings.team.force, rank.nodes);
     let claim = Claim { run, me: &me, mark: &mark, prefix: &prefix, heartbeat, force, nodes, logger: &*logger };
+    if let Some(ordered) = &settings.team.ordered_by {
+        tokio::select! {
+            wanted = ensure_wanted(run, ordered, &*logger) => wanted?,
+            () = until_told_to_leave(&mut events) => return Ok(Outcome::Interrupted),
+        }
+    }
     let (epoch, start) = if rank.is_first() {
         (claim.take().await?, None)
     } else {

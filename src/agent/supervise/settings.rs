@@ -14,8 +14,8 @@ use crate::rules::improvement::MetricQuestion;
 use crate::rules::stall::OnStall;
 use crate::staging::Data;
 use crate::team::rank::Rank;
-use gpuplan_runstore::Run;
 use gpuplan_runstore::history::Keep;
+use gpuplan_runstore::{OrderedBy, Run};
 
 /// What an agent is told as it starts.
 pub struct Settings {
@@ -68,6 +68,8 @@ pub struct CheckpointSettings {
 /// This machine among those of the run, and how it becomes the owner.
 pub struct TeamSettings {
     pub rank: Rank,
+    /// Who rented this machine, which begins only while it is wanted; `None`: nobody has to want it.
+    pub ordered_by: Option<OrderedBy>,
     /// At which other machines reach this one; `None`: that of its default route.
     pub address: Option<IpAddr>,
     pub heartbeat: Duration,

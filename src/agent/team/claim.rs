@@ -35,6 +35,9 @@ pub enum ClaimError {
     /// Exit as fenced.
     #[error("epoch {epoch} of the run is alive on {owner}")]
     Alive { epoch: u64, owner: String },
+    /// The leader that rented this machine leads no more. Exit as fenced.
+    #[error("leader {lead}, which rented this machine, was followed by {by}, who does not go on with it")]
+    Deposed { lead: u64, by: String },
     #[error("{0}")]
     Predecessor(io::Error),
 }

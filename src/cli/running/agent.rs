@@ -112,7 +112,7 @@ fn supervised(arguments: &AgentArguments, hand_off: Option<&HandOff>, offline: b
 /// Where the store is only away, another machine may have more luck.
 fn code_of(fault: &AgentError) -> u8 {
     match fault {
-        AgentError::Claim(ClaimError::Alive { .. }) => FENCED,
+        AgentError::Claim(ClaimError::Alive { .. } | ClaimError::Deposed { .. }) => FENCED,
         AgentError::Staging(error) if error.is_for_now() => INTERRUPTED,
         AgentError::Store(StoreError::Unavailable { .. })
         | AgentError::Claim(ClaimError::Store(StoreError::Unavailable { .. })) => INTERRUPTED,
@@ -167,6 +167,7 @@ fn settings(arguments: &AgentArguments, hand_off: Option<&HandOff>, offline: boo
         },
         team: TeamSettings {
             rank: rank(arguments, hand_off)?,
+            ordered_by: hand_off.and_then(|hand_off| hand_off.ordered_by.clone()),
             address: arguments.team.address,
             heartbeat: arguments.heartbeat,
             force: arguments.force,

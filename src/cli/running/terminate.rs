@@ -127,6 +127,8 @@ fn leadership_ends(kept: &RunRecord, journal: &mut Journal, session: &Session) {
         if leading.as_ref().is_some_and(|leading| !may_follow(leading, &identity)) {
             let leadership = runtime.block_on(take(&store, &identity, &this_leader(), true));
             let leadership = leadership.map_err(Diagnostic::unexpected)?;
+            // What was ordered elsewhere and boots only now ends itself.
+            runtime.block_on(leadership.keeps(&store, None))?;
             runtime.block_on(leadership.leaves(&store))?;
         } else if let Some(Leading { number, lead: Some(lead), is_over: false }) = leading {
             runtime.block_on(store.end_lead(number, &lead))?;

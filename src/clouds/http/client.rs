@@ -1,4 +1,4 @@
-//! `Http`: the one HTTP client. Reads only, repeats what may be repeated, bounds time and size, and keeps secrets out of errors.
+//! `Http`: the one HTTP client. Asks only what is harmless to ask twice, repeats what may be repeated, bounds time and size, and keeps secrets out of errors.
 
 use std::time::Duration;
 
@@ -29,6 +29,7 @@ const LARGEST_LINE: usize = 1 << 20;
 /// A question. It must be harmless to ask twice.
 #[derive(Clone)]
 pub struct Request {
+    method: reqwest::Method,
     url: String,
     body: Option<(&'static str, String)>,
     headers: Vec<(&'static str, String)>,
@@ -37,12 +38,18 @@ pub struct Request {
 
 impl Request {
     pub fn get(url: impl Into<String>) -> Self {
-        Self { url: url.into(), body: None, headers: Vec::new(), secrets: Vec::new() }
+        let (method, url) = (reqwest::Method::GET, url.into());
+        Self { method, url, body: None, headers: Vec::new(), secrets: Vec::new() }
     }
 
     /// For interfaces that take a question as a body.
     pub fn post(url: impl Into<String>, content_type: &'static str, body: impl Into<String>) -> Self {
-        Self { body: Some((content_type, body.into())), ..Self::get(url) }
+        Self { method: reqwest::Method::POST, body: Some((content_type, body.into())), ..Self::get(url) }
+    }
+
+    /// What is deleted already stays so.
+    pub fn delete(url: impl Into<String>) -> Self {
+        Self { method: reqwest::Method::DELETE, ..Self::get(url) }
     }
 
     pub fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
@@ -197,9 +204,10 @@ impl Http {
     }
 
     async fn send(&self, request: &Request) -> Result<reqwest::Response, reqwest::Error> {
+        let builder = self.client.request(request.method.clone(), &request.url);
         let builder = match &request.body {
-            None => self.client.get(&request.url),
-            Some((kind, body)) => self.client.post(&request.url).header("content-type", *kind).body(body.clone()),
+            None => builder,
+            Some((kind, body)) => builder.header("content-type", *kind).body(body.clone()),
         };
         request.headers.iter().fold(builder, |builder, (name, value)| builder.header(*name, value)).send().await
     }

@@ -7,6 +7,7 @@ use shlex::Quoter;
 use crate::controller::events::Order;
 use crate::job::Data;
 use crate::spec::RunSpec;
+use gpuplan_runstore::OrderedBy;
 use gpuplan_runstore::store::Link;
 
 /// What every boot script says alike: how to fetch, to fail and to end.
@@ -19,6 +20,8 @@ pub struct Boot<'a> {
     pub order: &'a Order,
     pub agent: Source,
     pub workdir: Option<Source>,
+    /// `None`: no leader did, as where a cloud starts machines by itself.
+    pub ordered_by: Option<OrderedBy>,
 }
 
 /// A file for a machine, as its boot script takes it.
@@ -58,7 +61,7 @@ pub fn script(boot: &Boot) -> String {
         ),
         format!("ends_at=$(($(date +%s) + {life})) cloud={} store={}", quoted(cloud), quoted(&spec.store)),
         PRELUDE.trim_end().to_owned(),
-        written("hand-off.json", &hand_off(spec, order).to_string()),
+        written("hand-off.json", &hand_off(boot).to_string()),
     ];
     lines.push(match &boot.agent {
         Source::Here(path) => format!("agent={}", quoted(path)),
@@ -163,7 +166,8 @@ echo \"gpuplan: the agent ended with exit code $code\" >&2";
 /// Interrupted, or followed by another machine, the run goes on.
 const END: &str = "case $code in 75 | 76) finish ;; *) finish_for_good ;; esac";
 
-fn hand_off(spec: &RunSpec, order: &Order) -> serde_json::Value {
+fn hand_off(boot: &Boot) -> serde_json::Value {
+    let (spec, order) = (boot.spec, boot.order);
     serde_json::json!({
         "version": 1,
         "run": spec.run,
@@ -175,6 +179,7 @@ fn hand_off(spec: &RunSpec, order: &Order) -> serde_json::Value {
         "budget_usd": spec.budget_usd,
         "notify": spec.job.notify,
         "lifetime_seconds": order.lifetime.max(0.0) as u64,
+        "ordered_by": boot.ordered_by,
     })
 }
 
@@ -264,7 +269,8 @@ mod tests {
     fn written(cloud: &str) -> String {
         let signed = Link::Signed("https://b.s3.amazonaws.com/agent?X-Amz-Signature=a&b=c".to_owned());
         let source = Source::linked(&signed, "ab");
-        script(&Boot { spec: &spec(), order: &order(cloud), agent: source.clone(), workdir: Some(source) })
+        let ordered_by = Some(OrderedBy { lead: 2, lead_at: jiff::Timestamp::UNIX_EPOCH, epoch: 1 });
+        script(&Boot { spec: &spec(), order: &order(cloud), agent: source.clone(), workdir: Some(source), ordered_by })
     }
 
     #[test]
@@ -299,6 +305,7 @@ mod tests {
             (hand_off.budget_usd, hand_off.notify.as_deref()),
             (Usd::parse("40").ok(), Some("https://hooks.example/x"))
         );
+        assert_eq!(hand_off.ordered_by.map(|by| (by.lead, by.epoch)), Some((2, 1)));
         assert!(text.len() < 16 * 1024, "user data of EC2 ends at 16 KiB");
         let mut shell = Command::new("/bin/sh").arg("-n").stdin(Stdio::piped()).spawn().unwrap();
         shell.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
@@ -391,8 +398,13 @@ mod tests {
             ..spec.job.clone()
         };
         let spec = RunSpec { job, ..spec };
-        let boot =
-            Boot { spec: &spec, order: &order("aws"), agent: Source::Here(agent.display().to_string()), workdir: None };
+        let boot = Boot {
+            spec: &spec,
+            order: &order("aws"),
+            agent: Source::Here(agent.display().to_string()),
+            workdir: None,
+            ordered_by: None,
+        };
         fs::create_dir(root.path().join("work")).unwrap();
         fs::write(root.path().join("environment"), "").unwrap();
         fs::write(root.path().join("start.sh"), start(&boot)).unwrap();

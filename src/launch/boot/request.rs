@@ -11,19 +11,24 @@ use crate::names;
 use crate::ports::launch_error::LaunchError;
 use crate::ports::machine::CreateRequest;
 use crate::spec::RunSpec;
-use gpuplan_runstore::Run;
+use gpuplan_runstore::{OrderedBy, Run};
 
 /// A machine that starts fetches its files within this.
 const LINKS: Duration = Duration::from_hours(2);
 
 /// What the machine of an order runs as it starts, with links that are good for a while.
-pub async fn boot_script(spec: &RunSpec, order: &Order, store: &Run) -> Result<String, LaunchError> {
+pub async fn boot_script(
+    spec: &RunSpec,
+    order: &Order,
+    store: &Run,
+    ordered_by: OrderedBy,
+) -> Result<String, LaunchError> {
     let agent = source(&spec.job.agent, store).await?;
     let workdir = match &spec.job.workdir {
         Some(parcel) => Some(source(parcel, store).await?),
         None => None,
     };
-    Ok(boot::script(&Boot { spec, order, agent, workdir }))
+    Ok(boot::script(&Boot { spec, order, agent, workdir, ordered_by: Some(ordered_by) }))
 }
 
 /// Without a link nothing was asked of the cloud yet: the same order is tried again.

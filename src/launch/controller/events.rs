@@ -154,8 +154,12 @@ pub enum Event {
         token: String,
         outcome: Result<Machine, LaunchError>,
     },
-    /// Every machine of the run that the clouds list.
-    Listed(Vec<Machine>),
+    /// Every machine of the run that the clouds list, all of them together. What was created after they were asked may be missing.
+    Listed {
+        machines: Vec<Machine>,
+        /// Seconds of the run.
+        asked_at: f64,
+    },
     Destroyed(MachineId),
     /// The store was read, and the gang said this last.
     Reported(Report),

@@ -74,7 +74,7 @@ impl Controller {
             phase: Phase::Choosing { from: now },
             refusals: Refusals::default(),
             rentals: Rentals::default(),
-            ledger: Ledger::default(),
+            ledger: Ledger::new(terms.launch.moment()),
             epoch,
             orders: 0,
             done: 0.0,
@@ -92,7 +92,9 @@ impl Controller {
     pub fn resume(terms: Terms, past: ResumeState, now: f64) -> Self {
         let mut resumed = Self::new(terms, past.epoch, now);
         (resumed.orders, resumed.done, resumed.interruptions) = (past.orders, past.done, past.interruptions);
-        resumed.ledger = past.ledger.map_or_else(|| Ledger::settled(past.rentals.spent(now)), Ledger::inherited);
+        resumed.ledger = past
+            .ledger
+            .map_or_else(|| Ledger::settled(past.rentals.spent(now), resumed.terms.launch.moment()), Ledger::inherited);
         resumed.rentals = past.rentals;
         (resumed.unclear_until, resumed.heard_of) = (now + resumed.terms.settles, now);
         let open: Vec<&Rental> = resumed.rentals.open().collect();
@@ -136,6 +138,11 @@ impl Controller {
         self.epoch
     }
 
+    /// Of the gang that runs.
+    pub fn gang_epoch(&self) -> Option<u64> {
+        if let Phase::Running { gang, .. } = &self.phase { Some(gang.epoch) } else { None }
+    }
+
     fn refused(&self) -> End {
         match &self.last_refusal {
             Some((pool, refusal)) => End::Refused { refusal: refusal.clone(), place: pool.to_string() },
@@ -162,7 +169,7 @@ impl Controller {
         match event {
             Event::Clock => {}
             Event::Answered { token, outcome } => self.answered(now, &token, outcome, &mut actions),
-            Event::Listed(machines) => self.listed(now, &machines, &mut actions),
+            Event::Listed { machines, asked_at } => self.listed(now, asked_at, &machines, &mut actions),
             Event::Destroyed(machine) => self.is_gone(&machine, now),
             Event::Reported(report) => self.reported(now, report, &mut actions),
             Event::Silent => {
@@ -271,7 +278,7 @@ impl Controller {
         policy::within_budget(wish, &state, &self.terms.limits)
     }
 
-    fn listed(&mut self, now: f64, machines: &[Machine], actions: &mut Vec<Action>) {
+    fn listed(&mut self, now: f64, asked_at: f64, machines: &[Machine], actions: &mut Vec<Action>) {
         for machine in machines {
             self.ledger.is_had_by(&machine.token, &machine.id.0);
         }
@@ -292,7 +299,7 @@ impl Controller {
             let gang = gang.clone();
             let is_lost = |id: &MachineId| match machines.iter().find(|machine| machine.id == *id) {
                 Some(machine) => machine.state == MachineState::Gone,
-                None => now > self.heard_of + self.terms.settles * LISTS_ARE_LATE,
+                None => asked_at > self.heard_of + self.terms.settles * LISTS_ARE_LATE,
             };
             if gang.machines.iter().any(is_lost) {
                 let by_itself = |machine: &&Machine| {
@@ -311,7 +318,7 @@ impl Controller {
             *looked_at = now;
             // What a list does not name any more is gone, once lists are not late.
             let is_listed = |rental: &&Rental| machines.iter().any(|machine| machine.id == rental.machine);
-            let is_late = now > self.heard_of + self.terms.settles * LISTS_ARE_LATE;
+            let is_late = asked_at > self.heard_of + self.terms.settles * LISTS_ARE_LATE;
             let gone: Vec<MachineId> = self
                 .rentals
                 .open()
@@ -322,7 +329,7 @@ impl Controller {
                 self.is_gone(&id, now);
             }
         }
-        self.settle_unheard(now, machines);
+        self.settle_unheard(now, asked_at, machines);
     }
 
     fn reported(&mut self, now: f64, report: Report, actions: &mut Vec<Action>) {

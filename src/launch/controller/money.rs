@@ -7,9 +7,6 @@ use crate::ports::machine::{Machine, MachineId};
 use gpuplan_runstore::{Lease, Ledger};
 use gpuplan_units::Usd;
 
-/// After the time in which calls settle, until a list was asked for that shows what they made. Seconds.
-const LIST_IS_YOUNGER: f64 = 10.0;
-
 impl Controller {
     /// As the store should have it.
     pub fn ledger(&self) -> &Ledger {
@@ -51,8 +48,8 @@ impl Controller {
     }
 
     /// Once nothing can appear any more: what a list does not name is gone, or never was.
-    pub(super) fn settle_unheard(&mut self, now: f64, listed: &[Machine]) {
-        if now < self.unclear_until + LIST_IS_YOUNGER {
+    pub(super) fn settle_unheard(&mut self, now: f64, asked_at: f64, listed: &[Machine]) {
+        if asked_at < self.unclear_until {
             return;
         }
         let awaited =

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use crate::execute::error::LeadError;
-use gpuplan_runstore::{Lead, Leading, Ledger, Run, StoreError};
+use gpuplan_runstore::{Keeps, Lead, Leading, Ledger, OrderedBy, Run, StoreError};
 
 /// The number under which a process leads, and its own object.
 #[derive(Clone, Debug)]
@@ -50,6 +50,16 @@ pub fn led_elsewhere(leading: &Leading) -> LeadError {
 impl Leadership {
     pub async fn still_holds(&self, store: &Run) -> Result<bool, StoreError> {
         store.is_leading(self.number, &self.lead).await
+    }
+
+    /// For a machine of this gang, so that it can see at boot whether it is still wanted.
+    pub fn orders(&self, epoch: u64) -> OrderedBy {
+        OrderedBy { lead: self.number, lead_at: self.lead.at, epoch }
+    }
+
+    /// Says which gang of earlier leaders goes on: machines of theirs that are still to boot end themselves, unless they are of it.
+    pub async fn keeps(&self, store: &Run, epoch: Option<u64>) -> Result<(), StoreError> {
+        store.lead_keeps(self.number, Keeps { epoch }).await
     }
 
     /// Writes the balance with a new lease, and looks whether this process still leads. The same balance again is granted.

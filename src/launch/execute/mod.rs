@@ -1,9 +1,11 @@
 //! `lead`: carries a run to its end: performs what the controller wants, the journal first, and tells it what came of it.
 
+mod calls;
 mod error;
 pub mod leadership;
 mod report;
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
@@ -95,6 +97,8 @@ struct Leader<'a, 'b> {
     gang_epoch: u64,
     /// What the agent last said about data that it fetches.
     staged: Option<Staged>,
+    /// Where machines stand that were heard of.
+    cloud_of: BTreeMap<MachineId, String>,
     /// A machine may have come, and written into the store, since it was asked for its highest epoch.
     may_have_reported: bool,
     /// When the first agent of the gang was seen to have ended.
@@ -129,7 +133,8 @@ pub async fn lead(spec: &RunSpec, mut wiring: LeadContext<'_>) -> Result<Option<
     let leadership = take(wiring.store, &identity, &wiring.by, wiring.take_over).await?;
     let number = wiring.journal.take_the_lead(&spec.run)?;
     let past = wiring.journal.run(&spec.run)?.map(|kept| kept.past).filter(|past| past.orders > 0);
-    let ledger = wiring.store.ledger().await?;
+    let speed = wiring.clock.speed;
+    let ledger = wiring.store.ledger().await?.map(|ledger| ledger.of_launch(spec.started_at, speed));
     // What was granted before stays granted, whatever this journal knows.
     let past = past.or_else(|| ledger.as_ref().map(|_| ResumeState::default()));
     let answers = wiring.journal.answers(&spec.run)?;
@@ -148,6 +153,7 @@ pub async fn lead(spec: &RunSpec, mut wiring: LeadContext<'_>) -> Result<Option<
         Some(past) => Controller::resume(terms, past, now),
         None => Controller::new(terms, 0, now),
     };
+    leadership.keeps(wiring.store, controller.gang_epoch()).await?;
     let (gang_epoch, calls) = (controller.epoch(), FuturesUnordered::new());
     let mut leader = Leader {
         spec,
@@ -159,6 +165,7 @@ pub async fn lead(spec: &RunSpec, mut wiring: LeadContext<'_>) -> Result<Option<
         leadership,
         store_epoch: (gang_epoch == 0).then_some(0),
         gang_epoch,
+        cloud_of: BTreeMap::new(),
         may_have_reported: true,
         ended_at: None,
         staged: None,
@@ -167,7 +174,7 @@ pub async fn lead(spec: &RunSpec, mut wiring: LeadContext<'_>) -> Result<Option<
     leader.run_to_end().await
 }
 
-impl<'a> Leader<'a, '_> {
+impl Leader<'_, '_> {
     async fn run_to_end(&mut self) -> Result<Option<End>, LeadError> {
         let mut read_at = Instant::now();
         while self.controller.end().is_none() {
@@ -177,7 +184,7 @@ impl<'a> Leader<'a, '_> {
                 Some(event) = self.calls.next(), if !self.calls.is_empty() => {
                     let event = event?;
                     // A machine that is gone may have said before that the run is completed.
-                    if matches!(event, Event::Listed(_)) {
+                    if matches!(event, Event::Listed { .. }) {
                         match self.report().await {
                             // Another list comes after their last words.
                             PollResult::Awaited => continue,
@@ -276,6 +283,9 @@ impl<'a> Leader<'a, '_> {
     async fn handle(&mut self, event: Event) -> Result<(), LeadError> {
         let now = self.wiring.clock.now();
         self.record(&event, now)?;
+        for warning in self.wiring.launchers.iter().flat_map(|launcher| launcher.warnings()) {
+            (self.wiring.say)(&format!("warning: {warning}"));
+        }
         // Else one that was followed would end the machines of its successor.
         self.ensure_leading()?;
         let actions = self.controller.step(now, event);
@@ -314,25 +324,19 @@ impl<'a> Leader<'a, '_> {
                 self.may_have_reported |= !is_clear;
                 return Ok(());
             }
-            Event::Listed(machines) => {
+            Event::Listed { machines, .. } => {
                 self.may_have_reported |= !machines.is_empty();
                 machines.as_slice()
             }
             _ => return Ok(()),
         };
         for machine in machines {
+            self.cloud_of.insert(machine.id.clone(), machine.pool.cloud.clone());
             if let Some(offered) = choices().find(|offered| offered.pool == machine.pool) {
                 self.wiring.journal.found(&self.spec.run, machine, &offered.choice(), now)?;
             }
         }
         Ok(())
-    }
-
-    fn launcher(&self, cloud: &str) -> Result<&'a dyn Launcher, LeadError> {
-        let wanted = self.spec.rented_from(cloud);
-        let launchers: &'a [Box<dyn Launcher>] = self.wiring.launchers;
-        let found = launchers.iter().find(|launcher| launcher.cloud() == wanted);
-        found.map(|launcher| &**launcher).ok_or_else(|| LeadError::NoLauncher(wanted.to_owned()))
     }
 
     async fn create(&mut self, order: Order, now: f64) -> Result<(), LeadError> {
@@ -378,7 +382,7 @@ impl<'a> Leader<'a, '_> {
                 Err(error) => return Ok(Event::Answered { token: order.token, outcome: unclear(error) }),
             }
             let call = async {
-                let boot = boot_script(&spec, &order, store).await?;
+                let boot = boot_script(&spec, &order, store, leadership.orders(order.epoch)).await?;
                 launcher.create(request(&spec, &order, leadership.number, expires_at, boot)).await
             };
             let outcome = tokio::time::timeout(CALL, call).await;
@@ -386,56 +390,5 @@ impl<'a> Leader<'a, '_> {
             Ok(Event::Answered { token: order.token, outcome: outcome.unwrap_or_else(|_| late()) })
         }));
         Ok(())
-    }
-
-    fn destroy(&mut self, machine: MachineId) {
-        for launcher in self.responsible() {
-            let (id, leadership, store) = (machine.clone(), self.leadership.clone(), self.wiring.store);
-            self.calls.push(Box::pin(async move {
-                match leadership.still_holds(store).await {
-                    Ok(true) => {}
-                    // Else it would end the machines of its successor.
-                    Ok(false) => return Err(LeadError::Followed),
-                    // Nobody who does not know whether he leads ends anything.
-                    Err(_) => return Ok(Event::Clock),
-                }
-                Ok(match tokio::time::timeout(CALL, launcher.destroy(&id)).await {
-                    Ok(Ok(())) => Event::Destroyed(id),
-                    // The controller asks again until it is gone.
-                    _ => Event::Clock,
-                })
-            }));
-        }
-    }
-
-    /// The newest epoch of the store is that of the present gang, which has spoken.
-    fn notify(&mut self) {
-        let store = self.wiring.store;
-        self.calls.push(Box::pin(async move {
-            let asked = async { ask_to_stop(store).await };
-            // One that does not hear it is ended all the same.
-            let _ = tokio::time::timeout(CALL, asked).await;
-            Ok(Event::Clock)
-        }));
-    }
-
-    fn list(&mut self) {
-        let run = self.spec.run.clone();
-        for launcher in self.responsible() {
-            let run = run.clone();
-            self.calls.push(Box::pin(async move {
-                Ok(match tokio::time::timeout(CALL, launcher.list(Some(&run))).await {
-                    Ok(Ok(machines)) => Event::Listed(machines),
-                    _ => Event::Clock,
-                })
-            }));
-        }
-    }
-
-    /// The clouds of this run.
-    fn responsible(&self) -> Vec<&'a dyn Launcher> {
-        let launchers: &'a [Box<dyn Launcher>] = self.wiring.launchers;
-        let used = self.spec.clouds();
-        launchers.iter().map(|launcher| &**launcher).filter(|launcher| used.contains(launcher.cloud())).collect()
     }
 }

@@ -41,6 +41,11 @@ pub trait Launcher: Send + Sync {
 
     fn destroy<'a>(&'a self, machine: &'a MachineId) -> BoxFuture<'a, Result<(), LaunchError>>;
 
+    /// What went wrong beside the answers since this was asked last, for people.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Who rents here. Machines of one account may be those of several people.
     fn owner(&self) -> BoxFuture<'_, Result<String, LaunchError>>;
 

@@ -81,6 +81,7 @@ impl Leader {
             Controller::new(terms, 0, now)
         };
         let lead = world.store.lead;
+        world.store.keeps = controller.gang_epoch();
         let mut leader = Self {
             number,
             lead,
@@ -147,8 +148,12 @@ impl Leader {
             }
             Action::List => {
                 if !world.chance(0.1 * world.chaos) {
-                    let (listed, after) = (world.list(), 0.1 + 5.0 * world.draws.uniform());
-                    world.send(after, self.number, Event::Listed(listed));
+                    // An answer may take as long as a call may.
+                    let longest = if world.chance(0.1 * world.chaos) { 60.0 } else { 5.0 };
+                    let (machines, after) = (world.list(), 0.1 + longest * world.draws.uniform());
+                    let age = if world.lacks(Mutant::ListIsOfNow) { 0.0 } else { after };
+                    let asked_at = world.now + self.skew + after - age;
+                    world.send(after, self.number, Event::Listed { machines, asked_at });
                 }
             }
             Action::Wake(at) => self.wake = (at - self.skew).max(world.now + 0.001),
@@ -175,7 +180,11 @@ impl Leader {
         }
         self.journal.past.epoch = self.journal.past.epoch.max(order.epoch);
         self.journal.past.last_pool = Some(order.choice.pool.clone());
-        world.create(self.number, order);
+        world.create(self.number, self.lead, order);
+        if world.chance(0.002 * world.chaos) {
+            // Between its look and the arrival of its call.
+            world.at(0.1, Due::TakesOver { sleeps: true });
+        }
         if world.chance(0.004 * world.chaos) {
             // It dies before it hears the answer, and somebody stops the run.
             self.is_dead = true;

@@ -63,7 +63,7 @@ impl Simulation {
         let leaders = vec![Leader::follows(0, &terms, Journal::default(), &mut world)];
         if world.chance(0.15) {
             let at = 8.0 * HOUR * world.draws.uniform();
-            world.at(at, Due::TakesOver);
+            world.at(at, Due::TakesOver { sleeps: false });
         }
         if is_stopped {
             let at = 8.0 * HOUR * world.draws.uniform();
@@ -110,8 +110,8 @@ impl Simulation {
         match due {
             Due::Beat => self.world.beat(),
             Due::StoreGoesAway => self.world.store_goes_away(),
-            Due::Arrives { leader, order, refusal, answer_after } => {
-                self.world.arrive(leader, &order, refusal, answer_after);
+            Due::Arrives { leader, lead, order, refusal, answer_after } => {
+                self.world.arrive(leader, lead, &order, refusal, answer_after);
             }
             Due::Follows { leader } => {
                 let journal = self.leaders[leader].journal.clone();
@@ -119,10 +119,16 @@ impl Simulation {
                 let follower = Leader::follows(number, &self.terms, journal, &mut self.world);
                 self.leaders.push(follower);
             }
-            Due::TakesOver => {
+            Due::TakesOver { sleeps } => {
                 let number = self.leaders.len();
                 self.world.say("somebody else takes the lead");
-                let other = Leader::takes_over(number, &self.terms, &mut self.world);
+                let mut other = Leader::takes_over(number, &self.terms, &mut self.world);
+                if sleeps {
+                    other.is_dead = true;
+                    let after = 1200.0 * self.world.draws.uniform();
+                    (self.crashes, self.unled) = (self.crashes + 1, self.unled + after);
+                    self.world.at(after, Due::Follows { leader: number });
+                }
                 self.leaders.push(other);
             }
             Due::Stops { leader } => self.stops(leader),

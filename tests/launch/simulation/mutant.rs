@@ -21,10 +21,14 @@ pub enum Mutant {
     EndsWithoutNotice,
     /// Time is what the leader's clock says, which jumps.
     WallClock,
+    /// A machine begins, whoever leads by the time that it has booted.
+    DeposedMachineBegins,
+    /// A list is of the moment at which it is heard, however long its answer took.
+    ListIsOfNow,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::OldWordIsLife,
         Self::BlindIsSilent,
         Self::StopForgetsOrders,
@@ -34,5 +38,7 @@ impl Mutant {
         Self::LedgerIsForgotten,
         Self::EndsWithoutNotice,
         Self::WallClock,
+        Self::DeposedMachineBegins,
+        Self::ListIsOfNow,
     ];
 }

@@ -34,6 +34,9 @@ pub struct Rented {
     expires: f64,
     /// From then on it does nothing, and its timer neither.
     pub freezes: f64,
+    /// The number of the leader that ordered it.
+    lead: u64,
+    has_booted: bool,
 }
 
 impl Rented {
@@ -66,6 +69,8 @@ pub struct Store {
     pub stop: Option<u64>,
     /// The highest number of a leader.
     pub lead: u64,
+    /// The gang of earlier leaders that this one goes on with.
+    pub keeps: Option<u64>,
     /// Nobody of the leaders reaches it before.
     pub away_until: f64,
     /// Neither do the machines.
@@ -82,6 +87,8 @@ pub enum Due {
     },
     Arrives {
         leader: usize,
+        /// Its number in the store.
+        lead: u64,
         order: Order,
         refusal: Result<(), LaunchError>,
         answer_after: Option<f64>,
@@ -94,8 +101,10 @@ pub enum Due {
     Follows {
         leader: usize,
     },
-    /// Somebody else, who has the store alone, takes the lead from whoever has it.
-    TakesOver,
+    /// Somebody else, who has the store alone, takes the lead from whoever has it, and may fall asleep at once.
+    TakesOver {
+        sleeps: bool,
+    },
     /// Somebody stops the run that this leader led, with its journal.
     Stops {
         leader: usize,
@@ -212,6 +221,7 @@ impl World {
 
     fn pass_to(&mut self, until: f64) {
         self.now = until;
+        self.boot();
         let whole = self.whole();
         assert!(whole.len() <= 1, "two gangs at work: {whole:?}\n{}", self.log.join("\n"));
         let epoch = whole.first().copied().filter(|epoch| *epoch >= self.claimed);
@@ -225,6 +235,22 @@ impl World {
             }
             (Some(epoch), _) => (self.claimed, self.whole_since) = (epoch, Some((epoch, until))),
             (None, _) => self.whole_since = None,
+        }
+    }
+
+    /// Each machine looks as it boots whether it is still wanted, and ends itself if it is not.
+    fn boot(&mut self) {
+        let (lead, keeps, lacks_look) = (self.store.lead, self.store.keeps, self.lacks(Mutant::DeposedMachineBegins));
+        for rented in self.rented.iter_mut().filter(|rented| !rented.has_booted && rented.boots <= self.now) {
+            rented.has_booted = true;
+            if !rented.is_at_work(self.now) {
+                continue;
+            }
+            let is_wanted = rented.lead == lead || keeps == Some(rented.machine.epoch);
+            if !is_wanted && !lacks_look {
+                rented.ends_by_cloud = rented.ends_by_cloud.min(self.now);
+            }
+            assert!(is_wanted || !rented.is_at_work(self.now), "a machine of a deposed leader begins: {rented:?}");
         }
     }
 
@@ -261,7 +287,7 @@ impl World {
     // The clouds.
 
     /// What becomes of a call that creates a machine.
-    pub fn create(&mut self, leader: usize, order: Order) {
+    pub fn create(&mut self, leader: usize, lead: u64, order: Order) {
         let refusal = self.refusal(&order);
         let is_lost = self.chance(0.15 * self.chaos);
         let arrives = !is_lost || self.chance(0.5);
@@ -273,7 +299,7 @@ impl World {
             self.send(30.0, leader, Event::Answered { token: order.token.clone(), outcome: unclear });
         }
         if arrives {
-            self.at(latency, Due::Arrives { leader, order, refusal, answer_after: (!is_lost).then_some(0.3) });
+            self.at(latency, Due::Arrives { leader, lead, order, refusal, answer_after: (!is_lost).then_some(0.3) });
         }
     }
 
@@ -293,6 +319,7 @@ impl World {
     pub fn arrive(
         &mut self,
         leader: usize,
+        lead: u64,
         order: &Order,
         refusal: Result<(), LaunchError>,
         answer_after: Option<f64>,
@@ -301,7 +328,7 @@ impl World {
         let outcome = match (self.rented.iter().find(|rented| rented.machine.token == order.token), refusal) {
             (Some(rented), _) => Ok(rented.machine.clone()),
             (None, Err(error)) => Err(error),
-            (None, Ok(())) => Ok(self.rent(order)),
+            (None, Ok(())) => Ok(self.rent(order, lead)),
         };
         let Some(after) = answer_after else { return };
         let answer = Event::Answered { token: order.token.clone(), outcome };
@@ -312,7 +339,7 @@ impl World {
         self.send(after, leader, answer);
     }
 
-    fn rent(&mut self, order: &Order) -> Machine {
+    fn rent(&mut self, order: &Order, lead: u64) -> Machine {
         assert!(order.lifetime <= LIFETIME);
         let mean = if order.choice.pool.market == Market::Spot { 4.0 * HOUR } else { 400.0 * HOUR };
         let taken = self.now - mean * (1.0 - self.draws.uniform()).ln();
@@ -339,6 +366,8 @@ impl World {
             ends_by_cloud: taken,
             expires: self.now + order.lifetime,
             freezes: self.now + freezes,
+            lead,
+            has_booted: false,
             machine: machine.clone(),
         });
         machine

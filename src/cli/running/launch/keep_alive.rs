@@ -139,7 +139,8 @@ fn machine(spec: &RunSpec, order: &Order) -> Result<CreateRequest, Diagnostic> {
         }
     };
     let Job { agent, workdir, .. } = &spec.job;
-    let boot = boot::script(&Boot { spec, order, agent: source(agent), workdir: workdir.as_ref().map(source) });
+    let workdir = workdir.as_ref().map(source);
+    let boot = boot::script(&Boot { spec, order, agent: source(agent), workdir, ordered_by: None });
     let life = SignedDuration::try_from_secs_f64(order.lifetime);
     let life = life.map_err(|error| Diagnostic::usage(&error).hint("--lifetime 48h"))?;
     let most = spec.spot.iter().filter_map(|offered| offered.most_usd_per_hour).max();

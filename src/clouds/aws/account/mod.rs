@@ -9,6 +9,8 @@ pub mod keys;
 pub mod permissions;
 #[cfg(feature = "aws")]
 pub mod session;
+#[cfg(feature = "aws")]
+pub mod signed;
 pub mod vcpu_quotas;
 #[cfg(feature = "aws")]
 pub mod whole_answers;

@@ -144,6 +144,16 @@ impl Account {
         config.retry_config(RetryConfig::standard().with_max_attempts(self.limits.attempts)).build()
     }
 
+    pub fn credentials(&self) -> &Credentials {
+        &self.credentials
+    }
+
+    /// Of a service of which no SDK is linked.
+    pub fn address_of(&self, service: &str, region: &str) -> String {
+        let own = || format!("https://{service}.{region}.amazonaws.com");
+        self.config.endpoint_url().map_or_else(own, str::to_owned)
+    }
+
     /// Region that the environment or a profile names, if any.
     pub fn home_region(&self) -> Option<&str> {
         self.config.region().map(AsRef::as_ref)

@@ -37,6 +37,8 @@ pub(super) struct Known {
     /// And when this process created it.
     pub(super) region_of: BTreeMap<MachineId, (String, Option<Instant>)>,
     pub(super) groups: BTreeSet<Group>,
+    /// To be said to whoever rents.
+    pub(super) warnings: Vec<String>,
 }
 
 pub(super) fn is_fresh(since: Instant, life: Duration) -> bool {

@@ -1,6 +1,7 @@
 //! `AwsLauncher`: rents machines of EC2 one call at a time, finds them again by their tags in every region, and ends them.
 
 pub mod blocks;
+pub mod end_schedule;
 mod filter;
 pub mod fleet;
 pub mod gang;
@@ -35,6 +36,8 @@ use gpuplan_market::{BoxFuture, SourceError};
 
 /// EC2 may deny for a while that a machine exists (EC2 API reference, "Eventual consistency"); the contract's minute, twice.
 const LATE: Duration = Duration::from_mins(2);
+/// Nobody waits longer for the schedule of a machine that is there.
+const SCHEDULING: Duration = Duration::from_secs(10);
 const NOT_FOUND: &str = "InvalidInstanceID.NotFound";
 
 impl AwsLauncher {
@@ -160,6 +163,27 @@ impl AwsLauncher {
         Ok(machines)
     }
 
+    /// The machine is there whatever becomes of this, and has its own timers: what fails is said.
+    async fn schedule_end(&self, machine: &MachineId, request: &CreateRequest) {
+        let region = &request.pool.region;
+        let make = async {
+            let account = &self.account().await?;
+            let owner = self.caller(account).await?;
+            end_schedule::make(account, region, machine, request.expires_at, &owner).await.map_err(launch_error)
+        };
+        let answer = tokio::time::timeout(SCHEDULING, make).await;
+        let why = match answer {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("no answer within {} s", SCHEDULING.as_secs()),
+        };
+        self.known().warnings.push(format!(
+            "{machine} ends itself at {:.0}, and no schedule of EventBridge would if it hangs until then: {why}; \
+             `gpuplan setup aws --region {region}` makes what a schedule needs",
+            request.expires_at
+        ));
+    }
+
     async fn end(&self, machine: &MachineId) -> Result<(), LaunchError> {
         let account = &self.account().await?;
         let known = self.known().region_of.get(machine).cloned();
@@ -171,7 +195,10 @@ impl AwsLauncher {
         for region in regions {
             let ended = account.ec2(&region).terminate_instances().instance_ids(&machine.0).send().await;
             match ended.map_err(|error| account.error(&region, &error)) {
-                Ok(_) => {}
+                Ok(_) => {
+                    // One that stays ends what is gone, and goes with that.
+                    let _ = tokio::time::timeout(SCHEDULING, end_schedule::remove(account, &region, machine)).await;
+                }
                 // What was created just now may not be known everywhere yet, and goes on.
                 Err(SourceError::Refused { code, .. }) if code == NOT_FOUND && is_young => {
                     return Err(LaunchError::Unclear { code });
@@ -243,7 +270,15 @@ impl Launcher for AwsLauncher {
     }
 
     fn create(&self, request: CreateRequest) -> BoxFuture<'_, Result<Machine, LaunchError>> {
-        Box::pin(async move { Box::pin(self.rent(&request)).await })
+        Box::pin(async move {
+            let machine = Box::pin(self.rent(&request)).await?;
+            self.schedule_end(&machine.id, &request).await;
+            Ok(machine)
+        })
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        std::mem::take(&mut self.known().warnings)
     }
 
     fn list<'a>(&'a self, run: Option<&'a str>) -> BoxFuture<'a, Result<Vec<Machine>, LaunchError>> {

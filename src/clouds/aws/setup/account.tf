@@ -174,6 +174,33 @@ resource "aws_iam_instance_profile" "machine" {
   role = aws_iam_role.machine.name
 }
 
+# As which EventBridge Scheduler ends a machine whose own timers failed. It can do nothing else.
+resource "aws_iam_role" "end" {
+  name = "${var.name}-end"
+  assume_role_policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [{
+      Effect    = "Allow"
+      Action    = "sts:AssumeRole"
+      Principal = { Service = "scheduler.amazonaws.com" }
+      Condition = { StringEquals = { "aws:SourceAccount" = data.aws_caller_identity.me.account_id } }
+    }]
+  })
+}
+
+resource "aws_iam_role_policy" "end" {
+  role = aws_iam_role.end.id
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [{
+      Effect    = "Allow"
+      Action    = "ec2:TerminateInstances"
+      Resource  = "arn:aws:ec2:*:${data.aws_caller_identity.me.account_id}:instance/*"
+      Condition = { StringLike = { "aws:ResourceTag/gpuplan:run" = "*" } }
+    }]
+  })
+}
+
 locals {
   quotas = {
     "L-7212CCBC" = var.spot_p_vcpus
@@ -275,6 +302,20 @@ resource "aws_iam_policy" "launch" {
         Action    = "iam:PassRole"
         Resource  = aws_iam_role.machine.arn
         Condition = { StringEquals = { "iam:PassedToService" = "ec2.amazonaws.com" } }
+      },
+      {
+        # A machine that hangs ends all the same.
+        Sid      = "ScheduleTheEndOfMachines"
+        Effect   = "Allow"
+        Action   = ["scheduler:CreateSchedule", "scheduler:DeleteSchedule"]
+        Resource = "arn:aws:scheduler:*:*:schedule/default/gpuplan-i-*"
+      },
+      {
+        Sid       = "GiveSchedulesTheirRole"
+        Effect    = "Allow"
+        Action    = "iam:PassRole"
+        Resource  = aws_iam_role.end.arn
+        Condition = { StringEquals = { "iam:PassedToService" = "scheduler.amazonaws.com" } }
       },
       {
         # Once in the life of an account, before its first spot machine and its first fleet.

@@ -1,0 +1,67 @@
+//! Calls of a leader to the clouds of its run, and its word to the agents. Each looks first whether it still leads.
+
+use futures_util::future::join_all;
+
+use crate::controller::events::Event;
+use crate::execute::error::LeadError;
+use crate::execute::{CALL, Leader, ask_to_stop};
+use crate::ports::launcher::Launcher;
+use crate::ports::machine::MachineId;
+
+impl<'a> Leader<'a, '_> {
+    pub(super) fn launcher(&self, cloud: &str) -> Result<&'a dyn Launcher, LeadError> {
+        let wanted = self.spec.rented_from(cloud);
+        let launchers: &'a [Box<dyn Launcher>] = self.wiring.launchers;
+        let found = launchers.iter().find(|launcher| launcher.cloud() == wanted);
+        found.map(|launcher| &**launcher).ok_or_else(|| LeadError::NoLauncher(wanted.to_owned()))
+    }
+
+    /// It has ended if the cloud in which it stands says so. Where nobody has heard which that is, all of them have to: each calls a
+    /// machine that it does not know ended.
+    pub(super) fn destroy(&mut self, id: MachineId) {
+        let cloud = self.cloud_of.get(&id).and_then(|cloud| self.launcher(cloud).ok());
+        let clouds = cloud.map_or_else(|| self.responsible(), |cloud| vec![cloud]);
+        let (leadership, store) = (self.leadership.clone(), self.wiring.store);
+        self.calls.push(Box::pin(async move {
+            match leadership.still_holds(store).await {
+                Ok(true) => {}
+                // Else it would end the machines of its successor.
+                Ok(false) => return Err(LeadError::Followed),
+                // Nobody who does not know whether he leads ends anything.
+                Err(_) => return Ok(Event::Clock),
+            }
+            let answers = join_all(clouds.iter().map(|cloud| tokio::time::timeout(CALL, cloud.destroy(&id)))).await;
+            let is_gone = answers.iter().all(|answer| matches!(answer, Ok(Ok(()))));
+            // The controller asks again until it is gone.
+            Ok(if is_gone { Event::Destroyed(id) } else { Event::Clock })
+        }));
+    }
+
+    /// The newest epoch of the store is that of the present gang, which has spoken.
+    pub(super) fn notify(&mut self) {
+        let store = self.wiring.store;
+        self.calls.push(Box::pin(async move {
+            // One that does not hear it is ended all the same.
+            let _ = tokio::time::timeout(CALL, ask_to_stop(store)).await;
+            Ok(Event::Clock)
+        }));
+    }
+
+    /// Of all clouds together: what one lists says nothing of the machines of another, and nothing is known while one does not answer.
+    pub(super) fn list(&mut self) {
+        let (run, clouds, asked_at) = (self.spec.run.clone(), self.responsible(), self.wiring.clock.now());
+        self.calls.push(Box::pin(async move {
+            let calls = clouds.iter().map(|cloud| tokio::time::timeout(CALL, cloud.list(Some(&run))));
+            let answers = join_all(calls).await.into_iter().map(|answer| answer.ok()?.ok());
+            let listed: Option<Vec<_>> = answers.collect();
+            Ok(listed.map_or(Event::Clock, |machines| Event::Listed { machines: machines.concat(), asked_at }))
+        }));
+    }
+
+    /// The clouds of this run.
+    fn responsible(&self) -> Vec<&'a dyn Launcher> {
+        let launchers: &'a [Box<dyn Launcher>] = self.wiring.launchers;
+        let used = self.spec.clouds();
+        launchers.iter().map(|launcher| &**launcher).filter(|launcher| used.contains(launcher.cloud())).collect()
+    }
+}
