@@ -34,6 +34,11 @@ impl Framework {
         self.recipe(|stack| &stack.prefetch) == Some(true)
     }
 
+    /// Gradients of whole copies are reduced beside the backward pass; so they are where nobody has found out.
+    pub fn overlaps_gradients(&self) -> bool {
+        self.recipe(|stack| &stack.gradient_overlap) != Some(false)
+    }
+
     /// Each tensor-parallel rank sends its part of the activations to the next stage.
     pub fn scatters_activations(&self) -> bool {
         self.recipe(|stack| &stack.scattered_stages) == Some(true)

@@ -223,6 +223,10 @@ pub struct Stack {
     /// not wait for them.
     #[serde(default)]
     pub prefetch: Cell<bool>,
+    /// Gradients of whole copies are reduced while the backward pass still computes others. An engine that schedules a pipeline itself may
+    /// reduce them after it instead.
+    #[serde(default)]
+    pub gradient_overlap: Cell<bool>,
     #[serde(default)]
     pub gradient_bucket: Cell<GradientBucket>,
     #[serde(default)]
@@ -271,6 +275,7 @@ impl Stack {
         of("lora_targets", &self.lora_targets, &mut all);
         of("overlap", &self.overlap, &mut all);
         of("prefetch", &self.prefetch, &mut all);
+        of("gradient_overlap", &self.gradient_overlap, &mut all);
         of("gradient_bucket", &self.gradient_bucket, &mut all);
         of("selective_recompute", &self.selective_recompute, &mut all);
         of("expert_dispatch", &self.expert_dispatch, &mut all);

@@ -16,6 +16,8 @@ use gpuplan_workload::{Gemm, ModelKind, Recompute, Shard, Task, Training};
 
 /// A message of this size takes its latency alone. Bytes.
 const SMALL_MESSAGE: f64 = 8.0;
+/// What a matrix unit loads at once.
+const MATRIX_UNIT_BYTES: f64 = 16.0;
 
 /// Passes over a layer in one micro-step.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -219,8 +221,16 @@ impl LayerInput<'_> {
             * score_count
             * passes
             / 3.0;
-        scores * passes / self.step.rates.matmul * self.step.factors.compute.at_size(scores).time
+        scores * passes / self.scores_rate() * self.step.factors.compute.at_size(scores).time
             + self.streamed(traffic, score_count * self.step.rates.element_bytes)
+    }
+
+    /// FLOP/s of the products of unfused attention. Matrix units load 16 bytes at a time, so heads whose rows are no multiple of that are
+    /// left to the vector units (NVIDIA, Matrix Multiplication Background, section 2.2).
+    fn scores_rate(&self) -> f64 {
+        let rates = self.step.rates;
+        let row = f64::from(self.step.model.head_dim) * rates.element_bytes;
+        if row % MATRIX_UNIT_BYTES == 0.0 { rates.matmul } else { rates.vector.min(rates.matmul) }
     }
 
     /// The forward kernel of a layer as it was measured on this GPU: of engines of 2025, so it stands for the kernels that were written

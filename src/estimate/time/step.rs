@@ -241,7 +241,13 @@ impl StepInput<'_> {
         }
         let (traffic, micro_steps) = (self.sent(passes), self.setting.micro_steps());
         let gathers = matches!(layout.shard, Shard::Zero2 | Shard::Zero3 | Shard::Hsdp);
-        let window = if gathers { compute } else { c::BACKWARD_WINDOW * compute / micro_steps };
+        let window = if gathers {
+            compute
+        } else if self.training.framework.overlaps_gradients() {
+            c::BACKWARD_WINDOW * compute / micro_steps
+        } else {
+            0.0
+        };
         let exposed_share = if self.training.framework.hides_sharded_traffic() {
             self.constants.exposed_prefetched
         } else if gathers {
