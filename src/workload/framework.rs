@@ -49,6 +49,11 @@ impl Framework {
         self.recipe(|stack| &stack.expert_dispatch) == Some(ExpertDispatch::EachRank)
     }
 
+    /// The stated year of the software, else that of a stack which is no longer developed; `None` is today's.
+    pub fn year(&self, stated: Option<u32>) -> Option<u32> {
+        stated.or_else(|| Stacks::embedded().of(self)?.last_year)
+    }
+
     /// What the recipes of the stack do; `None` where none is named, or nobody has found out.
     pub fn recipe<T: Copy + 'static>(&self, cell: impl Fn(&'static Stack) -> &'static Cell<T>) -> Option<T> {
         Stacks::embedded().of(self).and_then(|stack| cell(stack).recipe())

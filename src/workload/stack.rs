@@ -191,6 +191,9 @@ pub struct Stack {
     pub aliases: Vec<String>,
     /// The version that the row describes, and its year.
     pub version: String,
+    /// Year of the software, of a stack that is no longer developed: what runs where a run states no year.
+    #[serde(default)]
+    pub last_year: Option<u32>,
     /// Whether it can split layers and matrices over GPUs (tensor or pipeline parallel).
     #[serde(default)]
     pub splits_layers: Cell<bool>,

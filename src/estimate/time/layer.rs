@@ -182,10 +182,9 @@ impl LayerInput<'_> {
                 .map(|product| self.product(product.gemm, recomputed, one) + self.converted(product.gemm, recomputed))
                 .sum()
         };
-        let mut known = self.step.products.0.borrow_mut();
-        *known
-            .entry((layout.tensor, layout.expert, self.tokens.to_bits(), recomputed.to_bits()))
-            .or_insert_with(work_out)
+        let Some(products) = self.step.products else { return work_out() };
+        let shape = (layout.tensor, layout.expert, self.tokens.to_bits(), recomputed.to_bits());
+        *products.0.borrow_mut().entry(shape).or_insert_with(work_out)
     }
 
     /// Decoding is bound by reading weights, and multiplies packed ones directly.
@@ -221,16 +220,31 @@ impl LayerInput<'_> {
             * score_count
             * passes
             / 3.0;
-        scores * passes / self.scores_rate() * self.step.factors.compute.at_size(scores).time
+        self.score_products() * self.step.factors.compute.at_size(scores).time
             + self.streamed(traffic, score_count * self.step.rates.element_bytes)
     }
 
-    /// FLOP/s of the products of unfused attention. Matrix units load 16 bytes at a time, so heads whose rows are no multiple of that are
-    /// left to the vector units (NVIDIA, Matrix Multiplication Background, section 2.2).
-    fn scores_rate(&self) -> f64 {
-        let rates = self.step.rates;
+    /// Products of queries and keys, and of scores and values, head by head. Backward one of the first kind and three of the second.
+    fn score_products(&self) -> f64 {
+        let (p, length, width) = (self.passes, self.step.sequence, f64::from(self.step.model.head_dim));
+        let heads = self.tokens / length * f64::from(self.step.model.heads) / self.tensor();
+        let rates = self.score_rates();
+        let seconds = |n, k| gemm::bounds(Gemm::new(length, n, k, heads), &rates).0;
+        let (compared, mixed) = (seconds(length, width), seconds(width, length));
+        (1.0 + p.recomputed + p.selective) * (compared + mixed) + p.backward * (compared + 3.0 * mixed)
+    }
+
+    /// Rates of these products. Matrix units load 16 bytes at a time, so heads whose rows are no multiple of that are left to the vector units
+    /// (NVIDIA, Matrix Multiplication Background, section 2.2).
+    fn score_rates(&self) -> DeviceRates {
+        let rates = *self.step.rates;
         let row = f64::from(self.step.model.head_dim) * rates.element_bytes;
-        if row % MATRIX_UNIT_BYTES == 0.0 { rates.matmul } else { rates.vector.min(rates.matmul) }
+        if row % MATRIX_UNIT_BYTES == 0.0 || rates.vector >= rates.matmul {
+            return rates;
+        }
+        // Slower units have shorter pipelines to fill, as in `DeviceRates`.
+        let reduction_length = rates.reduction_length * (rates.vector / rates.matmul).sqrt();
+        DeviceRates { matmul: rates.vector, reduction_length, ..rates }
     }
 
     /// The forward kernel of a layer as it was measured on this GPU: of engines of 2025, so it stands for the kernels that were written
@@ -313,15 +327,13 @@ impl LayerInput<'_> {
         let ranks = self.step.setting.layout.tensor;
         let inside = ranks.min(self.step.machine.link_domain(gpus));
         let topology = self.step.machine.topology(ranks, inside, gpus);
-        // Split by tokens between the products, an all-reduce is the two halves that it is made of.
-        let once = |bytes: f64| {
-            let seconds = |operation| collectives::seconds(operation, Bytes(bytes), &topology).0;
-            if self.step.setting.layout.sequence_parallel {
-                seconds(Operation::ReduceScatter) + seconds(Operation::AllGather)
-            } else {
-                seconds(Operation::AllReduce)
-            }
+        // Split by tokens between the products, an all-reduce is the two halves that it is made of, which take the same time.
+        let (operation, halves) = if self.step.setting.layout.sequence_parallel {
+            (Operation::AllGather, 2.0)
+        } else {
+            (Operation::AllReduce, 1.0)
         };
+        let once = |bytes: f64| halves * collectives::seconds(operation, Bytes(bytes), &topology).0;
         let latency = once(SMALL_MESSAGE);
         let transfer = (once(bytes) - latency).max(0.0);
         let measured = if inside < ranks { 1.0 } else { self.step.factors.copy.at_size(bytes).time };
