@@ -112,17 +112,30 @@ impl LayerInput<'_> {
         }
     }
 
-    /// All three products of training for one forward product.
-    fn product(&self, product: Gemm, recomputed: f64, one: impl Fn(Gemm) -> f64) -> f64 {
-        let p = self.passes;
-        let mut seconds = one(product) * (1.0 + recomputed);
-        if p.backward > 0.0 {
-            seconds += one(product.input_gradient());
+    /// All three products of training for one forward product: as they were measured on this GPU, or else by the closed form.
+    fn product(
+        &self,
+        product: Gemm,
+        recomputed: f64,
+        rates: &DeviceRates,
+        measured: impl Fn(&RecipeKernels, Gemm) -> Option<[f64; 3]>,
+    ) -> f64 {
+        let (p, factors) = (self.passes, self.step.factors);
+        let together =
+            |[forward, input, weight]: [f64; 3]| forward * (1.0 + recomputed) + input * p.backward + weight * p.weights;
+        match self.step.kernels.and_then(|kernels| measured(kernels, product)) {
+            Some(alone) => {
+                let one = Gemm { count: 1.0, ..product };
+                together(alone) / rates.sustained * factors.compute.at_size(one.flops()).time
+            }
+            None => {
+                let gradient =
+                    |wanted: f64, of: Gemm| if wanted > 0.0 { gemm::seconds(of, rates, factors) } else { 0.0 };
+                let forward = gemm::seconds(product, rates, factors);
+                let input = gradient(p.backward, product.input_gradient());
+                together([forward, input, gradient(p.weights, product.weight_gradient())])
+            }
         }
-        if p.weights > 0.0 {
-            seconds += one(product.weight_gradient());
-        }
-        seconds
     }
 
     /// Inputs and gradients of outputs in a format of fewer bits, once as they are and once transposed: a byte each beside the two read.
@@ -134,18 +147,6 @@ impl LayerInput<'_> {
         let elements = product.m * product.k * (1.0 + recomputed) + product.m * product.n * p.backward;
         let bytes = 4.0 * product.count * elements;
         self.streamed(bytes, bytes)
-    }
-
-    /// A product as it was measured on this GPU, or else by the closed form.
-    fn seconds(&self, gemm: Gemm, rates: &DeviceRates, measured: impl Fn(&RecipeKernels, Gemm) -> Option<f64>) -> f64 {
-        let factors = self.step.factors;
-        match self.step.kernels.and_then(|kernels| measured(kernels, gemm)) {
-            Some(alone) => {
-                let one = Gemm { count: 1.0, ..gemm };
-                alone / rates.sustained * factors.compute.at_size(one.flops()).time
-            }
-            None => gemm::seconds(gemm, rates, factors),
-        }
     }
 
     pub fn layer(&self) -> LayerTime {
@@ -177,10 +178,8 @@ impl LayerInput<'_> {
         let recomputed = self.passes.recomputed + 0.5 * self.passes.operators;
         let work_out = || {
             let products = layer_products(self.step.model, layout, self.tokens);
-            let one = |gemm| self.seconds(gemm, self.step.rates, RecipeKernels::product);
-            products
-                .map(|product| self.product(product.gemm, recomputed, one) + self.converted(product.gemm, recomputed))
-                .sum()
+            let seconds = |gemm| self.product(gemm, recomputed, self.step.rates, RecipeKernels::product);
+            products.map(|product| seconds(product.gemm) + self.converted(product.gemm, recomputed)).sum()
         };
         let Some(products) = self.step.products else { return work_out() };
         let shape = (layout.tensor, layout.expert, self.tokens.to_bits(), recomputed.to_bits());
@@ -454,7 +453,7 @@ impl LayerInput<'_> {
             return 0.0;
         };
         let rates = DeviceRates { matmul: self.step.rates.head, ..*self.step.rates };
-        let mut seconds = self.product(product.gemm, 0.0, |gemm| self.seconds(gemm, &rates, RecipeKernels::half));
+        let mut seconds = self.product(product.gemm, 0.0, &rates, RecipeKernels::half);
         let logits_bytes = if self.passes.backward > 0.0 { 16.0 } else { 4.0 };
         let fused = if self.step.training.is_compiled() { self.step.constants.fused_share } else { 1.0 };
         let bytes = fused * self.step.constants.logits_traffic * self.tokens * product.gemm.n * logits_bytes;
