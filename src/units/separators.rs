@@ -64,9 +64,7 @@ mod tests {
         ] {
             assert_eq!(without_separators(text).as_deref(), Some(number), "{text}");
         }
-        for text in
-            ["3,50", "1.000,00", "1,00,000", "1234,567", ",5", "1,", "1,,000", "1,5B", "1,0000", "1,000x,000", "0,0__."]
-        {
+        for text in ["3,50", "1.000,00", "1,00,000", "1234,567", ",5", "1,", "1,,000", "1,5B", "1,0000", "1,000x,000", "0,0__."] {
             assert_eq!(without_separators(text), None, "{text}");
         }
     }

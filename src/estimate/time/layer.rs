@@ -219,31 +219,16 @@ impl LayerInput<'_> {
             * score_count
             * passes
             / 3.0;
-        self.score_products() * self.step.factors.compute.at_size(scores).time
+        scores * passes / self.scores_rate() * self.step.factors.compute.at_size(scores).time
             + self.streamed(traffic, score_count * self.step.rates.element_bytes)
     }
 
-    /// Products of queries and keys, and of scores and values, head by head. Backward one of the first kind and three of the second.
-    fn score_products(&self) -> f64 {
-        let (p, length, width) = (self.passes, self.step.sequence, f64::from(self.step.model.head_dim));
-        let heads = self.tokens / length * f64::from(self.step.model.heads) / self.tensor();
-        let rates = self.score_rates();
-        let seconds = |n, k| gemm::bounds(Gemm::new(length, n, k, heads), &rates).0;
-        let (compared, mixed) = (seconds(length, width), seconds(width, length));
-        (1.0 + p.recomputed + p.selective) * (compared + mixed) + p.backward * (compared + 3.0 * mixed)
-    }
-
-    /// Rates of these products. Matrix units load 16 bytes at a time, so heads whose rows are no multiple of that are left to the vector units
-    /// (NVIDIA, Matrix Multiplication Background, section 2.2).
-    fn score_rates(&self) -> DeviceRates {
-        let rates = *self.step.rates;
+    /// FLOP/s of the products of unfused attention. Matrix units load 16 bytes at a time, so heads whose rows are no multiple of that are
+    /// left to the vector units (NVIDIA, Matrix Multiplication Background, section 2.2).
+    fn scores_rate(&self) -> f64 {
+        let rates = self.step.rates;
         let row = f64::from(self.step.model.head_dim) * rates.element_bytes;
-        if row % MATRIX_UNIT_BYTES == 0.0 || rates.vector >= rates.matmul {
-            return rates;
-        }
-        // Slower units have shorter pipelines to fill, as in `DeviceRates`.
-        let reduction_length = rates.reduction_length * (rates.vector / rates.matmul).sqrt();
-        DeviceRates { matmul: rates.vector, reduction_length, ..rates }
+        if row % MATRIX_UNIT_BYTES == 0.0 { rates.matmul } else { rates.vector.min(rates.matmul) }
     }
 
     /// The forward kernel of a layer as it was measured on this GPU: of engines of 2025, so it stands for the kernels that were written
