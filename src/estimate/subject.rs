@@ -98,11 +98,15 @@ impl<'a> Subject<'a> {
 
     /// Memory and time of one setting, whether or not it fits.
     pub fn estimate(&self, setting: &Setting) -> Result<StepEstimate, Infeasible> {
-        self.estimate_among(setting, &Products::default())
+        self.estimate_with(setting, None)
     }
 
     /// One of many settings: what they have in common is worked out once and kept in `products`, which is of this subject alone.
     pub fn estimate_among(&self, setting: &Setting, products: &Products) -> Result<StepEstimate, Infeasible> {
+        self.estimate_with(setting, Some(products))
+    }
+
+    fn estimate_with(&self, setting: &Setting, products: Option<&Products>) -> Result<StepEstimate, Infeasible> {
         possible::check(self.machine.gpu, self.model, self.training, setting)?;
         let made =
             if self.model.kind.is_transformer() { self.transformer(setting, products) } else { self.vision(setting)? };
@@ -114,7 +118,7 @@ impl<'a> Subject<'a> {
         MemoryInput { model: self.model, training: self.training, setting, sequence: self.sequence }.breakdown()
     }
 
-    fn transformer(&self, setting: &Setting, products: &Products) -> StepEstimate {
+    fn transformer(&self, setting: &Setting, products: Option<&Products>) -> StepEstimate {
         let rates = DeviceRates { host_time: self.rates.host_time * self.factors.launch.overall().time, ..self.rates };
         let alone = StepInput {
             constants: self.constants,
@@ -134,7 +138,7 @@ impl<'a> Subject<'a> {
             Some([(encoder, encoder_tokens), (decoder, _)]) => (
                 StepInput { model: decoder, ..alone },
                 // The products of a setting are those of one stack.
-                Some(StepInput { model: encoder, sequence: *encoder_tokens, products: &Products::default(), ..alone }),
+                Some(StepInput { model: encoder, sequence: *encoder_tokens, products: None, ..alone }),
             ),
         };
         let time = input.time();

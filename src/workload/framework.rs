@@ -34,6 +34,11 @@ impl Framework {
         self.recipe(|stack| &stack.prefetch) == Some(true)
     }
 
+    /// Gradients of whole copies are reduced beside the backward pass; so they are where nobody has found out.
+    pub fn overlaps_gradients(&self) -> bool {
+        self.recipe(|stack| &stack.gradient_overlap) != Some(false)
+    }
+
     /// Each tensor-parallel rank sends its part of the activations to the next stage.
     pub fn scatters_activations(&self) -> bool {
         self.recipe(|stack| &stack.scattered_stages) == Some(true)
@@ -42,6 +47,11 @@ impl Framework {
     /// A token goes once to each rank, however many of its experts are there.
     pub fn dispatches_once(&self) -> bool {
         self.recipe(|stack| &stack.expert_dispatch) == Some(ExpertDispatch::EachRank)
+    }
+
+    /// The stated year of the software, else that of a stack which is no longer developed; `None` is today's.
+    pub fn year(&self, stated: Option<u32>) -> Option<u32> {
+        stated.or_else(|| Stacks::embedded().of(self)?.last_year)
     }
 
     /// What the recipes of the stack do; `None` where none is named, or nobody has found out.

@@ -191,6 +191,9 @@ pub struct Stack {
     pub aliases: Vec<String>,
     /// The version that the row describes, and its year.
     pub version: String,
+    /// Year of the software, of a stack that is no longer developed: what runs where a run states no year.
+    #[serde(default)]
+    pub last_year: Option<u32>,
     /// Whether it can split layers and matrices over GPUs (tensor or pipeline parallel).
     #[serde(default)]
     pub splits_layers: Cell<bool>,
@@ -223,6 +226,10 @@ pub struct Stack {
     /// not wait for them.
     #[serde(default)]
     pub prefetch: Cell<bool>,
+    /// Gradients of whole copies are reduced while the backward pass still computes others. An engine that schedules a pipeline itself may
+    /// reduce them after it instead.
+    #[serde(default)]
+    pub gradient_overlap: Cell<bool>,
     #[serde(default)]
     pub gradient_bucket: Cell<GradientBucket>,
     #[serde(default)]
@@ -271,6 +278,7 @@ impl Stack {
         of("lora_targets", &self.lora_targets, &mut all);
         of("overlap", &self.overlap, &mut all);
         of("prefetch", &self.prefetch, &mut all);
+        of("gradient_overlap", &self.gradient_overlap, &mut all);
         of("gradient_bucket", &self.gradient_bucket, &mut all);
         of("selective_recompute", &self.selective_recompute, &mut all);
         of("expert_dispatch", &self.expert_dispatch, &mut all);

@@ -268,7 +268,17 @@ pub struct Training {
     pub kernels: Kernels,
     pub memory: MemorySavings,
     pub synchronization: Synchronization,
+    /// Year of the version of the framework, and of the libraries below it. Open: what the stack says of itself, else today's.
+    pub framework_year: Option<u32>,
 }
+
+/// FlashAttention: Dao et al. 2022, arXiv 2205.14135.
+const SINCE_FLASH_ATTENTION: u32 = 2022;
+/// Transformer Engine: version 0.2 of November 2022 is the first release for training (NVIDIA/TransformerEngine, releases); stacks of the
+/// year after it use it.
+const SINCE_TRANSFORMER_ENGINE: u32 = 2023;
+/// Sequence parallelism: Korthikanti et al. 2022, arXiv 2205.05198.
+pub const SINCE_SEQUENCE_PARALLEL: u32 = 2022;
 
 /// How the work of a GPU is computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -327,24 +337,37 @@ impl Training {
             kernels: Kernels::default(),
             memory: MemorySavings::default(),
             synchronization: Synchronization::default(),
+            framework_year: None,
         }
+    }
+
+    /// Whether the software that runs is of this year or later.
+    #[inline]
+    pub fn is_since(&self, year: u32) -> bool {
+        self.framework.year(self.framework_year).is_none_or(|own| own >= year)
     }
 
     pub fn is_compiled(&self) -> bool {
         self.kernels.compile || self.framework.is_compiled()
     }
 
+    /// The stack runs NVIDIA's Transformer Engine, and is young enough to.
+    #[inline]
+    pub fn has_transformer_engine(&self) -> bool {
+        self.framework.is_transformer_engine() && self.is_since(SINCE_TRANSFORMER_ENGINE)
+    }
+
     /// Kernels written for Hopper and Blackwell: named, or those of Transformer Engine.
     #[inline]
     pub fn uses_flash3(&self) -> bool {
-        let engine = self.framework.is_transformer_engine() && self.kernels.attention != Some(AttentionKernel::Eager);
+        let engine = self.has_transformer_engine() && self.kernels.attention != Some(AttentionKernel::Eager);
         self.kernels.attention == Some(AttentionKernel::Flash3) || engine
     }
 
     /// The stated overlap; open: all of it on Transformer Engine, where the GPU is one that it is made for.
     #[inline]
     pub fn overlap(&self, made_for: bool) -> Overlap {
-        let usual = if made_for && self.framework.is_transformer_engine() { Overlap::ALL } else { Overlap::default() };
+        let usual = if made_for && self.has_transformer_engine() { Overlap::ALL } else { Overlap::default() };
         self.synchronization.overlap.unwrap_or(usual)
     }
 
@@ -353,7 +376,7 @@ impl Training {
     pub fn uses_flash(&self) -> bool {
         match self.kernels.attention {
             Some(kernel) => kernel != AttentionKernel::Eager,
-            None => self.precision.activation_bytes() < 4.0,
+            None => self.precision.activation_bytes() < 4.0 && self.is_since(SINCE_FLASH_ATTENTION),
         }
     }
 }

@@ -12,9 +12,9 @@ use gpuplan_workload::catalog::ModelRow;
 use gpuplan_workload::model::Experts;
 use gpuplan_workload::model::deviations::Deviations;
 use gpuplan_workload::{
-    AttentionKernel, BaseWeights, Framework, FsdpStyle, Kernels, Layout, Lora, LossKernel, Measure, MemorySavings,
-    MlpKind, Model, ModelKind, Models, NormKind, Offload, Optimizer, Overlap, Precision, Recompute, Shard, Stacks,
-    StoredFormat, Synchronization, Task, Training, training::LoraTargets,
+    AttentionKernel, BaseWeights, FsdpStyle, Kernels, Layout, Lora, LossKernel, Measure, MemorySavings, MlpKind, Model,
+    ModelKind, Models, NormKind, Offload, Optimizer, Overlap, Precision, Recompute, Shard, Stacks, StoredFormat,
+    Synchronization, Task, Training, training::LoraTargets,
 };
 
 /// A training or inference run to estimate: a model, its hardware, and how it is trained. What is absent is chosen.
@@ -96,6 +96,8 @@ pub struct CaseTraining {
     pub cuda_graphs: Option<bool>,
     pub measure: Option<Measure>,
     pub framework: Option<String>,
+    /// Year of the version of the framework that ran; else today's, or the last of a stack that is no longer developed.
+    pub framework_year: Option<u32>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -156,7 +158,7 @@ impl EstimateCase {
             gpu.tdp_watts = positive("gpu_power_watts", watts, 1e12)?;
         }
         let training = self.training.resolve(task, &gpu, &model, self.native_tokens(models), &mut assumed)?;
-        let request = self.request(gpus, &training.framework, &mut assumed)?;
+        let request = self.request(gpus, &training, &mut assumed)?;
         let network = self.hardware.node_network_gbit_per_s;
         let network = network.map(|rate| positive("node_network_gbit_per_s", rate, 1e12)).transpose()?;
         Ok(Prepared {
@@ -323,7 +325,7 @@ impl EstimateCase {
         }
     }
 
-    fn request(&self, gpus: u32, framework: &Framework, assumed: &mut Vec<String>) -> Result<Request, String> {
+    fn request(&self, gpus: u32, training: &Training, assumed: &mut Vec<String>) -> Result<Request, String> {
         let stated = &self.layout;
         let degree = |name: &str, value: Option<u32>| within(name, value.unwrap_or(1), LARGEST_GPUS);
         let (tensor, pipeline, context) = (
@@ -344,7 +346,7 @@ impl EstimateCase {
             shard_group: stated.shard_group,
             sequence_parallel: stated
                 .sequence_parallel
-                .unwrap_or_else(|| defaults::sequence_parallel(framework, tensor, assumed)),
+                .unwrap_or_else(|| defaults::sequence_parallel(training, tensor, assumed)),
         };
         let batch = self.training.global_batch;
         if let Some(batch) = batch.filter(|batch| !(batch.is_finite() && (1.0..1e12).contains(batch))) {
@@ -438,6 +440,7 @@ impl CaseTraining {
                 head_quantized: self.head_quantized.unwrap_or(false),
             },
             synchronization: Synchronization { overlap: self.overlap, ..Synchronization::default() },
+            framework_year: self.framework_year.map(framework_year).transpose()?,
             ..Training::new(task, sequence)
         })
     }
@@ -465,6 +468,14 @@ fn optimizer(text: &str) -> Result<Optimizer, String> {
     let word = text.split_whitespace().next().unwrap_or_default();
     serde_json::from_value(serde_json::Value::String(word.to_owned()))
         .map_err(|_| format!("unknown optimizer `{text}`"))
+}
+
+/// No stack is older than the first GPU with matrix units.
+fn framework_year(year: u32) -> Result<u32, String> {
+    if (2017..2100).contains(&year) {
+        return Ok(year);
+    }
+    Err(format!("framework_year={year} is not a year from 2017 on; the nearest is {}", year.clamp(2017, 2099)))
 }
 
 fn note<T>(assumed: &mut Vec<String>, key: &str, shown: &str, value: T) -> T {

@@ -3,7 +3,8 @@
 use crate::misfit::Infeasible;
 use crate::setting::Setting;
 use crate::subject::{StepEstimate, Subject};
-use gpuplan_workload::{AttentionKernel, Framework, Layout, Model, ModelKind, Recompute, Shard, Stacks, Task};
+use gpuplan_workload::training::SINCE_SEQUENCE_PARALLEL;
+use gpuplan_workload::{AttentionKernel, Layout, Model, ModelKind, Recompute, Shard, Stacks, Task, Training};
 
 /// What is fixed; the rest is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -179,10 +180,11 @@ fn interleaves(subject: &Subject, request: &Request, layout: &Layout, micro_batc
 
 /// Whether tensor-parallel ranks of this stack split the work between products too, as its recipes have it (`catalogs/stacks.toml`). A stack
 /// that nobody named is taken for one of those that are in use: Megatron, NeMo, torchtitan and Nanotron all do.
-pub fn sequence_parallel(framework: &Framework, tensor: u32, assumed: &mut Vec<String>) -> bool {
-    let stack = Stacks::embedded().of(framework);
+pub fn sequence_parallel(training: &Training, tensor: u32, assumed: &mut Vec<String>) -> bool {
+    let stack = Stacks::embedded().of(&training.framework);
     let known = stack.and_then(|stack| stack.sequence_parallel(tensor));
-    let usual = tensor > 1 && known.unwrap_or(framework.0.is_empty());
+    let usual = known.unwrap_or(training.framework.0.is_empty()) && training.is_since(SINCE_SEQUENCE_PARALLEL);
+    let usual = tensor > 1 && usual;
     if tensor > 1 {
         assumed.push(format!("sequence_parallel={usual}"));
     }
@@ -192,10 +194,7 @@ pub fn sequence_parallel(framework: &Framework, tensor: u32, assumed: &mut Vec<S
 /// What a stack does by itself on a GPU that it is made for, where the case says nothing else.
 fn assumed_of_the_stack(subject: &Subject, chosen: &Setting) -> Vec<String> {
     let training = subject.training;
-    if !training.framework.is_transformer_engine()
-        || subject.rates.flash3.is_none()
-        || !subject.model.kind.is_transformer()
-    {
+    if !training.has_transformer_engine() || subject.rates.flash3.is_none() || !subject.model.kind.is_transformer() {
         return Vec::new();
     }
     let mut list = Vec::new();

@@ -112,3 +112,26 @@ fn a_stack_is_known_by_name_or_the_case_is_unsupported() {
     let why = framework("torchtitann").unwrap_err();
     assert_eq!(why, "unknown framework `torchtitann`; did you mean `torchtitan`?");
 }
+
+#[test]
+fn software_is_assumed_to_do_what_software_of_its_year_did() {
+    let of_year = |framework: &str, year: &str, more: &str| {
+        let training = format!("\"framework\":\"{framework}\"{year}{more}");
+        prepared(&case("llama-2-7b", "h100-sxm5-80", 16, &training, "\"tensor\":8,\"data\":2")).unwrap()
+    };
+    let splits = |made: &Prepared| made.request.layout.unwrap().sequence_parallel;
+    let (now, then) = (of_year("megatron", "", ""), of_year("megatron", ",\"framework_year\":2021", ""));
+    assert!(splits(&now) && !splits(&then));
+    assert!(now.training.uses_flash() && !then.training.uses_flash());
+    assert!(now.training.overlap(true).weight_gather && !then.training.overlap(true).weight_gather);
+    // What is stated counts whatever the year.
+    let stated = of_year("megatron", ",\"framework_year\":2021", ",\"attention\":\"flash\"");
+    assert!(stated.training.uses_flash());
+    // Sequence parallelism and Transformer Engine are not of the same year.
+    let between = of_year("megatron", ",\"framework_year\":2022", "");
+    assert!(splits(&between) && !between.training.has_transformer_engine());
+    // Of a stack that is no longer developed the last year is known.
+    assert!(!of_year("gpt-neox", "", "").training.is_since(2023) && of_year("nemo", "", "").training.is_since(2023));
+    let line = case("llama-2-7b", "h100-sxm5-80", 16, "\"framework_year\":21", "");
+    assert_eq!(prepared(&line).unwrap_err(), "framework_year=21 is not a year from 2017 on; the nearest is 2017");
+}

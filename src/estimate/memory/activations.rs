@@ -102,7 +102,7 @@ fn adapters(model: &Model, training: &Training, constants: &MemoryConstants) -> 
     let t = lora.targets;
     let gated = model.mlp_matrices() > 2.0;
     // Transformer Engine's attention writes what the projection reads; elsewhere its heads are copied side by side first.
-    let same_tensor = training.framework.is_transformer_engine() && !lora.dropout;
+    let same_tensor = training.has_transformer_engine() && !lora.dropout;
     let groups = [
         (t.q || t.k || t.v, f64::from(model.hidden)),
         (t.o && !same_tensor, model.query_width()),
@@ -160,7 +160,7 @@ fn attention(
 /// Bytes of an element of a product's input: Transformer Engine saves it as it was quantised (NVIDIA/TransformerEngine,
 /// transformer_engine/pytorch/module/linear.py).
 fn linear_input_bytes(training: &Training) -> f64 {
-    if training.framework.is_transformer_engine() && training.precision.is_eight_bit_or_less() { 1.0 } else { 2.0 }
+    if training.has_transformer_engine() && training.precision.is_eight_bit_or_less() { 1.0 } else { 2.0 }
 }
 
 /// A gated block keeps gate, activated gate and up; a plain one its input; and the down projection its own input. Megatron's fused SwiGLU
@@ -172,7 +172,7 @@ fn feed_forward(model: &Model, training: &Training, constants: &MemoryConstants)
         Some(experts) => f64::from(experts.ffn_hidden) * f64::from(experts.experts_per_token + experts.shared_experts),
     };
     let gated = model.mlp_matrices() > 2.0;
-    let engine = training.framework.is_transformer_engine();
+    let engine = training.has_transformer_engine();
     let compiled_frozen = training.is_compiled() && frozen(training);
     let mut bytes = match (gated, compiled_frozen) {
         (true, _) if engine && frozen(training) => 2.0 * linear_input_bytes(training) * width,

@@ -140,7 +140,7 @@ impl MemoryInput<'_> {
 
     /// Transformer Engine keeps what it has quantised for a product, and not the 16-bit original.
     pub(super) fn stores_eight_bits(&self) -> bool {
-        self.training.framework.is_transformer_engine() && self.training.precision.is_eight_bit_or_less()
+        self.training.has_transformer_engine() && self.training.precision.is_eight_bit_or_less()
     }
 
     /// Adapter parameters of one rank.

@@ -24,8 +24,8 @@ pub struct StepInput<'a> {
     pub kernels: Option<&'a RecipeKernels>,
     pub factors: &'a Factors<'a>,
     pub setting: &'a Setting,
-    /// Of this model in this training on this device.
-    pub products: &'a Products,
+    /// Of this model in this training on this device, where many settings are asked for.
+    pub products: Option<&'a Products>,
     /// Tokens of a sequence as the layers see them.
     pub sequence: f64,
 }

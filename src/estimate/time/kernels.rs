@@ -35,28 +35,33 @@ impl RecipeKernels {
         kernels.of(linear, Gemm::new(1024.0, 1024.0, 1024.0, 1.0)).map(|_| kernels)
     }
 
-    /// A product of the linear layers. `None` where it was not measured.
-    pub fn product(&self, gemm: Gemm) -> Option<f64> {
+    /// A product of the linear layers, and those for the gradients of its input and its weight. `None` where they were not measured.
+    pub fn product(&self, gemm: Gemm) -> Option<[f64; 3]> {
         let low = self.of(self.linear, gemm)?;
         if self.linear == KernelPrecision::Nvfp4 {
-            return Some((1.0 - c::NVFP4_HALF_SHARE) * low + c::NVFP4_HALF_SHARE * self.half(gemm)?);
+            let half = self.half(gemm)?;
+            let both = |at: usize| (1.0 - c::NVFP4_HALF_SHARE) * low[at] + c::NVFP4_HALF_SHARE * half[at];
+            return Some([0, 1, 2].map(both));
         }
         Some(low)
     }
 
     /// The same in 16 bits, which recipes of fewer bits keep for the head.
-    pub fn half(&self, gemm: Gemm) -> Option<f64> {
+    pub fn half(&self, gemm: Gemm) -> Option<[f64; 3]> {
         self.of(KernelPrecision::Bf16, gemm)
     }
 
     /// By the faster of the engines' kernels: a training stack picks among the same libraries.
-    fn of(&self, precision: KernelPrecision, gemm: Gemm) -> Option<f64> {
+    fn of(&self, precision: KernelPrecision, gemm: Gemm) -> Option<[f64; 3]> {
         let shape = [self.table.identity(), precision as u64, gemm.m.to_bits(), gemm.n.to_bits(), gemm.k.to_bits(), 0];
-        let fastest = remembered(shape, || {
-            let seconds = |engine| self.table.product_seconds(engine, precision, gemm.m, gemm.n, gemm.k);
+        let fastest = |Gemm { m, n, k, .. }: Gemm| {
+            let seconds = |engine| self.table.product_seconds(engine, precision, m, n, k);
             ENGINES.into_iter().filter_map(seconds).map(|Seconds(one)| one).reduce(f64::min)
+        };
+        let of_each = remembered(shape, || {
+            Some([fastest(gemm)?, fastest(gemm.input_gradient())?, fastest(gemm.weight_gradient())?])
         });
-        fastest.map(|fastest| gemm.count * fastest)
+        of_each.map(|seconds| seconds.map(|one| gemm.count * one))
     }
 
     /// Forward, in 16 bits, causal or without a mask.
@@ -75,7 +80,8 @@ impl RecipeKernels {
         let reach = window.map_or(0, |window| u64::from(window) + 1);
         let kind = (kind << 56) | (reach << 24) | u64::from(head_dim);
         let shape = [self.table.identity(), kind, sizes[0], sizes[1], sizes[2], sizes[3]];
-        remembered(shape, || ENGINES.into_iter().filter_map(seconds).map(|Seconds(one)| one).reduce(f64::min))
+        let fastest = || ENGINES.into_iter().filter_map(seconds).map(|Seconds(one)| one).reduce(f64::min);
+        remembered(shape, || fastest().map(|one| [one, 0.0, 0.0])).map(|[one, ..]| one)
     }
 }
 
@@ -86,10 +92,10 @@ const FULL: u64 = 0xff;
 /// Answers that a thread keeps. A search asks for the products of a few layouts again and again.
 const KEPT: usize = 1024;
 
-/// What the table said of this kernel, or says now: looking a product up takes 100 ns, and finding the answer again a few.
-fn remembered(kernel: [u64; 6], look_up: impl FnOnce() -> Option<f64>) -> Option<f64> {
+/// What the table said of this kernel, or of a product and those of its gradients, or says now: looking a product up takes 100 ns, and finding the answer again a few.
+fn remembered(kernel: [u64; 6], look_up: impl FnOnce() -> Option<[f64; 3]>) -> Option<[f64; 3]> {
     thread_local! {
-        static KNOWN: RefCell<Vec<([u64; 6], Option<f64>)>> = RefCell::new(vec![([0; 6], None); KEPT]);
+        static KNOWN: RefCell<Vec<([u64; 6], Option<[f64; 3]>)>> = RefCell::new(vec![([0; 6], None); KEPT]);
     }
     KNOWN.with_borrow_mut(|known| {
         let mut hasher = FxHasher::default();

@@ -16,6 +16,8 @@ use gpuplan_workload::{Gemm, ModelKind, Recompute, Shard, Task, Training};
 
 /// A message of this size takes its latency alone. Bytes.
 const SMALL_MESSAGE: f64 = 8.0;
+/// What a matrix unit loads at once.
+const MATRIX_UNIT_BYTES: f64 = 16.0;
 
 /// Passes over a layer in one micro-step.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -110,17 +112,30 @@ impl LayerInput<'_> {
         }
     }
 
-    /// All three products of training for one forward product.
-    fn product(&self, product: Gemm, recomputed: f64, one: impl Fn(Gemm) -> f64) -> f64 {
-        let p = self.passes;
-        let mut seconds = one(product) * (1.0 + recomputed);
-        if p.backward > 0.0 {
-            seconds += one(product.input_gradient());
+    /// All three products of training for one forward product: as they were measured on this GPU, or else by the closed form.
+    fn product(
+        &self,
+        product: Gemm,
+        recomputed: f64,
+        rates: &DeviceRates,
+        measured: impl Fn(&RecipeKernels, Gemm) -> Option<[f64; 3]>,
+    ) -> f64 {
+        let (p, factors) = (self.passes, self.step.factors);
+        let together =
+            |[forward, input, weight]: [f64; 3]| forward * (1.0 + recomputed) + input * p.backward + weight * p.weights;
+        match self.step.kernels.and_then(|kernels| measured(kernels, product)) {
+            Some(alone) => {
+                let one = Gemm { count: 1.0, ..product };
+                together(alone) / rates.sustained * factors.compute.at_size(one.flops()).time
+            }
+            None => {
+                let gradient =
+                    |wanted: f64, of: Gemm| if wanted > 0.0 { gemm::seconds(of, rates, factors) } else { 0.0 };
+                let forward = gemm::seconds(product, rates, factors);
+                let input = gradient(p.backward, product.input_gradient());
+                together([forward, input, gradient(p.weights, product.weight_gradient())])
+            }
         }
-        if p.weights > 0.0 {
-            seconds += one(product.weight_gradient());
-        }
-        seconds
     }
 
     /// Inputs and gradients of outputs in a format of fewer bits, once as they are and once transposed: a byte each beside the two read.
@@ -132,18 +147,6 @@ impl LayerInput<'_> {
         let elements = product.m * product.k * (1.0 + recomputed) + product.m * product.n * p.backward;
         let bytes = 4.0 * product.count * elements;
         self.streamed(bytes, bytes)
-    }
-
-    /// A product as it was measured on this GPU, or else by the closed form.
-    fn seconds(&self, gemm: Gemm, rates: &DeviceRates, measured: impl Fn(&RecipeKernels, Gemm) -> Option<f64>) -> f64 {
-        let factors = self.step.factors;
-        match self.step.kernels.and_then(|kernels| measured(kernels, gemm)) {
-            Some(alone) => {
-                let one = Gemm { count: 1.0, ..gemm };
-                alone / rates.sustained * factors.compute.at_size(one.flops()).time
-            }
-            None => gemm::seconds(gemm, rates, factors),
-        }
     }
 
     pub fn layer(&self) -> LayerTime {
@@ -175,15 +178,12 @@ impl LayerInput<'_> {
         let recomputed = self.passes.recomputed + 0.5 * self.passes.operators;
         let work_out = || {
             let products = layer_products(self.step.model, layout, self.tokens);
-            let one = |gemm| self.seconds(gemm, self.step.rates, RecipeKernels::product);
-            products
-                .map(|product| self.product(product.gemm, recomputed, one) + self.converted(product.gemm, recomputed))
-                .sum()
+            let seconds = |gemm| self.product(gemm, recomputed, self.step.rates, RecipeKernels::product);
+            products.map(|product| seconds(product.gemm) + self.converted(product.gemm, recomputed)).sum()
         };
-        let mut known = self.step.products.0.borrow_mut();
-        *known
-            .entry((layout.tensor, layout.expert, self.tokens.to_bits(), recomputed.to_bits()))
-            .or_insert_with(work_out)
+        let Some(products) = self.step.products else { return work_out() };
+        let shape = (layout.tensor, layout.expert, self.tokens.to_bits(), recomputed.to_bits());
+        *products.0.borrow_mut().entry(shape).or_insert_with(work_out)
     }
 
     /// Decoding is bound by reading weights, and multiplies packed ones directly.
@@ -219,8 +219,16 @@ impl LayerInput<'_> {
             * score_count
             * passes
             / 3.0;
-        scores * passes / self.step.rates.matmul * self.step.factors.compute.at_size(scores).time
+        scores * passes / self.scores_rate() * self.step.factors.compute.at_size(scores).time
             + self.streamed(traffic, score_count * self.step.rates.element_bytes)
+    }
+
+    /// FLOP/s of the products of unfused attention. Matrix units load 16 bytes at a time, so heads whose rows are no multiple of that are
+    /// left to the vector units (NVIDIA, Matrix Multiplication Background, section 2.2).
+    fn scores_rate(&self) -> f64 {
+        let rates = self.step.rates;
+        let row = f64::from(self.step.model.head_dim) * rates.element_bytes;
+        if row % MATRIX_UNIT_BYTES == 0.0 { rates.matmul } else { rates.vector.min(rates.matmul) }
     }
 
     /// The forward kernel of a layer as it was measured on this GPU: of engines of 2025, so it stands for the kernels that were written
@@ -303,15 +311,13 @@ impl LayerInput<'_> {
         let ranks = self.step.setting.layout.tensor;
         let inside = ranks.min(self.step.machine.link_domain(gpus));
         let topology = self.step.machine.topology(ranks, inside, gpus);
-        // Split by tokens between the products, an all-reduce is the two halves that it is made of.
-        let once = |bytes: f64| {
-            let seconds = |operation| collectives::seconds(operation, Bytes(bytes), &topology).0;
-            if self.step.setting.layout.sequence_parallel {
-                seconds(Operation::ReduceScatter) + seconds(Operation::AllGather)
-            } else {
-                seconds(Operation::AllReduce)
-            }
+        // Split by tokens between the products, an all-reduce is the two halves that it is made of, which take the same time.
+        let (operation, halves) = if self.step.setting.layout.sequence_parallel {
+            (Operation::AllGather, 2.0)
+        } else {
+            (Operation::AllReduce, 1.0)
         };
+        let once = |bytes: f64| halves * collectives::seconds(operation, Bytes(bytes), &topology).0;
         let latency = once(SMALL_MESSAGE);
         let transfer = (once(bytes) - latency).max(0.0);
         let measured = if inside < ranks { 1.0 } else { self.step.factors.copy.at_size(bytes).time };
@@ -432,7 +438,7 @@ impl LayerInput<'_> {
             return 0.0;
         };
         let rates = DeviceRates { matmul: self.step.rates.head, ..*self.step.rates };
-        let mut seconds = self.product(product.gemm, 0.0, |gemm| self.seconds(gemm, &rates, RecipeKernels::half));
+        let mut seconds = self.product(product.gemm, 0.0, &rates, RecipeKernels::half);
         let logits_bytes = if self.passes.backward > 0.0 { 16.0 } else { 4.0 };
         let fused = if self.step.training.is_compiled() { self.step.constants.fused_share } else { 1.0 };
         let bytes = fused * self.step.constants.logits_traffic * self.tokens * product.gemm.n * logits_bytes;

@@ -7,4 +7,5 @@ pub mod kernels;
 pub mod layer;
 pub mod scaling;
 pub mod step;
+mod tests;
 pub mod vision;

@@ -8,7 +8,7 @@ use crate::time::breakdown::TimeBreakdown;
 use crate::time::input::StepInput;
 use crate::time::layer::{LayerInput, LayerTime, Passes};
 use gpuplan_units::Bytes;
-use gpuplan_workload::stack::GradientBucket;
+use gpuplan_workload::stack::{GradientBucket, GradientFormat};
 use gpuplan_workload::{Optimizer, Precision, Shard, Task};
 
 /// LM head and loss of one micro-batch: GPU time and host time.
@@ -188,7 +188,7 @@ impl StepInput<'_> {
         let domain = self.machine.link_domain(gpus);
         let inside = ranks.min((domain / layout.tensor).max(1));
         let gradient_bytes = self.gradient_bytes();
-        let weight_bytes = if self.training.base_weights.is_some() { 0.56 } else { gradient_bytes };
+        let weight_bytes = if self.training.base_weights.is_some() { 0.56 } else { self.weight_bytes() };
         let (weights, trained) = (self.rank_parameters(), self.trained_parameters());
         let micro_steps = self.setting.micro_steps();
         // Whole copies of the weights may send fewer bytes, and not every step.
@@ -213,7 +213,7 @@ impl StepInput<'_> {
                 let between = gradient_bytes * trained / f64::from(group) / compression;
                 let between = self.collective_seconds(reduce, between, layers, copies, together);
                 micro_steps
-                    * (self.collective_seconds(gather, gradient_bytes * weights, layers, group, inner)
+                    * (self.collective_seconds(gather, weight_bytes * weights, layers, group, inner)
                         * (1.0 + passes.backward)
                         + self.collective_seconds(scatter, gradient_bytes * trained, layers, group, inner)
                             * passes.backward)
@@ -241,7 +241,13 @@ impl StepInput<'_> {
         }
         let (traffic, micro_steps) = (self.sent(passes), self.setting.micro_steps());
         let gathers = matches!(layout.shard, Shard::Zero2 | Shard::Zero3 | Shard::Hsdp);
-        let window = if gathers { compute } else { c::BACKWARD_WINDOW * compute / micro_steps };
+        let window = if gathers {
+            compute
+        } else if self.training.framework.overlaps_gradients() {
+            c::BACKWARD_WINDOW * compute / micro_steps
+        } else {
+            0.0
+        };
         let exposed_share = if self.training.framework.hides_sharded_traffic() {
             self.constants.exposed_prefetched
         } else if gathers {
@@ -250,7 +256,7 @@ impl StepInput<'_> {
             self.constants.exposed_reduce
         };
         let updated = if layout.shard == Shard::Zero1 {
-            self.updated_weights(self.gradient_bytes() * self.trained_parameters())
+            self.updated_weights(self.weight_bytes() * self.trained_parameters())
         } else {
             0.0
         };
@@ -265,10 +271,21 @@ impl StepInput<'_> {
         (traffic - window).max(0.0) + exposed_share * traffic.min(window) + updated
     }
 
-    /// Of a weight's gradient: autocast keeps weights, and so gradients, in fp32.
-    fn gradient_bytes(&self) -> f64 {
+    /// Of a weight as ranks gather it: autocast keeps weights in fp32.
+    fn weight_bytes(&self) -> f64 {
         let wide = matches!(self.training.precision, Precision::Fp32 | Precision::Tf32 | Precision::AmpFp16);
         if wide { 4.0 } else { 2.0 }
+    }
+
+    /// Of a gradient as ranks reduce it: of sharded weights in the format that the stack sums them in. Whole copies are reduced in that of the
+    /// weights whatever sums them: NVIDIA's performance scripts for NeMo set `grad_reduce_in_fp32 = False`.
+    fn gradient_bytes(&self) -> f64 {
+        let gathers = matches!(self.setting.layout.shard, Shard::Zero2 | Shard::Zero3 | Shard::Hsdp);
+        let stated = self.training.framework.recipe(|stack| &stack.gradient_format);
+        // Loss scaling keeps gradients of fp16 in its range, and those of adapters are few.
+        let in_range = self.training.precision.needs_loss_scaling() || self.training.task.has_adapters();
+        let stated = stated.filter(|_| gathers && !in_range);
+        stated.map_or(0.0, GradientFormat::bytes).max(self.weight_bytes())
     }
 
     /// One message among data-parallel ranks: a layer where weights are gathered, else a bucket. Bytes.

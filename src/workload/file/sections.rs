@@ -107,6 +107,8 @@ pub struct TrainingSection {
     pub offload: Option<String>,
     /// Training stack, such as megatron, nemo, torchtitan or hf-trainer: a name of catalogs/stacks.toml.
     pub framework: Option<String>,
+    /// Year of the version of the training stack that runs; today's where nothing is said.
+    pub framework_year: Option<u32>,
     /// Whether the output projection is quantised as well.
     pub head_quantized: Option<bool>,
     /// FSDP version and style: 1, 1-no-sync, 1-weights-stay-gathered or 2.

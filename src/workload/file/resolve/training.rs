@@ -73,6 +73,7 @@ pub(super) fn resolve(
     };
     training.synchronization = synchronization(section)?;
     training.framework = framework(section)?;
+    training.framework_year = section.framework_year.map(framework_year).transpose()?;
     Ok(training)
 }
 
@@ -80,6 +81,14 @@ pub(super) fn resolve(
 fn framework(section: &TrainingSection) -> Result<Framework, WorkloadFileError> {
     let (stacks, text) = (Stacks::embedded(), section.framework.as_deref().unwrap_or_default());
     stacks.framework(text).map_err(|_| not_among("training.framework", text, &stacks.ids()))
+}
+
+/// No stack is older than the first GPU with matrix units.
+fn framework_year(year: u32) -> Result<u32, WorkloadFileError> {
+    if (2017..2100).contains(&year) {
+        return Ok(year);
+    }
+    Err(invalid("training.framework_year", format!("`{year}` is not a year from 2017 on, such as 2024")))
 }
 
 fn synchronization(section: &TrainingSection) -> Result<Synchronization, WorkloadFileError> {
