@@ -308,11 +308,13 @@ mod tests {
     fn role(resource: &str) -> Value {
         let setup = include_str!("../../src/clouds/aws/setup/account.tf");
         let role = format!("arn:aws:iam::{ACCOUNT}:role/gpuplan-machine");
+        let end = format!("arn:aws:iam::{ACCOUNT}:role/gpuplan-end");
         let known = [
             ("aws_s3_bucket.runs.arn", BUCKET),
             ("data.aws_caller_identity.me.account_id", ACCOUNT),
             ("var.name", "gpuplan"),
             ("aws_iam_role.machine.arn", &role),
+            ("aws_iam_role.end.arn", &end),
         ];
         policy_of(setup, resource, &known)
     }
@@ -438,6 +440,20 @@ mod tests {
             [pass(&role, "ec2.amazonaws.com"), pass(&role, "lambda.amazonaws.com"), pass(&other, "ec2.amazonaws.com")],
             [Allowed, NotAllowed, NotAllowed]
         );
+        let end = format!("arn:aws:iam::{ACCOUNT}:role/gpuplan-end");
+        assert_eq!(
+            [pass(&end, "scheduler.amazonaws.com"), pass(&end, "ec2.amazonaws.com")],
+            [Allowed, NotAllowed],
+            "schedules end machines, and machines end no other"
+        );
+        let schedule = |name: &str| format!("arn:aws:scheduler:us-east-1:{ACCOUNT}:schedule/default/{name}");
+        assert_eq!(
+            [
+                ask("scheduler:CreateSchedule", &schedule("gpuplan-i-1"), &[]),
+                ask("scheduler:DeleteSchedule", &schedule("payroll"), &[])
+            ],
+            [Allowed, NotAllowed]
+        );
         for action in [
             "s3:DeleteObjectVersion",
             "iam:CreateRole",
@@ -446,5 +462,21 @@ mod tests {
         ] {
             assert_eq!(ask(action, "*", &bears), NotAllowed, "{action}");
         }
+    }
+
+    #[test]
+    fn a_schedule_ends_what_bears_the_mark_and_does_nothing_else() {
+        let end = role("\"aws_iam_role_policy\" \"end\"");
+        let machine = format!("arn:aws:ec2:us-east-1:{ACCOUNT}:instance/i-1");
+        let ask = |action: &str, about: &[(&str, &str)]| evaluate(&end, action, &machine, &context(about));
+        let bears = [("aws:ResourceTag/gpuplan:run", "r")];
+        assert_eq!(
+            [
+                ask("ec2:TerminateInstances", &bears),
+                ask("ec2:TerminateInstances", &[]),
+                ask("ec2:RunInstances", &bears)
+            ],
+            [Allowed, NotAllowed, NotAllowed]
+        );
     }
 }

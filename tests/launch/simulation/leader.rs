@@ -151,8 +151,7 @@ impl Leader {
                     // An answer may take as long as a call may.
                     let longest = if world.chance(0.1 * world.chaos) { 60.0 } else { 5.0 };
                     let (machines, after) = (world.list(), 0.1 + longest * world.draws.uniform());
-                    let age = if world.lacks(Mutant::ListIsOfNow) { 0.0 } else { after };
-                    let asked_at = world.now + self.skew + after - age;
+                    let asked_at = world.now + self.skew;
                     world.send(after, self.number, Event::Listed { machines, asked_at });
                 }
             }

@@ -23,12 +23,10 @@ pub enum Mutant {
     WallClock,
     /// A machine begins, whoever leads by the time that it has booted.
     DeposedMachineBegins,
-    /// A list is of the moment at which it is heard, however long its answer took.
-    ListIsOfNow,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 10] = [
         Self::OldWordIsLife,
         Self::BlindIsSilent,
         Self::StopForgetsOrders,
@@ -39,6 +37,5 @@ impl Mutant {
         Self::EndsWithoutNotice,
         Self::WallClock,
         Self::DeposedMachineBegins,
-        Self::ListIsOfNow,
     ];
 }
