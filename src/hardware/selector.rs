@@ -162,9 +162,10 @@ fn memory_range(part: &str) -> Option<RangeInclusive<f64>> {
     let part = part.trim();
     if let Some((low, high)) = part.split_once("..") {
         // `24..80GB` is memory, and `8..` a count.
-        let (low, high) = match high.is_empty() {
-            true => (gb(low)?, f64::INFINITY),
-            false => (gb(low).or_else(|| low.trim().parse().ok().filter(|low: &f64| *low > 0.0))?, gb(high)?),
+        let (low, high) = if high.is_empty() {
+            (gb(low)?, f64::INFINITY)
+        } else {
+            (gb(low).or_else(|| low.trim().parse().ok().filter(|low: &f64| *low > 0.0))?, gb(high)?)
         };
         return (low <= high).then_some(low..=high);
     }

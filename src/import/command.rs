@@ -137,7 +137,7 @@ fn name_of_program(name: &str, asked: &mut JobRequest) {
     }
     // `train_text_to_image_lora.py`, `trainLoRA.py`
     let adapters = ["qlora", "lora"].into_iter().find(|adapter| lower.contains(adapter));
-    if let (Some(adapters), true) = (adapters, lower.ends_with(".py")) {
+    if let (Some(adapters), true) = (adapters, lower.strip_suffix(".py").is_some()) {
         asked.workload.training.task.get_or_insert_with(|| adapters.to_owned());
         asked.understand(name, adapters);
     }

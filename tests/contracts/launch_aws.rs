@@ -121,14 +121,14 @@ fn aws_launcher_in_a_box() {
                 && lost_fleet.fetch_add(1, Ordering::SeqCst) == 0
         }),
         Rule::answer("CreateFleet", |call| {
-            let refused =
+            let item =
                 |code: &str| format!("<item><errorCode>{code}</errorCode><errorMessage>no</errorMessage></item>");
-            let full = [refused("InsufficientInstanceCapacity"), refused("UnfulfillableCapacity")].concat();
+            let full = [item("InsufficientInstanceCapacity"), item("UnfulfillableCapacity")].concat();
             let is_full = call.parameter("ClientToken").as_deref() == Some("full-fleet");
             let errors = if is_full {
-                refused("InsufficientInstanceCapacity")
+                item("InsufficientInstanceCapacity")
             } else {
-                full + &refused("MaxSpotInstanceCountExceeded")
+                full + &item("MaxSpotInstanceCountExceeded")
             };
             call.reply(answers::ec2(
                 "CreateFleet",

@@ -75,7 +75,7 @@ fn sums_of(bill: &ImportedBill) -> BTreeSet<(&str, (String, Item))> {
 
 fn before_credits(bill: &ImportedBill) -> Usd {
     let costs = bill.charges.iter().filter(|charge| !matches!(charge.item, Item::Credit | Item::Tax));
-    costs.map(|charge| charge.on_bill()).sum()
+    costs.map(Charge::on_bill).sum()
 }
 
 #[cfg(test)]
@@ -109,7 +109,7 @@ mod tests {
 
     fn total(ledger: &Ledger) -> Usd {
         let kept = ledger.bills().unwrap();
-        current(&kept).iter().flat_map(|bill| &bill.charges).map(|charge| charge.on_bill()).sum()
+        current(&kept).iter().flat_map(|bill| &bill.charges).map(Charge::on_bill).sum()
     }
 
     fn usd(text: &str) -> Usd {

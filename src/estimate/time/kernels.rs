@@ -92,10 +92,13 @@ const FULL: u64 = 0xff;
 /// Answers that a thread keeps. A search asks for the products of a few layouts again and again.
 const KEPT: usize = 1024;
 
+/// A kernel and what its table says, forward and for both gradients.
+type Remembered = ([u64; 6], Option<[f64; 3]>);
+
 /// What the table said of this kernel, or of a product and those of its gradients, or says now: looking a product up takes 100 ns, and finding the answer again a few.
 fn remembered(kernel: [u64; 6], look_up: impl FnOnce() -> Option<[f64; 3]>) -> Option<[f64; 3]> {
     thread_local! {
-        static KNOWN: RefCell<Vec<([u64; 6], Option<[f64; 3]>)>> = RefCell::new(vec![([0; 6], None); KEPT]);
+        static KNOWN: RefCell<Vec<Remembered>> = RefCell::new(vec![([0; 6], None); KEPT]);
     }
     KNOWN.with_borrow_mut(|known| {
         let mut hasher = FxHasher::default();

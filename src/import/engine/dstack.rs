@@ -116,16 +116,16 @@ fn memory(word: &str) -> Option<f64> {
 }
 
 /// Cards by their memory alone, or of those that are named.
-fn with_memory(word: &str, gb: f64, is_least: bool, named: Option<GpuModels>, names: Names) -> GpuModels {
+fn with_memory(word: &str, gb: f64, is_least: bool, cards: Option<GpuModels>, names: Names) -> GpuModels {
     let all = names.hardware.gpus().iter().filter(|gpu| {
         let label = gpu.memory_label_gb;
         (label - gb).abs() < 0.5 || (is_least && label > gb)
     });
     let ids: Vec<_> = all.filter_map(|gpu| names.hardware.find_gpu(&gpu.id)).collect();
-    match named {
-        Some(named) => {
-            let ids = named.ids.into_iter().filter(|id| ids.contains(id)).collect();
-            GpuModels { word: format!("{}:{word}", named.word), ids }
+    match cards {
+        Some(cards) => {
+            let ids = cards.ids.into_iter().filter(|id| ids.contains(id)).collect();
+            GpuModels { word: format!("{}:{word}", cards.word), ids }
         }
         None => GpuModels { word: word.to_owned(), ids },
     }

@@ -95,8 +95,13 @@ pub fn read(documents: &[Value], names: Names) -> Result<JobRequest, ImportError
     asked.name = job.pointer("/metadata/name").and_then(Value::as_str).map(str::to_owned);
     asked.understand("kind", word(job, "kind"));
     // A TrainJob names the model that it starts from, and a runtime whose name says what it does.
-    let named = |pointer: &str| job.pointer(pointer).and_then(Value::as_str);
-    command::read_names(named("/spec/runtimeRef/name"), named("/spec/initializer/model/storageUri"), &mut asked, names);
+    let text_at = |pointer: &str| job.pointer(pointer).and_then(Value::as_str);
+    command::read_names(
+        text_at("/spec/runtimeRef/name"),
+        text_at("/spec/initializer/model/storageUri"),
+        &mut asked,
+        names,
+    );
     let mut machines: Option<(u32, Vec<Choice>)> = None;
     for pods in pods::of(job, &mut asked)? {
         let choices = choices(pods.spec, &mut asked, names)?;

@@ -89,18 +89,18 @@ fn rows(entries: &[Entry]) -> Option<(u64, JobAssumption)> {
         .as_deref()
         .or(DATA.iter().find_map(|key| value(key)))
         .or(glue.filter(|_| value("train_file").is_none()))?;
-    let names: Vec<&str> = named.split(',').map(str::trim).collect();
+    let sets: Vec<&str> = named.split(',').map(str::trim).collect();
     let limit = ["max_train_samples", "max_samples"].iter().find_map(|key| value(key)?.parse::<u64>().ok());
     if let Some(limit) = limit.filter(|limit| *limit > 0) {
-        let rows = limit.checked_mul(names.len() as u64)?;
+        let rows = limit.checked_mul(sets.len() as u64)?;
         return Some((rows, JobAssumption::RowsAtMost { rows }));
     }
     let shown = match value("task_name").filter(|_| glue.is_some()) {
         Some(task) => format!("glue {task}"),
-        None => names.join(", "),
+        None => sets.join(", "),
     };
     let mut all = 0_u64;
-    for name in &names {
+    for name in &sets {
         all = all.checked_add(of_set(name, value("task_name"))?)?;
     }
     Some((all, JobAssumption::RowsOfDataSet { name: shown, rows: all }))

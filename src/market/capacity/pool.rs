@@ -31,7 +31,7 @@ pub struct Pool {
 impl Capacity {
     /// What is held, and nothing of discounts.
     pub fn held(own: Vec<Own>, committed: Vec<Committed>) -> Self {
-        Self { own, committed, ..Self::default() }
+        Self { committed, own, ..Self::default() }
     }
 
     /// Together with what another file says.

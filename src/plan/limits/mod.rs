@@ -232,8 +232,10 @@ fn nodes(count: u32) -> Result<u32, LimitsError> {
 fn gpus(text: &str, hardware: &Hardware) -> Result<GpuSelector, LimitsError> {
     let selector = GpuSelector::parse(text, hardware)?;
     let nodes = hardware.instances().iter().map(|instance| &instance.node);
-    let devices =
-        nodes.filter(|node| selector.matches_gpu(node.gpu, hardware.gpu(node.gpu))).map(|node| node.devices()).max();
+    let devices = nodes
+        .filter(|node| selector.matches_gpu(node.gpu, hardware.gpu(node.gpu)))
+        .map(gpuplan_hardware::NodeShape::devices)
+        .max();
     // A card that no listed machine has is still planned at clouds that only say how many of it they rent out.
     let devices = devices.unwrap_or(8);
     let most = MOST_NODES * devices;

@@ -54,7 +54,9 @@ impl<'a> PoolDraws<'a> {
             }
             found.push((held, held_costs));
         }
-        costs.iter_mut().for_each(|cost| *cost = cost.max(0.0));
+        for cost in costs.iter_mut() {
+            *cost = cost.max(0.0);
+        }
         found
     }
 

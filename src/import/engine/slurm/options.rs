@@ -192,7 +192,7 @@ pub fn apply_option(
         "mem" => options.memory = Some(memory()?),
         "mem-per-cpu" => options.memory_per_cpu = Some(memory()?),
         "mem-per-gpu" => options.memory_per_gpu = Some(memory()?),
-        "time" => asked.hours = time(value).map_err(|()| refused("a valid Slurm time; try 2-12:00:00"))?,
+        "time" => asked.hours = time(value).map_err(|InvalidTime| refused("a valid Slurm time; try 2-12:00:00"))?,
         // Administrators name nodes by their cards.
         "constraint" => match chips::find(value, names.hardware) {
             Some(found) if options.chips.is_none() => options.chips = Some(found),
@@ -262,8 +262,12 @@ fn gib(value: &str) -> Option<f64> {
     digits.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0).map(|number| number * scale)
 }
 
+/// Not a time of Slurm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidTime;
+
 /// Minutes, `minutes:seconds`, `hours:minutes:seconds`, `days-hours`, `days-hours:minutes[:seconds]`; `Ok(None)`: no limit.
-pub fn time(value: &str) -> Result<Option<Hours>, ()> {
+pub fn time(value: &str) -> Result<Option<Hours>, InvalidTime> {
     if ["unlimited", "infinite", "0"].contains(&value.to_ascii_lowercase().as_str()) {
         return Ok(None);
     }
@@ -272,17 +276,17 @@ pub fn time(value: &str) -> Result<Option<Hours>, ()> {
         .split(':')
         .map(|part| part.parse::<u32>().map(f64::from))
         .collect::<Result<Vec<f64>, _>>()
-        .map_err(|_| ())?;
+        .map_err(|_| InvalidTime)?;
     let hours = match (days, parts.as_slice()) {
         (None, [minutes]) => minutes / 60.0,
         (None, [minutes, seconds]) => minutes / 60.0 + seconds / 3600.0,
         (None, [hours, minutes, seconds]) => hours + minutes / 60.0 + seconds / 3600.0,
         (Some(days), [hours, later @ ..]) if later.len() <= 2 => {
-            let days: f64 = days.parse::<u32>().map_err(|_| ())?.into();
+            let days: f64 = days.parse::<u32>().map_err(|_| InvalidTime)?.into();
             let (minutes, seconds) = (later.first().unwrap_or(&0.0), later.get(1).unwrap_or(&0.0));
             24.0 * days + hours + minutes / 60.0 + seconds / 3600.0
         }
-        _ => return Err(()),
+        _ => return Err(InvalidTime),
     };
     Ok(Some(Hours(hours)))
 }
