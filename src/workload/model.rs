@@ -130,6 +130,37 @@ pub struct Model {
 }
 
 impl Model {
+    /// Sizes of zero and nothing special, for those who know the sizes to set them. Named `custom`.
+    pub fn blank(kind: ModelKind, mlp: MlpKind, norm: NormKind, tied_embeddings: bool) -> Self {
+        Self {
+            name: "custom".to_owned(),
+            kind,
+            parameters: 0.0,
+            layers: 0,
+            hidden: 0,
+            heads: 0,
+            kv_heads: 0,
+            head_dim: 0,
+            ffn_hidden: 0,
+            vocab: 0,
+            mlp,
+            norm,
+            parallel_residual: false,
+            attention_softcap: false,
+            tied_embeddings,
+            experts: None,
+            latent: None,
+            encoder_layers: 0,
+            encoder_tokens: 0,
+            stack: None,
+            max_context: 0,
+            sample_side: 0,
+            forward_flops_per_sample: 0.0,
+            published: StoredFormat::Bf16,
+            deviations: Deviations::default(),
+        }
+    }
+
     /// Width of all query heads together.
     #[inline]
     pub fn query_width(&self) -> f64 {
@@ -303,7 +334,6 @@ pub(crate) mod tests {
     pub(crate) fn llama_2_7b() -> Model {
         Model {
             name: "llama-2-7b".to_owned(),
-            kind: ModelKind::Decoder,
             parameters: 6_738_415_616.0,
             layers: 32,
             hidden: 4096,
@@ -312,21 +342,8 @@ pub(crate) mod tests {
             head_dim: 128,
             ffn_hidden: 11008,
             vocab: 32000,
-            mlp: MlpKind::Glu,
-            norm: NormKind::Rms,
-            parallel_residual: false,
-            attention_softcap: false,
-            tied_embeddings: false,
-            experts: None,
-            latent: None,
-            encoder_layers: 0,
-            encoder_tokens: 0,
-            stack: None,
             max_context: 4096,
-            sample_side: 0,
-            forward_flops_per_sample: 0.0,
-            published: StoredFormat::Bf16,
-            deviations: Deviations::default(),
+            ..Model::blank(ModelKind::Decoder, MlpKind::Glu, NormKind::Rms, false)
         }
     }
 

@@ -95,7 +95,8 @@ const KEPT: usize = 1024;
 /// A kernel and what its table says, forward and for both gradients.
 type Remembered = ([u64; 6], Option<[f64; 3]>);
 
-/// What the table said of this kernel, or of a product and those of its gradients, or says now: looking a product up takes 100 ns, and finding the answer again a few.
+/// What the table said of this kernel, or of a product and those of its gradients, or says now: looking a product up takes 100 ns, and finding
+/// the answer again a few.
 fn remembered(kernel: [u64; 6], look_up: impl FnOnce() -> Option<[f64; 3]>) -> Option<[f64; 3]> {
     thread_local! {
         static KNOWN: RefCell<Vec<Remembered>> = RefCell::new(vec![([0; 6], None); KEPT]);

@@ -124,7 +124,7 @@ fn a_path_names_the_model_of_its_last_folder() {
         ("/data/download-model/DeepSeek-R1-0528-Qwen3-8B", Some("deepseek-r1-0528-qwen3-8b")),
         ("../../gpt2-medium", Some("gpt-2-medium")),
         (
-            "/root/.cache/huggingface/hub/models--Qwen--Qwen2.5-3B/snapshots/3aab1f1954e9cc14eb9509a215f9e5ca08227a9b",
+            "/data/cache/huggingface/hub/models--Qwen--Qwen2.5-3B/snapshots/3aab1f1954e9cc14eb9509a215f9e5ca08227a9b",
             Some("qwen2.5-3b"),
         ),
         ("/models/Qwen2-1___5B-Instruct/", Some("qwen2-1.5b")),

@@ -70,18 +70,7 @@ pub fn read(documents: &[Value], names: Names) -> Result<JobRequest, ImportError
     });
     let (jobs, others): (Vec<&Value>, Vec<&Value>) =
         lists.filter(|object| !object.is_null()).partition(|object| pods::is_read(word(object, "kind")));
-    let mut strange = None;
-    for object in others {
-        let kind = word(object, "kind");
-        if !FREE_OBJECTS.contains(&kind) {
-            strange.get_or_insert_with(|| kind.to_owned());
-        }
-        if FREE_OBJECTS.contains(&kind) {
-            asked.note_without_effect(kind, "...");
-        } else {
-            asked.leave_unread("kind", kind);
-        }
-    }
+    let strange = note_others(&others, &mut asked);
     let [job] = jobs.as_slice() else {
         let name = |job: &&Value| {
             format!("{} {}", word(job, "kind"), job.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("-"))
@@ -135,6 +124,20 @@ pub fn read(documents: &[Value], names: Names) -> Result<JobRequest, ImportError
     }
     asked.choices = choices;
     Ok(asked)
+}
+
+/// Notes the objects that are no jobs; the first kind among them that nobody knows.
+fn note_others(others: &[&Value], asked: &mut JobRequest) -> Option<String> {
+    let mut strange = None;
+    for kind in others.iter().map(|object| word(object, "kind")) {
+        if FREE_OBJECTS.contains(&kind) {
+            asked.note_without_effect(kind, "...");
+        } else {
+            asked.leave_unread("kind", kind);
+            strange.get_or_insert_with(|| kind.to_owned());
+        }
+    }
+    strange
 }
 
 /// A job of which no pod counts its GPUs: they are those of its launcher, or of a placeholder that is not filled in.

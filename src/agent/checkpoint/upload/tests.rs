@@ -113,18 +113,14 @@ fn save(folder: &Path, step: u64) {
     fs::write(place.join(".complete"), "").unwrap();
 }
 
+fn restore<'a>(run: &'a Run, folder: &'a Path, epoch: u64) -> Restore<'a> {
+    let framework = Framework::Auto;
+    Restore { run, folder, framework, epoch, node: 0, restart_from_nothing: false, logger: &Silent }
+}
+
 /// Saves and ships steps until all are done or the machine is gone. Gives the newest step that was reported safe.
 async fn live(run: &Run, epoch: u64, folder: &Path) -> Option<u64> {
-    let restore = Restore {
-        run,
-        folder,
-        framework: Framework::Auto,
-        epoch,
-        node: 0,
-        restart_from_nothing: false,
-        logger: &Silent,
-    };
-    let restored = restore.newest().await.ok()?.name;
+    let restored = restore(run, folder, epoch).newest().await.ok()?.name;
     let keep = Keep { last: 2, every: 0 };
     let mut shipper = Shipper::new(run.clone(), epoch, Rank::ALONE, folder.to_owned(), keep, restored);
     let first = restored.map_or(0, |name| name.step);
@@ -158,16 +154,7 @@ async fn wherever_a_machine_vanishes_the_next_restores_what_was_safe() {
                 safe = reached.max(before);
                 let looking = tempfile::tempdir().unwrap();
                 let everything = run_on(&objects, 1000);
-                let restore = Restore {
-                    run: &everything,
-                    folder: looking.path(),
-                    framework: Framework::Auto,
-                    epoch: 9,
-                    node: 0,
-                    restart_from_nothing: false,
-                    logger: &Silent,
-                };
-                let restored = restore.newest().await.unwrap();
+                let restored = restore(&everything, looking.path(), 9).newest().await.unwrap();
                 assert!(restored.rejected.is_empty(), "{first} {second}: {:?}", restored.rejected);
                 assert!(restored.name.map(|name| name.step) >= safe, "{first} {second}: {restored:?} after {safe:?}");
                 if let (Some(name), Some(path)) = (restored.name, restored.path) {
@@ -212,16 +199,7 @@ async fn files_that_stay_the_same_are_sent_once_for_each_checkpoint_that_is_kept
         let bytes = objects.get(&object.location).await.unwrap().bytes().await.unwrap();
         objects.delete(&object.location).await.unwrap();
         let looking = tempfile::tempdir().unwrap();
-        let restore = Restore {
-            run: &run,
-            folder: looking.path(),
-            framework: Framework::Auto,
-            epoch: 9,
-            node: 0,
-            restart_from_nothing: false,
-            logger: &Silent,
-        };
-        let restored = restore.newest().await.unwrap();
+        let restored = restore(&run, looking.path(), 9).newest().await.unwrap();
         assert!(restored.name.is_some() && restored.rejected.len() <= 1, "{}: {restored:?}", object.location);
         objects.put(&object.location, PutPayload::from(bytes)).await.unwrap();
     }

@@ -4,10 +4,8 @@ use crate::assumption::Assumption;
 use crate::file::scalar::{Scalar, choice, conflict, count, invalid, missing, shown, whole};
 use crate::file::{ModelSection, WorkloadFileError};
 use crate::model::catalog::Models;
-use crate::model::deviations::Deviations;
 use crate::model::huggingface::fields::{CONTEXT, EXPERTS, HEAD_DIM, HEADS, LAYERS, VOCABULARY, WIDTH};
 use crate::model::{Experts, MlpKind, Model, ModelKind, NormKind};
-use crate::serving::StoredFormat;
 use gpuplan_units::quantity::short_count;
 
 /// Stated parameters may differ from those counted from the sizes by this factor, not more.
@@ -155,7 +153,7 @@ fn explicit(section: &ModelSection, assumed: &mut Vec<Assumption>) -> Result<Mod
     if section.tied_embeddings.is_none() && kind != ModelKind::Vit {
         assumed.push(Assumption::TiedEmbeddings { tied: !is_modern });
     }
-    let mut model = blank(kind, mlp, norm, !is_modern);
+    let mut model = Model::blank(kind, mlp, norm, !is_modern);
     replace(section, &mut model)?;
     if section.kv_heads.is_none() {
         assumed.push(Assumption::KvHeads { heads: model.kv_heads });
@@ -172,37 +170,6 @@ fn explicit(section: &ModelSection, assumed: &mut Vec<Assumption>) -> Result<Mod
         }
     };
     Ok(model)
-}
-
-/// Sizes of zero, which the stated ones replace.
-fn blank(kind: ModelKind, mlp: MlpKind, norm: NormKind, tied_embeddings: bool) -> Model {
-    Model {
-        name: "custom".to_owned(),
-        kind,
-        parameters: 0.0,
-        layers: 0,
-        hidden: 0,
-        heads: 0,
-        kv_heads: 0,
-        head_dim: 0,
-        ffn_hidden: 0,
-        vocab: 0,
-        mlp,
-        norm,
-        parallel_residual: false,
-        attention_softcap: false,
-        tied_embeddings,
-        experts: None,
-        latent: None,
-        encoder_layers: 0,
-        encoder_tokens: 0,
-        stack: None,
-        max_context: 0,
-        sample_side: 0,
-        forward_flops_per_sample: 0.0,
-        published: StoredFormat::Bf16,
-        deviations: Deviations::default(),
-    }
 }
 
 fn replace(section: &ModelSection, model: &mut Model) -> Result<(), WorkloadFileError> {

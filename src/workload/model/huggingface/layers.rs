@@ -7,7 +7,6 @@ use crate::model::huggingface::error::ConfigError;
 use crate::model::huggingface::families::Family;
 use crate::model::huggingface::fields::{CONTEXT, EXPERTS, Fields, HEADS, LAYERS, VOCABULARY, WIDTH};
 use crate::model::{Experts, Model};
-use crate::serving::StoredFormat;
 
 const COUNTS: [&str; 5] =
     ["num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts", "num_routed_experts"];
@@ -158,10 +157,9 @@ pub(super) fn mamba(fields: &Fields, family: &Family, name: &str) -> Result<Mode
         return Err(fields.impossible("time_step_rank", steps, "it must be the width of the step's projection"));
     }
     let hybrid = Hybrid { attention_layers: 0, recurrent_layers: layers, recurrent_parameters, feed_forward_layers: 0 };
+    let tied = fields.flag("tie_word_embeddings", family.tied)?;
     let mut model = Model {
         name: name.to_owned(),
-        kind: family.kind,
-        parameters: 0.0,
         layers,
         hidden,
         heads: 1,
@@ -169,21 +167,8 @@ pub(super) fn mamba(fields: &Fields, family: &Family, name: &str) -> Result<Mode
         head_dim: 1,
         ffn_hidden: hidden,
         vocab,
-        mlp: crate::model::MlpKind::Glu,
-        norm: family.norm,
-        parallel_residual: false,
-        attention_softcap: false,
-        tied_embeddings: fields.flag("tie_word_embeddings", family.tied)?,
-        experts: None,
-        latent: None,
-        encoder_layers: 0,
-        encoder_tokens: 0,
-        stack: None,
-        max_context: 0,
-        sample_side: 0,
-        forward_flops_per_sample: 0.0,
-        published: StoredFormat::Bf16,
         deviations: Deviations { hybrid: Some(hybrid), ..Deviations::default() },
+        ..Model::blank(family.kind, crate::model::MlpKind::Glu, family.norm, tied)
     };
     model.parameters = model.counted_parameters();
     Ok(model)
