@@ -55,8 +55,18 @@ const FLAGS: [Flag; 31] = [
     ("config", "model.config", "FILE", "Read the model from this Hugging Face config.json"),
     ("index", "model.index", "FILE", "Read the exact size from the model.safetensors.index.json beside the config"),
     ("task", "training.task", "TASK", "Choose the task: pretrain, full-fine-tune, lora, qlora or train"),
-    ("tokens", "training.tokens", "TOKENS", "Train on this many tokens, such as 300B"),
-    ("samples", "training.samples", "SAMPLES", "Train on this many samples (sequences, images)"),
+    (
+        "tokens",
+        "training.tokens",
+        "TOKENS",
+        "Train on this many tokens, such as 300B; with --epochs, tokens of the data set",
+    ),
+    (
+        "samples",
+        "training.samples",
+        "SAMPLES",
+        "Train on this many samples (sequences, images); with --epochs, samples of the data set",
+    ),
     ("epochs", "training.epochs", "EPOCHS", "Pass over the data set this many times"),
     ("steps", "training.steps", "STEPS", "Run this many optimizer steps"),
     ("sequence-length", "training.sequence_length", "N", "Set the tokens of a sequence, or the side of an image"),
@@ -126,12 +136,15 @@ pub fn flag_of(key: &str) -> Option<&str> {
     of_workload.or_else(|| of_limit(key.strip_prefix("limits.")?))
 }
 
-/// Flags that say the same thing in different ways.
-const ALTERNATIVES: [(&str, &[&str]); 3] = [
+/// Flags that say the same thing in different ways. Tokens or samples beside epochs are those of the data set.
+const ALTERNATIVES: [(&str, &[&str]); 4] = [
     ("named model or configuration", &["model", "config"]),
-    ("amount of training", &["tokens", "samples", "epochs", "steps"]),
+    ("amount of training", &["tokens", "samples", "steps"]),
+    ("passes or steps", &["epochs", "steps"]),
     ("size of a step", &["global-batch", "global-batch-tokens"]),
 ];
+/// What a flag states of the data set where it stands beside `--epochs`.
+const WITH_EPOCHS: [(&str, &str); 2] = [("training.tokens", "data.tokens"), ("training.samples", "data.samples")];
 
 fn argument((name, _, value, help): &Flag) -> Arg {
     let argument = Arg::new(*name).long(*name).help(*help).help_heading(HEADING);
@@ -160,7 +173,12 @@ impl FromArgMatches for WorkloadFlags {
             "" => matches.get_flag(name).then(|| "true".to_owned()),
             _ => Some(matches.get_many::<String>(name)?.cloned().collect::<Vec<_>>().join(",")),
         };
-        Ok(Self(FLAGS.iter().filter_map(|flag| Some((flag.1, value(flag)?))).collect()))
+        let has_epochs = matches.contains_id("epochs");
+        let key = |flag: &Flag| match WITH_EPOCHS.iter().find(|(alone, _)| *alone == flag.1) {
+            Some((_, of_data)) if has_epochs => *of_data,
+            _ => flag.1,
+        };
+        Ok(Self(FLAGS.iter().filter_map(|flag| Some((key(flag), value(flag)?))).collect()))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -200,8 +218,21 @@ mod tests {
     }
 
     #[test]
+    fn samples_beside_epochs_are_those_of_the_data_set() {
+        assert_eq!(stated("--samples 1.28M --epochs 90").unwrap(), ["data.samples=1.28M", "training.epochs=90"]);
+        assert_eq!(stated("--tokens 1B --epochs 2").unwrap(), ["data.tokens=1B", "training.epochs=2"]);
+        assert_eq!(stated("--samples 1.28M").unwrap(), ["training.samples=1.28M"]);
+    }
+
+    #[test]
     fn flags_that_contradict_each_other_are_refused() {
-        for line in ["--tokens 1B --steps 10", "--model gpt-2 --config config.json", "--set"] {
+        for line in [
+            "--tokens 1B --steps 10",
+            "--epochs 3 --steps 10",
+            "--samples 10 --tokens 1B",
+            "--model gpt-2 --config config.json",
+            "--set",
+        ] {
             assert!(stated(line).is_err(), "{line}");
         }
     }

@@ -13,7 +13,7 @@ use gpuplan_plan::document::AnyDocument;
 use gpuplan_units::UsdPerHour;
 use gpuplan_workload::assumption::Assumption;
 use gpuplan_workload::file::{
-    DataSection, ForeignFormat, LimitsSection, ModelSection, Resolved, WorkloadFile, WorkloadFileError,
+    DataSection, ForeignFormat, LimitsSection, ModelSection, Resolved, Scalar, WorkloadFile, WorkloadFileError,
 };
 use gpuplan_workload::{Model, Models, huggingface, safetensors};
 
@@ -49,6 +49,16 @@ pub fn read(arguments: &WorkloadArguments) -> Result<WorkloadFile, Diagnostic> {
         file = file.phase(name)?.file;
     }
     Ok(file.overlay(flags))
+}
+
+/// Where it matters how fast training is and not how much there is of it: one step, unless the file says how much.
+pub fn take_one_step(file: &mut WorkloadFile) {
+    let is_trained = file.serving.is_empty();
+    let training = &mut file.training;
+    let amounts = [&training.tokens, &training.samples, &training.epochs, &training.steps];
+    if is_trained && amounts.iter().all(|amount| amount.is_none()) {
+        training.steps = Some(Scalar::from("1".to_owned()));
+    }
 }
 
 /// An error in a file, with its name.
