@@ -145,7 +145,7 @@ impl<'a> Server<'a> {
         let is_full = given.remove("full").and_then(|full| full.as_bool()).unwrap_or(false);
         match tool.typed(&self.commands, &given) {
             Ok(typed) => {
-                let answer = self.program.json(&typed)?;
+                let answer = self.program.json(&typed);
                 Ok(if is_full { answer } else { answer.shortened() })
             }
             Err(wrong) => Ok(Answer::refused(&wrong, "tools/list shows the arguments")),

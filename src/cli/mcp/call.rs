@@ -36,23 +36,25 @@ impl Program {
     }
 
     /// The JSON that a command prints, or its error.
-    pub fn json(&self, typed: &Typed) -> Result<Answer, Diagnostic> {
-        let output = self.output(typed, &["--output", "json"])?;
-        let is_error = !output.status.success();
-        Ok(match serde_json::from_slice(&output.stdout) {
-            Ok(document @ Value::Object(_)) => Answer { document, is_error },
+    pub fn json(&self, typed: &Typed) -> Answer {
+        let output = match self.output(typed, &["--output", "json"]) {
+            Ok(output) => output,
+            Err(error) => return not_run(&error),
+        };
+        match serde_json::from_slice(&output.stdout) {
+            Ok(document @ Value::Object(_)) => Answer { document, is_error: !output.status.success() },
             _ => error_of(&output),
-        })
+        }
     }
 
     /// What a command tells people, on a terminal that is not there; or its error.
-    pub fn told(&self, typed: &Typed) -> Result<Result<String, Answer>, Diagnostic> {
-        let output = self.output(typed, &["--color", "never"])?;
+    pub fn told(&self, typed: &Typed) -> Result<String, Answer> {
+        let output = self.output(typed, &["--color", "never"]).map_err(|error| not_run(&error))?;
         let told = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        Ok(if output.status.success() { Ok(told) } else { Err(Answer::refused(&told, "")) })
+        if output.status.success() { Ok(told) } else { Err(Answer::refused(&told, "")) }
     }
 
-    fn output(&self, typed: &Typed, more: &[&str]) -> Result<Output, Diagnostic> {
+    fn output(&self, typed: &Typed, more: &[&str]) -> io::Result<Output> {
         // What follows `--` is a command of the user's own.
         let at = typed.words.iter().position(|word| word == "--").unwrap_or(typed.words.len());
         let (ours, theirs) = typed.words.split_at(at);
@@ -60,16 +62,21 @@ impl Program {
         command.args(ours).args(&self.settings).args(more).args(theirs);
         command.stdin(if typed.stdin.is_some() { Stdio::piped() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(Diagnostic::unexpected)?;
+        let mut child = command.spawn()?;
         if let (Some(mut pipe), Some(text)) = (child.stdin.take(), &typed.stdin) {
             // It may refuse its arguments before it reads.
             match pipe.write_all(text.as_bytes()) {
-                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(Diagnostic::unexpected(error)),
+                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error),
                 _ => {}
             }
         }
-        child.wait_with_output().map_err(Diagnostic::unexpected)
+        child.wait_with_output()
     }
+}
+
+/// An argument that no program can be given, or a system without room for another process.
+fn not_run(error: &io::Error) -> Answer {
+    Answer::refused(&format!("the command could not be run: {error}"), "")
 }
 
 /// The error document, which is the last line of stderr; or whatever stands there.
@@ -126,7 +133,8 @@ mod tests {
     #[test]
     fn long_lists_are_cut_and_counted() {
         let row = "x".repeat(1500);
-        let document = json!({"version": 1, "long": [row, row, row, row], "short": [1, 2], "one": {"a": [row, row, row, row]}});
+        let document =
+            json!({"version": 1, "long": [row, row, row, row], "short": [1, 2], "one": {"a": [row, row, row, row]}});
         let short = Answer { document, is_error: false }.shortened().document;
         assert_eq!((short["long"].as_array().unwrap().len(), &short["left_out"]), (2, &json!({"long": 2})));
         assert_eq!((&short["short"], short["one"]["a"].as_array().unwrap().len()), (&json!([1, 2]), 4));

@@ -36,12 +36,12 @@ pub fn call(
         (Ok(question), Ok(delivery)) => (question, delivery),
         (Err(wrong), _) | (_, Err(wrong)) => return Ok(Answer::refused(&wrong, "tools/list shows the arguments")),
     };
-    let planned = server.program.json(&question.of("plan"))?;
+    let planned = server.program.json(&question.of("plan"));
     if planned.is_error {
         return Ok(planned);
     }
     let launch = wanted.launch(&question, &delivery, &planned.document);
-    let told = match server.program.told(&wanted.with(&launch, &["--dry-run"]))? {
+    let told = match server.program.told(&wanted.with(&launch, &["--dry-run"])) {
         Ok(told) => told,
         Err(refused) => return Ok(refused),
     };
@@ -55,7 +55,7 @@ pub fn call(
         Some(typed) if typed.trim() == *run => {}
         _ => return Ok(Answer::refused("nobody confirmed it: nothing was rented", "")),
     }
-    Ok(match server.program.told(&wanted.with(&launch, &["--yes", "--detach"]))? {
+    Ok(match server.program.told(&wanted.with(&launch, &["--yes", "--detach"])) {
         Ok(told) => Answer { document: json!({"version": 1, "run": run, "told": told}), is_error: false },
         Err(refused) => refused,
     })
@@ -72,7 +72,8 @@ fn unasked(about: &str, line: &str) -> Answer {
 impl Wanted {
     fn take(given: &mut Map<String, Value>) -> Result<Self, String> {
         let words = given.remove("command").and_then(|words| serde_json::from_value::<Vec<String>>(words).ok());
-        let command = words.filter(|words| !words.is_empty()).ok_or("`command` is the training command, word by word")?;
+        let command =
+            words.filter(|words| !words.is_empty()).ok_or("`command` is the training command, word by word")?;
         let run = match given.remove("run") {
             None | Some(Value::Null) => Timestamp::now().strftime("run-%Y%m%d-%H%M%S").to_string(),
             Some(Value::String(run)) => run,
@@ -128,11 +129,11 @@ impl Typed {
 
 /// As a shell reads it, with control characters shown and not obeyed.
 fn quoted(words: &[String]) -> String {
-    let is_plain = |word: &String| {
-        !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c))
-    };
+    let is_plain =
+        |word: &String| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c));
     let quote = |word: &String| {
-        let shown: String = word.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect();
+        let shown: String =
+            word.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect();
         if is_plain(word) { shown } else { format!("'{}'", shown.replace('\'', r"'\''")) }
     };
     words.iter().map(quote).collect::<Vec<_>>().join(" ")
@@ -153,11 +154,15 @@ mod tests {
     #[test]
     fn a_launch_is_of_the_plan_that_was_shown_and_asks_no_prices_again() {
         let wanted = wanted(json!({"command": ["python", "train.py"], "run": "r", "rehearse": true})).unwrap();
-        let question = Typed { words: words(&["launch", "--live", "--accept-stale-prices", "--model=gpt-2"]), stdin: None };
+        let question =
+            Typed { words: words(&["launch", "--live", "--accept-stale-prices", "--model=gpt-2"]), stdin: None };
         let delivery = Typed { words: words(&["launch", "--workdir=."]), stdin: None };
         let launch = wanted.launch(&question, &delivery, &json!({"version": 1}));
         let yes = wanted.with(&launch, &["--yes"]);
-        assert_eq!(yes.words.join(" "), "launch --accept-stale-prices --run=r --cloud=fake --workdir=. - --yes -- python train.py");
+        assert_eq!(
+            yes.words.join(" "),
+            "launch --accept-stale-prices --run=r --cloud=fake --workdir=. - --yes -- python train.py"
+        );
         assert_eq!(yes.stdin.as_deref(), Some(r#"{"version":1}"#));
         assert_eq!(question.of("plan").words[0], "plan");
         let line = wanted.line(&question, &delivery);
@@ -172,7 +177,8 @@ mod tests {
 
     #[test]
     fn a_launch_without_a_command_is_refused() {
-        for given in [json!({}), json!({"command": []}), json!({"command": "sh"}), json!({"command": ["x"], "run": 1})] {
+        for given in [json!({}), json!({"command": []}), json!({"command": "sh"}), json!({"command": ["x"], "run": 1})]
+        {
             assert!(wanted(given.clone()).is_err(), "{given}");
         }
         assert!(wanted(json!({"command": ["x"]})).unwrap().run.starts_with("run-"));

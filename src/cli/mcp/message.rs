@@ -47,8 +47,8 @@ impl Failure {
 impl Message {
     pub fn read(line: &[u8]) -> Result<Self, Failure> {
         let parsed = serde_json::from_slice(line);
-        let value: Value =
-            parsed.map_err(|error| Failure { code: -32700, message: format!("a message is a line of JSON: {error}") })?;
+        let value: Value = parsed
+            .map_err(|error| Failure { code: -32700, message: format!("a message is a line of JSON: {error}") })?;
         let Value::Object(mut fields) = value else { return Err(Failure::invalid("a message is one JSON object")) };
         let method = fields.get("method").and_then(Value::as_str).unwrap_or_default().to_owned();
         let answer = fields.remove("result");

@@ -11,8 +11,18 @@ const MARKDOWN: &str = "text/markdown";
 type Resource = (&'static str, &'static str, &'static str, &'static str);
 
 const RESOURCES: [Resource; 14] = [
-    ("schema/workload-file", "Every key of a workload file", JSON_SCHEMA, include_str!("../../../docs/schema/workload-file.json")),
-    ("schema/portfolio-file", "Every key of a portfolio", JSON_SCHEMA, include_str!("../../../docs/schema/portfolio-file.json")),
+    (
+        "schema/workload-file",
+        "Every key of a workload file",
+        JSON_SCHEMA,
+        include_str!("../../../docs/schema/workload-file.json"),
+    ),
+    (
+        "schema/portfolio-file",
+        "Every key of a portfolio",
+        JSON_SCHEMA,
+        include_str!("../../../docs/schema/portfolio-file.json"),
+    ),
     ("schema/plan", "Answer of `plan`", JSON_SCHEMA, include_str!("../../../docs/schema/plan.json")),
     ("schema/explain", "Answer of `explain`", JSON_SCHEMA, include_str!("../../../docs/schema/explain.json")),
     ("schema/estimate", "Answer of `estimate`", JSON_SCHEMA, include_str!("../../../docs/schema/estimate.json")),
@@ -28,9 +38,7 @@ const RESOURCES: [Resource; 14] = [
 ];
 
 pub fn listed() -> Vec<Value> {
-    let listed = |(path, title, kind, text): &Resource| {
-        json!({"uri": format!("{HOME}{path}"), "name": path, "title": title, "mimeType": kind, "size": text.len()})
-    };
+    let listed = |(path, title, kind, text): &Resource| json!({"uri": format!("{HOME}{path}"), "name": path, "title": title, "mimeType": kind, "size": text.len()});
     RESOURCES.iter().map(listed).collect()
 }
 

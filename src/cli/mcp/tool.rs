@@ -102,7 +102,7 @@ pub const TOOLS: [Tool; 7] = [
         title: "List prices",
         about: "Offers of GPU machines, cheapest first, each with origin and age of its price and with doubts about it",
         file: None,
-        takes: &[&["gpus", "cloud", "region", "spot", "on-demand", "commitments", "trusted", "live", "hosts", "max-results"]],
+        takes: &[&["gpus", "cloud", "region", "spot", "on-demand", "commitments", "trusted", "live", "hosts"]],
         spends: false,
     },
     Tool {
@@ -162,7 +162,8 @@ impl Tool {
             let about = "Give every list in full: plans of a large market are hundreds of kilobytes";
             properties.insert("full".to_owned(), json!({"type": "boolean", "description": about}));
         }
-        let input = json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false});
+        let input =
+            json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false});
         json!({
             "name": self.name,
             "title": self.title,
@@ -212,13 +213,15 @@ type Own = (&'static str, fn() -> Value);
 
 /// What the tool `launch` takes and hands on in its own way.
 pub const LAUNCH_ONLY: [Own; 3] = [
-    ("command", || {
-        json!({"type": "array", "items": {"type": "string"}, "minItems": 1, "description": "The training command, word by word"})
-    }),
+    (
+        "command",
+        || json!({"type": "array", "items": {"type": "string"}, "minItems": 1, "description": "The training command, word by word"}),
+    ),
     ("run", || json!({"type": "string", "description": "Name the run"})),
-    ("rehearse", || {
-        json!({"type": "boolean", "description": "Rehearse on this computer with a fake cloud, for nothing; the command runs here"})
-    }),
+    (
+        "rehearse",
+        || json!({"type": "boolean", "description": "Rehearse on this computer with a fake cloud, for nothing; the command runs here"}),
+    ),
 ];
 
 /// The long name of an option, the id of a positional argument.
@@ -310,13 +313,14 @@ mod tests {
     #[test]
     fn arguments_become_the_words_that_a_person_would_type() {
         let line = |tool, given| typed(tool, given).unwrap().words.join(" ");
-        let given = json!({"model": "gpt-2", "tokens": 1_000_000, "gpus": ["H100:8", "A100"], "spot": true, "live": false});
+        let given =
+            json!({"model": "gpt-2", "tokens": 1_000_000, "gpus": ["H100:8", "A100"], "spot": true, "live": false});
         let words = line("plan", given);
         for word in ["plan ", "--model=gpt-2", "--tokens=1000000", "--gpus=H100:8", "--gpus=A100", "--spot"] {
             assert!(words.contains(word), "{words}");
         }
         assert!(!words.contains("--live"), "{words}");
-        assert_eq!(line("prices", json!({"gpus": "H100:8", "max_results": 3})), "prices --max-results=3 H100:8");
+        assert_eq!(line("prices", json!({"gpus": "H100:8", "spot": true})), "prices --spot H100:8");
         assert_eq!(line("status", json!({"run": null})), "status");
         let workload = typed("plan", json!({"workload": "[model]\n"})).unwrap();
         assert_eq!((workload.words.join(" ").as_str(), workload.stdin.as_deref()), ("plan -", Some("[model]\n")));
@@ -341,7 +345,10 @@ mod tests {
         ] {
             assert!(typed(tool, given.clone()).is_err(), "{tool} {given}");
         }
-        assert_eq!(typed("plan", json!({"modell": "x"})).unwrap_err(), "`plan` takes no `modell`; did you mean `model`?");
+        assert_eq!(
+            typed("plan", json!({"modell": "x"})).unwrap_err(),
+            "`plan` takes no `modell`; did you mean `model`?"
+        );
     }
 
     #[test]
