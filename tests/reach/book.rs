@@ -231,7 +231,7 @@ fn mdbook_builds_the_book() {
     let built = command.arg("build").arg(root().join("docs")).arg("--dest-dir").arg(out.path()).output().unwrap();
     let told = String::from_utf8_lossy(&built.stderr).into_owned() + &String::from_utf8_lossy(&built.stdout);
     assert!(built.status.success() && !told.contains("ERROR") && !told.contains("WARN"), "{told}");
-    let link = Regex::new(r#"href="([^"#:?]+)(?:#[^"]*)?""#).unwrap();
+    let link = Regex::new(r##"href="([^"#:?]+)(?:#[^"]*)?""##).unwrap();
     for page in fs::read_dir(root().join("docs/book")).unwrap() {
         let name = page.unwrap().file_name().to_string_lossy().replace(".md", ".html");
         let html = fs::read_to_string(out.path().join("book").join(&name)).unwrap();
