@@ -191,7 +191,7 @@ pub fn dispatch(command: &Command, session: &Session) -> Result<ExitCode, Diagno
         Command::Delete(arguments) => stop::down(arguments, session),
         Command::Gc(arguments) => stop::gc(arguments, session),
         Command::Simulate(arguments) => simulate::run(arguments, session),
-        Command::Mcp => mcp::run(session),
+        Command::Mcp => mcp::run(Arguments::command(), session),
         Command::Catalog { what } => list::run(what, session),
         Command::Completions { shell } => manual::completions(*shell, help::program(Arguments::command()), session),
         Command::Man { folder } => manual::pages(folder.as_deref(), help::program(Arguments::command()), session),

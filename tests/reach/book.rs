@@ -80,7 +80,8 @@ impl Desk {
     /// What a person sees of it, errors included, as lines.
     fn run(&self, command: &str) -> Vec<String> {
         let home = self.folder.path().join(".home");
-        let path = format!("{}:{}", self.folder.path().join(".bin").display(), std::env::var("PATH").unwrap_or_default());
+        let path =
+            format!("{}:{}", self.folder.path().join(".bin").display(), std::env::var("PATH").unwrap_or_default());
         let mut shell = Command::new("bash");
         shell.args(["-c", &format!("{{ {command}\n}} 2>&1")]).current_dir(self.folder.path()).stdin(Stdio::null());
         shell.env_clear().env("PATH", path).env("HOME", &home).env("GPUPLAN_HOME", &home).env("GPUPLAN_OFFLINE", "1");
@@ -126,8 +127,11 @@ fn every_command_of_the_book_prints_what_the_book_shows() {
         let desk = Desk::new();
         let mut renewed: Vec<String> = text.lines().map(str::to_owned).collect();
         // From the end, so that the numbers of lines above stay right.
-        let ran: Vec<(Step, Vec<String>)> =
-            steps(&text).into_iter().map(|step| (desk.run(&step.command), step)).map(|(came, step)| (step, came)).collect();
+        let ran: Vec<(Step, Vec<String>)> = steps(&text)
+            .into_iter()
+            .map(|step| (desk.run(&step.command), step))
+            .map(|(came, step)| (step, came))
+            .collect();
         run += ran.len();
         for (step, came) in ran.into_iter().rev() {
             if agrees(&step.output, &came) {
@@ -153,8 +157,7 @@ fn the_python_of_the_book_runs() {
     let Some(python) = plain_python("the_python_of_the_book_runs") else { return };
     for page in ["docs/book/python.md", "src/python/README.md"] {
         let text = fs::read_to_string(root().join(page)).unwrap();
-        let blocks: Vec<&str> =
-            text.split("```python\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+        let blocks: Vec<&str> = text.split("```python\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
         assert!(!blocks.is_empty(), "{page}");
         // The short page shows what needs a model, pandas and a real launch; it has to be Python all the same.
         let script = blocks.join("\n");
@@ -194,11 +197,13 @@ fn every_link_leads_somewhere() {
     for page in pages {
         let text = fs::read_to_string(&page).unwrap();
         for link in links(&text) {
-            let (path, anchor) = link.split_once('#').map_or((link.as_str(), None), |(path, anchor)| (path, Some(anchor)));
+            let (path, anchor) =
+                link.split_once('#').map_or((link.as_str(), None), |(path, anchor)| (path, Some(anchor)));
             let target = if path.is_empty() { page.clone() } else { page.parent().unwrap().join(path) };
             // A page of the book stays in the book, where the sources are not.
             let leaves = page.starts_with(root().join("docs")) && !is_below(&target, &root().join("docs"));
-            let has_anchor = anchor.is_none_or(|anchor| fs::read_to_string(&target).is_ok_and(|text| anchors(&text).contains(anchor)));
+            let has_anchor = anchor
+                .is_none_or(|anchor| fs::read_to_string(&target).is_ok_and(|text| anchors(&text).contains(anchor)));
             if leaves || !target.exists() || !has_anchor {
                 broken.push(format!("{}: {link}", page.display()));
             }

@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::mcp::Server;
 use crate::mcp::call::Answer;
+use crate::mcp::client::Client;
 use crate::mcp::message::Message;
 use crate::mcp::tool::{self, Tool, Typed};
 use crate::session::diagnostic::Diagnostic;
@@ -20,7 +20,7 @@ struct Wanted {
 }
 
 pub fn call(
-    server: &mut Server,
+    client: &mut Client,
     tool: &Tool,
     mut given: Map<String, Value>,
     message: &Message,
@@ -31,31 +31,31 @@ pub fn call(
     };
     let of_launch = |name: &str| tool::LAUNCH.contains(&name.replace('_', "-").as_str());
     let (delivery, question): (Map<_, _>, Map<_, _>) = given.into_iter().partition(|(name, _)| of_launch(name));
-    let typed = |given: &Map<String, Value>| tool.typed(&server.commands, given);
+    let typed = |given: &Map<String, Value>| tool.typed(&client.commands, given);
     let (question, delivery) = match (typed(&question), typed(&delivery)) {
         (Ok(question), Ok(delivery)) => (question, delivery),
         (Err(wrong), _) | (_, Err(wrong)) => return Ok(Answer::refused(&wrong, "tools/list shows the arguments")),
     };
-    let planned = server.program.json(&question.of("plan"));
+    let planned = client.program.json(&question.of("plan"));
     if planned.is_error {
         return Ok(planned);
     }
     let launch = wanted.launch(&question, &delivery, &planned.document);
-    let told = match server.program.told(&wanted.with(&launch, &["--dry-run"])) {
+    let told = match client.program.told(&wanted.with(&launch, &["--dry-run"])) {
         Ok(told) => told,
         Err(refused) => return Ok(refused),
     };
     let about = format!("{told}\n\ncommand   {}", quoted(&wanted.command));
-    if !server.asks_people {
+    if !client.asks_people {
         return Ok(unasked(&about, &wanted.line(&question, &delivery)));
     }
     let run = &wanted.run;
     let asked = format!("{about}\n\nTo launch this, type the name of the run: {run}");
-    match server.ask_person(&asked, FIELD, &format!("Type {run} to launch it"), message)? {
+    match client.ask_person(&asked, FIELD, &format!("Type {run} to launch it"), message)? {
         Some(typed) if typed.trim() == *run => {}
         _ => return Ok(Answer::refused("nobody confirmed it: nothing was rented", "")),
     }
-    Ok(match server.program.told(&wanted.with(&launch, &["--yes", "--detach"])) {
+    Ok(match client.program.told(&wanted.with(&launch, &["--yes", "--detach"])) {
         Ok(told) => Answer { document: json!({"version": 1, "run": run, "told": told}), is_error: false },
         Err(refused) => refused,
     })
