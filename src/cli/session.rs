@@ -94,6 +94,11 @@ impl Session {
         Self { catalog_dir: Some(folder.to_owned()), ..self.clone() }
     }
 
+    /// The folder that replaces the embedded catalog.
+    pub fn catalog_dir(&self) -> Option<&Path> {
+        self.catalog_dir.as_deref()
+    }
+
     pub fn hardware(&self) -> Result<Hardware, Diagnostic> {
         match &self.catalog_dir {
             None => Ok(Hardware::embedded()?),

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -17,6 +16,7 @@ use crate::question::measurements::Measurements;
 use crate::question::workload;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
+use crate::session::input::read_text;
 use gpuplan_budget::portfolio::budget::months_for;
 use gpuplan_budget::portfolio::calendar::Month;
 use gpuplan_budget::portfolio::planned::{HeldPlan, PhaseCost, PlannedError};
@@ -72,7 +72,7 @@ pub fn focus(version: FocusVersion, charges: &[Charge]) -> Result<String, Diagno
 
 /// The budget of a portfolio, as every output has it.
 pub fn answer(arguments: &BudgetArguments, session: &Session) -> Result<Budget, Diagnostic> {
-    let text = fs::read_to_string(&arguments.file).map_err(|error| Diagnostic::file(&arguments.file, &error))?;
+    let text = read_text(&arguments.file)?;
     let mut portfolio = portfolio(&arguments.file, &text, session)?;
     let capacity = session.capacity(arguments.prices.capacity.as_deref())?.and(portfolio.capacity.clone());
     portfolio.pools = capacity.pools().map_err(|error| {
@@ -267,7 +267,7 @@ impl Planner<'_> {
 
     fn recorded(&self, path: &str) -> Result<PlanDocument, Diagnostic> {
         let path = self.beside_portfolio(path);
-        let text = fs::read_to_string(&path).map_err(|error| Diagnostic::file(&path, &error))?;
+        let text = read_text(&path)?;
         PlanDocument::read(&text).map_err(|error| no_plan(&error.into()))
     }
 }
