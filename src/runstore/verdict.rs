@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn a_result_says_in_words_why_nothing_is_started_again() {
-        let of = |result: &Value| Verdict::of(result);
+        let of = Verdict::of;
         let failed = |why: &str| Some(Verdict::Failed(why.to_owned()));
         assert_eq!(
             of(&json!({"outcome": {"failed": {"code": 3}}, "why": "exit code 3: no such column"})),

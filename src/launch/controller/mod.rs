@@ -364,7 +364,7 @@ impl Controller {
                 self.came_to_nothing(now, &gang, "its program failed", &why, actions);
             }
             (Some(Outcome::Failed(why) | Outcome::GivenUp(why)), None) => {
-                self.end_all(now, Next::End(End::Failed(why)), actions)
+                self.end_all(now, Next::End(End::Failed(why)), actions);
             }
         }
     }
