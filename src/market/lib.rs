@@ -1,6 +1,7 @@
 //! Offers: where machines are sold, on what terms, at what quote, and what else is charged beside them.
 
 pub mod answer;
+pub mod bucket;
 pub mod cache;
 pub mod capacity;
 mod catalog;

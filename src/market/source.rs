@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::answer::{PriceAnswer, RiskAnswer};
+use crate::bucket::BucketRules;
 use crate::catalog::snapshot::Market;
 use crate::offer::{Offer, Purchase};
 use gpuplan_hardware::{CloudId, Hardware, InstanceId, InstanceType};
@@ -197,6 +198,9 @@ pub trait AccountSource: Send + Sync {
 
     /// Every quota that these machines count against.
     fn quotas<'a>(&'a self, need: QuotaNeed<'a>) -> BoxFuture<'a, Result<Vec<Quota>, SourceError>>;
+
+    /// What a bucket does by itself to what lies below a prefix.
+    fn bucket<'a>(&'a self, bucket: &'a str, prefix: &'a str) -> BoxFuture<'a, Result<BucketRules, SourceError>>;
 }
 
 /// Why a source could not answer, by what the caller does next.

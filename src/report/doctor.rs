@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::text::json::{VERSION, pretty};
 use crate::text::table::{Column, render};
 use crate::text::wrap::wrap;
+use gpuplan_market::bucket::{BucketRules, Loss, LossRule};
 use gpuplan_market::{Permission, Quota, Verdict};
 
 /// Credentials of one cloud.
@@ -37,6 +38,8 @@ pub struct Check {
     pub account: AccountRow,
     pub permissions: Vec<Permission>,
     pub quotas: Vec<Quota>,
+    /// Of the stores of runs.
+    pub buckets: Vec<BucketRules>,
     /// Questions that got no answer.
     pub problems: Vec<String>,
 }
@@ -62,6 +65,7 @@ struct CloudCheck<'a> {
     public_sources: usize,
     permissions: Vec<PermissionCheck<'a>>,
     quotas: Vec<QuotaCheck<'a>>,
+    buckets: Vec<BucketCheck<'a>>,
     /// Questions that got no answer.
     problems: &'a [String],
 }
@@ -75,6 +79,26 @@ struct PermissionCheck<'a> {
     /// `allowed`, `denied` or `unknown`.
     verdict: &'static str,
     detail: &'a str,
+}
+
+/// What the bucket of a store does by itself to what runs keep there.
+#[derive(Serialize, JsonSchema)]
+struct BucketCheck<'a> {
+    bucket: &'a str,
+    /// Whether what was deleted or overwritten can be brought back for a while.
+    can_undelete: bool,
+    losses: Vec<LossCheck<'a>>,
+}
+
+/// A rule of the bucket that takes checkpoints away.
+#[derive(Serialize, JsonSchema)]
+struct LossCheck<'a> {
+    /// As the cloud names it; empty where rules have no names.
+    rule: &'a str,
+    /// `deletes` or `archives`.
+    does: &'static str,
+    /// `null`: at a date, or on another condition.
+    after_days: Option<u32>,
 }
 
 /// Whether a quota leaves room for the plan.
@@ -107,6 +131,7 @@ fn cloud_check(check: &Check) -> CloudCheck<'_> {
         public_sources: check.public_sources,
         permissions: check.permissions.iter().map(permission_check).collect(),
         quotas: check.quotas.iter().map(quota_check).collect(),
+        buckets: check.buckets.iter().map(bucket_check).collect(),
         problems: &check.problems,
     }
 }
@@ -114,6 +139,19 @@ fn cloud_check(check: &Check) -> CloudCheck<'_> {
 fn permission_check(permission: &Permission) -> PermissionCheck<'_> {
     let (verdict, detail) = verdict(&permission.verdict);
     PermissionCheck { action: &permission.action, needed_for: permission.needed_for, verdict, detail }
+}
+
+fn bucket_check<'a>(rules: &'a BucketRules) -> BucketCheck<'a> {
+    let loss = |rule: &'a LossRule| LossCheck { rule: &rule.rule, does: does(rule.loss), after_days: rule.after_days };
+    let losses = rules.losses.iter().map(loss);
+    BucketCheck { bucket: &rules.bucket, can_undelete: rules.can_undelete, losses: losses.collect() }
+}
+
+fn does(loss: Loss) -> &'static str {
+    match loss {
+        Loss::Deleted => "deletes",
+        Loss::Archived => "archives",
+    }
 }
 
 fn quota_check(quota: &Quota) -> QuotaCheck<'_> {
@@ -194,7 +232,7 @@ fn section(check: &Check, context: &Context, text: &mut String) {
     let doubtful: Vec<&Permission> =
         check.permissions.iter().filter(|permission| permission.verdict != Verdict::Allowed).collect();
     let blocking: Vec<&Quota> = check.quotas.iter().filter(|quota| quota.blocks()).collect();
-    if doubtful.is_empty() && check.quotas.is_empty() && check.problems.is_empty() {
+    if doubtful.is_empty() && check.quotas.is_empty() && check.buckets.is_empty() && check.problems.is_empty() {
         return;
     }
     say(String::new());
@@ -215,14 +253,69 @@ fn section(check: &Check, context: &Context, text: &mut String) {
     for quota in blocking {
         say(format!("- to ask for more: {}", quota.request));
     }
+    for rules in &check.buckets {
+        bucket(rules, &mut say);
+    }
     for problem in &check.problems {
         say(format!("- not known: {problem}"));
+    }
+}
+
+fn bucket(rules: &BucketRules, say: &mut impl FnMut(String)) {
+    let BucketRules { bucket, losses, can_undelete } = rules;
+    for LossRule { rule, loss, after_days } in losses {
+        let name = if rule.is_empty() { String::new() } else { format!(" `{rule}`") };
+        let after =
+            after_days.map_or_else(|| "at some time".to_owned(), |days| format!("{days} days after it was written"));
+        say(format!(
+            "- bucket LOSES: a rule{name} of {bucket} {} what runs keep, {after}: checkpoints share files that stay the same, so a run \
+             that lasts longer cannot be restored; limit the rule to another prefix",
+            does(*loss)
+        ));
+    }
+    if losses.is_empty() {
+        say(format!("- bucket {bucket}: no rule takes away what runs keep"));
+    }
+    say(format!(
+        "- bucket {bucket}: machines of all its runs have one role, which writes below any of them; teams that do not trust each other \
+         need an account each"
+    ));
+    if !can_undelete {
+        say(format!(
+            "- bucket {bucket}: what is deleted or overwritten is lost; `gpuplan setup` makes buckets that keep it for days"
+        ));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bucket_that_loses_checkpoints_says_so() {
+        let rules =
+            |losses: Vec<LossRule>, can_undelete| BucketRules { bucket: "s3://b".to_owned(), losses, can_undelete };
+        let said = |rules: BucketRules| {
+            let mut text = String::new();
+            bucket(&rules, &mut |line| text += &(line + "\n"));
+            text
+        };
+        let loss = |loss, after_days| LossRule { rule: "old".to_owned(), loss, after_days };
+        let text = said(rules(vec![loss(Loss::Deleted, Some(30)), loss(Loss::Archived, None)], false));
+        for part in [
+            "a rule `old` of s3://b deletes what runs keep, 30 days after",
+            "archives what runs keep, at some time",
+            "overwritten is lost",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let text = said(rules(Vec::new(), true));
+        assert!(
+            text.starts_with("- bucket s3://b: no rule takes away what runs keep\n") && text.contains("one role"),
+            "{text}"
+        );
+        assert!(!text.contains("LOSES") && !text.contains("lost"), "{text}");
+    }
 
     #[test]
     fn a_missing_permission_and_a_zero_quota_are_named_with_what_to_type() {
@@ -251,6 +344,7 @@ mod tests {
             },
             permissions: vec![denied],
             quotas: vec![quota],
+            buckets: Vec::new(),
             problems: Vec::new(),
         };
         let said = text(std::slice::from_ref(&check), &Context { has_plan: true, width: 100 });

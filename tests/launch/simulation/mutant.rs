@@ -23,10 +23,16 @@ pub enum Mutant {
     WallClock,
     /// A machine begins, whoever leads by the time that it has booted.
     DeposedMachineBegins,
+    /// A list says what is there when its answer comes, however long ago the cloud was asked.
+    ListsHaveNoAge,
+    /// A machine that reboots forgets when it was to end.
+    RebootForgetsTheEnd,
+    /// A lease pays for the planned price, and spot machines may cost their highest.
+    LeaseAtThePlannedPrice,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 13] = [
         Self::OldWordIsLife,
         Self::BlindIsSilent,
         Self::StopForgetsOrders,
@@ -37,5 +43,8 @@ impl Mutant {
         Self::EndsWithoutNotice,
         Self::WallClock,
         Self::DeposedMachineBegins,
+        Self::ListsHaveNoAge,
+        Self::RebootForgetsTheEnd,
+        Self::LeaseAtThePlannedPrice,
     ];
 }

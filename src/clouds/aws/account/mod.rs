@@ -2,6 +2,8 @@
 
 #[cfg(feature = "aws")]
 mod aws_account;
+#[cfg(feature = "aws")]
+mod bucket;
 pub mod dry_run;
 #[cfg(feature = "aws")]
 pub mod keys;

@@ -1,6 +1,8 @@
 //! The project that Google is asked for: whose keys, what they may do, how many GPUs it may start.
 
 #[cfg(feature = "gcp")]
+mod bucket;
+#[cfg(feature = "gcp")]
 mod gcp_account;
 pub mod identity;
 pub mod permissions;
