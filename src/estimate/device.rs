@@ -100,9 +100,11 @@ impl DeviceRates {
         };
         let generation =
             if unit == Unit::Vector32 { constants.fp32_share } else { constants.generation(gpu.architecture) };
+        let least = if gpu.architecture.is_amd() { c::CDNA_FP8_SHARE } else { 0.0 };
+        let fp8_share = constants.fp8_share.max(least);
         let low = match unit {
-            Unit::Eight => constants.fp8_share,
-            Unit::EightInBlocks | Unit::Four => constants.fp8_share / c::BLOCK_SCALING_COST,
+            Unit::Eight => fp8_share,
+            Unit::EightInBlocks | Unit::Four => fp8_share / c::BLOCK_SCALING_COST,
             _ => 1.0,
         };
         let power = power_share(gpu, unit, half).powf(constants.power_exponent);

@@ -24,6 +24,8 @@ use gpuplan_workload::{Model, ModelKind, Task, Training};
 const INPUT_SHARE: f64 = 0.1;
 /// Published runs on more GPUs than these are of one source (arXiv 2407.21783).
 const MOST_COVERED_GPUS: u32 = 2048;
+/// Most published runs are of software of this year and later.
+const FIRST_COVERED_YEAR: u32 = 2023;
 
 /// One step of one setting.
 #[derive(Clone, Debug, PartialEq)]
@@ -233,6 +235,7 @@ impl<'a> Subject<'a> {
             eight_bits: self.training.precision.is_eight_bit_or_less(),
             structure: layout.expert > 1 || matches!(kind, ModelKind::Encdec | ModelKind::MoeEncdec | ModelKind::Vit),
             scale: setting.gpus() > MOST_COVERED_GPUS,
+            age: !self.training.is_since(FIRST_COVERED_YEAR),
         }
     }
 
