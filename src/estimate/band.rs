@@ -175,12 +175,14 @@ pub enum Doubt {
     Experts,
     /// More GPUs than but one published source has.
     Scale,
+    /// Formats with a scale for every block of numbers: no run in mxfp8 is in the fit, and those in nvfp4 are of one source.
+    BlockScaling,
     /// Software older than most published runs: the same kernels became faster since, and sources disagree on how much.
     Age,
 }
 
 impl Doubt {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Framework,
         Self::Gpu,
         Self::Vendor,
@@ -189,6 +191,7 @@ impl Doubt {
         Self::EightBits,
         Self::Experts,
         Self::Scale,
+        Self::BlockScaling,
         Self::Age,
     ];
 
@@ -203,6 +206,7 @@ impl Doubt {
             Self::EightBits => "eight-bits",
             Self::Experts => "experts",
             Self::Scale => "scale",
+            Self::BlockScaling => "block-scaling",
             Self::Age => "age",
         }
     }
@@ -210,7 +214,7 @@ impl Doubt {
     /// Half-width before any run is looked at, which a fit on few code bases stays near. Judged.
     pub fn guess(self) -> f64 {
         match self {
-            Self::Framework | Self::Gpu | Self::Context | Self::EightBits | Self::Scale => 0.10,
+            Self::Framework | Self::Gpu | Self::Context | Self::EightBits | Self::Scale | Self::BlockScaling => 0.10,
             Self::Structure => 0.15,
             // The same 512 H100 trained GPT-3 27 % faster after a year of software (MLPerf Training 3.0 and 4.0), new features included.
             Self::Age => 0.20,
@@ -231,6 +235,7 @@ pub struct Doubts {
     pub eight_bits: bool,
     pub experts: bool,
     pub scale: bool,
+    pub block_scaling: bool,
     pub age: bool,
 }
 
@@ -245,6 +250,7 @@ impl Doubts {
             Doubt::EightBits => self.eight_bits,
             Doubt::Experts => self.experts,
             Doubt::Scale => self.scale,
+            Doubt::BlockScaling => self.block_scaling,
             Doubt::Age => self.age,
         }
     }

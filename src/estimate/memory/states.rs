@@ -91,7 +91,9 @@ impl MemoryInput<'_> {
         let mixed = if full { 8.0 } else { 12.0 };
         match self.training.optimizer {
             _ if !self.training.task.has_optimizer() => (gradient, 0.0),
-            None | Some(Optimizer::Adamw | Optimizer::Lamb) if self.training.sums_beside_gradients() => (gradient + 4.0, mixed),
+            None | Some(Optimizer::Adamw | Optimizer::Lamb) if self.training.sums_beside_gradients() => {
+                (gradient + 4.0, mixed)
+            }
             Some(Optimizer::AdamwBf16) => (gradient, 4.0),
             Some(Optimizer::Adamw8bit) => (gradient, 2.1),
             Some(Optimizer::AdamwPaged) => (gradient, 0.0),
