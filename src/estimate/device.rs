@@ -183,3 +183,18 @@ fn power_share(gpu: &Gpu, unit: Unit, half: f64) -> f64 {
         _ => (gpu.tdp_watts / (half / 1e12) * work * tensor / 2.5).min(1.0),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpuplan_hardware::Hardware;
+
+    #[test]
+    fn amd_reaches_more_of_its_peak_in_8_bits() {
+        let hardware = Hardware::embedded().unwrap();
+        let gpu = hardware.gpu(hardware.find_gpu("mi300x").unwrap());
+        let rate = |precision| DeviceRates::new(gpu, precision, 1.0, Constants::embedded()).matmul;
+        // 1,273 and 708 TFLOP/s, as AMD measured them.
+        assert!((rate(Precision::Fp8) / rate(Precision::Bf16) / (1273.0 / 708.0) - 1.0).abs() < 0.01);
+    }
+}
