@@ -18,12 +18,14 @@ use crate::time::kernels::RecipeKernels;
 use crate::time::vision;
 use gpuplan_hardware::Architecture;
 use gpuplan_units::Band;
-use gpuplan_workload::{Model, ModelKind, Task, Training};
+use gpuplan_workload::{Model, ModelKind, Precision, Task, Training};
 
 /// A step that waits longer than this part of it for samples is bound by them.
 const INPUT_SHARE: f64 = 0.1;
 /// Published runs on more GPUs than these are of one source (arXiv 2407.21783).
 const MOST_COVERED_GPUS: u32 = 2048;
+/// Most published runs are of software of this year and later.
+const FIRST_COVERED_YEAR: u32 = 2023;
 
 /// One step of one setting.
 #[derive(Clone, Debug, PartialEq)]
@@ -233,6 +235,8 @@ impl<'a> Subject<'a> {
             eight_bits: self.training.precision.is_eight_bit_or_less(),
             structure: layout.expert > 1 || matches!(kind, ModelKind::Encdec | ModelKind::MoeEncdec | ModelKind::Vit),
             scale: setting.gpus() > MOST_COVERED_GPUS,
+            block_scaling: matches!(self.training.precision, Precision::Mxfp8 | Precision::Nvfp4),
+            age: !self.training.is_since(FIRST_COVERED_YEAR),
         }
     }
 

@@ -91,7 +91,9 @@ impl MemoryInput<'_> {
         let mixed = if full { 8.0 } else { 12.0 };
         match self.training.optimizer {
             _ if !self.training.task.has_optimizer() => (gradient, 0.0),
-            None | Some(Optimizer::Adamw | Optimizer::Lamb) if self.sums_beside_gradients() => (gradient + 4.0, mixed),
+            None | Some(Optimizer::Adamw | Optimizer::Lamb) if self.training.sums_beside_gradients() => {
+                (gradient + 4.0, mixed)
+            }
             Some(Optimizer::AdamwBf16) => (gradient, 4.0),
             Some(Optimizer::Adamw8bit) => (gradient, 2.1),
             Some(Optimizer::AdamwPaged) => (gradient, 0.0),
@@ -110,12 +112,6 @@ impl MemoryInput<'_> {
             }
             None => (gradient, mixed),
         }
-    }
-
-    /// DeepSpeed's optimizer for bf16 keeps sums in fp32 beside the 16-bit gradients, and shards neither (deepspeedai/DeepSpeed,
-    /// deepspeed/runtime/bf16_optimizer.py, `fp32_groups_gradients_flat`; "4 bytes x params and it's not sharded", chronicles-prequel.md as above).
-    fn sums_beside_gradients(&self) -> bool {
-        self.training.framework.0 == "megatron-deepspeed" && self.training.precision == Precision::Bf16
     }
 
     /// A pipeline of FSDP2 stages gathers its weights once a step and sums whole gradients in fp32 until the last micro-batch (pytorch/torchtitan,
