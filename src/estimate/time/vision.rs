@@ -106,13 +106,13 @@ pub fn fed(busy: f64, loading: f64) -> f64 {
 }
 
 /// In single precision the faster of tensor cores and Winograd kernels on vector units, as cuDNN's benchmark mode picks: on
-/// GeForce cards both have the same peak.
+/// GeForce cards both have the same peak. What Winograd kernels save of 16-bit work on vector units is not counted beyond the peak.
 fn convolution_rate(c: &Constants, rates: &DeviceRates) -> f64 {
     let winograd = rates.vector * c.convolution_vector_share;
     let tensor = rates.matmul * c.convolution_share;
     match (rates.on_vector_units, rates.is_single_precision) {
         (true, true) => winograd,
-        (true, false) => rates.matmul * c.convolution_vector_share,
+        (true, false) => (rates.matmul * c.convolution_vector_share).min(rates.peak),
         (false, true) => tensor.max(winograd),
         (false, false) => tensor,
     }
