@@ -175,10 +175,12 @@ pub enum Doubt {
     Experts,
     /// More GPUs than but one published source has.
     Scale,
+    /// Only the size of the model is known. No published run is of this kind, so its width is that of what nothing has measured.
+    Shape,
 }
 
 impl Doubt {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Framework,
         Self::Gpu,
         Self::Vendor,
@@ -187,6 +189,7 @@ impl Doubt {
         Self::EightBits,
         Self::Experts,
         Self::Scale,
+        Self::Shape,
     ];
 
     /// Word of the constants file.
@@ -200,6 +203,7 @@ impl Doubt {
             Self::EightBits => "eight-bits",
             Self::Experts => "experts",
             Self::Scale => "scale",
+            Self::Shape => "shape",
         }
     }
 
@@ -210,6 +214,7 @@ impl Doubt {
             Self::Structure => 0.15,
             Self::Vendor => 0.25,
             Self::Experts => 0.30,
+            Self::Shape => 0.35,
         }
     }
 }
@@ -225,6 +230,7 @@ pub struct Doubts {
     pub eight_bits: bool,
     pub experts: bool,
     pub scale: bool,
+    pub shape: bool,
 }
 
 impl Doubts {
@@ -238,6 +244,7 @@ impl Doubts {
             Doubt::EightBits => self.eight_bits,
             Doubt::Experts => self.experts,
             Doubt::Scale => self.scale,
+            Doubt::Shape => self.shape,
         }
     }
 }

@@ -233,6 +233,7 @@ impl<'a> Subject<'a> {
             eight_bits: self.training.precision.is_eight_bit_or_less(),
             structure: layout.expert > 1 || matches!(kind, ModelKind::Encdec | ModelKind::MoeEncdec | ModelKind::Vit),
             scale: setting.gpus() > MOST_COVERED_GPUS,
+            shape: self.model.shape_is_guessed,
         }
     }
 

@@ -19,6 +19,15 @@ pub enum Assumption {
     ModelOfCache {
         name: String,
     },
+    /// Of the model only the size is known: the shape of this one, with as many layers as the size takes.
+    ModelShape {
+        like: String,
+        layers: u32,
+    },
+    /// Of the model only parameters and operations are known: traffic is in proportion, as in this kind of network.
+    ModelTraffic {
+        model_kind: ModelKind,
+    },
     Task {
         task: Task,
     },

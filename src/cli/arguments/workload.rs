@@ -50,10 +50,27 @@ impl WorkloadFlags {
 type Flag = (&'static str, &'static str, &'static str, &'static str);
 
 /// Keys that people set often. Every other key is reached by `--set`.
-const FLAGS: [Flag; 31] = [
+const FLAGS: [Flag; 33] = [
     ("model", "model.preset", "MODEL", "Take this named model, such as llama-3.1-8b (see `gpuplan catalog models`)"),
-    ("config", "model.config", "FILE", "Read the model from this Hugging Face config.json"),
-    ("index", "model.index", "FILE", "Read the exact size from the model.safetensors.index.json beside the config"),
+    (
+        "config",
+        "model.config",
+        "FILE",
+        "Read the model from this Hugging Face config.json, or a diffusers model_index.json",
+    ),
+    ("index", "model.index", "FILE", "Read the exact size from a safetensors file, or its index, beside the config"),
+    (
+        "params",
+        "model.parameters",
+        "N",
+        "State the size alone, such as 7B, of a model that nobody can name: a dense language model with a wide band",
+    ),
+    (
+        "flops-per-sample",
+        "model.flops_per_sample",
+        "FLOPS",
+        "State the operations of a forward pass of one sample, such as 4.1G, of a model that is no transformer (beside --params)",
+    ),
     ("task", "training.task", "TASK", "Choose the task: pretrain, full-fine-tune, lora, qlora or train"),
     ("tokens", "training.tokens", "TOKENS", "Train on this many tokens, such as 300B"),
     ("samples", "training.samples", "SAMPLES", "Train on this many samples (sequences, images)"),

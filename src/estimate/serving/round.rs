@@ -104,6 +104,7 @@ fn doubts(replica: &Replica) -> Doubts {
         vendor: architecture.is_amd(),
         structure: replica.serving.weights != StoredFormat::Bf16 || replica.layout.pipeline > 1,
         experts: replica.model.experts.is_some(),
+        shape: replica.model.shape_is_guessed,
         ..Doubts::default()
     }
 }

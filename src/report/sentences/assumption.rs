@@ -84,6 +84,12 @@ fn key_and_why(assumption: &Assumption) -> (&'static str, Cow<'static, str>) {
         Assumption::KvHeads { .. } => ("kv_heads", "as many as heads"),
         Assumption::HeadDim { .. } => ("head_dim", "hidden / heads"),
         Assumption::ModelOfCache { .. } => ("model", "its config.json in the cache of huggingface_hub"),
+        Assumption::ModelShape { .. } => {
+            ("model", "only the size is known: the shape of another model of about this size, dense, with a wide band")
+        }
+        Assumption::ModelTraffic { .. } => {
+            ("model.kind", "only parameters and operations are known: memory traffic as in this kind, with a wide band")
+        }
         Assumption::Parameters { replaces_own, .. } => ("parameters", sizes_basis(replaces_own)),
         Assumption::Simplified { simplification } => ("model", simplified(simplification)),
         Assumption::DataSize { .. } => ("data.size", "not stated: no time and no money is counted for moving data"),
@@ -135,13 +141,14 @@ fn value(assumption: &Assumption) -> String {
         Assumption::CheckpointInterval => "choose".to_owned(),
         Assumption::SweepParallel { runs } => runs.to_string(),
         Assumption::SweepGpusPerRun { gpus } => gpus.to_string(),
-        Assumption::ModelKind { model_kind } => word(model_kind),
+        Assumption::ModelKind { model_kind } | Assumption::ModelTraffic { model_kind } => word(model_kind),
         Assumption::Mlp { mlp } => word(mlp),
         Assumption::Norm { norm } => word(norm),
         Assumption::TiedEmbeddings { tied } => tied.to_string(),
         Assumption::KvHeads { heads } => heads.to_string(),
         Assumption::HeadDim { elements } => elements.to_string(),
         Assumption::ModelOfCache { ref name } => name.clone(),
+        Assumption::ModelShape { ref like, layers } => format!("{like} with {layers} layers"),
         Assumption::Parameters { parameters, .. } => short_count(parameters),
         Assumption::Simplified { simplification } => simplified_part(simplification),
         Assumption::DataStorage { storage } => word(storage),

@@ -1,6 +1,7 @@
 //! From what was written to a complete `Workload`, with every default listed beside it.
 
 mod batch;
+mod by_size;
 mod data;
 mod model;
 pub mod processing;

@@ -11,14 +11,18 @@ use crate::file::scalar::{Names, Scalar, names, optional_names, plain_text, swit
 pub struct ModelSection {
     /// Name of a model that the catalog knows, such as `llama-3.1-8b`.
     pub preset: Option<String>,
-    /// Path of a Hugging Face `config.json`.
+    /// Path of a Hugging Face `config.json`, or of the `model_index.json` of a diffusers pipeline.
     pub config: Option<String>,
-    /// Path of a `model.safetensors.index.json` beside `config`.
+    /// Path of a `model.safetensors.index.json` or of a safetensors file beside `config`.
     pub index: Option<String>,
     /// Family of a model that is described by its sizes: decoder, encoder, encdec, moe, moe-encdec or vit.
     pub kind: Option<String>,
-    /// Number of parameters, such as `8.03B`; else counted from the sizes.
+    /// Number of parameters, such as `8.03B`; else counted from the sizes. Alone it stands for a dense language model of about this size,
+    /// whose estimate has a wide band.
     pub parameters: Option<Scalar>,
+    /// Floating point operations of a forward pass of one sample, such as `4.1G`, a multiply-add counted as two; with `parameters` it
+    /// describes a model that is not built of transformer layers.
+    pub flops_per_sample: Option<Scalar>,
     /// Transformer layers; of an encoder-decoder, those of the decoder.
     pub layers: Option<Scalar>,
     /// Layers of the encoder of an encoder-decoder.

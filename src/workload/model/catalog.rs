@@ -214,6 +214,7 @@ impl ModelRow {
             forward_flops_per_sample: self.forward_gflop_per_sample.unwrap_or(0.0) * 1e9,
             published: self.weights,
             deviations: self.deviations(),
+            shape_is_guessed: false,
         }
     }
 
