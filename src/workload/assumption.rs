@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::data::{DataKind, FileLayout, Storage};
 use crate::model::deviations::Simplification;
 use crate::model::{MlpKind, ModelKind, NormKind};
-use crate::serving::StoredFormat;
+use crate::serving::{ServingEngine, StoredFormat};
 use crate::training::precision::{BaseWeights, Precision};
 use crate::training::{LoraTargets, Optimizer, Recompute, Task};
 use gpuplan_units::{Bytes, GpuCount, Hours, Seconds};
@@ -156,6 +156,10 @@ pub enum Assumption {
     /// Of a month.
     ServingHours {
         hours: Hours,
+    },
+    /// The program that serves.
+    ServingEngine {
+        engine: ServingEngine,
     },
     ServingWeights {
         format: StoredFormat,

@@ -272,6 +272,7 @@ impl EstimateCase {
             sample_side: 0,
             forward_flops_per_sample: 0.0,
             published: StoredFormat::Bf16,
+            shape_is_guessed: false,
             deviations: Deviations::default(),
         };
         self.infer_open_forms(&mut model, parameters);

@@ -114,6 +114,7 @@ fn key_and_why(assumption: &Assumption) -> (&'static str, Cow<'static, str>) {
         }
         Assumption::ServingLatency { writes_tokens } => ("serving.time_to_first_token", latency_basis(writes_tokens)),
         Assumption::ServingHours { .. } => ("serving.hours", "not stated: a whole month, day and night"),
+        Assumption::ServingEngine { .. } => ("serving.engine", NOT_STATED),
         Assumption::ServingWeights { .. } => ("serving.weights", AS_PUBLISHED),
         Assumption::ServingKvCache { .. } => ("serving.kv_cache", AS_PUBLISHED),
         Assumption::ServingAvailability { .. } => {
@@ -166,6 +167,7 @@ fn value(assumption: &Assumption) -> String {
         Assumption::ProcessingShard { seconds } => format!("{}m", seconds.0 / 60.0),
         Assumption::ServingLatency { .. } => "any".to_owned(),
         Assumption::ServingHours { hours } => hours.0.to_string(),
+        Assumption::ServingEngine { engine } => word(engine),
         Assumption::ServingWeights { format } | Assumption::ServingKvCache { format } => word(format),
         Assumption::ServingAvailability { share } => share.to_string(),
     }

@@ -7,6 +7,7 @@ mod model;
 pub mod processing;
 pub mod resolved;
 mod serving;
+mod serving_layout;
 mod training;
 
 use crate::amount::{Amount, Checkpoint};

@@ -291,12 +291,26 @@ pub struct ServingSection {
     #[serde(deserialize_with = "plain_text")]
     #[schemars(with = "Option<Scalar>")]
     pub duration: Option<String>,
-    /// Format of the weights: bf16, fp8, int8 or int4.
+    /// Format of the weights: bf16, fp8, int8, int4 (AWQ and GPTQ too), mxfp4 or nvfp4; else as the model is published.
     pub weights: Option<String>,
     /// Format of keys and values: bf16, fp8 or int8.
     pub kv_cache: Option<String>,
     /// Share of time that as many replicas run as the load needs, such as 0.99.
     pub availability: Option<Scalar>,
+    /// The program that serves: vllm, sglang or tensorrt-llm.
+    pub engine: Option<String>,
+    /// GPUs that share each matrix of a copy; else chosen.
+    pub tensor_parallel: Option<Scalar>,
+    /// Stages of layers of a copy; else chosen.
+    pub pipeline_parallel: Option<Scalar>,
+    /// Groups of `tensor_parallel` GPUs that attend to sequences of their own and share the feed-forward blocks.
+    pub attention_data_parallel: Option<Scalar>,
+    /// Experts are dealt out whole over the GPUs of a copy.
+    pub expert_parallel: Option<bool>,
+    /// Tokens that are drafted for each sequence and pass, by a draft model or by heads of the model itself.
+    pub draft_tokens: Option<Scalar>,
+    /// Of the drafted tokens, those that are accepted, on average.
+    pub accepted_tokens: Option<Scalar>,
 }
 
 /// Work for machines without GPU.

@@ -54,9 +54,9 @@ fn format(word: &str) -> Option<StoredFormat> {
         "fp8" | "f8" | "mxfp8" => Some(StoredFormat::Fp8),
         // What llama.cpp stores in five or six bits takes less than these eight.
         "int8" | "8bit" | "w8a8" | "w8a16" | "q8" | "q6" | "q5" => Some(StoredFormat::Int8),
-        "awq" | "gptq" | "int4" | "4bit" | "w4a16" | "w4a8" | "nf4" | "q4" | "iq4" | "fp4" | "nvfp4" | "mxfp4" => {
-            Some(StoredFormat::Int4)
-        }
+        "awq" | "gptq" | "int4" | "4bit" | "w4a16" | "w4a8" | "nf4" | "q4" | "iq4" => Some(StoredFormat::Int4),
+        "mxfp4" => Some(StoredFormat::Mxfp4),
+        "fp4" | "nvfp4" => Some(StoredFormat::Nvfp4),
         _ => None,
     }
 }

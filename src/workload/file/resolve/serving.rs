@@ -2,6 +2,7 @@
 
 use crate::file::resolve::model::ResolvedModel;
 use crate::file::resolve::resolved::Resolved;
+use crate::file::resolve::serving_layout;
 use crate::file::scalar::{choice, conflict, invalid, invalid_near, missing, shown, stated_count, whole};
 use crate::file::{
     DataSection, Scalar, ServingSection, SweepSection, TrainingSection, WorkloadFile, WorkloadFileError,
@@ -56,7 +57,7 @@ pub(super) fn resolve(
             &mut assumed,
         )?
     };
-    if kv_cache == StoredFormat::Int4 {
+    if kv_cache.bytes() < 1.0 {
         return Err(invalid("serving.kv_cache", "engines keep keys and values in 8 or 16 bits: bf16, fp8 or int8"));
     }
     let serving = Serving {
@@ -68,6 +69,9 @@ pub(super) fn resolve(
         weights,
         kv_cache,
         availability: availability(section.availability.as_ref(), load, &mut assumed)?,
+        engine: serving_layout::engine(section, answer_tokens, &mut assumed)?,
+        layout: serving_layout::layout(section, &model, answer_tokens)?,
+        speculation: serving_layout::speculation(section, &model, answer_tokens)?,
     };
     if matches!(load, Load::Steady { .. }) && serving.time_to_first_token.is_none() {
         assumed.push(Assumption::ServingLatency { writes_tokens: answer_tokens > 0 });
