@@ -449,25 +449,6 @@ impl<'a> Replica<'a> {
         bytes / bus + self.constants.hop_seconds
     }
 
-    /// Reading what a pass over `sequences` meets, over all GPUs of a copy at the bandwidth of the sheet. All tokens may choose the same
-    /// experts, so that only those of one count.
-    pub(super) fn roofline(&self, sequences: f64) -> f64 {
-        let m = self.model;
-        let met = m.experts.map_or(1.0, |experts| {
-            f64::from(experts.experts_per_token + experts.shared_experts)
-                / f64::from(experts.experts + experts.shared_experts)
-        });
-        let layer = m.attention_parameters() + m.mlp_parameters() * met;
-        let weights = f64::from(m.layers) * layer * self.serving.weights.bytes();
-        let windows = m.deviations.window.map_or(1.0, |window| {
-            let share = f64::from(window.layers) / f64::from(m.layers.max(1));
-            1.0 - share * (1.0 - (f64::from(window.tokens) / self.mean_context()).min(1.0))
-        });
-        let cache = sequences * self.mean_context() * windows * f64::from(m.layers) * self.cache_bytes();
-        weights / self.gpus().max(1.0) / self.machine.gpu.memory_bandwidth().0 / self.stages()
-            + cache / self.groups() / self.machine.gpu.memory_bandwidth().0 / self.stages()
-    }
-
     pub(super) fn launch_factor(&self) -> f64 {
         self.factors.launch.overall().time
     }
