@@ -37,7 +37,7 @@ pub fn step(
         ..TimeBreakdown::default()
     };
     let held = flow.held;
-    let cache = held.sequence * limit;
+    let cache = held.sequence * limit / replica.groups();
     let required = held.weights + held.workspace + cache;
     let memory = MemoryBreakdown {
         weights: held.weights,
