@@ -165,6 +165,7 @@ impl<'a> Flow<'a> {
             state.batch + ROOM_DEVIATIONS * state.batch.sqrt()
                 <= f64::from(self.held.sequences).max(1.0 + ROOM_DEVIATIONS)
                 && state.requests_per_second <= limit
+                && state.first_token.p90.is_finite()
                 && in_time(state.first_token.p90, serving.time_to_first_token)
                 && in_time(state.per_token, serving.time_per_token)
         };

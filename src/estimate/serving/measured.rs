@@ -4,77 +4,12 @@
 //! an engine takes beside kernels that were measured alone. Those few factors are fitted on published runs of three engines, with
 //! the model and GPU that is judged left out (`benchmarks/serving/fit.py`, `README.md` beside it).
 
-use crate::kernels::{Attention, Collective, Engine, ExpertLayer, KernelPrecision, KernelTable, Library, Routing};
+use crate::kernels::{Attention, Collective, Engine, ExpertLayer, KernelPrecision, Library, Routing};
+use crate::serving::engine::Measured;
 use crate::serving::{PassTime, Replica};
 use gpuplan_hardware::NumberFormat;
-use gpuplan_units::{Bytes, Seconds};
-use gpuplan_workload::{MlpKind, ModelKind, ServingEngine, StoredFormat};
-
-/// What an engine takes of and beside its kernels. Fitted by `benchmarks/serving/fit.py` on all rows; rounded.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct EngineCosts {
-    /// Times what kernels take alone: products, experts, attention, collectives, and all of them in a prompt.
-    products: f64,
-    experts: f64,
-    attention: f64,
-    collectives: f64,
-    prompt: f64,
-    /// Of a layer beside its kernels, of a pass beside its layers, and of a request beside its passes. Seconds.
-    layer: f64,
-    pub(super) host: f64,
-    pub(super) request: f64,
-    /// Of a layer that picks the tokens it attends to by an index.
-    index: f64,
-    /// Users who send again as soon as they are answered fall into step: this share of them, so that prompts meet prompts.
-    pub(super) in_step: f64,
-}
-
-const TENSORRT_LLM: EngineCosts = EngineCosts {
-    products: 0.94,
-    experts: 1.0,
-    attention: 1.0,
-    collectives: 0.97,
-    prompt: 1.07,
-    layer: 4.2e-6,
-    host: 1.0e-3,
-    request: 33e-3,
-    index: 0.0,
-    in_step: 0.21,
-};
-const VLLM: EngineCosts = EngineCosts {
-    products: 1.0,
-    experts: 1.13,
-    attention: 1.0,
-    collectives: 0.95,
-    prompt: 1.1,
-    layer: 6.8e-6,
-    host: 1.1e-3,
-    request: 26e-3,
-    index: 0.0,
-    in_step: 0.13,
-};
-const SGLANG: EngineCosts = EngineCosts {
-    products: 0.99,
-    experts: 1.2,
-    attention: 1.03,
-    collectives: 1.09,
-    prompt: 1.11,
-    layer: 6.6e-6,
-    host: 1.1e-3,
-    request: 24e-3,
-    index: 48e-6,
-    in_step: 0.62,
-};
-
-impl EngineCosts {
-    pub(super) fn of(engine: ServingEngine) -> Self {
-        match engine {
-            ServingEngine::TensorRtLlm => TENSORRT_LLM,
-            ServingEngine::Vllm => VLLM,
-            ServingEngine::Sglang => SGLANG,
-        }
-    }
-}
+use gpuplan_units::Bytes;
+use gpuplan_workload::{MlpKind, StoredFormat};
 
 /// Elements of a layer that norms, sums, rotations and activations read and write, for each token and hidden unit, as engines merge
 /// them; and the share of the sheet's bandwidth that they reach. Judged: together they are a few per cent of a pass.
@@ -92,54 +27,6 @@ struct Precisions {
     experts: KernelPrecision,
 }
 
-/// Kernels of the GPU, as they were looked up for one replica.
-#[derive(Clone, Copy)]
-pub(super) struct Measured {
-    table: KernelTable,
-    engine: Engine,
-    costs: EngineCosts,
-}
-
-impl Measured {
-    /// `None`: nobody measured this GPU, or only a part of it is rented.
-    pub(super) fn new(replica: &Replica) -> Option<Self> {
-        let writes = replica.serving.answer_tokens > 0;
-        let is_decoder = matches!(replica.model.kind, ModelKind::Decoder | ModelKind::Moe);
-        if !writes || !is_decoder || replica.model.deviations.hybrid.is_some() || replica.machine.card_share < 1.0 {
-            return None;
-        }
-        let engine = match replica.serving.engine {
-            ServingEngine::TensorRtLlm => Engine::TensorRtLlm,
-            // SGLang's kernels are FlashInfer's and its own, of which vLLM has the same or the like.
-            ServingEngine::Vllm | ServingEngine::Sglang => Engine::Vllm,
-        };
-        let table = KernelTable::embedded(replica.machine.gpu)?;
-        Some(Self { table, engine, costs: EngineCosts::of(replica.serving.engine) })
-    }
-
-    /// The faster of the engines' kernels, which engines take over from each other.
-    fn fastest(ask: impl Fn(Engine) -> Option<Seconds>) -> Option<f64> {
-        let both = [Engine::TensorRtLlm, Engine::Vllm].into_iter().filter_map(ask);
-        both.map(|seconds| seconds.0).min_by(f64::total_cmp)
-    }
-
-    /// Those of the engine, or else of the other one.
-    fn own(self, ask: impl Fn(Engine) -> Option<Seconds>) -> Option<f64> {
-        let other = if self.engine == Engine::Vllm { Engine::TensorRtLlm } else { Engine::Vllm };
-        ask(self.engine).or_else(|| ask(other)).map(|seconds| seconds.0)
-    }
-
-    fn product(self, precision: KernelPrecision, m: f64, n: f64, k: f64) -> Option<f64> {
-        Self::fastest(|engine| self.table.gemm_seconds(engine, precision, m, n, k))
-    }
-
-    fn all_reduce(self, gpus: u32, bytes: f64) -> Option<f64> {
-        let ask = |library| self.table.collective_seconds(library, Collective::AllReduce, gpus, Bytes(bytes));
-        let both = [ask(Library::Engine(self.engine)), ask(Library::Nccl)];
-        both.into_iter().flatten().map(|seconds| seconds.0).min_by(f64::total_cmp)
-    }
-}
-
 impl Replica<'_> {
     /// One pass of one stage over `sequences` of an attention group, each with `context` tokens in the cache. `None`: a kernel of it was
     /// not measured on this GPU.
@@ -149,13 +36,9 @@ impl Replica<'_> {
         let layers = self.stage_layers();
         let layer = self.measured_layer(measured, tokens)?;
         let attention = self.measured_decode(measured, sequences, context)? * measured.costs.attention;
-        let head = measured.costs.products
-            * measured.product(
-                KernelPrecision::Bf16,
-                tokens,
-                f64::from(self.model.vocab) / self.gpus(),
-                f64::from(self.model.hidden),
-            )?;
+        let (columns, hidden) = (f64::from(self.model.vocab) / self.gpus(), f64::from(self.model.hidden));
+        let product = measured.product(KernelPrecision::Bf16, tokens, columns, hidden)? * measured.costs.products;
+        let head = product.max(2.0 * columns * hidden / self.machine.gpu.memory_bandwidth().0);
         Some(PassTime { attention: layers * attention, head: head / self.stages(), ..layer.scaled(layers) })
     }
 
@@ -197,7 +80,11 @@ impl Replica<'_> {
                 experts = (1.0 - share) * mixed;
             }
         }
-        let matmul = costs.products * products + costs.experts * experts;
+        // Small weights were in the cache when they were measured again and again.
+        let held = m.attention_parameters() / self.head_split()
+            + if m.experts.is_none() { m.mlp_parameters() / self.gpus() } else { 0.0 };
+        let read = held * self.serving.weights.bytes() / self.machine.gpu.memory_bandwidth().0;
+        let matmul = (costs.products * products).max(read) + costs.experts * experts;
         // What waits for weights, in the proportion of the closed form.
         let (all, waits) = self.products(tokens);
         let bandwidth = BANDWIDTH_SHARE * self.machine.gpu.memory_bandwidth().0;

@@ -6,6 +6,7 @@
 //! `b / (A D(b) + b P)` a second: each takes `P` of the GPUs for its prompt and a `b`th of `A` passes `D(b)` for its answer.
 
 mod eight_bits;
+mod engine;
 pub mod load;
 mod measured;
 mod one_pass;
@@ -16,7 +17,7 @@ use crate::device::DeviceRates;
 use crate::machine::Machine;
 use crate::measurements::correction::{Correction, Factors};
 use crate::serving::eight_bits::{integer_rates, multiplies_in_eight};
-use crate::serving::measured::{EngineCosts, Measured};
+use crate::serving::engine::{EngineCosts, Measured};
 use crate::time::gemm;
 use gpuplan_units::Quantiles;
 use gpuplan_workload::operators::{head_product, layer_products};
@@ -156,7 +157,9 @@ impl<'a> Replica<'a> {
         let pass_tokens = if serving.is_job() { PASS_TOKENS_JOB } else { PASS_TOKENS_SERVICE };
         let factors = correction.for_gpu(machine.gpu);
         let prompt = if model.kind.counts_samples() { training.sequence_length } else { serving.prompt_tokens };
-        let mut replica = Self {
+        // What the user measured corrects the closed form.
+        let measured = if correction.is_empty() { Measured::new(model, serving, &machine) } else { None };
+        Self {
             constants,
             model,
             training,
@@ -168,11 +171,8 @@ impl<'a> Replica<'a> {
             layout,
             prompt: f64::from(prompt),
             pass_tokens,
-            measured: None,
-        };
-        // What the user measured corrects the closed form.
-        replica.measured = if correction.is_empty() { Measured::new(&replica) } else { None };
-        replica
+            measured,
+        }
     }
 
     pub fn serving(&self) -> &Serving {
@@ -330,7 +330,7 @@ impl<'a> Replica<'a> {
 
     /// All of a pass's tokens that may be of prompts, in prompts.
     pub fn prompts_a_pass(&self) -> f64 {
-        self.pass_tokens / self.prompt
+        self.pass_tokens / self.prompt * self.groups()
     }
 
     /// `tokens` of prompts through the layers of one stage.

@@ -1,8 +1,7 @@
 //! A model of which only the size is known, or only size and operations: what stands for the rest of it.
 
 use crate::assumption::Assumption;
-use crate::file::resolve::model::sizes;
-use crate::file::scalar::{choice, count, invalid, missing};
+use crate::file::scalar::{Scalar, choice, count, invalid, missing};
 use crate::file::{ModelSection, WorkloadFileError};
 use crate::model::catalog::{ModelRow, Models};
 use crate::model::deviations::Deviations;
@@ -12,6 +11,27 @@ use gpuplan_units::quantity::short_count;
 /// Parameters of a language model that is trained or served on GPUs.
 const LEAST: f64 = 1e6;
 const MOST: f64 = 1e14;
+
+/// Sizes as they are stated, those that a model without a name needs first.
+pub(super) fn sizes(section: &ModelSection) -> [(&'static str, &Option<Scalar>); 15] {
+    [
+        ("model.layers", &section.layers),
+        ("model.hidden", &section.hidden),
+        ("model.heads", &section.heads),
+        ("model.ffn_hidden", &section.ffn_hidden),
+        ("model.vocab", &section.vocab),
+        ("model.encoder_layers", &section.encoder_layers),
+        ("model.kv_heads", &section.kv_heads),
+        ("model.head_dim", &section.head_dim),
+        ("model.experts", &section.experts),
+        ("model.experts_per_token", &section.experts_per_token),
+        ("model.expert_ffn_hidden", &section.expert_ffn_hidden),
+        ("model.shared_experts", &section.shared_experts),
+        ("model.dense_layers", &section.dense_layers),
+        ("model.parameters", &section.parameters),
+        ("model.max_context", &section.max_context),
+    ]
+}
 
 /// `None` where sizes are stated too, or no size at all.
 pub(super) fn model(

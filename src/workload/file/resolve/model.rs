@@ -1,8 +1,8 @@
 //! The model of a workload file: a preset or a configuration, with single sizes replaced, or the sizes alone.
 
 use crate::assumption::Assumption;
-use crate::file::resolve::by_size;
-use crate::file::scalar::{Scalar, choice, conflict, count, invalid, missing, shown, whole};
+use crate::file::resolve::by_size::{self, sizes};
+use crate::file::scalar::{choice, conflict, count, invalid, missing, shown, whole};
 use crate::file::{ModelSection, WorkloadFileError};
 use crate::model::catalog::Models;
 use crate::model::huggingface::fields::{CONTEXT, EXPERTS, HEAD_DIM, HEADS, LAYERS, VOCABULARY, WIDTH};
@@ -58,26 +58,6 @@ pub(super) fn resolve(
             Ok(ResolvedModel { model, native_tokens: row.native_tokens() })
         }
     }
-}
-
-pub(super) fn sizes(section: &ModelSection) -> [(&'static str, &Option<Scalar>); 15] {
-    [
-        ("model.layers", &section.layers),
-        ("model.hidden", &section.hidden),
-        ("model.heads", &section.heads),
-        ("model.ffn_hidden", &section.ffn_hidden),
-        ("model.vocab", &section.vocab),
-        ("model.encoder_layers", &section.encoder_layers),
-        ("model.kv_heads", &section.kv_heads),
-        ("model.head_dim", &section.head_dim),
-        ("model.experts", &section.experts),
-        ("model.experts_per_token", &section.experts_per_token),
-        ("model.expert_ffn_hidden", &section.expert_ffn_hidden),
-        ("model.shared_experts", &section.shared_experts),
-        ("model.dense_layers", &section.dense_layers),
-        ("model.parameters", &section.parameters),
-        ("model.max_context", &section.max_context),
-    ]
 }
 
 /// `base` with the stated sizes in place of its own.

@@ -77,17 +77,7 @@ pub(super) fn resolve(
         assumed.push(Assumption::ServingLatency { writes_tokens: answer_tokens > 0 });
     }
     let name = file.name_or(|| format!("{}-{}", model.name, if serving.is_job() { "batch" } else { "serving" }))?;
-    let sequence = match (model.kind, native_tokens) {
-        (ModelKind::Vit, Some(patches)) => patches,
-        (ModelKind::Vit, None) => {
-            return Err(invalid(
-                "serving",
-                format!("the number of patches in an image of `{}` is not known", model.name),
-            ));
-        }
-        _ if model.kind.counts_samples() => model.sample_side.max(1),
-        _ => prompt_tokens + answer_tokens,
-    };
+    let sequence = sequence(&model, native_tokens, prompt_tokens + answer_tokens)?;
     let mut training =
         Training::new(if answer_tokens == 0 { Task::InferencePrefill } else { Task::Inference }, sequence);
     training.precision = if weights == StoredFormat::Fp8 { Precision::Fp8 } else { Precision::Bf16 };
@@ -98,6 +88,18 @@ pub(super) fn resolve(
     let workload =
         Workload { name, model, training, amount, data: None, checkpoint, sweep: None, serving: Some(serving) };
     Ok(Resolved { workload, assumed })
+}
+
+/// Tokens that the layers see at most, or the side of an image.
+fn sequence(model: &Model, native_tokens: Option<u32>, tokens: u32) -> Result<u32, WorkloadFileError> {
+    match (model.kind, native_tokens) {
+        (ModelKind::Vit, Some(patches)) => Ok(patches),
+        (ModelKind::Vit, None) => {
+            Err(invalid("serving", format!("the number of patches in an image of `{}` is not known", model.name)))
+        }
+        _ if model.kind.counts_samples() => Ok(model.sample_side.max(1)),
+        _ => Ok(tokens),
+    }
 }
 
 /// Sections and limits that belong to training, or mean nothing here.
