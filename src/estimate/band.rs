@@ -179,10 +179,12 @@ pub enum Doubt {
     BlockScaling,
     /// Software older than most published runs: the same kernels became faster since, and sources disagree on how much.
     Age,
+    /// Only the size of the model is known. No published run is of this kind, so its width is that of what nothing has measured.
+    Shape,
 }
 
 impl Doubt {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Framework,
         Self::Gpu,
         Self::Vendor,
@@ -193,6 +195,7 @@ impl Doubt {
         Self::Scale,
         Self::BlockScaling,
         Self::Age,
+        Self::Shape,
     ];
 
     /// Word of the constants file.
@@ -208,6 +211,7 @@ impl Doubt {
             Self::Scale => "scale",
             Self::BlockScaling => "block-scaling",
             Self::Age => "age",
+            Self::Shape => "shape",
         }
     }
 
@@ -220,6 +224,7 @@ impl Doubt {
             Self::Age => 0.20,
             Self::Vendor => 0.25,
             Self::Experts => 0.30,
+            Self::Shape => 0.35,
         }
     }
 }
@@ -237,6 +242,7 @@ pub struct Doubts {
     pub scale: bool,
     pub block_scaling: bool,
     pub age: bool,
+    pub shape: bool,
 }
 
 impl Doubts {
@@ -252,6 +258,7 @@ impl Doubts {
             Doubt::Scale => self.scale,
             Doubt::BlockScaling => self.block_scaling,
             Doubt::Age => self.age,
+            Doubt::Shape => self.shape,
         }
     }
 }

@@ -237,6 +237,7 @@ impl<'a> Subject<'a> {
             scale: setting.gpus() > MOST_COVERED_GPUS,
             block_scaling: matches!(self.training.precision, Precision::Mxfp8 | Precision::Nvfp4),
             age: !self.training.is_since(FIRST_COVERED_YEAR),
+            shape: self.model.shape_is_guessed,
         }
     }
 
@@ -248,7 +249,11 @@ impl<'a> Subject<'a> {
     /// Dense FLOPs of the model's own mathematics in a step: recompute does not count, so this is the numerator of MFU.
     pub fn model_flops_per_step(&self, setting: &Setting) -> f64 {
         if !self.model.kind.is_transformer() {
-            let passes = if self.training.task.has_backward() { 3.0 } else { 1.0 };
+            let passes = match (self.training.task.has_backward(), self.training.task.has_adapters()) {
+                (false, _) => 1.0,
+                (true, true) => 2.0,
+                (true, false) => 3.0,
+            };
             return passes * self.model.forward_flops_per_sample * setting.global_batch;
         }
         let per_sample = self.model.training_flops_per_sample(self.sequence);

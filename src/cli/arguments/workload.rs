@@ -50,10 +50,27 @@ impl WorkloadFlags {
 type Flag = (&'static str, &'static str, &'static str, &'static str);
 
 /// Keys that people set often. Every other key is reached by `--set`.
-const FLAGS: [Flag; 31] = [
+const FLAGS: [Flag; 55] = [
     ("model", "model.preset", "MODEL", "Take this named model, such as llama-3.1-8b (see `gpuplan catalog models`)"),
-    ("config", "model.config", "FILE", "Read the model from this Hugging Face config.json"),
-    ("index", "model.index", "FILE", "Read the exact size from the model.safetensors.index.json beside the config"),
+    (
+        "config",
+        "model.config",
+        "FILE",
+        "Read the model from this Hugging Face config.json, or a diffusers model_index.json",
+    ),
+    ("index", "model.index", "FILE", "Read the exact size from a safetensors file, or its index, beside the config"),
+    (
+        "params",
+        "model.parameters",
+        "N",
+        "State the size alone, such as 7B, of a model that nobody can name: a dense language model with a wide band",
+    ),
+    (
+        "flops-per-sample",
+        "model.flops_per_sample",
+        "FLOPS",
+        "State the operations of a forward pass of one sample, such as 4.1G, of a model that is no transformer (beside --params)",
+    ),
     ("task", "training.task", "TASK", "Choose the task: pretrain, full-fine-tune, lora, qlora or train"),
     (
         "tokens",
@@ -112,6 +129,38 @@ const FLAGS: [Flag; 31] = [
     ),
     ("checkpoint-size", "checkpoint.size", "SIZE", "State the size of a checkpoint, such as 110GB"),
     ("checkpoint-interval", "checkpoint.interval", "TIME", "Save a checkpoint this often, such as 30m, or choose"),
+    ("requests-per-second", "serving.requests_per_second", "N", "Serve requests that arrive at this rate"),
+    ("tokens-per-day", "serving.tokens_per_day", "TOKENS", "Serve this many tokens a day, of prompts and answers"),
+    ("images-per-second", "serving.images_per_second", "N", "Serve images that arrive at this rate"),
+    ("requests", "serving.requests", "N", "Get this many requests done"),
+    ("serving-tokens", "serving.tokens", "TOKENS", "Get this many tokens done, of prompts and answers"),
+    ("images", "serving.images", "N", "Get this many images done"),
+    ("prompt-tokens", "serving.prompt_tokens", "N", "State the tokens of a prompt"),
+    ("answer-tokens", "serving.answer_tokens", "N", "State the tokens of an answer; 0: only the prompt is read"),
+    ("time-to-first-token", "serving.time_to_first_token", "TIME", "Show nine of ten the first token within this time"),
+    ("time-per-token", "serving.time_per_token", "TIME", "Keep this mean time between two tokens, such as 50ms"),
+    ("hours", "serving.hours", "HOURS", "Run the service for these hours of a month"),
+    ("duration", "serving.duration", "TIME", "Run the service once, for this long, such as 3d"),
+    ("weights", "serving.weights", "FORMAT", "Serve weights in bf16, fp8, int8, int4, mxfp4 or nvfp4"),
+    ("kv-cache", "serving.kv_cache", "FORMAT", "Keep keys and values in bf16, fp8 or int8"),
+    ("availability", "serving.availability", "SHARE", "Have enough replicas for this share of time, such as 0.99"),
+    ("engine", "serving.engine", "ENGINE", "Serve with vllm, sglang or tensorrt-llm"),
+    ("tensor-parallel", "serving.tensor_parallel", "N", "Share each matrix of a served copy over this many GPUs"),
+    ("pipeline-parallel", "serving.pipeline_parallel", "N", "Split a served copy into this many stages of layers"),
+    (
+        "attention-data-parallel",
+        "serving.attention_data_parallel",
+        "N",
+        "Let this many groups of GPUs of a served copy attend to sequences of their own",
+    ),
+    ("expert-parallel", "serving.expert_parallel", "", "Deal experts out whole over the GPUs of a served copy"),
+    (
+        "draft-tokens",
+        "serving.draft_tokens",
+        "N",
+        "Draft this many tokens a pass (speculation, multi-token prediction)",
+    ),
+    ("accepted-tokens", "serving.accepted_tokens", "N", "State how many drafted tokens are accepted, on average"),
 ];
 
 /// The flag that states a key of the workload file, limits included. `None`: only `--set` reaches it.

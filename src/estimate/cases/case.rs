@@ -236,11 +236,11 @@ impl EstimateCase {
             name,
             kind,
             parameters: 0.0,
-            layers: if kind == ModelKind::MoeEncdec && stated.encoder_layers.is_none() {
-                layers.div_ceil(2)
+            layers: layers.div_ceil(if kind == ModelKind::MoeEncdec && stated.encoder_layers.is_none() {
+                2
             } else {
-                layers
-            },
+                1
+            }),
             hidden,
             heads,
             kv_heads,
@@ -273,6 +273,7 @@ impl EstimateCase {
             forward_flops_per_sample: 0.0,
             published: StoredFormat::Bf16,
             deviations: Deviations::default(),
+            shape_is_guessed: false,
         };
         self.infer_open_forms(&mut model, parameters);
         Ok(model)
