@@ -8,6 +8,7 @@ mod collector;
 mod error;
 pub mod host_offer;
 pub mod import;
+pub mod machines;
 pub mod offer;
 pub mod quote;
 pub mod source;
@@ -23,9 +24,10 @@ pub use catalog::{check, snapshot};
 pub use collector::{Collector, Keep};
 pub use error::MarketError;
 pub use host_offer::HostOffer;
+pub use machines::MachineList;
 pub use offer::{ANYWHERE, Availability, Location, Offer, OfferId, Purchase, RiskEvidence, Signal, Suspicion};
 pub use quote::{Origin, Quote};
 pub use source::{
-    About, Access, AccountSource, BoxFuture, Identity, OfferQuery, Permission, PriceSource, Quota, QuotaNeed,
+    About, Access, AccountSource, BoxFuture, Identity, MachineSource, OfferQuery, Permission, PriceSource, Quota, QuotaNeed,
     RiskSource, SourceError, Sources, Verdict,
 };

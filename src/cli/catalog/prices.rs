@@ -96,7 +96,7 @@ pub fn run(arguments: &PricesArguments, session: &Session) -> Result<Exit, Diagn
             max_age: live::parse_max_age(arguments.max_age.as_deref())?,
             ..live::Request::default()
         };
-        let answers = live::ask_clouds(&catalogs.market, &catalogs.hardware, session, &wanted)?;
+        let answers = live::ask_clouds(&mut catalogs, session, &wanted)?;
         answers.warn(&session.printer);
         catalogs.market = answers.merge_into(catalogs.market, &catalogs.hardware);
     }

@@ -101,7 +101,7 @@ pub fn gathered_with(
             max_age: live::parse_max_age(prices.max_age.as_deref())?,
             ..live::Request::default()
         };
-        let answers = live::ask_clouds(&catalogs.market, &catalogs.hardware, session, &wanted)?;
+        let answers = live::ask_clouds(&mut catalogs, session, &wanted)?;
         answers.warn(&session.printer);
         catalogs.market = answers.merge_into(catalogs.market, &catalogs.hardware);
     }

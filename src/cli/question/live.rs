@@ -1,16 +1,14 @@
 //! Asks the clouds for live prices: every source at once, with progress, cached. A source that fails costs only its own prices.
 
-use std::cell::RefCell;
-
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-
-use crate::session::Session;
+use crate::question::asking::{Question, replies};
+use crate::question::machines::{ListReport, list_machines};
+use crate::session::{Catalogs, Session};
 use crate::session::diagnostic::Diagnostic;
 use crate::session::printer::Printer;
-use gpuplan_clouds::{Sources, ask, sources};
+use gpuplan_clouds::{Sources, sources};
 use gpuplan_hardware::{CloudId, Hardware};
 use gpuplan_market::{
-    About, BoxFuture, Cache, CacheError, Market, OfferQuery, PriceAnswer, RiskAnswer, SourceError, SourceNote,
+    About, Cache, CacheError, MachineList, Market, OfferQuery, PriceAnswer, RiskAnswer, SourceError, SourceNote,
 };
 use gpuplan_units::Hours;
 
@@ -23,6 +21,8 @@ pub struct Request {
     pub history: bool,
     /// A source that answered less than this ago is not asked again.
     pub max_age: Option<Hours>,
+    /// Which machines there are is asked even where a list of today is here.
+    pub lists_again: bool,
 }
 
 /// `--max-age`, read.
@@ -52,10 +52,22 @@ pub enum Outcome {
     Failed(SourceError),
 }
 
+impl From<ListReport> for SourceReport {
+    fn from(report: ListReport) -> Self {
+        let outcome = match report.answer {
+            Ok(list) => Outcome::Answered { rows: list.pools(), notes: list.notes },
+            Err(error) => Outcome::Failed(error),
+        };
+        Self { about: report.about, address: report.address, outcome }
+    }
+}
+
 /// What all sources answered.
 #[derive(Default)]
 pub struct Answers {
     pub sources: Vec<SourceReport>,
+    /// Which machines the clouds have where.
+    pub lists: Vec<(CloudId, MachineList)>,
     pub answer: PriceAnswer,
     pub risks: RiskAnswer,
 }
@@ -65,31 +77,25 @@ enum Reply {
     Risks(RiskAnswer),
 }
 
-/// One source of either port.
-struct Question<'a> {
-    about: About,
-    address: String,
-    future: BoxFuture<'a, Result<Reply, SourceError>>,
-}
-
-/// Asks every source, and caches the answers where there is a cache.
-pub fn ask_clouds(
-    market: &Market,
-    hardware: &Hardware,
-    session: &Session,
-    wanted: &Request,
-) -> Result<Answers, Diagnostic> {
+/// Asks every source, and caches the answers where there is a cache: first which machines there are and where, then what they cost.
+/// Machines that no catalog has are rows of `catalogs` afterwards.
+pub fn ask_clouds(catalogs: &mut Catalogs, session: &Session, wanted: &Request) -> Result<Answers, Diagnostic> {
     if session.offline {
         return Err(Diagnostic::usage("asking the clouds is forbidden by --offline (or GPUPLAN_OFFLINE)")
             .hint("`gpuplan prices --offline` shows the prices that are here already"));
     }
-    let mut cache = session.cache();
-    let clouds = clouds_to_ask(hardware, &session.printer, &wanted.clouds);
-    let queries: Vec<OfferQuery> = clouds
-        .iter()
-        .map(|(cloud, _)| OfferQuery { history: wanted.history, ..OfferQuery::known(market, hardware, cloud) })
-        .collect();
-    let (mut answers, mut questions) = (Answers::default(), Vec::new());
+    let clouds = clouds_to_ask(&catalogs.hardware, &session.printer, &wanted.clouds);
+    let (lists, reports) = list_machines(&clouds, catalogs, session, wanted.lists_again)?;
+    let mut answers =
+        Answers { lists, sources: reports.into_iter().map(SourceReport::from).collect(), ..Answers::default() };
+    let (mut cache, mut questions) = (session.cache(), Vec::new());
+    let (market, hardware) = (&catalogs.market, &catalogs.hardware);
+    let query = |cloud: &CloudId| {
+        let known = OfferQuery { history: wanted.history, ..OfferQuery::known(market, hardware, cloud) };
+        let lists = answers.lists.iter().filter(|(listed, _)| listed == cloud);
+        lists.fold(known, |known, (_, list)| known.listed(cloud, list))
+    };
+    let queries: Vec<OfferQuery> = clouds.iter().map(|(cloud, _)| query(cloud)).collect();
     for ((_, sources), query) in clouds.iter().zip(&queries) {
         for question in questions_of(sources, query) {
             match wanted.max_age.and_then(|limit| recent(cache.as_ref(), question.about.id, session, limit)) {
@@ -135,7 +141,7 @@ fn clouds_to_ask(hardware: &Hardware, printer: &Printer, named: &[CloudId]) -> V
     found
 }
 
-fn questions_of<'a>(sources: &'a Sources, query: &'a OfferQuery<'a>) -> Vec<Question<'a>> {
+fn questions_of<'a>(sources: &'a Sources, query: &'a OfferQuery<'a>) -> Vec<Question<'a, Reply>> {
     let prices = sources.prices.iter().map(|source| Question {
         about: source.about(),
         address: source.address(),
@@ -157,32 +163,6 @@ fn recent(cache: Option<&Cache>, source: &str, session: &Session, limit: Hours) 
     })?;
     let age = Hours(session.now.duration_since(answered).as_secs_f64() / 3600.0);
     (age.0 >= 0.0 && age <= limit).then_some(age)
-}
-
-/// The replies in the order of the questions, with a bar on a terminal that names who is still silent.
-fn replies(questions: Vec<Question>, printer: &Printer) -> Result<Vec<Result<Reply, SourceError>>, Diagnostic> {
-    let bar = ProgressBar::with_draw_target(Some(questions.len() as u64), ProgressDrawTarget::hidden());
-    if printer.stderr_is_terminal() {
-        bar.set_draw_target(ProgressDrawTarget::stderr());
-    }
-    bar.set_style(
-        ProgressStyle::with_template("{bar:20} {pos}/{len} sources, {elapsed}; waiting for {wide_msg}")
-            .unwrap_or_else(|_| ProgressStyle::default_bar()),
-    );
-    let waiting: RefCell<Vec<Option<&str>>> =
-        RefCell::new(questions.iter().map(|question| Some(question.about.id)).collect());
-    let show = || bar.set_message(waiting.borrow().iter().flatten().copied().collect::<Vec<_>>().join(", "));
-    show();
-    bar.enable_steady_tick(std::time::Duration::from_millis(200));
-    let ended = |position: usize| {
-        waiting.borrow_mut()[position] = None;
-        bar.inc(1);
-        show();
-    };
-    let futures = questions.into_iter().map(|question| (question.about.id, question.future)).collect();
-    let replies = ask::all(futures, &ended).map_err(Diagnostic::unexpected);
-    bar.finish_and_clear();
-    replies
 }
 
 /// Puts an answer into the cache, where there is one.
@@ -220,8 +200,10 @@ impl Answers {
         }
     }
 
-    /// The market with every answer laid over it.
+    /// The market with every answer laid over it, without places that do not have the machine.
     pub fn merge_into(self, market: Market, hardware: &Hardware) -> Market {
+        let lists = self.lists.iter();
+        let market = lists.fold(market, |market, (cloud, list)| market.where_listed(cloud, list, hardware));
         market.merged(self.answer.offers, hardware).informed(&self.risks.risks, &self.risks.signals)
     }
 
@@ -264,9 +246,8 @@ mod tests {
     fn the_network_is_not_touched_where_that_is_forbidden() {
         let session =
             Session::new(&Arguments::parse_from(["gpuplan", "--offline", "prices", "--live"]).global).unwrap();
-        let hardware = Hardware::embedded().unwrap();
-        let market = Market::embedded(&hardware).unwrap();
-        let Err(diagnostic) = ask_clouds(&market, &hardware, &session, &Request::default()) else { panic!("it asked") };
+        let mut catalogs = session.snapshot().unwrap();
+        let Err(diagnostic) = ask_clouds(&mut catalogs, &session, &Request::default()) else { panic!("it asked") };
         assert_eq!(diagnostic.exit, Exit::Usage);
         assert_eq!(diagnostic.hints.len(), 1);
     }

@@ -4,6 +4,8 @@
 use crate::CLOUD;
 #[cfg(feature = "aws")]
 use crate::account::{AwsAccount, session};
+#[cfg(feature = "aws")]
+use crate::catalog::machine_list::ListedMachines;
 use crate::feeds;
 #[cfg(feature = "aws")]
 use crate::feeds::addresses;
@@ -49,6 +51,7 @@ pub fn has_account() -> bool {
 fn account_sources() -> Sources {
     let session = session::Session::from_environment();
     let mut sources = Sources {
+        machines: vec![Box::new(ListedMachines::new(session.clone()))],
         prices: vec![
             Box::new(spot_prices::SpotPrices::new(session.clone())),
             Box::new(capacity_blocks::CapacityBlocks::new(session.clone())),

@@ -6,13 +6,14 @@ use crate::CLOUD;
 use crate::account::{Account, project};
 use crate::prices::billing;
 #[cfg(feature = "gcp")]
-use crate::prices::{capacity, preemptions, spot_prices};
+use crate::prices::{capacity, machine_list, preemptions, spot_prices};
 use gpuplan_market::Sources;
 
 #[cfg(feature = "gcp")]
 pub fn sources() -> Sources {
     let project = project::Project::from_environment();
     Sources {
+        machines: vec![Box::new(machine_list::ListedMachines { project: project.clone() })],
         prices: vec![
             Box::new(billing::SkuPrices::from_environment()),
             Box::new(spot_prices::SpotPrices { project: project.clone() }),

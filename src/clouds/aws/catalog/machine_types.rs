@@ -20,7 +20,7 @@ pub struct Cards {
 /// What EC2 says otherwise than the catalog, in words; `None` where both agree or EC2 does not say.
 pub fn difference(known: &InstanceType, cards: &[Cards]) -> Option<String> {
     let [first, ..] = cards else { return None };
-    let count: f64 = cards.iter().map(gpus).sum();
+    let count: f64 = cards.iter().map(Cards::gpus).sum();
     let catalog = known.node.gpus;
     if (count - catalog.as_f64()).abs() > 1e-9 {
         return Some(format!("AWS says {count} GPUs, the catalog of this program {catalog}"));
@@ -33,10 +33,13 @@ pub fn difference(known: &InstanceType, cards: &[Cards]) -> Option<String> {
     })
 }
 
-fn gpus(cards: &Cards) -> f64 {
-    match cards.partition {
-        Some(share) if cards.count == 0 => share,
-        _ => f64::from(cards.count),
+impl Cards {
+    /// A fraction where the machine has a share of a card.
+    pub fn gpus(&self) -> f64 {
+        match self.partition {
+            Some(share) if self.count == 0 => share,
+            _ => f64::from(self.count),
+        }
     }
 }
 
