@@ -38,6 +38,7 @@ pub fn sources(cloud: &CloudId) -> Option<Sources> {
         aws::CLOUD => aws::sources(),
         azure::CLOUD => Sources {
             risks: vec![Box::new(azure::eviction_rates::EvictionRates::from_environment())],
+            tried: azure::sign_in::tried(),
             ..prices_of(azure::retail_prices::RetailPrices::from_environment())
         },
         gcp::CLOUD => gcp::sources(),

@@ -106,9 +106,8 @@ impl Hardware {
     /// else the slowest: nobody is to be promised too much.
     fn gpu_of_sheet(&self, cloud: &CloudId, name: &str, memory_mib: Option<f64>) -> Option<GpuId> {
         let words = words(name);
-        let fits = |gpu: &Gpu| {
-            memory_mib.is_none_or(|mib| (mib / gpu.memory_visible_mib - 1.0).abs() <= MEMORY_TOLERANCE)
-        };
+        let fits =
+            |gpu: &Gpu| memory_mib.is_none_or(|mib| (mib / gpu.memory_visible_mib - 1.0).abs() <= MEMORY_TOLERANCE);
         if let Some(exact) = self.find_gpu(name).filter(|id| fits(self.gpu(*id))) {
             return Some(exact);
         }
@@ -135,16 +134,16 @@ impl Hardware {
     fn assume_gpu(&mut self, sheet: &MachineSheet, memory_mib: Option<f64>) -> Result<GpuId, String> {
         let memory = memory_mib.ok_or_else(|| format!("nobody says how much memory a {} has", sheet.gpu))?;
         let vendor = plain(&sheet.vendor);
-        let is_recent = |gpu: &Gpu| {
-            gpu.peak_tflops.bf16.is_some() && plain(&gpu.vendor) == vendor && !gpu.is_assumed()
-        };
+        let is_recent = |gpu: &Gpu| gpu.peak_tflops.bf16.is_some() && plain(&gpu.vendor) == vendor && !gpu.is_assumed();
         let model = self
             .gpus()
             .iter()
             .filter(|gpu| is_recent(gpu))
             .min_by(|a, b| {
                 let short = |gpu: &Gpu| (memory - gpu.memory_visible_mib * (1.0 + MEMORY_TOLERANCE)).max(0.0);
-                short(a).total_cmp(&short(b)).then(a.peak_tflops.bf16.unwrap_or(0.0).total_cmp(&b.peak_tflops.bf16.unwrap_or(0.0)))
+                short(a)
+                    .total_cmp(&short(b))
+                    .then(a.peak_tflops.bf16.unwrap_or(0.0).total_cmp(&b.peak_tflops.bf16.unwrap_or(0.0)))
             })
             .ok_or_else(|| format!("nothing is known of a {} by {}", sheet.gpu, sheet.vendor))?
             .clone();

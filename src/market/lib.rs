@@ -28,6 +28,6 @@ pub use machines::MachineList;
 pub use offer::{ANYWHERE, Availability, Location, Offer, OfferId, Purchase, RiskEvidence, Signal, Suspicion};
 pub use quote::{Origin, Quote};
 pub use source::{
-    About, Access, AccountSource, BoxFuture, Identity, MachineSource, OfferQuery, Permission, PriceSource, Quota, QuotaNeed,
-    RiskSource, SourceError, Sources, Verdict,
+    About, Access, AccountSource, BoxFuture, Identity, MachineSource, OfferQuery, Permission, PriceSource, Quota,
+    QuotaNeed, RiskSource, SourceError, Sources, Tried, Verdict,
 };

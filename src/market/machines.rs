@@ -92,7 +92,8 @@ mod tests {
         let (hardware, cloud) = (Hardware::embedded().unwrap(), CloudId::new("aws"));
         let market = Market::embedded(&hardware).unwrap();
         let count = |market: &Market, region: &str| {
-            let here = |offer: &&Offer| hardware.instance(offer.instance).cloud == cloud && &*offer.place.region == region;
+            let here =
+                |offer: &&Offer| hardware.instance(offer.instance).cloud == cloud && &*offer.place.region == region;
             market.offers().iter().filter(here).count()
         };
         let (east, west) = (count(&market, "us-east-1"), count(&market, "us-west-2"));

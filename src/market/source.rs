@@ -1,6 +1,6 @@
 //! The ports that a cloud implements so that it can be asked: `PriceSource`, `RiskSource` and `AccountSource`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,11 +20,13 @@ pub struct OfferQuery<'a> {
     pub wanted: BTreeMap<Arc<str>, Vec<InstanceId>>,
     /// Earlier prices are wanted too, from sources where they cost many questions more.
     pub history: bool,
+    /// Machine types that the answer is wanted for: a source that may ask little asks about these first. Empty: all are alike.
+    pub candidates: BTreeSet<InstanceId>,
 }
 
 impl<'a> OfferQuery<'a> {
     pub fn for_instances(hardware: &'a Hardware, wanted: BTreeMap<Arc<str>, Vec<InstanceId>>) -> Self {
-        Self { hardware, wanted, history: false }
+        Self { hardware, wanted, history: false, candidates: BTreeSet::new() }
     }
 
     pub fn with_history(self) -> Self {
@@ -246,6 +248,15 @@ pub enum SourceError {
     Malformed { field: String, detail: String },
 }
 
+/// A place where credentials are looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tried {
+    /// Such as a variable, a profile, a file or a service.
+    pub place: String,
+    /// What stands there, in words and without a secret; `None`: nothing.
+    pub found: Option<String>,
+}
+
 /// Everything that can be asked of one cloud, as the environment names its addresses and credentials.
 #[derive(Default)]
 pub struct Sources {
@@ -253,6 +264,8 @@ pub struct Sources {
     pub prices: Vec<Box<dyn PriceSource>>,
     pub risks: Vec<Box<dyn RiskSource>>,
     pub account: Option<Box<dyn AccountSource>>,
+    /// Where credentials are looked for, in that order.
+    pub tried: Vec<Tried>,
     /// The feature without which this binary cannot ask the cloud's account.
     pub needs_feature: Option<&'static str>,
 }

@@ -56,7 +56,11 @@ fn machine_types(call: &Call) -> Value {
                 "second",
             )
         }
-        _ => ("zones/us-central1-c", vec![machine(c, "a3-highgpu-8g", "ACTIVE"), machine(c, "a4-highgpu-8g", "ACTIVE"), new], ""),
+        _ => (
+            "zones/us-central1-c",
+            vec![machine(c, "a3-highgpu-8g", "ACTIVE"), machine(c, "a4-highgpu-8g", "ACTIVE"), new],
+            "",
+        ),
     };
     let mut items = serde_json::Map::new();
     items.insert(scope.to_owned(), json!({"machineTypes": types}));

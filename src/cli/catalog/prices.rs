@@ -93,6 +93,7 @@ pub fn run(arguments: &PricesArguments, session: &Session) -> Result<Exit, Diagn
     if arguments.live {
         let wanted = live::Request {
             clouds: query.clouds.clone(),
+            gpus: query.gpus.clone().into_iter().collect(),
             max_age: live::parse_max_age(arguments.max_age.as_deref())?,
             ..live::Request::default()
         };

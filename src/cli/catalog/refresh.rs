@@ -28,7 +28,8 @@ pub fn run(arguments: &RefreshArguments, session: &Session) -> Result<Exit, Diag
     let clouds =
         arguments.clouds.iter().map(|name| limits::cloud(name, &catalogs.hardware)).collect::<Result<_, _>>()?;
     let max_age = live::parse_max_age(arguments.max_age.as_deref())?;
-    let wanted = Request { clouds, history: arguments.history, lists_again: max_age.is_none(), max_age };
+    let lists_again = max_age.is_none();
+    let wanted = Request { clouds, history: arguments.history, lists_again, max_age, ..Request::default() };
     let answers = live::ask_clouds(&mut catalogs, session, &wanted)?;
     let rows: Vec<SourceRow> = answers.sources.iter().map(row).collect();
     match session.output {

@@ -98,6 +98,7 @@ pub fn gathered_with(
     if prices.live {
         let wanted = live::Request {
             clouds: limits.offers.clouds.clone(),
+            gpus: limits.offers.gpus.clone(),
             max_age: live::parse_max_age(prices.max_age.as_deref())?,
             ..live::Request::default()
         };

@@ -1,12 +1,14 @@
 //! Asks the clouds for live prices: every source at once, with progress, cached. A source that fails costs only its own prices.
 
+use std::collections::BTreeSet;
+
 use crate::question::asking::{Question, replies};
 use crate::question::machines::{ListReport, list_machines};
-use crate::session::{Catalogs, Session};
 use crate::session::diagnostic::Diagnostic;
 use crate::session::printer::Printer;
+use crate::session::{Catalogs, Session};
 use gpuplan_clouds::{Sources, sources};
-use gpuplan_hardware::{CloudId, Hardware};
+use gpuplan_hardware::{CloudId, GpuSelector, Hardware, InstanceId};
 use gpuplan_market::{
     About, Cache, CacheError, MachineList, Market, OfferQuery, PriceAnswer, RiskAnswer, SourceError, SourceNote,
 };
@@ -23,6 +25,19 @@ pub struct Request {
     pub max_age: Option<Hours>,
     /// Which machines there are is asked even where a list of today is here.
     pub lists_again: bool,
+    /// GPUs that the answer is wanted for; none: all alike.
+    pub gpus: Vec<GpuSelector>,
+}
+
+impl Request {
+    /// Machines of a cloud that the answer is wanted for first.
+    fn candidates(&self, cloud: &CloudId, hardware: &Hardware) -> BTreeSet<InstanceId> {
+        let is_wanted = |id: &InstanceId| {
+            let (instance, gpu) = (hardware.instance(*id), hardware.instance(*id).node.gpu);
+            instance.cloud == *cloud && self.gpus.iter().any(|gpus| gpus.matches_gpu(gpu, hardware.gpu(gpu)))
+        };
+        hardware.instance_ids().filter(is_wanted).collect()
+    }
 }
 
 /// `--max-age`, read.
@@ -88,14 +103,16 @@ pub fn ask_clouds(catalogs: &mut Catalogs, session: &Session, wanted: &Request) 
     let (lists, reports) = list_machines(&clouds, catalogs, session, wanted.lists_again)?;
     let mut answers =
         Answers { lists, sources: reports.into_iter().map(SourceReport::from).collect(), ..Answers::default() };
-    let (mut cache, mut questions) = (session.cache(), Vec::new());
+    let mut cache = session.cache();
     let (market, hardware) = (&catalogs.market, &catalogs.hardware);
     let query = |cloud: &CloudId| {
-        let known = OfferQuery { history: wanted.history, ..OfferQuery::known(market, hardware, cloud) };
+        let candidates = wanted.candidates(cloud, hardware);
+        let known = OfferQuery { history: wanted.history, candidates, ..OfferQuery::known(market, hardware, cloud) };
         let lists = answers.lists.iter().filter(|(listed, _)| listed == cloud);
         lists.fold(known, |known, (_, list)| known.listed(cloud, list))
     };
     let queries: Vec<OfferQuery> = clouds.iter().map(|(cloud, _)| query(cloud)).collect();
+    let mut questions = Vec::new();
     for ((_, sources), query) in clouds.iter().zip(&queries) {
         for question in questions_of(sources, query) {
             match wanted.max_age.and_then(|limit| recent(cache.as_ref(), question.about.id, session, limit)) {

@@ -3,7 +3,7 @@
 #[cfg(not(feature = "aws"))]
 use crate::CLOUD;
 #[cfg(feature = "aws")]
-use crate::account::{AwsAccount, session};
+use crate::account::{AwsAccount, places, session};
 #[cfg(feature = "aws")]
 use crate::catalog::machine_list::ListedMachines;
 use crate::feeds;
@@ -58,6 +58,7 @@ fn account_sources() -> Sources {
         ],
         risks: vec![Box::new(placement_scores::PlacementScores::new(session.clone()))],
         account: Some(Box::new(AwsAccount::new(session.clone()))),
+        tried: places::tried(),
         needs_feature: None,
     };
     if addresses::may_ask_price_list(|name| variable(name).is_some()) {

@@ -3,7 +3,7 @@
 #[cfg(not(feature = "gcp"))]
 use crate::CLOUD;
 #[cfg(feature = "gcp")]
-use crate::account::{Account, project};
+use crate::account::{Account, identity, project};
 use crate::prices::billing;
 #[cfg(feature = "gcp")]
 use crate::prices::{capacity, machine_list, preemptions, spot_prices};
@@ -23,6 +23,7 @@ pub fn sources() -> Sources {
             Box::new(capacity::Capacity { project: project.clone() }),
         ],
         account: Some(Box::new(Account { project })),
+        tried: identity::tried(),
         needs_feature: None,
     }
 }

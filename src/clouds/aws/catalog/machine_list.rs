@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use aws_sdk_ec2::types::{Filter, GpuDeviceInfo, InstanceType, InstanceTypeInfo, LocationType};
+use aws_sdk_ec2::types::{GpuDeviceInfo, InstanceType, InstanceTypeInfo, LocationType};
 use futures_util::future::join_all;
 use jiff::Timestamp;
 
@@ -19,7 +19,9 @@ use gpuplan_market::{About, BoxFuture, MachineList, MachineSource, OfferQuery, S
 const SOURCE: &str = "aws-machine-types";
 /// Families of EC2 with GPUs are G (graphics) and P (accelerated), as of every generation so far (EC2 documentation,
 /// "Accelerated computing").
-const FAMILIES: [&str; 2] = ["g*", "p*"];
+const FAMILIES: [char; 2] = ['g', 'p'];
+/// Rows of a page, the most that EC2 gives (documentation of DescribeInstanceTypeOfferings).
+const ROWS: i32 = 1000;
 /// Regions are listed here where no region is configured.
 const ANY_REGION: &str = "us-east-1";
 
@@ -74,17 +76,17 @@ async fn regions(account: &Account) -> Result<Vec<Arc<str>>, SourceError> {
     Ok(answer.regions().iter().filter_map(|region| Some(region.region_name()?.into())).collect())
 }
 
-/// Machine types of the families with GPUs that any zone of a region lists.
+/// Machine types of the families with GPUs that any zone of a region lists. Everything is asked for: some 800 rows, and no list of
+/// families to come stands in a question.
 async fn offered(account: &Account, region: &str) -> Result<BTreeSet<String>, SourceError> {
-    let families = Filter::builder().name("instance-type").set_values(Some(FAMILIES.map(str::to_owned).to_vec())).build();
     let client = account.ec2(region);
-    let question = client.describe_instance_type_offerings().location_type(LocationType::Region).filters(families);
+    let question = client.describe_instance_type_offerings().location_type(LocationType::Region).max_results(ROWS);
     let mut pages = question.into_paginator().send();
     let mut found = BTreeSet::new();
     while let Some(page) = pages.next().await {
         let page = page.map_err(|error| account.error(region, &error))?;
         let types = page.instance_type_offerings().iter().filter_map(|offering| offering.instance_type());
-        found.extend(types.map(|name| name.as_str().to_owned()));
+        found.extend(types.map(|name| name.as_str().to_owned()).filter(|name| name.starts_with(FAMILIES)));
     }
     Ok(found)
 }
