@@ -92,7 +92,7 @@ const LAUNCHING: &[&str] = &[
 ];
 
 #[rustfmt::skip]
-const PAGES: [Page; 44] = [
+const PAGES: [Page; 45] = [
     ("init", &[], &[
         ("LoRA fine-tuning, as a file to edit", "gpuplan init --model llama-3.1-8b --task lora --tokens 50M"),
         ("Another file, with a deadline and a budget", "gpuplan init train.toml --model gpt-2 --task pretrain --tokens 10B --deadline 3d --budget 500"),
@@ -140,6 +140,7 @@ const PAGES: [Page; 44] = [
     ("catalog models", &[], &[("All models", "gpuplan catalog models"), ("Those of a family", "gpuplan catalog models qwen")]),
     ("catalog check", &[], &[("The catalog of this program", "gpuplan catalog check"), ("One in a folder", "gpuplan catalog check --catalog-dir catalogs")]),
     ("catalog refresh", &[], &[]),
+    ("catalog publish", &[], &[("A file for other installations", "gpuplan catalog publish prices.feed --key feed.key")]),
     ("catalog import", &[], &[]),
     ("launch", LAUNCHING, &[
         ("Rehearse on this machine, for nothing", "gpuplan launch examples/llama-3.1-8b-lora.toml --cloud fake -- ./train.py"),

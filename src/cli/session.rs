@@ -1,6 +1,7 @@
 //! `Session`: one call of the program: flags and environment read once, the catalogs that they select, and the terminal.
 
 pub mod diagnostic;
+mod feed;
 pub mod home;
 pub mod input;
 pub mod printer;
@@ -121,9 +122,15 @@ impl Session {
 
     /// The snapshot with cached answers of the clouds laid over it.
     pub fn catalogs(&self) -> Result<Catalogs, Diagnostic> {
-        let Catalogs { mut hardware, market } = self.snapshot()?;
+        let Catalogs { mut hardware, mut market } = self.snapshot()?;
         let newest = market.newest().strftime("%Y-%m-%d");
         self.printer.detail(&format!("snapshot of {} prices, the newest of {newest}", market.offers().len()));
+        if let Some(feed) = feed::find(&self.home, &self.printer, self.now, self.offline)? {
+            self.printer.detail("the feed of prices is laid over it");
+            let lists = feed.lists().map_err(Diagnostic::unexpected)?;
+            market = taught(market, lists, &mut hardware);
+            market = market.merged(feed.offers(&hardware).map_err(Diagnostic::unexpected)?, &hardware);
+        }
         let market = match self.home.price_cache().map(|path| Cache::open_existing(&path)) {
             Some(Ok(Some(cache))) => {
                 self.printer.detail("answers of the clouds in the price cache are laid over it");
@@ -136,6 +143,13 @@ impl Session {
             Some(Ok(None)) | None => market,
         };
         Ok(Catalogs { hardware, market })
+    }
+
+    /// Which machines each cloud has where, as far as it was asked.
+    pub fn machine_lists(&self, hardware: &Hardware) -> Result<Vec<(CloudId, MachineList)>, Diagnostic> {
+        let cache = self.home.price_cache().map(|path| Cache::open_existing(&path)).transpose();
+        let cache = cache.map_err(Diagnostic::unexpected)?.flatten();
+        cache.map_or(Ok(Vec::new()), |cache| lists(&cache, hardware).map_err(Diagnostic::unexpected))
     }
 
     /// The price cache, made if it is not there. A cache that cannot be used costs speed and nothing else.
@@ -243,16 +257,21 @@ fn lists(cache: &Cache, hardware: &Hardware) -> Result<Vec<(CloudId, MachineList
     clouds.filter_map(|cloud| Some(cache.machines(&cloud).transpose()?.map(|(_, list)| (cloud, list)))).collect()
 }
 
+/// The machines that the clouds list are known, and what they do not list is not on offer.
+fn taught(market: Market, lists: Vec<(CloudId, MachineList)>, hardware: &mut Hardware) -> Market {
+    lists.into_iter().fold(market, |market, (cloud, mut list)| {
+        list.teach(&cloud, hardware);
+        market.where_listed(&cloud, &list, hardware)
+    })
+}
+
 /// A damaged cache is a warning: everything in it can be asked again.
-fn overlay(mut market: Market, cache: &Cache, hardware: &mut Hardware, printer: &Printer) -> Market {
+fn overlay(market: Market, cache: &Cache, hardware: &mut Hardware, printer: &Printer) -> Market {
     let lists = lists(cache, hardware).unwrap_or_else(|error| {
         printer.warning(&format!("{error}; the machines of the snapshot alone are known"));
         Vec::new()
     });
-    for (cloud, mut list) in lists {
-        list.teach(&cloud, hardware);
-        market = market.where_listed(&cloud, &list, hardware);
-    }
+    let market = taught(market, lists, hardware);
     match (cache.offers(hardware), cache.risks(hardware)) {
         (Ok(offers), Ok(known)) => market.merged(offers, hardware).informed(&known.risks, &known.signals),
         (Err(error), _) | (_, Err(error)) => {

@@ -18,6 +18,8 @@ pub const ASSUMED_SPEED: &str = "peak_tflops";
 const ETHERNET: &str = "ethernet";
 /// Labels, interfaces and drivers differ by less than this share on the memory of one GPU; another size is another GPU.
 const MEMORY_TOLERANCE: f64 = 0.12;
+/// A GPU with less memory than this share of the smallest that is known is of another kind, or of another decade.
+const LEAST_MEMORY: f64 = 0.6;
 /// Words in clouds' names of a GPU that say nothing of which it is.
 const FILLERS: [&str; 6] = ["nvidia", "amd", "tesla", "server", "gpu", "instinct"];
 
@@ -145,7 +147,8 @@ impl Hardware {
                     .total_cmp(&short(b))
                     .then(a.peak_tflops.bf16.unwrap_or(0.0).total_cmp(&b.peak_tflops.bf16.unwrap_or(0.0)))
             })
-            .ok_or_else(|| format!("nothing is known of a {} by {}", sheet.gpu, sheet.vendor))?
+            .filter(|gpu| memory >= LEAST_MEMORY * gpu.memory_visible_mib)
+            .ok_or_else(|| format!("nothing like a {} by {} is known", sheet.gpu, sheet.vendor))?
             .clone();
         let label = (memory / 1024.0).round();
         let id = format!("{}-{label:.0}", words(&sheet.gpu).join("-"));
@@ -267,7 +270,11 @@ mod tests {
         assert_eq!(learn(&sheet("x", "nvidia-vera", "8", None)), "nobody says how much memory a nvidia-vera has");
         assert!(learn(&sheet("x", "L4", "0", None)).contains("number of GPUs"));
         let other = MachineSheet { vendor: "Qualcomm".to_owned(), ..sheet("x", "AI100", "8", Some(16_000.0)) };
-        assert_eq!(learn(&other), "nothing is known of a AI100 by Qualcomm");
+        assert_eq!(learn(&other), "nothing like a AI100 by Qualcomm is known");
+        let radeon = MachineSheet { vendor: "AMD".to_owned(), ..sheet("x", "Radeon Pro V520", "1", Some(8192.0)) };
+        for other in [radeon, sheet("x", "M60", "1", Some(8192.0)), sheet("x", "K80", "1", Some(12_288.0))] {
+            assert!(learn(&other).starts_with("nothing like a "), "no slower than it is: {}", other.gpu);
+        }
         let odd = MachineSheet { sold_as: "as a gift".to_owned(), ..sheet("x", "L4", "1", None) };
         assert!(learn(&odd).contains("purchase"));
     }

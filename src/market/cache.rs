@@ -9,10 +9,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::answer::{PriceAnswer, PricePoint, RiskAnswer};
+use crate::answer::{PoolSignal, PriceAnswer, PricePoint, RiskAnswer};
 use crate::cache::rows::RowsError;
 use crate::machines::MachineList;
-use crate::offer::{Location, Offer, Purchase, RiskEvidence, Signal};
+use crate::offer::{Location, Offer, Purchase, RiskEvidence};
 use gpuplan_hardware::{CloudId, Hardware, InstanceId};
 use gpuplan_units::UsdPerHour;
 
@@ -53,11 +53,11 @@ pub struct SourceAnswer {
     pub answered_at: Timestamp,
 }
 
-/// Pools with a risk or a signal, as cached.
+/// Pools with a risk or a signal, each with its time.
 #[derive(Clone, Debug, Default)]
 pub struct CachedRisks {
     pub risks: Vec<(InstanceId, Location, Arc<RiskEvidence>)>,
-    pub signals: Vec<(InstanceId, Location, Signal)>,
+    pub signals: Vec<PoolSignal>,
 }
 
 pub struct Cache {
@@ -141,7 +141,7 @@ impl Cache {
         now: Timestamp,
     ) -> Result<(), CacheError> {
         let change = self.database.transaction()?;
-        for (region, rows) in rows::pack_risks(answer, hardware)? {
+        for (region, rows) in rows::pack_risks(answer, hardware, now)? {
             change.execute(
                 "INSERT OR REPLACE INTO risks VALUES (?1, ?2, ?3, ?4)",
                 params![source, region, cloud.as_str(), rows],
@@ -356,7 +356,7 @@ impl<'a> Cell<'a> for rusqlite::types::ValueRef<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::offer::Availability;
+    use crate::offer::{Availability, Signal};
     use crate::quote::Origin;
 
     fn at(text: &str) -> Timestamp {

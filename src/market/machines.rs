@@ -56,7 +56,7 @@ impl MachineList {
     }
 
     /// Whether the list denies that a machine can be had in the place of an offer.
-    fn denies(&self, offer: &Offer, name: &str) -> bool {
+    pub fn denies(&self, offer: &Offer, name: &str) -> bool {
         offer.owned.is_none() && self.regions.get(&offer.place.region).is_some_and(|names| !names.contains(name))
     }
 }

@@ -251,3 +251,72 @@ fn closed_port() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     format!("http://{}", listener.local_addr().unwrap())
 }
+
+/// A machine and a GPU that no catalog has: found in a list, priced, planned at an assumed speed, and known afterwards without the cloud.
+#[test]
+fn a_machine_and_a_gpu_that_nobody_knows_are_found_and_planned() {
+    let described = "<instanceTypeSet><item><instanceType>g9.24xlarge</instanceType><supportedUsageClasses><item>on-demand</item>\
+        <item>spot</item></supportedUsageClasses><processorInfo><supportedArchitectures><item>x86_64</item></supportedArchitectures>\
+        </processorInfo><vCpuInfo><defaultVCpus>96</defaultVCpus></vCpuInfo><memoryInfo><sizeInMiB>786432</sizeInMiB></memoryInfo>\
+        <networkInfo><networkPerformance>800 Gigabit</networkPerformance></networkInfo><gpuInfo><gpus><item><name>Vera Q7</name>\
+        <manufacturer>NVIDIA</manufacturer><count>4</count><memoryInfo><sizeInMiB>98304</sizeInMiB></memoryInfo></item></gpus></gpuInfo>\
+        </item></instanceTypeSet>";
+    let says = |action: &'static str, body: &'static str| {
+        Rule::answer(action, move |call| call.reply(answers::ec2(&call.action, body)))
+    };
+    let rules = vec![
+        says("DescribeRegions", "<regionInfo><item><regionName>us-east-1</regionName></item></regionInfo>"),
+        says(
+            "DescribeInstanceTypeOfferings",
+            "<instanceTypeOfferingSet><item><instanceType>g9.24xlarge</instanceType><location>use1-az1</location></item>\
+             </instanceTypeOfferingSet>",
+        ),
+        says("DescribeInstanceTypes", described),
+        says(
+            "DescribeAvailabilityZones",
+            "<availabilityZoneInfo><item><zoneName>us-east-1b</zoneName><zoneId>use1-az1</zoneId></item></availabilityZoneInfo>",
+        ),
+        answers::spot_history(
+            vec![Spot { machine: "g9.24xlarge", zone: "us-east-1b", price: "4.2000", hours_ago: 1 }],
+            1000,
+        ),
+    ];
+    let proxy = Proxy::start(None, rules);
+    let refusing = Server::start(|_| Reply::Text(404, "text/plain", "nothing here".to_owned()));
+    let mut clouds =
+        Clouds { aws: proxy.endpoint.clone(), others: refusing.endpoint.clone(), home: tempfile::tempdir().unwrap() };
+    let refreshed = clouds.run(&["refresh", "--cloud", "aws"], &[]);
+    assert_eq!(refreshed.code, 0, "{}", refreshed.stderr);
+    assert!(refreshed.stdout.contains("no catalog has g9.24xlarge"), "{}", refreshed.stdout);
+    clouds.aws = closed_port();
+    let question = [
+        "plan",
+        QUESTION[0],
+        "--cloud",
+        "aws",
+        "--gpus",
+        "Vera Q7:4",
+        "--deadline",
+        "90d",
+        "--spot",
+        "--max-nodes",
+        "1",
+        "--output",
+        "json",
+    ];
+    let ran = clouds.run(&question, &[]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let best = ran.json()["recommendation"].clone();
+    assert_eq!(
+        (best["instance_type"].as_str(), best["rate_usd_per_hour"].as_str()),
+        (Some("g9.24xlarge"), Some("4.20"))
+    );
+    let step = &best["step_seconds"];
+    let width = step["high"].as_f64().unwrap() / step["low"].as_f64().unwrap();
+    assert!(width > 1.5, "a speed that is assumed has a wide band: {step}");
+    let left = clouds.run(&["prices", "--cloud", "aws", "--region", "us-east-1", "--output", "json"], &[]);
+    let named = left.json()["offers"].as_array().unwrap().iter().all(|offer| offer["instance_type"] == "g9.24xlarge");
+    assert!(named, "the cloud lists nothing else there: {}", left.stdout);
+    let moved = clouds.run(&["prices", "--since", "7d", "--cloud", "aws", "--region", "us-east-1"], &[]);
+    assert!(moved.stdout.contains("new") && moved.stdout.contains("gone"), "{}{}", moved.stdout, moved.stderr);
+}

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use jiff::Timestamp;
+
 use crate::question::asking::{Question, replies};
 use crate::question::machines::{ListReport, list_machines};
 use crate::session::diagnostic::Diagnostic;
@@ -9,6 +11,7 @@ use crate::session::printer::Printer;
 use crate::session::{Catalogs, Session};
 use gpuplan_clouds::{Sources, sources};
 use gpuplan_hardware::{CloudId, GpuSelector, Hardware, InstanceId};
+use gpuplan_market::cache::CachedRisks;
 use gpuplan_market::{
     About, Cache, CacheError, MachineList, Market, OfferQuery, PriceAnswer, RiskAnswer, SourceError, SourceNote,
 };
@@ -84,7 +87,7 @@ pub struct Answers {
     /// Which machines the clouds have where.
     pub lists: Vec<(CloudId, MachineList)>,
     pub answer: PriceAnswer,
-    pub risks: RiskAnswer,
+    pub risks: CachedRisks,
 }
 
 enum Reply {
@@ -130,7 +133,7 @@ pub fn ask_clouds(catalogs: &mut Catalogs, session: &Session, wanted: &Request) 
         if let Err(error) = keep(cache.as_mut(), about, &reply, hardware, session) {
             session.printer.warning(&format!("{}: its answer could not be kept: {error}", about.id));
         }
-        let outcome = answers.add(reply);
+        let outcome = answers.add(reply, session.now);
         answers.sources.push(SourceReport { about, address, outcome });
     }
     Ok(answers)
@@ -199,7 +202,7 @@ fn keep(
 }
 
 impl Answers {
-    fn add(&mut self, reply: Result<Reply, SourceError>) -> Outcome {
+    fn add(&mut self, reply: Result<Reply, SourceError>, now: Timestamp) -> Outcome {
         match reply {
             Err(error) => Outcome::Failed(error),
             Ok(Reply::Prices(answer)) => {
@@ -210,8 +213,8 @@ impl Answers {
             }
             Ok(Reply::Risks(answer)) => {
                 let rows = answer.risks.len() + answer.signals.len();
+                self.risks.signals.extend(answer.signals_at(now));
                 self.risks.risks.extend(answer.risks);
-                self.risks.signals.extend(answer.signals);
                 Outcome::Answered { rows, notes: answer.notes }
             }
         }

@@ -57,12 +57,9 @@ impl ListedMachines {
         let questions = unknown.into_iter().map(|(region, names)| async move {
             (region.to_string(), account.in_time(&region, described(account, &region, &names)).await)
         });
-        let sheets = gather(join_all(questions).await, &mut list.notes);
-        match sheets {
-            Ok(sheets) => list.sheets = sheets.into_iter().flatten().collect(),
-            // What is known already can be asked all the same.
-            Err(error) => list.notes.push(SourceNote { place: "machine types".to_owned(), detail: error.to_string() }),
-        }
+        // What cannot be described is a note already, and what is known can be asked all the same.
+        let sheets = gather(join_all(questions).await, &mut list.notes).unwrap_or_default();
+        list.sheets = sheets.into_iter().flatten().collect();
         Ok(list)
     }
 }
