@@ -320,3 +320,74 @@ fn a_machine_and_a_gpu_that_nobody_knows_are_found_and_planned() {
     let moved = clouds.run(&["prices", "--since", "7d", "--cloud", "aws", "--region", "us-east-1"], &[]);
     assert!(moved.stdout.contains("new") && moved.stdout.contains("gone"), "{}{}", moved.stdout, moved.stderr);
 }
+
+/// The token that `aws sso login` leaves, in a file named by the SHA-1 of the session's name.
+const TOKEN_FILE: &str = "ee0bfd2552fbd840c02cc48b6e823320543c450f.json";
+
+/// Profiles as companies write them, against a stand-in that answers for the portal of single sign-on and for STS.
+#[test]
+fn companies_sign_in_with_single_sign_on_and_with_a_program() {
+    let server = Server::start(|request| {
+        if request.path.starts_with("/federation/credentials") {
+            assert_eq!(request.header("x-amz-sso_bearer_token"), "the-cached-token");
+            let keys = "{\"roleCredentials\":{\"accessKeyId\":\"ASIAFROMSSO\",\"secretAccessKey\":\"s\",\"sessionToken\":\"t\",\"expiration\":4102444800000}}";
+            return Reply::Text(200, "application/json", keys.to_owned());
+        }
+        if request.body.contains("Action=GetCallerIdentity") {
+            let key = request.header("authorization").split(['=', '/']).nth(1).unwrap_or_default().to_owned();
+            let said = format!(
+                "<GetCallerIdentityResponse xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"><GetCallerIdentityResult><Arn>arn:{key}</Arn>\
+                 <UserId>u</UserId><Account>123456789012</Account></GetCallerIdentityResult></GetCallerIdentityResponse>"
+            );
+            return Reply::Text(200, "text/xml", said);
+        }
+        Reply::Text(404, "text/plain", "nothing here".to_owned())
+    });
+    let home = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = home.path().join(".aws").join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    write(
+        "config",
+        "[profile work]\nregion = us-east-1\nsso_session = corp\nsso_account_id = 123456789012\nsso_role_name = researcher\n\
+         [sso-session corp]\nsso_region = us-east-1\nsso_start_url = https://corp.awsapps.com/start\n\
+         [profile ci]\nregion = us-east-1\ncredential_process = echo '{\"Version\":1,\"AccessKeyId\":\"AKIAFROMPROGRAM\",\"SecretAccessKey\":\"s\"}'\n",
+    );
+    write(
+        &format!("sso/cache/{TOKEN_FILE}"),
+        "{\"accessToken\":\"the-cached-token\",\"expiresAt\":\"2099-01-01T00:00:00Z\",\"region\":\"us-east-1\",\"startUrl\":\"https://corp.awsapps.com/start\"}",
+    );
+    let doctor = |profile: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
+        command.args(["doctor", "--cloud", "aws", "--output", "json"]).env_clear().stdin(Stdio::null());
+        command
+            .env("HOME", home.path())
+            .env("GPUPLAN_HOME", home.path())
+            .env("PATH", std::env::var_os("PATH").unwrap());
+        command.env("AWS_PROFILE", profile).env("AWS_ENDPOINT_URL", &server.endpoint);
+        command.env("AWS_EC2_METADATA_DISABLED", "true");
+        let output = command.output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        serde_json::from_str::<Value>(&text).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)))
+    };
+    for (profile, key, way) in
+        [("work", "ASIAFROMSSO", "single sign-on"), ("ci", "AKIAFROMPROGRAM", "a program that prints credentials")]
+    {
+        let found = doctor(profile)["clouds"][0].clone();
+        let account = &found["account"]["found"];
+        assert_eq!(
+            (account["account"].as_str(), account["principal"].as_str()),
+            (Some("123456789012"), Some(format!("arn:{key}").as_str())),
+            "{found:#}"
+        );
+        let tried = found["credentials"].as_array().unwrap();
+        assert!(
+            tried.iter().any(|place| place["place"] == format!("profile {profile}") && place["found"] == way),
+            "{found:#}"
+        );
+    }
+    let nobody = doctor("nobody")["clouds"][0].clone();
+    assert!(nobody["account"]["missing"].is_string(), "{nobody:#}");
+}
