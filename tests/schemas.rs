@@ -93,6 +93,11 @@ const DOCUMENTS: &[Document] = &[
     ),
     document("prices", "gpuplan prices -o json", output::<report::catalog::prices::OfferList<'static>>),
     document(
+        "prices-changes",
+        "gpuplan prices --since TIME -o json",
+        output::<report::catalog::changes::PriceChanges<'static>>,
+    ),
+    document(
         "prices-history",
         "gpuplan prices --history -o json",
         output::<report::catalog::history::PriceHistory<'static>>,

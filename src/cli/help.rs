@@ -140,6 +140,7 @@ const PAGES: [Page; 45] = [
     ("catalog models", &[], &[("All models", "gpuplan catalog models"), ("Those of a family", "gpuplan catalog models qwen")]),
     ("catalog check", &[], &[("The catalog of this program", "gpuplan catalog check"), ("One in a folder", "gpuplan catalog check --catalog-dir catalogs")]),
     ("catalog refresh", &[], &[]),
+    ("catalog publish", &[], &[("A file for other installations", "gpuplan catalog publish prices.feed --key feed.key")]),
     ("catalog import", &[], &[]),
     ("launch", LAUNCHING, &[
         ("Rehearse on this machine, for nothing", "gpuplan launch examples/llama-3.1-8b-lora.toml --cloud fake -- ./train.py"),

@@ -228,8 +228,9 @@ impl<'a> Subject<'a> {
         let kind = self.model.kind;
         Doubts {
             framework: !self.constants.framework(&self.training.framework.0).fitted,
-            gpu: matches!(architecture, Architecture::BlackwellRtx | Architecture::Turing),
-            vendor: architecture.is_amd(),
+            gpu: matches!(architecture, Architecture::BlackwellRtx | Architecture::Turing)
+                || self.machine.gpu.is_assumed(),
+            vendor: architecture.is_amd() || self.machine.gpu.is_assumed(),
             experts: kind == ModelKind::Moe || self.model.experts.is_some(),
             context: layout.context > 1,
             eight_bits: self.training.precision.is_eight_bit_or_less(),

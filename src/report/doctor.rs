@@ -7,7 +7,7 @@ use crate::text::json::{VERSION, pretty};
 use crate::text::table::{Column, render};
 use crate::text::wrap::wrap;
 use gpuplan_market::bucket::{BucketRules, Loss, LossRule};
-use gpuplan_market::{Permission, Quota, Verdict};
+use gpuplan_market::{Permission, Quota, Tried, Verdict};
 
 /// Credentials of one cloud.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -36,6 +36,8 @@ pub struct Check {
     pub cloud: String,
     pub public_sources: usize,
     pub account: AccountRow,
+    /// Where credentials were looked for.
+    pub tried: Vec<Tried>,
     pub permissions: Vec<Permission>,
     pub quotas: Vec<Quota>,
     /// Of the stores of runs.
@@ -61,6 +63,8 @@ pub struct CloudChecks<'a> {
 struct CloudCheck<'a> {
     cloud: &'a str,
     account: &'a AccountRow,
+    /// Where credentials were looked for, in that order.
+    credentials: Vec<CredentialPlace<'a>>,
     /// Sources that answer without an account.
     public_sources: usize,
     permissions: Vec<PermissionCheck<'a>>,
@@ -68,6 +72,15 @@ struct CloudCheck<'a> {
     buckets: Vec<BucketCheck<'a>>,
     /// Questions that got no answer.
     problems: &'a [String],
+}
+
+/// A place where credentials may stand.
+#[derive(Serialize, JsonSchema)]
+struct CredentialPlace<'a> {
+    /// Such as a variable, a profile, a file or a service.
+    place: &'a str,
+    /// What stands there; `null`: nothing.
+    found: Option<&'a str>,
 }
 
 /// Whether the account may do what a launch needs.
@@ -128,6 +141,11 @@ fn cloud_check(check: &Check) -> CloudCheck<'_> {
     CloudCheck {
         cloud: &check.cloud,
         account: &check.account,
+        credentials: check
+            .tried
+            .iter()
+            .map(|tried| CredentialPlace { place: &tried.place, found: tried.found.as_deref() })
+            .collect(),
         public_sources: check.public_sources,
         permissions: check.permissions.iter().map(permission_check).collect(),
         quotas: check.quotas.iter().map(quota_check).collect(),
@@ -227,16 +245,28 @@ fn row(check: &Check) -> Vec<String> {
     vec![check.cloud.clone(), account, permissions, quotas, check.public_sources.to_string()]
 }
 
+/// Where credentials were looked for, and what was there. `None`: the cloud has no such places.
+fn looked_in(tried: &[Tried]) -> Option<String> {
+    let place = |tried: &Tried| format!("{} ({})", tried.place, tried.found.as_deref().unwrap_or("nothing"));
+    let places: Vec<String> = tried.iter().map(place).collect();
+    (!places.is_empty()).then(|| format!("- looked for credentials in {}", places.join(", ")))
+}
+
 fn section(check: &Check, context: &Context, text: &mut String) {
     let mut say = |line: String| text.push_str(&(wrap(&line, context.width, "  ") + "\n"));
     let doubtful: Vec<&Permission> =
         check.permissions.iter().filter(|permission| permission.verdict != Verdict::Allowed).collect();
     let blocking: Vec<&Quota> = check.quotas.iter().filter(|quota| quota.blocks()).collect();
-    if doubtful.is_empty() && check.quotas.is_empty() && check.buckets.is_empty() && check.problems.is_empty() {
+    let looked = if matches!(check.account, AccountRow::Missing(_)) { looked_in(&check.tried) } else { None };
+    let is_fine = doubtful.is_empty() && check.quotas.is_empty() && check.problems.is_empty();
+    if is_fine && check.buckets.is_empty() && looked.is_none() {
         return;
     }
     say(String::new());
     say(format!("{}:", check.cloud));
+    if let Some(looked) = looked {
+        say(looked);
+    }
     for permission in doubtful {
         let (word, detail) = verdict(&permission.verdict);
         let detail = if detail.is_empty() { String::new() } else { format!(" ({detail})") };
@@ -342,6 +372,10 @@ mod tests {
                 principal: "me".to_owned(),
                 found_in: "environment".to_owned(),
             },
+            tried: vec![
+                Tried { place: "profile work".to_owned(), found: Some("single sign-on".to_owned()) },
+                Tried { place: "AWS_ACCESS_KEY_ID".to_owned(), found: None },
+            ],
             permissions: vec![denied],
             quotas: vec![quota],
             buckets: Vec::new(),
@@ -358,7 +392,14 @@ mod tests {
         ] {
             assert!(said.contains(part), "{part} in\n{said}");
         }
+        let missing = Check { account: AccountRow::Missing("no credentials".to_owned()), ..check.clone() };
+        let said = text(&[missing], &Context { has_plan: true, width: 200 });
+        assert!(
+            said.contains("looked for credentials in profile work (single sign-on), AWS_ACCESS_KEY_ID (nothing)"),
+            "{said}"
+        );
         let value: serde_json::Value = serde_json::from_str(&json(&[check])).unwrap();
+        assert_eq!(value["clouds"][0]["credentials"][1]["found"], serde_json::Value::Null);
         assert_eq!(value["clouds"][0]["quotas"][0]["blocks"], true);
         assert_eq!(value["clouds"][0]["permissions"][0]["verdict"], "denied");
     }

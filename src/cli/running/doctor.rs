@@ -137,6 +137,7 @@ fn check(
         cloud: cloud.to_string(),
         public_sources: public,
         account,
+        tried: sources.tried.clone(),
         permissions: Vec::new(),
         quotas: Vec::new(),
         buckets: Vec::new(),

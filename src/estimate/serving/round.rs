@@ -105,8 +105,9 @@ pub(super) fn doubts(replica: &Replica) -> Doubts {
     let architecture = replica.machine.gpu.architecture;
     Doubts {
         framework: true,
-        gpu: matches!(architecture, Architecture::BlackwellRtx | Architecture::Blackwell | Architecture::Turing),
-        vendor: architecture.is_amd(),
+        gpu: matches!(architecture, Architecture::BlackwellRtx | Architecture::Blackwell | Architecture::Turing)
+            || replica.machine.gpu.is_assumed(),
+        vendor: architecture.is_amd() || replica.machine.gpu.is_assumed(),
         structure: replica.serving.weights != StoredFormat::Bf16 || replica.layout.pipeline > 1,
         experts: replica.model.experts.is_some(),
         shape: replica.model.shape_is_guessed,

@@ -9,6 +9,7 @@ pub mod dry_run;
 pub mod keys;
 #[cfg(feature = "aws")]
 pub mod permissions;
+pub mod places;
 #[cfg(feature = "aws")]
 pub mod session;
 #[cfg(feature = "aws")]

@@ -7,6 +7,7 @@ mod gcp_account;
 pub mod identity;
 pub mod permissions;
 pub mod project;
+mod project_name;
 pub mod quotas;
 
 #[cfg(feature = "gcp")]
