@@ -2,10 +2,12 @@
 
 mod chrome;
 mod classes;
+mod device_steps;
 mod event;
 mod host;
 pub mod nsight;
 mod scan;
+mod shapes;
 mod tally;
 mod timeline;
 
@@ -21,16 +23,22 @@ pub use tally::Counted;
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// First bytes of an SQLite database ("Database File Format", section 1.3).
 pub const SQLITE: &[u8] = b"SQLite format 3\0";
+/// A byte order mark in UTF-8, which some editors and PowerShell put before text.
+const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
 /// Enough to keep the decompressor and the scanner busy.
 const BUFFER: usize = 1 << 18;
 
 /// Reads a Chrome trace, unpacking it if need be.
 pub fn read(mut reader: impl BufRead) -> Result<ChromeTrace, TraceError> {
     let unreadable = |error: std::io::Error| TraceError { at: 0, detail: format!("unreadable: {error}") };
-    let mut head = Vec::with_capacity(2);
-    reader.by_ref().take(2).read_to_end(&mut head).map_err(unreadable)?;
-    let whole = BufReader::with_capacity(BUFFER, std::io::Cursor::new(head.clone()).chain(reader));
-    if head != GZIP {
+    let mut head = Vec::with_capacity(3);
+    reader.by_ref().take(3).read_to_end(&mut head).map_err(unreadable)?;
+    if head == BYTE_ORDER_MARK {
+        return chrome::read(reader);
+    }
+    let is_packed = head.starts_with(&GZIP);
+    let whole = BufReader::with_capacity(BUFFER, std::io::Cursor::new(head).chain(reader));
+    if !is_packed {
         return chrome::read(whole);
     }
     chrome::read(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(whole)))
