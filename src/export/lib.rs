@@ -1,5 +1,6 @@
 //! Hands a plan to an engine that people already run: plan in, text out. One file a target, one a framework.
 
+pub mod assumed;
 pub mod error;
 pub mod framework;
 pub mod job;

@@ -333,6 +333,21 @@ fn real_traces_are_read() {
         (Some("TensorFlow or JAX profiler"), Some(5))
     );
     assert!(seconds_of(&jax, "compute") > 0.0);
+    // The same run as the profiler writes it first, to the picosecond.
+    let plane = traced(&format!("{FIXTURES}/jax-cpu.xplane.pb"));
+    assert_eq!(plane["step"]["count"], jax["step"]["count"]);
+    let calls = |found: &Value| -> Vec<(String, u64)> {
+        let top = found["operators"]["top"].as_array().unwrap();
+        let mut calls: Vec<_> =
+            top.iter().map(|one| (one["name"].as_str().unwrap().to_owned(), one["calls"].as_u64().unwrap())).collect();
+        calls.sort();
+        calls
+    };
+    assert_eq!(calls(&plane), calls(&jax));
+    for class in ["compute", "memory"] {
+        let (one, other) = (seconds_of(&plane, class), seconds_of(&jax, class));
+        assert!((one / other - 1.0).abs() < 0.01, "{class}: {one} {other}");
+    }
     let kineto = traced(&format!("{FIXTURES}/kineto-v100.json"));
     assert_eq!(
         (kineto["gpu"]["name"].as_str(), kineto["operators"]["devices"].as_u64()),
@@ -347,6 +362,33 @@ fn real_traces_are_read() {
         kineto["operators"]["host_bound_seconds"].as_f64().unwrap(),
     );
     assert!(gaps > 1e-3 && (waited / gaps - 1.0).abs() < 1e-2, "{waited} of {gaps}");
+}
+
+#[test]
+fn a_trace_of_an_amd_gpu_joins_kernels_to_products() {
+    let amd = traced(&format!("{FIXTURES}/kineto-amd.json"));
+    let micros = |value: &Value| (value.as_f64().unwrap() * 1e6).round();
+    assert_eq!((amd["operators"]["devices"].as_u64(), micros(&amd["operators"]["busy_seconds"])), (Some(1), 1100.0));
+    // All three were launched before the first began: no gap, and none of the host's.
+    assert_eq!((micros(&amd["operators"]["gap_seconds"]), micros(&amd["operators"]["host_bound_seconds"])), (0.0, 0.0));
+    let products = &amd["operators"]["products"];
+    assert_eq!((products["unaligned"].as_u64(), micros(&products["unaligned_seconds"])), (Some(3), 1100.0));
+    let found = amd["findings"].to_string();
+    assert!(found.contains("unaligned-shapes") && found.contains("100 % of the GPU's working time"), "{found}");
+    // The other way round: products in bad sizes of which the trace has no kernel are no finding.
+    let folder = tempfile::tempdir().unwrap();
+    let text =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(FIXTURES).join("kineto-amd.json")).unwrap();
+    let path = folder.path().join("apart.json");
+    fs::write(
+        &path,
+        text.replace(
+            "hipExtModuleLaunchKernel\", \"pid\": 1979, \"tid\": 1979",
+            "hipExtModuleLaunchKernel\", \"pid\": 1979, \"tid\": 4",
+        ),
+    )
+    .unwrap();
+    assert!(!traced(path.to_str().unwrap())["findings"].to_string().contains("unaligned-shapes"));
 }
 
 #[test]

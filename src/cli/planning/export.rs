@@ -10,6 +10,7 @@ use crate::question::answer::{compute, context, nothing_fits};
 use crate::question::{plan_file, workload};
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
+use gpuplan_export::assumed::left_to_program;
 use gpuplan_export::{ExportError, ExportOptions, Job, Target, export};
 use gpuplan_hardware::{CloudId, Hardware};
 use gpuplan_plan::document::{DocumentError, PlanDocument};
@@ -59,6 +60,10 @@ pub fn run(arguments: &ExportArguments, session: &Session) -> Result<Exit, Diagn
     if arguments.to.is_job() {
         for what in &job.to_edit {
             session.printer.note(&format!("note: edit {what}"));
+        }
+        let left = left_to_program(&job);
+        if !left.is_empty() {
+            session.printer.note(&format!("note: the price assumes what your program has to set: {}", left.join("; ")));
         }
     }
     match &arguments.out {

@@ -1,4 +1,4 @@
-//! Traces of profilers: PyTorch, TensorFlow, JAX (Chrome JSON, plain or gzip) and Nsight Systems (SQLite), as figures.
+//! Traces of profilers: PyTorch, TensorFlow, JAX (Chrome JSON, plain or gzip; xplane.pb) and Nsight Systems (SQLite), as figures.
 
 mod chrome;
 mod classes;
@@ -6,10 +6,12 @@ mod device_steps;
 mod event;
 mod host;
 pub mod nsight;
+mod protobuf;
 mod scan;
 mod shapes;
 mod tally;
 mod timeline;
+mod xplane;
 
 use std::io::{BufRead, BufReader, Read};
 
@@ -28,9 +30,12 @@ const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
 /// Enough to keep the decompressor and the scanner busy.
 const BUFFER: usize = 1 << 18;
 
-/// Reads a Chrome trace, unpacking it if need be.
+/// Reads a trace of PyTorch, JAX or TensorFlow by its first bytes, unpacking it if need be.
 pub fn read(mut reader: impl BufRead) -> Result<ChromeTrace, TraceError> {
     let unreadable = |error: std::io::Error| TraceError { at: 0, detail: format!("unreadable: {error}") };
+    if xplane::is_xplane(reader.fill_buf().map_err(unreadable)?) {
+        return xplane::read(reader);
+    }
     let mut head = Vec::with_capacity(3);
     reader.by_ref().take(3).read_to_end(&mut head).map_err(unreadable)?;
     if head == BYTE_ORDER_MARK {
