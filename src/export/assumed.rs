@@ -32,27 +32,6 @@ pub enum Setting {
     Other,
 }
 
-/// Keys of `[training]` that are among the settings above, or say how much is trained.
-const NAMED: [&str; 17] = [
-    "task",
-    "tokens",
-    "samples",
-    "epochs",
-    "steps",
-    "sequence_length",
-    "global_batch",
-    "global_batch_tokens",
-    "micro_batch",
-    "grad_accumulation",
-    "precision",
-    "recompute",
-    "framework",
-    "framework_year",
-    "compile",
-    "overlap",
-    "optimizer",
-];
-
 /// What the program has to set by itself, in words: all that the price assumes and the framework is not told.
 pub fn left_to_program(job: &Job) -> Vec<String> {
     let told = job.framework.is_told(job);
@@ -98,31 +77,6 @@ fn assumed(job: &Job) -> Vec<(Setting, String)> {
         (setting, format!("{key} {value}"))
     }));
     all
-}
-
-/// Stated keys of `[training]` that no setting above stands for, with their values. A table's keys are written `lora.rank`.
-pub fn other_keys(training: &Value) -> Vec<(String, String)> {
-    let mut all = Vec::new();
-    for (key, value) in training.as_object().into_iter().flatten() {
-        match value {
-            _ if NAMED.contains(&key.as_str()) => {}
-            Value::Null | Value::Bool(false) => {}
-            Value::Object(inner) => {
-                let inner = inner.iter().filter(|(_, value)| !value.is_null());
-                all.extend(inner.map(|(name, value)| (format!("{key}.{name}"), text(value))));
-            }
-            _ => all.push((key.clone(), text(value))),
-        }
-    }
-    all
-}
-
-fn text(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Array(list) => list.iter().map(text).collect::<Vec<_>>().join(","),
-        _ => value.to_string(),
-    }
 }
 
 impl Framework {

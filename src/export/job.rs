@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use crate::assumed::{left_to_program, other_keys};
 use crate::framework::Framework;
+use crate::stated::other_keys;
 use crate::{ExportError, Target};
 use gpuplan_hardware::{Gpu, InstanceType};
 use gpuplan_plan::document::{
@@ -191,33 +191,6 @@ impl Job {
         self.plan.time.run_hours.p90.max(1.0).ceil() as u32
     }
 
-    /// What the plan is, for the head of a file.
-    pub fn summary(&self) -> Vec<String> {
-        let (plan, machines, hours) = (&self.plan, self.machines(), self.plan.time.run_hours);
-        let mut lines = vec![
-            format!(
-                "{}: {} on {} x {} ({} x {} each)",
-                self.run, plan.id, machines.nodes, machines.instance_type, machines.gpus_per_node, self.gpu.name
-            ),
-            format!(
-                "layout {}, micro batch {}, {} micro-steps",
-                self.layout(),
-                plan.layout.micro_batch,
-                self.micro_steps()
-            ),
-            format!("about {:.1} hours, nine of ten such runs within {:.1}", hours.expected, hours.p90),
-        ];
-        lines.extend(self.to_edit.iter().map(|what| format!("EDIT {what}")));
-        let left = left_to_program(self);
-        if !left.is_empty() {
-            lines.push(format!(
-                "SET in your program: {}. The price assumes it, and nothing below says it",
-                left.join("; ")
-            ));
-        }
-        lines
-    }
-
     /// A name of letters, digits and `-` that starts and ends without `-`, as Kubernetes, SkyPilot and dstack want it.
     pub fn dns_name(&self, target: Target, most: usize) -> Result<String, ExportError> {
         let name: String =
@@ -229,11 +202,6 @@ impl Job {
         }
         let rule = "it starts with a letter, ends with a letter or digit, and has at most 40 characters";
         Err(ExportError::Name { name: self.run.clone(), target, rule })
-    }
-
-    /// Comments, each line with `#`.
-    pub fn comments(&self, more: &[String]) -> String {
-        prefixed_lines("# ", self.summary().iter().chain(more))
     }
 
     /// Refuses what a framework without tensor and pipeline parallelism cannot do.

@@ -3,9 +3,11 @@
 pub mod assumed;
 pub mod error;
 pub mod framework;
+pub mod head;
 pub mod job;
 pub mod network;
 pub mod script;
+pub mod stated;
 pub mod target;
 pub mod yaml;
 

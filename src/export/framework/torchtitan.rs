@@ -26,7 +26,7 @@ fn data_parallel_degrees(job: &Job) -> Result<(u32, u32), ExportError> {
 pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
     let (layout, plan) = (job.layout(), &job.plan.layout);
     let (replicate, shard) = data_parallel_degrees(job)?;
-    let has_file = job.command.iter().any(|word| word.ends_with(".toml"));
+    let has_file = job.command.iter().any(|word| word.strip_suffix(".toml").is_some());
     let mut flags = Vec::new();
     flag(
         &mut flags,
@@ -68,17 +68,7 @@ pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
             ));
         }
     };
-    match job.training.precision {
-        Precision::Bf16 => flag(&mut flags, "training.mixed_precision_param", "bfloat16"),
-        Precision::PureBf16 => flag(&mut flags, "training.dtype", "bfloat16"),
-        Precision::Fp32 | Precision::Tf32 => flag(&mut flags, "training.mixed_precision_param", "float32"),
-        _ => {
-            return Err(job.misfit(
-                "torchtitan",
-                "gpuplan sets only bf16, pure-bf16, fp32 and tf32; set others in your TOML file and pass --precision bf16 here",
-            ));
-        }
-    }
+    precision(job, &mut flags)?;
     if job.training.is_compiled {
         flags.push("--compile.enable".to_owned());
     }
@@ -96,4 +86,19 @@ pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
         flags.push(format!("activation-checkpoint:{mode}"));
     }
     Ok(Invocation { launcher, flags, checkpoints: "dcp", ..Invocation::default() })
+}
+
+fn precision(job: &Job, flags: &mut Vec<String>) -> Result<(), ExportError> {
+    match job.training.precision {
+        Precision::Bf16 => flag(flags, "training.mixed_precision_param", "bfloat16"),
+        Precision::PureBf16 => flag(flags, "training.dtype", "bfloat16"),
+        Precision::Fp32 | Precision::Tf32 => flag(flags, "training.mixed_precision_param", "float32"),
+        _ => {
+            return Err(job.misfit(
+                "torchtitan",
+                "gpuplan sets only bf16, pure-bf16, fp32 and tf32; set others in your TOML file and pass --precision bf16 here",
+            ));
+        }
+    }
+    Ok(())
 }

@@ -113,7 +113,7 @@ impl<'a> Plane<'a> {
                     });
                 }
                 Some(device) if name == "Steps" => {
-                    tally.device_step(device, "the device's steps", event.name, start, end)
+                    tally.device_step(device, "the device's steps", event.name, start, end);
                 }
                 Some(_) => {}
                 None => {
