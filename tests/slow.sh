@@ -64,6 +64,9 @@ if [[ -n "${GPUPLAN_TEST_PYTHON:-}" ]]; then
   if "$folder/frameworks/bin/pip" install --quiet --no-cache-dir --no-build-isolation deepspeed; then
     ln -s "$folder/frameworks" "$engines/deepspeed"
   fi
+  if "$folder/frameworks/bin/pip" install --quiet --no-cache-dir torchtitan; then
+    ln -s "$folder/frameworks" "$engines/torchtitan"
+  fi
 fi
 export GPUPLAN_TEST_ENGINES=$engines
 cargo build --release --locked --no-default-features

@@ -92,6 +92,11 @@ pub fn run(arguments: &BenchArguments, session: &Session) -> Result<Exit, Diagno
         bar.set_message(what.to_owned());
     });
     bar.finish_and_clear();
+    if let Some(first) = outcome.waived.first().filter(|_| outcome.sampled.is_empty()) {
+        // An empty calibration would take the place of a good one.
+        let message = format!("nothing could be measured, and nothing is kept: {}", first.reason);
+        return Err(Diagnostic::new(Exit::Unexpected, message).hint("nvidia-smi -q"));
+    }
     let host = if target.simulated {
         host::HostRates::not_measured("a simulated GPU has no host")
     } else {
