@@ -296,8 +296,8 @@ pub(super) mod tests {
         for row in reader.records().map(Result::unwrap) {
             let number = |index: usize| row[index].parse::<f64>().unwrap();
             let serving = format!(
-                "requests = 1000000\nprompt_tokens = {}\nanswer_tokens = {}\nweights = \"{}\"\nkv_cache = \"{}\"",
-                &row[7], &row[8], &row[5], &row[6]
+                "requests = 1000000\nprompt_tokens = {}\nanswer_tokens = {}\nweights = \"{}\"\nkv_cache = \"{}\"\nengine = \"{}\"",
+                &row[7], &row[8], &row[5], &row[6], &row[0]
             );
             let workload = workload(&serving, &row[2]);
             let (answer, value) = (number(8), number(11));
