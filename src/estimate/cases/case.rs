@@ -232,15 +232,12 @@ impl EstimateCase {
         let ffn_hidden =
             within("ffn_hidden", stated.ffn_hidden.unwrap_or_else(|| hidden.saturating_mul(4)), LARGEST_WIDTH)?;
         let encdec = matches!(kind, ModelKind::Encdec | ModelKind::MoeEncdec);
+        let counts_both = kind == ModelKind::MoeEncdec && stated.encoder_layers.is_none();
         let mut model = Model {
             name,
             kind,
             parameters: 0.0,
-            layers: layers.div_ceil(if kind == ModelKind::MoeEncdec && stated.encoder_layers.is_none() {
-                2
-            } else {
-                1
-            }),
+            layers: if counts_both { layers.div_ceil(2) } else { layers },
             hidden,
             heads,
             kv_heads,

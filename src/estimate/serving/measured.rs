@@ -112,9 +112,10 @@ impl Replica<'_> {
         };
         let [rank, query, rotated, plain, value] =
             [latent.kv_rank, latent.q_rank, latent.rope_head, latent.nope_head, latent.value_head].map(f64::from);
-        let queries = match query > 0.0 {
-            true => product(query + rank + rotated, hidden)? + product(heads * (plain + rotated), query)?,
-            false => product(rank + rotated, hidden)? + product(heads * (plain + rotated), hidden)?,
+        let queries = if query > 0.0 {
+            product(query + rank + rotated, hidden)? + product(heads * (plain + rotated), query)?
+        } else {
+            product(rank + rotated, hidden)? + product(heads * (plain + rotated), hidden)?
         };
         // Queries into the latent space and values out of it, a small product for each head.
         let weights = heads * rank * (plain + value);
