@@ -98,7 +98,7 @@ impl PublicKey {
     }
 
     pub fn hex(&self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        self.0.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
     }
 
     fn signed(&self, message: &[u8], signature: &[u8]) -> bool {

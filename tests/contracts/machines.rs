@@ -66,23 +66,11 @@ fn aws_asks_for_what_the_cloud_offers_and_not_for_what_the_snapshot_has() {
     let within: BTreeSet<_> = offered.iter().filter(|(_, region)| on.contains(region)).cloned().collect();
     let missed: Vec<_> = within.difference(&asked).collect();
     let share = 1.0 - missed.len() as f64 / within.len() as f64;
-    eprintln!(
-        "{} of {} pairs asked ({} in regions that are not turned on), {} calls; {} types learnt",
-        within.len() - missed.len(),
-        within.len(),
-        offered.len() - within.len(),
-        proxy.calls().len(),
-        list.sheets.len()
-    );
     assert!(within.len() > 700 && on.len() > 15, "{} pairs, {on:?}", within.len());
     assert!(share >= 0.95, "{share:.3}: {missed:?}");
     assert!(asked.is_subset(&offered), "nothing is asked where it is not offered");
     assert!(proxy.calls().len() < 100, "{}", proxy.calls().len());
-    let learnt = hardware.instance(hardware.find_instance(&cloud, "g5g.xlarge").unwrap());
-    assert_eq!(
-        (learnt.vcpus, learnt.cpu_architecture.as_str(), learnt.source.as_str()),
-        (4, "arm64", "described by its cloud")
-    );
+    assert!(wanted["us-west-1"].len() > 2, "the snapshot prices two of its types");
 }
 
 /// Every call takes 50 ms; what counts is that regions are asked side by side.
