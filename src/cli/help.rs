@@ -92,7 +92,7 @@ const LAUNCHING: &[&str] = &[
 ];
 
 #[rustfmt::skip]
-const PAGES: [Page; 45] = [
+const PAGES: [Page; 46] = [
     ("init", &[], &[
         ("LoRA fine-tuning, as a file to edit", "gpuplan init --model llama-3.1-8b --task lora --tokens 50M"),
         ("Another file, with a deadline and a budget", "gpuplan init train.toml --model gpt-2 --task pretrain --tokens 10B --deadline 3d --budget 500"),
