@@ -75,6 +75,10 @@ async fn regions(account: &Account) -> Result<Vec<Arc<str>>, SourceError> {
 
 /// Machine types of the families with GPUs that any zone of a region lists. Everything is asked for: some 800 rows, and no list of
 /// families to come stands in a question.
+#[allow(
+    clippy::redundant_closure_for_method_calls,
+    reason = "the paths of the SDK's types are longer than what they say"
+)]
 async fn offered(account: &Account, region: &str) -> Result<BTreeSet<String>, SourceError> {
     let client = account.ec2(region);
     let question = client.describe_instance_type_offerings().location_type(LocationType::Region).max_results(ROWS);
@@ -115,6 +119,10 @@ async fn described(account: &Account, region: &str, names: &[String]) -> Result<
     Ok(sheets)
 }
 
+#[allow(
+    clippy::redundant_closure_for_method_calls,
+    reason = "the paths of the SDK's types are longer than what they say"
+)]
 fn read(info: &InstanceTypeInfo) -> Option<Described> {
     let gpu: &GpuDeviceInfo = info.gpu_info()?.gpus().first()?;
     let network = info.network_info();
