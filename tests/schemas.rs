@@ -48,6 +48,7 @@ const DOCUMENTS: &[Document] = &[
         output::<report::finance::mine::OwnRunsDocument<'static>>,
     ),
     document("budget", "gpuplan budget -o json", output::<gpuplan::budget::Budget>),
+    document("budget-status", "gpuplan budget --actual -o json", output::<gpuplan::budget::status::BudgetStatus>),
     document(
         "calibration",
         "gpuplan bench -o json, and the file of --calibration",
@@ -357,6 +358,7 @@ fn a_portfolio_and_its_budget_are_as_their_schemas_say() {
     let program = Program::new();
     assert_valid_part("portfolio-file", "examples/portfolio.toml", &toml_file("examples/portfolio.toml"));
     program.assert_valid("budget", &["budget", "examples/portfolio.toml"]);
+    program.assert_valid("budget-status", &["budget", "examples/portfolio.toml", "--actual"]);
     for example in examples().iter().filter(|example| !has_phases(example)) {
         program.assert_valid("budget", &["budget", example]);
     }

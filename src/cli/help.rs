@@ -182,6 +182,7 @@ const PAGES: [Page; 46] = [
     ("budget", &[], &[
         ("A portfolio of runs", "gpuplan budget examples/portfolio.toml"),
         ("For a pull request", "gpuplan budget examples/portfolio.toml --output markdown"),
+        ("Against what was spent", "gpuplan budget examples/portfolio.toml --actual"),
         ("Rows for a FinOps tool", "gpuplan budget examples/portfolio.toml --focus 1.2"),
     ]),
     ("costs", &[], &[

@@ -174,6 +174,11 @@ impl Session {
         text.map(read).transpose()
     }
 
+    /// The text of `policy.toml`, for the rules of a budget.
+    pub fn policy_text(&self, named: Option<&Path>) -> Result<Option<String>, Diagnostic> {
+        self.settings_file(named, "policy.toml")
+    }
+
     /// What the user has already: the named file, else the one among the settings.
     pub fn capacity(&self, named: Option<&Path>) -> Result<Capacity, Diagnostic> {
         match self.settings_file(named, "capacity.toml")? {
