@@ -23,10 +23,12 @@ pub enum Mutant {
     WallClock,
     /// A machine begins, whoever leads by the time that it has booted.
     DeposedMachineBegins,
+    /// A gang that was ordered beside another one begins while that one still works.
+    NewGangDoesNotWait,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::OldWordIsLife,
         Self::BlindIsSilent,
         Self::StopForgetsOrders,
@@ -37,5 +39,6 @@ impl Mutant {
         Self::EndsWithoutNotice,
         Self::WallClock,
         Self::DeposedMachineBegins,
+        Self::NewGangDoesNotWait,
     ];
 }
