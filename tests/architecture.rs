@@ -83,6 +83,7 @@ const OWNERS: &[(&str, &str)] = &[
     ("aws_config", "clouds/aws/"),
     ("google_cloud", "clouds/gcp/"),
     ("reqwest", "clouds/http/"),
+    ("quick_xml", "clouds/aws/account/bucket.rs"),
     ("nvml_wrapper", "telemetry/counters/nvml.rs"),
     ("object_store", "runstore/store/"),
     ("parquet", "budget/bill/columnar.rs budget/bill/columnar/"),

@@ -10,13 +10,14 @@ use gpuplan::market::{Market, Offer, Purchase, Suspicion, check};
 use gpuplan::units::UsdPerHour;
 use gpuplan::workload::Models;
 
-const GPUS: [&str; 38] = [
+const GPUS: [&str; 42] = [
     "p100-sxm2-16",
     "p100-pcie-16",
     "v100-sxm2-16",
     "v100-sxm2-32",
     "v100-pcie-16",
     "t4",
+    "t4g",
     "a10",
     "a10g",
     "a30",
@@ -31,12 +32,14 @@ const GPUS: [&str; 38] = [
     "rtx-a6000",
     "rtx-6000-ada",
     "rtx-pro-6000-blackwell-se",
+    "rtx-pro-4500-blackwell-se",
     "rtx-3090",
     "rtx-4090",
     "rtx-5090",
     "h100-sxm5-80",
     "h100-pcie-80",
     "h100-nvl-94",
+    "h20-sxm-96",
     "h200-sxm-141",
     "h200-nvl-141",
     "gh200-96",
@@ -48,6 +51,7 @@ const GPUS: [&str; 38] = [
     "mi250x",
     "mi300x",
     "mi325x",
+    "mi350x",
     "mi355x",
 ];
 

@@ -10,6 +10,8 @@ mod costs;
 mod diff;
 mod examples;
 mod export;
+#[cfg(feature = "gcp")]
+mod feed;
 mod from;
 mod house;
 mod input;

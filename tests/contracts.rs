@@ -9,6 +9,8 @@ mod gcp;
 mod launch_aws;
 #[cfg(feature = "gcp")]
 mod launch_google;
+#[cfg(feature = "aws")]
+mod machines;
 mod public;
 
 mod prices {

@@ -19,5 +19,6 @@ mod fuzz;
 mod kernels;
 mod launch;
 mod physics;
+mod reach;
 mod schemas;
 mod spot;

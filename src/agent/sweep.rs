@@ -20,7 +20,7 @@ use crate::rules::outcome::{AGENT_FAULT, INTERRUPTED};
 use crate::rules::slots::{Before, Slots};
 use gpuplan_runstore::layout::RunNameError;
 use gpuplan_runstore::sweep::{RunState, SweepStatus, SweptRun};
-use gpuplan_runstore::{Phase, Run, StoreError};
+use gpuplan_runstore::{Phase, Run, StoreError, Verdict};
 use gpuplan_workload::Sweep;
 
 /// Where the folders of the runs are, below that of the job.
@@ -255,7 +255,7 @@ async fn left_of(run: &Run) -> Result<(Before, u64), StoreError> {
     let step = status.committed.map(|name| name.step).unwrap_or_default();
     let before = match (status.phase, status.is_done) {
         (Phase::Ended, Some(true)) => Before::Completed,
-        (Phase::Ended, _) if run.result().await?.is_some_and(|result| result["outcome"].is_object()) => Before::Failed,
+        (Phase::Ended, _) if run.result().await?.as_ref().and_then(Verdict::of).is_some() => Before::Failed,
         _ => Before::Nothing,
     };
     Ok((before, step))

@@ -6,6 +6,7 @@ pub mod diff;
 pub mod ledger;
 pub mod portfolio;
 mod spending;
+pub mod status;
 
 pub use charge::{Allocation, Charge, Costs, Item, Nature, Resource, Waste};
 pub use diff::guardrail;

@@ -10,8 +10,10 @@ pub mod line_writer;
 pub mod lines;
 pub mod planned;
 pub mod pool_lines;
+pub mod rules;
 pub mod shape;
 pub mod simulation;
+pub mod verdict;
 
 use std::collections::BTreeMap;
 
@@ -19,6 +21,7 @@ use jiff::Timestamp;
 
 use crate::portfolio::calendar::Month;
 use crate::portfolio::commitment::Commitment;
+use crate::portfolio::rules::{BudgetRule, SpentSoFar};
 use gpuplan_market::Capacity;
 use gpuplan_market::capacity::pool::Pool;
 use gpuplan_units::{Hours, Usd, UsdPerHour};
@@ -31,6 +34,9 @@ pub struct Portfolio {
     pub tax: Tax,
     /// Of everything.
     pub budget: Option<Usd>,
+    pub rules: Vec<BudgetRule>,
+    /// Before the months that are forecast; nothing unless what was spent is asked for.
+    pub spent: SpentSoFar,
     pub start: Month,
     pub months: u32,
     pub teams: Vec<Team>,
@@ -79,6 +85,10 @@ pub struct Phase {
     pub start: Month,
     /// Over which its cost is spread evenly.
     pub months: u32,
+    /// Names of its launched runs, each with an optional `*` at the end; none: its own name.
+    pub launched_as: Vec<String>,
+    /// Nothing more of it is to come.
+    pub is_ended: bool,
     /// Of the file.
     pub line: usize,
 }
@@ -149,12 +159,16 @@ impl Portfolio {
             repeats: 1,
             start: month,
             months: 1,
+            launched_as: Vec::new(),
+            is_ended: false,
             line: 1,
         };
         Self {
             name: name.to_owned(),
             tax: Tax::default(),
             budget: None,
+            rules: Vec::new(),
+            spent: SpentSoFar::default(),
             start: month,
             months: 1,
             teams: Vec::new(),

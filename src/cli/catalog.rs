@@ -3,5 +3,6 @@
 pub mod list;
 pub mod local_gpus;
 pub mod prices;
+pub mod publish;
 pub mod refresh;
 pub mod snapshot;

@@ -16,6 +16,7 @@ use crate::finance::diff::{self, DiffArguments};
 use crate::finance::report::{self, ReportArguments};
 use crate::help;
 use crate::manual;
+use crate::mcp;
 use crate::measuring::accuracy::{self, AccuracyArguments};
 use crate::measuring::bench::{self, BenchArguments};
 use crate::measuring::profile::{self, ProfileCommand};
@@ -131,6 +132,8 @@ pub enum Command {
     Gc(GcArguments),
     /// Run a training command so that no checkpoint is lost: restore, upload, resume
     Agent(Box<AgentArguments>),
+    /// Serve an AI agent: plans and prices as tools (Model Context Protocol)
+    Mcp,
     /// List the catalog, check it, or renew it
     Catalog {
         #[command(subcommand)]
@@ -188,6 +191,7 @@ pub fn dispatch(command: &Command, session: &Session) -> Result<ExitCode, Diagno
         Command::Delete(arguments) => stop::down(arguments, session),
         Command::Gc(arguments) => stop::gc(arguments, session),
         Command::Simulate(arguments) => simulate::run(arguments, session),
+        Command::Mcp => mcp::run(Arguments::command(), session),
         Command::Catalog { what } => list::run(what, session),
         Command::Completions { shell } => manual::completions(*shell, help::program(Arguments::command()), session),
         Command::Man { folder } => manual::pages(folder.as_deref(), help::program(Arguments::command()), session),

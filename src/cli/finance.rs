@@ -1,5 +1,6 @@
 //! Commands about money: budgets, costs, bills, differences and reports.
 
+pub mod actual;
 pub mod bill_import;
 pub mod budget;
 pub mod costs;

@@ -32,7 +32,7 @@ const GROUPS: [Group; 6] = [
     ),
     ("Measure", &["bench", "profile", "accuracy"]),
     ("Money", &["budget", "costs", "diff"]),
-    ("Plumbing", &["doctor", "setup", "agent", "simulate", "completions", "man"]),
+    ("Plumbing", &["doctor", "setup", "agent", "mcp", "simulate", "completions", "man"]),
 ];
 
 /// The group that only `--help` lists.
@@ -92,7 +92,7 @@ const LAUNCHING: &[&str] = &[
 ];
 
 #[rustfmt::skip]
-const PAGES: [Page; 44] = [
+const PAGES: [Page; 46] = [
     ("init", &[], &[
         ("LoRA fine-tuning, as a file to edit", "gpuplan init --model llama-3.1-8b --task lora --tokens 50M"),
         ("Another file, with a deadline and a budget", "gpuplan init train.toml --model gpt-2 --task pretrain --tokens 10B --deadline 3d --budget 500"),
@@ -140,6 +140,7 @@ const PAGES: [Page; 44] = [
     ("catalog models", &[], &[("All models", "gpuplan catalog models"), ("Those of a family", "gpuplan catalog models qwen")]),
     ("catalog check", &[], &[("The catalog of this program", "gpuplan catalog check"), ("One in a folder", "gpuplan catalog check --catalog-dir catalogs")]),
     ("catalog refresh", &[], &[]),
+    ("catalog publish", &[], &[("A file for other installations", "gpuplan catalog publish prices.feed --key feed.key")]),
     ("catalog import", &[], &[]),
     ("launch", LAUNCHING, &[
         ("Rehearse on this machine, for nothing", "gpuplan launch examples/llama-3.1-8b-lora.toml --cloud fake -- ./train.py"),
@@ -181,6 +182,7 @@ const PAGES: [Page; 44] = [
     ("budget", &[], &[
         ("A portfolio of runs", "gpuplan budget examples/portfolio.toml"),
         ("For a pull request", "gpuplan budget examples/portfolio.toml --output markdown"),
+        ("Against what was spent", "gpuplan budget examples/portfolio.toml --actual"),
         ("Rows for a FinOps tool", "gpuplan budget examples/portfolio.toml --focus 1.2"),
     ]),
     ("costs", &[], &[
@@ -200,6 +202,10 @@ const PAGES: [Page; 44] = [
     ("agent", &["store", "run", "checkpoints", "command"], &[
         ("Restore, upload and go on after an interruption", "gpuplan agent --store s3://bucket/runs --run NAME -- python train.py"),
         ("The same on this machine", "gpuplan agent --store file:///tmp/runs -- python train.py"),
+    ]),
+    ("mcp", &[], &[
+        ("On standard input and output, as the agent starts it", "gpuplan mcp"),
+        ("With the prices that are here already", "gpuplan mcp --offline"),
     ]),
     ("simulate", &[], &[
         ("Cases, a line of JSON each", "gpuplan simulate --traces traces.jsonl --cases cases.jsonl --output json"),

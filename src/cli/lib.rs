@@ -6,6 +6,7 @@ pub mod command;
 pub mod finance;
 pub mod help;
 pub mod manual;
+pub mod mcp;
 pub mod measuring;
 pub mod planning;
 pub mod question;

@@ -1,10 +1,12 @@
 //! From arguments to a question and its answer: workload, live prices, measurements, plans.
 
 pub mod answer;
+pub mod asking;
 pub mod cases;
 pub mod gpus;
 pub mod hub_cache;
 pub mod live;
+pub mod machines;
 pub mod measurements;
 pub mod plan_file;
 pub mod workload;

@@ -5,6 +5,7 @@ pub mod agent;
 pub mod doctor;
 pub mod download;
 pub mod engine_jobs;
+pub mod idle;
 pub mod launch;
 pub mod logs;
 pub mod notice;

@@ -1,6 +1,7 @@
 //! `Session`: one call of the program: flags and environment read once, the catalogs that they select, and the terminal.
 
 pub mod diagnostic;
+mod feed;
 pub mod home;
 pub mod input;
 pub mod printer;
@@ -19,8 +20,9 @@ use crate::session::home::Home;
 use crate::session::input::read_text;
 use crate::session::printer::Printer;
 use gpuplan_embedded::{ARCHIVES, Archive};
-use gpuplan_hardware::Hardware;
-use gpuplan_market::{Cache, Capacity, Market};
+use gpuplan_hardware::sheet::DESCRIBED;
+use gpuplan_hardware::{CloudId, Hardware};
+use gpuplan_market::{Cache, CacheError, Capacity, MachineList, Market};
 use gpuplan_plan::Policy;
 use gpuplan_report::text::style::Style;
 use gpuplan_runstore::sha256;
@@ -94,6 +96,11 @@ impl Session {
         Self { catalog_dir: Some(folder.to_owned()), ..self.clone() }
     }
 
+    /// The folder that replaces the embedded catalog.
+    pub fn catalog_dir(&self) -> Option<&Path> {
+        self.catalog_dir.as_deref()
+    }
+
     pub fn hardware(&self) -> Result<Hardware, Diagnostic> {
         match &self.catalog_dir {
             None => Ok(Hardware::embedded()?),
@@ -120,13 +127,19 @@ impl Session {
 
     /// The snapshot with cached answers of the clouds laid over it.
     pub fn catalogs(&self) -> Result<Catalogs, Diagnostic> {
-        let Catalogs { hardware, market } = self.snapshot()?;
+        let Catalogs { mut hardware, mut market } = self.snapshot()?;
         let newest = market.newest().strftime("%Y-%m-%d");
         self.printer.detail(&format!("snapshot of {} prices, the newest of {newest}", market.offers().len()));
+        if let Some(feed) = feed::find(&self.home, &self.printer, self.now, self.offline)? {
+            self.printer.detail("the feed of prices is laid over it");
+            let lists = feed.lists().map_err(Diagnostic::unexpected)?;
+            market = taught(market, lists, &mut hardware);
+            market = market.merged(feed.offers(&hardware).map_err(Diagnostic::unexpected)?, &hardware);
+        }
         let market = match self.home.price_cache().map(|path| Cache::open_existing(&path)) {
             Some(Ok(Some(cache))) => {
                 self.printer.detail("answers of the clouds in the price cache are laid over it");
-                overlay(market, &cache, &hardware, &self.printer)
+                overlay(market, &cache, &mut hardware, &self.printer)
             }
             Some(Err(error)) => {
                 self.printer.warning(&format!("{error}; the snapshot alone is used"));
@@ -135,6 +148,13 @@ impl Session {
             Some(Ok(None)) | None => market,
         };
         Ok(Catalogs { hardware, market })
+    }
+
+    /// Which machines each cloud has where, as far as it was asked.
+    pub fn machine_lists(&self, hardware: &Hardware) -> Result<Vec<(CloudId, MachineList)>, Diagnostic> {
+        let cache = self.home.price_cache().map(|path| Cache::open_existing(&path)).transpose();
+        let cache = cache.map_err(Diagnostic::unexpected)?.flatten();
+        cache.map_or(Ok(Vec::new()), |cache| lists(&cache, hardware).map_err(Diagnostic::unexpected))
     }
 
     /// The price cache, made if it is not there. A cache that cannot be used costs speed and nothing else.
@@ -152,6 +172,11 @@ impl Session {
         let text = self.settings_file(named, "policy.toml")?;
         let read = |text: String| Policy::read(&text, hardware).map_err(Diagnostic::usage);
         text.map(read).transpose()
+    }
+
+    /// The text of `policy.toml`, for the rules of a budget.
+    pub fn policy_text(&self, named: Option<&Path>) -> Result<Option<String>, Diagnostic> {
+        self.settings_file(named, "policy.toml")
     }
 
     /// What the user has already: the named file, else the one among the settings.
@@ -184,6 +209,9 @@ impl Session {
             }
         };
         let mut physics = bytes("hardware", Hardware::embedded_bytes())?;
+        // Machines that only their cloud knows are no part of the catalog.
+        let described = catalogs.hardware.instances().iter().filter(|instance| instance.source == DESCRIBED);
+        physics.extend(described.flat_map(|instance| format!("{instance:?}").into_bytes()));
         physics.extend(bytes("models", Models::embedded_bytes())?);
         // A folder's catalog says nothing of stacks: those of the program hold.
         physics.extend_from_slice(Stacks::embedded_bytes());
@@ -233,8 +261,27 @@ fn style(choice: ColorChoice) -> Style {
     }
 }
 
+/// Which machines each cloud has where, as it last said.
+fn lists(cache: &Cache, hardware: &Hardware) -> Result<Vec<(CloudId, MachineList)>, CacheError> {
+    let clouds = hardware.clouds().into_iter();
+    clouds.filter_map(|cloud| Some(cache.machines(&cloud).transpose()?.map(|(_, list)| (cloud, list)))).collect()
+}
+
+/// The machines that the clouds list are known, and what they do not list is not on offer.
+fn taught(market: Market, lists: Vec<(CloudId, MachineList)>, hardware: &mut Hardware) -> Market {
+    lists.into_iter().fold(market, |market, (cloud, mut list)| {
+        list.teach(&cloud, hardware);
+        market.where_listed(&cloud, &list, hardware)
+    })
+}
+
 /// A damaged cache is a warning: everything in it can be asked again.
-fn overlay(market: Market, cache: &Cache, hardware: &Hardware, printer: &Printer) -> Market {
+fn overlay(market: Market, cache: &Cache, hardware: &mut Hardware, printer: &Printer) -> Market {
+    let lists = lists(cache, hardware).unwrap_or_else(|error| {
+        printer.warning(&format!("{error}; the machines of the snapshot alone are known"));
+        Vec::new()
+    });
+    let market = taught(market, lists, hardware);
     match (cache.offers(hardware), cache.risks(hardware)) {
         (Ok(offers), Ok(known)) => market.merged(offers, hardware).informed(&known.risks, &known.signals),
         (Err(error), _) | (_, Err(error)) => {

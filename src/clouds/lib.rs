@@ -38,10 +38,14 @@ pub fn sources(cloud: &CloudId) -> Option<Sources> {
         aws::CLOUD => aws::sources(),
         azure::CLOUD => Sources {
             risks: vec![Box::new(azure::eviction_rates::EvictionRates::from_environment())],
+            tried: azure::sign_in::tried(),
             ..prices_of(azure::retail_prices::RetailPrices::from_environment())
         },
         gcp::CLOUD => gcp::sources(),
-        lambda::CLOUD => prices_of(lambda::instance_types::InstanceTypes::from_environment()),
+        lambda::CLOUD => Sources {
+            machines: vec![Box::new(lambda::instance_types::InstanceTypes::from_environment())],
+            ..prices_of(lambda::instance_types::InstanceTypes::from_environment())
+        },
         crusoe::CLOUD | nebius::CLOUD => Sources::default(),
         oci::CLOUD => prices_of(oci::cost_estimator::CostEstimator::from_environment()),
         runpod::CLOUD => prices_of(runpod::gpu_types::GpuTypes::from_environment()),

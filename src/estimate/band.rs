@@ -175,10 +175,16 @@ pub enum Doubt {
     Experts,
     /// More GPUs than but one published source has.
     Scale,
+    /// Formats with a scale for every block of numbers: no run in mxfp8 is in the fit, and those in nvfp4 are of one source.
+    BlockScaling,
+    /// Software older than most published runs: the same kernels became faster since, and sources disagree on how much.
+    Age,
+    /// Only the size of the model is known. No published run is of this kind, so its width is that of what nothing has measured.
+    Shape,
 }
 
 impl Doubt {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::Framework,
         Self::Gpu,
         Self::Vendor,
@@ -187,6 +193,9 @@ impl Doubt {
         Self::EightBits,
         Self::Experts,
         Self::Scale,
+        Self::BlockScaling,
+        Self::Age,
+        Self::Shape,
     ];
 
     /// Word of the constants file.
@@ -200,16 +209,22 @@ impl Doubt {
             Self::EightBits => "eight-bits",
             Self::Experts => "experts",
             Self::Scale => "scale",
+            Self::BlockScaling => "block-scaling",
+            Self::Age => "age",
+            Self::Shape => "shape",
         }
     }
 
     /// Half-width before any run is looked at, which a fit on few code bases stays near. Judged.
     pub fn guess(self) -> f64 {
         match self {
-            Self::Framework | Self::Gpu | Self::Context | Self::EightBits | Self::Scale => 0.10,
+            Self::Framework | Self::Gpu | Self::Context | Self::EightBits | Self::Scale | Self::BlockScaling => 0.10,
             Self::Structure => 0.15,
+            // The same 512 H100 trained GPT-3 27 % faster after a year of software (MLPerf Training 3.0 and 4.0), new features included.
+            Self::Age => 0.20,
             Self::Vendor => 0.25,
             Self::Experts => 0.30,
+            Self::Shape => 0.35,
         }
     }
 }
@@ -225,6 +240,9 @@ pub struct Doubts {
     pub eight_bits: bool,
     pub experts: bool,
     pub scale: bool,
+    pub block_scaling: bool,
+    pub age: bool,
+    pub shape: bool,
 }
 
 impl Doubts {
@@ -238,6 +256,9 @@ impl Doubts {
             Doubt::EightBits => self.eight_bits,
             Doubt::Experts => self.experts,
             Doubt::Scale => self.scale,
+            Doubt::BlockScaling => self.block_scaling,
+            Doubt::Age => self.age,
+            Doubt::Shape => self.shape,
         }
     }
 }
@@ -278,8 +299,7 @@ mod tests {
             assert_eq!(list.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(), names);
             assert!(list.iter().all(|one| one.half_width >= 0.0 && one.half_width.is_finite()));
         }
-        // 75 to 85 is aimed at. The factor for a source that nobody has seen keeps half of every source inside, which takes 86.
-        assert!((75.0..=87.0).contains(&fitted.inside_percent), "{}", fitted.inside_percent);
+        assert!((75.0..=85.0).contains(&fitted.inside_percent), "{}", fitted.inside_percent);
         let poor: Vec<_> = fitted.sources.iter().filter(|one| one.runs >= 8 && one.inside_percent < 50.0).collect();
         assert!(poor.is_empty(), "{poor:?}");
         assert!(fitted.median_high_over_low <= 1.7, "{}", fitted.median_high_over_low);

@@ -45,8 +45,9 @@ constants! {
     generation_hopper: Log 0.91 +- 0.02 "";
     /// GEMM share of Blackwell relative to GA100.
     generation_blackwell: Log 0.8 +- 0.15 "";
-    /// GEMM share of CDNA 2 to 4 relative to GA100, beside their measured ceiling.
-    generation_cdna: Log 0.85 +- 0.15 "";
+    /// GEMM share of CDNA 2 to 4 relative to GA100, beside their measured ceiling: AMD itself reaches 1.06 times the ceiling that
+    /// the catalog has of an MI300X (708 TFLOP/s in bf16, as at `CDNA_FP8_SHARE`).
+    generation_cdna: Log 1.0 +- 0.15 "";
     /// Clock of GeForce boards over the boost clock that their peaks are stated for.
     geforce_clock: Log 1.06 +- 0.04 "";
     /// Large-matmul rate of plain fp32 over its ceiling, on vector units of any generation.
@@ -182,6 +183,9 @@ pub const FLASH3_SHARE: f64 = 0.55;
 /// arXiv 2205.14135) at nearly the rate. Kernels alone say 2.5 to 2.9 (FlashAttention-3 on an H100, arXiv 2407.08608, figures 5 and
 /// 6); runs over a million tokens, which are all attention (nemo-longseq), say that it is near the lower end.
 pub const ATTENTION_BACKWARD: f64 = 2.6;
+/// Of CDNA, what a product in fp8 reaches of its peak over what one in bf16 reaches of its own: 1,273 of 2,614 and 708 of 1,307 TFLOP/s on an
+/// MI300X with hipBLASLt (AMD ROCm blogs, "Measuring Max-Achievable FLOPs - Part 2", February 2025).
+pub const CDNA_FP8_SHARE: f64 = 0.90;
 /// Part of the linear layers that NVFP4 recipes keep in 16 bits ("Pretraining Large Language Models with NVFP4", NVIDIA 2025,
 /// arXiv 2509.25149, section 4: 16 %).
 pub const NVFP4_HALF_SHARE: f64 = 0.0;
@@ -189,6 +193,11 @@ pub const NVFP4_HALF_SHARE: f64 = 0.0;
 /// are quantised on their own. From four pairs of runs that differ in nothing else, each 4 to 6 % longer as a whole
 /// (Megatron Bridge, performance summary of container 25.11). No such run is in the fit.
 pub const BLOCK_SCALING_COST: f64 = 1.09;
+/// Values moved to add a gradient to the sum of earlier micro-steps, each as wide as a weight: autograd's `AccumulateGrad` reads the new
+/// gradient, and reads and writes the sum (pytorch/pytorch, torch/csrc/autograd/functions/accumulate_grad.h).
+pub const SUMMED_VALUES: f64 = 3.0;
+/// The same where a sum in fp32 stands beside a gradient in 16 bits: two bytes are read, and four read and written.
+pub const SUMMED_VALUES_BESIDE: f64 = 5.0;
 /// Adapter parameters over base parameters, for traffic only (memory counts them exactly).
 pub const ADAPTER_SHARE: f64 = 0.005;
 

@@ -18,12 +18,14 @@ use crate::time::kernels::RecipeKernels;
 use crate::time::vision;
 use gpuplan_hardware::Architecture;
 use gpuplan_units::Band;
-use gpuplan_workload::{Model, ModelKind, Task, Training};
+use gpuplan_workload::{Model, ModelKind, Precision, Task, Training};
 
 /// A step that waits longer than this part of it for samples is bound by them.
 const INPUT_SHARE: f64 = 0.1;
 /// Published runs on more GPUs than these are of one source (arXiv 2407.21783).
 const MOST_COVERED_GPUS: u32 = 2048;
+/// Most published runs are of software of this year and later.
+const FIRST_COVERED_YEAR: u32 = 2023;
 
 /// One step of one setting.
 #[derive(Clone, Debug, PartialEq)]
@@ -226,13 +228,17 @@ impl<'a> Subject<'a> {
         let kind = self.model.kind;
         Doubts {
             framework: !self.constants.framework(&self.training.framework.0).fitted,
-            gpu: matches!(architecture, Architecture::BlackwellRtx | Architecture::Turing),
-            vendor: architecture.is_amd(),
+            gpu: matches!(architecture, Architecture::BlackwellRtx | Architecture::Turing)
+                || self.machine.gpu.is_assumed(),
+            vendor: architecture.is_amd() || self.machine.gpu.is_assumed(),
             experts: kind == ModelKind::Moe || self.model.experts.is_some(),
             context: layout.context > 1,
             eight_bits: self.training.precision.is_eight_bit_or_less(),
             structure: layout.expert > 1 || matches!(kind, ModelKind::Encdec | ModelKind::MoeEncdec | ModelKind::Vit),
             scale: setting.gpus() > MOST_COVERED_GPUS,
+            block_scaling: matches!(self.training.precision, Precision::Mxfp8 | Precision::Nvfp4),
+            age: !self.training.is_since(FIRST_COVERED_YEAR),
+            shape: self.model.shape_is_guessed,
         }
     }
 
@@ -244,7 +250,11 @@ impl<'a> Subject<'a> {
     /// Dense FLOPs of the model's own mathematics in a step: recompute does not count, so this is the numerator of MFU.
     pub fn model_flops_per_step(&self, setting: &Setting) -> f64 {
         if !self.model.kind.is_transformer() {
-            let passes = if self.training.task.has_backward() { 3.0 } else { 1.0 };
+            let passes = match (self.training.task.has_backward(), self.training.task.has_adapters()) {
+                (false, _) => 1.0,
+                (true, true) => 2.0,
+                (true, false) => 3.0,
+            };
             return passes * self.model.forward_flops_per_sample * setting.global_batch;
         }
         let per_sample = self.model.training_flops_per_sample(self.sequence);

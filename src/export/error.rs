@@ -17,6 +17,8 @@ pub enum ExportError {
     Plan(#[from] DocumentError),
     #[error("the layout {layout} cannot be expressed for {framework}: {why}")]
     Layout { framework: &'static str, layout: String, why: &'static str },
+    #[error("--framework {framework} starts on all machines of the plan: {why}")]
+    Elastic { framework: &'static str, why: &'static str },
     #[error("`{name}` is not a valid name for {target}: {rule}")]
     Name { name: String, target: Target, rule: &'static str },
     #[error("{target} {why}")]

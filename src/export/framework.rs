@@ -61,7 +61,7 @@ impl Framework {
     pub fn placeholder(self) -> &'static [&'static str] {
         match self {
             // Of torchtitan the user's part is its configuration, of Lightning the sub-command too.
-            Self::Torchtitan => &["train.toml"],
+            Self::Torchtitan => &["--module", "llama3", "--config", "llama3_8b"],
             Self::Lightning => &["train.py", "fit"],
             Self::Megatron => &["pretrain_gpt.py"],
             _ => &["train.py"],

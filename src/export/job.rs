@@ -3,13 +3,15 @@
 use serde_json::json;
 
 use crate::framework::Framework;
+use crate::stated::other_keys;
 use crate::{ExportError, Target};
 use gpuplan_hardware::{Gpu, InstanceType};
 use gpuplan_plan::document::{
-    CheckpointRecord, DocumentError, MachinesRecord, PlanDocument, PlanRecord, PurchaseTerms,
+    CheckpointRecord, DocumentError, MachinesRecord, PlanDocument, PlanRecord, PurchaseTerms, WorkloadRecord,
 };
 use gpuplan_units::Usd;
-use gpuplan_workload::{Layout, Optimizer, Precision, Shard, Stacks};
+use gpuplan_workload::file::TrainingSection;
+use gpuplan_workload::{Layout, Optimizer, Overlap, Precision, Shard, Stacks, Training};
 
 /// What whoever exports says beside the plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,7 +47,7 @@ pub struct Job {
 }
 
 /// What the workload says of its training, as far as frameworks have flags for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrainingSettings {
     pub precision: Precision,
     /// Tokens.
@@ -53,6 +55,11 @@ pub struct TrainingSettings {
     /// `None`: the framework's own choice.
     pub optimizer: Option<Optimizer>,
     pub is_compiled: bool,
+    /// Traffic that the price takes for hidden.
+    pub overlap: Overlap,
+    pub overlaps_gradients: bool,
+    /// Further keys of `[training]` that were stated, and their values.
+    pub other: Vec<(String, String)>,
 }
 
 /// How the machines are had, as far as engines tell it apart.
@@ -90,6 +97,7 @@ impl Job {
         let file = workload.workload_file()?;
         let named = file.training.framework.as_deref().unwrap_or_default();
         let framework = framework_of(wishes.framework.as_deref().unwrap_or(named), &plan.layout.degrees)?;
+        let priced = priced_training(workload, &file.training)?;
         let mut to_edit = Vec::new();
         let mut or_edit = |given: Option<String>, placeholder: String, what: &str| {
             given.unwrap_or_else(|| {
@@ -120,6 +128,9 @@ impl Job {
                 sequence_length: workload.sequence_length,
                 optimizer: file.training.optimizer.as_deref().map(optimizer).transpose()?,
                 is_compiled: file.training.compile.unwrap_or(false) || named.contains("compile"),
+                overlap: priced.overlap(gpu.architecture.has_asynchronous_products()),
+                overlaps_gradients: priced.framework.overlaps_gradients(),
+                other: other_keys(&json!(file.training)),
             },
             budget_usd: file.limits.budget.as_deref().map(budget).transpose()?,
             gpu: gpu.clone(),
@@ -180,26 +191,6 @@ impl Job {
         self.plan.time.run_hours.p90.max(1.0).ceil() as u32
     }
 
-    /// What the plan is, for the head of a file.
-    pub fn summary(&self) -> Vec<String> {
-        let (plan, machines, hours) = (&self.plan, self.machines(), self.plan.time.run_hours);
-        let mut lines = vec![
-            format!(
-                "{}: {} on {} x {} ({} x {} each)",
-                self.run, plan.id, machines.nodes, machines.instance_type, machines.gpus_per_node, self.gpu.name
-            ),
-            format!(
-                "layout {}, micro batch {}, {} micro-steps",
-                self.layout(),
-                plan.layout.micro_batch,
-                self.micro_steps()
-            ),
-            format!("about {:.1} hours, nine of ten such runs within {:.1}", hours.expected, hours.p90),
-        ];
-        lines.extend(self.to_edit.iter().map(|what| format!("EDIT {what}")));
-        lines
-    }
-
     /// A name of letters, digits and `-` that starts and ends without `-`, as Kubernetes, SkyPilot and dstack want it.
     pub fn dns_name(&self, target: Target, most: usize) -> Result<String, ExportError> {
         let name: String =
@@ -211,11 +202,6 @@ impl Job {
         }
         let rule = "it starts with a letter, ends with a letter or digit, and has at most 40 characters";
         Err(ExportError::Name { name: self.run.clone(), target, rule })
-    }
-
-    /// Comments, each line with `#`.
-    pub fn comments(&self, more: &[String]) -> String {
-        prefixed_lines("# ", self.summary().iter().chain(more))
     }
 
     /// Refuses what a framework without tensor and pipeline parallelism cannot do.
@@ -245,6 +231,20 @@ impl Job {
 /// Each on a line of its own behind `before`.
 pub fn prefixed_lines<'a>(before: &str, all: impl IntoIterator<Item = &'a String>) -> String {
     all.into_iter().flat_map(|line| [before, line, "\n"]).collect()
+}
+
+/// The training of the workload, as far as it decides what traffic is hidden.
+fn priced_training(workload: &WorkloadRecord, stated: &TrainingSection) -> Result<Training, ExportError> {
+    let mut training = Training::new(workload.task, workload.sequence_length);
+    let named = stated.framework.as_deref().unwrap_or_default();
+    training.framework =
+        Stacks::embedded().framework(named).map_err(|error| malformed("training.framework", &error))?;
+    training.framework_year = stated.framework_year;
+    let attention = stated.attention.as_ref().map(|name| serde_json::from_value(json!(name))).transpose();
+    training.kernels.attention = attention.map_err(|error| malformed("training.attention", &error))?;
+    let overlap = stated.overlap.as_ref().map(|names| serde_json::from_value(json!(names))).transpose();
+    training.synchronization.overlap = overlap.map_err(|error| malformed("training.overlap", &error))?;
+    Ok(training)
 }
 
 /// As the workload file states it, with or without `$`.

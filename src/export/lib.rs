@@ -1,10 +1,13 @@
 //! Hands a plan to an engine that people already run: plan in, text out. One file a target, one a framework.
 
+pub mod assumed;
 pub mod error;
 pub mod framework;
+pub mod head;
 pub mod job;
 pub mod network;
 pub mod script;
+pub mod stated;
 pub mod target;
 pub mod yaml;
 

@@ -57,7 +57,7 @@ fn invocation(job: &Job) -> Result<Invocation, ExportError> {
     let framework = job.framework;
     if job.nodes_at_least.is_some() && !matches!(framework, Framework::None | Framework::Megatron) {
         let why = "its global batch would change with fewer machines; --framework megatron keeps it, and --framework none leaves it to you";
-        return Err(job.misfit(framework.word(), why));
+        return Err(ExportError::Elastic { framework: framework.word(), why });
     }
     match framework {
         Framework::None => Ok(Invocation { checkpoints: "auto", ..Invocation::default() }),

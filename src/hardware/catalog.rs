@@ -128,6 +128,19 @@ impl Hardware {
         self.links.iter().find(|link| link.id == id)
     }
 
+    /// A chip that no catalog file has, or the one of that id.
+    pub(crate) fn add_gpu(&mut self, gpu: Gpu) -> GpuId {
+        if let Some(known) = self.find_gpu(&gpu.id) {
+            return known;
+        }
+        let id = GpuId(self.gpus.len() as u16);
+        for name in [&gpu.id, &gpu.name] {
+            self.by_name.entry(plain(name)).or_insert(id);
+        }
+        self.gpus.push(gpu);
+        id
+    }
+
     /// A machine that no catalog file has. `None` if its cloud has one of that name.
     pub fn add_instance(&mut self, instance: InstanceType) -> Option<InstanceId> {
         let id = InstanceId(self.instances.len() as u32);

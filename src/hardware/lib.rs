@@ -10,6 +10,7 @@ pub mod instance;
 pub mod link;
 pub mod node;
 pub mod selector;
+pub mod sheet;
 
 pub use catalog::{Hardware, rules};
 pub use cloud::CloudId;
@@ -22,3 +23,4 @@ pub use instance::{InstanceId, InstanceType, SoldAs};
 pub use link::Link;
 pub use node::{Fabric, GpuLink, MeasuredLinks, NodeShape};
 pub use selector::GpuSelector;
+pub use sheet::MachineSheet;

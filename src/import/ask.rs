@@ -273,7 +273,7 @@ impl JobRequest {
             }
             other
         };
-        let all = [
+        let all = vec![
             ("processors and memory aside", without(true, false, false, false)),
             ("in another place", without(false, true, false, false)),
             ("on demand", without(false, false, true, false)),

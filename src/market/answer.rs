@@ -37,6 +37,29 @@ pub struct RiskAnswer {
     pub notes: Vec<SourceNote>,
 }
 
+/// What a cloud said of the capacity of a pool, and when.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PoolSignal {
+    pub instance: InstanceId,
+    pub place: Location,
+    pub signal: Signal,
+    /// `None`: nobody kept it.
+    pub observed_at: Option<Timestamp>,
+}
+
+impl RiskAnswer {
+    /// The signals of an answer of this moment.
+    pub fn signals_at(&self, now: Timestamp) -> Vec<PoolSignal> {
+        let dated = |(instance, place, signal): &(InstanceId, Location, Signal)| PoolSignal {
+            instance: *instance,
+            place: place.clone(),
+            signal: *signal,
+            observed_at: Some(now),
+        };
+        self.signals.iter().map(dated).collect()
+    }
+}
+
 /// A part of the question that got no answer: a region, or a row that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceNote {

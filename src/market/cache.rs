@@ -9,9 +9,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::answer::{PriceAnswer, PricePoint, RiskAnswer};
+use crate::answer::{PoolSignal, PriceAnswer, PricePoint, RiskAnswer};
 use crate::cache::rows::RowsError;
-use crate::offer::{Location, Offer, Purchase, RiskEvidence, Signal};
+use crate::machines::MachineList;
+use crate::offer::{Location, Offer, Purchase, RiskEvidence};
 use gpuplan_hardware::{CloudId, Hardware, InstanceId};
 use gpuplan_units::UsdPerHour;
 
@@ -28,6 +29,7 @@ const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS history (
         cloud TEXT, instance TEXT, region TEXT, zone TEXT, purchase TEXT, since INTEGER, nanos INTEGER NOT NULL,
         PRIMARY KEY (cloud, instance, region, zone, purchase, since)) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS machines (cloud TEXT PRIMARY KEY, listed_at INTEGER NOT NULL, list TEXT NOT NULL) WITHOUT ROWID;
 ";
 
 /// Why the cache cannot be used. Nothing is lost with it but time.
@@ -51,11 +53,11 @@ pub struct SourceAnswer {
     pub answered_at: Timestamp,
 }
 
-/// Pools with a risk or a signal, as cached.
+/// Pools with a risk or a signal, each with its time.
 #[derive(Clone, Debug, Default)]
 pub struct CachedRisks {
     pub risks: Vec<(InstanceId, Location, Arc<RiskEvidence>)>,
-    pub signals: Vec<(InstanceId, Location, Signal)>,
+    pub signals: Vec<PoolSignal>,
 }
 
 pub struct Cache {
@@ -88,7 +90,7 @@ impl Cache {
         let version: i64 = database.query_row("PRAGMA user_version", [], |row| row.get(0))?;
         if version != VERSION {
             database.execute_batch(
-                "DROP TABLE IF EXISTS sources; DROP TABLE IF EXISTS offers; DROP TABLE IF EXISTS risks; DROP TABLE IF EXISTS history;",
+                "DROP TABLE IF EXISTS sources; DROP TABLE IF EXISTS offers; DROP TABLE IF EXISTS risks; DROP TABLE IF EXISTS history; DROP TABLE IF EXISTS machines;",
             )?;
             database.pragma_update(None, "user_version", VERSION)?;
         }
@@ -139,7 +141,7 @@ impl Cache {
         now: Timestamp,
     ) -> Result<(), CacheError> {
         let change = self.database.transaction()?;
-        for (region, rows) in rows::pack_risks(answer, hardware)? {
+        for (region, rows) in rows::pack_risks(answer, hardware, now)? {
             change.execute(
                 "INSERT OR REPLACE INTO risks VALUES (?1, ?2, ?3, ?4)",
                 params![source, region, cloud.as_str(), rows],
@@ -151,6 +153,33 @@ impl Cache {
         )?;
         change.commit()?;
         Ok(())
+    }
+
+    /// Keeps which machines a cloud has where; regions that did not answer this time stay as they were.
+    pub fn store_machines(&mut self, cloud: &CloudId, list: &MachineList, now: Timestamp) -> Result<(), CacheError> {
+        let earlier = self.machines(cloud)?.map(|(_, list)| list).unwrap_or_default();
+        let list = serde_json::to_string(&list.clone().over(earlier));
+        let list = list.map_err(|error| CacheError::Damaged(error.to_string()))?;
+        self.database.execute(
+            "INSERT OR REPLACE INTO machines VALUES (?1, ?2, ?3)",
+            params![cloud.as_str(), now.as_second(), list],
+        )?;
+        Ok(())
+    }
+
+    /// Which machines a cloud has where, and when it last said so.
+    pub fn machines(&self, cloud: &CloudId) -> Result<Option<(Timestamp, MachineList)>, CacheError> {
+        let row: Option<(i64, String)> = self
+            .database
+            .query_row("SELECT listed_at, list FROM machines WHERE cloud = ?1", [cloud.as_str()], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })
+            .optional()?;
+        let read = |(listed_at, list): (i64, String)| {
+            let list = serde_json::from_str(&list).map_err(|error| CacheError::Damaged(error.to_string()))?;
+            Ok((time(listed_at)?, list))
+        };
+        row.map(read).transpose()
     }
 
     /// Every cached offer whose machine type the catalog still knows, with `Origin::Cached` and its own time.
@@ -327,7 +356,7 @@ impl<'a> Cell<'a> for rusqlite::types::ValueRef<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::offer::Availability;
+    use crate::offer::{Availability, Signal};
     use crate::quote::Origin;
 
     fn at(text: &str) -> Timestamp {

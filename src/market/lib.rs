@@ -1,19 +1,23 @@
 //! Offers: where machines are sold, on what terms, at what quote, and what else is charged beside them.
 
 pub mod answer;
+pub mod bucket;
 pub mod cache;
 pub mod capacity;
 mod catalog;
+pub mod changes;
 mod collector;
 mod error;
+pub mod feed;
 pub mod host_offer;
 pub mod import;
+pub mod machines;
 pub mod offer;
 pub mod quote;
 pub mod source;
 pub mod trend;
 
-pub use answer::{PriceAnswer, PricePoint, RiskAnswer, SourceNote};
+pub use answer::{PoolSignal, PriceAnswer, PricePoint, RiskAnswer, SourceNote};
 pub use cache::{Cache, CacheError};
 pub use capacity::owned::Owned;
 pub use capacity::{Capacity, CapacityError};
@@ -23,9 +27,10 @@ pub use catalog::{check, snapshot};
 pub use collector::{Collector, Keep};
 pub use error::MarketError;
 pub use host_offer::HostOffer;
+pub use machines::MachineList;
 pub use offer::{ANYWHERE, Availability, Location, Offer, OfferId, Purchase, RiskEvidence, Signal, Suspicion};
 pub use quote::{Origin, Quote};
 pub use source::{
-    About, Access, AccountSource, BoxFuture, Identity, OfferQuery, Permission, PriceSource, Quota, QuotaNeed,
-    RiskSource, SourceError, Sources, Verdict,
+    About, Access, AccountSource, BoxFuture, Identity, MachineSource, OfferQuery, Permission, PriceSource, Quota,
+    QuotaNeed, RiskSource, SourceError, Sources, Tried, Verdict,
 };

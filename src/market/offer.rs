@@ -240,6 +240,8 @@ pub struct Offer {
     pub risk: Option<Arc<RiskEvidence>>,
     pub availability: Availability,
     pub signals: Vec<Signal>,
+    /// When the oldest of them was said, as far as that was kept.
+    pub signals_observed_at: Option<Timestamp>,
     /// Machines that the user has already; the quote is what using them costs beside that.
     pub owned: Option<Arc<Owned>>,
 }
@@ -265,6 +267,7 @@ impl Offer {
             risk: None,
             availability: Availability::Unknown,
             signals: Vec::new(),
+            signals_observed_at: None,
             owned: None,
         }
     }

@@ -1,12 +1,14 @@
 //! The ports that a cloud implements so that it can be asked: `PriceSource`, `RiskSource` and `AccountSource`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::answer::{PriceAnswer, RiskAnswer};
+use crate::bucket::BucketRules;
 use crate::catalog::snapshot::Market;
+use crate::machines::MachineList;
 use crate::offer::{Offer, Purchase};
 use gpuplan_hardware::{CloudId, Hardware, InstanceId, InstanceType};
 
@@ -19,11 +21,13 @@ pub struct OfferQuery<'a> {
     pub wanted: BTreeMap<Arc<str>, Vec<InstanceId>>,
     /// Earlier prices are wanted too, from sources where they cost many questions more.
     pub history: bool,
+    /// Machine types that the answer is wanted for: a source that may ask little asks about these first. Empty: all are alike.
+    pub candidates: BTreeSet<InstanceId>,
 }
 
 impl<'a> OfferQuery<'a> {
     pub fn for_instances(hardware: &'a Hardware, wanted: BTreeMap<Arc<str>, Vec<InstanceId>>) -> Self {
-        Self { hardware, wanted, history: false }
+        Self { hardware, wanted, history: false, candidates: BTreeSet::new() }
     }
 
     pub fn with_history(self) -> Self {
@@ -45,6 +49,21 @@ impl<'a> OfferQuery<'a> {
             instances.dedup();
         }
         Self::for_instances(hardware, wanted)
+    }
+
+    /// The same question about the pools that the cloud lists. Regions that did not say keep those that the market knows.
+    pub fn listed(mut self, cloud: &CloudId, list: &MachineList) -> Self {
+        for (region, names) in &list.regions {
+            let found = names.iter().filter_map(|name| self.hardware.find_instance(cloud, name));
+            let mut instances: Vec<_> = found.collect();
+            instances.sort();
+            if instances.is_empty() {
+                self.wanted.remove(region);
+            } else {
+                self.wanted.insert(region.clone(), instances);
+            }
+        }
+        self
     }
 
     /// Names of the wanted machine types in every region together, with their places in the catalog.
@@ -86,6 +105,20 @@ pub enum Access {
     Public,
     /// Who has credentials of the cloud.
     Account,
+}
+
+/// A place where a cloud lists which machines it has.
+///
+/// Contract: that of `PriceSource`. A region that did not answer is absent from the list, which is not the same as a region that has
+/// nothing. A machine type that the catalog lacks comes with a sheet, or with a note of what the cloud does not say of it.
+pub trait MachineSource: Send + Sync {
+    fn about(&self) -> About;
+
+    /// Where it asks, as of `PriceSource`.
+    fn address(&self) -> String;
+
+    /// `known`: the pools that the market knows, for a cloud whose regions cannot be listed.
+    fn machines<'a>(&'a self, known: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<MachineList, SourceError>>;
 }
 
 /// A place where a cloud says its prices.
@@ -197,6 +230,9 @@ pub trait AccountSource: Send + Sync {
 
     /// Every quota that these machines count against.
     fn quotas<'a>(&'a self, need: QuotaNeed<'a>) -> BoxFuture<'a, Result<Vec<Quota>, SourceError>>;
+
+    /// What a bucket does by itself to what lies below a prefix.
+    fn bucket<'a>(&'a self, bucket: &'a str, prefix: &'a str) -> BoxFuture<'a, Result<BucketRules, SourceError>>;
 }
 
 /// Why a source could not answer, by what the caller does next.
@@ -216,12 +252,49 @@ pub enum SourceError {
     Malformed { field: String, detail: String },
 }
 
+/// A place where credentials are looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tried {
+    /// Such as a variable, a profile, a file or a service.
+    pub place: String,
+    /// What stands there, in words and without a secret; `None`: nothing.
+    pub found: Option<String>,
+}
+
 /// Everything that can be asked of one cloud, as the environment names its addresses and credentials.
 #[derive(Default)]
 pub struct Sources {
+    pub machines: Vec<Box<dyn MachineSource>>,
     pub prices: Vec<Box<dyn PriceSource>>,
     pub risks: Vec<Box<dyn RiskSource>>,
     pub account: Option<Box<dyn AccountSource>>,
+    /// Where credentials are looked for, in that order.
+    pub tried: Vec<Tried>,
     /// The feature without which this binary cannot ask the cloud's account.
     pub needs_feature: Option<&'static str>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_listed_is_asked_and_silence_keeps_what_is_known() {
+        let (hardware, cloud) = (Hardware::embedded().unwrap(), CloudId::new("aws"));
+        let market = Market::embedded(&hardware).unwrap();
+        let known = OfferQuery::known(&market, &hardware, &cloud);
+        let kept = known.wanted["eu-west-1"].clone();
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let mut list = MachineList::default();
+        list.regions.insert("mx-central-1".into(), names(&["g6.xlarge", "inf1.xlarge"]));
+        list.regions.insert("us-east-1".into(), names(&["p5.48xlarge"]));
+        list.regions.insert("us-west-2".into(), names(&[]));
+        let asked = known.listed(&cloud, &list);
+        let names = |region: &str| -> Vec<&str> {
+            asked.wanted[region].iter().map(|id| hardware.instance(*id).name.as_str()).collect()
+        };
+        assert_eq!((names("mx-central-1"), names("us-east-1")), (vec!["g6.xlarge"], vec!["p5.48xlarge"]));
+        assert!(!asked.wanted.contains_key("us-west-2"), "it answered and has nothing");
+        assert_eq!(asked.wanted["eu-west-1"], kept);
+    }
 }

@@ -6,6 +6,7 @@
 pub mod choice;
 pub mod context;
 pub mod error;
+pub mod job_record;
 pub mod phases;
 pub mod plans;
 pub mod processing;
@@ -25,6 +26,7 @@ use serde_json::{Map, Value};
 pub use choice::{ChoiceRecord, ValueOfTimeRecord};
 pub use context::Context;
 pub use error::{DocumentError, VERSION};
+pub use job_record::{JobComparison, JobRecord, KeyRecord, NodeRange, PlanDifference};
 pub use phases::{AnyPlan, PhaseRecord, PhasesRecord, TotalRecord};
 pub use plans::{Plans, RecordedPlan};
 pub use processing::{ProcessingRecord, processing_id};
@@ -104,7 +106,7 @@ pub struct PlanDocument {
     pub phases: Option<PhasesRecord>,
     /// For `plan --from JOB`: the existing job, its plan on its own machines, and the difference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub from: Option<Value>,
+    pub from: Option<JobComparison>,
 }
 
 impl PlanDocument {

@@ -26,7 +26,7 @@ pub fn refuse_offer(offer: &Offer, instance: &InstanceType, hardware: &Hardware,
         // A region that nobody names may well be the one that was asked for.
         return Some(match &*offer.place.region {
             ANYWHERE => Rejection::SuspectPrice { suspicion: Suspicion::PlaceUnknown },
-            _ => Rejection::OtherRegion,
+            region => Rejection::OtherRegion { region: region.to_owned(), rate_usd_per_hour: offer.quote.rate },
         });
     }
     let is_asked = match (filter.purchase, offer.purchase) {

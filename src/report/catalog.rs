@@ -1,5 +1,6 @@
 //! The catalog and its findings as table, JSON and CSV.
 
+pub mod changes;
 mod check;
 mod gpus;
 pub mod history;

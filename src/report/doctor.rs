@@ -6,7 +6,8 @@ use serde::Serialize;
 use crate::text::json::{VERSION, pretty};
 use crate::text::table::{Column, render};
 use crate::text::wrap::wrap;
-use gpuplan_market::{Permission, Quota, Verdict};
+use gpuplan_market::bucket::{BucketRules, Loss, LossRule};
+use gpuplan_market::{Permission, Quota, Tried, Verdict};
 
 /// Credentials of one cloud.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -35,8 +36,12 @@ pub struct Check {
     pub cloud: String,
     pub public_sources: usize,
     pub account: AccountRow,
+    /// Where credentials were looked for.
+    pub tried: Vec<Tried>,
     pub permissions: Vec<Permission>,
     pub quotas: Vec<Quota>,
+    /// Of the stores of runs.
+    pub buckets: Vec<BucketRules>,
     /// Questions that got no answer.
     pub problems: Vec<String>,
 }
@@ -58,12 +63,24 @@ pub struct CloudChecks<'a> {
 struct CloudCheck<'a> {
     cloud: &'a str,
     account: &'a AccountRow,
+    /// Where credentials were looked for, in that order.
+    credentials: Vec<CredentialPlace<'a>>,
     /// Sources that answer without an account.
     public_sources: usize,
     permissions: Vec<PermissionCheck<'a>>,
     quotas: Vec<QuotaCheck<'a>>,
+    buckets: Vec<BucketCheck<'a>>,
     /// Questions that got no answer.
     problems: &'a [String],
+}
+
+/// A place where credentials may stand.
+#[derive(Serialize, JsonSchema)]
+struct CredentialPlace<'a> {
+    /// Such as a variable, a profile, a file or a service.
+    place: &'a str,
+    /// What stands there; `null`: nothing.
+    found: Option<&'a str>,
 }
 
 /// Whether the account may do what a launch needs.
@@ -75,6 +92,26 @@ struct PermissionCheck<'a> {
     /// `allowed`, `denied` or `unknown`.
     verdict: &'static str,
     detail: &'a str,
+}
+
+/// What the bucket of a store does by itself to what runs keep there.
+#[derive(Serialize, JsonSchema)]
+struct BucketCheck<'a> {
+    bucket: &'a str,
+    /// Whether what was deleted or overwritten can be brought back for a while.
+    can_undelete: bool,
+    losses: Vec<LossCheck<'a>>,
+}
+
+/// A rule of the bucket that takes checkpoints away.
+#[derive(Serialize, JsonSchema)]
+struct LossCheck<'a> {
+    /// As the cloud names it; empty where rules have no names.
+    rule: &'a str,
+    /// `deletes` or `archives`.
+    does: &'static str,
+    /// `null`: at a date, or on another condition.
+    after_days: Option<u32>,
 }
 
 /// Whether a quota leaves room for the plan.
@@ -104,9 +141,15 @@ fn cloud_check(check: &Check) -> CloudCheck<'_> {
     CloudCheck {
         cloud: &check.cloud,
         account: &check.account,
+        credentials: check
+            .tried
+            .iter()
+            .map(|tried| CredentialPlace { place: &tried.place, found: tried.found.as_deref() })
+            .collect(),
         public_sources: check.public_sources,
         permissions: check.permissions.iter().map(permission_check).collect(),
         quotas: check.quotas.iter().map(quota_check).collect(),
+        buckets: check.buckets.iter().map(bucket_check).collect(),
         problems: &check.problems,
     }
 }
@@ -114,6 +157,19 @@ fn cloud_check(check: &Check) -> CloudCheck<'_> {
 fn permission_check(permission: &Permission) -> PermissionCheck<'_> {
     let (verdict, detail) = verdict(&permission.verdict);
     PermissionCheck { action: &permission.action, needed_for: permission.needed_for, verdict, detail }
+}
+
+fn bucket_check<'a>(rules: &'a BucketRules) -> BucketCheck<'a> {
+    let loss = |rule: &'a LossRule| LossCheck { rule: &rule.rule, does: does(rule.loss), after_days: rule.after_days };
+    let losses = rules.losses.iter().map(loss);
+    BucketCheck { bucket: &rules.bucket, can_undelete: rules.can_undelete, losses: losses.collect() }
+}
+
+fn does(loss: Loss) -> &'static str {
+    match loss {
+        Loss::Deleted => "deletes",
+        Loss::Archived => "archives",
+    }
 }
 
 fn quota_check(quota: &Quota) -> QuotaCheck<'_> {
@@ -189,16 +245,28 @@ fn row(check: &Check) -> Vec<String> {
     vec![check.cloud.clone(), account, permissions, quotas, check.public_sources.to_string()]
 }
 
+/// Where credentials were looked for, and what was there. `None`: the cloud has no such places.
+fn looked_in(tried: &[Tried]) -> Option<String> {
+    let place = |tried: &Tried| format!("{} ({})", tried.place, tried.found.as_deref().unwrap_or("nothing"));
+    let places: Vec<String> = tried.iter().map(place).collect();
+    (!places.is_empty()).then(|| format!("- looked for credentials in {}", places.join(", ")))
+}
+
 fn section(check: &Check, context: &Context, text: &mut String) {
     let mut say = |line: String| text.push_str(&(wrap(&line, context.width, "  ") + "\n"));
     let doubtful: Vec<&Permission> =
         check.permissions.iter().filter(|permission| permission.verdict != Verdict::Allowed).collect();
     let blocking: Vec<&Quota> = check.quotas.iter().filter(|quota| quota.blocks()).collect();
-    if doubtful.is_empty() && check.quotas.is_empty() && check.problems.is_empty() {
+    let looked = if matches!(check.account, AccountRow::Missing(_)) { looked_in(&check.tried) } else { None };
+    let is_fine = doubtful.is_empty() && check.quotas.is_empty() && check.problems.is_empty();
+    if is_fine && check.buckets.is_empty() && looked.is_none() {
         return;
     }
     say(String::new());
     say(format!("{}:", check.cloud));
+    if let Some(looked) = looked {
+        say(looked);
+    }
     for permission in doubtful {
         let (word, detail) = verdict(&permission.verdict);
         let detail = if detail.is_empty() { String::new() } else { format!(" ({detail})") };
@@ -215,14 +283,69 @@ fn section(check: &Check, context: &Context, text: &mut String) {
     for quota in blocking {
         say(format!("- to ask for more: {}", quota.request));
     }
+    for rules in &check.buckets {
+        bucket(rules, &mut say);
+    }
     for problem in &check.problems {
         say(format!("- not known: {problem}"));
+    }
+}
+
+fn bucket(rules: &BucketRules, say: &mut impl FnMut(String)) {
+    let BucketRules { bucket, losses, can_undelete } = rules;
+    for LossRule { rule, loss, after_days } in losses {
+        let name = if rule.is_empty() { String::new() } else { format!(" `{rule}`") };
+        let after =
+            after_days.map_or_else(|| "at some time".to_owned(), |days| format!("{days} days after it was written"));
+        say(format!(
+            "- bucket LOSES: a rule{name} of {bucket} {} what runs keep, {after}: checkpoints share files that stay the same, so a run \
+             that lasts longer cannot be restored; limit the rule to another prefix",
+            does(*loss)
+        ));
+    }
+    if losses.is_empty() {
+        say(format!("- bucket {bucket}: no rule takes away what runs keep"));
+    }
+    say(format!(
+        "- bucket {bucket}: machines of all its runs have one role, which writes below any of them; teams that do not trust each other \
+         need an account each"
+    ));
+    if !can_undelete {
+        say(format!(
+            "- bucket {bucket}: what is deleted or overwritten is lost; `gpuplan setup` makes buckets that keep it for days"
+        ));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bucket_that_loses_checkpoints_says_so() {
+        let rules =
+            |losses: Vec<LossRule>, can_undelete| BucketRules { bucket: "s3://b".to_owned(), losses, can_undelete };
+        let said = |rules: BucketRules| {
+            let mut text = String::new();
+            bucket(&rules, &mut |line| text += &(line + "\n"));
+            text
+        };
+        let loss = |loss, after_days| LossRule { rule: "old".to_owned(), loss, after_days };
+        let text = said(rules(vec![loss(Loss::Deleted, Some(30)), loss(Loss::Archived, None)], false));
+        for part in [
+            "a rule `old` of s3://b deletes what runs keep, 30 days after",
+            "archives what runs keep, at some time",
+            "overwritten is lost",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let text = said(rules(Vec::new(), true));
+        assert!(
+            text.starts_with("- bucket s3://b: no rule takes away what runs keep\n") && text.contains("one role"),
+            "{text}"
+        );
+        assert!(!text.contains("LOSES") && !text.contains("lost"), "{text}");
+    }
 
     #[test]
     fn a_missing_permission_and_a_zero_quota_are_named_with_what_to_type() {
@@ -249,8 +372,13 @@ mod tests {
                 principal: "me".to_owned(),
                 found_in: "environment".to_owned(),
             },
+            tried: vec![
+                Tried { place: "profile work".to_owned(), found: Some("single sign-on".to_owned()) },
+                Tried { place: "AWS_ACCESS_KEY_ID".to_owned(), found: None },
+            ],
             permissions: vec![denied],
             quotas: vec![quota],
+            buckets: Vec::new(),
             problems: Vec::new(),
         };
         let said = text(std::slice::from_ref(&check), &Context { has_plan: true, width: 100 });
@@ -264,7 +392,14 @@ mod tests {
         ] {
             assert!(said.contains(part), "{part} in\n{said}");
         }
+        let missing = Check { account: AccountRow::Missing("no credentials".to_owned()), ..check.clone() };
+        let said = text(&[missing], &Context { has_plan: true, width: 200 });
+        assert!(
+            said.contains("looked for credentials in profile work (single sign-on), AWS_ACCESS_KEY_ID (nothing)"),
+            "{said}"
+        );
         let value: serde_json::Value = serde_json::from_str(&json(&[check])).unwrap();
+        assert_eq!(value["clouds"][0]["credentials"][1]["found"], serde_json::Value::Null);
         assert_eq!(value["clouds"][0]["quotas"][0]["blocks"], true);
         assert_eq!(value["clouds"][0]["permissions"][0]["verdict"], "denied");
     }

@@ -140,6 +140,12 @@ impl RunList {
         self.runs.is_empty()
     }
 
+    /// Nothing of it will change any more.
+    pub fn is_over(&self) -> bool {
+        let ended = [RunState::Completed, RunState::Failed, RunState::Stopped];
+        self.runs.iter().all(|run| ended.contains(&run.state))
+    }
+
     pub fn json(&self) -> String {
         pretty(self)
     }

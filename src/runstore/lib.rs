@@ -17,6 +17,7 @@ pub mod stop;
 pub mod store;
 pub mod sweep;
 pub mod team;
+pub mod verdict;
 
 pub use checkpoint::manifest::{Manifest, ManifestError, StoredFile};
 pub use checkpoint::{history, manifest, scrub};
@@ -38,3 +39,4 @@ pub use sweep::{RunState, SweepStatus, SweptRun};
 pub use team::epoch;
 pub use team::epoch::{Epoch, Owner, Takeover};
 pub use team::{Leaving, Member, Part, Rendezvous, Start, Wanted};
+pub use verdict::Verdict;

@@ -160,6 +160,14 @@ impl FineUsd {
         self.0.checked_add(other.0).map(Self)
     }
 
+    /// So many billionths of it, to a digit of the last decimal: an amount of another currency at its rate. `None`: beyond counting.
+    pub fn times_billionths(self, parts: i128) -> Option<Self> {
+        const BILLION: i128 = 1_000_000_000;
+        let whole = (self.0 / BILLION).checked_mul(parts)?;
+        let rest = (self.0 % BILLION).checked_mul(parts)? / BILLION;
+        whole.checked_add(rest).filter(|fine| fine.abs() < MOST_FINE).map(Self)
+    }
+
     /// To the nearest nano-dollar, halves away from zero.
     pub fn rounded(self) -> Usd {
         Usd(self.0 / FINE_IN_A_NANO + 2 * (self.0 % FINE_IN_A_NANO) / FINE_IN_A_NANO)

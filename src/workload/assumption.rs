@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::data::{DataKind, FileLayout, Storage};
 use crate::model::deviations::Simplification;
 use crate::model::{MlpKind, ModelKind, NormKind};
-use crate::serving::StoredFormat;
+use crate::serving::{ServingEngine, StoredFormat};
 use crate::training::precision::{BaseWeights, Precision};
 use crate::training::{LoraTargets, Optimizer, Recompute, Task};
 use gpuplan_units::{Bytes, GpuCount, Hours, Seconds};
@@ -18,6 +18,15 @@ pub enum Assumption {
     /// The sizes are those of a configuration that was downloaded from the Hub before.
     ModelOfCache {
         name: String,
+    },
+    /// Of the model only the size is known: the shape of this one, with as many layers as the size takes.
+    ModelShape {
+        like: String,
+        layers: u32,
+    },
+    /// Of the model only parameters and operations are known: traffic is in proportion, as in this kind of network.
+    ModelTraffic {
+        model_kind: ModelKind,
     },
     Task {
         task: Task,
@@ -147,6 +156,10 @@ pub enum Assumption {
     /// Of a month.
     ServingHours {
         hours: Hours,
+    },
+    /// The program that serves.
+    ServingEngine {
+        engine: ServingEngine,
     },
     ServingWeights {
         format: StoredFormat,

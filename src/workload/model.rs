@@ -127,6 +127,8 @@ pub struct Model {
     /// How the weights of the published files are stored.
     pub published: StoredFormat,
     pub deviations: Deviations,
+    /// Only the number of parameters is known, and the shape is that of another model of about this size.
+    pub shape_is_guessed: bool,
 }
 
 impl Model {
@@ -158,6 +160,7 @@ impl Model {
             forward_flops_per_sample: 0.0,
             published: StoredFormat::Bf16,
             deviations: Deviations::default(),
+            shape_is_guessed: false,
         }
     }
 

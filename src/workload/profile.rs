@@ -213,10 +213,12 @@ pub enum OperatorClass {
     Communication,
     /// Copies between host and device, or within a device.
     Copy,
+    /// CUDA graphs of which the trace has only the launches: what ran inside is not known.
+    Graph,
 }
 
 impl OperatorClass {
-    pub const ALL: [Self; 4] = [Self::Compute, Self::Memory, Self::Communication, Self::Copy];
+    pub const ALL: [Self; 5] = [Self::Compute, Self::Memory, Self::Communication, Self::Copy, Self::Graph];
 
     pub fn word(self) -> &'static str {
         match self {
@@ -224,6 +226,7 @@ impl OperatorClass {
             Self::Memory => "memory",
             Self::Communication => "communication",
             Self::Copy => "copy",
+            Self::Graph => "graph",
         }
     }
 }
@@ -310,8 +313,14 @@ pub struct Products {
     pub shaped: u64,
     /// Of them, those with a size that is no multiple of eight.
     pub unaligned: u64,
+    /// Seconds of the kernels that these launched.
+    #[serde(default)]
+    pub unaligned_seconds: f64,
     /// Of them, those with fewer than 2^24 multiplications.
     pub small: u64,
+    /// Seconds of the kernels that these launched.
+    #[serde(default)]
+    pub small_seconds: f64,
     /// Products of fp16, and whether a loss scaler was seen at work.
     pub in_fp16: u64,
     pub has_loss_scaler: bool,

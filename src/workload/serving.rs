@@ -27,9 +27,12 @@ pub enum StoredFormat {
     /// Unpacked to 16 bits before it is multiplied, but for models that answer in one pass, which are multiplied in 8.
     Int8,
     /// Unpacked, in groups of 128 with a 16-bit scale and a 4-bit zero point each (Lin et al., "AWQ", arXiv 2306.00978).
-    /// The floating-point formats of 4 bits, in groups of 16 or 32 with an 8-bit scale, take within 9 % of the same bytes.
-    #[serde(alias = "mxfp4", alias = "nvfp4")]
+    #[serde(alias = "awq", alias = "gptq")]
     Int4,
+    /// Floating point in 4 bits, 32 with an 8-bit scale (OCP, "Microscaling Formats", version 1.0).
+    Mxfp4,
+    /// The same, 16 with an 8-bit scale (NVIDIA, "Introducing NVFP4"). Multiplied in 4 bits where the GPU can; else unpacked.
+    Nvfp4,
 }
 
 impl StoredFormat {
@@ -39,6 +42,8 @@ impl StoredFormat {
             Self::Bf16 => 2.0,
             Self::Fp8 | Self::Int8 => 1.0,
             Self::Int4 => 0.5 + 2.5 / 128.0,
+            Self::Mxfp4 => 0.5 + 1.0 / 32.0,
+            Self::Nvfp4 => 0.5 + 1.0 / 16.0,
         }
     }
 
@@ -48,8 +53,50 @@ impl StoredFormat {
             Self::Fp8 => "fp8",
             Self::Int8 => "int8",
             Self::Int4 => "int4",
+            Self::Mxfp4 => "mxfp4",
+            Self::Nvfp4 => "nvfp4",
         }
     }
+}
+
+/// The program that serves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ServingEngine {
+    #[default]
+    Vllm,
+    Sglang,
+    #[serde(rename = "tensorrt-llm", alias = "trtllm", alias = "trt-llm")]
+    TensorRtLlm,
+}
+
+/// How a copy of the model is split over GPUs, as far as somebody says so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ServingLayout {
+    /// GPUs that share the heads of attention and, without attention groups, every matrix.
+    pub tensor: Option<u32>,
+    /// Stages of layers.
+    pub pipeline: Option<u32>,
+    /// Groups of GPUs that each attend to sequences of their own, while all of them share the feed-forward blocks; 0 and 1: none.
+    pub attention_groups: u32,
+    /// Experts are dealt out whole, in place of a part of each for every GPU.
+    pub expert_parallel: bool,
+}
+
+impl ServingLayout {
+    /// Groups that attend to sequences of their own.
+    pub fn groups(self) -> u32 {
+        self.attention_groups.max(1)
+    }
+}
+
+/// Speculative decoding, or multi-token prediction: tokens are drafted and verified in one pass.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Speculation {
+    /// Tokens drafted for each sequence and pass.
+    pub drafted: u32,
+    /// Of them, those that the pass accepts, on average.
+    pub accepted: f64,
 }
 
 /// What is asked of a served model.
@@ -68,6 +115,9 @@ pub struct Serving {
     pub kv_cache: StoredFormat,
     /// Share of time that as many replicas run as the load needs.
     pub availability: f64,
+    pub engine: ServingEngine,
+    pub layout: ServingLayout,
+    pub speculation: Option<Speculation>,
 }
 
 impl Serving {

@@ -207,6 +207,9 @@ pub struct Stack {
     pub shard: Cell<Shard>,
     #[serde(default)]
     pub gradient_format: Cell<GradientFormat>,
+    /// Optimizer states can be sharded beside whole weights (ZeRO-1); `false`: who shards, shards weights.
+    #[serde(default)]
+    pub zero1: Cell<bool>,
     #[serde(default)]
     pub recompute: Cell<Recompute>,
     #[serde(default)]
@@ -271,6 +274,7 @@ impl Stack {
         of("attention", &self.attention, &mut all);
         of("shard", &self.shard, &mut all);
         of("gradient_format", &self.gradient_format, &mut all);
+        of("zero1", &self.zero1, &mut all);
         of("recompute", &self.recompute, &mut all);
         of("cuda_graphs", &self.cuda_graphs, &mut all);
         of("fused_kernels", &self.fused_kernels, &mut all);

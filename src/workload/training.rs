@@ -277,6 +277,9 @@ const SINCE_FLASH_ATTENTION: u32 = 2022;
 /// Transformer Engine: version 0.2 of November 2022 is the first release for training (NVIDIA/TransformerEngine, releases); stacks of the
 /// year after it use it.
 const SINCE_TRANSFORMER_ENGINE: u32 = 2023;
+/// Megatron-LM's products add to the gradients of earlier micro-batches themselves: version 3.0 (NVIDIA/Megatron-LM, arguments.py,
+/// `--no-gradient-accumulation-fusion`).
+const SINCE_FUSED_GRADIENT_SUMS: u32 = 2022;
 /// Sequence parallelism: Korthikanti et al. 2022, arXiv 2205.05198.
 pub const SINCE_SEQUENCE_PARALLEL: u32 = 2022;
 
@@ -339,6 +342,18 @@ impl Training {
             synchronization: Synchronization::default(),
             framework_year: None,
         }
+    }
+
+    /// DeepSpeed's optimizer for bf16 keeps sums in fp32 beside the 16-bit gradients, and shards neither (deepspeedai/DeepSpeed,
+    /// deepspeed/runtime/bf16_optimizer.py, `fp32_groups_gradients_flat`; "4 bytes x params and it's not sharded", bigscience-workshop/bigscience,
+    /// train/tr11-176B-ml/chronicles-prequel.md).
+    pub fn sums_beside_gradients(&self) -> bool {
+        self.framework.0 == "megatron-deepspeed" && self.precision == Precision::Bf16
+    }
+
+    /// The product of a weight's gradient adds to the sum of earlier micro-batches, beside its arithmetic. So do the stacks on Transformer Engine.
+    pub fn sums_gradients_in_products(&self) -> bool {
+        self.framework.is_transformer_engine() && self.is_since(SINCE_FUSED_GRADIENT_SUMS)
     }
 
     /// Whether the software that runs is of this year or later.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -238,4 +239,118 @@ fn machines_that_are_held_are_never_sold_twice() {
         text.contains("Machines that are held") && text.contains("two nodes") && text.contains("$137,417"),
         "{text}"
     );
+}
+
+#[test]
+fn a_broken_rule_is_exit_code_4_a_warning_or_allowed() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = "[[run]]\nname = \"one\"\nteam = \"research\"\nusd_per_hour = \"2\"\nhours = 100\nhours_p90 = 150\ncloud = \"aws\"\nsource = \"a quote\"\n\
+        as_of = 2026-07-20\n";
+    let with = |rule: &str, more: &[&str]| {
+        portfolio(folder.path(), &format!("budget = 150\n{HEAD}[[rule]]\n{rule}\n{run}"), more)
+    };
+    let broken = with("min_chance = \"80 %\"", &[]);
+    assert_eq!(broken.code, 4, "{}", broken.stderr);
+    assert!(
+        broken.stdout.contains("What the budget has to keep") && broken.stdout.contains("BROKEN"),
+        "{}",
+        broken.stdout
+    );
+    assert!(
+        broken.stderr.contains("portfolio line 10: everything keeps $150.00 with probability 0.80, and it is ")
+            && broken.stderr.contains("hint: ")
+            && broken.stderr.contains("approved_until"),
+        "{}",
+        broken.stderr
+    );
+    let warned = with("min_chance = \"80 %\"\non_break = \"warn\"", &[]);
+    assert!(warned.code == 0 && warned.stderr.contains("everything keeps $150.00"), "{}", warned.stderr);
+    let allowed = with("min_chance = \"80 %\"\napproved_by = \"cfo\"\napproved_until = 2999-12-31", &[]);
+    assert!(
+        allowed.code == 0 && allowed.stdout.contains("broken, allowed by cfo until 2999-12-31"),
+        "{}",
+        allowed.stdout
+    );
+    // The house may ask the same of every budget.
+    let policy = folder.path().join("policy.toml");
+    fs::write(&policy, "clouds = [\"aws\"]\n[[rule]]\nteam = \"*\"\nbudget = 100\nmin_chance = 0.5\n").unwrap();
+    let ran = with("min_chance = 0.01", &["--policy", policy.to_str().unwrap(), "--output", "json"]);
+    assert_eq!(ran.code, 4, "{}", ran.stderr);
+    let rules: Value = serde_json::from_str::<Value>(&ran.stdout).unwrap()["rules"].clone();
+    assert_eq!(rules[0]["verdict"], "kept");
+    assert_eq!((rules[1]["verdict"].as_str(), rules[1]["origin"].as_str()), (Some("broken"), Some("policy")));
+}
+
+#[test]
+fn what_was_spent_is_counted_and_only_what_is_left_is_forecast() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path().join("home");
+    fs::create_dir(&home).unwrap();
+    let (path, bill) = (folder.path().join("p.toml"), folder.path().join("bill.csv"));
+    let text = "name = \"tuning\"\ncurrency = \"USD\"\ntax = \"excluded\"\nstart = \"2026-06\"\nmonths = 3\nbudget = 1000\n\
+        [[team]]\nname = \"research\"\nbudget = 1000\n[[rule]]\nmin_chance = \"50 %\"\n[[rule]]\nmax_spent = \"60 %\"\non_break = \"warn\"\n\
+        [[run]]\nname = \"tune\"\nteam = \"research\"\ntags = { project = \"seven\" }\nusd_per_hour = \"3\"\nhours = 100\ncloud = \"aws\"\n\
+        source = \"a quote\"\nas_of = 2026-07-20\nrepeats = 3\nmonths = 3\n";
+    fs::write(&path, text).unwrap();
+    let ask = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
+        command.args(args).args(["--now", "2026-07-16T12:00:00Z"]).env_clear().env("COLUMNS", "100");
+        Ran::of(command.env("GPUPLAN_OFFLINE", "1").env("GPUPLAN_HOME", &home).output().unwrap())
+    };
+    let budget = |more: &[&str]| ask(&[&["budget", path.to_str().unwrap(), "--actual"], more].concat());
+    // Nothing is spent: three runs are still to come, and the planned 300 of June are late.
+    let before = budget(&["--output", "json"]).json();
+    assert_eq!(before["total"]["spent_usd"], "0.00");
+    assert_eq!(before["total"]["to_go_usd"], "900.00");
+    // June's bill has $700 of a run of it, and a run of nobody.
+    let row = |day: &str, cost: &str, run: &str| {
+        format!(
+            "1,{day}T00:00:00Z,,2026-06-01,USD,{cost},Usage,BoxUsage:p5.4xlarge,10,\"{{\"\"user_gpuplan_run\"\":\"\"{run}\"\"}}\"\n"
+        )
+    };
+    let head = "bill_payer_account_id,line_item_usage_start_date,line_item_usage_end_date,bill_billing_period_start_date,line_item_currency_code,\
+        line_item_unblended_cost,line_item_line_item_type,line_item_usage_type,line_item_usage_amount,resource_tags\n";
+    fs::write(
+        &bill,
+        format!(
+            "{head}{}{}{}",
+            row("2026-06-03", "400", "tune-1"),
+            row("2026-06-20", "300", "tune-2"),
+            row("2026-06-20", "5", "other")
+        ),
+    )
+    .unwrap();
+    let imported = ask(&["costs", "import", bill.to_str().unwrap()]);
+    assert_eq!(imported.code, 0, "{}", imported.stderr);
+    let ran = budget(&["--output", "json"]);
+    let after = ran.json();
+    assert_eq!(after["total"]["spent_usd"], "700.00", "{after}");
+    assert_eq!(after["by_month"][0]["spent_usd"], "700.00");
+    assert_eq!(after["by_month"][0]["to_go_usd"], "0.00", "what is over is not forecast");
+    assert_eq!((after["billed_share"].as_f64(), after["other_runs"].as_u64()), (Some(1.0), Some(1)));
+    assert_eq!(after["other_usd"], "5.00");
+    // 45.5 of 92 days are over: a little less than half is to go, which does not fit the $300 that are left.
+    assert_eq!(
+        nanos(&after["total"]["at_completion_usd"]),
+        nanos(&after["total"]["spent_usd"]) + nanos(&after["total"]["to_go_usd"])
+    );
+    assert_eq!(after["rules"][0]["verdict"], "broken");
+    assert_eq!(ran.code, 4);
+    let text = budget(&[]);
+    assert!(
+        text.code == 4
+            && text.stdout.contains("$700.00 spent and ")
+            && text.stdout.contains("By project")
+            && text.stderr.contains("60 % of $1,000, and it is 70 %"),
+        "{} {}",
+        text.stdout,
+        text.stderr
+    );
+    // What was planned is what was approved.
+    let approved = folder.path().join("approved.json");
+    fs::write(&approved, r#"{"generated_at":"2026-05-20T00:00:00Z","lines":[{"run":"tune","phase":"tune","team":"research","month":"2026-06","cost_usd":"650.00"}]}"#).unwrap();
+    let planned = budget(&["--planned", approved.to_str().unwrap(), "--output", "json"]).json();
+    assert_eq!(planned["total"]["planned_usd"], "650.00");
+    assert_eq!(planned["planned_from"], "the budget of 2026-05-20");
+    assert_eq!(planned["by_phase"][0]["variance"]["total_usd"], "50.00");
 }

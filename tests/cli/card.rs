@@ -19,7 +19,7 @@ const LIBRARIES: [(&str, &str, bool); 4] = [
 ];
 
 /// A folder with the libraries, or why there is none.
-fn libraries(folder: &Path, wanted: &[&str]) -> Result<(), String> {
+fn libraries(folder: &Path, wanted: &[&str], defined: &[&str]) -> Result<(), String> {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/testbed/fake_cuda.c");
     for (symbol, file, reads_clock) in LIBRARIES.iter().filter(|(symbol, ..)| wanted.contains(symbol)) {
         let mut cc = Command::new("cc");
@@ -34,7 +34,9 @@ fn libraries(folder: &Path, wanted: &[&str]) -> Result<(), String> {
             file,
             source,
         ]);
+        cc.args(defined);
         if *reads_clock {
+            // Handles, memory and the clock are the driver's.
             cc.args(["-L.", "-l:libcuda.so.1", "-Wl,-rpath,$ORIGIN"]);
         }
         let output = cc.stdin(Stdio::null()).output().map_err(|error| format!("cc: {error}"))?;
@@ -68,12 +70,16 @@ struct Card {
 impl Card {
     /// `None` where no compiler is; a line on stderr says so whatever the test runner hides.
     fn new(wanted: &[&str]) -> Option<Self> {
+        Self::with(wanted, &[])
+    }
+
+    fn with(wanted: &[&str], defined: &[&str]) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(packages(folder.path())).unwrap();
         let tool = folder.path().join("nvidia-smi");
         std::fs::write(&tool, NVIDIA_SMI).unwrap();
         std::fs::set_permissions(&tool, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        let made = libraries(&packages(folder.path()), wanted);
+        let made = libraries(&packages(folder.path()), wanted, defined);
         made.map_err(|why| writeln!(std::io::stderr(), "\nWAIVED the test of a fake card: {why}")).ok()?;
         Some(Self { folder })
     }
@@ -83,12 +89,21 @@ impl Card {
     }
 
     fn gpuplan(&self, arguments: &[&str]) -> Ran {
+        let ran = self.gpuplan_with("", arguments);
+        // What a real driver would punish: use after free, another context, a time between events that have not passed, a leak.
+        assert!(!ran.stderr.contains("PROTOCOL"), "{}", ran.stderr);
+        ran
+    }
+
+    /// With a failure of `fake_cuda.c`.
+    fn gpuplan_with(&self, fault: &str, arguments: &[&str]) -> Ran {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
         command
             .args(arguments)
             .args(["--now", NOW])
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .env_clear()
+            .env("FAKE_CUDA_FAULT", fault)
             .stdin(Stdio::null());
         command.env("LD_LIBRARY_PATH", packages(self.folder.path())).env("VIRTUAL_ENV", self.folder.path());
         command.env("GPUPLAN_HOME", self.home()).env("PATH", format!("{}:/usr/bin:/bin", self.folder.path().display()));
@@ -162,4 +177,61 @@ fn a_missing_library_waives_its_benchmarks_and_no_more() {
     // A machine with the real libraries finds those, and they refuse a driver that computes nothing.
     assert!(is_waived("square product") && is_waived("all-reduce"), "{waived:?}");
     assert!(!is_waived("memory") && !is_waived("kernel launch") && !is_waived("peer copy"), "{waived:?}");
+}
+
+const ALL: [&str; 4] = ["DRIVER", "COMPILER", "PRODUCTS", "COLLECTIVES"];
+
+#[test]
+fn a_card_that_fails_is_answered_in_words_and_nothing_is_kept() {
+    let Some(card) = Card::new(&ALL) else { return };
+    for (fault, code, words) in [
+        ("no-device", 2, "the driver sees no GPU"),
+        ("stub", 2, "no NVIDIA driver on this machine"),
+        ("mismatch", 2, "the parts of the driver have different versions"),
+        ("exclusive", 2, "another program has the GPU for itself"),
+        // Of a running card, from the 200th wait on.
+        ("ecc", 1, "an error that cannot be corrected"),
+        ("launch", 1, "a kernel failed, and the GPU runs nothing more"),
+        ("lost", 1, "the driver has lost the GPU"),
+    ] {
+        let ran = card.gpuplan_with(fault, &["bench", "--seconds", "300"]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (code, ""), "{fault}: {}", ran.stderr);
+        assert!(ran.stderr.contains(words) && ran.stderr.contains("hint: "), "{fault}: {}", ran.stderr);
+        assert!(!ran.stderr.contains("PROTOCOL"), "{fault}: {}", ran.stderr);
+    }
+    assert!(!card.home().join("calibrations").exists(), "an empty calibration would take the place of a good one");
+}
+
+#[test]
+fn what_does_not_fit_is_waived_and_what_was_prepared_still_runs() {
+    let Some(card) = Card::new(&ALL) else { return };
+    let ran = card.gpuplan_with("out-of-memory", &["bench", "--seconds", "300", "--output", "json"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(!ran.stderr.contains("PROTOCOL"), "{}", ran.stderr);
+    let calibration = ran.json();
+    let waived = calibration["waived"].as_array().unwrap();
+    assert!(!waived.is_empty() && !calibration["results"].as_array().unwrap().is_empty());
+    for one in waived {
+        let reason = one["reason"].as_str().unwrap();
+        assert!(reason.starts_with("the GPU has too little free memory for it (cuMemAlloc"), "{one}");
+    }
+}
+
+#[test]
+fn an_old_driver_and_a_library_that_does_not_start_waive_what_needs_them() {
+    let reasons = |card: &Card, fault: &str| -> Vec<(String, String)> {
+        let ran = card.gpuplan_with(fault, &["bench", "--seconds", "300", "--output", "json"]);
+        assert!(ran.code == 0 && !ran.stderr.contains("PROTOCOL"), "{}", ran.stderr);
+        let calibration = ran.json();
+        let waived = calibration["waived"].as_array().unwrap();
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        waived.iter().map(|one| (text(&one["benchmark"]["name"]), text(&one["reason"]))).collect()
+    };
+    let Some(old) = Card::with(&ALL, &["-DOLD"]) else { return };
+    let lacking = reasons(&old, "");
+    assert_eq!(lacking.len(), 1, "{lacking:?}");
+    assert!(lacking[0].1.contains("lacks a function that this build needs"), "{lacking:?}");
+    let Some(card) = Card::new(&ALL) else { return };
+    let products = reasons(&card, "cublas");
+    assert!(products.len() > 5 && products.iter().all(|(_, why)| why.contains("NOT_INITIALIZED")), "{products:?}");
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::cli::support::{gpuplan, gpuplan_at, gpus, plan, plans};
 
-const EXAMPLES: [&str; 10] = [
+const EXAMPLES: [&str; 13] = [
     "llama-3.1-8b-finetune",
     "llama-7b-pretrain",
     "llama-3-70b-qlora",
@@ -16,6 +16,9 @@ const EXAMPLES: [&str; 10] = [
     "phases",
     "serve-llama-3.1-8b",
     "batch-llama-3.1-8b",
+    "stable-diffusion-lora",
+    "grpo-7b",
+    "serve-deepseek-v3",
 ];
 
 #[test]

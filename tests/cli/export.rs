@@ -91,6 +91,24 @@ fn a_sweep_is_no_single_job() {
     );
 }
 
+#[test]
+fn phases_are_exported_one_by_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("phases.json");
+    let planned = gpuplan(&["plan", "examples/phases.toml", "--output", "json"]);
+    fs::write(&path, &planned.stdout).unwrap();
+    let refused = gpuplan(&["export", path.to_str().unwrap(), "--to", "slurm"]);
+    assert!(
+        refused.code == 2
+            && refused.stderr.contains("each a job of its own")
+            && refused.stderr.contains("--phase train"),
+        "{}",
+        refused.stderr
+    );
+    let one = gpuplan(&["export", "examples/phases.toml", "--phase", "train", "--to", "slurm"]);
+    assert!(one.code == 0 && one.stdout.contains("#SBATCH --nodes="), "{}", one.stderr);
+}
+
 /// The words of the agent's command in a script.
 fn command(script: &str) -> String {
     let from = script.find("  -- ").unwrap_or_else(|| panic!("{script}"));
@@ -188,7 +206,12 @@ fn python_of(engine: &str, test: &str) -> Option<PathBuf> {
 }
 
 /// Asks the parser about a good file for each plan, and about one with `good` replaced by `bad`.
-fn accepted(target: &str, engine: &str, checker: &str, (good, bad): (&str, &str), plans: &[&str]) {
+fn accepted(target: &str, engine: &str, checker: &str, replaced: (&str, &str), plans: &[&str]) {
+    accepted_with(target, &[], engine, checker, replaced, plans);
+}
+
+/// The same with further flags of the export.
+fn accepted_with(target: &str, more: &[&str], engine: &str, checker: &str, (good, bad): (&str, &str), plans: &[&str]) {
     let Some(python) = python_of(engine, target) else { return };
     let folder = tempfile::tempdir().unwrap();
     let check = |name: String, text: &str| -> (bool, String) {
@@ -205,10 +228,10 @@ fn accepted(target: &str, engine: &str, checker: &str, (good, bad): (&str, &str)
         (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     for plan in plans {
-        let (taken, why) = check(format!("{plan}.yaml"), &text(plan, target, &[]));
+        let (taken, why) = check(format!("{plan}.yaml"), &text(plan, target, more));
         assert!(taken, "{target} {plan}: {why}");
     }
-    let whole = text(plans[0], target, &[]);
+    let whole = text(plans[0], target, more);
     assert!(whole.contains(good), "{target} has no `{good}`");
     let (taken, _) = check("broken.yaml".to_owned(), &whole.replace(good, bad));
     assert!(!taken, "{target}: the parser took `{bad}`");
@@ -239,6 +262,54 @@ fn ray_knows_what_the_program_names() {
 #[test]
 fn accelerate_takes_the_files() {
     accepted("accelerate", "accelerate", "accelerate", ("mixed_precision", "mixed_precison"), &PLANS[..2]);
+}
+
+#[test]
+fn torchtitan_takes_the_flags() {
+    let torchtitan = ["--framework", "torchtitan"];
+    let seq_len = ("--training.seq_len", "--training.sequence");
+    accepted_with("torchrun", &torchtitan, "torchtitan", "torchtitan", seq_len, &PLANS[1..2]);
+}
+
+#[test]
+fn torchtitan_gets_the_flags_of_the_version_that_the_command_is_for() {
+    let words = |own: &[&str]| command(&around("one-node", "torchrun", &["--framework", "torchtitan"], own));
+    let now = words(&["--module", "llama3", "--config", "llama3_8b"]);
+    assert!(
+        now.contains("-m torchtitan.train --module llama3 --config llama3_8b --training.local_batch_size 1"),
+        "{now}"
+    );
+    assert!(now.contains(" --dump_folder . ") && now.ends_with(" activation-checkpoint:none"), "{now}");
+    let before = words(&["train.toml"]);
+    assert!(before.contains("-m torchtitan.train --job.config_file train.toml --training"), "{before}");
+    assert!(
+        before.contains("--job.dump_folder . ") && before.contains("--activation_checkpoint.mode none"),
+        "{before}"
+    );
+}
+
+#[test]
+fn a_framework_limits_the_layouts_that_are_searched() {
+    let ask = [
+        "export",
+        "examples/llama-7b-pretrain.toml",
+        "--cloud",
+        "aws",
+        "--gpus",
+        "h100:64",
+        "--deadline",
+        "90d",
+        "--on-demand",
+    ];
+    let ran = gpuplan(&[&ask[..], &["--framework", "torchtitan", "--to", "slurm"]].concat());
+    assert!(ran.code == 0 && ran.stdout.contains("torchtitan.train"), "{}", ran.stderr);
+    // A recorded plan stays as it is, and the answer says how to plan again.
+    let refused = exported("eight-nodes", "slurm", &["--framework", "torchtitan"]);
+    assert!(
+        refused.code == 2 && refused.stderr.contains("plan WORKLOAD.toml --framework torchtitan"),
+        "{}",
+        refused.stderr
+    );
 }
 
 #[test]

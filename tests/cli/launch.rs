@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::cli::support::Ran;
+use gpuplan_testbed::server::{Reply, Server};
 
 /// Ten minutes of a run pass in a second: neither its time nor its money is to end on a machine that does much else.
 const LAUNCH: [&str; 10] = [
@@ -97,10 +98,8 @@ pub fn nothing_is_left(home: &Path) {
 
 /// The machines of the cloud here, as it keeps them.
 fn machines(home: &Path) -> Vec<Value> {
-    let file = std::fs::File::open(home.join("fake-cloud/state.json")).unwrap();
-    // The cloud writes it anew under its own lock.
-    file.lock_shared().unwrap();
-    let state: Value = serde_json::from_reader(&file).unwrap();
+    let state = std::fs::read_to_string(home.join("fake-cloud/state.json")).unwrap();
+    let state: Value = serde_json::from_str(&state).unwrap();
     state["machines"].as_array().unwrap().iter().map(|kept| kept["machine"].clone()).collect()
 }
 
@@ -309,7 +308,8 @@ fn stopping_ends_every_machine_and_its_leader() {
 
 #[test]
 fn what_does_not_pass_ends_the_run_with_its_own_code() {
-    let home = tempfile::tempdir().unwrap();
+    let (home, people) =
+        (tempfile::tempdir().unwrap(), Server::start(|_| Reply::Text(200, "text/plain", String::new())));
     let scenario = |codes: &str| {
         let path = home.path().join("scenario.toml");
         std::fs::write(&path, format!("refuse = {codes}\n")).unwrap();
@@ -323,9 +323,12 @@ fn what_does_not_pass_ends_the_run_with_its_own_code() {
         ("wrong", r#"["InvalidParameterValue"]"#, 6, "the request was refused"),
     ] {
         let scenario = scenario(codes);
-        let ran = run(home.path(), &launched(name, &["--fake-scenario", &scenario]));
+        let ran = run(home.path(), &launched(name, &["--fake-scenario", &scenario, "--notify", &people.endpoint]));
         assert_eq!(ran.code, exit, "{name}: {}", ran.stderr);
         assert!(ran.stderr.contains(said), "{name}: {}", ran.stderr);
+        // No agent was there to tell it.
+        let told = people.asked().last().map(|request| request.body.clone()).unwrap_or_default();
+        assert!(told.contains(said) && told.contains("gpuplan leads no more"), "{name}: {told}");
     }
     let missing = run(
         home.path(),

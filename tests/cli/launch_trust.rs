@@ -2,10 +2,11 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::cli::launch::{HOLD, launched, nothing_is_left, run, wait_for};
+use crate::cli::launch::{HOLD, gpuplan, launched, nothing_is_left, run, wait_for};
 
 const TRAINER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/train.py");
 
@@ -140,6 +141,38 @@ fn a_run_is_seen_into_while_it_runs_and_its_checkpoints_are_verified() {
         let bytes = std::fs::read(home.path().join(file)).unwrap_or_default();
         assert!(!String::from_utf8_lossy(&bytes).contains("sea green"), "{file}");
     }
+    nothing_is_left(home.path());
+}
+
+/// A machine that does nothing costs money for nothing: one that stalls is not replaced by another that stalls, and one that idles is
+/// stopped. Whoever looks on sees it end.
+#[test]
+fn a_run_that_stalls_ends_after_one_machine_and_one_that_idles_is_stopped() {
+    let home = tempfile::tempdir().unwrap();
+    let sleeping = |name: &'static str, more: &[&'static str]| {
+        let mut words = launched(name, &[&["--fake-scenario", "calm"], more].concat());
+        words.truncate(words.len() - 1);
+        [&words[..], &["sh", "-c", "echo begun; exec sleep 1000"]].concat()
+    };
+    let ran = run(home.path(), &sleeping("w", &["--stall", "2s", "--on-stall", "stop"]));
+    assert!(ran.code == 1 && ran.stderr.contains("stalled: no step, checkpoint, output or work"), "{}", ran.stderr);
+    assert_eq!(machines(home.path()), 1, "{}", ran.stderr);
+    assert_eq!(run(home.path(), &sleeping("i", &["--stall", "0", "--detach"])).code, 0);
+    wait_for(home.path(), &["logs", "i"], |ran| ran.stdout == "begun\n");
+    let watching =
+        gpuplan(home.path(), &["status", "i", "--watch", "--output", "json"]).stdout(Stdio::piped()).spawn().unwrap();
+    let stopped = run(home.path(), &["stop", "i", "--idle", "3s"]);
+    assert_eq!(
+        (stopped.code, stopped.stdout.as_str()),
+        (0, "i: 1 machines ended, none is left\n"),
+        "{}",
+        stopped.stderr
+    );
+    let watched = watching.wait_with_output().unwrap();
+    let (shown, last) = (String::from_utf8(watched.stdout).unwrap(), "\"state\": \"stopped\"");
+    assert!(watched.status.success() && shown.matches("\"version\"").count() > 1, "{shown}");
+    assert!(shown.rsplit("\"version\"").next().is_some_and(|document| document.contains(last)), "{shown}");
+    assert_eq!(run(home.path(), &["stop", "i", "--idle", "3s"]).stdout, "i: stopped\n", "it is over already");
     nothing_is_left(home.path());
 }
 

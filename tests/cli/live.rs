@@ -251,3 +251,143 @@ fn closed_port() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     format!("http://{}", listener.local_addr().unwrap())
 }
+
+/// A machine and a GPU that no catalog has: found in a list, priced, planned at an assumed speed, and known afterwards without the cloud.
+#[test]
+fn a_machine_and_a_gpu_that_nobody_knows_are_found_and_planned() {
+    let described = "<instanceTypeSet><item><instanceType>g9.24xlarge</instanceType><supportedUsageClasses><item>on-demand</item>\
+        <item>spot</item></supportedUsageClasses><processorInfo><supportedArchitectures><item>x86_64</item></supportedArchitectures>\
+        </processorInfo><vCpuInfo><defaultVCpus>96</defaultVCpus></vCpuInfo><memoryInfo><sizeInMiB>786432</sizeInMiB></memoryInfo>\
+        <networkInfo><networkPerformance>800 Gigabit</networkPerformance></networkInfo><gpuInfo><gpus><item><name>Vera Q7</name>\
+        <manufacturer>NVIDIA</manufacturer><count>4</count><memoryInfo><sizeInMiB>98304</sizeInMiB></memoryInfo></item></gpus></gpuInfo>\
+        </item></instanceTypeSet>";
+    let says = |action: &'static str, body: &'static str| {
+        Rule::answer(action, move |call| call.reply(answers::ec2(&call.action, body)))
+    };
+    let rules = vec![
+        says("DescribeRegions", "<regionInfo><item><regionName>us-east-1</regionName></item></regionInfo>"),
+        says(
+            "DescribeInstanceTypeOfferings",
+            "<instanceTypeOfferingSet><item><instanceType>g9.24xlarge</instanceType><location>use1-az1</location></item>\
+             </instanceTypeOfferingSet>",
+        ),
+        says("DescribeInstanceTypes", described),
+        says(
+            "DescribeAvailabilityZones",
+            "<availabilityZoneInfo><item><zoneName>us-east-1b</zoneName><zoneId>use1-az1</zoneId></item></availabilityZoneInfo>",
+        ),
+        answers::spot_history(
+            vec![Spot { machine: "g9.24xlarge", zone: "us-east-1b", price: "4.2000", hours_ago: 1 }],
+            1000,
+        ),
+    ];
+    let proxy = Proxy::start(None, rules);
+    let refusing = Server::start(|_| Reply::Text(404, "text/plain", "nothing here".to_owned()));
+    let mut clouds =
+        Clouds { aws: proxy.endpoint.clone(), others: refusing.endpoint.clone(), home: tempfile::tempdir().unwrap() };
+    let refreshed = clouds.run(&["refresh", "--cloud", "aws"], &[]);
+    assert_eq!(refreshed.code, 0, "{}", refreshed.stderr);
+    assert!(refreshed.stdout.contains("no catalog has g9.24xlarge"), "{}", refreshed.stdout);
+    clouds.aws = closed_port();
+    let question = [
+        "plan",
+        QUESTION[0],
+        "--cloud",
+        "aws",
+        "--gpus",
+        "Vera Q7:4",
+        "--deadline",
+        "90d",
+        "--spot",
+        "--max-nodes",
+        "1",
+        "--output",
+        "json",
+    ];
+    let ran = clouds.run(&question, &[]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let best = ran.json()["recommendation"].clone();
+    assert_eq!(
+        (best["instance_type"].as_str(), best["rate_usd_per_hour"].as_str()),
+        (Some("g9.24xlarge"), Some("4.20"))
+    );
+    let step = &best["step_seconds"];
+    let width = step["high"].as_f64().unwrap() / step["low"].as_f64().unwrap();
+    assert!(width > 1.5, "a speed that is assumed has a wide band: {step}");
+    let left = clouds.run(&["prices", "--cloud", "aws", "--region", "us-east-1", "--output", "json"], &[]);
+    let named = left.json()["offers"].as_array().unwrap().iter().all(|offer| offer["instance_type"] == "g9.24xlarge");
+    assert!(named, "the cloud lists nothing else there: {}", left.stdout);
+    let moved = clouds.run(&["prices", "--since", "7d", "--cloud", "aws", "--region", "us-east-1"], &[]);
+    assert!(moved.stdout.contains("new") && moved.stdout.contains("gone"), "{}{}", moved.stdout, moved.stderr);
+}
+
+/// The token that `aws sso login` leaves, in a file named by the SHA-1 of the session's name.
+const TOKEN_FILE: &str = "ee0bfd2552fbd840c02cc48b6e823320543c450f.json";
+
+/// Profiles as companies write them, against a stand-in that answers for the portal of single sign-on and for STS.
+#[test]
+fn companies_sign_in_with_single_sign_on_and_with_a_program() {
+    let server = Server::start(|request| {
+        if request.path.starts_with("/federation/credentials") {
+            assert_eq!(request.header("x-amz-sso_bearer_token"), "the-cached-token");
+            let keys = "{\"roleCredentials\":{\"accessKeyId\":\"ASIAFROMSSO\",\"secretAccessKey\":\"s\",\"sessionToken\":\"t\",\"expiration\":4102444800000}}";
+            return Reply::Text(200, "application/json", keys.to_owned());
+        }
+        if request.body.contains("Action=GetCallerIdentity") {
+            let key = request.header("authorization").split(['=', '/']).nth(1).unwrap_or_default().to_owned();
+            let said = format!(
+                "<GetCallerIdentityResponse xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"><GetCallerIdentityResult><Arn>arn:{key}</Arn>\
+                 <UserId>u</UserId><Account>123456789012</Account></GetCallerIdentityResult></GetCallerIdentityResponse>"
+            );
+            return Reply::Text(200, "text/xml", said);
+        }
+        Reply::Text(404, "text/plain", "nothing here".to_owned())
+    });
+    let home = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = home.path().join(".aws").join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    write(
+        "config",
+        "[profile work]\nregion = us-east-1\nsso_session = corp\nsso_account_id = 123456789012\nsso_role_name = researcher\n\
+         [sso-session corp]\nsso_region = us-east-1\nsso_start_url = https://corp.awsapps.com/start\n\
+         [profile ci]\nregion = us-east-1\ncredential_process = echo '{\"Version\":1,\"AccessKeyId\":\"AKIAFROMPROGRAM\",\"SecretAccessKey\":\"s\"}'\n",
+    );
+    write(
+        &format!("sso/cache/{TOKEN_FILE}"),
+        "{\"accessToken\":\"the-cached-token\",\"expiresAt\":\"2099-01-01T00:00:00Z\",\"region\":\"us-east-1\",\"startUrl\":\"https://corp.awsapps.com/start\"}",
+    );
+    let doctor = |profile: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
+        command.args(["doctor", "--cloud", "aws", "--output", "json"]).env_clear().stdin(Stdio::null());
+        command
+            .env("HOME", home.path())
+            .env("GPUPLAN_HOME", home.path())
+            .env("PATH", std::env::var_os("PATH").unwrap());
+        command.env("AWS_PROFILE", profile).env("AWS_ENDPOINT_URL", &server.endpoint);
+        command.env("AWS_EC2_METADATA_DISABLED", "true");
+        let output = command.output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        serde_json::from_str::<Value>(&text).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)))
+    };
+    for (profile, key, way) in
+        [("work", "ASIAFROMSSO", "single sign-on"), ("ci", "AKIAFROMPROGRAM", "a program that prints credentials")]
+    {
+        let found = doctor(profile)["clouds"][0].clone();
+        let account = &found["account"]["found"];
+        assert_eq!(
+            (account["account"].as_str(), account["principal"].as_str()),
+            (Some("123456789012"), Some(format!("arn:{key}").as_str())),
+            "{found:#}"
+        );
+        let tried = found["credentials"].as_array().unwrap();
+        assert!(
+            tried.iter().any(|place| place["place"] == format!("profile {profile}") && place["found"] == way),
+            "{found:#}"
+        );
+    }
+    let nobody = doctor("nobody")["clouds"][0].clone();
+    assert!(nobody["account"]["missing"].is_string(), "{nobody:#}");
+}

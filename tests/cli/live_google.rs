@@ -50,6 +50,24 @@ fn google_prices_are_taken_by_zone_and_kept() {
         "{}",
         refreshed.stdout
     );
+    // B200 has no price in the snapshot for this region's zone, and a9 is in no catalog at all.
+    let prices = run(
+        &home,
+        &fake.endpoint,
+        &["prices", "B200:8", "--cloud", "gcp", "--region", "us-central1-c", "--output=json"],
+    );
+    let machines: Vec<Value> = prices.json()["offers"].as_array().unwrap().clone();
+    assert!(
+        machines.iter().any(|offer| offer["instance_type"] == "a4-highgpu-8g" && offer["zone_id"] == "us-central1-c"),
+        "{}{}",
+        prices.stdout,
+        prices.stderr
+    );
+    assert!(
+        refreshed.stdout.contains("gcp-machine-types") && refreshed.stdout.contains("a9-highgpu-8g"),
+        "{}",
+        refreshed.stdout
+    );
     let live = recommended(&home, &fake.endpoint);
     assert_eq!(
         (live["instance_type"].as_str(), live["price"]["origin"].as_str()),

@@ -333,6 +333,21 @@ fn real_traces_are_read() {
         (Some("TensorFlow or JAX profiler"), Some(5))
     );
     assert!(seconds_of(&jax, "compute") > 0.0);
+    // The same run as the profiler writes it first, to the picosecond.
+    let plane = traced(&format!("{FIXTURES}/jax-cpu.xplane.pb"));
+    assert_eq!(plane["step"]["count"], jax["step"]["count"]);
+    let calls = |found: &Value| -> Vec<(String, u64)> {
+        let top = found["operators"]["top"].as_array().unwrap();
+        let mut calls: Vec<_> =
+            top.iter().map(|one| (one["name"].as_str().unwrap().to_owned(), one["calls"].as_u64().unwrap())).collect();
+        calls.sort();
+        calls
+    };
+    assert_eq!(calls(&plane), calls(&jax));
+    for class in ["compute", "memory"] {
+        let (one, other) = (seconds_of(&plane, class), seconds_of(&jax, class));
+        assert!((one / other - 1.0).abs() < 0.01, "{class}: {one} {other}");
+    }
     let kineto = traced(&format!("{FIXTURES}/kineto-v100.json"));
     assert_eq!(
         (kineto["gpu"]["name"].as_str(), kineto["operators"]["devices"].as_u64()),
@@ -347,6 +362,33 @@ fn real_traces_are_read() {
         kineto["operators"]["host_bound_seconds"].as_f64().unwrap(),
     );
     assert!(gaps > 1e-3 && (waited / gaps - 1.0).abs() < 1e-2, "{waited} of {gaps}");
+}
+
+#[test]
+fn a_trace_of_an_amd_gpu_joins_kernels_to_products() {
+    let amd = traced(&format!("{FIXTURES}/kineto-amd.json"));
+    let micros = |value: &Value| (value.as_f64().unwrap() * 1e6).round();
+    assert_eq!((amd["operators"]["devices"].as_u64(), micros(&amd["operators"]["busy_seconds"])), (Some(1), 1100.0));
+    // All three were launched before the first began: no gap, and none of the host's.
+    assert_eq!((micros(&amd["operators"]["gap_seconds"]), micros(&amd["operators"]["host_bound_seconds"])), (0.0, 0.0));
+    let products = &amd["operators"]["products"];
+    assert_eq!((products["unaligned"].as_u64(), micros(&products["unaligned_seconds"])), (Some(3), 1100.0));
+    let found = amd["findings"].to_string();
+    assert!(found.contains("unaligned-shapes") && found.contains("100 % of the GPU's working time"), "{found}");
+    // The other way round: products in bad sizes of which the trace has no kernel are no finding.
+    let folder = tempfile::tempdir().unwrap();
+    let text =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(FIXTURES).join("kineto-amd.json")).unwrap();
+    let path = folder.path().join("apart.json");
+    fs::write(
+        &path,
+        text.replace(
+            "hipExtModuleLaunchKernel\", \"pid\": 1979, \"tid\": 1979",
+            "hipExtModuleLaunchKernel\", \"pid\": 1979, \"tid\": 4",
+        ),
+    )
+    .unwrap();
+    assert!(!traced(path.to_str().unwrap())["findings"].to_string().contains("unaligned-shapes"));
 }
 
 #[test]
@@ -379,7 +421,8 @@ fn a_damaged_trace_is_refused_with_its_byte() {
     }
 }
 
-/// The tables of an export as NVIDIA's user guide documents them, with two steps of two kernels, a collective and a copy.
+/// The tables of an export as NVIDIA's user guide documents them, with two steps of two kernels, a collective and a copy. The numbers of
+/// memory kinds are those that Nsight Systems 2024.6 exports (schema 3.16.1).
 fn nsight(path: &Path) {
     let database = rusqlite::Connection::open(path).unwrap();
     database
@@ -393,6 +436,10 @@ fn nsight(path: &Path) {
                contextId INT NOT NULL, streamId INT NOT NULL, correlationId INT, demangledName INT NOT NULL, shortName INT NOT NULL);
              CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INT NOT NULL, \"end\" INT NOT NULL, deviceId INT NOT NULL,
                streamId INT NOT NULL, correlationId INT, bytes INT NOT NULL, copyKind INT NOT NULL, srcKind INT, dstKind INT);
+             CREATE TABLE ENUM_CUDA_MEM_KIND (id INTEGER NOT NULL PRIMARY KEY, name TEXT, label TEXT);
+             INSERT INTO ENUM_CUDA_MEM_KIND VALUES (0, 'CUDA_MEMOPR_MEMORY_KIND_PAGEABLE', 'Pageable'),
+               (1, 'CUDA_MEMOPR_MEMORY_KIND_PINNED', 'Pinned'), (2, 'CUDA_MEMOPR_MEMORY_KIND_DEVICE', 'Device'),
+               (4, 'CUDA_MEMOPR_MEMORY_KIND_MANAGED', 'Managed');
              CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INT NOT NULL, \"end\" INT NOT NULL, globalTid INT, correlationId INT,
                nameId INT NOT NULL, returnValue INT NOT NULL);
              CREATE TABLE NVTX_EVENTS (start INT NOT NULL, \"end\" INT, eventType INT NOT NULL, text TEXT, textId INT, globalTid INT);",
@@ -405,7 +452,7 @@ fn nsight(path: &Path) {
                 "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES ({at} + 100000, {at} + 400000, 0, 1, 7, {step} * 10 + 1, 1, 1);
                  INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES ({at} + 400000, {at} + 600000, 0, 1, 7, {step} * 10 + 2, 2, 2);
                  INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES ({at} + 600000, {at} + 800000, 0, 1, 9, {step} * 10 + 3, 3, 3);
-                 INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES ({at} + 50000, {at} + 100000, 0, 7, {step} * 10 + 4, 1048576, 1, 1, 3);
+                 INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES ({at} + 50000, {at} + 100000, 0, 7, {step} * 10 + 4, 1048576, 1, 0, 2);
                  INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES ({at} + 10000, {at} + 40000, 1, {step} * 10 + 4, 4, 0);
                  INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES ({at} + 800000, {at} + 900000, 1, {step} * 10 + 9, 5, 0);
                  INSERT INTO NVTX_EVENTS VALUES ({at}, {at} + 1000000, 59, 'step {step}', NULL, 1);"
@@ -446,6 +493,67 @@ fn an_export_of_nsight_systems_is_read_or_refused() {
     rusqlite::Connection::open(&foreign).unwrap().execute_batch("CREATE TABLE t (a INT);").unwrap();
     let ran = profile(&["trace", foreign.to_str().unwrap()], &[]);
     assert!(ran.code == 2 && ran.stderr.contains("no table StringIds"), "{}", ran.stderr);
+}
+
+/// The kinds, and the rule that speaks of pageable memory, of an export after a change of its tables.
+fn copies_after(folder: &Path, sql: &str) -> (Vec<String>, bool) {
+    let path = folder.join("changed.sqlite");
+    let _ = fs::remove_file(&path);
+    nsight(&path);
+    rusqlite::Connection::open(&path).unwrap().execute_batch(sql).unwrap();
+    let found = traced(path.to_str().unwrap());
+    let copies = found["operators"]["copies"].as_array().unwrap();
+    let kinds = copies.iter().map(|copy| copy["kind"].as_str().unwrap().to_owned()).collect();
+    (kinds, found["findings"].to_string().contains("pageable-copies"))
+}
+
+#[test]
+fn memory_kinds_of_nsight_are_those_of_its_own_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let after = |sql: &str| copies_after(folder.path(), sql);
+    let kinds = |kind: &str| vec![kind.to_owned()];
+    assert_eq!(after(""), (kinds("HtoD pageable"), true));
+    assert_eq!(after("UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET srcKind = 1"), (kinds("HtoD pinned"), false));
+    assert_eq!(after("UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET copyKind = 8, srcKind = 2"), (kinds("DtoD"), false));
+    // Another version may count otherwise, and one without the table counts as the user guide does.
+    assert_eq!(after("UPDATE ENUM_CUDA_MEM_KIND SET label = 'Pinned' WHERE id = 0"), (kinds("HtoD pinned"), false));
+    assert_eq!(after("DROP TABLE ENUM_CUDA_MEM_KIND"), (kinds("HtoD pageable"), true));
+    // What is not told is not pageable.
+    let absent = "ALTER TABLE CUPTI_ACTIVITY_KIND_MEMCPY DROP COLUMN srcKind; ALTER TABLE CUPTI_ACTIVITY_KIND_MEMCPY DROP COLUMN dstKind; \
+                  ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL DROP COLUMN demangledName; ALTER TABLE NVTX_EVENTS DROP COLUMN textId";
+    assert_eq!(after(absent), (kinds("HtoD"), false));
+}
+
+#[test]
+fn cuda_graphs_and_memset_keep_a_gpu_busy() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("graph.sqlite");
+    nsight(&path);
+    // As `--cuda-graph-trace=graph` has it, which is the default: the kernels inside are in no table.
+    let graphs = "CREATE TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE (start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER NOT NULL, \
+        contextId INTEGER NOT NULL, greenContextId INTEGER, streamId INTEGER NOT NULL, correlationId INTEGER, globalPid INTEGER, \
+        graphId INTEGER NOT NULL, graphExecId INTEGER NOT NULL);
+      INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE SELECT start, \"end\", deviceId, contextId, NULL, streamId, correlationId, 1, 7, 9 \
+        FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE demangledName = 1;
+      DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE demangledName = 1;
+      CREATE TABLE CUPTI_ACTIVITY_KIND_MEMSET (start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER NOT NULL, correlationId INTEGER);
+      INSERT INTO CUPTI_ACTIVITY_KIND_MEMSET VALUES (800000, 850000, 0, NULL);";
+    rusqlite::Connection::open(&path).unwrap().execute_batch(graphs).unwrap();
+    let found = traced(path.to_str().unwrap());
+    assert!((found["operators"]["gap_seconds"].as_f64().unwrap() - 200e-6).abs() < 1e-12, "{}", found["operators"]);
+    assert!((seconds_of(&found, "graph") - 600e-6).abs() < 1e-12 && seconds_of(&found, "compute") == 0.0);
+    assert!((seconds_of(&found, "memory") - 450e-6).abs() < 1e-12);
+    assert!(found["notes"].to_string().contains("2 launches of CUDA graphs"), "{}", found["notes"]);
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_trace() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(FIXTURES).join("kineto-v100.json")).unwrap();
+    let path = folder.path().join("marked.json");
+    fs::write(&path, [b"\xef\xbb\xbf".as_slice(), &whole].concat()).unwrap();
+    let marked = traced(path.to_str().unwrap());
+    assert_eq!(marked["operators"], traced(&format!("{FIXTURES}/kineto-v100.json"))["operators"]);
 }
 
 /// A profile of the example on one A100, so many times slower than it is estimated.

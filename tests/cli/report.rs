@@ -270,9 +270,16 @@ fn a_budget_is_a_page_too() {
     let mut total = part("total");
     total["budget_usd"] = "1500.00".into();
     total["chance_within_budget"] = 0.7.into();
+    total["price_age"] =
+        serde_json::json!({"older_than_days": 30.0, "older_share": 0.63, "oldest": "2025-11-01T00:00:00Z"});
+    let mut team = part("<i>");
+    (team["budget_usd"], team["chance_within_budget"]) = ("9000.00".into(), 0.9952.into());
+    let phase = serde_json::json!({"phase": "7B/pretrain", "team": "<i>", "start": "2027-01", "months": 2, "repeats": 1, "cloud": "aws", "nodes": 8,
+        "purchase": "spot", "cost_usd": {"expected": "1200.50", "p50": "1000.00", "p90": "2000.00"}, "run_hours": {"expected": 80.0, "p50": 80.0, "p90": 99.0}});
     let budget = serde_json::json!({
         "version": 1, "name": "<b>2027", "currency": "USD", "tax": "excluded", "total": total,
-        "by_month": [part("2027-01"), part("2027-02")], "by_team": [part("<i>")],
+        "by_month": [part("2027-01"), part("2027-02")], "by_team": [team], "phases": [phase],
+        "commitments": [{"name": "one H100", "kind": "reservation", "paid_usd": "3073.00", "saved_usd": "-12.50", "expected_use": 0.67, "chance_of_loss": 0.31}],
         "sensitivity": [{"what": "price", "low": "-20 %", "high": "+20 %", "low_usd": "-240.10", "high_usd": "240.10"}],
         "lines": [{"item": "machines", "quantity": 12.5, "unit": "machine-hour", "unit_price_usd": "96.04", "cost_usd": "1200.50"}],
         "assumptions": ["nobody is ill"],
@@ -288,6 +295,10 @@ fn a_budget_is_a_page_too() {
         "-$240.10",
         "By cloud: the budget does not say it",
         "nobody is ill",
+        "> 99 %",
+        "7B/pretrain",
+        "one H100",
+        "63 %",
     ] {
         assert!(markdown.contains(said), "{said}: {markdown}");
     }

@@ -145,7 +145,7 @@ fn targets_and_lengths_that_cannot_be_kept_are_refused_with_the_nearest_fix() {
 #[test]
 fn a_load_for_more_machines_than_are_looked_at_is_said_to_be_one() {
     let folder = tempfile::tempdir().unwrap();
-    let large = gpuplan(&["plan", &changed(&folder, &[("requests_per_second", "requests_per_second = 50000")])]);
+    let large = gpuplan(&["plan", &changed(&folder, &[("requests_per_second", "requests_per_second = 100000")])]);
     assert_eq!(large.code, 3, "{}", large.stdout);
     assert!(large.stderr.contains("more than the 64") && large.stderr.contains("--max-nodes 1"), "{}", large.stderr);
     let huge = gpuplan(&["plan", &changed(&folder, &[("requests_per_second", "requests_per_second = 5000000")])]);

@@ -385,7 +385,11 @@ fn placement_scores_come_by_zone_id_and_say_that_they_read_low() {
         answer.signals.iter().map(|(_, place, signal)| (place.zone_id.as_deref().unwrap(), *signal)).collect();
     assert_eq!(signals.len(), 2, "a score of 0 is none: {signals:?}");
     assert!(signals.contains(&("use1-az4", Signal::PlacementScore(9))));
-    assert!(answer.notes[0].detail.contains("read low"));
+    assert!(
+        answer.notes[0].detail.contains("g5.xlarge, p5.48xlarge, which have fewer alike, read low"),
+        "{:?}",
+        answer.notes
+    );
 }
 
 const QUOTAS: [(&str, &str, f64); 4] = [

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use gpuplan::clouds::aws::account::AwsAccount;
 use gpuplan::clouds::aws::account::session::Session;
 use gpuplan::clouds::aws::launcher::AwsLauncher;
 use gpuplan::launch::block::{BlockOrder, BlockQuery};
 use gpuplan::launch::{
     CreateRequest, Group, KeepRequest, LaunchError, Launcher, Machine, MachineId, MachineState, Market, Pool,
 };
+use gpuplan::market::AccountSource;
+use gpuplan::market::bucket::Loss;
 use gpuplan::units::UsdPerHour;
 use jiff::{SignedDuration, Timestamp};
 
@@ -166,6 +169,7 @@ fn aws_launcher_in_a_box() {
         every_refusal_says_what_comes_next(&launcher).await;
         thirty_refusals_are_thirty_calls(&cloud, &launcher).await;
         a_region_that_does_not_answer_hides_nothing(&launcher).await;
+        what_a_bucket_does_to_checkpoints_is_read(&cloud).await;
     });
     assert!(cloud.world.up().is_empty(), "{:?}", cloud.world.up());
     the_policy_allows_what_was_done_and_no_more(&cloud);
@@ -580,6 +584,26 @@ async fn a_region_that_does_not_answer_hides_nothing(launcher: &AwsLauncher) {
 }
 
 /// The policy of `setup.tf`, which `docs/launch.md` repeats, against every call that this test saw.
+/// Signed as S3 wants it, and in the words of S3.
+async fn what_a_bucket_does_to_checkpoints_is_read(cloud: &CloudBox) {
+    cloud.make_bucket("ruled");
+    let account = AwsAccount::new(Session::at(&format!("http://{}", cloud.store()), KEYS[0], KEYS[1], patient()));
+    let rules = account.bucket("ruled", "team/runs/").await.unwrap();
+    assert!(rules.losses.is_empty() && !rules.can_undelete, "{rules:?}");
+    let rule = |id: &str, prefix: &str, days: u32| {
+        format!(
+            "<Rule><ID>{id}</ID><Filter><Prefix>{prefix}</Prefix></Filter><Status>Enabled</Status><Expiration><Days>{days}</Days></Expiration></Rule>"
+        )
+    };
+    let all = rule("thirty", "team/", 30) + &rule("scratch", "tmp/", 1);
+    cloud.put("/ruled?lifecycle", &format!("<LifecycleConfiguration>{all}</LifecycleConfiguration>"));
+    cloud.put("/ruled?versioning", "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>");
+    let rules = account.bucket("ruled", "team/runs/").await.unwrap();
+    let losses: Vec<_> = rules.losses.iter().map(|loss| (loss.rule.as_str(), loss.loss, loss.after_days)).collect();
+    assert_eq!((losses.as_slice(), rules.can_undelete), ([("thirty", Loss::Deleted, Some(30))].as_slice(), true));
+    assert!(account.bucket("nowhere", "runs/").await.is_err());
+}
+
 fn the_policy_allows_what_was_done_and_no_more(cloud: &CloudBox) {
     let policy = gpuplan::clouds::aws::SETUP.split_once("resource \"aws_iam_policy\" \"launch\"").unwrap().1;
     let policy = policy.split_once("\n}\n").unwrap().0;

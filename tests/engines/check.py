@@ -61,6 +61,17 @@ def deepspeed(path):
     get_zero_config(config)
 
 
+def torchtitan(path):
+    """The words behind `torchtitan.train` in a script, by the manager that the program itself asks."""
+    import shlex
+
+    from torchtitan.config.manager import ConfigManager
+
+    line = next(line for line in open(path) if "torchtitan.train" in line)
+    words = shlex.split(line)
+    ConfigManager().parse_args(words[words.index("torchtitan.train") + 1 :])
+
+
 def ray(path):
     """Its imports are there, and every name that it uses."""
     import ast

@@ -10,6 +10,7 @@ use gpuplan::units::{Band, UsdPerHour};
 use gpuplan::workload::file::{WorkloadFile, WorkloadFileError};
 use gpuplan::workload::huggingface::read_config;
 use gpuplan::workload::profile::Profile;
+use gpuplan::workload::safetensors::Census;
 use gpuplan::workload::{Amount, safetensors, trace};
 
 use super::{HARDWARE, MODELS, assert_line, assert_same, text};
@@ -92,13 +93,20 @@ fn assert_job(read: &Result<JobRequest, ImportError>) {
     assert_reads_back(&asked.workload);
 }
 
-/// `config.json` of Hugging Face, and the index of its weights: sizes that a network can have.
+/// `config.json` of Hugging Face, and the index or the header of its weights: sizes that a network can have.
 pub fn huggingface_config(data: &[u8]) {
-    if let Ok(size) = safetensors::total_size(data) {
-        assert!(size.0.is_finite() && size.0 > 0.0, "{size:?}");
+    match safetensors::census(data) {
+        Ok(Census::Size(size)) => assert!(size.0.is_finite() && size.0 > 0.0, "{size:?}"),
+        Ok(Census::Parameters(count)) => assert!(count.is_finite() && count >= 1.0, "{count}"),
+        Err(_) => {}
     }
     let Ok(model) = read_config(data, "fuzz") else { return };
     assert!(model.parameters.is_finite() && model.parameters > 0.0, "{model:?}");
+    if !model.kind.is_transformer() {
+        let flops = model.forward_flops_per_sample;
+        assert!(flops.is_finite() && flops > 0.0 && model.sample_side > 0, "{model:?}");
+        return;
+    }
     assert!(
         model.layers > 0 && model.hidden > 0 && model.heads > 0 && model.head_dim > 0 && model.ffn_hidden > 0,
         "{model:?}"

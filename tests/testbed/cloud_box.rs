@@ -87,7 +87,12 @@ impl CloudBox {
     }
 
     pub fn make_bucket(&self, name: &str) {
-        let answer = http(&self.moto.address, "PUT", &format!("/{name}"), "us-east-1", "s3", "");
+        self.put(&format!("/{name}"), "");
+    }
+
+    /// Writes an object, or a setting of a bucket.
+    pub fn put(&self, path: &str, body: &str) {
+        let answer = http(&self.moto.address, "PUT", path, "us-east-1", "s3", body);
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
 
@@ -315,8 +320,12 @@ fn http(moto: &str, method: &str, path: &str, region: &str, service: &str, body:
     let signed = format!(
         "AWS4-HMAC-SHA256 Credential=box/20260101/{region}/{service}/aws4_request, SignedHeaders=host, Signature=x"
     );
-    // moto takes any request of this type for a query.
-    let kind = if body.is_empty() { "" } else { "Content-Type: application/x-www-form-urlencoded\r\n" };
+    // moto takes any request of the second type for a query.
+    let kind = match body {
+        "" => "",
+        xml if xml.starts_with('<') => "Content-Type: application/xml\r\n",
+        _ => "Content-Type: application/x-www-form-urlencoded\r\n",
+    };
     let head = format!(
         "{method} {path} HTTP/1.1\r\nHost: {moto}\r\nAuthorization: {signed}\r\n{kind}\
          Content-Length: {}\r\nConnection: close\r\n\r\n{body}",

@@ -40,9 +40,13 @@ pub fn project(call: &Call) -> fake_gce::Answer {
 
 /// The list comes in two pages, as zones and as types that are no longer sold do.
 fn machine_types(call: &Call) -> Value {
-    assert_eq!(call.parameters["filter"], r#"name eq "(a2|a3|a4|a4x|g2|g4)-.*""#);
+    assert_eq!(call.parameters["filter"], r#"name eq "(a|g)[0-9]+[a-z]?-.*""#);
     let machine =
         |zone: &str, name: &str, state: &str| json!({"name": name, "zone": zone, "deprecated": {"state": state}});
+    // A machine and a GPU that no catalog has.
+    let new = json!({"name": "a9-highgpu-8g", "zone": "us-central1-c", "guestCpus": 224, "memoryMb": 4_063_232, "architecture": "X86_64",
+        "accelerators": [{"guestAcceleratorType": "nvidia-vera-r300-288gb", "guestAcceleratorCount": 8}]});
+    let c = "us-central1-c";
     let (scope, types, token) = match call.parameters.get("pageToken").map_or("", String::as_str) {
         "" => {
             let a = "us-central1-a";
@@ -52,7 +56,11 @@ fn machine_types(call: &Call) -> Value {
                 "second",
             )
         }
-        _ => ("zones/us-central1-c", vec![machine("us-central1-c", "a3-highgpu-8g", "ACTIVE")], ""),
+        _ => (
+            "zones/us-central1-c",
+            vec![machine(c, "a3-highgpu-8g", "ACTIVE"), machine(c, "a4-highgpu-8g", "ACTIVE"), new],
+            "",
+        ),
     };
     let mut items = serde_json::Map::new();
     items.insert(scope.to_owned(), json!({"machineTypes": types}));

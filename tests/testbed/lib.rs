@@ -20,4 +20,5 @@ pub mod iam;
 pub mod machines;
 pub mod moto;
 pub mod proxy;
+pub mod python;
 pub mod server;

@@ -1,12 +1,13 @@
 //! moto, a fake AWS, as a process of its own on a loopback port. Installed once into the target folder.
 
-use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use crate::python::{environment, interpreter, say};
 
 /// The version whose answers the tests were written against; where it cannot be had, any version will do.
 const WANTED: &str = "moto[server]==5.2.5";
@@ -25,7 +26,7 @@ pub struct Moto {
 impl Moto {
     /// `None` where moto cannot be had here. Then the test is waived, and a line on stderr says so whatever the test runner hides.
     pub fn start(test: &str) -> Option<Self> {
-        let started = installed().and_then(|folder| serve(&folder));
+        let started = environment("moto", &[WANTED], &[ANY]).and_then(|folder| serve(&folder));
         started.map_err(|why| say(&format!("WAIVED {test}: it needs moto, which cannot run here: {why}"))).ok()
     }
 
@@ -64,48 +65,6 @@ impl Drop for Moto {
     }
 }
 
-/// Past the capture of the test runner, which looks at the macros only.
-fn say(line: &str) {
-    let _ = writeln!(std::io::stderr(), "\n{line}");
-}
-
-/// The folder with moto in it, made by whoever comes first while the others wait.
-fn installed() -> Result<PathBuf, String> {
-    let folder = target_folder()?.join("tmp/moto");
-    fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
-    let lock = File::create(folder.join("lock")).map_err(|error| error.to_string())?;
-    lock.lock().map_err(|error| error.to_string())?;
-    let ready = folder.join("ready");
-    if !ready.exists() {
-        say("installing moto into the target folder, once; this takes a minute");
-        run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(folder.join("venv")))?;
-        let install = |what: &str| {
-            let quiet = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "2", what];
-            run(Command::new(folder.join("venv/bin/python")).args(quiet))
-        };
-        install(WANTED).or_else(|_| install(ANY))?;
-        fs::write(ready, "").map_err(|error| error.to_string())?;
-    }
-    Ok(folder)
-}
-
-/// Test programs lie in `deps/` of the folder of their profile.
-fn target_folder() -> Result<PathBuf, String> {
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    program
-        .ancestors()
-        .nth(3)
-        .map(Path::to_owned)
-        .ok_or_else(|| format!("{} is in no target folder", program.display()))
-}
-
-fn run(command: &mut Command) -> Result<(), String> {
-    let name = command.get_program().display().to_string();
-    let output = command.stdin(Stdio::null()).output().map_err(|error| format!("{name}: {error}"))?;
-    let last = |bytes: &[u8]| String::from_utf8_lossy(bytes).lines().last().unwrap_or_default().to_owned();
-    if output.status.success() { Ok(()) } else { Err(format!("{name}: {}", last(&output.stderr))) }
-}
-
 fn serve(folder: &Path) -> Result<Moto, String> {
     let free = TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())
@@ -116,7 +75,7 @@ fn serve(folder: &Path) -> Result<Moto, String> {
     command.env("MOTO_EC2_ENABLE_INSTANCE_TYPE_VALIDATION", "true");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let server = command.spawn().map_err(|error| error.to_string())?;
-    let mut moto = Moto { server, address: free.to_string(), python: folder.join("venv/bin/python") };
+    let mut moto = Moto { server, address: free.to_string(), python: interpreter(folder) };
     let begun = Instant::now();
     while TcpStream::connect(free).is_err() {
         if let Ok(Some(status)) = moto.server.try_wait() {

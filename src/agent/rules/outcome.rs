@@ -12,6 +12,8 @@ pub enum StopReason {
     Interruption,
     /// By a budget or a lifetime.
     Cap,
+    /// It was stalled, and that was to end the run.
+    Stall,
     /// Somebody else owns the run.
     Fenced,
 }
@@ -41,6 +43,8 @@ pub enum Outcome {
     Interrupted,
     Fenced,
     CapReached,
+    /// It was stalled, saved what it could, and is not to be started again.
+    Stalled,
     /// The data of the job cannot be had, so the program was not started.
     Unprepared,
     Failed(Exit),
@@ -58,6 +62,7 @@ impl Outcome {
         match (reason, exit) {
             (Some(StopReason::Fenced), _) => Self::Fenced,
             (Some(StopReason::Cap), _) => Self::CapReached,
+            (Some(StopReason::Stall), _) => Self::Stalled,
             (Some(StopReason::Interruption), _) => Self::Interrupted,
             (None, Exit::Code(0)) => Self::Completed,
             (None, exit) => Self::Failed(exit),
@@ -71,6 +76,7 @@ impl Outcome {
             Self::Interrupted => "interrupted, to be started again".to_owned(),
             Self::Fenced => "taken over by another owner".to_owned(),
             Self::CapReached => "stopped at its budget or lifetime".to_owned(),
+            Self::Stalled => "stopped because it was stalled".to_owned(),
             Self::Unprepared => "not started: its data cannot be had".to_owned(),
             Self::Failed(exit) => format!("failed with {exit}"),
         }
@@ -82,7 +88,7 @@ impl Outcome {
             Self::Completed => 0,
             Self::Interrupted => INTERRUPTED,
             Self::Fenced => FENCED,
-            Self::CapReached => CAP_REACHED,
+            Self::CapReached | Self::Stalled => CAP_REACHED,
             Self::Unprepared => AGENT_FAULT,
             // 128 and more is how a shell says signals.
             Self::Failed(Exit::Signal(number)) => u8::try_from(128 + number).unwrap_or(1),
@@ -109,6 +115,7 @@ mod tests {
         }
         assert_eq!(Outcome::judge(None, Exit::Code(0)), Outcome::Completed);
         assert_eq!(Outcome::judge(Some(StopReason::Cap), Exit::Code(0)).code(), CAP_REACHED);
+        assert_eq!(Outcome::judge(Some(StopReason::Stall), Exit::Code(0)), Outcome::Stalled);
         assert_eq!(Outcome::judge(Some(StopReason::Fenced), Exit::Signal(9)).code(), FENCED);
     }
 

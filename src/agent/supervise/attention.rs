@@ -38,7 +38,11 @@ impl Supervisor {
                 self.handle_notice(&notice, program);
             }
             Event::PeerLeaves { node, leaving } => {
-                let asked = if leaving.is_cap { StopReason::Cap } else { StopReason::Interruption };
+                let asked = match (leaving.is_cap, leaving.is_stall) {
+                    (true, _) => StopReason::Cap,
+                    (_, true) => StopReason::Stall,
+                    _ => StopReason::Interruption,
+                };
                 let left = Duration::try_from_secs_f64(leaving.seconds_left)
                     .unwrap_or_default()
                     .max(self.settings.program.grace);
@@ -121,8 +125,13 @@ impl Supervisor {
     pub(super) fn warn_team(&self, asked: Option<StopReason>, why: &str, left: Duration) {
         let rank = self.life.rank;
         if !rank.is_alone() {
-            let (is_cap, is_failure) = (asked == Some(StopReason::Cap), asked.is_none());
-            let leaving = Leaving { from: why.to_owned(), seconds_left: left.as_secs_f64(), is_cap, is_failure };
+            let leaving = Leaving {
+                from: why.to_owned(),
+                seconds_left: left.as_secs_f64(),
+                is_cap: asked == Some(StopReason::Cap),
+                is_stall: asked == Some(StopReason::Stall),
+                is_failure: asked.is_none(),
+            };
             let (run, epoch) = (self.life.run.clone(), self.life.epoch);
             tokio::spawn(async move { run.leave(epoch, rank.node, &leaving).await });
         }
@@ -184,7 +193,8 @@ impl Supervisor {
         match self.settings.stall.action {
             OnStall::Warn => {}
             OnStall::Stop => {
-                self.drain(StopReason::Cap, "stalled, and --on-stall stop", self.settings.program.grace, program);
+                self.ending.why.get_or_insert_with(|| format!("stalled: {text}"));
+                self.drain(StopReason::Stall, "stalled, and --on-stall stop", self.settings.program.grace, program);
             }
             OnStall::Kill => {
                 self.logger.say("the program is killed, as --on-stall kill says");

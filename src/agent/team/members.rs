@@ -96,7 +96,13 @@ async fn status_of(run: &Run, epoch: u64, node: u32) -> Result<Option<Status>, S
 
 /// Why all leave, where any other machine does. A store that is away says nothing.
 pub async fn leaving(run: &Run, epoch: u64, rank: Rank) -> Option<(u32, Leaving)> {
-    let leaves = |from: &str| Leaving { from: from.to_owned(), seconds_left: 0.0, is_cap: false, is_failure: false };
+    let leaves = |from: &str| Leaving {
+        from: from.to_owned(),
+        seconds_left: 0.0,
+        is_cap: false,
+        is_stall: false,
+        is_failure: false,
+    };
     for node in rank.others() {
         match run.leaving(epoch, node).await {
             Ok(Some(leaving)) => return Some((node, leaving)),
@@ -139,7 +145,8 @@ pub async fn listen(life: Life) {
                 _ if other.is_silent(heartbeat) => "has fallen silent",
                 _ => continue,
             };
-            let leaving = Leaving { from: why.to_owned(), seconds_left: 0.0, is_cap: false, is_failure: false };
+            let leaving =
+                Leaving { from: why.to_owned(), seconds_left: 0.0, is_cap: false, is_stall: false, is_failure: false };
             let _ = events.send(Event::PeerLeaves { node: other.node, leaving }).await;
             return;
         }

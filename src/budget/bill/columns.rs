@@ -18,7 +18,7 @@ pub struct Header {
 impl Header {
     pub fn new(at: Position, names: impl Iterator<Item = String>) -> Self {
         let names: Vec<String> = names.map(|name| name.trim_start_matches('\u{feff}').to_owned()).collect();
-        Self { at, normalized: names.iter().map(|name| normalized(name)).collect(), names }
+        Self { at, normalized: names.iter().map(|name| normalized(own_name(name))).collect(), names }
     }
 
     fn find(&self, names: &[&str]) -> Option<usize> {
@@ -31,7 +31,7 @@ impl Header {
             Some(Format::Cur)
         } else if has("BilledCost") && has("ChargeCategory") {
             Some(Format::Focus)
-        } else if has("CostInBillingCurrency") {
+        } else if has("CostInBillingCurrency") || has("PreTaxCost") || (has("Cost") && has("MeterCategory")) {
             Some(Format::Azure)
         } else if has("usage_start_time") && has("cost") {
             Some(Format::Google)
@@ -39,6 +39,12 @@ impl Header {
             None
         }
     }
+}
+
+/// Azure writes columns in the language of the account, with the name in parentheses: `Maßeinheit (UnitOfMeasure)`.
+fn own_name(name: &str) -> &str {
+    let inside = name.trim().strip_suffix(')').and_then(|name| name.rsplit_once('('));
+    inside.map_or(name, |(_, inside)| inside)
 }
 
 /// Where an export keeps what.
@@ -236,13 +242,14 @@ fn azure(search: &Search) -> Result<Columns, BillError> {
     Ok(Columns {
         run: RunColumns { tag: None, tags: search.find(&["Tags"]) },
         period: search.find(&["BillingPeriodStartDate"]),
-        start: search.need(&["Date", "UsageDate"])?,
+        start: search.need(&["Date", "UsageDate", "UsageDateTime"])?,
         end: None,
-        account: search.find(&["BillingAccountId"]),
+        account: search.find(&["BillingAccountId", "SubscriptionGuid", "SubscriptionId"]),
         cloud: None,
         amounts: AmountColumns {
-            currency: search.need(&["BillingCurrency", "BillingCurrencyCode"])?,
-            billed: search.need(&["CostInBillingCurrency"])?,
+            currency: search.need(&["BillingCurrency", "BillingCurrencyCode", "Currency"])?,
+            // Of a Microsoft Customer Agreement, of an Enterprise Agreement, and of pay-as-you-go.
+            billed: search.need(&["CostInBillingCurrency", "Cost", "PreTaxCost"])?,
             list: search.find(&["PaygCostInBillingCurrency"]),
             ..AmountColumns::default()
         },
@@ -250,7 +257,7 @@ fn azure(search: &Search) -> Result<Columns, BillError> {
             category: search.find(&["ChargeType"]),
             service: search.find(&["MeterCategory"]),
             usage: search.find(&["MeterName"]),
-            quantity: search.find(&["Quantity"]),
+            quantity: search.find(&["Quantity", "UsageQuantity"]),
             unit: search.find(&["UnitOfMeasure"]),
         },
     })

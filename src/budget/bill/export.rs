@@ -81,6 +81,9 @@ pub enum BillError {
     /// The file is mended, or another one taken.
     #[error("{file}{at}, column `{column}`: {detail}")]
     Cell { file: String, at: Position, column: String, detail: String },
+    /// A rate of exchange is stated: nothing is converted at one that nobody states.
+    #[error("{file}{at}, column `{column}`: the bill is in `{currency}`, and no rate of exchange is stated for it")]
+    NoRate { file: String, at: Position, column: String, currency: String },
     #[error("{file}{at}: {detail}")]
     Place { file: String, at: Position, detail: String },
     #[error(

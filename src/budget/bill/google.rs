@@ -5,7 +5,7 @@ use std::io::BufRead;
 use serde_json::Value;
 
 use crate::bill::cell::{numbers_as_text, parse_moment, parse_period, run_of_tags};
-use crate::bill::export::{BillError, Format};
+use crate::bill::export::{BillError, Format, Position};
 use crate::bill::item::{Labels, classify};
 use crate::bill::sums::{BillLine, Sums};
 use crate::charge::Item;
@@ -36,8 +36,17 @@ pub fn read(file: &str, mut lines: impl BufRead, sums: &mut Sums) -> Result<(), 
             .map_err(|error| BillError::line(file, number, error.to_string()))?;
         let lines = bill_lines(file, number, &row)?;
         sums.ours += u64::from(!lines.is_empty());
+        let currency = row["currency"].as_str().unwrap_or_default();
         for line in lines {
-            sums.add(line).ok_or_else(|| BillError::TooLarge { file: file.to_owned() })?;
+            if !sums.knows(currency) {
+                return Err(BillError::NoRate {
+                    file: file.to_owned(),
+                    at: Position::Line(number),
+                    column: "currency".to_owned(),
+                    currency: currency.to_owned(),
+                });
+            }
+            sums.add_in(currency, line).ok_or_else(|| BillError::TooLarge { file: file.to_owned() })?;
         }
     }
 }
@@ -55,16 +64,8 @@ fn bill_lines(file: &str, number: u64, row: &Value) -> Result<Vec<BillLine>, Bil
         let missing = || BillError::cell(file, number, column, "it is missing");
         row[column].as_str().ok_or_else(missing)
     };
-    let currency = text("currency")?;
-    if currency != "USD" {
-        return Err(BillError::cell(
-            file,
-            number,
-            "currency",
-            format!("the bill is in `{currency}`; only USD is compared, and nothing is converted"),
-        ));
-    }
     let Some(run) = run_of_tags(&row["labels"]) else { return Ok(Vec::new()) };
+    text("currency")?;
     let time = |column: &str| {
         let given = text(column)?;
         parse_moment(given).ok_or_else(|| {

@@ -62,9 +62,61 @@ pub struct Sums {
     pub ours: u64,
     /// Amounts of runs whose billing period the export does not say.
     pub without_period: u64,
+    /// US dollars for one unit of other currencies, as they are stated.
+    pub rates: BTreeMap<String, ExchangeRate>,
+}
+
+/// What one unit of a currency is in US dollars, in billionths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExchangeRate(i128);
+
+impl ExchangeRate {
+    /// `EUR=1.0842`: of the currency, how many dollars it is. `None`: it is no rate.
+    pub fn parse(text: &str) -> Option<(String, Self)> {
+        let (currency, rate) = text.split_once('=')?;
+        let currency = currency.trim().to_ascii_uppercase();
+        let is_code = currency.len() == 3 && currency.bytes().all(|letter| letter.is_ascii_uppercase());
+        let rate = Usd::parse(rate.trim()).ok().filter(|rate| *rate > Usd::ZERO)?;
+        (is_code && currency != "USD").then_some((currency, Self(rate.nanos())))
+    }
+}
+
+impl BillLine {
+    /// From another currency. `None`: beyond counting.
+    fn converted(self, ExchangeRate(billionths): ExchangeRate) -> Option<Self> {
+        let other = |amount: Option<FineUsd>| match amount {
+            None => Some(None),
+            Some(amount) => amount.times_billionths(billionths).map(Some),
+        };
+        Some(Self {
+            billed: self.billed.times_billionths(billionths)?,
+            list: other(self.list)?,
+            contracted: other(self.contracted)?,
+            effective: other(self.effective)?,
+            ..self
+        })
+    }
+}
+
+fn is_dollars(currency: &str) -> bool {
+    currency.is_empty() || currency.eq_ignore_ascii_case("usd")
 }
 
 impl Sums {
+    /// Whether amounts of this currency are dollars or have a rate; an export that does not say is in dollars.
+    pub fn knows(&self, currency: &str) -> bool {
+        is_dollars(currency) || self.rates.contains_key(&currency.to_ascii_uppercase())
+    }
+
+    /// A line in a currency that is known. `None` where a sum is beyond counting.
+    pub fn add_in(&mut self, currency: &str, line: BillLine) -> Option<()> {
+        if is_dollars(currency) {
+            return self.add(line);
+        }
+        let rate = *self.rates.get(&currency.to_ascii_uppercase())?;
+        self.add(line.converted(rate)?)
+    }
+
     /// `None` where a sum is beyond counting.
     pub fn add(&mut self, line: BillLine) -> Option<()> {
         self.without_period += u64::from(line.period.is_none());

@@ -37,15 +37,19 @@ impl<'a> Table<'a> {
     pub fn add(&self, at: Position, record: &StringRecord, sums: &mut Sums) -> Result<(), BillError> {
         sums.lines += 1;
         let row = LineCells { file: self.file, format: self.format, at, header: &self.header, record };
-        let currency = row.text(Some(self.columns.amounts.currency));
-        if !currency.is_empty() && !currency.eq_ignore_ascii_case("usd") {
-            let detail = format!("the bill is in `{currency}`; only USD is compared, and nothing is converted");
-            return Err(row.wrong(self.columns.amounts.currency, detail));
-        }
         let Some(run) = run_of_line(&row, &self.columns.run)? else { return Ok(()) };
         sums.ours += 1;
+        let currency = row.text(Some(self.columns.amounts.currency));
+        if !sums.knows(currency) {
+            return Err(BillError::NoRate {
+                file: self.file.to_owned(),
+                at,
+                column: self.header.names[self.columns.amounts.currency].clone(),
+                currency: currency.to_owned(),
+            });
+        }
         for line in bill_lines(&row, &self.columns, run)? {
-            sums.add(line).ok_or_else(|| BillError::TooLarge { file: self.file.to_owned() })?;
+            sums.add_in(currency, line).ok_or_else(|| BillError::TooLarge { file: self.file.to_owned() })?;
         }
         Ok(())
     }
@@ -61,8 +65,10 @@ struct LineCells<'a> {
 }
 
 impl LineCells<'_> {
+    /// Some exporters write words where there is nothing.
     fn text(&self, column: Option<usize>) -> &str {
-        column.and_then(|column| self.record.get(column)).map(str::trim).unwrap_or_default()
+        let text = column.and_then(|column| self.record.get(column)).map(str::trim).unwrap_or_default();
+        if matches!(text, "NULL" | "null" | "None" | "\\N") { "" } else { text }
     }
 
     fn wrong(&self, column: usize, detail: impl Into<String>) -> BillError {

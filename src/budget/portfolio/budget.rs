@@ -30,6 +30,7 @@ use crate::portfolio::simulation::groups::GroupBy;
 use crate::portfolio::simulation::{
     AVAILABILITY_IN_COMMON, EstimateCorrelation, SPOT_PRICE_IN_COMMON, SPOT_PRICE_STEP, Simulated, simulate,
 };
+use crate::portfolio::verdict::{Forecast, OLD_PRICE_DAYS, PriceAge, RuleResult, judged};
 use crate::portfolio::{Portfolio, PortfolioError};
 use gpuplan_plan::document::InputsRecord;
 use gpuplan_units::{Hours, Quantiles, Usd};
@@ -64,6 +65,9 @@ pub struct Budget {
     pub held: Option<HeldMachines>,
     #[serde(flatten)]
     pub alternatives: Alternatives,
+    /// What the budget has to keep, and whether it does.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<RuleResult>,
     /// Longest first.
     pub sensitivity: Vec<SensitivityBar>,
     pub lines: Vec<BudgetLine>,
@@ -90,6 +94,7 @@ pub struct BudgetTotal {
     pub chance_if_common: Option<f64>,
     /// Mean of the draws: near the total where the draws are right.
     pub mean_of_draws_usd: Usd,
+    pub price_age: PriceAge,
 }
 
 /// The whole cost divided in four ways. Percentiles of parts do not add up.
@@ -216,9 +221,10 @@ fn counted(
     let BudgetLines { mut lines, covered, pool_hours } = BudgetLines::new(portfolio, costed);
     let simulate = |correlation| simulate(portfolio, costed, correlation, this_month, seed);
     let mut simulated = simulate(EstimateCorrelation::MEASURED)?;
-    let mut total = total(portfolio, &lines, &mut simulated)?;
+    let mut total = total(portfolio, &lines, &mut simulated, now)?;
     if let Some(budget) = portfolio.budget {
-        let chance = |correlation| Some(chance_within(&simulate(correlation)?.groups.total, budget));
+        let left = budget - portfolio.spent.total;
+        let chance = |correlation| Some(chance_within(&simulate(correlation)?.groups.total, left));
         let (independent, common) =
             rayon::join(|| chance(EstimateCorrelation::NONE), || chance(EstimateCorrelation::FULL));
         (total.chance_if_independent, total.chance_if_common) = (Some(independent?), Some(common?));
@@ -233,8 +239,8 @@ fn counted(
     } else {
         Some(held_machines(portfolio, costed, assignment, &pool_hours, total.cost_usd.expected)?)
     };
-    let [by_month, by_team, by_cloud, by_gpu] =
-        GroupBy::ALL.map(|by| simulated.groups.costs(by, &lines, &portfolio.teams));
+    let [by_month, by_team, by_cloud, by_gpu] = GroupBy::ALL.map(|by| simulated.groups.costs(by, &lines, portfolio));
+    let rules = judged(portfolio, &Drawn { simulated: &simulated, lines: &lines, now }, now);
     Some(Budget {
         version: VERSION,
         generated_at: now,
@@ -252,17 +258,45 @@ fn counted(
             promises: term_commitments(portfolio, costed)?,
             elsewhere: other_clouds(costed, portfolio.tax)?,
         },
+        rules,
         sensitivity: sensitivity_bars(portfolio, costed, this_month)?,
         lines,
         assumptions: assumptions(portfolio, costed),
     })
 }
 
-fn total(portfolio: &Portfolio, lines: &[BudgetLine], simulated: &mut Simulated) -> Option<BudgetTotal> {
+/// The draws, with the lines that they are of.
+struct Drawn<'a> {
+    simulated: &'a Simulated,
+    lines: &'a [BudgetLine],
+    now: Timestamp,
+}
+
+impl Forecast for Drawn<'_> {
+    fn chance(&self, team: Option<&str>, month: Option<Month>, budget: Usd) -> Option<f64> {
+        let groups = &self.simulated.groups;
+        match (team, month) {
+            (Some(team), _) => groups.chance(GroupBy::Team, team, budget),
+            (None, Some(month)) => groups.chance(GroupBy::Month, &month.to_string(), budget),
+            (None, None) => Some(chance_within(&groups.total, budget)),
+        }
+    }
+
+    fn price_age(&self, days: f64) -> PriceAge {
+        PriceAge::of(self.lines, days, self.now)
+    }
+}
+
+fn total(
+    portfolio: &Portfolio,
+    lines: &[BudgetLine],
+    simulated: &mut Simulated,
+    now: Timestamp,
+) -> Option<BudgetTotal> {
     let expected: Usd = lines.iter().map(|line| line.amount.cost_usd).sum();
     let draws = &mut simulated.groups.total;
     let mean = draws.iter().sum::<f64>() / DRAWS as f64;
-    let chance_within_budget = portfolio.budget.map(|budget| chance_within(draws, budget));
+    let chance_within_budget = portfolio.budget.map(|budget| chance_within(draws, budget - portfolio.spent.total));
     Some(BudgetTotal {
         cost_usd: quantiles(draws, expected)?,
         budget_usd: portfolio.budget,
@@ -270,6 +304,7 @@ fn total(portfolio: &Portfolio, lines: &[BudgetLine], simulated: &mut Simulated)
         chance_if_independent: None,
         chance_if_common: None,
         mean_of_draws_usd: Usd::from_dollars((mean * 100.0).round() / 100.0)?,
+        price_age: PriceAge::of(lines, OLD_PRICE_DAYS, now),
     })
 }
 
@@ -427,7 +462,7 @@ fn forecast_charge(line: &BudgetLine) -> Charge {
         quantity: amount.quantity,
         unit: amount.unit.clone(),
         unit_price: amount.unit_price_usd,
-        costs: Costs { list: cost, contracted: cost, effective: cost, billed: None },
+        costs: Costs { list: amount.list_usd.unwrap_or(cost), contracted: cost, effective: cost, billed: None },
         waste: None,
         source: basis.source.clone(),
         priced_at: basis.priced_at,

@@ -1,24 +1,25 @@
 //! Reads a portfolio from TOML. Whatever cannot be meant is refused with its line and what to write instead.
 
 mod keys;
+mod rules;
 mod schedule;
-
-use std::ops::RangeInclusive;
+mod values;
 
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use toml::Spanned;
 
 use crate::portfolio::calendar::Month;
 use crate::portfolio::commitment::{Commitment, CommitmentKind};
-pub use crate::portfolio::file::keys::PortfolioFile;
 use crate::portfolio::file::keys::{CommitmentSection, RunSection, TeamSection};
+pub use crate::portfolio::file::keys::{PolicyRules, PortfolioFile};
+use crate::portfolio::file::rules::check_scopes;
 use crate::portfolio::file::schedule::{DraftPhase, schedule};
+use crate::portfolio::file::values::{Read, Reader};
+use crate::portfolio::rules::{RuleOrigin, SpentSoFar};
 use crate::portfolio::{CostSource, Phase, Portfolio, PortfolioError, Rate, Spread, Tax, Team};
 use gpuplan_market::Capacity;
 use gpuplan_units::names::did_you_mean;
-use gpuplan_units::separators::{parse_amount, parse_rate};
-use gpuplan_units::{Hours, Usd, UsdPerHour};
+use gpuplan_units::{Hours, Usd};
 use gpuplan_workload::file::Scalar;
 
 /// Longest time that a portfolio spans.
@@ -31,8 +32,6 @@ const MOST_NODES: i64 = 100_000;
 const PURCHASES: [&str; 7] =
     ["on-demand", "spot", "spot-with-fallback", "commitment", "capacity-block", "flex-start", "reserved"];
 
-type Read<T> = Result<T, PortfolioError>;
-
 impl Portfolio {
     pub fn read(text: &str) -> Read<Self> {
         let file: PortfolioFile =
@@ -41,15 +40,7 @@ impl Portfolio {
     }
 }
 
-struct Reader<'a> {
-    text: &'a str,
-}
-
 impl Reader<'_> {
-    fn line<T>(&self, spanned: &Spanned<T>) -> usize {
-        self.text[..spanned.span().start.min(self.text.len())].matches('\n').count() + 1
-    }
-
     fn portfolio(&self, file: PortfolioFile) -> Read<Portfolio> {
         self.currency(file.currency.as_ref())?;
         let tax = self.tax(file.tax.as_ref())?;
@@ -88,6 +79,8 @@ impl Reader<'_> {
             commitments.push(commitment);
         }
         let budget = file.budget.as_ref().map(|amount| self.money("budget", amount)).transpose()?;
+        let rules = self.rules(&file.rule, RuleOrigin::Portfolio)?;
+        check_scopes(&rules, budget, &teams, start, months)?;
         let data_spread = match &file.data_spread {
             None => Spread::assumed(),
             Some(stated) => Spread {
@@ -99,6 +92,8 @@ impl Reader<'_> {
             name: file.name.unwrap_or_else(|| "portfolio".to_owned()),
             tax,
             budget,
+            rules,
+            spent: SpentSoFar::default(),
             start,
             months,
             teams,
@@ -255,6 +250,8 @@ impl Reader<'_> {
             // Set by `schedule`.
             start: Month::containing(Timestamp::UNIX_EPOCH),
             months: whole("months", &section.months, MOST_MONTHS, 1)?,
+            launched_as: section.launched_as.clone(),
+            is_ended: section.ended,
             line: self.line(at),
         };
         Ok(DraftPhase { phase, start, after })
@@ -380,66 +377,6 @@ impl Reader<'_> {
             source: section.source.clone().ok_or_else(|| missing("source", "source = \"quote 4711 of the vendor\""))?,
             as_of: self.day(section.as_of.as_ref().ok_or_else(|| missing("as_of", "as_of = 2026-10-01"))?)?,
         })
-    }
-
-    fn month(&self, stated: &Spanned<String>) -> Read<Month> {
-        let refused = || {
-            PortfolioError::at(
-                self.line(stated),
-                format!("`{}` is not a valid month; try 2027-01", stated.get_ref()),
-                "start = \"2027-01\"",
-            )
-        };
-        Month::parse(stated.get_ref()).ok_or_else(refused)
-    }
-
-    fn whole(&self, key: &str, stated: &Spanned<i64>, range: RangeInclusive<i64>) -> Read<u32> {
-        let number = *stated.get_ref();
-        let inside = u32::try_from(number).ok().filter(|_| range.contains(&number));
-        inside.ok_or_else(|| {
-            let detail = format!("{key} = {number} is outside {} to {}", range.start(), range.end());
-            PortfolioError::at(self.line(stated), detail, format!("{key} = {}", range.start()))
-        })
-    }
-
-    fn money(&self, key: &str, stated: &Spanned<Scalar>) -> Read<Usd> {
-        parse_amount(&stated.get_ref().to_string()).map_err(|error| {
-            PortfolioError::at(self.line(stated), format!("{key}: {error}"), format!("{key} = \"120000\""))
-        })
-    }
-
-    fn hourly(&self, key: &str, stated: &Spanned<Scalar>) -> Read<UsdPerHour> {
-        parse_rate(&stated.get_ref().to_string()).map_err(|error| {
-            PortfolioError::at(self.line(stated), format!("{key}: {error}"), format!("{key} = \"98.32\""))
-        })
-    }
-
-    /// `40`, `40 %` or `"40%"` as 0.4.
-    fn percent(&self, key: &str, stated: &Spanned<Scalar>) -> Read<f64> {
-        let text = stated.get_ref().to_string();
-        let number =
-            text.trim().trim_end_matches('%').trim().parse::<f64>().ok().filter(|number| (0.0..100.0).contains(number));
-        let refused = || {
-            PortfolioError::at(
-                self.line(stated),
-                format!("{key} `{text}` is not a percentage from 0 to 100"),
-                format!("{key} = 40"),
-            )
-        };
-        number.map(|number| number / 100.0).ok_or_else(refused)
-    }
-
-    fn day(&self, stated: &Spanned<Scalar>) -> Read<Timestamp> {
-        let text = stated.get_ref().to_string();
-        let refused = || {
-            PortfolioError::at(
-                self.line(stated),
-                format!("`{text}` is not a valid day; try 2026-10-01"),
-                "as_of = 2026-10-01",
-            )
-        };
-        let day: jiff::civil::Date = text.parse().map_err(|_| refused())?;
-        day.to_zoned(TimeZone::UTC).map(|zoned| zoned.timestamp()).map_err(|_| refused())
     }
 }
 

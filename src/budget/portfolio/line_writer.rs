@@ -105,6 +105,7 @@ impl<'a> Writer<'a> {
                     quantity: hours,
                     unit_price_usd: coverage.unit_price,
                     cost_usd: used,
+                    list_usd: Some(on_demand),
                     ..blank.amount
                 },
                 basis: LineBasis {

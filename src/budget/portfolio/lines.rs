@@ -71,6 +71,9 @@ pub struct LineAmount {
     pub unit: String,
     pub unit_price_usd: Usd,
     pub cost_usd: Usd,
+    /// What the same would cost without the commitment that covers it; absent where none does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub list_usd: Option<Usd>,
     /// Percentiles of this line alone; those of several do not add up.
     pub p50_usd: Usd,
     pub p90_usd: Usd,

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::bill::ImportedBill;
 use crate::bill::delivery::current;
 use crate::charge::{Charge, Costs, Item, UNALLOCATED, Waste, utc_day};
+use crate::portfolio::calendar::Month;
 use crate::spending::actual::RunFacts;
 use gpuplan_runstore::Expected;
 use gpuplan_units::Usd;
@@ -101,35 +102,60 @@ pub struct CostLine {
 pub enum CostGrouping {
     Run,
     Team,
+    /// The tag `project`.
+    Project,
     Day,
+    Month,
+    Cloud,
+    Region,
+    Gpu,
+    Instance,
     Tag(String),
 }
 
 impl CostGrouping {
-    /// `run`, `team`, `day` or `tag:NAME`.
+    /// Those that are one word, in the order of their help.
+    const WORDS: [(&'static str, Self); 9] = [
+        ("run", Self::Run),
+        ("team", Self::Team),
+        ("project", Self::Project),
+        ("day", Self::Day),
+        ("month", Self::Month),
+        ("cloud", Self::Cloud),
+        ("region", Self::Region),
+        ("gpu", Self::Gpu),
+        ("instance", Self::Instance),
+    ];
+
+    /// A word such as `month`, or `tag:NAME`.
     pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "run" => Some(Self::Run),
-            "team" => Some(Self::Team),
-            "day" => Some(Self::Day),
-            _ => text.strip_prefix("tag:").filter(|name| !name.is_empty()).map(|name| Self::Tag(name.to_owned())),
+        match Self::WORDS.into_iter().find(|(word, _)| *word == text) {
+            Some((_, by)) => Some(by),
+            None => text.strip_prefix("tag:").filter(|name| !name.is_empty()).map(|name| Self::Tag(name.to_owned())),
         }
     }
 
+    /// Of a tag, its name.
     pub fn title(&self) -> String {
-        match self {
-            Self::Run => "run".to_owned(),
-            Self::Team => "team".to_owned(),
-            Self::Day => "day".to_owned(),
-            Self::Tag(name) => name.clone(),
-        }
+        if let Self::Tag(name) = self { name.clone() } else { self.word().to_owned() }
+    }
+
+    /// As `parse` reads it, without the name of a tag.
+    pub fn word(&self) -> &'static str {
+        Self::WORDS.into_iter().find(|(_, by)| by == self).map_or("tag", |(word, _)| word)
     }
 
     fn name(&self, charge: &Charge) -> String {
         let found = match self {
             Self::Run => charge.allocation.run.clone(),
             Self::Team => charge.allocation.team.clone(),
+            Self::Project => charge.allocation.tags.get("project").cloned(),
             Self::Day => Some(utc_day(charge.start)),
+            Self::Month => Some(Month::containing(charge.start).to_string()),
+            Self::Cloud => Some(charge.resource.cloud.clone()),
+            Self::Region => charge.resource.region.clone(),
+            Self::Gpu => charge.resource.gpu.clone(),
+            Self::Instance => charge.resource.instance_type.clone(),
             Self::Tag(name) => charge.allocation.tags.get(name).cloned(),
         };
         found.unwrap_or_else(|| UNALLOCATED.to_owned())
@@ -289,7 +315,11 @@ impl Spent {
         let (mut sums, mut total): (BTreeMap<String, CostSum>, CostSum) = (BTreeMap::new(), CostSum::default());
         let mut counted: BTreeSet<(String, &str)> = BTreeSet::new();
         for line in &self.lines {
-            let pieces = if *by == CostGrouping::Day { by_day(&line.charge) } else { vec![line.charge.clone()] };
+            let pieces = match by {
+                CostGrouping::Day => by_day(&line.charge),
+                CostGrouping::Month => by_month(&line.charge),
+                _ => vec![line.charge.clone()],
+            };
             for charge in pieces {
                 let (name, key) = (by.name(&charge), run_key(&line.charge.id));
                 let known = self.known.get(key);
@@ -298,8 +328,9 @@ impl Spent {
                 let piece = CostLine { charge, ..line.clone() };
                 sum.add(&piece, known);
                 total.add(&piece, known);
-                // The tokens of a run count once, and not for a day of it.
-                let tokens = known.and_then(RunKnown::tokens).filter(|_| *by != CostGrouping::Day && !line.of_bill);
+                // The tokens of a run count once, and not for a day or month of it.
+                let is_part = matches!(by, CostGrouping::Day | CostGrouping::Month);
+                let tokens = known.and_then(RunKnown::tokens).filter(|_| !is_part && !line.of_bill);
                 if let Some((tokens, key)) = tokens.zip(self.known.get_key_value(key).map(|(key, _)| key.as_str()))
                     && counted.insert((name, key))
                 {
@@ -333,10 +364,19 @@ fn within(charge: Charge, asked: &CostFilter) -> Option<Charge> {
 
 /// The charge day by day, by its share of time. The pieces add up to it.
 fn by_day(charge: &Charge) -> Vec<Charge> {
+    pieces(charge, next_midnight)
+}
+
+/// The same month by month.
+pub fn by_month(charge: &Charge) -> Vec<Charge> {
+    pieces(charge, |time| Some(Month::containing(time).ahead(1).begin()))
+}
+
+fn pieces(charge: &Charge, next: impl Fn(Timestamp) -> Option<Timestamp>) -> Vec<Charge> {
     let (mut pieces, mut from) = (Vec::new(), charge.start);
-    while let Some(midnight) = next_midnight(from).filter(|midnight| *midnight < charge.end) {
-        pieces.push(piece(charge, from, midnight));
-        from = midnight;
+    while let Some(border) = next(from).filter(|border| *border < charge.end) {
+        pieces.push(piece(charge, from, border));
+        from = border;
     }
     pieces.push(piece(charge, from, charge.end));
     pieces

@@ -63,8 +63,9 @@ impl Ring {
     pub fn new(first: &Session, gpus: u32, bytes: u64) -> Result<Self, Waived> {
         let nccl = load(COLLECTIVES, &[2]).and_then(Nccl::new).map_err(Waived)?;
         first.enter()?;
-        let mut buffers = vec![Memory::new(bytes)?];
+        // Dropped last where something fails on the way: buffers lie in the contexts of sessions.
         let mut others = Vec::new();
+        let mut buffers = vec![Memory::new(bytes)?];
         for ordinal in 1..gpus {
             others.push(Session::open(ordinal as i32)?);
             buffers.push(Memory::new(bytes)?);

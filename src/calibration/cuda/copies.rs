@@ -4,7 +4,8 @@ use std::ffi::c_void;
 
 use cudarc::driver::{result, sys};
 
-use crate::cuda::session::{Memory, Session, refused};
+use crate::cuda::refusals::refused;
+use crate::cuda::session::{Memory, Session};
 use crate::device::Waived;
 
 /// Memory of the host: locked by the driver, or as any program has it.

@@ -15,7 +15,8 @@ use crate::cuda::kernels::{Argument, Kernels, arguments};
 use crate::cuda::libraries::{self, load};
 use crate::cuda::local::local_gpus;
 use crate::cuda::product::{Product, Products, Shape};
-use crate::cuda::session::{Memory, Session, refused};
+use crate::cuda::refusals::refused;
+use crate::cuda::session::{Memory, Session, resize};
 use crate::cuda::watch::{Watch, of_driver};
 use crate::device::{Device, DeviceError, DeviceFacts, LocalGpu, Waived};
 use crate::readings::Readings;
@@ -160,8 +161,15 @@ impl CudaDevice {
             Work::AllReduce { bytes } => {
                 self.need_two()?;
                 if self.ring.as_ref().is_none_or(|ring| ring.largest() < bytes) {
-                    self.ring = None;
-                    self.ring = Some(Ring::new(&self.session, self.facts.gpus, bytes)?);
+                    let held = self.ring.take().map(|ring| ring.largest());
+                    let ring = |bytes| Ring::new(&self.session, self.facts.gpus, bytes);
+                    match ring(bytes) {
+                        Ok(made) => self.ring = Some(made),
+                        Err(why) => {
+                            self.ring = held.and_then(|bytes| ring(bytes).ok());
+                            return Err(why);
+                        }
+                    }
                 }
                 Ok(Ready::Plain)
             }
@@ -265,20 +273,23 @@ impl CudaDevice {
             return Ok(());
         }
         self.session.wait()?;
-        self.operands.remove(&format);
-        let memory = Memory::new(bytes)?;
-        self.kernels()?.fill(&self.session, memory.at, bytes, format)?;
-        self.operands.insert(format, memory);
-        Ok(())
+        let mut held = self.operands.remove(&format);
+        let resized = resize(&mut held, bytes);
+        if let Some(memory) = held {
+            self.kernels()?.fill(&self.session, memory.at, memory.bytes, format)?;
+            self.operands.insert(format, memory);
+        }
+        resized
     }
 
     fn scratch(&mut self, bytes: u64) -> Result<(), Waived> {
         if self.scratch.as_ref().is_none_or(|memory| memory.bytes < bytes) {
             self.session.wait()?;
-            self.scratch = None;
-            let memory = Memory::new(bytes)?;
-            self.kernels()?.fill(&self.session, memory.at, bytes, NumberFormat::Bf16)?;
-            self.scratch = Some(memory);
+            let resized = resize(&mut self.scratch, bytes);
+            if let Some(memory) = &self.scratch {
+                self.kernels()?.fill(&self.session, memory.at, memory.bytes, NumberFormat::Bf16)?;
+            }
+            return resized;
         }
         Ok(())
     }
@@ -286,8 +297,7 @@ impl CudaDevice {
     fn output(&mut self, bytes: u64) -> Result<(), Waived> {
         if self.output.as_ref().is_none_or(|memory| memory.bytes < bytes) {
             self.session.wait()?;
-            self.output = None;
-            self.output = Some(Memory::new(bytes)?);
+            return resize(&mut self.output, bytes);
         }
         Ok(())
     }

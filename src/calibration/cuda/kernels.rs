@@ -7,7 +7,8 @@ use cudarc::driver::sys::{CUfunction, CUmodule};
 
 use crate::benchmark::Kernel;
 use crate::cuda::compiler::{Compiler, SOURCES};
-use crate::cuda::session::{Session, refused};
+use crate::cuda::refusals::refused;
+use crate::cuda::session::Session;
 use crate::device::Waived;
 use gpuplan_hardware::NumberFormat;
 

@@ -6,6 +6,7 @@ use cudarc::driver::result::device;
 use cudarc::driver::sys::{self, CUdevice, CUdevice_attribute, CUresult};
 use cudarc::driver::{DriverError, result};
 
+use crate::cuda::refusals::words;
 use crate::device::{DeviceError, LocalGpu};
 use gpuplan_units::Bytes;
 
@@ -58,7 +59,7 @@ fn failed(call: &'static str, error: DriverError) -> DeviceError {
     match error.0 {
         CUresult::CUDA_ERROR_NO_DEVICE => DeviceError::NoDevice,
         CUresult::CUDA_ERROR_STUB_LIBRARY => DeviceError::NoDriver,
-        code => DeviceError::Failed { call, detail: format!("{code:?}") },
+        code => DeviceError::Failed { call, detail: words(call, code) },
     }
 }
 

@@ -10,6 +10,7 @@ mod kernels;
 pub mod libraries;
 pub mod local;
 mod product;
+mod refusals;
 mod session;
 #[cfg(test)]
 mod tests;

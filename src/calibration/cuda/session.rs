@@ -2,22 +2,17 @@
 
 use std::ffi::c_uint;
 
-use cudarc::driver::DriverError;
 use cudarc::driver::result::{self, ctx, device, event, primary_ctx, stream};
 use cudarc::driver::sys::{
     CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUevent_flags, CUresult, CUstream,
 };
 use libloading::Library;
 
+use crate::cuda::refusals::refused;
 use crate::device::Waived;
 
 /// Calls in a row of one sample at most: a launch takes some microseconds, and a sample some milliseconds.
 const MOST_CALLS: f64 = 20_000.0;
-
-/// What the driver refused, in its own words.
-pub fn refused(call: &str) -> impl Fn(DriverError) -> Waived + '_ {
-    move |error| Waived(format!("{call}: {:?}", error.0))
-}
 
 /// Device memory, freed with the value. Its context must outlive it.
 pub struct Memory {
@@ -31,6 +26,22 @@ impl Memory {
         // SAFETY: a context is current; nothing reads the memory before it is written, but as numbers of any value.
         let at = unsafe { result::malloc_sync(bytes.max(256) as usize) };
         Ok(Self { at: at.map_err(refused("cuMemAlloc"))?, bytes })
+    }
+}
+
+/// Memory of another size in place of what is held, which goes first, since both might not fit. If the new one does not fit, one of the
+/// former size takes its place, for what was prepared in it; what it held is lost in either case.
+pub fn resize(held: &mut Option<Memory>, bytes: u64) -> Result<(), Waived> {
+    let former = held.take().map(|memory| memory.bytes);
+    match Memory::new(bytes) {
+        Ok(memory) => {
+            *held = Some(memory);
+            Ok(())
+        }
+        Err(why) => {
+            *held = former.and_then(|bytes| Memory::new(bytes).ok());
+            Err(why)
+        }
     }
 }
 

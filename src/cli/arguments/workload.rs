@@ -50,13 +50,40 @@ impl WorkloadFlags {
 type Flag = (&'static str, &'static str, &'static str, &'static str);
 
 /// Keys that people set often. Every other key is reached by `--set`.
-const FLAGS: [Flag; 31] = [
+const FLAGS: [Flag; 55] = [
     ("model", "model.preset", "MODEL", "Take this named model, such as llama-3.1-8b (see `gpuplan catalog models`)"),
-    ("config", "model.config", "FILE", "Read the model from this Hugging Face config.json"),
-    ("index", "model.index", "FILE", "Read the exact size from the model.safetensors.index.json beside the config"),
+    (
+        "config",
+        "model.config",
+        "FILE",
+        "Read the model from this Hugging Face config.json, or a diffusers model_index.json",
+    ),
+    ("index", "model.index", "FILE", "Read the exact size from a safetensors file, or its index, beside the config"),
+    (
+        "params",
+        "model.parameters",
+        "N",
+        "State the size alone, such as 7B, of a model that nobody can name: a dense language model with a wide band",
+    ),
+    (
+        "flops-per-sample",
+        "model.flops_per_sample",
+        "FLOPS",
+        "State the operations of a forward pass of one sample, such as 4.1G, of a model that is no transformer (beside --params)",
+    ),
     ("task", "training.task", "TASK", "Choose the task: pretrain, full-fine-tune, lora, qlora or train"),
-    ("tokens", "training.tokens", "TOKENS", "Train on this many tokens, such as 300B"),
-    ("samples", "training.samples", "SAMPLES", "Train on this many samples (sequences, images)"),
+    (
+        "tokens",
+        "training.tokens",
+        "TOKENS",
+        "Train on this many tokens, such as 300B; with --epochs, tokens of the data set",
+    ),
+    (
+        "samples",
+        "training.samples",
+        "SAMPLES",
+        "Train on this many samples (sequences, images); with --epochs, samples of the data set",
+    ),
     ("epochs", "training.epochs", "EPOCHS", "Pass over the data set this many times"),
     ("steps", "training.steps", "STEPS", "Run this many optimizer steps"),
     ("sequence-length", "training.sequence_length", "N", "Set the tokens of a sequence, or the side of an image"),
@@ -102,6 +129,38 @@ const FLAGS: [Flag; 31] = [
     ),
     ("checkpoint-size", "checkpoint.size", "SIZE", "State the size of a checkpoint, such as 110GB"),
     ("checkpoint-interval", "checkpoint.interval", "TIME", "Save a checkpoint this often, such as 30m, or choose"),
+    ("requests-per-second", "serving.requests_per_second", "N", "Serve requests that arrive at this rate"),
+    ("tokens-per-day", "serving.tokens_per_day", "TOKENS", "Serve this many tokens a day, of prompts and answers"),
+    ("images-per-second", "serving.images_per_second", "N", "Serve images that arrive at this rate"),
+    ("requests", "serving.requests", "N", "Get this many requests done"),
+    ("serving-tokens", "serving.tokens", "TOKENS", "Get this many tokens done, of prompts and answers"),
+    ("images", "serving.images", "N", "Get this many images done"),
+    ("prompt-tokens", "serving.prompt_tokens", "N", "State the tokens of a prompt"),
+    ("answer-tokens", "serving.answer_tokens", "N", "State the tokens of an answer; 0: only the prompt is read"),
+    ("time-to-first-token", "serving.time_to_first_token", "TIME", "Show nine of ten the first token within this time"),
+    ("time-per-token", "serving.time_per_token", "TIME", "Keep this mean time between two tokens, such as 50ms"),
+    ("hours", "serving.hours", "HOURS", "Run the service for these hours of a month"),
+    ("duration", "serving.duration", "TIME", "Run the service once, for this long, such as 3d"),
+    ("weights", "serving.weights", "FORMAT", "Serve weights in bf16, fp8, int8, int4, mxfp4 or nvfp4"),
+    ("kv-cache", "serving.kv_cache", "FORMAT", "Keep keys and values in bf16, fp8 or int8"),
+    ("availability", "serving.availability", "SHARE", "Have enough replicas for this share of time, such as 0.99"),
+    ("engine", "serving.engine", "ENGINE", "Serve with vllm, sglang or tensorrt-llm"),
+    ("tensor-parallel", "serving.tensor_parallel", "N", "Share each matrix of a served copy over this many GPUs"),
+    ("pipeline-parallel", "serving.pipeline_parallel", "N", "Split a served copy into this many stages of layers"),
+    (
+        "attention-data-parallel",
+        "serving.attention_data_parallel",
+        "N",
+        "Let this many groups of GPUs of a served copy attend to sequences of their own",
+    ),
+    ("expert-parallel", "serving.expert_parallel", "", "Deal experts out whole over the GPUs of a served copy"),
+    (
+        "draft-tokens",
+        "serving.draft_tokens",
+        "N",
+        "Draft this many tokens a pass (speculation, multi-token prediction)",
+    ),
+    ("accepted-tokens", "serving.accepted_tokens", "N", "State how many drafted tokens are accepted, on average"),
 ];
 
 /// The flag that states a key of the workload file, limits included. `None`: only `--set` reaches it.
@@ -126,12 +185,15 @@ pub fn flag_of(key: &str) -> Option<&str> {
     of_workload.or_else(|| of_limit(key.strip_prefix("limits.")?))
 }
 
-/// Flags that say the same thing in different ways.
-const ALTERNATIVES: [(&str, &[&str]); 3] = [
+/// Flags that say the same thing in different ways. Tokens or samples beside epochs are those of the data set.
+const ALTERNATIVES: [(&str, &[&str]); 4] = [
     ("named model or configuration", &["model", "config"]),
-    ("amount of training", &["tokens", "samples", "epochs", "steps"]),
+    ("amount of training", &["tokens", "samples", "steps"]),
+    ("passes or steps", &["epochs", "steps"]),
     ("size of a step", &["global-batch", "global-batch-tokens"]),
 ];
+/// What a flag states of the data set where it stands beside `--epochs`.
+const WITH_EPOCHS: [(&str, &str); 2] = [("training.tokens", "data.tokens"), ("training.samples", "data.samples")];
 
 fn argument((name, _, value, help): &Flag) -> Arg {
     let argument = Arg::new(*name).long(*name).help(*help).help_heading(HEADING);
@@ -160,7 +222,12 @@ impl FromArgMatches for WorkloadFlags {
             "" => matches.get_flag(name).then(|| "true".to_owned()),
             _ => Some(matches.get_many::<String>(name)?.cloned().collect::<Vec<_>>().join(",")),
         };
-        Ok(Self(FLAGS.iter().filter_map(|flag| Some((flag.1, value(flag)?))).collect()))
+        let has_epochs = matches.contains_id("epochs");
+        let key = |flag: &Flag| match WITH_EPOCHS.iter().find(|(alone, _)| *alone == flag.1) {
+            Some((_, of_data)) if has_epochs => *of_data,
+            _ => flag.1,
+        };
+        Ok(Self(FLAGS.iter().filter_map(|flag| Some((key(flag), value(flag)?))).collect()))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -200,8 +267,21 @@ mod tests {
     }
 
     #[test]
+    fn samples_beside_epochs_are_those_of_the_data_set() {
+        assert_eq!(stated("--samples 1.28M --epochs 90").unwrap(), ["data.samples=1.28M", "training.epochs=90"]);
+        assert_eq!(stated("--tokens 1B --epochs 2").unwrap(), ["data.tokens=1B", "training.epochs=2"]);
+        assert_eq!(stated("--samples 1.28M").unwrap(), ["training.samples=1.28M"]);
+    }
+
+    #[test]
     fn flags_that_contradict_each_other_are_refused() {
-        for line in ["--tokens 1B --steps 10", "--model gpt-2 --config config.json", "--set"] {
+        for line in [
+            "--tokens 1B --steps 10",
+            "--epochs 3 --steps 10",
+            "--samples 10 --tokens 1B",
+            "--model gpt-2 --config config.json",
+            "--set",
+        ] {
             assert!(stated(line).is_err(), "{line}");
         }
     }

@@ -4,9 +4,10 @@ use clap::Subcommand;
 
 use crate::arguments::global::OutputFormat;
 use crate::catalog::local_gpus;
+use crate::catalog::publish::{self, PublishArguments};
 use crate::catalog::snapshot::{self, CatalogRefreshArguments, ImportArguments};
-use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
+use crate::session::{Catalogs, Session};
 use gpuplan_hardware::rules::{self, Finding, Severity};
 use gpuplan_hardware::{CloudId, GpuId, GpuSelector};
 use gpuplan_market::check;
@@ -48,6 +49,8 @@ pub enum CatalogCommand {
     Check,
     /// Rewrite the price files of a catalog folder with current prices from the clouds
     Refresh(CatalogRefreshArguments),
+    /// Sign what the price cache holds as a file that other installations read (feed.toml)
+    Publish(PublishArguments),
     /// Import the prices of a SkyPilot or gpuhunt catalog file
     Import(ImportArguments),
 }
@@ -61,6 +64,7 @@ pub fn run(what: &CatalogCommand, session: &Session) -> Result<Exit, Diagnostic>
         CatalogCommand::Models { name } => list_models(name.as_deref(), session),
         CatalogCommand::Check => check_catalog(session),
         CatalogCommand::Refresh(arguments) => snapshot::refresh(arguments, session),
+        CatalogCommand::Publish(arguments) => publish::run(arguments, session),
         CatalogCommand::Import(arguments) => snapshot::import(arguments, session),
     }
 }
@@ -142,11 +146,20 @@ fn print<T: Listed>(
     }
 }
 
+/// By the lists of machines that the clouds gave before.
+fn offered_there(catalogs: &Catalogs, session: &Session) -> Result<Vec<Finding>, Diagnostic> {
+    let lists = session.machine_lists(&catalogs.hardware)?.into_iter();
+    let findings =
+        lists.filter_map(|(cloud, list)| check::offered_there(&catalogs.market, &catalogs.hardware, &cloud, &list));
+    Ok(findings.collect())
+}
+
 fn check_catalog(session: &Session) -> Result<Exit, Diagnostic> {
     let catalogs = session.snapshot()?;
     let models = session.models()?;
     let mut findings = rules::check(&catalogs.hardware);
     findings.extend(check::check(&catalogs.market, &catalogs.hardware, session.now));
+    findings.extend(offered_there(&catalogs, session)?);
     let counts = CatalogCounts::new(&catalogs.hardware, &catalogs.market, &models);
     let report = CheckReport::new(&findings, counts);
     let text = match session.output {

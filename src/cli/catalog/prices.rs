@@ -1,9 +1,10 @@
 //! `prices`: selects the offers to list, and explains which filter removed the last one.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
 
 use clap::Args;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::arguments::global::OutputFormat;
 use crate::question::live;
@@ -12,12 +13,14 @@ use crate::session::printer::Printer;
 use crate::session::{Catalogs, Session};
 use gpuplan_hardware::{CloudId, GpuSelector, InstanceId, InstanceType};
 use gpuplan_market::trend::{self, Trend};
-use gpuplan_market::{Cache, HostOffer, Offer, PricePoint, Purchase};
+use gpuplan_market::{Cache, HostOffer, Offer, PricePoint, Purchase, changes};
 use gpuplan_plan::limits;
 use gpuplan_report::catalog;
+use gpuplan_report::catalog::changes as report;
 use gpuplan_report::catalog::history::{self, PoolTrend};
 use gpuplan_report::catalog::hosts::{self, HostPrice};
 use gpuplan_report::catalog::prices::{self, PriceTable};
+use gpuplan_units::Hours;
 use gpuplan_units::names::did_you_mean;
 
 #[derive(Debug, Args)]
@@ -51,6 +54,9 @@ pub struct PricesArguments {
     /// Show how spot prices moved in the last 90 days, as far as they are cached; the pools that are cheapest now come first
     #[arg(long, conflicts_with_all = ["on_demand", "commitments"])]
     pub history: bool,
+    /// Show what moved, is new or is gone since then, as far as earlier answers and the snapshot know it: 24h, 7d, 2026-11-01
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["history", "hosts"])]
+    pub since: Option<String>,
     /// List machines without GPUs instead
     #[arg(long, conflicts_with_all = ["gpus", "commitments", "live", "history"])]
     pub hosts: bool,
@@ -93,14 +99,18 @@ pub fn run(arguments: &PricesArguments, session: &Session) -> Result<Exit, Diagn
     if arguments.live {
         let wanted = live::Request {
             clouds: query.clouds.clone(),
+            gpus: query.gpus.clone().into_iter().collect(),
             max_age: live::parse_max_age(arguments.max_age.as_deref())?,
             ..live::Request::default()
         };
-        let answers = live::ask_clouds(&catalogs.market, &catalogs.hardware, session, &wanted)?;
+        let answers = live::ask_clouds(&mut catalogs, session, &wanted)?;
         answers.warn(&session.printer);
         catalogs.market = answers.merge_into(catalogs.market, &catalogs.hardware);
     }
     let filters = filters(arguments, &query, &catalogs);
+    if let Some(text) = &arguments.since {
+        return changes(text, &filters, arguments, &catalogs, session);
+    }
     let mut offers: Vec<&Offer> =
         catalogs.market.offers().iter().filter(|offer| filters.iter().all(|filter| (filter.keeps)(offer))).collect();
     sort(&mut offers, &catalogs);
@@ -210,6 +220,53 @@ fn history(
             .hint("gpuplan prices --history --output json")),
         OutputFormat::Table => session.printer.data(&history::table(&pools, &catalogs.hardware, session.width)),
     }
+}
+
+/// What moved of the offers that are asked for.
+fn changes(
+    text: &str,
+    filters: &[Filter],
+    arguments: &PricesArguments,
+    catalogs: &Catalogs,
+    session: &Session,
+) -> Result<Exit, Diagnostic> {
+    let moment = moment(text, session.now)?;
+    let keeps = |offer: &Offer| filters.iter().all(|filter| (filter.keeps)(offer));
+    let (before, now) = (session.snapshot()?.market.only(&keeps), catalogs.market.only(&keeps));
+    let cache = session.home.price_cache().map(|path| Cache::open_existing(&path)).transpose();
+    let cache = cache.map_err(|error| Diagnostic::unexpected(error).hint("gpuplan refresh"))?.flatten();
+    let mut points = Vec::new();
+    if let Some(cache) = &cache {
+        let seen: BTreeSet<InstanceId> = now.offers().iter().map(|offer| offer.instance).collect();
+        for instance in seen {
+            let known = cache.history(instance, &catalogs.hardware, moment - trend::WINDOW);
+            points.extend(known.map_err(Diagnostic::unexpected)?);
+        }
+    }
+    let mut found = changes::since(&before, &now, &points, moment);
+    if found.is_empty() {
+        session.printer.note("nothing moved since then, as far as is known here; `gpuplan refresh` asks the clouds");
+    }
+    if arguments.max_results > 0 {
+        found.truncate(arguments.max_results);
+    }
+    match session.output {
+        OutputFormat::Json => session.printer.data(&report::json(&found, moment, &catalogs.hardware)),
+        OutputFormat::Csv => Err(Diagnostic::usage("changes of prices cannot be printed as CSV")
+            .hint("gpuplan prices --since 7d --output json")),
+        OutputFormat::Table if found.is_empty() => Ok(Exit::Done),
+        OutputFormat::Table => session.printer.data(&report::table(&found, &catalogs.hardware, session.width)),
+    }
+}
+
+/// A day, a time, or how long ago.
+fn moment(text: &str, now: Timestamp) -> Result<Timestamp, Diagnostic> {
+    let day = || format!("{text}T00:00:00Z").parse().ok();
+    let ago = || Hours::parse(text).ok().and_then(|hours| SignedDuration::try_from_secs_f64(hours.0 * 3600.0).ok());
+    let read = text.parse().ok().or_else(day).or_else(|| now.checked_sub(ago()?).ok());
+    read.filter(|moment| *moment <= now).ok_or_else(|| {
+        Diagnostic::usage(format!("`{text}` is not a valid time for --since")).hint("--since 7d or --since 2026-11-01")
+    })
 }
 
 /// Cheapest card first; what costs the same stays in a fixed order.

@@ -24,12 +24,13 @@ pub struct RefreshArguments {
 }
 
 pub fn run(arguments: &RefreshArguments, session: &Session) -> Result<Exit, Diagnostic> {
-    let catalogs = session.snapshot()?;
+    let mut catalogs = session.snapshot()?;
     let clouds =
         arguments.clouds.iter().map(|name| limits::cloud(name, &catalogs.hardware)).collect::<Result<_, _>>()?;
-    let wanted =
-        Request { clouds, history: arguments.history, max_age: live::parse_max_age(arguments.max_age.as_deref())? };
-    let answers = live::ask_clouds(&catalogs.market, &catalogs.hardware, session, &wanted)?;
+    let max_age = live::parse_max_age(arguments.max_age.as_deref())?;
+    let lists_again = max_age.is_none();
+    let wanted = Request { clouds, history: arguments.history, lists_again, max_age, ..Request::default() };
+    let answers = live::ask_clouds(&mut catalogs, session, &wanted)?;
     let rows: Vec<SourceRow> = answers.sources.iter().map(row).collect();
     match session.output {
         OutputFormat::Json => session.printer.data(&refresh::json(&rows))?,

@@ -39,11 +39,14 @@ pub struct ImportArguments {
 
 /// Writes the price files of a catalog folder anew. A file that would lose rows stays as it is, and the command fails.
 pub fn refresh(arguments: &CatalogRefreshArguments, session: &Session) -> Result<Exit, Diagnostic> {
-    let Catalogs { hardware, market } = session.catalogs()?;
+    let mut catalogs = session.catalogs()?;
     let manifest_path = arguments.folder.join("SNAPSHOT.toml");
     let manifest = fs::read_to_string(&manifest_path).map_err(|error| Diagnostic::file(&manifest_path, &error))?;
-    let clouds = arguments.clouds.iter().map(|name| limits::cloud(name, &hardware)).collect::<Result<_, _>>()?;
-    let answers = live::ask_clouds(&market, &hardware, session, &Request { clouds, ..Request::default() })?;
+    let clouds =
+        arguments.clouds.iter().map(|name| limits::cloud(name, &catalogs.hardware)).collect::<Result<_, _>>()?;
+    let wanted = Request { clouds, lists_again: true, ..Request::default() };
+    let answers = live::ask_clouds(&mut catalogs, session, &wanted)?;
+    let Catalogs { hardware, market } = catalogs;
     answers.warn(&session.printer);
     let addresses: BTreeMap<String, String> =
         answers.sources.iter().map(|source| (source.about.id.to_owned(), source.address.clone())).collect();

@@ -18,7 +18,7 @@ use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::progress::with_progress;
 use gpuplan_budget::bill::compare::compare;
 use gpuplan_budget::bill::delivery::Loss;
-use gpuplan_budget::bill::sums::Sums;
+use gpuplan_budget::bill::sums::{ExchangeRate, Sums};
 use gpuplan_budget::bill::{BillError, Format, ImportedBill, columnar, is_columnar, read};
 use gpuplan_budget::spent::{CostFilter, CostLine};
 use gpuplan_budget::{Charge, Ledger};
@@ -46,12 +46,18 @@ pub struct ImportArguments {
     /// Let this delivery count for its billing period even where it has fewer lines or charges than the one imported before
     #[arg(long)]
     pub replace: bool,
+    /// Convert a bill in another currency at this rate: EUR=1.0842, in dollars for one unit (repeat for several)
+    #[arg(long = "rate", value_name = "CURRENCY=USD", requires = "rate_source")]
+    pub rates: Vec<String>,
+    /// Say where the rates are from, such as `ECB, 2026-10-30`; it is kept with every amount
+    #[arg(long, value_name = "TEXT", requires = "rates")]
+    pub rate_source: Option<String>,
 }
 
 pub fn run(arguments: &ImportArguments, session: &Session) -> Result<Exit, Diagnostic> {
     let format = arguments.format.as_deref().map(format).transpose()?;
     let (sums, hash, formats) =
-        with_progress(&session.printer, || "reading the bill".to_owned(), || read_all(&arguments.files, format))?;
+        with_progress(&session.printer, || "reading the bill".to_owned(), || read_all(arguments, format))?;
     // What was charged is known as well as can be before the two are compared.
     let gathered = from_journal(session)?;
     for note in &gathered.notes {
@@ -61,7 +67,8 @@ pub fn run(arguments: &ImportArguments, session: &Session) -> Result<Exit, Diagn
     let entering = enter(&gathered, &mut ledger, session.now)?;
     let known: BTreeSet<String> = ledger.runs()?.into_values().map(|run| run.run).collect();
     let names: Vec<String> = arguments.files.iter().map(|path| name(path)).collect();
-    let bills = sums.bills(&hash, &format!("{} {}", formats.join("+"), names.join(" ")), &known);
+    let source = format!("{} {}{}", formats.join("+"), names.join(" "), stated_rates(arguments).unwrap_or_default());
+    let bills = sums.bills(&hash, &source, &known);
     let is_new = keep(&bills, arguments.replace, &mut ledger, session)?;
     if sums.without_period > 0 {
         session.printer.note(&format!(
@@ -128,10 +135,27 @@ fn shrinks(losses: &[Loss]) -> Diagnostic {
     )
 }
 
+/// As they are kept with every amount; `None`: none is stated.
+fn stated_rates(arguments: &ImportArguments) -> Option<String> {
+    let source = arguments.rate_source.as_ref()?;
+    Some(format!(" at {} ({source})", arguments.rates.join(" ")))
+}
+
 /// Sums of all files, their hash and their formats.
-fn read_all(files: &[PathBuf], format: Option<Format>) -> Result<(Sums, String, Vec<&'static str>), Diagnostic> {
+fn read_all(
+    arguments: &ImportArguments,
+    format: Option<Format>,
+) -> Result<(Sums, String, Vec<&'static str>), Diagnostic> {
     let (mut sums, mut hash, mut formats) = (Sums::default(), Hash::default(), Vec::new());
-    for path in files {
+    for rate in &arguments.rates {
+        let read = ExchangeRate::parse(rate).ok_or_else(|| {
+            Diagnostic::usage(format!("`{rate}` is not a rate of exchange")).hint("--rate EUR=1.0842")
+        })?;
+        sums.rates.extend([read]);
+    }
+    // The same files at another rate are another delivery.
+    hash.update(stated_rates(arguments).unwrap_or_default().as_bytes());
+    for path in &arguments.files {
         let unreadable = |error: &io::Error| Diagnostic::file(path, error);
         let file = File::open(path).map_err(|error| unreadable(&error))?;
         if path.is_dir() {
@@ -179,6 +203,8 @@ fn refused(error: &BillError) -> Diagnostic {
         BillError::Missing { column, .. } => {
             diagnostic.hint(format!("make the export again with the column `{column}`; nothing was kept"))
         }
+        BillError::NoRate { currency, .. } => diagnostic
+            .hint(format!("--rate {currency}=RATE --rate-source \"ECB, 2026-10-30\", in dollars for one unit")),
         BillError::Cell { .. } | BillError::Place { .. } | BillError::TooLarge { .. } => {
             diagnostic.hint("nothing of it was kept")
         }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -12,20 +11,26 @@ use crate::arguments::global::OutputFormat;
 use crate::arguments::measured::MeasuredArguments;
 use crate::arguments::prices::PriceArguments;
 use crate::arguments::workload::WorkloadArguments;
+use crate::finance::actual::{planned, show_status, spent};
 use crate::question::answer::{compute_on, context, gathered_with, nothing_fits};
 use crate::question::measurements::Measurements;
 use crate::question::workload;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
+use crate::session::input::read_text;
 use gpuplan_budget::portfolio::budget::months_for;
 use gpuplan_budget::portfolio::calendar::Month;
 use gpuplan_budget::portfolio::planned::{HeldPlan, PhaseCost, PlannedError};
+use gpuplan_budget::portfolio::rules::BudgetRule;
+use gpuplan_budget::portfolio::verdict::{RuleResult, Verdict};
 use gpuplan_budget::portfolio::{CostSource, Phase, Portfolio, PortfolioError};
+use gpuplan_budget::status::status;
 use gpuplan_budget::{Budget, Charge, budget, charges};
 use gpuplan_market::Capacity;
 use gpuplan_market::capacity::pool::Pool;
 use gpuplan_plan::document::{InputsRecord, PlanDocument, PlanRecord};
 use gpuplan_report::finance::focus::{FocusVersion, write};
+use gpuplan_report::finance::rules_text::{asked, found, place};
 use gpuplan_report::finance::{budget_json, budget_text};
 use gpuplan_runstore::sha256;
 use gpuplan_workload::file::{LimitsSection, WorkloadFile};
@@ -48,21 +53,59 @@ pub struct BudgetArguments {
     /// Print the lines as forecast rows of FOCUS 1.2, 1.3 or 1.4 (CSV)
     #[arg(long, value_name = "VERSION")]
     pub focus: Option<FocusVersion>,
+    /// Compare with what was spent, by the ledger and imported bills, and forecast only what is left
+    #[arg(long, conflicts_with = "focus")]
+    pub actual: bool,
+    /// Take what was planned from this budget (JSON, as `--output json` wrote it) [default: today's plans and prices]
+    #[arg(long, value_name = "FILE", requires = "actual")]
+    pub planned: Option<PathBuf>,
 }
 
 pub fn run(arguments: &BudgetArguments, session: &Session) -> Result<Exit, Diagnostic> {
-    let answer = answer(arguments, session)?;
+    let asked = ask(arguments, session)?;
+    let answer = asked.answer(session)?;
+    if arguments.actual {
+        let (planned, spent) = (planned(arguments.planned.as_deref(), &answer)?, spent(&asked.portfolio, session)?);
+        let Asked { portfolio, once, inputs, .. } = &asked;
+        let status = status(portfolio, once, &planned, &spent, inputs.clone(), session.now, session.seed)
+            .map_err(|error| refused(&arguments.file, error))?;
+        show_status(&status, session)?;
+        return keeps_its_rules(&status.rules, arguments, session);
+    }
+    show(&answer, arguments, session)?;
+    keeps_its_rules(&answer.rules, arguments, session)
+}
+
+fn show(answer: &Budget, arguments: &BudgetArguments, session: &Session) -> Result<Exit, Diagnostic> {
     if let Some(version) = arguments.focus {
-        return session.printer.data(&focus(version, &charges(&answer))?);
+        return session.printer.data(&focus(version, &charges(answer))?);
     }
     match session.output {
-        OutputFormat::Json => session.printer.data(&budget_json::json(&answer)),
-        OutputFormat::Csv => session.printer.data(&budget_json::csv(&answer)),
+        OutputFormat::Json => session.printer.data(&budget_json::json(answer)),
+        OutputFormat::Csv => session.printer.data(&budget_json::csv(answer)),
         OutputFormat::Table if session.markdown => {
-            session.printer.data(&budget_text::markdown(&answer, arguments.max_results))
+            session.printer.data(&budget_text::markdown(answer, arguments.max_results))
         }
-        OutputFormat::Table => session.printer.data(&budget_text::text(&answer, session.width, arguments.max_results)),
+        OutputFormat::Table => session.printer.data(&budget_text::text(answer, session.width, arguments.max_results)),
     }
+}
+
+/// Warns of rules that are broken and may be; any other broken rule is exit code 4.
+fn keeps_its_rules(rules: &[RuleResult], arguments: &BudgetArguments, session: &Session) -> Result<Exit, Diagnostic> {
+    let words = |rule: &RuleResult| {
+        let is = if rule.found.is_some() { "it is " } else { "" };
+        format!("{}: {}, and {is}{}", place(rule), asked(rule), found(rule))
+    };
+    for rule in rules.iter().filter(|rule| rule.verdict == Verdict::Warned) {
+        session.printer.warning(&words(rule));
+    }
+    let broken: Vec<String> = rules.iter().filter(|rule| rule.verdict == Verdict::Broken).map(words).collect();
+    if broken.is_empty() {
+        return Ok(Exit::Done);
+    }
+    Err(Diagnostic::new(Exit::OverBudget, format!("{}: {}", arguments.file.display(), broken.join("\n  "))).hint(
+        "change the runs or the budget, or have whoever owns the rule add approved_by = \"NAME\" and approved_until = 2026-12-31 to it",
+    ))
 }
 
 /// Charges as the file that finance loads.
@@ -70,9 +113,24 @@ pub fn focus(version: FocusVersion, charges: &[Charge]) -> Result<String, Diagno
     write(version, charges).map_err(Diagnostic::unexpected)
 }
 
-/// The budget of a portfolio, as every output has it.
-pub fn answer(arguments: &BudgetArguments, session: &Session) -> Result<Budget, Diagnostic> {
-    let text = fs::read_to_string(&arguments.file).map_err(|error| Diagnostic::file(&arguments.file, &error))?;
+/// A portfolio with what doing each of its phases once costs.
+struct Asked {
+    file: PathBuf,
+    portfolio: Portfolio,
+    once: Vec<PhaseCost>,
+    inputs: InputsRecord,
+}
+
+impl Asked {
+    /// The budget of a portfolio, as every output has it.
+    fn answer(&self, session: &Session) -> Result<Budget, Diagnostic> {
+        budget(&self.portfolio, &self.once, self.inputs.clone(), session.now, session.seed)
+            .map_err(|error| refused(&self.file, error))
+    }
+}
+
+fn ask(arguments: &BudgetArguments, session: &Session) -> Result<Asked, Diagnostic> {
+    let text = read_text(&arguments.file)?;
     let mut portfolio = portfolio(&arguments.file, &text, session)?;
     let capacity = session.capacity(arguments.prices.capacity.as_deref())?.and(portfolio.capacity.clone());
     portfolio.pools = capacity.pools().map_err(|error| {
@@ -84,6 +142,10 @@ pub fn answer(arguments: &BudgetArguments, session: &Session) -> Result<Budget, 
     }
     let (catalog_sha256, offers_sha256) = session.catalog_sha256(&catalogs)?;
     let policy = session.policy(arguments.prices.policy.as_deref(), &catalogs.hardware)?;
+    if let Some(text) = session.policy_text(arguments.prices.policy.as_deref())? {
+        let rules = BudgetRule::of_policy(&text).map_err(|error| refused(Path::new("policy.toml"), error))?;
+        portfolio.rules.extend(rules);
+    }
     let measured = Measurements::find(&arguments.measured, session)?;
     let inputs = InputsRecord {
         catalog_sha256,
@@ -104,7 +166,7 @@ pub fn answer(arguments: &BudgetArguments, session: &Session) -> Result<Budget, 
             portfolio.months = phase.months;
         }
     }
-    budget(&portfolio, &once, inputs, session.now, session.seed).map_err(|error| refused(&arguments.file, error))
+    Ok(Asked { file: arguments.file.clone(), portfolio, once, inputs })
 }
 
 /// A portfolio, or a single workload (it has `[model]`) or plan (JSON) in the month of today.
@@ -267,7 +329,7 @@ impl Planner<'_> {
 
     fn recorded(&self, path: &str) -> Result<PlanDocument, Diagnostic> {
         let path = self.beside_portfolio(path);
-        let text = fs::read_to_string(&path).map_err(|error| Diagnostic::file(&path, &error))?;
+        let text = read_text(&path)?;
         PlanDocument::read(&text).map_err(|error| no_plan(&error.into()))
     }
 }

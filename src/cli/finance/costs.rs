@@ -28,7 +28,7 @@ pub struct CostsArguments {
     /// Show only the runs of this store (repeat for several) [default: those launched from this machine, and all in the ledger]
     #[arg(long = "store", value_name = "URI")]
     pub stores: Vec<String>,
-    /// Add up by run, team, day or tag:NAME
+    /// Add up by run, team, project, day, month, cloud, region, gpu, instance or tag:NAME
     #[arg(long, value_name = "WHAT", default_value = "run")]
     pub by: String,
     /// Count money spent from then on: 2026-10-01, 2026-10-01T06:00:00Z
@@ -56,7 +56,10 @@ pub fn run(arguments: &CostsArguments, session: &Session) -> Result<Exit, Diagno
         return bill_import::run(arguments, session);
     }
     let by = CostGrouping::parse(&arguments.by).ok_or_else(|| {
-        Diagnostic::usage(format!("`{}` is not a valid value of --by; try run, team, day or tag:NAME", arguments.by))
+        Diagnostic::usage(format!(
+            "`{}` is not a valid value of --by; try run, team, project, day, month, cloud, region, gpu, instance or tag:NAME",
+            arguments.by
+        ))
             .hint("gpuplan costs --by team")
     })?;
     let mut asked = CostFilter {

@@ -24,7 +24,6 @@ use gpuplan_estimate::{Machine, Setting, Subject};
 use gpuplan_hardware::{GpuId, Hardware};
 use gpuplan_plan::training::search::best_setting;
 use gpuplan_report::measure::bench_text;
-use gpuplan_workload::file::Scalar;
 use gpuplan_workload::{Layout, Precision, Recompute, Workload};
 
 /// What `--simulate` without a name simulates: the GPU that most published runs of today used.
@@ -93,6 +92,11 @@ pub fn run(arguments: &BenchArguments, session: &Session) -> Result<Exit, Diagno
         bar.set_message(what.to_owned());
     });
     bar.finish_and_clear();
+    if let Some(first) = outcome.waived.first().filter(|_| outcome.sampled.is_empty()) {
+        // An empty calibration would take the place of a good one.
+        let message = format!("nothing could be measured, and nothing is kept: {}", first.reason);
+        return Err(Diagnostic::new(Exit::Unexpected, message).hint("nvidia-smi -q"));
+    }
     let host = if target.simulated {
         host::HostRates::not_measured("a simulated GPU has no host")
     } else {
@@ -169,13 +173,7 @@ fn workload_of(arguments: &BenchArguments, session: &Session) -> Result<Option<W
             _ => diagnostic,
         }
     })?;
-    let is_trained = file.serving.is_empty();
-    let training = &mut file.training;
-    if is_trained
-        && [&training.tokens, &training.samples, &training.epochs, &training.steps].into_iter().all(Option::is_none)
-    {
-        training.steps = Some(Scalar::from("1".to_owned()));
-    }
+    workload::take_one_step(&mut file);
     Ok(Some(workload::resolve(&file, &session.models()?)?.workload))
 }
 

@@ -99,7 +99,8 @@ fn cases(path: &Path, session: &Session) -> Result<Exit, Diagnostic> {
 fn one(arguments: &EstimateArguments, session: &Session) -> Result<Exit, Diagnostic> {
     workload::is_no_service(&arguments.workload, "estimate")?;
     let hardware = session.hardware()?;
-    let file = workload::read(&arguments.workload)?;
+    let mut file = workload::read(&arguments.workload)?;
+    workload::take_one_step(&mut file);
     let resolved = workload::resolve(&file, &session.models()?)?;
     let wanted = arguments.gpus.as_deref().or(file.limits.gpus.as_deref());
     let wanted = wanted.ok_or_else(|| {

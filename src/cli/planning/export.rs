@@ -10,9 +10,10 @@ use crate::question::answer::{compute, context, nothing_fits};
 use crate::question::{plan_file, workload};
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
+use gpuplan_export::assumed::left_to_program;
 use gpuplan_export::{ExportError, ExportOptions, Job, Target, export};
 use gpuplan_hardware::{CloudId, Hardware};
-use gpuplan_plan::document::{DocumentError, PlanDocument};
+use gpuplan_plan::document::{AnyPlan, DocumentError, PhaseRecord, PlanDocument};
 
 #[derive(Debug, Args)]
 pub struct ExportArguments {
@@ -60,6 +61,10 @@ pub fn run(arguments: &ExportArguments, session: &Session) -> Result<Exit, Diagn
         for what in &job.to_edit {
             session.printer.note(&format!("note: edit {what}"));
         }
+        let left = left_to_program(&job);
+        if !left.is_empty() {
+            session.printer.note(&format!("note: the price assumes what your program has to set: {}", left.join("; ")));
+        }
     }
     match &arguments.out {
         Some(path) => {
@@ -100,6 +105,14 @@ fn recorded(question: &QuestionArguments) -> Result<Option<PlanDocument>, Diagno
     let Some((path, text)) = path.zip(plan_file::json_text(path)?) else { return Ok(None) };
     let refused = |error: DocumentError| plan_file::refused(path, &error);
     let plans = PlanDocument::read(&text).map_err(refused)?;
+    if let Some(record) = &plans.phases {
+        let trains = |phase: &&PhaseRecord| matches!(&phase.recommendation, Some(AnyPlan::Gpu(plan)) if plan.checkpoint.is_some() && plan.sweep.is_none());
+        let first = record.phases.iter().find(trains).map_or("PHASE", |phase| phase.name.as_str());
+        let names: Vec<&str> = record.phases.iter().map(|phase| phase.name.as_str()).collect();
+        let message = format!("{} has phases ({}), each a job of its own", path.display(), names.join(", "));
+        return Err(Diagnostic::usage(message)
+            .hint(format!("gpuplan export WORKLOAD.toml --phase {first} --to slurm, from the workload of this plan")));
+    }
     let stated = plans.workload.workload_file().map_err(refused)?;
     let mut asked = workload::read(&question.workload)?;
     asked.training.framework.clone_from(&stated.training.framework);
@@ -131,7 +144,11 @@ impl From<ExportError> for Diagnostic {
                 diagnostic.hint(format!("gpuplan export FILE --to {target} --run NAME"))
             }
             ExportError::Sweep { .. } => diagnostic.hint("gpuplan launch FILE -- COMMAND"),
-            ExportError::Layout { .. } | ExportError::Unfit { .. } | ExportError::Service => diagnostic,
+            // The stack's own limits are limits of the search.
+            ExportError::Layout { framework, .. } => {
+                diagnostic.hint(format!("gpuplan plan WORKLOAD.toml --framework {framework} --output json >plan.json"))
+            }
+            ExportError::Elastic { .. } | ExportError::Unfit { .. } | ExportError::Service => diagnostic,
         }
     }
 }

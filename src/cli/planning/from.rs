@@ -21,7 +21,7 @@ use gpuplan_import::{ImportError, JobKind, JobRequest, Names, chips};
 use gpuplan_plan::World;
 use gpuplan_plan::document::{Context, PlanDocument};
 use gpuplan_plan::job::{baseline, narrowed, price};
-use gpuplan_report::plan::job::{Named, asked_text, comparison_json, comparison_text, json, priced_text};
+use gpuplan_report::plan::job::{Named, asked_text, comparison, comparison_text, json, priced_text};
 use gpuplan_report::sentences::rejection::sentence;
 use gpuplan_report::text::json::pretty;
 use gpuplan_report::text::wrap::wrap;
@@ -112,7 +112,7 @@ fn alone(
     let best = answered.set.recommendation.as_ref();
     if session.output == OutputFormat::Json {
         let mut all = PlanDocument::new(&answered.set, &whole);
-        all.from = Some(comparison_json(&asked, None, best, &answered.catalogs.hardware));
+        all.from = Some(comparison(&asked, None, best, &answered.catalogs.hardware));
         session.printer.data(&pretty(&all))?;
         return if best.is_some() { Ok(Exit::Done) } else { Err(nothing_fits(&answered.set)) };
     }
@@ -243,7 +243,7 @@ fn compare(
     let (was, best) = (set.recommendation.as_ref().map(|plan| (plan, &narrow)), answered.set.recommendation.as_ref());
     if session.output == OutputFormat::Json {
         let mut all = PlanDocument::new(&answered.set, &whole);
-        all.from = Some(comparison_json(asked, was, best, &catalogs.hardware));
+        all.from = Some(comparison(asked, was, best, &catalogs.hardware));
         session.printer.data(&pretty(&all))?;
         return if best.is_some() { Ok(Exit::Done) } else { Err(nothing_fits(&answered.set)) };
     }

@@ -98,10 +98,11 @@ pub fn gathered_with(
     if prices.live {
         let wanted = live::Request {
             clouds: limits.offers.clouds.clone(),
+            gpus: limits.offers.gpus.clone(),
             max_age: live::parse_max_age(prices.max_age.as_deref())?,
             ..live::Request::default()
         };
-        let answers = live::ask_clouds(&catalogs.market, &catalogs.hardware, session, &wanted)?;
+        let answers = live::ask_clouds(&mut catalogs, session, &wanted)?;
         answers.warn(&session.printer);
         catalogs.market = answers.merge_into(catalogs.market, &catalogs.hardware);
     }

@@ -4,7 +4,7 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The `config.json` of a model by its name on the Hub. `None`: it was never downloaded here, or the name is none of the Hub.
+/// The `config.json` of a model by its name on the Hub, or the `model_index.json` of a pipeline. `None`: it was never downloaded here, or the name is none of the Hub.
 pub fn config_of(name: &str) -> Option<PathBuf> {
     folder().and_then(|folder| config_below(&folder, name))
 }
@@ -32,8 +32,8 @@ fn config_below(folder: &Path, name: &str) -> Option<PathBuf> {
     let snapshots = folder.join("snapshots");
     let revision = fs::read_to_string(folder.join("refs/main")).ok();
     let config = |revision: &str| {
-        let path = snapshots.join(revision).join("config.json");
-        path.is_file().then_some(path)
+        let snapshot = snapshots.join(revision);
+        ["config.json", "model_index.json"].map(|name| snapshot.join(name)).into_iter().find(|path| path.is_file())
     };
     if let Some(path) = revision.as_deref().map(str::trim).filter(|text| is_part(text)).and_then(config) {
         return Some(path);

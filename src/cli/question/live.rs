@@ -1,16 +1,19 @@
 //! Asks the clouds for live prices: every source at once, with progress, cached. A source that fails costs only its own prices.
 
-use std::cell::RefCell;
+use std::collections::BTreeSet;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use jiff::Timestamp;
 
-use crate::session::Session;
+use crate::question::asking::{Question, replies};
+use crate::question::machines::{ListReport, list_machines};
 use crate::session::diagnostic::Diagnostic;
 use crate::session::printer::Printer;
-use gpuplan_clouds::{Sources, ask, sources};
-use gpuplan_hardware::{CloudId, Hardware};
+use crate::session::{Catalogs, Session};
+use gpuplan_clouds::{Sources, sources};
+use gpuplan_hardware::{CloudId, GpuSelector, Hardware, InstanceId};
+use gpuplan_market::cache::CachedRisks;
 use gpuplan_market::{
-    About, BoxFuture, Cache, CacheError, Market, OfferQuery, PriceAnswer, RiskAnswer, SourceError, SourceNote,
+    About, Cache, CacheError, MachineList, Market, OfferQuery, PriceAnswer, RiskAnswer, SourceError, SourceNote,
 };
 use gpuplan_units::Hours;
 
@@ -23,6 +26,21 @@ pub struct Request {
     pub history: bool,
     /// A source that answered less than this ago is not asked again.
     pub max_age: Option<Hours>,
+    /// Which machines there are is asked even where a list of today is here.
+    pub lists_again: bool,
+    /// GPUs that the answer is wanted for; none: all alike.
+    pub gpus: Vec<GpuSelector>,
+}
+
+impl Request {
+    /// Machines of a cloud that the answer is wanted for first.
+    fn candidates(&self, cloud: &CloudId, hardware: &Hardware) -> BTreeSet<InstanceId> {
+        let is_wanted = |id: &InstanceId| {
+            let (instance, gpu) = (hardware.instance(*id), hardware.instance(*id).node.gpu);
+            instance.cloud == *cloud && self.gpus.iter().any(|gpus| gpus.matches_gpu(gpu, hardware.gpu(gpu)))
+        };
+        hardware.instance_ids().filter(is_wanted).collect()
+    }
 }
 
 /// `--max-age`, read.
@@ -52,12 +70,24 @@ pub enum Outcome {
     Failed(SourceError),
 }
 
+impl From<ListReport> for SourceReport {
+    fn from(report: ListReport) -> Self {
+        let outcome = match report.answer {
+            Ok(list) => Outcome::Answered { rows: list.pools(), notes: list.notes },
+            Err(error) => Outcome::Failed(error),
+        };
+        Self { about: report.about, address: report.address, outcome }
+    }
+}
+
 /// What all sources answered.
 #[derive(Default)]
 pub struct Answers {
     pub sources: Vec<SourceReport>,
+    /// Which machines the clouds have where.
+    pub lists: Vec<(CloudId, MachineList)>,
     pub answer: PriceAnswer,
-    pub risks: RiskAnswer,
+    pub risks: CachedRisks,
 }
 
 enum Reply {
@@ -65,31 +95,27 @@ enum Reply {
     Risks(RiskAnswer),
 }
 
-/// One source of either port.
-struct Question<'a> {
-    about: About,
-    address: String,
-    future: BoxFuture<'a, Result<Reply, SourceError>>,
-}
-
-/// Asks every source, and caches the answers where there is a cache.
-pub fn ask_clouds(
-    market: &Market,
-    hardware: &Hardware,
-    session: &Session,
-    wanted: &Request,
-) -> Result<Answers, Diagnostic> {
+/// Asks every source, and caches the answers where there is a cache: first which machines there are and where, then what they cost.
+/// Machines that no catalog has are rows of `catalogs` afterwards.
+pub fn ask_clouds(catalogs: &mut Catalogs, session: &Session, wanted: &Request) -> Result<Answers, Diagnostic> {
     if session.offline {
         return Err(Diagnostic::usage("asking the clouds is forbidden by --offline (or GPUPLAN_OFFLINE)")
             .hint("`gpuplan prices --offline` shows the prices that are here already"));
     }
+    let clouds = clouds_to_ask(&catalogs.hardware, &session.printer, &wanted.clouds);
+    let (lists, reports) = list_machines(&clouds, catalogs, session, wanted.lists_again)?;
+    let mut answers =
+        Answers { lists, sources: reports.into_iter().map(SourceReport::from).collect(), ..Answers::default() };
     let mut cache = session.cache();
-    let clouds = clouds_to_ask(hardware, &session.printer, &wanted.clouds);
-    let queries: Vec<OfferQuery> = clouds
-        .iter()
-        .map(|(cloud, _)| OfferQuery { history: wanted.history, ..OfferQuery::known(market, hardware, cloud) })
-        .collect();
-    let (mut answers, mut questions) = (Answers::default(), Vec::new());
+    let (market, hardware) = (&catalogs.market, &catalogs.hardware);
+    let query = |cloud: &CloudId| {
+        let candidates = wanted.candidates(cloud, hardware);
+        let known = OfferQuery { history: wanted.history, candidates, ..OfferQuery::known(market, hardware, cloud) };
+        let lists = answers.lists.iter().filter(|(listed, _)| listed == cloud);
+        lists.fold(known, |known, (_, list)| known.listed(cloud, list))
+    };
+    let queries: Vec<OfferQuery> = clouds.iter().map(|(cloud, _)| query(cloud)).collect();
+    let mut questions = Vec::new();
     for ((_, sources), query) in clouds.iter().zip(&queries) {
         for question in questions_of(sources, query) {
             match wanted.max_age.and_then(|limit| recent(cache.as_ref(), question.about.id, session, limit)) {
@@ -107,7 +133,7 @@ pub fn ask_clouds(
         if let Err(error) = keep(cache.as_mut(), about, &reply, hardware, session) {
             session.printer.warning(&format!("{}: its answer could not be kept: {error}", about.id));
         }
-        let outcome = answers.add(reply);
+        let outcome = answers.add(reply, session.now);
         answers.sources.push(SourceReport { about, address, outcome });
     }
     Ok(answers)
@@ -135,7 +161,7 @@ fn clouds_to_ask(hardware: &Hardware, printer: &Printer, named: &[CloudId]) -> V
     found
 }
 
-fn questions_of<'a>(sources: &'a Sources, query: &'a OfferQuery<'a>) -> Vec<Question<'a>> {
+fn questions_of<'a>(sources: &'a Sources, query: &'a OfferQuery<'a>) -> Vec<Question<'a, Reply>> {
     let prices = sources.prices.iter().map(|source| Question {
         about: source.about(),
         address: source.address(),
@@ -159,32 +185,6 @@ fn recent(cache: Option<&Cache>, source: &str, session: &Session, limit: Hours) 
     (age.0 >= 0.0 && age <= limit).then_some(age)
 }
 
-/// The replies in the order of the questions, with a bar on a terminal that names who is still silent.
-fn replies(questions: Vec<Question>, printer: &Printer) -> Result<Vec<Result<Reply, SourceError>>, Diagnostic> {
-    let bar = ProgressBar::with_draw_target(Some(questions.len() as u64), ProgressDrawTarget::hidden());
-    if printer.stderr_is_terminal() {
-        bar.set_draw_target(ProgressDrawTarget::stderr());
-    }
-    bar.set_style(
-        ProgressStyle::with_template("{bar:20} {pos}/{len} sources, {elapsed}; waiting for {wide_msg}")
-            .unwrap_or_else(|_| ProgressStyle::default_bar()),
-    );
-    let waiting: RefCell<Vec<Option<&str>>> =
-        RefCell::new(questions.iter().map(|question| Some(question.about.id)).collect());
-    let show = || bar.set_message(waiting.borrow().iter().flatten().copied().collect::<Vec<_>>().join(", "));
-    show();
-    bar.enable_steady_tick(std::time::Duration::from_millis(200));
-    let ended = |position: usize| {
-        waiting.borrow_mut()[position] = None;
-        bar.inc(1);
-        show();
-    };
-    let futures = questions.into_iter().map(|question| (question.about.id, question.future)).collect();
-    let replies = ask::all(futures, &ended).map_err(Diagnostic::unexpected);
-    bar.finish_and_clear();
-    replies
-}
-
 /// Puts an answer into the cache, where there is one.
 fn keep(
     cache: Option<&mut Cache>,
@@ -202,7 +202,7 @@ fn keep(
 }
 
 impl Answers {
-    fn add(&mut self, reply: Result<Reply, SourceError>) -> Outcome {
+    fn add(&mut self, reply: Result<Reply, SourceError>, now: Timestamp) -> Outcome {
         match reply {
             Err(error) => Outcome::Failed(error),
             Ok(Reply::Prices(answer)) => {
@@ -213,15 +213,17 @@ impl Answers {
             }
             Ok(Reply::Risks(answer)) => {
                 let rows = answer.risks.len() + answer.signals.len();
+                self.risks.signals.extend(answer.signals_at(now));
                 self.risks.risks.extend(answer.risks);
-                self.risks.signals.extend(answer.signals);
                 Outcome::Answered { rows, notes: answer.notes }
             }
         }
     }
 
-    /// The market with every answer laid over it.
+    /// The market with every answer laid over it, without places that do not have the machine.
     pub fn merge_into(self, market: Market, hardware: &Hardware) -> Market {
+        let lists = self.lists.iter();
+        let market = lists.fold(market, |market, (cloud, list)| market.where_listed(cloud, list, hardware));
         market.merged(self.answer.offers, hardware).informed(&self.risks.risks, &self.risks.signals)
     }
 
@@ -264,9 +266,8 @@ mod tests {
     fn the_network_is_not_touched_where_that_is_forbidden() {
         let session =
             Session::new(&Arguments::parse_from(["gpuplan", "--offline", "prices", "--live"]).global).unwrap();
-        let hardware = Hardware::embedded().unwrap();
-        let market = Market::embedded(&hardware).unwrap();
-        let Err(diagnostic) = ask_clouds(&market, &hardware, &session, &Request::default()) else { panic!("it asked") };
+        let mut catalogs = session.snapshot().unwrap();
+        let Err(diagnostic) = ask_clouds(&mut catalogs, &session, &Request::default()) else { panic!("it asked") };
         assert_eq!(diagnostic.exit, Exit::Usage);
         assert_eq!(diagnostic.hints.len(), 1);
     }

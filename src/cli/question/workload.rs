@@ -13,8 +13,10 @@ use gpuplan_plan::document::AnyDocument;
 use gpuplan_units::UsdPerHour;
 use gpuplan_workload::assumption::Assumption;
 use gpuplan_workload::file::{
-    DataSection, ForeignFormat, LimitsSection, ModelSection, Resolved, WorkloadFile, WorkloadFileError,
+    DataSection, ForeignFormat, LimitsSection, ModelSection, Resolved, Scalar, WorkloadFile, WorkloadFileError,
 };
+use gpuplan_workload::huggingface::ConfigError;
+use gpuplan_workload::safetensors::Census;
 use gpuplan_workload::{Model, Models, huggingface, safetensors};
 
 /// The file, with flags laid over it. Paths inside a file are relative to the file.
@@ -49,6 +51,16 @@ pub fn read(arguments: &WorkloadArguments) -> Result<WorkloadFile, Diagnostic> {
         file = file.phase(name)?.file;
     }
     Ok(file.overlay(flags))
+}
+
+/// Where it matters how fast training is and not how much there is of it: one step, unless the file says how much.
+pub fn take_one_step(file: &mut WorkloadFile) {
+    let is_trained = file.serving.is_empty();
+    let training = &mut file.training;
+    let amounts = [&training.tokens, &training.samples, &training.epochs, &training.steps];
+    if is_trained && amounts.iter().all(|amount| amount.is_none()) {
+        training.steps = Some(Scalar::from("1".to_owned()));
+    }
 }
 
 /// An error in a file, with its name.
@@ -134,8 +146,8 @@ pub fn resolve(file: &WorkloadFile, models: &Models) -> Result<Resolved, Diagnos
     }
     if let Some((name, config)) = cached(&file.model, models) {
         let shown = config.to_string_lossy().into_owned();
-        let index = config.with_file_name("model.safetensors.index.json");
-        let index = index.is_file().then(|| index.to_string_lossy().into_owned());
+        let beside = ["model.safetensors.index.json", "model.safetensors"].map(|name| config.with_file_name(name));
+        let index = beside.iter().find(|path| path.is_file()).map(|path| path.to_string_lossy().into_owned());
         let model = Model { name: name.clone(), ..read_model(&shown, index.as_deref())? };
         let section = ModelSection { preset: None, config: Some(shown), ..file.model.clone() };
         let mut resolved = WorkloadFile { model: section, ..file.clone() }.resolve(models, Some(model))?;
@@ -162,22 +174,38 @@ fn read_model(config: &str, index: Option<&str>) -> Result<Model, Diagnostic> {
         .parent()
         .and_then(Path::file_name)
         .map_or_else(|| "config.json".to_owned(), |name| name.to_string_lossy().into_owned());
-    let mut model = huggingface::read_config(open(config)?, &name)?;
-    if let Some(index) = index {
-        // Published checkpoints are 16 bit; the exact count is half of the bytes.
-        let counted = safetensors::total_size(open(index)?)?.0 / 2.0;
-        let ratio = counted / model.parameters;
-        if !(0.4..=2.2).contains(&ratio) {
-            return Err(Diagnostic::usage(format!(
-                "{index} holds {counted:.3e} parameters at 16 bit, the configuration counts {:.3e}",
-                model.parameters
-            ))
-            .hint("check that the index belongs to this config.json"));
+    let mut model = match huggingface::read_config(open(config)?, &name) {
+        // A pipeline names the folder of its network.
+        Err(ConfigError::Pipeline { part }) => {
+            let path = Path::new(config).with_file_name(part).join("config.json");
+            huggingface::read_config(open(&path.to_string_lossy())?, &name)?
         }
-        // A 32-bit checkpoint has twice the bytes.
-        model.parameters = if ratio > 1.8 { counted / 2.0 } else { counted };
+        read => read?,
+    };
+    if let Some(index) = index {
+        model.parameters = exact(index, safetensors::census(open(index)?)?, &model)?;
     }
     Ok(model)
+}
+
+/// The parameters that a file of weights tells; those of the configuration where weights are packed.
+fn exact(path: &str, census: Census, model: &Model) -> Result<f64, Diagnostic> {
+    let counted = match census {
+        Census::Parameters(parameters) => parameters,
+        // A 32-bit checkpoint has twice the bytes of a 16-bit one, and one of eight bits half of them.
+        Census::Size(size) => {
+            let of_bytes = [2.0, 4.0, model.published.bytes()].map(|each| size.0 / each);
+            let off = |parameters: &f64| (parameters / model.parameters).ln().abs();
+            of_bytes.into_iter().min_by(|a, b| off(a).total_cmp(&off(b))).unwrap_or(model.parameters)
+        }
+    };
+    if !(0.4..=2.2).contains(&(counted / model.parameters)) {
+        let what = format!("{path} holds {counted:.3e} parameters, the configuration counts {:.3e}", model.parameters);
+        return Err(Diagnostic::usage(what).hint("check that the file of weights belongs to this config.json"));
+    }
+    // Scales and embeddings of a checkpoint in four bits have bytes of their own, so that its size tells too little.
+    let is_packed = matches!(census, Census::Size(_)) && model.published.bytes() < 1.0;
+    Ok(if is_packed { model.parameters } else { counted })
 }
 
 /// Keys that were stated on the command line, as a file of their own.

@@ -12,6 +12,7 @@ use crate::arguments::workload::WorkloadArguments;
 use crate::question::answer::{self, Answered};
 use crate::question::workload;
 use crate::runs::clouds::rental_cloud;
+use crate::runs::journal::open_journal;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_clouds::{Sources, ask, sources};
@@ -28,10 +29,18 @@ pub struct DoctorArguments {
     pub workload: WorkloadArguments,
     #[command(flatten)]
     pub limits: LimitsArguments,
+    /// Look at the bucket of this store, too: its rules may delete what runs keep [default: those of the runs that are known here]
+    #[arg(long, value_name = "URI")]
+    pub store: Option<String>,
 }
 
 /// Plans whose quotas are looked up: the recommended one and the next ones on the list.
 const PLANS_CHECKED: usize = 8;
+
+/// Clouds whose buckets have rules of their own, and how their addresses begin.
+const BUCKETS: [(&str, &str); 2] = [("aws", "s3://"), ("gcp", "gs://")];
+/// Below the address of a store, runs lie here.
+const RUNS: &str = "runs/";
 
 /// Machines of one plan, as a quota counts them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,8 +77,11 @@ pub fn run(arguments: &DoctorArguments, session: &Session) -> Result<Exit, Diagn
         .filter_map(|cloud| sources(&cloud).map(|sources| (cloud, sources)))
         .collect();
     let wanted = answered.as_ref().map(machines).unwrap_or_default();
-    let checks: Vec<Check> =
-        clouds.iter().map(|(cloud, sources)| check(cloud, sources, &wanted, &hardware)).collect::<Result<_, _>>()?;
+    let stores = stores(arguments.store.as_deref(), session)?;
+    let checks: Vec<Check> = clouds
+        .iter()
+        .map(|(cloud, sources)| check(cloud, sources, &wanted, &stores, &hardware))
+        .collect::<Result<_, _>>()?;
     let context = doctor::Context { has_plan: answered.is_some(), width: session.width };
     match session.output {
         OutputFormat::Json => session.printer.data(&doctor::json(&checks))?,
@@ -117,6 +129,7 @@ fn check(
     cloud: &CloudId,
     sources: &Sources,
     wanted: &[Machines],
+    stores: &BTreeSet<String>,
     hardware: &gpuplan_hardware::Hardware,
 ) -> Result<Check, Diagnostic> {
     let public = sources.prices.iter().filter(|source| source.about().access == gpuplan_market::Access::Public).count();
@@ -124,8 +137,10 @@ fn check(
         cloud: cloud.to_string(),
         public_sources: public,
         account,
+        tried: sources.tried.clone(),
         permissions: Vec::new(),
         quotas: Vec::new(),
+        buckets: Vec::new(),
         problems: Vec::new(),
     };
     let Some(account) = sources.account.as_deref() else {
@@ -153,8 +168,39 @@ fn check(
         Err(error) => check.problems.push(format!("permissions in {region}: {error}")),
     }
     quotas(account, &mine, hardware, &mut check)?;
+    buckets(account, stores, &mut check)?;
     check.permissions.sort_by_key(|permission: &Permission| !matches!(permission.verdict, Verdict::Denied { .. }));
     Ok(check)
+}
+
+/// Where runs keep what they save: as was asked, or as the journal on this machine knows.
+fn stores(named: Option<&str>, session: &Session) -> Result<BTreeSet<String>, Diagnostic> {
+    let is_there = session.home.state_file("launches.sqlite").is_some_and(|path| path.exists());
+    let mut stores: BTreeSet<String> = named.map(str::to_owned).into_iter().collect();
+    if named.is_none() && is_there {
+        let journal = open_journal(session)?;
+        for run in journal.runs()? {
+            stores.extend(journal.run(&run)?.map(|kept| kept.spec.store));
+        }
+    }
+    Ok(stores)
+}
+
+/// What the buckets of stores do by themselves to what lies there.
+fn buckets(account: &dyn AccountSource, stores: &BTreeSet<String>, check: &mut Check) -> Result<(), Diagnostic> {
+    let cloud = account.cloud();
+    let Some(scheme) = BUCKETS.iter().find(|(of, _)| *of == cloud.as_str()).map(|(_, scheme)| *scheme) else {
+        return Ok(());
+    };
+    for (store, place) in stores.iter().filter_map(|store| Some((store, store.strip_prefix(scheme)?))) {
+        let (bucket, prefix) = place.trim_end_matches('/').split_once('/').unwrap_or((place.trim_end_matches('/'), ""));
+        let prefix = if prefix.is_empty() { RUNS.to_owned() } else { format!("{prefix}/{RUNS}") };
+        match one(&cloud, account.bucket(bucket, &prefix))? {
+            Ok(rules) => check.buckets.push(rules),
+            Err(error) => check.problems.push(format!("the rules of the bucket of {store}: {error}")),
+        }
+    }
+    Ok(())
 }
 
 /// Every quota once, counted against the plan that needs most of it.

@@ -1,5 +1,7 @@
 //! `status`: what runs, where, and what it has cost.
 
+use std::time::Duration;
+
 use clap::Args;
 
 use crate::arguments::global::OutputFormat;
@@ -19,9 +21,42 @@ use gpuplan_report::runs::{self, FailedLine, MachineLine, RunLine, RunList, RunS
 pub struct StatusArguments {
     /// Show only this run
     pub run: Option<String>,
+    /// Show it again whenever it has changed, until every run that is shown has ended
+    #[arg(short, long)]
+    pub watch: bool,
 }
 
+/// Between two looks of `--watch`.
+const LOOK: Duration = Duration::from_secs(2);
+
 pub fn run(arguments: &StatusArguments, session: &Session) -> Result<Exit, Diagnostic> {
+    let mut shown = String::new();
+    loop {
+        let (list, failures) = look(arguments, session)?;
+        let text = match session.output {
+            OutputFormat::Json => list.json(),
+            _ if list.is_empty() => String::new(),
+            _ => list.table(session.width),
+        };
+        if text != shown {
+            for failure in &failures {
+                session.printer.note(failure);
+            }
+            session.printer.data(&text)?;
+            shown = text;
+        }
+        if list.is_empty() && session.output != OutputFormat::Json {
+            session.printer.note("no run was launched from this machine");
+        }
+        if !arguments.watch || list.is_over() {
+            return Ok(Exit::Done);
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// What journal, clouds and stores say, and a line for each run of a sweep that failed.
+fn look(arguments: &StatusArguments, session: &Session) -> Result<(RunList, Vec<String>), Diagnostic> {
     let journal = open_journal(session)?;
     let submitted = engine_jobs::lines(arguments.run.as_deref(), session)?;
     let names = match &arguments.run {
@@ -68,18 +103,8 @@ pub fn run(arguments: &StatusArguments, session: &Session) -> Result<Exit, Diagn
     }
     let own: Vec<RunLine> = runs.iter().zip(&reports).map(|(kept, report)| line(kept, &machines, report)).collect();
     let failures: Vec<String> = own.iter().flat_map(failures).collect();
-    let list = RunList::new(submitted.into_iter().chain(own).collect());
-    if session.output == OutputFormat::Json {
-        return session.printer.data(&list.json());
-    }
-    if list.is_empty() {
-        session.printer.note("no run was launched from this machine");
-        return Ok(Exit::Done);
-    }
-    for failure in &failures {
-        session.printer.note(failure);
-    }
-    session.printer.data(&list.table(session.width))
+    let failures = if session.output == OutputFormat::Json { Vec::new() } else { failures };
+    Ok((RunList::new(submitted.into_iter().chain(own).collect()), failures))
 }
 
 /// A line for each run of a sweep that failed.

@@ -1,11 +1,15 @@
 //! `stop`, `down` and `gc`: how machines are ended, and how none is left behind.
 
+use std::time::Duration;
+
 use clap::Args;
 use jiff::Timestamp;
 
 use crate::arguments::global::OutputFormat;
 use crate::finance::entries;
+use crate::running::agent::arguments::duration;
 use crate::running::engine_jobs;
+use crate::running::idle;
 use crate::running::notice;
 use crate::running::terminate::{
     dissolve_groups, list_alive, list_groups, list_until_settled, no_answer, rents_at, still_running, terminate_all,
@@ -30,6 +34,9 @@ pub struct StopArguments {
     /// End the machines at once, without time for the program to save
     #[arg(long)]
     pub at_once: bool,
+    /// Wait until the run has done nothing for so long: no step, no checkpoint, no work of its GPUs and processes
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub idle: Option<Duration>,
 }
 
 #[derive(Debug, Args)]
@@ -56,9 +63,20 @@ pub struct GcArguments {
 
 pub fn stop(arguments: &StopArguments, session: &Session) -> Result<Exit, Diagnostic> {
     if engine_jobs::is_submitted(&arguments.run, session)? {
+        if arguments.idle.is_some() {
+            let why = "how busy a job of an engine is stands in no store that gpuplan reads";
+            return Err(Diagnostic::usage(why).hint(format!("gpuplan stop {}", arguments.run)));
+        }
         return engine_jobs::stop(&arguments.run, session);
     }
-    let kept = find_run(&arguments.run, session)?;
+    let mut kept = find_run(&arguments.run, session)?;
+    if let Some(idle) = arguments.idle {
+        idle::wait(&arguments.run, idle, session)?;
+        kept = find_run(&arguments.run, session)?;
+        if let Some(end) = &kept.end {
+            return session.printer.data(&format!("{}: {end}\n", arguments.run));
+        }
+    }
     let mut saved = 0;
     if !arguments.at_once {
         // Those that save end themselves.

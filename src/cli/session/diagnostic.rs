@@ -206,14 +206,14 @@ impl From<WorkloadFileError> for Diagnostic {
         match error {
             WorkloadFileError::UnknownModel { suggestion: Some(name), .. } => {
                 diagnostic.hint(format!(
-                    "did you mean `{name}`? `gpuplan catalog models` lists all; another model is described by `--config FILE`, its config.json"
+                    "did you mean `{name}`? `gpuplan catalog models` lists all; another model is described by `--config FILE`, its config.json, or by its size alone, `--params 7B`"
                 ))
             }
             WorkloadFileError::UnknownModel { name, .. } if name.contains('/') && !name.contains(' ') => diagnostic
                 .hint(format!("huggingface-cli download {name} config.json --local-dir ."))
-                .hint("then `--config config.json` in place of --model"),
+                .hint("then `--config config.json` in place of --model; or its size alone, `--params 7B`, for an estimate with a wide band"),
             WorkloadFileError::UnknownModel { .. } => {
-                diagnostic.hint("`gpuplan catalog models` lists every name; for another model give `--config FILE` with its config.json, or its sizes under [model] of the workload file")
+                diagnostic.hint("`gpuplan catalog models` lists every name; for another model give `--config FILE` with its config.json, its size alone with `--params 7B`, or its sizes under [model] of the workload file; for what is no transformer `--params 25M --flops-per-sample 8G`")
             }
             WorkloadFileError::Syntax { suggestion: Some(name), .. } => diagnostic.hint(format!("did you mean `{name}`?")),
             WorkloadFileError::Syntax { .. } => diagnostic.hint("`gpuplan init` writes a workload file to start from"),

@@ -46,7 +46,12 @@ impl Home {
 
     /// Prices that clouds answered.
     pub fn price_cache(&self) -> Option<PathBuf> {
-        self.cache.as_ref().map(|folder| folder.join("prices.sqlite"))
+        self.cache_file("prices.sqlite")
+    }
+
+    /// What can be had again.
+    pub fn cache_file(&self, name: &str) -> Option<PathBuf> {
+        self.cache.as_ref().map(|folder| folder.join(name))
     }
 }
 

@@ -3,7 +3,9 @@
 #[cfg(not(feature = "aws"))]
 use crate::CLOUD;
 #[cfg(feature = "aws")]
-use crate::account::{AwsAccount, session};
+use crate::account::{AwsAccount, places, session};
+#[cfg(feature = "aws")]
+use crate::catalog::machine_list::ListedMachines;
 use crate::feeds;
 #[cfg(feature = "aws")]
 use crate::feeds::addresses;
@@ -49,12 +51,14 @@ pub fn has_account() -> bool {
 fn account_sources() -> Sources {
     let session = session::Session::from_environment();
     let mut sources = Sources {
+        machines: vec![Box::new(ListedMachines::new(session.clone()))],
         prices: vec![
             Box::new(spot_prices::SpotPrices::new(session.clone())),
             Box::new(capacity_blocks::CapacityBlocks::new(session.clone())),
         ],
         risks: vec![Box::new(placement_scores::PlacementScores::new(session.clone()))],
         account: Some(Box::new(AwsAccount::new(session.clone()))),
+        tried: places::tried(),
         needs_feature: None,
     };
     if addresses::may_ask_price_list(|name| variable(name).is_some()) {

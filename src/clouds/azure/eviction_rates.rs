@@ -4,16 +4,13 @@ use serde_json::json;
 
 use crate::azure::CLOUD;
 use crate::azure::eviction::{self, Page, SOURCE};
+use crate::azure::sign_in;
 use crate::listing::{deadline, within};
 use gpuplan_clouds_http::{Http, Request};
-use gpuplan_clouds_http::{endpoint, variable};
 use gpuplan_hardware::CloudId;
 use gpuplan_market::{About, BoxFuture, OfferQuery, RiskAnswer, RiskSource, SourceError};
 
-const BASE: &str = "https://management.azure.com";
 const PATH: &str = "/providers/Microsoft.ResourceGraph/resources?api-version=2024-04-01";
-/// A bearer token for `https://management.azure.com`, as `az account get-access-token` prints it.
-const TOKEN: &str = "AZURE_ACCESS_TOKEN";
 /// Machines with a GPU only; the `id` must be among the columns for the answer to have further pages.
 const QUERY: &str = "SpotResources | where type =~ 'microsoft.compute/skuspotevictionrate/location' \
     | where tostring(sku.name) startswith 'standard_n' \
@@ -23,20 +20,24 @@ const MOST_PAGES: usize = 50;
 /// Eviction bands of the last days by machine type and region.
 pub struct EvictionRates {
     endpoint: String,
+    /// `None`: that of the user or of the machine.
     token: Option<String>,
 }
 
 impl EvictionRates {
     pub fn from_environment() -> Self {
-        Self { endpoint: endpoint("GPUPLAN_AZURE_ENDPOINT", BASE), token: variable(TOKEN) }
+        Self { endpoint: sign_in::management(), token: None }
     }
 
     pub fn at(endpoint: &str, token: &str) -> Self {
-        Self { endpoint: endpoint.to_owned(), token: Some(token.to_owned()).filter(|token| !token.is_empty()) }
+        Self { endpoint: endpoint.to_owned(), token: Some(token.to_owned()) }
     }
 
     async fn ask(&self, query: &OfferQuery<'_>) -> Result<RiskAnswer, SourceError> {
-        let token = self.token.as_deref().ok_or(SourceError::MissingCredentials { variable: TOKEN })?;
+        let token = match &self.token {
+            Some(token) => token.clone(),
+            None => sign_in::token().await?,
+        };
         let (http, mut answer, mut next) = (Http::new()?, RiskAnswer::default(), None::<String>);
         for _ in 0..MOST_PAGES {
             let body = match &next {
@@ -45,7 +46,7 @@ impl EvictionRates {
             };
             let url = format!("{}{PATH}", self.endpoint);
             let request =
-                Request::post(url, "application/json", body.to_string()).secret("authorization", token, "Bearer ");
+                Request::post(url, "application/json", body.to_string()).secret("authorization", &token, "Bearer ");
             let page: Page = http.json(&request).await?.value;
             eviction::list(&page.data, query.hardware, &CloudId::new(CLOUD), &mut answer);
             next = page.skip_token.filter(|token| !token.is_empty());

@@ -5,6 +5,7 @@ pub mod eviction_rates;
 pub mod notices;
 pub mod retail;
 pub mod retail_prices;
+pub mod sign_in;
 
 /// Name of the cloud in catalogs.
 pub const CLOUD: &str = "azure";

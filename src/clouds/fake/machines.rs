@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, Write};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -86,25 +86,23 @@ impl FakeCloud {
     fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> io::Result<T> {
         // Boot scripts have the variables of jobs.
         private::folder(&self.folder)?;
-        let mut file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .open(self.folder.join("state.json"))?;
-        file.lock()?;
-        let mut text = String::new();
-        file.read_to_string(&mut text)?;
-        let mut state: State =
-            if text.is_empty() { State::default() } else { serde_json::from_str(&text).map_err(io::Error::other)? };
+        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(self.folder.join("state.lock"))?;
+        lock.lock()?;
+        let file = self.folder.join("state.json");
+        let mut state: State = match fs::read(&file) {
+            Ok(text) => serde_json::from_slice(&text).map_err(io::Error::other)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => State::default(),
+            Err(error) => return Err(error),
+        };
         for kept in state.machines.iter_mut().filter(|kept| kept.machine.state != MachineState::Gone) {
             self.pass_time(kept);
         }
         let answer = change(&mut state);
         let text = serde_json::to_string(&state).map_err(io::Error::other)?;
-        file.rewind()?;
-        file.set_len(0)?;
-        file.write_all(text.as_bytes())?;
+        // In one step: whoever is killed here forgets no machine.
+        let whole = self.folder.join("state.json.new");
+        fs::write(&whole, text)?;
+        fs::rename(&whole, &file)?;
         Ok(answer)
     }
 
@@ -161,7 +159,7 @@ impl FakeCloud {
         fs::write(folder.join("boot.sh"), &request.boot)?;
         let log = File::create(folder.join("console.log"))?;
         let keep = |name: &str| std::env::var_os(name).map(|value| (name.to_owned(), value));
-        let child = Command::new("/bin/sh")
+        let mut child = Command::new("/bin/sh")
             .arg("boot.sh")
             .current_dir(&folder)
             .env_clear()
@@ -178,6 +176,10 @@ impl FakeCloud {
             .stdout(log.try_clone()?)
             .stderr(log)
             .spawn()?;
+        // A process that is only just becoming the shell has no environment yet, as one that has ended.
+        while !is_marked(child.id() as i32, &folder) && child.try_wait()?.is_none() {
+            std::thread::yield_now();
+        }
         let machine = Machine {
             id,
             run: request.run.clone(),
@@ -309,10 +311,7 @@ mod tests {
     use super::*;
     use gpuplan_launch::{Market, Pool};
 
-    #[test]
-    fn machines_of_one_name_in_two_clouds_end_alone() {
-        let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-        let clouds = folders.each_ref().map(|folder| FakeCloud::at(folder.path()));
+    fn request(token: &str) -> CreateRequest {
         let pool = Pool {
             cloud: "aws".to_owned(),
             region: "us-east-1".to_owned(),
@@ -320,13 +319,13 @@ mod tests {
             instance_type: "p5.4xlarge".to_owned(),
             market: Market::Spot,
         };
-        let request = CreateRequest {
+        CreateRequest {
             run: "r".to_owned(),
             epoch: 1,
             node: 0,
             nodes: 1,
             pool,
-            token: "of both".to_owned(),
+            token: token.to_owned(),
             name: "r-1-0".to_owned(),
             expires_at: Timestamp::MAX,
             boot: "exec sleep 600".to_owned(),
@@ -336,7 +335,36 @@ mod tests {
             most: None,
             zones: Vec::new(),
             reservation: None,
-        };
+        }
+    }
+
+    #[test]
+    fn whoever_is_killed_while_it_writes_forgets_no_machine() {
+        let folder = tempfile::tempdir().unwrap();
+        let (cloud, file) = (FakeCloud::at(folder.path()), folder.path().join("state.json"));
+        let made = cloud.create(request("one")).now_or_never().unwrap().unwrap();
+        // What a reader finds at any moment is what would be left if the writer died then.
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..500 {
+                    cloud.list(None).now_or_never().unwrap().unwrap();
+                }
+                is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            });
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                let left: State = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+                assert_eq!(left.machines.len(), 1);
+            }
+        });
+        cloud.destroy(&made.id).now_or_never().unwrap().unwrap();
+    }
+
+    #[test]
+    fn machines_of_one_name_in_two_clouds_end_alone() {
+        let request = request("of both");
+        let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let clouds = folders.each_ref().map(|folder| FakeCloud::at(folder.path()));
         let ask = |cloud: &FakeCloud| cloud.list(None).now_or_never().unwrap().unwrap()[0].state;
         for cloud in &clouds {
             cloud.create(request.clone()).now_or_never().unwrap().unwrap();

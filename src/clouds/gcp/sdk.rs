@@ -7,6 +7,7 @@ use google_cloud_auth::credentials::{self, CacheableResource, Credentials, anony
 use google_cloud_compute_v1::Error as CallError;
 use google_cloud_compute_v1::model::MachineType;
 use google_cloud_compute_v1::model::deprecation_status::State;
+use google_cloud_compute_v1::model::machine_type::Architecture;
 use google_cloud_gax::client_builder::Error as BuildError;
 use google_cloud_gax::error::CredentialsError;
 use google_cloud_gax::paginator::Paginator;
@@ -25,8 +26,9 @@ use gpuplan_market::SourceError;
 const ATTEMPT: Duration = Duration::from_secs(15);
 /// The whole list of machine types, some pages of it.
 const LIST: Duration = Duration::from_secs(45);
-/// Machine series with GPUs, as Google's filters write a regular expression over the whole name.
-const GPU_SERIES: &str = r#"name eq "(a2|a3|a4|a4x|g2|g4)-.*""#;
+/// Machine series with GPUs, those to come included: A and G with a number and at most a letter, as Google's filters write a regular
+/// expression over the whole name.
+const GPU_SERIES: &str = r#"name eq "(a|g)[0-9]+[a-z]?-.*""#;
 
 /// Where the project's clients ask, and as whom.
 pub fn access(project: &Project) -> Result<Access, SourceError> {
@@ -87,6 +89,12 @@ pub async fn signed(project: &Project, request: Request) -> Result<Request, Sour
 
 /// Which zones list which machine types with GPUs.
 pub async fn zones(project: &Project) -> Result<Zones, SourceError> {
+    let (listings, unreachable) = listings(project).await?;
+    Ok(Zones::new(listings, unreachable))
+}
+
+/// Every machine type with GPUs in every zone, and the zones that did not say.
+pub async fn listings(project: &Project) -> Result<(Vec<Listing>, Vec<String>), SourceError> {
     let client = access(project)?.machine_types().await.map_err(|error| not_built(&error))?;
     let list = client.aggregated_list().set_project(project.id()?).set_filter(GPU_SERIES);
     let (mut listings, mut unreachable) = (Vec::new(), Vec::new());
@@ -104,12 +112,28 @@ pub async fn zones(project: &Project) -> Result<Zones, SourceError> {
         detail: format!("no answer within {} s", LIST.as_secs()),
     };
     tokio::time::timeout(LIST, read).await.map_err(late)??;
-    Ok(Zones::new(listings, unreachable))
+    Ok((listings, unreachable))
 }
 
 fn listing(machine: MachineType) -> Option<Listing> {
     let is_deprecated = machine.deprecated.and_then(|status| status.state).is_some_and(|state| state != State::Active);
-    Some(Listing { zone: last_segment(&machine.zone?).to_owned(), machine_type: machine.name?, is_deprecated })
+    let accelerator = machine.accelerators.into_iter().next().and_then(|gpus| {
+        let kind = last_segment(&gpus.guest_accelerator_type?).to_owned();
+        Some((kind, u32::try_from(gpus.guest_accelerator_count?).ok()?))
+    });
+    Some(Listing {
+        zone: last_segment(&machine.zone?).to_owned(),
+        machine_type: machine.name?,
+        is_deprecated,
+        accelerator,
+        vcpus: machine.guest_cpus.and_then(|cpus| u32::try_from(cpus).ok()).unwrap_or_default(),
+        memory_mib: f64::from(machine.memory_mb.unwrap_or_default()),
+        ssd_partitions: machine.bundled_local_ssds.and_then(|ssds| u32::try_from(ssds.partition_count?).ok()),
+        architecture: match machine.architecture {
+            Some(Architecture::Arm64) => "arm64".to_owned(),
+            _ => "x86_64".to_owned(),
+        },
+    })
 }
 
 /// A call's error for what asks once.

@@ -3,16 +3,17 @@
 #[cfg(not(feature = "gcp"))]
 use crate::CLOUD;
 #[cfg(feature = "gcp")]
-use crate::account::{Account, project};
+use crate::account::{Account, identity, project};
 use crate::prices::billing;
 #[cfg(feature = "gcp")]
-use crate::prices::{capacity, preemptions, spot_prices};
+use crate::prices::{capacity, machine_list, preemptions, spot_prices};
 use gpuplan_market::Sources;
 
 #[cfg(feature = "gcp")]
 pub fn sources() -> Sources {
     let project = project::Project::from_environment();
     Sources {
+        machines: vec![Box::new(machine_list::ListedMachines { project: project.clone() })],
         prices: vec![
             Box::new(billing::SkuPrices::from_environment()),
             Box::new(spot_prices::SpotPrices { project: project.clone() }),
@@ -22,6 +23,7 @@ pub fn sources() -> Sources {
             Box::new(capacity::Capacity { project: project.clone() }),
         ],
         account: Some(Box::new(Account { project })),
+        tried: identity::tried(),
         needs_feature: None,
     }
 }

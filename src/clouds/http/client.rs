@@ -105,6 +105,14 @@ pub struct Reply<T> {
     pub modified_at: Option<Timestamp>,
 }
 
+/// A document as it came.
+#[derive(Clone, Debug)]
+pub struct Bytes {
+    pub value: Vec<u8>,
+    /// Name of this state of the document, to ask whether there is another.
+    pub etag: Option<String>,
+}
+
 pub struct Http {
     client: reqwest::Client,
 }
@@ -124,13 +132,25 @@ impl Http {
         Ok(Self { client })
     }
 
-    pub async fn text(&self, request: &Request) -> Result<Reply<String>, SourceError> {
+    /// `most`: bytes that are kept.
+    async fn whole(&self, request: &Request, most: usize) -> Result<(Vec<u8>, Reply<Option<String>>), SourceError> {
         let mut bytes = Vec::new();
         let reply = self.stream(request, |chunk| {
             bytes.extend_from_slice(chunk);
-            if bytes.len() > LARGEST { Err(format!("the answer is larger than {LARGEST} bytes")) } else { Ok(()) }
+            if bytes.len() > most { Err(format!("the answer is larger than {most} bytes")) } else { Ok(()) }
         });
         let reply = reply.await?;
+        Ok((bytes, reply))
+    }
+
+    /// A document of at most so many bytes.
+    pub async fn bytes(&self, request: &Request, most: usize) -> Result<Bytes, SourceError> {
+        let (value, reply) = self.whole(request, most).await?;
+        Ok(Bytes { value, etag: reply.value })
+    }
+
+    pub async fn text(&self, request: &Request) -> Result<Reply<String>, SourceError> {
+        let (bytes, reply) = self.whole(request, LARGEST).await?;
         let text = String::from_utf8(bytes).map_err(|error| malformed(request, &error))?;
         Ok(Reply { value: text, answered_at: reply.answered_at, modified_at: reply.modified_at })
     }
@@ -161,24 +181,25 @@ impl Http {
         if !rest.is_empty() {
             each(&String::from_utf8_lossy(&rest));
         }
-        Ok(reply)
+        Ok(Reply { value: (), answered_at: reply.answered_at, modified_at: reply.modified_at })
     }
 
-    /// Asks until an answer begins, then hands on its pieces. What broke off half-way is an error: the caller has the rest already.
+    /// Asks until an answer begins, then hands on its pieces; the reply has its ETag. What broke off half-way is an error: the caller
+    /// has the rest already.
     async fn stream(
         &self,
         request: &Request,
         mut piece: impl FnMut(&[u8]) -> Result<(), String>,
-    ) -> Result<Reply<()>, SourceError> {
+    ) -> Result<Reply<Option<String>>, SourceError> {
         let response = self.begin(request).await?;
-        let modified_at =
-            response.headers().get("last-modified").and_then(|value| value.to_str().ok()).and_then(http_date);
+        let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
+        let (modified_at, etag) = (header("last-modified").and_then(http_date), header("etag").map(str::to_owned));
         let mut chunks = response.bytes_stream();
         while let Some(chunk) = chunks.next().await {
             let chunk = chunk.map_err(|error| request.unreachable(error))?;
             piece(&chunk).map_err(|detail| SourceError::Malformed { field: request.place(), detail })?;
         }
-        Ok(Reply { value: (), answered_at: Timestamp::now(), modified_at })
+        Ok(Reply { value: etag, answered_at: Timestamp::now(), modified_at })
     }
 
     async fn begin(&self, request: &Request) -> Result<reqwest::Response, SourceError> {

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::lambda::CLOUD;
 use crate::listing::Listing;
 use crate::price;
-use gpuplan_market::{Availability, Purchase};
+use gpuplan_hardware::{CloudId, Hardware, MachineSheet};
+use gpuplan_market::{Availability, MachineList, Purchase};
 
 /// Id of this source in an offer.
 pub const SOURCE: &str = "lambda-instance-types";
@@ -30,6 +32,8 @@ struct TypeRow {
 #[serde(default)]
 struct Machine {
     description: Value,
+    /// Such as `H100 (80 GB SXM5)`.
+    gpu_description: Value,
     price_cents_per_hour: Value,
     specs: Specs,
 }
@@ -38,6 +42,9 @@ struct Machine {
 #[serde(default)]
 struct Specs {
     gpus: Value,
+    vcpus: Value,
+    memory_gib: Value,
+    storage_gib: Value,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -73,6 +80,41 @@ pub fn list(types: &Types, listing: &mut Listing) {
             listing.sold_out(instance, Purchase::OnDemand, rate);
         }
     }
+}
+
+/// Machine types that the catalog lacks, as Lambda describes them. Where it has capacity now is no list of where it has them.
+pub fn machines(types: &Types, hardware: &Hardware, as_of: &str) -> MachineList {
+    let cloud = CloudId::new(CLOUD);
+    let unknown = types.data.iter().filter(|(name, _)| hardware.find_instance(&cloud, name).is_none());
+    let sheets = unknown.filter_map(|(name, row)| sheet(name, &row.instance_type, hardware, as_of)).collect();
+    MachineList { sheets, ..MachineList::default() }
+}
+
+fn sheet(name: &str, machine: &Machine, hardware: &Hardware, as_of: &str) -> Option<MachineSheet> {
+    let specs = &machine.specs;
+    let described = machine.gpu_description.as_str()?;
+    let (family, rest) = described.split_once(" (").unwrap_or((described, ""));
+    let words: Vec<&str> = rest.trim_end_matches(')').split_whitespace().collect();
+    let (memory_gb, form) = match words.as_slice() {
+        [gb, "GB", form @ ..] => (gb.parse::<f64>().ok(), form.join(" ")),
+        _ => (None, String::new()),
+    };
+    let whole = format!("{family} {form}");
+    let gpus = specs.gpus.as_u64().filter(|gpus| *gpus > 0)?;
+    Some(MachineSheet {
+        name: name.to_owned(),
+        gpu: if hardware.find_gpu(&whole).is_some() { whole } else { family.to_owned() },
+        vendor: "nvidia".to_owned(),
+        gpus: gpus.to_string(),
+        gpu_memory_mib: memory_gb.map(|gb| gb * 1024.0),
+        vcpus: specs.vcpus.as_u64().and_then(|cpus| u32::try_from(cpus).ok()).unwrap_or_default(),
+        memory_mib: specs.memory_gib.as_f64().unwrap_or_default() * 1024.0,
+        local_nvme_gb: specs.storage_gib.as_f64().map(|gib| gib * f64::from(1 << 30) / 1e9),
+        network_gbit_per_s: None,
+        cpu_architecture: if family.starts_with('G') { "arm64" } else { "x86_64" }.to_owned(),
+        sold_as: "on-demand".to_owned(),
+        as_of: as_of.to_owned(),
+    })
 }
 
 /// The count in `8x H100 (80 GB SXM5)`.
@@ -136,6 +178,32 @@ mod tests {
             r#"{"data":{"gpu_1x_new":{"instance_type":{"price_cents_per_hour":1,"specs":{"gpus":1}}},"cpu_4x":{"instance_type":{"specs":{"gpus":0}}}}}"#,
         );
         assert_eq!(answer.notes[0].detail, "1 machine type is not in the catalog: gpu_1x_new");
+    }
+
+    #[test]
+    fn a_machine_that_no_catalog_has_is_priced_once_its_description_is_known() {
+        let machine = |description: &str| {
+            json!({ "gpu_description": description, "price_cents_per_hour": 499,
+                "specs": { "gpus": 4, "vcpus": 104, "memory_gib": 900, "storage_gib": 11264 } })
+        };
+        let row = |description: &str| json!({ "instance_type": machine(description), "regions_with_capacity_available": [{ "name": "us-west-1" }] });
+        let data = json!({ "data": { "gpu_4x_h100_new": row("H100 (80 GB SXM5)"), "gpu_4x_vera": row("Vera Q7 (192 GB)"), "odd": row("?") } });
+        let types: Types = serde_json::from_value(data).unwrap();
+        let mut hardware = HARDWARE.clone();
+        let mut list = machines(&types, &hardware, "2026-11-24");
+        list.teach(&CloudId::new(CLOUD), &mut hardware);
+        let gpu = |name: &str| {
+            let instance = hardware.instance(hardware.find_instance(&CloudId::new(CLOUD), name).unwrap());
+            (hardware.gpu(instance.node.gpu).id.clone(), instance.vcpus)
+        };
+        assert_eq!(
+            (gpu("gpu_4x_h100_new"), gpu("gpu_4x_vera")),
+            (("h100-sxm5-80".to_owned(), 104), ("vera-q7-192".to_owned(), 104))
+        );
+        assert!(list.regions.is_empty() && list.notes.iter().any(|note| note.place == "odd"), "{:?}", list.notes);
+        let mut listing = Listing::new(&hardware, CLOUD, SOURCE, Timestamp::UNIX_EPOCH);
+        super::list(&types, &mut listing);
+        assert_eq!(listing.answer().offers.len(), 2);
     }
 
     proptest! {

@@ -232,15 +232,12 @@ impl EstimateCase {
         let ffn_hidden =
             within("ffn_hidden", stated.ffn_hidden.unwrap_or_else(|| hidden.saturating_mul(4)), LARGEST_WIDTH)?;
         let encdec = matches!(kind, ModelKind::Encdec | ModelKind::MoeEncdec);
+        let counts_both = kind == ModelKind::MoeEncdec && stated.encoder_layers.is_none();
         let mut model = Model {
             name,
             kind,
             parameters: 0.0,
-            layers: if kind == ModelKind::MoeEncdec && stated.encoder_layers.is_none() {
-                layers.div_ceil(2)
-            } else {
-                layers
-            },
+            layers: if counts_both { layers.div_ceil(2) } else { layers },
             hidden,
             heads,
             kv_heads,
@@ -273,6 +270,7 @@ impl EstimateCase {
             forward_flops_per_sample: 0.0,
             published: StoredFormat::Bf16,
             deviations: Deviations::default(),
+            shape_is_guessed: false,
         };
         self.infer_open_forms(&mut model, parameters);
         Ok(model)

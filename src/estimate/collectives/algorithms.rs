@@ -37,7 +37,18 @@ pub enum Protocol {
 pub struct Way {
     pub algorithm: Algorithm,
     pub protocol: Protocol,
+    /// Infinite where the topology does not have this way.
     pub seconds: f64,
+}
+
+impl Way {
+    fn only_if(self, possible: bool) -> Self {
+        Self { seconds: if possible { self.seconds } else { f64::INFINITY }, ..self }
+    }
+
+    fn or(self, other: Self) -> Self {
+        if other.seconds < self.seconds { other } else { self }
+    }
 }
 
 /// A topology in the terms of the formulas: counts, microseconds, sustained bytes per second.
@@ -105,7 +116,7 @@ impl Group {
         if self.near > 1.0 && self.has_ll128 { bytes / self.ranks / (self.sheet * c::COPY_SHARE) } else { 0.0 }
     }
 
-    fn ring(&self, operation: Operation, bytes: f64) -> [Option<Way>; 3] {
+    fn ring(&self, operation: Operation, bytes: f64) -> Way {
         let reduces = operation == Operation::AllReduce;
         let steps = (self.ranks - 1.0) * if reduces { 2.0 } else { 1.0 };
         let far = match (self.alone(), reduces) {
@@ -119,27 +130,27 @@ impl Group {
         let share = if self.alone() && !reduces { c::LL_SHARE_GATHER } else { c::LL_SHARE };
         let moved = bytes * steps / self.ranks;
         let own = if reduces { 0.0 } else { self.own_part(bytes) };
-        let way = |protocol, latency: f64, seconds: f64| {
-            Some(Way { algorithm: Algorithm::Ring, protocol, seconds: latency * MICROSECOND + seconds })
+        let way = |protocol, latency: f64, seconds: f64| Way {
+            algorithm: Algorithm::Ring,
+            protocol,
+            seconds: latency * MICROSECOND + seconds,
         };
-        [
-            way(
-                Protocol::LowLatency,
-                c::BASE_LL + near * self.hop.max(post) + far * (c::NET_LL + self.far),
-                moved / (bus * share).min(self.ceiling()),
-            ),
-            way(
-                Protocol::LowLatency128,
-                c::BASE_LL128 + near * (self.hop * c::HOP_LL128).max(post) + far * (c::NET_LL128 + self.far),
-                moved / (bus * c::LL128_SHARE),
-            )
-            .filter(|_| self.has_ll128),
-            way(
-                Protocol::Simple,
-                c::BASE_SIMPLE + near * (self.hop * c::HOP_SIMPLE).max(post_simple) + far * self.step(),
-                moved / bus + own,
-            ),
-        ]
+        let low_latency = way(
+            Protocol::LowLatency,
+            c::BASE_LL + near * self.hop.max(post) + far * (c::NET_LL + self.far),
+            moved / (bus * share).min(self.ceiling()),
+        );
+        let low_latency_128 = way(
+            Protocol::LowLatency128,
+            c::BASE_LL128 + near * (self.hop * c::HOP_LL128).max(post) + far * (c::NET_LL128 + self.far),
+            moved / (bus * c::LL128_SHARE),
+        );
+        let simple = way(
+            Protocol::Simple,
+            c::BASE_SIMPLE + near * (self.hop * c::HOP_SIMPLE).max(post_simple) + far * self.step(),
+            moved / bus + own,
+        );
+        low_latency.or(low_latency_128.only_if(self.has_ll128)).or(simple)
     }
 
     /// What reaches the root of a tree over the machines: with two machines each is the root of one tree and the leaf of the
@@ -148,32 +159,30 @@ impl Group {
         if self.machines <= 2.0 { self.network } else { self.network / 2.0 * c::TREE_NETWORK_SHARE }
     }
 
-    fn tree(&self, bytes: f64) -> [Option<Way>; 3] {
+    fn tree(&self, bytes: f64) -> Way {
         let chain = self.near - 1.0;
         let rate = (self.link / 2.0).min(self.tree_network()) * c::TREE_SHARE;
         // Up and down again.
         let way = |protocol, base: f64, hop: f64, level: f64, rate: f64| {
             let latency = base + 2.0 * (chain * hop + self.depth * level);
-            Some(Way { algorithm: Algorithm::Tree, protocol, seconds: latency * MICROSECOND + bytes / rate })
+            Way { algorithm: Algorithm::Tree, protocol, seconds: latency * MICROSECOND + bytes / rate }
         };
-        [
-            way(
-                Protocol::LowLatency,
-                c::BASE_LL,
-                self.hop,
-                c::NET_LL + self.far,
-                (rate * c::LL_SHARE).min(self.ceiling() / 2.0),
-            ),
-            way(
-                Protocol::LowLatency128,
-                c::BASE_LL128,
-                self.hop * c::HOP_LL128,
-                c::NET_LL128 + self.far,
-                rate * c::LL128_SHARE,
-            )
-            .filter(|_| self.has_ll128),
-            way(Protocol::Simple, c::BASE_SIMPLE, self.hop * c::HOP_SIMPLE, c::TREE_FILL * self.step(), rate),
-        ]
+        let low_latency = way(
+            Protocol::LowLatency,
+            c::BASE_LL,
+            self.hop,
+            c::NET_LL + self.far,
+            (rate * c::LL_SHARE).min(self.ceiling() / 2.0),
+        );
+        let low_latency_128 = way(
+            Protocol::LowLatency128,
+            c::BASE_LL128,
+            self.hop * c::HOP_LL128,
+            c::NET_LL128 + self.far,
+            rate * c::LL128_SHARE,
+        );
+        let simple = way(Protocol::Simple, c::BASE_SIMPLE, self.hop * c::HOP_SIMPLE, c::TREE_FILL * self.step(), rate);
+        low_latency.or(low_latency_128.only_if(self.has_ll128)).or(simple)
     }
 
     fn switch_reduction(&self, bytes: f64) -> Option<Way> {
@@ -187,41 +196,38 @@ impl Group {
         Some(Way { algorithm, protocol: Protocol::Simple, seconds: latency * MICROSECOND + bytes / rate })
     }
 
-    fn parallel_trees(&self, bytes: f64) -> Option<Way> {
+    fn parallel_trees(&self, bytes: f64) -> Way {
         let latency = c::BASE_SIMPLE + self.depth * self.step();
         let moved = bytes * (self.ranks - 1.0) / self.ranks;
         let seconds = latency * MICROSECOND + moved / self.network;
-        let way = Way { algorithm: Algorithm::ParallelTrees, protocol: Protocol::Simple, seconds };
-        (self.near <= 1.0).then_some(way)
+        Way { algorithm: Algorithm::ParallelTrees, protocol: Protocol::Simple, seconds }.only_if(self.near <= 1.0)
     }
 
     /// With LL only in a machine.
-    fn point_to_point(&self, bytes: f64) -> [Option<Way>; 2] {
+    fn point_to_point(&self, bytes: f64) -> Way {
         let inside = bytes * (self.near - 1.0) / self.ranks / self.link;
         let outside = bytes * (self.ranks - self.near) / self.ranks * self.near / self.network;
         let steps = if self.alone() { 0.0 } else { 1.0 + (self.ranks - self.near) * c::PEER };
         let transfer = inside.max(outside) + self.own_part(bytes);
         let way = |protocol, base: f64, seconds: f64| {
             let seconds = (base + steps * self.step()) * MICROSECOND + seconds;
-            Some(Way { algorithm: Algorithm::PointToPoint, protocol, seconds })
+            Way { algorithm: Algorithm::PointToPoint, protocol, seconds }
         };
-        [
-            way(Protocol::LowLatency, c::BASE_LL, transfer / c::LL_SHARE).filter(|_| self.alone()),
-            way(Protocol::Simple, c::BASE_PEERS, transfer),
-        ]
+        let simple = way(Protocol::Simple, c::BASE_PEERS, transfer);
+        way(Protocol::LowLatency, c::BASE_LL, transfer / c::LL_SHARE).only_if(self.alone()).or(simple)
     }
 
     /// The fastest way for a message of so many bytes.
-    pub fn fastest(&self, operation: Operation, bytes: f64) -> Option<Way> {
-        let best = |ways: &[Option<Way>]| ways.iter().flatten().copied().min_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    pub fn fastest(&self, operation: Operation, bytes: f64) -> Way {
         match operation {
             Operation::AllReduce => {
-                best(&[best(&self.ring(operation, bytes)), best(&self.tree(bytes)), self.switch_reduction(bytes)])
+                let without = self.ring(operation, bytes).or(self.tree(bytes));
+                self.switch_reduction(bytes).map_or(without, |switches| without.or(switches))
             }
             Operation::AllGather | Operation::ReduceScatter => {
-                best(&[best(&self.ring(operation, bytes)), self.parallel_trees(bytes)])
+                self.ring(operation, bytes).or(self.parallel_trees(bytes))
             }
-            Operation::AllToAll => best(&self.point_to_point(bytes)),
+            Operation::AllToAll => self.point_to_point(bytes),
         }
     }
 }

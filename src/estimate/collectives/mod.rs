@@ -24,7 +24,7 @@ pub fn seconds(operation: Operation, message: Bytes, topology: &Topology) -> Sec
 
 /// The algorithm and protocol that take this time; `None` for a single rank.
 pub fn fastest(operation: Operation, message: Bytes, topology: &Topology) -> Option<Way> {
-    Group::new(topology)?.fastest(operation, message.0.max(0.0))
+    Some(Group::new(topology)?.fastest(operation, message.0.max(0.0)))
 }
 
 #[cfg(test)]

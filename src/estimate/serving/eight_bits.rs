@@ -11,7 +11,7 @@ pub fn multiplies_in_eight(model: &Model, serving: &Serving, gpu: &Gpu) -> bool 
     let format = match serving.weights {
         StoredFormat::Fp8 => NumberFormat::Fp8,
         StoredFormat::Int8 => NumberFormat::Int8,
-        StoredFormat::Bf16 | StoredFormat::Int4 => return false,
+        StoredFormat::Bf16 | StoredFormat::Int4 | StoredFormat::Mxfp4 | StoredFormat::Nvfp4 => return false,
     };
     let answers_at_once = serving.answer_tokens == 0 && !matches!(model.kind, ModelKind::Decoder | ModelKind::Moe);
     answers_at_once && gpu.peak_tflops.get(format).is_some()

@@ -10,6 +10,8 @@ pub const HEADROOM: f64 = 0.8;
 const ROOM_DEVIATIONS: f64 = 2.33;
 /// Halvings of a search for a load.
 const HALVINGS: u32 = 40;
+/// Rounds in which the number of running sequences of a closed loop settles.
+const LOOP_ROUNDS: u32 = 8;
 /// The smallest load that is looked at, in running sequences.
 const LEAST_BATCH: f64 = 1e-3;
 
@@ -36,6 +38,8 @@ pub struct Flow<'a> {
     prompt: f64,
     pub alone: f64,
     answer: f64,
+    /// Passes that write an answer.
+    passes: f64,
 }
 
 /// Weights, workspace and cache of the fullest GPU, or what is missing for one sequence.
@@ -53,7 +57,8 @@ impl<'a> Flow<'a> {
         let held = room(replica)?;
         let answer = f64::from(replica.serving().answer_tokens);
         let alone = if answer > 0.0 { replica.prompt_alone() } else { replica.once(1.0)?.total() };
-        Ok(Self { replica, held, prompt: replica.prompt().total(), alone, answer })
+        let passes = answer / replica.tokens_gained();
+        Ok(Self { replica, held, prompt: replica.prompt().total(), alone, answer, passes })
     }
 
     /// With `batch` running sequences on average.
@@ -66,7 +71,7 @@ impl<'a> Flow<'a> {
     /// with chance `rho exp(-(1 - rho) t / S)` (Kleinrock, "Queueing Systems" I, section 5.12).
     fn generating(&self, batch: f64) -> State {
         let pass = self.replica.pass(batch.max(1.0)).total();
-        let requests_per_second = batch / (self.answer * pass + batch * self.prompt);
+        let requests_per_second = batch / (self.passes * pass + batch * self.prompt);
         // Somebody's answer is being written, so that a newcomer waits for the end of a pass.
         let busy = batch.min(1.0);
         let beside = busy * pass;
@@ -85,9 +90,29 @@ impl<'a> Flow<'a> {
             batch,
             requests_per_second,
             pass_seconds: pass,
-            per_token: pass + batch * self.prompt / self.answer,
+            per_token: (self.passes * pass + batch * self.prompt) / self.answer,
             first_token,
         }
+    }
+
+    /// With so many users who each send the next request when the last one is answered, as benchmarks load an engine. Those of them
+    /// who are in step send their prompts together, so that the last one waits for all, and nobody writes meanwhile.
+    pub fn closed_loop(&self, users: f64) -> State {
+        let (request, in_step) = self.replica.request_costs();
+        let wait = in_step * users * self.prompt / 2.0;
+        let (mut batch, mut state) = (users, self.generating(users));
+        for _ in 0..LOOP_ROUNDS {
+            let pass = self.replica.pass(batch.max(1.0)).total();
+            let first = self.alone + request + pass / 2.0 + wait;
+            let beside = (users - 1.0).max(0.0) * self.prompt * (1.0 - in_step / 2.0);
+            let per_token = (self.passes * pass + beside) / self.answer;
+            let writing = self.answer * per_token;
+            let first_token = Quantiles { expected: first, p50: first, p90: first + wait };
+            let requests_per_second = users / (first + writing);
+            state = State { batch, requests_per_second, pass_seconds: pass, per_token, first_token };
+            batch = f64::midpoint(batch, users * writing / (first + writing));
+        }
+        state
     }
 
     /// Models that answer in one pass take all who have come since the last one began: a newcomer waits for the rest of a
@@ -140,6 +165,7 @@ impl<'a> Flow<'a> {
             state.batch + ROOM_DEVIATIONS * state.batch.sqrt()
                 <= f64::from(self.held.sequences).max(1.0 + ROOM_DEVIATIONS)
                 && state.requests_per_second <= limit
+                && state.first_token.p90.is_finite()
                 && in_time(state.first_token.p90, serving.time_to_first_token)
                 && in_time(state.per_token, serving.time_per_token)
         };
@@ -167,7 +193,7 @@ impl<'a> Flow<'a> {
         let running = state.batch.max(1.0);
         if self.answer > 0.0 {
             return Ok(PassTime::default()
-                .plus(self.replica.pass(running), self.answer)
+                .plus(self.replica.pass(running), self.passes)
                 .plus(self.replica.prompt(), running));
         }
         self.replica.once(running)
@@ -221,12 +247,20 @@ pub(super) mod tests {
     static PUBLISHED: &str = include_str!("../../../benchmarks/serving/published.csv");
 
     pub fn workload(serving: &str, model: &str) -> Workload {
+        resolved(&Models::embedded().unwrap(), serving, model)
+    }
+
+    pub fn resolved(models: &Models, serving: &str, model: &str) -> Workload {
         let text = format!("[model]\npreset = \"{model}\"\n[serving]\n{serving}");
-        WorkloadFile::parse(&text).unwrap().resolve(&Models::embedded().unwrap(), None).unwrap().workload
+        WorkloadFile::parse(&text).unwrap().resolve(models, None).unwrap().workload
     }
 
     /// On so many cards of a machine with a fast link, as far as the card has one.
     pub fn on<T>(gpu: &str, tensor: u32, workload: &Workload, asked: impl Fn(&Flow) -> T) -> T {
+        on_replica(gpu, tensor, workload, |replica| asked(&Flow::new(&replica).unwrap()))
+    }
+
+    pub fn on_replica<T>(gpu: &str, tensor: u32, workload: &Workload, asked: impl Fn(Replica) -> T) -> T {
         let hardware = Hardware::embedded().unwrap();
         let gpu = hardware.gpu(hardware.find_gpu(gpu).unwrap());
         let bandwidth = gpu.link_gb_per_s_one_way.map_or(gpu.pcie_bandwidth(), BytesPerSecond::from_gb);
@@ -251,7 +285,7 @@ pub(super) mod tests {
         let serving = workload.serving.unwrap();
         let unmeasured = Correction::NONE;
         let replica = Replica::new(workload, &serving, machine, &unmeasured, layout);
-        asked(&Flow::new(&replica).unwrap())
+        asked(replica)
     }
 
     /// Predicted over measured rate, by engine, and a line for each row.
@@ -262,8 +296,8 @@ pub(super) mod tests {
         for row in reader.records().map(Result::unwrap) {
             let number = |index: usize| row[index].parse::<f64>().unwrap();
             let serving = format!(
-                "requests = 1000000\nprompt_tokens = {}\nanswer_tokens = {}\nweights = \"{}\"\nkv_cache = \"{}\"",
-                &row[7], &row[8], &row[5], &row[6]
+                "requests = 1000000\nprompt_tokens = {}\nanswer_tokens = {}\nweights = \"{}\"\nkv_cache = \"{}\"\nengine = \"{}\"",
+                &row[7], &row[8], &row[5], &row[6], &row[0]
             );
             let workload = workload(&serving, &row[2]);
             let (answer, value) = (number(8), number(11));

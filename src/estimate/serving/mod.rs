@@ -6,7 +6,9 @@
 //! `b / (A D(b) + b P)` a second: each takes `P` of the GPUs for its prompt and a `b`th of `A` passes `D(b)` for its answer.
 
 mod eight_bits;
+mod engine;
 pub mod load;
+mod measured;
 mod one_pass;
 pub mod round;
 
@@ -15,6 +17,7 @@ use crate::device::DeviceRates;
 use crate::machine::Machine;
 use crate::measurements::correction::{Correction, Factors};
 use crate::serving::eight_bits::{integer_rates, multiplies_in_eight};
+use crate::serving::engine::{EngineCosts, Measured};
 use crate::time::gemm;
 use gpuplan_units::Quantiles;
 use gpuplan_workload::operators::{head_product, layer_products};
@@ -136,6 +139,8 @@ pub struct Replica<'a> {
     pub(super) prompt: f64,
     /// Prompt tokens of a pass.
     pass_tokens: f64,
+    /// Kernels of this GPU; `None`: the closed form answers.
+    measured: Option<Measured>,
 }
 
 impl<'a> Replica<'a> {
@@ -152,6 +157,8 @@ impl<'a> Replica<'a> {
         let pass_tokens = if serving.is_job() { PASS_TOKENS_JOB } else { PASS_TOKENS_SERVICE };
         let factors = correction.for_gpu(machine.gpu);
         let prompt = if model.kind.counts_samples() { training.sequence_length } else { serving.prompt_tokens };
+        // What the user measured corrects the closed form.
+        let measured = if correction.is_empty() { Measured::new(model, serving, &machine) } else { None };
         Self {
             constants,
             model,
@@ -164,6 +171,7 @@ impl<'a> Replica<'a> {
             layout,
             prompt: f64::from(prompt),
             pass_tokens,
+            measured,
         }
     }
 
@@ -178,6 +186,41 @@ impl<'a> Replica<'a> {
     /// Tokens that a sequence has in the cache on average over its answer, and at its end.
     fn mean_context(&self) -> f64 {
         f64::from(self.serving.prompt_tokens) + f64::from(self.serving.answer_tokens) / 2.0
+    }
+
+    /// Kernels of this GPU answer, and not the closed form.
+    pub(super) fn stands_on_kernels(&self) -> bool {
+        self.measured_pass(1.0, 1.0).is_some()
+    }
+
+    /// GPUs that share a layer.
+    fn gpus(&self) -> f64 {
+        f64::from(self.layout.tensor)
+    }
+
+    /// Groups of them that attend to sequences of their own, and the GPUs that share the heads of one.
+    fn groups(&self) -> f64 {
+        f64::from(self.serving.layout.groups().min(self.layout.tensor))
+    }
+
+    fn head_split(&self) -> f64 {
+        self.gpus() / self.groups()
+    }
+
+    /// Tokens that a pass computes of each sequence: the next one, and those that were drafted.
+    fn tokens_a_pass(&self) -> f64 {
+        1.0 + self.serving.speculation.map_or(0.0, |speculation| f64::from(speculation.drafted))
+    }
+
+    /// Tokens that a pass adds to each sequence.
+    pub(super) fn tokens_gained(&self) -> f64 {
+        1.0 + self.serving.speculation.map_or(0.0, |speculation| speculation.accepted)
+    }
+
+    /// Of a request beside its passes, and the share of waiting users that are in step.
+    pub(super) fn request_costs(&self) -> (f64, f64) {
+        let costs = EngineCosts::of(self.serving.engine);
+        (costs.request, costs.in_step)
     }
 
     pub(super) fn stages(&self) -> f64 {
@@ -195,7 +238,7 @@ impl<'a> Replica<'a> {
         let elements = match self.model.latent {
             Some(latent) => f64::from(latent.kv_rank + latent.rope_head),
             None => {
-                let heads = (f64::from(self.model.kv_heads) / f64::from(self.layout.tensor)).max(1.0);
+                let heads = (f64::from(self.model.kv_heads) / self.head_split()).max(1.0);
                 2.0 * heads * f64::from(self.model.head_dim)
             }
         };
@@ -205,8 +248,10 @@ impl<'a> Replica<'a> {
     /// Of a model that writes answers.
     pub(super) fn held(&self) -> ReplicaMemory {
         let m = self.model;
-        let tensor = f64::from(self.layout.tensor);
-        let matrices = self.stage_layers() * m.layer_parameters() * self.serving.weights.bytes();
+        let tensor = self.gpus();
+        // Every attention group has all weights of attention.
+        let layer = m.attention_parameters() * self.groups() + m.mlp_parameters();
+        let matrices = self.stage_layers() * layer * self.serving.weights.bytes();
         // Embedding and head stay in 16 bits; a pipeline has them on its first and its last stage.
         let copies = if m.tied_embeddings || self.layout.pipeline > 1 { 1.0 } else { 2.0 };
         let weights = (matrices + 2.0 * copies * m.embedding_parameters()) / tensor;
@@ -214,7 +259,9 @@ impl<'a> Replica<'a> {
         let workspace = ENGINE_BYTES + self.pass_tokens * widest * 2.0 + f64::from(m.vocab) / tensor * 4.0 * 256.0;
         let token = self.stage_layers() * self.cache_bytes();
         let sequence = (self.serving.tokens() + BLOCK_TOKENS / 2.0) * token;
-        self.holding(weights, workspace, token, sequence, MOST_SEQUENCES)
+        let held = self.holding(weights, workspace, token, sequence, MOST_SEQUENCES);
+        let all = f64::from(held.sequences) * self.groups();
+        ReplicaMemory { sequences: all.min(f64::from(MOST_SEQUENCES) * self.groups()) as u32, ..held }
     }
 
     pub(super) fn holding(&self, weights: f64, workspace: f64, token: f64, sequence: f64, most: u32) -> ReplicaMemory {
@@ -226,32 +273,46 @@ impl<'a> Replica<'a> {
 
     /// One pass that adds a token to `batch` sequences. In a pipeline, as many groups of them follow each other through the stages.
     pub fn pass(&self, batch: f64) -> PassTime {
-        let group = (batch / self.stages()).max(1.0);
+        let running = (batch / self.stages() / self.groups()).max(1.0);
         let context = self.mean_context();
+        let stage = self.measured_pass(running, context).unwrap_or_else(|| self.closed_pass(running, context));
+        let pipeline = if self.layout.pipeline > 1 { self.handed_on(running * self.groups()) } else { 0.0 };
+        let seconds = self.measured.map_or(HOST_SECONDS, |_| EngineCosts::of(self.serving.engine).host);
+        let host = PassTime { launch: seconds * self.launch_factor(), ..PassTime::default() };
+        host.plus(self.with_drafts(PassTime { pipeline, ..stage }), self.stages())
+    }
+
+    /// Drafting runs one layer and the head for each token (DeepSeek-V3, arXiv 2412.19437, section 2.2).
+    fn with_drafts(&self, stage: PassTime) -> PassTime {
+        let drafted = self.tokens_a_pass() - 1.0;
+        let layer = PassTime { head: 0.0, pipeline: 0.0, ..stage }.scaled(1.0 / f64::from(self.model.layers.max(1)));
+        stage.plus(PassTime { head: stage.head, ..layer }, drafted)
+    }
+
+    /// The same of one stage in closed form, over `running` sequences of each attention group.
+    fn closed_pass(&self, running: f64, context: f64) -> PassTime {
         let layers = self.stage_layers();
+        let group = running * self.groups() * self.tokens_a_pass();
         let (matmul, reading) = self.products(group);
-        let cached = group * context * self.cache_bytes();
+        let cached = running * context * self.cache_bytes();
         let read = cached / self.rates.memory_bandwidth * self.factors.memory.at_size(cached).time;
         let attention = read.max(self.scores(group, context, self.cached_width()) / self.rates.flash);
         let (head, head_read) = self.head(group);
-        let stage = PassTime {
+        PassTime {
             matmul: layers * matmul,
-            reading: layers * reading,
+            reading: layers * reading + head_read / self.stages(),
             attention: layers * attention,
             elementwise: layers * self.elementwise(group),
             head: head / self.stages(),
             launch: layers * LAYER_KERNELS * KERNEL_SECONDS * self.launch_factor(),
             tensor_parallel: layers * self.reduced(group),
-            pipeline: if self.layout.pipeline > 1 { self.handed_on(group) } else { 0.0 },
-        };
-        let stage = PassTime { reading: stage.reading + head_read / self.stages(), ..stage };
-        let host = PassTime { launch: HOST_SECONDS * self.launch_factor(), ..PassTime::default() };
-        host.plus(stage, self.stages())
+            pipeline: 0.0,
+        }
     }
 
     /// What a prompt takes of the busiest GPU where many are read together, `pass_tokens` a pass.
     pub fn prompt(&self) -> PassTime {
-        self.stage_prompt(self.pass_tokens).scaled(self.prompt / self.pass_tokens)
+        self.stage_prompt(self.pass_tokens).scaled(self.prompt / self.pass_tokens / self.groups())
     }
 
     /// A prompt alone on an idle replica, from its first layer to its last, with the passes that it needs.
@@ -269,11 +330,16 @@ impl<'a> Replica<'a> {
 
     /// All of a pass's tokens that may be of prompts, in prompts.
     pub fn prompts_a_pass(&self) -> f64 {
-        self.pass_tokens / self.prompt
+        self.pass_tokens / self.prompt * self.groups()
     }
 
     /// `tokens` of prompts through the layers of one stage.
     pub(super) fn stage_prompt(&self, tokens: f64) -> PassTime {
+        self.measured_prompt(tokens).unwrap_or_else(|| self.closed_prompt(tokens))
+    }
+
+    /// The same in closed form.
+    fn closed_prompt(&self, tokens: f64) -> PassTime {
         let layers = self.stage_layers();
         let (matmul, reading) = self.products(tokens);
         // A decoder masks half of the scores. Kernels reach their rate on long sequences only.
@@ -389,7 +455,7 @@ impl<'a> Replica<'a> {
 }
 
 impl PassTime {
-    fn scaled(self, times: f64) -> Self {
+    pub(super) fn scaled(self, times: f64) -> Self {
         Self::default().plus(self, times)
     }
 }

@@ -152,7 +152,7 @@ impl LayerInput<'_> {
     pub fn layer(&self) -> LayerTime {
         let linear = self.linear() * self.packed_share() * self.work;
         let attention = self.attention() * self.work;
-        let elementwise = self.elementwise() * self.work;
+        let elementwise = (self.elementwise() + self.summed_gradients(self.layer_weights())) * self.work;
         let (transfer, latency) = self.tensor_parallel();
         let overlap = self.step.training.overlap(self.step.rates.flash3.is_some());
         let tensor_parallel = if overlap.tensor_parallel { self.exposed(transfer, linear) } else { transfer };
@@ -264,6 +264,27 @@ impl LayerInput<'_> {
             * self.tokens
             * width;
         self.streamed(bytes * (1.0 + p.recomputed + p.operators + 2.0 * p.backward) / 3.0, self.kernel_bytes())
+    }
+
+    /// Weights of an average layer on a rank, all of its experts included.
+    fn layer_weights(&self) -> f64 {
+        let (m, layout) = (self.step.model, &self.step.setting.layout);
+        let experts = if m.experts.is_some() { f64::from(layout.expert) } else { 1.0 };
+        (m.attention_parameters() + m.mlp_parameters() / experts) / self.tensor()
+    }
+
+    /// [F6] What a micro-step adds to the gradients of those before it. Sharded gradients are reduced in every micro-step, and sums of a shard
+    /// take no time to speak of.
+    fn summed_gradients(&self, weights: f64) -> f64 {
+        let whole = matches!(self.step.setting.layout.shard, Shard::None | Shard::Zero1);
+        let steps = self.step.setting.micro_steps();
+        if !whole || self.passes.weights == 0.0 || steps <= 1.0 || self.step.training.sums_gradients_in_products() {
+            return 0.0;
+        }
+        let beside = self.step.training.sums_beside_gradients();
+        let values = if beside { c::SUMMED_VALUES_BESIDE } else { c::SUMMED_VALUES };
+        let bytes = values * self.step.weight_bytes() * weights;
+        self.streamed(bytes * (steps - 1.0) / steps, bytes)
     }
 
     /// Seconds to move `bytes` by kernels of which each moves `of_kernel`.
@@ -443,6 +464,7 @@ impl LayerInput<'_> {
         let fused = if self.step.training.is_compiled() { self.step.constants.fused_share } else { 1.0 };
         let bytes = fused * self.step.constants.logits_traffic * self.tokens * product.gemm.n * logits_bytes;
         seconds += self.streamed(bytes, self.tokens * product.gemm.n * self.step.rates.element_bytes);
+        seconds += self.summed_gradients(product.gemm.n * product.gemm.k);
         seconds * share * self.work
     }
 }

@@ -272,7 +272,7 @@ impl StepInput<'_> {
     }
 
     /// Of a weight as ranks gather it: autocast keeps weights in fp32.
-    fn weight_bytes(&self) -> f64 {
+    pub fn weight_bytes(&self) -> f64 {
         let wide = matches!(self.training.precision, Precision::Fp32 | Precision::Tf32 | Precision::AmpFp16);
         if wide { 4.0 } else { 2.0 }
     }

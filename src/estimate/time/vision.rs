@@ -6,6 +6,7 @@
 use crate::constants::Constants;
 use crate::device::DeviceRates;
 use crate::machine::{Machine, PCIE_COPY_SHARE};
+use crate::memory::adapter_parameters;
 use crate::setting::Setting;
 use gpuplan_hardware::GpuLink;
 use gpuplan_workload::{Model, ModelKind, Training};
@@ -77,16 +78,20 @@ pub fn step(
     let side = f64::from(training.sequence_length);
     let area = if side > 0.0 && family.side > 0.0 { (side / family.side).powi(2) } else { 1.0 };
     let scale = area * sibling_scale(model, &family);
-    let arithmetic = micro_batch * family.flops * scale / rate;
+    // A frozen base has no weight gradients: a third of the arithmetic, forward and backward.
+    let computed = if training.task.has_adapters() { 2.0 / 3.0 } else { 1.0 };
+    let arithmetic = micro_batch * family.flops * scale * computed / rate;
     let traffic = micro_batch * element_bytes * family.elements * scale / bandwidth;
     let host = family.host_seconds * rates.host_time;
     let busy = (arithmetic + traffic + host) * micro_steps;
     let loading = micro_batch * micro_steps / family.loader_rate;
     let fed = fed(busy, loading);
-    let optimizer = OPTIMIZER_BYTES * model.parameters / bandwidth;
+    let adapters = training.lora.as_ref().filter(|_| training.task.has_adapters());
+    let trained = adapters.map_or(model.parameters, |lora| adapter_parameters(model, lora, 0.0, 1.0));
+    let optimizer = OPTIMIZER_BYTES * trained / bandwidth;
     let synchronization = training.synchronization;
     let sent = synchronization.gradient_compression * f64::from(synchronization.local_steps);
-    let reduction = reduction(model, machine, setting.gpus(), c) / sent;
+    let reduction = reduction(trained, machine, setting.gpus(), c) / sent;
     Ok(VisionStep {
         arithmetic: arithmetic * micro_steps,
         traffic: traffic * micro_steps,
@@ -106,13 +111,13 @@ pub fn fed(busy: f64, loading: f64) -> f64 {
 }
 
 /// In single precision the faster of tensor cores and Winograd kernels on vector units, as cuDNN's benchmark mode picks: on
-/// GeForce cards both have the same peak.
+/// GeForce cards both have the same peak. What Winograd kernels save of 16-bit work on vector units is not counted beyond the peak.
 fn convolution_rate(c: &Constants, rates: &DeviceRates) -> f64 {
     let winograd = rates.vector * c.convolution_vector_share;
     let tensor = rates.matmul * c.convolution_share;
     match (rates.on_vector_units, rates.is_single_precision) {
         (true, true) => winograd,
-        (true, false) => rates.matmul * c.convolution_vector_share,
+        (true, false) => (rates.matmul * c.convolution_vector_share).min(rates.peak),
         (false, true) => tensor.max(winograd),
         (false, false) => tensor,
     }
@@ -163,11 +168,11 @@ fn sibling_scale(model: &Model, family: &Family) -> f64 {
 }
 
 /// Gradient all-reduce in fp32: rings inside a machine, then between machines.
-fn reduction(model: &Model, machine: &Machine, ranks: u32, c: &Constants) -> f64 {
+fn reduction(parameters: f64, machine: &Machine, ranks: u32, c: &Constants) -> f64 {
     if ranks <= 1 {
         return 0.0;
     }
-    let bytes = 4.0 * model.parameters;
+    let bytes = 4.0 * parameters;
     let inside = f64::from(ranks.min(machine.gpus_per_node));
     // Fitted against what copies over PCIe reach, and against the sheet of NVLink.
     let (bus, factor) = match machine.link {

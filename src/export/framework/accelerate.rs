@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::framework::Framework;
 use crate::framework::invocation::{Invocation, configuration_path};
 use crate::job::Job;
 use crate::{ExportError, yaml};
@@ -16,7 +17,7 @@ pub fn render(job: &Job) -> Result<String, ExportError> {
     } else {
         "accelerate launch --config_file accelerate.yaml --machine_rank N --main_process_ip FIRST train.py".to_owned()
     };
-    let plain = Job { to_edit: Vec::new(), ..job.clone() };
+    let plain = Job { to_edit: Vec::new(), framework: Framework::Accelerate, ..job.clone() };
     Ok(plain.comments(&[how]) + &yaml::document(&configuration(job)?))
 }
 

@@ -3,12 +3,21 @@
 use crate::ExportError;
 use crate::framework::invocation::{Invocation, flag, torchrun};
 use crate::job::Job;
+use gpuplan_hardware::Architecture;
 use gpuplan_plan::training::layouts::UnevenStages;
-use gpuplan_workload::{Optimizer, Precision, Recompute, Shard, Stacks};
+use gpuplan_workload::{Optimizer, Precision, Recompute, Shard};
 
 pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
     let (layout, plan) = (job.layout(), &job.plan.layout);
     let mut flags = Vec::new();
+    let mut variables = Vec::new();
+    // With tensor or context parallelism its parser asks for one connection before Blackwell, where kernels start in the order of their
+    // launches then; Megatron-FSDP asks for more than one (megatron/training/arguments.py, `validate_args`).
+    let is_fsdp = matches!(layout.shard, Shard::Zero2 | Shard::Zero3 | Shard::Hsdp);
+    let is_blackwell = matches!(job.gpu.architecture, Architecture::Blackwell | Architecture::BlackwellRtx);
+    if (layout.tensor > 1 || layout.context > 1) && !is_fsdp && !is_blackwell {
+        variables.push(("CUDA_DEVICE_MAX_CONNECTIONS".to_owned(), "1".to_owned()));
+    }
     let degrees = [
         ("tensor-model-parallel-size", layout.tensor),
         ("pipeline-model-parallel-size", layout.pipeline),
@@ -33,6 +42,10 @@ pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
     if layout.sequence_parallel && layout.tensor > 1 {
         flags.push("--sequence-parallel".to_owned());
     }
+    overlap(job, &mut flags);
+    if let Some(backend) = attention_backend(job) {
+        flag(&mut flags, "attention-backend", backend);
+    }
     flag(&mut flags, "micro-batch-size", plan.micro_batch);
     flag(&mut flags, "global-batch-size", job.global_batch());
     flag(&mut flags, "seq-length", job.training.sequence_length);
@@ -47,7 +60,39 @@ pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
     flag(&mut flags, "save-interval", job.save_every_steps());
     // Saves and ends on SIGTERM.
     flags.push("--exit-signal-handler".to_owned());
-    Ok(Invocation { launcher: torchrun(job), flags, checkpoints: "megatron", ..Invocation::default() })
+    Ok(Invocation { launcher: torchrun(job), flags, variables, checkpoints: "megatron", ..Invocation::default() })
+}
+
+/// Whether its `--optimizer`, by default adam, is that optimizer.
+pub fn knows(optimizer: Optimizer) -> bool {
+    matches!(optimizer, Optimizer::Adamw | Optimizer::Sgd)
+}
+
+/// Traffic is hidden as the price assumes; the parser's own default is to wait for all of it.
+fn overlap(job: &Job, flags: &mut Vec<String>) {
+    let (layout, hidden) = (job.layout(), job.training.overlap);
+    if layout.copies() > 1 {
+        flags.push("--overlap-grad-reduce".to_owned());
+        // Megatron-FSDP gathers weights for every pass, and waits where nothing is gathered ahead.
+        let is_fsdp = matches!(layout.shard, Shard::Zero2 | Shard::Zero3 | Shard::Hsdp);
+        if is_fsdp || (layout.shard == Shard::Zero1 && hidden.weight_gather) {
+            flags.push("--overlap-param-gather".to_owned());
+        }
+    }
+    // It cuts the gathers and reductions of sequence parallelism.
+    if hidden.tensor_parallel && layout.tensor > 1 && layout.sequence_parallel {
+        flags.push("--tp-comm-overlap".to_owned());
+    }
+}
+
+/// Names of its `AttnBackend`; without one Transformer Engine chooses.
+fn attention_backend(job: &Job) -> Option<&'static str> {
+    let (_, stated) = job.training.other.iter().find(|(key, _)| key == "attention")?;
+    match stated.as_str() {
+        "eager" => Some("unfused"),
+        "flash" => Some("flash"),
+        _ => None,
+    }
 }
 
 /// Its distributed optimizer is ZeRO-1; its FSDP has the other stages.
@@ -57,10 +102,6 @@ fn sharding(job: &Job, flags: &mut Vec<String>) {
         Shard::None => return,
         Shard::Zero1 => {
             flags.push("--use-distributed-optimizer".to_owned());
-            // As its recipes do and the estimate assumes; the parser's own default is to wait for both.
-            if Stacks::embedded().find("megatron").and_then(|stack| stack.overlap.recipe()) == Some(true) {
-                flags.extend(["--overlap-grad-reduce", "--overlap-param-gather"].map(str::to_owned));
-            }
             None
         }
         Shard::Zero2 => Some("optim_grads"),

@@ -1,4 +1,6 @@
-//! torchtitan: the layout as keys of its configuration, given on the command line, where they win over the user's own TOML file.
+//! torchtitan: the layout as keys of its configuration, given on the command line, where they win over the user's own configuration.
+//!
+//! Up to 0.2 that is a TOML file; since 0.3 `--module` and `--config` name a function of Python. The user's command says which.
 
 use crate::ExportError;
 use crate::framework::invocation::{Invocation, flag, torchrun};
@@ -24,6 +26,7 @@ fn data_parallel_degrees(job: &Job) -> Result<(u32, u32), ExportError> {
 pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
     let (layout, plan) = (job.layout(), &job.plan.layout);
     let (replicate, shard) = data_parallel_degrees(job)?;
+    let has_file = job.command.iter().any(|word| word.strip_suffix(".toml").is_some());
     let mut flags = Vec::new();
     flag(
         &mut flags,
@@ -45,6 +48,11 @@ pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
     }
     if layout.pipeline > 1 {
         flag(&mut flags, "parallelism.pipeline_parallel_microbatch_size", plan.micro_batch);
+        let schedule = if layout.virtual_pipeline > 1 { "Interleaved1F1B" } else { "1F1B" };
+        flag(&mut flags, "parallelism.pipeline_parallel_schedule", schedule);
+    }
+    if layout.tensor > 1 && !layout.sequence_parallel && !has_file {
+        flags.push("--parallelism.no-enable-sequence-parallel".to_owned());
     }
     if layout.shard == Shard::Zero2 {
         flag(&mut flags, "parallelism.fsdp_reshard_after_forward", "never");
@@ -60,11 +68,31 @@ pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
             ));
         }
     };
-    flag(&mut flags, "activation_checkpoint.mode", mode);
+    precision(job, &mut flags)?;
+    if job.training.is_compiled {
+        flags.push("--compile.enable".to_owned());
+    }
+    flags.push("--checkpoint.enable".to_owned());
+    flag(&mut flags, if has_file { "job.dump_folder" } else { "dump_folder" }, ".");
+    flag(&mut flags, "checkpoint.folder", "checkpoints");
+    flag(&mut flags, "checkpoint.interval", job.save_every_steps());
+    let mut launcher = torchrun(job);
+    launcher.extend(["-m", "torchtitan.train"].map(str::to_owned));
+    if has_file {
+        launcher.push("--job.config_file".to_owned());
+        flag(&mut flags, "activation_checkpoint.mode", mode);
+    } else {
+        // A choice among policies, behind which its parser takes nothing else.
+        flags.push(format!("activation-checkpoint:{mode}"));
+    }
+    Ok(Invocation { launcher, flags, checkpoints: "dcp", ..Invocation::default() })
+}
+
+fn precision(job: &Job, flags: &mut Vec<String>) -> Result<(), ExportError> {
     match job.training.precision {
-        Precision::Bf16 => flag(&mut flags, "training.mixed_precision_param", "bfloat16"),
-        Precision::PureBf16 => flag(&mut flags, "training.dtype", "bfloat16"),
-        Precision::Fp32 | Precision::Tf32 => flag(&mut flags, "training.mixed_precision_param", "float32"),
+        Precision::Bf16 => flag(flags, "training.mixed_precision_param", "bfloat16"),
+        Precision::PureBf16 => flag(flags, "training.dtype", "bfloat16"),
+        Precision::Fp32 | Precision::Tf32 => flag(flags, "training.mixed_precision_param", "float32"),
         _ => {
             return Err(job.misfit(
                 "torchtitan",
@@ -72,14 +100,5 @@ pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
             ));
         }
     }
-    if job.training.is_compiled {
-        flags.push("--compile.enable".to_owned());
-    }
-    flags.push("--checkpoint.enable".to_owned());
-    flag(&mut flags, "job.dump_folder", ".");
-    flag(&mut flags, "checkpoint.folder", "checkpoints");
-    flag(&mut flags, "checkpoint.interval", job.save_every_steps());
-    let mut launcher = torchrun(job);
-    launcher.extend(["-m", "torchtitan.train", "--job.config_file"].map(str::to_owned));
-    Ok(Invocation { launcher, flags, checkpoints: "dcp", ..Invocation::default() })
+    Ok(())
 }

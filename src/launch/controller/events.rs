@@ -151,6 +151,8 @@ pub enum Outcome {
     Interrupted,
     /// The program itself failed for good.
     Failed(String),
+    /// It was stalled, and that ends the run, on however many machines.
+    GivenUp(String),
 }
 
 #[derive(Clone, Debug, PartialEq)]

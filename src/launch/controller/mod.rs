@@ -293,7 +293,9 @@ impl Controller {
             (Some(Outcome::Failed(why)), None) if self.terms.nodes > 1 => {
                 self.came_to_nothing(now, &gang, "its program failed", &why, actions);
             }
-            (Some(Outcome::Failed(why)), None) => self.end_all(now, Next::End(End::Failed(why)), actions),
+            (Some(Outcome::Failed(why) | Outcome::GivenUp(why)), None) => {
+                self.end_all(now, Next::End(End::Failed(why)), actions);
+            }
         }
     }
 

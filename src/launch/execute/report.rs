@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::controller::events::{Outcome, Report};
 use crate::controller::liveness::Sign;
 use crate::execute::{CALL, Leader, PollResult};
-use gpuplan_runstore::{Phase, Status, StoreError, SweepStatus};
+use gpuplan_runstore::{Phase, Status, StoreError, SweepStatus, Verdict};
 
 /// Agents of a gang end within about a second of the first one, and then send the last that their programs said. Real time.
 const LAST_WORDS: Duration = Duration::from_secs(5);
@@ -85,15 +85,9 @@ impl Leader<'_, '_> {
         }
         // An agent that ended without a word about how left work to do.
         let result = self.wiring.store.result().await?.unwrap_or_default();
-        Ok(Some(match result.get("outcome") {
-            Some(serde_json::Value::String(outcome)) if outcome == "unprepared" => Outcome::Failed(
-                result.get("why").and_then(serde_json::Value::as_str).unwrap_or("its data cannot be had").to_owned(),
-            ),
-            Some(serde_json::Value::Object(failed)) => {
-                let runs = self.failed_runs().await?;
-                let why = result.get("why").and_then(serde_json::Value::as_str).map(str::to_owned);
-                Outcome::Failed(runs.or(why).unwrap_or_else(|| serde_json::Value::Object(failed.clone()).to_string()))
-            }
+        Ok(Some(match Verdict::of(&result) {
+            Some(Verdict::GivenUp(why)) => Outcome::GivenUp(why),
+            Some(Verdict::Failed(why)) => Outcome::Failed(self.failed_runs().await?.unwrap_or(why)),
             _ if self.failed_elsewhere(status.epoch).await? => {
                 Outcome::Failed("on another machine than the first".to_owned())
             }

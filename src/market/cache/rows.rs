@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::answer::RiskAnswer;
+use crate::answer::{PoolSignal, RiskAnswer};
 use crate::import::IMPORTED;
 use crate::offer::{Availability, Location, Offer, Purchase, RiskEvidence, Signal, Suspicion};
 use crate::quote::{Origin, Quote};
@@ -53,8 +53,17 @@ struct SignalRow {
 
 #[derive(Serialize, Deserialize)]
 enum Evidence {
-    Monthly { low: u8, high: u8, observed_at: i64 },
-    Signal(SignalRow),
+    Monthly {
+        low: u8,
+        high: u8,
+        observed_at: i64,
+    },
+    /// Of files of before, which did not keep when it was said.
+    Undated(SignalRow),
+    Signal {
+        row: SignalRow,
+        observed_at: i64,
+    },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -129,6 +138,7 @@ pub fn unpack_offers(
             risk: None,
             availability: availability(row.availability)?,
             owned: None,
+            signals_observed_at: None,
             signals: row.signals.into_iter().map(SignalRow::signal).collect::<Result<_, _>>()?,
         });
     }
@@ -136,13 +146,18 @@ pub fn unpack_offers(
 }
 
 /// By region.
-pub fn pack_risks<'a>(answer: &'a RiskAnswer, hardware: &Hardware) -> Result<Vec<(&'a str, Vec<u8>)>, RowsError> {
+pub fn pack_risks<'a>(
+    answer: &'a RiskAnswer,
+    hardware: &Hardware,
+    now: Timestamp,
+) -> Result<Vec<(&'a str, Vec<u8>)>, RowsError> {
     let risks = answer.risks.iter().map(|(instance, place, risk)| {
         let (low, high) = (risk.monthly_percent_low, risk.monthly_percent_high);
         (*instance, place, Evidence::Monthly { low, high, observed_at: risk.observed_at.as_second() })
     });
-    let signals =
-        answer.signals.iter().map(|(instance, place, signal)| (*instance, place, Evidence::Signal((*signal).into())));
+    let signals = answer.signals.iter().map(|(instance, place, signal)| {
+        (*instance, place, Evidence::Signal { row: (*signal).into(), observed_at: now.as_second() })
+    });
     let mut regions: BTreeMap<&str, Vec<(InstanceId, &Location, Evidence)>> = BTreeMap::new();
     for row in risks.chain(signals) {
         regions.entry(&row.1.region).or_default().push(row);
@@ -167,7 +182,7 @@ pub fn unpack_risks(
     cloud: &CloudId,
     hardware: &Hardware,
     risks: &mut Vec<(InstanceId, Location, Arc<RiskEvidence>)>,
-    signals: &mut Vec<(InstanceId, Location, Signal)>,
+    signals: &mut Vec<PoolSignal>,
 ) -> Result<(), RowsError> {
     let packed: Packed<RiskRow> = postcard::from_bytes(bytes)?;
     let known = Known::new(&packed.words, cloud, hardware);
@@ -176,7 +191,13 @@ pub fn unpack_risks(
         let Some(instance) = known.instance(row.instance)? else { continue };
         let place = known.place(&region, row.zone)?;
         match row.evidence {
-            Evidence::Signal(signal) => signals.push((instance, place, signal.signal()?)),
+            Evidence::Undated(row) => {
+                signals.push(PoolSignal { instance, place, signal: row.signal()?, observed_at: None });
+            }
+            Evidence::Signal { row, observed_at } => {
+                let observed_at = Some(time(observed_at)?);
+                signals.push(PoolSignal { instance, place, signal: row.signal()?, observed_at });
+            }
             Evidence::Monthly { low, high, observed_at } => {
                 let observed_at = time(observed_at)?;
                 let evidence = RiskEvidence {

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use crate::catalog::snapshot::Market;
+use crate::machines::MachineList;
 use crate::offer::{Offer, Suspicion};
-use gpuplan_hardware::Hardware;
 use gpuplan_hardware::rules::{Finding, Severity};
+use gpuplan_hardware::{CloudId, Hardware};
 
 /// Offers named as examples of a finding.
 const EXAMPLES: usize = 2;
@@ -51,6 +52,26 @@ pub fn check(market: &Market, hardware: &Hardware, now: Timestamp) -> Vec<Findin
         });
     }
     findings
+}
+
+/// Prices of places that a cloud's own list denies. Where no list is known, or a region did not answer, nothing is found.
+pub fn offered_there(market: &Market, hardware: &Hardware, cloud: &CloudId, list: &MachineList) -> Option<Finding> {
+    let denied = |offer: &&Offer| {
+        let instance = hardware.instance(offer.instance);
+        instance.cloud == *cloud && list.denies(offer, &instance.name)
+    };
+    let denied: Vec<&Offer> = market.offers().iter().filter(denied).collect();
+    let examples: Vec<String> = denied.iter().take(EXAMPLES).map(|offer| name(offer, hardware)).collect();
+    (!denied.is_empty()).then(|| Finding {
+        severity: Severity::Note,
+        row: format!("prices/{cloud}.csv"),
+        rule: "offered there",
+        detail: format!(
+            "{} prices are of places that {cloud} does not list; such as {}",
+            denied.len(),
+            examples.join(", ")
+        ),
+    })
 }
 
 /// How many offers each suspicion marks, in the order of `Suspicion::ALL`.

@@ -90,6 +90,7 @@ pub fn read_prices(
             risk,
             availability: Availability::Unknown,
             signals: Vec::new(),
+            signals_observed_at: None,
             owned: None,
         });
     }

@@ -1,12 +1,14 @@
 //! `Market`: every offer, side charge and source of the embedded snapshot, checked as it is read.
 
 use std::collections::HashMap;
+use std::mem::discriminant;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Deserialize;
 
+use crate::answer::PoolSignal;
 use crate::cache::rows::{self, RowsError};
 use crate::catalog::charges::Charges;
 use crate::catalog::numbers::Numbers;
@@ -15,7 +17,7 @@ use crate::catalog::rows::{Risks, read_risks};
 use crate::catalog::rules;
 pub use crate::error::MarketError;
 use crate::host_offer::{self, HostOffer};
-use crate::offer::{ANYWHERE, Location, Offer, OfferId, Purchase, RiskEvidence, Signal};
+use crate::offer::{ANYWHERE, Location, Offer, OfferId, Purchase, RiskEvidence};
 use gpuplan_embedded::Archive;
 use gpuplan_hardware::{CloudId, Hardware, InstanceId};
 
@@ -132,16 +134,12 @@ impl Market {
     }
 
     /// Evidence of risk and capacity, given to the offers that it is about: by zone where it names one, else to the region.
-    pub fn informed(
-        mut self,
-        risks: &[(InstanceId, Location, Arc<RiskEvidence>)],
-        signals: &[(InstanceId, Location, Signal)],
-    ) -> Self {
+    pub fn informed(mut self, risks: &[(InstanceId, Location, Arc<RiskEvidence>)], signals: &[PoolSignal]) -> Self {
         let key = |instance: &InstanceId, place: &Location| (*instance, place.region.clone(), place.zone_id.clone());
         let risks: HashMap<_, _> = risks.iter().map(|(instance, place, risk)| (key(instance, place), risk)).collect();
-        let mut found: HashMap<_, Vec<Signal>> = HashMap::new();
-        for (instance, place, signal) in signals {
-            found.entry(key(instance, place)).or_default().push(*signal);
+        let mut found: HashMap<_, Vec<&PoolSignal>> = HashMap::new();
+        for said in signals {
+            found.entry(key(&said.instance, &said.place)).or_default().push(said);
         }
         for offer in self.offers.iter_mut().filter(|offer| offer.purchase == Purchase::Spot) {
             let zone = key(&offer.instance, &offer.place);
@@ -153,8 +151,8 @@ impl Market {
             if let Some(risk) = risk {
                 offer.risk = Some((*risk).clone());
             }
-            if let Some(signals) = found.get(&zone).or_else(|| found.get(&region)) {
-                offer.signals.clone_from(signals);
+            if let Some(said) = found.get(&zone).or_else(|| found.get(&region)) {
+                offer.hear(said);
             }
         }
         self
@@ -190,6 +188,18 @@ impl Market {
 
     pub fn source(&self, id: &str) -> Option<&Source> {
         self.sources.iter().find(|source| source.id == id)
+    }
+}
+
+impl Offer {
+    /// Signals of this pool: each replaces an earlier one of its kind, and the others stay.
+    fn hear(&mut self, said: &[&PoolSignal]) {
+        for one in said {
+            self.signals.retain(|known| discriminant(known) != discriminant(&one.signal));
+        }
+        let earlier = if self.signals.is_empty() { None } else { self.signals_observed_at };
+        self.signals.extend(said.iter().map(|one| one.signal));
+        self.signals_observed_at = said.iter().filter_map(|one| one.observed_at).chain(earlier).min();
     }
 }
 
@@ -292,5 +302,28 @@ mod tests {
                 .iter()
                 .any(|offer| (offer.instance, offer.place.clone()) == regional && offer.purchase == Purchase::Spot)
         );
+    }
+
+    #[test]
+    fn signals_of_a_kind_replace_each_other_and_keep_the_oldest_date() {
+        use crate::offer::Signal;
+        let hardware = Hardware::embedded().unwrap();
+        let market = Market::embedded(&hardware).unwrap();
+        let pool = market.offers().iter().find(|offer| offer.purchase == Purchase::Spot).unwrap().clone();
+        let said = |signal, day: &str| PoolSignal {
+            instance: pool.instance,
+            place: pool.place.clone(),
+            signal,
+            observed_at: format!("{day}T00:00:00Z").parse().ok(),
+        };
+        let share = said(Signal::DailyPreemptionShare(0.2), "2026-11-01");
+        let market = market.informed(&[], &[share, said(Signal::Obtainability(0.9), "2026-11-02")]);
+        let market = market.informed(&[], &[said(Signal::Obtainability(0.4), "2026-11-03")]);
+        let heard = |offer: &&Offer| {
+            (offer.instance, &offer.place, offer.purchase) == (pool.instance, &pool.place, Purchase::Spot)
+        };
+        let offer = market.offers().iter().find(heard).unwrap();
+        assert_eq!(offer.signals, [Signal::DailyPreemptionShare(0.2), Signal::Obtainability(0.4)]);
+        assert_eq!(offer.signals_observed_at, "2026-11-01T00:00:00Z".parse().ok());
     }
 }

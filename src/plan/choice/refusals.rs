@@ -16,7 +16,7 @@ const MOST_NAMED: usize = 4;
 #[derive(Default)]
 pub struct Refusals {
     by_type: BTreeMap<(InstanceId, Purchase), Nearest>,
-    by_request: BTreeMap<&'static str, (Rejection, u64)>,
+    by_request: BTreeMap<&'static str, Nearest>,
     /// Offers whose price alone is in the way.
     doubtful: Vec<(OfferId, Rejection)>,
 }
@@ -31,13 +31,14 @@ impl Refusals {
     }
 
     pub fn add(&mut self, instance: InstanceId, purchase: Purchase, nodes: u32, why: Rejection) {
-        if why.progress() == 0 {
+        if why.is_about_request() {
             let others = match why {
                 Rejection::OtherGpu => "other GPUs",
                 Rejection::OtherCloud => "other clouds",
                 _ => "other regions",
             };
-            self.by_request.entry(others).or_insert((why, 0)).1 += 1;
+            let held = self.by_request.entry(others).or_insert_with(|| Nearest::new(why.clone(), nodes));
+            held.add(why, nodes);
             return;
         }
         let held = self.by_type.entry((instance, purchase));
@@ -53,7 +54,9 @@ impl Refusals {
             let what = format!("{}/{} x{nodes} {purchase}", instance.cloud, instance.name);
             lines.push((why.distance(), line(what, why, *count)));
         }
-        lines.extend(self.by_request.iter().map(|(what, (why, count))| (0.0, line((*what).to_owned(), why, *count))));
+        for (what, Nearest { why, count, .. }) in &self.by_request {
+            lines.push((why.distance(), line((*what).to_owned(), why, *count)));
+        }
         lines.sort_by(|(a_distance, a), (b_distance, b)| {
             let by_progress = b.why.progress().cmp(&a.why.progress());
             by_progress.then(a_distance.total_cmp(b_distance)).then(a.what.cmp(&b.what))

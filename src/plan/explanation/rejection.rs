@@ -8,7 +8,7 @@ use crate::limits::policy::BrokenRule;
 use gpuplan_estimate::Infeasible;
 use gpuplan_estimate::load::FIRST;
 use gpuplan_market::Suspicion;
-use gpuplan_units::{Bytes, GpuCount, Hours, Seconds, Usd};
+use gpuplan_units::{Bytes, GpuCount, Hours, Seconds, Usd, UsdPerHour};
 
 /// Why a candidate is out, in one word: what a script looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -73,7 +73,11 @@ pub enum Rejection {
     /// The user asks for another GPU, cloud, region or way to buy.
     OtherGpu,
     OtherCloud,
-    OtherRegion,
+    /// Of all that are elsewhere, the cheapest machine is in this region, at this rate of one machine.
+    OtherRegion {
+        region: String,
+        rate_usd_per_hour: UsdPerHour,
+    },
     OtherPurchase,
     SpecialAccount,
     /// Hardly any published run on this vendor's chips is in the fit.
@@ -221,7 +225,7 @@ impl Rejection {
         match self {
             Self::OtherGpu
             | Self::OtherCloud
-            | Self::OtherRegion
+            | Self::OtherRegion { .. }
             | Self::OtherPurchase
             | Self::SpecialAccount
             | Self::Policy(_)
@@ -259,10 +263,12 @@ impl Rejection {
     /// How far the candidate got: later filters mean it was closer.
     pub fn progress(&self) -> u8 {
         match self {
-            Self::OtherGpu | Self::OtherCloud | Self::OtherRegion => 0,
+            Self::OtherGpu | Self::OtherCloud => 0,
+            // Nobody knows whether it is in the region that was asked for.
+            Self::SuspectPrice { suspicion: Suspicion::PlaceUnknown } => 1,
             Self::Policy(broken) if broken.violation.is_about_cost() => 9,
             Self::Policy(_) | Self::OtherPurchase | Self::SpecialAccount | Self::UnfittedVendor | Self::NotSold => 1,
-            Self::SuspectPrice { .. } | Self::StalePrice { .. } | Self::SoldOut => 2,
+            Self::SuspectPrice { .. } | Self::StalePrice { .. } | Self::SoldOut | Self::OtherRegion { .. } => 2,
             Self::Unsupported { .. }
             | Self::SweepRunTooLarge { .. }
             | Self::SliceOfSlice
@@ -287,9 +293,15 @@ impl Rejection {
         }
     }
 
+    /// Whether the user asked for something else altogether: such candidates are counted, not listed one by one.
+    pub fn is_about_request(&self) -> bool {
+        matches!(self, Self::OtherGpu | Self::OtherCloud | Self::OtherRegion { .. })
+    }
+
     /// Size of the miss, to find the nearest among equals.
     pub fn distance(&self) -> f64 {
         match self {
+            Self::OtherRegion { rate_usd_per_hour, .. } => rate_usd_per_hour.dollars(),
             Self::OutOfMemory { needed_bytes, available_bytes } => needed_bytes.0 / available_bytes.0,
             Self::TooSlow { least_seconds, target_seconds, .. } => least_seconds.0 / target_seconds.0,
             Self::Overloaded { nodes, most_nodes, .. } => nodes / f64::from(*most_nodes),

@@ -118,6 +118,10 @@ pub struct PolicyFile {
     #[serde(rename = "guardrail")]
     #[schemars(with = "Option<BTreeMap<String, Amount>>")]
     _guardrail: Option<serde::de::IgnoredAny>,
+    /// What every budget has to keep, for `budget` alone: `min_chance`, `max_price_age`, `max_spent`.
+    #[serde(rename = "rule")]
+    #[schemars(with = "Option<Vec<BTreeMap<String, Amount>>>")]
+    _rule: Option<serde::de::IgnoredAny>,
 }
 
 /// An amount of money: text is exact, a bare number is read as it is written.

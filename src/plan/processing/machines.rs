@@ -128,7 +128,8 @@ fn refuse(rented: &Rented, sold_as: gpuplan_hardware::SoldAs, limits: &Limits) -
         return Some(Rejection::OtherCloud);
     }
     if !filter.regions.is_empty() && !filter.names_region(rented.place) && !filter.names_zone(rented.place) {
-        return Some(Rejection::OtherRegion);
+        let (region, rate_usd_per_hour) = (rented.place.region.to_string(), rented.quote.rate);
+        return Some(Rejection::OtherRegion { region, rate_usd_per_hour });
     }
     let is_asked = match filter.purchase {
         PurchaseChoice::Any | PurchaseChoice::Commitment | PurchaseChoice::SpotWithFallback => {

@@ -16,7 +16,7 @@ impl Refusals {
     pub fn add(&mut self, rented: &Rented, nodes: u32, why: Rejection) {
         let key = match why {
             Rejection::OtherCloud => "other clouds".to_owned(),
-            Rejection::OtherRegion => "other regions".to_owned(),
+            Rejection::OtherRegion { .. } => "other regions".to_owned(),
             _ => format!("{}/{} {}", rented.host.cloud, rented.host.name, rented.purchase),
         };
         self.by_type.entry(key).or_insert_with(|| Nearest::new(why.clone(), nodes)).add(why, nodes);
@@ -39,7 +39,7 @@ impl Refusals {
             by_progress.then(a.why.distance().total_cmp(&b.why.distance()))
         });
         let line = |(what, Nearest { why, nodes, count }): (String, Nearest)| {
-            let what = if why.progress() == 0 { what } else { format!("{what} x{nodes}") };
+            let what = if why.is_about_request() { what } else { format!("{what} x{nodes}") };
             Rejected { what, why, count }
         };
         lines.into_iter().map(line).collect()

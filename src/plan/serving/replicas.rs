@@ -2,7 +2,7 @@
 
 use crate::candidate::Candidate;
 use crate::explanation::Rejection;
-use gpuplan_estimate::{Correction, Flow, Machine, Replica, StepEstimate, round};
+use gpuplan_estimate::{Correction, Flow, Infeasible, Machine, Replica, StepEstimate, round};
 use gpuplan_workload::{Layout, Load, Serving, Workload};
 
 /// Splits that are looked at: of matrices among GPUs of a machine, and of layers among GPUs or machines.
@@ -46,6 +46,10 @@ pub fn candidates(
             Ok(made) => found.extend(made),
             Err(rejection) => failed = Some(nearer(failed, rejection)),
         }
+    }
+    if splits.is_empty() {
+        let detail = format!("no copy that is split as stated fits on machines of {} GPUs", machine.gpus_per_node);
+        failed = Some(Infeasible::Unsupported { detail }.into());
     }
     (best_of_each_count(found, failed, serving), estimated)
 }
@@ -140,9 +144,16 @@ fn splits(workload: &Workload, machine: &Machine, most_nodes: u32) -> Vec<Split>
             && model.heads.is_multiple_of(*tensor)
             && (model.kv_heads.is_multiple_of(*tensor) || tensor.is_multiple_of(model.kv_heads))
     };
-    let tensors: Vec<u32> = TENSOR.into_iter().filter(divides).collect();
+    let fixed = workload.serving.map(|serving| serving.layout).unwrap_or_default();
+    let tensors: Vec<u32> = match fixed.tensor {
+        Some(tensor) => vec![tensor * fixed.groups()],
+        None => TENSOR.into_iter().filter(divides).collect(),
+    };
+    let is_asked = |pipeline: &u32| fixed.pipeline.is_none_or(|stated| stated == *pipeline);
     let mut splits = Vec::new();
-    for pipeline in PIPELINE.into_iter().filter(|pipeline| *pipeline == 1 || !machine.link.is_fast()) {
+    let pipelines = fixed.pipeline.map_or(PIPELINE.to_vec(), |stated| vec![stated]);
+    let inside = |pipeline: &u32| fixed.pipeline.is_some() || *pipeline == 1 || !machine.link.is_fast();
+    for pipeline in pipelines.iter().copied().filter(inside) {
         for tensor in tensors.iter().copied().filter(|tensor| tensor * pipeline <= devices && pipeline <= model.layers)
         {
             splits.push(Split {
@@ -156,7 +167,7 @@ fn splits(workload: &Workload, machine: &Machine, most_nodes: u32) -> Vec<Split>
     for (tensor, machines) in
         widest.into_iter().flat_map(|tensor| PIPELINE[1..].iter().map(move |machines| (tensor, *machines)))
     {
-        if machines <= most_nodes && machines <= model.layers {
+        if is_asked(&machines) && machines <= most_nodes && machines <= model.layers {
             splits.push(Split { layout: layout(tensor, machines), nodes_each: machines, on_a_node: 1 });
         }
     }

@@ -33,6 +33,8 @@ pub enum UnevenStages {
 pub fn layouts(model: &Model, training: &Training, machine: &Machine, gpus: u32, global_batch: u64) -> Vec<Layout> {
     let mut found = Vec::new();
     let splits_weights = splits_weights(training);
+    // A layout that the stack cannot be told is none.
+    let has_zero1 = training.framework.recipe(|stack| &stack.zero1) != Some(false);
     for tensor in tensor_degrees(model, training, machine, gpus) {
         for pipeline in pipeline_degrees(model, training, gpus / tensor) {
             for context in context_degrees(training, gpus / (tensor * pipeline)) {
@@ -43,7 +45,10 @@ pub fn layouts(model: &Model, training: &Training, machine: &Machine, gpus: u32,
                 let base =
                     Layout { data, tensor, pipeline, context, sequence_parallel: tensor > 1, ..Layout::default() };
                 for expert in expert_degrees(model, machine, data) {
-                    for (shard, shard_group) in shards(&base, splits_weights, machine, gpus) {
+                    let shards = shards(&base, splits_weights, machine, gpus);
+                    for (shard, shard_group) in
+                        shards.into_iter().filter(|(shard, _)| has_zero1 || *shard != Shard::Zero1)
+                    {
                         found.push(Layout { expert, shard, shard_group, ..base });
                     }
                 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use gpuplan_hardware::{CloudId, Hardware};
+use gpuplan_hardware::sheet::DESCRIBED;
+use gpuplan_hardware::{CloudId, Hardware, InstanceType};
 use gpuplan_market::{Offer, Origin, Purchase, Suspicion};
 use gpuplan_units::UsdPerHour;
 use gpuplan_units::money::MoneyError;
@@ -47,9 +48,10 @@ pub fn prices(
 ) -> Result<String, csv::Error> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(HEADER)?;
-    let mine = offers
-        .iter()
-        .filter(|offer| hardware.instance(offer.instance).cloud == *cloud && offer.quote.origin != Origin::User);
+    // A machine that only its cloud describes has no row in the folder.
+    let has_row = |instance: &InstanceType| instance.cloud == *cloud && instance.source != DESCRIBED;
+    let mine =
+        offers.iter().filter(|offer| has_row(hardware.instance(offer.instance)) && offer.quote.origin != Origin::User);
     let mut rows: Vec<[String; 10]> = mine.map(|offer| row(offer, hardware, taken_at)).collect();
     rows.sort();
     for row in rows {

@@ -1,76 +1,22 @@
 //! A budget for a person: the sum and its chance first, then by month, team, cloud and GPU, then what would change it.
 //! The same tables serve the terminal and Markdown.
 
+use crate::finance::rules_text;
+use crate::finance::sections::{self, Section};
 use crate::text::format;
-use crate::text::table::{Column, footer, render};
-use crate::text::wrap::wrap;
+use crate::text::table::{Column, footer};
 use gpuplan_budget::Budget;
 use gpuplan_budget::portfolio::budget::{CostGroup, Period, PoolFigures, TermCommitment};
 use gpuplan_units::Hours;
 
-/// One titled table.
-struct Section {
-    title: String,
-    columns: Vec<Column>,
-    rows: Vec<Vec<String>>,
-    /// Under it.
-    foot: String,
-}
-
 /// For a terminal.
 pub fn text(budget: &Budget, width: u16, most_rows: usize) -> String {
-    let mut out = String::new();
-    for line in head(budget) {
-        out.push_str(&wrap(&line, width, "  "));
-        out.push('\n');
-    }
-    for section in sections(budget, most_rows) {
-        out.push_str(&format!("\n{}\n{}", section.title, render(&section.columns, section.rows, width)));
-        for line in section.foot.lines() {
-            out.push_str(&wrap(line, width, "  "));
-            out.push('\n');
-        }
-    }
-    out.push('\n');
-    for assumption in &budget.assumptions {
-        out.push_str(&wrap(&format!("Assumed: {assumption}."), width, "  "));
-        out.push('\n');
-    }
-    out.push_str(&wrap(&traced(budget), width, "  "));
-    out.push('\n');
-    out
+    sections::text(&head(budget), sections(budget, most_rows), &budget.assumptions, Some(&traced(budget)), width)
 }
 
 /// For a page or a comment.
 pub fn markdown(budget: &Budget, most_rows: usize) -> String {
-    let mut head = head(budget).into_iter();
-    let mut out = format!("## {}\n\n", head.next().unwrap_or_default());
-    for line in head {
-        out.push_str(&format!("{line}  \n"));
-    }
-    for section in sections(budget, most_rows) {
-        out.push_str(&format!("\n### {}\n\n{}", section.title, markdown_table(&section.columns, &section.rows)));
-        if !section.foot.is_empty() {
-            out.push_str(&format!("\n{}", section.foot));
-        }
-    }
-    out.push_str("\n### Assumed\n\n");
-    for assumption in &budget.assumptions {
-        out.push_str(&format!("- {assumption}\n"));
-    }
-    out.push_str(&format!("\n{}\n", traced(budget)));
-    out
-}
-
-/// Cells in bars; what would end a cell is escaped.
-pub fn markdown_table(columns: &[Column], rows: &[Vec<String>]) -> String {
-    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-    let mut out = line(columns.iter().map(|column| column.title.to_owned()).collect());
-    out.push_str(&line(columns.iter().map(|column| if column.right { "---:" } else { "---" }.to_owned()).collect()));
-    for row in rows {
-        out.push_str(&line(row.iter().map(|cell| cell.replace('|', "\\|").replace('\n', " ")).collect()));
-    }
-    out
+    sections::markdown(&head(budget), sections(budget, most_rows), &budget.assumptions, Some(&traced(budget)))
 }
 
 fn head(budget: &Budget) -> Vec<String> {
@@ -103,6 +49,15 @@ fn head(budget: &Budget) -> Vec<String> {
             _ => kept,
         });
     }
+    let age = budget.total.price_age;
+    if let Some(oldest) = age.oldest.filter(|_| age.older_share >= 0.005) {
+        lines.push(format!(
+            "{:.0} % of the sum rests on prices older than {:.0} days; the oldest is of {}",
+            age.older_share * 100.0,
+            age.older_than_days,
+            oldest.strftime("%Y-%m-%d")
+        ));
+    }
     lines
 }
 
@@ -114,13 +69,20 @@ fn traced(budget: &Budget) -> String {
 }
 
 fn sections(budget: &Budget, most: usize) -> Vec<Section> {
-    let mut sections = vec![
+    let rules = (!budget.rules.is_empty()).then(|| Section {
+        title: "What the budget has to keep".to_owned(),
+        columns: rules_text::columns(),
+        rows: rules_text::rows(&budget.rules),
+        foot: String::new(),
+    });
+    let mut sections: Vec<Section> = rules.into_iter().collect();
+    sections.extend([
         cost_groups("By month", "month", &budget.breakdown.by_month),
         cost_groups("By team", "team", &budget.breakdown.by_team),
         cost_groups("By cloud", "cloud", &budget.breakdown.by_cloud),
         cost_groups("By GPU", "GPU", &budget.breakdown.by_gpu),
         phases(budget, most),
-    ];
+    ]);
     sections.extend(held(budget));
     sections.extend(commitments(budget));
     sections.extend(term_commitments(budget));

@@ -35,12 +35,7 @@ pub fn text(shown: &CostsReport, width: u16) -> String {
     "total".clone_into(&mut total.name);
     let has_discount = total.list != total.contracted;
     let has_bill = total.billed.is_some();
-    let title: &'static str = match shown.by {
-        CostGrouping::Run => "run",
-        CostGrouping::Team => "team",
-        CostGrouping::Day => "day",
-        CostGrouping::Tag(_) => "tag",
-    };
+    let title = shown.by.word();
     // A column that says the same as its neighbour on every row is left out.
     let never = u16::MAX;
     let has = |item| total.side_costs.contains_key(&item);

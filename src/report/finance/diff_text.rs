@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::finance::budget_text::markdown_table;
+use crate::finance::sections::markdown_table;
 use crate::text::format;
 use crate::text::json::{VERSION, pretty};
 use crate::text::table::{Column, footer, render};

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::page::chart::{Chart, ChartKind, Range, RangeChart};
-use crate::page::document::{Cell, Column, Figure, KeyFigure, Report, Section, Table, day_and_time};
+use crate::page::document::{Cell, Column, Figure, KeyFigure, Report, Section, Table, day, day_and_time};
 use crate::text::format;
 use gpuplan_units::{Quantiles, Usd};
 
@@ -43,6 +43,10 @@ pub struct Budget {
     #[serde(default)]
     by_gpu: Vec<CostGroup>,
     #[serde(default)]
+    phases: Vec<PhaseFigures>,
+    #[serde(default)]
+    commitments: Vec<CommitmentFigures>,
+    #[serde(default)]
     sensitivity: Vec<SensitivityBar>,
     #[serde(default)]
     lines: Vec<BudgetLine>,
@@ -60,6 +64,46 @@ struct CostGroup {
     budget_usd: Option<Usd>,
     #[serde(default)]
     chance_within_budget: Option<f64>,
+    /// Of the whole alone.
+    #[serde(default)]
+    price_age: Option<PriceAge>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+struct PriceAge {
+    older_than_days: f64,
+    older_share: f64,
+    oldest: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct PhaseFigures {
+    phase: String,
+    #[serde(default)]
+    team: String,
+    #[serde(default)]
+    start: String,
+    months: u32,
+    repeats: u32,
+    #[serde(default)]
+    cloud: String,
+    #[serde(default)]
+    gpu: Option<String>,
+    nodes: u32,
+    #[serde(default)]
+    purchase: String,
+    cost_usd: Quantiles<Usd>,
+    run_hours: Quantiles<f64>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct CommitmentFigures {
+    name: String,
+    kind: String,
+    paid_usd: String,
+    saved_usd: String,
+    expected_use: f64,
+    chance_of_loss: f64,
 }
 
 /// One thing that may turn out otherwise, and the dollars that it adds (negative: saves) at either end.
@@ -134,8 +178,16 @@ pub fn report(budget: &Budget, now: Timestamp) -> Report {
             note: budget
                 .total
                 .chance_within_budget
-                .map_or_else(String::new, |chance| format!("{:.0} % chance to keep it", chance.min(0.99) * 100.0)),
+                .map_or_else(String::new, |likely| format!("{} chance to keep it", chance(likely))),
         }
+    }));
+    key.extend(budget.total.price_age.and_then(|age| {
+        let oldest = age.oldest?;
+        Some(KeyFigure {
+            name: "On old prices",
+            value: format!("{:.0} %", age.older_share * 100.0),
+            note: format!("of the cost, older than {:.0} days; the oldest is of {}", age.older_than_days, day(oldest)),
+        })
     }));
     let mut sections = vec![summary(budget)];
     let mut missing = Vec::new();
@@ -151,6 +203,12 @@ pub fn report(budget: &Budget, now: Timestamp) -> Report {
         } else {
             sections.push(group(id, heading, parts));
         }
+    }
+    if !budget.phases.is_empty() {
+        sections.push(phases(budget));
+    }
+    if !budget.commitments.is_empty() {
+        sections.push(commitments(budget));
     }
     if !budget.sensitivity.is_empty() {
         sections.push(sensitivity(budget));
@@ -168,6 +226,19 @@ pub fn report(budget: &Budget, now: Timestamp) -> Report {
     Report { title, lead: format!("A budget{made}, {} lines.", budget.lines.len()), made_at: now, key, sections }
 }
 
+/// From draws, which say neither never nor always.
+fn chance(share: f64) -> String {
+    match share {
+        share if share > 0.99 => "> 99 %".to_owned(),
+        share if share < 0.01 => "< 1 %".to_owned(),
+        share => format!("{:.0} %", share * 100.0),
+    }
+}
+
+fn chance_cell(share: f64) -> Cell {
+    Cell::new(chance(share), share.to_string())
+}
+
 fn summary(budget: &Budget) -> Section {
     let cost = budget.total.cost_usd;
     let mut text = vec![format!(
@@ -175,17 +246,14 @@ fn summary(budget: &Budget) -> Section {
         format::usd(cost.expected),
         format::usd(cost.p90)
     )];
-    if let (Some(limit), Some(chance)) = (budget.total.budget_usd, budget.total.chance_within_budget) {
-        text.push(format!(
-            "The budget of {} is kept with a chance of {:.0} %.",
-            format::usd(limit),
-            chance.min(0.99) * 100.0
-        ));
+    if let (Some(limit), Some(likely)) = (budget.total.budget_usd, budget.total.chance_within_budget) {
+        text.push(format!("The budget of {} is kept with a chance of {}.", format::usd(limit), chance(likely)));
     }
     Section { id: "summary", heading: "Summary", text, ..Section::default() }
 }
 
 fn group(id: &'static str, heading: &'static str, parts: &[CostGroup]) -> Section {
+    let has_budget = parts.iter().any(|part| part.budget_usd.is_some());
     let range = |part: &CostGroup| Range {
         name: part.name.clone(),
         words: format!("{} to {}", format::usd(part.cost_usd.p50), format::usd(part.cost_usd.p90)),
@@ -197,29 +265,39 @@ fn group(id: &'static str, heading: &'static str, parts: &[CostGroup]) -> Sectio
     let chart = Chart::new(
         format!("{heading}: from the middle case to nine of ten"),
         format!(
-            "{} bars from the 50th to the 90th percentile of cost, each with a mark at the expected cost.",
-            parts.len()
+            "{} bars from the 50th to the 90th percentile of cost, each with a mark at the expected cost{}, on an axis from zero.",
+            parts.len(),
+            if has_budget { " and a line at its budget" } else { "" }
         ),
-        ChartKind::Ranges(RangeChart { ranges: parts.iter().map(range).collect() }),
+        ChartKind::Ranges(RangeChart {
+            ranges: parts.iter().map(range).collect(),
+            limits: parts.iter().map(|part| part.budget_usd.map(Usd::dollars)).collect(),
+            is_from_zero: true,
+        }),
     );
     let row = |part: &CostGroup| {
         let mut cells = vec![Cell::text(&*part.name)];
         cells.extend([part.cost_usd.p50, part.cost_usd.expected, part.cost_usd.p90].map(Cell::usd));
-        cells.push(part.budget_usd.map_or_else(Cell::none, Cell::usd));
-        cells.push(part.chance_within_budget.map_or_else(Cell::none, Cell::share));
+        if has_budget {
+            cells.push(part.budget_usd.map_or_else(Cell::none, Cell::usd));
+            cells.push(part.chance_within_budget.map_or_else(Cell::none, chance_cell));
+        }
         cells
     };
+    let mut columns = vec![
+        Column::text("name", "Name"),
+        Column::number("cost_usd_p50", "Middle case (p50)"),
+        Column::number("cost_usd_expected", "Expected (mean)"),
+        Column::number("cost_usd_p90", "Nine of ten (p90)"),
+    ];
+    if has_budget {
+        columns.push(Column::number("budget_usd", "Budget"));
+        columns.push(Column::number("chance_within_budget", "Chance to keep it"));
+    }
     let table = Table {
         id,
         caption: "Percentiles of the cost; those of several do not add up".to_owned(),
-        columns: vec![
-            Column::text("name", "Name"),
-            Column::number("cost_usd_p50", "Middle case (p50)"),
-            Column::number("cost_usd_expected", "Expected (mean)"),
-            Column::number("cost_usd_p90", "Nine of ten (p90)"),
-            Column::number("budget_usd", "Budget"),
-            Column::number("chance_within_budget", "Chance to keep it"),
-        ],
+        columns,
         rows: parts.iter().map(row).collect(),
     };
     Section { id: section_id(id), heading, figures: vec![Figure { chart: Some(chart), table }], ..Section::default() }
@@ -232,6 +310,76 @@ fn section_id(table: &str) -> &'static str {
         "by-team" => "teams",
         "by-cloud" => "clouds",
         _ => "gpus",
+    }
+}
+
+fn phases(budget: &Budget) -> Section {
+    let row = |phase: &PhaseFigures| {
+        let gpu = phase.gpu.as_deref().unwrap_or("machine");
+        vec![
+            Cell::text(&*phase.phase),
+            Cell::text(&*phase.team),
+            Cell::text(&*phase.start),
+            Cell::count(f64::from(phase.months)),
+            Cell::count(f64::from(phase.repeats)),
+            Cell::text(format!("{} x {gpu} on {}", phase.nodes, phase.cloud)),
+            Cell::text(&*phase.purchase),
+            Cell::hours(phase.run_hours.expected),
+            Cell::usd(phase.cost_usd.expected),
+            Cell::usd(phase.cost_usd.p90),
+        ]
+    };
+    let mut by_cost: Vec<&PhaseFigures> = budget.phases.iter().collect();
+    by_cost.sort_by_key(|phase| std::cmp::Reverse(phase.cost_usd.expected));
+    let table = Table {
+        id: "phase",
+        caption: "Every run and phase, the dearest first".to_owned(),
+        columns: vec![
+            Column::text("phase", "Run"),
+            Column::text("team", "Team"),
+            Column::text("start", "From"),
+            Column::number("months", "Months"),
+            Column::number("repeats", "Times"),
+            Column::text("machines", "Machines"),
+            Column::text("purchase", "Terms"),
+            Column::number("run_hours_expected", "Hours each"),
+            Column::number("cost_usd_expected", "Expected (mean)"),
+            Column::number("cost_usd_p90", "Nine of ten (p90)"),
+        ],
+        rows: by_cost.into_iter().map(row).collect(),
+    };
+    Section { id: "runs", heading: "Runs", figures: vec![Figure { chart: None, table }], ..Section::default() }
+}
+
+fn commitments(budget: &Budget) -> Section {
+    let row = |commitment: &CommitmentFigures| {
+        vec![
+            Cell::text(&*commitment.name),
+            Cell::text(&*commitment.kind),
+            money(&commitment.paid_usd),
+            Cell::share(commitment.expected_use),
+            money(&commitment.saved_usd),
+            chance_cell(commitment.chance_of_loss),
+        ]
+    };
+    let table = Table {
+        id: "commitment",
+        caption: "Paid whether used or not; what is saved is against renting the same hours on demand".to_owned(),
+        columns: vec![
+            Column::text("name", "Commitment"),
+            Column::text("kind", "Kind"),
+            Column::number("paid_usd", "Paid"),
+            Column::number("expected_use", "Used"),
+            Column::number("saved_usd", "Saves"),
+            Column::number("chance_of_loss", "Loses with"),
+        ],
+        rows: budget.commitments.iter().map(row).collect(),
+    };
+    Section {
+        id: "commitments",
+        heading: "Commitments",
+        figures: vec![Figure { chart: None, table }],
+        ..Section::default()
     }
 }
 
@@ -257,7 +405,8 @@ fn sensitivity(budget: &Budget) -> Section {
             Column::number("high_usd", "Adds"),
             Column::text("basis", "Rests on"),
         ],
-        rows: budget.sensitivity.iter().map(row).collect(),
+        // What moves nothing is in the JSON.
+        rows: budget.sensitivity.iter().filter(|bar| bar.low_usd != bar.high_usd).map(row).collect(),
     };
     Section {
         id: "sensitivity",

@@ -3,18 +3,19 @@
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::sentences::assumption::job_sentence;
 use crate::text::fit::{ALWAYS, FlexibleColumn, fit};
 use crate::text::format::{rate, seen, three_figures, usd};
-use crate::text::json::{VERSION, json_value, pretty};
+use crate::text::json::{VERSION, pretty};
 use crate::text::table::{Column, footer, render};
 use crate::text::wrap::wrap;
 use gpuplan_hardware::Hardware;
 use gpuplan_import::{JobKind, JobRequest, KeyValue};
 use gpuplan_market::{Market, Origin};
-use gpuplan_plan::document::{Context, PlanRecord, Remark};
+use gpuplan_plan::document::{
+    Context, JobComparison, JobRecord, KeyRecord, NodeRange, PlanDifference, PlanRecord, Remark,
+};
 use gpuplan_plan::job::{Better, Change, JobOffer, Priced};
 use gpuplan_plan::{Plan, plan_id};
 use gpuplan_units::{Hours, Usd, UsdPerHour};
@@ -217,48 +218,12 @@ fn difference_text(baseline: &Plan, best: &Plan) -> String {
 pub struct JobDocument<'a> {
     pub version: u32,
     pub generated_at: Timestamp,
-    pub job: JobRecord<'a>,
+    pub job: JobRecord,
     /// Machines that the job would run on, cheapest first.
     pub offers: Vec<JobOfferRecord<'a>>,
     /// Offers of it that are not trusted, or that limits refuse.
     pub offers_refused: usize,
     pub better: Vec<BetterRecord<'a>>,
-}
-
-/// What a job asks for, and what of its file was understood.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct JobRecord<'a> {
-    /// `slurm`, `skypilot`, `kubernetes`, `script` or `recipe` (the configuration of a training program).
-    #[schemars(with = "String")]
-    pub kind: JobKind,
-    pub name: Option<&'a str>,
-    /// One sentence for each kind of machine that it accepts.
-    pub asks_for: Vec<String>,
-    /// Machines; null: as many as hold the GPUs.
-    pub nodes: Option<NodeRange>,
-    /// The longest that it may take.
-    pub hours: Option<f64>,
-    pub understood: Vec<KeyRecord<'a>>,
-    /// Keys that change neither machines nor price.
-    pub no_effect: Vec<KeyRecord<'a>>,
-    pub not_understood: Vec<KeyRecord<'a>>,
-    /// What the job leaves open and what was taken, as sentences.
-    pub assumed: Vec<String>,
-    /// The same with their figures, in the same order.
-    pub assumptions: Vec<Remark>,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct NodeRange {
-    pub low: u32,
-    pub high: u32,
-}
-
-/// A key of the job's file and its value, as they stand there.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct KeyRecord<'a> {
-    pub key: &'a str,
-    pub value: &'a str,
 }
 
 /// Machines of one place on one set of terms.
@@ -294,23 +259,22 @@ pub struct BetterRecord<'a> {
     pub bandwidth_ratio: Option<f64>,
 }
 
-impl<'a> JobRecord<'a> {
-    pub fn new(asked: &'a JobRequest, hardware: &Hardware) -> Self {
-        let keys = |keys: &'a [KeyValue]| -> Vec<KeyRecord<'a>> {
-            keys.iter().map(|one| KeyRecord { key: &one.key, value: &one.value }).collect()
-        };
-        Self {
-            kind: asked.kind,
-            name: asked.name.as_deref(),
-            asks_for: asked.lines(hardware),
-            nodes: asked.nodes.as_ref().map(|nodes| NodeRange { low: *nodes.start(), high: *nodes.end() }),
-            hours: asked.hours.map(|hours| hours.0),
-            understood: keys(&asked.understood),
-            no_effect: keys(&asked.no_effect),
-            not_understood: keys(&asked.unread),
-            assumed: asked.assumed.iter().map(job_sentence).collect(),
-            assumptions: asked.assumed.iter().map(|one| Remark::new(one, job_sentence(one))).collect(),
-        }
+/// What the job asks for, as a document has it.
+fn job_record(asked: &JobRequest, hardware: &Hardware) -> JobRecord {
+    let keys = |keys: &[KeyValue]| -> Vec<KeyRecord> {
+        keys.iter().map(|one| KeyRecord { key: one.key.clone(), value: one.value.clone() }).collect()
+    };
+    JobRecord {
+        kind: asked.kind.word().to_owned(),
+        name: asked.name.clone(),
+        asks_for: asked.lines(hardware),
+        nodes: asked.nodes.as_ref().map(|nodes| NodeRange { low: *nodes.start(), high: *nodes.end() }),
+        hours: asked.hours.map(|hours| hours.0),
+        understood: keys(&asked.understood),
+        no_effect: keys(&asked.no_effect),
+        not_understood: keys(&asked.unread),
+        assumed: asked.assumed.iter().map(job_sentence).collect(),
+        assumptions: asked.assumed.iter().map(|one| Remark::new(one, job_sentence(one))).collect(),
     }
 }
 
@@ -348,43 +312,27 @@ pub fn json(asked: &JobRequest, priced: &Priced, named: Named) -> String {
     pretty(&JobDocument {
         version: VERSION,
         generated_at: named.now,
-        job: JobRecord::new(asked, named.hardware),
+        job: job_record(asked, named.hardware),
         offers: priced.offers.iter().map(|one| JobOfferRecord::new(one, named)).collect(),
         offers_refused: priced.refused,
         better: better.collect(),
     })
 }
 
-/// What a plan document says of the job beside it, under `from`.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct JobComparison<'a> {
-    pub job: JobRecord<'a>,
-    /// The plan on the job's own machines; null: none of them can run the workload.
-    pub baseline: Option<PlanRecord>,
-    /// The recommended plan less the baseline.
-    pub difference: Option<PlanDifference>,
-}
-
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct PlanDifference {
-    pub cost_usd: Usd,
-    pub hours: f64,
-}
-
-pub fn comparison_json(
+/// The job beside the recommended plan, and its plan on its own machines.
+pub fn comparison(
     asked: &JobRequest,
     baseline: Option<Placed>,
     best: Option<&Plan>,
     hardware: &Hardware,
-) -> Value {
+) -> JobComparison {
     let difference = baseline.zip(best).map(|((than, _), best)| PlanDifference {
         cost_usd: best.cost.expected - than.cost.expected,
         hours: best.run.hours.expected - than.run.hours.expected,
     });
-    let comparison = JobComparison {
-        job: JobRecord::new(asked, hardware),
-        baseline: baseline.map(|(plan, context)| PlanRecord::new(plan, context)),
+    JobComparison {
+        job: job_record(asked, hardware),
+        baseline: baseline.map(|(plan, context)| Box::new(PlanRecord::new(plan, context))),
         difference,
-    };
-    json_value(&comparison)
+    }
 }

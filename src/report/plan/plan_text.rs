@@ -79,13 +79,14 @@ pub fn workload_line(workload: &Workload) -> String {
     let batch = training.global_batch.unwrap_or(1);
     let steps = workload.amount.steps(batch as f64, f64::from(training.sequence_length));
     let amount = match workload.amount {
-        Amount::Tokens(tokens) => format!("{} tokens", format::count(tokens)),
-        Amount::Samples(samples) => format!("{} samples", format::count(samples)),
-        Amount::Steps(steps) => format!("{} steps", format::count(steps)),
+        Amount::Tokens(tokens) => format!("{} tokens in ", format::count(tokens)),
+        Amount::Samples(samples) => format!("{} samples in ", format::count(samples)),
+        Amount::Steps(_) => String::new(),
     };
+    let plural = if steps == 1.0 { "" } else { "s" };
     let unit = if workload.model.kind.counts_samples() { "px" } else { "tokens" };
     format!(
-        "{}: {} ({} parameters), {}, {amount} in {} steps of {batch} x {} {unit}",
+        "{}: {} ({} parameters), {}, {amount}{} step{plural} of {batch} x {} {unit}",
         workload.name,
         workload.model.name,
         format::count(workload.model.parameters),

@@ -84,6 +84,12 @@ fn key_and_why(assumption: &Assumption) -> (&'static str, Cow<'static, str>) {
         Assumption::KvHeads { .. } => ("kv_heads", "as many as heads"),
         Assumption::HeadDim { .. } => ("head_dim", "hidden / heads"),
         Assumption::ModelOfCache { .. } => ("model", "its config.json in the cache of huggingface_hub"),
+        Assumption::ModelShape { .. } => {
+            ("model", "only the size is known: the shape of another model of about this size, dense, with a wide band")
+        }
+        Assumption::ModelTraffic { .. } => {
+            ("model.kind", "only parameters and operations are known: memory traffic as in this kind, with a wide band")
+        }
         Assumption::Parameters { replaces_own, .. } => ("parameters", sizes_basis(replaces_own)),
         Assumption::Simplified { simplification } => ("model", simplified(simplification)),
         Assumption::DataSize { .. } => ("data.size", "not stated: no time and no money is counted for moving data"),
@@ -108,6 +114,7 @@ fn key_and_why(assumption: &Assumption) -> (&'static str, Cow<'static, str>) {
         }
         Assumption::ServingLatency { writes_tokens } => ("serving.time_to_first_token", latency_basis(writes_tokens)),
         Assumption::ServingHours { .. } => ("serving.hours", "not stated: a whole month, day and night"),
+        Assumption::ServingEngine { .. } => ("serving.engine", NOT_STATED),
         Assumption::ServingWeights { .. } => ("serving.weights", AS_PUBLISHED),
         Assumption::ServingKvCache { .. } => ("serving.kv_cache", AS_PUBLISHED),
         Assumption::ServingAvailability { .. } => {
@@ -135,13 +142,14 @@ fn value(assumption: &Assumption) -> String {
         Assumption::CheckpointInterval => "choose".to_owned(),
         Assumption::SweepParallel { runs } => runs.to_string(),
         Assumption::SweepGpusPerRun { gpus } => gpus.to_string(),
-        Assumption::ModelKind { model_kind } => word(model_kind),
+        Assumption::ModelKind { model_kind } | Assumption::ModelTraffic { model_kind } => word(model_kind),
         Assumption::Mlp { mlp } => word(mlp),
         Assumption::Norm { norm } => word(norm),
         Assumption::TiedEmbeddings { tied } => tied.to_string(),
         Assumption::KvHeads { heads } => heads.to_string(),
         Assumption::HeadDim { elements } => elements.to_string(),
         Assumption::ModelOfCache { ref name } => name.clone(),
+        Assumption::ModelShape { ref like, layers } => format!("{like} with {layers} layers"),
         Assumption::Parameters { parameters, .. } => short_count(parameters),
         Assumption::Simplified { simplification } => simplified_part(simplification),
         Assumption::DataStorage { storage } => word(storage),
@@ -159,6 +167,7 @@ fn value(assumption: &Assumption) -> String {
         Assumption::ProcessingShard { seconds } => format!("{}m", seconds.0 / 60.0),
         Assumption::ServingLatency { .. } => "any".to_owned(),
         Assumption::ServingHours { hours } => hours.0.to_string(),
+        Assumption::ServingEngine { engine } => word(engine),
         Assumption::ServingWeights { format } | Assumption::ServingKvCache { format } => word(format),
         Assumption::ServingAvailability { share } => share.to_string(),
     }

@@ -64,6 +64,11 @@ pub fn sentence(rejection: &Rejection) -> String {
         Rejection::Dominated { cost_usd, run_hours } => {
             format!("${:.2} and {run_hours} at best: another plan is cheaper and no slower", cost_usd.dollars())
         }
+        Rejection::OtherRegion { region, rate_usd_per_hour } => {
+            format!(
+                "another region was asked for; the cheapest of these is in {region}, ${rate_usd_per_hour} an hour a machine"
+            )
+        }
         plain => without_figures(plain).to_owned(),
     }
 }
@@ -73,7 +78,6 @@ fn without_figures(rejection: &Rejection) -> &str {
     match rejection {
         Rejection::OtherGpu => "another GPU was asked for",
         Rejection::OtherCloud => "another cloud was asked for",
-        Rejection::OtherRegion => "another region was asked for",
         Rejection::OtherPurchase => "these terms were not asked for",
         Rejection::SpecialAccount => "the region needs an account of its own",
         Rejection::UnfittedVendor => "hardly any published run on this vendor's chips is in the fit",
@@ -100,7 +104,7 @@ pub fn fix(rejection: &Rejection) -> String {
     match rejection {
         Rejection::OtherGpu => "widen --gpus".to_owned(),
         Rejection::OtherCloud => "add it with --cloud".to_owned(),
-        Rejection::OtherRegion => "add it with --region".to_owned(),
+        Rejection::OtherRegion { region, .. } => format!("--region {region}"),
         Rejection::OtherPurchase => "change --purchase".to_owned(),
         Rejection::Policy(broken) => format!("line {} of policy.toml, by whoever keeps it", broken.line),
         Rejection::TooFewOwned { .. } | Rejection::OwnedUntil { .. } => "capacity.toml, if there is more".to_owned(),

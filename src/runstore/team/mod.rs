@@ -57,6 +57,9 @@ pub struct Leaving {
     /// Because a budget or a lifetime is used up: nobody starts again elsewhere.
     #[serde(default)]
     pub is_cap: bool,
+    /// Because its program was stalled, which is to end the run: nobody starts again either.
+    #[serde(default)]
+    pub is_stall: bool,
     /// Because its program failed: to start all again may come to the same.
     #[serde(default)]
     pub is_failure: bool,

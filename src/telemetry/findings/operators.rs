@@ -1,6 +1,6 @@
 //! Rules on the operators of a trace.
 
-use crate::findings::rule_check::{BUSY, FED, Facts, HARDLY_BUSY, RuleCheck, STRAGGLES, percent};
+use crate::findings::rule_check::{BUSY, FED, Facts, RuleCheck, STRAGGLES, percent};
 use gpuplan_workload::Precision;
 use gpuplan_workload::profile::{Cause, Finding, Mended, OperatorClass, Operators, Rule};
 
@@ -8,7 +8,7 @@ use gpuplan_workload::profile::{Cause, Finding, Mended, OperatorClass, Operators
 const INPUT_WAIT: f64 = 0.05;
 /// Share of a span in which the GPU waits for launches. Judged; at ten percent graphs or compilation pay their trouble.
 const HOST_BOUND: f64 = 0.10;
-/// Share of products in sizes that tensor cores cut badly. Judged.
+/// Share of the GPU's working time in kernels of products in bad sizes. Judged; below it mending them saves next to nothing.
 const BAD_SHAPES: f64 = 0.10;
 /// Share of the time of products on tensor cores, where they could all be. Judged.
 const TENSOR_CORES: f64 = 0.10;
@@ -94,12 +94,17 @@ fn host_bound(operators: &Operators) -> Option<Finding> {
 
 fn small_shapes(operators: &Operators) -> Option<Finding> {
     let products = &operators.products;
-    let share = products.small as f64 / products.shaped as f64;
+    let share = products.small_seconds / operators.busy_seconds;
     RuleCheck {
         rule: Rule::SmallShapes,
         measured: share,
-        threshold: HARDLY_BUSY,
-        evidence: format!("{} of {} matrix products are smaller than 256 cubed", products.small, products.shaped),
+        threshold: BAD_SHAPES,
+        evidence: format!(
+            "{} of {} matrix products are smaller than 256 cubed, {} of the GPU's working time",
+            products.small,
+            products.shaped,
+            percent(share)
+        ),
         advice: "raise the micro batch or fuse products: these are over before a large GPU has started",
         cause: Cause::Program,
         mended: Mended::MicroBatch,
@@ -109,13 +114,18 @@ fn small_shapes(operators: &Operators) -> Option<Finding> {
 
 fn unaligned_shapes(operators: &Operators) -> Option<Finding> {
     let products = &operators.products;
-    let share = products.unaligned as f64 / products.shaped as f64;
+    let share = products.unaligned_seconds / operators.busy_seconds;
     let example = products.unaligned_example.as_ref().map_or(String::new(), |example| format!(", such as {example}"));
     RuleCheck {
         rule: Rule::UnalignedShapes,
         measured: share,
         threshold: BAD_SHAPES,
-        evidence: format!("{} of {} matrix products have a size that is no multiple of 8{example}", products.unaligned, products.shaped),
+        evidence: format!(
+            "{} of {} matrix products have a size that is no multiple of 8{example}, {} of the GPU's working time",
+            products.unaligned,
+            products.shaped,
+            percent(share)
+        ),
         advice: "pad the vocabulary, hidden sizes and batch to multiples of 8, better 64, so that tensor cores work on whole tiles",
         cause: Cause::Program,
         mended: Mended::Unknown,

@@ -168,10 +168,12 @@ fn gaps_in_a_trace_are_told_by_cause() {
 
 #[test]
 fn shapes_are_told_where_the_trace_has_them() {
-    assert_eq!(of_trace(|operators| operators.products.unaligned = 11), [Rule::UnalignedShapes]);
-    assert_eq!(of_trace(|operators| operators.products.unaligned = 10), []);
-    assert_eq!(of_trace(|operators| operators.products.small = 51), [Rule::SmallShapes]);
-    assert_eq!(of_trace(|operators| operators.products.small = 50), []);
+    assert_eq!(of_trace(|operators| operators.products.unaligned_seconds = 9.8), [Rule::UnalignedShapes]);
+    assert_eq!(of_trace(|operators| operators.products.unaligned_seconds = 9.6), []);
+    assert_eq!(of_trace(|operators| operators.products.small_seconds = 9.8), [Rule::SmallShapes]);
+    assert_eq!(of_trace(|operators| operators.products.small_seconds = 9.6), []);
+    // However many there are: what takes no time is not worth a word.
+    assert_eq!(of_trace(|operators| (operators.products.small, operators.products.unaligned) = (100, 100)), []);
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! From what was written to a complete `Workload`, with every default listed beside it.
 
 mod batch;
+mod by_size;
 mod data;
 mod model;
 pub mod processing;
 pub mod resolved;
 mod serving;
+mod serving_layout;
 mod training;
 
 use crate::amount::{Amount, Checkpoint};

@@ -11,14 +11,18 @@ use crate::file::scalar::{Names, Scalar, names, optional_names, plain_text, swit
 pub struct ModelSection {
     /// Name of a model that the catalog knows, such as `llama-3.1-8b`.
     pub preset: Option<String>,
-    /// Path of a Hugging Face `config.json`.
+    /// Path of a Hugging Face `config.json`, or of the `model_index.json` of a diffusers pipeline.
     pub config: Option<String>,
-    /// Path of a `model.safetensors.index.json` beside `config`.
+    /// Path of a `model.safetensors.index.json` or of a safetensors file beside `config`.
     pub index: Option<String>,
     /// Family of a model that is described by its sizes: decoder, encoder, encdec, moe, moe-encdec or vit.
     pub kind: Option<String>,
-    /// Number of parameters, such as `8.03B`; else counted from the sizes.
+    /// Number of parameters, such as `8.03B`; else counted from the sizes. Alone it stands for a dense language model of about this size,
+    /// whose estimate has a wide band.
     pub parameters: Option<Scalar>,
+    /// Floating point operations of a forward pass of one sample, such as `4.1G`, a multiply-add counted as two; with `parameters` it
+    /// describes a model that is not built of transformer layers.
+    pub flops_per_sample: Option<Scalar>,
     /// Transformer layers; of an encoder-decoder, those of the decoder.
     pub layers: Option<Scalar>,
     /// Layers of the encoder of an encoder-decoder.
@@ -287,12 +291,26 @@ pub struct ServingSection {
     #[serde(deserialize_with = "plain_text")]
     #[schemars(with = "Option<Scalar>")]
     pub duration: Option<String>,
-    /// Format of the weights: bf16, fp8, int8 or int4.
+    /// Format of the weights: bf16, fp8, int8, int4 (AWQ and GPTQ too), mxfp4 or nvfp4; else as the model is published.
     pub weights: Option<String>,
     /// Format of keys and values: bf16, fp8 or int8.
     pub kv_cache: Option<String>,
     /// Share of time that as many replicas run as the load needs, such as 0.99.
     pub availability: Option<Scalar>,
+    /// The program that serves: vllm, sglang or tensorrt-llm.
+    pub engine: Option<String>,
+    /// GPUs that share each matrix of a copy; else chosen.
+    pub tensor_parallel: Option<Scalar>,
+    /// Stages of layers of a copy; else chosen.
+    pub pipeline_parallel: Option<Scalar>,
+    /// Groups of `tensor_parallel` GPUs that attend to sequences of their own and share the feed-forward blocks.
+    pub attention_data_parallel: Option<Scalar>,
+    /// Experts are dealt out whole over the GPUs of a copy.
+    pub expert_parallel: Option<bool>,
+    /// Tokens that are drafted for each sequence and pass, by a draft model or by heads of the model itself.
+    pub draft_tokens: Option<Scalar>,
+    /// Of the drafted tokens, those that are accepted, on average.
+    pub accepted_tokens: Option<Scalar>,
 }
 
 /// Work for machines without GPU.

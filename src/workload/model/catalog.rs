@@ -214,6 +214,7 @@ impl ModelRow {
             forward_flops_per_sample: self.forward_gflop_per_sample.unwrap_or(0.0) * 1e9,
             published: self.weights,
             deviations: self.deviations(),
+            shape_is_guessed: false,
         }
     }
 
@@ -310,7 +311,7 @@ mod tests {
             assert_eq!(meant(name), Some((id, format)), "{name}");
         }
         let published = |name: &str| models.find(name).unwrap().weights;
-        assert_eq!((published("gpt-oss-120b"), published("deepseek-v3")), (StoredFormat::Int4, StoredFormat::Fp8));
+        assert_eq!((published("gpt-oss-120b"), published("deepseek-v3")), (StoredFormat::Mxfp4, StoredFormat::Fp8));
         for name in ["yuhuili/EAGLE3-LLaMA3.1-Instruct-8B", "Qwen3-8B-LoRA", "gpt-4o", "7B", "/", ""] {
             assert_eq!(meant(name), None, "{name}");
         }

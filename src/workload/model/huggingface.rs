@@ -1,5 +1,6 @@
 //! Reads a Hugging Face `config.json`: the sizes of a published model, whatever its authors call them.
 
+mod diffusers;
 mod error;
 mod families;
 pub(crate) mod fields;
@@ -50,7 +51,10 @@ pub fn read_config(reader: impl BufRead, name: &str) -> Result<Model, ConfigErro
     let outer: Value = serde_json::from_slice(&bytes).map_err(|error| ConfigError::Malformed(error.to_string()))?;
     let outer = outer.as_object().ok_or_else(|| ConfigError::Malformed("it is not a JSON object".to_owned()))?;
     if let Some(class) = outer.get("_class_name").and_then(Value::as_str) {
-        return Err(ConfigError::Diffusers { class: class.chars().take(60).collect() });
+        return match diffusers::part(outer) {
+            Some(part) => Err(ConfigError::Pipeline { part }),
+            None => diffusers::read(outer, class, name),
+        };
     }
     let mut model = read_parts(outer, "", name)?;
     model.published = published::format(outer)?;
@@ -172,6 +176,7 @@ fn transformer(fields: &Fields, family: &Family, name: &str) -> Result<Model, Co
         forward_flops_per_sample: 0.0,
         published: StoredFormat::Bf16,
         deviations: Deviations::default(),
+        shape_is_guessed: false,
     })
 }
 

@@ -54,9 +54,9 @@ fn format(word: &str) -> Option<StoredFormat> {
         "fp8" | "f8" | "mxfp8" => Some(StoredFormat::Fp8),
         // What llama.cpp stores in five or six bits takes less than these eight.
         "int8" | "8bit" | "w8a8" | "w8a16" | "q8" | "q6" | "q5" => Some(StoredFormat::Int8),
-        "awq" | "gptq" | "int4" | "4bit" | "w4a16" | "w4a8" | "nf4" | "q4" | "iq4" | "fp4" | "nvfp4" | "mxfp4" => {
-            Some(StoredFormat::Int4)
-        }
+        "awq" | "gptq" | "int4" | "4bit" | "w4a16" | "w4a8" | "nf4" | "q4" | "iq4" => Some(StoredFormat::Int4),
+        "mxfp4" => Some(StoredFormat::Mxfp4),
+        "fp4" | "nvfp4" => Some(StoredFormat::Nvfp4),
         _ => None,
     }
 }
@@ -169,10 +169,10 @@ impl Spelling {
             })
     }
 
-    /// A size and nothing that names a family: `7B`, `a 7b model`.
-    pub fn is_size_alone(&self) -> bool {
+    /// Parameters where the name is a size and nothing that names a family: `7B`, `a 7b model`.
+    pub fn size_alone(&self) -> Option<f64> {
         let said = |word: &String| size(word).is_some() || matches!(word.as_str(), "a" | "model" | "llm" | "dense");
-        self.size().is_some() && self.words.iter().all(said)
+        self.size().filter(|_| self.words.iter().all(said))
     }
 
     /// Of known names with their parameters the nearest of the same family and size.
@@ -186,7 +186,7 @@ impl Spelling {
                 Some(size) => {
                     let ratio = size / parameters;
                     let is_same = (1.0 / SAME_SIZE..=SAME_SIZE).contains(&ratio);
-                    is_same && (self.is_size_alone() || other.stems().next().is_some_and(family))
+                    is_same && (self.size_alone().is_some() || other.stems().next().is_some_and(family))
                 }
                 // Without a size every word counts: `Qwen-Image` is no `Qwen3-Embedding`.
                 None => {
@@ -309,8 +309,8 @@ mod tests {
         for word in ["", "b", "nanb", "infb", "1e9b", "-7b", "xb", "x7b", "8x", "v3", "0b"] {
             assert_eq!(size(word), None, "{word}");
         }
-        assert!(Spelling::of("a 7B model").unwrap().is_size_alone());
-        assert!(!Spelling::of("llama-7b").unwrap().is_size_alone());
+        assert_eq!(Spelling::of("a 7B model").unwrap().size_alone(), Some(7e9));
+        assert_eq!(Spelling::of("llama-7b").unwrap().size_alone(), None);
     }
 
     #[test]

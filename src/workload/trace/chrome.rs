@@ -8,13 +8,8 @@ use serde::Deserialize;
 use crate::profile::{MOST_GPUS, ProfiledGpu};
 use crate::trace::event::{Event, product};
 use crate::trace::scan::{Scan, TraceError};
+use crate::trace::shapes::Shapes;
 use crate::trace::tally::{Counted, Tally, Work};
-
-/// A step that NVIDIA's guide calls aligned: sizes in multiples of eight halves (Deep Learning Performance Guide, "Matrix
-/// Multiplication", requirements to use tensor cores).
-const ALIGNED: u64 = 8;
-/// Multiplications of a product that is over before a large GPU has started all its multiprocessors: 256^3. Judged.
-const SMALL: u64 = 1 << 24;
 
 /// A trace and what it says of its machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,6 +56,7 @@ pub fn read(reader: impl BufRead) -> Result<ChromeTrace, TraceError> {
 #[derive(Default)]
 struct TraceReader {
     tally: Tally,
+    shapes: Shapes,
     events: u64,
     has_list: bool,
     devices: Vec<DeviceProperties>,
@@ -165,21 +161,30 @@ impl TraceReader {
 
     fn kineto_event(&mut self, event: &Event, json: &[u8], start: i64, end: i64) {
         self.is_kineto = true;
-        let correlation = event.args.correlation.whole().and_then(|id| u32::try_from(id).ok()).unwrap_or(0);
+        let joined = event.args.correlation.whole().or(event.args.external.whole());
+        let correlation = joined.and_then(|id| u32::try_from(id).ok()).unwrap_or(0);
+        let device = event.args.device.whole().or(event.pid.whole()).unwrap_or(0);
         match &*event.cat {
-            "kernel" | "Kernel" | "gpu_memcpy" | "Memcpy" | "gpu_memset" | "Memset" => self.tally.device_work(Work {
-                name: &event.name,
-                device: event.args.device.whole().or(event.pid.whole()).unwrap_or(0),
-                start,
-                end,
-                correlation,
-                bytes: event.args.bytes.0.unwrap_or(0.0),
-            }),
+            "kernel" | "Kernel" | "gpu_memcpy" | "Memcpy" | "gpu_memset" | "Memset" => {
+                self.shapes.kernel(&mut self.tally.products, correlation, end.saturating_sub(start) as f64 * 1e-9);
+                self.tally.device_work(Work {
+                    name: &event.name,
+                    device,
+                    start,
+                    end,
+                    correlation,
+                    bytes: event.args.bytes.0.unwrap_or(0.0),
+                });
+            }
             "cuda_runtime" | "cuda_driver" | "Runtime" | "hip_runtime" => {
                 if event.name.contains("Synchronize") {
                     self.tally.synchronisation(end - start);
                 }
+                self.shapes.launch(event.tid.whole().unwrap_or(0), start, correlation);
                 self.tally.launch(correlation, end);
+            }
+            "gpu_user_annotation" if event.name.starts_with("ProfilerStep") => {
+                self.tally.device_step(device, "ProfilerStep on the device", &event.name, start, end);
             }
             "cpu_op" | "Operator" | "user_annotation" => self.host_event(event, json, start, end),
             _ => {}
@@ -194,7 +199,10 @@ impl TraceReader {
             self.tally.input_wait(end - start);
         } else if event.cat != "user_annotation" {
             self.tally.host.add(event.tid.whole().unwrap_or(0).unsigned_abs(), name, start, end);
-            self.product(name, json);
+            if let Some(found) = product(name, json) {
+                let thread = event.tid.whole().unwrap_or(0);
+                self.shapes.product(&mut self.tally.products, name, &found, thread, (start, end));
+            }
         }
         // Autograd names its operators so.
         self.tally.products.has_backward |= name.contains("Backward");
@@ -202,20 +210,6 @@ impl TraceReader {
         if name.starts_with("aten::_amp_") {
             self.tally.products.has_loss_scaler = true;
         }
-    }
-
-    fn product(&mut self, name: &str, json: &[u8]) {
-        let Some(found) = product(name, json) else { return };
-        let products = &mut self.tally.products;
-        products.shaped += 1;
-        products.in_fp16 += u64::from(found.format.contains("Half"));
-        let sizes = [found.rows, found.shared, found.columns];
-        if sizes.iter().any(|size| !size.is_multiple_of(ALIGNED)) {
-            products.unaligned += 1;
-            let shape = || format!("{name} of {} x {} x {}", found.rows, found.shared, found.columns);
-            products.unaligned_example.get_or_insert_with(shape);
-        }
-        products.small += u64::from(sizes.into_iter().fold(1, u64::saturating_mul) < SMALL);
     }
 
     /// Processes and threads are named before their events come.
@@ -264,7 +258,10 @@ impl TraceReader {
                 correlation: correlation.unwrap_or(0),
                 bytes: event.args.bytes.0.unwrap_or(0.0),
             }),
-            Some(EventLine::Steps) => self.tally.step("the device's steps", end - start),
+            Some(EventLine::Steps) => {
+                let device = self.device_of.get(&process).copied().unwrap_or(process);
+                self.tally.device_step(device, "the device's steps", &event.name, start, end);
+            }
             Some(EventLine::HostOperators) => self.tally.host.add(thread.unsigned_abs(), &event.name, start, end),
             None => {}
         }
@@ -277,8 +274,14 @@ impl TraceReader {
         if self.events == 0 {
             return Err(scan.error("the trace has no events"));
         }
+        let events = self.events;
         let mut counted =
             self.tally.finish(if self.is_kineto { "PyTorch profiler" } else { "TensorFlow or JAX profiler" });
+        if counted.operators.classes.is_empty() && counted.step.is_none() {
+            return Err(scan.error(format!(
+                "none of its {events} events is an operator, a kernel or a step as the profilers of PyTorch, TensorFlow and JAX write them"
+            )));
+        }
         counted.notes.extend(self.notes);
         let used = counted.operators.devices.max(1);
         let first = self.devices.iter().min_by_key(|device| device.id).filter(|device| !device.name.is_empty());
@@ -377,6 +380,43 @@ mod tests {
         assert_eq!(found.operators.format, "TensorFlow or JAX profiler");
         assert!((found.operators.busy_seconds - 40e-6).abs() < 1e-12);
         assert!((found.step.unwrap().median_seconds - 90e-6).abs() < 1e-12);
+    }
+
+    /// The host launches a step in 10 us that takes the device 30.
+    #[test]
+    fn steps_are_the_device_s_where_it_has_marks() {
+        let marks: String = (1..4)
+            .flat_map(|step| {
+                let event = |cat: &str, pid: i64, ts: i64, dur: i64| {
+                    format!("{{\"ph\": \"X\", \"cat\": \"{cat}\", \"name\": \"ProfilerStep#{step}\", \"pid\": {pid}, \"tid\": 7, \"ts\": {ts}, \"dur\": {dur}, \"args\": {{\"External id\": {step}}}}},")
+                };
+                [event("user_annotation", 9, step * 10, 10), event("gpu_user_annotation", 0, step * 30, 28)]
+            })
+            .collect();
+        let step = |text: String| read(text.as_bytes()).unwrap().counted.step.unwrap();
+        let found = step(TRACE.replace("\"traceEvents\": [", &format!("\"traceEvents\": [{marks}")));
+        assert_eq!((found.count, (found.median_seconds * 1e6).round() as i64), (2, 30));
+        assert_eq!(found.found_in, "ProfilerStep on the device");
+    }
+
+    #[test]
+    fn products_weigh_what_their_kernels_take() {
+        let products = read(TRACE.as_bytes()).unwrap().counted.operators.products;
+        let micros = |seconds: f64| (seconds * 1e6).round() as i64;
+        assert_eq!((products.small, micros(products.small_seconds)), (1, 50));
+        assert_eq!((products.unaligned, micros(products.unaligned_seconds)), (1, 50));
+        // Launched after the product was over: not its kernel.
+        let later = read(TRACE.replace("\"ts\": 22, \"dur\": 5", "\"ts\": 31, \"dur\": 5").as_bytes()).unwrap();
+        assert_eq!(later.counted.operators.products.small_seconds, 0.0);
+    }
+
+    #[test]
+    fn a_trace_without_anything_known_is_refused() {
+        let error = read(
+            "{\"traceEvents\": [{\"ph\": \"X\", \"name\": \"a\", \"pid\": 1, \"tid\": 2, \"ts\": 1, \"dur\": 2}]}"
+                .as_bytes(),
+        );
+        assert!(error.unwrap_err().detail.contains("none of its 1 events"));
     }
 
     #[test]

@@ -2,8 +2,11 @@
 
 use crate::profile::OperatorClass;
 
-/// Parts of the names of collectives: NCCL and RCCL kernels, XLA's operators, what stacks write themselves.
-const COMMUNICATION: [&str; 14] = [
+/// Parts of the names of collectives: NCCL and RCCL kernels, XLA's operators, what stacks write themselves. Names are those of the
+/// sources: DeepEP (`deep_ep::internode::dispatch`; DeepSeek's own build says `dpsk::ep`), MORI (`EpDispatchIntraNodeKernel`),
+/// TensorRT-LLM (`moeA2ADispatchKernel`), custom all-reduce of vLLM, SGLang and AITER (`cross_device_reduce_1stage`), Transformer
+/// Engine (`userbuffers_fp16_sum_inplace_gpu_rr`), MSCCL++, PyTorch's symmetric memory (`multimem_one_shot_all_reduce_kernel`).
+const COMMUNICATION: [&str; 29] = [
     "nccl",
     "rccl",
     "all-reduce",
@@ -18,6 +21,21 @@ const COMMUNICATION: [&str; 14] = [
     "alltoall",
     "collective-permute",
     "nvshmem",
+    "rocshmem",
+    "msccl",
+    "deep_ep",
+    "deepep",
+    "::ep::",
+    "internode",
+    "intranode",
+    "epdispatch",
+    "epcombine",
+    "moea2a",
+    "cross_device_reduce",
+    "userbuffers",
+    "quickreduce",
+    "multimem",
+    "symm_mem",
 ];
 /// Parts of the names of copies.
 const COPY: [&str; 5] = ["memcpy", "copy-start", "copy-done", "infeed", "outfeed"];
@@ -78,8 +96,14 @@ pub enum Unit {
     Unknown,
 }
 
+/// Name of a CUDA graph that a trace has as a whole.
+pub const GRAPH: &str = "CUDA graph";
+
 /// The kind of work; whatever is nothing else moves memory.
 pub fn class(name: &str) -> OperatorClass {
+    if name == GRAPH {
+        return OperatorClass::Graph;
+    }
     let name = name.to_ascii_lowercase();
     let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
     if has(&COMMUNICATION) {
@@ -155,6 +179,17 @@ mod tests {
                 OperatorClass::Communication,
             ),
             ("all-gather-start.1", OperatorClass::Communication),
+            ("void dpsk::ep::internode::combine<true, 4, nv_bfloat16>(int4*, float*)", OperatorClass::Communication),
+            ("void deep_ep::internode_ll::dispatch<true, false, 7168>(void*, float*)", OperatorClass::Communication),
+            ("void deep_ep::intranode::notify_dispatch<8>(int const*, int*)", OperatorClass::Communication),
+            ("void sglang::cross_device_reduce_1stage<__half, 8>(sglang::RankData*)", OperatorClass::Communication),
+            ("void vllm::cross_device_reduce_2stage<__nv_bfloat16, 8>(vllm::RankData*)", OperatorClass::Communication),
+            ("void userbuffers_fp16_sum_inplace_gpu_rr_rs_oop<8>(int, int)", OperatorClass::Communication),
+            ("nvshmemi_transfer_rma_block", OperatorClass::Communication),
+            ("EpCombineIntraNodeKernel_bf16_nop2p", OperatorClass::Communication),
+            ("multimem_one_shot_all_reduce_kernel", OperatorClass::Communication),
+            // Attention's own `combine` adds up parts of one GPU.
+            ("void flash_fwd_splitkv_combine_kernel<cutlass::bfloat16_t>", compute),
             ("Memcpy HtoD (Pageable -> Device)", OperatorClass::Copy),
             ("MemcpyD2H", OperatorClass::Copy),
         ] {

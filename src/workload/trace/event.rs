@@ -34,6 +34,9 @@ pub struct Arguments<'a> {
     pub device: Number,
     #[serde(alias = "correlation_id")]
     pub correlation: Number,
+    /// What joins a call to its kernel on AMD's chips, where nothing is called a correlation.
+    #[serde(rename = "External id", alias = "external id")]
+    pub external: Number,
     #[serde(alias = "Bytes", alias = "bytes_accessed")]
     pub bytes: Number,
     /// JAX marks its steps so.

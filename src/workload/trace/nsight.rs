@@ -1,13 +1,16 @@
 //! Nsight Systems' SQLite export: kernels, copies, runtime calls and NVTX ranges, as tables of the database have them.
 //!
-//! Tables are made only where there is something in them ("SQLite Schema Reference" in NVIDIA's Nsight Systems user guide).
+//! Tables are made only where there is something in them, and columns come and go with versions and options ("SQLite Schema Reference" in
+//! NVIDIA's Nsight Systems user guide): a column that is absent is unknown.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags, Row};
 
 use crate::profile::ProfiledGpu;
 use crate::trace::chrome::ChromeTrace;
+use crate::trace::classes::GRAPH;
 use crate::trace::tally::{Tally, Work};
 
 /// Why a database cannot be used.
@@ -19,12 +22,25 @@ pub enum NsightError {
     Foreign(String),
     #[error("table {table}: {detail}")]
     Table { table: &'static str, detail: String },
+    #[error("table {table} has no column `{column}`; export it again with a current `nsys export --type sqlite`")]
+    Column { table: &'static str, column: &'static str },
+    #[error("it has no kernel, copy or step: trace with `nsys profile --trace=cuda,nvtx`")]
+    Nothing,
 }
 
-/// Kinds of copies (CUPTI, `CUpti_ActivityMemcpyKind`).
+/// Kinds of copies (CUPTI, `CUpti_ActivityMemcpyKind`), as `ENUM_CUDA_MEMCPY_OPER` of an export has them.
 const COPY_KINDS: [(i64, &str); 4] = [(1, "HtoD"), (2, "DtoH"), (8, "DtoD"), (10, "PtoP")];
-/// Kinds of memory (CUPTI, `CUpti_ActivityMemoryKind`).
-const MEMORY_KINDS: [(i64, &str); 4] = [(1, "Pageable"), (2, "Pinned"), (3, "Device"), (5, "Managed")];
+/// Kinds of memory where a file has no `ENUM_CUDA_MEM_KIND` (the user guide's "CUDA Memory Operations Memory Kind"; CUPTI counts
+/// otherwise).
+const MEMORY_KINDS: [(i64, &str); 7] = [
+    (0, "Pageable"),
+    (1, "Pinned"),
+    (2, "Device"),
+    (3, "Array"),
+    (4, "Managed"),
+    (5, "Device Static"),
+    (6, "Managed Static"),
+];
 
 /// Opens an export and counts what is in it.
 pub fn read(path: &Path) -> Result<ChromeTrace, NsightError> {
@@ -46,13 +62,23 @@ pub fn read(path: &Path) -> Result<ChromeTrace, NsightError> {
         kernels(&database, &mut tally)?;
     }
     if has("CUPTI_ACTIVITY_KIND_MEMCPY") {
-        copies(&database, &mut tally)?;
+        let kinds = if has("ENUM_CUDA_MEM_KIND") { memory_kinds(&database)? } else { BTreeMap::new() };
+        copies(&database, &kinds, &mut tally)?;
+    }
+    if has("CUPTI_ACTIVITY_KIND_MEMSET") {
+        wholes(&database, "CUPTI_ACTIVITY_KIND_MEMSET", "Memset", &mut tally)?;
+    }
+    if has("CUPTI_ACTIVITY_KIND_GRAPH_TRACE") {
+        wholes(&database, "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", GRAPH, &mut tally)?;
     }
     if has("NVTX_EVENTS") {
         ranges(&database, &mut tally)?;
     }
     let name = if has("TARGET_INFO_GPU") { gpu(&database)? } else { None };
     let counted = tally.finish("Nsight Systems");
+    if counted.operators.classes.is_empty() && counted.step.is_none() {
+        return Err(NsightError::Nothing);
+    }
     let gpu =
         name.map(|(name, memory)| ProfiledGpu { name, count: counted.operators.devices.max(1), memory_bytes: memory });
     Ok(ChromeTrace { counted, gpu })
@@ -98,49 +124,122 @@ fn rows(
     run().map_err(|error| NsightError::Table { table, detail: error.to_string() })
 }
 
+/// The columns of a table that a query names. One that the table lacks is NULL, unless nothing can be said without it.
+struct Columns {
+    table: &'static str,
+    names: Vec<String>,
+}
+
+impl Columns {
+    fn read(database: &Connection, table: &'static str) -> Result<Self, NsightError> {
+        let mut names = Vec::new();
+        rows(database, table, &format!("PRAGMA table_info({table})"), |row| {
+            names.push(row.get(1)?);
+            Ok(())
+        })?;
+        Ok(Self { table, names })
+    }
+
+    fn has(&self, column: &str) -> bool {
+        self.names.iter().any(|name| name == column)
+    }
+
+    /// SQL of these columns, behind `start` and `until`.
+    fn spans_and(&self, columns: &[&'static str]) -> Result<String, NsightError> {
+        if let Some(column) = ["start", "end"].into_iter().find(|column| !self.has(column)) {
+            return Err(NsightError::Column { table: self.table, column });
+        }
+        let mut sql = "start, \"end\" AS until".to_owned();
+        for name in columns {
+            sql.push_str(if self.has(name) { ", " } else { ", NULL AS " });
+            sql.push_str(name);
+        }
+        Ok(sql)
+    }
+}
+
+/// Work of the device in a row that begins with start, end, device and correlation.
+fn work<'a>(row: &Row, name: &'a str, bytes: f64) -> rusqlite::Result<Work<'a>> {
+    Ok(Work {
+        name,
+        start: row.get(0)?,
+        end: row.get(1)?,
+        device: row.get::<_, Option<i64>>(2)?.unwrap_or(0),
+        correlation: row.get::<_, Option<u32>>(3)?.unwrap_or(0),
+        bytes,
+    })
+}
+
 fn kernels(database: &Connection, tally: &mut Tally) -> Result<(), NsightError> {
-    let sql = "SELECT k.start, k.\"end\", k.deviceId, k.correlationId, s.value FROM CUPTI_ACTIVITY_KIND_KERNEL k \
-        LEFT JOIN StringIds s ON s.id = k.demangledName ORDER BY k.start";
-    rows(database, "CUPTI_ACTIVITY_KIND_KERNEL", sql, |row| {
-        let name: Option<String> = row.get(4)?;
-        tally.device_work(Work {
-            name: name.as_deref().unwrap_or("(no name)"),
-            device: row.get(2)?,
-            start: row.get(0)?,
-            end: row.get(1)?,
-            correlation: row.get::<_, Option<u32>>(3)?.unwrap_or(0),
-            bytes: 0.0,
-        });
+    let table = "CUPTI_ACTIVITY_KIND_KERNEL";
+    let columns = Columns::read(database, table)?;
+    let name = if columns.has("demangledName") { "demangledName" } else { "shortName" };
+    let selected = columns.spans_and(&["deviceId", "correlationId", name])?;
+    let sql = format!(
+        "SELECT k.*, s.value FROM (SELECT {selected} FROM {table}) k LEFT JOIN StringIds s ON s.id = k.{name} ORDER BY k.start"
+    );
+    rows(database, table, &sql, |row| {
+        let name: Option<String> = row.get(5)?;
+        tally.device_work(work(row, name.as_deref().unwrap_or("(no name)"), 0.0)?);
         Ok(())
     })
 }
 
-fn copies(database: &Connection, tally: &mut Tally) -> Result<(), NsightError> {
-    let sql = "SELECT start, \"end\", deviceId, correlationId, bytes, copyKind, srcKind, dstKind FROM CUPTI_ACTIVITY_KIND_MEMCPY ORDER BY start";
-    rows(database, "CUPTI_ACTIVITY_KIND_MEMCPY", sql, |row| {
-        let word = |kinds: &[(i64, &'static str)], at: usize| -> rusqlite::Result<&'static str> {
-            let number: i64 = row.get(at)?;
-            Ok(kinds.iter().find(|(known, _)| *known == number).map_or("other", |(_, word)| *word))
-        };
-        let name =
-            format!("Memcpy {} ({} -> {})", word(&COPY_KINDS, 5)?, word(&MEMORY_KINDS, 6)?, word(&MEMORY_KINDS, 7)?);
-        tally.device_work(Work {
-            name: &name,
-            device: row.get(2)?,
-            start: row.get(0)?,
-            end: row.get(1)?,
-            correlation: row.get::<_, Option<u32>>(3)?.unwrap_or(0),
-            bytes: row.get::<_, i64>(4)? as f64,
-        });
+/// Memory kinds by the file's own numbers.
+fn memory_kinds(database: &Connection) -> Result<BTreeMap<i64, String>, NsightError> {
+    let table = "ENUM_CUDA_MEM_KIND";
+    let mut kinds = BTreeMap::new();
+    let label = if Columns::read(database, table)?.has("label") { "label" } else { "name" };
+    rows(database, table, &format!("SELECT id, {label} FROM {table}"), |row| {
+        kinds.insert(row.get(0)?, row.get::<_, Option<String>>(1)?.unwrap_or_default());
+        Ok(())
+    })?;
+    Ok(kinds)
+}
+
+fn copies(database: &Connection, kinds: &BTreeMap<i64, String>, tally: &mut Tally) -> Result<(), NsightError> {
+    let table = "CUPTI_ACTIVITY_KIND_MEMCPY";
+    let selected = Columns::read(database, table)?.spans_and(&[
+        "deviceId",
+        "correlationId",
+        "bytes",
+        "copyKind",
+        "srcKind",
+        "dstKind",
+    ])?;
+    let known = |numbers: &[(i64, &'static str)], number: i64| {
+        numbers.iter().find(|(known, _)| *known == number).map(|(_, word)| (*word).to_owned())
+    };
+    let memory = |number: Option<i64>| {
+        let word = number.and_then(|number| kinds.get(&number).cloned().or_else(|| known(&MEMORY_KINDS, number)));
+        word.unwrap_or_else(|| "unknown".to_owned())
+    };
+    rows(database, table, &format!("SELECT {selected} FROM {table} ORDER BY start"), |row| {
+        let direction = row.get::<_, Option<i64>>(5)?.and_then(|number| known(&COPY_KINDS, number));
+        let direction = direction.as_deref().unwrap_or("other");
+        let name = format!("Memcpy {direction} ({} -> {})", memory(row.get(6)?), memory(row.get(7)?));
+        tally.device_work(work(row, &name, row.get::<_, Option<i64>>(4)?.unwrap_or(0) as f64)?);
+        Ok(())
+    })
+}
+
+/// Rows that are work of one name each.
+fn wholes(database: &Connection, table: &'static str, name: &str, tally: &mut Tally) -> Result<(), NsightError> {
+    let selected = Columns::read(database, table)?.spans_and(&["deviceId", "correlationId"])?;
+    rows(database, table, &format!("SELECT {selected} FROM {table} ORDER BY start"), |row| {
+        tally.device_work(work(row, name, 0.0)?);
         Ok(())
     })
 }
 
 fn calls(database: &Connection, tally: &mut Tally) -> Result<(), NsightError> {
-    let sql = "SELECT r.start, r.\"end\", r.correlationId, s.value FROM CUPTI_ACTIVITY_KIND_RUNTIME r LEFT JOIN StringIds s ON s.id = r.nameId";
-    rows(database, "CUPTI_ACTIVITY_KIND_RUNTIME", sql, |row| {
+    let table = "CUPTI_ACTIVITY_KIND_RUNTIME";
+    let selected = Columns::read(database, table)?.spans_and(&["correlationId", "nameId"])?;
+    let sql =
+        format!("SELECT r.*, s.value FROM (SELECT {selected} FROM {table}) r LEFT JOIN StringIds s ON s.id = r.nameId");
+    rows(database, table, &sql, |row| {
         let (start, end): (i64, i64) = (row.get(0)?, row.get(1)?);
-        let name: Option<String> = row.get(3)?;
+        let name: Option<String> = row.get(4)?;
         if name.is_some_and(|name| name.contains("Synchronize")) {
             tally.synchronisation(end.saturating_sub(start));
         }
@@ -153,9 +252,13 @@ fn calls(database: &Connection, tally: &mut Tally) -> Result<(), NsightError> {
 
 /// Ranges that programs mark: steps by a number, waiting by the name of a loader.
 fn ranges(database: &Connection, tally: &mut Tally) -> Result<(), NsightError> {
-    let sql = "SELECT n.start, n.\"end\", COALESCE(n.text, s.value) FROM NVTX_EVENTS n LEFT JOIN StringIds s ON s.id = n.textId \
-        WHERE n.\"end\" IS NOT NULL AND COALESCE(n.text, s.value) IS NOT NULL";
-    rows(database, "NVTX_EVENTS", sql, |row| {
+    let table = "NVTX_EVENTS";
+    let selected = Columns::read(database, table)?.spans_and(&["text", "textId"])?;
+    let sql = format!(
+        "SELECT n.start, n.until, COALESCE(n.text, s.value) FROM (SELECT {selected} FROM {table}) n LEFT JOIN StringIds s ON s.id = n.textId \
+        WHERE n.until IS NOT NULL AND COALESCE(n.text, s.value) IS NOT NULL"
+    );
+    rows(database, table, &sql, |row| {
         let (start, end, name): (i64, i64, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
         let low = name.to_ascii_lowercase();
         let word = low.trim_end_matches(|letter: char| letter.is_ascii_digit() || " #:_-=".contains(letter));

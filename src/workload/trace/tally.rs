@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 
 use crate::profile::{ClassTime, CopyKind, OperatorClass, OperatorTime, Operators, Products, StepTimes, median};
 use crate::trace::classes::{self, Unit};
+use crate::trace::device_steps::DeviceSteps;
 use crate::trace::host::HostOperators;
 use crate::trace::timeline::{Launches, Span, Timeline, Totals};
 
@@ -58,8 +59,10 @@ pub struct Tally {
     launches: Launches,
     copies: BTreeMap<String, CopyKind>,
     steps: BTreeMap<String, Vec<f64>>,
+    device_steps: DeviceSteps,
     pub host: HostOperators,
     pub products: Products,
+    graphs: u64,
     input_wait_nanos: i64,
     synchronisations: u64,
     synchronisation_nanos: i64,
@@ -82,6 +85,9 @@ impl Tally {
         }
         let nanos = work.end - work.start;
         let Some((class, unit)) = self.count(work.name, 1, nanos) else { return };
+        if class == OperatorClass::Graph {
+            self.graphs += 1;
+        }
         match unit {
             Unit::TensorCore => self.products.tensor_core_seconds += nanos as f64 * NANOS,
             Unit::Fp32 => self.products.fp32_seconds += nanos as f64 * NANOS,
@@ -131,6 +137,13 @@ impl Tally {
         }
         if let Some(steps) = self.steps.get_mut(marks).filter(|steps| nanos > 0 && steps.len() < MOST_STEPS) {
             steps.push(nanos as f64 * NANOS);
+        }
+    }
+
+    /// A step as far as a device worked on it; `name` ends in its number.
+    pub fn device_step(&mut self, device: i64, marks: &str, name: &str, start: i64, end: i64) {
+        if (-FARTHEST..=FARTHEST).contains(&start) && (start..=FARTHEST).contains(&end) {
+            self.device_steps.add(device, marks, name, start, end);
         }
     }
 
@@ -192,13 +205,23 @@ impl Tally {
                 launches.forgotten
             ));
         }
+        if self.graphs > 0 {
+            notes.push(format!(
+                "{} launches of CUDA graphs are in the trace as wholes: what ran inside is not known; trace with `nsys profile --cuda-graph-trace=node`",
+                self.graphs
+            ));
+        }
         let step = self.step_times();
         let operators = self.figures(format, &totals, &work, host_span);
         Counted { operators, step, notes }
     }
 
-    /// The marks of which there are most stand for the steps.
+    /// Marks of a device tell when it was done; a host that launches ahead is faster. Of the host's those of which there are most stand
+    /// for the steps.
     fn step_times(&self) -> Option<StepTimes> {
+        if let Some((marks, seconds)) = self.device_steps.seconds() {
+            return StepTimes::from_seconds(&seconds, None, &marks);
+        }
         let (marks, seconds) = self.steps.iter().max_by_key(|(_, seconds)| seconds.len())?;
         StepTimes::from_seconds(seconds, None, marks)
     }
@@ -227,6 +250,8 @@ impl Tally {
         let mut products = self.products;
         products.tensor_core_seconds /= devices;
         products.fp32_seconds /= devices;
+        products.small_seconds /= devices;
+        products.unaligned_seconds /= devices;
         let slowest = work.iter().copied().fold(0.0, f64::max);
         let slowest_device =
             median(work).filter(|middle| work.len() > 1 && *middle > 0.0).map(|middle| slowest / middle);

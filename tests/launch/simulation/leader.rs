@@ -74,7 +74,7 @@ impl Journal {
 pub struct Leader {
     number: usize,
     /// As the store numbers those who lead.
-    lead: u64,
+    pub lead: u64,
     pub controller: Controller,
     pub journal: Journal,
     pub is_dead: bool,
@@ -141,6 +141,7 @@ impl Leader {
         self.journal.finds(&event);
         let actions = self.controller.step(world.now + self.skew, event);
         self.remember(settled);
+        world.check_books(self.controller.rentals());
         for action in actions {
             self.act(action, world);
         }
@@ -154,7 +155,7 @@ impl Leader {
             Action::Create(order) => self.create(order, world),
             Action::Destroy(id) => {
                 if self.may_act(world) {
-                    world.check_end(&id);
+                    world.check_end(&id, self.controller.epoch());
                     world.destroy(self.number, id);
                 }
             }
@@ -174,9 +175,10 @@ impl Leader {
             Action::List => {
                 if !world.chance(0.1 * world.chaos) {
                     // An answer may take as long as a call may.
-                    let longest = if world.chance(0.1 * world.chaos) { 60.0 } else { 5.0 };
+                    let longest = if world.chance(0.4 * world.chaos) { 60.0 } else { 5.0 };
                     let (machines, after) = (world.list(), 0.1 + longest * world.draws.uniform());
-                    let asked_at = world.now + self.skew;
+                    let age = if world.lacks(Mutant::ListsHaveNoAge) { 0.0 } else { after };
+                    let asked_at = world.now + after - age + self.skew;
                     world.send(after, self.number, Event::Listed { machines, asked_at });
                 }
             }
@@ -199,6 +201,7 @@ impl Leader {
             return world.send(0.1, self.number, event);
         }
         world.store.ledger = Some(order.ledger.clone());
+        world.check_leases(&order.ledger);
         if self.journal.open.insert(order.token.clone(), world.now).is_none() {
             self.journal.past.orders += 1;
         }

@@ -16,11 +16,13 @@ use gpuplan::launch::controller::Controller;
 use gpuplan::launch::events::{Action, End, Event, Terms, settles_at};
 use gpuplan::launch::launcher::{MachineId, MachineState};
 use gpuplan::launch::names::Launch;
-use gpuplan::units::Usd;
+use gpuplan::launch::rental::{Rental, Rentals};
+use gpuplan::runstore::Ledger;
+use gpuplan::units::{Usd, UsdPerHour};
 
 use crate::launch::simulation::leader::{Journal, Leader, led};
 use crate::launch::simulation::mutant::Mutant;
-use crate::launch::simulation::world::{Due, ENDS_WITHIN, LIST_BEHIND, Rented, World};
+use crate::launch::simulation::world::{Due, ENDS_WITHIN, LIST_BEHIND, LISTED_AFTER, OVER_PLAN, Rented, World};
 use crate::launch::terms;
 
 pub const HOUR: f64 = 3600.0;
@@ -46,6 +48,8 @@ struct Simulation {
     unled: f64,
     /// Somebody stopped it from outside and said that no machine is left.
     is_stopped: bool,
+    /// Somebody without the journal has led it.
+    is_taken_over: bool,
 }
 
 impl Simulation {
@@ -57,6 +61,11 @@ impl Simulation {
         let is_stopped = world.chance(0.1);
         let mut terms = terms(nodes, budget);
         let bound = terms.bound.unwrap();
+        if !world.lacks(Mutant::LeaseAtThePlannedPrice) {
+            for spot in &mut terms.spot {
+                spot.most = UsdPerHour::from_nanos((spot.rate.nanos() as f64 * (1.0 + OVER_PLAN)).ceil() as i64);
+            }
+        }
         if world.lacks(Mutant::LifeWithoutLease) {
             (terms.bound, terms.limits.budget) = (None, None);
         }
@@ -69,7 +78,7 @@ impl Simulation {
             let at = 8.0 * HOUR * world.draws.uniform();
             world.send(at, 0, Event::Stop);
         }
-        Self { world, terms, bound, leaders, crashes: 0, unled: 0.0, is_stopped: false }
+        Self { world, terms, bound, leaders, crashes: 0, unled: 0.0, is_stopped: false, is_taken_over: false }
     }
 
     fn end(&self) -> Option<End> {
@@ -113,6 +122,8 @@ impl Simulation {
             Due::Arrives { leader, lead, order, refusal, answer_after } => {
                 self.world.arrive(leader, lead, &order, refusal, answer_after);
             }
+            // Whoever has another journal than the one who leads is refused.
+            Due::Follows { leader } if self.leaders[leader].lead != self.world.store.lead => {}
             Due::Follows { leader } => {
                 let journal = self.leaders[leader].journal.clone();
                 let number = self.leaders.len();
@@ -122,6 +133,7 @@ impl Simulation {
             Due::TakesOver { sleeps } => {
                 let number = self.leaders.len();
                 self.world.say("somebody else takes the lead");
+                self.is_taken_over = true;
                 let mut other = Leader::takes_over(number, &self.terms, &mut self.world);
                 if sleeps {
                     other.is_dead = true;
@@ -138,7 +150,9 @@ impl Simulation {
                     // It dies before it hears of this, and somebody starts another, which knows the journal alone.
                     self.crashes += 1;
                     self.leaders[leader].is_dead = true;
-                    let after = 300.0 * self.world.draws.uniform();
+                    // Or after a night.
+                    let longest = if self.world.chance(0.1) { 10.0 * HOUR } else { 300.0 };
+                    let after = longest * self.world.draws.uniform();
                     self.unled += after;
                     self.world.at(after, Due::Follows { leader });
                     return;
@@ -201,7 +215,12 @@ impl Simulation {
         // Silence is watched for as long as a gang may need to start, by each leader anew, and looks are half a minute apart.
         let watched = (WORST_CHANGEOVER + 10.0 * SILENCE) * self.leaders.len() as f64;
         let noticed = watched + world.store.away_for + self.unled * 2.0;
-        let unnoticed = world.rented.iter().find(|rented| rented.ends().min(world.now) > rented.freezes + noticed);
+        let unnoticed = world
+            .rented
+            .iter()
+            .find(|rented| rented.ends().min(world.now) > rented.freezes.min(rented.reboots) + noticed);
+        let outlives = world.rented.iter().find(|rented| rented.outlives_its_lease(world.now));
+        assert!(outlives.is_none(), "it outlives its lease: {outlives:?}\n{}", world.log.join("\n"));
         assert!(unnoticed.is_none(), "nobody notices that it is frozen: {unnoticed:?}\n{}", world.log.join("\n"));
     }
 
@@ -221,8 +240,12 @@ impl Simulation {
         let is_left = |rented: &&Rented| world.now < rented.ends() && rented.created < world.now - 120.0;
         let alive: Vec<&Rented> = world.rented.iter().filter(is_left).collect();
         assert!(alive.is_empty(), "left behind: {alive:?}\n{}", world.log.join("\n"));
-        if self.is_stopped || self.leaders.len() as u32 > self.crashes + 1 {
-            // Who took over, or stopped the run, knows nothing of what was paid before.
+        if controller.end() == Some(&End::Completed) {
+            assert!(world.safe >= WORK);
+        }
+        let knows_all = !self.is_taken_over && self.unled < LISTED_AFTER;
+        if self.is_stopped || !knows_all {
+            // Who took over, stopped the run, or came after no list had it any more, knows nothing of what was paid before; leases do.
             return;
         }
         let known = |rented: &Rented| controller.rentals().0.iter().any(|rental| rental.machine == rented.machine.id);
@@ -233,15 +256,13 @@ impl Simulation {
             .count();
         assert_eq!(lost, 0, "a machine was paid for that nobody knows\n{}", world.log.join("\n"));
         let (said, paid) = (controller.rentals().spent(world.now).dollars(), world.cost(world.now));
-        let most =
-            paid * 1.5 + f64::from(terms.nodes) * 60.0 * (2.0 + f64::from(self.crashes)) + world.store.away_for / 60.0;
+        let most = paid * 1.5 + f64::from(terms.nodes) * 60.0 * (2.0 + f64::from(self.crashes)) + world.store.away_for / 60.0
+            // What ended while nobody led ends in the books when somebody looks.
+            + f64::from(terms.nodes) * 60.0 * self.unled / HOUR;
         assert!(said <= most, "said ${said}, paid ${paid}\n{}", world.log.join("\n"));
-        let slack =
-            0.05 * world.cost(world.now) + f64::from(terms.nodes) * 60.0 * (ENDS_WITHIN + LIST_BEHIND) / HOUR * 40.0;
+        let slack = (0.05 + OVER_PLAN) * world.cost(world.now)
+            + f64::from(terms.nodes) * 60.0 * (ENDS_WITHIN + LIST_BEHIND) / HOUR * 40.0;
         assert!(said + slack >= world.cost(world.now), "said ${said}, paid ${}", world.cost(world.now));
-        if controller.end() == Some(&End::Completed) {
-            assert!(world.safe >= WORK);
-        }
     }
 }
 
@@ -257,15 +278,43 @@ impl World {
         })
     }
 
+    /// What a leader calls gone costs nothing any more.
+    fn check_books(&self, rentals: &Rentals) {
+        let lives = |rental: &&Rental| {
+            let rented = self.rented.iter().find(|rented| rented.machine.id == rental.machine);
+            rented.is_some_and(|rented| self.now < rented.ends())
+        };
+        let wrong = rentals.0.iter().filter(|rental| rental.until.is_some()).find(lives);
+        assert!(wrong.is_none(), "it lives and is called gone: {wrong:?}\n{}", self.log.join("\n"));
+    }
+
+    /// Whatever lives is paid for by a lease.
+    fn check_leases(&self, ledger: &Ledger) {
+        let has_lease = |rented: &Rented| ledger.open.iter().any(|lease| lease.token == rented.machine.token);
+        let wrong = self.rented.iter().find(|rented| self.now < rented.ends() && !has_lease(rented));
+        assert!(wrong.is_none(), "it lives without a lease: {wrong:?}\n{}", self.log.join("\n"));
+    }
+
     /// A leader ends this machine, for what it said last.
-    fn check_end(&self, machine: &MachineId) {
+    fn check_end(&self, machine: &MachineId, gang: u64) {
+        let is_for_loss = self.log.last().is_some_and(|line| line.contains("a machine is gone"));
         let is_for_silence = self.log.last().is_some_and(|line| line.contains("nothing was heard for too long"));
         let epoch = self.rented.iter().find(|rented| rented.machine.id == *machine).map(|rented| rented.machine.epoch);
         let is_healthy =
             self.whole_since.is_some_and(|(of, since)| Some(of) == epoch && self.now > since + LIST_BEHIND);
         let is_early = self.told.is_some_and(|(of, at)| Some(of) == epoch && self.now < at + SILENCE);
         let is_whole = self.whole_since.is_some_and(|(of, since)| Some(of) == epoch && self.now > since + LIST_BEHIND);
-        assert!(!(is_early && is_whole), "it is ended before it could save\n{}", self.log.join("\n"));
+        // What is completed has nothing to save.
+        let is_unsaved = is_whole && self.safe < WORK;
+        assert!(!(is_early && is_unsaved), "it is ended before it could save\n{}", self.log.join("\n"));
+        let is_lost = self.rented.iter().any(|rented| Some(rented.machine.epoch) == epoch && rented.ends() <= self.now);
+        // What a list shows besides the gang is ended in the same step.
+        let is_of_the_gang = epoch == Some(gang);
+        assert!(
+            is_lost || !is_for_loss || !is_of_the_gang,
+            "nothing is gone of a gang that is ended for that\n{}",
+            self.log.join("\n")
+        );
         assert!(!(is_for_silence && is_healthy), "a healthy machine is ended as silent\n{}", self.log.join("\n"));
     }
 }

@@ -25,10 +25,16 @@ pub enum Mutant {
     DeposedMachineBegins,
     /// A gang that was ordered beside another one begins while that one still works.
     NewGangDoesNotWait,
+    /// A list says what is there when its answer comes, however long ago the cloud was asked.
+    ListsHaveNoAge,
+    /// A machine that reboots forgets when it was to end.
+    RebootForgetsTheEnd,
+    /// A lease pays for the planned price, and spot machines may cost their highest.
+    LeaseAtThePlannedPrice,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::OldWordIsLife,
         Self::BlindIsSilent,
         Self::StopForgetsOrders,
@@ -40,5 +46,8 @@ impl Mutant {
         Self::WallClock,
         Self::DeposedMachineBegins,
         Self::NewGangDoesNotWait,
+        Self::ListsHaveNoAge,
+        Self::RebootForgetsTheEnd,
+        Self::LeaseAtThePlannedPrice,
     ];
 }

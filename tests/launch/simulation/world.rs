@@ -17,8 +17,10 @@ const SAVES_EVERY: f64 = 900.0;
 pub const ENDS_WITHIN: f64 = 40.0;
 /// A list is behind by so much at most.
 pub const LIST_BEHIND: f64 = 55.0;
+/// A spot machine costs at most so much more than was planned.
+pub const OVER_PLAN: f64 = 0.1;
 /// What has ended is listed for about so long, as on EC2.
-const LISTED_AFTER: f64 = HOUR;
+pub const LISTED_AFTER: f64 = HOUR;
 
 /// A machine of the simulated clouds. Times in seconds of the run.
 #[derive(Clone, Debug)]
@@ -34,6 +36,10 @@ pub struct Rented {
     expires: f64,
     /// From then on it does nothing, and its timer neither.
     pub freezes: f64,
+    /// From then on it does nothing, since no boot script runs again; a timer that is kept goes off all the same.
+    pub reboots: f64,
+    /// Its timer outlives a reboot.
+    keeps_end: bool,
     /// The number of the leader that ordered it.
     lead: u64,
     has_booted: bool,
@@ -41,12 +47,17 @@ pub struct Rented {
 
 impl Rented {
     pub fn ends(&self) -> f64 {
-        let by_itself = if self.freezes < self.expires { f64::INFINITY } else { self.expires };
-        self.ends_by_cloud.min(by_itself)
+        let forgets = self.freezes < self.expires || (self.reboots < self.expires && !self.keeps_end);
+        self.ends_by_cloud.min(if forgets { f64::INFINITY } else { self.expires })
+    }
+
+    /// It lives beyond its own time, and no hanging kernel is the reason.
+    pub fn outlives_its_lease(&self, now: f64) -> bool {
+        self.freezes >= self.expires && self.expires + ENDS_WITHIN < now.min(self.ends())
     }
 
     fn is_at_work(&self, now: f64) -> bool {
-        self.boots <= now && now < self.ends() && now < self.freezes
+        self.boots <= now && now < self.ends() && now < self.freezes.min(self.reboots)
     }
 }
 
@@ -319,6 +330,9 @@ impl World {
         if self.chance(scarce * self.chaos) {
             return Err(LaunchError::Capacity { code: "InsufficientInstanceCapacity".to_owned() });
         }
+        if self.chance(0.05 * self.chaos) {
+            return Err(LaunchError::Unclear { code: "RequestLimitExceeded".to_owned() });
+        }
         if is_spot && self.chance(0.02 * self.chaos) {
             return Err(LaunchError::Quota { code: "L-7212CCBC".to_owned(), request: "aws service-quotas".to_owned() });
         }
@@ -353,6 +367,9 @@ impl World {
         assert!(order.lifetime <= LIFETIME);
         let mean = if order.choice.pool.market == Market::Spot { 4.0 * HOUR } else { 400.0 * HOUR };
         let taken = self.now - mean * (1.0 - self.draws.uniform()).ln();
+        let reboots = if self.chance(0.05 * self.chaos) { 3.0 * HOUR * self.draws.uniform() } else { f64::INFINITY };
+        // What the planned price has become meanwhile: the bid at most.
+        let dearer = if order.choice.pool.market == Market::Spot { OVER_PLAN * self.draws.uniform() } else { 0.0 };
         let freezes = if self.chance(0.05 * self.chaos) { 3.0 * HOUR * self.draws.uniform() } else { f64::INFINITY };
         let machine = Machine {
             id: MachineId(format!("m-{}", self.rented.len())),
@@ -372,10 +389,12 @@ impl World {
             created: self.now,
             listed_from: self.now + LIST_BEHIND * self.draws.uniform() * self.chaos,
             boots: self.now + 100.0 + 400.0 * self.draws.uniform(),
-            rate: order.choice.rate.dollars(),
+            rate: order.choice.rate.dollars() * (1.0 + dearer),
             ends_by_cloud: taken,
             expires: self.now + order.lifetime,
             freezes: self.now + freezes,
+            reboots: self.now + reboots,
+            keeps_end: !self.lacks(Mutant::RebootForgetsTheEnd),
             lead,
             has_booted: false,
             machine: machine.clone(),
@@ -418,7 +437,9 @@ impl World {
     }
 
     fn paid(&self, until: f64, late: f64) -> f64 {
-        let seconds = |rented: &Rented| rented.ends().min(until).min(rented.expires + late) - rented.created;
+        let excused =
+            |rented: &Rented| if rented.freezes < rented.expires { rented.expires + late } else { f64::INFINITY };
+        let seconds = |rented: &Rented| rented.ends().min(until).min(excused(rented)) - rented.created;
         self.rented.iter().map(|rented| seconds(rented).max(60.0) / HOUR * rented.rate).sum()
     }
 }

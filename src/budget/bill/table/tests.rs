@@ -160,6 +160,61 @@ fn cur_line(currency: &str, start: &str, amount: &str, hours: &str) -> (String, 
     (line, readable.into_iter().filter(|(_, is_readable)| !is_readable).map(|(cell, _)| format!("`{cell}`")).collect())
 }
 
+/// Columns and kinds of values as github.com/microsoft/finops-toolkit (`EA_ActualCost_Small.csv`, MIT) and github.com/opencost/opencost
+/// (`billingexports/headersets`, Apache-2.0) have them; tags are ours.
+#[test]
+fn bills_of_enterprise_agreements_and_pay_as_you_go_are_read_in_any_language() {
+    let tags = "\"\"\"gpuplan:run\"\": \"\"a\"\"\"";
+    let one = |amount: &str, hours| ("azure".to_owned(), "a".to_owned(), Item::Machines, amount.to_owned(), hours);
+    let enterprise = format!(
+        "BillingAccountId,BillingPeriodStartDate,Date,MeterCategory,MeterName,Quantity,EffectivePrice,Cost,BillingCurrency,Tags,UnitOfMeasure,ChargeType\n\
+         8611537,09/01/2023,09/04/2023,Virtual Machines,D2 v3/D2s v3,24,0.11,2.64,USD,{tags},1 Hour,Usage\n"
+    );
+    assert_eq!(billed(&enterprise), [one("2.64", 24.0)]);
+    let pay_as_you_go = format!(
+        "\u{feff}SubscriptionGuid,UsageDateTime,MeterCategory,MeterName,UsageQuantity,ResourceRate,PreTaxCost,Tags,Currency,UnitOfMeasure\n\
+         1,2021-02-02,Virtual Machines,D2 v3,3,0.025,0.075,{tags},USD,1 Hour\n"
+    );
+    assert_eq!(billed(&pay_as_you_go), [one("0.075", 3.0)]);
+    let german = format!(
+        "Abonnement-GUID (SubscriptionGuid),UsageDateTime (UsageDateTime),Kategorie der Verbrauchseinheit (MeterCategory),\
+         Name der Verbrauchseinheit (MeterName),UsageQuantity (UsageQuantity),PreTaxCost (PreTaxCost),Tags (Tags),Currency,Maßeinheit (UnitOfMeasure)\n\
+         1,2021-02-02,Virtual Machines,D2 v3,3,0.075,{tags},USD,1 Hour\n"
+    );
+    assert_eq!(billed(&german), [one("0.075", 3.0)]);
+}
+
+#[test]
+fn words_for_nothing_are_nothing() {
+    let focus = "BilledCost,BillingAccountId,BillingCurrency,ChargeCategory,ChargePeriodStart,ChargePeriodEnd,ContractedCost,EffectiveCost,ListCost,\
+        ProviderName,ServiceCategory,Tags\n0.5,1,USD,Usage,2024-10-01T00:00:00Z,NULL,NULL,None,NULL,AWS,Compute,\"{\"\"gpuplan:run\"\": \"\"a\"\"}\"\n";
+    let (_, sums) = read_text(focus).unwrap();
+    let costs = sums.bills("h", "s", &BTreeSet::new())[0].charges[0].costs;
+    assert_eq!([costs.list, costs.contracted, costs.effective].map(|cost| cost.to_string()), ["0.50", "0.50", "0.50"]);
+    let said = read_text(&focus.replace("0.5,1,USD", "NULL,1,USD")).unwrap_err().to_string();
+    assert!(said.contains("column `BilledCost`"), "what must be there is not nothing: {said}");
+}
+
+#[test]
+fn other_currencies_are_converted_at_the_rate_that_is_stated_and_at_no_other() {
+    use crate::bill::sums::ExchangeRate;
+    let line = |currency: &str, amount: &str, run: &str| {
+        format!(
+            "1,2026-10-01T00:00:00Z,,{currency},{amount},Usage,BoxUsage,1,\"{{\"\"user_gpuplan_{run}\"\":\"\"a\"\"}}\"\n"
+        )
+    };
+    let text = format!("{CUR}{}{}{}", line("EUR", "-2.5", "run"), line("USD", "1", "run"), line("CAD", "7", "other"));
+    assert!(read_text(&text).unwrap_err().to_string().contains("no rate of exchange is stated"));
+    let mut sums = Sums::default();
+    sums.rates.extend(ExchangeRate::parse("eur = 1.0842"));
+    read("bill.csv", None, text.as_bytes(), &mut sums).unwrap();
+    let costs = sums.bills("h", "s", &BTreeSet::new())[0].charges[0].costs;
+    assert_eq!(costs.billed.unwrap().to_string(), "-1.7105", "a line of nobody's run needs no rate");
+    for text in ["EUR", "EUR=0", "EUR=-1", "USD=1", "EURO=1", "EUR=x"] {
+        assert_eq!(ExchangeRate::parse(text), None, "{text}");
+    }
+}
+
 proptest::proptest! {
     #[test]
     fn any_text_is_read_or_refused_by_the_name_of_its_file(text in ".{0,80}") {

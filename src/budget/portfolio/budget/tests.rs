@@ -213,3 +213,27 @@ proptest! {
         prop_assert_eq!(lines.total(), untaxed + taxes);
     }
 }
+
+#[test]
+fn a_broken_rule_fails_warns_or_is_allowed_until_the_approval_ends() {
+    use crate::portfolio::verdict::Verdict;
+    let of = |rule: &str| {
+        let text = format!("tax = \"excluded\"\nbudget = 900\n{HEAD}[[rule]]\n{rule}\n{}", run("one", ""));
+        let result = answer(&text).rules[0].clone();
+        (result.verdict, result.found)
+    };
+    // The median is $1,000.
+    let (verdict, chance) = of("min_chance = 0.5");
+    assert!(verdict == Verdict::Broken && chance.unwrap() < 0.5, "{chance:?}");
+    assert_eq!(of("min_chance = 0.01").0, Verdict::Kept);
+    assert_eq!(of("min_chance = 0.5\non_break = \"warn\"").0, Verdict::Warned);
+    let until = |day: &str| of(&format!("min_chance = 0.5\napproved_by = \"cfo\"\napproved_until = {day}")).0;
+    assert_eq!((until("2026-12-15"), until("2026-12-14")), (Verdict::Approved, Verdict::Broken), "now is 2026-12-15");
+    // January has everything, February nothing; team `b` has $5,000.
+    assert_eq!(of("month = \"2027-01\"\nbudget = 900\nmin_chance = 0.5").0, Verdict::Broken);
+    assert_eq!(of("month = \"2027-02\"\nbudget = 900\nmin_chance = 0.5"), (Verdict::Kept, Some(1.0)));
+    assert_eq!(of("team = \"b\"\nmin_chance = 0.99"), (Verdict::Kept, Some(1.0)));
+    // The quote is of 2026-10-01, 75 days ago.
+    assert_eq!(of("max_price_age = \"80d\""), (Verdict::Kept, Some(0.0)));
+    assert_eq!(of("max_price_age = \"70d\"\nmax_old_share = \"50 %\""), (Verdict::Broken, Some(1.0)));
+}

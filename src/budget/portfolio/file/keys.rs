@@ -42,6 +42,10 @@ pub struct PortfolioFile {
     #[serde(default)]
     #[schemars(with = "Vec<CommitmentSection>")]
     pub commitment: Vec<Spanned<CommitmentSection>>,
+    /// What the budget has to keep.
+    #[serde(default)]
+    #[schemars(with = "Vec<RuleSection>")]
+    pub rule: Vec<Spanned<RuleSection>>,
     /// Own machines, as in `capacity.toml`: no two runs are given the same hours of them.
     #[serde(default)]
     pub own: Vec<Own>,
@@ -119,6 +123,12 @@ pub struct RunSection {
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub after: Vec<Spanned<String>>,
+    /// Names of the runs that are launched for it, for `budget --actual`: `train-7b`, or `train-7b-*`. Default: its own name.
+    #[serde(default)]
+    pub launched_as: Vec<String>,
+    /// Nothing more of it is to come, for `budget --actual`.
+    #[serde(default)]
+    pub ended: bool,
     #[serde(default)]
     #[schemars(with = "Vec<RunSection>")]
     pub phase: Vec<Spanned<RunSection>>,
@@ -159,6 +169,50 @@ pub struct CommitmentSection {
     /// Day of the price, such as `2026-10-01`.
     #[schemars(with = "Option<Scalar>")]
     pub as_of: Option<Spanned<Scalar>>,
+}
+
+/// The `[[rule]]` of `policy.toml`, which hold for every budget; its other keys are read elsewhere.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct PolicyRules {
+    #[schemars(with = "Vec<RuleSection>")]
+    pub rule: Vec<Spanned<RuleSection>>,
+}
+
+/// What a budget has to keep: exactly one of `min_chance`, `max_price_age` and `max_spent`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RuleSection {
+    /// For this team, or `*` for each one. Default: for everything.
+    #[schemars(with = "Option<String>")]
+    pub team: Option<Spanned<String>>,
+    /// For this month, such as `2027-01`, or `*` for each one.
+    #[schemars(with = "Option<String>")]
+    pub month: Option<Spanned<String>>,
+    /// US dollars. Default: the budget of the portfolio or of the team; a month has none of its own.
+    #[schemars(with = "Option<Scalar>")]
+    pub budget: Option<Spanned<Scalar>>,
+    /// Least probability that the budget is kept: `0.8` or `80 %`.
+    #[schemars(with = "Option<Scalar>")]
+    pub min_chance: Option<Spanned<Scalar>>,
+    /// Days that a price may be old: `30d`.
+    #[schemars(with = "Option<Scalar>")]
+    pub max_price_age: Option<Spanned<Scalar>>,
+    /// Most of the money that may rest on older prices, or on prices without a date. Default: none.
+    #[schemars(with = "Option<Scalar>")]
+    pub max_old_share: Option<Spanned<Scalar>>,
+    /// Most of the budget that may be spent, for `budget --actual`: `80 %`.
+    #[schemars(with = "Option<Scalar>")]
+    pub max_spent: Option<Spanned<Scalar>>,
+    /// `fail` (exit code 4) or `warn`. Default: `fail`.
+    #[schemars(with = "Option<String>")]
+    pub on_break: Option<Spanned<String>>,
+    /// Who allows that the rule is broken, until `approved_until`.
+    #[schemars(with = "Option<String>")]
+    pub approved_by: Option<Spanned<String>>,
+    /// The last day of the approval, such as `2026-12-31`.
+    #[schemars(with = "Option<Scalar>")]
+    pub approved_until: Option<Spanned<Scalar>>,
 }
 
 impl RunSection {

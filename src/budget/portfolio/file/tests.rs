@@ -123,3 +123,42 @@ fn nothing_is_assumed_of_currency_tax_and_teams() {
         matches!(Portfolio::read(&format!("{GOOD}\ncolour = 1")), Err(PortfolioError::Syntax(text)) if text.contains("colour"))
     );
 }
+
+#[test]
+fn rules_are_read_with_their_scope_and_refused_with_their_line() {
+    use crate::portfolio::rules::{BudgetRule, OnBreak, RuleLimit, RuleOrigin, RuleScope};
+    let rules = BudgetRule::of_policy(
+        "clouds = [\"aws\"]\n[[rule]]\nteam = \"*\"\nmin_chance = \"80 %\"\n[[rule]]\nmax_price_age = \"30d\"\nmax_old_share = 0.1\n\
+         on_break = \"warn\"\n[[rule]]\nmonth = \"2027-02\"\nbudget = \"9,000\"\nmin_chance = 0.9\napproved_by = \"cfo\"\napproved_until = 2027-03-31\n",
+    )
+    .unwrap();
+    assert_eq!(
+        (&rules[0].scope, rules[0].limit, rules[0].origin, rules[0].line),
+        (&RuleScope::EachTeam, RuleLimit::MinChance(0.8), RuleOrigin::Policy, 2)
+    );
+    assert_eq!((rules[1].limit, rules[1].on_break), (RuleLimit::PriceAge { days: 30.0, share: 0.1 }, OnBreak::Warn));
+    let approval = rules[2].approval.clone().unwrap();
+    assert_eq!(
+        (approval.by.as_str(), approval.until.to_string().as_str()),
+        ("cfo", "2027-04-01T00:00:00Z"),
+        "its last day counts"
+    );
+    let refused = |rule: &str| {
+        let text = format!(
+            "currency = \"USD\"\ntax = \"excluded\"\nstart = \"2027-01\"\nmonths = 3\n[[team]]\nname = \"a\"\n[[rule]]\n{rule}\n\
+            [[run]]\nname = \"r\"\nteam = \"a\"\nworkload = \"w.toml\"\n"
+        );
+        Portfolio::read(&text).unwrap_err().to_string()
+    };
+    assert_eq!(
+        refused("min_chance = 80\nbudget = 5"),
+        "line 8: min_chance `80` is neither a share from 0 to 1 nor a percentage"
+    );
+    assert!(refused("min_chance = 0.8").starts_with("line 7: there is no budget"));
+    assert!(refused("team = \"b\"\nmin_chance = 0.8\nbudget = 5").contains("no [[team]] is called `b`"));
+    assert!(refused("month = \"2027-04\"\nmin_chance = 0.8\nbudget = 5").contains("outside 2027-01 to 2027-03"));
+    assert!(refused("min_chance = 0.8\nmax_spent = 0.8\nbudget = 5").contains("exactly one of"));
+    assert!(refused("min_chance = 0.8\nbudget = 5\napproved_by = \"me\"").contains("until when"));
+    assert!(refused("max_price_age = \"soon\"").starts_with("line 8: max_price_age"));
+    assert!(refused("min_chance = 0.8\nbudget = 5\non_break = \"shout\"").contains("neither `fail` nor `warn`"));
+}

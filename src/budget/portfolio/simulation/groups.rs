@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::portfolio::calendar::Month;
 use crate::portfolio::lines::BudgetLine;
 use crate::portfolio::simulation::draws::{DRAWS, chance_within, quantiles};
-use crate::portfolio::{Tax, Team};
+use crate::portfolio::{Portfolio, Tax};
 use gpuplan_units::{Quantiles, Usd};
 
 /// What belongs to no team: commitments that all share.
@@ -81,8 +81,13 @@ impl GroupedDraws {
         }
     }
 
+    /// That a group costs no more; `None`: there is no such group.
+    pub fn chance(&self, by: GroupBy, name: &str, budget: Usd) -> Option<f64> {
+        self.by[by as usize].get(name).map(|draws| chance_within(draws, budget))
+    }
+
     /// Every group with what is expected of it, from the lines, and its percentiles, from the draws. `None`: beyond counting.
-    pub fn costs(&mut self, by: GroupBy, lines: &[BudgetLine], teams: &[Team]) -> Option<Vec<CostGroup>> {
+    pub fn costs(&mut self, by: GroupBy, lines: &[BudgetLine], portfolio: &Portfolio) -> Option<Vec<CostGroup>> {
         let mut expected: BTreeMap<String, Usd> = BTreeMap::new();
         for line in lines {
             let (cloud, gpu) = (line.machines.cloud.as_str(), line.machines.gpu.as_deref());
@@ -92,10 +97,12 @@ impl GroupedDraws {
         }
         let draws = &mut self.by[by as usize];
         let group = |(name, expected): (String, Usd)| {
+            let teams = &portfolio.teams;
             let budget_usd =
                 teams.iter().find(|team| by == GroupBy::Team && team.name == name).and_then(|team| team.budget);
             let draws = draws.get_mut(&name).expect("every line is of a phase or a commitment, whose group is drawn");
-            let chance = budget_usd.map(|budget| chance_within(draws, budget));
+            let spent = portfolio.spent.by_team.get(&name).copied().unwrap_or_default();
+            let chance = budget_usd.map(|budget| chance_within(draws, budget - spent));
             Some(CostGroup { cost_usd: quantiles(draws, expected)?, name, budget_usd, chance_within_budget: chance })
         };
         expected.into_iter().map(group).collect()

@@ -69,6 +69,13 @@ pub fn run(arguments: &RunArguments, session: &Session) -> Result<ExitCode, Diag
                 "gpuplan: written to {}; use it with `gpuplan plan … --profile`",
                 arguments.out.display()
             ));
+            if let Some(store) = &arguments.mlflow {
+                // MLflow 3 opens folders no longer by itself (mlflow/store/tracking/file_store.py).
+                session.printer.note(&format!(
+                    "gpuplan: MLflow 3 opens {0} with MLFLOW_ALLOW_FILE_STORE=true, or after `mlflow migrate-filestore --source {0} --target sqlite:///mlflow.db`",
+                    store.display()
+                ));
+            }
         }
         Err(diagnostic) => {
             session.printer.diagnostic(&diagnostic);

@@ -48,7 +48,7 @@ fn read_trace(path: &Path) -> Result<trace::ChromeTrace, Diagnostic> {
     let is_database = reader.fill_buf().map_err(unreadable)?.starts_with(SQLITE);
     let broken = |detail: String| {
         Diagnostic::usage(format!("{}: {detail}", path.display()))
-            .hint("a trace is what `torch.profiler` exports, JAX's and TensorFlow's *.trace.json.gz, or `nsys export --type sqlite`")
+            .hint("a trace is what `torch.profiler` exports, JAX's and TensorFlow's *.xplane.pb or *.trace.json.gz, or `nsys export --type sqlite`")
     };
     if is_database {
         return nsight::read(path).map_err(|error| broken(error.to_string()));

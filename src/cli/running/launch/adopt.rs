@@ -170,6 +170,7 @@ fn tell(spec: &RunSpec, session: &Session) {
     if let Parcel::Address { url, .. } = &job.agent {
         lines.push(format!("agent     {url}"));
     }
+    lines.extend(job.notify.iter().map(|url| format!("notify    {url}")));
     lines.extend(job.container.iter().map(|image| format!("container {image}")));
     lines.extend(job.setup.iter().map(|setup| format!("setup     {setup}")));
     if !job.secrets.is_empty() {

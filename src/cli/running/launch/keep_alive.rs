@@ -23,7 +23,7 @@ use gpuplan_launch::{
     RunSpec, names,
 };
 use gpuplan_report::text::format::usd;
-use gpuplan_runstore::{Ledger, Phase, Run};
+use gpuplan_runstore::{Ledger, Phase, Run, Verdict};
 
 /// Between two looks at a run that is kept.
 const LOOK: Duration = Duration::from_secs(10);
@@ -281,9 +281,11 @@ async fn read_status(store: &Run, spec: &RunSpec) -> Result<(f64, Option<End>), 
     if status.is_done == Some(true) {
         return Ok((1.0, Some(End::Completed)));
     }
-    let failed =
-        store.result().await?.and_then(|result| result.get("outcome").filter(|outcome| outcome.is_object()).cloned());
-    Ok((done, failed.map(|why| End::Failed(format!("the command failed: {why}")))))
+    let ended = store.result().await?.as_ref().and_then(Verdict::of).map(|verdict| match verdict {
+        Verdict::Failed(why) => End::Failed(format!("the command failed: {why}")),
+        Verdict::GivenUp(why) => End::Failed(why),
+    });
+    Ok((done, ended))
 }
 
 #[cfg(test)]

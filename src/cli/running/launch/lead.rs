@@ -18,6 +18,9 @@ use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::printer::Printer;
 use crate::session::progress::with_progress;
+use crate::session::runtime::runtime;
+use gpuplan_agent::{Message, Notifier, Occasion};
+use gpuplan_clouds::webhook::Webhook;
 use gpuplan_launch::execute::LeadError;
 use gpuplan_launch::{End, Journal, LaunchError, LeadContext, LeaderCommand, Progress, RunSpec, lead};
 use gpuplan_report::text::format::usd;
@@ -26,6 +29,8 @@ use gpuplan_spot::AvailabilityModel;
 use gpuplan_spot::policy::Policy;
 use gpuplan_units::Usd;
 
+/// Nobody waits longer until a message has arrived.
+const NOTIFYING: Duration = Duration::from_secs(10);
 /// Between two redraws of the progress line.
 const TICK: Duration = Duration::from_millis(250);
 
@@ -208,9 +213,25 @@ fn conclude(
         )),
         Ok(Some(end)) => {
             entries::enter_ended_run(store, session);
-            report_end(&end, run, &session.printer)
+            let reported = report_end(&end, run, &session.printer);
+            if let (Err(diagnostic), Some(url)) = (&reported, &spec.job.notify)
+                && let Err(why) = notify(url, run, &diagnostic.message)
+            {
+                session.printer.warning(&format!("nobody was notified of the end of {run}: {why}"));
+            }
+            reported
         }
     }
+}
+
+/// Agents tell how their programs ended; that no machine is rented any more, none is left to tell.
+fn notify(url: &str, run: &str, why: &str) -> Result<(), String> {
+    let text = format!("gpuplan leads no more: {why}");
+    let message = Message { event: Occasion::Finished, run: run.to_owned(), epoch: 0, node: 0, text, spent_usd: None };
+    let hook = Webhook::new(url)?;
+    let runtime = runtime().map_err(|error| error.message)?;
+    let told = runtime.block_on(async { tokio::time::timeout(NOTIFYING, hook.notify(&message)).await });
+    told.unwrap_or_else(|_| Err(format!("no answer within {} s", NOTIFYING.as_secs())))
 }
 
 /// Where the run stands, in a line of its own while somebody looks; elsewhere it is said again and again.

@@ -4,10 +4,12 @@ use aws_sdk_ec2::types::{Filter, Instance, InstanceLifecycleType, InstanceType};
 use aws_sdk_servicequotas::types::ServiceQuota;
 
 use crate::CLOUD;
+use crate::account::bucket;
 use crate::account::permissions;
 use crate::account::session::{Account, Session};
 use crate::account::vcpu_quotas::{Bought, counts, likely_code, request};
 use gpuplan_hardware::CloudId;
+use gpuplan_market::bucket::BucketRules;
 use gpuplan_market::{AccountSource, BoxFuture, Identity, Permission, Quota, QuotaNeed, SourceError};
 
 /// STS and the rest answer everywhere; this is asked where no region is configured.
@@ -43,6 +45,13 @@ impl AwsAccount {
     async fn allowed(&self, region: &str) -> Result<Vec<Permission>, SourceError> {
         let account = &self.session.sign_in().await?;
         account.in_time(region, async { Ok(Box::pin(permissions::try_all(account, region)).await) }).await
+    }
+
+    async fn rules_of(&self, name: &str, prefix: &str) -> Result<BucketRules, SourceError> {
+        let account = &self.session.sign_in().await?;
+        // Where runs are stored, too: their buckets are asked in no other region.
+        let region = account.home_region().unwrap_or(ANY_REGION);
+        account.in_time(region, bucket::rules(account, region, name, prefix)).await
     }
 
     async fn quota(&self, need: QuotaNeed<'_>) -> Result<Vec<Quota>, SourceError> {
@@ -150,5 +159,9 @@ impl AccountSource for AwsAccount {
 
     fn quotas<'a>(&'a self, need: QuotaNeed<'a>) -> BoxFuture<'a, Result<Vec<Quota>, SourceError>> {
         Box::pin(self.quota(need))
+    }
+
+    fn bucket<'a>(&'a self, bucket: &'a str, prefix: &'a str) -> BoxFuture<'a, Result<BucketRules, SourceError>> {
+        Box::pin(self.rules_of(bucket, prefix))
     }
 }

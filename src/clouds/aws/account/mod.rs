@@ -2,11 +2,14 @@
 
 #[cfg(feature = "aws")]
 mod aws_account;
+#[cfg(feature = "aws")]
+mod bucket;
 pub mod dry_run;
 #[cfg(feature = "aws")]
 pub mod keys;
 #[cfg(feature = "aws")]
 pub mod permissions;
+pub mod places;
 #[cfg(feature = "aws")]
 pub mod session;
 #[cfg(feature = "aws")]

@@ -36,8 +36,9 @@ pub struct TimeLimits {
 impl Default for TimeLimits {
     fn default() -> Self {
         let seconds = Duration::from_secs;
-        let (attempt, rent) = (seconds(15), seconds(40));
-        Self { connect: seconds(5), attempt, attempts: 2, rent, answer: seconds(40), credentials: seconds(15) }
+        // The first question to a region may wait for much that later ones find ready, so one try may take long.
+        let (attempt, rent) = (seconds(25), seconds(40));
+        Self { connect: seconds(5), attempt, attempts: 2, rent, answer: seconds(55), credentials: seconds(15) }
     }
 }
 

@@ -3,7 +3,10 @@
 use std::time::SystemTime;
 
 use aws_credential_types::Credentials;
-use aws_sigv4::http_request::{SignableBody, SignableRequest, SigningSettings, sign};
+use aws_sigv4::http_request::{
+    PayloadChecksumKind, PercentEncodingMode, SignableBody, SignableRequest, SigningSettings, UriPathNormalizationMode,
+    sign,
+};
 use aws_sigv4::sign::v4;
 
 use crate::account::session::Account;
@@ -57,12 +60,19 @@ fn signature(
         detail: error.to_string(),
     };
     let identity = credentials.clone().into();
+    let mut settings = SigningSettings::default();
+    if service == "s3" {
+        // S3 alone wants the hash of the body as a header, and paths as they are (S3 API reference, "Signature Calculations").
+        settings.payload_checksum_kind = PayloadChecksumKind::XAmzSha256;
+        settings.percent_encoding_mode = PercentEncodingMode::Single;
+        settings.uri_path_normalization_mode = UriPathNormalizationMode::Disabled;
+    }
     let parameters = v4::SigningParams::builder()
         .identity(&identity)
         .region(region)
         .name(service)
         .time(SystemTime::now())
-        .settings(SigningSettings::default())
+        .settings(settings)
         .build()
         .map_err(|error| wrong(&error))?
         .into();

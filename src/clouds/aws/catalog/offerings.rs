@@ -10,7 +10,7 @@ use gpuplan_hardware::{CloudId, Hardware};
 use gpuplan_market::{SourceError, SourceNote};
 
 /// A filter, unlike a list of names, is no error where a region does not know one of them.
-fn named(types: &[impl ToString]) -> Filter {
+pub fn named(types: &[impl ToString]) -> Filter {
     Filter::builder().name("instance-type").set_values(Some(types.iter().map(ToString::to_string).collect())).build()
 }
 
@@ -69,7 +69,7 @@ pub async fn differences(
     notes
 }
 
-fn cards(info: &GpuDeviceInfo) -> Cards {
+pub fn cards(info: &GpuDeviceInfo) -> Cards {
     Cards {
         count: info.count().unwrap_or_default(),
         partition: info.gpu_partition_size(),

@@ -361,7 +361,7 @@ resource "aws_iam_policy" "launch" {
       {
         Sid      = "ListRuns"
         Effect   = "Allow"
-        Action   = "s3:ListBucket"
+        Action   = ["s3:ListBucket", "s3:GetLifecycleConfiguration", "s3:GetBucketVersioning"]
         Resource = aws_s3_bucket.runs.arn
       }
     ]

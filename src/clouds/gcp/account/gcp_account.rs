@@ -3,6 +3,7 @@
 use google_cloud_compute_v1::model;
 
 use crate::CLOUD;
+use crate::account::bucket::{Bucket, FIELDS, STORAGE};
 use crate::account::identity;
 use crate::account::permissions::{GROUPS, Granted, Group};
 use crate::account::project::Project;
@@ -10,6 +11,7 @@ use crate::account::quotas::{self, ALL_REGIONS, FAMILY_QUOTA, Limit, Metric, Quo
 use crate::sdk::{access, not_built, refusal, signed};
 use gpuplan_clouds_http::{Http, Request};
 use gpuplan_hardware::CloudId;
+use gpuplan_market::bucket::BucketRules;
 use gpuplan_market::{AccountSource, BoxFuture, Identity, Permission, Quota, QuotaNeed, SourceError};
 
 const RESOURCE_MANAGER: &str = "https://cloudresourcemanager.googleapis.com";
@@ -63,6 +65,13 @@ impl Account {
         Ok(vec![of_gpu, quotas::of_metric(ALL_REGIONS, &of_project, &need, id)?])
     }
 
+    async fn rules_of(&self, name: &str, prefix: &str) -> Result<BucketRules, SourceError> {
+        let url = format!("{}/storage/v1/b/{name}?fields={FIELDS}", self.project.address(STORAGE));
+        let request = signed(&self.project, Request::get(url)).await?;
+        let bucket: Bucket = Http::new()?.json(&request).await?.value;
+        Ok(bucket.rules(name, prefix))
+    }
+
     async fn described(&self) -> Result<model::Project, SourceError> {
         let client = access(&self.project)?.projects().await.map_err(|error| not_built(&error))?;
         let call = client.get().set_project(self.project.id()?);
@@ -108,5 +117,9 @@ impl AccountSource for Account {
 
     fn quotas<'a>(&'a self, need: QuotaNeed<'a>) -> BoxFuture<'a, Result<Vec<Quota>, SourceError>> {
         Box::pin(self.limits(need))
+    }
+
+    fn bucket<'a>(&'a self, bucket: &'a str, prefix: &'a str) -> BoxFuture<'a, Result<BucketRules, SourceError>> {
+        Box::pin(self.rules_of(bucket, prefix))
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use gpuplan_clouds_http::variable;
+use gpuplan_market::Tried;
 
 /// Who is named by a file of credentials, and where it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,11 +46,43 @@ pub fn is_in_sight() -> bool {
 }
 
 fn gcloud_file() -> Option<PathBuf> {
-    let folder = match variable("CLOUDSDK_CONFIG") {
-        Some(folder) => PathBuf::from(folder),
-        None => PathBuf::from(variable("HOME")?).join(".config/gcloud"),
+    Some(gcloud_folder()?.join("application_default_credentials.json"))
+}
+
+/// Where gcloud keeps its settings.
+pub fn gcloud_folder() -> Option<PathBuf> {
+    match variable("CLOUDSDK_CONFIG") {
+        Some(folder) => Some(PathBuf::from(folder)),
+        None => Some(PathBuf::from(variable("HOME")?).join(".config/gcloud")),
+    }
+}
+
+/// The file of credentials that Google's libraries would read.
+pub fn credentials_file() -> Option<PathBuf> {
+    variable("GOOGLE_APPLICATION_CREDENTIALS").map(PathBuf::from).or_else(gcloud_file).filter(|file| file.exists())
+}
+
+/// Every place in the order of Google's libraries, and what stands there.
+pub fn tried() -> Vec<Tried> {
+    let kind = |path: PathBuf| {
+        let text = std::fs::read_to_string(path).ok()?;
+        Some(
+            serde_json::from_str::<Named>(&text)
+                .map_or_else(|_| "a file that cannot be read".to_owned(), |named| named.r#type),
+        )
     };
-    Some(folder.join("application_default_credentials.json"))
+    let file = |path: Option<PathBuf>| path.and_then(kind);
+    let place = |place: &str, found: Option<String>| Tried { place: place.to_owned(), found };
+    vec![
+        place("GPUPLAN_GCP_API_KEY, for prices", variable("GPUPLAN_GCP_API_KEY").map(|_| "set".to_owned())),
+        place(
+            "GOOGLE_APPLICATION_CREDENTIALS",
+            variable("GOOGLE_APPLICATION_CREDENTIALS")
+                .map(|path| file(Some(path.into())).unwrap_or_else(|| "no such file".to_owned())),
+        ),
+        place("gcloud auth application-default login", file(gcloud_file())),
+        place("metadata of this machine", Some("asked last".to_owned())),
+    ]
 }
 
 /// The service account or user of a file of credentials, as far as the file says it.

@@ -1,10 +1,13 @@
 //! The project that Google is asked for: whose keys, what they may do, how many GPUs it may start.
 
 #[cfg(feature = "gcp")]
+mod bucket;
+#[cfg(feature = "gcp")]
 mod gcp_account;
 pub mod identity;
 pub mod permissions;
 pub mod project;
+mod project_name;
 pub mod quotas;
 
 #[cfg(feature = "gcp")]

@@ -1,5 +1,6 @@
 //! `Project`: which project is asked, and at which address. Names no SDK.
 
+use crate::account::project_name;
 use gpuplan_clouds_http::{is_loopback, variable};
 use gpuplan_market::SourceError;
 
@@ -12,9 +13,9 @@ pub struct Project {
 }
 
 impl Project {
-    /// Empty variables are the same as none.
+    /// Empty variables are the same as none; without one the project is that of the credentials.
     pub fn from_environment() -> Self {
-        Self { id: variable("GOOGLE_CLOUD_PROJECT"), endpoint: variable("GPUPLAN_GCP_ENDPOINT") }
+        Self { id: project_name::find(), endpoint: variable("GPUPLAN_GCP_ENDPOINT") }
     }
 
     /// A given address; no environment is read where it is of this machine.

@@ -6,6 +6,8 @@ pub mod billing;
 pub mod capacity;
 pub mod compose;
 pub mod history;
+#[cfg(feature = "gcp")]
+pub mod machine_list;
 pub mod pools;
 #[cfg(feature = "gcp")]
 pub mod preemptions;

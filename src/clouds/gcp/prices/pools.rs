@@ -52,17 +52,19 @@ pub struct Answers<T> {
     pub notes: Vec<SourceNote>,
 }
 
-/// The pools of a query whose machines are sold as spot.
+/// The pools of a query whose machines are sold as spot, those of the candidates first: not all may be reached in time.
 pub fn sold_as_spot(query: &OfferQuery) -> Vec<Pool> {
     let pools =
         query.wanted.iter().flat_map(|(region, instances)| instances.iter().map(move |instance| (region, *instance)));
     let sold = pools.filter(|(_, instance)| query.hardware.instance(*instance).sold_as.spot);
-    sold.map(|(region, instance)| Pool {
+    let pools = sold.map(|(region, instance)| Pool {
         region: region.clone(),
         instance,
         machine_type: query.hardware.instance(instance).name.clone(),
-    })
-    .collect()
+    });
+    let mut pools: Vec<Pool> = pools.collect();
+    pools.sort_by_key(|pool| !query.candidates.contains(&pool.instance));
+    pools
 }
 
 /// Asks for every pool until one failure would meet them all or the time is up.

@@ -8,11 +8,19 @@ use gpuplan_hardware::Hardware;
 use gpuplan_market::{Availability, Offer, SourceNote, Suspicion};
 
 /// A machine type in a zone, as the list of all zones says it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Listing {
     pub zone: String,
     pub machine_type: String,
     pub is_deprecated: bool,
+    /// The kind of GPU and how many, where a machine comes with some.
+    pub accelerator: Option<(String, u32)>,
+    pub vcpus: u32,
+    pub memory_mib: f64,
+    /// Partitions of local SSD that come with it; `None`: not said.
+    pub ssd_partitions: Option<u32>,
+    /// `x86_64` or `arm64`.
+    pub architecture: String,
 }
 
 /// Zones of every region by machine type.
@@ -95,7 +103,7 @@ mod tests {
     use gpuplan_units::UsdPerHour;
 
     fn listing(zone: &str, machine_type: &str, is_deprecated: bool) -> Listing {
-        Listing { zone: zone.to_owned(), machine_type: machine_type.to_owned(), is_deprecated }
+        Listing { zone: zone.to_owned(), machine_type: machine_type.to_owned(), is_deprecated, ..Listing::default() }
     }
 
     #[test]

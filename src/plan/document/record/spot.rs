@@ -72,6 +72,9 @@ pub struct PoolRecord {
     pub availability: Availability,
     /// What the cloud says of its capacity.
     pub signals: Vec<Signal>,
+    /// When the oldest of the signals was said, as far as that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signals_observed_at: Option<Timestamp>,
 }
 
 /// Draws of a forecast that cost from `from_usd` to `to_usd`.
@@ -120,6 +123,7 @@ impl PoolRecord {
             basis: pool.basis.to_owned(),
             availability: offer.availability,
             signals: offer.signals.clone(),
+            signals_observed_at: offer.signals_observed_at,
         }
     }
 }

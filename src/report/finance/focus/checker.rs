@@ -55,11 +55,18 @@ pub fn problems(version: FocusVersion, text: &str) -> Vec<String> {
             problems.push(format!("{name} stands twice"));
         }
     }
+    let mut categories: BTreeMap<String, String> = BTreeMap::new();
     for (index, record) in reader.records().enumerate() {
         let record = record.unwrap();
         let row: BTreeMap<&str, &str> = header.iter().map(String::as_str).zip(record.iter()).collect();
         let cells = row.iter().filter_map(|(name, value)| cell(name, value, known.get(*name)?));
         problems.extend(cells.chain(rules(&row)).map(|problem| format!("row {}: {problem}", index + 1)));
+        // ServiceName: "MUST have one and only one ServiceCategory".
+        let of = |name: &str| row.get(name).copied().unwrap_or_default().to_owned();
+        let (service, category) = (of("ServiceName"), of("ServiceCategory"));
+        if *categories.entry(service.clone()).or_insert_with(|| category.clone()) != category {
+            problems.push(format!("row {}: {service} is of two categories", index + 1));
+        }
     }
     problems
 }

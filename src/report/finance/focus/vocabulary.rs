@@ -21,6 +21,13 @@ pub fn service(cloud: &str, item: Item) -> Service {
             name: compute(cloud),
             meter: "GPU machine time",
         },
+        // Its disks are of the same service as its machines, and a service has one category.
+        Item::Disk if cloud == "gcp" => Service {
+            category: "Compute",
+            subcategory: "Other (Compute)",
+            name: compute(cloud),
+            meter: "Disk capacity",
+        },
         Item::Disk => {
             Service { category: "Storage", subcategory: "Block Storage", name: disk(cloud), meter: "Disk capacity" }
         }
@@ -55,7 +62,6 @@ fn compute(cloud: &str) -> &'static str {
 fn disk(cloud: &str) -> &'static str {
     match cloud {
         "aws" => "Amazon Elastic Block Store",
-        "gcp" => "Compute Engine",
         "azure" => "Azure Disk Storage",
         _ => "Block Storage",
     }

@@ -55,12 +55,22 @@ pub struct Range {
 #[derive(Clone, Debug, PartialEq)]
 pub struct RangeChart {
     pub ranges: Vec<Range>,
+    /// A value that each should not pass, marked by a line; shorter than `ranges`: none has one.
+    pub limits: Vec<Option<f64>>,
+    /// Lengths compare amounts: the axis begins at zero and counts evenly.
+    pub is_from_zero: bool,
 }
 
 impl RangeChart {
     pub fn draw(&self, svg: &mut Svg, width: f64) -> Option<f64> {
-        let all = self.ranges.iter().flat_map(|row| [row.median, row.p90, row.expected]);
-        let x = Scale::over(all, Quantity::Usd, (SIDE + 16.0, width - 20.0))?;
+        let limits = self.limits.iter().flatten().copied();
+        let all = self.ranges.iter().flat_map(|row| [row.median, row.p90, row.expected]).chain(limits);
+        let sides = (SIDE + 16.0, width - 20.0);
+        let x = if self.is_from_zero {
+            Scale::from_zero(all, Quantity::Usd, sides)?
+        } else {
+            Scale::over(all, Quantity::Usd, sides)?
+        };
         let bottom = TOP + self.ranges.len() as f64 * ROW;
         axis(svg, &x, bottom, width);
         for (index, row) in self.ranges.iter().enumerate() {
@@ -70,6 +80,9 @@ impl RangeChart {
             let (from, to) = (x.at(row.median), x.at(row.p90));
             svg.bar(if row.is_best { "bar" } else { "range" }, (from.min(to), middle - 4.0), (to - from).abs(), 8.0);
             svg.diamond("best", (x.at(row.expected), middle), 6.0);
+            if let Some(limit) = self.limits.get(index).copied().flatten() {
+                svg.line("limit", (x.at(limit), middle - 10.0), (x.at(limit), middle + 10.0));
+            }
         }
         Some(bottom + AXIS)
     }

@@ -141,7 +141,11 @@ fn certainty(document: &PlanDocument, plan: &PlanRecord, around: &ReportContext)
             format::usd(plan.cost.cost_usd.p50),
             format::usd(plan.cost.cost_usd.p90)
         ),
-        ChartKind::Ranges(RangeChart { ranges: plans.iter().map(range).collect() }),
+        ChartKind::Ranges(RangeChart {
+            ranges: plans.iter().map(range).collect(),
+            limits: Vec::new(),
+            is_from_zero: false,
+        }),
     );
     let row = |known: &(usize, &PlanRecord)| {
         let cost = known.1.cost.cost_usd;

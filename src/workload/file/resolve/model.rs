@@ -1,10 +1,12 @@
 //! The model of a workload file: a preset or a configuration, with single sizes replaced, or the sizes alone.
 
 use crate::assumption::Assumption;
-use crate::file::scalar::{Scalar, choice, conflict, count, invalid, missing, shown, whole};
+use crate::file::resolve::by_size::{self, sizes};
+use crate::file::scalar::{choice, conflict, count, invalid, missing, shown, whole};
 use crate::file::{ModelSection, WorkloadFileError};
 use crate::model::catalog::Models;
 use crate::model::huggingface::fields::{CONTEXT, EXPERTS, HEAD_DIM, HEADS, LAYERS, VOCABULARY, WIDTH};
+use crate::model::names::Spelling;
 use crate::model::{Experts, MlpKind, Model, ModelKind, NormKind};
 use gpuplan_units::quantity::short_count;
 
@@ -29,7 +31,12 @@ pub(super) fn resolve(
     }
     match (&section.preset, &section.config) {
         (Some(_), Some(_)) => Err(conflict("model.preset", "model.config")),
-        (None, None) => Ok(ResolvedModel { model: explicit(section, assumed)?, native_tokens: None }),
+        (None, None) => {
+            let parameters = count("model.parameters", section.parameters.as_ref())?;
+            let by_size = by_size::model(section, parameters, models, assumed)?;
+            let model = by_size.map_or_else(|| explicit(section, assumed), Ok)?;
+            Ok(ResolvedModel { model, native_tokens: None })
+        }
         (None, Some(path)) => {
             let unread = || missing("model.config", format!("`{}` was not read", shown(path)));
             let model = with_sizes(section, "model.config", read_model.ok_or_else(unread)?, assumed)?;
@@ -37,36 +44,20 @@ pub(super) fn resolve(
             Ok(ResolvedModel { model, native_tokens })
         }
         (Some(name), None) => {
-            let (row, format) = models.named(name).ok_or_else(|| WorkloadFileError::UnknownModel {
-                name: shown(name),
-                suggestion: models.nearest(name).map(|row| row.id.clone()),
-            })?;
+            let Some((row, format)) = models.named(name) else {
+                let size = Spelling::of(name).and_then(|name| name.size_alone());
+                if let Some(model) = by_size::model(section, size, models, assumed)? {
+                    return Ok(ResolvedModel { model, native_tokens: None });
+                }
+                let suggestion = models.nearest(name).map(|row| row.id.clone());
+                return Err(WorkloadFileError::UnknownModel { name: shown(name), suggestion });
+            };
             let mut base = row.to_model();
             base.published = format.unwrap_or(base.published);
             let model = with_sizes(section, "model.preset", base, assumed)?;
             Ok(ResolvedModel { model, native_tokens: row.native_tokens() })
         }
     }
-}
-
-fn sizes(section: &ModelSection) -> [(&'static str, &Option<Scalar>); 15] {
-    [
-        ("model.layers", &section.layers),
-        ("model.hidden", &section.hidden),
-        ("model.heads", &section.heads),
-        ("model.ffn_hidden", &section.ffn_hidden),
-        ("model.vocab", &section.vocab),
-        ("model.encoder_layers", &section.encoder_layers),
-        ("model.kv_heads", &section.kv_heads),
-        ("model.head_dim", &section.head_dim),
-        ("model.experts", &section.experts),
-        ("model.experts_per_token", &section.experts_per_token),
-        ("model.expert_ffn_hidden", &section.expert_ffn_hidden),
-        ("model.shared_experts", &section.shared_experts),
-        ("model.dense_layers", &section.dense_layers),
-        ("model.parameters", &section.parameters),
-        ("model.max_context", &section.max_context),
-    ]
 }
 
 /// `base` with the stated sizes in place of its own.
@@ -76,8 +67,12 @@ fn with_sizes(
     base: Model,
     assumed: &mut Vec<Assumption>,
 ) -> Result<Model, WorkloadFileError> {
-    if section.kind.is_some() {
-        return Err(conflict(source, "model.kind"));
+    for (key, is_stated) in
+        [("model.kind", section.kind.is_some()), ("model.flops_per_sample", section.flops_per_sample.is_some())]
+    {
+        if is_stated {
+            return Err(conflict(source, key));
+        }
     }
     let stated = sizes(section).into_iter().find(|(_, size)| size.is_some());
     let switches = [
@@ -120,7 +115,7 @@ fn with_sizes(
 fn explicit(section: &ModelSection, assumed: &mut Vec<Assumption>) -> Result<Model, WorkloadFileError> {
     let kind = choice("model.kind", section.kind.as_deref())?;
     if kind.is_none() && sizes(section).iter().all(|(_, size)| size.is_none()) {
-        return Err(missing("model.preset", "name a model, or state `config` or the sizes"));
+        return Err(missing("model.preset", "name a model, or state `config`, the sizes, or `parameters` alone"));
     }
     let kind = kind.unwrap_or_else(|| {
         let model_kind = if section.experts.is_some() { ModelKind::Moe } else { ModelKind::Decoder };
@@ -128,7 +123,8 @@ fn explicit(section: &ModelSection, assumed: &mut Vec<Assumption>) -> Result<Mod
         model_kind
     });
     if !kind.is_transformer() {
-        return Err(invalid("model.kind", "sizes describe only transformers; name other models as `model.preset`"));
+        let why = "sizes describe only transformers; of another model state `parameters` and `flops_per_sample`";
+        return Err(invalid("model.kind", why));
     }
     let is_encoder_decoder = matches!(kind, ModelKind::Encdec | ModelKind::MoeEncdec);
     for (key, size) in sizes(section).into_iter().take(6) {
@@ -345,7 +341,10 @@ mod tests {
     fn impossible_models_are_refused_by_key() {
         let sizes = "layers = 32, hidden = 4096, heads = 32, ffn_hidden = 14336, vocab = 32000";
         for (toml, message) in [
-            (String::new(), "`model.preset` is missing: name a model, or state `config` or the sizes"),
+            (
+                String::new(),
+                "`model.preset` is missing: name a model, or state `config`, the sizes, or `parameters` alone",
+            ),
             ("model.preset = \"llama-31-8b\"".to_owned(), "no model is called `llama-31-8b`"),
             (
                 "model = { preset = \"gpt-2\", config = \"c.json\" }".to_owned(),
@@ -387,7 +386,7 @@ mod tests {
             ),
             (
                 format!("model = {{ kind = \"cnn\", {sizes} }}"),
-                "`model.kind`: sizes describe only transformers; name other models as `model.preset`",
+                "`model.kind`: sizes describe only transformers; of another model state `parameters` and `flops_per_sample`",
             ),
             (
                 format!("model = {{ kind = \"encdec\", {sizes} }}"),

@@ -2,6 +2,7 @@
 
 use crate::file::resolve::model::ResolvedModel;
 use crate::file::resolve::resolved::Resolved;
+use crate::file::resolve::serving_layout;
 use crate::file::scalar::{choice, conflict, invalid, invalid_near, missing, shown, stated_count, whole};
 use crate::file::{
     DataSection, Scalar, ServingSection, SweepSection, TrainingSection, WorkloadFile, WorkloadFileError,
@@ -56,7 +57,7 @@ pub(super) fn resolve(
             &mut assumed,
         )?
     };
-    if kv_cache == StoredFormat::Int4 {
+    if kv_cache.bytes() < 1.0 {
         return Err(invalid("serving.kv_cache", "engines keep keys and values in 8 or 16 bits: bf16, fp8 or int8"));
     }
     let serving = Serving {
@@ -68,22 +69,15 @@ pub(super) fn resolve(
         weights,
         kv_cache,
         availability: availability(section.availability.as_ref(), load, &mut assumed)?,
+        engine: serving_layout::engine(section, answer_tokens, &mut assumed)?,
+        layout: serving_layout::layout(section, &model, answer_tokens)?,
+        speculation: serving_layout::speculation(section, &model, answer_tokens)?,
     };
     if matches!(load, Load::Steady { .. }) && serving.time_to_first_token.is_none() {
         assumed.push(Assumption::ServingLatency { writes_tokens: answer_tokens > 0 });
     }
     let name = file.name_or(|| format!("{}-{}", model.name, if serving.is_job() { "batch" } else { "serving" }))?;
-    let sequence = match (model.kind, native_tokens) {
-        (ModelKind::Vit, Some(patches)) => patches,
-        (ModelKind::Vit, None) => {
-            return Err(invalid(
-                "serving",
-                format!("the number of patches in an image of `{}` is not known", model.name),
-            ));
-        }
-        _ if model.kind.counts_samples() => model.sample_side.max(1),
-        _ => prompt_tokens + answer_tokens,
-    };
+    let sequence = sequence(&model, native_tokens, prompt_tokens + answer_tokens)?;
     let mut training =
         Training::new(if answer_tokens == 0 { Task::InferencePrefill } else { Task::Inference }, sequence);
     training.precision = if weights == StoredFormat::Fp8 { Precision::Fp8 } else { Precision::Bf16 };
@@ -94,6 +88,18 @@ pub(super) fn resolve(
     let workload =
         Workload { name, model, training, amount, data: None, checkpoint, sweep: None, serving: Some(serving) };
     Ok(Resolved { workload, assumed })
+}
+
+/// Tokens that the layers see at most, or the side of an image.
+fn sequence(model: &Model, native_tokens: Option<u32>, tokens: u32) -> Result<u32, WorkloadFileError> {
+    match (model.kind, native_tokens) {
+        (ModelKind::Vit, Some(patches)) => Ok(patches),
+        (ModelKind::Vit, None) => {
+            Err(invalid("serving", format!("the number of patches in an image of `{}` is not known", model.name)))
+        }
+        _ if model.kind.counts_samples() => Ok(model.sample_side.max(1)),
+        _ => Ok(tokens),
+    }
 }
 
 /// Sections and limits that belong to training, or mean nothing here.

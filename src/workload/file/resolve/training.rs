@@ -125,7 +125,9 @@ fn task(section: &TrainingSection, model: &Model, assumed: &mut Vec<Assumption>)
             .map(|(_, task)| *task)
             .ok_or_else(|| unknown_task(text, &words))?,
     };
-    if task.has_adapters() && !model.kind.is_transformer() {
+    // U-Nets and diffusion transformers have attention, which adapters are beside.
+    let is_adapted = model.kind.is_transformer() || model.kind == ModelKind::Diffusion && task == Task::Lora;
+    if task.has_adapters() && !is_adapted {
         let why = format!("`{}` adapts transformer layers, and `{}` has none", task_word(task), model.name);
         return Err(invalid("training.task", why));
     }

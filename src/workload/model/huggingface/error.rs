@@ -13,9 +13,12 @@ pub enum ConfigError {
     #[error("the model type `{model_type}` is not known")]
     UnknownModelType { model_type: String, suggestion: Option<String> },
     #[error(
-        "it is a part of a diffusers pipeline (`{class}`), whose sizes do not tell the work of a sample; name such a model, as in `--model flux.1-dev`"
+        "it is a part of a diffusers pipeline (`{class}`) whose layers are not known; name such a model, as in `--model flux.1-dev`, or state `--params` and `--flops-per-sample` with `--set model.kind=diffusion`"
     )]
     Diffusers { class: String },
+    /// The index of a pipeline, whose network is described in a folder beside it.
+    #[error("it is the index of a pipeline, and its network is described by `{part}/config.json` beside it")]
+    Pipeline { part: &'static str },
     #[error("`{key}` is missing")]
     Missing { key: String },
     #[error("`{key}` is {value}: {why}")]

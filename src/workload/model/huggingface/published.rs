@@ -18,14 +18,14 @@ pub(super) fn format(outer: &Map<String, Value>) -> Result<StoredFormat, ConfigE
     let (method, algorithm) = (text("quant_method"), text("quant_algo"));
     let format = match method.as_str() {
         "fp8" | "fbgemm_fp8" | "finegrained_fp8" => Some(StoredFormat::Fp8),
-        "mxfp4" => Some(StoredFormat::Int4),
+        "mxfp4" => Some(StoredFormat::Mxfp4),
         "awq" | "gptq" | "auto-round" | "intel/auto-round" => of_bits(number(part.get("bits").or(part.get("w_bit")))),
         "bitsandbytes" if part.get("load_in_4bit") == Some(&Value::Bool(true)) => Some(StoredFormat::Int4),
         "bitsandbytes" => Some(StoredFormat::Int8),
-        "modelopt" | "" if algorithm.contains("fp4") => Some(StoredFormat::Int4),
+        "modelopt" | "" if algorithm.contains("fp4") => Some(StoredFormat::Nvfp4),
         "modelopt" | "" if algorithm.contains("fp8") => Some(StoredFormat::Fp8),
         // Parts of several formats, by the one that most of the weights have: the experts'.
-        "modelopt" | "" if algorithm == "mixed_precision" => Some(StoredFormat::Int4),
+        "modelopt" | "" if algorithm == "mixed_precision" => Some(StoredFormat::Nvfp4),
         "modelopt" | "compressed-tensors" | "compressed_tensors" => of_groups(part),
         _ => None,
     };
@@ -52,6 +52,7 @@ fn of_groups(part: &Value) -> Option<StoredFormat> {
     let is_float = weights.get("type").and_then(Value::as_str) == Some("float");
     match weights.get("num_bits").and_then(Value::as_u64) {
         Some(8) if is_float => Some(StoredFormat::Fp8),
+        Some(4) if is_float => Some(StoredFormat::Nvfp4),
         bits => of_bits(bits),
     }
 }
@@ -70,11 +71,11 @@ mod tests {
         for (part, wanted) in [
             ("null", StoredFormat::Bf16),
             (r#"{"quant_method":"fp8","weight_block_size":[128,128]}"#, StoredFormat::Fp8),
-            (r#"{"quant_method":"mxfp4"}"#, StoredFormat::Int4),
+            (r#"{"quant_method":"mxfp4"}"#, StoredFormat::Mxfp4),
             (r#"{"quant_method":"awq","bits":4}"#, StoredFormat::Int4),
             (r#"{"quant_method":"gptq","bits":8}"#, StoredFormat::Int8),
             (r#"{"quant_method":"bitsandbytes","load_in_4bit":true}"#, StoredFormat::Int4),
-            (r#"{"quant_method":"modelopt","quant_algo":"NVFP4"}"#, StoredFormat::Int4),
+            (r#"{"quant_method":"modelopt","quant_algo":"NVFP4"}"#, StoredFormat::Nvfp4),
             (
                 r#"{"quant_method":"compressed-tensors","config_groups":{"group_0":{"weights":{"num_bits":8,"type":"float"}}}}"#,
                 StoredFormat::Fp8,

@@ -1,0 +1,99 @@
+//! Values of a portfolio: months, amounts, shares and days, each refused with its line and what to write instead.
+
+use std::ops::RangeInclusive;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use toml::Spanned;
+
+use crate::portfolio::PortfolioError;
+use crate::portfolio::calendar::Month;
+use gpuplan_units::separators::{parse_amount, parse_rate};
+use gpuplan_units::{Usd, UsdPerHour};
+use gpuplan_workload::file::Scalar;
+
+pub type Read<T> = Result<T, PortfolioError>;
+
+/// Knows the lines of its file.
+pub struct Reader<'a> {
+    pub text: &'a str,
+}
+
+impl Reader<'_> {
+    pub fn line<T>(&self, spanned: &Spanned<T>) -> usize {
+        self.text[..spanned.span().start.min(self.text.len())].matches('\n').count() + 1
+    }
+
+    pub fn month(&self, stated: &Spanned<String>) -> Read<Month> {
+        let refused = || {
+            PortfolioError::at(
+                self.line(stated),
+                format!("`{}` is not a valid month; try 2027-01", stated.get_ref()),
+                "start = \"2027-01\"",
+            )
+        };
+        Month::parse(stated.get_ref()).ok_or_else(refused)
+    }
+
+    pub fn whole(&self, key: &str, stated: &Spanned<i64>, range: RangeInclusive<i64>) -> Read<u32> {
+        let number = *stated.get_ref();
+        let inside = u32::try_from(number).ok().filter(|_| range.contains(&number));
+        inside.ok_or_else(|| {
+            let detail = format!("{key} = {number} is outside {} to {}", range.start(), range.end());
+            PortfolioError::at(self.line(stated), detail, format!("{key} = {}", range.start()))
+        })
+    }
+
+    pub fn money(&self, key: &str, stated: &Spanned<Scalar>) -> Read<Usd> {
+        parse_amount(&stated.get_ref().to_string()).map_err(|error| {
+            PortfolioError::at(self.line(stated), format!("{key}: {error}"), format!("{key} = \"120000\""))
+        })
+    }
+
+    pub fn hourly(&self, key: &str, stated: &Spanned<Scalar>) -> Read<UsdPerHour> {
+        parse_rate(&stated.get_ref().to_string()).map_err(|error| {
+            PortfolioError::at(self.line(stated), format!("{key}: {error}"), format!("{key} = \"98.32\""))
+        })
+    }
+
+    /// `40`, `40 %` or `"40%"` as 0.4.
+    pub fn percent(&self, key: &str, stated: &Spanned<Scalar>) -> Read<f64> {
+        let text = stated.get_ref().to_string();
+        let number =
+            text.trim().trim_end_matches('%').trim().parse::<f64>().ok().filter(|number| (0.0..100.0).contains(number));
+        let refused = || {
+            PortfolioError::at(
+                self.line(stated),
+                format!("{key} `{text}` is not a percentage from 0 to 100"),
+                format!("{key} = 40"),
+            )
+        };
+        number.map(|number| number / 100.0).ok_or_else(refused)
+    }
+
+    pub fn day(&self, stated: &Spanned<Scalar>) -> Read<Timestamp> {
+        let text = stated.get_ref().to_string();
+        let refused = || {
+            PortfolioError::at(
+                self.line(stated),
+                format!("`{text}` is not a valid day; try 2026-10-01"),
+                "as_of = 2026-10-01",
+            )
+        };
+        let day: jiff::civil::Date = text.parse().map_err(|_| refused())?;
+        day.to_zoned(TimeZone::UTC).map(|zoned| zoned.timestamp()).map_err(|_| refused())
+    }
+
+    /// A probability or a share: `0.8` or `"80 %"`.
+    pub fn share(&self, key: &str, stated: &Spanned<Scalar>) -> Read<f64> {
+        let text = stated.get_ref().to_string();
+        let number = match text.trim().strip_suffix('%') {
+            Some(percent) => percent.trim().parse::<f64>().ok().map(|percent| percent / 100.0),
+            None => text.trim().parse::<f64>().ok(),
+        };
+        number.filter(|share| (0.0..=1.0).contains(share)).ok_or_else(|| {
+            let detail = format!("{key} `{text}` is neither a share from 0 to 1 nor a percentage");
+            PortfolioError::at(self.line(stated), detail, format!("{key} = \"80 %\""))
+        })
+    }
+}

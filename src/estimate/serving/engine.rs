@@ -1,0 +1,119 @@
+//! What a serving engine takes: the kernels of a GPU as it picks them, and what it adds to them.
+
+use crate::kernels::{Collective, Engine, KernelPrecision, KernelTable, Library};
+use crate::machine::Machine;
+use gpuplan_units::{Bytes, Seconds};
+use gpuplan_workload::{Model, ModelKind, Serving, ServingEngine};
+
+/// What an engine takes of and beside its kernels. Fitted by `benchmarks/serving/fit.py` on all rows; rounded.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct EngineCosts {
+    /// Times what kernels take alone: products, experts, attention, collectives, and all of them in a prompt.
+    pub(super) products: f64,
+    pub(super) experts: f64,
+    pub(super) attention: f64,
+    pub(super) collectives: f64,
+    pub(super) prompt: f64,
+    /// Of a layer beside its kernels, of a pass beside its layers, and of a request beside its passes. Seconds.
+    pub(super) layer: f64,
+    pub(super) host: f64,
+    pub(super) request: f64,
+    /// Of a layer that picks the tokens it attends to by an index.
+    pub(super) index: f64,
+    /// Users who send again as soon as they are answered fall into step: this share of them, so that prompts meet prompts.
+    pub(super) in_step: f64,
+}
+
+const TENSORRT_LLM: EngineCosts = EngineCosts {
+    products: 0.94,
+    experts: 1.0,
+    attention: 1.0,
+    collectives: 0.97,
+    prompt: 1.07,
+    layer: 4.2e-6,
+    host: 1.0e-3,
+    request: 33e-3,
+    index: 0.0,
+    in_step: 0.21,
+};
+const VLLM: EngineCosts = EngineCosts {
+    products: 1.0,
+    experts: 1.13,
+    attention: 1.0,
+    collectives: 0.95,
+    prompt: 1.1,
+    layer: 6.8e-6,
+    host: 1.1e-3,
+    request: 26e-3,
+    index: 0.0,
+    in_step: 0.13,
+};
+const SGLANG: EngineCosts = EngineCosts {
+    products: 0.99,
+    experts: 1.2,
+    attention: 1.03,
+    collectives: 1.09,
+    prompt: 1.11,
+    layer: 6.6e-6,
+    host: 1.1e-3,
+    request: 24e-3,
+    index: 48e-6,
+    in_step: 0.62,
+};
+
+impl EngineCosts {
+    pub(super) fn of(engine: ServingEngine) -> Self {
+        match engine {
+            ServingEngine::TensorRtLlm => TENSORRT_LLM,
+            ServingEngine::Vllm => VLLM,
+            ServingEngine::Sglang => SGLANG,
+        }
+    }
+}
+
+/// Kernels of the GPU, as they were looked up for one replica.
+#[derive(Clone, Copy)]
+pub(super) struct Measured {
+    pub(super) table: KernelTable,
+    pub(super) engine: Engine,
+    pub(super) costs: EngineCosts,
+}
+
+impl Measured {
+    /// `None`: nobody measured this GPU, or only a part of it is rented.
+    pub(super) fn new(model: &Model, serving: &Serving, machine: &Machine) -> Option<Self> {
+        let is_decoder = matches!(model.kind, ModelKind::Decoder | ModelKind::Moe);
+        if serving.answer_tokens == 0 || !is_decoder || model.deviations.hybrid.is_some() || machine.card_share < 1.0 {
+            return None;
+        }
+        let engine = match serving.engine {
+            ServingEngine::TensorRtLlm => Engine::TensorRtLlm,
+            // SGLang's kernels are FlashInfer's and its own, of which vLLM has the same or the like.
+            ServingEngine::Vllm | ServingEngine::Sglang => Engine::Vllm,
+        };
+        let table = KernelTable::embedded(machine.gpu)?;
+        Some(Self { table, engine, costs: EngineCosts::of(serving.engine) })
+    }
+
+    /// The faster of the engines' kernels, which engines take over from each other.
+    pub(super) fn fastest(ask: impl Fn(Engine) -> Option<Seconds>) -> Option<f64> {
+        let both = [Engine::TensorRtLlm, Engine::Vllm].into_iter().filter_map(ask);
+        both.map(|seconds| seconds.0).min_by(f64::total_cmp)
+    }
+
+    /// Those of the engine, or else of the other one.
+    pub(super) fn own(self, ask: impl Fn(Engine) -> Option<Seconds>) -> Option<f64> {
+        let other = if self.engine == Engine::Vllm { Engine::TensorRtLlm } else { Engine::Vllm };
+        ask(self.engine).or_else(|| ask(other)).map(|seconds| seconds.0)
+    }
+
+    pub(super) fn product(self, precision: KernelPrecision, m: f64, n: f64, k: f64) -> Option<f64> {
+        Self::fastest(|engine| self.table.gemm_seconds(engine, precision, m, n, k))
+    }
+
+    pub(super) fn all_reduce(self, gpus: u32, bytes: f64) -> Option<f64> {
+        let ask = |library| self.table.collective_seconds(library, Collective::AllReduce, gpus, Bytes(bytes));
+        let both = [ask(Library::Engine(self.engine)), ask(Library::Nccl)];
+        both.into_iter().flatten().map(|seconds| seconds.0).min_by(f64::total_cmp)
+    }
+}

@@ -1,0 +1,309 @@
+//! What the price of a plan assumes of the program, and what of that an export cannot switch on: it stands at the head of the file.
+
+use serde_json::Value;
+
+use crate::framework::Framework;
+use crate::job::Job;
+use gpuplan_workload::{Precision, Recompute, Shard};
+
+/// Something that changes how long a step takes, or how large it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    MicroBatch,
+    GradAccumulation,
+    SequenceLength,
+    Precision,
+    Shard,
+    Recompute,
+    Compile,
+    Optimizer,
+    /// Steps between checkpoints.
+    SaveInterval,
+    /// Gradients are reduced while the backward pass computes others.
+    GradientOverlap,
+    /// Updated weights are gathered while the next forward pass runs.
+    WeightOverlap,
+    /// Tensor-parallel traffic runs beside the products that need it.
+    TensorOverlap,
+    /// Several short stages of a pipeline on each GPU.
+    Interleaving,
+    Attention,
+    /// Another key of the workload's `[training]`.
+    Other,
+}
+
+/// What the program has to set by itself, in words: all that the price assumes and the framework is not told.
+pub fn left_to_program(job: &Job) -> Vec<String> {
+    let told = job.framework.is_told(job);
+    assumed(job).into_iter().filter(|(setting, _)| !told.contains(setting)).map(|(_, words)| words).collect()
+}
+
+/// All that the price assumes.
+fn assumed(job: &Job) -> Vec<(Setting, String)> {
+    let (layout, plan) = (job.layout(), &job.plan.layout);
+    let word = |value: Value| value.as_str().unwrap_or_default().to_owned();
+    let mut all = vec![
+        (Setting::MicroBatch, format!("micro batch {}", plan.micro_batch)),
+        (Setting::GradAccumulation, format!("{} micro-steps", job.micro_steps())),
+        (Setting::SequenceLength, format!("sequence length {}", job.training.sequence_length)),
+        (Setting::Precision, format!("precision {}", word(serde_json::json!(job.training.precision)))),
+        (Setting::Recompute, format!("recompute {}", word(serde_json::json!(plan.recompute)))),
+        (Setting::SaveInterval, format!("a checkpoint every {} steps", job.save_every_steps())),
+    ];
+    if layout.data > 1 {
+        let group = layout.shard_group.map_or_else(String::new, |group| format!(" in groups of {group}"));
+        all.push((Setting::Shard, format!("shard {}{group}", word(serde_json::json!(layout.shard)))));
+    }
+    if job.training.is_compiled {
+        all.push((Setting::Compile, "compile true".to_owned()));
+    }
+    if let Some(optimizer) = job.training.optimizer {
+        all.push((Setting::Optimizer, format!("optimizer {}", word(serde_json::json!(optimizer)))));
+    }
+    if layout.copies() > 1 && job.training.overlaps_gradients {
+        all.push((Setting::GradientOverlap, "gradients reduced during the backward pass".to_owned()));
+    }
+    if layout.copies() > 1 && layout.shard == Shard::Zero1 && job.training.overlap.weight_gather {
+        all.push((Setting::WeightOverlap, "overlap weight-gather".to_owned()));
+    }
+    if layout.tensor > 1 && job.training.overlap.tensor_parallel {
+        all.push((Setting::TensorOverlap, "overlap tensor-parallel".to_owned()));
+    }
+    if layout.virtual_pipeline > 1 {
+        all.push((Setting::Interleaving, format!("{} stages of the pipeline on each GPU", layout.virtual_pipeline)));
+    }
+    all.extend(job.training.other.iter().map(|(key, value)| {
+        let setting = if key == "attention" { Setting::Attention } else { Setting::Other };
+        (setting, format!("{key} {value}"))
+    }));
+    all
+}
+
+impl Framework {
+    /// What the flags, variables or configuration of an export tell the program. What a program of that framework does by itself is told.
+    fn is_told(self, job: &Job) -> Vec<Setting> {
+        use Setting as S;
+        let sharded = matches!(job.layout().shard, Shard::Zero3 | Shard::Hsdp);
+        let mut told = match self {
+            Self::None => Vec::new(),
+            // DDP and FSDP reduce beside the backward pass unless they are told otherwise.
+            Self::Fsdp => vec![S::GradientOverlap],
+            Self::Accelerate => vec![S::Precision, S::Shard, S::Compile, S::GradientOverlap],
+            Self::Deepspeed => vec![S::MicroBatch, S::GradAccumulation, S::Precision, S::Shard, S::GradientOverlap],
+            Self::HfTrainer => vec![
+                S::MicroBatch,
+                S::GradAccumulation,
+                S::Precision,
+                S::Shard,
+                S::Recompute,
+                S::Compile,
+                S::Optimizer,
+                S::SaveInterval,
+                S::GradientOverlap,
+            ],
+            Self::Lightning => vec![S::MicroBatch, S::GradAccumulation, S::Precision, S::Shard, S::GradientOverlap],
+            Self::Megatron => vec![
+                S::MicroBatch,
+                S::GradAccumulation,
+                S::SequenceLength,
+                S::Precision,
+                S::Shard,
+                S::Recompute,
+                S::SaveInterval,
+                S::GradientOverlap,
+                S::WeightOverlap,
+                S::TensorOverlap,
+                S::Interleaving,
+                S::Attention,
+            ],
+            Self::Torchtitan => vec![
+                S::MicroBatch,
+                S::GradAccumulation,
+                S::SequenceLength,
+                S::Precision,
+                S::Shard,
+                S::Recompute,
+                S::Compile,
+                S::SaveInterval,
+                S::GradientOverlap,
+            ],
+        };
+        match self {
+            Self::Accelerate if sharded => told.push(S::Recompute),
+            Self::Accelerate if job.zero_stage() > 0 => told.push(S::GradAccumulation),
+            Self::Deepspeed if job.plan.layout.recompute == Recompute::Offload => told.push(S::Recompute),
+            Self::Megatron if job.training.optimizer.is_some_and(crate::framework::megatron::knows) => {
+                told.push(S::Optimizer);
+            }
+            // Its looped schedules take two stages a GPU unless layers are counted out.
+            Self::Torchtitan if job.layout().virtual_pipeline == 2 => told.push(S::Interleaving),
+            _ => {}
+        }
+        // Nothing says so: single precision is what programs run by themselves.
+        if job.training.precision == Precision::Fp32 {
+            told.push(S::Precision);
+        }
+        // Nor does a program recompute by itself.
+        if job.plan.layout.recompute == Recompute::None {
+            told.push(S::Recompute);
+        }
+        told
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ExportOptions, Target, export};
+    use gpuplan_hardware::{CloudId, Hardware};
+    use gpuplan_plan::document::PlanDocument;
+    use gpuplan_workload::Stacks;
+    use gpuplan_workload::stack::{Column, Stack};
+
+    const EIGHT_NODES: &str = include_str!("../../tests/fixtures/plans/eight-nodes.json");
+    const ONE_NODE: &str = include_str!("../../tests/fixtures/plans/one-node.json");
+
+    /// The recommended plan of a document after `change`, for a framework.
+    fn job(document: &str, framework: &str, change: impl Fn(&mut Value)) -> Job {
+        let mut document: Value = serde_json::from_str(document).unwrap();
+        change(&mut document);
+        let document = PlanDocument::read(&document.to_string()).unwrap();
+        let plan = document.pick(None).unwrap();
+        let hardware = Hardware::embedded().unwrap();
+        let instance =
+            hardware.find_instance(&CloudId::new(&plan.machines.cloud), &plan.machines.instance_type).unwrap();
+        let instance = hardware.instance(instance);
+        let wishes = ExportOptions { framework: Some(framework.to_owned()), ..ExportOptions::default() };
+        Job::new(&document, plan, hardware.gpu(instance.node.gpu), instance, wishes).unwrap()
+    }
+
+    fn script(job: &Job) -> String {
+        export(Target::Torchrun, job).unwrap()
+    }
+
+    fn shard(document: &mut Value, shard: &str, tensor: u32) {
+        let layout = &mut document["recommendation"]["layout"];
+        layout["shard"] = shard.into();
+        layout["tensor"] = tensor.into();
+        layout["data"] = (32 / tensor).into();
+        layout["sequence_parallel"] = (tensor > 1).into();
+    }
+
+    #[test]
+    fn megatron_hides_the_traffic_that_the_price_assumes_hidden() {
+        let flags = ["--overlap-grad-reduce", "--overlap-param-gather", "--tp-comm-overlap"];
+        let told = |change: &dyn Fn(&mut Value)| {
+            let text = script(&job(EIGHT_NODES, "megatron", change));
+            flags.map(|flag| text.contains(flag))
+        };
+        assert_eq!(told(&|plan| shard(plan, "zero1", 1)), [true, true, false]);
+        assert_eq!(told(&|plan| shard(plan, "zero1", 4)), [true, true, true]);
+        // Its parser waits for the gradients of whole copies too.
+        assert_eq!(told(&|plan| shard(plan, "none", 1)), [true, false, false]);
+        assert_eq!(told(&|plan| shard(plan, "zero3", 1)), [true, true, false]);
+        let stated = |plan: &mut Value| {
+            shard(plan, "zero1", 4);
+            plan["workload"]["file"]["training"]["overlap"] = Value::Array(Vec::new());
+        };
+        assert_eq!(told(&stated), [true, false, false]);
+    }
+
+    #[test]
+    fn megatron_has_the_connections_that_its_parser_asks_for() {
+        let connections = |shard_: &str, tensor| {
+            let text = script(&job(EIGHT_NODES, "megatron", |plan| shard(plan, shard_, tensor)));
+            text.contains("export CUDA_DEVICE_MAX_CONNECTIONS=1\n")
+        };
+        assert!(connections("zero1", 4) && !connections("zero1", 1));
+        // Megatron-FSDP refuses a single one.
+        assert!(!connections("zero3", 4));
+    }
+
+    #[test]
+    fn what_no_flag_says_stands_at_the_head() {
+        let stated = |plan: &mut Value| {
+            let training = &mut plan["workload"]["file"]["training"];
+            training["attention"] = "eager".into();
+            training["offload"] = "parameters".into();
+            training["lora"] = serde_json::json!({ "rank": 16, "targets": ["q", "v"] });
+            plan["recommendation"]["layout"]["recompute"] = "full".into();
+        };
+        for framework in Framework::ALL {
+            let job = job(ONE_NODE, framework.word(), stated);
+            let left = left_to_program(&job);
+            let has = |words: &str| left.iter().any(|one| one == words);
+            assert!(
+                has("offload parameters") && has("lora.rank 16") && has("lora.targets q,v"),
+                "{framework}: {left:?}"
+            );
+            let text = script(&job);
+            assert!(
+                text.contains("# SET in your program: ") && text.contains("offload parameters"),
+                "{framework}: {text}"
+            );
+            let is_told = [
+                "--recompute-granularity full",
+                "activation-checkpoint:full",
+                "--gradient_checkpointing True",
+                "fsdp_activation_checkpointing: true",
+            ];
+            let is_told = is_told.iter().any(|flag| text.contains(flag));
+            assert_ne!(has("recompute full"), is_told, "{framework}: {text}");
+            let is_unfused = text.contains("--attention-backend unfused");
+            assert_ne!(has("attention eager"), is_unfused, "{framework}: {text}");
+        }
+    }
+
+    /// Columns in which the recipes of a stack do other than its parser: what a command gets that leaves the flag out.
+    fn differing(stack: &Stack) -> Vec<&'static str> {
+        fn differ<T: PartialEq>(cell: &gpuplan_workload::stack::Cell<T>) -> bool {
+            let value = |column| cell.fact(column).map(|fact| &fact.value);
+            value(Column::Recipe) != value(Column::Parser)
+        }
+        let parallel = |column| stack.sequence_parallel_by(column, 2);
+        let all = [
+            ("sequence_parallel", parallel(Column::Recipe) != parallel(Column::Parser)),
+            ("attention", differ(&stack.attention)),
+            ("shard", differ(&stack.shard)),
+            ("gradient_format", differ(&stack.gradient_format)),
+            ("recompute", differ(&stack.recompute)),
+            ("cuda_graphs", differ(&stack.cuda_graphs)),
+            ("fused_kernels", differ(&stack.fused_kernels)),
+            ("compile", differ(&stack.compile)),
+            ("lora_targets", differ(&stack.lora_targets)),
+            ("overlap", differ(&stack.overlap)),
+            ("gradient_overlap", differ(&stack.gradient_overlap)),
+            ("gradient_bucket", differ(&stack.gradient_bucket)),
+            ("expert_dispatch", differ(&stack.expert_dispatch)),
+            ("scattered_stages", differ(&stack.scattered_stages)),
+            ("interleaved", differ(&stack.interleaved)),
+        ];
+        all.into_iter().filter(|(_, differs)| *differs).map(|(column, _)| column).collect()
+    }
+
+    /// An export writes the recipe of each of these, or names it at the head: a new one in the table needs a line in its framework.
+    #[test]
+    fn every_assumption_of_the_stack_table_is_written() {
+        let written = [
+            // Shards and recomputation are the plan's own; overlap is its configuration's.
+            ("deepspeed", vec!["shard", "recompute", "overlap"]),
+            ("megatron", vec!["sequence_parallel", "shard", "overlap", "interleaved"]),
+            ("accelerate", vec![]),
+            ("hf-trainer", vec![]),
+            ("lightning", vec![]),
+            ("torchtitan", vec![]),
+        ];
+        for framework in Framework::ALL.iter().filter(|one| !matches!(one, Framework::None | Framework::Fsdp)) {
+            let stack = Stacks::embedded().find(framework.word()).unwrap();
+            let known = &written.iter().find(|(name, _)| *name == framework.word()).unwrap().1;
+            assert_eq!(&differing(stack), known, "{framework}");
+        }
+        let split = script(&job(EIGHT_NODES, "megatron", |plan| shard(plan, "zero1", 4)));
+        for flag in ["--sequence-parallel", "--use-distributed-optimizer", "--num-virtual-stages-per-pipeline-rank 4"] {
+            assert!(split.contains(flag), "{flag}: {split}");
+        }
+        let sharded = job(ONE_NODE, "deepspeed", |plan| plan["recommendation"]["layout"]["recompute"] = "full".into());
+        assert!(script(&sharded).contains("\"overlap_comm\": true") && script(&sharded).contains("\"stage\": 3"));
+        assert!(left_to_program(&sharded).contains(&"recompute full".to_owned()));
+    }
+}

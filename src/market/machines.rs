@@ -1,0 +1,119 @@
+//! `MachineList`: which machines a cloud says that it has where, asked before anybody asks for prices.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::answer::SourceNote;
+use crate::catalog::snapshot::Market;
+use crate::offer::Offer;
+use gpuplan_hardware::{CloudId, Hardware, MachineSheet};
+
+/// Which machines a cloud has where.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct MachineList {
+    /// Machine types with GPUs by region, of the regions that answered.
+    pub regions: BTreeMap<Arc<str>, BTreeSet<String>>,
+    /// Of the machine types that the catalog lacks.
+    pub sheets: Vec<MachineSheet>,
+    #[serde(skip)]
+    pub notes: Vec<SourceNote>,
+}
+
+impl MachineList {
+    /// Pairs of machine type and region.
+    pub fn pools(&self) -> usize {
+        self.regions.values().map(BTreeSet::len).sum()
+    }
+
+    /// Makes rows of the sheets. What a sheet lacks for one is a note.
+    pub fn teach(&mut self, cloud: &CloudId, hardware: &mut Hardware) {
+        let (mut learnt, mut refused) = (Vec::new(), Vec::new());
+        for sheet in &self.sheets {
+            let is_new = hardware.find_instance(cloud, &sheet.name).is_none();
+            match hardware.learn(cloud, sheet) {
+                Ok(_) if is_new => learnt.push(sheet.name.as_str()),
+                Ok(_) => {}
+                Err(detail) => refused.push(SourceNote { place: sheet.name.clone(), detail }),
+            }
+        }
+        if !learnt.is_empty() {
+            let detail = format!("no catalog has {}; planned as the cloud describes them", learnt.join(", "));
+            self.notes.push(SourceNote { place: cloud.to_string(), detail });
+        }
+        self.notes.extend(refused);
+    }
+
+    /// This list where it answered, and an earlier one for the regions that did not.
+    pub fn over(mut self, earlier: Self) -> Self {
+        for (region, names) in earlier.regions {
+            self.regions.entry(region).or_insert(names);
+        }
+        let mut named: BTreeSet<String> = self.sheets.iter().map(|sheet| sheet.name.clone()).collect();
+        self.sheets.extend(earlier.sheets.into_iter().filter(|sheet| named.insert(sheet.name.clone())));
+        self
+    }
+
+    /// Whether the list denies that a machine can be had in the place of an offer.
+    pub fn denies(&self, offer: &Offer, name: &str) -> bool {
+        offer.owned.is_none() && self.regions.get(&offer.place.region).is_some_and(|names| !names.contains(name))
+    }
+}
+
+impl Market {
+    /// The same market without prices of places in which their cloud does not have the machine: a price is no offer.
+    pub fn where_listed(self, cloud: &CloudId, list: &MachineList, hardware: &Hardware) -> Self {
+        if list.regions.is_empty() {
+            return self;
+        }
+        self.only(|offer| {
+            let instance = hardware.instance(offer.instance);
+            instance.cloud != *cloud || !list.denies(offer, &instance.name)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::offer::Purchase;
+
+    fn list(regions: &[(&str, &[&str])]) -> MachineList {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        MachineList {
+            regions: regions.iter().map(|(region, all)| ((*region).into(), names(all))).collect(),
+            ..MachineList::default()
+        }
+    }
+
+    #[test]
+    fn a_price_where_the_cloud_lists_no_machine_is_no_offer() {
+        let (hardware, cloud) = (Hardware::embedded().unwrap(), CloudId::new("aws"));
+        let market = Market::embedded(&hardware).unwrap();
+        let count = |market: &Market, region: &str| {
+            let here =
+                |offer: &&Offer| hardware.instance(offer.instance).cloud == cloud && &*offer.place.region == region;
+            market.offers().iter().filter(here).count()
+        };
+        let (east, west) = (count(&market, "us-east-1"), count(&market, "us-west-2"));
+        assert!(east > 1 && west > 1);
+        let market = market.where_listed(&cloud, &list(&[("us-east-1", &["p5.48xlarge"])]), &hardware);
+        assert_eq!(count(&market, "us-west-2"), west);
+        let left: BTreeSet<&str> = market
+            .offers()
+            .iter()
+            .filter(|offer| &*offer.place.region == "us-east-1" && hardware.instance(offer.instance).cloud == cloud)
+            .map(|offer| hardware.instance(offer.instance).name.as_str())
+            .collect();
+        assert_eq!(left, BTreeSet::from(["p5.48xlarge"]));
+        assert!(market.offers().iter().any(|offer| offer.purchase == Purchase::OnDemand));
+    }
+
+    #[test]
+    fn a_region_that_is_silent_this_time_keeps_its_earlier_list() {
+        let earlier = list(&[("a", &["x"]), ("b", &["y"])]);
+        let now = list(&[("a", &["z"])]).over(earlier);
+        assert_eq!((now.pools(), now.regions["a"].contains("z"), now.regions["b"].contains("y")), (2, true, true));
+    }
+}

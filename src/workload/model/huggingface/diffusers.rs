@@ -1,0 +1,279 @@
+//! Networks of diffusers pipelines: parameters and operations of one pass, by the layers that their configurations describe.
+//!
+//! The text encoders and the autoencoder of a pipeline are not counted: adapters and fine-tuning leave them as they are.
+
+use serde_json::{Map, Value};
+
+use crate::model::huggingface::error::ConfigError;
+use crate::model::huggingface::fields::{Fields, HEADS, LAYERS, WIDTH};
+use crate::model::{MlpKind, Model, ModelKind, NormKind};
+
+/// Pixels of an image for one of the latent of an autoencoder, and latents of a patch of a transformer.
+const AUTOENCODER_SIDE: u32 = 8;
+const PATCH_SIDE: u32 = 2;
+/// Tokens of a prompt that a U-Net attends to (CLIP).
+const CLIP_TOKENS: f64 = 77.0;
+/// Side of the images that transformers are counted at, and the latent frames of the videos of Wan 2.1: 81 of 832 x 480, each four
+/// but the first one latent (arXiv 2503.20314, section 4.1).
+const IMAGE_SIDE: u32 = 1024;
+const VIDEO: (f64, u32) = (21.0 * 104.0 * 60.0, 640);
+
+/// Folders of a pipeline that may hold its network, in a `model_index.json`.
+const PARTS: [&str; 2] = ["transformer", "unet"];
+
+/// The folder beside a `model_index.json` that holds the configuration of the network.
+pub(super) fn part(index: &Map<String, Value>) -> Option<&'static str> {
+    PARTS
+        .into_iter()
+        .find(|part| index.get(*part).and_then(Value::as_array).is_some_and(|class| class.iter().any(Value::is_string)))
+}
+
+/// The network of a part's configuration.
+pub(super) fn read(map: &Map<String, Value>, class: &str, name: &str) -> Result<Model, ConfigError> {
+    let fields = Fields { map, prefix: "", defaults: &[] };
+    let (counted, side) = match class {
+        "UNet2DConditionModel" => unet(&fields)?,
+        "FluxTransformer2DModel" => (transformer(&fields, 512.0)?, IMAGE_SIDE),
+        "QwenImageTransformer2DModel" => (transformer(&fields, 512.0)?, IMAGE_SIDE),
+        // T5's 256 tokens and CLIP's 77.
+        "SD3Transformer2DModel" => (transformer(&fields, 256.0 + CLIP_TOKENS)?, IMAGE_SIDE),
+        "WanTransformer3DModel" => (video(&fields)?, VIDEO.1),
+        _ => return Err(ConfigError::Diffusers { class: class.chars().take(60).collect() }),
+    };
+    Ok(Model {
+        name: name.to_owned(),
+        parameters: counted.parameters,
+        forward_flops_per_sample: counted.flops,
+        sample_side: side,
+        ..Model::blank(ModelKind::Diffusion, MlpKind::Gelu, NormKind::Layer, false)
+    })
+}
+
+/// Parameters and operations of one pass, a multiply-add counted as two.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    parameters: f64,
+    flops: f64,
+}
+
+impl Counted {
+    /// A product of `tokens` with a matrix.
+    fn linear(&mut self, inputs: f64, outputs: f64, tokens: f64, has_bias: bool) {
+        self.parameters += inputs * outputs + if has_bias { outputs } else { 0.0 };
+        self.flops += 2.0 * inputs * outputs * tokens;
+    }
+
+    fn convolution(&mut self, inputs: f64, outputs: f64, pixels: f64, side: f64) {
+        self.parameters += side * side * inputs * outputs + outputs;
+        self.flops += 2.0 * side * side * inputs * outputs * pixels;
+    }
+
+    /// Two convolutions of 3 x 3 with norms, and what brings the time step into them.
+    fn residual(&mut self, inputs: f64, outputs: f64, pixels: f64, time: f64) {
+        self.parameters += 2.0 * inputs + 2.0 * outputs;
+        self.convolution(inputs, outputs, pixels, 3.0);
+        self.linear(time, outputs, 1.0, true);
+        self.convolution(outputs, outputs, pixels, 3.0);
+        if inputs != outputs {
+            self.convolution(inputs, outputs, pixels, 1.0);
+        }
+    }
+
+    /// Transformer layers inside a U-Net: attention to the picture, to the prompt, and a gated feed-forward block.
+    fn attention(&mut self, width: f64, layers: u32, prompt: f64, pixels: f64) {
+        self.parameters += 2.0 * width;
+        self.linear(width, width, pixels, true);
+        self.linear(width, width, pixels, true);
+        for _ in 0..layers {
+            self.parameters += 6.0 * width;
+            for (inputs, tokens) in [(width, pixels), (width, pixels), (width, pixels), (width, pixels)] {
+                self.linear(inputs, width, tokens, false);
+            }
+            for tokens in [CLIP_TOKENS, CLIP_TOKENS] {
+                self.linear(prompt, width, tokens, false);
+            }
+            self.linear(width, width, pixels, true);
+            self.linear(width, width, pixels, true);
+            self.flops += 4.0 * pixels * width * (pixels + CLIP_TOKENS);
+            self.linear(width, 8.0 * width, pixels, true);
+            self.linear(4.0 * width, width, pixels, true);
+        }
+    }
+}
+
+/// One number for every stage, or a list of them.
+fn by_stage(fields: &Fields, key: &'static str, stages: usize, default: u32) -> Result<Vec<u32>, ConfigError> {
+    if fields.map.get(key).is_some_and(Value::is_array) {
+        let list: Vec<u32> =
+            fields.list(key)?.into_iter().filter_map(|one| u32::try_from(one).ok()).filter(|one| *one <= 64).collect();
+        let why = || format!("it must name at most 64 for each of {stages} stages");
+        return if list.len() == stages { Ok(list) } else { Err(fields.impossible(key, "a list", why())) };
+    }
+    Ok(vec![fields.whole(&[key], 1..=64)?.unwrap_or(default); stages])
+}
+
+/// Rombach et al., arXiv 2112.10752, as diffusers' `UNet2DConditionModel` builds it. Answers the side of its images too.
+fn unet(fields: &Fields) -> Result<(Counted, u32), ConfigError> {
+    let widths: Vec<f64> =
+        fields.list("block_out_channels")?.iter().map(|width| *width as f64).filter(|width| *width < 1e5).collect();
+    let (down, up) = (fields.words("down_block_types"), fields.words("up_block_types"));
+    let stages = widths.len();
+    if stages == 0 || down.len() != stages || up.len() != stages {
+        return Err(fields.missing("block_out_channels"));
+    }
+    let residuals = by_stage(fields, "layers_per_block", stages, 2)?;
+    let layers = by_stage(fields, "transformer_layers_per_block", stages, 1)?;
+    let prompt = f64::from(fields.required(&["cross_attention_dim"], WIDTH)?);
+    let latent = fields.required(&["sample_size"], 1..=4096)?;
+    let channels = |key: &'static str| fields.whole(&[key], 1..=4096).map(|stated| f64::from(stated.unwrap_or(4)));
+    let time = 4.0 * widths[0];
+    let mut counted = Counted::default();
+    counted.linear(widths[0], time, 1.0, true);
+    counted.linear(time, time, 1.0, true);
+    if fields.string("addition_embed_type")? == Some("text_time") {
+        let added = fields.required(&["projection_class_embeddings_input_dim"], WIDTH)?;
+        counted.linear(f64::from(added), time, 1.0, true);
+        counted.linear(time, time, 1.0, true);
+    }
+    let mut pixels = f64::from(latent).powi(2);
+    counted.convolution(channels("in_channels")?, widths[0], pixels, 3.0);
+    let (mut width, mut skipped) = (widths[0], vec![widths[0]]);
+    for stage in 0..stages {
+        for _ in 0..residuals[stage] {
+            counted.residual(width, widths[stage], pixels, time);
+            width = widths[stage];
+            if down[stage].contains("CrossAttn") {
+                counted.attention(width, layers[stage], prompt, pixels);
+            }
+            skipped.push(width);
+        }
+        if stage + 1 < stages {
+            pixels /= 4.0;
+            counted.convolution(width, width, pixels, 3.0);
+            skipped.push(width);
+        }
+    }
+    counted.residual(width, width, pixels, time);
+    counted.attention(width, layers[stages - 1], prompt, pixels);
+    counted.residual(width, width, pixels, time);
+    for (up, stage) in up.iter().zip((0..stages).rev()) {
+        for _ in 0..=residuals[stage] {
+            counted.residual(width + skipped.pop().unwrap_or(width), widths[stage], pixels, time);
+            width = widths[stage];
+            if up.contains("CrossAttn") {
+                counted.attention(width, layers[stage], prompt, pixels);
+            }
+        }
+        if stage > 0 {
+            pixels *= 4.0;
+            counted.convolution(width, width, pixels, 3.0);
+        }
+    }
+    counted.parameters += 2.0 * width;
+    counted.convolution(width, channels("out_channels")?, pixels, 3.0);
+    Ok((counted, latent * AUTOENCODER_SIDE))
+}
+
+fn width(fields: &Fields) -> Result<f64, ConfigError> {
+    let heads = fields.required(&["num_attention_heads"], HEADS)?;
+    Ok(f64::from(heads) * f64::from(fields.required(&["attention_head_dim"], 1..=4096)?))
+}
+
+/// Layers that see the prompt beside the picture (Esser et al., arXiv 2403.03206): each has weights of its own for either, and
+/// those of FLUX's second half share them. Every layer is modulated by the time step.
+fn transformer(fields: &Fields, prompt_tokens: f64) -> Result<Counted, ConfigError> {
+    let hidden = width(fields)?;
+    let square = hidden * hidden;
+    let layers = f64::from(fields.required(&["num_layers"], LAYERS)?);
+    let shared = f64::from(fields.whole(&["num_single_layers"], 0..=*LAYERS.end())?.unwrap_or(0));
+    let tokens = f64::from(IMAGE_SIDE / AUTOENCODER_SIDE / PATCH_SIDE).powi(2) + prompt_tokens;
+    // Stable Diffusion 3.5 medium attends to the picture alone once more in some of its layers.
+    let twice = fields.list("dual_attention_layers")?.len() as f64;
+    let prompt = f64::from(fields.whole(&["joint_attention_dim"], WIDTH)?.unwrap_or(0));
+    let parameters = layers * 36.0 * square + shared * 15.0 * square + twice * 7.0 * square + prompt * hidden;
+    let scores = 4.0 * tokens * tokens * hidden;
+    let of_picture = tokens - prompt_tokens;
+    let again = 2.0 * 4.0 * square * of_picture + 4.0 * of_picture * of_picture * hidden;
+    let flops = (layers + shared) * (2.0 * 12.0 * square * tokens + scores) + twice * again;
+    Ok(Counted { parameters, flops })
+}
+
+/// Wan (arXiv 2503.20314): attention to the video, to the prompt of 512 tokens, and a feed-forward block.
+fn video(fields: &Fields) -> Result<Counted, ConfigError> {
+    let hidden = width(fields)?;
+    let layers = f64::from(fields.required(&["num_layers"], LAYERS)?);
+    let feed_forward = f64::from(fields.required(&["ffn_dim"], WIDTH)?);
+    let prompt = f64::from(fields.whole(&["text_dim"], WIDTH)?.unwrap_or(4096));
+    let (tokens, prompt_tokens) = (VIDEO.0 / 4.0, 512.0);
+    let (square, block) = (hidden * hidden, hidden * feed_forward);
+    // Time step and prompt are brought to the width of the layers.
+    let beside = 8.0 * square + prompt * hidden;
+    let of_token = 2.0 * (6.0 * square + 2.0 * block) + 4.0 * (tokens + prompt_tokens) * hidden;
+    let flops = layers * (tokens * of_token + 4.0 * square * prompt_tokens);
+    Ok(Counted { parameters: layers * (8.0 * square + 2.0 * block) + beside, flops })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::catalog::Models;
+
+    fn model(text: &str) -> Result<Model, ConfigError> {
+        crate::model::huggingface::read_config(text.as_bytes(), "test")
+    }
+
+    /// Sizes as the published configurations state them; parameters and operations as the catalog has them, which were counted by other
+    /// means.
+    #[test]
+    fn published_networks_come_out() {
+        for (id, text) in [
+            (
+                "stable-diffusion-1.5",
+                r#"{"_class_name":"UNet2DConditionModel","block_out_channels":[320,640,1280,1280],"layers_per_block":2,"cross_attention_dim":768,"sample_size":64,"in_channels":4,"out_channels":4,"down_block_types":["CrossAttnDownBlock2D","CrossAttnDownBlock2D","CrossAttnDownBlock2D","DownBlock2D"],"up_block_types":["UpBlock2D","CrossAttnUpBlock2D","CrossAttnUpBlock2D","CrossAttnUpBlock2D"]}"#,
+            ),
+            (
+                "stable-diffusion-xl",
+                r#"{"_class_name":"UNet2DConditionModel","block_out_channels":[320,640,1280],"layers_per_block":2,"transformer_layers_per_block":[1,2,10],"cross_attention_dim":2048,"sample_size":128,"addition_embed_type":"text_time","projection_class_embeddings_input_dim":2816,"down_block_types":["DownBlock2D","CrossAttnDownBlock2D","CrossAttnDownBlock2D"],"up_block_types":["CrossAttnUpBlock2D","CrossAttnUpBlock2D","UpBlock2D"]}"#,
+            ),
+            (
+                "flux.1-dev",
+                r#"{"_class_name":"FluxTransformer2DModel","num_layers":19,"num_single_layers":38,"attention_head_dim":128,"num_attention_heads":24,"joint_attention_dim":4096,"in_channels":64}"#,
+            ),
+            (
+                "stable-diffusion-3.5-large",
+                r#"{"_class_name":"SD3Transformer2DModel","num_layers":38,"attention_head_dim":64,"num_attention_heads":38,"joint_attention_dim":4096}"#,
+            ),
+            (
+                "stable-diffusion-3.5-medium",
+                r#"{"_class_name":"SD3Transformer2DModel","num_layers":24,"attention_head_dim":64,"num_attention_heads":24,"joint_attention_dim":4096,"dual_attention_layers":[0,1,2,3,4,5,6,7,8,9,10,11,12]}"#,
+            ),
+            (
+                "wan2.1-t2v-14b",
+                r#"{"_class_name":"WanTransformer3DModel","num_layers":40,"attention_head_dim":128,"num_attention_heads":40,"ffn_dim":13824,"text_dim":4096}"#,
+            ),
+        ] {
+            let known = Models::embedded().unwrap().find(id).unwrap().to_model();
+            let read = model(text).unwrap();
+            let ratios =
+                [read.parameters / known.parameters, read.forward_flops_per_sample / known.forward_flops_per_sample];
+            assert!(ratios.iter().all(|ratio| (ratio - 1.0).abs() < 0.02), "{id}: {ratios:?}");
+            assert_eq!(read.sample_side, known.sample_side, "{id}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused() {
+        for (text, part) in [
+            (r#"{"_class_name":"AutoencoderKL"}"#, "AutoencoderKL"),
+            (r#"{"_class_name":"UNet2DConditionModel"}"#, "`block_out_channels` is missing"),
+            (r#"{"_class_name":"FluxTransformer2DModel","num_attention_heads":24}"#, "`attention_head_dim` is missing"),
+            (
+                r#"{"_class_name":"FluxPipeline","transformer":["diffusers","FluxTransformer2DModel"]}"#,
+                "transformer/config.json",
+            ),
+        ] {
+            let said = model(text).unwrap_err().to_string();
+            assert!(said.contains(part), "{text}: {said}");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! A feed of prices from one installation to another: published from a cloud that runs here, served on this machine, believed by its signature.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::Ed25519KeyPair;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use crate::cli::support::Ran;
+use gpuplan_testbed::fake_gce::FakeGce;
+use gpuplan_testbed::gcp_project::project;
+
+/// What is served, and how often it was asked for and sent.
+#[derive(Default)]
+struct Served {
+    file: Vec<u8>,
+    asked: usize,
+    sent: usize,
+}
+
+/// Serves a file with an ETag by its length.
+fn serve(served: Arc<Mutex<Served>>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}/prices.feed", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let (mut asked, mut piece) = (String::new(), [0; 4096]);
+            while !asked.contains("\r\n\r\n") {
+                let length = stream.read(&mut piece).unwrap();
+                assert!(length > 0, "a question that breaks off: {asked}");
+                asked.push_str(&String::from_utf8_lossy(&piece[..length]));
+            }
+            let mut served = served.lock().unwrap();
+            served.asked += 1;
+            let etag = format!("\"{}\"", served.file.len());
+            if asked.contains(&etag) {
+                let head = "HTTP/1.1 304 Not Modified\r\nConnection: close\r\n\r\n";
+                stream.write_all(head.as_bytes()).unwrap();
+                continue;
+            }
+            served.sent += 1;
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nETag: {etag}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                served.file.len()
+            );
+            stream.write_all(&[head.as_bytes(), &served.file].concat()).unwrap();
+        }
+    });
+    address
+}
+
+fn run(home: &Path, endpoint: &str, arguments: &[&str]) -> Ran {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
+    command.args(arguments).env_clear().env("COLUMNS", "120").stdin(Stdio::null());
+    command.env("GPUPLAN_HOME", home).env("HOME", home).env("GOOGLE_CLOUD_PROJECT", "some-project");
+    let output = command.env("GPUPLAN_GCP_ENDPOINT", endpoint).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Ran { stdout: text(output.stdout), stderr: text(output.stderr), code: output.status.code().unwrap_or(-1) }
+}
+
+/// Whether the machine that only the feed prices in its zone is there, and what was said beside it.
+fn has_the_news(home: &Path, now: Timestamp, more: &[&str]) -> (bool, String) {
+    let now = now.to_string();
+    let question = ["prices", "B200:8", "--cloud", "gcp", "--region", "us-central1-c", "--output=json", "--now", &now];
+    let ran = run(home, "http://127.0.0.1:9", &[&question, more].concat());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let offers: Vec<Value> = ran.json()["offers"].as_array().unwrap().clone();
+    (offers.iter().any(|offer| offer["instance_type"] == "a4-highgpu-8g" && offer["source"] == "gcp-skus"), ran.stderr)
+}
+
+#[test]
+fn a_feed_is_published_fetched_once_a_day_and_believed_by_its_signature() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = |name: &str| {
+        let home = folder.path().join(name);
+        fs::create_dir_all(&home).unwrap();
+        home
+    };
+    let (publisher, reader) = (home("publisher"), home("reader"));
+    let key = publisher.join("feed.key");
+    fs::write(&key, Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap().as_ref()).unwrap();
+    let fake = FakeGce::start(project);
+    let (key, file) = (key.to_str().unwrap(), publisher.join("prices.feed"));
+    let publish = ["catalog", "publish", file.to_str().unwrap(), "--key", key];
+    let nothing = run(&publisher, &fake.endpoint, &publish);
+    assert!(nothing.code != 0 && nothing.stderr.contains("gpuplan refresh"), "{}", nothing.stderr);
+    assert_eq!(run(&publisher, &fake.endpoint, &["refresh", "--cloud", "gcp"]).code, 0);
+    let published = run(&publisher, &fake.endpoint, &publish);
+    assert_eq!(published.code, 0, "{}", published.stderr);
+    let public = published.stdout.trim().rsplit(' ').next().unwrap().to_owned();
+
+    let served = Arc::new(Mutex::new(Served { file: fs::read(&file).unwrap(), ..Served::default() }));
+    let (address, today) = (serve(served.clone()), Timestamp::now());
+    assert!(!has_the_news(&reader, today, &[]).0, "without feed.toml nobody is asked");
+    let stranger = "00".repeat(32);
+    fs::write(reader.join("feed.toml"), format!("url = \"{address}\"\nkeys = [\"{stranger}\", \"{public}\"]\n"))
+        .unwrap();
+    assert!(
+        !has_the_news(&reader, today, &["--offline"]).0 && served.lock().unwrap().asked == 0,
+        "offline means offline"
+    );
+    for _ in 0..2 {
+        let (is_there, said) = has_the_news(&reader, today, &[]);
+        assert!(is_there, "{said}");
+    }
+    assert_eq!(served.lock().unwrap().asked, 1, "once a day");
+    let day = |days: i64| today + SignedDuration::from_hours(25 * days);
+    assert!(has_the_news(&reader, day(1), &[]).0);
+    let counts = |served: &Mutex<Served>| {
+        let served = served.lock().unwrap();
+        (served.asked, served.sent)
+    };
+    assert_eq!(counts(&served), (2, 1), "it has not changed since");
+    let mut changed = fs::read(&file).unwrap();
+    changed.push(0);
+    served.lock().unwrap().file = changed;
+    let (is_there, said) = has_the_news(&reader, day(2), &[]);
+    assert!(is_there && said.contains("signed by none of the keys"), "{said}");
+    fs::write(reader.join("feed.toml"), format!("url = \"{address}\"\nkeys = [\"{stranger}\"]\n")).unwrap();
+    assert!(!has_the_news(&reader, day(3), &[]).0, "what is kept is believed by the keys of today only");
+
+    let changes = publisher.join("changes.json");
+    let again = [&publish[..], &["--before", file.to_str().unwrap(), "--changes", changes.to_str().unwrap()]].concat();
+    let again = run(&publisher, &fake.endpoint, &again);
+    assert_eq!(again.code, 0, "{}", again.stderr);
+    let changes: Value = serde_json::from_str(&fs::read_to_string(&changes).unwrap()).unwrap();
+    assert_eq!(changes["changes"].as_array().map(Vec::len), Some(0), "nothing moved: {changes:#}");
+}
