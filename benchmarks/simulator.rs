@@ -11,7 +11,7 @@ use gpuplan::spot::forecast::forecast;
 use gpuplan::spot::policy::semi_markov::Tables;
 use gpuplan::spot::policy::{Limits, Policy, PoolTerms};
 use gpuplan::spot::replay::{World, replay};
-use gpuplan::spot::watch::Watch;
+use gpuplan::spot::watch::{FIRST_PAUSE, Watch};
 use gpuplan::units::draw::Draws;
 use gpuplan::units::{Usd, UsdPerHour};
 
@@ -44,10 +44,11 @@ fn replays(bencher: Bencher, name: &str) {
         "slack-reserve" => Policy::SlackReserve,
         _ => Policy::SemiMarkov(Arc::new(Tables::new(&model, &limits))),
     };
-    let mut future = Future::new(&model, &Watch::new(1, limits.tick, 0.0), 0, limits.tick, Draws::new(1, 0));
+    let mut future =
+        Future::new(&model, &Watch::attempts(1, limits.tick, FIRST_PAUSE), 0, limits.tick, Draws::new(1, 0));
     let pools = [future.reach(1000)];
     let world = World::of(&pools);
-    let run = || replay(&policy, &limits, &world, 0, Watch::new(1, limits.tick, 0.0), false);
+    let run = || replay(&policy, &limits, &world, 0, Watch::attempts(1, limits.tick, FIRST_PAUSE), false);
     let ticks = run().map_or(0, |outcome| outcome.ticks);
     bencher.counter(ItemsCount::new(ticks)).bench(run);
 }
@@ -62,5 +63,5 @@ fn table() -> Tables {
 fn one_forecast() {
     let (limits, model) = (limits(), AvailabilityModel::prior());
     let policy = Policy::SemiMarkov(Arc::new(Tables::new(&model, &limits)));
-    divan::black_box(forecast(&policy, &limits, &model, Watch::new(1, limits.tick, 0.0), 0).is_ok());
+    divan::black_box(forecast(&policy, &limits, &model, Watch::attempts(1, limits.tick, FIRST_PAUSE), 0).is_ok());
 }

@@ -2,6 +2,7 @@
 
 mod failover;
 mod gangs;
+mod sight;
 mod simulation;
 mod two_clouds;
 

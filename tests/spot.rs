@@ -169,6 +169,29 @@ fn several_pools_pay_for_the_move() {
     assert_eq!((answer["starts"].as_u64(), answer["interruptions"].as_u64()), (Some(2), Some(1)));
 }
 
+/// Pools that flicker, each cheaper than what runs: whoever moves to them changes over for ever.
+#[test]
+fn pools_that_come_and_go_are_not_followed() {
+    let flickers = |of: usize, name: &str| {
+        trace(name, 600.0, (0..200).map(|tick| u32::from(tick > 0 && tick % 3 == of)).collect())
+    };
+    let steady = trace("steady", 600.0, vec![1; 200]);
+    let pools = json!([
+        { "trace": "steady", "spot_usd_per_hour": "1.2" },
+        { "trace": "a", "spot_usd_per_hour": "1.0" },
+        { "trace": "b", "spot_usd_per_hour": "0.9" },
+        { "trace": "c", "spot_usd_per_hour": "0.8" }
+    ]);
+    let simulator = simulator(vec![steady, flickers(0, "a"), flickers(1, "b"), flickers(2, "c")]);
+    // Whoever asks without seeing tries twice, when it may have been up for hours.
+    for (probe_minutes, most_starts) in [(0, 1), (10, 4)] {
+        let terms =
+            json!({ "pools": pools, "policy": "default", "deadline_hours": 14, "probe_minutes": probe_minutes });
+        let answer = simulator.answer(&case(terms));
+        assert!(answer["starts"].as_u64().unwrap() <= most_starts && answer["on_demand_hours"] == 0.0, "{answer}");
+    }
+}
+
 #[test]
 fn a_pool_is_up_when_it_has_all_nodes_and_known_only_from_probes() {
     let counts = trace("t", 60.0, (0..2000).map(|tick| if tick < 5 { 4 } else { 2 }).collect());

@@ -224,10 +224,11 @@ impl RunSpec {
             UsdPerHour::from_nanos(offered.rate_usd_per_hour.nanos().saturating_mul(i64::from(self.nodes)))
         };
         let changeover = self.changeover_hours * 3600.0;
+        // A start in another pool fetches its data there: what that costs is weighed before a move.
         let pools = self.spot.iter().map(|spot| PoolTerms {
             spot: all(spot),
             on_demand: None,
-            switch_cost: Usd::ZERO,
+            switch_cost: self.choice(spot).start.share(i128::from(self.nodes), 1),
             switch_changeover: changeover,
         });
         let pools: Vec<PoolTerms> = pools.collect();

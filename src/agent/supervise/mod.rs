@@ -82,7 +82,9 @@ async fn own_and_live(
     let prefix = format!("{}@{}|{}|n{}|", run.name(), settings.store, me.machine, rank.node);
     let mark = format!("{prefix}{}", me.mark());
     let (heartbeat, force, nodes) = (settings.team.heartbeat, settings.team.force, rank.nodes);
-    let claim = Claim { run, me: &me, mark: &mark, prefix: &prefix, heartbeat, force, nodes, logger: &*logger };
+    let is_ordered = settings.team.ordered_by.is_some();
+    let claim =
+        Claim { run, me: &me, mark: &mark, prefix: &prefix, heartbeat, force, is_ordered, nodes, logger: &*logger };
     if let Some(ordered) = &settings.team.ordered_by {
         tokio::select! {
             wanted = ensure_wanted(run, ordered, &*logger) => wanted?,

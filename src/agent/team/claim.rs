@@ -23,6 +23,8 @@ pub struct Claim<'a> {
     pub prefix: &'a str,
     pub heartbeat: Duration,
     pub force: bool,
+    /// Who leads has ordered this machine: an owner that is alive saves and ends before it, and is waited for.
+    pub is_ordered: bool,
     /// Machines that run together.
     pub nodes: u32,
     pub logger: &'a dyn Logger,
@@ -123,6 +125,7 @@ impl Claim<'_> {
             }
             match takeover(activity) {
                 Takeover::Now => return Ok(()),
+                Takeover::Refuse if self.is_ordered => tokio::time::sleep(pace).await,
                 Takeover::Refuse => {
                     let process = former.map_or_else(String::new, |former| format!(", process {}", former.owner.pid));
                     return Err(ClaimError::Alive { epoch: number, owner: format!("{host}{process}") });
@@ -193,7 +196,7 @@ mod tests {
     }
 
     /// What comes of a claim where the object that names the owner is torn.
-    async fn claimed(is_alive: bool) -> Result<u64, ClaimError> {
+    async fn claimed(is_alive: bool, is_ordered: bool) -> Result<u64, ClaimError> {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&folder.path().display().to_string()).unwrap();
         store.write("runs/t/epochs/1", b"{\"owner\"".to_vec()).await.unwrap();
@@ -209,6 +212,7 @@ mod tests {
             prefix: &prefix,
             heartbeat,
             force: false,
+            is_ordered,
             nodes: 1,
             logger: &logger,
         };
@@ -217,8 +221,9 @@ mod tests {
 
     #[tokio::test]
     async fn an_owner_that_nobody_can_name_is_watched_and_left_alone_while_it_lives() {
-        let refused = claimed(true).await.unwrap_err();
+        let refused = claimed(true, false).await.unwrap_err();
         assert_eq!(refused.to_string(), "epoch 1 of the run is alive on an unknown host");
-        assert_eq!(claimed(false).await.unwrap(), 2, "one that is silent is replaced");
+        assert_eq!(claimed(false, false).await.unwrap(), 2, "one that is silent is replaced");
+        assert_eq!(claimed(true, true).await.unwrap(), 2, "whoever was ordered beside it waits until it is silent");
     }
 }

@@ -75,6 +75,14 @@ pub enum Action {
     Say(String),
 }
 
+/// A machine that may still cost money: of which gang, and where.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Standing {
+    pub machine: MachineId,
+    pub epoch: u64,
+    pub pool: Pool,
+}
+
 /// What a journal knows of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ResumeState {
@@ -85,8 +93,8 @@ pub struct ResumeState {
     pub done: f64,
     pub interruptions: u32,
     pub rentals: Rentals,
-    /// Of the last order.
-    pub last_pool: Option<Pool>,
+    /// Machines that may still cost money.
+    pub standing: Vec<Standing>,
     /// As the store has it; `None`: it has none, or the run is from before there were leases.
     pub ledger: Option<Ledger>,
     /// When the last order was sent that has no answer in the journal, if there is one. Seconds of the run.

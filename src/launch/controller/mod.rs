@@ -1,28 +1,31 @@
 //! `Controller`: one run as a pure state machine. Answers, reports and the clock go in, calls to make come out.
 //!
-//! It rents gangs of machines, one epoch after the other: all machines of a gang or none, never a second gang before every
-//! machine of the first is known to be gone. What to rent is said by `spot::policy::decide`, the rule that plans and replays run.
+//! It rents gangs of machines, one epoch after the other: all machines of a gang or none. What to rent is said by `spot::policy::decide`, the
+//! rule that plans and replays run, and it sees what they see: an attempt is the probe. A gang that runs is left only once the next one is
+//! there and it has saved; else never a second gang before every machine of the first is known to be gone.
 
+mod beside;
 pub mod events;
+mod listing;
 pub mod liveness;
 mod money;
 mod orders;
 mod phase;
 mod refusals;
 pub mod rental;
+mod resuming;
 mod standing;
 
-use crate::controller::events::{Action, End, Event, Outcome, Report, ResumeState, Terms};
-use crate::controller::liveness::Liveness;
-use crate::controller::phase::{Gang, Leaving, Next, Phase, Which};
+use crate::controller::events::{Action, End, Event, Outcome, Report, Terms};
+use crate::controller::phase::{Beside, Gang, Leaving, Next, Phase, Which};
 use crate::controller::refusals::Refusals;
-use crate::controller::rental::{Rental, Rentals};
+use crate::controller::rental::Rentals;
 use crate::ports::launch_error::LaunchError;
-use crate::ports::machine::{Machine, MachineId, MachineState, Pool};
+use crate::ports::machine::{MachineId, Pool};
 use gpuplan_runstore::Ledger;
 use gpuplan_spot::policy::reason::Reason;
-use gpuplan_spot::policy::{self, Observation, State};
-use gpuplan_spot::watch::Watch;
+use gpuplan_spot::policy::{self, Observation, PoolView, State};
+use gpuplan_spot::watch::{FIRST_PAUSE as FIRST_ATTEMPT_PAUSE, Watch};
 
 /// Pauses between repeats of a call without a clear answer, doubled each time. Seconds.
 const FIRST_PAUSE: f64 = 5.0;
@@ -44,7 +47,11 @@ const LONGEST_STEP: f64 = 1.0 / 3.0;
 pub struct Controller {
     terms: Terms,
     phase: Phase,
+    /// Only while a gang runs, or is being ended for this one.
+    beside: Option<Beside>,
     watch: Watch,
+    /// Up to then it knows that time has passed. Seconds of the run.
+    watched_at: f64,
     refusals: Refusals,
     rentals: Rentals,
     ledger: Ledger,
@@ -65,12 +72,12 @@ pub struct Controller {
 impl Controller {
     /// `epoch` is the highest that the run has had; 0 for a new one.
     pub fn new(terms: Terms, epoch: u64, now: f64) -> Self {
-        let mut watch = Watch::new(terms.spot.len(), terms.limits.tick, f64::INFINITY);
-        // Nobody has asked yet: every pool may have machines.
+        let mut watch = Watch::attempts(terms.spot.len(), terms.limits.tick, FIRST_ATTEMPT_PAUSE);
         watch.advance(None, |_| true);
-        (0..terms.spot.len()).for_each(|pool| watch.may_be_up(pool));
         Self {
             watch,
+            watched_at: now,
+            beside: None,
             phase: Phase::Choosing { from: now },
             refusals: Refusals::default(),
             rentals: Rentals::default(),
@@ -86,48 +93,6 @@ impl Controller {
             fruitless: 0,
             terms,
         }
-    }
-
-    /// The run as a journal knows it, after the one who led it is gone: a whole gang is kept, anything less is ended.
-    pub fn resume(terms: Terms, past: ResumeState, now: f64) -> Self {
-        let mut resumed = Self::new(terms, past.epoch, now);
-        (resumed.orders, resumed.done, resumed.interruptions) = (past.orders, past.done, past.interruptions);
-        resumed.ledger = past
-            .ledger
-            .map_or_else(|| Ledger::settled(past.rentals.spent(now), resumed.terms.launch.moment()), Ledger::inherited);
-        resumed.rentals = past.rentals;
-        (resumed.unclear_until, resumed.heard_of) = (now + resumed.terms.settles, now);
-        let open: Vec<&Rental> = resumed.rentals.open().collect();
-        let which = past.last_pool.and_then(|pool| {
-            let spot = resumed.terms.spot.iter().position(|choice| choice.pool == pool).map(Which::Spot);
-            spot.or_else(|| resumed.terms.on_demand.iter().position(|choice| choice.pool == pool).map(Which::OnDemand))
-        });
-        let is_whole = open.len() == resumed.terms.nodes as usize && past.open_since.is_none();
-        resumed.phase = match which.filter(|_| is_whole) {
-            Some(which) => {
-                let since = open.iter().map(|rental| rental.since).fold(f64::INFINITY, f64::min);
-                let gang = Gang {
-                    epoch: past.epoch,
-                    which,
-                    since,
-                    ends_at: resumed.ledger.ends_at(now + resumed.terms.lifetime),
-                    machines: open.iter().map(|rental| rental.machine.clone()).collect(),
-                };
-                Phase::Running {
-                    gang,
-                    // A store that nobody has read yet says nothing of the gang.
-                    liveness: Liveness::default(),
-                    looked_at: f64::NEG_INFINITY,
-                    decided_at: now,
-                    // A gang that may still boot has its time to.
-                    is_working: now - since > resumed.terms.limits.worst_changeover,
-                    has_spoken: true,
-                    leaving: None,
-                }
-            }
-            None => Phase::Ending { until: resumed.unclear_until, looked_at: f64::NEG_INFINITY, next: Next::Choose },
-        };
-        resumed
     }
 
     pub fn end(&self) -> Option<&End> {
@@ -186,7 +151,7 @@ impl Controller {
             Event::Stop => {
                 let is_ending = match &self.phase {
                     Phase::Ended(_) | Phase::Ending { next: Next::End(_), .. } => true,
-                    Phase::Running { leaving: Some(leaving), .. } => leaving.next != Next::Choose,
+                    Phase::Running { leaving: Some(leaving), .. } => matches!(leaving.next, Next::End(_)),
                     _ => false,
                 };
                 if !is_ending {
@@ -203,7 +168,10 @@ impl Controller {
             Phase::Choosing { from } if now >= from => self.choose(now, actions),
             Phase::Choosing { from } => actions.push(Action::Wake(from)),
             Phase::Creating { gang, open } => self.create(now, gang, open, actions),
-            Phase::Running { gang, .. } => self.run(now, &gang, actions),
+            Phase::Running { gang, .. } => {
+                self.run(now, &gang, actions);
+                self.create_beside(now, actions);
+            }
             Phase::Ending { until, looked_at, next } => self.finish(now, until, looked_at, next, actions),
             Phase::Ended(_) => {}
         }
@@ -211,12 +179,8 @@ impl Controller {
 
     /// Asks the policy, and orders the first machine of a gang.
     fn choose(&mut self, now: f64, actions: &mut Vec<Action>) {
-        for pool in 0..self.terms.spot.len() {
-            if !self.watch.views()[pool].up && self.refusals.until(&self.terms.spot[pool].pool, now).is_none() {
-                self.watch.may_be_up(pool);
-            }
-        }
-        let mut decision = self.decide(now, policy::Action::Idle, 0.0);
+        self.pass(now);
+        let mut decision = self.decide(now, policy::Action::Idle, (0.0, 0.0));
         if decision.action == policy::Action::Idle && self.refusals.are_for_good(&self.terms.spot, now) {
             // Nobody waits for spot that will never come.
             decision = self.afford(
@@ -249,87 +213,53 @@ impl Controller {
             return self.end_all(now, Next::End(self.refused()), actions);
         }
         let from = now + self.terms.limits.tick;
-        // What is known gets older; nobody is asked.
-        self.watch.advance(None, |_| false);
         actions.push(Action::List);
         actions.push(Action::Say(format!("waiting: {reason}")));
         actions.push(Action::Wake(from));
         self.phase = Phase::Choosing { from };
     }
 
-    fn decide(&self, now: f64, running: policy::Action, pending: f64) -> policy::Decision {
+    /// What is known gets older, in whole ticks.
+    fn pass(&mut self, now: f64) {
+        let running = match &self.phase {
+            Phase::Running { gang: Gang { which: Which::Spot(pool), .. }, .. } => Some(*pool),
+            _ => None,
+        };
+        while now - self.watched_at >= self.terms.limits.tick - 1e-6 {
+            self.watched_at += self.terms.limits.tick;
+            self.watch.advance(running, |_| true);
+        }
+    }
+
+    /// Expected time to start there, and at worst.
+    fn changeover(&self, which: Which) -> (f64, f64) {
+        let (limits, action) = (&self.terms.limits, which.action(&self.terms));
+        (limits.changeover_to(action, self.last_pool), limits.worst_changeover_to(action, self.last_pool))
+    }
+
+    /// `pending`: what is left of the changeover under way, and at worst.
+    fn decide(&self, now: f64, running: policy::Action, pending: (f64, f64)) -> policy::Decision {
         let limits = &self.terms.limits;
-        let worst = if pending > 0.0 { pending + limits.worst_changeover - limits.changeover } else { 0.0 };
         let state = State {
             elapsed: now,
             left: limits.work * (1.0 - self.done),
             spent: self.ledger.spent(now),
             running,
             last_pool: self.last_pool,
-            pending,
-            pending_worst: worst,
+            pending: pending.0,
+            pending_worst: pending.1,
         };
-        let seen = Observation { pools: self.watch.views(), on_demand: self.free_on_demand(now).is_some() };
+        let is_free = |pool: usize| self.refusals.until(&self.terms.spot[pool].pool, now).is_none();
+        let pools: Vec<PoolView> = (self.watch.views().iter().enumerate())
+            .map(|(pool, view)| PoolView { up: view.up && is_free(pool), ..*view })
+            .collect();
+        let seen = Observation { pools: &pools, on_demand: self.free_on_demand(now).is_some() };
         policy::decide(&self.terms.policy, &state, &seen, limits)
     }
 
     fn afford(&self, now: f64, wish: policy::Decision) -> policy::Decision {
         let state = State { spent: self.ledger.spent(now), last_pool: self.last_pool, ..State::default() };
         policy::within_budget(wish, &state, &self.terms.limits)
-    }
-
-    fn listed(&mut self, now: f64, asked_at: f64, machines: &[Machine], actions: &mut Vec<Action>) {
-        for machine in machines {
-            self.ledger.is_had_by(&machine.token, &machine.id.0);
-        }
-        for machine in machines.iter().filter(|machine| machine.state == MachineState::Gone) {
-            // What came and went unheard is written down with the least that it costs.
-            self.rent_as_listed(machine, now);
-            self.is_gone(&machine.id, now);
-        }
-        let awaited =
-            if let Phase::Creating { open, .. } = &self.phase { Some(open.order.token.clone()) } else { None };
-        for machine in machines.iter().filter(|machine| machine.state != MachineState::Gone) {
-            if awaited.as_deref() != Some(machine.token.as_str()) && !self.has(&machine.id) {
-                self.give_back(now, machine, actions);
-            }
-        }
-        if let Phase::Running { gang, looked_at, .. } = &mut self.phase {
-            *looked_at = now;
-            let gang = gang.clone();
-            let is_lost = |id: &MachineId| match machines.iter().find(|machine| machine.id == *id) {
-                Some(machine) => machine.state == MachineState::Gone,
-                None => asked_at > self.heard_of + self.terms.settles * LISTS_ARE_LATE,
-            };
-            if gang.machines.iter().any(is_lost) {
-                let by_itself = |machine: &&Machine| {
-                    gang.machines.contains(&machine.id) && machine.state == MachineState::Gone && !machine.was_taken
-                };
-                match machines.iter().find(by_itself) {
-                    Some(machine) => {
-                        let why = machine.reason.as_deref().unwrap_or("it does not say why");
-                        self.came_to_nothing(now, &gang, "a machine ended", &format!("{}: {why}", machine.id), actions);
-                    }
-                    None => self.lost(now, &gang, "a machine is gone", actions),
-                }
-            }
-        }
-        if let Phase::Ending { looked_at, .. } = &mut self.phase {
-            *looked_at = now;
-            // What a list does not name any more is gone, once lists are not late.
-            let is_listed = |rental: &&Rental| machines.iter().any(|machine| machine.id == rental.machine);
-            let is_late = asked_at > self.heard_of + self.terms.settles * LISTS_ARE_LATE;
-            let gone: Vec<MachineId> = self
-                .rentals
-                .open()
-                .filter(|rental| is_late && !is_listed(rental))
-                .map(|rental| rental.machine.clone())
-                .collect();
-            for id in gone {
-                self.is_gone(&id, now);
-            }
-        }
-        self.settle_unheard(now, asked_at, machines);
     }
 
     fn reported(&mut self, now: f64, report: Report, actions: &mut Vec<Action>) {
@@ -393,9 +323,8 @@ impl Controller {
         actions.push(Action::Say(format!("{}: {why}", self.choice(gang.which).pool)));
         self.interruptions += 1;
         if let Which::Spot(pool) = gang.which {
-            self.watch.failed(pool);
-            let refusal = LaunchError::Capacity { code: "taken away".to_owned() };
-            self.refusals.refused(&self.terms.spot[pool].pool.clone(), &refusal, now);
+            self.pass(now);
+            self.watch.refused(pool);
         }
         self.end_all(now, Next::Choose, actions);
     }
@@ -429,23 +358,10 @@ impl Controller {
             // Its own timer, and if that does not go, we.
             return self.lost(now, gang, "its lease has ended", actions);
         }
-        if now - *decided_at >= tick && !is_leaving {
+        if now - *decided_at >= tick && !is_leaving && self.beside.is_none() {
             *decided_at = now;
-            let running = match gang.which {
-                Which::Spot(pool) => policy::Action::Spot(pool),
-                Which::OnDemand(_) => self.terms.limits.cheapest_on_demand(),
-            };
-            self.watch.advance(running.pool().filter(|_| !running.is_on_demand()), |_| true);
-            let pending = if working { 0.0 } else { (self.terms.limits.changeover - (now - gang.since)).max(1e-3) };
-            let decision = self.decide(now, running, pending);
-            if decision.reason == Reason::BudgetReached {
-                return self.end_all(now, Next::End(End::OutOfBudget), actions);
-            }
-            // What the gang has saved since the store was read last is not known, so nobody can say that it is behind.
-            if !is_blind && decision.action != running && decision.action != policy::Action::Idle {
-                actions.push(Action::Say(format!("moving: {}", decision.reason)));
-                return self.leave(now, Next::Choose, actions);
-            }
+            self.pass(now);
+            self.reconsider(now, actions);
         }
         actions.push(Action::Wake(next_look));
     }
@@ -464,21 +380,42 @@ impl Controller {
 
     /// Ends every machine that may cost money, and then goes on.
     fn end_all(&mut self, now: f64, next: Next, actions: &mut Vec<Action>) {
-        if matches!(self.phase, Phase::Creating { .. }) {
-            // The answer is still under way.
+        // The answer is still under way.
+        let is_open = matches!(self.phase, Phase::Creating { .. })
+            || self.beside.as_ref().is_some_and(|beside| beside.open.is_some());
+        if is_open {
             self.unclear_until = self.unclear_until.max(now + self.terms.settles);
         }
-        actions.extend(self.rentals.open().map(|rental| Action::Destroy(rental.machine.clone())));
-        self.phase = Phase::Ending { until: self.unclear_until, looked_at: now, next };
+        let next = if next == Next::Take && self.beside.as_ref().is_none_or(|beside| beside.open.is_some()) {
+            Next::Choose
+        } else {
+            next
+        };
+        if next != Next::Take {
+            self.beside = None;
+        }
+        actions.extend(self.leftover().into_iter().map(Action::Destroy));
+        self.phase =
+            Phase::Ending { until: if next == Next::Take { now } else { self.unclear_until }, looked_at: now, next };
         // To see whether that is already all.
         actions.push(Action::Wake(now));
     }
 
+    /// Machines that may cost money, but for those of a gang that takes over.
+    fn leftover(&self) -> Vec<MachineId> {
+        let stays =
+            |machine: &MachineId| self.beside.as_ref().is_some_and(|beside| beside.gang.machines.contains(machine));
+        self.rentals.open().map(|rental| rental.machine.clone()).filter(|machine| !stays(machine)).collect()
+    }
+
     fn finish(&mut self, now: f64, until: f64, looked_at: f64, next: Next, actions: &mut Vec<Action>) {
-        let still: Vec<MachineId> = self.rentals.open().map(|rental| rental.machine.clone()).collect();
+        let still = self.leftover();
         if still.is_empty() && now >= until {
-            self.ledger.void_unheard(None);
+            if now >= self.unclear_until {
+                self.ledger.void_unheard(None);
+            }
             match next {
+                Next::Take => self.take(now, actions),
                 Next::Choose => {
                     self.phase = Phase::Choosing { from: now };
                     self.choose(now, actions);

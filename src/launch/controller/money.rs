@@ -2,7 +2,7 @@
 
 use crate::controller::Controller;
 use crate::controller::events::{Action, End, Rentable};
-use crate::controller::phase::{Next, Phase};
+use crate::controller::phase::Next;
 use crate::ports::machine::{Machine, MachineId};
 use gpuplan_runstore::{Lease, Ledger};
 use gpuplan_units::Usd;
@@ -13,11 +13,11 @@ impl Controller {
         &self.ledger
     }
 
-    /// Seconds that each of so many machines may live: the longest life, or as far as the money goes. `None`: it does not go far enough
-    /// for a start.
-    pub(super) fn affordable(&self, choice: &Rentable, machines: u32) -> Option<f64> {
+    /// Seconds that each of so many machines may live: the longest life, or as far as the money goes beyond what is kept. `None`: it does not
+    /// go far enough for a start.
+    pub(super) fn affordable(&self, choice: &Rentable, machines: u32, kept: Usd) -> Option<f64> {
         let Some(bound) = self.terms.bound else { return Some(self.terms.lifetime) };
-        let of_each = self.ledger.left(bound).share(1, i128::from(machines.max(1)));
+        let of_each = self.ledger.left(bound - kept).share(1, i128::from(machines.max(1)));
         let life = Lease::seconds(of_each, choice.most, choice.start).min(self.terms.lifetime);
         let starts = self.terms.limits.changeover.min(self.terms.lifetime);
         (life >= starts && lease_cost(choice, life) <= of_each).then_some(life)
@@ -52,8 +52,7 @@ impl Controller {
         if asked_at < self.unclear_until {
             return;
         }
-        let awaited =
-            if let Phase::Creating { open, .. } = &self.phase { Some(open.order.token.clone()) } else { None };
+        let awaited = self.awaited();
         self.ledger.void_unheard(awaited.as_deref());
         let is_there = |id: &String| {
             listed.iter().any(|machine| machine.id.0 == *id)
@@ -76,9 +75,11 @@ impl Controller {
             }
         }
         self.unclear_until = self.unclear_until.max(now + self.terms.settles);
-        if let Phase::Creating { open, .. } = &self.phase {
-            let token = open.order.token.clone();
-            self.ledger.void(&token);
+        let Some(token) = self.awaited() else { return };
+        self.ledger.void(&token);
+        if self.beside.is_some() {
+            self.give_up_beside(now, "another leader had granted its lease", actions);
+        } else {
             self.end_all(now, Next::Choose, actions);
         }
     }

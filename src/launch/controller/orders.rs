@@ -1,8 +1,7 @@
 //! Orders of a gang: one machine after the other, repeated until the answer is clear, and given back where nobody waits for it.
 
 use crate::controller::events::{Action, Order, Rentable};
-use crate::controller::liveness::Liveness;
-use crate::controller::phase::{Gang, Next, Open, Phase, Which};
+use crate::controller::phase::{Beside, Gang, Next, Open, Phase, Which};
 use crate::controller::rental::Rental;
 use crate::controller::{Controller, FIRST_PAUSE};
 use crate::names;
@@ -12,17 +11,32 @@ use gpuplan_spot::policy::reason::Reason;
 
 const LONGEST_PAUSE: f64 = 60.0;
 /// Calls without a clear answer before the next place is tried.
-const MOST_TRIES: u32 = 6;
+pub const MOST_TRIES: u32 = 6;
 
 impl Controller {
     pub(super) fn order_gang(&mut self, now: f64, which: Which, reason: Reason, actions: &mut Vec<Action>) {
-        if self.affordable(self.choice(which), self.terms.nodes).is_none() {
+        if self.life(which, self.choice(which), self.terms.nodes).is_none() {
             return self.is_out_of_money(now, actions);
         }
         self.epoch += 1;
         actions.push(Action::Say(format!("asking for {} x {}: {reason}", self.terms.nodes, self.choice(which).pool)));
-        let gang = Gang { epoch: self.epoch, which, since: now, ends_at: f64::INFINITY, machines: Vec::new() };
-        self.order(now, gang, actions);
+        let gang = self.new_gang(now, which);
+        self.order_next(now, gang, actions);
+    }
+
+    pub(super) fn new_gang(&self, now: f64, which: Which) -> Gang {
+        let changeover = self.changeover(which);
+        Gang { epoch: self.epoch, which, since: now, changeover, ends_at: f64::INFINITY, machines: Vec::new() }
+    }
+
+    fn order_next(&mut self, now: f64, gang: Gang, actions: &mut Vec<Action>) {
+        match self.order(now, gang, actions) {
+            Some((gang, open)) => self.phase = Phase::Creating { gang, open },
+            None => {
+                self.phase = Phase::Choosing { from: now };
+                self.is_out_of_money(now, actions);
+            }
+        }
     }
 
     pub(super) fn choice(&self, which: Which) -> &Rentable {
@@ -32,13 +46,10 @@ impl Controller {
         }
     }
 
-    /// The next machine of a gang.
-    fn order(&mut self, now: f64, mut gang: Gang, actions: &mut Vec<Action>) {
+    /// The next machine of a gang; `None`: the money does not go far enough.
+    pub(super) fn order(&mut self, now: f64, mut gang: Gang, actions: &mut Vec<Action>) -> Option<(Gang, Open)> {
         let (node, choice) = (gang.machines.len() as u32, self.choice(gang.which).clone());
-        let Some(lifetime) = self.affordable(&choice, self.terms.nodes - node) else {
-            self.phase = Phase::Choosing { from: now };
-            return self.is_out_of_money(now, actions);
-        };
+        let lifetime = self.life(gang.which, &choice, self.terms.nodes - node)?;
         self.orders += 1;
         let token = names::token(&self.terms.launch, gang.epoch, node, self.orders);
         self.grant(now, &token, &choice, lifetime);
@@ -53,7 +64,7 @@ impl Controller {
             choice,
         };
         actions.push(Action::Create(order.clone()));
-        self.phase = Phase::Creating { gang, open: Open { order, sent_at: now, tries: 1, again_at: None } };
+        Some((gang, Open { order, sent_at: now, tries: 1, again_at: None }))
     }
 
     pub(super) fn create(&mut self, now: f64, gang: Gang, mut open: Open, actions: &mut Vec<Action>) {
@@ -62,11 +73,7 @@ impl Controller {
                 "not all {} machines arrived in time; those that did are released",
                 self.terms.nodes
             )));
-            if let Which::Spot(pool) = gang.which {
-                self.watch.failed(pool);
-            }
-            let refusal = LaunchError::Capacity { code: "incomplete gang".to_owned() };
-            self.refusals.refused(&self.choice(gang.which).pool.clone(), &refusal, now);
+            self.is_refused(now, gang.which, "incomplete gang");
             self.unclear_until = self.unclear_until.max(now + self.terms.settles);
             self.end_all(now, Next::Choose, actions);
             return;
@@ -92,6 +99,11 @@ impl Controller {
         if let Ok(machine) = &outcome {
             self.ledger.is_had_by(&machine.token, &machine.id.0);
         }
+        if let Some(Beside { gang, open: Some(open) }) =
+            self.beside.clone().filter(|_| self.awaited().as_deref() == Some(token))
+        {
+            return self.answered_beside(now, gang, open, outcome, actions);
+        }
         let Phase::Creating { gang, open } = self.phase.clone() else { return self.not_wanted(now, outcome, actions) };
         if open.order.token != token {
             return self.not_wanted(now, outcome, actions);
@@ -99,45 +111,66 @@ impl Controller {
         match outcome {
             Ok(machine) => self.joined(now, gang, &open, &machine.id, actions),
             Err(LaunchError::Unclear { code }) if open.tries < MOST_TRIES => {
-                let pause = (FIRST_PAUSE * 2_f64.powi(open.tries as i32 - 1)).min(LONGEST_PAUSE);
-                actions.push(Action::Say(format!(
-                    "{}: no clear answer ({code}), retrying in {pause:.0} s",
-                    open.order.choice.pool
-                )));
-                self.unclear_until = now + self.terms.settles;
-                self.phase = Phase::Creating { gang, open: Open { again_at: Some(now + pause), ..open } };
+                let open = self.try_later(now, open, &code, actions);
+                self.phase = Phase::Creating { gang, open };
             }
             Err(error) => self.was_refused(now, &gang, &open, &error, actions),
         }
+    }
+
+    /// An order without a clear answer is repeated after a while.
+    pub(super) fn try_later(&mut self, now: f64, open: Open, code: &str, actions: &mut Vec<Action>) -> Open {
+        let pause = (FIRST_PAUSE * 2_f64.powi(open.tries as i32 - 1)).min(LONGEST_PAUSE);
+        let pool = &open.order.choice.pool;
+        actions.push(Action::Say(format!("{pool}: no clear answer ({code}), retrying in {pause:.0} s")));
+        self.unclear_until = now + self.terms.settles;
+        Open { again_at: Some(now + pause), ..open }
     }
 
     fn joined(&mut self, now: f64, mut gang: Gang, open: &Open, machine: &MachineId, actions: &mut Vec<Action>) {
         self.rent(machine, &open.order.choice, open.sent_at, now);
         gang.machines.push(machine.clone());
         if (gang.machines.len() as u32) < self.terms.nodes {
-            return self.order(now, gang, actions);
+            return self.order_next(now, gang, actions);
         }
-        let choice = self.choice(gang.which).clone();
-        self.refusals.gave(&choice.pool);
-        if let Which::Spot(pool) = gang.which {
-            self.last_pool = Some(pool);
-        }
-        actions.push(Action::Say(format!(
-            "rented {} x {} at ${} an hour a machine",
-            self.terms.nodes, choice.pool, choice.rate
-        )));
-        self.phase = Phase::Running {
-            gang,
-            liveness: Liveness::watched_since(now),
-            looked_at: now,
-            decided_at: now,
-            is_working: false,
-            has_spoken: false,
-            leaving: None,
-        };
+        self.is_whole(gang.which, actions);
+        self.runs(now, gang, actions);
     }
 
-    fn was_refused(&mut self, now: f64, gang: &Gang, open: &Open, error: &LaunchError, actions: &mut Vec<Action>) {
+    /// All machines of a gang are there.
+    pub(super) fn is_whole(&mut self, which: Which, actions: &mut Vec<Action>) {
+        let choice = self.choice(which).clone();
+        self.refusals.gave(&choice.pool);
+        if let Which::Spot(pool) = which {
+            self.watch.gave(pool);
+        }
+        let (nodes, pool, rate) = (self.terms.nodes, &choice.pool, choice.rate);
+        actions.push(Action::Say(format!("rented {nodes} x {pool} at ${rate} an hour a machine")));
+    }
+
+    /// No capacity there, for now.
+    pub(super) fn is_refused(&mut self, now: f64, which: Which, code: &str) {
+        match which {
+            Which::Spot(pool) => {
+                self.pass(now);
+                self.watch.refused(pool);
+            }
+            Which::OnDemand(choice) => {
+                let refusal = LaunchError::Capacity { code: code.to_owned() };
+                self.refusals.refused(&self.terms.on_demand[choice].pool.clone(), &refusal, now);
+            }
+        }
+    }
+
+    /// What a refusal says of its place.
+    pub(super) fn note_refusal(
+        &mut self,
+        now: f64,
+        which: Which,
+        open: &Open,
+        error: &LaunchError,
+        actions: &mut Vec<Action>,
+    ) {
         let pool = &open.order.choice.pool;
         self.last_refusal = Some((pool.clone(), error.clone()));
         actions.push(Action::Say(format!("{pool}: {error}")));
@@ -147,19 +180,19 @@ impl Controller {
             // Nothing came of the only call.
             self.ledger.void(&open.order.token);
         }
+        match error {
+            // Six calls without a clear answer say as much as none to be had.
+            LaunchError::Capacity { .. } | LaunchError::Unclear { .. } | LaunchError::Request { .. } => {
+                self.is_refused(now, which, "no clear answer");
+            }
+            _ => self.refusals.refused(pool, error, now),
+        }
+    }
+
+    fn was_refused(&mut self, now: f64, gang: &Gang, open: &Open, error: &LaunchError, actions: &mut Vec<Action>) {
+        self.note_refusal(now, gang.which, open, error, actions);
         if let LaunchError::Request { .. } = error {
             return self.end_all(now, Next::End(self.refused()), actions);
-        }
-        // Six calls without a clear answer say as much as none to be had.
-        let unclear = LaunchError::Capacity { code: "no clear answer".to_owned() };
-        self.refusals.refused(pool, if matches!(error, LaunchError::Unclear { .. }) { &unclear } else { error }, now);
-        if let Which::Spot(index) = gang.which {
-            self.watch.failed(index);
-            for other in 0..self.terms.spot.len() {
-                if self.refusals.until(&self.terms.spot[other].pool, now).is_some() {
-                    self.watch.failed(other);
-                }
-            }
         }
         if gang.machines.is_empty() && now >= self.unclear_until {
             // What was asked without an answer has settled meanwhile.
@@ -180,10 +213,11 @@ impl Controller {
     }
 
     pub(super) fn has(&self, machine: &MachineId) -> bool {
-        match &self.phase {
+        let is_of_gang = match &self.phase {
             Phase::Creating { gang, .. } | Phase::Running { gang, .. } => gang.machines.contains(machine),
             _ => false,
-        }
+        };
+        is_of_gang || self.beside.as_ref().is_some_and(|beside| beside.gang.machines.contains(machine))
     }
 
     pub(super) fn give_back(&mut self, now: f64, machine: &Machine, actions: &mut Vec<Action>) {
@@ -194,7 +228,7 @@ impl Controller {
         }
     }
 
-    fn rent(&mut self, machine: &MachineId, choice: &Rentable, since: f64, now: f64) {
+    pub(super) fn rent(&mut self, machine: &MachineId, choice: &Rentable, since: f64, now: f64) {
         if self.rentals.add(Rental {
             machine: machine.clone(),
             rate: choice.rate,

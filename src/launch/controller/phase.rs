@@ -1,8 +1,9 @@
 //! Where a run stands: choosing, creating a gang, running, ending machines, ended.
 
-use crate::controller::events::{End, Order};
+use crate::controller::events::{End, Order, Terms};
 use crate::controller::liveness::Liveness;
 use crate::ports::machine::MachineId;
+use gpuplan_spot::policy;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
@@ -10,11 +11,23 @@ pub enum Which {
     OnDemand(usize),
 }
 
+impl Which {
+    /// As the policy says it.
+    pub fn action(self, terms: &Terms) -> policy::Action {
+        match self {
+            Self::Spot(pool) => policy::Action::Spot(pool),
+            Self::OnDemand(_) => terms.limits.cheapest_on_demand(),
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gang {
     pub epoch: u64,
     pub which: Which,
     pub since: f64,
+    /// Expected time to start there, and at worst. Seconds.
+    pub changeover: (f64, f64),
     /// The first of its machines ends itself then.
     pub ends_at: f64,
     pub machines: Vec<MachineId>,
@@ -28,6 +41,14 @@ pub struct Open {
     pub tries: u32,
     /// `None`: the answer is awaited.
     pub again_at: Option<f64>,
+}
+
+/// A gang that was ordered while another one runs, which goes on until this one is there. Its agents wait for the other to save and end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Beside {
+    pub gang: Gang,
+    /// `None`: all its machines are there.
+    pub open: Option<Open>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -49,7 +70,7 @@ pub enum Phase {
         /// It was told to save and end.
         leaving: Option<Leaving>,
     },
-    /// Every machine is being ended, and what an unclear order may have left is looked for.
+    /// Machines are being ended, all but those of a gang that takes over, and what an unclear order may have left is looked for.
     Ending {
         until: f64,
         looked_at: f64,
@@ -68,5 +89,7 @@ pub struct Leaving {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Next {
     Choose,
+    /// The gang beside it.
+    Take,
     End(End),
 }

@@ -91,9 +91,10 @@ struct Leader<'a, 'b> {
     number: i64,
     /// The same for everybody who has the store.
     leadership: Leadership,
-    /// The highest epoch of the store before the gang was ordered: what a later one says is said by the gang. `None`: the store has not
-    /// said it yet, so nobody can tell who speaks in it.
-    store_epoch: Option<u64>,
+    /// Of each gang that may speak, the highest epoch of the store before it was ordered: what a later one says is said by it, or by one
+    /// that was ordered after it. Of a gang that is missing the store has not said it yet, so nobody can tell who speaks in it.
+    store_epochs: BTreeMap<u64, u64>,
+    /// The last that was ordered.
     gang_epoch: u64,
     /// What the agent last said about data that it fetches.
     staged: Option<Staged>,
@@ -163,7 +164,7 @@ pub async fn lead(spec: &RunSpec, mut wiring: LeadContext<'_>) -> Result<Option<
         wake: now,
         number,
         leadership,
-        store_epoch: (gang_epoch == 0).then_some(0),
+        store_epochs: (gang_epoch == 0).then_some((0, 0)).into_iter().collect(),
         gang_epoch,
         cloud_of: BTreeMap::new(),
         may_have_reported: true,
@@ -343,9 +344,10 @@ impl Leader<'_, '_> {
         self.ensure_leading()?;
         if order.epoch != self.gang_epoch {
             // A place that refuses costs one call, its own.
-            if self.may_have_reported {
+            let mut before = self.store_epochs.get(&self.gang_epoch).copied();
+            if self.may_have_reported || before.is_none() {
                 match self.wiring.store.highest_epoch().await {
-                    Ok(highest) => self.store_epoch = Some(highest),
+                    Ok(highest) => before = Some(highest),
                     // Words of the last gang would be taken for those of this one: nothing is asked of the cloud, and the same order is
                     // tried again.
                     Err(error) => {
@@ -360,6 +362,10 @@ impl Leader<'_, '_> {
                     self.write_rented().await?;
                 }
             }
+            // A gang that runs still speaks while another one is ordered beside it.
+            let runs = self.controller.gang_epoch();
+            self.store_epochs.retain(|epoch, _| runs == Some(*epoch));
+            self.store_epochs.extend(before.map(|before| (order.epoch, before)));
             (self.gang_epoch, self.ended_at) = (order.epoch, None);
         }
         let launcher = self.launcher(&order.choice.pool.cloud)?;

@@ -23,22 +23,22 @@ impl Leader<'_, '_> {
 
     async fn read_report(&mut self) -> Result<PollResult, StoreError> {
         let Some(status) = self.wiring.store.status(0).await? else { return Ok(PollResult::Nothing) };
-        let before = match self.store_epoch {
-            Some(before) => before,
+        let runs = self.controller.gang_epoch().unwrap_or(self.gang_epoch);
+        if !self.store_epochs.contains_key(&runs) {
             // A gang that was there when this process took the lead is the last that claimed the run.
-            None => self.wiring.store.highest_epoch().await?.saturating_sub(1),
-        };
-        self.store_epoch = Some(before);
-        if status.epoch <= before {
-            return Ok(PollResult::Nothing);
+            let before = self.wiring.store.highest_epoch().await?.saturating_sub(1);
+            self.store_epochs.insert(runs, before);
         }
+        // The last that was ordered before it spoke: one that was refused says nothing.
+        let speaks = self.store_epochs.iter().rev().find(|(_, before)| status.epoch > **before);
+        let Some(speaks) = speaks.map(|(gang, _)| *gang) else { return Ok(PollResult::Nothing) };
         let outcome = self.outcome(&status).await?;
         if outcome.is_some() && self.others_still_report(status.epoch).await {
             return Ok(PollResult::Awaited);
         }
         self.staged = status.staged.filter(|_| status.phase == Phase::Staging);
         Ok(PollResult::Report(Report {
-            epoch: self.gang_epoch,
+            epoch: speaks,
             sign: Sign { epoch: status.epoch, beat: status.beat },
             done: self.done(&status).await?,
             has_started: status.starts > 0 || status.phase == Phase::Staging,

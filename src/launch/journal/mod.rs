@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Params, params};
 
-use crate::controller::events::{End, Order, Rentable, ResumeState};
+use crate::controller::events::{End, Order, Rentable, ResumeState, Standing};
 use crate::controller::rental::{Rental, Rentals};
 use crate::ports::machine::{Machine, MachineId, Pool};
 use crate::spec::{RunSpec, SpecError};
@@ -342,16 +342,14 @@ impl Journal {
         );
         let Some((spec, end, ended_at, done, interruptions)) = found.optional()? else { return Ok(None) };
         let (mut past, mut machines) = (ResumeState { done, interruptions, ..ResumeState::default() }, Vec::new());
-        let mut orders = self
-            .database
-            .prepare("SELECT epoch, pool, answered, sent_at FROM orders WHERE run = ?1 ORDER BY number")?;
+        let mut orders =
+            self.database.prepare("SELECT epoch, answered, sent_at FROM orders WHERE run = ?1 ORDER BY number")?;
         let mut rows = orders.query([run])?;
         while let Some(row) = rows.next()? {
             past.orders += 1;
             past.epoch = past.epoch.max(row.get::<_, i64>(0)? as u64);
-            past.last_pool = Some(pool(&row.get::<_, String>(1)?)?);
-            if !row.get::<_, bool>(2)? {
-                let sent_at: f64 = row.get(3)?;
+            if !row.get::<_, bool>(1)? {
+                let sent_at: f64 = row.get(2)?;
                 past.open_since = Some(past.open_since.map_or(sent_at, |before: f64| before.max(sent_at)));
             }
         }
@@ -363,6 +361,9 @@ impl Journal {
             let (id, until) = (MachineId(row.get(0)?), row.get::<_, Option<f64>>(7)?);
             let pool = pool(&row.get::<_, String>(1)?)?;
             let (epoch, node) = (row.get::<_, i64>(2)? as u64, row.get(3)?);
+            if until.is_none() {
+                past.standing.push(Standing { machine: id.clone(), epoch, pool: pool.clone() });
+            }
             machines.push(MachineRecord { id: id.clone(), pool, epoch, node, is_over: until.is_some() });
             past.rentals.add(Rental {
                 machine: id,

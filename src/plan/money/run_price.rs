@@ -31,7 +31,8 @@ pub fn price_run(
     if is_spot(offer) && nodes > spot::MOST_UNPROBED && !is_asked {
         return Err(Rejection::UnprobedSpotCount { nodes, most_nodes: spot::MOST_UNPROBED });
     }
-    let outlook = is_spot(offer).then(|| SpotForecast::new(&Pool::new(priced_offer.id, offer)));
+    let pool = || Pool::new(priced_offer.id, offer, pricer.context.limits.now).of_gang(nodes);
+    let outlook = is_spot(offer).then(|| SpotForecast::new(&pool()));
     let mut run = run_time(pricer, offer, nodes, &step, outlook.as_ref());
     let least = least_hours(&run);
     let used = match &outlook {
@@ -161,6 +162,7 @@ pub fn settle(pricer: &Pricer, plan: &Plan, way: Way, forecast: Forecast) -> Res
     if let Some(deadline) = limits.deadline {
         let in_time = forecast.finishes.iter().filter(|finish| **finish <= deadline.0 + 1e-6).count();
         let chance = in_time as f64 / forecast.finishes.len().max(1) as f64;
+        let chance = if way == Way::Alone { chance.min(spot::MOST_CERTAIN) } else { chance };
         if chance < confidence {
             let needed = Hours(spot::percentile(&forecast.finishes, confidence));
             return Err(Rejection::Deadline { needed_hours: needed, deadline_hours: deadline, confidence });

@@ -24,7 +24,7 @@ use gpuplan_estimate::processing::{ROOT, Work, cpu_seconds};
 use gpuplan_hardware::{CloudId, Hardware};
 use gpuplan_market::{ChargeKind, Market, Purchase};
 use gpuplan_spot::AvailabilityModel;
-use gpuplan_spot::evidence::assumed_availability;
+use gpuplan_spot::evidence::{EvidenceAge, assumed_availability};
 use gpuplan_units::{Band, Hours, MINIMUM_BILLED_SECONDS, Quantiles, Seconds, Usd, billed_seconds};
 use gpuplan_workload::{Processing, Storage};
 
@@ -116,7 +116,7 @@ impl<'a> Case<'a> {
     }
 
     fn losses(&self, rented: &Rented, undisturbed: Band) -> Losses {
-        let (availability, basis) = assumed_availability(rented.risk, rented.signals);
+        let (availability, basis) = assumed_availability(rented.risk, rented.signals, EvidenceAge::default());
         let evidence = (rented.risk.is_some() || !rented.signals.is_empty()).then_some(basis);
         let (up, down) = (self.model.mean_spell(availability, true).0, self.model.mean_spell(availability, false).0);
         // What takes less than a shard is one.

@@ -6,6 +6,7 @@ pub mod promise;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use rayon::prelude::*;
 
 use crate::normal::{deviations, point};
@@ -13,13 +14,13 @@ use crate::spot::promise::Promise;
 use crate::training::run::RunTime;
 use gpuplan_market::{Offer, OfferId};
 use gpuplan_spot::AvailabilityModel;
-use gpuplan_spot::evidence::assumed_availability;
+use gpuplan_spot::evidence::{EvidenceAge, assumed_availability, gang_factor};
 use gpuplan_spot::expected_cost::{Table, Terms};
 use gpuplan_spot::forecast::{DRAWS, Forecast, Futures, summary};
 use gpuplan_spot::policy::semi_markov::Tables;
 use gpuplan_spot::policy::{Limits, Policy, PoolTerms};
 use gpuplan_spot::replay::{Outcome, ReplayError};
-use gpuplan_spot::watch::Watch;
+use gpuplan_spot::watch::{FIRST_PAUSE, Watch};
 use gpuplan_units::{Hours, Usd, UsdPerHour};
 
 /// Time between two decisions: the probes that the model is fitted on. Longer for long runs, which need no finer look. Seconds.
@@ -33,15 +34,15 @@ const DRAWN_TICKS: usize = 150_000;
 const FEWEST_DRAWS: usize = 40;
 /// The search for the break-even draws less for each of its points.
 const BREAK_EVEN_DRAWN_TICKS: usize = 25_000;
-/// Work of fewer starts than this is not worth waiting for spot, nor is spot that saves less than this factor. Guesses.
-pub const LEAST_STARTS: f64 = 3.0;
+/// Work of less than one start is not worth waiting for spot, nor is spot that saves less than this factor. Guesses.
+pub const LEAST_STARTS: f64 = 1.0;
 pub const LEAST_RATIO: f64 = 1.2;
-/// Plans share a table of the policy whose price ratios differ by less than this factor, whose slack by less than this part of
-/// the deadline, and whose changeovers by less than this many seconds. The table only weighs waiting against starting: prices,
-/// changeovers and the deadline of a replay are always the plan's own.
+/// Plans share a table of the policy whose price ratios differ by less than this factor, and whose changeovers by less than this many
+/// seconds. The table only weighs waiting against starting: prices, changeovers and the deadline of a replay are always the plan's own.
 const SHARED_RATIO: f64 = 1.1;
-const SHARED_SLACK: f64 = 20.0;
 const SHARED_CHANGEOVER: f64 = 180.0;
+/// Hours that tables reach back from a deadline: one that reaches further serves every job that ends sooner.
+const REACHES: [f64; 5] = [8.0, 24.0, 48.0, 96.0, 168.0];
 /// Work beyond which spot cannot be forecast: twice as long as the traces. Hours.
 const MOST_WORK: f64 = 1300.0;
 /// Spot machines that a plan may need at once where the user has not asked for spot: availability is fitted to probes of one machine, and what
@@ -59,6 +60,12 @@ const ENDS_TRIED: usize = 4;
 const CEILING_CHANGEOVERS: f64 = 10.0;
 /// Shares of time that a pool was up lately at which spot is compared with on-demand.
 const BREAK_EVEN_AT: [f64; 5] = [0.0, 0.1, 0.3, 0.6, 0.9];
+
+/// Pools whose availability has been looked at: eight of AWS in 2022, seven zones of Google Cloud in 2025 (docs/risk.md).
+pub const PROBED_POOLS: u32 = 15;
+/// No chance that rests on spot alone is said to be higher, whatever the replays say: if all of these pools had been in time, one more would
+/// be with this chance (Laplace's rule of succession).
+pub const MOST_CERTAIN: f64 = (PROBED_POOLS + 1) as f64 / (PROBED_POOLS + 2) as f64;
 
 /// What may become of a plan on spot machines, and what it rests on.
 #[derive(Clone, Debug)]
@@ -110,9 +117,23 @@ pub struct Division {
 }
 
 impl Pool {
-    pub fn new(id: OfferId, offer: &Offer) -> Self {
-        let (availability, basis) = assumed_availability(offer.risk.as_deref(), &offer.signals);
+    /// As things stand at the time of planning; `None`: unknown, and whatever is known is taken as new.
+    pub fn new(id: OfferId, offer: &Offer, now: Option<Timestamp>) -> Self {
+        let risk = offer.risk.as_deref();
+        let hours = |at: Timestamp| now.map_or(0.0, |now| now.duration_since(at).as_secs_f64() / 3600.0);
+        // A cloud says what it has when it says what it costs.
+        let age = EvidenceAge {
+            signals: hours(offer.quote.observed_at),
+            risk: risk.map_or(0.0, |risk| hours(risk.observed_at)),
+        };
+        let (availability, basis) = assumed_availability(risk, &offer.signals, age);
         Self { offer: id, availability, basis }
+    }
+
+    /// The same for so many machines at once.
+    #[must_use]
+    pub fn of_gang(self, machines: u32) -> Self {
+        Self { availability: self.availability * gang_factor(machines), ..self }
     }
 }
 
@@ -224,12 +245,9 @@ impl Job<'_> {
     fn terms(&self) -> Option<Terms> {
         let (on_demand, deadline) = (self.on_demand?, self.deadline?.0 * 3600.0);
         let nearest = |hours: f64| (hours * 3600.0 / SHARED_CHANGEOVER).round() * SHARED_CHANGEOVER;
-        let unit = deadline / SHARED_SLACK;
-        let slack = ((deadline - self.run.work.expected * 3600.0) / unit).ceil().clamp(1.0, SHARED_SLACK - 1.0) * unit;
         let ratio = on_demand.dollars() / self.spot.dollars();
         Some(Terms {
-            work: deadline - slack,
-            deadline,
+            horizon: REACHES.iter().map(|hours| hours * 3600.0).find(|reach| *reach >= deadline).unwrap_or(deadline),
             tick: self.tick(),
             changeover: nearest(self.run.changeover.0),
             worst_changeover: nearest(self.run.worst_changeover.0),
@@ -284,7 +302,8 @@ impl<'a> Forecaster<'a> {
     fn solve(&mut self, jobs: &[Job]) {
         let mut missing: Vec<Terms> = Vec::new();
         for terms in jobs.iter().filter_map(Job::terms) {
-            if !missing.contains(&terms) && !self.tables.iter().any(|(solved, _)| *solved == terms) {
+            if !missing.iter().chain(self.tables.iter().map(|(solved, _)| solved)).any(|solved| solved.cover(&terms)) {
+                missing.retain(|shorter| !terms.cover(shorter));
                 missing.push(terms);
             }
         }
@@ -293,7 +312,7 @@ impl<'a> Forecaster<'a> {
     }
 
     fn policy(&self, job: &Job) -> Policy {
-        let table = job.terms().and_then(|terms| self.tables.iter().find(|(solved, _)| *solved == terms));
+        let table = job.terms().and_then(|terms| self.tables.iter().find(|(solved, _)| solved.cover(&terms)));
         table.map_or(Policy::SpotOnly, |(_, table)| Policy::SemiMarkov(Tables::of_one(job.spot, table.clone()).into()))
     }
 
@@ -304,7 +323,7 @@ impl<'a> Forecaster<'a> {
         let policy = self.policy(job);
         let (model, seed, tick) = (self.model, self.seed, job.tick());
         let futures = self.futures.entry(job.kind(availability)).or_insert_with(|| {
-            let watch = Watch::new(1, tick, 0.0).assuming(availability);
+            let watch = Watch::attempts(1, tick, FIRST_PAUSE).assuming(availability);
             Futures::new(model, watch, tick, DRAWS, seed)
         });
         let limits = job.limits();

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use crate::candidate::Plan;
-use crate::context::{Context, World};
+use crate::context::Context;
 use crate::money::pricer::Pricer;
 use crate::money::run_price::spot_job;
 use crate::spot::promise::Promise;
@@ -19,7 +19,7 @@ pub fn add_pools_and_promise(pricer: &Pricer, kept: &[OfferId], plan: &mut Plan)
     if plan.spot.as_ref().is_none_or(|spot| spot.forecast.is_none()) {
         return;
     }
-    let pools = pools(pricer.context.world, kept, plan);
+    let pools = pools(pricer.context, kept, plan);
     let promise = promise(pricer, plan);
     if let Some(spot) = &mut plan.spot {
         (spot.pools, spot.promise) = (pools, promise);
@@ -27,7 +27,8 @@ pub fn add_pools_and_promise(pricer: &Pricer, kept: &[OfferId], plan: &mut Plan)
 }
 
 /// Offers of machines with as many of the same GPU, cheapest first, and the plan's own in any case.
-fn pools(world: World, kept: &[OfferId], plan: &Plan) -> Vec<Pool> {
+fn pools(context: Context, kept: &[OfferId], plan: &Plan) -> Vec<Pool> {
+    let (world, now) = (context.world, context.limits.now);
     let node = &world.hardware.instance(plan.instance).node;
     let alike = |id: &OfferId| {
         let offer = world.market.offer(*id);
@@ -47,7 +48,7 @@ fn pools(world: World, kept: &[OfferId], plan: &Plan) -> Vec<Pool> {
         is_new
     });
     ids.truncate(MOST_POOLS);
-    ids.into_iter().map(|id| Pool::new(id, world.market.offer(id))).collect()
+    ids.into_iter().map(|id| Pool::new(id, world.market.offer(id), now).of_gang(plan.nodes)).collect()
 }
 
 /// Only a plan that falls back promises an end, and only under the conditions that it says.

@@ -8,7 +8,8 @@ use crate::text::table::{Column, render_folding};
 use crate::text::wrap::wrap;
 use gpuplan_plan::Plan;
 use gpuplan_plan::document::{Context, CostBar};
-use gpuplan_plan::spot::SpotForecast;
+use gpuplan_plan::spot::{MOST_CERTAIN, PROBED_POOLS, SpotForecast};
+use gpuplan_spot::evidence::gang_factor;
 use gpuplan_spot::forecast::Forecast;
 use gpuplan_units::Hours;
 
@@ -34,6 +35,11 @@ pub fn rows(plan: &Plan, context: &Context) -> Vec<(&'static str, String)> {
             spot.basis
         ),
     ));
+    if plan.nodes > 1 {
+        let share = gang_factor(plan.nodes) * 100.0;
+        let counted = "counts of H100 machines on Google Cloud, October 2025";
+        rows.push(("", format!("{} machines at once are up {share:.0} % as often as one ({counted})", plan.nodes)));
+    }
     if let Some(fallback) = spot.fallback.map(|id| context.world.market.offer(id)) {
         let rate = format::rate(fallback.quote.rate);
         rows.push((
@@ -45,10 +51,26 @@ pub fn rows(plan: &Plan, context: &Context) -> Vec<(&'static str, String)> {
             ),
         ));
     }
+    if plan.chance_by_deadline == Some(MOST_CERTAIN) {
+        let said = format!(
+            "no chance that rests on spot alone is put above {:.0} %: no more than {PROBED_POOLS} pools have been probed, one \
+             machine each or sixteen",
+            MOST_CERTAIN * 100.0
+        );
+        rows.push(("", said));
+    }
     match spot.break_even {
-        Some(share) if share <= 0.0 => rows.push(("", "cheaper than on-demand however seldom spot is up".to_owned())),
-        Some(share) => rows
-            .push(("", format!("on-demand is cheaper where spot is up less than {:.0} % of the time", share * 100.0))),
+        Some(share) if share <= 0.0 => {
+            let said = "cheaper on average than on-demand in these replays, even where spot was hardly up lately";
+            rows.push(("", said.to_owned()));
+        }
+        Some(share) => rows.push((
+            "",
+            format!(
+                "in these replays on-demand is cheaper where spot was up less than {:.0} % of the time lately",
+                share * 100.0
+            ),
+        )),
         None => {}
     }
     rows

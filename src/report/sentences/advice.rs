@@ -59,7 +59,7 @@ pub fn sentence(advice: &Advice) -> String {
             "no notice before an interruption is known of this cloud: it costs the work since the last save".to_owned()
         }
         Advice::UnprobedCount { nodes } => format!(
-            "nobody has probed {nodes} machines at once: the forecast takes them as one, and they may be had less often"
+            "{nodes} machines at once: how often they can be had is taken from counts of up to 16 machines of one H100 each, and yours may be had less often"
         ),
         Advice::NoInterruptionData => {
             "no interruption data for this machine: the forecast starts from the average pool of other machines".to_owned()

@@ -82,7 +82,9 @@ fn without_figures(rejection: &Rejection) -> &str {
         Rejection::SpecialAccount => "the region needs an account of its own",
         Rejection::UnfittedVendor => "hardly any published run on this vendor's chips is in the fit",
         Rejection::NotSold => "the cloud does not sell this machine on these terms",
-        Rejection::UnprobedSpotCount { .. } => "nobody has probed whether so many spot machines are there at once",
+        Rejection::UnprobedSpotCount { .. } => {
+            "so many spot machines can seldom be had at once, and how seldom was counted for one kind of machine alone"
+        }
         Rejection::SoldOut => "the cloud says that it has none of it now",
         Rejection::NoNetwork => "no network between these machines is known that GPUs can use",
         Rejection::SliceOfSlice => "a slice of a card is not shared again",

@@ -12,6 +12,16 @@ pub fn phase(view: &PoolView) -> usize {
     index(regime, state, age)
 }
 
+/// A pool in the middle of each phase; of the oldest, and of the youngest, at its start.
+pub fn views() -> [PoolView; PHASES] {
+    std::array::from_fn(|phase| {
+        let (regime, up, age) = (phase / AGES.len() / 2, phase / AGES.len() % 2 == 1, phase % AGES.len());
+        let end = AGES.get(age + 1).copied().filter(|_| age > 0).unwrap_or(AGES[age]);
+        let availability = f64::midpoint(REGIMES[regime], REGIMES.get(regime + 1).copied().unwrap_or(1.0));
+        PoolView { up, age: f64::midpoint(AGES[age], end) * 3600.0, availability, probed: 0.0 }
+    })
+}
+
 fn index(regime: usize, state: usize, age: usize) -> usize {
     (regime * 2 + state) * AGES.len() + age
 }
@@ -24,8 +34,12 @@ pub struct Onward {
     pub leaves: f32,
     /// Phases after it left, with their shares; the regime may move on too.
     pub left: [(usize, f32); 2],
-    /// Phases after it stayed.
-    pub stays: [(usize, f32); 4],
+    /// The next regime at the same age, and the chance that it is reached.
+    pub next: usize,
+    pub moves: f32,
+    /// The next age in the same regime, and the chance that it is reached.
+    pub older: usize,
+    pub ages: f32,
 }
 
 /// All phases. A bin of age is left after its width on average; recent availability moves to the next regime as fast as its
@@ -44,21 +58,14 @@ pub fn onward(model: &AvailabilityModel, step: f64) -> Vec<Onward> {
             let moves = (drift * hours / width).min(1.0);
             let next = if up { (regime + 1).min(REGIMES.len() - 1) } else { regime.saturating_sub(1) };
             let ages = AGES.get(age + 1).map_or(0.0, |end| (hours / (end - AGES[age])).min(1.0));
-            let older = (age + 1).min(AGES.len() - 1);
-            let share = |of: f64, and: f64| (of * and) as f32;
             Onward {
                 up,
                 leaves: leaves as f32,
-                left: [
-                    (index(regime, 1 - state, 0), share(1.0 - moves, 1.0)),
-                    (index(next, 1 - state, 0), share(moves, 1.0)),
-                ],
-                stays: [
-                    (index(regime, state, age), share(1.0 - moves, 1.0 - ages)),
-                    (index(next, state, age), share(moves, 1.0 - ages)),
-                    (index(regime, state, older), share(1.0 - moves, ages)),
-                    (index(next, state, older), share(moves, ages)),
-                ],
+                left: [(index(regime, 1 - state, 0), (1.0 - moves) as f32), (index(next, 1 - state, 0), moves as f32)],
+                next: index(next, state, age),
+                moves: moves as f32,
+                older: index(regime, state, (age + 1).min(AGES.len() - 1)),
+                ages: ages as f32,
             }
         })
         .collect()
@@ -69,11 +76,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_add_up() {
+    fn shares_are_shares() {
         for way in onward(&AvailabilityModel::prior(), 600.0) {
-            let sum = |parts: &[(usize, f32)]| parts.iter().map(|(_, share)| share).sum::<f32>();
-            assert!((sum(&way.left) - 1.0).abs() < 1e-6 && (sum(&way.stays) - 1.0).abs() < 1e-6, "{way:?}");
-            assert!((0.0..1.0).contains(&way.leaves));
+            let left: f32 = way.left.iter().map(|(_, share)| share).sum();
+            assert!((left - 1.0).abs() < 1e-6, "{way:?}");
+            assert!([way.leaves, way.moves, way.ages].iter().all(|share| (0.0..=1.0).contains(share)), "{way:?}");
         }
     }
 }

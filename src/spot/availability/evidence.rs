@@ -3,7 +3,7 @@
 //! Clouds publish shares of a month, scores and ratios of causes. None of them is a rate an hour, so none enters a rate: they
 //! choose the recent availability that a forecast starts from, until probes say it themselves.
 
-use crate::availability::watch::PRIOR_AVAILABILITY;
+use crate::availability::watch::{HALF_LIFE_HOURS, PRIOR_AVAILABILITY};
 use crate::availability::{AGES, AvailabilityModel, bin};
 use gpuplan_market::{RiskEvidence, Signal};
 
@@ -12,19 +12,36 @@ const POOR: f64 = 0.2;
 const MIDDLING: f64 = 0.5;
 const GOOD: f64 = 0.85;
 
+/// In so many hours what a cloud has said counts half as much: of a moment, as what probes have found; of a month, a month (judged).
+const MOMENT_HOURS: f64 = HALF_LIFE_HOURS;
+const MONTH_HOURS: f64 = 730.0;
+
 /// Hours that the prior counts as in an update by own runs, as in its own fit.
 const PRIOR_HOURS: f64 = 6.0;
 
 /// What an availability rests on where a pool has no evidence of its own.
 pub const NOTHING_KNOWN: &str = "nothing known: the average of AWS probes of 2022";
 
+/// How long ago a cloud said what it says of a pool. Hours.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct EvidenceAge {
+    pub signals: f64,
+    pub risk: f64,
+}
+
 /// Recent availability to assume, and what it rests on. The freshest kind of evidence wins: what the cloud says of now, then
-/// what it says of a month.
-pub fn assumed_availability(risk: Option<&RiskEvidence>, signals: &[Signal]) -> (f64, &'static str) {
+/// what it says of a month. The older it is, the nearer to the average pool.
+pub fn assumed_availability(risk: Option<&RiskEvidence>, signals: &[Signal], age: EvidenceAge) -> (f64, &'static str) {
+    let faded = |share: f64, age: f64, half_life: f64| {
+        PRIOR_AVAILABILITY + (share - PRIOR_AVAILABILITY) * 0.5_f64.powf(age.max(0.0) / half_life)
+    };
     let now = signals.iter().find_map(|signal| match signal {
-        Signal::Obtainability(share) => Some((regime(*share), "obtainability, as a rank and no rate")),
+        Signal::Obtainability(share) => {
+            Some((faded(regime(*share), age.signals, MOMENT_HOURS), "obtainability, as a rank and no rate"))
+        }
         Signal::PlacementScore(score) => {
-            Some((regime(f64::from(*score) / 10.0), "placement score, as a rank and no rate"))
+            let share = regime(f64::from(*score) / 10.0);
+            Some((faded(share, age.signals, MOMENT_HOURS), "placement score, as a rank and no rate"))
         }
         Signal::UptimeHours(_) | Signal::DailyPreemptionShare(_) | Signal::HourlyEvictionPercent { .. } => None,
     });
@@ -33,7 +50,21 @@ pub fn assumed_availability(risk: Option<&RiskEvidence>, signals: &[Signal]) -> 
         6..=20 => (MIDDLING, "advisor band of 5 to 20 % a month, as a rank and no rate"),
         _ => (POOR, "advisor band above 20 % a month, as a rank and no rate"),
     });
+    let month = month.map(|(share, basis)| (faded(share, age.risk, MONTH_HOURS), basis));
     now.or(month).unwrap_or((PRIOR_AVAILABILITY, NOTHING_KNOWN))
+}
+
+/// Share of time that so many machines can be had together, over that of one, by doublings: counts of up to sixteen H100 machines in
+/// seven zones of Google Cloud, October 2025, every ten minutes (andylizf/skynomad-artifact; .750, .717, .683, .589 and .478 of the time; zones
+/// from 0 to .85 at sixteen).
+const GANGS: [f64; 5] = [1.0, 0.957, 0.912, 0.786, 0.638];
+
+/// What a gang of so many machines has of the availability of one. Beyond what was counted it falls as at the last doubling.
+pub fn gang_factor(machines: u32) -> f64 {
+    let doublings = f64::from(machines.max(1)).log2();
+    let last = GANGS.len() - 2;
+    let below = (doublings as usize).min(last);
+    GANGS[below] * (GANGS[below + 1] / GANGS[below]).powf(doublings - below as f64)
 }
 
 /// What is no number is the worst.
@@ -91,9 +122,23 @@ mod tests {
 
     #[test]
     fn signals_rank_and_never_become_rates() {
-        assert_eq!(assumed_availability(None, &[]).0, PRIOR_AVAILABILITY);
-        assert_eq!(assumed_availability(None, &[Signal::DailyPreemptionShare(0.9), Signal::PlacementScore(9)]).0, GOOD);
-        assert_eq!(assumed_availability(None, &[Signal::Obtainability(0.1)]).0, POOR);
+        let assumed = |signals: &[Signal], hours: f64| {
+            assumed_availability(None, signals, EvidenceAge { signals: hours, risk: 0.0 }).0
+        };
+        assert_eq!(assumed(&[], 0.0), PRIOR_AVAILABILITY);
+        assert_eq!(assumed(&[Signal::DailyPreemptionShare(0.9), Signal::PlacementScore(9)], 0.0), GOOD);
+        assert_eq!(assumed(&[Signal::Obtainability(0.1)], 0.0), POOR);
+        assert_eq!(assumed(&[Signal::Obtainability(0.1)], 24.0), f64::midpoint(POOR, PRIOR_AVAILABILITY));
+        assert!((assumed(&[Signal::PlacementScore(9)], 268.0 * 24.0) - PRIOR_AVAILABILITY).abs() < 1e-6);
+    }
+
+    #[test]
+    fn more_machines_are_there_together_less_often() {
+        for (machines, share) in [(0, 1.0), (1, 1.0), (2, 0.957), (8, 0.786), (16, 0.638)] {
+            assert!((gang_factor(machines) - share).abs() < 1e-9, "{machines}");
+        }
+        let all: Vec<f64> = (1..200).map(gang_factor).collect();
+        assert!(all.is_sorted_by(|one, more| one > more) && gang_factor(u32::MAX) > 0.0);
     }
 
     #[test]

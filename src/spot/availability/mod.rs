@@ -74,6 +74,38 @@ impl AvailabilityModel {
         Hours(mean)
     }
 
+    /// How old a spell is when one looks at a random time, which finds long spells more often than short ones: the age at which so
+    /// much (`share`, from 0 to 1) of the time that such spells last has passed.
+    pub fn age_at_a_glance(&self, availability: f64, up: bool, share: f64) -> Hours {
+        let rates = &self.rates[bin(availability, &REGIMES)][usize::from(up)];
+        let mut left = share * self.mean_spell(availability, up).0;
+        let mut lasts = 1.0;
+        for (age, rate) in rates.iter().enumerate() {
+            let width = AGES.get(age + 1).map_or(f64::INFINITY, |end| end - AGES[age]);
+            let passes = (-rate * width).exp();
+            let time = lasts * (1.0 - passes) / rate;
+            if left < time {
+                return Hours(AGES[age] - (1.0 - left * rate / lasts).max(f64::MIN_POSITIVE).ln() / rate);
+            }
+            left -= time;
+            lasts *= passes;
+        }
+        Hours(AGES[AGES.len() - 1])
+    }
+
+    /// How long a spell of this age goes on, on average.
+    pub fn residual_life(&self, view: &PoolView) -> Hours {
+        let (regime, state, first) = bins(view);
+        let (mut at, mut lasts, mut mean) = (view.age / 3600.0, 1.0, 0.0);
+        for (age, rate) in self.rates[regime][state].iter().enumerate().skip(first) {
+            let end = AGES.get(age + 1).copied().unwrap_or(f64::INFINITY);
+            let passes = (-rate * (end - at).max(0.0)).exp();
+            mean += lasts * (1.0 - passes) / rate;
+            (lasts, at) = (lasts * passes, end);
+        }
+        Hours(mean)
+    }
+
     /// Fits the rates to traces of probes, each with its seconds between probes.
     pub fn fit(traces: &[(&[bool], f64)]) -> Self {
         let mut counts = Counts::default();
@@ -95,10 +127,12 @@ pub struct Spells<'a> {
 }
 
 /// One future of a pool from what is known of it now, drawn as far as it is asked for. Before the first probe it is up as often
-/// as any pool.
+/// as is assumed, and for as long as pools are when one looks at a random time.
 #[derive(Clone, Debug)]
 pub struct Future {
     seen: SeenPool,
+    /// How old the first spell is if it is one of being down, and of being up, where no probe says it. Ticks.
+    begins: [usize; 2],
     /// Chance that the state is left within a tick, as the rates of the model: by state, age and regime.
     leaves: [[[f64; REGIMES.len()]; AGES.len()]; 2],
     /// Bin of each age in ticks; that of the last one holds for all that follow.
@@ -125,7 +159,10 @@ impl Future {
         }
         let oldest = (AGES[AGES.len() - 1] * 3600.0 / tick).ceil() as usize;
         let ages = (0..=oldest).map(|ticks| bin(ticks as f64 * tick / 3600.0, &AGES) as u8).collect();
-        Self { seen: watch.seen(pool), leaves, ages, draws, common: None, up: Vec::new(), turns: Vec::new() }
+        let (seen, share) = (watch.seen(pool), draws.uniform());
+        let begins = [false, true]
+            .map(|up| (model.age_at_a_glance(seen.availability(), up, share).0 * 3600.0 / tick).round() as usize);
+        Self { seen, begins, leaves, ages, draws, common: None, up: Vec::new(), turns: Vec::new() }
     }
 
     /// The same as one of several pools of a job, which share the draws of `common`.
@@ -141,16 +178,16 @@ impl Future {
             self.up.resize(ticks, false);
             // On their own while they change at every tick, so that the compiler keeps them in registers.
             let (mut seen, mut draws, mut common) = (self.seen, self.draws.clone(), self.common.clone());
+            if !seen.has_probed() {
+                let is_up = draw(&mut draws, common.as_mut(), false) < seen.availability();
+                seen.begin(is_up, self.begins[usize::from(is_up)]);
+            }
             for tick in known..ticks {
                 let is_up = seen.is_up();
-                let next = if seen.has_probed() {
-                    let age = self.ages[seen.age().min(self.ages.len() - 1)];
-                    let chance =
-                        self.leaves[usize::from(is_up)][usize::from(age)][seen.reaches(&REGIMES).saturating_sub(1)];
-                    is_up != (draw(&mut draws, common.as_mut(), is_up) < chance)
-                } else {
-                    draw(&mut draws, common.as_mut(), false) < seen.availability()
-                };
+                let age = self.ages[seen.age().min(self.ages.len() - 1)];
+                let chance =
+                    self.leaves[usize::from(is_up)][usize::from(age)][seen.reaches(&REGIMES).saturating_sub(1)];
+                let next = is_up != (draw(&mut draws, common.as_mut(), is_up) < chance);
                 if tick > 0 && next != is_up {
                     self.turns.push(tick);
                 }
@@ -195,7 +232,7 @@ struct Counts {
 
 impl Counts {
     fn add(&mut self, up: &[bool], gap: f64) {
-        let mut watch = Watch::new(1, gap, 0.0);
+        let mut watch = Watch::full(1, gap);
         for pair in up.windows(2) {
             watch.advance(None, |_| pair[0]);
             let (regime, state, age) = bins(&watch.views()[0]);
@@ -250,7 +287,7 @@ mod tests {
     #[test]
     fn a_fit_finds_the_rates_that_made_its_traces() {
         let model = AvailabilityModel::prior();
-        let watch = Watch::new(1, 600.0, 0.0);
+        let watch = Watch::full(1, 600.0);
         let mut drawn: Vec<Future> =
             (0..60).map(|stream| Future::new(&model, &watch, 0, 600.0, Draws::new(5, stream))).collect();
         let traces: Vec<(&[bool], f64)> = drawn.iter_mut().map(|future| (future.reach(4000), 600.0)).collect();
@@ -266,8 +303,7 @@ mod tests {
 
     #[test]
     fn a_future_that_is_drawn_on_keeps_its_past() {
-        let future =
-            || Future::new(&AvailabilityModel::prior(), &Watch::new(1, 600.0, 0.0), 0, 600.0, Draws::new(1, 2));
+        let future = || Future::new(&AvailabilityModel::prior(), &Watch::full(1, 600.0), 0, 600.0, Draws::new(1, 2));
         let (mut at_once, mut in_parts) = (future(), future());
         in_parts.reach(10);
         assert_eq!(at_once.reach(500), in_parts.reach(500));
@@ -281,6 +317,19 @@ mod tests {
     }
 
     #[test]
+    fn long_spells_are_found_more_often_and_go_on_for_longer() {
+        let even = AvailabilityModel { rates: [[[0.5; AGES.len()]; 2]; REGIMES.len()] };
+        let view = |hours: f64| PoolView { up: true, age: hours * 3600.0, availability: 0.5, probed: 0.0 };
+        assert!((even.residual_life(&view(3.0)).0 - 2.0).abs() < 1e-9, "without ageing it lasts as long again");
+        assert!((even.age_at_a_glance(0.5, true, 0.5).0 - 2.0 * std::f64::consts::LN_2).abs() < 1e-9);
+        let model = AvailabilityModel::prior();
+        assert!(model.residual_life(&view(0.0)) < model.residual_life(&view(1.0)));
+        assert!(model.residual_life(&view(1.0)) < model.residual_life(&view(8.0)));
+        let ages = [0.0, 0.2, 0.5, 0.9, 0.99].map(|share| model.age_at_a_glance(0.5, true, share).0);
+        assert!(ages[0] == 0.0 && ages.is_sorted() && ages[2] > model.mean_spell(0.5, true).0, "{ages:?}");
+    }
+
+    #[test]
     fn no_traces_give_no_nonsense() {
         assert!(
             AvailabilityModel::fit(&[]).rates.iter().flatten().flatten().all(|rate| rate.is_finite() && *rate > 0.0)
@@ -289,7 +338,7 @@ mod tests {
 
     #[test]
     fn pools_of_one_job_go_down_together_as_often_as_the_traces_did() {
-        let (model, watch) = (AvailabilityModel::prior(), Watch::new(1, 600.0, 0.0));
+        let (model, watch) = (AvailabilityModel::prior(), Watch::full(1, 600.0));
         let drawn = |pool: u64, draw: u64| {
             let alone = Future::new(&model, &watch, 0, 600.0, Draws::new(5, 2 * draw + pool));
             alone

@@ -1,20 +1,33 @@
 //! Spot alone on one pool, spell by spell: what `replay` finds tick by tick, many times sooner. Long runs without a deadline need it.
 
-use crate::availability::Spells;
+use crate::availability::{Spells, watch};
 use crate::policy::{Action, Limits};
 use crate::simulation::replay::{DONE, Outcome, ReplayError};
 
-/// `Policy::SpotOnly` on a pool that is probed at every tick and starts as long as expected.
-pub fn spot_only(limits: &Limits, spells: Spells) -> Result<Outcome, ReplayError> {
+/// `Policy::SpotOnly` on a pool that starts as long as expected. It is seen at every tick, or known from attempts alone, the first two
+/// of which are `pause` seconds apart.
+pub fn spot_only(limits: &Limits, spells: Spells, pause: Option<f64>) -> Result<Outcome, ReplayError> {
     let (tick, rate) = (limits.tick, limits.rate(Action::Spot(0)));
     let mut outcome = Outcome { last: Action::Spot(0), ..Outcome::default() };
     let (mut left, mut at, mut paid) = (limits.work, 0, 0);
+    let mut refusals = 0;
     let mut turns = spells.turns.iter().copied();
     let mut begins = if spells.begins_up { Some(0) } else { turns.next() };
     while left > DONE {
-        let start = begins.filter(|start| *start < spells.ticks).ok_or(ReplayError::TraceEnds)?;
+        let begun = begins.filter(|start| *start < spells.ticks).ok_or(ReplayError::TraceEnds)?;
         let end = turns.next();
         begins = turns.next();
+        let start = match pause {
+            None => begun,
+            Some(pause) => next_attempt(at, begun, pause, tick, &mut refusals),
+        };
+        if end.is_some_and(|end| end <= start) {
+            at = start;
+            continue;
+        }
+        if start >= spells.ticks {
+            return Err(ReplayError::TraceEnds);
+        }
         if outcome.starts == 0 {
             outcome.wait_hours = start as f64 * tick / 3600.0;
         }
@@ -29,6 +42,7 @@ pub fn spot_only(limits: &Limits, spells: Spells) -> Result<Outcome, ReplayError
         paid += ticks;
         left -= (ticks as f64 * tick - limits.changeover).max(0.0);
         outcome.interruptions += u32::from(lasts.is_some());
+        refusals = 0;
     }
     let hours = |ticks: usize| ticks as f64 * tick / 3600.0;
     outcome.ticks = at;
@@ -38,6 +52,17 @@ pub fn spot_only(limits: &Limits, spells: Spells) -> Result<Outcome, ReplayError
     outcome.met_deadline = at as f64 * tick <= limits.deadline + 1e-6;
     outcome.cost = rate.for_hours(1, hours(paid)).ok_or(ReplayError::Uncountable)?;
     Ok(outcome)
+}
+
+/// The first attempt from `begun` on. One that is due at `at`, and all that come before `begun`, are refused.
+fn next_attempt(at: usize, begun: usize, pause: f64, tick: f64, refusals: &mut u32) -> usize {
+    let mut attempt = at;
+    while attempt < begun {
+        let seconds = watch::pause_after(*refusals, pause);
+        attempt += ((seconds - 1e-6) / tick).ceil().max(1.0) as usize;
+        *refusals += 1;
+    }
+    attempt
 }
 
 #[cfg(test)]
@@ -57,15 +82,17 @@ mod tests {
             up in proptest::collection::vec(proptest::bool::weighted(0.7), 1..300),
             work in 0.0..60_000.0_f64,
             changeover in 0.0..3000.0_f64,
+            pause in proptest::option::of(100.0..4000.0_f64),
         ) {
             let spot = UsdPerHour::from_nanos(1_234_567_890);
             let pools = vec![PoolTerms { spot, on_demand: None, switch_cost: Usd::ZERO, switch_changeover: changeover }];
             let limits = Limits {
                 work, deadline: 50_000.0, tick: 600.0, changeover, worst_changeover: changeover, on_demand: spot, pools, budget: None,
             };
-            let slow = replay(&Policy::SpotOnly, &limits, &World::of(&[&up]), 0, Watch::new(1, 600.0, 0.0), true);
+            let watch = pause.map_or_else(|| Watch::full(1, 600.0), |pause| Watch::attempts(1, 600.0, pause));
+            let slow = replay(&Policy::SpotOnly, &limits, &World::of(&[&up]), 0, watch, true);
             let turns: Vec<usize> = (1..up.len()).filter(|tick| up[*tick] != up[tick - 1]).collect();
-            match (spot_only(&limits, Spells { begins_up: up[0], turns: &turns, ticks: up.len() }), slow) {
+            match (spot_only(&limits, Spells { begins_up: up[0], turns: &turns, ticks: up.len() }, pause), slow) {
                 (Ok(fast), Ok(slow)) => {
                     prop_assert!((fast.finish_hours - slow.finish_hours).abs() < 1e-9 && (fast.spare_hours - slow.spare_hours).abs() < 1e-9);
                     let exact = |of: Outcome| Outcome { finish_hours: 0.0, spare_hours: 0.0, decisions: Vec::new(), last: Action::Idle, ..of };

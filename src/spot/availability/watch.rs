@@ -1,4 +1,4 @@
-//! What is known about the pools from probes: up or down, for how long, how often lately.
+//! What is known about the pools of a job: up or down, for how long, how often lately. Full sight, or the eyes of a controller.
 
 use crate::policy::PoolView;
 
@@ -11,15 +11,48 @@ pub const PRIOR_HOURS: f64 = 6.0;
 /// How long a pool that is up has been so when one looks at a random time: the median on the eight AWS pools of October 2022,
 /// whose long spells fill most of the time (spells of 2, 4 and 8 h survive with .18, .10 and .05). Seconds.
 const USUAL_AGE: f64 = 3.0 * 3600.0;
+/// A pool that has refused is asked again after ten minutes, and after twice as long each time it refuses again (EC2's reference of
+/// capacity errors advises to wait; the lengths are judgement). Seconds.
+pub const FIRST_PAUSE: f64 = 600.0;
+pub const LONGEST_PAUSE: f64 = 3600.0;
 
-/// The probes of all pools of a job.
+/// From a refusal that follows so many others of a row to the next attempt. Seconds.
+pub fn pause_after(refusals: u32, first: f64) -> f64 {
+    (first * 2_f64.powi(refusals.min(16) as i32)).min(LONGEST_PAUSE.max(first))
+}
+
+/// How a job comes to know of pools in which it does not run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Eyes {
+    /// Every pool is probed at every tick: nobody pays for that, so it is the upper bound of sight.
+    Full,
+    /// As a controller: whoever wants a machine asks for it, keeps it if there is one, and knows no more than the answer. The first
+    /// pause after a refusal. Seconds.
+    Attempts { pause: f64 },
+}
+
+/// What attempts have said of a pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Asked {
+    /// Refusals since it last gave a machine.
+    refusals: u32,
+    /// Seconds since the first of them, and since the last.
+    down: f64,
+    since: f64,
+    /// From the last until it is asked again. Seconds.
+    pause: f64,
+}
+
+/// What is known of all pools of a job.
 #[derive(Clone, Debug)]
 pub struct Watch {
     tick: f64,
-    /// Seconds from one probe to the next; 0: a probe every tick.
-    every: f64,
+    eyes: Eyes,
     decay: f64,
+    /// Share of time up of a pool that nobody has asked.
+    assumed: f64,
     views: Vec<PoolView>,
+    asked: Vec<Asked>,
     /// Weighted seconds that the pool was up. The weight of all seconds is the same for every pool.
     up: Vec<f64>,
     weight: f64,
@@ -27,23 +60,37 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub fn new(pools: usize, tick: f64, probe_every: f64) -> Self {
+    /// Full sight. `tick` in seconds.
+    pub fn full(pools: usize, tick: f64) -> Self {
         let weight = PRIOR_HOURS * 3600.0;
         let view = PoolView { availability: PRIOR_AVAILABILITY, ..PoolView::default() };
         Self {
             tick,
-            every: probe_every,
+            eyes: Eyes::Full,
             decay: 0.5_f64.powf(tick / (HALF_LIFE_HOURS * 3600.0)),
+            assumed: PRIOR_AVAILABILITY,
             views: vec![view; pools],
+            asked: vec![Asked::default(); pools],
             up: vec![PRIOR_AVAILABILITY * weight; pools],
             weight,
             started: false,
         }
     }
 
+    /// The eyes of a controller: a pool is known from running in it and from the last attempt to start there. Nobody has asked yet, so
+    /// every pool may have machines. A pool that refused is asked again after `pause` seconds at first.
+    pub fn attempts(pools: usize, tick: f64, pause: f64) -> Self {
+        let mut watch = Self { eyes: Eyes::Attempts { pause }, ..Self::full(pools, tick) };
+        for view in &mut watch.views {
+            *view = PoolView { up: true, age: USUAL_AGE, ..*view };
+        }
+        watch
+    }
+
     /// The same before the first probe, with another share of time than the average pool's.
     #[must_use]
     pub fn assuming(mut self, availability: f64) -> Self {
+        self.assumed = availability;
         for (view, up) in self.views.iter_mut().zip(&mut self.up) {
             view.availability = availability;
             *up = availability * self.weight;
@@ -55,35 +102,47 @@ impl Watch {
         &self.views
     }
 
-    /// Nothing about the pools is ever older than a tick.
-    pub fn probes_every_tick(&self) -> bool {
-        self.every <= self.tick
+    /// Only attempts tell; the first pause after a refusal, in seconds. `None`: full sight.
+    pub fn pause(&self) -> Option<f64> {
+        match self.eyes {
+            Eyes::Full => None,
+            Eyes::Attempts { pause } => Some(pause),
+        }
     }
 
     /// Whether there has been a probe at all.
     pub fn has_probed(&self) -> bool {
-        self.started
+        self.started && self.eyes == Eyes::Full
     }
 
     /// The same knowledge of one pool alone, probed at every tick from now on.
     pub fn seen(&self, pool: usize) -> SeenPool {
         let PoolView { up: is_up, age, .. } = self.views[pool];
         let (age, up, weight) = ((age / self.tick).round() as usize, self.up[pool], self.weight);
-        SeenPool { tick: self.tick, decay: self.decay, is_up, age, up, weight, started: self.started }
+        SeenPool { tick: self.tick, decay: self.decay, is_up, age, up, weight, started: self.has_probed() }
     }
 
-    /// A tick begins. `truth` is asked only for pools whose probe is due and for the one that runs.
+    /// A tick begins. `truth` is asked for every pool, or only for the one that has run.
     pub fn advance(&mut self, running: Option<usize>, truth: impl Fn(usize) -> bool) {
+        match self.eyes {
+            Eyes::Full => self.probe(truth),
+            Eyes::Attempts { .. } => {
+                if self.started {
+                    self.pass(running);
+                }
+                self.started = true;
+                if let Some(pool) = running.filter(|pool| !truth(*pool)) {
+                    self.refused(pool);
+                }
+            }
+        }
+    }
+
+    fn probe(&mut self, truth: impl Fn(usize) -> bool) {
         self.weight = self.weight * self.decay + self.tick;
         for pool in 0..self.views.len() {
             let (view, up) = (&mut self.views[pool], &mut self.up[pool]);
-            view.probed += self.tick;
-            let found = if !self.started || view.probed + 1e-6 >= self.every || running == Some(pool) {
-                view.probed = 0.0;
-                truth(pool)
-            } else {
-                view.up
-            };
+            let found = truth(pool);
             view.age = if self.started && found == view.up { view.age + self.tick } else { 0.0 };
             view.up = found;
             *up = *up * self.decay + if found { self.tick } else { 0.0 };
@@ -92,16 +151,55 @@ impl Watch {
         self.started = true;
     }
 
-    /// Nobody knows better: an attempt will tell.
-    pub fn may_be_up(&mut self, pool: usize) {
-        let view = &mut self.views[pool];
-        *view = PoolView { up: true, age: USUAL_AGE, probed: 0.0, ..*view };
+    /// A tick has passed. What nobody has seen counts as what was assumed before, so that old knowledge fades.
+    fn pass(&mut self, running: Option<usize>) {
+        self.weight = self.weight * self.decay + self.tick;
+        for pool in 0..self.views.len() {
+            let (view, asked, up) = (&mut self.views[pool], &mut self.asked[pool], &mut self.up[pool]);
+            let share = match running == Some(pool) {
+                true => 1.0,
+                false if view.up => self.assumed,
+                false => 0.0,
+            };
+            *up = *up * self.decay + share * self.tick;
+            view.availability = *up / self.weight;
+            view.age += self.tick;
+            asked.down += self.tick;
+            if running == Some(pool) {
+                view.up = true;
+                *asked = Asked::default();
+                continue;
+            }
+            asked.since += self.tick;
+            if asked.refusals == 0 || asked.since < asked.pause - 1e-6 {
+                continue;
+            }
+            // Nobody knows better: an attempt will tell. It has come up somewhere between the last one and now.
+            (view.up, view.age) = (true, (asked.since / 2.0).min(USUAL_AGE));
+            if asked.since > asked.pause + LONGEST_PAUSE {
+                // Nobody has asked although one could: what comes next is another row.
+                asked.refusals = 0;
+            }
+        }
     }
 
-    /// An attempt to start in a pool that was thought to be up has failed.
-    pub fn failed(&mut self, pool: usize) {
-        let view = &mut self.views[pool];
-        *view = PoolView { up: false, age: 0.0, probed: 0.0, ..*view };
+    /// A pool gave a machine: its next refusal is the first of a row.
+    pub fn gave(&mut self, pool: usize) {
+        (self.views[pool].up, self.asked[pool]) = (true, Asked::default());
+    }
+
+    /// A pool has no machine, or has taken one away. In a row of refusals it has been down since the first.
+    pub fn refused(&mut self, pool: usize) {
+        let (view, asked) = (&mut self.views[pool], &mut self.asked[pool]);
+        if asked.refusals == 0 {
+            asked.down = 0.0;
+        }
+        if let Eyes::Attempts { pause } = self.eyes {
+            asked.pause = pause_after(asked.refusals, pause);
+            asked.since = 0.0;
+            asked.refusals += 1;
+        }
+        (view.up, view.age) = (false, asked.down);
     }
 }
 
@@ -142,6 +240,11 @@ impl SeenPool {
         shares.iter().map(|share| usize::from(self.up >= (share - 1e-9) * self.weight)).sum()
     }
 
+    /// Before the first probe: what it will find, and since how many ticks.
+    pub fn begin(&mut self, found: bool, age: usize) {
+        (self.is_up, self.age, self.started) = (found, age, true);
+    }
+
     /// A tick begins, and the probe finds this.
     pub fn advance(&mut self, found: bool) {
         self.weight = self.weight * self.decay + self.tick;
@@ -157,7 +260,7 @@ mod tests {
 
     #[test]
     fn ages_count_from_the_first_tick_of_a_spell() {
-        let mut watch = Watch::new(1, 600.0, 0.0);
+        let mut watch = Watch::full(1, 600.0);
         for (up, age) in [(true, 0.0), (true, 600.0), (false, 0.0), (false, 600.0), (true, 0.0)] {
             watch.advance(None, |_| up);
             assert_eq!((watch.views()[0].up, watch.views()[0].age), (up, age));
@@ -166,7 +269,7 @@ mod tests {
 
     #[test]
     fn one_pool_alone_is_seen_as_a_watch_sees_it() {
-        let mut watch = Watch::new(2, 600.0, 0.0).assuming(0.3);
+        let mut watch = Watch::full(2, 600.0).assuming(0.3);
         let mut seen = watch.seen(1);
         for tick in 0..2000_u64 {
             let found = tick.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 61 > 2;
@@ -185,17 +288,41 @@ mod tests {
     }
 
     #[test]
-    fn between_probes_only_the_running_pool_is_known() {
-        let mut watch = Watch::new(2, 60.0, 600.0);
-        watch.advance(None, |_| true);
-        watch.advance(Some(1), |_| false);
-        assert_eq!(
-            watch.views().iter().map(|view| (view.up, view.probed)).collect::<Vec<_>>(),
-            [(true, 60.0), (false, 0.0)]
-        );
-        for _ in 0..9 {
-            watch.advance(None, |_| false);
+    fn whoever_asks_knows_the_answer_alone() {
+        let mut watch = Watch::attempts(2, 600.0, FIRST_PAUSE);
+        watch.advance(None, |_| panic!("nobody looks"));
+        let up = |watch: &Watch| watch.views().iter().map(|view| view.up).collect::<Vec<_>>();
+        assert_eq!(up(&watch), [true, true], "nobody has asked yet");
+        watch.refused(0);
+        watch.gave(1);
+        watch.advance(Some(1), |_| true);
+        assert_eq!(up(&watch), [true, true], "after ten minutes the first may have one again");
+        watch.refused(0);
+        assert_eq!(watch.views()[0].age, 600.0, "down since the first refusal of the row");
+        let mut asked_at = Vec::new();
+        for tick in 1..40 {
+            watch.advance(Some(1), |_| true);
+            if watch.views()[0].up {
+                asked_at.push(tick);
+                watch.refused(0);
+            }
         }
-        assert!(!watch.views()[0].up && watch.views()[0].age == 0.0);
+        assert_eq!(asked_at, [2, 6, 12, 18, 24, 30, 36], "twice as long each time, up to an hour");
+        assert!(watch.views()[1].availability > 0.65 && watch.views()[0].availability < 0.5);
+        watch.advance(Some(1), |_| false);
+        assert_eq!((watch.views()[1].up, watch.views()[1].age), (false, 0.0), "it was taken away");
+    }
+
+    #[test]
+    fn what_was_seen_long_ago_counts_no_more() {
+        let mut watch = Watch::attempts(1, 600.0, FIRST_PAUSE).assuming(0.5);
+        for _ in 0..300 {
+            watch.advance(Some(0), |_| true);
+        }
+        let just_left = watch.views()[0].availability;
+        for _ in 0..7 * 144 {
+            watch.advance(None, |_| panic!("nobody looks"));
+        }
+        assert!(just_left > 0.8 && (watch.views()[0].availability - 0.5).abs() < 0.01, "{just_left}");
     }
 }

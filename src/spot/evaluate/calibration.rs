@@ -73,7 +73,7 @@ fn calibrate(field: &Field, shape: &JobShape, jobs: &[Vec<usize>], seed: u64) ->
         .enumerate()
         .filter_map(|(index, (pools, start))| {
             let world = World::of(pools);
-            let mut watch = Watch::new(together, field.tick, 0.0);
+            let mut watch = Watch::full(together, field.tick);
             look_back(&mut watch, &world, *start);
             // Draws of its own for each window, so that the chance of one set of draws averages out.
             let said =

@@ -7,6 +7,7 @@ pub mod score;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::availability::watch::FIRST_PAUSE;
 use crate::evaluate::calibration::{Calibration, calibrate_pairs, calibrate_pools};
 use crate::evaluate::field::{Entrant, Field, JobShape, TracePart};
 use crate::evaluate::score::{PolicyScore, Protocol, rows};
@@ -109,7 +110,7 @@ fn push(
     }
 }
 
-/// What is less than perfect: changeovers longer than expected, with a reserve of three, and probes every ten minutes.
+/// What is less than perfect: changeovers longer than expected, with a reserve of three, and the eyes of a controller.
 fn rough(done: &mut Evaluation, name: &str, field: &Field, seed: u64) {
     let entrants = &[Entrant::UniformProgress, Entrant::SlackReserve, Entrant::Default, Entrant::HeldOut];
     for (work, deadline, changeover) in SHAPES {
@@ -125,14 +126,8 @@ fn rough(done: &mut Evaluation, name: &str, field: &Field, seed: u64) {
             let run = Protocol { windows: WINDOWS, changeovers, ..Protocol::default() };
             push(done, format!("{name}, reserve 3x, {what}: {shape}"), field, &shape, &run, entrants, seed);
         }
-        if field.tick < 600.0 {
-            let shape = JobShape::new(work, deadline, changeover, USUAL_RATIO);
-            let run = Protocol { windows: WINDOWS, probe: 600.0, ..Protocol::default() };
-            push(done, format!("{name}, probed every 10 min: {shape}"), field, &shape, &run, entrants, seed);
-        }
-    }
-    if field.tick >= 600.0 {
-        done.notes.push(format!("{name}: probes every 10 minutes see what full sight sees, tick by tick"));
+        let run = Protocol { windows: WINDOWS, pause: Some(FIRST_PAUSE), ..Protocol::default() };
+        push(done, format!("{name}, reserve 3x, as a controller sees: {shape}"), field, &shape, &run, entrants, seed);
     }
 }
 
@@ -194,7 +189,7 @@ mod tests {
             .map(|(stream, source)| {
                 let up = Future::new(
                     &AvailabilityModel::prior(),
-                    &Watch::new(1, 1800.0, 0.0),
+                    &Watch::full(1, 1800.0),
                     0,
                     1800.0,
                     Draws::new(3, stream as u64),

@@ -21,8 +21,8 @@ const FINEST_OPTIMUM: f64 = 300.0;
 pub struct Protocol {
     pub windows: usize,
     pub part: TracePart,
-    /// Between probes; 0: every tick.
-    pub probe: f64,
+    /// As a controller, which knows attempts alone: the first pause after a refusal. `None`: every pool is seen at every tick.
+    pub pause: Option<f64>,
     /// What starts really take; empty: what is expected.
     pub changeovers: Vec<f64>,
 }
@@ -158,7 +158,10 @@ fn score(
         let cost = least_cost(limits, &world, start)?.dollars() / shape.on_demand_dollars();
         return Some(Score { cost, ..Score::default() });
     };
-    let mut watch = Watch::new(pools.len(), limits.tick, run.probe);
+    let mut watch = match run.pause {
+        None => Watch::full(pools.len(), limits.tick),
+        Some(pause) => Watch::attempts(pools.len(), limits.tick, pause),
+    };
     look_back(&mut watch, &world, start);
     let outcome = replay(policy, limits, &world, start, watch, false).ok()?;
     Some(Score {

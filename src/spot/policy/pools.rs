@@ -1,17 +1,30 @@
-//! Which of several pools to start in: the cheapest for the hours it may last, then the one that has been up longest.
+//! Which of several pools to start in: the cheapest for the hours it is likely to last, then the one that has been up longest; and
+//! when to move to another one.
 
-use crate::policy::{Action, Limits, Observation, State};
+use std::sync::LazyLock;
 
-/// Mean hours that a spot machine is held, over which the costs of moving are spread: mean up-spell of the eight AWS pools
-/// probed in October 2022 (1.78 h).
-const HELD_HOURS: f64 = 1.8;
+use crate::availability::AvailabilityModel;
+use crate::availability::chain::{PHASES, phase, views};
+use crate::policy::{Action, Limits, Observation, PoolView, State};
+
+/// Hours that a spell goes on, by its phase.
+static LIVES: LazyLock<[f64; PHASES]> = LazyLock::new(|| {
+    let model = AvailabilityModel::prior();
+    views().map(|view| model.residual_life(&view).0)
+});
+
+/// Hours of useful work that a machine there is expected to do, started now: it lasts as long as the pool, and no longer than the work.
+fn useful(view: &PoolView, state: &State) -> f64 {
+    LIVES[phase(view)].min(state.left / 3600.0).max(f64::MIN_POSITIVE)
+}
 
 /// Dollars an hour of useful work in a pool: its rate, stretched by the changeover, and the cost of moving there.
-fn effective_rate(pool: usize, state: &State, limits: &Limits) -> f64 {
+fn effective_rate(pool: usize, state: &State, observation: &Observation, limits: &Limits) -> f64 {
     let action = Action::Spot(pool);
     let moving = limits.switched_to(action, state.last_pool).map_or(0.0, |terms| terms.switch_cost.dollars());
     let lost = limits.changeover_to(action, state.last_pool) / 3600.0;
-    (limits.rate(action).dollars() * (HELD_HOURS + lost) + moving) / HELD_HOURS
+    let useful = useful(&observation.pools[pool], state);
+    (limits.rate(action).dollars() * (useful + lost) + moving) / useful
 }
 
 /// The best pool to start in among those that are up.
@@ -20,15 +33,27 @@ pub fn best(state: &State, observation: &Observation, limits: &Limits) -> Option
         return only.up.then_some(0);
     }
     let up = (0..observation.pools.len()).filter(|pool| observation.pools[*pool].up);
-    up.min_by(|a, b| {
-        let by_rate = effective_rate(*a, state, limits).total_cmp(&effective_rate(*b, state, limits));
-        by_rate.then(observation.pools[*b].age.total_cmp(&observation.pools[*a].age))
-    })
+    up.map(|pool| (pool, effective_rate(pool, state, observation, limits)))
+        .min_by(|(a, rate_a), (b, rate_b)| {
+            rate_a.total_cmp(rate_b).then(observation.pools[*b].age.total_cmp(&observation.pools[*a].age))
+        })
+        .map(|(pool, _)| pool)
 }
 
-/// Whether spot that runs should move to a pool that is up: only if it is cheaper with the changeover and the move paid.
-pub fn is_worth_the_move(running: usize, to: usize, state: &State, limits: &Limits) -> bool {
-    running != to && effective_rate(to, state, limits) < limits.rate(Action::Spot(running)).dollars()
+/// Whether spot that runs should move to a pool that is up: only if what its lower rate saves, for as long as it is likely to last, pays
+/// the move, two changeovers (there, and from there once it is gone), and the slack that the move takes, at what slack saves at most:
+/// the difference to on-demand.
+pub fn is_worth_the_move(running: usize, to: usize, state: &State, observation: &Observation, limits: &Limits) -> bool {
+    if running == to {
+        return false;
+    }
+    let action = Action::Spot(to);
+    let (from, rate) = (limits.rate(Action::Spot(running)).dollars(), limits.rate(action).dollars());
+    let moving = limits.switched_to(action, Some(running)).map_or(0.0, |terms| terms.switch_cost.dollars());
+    let changeover = limits.changeover_to(action, Some(running)) / 3600.0;
+    let slack = (limits.rate(limits.cheapest_on_demand()).dollars() - rate).max(0.0);
+    let saves = (from - rate) * useful(&observation.pools[to], state);
+    saves > moving + changeover * (2.0 * rate + slack)
 }
 
 /// While none is up: the pool that has been up most lately.

@@ -4,7 +4,7 @@ use crate::policy::reason::Reason;
 use crate::policy::{Action, Decision, Limits, Observation, State};
 
 /// Rounding errors of sums of seconds stay far below this.
-const EPSILON: f64 = 1e-6;
+pub const EPSILON: f64 = 1e-6;
 
 /// Up to whole ticks, since a tick is paid and used in full.
 pub fn whole_ticks_up(seconds: f64, tick: f64) -> f64 {

@@ -24,8 +24,7 @@ impl Tables {
         let on_demand = limits.rate(limits.cheapest_on_demand());
         let table = |rate: UsdPerHour| {
             let terms = Terms {
-                work: limits.work,
-                deadline: limits.deadline,
+                horizon: Terms::horizon_of(limits.work, limits.deadline, limits.tick),
                 tick: limits.tick,
                 changeover: limits.changeover,
                 worst_changeover: limits.worst_changeover,
@@ -57,7 +56,7 @@ fn wish(tables: &Tables, state: &State, observation: &Observation, limits: &Limi
     let best = pools::best(state, observation, limits);
     if let Action::Spot(running) = state.running {
         return match best {
-            Some(pool) if pools::is_worth_the_move(running, pool, state, limits) => {
+            Some(pool) if pools::is_worth_the_move(running, pool, state, observation, limits) => {
                 say(Action::Spot(pool), Reason::CheaperPool)
             }
             _ => say(state.running, Reason::StayOnSpot),

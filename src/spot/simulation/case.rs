@@ -52,6 +52,7 @@ pub struct SimulationCase {
     #[serde(default)]
     pub clock_ahead_hours: f64,
     pub budget_usd: Option<Usd>,
+    /// 0: every pool is seen at every tick. Else by attempts alone, the first two of which are so far apart.
     #[serde(default)]
     pub probe_minutes: f64,
     #[serde(default)]
@@ -203,7 +204,7 @@ impl Simulator {
             });
         }
         let policy = self.policy(case.policy, &limits);
-        let mut watch = Watch::new(pools.len(), tick, case.probe_minutes * 60.0);
+        let mut watch = case.watch(tick);
         look_back(&mut watch, &world, case.start_tick);
         let known = case.forecast.then(|| watch.clone());
         let outcome = replay(&policy, &limits, &world, case.start_tick, watch, case.decisions)
@@ -264,6 +265,16 @@ impl Simulator {
 }
 
 impl SimulationCase {
+    /// What it knows of its pools before it starts.
+    fn watch(&self, tick: f64) -> Watch {
+        let pools = self.pools.len().max(1);
+        if self.probe_minutes > 0.0 {
+            Watch::attempts(pools, tick, self.probe_minutes * 60.0)
+        } else {
+            Watch::full(pools, tick)
+        }
+    }
+
     /// Its pools; a single trace is one pool.
     fn places(&self) -> Result<Vec<CasePool>, String> {
         match (&self.trace, self.spot_usd_per_hour) {

@@ -3,26 +3,51 @@
 use crate::availability::chain::{Onward, PHASES, onward};
 use crate::availability::{AGES, AvailabilityModel};
 
-/// Cells of slack. With 121 instead, jobs with a changeover of half an hour cost up to 1 % more on the development traces and
-/// the others the same: a coarse grid blurs the value of waiting, and so is careful where the model is too sure.
-const CELLS: usize = 41;
-const WIDTH: usize = CELLS.next_multiple_of(4);
+/// Cells of slack at most.
+const CELLS: usize = 64;
+/// Cells are a step wide near no slack, where a changeover decides, and this share of the slack where there is more. A step is at most
+/// half a changeover, so waiting for the length of one is never lost between two cells.
+const WIDTH_OF_SLACK: f64 = 0.1;
 /// Steps of time; longer ones are taken for longer jobs.
 const MOST_STEPS: f64 = 1500.0;
 /// Slack beyond this, in work and in seconds, changes nothing.
 const MOST_SLACK_OF_WORK: f64 = 2.0;
 const MOST_SLACK: f64 = 240.0 * 3600.0;
+/// Whoever waits wants the work done, too: an hour of it counts as this share of an hour on on-demand machines. Judged, so that nobody
+/// waits for a day to save cents.
+const WAITING: f64 = 0.01;
 
 /// What the programme is solved for. Times in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Terms {
-    pub work: f64,
-    pub deadline: f64,
+    /// Time to the deadline at most. Of a job that has less a longer table with the same step says the same.
+    pub horizon: f64,
     pub tick: f64,
     pub changeover: f64,
     pub worst_changeover: f64,
     /// On-demand rate over spot rate.
     pub price_ratio: f64,
+}
+
+impl Terms {
+    /// Time to the deadline that matters to this job. Seconds.
+    pub fn horizon_of(work: f64, deadline: f64, tick: f64) -> f64 {
+        let most = (work * MOST_SLACK_OF_WORK).max(MOST_SLACK);
+        work + (deadline - work).min(most).max(tick)
+    }
+
+    /// Seconds between two decisions of the programme: a tick or half a changeover, whichever is longer, and longer for long horizons.
+    pub fn step(&self) -> f64 {
+        let fine = (self.changeover / 2.0 / self.tick).floor().max(1.0);
+        self.tick * fine.max((self.horizon / MOST_STEPS / self.tick).ceil())
+    }
+
+    /// Whether a table for these terms answers for the others, too: it does so exactly.
+    pub fn cover(&self, other: &Self) -> bool {
+        self.horizon >= other.horizon
+            && self.step() == other.step()
+            && *self == Self { horizon: self.horizon, ..*other }
+    }
 }
 
 /// What to do from idle, and whether to leave on-demand for spot.
@@ -37,8 +62,9 @@ pub enum Start {
 #[derive(Clone, Debug)]
 pub struct Table {
     step: f64,
-    cell: f64,
     steps: usize,
+    /// Slack of each cell, in seconds.
+    slacks: Vec<f64>,
     /// Two bits for `Start`, and `LEAVE`.
     actions: Vec<u8>,
 }
@@ -51,18 +77,19 @@ const LEAVE: u8 = 4;
 impl Table {
     /// Solves backwards from the deadline. Costs are in hours of spot.
     pub fn new(model: &AvailabilityModel, terms: &Terms) -> Self {
-        let most = (terms.work * MOST_SLACK_OF_WORK).max(MOST_SLACK);
-        let slack = (terms.deadline - terms.work).min(most).max(terms.tick);
-        let horizon = terms.work + slack;
-        let fine = (terms.changeover / 2.0 / terms.tick).floor().max(1.0);
-        let step = terms.tick * fine.max((horizon / MOST_STEPS / terms.tick).ceil());
-        let steps = (horizon / step + 1e-9).floor() as usize;
-        let cell = slack / (CELLS - 1) as f64;
-        let mut solver = Solver::new(terms, step, cell);
+        let step = terms.step();
+        let steps = (terms.horizon / step + 1e-9).floor() as usize;
+        let slacks = cells(terms.horizon, step);
+        let count = slacks.len();
+        let mut solver = Solver::new(terms, step, &slacks);
         let ways = onward(model, step);
-        let mut actions = vec![0_u8; (steps + 1) * PHASES * CELLS];
-        for (left, block) in actions.chunks_exact_mut(PHASES * CELLS).enumerate().skip(1) {
-            let done = ((left as f64 * step / cell - 1e-9).ceil() as usize).min(CELLS);
+        let mut actions = vec![0_u8; (steps + 1) * PHASES * count];
+        let mut done = 0;
+        for (left, block) in actions.chunks_exact_mut(PHASES * count).enumerate().skip(1) {
+            while done < count && slacks[done] < left as f64 * step - 1e-6 {
+                done += 1;
+            }
+            solver.drift(&ways);
             for (first, spell) in
                 ways.chunks_exact(AGES.len()).enumerate().map(|(index, spell)| (index * AGES.len(), spell))
             {
@@ -70,20 +97,23 @@ impl Table {
                 let gone = solver.gone(&spell[0]);
                 for (age, way) in spell.iter().enumerate() {
                     let phase = first + age;
-                    solver.solve(phase, way, &gone, done, &mut block[phase * CELLS..(phase + 1) * CELLS]);
+                    solver.solve(phase, way, &gone, done, &mut block[phase * count..(phase + 1) * count]);
                 }
             }
             std::mem::swap(&mut solver.now, &mut solver.then);
         }
-        Self { step, cell, steps, actions }
+        Self { step, steps, slacks, actions }
     }
 
     /// From idle, and from on-demand, with this slack (time left less work and changeover left) and work left.
     pub fn best(&self, work: f64, slack: f64, phase: usize) -> (Start, bool) {
-        let slack = slack.clamp(0.0, self.cell * (CELLS - 1) as f64);
+        let slack = slack.clamp(0.0, self.slacks[self.slacks.len() - 1]);
         let left = (((work + slack) / self.step + 1e-6).floor() as usize).min(self.steps);
-        let cell = ((slack / self.cell + 0.5).floor() as usize).min(CELLS - 1);
-        let action = self.actions[(left * PHASES + phase) * CELLS + cell];
+        // The nearest cell, and between two the lower one, whatever a sum of seconds was rounded to.
+        let above = self.slacks.partition_point(|of| *of < slack).min(self.slacks.len() - 1);
+        let below = above.saturating_sub(1);
+        let cell = if slack - self.slacks[below] < self.slacks[above] - slack + 1e-3 { below } else { above };
+        let action = self.actions[(left * PHASES + phase) * self.slacks.len() + cell];
         let start = match action & 3 {
             START_ON_DEMAND => Start::OnDemand,
             START_SPOT => Start::Spot,
@@ -91,6 +121,17 @@ impl Table {
         };
         (start, action & LEAVE != 0)
     }
+}
+
+/// Cells from no slack to the most. Seconds.
+fn cells(most: f64, step: f64) -> Vec<f64> {
+    let mut slacks = vec![0.0];
+    let mut slack = 0.0;
+    while slack < most && slacks.len() < CELLS {
+        slack += step.max(WIDTH_OF_SLACK * slack);
+        slacks.push(slack);
+    }
+    slacks
 }
 
 /// Expected cost to the end by phase and slack, for each thing that may run.
@@ -102,62 +143,94 @@ struct Values {
 }
 
 /// By slack. Cells above the most slack only fill a processor's vectors: less slack never follows from more.
-type CostRow = [f32; WIDTH];
+type CostRow = [f32; CELLS];
+
+/// How far a loss of slack shorter than a cell reaches into the cell below, so many times.
+struct Loss {
+    share: CostRow,
+    times: u32,
+}
 
 struct Solver {
     /// With one step less to go.
     then: Values,
+    /// The same, once the regime has moved on.
+    drifted: Values,
     now: Values,
     /// Cost of a step.
     spot: f32,
     on_demand: f32,
-    /// Cells of slack lost by waiting a step, by a changeover, and by one that ends when the machine is lost after a step.
-    wait: f64,
-    changeover: f64,
-    lost: f64,
+    waiting: f32,
+    /// Slack lost by waiting a step, by a changeover, and by one that ends when the machine is lost after a step.
+    wait: Loss,
+    changeover: Loss,
+    lost: Loss,
     /// Below these cells of slack the worst changeover would miss the deadline.
     may_wait: usize,
     may_start_spot: usize,
 }
 
 impl Solver {
-    fn new(terms: &Terms, step: f64, cell: f64) -> Self {
-        let values = || vec![[0.0; WIDTH]; PHASES];
+    fn new(terms: &Terms, step: f64, slacks: &[f64]) -> Self {
+        let values = || vec![[0.0; CELLS]; PHASES];
         let all = Values { idle: values(), spot: values(), on_demand: values() };
-        let cells_for = |seconds: f64| ((seconds / cell - 1e-6).ceil().max(0.0) as usize).min(WIDTH);
+        let cells_for = |seconds: f64| slacks.partition_point(|slack| *slack < seconds - 1e-6);
         let worst = terms.worst_changeover;
         Self {
+            drifted: all.clone(),
             then: all.clone(),
             now: all,
             spot: (step / 3600.0) as f32,
             on_demand: (terms.price_ratio * step / 3600.0) as f32,
-            wait: step / cell,
-            changeover: terms.changeover / cell,
-            lost: terms.changeover.min(step) / cell,
+            waiting: (WAITING * terms.price_ratio * step / 3600.0) as f32,
+            wait: Loss::new(step, step, slacks),
+            changeover: Loss::new(terms.changeover, step, slacks),
+            lost: Loss::new(terms.changeover.min(step), step, slacks),
             may_wait: cells_for(worst + step),
             may_start_spot: cells_for(worst + worst.min(step)),
         }
     }
 
+    /// A step passes, in which recent availability moves on: the same for every age of a state, and for whatever runs.
+    fn drift(&mut self, ways: &[Onward]) {
+        let Self { then, drifted, .. } = self;
+        for (phase, way) in ways.iter().enumerate() {
+            let towards = |from: &[CostRow], to: &mut [CostRow]| {
+                to[phase] = between(&from[phase], &from[way.next], way.moves);
+            };
+            towards(&then.idle, &mut drifted.idle);
+            towards(&then.on_demand, &mut drifted.on_demand);
+            if way.up {
+                towards(&then.spot, &mut drifted.spot);
+            }
+        }
+    }
+
     /// What is left to pay once the pool has left its state.
     fn gone(&self, way: &Onward) -> Gone {
-        let idle = mixed(&way.left, &self.then.idle);
-        Gone { idle, while_starting: shifted(&idle, self.lost), on_demand: mixed(&way.left, &self.then.on_demand) }
+        let mixed = |values: &[CostRow]| between(&values[way.left[0].0], &values[way.left[1].0], way.left[1].1);
+        let idle = mixed(&self.then.idle);
+        Gone { while_starting: self.lost.of(&idle), idle, on_demand: mixed(&self.then.on_demand) }
     }
 
     /// One phase of one step. From cell `done` on there is more slack than time left: no work is left.
     fn solve(&mut self, phase: usize, way: &Onward, gone: &Gone, done: usize, actions: &mut [u8]) {
-        let mut wait = shifted(&between(way, &mixed(&way.stays, &self.then.idle), &gone.idle), self.wait);
-        let stay = between(way, &mixed(&way.stays, &self.then.on_demand), &gone.on_demand);
-        let change = shifted(&stay, self.changeover);
-        let (mut on_spot, mut start_spot) =
-            if way.up { self.spot(way, gone) } else { ([0.0; WIDTH], [f32::INFINITY; WIDTH]) };
+        let kept = |values: &[CostRow]| between(&values[phase], &values[way.older], way.ages);
+        let waited = self.wait.of(&between(&kept(&self.drifted.idle), &gone.idle, way.leaves));
+        let mut wait: CostRow = std::array::from_fn(|cell| self.waiting + waited[cell]);
+        let stay = between(&kept(&self.drifted.on_demand), &gone.on_demand, way.leaves);
+        let change = self.changeover.of(&stay);
+        let (mut on_spot, mut start_spot) = if way.up {
+            self.spot(&kept(&self.drifted.spot), way.leaves, gone)
+        } else {
+            ([0.0; CELLS], [f32::INFINITY; CELLS])
+        };
         wait[..self.may_wait].fill(f32::INFINITY);
         start_spot[..self.may_start_spot].fill(f32::INFINITY);
         let (now_idle, now_on_demand) = (&mut self.now.idle[phase], &mut self.now.on_demand[phase]);
         // Choices without a branch, for all cells at once.
-        let mut chosen = [0_u8; WIDTH];
-        for cell in 0..WIDTH {
+        let mut chosen = [0_u8; CELLS];
+        for cell in 0..CELLS {
             let (start, keep) = (self.on_demand + change[cell], self.on_demand + stay[cell]);
             let waits = wait[cell] <= start;
             let idle = if waits { wait[cell] } else { start };
@@ -171,17 +244,15 @@ impl Solver {
             row[done..].fill(0.0);
         }
         self.now.spot[phase] = on_spot;
-        actions.copy_from_slice(&chosen[..CELLS]);
+        actions.copy_from_slice(&chosen[..actions.len()]);
     }
 
     /// Going on with spot, and starting it. A machine that is lost while it starts has cost only the time it ran.
-    fn spot(&self, way: &Onward, gone: &Gone) -> (CostRow, CostRow) {
-        let kept = mixed(&way.stays, &self.then.spot);
-        let started = shifted(&kept, self.changeover);
+    fn spot(&self, kept: &CostRow, leaves: f32, gone: &Gone) -> (CostRow, CostRow) {
         let cost = |kept: &CostRow, gone: &CostRow| {
-            std::array::from_fn(|cell| self.spot + kept[cell] + way.leaves * (gone[cell] - kept[cell]))
+            std::array::from_fn(|cell| self.spot + kept[cell] + leaves * (gone[cell] - kept[cell]))
         };
-        (cost(&kept, &gone.idle), cost(&started, &gone.while_starting))
+        (cost(kept, &gone.idle), cost(&self.changeover.of(kept), &gone.while_starting))
     }
 }
 
@@ -192,30 +263,32 @@ struct Gone {
     on_demand: CostRow,
 }
 
-/// Mean of staying and leaving.
-fn between(way: &Onward, stays: &CostRow, left: &CostRow) -> CostRow {
-    std::array::from_fn(|cell| stays[cell] + way.leaves * (left[cell] - stays[cell]))
+fn between(from: &CostRow, to: &CostRow, share: f32) -> CostRow {
+    std::array::from_fn(|cell| from[cell] + share * (to[cell] - from[cell]))
 }
 
-/// Mean over the phases that a pool may stay in, or leave to.
-fn mixed<const PARTS: usize>(parts: &[(usize, f32); PARTS], values: &[CostRow]) -> CostRow {
-    let mut mean = [0.0; WIDTH];
-    for (phase, share) in parts {
-        for (sum, value) in mean.iter_mut().zip(&values[*phase]) {
-            *sum += share * value;
+impl Loss {
+    /// No cell is narrower than a step.
+    fn new(seconds: f64, step: f64, slacks: &[f64]) -> Self {
+        let times = (seconds / step - 1e-9).ceil().clamp(0.0, CELLS as f64);
+        let each = if times > 0.0 { seconds / times } else { 0.0 };
+        let mut share = [0.0; CELLS];
+        for (cell, pair) in slacks.windows(2).enumerate() {
+            share[cell + 1] = (each / (pair[1] - pair[0])).min(1.0) as f32;
         }
+        Self { share, times: times as u32 }
     }
-    mean
-}
 
-/// The values with so many cells of slack less; there is never less than none.
-fn shifted(row: &CostRow, cells: f64) -> CostRow {
-    let (whole, part) = ((cells.floor() as usize).min(WIDTH - 1), cells.fract() as f32);
-    // Behind as many cells without slack, so that the row moved up by whole cells, and by one more, are two of its windows.
-    let mut padded = [row[0]; 2 * WIDTH];
-    padded[WIDTH..].copy_from_slice(row);
-    let (above, below) = (&padded[WIDTH - whole..][..WIDTH], &padded[WIDTH - whole - 1..][..WIDTH]);
-    std::array::from_fn(|cell| above[cell] + part * (below[cell] - above[cell]))
+    /// The values with so much slack less; there is never less than none.
+    fn of(&self, row: &CostRow) -> CostRow {
+        let mut lost = *row;
+        for _ in 0..self.times {
+            let mut below = [lost[0]; CELLS];
+            below[1..].copy_from_slice(&lost[..CELLS - 1]);
+            lost = std::array::from_fn(|cell| lost[cell] + self.share[cell] * (below[cell] - lost[cell]));
+        }
+        lost
+    }
 }
 
 #[cfg(test)]
@@ -224,14 +297,9 @@ mod tests {
     use crate::availability::chain::phase;
     use crate::policy::PoolView;
 
-    const TERMS: Terms = Terms {
-        work: 48.0 * 3600.0,
-        deadline: 60.0 * 3600.0,
-        tick: 600.0,
-        changeover: 720.0,
-        worst_changeover: 2160.0,
-        price_ratio: 3.0,
-    };
+    const WORK: f64 = 48.0 * 3600.0;
+    const TERMS: Terms =
+        Terms { horizon: 60.0 * 3600.0, tick: 600.0, changeover: 720.0, worst_changeover: 2160.0, price_ratio: 3.0 };
 
     fn view(up: bool, hours: f64) -> usize {
         phase(&PoolView { up, age: hours * 3600.0, availability: 0.5, probed: 0.0 })
@@ -240,30 +308,48 @@ mod tests {
     #[test]
     fn slack_is_waited_with_and_its_lack_is_not() {
         let table = Table::new(&AvailabilityModel::prior(), &TERMS);
-        assert_eq!(table.best(TERMS.work, 12.0 * 3600.0, view(false, 0.0)).0, Start::Wait);
-        assert_eq!(table.best(TERMS.work, 2000.0, view(false, 0.0)).0, Start::OnDemand);
-        assert_eq!(table.best(TERMS.work, 12.0 * 3600.0, view(true, 5.0)).0, Start::Spot);
+        assert_eq!(table.best(WORK, 12.0 * 3600.0, view(false, 0.0)).0, Start::Wait);
+        assert_eq!(table.best(WORK, 2000.0, view(false, 0.0)).0, Start::OnDemand);
+        assert_eq!(table.best(WORK, 12.0 * 3600.0, view(true, 5.0)).0, Start::Spot);
     }
 
     #[test]
     fn on_demand_is_left_for_spot_that_has_lasted() {
         let table = Table::new(&AvailabilityModel::prior(), &TERMS);
-        assert!(table.best(TERMS.work, 2.0 * 3600.0, view(true, 8.0)).1);
-        assert!(!table.best(TERMS.work, 2.0 * 3600.0, view(true, 0.0)).1);
+        assert!(table.best(WORK, 2.0 * 3600.0, view(true, 8.0)).1);
+        assert!(!table.best(WORK, 2.0 * 3600.0, view(true, 0.0)).1);
     }
 
     #[test]
     fn spot_that_saves_nothing_is_never_started() {
         let table = Table::new(&AvailabilityModel::prior(), &Terms { price_ratio: 0.9, ..TERMS });
-        assert!((0..PHASES).all(|phase| !table.best(TERMS.work, 3.0 * 3600.0, phase).1));
+        assert!((0..PHASES).all(|phase| !table.best(WORK, 3.0 * 3600.0, phase).1));
     }
 
     #[test]
     fn odd_terms_give_a_table_all_the_same() {
         for (work, deadline, changeover) in [(3600.0, 1800.0, 0.0), (1e7, 1e9, 7200.0), (60.0, 60.0, 36_000.0)] {
-            let terms = Terms { work, deadline, changeover, worst_changeover: 3.0 * changeover, ..TERMS };
+            let horizon = Terms::horizon_of(work, deadline, 600.0);
+            let terms = Terms { horizon, changeover, worst_changeover: 3.0 * changeover, ..TERMS };
             let table = Table::new(&AvailabilityModel::prior(), &terms);
             let _ = table.best(work, deadline - work, 0);
+        }
+    }
+
+    #[test]
+    fn a_longer_table_says_the_same() {
+        let longer = Terms { horizon: 100.0 * 3600.0, ..TERMS };
+        assert!(longer.cover(&TERMS) && !TERMS.cover(&longer));
+        assert!(!Terms { changeover: 900.0, ..longer }.cover(&TERMS));
+        assert!(!Terms { horizon: 1e7, ..TERMS }.cover(&TERMS), "its steps are longer");
+        let (short, long) =
+            (Table::new(&AvailabilityModel::prior(), &TERMS), Table::new(&AvailabilityModel::prior(), &longer));
+        for work in (0..48).map(|hours| f64::from(hours) * 3600.0) {
+            for slack in (0..24).map(|halves| f64::from(halves) * 1800.0) {
+                for phase in 0..PHASES {
+                    assert_eq!(short.best(work, slack, phase), long.best(work, slack, phase), "{work} {slack} {phase}");
+                }
+            }
         }
     }
 }

@@ -111,7 +111,7 @@ fn run_to_the_end(
             future.reach(ticks);
         }
         let outcome = match futures {
-            [pool] if is_spot_alone(policy, limits, watch) => spot_only(limits, pool.spells()),
+            [pool] if is_spot_alone(policy, limits) => spot_only(limits, pool.spells(), watch.pause()),
             _ => {
                 let pools: Vec<&[bool]> = futures.iter().map(Future::up).collect();
                 replay(policy, limits, &World::of(&pools), 0, watch.clone(), false)
@@ -126,8 +126,8 @@ fn run_to_the_end(
 }
 
 /// Nothing can happen but spells.
-fn is_spot_alone(policy: &Policy, limits: &Limits, watch: &Watch) -> bool {
-    matches!(policy, Policy::SpotOnly) && limits.budget.is_none() && watch.probes_every_tick()
+fn is_spot_alone(policy: &Policy, limits: &Limits) -> bool {
+    matches!(policy, Policy::SpotOnly) && limits.budget.is_none()
 }
 
 /// Forecast from what `watch` knows before the start, in whole ticks.
@@ -174,7 +174,49 @@ pub fn summary(outcomes: &[Outcome]) -> Forecast {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::availability::watch::FIRST_PAUSE;
+    use crate::policy::PoolTerms;
+    use crate::policy::semi_markov::Tables;
+    use gpuplan_units::UsdPerHour;
+
+    /// What drawing 300 futures anew, and decisions at whole ticks, may change of a mean cost.
+    const SAME: f64 = 1.02;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(40))]
+
+        /// Whoever has more time has every choice that others have. The same futures for both.
+        #[test]
+        fn a_later_deadline_costs_no_more(
+            work in 0.5..30.0_f64,
+            slack in 1.0..40.0_f64,
+            more in 1.1..8.0_f64,
+            changeover in 0.05..0.6_f64,
+            ratio in 1.3..5.0_f64,
+            availability in 0.1..0.95_f64,
+        ) {
+            let cost = |slack: f64| {
+                let changeover = changeover * 3600.0;
+                let spot = UsdPerHour::from_nanos((3e9 / ratio) as i64);
+                let pools = vec![PoolTerms { spot, on_demand: None, switch_cost: Usd::ZERO, switch_changeover: changeover }];
+                let limits = Limits {
+                    work: work * 3600.0, deadline: (work + 3.0 * changeover / 3600.0 + slack) * 3600.0, tick: 600.0, changeover,
+                    worst_changeover: 3.0 * changeover, on_demand: UsdPerHour::from_nanos(3_000_000_000), pools, budget: None,
+                };
+                let policy = Policy::SemiMarkov(Arc::new(Tables::new(&AvailabilityModel::prior(), &limits)));
+                let watch = Watch::attempts(1, 600.0, FIRST_PAUSE).assuming(availability);
+                forecast(&policy, &limits, &AvailabilityModel::prior(), watch, 1).unwrap()
+            };
+            let (sooner, later) = (cost(slack), cost(slack * more));
+            let (before, after) = (sooner.cost_usd.expected.dollars(), later.cost_usd.expected.dollars());
+            prop_assert!(after <= SAME * before, "{before} within {slack} h, {after} within {} h", slack * more);
+        }
+    }
 
     #[test]
     fn a_cost_beyond_floating_point_is_not_zero() {

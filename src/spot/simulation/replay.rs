@@ -96,8 +96,11 @@ pub enum ReplayError {
     TooLong(usize),
 }
 
-/// Lets `watch` see the ticks before `start`, as probes before the job began.
+/// Lets `watch` see the ticks before `start`, as probes before the job began. Whoever knows attempts alone has made none yet.
 pub fn look_back(watch: &mut Watch, world: &World, start: usize) {
+    if watch.pause().is_some() {
+        return;
+    }
     for tick in 0..start.min(world.ticks()) {
         watch.advance(None, |pool| world.pools[pool][tick]);
     }
@@ -211,7 +214,7 @@ fn try_to_run(
     loop {
         let decision = decide(policy, state, &Observation { pools: watch.views(), on_demand }, limits);
         match decision.action {
-            Action::Spot(pool) if !world.pools[pool][tick] && watch.views()[pool].up => watch.failed(pool),
+            Action::Spot(pool) if !world.pools[pool][tick] && watch.views()[pool].up => watch.refused(pool),
             Action::Spot(pool) if !world.pools[pool][tick] => return Decision { action: Action::Idle, ..decision },
             Action::OnDemand(_) if !state.running.is_on_demand() && !world.on_demand(tick) => {
                 if !on_demand {

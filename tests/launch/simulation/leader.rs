@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gpuplan::launch::controller::Controller;
 use gpuplan::launch::controller::liveness::Sign;
-use gpuplan::launch::events::{Action, Event, Order, Outcome, Report, ResumeState, Terms};
+use gpuplan::launch::events::{Action, Event, Order, Outcome, Report, ResumeState, Standing, Terms};
 use gpuplan::launch::launcher::{LaunchError, MachineState};
 use gpuplan::launch::names::Launch;
 use gpuplan::launch::rental::Rental;
@@ -20,6 +20,8 @@ const LOOK: f64 = 30.0;
 pub struct Journal {
     pub past: ResumeState,
     open: BTreeMap<String, f64>,
+    /// Every machine that a cloud named.
+    found: Vec<Standing>,
 }
 
 impl Journal {
@@ -31,7 +33,11 @@ impl Journal {
         for machine in listed {
             let choice = all.iter().find(|choice| choice.pool == machine.pool).unwrap();
             past.epoch = past.epoch.max(machine.epoch);
-            past.last_pool = Some(machine.pool.clone());
+            past.standing.push(Standing {
+                machine: machine.id.clone(),
+                epoch: machine.epoch,
+                pool: machine.pool.clone(),
+            });
             past.rentals.add(Rental {
                 machine: machine.id,
                 rate: choice.rate,
@@ -44,7 +50,24 @@ impl Journal {
             past.epoch = world.store.word.as_ref().map_or(0, |word| word.epoch) + 1000;
         }
         past.done = world.store.word.as_ref().map_or(0.0, |word| word.done);
-        Self { past, open: BTreeMap::new() }
+        Self { found: past.standing.clone(), past, open: BTreeMap::new() }
+    }
+}
+
+impl Journal {
+    /// Machines that a cloud names are written down before the controller hears of them.
+    fn finds(&mut self, event: &Event) {
+        let machines = match event {
+            Event::Answered { outcome: Ok(machine), .. } => std::slice::from_ref(machine),
+            Event::Listed { machines, .. } => machines.as_slice(),
+            _ => return,
+        };
+        for machine in machines {
+            if !self.found.iter().any(|found| found.machine == machine.id) {
+                let (machine, epoch, pool) = (machine.id.clone(), machine.epoch, machine.pool.clone());
+                self.found.push(Standing { machine, epoch, pool });
+            }
+        }
     }
 }
 
@@ -115,6 +138,7 @@ impl Leader {
 
     pub fn hear(&mut self, event: Event, world: &mut World) {
         let settled = settled(&event);
+        self.journal.finds(&event);
         let actions = self.controller.step(world.now + self.skew, event);
         self.remember(settled);
         world.check_books(self.controller.rentals());
@@ -136,15 +160,16 @@ impl Leader {
                 }
             }
             Action::Notify => {
-                world.told = Some((self.controller.epoch(), world.now));
+                let epoch = self.speaks();
+                world.told = Some((epoch, world.now));
                 if world.lacks(Mutant::EndsWithoutNotice) {
-                    let sign = Sign { epoch: self.controller.epoch(), beat: 0 };
+                    let sign = Sign { epoch, beat: 0 };
                     let (epoch, done) = (sign.epoch, self.controller.done());
                     let outcome = Some(Outcome::Interrupted);
                     let report = Report { epoch, sign, done, has_started: true, outcome };
                     world.send(0.1, self.number, Event::Reported(report));
                 } else if self.may_act(world) {
-                    world.store.stop = Some(self.controller.epoch());
+                    world.store.stop = Some(epoch);
                 }
             }
             Action::List => {
@@ -181,7 +206,9 @@ impl Leader {
             self.journal.past.orders += 1;
         }
         self.journal.past.epoch = self.journal.past.epoch.max(order.epoch);
-        self.journal.past.last_pool = Some(order.choice.pool.clone());
+        if self.controller.gang_epoch().is_some() {
+            world.beside.insert(order.epoch);
+        }
         world.create(self.number, self.lead, order);
         if world.chance(0.002 * world.chaos) {
             // Between its look and the arrival of its call.
@@ -204,9 +231,21 @@ impl Leader {
         if journal.past.rentals != *self.controller.rentals() {
             journal.past.rentals = self.controller.rentals().clone();
         }
+        let rentals = &journal.past.rentals;
+        journal.past.standing = journal
+            .found
+            .iter()
+            .filter(|found| rentals.open().any(|rental| rental.machine == found.machine))
+            .cloned()
+            .collect();
         journal.past.done = self.controller.done();
         journal.past.interruptions = self.controller.interruptions;
         journal.past.open_since = journal.open.values().copied().reduce(f64::max);
+    }
+
+    /// The gang that runs, or else the last that was ordered.
+    fn speaks(&self) -> u64 {
+        self.controller.gang_epoch().unwrap_or(self.controller.epoch())
     }
 
     /// What the store says of the gang.
@@ -217,7 +256,7 @@ impl Leader {
         if self.is_dead {
             return;
         }
-        let spoken = world.store.word.clone().filter(|spoken| spoken.epoch == self.controller.epoch());
+        let spoken = world.store.word.clone().filter(|spoken| spoken.epoch == self.speaks());
         let event = match spoken {
             _ if world.is_store_away() && world.lacks(Mutant::BlindIsSilent) => Event::Silent,
             _ if world.is_store_away() => Event::Unreadable,

@@ -141,6 +141,8 @@ pub struct World {
     claimed: u64,
     beats: u64,
     pub whole_since: Option<(u64, f64)>,
+    /// Epochs that were ordered while another gang runs: their agents wait until it has ended.
+    pub beside: BTreeSet<u64>,
     /// The epoch that a leader wants to end for its own reasons, and since when.
     pub told: Option<(u64, f64)>,
     /// Of every call that came to the clouds, which remember them.
@@ -166,6 +168,7 @@ impl World {
             claimed: 0,
             beats: 0,
             whole_since: None,
+            beside: BTreeSet::new(),
             told: None,
             tokens: BTreeSet::new(),
             log: Vec::new(),
@@ -234,8 +237,15 @@ impl World {
         self.now = until;
         self.boot();
         let whole = self.whole();
-        assert!(whole.len() <= 1, "two gangs at work: {whole:?}\n{}", self.log.join("\n"));
-        let epoch = whole.first().copied().filter(|epoch| *epoch >= self.claimed);
+        // Whoever was ordered beside another gang waits while that one is at work, which has claimed the run before.
+        let works = whole.iter().copied().find(|epoch| *epoch == self.claimed);
+        let claims = whole.iter().copied().filter(|epoch| *epoch > self.claimed);
+        let mut others = claims
+            .filter(|epoch| works.is_none() || !self.beside.contains(epoch) || self.lacks(Mutant::NewGangDoesNotWait));
+        let other = others.next();
+        assert!(works.is_none() || other.is_none(), "two gangs at work: {whole:?}\n{}", self.log.join("\n"));
+        assert!(others.next().is_none(), "two gangs claim the run: {whole:?}\n{}", self.log.join("\n"));
+        let epoch = works.or(other);
         match (epoch, self.whole_since) {
             (Some(epoch), Some((of, since))) if epoch == of => {
                 let times = ((until - since) / SAVES_EVERY).floor();
