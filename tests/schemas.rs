@@ -374,6 +374,10 @@ fn plans_are_as_their_schemas_say() {
                 continue;
             }
             let text = program.text(&[&["plan", &example], terms].concat(), &[0, 3, 4]);
+            // Of several phases of which one has no plan there is nothing to write.
+            if has_phases(&example) && text.is_empty() {
+                continue;
+            }
             assert_valid("plan", &format!("{example} {terms:?}"), &serde_json::from_str(&text).unwrap());
         }
     }

@@ -336,7 +336,7 @@ fn bad_input_is_refused_by_name() {
         assert!(ran.code == code && ran.stderr.contains(words), "{arguments:?}: {} {}", ran.code, ran.stderr);
         assert_eq!(ran.stdout, "");
     };
-    refused(&["--by", "month"], 2, "`month` is not a valid value of --by");
+    refused(&["--by", "moon"], 2, "`moon` is not a valid value of --by");
     refused(&["--since", "soon"], 2, "`soon` is not a valid time for --since");
     refused(&["--since", "2026-10-02", "--until", "2026-10-01"], 2, "is not before --until");
     refused(&["--store", "/no/such/folder"], 2, "the folder /no/such/folder is not in the store");
@@ -434,7 +434,7 @@ fn a_bill_is_compared_by_run_and_reason_and_stands_beside_what_was_charged() {
     let table = costs(home.path(), &["--store", &address]).stdout;
     assert!(table.contains("effective") && table.contains("Effective is as the bill has it"), "{table}");
     let euro = home.path().join("euro.csv");
-    fs::write(&euro, format!("{CUR}1,2026-10-01T00:00:00Z,,EUR,1,Usage,BoxUsage,1,\n")).unwrap();
+    fs::write(&euro, format!("{CUR}1,2026-10-01T00:00:00Z,,EUR,1,Usage,BoxUsage,1,{tags}\n")).unwrap();
     let ran = costs(home.path(), &["import", euro.to_str().unwrap()]);
     assert_eq!(ran.code, 2);
     assert!(

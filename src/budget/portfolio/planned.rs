@@ -121,7 +121,7 @@ impl PhaseCost {
         if bill != expected {
             return Err(PlannedError::Unbalanced { id: plan.id.clone(), bill, expected });
         }
-        let shape = shape(cost).ok_or_else(|| PlannedError::Unfit { id: plan.id.clone(), expected, p50, p90 })?;
+        let shape = shape(plan).ok_or_else(|| PlannedError::Unfit { id: plan.id.clone(), expected, p50, p90 })?;
         let at_spot = lines.iter().filter(|line| is_spot && matches!(line.item, Item::Machines | Item::LostWork));
         let at_spot: Usd = at_spot.map(|line| line.cost).sum();
         let is_recommended = document.plans.recommendation.as_ref().is_some_and(|best| best.id == plan.id);
@@ -270,9 +270,17 @@ fn elsewhere(document: &PlanDocument, than: &PlanRecord) -> Vec<OtherCloud> {
     found
 }
 
-fn shape(cost: Quantiles<Usd>) -> Option<Shape> {
-    let Quantiles { expected, p50, p90 } = cost;
-    Shape::fit(Quantiles { expected: expected.dollars(), p50: p50.dollars(), p90: p90.dollars() })
+/// By the replays of its machines, where the document has them, with everything else beside; through its percentiles otherwise.
+fn shape(plan: &PlanRecord) -> Option<Shape> {
+    let Quantiles { expected, p50, p90 } = plan.cost.cost_usd;
+    let figures = Quantiles { expected: expected.dollars(), p50: p50.dollars(), p90: p90.dollars() };
+    let replayed = plan.spot.as_ref().and_then(|spot| {
+        let costs: Vec<f64> = spot.cost_quantiles_usd.iter().map(|cost| cost.dollars()).collect();
+        let beside = figures.expected - costs.iter().sum::<f64>() / costs.len().max(1) as f64;
+        let whole: Vec<f64> = costs.iter().map(|cost| cost + beside).collect();
+        Shape::replayed(&whole, figures)
+    });
+    replayed.or_else(|| Shape::fit(figures))
 }
 
 /// Only where spot is in it does anything but the estimate move a plan.
@@ -284,7 +292,7 @@ fn estimate_share(plan: &PlanRecord, shape: &Shape) -> f64 {
 
 /// Where no distribution has its figures, nothing evens out.
 fn variance_in_common(plan: &PlanRecord) -> f64 {
-    let of_estimate = shape(plan.cost.cost_usd).map_or(1.0, |shape| estimate_share(plan, &shape));
+    let of_estimate = shape(plan).map_or(1.0, |shape| estimate_share(plan, &shape));
     let of_market = if plan.machines.purchase.is_spot() { AVAILABILITY_IN_COMMON } else { 0.0 };
     of_estimate + (1.0 - of_estimate) * of_market
 }

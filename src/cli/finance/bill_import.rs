@@ -204,7 +204,8 @@ fn refused(error: &BillError) -> Diagnostic {
             diagnostic.hint(format!("make the export again with the column `{column}`; nothing was kept"))
         }
         BillError::NoRate { currency, .. } => diagnostic
-            .hint(format!("--rate {currency}=RATE --rate-source \"ECB, 2026-10-30\", in dollars for one unit")),
+            .hint(format!("--rate {currency}=RATE --rate-source \"ECB, 2026-10-30\", in dollars for one unit"))
+            .hint("nothing of it was kept"),
         BillError::Cell { .. } | BillError::Place { .. } | BillError::TooLarge { .. } => {
             diagnostic.hint("nothing of it was kept")
         }

@@ -27,14 +27,24 @@ if TYPE_CHECKING:
     RejectionReason = Literal["policy", "not-offered", "price-suspect", "price-stale", "no-capacity", "no-network", "memory", "layout", "latency", "availability", "unsupported", "deadline", "max-price", "budget", "dominated", "other"]
     Role = Literal["cheapest", "recommended", "fastest"]
     Rule = Literal["loader", "host-bound", "memory-full-but-idle", "room-for-batch", "small-shapes", "unaligned-shapes", "no-tensor-cores", "fp32", "no-loss-scaler", "pageable-copies", "synchronisation", "exposed-communication", "throttled-by-power", "throttled-by-heat", "straggler", "pcie-link", "idle"]
+    RuleKind = Literal["min-chance", "price-age", "max-spent"]
+    RuleOrigin = Literal["portfolio", "policy"]
     RunPhase = Literal["running", "staging", "draining"]
     RunState = Literal["running", "completed", "failed", "stopped", "launching", "interrupted"]
     Shard = Literal["none", "zero1", "zero2", "zero3", "hsdp"]
-    StoredFormat = Literal["bf16", "fp8", "int8", "int4"]
+    StoredFormat = Literal["bf16", "fp8", "int8", "int4", "mxfp4", "nvfp4"]
     Suspicion = Literal["spot-above-on-demand", "far-from-median", "sources-disagree", "zone-unverified", "place-unknown", "zone-outlier", "local-zone", "bid-floor", "estimated", "not-repeated"]
     Task = Literal["pretrain", "full-fine-tune", "lora", "qlora", "inference", "inference-prefill", "train", "train-fwd-bwd"]
     Unknown = Literal["unknown"]
+    Verdict = Literal["kept", "broken", "approved", "warned"]
     WorkBound = Literal["cpu", "network", "storage"]
+
+
+class Approval(Record):
+    """Who allows that a rule is broken."""
+    by: str
+    until: str
+    """The first moment at which it no longer counts."""
 
 
 class AskedProcessing(Record):
@@ -120,6 +130,8 @@ class BudgetLine(Record):
     unit: str
     unit_price_usd: Money
     cost_usd: Money
+    list_usd: Money | None
+    """What the same would cost without the commitment that covers it; absent where none does."""
     p50_usd: Money
     """Percentiles of this line alone; those of several do not add up."""
     p90_usd: Money
@@ -128,7 +140,7 @@ class BudgetLine(Record):
     priced_at: str | None
     assumption: str
     tags: dict[str, str] | None
-    _kinds = {"unit_price_usd": "Money", "cost_usd": "Money", "p50_usd": "Money", "p90_usd": "Money"}
+    _kinds = {"unit_price_usd": "Money", "cost_usd": "Money", "list_usd": "Money", "p50_usd": "Money", "p90_usd": "Money"}
 
 
 class BudgetQuantiles(Record):
@@ -158,7 +170,8 @@ class BudgetTotal(Record):
     """The same if they were one error; null without a budget."""
     mean_of_draws_usd: Money
     """Mean of the draws: near the total where the draws are right."""
-    _kinds = {"cost_usd": "BudgetQuantiles", "budget_usd": "Money", "mean_of_draws_usd": "Money"}
+    price_age: PriceAge
+    _kinds = {"cost_usd": "BudgetQuantiles", "budget_usd": "Money", "mean_of_draws_usd": "Money", "price_age": "PriceAge"}
 
 
 class CheckpointRecord(Record):
@@ -396,6 +409,45 @@ class InterruptionRate(Record):
     source: str
 
 
+class JobComparison(Record):
+    """An existing job beside the recommended plan, as `plan --from JOB` writes it."""
+    job: JobRecord
+    baseline: PlanRecord | None
+    """The plan on the job's own machines; null: none of them can run the workload."""
+    difference: PlanDifference | None
+    """The recommended plan less the baseline."""
+    _kinds = {"job": "JobRecord", "baseline": "PlanRecord", "difference": "PlanDifference"}
+
+
+class JobRecord(Record):
+    """What a job asks for, and what of its file was understood."""
+    kind: str
+    """The engine that the job was written for, such as `slurm`, `skypilot` or `kubernetes`; `script` has none, `recipe` is the
+    configuration of a training program."""
+    name: str | None
+    asks_for: list[str]
+    """One sentence for each kind of machine that it accepts."""
+    nodes: NodeRange | None
+    """Machines; null: as many as hold the GPUs."""
+    hours: float | None
+    """The longest that it may take."""
+    understood: list[KeyRecord]
+    no_effect: list[KeyRecord]
+    """Keys that change neither machines nor price."""
+    not_understood: list[KeyRecord]
+    assumed: list[str]
+    """What the job leaves open and what was taken, as sentences."""
+    assumptions: list[Remark]
+    """The same with their figures, in the same order."""
+    _kinds = {"nodes": "NodeRange", "understood": "KeyRecord", "no_effect": "KeyRecord", "not_understood": "KeyRecord", "assumptions": "Remark"}
+
+
+class KeyRecord(Record):
+    """A key of the job's file and its value, as they stand there."""
+    key: str
+    value: str
+
+
 class LatencyRecord(Record):
     """Seconds over requests. Of a job, from the moment that a request begins."""
     ttft: Quantiles
@@ -489,6 +541,11 @@ class NearestReport(Record):
     closest_distance: float | None
     """Distance of the nearest run of all, near or not; docs/estimate.md has its terms."""
     _kinds = {"runs": "NearRunReport"}
+
+
+class NodeRange(Record):
+    low: int
+    high: int
 
 
 class NoticeRecord(Record):
@@ -610,6 +667,12 @@ class PhaseRecord(Record):
     assumptions: list[Remark] | None
     """The same with figures, in the same order."""
     _kinds = {"warnings": "Remark", "assumptions": "Remark"}
+
+
+class PlanDifference(Record):
+    cost_usd: Money
+    hours: float
+    _kinds = {"cost_usd": "Money"}
 
 
 class PlanRecord(Record):
@@ -742,7 +805,20 @@ class PoolRecord(Record):
     """Whether a machine can be had now, as far as the cloud says."""
     signals: list[dict[str, Any]]
     """What the cloud says of its capacity."""
+    signals_observed_at: str | None
+    """When the oldest of the signals was said, as far as that is known."""
     _kinds = {"rate_usd_per_hour": "Money"}
+
+
+class PriceAge(Record):
+    """How old the prices are that a sum rests on, by money."""
+    older_than_days: float
+    older_share: float
+    """Share of the money on older prices."""
+    undated_share: float
+    """Share on prices without a date."""
+    oldest: str | None
+    """Of the oldest price; null: no price has a date."""
 
 
 class PriceRecord(Record):
@@ -883,6 +959,28 @@ class Remark(Record):
     """The same as a sentence in English; its wording may change at any time."""
 
 
+class RuleResult(Record):
+    """A rule about one team, one month or everything, with what was found."""
+    rule: RuleKind
+    team: str | None
+    """Null: everything, or a month."""
+    month: str | None
+    budget_usd: Money | None
+    """Null: the rule is about no budget, or none is stated."""
+    max_age_days: float | None
+    """Days, of a rule about the age of prices."""
+    limit: float
+    """Least probability, or most of the money or budget, as a share."""
+    found: float | None
+    """Null: unknown, which keeps no rule."""
+    verdict: Verdict
+    approval: Approval | None
+    """Null: nobody allows that it is broken."""
+    origin: RuleOrigin
+    line: int
+    _kinds = {"budget_usd": "Money", "approval": "Approval"}
+
+
 class RunLine(Record):
     """One run."""
     run: str
@@ -979,7 +1077,10 @@ class SpotRecord(Record):
     """When the run ends, under which conditions and at which cost, as a sentence; `null` without a fallback."""
     cost_histogram: list[CostBar]
     """Bars of equal width over the cost of the machines in all draws of the forecast."""
-    _kinds = {"forecast": "Forecast", "fallback_rate_usd_per_hour": "Money", "pools": "PoolRecord", "cost_histogram": "CostBar"}
+    cost_quantiles_usd: list[Money] | None
+    """Costs of the machines at equal steps of probability, cheapest first: the first of fifty is at 1 %, the next at 3 %, the last at 99
+    %."""
+    _kinds = {"forecast": "Forecast", "fallback_rate_usd_per_hour": "Money", "pools": "PoolRecord", "cost_histogram": "CostBar", "cost_quantiles_usd": "Money"}
 
 
 class StagedLine(Record):
@@ -1322,13 +1423,15 @@ class Budget(Document):
     """The machines of some phases committed to for years."""
     elsewhere: list[OtherCloudCost]
     """Each phase on other clouds."""
+    rules: list[RuleResult] | None
+    """What the budget has to keep, and whether it does."""
     sensitivity: list[SensitivityBar]
     """Longest first."""
     lines: list[BudgetLine]
     assumptions: list[str]
     _rows = "lines"
     _has_page = True
-    _kinds = {"inputs": "InputsRecord", "total": "BudgetTotal", "by_month": "CostGroup", "by_team": "CostGroup", "by_cloud": "CostGroup", "by_gpu": "CostGroup", "phases": "PhaseFigures", "commitments": "CommitmentFigures", "held": "HeldMachines", "promises": "TermCommitment", "elsewhere": "OtherCloudCost", "sensitivity": "SensitivityBar", "lines": "BudgetLine"}
+    _kinds = {"inputs": "InputsRecord", "total": "BudgetTotal", "by_month": "CostGroup", "by_team": "CostGroup", "by_cloud": "CostGroup", "by_gpu": "CostGroup", "phases": "PhaseFigures", "commitments": "CommitmentFigures", "held": "HeldMachines", "promises": "TermCommitment", "elsewhere": "OtherCloudCost", "rules": "RuleResult", "sensitivity": "SensitivityBar", "lines": "BudgetLine"}
 
 
 class Status(Document):

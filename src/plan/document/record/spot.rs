@@ -13,6 +13,8 @@ use gpuplan_units::{Hours, Usd, UsdPerHour};
 
 /// Bars of the histogram of the cost.
 const BARS: usize = 8;
+/// Costs that stand for all draws of a forecast: enough for the shape of a cost with two humps, few enough for a document.
+const QUANTILES: usize = 50;
 
 /// What may become of a plan on spot machines, and what that rests on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -46,6 +48,9 @@ pub struct SpotRecord {
     /// Bars of equal width over the cost of the machines in all draws of the forecast.
     #[serde(default)]
     pub cost_histogram: Vec<CostBar>,
+    /// Costs of the machines at equal steps of probability, cheapest first: the first of fifty is at 1 %, the next at 3 %, the last at 99 %.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cost_quantiles_usd: Vec<Usd>,
 }
 
 /// A place where such machines are sold as spot.
@@ -102,10 +107,17 @@ impl SpotRecord {
             pools: spot.pools.iter().map(|pool| PoolRecord::new(pool, world)).collect(),
             promise: spot.promise.as_ref().map(|promise| words.promise(promise)),
             cost_histogram: CostBar::histogram(&forecast.costs),
+            cost_quantiles_usd: quantiles(&forecast.costs),
             // The draws are not part of a document.
             forecast: Some(Forecast { costs: Vec::new(), finishes: Vec::new(), ..forecast }),
         })
     }
+}
+
+/// Of costs that are sorted.
+fn quantiles(costs: &[Usd]) -> Vec<Usd> {
+    let at = |step: usize| costs.get(costs.len() * (2 * step + 1) / (2 * QUANTILES)).copied();
+    (0..QUANTILES).filter_map(at).collect()
 }
 
 impl PoolRecord {
@@ -153,6 +165,15 @@ impl CostBar {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quantiles_stand_for_the_draws() {
+        let costs: Vec<Usd> = (0..300).map(|draw| Usd::from_nanos(draw * draw)).collect();
+        let found = quantiles(&costs);
+        assert_eq!((found.len(), found[0], found[49]), (QUANTILES, costs[3], costs[297]));
+        assert_eq!(quantiles(&costs[..40]).len(), QUANTILES);
+        assert!(found.is_sorted() && quantiles(&[]).is_empty());
+    }
 
     #[test]
     fn every_draw_is_in_one_bar() {
