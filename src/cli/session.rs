@@ -225,7 +225,7 @@ impl Session {
         let age = Hours(self.now.duration_since(observed_at).as_secs_f64() / 3600.0);
         (age > VERY_OLD).then(|| {
             let seen = observed_at.strftime("%Y-%m-%d");
-            format!("THIS PRICE IS {:.0} DAYS OLD (seen on {seen}): treat every amount as a rough guide", age.0 / 24.0)
+            format!("THIS PRICE IS {:.0} DAYS OLD ({seen}): every amount is a rough guide", age.0 / 24.0)
         })
     }
 
@@ -236,7 +236,7 @@ impl Session {
         let taken = newest.strftime("%Y-%m-%d");
         if age > VERY_OLD {
             return Some(format!(
-                "PRICES ARE {:.0} DAYS OLD (newest of {taken}): treat every amount as a rough guide",
+                "PRICES ARE {:.0} DAYS OLD (newest of {taken}): every amount is a rough guide",
                 age.0 / 24.0
             ));
         }

@@ -217,8 +217,10 @@ fn a_gb300_has_all_of_its_memory() {
 
 #[test]
 fn old_prices_are_said_to_be_old() {
-    let ask =
-        |now: &str| gpuplan_at(now, "100", &["plan", "--model", "llama-3.1-8b", "--task", "lora", "--tokens", "10M"]);
+    let ask = |now: &str| {
+        let line = ["plan", "--model", "llama-3.1-8b", "--task", "lora", "--tokens", "10M", "--cloud", "gcp"];
+        gpuplan_at(now, "100", &line)
+    };
     // The age is that of the price that is used, not of the newest of the catalog.
     let age = |now: &str| {
         let ran = gpuplan_at(now, "100", &["plan", "examples/llama-3.1-8b-finetune.toml", "--output", "json"]);

@@ -45,7 +45,7 @@ fn a_phase_stays_near_a_large_amount_that_it_is_handed() {
     let ask = |handed: &str| {
         let text = format!(
             "[model]\npreset = \"llama-3.1-8b\"\n[training]\ntask = \"lora\"\ntokens = \"5M\"\n\
-             [[phase]]\nname = \"a\"\nhands_over = \"{handed}\"\n[phase.limits]\nclouds = [\"aws\"]\n[[phase]]\nname = \"b\"\n"
+             [[phase]]\nname = \"a\"\nhands_over = \"{handed}\"\n[phase.limits]\nclouds = [\"gcp\"]\n[[phase]]\nname = \"b\"\n"
         );
         let path = folder.path().join(format!("{handed}.toml"));
         fs::write(&path, text).unwrap();
@@ -55,8 +55,8 @@ fn a_phase_stays_near_a_large_amount_that_it_is_handed() {
         document["phases"][1]["recommendation"]["cloud"].as_str().unwrap().to_owned()
     };
     // 50 TB out of a cloud cost thousands of dollars; a megabyte costs nothing.
-    assert_eq!(ask("50TB"), "aws");
-    assert_ne!(ask("1MB"), "aws");
+    assert_eq!(ask("50TB"), "gcp");
+    assert_ne!(ask("1MB"), "gcp");
 }
 
 #[test]

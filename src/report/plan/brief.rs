@@ -41,7 +41,7 @@ pub fn text(set: &PlanSet, context: &Context, screen: &Screen) -> String {
     let Screen { width, style, .. } = *screen;
     let mut out = String::new();
     if let Some(headline) = screen.headline {
-        let _ = writeln!(out, "{}\n", style.warning(&wrap(headline, width, "  ")));
+        let _ = writeln!(out, "{}", style.warning(&wrap(headline, width, "  ")));
     }
     let _ = writeln!(out, "{}\n", wrap(&short_line(context.workload), width, "  "));
     let _ = writeln!(out, "{}", style.strong(&wrap(&rent(best, context), width, "  ")));
