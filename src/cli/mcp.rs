@@ -23,7 +23,7 @@ use crate::session::diagnostic::{Diagnostic, Exit};
 pub fn run(mut commands: clap::Command, session: &Session) -> Result<Exit, Diagnostic> {
     commands.build();
     let mut client = Client::new(commands, session)?;
-    while let Some(message) = client.next()? {
+    while let Some(message) = client.next_message()? {
         let Some(id) = message.id.clone() else { continue };
         match answer(&mut client, &message) {
             Ok(result) => client.send(&message::result(&id, result))?,

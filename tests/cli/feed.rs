@@ -88,13 +88,13 @@ fn a_feed_is_published_fetched_once_a_day_and_believed_by_its_signature() {
     fs::write(&key, Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap().as_ref()).unwrap();
     let fake = FakeGce::start(project);
     let (key, file) = (key.to_str().unwrap(), publisher.join("prices.feed"));
-    let publish = ["catalog", "publish", file.to_str().unwrap(), "--key", key];
-    let nothing = run(&publisher, &fake.endpoint, &publish);
+    let command = ["catalog", "publish", file.to_str().unwrap(), "--key", key];
+    let nothing = run(&publisher, &fake.endpoint, &command);
     assert!(nothing.code != 0 && nothing.stderr.contains("gpuplan refresh"), "{}", nothing.stderr);
     assert_eq!(run(&publisher, &fake.endpoint, &["refresh", "--cloud", "gcp"]).code, 0);
-    let published = run(&publisher, &fake.endpoint, &publish);
-    assert_eq!(published.code, 0, "{}", published.stderr);
-    let public = published.stdout.trim().rsplit(' ').next().unwrap().to_owned();
+    let sent = run(&publisher, &fake.endpoint, &command);
+    assert_eq!(sent.code, 0, "{}", sent.stderr);
+    let public = sent.stdout.trim().rsplit(' ').next().unwrap().to_owned();
 
     let served = Arc::new(Mutex::new(Served { file: fs::read(&file).unwrap(), ..Served::default() }));
     let (address, today) = (serve(served.clone()), Timestamp::now());
@@ -118,16 +118,16 @@ fn a_feed_is_published_fetched_once_a_day_and_believed_by_its_signature() {
         (served.asked, served.sent)
     };
     assert_eq!(counts(&served), (2, 1), "it has not changed since");
-    let mut changed = fs::read(&file).unwrap();
-    changed.push(0);
-    served.lock().unwrap().file = changed;
+    let mut tampered = fs::read(&file).unwrap();
+    tampered.push(0);
+    served.lock().unwrap().file = tampered;
     let (is_there, said) = has_the_news(&reader, day(2), &[]);
     assert!(is_there && said.contains("signed by none of the keys"), "{said}");
     fs::write(reader.join("feed.toml"), format!("url = \"{address}\"\nkeys = [\"{stranger}\"]\n")).unwrap();
     assert!(!has_the_news(&reader, day(3), &[]).0, "what is kept is believed by the keys of today only");
 
     let changes = publisher.join("changes.json");
-    let again = [&publish[..], &["--before", file.to_str().unwrap(), "--changes", changes.to_str().unwrap()]].concat();
+    let again = [&command[..], &["--before", file.to_str().unwrap(), "--changes", changes.to_str().unwrap()]].concat();
     let again = run(&publisher, &fake.endpoint, &again);
     assert_eq!(again.code, 0, "{}", again.stderr);
     let changes: Value = serde_json::from_str(&fs::read_to_string(&changes).unwrap()).unwrap();

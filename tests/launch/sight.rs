@@ -138,8 +138,8 @@ impl<'a> Led<'a> {
             let runs = self.controller.gang_epoch();
             let action = runs.map_or(policy::Action::Idle, |epoch| self.places[&epoch]);
             taken.push(action);
-            if runs != self.runs && runs.is_some() {
-                assert_eq!(self.machines[&runs.unwrap()].len() as u32, self.nodes);
+            if let Some(epoch) = runs.filter(|_| runs != self.runs) {
+                assert_eq!(self.machines[&epoch].len() as u32, self.nodes);
                 self.changing = self.limits.changeover_to(action, self.last_pool);
             }
             self.runs = runs;
@@ -187,9 +187,9 @@ fn terms(policy: &Policy, limits: &Limits, nodes: u32) -> Terms {
     }
 }
 
-/// Decisions that differ between controller and replay, of all windows that fit; and how many windows there are.
-fn compare(jobs: &[Vec<Vec<bool>>], nodes: u32, starts: usize) -> (usize, usize) {
-    let (mut windows, mut differ) = (0, 0);
+/// Controller and replay decide alike in every window that fits. How many windows there are.
+fn compare(jobs: &[Vec<Vec<bool>>], nodes: u32, starts: usize) -> usize {
+    let mut windows = 0;
     for job in jobs {
         let pools: Vec<&[bool]> = job.iter().map(Vec::as_slice).collect();
         for (work, deadline, changeover) in [(6.0, 9.0, 0.2), (12.0, 14.0, 0.3), (24.0, 30.0, 0.2), (1.0, 6.0, 0.35)] {
@@ -206,19 +206,16 @@ fn compare(jobs: &[Vec<Vec<bool>>], nodes: u32, starts: usize) -> (usize, usize)
                         .collect();
                     let taken = Led::new(&policy, &limits, nodes, &pools, start).decisions();
                     windows += 1;
-                    if taken != expected {
-                        differ += 1;
-                        let first = taken.iter().zip(&expected).position(|(a, b)| a != b);
-                        println!(
-                            "{work} h in {deadline} h from {start}, {} pools: differ at {first:?}\n{taken:?}\n{expected:?}",
-                            pools.len()
-                        );
-                    }
+                    let pools = pools.len();
+                    assert_eq!(
+                        taken, expected,
+                        "{work} h in {deadline} h from {start}, {pools} pools, {nodes} machines"
+                    );
                 }
             }
         }
     }
-    (windows, differ)
+    windows
 }
 
 fn limits(work: f64, deadline: f64, changeover: f64, pools: usize) -> Limits {
@@ -252,9 +249,7 @@ fn the_controller_decides_as_the_replay_does() {
     let traces = Trace::parse_all(TRACES, "h100").unwrap();
     let mut windows = 0;
     for nodes in [1, 8] {
-        let (of, differ) = compare(&jobs(&traces, nodes), nodes, 6);
-        assert_eq!(differ, 0, "of {of} windows, {nodes} machines");
-        windows += of;
+        windows += compare(&jobs(&traces, nodes), nodes, 6);
     }
     assert!(windows >= 200, "{windows}");
 }
@@ -268,8 +263,6 @@ fn the_controller_decides_as_the_replay_does_on_public_traces() {
     let traces: Vec<Trace> = all.into_iter().filter(|trace| trace.gap == TICK).collect();
     let most = traces.iter().flat_map(|trace| trace.obtainable.iter().copied()).max().unwrap_or_default();
     for nodes in [1, 4, 16].into_iter().filter(|nodes| *nodes <= most) {
-        let (windows, differ) = compare(&jobs(&traces, nodes), nodes, 8);
-        println!("{windows} windows, {nodes} machines: {differ} differ");
-        assert_eq!(differ, 0, "{nodes} machines");
+        assert!(compare(&jobs(&traces, nodes), nodes, 8) > 0, "{nodes} machines");
     }
 }

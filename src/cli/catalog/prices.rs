@@ -232,7 +232,7 @@ fn changes(
 ) -> Result<Exit, Diagnostic> {
     let moment = moment(text, session.now)?;
     let keeps = |offer: &Offer| filters.iter().all(|filter| (filter.keeps)(offer));
-    let (before, now) = (session.snapshot()?.market.only(&keeps), catalogs.market.only(&keeps));
+    let (before, now) = (session.snapshot()?.market.only(keeps), catalogs.market.only(keeps));
     let cache = session.home.price_cache().map(|path| Cache::open_existing(&path)).transpose();
     let cache = cache.map_err(|error| Diagnostic::unexpected(error).hint("gpuplan refresh"))?.flatten();
     let mut points = Vec::new();

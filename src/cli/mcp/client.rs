@@ -36,7 +36,7 @@ impl<'a> Client<'a> {
     }
 
     /// The next request or notification. `None`: the client is gone.
-    pub fn next(&mut self) -> Result<Option<Message>, Diagnostic> {
+    pub fn next_message(&mut self) -> Result<Option<Message>, Diagnostic> {
         match self.waiting.pop_front() {
             Some(message) => Ok(Some(message)),
             None => self.read(),

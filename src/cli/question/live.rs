@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use crate::question::asking::{Question, replies};
-use crate::question::machines::{ListReport, list_machines};
+use crate::question::machines::{ListReport, Listed, list_machines};
 use crate::session::diagnostic::Diagnostic;
 use crate::session::printer::Printer;
 use crate::session::{Catalogs, Session};
@@ -103,7 +103,7 @@ pub fn ask_clouds(catalogs: &mut Catalogs, session: &Session, wanted: &Request) 
             .hint("`gpuplan prices --offline` shows the prices that are here already"));
     }
     let clouds = clouds_to_ask(&catalogs.hardware, &session.printer, &wanted.clouds);
-    let (lists, reports) = list_machines(&clouds, catalogs, session, wanted.lists_again)?;
+    let Listed { lists, reports } = list_machines(&clouds, catalogs, session, wanted.lists_again)?;
     let mut answers =
         Answers { lists, sources: reports.into_iter().map(SourceReport::from).collect(), ..Answers::default() };
     let mut cache = session.cache();

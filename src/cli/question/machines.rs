@@ -18,13 +18,19 @@ pub struct ListReport {
     pub answer: Result<MachineList, SourceError>,
 }
 
+/// What is known of the machines of each cloud, and what its sources answered just now.
+pub struct Listed {
+    pub lists: Vec<(CloudId, MachineList)>,
+    pub reports: Vec<ListReport>,
+}
+
 /// Which machines each cloud has where, as it says now or said within the day, and the rows of what is new laid into the catalog.
 pub fn list_machines(
     clouds: &[(CloudId, Sources)],
     catalogs: &mut Catalogs,
     session: &Session,
     ask_again: bool,
-) -> Result<(Vec<(CloudId, MachineList)>, Vec<ListReport>), Diagnostic> {
+) -> Result<Listed, Diagnostic> {
     let mut cache = session.cache();
     let (mut lists, mut unlisted) = (Vec::new(), Vec::new());
     for (cloud, sources) in clouds.iter().filter(|(_, sources)| !sources.machines.is_empty()) {
@@ -65,7 +71,7 @@ pub fn list_machines(
         }
         reports.push(ListReport { about, address, answer });
     }
-    Ok((lists, reports))
+    Ok(Listed { lists, reports })
 }
 
 fn is_fresh(session: &Session, listed_at: jiff::Timestamp) -> bool {
