@@ -141,6 +141,10 @@ impl<'a> Flow<'a> {
             }
             batch /= 2.0;
         }
+        // Requests that all are there from the start are sent as others are answered: no queue of newcomers grows without end.
+        if self.answer > 0.0 && !best.first_token.expected.is_finite() {
+            best.first_token = self.closed_loop(best.batch).first_token;
+        }
         Ok(best)
     }
 

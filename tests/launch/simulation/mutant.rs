@@ -50,4 +50,21 @@ impl Mutant {
         Self::RebootForgetsTheEnd,
         Self::LeaseAtThePlannedPrice,
     ];
+
+    /// The seed that caught it last: looked at first, since the others take minutes. Where it catches it no more, they are searched.
+    pub fn caught_at(self) -> u64 {
+        match self {
+            Self::OldWordIsLife | Self::TokenOfTheName | Self::LifeWithoutLease => 0,
+            Self::LedgerIsForgotten | Self::LeaseAtThePlannedPrice => 1,
+            Self::WallClock => 3,
+            Self::EndsWithoutNotice => 5,
+            Self::BlindIsSilent => 16,
+            Self::ListsHaveNoAge => 36,
+            Self::NobodyAsksWhoLeads => 37,
+            Self::StopForgetsOrders => 38,
+            Self::DeposedMachineBegins => 107,
+            Self::RebootForgetsTheEnd => 579,
+            Self::NewGangDoesNotWait => 2852,
+        }
+    }
 }
