@@ -60,9 +60,23 @@ pub struct PricesArguments {
     /// List machines without GPUs instead
     #[arg(long, conflicts_with_all = ["gpus", "commitments", "live", "history"])]
     pub hosts: bool,
-    /// Show at most this many rows (0: all)
-    #[arg(long, value_name = "N", default_value_t = 30)]
-    pub max_results: usize,
+    /// Show at most this many rows (0: all) [default: 30 in a table, all as JSON or CSV]
+    #[arg(long, value_name = "N")]
+    pub max_results: Option<usize>,
+}
+
+/// Rows of a table where nobody says how many.
+const ROWS: usize = 30;
+
+impl PricesArguments {
+    /// The first of these, as many as are asked for.
+    fn shorten<T>(&self, rows: &mut Vec<T>, output: OutputFormat) {
+        let usual = if output == OutputFormat::Table { ROWS } else { 0 };
+        let most = self.max_results.unwrap_or(usual);
+        if most > 0 {
+            rows.truncate(most);
+        }
+    }
 }
 
 /// Alternatives named where a filter leaves nothing.
@@ -121,6 +135,8 @@ pub fn run(arguments: &PricesArguments, session: &Session) -> Result<Exit, Diagn
     if let (Some(line), true) = (&head, session.output != OutputFormat::Table || offers.is_empty()) {
         session.printer.warning(line);
     }
+    let matching = offers.len();
+    arguments.shorten(&mut offers, session.output);
     match session.output {
         OutputFormat::Json => session.printer.data(&prices::json(&offers, &catalogs.hardware)),
         OutputFormat::Csv => {
@@ -132,10 +148,7 @@ pub fn run(arguments: &PricesArguments, session: &Session) -> Result<Exit, Diagn
                 explain_nothing(&filters, &catalogs, &unpriced, &session.printer);
                 return Ok(Exit::Done);
             }
-            let around = PriceTable { head, matching: offers.len(), unpriced };
-            if arguments.max_results > 0 {
-                offers.truncate(arguments.max_results);
-            }
+            let around = PriceTable { head, matching, unpriced };
             session.printer.data(&prices::table(&offers, &catalogs.hardware, session.now, session.width, &around))
         }
     }
@@ -160,7 +173,10 @@ fn host_prices(arguments: &PricesArguments, session: &Session) -> Result<Exit, D
         let vcpus = f64::from(hardware.host(offer.host).vcpus);
         (offer.quote.rate.per_gpu(vcpus), offer.quote.rate, offer.host, offer.place.clone(), offer.purchase)
     });
-    let lines: Vec<HostPrice> = offers.into_iter().map(|offer| HostPrice::new(offer, &hardware)).collect();
+    let mut lines: Vec<HostPrice> = offers.into_iter().map(|offer| HostPrice::new(offer, &hardware)).collect();
+    if session.output != OutputFormat::Table {
+        arguments.shorten(&mut lines, session.output);
+    }
     match session.output {
         OutputFormat::Json => session.printer.data(&catalog::json(&lines)),
         OutputFormat::Csv => {
@@ -173,7 +189,7 @@ fn host_prices(arguments: &PricesArguments, session: &Session) -> Result<Exit, D
             Ok(Exit::Done)
         }
         OutputFormat::Table => {
-            session.printer.data(&hosts::prices(&lines, session.now, session.width, arguments.max_results))
+            session.printer.data(&hosts::prices(&lines, session.now, session.width, arguments.max_results.unwrap_or(ROWS)))
         }
     }
 }
@@ -211,9 +227,7 @@ fn history(
     if pools.is_empty() {
         return Err(nothing());
     }
-    if arguments.max_results > 0 {
-        pools.truncate(arguments.max_results);
-    }
+    arguments.shorten(&mut pools, session.output);
     match session.output {
         OutputFormat::Json => session.printer.data(&history::json(&pools, &catalogs.hardware)),
         OutputFormat::Csv => Err(Diagnostic::usage("a price history cannot be printed as CSV")
@@ -247,9 +261,7 @@ fn changes(
     if found.is_empty() {
         session.printer.note("nothing moved since then, as far as is known here; `gpuplan refresh` asks the clouds");
     }
-    if arguments.max_results > 0 {
-        found.truncate(arguments.max_results);
-    }
+    arguments.shorten(&mut found, session.output);
     match session.output {
         OutputFormat::Json => session.printer.data(&report::json(&found, moment, &catalogs.hardware)),
         OutputFormat::Csv => Err(Diagnostic::usage("changes of prices cannot be printed as CSV")
