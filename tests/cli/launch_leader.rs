@@ -181,6 +181,27 @@ fn a_second_leader_is_refused_unless_it_takes_over() {
     }
 }
 
+/// Two computers of one account: here, two journals of one cloud.
+#[test]
+fn stopping_a_run_that_is_led_elsewhere_rents_nothing_more() {
+    let (here, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    saves_when_told(here.path(), "far", &["--fake-scenario", "calm"]);
+    std::os::unix::fs::symlink(here.path().join("fake-cloud"), elsewhere.path().join("fake-cloud")).unwrap();
+    let store = format!("file://{}", here.path().join("fake-cloud/store").display());
+    let adopted = run(elsewhere.path(), &["adopt", "far", "--store", &store, "--cloud", "fake", "-y"]);
+    assert_eq!(adopted.code, 0, "{}", adopted.stderr);
+    let leader = gpuplan(elsewhere.path(), &["watch", "far", "--take-over"]).stdout(Stdio::null()).spawn().unwrap();
+    let leads = here.path().join("fake-cloud/store/runs/far/lead-keeps/2");
+    until("the other one leads", || leads.exists());
+    let stopped = run(here.path(), &["stop", "far"]);
+    assert_eq!(stopped.code, 0, "{}", stopped.stderr);
+    assert!(stopped.stderr.contains("far has saved and ended: step 60 is safe"), "{}", stopped.stderr);
+    let ended = leader.wait_with_output().unwrap();
+    assert!(ended.status.success(), "it hears that it leads no more");
+    assert_eq!(machines(here.path()).len(), 1, "the end of its machine is no interruption");
+    nothing_is_left(here.path());
+}
+
 /// It was said that $3.50 were the worst of a run that was expected to cost $13.95.
 #[test]
 fn at_worst_is_no_less_than_what_is_expected() {

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
+use crate::running::terminate::depose_elsewhere;
 use crate::runs::journal::open_journal;
 use crate::runs::launchers::{Launchers, launchers_of_run};
 use crate::runs::store::store_of_run;
@@ -30,7 +31,9 @@ pub fn give(kept: &RunRecord, session: &Session) -> Result<(), Diagnostic> {
     if kept.end.is_some() || kept.machines.iter().all(|machine| machine.is_over) {
         return Ok(());
     }
-    open_journal(session)?.end(run, &End::Stopped, Timestamp::now())?;
+    let mut journal = open_journal(session)?;
+    journal.end(run, &End::Stopped, Timestamp::now())?;
+    depose_elsewhere(kept, &mut journal, session);
     let waiting = || format!("waiting for {run} to save; `gpuplan stop --at-once` does not wait");
     let saved = with_progress(&session.printer, waiting, || {
         let (store, clouds) = (store_of_run(&kept.spec)?, launchers_of_run(&kept.spec, session)?);

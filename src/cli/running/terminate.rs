@@ -118,27 +118,48 @@ pub fn list_until_settled(
     })
 }
 
-/// Whoever leads the run elsewhere hears that it does not any more; who leads it with this journal sees its end there. A store that does
-/// not answer keeps nobody from ending machines.
+/// Nobody leads the run any more, here or elsewhere.
 fn leadership_ends(kept: &RunRecord, journal: &mut Journal, session: &Session) {
-    let mut taking = || {
+    depose_elsewhere(kept, journal, session);
+    let mut ending = || {
+        let (store, runtime, identity) = (store_of_run(&kept.spec)?, runtime()?, journal.identity()?);
+        match runtime.block_on(store.leading())? {
+            Some(leading) if !may_follow(&leading, &identity) => {}
+            Some(Leading { number, lead: Some(lead), is_over: false }) => {
+                runtime.block_on(store.end_lead(number, &lead))?;
+            }
+            _ => {}
+        }
+        Ok::<_, Diagnostic>(())
+    };
+    if let Err(error) = ending() {
+        not_told(kept, &error, session);
+    }
+}
+
+/// Whoever leads the run with another journal leads it no more. Before its machines are told to save: whoever leads takes their end for an
+/// interruption, and rents others.
+pub fn depose_elsewhere(kept: &RunRecord, journal: &mut Journal, session: &Session) {
+    let mut deposing = || {
         let (store, runtime, identity) = (store_of_run(&kept.spec)?, runtime()?, journal.identity()?);
         let leading = runtime.block_on(store.leading())?;
-        if leading.as_ref().is_some_and(|leading| !may_follow(leading, &identity)) {
+        if leading.is_some_and(|leading| !may_follow(&leading, &identity)) {
             let leadership = runtime.block_on(take(&store, &identity, &this_leader(), true));
             let leadership = leadership.map_err(Diagnostic::unexpected)?;
             // What was ordered elsewhere and boots only now ends itself.
             runtime.block_on(leadership.keeps(&store, None))?;
             runtime.block_on(leadership.leaves(&store))?;
-        } else if let Some(Leading { number, lead: Some(lead), is_over: false }) = leading {
-            runtime.block_on(store.end_lead(number, &lead))?;
         }
         Ok::<_, Diagnostic>(())
     };
-    if let Err(error) = taking() {
-        let run = &kept.spec.run;
-        session.printer.warning(&format!("{run}: whoever leads it elsewhere could not be told: {}", error.message));
+    if let Err(error) = deposing() {
+        not_told(kept, &error, session);
     }
+}
+
+fn not_told(kept: &RunRecord, error: &Diagnostic, session: &Session) {
+    let run = &kept.spec.run;
+    session.printer.warning(&format!("{run}: whoever leads it elsewhere could not be told: {}", error.message));
 }
 
 /// What the machines cost, into the run's store, where everybody who adds up money finds it.

@@ -65,7 +65,7 @@ pub struct FakeCloud {
 
 impl FakeCloud {
     pub fn at(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), orders: Arc::default() }
+        Self { folder: real(folder), orders: Arc::default() }
     }
 
     /// Another course of events for the orders to come.
@@ -275,6 +275,12 @@ impl Launcher for FakeCloud {
     fn self_destruct(&self) -> Option<SelfDestruct> {
         Some(SelfDestruct::Timer)
     }
+}
+
+/// One cloud has one name, however it is reached: its machines are known by it. The folder itself may not be there yet.
+fn real(folder: &Path) -> PathBuf {
+    let above = || Some(fs::canonicalize(folder.parent()?).ok()?.join(folder.file_name()?));
+    fs::canonicalize(folder).ok().or_else(above).unwrap_or_else(|| folder.to_owned())
 }
 
 /// Whether a machine is one of this cloud's.
