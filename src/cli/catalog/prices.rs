@@ -188,9 +188,12 @@ fn host_prices(arguments: &PricesArguments, session: &Session) -> Result<Exit, D
                 .note("no offer of a machine without GPU matches; `gpuplan catalog hosts` lists the machines");
             Ok(Exit::Done)
         }
-        OutputFormat::Table => {
-            session.printer.data(&hosts::prices(&lines, session.now, session.width, arguments.max_results.unwrap_or(ROWS)))
-        }
+        OutputFormat::Table => session.printer.data(&hosts::prices(
+            &lines,
+            session.now,
+            session.width,
+            arguments.max_results.unwrap_or(ROWS),
+        )),
     }
 }
 
