@@ -55,9 +55,9 @@ fn terms(nodes: u32, budget: Option<f64>) -> Terms {
         pools: pools.collect(),
         budget: Some(bound),
     };
-    let one = Limits { budget: None, ..limits.clone() };
-    let tables = TABLES.get_or_init(|| Arc::new(Tables::new(&AvailabilityModel::prior(), &one))).clone();
-    let policy = if nodes == 1 { Policy::SemiMarkov(tables) } else { Policy::SlackReserve };
+    // They are dollars of one machine: a gang that asked first would leave the others with its own.
+    let alone = || Arc::new(Tables::new(&AvailabilityModel::prior(), &Limits { budget: None, ..limits.clone() }));
+    let policy = if nodes == 1 { Policy::SemiMarkov(TABLES.get_or_init(alone).clone()) } else { Policy::SlackReserve };
     Terms {
         launch: Launch { run: "run".to_owned(), at: 7, lead: 1 },
         nodes,
