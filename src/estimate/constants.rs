@@ -200,6 +200,14 @@ pub const SUMMED_VALUES: f64 = 3.0;
 pub const SUMMED_VALUES_BESIDE: f64 = 5.0;
 /// Adapter parameters over base parameters, for traffic only (memory counts them exactly).
 pub const ADAPTER_SHARE: f64 = 0.005;
+/// Bytes that PEFT moves for an adapted matrix beside its product, for each value of input and of output, forward and backward. Forward an
+/// input is cast to fp32 (6), cast back for the product (6) and read by it (2); an output is written, scaled and added (2 + 4 + 6). Backward
+/// the gradient of the input takes the same way back and is added (2 + 6 + 6 + 6), and its product reads the input (2); that of the output is
+/// scaled and read twice (4 + 4) (huggingface/peft, src/peft/tuners/lora/layer.py, `Linear.forward`: `result + lora_B(lora_A(dropout(x))) * scaling`).
+pub const PEFT_FORWARD_BYTES: (f64, f64) = (14.0, 12.0);
+pub const PEFT_BACKWARD_BYTES: (f64, f64) = (22.0, 8.0);
+/// Bytes of a dropout of fp32 inputs in either pass: read, written, and its mask.
+pub const PEFT_DROPOUT_BYTES: f64 = 9.0;
 
 /// The constants file: values with the fit they came from.
 #[derive(Clone, Debug, Serialize, Deserialize)]

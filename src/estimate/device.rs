@@ -60,6 +60,11 @@ impl DeviceRates {
     /// What the constants expect of a benchmark that runs alone on a whole card: the ceilings, without the shares of them
     /// that training reaches.
     pub fn of_benchmark(gpu: &Gpu, precision: Precision) -> Self {
+        Self::of_part(gpu, precision, 1.0)
+    }
+
+    /// The same on a part of a card.
+    pub(crate) fn of_part(gpu: &Gpu, precision: Precision, share: f64) -> Self {
         let alone = Constants {
             gemm_share: 1.0,
             generation_volta: 1.0,
@@ -74,7 +79,7 @@ impl DeviceRates {
             bandwidth_share: 1.0,
             ..Constants::embedded().clone()
         };
-        Self::new(gpu, precision, 1.0, &alone)
+        Self::new(gpu, precision, share, &alone)
     }
 
     /// `share` is the part of a card that a slice has; 1 for whole cards.
