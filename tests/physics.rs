@@ -18,13 +18,15 @@ const ROUNDING: f64 = 1.001;
 
 /// GPUs of a run: one, one machine, several machines.
 const COUNTS: [u32; 3] = [1, 8, 64];
-const PRECISIONS: [Precision; 7] = [
+const PRECISIONS: [Precision; 9] = [
     Precision::Fp32,
     Precision::Tf32,
+    Precision::Fp16,
     Precision::AmpFp16,
     Precision::Bf16,
     Precision::PureBf16,
     Precision::Fp8,
+    Precision::Mxfp8,
     Precision::Nvfp4,
 ];
 

@@ -186,6 +186,9 @@ pub const ATTENTION_BACKWARD: f64 = 2.6;
 /// Of CDNA, what a product in fp8 reaches of its peak over what one in bf16 reaches of its own: 1,273 of 2,614 and 708 of 1,307 TFLOP/s on an
 /// MI300X with hipBLASLt (AMD ROCm blogs, "Measuring Max-Achievable FLOPs - Part 2", February 2025).
 pub const CDNA_FP8_SHARE: f64 = 0.90;
+/// Share of the 16-bit peak that attention reaches on CDNA 3 and 4 over long causal sequences, forward and backward together: 547 and 423
+/// TFLOP/s on an MI300X, 1,319 and 775 on an MI355X at 8,192 tokens (ROCm/aiter, op_tests/cpp/mha/README.md, sums of gradients in fp32).
+pub const CDNA_FLASH_SHARE: f64 = 0.37;
 /// Part of the linear layers that NVFP4 recipes keep in 16 bits ("Pretraining Large Language Models with NVFP4", NVIDIA 2025,
 /// arXiv 2509.25149, section 4: 16 %).
 pub const NVFP4_HALF_SHARE: f64 = 0.0;
