@@ -289,7 +289,7 @@ fn recent_stacks_are_met_without_a_fit() {
 }
 
 /// Runs of frameworks, cards and years that no published source of the fit has. Bounds as above; the figures of before anything was
-/// changed for them are in `docs/estimate.md`.
+/// changed for them are in `docs/accuracy.md`.
 #[test]
 fn runs_published_elsewhere_are_met_without_a_fit() {
     let met = Unseen::of("published-elsewhere.jsonl", |_| true);
