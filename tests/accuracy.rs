@@ -256,7 +256,6 @@ impl Unseen {
             ));
         }
         all.sizes.sort_by(f64::total_cmp);
-        println!("{}", all.said());
         all
     }
 
