@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::availability::watch::FIRST_PAUSE;
-use crate::evaluate::calibration::{Calibration, calibrate_pairs, calibrate_pools};
+use crate::evaluate::calibration::{Calibration, PlanCalibration, calibrate_pairs, calibrate_plans, calibrate_pools};
 use crate::evaluate::field::{Entrant, Field, JobShape, TracePart};
 use crate::evaluate::score::{PolicyScore, Protocol, rows};
 use crate::simulation::trace::Trace;
@@ -32,6 +32,8 @@ pub struct Evaluation {
     pub matrix: Vec<MatrixRow>,
     pub pairs: Vec<PairScore>,
     pub calibration: Vec<Calibration>,
+    /// Forecasts as a plan makes them.
+    pub plans: Vec<PlanCalibration>,
     pub notes: Vec<String>,
 }
 
@@ -67,8 +69,14 @@ pub fn evaluate(traces: &[Trace], seed: u64) -> Evaluation {
     let notes = vec![
         "a window whose trace ends before the work does is left out, so spot-only shows its luckier windows".to_owned(),
     ];
-    let mut done =
-        Evaluation { sections: Vec::new(), matrix: Vec::new(), pairs: Vec::new(), calibration: Vec::new(), notes };
+    let mut done = Evaluation {
+        sections: Vec::new(),
+        matrix: Vec::new(),
+        pairs: Vec::new(),
+        calibration: Vec::new(),
+        plans: Vec::new(),
+        notes,
+    };
     for field in Field::groups(traces) {
         let name = format!("{} traces, tick {} s", field.pools.len(), field.tick);
         if !field.has_other_zones() {
@@ -88,6 +96,10 @@ pub fn evaluate(traces: &[Trace], seed: u64) -> Evaluation {
             let usual =
                 |(work, deadline, changeover): (f64, f64, f64)| JobShape::new(work, deadline, changeover, USUAL_RATIO);
             done.calibration.extend(SHAPES.into_iter().filter_map(|shape| calibrate(&field, &usual(shape), seed)));
+        }
+        for (work, deadline, changeover) in SHAPES {
+            let shape = JobShape { worst: 3.0, ..JobShape::new(work, deadline, changeover, USUAL_RATIO) };
+            done.plans.extend(calibrate_plans(&field, &shape, seed));
         }
     }
     done
