@@ -167,7 +167,7 @@ fn the_next_plan_goes_by_what_own_launches_saw() {
     assert_eq!(spot["basis"], "your own launches of these machines");
     let assumed = |document: &Value| number(&document["recommendation"]["spot"]["assumed_availability"]);
     assert!((assumed(&after) - assumed(&before)).abs() > 0.01, "{} {}", assumed(&before), assumed(&after));
-    let text = with_home(home.path(), &[]).stdout;
+    let text = with_home(home.path(), &["--details"]).stdout;
     assert!(text.contains("1 start, 1 loss and 2 refusals in"), "{text}");
     // Without them it is as before, and a recorded plan stands by what was seen then.
     assert_eq!(
