@@ -313,3 +313,20 @@ fn golden_vectors() {
         }
     }
 }
+
+/// A pool that is always up: whoever starts there stays, however little slack is left beside the changeover.
+#[test]
+fn no_start_is_ended_before_its_changeover() {
+    let simulator = simulator(vec![trace("t", 600.0, vec![1; 400])]);
+    for (changeover, deadline) in [(0.5, 25.2), (0.2, 24.8), (0.2, 25.0), (1.0, 26.4), (0.35, 25.0)] {
+        for probe_minutes in [0, 10] {
+            let answer = simulator.answer(&case(json!({
+                "work_hours": 24, "deadline_hours": deadline, "changeover_hours": changeover,
+                "worst_changeover_hours": changeover, "probe_minutes": probe_minutes
+            })));
+            assert_eq!(answer["met_deadline"], true, "{answer}");
+            let (spot, starts) = (hours(&answer, "spot_hours"), hours(&answer, "starts"));
+            assert!(starts == 1.0 && (spot < 1e-9 || spot > 24.0), "{changeover} h of {deadline} h: {answer}");
+        }
+    }
+}
