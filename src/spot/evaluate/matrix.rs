@@ -123,7 +123,7 @@ fn row(field: &Field, jobs: &[Vec<usize>], machines: u32, shape: &JobShape, seed
     let count = all.len() as f64;
     let alone = (shape.work + shape.changeover) / shape.work;
     let mean = |of: usize| all.iter().map(|window| window[of].0).sum::<f64>() / count;
-    let share = |is: &dyn Fn(f64) -> bool| all.iter().filter(|window| is(window[0].0)).count() as f64 / count;
+    let part = |is: &dyn Fn(f64) -> bool| all.iter().filter(|window| is(window[0].0)).count() as f64 / count;
     Some(MatrixRow {
         shape: format!("{shape}, price ratio {:.2}, tick {} s", shape.price_ratio, field.tick),
         machines,
@@ -133,9 +133,9 @@ fn row(field: &Field, jobs: &[Vec<usize>], machines: u32, shape: &JobShape, seed
         uniform_progress: mean(1),
         greedy: mean(2),
         missed: all.iter().filter(|window| !window[0].1).count(),
-        within_a_tenth: share(&|cost| cost <= 1.1 * alone + EPSILON),
+        within_a_tenth: part(&|cost| cost <= 1.1 * alone + EPSILON),
         worst: all.iter().map(|window| window[0].0 / alone).fold(0.0, f64::max),
-        under_p90: share(&|cost| cost <= promised + EPSILON),
+        under_p90: part(&|cost| cost <= promised + EPSILON),
     })
 }
 
