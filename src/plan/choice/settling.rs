@@ -20,6 +20,8 @@ pub struct Undecided {
     pub is_kept: bool,
     /// Some way is not forecast, since it could not be the best.
     pub is_left: bool,
+    /// It need not fall back to keep them.
+    keeps_alone: bool,
     /// Ways that are forecast.
     settled: Vec<Way>,
     availability: f64,
@@ -44,6 +46,7 @@ impl Undecided {
             refused: None,
             is_kept: false,
             is_left: false,
+            keeps_alone: false,
             settled: Vec::new(),
             availability,
             spot,
@@ -116,7 +119,7 @@ pub fn settle(pricer: &Pricer, forecaster: &mut Forecaster, open: &mut Undecided
     let mut before = f64::INFINITY;
     open.is_left = false;
     for way in ways {
-        if depth == Depth::AloneWhereItKeeps && (open.is_kept || !kept.is_empty()) {
+        if depth == Depth::AloneWhereItKeeps && open.keeps_alone {
             break;
         }
         if open.settled.contains(&way) {
@@ -139,6 +142,7 @@ pub fn settle(pricer: &Pricer, forecaster: &mut Forecaster, open: &mut Undecided
             Err(error) => Err(Rejection::NoForecast { detail: error.to_string() }),
         };
         open.settled.push(way);
+        open.keeps_alone |= way == Way::Alone && settled.is_ok();
         let score = settled.as_ref().ok().map(|plan| key(plan, aim).0);
         best = best.into_iter().chain(score).reduce(f64::min);
         match settled {

@@ -1,5 +1,7 @@
 //! The least expected cost of a job on one pool: a dynamic programme over time left, slack and the phase of the pool.
 
+use multiversion::multiversion;
+
 use crate::availability::chain::{Onward, PHASES, onward};
 use crate::availability::{AGES, AvailabilityModel};
 use crate::policy::safety::whole_ticks_up;
@@ -90,18 +92,7 @@ impl Table {
             while done < count && slacks[done] < left as f64 * step - 1e-6 {
                 done += 1;
             }
-            solver.drift(&ways);
-            for (first, spell) in
-                ways.chunks_exact(AGES.len()).enumerate().map(|(index, spell)| (index * AGES.len(), spell))
-            {
-                // A pool that leaves its state is at age 0 of the other, however old it was.
-                let gone = solver.gone(&spell[0]);
-                for (age, way) in spell.iter().enumerate() {
-                    let phase = first + age;
-                    solver.solve(phase, way, &gone, done, &mut block[phase * count..(phase + 1) * count]);
-                }
-            }
-            std::mem::swap(&mut solver.now, &mut solver.then);
+            pass(&mut solver, &ways, done, block);
         }
         Self { step, steps, slacks, actions }
     }
@@ -172,6 +163,22 @@ struct Solver {
     may_start_spot: usize,
 }
 
+/// One step of time for all phases.
+#[multiversion(targets("x86_64+avx2", "x86_64+avx512f"))]
+fn pass(solver: &mut Solver, ways: &[Onward], done: usize, actions: &mut [u8]) {
+    let count = actions.len() / PHASES;
+    solver.drift(ways);
+    for (first, spell) in ways.chunks_exact(AGES.len()).enumerate().map(|(index, spell)| (index * AGES.len(), spell)) {
+        // A pool that leaves its state is at age 0 of the other, however old it was.
+        let gone = solver.gone(&spell[0]);
+        for (age, way) in spell.iter().enumerate() {
+            let phase = first + age;
+            solver.solve(phase, way, &gone, done, &mut actions[phase * count..(phase + 1) * count]);
+        }
+    }
+    std::mem::swap(&mut solver.now, &mut solver.then);
+}
+
 impl Solver {
     fn new(terms: &Terms, step: f64, slacks: &[f64]) -> Self {
         let values = || vec![[0.0; CELLS]; PHASES];
@@ -194,6 +201,7 @@ impl Solver {
     }
 
     /// A step passes, in which recent availability moves on: the same for every age of a state, and for whatever runs.
+    #[inline(always)]
     fn drift(&mut self, ways: &[Onward]) {
         let Self { then, drifted, .. } = self;
         for (phase, way) in ways.iter().enumerate() {
@@ -209,6 +217,7 @@ impl Solver {
     }
 
     /// What is left to pay once the pool has left its state.
+    #[inline(always)]
     fn gone(&self, way: &Onward) -> Gone {
         let mixed = |values: &[CostRow]| between(&values[way.left[0].0], &values[way.left[1].0], way.left[1].1);
         let idle = mixed(&self.then.idle);
@@ -216,6 +225,7 @@ impl Solver {
     }
 
     /// One phase of one step. From cell `done` on there is more slack than time left: no work is left.
+    #[inline(always)]
     fn solve(&mut self, phase: usize, way: &Onward, gone: &Gone, done: usize, actions: &mut [u8]) {
         let kept = |values: &[CostRow]| between(&values[phase], &values[way.older], way.ages);
         let waited = self.wait.of(&between(&kept(&self.drifted.idle), &gone.idle, way.leaves));
@@ -250,6 +260,7 @@ impl Solver {
     }
 
     /// Going on with spot, and starting it. A machine that is lost while it starts has cost only the time it ran.
+    #[inline(always)]
     fn spot(&self, kept: &CostRow, leaves: f32, gone: &Gone) -> (CostRow, CostRow) {
         let cost = |kept: &CostRow, gone: &CostRow| {
             std::array::from_fn(|cell| self.spot + kept[cell] + leaves * (gone[cell] - kept[cell]))
@@ -265,6 +276,7 @@ struct Gone {
     on_demand: CostRow,
 }
 
+#[inline(always)]
 fn between(from: &CostRow, to: &CostRow, share: f32) -> CostRow {
     std::array::from_fn(|cell| from[cell] + share * (to[cell] - from[cell]))
 }
@@ -282,6 +294,7 @@ impl Loss {
     }
 
     /// The values with so much slack less; there is never less than none.
+    #[inline(always)]
     fn of(&self, row: &CostRow) -> CostRow {
         let mut lost = *row;
         for _ in 0..self.times {
