@@ -38,6 +38,9 @@ const LAUNCHER_PATIENCE: Duration = Duration::from_mins(2);
 /// where nothing hurries the end of the run.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 const LAST_WORDS_UNHURRIED: Duration = Duration::from_secs(30);
+/// Between two looks at what a program that was asked to end has left.
+const LOOK_FOR_THE_REST: Duration = Duration::from_millis(50);
+
 impl Supervisor {
     /// Until all that the program completed is safe or cannot be made so.
     pub(super) async fn attend(&mut self, restored: &Restored) -> Result<Exit, AgentError> {
@@ -77,6 +80,7 @@ impl Supervisor {
             }
         };
         self.monitors.sampler.end().await;
+        self.wait_for_the_rest(&program, exit).await;
         // The program is gone; what it left behind goes, too, before its files are looked at for the last time.
         self.end_tree().await?;
         self.read_the_rest(reading).await;
@@ -88,6 +92,32 @@ impl Supervisor {
         }
         self.finish(if exit == Exit::Code(0) { Over::Orderly } else { Over::Torn }, &finish, shipping).await;
         Ok(exit)
+    }
+
+    /// What was asked to save has its time for that, though the process that was started is gone, as a shell is. What a program leaves
+    /// behind that ended by itself is ended at once, and said: it may have been the training, started with `&`.
+    async fn wait_for_the_rest(&mut self, program: &Program, exit: Exit) {
+        let asked = self.ending.reason.is_some_and(|reason| reason != StopReason::Fenced);
+        if !asked {
+            let left = program.left();
+            if !left.is_empty() {
+                let text = format!(
+                    "the command has ended, and what it left running is ended too: {}; a script that starts its training with `&` has to `wait` for it",
+                    left.join(", ")
+                );
+                self.handle(Event::Warning(text), None);
+            }
+            return;
+        }
+        program.ask_the_rest_to_end(exit, self.settings.program.signal);
+        let mut look = tokio::time::interval(LOOK_FOR_THE_REST);
+        while program.has_left_some() {
+            tokio::select! {
+                () = at(self.ending.kill_at) => return,
+                Some(event) = self.events.recv() => self.handle(event, None),
+                _ = look.tick() => {}
+            }
+        }
     }
 
     /// Waits until what the program completed is safe, or the time is over, or somebody else owns the run.

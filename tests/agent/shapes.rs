@@ -1,0 +1,86 @@
+//! The command as people really write it: in a script, in a pipeline, behind a launcher, with `&`. Whatever stands before the training
+//! program, it has its time to save.
+
+use crate::agent::bench::{Bench, processes_with};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+/// Saves its one checkpoint when it is told to, after a while and with words, and says from what it resumed.
+const SLOW: &str = r#"
+import os, signal, sys, time
+folder = os.environ["GPUPLAN_CKPT_DIR"]
+def save(number, frame):
+    print("saving", flush=True)
+    time.sleep(1)
+    print("still saving", flush=True)
+    new = os.path.join(folder, "tmp-7")
+    os.makedirs(new)
+    open(os.path.join(new, "weights"), "w").write("7")
+    open(os.path.join(new, ".complete"), "w")
+    os.rename(new, os.path.join(folder, "step-7"))
+    print("saved", flush=True)
+    sys.exit(143)
+signal.signal(signal.SIGTERM, save)
+resumed = os.environ["GPUPLAN_RESUME_FROM"]
+print("resumed " + os.path.basename(resumed) if resumed else "from nothing", flush=True)
+if resumed:
+    sys.exit(0)
+print("ready", flush=True)
+while True:
+    time.sleep(0.05)
+"#;
+
+/// In a folder with these files the command is interrupted once; what it saved then is where the next one begins.
+#[track_caller]
+fn survives(files: &[(&str, &str)], command: &[&str]) -> String {
+    let bench = Bench::new();
+    for folder in ["a", "b"] {
+        for (name, text) in [("slow.py", SLOW)].iter().chain(files) {
+            let path = bench.path(folder).join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+    }
+    let mut agent = bench.start("a", &[], command);
+    agent.wait_for("ready");
+    agent.signal("TERM");
+    agent.ends_with(75);
+    assert_eq!(bench.committed(), Some(7), "{}", agent.log());
+    assert!(agent.log().contains("still saving\nsaved\n"), "{}", agent.log());
+    assert_eq!(processes_with(&bench.path("store").display().to_string()), [0_i32; 0]);
+    let mut next = bench.start("b", &[], command);
+    next.ends_with(0);
+    assert!(next.log().contains("resumed step-7"), "{}", next.log());
+    agent.log() + &next.log()
+}
+
+#[test]
+fn a_script_dies_of_the_signal_and_its_trainer_saves() {
+    let script = "#!/bin/bash\nset -euo pipefail\ncd \"$(dirname \"$0\")/..\"\nexport OMP_NUM_THREADS=1\npython3 slow.py\necho done\n";
+    survives(&[("scripts/train.sh", script)], &["bash", "scripts/train.sh"]);
+}
+
+#[test]
+fn a_reader_of_a_pipeline_outlives_its_writer() {
+    let said = survives(&[], &["bash", "-c", "set -o pipefail; python3 slow.py 2>&1 | tee train.log; echo done"]);
+    assert!(said.ends_with("done\n") || said.contains("done\n"), "{said}");
+    survives(&[("train.sh", "exec > >(tee -a train.log) 2>&1\npython3 slow.py\nexit $?\n")], &["bash", "train.sh"]);
+}
+
+/// As `accelerate launch` does on one GPU, and `deepspeed` on one machine.
+#[test]
+fn a_launcher_that_passes_nothing_on_is_no_end_of_its_worker() {
+    let launcher = "#!/usr/bin/env python3\nimport subprocess, sys\nsys.exit(subprocess.call([sys.executable] + sys.argv[2:]))\n";
+    survives(&[("bin/accelerate", launcher)], &["bin/accelerate", "launch", "slow.py"]);
+    survives(&[("bin/accelerate", launcher), ("train.sh", "bin/accelerate launch slow.py\n")], &["sh", "train.sh"]);
+}
+
+#[test]
+fn what_a_script_leaves_in_the_background_is_ended_and_said() {
+    let bench = Bench::new();
+    let mut agent = bench.start("a", &[], &["sh", "-c", "nohup sleep 600 >/dev/null 2>&1 & exit 0"]);
+    agent.ends_with(0);
+    assert!(agent.log().contains("what it left running is ended too: sleep"), "{}", agent.log());
+    assert_eq!(processes_with(&bench.path("store").display().to_string()), [0_i32; 0]);
+}
