@@ -71,7 +71,8 @@ fn a_reader_of_a_pipeline_outlives_its_writer() {
 /// As `accelerate launch` does on one GPU, and `deepspeed` on one machine.
 #[test]
 fn a_launcher_that_passes_nothing_on_is_no_end_of_its_worker() {
-    let launcher = "#!/usr/bin/env python3\nimport subprocess, sys\nsys.exit(subprocess.call([sys.executable] + sys.argv[2:]))\n";
+    let launcher =
+        "#!/usr/bin/env python3\nimport subprocess, sys\nsys.exit(subprocess.call([sys.executable] + sys.argv[2:]))\n";
     survives(&[("bin/accelerate", launcher)], &["bin/accelerate", "launch", "slow.py"]);
     survives(&[("bin/accelerate", launcher), ("train.sh", "bin/accelerate launch slow.py\n")], &["sh", "train.sh"]);
 }
@@ -83,4 +84,71 @@ fn what_a_script_leaves_in_the_background_is_ended_and_said() {
     agent.ends_with(0);
     assert!(agent.log().contains("what it left running is ended too: sleep"), "{}", agent.log());
     assert_eq!(processes_with(&bench.path("store").display().to_string()), [0_i32; 0]);
+}
+
+/// As a Trainer with `--output_dir results` that resumes from the newest checkpoint it finds there, and knows nothing of us.
+const TRAINER_OF_OTHERS: &str = r#"
+import json, os, sys, time
+out, last = "results/run-1", int(sys.argv[1])
+found = [int(name.split("-")[1]) for name in os.listdir(out) if name.startswith("checkpoint-")] if os.path.isdir(out) else []
+step = max(found, default=0)
+print("from step %d" % step, flush=True)
+while step < last:
+    step += 1
+    time.sleep(0.02)
+    if step % 10 == 0:
+        new = os.path.join(out, "checkpoint-%d" % step)
+        os.makedirs(new)
+        open(os.path.join(new, "model.safetensors"), "w").write(str(step))
+        json.dump({"global_step": step}, open(os.path.join(new, "trainer_state.json"), "w"))
+while len(sys.argv) > 2:
+    time.sleep(0.05)
+"#;
+
+#[test]
+fn a_program_that_saves_where_nobody_told_it_to_is_followed_there() {
+    let bench = Bench::new();
+    for folder in ["a", "b", "c"] {
+        fs::create_dir_all(bench.path(folder)).unwrap();
+        fs::write(bench.path(folder).join("train.py"), TRAINER_OF_OTHERS).unwrap();
+    }
+    let mut agent = bench.start("a", &[], &["python3", "train.py", "40", "hold"]);
+    agent.wait_until_safe(40);
+    assert!(agent.log().contains("a/results/run-1, not in"), "{}", agent.log());
+    agent.kill();
+    let mut next = bench.start("b", &["--force"], &["python3", "train.py", "60"]);
+    next.ends_with(0);
+    assert!(next.log().contains("from step 40\n") && bench.committed() == Some(60), "{}", next.log());
+    assert!(next.folder.join("results/run-1/checkpoint-60").exists());
+    bench.assert_whole();
+    // Whoever says where a command saves is believed.
+    let mut told = bench.start("c", &["--checkpoints", "results/run-1"], &["python3", "train.py", "70"]);
+    told.ends_with(0);
+    assert!(told.log().contains("from step 60\n") && bench.committed() == Some(70), "{}", told.log());
+}
+
+#[test]
+fn what_was_saved_only_at_the_end_is_found_and_what_has_no_step_is_named() {
+    let bench = Bench::new();
+    let script = "mkdir -p out/ck && echo 1 >out/ck/model_epoch_3.pth && echo 1 >out/last.ckpt";
+    let mut agent = bench.start("a", &[], &["sh", "-c", script]);
+    agent.ends_with(0);
+    assert_eq!(bench.committed(), Some(3), "{}", agent.log());
+    let bench = Bench::new();
+    let mut agent = bench.start("a", &[], &["sh", "-c", "mkdir out && echo 1 >out/ckpt.pt"]);
+    agent.ends_with(0);
+    assert!(agent.log().contains("out/ckpt.pt is not kept"), "{}", agent.log());
+    assert_eq!(bench.committed(), None);
+}
+
+#[test]
+fn a_program_that_begins_to_save_where_it_was_told_is_followed_back() {
+    let bench = Bench::new();
+    let script = "mkdir -p out/step-5 && echo 1 >out/step-5/.complete && echo early
+        until grep -q 'step 5 is safe' ../log-0; do sleep 0.05; done
+        mkdir -p $GPUPLAN_CKPT_DIR/step-9 && echo 1 >$GPUPLAN_CKPT_DIR/step-9/.complete
+        until grep -q 'step 9 is safe' ../log-0; do sleep 0.05; done";
+    let mut agent = bench.start("a", &[], &["sh", "-c", script]);
+    agent.ends_with(0);
+    assert_eq!(bench.committed(), Some(9), "{}", agent.log());
 }

@@ -29,9 +29,12 @@ pub struct Restored {
     pub rejected: Vec<(ManifestName, String)>,
 }
 
+#[derive(Clone, Copy)]
 pub struct Restore<'a> {
     pub run: &'a Run,
     pub folder: &'a Path,
+    /// The folder of the job: what the program had saved elsewhere in it is restored there. `None`: all is restored in `folder`.
+    pub job: Option<&'a Path>,
     pub framework: Framework,
     pub epoch: u64,
     /// This machine.
@@ -45,21 +48,18 @@ impl Restore<'_> {
     /// An error means that the store or the disk does not work, and nothing was decided: a checkpoint that cannot be fetched
     /// now is never passed over for an older one.
     pub async fn newest(&self) -> Result<Restored, StoreError> {
-        self.on_disk(fs::create_dir_all(self.folder))?;
-        self.on_disk(self.sweep())?;
+        self.on_disk(self.prepare())?;
         let mut restored = Restored::default();
         for name in self.run.restore_order().await? {
             let why = match self.run.manifest(name).await? {
                 None => "its manifest is gone".to_owned(),
                 Some(Err(error)) => error.to_string(),
-                Some(Ok(manifest)) => match self.bring(&manifest).await? {
-                    None => {
-                        self.on_disk(self.settle(&manifest))?;
-                        restored.path = Some(self.folder.join(&manifest.name));
-                        restored.name = Some(name);
+                Some(Ok(manifest)) => match self.restore(&manifest).await? {
+                    Ok(path) => {
+                        (restored.path, restored.name) = (Some(path), Some(name));
                         return Ok(restored);
                     }
-                    Some(why) => why,
+                    Err(why) => why,
                 },
             };
             self.logger.say(&format!(
@@ -77,8 +77,7 @@ impl Restore<'_> {
 
     /// Exactly what the first machine restored; `None` is nothing. `Err` inside is why it cannot be used here.
     pub async fn exactly(&self, name: Option<ManifestName>) -> Result<Result<Restored, String>, StoreError> {
-        self.on_disk(fs::create_dir_all(self.folder))?;
-        self.on_disk(self.sweep())?;
+        self.on_disk(self.prepare())?;
         let Some(name) = name else {
             return Ok(Ok(Restored { path: self.on_disk(self.adopt())?, ..Restored::default() }));
         };
@@ -87,11 +86,8 @@ impl Restore<'_> {
             Some(Err(error)) => return Ok(Err(error.to_string())),
             Some(Ok(manifest)) => manifest,
         };
-        if let Some(why) = self.bring(&manifest).await? {
-            return Ok(Err(why));
-        }
-        self.on_disk(self.settle(&manifest))?;
-        Ok(Ok(Restored { name: Some(name), path: Some(self.folder.join(&manifest.name)), rejected: Vec::new() }))
+        let restored = self.restore(&manifest).await?;
+        Ok(restored.map(|path| Restored { name: Some(name), path: Some(path), rejected: Vec::new() }))
     }
 
     /// On a disk that is shared with the first machine, which has restored it.
@@ -99,11 +95,35 @@ impl Restore<'_> {
         let Some(name) = name else { return Ok(Ok(Restored::default())) };
         match self.run.manifest(name).await? {
             Some(Ok(manifest)) => {
-                Ok(Ok(Restored { name: Some(name), path: Some(self.folder.join(manifest.name)), rejected: Vec::new() }))
+                let path = self.folder_of(&manifest).join(manifest.name);
+                Ok(Ok(Restored { name: Some(name), path: Some(path), rejected: Vec::new() }))
             }
             Some(Err(error)) => Ok(Err(error.to_string())),
             None => Ok(Err("its manifest is gone".to_owned())),
         }
+    }
+
+    /// Where it lies on every machine.
+    fn folder_of(&self, manifest: &Manifest) -> PathBuf {
+        let elsewhere = self.job.zip(manifest.folder.as_ref());
+        elsewhere.map_or_else(|| self.folder.to_owned(), |(job, below)| job.join(below))
+    }
+
+    /// Gives the file or folder, or why it cannot be used.
+    async fn restore(&self, manifest: &Manifest) -> Result<Result<PathBuf, String>, StoreError> {
+        let folder = self.folder_of(manifest);
+        let there = Restore { folder: &folder, ..*self };
+        there.on_disk(there.prepare())?;
+        if let Some(why) = there.bring(manifest).await? {
+            return Ok(Err(why));
+        }
+        there.on_disk(there.settle(manifest))?;
+        Ok(Ok(folder.join(&manifest.name)))
+    }
+
+    fn prepare(&self) -> io::Result<()> {
+        fs::create_dir_all(self.folder)?;
+        self.sweep()
     }
 
     fn on_disk<T>(&self, done: io::Result<T>) -> Result<T, StoreError> {

@@ -51,7 +51,7 @@ pub fn unless_gone<T>(found: io::Result<T>) -> io::Result<Option<T>> {
 }
 
 /// `None` for what is no tracker, as a folder of that name.
-fn tracker(path: &Path) -> io::Result<Option<String>> {
+pub fn tracker(path: &Path) -> io::Result<Option<String>> {
     let is_one = unless_gone(fs::metadata(path))?.is_some_and(|file| file.is_file() && file.len() <= LONGEST_TRACKER);
     let bytes = if is_one { unless_gone(fs::read(path))? } else { None };
     Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))

@@ -53,6 +53,8 @@ struct Known {
 pub struct Shipper {
     run: Run,
     folder: PathBuf,
+    /// The same below the folder of the job, where the program was not told to save there.
+    elsewhere: Option<String>,
     epoch: u64,
     rank: Rank,
     keep: Keep,
@@ -84,6 +86,7 @@ impl Shipper {
         Self {
             run,
             folder,
+            elsewhere: None,
             epoch,
             rank,
             keep,
@@ -96,6 +99,12 @@ impl Shipper {
             has_swept,
             is_hurried,
         }
+    }
+
+    /// A checkpoint of this folder is restored in it, `below` the folder of the job.
+    pub fn lies_in(mut self, below: Option<String>) -> Self {
+        self.elsewhere = below;
+        self
     }
 
     /// The machine will soon be gone: what the store has one copy of is not sent again for a second.
@@ -128,7 +137,8 @@ impl Shipper {
             }
         }
         let name = ManifestName { step: ready.step, epoch: self.epoch };
-        let manifest = Manifest::new(name, entry, framework, self.restored_from, files);
+        let mut manifest = Manifest::new(name, entry, framework, self.restored_from, files);
+        manifest.folder.clone_from(&self.elsewhere);
         // If the name is taken, this step is safe already, from an earlier start of the program in this epoch.
         if self.run.commit(&manifest).await? {
             self.manifests.insert(name, manifest);

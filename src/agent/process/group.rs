@@ -72,8 +72,10 @@ fn readers_of_pipelines(members: &[i32]) -> BTreeSet<i32> {
         let link = fs::read_link(format!("/proc/{pid}/fd/{descriptor}")).ok()?;
         link.to_str().filter(|target| target.starts_with("pipe:")).map(str::to_owned)
     };
-    let written: Vec<(i32, String)> =
-        members.iter().flat_map(|pid| [1, 2].into_iter().filter_map(|number| Some((*pid, pipe(*pid, number)?)))).collect();
+    let written: Vec<(i32, String)> = members
+        .iter()
+        .flat_map(|pid| [1, 2].into_iter().filter_map(|number| Some((*pid, pipe(*pid, number)?))))
+        .collect();
     let reads_another = |pid: &i32| {
         let own = pipe(*pid, 0);
         own.is_some_and(|own| written.iter().any(|(writer, pipe)| writer != pid && *pipe == own))

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 
 use crate::checkpoint::restore::Restored;
 use crate::checkpoint::scan::{Over, Settling};
@@ -66,12 +66,25 @@ impl Supervisor {
             self.monitors.sampler.begin(pid);
         }
         let (finish, told) = watch::channel(None);
-        let shipping = self.shipping(restored, shares_a_folder, told);
+        let mut folder = self.folder_of(restored);
+        let mut shipping = self.shipping(restored, &folder, shares_a_folder, told);
+        let saving = self.saving();
+        let mut looking = JoinSet::new();
+        if let Some(saving) = saving.clone() {
+            looking.spawn(saving.watch(folder.clone(), self.life.clone()));
+        }
         let mut tick = tokio::time::interval(TICK);
         let exit = loop {
             tokio::select! {
                 exit = program.wait() => break exit?,
-                Some(event) = self.events.recv() => self.handle(event, Some(&program)),
+                Some(event) = self.events.recv() => match event {
+                    Event::SavesIn(there) => {
+                        shipping.abort();
+                        folder = self.move_to(there);
+                        shipping = self.shipping(restored, &folder, shares_a_folder, finish.subscribe());
+                    }
+                    event => self.handle(event, Some(&program)),
+                },
                 _ = tick.tick() => self.check(Some(&program)),
                 () = at(self.ending.kill_at) => {
                     self.ending.kill_at = None;
@@ -89,6 +102,11 @@ impl Supervisor {
         self.ending.exit = Some(exit);
         if exit != Exit::Code(0) && self.ending.reason.is_none() {
             self.warn_team(None, "its program failed", self.settings.program.grace);
+        }
+        looking.shutdown().await;
+        if let Some(there) = self.where_it_saved(saving).await.filter(|there| *there != folder) {
+            shipping.abort();
+            shipping = self.shipping(restored, &self.move_to(there), shares_a_folder, finish.subscribe());
         }
         self.finish(if exit == Exit::Code(0) { Over::Orderly } else { Over::Torn }, &finish, shipping).await;
         Ok(exit)
@@ -197,12 +215,15 @@ impl Supervisor {
     fn shipping(
         &self,
         restored: &Restored,
+        folder: &Path,
         shares_a_folder: bool,
         told: watch::Receiver<Option<Finish>>,
     ) -> JoinHandle<bool> {
         let Life { run, epoch, rank, .. } = self.life.clone();
-        let CheckpointSettings { folder, framework, settle, keep, .. } = self.settings.checkpoints.clone();
-        let shipper = Shipper::new(run, epoch, rank, folder.clone(), keep, restored.name);
+        let CheckpointSettings { framework, settle, keep, .. } = self.settings.checkpoints.clone();
+        let folder = folder.to_owned();
+        let shipper =
+            Shipper::new(run, epoch, rank, folder.clone(), keep, restored.name).lies_in(self.below_the_job(&folder));
         let life = self.life.clone();
         if rank.is_first() {
             let settling = Settling::new(framework, settle);

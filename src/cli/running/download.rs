@@ -41,6 +41,7 @@ pub fn run(arguments: &DownloadArguments, session: &Session) -> Result<Exit, Dia
     let restore = Restore {
         run: &store,
         folder: &folder,
+        job: None,
         framework: Framework::Auto,
         epoch: kept.past.epoch,
         node: 0,

@@ -115,7 +115,7 @@ fn save(folder: &Path, step: u64) {
 
 fn restore<'a>(run: &'a Run, folder: &'a Path, epoch: u64) -> Restore<'a> {
     let framework = Framework::Auto;
-    Restore { run, folder, framework, epoch, node: 0, restart_from_nothing: false, logger: &Silent }
+    Restore { run, folder, job: None, framework, epoch, node: 0, restart_from_nothing: false, logger: &Silent }
 }
 
 /// Saves and ships steps until all are done or the machine is gone. Gives the newest step that was reported safe.

@@ -30,7 +30,7 @@ pub struct AgentOptions {
     /// Recognize complete checkpoints of this framework: auto, files, hf, lightning, dcp, deepspeed, megatron, orbax [default: auto]
     #[arg(long, value_name = "FRAMEWORK", value_parser = framework)]
     pub checkpoint_framework: Option<String>,
-    /// Watch this folder, which the command saves its checkpoints to [default: checkpoints]
+    /// Watch this folder, which the command saves its checkpoints to [default: checkpoints, or where it is seen to save]
     #[arg(long, value_name = "DIR")]
     pub checkpoints: Option<String>,
     /// Allow the command this long to save and end when it is asked to [default: 30s]
@@ -124,7 +124,7 @@ mod tests {
         let agent = Started::try_parse_from(all).unwrap().agent;
         assert_eq!((agent.saving.keep_every, agent.saving.keep_last), (500, 5));
         assert_eq!((agent.stalls.stall.as_secs(), agent.notice.grace.as_secs()), (1800, 120));
-        assert_eq!((agent.saving.checkpoints.to_str(), agent.saving.framework.name()), (Some("out/ckpt"), "hf"));
+        assert_eq!((agent.saving.folder().to_str(), agent.saving.framework.name()), (Some("out/ckpt"), "hf"));
         assert!(AgentOptions::default().words().is_empty());
         for wrong in [
             ["--stall", "10"],

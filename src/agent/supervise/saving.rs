@@ -1,0 +1,60 @@
+//! Where the checkpoints of the program are, if it saves elsewhere than it was told.
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use crate::checkpoint::elsewhere::Elsewhere;
+use crate::checkpoint::restore::Restored;
+use crate::event::Event;
+use crate::rules::outcome::StopReason;
+use crate::state::with;
+use crate::supervise::supervisor::Supervisor;
+use crate::watch::saving::{Saving, nameless_words};
+
+impl Supervisor {
+    /// Where what was restored lies, and so where the next ones are expected.
+    pub(super) fn folder_of(&self, restored: &Restored) -> PathBuf {
+        let lies_in = restored.path.as_deref().and_then(Path::parent).filter(|_| restored.name.is_some());
+        lies_in.map_or_else(|| self.settings.checkpoints.folder.clone(), Path::to_owned)
+    }
+
+    /// `None`: the user said where the program saves. Machines of a team have to agree on a folder before any of them saves.
+    pub(super) fn saving(&self) -> Option<Saving> {
+        let job = self.settings.checkpoints.job.clone().filter(|_| self.life.rank.is_alone())?;
+        Some(Saving {
+            job,
+            told: self.settings.checkpoints.folder.clone(),
+            skipped: self.settings.data.as_ref().map(|data| data.folder.clone()),
+            since: SystemTime::from(self.life.begun_at),
+        })
+    }
+
+    /// Below the folder of the job, for what is not where it was told to be.
+    pub(super) fn below_the_job(&self, folder: &Path) -> Option<String> {
+        let below = folder.strip_prefix(self.settings.checkpoints.job.as_ref()?).ok()?;
+        (folder != self.settings.checkpoints.folder).then(|| below.to_str().map(str::to_owned))?
+    }
+
+    /// The last look, once the program has ended: nothing will be written any more.
+    pub(super) async fn where_it_saved(&mut self, saving: Option<Saving>) -> Option<PathBuf> {
+        let saving = saving?;
+        if self.ending.reason == Some(StopReason::Fenced) {
+            return None;
+        }
+        let Elsewhere { folder, nameless } = saving.look(true).await;
+        let is_anything_safe = with(&self.life.state, |state| state.checkpoints.committed.is_some());
+        if let Some(path) = nameless.filter(|_| folder.is_none() && !is_anything_safe) {
+            self.handle(Event::Warning(nameless_words(&path)), None);
+        }
+        folder
+    }
+
+    pub(super) fn move_to(&self, folder: PathBuf) -> PathBuf {
+        self.logger.say(&format!(
+            "the program saves in {}, not in {}: what it saves there is kept, and restored there",
+            folder.display(),
+            self.settings.checkpoints.folder.display()
+        ));
+        folder
+    }
+}

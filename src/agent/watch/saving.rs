@@ -1,0 +1,67 @@
+//! Looks whether the program saves where it was told to, and says where it does instead.
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use tokio::task::spawn_blocking;
+
+use crate::checkpoint::elsewhere::{Elsewhere, find, is_used};
+use crate::event::Event;
+use crate::life::Life;
+
+/// Between two looks, in heartbeats: a minute, usually. A look costs nothing beside the training then.
+const BEATS: u32 = 6;
+
+/// What is looked for, and where.
+#[derive(Clone, Debug)]
+pub struct Saving {
+    /// The folder of the job.
+    pub job: PathBuf,
+    /// Where the program was told to save.
+    pub told: PathBuf,
+    /// Data, which may look like checkpoints.
+    pub skipped: Option<PathBuf>,
+    /// What is older came with the job.
+    pub since: SystemTime,
+}
+
+impl Saving {
+    /// Where the program saves. What it was told counts before all else.
+    pub async fn look(&self, is_over: bool) -> Elsewhere {
+        let Self { job, told, skipped, since } = self.clone();
+        let look = move || {
+            if is_used(&told) {
+                return Elsewhere { folder: Some(told), nameless: None };
+            }
+            find(&job, &told, skipped.as_deref(), since, is_over)
+        };
+        // A look that failed has seen nothing.
+        spawn_blocking(look).await.unwrap_or_default()
+    }
+
+    /// While the program runs. It is followed to one folder, so that one that saves in two does not make it go to and fro, and back to where
+    /// it was told to save.
+    pub async fn watch(self, mut watched: PathBuf, life: Life) {
+        let (mut has_moved, mut is_said) = (false, false);
+        loop {
+            tokio::time::sleep(life.heartbeat * BEATS).await;
+            let Elsewhere { folder, nameless } = self.look(false).await;
+            if let Some(folder) = folder.filter(|folder| *folder != watched && (*folder == self.told || !has_moved)) {
+                has_moved = true;
+                watched.clone_from(&folder);
+                let _ = life.events.send(Event::SavesIn(folder)).await;
+            } else if let Some(path) = nameless.filter(|_| watched == self.told && !is_said) {
+                is_said = true;
+                let _ = life.events.send(Event::Warning(nameless_words(&path))).await;
+            }
+        }
+    }
+}
+
+/// Weights that are lost with the machine.
+pub fn nameless_words(path: &Path) -> String {
+    format!(
+        "{} is not kept, since its name has no step: what is kept are files and folders such as step-500",
+        path.display()
+    )
+}
