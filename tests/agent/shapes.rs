@@ -128,17 +128,58 @@ fn a_program_that_saves_where_nobody_told_it_to_is_followed_there() {
 }
 
 #[test]
-fn what_was_saved_only_at_the_end_is_found_and_what_has_no_step_is_named() {
+fn what_was_saved_only_at_the_end_is_found() {
     let bench = Bench::new();
     let script = "mkdir -p out/ck && echo 1 >out/ck/model_epoch_3.pth && echo 1 >out/last.ckpt";
     let mut agent = bench.start("a", &[], &["sh", "-c", script]);
     agent.ends_with(0);
     assert_eq!(bench.committed(), Some(3), "{}", agent.log());
+}
+
+/// As nanoGPT and YOLO do: one file, written over and over, and resumed from if it is there.
+const OVERWRITES: &str = r#"
+import os, sys, time
+out, last = sys.argv[1] if len(sys.argv) > 2 else os.environ["GPUPLAN_CKPT_DIR"], int(sys.argv[-1])
+os.makedirs(out, exist_ok=True)
+path = os.path.join(out, "ckpt.pt")
+step = int(open(path).read()) if os.path.exists(path) else 0
+print("from step %d" % step, flush=True)
+while step < last:
+    step += 1
+    for name in ["best.pt", "ckpt.pt"]:
+        open(os.path.join(out, name), "w").write(str(step))
+    time.sleep(1.5)
+"#;
+
+#[track_caller]
+fn overwritten(told: &[&str]) {
     let bench = Bench::new();
-    let mut agent = bench.start("a", &[], &["sh", "-c", "mkdir out && echo 1 >out/ckpt.pt"]);
-    agent.ends_with(0);
-    assert!(agent.log().contains("out/ckpt.pt is not kept"), "{}", agent.log());
-    assert_eq!(bench.committed(), None);
+    for folder in ["a", "b"] {
+        fs::create_dir_all(bench.path(folder)).unwrap();
+        fs::write(bench.path(folder).join("train.py"), OVERWRITES).unwrap();
+    }
+    let mut agent = bench.start("a", &[], &[&["python3", "train.py"], told, &["1000"]].concat());
+    agent.wait_until_safe(2);
+    agent.kill();
+    bench.assert_whole();
+    let mut next = bench.start("b", &["--force"], &[&["python3", "train.py"], told, &["4"]].concat());
+    next.ends_with(0);
+    let from = next.log().split("from step ").nth(1).unwrap().lines().next().unwrap().parse::<u64>().unwrap();
+    assert!(from >= 2, "{}", next.log());
+    let out = next.folder.join(told.first().unwrap_or(&"checkpoints"));
+    for name in ["best.pt", "ckpt.pt"] {
+        assert!(out.join(name).exists(), "{name}: {}", next.log());
+    }
+}
+
+#[test]
+fn a_checkpoint_that_is_written_over_and_over_is_kept_with_all_its_files() {
+    overwritten(&[]);
+}
+
+#[test]
+fn so_is_one_in_a_folder_that_nobody_named() {
+    overwritten(&["out"]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use crate::checkpoint::scan::{scan, tracker};
 use crate::rules::framework::{
-    Completeness, DEEPSPEED_LATEST, Entry, Framework, MEGATRON_LATEST, Seen, is_temporary, step_of,
+    Completeness, DEEPSPEED_LATEST, Entry, Framework, MEGATRON_LATEST, Seen, is_temporary, is_weights, step_of,
 };
 
 /// Below the folder of the job: `outputs/2026-01-01/12-00-00/checkpoints/step-5` is the deepest that Hydra makes.
@@ -16,18 +16,13 @@ const DEEPEST: usize = 6;
 const MOST: usize = 20_000;
 /// Folders that hold the programs and notes of others.
 const NOT_OURS: [&str; 7] = ["__pycache__", "node_modules", "site-packages", "venv", "env", "wandb", "mlruns"];
-/// Endings of files that frameworks write weights and states to.
-const WEIGHTS: [&str; 7] = ["pt", "pth", "ckpt", "safetensors", "h5", "keras", "msgpack"];
-/// Words in the name of such a file that is a checkpoint, and not data in tensors.
-const WORDS: [&str; 9] = ["ckpt", "checkpoint", "step", "epoch", "iter", "model", "state", "weights", "save"];
-
 /// What one look has found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Elsewhere {
     /// Where checkpoints appear, the newest.
     pub folder: Option<PathBuf>,
-    /// Weights whose name has no step: nobody can tell whether one is newer than another, and they are not kept.
-    pub nameless: Option<PathBuf>,
+    /// The newest weights whose name has no step, and when they were written. They may have been fetched; what is written again is saved.
+    pub nameless: Option<(PathBuf, SystemTime)>,
 }
 
 struct Search<'a> {
@@ -37,7 +32,7 @@ struct Search<'a> {
     left: usize,
     /// By folder: when the newest was written, the steps seen, and whether a framework's marker stands in one.
     found: BTreeMap<PathBuf, (SystemTime, BTreeSet<u64>, bool)>,
-    nameless: Option<(SystemTime, PathBuf)>,
+    nameless: Option<(PathBuf, SystemTime)>,
 }
 
 /// Whether a folder has anything that may be a checkpoint.
@@ -53,7 +48,7 @@ pub fn find(job: &Path, watched: &Path, skipped: Option<&Path>, since: SystemTim
     search.look(job, 0);
     let is_sure = |(_, steps, is_marked): &(SystemTime, BTreeSet<u64>, bool)| *is_marked || is_over || steps.len() > 1;
     let newest = search.found.into_iter().filter(|(_, seen)| is_sure(seen)).max_by_key(|(_, seen)| seen.0);
-    Elsewhere { folder: newest.map(|(folder, _)| folder), nameless: search.nameless.map(|(_, path)| path) }
+    Elsewhere { folder: newest.map(|(folder, _)| folder), nameless: search.nameless }
 }
 
 impl Search<'_> {
@@ -93,8 +88,8 @@ impl Search<'_> {
             } else if about.is_file() && is_weights(&name) {
                 match step_of(&name) {
                     Some(step) => self.add(folder, written, Some(step), false),
-                    None if self.nameless.as_ref().is_none_or(|(newest, _)| *newest < written) => {
-                        self.nameless = Some((written, path));
+                    None if self.nameless.as_ref().is_none_or(|(_, newest)| *newest < written) => {
+                        self.nameless = Some((path, written));
                     }
                     None => {}
                 }
@@ -122,14 +117,6 @@ fn is_marked(name: &str, path: &Path, trackers: &BTreeMap<String, String>) -> bo
     Framework::Auto.judge(&entry, trackers) == Completeness::Marked
 }
 
-/// A part of several (`model-00001-of-00003`) is no checkpoint by itself.
-fn is_weights(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    let name = name.strip_suffix(".tar").unwrap_or(&name);
-    let ends = name.rsplit_once('.').is_some_and(|(_, end)| WEIGHTS.contains(&end));
-    ends && !name.contains("-of-") && WORDS.iter().any(|word| name.contains(word))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,7 +131,7 @@ mod tests {
         let (watched, data) = (job.path().join("checkpoints"), job.path().join("data"));
         let found = find(job.path(), &watched, Some(&data), SystemTime::UNIX_EPOCH, is_over);
         let below = |path: PathBuf| path.strip_prefix(job.path()).unwrap().to_owned();
-        Elsewhere { folder: found.folder.map(below), nameless: found.nameless.map(below) }
+        Elsewhere { folder: found.folder.map(below), nameless: found.nameless.map(|(path, at)| (below(path), at)) }
     }
 
     #[test]
@@ -153,7 +140,7 @@ mod tests {
             (&["results/checkpoint-500/trainer_state.json"][..], Some("results")),
             (&["results/checkpoint-500/model.safetensors"], None),
             (&["out/step-5/.metadata", "out/step-5/__0_0.distcp"], Some("out")),
-            (&["runs/a/global_step5/x", "runs/a/latest"], None),
+            (&["runs/a/global_step5/x", "runs/a/latest"], Some("runs/a")),
             (&["ck/5/_CHECKPOINT_METADATA"], Some("ck")),
             (&["checkpoints/checkpoint-5/trainer_state.json", "data/checkpoint-5/trainer_state.json"], None),
             (&["wandb/checkpoint-5/trainer_state.json", ".git/checkpoint-5/trainer_state.json"], None),
@@ -175,6 +162,6 @@ mod tests {
         ] {
             assert_eq!(found(&none, true), Elsewhere::default(), "{none:?}");
         }
-        assert_eq!(found(&["out/ckpt.pt"], false).nameless.as_deref(), Some(Path::new("out/ckpt.pt")));
+        assert_eq!(found(&["out/ckpt.pt"], false).nameless.map(|(path, _)| path), Some("out/ckpt.pt".into()));
     }
 }

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 
-use crate::checkpoint::scan::{entry, scan};
+use crate::checkpoint::scan::{look_again, scan};
 use crate::checkpoint::upload::FILES_AT_ONCE;
 use crate::ports::logger::Logger;
-use crate::rules::framework::{Completeness, Framework, step_of};
+use crate::rules::framework::{Completeness, Framework, ROLLING, Seen, place_of, step_of};
 use gpuplan_runstore::store::hash_file;
 use gpuplan_runstore::{Manifest, ManifestName, Run, StoreError, StoredFile};
 
@@ -25,6 +25,10 @@ pub struct Restored {
     pub name: Option<ManifestName>,
     /// File or folder to resume from.
     pub path: Option<PathBuf>,
+    /// Where it lies, and where the next ones are expected. `None`: in the checkpoint folder.
+    pub folder: Option<PathBuf>,
+    /// Files without a step that lie there as the program starts: only another version of them is a new checkpoint.
+    pub rolling: Vec<Seen>,
     /// Committed checkpoints that did not verify, with the reason.
     pub rejected: Vec<(ManifestName, String)>,
 }
@@ -56,8 +60,8 @@ impl Restore<'_> {
                 Some(Err(error)) => error.to_string(),
                 Some(Ok(manifest)) => match self.restore(&manifest).await? {
                     Ok(path) => {
-                        (restored.path, restored.name) = (Some(path), Some(name));
-                        return Ok(restored);
+                        let rejected = restored.rejected;
+                        return Ok(Restored { rejected, ..self.restored(&manifest, path) });
                     }
                     Err(why) => why,
                 },
@@ -72,6 +76,7 @@ impl Restore<'_> {
         if restored.rejected.is_empty() || self.restart_from_nothing {
             restored.path = self.on_disk(self.adopt())?;
         }
+        restored.rolling = rolling_in(self.folder);
         Ok(restored)
     }
 
@@ -87,7 +92,7 @@ impl Restore<'_> {
             Some(Ok(manifest)) => manifest,
         };
         let restored = self.restore(&manifest).await?;
-        Ok(restored.map(|path| Restored { name: Some(name), path: Some(path), rejected: Vec::new() }))
+        Ok(restored.map(|path| self.restored(&manifest, path)))
     }
 
     /// On a disk that is shared with the first machine, which has restored it.
@@ -95,12 +100,18 @@ impl Restore<'_> {
         let Some(name) = name else { return Ok(Ok(Restored::default())) };
         match self.run.manifest(name).await? {
             Some(Ok(manifest)) => {
-                let path = self.folder_of(&manifest).join(manifest.name);
-                Ok(Ok(Restored { name: Some(name), path: Some(path), rejected: Vec::new() }))
+                let path = resumed_from(&self.folder_of(&manifest), &manifest);
+                Ok(Ok(self.restored(&manifest, path)))
             }
             Some(Err(error)) => Ok(Err(error.to_string())),
             None => Ok(Err("its manifest is gone".to_owned())),
         }
+    }
+
+    fn restored(&self, manifest: &Manifest, path: PathBuf) -> Restored {
+        let folder = self.folder_of(manifest);
+        let rolling = rolling_in(&folder);
+        Restored { name: Some(manifest.id()), path: Some(path), folder: Some(folder), rolling, rejected: Vec::new() }
     }
 
     /// Where it lies on every machine.
@@ -118,7 +129,18 @@ impl Restore<'_> {
             return Ok(Err(why));
         }
         there.on_disk(there.settle(manifest))?;
-        Ok(Ok(folder.join(&manifest.name)))
+        Ok(Ok(resumed_from(&folder, manifest)))
+    }
+
+    /// Files that are written over and over have their names for themselves.
+    fn replace_each(&self, arrived: &Path) -> io::Result<()> {
+        for found in fs::read_dir(arrived)? {
+            let found = found?;
+            let Ok(name) = found.file_name().into_string() else { continue };
+            self.put_aside(&name)?;
+            fs::rename(found.path(), self.folder.join(name))?;
+        }
+        fs::remove_dir(arrived)
     }
 
     fn prepare(&self) -> io::Result<()> {
@@ -143,8 +165,7 @@ impl Restore<'_> {
 
     /// Puts a committed checkpoint in its place; `Some` is why it cannot be used.
     async fn bring(&self, manifest: &Manifest) -> Result<Option<String>, StoreError> {
-        let place = self.folder.join(&manifest.name);
-        if self.is_here(&place, manifest).await? {
+        if self.is_here(manifest).await? {
             return Ok(None);
         }
         let arriving = self.folder.join(format!("{ARRIVING}{}", manifest.step));
@@ -165,8 +186,12 @@ impl Restore<'_> {
         }
         let moved = (|| {
             folders.iter().try_for_each(|folder| flush(folder))?;
-            self.put_aside(&manifest.name)?;
-            fs::rename(arriving.join(&manifest.name), &place)?;
+            if manifest.name == ROLLING {
+                self.replace_each(&arriving.join(ROLLING))?;
+            } else {
+                self.put_aside(&manifest.name)?;
+                fs::rename(arriving.join(&manifest.name), self.folder.join(&manifest.name))?;
+            }
             fs::remove_dir(&arriving)?;
             flush(self.folder)
         })();
@@ -184,8 +209,8 @@ impl Restore<'_> {
     }
 
     /// What lies here already is used if every file of it verifies and there is no other.
-    async fn is_here(&self, place: &Path, manifest: &Manifest) -> Result<bool, StoreError> {
-        let Ok(Some(found)) = entry(place, manifest.name.clone()) else { return Ok(false) };
+    async fn is_here(&self, manifest: &Manifest) -> Result<bool, StoreError> {
+        let Ok(Some(found)) = look_again(self.folder, &manifest.name) else { return Ok(false) };
         let here: BTreeMap<&str, u64> = found.files.iter().map(|file| (file.path.as_str(), file.size)).collect();
         let files = manifest.files_of(self.node);
         let wanted: BTreeMap<&str, u64> = files.iter().map(|file| (file.path.as_str(), file.size)).collect();
@@ -193,7 +218,7 @@ impl Restore<'_> {
             return Ok(false);
         }
         for file in files {
-            if hash_file(&self.folder.join(&file.path)).await?.sha256 != file.sha256 {
+            if hash_file(&place_of(self.folder, &file.path)).await?.sha256 != file.sha256 {
                 return Ok(false);
             }
         }
@@ -223,7 +248,7 @@ impl Restore<'_> {
         let listing = scan(self.folder)?;
         listing.unreadable.keys().try_for_each(|name| self.put_aside(name))?;
         let mut newest = None;
-        for found in listing.entries {
+        for found in listing.entries.into_iter().filter(|found| found.name != ROLLING) {
             match self.framework.judge(&found, &listing.trackers) {
                 Completeness::Marked => newest = Some(self.folder.join(found.name)),
                 Completeness::Unmarked if self.epoch == 1 => newest = Some(self.folder.join(found.name)),
@@ -257,6 +282,20 @@ impl Restore<'_> {
         }
         self.logger.say(&format!("{name} was not committed and may be torn: moved to {}", to.display()));
         fs::rename(from, to)
+    }
+}
+
+fn rolling_in(folder: &Path) -> Vec<Seen> {
+    // What cannot be looked at is new if it can be later.
+    look_again(folder, ROLLING).ok().flatten().map(|entry| entry.files).unwrap_or_default()
+}
+
+/// The file or folder of a checkpoint; of several files without a step, their folder.
+fn resumed_from(folder: &Path, manifest: &Manifest) -> PathBuf {
+    match manifest.files.as_slice() {
+        [file] if manifest.name == ROLLING => place_of(folder, &file.path),
+        _ if manifest.name == ROLLING => folder.to_owned(),
+        _ => folder.join(&manifest.name),
     }
 }
 

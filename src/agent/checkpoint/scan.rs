@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::rules::framework::{
-    Completeness, DEEPSPEED_LATEST, Entry, Framework, MEGATRON_LATEST, Seen, is_temporary, step_of,
+    Completeness, DEEPSPEED_LATEST, Entry, Framework, MEGATRON_LATEST, ROLLING, Seen, is_temporary, is_weights, step_of,
 };
 
 /// A tracker is a word.
@@ -25,7 +25,7 @@ pub struct Listing {
 
 /// Looks at every entry that may be a checkpoint. What vanishes meanwhile was none.
 pub fn scan(folder: &Path) -> io::Result<Listing> {
-    let mut listing = Listing::default();
+    let (mut listing, mut rolling) = (Listing::default(), Vec::new());
     for found in fs::read_dir(folder)? {
         let found = found?;
         let Ok(name) = found.file_name().into_string() else { continue };
@@ -36,10 +36,32 @@ pub fn scan(folder: &Path) -> io::Result<Listing> {
                 Ok(entry) => listing.entries.extend(entry.flatten()),
                 Err(error) => drop(listing.unreadable.insert(name, error.to_string())),
             }
+        } else if !is_temporary(&name) && is_weights(&name) {
+            rolling.extend(seen(&found.path(), format!("{ROLLING}/{name}"))?);
         }
+    }
+    if listing.entries.is_empty() && listing.unreadable.is_empty() && !rolling.is_empty() {
+        rolling.sort_by(|a, b| a.path.cmp(&b.path));
+        listing.entries.push(Entry { name: ROLLING.to_owned(), is_folder: true, files: rolling });
     }
     listing.entries.sort_by_cached_key(|entry| (step_of(&entry.name), entry.name.clone()));
     Ok(listing)
+}
+
+/// An entry as it stands now; `None`: it is gone.
+pub fn look_again(folder: &Path, name: &str) -> io::Result<Option<Entry>> {
+    if name == ROLLING {
+        let found = unless_gone(scan(folder))?.unwrap_or_default().entries;
+        return Ok(found.into_iter().find(|entry| entry.name == ROLLING));
+    }
+    unless_gone(entry(&folder.join(name), name.to_owned())).map(Option::flatten)
+}
+
+/// A file, if it is one.
+fn seen(path: &Path, name: String) -> io::Result<Option<Seen>> {
+    let Some(file) = unless_gone(fs::metadata(path))?.filter(fs::Metadata::is_file) else { return Ok(None) };
+    let modified_nanos = i128::from(file.mtime()) * 1_000_000_000 + i128::from(file.mtime_nsec());
+    Ok(Some(Seen { path: name, size: file.len(), modified_nanos, inode: file.ino() }))
 }
 
 /// What is gone by the time that it is looked at is `None`.
@@ -101,11 +123,19 @@ pub struct Settling {
     settle: Duration,
     seen: BTreeMap<String, (Vec<Seen>, Duration)>,
     looked: Duration,
+    /// The newest version of files without a step that was complete, with the step that it was given.
+    rolled: Option<(u64, Vec<Seen>)>,
 }
 
 impl Settling {
     pub fn new(framework: Framework, settle: Duration) -> Self {
-        Self { framework, settle, seen: BTreeMap::new(), looked: Duration::ZERO }
+        Self { framework, settle, seen: BTreeMap::new(), looked: Duration::ZERO, rolled: None }
+    }
+
+    /// Counts versions of files without a step as steps, from that one, which is these files.
+    pub fn rolling(mut self, step: u64, files: Vec<Seen>) -> Self {
+        self.rolled = Some((step, files));
+        self
     }
 
     /// The last look saw something for the first time.
@@ -132,7 +162,7 @@ impl Settling {
                 Completeness::Unmarked => is_settled || over == Some(Over::Orderly),
                 Completeness::Incomplete => false,
             };
-            if is_ready && let Some(step) = step_of(&entry.name) {
+            if is_ready && let Some(step) = self.step(&entry) {
                 let framework =
                     if self.framework == Framework::Auto { Framework::found_in(&entry) } else { self.framework };
                 ready.push(Ready { entry, step, framework });
@@ -141,6 +171,19 @@ impl Settling {
         (self.seen, self.looked) = (seen, now);
         ready.sort_by_key(|ready| ready.step);
         ready
+    }
+}
+
+impl Settling {
+    fn step(&mut self, entry: &Entry) -> Option<u64> {
+        if entry.name != ROLLING {
+            return step_of(&entry.name);
+        }
+        let (step, files) = self.rolled.as_mut()?;
+        if *files != entry.files {
+            (*step, *files) = (*step + 1, entry.files.clone());
+        }
+        Some(*step)
     }
 }
 

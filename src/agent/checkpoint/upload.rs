@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use futures_util::{StreamExt, stream};
 
 use crate::checkpoint::hard_links::HardLinks;
-use crate::checkpoint::scan::{Ready, entry, unless_gone};
+use crate::checkpoint::scan::{Ready, look_again};
+use crate::rules::framework::place_of;
 use crate::team::members::collect;
 use crate::team::rank::Rank;
 use gpuplan_runstore::history::{Keep, to_prune};
@@ -182,10 +183,7 @@ impl Shipper {
     /// Nothing was written into it or beside it meanwhile. The program may have deleted what is held.
     fn is_the_same(&self, ready: &Ready, links: Option<&HardLinks>) -> bool {
         // Of what cannot be looked at nobody can tell.
-        let Ok(now) = unless_gone(entry(&self.folder.join(&ready.entry.name), ready.entry.name.clone())) else {
-            return false;
-        };
-        let now = now.flatten();
+        let Ok(now) = look_again(&self.folder, &ready.entry.name) else { return false };
         match links {
             None => now.as_ref() == Some(&ready.entry),
             Some(links) => {
@@ -204,7 +202,7 @@ impl Shipper {
 
     /// The file as it is stored, and how many bytes had to be sent for it.
     async fn send(&self, root: &Path, name: &str, path: &str) -> Result<(Known, u64), StoreError> {
-        let from = root.join(path);
+        let from = if root == self.folder { place_of(root, path) } else { root.join(path) };
         let head = head(&from).map_err(|source| StoreError::Local { path: from.display().to_string(), source })?;
         let copies = self.known.get(&within(name, path)).map(Vec::as_slice).unwrap_or_default();
         if copies.iter().any(|known| known.head == head) {

@@ -226,7 +226,11 @@ impl Supervisor {
             Shipper::new(run, epoch, rank, folder.clone(), keep, restored.name).lies_in(self.below_the_job(&folder));
         let life = self.life.clone();
         if rank.is_first() {
-            let settling = Settling::new(framework, settle);
+            let mut settling = Settling::new(framework, settle);
+            if rank.is_alone() {
+                let known = if folder == self.folder_of(restored) { restored.rolling.clone() } else { Vec::new() };
+                settling = settling.rolling(restored.name.map_or(0, |name| name.step), known);
+            }
             let shipping = Shipping { shipper, settling, folder, life };
             return tokio::spawn(async move { shipping.run(told).await.1 });
         }

@@ -5,17 +5,15 @@ use std::time::SystemTime;
 
 use crate::checkpoint::elsewhere::Elsewhere;
 use crate::checkpoint::restore::Restored;
-use crate::event::Event;
 use crate::rules::outcome::StopReason;
 use crate::state::with;
 use crate::supervise::supervisor::Supervisor;
-use crate::watch::saving::{Saving, nameless_words};
+use crate::watch::saving::Saving;
 
 impl Supervisor {
     /// Where what was restored lies, and so where the next ones are expected.
     pub(super) fn folder_of(&self, restored: &Restored) -> PathBuf {
-        let lies_in = restored.path.as_deref().and_then(Path::parent).filter(|_| restored.name.is_some());
-        lies_in.map_or_else(|| self.settings.checkpoints.folder.clone(), Path::to_owned)
+        restored.folder.clone().unwrap_or_else(|| self.settings.checkpoints.folder.clone())
     }
 
     /// `None`: the user said where the program saves. Machines of a team have to agree on a folder before any of them saves.
@@ -36,17 +34,16 @@ impl Supervisor {
     }
 
     /// The last look, once the program has ended: nothing will be written any more.
-    pub(super) async fn where_it_saved(&mut self, saving: Option<Saving>) -> Option<PathBuf> {
+    pub(super) async fn where_it_saved(&self, saving: Option<Saving>) -> Option<PathBuf> {
         let saving = saving?;
         if self.ending.reason == Some(StopReason::Fenced) {
             return None;
         }
         let Elsewhere { folder, nameless } = saving.look(true).await;
         let is_anything_safe = with(&self.life.state, |state| state.checkpoints.committed.is_some());
-        if let Some(path) = nameless.filter(|_| folder.is_none() && !is_anything_safe) {
-            self.handle(Event::Warning(nameless_words(&path)), None);
-        }
-        folder
+        let of_nameless =
+            nameless.filter(|_| !is_anything_safe).and_then(|(path, _)| path.parent().map(Path::to_owned));
+        folder.or(of_nameless)
     }
 
     pub(super) fn move_to(&self, folder: PathBuf) -> PathBuf {

@@ -42,26 +42,34 @@ impl Saving {
     /// While the program runs. It is followed to one folder, so that one that saves in two does not make it go to and fro, and back to where
     /// it was told to save.
     pub async fn watch(self, mut watched: PathBuf, life: Life) {
-        let (mut has_moved, mut is_said) = (false, false);
+        let (mut has_moved, mut seen) = (false, None);
         loop {
             tokio::time::sleep(life.heartbeat * BEATS).await;
             let Elsewhere { folder, nameless } = self.look(false).await;
+            // What has no step is a checkpoint once it is written again.
+            let again = nameless.clone().filter(|(path, at)| {
+                seen.as_ref().is_some_and(|(known, before): &(PathBuf, SystemTime)| known == path && before < at)
+            });
+            let folder = folder.or_else(|| again.and_then(|(path, _)| path.parent().map(Path::to_owned)));
             if let Some(folder) = folder.filter(|folder| *folder != watched && (*folder == self.told || !has_moved)) {
                 has_moved = true;
                 watched.clone_from(&folder);
                 let _ = life.events.send(Event::SavesIn(folder)).await;
-            } else if let Some(path) = nameless.filter(|_| watched == self.told && !is_said) {
-                is_said = true;
-                let _ = life.events.send(Event::Warning(nameless_words(&path))).await;
+            } else if seen.is_none()
+                && watched == self.told
+                && let Some((path, _)) = &nameless
+            {
+                let _ = life.events.send(Event::Warning(nameless_words(path))).await;
             }
+            seen = nameless;
         }
     }
 }
 
-/// Weights that are lost with the machine.
-pub fn nameless_words(path: &Path) -> String {
+/// It may have been fetched, or it may be all that the run has saved so far.
+fn nameless_words(path: &Path) -> String {
     format!(
-        "{} is not kept, since its name has no step: what is kept are files and folders such as step-500",
+        "{} is not kept yet: it is, if it is a checkpoint, once it is written again; what is saved in $GPUPLAN_CKPT_DIR is kept at once",
         path.display()
     )
 }
