@@ -5,9 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::checkpoint::scan::{scan, tracker};
+use crate::checkpoint::scan::{Place, scan, shallow, tracker};
 use crate::rules::framework::{
-    Completeness, DEEPSPEED_LATEST, Entry, Framework, MEGATRON_LATEST, Seen, is_temporary, is_weights, step_of,
+    Completeness, DEEPSPEED_LATEST, Framework, MEGATRON_LATEST, is_temporary, is_weights, step_of,
 };
 
 /// Below the folder of the job: `outputs/2026-01-01/12-00-00/checkpoints/step-5` is the deepest that Hydra makes.
@@ -37,7 +37,7 @@ struct Search<'a> {
 
 /// Whether a folder has anything that may be a checkpoint.
 pub fn is_used(folder: &Path) -> bool {
-    scan(folder).is_ok_and(|listing| !listing.entries.is_empty() || !listing.unreadable.is_empty())
+    scan(folder, Place::Told).is_ok_and(|listing| !listing.entries.is_empty() || !listing.unreadable.is_empty())
 }
 
 /// Looks through the folder of the job, but for what is `watched` and what is `skipped`, for what was written since then. One file alone
@@ -105,16 +105,8 @@ impl Search<'_> {
     }
 }
 
-/// By what stands directly in it: markers of frameworks lie there.
 fn is_marked(name: &str, path: &Path, trackers: &BTreeMap<String, String>) -> bool {
-    let Ok(entries) = fs::read_dir(path) else { return false };
-    if step_of(name).is_none() {
-        return false;
-    }
-    let seen = |file: String| Seen { path: format!("{name}/{file}"), size: 0, modified_nanos: 0, inode: 0 };
-    let files = entries.flatten().take(MOST).filter_map(|entry| entry.file_name().into_string().ok()).map(seen);
-    let entry = Entry { name: name.to_owned(), is_folder: true, files: files.collect() };
-    Framework::Auto.judge(&entry, trackers) == Completeness::Marked
+    step_of(name).is_some() && Framework::Auto.judge(&shallow(name, path), trackers) == Completeness::Marked
 }
 
 #[cfg(test)]

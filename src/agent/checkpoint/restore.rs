@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 
-use crate::checkpoint::scan::{look_again, scan};
+use crate::checkpoint::scan::{Place, look_again, scan};
 use crate::checkpoint::upload::FILES_AT_ONCE;
 use crate::ports::logger::Logger;
 use crate::rules::framework::{Completeness, Framework, ROLLING, Seen, place_of, step_of};
@@ -37,6 +37,7 @@ pub struct Restored {
 pub struct Restore<'a> {
     pub run: &'a Run,
     pub folder: &'a Path,
+    pub place: Place,
     /// The folder of the job: what the program had saved elsewhere in it is restored there. `None`: all is restored in `folder`.
     pub job: Option<&'a Path>,
     pub framework: Framework,
@@ -76,7 +77,7 @@ impl Restore<'_> {
         if restored.rejected.is_empty() || self.restart_from_nothing {
             restored.path = self.on_disk(self.adopt())?;
         }
-        restored.rolling = rolling_in(self.folder);
+        restored.rolling = rolling_in(self.folder, self.place);
         Ok(restored)
     }
 
@@ -110,7 +111,7 @@ impl Restore<'_> {
 
     fn restored(&self, manifest: &Manifest, path: PathBuf) -> Restored {
         let folder = self.folder_of(manifest);
-        let rolling = rolling_in(&folder);
+        let rolling = rolling_in(&folder, self.place_of(manifest));
         Restored { name: Some(manifest.id()), path: Some(path), folder: Some(folder), rolling, rejected: Vec::new() }
     }
 
@@ -120,10 +121,14 @@ impl Restore<'_> {
         elsewhere.map_or_else(|| self.folder.to_owned(), |(job, below)| job.join(below))
     }
 
+    fn place_of(&self, manifest: &Manifest) -> Place {
+        if self.job.is_some() && manifest.folder.is_some() { Place::Found } else { self.place }
+    }
+
     /// Gives the file or folder, or why it cannot be used.
     async fn restore(&self, manifest: &Manifest) -> Result<Result<PathBuf, String>, StoreError> {
         let folder = self.folder_of(manifest);
-        let there = Restore { folder: &folder, ..*self };
+        let there = Restore { folder: &folder, place: self.place_of(manifest), ..*self };
         there.on_disk(there.prepare())?;
         if let Some(why) = there.bring(manifest).await? {
             return Ok(Err(why));
@@ -210,7 +215,7 @@ impl Restore<'_> {
 
     /// What lies here already is used if every file of it verifies and there is no other.
     async fn is_here(&self, manifest: &Manifest) -> Result<bool, StoreError> {
-        let Ok(Some(found)) = look_again(self.folder, &manifest.name) else { return Ok(false) };
+        let Ok(Some(found)) = look_again(self.folder, self.place, &manifest.name) else { return Ok(false) };
         let here: BTreeMap<&str, u64> = found.files.iter().map(|file| (file.path.as_str(), file.size)).collect();
         let files = manifest.files_of(self.node);
         let wanted: BTreeMap<&str, u64> = files.iter().map(|file| (file.path.as_str(), file.size)).collect();
@@ -227,7 +232,7 @@ impl Restore<'_> {
 
     /// Frameworks resume from the highest step they find, so nothing newer than what was restored may stay.
     fn settle(&self, manifest: &Manifest) -> io::Result<()> {
-        let listing = scan(self.folder)?;
+        let listing = scan(self.folder, self.place)?;
         for name in listing.entries.iter().map(|found| &found.name).chain(listing.unreadable.keys()) {
             if step_of(name).is_some_and(|step| step > manifest.step) {
                 self.put_aside(name)?;
@@ -245,7 +250,7 @@ impl Restore<'_> {
     /// Nothing is committed: the user's own checkpoints count if they are complete, those of an earlier epoch, which may have
     /// been killed while it wrote, only with a marker.
     fn adopt(&self) -> io::Result<Option<PathBuf>> {
-        let listing = scan(self.folder)?;
+        let listing = scan(self.folder, self.place)?;
         listing.unreadable.keys().try_for_each(|name| self.put_aside(name))?;
         let mut newest = None;
         for found in listing.entries.into_iter().filter(|found| found.name != ROLLING) {
@@ -285,9 +290,9 @@ impl Restore<'_> {
     }
 }
 
-fn rolling_in(folder: &Path) -> Vec<Seen> {
+fn rolling_in(folder: &Path, place: Place) -> Vec<Seen> {
     // What cannot be looked at is new if it can be later.
-    look_again(folder, ROLLING).ok().flatten().map(|entry| entry.files).unwrap_or_default()
+    look_again(folder, place, ROLLING).ok().flatten().map(|entry| entry.files).unwrap_or_default()
 }
 
 /// The file or folder of a checkpoint; of several files without a step, their folder.

@@ -14,6 +14,8 @@ use crate::rules::framework::{
 /// A tracker is a word.
 const LONGEST_TRACKER: u64 = 4096;
 const DEEPEST: usize = 16;
+/// More files than a framework puts into one folder of a checkpoint.
+const MOST_BESIDE_A_MARKER: usize = 20_000;
 
 #[derive(Clone, Debug, Default)]
 pub struct Listing {
@@ -23,15 +25,28 @@ pub struct Listing {
     pub unreadable: BTreeMap<String, String>,
 }
 
+/// How a checkpoint folder became one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    /// The program was told to save there: whatever has a step in its name is a checkpoint.
+    #[default]
+    Told,
+    /// It was seen to save there, beside whatever else the job has there: only weights and folders of frameworks are checkpoints.
+    Found,
+}
+
 /// Looks at every entry that may be a checkpoint. What vanishes meanwhile was none.
-pub fn scan(folder: &Path) -> io::Result<Listing> {
+pub fn scan(folder: &Path, place: Place) -> io::Result<Listing> {
     let (mut listing, mut rolling) = (Listing::default(), Vec::new());
     for found in fs::read_dir(folder)? {
         let found = found?;
         let Ok(name) = found.file_name().into_string() else { continue };
         if [DEEPSPEED_LATEST, MEGATRON_LATEST].contains(&name.as_str()) {
             listing.trackers.extend(tracker(&found.path())?.map(|text| (name, text)));
-        } else if !is_temporary(&name) && step_of(&name).is_some() {
+        } else if !is_temporary(&name)
+            && step_of(&name).is_some()
+            && (place == Place::Told || is_recognised(&name, &found.path()))
+        {
             match unless_gone(entry(&found.path(), name.clone())) {
                 Ok(entry) => listing.entries.extend(entry.flatten()),
                 Err(error) => drop(listing.unreadable.insert(name, error.to_string())),
@@ -49,12 +64,31 @@ pub fn scan(folder: &Path) -> io::Result<Listing> {
 }
 
 /// An entry as it stands now; `None`: it is gone.
-pub fn look_again(folder: &Path, name: &str) -> io::Result<Option<Entry>> {
+pub fn look_again(folder: &Path, place: Place, name: &str) -> io::Result<Option<Entry>> {
     if name == ROLLING {
-        let found = unless_gone(scan(folder))?.unwrap_or_default().entries;
+        let found = unless_gone(scan(folder, place))?.unwrap_or_default().entries;
         return Ok(found.into_iter().find(|entry| entry.name == ROLLING));
     }
     unless_gone(entry(&folder.join(name), name.to_owned())).map(Option::flatten)
+}
+
+/// Weights, or a folder of a framework, finished or not.
+fn is_recognised(name: &str, path: &Path) -> bool {
+    if path.is_file() {
+        return is_weights(name);
+    }
+    let shallow = shallow(name, path);
+    Framework::found_in(&shallow) != Framework::Files
+        || Framework::Files.judge(&shallow, &BTreeMap::new()) == Completeness::Marked
+}
+
+/// A folder by what stands directly in it: markers of frameworks lie there.
+pub fn shallow(name: &str, path: &Path) -> Entry {
+    let seen = |file: String| Seen { path: format!("{name}/{file}"), size: 0, modified_nanos: 0, inode: 0 };
+    // What cannot be read shows no marker.
+    let found = fs::read_dir(path).into_iter().flatten().flatten().take(MOST_BESIDE_A_MARKER);
+    let files = found.filter_map(|entry| entry.file_name().into_string().ok()).map(seen).collect();
+    Entry { name: name.to_owned(), is_folder: true, files }
 }
 
 /// A file, if it is one.
@@ -201,7 +235,7 @@ mod tests {
     use super::*;
 
     fn ready(settling: &mut Settling, folder: &Path, seconds: u64, over: Option<Over>) -> Vec<u64> {
-        let ready = settling.ready(scan(folder).unwrap(), Duration::from_secs(seconds), over);
+        let ready = settling.ready(scan(folder, Place::Told).unwrap(), Duration::from_secs(seconds), over);
         ready.into_iter().map(|ready| ready.step).collect()
     }
 
@@ -226,7 +260,7 @@ mod tests {
         assert_eq!(ready(&mut settling, folder.path(), 22, None), [5], "a marker counts at the second look");
         assert_eq!(
             Settling::new(Framework::Auto, Duration::MAX)
-                .ready(scan(folder.path()).unwrap(), Duration::ZERO, Some(Over::Torn))
+                .ready(scan(folder.path(), Place::Told).unwrap(), Duration::ZERO, Some(Over::Torn))
                 .len(),
             1
         );

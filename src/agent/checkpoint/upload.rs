@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use futures_util::{StreamExt, stream};
 
 use crate::checkpoint::hard_links::HardLinks;
-use crate::checkpoint::scan::{Ready, look_again};
+use crate::checkpoint::scan::{Place, Ready, look_again};
 use crate::rules::framework::place_of;
 use crate::team::members::collect;
 use crate::team::rank::Rank;
@@ -102,6 +102,10 @@ impl Shipper {
         }
     }
 
+    fn place(&self) -> Place {
+        if self.elsewhere.is_some() { Place::Found } else { Place::Told }
+    }
+
     /// A checkpoint of this folder is restored in it, `below` the folder of the job.
     pub fn lies_in(mut self, below: Option<String>) -> Self {
         self.elsewhere = below;
@@ -183,7 +187,7 @@ impl Shipper {
     /// Nothing was written into it or beside it meanwhile. The program may have deleted what is held.
     fn is_the_same(&self, ready: &Ready, links: Option<&HardLinks>) -> bool {
         // Of what cannot be looked at nobody can tell.
-        let Ok(now) = look_again(&self.folder, &ready.entry.name) else { return false };
+        let Ok(now) = look_again(&self.folder, self.place(), &ready.entry.name) else { return false };
         match links {
             None => now.as_ref() == Some(&ready.entry),
             Some(links) => {

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 
 use crate::checkpoint::restore::Restored;
-use crate::checkpoint::scan::{Over, Settling};
+use crate::checkpoint::scan::{Over, Place, Settling};
 use crate::checkpoint::shipping::{Finish, Shipping};
 use crate::checkpoint::upload::Shipper;
 use crate::event::Event;
@@ -231,7 +231,8 @@ impl Supervisor {
                 let known = if folder == self.folder_of(restored) { restored.rolling.clone() } else { Vec::new() };
                 settling = settling.rolling(restored.name.map_or(0, |name| name.step), known);
             }
-            let shipping = Shipping { shipper, settling, folder, life };
+            let place = if folder == self.settings.checkpoints.folder { Place::Told } else { Place::Found };
+            let shipping = Shipping { shipper, settling, folder, place, life };
             return tokio::spawn(async move { shipping.run(told).await.1 });
         }
         tokio::spawn(Sharing { life, shipper, folder, framework, settle, shares_a_folder }.run(told))

@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::checkpoint::restore::{Restore, Restored};
+use crate::checkpoint::scan::Place;
 use crate::event::Event;
 use crate::life::Life;
 use crate::ports::logger::Logger;
@@ -296,7 +297,8 @@ impl Supervisor {
             (self.settings.checkpoints.restart_from_nothing, self.meeting.start.clone(), self.shares_a_folder()?);
         let work = async move {
             let (run, folder, job, logger) = (&run, folder.as_path(), job.as_deref(), &*logger);
-            let restore = Restore { run, folder, job, framework, epoch, node, restart_from_nothing, logger };
+            let restore =
+                Restore { run, folder, place: Place::Told, job, framework, epoch, node, restart_from_nothing, logger };
             let attempt = || async {
                 match &start {
                     None => restore.newest().await.map(Ok),

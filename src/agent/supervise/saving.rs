@@ -9,6 +9,7 @@ use crate::rules::outcome::StopReason;
 use crate::state::with;
 use crate::supervise::supervisor::Supervisor;
 use crate::watch::saving::Saving;
+use gpuplan_runstore::manifest::HERE;
 
 impl Supervisor {
     /// Where what was restored lies, and so where the next ones are expected.
@@ -30,6 +31,8 @@ impl Supervisor {
     /// Below the folder of the job, for what is not where it was told to be.
     pub(super) fn below_the_job(&self, folder: &Path) -> Option<String> {
         let below = folder.strip_prefix(self.settings.checkpoints.job.as_ref()?).ok()?;
+        // The folder of the job itself is `.`.
+        let below = if below.as_os_str().is_empty() { Path::new(HERE) } else { below };
         (folder != self.settings.checkpoints.folder).then(|| below.to_str().map(str::to_owned))?
     }
 

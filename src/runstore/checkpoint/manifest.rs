@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::layout::{ManifestName, data_prefix, is_plain_key};
 
 const VERSION: u32 = 1;
+/// The folder of the job, as the place of a checkpoint in it.
+pub const HERE: &str = ".";
 
 /// A checkpoint with everything needed to restore and verify it. Written last and create-only: it is the commit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,7 +107,9 @@ impl Manifest {
         if !is_plain(&manifest.name) || manifest.name.starts_with('.') {
             return Err(ManifestError::Escapes(manifest.name));
         }
-        if let Some(folder) = manifest.folder.as_ref().filter(|folder| !folder.split('/').all(is_plain)) {
+        if let Some(folder) =
+            manifest.folder.as_ref().filter(|folder| *folder != HERE && !folder.split('/').all(is_plain))
+        {
             return Err(ManifestError::Escapes(folder.clone()));
         }
         if manifest.files.is_empty() {
@@ -176,9 +180,15 @@ mod tests {
             let refused = read(|manifest| manifest.files = vec![file(path, "data/e2/0/w")]);
             assert!(matches!(refused, Err(ManifestError::Escapes(_))), "{path}: {refused:?}");
         }
-        for (folder, is_fine) in
-            [("out/llama", true), ("/etc", false), ("../up", false), ("out/../..", false), ("", false)]
-        {
+        for (folder, is_fine) in [
+            ("out/llama", true),
+            (".", true),
+            ("./..", false),
+            ("/etc", false),
+            ("../up", false),
+            ("out/../..", false),
+            ("", false),
+        ] {
             assert_eq!(read(|manifest| manifest.folder = Some(folder.to_owned())).is_ok(), is_fine, "{folder}");
         }
         for key in ["data/e1/0/w", "data/e2/../e1/w", "spec.json", "data/e22/w"] {

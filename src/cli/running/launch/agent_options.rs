@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::running::agent::arguments::{duration, on_stall};
+use crate::running::agent::arguments::{duration, on_stall, signal};
 use crate::session::diagnostic::Diagnostic;
 use gpuplan_agent::Framework;
 use gpuplan_clouds::webhook::Webhook;
@@ -36,6 +36,9 @@ pub struct AgentOptions {
     /// Allow the command this long to save and end when it is asked to [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = length)]
     pub grace: Option<String>,
+    /// Ask the command to save and end with this signal: TERM, INT, HUP, USR1 or USR2 [default: TERM]
+    #[arg(long, value_name = "SIGNAL", value_parser = signal_name)]
+    pub signal: Option<String>,
 }
 
 impl AgentOptions {
@@ -50,6 +53,7 @@ impl AgentOptions {
             ("--framework", self.checkpoint_framework.clone()),
             ("--checkpoints", self.checkpoints.clone()),
             ("--grace", self.grace.clone()),
+            ("--signal", self.signal.clone()),
         ];
         all.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", value?))).collect()
     }
@@ -65,6 +69,10 @@ impl AgentOptions {
 
 fn length(text: &str) -> Result<String, String> {
     duration(text).map(|_| text.to_owned())
+}
+
+fn signal_name(text: &str) -> Result<String, String> {
+    signal(text).map(|_| text.to_owned())
 }
 
 fn action(text: &str) -> Result<String, String> {
@@ -112,9 +120,11 @@ mod tests {
             "out/ckpt",
             "--grace",
             "2m",
+            "--signal",
+            "USR1",
         ];
         let words = Launched::try_parse_from(given).unwrap().options.words();
-        assert_eq!(words.len(), 7);
+        assert_eq!(words.len(), 8);
         let all: Vec<String> = ["agent", "--store", "s3://b"]
             .map(str::to_owned)
             .into_iter()
@@ -131,6 +141,7 @@ mod tests {
             ["--on-stall", "dance"],
             ["--checkpoint-framework", "x"],
             ["--grace", "soon"],
+            ["--signal", "KILL"],
             ["--keep-last", "0"],
         ] {
             assert!(Launched::try_parse_from(["launch", wrong[0], wrong[1]]).is_err(), "{wrong:?}");
