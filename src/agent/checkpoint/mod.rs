@@ -6,3 +6,4 @@ pub mod restore;
 pub mod scan;
 pub mod shipping;
 pub mod upload;
+pub mod whole;

@@ -1,14 +1,16 @@
 //! The checkpoint folder as it stands, and which of its checkpoints have settled.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::checkpoint::whole::is_whole;
 use crate::rules::framework::{
-    Completeness, DEEPSPEED_LATEST, Entry, Framework, MEGATRON_LATEST, ROLLING, Seen, is_temporary, is_weights, step_of,
+    Completeness, DEEPSPEED_LATEST, Entry, Framework, MEGATRON_LATEST, ROLLING, Seen, is_temporary, is_weights,
+    place_of, step_of,
 };
 
 /// A tracker is a word.
@@ -20,6 +22,8 @@ const MOST_BESIDE_A_MARKER: usize = 20_000;
 #[derive(Clone, Debug, Default)]
 pub struct Listing {
     pub entries: Vec<Entry>,
+    /// Names of those whose files are whole by their own format: files that stand for themselves, and those without a step.
+    pub whole: BTreeSet<String>,
     pub trackers: BTreeMap<String, String>,
     /// Names of entries that may be checkpoints too, and why nobody can tell.
     pub unreadable: BTreeMap<String, String>,
@@ -58,6 +62,12 @@ pub fn scan(folder: &Path, place: Place) -> io::Result<Listing> {
     if listing.entries.is_empty() && listing.unreadable.is_empty() && !rolling.is_empty() {
         rolling.sort_by(|a, b| a.path.cmp(&b.path));
         listing.entries.push(Entry { name: ROLLING.to_owned(), is_folder: true, files: rolling });
+    }
+    for entry in listing.entries.iter().filter(|entry| entry.name == ROLLING || !entry.is_folder) {
+        // What cannot be read now may be in a moment.
+        if entry.files.iter().all(|file| is_whole(&place_of(folder, &file.path)).unwrap_or(false)) {
+            listing.whole.insert(entry.name.clone());
+        }
     }
     listing.entries.sort_by_cached_key(|entry| (step_of(&entry.name), entry.name.clone()));
     Ok(listing)
@@ -193,6 +203,7 @@ impl Settling {
             let is_settled = same_since.is_some_and(|since| now.saturating_sub(since) >= self.settle);
             let is_ready = match self.framework.judge(&entry, &listing.trackers) {
                 Completeness::Marked => over.is_some() || same_since.is_some(),
+                Completeness::Unmarked if listing.whole.contains(&entry.name) => over.is_some() || same_since.is_some(),
                 Completeness::Unmarked => is_settled || over == Some(Over::Orderly),
                 Completeness::Incomplete => false,
             };
