@@ -17,11 +17,10 @@ impl Webhook {
         if !url.starts_with("https://") && !local.iter().any(|start| url.starts_with(start)) {
             let is_mail =
                 url.starts_with("mailto:") || url.starts_with("smtp") || (url.contains('@') && !url.contains('/'));
-            return Err(match is_mail {
-                // Every machine would need the password of a mailbox, and clouds close port 25.
-                true => "mail is not sent from machines; name the https:// address of a service that turns a message into mail".to_owned(),
-                false => "an address to notify begins with https://".to_owned(),
-            });
+            // Every machine would need the password of a mailbox, and clouds close port 25.
+            let mail =
+                "mail is not sent from machines; name the https:// address of a service that turns a message into mail";
+            return Err(if is_mail { mail } else { "an address to notify begins with https://" }.to_owned());
         }
         let http = Http::new().map_err(|error| error.to_string())?;
         Ok(Self { http, url: url.to_owned() })

@@ -42,7 +42,7 @@ impl Supervisor {
         if self.ending.reason == Some(StopReason::Fenced) {
             return None;
         }
-        let Elsewhere { folder, nameless } = saving.look(true).await;
+        let Elsewhere { folder, nameless } = saving.look(true, false).await;
         let is_anything_safe = with(&self.life.state, |state| state.checkpoints.committed.is_some());
         let of_nameless =
             nameless.filter(|_| !is_anything_safe).and_then(|(path, _)| path.parent().map(Path::to_owned));

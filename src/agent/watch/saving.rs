@@ -26,12 +26,15 @@ pub struct Saving {
 }
 
 impl Saving {
-    /// Where the program saves. What it was told counts before all else.
-    pub async fn look(&self, is_over: bool) -> Elsewhere {
+    /// Where the program saves. What it was told counts before all else, and is all that is looked at once it is followed elsewhere.
+    pub async fn look(&self, is_over: bool, is_followed: bool) -> Elsewhere {
         let Self { job, told, skipped, since } = self.clone();
         let look = move || {
             if is_used(&told) {
                 return Elsewhere { folder: Some(told), nameless: None };
+            }
+            if is_followed {
+                return Elsewhere::default();
             }
             find(&job, &told, skipped.as_deref(), since, is_over)
         };
@@ -45,7 +48,7 @@ impl Saving {
         let (mut has_moved, mut seen) = (false, None);
         loop {
             tokio::time::sleep(life.heartbeat * BEATS).await;
-            let Elsewhere { folder, nameless } = self.look(false).await;
+            let Elsewhere { folder, nameless } = self.look(false, has_moved).await;
             // What has no step is a checkpoint once it is written again.
             let again = nameless.clone().filter(|(path, at)| {
                 seen.as_ref().is_some_and(|(known, before): &(PathBuf, SystemTime)| known == path && before < at)
