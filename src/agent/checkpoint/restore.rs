@@ -141,11 +141,13 @@ impl Restore<'_> {
     fn replace_each(&self, arrived: &Path) -> io::Result<()> {
         for found in fs::read_dir(arrived)? {
             let found = found?;
-            let Ok(name) = found.file_name().into_string() else { continue };
+            // Hidden files are never weights.
+            let name = found.file_name().into_string().ok().filter(|name| !name.starts_with('.'));
+            let Some(name) = name else { continue };
             self.put_aside(&name)?;
             fs::rename(found.path(), self.folder.join(name))?;
         }
-        fs::remove_dir(arrived)
+        fs::remove_dir_all(arrived)
     }
 
     fn prepare(&self) -> io::Result<()> {

@@ -107,9 +107,9 @@ impl Manifest {
         if !is_plain(&manifest.name) || manifest.name.starts_with('.') {
             return Err(ManifestError::Escapes(manifest.name));
         }
-        if let Some(folder) =
-            manifest.folder.as_ref().filter(|folder| *folder != HERE && !folder.split('/').all(is_plain))
-        {
+        // No program is followed into hidden folders, where tools keep what they run.
+        let is_below = |folder: &str| folder.split('/').all(|part| is_plain(part) && !part.starts_with('.'));
+        if let Some(folder) = manifest.folder.as_ref().filter(|folder| *folder != HERE && !is_below(folder)) {
             return Err(ManifestError::Escapes(folder.clone()));
         }
         if manifest.files.is_empty() {
@@ -185,6 +185,7 @@ mod tests {
             (".", true),
             ("./..", false),
             ("/etc", false),
+            (".git/hooks", false),
             ("../up", false),
             ("out/../..", false),
             ("", false),
