@@ -10,6 +10,7 @@ mod notices;
 mod owners;
 mod s3;
 mod samples;
+mod shapes;
 mod speed;
 mod staging;
 mod stores;

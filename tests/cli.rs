@@ -18,6 +18,7 @@ mod input;
 mod launch;
 #[cfg(feature = "aws")]
 mod launch_aws;
+mod launch_back;
 mod launch_figures;
 #[cfg(feature = "gcp")]
 mod launch_google;

@@ -8,8 +8,10 @@ mod two_clouds;
 
 use std::sync::{Arc, OnceLock};
 
-use gpuplan::launch::events::{Rentable, Terms};
-use gpuplan::launch::launcher::{Market, Pool};
+use jiff::Timestamp;
+
+use gpuplan::launch::events::{Order, Rentable, Terms};
+use gpuplan::launch::launcher::{Machine, MachineId, MachineState, Market, Pool};
 use gpuplan::launch::names::Launch;
 use gpuplan::spot::AvailabilityModel;
 use gpuplan::spot::policy::semi_markov::Tables;
@@ -70,5 +72,23 @@ fn terms(nodes: u32, budget: Option<f64>) -> Terms {
         gang_limit: 900.0,
         silence: SILENCE,
         settles: SETTLES,
+    }
+}
+
+/// The machine that an order asks for, as it runs.
+fn made(order: &Order, id: String) -> Machine {
+    Machine {
+        id: MachineId(id),
+        run: "run".to_owned(),
+        epoch: order.epoch,
+        node: order.node,
+        token: order.token.clone(),
+        pool: order.choice.pool.clone(),
+        state: MachineState::Running,
+        reason: None,
+        was_taken: false,
+        created_at: Timestamp::UNIX_EPOCH,
+        expires_at: Timestamp::UNIX_EPOCH,
+        owner: String::new(),
     }
 }

@@ -1,5 +1,7 @@
 //! `Event`: what happens beside the program, as the supervisor hears it.
 
+use std::path::PathBuf;
+
 use crate::ports::notice::Notice;
 use gpuplan_runstore::{Leaving, ManifestName};
 
@@ -18,5 +20,7 @@ pub enum Event {
     },
     Fenced,
     Committed(ManifestName),
+    /// The program saves there, though nobody told it to.
+    SavesIn(PathBuf),
     Warning(String),
 }

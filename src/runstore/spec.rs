@@ -7,8 +7,7 @@ use crate::run::Run;
 use crate::store::StoreError;
 use gpuplan_units::{Usd, UsdPerHour};
 
-/// `spec.json` as an agent writes it where no launch has: what it was started with. A launch writes its own, which says more
-/// and names the command in the same way.
+/// `spec.json` as an agent writes it where no launch has: what it was started with. A launch writes its own, which says more.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Spec<'a> {
     pub version: u32,
@@ -25,15 +24,24 @@ pub struct Spec<'a> {
     pub lifetime_seconds: Option<u64>,
 }
 
-/// What every spec has.
+/// What every spec has: an agent's own in its place, a launch's among what it says of the job.
 #[derive(Deserialize)]
-struct Named {
+#[serde(untagged)]
+enum Named {
+    ByAgent { command: Vec<String> },
+    ByLaunch { job: Job },
+}
+
+#[derive(Deserialize)]
+struct Job {
     command: Vec<String>,
 }
 
 /// The command of a spec, whoever wrote it.
 pub fn command_of(text: &str) -> Result<Vec<String>, serde_json::Error> {
-    serde_json::from_str::<Named>(text).map(|named| named.command)
+    Ok(match serde_json::from_str(text)? {
+        Named::ByAgent { command } | Named::ByLaunch { job: Job { command } } => command,
+    })
 }
 
 impl Run {
@@ -73,6 +81,11 @@ mod tests {
         assert_eq!(run.write_spec_once(second).await.unwrap().as_deref(), Some(first));
         assert_eq!(run.spec().await.unwrap().as_deref(), Some(first));
         assert_eq!(command_of(first).unwrap(), ["train"]);
+        assert_eq!(
+            command_of(r#"{"version":1,"job":{"command":["train"],"agent":{}}}"#).unwrap(),
+            ["train"],
+            "a launch's"
+        );
         for text in ["", "{", "[]", r#"{"command":3}"#] {
             assert!(command_of(text).is_err(), "{text}");
         }

@@ -3,10 +3,9 @@
 use gpuplan::launch::controller::Controller;
 use gpuplan::launch::controller::liveness::Sign;
 use gpuplan::launch::events::{Action, End, Event, Order, Outcome, Report, Terms};
-use gpuplan::launch::launcher::{Machine, MachineId, MachineState};
-use jiff::Timestamp;
+use gpuplan::launch::launcher::{Machine, MachineState};
 
-use crate::launch::terms;
+use crate::launch::{made, terms};
 
 /// A run of three machines, led by hand.
 struct Led {
@@ -41,7 +40,7 @@ impl Led {
                         if order.node == 0 {
                             (self.gangs, self.machines) = (self.gangs + 1, Vec::new());
                         }
-                        let machine = made(&order);
+                        let machine = made(&order, format!("{}-{}", order.epoch, order.node));
                         self.machines.push(machine.clone());
                         events.push(Event::Answered { token: order.token, outcome: Ok(machine) });
                     }
@@ -80,24 +79,6 @@ impl Led {
             Some(End::Failed(why)) => why,
             other => panic!("{other:?}"),
         }
-    }
-}
-
-/// The machine that the order asks for.
-fn made(order: &Order) -> Machine {
-    Machine {
-        id: MachineId(format!("{}-{}", order.epoch, order.node)),
-        run: "run".to_owned(),
-        epoch: order.epoch,
-        node: order.node,
-        token: order.token.clone(),
-        pool: order.choice.pool.clone(),
-        state: MachineState::Running,
-        reason: None,
-        was_taken: false,
-        created_at: Timestamp::UNIX_EPOCH,
-        expires_at: Timestamp::UNIX_EPOCH,
-        owner: String::new(),
     }
 }
 
@@ -165,7 +146,8 @@ fn a_list_that_misses_a_machine_just_heard_of_does_not_make_it_gone() {
     };
     let nothing = |asked_at| Event::Listed { machines: Vec::new(), asked_at };
     let first = orders(controller.step(0.0, Event::Clock)).remove(0);
-    controller.step(84.0, Event::Answered { token: first.token.clone(), outcome: Ok(made(&first)) });
+    controller
+        .step(84.0, Event::Answered { token: first.token.clone(), outcome: Ok(made(&first, "first".to_owned())) });
     assert!(orders(controller.step(116.0, nothing(116.0))).is_empty());
     assert_eq!((controller.interruptions, controller.rentals().open().count()), (0, 1));
     // While it is being ended, such a list does not make it gone either.

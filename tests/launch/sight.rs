@@ -7,12 +7,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jiff::Timestamp;
-
 use gpuplan::launch::controller::Controller;
 use gpuplan::launch::controller::liveness::Sign;
 use gpuplan::launch::events::{Action, End, Event, Order, Outcome, Rentable, Report, Terms};
-use gpuplan::launch::launcher::{LaunchError, Machine, MachineId, MachineState, Market, Pool};
+use gpuplan::launch::launcher::{LaunchError, Machine, MachineState, Market, Pool};
 use gpuplan::launch::names::Launch;
 use gpuplan::spot::AvailabilityModel;
 use gpuplan::spot::history::Saw;
@@ -23,6 +21,7 @@ use gpuplan::spot::trace::Trace;
 use gpuplan::spot::watch::{FIRST_PAUSE, Watch};
 use gpuplan::units::{Usd, UsdPerHour};
 
+use crate::launch::made;
 use crate::launch::simulation::{HOUR, TICK};
 
 const TRACES: &str = include_str!("../fixtures/spot_h100.jsonl");
@@ -96,20 +95,7 @@ impl<'a> Led<'a> {
         if spot.is_some_and(|pool| !self.pools[pool][self.tick]) {
             return Err(LaunchError::Capacity { code: "InsufficientInstanceCapacity".to_owned() });
         }
-        let machine = Machine {
-            id: MachineId(format!("{}-{}", order.epoch, order.node)),
-            run: "run".to_owned(),
-            epoch: order.epoch,
-            node: order.node,
-            token: order.token.clone(),
-            pool: order.choice.pool.clone(),
-            state: MachineState::Running,
-            reason: None,
-            was_taken: true,
-            created_at: Timestamp::UNIX_EPOCH,
-            expires_at: Timestamp::UNIX_EPOCH,
-            owner: String::new(),
-        };
+        let machine = Machine { was_taken: true, ..made(order, format!("{}-{}", order.epoch, order.node)) };
         self.places.insert(order.epoch, place);
         self.machines.entry(order.epoch).or_default().push(machine.clone());
         Ok(machine)

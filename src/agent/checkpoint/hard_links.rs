@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::checkpoint::scan::entry;
-use crate::rules::framework::Entry;
+use crate::rules::framework::{Entry, place_of};
 
 /// Folder for them in the agent's own, which lies on the same file system.
 const NAME: &str = "sending";
@@ -24,7 +24,7 @@ impl HardLinks {
     pub fn create(own: &Path, checkpoints: &Path, ready: &Entry) -> Option<Self> {
         release(own).ok()?;
         let links = Self { folder: own.join(NAME) };
-        ready.files.iter().try_for_each(|file| links.link(&checkpoints.join(&file.path), &file.path)).ok()?;
+        ready.files.iter().try_for_each(|file| links.link(&place_of(checkpoints, &file.path), &file.path)).ok()?;
         links.has(ready).then_some(links)
     }
 

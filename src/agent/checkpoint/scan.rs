@@ -1,45 +1,111 @@
 //! The checkpoint folder as it stands, and which of its checkpoints have settled.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::checkpoint::whole::is_whole;
 use crate::rules::framework::{
-    Completeness, DEEPSPEED_LATEST, Entry, Framework, MEGATRON_LATEST, Seen, is_temporary, step_of,
+    Completeness, DEEPSPEED_LATEST, Entry, Framework, MEGATRON_LATEST, ROLLING, Seen, is_temporary, is_weights,
+    place_of, step_of,
 };
 
 /// A tracker is a word.
 const LONGEST_TRACKER: u64 = 4096;
 const DEEPEST: usize = 16;
+/// More files than a framework puts into one folder of a checkpoint.
+const MOST_BESIDE_A_MARKER: usize = 20_000;
 
 #[derive(Clone, Debug, Default)]
 pub struct Listing {
     pub entries: Vec<Entry>,
+    /// Names of those whose files are whole by their own format: files that stand for themselves, and those without a step.
+    pub whole: BTreeSet<String>,
     pub trackers: BTreeMap<String, String>,
     /// Names of entries that may be checkpoints too, and why nobody can tell.
     pub unreadable: BTreeMap<String, String>,
 }
 
+/// How a checkpoint folder became one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    /// The program was told to save there: whatever has a step in its name is a checkpoint.
+    #[default]
+    Told,
+    /// It was seen to save there, beside whatever else the job has there: only weights and folders of frameworks are checkpoints.
+    Found,
+}
+
 /// Looks at every entry that may be a checkpoint. What vanishes meanwhile was none.
-pub fn scan(folder: &Path) -> io::Result<Listing> {
-    let mut listing = Listing::default();
+pub fn scan(folder: &Path, place: Place) -> io::Result<Listing> {
+    let (mut listing, mut rolling) = (Listing::default(), Vec::new());
     for found in fs::read_dir(folder)? {
         let found = found?;
         let Ok(name) = found.file_name().into_string() else { continue };
         if [DEEPSPEED_LATEST, MEGATRON_LATEST].contains(&name.as_str()) {
             listing.trackers.extend(tracker(&found.path())?.map(|text| (name, text)));
-        } else if !is_temporary(&name) && step_of(&name).is_some() {
+        } else if !is_temporary(&name)
+            && step_of(&name).is_some()
+            && (place == Place::Told || is_recognised(&name, &found.path()))
+        {
             match unless_gone(entry(&found.path(), name.clone())) {
                 Ok(entry) => listing.entries.extend(entry.flatten()),
                 Err(error) => drop(listing.unreadable.insert(name, error.to_string())),
             }
+        } else if !is_temporary(&name) && is_weights(&name) {
+            rolling.extend(seen(&found.path(), format!("{ROLLING}/{name}"))?);
+        }
+    }
+    if listing.entries.is_empty() && listing.unreadable.is_empty() && !rolling.is_empty() {
+        rolling.sort_by(|a, b| a.path.cmp(&b.path));
+        listing.entries.push(Entry { name: ROLLING.to_owned(), is_folder: true, files: rolling });
+    }
+    for entry in listing.entries.iter().filter(|entry| entry.name == ROLLING || !entry.is_folder) {
+        // What cannot be read now may be in a moment.
+        if entry.files.iter().all(|file| is_whole(&place_of(folder, &file.path)).unwrap_or(false)) {
+            listing.whole.insert(entry.name.clone());
         }
     }
     listing.entries.sort_by_cached_key(|entry| (step_of(&entry.name), entry.name.clone()));
     Ok(listing)
+}
+
+/// An entry as it stands now; `None`: it is gone.
+pub fn look_again(folder: &Path, place: Place, name: &str) -> io::Result<Option<Entry>> {
+    if name == ROLLING {
+        let found = unless_gone(scan(folder, place))?.unwrap_or_default().entries;
+        return Ok(found.into_iter().find(|entry| entry.name == ROLLING));
+    }
+    unless_gone(entry(&folder.join(name), name.to_owned())).map(Option::flatten)
+}
+
+/// Weights, or a folder of a framework, finished or not.
+fn is_recognised(name: &str, path: &Path) -> bool {
+    if path.is_file() {
+        return is_weights(name);
+    }
+    let shallow = shallow(name, path);
+    Framework::found_in(&shallow) != Framework::Files
+        || Framework::Files.judge(&shallow, &BTreeMap::new()) == Completeness::Marked
+}
+
+/// A folder by what stands directly in it: markers of frameworks lie there.
+pub fn shallow(name: &str, path: &Path) -> Entry {
+    let seen = |file: String| Seen { path: format!("{name}/{file}"), size: 0, modified_nanos: 0, inode: 0 };
+    // What cannot be read shows no marker.
+    let found = fs::read_dir(path).into_iter().flatten().flatten().take(MOST_BESIDE_A_MARKER);
+    let files = found.filter_map(|entry| entry.file_name().into_string().ok()).map(seen).collect();
+    Entry { name: name.to_owned(), is_folder: true, files }
+}
+
+/// A file, if it is one.
+fn seen(path: &Path, name: String) -> io::Result<Option<Seen>> {
+    let Some(file) = unless_gone(fs::metadata(path))?.filter(fs::Metadata::is_file) else { return Ok(None) };
+    let modified_nanos = i128::from(file.mtime()) * 1_000_000_000 + i128::from(file.mtime_nsec());
+    Ok(Some(Seen { path: name, size: file.len(), modified_nanos, inode: file.ino() }))
 }
 
 /// What is gone by the time that it is looked at is `None`.
@@ -51,7 +117,7 @@ pub fn unless_gone<T>(found: io::Result<T>) -> io::Result<Option<T>> {
 }
 
 /// `None` for what is no tracker, as a folder of that name.
-fn tracker(path: &Path) -> io::Result<Option<String>> {
+pub fn tracker(path: &Path) -> io::Result<Option<String>> {
     let is_one = unless_gone(fs::metadata(path))?.is_some_and(|file| file.is_file() && file.len() <= LONGEST_TRACKER);
     let bytes = if is_one { unless_gone(fs::read(path))? } else { None };
     Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
@@ -101,11 +167,19 @@ pub struct Settling {
     settle: Duration,
     seen: BTreeMap<String, (Vec<Seen>, Duration)>,
     looked: Duration,
+    /// The newest version of files without a step that was complete, with the step that it was given.
+    rolled: Option<(u64, Vec<Seen>)>,
 }
 
 impl Settling {
     pub fn new(framework: Framework, settle: Duration) -> Self {
-        Self { framework, settle, seen: BTreeMap::new(), looked: Duration::ZERO }
+        Self { framework, settle, seen: BTreeMap::new(), looked: Duration::ZERO, rolled: None }
+    }
+
+    /// Counts versions of files without a step as steps, from that one, which is these files.
+    pub fn rolling(mut self, step: u64, files: Vec<Seen>) -> Self {
+        self.rolled = Some((step, files));
+        self
     }
 
     /// The last look saw something for the first time.
@@ -129,10 +203,11 @@ impl Settling {
             let is_settled = same_since.is_some_and(|since| now.saturating_sub(since) >= self.settle);
             let is_ready = match self.framework.judge(&entry, &listing.trackers) {
                 Completeness::Marked => over.is_some() || same_since.is_some(),
+                Completeness::Unmarked if listing.whole.contains(&entry.name) => over.is_some() || same_since.is_some(),
                 Completeness::Unmarked => is_settled || over == Some(Over::Orderly),
                 Completeness::Incomplete => false,
             };
-            if is_ready && let Some(step) = step_of(&entry.name) {
+            if is_ready && let Some(step) = self.step(&entry) {
                 let framework =
                     if self.framework == Framework::Auto { Framework::found_in(&entry) } else { self.framework };
                 ready.push(Ready { entry, step, framework });
@@ -141,6 +216,19 @@ impl Settling {
         (self.seen, self.looked) = (seen, now);
         ready.sort_by_key(|ready| ready.step);
         ready
+    }
+}
+
+impl Settling {
+    fn step(&mut self, entry: &Entry) -> Option<u64> {
+        if entry.name != ROLLING {
+            return step_of(&entry.name);
+        }
+        let (step, files) = self.rolled.as_mut()?;
+        if *files != entry.files {
+            (*step, *files) = (*step + 1, entry.files.clone());
+        }
+        Some(*step)
     }
 }
 
@@ -158,7 +246,7 @@ mod tests {
     use super::*;
 
     fn ready(settling: &mut Settling, folder: &Path, seconds: u64, over: Option<Over>) -> Vec<u64> {
-        let ready = settling.ready(scan(folder).unwrap(), Duration::from_secs(seconds), over);
+        let ready = settling.ready(scan(folder, Place::Told).unwrap(), Duration::from_secs(seconds), over);
         ready.into_iter().map(|ready| ready.step).collect()
     }
 
@@ -183,7 +271,7 @@ mod tests {
         assert_eq!(ready(&mut settling, folder.path(), 22, None), [5], "a marker counts at the second look");
         assert_eq!(
             Settling::new(Framework::Auto, Duration::MAX)
-                .ready(scan(folder.path()).unwrap(), Duration::ZERO, Some(Over::Torn))
+                .ready(scan(folder.path(), Place::Told).unwrap(), Duration::ZERO, Some(Over::Torn))
                 .len(),
             1
         );

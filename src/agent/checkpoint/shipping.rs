@@ -8,7 +8,7 @@ use backon::BackoffBuilder;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
-use crate::checkpoint::scan::{Over, Ready, Settling, scan, unless_gone};
+use crate::checkpoint::scan::{Over, Place, Ready, Settling, scan, unless_gone};
 use crate::checkpoint::upload::{Shipped, Shipper};
 use crate::event::Event;
 use crate::life::Life;
@@ -38,6 +38,7 @@ pub struct Shipping {
     pub shipper: Shipper,
     pub settling: Settling,
     pub folder: PathBuf,
+    pub place: Place,
     pub life: Life,
 }
 
@@ -128,9 +129,9 @@ impl Shipping {
     /// The newest complete checkpoint that is not safe. Intermediate ones that were overtaken are passed over. An error where nobody
     /// can tell whether there is one: that is not to be taken for none.
     async fn newest(&mut self, over: Option<Over>) -> Result<Option<Ready>, StoreError> {
-        let (folder, safe) = (self.folder.clone(), self.shipper.safe().map(|safe| safe.step));
+        let (folder, place, safe) = (self.folder.clone(), self.place, self.shipper.safe().map(|safe| safe.step));
         let local = |path: &Path, source| StoreError::Local { path: path.display().to_string(), source };
-        let scanned = spawn_blocking(move || unless_gone(scan(&folder))).await;
+        let scanned = spawn_blocking(move || unless_gone(scan(&folder, place))).await;
         let scanned = scanned
             .map_err(io::Error::other)
             .and_then(|scanned| scanned)

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use futures_util::{StreamExt, stream};
 
 use crate::checkpoint::hard_links::HardLinks;
-use crate::checkpoint::scan::{Ready, entry, unless_gone};
+use crate::checkpoint::scan::{Place, Ready, look_again};
+use crate::rules::framework::place_of;
 use crate::team::members::collect;
 use crate::team::rank::Rank;
 use gpuplan_runstore::history::{Keep, to_prune};
@@ -53,6 +54,8 @@ struct Known {
 pub struct Shipper {
     run: Run,
     folder: PathBuf,
+    /// The same below the folder of the job, where the program was not told to save there.
+    elsewhere: Option<String>,
     epoch: u64,
     rank: Rank,
     keep: Keep,
@@ -84,6 +87,7 @@ impl Shipper {
         Self {
             run,
             folder,
+            elsewhere: None,
             epoch,
             rank,
             keep,
@@ -96,6 +100,16 @@ impl Shipper {
             has_swept,
             is_hurried,
         }
+    }
+
+    fn place(&self) -> Place {
+        if self.elsewhere.is_some() { Place::Found } else { Place::Told }
+    }
+
+    /// A checkpoint of this folder is restored in it, `below` the folder of the job.
+    pub fn lies_in(mut self, below: Option<String>) -> Self {
+        self.elsewhere = below;
+        self
     }
 
     /// The machine will soon be gone: what the store has one copy of is not sent again for a second.
@@ -128,7 +142,8 @@ impl Shipper {
             }
         }
         let name = ManifestName { step: ready.step, epoch: self.epoch };
-        let manifest = Manifest::new(name, entry, framework, self.restored_from, files);
+        let mut manifest = Manifest::new(name, entry, framework, self.restored_from, files);
+        manifest.folder.clone_from(&self.elsewhere);
         // If the name is taken, this step is safe already, from an earlier start of the program in this epoch.
         if self.run.commit(&manifest).await? {
             self.manifests.insert(name, manifest);
@@ -172,10 +187,7 @@ impl Shipper {
     /// Nothing was written into it or beside it meanwhile. The program may have deleted what is held.
     fn is_the_same(&self, ready: &Ready, links: Option<&HardLinks>) -> bool {
         // Of what cannot be looked at nobody can tell.
-        let Ok(now) = unless_gone(entry(&self.folder.join(&ready.entry.name), ready.entry.name.clone())) else {
-            return false;
-        };
-        let now = now.flatten();
+        let Ok(now) = look_again(&self.folder, self.place(), &ready.entry.name) else { return false };
         match links {
             None => now.as_ref() == Some(&ready.entry),
             Some(links) => {
@@ -194,7 +206,7 @@ impl Shipper {
 
     /// The file as it is stored, and how many bytes had to be sent for it.
     async fn send(&self, root: &Path, name: &str, path: &str) -> Result<(Known, u64), StoreError> {
-        let from = root.join(path);
+        let from = if root == self.folder { place_of(root, path) } else { root.join(path) };
         let head = head(&from).map_err(|source| StoreError::Local { path: from.display().to_string(), source })?;
         let copies = self.known.get(&within(name, path)).map(Vec::as_slice).unwrap_or_default();
         if copies.iter().any(|known| known.head == head) {

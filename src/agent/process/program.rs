@@ -7,10 +7,11 @@ use std::path::Path;
 use std::process::Stdio;
 
 pub use rustix::process::Signal;
-use rustix::process::{Pid, kill_process, kill_process_group};
+use rustix::process::{Pid, kill_process};
 use tokio::process::{Child, Command};
 
 use crate::process::control_group::ControlGroup;
+use crate::process::group;
 use crate::rules::outcome::Exit;
 
 /// Programs that pass SIGTERM on to their workers themselves: to signal the workers too would run their handlers twice.
@@ -74,9 +75,33 @@ impl Program {
     }
 
     pub fn ask_to_end(&self, signal: Signal) {
-        let Some(pid) = self.pid.and_then(Pid::from_raw) else { return };
-        // Whoever ended meanwhile needs no signal.
-        let _ = if self.is_launcher { kill_process(pid, signal) } else { kill_process_group(pid, signal) };
+        let Some(pid) = self.pid else { return };
+        match Pid::from_raw(pid) {
+            // Whoever ended meanwhile needs no signal.
+            Some(pid) if self.is_launcher => drop(kill_process(pid, signal)),
+            _ => group::signal(pid, signal),
+        }
+    }
+
+    /// Once its first process is gone, what that one started may still save: a shell dies of the signal before the trainer that it
+    /// waits for. A launcher that died of it has told its workers nothing.
+    pub fn ask_the_rest_to_end(&self, exit: Exit, signal: Signal) {
+        if self.is_launcher
+            && matches!(exit, Exit::Signal(_))
+            && let Some(pid) = self.pid
+        {
+            group::signal(pid, signal);
+        }
+    }
+
+    /// Whether something of its process group still works.
+    pub fn has_left_some(&self) -> bool {
+        self.pid.is_some_and(group::is_alive)
+    }
+
+    /// Names of the processes that it left behind.
+    pub fn left(&self) -> Vec<String> {
+        self.pid.and_then(|pid| group::names(pid).ok()).unwrap_or_default()
     }
 
     pub async fn wait(&mut self) -> io::Result<Exit> {

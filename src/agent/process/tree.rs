@@ -88,6 +88,12 @@ fn descendants_of_this() -> io::Result<Vec<Process>> {
     Ok(descendants(std::process::id() as i32, &without_tools(processes()?)))
 }
 
+/// What descends from this process in that process group, the dead left out.
+pub fn group_members(group: i32) -> io::Result<Vec<i32>> {
+    let below = descendants_of_this()?;
+    Ok(below.iter().filter(|process| process.group == group).map(|process| process.pid).collect())
+}
+
 /// What this agent runs for itself, as `nvidia-smi`: its own children in its own process group. The program has another group,
 /// and so has all that it starts.
 fn without_tools(mut all: Vec<Process>) -> Vec<Process> {

@@ -1,7 +1,7 @@
 //! Which entries of the checkpoint folder are checkpoints, of which step, and whether one is complete. Pure: a listing goes in.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// How a training framework writes a checkpoint and marks it complete.
@@ -58,6 +58,29 @@ const HF_PARTS: [&str; 7] = [
 const DCP_LAST: &str = ".metadata";
 const DCP_PART: &str = ".distcp";
 const ORBAX_MARK: &str = "_CHECKPOINT_METADATA";
+
+/// Endings of files that frameworks write weights and states to.
+const WEIGHTS: [&str; 7] = ["pt", "pth", "ckpt", "safetensors", "h5", "keras", "msgpack"];
+/// Words in the name of such a file that is a checkpoint, and not data in tensors.
+const WORDS: [&str; 13] = [
+    "best",
+    "checkpoint",
+    "ckpt",
+    "epoch",
+    "final",
+    "iter",
+    "last",
+    "latest",
+    "model",
+    "save",
+    "state",
+    "step",
+    "weights",
+];
+
+/// Stands for all files of a folder that are weights, have no step in their names and are written over and over, such as `last.pt` and
+/// `best.pt`: together they are a checkpoint. No entry has this name, since it has no step.
+pub const ROLLING: &str = "rolling";
 
 impl FromStr for Framework {
     type Err = String;
@@ -132,6 +155,20 @@ pub fn is_temporary(name: &str) -> bool {
         || ends.iter().any(|end| name.ends_with(end))
 }
 
+/// Where a file of an entry lies.
+pub fn place_of(folder: &Path, path: &str) -> PathBuf {
+    let rolling = path.strip_prefix(ROLLING).and_then(|rest| rest.strip_prefix('/'));
+    folder.join(rolling.unwrap_or(path))
+}
+
+/// A part of several (`model-00001-of-00003`) is no checkpoint by itself.
+pub fn is_weights(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let name = name.strip_suffix(".tar").unwrap_or(&name);
+    let ends = name.rsplit_once('.').is_some_and(|(_, end)| WEIGHTS.contains(&end));
+    ends && !name.contains("-of-") && WORDS.iter().any(|word| name.contains(word))
+}
+
 impl Framework {
     pub fn name(self) -> &'static str {
         FRAMEWORKS.iter().find(|(_, framework)| *framework == self).map_or("auto", |(name, _)| *name)
@@ -139,6 +176,10 @@ impl Framework {
 
     /// Judges an entry by its files and by the texts beside it (`trackers`, by file name).
     pub fn judge(self, entry: &Entry, trackers: &BTreeMap<String, String>) -> Completeness {
+        if entry.name == ROLLING {
+            let is_for_us = matches!(self, Self::Auto | Self::Files) && !entry.files.is_empty();
+            return if is_for_us { Completeness::Unmarked } else { Completeness::Incomplete };
+        }
         let marked = |is: bool| if is { Completeness::Marked } else { Completeness::Incomplete };
         if entry.files.is_empty() || is_temporary(&entry.name) || step_of(&entry.name).is_none() {
             return Completeness::Incomplete;

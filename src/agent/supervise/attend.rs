@@ -6,10 +6,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 
 use crate::checkpoint::restore::Restored;
-use crate::checkpoint::scan::{Over, Settling};
+use crate::checkpoint::scan::{Over, Place, Settling};
 use crate::checkpoint::shipping::{Finish, Shipping};
 use crate::checkpoint::upload::Shipper;
 use crate::event::Event;
@@ -38,6 +38,9 @@ const LAUNCHER_PATIENCE: Duration = Duration::from_mins(2);
 /// where nothing hurries the end of the run.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 const LAST_WORDS_UNHURRIED: Duration = Duration::from_secs(30);
+/// Between two looks at what a program that was asked to end has left.
+const LOOK_FOR_THE_REST: Duration = Duration::from_millis(50);
+
 impl Supervisor {
     /// Until all that the program completed is safe or cannot be made so.
     pub(super) async fn attend(&mut self, restored: &Restored) -> Result<Exit, AgentError> {
@@ -63,12 +66,25 @@ impl Supervisor {
             self.monitors.sampler.begin(pid);
         }
         let (finish, told) = watch::channel(None);
-        let shipping = self.shipping(restored, shares_a_folder, told);
+        let mut folder = self.folder_of(restored);
+        let mut shipping = self.shipping(restored, &folder, shares_a_folder, told);
+        let saving = self.saving();
+        let mut looking = JoinSet::new();
+        if let Some(saving) = saving.clone() {
+            looking.spawn(saving.watch(folder.clone(), self.life.clone()));
+        }
         let mut tick = tokio::time::interval(TICK);
         let exit = loop {
             tokio::select! {
                 exit = program.wait() => break exit?,
-                Some(event) = self.events.recv() => self.handle(event, Some(&program)),
+                Some(event) = self.events.recv() => match event {
+                    Event::SavesIn(there) => {
+                        shipping.abort();
+                        folder = self.move_to(there);
+                        shipping = self.shipping(restored, &folder, shares_a_folder, finish.subscribe());
+                    }
+                    event => self.handle(event, Some(&program)),
+                },
                 _ = tick.tick() => self.check(Some(&program)),
                 () = at(self.ending.kill_at) => {
                     self.ending.kill_at = None;
@@ -77,6 +93,7 @@ impl Supervisor {
             }
         };
         self.monitors.sampler.end().await;
+        self.wait_for_the_rest(&program, exit).await;
         // The program is gone; what it left behind goes, too, before its files are looked at for the last time.
         self.end_tree().await?;
         self.read_the_rest(reading).await;
@@ -86,8 +103,39 @@ impl Supervisor {
         if exit != Exit::Code(0) && self.ending.reason.is_none() {
             self.warn_team(None, "its program failed", self.settings.program.grace);
         }
+        looking.shutdown().await;
+        if let Some(there) = self.where_it_saved(saving).await.filter(|there| *there != folder) {
+            shipping.abort();
+            shipping = self.shipping(restored, &self.move_to(there), shares_a_folder, finish.subscribe());
+        }
         self.finish(if exit == Exit::Code(0) { Over::Orderly } else { Over::Torn }, &finish, shipping).await;
         Ok(exit)
+    }
+
+    /// What was asked to save has its time for that, though the process that was started is gone, as a shell is. What a program leaves
+    /// behind that ended by itself is ended at once, and said: it may have been the training, started with `&`.
+    async fn wait_for_the_rest(&mut self, program: &Program, exit: Exit) {
+        let asked = self.ending.reason.is_some_and(|reason| reason != StopReason::Fenced);
+        if !asked {
+            let left = program.left();
+            if !left.is_empty() {
+                let text = format!(
+                    "the command has ended, and what it left running is ended too: {}; a script that starts its training with `&` has to `wait` for it",
+                    left.join(", ")
+                );
+                self.handle(Event::Warning(text), None);
+            }
+            return;
+        }
+        program.ask_the_rest_to_end(exit, self.settings.program.signal);
+        let mut look = tokio::time::interval(LOOK_FOR_THE_REST);
+        while program.has_left_some() {
+            tokio::select! {
+                () = at(self.ending.kill_at) => return,
+                Some(event) = self.events.recv() => self.handle(event, None),
+                _ = look.tick() => {}
+            }
+        }
     }
 
     /// Waits until what the program completed is safe, or the time is over, or somebody else owns the run.
@@ -167,16 +215,24 @@ impl Supervisor {
     fn shipping(
         &self,
         restored: &Restored,
+        folder: &Path,
         shares_a_folder: bool,
         told: watch::Receiver<Option<Finish>>,
     ) -> JoinHandle<bool> {
         let Life { run, epoch, rank, .. } = self.life.clone();
-        let CheckpointSettings { folder, framework, settle, keep, .. } = self.settings.checkpoints.clone();
-        let shipper = Shipper::new(run, epoch, rank, folder.clone(), keep, restored.name);
+        let CheckpointSettings { framework, settle, keep, .. } = self.settings.checkpoints.clone();
+        let folder = folder.to_owned();
+        let shipper =
+            Shipper::new(run, epoch, rank, folder.clone(), keep, restored.name).lies_in(self.below_the_job(&folder));
         let life = self.life.clone();
         if rank.is_first() {
-            let settling = Settling::new(framework, settle);
-            let shipping = Shipping { shipper, settling, folder, life };
+            let mut settling = Settling::new(framework, settle);
+            if rank.is_alone() {
+                let known = if folder == self.folder_of(restored) { restored.rolling.clone() } else { Vec::new() };
+                settling = settling.rolling(restored.name.map_or(0, |name| name.step), known);
+            }
+            let place = if folder == self.settings.checkpoints.folder { Place::Told } else { Place::Found };
+            let shipping = Shipping { shipper, settling, folder, place, life };
             return tokio::spawn(async move { shipping.run(told).await.1 });
         }
         tokio::spawn(Sharing { life, shipper, folder, framework, settle, shares_a_folder }.run(told))

@@ -61,6 +61,8 @@ impl Supervisor {
                 self.ending.reason = Some(StopReason::Fenced);
                 self.ending.kill_at = Some(Instant::now());
             }
+            // Only while the program runs does that change what is watched.
+            Event::SavesIn(_) => {}
             Event::Committed(name) => self.logger.say(&format!("step {} is safe", name.step)),
             Event::Warning(text) => {
                 self.logger.say(&format!("warning: {text}"));

@@ -4,6 +4,7 @@ mod attend;
 mod attention;
 mod folder;
 mod record;
+mod saving;
 pub mod settings;
 mod stage;
 mod supervisor;
@@ -18,6 +19,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::checkpoint::restore::{Restore, Restored};
+use crate::checkpoint::scan::Place;
 use crate::event::Event;
 use crate::life::Life;
 use crate::ports::logger::Logger;
@@ -289,12 +291,14 @@ impl Supervisor {
     async fn restore(&mut self) -> Result<Option<Restored>, AgentError> {
         let (run, folder, logger) =
             (self.life.run.clone(), self.settings.checkpoints.folder.clone(), self.logger.clone());
+        let job = self.settings.checkpoints.job.clone();
         let (framework, epoch, node) = (self.settings.checkpoints.framework, self.life.epoch, self.life.rank.node);
         let (restart_from_nothing, start, shares_a_folder) =
             (self.settings.checkpoints.restart_from_nothing, self.meeting.start.clone(), self.shares_a_folder()?);
         let work = async move {
+            let (run, folder, job, logger) = (&run, folder.as_path(), job.as_deref(), &*logger);
             let restore =
-                Restore { run: &run, folder: &folder, framework, epoch, node, restart_from_nothing, logger: &*logger };
+                Restore { run, folder, place: Place::Told, job, framework, epoch, node, restart_from_nothing, logger };
             let attempt = || async {
                 match &start {
                     None => restore.newest().await.map(Ok),

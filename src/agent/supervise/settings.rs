@@ -57,6 +57,8 @@ pub struct ProgramSettings {
 pub struct CheckpointSettings {
     /// Absolute.
     pub folder: PathBuf,
+    /// The folder of the job, somewhere below which the program may save all the same. `None`: the user said where it saves.
+    pub job: Option<PathBuf>,
     pub framework: Framework,
     /// Without a marker a checkpoint is complete once nothing in it has changed for so long.
     pub settle: Duration,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-use crate::checkpoint::scan::{Over, Ready, entry, scan, unless_gone};
+use crate::checkpoint::scan::{Over, Place, Ready, entry, scan, unless_gone};
 use crate::checkpoint::shipping::{Finish, out_of_time};
 use crate::checkpoint::upload::Shipper;
 use crate::event::Event;
@@ -130,7 +130,7 @@ impl Sharing {
         let before = unchanged.take().filter(|unchanged| unchanged.step == wanted.step && unchanged.files == files);
         let (since, looks) = before.map_or((Instant::now(), 1), |before| (before.since, before.looks + 1));
         *unchanged = Some(Unchanged { step: wanted.step, files, since, looks });
-        let trackers = unless_gone(scan(&self.folder)).map_err(local)?.unwrap_or_default().trackers;
+        let trackers = unless_gone(scan(&self.folder, Place::Told)).map_err(local)?.unwrap_or_default().trackers;
         let one_speaks_for_all = !matches!(framework, Framework::Auto | Framework::Files | Framework::Lightning);
         let is_marked = found.as_ref().is_some_and(|entry| framework.judge(entry, &trackers) == Completeness::Marked);
         let is_settled = since.elapsed() >= self.settle || over == Some(Over::Orderly);

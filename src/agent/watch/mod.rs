@@ -3,4 +3,5 @@
 pub mod heartbeat;
 pub mod notices;
 pub mod sampler;
+pub mod saving;
 pub mod stops;

@@ -144,7 +144,8 @@ fn settings(arguments: &AgentArguments, hand_off: Option<&HandOff>, offline: boo
     let carrier = sweep::carrier(arguments, layout.run())?;
     let notices: Vec<Arc<dyn NoticeSource>> =
         if offline { Vec::new() } else { notices::sources(&arguments.notice.notices).map_err(refuse)? };
-    let CheckpointArguments { checkpoints, framework, settle, keep_last, keep_every, restart_from_nothing } =
+    let job = (arguments.saving.checkpoints.is_none() && carrier.is_none()).then(|| here.clone());
+    let CheckpointArguments { checkpoints: _, framework, settle, keep_last, keep_every, restart_from_nothing } =
         &arguments.saving;
     Ok(Settings {
         run: Run::new(store, layout),
@@ -159,7 +160,8 @@ fn settings(arguments: &AgentArguments, hand_off: Option<&HandOff>, offline: boo
         },
         data: data(arguments, &here, offline)?,
         checkpoints: CheckpointSettings {
-            folder: here.join(checkpoints),
+            folder: here.join(arguments.saving.folder()),
+            job,
             framework: *framework,
             settle: *settle,
             keep: Keep { last: *keep_last, every: *keep_every },

@@ -12,6 +12,7 @@ use crate::session::progress::with_progress;
 use crate::session::runtime::runtime;
 use gpuplan_agent::Framework;
 use gpuplan_agent::checkpoint::restore::Restore;
+use gpuplan_agent::checkpoint::scan::Place;
 
 #[derive(Debug, Args)]
 pub struct DownloadArguments {
@@ -41,6 +42,8 @@ pub fn run(arguments: &DownloadArguments, session: &Session) -> Result<Exit, Dia
     let restore = Restore {
         run: &store,
         folder: &folder,
+        place: Place::Told,
+        job: None,
         framework: Framework::Auto,
         epoch: kept.past.epoch,
         node: 0,

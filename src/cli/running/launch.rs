@@ -11,6 +11,7 @@ pub mod folder;
 pub mod keep_alive;
 pub mod lead;
 pub mod on_engine;
+pub mod pipeline;
 pub mod run_spec;
 
 use std::process::{Command, Stdio};

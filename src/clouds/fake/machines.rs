@@ -14,8 +14,8 @@ use jiff::{SignedDuration, Timestamp};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
-use crate::fake::scenario::Scenario;
-use gpuplan_launch::{CreateRequest, LaunchError, Launcher, Machine, MachineId, MachineState, SelfDestruct};
+use crate::fake::scenario::{CAPACITY, Scenario};
+use gpuplan_launch::{CreateRequest, LaunchError, Launcher, Machine, MachineId, MachineState, Market, SelfDestruct};
 use gpuplan_market::BoxFuture;
 use gpuplan_runstore::{private, sha256};
 
@@ -41,10 +41,19 @@ struct Kept {
 struct State {
     scenario: Scenario,
     orders: usize,
+    /// The start of the course.
+    #[serde(default)]
+    began_at: Timestamp,
     machines: Vec<Kept>,
     /// Every token that was ever used, with what it was used for: EC2 remembers it for a day after the machine is gone.
     #[serde(default)]
     tokens: BTreeMap<String, Asked>,
+}
+
+impl State {
+    fn has_spot(&self) -> bool {
+        self.scenario.has_spot(Timestamp::now().duration_since(self.began_at).as_secs_f64())
+    }
 }
 
 /// What a token stands for.
@@ -71,7 +80,7 @@ impl FakeCloud {
     /// Another course of events for the orders to come.
     pub fn plays(&self, scenario: &Scenario) -> io::Result<()> {
         self.with(|state| {
-            (state.scenario, state.orders) = (scenario.clone(), 0);
+            (state.scenario, state.orders, state.began_at) = (scenario.clone(), 0, Timestamp::now());
             // Interruptions count the machines of this course alone.
             state.machines.retain(|kept| kept.machine.state != MachineState::Gone);
         })
@@ -94,7 +103,11 @@ impl FakeCloud {
             Err(error) if error.kind() == io::ErrorKind::NotFound => State::default(),
             Err(error) => return Err(error),
         };
+        let (now, has_spot) = (Timestamp::now(), state.has_spot());
         for kept in state.machines.iter_mut().filter(|kept| kept.machine.state != MachineState::Gone) {
+            if !has_spot && kept.machine.pool.market == Market::Spot {
+                kept.taken_at = Some(kept.taken_at.map_or(now, |at| at.min(now)));
+            }
             self.pass_time(kept);
         }
         let answer = change(&mut state);
@@ -225,6 +238,9 @@ impl Launcher for FakeCloud {
                 return Ok(kept.map_or_else(|| asked.machine.clone(), |kept| kept.machine.clone()));
             }
             state.orders += 1;
+            if request.pool.market == Market::Spot && !state.has_spot() {
+                return Err(LaunchError::Capacity { code: CAPACITY.to_owned() });
+            }
             match state.scenario.refusal(state.orders - 1) {
                 Some(error) => Err(error),
                 None => {
@@ -315,7 +331,7 @@ mod tests {
     use futures_util::FutureExt;
 
     use super::*;
-    use gpuplan_launch::{Market, Pool};
+    use gpuplan_launch::Pool;
 
     fn request(token: &str) -> CreateRequest {
         let pool = Pool {

@@ -12,6 +12,9 @@ pub struct Scenario {
     pub refuse: Vec<String>,
     /// After how long each machine, in the order of their creation, is taken away; later ones are kept.
     pub interrupt_after_seconds: Vec<f64>,
+    /// When no spot machine is to be had and those that run are taken: spans from the start of the course to before their end, as a trace
+    /// of availability has them.
+    pub no_spot_seconds: Vec<(f64, f64)>,
     /// Between the notice of it and the end; 0: no notice.
     pub notice_seconds: f64,
     /// What every answer takes.
@@ -27,6 +30,7 @@ impl Default for Scenario {
         Self {
             refuse: Vec::new(),
             interrupt_after_seconds: Vec::new(),
+            no_spot_seconds: Vec::new(),
             notice_seconds: 0.0,
             latency_seconds: 0.0,
             list_late_seconds: 0.0,
@@ -44,7 +48,7 @@ pub enum ScenarioError {
     Malformed(String),
 }
 
-const CAPACITY: &str = "InsufficientInstanceCapacity";
+pub(super) const CAPACITY: &str = "InsufficientInstanceCapacity";
 const NAMES: [&str; 5] = ["default", "calm", "no-notice", "quota", "sold-out"];
 
 impl Scenario {
@@ -71,6 +75,11 @@ impl Scenario {
 
     pub fn read(text: &str) -> Result<Self, ScenarioError> {
         toml::from_str(text).map_err(|error| ScenarioError::Malformed(error.to_string()))
+    }
+
+    /// Whether spot machines are to be had, so long after the start of the course.
+    pub fn has_spot(&self, seconds: f64) -> bool {
+        !self.no_spot_seconds.iter().any(|(from, to)| (*from..*to).contains(&seconds))
     }
 
     /// What the order with this number, from 0, is refused with.

@@ -5,7 +5,7 @@ mod error;
 pub mod leadership;
 mod report;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
@@ -98,6 +98,8 @@ struct Leader<'a, 'b> {
     gang_epoch: u64,
     /// What the agent last said about data that it fetches.
     staged: Option<Staged>,
+    /// Warnings of agents that were passed on.
+    told: BTreeSet<String>,
     /// Where machines stand that were heard of.
     cloud_of: BTreeMap<MachineId, String>,
     /// A machine may have come, and written into the store, since it was asked for its highest epoch.
@@ -170,6 +172,7 @@ pub async fn lead(spec: &RunSpec, mut wiring: LeadContext<'_>) -> Result<Option<
         may_have_reported: true,
         ended_at: None,
         staged: None,
+        told: BTreeSet::new(),
     };
     leader.handle(Event::Clock).await?;
     leader.run_to_end().await

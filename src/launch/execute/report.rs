@@ -32,6 +32,7 @@ impl Leader<'_, '_> {
         // The last that was ordered before it spoke: one that was refused says nothing.
         let speaks = self.store_epochs.iter().rev().find(|(_, before)| status.epoch > **before);
         let Some(speaks) = speaks.map(|(gang, _)| *gang) else { return Ok(PollResult::Nothing) };
+        self.pass_on(&status);
         let outcome = self.outcome(&status).await?;
         if outcome.is_some() && self.others_still_report(status.epoch).await {
             return Ok(PollResult::Awaited);
@@ -44,6 +45,17 @@ impl Leader<'_, '_> {
             has_started: status.starts > 0 || status.phase == Phase::Staging,
             outcome,
         }))
+    }
+
+    /// What an agent warns of, once: it may be that nothing of the run is kept.
+    fn pass_on(&mut self, status: &Status) {
+        for warning in &status.warnings {
+            if self.told.insert(format!("{} {warning}", status.epoch)) {
+                // The moment stands first.
+                let text = warning.split_once(' ').map_or(warning.as_str(), |(_, text)| text);
+                (self.wiring.say)(&format!("warning: {text}"));
+            }
+        }
     }
 
     /// Share of the work that is safe: of the run, or of all runs of the sweep.

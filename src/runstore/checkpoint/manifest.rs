@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::layout::{ManifestName, data_prefix, is_plain_key};
 
 const VERSION: u32 = 1;
+/// The folder of the job, as the place of a checkpoint in it.
+pub const HERE: &str = ".";
 
 /// A checkpoint with everything needed to restore and verify it. Written last and create-only: it is the commit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +24,9 @@ pub struct Manifest {
     /// A user asked to keep it for good.
     #[serde(default)]
     pub keep: bool,
+    /// Where the program had saved it, below the folder of the job and with `/`, if that is not the checkpoint folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,6 +82,7 @@ impl Manifest {
             framework,
             restored_from,
             keep: false,
+            folder: None,
         }
     }
 
@@ -100,6 +106,11 @@ impl Manifest {
         }
         if !is_plain(&manifest.name) || manifest.name.starts_with('.') {
             return Err(ManifestError::Escapes(manifest.name));
+        }
+        // No program is followed into hidden folders, where tools keep what they run.
+        let is_below = |folder: &str| folder.split('/').all(|part| is_plain(part) && !part.starts_with('.'));
+        if let Some(folder) = manifest.folder.as_ref().filter(|folder| *folder != HERE && !is_below(folder)) {
+            return Err(ManifestError::Escapes(folder.clone()));
         }
         if manifest.files.is_empty() {
             return Err(ManifestError::Empty);
@@ -168,6 +179,18 @@ mod tests {
         for path in ["step-5/../../x", "/etc/passwd", "other/w", "step-5//w", "step-5/.", ""] {
             let refused = read(|manifest| manifest.files = vec![file(path, "data/e2/0/w")]);
             assert!(matches!(refused, Err(ManifestError::Escapes(_))), "{path}: {refused:?}");
+        }
+        for (folder, is_fine) in [
+            ("out/llama", true),
+            (".", true),
+            ("./..", false),
+            ("/etc", false),
+            (".git/hooks", false),
+            ("../up", false),
+            ("out/../..", false),
+            ("", false),
+        ] {
+            assert_eq!(read(|manifest| manifest.folder = Some(folder.to_owned())).is_ok(), is_fine, "{folder}");
         }
         for key in ["data/e1/0/w", "data/e2/../e1/w", "spec.json", "data/e22/w"] {
             let refused = read(|manifest| manifest.files = vec![file("step-5/w", key)]);

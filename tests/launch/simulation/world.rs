@@ -2,13 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
-
 use gpuplan::launch::events::{Event, Order};
 use gpuplan::launch::launcher::{LaunchError, Machine, MachineId, MachineState, Market};
 use gpuplan::runstore::Ledger;
 use gpuplan::units::draw::Draws;
 
+use crate::launch::made;
 use crate::launch::simulation::mutant::Mutant;
 use crate::launch::simulation::{HOUR, LIFETIME, WORK};
 
@@ -371,20 +370,7 @@ impl World {
         // What the planned price has become meanwhile: the bid at most.
         let dearer = if order.choice.pool.market == Market::Spot { OVER_PLAN * self.draws.uniform() } else { 0.0 };
         let freezes = if self.chance(0.05 * self.chaos) { 3.0 * HOUR * self.draws.uniform() } else { f64::INFINITY };
-        let machine = Machine {
-            id: MachineId(format!("m-{}", self.rented.len())),
-            run: "run".to_owned(),
-            epoch: order.epoch,
-            node: order.node,
-            token: order.token.clone(),
-            pool: order.choice.pool.clone(),
-            state: MachineState::Running,
-            reason: None,
-            was_taken: true,
-            created_at: Timestamp::UNIX_EPOCH,
-            expires_at: Timestamp::UNIX_EPOCH,
-            owner: String::new(),
-        };
+        let machine = Machine { was_taken: true, ..made(order, format!("m-{}", self.rented.len())) };
         self.rented.push(Rented {
             created: self.now,
             listed_from: self.now + LIST_BEHIND * self.draws.uniform() * self.chaos,

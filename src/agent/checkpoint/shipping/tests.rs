@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use tokio::sync::mpsc;
 
 use super::*;
+use crate::checkpoint::scan::Place;
 use crate::rules::framework::Framework;
 use crate::state::SharedState;
 use crate::team::rank::Rank;
@@ -34,7 +35,7 @@ async fn is_synced(make: impl FnOnce(&Path)) -> (bool, Vec<Event>) {
     };
     let shipper = Shipper::new(life.run.clone(), life.epoch, life.rank, folder.clone(), keep, None);
     let settling = Settling::new(Framework::Auto, Duration::ZERO);
-    let shipping = Shipping { shipper, settling, folder, life };
+    let shipping = Shipping { shipper, settling, folder, place: Place::Told, life };
     let (_say, finish) = watch::channel(Some(Finish { until: Instant::now(), over: Over::Orderly }));
     let (shipping, is_synced) = shipping.run(finish).await;
     drop(shipping);

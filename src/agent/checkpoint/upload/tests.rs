@@ -17,7 +17,7 @@ use object_store::{
 
 use super::*;
 use crate::checkpoint::restore::Restore;
-use crate::checkpoint::scan::{Over, Settling, scan};
+use crate::checkpoint::scan::{Over, Place, Settling, scan};
 use crate::ports::logger::{Logger, Stream};
 use crate::rules::framework::Framework;
 use gpuplan_runstore::Store;
@@ -115,7 +115,17 @@ fn save(folder: &Path, step: u64) {
 
 fn restore<'a>(run: &'a Run, folder: &'a Path, epoch: u64) -> Restore<'a> {
     let framework = Framework::Auto;
-    Restore { run, folder, framework, epoch, node: 0, restart_from_nothing: false, logger: &Silent }
+    Restore {
+        run,
+        folder,
+        place: Place::Told,
+        job: None,
+        framework,
+        epoch,
+        node: 0,
+        restart_from_nothing: false,
+        logger: &Silent,
+    }
 }
 
 /// Saves and ships steps until all are done or the machine is gone. Gives the newest step that was reported safe.
@@ -128,7 +138,7 @@ async fn live(run: &Run, epoch: u64, folder: &Path) -> Option<u64> {
     for step in first + 1..=first + 4 {
         save(folder, step);
         let mut settling = Settling::new(Framework::Auto, Duration::ZERO);
-        let ready = settling.ready(scan(folder).unwrap(), Duration::ZERO, Some(Over::Torn)).pop().unwrap();
+        let ready = settling.ready(scan(folder, Place::Told).unwrap(), Duration::ZERO, Some(Over::Torn)).pop().unwrap();
         match shipper.ship(&ready).await {
             Ok(Shipped::Committed(name)) => safe = Some(name.step),
             _ => return safe,
@@ -246,7 +256,8 @@ async fn a_fenced_owner_commits_and_deletes_nothing() {
     objects.put(&Location::from("runs/t/epochs/2"), PutPayload::from("{}")).await.unwrap();
     save(folder.path(), 9);
     let mut settling = Settling::new(Framework::Auto, Duration::ZERO);
-    let ready = settling.ready(scan(folder.path()).unwrap(), Duration::ZERO, Some(Over::Torn)).pop().unwrap();
+    let ready =
+        settling.ready(scan(folder.path(), Place::Told).unwrap(), Duration::ZERO, Some(Over::Torn)).pop().unwrap();
     assert_eq!(zombie.ship(&ready).await.unwrap(), Shipped::Fenced);
     assert_eq!(zombie.prune().await.unwrap(), 0);
     assert_eq!(run.manifests().await.unwrap(), before);

@@ -1,7 +1,7 @@
 //! Arguments of `agent`.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -10,6 +10,9 @@ use gpuplan_agent::{Framework, OnStall, Signal};
 use gpuplan_telemetry::gpus::NVIDIA_SMI;
 use gpuplan_units::{Hours, Seconds};
 use gpuplan_workload::training::sweep::MOST_RUNS;
+
+/// Where a command saves that is not told otherwise.
+const CHECKPOINTS: &str = "checkpoints";
 
 #[derive(Debug, Args)]
 pub struct AgentArguments {
@@ -72,9 +75,9 @@ pub struct AgentArguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Checkpoints")]
 pub struct CheckpointArguments {
-    /// Watch this folder, which the command saves its checkpoints to
-    #[arg(long, value_name = "DIR", default_value = "checkpoints")]
-    pub checkpoints: PathBuf,
+    /// Watch this folder, which the command saves its checkpoints to [default: checkpoints, or where it is seen to save]
+    #[arg(long, value_name = "DIR")]
+    pub checkpoints: Option<PathBuf>,
     /// Recognize complete checkpoints of this framework: auto, files, hf, lightning, dcp, deepspeed, megatron, orbax
     #[arg(long, default_value = "auto")]
     pub framework: Framework,
@@ -90,6 +93,13 @@ pub struct CheckpointArguments {
     /// Start from scratch if checkpoints are committed and none of them verifies
     #[arg(long)]
     pub restart_from_nothing: bool,
+}
+
+impl CheckpointArguments {
+    /// Where the command is told to save.
+    pub fn folder(&self) -> &Path {
+        self.checkpoints.as_deref().unwrap_or(Path::new(CHECKPOINTS))
+    }
 }
 
 /// What the command reads.

@@ -47,8 +47,7 @@ pub fn carrier(arguments: &AgentArguments, run: &str) -> Result<Option<Vec<Strin
         &gpus_per_run.to_string(),
     ];
     let numbers = numbers.map(str::to_owned);
-    let own = ["--carry", "--run", run, "--checkpoints", &arguments.saving.checkpoints.display().to_string()]
-        .map(str::to_owned);
+    let own = ["--carry", "--run", run].map(str::to_owned);
     let words = agent(arguments)?.into_iter().chain(numbers).chain(own).chain(["--".to_owned()]);
     Ok(Some(words.chain(arguments.command.iter().cloned()).collect()))
 }
@@ -77,6 +76,13 @@ fn agent(arguments: &AgentArguments) -> Result<Vec<String>, Diagnostic> {
     ];
     let mut words = vec![program.to_string_lossy().into_owned(), "agent".to_owned()];
     words.extend(options.into_iter().flat_map(|(name, value)| [name.to_owned(), value]));
+    words.extend(
+        arguments
+            .saving
+            .checkpoints
+            .iter()
+            .flat_map(|folder| ["--checkpoints".to_owned(), folder.display().to_string()]),
+    );
     words.extend(arguments.machine.iter().flat_map(|machine| ["--machine".to_owned(), machine.clone()]));
     for (is_set, name) in
         [(arguments.no_logs, "--no-logs"), (arguments.saving.restart_from_nothing, "--restart-from-nothing")]
@@ -109,7 +115,7 @@ fn made(arguments: &AgentArguments) -> Result<SweepSettings, Diagnostic> {
     Ok(SweepSettings {
         run: Run::new(store, layout),
         sweep,
-        checkpoints: folder.join(&arguments.saving.checkpoints),
+        checkpoints: folder.join(arguments.saving.folder()),
         folder,
         agent: agent(arguments)?,
         command: arguments.command.clone(),

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::running::agent::arguments::{duration, on_stall};
+use crate::running::agent::arguments::{duration, on_stall, signal};
 use crate::session::diagnostic::Diagnostic;
 use gpuplan_agent::Framework;
 use gpuplan_clouds::webhook::Webhook;
@@ -30,12 +30,15 @@ pub struct AgentOptions {
     /// Recognize complete checkpoints of this framework: auto, files, hf, lightning, dcp, deepspeed, megatron, orbax [default: auto]
     #[arg(long, value_name = "FRAMEWORK", value_parser = framework)]
     pub checkpoint_framework: Option<String>,
-    /// Watch this folder, which the command saves its checkpoints to [default: checkpoints]
+    /// Watch this folder, which the command saves its checkpoints to [default: checkpoints, or where it is seen to save]
     #[arg(long, value_name = "DIR")]
     pub checkpoints: Option<String>,
     /// Allow the command this long to save and end when it is asked to [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = length)]
     pub grace: Option<String>,
+    /// Ask the command to save and end with this signal: TERM, INT, HUP, USR1 or USR2 [default: TERM]
+    #[arg(long, value_name = "SIGNAL", value_parser = signal_name)]
+    pub signal: Option<String>,
 }
 
 impl AgentOptions {
@@ -50,6 +53,7 @@ impl AgentOptions {
             ("--framework", self.checkpoint_framework.clone()),
             ("--checkpoints", self.checkpoints.clone()),
             ("--grace", self.grace.clone()),
+            ("--signal", self.signal.clone()),
         ];
         all.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", value?))).collect()
     }
@@ -65,6 +69,10 @@ impl AgentOptions {
 
 fn length(text: &str) -> Result<String, String> {
     duration(text).map(|_| text.to_owned())
+}
+
+fn signal_name(text: &str) -> Result<String, String> {
+    signal(text).map(|_| text.to_owned())
 }
 
 fn action(text: &str) -> Result<String, String> {
@@ -112,9 +120,11 @@ mod tests {
             "out/ckpt",
             "--grace",
             "2m",
+            "--signal",
+            "USR1",
         ];
         let words = Launched::try_parse_from(given).unwrap().options.words();
-        assert_eq!(words.len(), 7);
+        assert_eq!(words.len(), 8);
         let all: Vec<String> = ["agent", "--store", "s3://b"]
             .map(str::to_owned)
             .into_iter()
@@ -124,13 +134,14 @@ mod tests {
         let agent = Started::try_parse_from(all).unwrap().agent;
         assert_eq!((agent.saving.keep_every, agent.saving.keep_last), (500, 5));
         assert_eq!((agent.stalls.stall.as_secs(), agent.notice.grace.as_secs()), (1800, 120));
-        assert_eq!((agent.saving.checkpoints.to_str(), agent.saving.framework.name()), (Some("out/ckpt"), "hf"));
+        assert_eq!((agent.saving.folder().to_str(), agent.saving.framework.name()), (Some("out/ckpt"), "hf"));
         assert!(AgentOptions::default().words().is_empty());
         for wrong in [
             ["--stall", "10"],
             ["--on-stall", "dance"],
             ["--checkpoint-framework", "x"],
             ["--grace", "soon"],
+            ["--signal", "KILL"],
             ["--keep-last", "0"],
         ] {
             assert!(Launched::try_parse_from(["launch", wrong[0], wrong[1]]).is_err(), "{wrong:?}");

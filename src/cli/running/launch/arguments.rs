@@ -102,6 +102,7 @@ pub struct OnArguments {
     #[arg(long, value_name = "ENGINE", conflicts_with_all = [
         "any_zone", "keep_alive", "detach", "fake_scenario", "lifetime", "tags", "workdir", "setup", "environment", "secrets", "container", "agent",
         "notify", "stall", "on_stall", "keep_every", "keep_last", "checkpoint_framework", "checkpoints", "grace",
+        "signal",
     ])]
     pub on: Option<String>,
     /// Pass an option to the engine's client, such as --on-option=--partition=gpu (repeat for several)

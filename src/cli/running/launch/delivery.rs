@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::running::launch::arguments::DeliveryArguments;
 use crate::running::launch::data::{Receiver, Upload, find_data};
 use crate::running::launch::folder::Folder;
+use crate::running::launch::pipeline;
 use crate::session::diagnostic::Diagnostic;
 use crate::session::printer::Printer;
 use crate::session::runtime::runtime;
@@ -79,6 +80,7 @@ impl Delivery {
             }
             None => found(command, cloud)?,
         };
+        pipeline::warn(&command, arguments.workdir.as_deref(), printer);
         let container = container_of(arguments)?;
         let (data, upload) = find_data(data, to)?.unzip();
         let setup = arguments.setup.clone();
