@@ -3,7 +3,7 @@
 use crate::candidate::Plan;
 use crate::choice::objective::Aim;
 use crate::explanation::Rejection;
-use crate::money::pricer::Pricer;
+use crate::money::pricer::{Pricer, Standing};
 use crate::money::run_price::{Least, least, settle, spot_job, ways};
 use crate::spot::{Forecaster, Way};
 use gpuplan_units::{Hours, UsdPerHour};
@@ -13,7 +13,7 @@ use gpuplan_units::{Hours, UsdPerHour};
 pub struct Undecided {
     pub plan: Plan,
     pub least: Least,
-    pub is_launchable: bool,
+    pub standing: Standing,
     /// Why none of its ways keeps the limits, once they are forecast.
     pub refused: Option<Rejection>,
     availability: f64,
@@ -30,8 +30,8 @@ impl Undecided {
         let Some((least, spot)) = found else { return Err(Box::new(plan)) };
         let on_demand = pricer.on_demand_like(offer).and_then(|id| pricer.rate_today(id, plan.nodes));
         let availability = plan.spot.as_ref().map_or(0.0, |spot| spot.availability);
-        let is_launchable = pricer.is_launchable(offer);
-        Ok(Self { plan, least, is_launchable, refused: None, availability, spot, on_demand })
+        let standing = pricer.standing(offer);
+        Ok(Self { plan, least, standing, refused: None, availability, spot, on_demand })
     }
 
     /// The same machines, for no more money, in a pool that is up no less often: whatever the other can do, this can.
@@ -42,7 +42,7 @@ impl Undecided {
             (Some(own), Some(others)) => own <= others,
         };
         (self.plan.instance, self.plan.nodes) == (other.plan.instance, other.plan.nodes)
-            && self.is_launchable >= other.is_launchable
+            && self.standing <= other.standing
             && self.availability >= other.availability
             && self.spot <= other.spot
             && self.plan.cost.expected <= other.plan.cost.expected

@@ -258,7 +258,10 @@ fn notes(set: &PlanSet) -> Vec<String> {
     for warning in &set.warnings {
         match warning {
             Warning::OldPrice { .. } => notes.push(format!("Price:   {}", sentences::warning::sentence(warning))),
-            Warning::NotLaunchable { .. } | Warning::BetterWherePricedOnly { .. } | Warning::MostMachines { .. } => {
+            Warning::NotLaunchable { .. }
+            | Warning::BetterWherePricedOnly { .. }
+            | Warning::BetterAtOldPrice { .. }
+            | Warning::MostMachines { .. } => {
                 notes.push(format!("Note:    {}", sentences::warning::sentence(warning)));
             }
             _ => {}
