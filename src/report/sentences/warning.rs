@@ -92,12 +92,11 @@ fn offer(warning: &Warning) -> String {
                 "gpuplan cannot launch at {cloud}: rent there yourself, or name a cloud with --cloud aws or --cloud gcp"
             )
         }
-        Warning::BetterWherePricedOnly { plan, cloud, cost_usd, run_hours } => format!(
-            "better by the objective, but gpuplan cannot launch at {cloud}: {plan}, {} in {run_hours}",
-            format::usd(*cost_usd)
-        ),
+        Warning::BetterWherePricedOnly { plan, cloud, cost_usd, run_hours } => {
+            format!("better, but gpuplan cannot launch at {cloud}: {} in {run_hours} ({plan})", format::usd(*cost_usd))
+        }
         Warning::BetterAtOldPrice { plan, age_hours, cost_usd, run_hours } => format!(
-            "better at a price of {} ago, which nobody knows today: {plan}, {} in {run_hours}",
+            "better if a price of {} ago still holds: {} in {run_hours} ({plan}); --live asks",
             format::duration(*age_hours),
             format::usd(*cost_usd)
         ),
