@@ -227,8 +227,7 @@ fn choices(set: &PlanSet, context: &Context, width: u16, style: Style) -> String
     let titles: Vec<String> = titles.iter().map(|title| (*title).to_owned()).collect();
     let mut out = format!("{}\n", style.faint(&line(&titles)));
     for (pick, cells) in set.picks.iter().zip(&rows) {
-        let roles: Vec<&str> = pick.roles.iter().map(|role| role.word()).collect();
-        let why = format!("{}: {}", roles.join(" and "), sentences::pick::sentence(&pick.why));
+        let why = format!("{}: {}", sentences::pick::roles(&pick.roles), sentences::pick::sentence(&pick.why));
         let text = line(cells);
         let has_room = text.chars().count() + 2 + why.chars().count() <= usize::from(width);
         out.push_str(&if pick.roles.contains(&Role::Recommended) { style.strong(&text) } else { text });
