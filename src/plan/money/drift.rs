@@ -45,7 +45,7 @@ const OTHER_SPOT: Row = Row { growth: 0.044, deviation: 0.183, gone: 0.03 };
 /// Growth that was seen in the longest pairs (Nebius, 50 to 80 days); nobody has seen more. ln.
 const MOST_GROWTH: f64 = 0.77;
 /// Nobody has followed the spot price of a machine for longer (AWS: 190 days): what an older one has become is not known. Half a year.
-const SPOT_KNOWN_FOR: Hours = Hours(180.0 * 24.0);
+pub const SPOT_KNOWN_FOR: Hours = Hours(180.0 * 24.0);
 /// A price that is younger was just asked for. Hours.
 const JUST_SEEN: Hours = Hours(1.0);
 const MONTH: f64 = 30.0 * 24.0;
