@@ -9,6 +9,7 @@ use crate::candidate::Plan;
 use crate::choice::objective::Aim;
 use crate::choice::plan;
 use crate::context::World;
+use crate::explanation::Warning;
 use crate::limits::{Limits, Objective, OfferFilter, PurchaseChoice};
 use crate::money::drift::Drift;
 use crate::plan_set::PlanSet;
@@ -252,4 +253,27 @@ fn what_cannot_be_launched_is_recommended_only_where_nothing_else_can_be() {
     let offers = OfferFilter { clouds: vec![CloudId::new("nebius")], ..OfferFilter::default() };
     let only = case.ask(&case.market, &workload, &Limits { offers, ..limits });
     assert_eq!(cloud(&only), "nebius");
+}
+
+/// Who weighs time takes a price that is known before one that is not, hears of the other, and takes it where there is nothing else.
+#[test]
+fn a_price_that_is_too_old_to_know_is_a_note() {
+    let case = Case::new();
+    let workload = case.workload("full-fine-tune", 1e8);
+    let offers = OfferFilter {
+        gpus: vec![GpuSelector::parse("H100:8", &case.hardware).unwrap()],
+        purchase: PurchaseChoice::Spot,
+        ..OfferFilter::default()
+    };
+    let limits = Limits { offers, now: Some(now()), ..Limits::default() };
+    let asked = |rates: &[(&str, f64, i64)]| {
+        let market = spot_seen(&case.market, &case.hardware, rates);
+        let set = case.ask(&market, &workload, &limits);
+        let is_told = set.warnings.iter().any(|warning| matches!(warning, Warning::BetterAtOldPrice { .. }));
+        (region(&market, set.recommendation.as_ref().unwrap()).to_owned(), is_told)
+    };
+    assert_eq!(asked(&[("us-east-2", 12.0, 0), ("us-west-2", 3.0, 360)]), ("us-east-2".to_owned(), true));
+    assert_eq!(asked(&[("us-east-2", 12.0, 0), ("us-west-2", 30.0, 360)]), ("us-east-2".to_owned(), false));
+    assert_eq!(asked(&[("us-east-2", 12.0, 0), ("us-west-2", 3.0, 90)]), ("us-west-2".to_owned(), false));
+    assert_eq!(asked(&[("us-west-2", 3.0, 360)]), ("us-west-2".to_owned(), false));
 }
