@@ -101,8 +101,8 @@ impl Printer {
         let words: Vec<String> = typed.map(|word| word.to_string_lossy().into_owned()).collect();
         // Text that was copied from a page may have one long dash for two short ones.
         let dashes = ['-', '\u{2013}', '\u{2014}'];
-        let dashed = words.iter().skip(1).find(|word| word.starts_with(&dashes[1..]));
-        if let Some(word) = dashed {
+        let long = words.iter().skip(1).find(|word| word.starts_with(&dashes[1..]));
+        if let Some(word) = long {
             let refused = format!("`{word}` begins with a long dash");
             return self.diagnostic(&Diagnostic::usage(refused).hint(format!("--{}", word.trim_start_matches(dashes))));
         }

@@ -89,7 +89,7 @@ fn remarks(set: &PlanSet, context: &Context, width: u16, mut room: usize) -> Str
     let mut out = String::new();
     let has_assumed = !context.assumed.is_empty() && room > 0;
     room -= usize::from(has_assumed);
-    for note in notes(set) {
+    for note in notes(set, context.workload.is_service()) {
         let text = wrap(&note, width, "  ");
         let lines = text.lines().count();
         if lines <= room {
@@ -271,7 +271,9 @@ pub(crate) fn short_name(gpus: &str) -> String {
 }
 
 /// What else changes the answer: the value of time, and prices.
-fn notes(set: &PlanSet) -> Vec<String> {
+fn notes(set: &PlanSet, is_service: bool) -> Vec<String> {
+    // The hours of a service are given.
+    let within = |hours: &Hours| if is_service { String::new() } else { format!(" in {hours}") };
     let mut notes = Vec::new();
     let aim = set.recommendation.iter().flat_map(|best| &best.reasons).find_map(|reason| match reason {
         Reason::Objective { objective, value_of_time_usd_per_hour, .. } => {
@@ -295,13 +297,15 @@ fn notes(set: &PlanSet) -> Vec<String> {
             )),
             // Which they are stands in `--details`.
             Warning::BetterWherePricedOnly { cloud, cost_usd, run_hours, .. } => notes.push(format!(
-                "Note:    better, but gpuplan cannot launch at {cloud}: {} in {run_hours}",
-                format::usd(*cost_usd)
+                "Note:    better, but gpuplan cannot launch at {cloud}: {}{}",
+                format::usd(*cost_usd),
+                within(run_hours)
             )),
             Warning::BetterAtOldPrice { age_hours, cost_usd, run_hours, .. } => notes.push(format!(
-                "Note:    better if a price of {} ago still holds: {} in {run_hours}; --live",
+                "Note:    better if a price of {} ago still holds: {}{}; --live",
                 format::duration(*age_hours),
-                format::usd(*cost_usd)
+                format::usd(*cost_usd),
+                within(run_hours)
             )),
             Warning::NotLaunchable { .. } | Warning::MostMachines { .. } => {
                 notes.push(format!("Note:    {}", sentences::warning::sentence(warning)));
