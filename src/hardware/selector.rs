@@ -135,7 +135,8 @@ fn counted(text: &str) -> Option<(u32, &str)> {
     let after = || {
         let name = text.trim_end_matches(|c: char| c.is_ascii_digit());
         let count = text[name.len()..].parse().ok()?;
-        Some((count, name.trim_end().strip_suffix(is_sign)?.trim_end()))
+        let is_apart = name.ends_with(' ') && !name.trim_end().ends_with(is_sign);
+        Some((count, if is_apart { name.trim_end() } else { name.trim_end().strip_suffix(is_sign)?.trim_end() }))
     };
     before.or_else(after).filter(|(count, name)| *count > 0 && !name.is_empty())
 }

@@ -32,7 +32,12 @@ pub fn count(text: &str) -> Option<String> {
 /// The amount of dollars that `text` probably means; none for another currency.
 pub fn amount(text: &str) -> Option<String> {
     let plain = plain(text).to_ascii_lowercase();
-    let dollars = [("usd", ""), ("us$", ""), ("dollars", ""), ("dollar", ""), ("$", ""), ("/hour", ""), ("/hr", "")];
+    // Blanks, such as the narrow one of French and SI, group digits.
+    let is_blank_group = plain.chars().all(|c| c.is_ascii_digit() || c.is_whitespace() || matches!(c, '.' | '$'));
+    let plain = if is_blank_group { plain.split_whitespace().collect() } else { plain };
+    let plain = plain.trim_start_matches('$').to_owned();
+    let dollars =
+        [("usd", ""), ("us$", ""), ("dollars", ""), ("dollar", ""), ("$", ""), ("/hour", ""), ("/hr", ""), ("$/h", "")];
     let bare = without_unit(plain.trim_start_matches("usd").trim_start_matches("us$").trim_start(), &dollars, "");
     let thousands = |suffix: char, factor: &str| {
         let (whole, part) =
@@ -139,6 +144,9 @@ mod tests {
             ("-3", "3"),
             ("2.5k", "2500"),
             ("USD 300", "300"),
+            ("$1 000", "1000"),
+            ("1\u{a0}000", "1000"),
+            ("5 $/h", "5"),
         ] {
             assert_eq!(amount(text).as_deref(), Some(near), "{text}");
         }

@@ -130,3 +130,15 @@ fn a_catalog_folder_is_a_price_list_and_other_files_are_refused() {
     let ran = compared(folder.path(), &serde_json::json!([]), &serde_json::json!({ "a": 1 }), &[]);
     assert!(ran.code == 2 && ran.stderr.contains("the second cannot be compared"), "{}", ran.stderr);
 }
+
+/// A bill with spot and a fallback has a price change for each of the two.
+#[test]
+fn a_plan_does_not_differ_from_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = plan("llama-3.1-8b-lora", &["--purchase", "spot-with-fallback"]);
+    let bill = one["recommendation"]["bill"].as_array().unwrap();
+    let named = bill.iter().filter(|line| line["item"] == "expected price change").count();
+    assert_eq!(named, 2, "the case has an item twice");
+    let json = compared(folder.path(), &one, &one, &["--output", "json"]).json();
+    assert_eq!(json["lines"].as_array().unwrap().len(), 0, "{json}");
+}

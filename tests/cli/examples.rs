@@ -122,6 +122,8 @@ fn a_narrow_and_a_wide_terminal_both_hold_every_line() {
             for line in ran.stdout.lines() {
                 assert!(line.chars().count() <= width, "{example} at {columns}: {line}");
             }
+            let lines = ran.stdout.lines().count();
+            assert!(lines <= 24, "{example} at {columns}: {lines} lines\n{}", ran.stdout);
         }
     }
 }

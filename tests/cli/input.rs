@@ -11,7 +11,7 @@ fn choice(data: &[&str]) -> Value {
     let text = format!(
         "model = {{ preset = \"resnet-50\" }}\n[training]\ntask = \"train\"\nepochs = 90\nsequence_length = 224\nglobal_batch = 2048\n\
          precision = \"amp-fp16\"\noptimizer = \"sgd\"\n[data]\nsamples = 1281167\n{}\n[limits]\ngpus = \"A100:8;L4:8\"\n\
-         deadline = \"2d\"\nclouds = [\"gcp\"]\npurchase = \"on-demand\"\n",
+         deadline = \"2d\"\nobjective = \"cost\"\nclouds = [\"gcp\"]\npurchase = \"on-demand\"\n",
         data.join("\n")
     );
     std::fs::write(&path, text).unwrap();

@@ -216,8 +216,11 @@ fn at_worst_is_no_less_than_what_is_expected() {
         let ran = run(home.path(), &[&words[..], &["--dry-run", "--", "sh"]].concat());
         assert_eq!(ran.code, 0, "{}", ran.stderr);
         let line = ran.stderr.lines().find(|line| line.starts_with("cost ")).unwrap().to_owned();
-        let dollars: Vec<f64> =
-            line.split('$').skip(1).map(|rest| rest.split([' ', ';', ',']).next().unwrap().parse().unwrap()).collect();
+        let dollars: Vec<f64> = line
+            .split('$')
+            .skip(1)
+            .map(|rest| rest.split([' ', ';']).next().unwrap().replace(',', "").parse().unwrap())
+            .collect();
         let [expected, likely, worst] = dollars[..] else { panic!("{line}") };
         assert!(expected <= likely && likely <= worst, "{line}");
     }

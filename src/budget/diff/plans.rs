@@ -7,9 +7,7 @@ use serde_json::{Map, Value};
 use crate::diff::{Amount, Cause, Change, Diff, DiffError, Reason, behind, changed, differing, input_changes};
 use crate::guardrail::Rented;
 use crate::portfolio::planned::MACHINE_HOUR;
-use gpuplan_plan::document::{
-    BillLineRecord, DocumentError, PlanDocument, PlanRecord, RejectionReason, RejectionRecord,
-};
+use gpuplan_plan::document::{DocumentError, PlanDocument, PlanRecord, RejectionReason, RejectionRecord};
 use gpuplan_units::Usd;
 
 pub fn diff(before: &Value, after: &Value) -> Result<Diff, DiffError> {
@@ -47,16 +45,24 @@ fn amounts(plan: &PlanRecord) -> Vec<Amount> {
     let machines = &plan.machines;
     let terms = machines.purchase.word();
     let names = format!("{} x {} on {}, {terms}", machines.nodes, machines.instance_type, machines.cloud);
-    let one = |line: &BillLineRecord| Amount {
-        key: line.item.clone(),
-        of: String::new(),
-        what: line.item.clone(),
-        machines: if line.unit == MACHINE_HOUR { names.clone() } else { machines.cloud.clone() },
-        quantity: line.quantity,
-        unit_price: line.unit_price_usd,
-        cost: line.cost_usd,
-    };
-    plan.cost.bill.iter().map(one).collect()
+    // A bill may have an item twice, such as the price change of spot and that of the fallback: their order tells them apart.
+    let mut times: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut amounts = Vec::new();
+    for line in &plan.cost.bill {
+        let time = times.entry(&line.item).or_default();
+        *time += 1;
+        let what = if *time > 1 { format!("{} ({time})", line.item) } else { line.item.clone() };
+        amounts.push(Amount {
+            key: what.clone(),
+            of: String::new(),
+            what,
+            machines: if line.unit == MACHINE_HOUR { names.clone() } else { machines.cloud.clone() },
+            quantity: line.quantity,
+            unit_price: line.unit_price_usd,
+            cost: line.cost_usd,
+        });
+    }
+    amounts
 }
 
 fn reasons(old: &PlanDocument, new: &PlanDocument, was: &PlanRecord, is: &PlanRecord) -> Vec<Reason> {

@@ -192,11 +192,19 @@ const ALTERNATIVES: [(&str, &[&str]); 4] = [
     ("passes or steps", &["epochs", "steps"]),
     ("size of a step", &["global-batch", "global-batch-tokens"]),
 ];
+/// What engines and other programs call the same.
+const ALIASES: [(&str, &str); 4] = [
+    ("input-tokens", "prompt-tokens"),
+    ("output-tokens", "answer-tokens"),
+    ("rps", "requests-per-second"),
+    ("seq-length", "sequence-length"),
+];
 /// What a flag states of the data set where it stands beside `--epochs`.
 const WITH_EPOCHS: [(&str, &str); 2] = [("training.tokens", "data.tokens"), ("training.samples", "data.samples")];
 
 fn argument((name, _, value, help): &Flag) -> Arg {
-    let argument = Arg::new(*name).long(*name).help(*help).help_heading(HEADING);
+    let aliases = ALIASES.iter().filter(|(_, flag)| flag == name).map(|(alias, _)| *alias);
+    let argument = Arg::new(*name).long(*name).aliases(aliases).help(*help).help_heading(HEADING);
     match *value {
         "" => argument.action(ArgAction::SetTrue),
         "LIST" => argument.value_name("LIST").action(ArgAction::Append),

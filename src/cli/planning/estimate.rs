@@ -22,7 +22,7 @@ use gpuplan_accuracy::nearest::PublishedRuns;
 use gpuplan_estimate::answer::{CaseAnswer, answer};
 use gpuplan_estimate::likeness::Likeness;
 use gpuplan_estimate::{Infeasible, Machine, Subject};
-use gpuplan_hardware::Gpu;
+use gpuplan_hardware::{Gpu, GpuSelector};
 use gpuplan_plan::Rejection;
 use gpuplan_plan::training::search::best_setting;
 use gpuplan_report::measure::estimate as report;
@@ -102,7 +102,10 @@ fn one(arguments: &EstimateArguments, session: &Session) -> Result<Exit, Diagnos
     let mut file = workload::read(&arguments.workload)?;
     workload::take_one_step(&mut file);
     let resolved = workload::resolve(&file, &session.models()?)?;
-    let wanted = arguments.gpus.as_deref().or(file.limits.gpus.as_deref());
+    // A limit such as `24GB+` names no chip to estimate.
+    let limit = file.limits.gpus.as_deref();
+    let named = limit.filter(|text| GpuSelector::parse(text, &hardware).is_ok_and(|gpus| gpus.names_chips()));
+    let wanted = arguments.gpus.as_deref().or(named);
     let wanted = wanted.ok_or_else(|| {
         Diagnostic::usage("no GPUs given").hint("name them, as in `gpuplan estimate FILE --gpus H100:8`")
     })?;

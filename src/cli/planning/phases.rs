@@ -127,6 +127,8 @@ impl Question<'_> {
         let document = PlanDocument::new(&answered.set, &context);
         let shown = PlanRecord::new(plan, &context);
         let machines = shown.machines;
+        let hardware = &answered.catalogs.hardware;
+        let gpu = hardware.gpu(hardware.instance(plan.instance).node.gpu);
         Ok(Answer {
             name: phase.name.clone(),
             hands_over: phase.hands_over,
@@ -134,7 +136,7 @@ impl Question<'_> {
             is_service: answered.resolved.workload.is_service(),
             place: format!("{}/{}", machines.cloud, machines.region),
             machines: format!("{} x {}", machines.nodes, machines.instance_type),
-            chips: format!("{} x {}", plan.gpus(), machines.gpu),
+            chips: format!("{} x {}", plan.gpus(), gpu.name),
             terms: machines.purchase.word(),
             rate: machines.rate_usd_per_hour,
             seen: format::age(shown.price.observed_at, self.session.now),

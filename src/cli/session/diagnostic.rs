@@ -150,7 +150,7 @@ impl From<SelectorError> for Diagnostic {
                 diagnostic.hint(format!("--gpus {name}")).hint(format!("`--gpus {count}..{count}` is the count"))
             }
             SelectorError::Malformed(text) => match text.split(':').next().filter(|name| is_word(name)) {
-                Some(name) => diagnostic.hint(format!("--gpus {name}:8")),
+                Some(name) => diagnostic.hint(format!("--gpus {name}:{}", meant_count(&text))),
                 None => diagnostic.hint("--gpus H100:8").hint("`gpuplan catalog gpus` lists every name"),
             },
             _ => diagnostic.hint("`gpuplan catalog gpus` lists every name"),
@@ -224,6 +224,9 @@ impl From<WorkloadFileError> for Diagnostic {
             WorkloadFileError::Missing { key, .. } => match key.as_str() {
                 "training.task" => diagnostic.hint("--task lora"),
                 "training.tokens" => diagnostic.hint("--tokens 10M"),
+                // Both are open as a rule.
+                "serving.prompt_tokens" => diagnostic.hint("--prompt-tokens 1000 --answer-tokens 300"),
+                "serving.answer_tokens" => diagnostic.hint("--answer-tokens 300"),
                 // A key of a part, such as a phase, is stated in the file.
                 key if key.contains(' ') => diagnostic,
                 key => diagnostic.hint(flag(key, "VALUE")),
@@ -254,6 +257,17 @@ fn flag(key: &str, value: &str) -> String {
     match flag_of(key) {
         Some(flag) => format!("--{flag} {value}"),
         None => format!("--set {key}={value}"),
+    }
+}
+
+/// What was probably meant by a count of GPUs that is none: `8-16` and `16..8` as `8..16`.
+fn meant_count(text: &str) -> String {
+    let counts = text.split_once(':').map_or("", |(_, counts)| counts);
+    let ends = counts.split_once("..").or_else(|| counts.split_once(['-', '\u{2013}']));
+    let ends = ends.and_then(|(from, to)| Some((from.trim().parse::<u32>().ok()?, to.trim().parse::<u32>().ok()?)));
+    match ends.filter(|(from, to)| from.min(to) > &0) {
+        Some((from, to)) => format!("{}..{}", from.min(to), from.max(to)),
+        None => "8".to_owned(),
     }
 }
 

@@ -65,6 +65,13 @@ impl Diagnostic {
         let shown = path.display();
         match error.kind() {
             ErrorKind::InvalidData => Self::usage(format!("{shown} is not text in UTF-8")).hint(encoding(path)),
+            ErrorKind::NotFound if path == Path::new("help") => {
+                Self::usage("there is no file help").hint("--help, after the name of a command")
+            }
+            ErrorKind::NotFound if shown.to_string().contains("://") => {
+                Self::usage(format!("there is no file {shown}, and nothing is downloaded"))
+                    .hint("fetch it first, and name the copy")
+            }
             ErrorKind::NotFound => Self::usage(format!("there is no file {shown}")).hint(nearest_file(path)),
             ErrorKind::IsADirectory => {
                 Self::usage(format!("{shown} is a folder, and a file is needed")).hint(file_in(path))

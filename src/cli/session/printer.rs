@@ -99,6 +99,13 @@ impl Printer {
     /// The same for the program's own arguments: a negative amount is taken for a flag, and the answer says so.
     pub fn wrong_arguments(&self, error: &clap::Error, typed: impl Iterator<Item = OsString>) -> ExitCode {
         let words: Vec<String> = typed.map(|word| word.to_string_lossy().into_owned()).collect();
+        // Text that was copied from a page may have one long dash for two short ones.
+        let dashes = ['-', '\u{2013}', '\u{2014}'];
+        let long = words.iter().skip(1).find(|word| word.starts_with(&dashes[1..]));
+        if let Some(word) = long {
+            let refused = format!("`{word}` begins with a long dash");
+            return self.diagnostic(&Diagnostic::usage(refused).hint(format!("--{}", word.trim_start_matches(dashes))));
+        }
         match negative_value(&words).filter(|_| error.kind() == WrongArgument::UnknownArgument) {
             Some((flag, value)) => {
                 let meant = value.trim_start_matches('-');

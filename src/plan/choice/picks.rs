@@ -77,7 +77,7 @@ pub fn picks(context: Context, best: &Plan, frontier: &[Plan]) -> Vec<Pick> {
     };
     // The hours of a service are given.
     let is_service = context.workload.is_service();
-    let fastest = fastest(frontier).filter(|_| !is_service);
+    let fastest = fastest(frontier, best).filter(|_| !is_service);
     let wanted = [(Role::Cheapest, frontier.first()), (Role::Recommended, Some(best)), (Role::Fastest, fastest)];
     let mut picks: Vec<Pick> = Vec::new();
     for (role, plan) in wanted.into_iter().filter_map(|(role, plan)| Some((role, plan?))) {
@@ -125,9 +125,10 @@ fn why(plan: &Plan, best: &Plan, cheapest: &Plan) -> PickReason {
     }
 }
 
-/// The cheapest of those that end about as soon as the fastest.
-fn fastest(frontier: &[Plan]) -> Option<&Plan> {
+/// The cheapest of those that end about as soon as the fastest, and not after the recommended one.
+fn fastest<'p>(frontier: &'p [Plan], best: &Plan) -> Option<&'p Plan> {
     let soonest = frontier.iter().map(|plan| plan.run.hours.expected).min_by(f64::total_cmp)?;
     let as_fast = soonest + (AS_FAST_SHARE * soonest).max(AS_FAST);
-    frontier.iter().find(|plan| plan.run.hours.expected <= as_fast)
+    let last = as_fast.min(best.run.hours.expected);
+    frontier.iter().find(|plan| plan.run.hours.expected <= last)
 }

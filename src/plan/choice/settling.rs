@@ -3,7 +3,7 @@
 use crate::candidate::Plan;
 use crate::choice::objective::Aim;
 use crate::explanation::Rejection;
-use crate::money::pricer::Pricer;
+use crate::money::pricer::{Pricer, Standing};
 use crate::money::run_price::{self, Least, least, spot_job, ways};
 use crate::spot::{Forecaster, Job, Way};
 use gpuplan_units::{Hours, UsdPerHour};
@@ -13,7 +13,7 @@ use gpuplan_units::{Hours, UsdPerHour};
 pub struct Undecided {
     pub plan: Plan,
     pub least: Least,
-    pub is_launchable: bool,
+    pub standing: Standing,
     /// Of the ways that break a limit the one that comes closest, once they are forecast.
     pub refused: Option<Rejection>,
     /// One of its ways keeps the limits.
@@ -38,11 +38,11 @@ impl Undecided {
         let Some((least, spot)) = found else { return Err(Box::new(plan)) };
         let on_demand = pricer.on_demand_like(offer).and_then(|id| pricer.rate_today(id, plan.nodes));
         let availability = plan.spot.as_ref().map_or(0.0, |spot| spot.availability);
-        let is_launchable = pricer.is_launchable(offer);
+        let standing = pricer.standing(offer);
         Ok(Self {
             plan,
             least,
-            is_launchable,
+            standing,
             refused: None,
             is_kept: false,
             is_left: false,
@@ -73,7 +73,7 @@ impl Undecided {
             (Some(own), Some(others)) => own <= others,
         };
         (self.plan.instance, self.plan.nodes) == (other.plan.instance, other.plan.nodes)
-            && self.is_launchable >= other.is_launchable
+            && self.standing <= other.standing
             && self.availability >= other.availability
             && self.spot <= other.spot
             && self.plan.cost.expected <= other.plan.cost.expected

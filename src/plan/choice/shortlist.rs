@@ -8,7 +8,7 @@ use crate::choice::objective::{Aim, by_key};
 use crate::choice::refusals::Refusals;
 use crate::choice::settling::{Depth, Question, Undecided, settle};
 use crate::explanation::Rejection;
-use crate::money::pricer::Pricer;
+use crate::money::pricer::{Pricer, Standing};
 use crate::spot::Forecaster;
 use gpuplan_hardware::GpuId;
 use gpuplan_market::Purchase;
@@ -29,8 +29,8 @@ pub struct Shortlist {
     pub alternatives: Vec<usize>,
 }
 
-/// Plans that a program can launch go before the others.
-type Rank = (bool, (f64, f64, f64));
+/// Plans that a program can launch go before the others, and of these the ones whose price is known.
+type Rank = (Standing, (f64, f64, f64));
 
 /// Forecasts plans on spot until nothing that is not forecast could be better than what is chosen, and chooses. Plans that break a limit after
 /// all, and those that are beaten by their best case already, are refused. What is left in `plans` is settled.
@@ -45,6 +45,7 @@ pub fn shortlist(
     search.find(aim, Depth::EveryWay);
     search.find(Aim::CHEAPEST, Depth::AloneWhereItKeeps);
     search.find_one_of_each_gpu(aim);
+    search.find_at_an_old_price(aim);
     *plans = search.finish();
     let ranked = Ranked { pricer, plans: plans.as_slice(), aim };
     ranked.shortlist()
@@ -135,6 +136,21 @@ impl<'a, 'p, 'm> Search<'a, 'p, 'm> {
         }
     }
 
+    /// The one of a price that is too old to know which may be the best there, where it could be better than everything that is settled: a note
+    /// names it.
+    fn find_at_an_old_price(&mut self, aim: Aim) {
+        let settled = self.settled.iter().map(|plan| rank_of(self.pricer, plan, aim).1);
+        let best = settled.min_by(|a, b| by_key(*a, *b));
+        let open = self.open.iter().enumerate().filter(|(_, open)| open.standing.is_price_unknown && !open.is_kept);
+        let first = open.map(|(index, open)| (best_case(open, aim), index)).min_by(|a, b| by_rank(a.0, b.0));
+        if let Some((rank, index)) = first
+            && best.is_none_or(|best| by_key(rank.1, best).is_lt())
+        {
+            let undecided = self.open.swap_remove(index);
+            self.decide(undecided, Question { aim, depth: Depth::EveryWay, best: best.map(|best| best.0) });
+        }
+    }
+
     /// Forecasts what could be the best of its ways. It stays open as long as some way is left.
     fn decide(&mut self, mut open: Undecided, question: Question) {
         let looked_at = self.done.iter().chain(self.open.iter().filter(|open| open.is_left));
@@ -165,12 +181,12 @@ impl<'a, 'p, 'm> Search<'a, 'p, 'm> {
 }
 
 fn best_case(open: &Undecided, aim: Aim) -> Rank {
-    (!open.is_launchable, aim.key(open.least.cost, open.least.hours))
+    (open.standing, aim.key(open.least.cost, open.least.hours))
 }
 
 fn rank_of(pricer: &Pricer, plan: &Plan, aim: Aim) -> Rank {
     let offer = pricer.context.world.market.offer(plan.offer);
-    (!pricer.is_launchable(offer), aim.key(plan.cost.expected, plan.run.hours.expected))
+    (pricer.standing(offer), aim.key(plan.cost.expected, plan.run.hours.expected))
 }
 
 fn by_rank(a: Rank, b: Rank) -> Ordering {
@@ -188,7 +204,7 @@ impl Ranked<'_, '_> {
     fn shortlist(&self) -> Shortlist {
         let all: Vec<usize> = (0..self.plans.len()).collect();
         let Some(recommended) = self.best(&all, self.aim) else { return Shortlist::default() };
-        let has_rank = |index: &usize| self.is_launchable(*index) == self.is_launchable(recommended);
+        let has_rank = |index: &usize| self.standing(*index) == self.standing(recommended);
         let mut alike: Vec<usize> = all.iter().copied().filter(has_rank).collect();
         alike.sort_by(|a, b| {
             by_key(self.key(*a, Aim::CHEAPEST), self.key(*b, Aim::CHEAPEST)).then(self.by_identity(*a, *b))
@@ -228,8 +244,9 @@ impl Ranked<'_, '_> {
             by_gpu.into_values().filter_map(|found| self.best(&found, self.aim)).collect();
         let purchase = |index: &usize| self.pricer.context.world.market.offer(self.plans[*index].offer).purchase;
         let firm: Vec<usize> = all.iter().copied().filter(|index| purchase(index) == Purchase::OnDemand).collect();
-        let elsewhere: Vec<usize> = all.iter().copied().filter(|index| !self.is_launchable(*index)).collect();
-        for found in [self.best(&firm, self.aim), self.best(&elsewhere, self.aim)].into_iter().flatten() {
+        let elsewhere: Vec<usize> = all.iter().copied().filter(|index| self.standing(*index).is_elsewhere).collect();
+        let old: Vec<usize> = all.iter().copied().filter(|index| self.standing(*index).is_price_unknown).collect();
+        for found in [&firm, &elsewhere, &old].map(|among| self.best(among, self.aim)).into_iter().flatten() {
             if !frontier.contains(&found) && !alternatives.contains(&found) {
                 alternatives.push(found);
             }
@@ -239,7 +256,7 @@ impl Ranked<'_, '_> {
     }
 
     fn best(&self, among: &[usize], aim: Aim) -> Option<usize> {
-        let rank = |index: usize| (!self.is_launchable(index), self.key(index, aim));
+        let rank = |index: usize| (self.standing(index), self.key(index, aim));
         among.iter().copied().min_by(|a, b| by_rank(rank(*a), rank(*b)).then(self.by_identity(*a, *b)))
     }
 
@@ -252,7 +269,7 @@ impl Ranked<'_, '_> {
         aim.key(self.plans[index].cost.expected, self.plans[index].run.hours.expected)
     }
 
-    fn is_launchable(&self, index: usize) -> bool {
-        self.pricer.is_launchable(self.pricer.context.world.market.offer(self.plans[index].offer))
+    fn standing(&self, index: usize) -> Standing {
+        self.pricer.standing(self.pricer.context.world.market.offer(self.plans[index].offer))
     }
 }

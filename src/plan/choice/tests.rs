@@ -9,7 +9,9 @@ use crate::candidate::Plan;
 use crate::choice::objective::Aim;
 use crate::choice::plan;
 use crate::context::World;
+use crate::explanation::Warning;
 use crate::limits::{Limits, Objective, OfferFilter, PurchaseChoice};
+use crate::money::drift::Drift;
 use crate::plan_set::PlanSet;
 use crate::spot::MOST_UNPROBED;
 use gpuplan_estimate::Correction;
@@ -21,7 +23,7 @@ use gpuplan_workload::file::WorkloadFile;
 use gpuplan_workload::{Models, Workload};
 
 /// Questions that are drawn.
-const QUESTIONS: u64 = 20;
+const QUESTIONS: u64 = 40;
 
 struct Case {
     hardware: Hardware,
@@ -37,9 +39,38 @@ impl Case {
     }
 
     fn workload(&self, task: &str, tokens: f64) -> Workload {
-        let text =
-            format!("model.preset = \"llama-3.1-8b\"\ntraining = {{ task = \"{task}\", tokens = {tokens:.0} }}\n");
-        WorkloadFile::parse(&text).unwrap().resolve(&self.models, None).unwrap().workload
+        self.read(&format!(
+            "model.preset = \"llama-3.1-8b\"\ntraining = {{ task = \"{task}\", tokens = {tokens:.0} }}\n"
+        ))
+    }
+
+    fn read(&self, text: &str) -> Workload {
+        WorkloadFile::parse(text).unwrap().resolve(&self.models, None).unwrap().workload
+    }
+
+    /// Any model at any size of work, with data somewhere or none.
+    fn drawn_workload(&self, draws: &mut Draws) -> Workload {
+        let (model, tasks, work) = one_of(
+            draws,
+            &[
+                ("llama-3.1-8b", ["lora", "full-fine-tune"], (2e6, 2e9)),
+                ("llama-3.3-70b", ["qlora", "full-fine-tune"], (2e6, 5e8)),
+                ("gpt-2", ["pretrain", "full-fine-tune"], (1e7, 3e11)),
+                ("mixtral-8x7b", ["lora", "pretrain"], (1e7, 1e10)),
+                ("qwen2.5-0.5b", ["pretrain", "full-fine-tune"], (1e7, 1e11)),
+            ],
+        );
+        let (task, tokens) = (one_of(draws, &tasks), drawn(draws, work.0, work.1));
+        let gigabytes = drawn(draws, 1.0, 5e4);
+        let place = one_of(draws, &["", ", place = \"aws/us-east-1\"", ", place = \"gcp/us-central1\""]);
+        let data = if draws.uniform() < 0.4 {
+            format!("data = {{ size = \"{gigabytes:.0}GB\"{place} }}\n")
+        } else {
+            String::new()
+        };
+        self.read(&format!(
+            "model.preset = \"{model}\"\ntraining = {{ task = \"{task}\", tokens = {tokens:.0} }}\n{data}"
+        ))
     }
 
     fn ask(&self, market: &Market, workload: &Workload, limits: &Limits) -> PlanSet {
@@ -51,24 +82,30 @@ fn now() -> Timestamp {
     "2026-11-23T12:00:00Z".parse().unwrap()
 }
 
-/// Clouds on which nothing can be launched come after the others, whatever they ask.
-fn rank(case: &Case, set: &PlanSet, limits: &Limits) -> Option<(bool, f64)> {
+/// Clouds on which nothing can be launched come after the others, whatever they ask, and prices that are too old to know after those that are known.
+fn rank(case: &Case, market: &Market, set: &PlanSet, limits: &Limits) -> Option<((bool, bool), f64)> {
     let best = set.recommendation.as_ref()?;
     let aim = Aim::new(limits, set.value_of_time);
     let cloud = &case.hardware.instance(best.instance).cloud;
     let launchable = limits.launchable.as_ref().is_none_or(|clouds| clouds.contains(cloud));
-    Some((!launchable, aim.score(best.cost.expected, best.run.hours.expected)))
+    let is_known = limits.objective == Objective::Cost || Drift::reaches(market.offer(best.offer), limits.now);
+    Some(((!launchable, !is_known), aim.score(best.cost.expected, best.run.hours.expected)))
 }
 
 fn assert_no_worse(case: &Case, wider: (&PlanSet, &Limits), tighter: (&PlanSet, &Limits), what: &str) {
-    let Some(of_tighter) = rank(case, tighter.0, tighter.1) else { return };
-    let of_wider = rank(case, wider.0, wider.1).unwrap_or_else(|| panic!("{what}: no plan with more room"));
+    let Some(of_tighter) = rank(case, &case.market, tighter.0, tighter.1) else { return };
+    let of_wider =
+        rank(case, &case.market, wider.0, wider.1).unwrap_or_else(|| panic!("{what}: no plan with more room"));
     let is_no_worse = match of_wider.0.cmp(&of_tighter.0) {
         Ordering::Less => true,
         Ordering::Equal => of_wider.1 <= of_tighter.1 + 1e-9,
         Ordering::Greater => false,
     };
     assert!(is_no_worse, "{what}: {of_wider:?} with more room, {of_tighter:?} with less");
+}
+
+fn one_of<T: Copy>(draws: &mut Draws, all: &[T]) -> T {
+    all[((draws.uniform() * all.len() as f64) as usize).min(all.len() - 1)]
 }
 
 fn drawn(draws: &mut Draws, from: f64, to: f64) -> f64 {
@@ -80,13 +117,22 @@ fn more_time_money_or_gpus_never_make_the_objective_worse() {
     let case = Case::new();
     for question in 0..QUESTIONS {
         let mut draws = Draws::new(20_261_123, question);
-        let task = if draws.uniform() < 0.5 { "lora" } else { "full-fine-tune" };
-        let workload = case.workload(task, drawn(&mut draws, 2e6, 2e9));
-        let objective = if draws.uniform() < 0.5 { Objective::Cost } else { Objective::CostAndTime };
+        let workload = case.drawn_workload(&mut draws);
+        let objective = one_of(
+            &mut draws,
+            &[Objective::Cost, Objective::CostAndTime, Objective::CostAndTime, Objective::Time, Objective::Balanced],
+        );
         let launchable = (draws.uniform() < 0.7).then(|| vec![CloudId::new("aws"), CloudId::new("gcp")]);
-        let clouds = [CloudId::new("aws"), CloudId::new("gcp"), CloudId::new("nebius")].to_vec();
-        let gpus = vec![GpuSelector::parse("H100:1..16", &case.hardware).unwrap()];
-        let offers = OfferFilter { clouds, gpus, ..OfferFilter::default() };
+        let clouds =
+            one_of(&mut draws, &[&["aws", "gcp", "nebius"][..], &["aws"], &["gcp", "azure"], &["aws", "gcp", "azure"]]);
+        let clouds = clouds.iter().map(|cloud| CloudId::new(cloud)).collect();
+        let gpus = one_of(&mut draws, &["H100:1..16", "A100:1..32", "H200:1..16", "L40S:1..8", "B200:8..32"]);
+        let gpus = vec![GpuSelector::parse(gpus, &case.hardware).unwrap()];
+        let purchase = one_of(
+            &mut draws,
+            &[PurchaseChoice::Any, PurchaseChoice::Any, PurchaseChoice::Spot, PurchaseChoice::OnDemand],
+        );
+        let offers = OfferFilter { clouds, gpus, purchase, ..OfferFilter::default() };
         let free = Limits { objective, launchable, offers, max_nodes: Some(8), now: Some(now()), ..Limits::default() };
         let set = case.ask(&case.market, &workload, &free);
         let Some(best) = &set.recommendation else { continue };
@@ -207,4 +253,27 @@ fn what_cannot_be_launched_is_recommended_only_where_nothing_else_can_be() {
     let offers = OfferFilter { clouds: vec![CloudId::new("nebius")], ..OfferFilter::default() };
     let only = case.ask(&case.market, &workload, &Limits { offers, ..limits });
     assert_eq!(cloud(&only), "nebius");
+}
+
+/// Who weighs time takes a price that is known before one that is not, hears of the other, and takes it where there is nothing else.
+#[test]
+fn a_price_that_is_too_old_to_know_is_a_note() {
+    let case = Case::new();
+    let workload = case.workload("full-fine-tune", 1e8);
+    let offers = OfferFilter {
+        gpus: vec![GpuSelector::parse("H100:8", &case.hardware).unwrap()],
+        purchase: PurchaseChoice::Spot,
+        ..OfferFilter::default()
+    };
+    let limits = Limits { offers, now: Some(now()), ..Limits::default() };
+    let asked = |rates: &[(&str, f64, i64)]| {
+        let market = spot_seen(&case.market, &case.hardware, rates);
+        let set = case.ask(&market, &workload, &limits);
+        let is_told = set.warnings.iter().any(|warning| matches!(warning, Warning::BetterAtOldPrice { .. }));
+        (region(&market, set.recommendation.as_ref().unwrap()).to_owned(), is_told)
+    };
+    assert_eq!(asked(&[("us-east-2", 12.0, 0), ("us-west-2", 3.0, 360)]), ("us-east-2".to_owned(), true));
+    assert_eq!(asked(&[("us-east-2", 12.0, 0), ("us-west-2", 30.0, 360)]), ("us-east-2".to_owned(), false));
+    assert_eq!(asked(&[("us-east-2", 12.0, 0), ("us-west-2", 3.0, 90)]), ("us-west-2".to_owned(), false));
+    assert_eq!(asked(&[("us-west-2", 3.0, 360)]), ("us-west-2".to_owned(), false));
 }

@@ -12,9 +12,10 @@ const USD_PER_EXAFLOP: f64 = 2.1;
 const USD_PER_CORE_HOUR: f64 = 0.045;
 /// Who spends this on a run, in dollars, ...
 const REFERENCE_RUN: f64 = 10.0;
-/// ... would pay this for each hour that it ends sooner. Larger runs have more people waiting, but not in proportion: it grows with the
-/// square root of the work, to some $1,400 an hour for a run of $5M, what ten engineers cost. Judged.
-const REFERENCE_VALUE: f64 = 2.0;
+/// ... would pay this for each hour that it ends sooner: a twentieth of an hour of an engineer ($100), who does something else meanwhile and
+/// has to come back to it. Larger runs have more people waiting, but not in proportion: it grows with the square root of the work, to some
+/// $3,500 an hour for a run of $5M. Judged.
+const REFERENCE_VALUE: f64 = 5.0;
 
 /// What an hour sooner is worth, and who says so.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -89,13 +90,13 @@ mod tests {
     }
 
     #[test]
-    fn an_hour_is_worth_two_dollars_to_a_run_of_ten_and_grows_with_its_square_root() {
-        assert!((default_value(10.0) - 2.0).abs() < 1e-9);
-        assert!((default_value(1000.0) - 20.0).abs() < 1e-9);
+    fn an_hour_is_worth_five_dollars_to_a_run_of_ten_and_grows_with_its_square_root() {
+        assert!((default_value(10.0) - 5.0).abs() < 1e-9);
+        assert!((default_value(1000.0) - 50.0).abs() < 1e-9);
         let of_millions = default_value(5e6);
-        assert!((1300.0..=1600.0).contains(&of_millions), "{of_millions}");
-        let stated = Limits { value_of_time: Usd::from_dollars(5.0), ..Limits::default() };
+        assert!((3300.0..=3700.0).contains(&of_millions), "{of_millions}");
+        let stated = Limits { value_of_time: Usd::from_dollars(7.0), ..Limits::default() };
         let value = ValueOfTime::of(&stated, 5e6);
-        assert!(value.is_stated && (value.usd_per_hour.dollars() - 5.0).abs() < 1e-9);
+        assert!(value.is_stated && (value.usd_per_hour.dollars() - 7.0).abs() < 1e-9);
     }
 }

@@ -9,7 +9,7 @@ use crate::explanation::{Advice, Reason, Warning};
 use crate::input::checks;
 use crate::input::waiting::input_wait;
 use crate::limits::{MOST_NODES, Objective, USUAL_NODES};
-use crate::money::pricer::Pricer;
+use crate::money::pricer::{Pricer, Standing};
 use crate::money::side_charges::SideCharges;
 use crate::plan_set::PlanSet;
 use crate::serving::explanation as serving_explanation;
@@ -43,6 +43,7 @@ pub fn annotate(pricer: &Pricer, plans: usize, set: &mut PlanSet) {
     warnings.extend(workload.serving.as_ref().map(|serving| serving_explanation::warning(workload, serving)));
     warnings.extend(set.recommendation.as_ref().and_then(|best| old_price(pricer, best)));
     warnings.extend(set.recommendation.as_ref().and_then(|best| priced_only(pricer, best, set)));
+    warnings.extend(set.recommendation.as_ref().and_then(|best| at_old_price(pricer, best, set)));
     if let Some(best) = &set.recommendation {
         warnings.extend(most_machines(context, best));
         warnings.extend(checks::warnings(context, best.instance));
@@ -98,16 +99,34 @@ fn priced_only(pricer: &Pricer, best: &Plan, set: &PlanSet) -> Option<Warning> {
     if !is_launchable(best) {
         return Some(Warning::NotLaunchable { cloud: cloud(best) });
     }
-    let aim = Aim::new(pricer.context.limits, set.value_of_time);
-    let key = |plan: &Plan| aim.key(plan.cost.expected, plan.run.hours.expected);
-    let elsewhere = set.alternatives.iter().filter(|plan| !is_launchable(plan));
-    let other = elsewhere.min_by(|a, b| by_key(key(a), key(b))).filter(|plan| by_key(key(plan), key(best)).is_lt())?;
+    let other = better(pricer, best, set, |standing| standing.is_elsewhere && !standing.is_price_unknown)?;
     Some(Warning::BetterWherePricedOnly {
         plan: plan_id(world, other),
         cloud: cloud(other),
         cost_usd: other.cost.expected,
         run_hours: other.hours(),
     })
+}
+
+/// What would be chosen at prices that are too old to know, where the recommended one has a price that is known.
+fn at_old_price(pricer: &Pricer, best: &Plan, set: &PlanSet) -> Option<Warning> {
+    let Context { world, limits, .. } = pricer.context;
+    let other = better(pricer, best, set, |standing| !standing.is_elsewhere && standing.is_price_unknown)?;
+    Some(Warning::BetterAtOldPrice {
+        plan: plan_id(world, other),
+        age_hours: world.market.offer(other.offer).quote.age(limits.now?),
+        cost_usd: other.cost.expected,
+        run_hours: other.hours(),
+    })
+}
+
+/// Of the plans beside it that stand so, the best, where it is better than the recommended one.
+fn better<'p>(pricer: &Pricer, best: &Plan, set: &'p PlanSet, stands: fn(Standing) -> bool) -> Option<&'p Plan> {
+    let aim = Aim::new(pricer.context.limits, set.value_of_time);
+    let key = |plan: &Plan| aim.key(plan.cost.expected, plan.run.hours.expected);
+    let standing = |plan: &Plan| pricer.standing(pricer.context.world.market.offer(plan.offer));
+    let others = set.alternatives.iter().filter(|plan| stands(standing(plan)) && standing(best) < standing(plan));
+    others.min_by(|a, b| by_key(key(a), key(b))).filter(|plan| by_key(key(plan), key(best)).is_lt())
 }
 
 /// What was measured, and what that changed for the recommended GPU and for the next best.

@@ -51,6 +51,13 @@ pub enum Warning {
         cost_usd: Usd,
         run_hours: Hours,
     },
+    /// A price that is too old to know would make a plan that would have been recommended.
+    BetterAtOldPrice {
+        plan: String,
+        age_hours: Hours,
+        cost_usd: Usd,
+        run_hours: Hours,
+    },
     /// The recommended plan has as many machines as plans are given unless the question names more.
     MostMachines {
         machines: u32,

@@ -7,9 +7,9 @@ use gpuplan_units::names::did_you_mean;
 /// A cloud by its name or by one that people use for it.
 pub fn cloud(name: &str, hardware: &Hardware) -> Result<CloudId, LimitsError> {
     let alias = match name.to_ascii_lowercase().as_str() {
-        "google" | "gce" => "gcp".to_owned(),
-        "amazon" | "ec2" => "aws".to_owned(),
-        "microsoft" => "azure".to_owned(),
+        "google" | "gce" | "google cloud" | "googlecloud" | "google-cloud" => "gcp".to_owned(),
+        "amazon" | "ec2" | "amazon web services" => "aws".to_owned(),
+        "microsoft" | "microsoft azure" => "azure".to_owned(),
         "oracle" => "oci".to_owned(),
         other => other.to_owned(),
     };

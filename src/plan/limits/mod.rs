@@ -187,6 +187,9 @@ fn confidence(text: &str) -> Result<f64, LimitsError> {
 fn money(key: &'static str, text: &str) -> Result<Usd, LimitsError> {
     let refused = |detail: String| {
         let nearest = nearest::amount(text).into_iter().collect();
+        let is_foreign =
+            ["\u{20ac}", "\u{a3}", "\u{a5}", "eur", "gbp", "jpy"].iter().any(|sign| text.to_lowercase().contains(sign));
+        let detail = if is_foreign { format!("{detail}: prices are in US dollars") } else { detail };
         LimitsError::Invalid { key, detail, nearest }
     };
     let amount = parse_amount(text.trim().trim_end_matches("/h")).map_err(|error| refused(error.to_string()))?;

@@ -44,6 +44,8 @@ const OTHER_LIST: Row = Row { growth: 0.044, deviation: 0.183, gone: 0.03 };
 const OTHER_SPOT: Row = Row { growth: 0.044, deviation: 0.183, gone: 0.03 };
 /// Growth that was seen in the longest pairs (Nebius, 50 to 80 days); nobody has seen more. ln.
 const MOST_GROWTH: f64 = 0.77;
+/// Nobody has followed the spot price of a machine for longer (AWS: 190 days): what an older one has become is not known. Half a year.
+pub const SPOT_KNOWN_FOR: Hours = Hours(180.0 * 24.0);
 /// A price that is younger was just asked for. Hours.
 const JUST_SEEN: Hours = Hours(1.0);
 const MONTH: f64 = 30.0 * 24.0;
@@ -78,6 +80,12 @@ impl Drift {
         // Who finds it gone takes the next one, at what one in ten such prices has come to.
         let expected = (1.0 - gone) * (mean + deviation * deviation / 2.0).exp() + gone * p90;
         Self { expected, p90: p90.max(expected), gone }
+    }
+
+    /// Whether the pairs reach back to when the price was seen: list prices have been followed for years, spot prices have not.
+    pub fn reaches(offer: &Offer, now: Option<Timestamp>) -> bool {
+        let moves = offer.purchase == Purchase::Spot && offer.owned.is_none() && offer.quote.origin != Origin::User;
+        !moves || now.is_none_or(|now| offer.quote.age(now) <= SPOT_KNOWN_FOR)
     }
 
     /// What is paid over the expectation with this certainty, in 90th percentiles: a factor of 1 or more.

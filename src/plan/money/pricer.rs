@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::explanation::Rejection;
 use crate::filters::refuse_offer;
 use crate::input::feeding::reads_from_afar;
-use crate::limits::{Limits, OfferFilter, PurchaseChoice};
+use crate::limits::{Limits, Objective, OfferFilter, PurchaseChoice};
 use crate::money::drift::Drift;
 use crate::money::side_charges::SideCharges;
 use crate::normal::deviations;
@@ -15,6 +15,15 @@ use gpuplan_hardware::InstanceId;
 use gpuplan_market::{Offer, OfferId, Purchase};
 use gpuplan_spot::AvailabilityModel;
 use gpuplan_units::{Usd, UsdPerHour};
+
+/// How surely an offer can be had at its price; the lesser goes first, whatever the objective weighs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Standing {
+    /// The program cannot launch there.
+    pub is_elsewhere: bool,
+    /// The price is too old to say what it is today.
+    pub is_price_unknown: bool,
+}
 
 /// A machine type in a region.
 type MachineInRegion = (InstanceId, Arc<str>);
@@ -81,6 +90,13 @@ impl<'a> Pricer<'a> {
         let Context { world, limits, .. } = self.context;
         let cloud = &world.hardware.instance(offer.instance).cloud;
         offer.owned.is_some() || limits.launchable.as_ref().is_none_or(|clouds| clouds.contains(cloud))
+    }
+
+    /// Who asks for the least cost alone takes any price; everybody else first those that are known.
+    pub fn standing(&self, offer: &Offer) -> Standing {
+        let limits = self.context.limits;
+        let is_price_unknown = limits.objective != Objective::Cost && !Drift::reaches(offer, limits.now);
+        Standing { is_elsewhere: !self.is_launchable(offer), is_price_unknown }
     }
 
     /// Of all machines together, as expected today.

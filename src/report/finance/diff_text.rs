@@ -116,7 +116,8 @@ fn summary(diff: &Diff) -> String {
     let count = |number: usize| {
         if number == 1 { "1 line".to_owned() } else { format!("{} lines", format::thousands(number as i128)) }
     };
-    let lines = format!("{} differ, {} alike", count(diff.lines.len()), count(diff.unchanged));
+    let verb = if diff.lines.len() == 1 { "differs" } else { "differ" };
+    let lines = format!("{} {verb}, {} alike", count(diff.lines.len()), count(diff.unchanged));
     match &diff.total {
         Some(total) if total.change_usd == Usd::ZERO => {
             format!("{} before and after; {lines}", format::usd(total.after_usd))

@@ -18,7 +18,7 @@ use gpuplan_plan::document::{
     InputsRecord, LatencyRecord, PlanDocument, PlanRecord, PurchaseTerms, RejectionReason, RejectionRecord,
     ServingRecord, WaitRecord,
 };
-use gpuplan_units::Hours;
+use gpuplan_units::{Hours, Usd};
 
 /// Below this chance, ending late is one of the things that could go wrong.
 const LIKELY: f64 = 0.9;
@@ -137,7 +137,8 @@ fn recommendation(document: &PlanDocument, plan: &PlanRecord, around: &ReportCon
 }
 
 fn cost(document: &PlanDocument, plan: &PlanRecord) -> String {
-    let budget = document.limit("budget").map_or(String::new(), |budget| format!(" The budget is {budget}."));
+    let dollars = |text: &str| Usd::parse(text).map_or_else(|_| text.to_owned(), format::usd);
+    let budget = document.limit("budget").map_or(String::new(), |text| format!(" The budget is {}.", dollars(text)));
     format!(
         "It is expected to cost {}. In nine of ten cases it costs no more than {}.{budget}",
         format::usd(plan.cost.cost_usd.expected),

@@ -16,10 +16,12 @@ use gpuplan_plan::document::Context;
 use gpuplan_plan::{Objective, Pick, Plan, PlanSet, Reason, Role, Warning};
 use gpuplan_units::Hours;
 
+/// Lines of a terminal: what matters less gives way.
+const LINES: usize = 24;
 /// Lines that the assumptions of the workload may take.
 const ASSUMED_LINES: usize = 2;
 /// From here on there is room for whole names.
-const WIDE: u16 = 110;
+pub(crate) const WIDE: u16 = 110;
 /// Columns from here on are figures.
 const FIRST_FIGURE: usize = 4;
 /// The name of a cloud and a bit of its region.
@@ -64,21 +66,40 @@ pub fn text(set: &PlanSet, context: &Context, screen: &Screen) -> String {
     out.push('\n');
     out.push_str(&choices(set, context, width, style));
     out.push('\n');
-    let mut tell = |text: &str| {
-        let _ = writeln!(out, "{}", wrap(text, width, "  "));
+    let last = last(context, screen);
+    let room = LINES.saturating_sub(out.lines().count() + last.lines().count());
+    out.push_str(&remarks(set, context, width, room));
+    out.push_str(&last);
+    out
+}
+
+/// What to type next.
+fn last(context: &Context, screen: &Screen) -> String {
+    let launch = match screen.launch {
+        Some(launch) => format!("Launch:  {launch}\n"),
+        None if context.workload.is_service() => String::new(),
+        None => "Launch:  not with gpuplan; `gpuplan export PLAN.json --to skypilot` hands it over\n".to_owned(),
     };
-    for note in notes(set) {
-        tell(&note);
+    let text = format!("{launch}More:    --details, or `gpuplan explain` for one plan in full\n");
+    text.lines().fold(String::new(), |out, line| out + &wrap(line, screen.width, "  ") + "\n")
+}
+
+/// What else to know, the most important first, as far as there is room; assumptions have what is left.
+fn remarks(set: &PlanSet, context: &Context, width: u16, mut room: usize) -> String {
+    let mut out = String::new();
+    let has_assumed = !context.assumed.is_empty() && room > 0;
+    room -= usize::from(has_assumed);
+    for note in notes(set, context.workload.is_service()) {
+        let text = wrap(&note, width, "  ");
+        let lines = text.lines().count();
+        if lines <= room {
+            room -= lines;
+            let _ = writeln!(out, "{text}");
+        }
     }
-    if let Some(assumed) = assumed(context, width) {
-        tell(&assumed);
+    if let Some(assumed) = assumed(context, width, (room + usize::from(has_assumed)).min(ASSUMED_LINES)) {
+        let _ = writeln!(out, "{assumed}");
     }
-    match screen.launch {
-        Some(launch) => tell(&format!("Launch:  {launch}")),
-        None if context.workload.is_service() => {}
-        None => tell("Launch:  not with gpuplan; `gpuplan export … --to skypilot` writes it for another engine"),
-    }
-    tell("More:    --details, or `gpuplan explain` for one plan in full");
     out
 }
 
@@ -162,8 +183,19 @@ fn work(plan: &Plan) -> String {
 
 /// The reason in one sentence.
 fn why(best: &Plan) -> String {
-    let aim = best.reasons.iter().find(|reason| matches!(reason, Reason::Objective { .. }));
-    aim.map_or_else(String::new, sentences::reason::sentence)
+    let aim = best.reasons.iter().find_map(|reason| match reason {
+        Reason::Objective { objective, counts_waiting, plans, .. } => Some((*objective, *counts_waiting, *plans)),
+        _ => None,
+    });
+    aim.map_or_else(String::new, |(objective, counts_waiting, plans)| {
+        let least = match objective {
+            Objective::CostAndTime if counts_waiting => "least cost of machines and time",
+            Objective::CostAndTime | Objective::Cost => "least cost",
+            Objective::Time => "least time",
+            Objective::Balanced => "least product of cost and time",
+        };
+        format!("{least}, of {plans} plans that keep every limit")
+    })
 }
 
 /// A table whose reasons stand under their rows where there is no room beside them. `*` marks the recommended plan.
@@ -195,15 +227,14 @@ fn choices(set: &PlanSet, context: &Context, width: u16, style: Style) -> String
     let titles: Vec<String> = titles.iter().map(|title| (*title).to_owned()).collect();
     let mut out = format!("{}\n", style.faint(&line(&titles)));
     for (pick, cells) in set.picks.iter().zip(&rows) {
-        let roles: Vec<&str> = pick.roles.iter().map(|role| role.word()).collect();
-        let why = format!("{}: {}", roles.join(" and "), sentences::pick::sentence(&pick.why));
+        let why = format!("{}: {}", sentences::pick::roles(&pick.roles), sentences::pick::sentence(&pick.why));
         let text = line(cells);
         let has_room = text.chars().count() + 2 + why.chars().count() <= usize::from(width);
         out.push_str(&if pick.roles.contains(&Role::Recommended) { style.strong(&text) } else { text });
         if has_room {
             let _ = writeln!(out, "  {}", style.faint(&why));
         } else {
-            let _ = writeln!(out, "\n{}", style.faint(&wrap(&format!("     {why}"), width, "     ")));
+            let _ = writeln!(out, "\n{}", style.faint(&wrap(&format!("   {why}"), width, "   ")));
         }
     }
     out
@@ -213,7 +244,7 @@ fn row(pick: &Pick, context: &Context, width: u16) -> Vec<String> {
     let plan = &pick.plan;
     let world = context.world;
     let (offer, instance) = (world.market.offer(plan.offer), world.hardware.instance(plan.instance));
-    let mark = if pick.roles.contains(&Role::Recommended) { " *" } else { "" };
+    let mark = if pick.roles.contains(&Role::Recommended) { "*" } else { "" };
     let mut gpus = gpus(plan, context);
     if width < WIDE {
         gpus = short_name(&gpus);
@@ -232,7 +263,7 @@ fn row(pick: &Pick, context: &Context, width: u16) -> Vec<String> {
 }
 
 /// `8 x H100` of `8 x H100 SXM5 80GB`: up to the first word after the count that has a figure in it.
-fn short_name(gpus: &str) -> String {
+pub(crate) fn short_name(gpus: &str) -> String {
     let words: Vec<&str> = gpus.split(' ').collect();
     let has_figure = |word: &&str| word.chars().any(|c| c.is_ascii_digit());
     let end = words.iter().skip(2).position(has_figure).map_or(words.len(), |index| index + 3);
@@ -240,7 +271,9 @@ fn short_name(gpus: &str) -> String {
 }
 
 /// What else changes the answer: the value of time, and prices.
-fn notes(set: &PlanSet) -> Vec<String> {
+fn notes(set: &PlanSet, is_service: bool) -> Vec<String> {
+    // The hours of a service are given.
+    let within = |hours: &Hours| if is_service { String::new() } else { format!(" in {hours}") };
     let mut notes = Vec::new();
     let aim = set.recommendation.iter().flat_map(|best| &best.reasons).find_map(|reason| match reason {
         Reason::Objective { objective, value_of_time_usd_per_hour, .. } => {
@@ -251,14 +284,30 @@ fn notes(set: &PlanSet) -> Vec<String> {
     if let Some((Objective::CostAndTime, Some(value))) = aim {
         let basis = if set.value_of_time.is_stated { "as stated" } else { "by the work" };
         notes.push(format!(
-            "Time:    an hour counts {} ({basis}); --value-of-time 5/h changes that",
+            "Time:    an hour counts {} ({basis}); --value-of-time 20/h changes that",
             format::usd(value)
         ));
     }
     for warning in &set.warnings {
         match warning {
-            Warning::OldPrice { .. } => notes.push(format!("Price:   {}", sentences::warning::sentence(warning))),
-            Warning::NotLaunchable { .. } | Warning::BetterWherePricedOnly { .. } | Warning::MostMachines { .. } => {
+            Warning::OldPrice { age_hours, cloud, purchase, expected_change, .. } => notes.push(format!(
+                "Price:   {cloud} {purchase}, {} old: the cost counts {:+.0} % for it; --live asks",
+                format::duration(*age_hours),
+                expected_change * 100.0
+            )),
+            // Which they are stands in `--details`.
+            Warning::BetterWherePricedOnly { cloud, cost_usd, run_hours, .. } => notes.push(format!(
+                "Note:    better, but gpuplan cannot launch at {cloud}: {}{}",
+                format::usd(*cost_usd),
+                within(run_hours)
+            )),
+            Warning::BetterAtOldPrice { age_hours, cost_usd, run_hours, .. } => notes.push(format!(
+                "Note:    better if a price of {} ago still holds: {}{}; --live",
+                format::duration(*age_hours),
+                format::usd(*cost_usd),
+                within(run_hours)
+            )),
+            Warning::NotLaunchable { .. } | Warning::MostMachines { .. } => {
                 notes.push(format!("Note:    {}", sentences::warning::sentence(warning)));
             }
             _ => {}
@@ -267,21 +316,18 @@ fn notes(set: &PlanSet) -> Vec<String> {
     notes
 }
 
-/// As many assumptions as two lines hold, and how many more there are.
-fn assumed(context: &Context, width: u16) -> Option<String> {
+/// As many assumptions as so many lines hold, and how many more there are.
+fn assumed(context: &Context, width: u16, lines: usize) -> Option<String> {
     let all = sentences::assumption::sentences(context.assumed);
-    let room = usize::from(width) * ASSUMED_LINES - 30;
-    let (mut text, mut shown) = (String::new(), 0);
-    for one in &all {
-        if shown > 0 && text.chars().count() + one.chars().count() > room {
-            break;
-        }
-        if shown > 0 {
-            text.push_str("; ");
-        }
-        text.push_str(one);
-        shown += 1;
-    }
-    let more = if shown < all.len() { format!("; {} more", all.len() - shown) } else { String::new() };
-    (!all.is_empty()).then(|| format!("Assumed: {text}{more}"))
+    let text = |shown: usize| {
+        let more = if shown < all.len() { format!("{} more", all.len() - shown) } else { String::new() };
+        let parts: Vec<&str> =
+            all[..shown].iter().map(String::as_str).chain((!more.is_empty()).then_some(more.as_str())).collect();
+        wrap(&format!("Assumed: {}", parts.join("; ")), width, "  ")
+    };
+    let fits = |shown: &usize| text(*shown).lines().count() <= lines;
+    let shown = (1..=all.len()).rev().find(fits);
+    // Where not even the first has room, that there are some.
+    let bare = || format!("Assumed: {} values that nobody stated; --details", all.len());
+    (!all.is_empty() && lines > 0).then(|| shown.map_or_else(bare, text))
 }

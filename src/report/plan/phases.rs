@@ -2,6 +2,8 @@
 
 use jiff::Timestamp;
 
+use crate::plan::brief::{WIDE, short_name};
+use crate::text::fit::shorten;
 use crate::text::format;
 use crate::text::table::{Column, render};
 use crate::text::wrap::wrap;
@@ -9,6 +11,9 @@ use gpuplan_plan::document::{AnyDocument, PhasesRecord, TotalRecord};
 use gpuplan_plan::money::phases::{Taken, Total};
 use gpuplan_units::{Bytes, Hours, UsdPerHour};
 use gpuplan_workload::file::WorkloadFile;
+
+/// The name of a cloud and a bit of its region.
+const SHORT_PLACE: usize = 12;
 
 /// What is recommended for one phase.
 pub struct Answer {
@@ -60,10 +65,10 @@ pub fn text(whole: &Whole, headline: Option<&str>, width: u16) -> String {
     let columns = [
         Column::left("phase", 0),
         Column::left("GPUs or vCPUs", 0),
-        Column::left("machines", 110),
+        Column::left("machines", WIDE),
         Column::left("where", 0),
         Column::left("terms", 0),
-        Column::right("$/h", 110),
+        Column::right("$/h", WIDE),
         Column::right("price seen", 120),
         Column::right("hours", 0),
         Column::right("cost", 0),
@@ -72,10 +77,10 @@ pub fn text(whole: &Whole, headline: Option<&str>, width: u16) -> String {
     let rows = whole.answers.iter().map(|answer| {
         vec![
             answer.name.clone(),
-            answer.chips.clone(),
+            if width < WIDE { short_name(&answer.chips) } else { answer.chips.clone() },
             answer.machines.clone(),
-            answer.place.replacen('/', " ", 1),
-            answer.terms.to_owned(),
+            if width < WIDE { shorten(&place(answer), SHORT_PLACE) } else { place(answer) },
+            if width < WIDE { answer.terms.replace("spot-with-fallback", "spot+od") } else { answer.terms.to_owned() },
             format::rate(answer.rate),
             format!("{} ago", answer.seen),
             Hours(answer.taken.hours.expected).to_string(),
@@ -98,6 +103,11 @@ pub fn text(whole: &Whole, headline: Option<&str>, width: u16) -> String {
         out.push('\n');
     }
     out
+}
+
+/// `cloud region`.
+fn place(answer: &Answer) -> String {
+    answer.place.replacen('/', " ", 1)
 }
 
 fn remarks(whole: &Whole) -> Vec<String> {

@@ -1,7 +1,16 @@
 //! Why somebody would take one of the three plans.
 
 use crate::text::format;
-use gpuplan_plan::PickReason;
+use gpuplan_plan::{PickReason, Role};
+
+/// `cheapest, recommended and fastest`.
+pub fn roles(roles: &[Role]) -> String {
+    let words: Vec<&str> = roles.iter().map(|role| role.word()).collect();
+    match words.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} and {last}", others.join(", ")),
+        _ => words.concat(),
+    }
+}
 
 /// One reason as a clause.
 pub fn sentence(why: &PickReason) -> String {

@@ -23,9 +23,10 @@ pub fn sentence(warning: &Warning) -> String {
         ),
         Warning::Measured { detail } => detail.clone(),
         Warning::ServingFigures { counts_samples, generates } => serving_figures(*counts_samples, *generates),
-        Warning::OldPrice { .. } | Warning::NotLaunchable { .. } | Warning::BetterWherePricedOnly { .. } => {
-            offer(warning)
-        }
+        Warning::OldPrice { .. }
+        | Warning::NotLaunchable { .. }
+        | Warning::BetterWherePricedOnly { .. }
+        | Warning::BetterAtOldPrice { .. } => offer(warning),
         Warning::MostMachines { machines, limit } => {
             format!("more than {machines} machines are looked at where they are asked for: --max-nodes, up to {limit}")
         }
@@ -91,8 +92,12 @@ fn offer(warning: &Warning) -> String {
                 "gpuplan cannot launch at {cloud}: rent there yourself, or name a cloud with --cloud aws or --cloud gcp"
             )
         }
-        Warning::BetterWherePricedOnly { plan, cloud, cost_usd, run_hours } => format!(
-            "better by the objective, but gpuplan cannot launch at {cloud}: {plan}, {} in {run_hours}",
+        Warning::BetterWherePricedOnly { plan, cloud, cost_usd, run_hours } => {
+            format!("better, but gpuplan cannot launch at {cloud}: {} in {run_hours} ({plan})", format::usd(*cost_usd))
+        }
+        Warning::BetterAtOldPrice { plan, age_hours, cost_usd, run_hours } => format!(
+            "better if a price of {} ago still holds: {} in {run_hours} ({plan}); --live asks",
+            format::duration(*age_hours),
             format::usd(*cost_usd)
         ),
         _ => String::new(),

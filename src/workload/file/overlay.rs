@@ -8,12 +8,20 @@ use crate::file::scalar::invalid;
 use crate::file::written::WorkloadFile;
 
 /// Keys that say the same thing in different ways: stating one takes the others back.
-const ALTERNATIVES: [(&str, &[&str]); 2] =
-    [("training", &["tokens", "samples", "epochs", "steps"]), ("training", &["global_batch", "global_batch_tokens"])];
+const ALTERNATIVES: [(&str, &[&str]); 4] = [
+    ("training", &["tokens", "samples", "epochs", "steps"]),
+    ("training", &["global_batch", "global_batch_tokens"]),
+    ("serving", &["requests_per_second", "tokens_per_day", "images_per_second", "requests", "tokens", "images"]),
+    ("serving", &["hours", "duration"]),
+];
+/// Of `[serving]`: work that is done some day, ...
+const JOBS: [&str; 3] = ["requests", "tokens", "images"];
+/// ... which has none of what users of a service wait for.
+const OF_A_SERVICE: [&str; 5] = ["hours", "duration", "availability", "time_to_first_token", "time_per_token"];
 
 impl WorkloadFile {
     /// This file with what `over` states laid over it. A key replaces what it contradicts: `steps` a stated `tokens`, `preset` a
-    /// `config` and its sizes. `[serving]` and `[processing]` are replaced as a whole, and phases are not touched.
+    /// `config` and its sizes. A job in place of a service has no hours, and phases are not touched.
     pub fn overlay(self, over: Self) -> Self {
         let mut stated = stated_keys(&self);
         lay_over(&mut stated, stated_keys(&Self { phase: Vec::new(), ..over }));
@@ -85,14 +93,12 @@ fn lay_over(base: &mut Table, over: Table) {
 
 /// Drops what `over` contradicts without naming it.
 fn take_back(section: &str, base: &mut Table, over: &Table) {
-    let is_replaced = match section {
-        // Another model: the sizes that were stated belonged to the first.
-        "model" => over.contains_key("preset") || over.contains_key("config"),
-        "serving" | "processing" => true,
-        _ => false,
-    };
-    if is_replaced {
+    // Another model: the sizes that were stated belonged to the first.
+    if section == "model" && (over.contains_key("preset") || over.contains_key("config")) {
         base.clear();
+    }
+    if section == "serving" && JOBS.iter().any(|key| over.contains_key(*key)) {
+        base.retain(|key, _| !OF_A_SERVICE.contains(&key));
     }
     for (_, keys) in ALTERNATIVES.iter().filter(|(of, _)| *of == section) {
         if keys.iter().any(|key| over.contains_key(*key)) {
@@ -155,6 +161,26 @@ name = "train"
         assert_eq!(other.model, ModelSection { preset: Some("gpt-2".to_owned()), ..ModelSection::default() });
         assert_eq!((other.serving.requests, other.serving.images), (None, Some(Scalar::Whole(7))));
         assert_eq!(other.serving.hours, None);
+    }
+
+    /// Flags state keys one at a time, alone or over a file.
+    #[test]
+    fn a_service_is_stated_key_by_key() {
+        let stated = ["serving.requests_per_second=5", "serving.prompt_tokens=1000", "serving.answer_tokens=300"];
+        let service = WorkloadFile::from_assignments(stated).unwrap().serving;
+        assert_eq!(service.requests_per_second, Some(Scalar::from("5".to_owned())));
+        assert_eq!(service.prompt_tokens, Some(Scalar::from("1000".to_owned())));
+        assert_eq!(service.answer_tokens, Some(Scalar::from("300".to_owned())));
+        let busier = file("serving = { requests_per_second = 2, prompt_tokens = 7, hours = 3 }")
+            .overlay(file("serving.requests_per_second = 9"));
+        assert_eq!(
+            (busier.serving.requests_per_second, busier.serving.hours),
+            (Some(Scalar::Whole(9)), Some(Scalar::Whole(3)))
+        );
+        assert_eq!(busier.serving.prompt_tokens, Some(Scalar::Whole(7)));
+        let work =
+            WorkloadFile::from_assignments(["processing.samples=10", "processing.reads=1TB"]).unwrap().processing;
+        assert!(work.is_some_and(|work| work.samples.is_some() && work.reads.is_some()));
     }
 
     /// No key can be forgotten: the corpus of the fuzzer states each.

@@ -17,7 +17,7 @@ use crate::file::{CheckpointSection, DataSection, SweepSection, TrainingSection,
 use crate::model::catalog::Models;
 use crate::model::{Model, ModelKind};
 use crate::training::sweep::MOST_RUNS;
-use crate::{Assumption, Sweep, Task, Workload};
+use crate::{Assumption, Sweep, Task, Training, Workload};
 use gpuplan_units::nearest::durations;
 use gpuplan_units::{GpuCount, Hours, Seconds};
 
@@ -44,6 +44,7 @@ impl WorkloadFile {
             return Err(invalid("limits.max_nodes", "at least one node is needed"));
         }
         let name = self.name_or(|| format!("{}-{}", network.model.name, training::task_word(training.task)))?;
+        is_within_the_work(&self.training, &training, amount)?;
         let workload =
             Workload { name, model: network.model, training, amount, data, checkpoint, sweep, serving: None };
         Ok(Resolved { workload, assumed })
@@ -67,6 +68,9 @@ fn amount(training: &TrainingSection, data: &DataSection, kind: ModelKind) -> Re
         return Err(conflict(key, second));
     }
     let much = stated_count(key, way)?;
+    if much < 1.0 && key != "training.epochs" {
+        return Err(invalid(key, format!("`{way}` is less than one; try 15M")));
+    }
     match key {
         "training.tokens" if kind.counts_samples() => {
             Err(invalid(key, "this model is trained on samples, not on tokens"))
@@ -76,6 +80,25 @@ fn amount(training: &TrainingSection, data: &DataSection, kind: ModelKind) -> Re
         "training.steps" => Ok(Amount::Steps(much)),
         _ => epochs(much, data, kind),
     }
+}
+
+/// A batch that somebody states is no larger than all that is trained, or a single step would be more than the run.
+fn is_within_the_work(section: &TrainingSection, training: &Training, amount: Amount) -> Result<(), WorkloadFileError> {
+    let key = match (&section.global_batch, &section.global_batch_tokens) {
+        (Some(_), _) => "training.global_batch",
+        (None, Some(_)) => "training.global_batch_tokens",
+        (None, None) => return Ok(()),
+    };
+    let samples = match amount {
+        Amount::Tokens(tokens) => (tokens / f64::from(training.sequence_length.max(1))).max(1.0),
+        Amount::Samples(samples) => samples,
+        Amount::Steps(_) => return Ok(()),
+    };
+    let batch = training.global_batch.unwrap_or(1);
+    if batch as f64 <= samples.ceil() {
+        return Ok(());
+    }
+    Err(invalid(key, format!("a step of {batch} sequences is more than the whole run, which has {samples:.0}")))
 }
 
 fn epochs(epochs: f64, data: &DataSection, kind: ModelKind) -> Result<Amount, WorkloadFileError> {

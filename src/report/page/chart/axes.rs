@@ -45,7 +45,7 @@ pub struct ScatterPlot {
 impl ScatterPlot {
     pub fn draw(&self, svg: &mut Svg, width: f64) -> Option<f64> {
         let legend =
-            [(Mark::Best, "recommended"), (Mark::Frontier, "on the frontier"), (Mark::Other, "best of another GPU")];
+            [(Mark::Best, "recommended"), (Mark::Frontier, "on the frontier"), (Mark::Other, "beside the list")];
         let legend: Vec<_> =
             legend.into_iter().filter(|(mark, _)| self.points.iter().any(|point| point.mark == *mark)).collect();
         let top = TOP + legend_height(legend.iter().map(|(_, words)| *words), width);
@@ -186,7 +186,7 @@ impl Plot<'_> {
             }
         }
         svg.line("tick", (LEFT, floor), (right, floor));
-        svg.text("t", (6.0, self.top - 12.0), self.y_name);
+        svg.text("t", (6.0, self.top - 12.0), &format!("{}{}", self.y_name, self.y.note()));
         svg.text("t e", (right, floor + 38.0), &format!("{}{}", self.x_name, self.x.note()));
     }
 
@@ -249,7 +249,7 @@ mod tests {
         let height = same.draw(&mut svg, 320.0).unwrap();
         let drawn = svg.finish("narrow", "a", (320.0, height), "", "");
         assert!(!drawn.contains(">7</text>") && drawn.contains(">8</text>") && drawn.contains(">9</text>"), "{drawn}");
-        assert!(drawn.contains("recommended") && drawn.contains("best of another GPU"));
+        assert!(drawn.contains("recommended") && drawn.contains("beside the list"));
     }
 
     #[test]

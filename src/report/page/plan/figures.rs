@@ -9,6 +9,7 @@ use crate::page::plan::around::ReportContext;
 use crate::text::format;
 use gpuplan_market::trend::Trend;
 use gpuplan_plan::document::{BillLineRecord, PlanDocument, PlanRecord, TermsOutcome, TermsRecord};
+use gpuplan_plan::money::drift::SPOT_KNOWN_FOR;
 use gpuplan_units::{Hours, Usd};
 
 /// Plans whose spread of cost is drawn.
@@ -74,6 +75,8 @@ fn frontier(document: &PlanDocument, plan: &PlanRecord, around: &ReportContext) 
         let role = match mark {
             Mark::Best => "recommended",
             Mark::Frontier => "frontier",
+            Mark::Other if is_old(document, one) => "old price",
+            Mark::Other if one.machines.gpu == plan.machines.gpu => "other place or terms",
             Mark::Other => "other GPU",
         };
         vec![
@@ -90,7 +93,7 @@ fn frontier(document: &PlanDocument, plan: &PlanRecord, around: &ReportContext) 
     };
     let table = Table {
         id: "frontier",
-        caption: "Plans that keep every limit, the cheapest first, then the best of other GPUs; nine of ten cases stay below p90"
+        caption: "Plans that keep every limit, the cheapest first, then the best of other GPUs, of clouds that are only priced and of old prices; nine of ten cases stay below p90"
             .to_owned(),
         columns: vec![
             Column::number("number", "No."),
@@ -105,8 +108,15 @@ fn frontier(document: &PlanDocument, plan: &PlanRecord, around: &ReportContext) 
         ],
         rows: listed.iter().enumerate().map(row).collect(),
     };
-    let text = "Nothing on the frontier is beaten in both cost and time by another plan.".to_owned();
+    let text = "Nothing on the frontier is beaten in both cost and time by a plan that can be launched at a price that is known.".to_owned();
     Ok(section("cost-against-time", "Cost against time", text, vec![Figure { chart: Some(chart), table }]))
+}
+
+/// A spot price that nobody knows today.
+fn is_old(document: &PlanDocument, plan: &PlanRecord) -> bool {
+    let is_spot = plan.machines.purchase.is_spot();
+    let age = document.generated_at.duration_since(plan.price.observed_at).as_secs_f64() / 3600.0;
+    is_spot && age > SPOT_KNOWN_FOR.0
 }
 
 fn certainty(document: &PlanDocument, plan: &PlanRecord, around: &ReportContext) -> Section {
