@@ -262,8 +262,8 @@ fn unknown_task(text: &str, words: &[&str]) -> WorkloadFileError {
             invalid_near("training.task", detail(&both), Vec::new())
         }
         "grpo" | "ppo" | "rlhf" | "rlvr" | "rl" => {
-            let phases = "; reinforcement learning is planned in phases: rollouts under [serving], updates under [training], as in \
-                          examples/grpo-7b.toml and examples/ppo-7b.toml";
+            let phases = "; reinforcement learning is planned in phases, rollouts under [serving] and updates under [training], as in \
+                          examples/grpo-7b.toml; PPO has a second phase of updates, for its critic";
             invalid_near("training.task", detail(phases), Vec::new())
         }
         "serve" | "serving" | "inference" => {
