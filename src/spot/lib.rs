@@ -10,4 +10,4 @@ pub use availability::AvailabilityModel;
 pub use availability::hazard::{InterruptionRate, hardware_failure_rate, spot_rate};
 pub use availability::{evidence, watch};
 pub use checkpoint::{CheckpointPlan, optimal_interval};
-pub use simulation::{case, expected_cost, forecast, replay, trace};
+pub use simulation::{case, expected_cost, forecast, hindsight, replay, trace};

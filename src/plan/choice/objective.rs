@@ -30,6 +30,15 @@ impl Aim {
         }
     }
 
+    /// What it gives for an hour less, where a score is a sum of money. Dollars.
+    pub fn price_of_an_hour(self) -> Option<f64> {
+        match self.objective {
+            Objective::CostAndTime => Some(self.value_of_hour),
+            Objective::Cost => Some(0.0),
+            Objective::Time | Objective::Balanced => None,
+        }
+    }
+
     /// Of equal scores, the plan that is better in what the objective does not weigh.
     pub fn key(self, cost: Usd, hours: f64) -> (f64, f64, f64) {
         (self.score(cost, hours), hours, cost.dollars())

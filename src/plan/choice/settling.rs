@@ -4,8 +4,8 @@ use crate::candidate::Plan;
 use crate::choice::objective::Aim;
 use crate::explanation::Rejection;
 use crate::money::pricer::Pricer;
-use crate::money::run_price::{Least, least, settle, spot_job, ways};
-use crate::spot::{Forecaster, Way};
+use crate::money::run_price::{self, Least, least, spot_job, ways};
+use crate::spot::{Forecaster, Job, Way};
 use gpuplan_units::{Hours, UsdPerHour};
 
 /// A plan on spot machines that is not forecast, and what no forecast of it undercuts.
@@ -14,8 +14,14 @@ pub struct Undecided {
     pub plan: Plan,
     pub least: Least,
     pub is_launchable: bool,
-    /// Why none of its ways keeps the limits, once they are forecast.
+    /// Of the ways that break a limit the one that comes closest, once they are forecast.
     pub refused: Option<Rejection>,
+    /// One of its ways keeps the limits.
+    pub is_kept: bool,
+    /// Some way is not forecast, since it could not be the best.
+    pub is_left: bool,
+    /// Ways that are forecast.
+    settled: Vec<Way>,
     availability: f64,
     spot: UsdPerHour,
     /// Of the on-demand machines beside it; `None`: there are none.
@@ -31,7 +37,29 @@ impl Undecided {
         let on_demand = pricer.on_demand_like(offer).and_then(|id| pricer.rate_today(id, plan.nodes));
         let availability = plan.spot.as_ref().map_or(0.0, |spot| spot.availability);
         let is_launchable = pricer.is_launchable(offer);
-        Ok(Self { plan, least, is_launchable, refused: None, availability, spot, on_demand })
+        Ok(Self {
+            plan,
+            least,
+            is_launchable,
+            refused: None,
+            is_kept: false,
+            is_left: false,
+            settled: Vec::new(),
+            availability,
+            spot,
+            on_demand,
+        })
+    }
+
+    fn refuse(&mut self, why: Rejection) {
+        if self.refused.as_ref().is_none_or(|held| why.is_nearer_than(held)) {
+            self.refused = Some(why);
+        }
+    }
+
+    /// Why it is in no list, where none of its ways is.
+    pub fn why_not(&self) -> Rejection {
+        if self.is_left { self.dominated() } else { self.refused.clone().unwrap_or(Rejection::Uncountable) }
     }
 
     /// The same machines, for no more money, in a pool that is up no less often: whatever the other can do, this can.
@@ -64,26 +92,41 @@ pub enum Depth {
     AloneWhereItKeeps,
 }
 
-/// Ways to use these machines that keep the limits, and why the way that came closest does not. Of the ends that a fallback keeps, later ones
-/// are tried as long as they are better than the one before: a later deadline only adds to what is tried.
-pub fn settle_all_ways(
-    pricer: &Pricer,
-    forecaster: &mut Forecaster,
-    plan: &Plan,
-    aim: Aim,
-    depth: Depth,
-) -> (Vec<Plan>, Option<Rejection>) {
-    let ways = match ways(pricer, plan) {
+/// What is asked of every way to use some spot machines.
+#[derive(Clone, Copy, Debug)]
+pub struct Question {
+    pub aim: Aim,
+    pub depth: Depth,
+    /// The score to beat, of a plan that can be had as these can: ways that cannot, whatever their policy does, are left for later. `None`: none.
+    pub best: Option<f64>,
+}
+
+/// Settles the ways to use these machines that could beat the best, and gives those that keep the limits. Of the ends that a fallback keeps,
+/// later ones are tried as long as they are better than the one before: a later deadline only adds to what is tried.
+pub fn settle(pricer: &Pricer, forecaster: &mut Forecaster, open: &mut Undecided, question: Question) -> Vec<Plan> {
+    let Question { aim, depth, mut best } = question;
+    let ways = match ways(pricer, &open.plan) {
         Ok(ways) => ways,
-        Err(why) => return (Vec::new(), Some(why)),
+        Err(why) => {
+            open.refuse(why);
+            return Vec::new();
+        }
     };
-    let (mut kept, mut nearest): (Vec<Plan>, Option<Rejection>) = (Vec::new(), None);
+    let mut kept: Vec<Plan> = Vec::new();
     let mut before = f64::INFINITY;
+    open.is_left = false;
     for way in ways {
-        if depth == Depth::AloneWhereItKeeps && !kept.is_empty() {
+        if depth == Depth::AloneWhereItKeeps && (open.is_kept || !kept.is_empty()) {
             break;
         }
-        let Some(job) = spot_job(pricer, plan, way) else { continue };
+        if open.settled.contains(&way) {
+            continue;
+        }
+        let Some(job) = spot_job(pricer, &open.plan, way) else { continue };
+        if is_beaten(forecaster, &job, aim, best) {
+            open.is_left = true;
+            continue;
+        }
         let Some(forecast) = forecaster.forecasts(std::slice::from_ref(&job)).pop() else { continue };
         let mut is_worse = false;
         if let (Way::Until { .. }, Ok(forecast)) = (way, &forecast) {
@@ -92,9 +135,12 @@ pub fn settle_all_ways(
             before = score;
         }
         let settled = match forecast {
-            Ok(forecast) => settle(pricer, plan, way, forecast),
+            Ok(forecast) => run_price::settle(pricer, &open.plan, way, forecast),
             Err(error) => Err(Rejection::NoForecast { detail: error.to_string() }),
         };
+        open.settled.push(way);
+        let score = settled.as_ref().ok().map(|plan| key(plan, aim).0);
+        best = best.into_iter().chain(score).reduce(f64::min);
         match settled {
             // A plan is known by its terms: of several ends the best.
             Ok(plan) => match kept.last_mut().filter(|held| has_fallback(held) && has_fallback(&plan)) {
@@ -102,14 +148,21 @@ pub fn settle_all_ways(
                 Some(_) => {}
                 None => kept.push(plan),
             },
-            Err(why) if nearest.as_ref().is_none_or(|held| why.is_nearer_than(held)) => nearest = Some(why),
-            Err(_) => {}
+            Err(why) => open.refuse(why),
         }
         if is_worse {
             break;
         }
     }
-    (kept, nearest.or(Some(Rejection::Uncountable)))
+    open.is_kept |= !kept.is_empty();
+    kept
+}
+
+/// Whatever its policy does, the job does not beat the best.
+fn is_beaten(forecaster: &mut Forecaster, job: &Job, aim: Aim, best: Option<f64>) -> bool {
+    let Some((best, price_of_an_hour)) = best.zip(aim.price_of_an_hour()) else { return false };
+    let least = forecaster.least(job, price_of_an_hour);
+    least.is_ok_and(|least| least.dollars + price_of_an_hour * least.hours >= best)
 }
 
 fn has_fallback(plan: &Plan) -> bool {

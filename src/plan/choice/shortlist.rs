@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::candidate::Plan;
 use crate::choice::objective::{Aim, by_key};
 use crate::choice::refusals::Refusals;
-use crate::choice::settling::{Depth, Undecided, settle_all_ways};
+use crate::choice::settling::{Depth, Question, Undecided, settle};
 use crate::explanation::Rejection;
 use crate::money::pricer::Pricer;
 use crate::spot::Forecaster;
@@ -101,8 +101,9 @@ impl<'a, 'p, 'm> Search<'a, 'p, 'm> {
                 self.open.push(undecided);
                 break;
             }
+            let like = best.filter(|best| best.0 == rank.0).map(|best| best.1.0);
             let from = self.settled.len();
-            self.decide(undecided, aim, depth);
+            self.decide(undecided, Question { aim, depth, best: like });
             let found = self.settled[from..].iter().map(|plan| rank_of(self.pricer, plan, aim));
             best = best.into_iter().chain(found).min_by(|a, b| by_rank(*a, *b));
         }
@@ -118,7 +119,7 @@ impl<'a, 'p, 'm> Search<'a, 'p, 'm> {
             *held = if by_rank(rank, *held).is_lt() { rank } else { *held };
         }
         let mut first: BTreeMap<GpuId, (Rank, usize)> = BTreeMap::new();
-        for (index, open) in self.open.iter().enumerate() {
+        for (index, open) in self.open.iter().enumerate().filter(|(_, open)| !open.is_kept) {
             let (gpu, rank) = (self.gpu(&open.plan), best_case(open, aim));
             let is_better = |than: Option<Rank>| than.is_none_or(|than| by_rank(rank, than).is_lt());
             if is_better(settled.get(&gpu).copied()) && is_better(first.get(&gpu).map(|(held, _)| *held)) {
@@ -130,28 +131,33 @@ impl<'a, 'p, 'm> Search<'a, 'p, 'm> {
         indices.sort_unstable_by(|a, b| b.cmp(a));
         for index in indices {
             let undecided = self.open.swap_remove(index);
-            self.decide(undecided, aim, Depth::AloneWhereItKeeps);
+            self.decide(undecided, Question { aim, depth: Depth::AloneWhereItKeeps, best: None });
         }
     }
 
-    fn decide(&mut self, mut open: Undecided, aim: Aim, depth: Depth) {
-        if let Some(better) = self.done.iter().find(|done| done.is_no_worse_than(&open)) {
-            let why = better.refused.clone().unwrap_or_else(|| open.dominated());
+    /// Forecasts what could be the best of its ways. It stays open as long as some way is left.
+    fn decide(&mut self, mut open: Undecided, question: Question) {
+        let looked_at = self.done.iter().chain(self.open.iter().filter(|open| open.is_left));
+        if let Some(better) = looked_at.into_iter().find(|better| better.is_no_worse_than(&open)) {
+            let why = if better.is_kept || better.is_left { open.dominated() } else { better.why_not() };
             self.refused.add(open.plan.instance, Purchase::Spot, open.plan.nodes, why);
             return;
         }
-        let (found, why) = settle_all_ways(self.pricer, self.forecaster, &open.plan, aim, depth);
-        open.refused = why.filter(|_| found.is_empty());
-        if let Some(why) = &open.refused {
-            self.refused.add(open.plan.instance, Purchase::Spot, open.plan.nodes, why.clone());
+        let found = settle(self.pricer, self.forecaster, &mut open, question);
+        self.settled.extend(found);
+        if open.is_left {
+            self.open.push(open);
+            return;
+        }
+        if !open.is_kept {
+            self.refused.add(open.plan.instance, Purchase::Spot, open.plan.nodes, open.why_not());
         }
         self.done.push(open);
-        self.settled.extend(found);
     }
 
     /// The settled plans; what is beaten by its best case already is refused.
     fn finish(self) -> Vec<Plan> {
-        for open in &self.open {
+        for open in self.open.iter().filter(|open| !open.is_kept) {
             self.refused.add(open.plan.instance, Purchase::Spot, open.plan.nodes, open.dominated());
         }
         self.settled

@@ -2,7 +2,7 @@
 
 use crate::candidate::Plan;
 use crate::choice::objective::{Aim, by_key};
-use crate::choice::settling::{Depth, settle_all_ways};
+use crate::choice::settling::{Depth, Question, Undecided, settle};
 use crate::context::Context;
 use crate::explanation::Rejection;
 use crate::filters::refuse_offer;
@@ -90,9 +90,10 @@ fn compare_one(pricer: &Pricer, forecaster: &mut Forecaster, best: &Plan, way: &
 
 /// The best way to use these spot machines.
 fn forecast(pricer: &Pricer, forecaster: &mut Forecaster, plan: &Plan, aim: Aim) -> Result<Plan, Rejection> {
-    let (kept, why) = settle_all_ways(pricer, forecaster, plan, aim, Depth::EveryWay);
+    let mut open = Undecided::new(pricer, plan.clone()).map_err(|_| Rejection::Uncountable)?;
+    let kept = settle(pricer, forecaster, &mut open, Question { aim, depth: Depth::EveryWay, best: None });
     let key = |plan: &Plan| aim.key(plan.cost.expected, plan.run.hours.expected);
-    kept.into_iter().min_by(|a, b| by_key(key(a), key(b))).ok_or_else(|| why.unwrap_or(Rejection::Uncountable))
+    kept.into_iter().min_by(|a, b| by_key(key(a), key(b))).ok_or_else(|| open.why_not())
 }
 
 /// A promise of years is paid for years, a block for whole days.

@@ -17,6 +17,7 @@ use gpuplan_spot::AvailabilityModel;
 use gpuplan_spot::evidence::{EvidenceAge, assumed_availability, gang_factor};
 use gpuplan_spot::expected_cost::{Table, Terms};
 use gpuplan_spot::forecast::{DRAWS, Forecast, Futures, summary};
+use gpuplan_spot::hindsight::{Fallback, Least};
 use gpuplan_spot::policy::semi_markov::Tables;
 use gpuplan_spot::policy::{Limits, Policy, PoolTerms};
 use gpuplan_spot::replay::{Outcome, ReplayError};
@@ -263,7 +264,7 @@ pub struct Forecaster<'a> {
     futures: BTreeMap<Kind, Futures>,
     tables: Vec<(Terms, Arc<Table>)>,
     /// Step times of the draws, in 90th percentiles: spread evenly, in an order of its own.
-    deviations: Vec<f64>,
+    deviations: Arc<[f64]>,
 }
 
 impl<'a> Forecaster<'a> {
@@ -316,19 +317,30 @@ impl<'a> Forecaster<'a> {
         table.map_or(Policy::SpotOnly, |(_, table)| Policy::SemiMarkov(Tables::of_one(job.spot, table.clone()).into()))
     }
 
+    /// What no forecast of the job undercuts at this value of an hour. No table is solved for it.
+    pub fn least(&mut self, job: &Job, value_of_hour: f64) -> Result<Least, ReplayError> {
+        let (limits, deviations) = (job.limits(), self.deviations.clone());
+        let work = |draw: usize| work_of(job, &deviations, draw);
+        let fallback = job.on_demand.map_or(Fallback::None, |_| Fallback::OnDemand);
+        self.futures(job, job.availability).least(&limits, fallback, job.draws(DRAWN_TICKS), work, value_of_hour)
+    }
+
+    fn futures(&mut self, job: &Job, availability: f64) -> &mut Futures {
+        let (model, seed, tick) = (self.model, self.seed, job.tick());
+        self.futures.entry(job.kind(availability)).or_insert_with(|| {
+            let watch = Watch::attempts(1, tick, FIRST_PAUSE).assuming(availability);
+            Futures::new(model, watch, tick, DRAWS, seed)
+        })
+    }
+
     fn outcomes(&mut self, job: &Job, availability: f64, drawn_ticks: usize) -> Result<Vec<Outcome>, ReplayError> {
         if job.run.work.high > MOST_WORK {
             return Err(ReplayError::TooLong((MOST_WORK * 3600.0 / TICK) as usize));
         }
         let policy = self.policy(job);
-        let (model, seed, tick) = (self.model, self.seed, job.tick());
-        let futures = self.futures.entry(job.kind(availability)).or_insert_with(|| {
-            let watch = Watch::attempts(1, tick, FIRST_PAUSE).assuming(availability);
-            Futures::new(model, watch, tick, DRAWS, seed)
-        });
-        let limits = job.limits();
-        let work = |draw: usize| point(job.run.work, self.deviations[draw % DRAWS]) * 3600.0;
-        let outcomes = futures.run(&policy, &limits, job.draws(drawn_ticks), work)?;
+        let (limits, tick, deviations) = (job.limits(), job.tick(), self.deviations.clone());
+        let work = |draw: usize| work_of(job, &deviations, draw);
+        let outcomes = self.futures(job, availability).run(&policy, &limits, job.draws(drawn_ticks), work)?;
         // A probe sees nothing finer than a tick, so half of one is the least wait that it can tell.
         let least_wait = tick / 2.0 / 3600.0;
         let exact = |outcome: Outcome| Outcome {
@@ -337,6 +349,11 @@ impl<'a> Forecaster<'a> {
         };
         Ok(outcomes.into_iter().map(exact).collect())
     }
+}
+
+/// Of one draw. Seconds.
+fn work_of(job: &Job, deviations: &[f64], draw: usize) -> f64 {
+    point(job.run.work, deviations[draw % DRAWS]) * 3600.0
 }
 
 /// What the run costs at most, as far as the development traces tell: all of it on-demand, with ten changeovers.

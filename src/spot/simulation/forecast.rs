@@ -8,6 +8,7 @@ use crate::availability::spells::spot_only;
 use crate::availability::watch::Watch;
 use crate::availability::{AvailabilityModel, Future};
 use crate::policy::{Limits, Policy};
+use crate::simulation::hindsight::{self, Fallback, Least};
 use crate::simulation::replay::{Outcome, ReplayError, World, replay};
 use gpuplan_units::draw::Draws;
 use gpuplan_units::{Quantiles, Usd};
@@ -94,6 +95,29 @@ impl Futures {
             run_to_the_end(policy, &limits, futures, watch, first as usize + 10)
         };
         self.by_draw.par_iter_mut().take(draws).enumerate().map(run).collect()
+    }
+
+    /// What no policy undercuts on average over the same futures, of one pool; at which value of an hour.
+    pub fn least(
+        &mut self,
+        limits: &Limits,
+        fallback: Fallback,
+        draws: usize,
+        work: impl Fn(usize) -> f64 + Sync,
+        value_of_hour: f64,
+    ) -> Result<Least, ReplayError> {
+        let ticks = (limits.deadline.max(limits.work) / limits.tick).ceil();
+        if ticks > MOST_TICKS as f64 {
+            return Err(ReplayError::TooLong(MOST_TICKS));
+        }
+        let of_one = |(draw, futures): (usize, &mut Vec<Future>)| {
+            let limits = Limits { work: work(draw), ..limits.clone() };
+            futures[0].reach(ticks as usize + 10);
+            hindsight::least(&limits, fallback, futures[0].spells(), value_of_hour)
+        };
+        let of_each: Vec<Least> = self.by_draw.par_iter_mut().take(draws).enumerate().map(of_one).collect();
+        let mean = |value: fn(&Least) -> f64| of_each.iter().map(value).sum::<f64>() / of_each.len().max(1) as f64;
+        Ok(Least { dollars: mean(|least| least.dollars), hours: mean(|least| least.hours) })
     }
 }
 

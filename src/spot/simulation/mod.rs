@@ -3,6 +3,7 @@
 pub mod case;
 pub mod expected_cost;
 pub mod forecast;
+pub mod hindsight;
 pub mod omniscient;
 pub mod replay;
 pub mod trace;
