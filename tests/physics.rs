@@ -9,7 +9,7 @@ mod serving;
 mod store;
 
 use gpuplan::estimate::{Machine, Setting, StepEstimate, Subject, machine::usual_network};
-use gpuplan::hardware::{Gpu, GpuLink, Hardware, MeasuredLinks, NumberFormat};
+use gpuplan::hardware::{Architecture, Gpu, GpuLink, Hardware, MeasuredLinks, NumberFormat};
 use gpuplan::workload::catalog::ModelRow;
 use gpuplan::workload::{Layout, Models, Precision, Recompute, Shard, Task, Training};
 
@@ -18,13 +18,15 @@ const ROUNDING: f64 = 1.001;
 
 /// GPUs of a run: one, one machine, several machines.
 const COUNTS: [u32; 3] = [1, 8, 64];
-const PRECISIONS: [Precision; 7] = [
+const PRECISIONS: [Precision; 9] = [
     Precision::Fp32,
     Precision::Tf32,
+    Precision::Fp16,
     Precision::AmpFp16,
     Precision::Bf16,
     Precision::PureBf16,
     Precision::Fp8,
+    Precision::Mxfp8,
     Precision::Nvfp4,
 ];
 
@@ -37,10 +39,16 @@ fn peak(gpu: &Gpu, precision: Precision) -> Option<f64> {
         Precision::Fp32 => rate(Fp32),
         Precision::Tf32 => fastest(&[Tf32, Fp32]),
         Precision::Fp16 | Precision::AmpFp16 | Precision::Bf16 | Precision::PureBf16 => fastest(&[Bf16, Fp16, Fp32]),
-        Precision::Fp8 | Precision::Mxfp8 => rate(Fp8).and(fastest(&[Fp8, Bf16, Fp16, Fp32])),
+        Precision::Fp8 => rate(Fp8).and(fastest(&[Fp8, Bf16, Fp16, Fp32])),
+        // Scales of blocks are in the matrix units since Blackwell and CDNA 4.
+        Precision::Mxfp8 => rate(Fp8).filter(|_| scales_blocks(gpu)).and(fastest(&[Fp8, Bf16, Fp16, Fp32])),
         Precision::Nvfp4 => rate(Fp4).and(fastest(&[Fp4, Fp8, Bf16, Fp16, Fp32])),
     };
     tera.map(|tera| tera * 1e12)
+}
+
+fn scales_blocks(gpu: &Gpu) -> bool {
+    matches!(gpu.architecture, Architecture::Blackwell | Architecture::BlackwellRtx | Architecture::Cdna4)
 }
 
 fn link(hardware: &Hardware, gpu: &Gpu, gpus: u32) -> GpuLink {

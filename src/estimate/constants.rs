@@ -186,6 +186,9 @@ pub const ATTENTION_BACKWARD: f64 = 2.6;
 /// Of CDNA, what a product in fp8 reaches of its peak over what one in bf16 reaches of its own: 1,273 of 2,614 and 708 of 1,307 TFLOP/s on an
 /// MI300X with hipBLASLt (AMD ROCm blogs, "Measuring Max-Achievable FLOPs - Part 2", February 2025).
 pub const CDNA_FP8_SHARE: f64 = 0.90;
+/// Share of the 16-bit peak that attention reaches on CDNA 3 and 4 over long causal sequences, forward and backward together: 547 and 423
+/// TFLOP/s on an MI300X, 1,319 and 775 on an MI355X at 8,192 tokens (ROCm/aiter, op_tests/cpp/mha/README.md, sums of gradients in fp32).
+pub const CDNA_FLASH_SHARE: f64 = 0.37;
 /// Part of the linear layers that NVFP4 recipes keep in 16 bits ("Pretraining Large Language Models with NVFP4", NVIDIA 2025,
 /// arXiv 2509.25149, section 4: 16 %).
 pub const NVFP4_HALF_SHARE: f64 = 0.0;
@@ -200,6 +203,14 @@ pub const SUMMED_VALUES: f64 = 3.0;
 pub const SUMMED_VALUES_BESIDE: f64 = 5.0;
 /// Adapter parameters over base parameters, for traffic only (memory counts them exactly).
 pub const ADAPTER_SHARE: f64 = 0.005;
+/// Bytes that PEFT moves for an adapted matrix beside its product, for each value of input and of output, forward and backward. Forward an
+/// input is cast to fp32 (6), cast back for the product (6) and read by it (2); an output is written, scaled and added (2 + 4 + 6). Backward
+/// the gradient of the input takes the same way back and is added (2 + 6 + 6 + 6), and its product reads the input (2); that of the output is
+/// scaled and read twice (4 + 4) (huggingface/peft, src/peft/tuners/lora/layer.py, `Linear.forward`: `result + lora_B(lora_A(dropout(x))) * scaling`).
+pub const PEFT_FORWARD_BYTES: (f64, f64) = (14.0, 12.0);
+pub const PEFT_BACKWARD_BYTES: (f64, f64) = (22.0, 8.0);
+/// Bytes of a dropout of fp32 inputs in either pass: read, written, and its mask.
+pub const PEFT_DROPOUT_BYTES: f64 = 9.0;
 
 /// The constants file: values with the fit they came from.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -60,6 +60,11 @@ impl DeviceRates {
     /// What the constants expect of a benchmark that runs alone on a whole card: the ceilings, without the shares of them
     /// that training reaches.
     pub fn of_benchmark(gpu: &Gpu, precision: Precision) -> Self {
+        Self::of_part(gpu, precision, 1.0)
+    }
+
+    /// The same on a part of a card.
+    pub(crate) fn of_part(gpu: &Gpu, precision: Precision, share: f64) -> Self {
         let alone = Constants {
             gemm_share: 1.0,
             generation_volta: 1.0,
@@ -74,7 +79,7 @@ impl DeviceRates {
             bandwidth_share: 1.0,
             ..Constants::embedded().clone()
         };
-        Self::new(gpu, precision, 1.0, &alone)
+        Self::new(gpu, precision, share, &alone)
     }
 
     /// `share` is the part of a card that a slice has; 1 for whole cards.
@@ -108,8 +113,6 @@ impl DeviceRates {
             _ => 1.0,
         };
         let power = power_share(gpu, unit, half).powf(constants.power_exponent);
-        let newer =
-            matches!(gpu.architecture, Architecture::Hopper | Architecture::Blackwell | Architecture::BlackwellRtx);
         let clock = if gpu.name.starts_with("GeForce") { constants.geforce_clock } else { 1.0 };
         let power = power * clock;
         let plain = ceiling * constants.gemm_share * generation * power;
@@ -123,12 +126,7 @@ impl DeviceRates {
             vector: vector * share,
             head: attention_peak * plain * share,
             flash3: gpu.architecture.has_asynchronous_products().then_some(half * c::FLASH3_SHARE * power * share),
-            flash: attention_peak
-                * ceiling
-                * constants.flash_share
-                * if newer { constants.flash_share_newer } else { 1.0 }
-                * power
-                * share,
+            flash: attention_peak * flash_share(gpu, unit, ceiling, constants) * power * share,
             sustained: constants.sustained(gpu.architecture) * power,
             memory_bandwidth: stream_bandwidth(gpu) * constants.bandwidth_share * share,
             wave_exponent: constants.wave_exponent,
@@ -144,7 +142,19 @@ impl DeviceRates {
     }
 }
 
-/// tf32 needs compute capability 8 and is plain fp32 before it. fp8 and fp4 need a chip that lists a rate for them: no other is
+/// What fused attention reaches of the peak on sequences without end.
+fn flash_share(gpu: &Gpu, unit: Unit, ceiling: f64, constants: &Constants) -> f64 {
+    match gpu.architecture {
+        Architecture::Cdna3 | Architecture::Cdna4 if unit != Unit::Vector32 => c::CDNA_FLASH_SHARE,
+        Architecture::Hopper | Architecture::Blackwell | Architecture::BlackwellRtx => {
+            ceiling * constants.flash_share * constants.flash_share_newer
+        }
+        _ => ceiling * constants.flash_share,
+    }
+}
+
+/// tf32 needs compute capability 8 and is plain fp32 before it. Vector units have no 16-bit products that are summed in 32, as training
+/// sums them: a P100 multiplies in fp16 no faster than in fp32 (`benchmarks/kernels/published.csv`). fp8 and fp4 need a chip that lists a rate for them: no other is
 /// estimated (`possible`), and a benchmark of it counts as one in the next wider format.
 fn unit(gpu: &Gpu, precision: Precision) -> Unit {
     match precision {
@@ -154,6 +164,7 @@ fn unit(gpu: &Gpu, precision: Precision) -> Unit {
         Precision::Nvfp4 if gpu.peak_tflops.fp4.is_some() => Unit::Four,
         Precision::Mxfp8 | Precision::Nvfp4 if gpu.peak_tflops.fp8.is_some() => Unit::EightInBlocks,
         Precision::Fp8 if gpu.peak_tflops.fp8.is_some() => Unit::Eight,
+        _ if !gpu.architecture.has_tensor_cores() => Unit::Vector32,
         _ => Unit::Half,
     }
 }

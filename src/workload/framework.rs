@@ -29,6 +29,11 @@ impl Framework {
         self.selective_recompute() == SelectiveRecompute::Operators
     }
 
+    /// Inputs of adapters are cast to fp32 and back, as PEFT does.
+    pub fn casts_adapters(&self) -> bool {
+        self.recipe(|stack| &stack.adapters_in_fp32) == Some(true)
+    }
+
     /// The schedule runs gathers and reductions beside arithmetic for as long as there is any.
     pub fn hides_sharded_traffic(&self) -> bool {
         self.recipe(|stack| &stack.prefetch) == Some(true)

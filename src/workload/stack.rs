@@ -222,6 +222,9 @@ pub struct Stack {
     pub compile: Cell<bool>,
     #[serde(default)]
     pub lora_targets: Cell<LoraTargets>,
+    /// Adapters are kept and fed in fp32 beside products in 16 bits.
+    #[serde(default)]
+    pub adapters_in_fp32: Cell<bool>,
     /// Weights and gradients of sharded ranks travel while others are computed with.
     #[serde(default)]
     pub overlap: Cell<bool>,
@@ -280,6 +283,7 @@ impl Stack {
         of("fused_kernels", &self.fused_kernels, &mut all);
         of("compile", &self.compile, &mut all);
         of("lora_targets", &self.lora_targets, &mut all);
+        of("adapters_in_fp32", &self.adapters_in_fp32, &mut all);
         of("overlap", &self.overlap, &mut all);
         of("prefetch", &self.prefetch, &mut all);
         of("gradient_overlap", &self.gradient_overlap, &mut all);

@@ -99,8 +99,9 @@ fn qlora_of_70b_takes_one_48_or_80_gb_card_and_never_one_of_24() {
 }
 
 #[test]
-fn lora_of_8b_takes_one_card() {
-    let document = plan("llama-3.1-8b-lora", &["--objective", "cost"]);
+fn lora_of_8b_fits_one_card() {
+    // Two of a machine cost the same within a percent, so the choice between them is none of this test.
+    let document = plan("llama-3.1-8b-lora", &["--objective", "cost", "--gpus", "24GB+:1"]);
     assert_eq!(gpus(&document["recommendation"]), 1);
     // 16 GB of frozen weights alone.
     assert!(memory_gb(&document["recommendation"]) > 16.0);

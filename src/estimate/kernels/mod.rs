@@ -10,6 +10,8 @@ mod experts;
 mod gemm;
 mod names;
 mod packed;
+#[cfg(test)]
+mod published;
 mod surface;
 mod table;
 #[cfg(test)]

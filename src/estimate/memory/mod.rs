@@ -21,7 +21,7 @@ use gpuplan_units::{Band, Bytes};
 use gpuplan_workload::{FsdpStyle, LossKernel, Measure, ModelKind, Offload, Recompute, Shard, Task};
 
 pub use crate::memory::input::MemoryInput;
-pub use crate::memory::states::adapter_parameters;
+pub use crate::memory::states::{adapted_matrices, adapter_parameters};
 
 /// Bytes of one rank by what holds them, at the fullest moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -2,6 +2,7 @@
 
 use crate::memory::constants::MemoryConstants;
 use crate::memory::input::MemoryInput;
+use gpuplan_workload::training::LoraTargets;
 use gpuplan_workload::{BaseWeights, FsdpStyle, Lora, Model, Offload, Optimizer, Precision, Shard, Training};
 
 /// Parameters of one rank after tensor, pipeline and expert division, before data-parallel sharding.
@@ -234,20 +235,25 @@ pub fn adapter_parameters(model: &Model, lora: &Lora, layers: f64, tensor: f64) 
     if !model.kind.is_transformer() {
         return f64::from(lora.rank) * DIFFUSION_ADAPTERS * model.parameters;
     }
+    let layer: f64 = adapted_matrices(model, lora.targets).map(|(input, output)| input + output).sum();
+    let head = if lora.targets.head { f64::from(model.hidden) + f64::from(model.vocab) } else { 0.0 };
+    f64::from(lora.rank) * (layer * layers / tensor + head)
+}
+
+/// Widths of input and output of each matrix of a layer that has an adapter.
+pub fn adapted_matrices(model: &Model, targets: LoraTargets) -> impl Iterator<Item = (f64, f64)> {
     let (hidden, ffn, query, kv) =
         (f64::from(model.hidden), f64::from(model.ffn_hidden), model.query_width(), model.kv_width());
-    let t = lora.targets;
     let gated = model.mlp_matrices() > 2.0;
-    let sides = [
-        (t.q, hidden + query),
-        (t.k, hidden + kv),
-        (t.v, hidden + kv),
-        (t.o, query + hidden),
-        (t.up, hidden + ffn),
-        (t.gate && gated, hidden + ffn),
-        (t.down, ffn + hidden),
-    ];
-    let layer: f64 = sides.iter().filter(|(on, _)| *on).map(|(_, both)| both).sum();
-    let head = if t.head { hidden + f64::from(model.vocab) } else { 0.0 };
-    f64::from(lora.rank) * (layer * layers / tensor + head)
+    [
+        (targets.q, hidden, query),
+        (targets.k, hidden, kv),
+        (targets.v, hidden, kv),
+        (targets.o, query, hidden),
+        (targets.up, hidden, ffn),
+        (targets.gate && gated, hidden, ffn),
+        (targets.down, ffn, hidden),
+    ]
+    .into_iter()
+    .filter_map(|(on, input, output)| on.then_some((input, output)))
 }

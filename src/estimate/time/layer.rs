@@ -5,6 +5,7 @@ use crate::constants as c;
 use crate::device::DeviceRates;
 use crate::kernels::Attention;
 use crate::measurements::correction::Corrected;
+use crate::memory::adapted_matrices;
 use crate::setting::Setting;
 use crate::time::gemm;
 use crate::time::input::StepInput;
@@ -152,7 +153,8 @@ impl LayerInput<'_> {
     pub fn layer(&self) -> LayerTime {
         let linear = self.linear() * self.packed_share() * self.work;
         let attention = self.attention() * self.work;
-        let elementwise = (self.elementwise() + self.summed_gradients(self.layer_weights())) * self.work;
+        let elementwise =
+            (self.elementwise() + self.adapters() + self.summed_gradients(self.layer_weights())) * self.work;
         let (transfer, latency) = self.tensor_parallel();
         let overlap = self.step.training.overlap(self.step.rates.flash3.is_some());
         let tensor_parallel = if overlap.tensor_parallel { self.exposed(transfer, linear) } else { transfer };
@@ -264,6 +266,25 @@ impl LayerInput<'_> {
             * self.tokens
             * width;
         self.streamed(bytes * (1.0 + p.recomputed + p.operators + 2.0 * p.backward) / 3.0, self.kernel_bytes())
+    }
+
+    /// [F6] What adapters move that a stack keeps in fp32. That of others is in the constants, which were fitted on them.
+    fn adapters(&self) -> f64 {
+        let training = self.step.training;
+        let Some(lora) = training.lora.as_ref().filter(|_| training.task.has_adapters()) else { return 0.0 };
+        if !training.framework.casts_adapters() {
+            return 0.0;
+        }
+        let p = self.passes;
+        let dropout = if lora.dropout { c::PEFT_DROPOUT_BYTES } else { 0.0 };
+        let pass = |(input, output): (f64, f64), (k, n): (f64, f64)| (input + dropout) * k + output * n;
+        let bytes: f64 = adapted_matrices(self.step.model, lora.targets)
+            .map(|widths| {
+                pass(c::PEFT_FORWARD_BYTES, widths) * (1.0 + p.recomputed)
+                    + pass(c::PEFT_BACKWARD_BYTES, widths) * p.backward
+            })
+            .sum();
+        self.streamed(bytes * self.tokens / self.tensor(), self.kernel_bytes())
     }
 
     /// Weights of an average layer on a rank, all of its experts included.
