@@ -313,3 +313,21 @@ fn golden_vectors() {
         }
     }
 }
+
+/// A pool that is always up: whoever starts there stays, however little slack is left beside the changeover.
+#[test]
+fn no_start_is_ended_before_its_changeover() {
+    let simulator = simulator(vec![trace("t", 600.0, vec![1; 400])]);
+    for (changeover, deadline) in [(0.5, 25.2), (0.2, 24.8), (0.2, 25.0), (1.0, 26.4), (0.35, 25.0)] {
+        for probe_minutes in [0, 10] {
+            let answer = simulator.answer(&case(json!({
+                "work_hours": 24, "deadline_hours": deadline, "changeover_hours": changeover,
+                "worst_changeover_hours": changeover, "probe_minutes": probe_minutes
+            })));
+            assert_eq!(answer["met_deadline"], true, "{answer}");
+            let stretches = stretches(answer["decisions"].as_str().unwrap());
+            let first = stretches.iter().position(|(letter, ..)| *letter == 's');
+            assert!(first.is_none_or(|first| first == stretches.len() - 1), "{changeover} h of {deadline} h: {answer}");
+        }
+    }
+}

@@ -13,6 +13,7 @@ pub mod host_offer;
 pub mod import;
 pub mod machines;
 pub mod offer;
+pub mod own;
 pub mod quote;
 pub mod source;
 pub mod trend;

@@ -8,6 +8,6 @@ mod simulation;
 
 pub use availability::AvailabilityModel;
 pub use availability::hazard::{InterruptionRate, hardware_failure_rate, spot_rate};
-pub use availability::{evidence, watch};
+pub use availability::{evidence, history, watch};
 pub use checkpoint::{CheckpointPlan, optimal_interval};
 pub use simulation::{case, expected_cost, forecast, hindsight, replay, trace};

@@ -1,9 +1,16 @@
 //! Plans on spot: what they promise, on what conditions, with what certainty, and what stands beside them.
 
+use std::path::Path;
+use std::process::Command;
+
+use gpuplan::launch::Journal;
+use gpuplan::launch::launcher::{Market, Pool};
+use gpuplan::spot::history::Saw;
 use gpuplan::units::Usd;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use crate::cli::support::{gpuplan, plan, plans};
+use crate::cli::support::{NOW, Ran, gpuplan, plan, plans};
 
 const FINETUNE: &str = "llama-3.1-8b-finetune";
 
@@ -119,4 +126,59 @@ fn a_notice_says_what_it_can_save() {
         // PyTorch FSDP keeps 32-bit weights and two moments: 12 bytes a parameter.
         assert!((bytes / 8.03e9 - 12.0).abs() < 0.1, "{bytes}");
     }
+}
+
+/// A plan of the example on machines of one kind, with this home.
+fn with_home(home: &Path, more: &[&str]) -> Ran {
+    let example = format!("{}/examples/{FINETUNE}.toml", env!("CARGO_MANIFEST_DIR"));
+    let asked = ["plan", example.as_str(), "--cloud", "aws", "--gpus", "H100:8", "--purchase", "spot", "--now", NOW];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
+    command.args(asked).args(more).env_clear().env("COLUMNS", "140").env("GPUPLAN_OFFLINE", "1");
+    Ran::of(command.env("GPUPLAN_HOME", home).output().unwrap())
+}
+
+#[test]
+fn the_next_plan_goes_by_what_own_launches_saw() {
+    let home = tempfile::tempdir().unwrap();
+    let json = ["--output", "json"];
+    let before = with_home(home.path(), &json).json();
+    let now: Timestamp = NOW.parse().unwrap();
+    let place = &before["recommendation"]["spot"]["pools"][0];
+    let named = |key: &str| place[key].as_str().map(str::to_owned);
+    let pool = Pool {
+        cloud: named("cloud").unwrap(),
+        region: named("region").unwrap(),
+        zone_id: named("zone_id"),
+        instance_type: named("instance_type").unwrap(),
+        market: Market::Spot,
+    };
+    let mut journal = Journal::open(&home.path().join("launches.sqlite")).unwrap();
+    for (hours, saw) in [(23, Saw::Refused), (22, Saw::Gave), (2, Saw::Lost), (2, Saw::Refused)] {
+        journal.saw("earlier", 1, now - SignedDuration::from_hours(hours), &[(pool.clone(), saw)]).unwrap();
+    }
+    let ran = with_home(home.path(), &json);
+    let after = ran.json();
+    let spot = &after["recommendation"]["spot"];
+    assert_eq!(
+        (&spot["own"]["starts"], &spot["own"]["losses"], &spot["own"]["refusals"]),
+        (&1.into(), &1.into(), &2.into())
+    );
+    assert!((number(&spot["own"]["hours_up"]) - 20.0).abs() < 1e-9, "{spot}");
+    assert_eq!(spot["basis"], "your own launches of these machines");
+    let assumed = |document: &Value| number(&document["recommendation"]["spot"]["assumed_availability"]);
+    assert!((assumed(&after) - assumed(&before)).abs() > 0.01, "{} {}", assumed(&before), assumed(&after));
+    let text = with_home(home.path(), &["--details"]).stdout;
+    assert!(text.contains("1 start, 1 loss and 2 refusals in"), "{text}");
+    // Without them it is as before, and a recorded plan stands by what was seen then.
+    assert_eq!(
+        with_home(home.path(), &["--output", "json", "--no-history"]).json()["recommendation"],
+        before["recommendation"]
+    );
+    let kept = home.path().join("plan.json");
+    std::fs::write(&kept, &ran.stdout).unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let mut again = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
+    again.args(["plan", "--locked", kept.to_str().unwrap()]).env_clear().env("GPUPLAN_OFFLINE", "1");
+    let again = Ran::of(again.env("GPUPLAN_HOME", elsewhere.path()).output().unwrap());
+    assert!(again.stdout == ran.stdout, "{}", again.stderr);
 }

@@ -15,6 +15,7 @@ use gpuplan::launch::events::{Action, End, Event, Order, Outcome, Rentable, Repo
 use gpuplan::launch::launcher::{LaunchError, Machine, MachineId, MachineState, Market, Pool};
 use gpuplan::launch::names::Launch;
 use gpuplan::spot::AvailabilityModel;
+use gpuplan::spot::history::Saw;
 use gpuplan::spot::policy::semi_markov::Tables;
 use gpuplan::spot::policy::{self, Limits, Policy, PoolTerms};
 use gpuplan::spot::replay::{World, replay};
@@ -121,8 +122,8 @@ impl<'a> Led<'a> {
         Event::Reported(Report { epoch, sign: Sign { epoch, beat: self.beats }, done, has_started: true, outcome })
     }
 
-    /// What runs in each tick until the work is done.
-    fn decisions(mut self) -> Vec<policy::Action> {
+    /// What runs in each tick until the work is done, and what was seen of the pools meanwhile.
+    fn decisions(mut self) -> (Vec<policy::Action>, Vec<(Pool, Saw)>) {
         let mut taken = Vec::new();
         loop {
             let running = self.controller.gang_epoch();
@@ -153,7 +154,7 @@ impl<'a> Led<'a> {
                 let completed = self.report(Some(Outcome::Completed));
                 self.hear(completed);
                 assert_eq!(self.controller.end(), Some(&End::Completed));
-                return taken;
+                return (taken, self.controller.take_sightings());
             }
             if runs.is_some() {
                 let report = self.report(None);
@@ -204,13 +205,19 @@ fn compare(jobs: &[Vec<Vec<bool>>], nodes: u32, starts: usize) -> usize {
                     let expected: Vec<policy::Action> = (replayed.decisions.iter())
                         .flat_map(|stretch| std::iter::repeat_n(stretch.action, stretch.ticks as usize))
                         .collect();
-                    let taken = Led::new(&policy, &limits, nodes, &pools, start).decisions();
+                    let (taken, seen) = Led::new(&policy, &limits, nodes, &pools, start).decisions();
                     windows += 1;
                     let pools = pools.len();
                     assert_eq!(
                         taken, expected,
                         "{work} h in {deadline} h from {start}, {pools} pools, {nodes} machines"
                     );
+                    // Whatever is had is lost or left in the end, and all of it is seen.
+                    let of = |saw: Saw| seen.iter().filter(|(_, seen)| *seen == saw).count();
+                    let runs = expected.chunk_by(|one, next| one == next);
+                    let begun = runs.filter(|run| matches!(run[0], policy::Action::Spot(_))).count();
+                    assert_eq!(of(Saw::Lost), replayed.interruptions as usize, "{seen:?}");
+                    assert!(of(Saw::Gave) >= begun && of(Saw::Gave) == of(Saw::Lost) + of(Saw::Left), "{seen:?}");
                 }
             }
         }

@@ -86,7 +86,8 @@ fn locked(path: &Path, arguments: &PlanArguments, session: &Session) -> Result<E
         }
     }
     // The runs stand in the plan: today's ledger may have more.
-    let measured = Measurements::find(&arguments.question.measured, &session)?.with_own_runs(inputs.own_runs.clone());
+    let measured = Measurements::find(&arguments.question.measured, &session)?
+        .recorded(inputs.own_runs.clone(), inputs.own_pools.clone());
     if inputs.measured_sha256 != measured.sha256() {
         gone.push(
             "it rested on other measurements than today's: give the same with --calibration and --profile".to_owned(),

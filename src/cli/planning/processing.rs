@@ -108,6 +108,7 @@ fn context<'a>(
             constants_version: Fitted::embedded().version.clone(),
             measured_sha256: None,
             own_runs: Vec::new(),
+            own_pools: Vec::new(),
             policy_sha256: None,
             seed: session.seed,
         },

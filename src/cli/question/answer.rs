@@ -53,7 +53,7 @@ pub fn compute_with(
 
 /// The same on catalogs, limits and measurements that are there.
 pub fn compute_on(
-    (catalogs, limits): (Catalogs, Limits),
+    (mut catalogs, limits): (Catalogs, Limits),
     file: &WorkloadFile,
     measured: &Measurements,
     session: &Session,
@@ -64,6 +64,7 @@ pub fn compute_on(
     }
     resolved.assumed.extend(gpuplan_estimate::feeding::assumed(&resolved.workload));
     let correction = measurements::correction(measured, &resolved, &catalogs.hardware, session)?;
+    catalogs.market = catalogs.market.seen_by_user(measured.own_pools(&session.printer));
     let world = World { hardware: &catalogs.hardware, market: &catalogs.market, correction: &correction };
     let mut set = gpuplan_plan::plan(world, &resolved.workload, &limits);
     if let Some(profile) = measured.profile() {

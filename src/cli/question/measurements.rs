@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::arguments::measured::MeasuredArguments;
 use crate::question::gpus::shape;
 use crate::question::workload;
+use crate::runs::journal::{JOURNAL, open_journal};
 use crate::runs::ledger::{self, LEDGER};
 use crate::session::Session;
 use crate::session::diagnostic::Diagnostic;
@@ -17,6 +18,7 @@ use gpuplan_estimate::constants::Fitted;
 use gpuplan_estimate::measured::measured_gpu;
 use gpuplan_estimate::{Correction, OwnRun, OwnRuns};
 use gpuplan_hardware::Hardware;
+use gpuplan_market::own::OwnPool;
 use gpuplan_plan::training::profile::{UnusableProfile, catalog_gpu, correction_from};
 use gpuplan_report::sentences::{self, rejection::unusable_profile};
 use gpuplan_runstore::sha256;
@@ -40,6 +42,7 @@ pub struct Measurements {
     is_named: bool,
     profile: Option<(String, Profile)>,
     own_runs: Own,
+    own_pools: Result<Vec<OwnPool>, String>,
 }
 
 /// What the user's own finished runs say.
@@ -65,9 +68,11 @@ impl Measurements {
             }
             None => (kept_calibrations(session)?, false),
         };
-        let mut found = Self { files, is_named, profile, own_runs: Own::Usable(UsableRuns::default()) };
+        let mut found =
+            Self { files, is_named, profile, own_runs: Own::Usable(UsableRuns::default()), own_pools: Ok(Vec::new()) };
         if !arguments.no_history {
             found.own_runs = found.of_ledger(session);
+            found.own_pools = of_journal(session);
         }
         Ok(found)
     }
@@ -87,9 +92,17 @@ impl Measurements {
         }
     }
 
-    /// The same with the runs that a recorded plan went by.
-    pub fn with_own_runs(self, runs: Vec<OwnRun>) -> Self {
-        Self { own_runs: Own::Recorded(runs), ..self }
+    /// The same with the runs, and what was seen of pools, that a recorded plan went by.
+    pub fn recorded(self, runs: Vec<OwnRun>, pools: Vec<OwnPool>) -> Self {
+        Self { own_runs: Own::Recorded(runs), own_pools: Ok(pools), ..self }
+    }
+
+    /// What the user's own launches saw of pools of spot machines.
+    pub fn own_pools(&self, printer: &Printer) -> Vec<OwnPool> {
+        self.own_pools.clone().unwrap_or_else(|why| {
+            printer.warning(&format!("the plan goes without what your own launches saw of spot machines: {why}"));
+            Vec::new()
+        })
     }
 
     /// Finished runs of the user that correct the plan. The user is told which are left out.
@@ -146,6 +159,15 @@ impl Measurements {
         }
         Ok(correction)
     }
+}
+
+/// A journal that cannot be read is no reason to plan nothing, and nobody gets one by planning.
+fn of_journal(session: &Session) -> Result<Vec<OwnPool>, String> {
+    if !session.home.state_file(JOURNAL).is_some_and(|path| path.is_file()) {
+        return Ok(Vec::new());
+    }
+    let journal = open_journal(session).map_err(|error| error.message)?;
+    journal.own_pools(session.now).map_err(|error| error.to_string())
 }
 
 /// In the order of their names. A folder that is not there holds none.

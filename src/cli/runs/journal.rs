@@ -6,8 +6,11 @@ use gpuplan_launch::Journal;
 use gpuplan_launch::journal::{JournalError, RunRecord};
 use gpuplan_report::runs::RunState;
 
+/// File of the journal, among what is remembered.
+pub const JOURNAL: &str = "launches.sqlite";
+
 pub fn open_journal(session: &Session) -> Result<Journal, Diagnostic> {
-    let path = session.home.state_file("launches.sqlite").ok_or_else(no_state_folder)?;
+    let path = session.home.state_file(JOURNAL).ok_or_else(no_state_folder)?;
     Journal::open(&path).map_err(|error| {
         Diagnostic::from(error).hint("set GPUPLAN_HOME to a folder that can be written").hint(format!(
             "or move a damaged journal away: mv {0} {0}.damaged; `gpuplan gc` then finds machines",

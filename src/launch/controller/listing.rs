@@ -42,7 +42,7 @@ impl Controller {
                         let why = machine.reason.as_deref().unwrap_or("it does not say why");
                         self.came_to_nothing(now, &gang, "a machine ended", &format!("{}: {why}", machine.id), actions);
                     }
-                    None => self.lost(now, &gang, "a machine is gone", actions),
+                    None => self.taken(now, &gang, "a machine is gone", actions),
                 }
             }
         }

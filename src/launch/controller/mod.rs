@@ -14,6 +14,7 @@ mod phase;
 mod refusals;
 pub mod rental;
 mod resuming;
+mod sighted;
 mod standing;
 
 use crate::controller::events::{Action, End, Event, Outcome, Report, Terms};
@@ -23,6 +24,7 @@ use crate::controller::rental::Rentals;
 use crate::ports::launch_error::LaunchError;
 use crate::ports::machine::{MachineId, Pool};
 use gpuplan_runstore::Ledger;
+use gpuplan_spot::history::Saw;
 use gpuplan_spot::policy::reason::Reason;
 use gpuplan_spot::policy::{self, Observation, PoolView, State};
 use gpuplan_spot::watch::{FIRST_PAUSE as FIRST_ATTEMPT_PAUSE, Watch};
@@ -67,6 +69,8 @@ pub struct Controller {
     last_refusal: Option<(Pool, LaunchError)>,
     /// Gangs in a row that ended by themselves and left the run no further.
     fruitless: u32,
+    /// Of spot pools, not yet told.
+    sightings: Vec<(Pool, Saw)>,
 }
 
 impl Controller {
@@ -91,6 +95,7 @@ impl Controller {
             interruptions: 0,
             last_refusal: None,
             fruitless: 0,
+            sightings: Vec::new(),
             terms,
         }
     }
@@ -130,7 +135,7 @@ impl Controller {
 
     /// Takes one event and says what to do. Times are seconds since the run began; they never go back.
     pub fn step(&mut self, now: f64, event: Event) -> Vec<Action> {
-        let mut actions = Vec::new();
+        let (mut actions, before) = (Vec::new(), self.on_spot());
         match event {
             Event::Clock => {}
             Event::Answered { token, outcome } => self.answered(now, &token, outcome, &mut actions),
@@ -160,6 +165,7 @@ impl Controller {
             }
         }
         self.advance(now, &mut actions);
+        self.has_run(before);
         actions
     }
 
@@ -288,7 +294,7 @@ impl Controller {
             }
             // It has saved what it could, and ended as it was told.
             (Some(_), Some(next)) => self.end_all(now, next, actions),
-            (Some(Outcome::Interrupted), None) => self.lost(now, &gang, "interrupted, its work is saved", actions),
+            (Some(Outcome::Interrupted), None) => self.taken(now, &gang, "interrupted, its work is saved", actions),
             // One agent alone has started its program again; those of several machines leave that to us.
             (Some(Outcome::Failed(why)), None) if self.terms.nodes > 1 => {
                 self.came_to_nothing(now, &gang, "its program failed", &why, actions);

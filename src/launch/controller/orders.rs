@@ -7,6 +7,7 @@ use crate::controller::{Controller, FIRST_PAUSE};
 use crate::names;
 use crate::ports::launch_error::LaunchError;
 use crate::ports::machine::{Machine, MachineId};
+use gpuplan_spot::history::Saw;
 use gpuplan_spot::policy::reason::Reason;
 
 const LONGEST_PAUSE: f64 = 60.0;
@@ -143,6 +144,7 @@ impl Controller {
         self.refusals.gave(&choice.pool);
         if let Which::Spot(pool) = which {
             self.watch.gave(pool);
+            self.sees(which, Saw::Gave);
         }
         let (nodes, pool, rate) = (self.terms.nodes, &choice.pool, choice.rate);
         actions.push(Action::Say(format!("rented {nodes} x {pool} at ${rate} an hour a machine")));
@@ -179,6 +181,9 @@ impl Controller {
         } else if open.tries == 1 {
             // Nothing came of the only call.
             self.ledger.void(&open.order.token);
+        }
+        if let LaunchError::Capacity { .. } = error {
+            self.sees(which, Saw::Refused);
         }
         match error {
             // Six calls without a clear answer say as much as none to be had.

@@ -297,6 +297,7 @@ impl Leader<'_, '_> {
             .collect();
         let (controller, said) = (&self.controller, LogLines { at: Timestamp::now(), lines });
         self.wiring.journal.keep(run, controller.rentals(), controller.done(), controller.interruptions, &said)?;
+        self.wiring.journal.saw(run, self.spec.nodes, Timestamp::now(), &self.controller.take_sightings())?;
         for action in actions {
             match action {
                 Action::Create(order) => self.create(order, now).await?,

@@ -1,6 +1,7 @@
 //! `Journal`: what is about to be done is written here before a cloud is called, and what came of it after. SQLite, write-ahead.
 
 pub mod handed;
+mod sighted;
 
 use std::path::Path;
 use std::time::Duration;
@@ -33,6 +34,7 @@ const TABLES: &str = "
         rate INTEGER NOT NULL, step INTEGER NOT NULL, minimum INTEGER NOT NULL, since REAL NOT NULL, until REAL);
     CREATE TABLE IF NOT EXISTS handed (
         run TEXT PRIMARY KEY, work TEXT NOT NULL, handed_at INTEGER NOT NULL, job TEXT, end TEXT, ended_at INTEGER, relaunches INTEGER);
+    CREATE TABLE IF NOT EXISTS sightings (run TEXT NOT NULL, pool TEXT NOT NULL, nodes INTEGER NOT NULL, at INTEGER NOT NULL, saw TEXT NOT NULL);
     CREATE TABLE IF NOT EXISTS identity (id TEXT PRIMARY KEY);
     CREATE TABLE IF NOT EXISTS events (run TEXT NOT NULL, at INTEGER NOT NULL, line TEXT NOT NULL);
 ";
@@ -264,7 +266,7 @@ impl Journal {
     /// A run of which nothing is left.
     pub fn forget(&mut self, run: &str) -> Result<(), JournalError> {
         let writing = self.database.transaction()?;
-        for table in ["events", "machines", "orders", "runs"] {
+        for table in ["events", "machines", "orders", "runs", "sightings"] {
             writing.execute(&format!("DELETE FROM {table} WHERE run = ?1"), [run])?;
         }
         writing.commit()?;

@@ -18,6 +18,7 @@ use crate::catalog::rules;
 pub use crate::error::MarketError;
 use crate::host_offer::{self, HostOffer};
 use crate::offer::{ANYWHERE, Location, Offer, OfferId, Purchase, RiskEvidence};
+use crate::own::OwnPool;
 use gpuplan_embedded::Archive;
 use gpuplan_hardware::{CloudId, Hardware, InstanceId};
 
@@ -50,6 +51,8 @@ pub struct Market {
     pub sources: Vec<Source>,
     /// Newest observation of the snapshot.
     pub taken_at: Timestamp,
+    /// What the user's own launches saw.
+    pub own_pools: Vec<OwnPool>,
 }
 
 impl Market {
@@ -90,7 +93,14 @@ impl Market {
             }
         }
         rules::mark(&mut offers, hardware);
-        Ok(Self { offers, host_offers, charges, sources: manifest.source, taken_at: manifest.taken_at })
+        Ok(Self {
+            offers,
+            host_offers,
+            charges,
+            sources: manifest.source,
+            taken_at: manifest.taken_at,
+            own_pools: Vec::new(),
+        })
     }
 
     /// The same market with these offers added and judged together with the rest.
@@ -131,6 +141,12 @@ impl Market {
         numbers.retain(&stands);
         rules::mark_numbered(&mut self.offers, numbers, hardware);
         self
+    }
+
+    /// With what the user's own launches saw.
+    #[must_use]
+    pub fn seen_by_user(self, own_pools: Vec<OwnPool>) -> Self {
+        Self { own_pools, ..self }
     }
 
     /// Evidence of risk and capacity, given to the offers that it is about: by zone where it names one, else to the region.

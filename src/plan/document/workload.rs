@@ -11,6 +11,7 @@ use crate::document::remark::{Remark, sentences};
 use crate::document::words::Words;
 use gpuplan_estimate::OwnRun;
 use gpuplan_estimate::constants::Fitted;
+use gpuplan_market::own::OwnPool;
 use gpuplan_units::{Hours, Seconds};
 use gpuplan_workload::file::WorkloadFile;
 use gpuplan_workload::{Assumption, Load, Precision, Serving, StoredFormat, Task};
@@ -31,6 +32,9 @@ pub struct InputsRecord {
     /// The user's own finished runs that the time goes by.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub own_runs: Vec<OwnRun>,
+    /// What the user's own launches saw of pools of spot machines.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub own_pools: Vec<OwnPool>,
     /// Of the organisation's `policy.toml`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy_sha256: Option<String>,
@@ -124,6 +128,7 @@ impl InputsRecord {
             constants_version: Fitted::embedded().version.clone(),
             measured_sha256: context.measured_sha256.clone(),
             own_runs: own_runs.map(|own| own.runs().to_vec()).unwrap_or_default(),
+            own_pools: context.world.market.own_pools.clone(),
             policy_sha256: None,
             seed: context.seed,
         }

@@ -31,7 +31,7 @@ pub fn price_run(
     if is_spot(offer) && nodes > spot::MOST_UNPROBED && !is_asked {
         return Err(Rejection::UnprobedSpotCount { nodes, most_nodes: spot::MOST_UNPROBED });
     }
-    let pool = || Pool::new(priced_offer.id, offer, pricer.context.limits.now).of_gang(nodes);
+    let pool = || Pool::new(pricer.context.world, priced_offer.id, nodes, pricer.context.limits.now);
     let outlook = is_spot(offer).then(|| SpotForecast::new(&pool()));
     let mut run = run_time(pricer, offer, nodes, &step, outlook.as_ref());
     let least = least_hours(&run);

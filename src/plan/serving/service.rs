@@ -168,7 +168,7 @@ fn places_like(pricer: &Pricer, id: OfferId) -> Vec<OfferId> {
 /// The fewest spare machines in these places, or the share of time with too few, however many are spare.
 fn spread(pricer: &Pricer, places: &[OfferId], needed: u32, allowed: f64) -> Result<Spread, f64> {
     let spell = |id: &OfferId, up| {
-        let pool = Pool::new(*id, pricer.context.world.market.offer(*id), pricer.context.limits.now);
+        let pool = Pool::new(pricer.context.world, *id, 1, pricer.context.limits.now);
         pricer.model.mean_spell(pool.availability, up).0
     };
     let up = places.iter().map(|id| spell(id, true)).fold(f64::INFINITY, f64::min);

@@ -1,5 +1,6 @@
 //! Spot machines in a plan: what is assumed of a pool, a first guess of what it means, and the forecast of the shipped policy.
 
+pub mod own;
 pub mod pools;
 pub mod promise;
 
@@ -9,15 +10,18 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use rayon::prelude::*;
 
+use crate::context::World;
 use crate::normal::{deviations, point};
 use crate::spot::promise::Promise;
 use crate::training::run::RunTime;
-use gpuplan_market::{Offer, OfferId};
+use gpuplan_market::OfferId;
+use gpuplan_market::own::Seen;
 use gpuplan_spot::AvailabilityModel;
 use gpuplan_spot::evidence::{EvidenceAge, assumed_availability, gang_factor};
 use gpuplan_spot::expected_cost::{Table, Terms};
 use gpuplan_spot::forecast::{DRAWS, Forecast, Futures, summary};
 use gpuplan_spot::hindsight::{Fallback, Least};
+use gpuplan_spot::history::OWN_LAUNCHES;
 use gpuplan_spot::policy::semi_markov::Tables;
 use gpuplan_spot::policy::{Limits, Policy, PoolTerms};
 use gpuplan_spot::replay::{Outcome, ReplayError};
@@ -78,6 +82,8 @@ pub struct SpotForecast {
     /// Share of time that the pool is assumed to have been up lately, and why.
     pub availability: f64,
     pub basis: &'static str,
+    /// What the user's own launches saw there.
+    pub own: Option<Seen>,
     /// `None`: the plan's figures are a first guess.
     pub forecast: Option<Forecast>,
     /// Share of time up under which on-demand is cheaper; 0: spot is cheaper however seldom it is up, 1: never.
@@ -93,6 +99,8 @@ pub struct Pool {
     pub offer: OfferId,
     pub availability: f64,
     pub basis: &'static str,
+    /// What the user's own launches saw there.
+    pub own: Option<Seen>,
 }
 
 /// How a run uses spot machines.
@@ -118,8 +126,9 @@ pub struct Division {
 }
 
 impl Pool {
-    /// As things stand at the time of planning; `None`: unknown, and whatever is known is taken as new.
-    pub fn new(id: OfferId, offer: &Offer, now: Option<Timestamp>) -> Self {
+    /// So many machines at once, as things stand at the time of planning; `None`: unknown, and whatever is known is taken as new.
+    pub fn new(world: World, id: OfferId, machines: u32, now: Option<Timestamp>) -> Self {
+        let offer = world.market.offer(id);
         let risk = offer.risk.as_deref();
         let hours = |at: Timestamp| now.map_or(0.0, |now| now.duration_since(at).as_secs_f64() / 3600.0);
         // A cloud says what it has when it says what it costs.
@@ -128,13 +137,10 @@ impl Pool {
             risk: risk.map_or(0.0, |risk| hours(risk.observed_at)),
         };
         let (availability, basis) = assumed_availability(risk, &offer.signals, age);
-        Self { offer: id, availability, basis }
-    }
-
-    /// The same for so many machines at once.
-    #[must_use]
-    pub fn of_gang(self, machines: u32) -> Self {
-        Self { availability: self.availability * gang_factor(machines), ..self }
+        let assumed = availability * gang_factor(machines);
+        let availability = own::availability(world, offer, machines, assumed);
+        let basis = if availability == assumed { basis } else { OWN_LAUNCHES };
+        Self { offer: id, availability, basis, own: own::seen(world, offer) }
     }
 }
 
@@ -146,6 +152,7 @@ impl SpotForecast {
             finish_by: None,
             availability: pool.availability,
             basis: pool.basis,
+            own: pool.own,
             forecast: None,
             break_even: None,
             pools: Vec::new(),

@@ -48,7 +48,7 @@ fn pools(context: Context, kept: &[OfferId], plan: &Plan) -> Vec<Pool> {
         is_new
     });
     ids.truncate(MOST_POOLS);
-    ids.into_iter().map(|id| Pool::new(id, world.market.offer(id), now).of_gang(plan.nodes)).collect()
+    ids.into_iter().map(|id| Pool::new(world, id, plan.nodes, now)).collect()
 }
 
 /// Only a plan that falls back promises an end, and only under the conditions that it says.

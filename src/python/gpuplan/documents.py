@@ -394,11 +394,13 @@ class InputsRecord(Record):
     """Of the calibrations and profiles that corrected the estimate."""
     own_runs: list[OwnRun] | None
     """The user's own finished runs that the time goes by."""
+    own_pools: list[OwnPool] | None
+    """What the user's own launches saw of pools of spot machines."""
     policy_sha256: str | None
     """Of the organisation's `policy.toml`."""
     seed: int
     """Of every draw."""
-    _kinds = {"own_runs": "OwnRun"}
+    _kinds = {"own_runs": "OwnRun", "own_pools": "OwnPool"}
 
 
 class InterruptionRate(Record):
@@ -608,6 +610,36 @@ class OtherCloudCost(Record):
     _kinds = {"cost_usd": "BudgetQuantiles", "more_usd": "Money", "run_hours": "BudgetQuantiles2"}
 
 
+class OwnPool(Record):
+    """A pool in which the user has asked for spot machines."""
+    cloud: str
+    """Cloud."""
+    instance_type: str
+    """As the cloud names it."""
+    region: str
+    """Region."""
+    zone_id: str | None
+    """`null`: anywhere in the region."""
+    machines: int
+    """That were asked for at once."""
+    starts: int
+    """Times that it gave all machines."""
+    refusals: int
+    """Times that it had none."""
+    losses: int
+    """Times that it took them back."""
+    hours_up: float
+    """That it is known to have been up."""
+    hours_down: float
+    """That it is known to have been down."""
+    hours_counted: float
+    """Hours of both that still count: what is long ago is forgotten."""
+    hours_counted_up: float
+    """Of them, those up."""
+    age_hours: float
+    """Since the latest of it. Hours."""
+
+
 class OwnRun(Record):
     """One finished run."""
     run: str
@@ -801,13 +833,15 @@ class PoolRecord(Record):
     """Share of time that this pool is assumed to have been up lately."""
     basis: str
     """Where that comes from."""
+    own: Seen | None
+    """What the user's own launches saw there."""
     availability: Availability
     """Whether a machine can be had now, as far as the cloud says."""
     signals: list[dict[str, Any]]
     """What the cloud says of its capacity."""
     signals_observed_at: str | None
     """When the oldest of the signals was said, as far as that is known."""
-    _kinds = {"rate_usd_per_hour": "Money"}
+    _kinds = {"rate_usd_per_hour": "Money", "own": "Seen"}
 
 
 class PriceAge(Record):
@@ -1017,6 +1051,26 @@ class Scaling(Record):
     """Where most of what is lost goes, and its part of a step."""
 
 
+class Seen(Record):
+    """What attempts to rent, and what was rented, say of a pool."""
+    starts: int
+    """Times that it gave all machines."""
+    refusals: int
+    """Times that it had none."""
+    losses: int
+    """Times that it took them back."""
+    hours_up: float
+    """That it is known to have been up."""
+    hours_down: float
+    """That it is known to have been down."""
+    hours_counted: float
+    """Hours of both that still count: what is long ago is forgotten."""
+    hours_counted_up: float
+    """Of them, those up."""
+    age_hours: float
+    """Since the latest of it. Hours."""
+
+
 class SensitivityBar(Record):
     """One bar: what is added to the total at either end of what is likely."""
     what: str
@@ -1061,6 +1115,8 @@ class SpotRecord(Record):
     """Share of time that the pool is assumed to have been up lately."""
     basis: str
     """Where that comes from."""
+    own: Seen | None
+    """What the user's own launches saw of the pool."""
     forecast: Forecast | None
     """Time and money of the machines under the policy that the program ships."""
     on_demand_share: float | None
@@ -1080,7 +1136,7 @@ class SpotRecord(Record):
     cost_quantiles_usd: list[Money] | None
     """Costs of the machines at equal steps of probability, cheapest first: the first of fifty is at 1 %, the next at 3 %, the last at 99
     %."""
-    _kinds = {"forecast": "Forecast", "fallback_rate_usd_per_hour": "Money", "pools": "PoolRecord", "cost_histogram": "CostBar", "cost_quantiles_usd": "Money"}
+    _kinds = {"own": "Seen", "forecast": "Forecast", "fallback_rate_usd_per_hour": "Money", "pools": "PoolRecord", "cost_histogram": "CostBar", "cost_quantiles_usd": "Money"}
 
 
 class StagedLine(Record):

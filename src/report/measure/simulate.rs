@@ -5,7 +5,9 @@ use serde::Serialize;
 
 use crate::text::json::{VERSION, pretty};
 use crate::text::table::{Column, render};
-use gpuplan_spot::evaluate::{Evaluation, MatrixRow};
+use gpuplan_spot::evaluate::Evaluation;
+use gpuplan_spot::evaluate::calibration::PlanCalibration;
+use gpuplan_spot::evaluate::matrix::MatrixRow;
 
 /// `gpuplan simulate --traces TRACES -o json`.
 #[derive(Serialize, JsonSchema)]
@@ -19,7 +21,7 @@ pub fn json(done: &Evaluation) -> String {
     pretty(&PolicyEvaluation { version: VERSION, evaluation: done })
 }
 
-/// Tables of all sections, the matrix in one line a shape that matters, and the notes.
+/// Tables of all sections, the matrix, forecasts and the notes.
 pub fn text(done: &Evaluation, width: u16) -> String {
     let mut out =
         "Costs are over those of the work on on-demand machines; an interval is 95 %, by resampling whole pools.\n"
@@ -58,7 +60,7 @@ pub fn text(done: &Evaluation, width: u16) -> String {
         });
         out.push_str(&render(&columns, rows, width));
     }
-    out.push_str(&matrix(&done.matrix));
+    out.push_str(&matrix(&done.matrix, width));
     out.push_str(&tail(done, width));
     out
 }
@@ -67,21 +69,83 @@ fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-fn matrix(rows: &[MatrixRow]) -> String {
-    let saving = |row: &MatrixRow| 1.0 - row.default / row.uniform_progress;
-    let Some(worst) = rows.iter().min_by(|a, b| saving(a).total_cmp(&saving(b))) else { return String::new() };
-    let mean = rows.iter().map(saving).sum::<f64>() / rows.len() as f64;
-    format!(
-        "\nMatrix of {} shapes: default with constants of other zones {} under uniform progress on average, dearer in {} shapes, \
-         worst {} ({}); {} of {} windows missed their deadline\n",
+fn matrix(rows: &[MatrixRow], width: u16) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let mut out = "\nMatrix: the default as a controller sees, with constants of other zones where one pool is used; billed by the second\n".to_owned();
+    let right = Column::right;
+    let columns = [
+        Column::left("shape", 0),
+        right("machines", 0),
+        right("pools", 0),
+        right("windows", 0),
+        right("default", 0),
+        right("uniform progress", 0),
+        right("greedy", 0),
+        right("missed", 0),
+        right("up to 1.1", 0),
+        right("worst", 0),
+        right("under p90", 0),
+    ];
+    let cells = rows.iter().map(|row| {
+        let costs = [row.default, row.uniform_progress, row.greedy].map(|cost| format!("{cost:.3}"));
+        let [default, uniform, greedy] = costs;
+        vec![
+            row.shape.clone(),
+            row.machines.to_string(),
+            row.pools.to_string(),
+            row.windows.to_string(),
+            default,
+            uniform,
+            greedy,
+            row.missed.to_string(),
+            percent(row.within_a_tenth),
+            format!("{:.2}", row.worst),
+            percent(row.under_p90),
+        ]
+    });
+    out.push_str(&render(&columns, cells, width));
+    let count = |is: &dyn Fn(&MatrixRow) -> bool| rows.iter().filter(|row| is(row)).count();
+    let windows = rows.iter().map(|row| row.windows).sum::<usize>();
+    let within = rows.iter().map(|row| row.within_a_tenth * row.windows as f64).sum::<f64>() / windows as f64;
+    out.push_str(&format!(
+        "{} rows, {windows} windows: {} missed; dearer than uniform progress or greedy by more than 1 % in {} rows; {} of windows up to \
+         1.1 times on-demand, the worst {:.2}; 85 to 95 % under the promised 90th percentile in {} of {} rows of at least 100 windows\n",
         rows.len(),
-        percent(mean),
-        rows.iter().filter(|row| saving(row) < 0.0).count(),
-        percent(saving(worst)),
-        worst.shape,
         rows.iter().map(|row| row.missed).sum::<usize>(),
-        rows.iter().map(|row| row.windows).sum::<usize>(),
-    )
+        count(&|row| row.default > 1.01 * row.uniform_progress.min(row.greedy)),
+        percent(within),
+        rows.iter().map(|row| row.worst).fold(0.0, f64::max),
+        count(&|row| row.windows >= 100 && (0.85..=0.95).contains(&row.under_p90)),
+        count(&|row| row.windows >= 100),
+    ));
+    out
+}
+
+fn plans(rows: &[PlanCalibration], width: u16) -> String {
+    let right = Column::right;
+    let columns = [
+        Column::left("shape", 0),
+        Column::left("known of the pool", 0),
+        right("windows", 0),
+        right("under p50", 0),
+        right("under p90", 0),
+        right("pinball p50", 0),
+        right("pinball p90", 0),
+    ];
+    let cells = rows.iter().map(|row| {
+        vec![
+            row.shape.clone(),
+            row.knows.to_owned(),
+            row.windows.to_string(),
+            percent(row.under_p50),
+            percent(row.under_p90),
+            format!("{:.4}", row.pinball_p50),
+            format!("{:.4}", row.pinball_p90),
+        ]
+    });
+    format!("\nForecasts as a plan makes them, reserve 3x\n{}", render(&columns, cells, width))
 }
 
 fn tail(done: &Evaluation, width: u16) -> String {
@@ -122,6 +186,7 @@ fn tail(done: &Evaluation, width: u16) -> String {
         vec![row.shape.clone(), row.windows.to_string(), p50, p75, p90, format!("{:.2}", row.pinball_over_constant)]
     });
     out.push_str(&render(&columns, rows, width));
+    out.push_str(&plans(&done.plans, width));
     for note in &done.notes {
         out.push_str(&format!("note: {note}\n"));
     }

@@ -35,6 +35,9 @@ pub fn rows(plan: &Plan, context: &Context) -> Vec<(&'static str, String)> {
             spot.basis
         ),
     ));
+    if let Some(own) = &spot.own {
+        rows.push(("", sentences::spot::own_launches(own)));
+    }
     if plan.nodes > 1 {
         let share = gang_factor(plan.nodes) * 100.0;
         let counted = "counts of H100 machines on Google Cloud, October 2025";

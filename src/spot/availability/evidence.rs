@@ -1,10 +1,9 @@
-//! What is known of a pool before its first probe, and what the user's own runs add to the rates.
+//! What is known of a pool before its first probe: what its cloud says, and how often gangs are there.
 //!
 //! Clouds publish shares of a month, scores and ratios of causes. None of them is a rate an hour, so none enters a rate: they
 //! choose the recent availability that a forecast starts from, until probes say it themselves.
 
 use crate::availability::watch::{HALF_LIFE_HOURS, PRIOR_AVAILABILITY};
-use crate::availability::{AGES, AvailabilityModel, bin};
 use gpuplan_market::{RiskEvidence, Signal};
 
 /// Middles of a poor, a middling and a good regime: below 0.35, to 0.7, above, the edges of the fit on AWS probes of 2022.
@@ -15,9 +14,6 @@ const GOOD: f64 = 0.85;
 /// In so many hours what a cloud has said counts half as much: of a moment, as what probes have found; of a month, a month (judged).
 const MOMENT_HOURS: f64 = HALF_LIFE_HOURS;
 const MONTH_HOURS: f64 = 730.0;
-
-/// Hours that the prior counts as in an update by own runs, as in its own fit.
-const PRIOR_HOURS: f64 = 6.0;
 
 /// What an availability rests on where a pool has no evidence of its own.
 pub const NOTHING_KNOWN: &str = "nothing known: the average of AWS probes of 2022";
@@ -78,44 +74,6 @@ fn regime(share: f64) -> f64 {
     }
 }
 
-/// A stretch of one state that the user's own runs or probes have seen.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Spell {
-    pub up: bool,
-    /// Hours seen, from the start of the state.
-    pub hours: f64,
-    /// It ended by itself; otherwise the run ended first.
-    pub ended: bool,
-}
-
-/// The rates after own experience: a Gamma prior of `PRIOR_HOURS` for each age, with the events and hours of the spells, moves
-/// the rates of every regime by the same factor. Own runs are few and do not say which regime they met.
-pub fn updated(model: &AvailabilityModel, spells: &[Spell]) -> AvailabilityModel {
-    let mut updated = model.clone();
-    for state in 0..2 {
-        let seen = spells
-            .iter()
-            .filter(|spell| usize::from(spell.up) == state && spell.hours.is_finite() && spell.hours >= 0.0);
-        let (mut events, mut hours) = ([0.0; AGES.len()], [0.0; AGES.len()]);
-        for spell in seen {
-            for age in 0..AGES.len() {
-                let end = AGES.get(age + 1).copied().unwrap_or(f64::INFINITY);
-                hours[age] += (spell.hours.min(end) - AGES[age]).max(0.0);
-            }
-            events[bin(spell.hours, &AGES)] += if spell.ended { 1.0 } else { 0.0 };
-        }
-        for age in 0..AGES.len() {
-            let regimes = model.rates.len() as f64;
-            let mean = model.rates.iter().map(|regime| regime[state][age]).sum::<f64>() / regimes;
-            let factor = (PRIOR_HOURS + events[age] / mean) / (PRIOR_HOURS + hours[age]);
-            for regime in &mut updated.rates {
-                regime[state][age] *= factor;
-            }
-        }
-    }
-    updated
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,17 +97,5 @@ mod tests {
         }
         let all: Vec<f64> = (1..200).map(gang_factor).collect();
         assert!(all.is_sorted_by(|one, more| one > more) && gang_factor(u32::MAX) > 0.0);
-    }
-
-    #[test]
-    fn long_spells_lower_the_rate_and_lost_ones_raise_it() {
-        let prior = AvailabilityModel::prior();
-        let quiet = updated(&prior, &[Spell { up: true, hours: 100.0, ended: false }]);
-        let rough = updated(&prior, &[Spell { up: true, hours: 0.05, ended: true }; 20]);
-        assert!((0..AGES.len()).all(|age| quiet.rates[2][1][age] <= prior.rates[2][1][age]));
-        assert!(quiet.rates[2][1][6] < 0.5 * prior.rates[2][1][6]);
-        assert!(rough.rates[2][1][0] > 1.5 * prior.rates[2][1][0]);
-        assert_eq!(rough.rates[2][0], prior.rates[2][0]);
-        assert_eq!(updated(&prior, &[]), prior);
     }
 }

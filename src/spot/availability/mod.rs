@@ -3,6 +3,7 @@
 pub mod chain;
 pub mod evidence;
 pub mod hazard;
+pub mod history;
 pub mod spells;
 pub mod watch;
 

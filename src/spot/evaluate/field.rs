@@ -60,10 +60,15 @@ impl Pool {
 impl Field {
     /// The traces by tick, in ascending order.
     pub fn groups(traces: &[Trace]) -> Vec<Self> {
+        Self::groups_of(traces, 1)
+    }
+
+    /// The same for so many machines at once.
+    pub fn groups_of(traces: &[Trace], machines: u32) -> Vec<Self> {
         let mut by_tick: BTreeMap<u64, Vec<Pool>> = BTreeMap::new();
         for trace in traces {
             let file = trace.source.rsplit('/').next().unwrap_or(&trace.source);
-            let pool = Pool { name: file.trim_end_matches(".json").to_owned(), up: trace.up(1), others: None };
+            let pool = Pool { name: file.trim_end_matches(".json").to_owned(), up: trace.up(machines), others: None };
             by_tick.entry(trace.gap.to_bits()).or_default().push(pool);
         }
         by_tick.into_iter().map(|(bits, pools)| Self { tick: f64::from_bits(bits), pools }.with_others()).collect()
@@ -192,6 +197,8 @@ pub enum Entrant {
     Default,
     /// The default with constants fitted on other zones of these traces.
     HeldOut,
+    /// A reference that nobody can run: the default with constants fitted on the whole trace of the pool itself.
+    OwnRates,
     Omniscient,
 }
 
@@ -206,6 +213,7 @@ impl Entrant {
         Self::SlackReserve,
         Self::Default,
         Self::HeldOut,
+        Self::OwnRates,
         Self::Omniscient,
     ];
 
@@ -220,6 +228,7 @@ impl Entrant {
             Self::SlackReserve => "slack-reserve",
             Self::Default => "default",
             Self::HeldOut => "default, constants of other zones",
+            Self::OwnRates => "default, told the pool's own rates",
             Self::Omniscient => "omniscient",
         }
     }
@@ -237,6 +246,7 @@ impl Entrant {
             Self::SlackReserve => Some(Policy::SlackReserve),
             Self::Default => Some(fitted(&AvailabilityModel::prior())),
             Self::HeldOut => pool.others.as_ref().map(fitted),
+            Self::OwnRates => Some(fitted(&AvailabilityModel::fit(&[(pool.up.as_slice(), limits.tick)]))),
             Self::Omniscient => None,
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::availability::chain::{Onward, PHASES, onward};
 use crate::availability::{AGES, AvailabilityModel};
+use crate::policy::safety::whole_ticks_up;
 
 /// Cells of slack at most.
 const CELLS: usize = 64;
@@ -165,7 +166,8 @@ struct Solver {
     wait: Loss,
     changeover: Loss,
     lost: Loss,
-    /// Below these cells of slack the worst changeover would miss the deadline.
+    /// Below these cells of slack the worst changeover would miss the deadline: after a step of waiting, or at a tick of a changeover to spot
+    /// under way, which the net would end before it has done any work.
     may_wait: usize,
     may_start_spot: usize,
 }
@@ -187,7 +189,7 @@ impl Solver {
             changeover: Loss::new(terms.changeover, step, slacks),
             lost: Loss::new(terms.changeover.min(step), step, slacks),
             may_wait: cells_for(worst + step),
-            may_start_spot: cells_for(worst + worst.min(step)),
+            may_start_spot: cells_for(worst + worst.min(whole_ticks_up(terms.changeover, terms.tick))),
         }
     }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::context::World;
 use crate::document::words::Words;
 use crate::spot::{Pool, SpotForecast};
+use gpuplan_market::own::Seen;
 use gpuplan_market::{Availability, Signal};
 use gpuplan_spot::forecast::Forecast;
 use gpuplan_units::{Hours, Usd, UsdPerHour};
@@ -25,6 +26,9 @@ pub struct SpotRecord {
     /// Where that comes from.
     #[serde(default)]
     pub basis: String,
+    /// What the user's own launches saw of the pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own: Option<Seen>,
     /// Time and money of the machines under the policy that the program ships.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forecast: Option<Forecast>,
@@ -73,6 +77,9 @@ pub struct PoolRecord {
     pub assumed_availability: f64,
     /// Where that comes from.
     pub basis: String,
+    /// What the user's own launches saw there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own: Option<Seen>,
     /// Whether a machine can be had now, as far as the cloud says.
     pub availability: Availability,
     /// What the cloud says of its capacity.
@@ -100,6 +107,7 @@ impl SpotRecord {
         Some(Self {
             assumed_availability: Some(spot.availability),
             basis: spot.basis.to_owned(),
+            own: spot.own,
             on_demand_share: Some(forecast.on_demand_share()),
             fallback_rate_usd_per_hour: spot.fallback.map(|id| world.market.offer(id).quote.rate),
             finish_by_hours: spot.finish_by,
@@ -133,6 +141,7 @@ impl PoolRecord {
             observed_at: offer.quote.observed_at,
             assumed_availability: pool.availability,
             basis: pool.basis.to_owned(),
+            own: pool.own,
             availability: offer.availability,
             signals: offer.signals.clone(),
             signals_observed_at: offer.signals_observed_at,
