@@ -3,34 +3,34 @@
 
     pip install numpy scipy zstandard
     benchmarks/serving/fit.py                # the factors on all rows, and errors in sample
-    benchmarks/serving/fit.py --left-out     # errors with every pair of model and GPU left out of the fit that judges it (minutes)
+    benchmarks/serving/fit.py --left-out     # errors with every pair of model and GPU left out of the fit that judges it
 
 The same model as the program's, written a second time, so that a slip in one shows against the other. Sizes come from
 catalogs/models.toml, kernels from benchmarks/kernels. Errors are of tokens a second, time to first token and time a token.
 """
 
 import bisect
-import collections
 import csv
 import math
 import pathlib
-import statistics
 import sys
 import tomllib
 
+import numpy as np
 import zstandard
 from scipy.optimize import least_squares
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODELS = {row["id"]: row for row in tomllib.load(open(ROOT / "catalogs/models.toml", "rb"))["model"]}
-# Bytes a second of memory and bf16 FLOP/s of the sheets, as catalogs/gpus.toml has them.
+# Bytes a second of memory and bf16 FLOP/s of the sheets, and MiB that are visible, as catalogs/gpus.toml has them.
 SHEET = {
-    "h100-sxm5-80": (3.35e12, 989e12),
-    "h200-sxm-141": (4.8e12, 989e12),
-    "b200-sxm-180": (8.0e12, 2250e12),
-    "b300-sxm-288": (8.0e12, 2250e12),
-    "gb200-186": (8.0e12, 2500e12),
+    "h100-sxm5-80": (3.35e12, 989e12, 81559),
+    "h200-sxm-141": (4.8e12, 989e12, 143771),
+    "b200-sxm-180": (8.0e12, 2250e12, 183359),
+    "b300-sxm-288": (8.0e12, 2250e12, 275040),
+    "gb200-186": (8.0e12, 2500e12, 189471),
 }
+BYTES = {"bf16": 2, "fp8": 1, "int8": 1, "int4": 0.5 + 2.5 / 128, "mxfp4": 0.5 + 1 / 32, "nvfp4": 0.5 + 1 / 16}
 FP4 = {"b200-sxm-180", "b300-sxm-288", "gb200-186"}
 CHUNK = 8192
 
@@ -148,7 +148,7 @@ class Replica:
         self.other = "vllm" if self.engine == "trtllm" else "trtllm"
         self.gpus, self.groups = int(row["gpus"]), int(row["attention_groups"])
         self.heads = self.gpus // self.groups
-        self.dealt_out, self.cache = row["expert_parallel"] == "1", row["kv_cache"]
+        self.dealt_out, self.cache, self.weights = row["expert_parallel"] == "1", row["kv_cache"], row["weights"]
         mixture, latent = self.model["kind"] == "moe", "kv_lora_rank" in self.model
         fp8 = "fp8_block" if mixture else "fp8"
         mxfp4 = "mxfp4_mxfp8" if self.gpu in FP4 else "mxfp4_weights"
@@ -211,7 +211,7 @@ class Replica:
     def layers(self, tokens):
         """All layers but attention: products, experts, collectives, element-wise work. Seconds."""
         m, hidden, count = self.model, self.model["hidden"], self.model["layers"]
-        bandwidth, peak = SHEET[self.gpu]
+        bandwidth, peak, _ = SHEET[self.gpu]
         heads = m["heads"] / self.heads
         if self.latent:
             rank, query, rope = m["kv_lora_rank"], m["q_lora_rank"], m["qk_rope_head_dim"]
@@ -313,9 +313,35 @@ class Replica:
         parts = {name: seconds * length / tokens for name, seconds in self.layers(tokens).items()}
         return {**parts, "attention": self.context(length)}
 
+    def room(self, length):
+        """Sequences of so many tokens that fit beside the weights in one attention group (`Replica::held`)."""
+        m, hidden = self.model, self.model["hidden"]
+        if self.latent:
+            rank, query, rope = m["kv_lora_rank"], m["q_lora_rank"], m["qk_rope_head_dim"]
+            plain, value, heads = m["qk_nope_head_dim"], m["v_head_dim"], m["heads"]
+            attention = query * (hidden + heads * (plain + rope)) + hidden * (rank + rope)
+            attention += rank * heads * (plain + value) + heads * value * hidden
+            elements = rank + rope
+        else:
+            head = m.get("head_dim") or hidden // m["heads"]
+            attention = 2 * hidden * head * (m["heads"] + m["kv_heads"])
+            elements = 2 * max(m["kv_heads"] / self.heads, 1) * head
+        feed_forward = 3 * hidden * m["ffn_hidden"]
+        if self.mixture:
+            share = (m.get("dense_layers") or 0) / m["layers"]
+            one = 3 * hidden * m["expert_ffn_hidden"]
+            routed = one * (m["experts"] + (m.get("shared_experts") or 0)) + hidden * m["experts"]
+            feed_forward = share * feed_forward + (1 - share) * routed
+        matrices = m["layers"] * (attention * self.groups + feed_forward) * BYTES[self.weights]
+        copies = 1 if m.get("tied_embeddings") else 2
+        held = (matrices + 2 * copies * m["vocab"] * hidden) / self.gpus + 2e9
+        sequence = (length + 8) * m["layers"] * elements * BYTES[self.cache]
+        return max((0.9 * SHEET[self.gpu][2] * 2**20 - held) / sequence, 1)
+
 
 # What is fitted, what is thought of it before, and how far it may go: factors of kernels, microseconds of a layer and of one with an
-# index, milliseconds of a pass and of a request, the share of users that are in step.
+# index, milliseconds of a pass and of a request, passes that a new request waits for, and how many users stay in step where all
+# requests are equally long (SGLang reads all prompts before it goes on writing: all of them).
 PRIOR = {
     "products": (1, 0.25),
     "experts": (1, 0.25),
@@ -324,114 +350,128 @@ PRIOR = {
     "layer": (6, 8),
     "host": (1, 1),
     "prompt": (1, 0.2),
-    "in_step": (0.5, 0.3),
     "request": (20, 25),
+    "passes": (1, 1),
+    "in_step": (8, 20),
     "index": (0, 40),
 }
+PARTS = ("products", "experts", "attention", "collectives", "elements")
 
 
-def load():
-    rows = []
-    for row in csv.DictReader(open(ROOT / "benchmarks/serving/inferencex.csv")):
-        replica = Replica(row)
-        users = float(row["users"]) / replica.groups
-        prompt, answer = int(row["prompt_tokens"]), int(row["answer_tokens"])
-        at = sorted({max(users * share, 1) for share in (1, 0.9, 0.75, 0.5)})
-        rows.append({
-            "pair": (row["model"], row["gpu"]),
-            "engine": row["engine"],
-            "layers": replica.model["layers"],
-            "indexed": replica.latent and bool(replica.model.get("window_tokens")),
-            "users": users,
-            "prompt_tokens": prompt,
-            "answer": answer,
-            "first": float(row["first_token_ms"]) / 1e3,
-            "each": float(row["per_token_ms"]) / 1e3,
-            "prompt": replica.prompt(prompt),
-            "passes": [(batch, replica.a_pass(batch, prompt + answer / 2)) for batch in at],
-        })
-    return rows
+class Runs:
+    """Rows of inferencex.csv as columns, with the seconds of their kernels."""
+
+    def __init__(self, rows):
+        replicas = [Replica(row) for row in rows]
+
+        def column(of):
+            return np.array([of(replica, row) for replica, row in zip(replicas, rows)])
+
+        def number(name):
+            return column(lambda _, row: float(row[name]))
+
+        self.engine, self.pair = column(lambda _, row: row["engine"]), column(lambda _, row: row["model"] + " " + row["gpu"])
+        self.layers = column(lambda replica, _: replica.model["layers"])
+        self.indexed = column(lambda replica, _: replica.latent and bool(replica.model.get("window_tokens")))
+        self.users = number("users") / number("attention_groups")
+        self.length, self.answer = number("prompt_tokens"), number("answer_tokens")
+        self.scattered, self.requests_each, self.held = number("scattered"), number("requests_each"), number("held_passes")
+        self.first, self.each = number("first_token_ms") / 1e3, number("per_token_ms") / 1e3
+        self.room = column(lambda replica, row: replica.room(int(row["prompt_tokens"]) + int(row["answer_tokens"])))
+        prompts = [replica.prompt(int(row["prompt_tokens"])) for replica, row in zip(replicas, rows)]
+        self.prompt = {part: np.array([prompt[part] for prompt in prompts]) for part in PARTS}
+        # Passes over a few numbers of sequences, and between them along a line.
+        most = np.minimum(self.users, self.room)
+        self.at = np.stack([np.maximum(most * share, 1) for share in (0.5, 0.75, 0.9, 1)], 1)
+        context = self.length + self.answer / 2
+        passes = [[replica.a_pass(one, long) for one in at] for replica, at, long in zip(replicas, self.at, context)]
+        self.passes = {part: np.array([[one[part] for one in four] for four in passes]) for part in PARTS}
+
+    def of(self, where):
+        """The same of some rows."""
+        some = object.__new__(Runs)
+        for name, value in vars(self).items():
+            one = {part: column[where] for part, column in value.items()} if isinstance(value, dict) else value[where]
+            setattr(some, name, one)
+        return some
 
 
-def between(passes, batch):
-    if batch <= passes[0][0]:
-        return passes[0][1]
-    for (low, below), (high, above) in zip(passes, passes[1:]):
-        if batch <= high:
-            share = (batch - low) / (high - low)
-            return {name: below[name] + share * (above[name] - below[name]) for name in below}
-    return passes[-1][1]
-
-
-def predict(row, factors):
+def predict(runs, factors):
+    """Mean time to the first token and between tokens (`Flow::closed_loop`)."""
     factors = {name: max(value, 0) for name, value in factors.items()}
-    weighed = ("products", "experts", "attention", "collectives")
-    beside = row["layers"] * (factors["layer"] + row["indexed"] * factors["index"]) * 1e-6 + factors["host"] * 1e-3
+    beside = runs.layers * (factors["layer"] + runs.indexed * factors["index"]) * 1e-6 + factors["host"] * 1e-3
+    kernels = sum(factors.get(part, 1) * runs.passes[part] for part in PARTS)
+    prompt = factors["prompt"] * sum(factors.get(part, 1) * runs.prompt[part] for part in PARTS)
+    prompt += beside * np.ceil(runs.length / CHUNK)
+    running = np.minimum(runs.users, runs.room)
+    others = np.maximum(running - 1, 0)
+    in_step = np.where(runs.engine == "sglang", np.inf, factors["in_step"])
+    together = np.where(runs.scattered == 1, 0, np.minimum(others, in_step)) * prompt / 2
+    all_at_once = others * prompt / 2
+    row, batch, reading = np.arange(len(running)), running, prompt
+    for _ in range(16):
+        place = np.clip(batch, runs.at[:, 0], runs.at[:, -1])
+        above = np.clip((runs.at < place[:, None]).sum(1), 1, 3)
+        low, high = runs.at[row, above - 1], runs.at[row, above]
+        share = np.where(high > low, (place - low) / np.where(high > low, high - low, 1), 0)
+        each_pass = kernels[row, above - 1] * (1 - share) + kernels[row, above] * share + beside
+        steady = np.maximum(together, reading - prompt)
+        wait = all_at_once / runs.requests_each + (1 - 1 / runs.requests_each) * steady
+        first = prompt + factors["request"] * 1e-3 + (factors["passes"] + runs.held) * each_pass + wait
+        each = each_pass + np.maximum(others * prompt - wait, 0) / runs.answer
+        rate = running / (first + runs.answer * each)
+        queue = np.maximum(rate * reading - rate * prompt / 2, 0)
+        reading = (reading + prompt * (1 + others / running * queue)) / 2
+        batch = (batch + rate * runs.answer * each) / 2
+    return first + (runs.users - running) / rate, each
 
-    def seconds(parts):
-        return sum(factors[name] * parts[name] for name in weighed) + parts["elements"]
 
-    prompt = factors["prompt"] * seconds(row["prompt"]) + beside * math.ceil(row["prompt_tokens"] / CHUNK)
-    users, answer, in_step = row["users"], row["answer"], min(factors["in_step"], 1)
-    batch = users
-    for _ in range(8):
-        each_pass = seconds(between(row["passes"], batch)) + beside
-        first = prompt + factors["request"] * 1e-3 + each_pass / 2 + in_step * users * prompt / 2
-        each = each_pass + max(users - 1, 0) * prompt * (1 - in_step / 2) / answer
-        batch = (batch + users * answer * each / (first + answer * each)) / 2
-    return first, each
+def ratios(runs, factors):
+    first, each = predict(runs, factors)
+    measured = runs.first + runs.answer * runs.each
+    return np.stack([measured / (first + runs.answer * each), first / runs.first, each / runs.each], 1)
 
 
-def ratios(row, factors):
-    first, each = predict(row, factors)
-    measured = row["first"] + row["answer"] * row["each"]
-    return measured / (first + row["answer"] * each), first / row["first"], each / row["each"]
-
-
-def fit(rows):
+def fit(runs):
     """Every pair of model and GPU counts the same; runs far off count no more than by a factor of 1.8."""
-    count = collections.Counter(row["pair"] for row in rows)
+    _, at, count = np.unique(runs.pair, return_inverse=True, return_counts=True)
+    weight, importance, most = count[at] ** -0.5, np.array([1, 0.35, 1]), np.array([0.6, 1.0, 0.6])
 
     def misses(values):
-        factors, found = dict(zip(PRIOR, values)), []
-        for row in rows:
-            weight = count[row["pair"]] ** -0.5
-            for ratio, importance, most in zip(ratios(row, factors), (1, 0.35, 1), (0.6, 1.0, 0.6)):
-                miss = math.log(ratio)
-                found.append(weight * importance * math.copysign(min(abs(miss), most), miss))
-        found += [0.175 * (factors[name] - mean) / width for name, (mean, width) in PRIOR.items()]
-        return found
+        factors = dict(zip(PRIOR, values))
+        found = weight[:, None] * importance * np.clip(np.log(ratios(runs, factors)), -most, most)
+        prior = [0.175 * (factors[name] - mean) / width for name, (mean, width) in PRIOR.items()]
+        return np.concatenate([found.ravel(), prior])
 
     solved = least_squares(misses, [mean for mean, _ in PRIOR.values()], diff_step=1e-2, max_nfev=25)
     return dict(zip(PRIOR, solved.x))
 
 
 def main():
-    rows, judged = load(), []
+    with open(ROOT / "benchmarks/serving/inferencex.csv") as file:
+        runs = Runs(list(csv.DictReader(file)))
+    found = np.ones((len(runs.pair), 3))
     for engine in ("tensorrt-llm", "vllm", "sglang"):
-        own = [row for row in rows if row["engine"] == engine]
-        factors = fit(own)
+        own = runs.engine == engine
+        factors = fit(runs.of(own))
         print(engine, {name: round(float(value), 2) for name, value in factors.items()})
         if "--left-out" not in sys.argv:
-            judged += [(row["pair"], ratios(row, factors)) for row in own]
+            found[own] = ratios(runs.of(own), factors)
             continue
-        for pair in sorted({row["pair"] for row in own}):
-            factors = fit([row for row in own if row["pair"] != pair])
-            judged += [(pair, ratios(row, factors)) for row in own if row["pair"] == pair]
-    pairs = collections.defaultdict(list)
-    for pair, found in judged:
-        pairs[pair].append([abs(ratio - 1) for ratio in found])
-    for pair, errors in sorted(pairs.items()):
-        print(*pair, len(errors), *(f"{100 * statistics.mean(error[at] for error in errors):.0f}" for at in range(3)))
+        for pair in np.unique(runs.pair[own]):
+            judged = own & (runs.pair == pair)
+            found[judged] = ratios(runs.of(judged), fit(runs.of(own & (runs.pair != pair))))
+    errors = 100 * np.abs(found - 1)
+    pairs = np.unique(runs.pair)
+    means = np.stack([errors[runs.pair == pair].mean(0) for pair in pairs])
+    for pair, error in zip(pairs, means):
+        print(pair, (runs.pair == pair).sum(), *(f"{one:.0f}" for one in error))
     for at, name in enumerate(("tokens/s", "first token", "per token")):
-        errors = [error[at] for group in pairs.values() for error in group]
-        of_pairs = [statistics.mean(error[at] for error in group) for group in pairs.values()]
         print(
-            f"{name}: mean {100 * statistics.mean(errors):.1f} %, median {100 * statistics.median(errors):.1f} %,",
-            f"mean of pairs {100 * statistics.mean(of_pairs):.1f} %, median of pairs {100 * statistics.median(of_pairs):.1f} %",
+            f"{name}: mean {errors[:, at].mean():.1f} %, median {np.median(errors[:, at]):.1f} %,",
+            f"mean of pairs {means[:, at].mean():.1f} %, median of pairs {np.median(means[:, at]):.1f} %",
         )
-    misses = sorted(abs(math.log(found[0])) for _, found in judged)
-    print(f"80 % of tokens/s are within a factor of {math.exp(misses[int(0.8 * len(misses))]):.2f}")
+    print(f"80 % of tokens/s are within a factor of {math.exp(np.quantile(np.abs(np.log(found[:, 0])), 0.8)):.2f}")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ use crate::time::kernels::RecipeKernels;
 use crate::time::vision;
 use gpuplan_hardware::Architecture;
 use gpuplan_units::Band;
-use gpuplan_workload::{Model, ModelKind, Precision, Task, Training};
+use gpuplan_workload::{Model, ModelKind, Precision, Shard, Task, Training};
 
 /// A step that waits longer than this part of it for samples is bound by them.
 const INPUT_SHARE: f64 = 0.1;
@@ -117,7 +117,9 @@ impl<'a> Subject<'a> {
 
     /// Memory alone: a tenth of the work, so searches ask it first.
     pub fn memory(&self, setting: &Setting) -> MemoryBreakdown {
-        MemoryInput { model: self.model, training: self.training, setting, sequence: self.sequence }.breakdown()
+        let held =
+            MemoryInput { model: self.model, training: self.training, setting, sequence: self.sequence }.breakdown();
+        held.beside_frozen(self.training, self.model, setting)
     }
 
     fn transformer(&self, setting: &Setting, products: Option<&Products>) -> StepEstimate {
@@ -153,6 +155,7 @@ impl<'a> Subject<'a> {
                 encoder.time().followed_by(&time, begun)
             }
         };
+        let time = self.frozen_passes(&input).map_or(time, |frozen| frozen.followed_by(&time, 0.0));
         let memory = self.memory(setting);
         let regime = Regime::classify(self.model.kind, self.training, setting.layout.pipeline, &time);
         StepEstimate {
@@ -168,6 +171,22 @@ impl<'a> Subject<'a> {
             experience: None,
             served: None,
         }
+    }
+
+    /// What a step reads without gradients for its objective, as a reference or a teacher. Weights are gathered for it where they are
+    /// sharded, and nothing is reduced.
+    fn frozen_passes(&self, trained: &StepInput) -> Option<TimeBreakdown> {
+        let passes = self.training.objective.frozen_passes();
+        if passes <= 0.0 {
+            return None;
+        }
+        let training = self.training.frozen();
+        let model = training.teacher.as_deref().unwrap_or(self.model);
+        let time = StepInput { model, training: &training, products: None, ..*trained }.time();
+        let gathers = matches!(trained.setting.layout.shard, Shard::Zero3 | Shard::Hsdp);
+        let reduced = if gathers { 0.0 } else { time.data_parallel };
+        let one = TimeBreakdown { data_parallel: time.data_parallel - reduced, total: time.total - reduced, ..time };
+        Some(one.scaled(passes))
     }
 
     fn vision(&self, setting: &Setting) -> Result<StepEstimate, Infeasible> {
@@ -234,7 +253,9 @@ impl<'a> Subject<'a> {
             experts: kind == ModelKind::Moe || self.model.experts.is_some(),
             context: layout.context > 1,
             eight_bits: self.training.precision.is_eight_bit_or_less(),
-            structure: layout.expert > 1 || matches!(kind, ModelKind::Encdec | ModelKind::MoeEncdec | ModelKind::Vit),
+            structure: layout.expert > 1
+                || self.training.objective.frozen_passes() > 0.0
+                || matches!(kind, ModelKind::Encdec | ModelKind::MoeEncdec | ModelKind::Vit),
             scale: setting.gpus() > MOST_COVERED_GPUS,
             block_scaling: matches!(self.training.precision, Precision::Mxfp8 | Precision::Nvfp4),
             age: !self.training.is_since(FIRST_COVERED_YEAR),

@@ -23,6 +23,7 @@ pub use processing::Processing;
 pub use serving::{Load, Serving, ServingEngine, ServingLayout, Speculation, StoredFormat};
 pub use stack::{Stack, Stacks};
 pub use training::layout::{Layout, Shard};
+pub use training::objective::Objective;
 pub use training::precision::{BaseWeights, Precision};
 pub use training::sweep::{self, Sweep};
 pub use training::{

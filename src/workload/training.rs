@@ -1,12 +1,15 @@
 //! `Training`: task, batch, kernels, optimizer and framework. What the user left out is `None` and is chosen visibly later.
 
 pub mod layout;
+pub mod objective;
 pub mod precision;
 pub mod sweep;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::model::Model;
+use crate::training::objective::Objective;
 use crate::training::precision::{BaseWeights, Precision};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -270,6 +273,9 @@ pub struct Training {
     pub synchronization: Synchronization,
     /// Year of the version of the framework, and of the libraries below it. Open: what the stack says of itself, else today's.
     pub framework_year: Option<u32>,
+    pub objective: Objective,
+    /// Whose answers are met, of the objective `distill`.
+    pub teacher: Option<Box<Model>>,
 }
 
 /// FlashAttention: Dao et al. 2022, arXiv 2205.14135.
@@ -341,7 +347,16 @@ impl Training {
             memory: MemorySavings::default(),
             synchronization: Synchronization::default(),
             framework_year: None,
+            objective: Objective::default(),
+            teacher: None,
         }
+    }
+
+    /// The same network reading without gradients, as a reference or a teacher does.
+    #[must_use]
+    pub fn frozen(&self) -> Self {
+        let base_weights = self.base_weights.filter(|_| self.teacher.is_none());
+        Self { task: Task::InferencePrefill, lora: None, base_weights, ..self.clone() }
     }
 
     /// DeepSpeed's optimizer for bf16 keeps sums in fp32 beside the 16-bit gradients, and shards neither (deepspeedai/DeepSpeed,

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::cli::support::{gpuplan, gpuplan_at, gpus, plan, plans};
 
-const EXAMPLES: [&str; 13] = [
+const EXAMPLES: [&str; 17] = [
     "llama-3.1-8b-finetune",
     "llama-7b-pretrain",
     "llama-3-70b-qlora",
@@ -19,6 +19,10 @@ const EXAMPLES: [&str; 13] = [
     "stable-diffusion-lora",
     "grpo-7b",
     "serve-deepseek-v3",
+    "post-training-8b",
+    "distill-1b",
+    "embed-a-billion",
+    "evaluate-8b",
 ];
 
 #[test]

@@ -5,6 +5,7 @@
 
 mod activations;
 pub mod constants;
+mod frozen;
 mod input;
 #[cfg(test)]
 mod properties;

@@ -18,9 +18,12 @@ pub(super) struct EngineCosts {
     pub(super) layer: f64,
     pub(super) host: f64,
     pub(super) request: f64,
+    /// Passes before a new request is read: what is left of the one that runs, and what the scheduler has queued behind it.
+    pub(super) passes: f64,
     /// Of a layer that picks the tokens it attends to by an index.
     pub(super) index: f64,
-    /// Users who send again as soon as they are answered fall into step: this share of them, so that prompts meet prompts.
+    /// Others with whom a user stays in step where all requests are equally long: who was read together is done together. An engine
+    /// that reads all prompts before it goes on writing keeps everybody in step.
     pub(super) in_step: f64,
 }
 
@@ -29,36 +32,39 @@ const TENSORRT_LLM: EngineCosts = EngineCosts {
     experts: 1.0,
     attention: 1.0,
     collectives: 0.97,
-    prompt: 1.07,
+    prompt: 1.08,
     layer: 4.2e-6,
     host: 1.0e-3,
-    request: 33e-3,
+    request: 29e-3,
+    passes: 1.1,
     index: 0.0,
-    in_step: 0.21,
+    in_step: 6.5,
 };
 const VLLM: EngineCosts = EngineCosts {
     products: 1.0,
-    experts: 1.13,
+    experts: 1.15,
     attention: 1.0,
-    collectives: 0.95,
+    collectives: 0.96,
     prompt: 1.1,
-    layer: 6.8e-6,
+    layer: 6.7e-6,
     host: 1.1e-3,
-    request: 26e-3,
+    request: 27e-3,
+    passes: 1.1,
     index: 0.0,
-    in_step: 0.13,
+    in_step: 0.7,
 };
 const SGLANG: EngineCosts = EngineCosts {
-    products: 0.99,
+    products: 1.01,
     experts: 1.2,
-    attention: 1.03,
-    collectives: 1.09,
-    prompt: 1.11,
-    layer: 6.6e-6,
-    host: 1.1e-3,
-    request: 24e-3,
-    index: 48e-6,
-    in_step: 0.62,
+    attention: 1.05,
+    collectives: 1.11,
+    prompt: 1.19,
+    layer: 6.5e-6,
+    host: 1.05e-3,
+    request: 29e-3,
+    passes: 1.3,
+    index: 44e-6,
+    in_step: f64::INFINITY,
 };
 
 impl EngineCosts {

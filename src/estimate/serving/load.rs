@@ -11,7 +11,7 @@ const ROOM_DEVIATIONS: f64 = 2.33;
 /// Halvings of a search for a load.
 const HALVINGS: u32 = 40;
 /// Rounds in which the number of running sequences of a closed loop settles.
-const LOOP_ROUNDS: u32 = 8;
+const LOOP_ROUNDS: u32 = 16;
 /// The smallest load that is looked at, in running sequences.
 const LEAST_BATCH: f64 = 1e-3;
 
@@ -28,6 +28,25 @@ pub struct State {
     pub pass_seconds: f64,
     pub per_token: f64,
     pub first_token: Quantiles<f64>,
+}
+
+/// Users who send the next request when the last one is answered, as benchmarks load an engine and a job its own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Users {
+    pub count: f64,
+    /// Requests of one user in the whole run, of which the first come all at once.
+    pub requests_each: f64,
+    /// All prompts have the same length, and all answers.
+    pub equally_long: bool,
+    /// Passes for which the scheduler is told to hold a new request back, so that it reads several together.
+    pub held_passes: f64,
+}
+
+impl Users {
+    /// So many for a long time, with requests of different lengths.
+    pub fn steady(count: f64) -> Self {
+        Self { count, requests_each: f64::INFINITY, equally_long: false, held_passes: 0.0 }
+    }
 }
 
 /// One replica with its room, asked for many loads.
@@ -95,22 +114,35 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// With so many users who each send the next request when the last one is answered, as benchmarks load an engine. Those of them
-    /// who are in step send their prompts together, so that the last one waits for all, and nobody writes meanwhile.
-    pub fn closed_loop(&self, users: f64) -> State {
-        let (request, in_step) = self.replica.request_costs();
-        let wait = in_step * users * self.prompt / 2.0;
-        let (mut batch, mut state) = (users, self.generating(users));
+    /// Under users who send again as soon as they are answered. What does not fit waits for room. Prompts of those who run are read
+    /// one after the other, and in a steady state a newcomer finds as many waiting as somebody who looks in from outside, with one
+    /// user less: mean value analysis of a closed network (Reiser and Lavenberg, J. ACM 27, 1980) with a server of constant service
+    /// times, in Schweitzer's approximation. While a user waits others' prompts are read, and those that are left while he is answered.
+    pub fn closed_loop(&self, users: &Users) -> State {
+        let costs = self.replica.engine_costs();
+        let groups = self.replica.groups();
+        let running = users.count.min(f64::from(self.held.sequences)).max(1.0);
+        // Each attention group reads prompts of its own.
+        let (others, prompt) = ((running / groups - 1.0).max(0.0), self.prompt * groups);
+        let all_at_once = others * prompt / 2.0;
+        let together = if users.equally_long { others.min(costs.in_step) * prompt / 2.0 } else { 0.0 };
+        let at_start = 1.0 / users.requests_each;
+        let (mut batch, mut reading, mut state) = (running, prompt, self.generating(running));
         for _ in 0..LOOP_ROUNDS {
             let pass = self.replica.pass(batch.max(1.0)).total();
-            let first = self.alone + request + pass / 2.0 + wait;
-            let beside = (users - 1.0).max(0.0) * self.prompt * (1.0 - in_step / 2.0);
-            let per_token = (self.passes * pass + beside) / self.answer;
+            let steady = (reading - prompt).max(together);
+            let wait = at_start * all_at_once + (1.0 - at_start) * steady;
+            let first = self.alone + costs.request + (costs.passes + users.held_passes) * pass + wait;
+            let per_token = (self.passes * pass + (others * prompt - wait).max(0.0)) / self.answer;
             let writing = self.answer * per_token;
+            let requests_per_second = running / (first + writing);
+            let rate = requests_per_second / groups;
+            let queue = (rate * (reading - prompt / 2.0)).max(0.0);
+            reading = f64::midpoint(reading, prompt * (1.0 + others / (others + 1.0) * queue));
+            let first = first + (users.count - running) / requests_per_second;
             let first_token = Quantiles { expected: first, p50: first, p90: first + wait };
-            let requests_per_second = users / (first + writing);
             state = State { batch, requests_per_second, pass_seconds: pass, per_token, first_token };
-            batch = f64::midpoint(batch, users * writing / (first + writing));
+            batch = f64::midpoint(batch, writing * requests_per_second);
         }
         state
     }
@@ -143,7 +175,7 @@ impl<'a> Flow<'a> {
         }
         // Requests that all are there from the start are sent as others are answered: no queue of newcomers grows without end.
         if self.answer > 0.0 && !best.first_token.expected.is_finite() {
-            best.first_token = self.closed_loop(best.batch).first_token;
+            best.first_token = self.closed_loop(&Users::steady(best.batch)).first_token;
         }
         Ok(best)
     }

@@ -217,10 +217,8 @@ impl<'a> Replica<'a> {
         1.0 + self.serving.speculation.map_or(0.0, |speculation| speculation.accepted)
     }
 
-    /// Of a request beside its passes, and the share of waiting users that are in step.
-    pub(super) fn request_costs(&self) -> (f64, f64) {
-        let costs = EngineCosts::of(self.serving.engine);
-        (costs.request, costs.in_step)
+    fn engine_costs(&self) -> EngineCosts {
+        EngineCosts::of(self.serving.engine)
     }
 
     pub(super) fn stages(&self) -> f64 {
@@ -277,7 +275,7 @@ impl<'a> Replica<'a> {
         let context = self.mean_context();
         let stage = self.measured_pass(running, context).unwrap_or_else(|| self.closed_pass(running, context));
         let pipeline = if self.layout.pipeline > 1 { self.handed_on(running * self.groups()) } else { 0.0 };
-        let seconds = self.measured.map_or(HOST_SECONDS, |_| EngineCosts::of(self.serving.engine).host);
+        let seconds = self.measured.map_or(HOST_SECONDS, |_| self.engine_costs().host);
         let host = PassTime { launch: seconds * self.launch_factor(), ..PassTime::default() };
         host.plus(self.with_drafts(PassTime { pipeline, ..stage }), self.stages())
     }

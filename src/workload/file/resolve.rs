@@ -4,6 +4,7 @@ mod batch;
 mod by_size;
 mod data;
 mod model;
+mod objective;
 pub mod processing;
 pub mod resolved;
 mod serving;
@@ -35,8 +36,9 @@ impl WorkloadFile {
         if !self.serving.is_empty() {
             return serving::resolve(self, network, assumed);
         }
-        let training = training::resolve(&self.training, &network, &mut assumed)?;
+        let training = training::resolve(&self.training, &network, models, &mut assumed)?;
         let amount = amount(&self.training, &self.data, network.model.kind)?;
+        let amount = objective::sequences(amount, &training, &self.training, &self.data)?;
         let data = data::resolve(&self.data, training.sequence_length, &mut assumed)?;
         let checkpoint = checkpoint(&self.checkpoint, training.task, &mut assumed)?;
         let sweep = sweep(&self.sweep, &mut assumed)?;

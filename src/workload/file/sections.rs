@@ -67,6 +67,13 @@ pub struct ModelSection {
 pub struct TrainingSection {
     /// What is done: pretrain, full-fine-tune, lora, qlora or train.
     pub task: Option<String>,
+    /// What a step minimises: next-token (the default), dpo (ipo too), orpo (simpo and cpo too), kto, reward, grpo or distill. Samples and
+    /// batches of dpo, orpo and reward are pairs.
+    pub objective: Option<String>,
+    /// Name of the model whose answers the objective `distill` meets.
+    pub teacher: Option<String>,
+    /// Short samples share a sequence; `data.tokens_per_sample` says how long they are. Else each is padded to `sequence_length`.
+    pub packing: Option<bool>,
     /// Tokens to train on, such as `300B`. One of `tokens`, `samples`, `epochs` and `steps` says how much.
     pub tokens: Option<Scalar>,
     /// Samples to train on, such as `10M`.
@@ -157,6 +164,8 @@ pub struct DataSection {
     pub samples: Option<Scalar>,
     /// Tokens of the data set.
     pub tokens: Option<Scalar>,
+    /// Tokens of a sample on average, without padding.
+    pub tokens_per_sample: Option<Scalar>,
     /// Where the data lies, as `cloud/region`.
     pub place: Option<String>,
     /// Seconds of one core of the host for a sample, measured.

@@ -6,6 +6,7 @@ mod families;
 pub(crate) mod fields;
 mod layers;
 mod published;
+mod python;
 
 use std::io::{BufRead, Read};
 
@@ -48,7 +49,8 @@ pub fn read_config(reader: impl BufRead, name: &str) -> Result<Model, ConfigErro
     if bytes.len() as u64 > LARGEST_BYTES {
         return Err(ConfigError::TooLarge);
     }
-    let outer: Value = serde_json::from_slice(&bytes).map_err(|error| ConfigError::Malformed(error.to_string()))?;
+    let outer: Value =
+        serde_json::from_slice(&python::to_json(bytes)).map_err(|error| ConfigError::Malformed(error.to_string()))?;
     let outer = outer.as_object().ok_or_else(|| ConfigError::Malformed("it is not a JSON object".to_owned()))?;
     if let Some(class) = outer.get("_class_name").and_then(Value::as_str) {
         return match diffusers::part(outer) {
@@ -88,6 +90,10 @@ fn read_fields(map: &Map<String, Value>, prefix: &'static str, name: &str) -> Re
     }
     if matches!(family.model_type, "mamba" | "falcon_mamba") {
         return layers::mamba(&fields, family, name);
+    }
+    if fields.whole(&["hidden_size_per_layer_input"], 0..=*WIDTH.end())?.is_some_and(|width| width > 0) {
+        let why = "an embedding in every layer is not modelled; name the model instead";
+        return Err(fields.impossible("hidden_size_per_layer_input", "stated", why));
     }
     let mut model = transformer(&fields, family, name)?;
     let is_mixture = family.experts != ExpertKeys::Any || layers::has_experts(&fields)?;

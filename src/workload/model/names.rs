@@ -43,6 +43,23 @@ const REVISIONS: [&str; 24] = [
     "kv",
 ];
 
+/// Words that say what a model is for where that changes its shape: with one of them it is another model than without.
+const PURPOSES: [&str; 13] = [
+    "embed",
+    "embedding",
+    "embeddings",
+    "reranker",
+    "rerank",
+    "vl",
+    "vision",
+    "audio",
+    "omni",
+    "ocr",
+    "asr",
+    "tts",
+    "image",
+];
+
 /// Words that name how a file is packed, and not in how many bits.
 const PACKAGES: [&str; 11] =
     ["gguf", "ggml", "mlx", "onnx", "bnb", "quantized", "quant", "qat", "unsloth", "autoround", "torchao"];
@@ -169,6 +186,10 @@ impl Spelling {
             })
     }
 
+    fn purposes(&self) -> impl Iterator<Item = &str> {
+        self.stems().filter(|stem| PURPOSES.contains(stem))
+    }
+
     /// Parameters where the name is a size and nothing that names a family: `7B`, `a 7b model`.
     pub fn size_alone(&self) -> Option<f64> {
         let said = |word: &String| size(word).is_some() || matches!(word.as_str(), "a" | "model" | "llm" | "dense");
@@ -182,6 +203,9 @@ impl Spelling {
         let is_near = |name: &str, parameters: f64| {
             let Some(other) = Self::of(name) else { return false };
             let family = |stem: &str| self.stems().any(|own| is_slip(own, stem));
+            if !self.purposes().eq(other.purposes()) {
+                return false;
+            }
             match stated {
                 Some(size) => {
                     let ratio = size / parameters;
@@ -331,6 +355,10 @@ mod tests {
         assert_eq!(nearest("resnet5"), Some("resnet-50"));
         assert_eq!(nearest("8B").map(|name| name.contains("8b")), Some(true));
         assert_eq!(nearest("kimi-8b"), None);
+        assert_eq!(nearest("Llama-3.1-Audio-8B"), None);
+        let arctic =
+            |name: &str| Spelling::of(name).unwrap().nearest([("snowflake-arctic-embed-l", 5.7e8)].into_iter());
+        assert_eq!((arctic("snowflake-arctic-instruct"), arctic("snowflake-artic-embed-l").is_some()), (None, true));
         assert_eq!(Spelling::of(&"z".repeat(100_000)), None);
         assert_eq!(Spelling::of(" /-/ "), None);
     }

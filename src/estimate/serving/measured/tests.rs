@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use crate::band::{Regime, time_band};
 use crate::measurements::correction::Certainty;
 use crate::serving::Replica;
-use crate::serving::load::Flow;
 use crate::serving::load::tests::{on_replica, resolved};
+use crate::serving::load::{Flow, Users};
 use crate::serving::round::doubts;
 use gpuplan_workload::{Models, Workload};
 
@@ -51,16 +51,22 @@ fn compared(text: &str) -> Runs {
         );
         let workload =
             known.entry(format!("{} {serving}", &row[0])).or_insert_with(|| resolved(&models, &serving, &row[0]));
-        let (answer, users) = (number(10), number(11));
-        let rate = |first: f64, each: f64| users * answer / (first + answer * each);
+        let answer = number(10);
+        let users = Users {
+            count: number(11),
+            requests_each: number(15),
+            equally_long: &row[14] == "0",
+            held_passes: number(16),
+        };
+        let rate = |first: f64, each: f64| users.count * answer / (first + answer * each);
         let (first, each) = (number(12) / 1e3, number(13) / 1e3);
         let run = on_replica(&row[1], gpus, workload, |mut replica| {
             let flow = Flow::new(&replica).unwrap();
-            let state = flow.closed_loop(users);
-            let bound = memory_seconds(&replica, state.batch);
+            let state = flow.closed_loop(&users);
+            let bound = memory_seconds(&replica, state.batch.min(f64::from(flow.held.sequences)));
             let half = time_band(Regime::Compute, doubts(&replica), Certainty::default(), None).1;
             replica.measured = None;
-            let closed = Flow::new(&replica).unwrap().closed_loop(users);
+            let closed = Flow::new(&replica).unwrap().closed_loop(&users);
             let of_state = |state: &crate::load::State| rate(state.first_token.expected, state.per_token);
             let ratios = [
                 of_state(&state) / rate(first, each),
@@ -133,7 +139,7 @@ fn published_runs_are_met_and_no_answer_beats_the_memory() {
     let least = all().map(|run| run.over_memory).fold(f64::INFINITY, f64::min);
     println!("{inside:.0} % inside the band; {least:.2} times the memory's time at least");
     assert!(all().count() > 2000 && least >= 1.0, "{least}");
-    for (figure, most) in [17.5, 36.0, 14.0].into_iter().enumerate() {
+    for (figure, most) in [17.0, 28.5, 13.2].into_iter().enumerate() {
         assert!(percent(all(), figure) <= most, "{}: {:.1}", FIGURES[figure], percent(all(), figure));
     }
     assert!(percent(all(), 3) > percent(all(), 0) && percent(all(), 4) > percent(all(), 3));
@@ -147,7 +153,7 @@ fn a_fixed_layout_changes_what_it_should() {
         let workload = resolved(&models, &serving, "deepseek-v3");
         on_replica("b200-sxm-180", gpus, &workload, |replica| {
             assert!(replica.measured.is_some());
-            (Flow::new(&replica).unwrap().closed_loop(users), replica.held())
+            (Flow::new(&replica).unwrap().closed_loop(&Users::steady(users)), replica.held())
         })
     };
     let shared = state("tensor_parallel = 8", 8, 512.0);
@@ -160,6 +166,19 @@ fn a_fixed_layout_changes_what_it_should() {
     let gain = plain.per_token / drafted.per_token;
     assert!((1.2..1.8).contains(&gain), "{gain}");
     assert!(state("tensor_parallel = 8", 8, 1.0).0.per_token < plain.per_token);
+    // Requests of one length arrive together, as they do at the start; who does not fit waits; a scheduler that holds requests back is late.
+    let workload = resolved(&models, "requests = 9\nprompt_tokens = 1024\nanswer_tokens = 1024", "llama-3.1-8b");
+    on_replica("h100-sxm5-80", 1, &workload, |replica| {
+        let flow = Flow::new(&replica).unwrap();
+        let first = |users: Users| flow.closed_loop(&users).first_token.expected;
+        let (steady, room) = (Users::steady(32.0), f64::from(flow.held.sequences));
+        assert!(first(Users { equally_long: true, ..steady }) > first(steady));
+        assert!(first(Users { requests_each: 1.0, ..steady }) > 2.0 * first(Users { requests_each: 10.0, ..steady }));
+        assert!(first(Users { held_passes: 20.0, ..steady }) > 2.0 * first(steady));
+        let (full, over) = (Users::steady(room), Users::steady(2.0 * room));
+        let [all, twice] = [full, over].map(|users| flow.closed_loop(&users).requests_per_second);
+        assert!((twice / all - 1.0).abs() < 1e-9 && first(over) > first(full) + 0.9 * room / all, "{all} {twice}");
+    });
     // Kernels that nobody measured: the closed form answers.
     let workload =
         resolved(&models, "requests = 9\nprompt_tokens = 10\nanswer_tokens = 10\nweights = \"int8\"", "llama-3.1-8b");

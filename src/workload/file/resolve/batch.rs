@@ -6,6 +6,7 @@ use crate::file::WorkloadFileError;
 use crate::file::scalar::{conflict, count, invalid, whole};
 use crate::model::{Model, ModelKind};
 use crate::training::Task;
+use crate::training::objective::Objective;
 
 /// Batch in tokens by model size, each up to so many parameters: Brown et al. 2020 (arXiv 2005.14165) table 2.1.
 const PRETRAINING_TOKENS: [(f64, f64); 4] = [(0.76e9, 0.5e6), (2.7e9, 1e6), (13e9, 2e6), (f64::INFINITY, 3.2e6)];
@@ -46,13 +47,16 @@ pub(super) const LARGEST_BATCH: u64 = 1_000_000_000;
 pub(super) struct Local {
     pub micro_batch: Option<u32>,
     pub grad_accumulation: Option<u32>,
+    /// Sequences of a sample, of which batches are stated.
+    each: u32,
 }
 
 impl Local {
-    pub fn read(section: &TrainingSection) -> Result<Self, WorkloadFileError> {
+    pub fn read(section: &TrainingSection, objective: Objective) -> Result<Self, WorkloadFileError> {
         let micro_batch = whole("training.micro_batch", section.micro_batch.as_ref(), 1..=1 << 20)?;
         let grad_accumulation = whole("training.grad_accumulation", section.grad_accumulation.as_ref(), 1..=1 << 20)?;
-        let local = Self { micro_batch, grad_accumulation };
+        let each = objective.sequences();
+        let local = Self { micro_batch: micro_batch.map(|samples| samples * each), grad_accumulation, each };
         if local.sequences() > LARGEST_BATCH {
             return Err(invalid(
                 "training.grad_accumulation",
@@ -80,7 +84,7 @@ pub(super) fn global_batch(
         return Err(conflict("training.global_batch", "training.global_batch_tokens"));
     }
     let stated = match whole("training.global_batch", section.global_batch.as_ref(), 1..=LARGEST_BATCH)? {
-        Some(sequences) => Some(("training.global_batch", sequences)),
+        Some(samples) => Some(("training.global_batch", samples * u64::from(local.each))),
         None => from_tokens(section, model, sequence_length, assumed)?
             .map(|sequences| ("training.global_batch_tokens", sequences)),
     };

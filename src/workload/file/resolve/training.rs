@@ -3,8 +3,10 @@
 use crate::assumption::{Assumption, SequenceBasis};
 use crate::file::resolve::batch::{Local, global_batch};
 use crate::file::resolve::model::ResolvedModel;
+use crate::file::resolve::objective;
 use crate::file::scalar::{choice, invalid, invalid_near, missing, not_among, shown, whole};
 use crate::file::{LoraSection, TrainingSection, WorkloadFileError};
+use crate::model::catalog::Models;
 use crate::model::{Model, ModelKind};
 use crate::stack::Stacks;
 use crate::training::precision::{BaseWeights, Precision};
@@ -43,13 +45,17 @@ pub(super) fn task_word(task: Task) -> &'static str {
 pub(super) fn resolve(
     section: &TrainingSection,
     network: &ResolvedModel,
+    models: &Models,
     assumed: &mut Vec<Assumption>,
 ) -> Result<Training, WorkloadFileError> {
     let model = &network.model;
     let task = task(section, model, assumed)?;
+    let objective = objective::read(section, model)?;
     let sequence_length = sequence_length(section, network, assumed)?;
-    let local = Local::read(section)?;
+    let local = Local::read(section, objective)?;
     let mut training = Training::new(task, sequence_length);
+    training.objective = objective;
+    training.teacher = objective::teacher(section, objective, models)?;
     training.global_batch = Some(global_batch(section, local, task, model, sequence_length, assumed)?);
     training.micro_batch = local.micro_batch;
     training.grad_accumulation = local.grad_accumulation;
@@ -250,8 +256,15 @@ fn unknown_task(text: &str, words: &[&str]) -> WorkloadFileError {
         "pretraining" | "pre-train" | "pre-training" | "from-scratch" => {
             invalid_near("training.task", detail(""), ["pretrain".to_owned()])
         }
-        "grpo" | "ppo" | "dpo" | "rlhf" | "rl" | "orpo" | "kto" => {
-            invalid_near("training.task", detail("; reinforcement learning is not planned"), Vec::new())
+        "dpo" | "ipo" | "orpo" | "simpo" | "cpo" | "kto" | "reward" | "distill" | "distillation" => {
+            let both =
+                format!("; `{word}` is an objective: task = \"full-fine-tune\" (or lora) with objective = \"{word}\"");
+            invalid_near("training.task", detail(&both), Vec::new())
+        }
+        "grpo" | "ppo" | "rlhf" | "rlvr" | "rl" => {
+            let phases = "; reinforcement learning is planned in phases, rollouts under [serving] and updates under [training], as in \
+                          examples/grpo-7b.toml; PPO has a second phase of updates, for its critic";
+            invalid_near("training.task", detail(phases), Vec::new())
         }
         "serve" | "serving" | "inference" => {
             invalid_near("training.task", detail("; a served model is stated under [serving] of a file"), Vec::new())
@@ -265,7 +278,6 @@ mod tests {
     use super::*;
     use crate::assumption::BatchBasis;
     use crate::file::{Resolved, WorkloadFile};
-    use crate::model::catalog::Models;
     use crate::training::{AttentionKernel, FsdpStyle, LossKernel, Offload, Recompute};
 
     fn resolved(preset: &str, training: &str) -> Result<Resolved, WorkloadFileError> {

@@ -188,7 +188,7 @@ const MAMBA: Family = Family {
     ..LLAMA
 };
 
-pub(super) static FAMILIES: [Family; 41] = [
+pub(super) static FAMILIES: [Family; 42] = [
     Family { model_type: "glm4_moe", head_dim: HeadDim::ClassDefault(128), experts: ExpertKeys::Any, ..LLAMA },
     MAMBA,
     Family { model_type: "falcon_mamba", tied: false, ..MAMBA },
@@ -271,6 +271,7 @@ pub(super) static FAMILIES: [Family; 41] = [
         ],
         ..GEMMA
     },
+    Family { model_type: "gemma4_text", experts: ExpertKeys::Any, ..GEMMA },
     Family {
         model_type: "phi",
         mlp: Mlp::Is(MlpKind::Gelu),

@@ -40,6 +40,8 @@ pub(super) fn any_experts(fields: &Fields, model: &Model) -> Result<Experts, Con
             }
             width / ffn_hidden
         }
+        // A dense block beside the experts of every layer, as in Gemma 4.
+        _ if fields.flag("enable_moe_block", false)? => model.ffn_hidden / ffn_hidden,
         _ => {
             let keys = &["n_shared_experts", "num_shared_experts", "moe_num_shared_experts"];
             fields.whole(keys, 0..=*EXPERTS.end())?.unwrap_or(0)

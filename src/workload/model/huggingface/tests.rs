@@ -258,7 +258,7 @@ proptest! {
 /// A file of published sizes with, under a key of its own, the parameters that transformers counts of it.
 fn file_of_published(path: &std::path::Path, key: &str) -> (Result<Model, ConfigError>, Value) {
     let bytes = std::fs::read(path).unwrap();
-    let outer: Value = serde_json::from_slice(&bytes).unwrap();
+    let outer: Value = serde_json::from_slice(&python::to_json(bytes.clone())).unwrap();
     (read_config(&bytes[..], "published"), outer[key].clone())
 }
 
@@ -268,6 +268,29 @@ fn json_files(folder: &str) -> Vec<std::path::PathBuf> {
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
     paths.sort();
     paths
+}
+
+/// Sizes of google/gemma-4-26B-A4B and nvidia/Gemma-4-31B-IT-NVFP4, and what they are called after.
+#[test]
+fn gemma_4_has_a_dense_block_beside_its_experts() {
+    let read = |more: &str| {
+        let text = format!(
+            r#"{{"model_type": "gemma4", "text_config": {{"model_type": "gemma4_text", "head_dim": 256, "vocab_size": 262144,
+            "max_position_embeddings": 262144, "sliding_window": 1024, {more}}}}}"#
+        );
+        read_config(text.as_bytes(), "gemma-4")
+    };
+    let sizes = r#""hidden_size": 2816, "intermediate_size": 2112, "num_hidden_layers": 30, "num_attention_heads": 16,
+        "num_key_value_heads": 8, "enable_moe_block": true, "num_experts": 128, "top_k_experts": 8, "moe_intermediate_size": 704"#;
+    let mixture = read(sizes).unwrap();
+    let experts = mixture.experts.unwrap();
+    assert_eq!((mixture.kind, experts.shared_experts, experts.experts_per_token), (ModelKind::Moe, 3, 8));
+    assert!((mixture.parameters / 26e9 - 1.0).abs() < 0.05, "{}", mixture.parameters);
+    let sizes = r#""hidden_size": 5376, "intermediate_size": 21504, "num_hidden_layers": 60, "num_attention_heads": 32,
+        "num_key_value_heads": 16, "enable_moe_block": false, "num_experts": null, "top_k_experts": null"#;
+    let dense = read(sizes).unwrap();
+    assert!(dense.experts.is_none() && (dense.parameters / 31e9 - 1.0).abs() < 0.05, "{}", dense.parameters);
+    assert!(read(&format!("{sizes}, \"hidden_size_per_layer_input\": 256")).is_err());
 }
 
 #[test]
