@@ -34,7 +34,7 @@ save(8000)
 time.sleep(600)
 "#;
 
-/// Seconds without spot, from the start of the run.
+/// Seconds without spot, from the start of the run. What comes after the outage is left out: on a busy computer the program ends in a later one.
 fn outages() -> Vec<[f64; 2]> {
     let recorded = TRACES.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let trace = recorded.into_iter().find(|trace| trace["source"] == ZONE).unwrap();
@@ -42,7 +42,7 @@ fn outages() -> Vec<[f64; 2]> {
         trace["rle"].as_array().unwrap().iter().map(|span| (span[0].as_u64().unwrap(), span[1].as_u64().unwrap()));
     let ticks: Vec<bool> = spans.flat_map(|(count, ticks)| vec![count > 0; ticks as usize]).collect();
     let begin = ticks.windows(OUTAGE).position(|window| !window.contains(&true)).unwrap() + OUTAGE - BEFORE_ITS_END;
-    let down = ticks[begin..].iter().take(200).enumerate().filter(|(_, is_up)| !**is_up);
+    let down = ticks[begin..].iter().take(BEFORE_ITS_END).enumerate().filter(|(_, is_up)| !**is_up);
     down.map(|(tick, _)| [tick as f64, tick as f64 + 1.0]).collect()
 }
 
