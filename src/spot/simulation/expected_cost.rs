@@ -1,5 +1,7 @@
 //! The least expected cost of a job on one pool: a dynamic programme over time left, slack and the phase of the pool.
 
+#![expect(clippy::inline_always, reason = "what `pass` calls is compiled with it, for each kind of vectors")]
+
 use multiversion::multiversion;
 
 use crate::availability::chain::{Onward, PHASES, onward};
