@@ -145,12 +145,20 @@ impl Controller {
         actions.extend(gang.machines.iter().cloned().map(Action::Destroy));
     }
 
+    /// What runs goes on, so that nobody waits for a gang that is all there.
+    pub(super) fn end_whole_beside(&mut self, actions: &mut Vec<Action>) {
+        if let Some(Beside { gang, open: None }) = self.beside.clone() {
+            self.end_beside(&gang, actions);
+        }
+    }
+
     /// The other gang is gone, and this one runs.
     pub(super) fn take(&mut self, now: f64, actions: &mut Vec<Action>) {
         let Some(Beside { gang, open: None }) = self.beside.take() else {
             self.phase = Phase::Choosing { from: now };
             return self.choose(now, actions);
         };
+        actions.push(Action::Say(format!("{} takes over", self.choice(gang.which).pool)));
         self.runs(now, gang, actions);
     }
 

@@ -35,6 +35,11 @@ impl Liveness {
         is_news
     }
 
+    /// Some word of it was seen, old or new.
+    pub fn has_spoken(&self) -> bool {
+        self.sign.is_some()
+    }
+
     /// What was news is a sign of life.
     pub fn lives(&mut self) {
         self.silent = 0.0;

@@ -275,6 +275,7 @@ impl Controller {
             return;
         }
         *has_spoken = true;
+        let was_heard = liveness.has_spoken();
         let is_news = liveness.saw(now, Some(report.sign), self.terms.silence * LONGEST_STEP);
         // A first machine that waits for the others says so for ever, and all of them cost money.
         if is_news && (report.has_started || self.terms.nodes == 1) {
@@ -285,8 +286,11 @@ impl Controller {
             self.fruitless = 0;
         }
         self.done = self.done.max(report.done.clamp(0.0, 1.0));
+        // The gang that whoever led before had ordered beside it is not needed.
+        let goes_on = was_heard && is_news && report.outcome.is_none() && leaving.is_none();
         let (gang, leaves_for) = (gang.clone(), leaving.as_ref().map(|leaving| leaving.next.clone()));
         match (report.outcome, leaves_for) {
+            (None, _) if goes_on => self.end_whole_beside(actions),
             (None, _) => {}
             (Some(Outcome::Completed), _) => {
                 self.done = 1.0;
@@ -332,7 +336,14 @@ impl Controller {
             self.pass(now);
             self.watch.refused(pool);
         }
-        self.end_all(now, Next::Choose, actions);
+        // Machines that were asked for beside it are wanted all the more, whether by this leader or by whoever led before.
+        if let Some(Beside { gang, open: Some(open) }) = self.beside.clone() {
+            actions.extend(self.leftover().into_iter().map(Action::Destroy));
+            (self.beside, self.phase) = (None, Phase::Creating { gang, open });
+            actions.push(Action::Wake(now));
+            return;
+        }
+        self.end_all(now, Next::Take, actions);
     }
 
     fn run(&mut self, now: f64, gang: &Gang, actions: &mut Vec<Action>) {

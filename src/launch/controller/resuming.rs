@@ -3,7 +3,7 @@
 use crate::controller::Controller;
 use crate::controller::events::{ResumeState, Terms};
 use crate::controller::liveness::Liveness;
-use crate::controller::phase::{Gang, Next, Phase, Which};
+use crate::controller::phase::{Beside, Gang, Next, Phase, Which};
 use crate::controller::rental::Rental;
 use gpuplan_runstore::Ledger;
 
@@ -18,7 +18,9 @@ impl Controller {
             .map_or_else(|| Ledger::settled(past.rentals.spent(now), resumed.terms.launch.moment()), Ledger::inherited);
         resumed.rentals = past.rentals.clone();
         (resumed.unclear_until, resumed.heard_of) = (now + resumed.terms.settles, now);
-        let kept = resumed.whole_gang(&past, now);
+        let mut gangs = resumed.whole_gangs(&past, now).into_iter();
+        let kept = gangs.next();
+        resumed.beside = gangs.next_back().map(|gang| Beside { gang, open: None });
         resumed.phase = match kept {
             Some(gang) => {
                 let since = gang.since;
@@ -43,17 +45,19 @@ impl Controller {
         resumed
     }
 
-    /// The gang that goes on: the oldest that is whole. One that was ordered beside it is not needed.
-    fn whole_gang(&self, past: &ResumeState, now: f64) -> Option<Gang> {
-        let open: Vec<&Rental> = self.rentals.open().collect();
-        let standing =
-            || past.standing.iter().filter(|standing| open.iter().any(|rental| rental.machine == standing.machine));
-        let epoch = standing().map(|standing| standing.epoch).min()?;
-        let pool = &standing().find(|standing| standing.epoch == epoch)?.pool;
-        let of_gang = |rental: &&&Rental| {
-            standing().any(|standing| standing.epoch == epoch && standing.machine == rental.machine)
-        };
-        let machines: Vec<&&Rental> = open.iter().filter(of_gang).collect();
+    /// Gangs with all their machines, the oldest first: that one goes on, and one that was ordered beside it only if it turns out to be gone.
+    fn whole_gangs(&self, past: &ResumeState, now: f64) -> Vec<Gang> {
+        let mut epochs: Vec<u64> = past.standing.iter().map(|standing| standing.epoch).collect();
+        epochs.sort_unstable();
+        epochs.dedup();
+        epochs.into_iter().filter_map(|epoch| self.whole_gang(past, epoch, now)).collect()
+    }
+
+    fn whole_gang(&self, past: &ResumeState, epoch: u64, now: f64) -> Option<Gang> {
+        let standing = || past.standing.iter().filter(|standing| standing.epoch == epoch);
+        let pool = &standing().next()?.pool;
+        let of_gang = |rental: &&Rental| standing().any(|standing| standing.machine == rental.machine);
+        let machines: Vec<&Rental> = self.rentals.open().filter(of_gang).collect();
         // An order without an answer may be of this gang only if it is the last.
         let is_whole = machines.len() == self.terms.nodes as usize && (past.open_since.is_none() || epoch < past.epoch);
         let spot = self.terms.spot.iter().position(|choice| choice.pool == *pool).map(Which::Spot);

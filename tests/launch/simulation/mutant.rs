@@ -23,8 +23,6 @@ pub enum Mutant {
     WallClock,
     /// A machine begins, whoever leads by the time that it has booted.
     DeposedMachineBegins,
-    /// A gang that was ordered beside another one begins while that one still works.
-    NewGangDoesNotWait,
     /// A list says what is there when its answer comes, however long ago the cloud was asked.
     ListsHaveNoAge,
     /// A machine that reboots forgets when it was to end.
@@ -34,7 +32,7 @@ pub enum Mutant {
 }
 
 impl Mutant {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 13] = [
         Self::OldWordIsLife,
         Self::BlindIsSilent,
         Self::StopForgetsOrders,
@@ -45,7 +43,6 @@ impl Mutant {
         Self::EndsWithoutNotice,
         Self::WallClock,
         Self::DeposedMachineBegins,
-        Self::NewGangDoesNotWait,
         Self::ListsHaveNoAge,
         Self::RebootForgetsTheEnd,
         Self::LeaseAtThePlannedPrice,
@@ -60,11 +57,10 @@ impl Mutant {
             Self::EndsWithoutNotice => 5,
             Self::BlindIsSilent => 16,
             Self::ListsHaveNoAge => 36,
-            Self::NobodyAsksWhoLeads => 37,
             Self::StopForgetsOrders => 38,
             Self::DeposedMachineBegins => 107,
+            Self::NobodyAsksWhoLeads => 279,
             Self::RebootForgetsTheEnd => 579,
-            Self::NewGangDoesNotWait => 2852,
         }
     }
 }

@@ -239,8 +239,7 @@ impl World {
         // Whoever was ordered beside another gang waits while that one is at work, which has claimed the run before.
         let works = whole.iter().copied().find(|epoch| *epoch == self.claimed);
         let claims = whole.iter().copied().filter(|epoch| *epoch > self.claimed);
-        let mut others = claims
-            .filter(|epoch| works.is_none() || !self.beside.contains(epoch) || self.lacks(Mutant::NewGangDoesNotWait));
+        let mut others = claims.filter(|epoch| works.is_none() || !self.beside.contains(epoch));
         let other = others.next();
         assert!(works.is_none() || other.is_none(), "two gangs at work: {whole:?}\n{}", self.log.join("\n"));
         assert!(others.next().is_none(), "two gangs claim the run: {whole:?}\n{}", self.log.join("\n"));
