@@ -153,8 +153,8 @@ impl<'a, 'p, 'm> Search<'a, 'p, 'm> {
 
     /// Forecasts what could be the best of its ways. It stays open as long as some way is left.
     fn decide(&mut self, mut open: Undecided, question: Question) {
-        let looked_at = self.done.iter().chain(self.open.iter().filter(|open| open.is_left));
-        if let Some(better) = looked_at.into_iter().find(|better| better.is_no_worse_than(&open)) {
+        let mut looked_at = self.done.iter().chain(self.open.iter().filter(|open| open.is_left));
+        if let Some(better) = looked_at.find(|better| better.is_no_worse_than(&open)) {
             let why = if better.is_kept || better.is_left { open.dominated() } else { better.why_not() };
             self.refused.add(open.plan.instance, Purchase::Spot, open.plan.nodes, why);
             return;

@@ -189,6 +189,15 @@ fn spot_seen(market: &Market, hardware: &Hardware, rates: &[(&str, f64, i64)]) -
     market.only(|_| false).merged(offers, hardware)
 }
 
+/// Eight H100 as spot.
+fn spot_of_eight(case: &Case) -> OfferFilter {
+    OfferFilter {
+        gpus: vec![GpuSelector::parse("H100:8", &case.hardware).unwrap()],
+        purchase: PurchaseChoice::Spot,
+        ..OfferFilter::default()
+    }
+}
+
 fn region<'m>(market: &'m Market, plan: &Plan) -> &'m str {
     &market.offer(plan.offer).place.region
 }
@@ -197,11 +206,7 @@ fn region<'m>(market: &'m Market, plan: &Plan) -> &'m str {
 fn an_old_price_does_not_win_by_being_old_and_one_answer_throws_nothing_away() {
     let case = Case::new();
     let workload = case.workload("full-fine-tune", 1e8);
-    let offers = OfferFilter {
-        gpus: vec![GpuSelector::parse("H100:8", &case.hardware).unwrap()],
-        purchase: PurchaseChoice::Spot,
-        ..OfferFilter::default()
-    };
+    let offers = spot_of_eight(&case);
     let limits = Limits { objective: Objective::Cost, offers, now: Some(now()), ..Limits::default() };
     let asked = |rates: &[(&str, f64, i64)]| {
         let market = spot_seen(&case.market, &case.hardware, rates);
@@ -260,11 +265,7 @@ fn what_cannot_be_launched_is_recommended_only_where_nothing_else_can_be() {
 fn a_price_that_is_too_old_to_know_is_a_note() {
     let case = Case::new();
     let workload = case.workload("full-fine-tune", 1e8);
-    let offers = OfferFilter {
-        gpus: vec![GpuSelector::parse("H100:8", &case.hardware).unwrap()],
-        purchase: PurchaseChoice::Spot,
-        ..OfferFilter::default()
-    };
+    let offers = spot_of_eight(&case);
     let limits = Limits { offers, now: Some(now()), ..Limits::default() };
     let asked = |rates: &[(&str, f64, i64)]| {
         let market = spot_seen(&case.market, &case.hardware, rates);

@@ -3,6 +3,9 @@
 use crate::availability::Spells;
 use crate::policy::{Action, Limits};
 
+/// Hours of work that a sum of floating-point hours may miss.
+const ROUNDED: f64 = 1e-9;
+
 /// Of machines alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Least {
@@ -44,7 +47,7 @@ pub fn least(limits: &Limits, fallback: Fallback, spells: Spells, value_of_hour:
         let spare = used.done - work;
         let other = match fallback {
             // On spot alone, perhaps in few of the spells.
-            _ if spare >= -1e-9 => Least { dollars: spot * soonest, hours: (until - spare).max(soonest) },
+            _ if spare >= -ROUNDED => Least { dollars: spot * soonest, hours: (until - spare).max(soonest) },
             Fallback::OnDemand => {
                 let dollars = used.paid + (work - used.done) * on_demand;
                 Least { dollars: dollars.max(spot * soonest), hours: until.max(soonest) }
