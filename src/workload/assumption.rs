@@ -19,6 +19,10 @@ pub enum Assumption {
     ModelOfCache {
         name: String,
     },
+    /// The name contains that of this model, of which it is a fine-tune or another packaging: its sizes are taken.
+    ModelOfName {
+        like: String,
+    },
     /// Of the model only the size is known: the shape of this one, with as many layers as the size takes.
     ModelShape {
         like: String,

@@ -84,8 +84,11 @@ fn key_and_why(assumption: &Assumption) -> (&'static str, Cow<'static, str>) {
         Assumption::KvHeads { .. } => ("kv_heads", "as many as heads"),
         Assumption::HeadDim { .. } => ("head_dim", "hidden / heads"),
         Assumption::ModelOfCache { .. } => ("model", "its config.json in the cache of huggingface_hub"),
+        Assumption::ModelOfName { .. } => {
+            ("model", "by its name a fine-tune or another packaging of it; --config config.json knows for certain")
+        }
         Assumption::ModelShape { .. } => {
-            ("model", "only the size is known: the shape of another model of about this size, dense, with a wide band")
+            ("model", "only the size is known: the shape of another model of about this size, with a wide band")
         }
         Assumption::ModelTraffic { .. } => {
             ("model.kind", "only parameters and operations are known: memory traffic as in this kind, with a wide band")
@@ -148,7 +151,7 @@ fn value(assumption: &Assumption) -> String {
         Assumption::TiedEmbeddings { tied } => tied.to_string(),
         Assumption::KvHeads { heads } => heads.to_string(),
         Assumption::HeadDim { elements } => elements.to_string(),
-        Assumption::ModelOfCache { ref name } => name.clone(),
+        Assumption::ModelOfCache { ref name } | Assumption::ModelOfName { like: ref name } => name.clone(),
         Assumption::ModelShape { ref like, layers } => format!("{like} with {layers} layers"),
         Assumption::Parameters { parameters, .. } => short_count(parameters),
         Assumption::Simplified { simplification } => simplified_part(simplification),

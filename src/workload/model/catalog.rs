@@ -139,14 +139,25 @@ impl Models {
         })
     }
 
+    /// The model whose name the name of a fine-tune or of another packaging contains, with the format that it states.
+    pub fn made_of(&self, name: &str) -> Option<(&ModelRow, Option<StoredFormat>)> {
+        let spelling = Spelling::of(name)?;
+        let row = self.find(spelling.made_of(self.sizes())?)?;
+        Some((row, spelling.format()))
+    }
+
     /// The model of the same family and about the same size that a name is nearest to.
     pub fn nearest(&self, name: &str) -> Option<&ModelRow> {
         let spelling = Spelling::of(name)?;
-        let known = self.rows.iter().flat_map(|row| {
+        self.find(spelling.nearest(self.sizes())?)
+    }
+
+    /// Every name with the parameters of its model.
+    fn sizes(&self) -> impl Iterator<Item = (&str, f64)> {
+        self.rows.iter().flat_map(|row| {
             let names = std::iter::once(&row.id).chain(&row.aliases);
             names.map(move |name| (name.as_str(), row.parameters))
-        });
-        self.find(spelling.nearest(known)?)
+        })
     }
 
     pub fn names(&self) -> impl Iterator<Item = &str> {

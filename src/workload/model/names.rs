@@ -1,5 +1,8 @@
 //! `Spelling`: a model's name as people type it, taken apart into words, size, revision and weight format.
 
+mod made_of;
+
+pub use crate::model::names::made_of::StatedSize;
 use crate::serving::StoredFormat;
 use gpuplan_units::names::did_you_mean;
 
@@ -70,8 +73,9 @@ fn format(word: &str) -> Option<StoredFormat> {
         "bf16" | "fp16" | "f16" => Some(StoredFormat::Bf16),
         "fp8" | "f8" | "mxfp8" => Some(StoredFormat::Fp8),
         // What llama.cpp stores in five or six bits takes less than these eight.
-        "int8" | "8bit" | "w8a8" | "w8a16" | "q8" | "q6" | "q5" => Some(StoredFormat::Int8),
-        "awq" | "gptq" | "int4" | "4bit" | "w4a16" | "w4a8" | "nf4" | "q4" | "iq4" => Some(StoredFormat::Int4),
+        "int8" | "8bit" | "6bit" | "5bit" | "w8a8" | "w8a16" | "q8" | "q6" | "q5" => Some(StoredFormat::Int8),
+        "awq" | "gptq" | "int4" | "4bit" | "w4a16" | "w4a8" | "nf4" | "q4" | "iq4" | "q3" | "iq3" | "q2" | "iq2"
+        | "3bit" | "2bit" | "int2" => Some(StoredFormat::Int4),
         "mxfp4" => Some(StoredFormat::Mxfp4),
         "fp4" | "nvfp4" => Some(StoredFormat::Nvfp4),
         _ => None,
@@ -141,7 +145,7 @@ impl Spelling {
     /// What the name can mean, the closest first: as it stands, without its format, without its revision; each also with
     /// `3-1` for 3.1 and without `meta-`. With the format that the name states.
     pub fn readings(&self) -> impl Iterator<Item = (String, Option<StoredFormat>)> {
-        let stated = self.words.iter().find_map(|word| format(word));
+        let stated = self.format();
         let is_packed = |word: &String| format(word).is_some() || PACKAGES.contains(&word.as_str());
         let unpacked: Vec<String> = match self.words.iter().position(is_packed) {
             // What follows a format tells more of it: `Q4_K_M`, `bnb-4bit`, `FP8-dynamic`.

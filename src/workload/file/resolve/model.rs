@@ -44,9 +44,18 @@ pub(super) fn resolve(
             Ok(ResolvedModel { model, native_tokens })
         }
         (Some(name), None) => {
-            let Some((row, format)) = models.named(name) else {
+            let known = models.named(name).or_else(|| {
+                let made_of = models.made_of(name)?;
+                assumed.push(Assumption::ModelOfName { like: made_of.0.id.clone() });
+                Some(made_of)
+            });
+            let Some((row, format)) = known else {
                 let size = Spelling::of(name).and_then(|name| name.size_alone());
                 if let Some(model) = by_size::model(section, size, models, assumed)? {
+                    return Ok(ResolvedModel { model, native_tokens: None });
+                }
+                if let Some(model) = by_size::by_name(name, models, assumed)? {
+                    let model = with_sizes(section, "model.preset", model, assumed)?;
                     return Ok(ResolvedModel { model, native_tokens: None });
                 }
                 let suggestion = models.nearest(name).map(|row| row.id.clone());

@@ -30,7 +30,7 @@ pub(super) fn teacher(
     match (objective, section.teacher.as_deref()) {
         (Objective::Distill, None) => Err(missing(key, "name the model whose answers are met, such as llama-3.1-70b")),
         (Objective::Distill, Some(name)) => {
-            let Some((row, _)) = models.named(name) else {
+            let Some((row, _)) = models.named(name).or_else(|| models.made_of(name)) else {
                 let suggestion = models.nearest(name).map(|row| row.id.clone());
                 return Err(WorkloadFileError::UnknownModel { name: shown(name), suggestion });
             };
