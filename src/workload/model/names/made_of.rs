@@ -4,7 +4,7 @@ use super::{PURPOSES, Spelling, format, is_date, is_revision, is_version, size, 
 use crate::serving::StoredFormat;
 
 /// Words of what is no model of its own but a part of one, or of what was cut from one: its sizes are others.
-const PARTS: [&str; 39] = [
+const PARTS: [&str; 41] = [
     "lora",
     "qlora",
     "dora",
@@ -16,6 +16,7 @@ const PARTS: [&str; 39] = [
     "drafter",
     "dflash",
     "dspark",
+    "spec",
     "speculator",
     "medusa",
     "assistant",
@@ -38,6 +39,7 @@ const PARTS: [&str; 39] = [
     "upscaled",
     "franken",
     "moe",
+    "hybrid",
     "mamba",
     "rwkv",
     "diffusion",
@@ -46,10 +48,33 @@ const PARTS: [&str; 39] = [
     "bitnet",
 ];
 
+/// Words of language models that were given eyes: more parameters than the model they name.
+const WITH_TOWERS: [&str; 7] = ["llava", "blip", "ovis", "onevision", "vlm", "captioner", "internvl"];
+
+/// Words that tell one size of a family from another where no number does.
+const VARIANTS: [&str; 22] = [
+    "tiny", "mini", "small", "medium", "large", "xlarge", "xsmall", "xl", "xxl", "nano", "micro", "lite", "light",
+    "flash", "air", "pro", "max", "ultra", "super", "turbo", "huge", "giant",
+];
+
 /// Words of models that make pictures, films or sound, whose size says nothing of a language model's shape.
 const OTHER_KINDS: [&str; 16] = [
-    "image", "t2i", "t2v", "i2v", "ti2v", "tts", "vae", "unet", "diffusion", "video", "music", "audio", "clip",
-    "vocoder", "codec", "depth",
+    "image",
+    "t2i",
+    "t2v",
+    "i2v",
+    "ti2v",
+    "tts",
+    "vae",
+    "unet",
+    "diffusion",
+    "video",
+    "music",
+    "audio",
+    "clip",
+    "vocoder",
+    "codec",
+    "depth",
 ];
 
 /// A size in the name may be rounded by this factor from that of the model it was made of.
@@ -126,18 +151,26 @@ impl Spelling {
         best.map(|(_, name)| name)
     }
 
+    /// The number and size of experts that the name states: `8x7b`, which only a mixture of that kind has.
+    pub fn mixture(&self) -> Option<&str> {
+        let mixed = |word: &&String| word.contains('x') && size(word).is_some();
+        self.words.iter().find(mixed).map(String::as_str)
+    }
+
     /// Whether the words of this name that are not `at` leave the sizes of the known model as they are.
     fn keeps_sizes(&self, own: &[&str], at: &[usize], known: &Self, parameters: f64) -> bool {
         let (Some(first), Some(last)) = (at.first(), at.last()) else { return false };
         let is_sized = at.iter().any(|index| size(own[*index]).is_some());
         let has_billions = own.iter().any(|word| word.ends_with('b') && size(word).is_some());
-        // One word without a size names a family: `bert`, `whisper`.
-        if !is_sized && (at.len() < 2 || last - first + 1 != at.len()) {
+        // One word without a size names a family: `bert`, `whisper`. Two names beside each other are one of neither: `x-sd3`.
+        let is_prefix = *first == 0 || known.words.len() > 1;
+        if !is_sized && (at.len() < 2 || last - first + 1 != at.len() || !is_prefix) {
             return false;
         }
         // `whisper-large-v9` is no `whisper-large`, and `gpt-2.5` no `gpt-2`.
         let is_other_version = |word: &&str| is_version(word) || word.starts_with(|c: char| c.is_ascii_digit());
-        if !is_sized && own.get(last + 1).is_some_and(|word| is_other_version(word) && !is_date(word) && size(word).is_none())
+        if !is_sized
+            && own.get(last + 1).is_some_and(|word| is_other_version(word) && !is_date(word) && size(word).is_none())
         {
             return false;
         }
@@ -149,7 +182,9 @@ impl Spelling {
             }
             let is_inside = index > *first && index < *last;
             let is_of_another = word.len() < 2 || word.bytes().any(|byte| byte.is_ascii_digit());
-            !(PARTS.contains(&word) || is_inside && is_of_another && !is_date(word) && format(word).is_none())
+            let is_other =
+                PARTS.contains(&word) || WITH_TOWERS.contains(&word) || !is_sized && VARIANTS.contains(&word);
+            !(is_other || is_inside && is_of_another && !is_date(word) && format(word).is_none())
         };
         let rest = || own.iter().enumerate().filter(|(index, _)| !at.contains(index));
         let purposes = |words: &[String]| {
@@ -160,19 +195,24 @@ impl Spelling {
         rest().all(|(index, word)| fits(index, word)) && purposes(&self.words) == purposes(&known.words)
     }
 
+    /// No word says that it is a part of a model, or of a kind that is no language model.
+    pub fn is_whole(&self) -> bool {
+        let is_other = |word: &str| PARTS.contains(&word) && word != "moe" || OTHER_KINDS.contains(&word);
+        !tokens(&self.words).into_iter().any(is_other) && !self.words.iter().any(|word| is_other(word))
+    }
+
     /// The size in the name of a language model; `None` where it has none, several, or is of another kind.
     pub fn stated_size(&self) -> Option<StatedSize> {
         let words = tokens(&self.words);
-        if words.iter().any(|word| PARTS.contains(word) && *word != "moe" || OTHER_KINDS.contains(word)) {
+        if !self.is_whole() {
             return None;
         }
         let of_unit = |unit: char| words.iter().filter(move |word| word.ends_with(unit)).filter_map(|word| size(word));
         let billions: Vec<f64> = of_unit('b').chain(of_unit('t')).collect();
         let sizes = if billions.is_empty() { of_unit('m').collect() } else { billions };
         let active = words.iter().find_map(|word| active(word));
-        let is_mixed = words.iter().any(|word| word.contains('x') && size(word).is_some());
         match sizes[..] {
-            [parameters] if !is_mixed => {
+            [parameters] if self.mixture().is_none() => {
                 Some(StatedSize { parameters, active: active.filter(|active| *active < parameters) })
             }
             _ => None,
@@ -243,6 +283,9 @@ mod tests {
             "whisper-large-v9",
             "Kolibri-7B",
             "tiny-random-Llama-3-8B",
+            "llava-llama-3-8b-v1_1",
+            "GLM-4.5-Air-Flash",
+            "captioner-bert",
         ] {
             assert_eq!(made_of(name), None, "{name}");
         }
