@@ -4,7 +4,7 @@ use super::{PURPOSES, Spelling, format, is_date, is_revision, is_version, size, 
 use crate::serving::StoredFormat;
 
 /// Words of what is no model of its own but a part of one, or of what was cut from one: its sizes are others.
-const PARTS: [&str; 41] = [
+const PARTS: [&str; 42] = [
     "lora",
     "qlora",
     "dora",
@@ -36,6 +36,7 @@ const PARTS: [&str; 41] = [
     "dummy",
     "truncated",
     "layers",
+    "patch",
     "upscaled",
     "franken",
     "moe",
