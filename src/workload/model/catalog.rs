@@ -363,7 +363,7 @@ mod tests {
         ] {
             assert_eq!(near(name), Some(id), "{name}");
         }
-        let strangers = ["acme/Kolibri-7B", "gpt-4o", "Llama-9-200B", "acme/unheard-of", "Qwen/Qwen-Image"];
+        let strangers = ["acme/Kolibri-7B", "gpt-4o", "Llama-9-200B", "acme/unheard-of", "Qwen/Qwen-Studio"];
         for name in strangers {
             assert_eq!(near(name), None, "{name}");
         }
