@@ -4,7 +4,9 @@ mod diffusers;
 mod error;
 mod families;
 pub(crate) mod fields;
+mod hybrids;
 mod layers;
+mod pruned;
 mod published;
 mod python;
 
@@ -67,9 +69,18 @@ pub fn read_config(reader: impl BufRead, name: &str) -> Result<Model, ConfigErro
 fn read_parts(map: &Map<String, Value>, prefix: &'static str, name: &str) -> Result<Model, ConfigError> {
     let nested = TEXT_PARTS.iter().find_map(|(key, inner)| Some((map.get(*key)?.as_object()?, *inner)));
     let Some((part, inner)) = nested else { return read_fields(map, prefix, name) };
-    let mut model = match part.get("text_config").and_then(Value::as_object) {
-        Some(text) => read_fields(text, "text_config.", name)?,
-        None => read_fields(part, inner, name)?,
+    let (text, inner) = match part.get("text_config").and_then(Value::as_object) {
+        Some(text) => (text, "text_config."),
+        None => (part, inner),
+    };
+    let mut model = match (text.get("model_type"), map.get("model_type")) {
+        // The part is of the type of the whole where it does not say its own.
+        (None, Some(model_type)) => {
+            let mut text = text.clone();
+            text.insert("model_type".to_owned(), model_type.clone());
+            read_fields(&text, inner, name)?
+        }
+        _ => read_fields(text, inner, name)?,
     };
     let towers = layers::towers(map) + layers::towers(part);
     model.deviations.other_parameters += towers;
@@ -88,12 +99,16 @@ fn read_fields(map: &Map<String, Value>, prefix: &'static str, name: &str) -> Re
     if !prefix.is_empty() {
         fields.defaults = family.nested_defaults;
     }
-    if matches!(family.model_type, "mamba" | "falcon_mamba") {
+    if matches!(family.model_type, "mamba" | "mamba2" | "falcon_mamba") {
         return layers::mamba(&fields, family, name);
     }
-    if fields.whole(&["hidden_size_per_layer_input"], 0..=*WIDTH.end())?.is_some_and(|width| width > 0) {
-        let why = "an embedding in every layer is not modelled; name the model instead";
-        return Err(fields.impossible("hidden_size_per_layer_input", "stated", why));
+    if fields.is_present(pruned::BLOCKS) {
+        let (equal, hybrid) = pruned::equal_layers(&fields, family)?;
+        let mut model = read_fields(&equal, prefix, name)?;
+        let before = model.counted_parameters();
+        model.deviations.hybrid = Some(hybrid);
+        model.parameters += model.counted_parameters() - before;
+        return Ok(model);
     }
     let mut model = transformer(&fields, family, name)?;
     let is_mixture = family.experts != ExpertKeys::Any || layers::has_experts(&fields)?;
@@ -104,15 +119,16 @@ fn read_fields(map: &Map<String, Value>, prefix: &'static str, name: &str) -> Re
     if family.experts == ExpertKeys::Llama4 {
         model.ffn_hidden = fields.whole(&["intermediate_size_mlp"], WIDTH)?.unwrap_or(model.ffn_hidden);
     }
-    let has_latent = family.experts == ExpertKeys::DeepSeek || fields.is_present("kv_lora_rank");
+    let has_latent = ["kv_lora_rank", "o_lora_rank"].iter().any(|key| fields.is_present(key));
     if has_latent && family.kind == ModelKind::Decoder || family.experts == ExpertKeys::DeepSeek {
-        let latent = latent_attention(&fields)?;
+        let latent = latent_attention(&fields, &model)?;
         model.kv_heads = model.heads;
         model.head_dim = latent.nope_head + latent.rope_head;
         model.latent = Some(latent);
     }
-    model.deviations.hybrid = layers::hybrid(&fields, &mut model)?;
+    model.deviations.hybrid = hybrids::hybrid(&fields, &mut model)?;
     model.deviations.window = layers::window(&fields, family, model.layers)?;
+    model.deviations.other_parameters = layers::embeddings_of_layers(&fields, &model)?;
     model.parameters = model.counted_parameters() + beside_layers(&fields, family, &mut model)?;
     Ok(model)
 }
@@ -223,7 +239,10 @@ fn feed_forward(fields: &Fields, family: &Family, hidden: u32) -> Result<u32, Co
     match family.feed_forward {
         // A file of experts alone states only their width.
         FeedForward::Key(key) if family.experts == ExpertKeys::Any => {
-            fields.required(&[key, "moe_intermediate_size"], WIDTH)
+            let width = fields.required(&["dense_intermediate_size", key, "moe_intermediate_size"], WIDTH)?;
+            // LFM2 states the width of a block without a gate, of which one with a gate has two thirds.
+            let is_adjusted = fields.flag("block_auto_adjust_ff_dim", false)?;
+            Ok(if is_adjusted { (2 * width / 3).next_multiple_of(256) } else { width })
         }
         FeedForward::Key(key) => fields.whole(&[key], WIDTH)?.ok_or_else(|| fields.missing(key)),
         FeedForward::KeyOrFourHidden(key) => Ok(fields.whole(&[key], WIDTH)?.unwrap_or(four)),
@@ -298,7 +317,10 @@ fn dense_layers(fields: &Fields, keys: ExpertKeys, layers: u32) -> Result<u32, C
     }
 }
 
-fn latent_attention(fields: &Fields) -> Result<LatentAttention, ConfigError> {
+fn latent_attention(fields: &Fields, model: &Model) -> Result<LatentAttention, ConfigError> {
+    if fields.is_present("o_lora_rank") {
+        return grouped_output(fields, model);
+    }
     Ok(LatentAttention {
         kv_rank: fields.required(&["kv_lora_rank"], WIDTH)?,
         q_rank: fields.whole(&["q_lora_rank"], WIDTH)?.unwrap_or(0),
@@ -306,6 +328,20 @@ fn latent_attention(fields: &Fields) -> Result<LatentAttention, ConfigError> {
         nope_head: fields.required(&["qk_nope_head_dim"], HEAD_DIM)?,
         value_head: fields.required(&["v_head_dim"], HEAD_DIM)?,
     })
+}
+
+/// DeepSeek-V4: keys and values are one vector, and the output goes through a low rank in groups of heads. As latent attention whose
+/// values are so wide that it has as many weights.
+fn grouped_output(fields: &Fields, model: &Model) -> Result<LatentAttention, ConfigError> {
+    let rope_head = fields.required(&["qk_rope_head_dim"], HEAD_DIM)?;
+    let nope_head = model.head_dim.saturating_sub(rope_head).max(1);
+    let rank = f64::from(fields.required(&["o_lora_rank"], WIDTH)?);
+    let groups = f64::from(fields.required(&["o_groups"], HEADS)?);
+    let (hidden, kept) = (f64::from(model.hidden), f64::from(nope_head));
+    let output = rank * (model.query_width() + groups * hidden) - kept * f64::from(model.heads) * kept;
+    let value_head = (output / (f64::from(model.heads) * (hidden + kept))).round().max(1.0) as u32;
+    let q_rank = fields.required(&["q_lora_rank"], WIDTH)?;
+    Ok(LatentAttention { kv_rank: nope_head, q_rank, rope_head, nope_head, value_head })
 }
 
 /// Parameters beside layers and full-width embeddings: positions, the stem of an image or audio encoder, and the

@@ -97,11 +97,14 @@ pub(super) struct Family {
     pub nested_defaults: &'static [(&'static str, u32)],
 }
 
+/// The type whose keys most decoders have.
+pub(super) const LLAMA_TYPE: &str = "llama";
+
 const LLAMA: Family = Family {
-    model_type: "llama",
+    model_type: LLAMA_TYPE,
     kind: ModelKind::Decoder,
     hidden: &["hidden_size"],
-    layers: &["num_hidden_layers"],
+    layers: &["num_hidden_layers", "num_layers"],
     encoder_layers: &[],
     heads: &["num_attention_heads"],
     kv: KvHeads::KeyOrAll,
@@ -188,10 +191,11 @@ const MAMBA: Family = Family {
     ..LLAMA
 };
 
-pub(super) static FAMILIES: [Family; 42] = [
+pub(super) static FAMILIES: [Family; 53] = [
     Family { model_type: "glm4_moe", head_dim: HeadDim::ClassDefault(128), experts: ExpertKeys::Any, ..LLAMA },
     MAMBA,
     Family { model_type: "falcon_mamba", tied: false, ..MAMBA },
+    Family { model_type: "mamba2", tied: false, ..MAMBA },
     Family { model_type: "nemotron_h", mlp: Mlp::Is(MlpKind::Gelu), experts: ExpertKeys::Any, ..LLAMA },
     Family { model_type: "llama4_text", kv: KvHeads::Key, experts: ExpertKeys::Llama4, ..LLAMA },
     Family {
@@ -271,7 +275,33 @@ pub(super) static FAMILIES: [Family; 42] = [
         ],
         ..GEMMA
     },
+    Family { model_type: "gemma3n_text", ..GEMMA },
     Family { model_type: "gemma4_text", experts: ExpertKeys::Any, ..GEMMA },
+    Family { model_type: "gemma4_unified_text", experts: ExpertKeys::Any, ..GEMMA },
+    Family { model_type: "diffusion_gemma_text", experts: ExpertKeys::Any, ..GEMMA },
+    Family { model_type: "gpt_bigcode", kv: KvHeads::Falcon, ..GPT },
+    Family { model_type: "biogpt", ..GPT },
+    Family { model_type: "codegen", parallel: Parallel::Always, tied: false, learned_positions: false, ..GPT },
+    Family {
+        model_type: "xglm",
+        hidden: &["d_model"],
+        layers: &["num_layers"],
+        heads: &["attention_heads"],
+        feed_forward: FeedForward::Key("ffn_dim"),
+        learned_positions: false,
+        ..GPT
+    },
+    Family {
+        model_type: "gpt_neox_japanese",
+        kv: KvHeads::All,
+        feed_forward: FeedForward::KeyOrFourHidden("intermediate_size"),
+        mlp: Mlp::Is(MlpKind::Gelu),
+        norm: NormKind::Layer,
+        tied: true,
+        ..LLAMA
+    },
+    Family { model_type: "umt5", ..T5 },
+    Family { model_type: "longt5", ..T5 },
     Family {
         model_type: "phi",
         mlp: Mlp::Is(MlpKind::Gelu),
@@ -375,42 +405,37 @@ pub(super) static FAMILIES: [Family; 42] = [
 /// Decoders whose files have Llama's keys, with gated blocks; mixtures, latent attention, windows and recurrences are read from
 /// the keys that say so.
 #[rustfmt::skip]
-const LIKE_LLAMA: [&str; 67] = [
-    "afmoe", "aquila", "aria_text", "axk1", "baichuan", "bitnet", "cohere2", "cohere2_moe", "cwm", "deepseek_v32",
-    "diffllama", "dots1", "ernie4_5", "ernie4_5_moe", "exaone4", "exaone_moe", "flex_olmo", "glm", "glm4",
-    "glm4_moe_lite", "glm4v_moe_text", "glm4v_text", "glm_moe_dsa", "gpt_oss", "granite_swa", "granitemoe",
-    "granitemoe_swa", "granitemoeshared", "helium", "hunyuan_v1_dense", "hunyuan_v1_moe", "hy_v3", "hyperclovax",
-    "internlm2", "internlm3", "iquestcoder", "kimi_k2", "laguna", "mellum", "mimo", "mimo_v2_flash", "minicpm",
-    "minicpm3", "minimax_m2", "minimax_m3_vl_text", "ministral", "ministral3", "mistral4", "olmo3", "olmoe",
-    "orion", "phimoe", "qwen2_5_vl", "qwen2_5_vl_text", "qwen2_vl", "qwen2_vl_text", "qwen3_5_moe_text",
-    "qwen3_5_text", "qwen3_next", "qwen3_vl_moe_text", "qwen3_vl_text", "seed_oss", "smollm3", "solar_open",
-    "vaultgemma", "yi", "youtu",
+const LIKE_LLAMA: [&str; 104] = [
+    "afmoe", "aquila", "aria_text", "axk1", "axk2", "baichuan", "bailing_hybrid", "bailing_moe", "bamba", "bitnet",
+    "cohere2", "cohere2_moe", "cohere_compass_text", "cwm", "deepseek_ocr2_text", "deepseek_ref", "deepseek_v32", "deepseek_v4",
+    "diffllama", "dots1", "ernie4_5", "ernie4_5_moe", "ernie4_5_vl_moe_text", "exaone", "exaone4", "exaone_moe",
+    "falcon_h1", "flex_olmo", "glm", "glm4", "glm4_moe_lite", "glm4v_moe_text", "glm4v_text", "glm_moe_dsa",
+    "glm_ocr_text", "gpt_oss", "granite4_vision_text", "granite_docling_text", "granite_swa", "granitemoe",
+    "granitemoe_swa", "granitemoehybrid", "granitemoeshared", "helium", "hunyuan_v1_dense", "hunyuan_v1_moe",
+    "hunyuan_vl_text", "hy_v3", "hyperclovax", "internlm2", "internlm3", "iquestcoder", "jamba", "kimi_k2",
+    "kimi_linear", "laguna", "lfm2", "lfm2_moe", "mellum", "mimo", "mimo_v2_flash", "minicpm", "minicpm3",
+    "minimax_m2", "minimax_m3", "minimax_m3_vl", "minimax_m3_vl_text", "ministral", "ministral3", "mistral4",
+    "mllama_text_model", "modernbert-decoder", "molmo2_text", "muse_glimmer_text", "nemotron-nas", "olmo3",
+    "olmo_hybrid", "olmoe", "orion", "paddleocr_vl_text", "phi4_multimodal", "phimoe", "qwen2_5_omni_text",
+    "qwen2_5_vl", "qwen2_5_vl_text", "qwen2_vl", "qwen2_vl_text", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_next",
+    "qwen3_omni_moe_text", "qwen3_omni_text", "qwen3_vl_moe_text", "qwen3_vl_text", "sarvam_mla", "sarvam_moe",
+    "seed_oss", "smollm3", "solar_open", "step3p5", "step3p7", "vaultgemma", "yi", "youtu",
 ];
 
 /// Decoders with Llama's keys and blocks of two matrices.
-const LIKE_LLAMA_UNGATED: [&str; 6] = ["apertus", "arcee", "gpt_neox_japanese", "jais2", "nanochat", "persimmon"];
+const LIKE_LLAMA_UNGATED: [&str; 7] =
+    ["apertus", "apertus1p5_text", "arcee", "jais2", "nanochat", "nemotron", "persimmon"];
 
 /// Encoders with BERT's keys.
-const LIKE_BERT: [&str; 15] = [
-    "camembert",
-    "data2vec-text",
-    "deberta",
-    "deberta-v2",
-    "ernie",
-    "esm",
-    "ibert",
-    "jina_embeddings_v3",
-    "megatron-bert",
-    "mpnet",
-    "nystromformer",
-    "roberta-prelayernorm",
-    "roformer",
-    "xlm-roberta",
-    "xlm-roberta-xl",
+#[rustfmt::skip]
+const LIKE_BERT: [&str; 20] = [
+    "big_bird", "camembert", "data2vec-text", "deberta", "deberta-v2", "ernie", "esm", "ibert",
+    "jina_embeddings_v3", "layoutlm", "luke", "megatron-bert", "mpnet", "nystromformer", "roberta-prelayernorm",
+    "roc_bert", "roformer", "xlm-roberta", "xlm-roberta-xl", "xmod",
 ];
 
 /// Encoders with BERT's keys and gated blocks.
-const LIKE_BERT_GATED: [&str; 3] = ["eurobert", "gte", "modernbert"];
+const LIKE_BERT_GATED: [&str; 4] = ["eurobert", "gte", "modernbert", "nomic_bert"];
 
 /// Encoder-decoders with BART's keys.
 const LIKE_BART: [&str; 9] =

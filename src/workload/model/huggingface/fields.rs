@@ -15,6 +15,14 @@ pub(crate) const CONTEXT: RangeInclusive<u32> = 1..=1 << 30;
 pub(crate) const EXPERTS: RangeInclusive<u32> = 1..=100_000;
 pub(crate) const IMAGE_SIDE: RangeInclusive<u32> = 1..=1 << 14;
 
+/// One size for all layers, where a file repeats it for each of them.
+fn of_layers(value: &Value) -> &Value {
+    match value.as_array().map(Vec::as_slice) {
+        Some([first, rest @ ..]) if rest.iter().all(|other| other == first) => first,
+        _ => value,
+    }
+}
+
 pub(super) struct Fields<'a> {
     pub map: &'a Map<String, Value>,
     /// `text_config.` for a nested configuration.
@@ -52,7 +60,7 @@ impl Fields<'_> {
 
     /// The first of `keys` that is present, a whole number in `range`.
     pub fn whole(&self, keys: &[&'static str], range: RangeInclusive<u32>) -> Result<Option<u32>, ConfigError> {
-        if let Some((key, value)) = keys.iter().find_map(|key| self.present(key).map(|value| (key, value))) {
+        if let Some((key, value)) = keys.iter().find_map(|key| self.present(key).map(|value| (key, of_layers(value)))) {
             let number =
                 value.as_u64().and_then(|number| u32::try_from(number).ok()).filter(|number| range.contains(number));
             let why = || format!("it must be a whole number from {} to {}", range.start(), range.end());

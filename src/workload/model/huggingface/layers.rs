@@ -6,6 +6,7 @@ use crate::model::deviations::{Deviations, Hybrid, SlidingWindow};
 use crate::model::huggingface::error::ConfigError;
 use crate::model::huggingface::families::Family;
 use crate::model::huggingface::fields::{CONTEXT, EXPERTS, Fields, HEADS, LAYERS, VOCABULARY, WIDTH};
+use crate::model::huggingface::hybrids::mamba_2;
 use crate::model::{Experts, Model};
 
 const COUNTS: [&str; 5] =
@@ -24,14 +25,19 @@ pub(super) fn any_experts(fields: &Fields, model: &Model) -> Result<Experts, Con
         let why = format!("a token is sent to {experts_per_token} of them");
         return Err(fields.impossible("num_experts", experts, why));
     }
-    if fields.whole(&["moe_latent_size"], WIDTH)?.is_some() {
-        let why = "experts that work in a narrower space are not modelled; name the model instead";
-        return Err(fields.impossible("moe_latent_size", "stated", why));
-    }
-    let ffn_hidden =
-        fields.whole(&["moe_intermediate_size", "expert_ffn_hidden_size"], WIDTH)?.unwrap_or(model.ffn_hidden);
-    let widths =
-        &["shared_expert_intermediate_size", "shared_intermediate_size", "moe_shared_expert_intermediate_size"];
+    let stated = match fields.whole(&["moe_intermediate_size", "expert_ffn_hidden_size"], WIDTH)? {
+        Some(width) => width,
+        // Where dense blocks have a width of their own, the plain key is that of an expert.
+        None if fields.is_present("dense_intermediate_size") => fields.required(&["intermediate_size"], WIDTH)?,
+        None => model.ffn_hidden,
+    };
+    let ffn_hidden = full_width(fields, stated, model.hidden)?;
+    let widths = &[
+        "shared_expert_intermediate_size",
+        "shared_intermediate_size",
+        "moe_shared_expert_intermediate_size",
+        "share_expert_dim",
+    ];
     let shared_experts = match fields.whole(widths, 0..=*WIDTH.end())? {
         Some(width) if width > 0 => {
             if !width.is_multiple_of(ffn_hidden) {
@@ -44,10 +50,32 @@ pub(super) fn any_experts(fields: &Fields, model: &Model) -> Result<Experts, Con
         _ if fields.flag("enable_moe_block", false)? => model.ffn_hidden / ffn_hidden,
         _ => {
             let keys = &["n_shared_experts", "num_shared_experts", "moe_num_shared_experts"];
-            fields.whole(keys, 0..=*EXPERTS.end())?.unwrap_or(0)
+            // Shared experts work in the full width where the others do not.
+            fields.whole(keys, 0..=*EXPERTS.end())?.unwrap_or(0).saturating_mul(stated / ffn_hidden.max(1))
         }
     };
     Ok(Experts { experts, experts_per_token, shared_experts, ffn_hidden, dense_layers: dense(fields, model.layers)? })
+}
+
+/// Width of an expert that works in the full width of the layers and has as many weights and operations as one that works in a
+/// narrower space (Nemotron 3 Super, Kimi K3). What brings a token into that space and back is left out.
+fn full_width(fields: &Fields, width: u32, hidden: u32) -> Result<u32, ConfigError> {
+    const KEYS: [&str; 2] = ["moe_latent_size", "routed_expert_hidden_size"];
+    let Some(space) = fields.whole(&KEYS, WIDTH)? else { return Ok(width) };
+    let weights = u64::from(space) * u64::from(width);
+    if !weights.is_multiple_of(u64::from(hidden)) {
+        return Err(fields.impossible(KEYS[0], space, format!("{weights} weights are no whole width of {hidden}")));
+    }
+    Ok((weights / u64::from(hidden)) as u32)
+}
+
+/// Weights of embeddings that every layer has of its own, and what brings them in (Gemma 3n, Gemma 4).
+pub(super) fn embeddings_of_layers(fields: &Fields, model: &Model) -> Result<f64, ConfigError> {
+    let width = fields.whole(&["hidden_size_per_layer_input"], 0..=*WIDTH.end())?.unwrap_or(0);
+    let vocab = fields.whole(&["vocab_size_per_layer_input"], VOCABULARY)?.unwrap_or(model.vocab);
+    let all = f64::from(model.layers) * f64::from(width);
+    // A table of all layers, one projection for all of them, and a gate in and out of each.
+    Ok(all * (f64::from(vocab) + 3.0 * f64::from(model.hidden)))
 }
 
 /// Layers without a mixture, by a list of all layers, a list of the dense ones, or the number of leading ones.
@@ -55,7 +83,10 @@ fn dense(fields: &Fields, layers: u32) -> Result<u32, ConfigError> {
     let listed = fields.words("mlp_layer_types").iter().filter(|word| **word == "dense").count();
     let frequencies = fields.map.get("moe_layer_freq").and_then(Value::as_array);
     let first = ["first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"];
+    let period = fields.whole(&["expert_layer_period"], LAYERS)?;
     let dense = match frequencies {
+        // Jamba has experts in every other layer.
+        None if let Some(period) = period => layers - layers / period,
         Some(list) => list.iter().filter(|layer| layer.as_u64() == Some(0)).count() as u32,
         None if listed > 0 => listed as u32,
         None if fields.is_present("mlp_only_layers") => fields.list("mlp_only_layers")?.len() as u32,
@@ -65,81 +96,6 @@ fn dense(fields: &Fields, layers: u32) -> Result<u32, ConfigError> {
         return Err(fields.impossible("first_k_dense_replace", dense, format!("there are {layers} layers")));
     }
     Ok(dense)
-}
-
-/// Layers with a recurrence: linear attention (Qwen3-Next, Qwen3.5) or Mamba-2 (Nemotron-H).
-pub(super) fn hybrid(fields: &Fields, model: &mut Model) -> Result<Option<Hybrid>, ConfigError> {
-    if let Some(blocks) = blocks(fields, model.layers)? {
-        let count = |wanted: &[char]| blocks.iter().filter(|block| wanted.contains(block)).count() as u32;
-        return Ok(Some(Hybrid {
-            attention_layers: count(&['*']),
-            recurrent_layers: count(&['M']),
-            recurrent_parameters: mamba_2(fields, model)?,
-            feed_forward_layers: count(&['-', 'E']),
-        }));
-    }
-    let known = ["full_attention", "sliding_attention", "chunked_attention", "deepseek_sparse_attention"];
-    let is_linear = fields.is_present("linear_num_value_heads");
-    let types = fields.words("layer_types");
-    if let Some(word) = types.iter().find(|word| !(known.contains(word) || is_linear && **word == "linear_attention")) {
-        let why = "layers of this type are not modelled; name the model, or give its sizes under [model]";
-        return Err(fields.impossible("layer_types", *word, why));
-    }
-    if !fields.is_present("linear_num_value_heads") {
-        return Ok(None);
-    }
-    let size = |key: &'static str| fields.required(&[key], HEADS).map(f64::from);
-    let keys = size("linear_num_key_heads")? * size("linear_key_head_dim")?;
-    let values = size("linear_num_value_heads")? * size("linear_value_head_dim")?;
-    let listed = fields.words("layer_types").iter().filter(|word| **word == "linear_attention").count() as u32;
-    let recurrent_layers = match (listed, fields.whole(&["full_attention_interval"], LAYERS)?) {
-        (0, interval) => model.layers - model.layers / interval.unwrap_or(4),
-        (listed, _) => listed.min(model.layers),
-    };
-    let attention_layers = model.layers - recurrent_layers;
-    let hidden = f64::from(model.hidden);
-    // Gated delta net: queries, keys, values and gate in, values out, two rates a head; Yang et al., arXiv 2412.06464.
-    let one = hidden * (2.0 * keys + 3.0 * values + 2.0 * size("linear_num_value_heads")?);
-    // The attention of the other layers has a gate as wide as its queries, counted here so that the sum is right.
-    let gates = hidden * model.query_width() * f64::from(attention_layers) / f64::from(recurrent_layers.max(1));
-    let recurrent_parameters = one + gates;
-    Ok(Some(Hybrid { attention_layers, recurrent_layers, recurrent_parameters, feed_forward_layers: model.layers }))
-}
-
-/// The parts of Nemotron-H's blocks, one each: M Mamba, * attention, - feed-forward, E experts.
-fn blocks(fields: &Fields, layers: u32) -> Result<Option<Vec<char>>, ConfigError> {
-    const KEY: &str = "hybrid_override_pattern";
-    let listed = fields.words("layers_block_type");
-    let part = |word: &str| match word {
-        "mamba" => 'M',
-        "attention" => '*',
-        "mlp" => '-',
-        "moe" => 'E',
-        _ => '?',
-    };
-    let blocks: Vec<char> = match fields.string(KEY)? {
-        Some(pattern) => pattern.chars().collect(),
-        None if !listed.is_empty() => listed.iter().map(|word| part(word)).collect(),
-        None if fields.is_present("mamba_num_heads") => return Err(fields.missing(KEY)),
-        None => return Ok(None),
-    };
-    let is_known = blocks.iter().all(|block| "M*-E".contains(*block));
-    if is_known && blocks.len() == layers as usize {
-        return Ok(Some(blocks));
-    }
-    let why = format!(
-        "it does not name Mamba (M), attention (*), feed-forward (-) or experts (E) for each of {layers} layers"
-    );
-    Err(fields.impossible(KEY, blocks.into_iter().collect::<String>(), why))
-}
-
-/// Weights of a Mamba-2 block (Dao and Gu 2024, arXiv 2405.21060): in, convolution, out.
-fn mamba_2(fields: &Fields, model: &Model) -> Result<f64, ConfigError> {
-    let heads = f64::from(fields.required(&["mamba_num_heads"], HEADS)?);
-    let inner = heads * f64::from(fields.required(&["mamba_head_dim"], WIDTH)?);
-    let states = f64::from(fields.required(&["ssm_state_size", "mamba_state_dim"], WIDTH)?)
-        * f64::from(fields.whole(&["n_groups", "mamba_num_groups"], HEADS)?.unwrap_or(8));
-    Ok(f64::from(model.hidden) * (3.0 * inner + 2.0 * states + heads) + 5.0 * (inner + 2.0 * states))
 }
 
 /// Mamba alone (Gu and Dao 2023, arXiv 2312.00752): no layer has attention or a feed-forward block.
@@ -153,11 +109,18 @@ pub(super) fn mamba(fields: &Fields, family: &Family, name: &str) -> Result<Mode
         None => wide * f64::from(fields.whole(&["expand"], 1..=64)?.unwrap_or(2)),
     };
     let states = f64::from(fields.whole(&["state_size"], WIDTH)?.unwrap_or(16));
-    let steps = fields.map.get("time_step_rank").and_then(Value::as_f64).unwrap_or((wide / 16.0).ceil());
-    let recurrent_parameters = 3.0 * wide * inner + inner * (2.0 * steps + 3.0 * states + 7.0);
-    if !recurrent_parameters.is_finite() || recurrent_parameters <= 0.0 {
-        return Err(fields.impossible("time_step_rank", steps, "it must be the width of the step's projection"));
-    }
+    let recurrent_parameters = if family.model_type == "mamba2" {
+        let heads = f64::from(fields.required(&["num_heads"], HEADS)?);
+        let groups = f64::from(fields.whole(&["n_groups"], HEADS)?.unwrap_or(8));
+        mamba_2(wide, inner, states * groups, heads)
+    } else {
+        let steps = fields.map.get("time_step_rank").and_then(Value::as_f64).unwrap_or((wide / 16.0).ceil());
+        let weights = 3.0 * wide * inner + inner * (2.0 * steps + 3.0 * states + 7.0);
+        if !weights.is_finite() || weights <= 0.0 {
+            return Err(fields.impossible("time_step_rank", steps, "it must be the width of the step's projection"));
+        }
+        weights
+    };
     let hybrid = Hybrid { attention_layers: 0, recurrent_layers: layers, recurrent_parameters, feed_forward_layers: 0 };
     let tied = fields.flag("tie_word_embeddings", family.tied)?;
     let mut model = Model {

@@ -49,6 +49,11 @@ fn of_bits(bits: Option<u64>) -> Option<StoredFormat> {
 fn of_groups(part: &Value) -> Option<StoredFormat> {
     let groups = part.get("config_groups")?.as_object()?;
     let weights = groups.values().find_map(|group| group.get("weights")?.as_object())?;
+    let is_mxfp4 =
+        |group: &Value| group.get("format").and_then(Value::as_str).is_some_and(|name| name.starts_with("mxfp4"));
+    if groups.values().any(is_mxfp4) {
+        return Some(StoredFormat::Mxfp4);
+    }
     let is_float = weights.get("type").and_then(Value::as_str) == Some("float");
     match weights.get("num_bits").and_then(Value::as_u64) {
         Some(8) if is_float => Some(StoredFormat::Fp8),

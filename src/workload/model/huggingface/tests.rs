@@ -290,7 +290,12 @@ fn gemma_4_has_a_dense_block_beside_its_experts() {
         "num_key_value_heads": 16, "enable_moe_block": false, "num_experts": null, "top_k_experts": null"#;
     let dense = read(sizes).unwrap();
     assert!(dense.experts.is_none() && (dense.parameters / 31e9 - 1.0).abs() < 0.05, "{}", dense.parameters);
-    assert!(read(&format!("{sizes}, \"hidden_size_per_layer_input\": 256")).is_err());
+    // Gemma 4 E4B: 8.0 billion with the towers, of which 2.9 are the embeddings of its layers.
+    let e4b = r#""hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 42, "num_attention_heads": 8,
+        "num_key_value_heads": 2, "hidden_size_per_layer_input": 256, "vocab_size_per_layer_input": 262144"#;
+    let model = read(e4b).unwrap();
+    assert!((model.deviations.other_parameters / 2.9e9 - 1.0).abs() < 0.01, "{model:?}");
+    assert!((7.3e9..7.6e9).contains(&model.parameters), "{}", model.parameters);
 }
 
 #[test]
@@ -305,6 +310,25 @@ fn published_files_give_their_parameters_and_their_weight_format() {
         assert!((ratio - 1.0).abs() < 0.01, "{}: {ratio}", path.display());
         assert_eq!(Some(model.published.word()), published["weights"].as_str(), "{}", path.display());
     }
+}
+
+/// Class defaults of every decoder that transformers 5.24 knows: each is read, or refused with the type or the key that stands in the
+/// way.
+#[test]
+fn class_defaults_are_read_or_refused_with_what_stands_in_the_way() {
+    let classes = include_str!("../../../../tests/fixtures/huggingface/class_defaults.jsonl");
+    let mut read = 0;
+    for class in classes.lines() {
+        match read_config(class.as_bytes(), "class") {
+            Ok(model) => {
+                assert!(model.parameters > 1e5 && model.parameters.is_finite(), "{class}: {}", model.parameters);
+                read += 1;
+            }
+            Err(error) => assert!(error.to_string().contains('`'), "{class}: {error}"),
+        }
+    }
+    let all = classes.lines().count();
+    assert!(all >= 190 && read >= 150, "{read} of {all}");
 }
 
 /// Any folder of configurations: each is read, or refused with what is missing. Where a file states its `__count` of parameters,
