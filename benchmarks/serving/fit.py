@@ -206,7 +206,8 @@ class Replica:
             seen = tokens * self.groups * (chosen / all_experts) / (k / e)
             return math.exp(surface.on(nearest, parts, seen)) * 1e-6 * hidden * width / (h * w) * all_experts / e
 
-        return self.fastest(ask)
+        own = ask("vllm") if self.engine == "vllm" else None
+        return self.fastest(ask) if own is None else own
 
     def layers(self, tokens):
         """All layers but attention: products, experts, collectives, element-wise work. Seconds."""
@@ -313,8 +314,10 @@ class Replica:
         parts = {name: seconds * length / tokens for name, seconds in self.layers(tokens).items()}
         return {**parts, "attention": self.context(length)}
 
-    def room(self, length):
-        """Sequences of so many tokens that fit beside the weights in one attention group (`Replica::held`)."""
+    def room(self, prompt, answer):
+        """Sequences that fit beside the weights in one attention group (`Replica::held`): TensorRT-LLM keeps room for all of an answer,
+        the others for what is written of it, and some that they put back and read again."""
+        length = prompt + answer * (1 if self.engine == "trtllm" else 0.7)
         m, hidden = self.model, self.model["hidden"]
         if self.latent:
             rank, query, rope = m["kv_lora_rank"], m["q_lora_rank"], m["qk_rope_head_dim"]
@@ -339,9 +342,9 @@ class Replica:
         return max((0.9 * SHEET[self.gpu][2] * 2**20 - held) / sequence, 1)
 
 
-# What is fitted, what is thought of it before, and how far it may go: factors of kernels, microseconds of a layer and of one with an
-# index, milliseconds of a pass and of a request, passes that a new request waits for, and how many users stay in step where all
-# requests are equally long (SGLang reads all prompts before it goes on writing: all of them).
+# What is fitted, what is thought of it before, and how far it may go: factors of kernels, microseconds of a layer, of one with an
+# index and of each token of a prompt in that, milliseconds of a pass and of a request, passes that a new request waits for, and how
+# many users stay in step where all requests are equally long (SGLang reads all prompts before it goes on writing: all of them).
 PRIOR = {
     "products": (1, 0.25),
     "experts": (1, 0.25),
@@ -354,6 +357,7 @@ PRIOR = {
     "passes": (1, 1),
     "in_step": (8, 20),
     "index": (0, 40),
+    "index_token": (0, 0.4),
 }
 PARTS = ("products", "experts", "attention", "collectives", "elements")
 
@@ -377,7 +381,7 @@ class Runs:
         self.length, self.answer = number("prompt_tokens"), number("answer_tokens")
         self.scattered, self.requests_each, self.held = number("scattered"), number("requests_each"), number("held_passes")
         self.first, self.each = number("first_token_ms") / 1e3, number("per_token_ms") / 1e3
-        self.room = column(lambda replica, row: replica.room(int(row["prompt_tokens"]) + int(row["answer_tokens"])))
+        self.room = column(lambda replica, row: replica.room(int(row["prompt_tokens"]), int(row["answer_tokens"])))
         prompts = [replica.prompt(int(row["prompt_tokens"])) for replica, row in zip(replicas, rows)]
         self.prompt = {part: np.array([prompt[part] for prompt in prompts]) for part in PARTS}
         # Passes over a few numbers of sequences, and between them along a line.
@@ -403,6 +407,7 @@ def predict(runs, factors):
     kernels = sum(factors.get(part, 1) * runs.passes[part] for part in PARTS)
     prompt = factors["prompt"] * sum(factors.get(part, 1) * runs.prompt[part] for part in PARTS)
     prompt += beside * np.ceil(runs.length / CHUNK)
+    prompt += runs.layers * runs.indexed * factors["index_token"] * 1e-6 * runs.length
     running = np.minimum(runs.users, runs.room)
     others = np.maximum(running - 1, 0)
     in_step = np.where(runs.engine == "sglang", np.inf, factors["in_step"])
@@ -433,9 +438,9 @@ def ratios(runs, factors):
 
 
 def fit(runs):
-    """Every pair of model and GPU counts the same; runs far off count no more than by a factor of 1.8."""
+    """Every pair of model and GPU counts the same; runs far off count no more than by a factor of 1.5."""
     _, at, count = np.unique(runs.pair, return_inverse=True, return_counts=True)
-    weight, importance, most = count[at] ** -0.5, np.array([1, 0.35, 1]), np.array([0.6, 1.0, 0.6])
+    weight, importance, most = count[at] ** -0.5, np.array([1, 0.35, 1]), np.array([0.4, 0.6, 0.4])
 
     def misses(values):
         factors = dict(zip(PRIOR, values))

@@ -20,51 +20,62 @@ pub(super) struct EngineCosts {
     pub(super) request: f64,
     /// Passes before a new request is read: what is left of the one that runs, and what the scheduler has queued behind it.
     pub(super) passes: f64,
-    /// Of a layer that picks the tokens it attends to by an index.
+    /// Of a layer that picks the tokens it attends to by an index: a pass, and each token of a prompt.
     pub(super) index: f64,
+    pub(super) index_token: f64,
     /// Others with whom a user stays in step where all requests are equally long: who was read together is done together. An engine
     /// that reads all prompts before it goes on writing keeps everybody in step.
     pub(super) in_step: f64,
+    /// Share of an answer that the cache has room for while it is written. TensorRT-LLM reserves all of it (`GUARANTEED_NO_EVICT`, its
+    /// default); vLLM and SGLang take blocks as they are needed, half of an answer on average, and put a request back where none is
+    /// left, to read it again. Between the two; judged.
+    pub(super) reserved: f64,
 }
 
 const TENSORRT_LLM: EngineCosts = EngineCosts {
     products: 0.94,
-    experts: 1.0,
-    attention: 1.0,
-    collectives: 0.97,
-    prompt: 1.08,
-    layer: 4.2e-6,
+    experts: 1.01,
+    attention: 1.05,
+    collectives: 0.96,
+    prompt: 1.07,
+    layer: 4.3e-6,
     host: 1.0e-3,
-    request: 29e-3,
-    passes: 1.1,
+    request: 26e-3,
+    passes: 1.06,
     index: 0.0,
-    in_step: 6.5,
+    index_token: 0.0,
+    in_step: 5.6,
+    reserved: 1.0,
 };
 const VLLM: EngineCosts = EngineCosts {
     products: 1.0,
-    experts: 1.15,
+    experts: 1.02,
     attention: 1.0,
-    collectives: 0.96,
-    prompt: 1.1,
-    layer: 6.7e-6,
+    collectives: 1.02,
+    prompt: 1.13,
+    layer: 6.4e-6,
     host: 1.1e-3,
-    request: 27e-3,
+    request: 24e-3,
     passes: 1.1,
     index: 0.0,
-    in_step: 0.7,
+    index_token: 0.0,
+    in_step: 1.2,
+    reserved: 0.7,
 };
 const SGLANG: EngineCosts = EngineCosts {
-    products: 1.01,
-    experts: 1.2,
+    products: 1.04,
+    experts: 1.13,
     attention: 1.05,
-    collectives: 1.11,
-    prompt: 1.19,
-    layer: 6.5e-6,
-    host: 1.05e-3,
-    request: 29e-3,
-    passes: 1.3,
-    index: 44e-6,
+    collectives: 1.05,
+    prompt: 1.09,
+    layer: 7.0e-6,
+    host: 1.1e-3,
+    request: 24e-3,
+    passes: 1.1,
+    index: 41e-6,
+    index_token: 0.31e-6,
     in_step: f64::INFINITY,
+    reserved: 0.7,
 };
 
 impl EngineCosts {

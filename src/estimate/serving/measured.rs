@@ -49,7 +49,10 @@ impl Replica<'_> {
         let layer = self.measured_layer(measured, tokens)?;
         let attention = self.measured_context(measured)? * tokens / self.prompt * measured.costs.attention;
         let kernels = PassTime { attention: layers * attention, launch: 0.0, ..layer.scaled(layers) };
-        Some(PassTime { launch: layers * layer.launch, ..kernels.scaled(measured.costs.prompt) })
+        let indexed = if self.is_indexed() { layers * measured.costs.index_token * tokens } else { 0.0 };
+        let kernels = kernels.scaled(measured.costs.prompt);
+        let attention = kernels.attention + indexed;
+        Some(PassTime { launch: layers * layer.launch, attention, ..kernels })
     }
 
     /// One layer but its attention, on average over the layers.
@@ -88,15 +91,19 @@ impl Replica<'_> {
         // What waits for weights, in the proportion of the closed form.
         let (all, waits) = self.products(tokens);
         let bandwidth = BANDWIDTH_SHARE * self.machine.gpu.memory_bandwidth().0;
-        let indexed = m.latent.is_some() && m.deviations.window.is_some();
         Some(PassTime {
             matmul,
             reading: matmul * if all > 0.0 { waits / all } else { 0.0 },
             elementwise: 2.0 * ELEMENTS * tokens * hidden / bandwidth,
-            launch: (costs.layer + if indexed { costs.index } else { 0.0 }) * self.launch_factor(),
+            launch: (costs.layer + if self.is_indexed() { costs.index } else { 0.0 }) * self.launch_factor(),
             tensor_parallel: costs.collectives * self.measured_collectives(measured, tokens)?,
             ..PassTime::default()
         })
+    }
+
+    /// Attention picks its tokens by an index (DeepSeek-V3.2, arXiv 2512.02556).
+    fn is_indexed(&self) -> bool {
+        self.model.latent.is_some() && self.model.deviations.window.is_some()
     }
 
     /// Products of queries, keys, values and output.
@@ -136,7 +143,9 @@ impl Replica<'_> {
             experts: f64::from(mixture.experts),
             expert_parallel: if dealt_out { self.gpus() } else { 1.0 },
         };
-        Measured::fastest(|engine| measured.table.moe_layer_seconds(engine, precision, Routing::Skewed, &layer))
+        let ask = |engine| measured.table.moe_layer_seconds(engine, precision, Routing::Skewed, &layer);
+        // TensorRT-LLM has the others' kernels for experts too, and picks among them.
+        if measured.engine == Engine::TensorRtLlm { Measured::fastest(ask) } else { measured.own(ask) }
     }
 
     /// Two all-reduces of a layer; with attention groups their tokens are gathered before the feed-forward block, and scattered again.

@@ -88,11 +88,11 @@ pub struct ReplicaMemory {
     pub workspace: f64,
     /// Of keys and values, for one token.
     pub token: f64,
-    /// For one sequence at its full length.
+    /// For one sequence, as much as the engine keeps for it on average.
     pub sequence: f64,
     /// For keys and values of all sequences.
     pub cache: f64,
-    /// Sequences at their full length; 0: not one.
+    /// Sequences that fit; 0: not one at its full length.
     pub sequences: u32,
     /// What the card must have for one sequence.
     pub least: f64,
@@ -256,8 +256,16 @@ impl<'a> Replica<'a> {
         let widest = 4.0 * f64::from(m.hidden) + m.mlp_matrices() * f64::from(m.ffn_hidden) / tensor;
         let workspace = ENGINE_BYTES + self.pass_tokens * widest * 2.0 + f64::from(m.vocab) / tensor * 4.0 * 256.0;
         let token = self.stage_layers() * self.cache_bytes();
-        let sequence = (self.serving.tokens() + BLOCK_TOKENS / 2.0) * token;
-        let held = self.holding(weights, workspace, token, sequence, MOST_SEQUENCES);
+        let whole = (self.serving.tokens() + BLOCK_TOKENS / 2.0) * token;
+        let held = self.holding(weights, workspace, token, whole, MOST_SEQUENCES);
+        if held.sequences == 0 {
+            return held;
+        }
+        let unwritten = f64::from(self.serving.answer_tokens) * (1.0 - self.engine_costs().reserved);
+        let held = ReplicaMemory {
+            least: held.least,
+            ..self.holding(weights, workspace, token, whole - unwritten * token, MOST_SEQUENCES)
+        };
         let all = f64::from(held.sequences) * self.groups();
         ReplicaMemory { sequences: all.min(f64::from(MOST_SEQUENCES) * self.groups()) as u32, ..held }
     }
