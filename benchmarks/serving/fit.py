@@ -4,6 +4,7 @@
     pip install numpy scipy zstandard
     benchmarks/serving/fit.py                # the factors on all rows, and errors in sample
     benchmarks/serving/fit.py --left-out     # errors with every pair of model and GPU left out of the fit that judges it
+    benchmarks/serving/fit.py --left-out --contradicting     # with the runs that contradict each other too
 
 The same model as the program's, written a second time, so that a slip in one shows against the other. Sizes come from
 catalogs/models.toml, kernels from benchmarks/kernels. Errors are of tokens a second, time to first token and time a token.
@@ -453,8 +454,9 @@ def fit(runs):
 
 
 def main():
-    with open(ROOT / "benchmarks/serving/inferencex.csv") as file:
-        runs = Runs(list(csv.DictReader(file)))
+    names = ["inferencex.csv"] + ["contradicting.csv"] * ("--contradicting" in sys.argv)
+    rows = [row for name in names for row in csv.DictReader(open(ROOT / "benchmarks/serving" / name))]
+    runs = Runs(rows)
     found = np.ones((len(runs.pair), 3))
     for engine in ("tensorrt-llm", "vllm", "sglang"):
         own = runs.engine == engine

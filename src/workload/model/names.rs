@@ -1,8 +1,7 @@
 //! `Spelling`: a model's name as people type it, taken apart into words, size, revision and weight format.
 
-mod made_of;
+pub mod made_of;
 
-pub use crate::model::names::made_of::StatedSize;
 use crate::serving::StoredFormat;
 use gpuplan_units::names::did_you_mean;
 
