@@ -64,7 +64,9 @@ pub(super) fn by_name(
     models: &Models,
     assumed: &mut Vec<Assumption>,
 ) -> Result<Option<Model>, WorkloadFileError> {
-    let Some(stated) = Spelling::of(name).and_then(|name| name.stated_size()) else { return Ok(None) };
+    // Letters of another alphabet are a slip too, of which a spelling has nothing left.
+    let spelling = Spelling::of(name).filter(|_| name.is_ascii());
+    let Some(stated) = spelling.and_then(|name| name.stated_size()) else { return Ok(None) };
     let nearest = models.nearest(name);
     if !(LEAST..=MOST).contains(&stated.parameters) || nearest.is_some_and(|row| is_slip(name, row)) {
         return Ok(None);
@@ -214,7 +216,7 @@ mod tests {
         assert_eq!((model.name.as_str(), model.published), ("llama-3.1-8b", StoredFormat::Int4));
         assert_eq!(assumed[0], Assumption::ModelOfName { like: "llama-3.1-8b".to_owned() });
         // A slip of the keyboard is asked about, and what names no size too.
-        for name in ["llama-31-8b", "acme/kolibri", "acme/kolibri-t2v-14b"] {
+        for name in ["llama-31-8b", "acme/kolibri", "acme/kolibri-t2v-14b", "ллама-3.1-8b"] {
             let said = resolved(&format!("preset = \"{name}\"")).unwrap_err();
             assert!(matches!(said, WorkloadFileError::UnknownModel { .. }), "{name}: {said}");
         }
