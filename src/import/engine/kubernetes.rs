@@ -226,7 +226,7 @@ impl Resources {
         {
             all.extend(container.pointer(part).and_then(Value::as_object).cloned().unwrap_or_default());
         }
-        for (key, value) in all {
+        for (key, value) in all.into_iter().filter(|(_, value)| !value.is_null()) {
             let shown = text(&value);
             if is_placeholder(&shown) {
                 asked.leave_unread(&key, format!("{shown} (a placeholder)"));

@@ -8,7 +8,7 @@ use crate::{ImportError, JobRequest};
 use gpuplan_workload::assumption::JobAssumption;
 
 /// Kinds whose pods are read. Kinds of the training operators have one list of replicas each.
-const KINDS: [&str; 22] = [
+const KINDS: [&str; 23] = [
     "Pod",
     "Job",
     "CronJob",
@@ -31,6 +31,7 @@ const KINDS: [&str; 22] = [
     "TrainJob",
     "ClusterTrainingRuntime",
     "TrainingRuntime",
+    "AppWrapper",
 ];
 
 pub fn is_read(kind: &str) -> bool {
@@ -67,6 +68,16 @@ pub fn of<'a>(object: &'a Value, asked: &mut JobRequest) -> Result<Vec<Pods<'a>>
             ray(at(spec, inner), asked)
         }
         "LeaderWorkerSet" => leaders_and_workers(spec, asked),
+        // CodeFlare's wrapper of whole objects.
+        "AppWrapper" => {
+            let wrapped = list(spec, "/components").iter().map(|one| at(one, "/template"));
+            let mut all = Vec::new();
+            for object in wrapped.filter(|object| is_read(word(object, "kind")) && word(object, "kind") != "AppWrapper")
+            {
+                all.extend(of(object, asked)?);
+            }
+            Ok(all)
+        }
         "TrainJob" => train_job(spec, asked),
         "Pod" => {
             asked.hours = deadline(spec)?;
