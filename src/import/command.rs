@@ -14,6 +14,9 @@ use launcher::Start;
 const REINFORCEMENTS: [&str; 13] =
     ["dpo", "ipo", "simpo", "grpo", "ppo", "kto", "orpo", "cpo", "rloo", "rlhf", "reward", "rl", "rm"];
 
+/// Flags that only a program that trains has.
+const LEARNING: [&str; 6] = ["do_train", "train", "learning_rate", "lr", "train_file", "weight_decay"];
+
 /// Reads every training command of a script into the job. `variables` are those that the engine sets.
 pub fn read(script: &str, variables: &[(String, String)], asked: &mut JobRequest, names: Names) {
     let mut reader = Script::new(names.files);
@@ -64,6 +67,7 @@ fn read_start(start: &Start, environment: &[(&str, String)], script: &Script, as
     let launch = launcher::flags(&start.before);
     let mut entries = launcher::flags(&start.after);
     let dialect = recipe::of_command(&start.program, &entries);
+    asked.trains |= entries.iter().any(|entry| LEARNING.contains(&entry.key.as_str()) && entry.switch() != Some(false));
     processes::of_launcher(&launch, asked);
     processes::of_step(&start.before, asked, names);
     processes::of_environment(start, &launch, environment, asked);

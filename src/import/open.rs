@@ -146,9 +146,12 @@ pub fn by_size(model: &ModelSection) -> Option<(ModelSection, JobAssumption)> {
 
 /// `7b` as `7B`.
 fn size(word: &str) -> Option<String> {
-    let number = word.strip_suffix(['b', 'm'])?;
+    // `pythia2.8b`, but not the effective sizes of `e4b`.
+    let digits = word.trim_start_matches(|letter: char| letter.is_ascii_alphabetic());
+    let letters = word.len() - digits.len();
+    let number = digits.strip_suffix(['b', 'm'])?;
     let is_number = number.starts_with(|first: char| first.is_ascii_digit()) && number.parse::<f64>().is_ok();
-    is_number.then(|| word.to_ascii_uppercase())
+    (is_number && (letters == 0 || letters > 2)).then(|| digits.to_ascii_uppercase())
 }
 
 #[cfg(test)]
@@ -202,7 +205,12 @@ mod tests {
             let section = ModelSection { preset: Some(name.to_owned()), ..ModelSection::default() };
             by_size(&section).map(|(section, _)| section.parameters.unwrap().to_string())
         };
-        for (name, size) in [("org/My-Model-7B-Chat", "7B"), ("gpt-sw3-126m-instruct", "126M"), ("x_0.5b", "0.5B")] {
+        for (name, size) in [
+            ("org/My-Model-7B-Chat", "7B"),
+            ("gpt-sw3-126m-instruct", "126M"),
+            ("x_0.5b", "0.5B"),
+            ("a/pythia2.8b-sft", "2.8B"),
+        ] {
             assert_eq!(of(name).as_deref(), Some(size), "{name}");
         }
         for name in ["Mixtral-8x7B", "Qwen3-30B-A3B", "whisper-large", "gemma-e4b", "b", "model-v2"] {

@@ -3,19 +3,21 @@
 pub mod beside;
 mod nearest;
 mod summary;
+mod work;
 
 use std::fs;
 use std::path::Path;
 
 use crate::arguments::global::OutputFormat;
 use crate::planning::arguments::PlanArguments;
+use crate::planning::from::work::Work;
 use crate::planning::screen::shown;
 use crate::question::answer::{Answered, compute, context, gathered, nothing_fits};
 use crate::question::workload;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_hardware::Hardware;
-use gpuplan_import::{ImportError, JobKind, JobRequest, Names, chips, open};
+use gpuplan_import::{ImportError, JobKind, JobRequest, Names, chips};
 use gpuplan_plan::World;
 use gpuplan_plan::document::{Context, PlanDocument};
 use gpuplan_plan::job::{baseline, narrowed, price};
@@ -23,7 +25,6 @@ use gpuplan_report::plan::job::{Named, asked_text, comparison, comparison_text, 
 use gpuplan_report::sentences::rejection::sentence;
 use gpuplan_report::text::json::pretty;
 use gpuplan_report::text::wrap::wrap;
-use gpuplan_workload::Models;
 use gpuplan_workload::file::{LimitsSection, ModelSection, WorkloadFile};
 
 pub fn run(path: &Path, arguments: &PlanArguments, session: &Session) -> Result<Exit, Diagnostic> {
@@ -69,33 +70,6 @@ pub fn run(path: &Path, arguments: &PlanArguments, session: &Session) -> Result<
             let asked = if has_machines { asked } else { asked.of_any_gpu() };
             priced(&asked, &file.limits, &error.message, arguments, session)
         }
-    }
-}
-
-/// What a job asks for, and its work as far as it is known.
-struct Work {
-    asked: JobRequest,
-    file: WorkloadFile,
-}
-
-impl Work {
-    /// Takes what the job leaves open, and says so under `assumed`. An error: why its work cannot be planned.
-    fn complete(&mut self, models: &Models) -> Result<(), Diagnostic> {
-        let Self { asked, file } = self;
-        if let Some(why) = &asked.not_planned {
-            return Err(Diagnostic::usage(why.clone()));
-        }
-        if file.model == ModelSection::default() {
-            return Err(Diagnostic::usage("it names no model").hint("--model llama-3.1-8b"));
-        }
-        let assumed = open::complete(file, asked, models);
-        asked.assumed.extend(assumed);
-        let Err(error) = workload::resolve(file, models) else { return Ok(()) };
-        let (model, assumption) = open::by_size(&file.model).ok_or(error)?;
-        file.model = model;
-        workload::resolve(file, models)?;
-        asked.assumed.push(assumption);
-        Ok(())
     }
 }
 

@@ -69,7 +69,7 @@ pub fn read(documents: &[Value], names: Names) -> Result<JobRequest, ImportError
         None => vec![document],
     });
     let (jobs, others): (Vec<&Value>, Vec<&Value>) =
-        lists.filter(|object| !object.is_null()).partition(|object| pods::is_read(word(object, "kind")));
+        lists.filter(|object| !object.is_null()).partition(|object| pods::is_read(object));
     let strange = note_others(&others, &mut asked);
     let [job] = jobs.as_slice() else {
         let name = |job: &&Value| {
