@@ -59,6 +59,9 @@ engine kubernetes kubernetes-validate jsonschema pyyaml
 engine skypilot skypilot
 engine dstack dstack
 engine ray ray
+# Only the sources of their argument parsers are read.
+engine vllm --no-deps vllm
+engine sglang --no-deps sglang
 if [[ -n "${GPUPLAN_TEST_PYTHON:-}" ]]; then
   ln -s "$folder/frameworks" "$engines/accelerate"
   if "$folder/frameworks/bin/pip" install --quiet --no-cache-dir --no-build-isolation deepspeed; then

@@ -149,11 +149,7 @@ impl Job {
     }
 
     pub fn capacity_type(&self) -> CapacityType {
-        match self.machines().purchase {
-            PurchaseTerms::Spot => CapacityType::Spot,
-            PurchaseTerms::SpotWithFallback => CapacityType::SpotOrOnDemand,
-            _ => CapacityType::NonPreemptible,
-        }
+        capacity_type(self.machines())
     }
 
     pub fn micro_steps(&self) -> u32 {
@@ -193,15 +189,7 @@ impl Job {
 
     /// A name of letters, digits and `-` that starts and ends without `-`, as Kubernetes, SkyPilot and dstack want it.
     pub fn dns_name(&self, target: Target, most: usize) -> Result<String, ExportError> {
-        let name: String =
-            self.run.to_ascii_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-        let fits =
-            name.starts_with(|c: char| c.is_ascii_lowercase()) && name.ends_with(|c: char| c.is_ascii_alphanumeric());
-        if fits && name.len() <= most {
-            return Ok(name);
-        }
-        let rule = "it starts with a letter, ends with a letter or digit, and has at most 40 characters";
-        Err(ExportError::Name { name: self.run.clone(), target, rule })
+        dns_name(&self.run, target, most)
     }
 
     /// Refuses what a framework without tensor and pipeline parallelism cannot do.
@@ -226,6 +214,27 @@ impl Job {
             Shard::Zero3 | Shard::Hsdp => 3,
         }
     }
+}
+
+pub fn capacity_type(machines: &MachinesRecord) -> CapacityType {
+    match machines.purchase {
+        PurchaseTerms::Spot => CapacityType::Spot,
+        PurchaseTerms::SpotWithFallback => CapacityType::SpotOrOnDemand,
+        _ => CapacityType::NonPreemptible,
+    }
+}
+
+/// A run's name as Kubernetes, SkyPilot and dstack want it.
+pub fn dns_name(run: &str, target: Target, most: usize) -> Result<String, ExportError> {
+    let name: String =
+        run.to_ascii_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    let fits =
+        name.starts_with(|c: char| c.is_ascii_lowercase()) && name.ends_with(|c: char| c.is_ascii_alphanumeric());
+    if fits && name.len() <= most {
+        return Ok(name);
+    }
+    let rule = "it starts with a letter, ends with a letter or digit, and has at most 40 characters";
+    Err(ExportError::Name { name: run.to_owned(), target, rule })
 }
 
 /// Each on a line of its own behind `before`.
@@ -274,7 +283,7 @@ fn framework_of(named: &str, layout: &Layout) -> Result<Framework, ExportError> 
 }
 
 /// Letters, digits, `.`, `_` and `-`, as a run's name in a store.
-fn run_name(workload: &str) -> String {
+pub fn run_name(workload: &str) -> String {
     workload.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' }).collect()
 }
 

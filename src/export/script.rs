@@ -88,7 +88,7 @@ fn agent(job: &Job, checkpoints: &str) -> String {
 }
 
 /// A word that the shell passes on as it is.
-fn quoted(word: &str) -> Cow<'_, str> {
+pub fn quoted(word: &str) -> Cow<'_, str> {
     Quoter::new().allow_nul(true).quote(word).expect("quoting fails on a null byte alone, and that is allowed")
 }
 

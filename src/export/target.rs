@@ -28,10 +28,16 @@ pub enum Target {
     Dstack,
     Ray,
     Terraform,
+    Vllm,
+    Sglang,
+    Leaderworkerset,
+    Kserve,
+    LlmD,
+    Dynamo,
 }
 
 impl Target {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 17] = [
         Self::Torchrun,
         Self::Accelerate,
         Self::Deepspeed,
@@ -43,6 +49,12 @@ impl Target {
         Self::Dstack,
         Self::Ray,
         Self::Terraform,
+        Self::Vllm,
+        Self::Sglang,
+        Self::Leaderworkerset,
+        Self::Kserve,
+        Self::LlmD,
+        Self::Dynamo,
     ];
 
     pub fn word(self) -> &'static str {
@@ -58,6 +70,12 @@ impl Target {
             Self::Dstack => "dstack",
             Self::Ray => "ray",
             Self::Terraform => "terraform",
+            Self::Vllm => "vllm",
+            Self::Sglang => "sglang",
+            Self::Leaderworkerset => "leaderworkerset",
+            Self::Kserve => "kserve",
+            Self::LlmD => "llm-d",
+            Self::Dynamo => "dynamo",
         }
     }
 
@@ -68,6 +86,20 @@ impl Target {
     /// Whether it runs something; else it is a configuration that a job reads.
     pub fn is_job(self) -> bool {
         !matches!(self, Self::Accelerate | Self::Deepspeed)
+    }
+
+    /// Whether it is written for models that answer requests.
+    pub fn serves(self) -> bool {
+        matches!(
+            self,
+            Self::Vllm
+                | Self::Sglang
+                | Self::Kubernetes
+                | Self::Leaderworkerset
+                | Self::Kserve
+                | Self::LlmD
+                | Self::Dynamo
+        )
     }
 
     /// Whether it starts a job on fewer machines than were asked for, by itself.

@@ -17,14 +17,14 @@ fn exported(plan: &str, target: &str, more: &[&str]) -> Ran {
 }
 
 /// Standard output of an export that has to work.
-fn text(plan: &str, target: &str, more: &[&str]) -> String {
+pub fn text(plan: &str, target: &str, more: &[&str]) -> String {
     let ran = exported(plan, target, more);
     assert_eq!(ran.code, 0, "{target} {plan}: {}", ran.stderr);
     ran.stdout
 }
 
 /// The same around a training command. The clock does not matter to a recorded plan.
-fn around(plan: &str, target: &str, more: &[&str], command: &[&str]) -> String {
+pub fn around(plan: &str, target: &str, more: &[&str], command: &[&str]) -> String {
     let file = format!("tests/fixtures/plans/{plan}.json");
     let mut program = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
     program
@@ -208,6 +208,11 @@ fn python_of(engine: &str, test: &str) -> Option<PathBuf> {
 /// Asks the parser about a good file for each plan, and about one with `good` replaced by `bad`.
 fn accepted(target: &str, engine: &str, checker: &str, replaced: (&str, &str), plans: &[&str]) {
     accepted_with(target, &[], engine, checker, replaced, plans);
+}
+
+/// The same where target, engine and check have one name.
+pub fn accepted_by(target: &str, engine: &str, replaced: (&str, &str), plans: &[&str]) {
+    accepted(target, engine, engine, replaced, plans);
 }
 
 /// The same with further flags of the export.

@@ -39,8 +39,8 @@ fn kind(kind: &str, name: &str, spec: Value) -> Value {
 }
 
 fn flavor(job: &Job, has_topology: bool) -> Value {
-    let mut spec = json!({ "nodeLabels": node_selector(job) });
-    let NodeRequirements { tolerations, .. } = node_requirements(job);
+    let mut spec = json!({ "nodeLabels": node_selector(job.machines()) });
+    let NodeRequirements { tolerations, .. } = node_requirements(job.machines(), &job.gpu);
     spec["tolerations"] = json!(tolerations);
     if has_topology {
         spec["topologyName"] = json!("gpuplan");
@@ -51,8 +51,8 @@ fn flavor(job: &Job, has_topology: bool) -> Value {
 /// Room for one such run. A run of a higher priority takes it from a lower one, which saves and waits again.
 fn queue(job: &Job) -> Value {
     let gpus = job.machines().nodes * job.machines().gpus_per_node;
-    let mut resources = vec![gpu_resource(job)];
-    let mut quotas = vec![json!({ "name": gpu_resource(job), "nominalQuota": gpus })];
+    let mut resources = vec![gpu_resource(&job.gpu)];
+    let mut quotas = vec![json!({ "name": gpu_resource(&job.gpu), "nominalQuota": gpus })];
     let adapters = efa_adapters(&job.machines().instance_type);
     if job.machines().nodes > 1 && job.machines().cloud == "aws" && adapters > 0 {
         resources.push("vpc.amazonaws.com/efa");
