@@ -62,6 +62,7 @@ engine ray ray
 # Only the sources of their argument parsers are read.
 engine vllm --no-deps vllm
 engine sglang --no-deps sglang
+engine recipes --no-deps axolotl llamafactory trl transformers pyyaml
 if [[ -n "${GPUPLAN_TEST_PYTHON:-}" ]]; then
   ln -s "$folder/frameworks" "$engines/accelerate"
   if "$folder/frameworks/bin/pip" install --quiet --no-cache-dir --no-build-isolation deepspeed; then

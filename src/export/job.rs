@@ -4,6 +4,7 @@ use serde_json::json;
 
 use crate::framework::Framework;
 use crate::stated::other_keys;
+use crate::trained::{Recipe, recipe};
 use crate::{ExportError, Target};
 use gpuplan_hardware::{Gpu, InstanceType};
 use gpuplan_plan::document::{
@@ -41,6 +42,8 @@ pub struct Job {
     pub framework: Framework,
     pub nodes_at_least: Option<u32>,
     pub training: TrainingSettings,
+    /// The same for programs that know a model by its name.
+    pub recipe: Recipe,
     pub budget_usd: Option<Usd>,
     pub gpu: Gpu,
     pub instance: InstanceType,
@@ -132,6 +135,7 @@ impl Job {
                 overlaps_gradients: priced.framework.overlaps_gradients(),
                 other: other_keys(&json!(file.training)),
             },
+            recipe: recipe(workload, &file),
             budget_usd: file.limits.budget.as_deref().map(budget).transpose()?,
             gpu: gpu.clone(),
             instance: instance.clone(),

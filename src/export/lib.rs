@@ -6,10 +6,12 @@ pub mod framework;
 pub mod head;
 pub mod job;
 pub mod network;
+pub mod recipe;
 pub mod script;
 pub mod service;
 pub mod stated;
 pub mod target;
+pub mod trained;
 pub mod yaml;
 
 pub use error::ExportError;
@@ -38,6 +40,9 @@ pub fn export(to: Target, job: &Job) -> Result<String, ExportError> {
         Target::Dstack => target::dstack::render(job),
         Target::Ray => target::ray::render(job),
         Target::Terraform => target::terraform::render(job),
+        Target::Axolotl => recipe::axolotl::render(job),
+        Target::LlamaFactory => recipe::llama_factory::render(job),
+        Target::Trl => recipe::trl::render(job),
         Target::Vllm | Target::Sglang | Target::Leaderworkerset | Target::Kserve | Target::LlmD | Target::Dynamo => {
             let why = "serves a model, and this plan trains one: export to slurm, kubernetes or another".to_owned();
             Err(ExportError::Unfit { target: to, why })

@@ -28,6 +28,9 @@ pub enum Target {
     Dstack,
     Ray,
     Terraform,
+    Axolotl,
+    LlamaFactory,
+    Trl,
     Vllm,
     Sglang,
     Leaderworkerset,
@@ -37,7 +40,7 @@ pub enum Target {
 }
 
 impl Target {
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 20] = [
         Self::Torchrun,
         Self::Accelerate,
         Self::Deepspeed,
@@ -49,6 +52,9 @@ impl Target {
         Self::Dstack,
         Self::Ray,
         Self::Terraform,
+        Self::Axolotl,
+        Self::LlamaFactory,
+        Self::Trl,
         Self::Vllm,
         Self::Sglang,
         Self::Leaderworkerset,
@@ -70,6 +76,9 @@ impl Target {
             Self::Dstack => "dstack",
             Self::Ray => "ray",
             Self::Terraform => "terraform",
+            Self::Axolotl => "axolotl",
+            Self::LlamaFactory => "llama-factory",
+            Self::Trl => "trl",
             Self::Vllm => "vllm",
             Self::Sglang => "sglang",
             Self::Leaderworkerset => "leaderworkerset",
@@ -85,7 +94,7 @@ impl Target {
 
     /// Whether it runs something; else it is a configuration that a job reads.
     pub fn is_job(self) -> bool {
-        !matches!(self, Self::Accelerate | Self::Deepspeed)
+        !matches!(self, Self::Accelerate | Self::Deepspeed | Self::Axolotl | Self::LlamaFactory | Self::Trl)
     }
 
     /// Whether it is written for models that answer requests.

@@ -82,6 +82,27 @@ fn accelerate_and_deepspeed_get_the_reviewed_configurations() {
 }
 
 #[test]
+fn training_programs_get_the_reviewed_configurations() {
+    for target in ["axolotl", "llama-factory", "trl"] {
+        for plan in &PLANS[..2] {
+            insta::assert_snapshot!(format!("{target}_{plan}"), text(plan, target, &[]));
+        }
+        let refused = exported("eight-nodes", target, &[]);
+        assert!(refused.code == 2 && refused.stderr.contains("it cannot split layers"), "{}", refused.stderr);
+    }
+}
+
+#[test]
+fn training_programs_know_the_keys() {
+    for (target, key) in
+        [("axolotl", "sequence_len"), ("llama-factory", "cutoff_len"), ("trl", "gradient_accumulation_steps")]
+    {
+        let wrong = format!("{key}x");
+        accepted(target, "recipes", &target.replace('-', "_"), (key, &wrong), &PLANS[..2]);
+    }
+}
+
+#[test]
 fn a_sweep_is_no_single_job() {
     let refused = gpuplan(&["export", "examples/sweep.toml", "--to", "slurm"]);
     assert!(

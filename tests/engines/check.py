@@ -109,6 +109,40 @@ def sglang(path):
     served(path, "sglang", ["sglang/srt/server_args.py"], "sglang.launch_server")
 
 
+def recipe(path, folders, more=()):
+    """Keys of a configuration against the fields of the classes that read it. The programs themselves need gigabytes to be imported."""
+    import ast
+    import glob
+    import importlib.metadata
+
+    import yaml
+
+    known = set(more)
+    for package, pattern in folders:
+        for file in glob.glob(str(importlib.metadata.distribution(package).locate_file(pattern))):
+            for node in ast.walk(ast.parse(open(file).read())):
+                if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                    known.add(node.target.id)
+    config = yaml.safe_load(open(path))
+    unknown = [key for key in config if key not in known]
+    assert len(known) > 50 and not unknown, unknown
+
+
+TRAINER = [("transformers", "transformers/training_args.py")]
+
+
+def axolotl(path):
+    recipe(path, [("axolotl", "axolotl/utils/schemas/*.py")])
+
+
+def llama_factory(path):
+    recipe(path, TRAINER + [("llamafactory", "llamafactory/hparams/*.py")])
+
+
+def trl(path):
+    recipe(path, TRAINER + [("trl", "trl/trainer/*config.py"), ("trl", "trl/scripts/utils.py")])
+
+
 def ray(path):
     """Its imports are there, and every name that it uses."""
     import ast

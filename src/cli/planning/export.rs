@@ -19,7 +19,7 @@ use gpuplan_plan::document::{AnyPlan, DocumentError, PhaseRecord, PlanDocument, 
 pub struct ExportArguments {
     #[command(flatten)]
     pub question: QuestionArguments,
-    /// Write for this target: torchrun, accelerate, deepspeed, slurm, kubernetes, jobset, kueue, skypilot, dstack, ray or terraform; for a model that answers, vllm, sglang, kubernetes, leaderworkerset, kserve, llm-d or dynamo
+    /// Write for this target: torchrun, accelerate, deepspeed, slurm, kubernetes, jobset, kueue, skypilot, dstack, ray, terraform, axolotl, llama-factory or trl; for a model that answers, vllm, sglang, kubernetes, leaderworkerset, kserve, llm-d or dynamo
     #[arg(long, value_name = "TARGET")]
     pub to: Target,
     /// Export the plan with this id [default: the recommended one]
