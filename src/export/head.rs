@@ -21,7 +21,7 @@ impl Job {
     /// Machines, layout and time.
     pub fn plan_lines(&self) -> Vec<String> {
         let (plan, machines, hours) = (&self.plan, self.machines(), self.plan.time.run_hours);
-        vec![
+        [
             format!(
                 "{}: {} on {} x {} ({} x {} each)",
                 self.run, plan.id, machines.nodes, machines.instance_type, machines.gpus_per_node, self.gpu.name
@@ -34,6 +34,9 @@ impl Job {
             ),
             format!("about {:.1} hours, nine of ten such runs within {:.1}", hours.expected, hours.p90),
         ]
+        .into_iter()
+        .chain(self.sweep.as_ref().map(crate::swept::Swept::summary))
+        .collect()
     }
 
     /// Comments, each line with `#`.

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use crate::framework::Framework;
 use crate::stated::other_keys;
+use crate::swept::Swept;
 use crate::trained::{Recipe, recipe};
 use crate::{ExportError, Target};
 use gpuplan_hardware::{Gpu, InstanceType};
@@ -45,6 +46,8 @@ pub struct Job {
     /// The same for programs that know a model by its name.
     pub recipe: Recipe,
     pub budget_usd: Option<Usd>,
+    /// The job many times; what else stands here is then that of one run.
+    pub sweep: Option<Swept>,
     pub gpu: Gpu,
     pub instance: InstanceType,
 }
@@ -92,9 +95,8 @@ impl Job {
         instance: &InstanceType,
         wishes: ExportOptions,
     ) -> Result<Self, ExportError> {
-        if let Some(sweep) = &plan.sweep {
-            return Err(ExportError::Sweep { runs: sweep.runs });
-        }
+        // Each run of a sweep is a job of its own, with the cards of one run.
+        let sweep = plan.sweep.as_ref().map(|sweep| Swept::new(sweep, plan)).transpose()?;
         let checkpoint = plan.checkpoint.clone().ok_or(ExportError::Service)?;
         let workload = &document.workload;
         let file = workload.workload_file()?;
@@ -136,10 +138,12 @@ impl Job {
                 other: other_keys(&json!(file.training)),
             },
             recipe: recipe(workload, &file),
-            budget_usd: file.limits.budget.as_deref().map(budget).transpose()?,
+            // That of a sweep is nobody's alone.
+            budget_usd: file.limits.budget.as_deref().map(budget).transpose()?.filter(|_| sweep.is_none()),
             gpu: gpu.clone(),
             instance: instance.clone(),
-            plan: plan.clone(),
+            plan: sweep.as_ref().map_or_else(|| plan.clone(), |sweep| sweep.of_one_run(plan)),
+            sweep,
             checkpoint,
         })
     }

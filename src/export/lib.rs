@@ -10,6 +10,7 @@ pub mod recipe;
 pub mod script;
 pub mod service;
 pub mod stated;
+pub mod swept;
 pub mod target;
 pub mod trained;
 pub mod yaml;
@@ -27,6 +28,9 @@ pub fn export(to: Target, job: &Job) -> Result<String, ExportError> {
     if job.nodes_at_least.is_some() && !to.is_elastic() {
         let why = "starts all machines of a job or none: drop --min-nodes, or export to slurm or torchrun";
         return Err(ExportError::Unfit { target: to, why: why.to_owned() });
+    }
+    if let Some(sweep) = job.sweep.as_ref().filter(|_| !to.queues()) {
+        return Err(ExportError::Sweep { runs: sweep.runs });
     }
     match to {
         Target::Torchrun => target::torchrun::render(job),

@@ -97,6 +97,11 @@ impl Target {
         !matches!(self, Self::Accelerate | Self::Deepspeed | Self::Axolotl | Self::LlamaFactory | Self::Trl)
     }
 
+    /// Whether it deals out the runs of a sweep.
+    pub fn queues(self) -> bool {
+        matches!(self, Self::Slurm | Self::Kubernetes | Self::Kueue | Self::Skypilot | Self::Ray)
+    }
+
     /// Whether it is written for models that answer requests.
     pub fn serves(self) -> bool {
         matches!(

@@ -103,13 +103,61 @@ fn training_programs_know_the_keys() {
 }
 
 #[test]
-fn a_sweep_is_no_single_job() {
-    let refused = gpuplan(&["export", "examples/sweep.toml", "--to", "slurm"]);
-    assert!(
-        refused.code == 2 && refused.stderr.contains("a sweep of 64 runs is not a single job"),
-        "{}",
-        refused.stderr
-    );
+fn the_runs_of_a_sweep_are_queued_by_the_engine() {
+    let sweep =
+        |target: &str, more: &[&str]| gpuplan(&[&["export", "examples/sweep.toml", "--to", target], more].concat());
+    for (target, words) in [
+        (
+            "slurm",
+            &[
+                "#SBATCH --array=0-63%8",
+                "#SBATCH --gpus-per-node=1",
+                "export GPUPLAN_SWEEP_INDEX=\"$SLURM_ARRAY_TASK_ID\"",
+            ][..],
+        ),
+        ("kubernetes", &["completions: 64", "parallelism: 8", "backoffLimitPerIndex:", "nvidia.com/gpu: 1"]),
+        ("kueue", &["completions: 64", "job-min-parallelism", "nominalQuota: 8"]),
+        ("skypilot", &["for i in $(seq 0 63); do sky jobs launch", ":1", "GPUPLAN_SWEEP_INDEX"]),
+        ("ray", &["RUNS, AT_A_TIME = 64, 8", "MACHINES, GPUS = 1, 1"]),
+    ] {
+        let ran = sweep(target, &[]);
+        assert_eq!(ran.code, 0, "{target}: {}", ran.stderr);
+        for word in words {
+            assert!(ran.stdout.contains(word), "{target} has no {word}:\n{}", ran.stdout);
+        }
+        let name = "--run \\\"sweep-$(printf %03d \\\"$GPUPLAN_SWEEP_INDEX\\\")";
+        assert!(ran.stdout.replace('\\', "").contains(&name.replace('\\', "")), "{target}:\n{}", ran.stdout);
+    }
+    for (target, more, words) in [
+        ("terraform", &[][..], "a sweep of 64 runs is not a single job"),
+        ("slurm", &["--set", "sweep.gpus_per_run=0.5"], "share cards"),
+    ] {
+        let refused = sweep(target, more);
+        assert!(refused.code == 2 && refused.stderr.contains(words), "{}", refused.stderr);
+    }
+}
+
+/// A run of the array finds its number, and its store a name that no other run has.
+#[test]
+fn a_run_of_an_array_is_told_its_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let ran = gpuplan(&["export", "examples/sweep.toml", "--to", "slurm", "--store", "file:///s"]);
+    for (name, body) in
+        [("srun", "shift 2; exec \"$@\""), ("gpuplan", "echo \"$GPUPLAN_SWEEP_INDEX of $GPUPLAN_SWEEP_RUNS: $*\"")]
+    {
+        let path = folder.path().join(name);
+        fs::write(&path, format!("#!/bin/bash\n{body}\n")).unwrap();
+        let mode = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
+        fs::set_permissions(&path, mode).unwrap();
+    }
+    let output = Command::new("bash")
+        .args(["-c", &ran.stdout])
+        .env("PATH", format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap()))
+        .env("SLURM_ARRAY_TASK_ID", "7")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.starts_with("7 of 64: agent --store file:///s --run sweep-007 "), "{said}");
 }
 
 #[test]

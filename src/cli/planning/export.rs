@@ -87,14 +87,19 @@ fn note_open(to_edit: &[String], left: &[String], session: &Session) {
     }
 }
 
-/// The plan, recorded or made now, as a job.
+/// The plan, recorded or made now, as a job that an engine's client submits.
 pub fn job_of(
     question: &QuestionArguments,
     plan: Option<&str>,
     wishes: ExportOptions,
     session: &Session,
 ) -> Result<Job, Diagnostic> {
-    Picked::new(question, plan, session)?.job(wishes)
+    let job = Picked::new(question, plan, session)?.job(wishes)?;
+    // An engine's client is asked about one job; the jobs of a sweep are not followed.
+    match &job.sweep {
+        Some(sweep) => Err(ExportError::Sweep { runs: sweep.runs }.into()),
+        None => Ok(job),
+    }
 }
 
 /// A plan, the document that it stands in, and its machine.
@@ -181,7 +186,9 @@ impl From<ExportError> for Diagnostic {
             ExportError::Name { target, .. } => {
                 diagnostic.hint(format!("gpuplan export FILE --to {target} --run NAME"))
             }
-            ExportError::Sweep { .. } => diagnostic.hint("gpuplan launch FILE -- COMMAND"),
+            ExportError::Sweep { .. } | ExportError::SharedCard { .. } => {
+                diagnostic.hint("gpuplan launch FILE -- COMMAND")
+            }
             // The stack's own limits are limits of the search.
             ExportError::Layout { framework, .. } => {
                 diagnostic.hint(format!("gpuplan plan WORKLOAD.toml --framework {framework} --output json >plan.json"))

@@ -13,6 +13,10 @@ pub fn render(job: &Job) -> Result<String, ExportError> {
     object["metadata"]["labels"] = json!({ "kueue.x-k8s.io/queue-name": "gpuplan" });
     // Kueue starts it when all of it fits.
     object["spec"]["suspend"] = json!(true);
+    if job.sweep.is_some() {
+        // The runs of a sweep need not begin together.
+        object["metadata"]["annotations"] = json!({ "kueue.x-k8s.io/job-min-parallelism": "1" });
+    }
     let levels = topology_levels(&job.machines().cloud).filter(|_| job.machines().nodes > 1);
     let mut all = Vec::new();
     if let Some(levels @ [closest, ..]) = levels {
@@ -50,7 +54,8 @@ fn flavor(job: &Job, has_topology: bool) -> Value {
 
 /// Room for one such run. A run of a higher priority takes it from a lower one, which saves and waits again.
 fn queue(job: &Job) -> Value {
-    let gpus = job.machines().nodes * job.machines().gpus_per_node;
+    let at_a_time = job.sweep.as_ref().map_or(1, |sweep| sweep.at_a_time);
+    let gpus = job.machines().nodes * job.machines().gpus_per_node * at_a_time;
     let mut resources = vec![gpu_resource(&job.gpu)];
     let mut quotas = vec![json!({ "name": gpu_resource(&job.gpu), "nominalQuota": gpus })];
     let adapters = efa_adapters(&job.machines().instance_type);

@@ -6,6 +6,7 @@ use crate::ExportError;
 use crate::job::{Job, MARGIN};
 use crate::network::efa_adapters;
 use crate::script::{PORT, Position, script};
+use crate::swept::INDEX;
 use crate::target::labels::{NodeRequirements, gpu_resource, node_requirements, node_selector};
 use gpuplan_hardware::Gpu;
 use gpuplan_plan::document::MachinesRecord;
@@ -28,6 +29,19 @@ pub fn job_spec(
     let machines = job.machines();
     let nodes_word = machines.nodes.to_string();
     let position = Position { node: "\"$JOB_COMPLETION_INDEX\"", nodes: &nodes_word, first };
+    let body = script(job, position)?;
+    if let Some(sweep) = &job.sweep {
+        // Each run is tried by itself, and what becomes of one says nothing of the others (Kubernetes 1.33 and later).
+        return Ok(json!({
+            "completionMode": "Indexed",
+            "completions": sweep.runs,
+            "parallelism": sweep.at_a_time,
+            "backoffLimitPerIndex": TRIES,
+            "podReplacementPolicy": "Failed",
+            "podFailurePolicy": { "rules": [on_exit_codes("FailIndex", &[CAPPED]), on_exit_codes("Ignore", &[INTERRUPTED]), on_disruption("Ignore")] },
+            "template": { "spec": pod_spec(job, &format!("{INDEX}=\"$JOB_COMPLETION_INDEX\"\n{body}"), None) },
+        }));
+    }
     Ok(json!({
         "completionMode": "Indexed",
         "completions": machines.nodes,
@@ -36,7 +50,7 @@ pub fn job_spec(
         // Two pods with one number at the same time would be two owners.
         "podReplacementPolicy": "Failed",
         "podFailurePolicy": { "rules": rules },
-        "template": { "spec": pod_spec(job, &script(job, position)?, subdomain) },
+        "template": { "spec": pod_spec(job, &body, subdomain) },
     }))
 }
 
