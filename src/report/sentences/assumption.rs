@@ -46,7 +46,8 @@ pub fn job_sentence(assumption: &JobAssumption) -> String {
             format!("a batch of {batch} on each GPU (--set training.global_batch={batch} if it is that of all)")
         }
         JobAssumption::BatchOfAllGpus { sequences, gpus } => {
-            format!("a global batch of {sequences}, that of its {gpus} GPUs")
+            let of = if *gpus == 1 { "GPU".to_owned() } else { format!("{gpus} GPUs") };
+            format!("a global batch of {sequences}, that of its {of}")
         }
         JobAssumption::StepsAlone { steps, data: Some(data) } => {
             format!("{steps} steps: how many rows {data} has is not said (--set data.samples=N prices the epochs)")
