@@ -29,7 +29,7 @@ pub fn complete(file: &mut WorkloadFile, asked: &JobRequest, models: &Models) ->
         }
     } else {
         file.training = TrainingSection::default();
-        serve(file, models, &mut assumed);
+        serve(file, asked, models, &mut assumed);
     }
     assumed
 }
@@ -104,7 +104,7 @@ fn train(file: &mut WorkloadFile, data: Option<&str>, assumed: &mut Vec<JobAssum
     assumed.push(JobAssumption::StepsAlone { steps: STEPS, data });
 }
 
-fn serve(file: &mut WorkloadFile, models: &Models, assumed: &mut Vec<JobAssumption>) {
+fn serve(file: &mut WorkloadFile, asked: &JobRequest, models: &Models, assumed: &mut Vec<JobAssumption>) {
     let serving = &mut file.serving;
     let stated = [
         &serving.requests_per_second,
@@ -119,13 +119,25 @@ fn serve(file: &mut WorkloadFile, models: &Models, assumed: &mut Vec<JobAssumpti
     }
     let row = file.model.preset.as_deref().and_then(|name| models.named(name)).map(|(row, _)| row.to_model());
     // Half of a short context each.
-    let longest = row.map_or(0, |model| model.max_context);
-    let tokens = if longest == 0 { TOKENS } else { TOKENS.min(longest / 2) };
+    let contexts = [row.map(|model| model.max_context), most_tokens(asked)];
+    let longest = contexts.into_iter().flatten().filter(|tokens| *tokens > 0).min();
+    let tokens = longest.map_or(TOKENS, |longest| TOKENS.min((longest / 2).max(1)));
     let number = |value: u32| Some(Scalar::from(value.to_string()));
     serving.requests_per_second = number(1);
     serving.prompt_tokens = serving.prompt_tokens.take().or(number(tokens));
     serving.answer_tokens = serving.answer_tokens.take().or(number(tokens));
     assumed.push(JobAssumption::NominalLoad { requests_per_second: 1, prompt_tokens: tokens, answer_tokens: tokens });
+}
+
+/// The longest request that the engine is told to take: vLLM, SGLang, text-generation-inference.
+fn most_tokens(asked: &JobRequest) -> Option<u32> {
+    const KEYS: [&str; 3] = ["max_model_len", "context_length", "max_total_tokens"];
+    let stated = asked
+        .no_effect
+        .iter()
+        .chain(&asked.unread)
+        .find(|one| KEYS.contains(&one.key.trim_start_matches("--").replace('-', "_").as_str()))?;
+    stated.value.parse().ok()
 }
 
 /// The model by the size in its name, where that is all that is known of it. `None`: it says none, or one of experts.
@@ -195,6 +207,11 @@ mod tests {
             assert_eq!(file.serving.prompt_tokens.unwrap().to_string(), tokens);
             assert!(matches!(assumed[..], [JobAssumption::NominalLoad { .. }]));
         }
+        let mut file = WorkloadFile::parse("model.preset = \"llama-3.1-8b\"\n[serving]\nengine = \"vllm\"\n").unwrap();
+        let mut asked = JobRequest::new(JobKind::Script);
+        asked.note_without_effect("--max_model_len", "1000");
+        complete(&mut file, &asked, &Models::embedded().unwrap());
+        assert_eq!(file.serving.answer_tokens.unwrap().to_string(), "500");
         let (_, assumed) = completed("model.preset = \"gpt-2\"\n[serving]\nrequests = 5\n");
         assert!(assumed.is_empty());
     }
