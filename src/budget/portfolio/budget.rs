@@ -467,6 +467,7 @@ fn forecast_charge(line: &BudgetLine) -> Charge {
         source: basis.source.clone(),
         priced_at: basis.priced_at,
         assumption: basis.assumption.clone(),
+        invoice: None,
     }
 }
 

@@ -170,6 +170,11 @@ fn ask(arguments: &BudgetArguments, session: &Session) -> Result<Asked, Diagnost
     Ok(Asked { file: arguments.file.clone(), portfolio, once, inputs })
 }
 
+/// A file that is a portfolio.
+pub fn read_portfolio(path: &Path) -> Result<Portfolio, Diagnostic> {
+    Portfolio::read(&read_text(path)?).map_err(|error| refused(path, error))
+}
+
 /// A portfolio, or a single workload (it has `[model]`) or plan (JSON) in the month of today.
 fn portfolio(path: &Path, text: &str, session: &Session) -> Result<Portfolio, Diagnostic> {
     if is_portfolio(text) {

@@ -21,7 +21,7 @@ pub struct FocusRow<'a> {
     pub provider: String,
     pub start: String,
     pub end: String,
-    /// The month in which the charge begins: clouds bill by the calendar month.
+    /// Of its invoice, else the month in which the charge begins: clouds bill by the calendar month.
     pub month_start: String,
     pub month_end: String,
     pub tags: String,
@@ -40,8 +40,9 @@ impl<'a> FocusRow<'a> {
         }
         let unit = vocabulary::unit(&charge.unit)
             .ok_or_else(|| FocusError::Unit { charge: id(), unit: charge.unit.clone() })?;
-        let (month_start, month_end) =
-            billing_month(charge.start).ok_or_else(|| FocusError::Period { charge: id() })?;
+        let month = charge.invoice.as_ref().map(|invoice| format!("{}-01T00:00:00Z", invoice.month));
+        let month = month.map_or(Ok(charge.start), |month| month.parse()).map_err(|_| FocusError::Period { charge: id() })?;
+        let (month_start, month_end) = billing_month(month).ok_or_else(|| FocusError::Period { charge: id() })?;
         let written = |value: &Value| {
             serde_json::to_string(value).map_err(|error| FocusError::Text { charge: id(), detail: error.to_string() })
         };
@@ -78,12 +79,9 @@ impl<'a> FocusRow<'a> {
 
     /// The cloud's account where a tag names it; else the cloud, since the column must not be null.
     pub fn account(&self) -> String {
-        self.charge
-            .allocation
-            .tags
-            .get("billing-account")
-            .cloned()
-            .unwrap_or_else(|| self.charge.resource.cloud.clone())
+        let invoiced = self.charge.invoice.as_ref().map(|invoice| invoice.account.clone());
+        let known = invoiced.or_else(|| self.charge.allocation.tags.get("billing-account").cloned());
+        known.filter(|account| !account.is_empty()).unwrap_or_else(|| self.charge.resource.cloud.clone())
     }
 
     pub fn description(&self) -> String {

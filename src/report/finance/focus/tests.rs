@@ -50,6 +50,7 @@ fn charge() -> Charge {
         source: "aws spot price".to_owned(),
         priced_at: Some("2026-10-31T22:00:00Z".parse().unwrap()),
         assumption: String::new(),
+        invoice: None,
     }
 }
 

@@ -98,7 +98,7 @@ pub fn unit(unit: &str) -> Option<&'static str> {
         "GB-month" => "GB-Months",
         "token" | "tokens" => "Tokens",
         "request" | "requests" => "Requests",
-        "unit" | "" => "Units",
+        "unit" | "sum" | "" => "Units",
         _ => return None,
     })
 }
