@@ -31,7 +31,7 @@ pub struct Attributed {
     pub parts: Vec<SpentPart>,
     /// Runs of each phase, by `NAME@KEY`.
     pub known: BTreeMap<usize, Vec<RunKnown>>,
-    /// What runs of each phase recorded themselves, bills aside.
+    /// What runs of each phase recorded themselves, or bills where they recorded nothing.
     pub recorded: BTreeMap<usize, Vec<Charge>>,
     /// What bills say above that.
     pub bill_above: BTreeMap<usize, Usd>,
@@ -123,9 +123,14 @@ impl Attributed {
         covered.take(month, &recorded, if is_billed { Some(&billed) } else { None });
         if let Some(phase) = phase {
             self.names.entry(phase).or_default().insert(run.to_owned());
-            let above = self.bill_above.entry(phase).or_default();
-            *above = *above + (usd - by_run);
-            self.recorded.entry(phase).or_default().extend(recorded);
+            // Where nothing was recorded, the bill itself says for how many hours of machines it is.
+            if recorded.is_empty() {
+                self.recorded.entry(phase).or_default().extend(billed);
+            } else {
+                let above = self.bill_above.entry(phase).or_default();
+                *above = *above + (usd - by_run);
+                self.recorded.entry(phase).or_default().extend(recorded);
+            }
         }
         if is_billed {
             self.billed = self.billed + usd;
