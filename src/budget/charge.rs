@@ -138,6 +138,9 @@ pub struct Invoice {
     pub account: String,
     /// Billing period, `2026-10`: usage that was reported late and corrections keep the month of their invoice.
     pub month: String,
+    /// `None`: it is not issued yet, or the export does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
 }
 
 /// One line of money.

@@ -12,6 +12,7 @@ pub mod lines;
 pub mod planned;
 pub mod pool_lines;
 pub mod rules;
+pub mod savings;
 pub mod shape;
 pub mod simulation;
 pub mod verdict;

@@ -121,6 +121,8 @@ pub struct PlaceColumns {
     /// JSON that may name the machine.
     pub details: Option<usize>,
     pub terms: Option<usize>,
+    /// Number of the invoice.
+    pub invoice: Option<usize>,
     /// Tags that are columns of their own, by their names.
     pub own_tags: Vec<(String, usize)>,
 }
@@ -180,8 +182,8 @@ impl Columns {
         ];
         let EffectiveColumns { every, savings_plan, reservation } = amounts.effective;
         let more = [usage.unit, *period, every, savings_plan, reservation];
-        let PlaceColumns { region, instance_type, details, terms, own_tags } = place;
-        let places = [*region, *instance_type, *details, *terms];
+        let PlaceColumns { region, instance_type, details, terms, invoice, own_tags } = place;
+        let places = [*region, *instance_type, *details, *terms, *invoice];
         let optional = optional.into_iter().flatten().chain(more).chain(places).flatten();
         always.into_iter().chain(optional).chain(own_tags.iter().map(|(_, column)| *column)).collect()
     }
@@ -216,6 +218,7 @@ fn cur(search: &Search) -> Result<Columns, BillError> {
             region: search.find(&["product_region_code", "product_region"]),
             instance_type: search.find(&["product_instance_type"]),
             terms: search.find(&["line_item_line_item_type"]),
+            invoice: search.find(&["bill_invoice_id"]),
             ..PlaceColumns::default()
         },
     })
@@ -249,6 +252,7 @@ fn focus(search: &Search) -> Result<Columns, BillError> {
             instance_type: search.find(&["x_InstanceType"]),
             details: search.find(&["SkuPriceDetails", "x_SkuDetails"]),
             terms: search.find(&["PricingCategory"]),
+            invoice: search.find(&["InvoiceId"]),
             ..PlaceColumns::default()
         },
     })
@@ -309,6 +313,7 @@ fn azure(search: &Search) -> Result<Columns, BillError> {
             region: search.find(&["ResourceLocation"]),
             details: search.find(&["AdditionalInfo"]),
             terms: search.find(&["PricingModel"]),
+            invoice: search.find(&["InvoiceId"]),
             ..PlaceColumns::default()
         },
     })

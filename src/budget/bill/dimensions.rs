@@ -19,6 +19,8 @@ pub struct Dimensions {
     pub gpu: Option<String>,
     /// `on-demand`, `spot` or `commitment`.
     pub purchase: Option<&'static str>,
+    /// Number of the invoice.
+    pub invoice: Option<String>,
 }
 
 /// Tags that are kept of lines of no run: who spends it.

@@ -76,6 +76,8 @@ fn dimensions_of(row: &Value, is_ours: bool, sku: &str, mark: &RunTag) -> Dimens
         instance_type: dimensions::instance_in_json(&row["system_labels"].to_string()),
         gpu: dimensions::gpu_of_sku(sku).map(str::to_owned),
         purchase: dimensions::purchase(Format::Google, "", sku),
+        // An export has its month alone.
+        invoice: None,
     }
 }
 

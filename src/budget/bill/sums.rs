@@ -225,7 +225,7 @@ fn charge(id: &str, key: &Key, sum: &Sum, source: &str, known: &Known) -> Charge
     let billed = sum.billed.rounded();
     let an_hour = Usd::from_dollars(billed.dollars() / sum.hours).filter(|_| sum.hours > 0.0 && sum.hours.is_finite());
     let (quantity, unit, unit_price) = an_hour.map_or((1.0, "sum", billed), |price| (sum.hours, "hour", price));
-    let Dimensions { tags, region, instance_type, purchase, .. } = &key.dimensions;
+    let Dimensions { tags, region, instance_type, purchase, invoice, .. } = &key.dimensions;
     let (gpu, gpus) = known.gpu(&key.cloud, &key.dimensions);
     Charge {
         id: id.to_owned(),
@@ -260,7 +260,7 @@ fn charge(id: &str, key: &Key, sum: &Sum, source: &str, known: &Known) -> Charge
         source: source.to_owned(),
         priced_at: None,
         assumption: format!("{} lines added up exactly and rounded once; the unit price is their mean", sum.lines),
-        invoice: Some(Invoice { account: key.account.clone(), month: key.period.clone() }),
+        invoice: Some(Invoice { account: key.account.clone(), month: key.period.clone(), id: invoice.clone() }),
     }
 }
 

@@ -166,6 +166,7 @@ fn dimensions_of(row: &LineCells, columns: &Columns, mut tags: BTreeMap<String, 
         instance_type: instance_type.or_else(|| dimensions::instance_of_usage(usage).map(str::to_owned)),
         gpu: dimensions::gpu_of_sku(usage).filter(|_| row.format == Format::Google).map(str::to_owned),
         purchase: dimensions::purchase(row.format, row.text(place.terms), usage),
+        invoice: said(place.invoice),
     }
 }
 

@@ -15,7 +15,7 @@ use crate::finance::actual::{planned, show_status, spent};
 use crate::question::answer::{compute_on, context, gathered_with, nothing_fits};
 use crate::question::measurements::Measurements;
 use crate::question::workload;
-use crate::session::Session;
+use crate::session::{Catalogs, Session};
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::input::read_text;
 use gpuplan_budget::portfolio::budget::months_for;
@@ -26,6 +26,7 @@ use gpuplan_budget::portfolio::verdict::{RuleResult, Verdict};
 use gpuplan_budget::portfolio::{CostSource, Phase, Portfolio, PortfolioError};
 use gpuplan_budget::status::status;
 use gpuplan_budget::{Budget, Charge, budget, charges};
+use gpuplan_hardware::CloudId;
 use gpuplan_market::Capacity;
 use gpuplan_market::capacity::pool::Pool;
 use gpuplan_plan::document::{InputsRecord, PlanDocument, PlanRecord};
@@ -33,6 +34,7 @@ use gpuplan_report::finance::focus::{FocusVersion, write};
 use gpuplan_report::finance::rules_text::{asked, found, place};
 use gpuplan_report::finance::{budget_json, budget_text};
 use gpuplan_runstore::sha256;
+use gpuplan_units::UsdPerHour;
 use gpuplan_workload::file::{LimitsSection, WorkloadFile};
 
 /// Clouds that answered for one workload of a portfolio are not asked again for the next.
@@ -158,7 +160,14 @@ fn ask(arguments: &BudgetArguments, session: &Session) -> Result<Asked, Diagnost
         seed: session.seed,
     };
     let mut planner =
-        Planner { arguments, session, capacity: &capacity, pools: &portfolio.pools, documents: BTreeMap::new() };
+        Planner {
+            arguments,
+            session,
+            capacity: &capacity,
+            pools: &portfolio.pools,
+            catalogs: &catalogs,
+            documents: BTreeMap::new(),
+        };
     let once = portfolio.phases.iter().map(|phase| planner.once(phase)).collect::<Result<Vec<PhaseCost>, _>>()?;
     if !is_portfolio(&text) {
         // A single run has the months that it takes.
@@ -214,6 +223,7 @@ struct Planner<'a> {
     session: &'a Session,
     capacity: &'a Capacity,
     pools: &'a [Pool],
+    catalogs: &'a Catalogs,
     /// By the question.
     documents: BTreeMap<String, Rc<PlanDocument>>,
 }
@@ -244,6 +254,7 @@ impl Planner<'_> {
                     return Err(nothing_rented());
                 }
                 let mut once = PhaseCost::of_plan(&document, None).map_err(|error| no_plan(&error))?;
+                once.on_demand = self.on_demand(&once);
                 for (at, pool) in self.pools.iter().enumerate() {
                     let on_pool = format!("{key} on {}", pool.name);
                     let document =
@@ -258,6 +269,14 @@ impl Planner<'_> {
                 self.cost_of_recorded(&document, id.as_deref())
             }
         }
+    }
+
+    /// What its machine costs on demand where it runs, as it is priced today.
+    fn on_demand(&self, once: &PhaseCost) -> Option<UsdPerHour> {
+        let machines = &once.machines;
+        let Catalogs { hardware, market } = self.catalogs;
+        let instance = hardware.find_instance(&CloudId::new(&machines.cloud), machines.instance_type.as_deref()?)?;
+        market.on_demand_rate(instance, machines.region.as_deref()?)
     }
 
     /// A recorded plan on machines that are held is one way to run it; the cheapest rented plan beside it is the other.

@@ -7,7 +7,7 @@ use crate::text::format;
 use crate::text::table::{Column, footer};
 use gpuplan_budget::Budget;
 use gpuplan_budget::portfolio::budget::{CostGroup, Period, PoolFigures, TermCommitment};
-use gpuplan_units::Hours;
+use gpuplan_units::{Hours, Usd};
 
 /// For a terminal.
 pub fn text(budget: &Budget, width: u16, most_rows: usize) -> String {
@@ -47,6 +47,13 @@ fn head(budget: &Budget) -> Vec<String> {
                 format::probability(common)
             ),
             _ => kept,
+        });
+    }
+    if let Some(saved) = budget.total.saved_usd {
+        lines.push(if saved < Usd::ZERO {
+            format!("Spot and commitments cost {} more than the same machines on demand", format::usd(Usd::ZERO - saved))
+        } else {
+            format!("Spot and commitments save {} against the same machines on demand", format::usd(saved))
         });
     }
     let age = budget.total.price_age;

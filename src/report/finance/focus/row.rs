@@ -104,7 +104,7 @@ impl<'a> FocusRow<'a> {
     pub fn pricing(&self) -> &'static str {
         match self.charge.resource.purchase.as_deref() {
             _ if self.commitment().is_some() => "Committed",
-            Some(terms) if terms.starts_with("spot") => "Dynamic",
+            Some(terms) if terms.starts_with("spot") && self.charge.is_machine_time() => "Dynamic",
             Some("calendar" | "flex-start" | "capacity-block") => "Other",
             _ => "Standard",
         }
@@ -128,8 +128,16 @@ impl<'a> FocusRow<'a> {
     }
 
     pub fn quantity(&self) -> Option<String> {
-        // Never with an exponent: that is how this type is written in full.
-        self.priced(&self.charge.quantity.to_string())
+        // Never with an exponent: that is how this type is written in full. With a point, or a reader that guesses types takes whole
+        // numbers for integers, which the specification forbids. What was taken back counts backwards: prices are never negative.
+        let size = self.charge.quantity.abs().to_string();
+        let sign = if self.is_backwards() { "-" } else { "" };
+        self.priced(&format!("{sign}{size}{}", if size.contains('.') { "" } else { ".0" }))
+    }
+
+    /// Usage that was charged before and is taken back.
+    fn is_backwards(&self) -> bool {
+        self.charge.quantity < 0.0 || self.charge.costs.billed.unwrap_or(self.charge.costs.effective) < Usd::ZERO
     }
 
     pub fn unit(&self) -> Option<String> {
@@ -138,7 +146,8 @@ impl<'a> FocusRow<'a> {
 
     /// The price that was charged where it gives this cost, else the cost by the quantity.
     pub fn unit_price(&self, cost: Usd) -> Option<String> {
-        let (price, quantity) = (self.charge.unit_price, self.charge.quantity);
+        let size = |amount: Usd| if amount < Usd::ZERO { Usd::ZERO - amount } else { amount };
+        let (price, quantity, cost) = (size(self.charge.unit_price), self.charge.quantity.abs(), size(cost));
         let gives = Usd::from_dollars(price.dollars() * quantity)
             .is_some_and(|product| (product.nanos() - cost.nanos()).abs() <= 1);
         if gives || quantity == 0.0 {
