@@ -29,7 +29,8 @@ impl Header {
     /// Columns that are each one tag: `resourceTags/user:team` of a legacy report, `resource_tags_user_team`.
     fn tags(&self, mark: &RunTag) -> Vec<(String, usize)> {
         let tag = |(column, name): (usize, &String)| {
-            let tag = ["resourceTags/user:", "resource_tags_user_"].iter().find_map(|start| name.strip_prefix(start))?;
+            let tag =
+                ["resourceTags/user:", "resource_tags_user_"].iter().find_map(|start| name.strip_prefix(start))?;
             Some((own_tag(tag, mark)?.to_owned(), column))
         };
         self.names.iter().enumerate().filter_map(tag).collect()

@@ -105,7 +105,11 @@ mod tests {
     fn bills(text: &str) -> Vec<ImportedBill> {
         let mut sums = Sums::default();
         read("bill.csv", None, text.as_bytes(), &mut sums).unwrap();
-        sums.bills(&gpuplan_runstore::sha256(text.as_bytes()), "a bill", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() })
+        sums.bills(
+            &gpuplan_runstore::sha256(text.as_bytes()),
+            "a bill",
+            &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() },
+        )
     }
 
     fn total(ledger: &Ledger) -> Usd {

@@ -70,9 +70,7 @@ impl RunTag {
 /// Tags of a line, in the order of the export.
 fn pairs(tags: &Value) -> Vec<(&str, &str)> {
     match tags {
-        Value::Object(tags) => {
-            tags.iter().filter_map(|(name, value)| Some((name.as_str(), value.as_str()?))).collect()
-        }
+        Value::Object(tags) => tags.iter().filter_map(|(name, value)| Some((name.as_str(), value.as_str()?))).collect(),
         Value::Array(labels) => {
             labels.iter().filter_map(|label| Some((label["key"].as_str()?, label["value"].as_str()?))).collect()
         }
@@ -90,8 +88,7 @@ pub fn own_tags(tags: &Value, mark: &RunTag) -> BTreeMap<String, String> {
 pub fn own_tag<'a>(name: &'a str, mark: &RunTag) -> Option<&'a str> {
     let name = name.trim_start_matches("user:").trim_start_matches("user_");
     let is_of_others = ["aws:", "aws_", "goog-"].iter().any(|start| name.starts_with(start));
-    (!is_of_others && !name.is_empty() && !mark.is(name) && !normalized(name).starts_with("gpuplan"))
-        .then_some(name)
+    (!is_of_others && !name.is_empty() && !mark.is(name) && !normalized(name).starts_with("gpuplan")).then_some(name)
 }
 
 /// Of a usage type of AWS such as `USE1-SpotUsage:p5.48xlarge` or `USW2-ML-Train:ml.p4d.24xlarge`; machines of SageMaker have the
@@ -123,8 +120,15 @@ pub fn purchase(format: Format, terms: &str, usage: &str) -> Option<&'static str
         Format::Google => Some("on-demand"),
         _ => match normalized(terms).as_str() {
             "spot" | "dynamic" => Some("spot"),
-            "committed" | "reservation" | "savingsplan" | "savingsplancoveredusage" | "savingsplannegation"
-            | "discountedusage" | "rifee" | "savingsplanrecurringfee" | "savingsplanupfrontfee" => Some("commitment"),
+            "committed"
+            | "reservation"
+            | "savingsplan"
+            | "savingsplancoveredusage"
+            | "savingsplannegation"
+            | "discountedusage"
+            | "rifee"
+            | "savingsplanrecurringfee"
+            | "savingsplanupfrontfee" => Some("commitment"),
             _ if has(&["SpotUsage"]) => Some("spot"),
             "standard" | "ondemand" => Some("on-demand"),
             _ if has(&["BoxUsage"]) => Some("on-demand"),

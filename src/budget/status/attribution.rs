@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use crate::charge::{Charge, Item, UNALLOCATED};
+use crate::portfolio::Portfolio;
 use crate::portfolio::calendar::Month;
 use crate::portfolio::commitment::{Commitment, CommitmentKind};
 use crate::portfolio::launched::phase_of;
 use crate::portfolio::pool_lines::paid_in;
 use crate::portfolio::simulation::groups::SHARED;
-use crate::portfolio::Portfolio;
 use crate::spending::spent::{RunKnown, Spent, by_month};
 use gpuplan_units::Usd;
 

@@ -15,9 +15,9 @@ use crate::finance::actual::{planned, show_status, spent};
 use crate::question::answer::{compute_on, context, gathered_with, nothing_fits};
 use crate::question::measurements::Measurements;
 use crate::question::workload;
-use crate::session::{Catalogs, Session};
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::input::read_text;
+use crate::session::{Catalogs, Session};
 use gpuplan_budget::portfolio::budget::months_for;
 use gpuplan_budget::portfolio::calendar::Month;
 use gpuplan_budget::portfolio::planned::{HeldPlan, PhaseCost, PlannedError};
@@ -159,15 +159,14 @@ fn ask(arguments: &BudgetArguments, session: &Session) -> Result<Asked, Diagnost
         policy_sha256: policy.map(|policy| sha256(format!("{policy:?}").as_bytes())),
         seed: session.seed,
     };
-    let mut planner =
-        Planner {
-            arguments,
-            session,
-            capacity: &capacity,
-            pools: &portfolio.pools,
-            catalogs: &catalogs,
-            documents: BTreeMap::new(),
-        };
+    let mut planner = Planner {
+        arguments,
+        session,
+        capacity: &capacity,
+        pools: &portfolio.pools,
+        catalogs: &catalogs,
+        documents: BTreeMap::new(),
+    };
     let once = portfolio.phases.iter().map(|phase| planner.once(phase)).collect::<Result<Vec<PhaseCost>, _>>()?;
     if !is_portfolio(&text) {
         // A single run has the months that it takes.

@@ -51,7 +51,10 @@ fn head(budget: &Budget) -> Vec<String> {
     }
     if let Some(saved) = budget.total.saved_usd {
         lines.push(if saved < Usd::ZERO {
-            format!("Spot and commitments cost {} more than the same machines on demand", format::usd(Usd::ZERO - saved))
+            format!(
+                "Spot and commitments cost {} more than the same machines on demand",
+                format::usd(Usd::ZERO - saved)
+            )
         } else {
             format!("Spot and commitments save {} against the same machines on demand", format::usd(saved))
         });

@@ -12,7 +12,7 @@ use crate::text::json::{VERSION, pretty};
 use crate::text::table::{Column, render};
 use crate::text::wrap::wrap;
 use gpuplan_budget::charge::utc_day;
-use gpuplan_budget::spent::{Coverage, CostFilter, CostGrouping, CostLine, CostSum, Spent};
+use gpuplan_budget::spent::{CostFilter, CostGrouping, CostLine, CostSum, Coverage, Spent};
 use gpuplan_budget::{Item, Waste};
 use gpuplan_units::Usd;
 

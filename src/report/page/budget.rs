@@ -418,7 +418,10 @@ fn sensitivity(budget: &Budget) -> Section {
     };
     let chart = Chart::new(
         "What each adds to the total (dark) or saves (light), from a middle line at the expected cost",
-        format!("{} bars to both sides of a middle line, as long as the dollars that they add or save.", table.rows.len()),
+        format!(
+            "{} bars to both sides of a middle line, as long as the dollars that they add or save.",
+            table.rows.len()
+        ),
         ChartKind::Swings(SwingChart { swings: moving().map(swing).collect() }),
     );
     Section {

@@ -188,9 +188,7 @@ fn course(status: &Status) -> Section {
     };
     let mut series = vec![
         Series { name: "planned".to_owned(), stroke: Stroke::Dotted, points: sum(|row| row.planned_usd) },
-        Series {
-            name: "spent and to go".to_owned(), stroke: Stroke::Solid, points: sum(|row| row.at_completion_usd)
-        },
+        Series { name: "spent and to go".to_owned(), stroke: Stroke::Solid, points: sum(|row| row.at_completion_usd) },
     ];
     series.extend(status.total.budget_usd.map(|limit| {
         let end = status.by_month.len() as f64 * HOURS_PER_MONTH;
@@ -234,7 +232,11 @@ fn course(status: &Status) -> Section {
 fn parts(row: &Row) -> Part {
     Part {
         name: row.name.clone(),
-        words: format!("{} of {}", money(row.at_completion_usd), format::usd(row.budget_usd.unwrap_or(row.planned_usd))),
+        words: format!(
+            "{} of {}",
+            money(row.at_completion_usd),
+            format::usd(row.budget_usd.unwrap_or(row.planned_usd))
+        ),
         done: row.spent_usd.dollars().max(0.0),
         ahead: row.to_go_usd.dollars().max(0.0),
         limit: Some(row.budget_usd.unwrap_or(row.planned_usd).dollars()),
@@ -316,8 +318,7 @@ fn causes(status: &Status) -> Option<Section> {
     let amount = |phase: &Phase, cause: &str| {
         phase.variance.get(cause).and_then(|text| Usd::parse_signed(text).ok()).unwrap_or_default()
     };
-    let other: Vec<&Phase> =
-        status.by_phase.iter().filter(|phase| amount(phase, "total_usd") != Usd::ZERO).collect();
+    let other: Vec<&Phase> = status.by_phase.iter().filter(|phase| amount(phase, "total_usd") != Usd::ZERO).collect();
     // A cause that explains nothing anywhere has no column.
     let is_shown = |cause: &str| other.iter().any(|phase| amount(phase, cause) != Usd::ZERO);
     let shown: Vec<(&'static str, &'static str)> = NAMES.into_iter().filter(|(cause, _)| is_shown(cause)).collect();
@@ -356,11 +357,7 @@ fn stands_out(status: &Status) -> Option<Section> {
     let table = Table {
         id: "anomaly",
         caption: "Runs at three times their forecast, idle machines, runs that nobody planned, late phases".to_owned(),
-        columns: vec![
-            Column::text("run", "Run"),
-            Column::text("what", "What"),
-            Column::number("cost_usd", "Cost"),
-        ],
+        columns: vec![Column::text("run", "Run"), Column::text("what", "What"), Column::number("cost_usd", "Cost")],
         rows: status.anomalies.iter().map(cells).collect(),
     };
     (!status.anomalies.is_empty()).then(|| Section {

@@ -191,7 +191,8 @@ fn words_for_nothing_are_nothing() {
     let focus = "BilledCost,BillingAccountId,BillingCurrency,ChargeCategory,ChargePeriodStart,ChargePeriodEnd,ContractedCost,EffectiveCost,ListCost,\
         ProviderName,ServiceCategory,Tags\n0.5,1,USD,Usage,2024-10-01T00:00:00Z,NULL,NULL,None,NULL,AWS,Compute,\"{\"\"gpuplan:run\"\": \"\"a\"\"}\"\n";
     let (_, sums) = read_text(focus).unwrap();
-    let costs = sums.bills("h", "s", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() })[0].charges[0].costs;
+    let costs =
+        sums.bills("h", "s", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() })[0].charges[0].costs;
     assert_eq!([costs.list, costs.contracted, costs.effective].map(|cost| cost.to_string()), ["0.50", "0.50", "0.50"]);
     let said = read_text(&focus.replace("0.5,1,USD", "NULL,1,USD")).unwrap_err().to_string();
     assert!(said.contains("column `BilledCost`"), "what must be there is not nothing: {said}");
@@ -210,7 +211,8 @@ fn other_currencies_are_converted_at_the_rate_that_is_stated_and_at_no_other() {
     let mut sums = Sums::default();
     sums.rates.extend(ExchangeRate::parse("eur = 1.0842"));
     read("bill.csv", None, text.as_bytes(), &mut sums).unwrap();
-    let costs = sums.bills("h", "s", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() })[0].charges[0].costs;
+    let costs =
+        sums.bills("h", "s", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() })[0].charges[0].costs;
     assert_eq!(costs.billed.unwrap().to_string(), "-1.7105", "a line of nobody's run needs no rate");
     for text in ["EUR", "EUR=0", "EUR=-1", "USD=1", "EURO=1", "EUR=x"] {
         assert_eq!(ExchangeRate::parse(text), None, "{text}");

@@ -86,10 +86,21 @@ fn cell(name: &str, value: &str, column: &Known) -> Option<String> {
         "datetime" => value.len() == 20 && value.ends_with('Z') && value.parse::<jiff::Timestamp>().is_ok(),
         "currency" => value.len() == 3 && value.bytes().all(|byte| byte.is_ascii_uppercase()),
         "json" => serde_json::from_str::<serde_json::Value>(value).is_ok_and(|value| value.is_object()),
-        "unit" => {
-            ["Hours", "Months", "GB", "GiB", "TB", "TiB", "GB-Months", "GiB-Months", "Tokens", "Requests", "Units", "USD"]
-                .contains(&value)
-        }
+        "unit" => [
+            "Hours",
+            "Months",
+            "GB",
+            "GiB",
+            "TB",
+            "TiB",
+            "GB-Months",
+            "GiB-Months",
+            "Tokens",
+            "Requests",
+            "Units",
+            "USD",
+        ]
+        .contains(&value),
         _ => {
             value.trim() == value
                 && (column.allowed.is_empty() || column.allowed.iter().any(|allowed| allowed == value))

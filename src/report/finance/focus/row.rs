@@ -41,7 +41,8 @@ impl<'a> FocusRow<'a> {
         let unit = vocabulary::unit(&charge.unit)
             .ok_or_else(|| FocusError::Unit { charge: id(), unit: charge.unit.clone() })?;
         let month = charge.invoice.as_ref().map(|invoice| format!("{}-01T00:00:00Z", invoice.month));
-        let month = month.map_or(Ok(charge.start), |month| month.parse()).map_err(|_| FocusError::Period { charge: id() })?;
+        let month =
+            month.map_or(Ok(charge.start), |month| month.parse()).map_err(|_| FocusError::Period { charge: id() })?;
         let (month_start, month_end) = billing_month(month).ok_or_else(|| FocusError::Period { charge: id() })?;
         let written = |value: &Value| {
             serde_json::to_string(value).map_err(|error| FocusError::Text { charge: id(), detail: error.to_string() })

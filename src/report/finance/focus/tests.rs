@@ -193,7 +193,10 @@ fn a_line_of_a_bill_stays_with_its_invoice() {
     let costs = Costs { list: back, contracted: back, effective: back, billed: Some(back) };
     let text = write(FocusVersion::V1_2, &[Charge { costs, unit_price: back, quantity: 1.0, ..charge() }]).unwrap();
     let row = &rows(&text)[0];
-    assert_eq!((&*row["PricingQuantity"], &*row["ListUnitPrice"], &*row["BilledCost"]), ("-1.0", "80.0625", "-80.0625"));
+    assert_eq!(
+        (&*row["PricingQuantity"], &*row["ListUnitPrice"], &*row["BilledCost"]),
+        ("-1.0", "80.0625", "-80.0625")
+    );
 }
 
 #[test]
