@@ -179,3 +179,31 @@ fn the_list_price_of_a_budget_is_that_on_demand() {
         .sum();
     assert!((hours - 3000.0).abs() < 1e-6, "{hours}");
 }
+
+#[test]
+fn what_is_of_no_run_is_paid_by_the_teams_that_the_portfolio_says() {
+    let home = imported();
+    let text = fs::read_to_string(format!("{ROOT}/examples/portfolio.toml")).unwrap();
+    let examples = |name: &str| format!("workload = \"{ROOT}/examples/{name}");
+    let text = text.replace("workload = \"", &examples(""));
+    let path = home.path().join("p.toml");
+    let spent = |more: &str| {
+        fs::write(&path, format!("{text}\n{more}")).unwrap();
+        let ran = ask(home.path(), &["budget", path.to_str().unwrap(), "--actual", "--output", "json"]);
+        let teams = ran.json()["by_team"].as_array().unwrap().clone();
+        let spent = teams
+            .iter()
+            .map(|team| (team["name"].as_str().unwrap().to_owned(), team["spent_usd"].as_str().unwrap().to_owned()));
+        spent.collect::<BTreeMap<String, String>>()
+    };
+    let without = spent("");
+    assert_eq!((&*without["language"], &*without["vision"]), ("153467.9152", "4537.92"));
+    // Notebooks of vision on A10G ($272.256) are its own, the A100 of language ($526.9824) is shared, and a machine without GPU is nobody's.
+    let shared = spent(
+        "[[shared]]\nmachines = [\"g5.*\"]\nsplit = \"team\"\n[[shared]]\nmachines = [\"p4d.24xlarge\"]\nsplit = { language = 1, vision = 3 }\n",
+    );
+    assert_eq!((&*shared["language"], &*shared["vision"]), ("153599.6608", "5205.4128"));
+    fs::write(&path, format!("{text}\n[[shared]]\nsplit = {{ visoin = 1 }}\n")).unwrap();
+    let refused = ask(home.path(), &["budget", path.to_str().unwrap()]);
+    assert!(refused.code == 2 && refused.stderr.contains("team = \"vision\""), "{}", refused.stderr);
+}

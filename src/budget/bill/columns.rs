@@ -118,6 +118,8 @@ pub struct UsageColumns {
 #[derive(Default)]
 pub struct PlaceColumns {
     pub region: Option<usize>,
+    /// Of a report that leaves the first one empty.
+    pub region_before: Option<usize>,
     pub instance_type: Option<usize>,
     /// JSON that may name the machine.
     pub details: Option<usize>,
@@ -183,8 +185,8 @@ impl Columns {
         ];
         let EffectiveColumns { every, savings_plan, reservation } = amounts.effective;
         let more = [usage.unit, *period, every, savings_plan, reservation];
-        let PlaceColumns { region, instance_type, details, terms, invoice, own_tags } = place;
-        let places = [*region, *instance_type, *details, *terms, *invoice];
+        let PlaceColumns { region, region_before, instance_type, details, terms, invoice, own_tags } = place;
+        let places = [*region, *region_before, *instance_type, *details, *terms, *invoice];
         let optional = optional.into_iter().flatten().chain(more).chain(places).flatten();
         always.into_iter().chain(optional).chain(own_tags.iter().map(|(_, column)| *column)).collect()
     }
@@ -216,7 +218,8 @@ fn cur(search: &Search) -> Result<Columns, BillError> {
             ..UsageColumns::default()
         },
         place: PlaceColumns {
-            region: search.find(&["product_region_code", "product_region"]),
+            region: search.find(&["product_region_code"]),
+            region_before: search.find(&["product_region"]),
             instance_type: search.find(&["product_instance_type"]),
             terms: search.find(&["line_item_line_item_type"]),
             invoice: search.find(&["bill_invoice_id"]),

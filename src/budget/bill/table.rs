@@ -162,7 +162,7 @@ fn dimensions_of(row: &LineCells, columns: &Columns, mut tags: BTreeMap<String, 
     let instance_type = said(place.instance_type).or_else(|| dimensions::instance_in_json(row.text(place.details)));
     Dimensions {
         tags,
-        region: said(place.region),
+        region: said(place.region).or_else(|| said(place.region_before)),
         instance_type: instance_type.or_else(|| dimensions::instance_of_usage(usage).map(str::to_owned)),
         gpu: dimensions::gpu_of_sku(usage).filter(|_| row.format == Format::Google).map(str::to_owned),
         purchase: dimensions::purchase(row.format, row.text(place.terms), usage),

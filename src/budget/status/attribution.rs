@@ -54,7 +54,10 @@ struct RunMonth {
 impl Attributed {
     pub fn new(portfolio: &Portfolio, spent: &Spent, now: Timestamp) -> Self {
         let mut months: BTreeMap<(String, Month), RunMonth> = BTreeMap::new();
-        for line in &spent.lines {
+        // What is of no run has no run to be counted with.
+        let (others, of_runs): (Vec<_>, Vec<_>) =
+            spent.lines.iter().partition(|line| line.of_bill && line.charge.allocation.run.is_none());
+        for line in of_runs {
             let run = line.charge.allocation.run.clone().unwrap_or_else(|| UNALLOCATED.to_owned());
             for charge in by_month(&line.charge) {
                 let of_month = months.entry((run.clone(), Month::containing(charge.start))).or_default();
@@ -80,11 +83,36 @@ impl Attributed {
                 found.add(portfolio, &run, month, of_month, month == this_month, &mut covered);
             }
         }
+        for line in others {
+            for charge in by_month(&line.charge) {
+                found.share(portfolio, &charge);
+            }
+        }
         for (month, usd) in covered.beyond(this_month) {
             let part = SpentPart { phase: None, team: SHARED.to_owned(), project: SHARED.to_owned(), month, usd };
             found.parts.push(part);
         }
         found
+    }
+
+    /// What no section of the portfolio takes is not counted.
+    fn share(&mut self, portfolio: &Portfolio, charge: &Charge) {
+        let month = Month::containing(charge.start);
+        let is_inside = (0..i64::from(portfolio.months)).contains(&i64::from(month.since(portfolio.start)));
+        let section = portfolio.shared.iter().find(|section| is_inside && section.takes(charge));
+        let Some(section) = section.filter(|_| charge.item != Item::Tax) else { return };
+        let cost = charge.costs.effective;
+        let cost = cost + portfolio.tax.on(cost);
+        let of_team = |team: &str| -> Usd {
+            let parts = self.parts.iter().filter(|part| part.month == month && part.team == team);
+            parts.filter(|part| part.project != SHARED).map(|part| part.usd).sum()
+        };
+        let spent: Vec<(String, Usd)> =
+            portfolio.teams.iter().map(|team| (team.name.clone(), of_team(&team.name))).collect();
+        self.billed = self.billed + cost;
+        for (team, usd) in section.parts(charge, cost, &spent) {
+            self.parts.push(SpentPart { phase: None, team, project: SHARED.to_owned(), month, usd });
+        }
     }
 
     fn add(
