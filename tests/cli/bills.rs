@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -206,4 +208,83 @@ fn what_is_of_no_run_is_paid_by_the_teams_that_the_portfolio_says() {
     fs::write(&path, format!("{text}\n[[shared]]\nsplit = {{ visoin = 1 }}\n")).unwrap();
     let refused = ask(home.path(), &["budget", path.to_str().unwrap()]);
     assert!(refused.code == 2 && refused.stderr.contains("team = \"vision\""), "{}", refused.stderr);
+}
+
+/// One request, answered with 200; gives its body.
+fn hook() -> (String, std::thread::JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}/secret", listener.local_addr().unwrap());
+    let told = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let (mut reader, mut length) = (BufReader::new(stream.try_clone().unwrap()), 0);
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line).unwrap();
+            if let Some(bytes) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = bytes.trim().parse().unwrap();
+            }
+            if line.trim().is_empty() {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").unwrap();
+        String::from_utf8(body).unwrap()
+    });
+    (address, told)
+}
+
+#[test]
+fn a_broken_rule_is_told_to_a_webhook_and_by_mail() {
+    let home = imported();
+    let programs = home.path().join("programs");
+    fs::create_dir(&programs).unwrap();
+    let sendmail = programs.join("sendmail");
+    fs::write(&sendmail, format!("#!/bin/sh\necho \"$@\" >{0}/words\ncat >{0}/mail\n", home.path().display())).unwrap();
+    let mut mode = fs::metadata(&sendmail).unwrap().permissions();
+    std::os::unix::fs::PermissionsExt::set_mode(&mut mode, 0o755);
+    fs::set_permissions(&sendmail, mode).unwrap();
+    let text = fs::read_to_string(format!("{ROOT}/examples/portfolio.toml")).unwrap();
+    let text = text.replace("workload = \"", &format!("workload = \"{ROOT}/examples/"));
+    let path = home.path().join("p.toml");
+    fs::write(&path, format!("{text}\n[[rule]]\nmax_spent = \"70 %\"\n")).unwrap();
+    let ask = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
+        command.args(["budget", path.to_str().unwrap(), "--actual", "--now", NOW]).args(more).env_clear();
+        let path = format!("{}:/usr/bin:/bin", programs.display());
+        Ran::of(command.env("PATH", path).env("GPUPLAN_HOME", home.path()).output().unwrap())
+    };
+    let (address, told) = hook();
+    let ran = ask(&["--notify", &address, "--notify", "mailto:cfo@example.com"]);
+    assert_eq!(ran.code, 4, "{}", ran.stderr);
+    let body: Value = serde_json::from_str(&told.join().unwrap()).unwrap();
+    let said = body["text"].as_str().unwrap();
+    assert!(said.starts_with("- portfolio line ") && said.contains("70 % of $220,000, and it is 73 %"), "{said}");
+    assert_eq!((&body["event"], &body["spent_usd"]), (&"budget".into(), &"161078.5552".into()));
+    let mail = fs::read_to_string(home.path().join("mail")).unwrap();
+    assert!(
+        mail.starts_with("To: cfo@example.com\nSubject: Budget of autumn quarter: ") && mail.ends_with(said),
+        "{mail}"
+    );
+    assert_eq!(fs::read_to_string(home.path().join("words")).unwrap(), "-t -i\n");
+    // A reader that cannot be reached is named, without the path, which is a key.
+    fs::write(&sendmail, "#!/bin/sh\nexit 75\n").unwrap();
+    let ran = ask(&["--notify", "http://127.0.0.1:9/secret", "--notify", "cfo@example.com"]);
+    assert!(
+        ran.code == 4
+            && ran.stderr.contains("an alert was not delivered: http: no answer; cfo@example.com: `sendmail` failed"),
+        "{}",
+        ran.stderr
+    );
+    assert!(!ran.stderr.contains("secret"));
+    // Nothing to say is not said.
+    fs::write(&path, text.replace("max_old_share = \"50 %\"", "max_old_share = \"100 %\"")).unwrap();
+    fs::remove_file(home.path().join("mail")).unwrap();
+    let ran = ask(&["--notify", "cfo@example.com"]);
+    assert!(ran.code == 0 && !home.path().join("mail").exists(), "{}", ran.stderr);
+    for wrong in ["cfo", "http://example.com/x", "a@example.com,b@example.com"] {
+        let ran = ask(&["--notify", wrong]);
+        assert!(ran.code == 2 && ran.stderr.contains("--notify https://HOST/PATH"), "{wrong}: {}", ran.stderr);
+    }
 }

@@ -12,6 +12,7 @@ use crate::arguments::measured::MeasuredArguments;
 use crate::arguments::prices::PriceArguments;
 use crate::arguments::workload::WorkloadArguments;
 use crate::finance::actual::{planned, show_status, spent};
+use crate::finance::alert;
 use crate::question::answer::{compute_on, context, gathered_with, nothing_fits};
 use crate::question::measurements::Measurements;
 use crate::question::workload;
@@ -31,7 +32,7 @@ use gpuplan_market::Capacity;
 use gpuplan_market::capacity::pool::Pool;
 use gpuplan_plan::document::{InputsRecord, PlanDocument, PlanRecord};
 use gpuplan_report::finance::focus::{FocusVersion, write};
-use gpuplan_report::finance::rules_text::{asked, found, place};
+use gpuplan_report::finance::rules_text::words;
 use gpuplan_report::finance::{budget_json, budget_text};
 use gpuplan_runstore::sha256;
 use gpuplan_units::UsdPerHour;
@@ -61,9 +62,13 @@ pub struct BudgetArguments {
     /// Take what was planned from this budget (JSON, as `--output json` wrote it) [default: today's plans and prices]
     #[arg(long, value_name = "FILE", requires = "actual")]
     pub planned: Option<PathBuf>,
+    /// Tell this address of broken rules and of what stands out: https://HOST/PATH, or mailto:NAME@HOST through `sendmail` (repeat for several)
+    #[arg(long, value_name = "ADDRESS", requires = "actual")]
+    pub notify: Vec<String>,
 }
 
 pub fn run(arguments: &BudgetArguments, session: &Session) -> Result<Exit, Diagnostic> {
+    alert::check(&arguments.notify, session)?;
     let asked = ask(arguments, session)?;
     let answer = asked.answer(session)?;
     if arguments.actual {
@@ -72,7 +77,16 @@ pub fn run(arguments: &BudgetArguments, session: &Session) -> Result<Exit, Diagn
         let status = status(portfolio, once, &planned, &spent, inputs.clone(), session.now, session.seed)
             .map_err(|error| refused(&arguments.file, error))?;
         show_status(&status, session)?;
-        return keeps_its_rules(&status.rules, arguments, session);
+        let told = alert::tell(&arguments.notify, &status);
+        let kept = keeps_its_rules(&status.rules, arguments, session);
+        // A broken rule is what a job has to hear of first.
+        return match (kept, told) {
+            (Err(broken), Err(silent)) => {
+                session.printer.warning(&silent.message);
+                Err(broken)
+            }
+            (kept, told) => told.and(kept),
+        };
     }
     show(&answer, arguments, session)?;
     keeps_its_rules(&answer.rules, arguments, session)
@@ -94,10 +108,6 @@ fn show(answer: &Budget, arguments: &BudgetArguments, session: &Session) -> Resu
 
 /// Warns of rules that are broken and may be; any other broken rule is exit code 4.
 fn keeps_its_rules(rules: &[RuleResult], arguments: &BudgetArguments, session: &Session) -> Result<Exit, Diagnostic> {
-    let words = |rule: &RuleResult| {
-        let is = if rule.found.is_some() { "it is " } else { "" };
-        format!("{}: {}, and {is}{}", place(rule), asked(rule), found(rule))
-    };
     for rule in rules.iter().filter(|rule| rule.verdict == Verdict::Warned) {
         session.printer.warning(&words(rule));
     }
