@@ -16,6 +16,7 @@ pub mod savings;
 pub mod shape;
 pub mod shared;
 pub mod simulation;
+pub mod unit_costs;
 pub mod verdict;
 
 use std::collections::BTreeMap;

@@ -143,6 +143,21 @@ fn a_single_workload_is_a_budget_of_one_run() {
 }
 
 #[test]
+fn what_a_unit_costs_is_the_cost_by_what_the_workload_states() {
+    let each = |example: &str, unit: &str, count: f64| {
+        let document = gpuplan(&["budget", example, "--output", "json"]).json();
+        let phase = &document["phases"][0];
+        let dollars = |at: &Value| at.as_str().unwrap().parse::<f64>().unwrap();
+        let (cost, of_unit) = (dollars(&phase["cost_each_usd"]["expected"]), dollars(&phase["unit_costs"][unit]));
+        assert!((of_unit * count / cost - 1.0).abs() < 1e-4, "{example} {unit}: {of_unit} of {cost}");
+    };
+    // 64 runs on two million tokens each; 90 epochs of 1,281,167 images; requests of a day at a rate.
+    each("examples/sweep.toml", "experiment_usd", 64.0);
+    each("examples/sweep.toml", "million_tokens_usd", 128.0);
+    each("examples/resnet-50-imagenet.toml", "epoch_usd", 90.0);
+}
+
+#[test]
 fn markdown_is_for_pages_and_comments_alone() {
     let ran = gpuplan(&["prices", "H100", "--output", "markdown"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (2, ""));

@@ -31,6 +31,7 @@ use crate::portfolio::simulation::groups::GroupBy;
 use crate::portfolio::simulation::{
     AVAILABILITY_IN_COMMON, EstimateCorrelation, SPOT_PRICE_IN_COMMON, SPOT_PRICE_STEP, Simulated, simulate,
 };
+use crate::portfolio::unit_costs::UnitCosts;
 use crate::portfolio::verdict::{Forecast, OLD_PRICE_DAYS, PriceAge, RuleResult, judged};
 use crate::portfolio::{Portfolio, PortfolioError};
 use gpuplan_plan::document::InputsRecord;
@@ -147,6 +148,8 @@ pub struct PhaseFigures {
     pub run_hours: Quantiles<f64>,
     /// Of one time.
     pub cost_each_usd: Quantiles<Usd>,
+    /// Of one time; null: the workload states nothing to count by.
+    pub unit_costs: Option<UnitCosts>,
 }
 
 fn is_zero(number: &u32) -> bool {
@@ -412,6 +415,7 @@ fn figures(costed: &CostedPhase, cost_usd: Quantiles<Usd>) -> PhaseFigures {
         saved_usd: None,
         run_hours: once.hours,
         cost_each_usd: once.cost,
+        unit_costs: once.work.costs(once.cost.expected),
     }
 }
 

@@ -7,6 +7,7 @@ use crate::Item;
 use crate::portfolio::Rate;
 use crate::portfolio::shape::Shape;
 use crate::portfolio::simulation::AVAILABILITY_IN_COMMON;
+use crate::portfolio::unit_costs::Work;
 use gpuplan_market::capacity::pool::Pool;
 use gpuplan_plan::document::{BillLineRecord, DocumentError, PlanDocument, PlanRecord, TermsRecord};
 use gpuplan_plan::money::bill::BillItem;
@@ -44,6 +45,8 @@ pub struct PhaseCost {
     /// Of one of its machines on demand, where it is on spot and that is known: its list price.
     pub on_demand: Option<UsdPerHour>,
     pub elsewhere: Vec<OtherCloud>,
+    /// What one time does, as far as its workload says.
+    pub work: Work,
     /// The same machines on every way to buy them.
     pub terms: Vec<TermsRecord>,
     /// The same work on machines that are held already, one for each pool that can do it.
@@ -149,6 +152,7 @@ impl PhaseCost {
             estimate_share: estimate_share(plan, &shape),
             shape,
             elsewhere: elsewhere(document, plan),
+            work: Work::of(&document.workload),
             // Terms are those of the recommended machines.
             terms: if is_recommended { document.terms.clone() } else { Vec::new() },
             held: Vec::new(),
@@ -192,6 +196,7 @@ impl PhaseCost {
             spot_share: f64::from(u8::from(is_spot)),
             on_demand: None,
             elsewhere: Vec::new(),
+            work: Work::default(),
             terms: Vec::new(),
             held: Vec::new(),
         })

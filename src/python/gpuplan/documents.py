@@ -683,7 +683,9 @@ class PhaseFigures(Record):
     """Of one time."""
     cost_each_usd: BudgetQuantiles
     """Of one time."""
-    _kinds = {"cost_usd": "BudgetQuantiles", "saved_usd": "Money", "run_hours": "BudgetQuantiles2", "cost_each_usd": "BudgetQuantiles"}
+    unit_costs: UnitCosts | None
+    """Of one time; null: the workload states nothing to count by."""
+    _kinds = {"cost_usd": "BudgetQuantiles", "saved_usd": "Money", "run_hours": "BudgetQuantiles2", "cost_each_usd": "BudgetQuantiles", "unit_costs": "UnitCosts"}
 
 
 class PhaseRecord(Record):
@@ -1253,6 +1255,19 @@ class TotalRecord(Record):
     deadline_hours: float | None
     """For all phases; `null`: none was given."""
     _kinds = {"run_hours": "Quantiles", "cost_usd": "Quantiles2"}
+
+
+class UnitCosts(Record):
+    """Expected cost of one time, before tax and before commitments, by what the workload states; null: it does not."""
+    experiment_usd: Money | None
+    """Of one run of a sweep."""
+    epoch_usd: Money | None
+    """Of a pass over the data set."""
+    million_tokens_usd: Money | None
+    """Trained on; of a served model those of answers, or of prompts where it gives none."""
+    thousand_samples_usd: Money | None
+    thousand_requests_usd: Money | None
+    _kinds = {"experiment_usd": "Money", "epoch_usd": "Money", "million_tokens_usd": "Money", "thousand_samples_usd": "Money", "thousand_requests_usd": "Money"}
 
 
 class ValueOfTimeRecord(Record):
