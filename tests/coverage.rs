@@ -139,5 +139,5 @@ fn nine_of_ten_portfolios_of_unseen_code_bases_cost_no_more_than_their_p90() {
         measured.push(kept);
     }
     // 300 companies are good for two points (one standard deviation of a share of nine in ten).
-    assert!(measured.iter().all(|kept| (0.85..=0.97).contains(kept)), "{measured:?}");
+    assert!(measured.iter().all(|kept| (0.85..=0.95).contains(kept)), "{measured:?}");
 }

@@ -15,7 +15,7 @@ use gpuplan_report::finance::rules_text::words;
 use gpuplan_report::finance::status_text::{anomaly_words, head};
 
 /// How long a webhook may take.
-const NOTIFYING: Duration = Duration::from_secs(60);
+const NOTIFYING: Duration = Duration::from_mins(1);
 /// The program by which Unix sends mail: Postfix, Exim, msmtp and others bring it under this name.
 const SENDMAIL: &str = "sendmail";
 
@@ -62,10 +62,7 @@ fn text(status: &BudgetStatus) -> Option<String> {
     let rules = status.rules.iter().filter(|rule| matches!(rule.verdict, Verdict::Broken | Verdict::Warned));
     let mut alerts: Vec<String> = rules.map(words).collect();
     alerts.extend(status.anomalies.iter().map(anomaly_words));
-    (!alerts.is_empty()).then(|| {
-        let alerts: String = alerts.iter().map(|alert| format!("- {alert}\n")).collect();
-        format!("{alerts}\n{}\n", head(status).join("\n"))
-    })
+    (!alerts.is_empty()).then(|| format!("- {}\n\n{}\n", alerts.join("\n- "), head(status).join("\n")))
 }
 
 /// Tells everybody, and says who could not be told.

@@ -89,6 +89,7 @@ pub fn run(arguments: &BudgetArguments, session: &Session) -> Result<Exit, Diagn
         };
     }
     show(&answer, arguments, session)?;
+    hint_at_unused(&answer, session);
     keeps_its_rules(&answer.rules, arguments, session)
 }
 
@@ -103,6 +104,21 @@ fn show(answer: &Budget, arguments: &BudgetArguments, session: &Session) -> Resu
             session.printer.data(&budget_text::markdown(answer, arguments.max_results))
         }
         OutputFormat::Table => session.printer.data(&budget_text::text(answer, session.width, arguments.max_results)),
+    }
+}
+
+/// Share of a reservation under which something else was planned than it is for.
+const HARDLY_USED: f64 = 0.05;
+
+/// A `[[commitment]]` only covers what is planned on its machines anyway; `[[committed]]` machines are planned with.
+fn hint_at_unused(answer: &Budget, session: &Session) {
+    for commitment in &answer.commitments {
+        if commitment.kind == "reservation" && commitment.expected_use < HARDLY_USED {
+            session.printer.note(&format!(
+                "`{}` is paid and hardly used: as [[committed]], with the same keys but `kind`, its hours are given to the runs that save most by them",
+                commitment.name
+            ));
+        }
     }
 }
 

@@ -123,12 +123,14 @@ fn cost_groups(title: &str, name: &'static str, groups: &[CostGroup]) -> Section
     Section { title: title.to_owned(), columns, rows: groups.iter().map(row).collect(), foot: String::new() }
 }
 
+/// The cost of one kind of unit; `None`: the workload states none.
+type OfUnit = fn(&UnitCosts) -> Option<Usd>;
+
 /// `None`: no workload states anything to count by.
 fn unit_costs(budget: &Budget, most: usize) -> Option<Section> {
     let mut counted: Vec<_> = budget.phases.iter().filter_map(|phase| Some((phase, phase.unit_costs?))).collect();
     counted.sort_by_key(|(phase, _)| std::cmp::Reverse(phase.cost_usd.expected));
-    type Of = fn(&UnitCosts) -> Option<Usd>;
-    let units: [(&'static str, Of); 5] = [
+    let units: [(&'static str, OfUnit); 5] = [
         ("experiment", |costs| costs.experiment_usd),
         ("epoch", |costs| costs.epoch_usd),
         ("million tokens", |costs| costs.million_tokens_usd),
