@@ -3,6 +3,7 @@
 mod answers;
 mod bad_inputs;
 mod bench;
+mod bills;
 mod budget;
 #[cfg(all(feature = "cuda", target_os = "linux"))]
 mod card;
@@ -10,6 +11,7 @@ mod costs;
 mod diff;
 mod examples;
 mod export;
+mod export_service;
 #[cfg(feature = "gcp")]
 mod feed;
 mod from;
