@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Deserialize;
 
-use crate::answer::PoolSignal;
+use crate::answer::{Opening, PoolSignal};
 use crate::cache::rows::{self, RowsError};
 use crate::catalog::charges::Charges;
 use crate::catalog::numbers::Numbers;
@@ -107,6 +107,26 @@ impl Market {
     pub fn with_offers(mut self, more: Vec<Offer>, hardware: &Hardware) -> Self {
         self.offers.extend(more);
         rules::mark(&mut self.offers, hardware);
+        self
+    }
+
+    /// The same market as if what is sold ahead could be had in any number for any time.
+    #[must_use]
+    pub fn unbooked(&self) -> Self {
+        let mut market = self.clone();
+        market.offers.iter_mut().for_each(|offer| offer.booking = None);
+        market
+    }
+
+    /// The same market with reservations for a date where they can be had, the earliest of each region.
+    #[must_use]
+    pub fn with_openings(mut self, openings: &[Opening]) -> Self {
+        for offer in self.offers.iter_mut().filter(|offer| offer.purchase == Purchase::Calendar) {
+            let is_here = |it: &&Opening| it.instance == offer.instance && it.place.region == offer.place.region;
+            if let Some(first) = openings.iter().filter(is_here).min_by_key(|it| it.booking.starts_at) {
+                (offer.place, offer.booking) = (first.place.clone(), Some(first.booking));
+            }
+        }
         self
     }
 

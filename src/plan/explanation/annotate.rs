@@ -45,6 +45,7 @@ pub fn annotate(pricer: &Pricer, plans: usize, set: &mut PlanSet) {
     warnings.extend(set.recommendation.as_ref().and_then(|best| priced_only(pricer, best, set)));
     warnings.extend(set.recommendation.as_ref().and_then(|best| at_old_price(pricer, best, set)));
     if let Some(best) = &set.recommendation {
+        warnings.extend(booked(context, best));
         warnings.extend(most_machines(context, best));
         warnings.extend(checks::warnings(context, best.instance));
         warnings.extend(unpriced(context, best));
@@ -82,6 +83,14 @@ fn old_price(pricer: &Pricer, best: &Plan) -> Option<Warning> {
         expected_change: drift.expected - 1.0,
         p90_change: drift.p90 - 1.0,
     })
+}
+
+/// When the recommended machines are there, where they are sold ahead, and what that costs.
+fn booked(context: Context, best: &Plan) -> Option<Warning> {
+    let offer = context.world.market.offer(best.offer);
+    let booking = offer.booking?;
+    let upfront_usd = offer.quote.rate.for_hours(booking.machines, f64::from(booking.paid_hours))?;
+    Some(Warning::Booked { booking, upfront_usd })
 }
 
 /// That more machines could be better, where nobody said how many at most.
