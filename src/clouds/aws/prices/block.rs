@@ -29,6 +29,26 @@ pub struct Block {
     pub currency: String,
 }
 
+/// UltraServers of a machine type that is sold in no smaller unit: the type to ask for, and how many. `None`: it is sold one by one.
+/// 9 or 18 machines are one NVLink domain (EC2 user guide, "UltraServers": u-p6e-gb200x36 and u-p6e-gb200x72 have 36 and 72 GPUs, each
+/// p6e-gb200.36xlarge four).
+pub fn ultraservers(instance_type: &str, machines: u32) -> Option<Ultraservers> {
+    let sizes = match instance_type {
+        "p6e-gb200.36xlarge" => [("u-p6e-gb200x36", 9), ("u-p6e-gb200x72", 18)],
+        _ => return None,
+    };
+    let (name, of) = if machines <= sizes[0].1 { sizes[0] } else { sizes[1] };
+    Some(Ultraservers { name, count: machines.div_ceil(of), machines_each: of })
+}
+
+/// So many UltraServers of a type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ultraservers {
+    pub name: &'static str,
+    pub count: u32,
+    pub machines_each: u32,
+}
+
 impl Block {
     /// Machines and hours that are paid for.
     fn size(&self) -> Result<(u32, u32), String> {
@@ -139,6 +159,14 @@ mod tests {
             (offers[0].purchase, offers[0].place.zone_id.as_deref()),
             (Purchase::CapacityBlock, Some("use2-az1"))
         );
+    }
+
+    #[test]
+    fn a_rack_is_sold_whole() {
+        let asked = |machines| ultraservers("p6e-gb200.36xlarge", machines).map(|it| (it.name, it.count));
+        assert_eq!([1, 9].map(asked), [Some(("u-p6e-gb200x36", 1)); 2]);
+        assert_eq!((asked(10), asked(37)), (Some(("u-p6e-gb200x72", 1)), Some(("u-p6e-gb200x72", 3))));
+        assert_eq!(ultraservers("p5.48xlarge", 4), None);
     }
 
     #[test]

@@ -89,10 +89,13 @@ async fn offerings(
     Wish { name, span, until }: Wish<'_>,
 ) -> Result<Vec<Block>, SourceError> {
     let count = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
-    let question = client
-        .describe_capacity_block_offerings()
-        .instance_type(name)
-        .instance_count(count(span.machines))
+    let racks = block::ultraservers(name, span.machines);
+    let question = client.describe_capacity_block_offerings();
+    let question = match racks {
+        Some(racks) => question.ultraserver_type(racks.name).ultraserver_count(count(racks.count)),
+        None => question.instance_type(name).instance_count(count(span.machines)),
+    };
+    let question = question
         .capacity_duration_hours(count(span.hours))
         .set_end_date_range(until.map(|until| DateTime::from_secs(until.as_second())));
     let mut pages = question.into_paginator().send();
@@ -102,9 +105,12 @@ async fn offerings(
         let text = |value: Option<&str>| value.unwrap_or_default().to_owned();
         blocks.extend(page.capacity_block_offerings().iter().map(|block| Block {
             id: text(block.capacity_block_offering_id()),
-            instance_type: text(block.instance_type()),
+            instance_type: racks.map_or_else(|| text(block.instance_type()), |_| name.to_owned()),
             zone_name: text(block.availability_zone()),
-            machines: block.instance_count().unwrap_or_default(),
+            machines: match (racks, block.ultraserver_count()) {
+                (Some(racks), Some(found)) => found.saturating_mul(count(racks.machines_each)),
+                _ => block.instance_count().unwrap_or_default(),
+            },
             hours: block.capacity_block_duration_hours().unwrap_or_default(),
             starts: block.start_date().and_then(|time| Timestamp::new(time.secs(), 0).ok()),
             ends: block.end_date().and_then(|time| Timestamp::new(time.secs(), 0).ok()),
