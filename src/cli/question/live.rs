@@ -120,8 +120,10 @@ pub fn ask_clouds(catalogs: &mut Catalogs, session: &Session, wanted: &Request) 
         let (spans, until) = (wanted.spans.clone(), wanted.until);
         let known = OfferQuery::known(market, hardware, cloud);
         let known = OfferQuery { history: wanted.history, candidates, spans, until, ..known };
-        let lists = answers.lists.iter().filter(|(listed, _)| listed == cloud);
-        let mut query = lists.fold(known, |known, (_, list)| known.listed(cloud, list));
+        let mut lists = answers.lists.iter().filter(|(listed, _)| listed == cloud).map(|(_, list)| list).peekable();
+        // Where nobody says what there is today, what there was.
+        let earlier = market.offered.get(cloud).filter(|_| lists.peek().is_none());
+        let mut query = lists.chain(earlier).fold(known, |known, list| known.listed(cloud, list));
         if !wanted.spans.is_empty() {
             query.wanted.values_mut().for_each(|ids| ids.retain(|id| wanted.spans.contains_key(id)));
         }

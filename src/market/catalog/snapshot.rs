@@ -1,6 +1,6 @@
 //! `Market`: every offer, side charge and source of the embedded snapshot, checked as it is read.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::mem::discriminant;
 use std::sync::Arc;
 
@@ -12,14 +12,16 @@ use crate::answer::{Opening, PoolSignal};
 use crate::cache::rows::{self, RowsError};
 use crate::catalog::charges::Charges;
 use crate::catalog::numbers::Numbers;
+use crate::catalog::offered;
 pub use crate::catalog::rows::read_prices;
 use crate::catalog::rows::{Risks, read_risks};
 use crate::catalog::rules;
 pub use crate::error::MarketError;
 use crate::host_offer::{self, HostOffer};
+use crate::machines::MachineList;
 use crate::offer::{ANYWHERE, Location, Offer, OfferId, Purchase, RiskEvidence};
 use crate::own::OwnPool;
-use gpuplan_embedded::Archive;
+use gpuplan_embedded::{Archive, EmbeddedError};
 use gpuplan_hardware::{CloudId, Hardware, InstanceId};
 
 /// One entry of `catalogs/SNAPSHOT.toml`.
@@ -48,6 +50,8 @@ pub struct Market {
     /// Of machines without GPU.
     host_offers: Vec<HostOffer>,
     pub charges: Charges,
+    /// Which machines clouds had where when the snapshot was made, of those whose list it has.
+    pub offered: BTreeMap<CloudId, MachineList>,
     pub sources: Vec<Source>,
     /// Newest observation of the snapshot.
     pub taken_at: Timestamp,
@@ -73,9 +77,14 @@ impl Market {
             serde_json::from_str(manifest).map_err(|error| MarketError::Manifest(error.to_string()))?;
         let mut risks = Risks::new();
         let mut charges = Charges::default();
+        let mut offered = BTreeMap::new();
         for (name, table) in &archive.tables {
             if let Some(cloud) = name.strip_prefix("interruption/") {
                 read_risks(cloud, name, table, hardware, &mut risks)?;
+            } else if let Some(cloud) = name.strip_prefix("offered/") {
+                let list = offered::read(table);
+                let broken = |error: EmbeddedError| MarketError::Manifest(format!("{name}: {error}"));
+                offered.insert(CloudId::new(cloud), list.map_err(broken)?);
             } else if let Some(cloud) = name.strip_prefix("charges/") {
                 charges.read(&CloudId::new(cloud), table).map_err(|(row, detail)| MarketError::Row {
                     file: name.clone(),
@@ -97,6 +106,7 @@ impl Market {
             offers,
             host_offers,
             charges,
+            offered,
             sources: manifest.source,
             taken_at: manifest.taken_at,
             own_pools: Vec::new(),
