@@ -383,7 +383,7 @@ fn a_rack_of_gb200_is_asked_for_whole() {
              <capacityBlockDurationHours>24</capacityBlockDurationHours><upfrontFee>8640</upfrontFee><currencyCode>USD</currencyCode></item>"
         );
         let set = format!("<capacityBlockOfferingSet>{item}</capacityBlockOfferingSet>");
-        call.reply(answers::ec2("DescribeCapacityBlockOfferings", &set))
+        call.reply(ec2("DescribeCapacityBlockOfferings", &set))
     });
     let proxy = Proxy::start(None, vec![rack, Rule::answer("DescribeAvailabilityZones", |_| zones())]);
     let source = CapacityBlocks::new(session(&proxy.endpoint, quick()));
