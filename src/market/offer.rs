@@ -251,7 +251,7 @@ pub struct Offer {
     pub risk: Option<Arc<RiskEvidence>>,
     pub availability: Availability,
     /// The span that it is for, where machines are sold ahead; `None`: for as long as one likes, or nobody said.
-    pub booking: Option<Booking>,
+    pub booking: Option<Box<Booking>>,
     pub signals: Vec<Signal>,
     /// When the oldest of them was said, as far as that was kept.
     pub signals_observed_at: Option<Timestamp>,

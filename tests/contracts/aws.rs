@@ -390,7 +390,7 @@ fn a_rack_of_gb200_is_asked_for_whole() {
     let question = query(&hardware, &["p6e-gb200.36xlarge"], &["us-east-1"]);
     let answer = ask(&[(&source, question)]).unwrap().remove(0).unwrap();
     let offer = &answer.offers[0];
-    let booking = offer.booking.unwrap();
+    let booking = offer.booking.as_deref().unwrap();
     assert_eq!((booking.machines, booking.paid_hours), (9, 24), "{:?}", answer.notes);
     assert_eq!(offer.quote.rate.to_string(), "40.00", "$8,640 over nine machines and 24 hours");
 }

@@ -105,7 +105,7 @@ pub fn pack_offers(offers: &[&Offer], hardware: &Hardware) -> Result<Vec<u8>, Ro
         flags: words.position(&offer.flags),
         suspicions: offer.suspicions.iter().map(|suspicion| 1 << *suspicion as u32).fold(0, |bits, bit| bits | bit),
         availability: offer.availability as u8,
-        booking: offer.booking,
+        booking: offer.booking.as_deref().copied(),
         signals: offer.signals.iter().map(|signal| SignalRow::from(*signal)).collect(),
     });
     let rows = rows.collect();
@@ -140,7 +140,7 @@ pub fn unpack_offers(
                 .collect(),
             risk: None,
             availability: availability(row.availability)?,
-            booking: row.booking,
+            booking: row.booking.map(Box::new),
             owned: None,
             signals_observed_at: None,
             signals: row.signals.into_iter().map(SignalRow::signal).collect::<Result<_, _>>()?,

@@ -134,7 +134,7 @@ impl Market {
         for offer in self.offers.iter_mut().filter(|offer| offer.purchase == Purchase::Calendar) {
             let is_here = |it: &&Opening| it.instance == offer.instance && it.place.region == offer.place.region;
             if let Some(first) = openings.iter().filter(is_here).min_by_key(|it| it.booking.starts_at) {
-                (offer.place, offer.booking) = (first.place.clone(), Some(first.booking));
+                (offer.place, offer.booking) = (first.place.clone(), Some(Box::new(first.booking)));
             }
         }
         self
@@ -253,31 +253,20 @@ impl Offer {
 const OUT_OF_DATE: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 /// Whether each offer stands beside the others of its machine, terms and region, if an offer from `first` on touches these.
-fn stand(offers: &[Offer], first: usize, Numbers { regions, zones }: &Numbers) -> Vec<bool> {
-    let pool = |index: usize| (offers[index].instance, offers[index].purchase, regions[index]);
-    let place = |index: usize| (pool(index), zones[index]);
-    let touched: FxHashSet<_> = (first..offers.len()).map(pool).collect();
-    let touched: Vec<bool> = (0..offers.len()).map(|index| index >= first || touched.contains(&pool(index))).collect();
-    let among = || (0..offers.len()).filter(|index| touched[*index]);
-    let mut newest: FxHashMap<_, usize> = FxHashMap::default();
-    for index in among() {
-        let held = newest.entry(place(index)).or_insert(index);
-        if offers[*held].quote.observed_at <= offers[index].quote.observed_at {
-            *held = index;
-        }
-    }
-    let is_newest: Vec<bool> =
-        (0..offers.len()).map(|index| touched[index] && newest[&place(index)] == index).collect();
+fn stand(offers: &[Offer], first: usize, Numbers { zones, pools, most_pools, .. }: &Numbers) -> Vec<bool> {
+    let pool = |index: usize| pools[index] as usize;
+    let mut is_touched = vec![false; *most_pools];
+    (first..offers.len()).for_each(|index| is_touched[pool(index)] = true);
+    let newest = newest(offers, zones, pools, &is_touched);
     // The newest look at the whole region and at any of its zones.
-    let mut seen: FxHashMap<_, [Option<Timestamp>; 2]> = FxHashMap::default();
-    for index in among().filter(|index| is_newest[*index]) {
-        let last = &mut seen.entry(pool(index)).or_default()[usize::from(zones[index] > 0)];
+    let mut seen: Vec<[Option<Timestamp>; 2]> = vec![[None; 2]; *most_pools];
+    for index in (0..offers.len()).filter(|index| newest[*index]) {
+        let last = &mut seen[pool(index)][usize::from(zones[index] > 0)];
         *last = (*last).max(Some(offers[index].quote.observed_at));
     }
-    let zones_stand = |index: usize| match seen.get(&pool(index)) {
-        Some([Some(region), Some(zones)]) => region.duration_since(*zones) <= OUT_OF_DATE,
-        Some([_, zones]) => zones.is_some(),
-        None => true,
+    let zones_stand = |index: usize| match seen[pool(index)] {
+        [Some(region), Some(zones)] => region.duration_since(zones) <= OUT_OF_DATE,
+        [_, zones] => zones.is_some(),
     };
     // A price without a place gives way to newer ones that name places.
     let is_placed = |index: usize| &*offers[index].place.region != ANYWHERE;
@@ -290,9 +279,24 @@ fn stand(offers: &[Offer], first: usize, Numbers { regions, zones }: &Numbers) -
     let stands = |index: usize| {
         let is_old = index < first;
         !(is_old && gives_way(index))
-            && (!touched[index] || is_newest[index] && (zones[index] > 0) == zones_stand(index))
+            && (!is_touched[pool(index)] || newest[index] && (zones[index] > 0) == zones_stand(index))
     };
     (0..offers.len()).map(stands).collect()
+}
+
+/// Whether each offer of a touched pool is the newest of its place; of two as new, the later one is.
+fn newest(offers: &[Offer], zones: &[u32], pools: &[u32], is_touched: &[bool]) -> Vec<bool> {
+    let mut newest: FxHashMap<(u32, u32), usize> = FxHashMap::default();
+    let mut is_newest = vec![false; offers.len()];
+    for index in (0..offers.len()).filter(|index| is_touched[pools[*index] as usize]) {
+        let held = newest.entry((pools[index], zones[index])).or_insert(index);
+        if offers[*held].quote.observed_at <= offers[index].quote.observed_at {
+            is_newest[*held] = false;
+            is_newest[index] = true;
+            *held = index;
+        }
+    }
+    is_newest
 }
 
 #[cfg(test)]

@@ -292,7 +292,7 @@ fn a_booked_span_is_waited_for_and_paid_whole() {
         let starts_at = now() + SignedDuration::from_hours(10);
         let ends_at = starts_at + SignedDuration::from_mins(i64::from(paid_hours) * 60 - 30);
         let mut offer = Offer::live(p5, place, Purchase::CapacityBlock, rate, "test", now());
-        offer.booking = Some(Booking { starts_at, ends_at, machines, paid_hours });
+        offer.booking = Some(Box::new(Booking { starts_at, ends_at, machines, paid_hours }));
         let market = case.market.only(|_| false).with_offers(vec![offer], &case.hardware);
         let offers = OfferFilter { purchase: PurchaseChoice::CapacityBlock, ..OfferFilter::default() };
         let deadline = deadline.map(Hours);

@@ -88,7 +88,7 @@ fn old_price(pricer: &Pricer, best: &Plan) -> Option<Warning> {
 /// When the recommended machines are there, where they are sold ahead, and what that costs.
 fn booked(context: Context, best: &Plan) -> Option<Warning> {
     let offer = context.world.market.offer(best.offer);
-    let booking = offer.booking?;
+    let booking = *offer.booking.as_deref()?;
     let upfront_usd = offer.quote.rate.for_hours(booking.machines, f64::from(booking.paid_hours))?;
     Some(Warning::Booked { booking, upfront_usd })
 }

@@ -152,7 +152,9 @@ impl<'a> Pricer<'a> {
         if let Some(most) = offer.purchase.longest_hours().filter(|most| hours > f64::from(*most)) {
             return Err(Rejection::TooLong { needed_hours: Hours(hours), most_hours: Hours(f64::from(most)) });
         }
-        let Some((booking, now)) = offer.booking.zip(self.context.limits.now) else { return Ok(None) };
+        let Some((booking, now)) = offer.booking.as_deref().copied().zip(self.context.limits.now) else {
+            return Ok(None);
+        };
         if !booking.holds(nodes, hours, now) {
             return Err(Rejection::OtherSpan { booking, nodes, needed_hours: Hours(hours) });
         }

@@ -103,7 +103,7 @@ pub fn offers(region: &Region, blocks: &[Block]) -> (Vec<Offer>, Vec<SourceNote>
                 let mut offer =
                     Offer::live(*instance, place, Purchase::CapacityBlock, rate, SOURCE, region.answered_at);
                 offer.flags = format!("block={}", block.id).into();
-                offer.booking = Some(booking);
+                offer.booking = Some(Box::new(booking));
                 offer.availability = Availability::Seen;
                 let (key, order) = ((*instance, zone_id), (booking.starts_at, rate));
                 if first.get(&key).is_none_or(|(held, _)| order < *held) {
@@ -152,7 +152,7 @@ mod tests {
         let (offers, notes) = read(&[block("100.00", 24, 3)]);
         assert_eq!(notes, []);
         assert_eq!(offers[0].quote.rate.nanos(), 1_388_888_889, "100 / 72, rounded up");
-        let booking = offers[0].booking.unwrap();
+        let booking = offers[0].booking.as_deref().unwrap();
         assert_eq!((booking.machines, booking.paid_hours, &*offers[0].flags), (3, 24, "block=cb-1"));
         assert_eq!(booking.ends_at.to_string(), "2026-08-03T11:00:00Z", "machines end half an hour before the block");
         assert_eq!(
