@@ -86,7 +86,7 @@ pub fn not_listed(market: &Market, hardware: &Hardware, lists: &BTreeMap<CloudId
     (!unknown.is_empty()).then(|| Finding {
         severity: Severity::Note,
         row: "prices".to_owned(),
-        rule: "offered there",
+        rule: "no list of machines",
         detail: format!(
             "of {} of {} prices no list of their cloud says whether the place has the machine: {}",
             unknown.len(),

@@ -4,6 +4,7 @@ use crate::candidate::{Plan, plan_id};
 use crate::choice::objective::{Aim, by_key};
 use crate::choice::value_of_time::ValueOfTime;
 use crate::context::Context;
+use crate::explanation::advice::MigSlice;
 use crate::explanation::reason::RunnerUp;
 use crate::explanation::{Advice, Reason, Warning};
 use crate::input::checks;
@@ -18,7 +19,7 @@ use crate::training::advice as training_advice;
 use gpuplan_estimate::StepEstimate;
 use gpuplan_market::Purchase;
 use gpuplan_spot::evidence::NOTHING_KNOWN;
-use gpuplan_units::{Hours, Seconds, Usd};
+use gpuplan_units::{Bytes, Hours, Seconds, Usd};
 use gpuplan_workload::Shard;
 
 /// A job that uses less of a card than this could share it.
@@ -235,7 +236,10 @@ fn machine_advice(context: Context, plan: &Plan) -> Vec<Advice> {
     }
     let share = plan.step.memory.needed / instance.node.gpu_memory.0;
     if plan.gpus() == 1 && !instance.node.gpus.is_slice() && share < SMALL_SHARE && plan.hours() < SHORT_RUN {
-        advice.push(Advice::SmallerCard { memory_share: share, run_hours: plan.hours() });
+        let slice = context.world.gpu_of(plan.instance).slice_for(Bytes(plan.step.memory.needed)).map(|slice| {
+            MigSlice { profile: slice.profile, processors: format!("{}/{}", slice.processors.0, slice.processors.1) }
+        });
+        advice.push(Advice::SmallerCard { memory_share: share, run_hours: plan.hours(), slice });
     }
     let is_sharded = plan.step.setting.layout.shard != Shard::None;
     if instance.node.devices() > 1 && !instance.node.link.is_fast() && is_sharded {
