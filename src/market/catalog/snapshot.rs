@@ -120,6 +120,17 @@ impl Market {
         self
     }
 
+    /// The same market without prices of places in which their cloud does not have the machine: a price is no offer.
+    pub fn where_listed(self, cloud: &CloudId, list: &MachineList, hardware: &Hardware) -> Self {
+        if list.regions.is_empty() {
+            return self;
+        }
+        self.only(|offer| {
+            let instance = hardware.instance(offer.instance);
+            instance.cloud != *cloud || !list.denies(offer, &instance.name)
+        })
+    }
+
     /// The same market as if what is sold ahead could be had in any number for any time.
     #[must_use]
     pub fn unbooked(&self) -> Self {

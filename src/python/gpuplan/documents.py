@@ -833,6 +833,8 @@ class PoolRecord(Record):
     """Share of time that this pool is assumed to have been up lately."""
     basis: str
     """Where that comes from."""
+    basis_age_hours: float | None
+    """How long ago its cloud said so."""
     own: Seen | None
     """What the user's own launches saw there."""
     availability: Availability
@@ -1115,6 +1117,8 @@ class SpotRecord(Record):
     """Share of time that the pool is assumed to have been up lately."""
     basis: str
     """Where that comes from."""
+    basis_age_hours: float | None
+    """How long ago its cloud said so."""
     own: Seen | None
     """What the user's own launches saw of the pool."""
     forecast: Forecast | None
