@@ -182,7 +182,7 @@ fn gcp_price_list_keeps_the_contract() {
 mod launchers {
     use std::time::{Duration, Instant};
 
-    use gpuplan::launch::{CreateRequest, Launcher, MachineId, MachineState, Market, Pool};
+    use gpuplan::launch::{CreateRequest, Launcher, MachineId, MachineState, Market, Pool, Role};
     use jiff::Timestamp;
 
     pub fn pool(cloud: &str, region: &str, zone: Option<&str>, instance_type: &str) -> Pool {
@@ -216,6 +216,7 @@ mod launchers {
             most: None,
             zones: Vec::new(),
             reservation: None,
+            role: Role::Work,
         }
     }
 

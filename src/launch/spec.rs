@@ -106,6 +106,9 @@ pub struct RunSpec {
     /// A group of the cloud's own starts its machines, until somebody leads the run.
     #[serde(default)]
     pub is_kept: bool,
+    /// The run that its command leads, and what else its machine may do for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leads: Option<String>,
     /// What its machines stand on was paid for up front.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block: Option<BlockOrder>,

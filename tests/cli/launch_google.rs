@@ -63,6 +63,7 @@ fn spec(folder: &Path, zones: &[&str], command: &[&str]) -> RunSpec {
         disk_gib: 100,
         tags: vec![("team".to_owned(), "vision".to_owned())],
         is_kept: false,
+        leads: None,
         block: None,
         expected: None,
         job: Job {

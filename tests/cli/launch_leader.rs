@@ -65,6 +65,19 @@ fn saves_when_told(home: &Path, name: &str, more: &[&str]) {
     until("the program comes to step 60", || word(home, name)["progress"] == 60);
 }
 
+fn to_every_process(home: &Path, machine: &str, signal: rustix::process::Signal) {
+    let folder = fs::canonicalize(home.join("fake-cloud/machines").join(machine)).unwrap();
+    let mark = format!("GPUPLAN_MACHINE_FOLDER={}", folder.display());
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let environ = fs::read(entry.path().join("environ")).unwrap_or_default();
+        let is_its = environ.split(|byte| *byte == 0).any(|one| one == mark.as_bytes());
+        let pid = entry.file_name().to_string_lossy().parse::<i32>().ok().and_then(rustix::process::Pid::from_raw);
+        if let Some(pid) = pid.filter(|_| is_its) {
+            let _ = rustix::process::kill_process(pid, signal);
+        }
+    }
+}
+
 #[test]
 fn a_machine_that_freezes_is_noticed_and_replaced() {
     let home = tempfile::tempdir().unwrap();
@@ -76,16 +89,8 @@ fn a_machine_that_freezes_is_noticed_and_replaced() {
     let leader = gpuplan(home.path(), &words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     until("something is safe", || word(home.path(), "frozen")["committed"].is_object());
     let id = newest(home.path());
-    let mark = format!("GPUPLAN_MACHINE_FOLDER={}", home.path().join("fake-cloud/machines").join(&id).display());
     // Every process of the machine stands still, and is there.
-    for entry in fs::read_dir("/proc").unwrap().flatten() {
-        let environ = fs::read(entry.path().join("environ")).unwrap_or_default();
-        let is_its = environ.split(|byte| *byte == 0).any(|one| one == mark.as_bytes());
-        let pid = entry.file_name().to_string_lossy().parse::<i32>().ok().and_then(rustix::process::Pid::from_raw);
-        if let Some(pid) = pid.filter(|_| is_its) {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::STOP);
-        }
-    }
+    to_every_process(home.path(), &id, rustix::process::Signal::STOP);
     let ran = Ran::of(leader.wait_with_output().unwrap());
     assert_eq!((ran.code, ran.stdout.as_str()), (0, "frozen: completed\n"), "{}", ran.stderr);
     assert!(ran.stderr.contains("nothing was heard for too long"), "{}", ran.stderr);
@@ -202,6 +207,29 @@ fn stopping_a_run_that_is_led_elsewhere_rents_nothing_more() {
     nothing_is_left(here.path());
 }
 
+/// The journal here knows nothing of the machine that the other leader rents: it is shown all the same, and no stray.
+#[test]
+fn what_another_leader_rents_is_seen_from_here() {
+    let (here, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    saves_when_told(here.path(), "seen", &["--fake-scenario", "calm"]);
+    std::os::unix::fs::symlink(here.path().join("fake-cloud"), elsewhere.path().join("fake-cloud")).unwrap();
+    let store = format!("file://{}", here.path().join("fake-cloud/store").display());
+    assert_eq!(run(elsewhere.path(), &["adopt", "seen", "--store", &store, "--cloud", "fake", "-y"]).code, 0);
+    let leader = gpuplan(elsewhere.path(), &["watch", "seen", "--take-over"]).stdout(Stdio::null()).spawn().unwrap();
+    let leads = here.path().join("fake-cloud/store/runs/seen/lead-keeps/2");
+    until("the other one leads", || leads.exists());
+    to_every_process(here.path(), &newest(here.path()), rustix::process::Signal::KILL);
+    until("another machine is rented", || machines(here.path()).len() == 2);
+    let strays = run(here.path(), &["gc", "--cloud", "fake"]);
+    assert_eq!((strays.code, strays.stdout.as_str()), (0, ""), "{}", strays.stderr);
+    let shown = status(here.path(), "seen");
+    assert_eq!(shown["machines"].as_array().map(Vec::len), Some(2), "{shown}");
+    assert_eq!((&shown["state"], &shown["relaunches"]), (&"running".into(), &1.into()), "{shown}");
+    assert_eq!(run(here.path(), &["stop", "seen", "--at-once"]).code, 0);
+    assert!(leader.wait_with_output().unwrap().status.success(), "it hears that it leads no more");
+    nothing_is_left(here.path());
+}
+
 /// It was said that $3.50 were the worst of a run that was expected to cost $13.95.
 #[test]
 fn at_worst_is_no_less_than_what_is_expected() {
@@ -224,4 +252,41 @@ fn at_worst_is_no_less_than_what_is_expected() {
         let [expected, likely, worst] = dollars[..] else { panic!("{line}") };
         assert!(expected <= likely && likely <= worst, "{line}");
     }
+}
+
+/// No process of the user is left once the command has ended: the machine that leads sees the run through an interruption.
+#[test]
+fn a_machine_of_its_own_leads_a_run_to_its_end() {
+    let home = tempfile::tempdir().unwrap();
+    let ran = run(home.path(), &launched("led", &["--leader", "fake"]));
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "led\n"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("led       by a machine of its own, t3.small"), "{}", ran.stderr);
+    until("the run has ended", || status(home.path(), "led")["state"] == "completed");
+    until("its leader has ended", || status(home.path(), "led-leader")["state"] == "completed");
+    let told = status(home.path(), "led");
+    assert!(told["relaunches"].as_u64() >= Some(1) && told["cost_usd"] != "0", "{told}");
+    nothing_is_left(home.path());
+    assert_eq!(run(home.path(), &["delete", "led", "-y"]).code, 0);
+    let all = run(home.path(), &["status", "-o", "json"]).json();
+    assert_eq!(all["runs"], serde_json::json!([]), "the leader's run goes with the one that it led");
+}
+
+#[test]
+fn stopping_a_run_ends_the_machine_that_leads_it() {
+    let home = tempfile::tempdir().unwrap();
+    saves_when_told_by_a_leader(home.path(), "halted");
+    let ran = run(home.path(), &["stop", "halted"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert_eq!(status(home.path(), "halted")["state"], "stopped");
+    nothing_is_left(home.path());
+}
+
+/// As `saves_when_told`, led by a machine.
+fn saves_when_told_by_a_leader(home: &Path, name: &str) {
+    let command = format!("{HOLD}; exec {TRAINER} --every 1000 $hold");
+    let mut words = launched(name, &["--leader", "fake", "--fake-scenario", "calm"]);
+    words.truncate(words.len() - 1);
+    let ran = run(home, &[&words[..], &["sh", "-c", &command]].concat());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    until("the program comes to step 60", || word(home, name)["progress"] == 60);
 }

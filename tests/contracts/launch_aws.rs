@@ -10,7 +10,7 @@ use gpuplan::clouds::aws::account::session::Session;
 use gpuplan::clouds::aws::launcher::AwsLauncher;
 use gpuplan::launch::block::{BlockOrder, BlockQuery};
 use gpuplan::launch::{
-    CreateRequest, Group, KeepRequest, LaunchError, Launcher, Machine, MachineId, MachineState, Market, Pool,
+    CreateRequest, Group, KeepRequest, LaunchError, Launcher, Machine, MachineId, MachineState, Market, Pool, Role,
 };
 use gpuplan::market::AccountSource;
 use gpuplan::market::bucket::Loss;
@@ -53,6 +53,7 @@ fn request(token: &str, pool: Pool) -> CreateRequest {
         most: None,
         zones: Vec::new(),
         reservation: None,
+        role: Role::Work,
     }
 }
 

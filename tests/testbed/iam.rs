@@ -308,12 +308,14 @@ mod tests {
     fn role(resource: &str) -> Value {
         let setup = include_str!("../../src/clouds/aws/setup/account.tf");
         let role = format!("arn:aws:iam::{ACCOUNT}:role/gpuplan-machine");
+        let leader = format!("arn:aws:iam::{ACCOUNT}:role/gpuplan-leader");
         let end = format!("arn:aws:iam::{ACCOUNT}:role/gpuplan-end");
         let known = [
             ("aws_s3_bucket.runs.arn", BUCKET),
             ("data.aws_caller_identity.me.account_id", ACCOUNT),
             ("var.name", "gpuplan"),
             ("aws_iam_role.machine.arn", &role),
+            ("aws_iam_role.leader.arn", &leader),
             ("aws_iam_role.end.arn", &end),
         ];
         policy_of(setup, resource, &known)
@@ -462,6 +464,52 @@ mod tests {
         ] {
             assert_eq!(ask(action, "*", &bears), NotAllowed, "{action}");
         }
+    }
+
+    /// Its role has the policies of machines, of whoever launches, and its own.
+    #[test]
+    fn a_leader_launches_but_starts_no_leader_and_buys_nothing() {
+        let launch = role("\"aws_iam_policy\" \"launch\"");
+        let machine = role("\"aws_iam_role_policy\" \"machine\"");
+        let own = role("\"aws_iam_role_policy\" \"leader\"");
+        let setup = include_str!("../../src/clouds/aws/setup/account.tf");
+        for given in [
+            "role       = aws_iam_role.leader.name\n  policy_arn = aws_iam_policy.launch.arn",
+            "role   = aws_iam_role.leader.id\n  policy = aws_iam_role_policy.machine.policy",
+        ] {
+            assert!(setup.contains(given), "{given}");
+        }
+        let ask = |action: &str, resource: &str, about: &[(&str, &str)]| {
+            let verdicts = [&launch, &machine, &own].map(|policy| evaluate(policy, action, resource, &context(about)));
+            if verdicts.contains(&Denied) {
+                Denied
+            } else if verdicts.contains(&Allowed) {
+                Allowed
+            } else {
+                NotAllowed
+            }
+        };
+        let object = |key: &str| format!("{BUCKET}/{key}");
+        for key in ["lead/2", "lead-over/2", "lead-keeps/2", "lease/7", "stop/3", "rented.json", "status/0.json"] {
+            assert_eq!(ask("s3:PutObject", &object(&format!("team/runs/r/{key}")), &[]), Allowed, "{key}");
+        }
+        for key in ["runs/_bin/ab/gpuplan", "runs/r/spec.json", "runs/r/workdir/ab.tar.gz"] {
+            assert_eq!(ask("s3:PutObject", &object(key), &[]), Denied, "{key}");
+        }
+        let to_ec2 = [("iam:PassedToService", "ec2.amazonaws.com")];
+        let passes = |role: &str| ask("iam:PassRole", &format!("arn:aws:iam::{ACCOUNT}:role/{role}"), &to_ec2);
+        assert_eq!(["gpuplan-machine", "gpuplan-leader", "admin"].map(passes), [Allowed, Denied, NotAllowed]);
+        let instance = format!("arn:aws:ec2:us-east-1:{ACCOUNT}:instance/*");
+        assert_eq!(ask("ec2:RunInstances", &instance, &[("aws:RequestTag/gpuplan:run", "r")]), Allowed);
+        let block = format!("arn:aws:ec2:us-east-1:{ACCOUNT}:capacity-reservation/cr-1");
+        assert_eq!(ask("ec2:PurchaseCapacityBlock", &block, &[("aws:RequestTag/gpuplan:run", "r")]), Denied);
+        for action in ["iam:CreateRole", "iam:AttachRolePolicy", "s3:DeleteObjectVersion", "s3:DeleteBucket"] {
+            assert_eq!(ask(action, "*", &[]), NotAllowed, "{action}");
+        }
+        // Whoever launches gives a leader its role; a machine that trains does not.
+        let leader = format!("arn:aws:iam::{ACCOUNT}:role/gpuplan-leader");
+        assert_eq!(evaluate(&launch, "iam:PassRole", &leader, &context(&to_ec2)), Allowed);
+        assert_eq!(evaluate(&machine, "iam:PassRole", &leader, &context(&to_ec2)), NotAllowed);
     }
 
     #[test]

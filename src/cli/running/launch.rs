@@ -7,9 +7,11 @@ pub mod arguments;
 pub mod capacity_block;
 pub mod data;
 pub mod delivery;
+pub mod elsewhere;
 pub mod folder;
 pub mod keep_alive;
 pub mod lead;
+pub mod leading_machine;
 pub mod on_engine;
 pub mod pipeline;
 pub mod run_spec;
@@ -24,9 +26,10 @@ use crate::running::launch::arguments::LaunchArguments;
 use crate::running::launch::data::Receiver;
 use crate::running::launch::delivery::Delivery;
 use crate::running::launch::lead::lead_run;
+use crate::running::launch::leading_machine::LeadingMachine;
 use crate::running::launch::run_spec::{Chosen, run_name, store_address};
 use crate::runs::clouds::rental_cloud;
-use crate::runs::journal::{no_state_folder, open_journal};
+use crate::runs::journal::{no_state_folder, open_journal, record_intent};
 use crate::runs::launchers::{fake_cloud, launchers_of_run, no_launcher};
 use crate::runs::leader::led_elsewhere;
 use crate::runs::store::{open_store, unasked_store};
@@ -35,8 +38,8 @@ use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::progress::{with_early_progress, with_progress};
 use crate::session::runtime::runtime;
 use gpuplan_clouds::fake::{self, Scenario};
+use gpuplan_launch::RunSpec;
 use gpuplan_launch::execute::leadership::may_follow;
-use gpuplan_launch::{Journal, RunSpec};
 use gpuplan_plan::explanation::comparison::find;
 use gpuplan_plan::{Plan, World, plan_id};
 use gpuplan_report::sentences::spot::promise;
@@ -88,7 +91,8 @@ pub fn run(arguments: &LaunchArguments, session: &Session) -> Result<Exit, Diagn
     let asked = keep_alive::narrow_to_group(asked, arguments.machines.keep_alive)?;
     let asked = capacity_block::plan_block(asked, &chosen, arguments.machines.buy_capacity_block, session)?;
     let was = recorded.as_ref().filter(|recorded| wanted == Some(recorded.id.as_str())).map(|recorded| recorded.rate);
-    tell(&asked, &chosen, &delivery, was, session);
+    let leader = LeadingMachine::prepare(arguments.leader, &asked)?;
+    tell(&asked, &chosen, &delivery, was, leader.as_ref(), session);
     if arguments.dry_run {
         let stale = may_be_rented(&chosen, session, accepts_stale).err();
         tell_what_is_missing(stale.into_iter().chain(no_store).chain(delivery.missing), session);
@@ -109,13 +113,11 @@ pub fn run(arguments: &LaunchArguments, session: &Session) -> Result<Exit, Diagn
     )?;
     let mut journal = record_intent(&spec, &run, session)?;
     let spec = capacity_block::buy(spec, &launchers, &mut journal, &session.printer)?;
-    if spec.is_kept {
-        return keep_alive::hand_over(&spec, &launchers, &mut journal, session, arguments.detach);
-    }
-    if arguments.detach {
-        detached(&spec.run, arguments.take_over, session)
-    } else {
-        lead_run(&spec, policy, launchers, &mut journal, arguments.take_over, session)
+    match leader {
+        _ if spec.is_kept => keep_alive::hand_over(&spec, &launchers, &mut journal, session, arguments.detach),
+        Some(leader) => leader.start(&spec, session),
+        None if arguments.detach => detached(&spec.run, arguments.take_over, session),
+        None => lead_run(&spec, policy, launchers, &mut journal, arguments.take_over, session),
     }
 }
 
@@ -147,24 +149,6 @@ fn refuse_a_second_leader(run: &Run, session: &Session) -> Result<(), Diagnostic
         return Ok(());
     }
     Err(led_elsewhere(run.name(), &gpuplan_launch::execute::leadership::led_elsewhere(&leading)))
-}
-
-/// Records the run in the journal and in its store, before the cloud is asked.
-fn record_intent(spec: &RunSpec, run: &Run, session: &Session) -> Result<Journal, Diagnostic> {
-    let mut journal = open_journal(session)?;
-    if !journal.begin(spec)? {
-        return Err(Diagnostic::usage(format!("there is already a run `{}`", spec.run))
-            .hint(format!("gpuplan watch {}", spec.run)));
-    }
-    // With it the run can be led from anywhere: `gpuplan take-over`.
-    let text = spec.write().map_err(Diagnostic::unexpected)?;
-    if runtime()?.block_on(run.write_spec_once(&text))?.is_some() {
-        session.printer.note(&format!(
-            "warning: {} has a run `{}` already, and this one goes on from its checkpoints",
-            spec.store, spec.run
-        ));
-    }
-    Ok(journal)
 }
 
 /// The plan that was asked for, as it stands today.
@@ -200,7 +184,14 @@ fn may_be_rented(chosen: &Chosen, session: &Session, accept_stale: bool) -> Resu
 }
 
 /// Everything that a yes means.
-fn tell(spec: &RunSpec, chosen: &Chosen, delivery: &Delivery, was: Option<UsdPerHour>, session: &Session) {
+fn tell(
+    spec: &RunSpec,
+    chosen: &Chosen,
+    delivery: &Delivery,
+    was: Option<UsdPerHour>,
+    leader: Option<&LeadingMachine>,
+    session: &Session,
+) {
     let (plan, offer) = (chosen.plan, chosen.answered.catalogs.market.offer(chosen.plan.offer));
     let first = &spec.places().next().expect("what is launched has a place").pool;
     let worst = spec.worst_case().map_or_else(|| "more than can be counted".to_owned(), usd);
@@ -244,13 +235,21 @@ fn tell(spec: &RunSpec, chosen: &Chosen, delivery: &Delivery, was: Option<UsdPer
     lines.extend(
         plan.spot.as_ref().and_then(|spot| spot.promise.as_ref()).map(|made| format!("promise   {}", promise(made))),
     );
-    lines.push(if chosen.is_fake {
-        "cloud     fake: nothing is rented, machines are processes here, ten minutes of theirs are a second of yours".to_owned()
+    lines.extend(leader.map(LeadingMachine::words));
+    let led = if chosen.is_fake {
+        Some(
+            "cloud     fake: nothing is rented, machines are processes here, ten minutes of theirs are a second of yours",
+        )
     } else if spec.is_kept {
-        keep_alive::WORDS.to_owned()
+        Some(keep_alive::WORDS)
+    } else if leader.is_none() {
+        Some(
+            "led       from here: interrupted machines are replaced only while this command runs; `gpuplan watch` resumes, `watch --unit` survives a reboot",
+        )
     } else {
-        "led       from here: interrupted machines are replaced only while this command runs; `gpuplan watch` resumes, `watch --unit` survives a reboot".to_owned()
-    });
+        None
+    };
+    lines.extend(led.map(str::to_owned));
     let wrapped: Vec<String> = lines.iter().map(|line| wrap(line, session.width, "          ")).collect();
     session.printer.note(&wrapped.join("\n"));
 }

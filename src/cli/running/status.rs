@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::arguments::global::OutputFormat;
 use crate::running::engine_jobs;
-use crate::running::launch::keep_alive;
+use crate::running::launch::{elsewhere, keep_alive};
 use crate::runs::agent_reports::{self, AgentReport};
 use crate::runs::journal::{ended_state, open_journal, unknown_run};
 use crate::runs::launchers::{clock, launchers, list_machines};
@@ -57,7 +57,7 @@ pub fn run(arguments: &StatusArguments, session: &Session) -> Result<Exit, Diagn
 
 /// What journal, clouds and stores say, and a line for each run of a sweep that failed.
 fn look(arguments: &StatusArguments, session: &Session) -> Result<(RunList, Vec<String>), Diagnostic> {
-    let journal = open_journal(session)?;
+    let mut journal = open_journal(session)?;
     let submitted = engine_jobs::lines(arguments.run.as_deref(), session)?;
     let names = match &arguments.run {
         Some(_) if !submitted.is_empty() => Vec::new(),
@@ -67,6 +67,7 @@ fn look(arguments: &StatusArguments, session: &Session) -> Result<(RunList, Vec<
     let mut runs = Vec::new();
     for name in names {
         keep_alive::update_journal(&name, &journal, session)?;
+        elsewhere::update_journal(&name, &mut journal, session)?;
         runs.push(journal.run(&name)?.ok_or_else(|| unknown_run(&name))?);
     }
     // Only clouds with machines that may still run are asked.

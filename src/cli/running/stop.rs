@@ -1,5 +1,6 @@
 //! `stop`, `down` and `gc`: how machines are ended, and how none is left behind.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::Args;
@@ -10,6 +11,8 @@ use crate::finance::entries;
 use crate::running::agent::arguments::duration;
 use crate::running::engine_jobs;
 use crate::running::idle;
+use crate::running::launch::elsewhere::leader_elsewhere;
+use crate::running::launch::leading_machine;
 use crate::running::notice;
 use crate::running::terminate::{
     dissolve_groups, list_alive, list_groups, list_until_settled, no_answer, rents_at, still_running, terminate_all,
@@ -24,6 +27,7 @@ use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::progress::with_progress;
 use crate::session::runtime::runtime;
+use gpuplan_launch::journal::RunRecord;
 use gpuplan_launch::{End, Group, Journal, Machine};
 use gpuplan_report::runs::{StrayLine, StrayList};
 
@@ -84,8 +88,23 @@ pub fn stop(arguments: &StopArguments, session: &Session) -> Result<Exit, Diagno
         saved = list_alive(&clouds, Some(&arguments.run)).map_or(0, |alive| alive.len());
         notice::give(&kept, session)?;
     }
-    let ended = terminate_run(&kept, &End::Stopped, session)?.max(saved);
+    let ended = terminate_run(&kept, &End::Stopped, session)?.max(saved) + stop_leader(&kept, session)?;
     session.printer.data(&format!("{}: {ended} machines ended, none is left\n", arguments.run))
+}
+
+/// Ends the machine that led the run, if it has one of its own: it would notice within seconds that there is nothing to lead.
+fn stop_leader(kept: &RunRecord, session: &Session) -> Result<usize, Diagnostic> {
+    match leading_run(kept, session)? {
+        Some(leader) if leader.end.is_none() => terminate_run(&leader, &End::Stopped, session),
+        _ => Ok(0),
+    }
+}
+
+/// The run whose command leads this one.
+fn leading_run(kept: &RunRecord, session: &Session) -> Result<Option<RunRecord>, Diagnostic> {
+    let run = &kept.spec.run;
+    let found = open_journal(session)?.run(&leading_machine::name(run))?;
+    Ok(found.filter(|found| found.spec.leads.as_ref() == Some(run)))
 }
 
 /// Ends a run and deletes what it stored.
@@ -99,21 +118,31 @@ pub fn down(arguments: &DownArguments, session: &Session) -> Result<Exit, Diagno
         arguments.run, kept.spec.store
     ));
     session.printer.confirm(arguments.yes, "gpuplan delete -y ...")?;
-    let ended = terminate_run(&kept, &End::Stopped, session)?;
+    let leader = leading_run(&kept, session)?;
+    let (mut ended, mut deleted) = (0, 0);
+    // Who leads it goes last: without it nothing would be led that is left.
+    for kept in [kept].into_iter().chain(leader) {
+        ended += terminate_run(&kept, &End::Stopped, session)?;
+        deleted += delete_stored(&kept, session)?;
+        open_journal(session)?.forget(&kept.spec.run)?;
+    }
+    session.printer.data(&format!("{}: {ended} machines ended, {deleted} objects deleted\n", arguments.run))
+}
+
+/// Everything that the run has in its store, and returns how many objects there were.
+fn delete_stored(kept: &RunRecord, session: &Session) -> Result<usize, Diagnostic> {
     let (runtime, store) = (runtime()?, store_of_run(&kept.spec)?);
     // What was spent stays spent.
     entries::enter_before_deletion(&store, session)?;
-    let deleting = || format!("deleting what {} stored", arguments.run);
-    let deleted = with_progress(&session.printer, deleting, || {
+    let deleting = || format!("deleting what {} stored", kept.spec.run);
+    with_progress(&session.printer, deleting, || {
         let mut deleted = 0;
         // Runs of a sweep are runs of their own in the store; its own objects go last, so that they are found again.
-        for run in runs_of_sweep(&kept)?.iter().chain([&store]) {
+        for run in runs_of_sweep(kept)?.iter().chain([&store]) {
             deleted += runtime.block_on(run.delete_all())?;
         }
-        Ok::<usize, Diagnostic>(deleted)
-    })?;
-    open_journal(session)?.forget(&arguments.run)?;
-    session.printer.data(&format!("{}: {ended} machines ended, {deleted} objects deleted\n", arguments.run))
+        Ok(deleted)
+    })
 }
 
 pub fn gc(arguments: &GcArguments, session: &Session) -> Result<Exit, Diagnostic> {
@@ -126,13 +155,13 @@ pub fn gc(arguments: &GcArguments, session: &Session) -> Result<Exit, Diagnostic
     let (mut strays, alive) = with_progress(&session.printer, looking, || {
         Ok::<_, Diagnostic>((list_groups(&clouds, None)?, list_alive(&clouds, None)?))
     })?;
-    let journal = open_journal(session)?;
+    let mut journal = open_journal(session)?;
     let alive = list_until_settled(&clouds, alive, &journal, session)?;
     let kept_alive = strays.iter().map(|group| is_kept_alive(&journal, &group.run)).collect::<Result<Vec<_>, _>>()?;
     let mut kept_alive = kept_alive.into_iter();
     strays
         .retain(|group| !kept_alive.next().expect("every group was looked up") || group.expires_at < Timestamp::now());
-    let mut unknown = unknown_machines(&journal, alive)?;
+    let mut unknown = unknown_machines(&mut journal, alive, session)?;
     if !arguments.everyone {
         let found = unknown.len();
         unknown = own_machines(&clouds, unknown)?;
@@ -193,10 +222,21 @@ fn own_machines(clouds: &Launchers, machines: Vec<Machine>) -> Result<Vec<Machin
 }
 
 /// Machines that no run of the journal knows as its own and running, and those that should have ended themselves.
-fn unknown_machines(journal: &Journal, machines: Vec<Machine>) -> Result<Vec<Machine>, Diagnostic> {
-    let mut unknown = Vec::new();
+fn unknown_machines(
+    journal: &mut Journal,
+    machines: Vec<Machine>,
+    session: &Session,
+) -> Result<Vec<Machine>, Diagnostic> {
+    let (mut unknown, mut led_elsewhere) = (Vec::new(), BTreeMap::new());
     for machine in machines {
-        let is_known = journal.knows(&machine.id)? || is_kept_alive(journal, &machine.run)?;
+        let mut is_known = journal.knows(&machine.id)? || is_kept_alive(journal, &machine.run)?;
+        if !is_known {
+            is_known = match led_elsewhere.get(&machine.run) {
+                Some(is_led) => *is_led,
+                None => is_led_elsewhere(journal, &machine.run, session)?,
+            };
+            led_elsewhere.insert(machine.run.clone(), is_known);
+        }
         if !is_known || machine.is_overdue(Timestamp::now()) {
             unknown.push(machine);
         }
@@ -208,6 +248,12 @@ fn unknown_machines(journal: &Journal, machines: Vec<Machine>) -> Result<Vec<Mac
 fn is_kept_alive(journal: &Journal, run: &str) -> Result<bool, Diagnostic> {
     let kept = journal.run(run)?;
     kept.map_or(Ok(false), |kept| groups::is_kept(&kept, journal))
+}
+
+/// What another leader of the run has just rented is not in the journal yet.
+fn is_led_elsewhere(journal: &mut Journal, run: &str, session: &Session) -> Result<bool, Diagnostic> {
+    let Some(kept) = journal.run(run)? else { return Ok(false) };
+    Ok(leader_elsewhere(&kept, journal, session)?.is_some_and(|leading| !leading.is_over))
 }
 
 fn own_groups(clouds: &Launchers, groups: Vec<Group>) -> Result<Vec<Group>, Diagnostic> {

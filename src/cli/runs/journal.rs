@@ -2,9 +2,11 @@
 
 use crate::session::Session;
 use crate::session::diagnostic::Diagnostic;
-use gpuplan_launch::Journal;
+use crate::session::runtime::runtime;
 use gpuplan_launch::journal::{JournalError, RunRecord};
+use gpuplan_launch::{Journal, RunSpec};
 use gpuplan_report::runs::RunState;
+use gpuplan_runstore::Run;
 
 /// File of the journal, among what is remembered.
 pub const JOURNAL: &str = "launches.sqlite";
@@ -45,4 +47,22 @@ pub fn ended_state(end: &str) -> RunState {
         "failed" | "refused" => RunState::Failed,
         _ => RunState::Stopped,
     }
+}
+
+/// Records the run in the journal and in its store, before the cloud is asked.
+pub fn record_intent(spec: &RunSpec, run: &Run, session: &Session) -> Result<Journal, Diagnostic> {
+    let mut journal = open_journal(session)?;
+    if !journal.begin(spec)? {
+        return Err(Diagnostic::usage(format!("there is already a run `{}`", spec.run))
+            .hint(format!("gpuplan watch {}", spec.run)));
+    }
+    // With it the run can be led from anywhere: `gpuplan take-over`.
+    let text = spec.write().map_err(Diagnostic::unexpected)?;
+    if runtime()?.block_on(run.write_spec_once(&text))?.is_some() {
+        session.printer.note(&format!(
+            "warning: {} has a run `{}` already, and this one goes on from its checkpoints",
+            spec.store, spec.run
+        ));
+    }
+    Ok(journal)
 }

@@ -15,7 +15,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
 use crate::fake::scenario::{CAPACITY, Scenario};
-use gpuplan_launch::{CreateRequest, LaunchError, Launcher, Machine, MachineId, MachineState, Market, SelfDestruct};
+use gpuplan_launch::{
+    CreateRequest, LaunchError, Launcher, Machine, MachineId, MachineState, Market, Role, SelfDestruct,
+};
 use gpuplan_market::BoxFuture;
 use gpuplan_runstore::{private, sha256};
 
@@ -32,6 +34,9 @@ const MARK: &str = "GPUPLAN_MACHINE_FOLDER";
 struct Kept {
     machine: Machine,
     pid: i32,
+    /// It leads a run, and no scenario is played with it.
+    #[serde(default)]
+    leads: bool,
     /// When it is taken away, and when that is said.
     taken_at: Option<Timestamp>,
     noticed_at: Option<Timestamp>,
@@ -208,11 +213,14 @@ impl FakeCloud {
             owner: String::new(),
         };
         let after = |seconds: f64| created_at.checked_add(SignedDuration::from_millis((seconds * 1000.0) as i64)).ok();
-        let taken = state.scenario.interrupt_after_seconds.get(state.machines.len()).copied();
+        // No cloud takes back what was sold on demand to lead a run.
+        let others = state.machines.iter().filter(|kept| !kept.leads).count();
+        let taken = state.scenario.interrupt_after_seconds.get(others).copied().filter(|_| request.role == Role::Work);
         let notice = state.scenario.notice_seconds;
         state.machines.push(Kept {
             machine: machine.clone(),
             pid: child.id() as i32,
+            leads: request.role == Role::Lead,
             taken_at: taken.and_then(|seconds| after(seconds + notice)),
             noticed_at: taken.filter(|_| notice > 0.0).and_then(after),
         });
@@ -237,11 +245,17 @@ impl Launcher for FakeCloud {
                 let kept = state.machines.iter().find(|kept| kept.machine.token == request.token);
                 return Ok(kept.map_or_else(|| asked.machine.clone(), |kept| kept.machine.clone()));
             }
-            state.orders += 1;
             if request.pool.market == Market::Spot && !state.has_spot() {
+                state.orders += 1;
                 return Err(LaunchError::Capacity { code: CAPACITY.to_owned() });
             }
-            match state.scenario.refusal(state.orders - 1) {
+            let refusal = if request.role == Role::Work {
+                state.orders += 1;
+                state.scenario.refusal(state.orders - 1)
+            } else {
+                None
+            };
+            match refusal {
                 Some(error) => Err(error),
                 None => {
                     let machine = self.make(&request, state).map_err(unclear)?;
@@ -331,6 +345,7 @@ mod tests {
     use futures_util::FutureExt;
 
     use super::*;
+
     use gpuplan_launch::Pool;
 
     fn request(token: &str) -> CreateRequest {
@@ -357,6 +372,7 @@ mod tests {
             most: None,
             zones: Vec::new(),
             reservation: None,
+            role: Role::Work,
         }
     }
 

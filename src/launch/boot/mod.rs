@@ -229,6 +229,7 @@ mod tests {
             disk_gib: 100,
             tags: Vec::new(),
             is_kept: false,
+            leads: None,
             block: None,
             expected: None,
             job: Job {

@@ -9,7 +9,7 @@ use crate::controller::events::Order;
 use crate::job::Parcel;
 use crate::names;
 use crate::ports::launch_error::LaunchError;
-use crate::ports::machine::CreateRequest;
+use crate::ports::machine::{CreateRequest, Role};
 use crate::spec::RunSpec;
 use gpuplan_runstore::{OrderedBy, Run};
 
@@ -64,5 +64,6 @@ pub fn request(spec: &RunSpec, order: &Order, lead: u64, expires_at: Timestamp, 
         most: offered.most_usd_per_hour,
         zones: offered.zones.clone(),
         reservation: spec.block.as_ref().and_then(|block| block.reservation.clone()),
+        role: if spec.leads.is_some() { Role::Lead } else { Role::Work },
     }
 }

@@ -58,8 +58,10 @@ impl Controller {
             listed.iter().any(|machine| machine.id.0 == *id)
                 || self.rentals.open().any(|rental| rental.machine.0 == *id)
         };
-        let gone: Vec<String> =
-            self.ledger.open.iter().filter_map(|lease| lease.machine.clone()).filter(|id| !is_there(id)).collect();
+        // Of a machine whose order is still to be answered, one list may tell and an earlier one, that comes later, may not.
+        let is_answered = |lease: &&Lease| Some(lease.token.as_str()) != awaited.as_deref();
+        let leases = self.ledger.open.iter().filter(is_answered);
+        let gone: Vec<String> = leases.filter_map(|lease| lease.machine.clone()).filter(|id| !is_there(id)).collect();
         for machine in gone {
             self.ledger.settle(&machine, now);
         }

@@ -3,7 +3,7 @@
 use crate::ports::block::Seller;
 use crate::ports::keeper::Keeper;
 pub use crate::ports::launch_error::{LaunchError, Reach};
-pub use crate::ports::machine::{CreateRequest, Machine, MachineId, MachineState, Market, Pool};
+pub use crate::ports::machine::{CreateRequest, Machine, MachineId, MachineState, Market, Pool, Role};
 use gpuplan_market::BoxFuture;
 
 /// How a machine ends by itself at `expires_at`.

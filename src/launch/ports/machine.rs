@@ -94,6 +94,17 @@ pub struct CreateRequest {
     pub zones: Vec<String>,
     /// The block that the machine stands on, by the cloud's own name.
     pub reservation: Option<String>,
+    pub role: Role,
+}
+
+/// What a machine may do at its cloud, by the identity that it is given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Role {
+    /// Read and write the store of its run, and end itself.
+    #[default]
+    Work,
+    /// Rent and end machines besides: it leads a run, and no program of the user runs there.
+    Lead,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

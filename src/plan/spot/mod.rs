@@ -254,6 +254,13 @@ impl Job<'_> {
         }
     }
 
+    fn can_be_forecast(&self) -> Result<(), ReplayError> {
+        if self.run.work.high <= MOST_WORK {
+            return Ok(());
+        }
+        Err(ReplayError::TooLong((MOST_WORK * 3600.0 / TICK) as usize))
+    }
+
     /// What the table of the policy is solved for; `None`: this plan needs none.
     fn terms(&self) -> Option<Terms> {
         let (on_demand, deadline) = (self.on_demand?, self.deadline?.0 * 3600.0);
@@ -314,7 +321,7 @@ impl<'a> Forecaster<'a> {
     /// Solves the tables that these jobs need and that are not solved yet.
     fn solve(&mut self, jobs: &[Job]) {
         let mut missing: Vec<Terms> = Vec::new();
-        for terms in jobs.iter().filter_map(Job::terms) {
+        for terms in jobs.iter().filter(|job| job.can_be_forecast().is_ok()).filter_map(Job::terms) {
             if !missing.iter().chain(self.tables.iter().map(|(solved, _)| solved)).any(|solved| solved.cover(&terms)) {
                 missing.retain(|shorter| !terms.cover(shorter));
                 missing.push(terms);
@@ -331,6 +338,7 @@ impl<'a> Forecaster<'a> {
 
     /// What no forecast of the job undercuts at this value of an hour. No table is solved for it.
     pub fn least(&mut self, job: &Job, value_of_hour: f64) -> Result<Least, ReplayError> {
+        job.can_be_forecast()?;
         let (limits, deviations) = (job.limits(), self.deviations.clone());
         let work = |draw: usize| work_of(job, &deviations, draw);
         let fallback = job.on_demand.map_or(Fallback::None, |_| Fallback::OnDemand);
@@ -346,9 +354,7 @@ impl<'a> Forecaster<'a> {
     }
 
     fn outcomes(&mut self, job: &Job, availability: f64, drawn_ticks: usize) -> Result<Vec<Outcome>, ReplayError> {
-        if job.run.work.high > MOST_WORK {
-            return Err(ReplayError::TooLong((MOST_WORK * 3600.0 / TICK) as usize));
-        }
+        job.can_be_forecast()?;
         let policy = self.policy(job);
         let (limits, tick, deviations) = (job.limits(), job.tick(), self.deviations.clone());
         let work = |draw: usize| work_of(job, &deviations, draw);

@@ -78,6 +78,8 @@ pub struct Leader {
     pub controller: Controller,
     pub journal: Journal,
     pub is_dead: bool,
+    /// The last that ran: its loss or silence is the reason why machines are ended.
+    gang: Option<u64>,
     /// The last wish to be woken stands.
     pub wake: f64,
     /// What its clock is wrong by.
@@ -111,6 +113,7 @@ impl Leader {
             controller,
             journal,
             is_dead: false,
+            gang: None,
             wake: f64::INFINITY,
             skew,
             looks: 0,
@@ -139,6 +142,7 @@ impl Leader {
     pub fn hear(&mut self, event: Event, world: &mut World) {
         let settled = settled(&event);
         self.journal.finds(&event);
+        self.gang = self.controller.gang_epoch().or(self.gang);
         let actions = self.controller.step(world.now + self.skew, event);
         self.remember(settled);
         world.check_books(self.controller.rentals());
@@ -155,7 +159,7 @@ impl Leader {
             Action::Create(order) => self.create(order, world),
             Action::Destroy(id) => {
                 if self.may_act(world) {
-                    world.check_end(&id, self.controller.epoch());
+                    world.check_end(&id, self.gang.unwrap_or(self.controller.epoch()));
                     world.destroy(self.number, id);
                 }
             }

@@ -23,6 +23,8 @@ pub enum Mutant {
     WallClock,
     /// A machine begins, whoever leads by the time that it has booted.
     DeposedMachineBegins,
+    /// A gang that was ordered beside another one begins while that one still works.
+    NewGangDoesNotWait,
     /// A list says what is there when its answer comes, however long ago the cloud was asked.
     ListsHaveNoAge,
     /// A machine that reboots forgets when it was to end.
@@ -32,7 +34,7 @@ pub enum Mutant {
 }
 
 impl Mutant {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::OldWordIsLife,
         Self::BlindIsSilent,
         Self::StopForgetsOrders,
@@ -43,6 +45,7 @@ impl Mutant {
         Self::EndsWithoutNotice,
         Self::WallClock,
         Self::DeposedMachineBegins,
+        Self::NewGangDoesNotWait,
         Self::ListsHaveNoAge,
         Self::RebootForgetsTheEnd,
         Self::LeaseAtThePlannedPrice,
@@ -59,6 +62,7 @@ impl Mutant {
             Self::ListsHaveNoAge => 36,
             Self::StopForgetsOrders => 38,
             Self::DeposedMachineBegins => 107,
+            Self::NewGangDoesNotWait => 162,
             Self::NobodyAsksWhoLeads => 279,
             Self::RebootForgetsTheEnd => 579,
         }

@@ -12,6 +12,8 @@ use crate::launch::simulation::mutant::Mutant;
 use crate::launch::simulation::{HOUR, LIFETIME, WORK};
 
 const SAVES_EVERY: f64 = 900.0;
+/// A program that is told to leave has saved within so long.
+const SAVES_WITHIN: f64 = 200.0;
 /// A cloud ends a machine within so long of being told.
 pub const ENDS_WITHIN: f64 = 40.0;
 /// A list is behind by so much at most.
@@ -139,6 +141,8 @@ pub struct World {
     pub safe: f64,
     claimed: u64,
     beats: u64,
+    /// The epoch that saves since it was told to leave, and when it will have.
+    saving: Option<(u64, f64)>,
     pub whole_since: Option<(u64, f64)>,
     /// Epochs that were ordered while another gang runs: their agents wait until it has ended.
     pub beside: BTreeSet<u64>,
@@ -166,6 +170,7 @@ impl World {
             safe: 0.0,
             claimed: 0,
             beats: 0,
+            saving: None,
             whole_since: None,
             beside: BTreeSet::new(),
             told: None,
@@ -239,7 +244,8 @@ impl World {
         // Whoever was ordered beside another gang waits while that one is at work, which has claimed the run before.
         let works = whole.iter().copied().find(|epoch| *epoch == self.claimed);
         let claims = whole.iter().copied().filter(|epoch| *epoch > self.claimed);
-        let mut others = claims.filter(|epoch| works.is_none() || !self.beside.contains(epoch));
+        let mut others = claims
+            .filter(|epoch| works.is_none() || !self.beside.contains(epoch) || self.lacks(Mutant::NewGangDoesNotWait));
         let other = others.next();
         assert!(works.is_none() || other.is_none(), "two gangs at work: {whole:?}\n{}", self.log.join("\n"));
         assert!(others.next().is_none(), "two gangs claim the run: {whole:?}\n{}", self.log.join("\n"));
@@ -291,7 +297,7 @@ impl World {
         self.beats += 1;
         let is_lost = self.chance(0.2 * self.chaos) || self.now < self.store.machines_away_until;
         let Some((epoch, since)) = self.whole_since.filter(|_| !is_lost) else { return };
-        let leaves = self.store.stop == Some(epoch);
+        let leaves = self.store.stop == Some(epoch) && self.has_saved(epoch);
         if leaves {
             self.safe = (self.safe + self.now - since).min(WORK);
             self.whole_since = None;
@@ -301,6 +307,16 @@ impl World {
             }
         }
         self.store.word = Some(Word { epoch, beat: self.beats, done: self.safe / WORK, leaves });
+    }
+
+    /// Saving begins with the first word after the epoch was told, and takes seconds or minutes.
+    fn has_saved(&mut self, epoch: u64) -> bool {
+        let until = match self.saving.filter(|(of, _)| *of == epoch) {
+            Some((_, until)) => until,
+            None => self.now + SAVES_WITHIN * self.draws.uniform(),
+        };
+        self.saving = Some((epoch, until));
+        self.now >= until
     }
 
     // The clouds.

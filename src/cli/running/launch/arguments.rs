@@ -38,6 +38,9 @@ pub struct LaunchArguments {
     /// Lead the run in the background
     #[arg(long)]
     pub detach: bool,
+    /// Let a small machine of the same cloud lead the run, so that this computer can be switched off
+    #[arg(long, value_name = "CLOUD", conflicts_with_all = ["keep_alive", "detach", "take_over"])]
+    pub leader: Option<Leader>,
     /// Skip the confirmation
     #[arg(short, long)]
     pub yes: bool,
@@ -100,7 +103,7 @@ pub struct DeliveryArguments {
 pub struct OnArguments {
     /// Submit the run to an engine instead of renting: slurm, kubernetes or skypilot, with its own client
     #[arg(long, value_name = "ENGINE", conflicts_with_all = [
-        "any_zone", "keep_alive", "detach", "fake_scenario", "lifetime", "tags", "workdir", "setup", "environment", "secrets", "container", "agent",
+        "any_zone", "keep_alive", "detach", "leader", "fake_scenario", "lifetime", "tags", "workdir", "setup", "environment", "secrets", "container", "agent",
         "notify", "stall", "on_stall", "keep_every", "keep_last", "checkpoint_framework", "checkpoints", "grace",
         "signal",
     ])]
@@ -114,6 +117,15 @@ pub struct OnArguments {
     /// Start with at least this many machines (slurm)
     #[arg(long, value_name = "N", requires = "on")]
     pub min_nodes: Option<u32>,
+}
+
+/// Where the machine is rented that leads a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Leader {
+    /// A t3.small with the role `gpuplan-leader`
+    Aws,
+    /// A process on this machine
+    Fake,
 }
 
 /// Who starts the next machine when one is taken.

@@ -163,9 +163,7 @@ impl Folder {
     pub fn archive(&self) -> Result<Vec<u8>, Diagnostic> {
         let unreadable = |error: io::Error| Diagnostic::file(&self.root, &error);
         let mut size = 0;
-        let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
-        archive.mode(tar::HeaderMode::Deterministic);
-        archive.follow_symlinks(false);
+        let mut archive = archive();
         for file in &self.files {
             let path = self.root.join(file);
             let about = match path.symlink_metadata() {
@@ -181,12 +179,30 @@ impl Folder {
             }
             archive.append_path_with_name(&path, file).map_err(unreadable)?;
         }
-        let packed = archive.into_inner().and_then(|mut packing| {
-            packing.flush()?;
-            packing.finish()
-        });
-        packed.map_err(unreadable)
+        packed(archive).map_err(unreadable)
     }
+}
+
+type Archive = tar::Builder<GzEncoder<Vec<u8>>>;
+
+fn archive() -> Archive {
+    let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+    archive.mode(tar::HeaderMode::Deterministic);
+    archive.follow_symlinks(false);
+    archive
+}
+
+fn packed(archive: Archive) -> io::Result<Vec<u8>> {
+    let mut packing = archive.into_inner()?;
+    packing.flush()?;
+    packing.finish()
+}
+
+/// One file by another name, as a folder with nothing else.
+pub fn archive_file(path: &Path, name: &str) -> io::Result<Vec<u8>> {
+    let mut archive = archive();
+    archive.append_path_with_name(path, name)?;
+    packed(archive)
 }
 
 /// Files in which people keep secrets. An example of one is none.

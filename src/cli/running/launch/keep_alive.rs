@@ -5,25 +5,24 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::running::launch::arguments::KeepAlive;
+use crate::running::launch::elsewhere::enter;
 use crate::running::terminate::terminate_run;
 use crate::runs::groups;
 use crate::runs::journal::{find_run, open_journal};
-use crate::runs::launchers::{Launchers, clock, exit_of, launchers_of_run, list_machines};
-use crate::runs::store::store_of_run;
+use crate::runs::launchers::{Launchers, clock, exit_of, launchers_of_run};
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::runtime::runtime;
 use gpuplan_clouds::aws;
 use gpuplan_launch::boot::{self, Boot, Source};
 use gpuplan_launch::events::Order;
-use gpuplan_launch::journal::{LogLines, RunRecord, words};
+use gpuplan_launch::journal::words;
 use gpuplan_launch::spec::Offered;
 use gpuplan_launch::{
-    CreateRequest, End, Job, Journal, KeepRequest, LaunchError, Machine, MachineState, Market, Parcel, Rentable,
-    RunSpec, names,
+    CreateRequest, End, Job, Journal, KeepRequest, LaunchError, Market, Parcel, Role, RunSpec, names,
 };
 use gpuplan_report::text::format::usd;
-use gpuplan_runstore::{Ledger, Phase, Run, Verdict};
+use gpuplan_runstore::Ledger;
 
 /// Between two looks at a run that is kept.
 const LOOK: Duration = Duration::from_secs(10);
@@ -161,6 +160,7 @@ fn machine(spec: &RunSpec, order: &Order) -> Result<CreateRequest, Diagnostic> {
         most,
         zones: Vec::new(),
         reservation: None,
+        role: Role::Work,
     })
 }
 
@@ -203,89 +203,30 @@ pub fn check_on_run(run: &str, session: &Session) -> Result<(String, Option<End>
         let end = if end == words(&End::Completed) { End::Completed } else { End::Stopped };
         return Ok(("ended".to_owned(), Some(end)));
     }
-    let (spec, clouds) = (&before.spec, launchers_of_run(&before.spec, session)?);
-    let mut machines = Vec::new();
-    for (_, answer) in list_machines(&clouds, Some(run))? {
-        machines.extend(answer.map_err(|error| group_unknown(run, &error))?);
-    }
-    let after = enter_new_machines(&before, &machines, &mut journal, session)?;
-    let (runtime, store) = (runtime()?, store_of_run(spec)?);
-    let (done, outcome) = runtime.block_on(read_status(&store, spec))?;
-    let mut rentals = after.past.rentals.clone();
-    let now = clock(spec).now();
-    let is_up =
-        |id: &_| machines.iter().any(|machine: &Machine| machine.id == *id && machine.state != MachineState::Gone);
-    let gone: Vec<_> = rentals.open().map(|rental| rental.machine.clone()).filter(|id| !is_up(id)).collect();
-    for machine in &gone {
-        rentals.end(machine, now);
-    }
-    let relaunches = u32::try_from(after.machines.len().saturating_sub(1)).unwrap_or(u32::MAX);
-    let nothing = LogLines { at: Timestamp::now(), lines: Vec::new() };
-    journal.keep(run, &rentals, done, relaunches, &nothing)?;
-    let up = machines.iter().filter(|machine| machine.state != MachineState::Gone).count();
-    let is_young = Timestamp::now().duration_since(spec.started_at) < LATE;
-    let groups = if up == 0 && !is_young {
-        runtime.block_on(groups::all(&clouds, Some(run))).map_err(|error| group_unknown(run, &error))?.len()
+    let clouds = launchers_of_run(&before.spec, session)?;
+    let seen = enter(&before, &clouds, &mut journal, session).map_err(|error| unknown_state(run, &error))?;
+    let is_young = Timestamp::now().duration_since(before.spec.started_at) < LATE;
+    let groups = if seen.up.is_empty() && !is_young {
+        runtime()?.block_on(groups::all(&clouds, Some(run))).map_err(|error| group_unknown(run, &error))?.len()
     } else {
         1
     };
     let lost = || {
         End::Failed("its group and its machine have ended, and its store does not say that it is completed".to_owned())
     };
-    let end = outcome.or_else(|| (groups == 0).then(lost));
+    let end = seen.outcome.or_else(|| (groups == 0).then(lost));
     if let Some(end) = &end {
         terminate_run(&find_run(run, session)?, end, session)?;
     }
     let place =
-        machines.iter().find(|machine| machine.state != MachineState::Gone).map(|machine| machine.pool.to_string());
-    let place = place.map_or_else(|| "waiting for a machine".to_owned(), |place| format!("on {place}"));
-    Ok((format!("{:.0} % safe, {} spent: {place}", done * 100.0, usd(rentals.spent(now))), end))
+        seen.up.first().map_or_else(|| "waiting for a machine".to_owned(), |machine| format!("on {}", machine.pool));
+    Ok((format!("{:.0} % safe, {} spent: {place}", seen.done * 100.0, usd(seen.spent)), end))
 }
 
-/// Machines that the journal does not know yet, each with an epoch of its own, since every one is a start of its own.
-fn enter_new_machines(
-    before: &RunRecord,
-    machines: &[Machine],
-    journal: &mut Journal,
-    session: &Session,
-) -> Result<RunRecord, Diagnostic> {
-    let spec = &before.spec;
-    let mut new: Vec<&Machine> =
-        machines.iter().filter(|machine| !before.machines.iter().any(|known| known.id == machine.id)).collect();
-    new.sort_by_key(|machine| machine.created_at);
-    for (number, machine) in new.into_iter().enumerate() {
-        let is_place =
-            |offered: &&Offered| machine.pool.zone_id.is_none() || offered.pool.zone_id == machine.pool.zone_id;
-        // The price of its zone; elsewhere the dearest that was agreed on.
-        let offered = spec
-            .spot
-            .iter()
-            .find(is_place)
-            .or_else(|| spec.spot.iter().max_by_key(|offered| offered.rate_usd_per_hour));
-        let Some(offered) = offered else { continue };
-        let choice = Rentable { pool: machine.pool.clone(), ..offered.choice() };
-        let machine = Machine { epoch: (before.machines.len() + number + 1) as u64, ..machine.clone() };
-        journal.found(&spec.run, &machine, &choice, clock(spec).of(machine.created_at))?;
-    }
-    find_run(&spec.run, session)
-}
-
-/// Share of the work that is safe, and how the run ended, where its agent says so.
-async fn read_status(store: &Run, spec: &RunSpec) -> Result<(f64, Option<End>), gpuplan_runstore::StoreError> {
-    let Some(status) = store.status(0).await? else { return Ok((0.0, None)) };
-    let step = status.committed.map(|name| name.step).unwrap_or_default() as f64;
-    let done = (step / spec.steps.max(1.0)).min(1.0);
-    if status.phase != Phase::Ended || status.at < spec.started_at {
-        return Ok((done, None));
-    }
-    if status.is_done == Some(true) {
-        return Ok((1.0, Some(End::Completed)));
-    }
-    let ended = store.result().await?.as_ref().and_then(Verdict::of).map(|verdict| match verdict {
-        Verdict::Failed(why) => End::Failed(format!("the command failed: {why}")),
-        Verdict::GivenUp(why) => End::Failed(why),
-    });
-    Ok((done, ended))
+fn unknown_state(run: &str, error: &Diagnostic) -> Diagnostic {
+    Diagnostic::new(Exit::MayStillCost, format!("{run}: whether a group keeps it alive is unknown: {}", error.message))
+        .hint(format!("gpuplan watch {run}"))
+        .hint(format!("gpuplan stop {run}"))
 }
 
 #[cfg(test)]
@@ -346,6 +287,7 @@ pub mod tests {
             disk_gib: 100,
             tags: Vec::new(),
             is_kept: false,
+            leads: None,
             block: None,
             expected: None,
             job,

@@ -142,12 +142,50 @@ pub fn lead_run(
     if !capacity_block::until_it_starts(spec, journal, &session.printer)? {
         return session.printer.data(&format!("{}: stopped\n", spec.run));
     }
+    let store = store_of_run(spec)?;
+    let leave = async {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    let end = led(spec, policy, &launchers, journal, take_over, session, leave)?;
+    conclude(end, spec, &store, session)
+}
+
+/// Leads until the run ends, until Ctrl-C, or until `enough` is there; `None`: it was left.
+pub fn lead_until(
+    spec: &RunSpec,
+    policy: Policy,
+    launchers: Launchers,
+    journal: &mut Journal,
+    take_over: bool,
+    session: &Session,
+    enough: impl Future<Output = ()> + Send + 'static,
+) -> Result<Option<End>, Diagnostic> {
+    let leave = async {
+        tokio::select! {
+            () = enough => {}
+            _ = tokio::signal::ctrl_c() => {}
+        }
+    };
+    led(spec, policy, &launchers, journal, take_over, session, leave)?.map_err(Diagnostic::unexpected)
+}
+
+fn led(
+    spec: &RunSpec,
+    policy: Policy,
+    launchers: &Launchers,
+    journal: &mut Journal,
+    take_over: bool,
+    session: &Session,
+    leave: impl Future<Output = ()> + Send + 'static,
+) -> Result<Result<Option<End>, LeadError>, Diagnostic> {
     let (wish, wishes) = watch::channel(LeaderCommand::GoOn);
     let store = store_of_run(spec)?;
     let bar = bar(&session.printer);
     let stands = Mutex::new("checking the run".to_owned());
     let wiring = LeadContext {
-        launchers: &launchers,
+        launchers,
         journal,
         store: &store,
         policy,
@@ -166,9 +204,8 @@ pub fn lead_run(
     let runtime = runtime.map_err(Diagnostic::unexpected)?;
     let leading = async {
         tokio::spawn(async move {
-            if tokio::signal::ctrl_c().await.is_ok() {
-                let _ = wish.send(LeaderCommand::Leave);
-            }
+            leave.await;
+            let _ = wish.send(LeaderCommand::Leave);
             // The sender lives as long as the run is led.
             std::future::pending::<()>().await;
         });
@@ -185,7 +222,7 @@ pub fn lead_run(
         )
     };
     bar.finish_and_clear();
-    conclude(end, spec, &store, session)
+    Ok(end)
 }
 
 /// What the end of leading means for the run, which may go on without.

@@ -97,6 +97,7 @@ impl Chosen<'_> {
             disk_gib: self.disk_gib(),
             tags: self.tags(arguments)?,
             is_kept: false,
+            leads: None,
             block: None,
             expected: Some(expected),
             job: Job { sweep: self.sweep(), ..job },

@@ -163,6 +163,7 @@ pub fn mark<'a>(tags: &'a [Tag], key: &str) -> Option<&'a str> {
 mod tests {
     use super::*;
     use crate::launcher::site::{Image, MachineType};
+    use gpuplan_launch::Role;
     use gpuplan_launch::{Market, Pool};
     use gpuplan_units::UsdPerHour;
 
@@ -189,6 +190,7 @@ mod tests {
             most: UsdPerHour::parse("0.55").ok(),
             zones: Vec::new(),
             reservation: None,
+            role: Role::Work,
         }
     }
 

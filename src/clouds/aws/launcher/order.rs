@@ -11,9 +11,9 @@ use aws_sdk_ec2::types::{
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
-use crate::launcher::site::{MACHINE, Site, Subnet};
+use crate::launcher::site::{LEADER, MACHINE, Site, Subnet};
 use gpuplan_launch::names;
-use gpuplan_launch::{CreateRequest, LaunchError, Market};
+use gpuplan_launch::{CreateRequest, LaunchError, Market, Role};
 
 /// The zone that was asked for, empty where any would do: a list has to give the pool as it was ordered.
 pub const ZONE: &str = "gpuplan:zone";
@@ -73,7 +73,7 @@ pub fn order(
         .image_id(&site.image.id)
         .instance_type(InstanceType::from(request.pool.instance_type.as_str()))
         .user_data(BASE64_STANDARD.encode(boot))
-        .iam_instance_profile(IamInstanceProfileSpecification::builder().name(MACHINE).build())
+        .iam_instance_profile(IamInstanceProfileSpecification::builder().name(profile(request.role)).build())
         .metadata_options(metadata.build())
         .block_device_mappings(root_disk(request, site))
         // A machine that shuts itself down is gone, and not merely stopped.
@@ -96,6 +96,14 @@ pub fn order(
     } else {
         order.set_network_interfaces(Some(interfaces))
     })
+}
+
+/// The instance profile, as `gpuplan setup aws` makes it.
+fn profile(role: Role) -> &'static str {
+    match role {
+        Role::Work => MACHINE,
+        Role::Lead => LEADER,
+    }
 }
 
 pub fn fitting(boot: String) -> Result<String, LaunchError> {
@@ -200,6 +208,7 @@ mod tests {
             most: UsdPerHour::parse("33.55").ok(),
             zones: Vec::new(),
             reservation: None,
+            role: Role::Work,
         }
     }
 
@@ -277,6 +286,18 @@ mod tests {
             interfaces.iter().filter_map(InstanceNetworkInterfaceSpecification::device_index).collect();
         assert!(devices[0] == 0 && devices[1..].iter().all(|device| *device == 1), "{devices:?}");
         assert!(interfaces.iter().all(|one| one.groups() == ["sg-1"] && one.subnet_id() == Some("subnet-1")));
+    }
+
+    #[test]
+    fn only_a_machine_that_leads_has_the_role_that_rents() {
+        let profile = |role| {
+            let order = ordered(&CreateRequest { role, ..request() });
+            order.get_iam_instance_profile().as_ref().and_then(|profile| profile.name().map(str::to_owned))
+        };
+        assert_eq!(
+            [Role::Work, Role::Lead].map(|role| profile(role).unwrap()),
+            ["gpuplan-machine", "gpuplan-leader"].map(str::to_owned)
+        );
     }
 
     #[test]

@@ -15,6 +15,8 @@ use gpuplan_launch::{LaunchError, Reach};
 
 /// As `setup.tf` names the security group and the role of machines.
 pub const MACHINE: &str = "gpuplan-machine";
+/// Role of machines that lead a run.
+pub const LEADER: &str = "gpuplan-leader";
 const OWNER_OF_IMAGES: &str = "amazon";
 /// Deep-learning images of AWS with driver and container toolkit ("AWS Deep Learning AMIs", release notes): the date follows. They
 /// are listed rather than read from their public parameter, since the size and name of the root disk are needed as well.

@@ -174,6 +174,70 @@ resource "aws_iam_instance_profile" "machine" {
   role = aws_iam_role.machine.name
 }
 
+# `gpuplan launch --leader aws`: a machine that leads a run does what whoever launches may do, but starts no other leader and buys nothing up
+# front. Only gpuplan itself runs there.
+resource "aws_iam_role" "leader" {
+  name = "${var.name}-leader"
+  assume_role_policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [{
+      Effect    = "Allow"
+      Action    = "sts:AssumeRole"
+      Principal = { Service = "ec2.amazonaws.com" }
+    }]
+  })
+}
+
+resource "aws_iam_role_policy_attachment" "leader_launches" {
+  role       = aws_iam_role.leader.name
+  policy_arn = aws_iam_policy.launch.arn
+}
+
+# Its own run is kept as any other.
+resource "aws_iam_role_policy" "leader_works" {
+  role   = aws_iam_role.leader.id
+  policy = aws_iam_role_policy.machine.policy
+}
+
+resource "aws_iam_role_policy" "leader" {
+  role = aws_iam_role.leader.id
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [
+      {
+        # What others would run.
+        Effect = "Deny"
+        Action = "s3:PutObject"
+        Resource = [
+          "${aws_s3_bucket.runs.arn}/*runs/_bin/*",
+          "${aws_s3_bucket.runs.arn}/*runs/*/workdir/*",
+          "${aws_s3_bucket.runs.arn}/*runs/*/spec.json"
+        ]
+      },
+      {
+        Effect   = "Deny"
+        Action   = "iam:PassRole"
+        Resource = aws_iam_role.leader.arn
+      },
+      {
+        Effect   = "Deny"
+        Action   = "ec2:PurchaseCapacityBlock"
+        Resource = "*"
+      }
+    ]
+  })
+}
+
+resource "aws_iam_role_policy_attachment" "leader_sessions" {
+  role       = aws_iam_role.leader.name
+  policy_arn = "arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore"
+}
+
+resource "aws_iam_instance_profile" "leader" {
+  name = "${var.name}-leader"
+  role = aws_iam_role.leader.name
+}
+
 # As which EventBridge Scheduler ends a machine whose own timers failed. It can do nothing else.
 resource "aws_iam_role" "end" {
   name = "${var.name}-end"
@@ -300,7 +364,7 @@ resource "aws_iam_policy" "launch" {
         Sid       = "GiveMachinesTheirRole"
         Effect    = "Allow"
         Action    = "iam:PassRole"
-        Resource  = aws_iam_role.machine.arn
+        Resource  = [aws_iam_role.machine.arn, aws_iam_role.leader.arn]
         Condition = { StringEquals = { "iam:PassedToService" = "ec2.amazonaws.com" } }
       },
       {

@@ -100,6 +100,7 @@ fn is_label(name: &str, value: &str) -> bool {
 mod tests {
     use super::*;
     use gpuplan_launch::Market;
+    use gpuplan_launch::Role;
     use proptest::prelude::*;
 
     fn marks(run: &str, tags: &[(&str, &str)]) -> (Marks, Vec<(String, String)>) {
@@ -128,6 +129,7 @@ mod tests {
             most: None,
             zones: Vec::new(),
             reservation: None,
+            role: Role::Work,
         };
         (Marks::for_request(&request, "Ann@Example.com"), tags)
     }

@@ -1,0 +1,275 @@
+//! `--leader`: a small machine leads the run, so that no computer of the user has to stay on. It is a run of its own, one on-demand machine whose
+//! command is `gpuplan watch`, with a lease, an end and logs like any other; machines that train get no right to rent.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::running::launch::arguments::Leader;
+use crate::running::launch::folder::archive_file;
+use crate::running::launch::lead::lead_until;
+use crate::runs::journal::record_intent;
+use crate::runs::launchers::launchers_of_run;
+use crate::runs::store::{store_of_run, unasked_store};
+use crate::session::Session;
+use crate::session::diagnostic::{Diagnostic, Exit};
+use crate::session::runtime::runtime;
+use gpuplan_clouds::{aws, fake};
+use gpuplan_launch::job::command_line;
+use gpuplan_launch::spec::Offered;
+use gpuplan_launch::{End, Job, Market, Parcel, Pool, RunSpec};
+use gpuplan_report::text::format::usd;
+use gpuplan_runstore::layout::Layout;
+use gpuplan_runstore::{Leading, Run, StoreError, sha256};
+use gpuplan_spot::AvailabilityModel;
+use gpuplan_units::{Hours, Usd, UsdPerHour};
+
+/// 2 vCPUs and 2 GiB of x86-64. A leader waits nearly all of its time.
+const INSTANCE: &str = "t3.small";
+/// What it costs an hour in São Paulo, the dearest region; $0.0208 in us-east-1 (AWS, EC2 on-demand pricing).
+const RATE: UsdPerHour = UsdPerHour::from_nanos(33_600_000);
+/// It outlives the machines that it leads by so much. Hours. Judgement.
+const LONGER: f64 = 2.0;
+/// Until it leads: its start, its files, and a region or two that have no such machine. Judgement.
+const PATIENCE: Duration = Duration::from_mins(20);
+/// Between two looks whether it leads.
+const LOOK: Duration = Duration::from_secs(2);
+/// The program, in the folder of the command.
+const PROGRAM: &str = "gpuplan";
+
+/// Of the machine that leads a run.
+pub fn name(run: &str) -> String {
+    format!("{run}-leader")
+}
+
+/// What is rented so that a run is led.
+#[derive(Debug)]
+pub struct LeadingMachine {
+    spec: RunSpec,
+    /// The program as an archive, and its place in the store.
+    program: Option<(String, Vec<u8>)>,
+}
+
+impl LeadingMachine {
+    /// Before a yes: everything that can be wrong with it here.
+    pub fn prepare(by: Option<Leader>, of: &RunSpec) -> Result<Option<Self>, Diagnostic> {
+        let Some(by) = by else { return Ok(None) };
+        let cloud = of.places().next().map_or("", |offered| of.rented_from(&offered.pool.cloud));
+        let is_there = match by {
+            Leader::Aws => cloud == aws::CLOUD,
+            Leader::Fake => cloud == fake::CLOUD,
+        };
+        if !is_there {
+            let why = format!("a machine that leads a run is rented where its machines are, and these are at {cloud}");
+            return Err(Diagnostic::usage(why).hint("gpuplan watch RUN --unit  leads from a machine of yours"));
+        }
+        let name = name(&of.run);
+        Layout::new(&name).map_err(|error| Diagnostic::usage(&error).hint("--run NAME, shorter"))?;
+        let here = std::env::current_exe().map_err(Diagnostic::unexpected)?;
+        let (program, workdir, called) = match by {
+            Leader::Fake => (None, None, command_line(&[here.to_string_lossy().into_owned()])),
+            Leader::Aws => {
+                let archive = packed(&here)?;
+                let sha256 = sha256(&archive);
+                let key = unasked_store(&of.store, &name)?.workdir_key(&sha256);
+                (Some((key.clone(), archive)), Some(Parcel::Stored { key, sha256 }), format!("./{PROGRAM}"))
+            }
+        };
+        let job = Job {
+            command: vec!["sh".to_owned(), "-c".to_owned(), script(&called, of)],
+            agent: of.job.agent.clone(),
+            workdir,
+            setup: None,
+            environment: of.job.environment.iter().filter(|(name, _)| name == "AWS_REGION").cloned().collect(),
+            secrets: Vec::new(),
+            data: None,
+            container: None,
+            sweep: None,
+            agent_options: Vec::new(),
+            notify: of.job.notify.clone(),
+        };
+        Ok(Some(Self { spec: spec(name, of, job), program }))
+    }
+
+    /// What a yes means for it.
+    pub fn words(&self) -> String {
+        let first = self.spec.places().next().expect("it has the places of its run").pool.clone();
+        let worst = self.spec.worst_case().unwrap_or(Usd::ZERO);
+        format!(
+            "led       by a machine of its own, {} in {}, {} at worst; this computer can be switched off. It is the run {}",
+            first.instance_type,
+            first.region,
+            usd(worst),
+            self.spec.run
+        )
+    }
+
+    /// Rents it, and waits until it leads.
+    pub fn start(self, run: &RunSpec, session: &Session) -> Result<Exit, Diagnostic> {
+        // Its time begins with the yes, too.
+        let spec = RunSpec {
+            started_at: run.started_at,
+            silence_seconds: run.silence_seconds,
+            settles_seconds: run.settles_seconds,
+            ..self.spec
+        };
+        let own = store_of_run(&spec)?;
+        if let Some((key, archive)) = self.program {
+            runtime()?.block_on(own.keep_parcel(&key, archive))?;
+        }
+        let mut journal = record_intent(&spec, &own, session)?;
+        let launchers = launchers_of_run(&spec, session)?;
+        let policy = spec.policy(&AvailabilityModel::prior());
+        let led = store_of_run(run)?;
+        let others = led.clone();
+        let is_led = async move {
+            let looking = async { while leader(&others).await.is_none() {} };
+            // Whoever waits longer finds the reason in its log.
+            let _ = tokio::time::timeout(PATIENCE, looking).await;
+        };
+        let end = lead_until(&spec, policy, launchers, &mut journal, false, session, is_led);
+        let concluded = conclude(end, run, &led, &spec.run, session);
+        if concluded.is_ok() {
+            // Its machine needs nobody any more.
+            runtime()?.block_on(leave(&own))?;
+        }
+        concluded
+    }
+}
+
+/// One look, and a pause where nobody leads.
+async fn leader(run: &Run) -> Option<Leading> {
+    let leading = run.leading().await.ok().flatten();
+    if leading.is_none() {
+        tokio::time::sleep(LOOK).await;
+    }
+    leading
+}
+
+/// Whoever looks after the run from now on may.
+async fn leave(run: &Run) -> Result<(), StoreError> {
+    match run.leading().await? {
+        Some(Leading { number, lead: Some(lead), .. }) => run.end_lead(number, &lead).await,
+        _ => Ok(()),
+    }
+}
+
+fn conclude(
+    end: Result<Option<End>, Diagnostic>,
+    run: &RunSpec,
+    led: &Run,
+    leader: &str,
+    session: &Session,
+) -> Result<Exit, Diagnostic> {
+    let name = &run.run;
+    if runtime()?.block_on(led.leading())?.is_some() {
+        session.printer.note(&format!(
+            "gpuplan: {name} is led by a machine of its own; `gpuplan status {name}`, `gpuplan stop {name}`, `gpuplan logs {leader}`"
+        ));
+        return session.printer.data(&format!("{name}\n"));
+    }
+    let why = match end {
+        Err(diagnostic) => diagnostic.message,
+        Ok(Some(end)) => format!("its machine has ended ({end:?})"),
+        Ok(None) => "it was not waited for".to_owned(),
+    };
+    let none = format!("{leader} does not lead {name} yet, and no machine was rented for {name}: {why}");
+    Err(Diagnostic::new(Exit::MayStillCost, none)
+        .hint(format!("gpuplan logs {leader}"))
+        .hint(format!("gpuplan stop {leader}"))
+        .hint(format!("gpuplan watch {name}  leads it from here")))
+}
+
+/// One machine wherever the run may rent, for as long as its machines may live.
+fn spec(name: String, of: &RunSpec, job: Job) -> RunSpec {
+    let mut regions: Vec<Pool> = Vec::new();
+    for pool in of.places().map(|offered| &offered.pool) {
+        if !regions.iter().any(|known| known.region == pool.region) {
+            let market = Market::OnDemand;
+            regions.push(Pool { zone_id: None, instance_type: INSTANCE.to_owned(), market, ..pool.clone() });
+        }
+    }
+    let planned = of.expected.as_ref().map_or(0.0, |expected| 2.0 * expected.hours.p90);
+    let lifetime_hours = planned.max(of.lifetime_hours) + LONGER;
+    RunSpec {
+        leads: Some(of.run.clone()),
+        run: name,
+        nodes: 1,
+        spot: Vec::new(),
+        on_demand: regions.into_iter().map(|pool| Offered::new(pool, RATE)).collect(),
+        work_hours: lifetime_hours,
+        deadline_hours: None,
+        budget_usd: None,
+        lifetime_hours,
+        expected_cost_usd: RATE.for_hours(1, Hours(of.work_hours + of.worst_changeover_hours).0).unwrap_or(Usd::ZERO),
+        steps: 1.0,
+        image: None,
+        disk_gib: 30,
+        is_kept: false,
+        block: None,
+        expected: None,
+        job,
+        ..of.clone()
+    }
+}
+
+/// Leads until the run has ended, or somebody else leads it: exit codes that no further try changes. It knows the run from its store; where the
+/// journal has it already, to take it over again is refused, which is as good.
+fn script(program: &str, of: &RunSpec) -> String {
+    let (run, store) = (command_line(std::slice::from_ref(&of.run)), command_line(std::slice::from_ref(&of.store)));
+    let known = if of.stand_in.is_some() {
+        // The same user on the same computer: the journal is there.
+        homes()
+    } else {
+        format!("export HOME=\"${{HOME:-$PWD}}\"\n{program} take-over {run} --store {store} -y")
+    };
+    format!(
+        "{known}\nwhile :; do\n  {program} watch {run}\n  code=$?\n  case $code in 0 | 2 | 4 | 6 | 7 | 8) exit 0 ;; esac\n  sleep 10\ndone"
+    )
+}
+
+/// Where this program keeps what it must not lose.
+fn homes() -> String {
+    let set = ["GPUPLAN_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"].into_iter();
+    let lines = set.filter_map(|name| {
+        let value = std::env::var(name).ok().filter(|value| !value.is_empty())?;
+        Some(format!("export {name}={}", command_line(&[value])))
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The program as a machine unpacks it.
+fn packed(program: &Path) -> Result<Vec<u8>, Diagnostic> {
+    archive_file(program, PROGRAM).map_err(|error| Diagnostic::file(program, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::running::launch::keep_alive;
+
+    #[test]
+    fn it_may_rent_where_its_run_may_and_lives_a_little_longer() {
+        let of = keep_alive::tests::spec();
+        let machine = LeadingMachine::prepare(Some(Leader::Aws), &of).unwrap().unwrap();
+        let spec = &machine.spec;
+        assert_eq!((spec.run.as_str(), spec.leads.as_deref()), (name(&of.run).as_str(), Some(of.run.as_str())));
+        assert!(spec.spot.is_empty() && spec.on_demand.iter().all(|offered| offered.pool.market == Market::OnDemand));
+        assert!(spec.lifetime_hours > of.lifetime_hours);
+        let (archive, worst) = (machine.program.as_ref().unwrap(), spec.worst_case().unwrap().dollars());
+        assert!(worst < 0.05 * (spec.lifetime_hours + 1.0), "{worst}");
+        let mut read = tar::Archive::new(flate2::read::GzDecoder::new(archive.1.as_slice()));
+        let names: Vec<String> = read
+            .entries()
+            .unwrap()
+            .map(|entry| entry.unwrap().path().unwrap().to_string_lossy().into_owned())
+            .collect();
+        assert_eq!(names, [PROGRAM]);
+        assert!(RunSpec::read(&spec.write().unwrap()).unwrap() == *spec);
+    }
+
+    #[test]
+    fn nobody_leads_from_another_cloud() {
+        let refused = LeadingMachine::prepare(Some(Leader::Fake), &keep_alive::tests::spec()).unwrap_err();
+        assert!(refused.message.contains("these are at aws"), "{}", refused.message);
+    }
+}
