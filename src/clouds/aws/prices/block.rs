@@ -88,7 +88,8 @@ impl Block {
 
 /// The block of each machine type and zone that starts first, of two the cheaper: it is what can be had next.
 pub fn offers(region: &Region, blocks: &[Block]) -> (Vec<Offer>, Vec<SourceNote>) {
-    let mut first: BTreeMap<(InstanceId, Arc<str>), ((Timestamp, UsdPerHour), Offer)> = BTreeMap::new();
+    let mut first: BTreeMap<(InstanceId, Arc<str>), Offer> = BTreeMap::new();
+    let order = |offer: &Offer| (offer.booking.as_deref().map(|booking| booking.starts_at), offer.quote.rate);
     let mut notes = Vec::new();
     for block in blocks {
         let Some(instance) = region.instances.get(&block.instance_type) else { continue };
@@ -105,9 +106,9 @@ pub fn offers(region: &Region, blocks: &[Block]) -> (Vec<Offer>, Vec<SourceNote>
                 offer.flags = format!("block={}", block.id).into();
                 offer.booking = Some(Box::new(booking));
                 offer.availability = Availability::Seen;
-                let (key, order) = ((*instance, zone_id), (booking.starts_at, rate));
-                if first.get(&key).is_none_or(|(held, _)| order < *held) {
-                    first.insert(key, (order, offer));
+                let key = (*instance, zone_id);
+                if first.get(&key).is_none_or(|held| order(&offer) < order(held)) {
+                    first.insert(key, offer);
                 }
             }
             Err(detail) => {
@@ -115,7 +116,7 @@ pub fn offers(region: &Region, blocks: &[Block]) -> (Vec<Offer>, Vec<SourceNote>
             }
         }
     }
-    (first.into_values().map(|(_, offer)| offer).collect(), notes)
+    (first.into_values().collect(), notes)
 }
 
 #[cfg(test)]
