@@ -17,6 +17,10 @@ use gpuplan_report::sentences::rejection;
 use gpuplan_report::sentences::words::English;
 use gpuplan_workload::file::{LimitsSection, Resolved, WorkloadFile};
 
+const HOURS_A_YEAR: f64 = 8766.0;
+/// Of work, on the best machines. Hours.
+const LONGEST_WORK: f64 = 100.0 * HOURS_A_YEAR;
+
 /// Catalogs, workload and plan set of one question.
 pub struct Answered {
     pub catalogs: Catalogs,
@@ -75,7 +79,18 @@ pub fn compute_on(
         let question = Question { world, workload: &resolved.workload, limits: &limits };
         set.findings = price_findings(question, set.recommendation.as_ref(), &profile.findings);
     }
+    if let Some(best) = set.recommendation.as_ref().filter(|best| best.run.work.expected > LONGEST_WORK) {
+        return Err(takes_for_ever(best.run.work.expected));
+    }
     Ok(Answered { catalogs, resolved, limits, correction, measured_sha256: measured.sha256(), set })
+}
+
+/// A slip of the keyboard and no plan: nobody lives to see the end.
+fn takes_for_ever(hours: f64) -> Diagnostic {
+    let why = format!("the work takes {:.0} years on the best machines that were allowed", hours / HOURS_A_YEAR);
+    Diagnostic::new(Exit::NoPlanFits, why)
+        .hint("--tokens 1T is a trillion; the largest published trainings took some 40T")
+        .hint("--gpus H100:1024..32768 --max-nodes 4096 allows more machines")
 }
 
 /// What can be had at which price, and what it must keep to.

@@ -1,6 +1,7 @@
 //! `Limits`: what the user allows: deadline, budget, rate, places, GPUs, terms, and what to aim for.
 
-pub mod cloud_names;
+mod cities;
+mod cloud_names;
 mod deadline;
 pub mod error;
 pub mod offer_filter;
@@ -13,6 +14,8 @@ pub use error::LimitsError;
 pub use offer_filter::OfferFilter;
 pub use purchase_choice::PurchaseChoice;
 pub use regions::{check_data_place, check_regions, without_region};
+
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -231,28 +234,45 @@ fn nodes(count: u32) -> Result<u32, LimitsError> {
     })
 }
 
-/// A choice of GPUs that the largest plan can hold.
+/// A choice of GPUs that some plan can hold.
 fn gpus(text: &str, hardware: &Hardware) -> Result<GpuSelector, LimitsError> {
     let selector = GpuSelector::parse(text, hardware)?;
     let nodes = hardware.instances().iter().map(|instance| &instance.node);
-    let devices = nodes
-        .filter(|node| selector.matches_gpu(node.gpu, hardware.gpu(node.gpu)))
-        .map(gpuplan_hardware::NodeShape::devices)
-        .max();
-    // A card that no listed machine has is still planned at clouds that only say how many of it they rent out.
-    let devices = devices.unwrap_or(8);
-    let most = MOST_NODES * devices;
-    match selector.count().map(|range| *range.start()).filter(|least| *least > most) {
-        None => Ok(selector),
-        Some(least) => Err(LimitsError::Invalid {
-            key: "gpus",
-            detail: format!(
-                "`{}` asks for {least} GPUs; a plan has at most {most}, {MOST_NODES} machines of {devices}",
-                text.trim()
-            ),
-            nearest: vec![text.trim().replace(&least.to_string(), &most.to_string())],
-        }),
+    let chosen = nodes.filter(|node| selector.matches_gpu(node.gpu, hardware.gpu(node.gpu)));
+    let mut devices: BTreeSet<u32> = chosen.map(gpuplan_hardware::NodeShape::devices).collect();
+    if devices.is_empty() {
+        // A card that no listed machine has is still planned at clouds that only say how many of it they rent out.
+        devices.extend([1, 2, 4, 8]);
     }
+    let largest = devices.last().copied().unwrap_or(1);
+    let most = MOST_NODES * largest;
+    let Some(range) = selector.count().cloned() else { return Ok(selector) };
+    let least = *range.start();
+    let is_held = |devices: &u32| {
+        let nodes = least.div_ceil(*devices);
+        nodes <= MOST_NODES && nodes * devices <= *range.end()
+    };
+    if devices.iter().any(is_held) {
+        return Ok(selector);
+    }
+    let (why, near) = if least > most {
+        (format!("asks for {least} GPUs; a plan has at most {most}, {MOST_NODES} machines of {largest}"), vec![most])
+    } else {
+        let below = least / largest * largest;
+        let sizes: Vec<String> = devices.iter().map(ToString::to_string).collect();
+        (
+            format!(
+                "asks for {least} GPUs, which no number of machines has: a plan has at most {MOST_NODES} machines, of {} GPUs each",
+                sizes.join(", ")
+            ),
+            [below, below + largest].into_iter().filter(|count| *count > 0).collect(),
+        )
+    };
+    Err(LimitsError::Invalid {
+        key: "gpus",
+        detail: format!("`{}` {why}", text.trim()),
+        nearest: near.iter().map(|count| text.trim().replace(&least.to_string(), &count.to_string())).collect(),
+    })
 }
 
 fn choice<T: Default + for<'de> Deserialize<'de>>(key: &'static str, text: Option<&str>) -> Result<T, LimitsError> {
@@ -345,5 +365,8 @@ mod tests {
         let hardware = Hardware::embedded().unwrap();
         assert!(gpus("H100:4..1000000", &hardware).is_ok());
         assert!(gpus("H100:100000", &hardware).unwrap_err().to_string().contains("asks for 100000 GPUs"));
+        let odd = gpus("H100:9999", &hardware).unwrap_err();
+        assert!(odd.to_string().contains("which no number of machines has"), "{odd}");
+        assert_eq!(nearest(odd), ["H100:9992", "H100:10000"]);
     }
 }

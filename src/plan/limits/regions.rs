@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::limits::cities::regions_at;
 use crate::limits::cloud_names::cloud;
 use crate::limits::error::LimitsError;
 use crate::limits::offer_filter::{OfferFilter, begins_with};
@@ -88,7 +89,9 @@ fn unknown(
         return LimitsError::ZoneName { name: name.to_owned(), region: region.to_owned(), zone_ids };
     }
     let area = name.split('-').next().unwrap_or(name);
-    let mut nearest: Vec<String> = alike(name, &known);
+    let there = regions_at(name).iter().filter(|region| known.contains(*region));
+    let mut nearest: Vec<String> = there.map(|region| (*region).to_owned()).collect();
+    nearest.extend(alike(name, &known));
     let of_area = known.iter().filter(|region| region.starts_with(area)).map(|region| (*region).to_owned());
     let more: Vec<String> = of_area.filter(|region| !nearest.contains(region)).collect();
     let owner = places.iter().find(|(cloud, place)| !is_asked(cloud) && names_place(name, place));

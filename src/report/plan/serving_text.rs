@@ -16,12 +16,12 @@ pub fn workload_line(workload: &Workload, serving: &Serving) -> String {
         format::count(workload.model.parameters),
         serving.weights.word()
     );
-    let lengths = lengths(workload, serving);
     match serving.load {
         Load::Steady { requests_per_second, hours } => {
             format!(
-                "{what}, {} {lengths} a second for {} hours",
+                "{what}, {} {} a second for {} hours",
                 rate_figure(requests_per_second),
+                lengths(workload, serving, requests_per_second),
                 format::three_figures(hours.0)
             )
         }
@@ -31,18 +31,20 @@ pub fn workload_line(workload: &Workload, serving: &Serving) -> String {
             } else {
                 String::new()
             };
-            format!("{what}, {} {lengths}{tokens}", format::count(requests))
+            format!("{what}, {} {}{tokens}", format::count(requests), lengths(workload, serving, requests))
         }
     }
 }
 
-fn lengths(workload: &Workload, serving: &Serving) -> String {
+/// What so many of them are called.
+fn lengths(workload: &Workload, serving: &Serving, count: f64) -> String {
+    let plural = if count == 1.0 { "" } else { "s" };
     if workload.model.kind.counts_samples() {
-        "images".to_owned()
+        format!("image{plural}")
     } else if serving.answer_tokens == 0 {
-        format!("requests of {} tokens", serving.prompt_tokens)
+        format!("request{plural} of {} tokens", serving.prompt_tokens)
     } else {
-        format!("requests of {} + {} tokens", serving.prompt_tokens, serving.answer_tokens)
+        format!("request{plural} of {} + {} tokens", serving.prompt_tokens, serving.answer_tokens)
     }
 }
 
