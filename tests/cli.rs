@@ -10,6 +10,7 @@ mod costs;
 mod diff;
 mod examples;
 mod export;
+mod export_service;
 #[cfg(feature = "gcp")]
 mod feed;
 mod from;

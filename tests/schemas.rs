@@ -397,7 +397,7 @@ fn differences_are_as_their_schema_says() {
 #[test]
 fn existing_jobs_are_as_their_schema_says() {
     let program = Program::new();
-    for job in ["job.yaml", "sky.yaml", "train.sbatch"] {
+    for job in ["job.yaml", "sky.yaml"] {
         program.assert_valid("plan-from", &["plan", "--from", &format!("tests/fixtures/jobs/{job}")]);
     }
 }

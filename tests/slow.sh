@@ -59,6 +59,10 @@ engine kubernetes kubernetes-validate jsonschema pyyaml
 engine skypilot skypilot
 engine dstack dstack
 engine ray ray
+# Only the sources of their argument parsers are read.
+engine vllm --no-deps vllm
+engine sglang --no-deps sglang
+engine recipes --no-deps axolotl llamafactory trl transformers pyyaml
 if [[ -n "${GPUPLAN_TEST_PYTHON:-}" ]]; then
   ln -s "$folder/frameworks" "$engines/accelerate"
   if "$folder/frameworks/bin/pip" install --quiet --no-cache-dir --no-build-isolation deepspeed; then
@@ -71,6 +75,8 @@ fi
 export GPUPLAN_TEST_ENGINES=$engines
 cargo build --release --locked --no-default-features
 cargo test --release --locked --no-default-features --test tests -- --nocapture cli::export::
+# The GPU kernels as C++ under sanitizers.
+tests/kernels.sh || (($? == 3))
 # A real Slurm on this machine; it says so where it cannot run.
 tests/slurm.sh "${CARGO_TARGET_DIR:-target}/release/gpuplan" || (($? == 3))
 if [[ -n "${GPUPLAN_TEST_PYTHON:-}" ]]; then

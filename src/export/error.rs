@@ -23,8 +23,14 @@ pub enum ExportError {
     Name { name: String, target: Target, rule: &'static str },
     #[error("{target} {why}")]
     Unfit { target: Target, why: String },
-    #[error("a sweep of {runs} runs is not a single job; `gpuplan launch` starts it")]
+    #[error(
+        "a sweep of {runs} runs is not a single job; slurm, kubernetes, kueue, skypilot and ray queue it, and `gpuplan launch` starts it"
+    )]
     Sweep { runs: u32 },
+    #[error(
+        "the {runs} runs of this sweep share cards, which the queues of engines do not deal out: plan with --set sweep.gpus_per_run=1, or `gpuplan launch` it"
+    )]
+    SharedCard { runs: u32 },
     #[error("this plan is for a service, which saves no checkpoints and never ends")]
     Service,
 }

@@ -4,6 +4,8 @@ use serde_json::json;
 
 use crate::framework::Framework;
 use crate::stated::other_keys;
+use crate::swept::Swept;
+use crate::trained::{Recipe, recipe};
 use crate::{ExportError, Target};
 use gpuplan_hardware::{Gpu, InstanceType};
 use gpuplan_plan::document::{
@@ -41,7 +43,11 @@ pub struct Job {
     pub framework: Framework,
     pub nodes_at_least: Option<u32>,
     pub training: TrainingSettings,
+    /// The same for programs that know a model by its name.
+    pub recipe: Recipe,
     pub budget_usd: Option<Usd>,
+    /// The job many times; what else stands here is then that of one run.
+    pub sweep: Option<Swept>,
     pub gpu: Gpu,
     pub instance: InstanceType,
 }
@@ -89,9 +95,8 @@ impl Job {
         instance: &InstanceType,
         wishes: ExportOptions,
     ) -> Result<Self, ExportError> {
-        if let Some(sweep) = &plan.sweep {
-            return Err(ExportError::Sweep { runs: sweep.runs });
-        }
+        // Each run of a sweep is a job of its own, with the cards of one run.
+        let sweep = plan.sweep.as_ref().map(|sweep| Swept::new(sweep, plan)).transpose()?;
         let checkpoint = plan.checkpoint.clone().ok_or(ExportError::Service)?;
         let workload = &document.workload;
         let file = workload.workload_file()?;
@@ -132,10 +137,13 @@ impl Job {
                 overlaps_gradients: priced.framework.overlaps_gradients(),
                 other: other_keys(&json!(file.training)),
             },
-            budget_usd: file.limits.budget.as_deref().map(budget).transpose()?,
+            recipe: recipe(workload, &file),
+            // That of a sweep is nobody's alone.
+            budget_usd: file.limits.budget.as_deref().map(budget).transpose()?.filter(|_| sweep.is_none()),
             gpu: gpu.clone(),
             instance: instance.clone(),
-            plan: plan.clone(),
+            plan: sweep.as_ref().map_or_else(|| plan.clone(), |sweep| sweep.of_one_run(plan)),
+            sweep,
             checkpoint,
         })
     }
@@ -149,11 +157,7 @@ impl Job {
     }
 
     pub fn capacity_type(&self) -> CapacityType {
-        match self.machines().purchase {
-            PurchaseTerms::Spot => CapacityType::Spot,
-            PurchaseTerms::SpotWithFallback => CapacityType::SpotOrOnDemand,
-            _ => CapacityType::NonPreemptible,
-        }
+        capacity_type(self.machines())
     }
 
     pub fn micro_steps(&self) -> u32 {
@@ -193,15 +197,7 @@ impl Job {
 
     /// A name of letters, digits and `-` that starts and ends without `-`, as Kubernetes, SkyPilot and dstack want it.
     pub fn dns_name(&self, target: Target, most: usize) -> Result<String, ExportError> {
-        let name: String =
-            self.run.to_ascii_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-        let fits =
-            name.starts_with(|c: char| c.is_ascii_lowercase()) && name.ends_with(|c: char| c.is_ascii_alphanumeric());
-        if fits && name.len() <= most {
-            return Ok(name);
-        }
-        let rule = "it starts with a letter, ends with a letter or digit, and has at most 40 characters";
-        Err(ExportError::Name { name: self.run.clone(), target, rule })
+        dns_name(&self.run, target, most)
     }
 
     /// Refuses what a framework without tensor and pipeline parallelism cannot do.
@@ -226,6 +222,27 @@ impl Job {
             Shard::Zero3 | Shard::Hsdp => 3,
         }
     }
+}
+
+pub fn capacity_type(machines: &MachinesRecord) -> CapacityType {
+    match machines.purchase {
+        PurchaseTerms::Spot => CapacityType::Spot,
+        PurchaseTerms::SpotWithFallback => CapacityType::SpotOrOnDemand,
+        _ => CapacityType::NonPreemptible,
+    }
+}
+
+/// A run's name as Kubernetes, SkyPilot and dstack want it.
+pub fn dns_name(run: &str, target: Target, most: usize) -> Result<String, ExportError> {
+    let name: String =
+        run.to_ascii_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    let fits =
+        name.starts_with(|c: char| c.is_ascii_lowercase()) && name.ends_with(|c: char| c.is_ascii_alphanumeric());
+    if fits && name.len() <= most {
+        return Ok(name);
+    }
+    let rule = "it starts with a letter, ends with a letter or digit, and has at most 40 characters";
+    Err(ExportError::Name { name: run.to_owned(), target, rule })
 }
 
 /// Each on a line of its own behind `before`.
@@ -274,7 +291,7 @@ fn framework_of(named: &str, layout: &Layout) -> Result<Framework, ExportError> 
 }
 
 /// Letters, digits, `.`, `_` and `-`, as a run's name in a store.
-fn run_name(workload: &str) -> String {
+pub fn run_name(workload: &str) -> String {
     workload.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' }).collect()
 }
 

@@ -10,6 +10,7 @@ use crate::framework::invocation::{Invocation, configuration_path};
 use crate::framework::{accelerate, deepspeed, fsdp, hf_trainer, lightning, megatron, torchtitan};
 use crate::job::Job;
 use crate::network::between_machines;
+use crate::swept::INDEX;
 
 /// Port of the first machine where the others meet it; torchrun's default.
 pub const PORT: u16 = 29500;
@@ -32,6 +33,12 @@ pub fn script(job: &Job, position: Position) -> Result<String, ExportError> {
         // torchrun reads these itself.
         lines.push(format!(
             "export PET_NODE_RANK=\"$NODE\" PET_NNODES=\"$NODES\" PET_MASTER_ADDR=\"$FIRST\" PET_MASTER_PORT={PORT}"
+        ));
+    }
+    if let Some(sweep) = &job.sweep {
+        lines.push(format!(
+            ": \"${{{INDEX}:?the number of this run, from 0}}\"; export {INDEX} GPUPLAN_SWEEP_RUNS={}",
+            sweep.runs
         ));
     }
     if let Some(network) = between_machines(job) {
@@ -72,7 +79,8 @@ fn invocation(job: &Job) -> Result<Invocation, ExportError> {
 }
 
 fn agent(job: &Job, checkpoints: &str) -> String {
-    let mut lines = vec![format!("exec gpuplan agent --store {} --run {}", quoted(&job.store), quoted(&job.run))];
+    let run = job.sweep.as_ref().map_or_else(|| quoted(&job.run).into_owned(), |sweep| sweep.name_in_shell(&job.run));
+    let mut lines = vec![format!("exec gpuplan agent --store {} --run {run}", quoted(&job.store))];
     if job.machines().nodes > 1 {
         lines.push("--node \"$NODE\" --nodes \"$NODES\"".to_owned());
     }
@@ -88,7 +96,7 @@ fn agent(job: &Job, checkpoints: &str) -> String {
 }
 
 /// A word that the shell passes on as it is.
-fn quoted(word: &str) -> Cow<'_, str> {
+pub fn quoted(word: &str) -> Cow<'_, str> {
     Quoter::new().allow_nul(true).quote(word).expect("quoting fails on a null byte alone, and that is allowed")
 }
 

@@ -28,10 +28,19 @@ pub enum Target {
     Dstack,
     Ray,
     Terraform,
+    Axolotl,
+    LlamaFactory,
+    Trl,
+    Vllm,
+    Sglang,
+    Leaderworkerset,
+    Kserve,
+    LlmD,
+    Dynamo,
 }
 
 impl Target {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 20] = [
         Self::Torchrun,
         Self::Accelerate,
         Self::Deepspeed,
@@ -43,6 +52,15 @@ impl Target {
         Self::Dstack,
         Self::Ray,
         Self::Terraform,
+        Self::Axolotl,
+        Self::LlamaFactory,
+        Self::Trl,
+        Self::Vllm,
+        Self::Sglang,
+        Self::Leaderworkerset,
+        Self::Kserve,
+        Self::LlmD,
+        Self::Dynamo,
     ];
 
     pub fn word(self) -> &'static str {
@@ -58,6 +76,15 @@ impl Target {
             Self::Dstack => "dstack",
             Self::Ray => "ray",
             Self::Terraform => "terraform",
+            Self::Axolotl => "axolotl",
+            Self::LlamaFactory => "llama-factory",
+            Self::Trl => "trl",
+            Self::Vllm => "vllm",
+            Self::Sglang => "sglang",
+            Self::Leaderworkerset => "leaderworkerset",
+            Self::Kserve => "kserve",
+            Self::LlmD => "llm-d",
+            Self::Dynamo => "dynamo",
         }
     }
 
@@ -67,7 +94,26 @@ impl Target {
 
     /// Whether it runs something; else it is a configuration that a job reads.
     pub fn is_job(self) -> bool {
-        !matches!(self, Self::Accelerate | Self::Deepspeed)
+        !matches!(self, Self::Accelerate | Self::Deepspeed | Self::Axolotl | Self::LlamaFactory | Self::Trl)
+    }
+
+    /// Whether it deals out the runs of a sweep.
+    pub fn queues(self) -> bool {
+        matches!(self, Self::Slurm | Self::Kubernetes | Self::Kueue | Self::Skypilot | Self::Ray)
+    }
+
+    /// Whether it is written for models that answer requests.
+    pub fn serves(self) -> bool {
+        matches!(
+            self,
+            Self::Vllm
+                | Self::Sglang
+                | Self::Kubernetes
+                | Self::Leaderworkerset
+                | Self::Kserve
+                | Self::LlmD
+                | Self::Dynamo
+        )
     }
 
     /// Whether it starts a job on fewer machines than were asked for, by itself.

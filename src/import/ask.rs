@@ -77,6 +77,8 @@ pub struct JobRequest {
     /// Why its work cannot be planned, where the job says that it is of another kind.
     pub not_planned: Option<String>,
     pub launch: Launch,
+    /// Whether the name of its program says that it trains.
+    pub trains: bool,
     /// What was used.
     pub understood: Vec<KeyValue>,
     /// Known keys that change neither machines nor price.
@@ -157,6 +159,7 @@ impl JobRequest {
             model_name: None,
             not_planned: None,
             launch: Launch::default(),
+            trains: false,
             understood: Vec::new(),
             no_effect: Vec::new(),
             unread: Vec::new(),
@@ -208,6 +211,28 @@ impl JobRequest {
         }
     }
 
+    /// GPUs of all machines together, where every choice has as many. `None`: the job does not say.
+    pub fn gpus(&self) -> Option<u32> {
+        let machines = self.nodes.as_ref().map_or(1, |nodes| *nodes.end());
+        let counted = |choice: &Choice| match choice.gpus? {
+            Gpus::PerMachine(each) => each.checked_mul(machines),
+            Gpus::Together(all) => Some(all),
+        };
+        let first = self.choices.first().and_then(counted)?;
+        self.choices.iter().all(|choice| counted(choice) == Some(first)).then_some(first)
+    }
+
+    /// The data set as the job names it.
+    pub fn data_set(&self) -> Option<&str> {
+        const KEYS: [&str; 7] =
+            ["dataset_name", "dataset", "datasets.0.path", "train_file", "data_path", "train_data_dir", "dataset_path"];
+        let named = self.no_effect.iter().find(|one| {
+            let key = one.key.rsplit(": ").next().unwrap_or(&one.key).trim_start_matches("--");
+            KEYS.contains(&key.replace('-', "_").as_str())
+        })?;
+        Some(named.value.as_str()).filter(|value| !value.is_empty() && value.len() < 80 && !value.contains('$'))
+    }
+
     /// Machines of this type that the job would run on, by the first choice that takes them. `None`: it does not take them.
     pub fn nodes_of(&self, choice: &Choice, instance: &InstanceType) -> Option<u32> {
         let devices = instance.node.devices();
@@ -231,6 +256,19 @@ impl JobRequest {
             && choice.memory.is_none_or(|need| need.is_met(instance.memory.gib()));
         let in_range = self.nodes.as_ref().is_none_or(|range| range.contains(&nodes));
         (is_named && is_chip && is_there && is_enough && in_range && nodes > 0).then_some(nodes)
+    }
+
+    /// Asks for one GPU of any kind, as a script that starts one process does, or for those that are counted and not named.
+    pub fn of_any_gpu(mut self) -> Self {
+        if self.choices.is_empty() {
+            self.choices.push(Choice { gpus: Some(Gpus::PerMachine(1)), ..Choice::default() });
+            self.assumed.push(JobAssumption::OneGpu);
+        }
+        let count = self.choices.iter().find(|choice| choice.is_any_gpu()).and_then(|choice| choice.gpus);
+        if let Some(Gpus::PerMachine(gpus) | Gpus::Together(gpus)) = count {
+            self.assumed.push(JobAssumption::AnyGpu { gpus });
+        }
+        self
     }
 
     /// Gives a name to GPUs that the file only counts, and a number to machines whose GPUs it does not count, or refuses where nobody does.
@@ -296,6 +334,11 @@ impl JobRequest {
 }
 
 impl Choice {
+    /// Whether cards of every kind will do.
+    pub fn is_any_gpu(&self) -> bool {
+        self.chips.is_none() && self.instance_type.is_none()
+    }
+
     fn describe(&self, hardware: &Hardware) -> String {
         let count = match self.gpus {
             Some(Gpus::PerMachine(count)) => format!("{count} "),

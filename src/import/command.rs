@@ -10,8 +10,12 @@ use crate::shell::{Command, Script, is_unknown};
 use crate::{JobRequest, Names, document};
 use launcher::Start;
 
-/// Words by which programs of preference and reinforcement learning call themselves.
-const REINFORCEMENTS: [&str; 10] = ["dpo", "grpo", "ppo", "kto", "orpo", "cpo", "rloo", "rlhf", "reward", "rl"];
+/// Words by which programs of preference and reinforcement learning call themselves; those of `recipe::OBJECTIVES` are planned.
+const REINFORCEMENTS: [&str; 13] =
+    ["dpo", "ipo", "simpo", "grpo", "ppo", "kto", "orpo", "cpo", "rloo", "rlhf", "reward", "rl", "rm"];
+
+/// Flags that only a program that trains has.
+const LEARNING: [&str; 6] = ["do_train", "train", "learning_rate", "lr", "train_file", "weight_decay"];
 
 /// Reads every training command of a script into the job. `variables` are those that the engine sets.
 pub fn read(script: &str, variables: &[(String, String)], asked: &mut JobRequest, names: Names) {
@@ -63,6 +67,7 @@ fn read_start(start: &Start, environment: &[(&str, String)], script: &Script, as
     let launch = launcher::flags(&start.before);
     let mut entries = launcher::flags(&start.after);
     let dialect = recipe::of_command(&start.program, &entries);
+    asked.trains |= entries.iter().any(|entry| LEARNING.contains(&entry.key.as_str()) && entry.switch() != Some(false));
     processes::of_launcher(&launch, asked);
     processes::of_step(&start.before, asked, names);
     processes::of_environment(start, &launch, environment, asked);
@@ -130,13 +135,23 @@ fn name_of_program(name: &str, asked: &mut JobRequest) {
         asked.workload.training.task.get_or_insert_with(|| "pretrain".to_owned());
         asked.understand(name, "pretrain");
     }
-    // `train_dpo.py`, `trl grpo`
-    let mut words = name.split(|letter: char| !letter.is_ascii_alphanumeric());
-    if words.any(|word| REINFORCEMENTS.contains(&word)) {
-        asked.not_planned.get_or_insert_with(|| recipe::REINFORCEMENT.to_owned());
+    // `train_dpo.py`, `trl grpo`, `train_simpo2.py`
+    let mut words = lower.split(|letter: char| !letter.is_ascii_alphanumeric());
+    let numbered = |word: &str| word.trim_end_matches(|letter: char| letter.is_ascii_digit()).to_owned();
+    if let Some(word) = words.find_map(|word| Some(numbered(word)).filter(|word| REINFORCEMENTS.contains(&&**word))) {
+        recipe::objective(&word, recipe::OBJECTIVES, asked);
+        asked.understand(name, word);
     }
-    // `train_text_to_image_lora.py`, `trainLoRA.py`
-    let adapters = ["qlora", "lora"].into_iter().find(|adapter| lower.contains(adapter));
+    let is = |beginnings: &[&str]| {
+        lower
+            .split(|letter: char| !letter.is_ascii_alphanumeric())
+            .any(|word| beginnings.iter().any(|beginning| word.starts_with(beginning)))
+    };
+    asked.trains |=
+        is(&["train", "pretrain", "finetun", "tune", "sft"]) && !is(&["eval", "infer", "predict", "generat", "test"]);
+    // `train_text_to_image_lora.py`, `trainLoRA.py`; PEFT is a library of adapters, of which LoRA is the usual one.
+    let adapters = [("qlora", "qlora"), ("lora", "lora"), ("peft", "lora")];
+    let adapters = adapters.into_iter().find(|(word, _)| lower.contains(word)).map(|(_, task)| task);
     if let (Some(adapters), true) = (adapters, lower.strip_suffix(".py").is_some()) {
         asked.workload.training.task.get_or_insert_with(|| adapters.to_owned());
         asked.understand(name, adapters);

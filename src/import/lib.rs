@@ -7,6 +7,7 @@ mod document;
 mod engine;
 mod error;
 mod names;
+pub mod open;
 mod recipe;
 pub mod shell;
 mod yaml;

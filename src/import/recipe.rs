@@ -21,7 +21,8 @@ pub use setting::Dialect;
 pub use stack::{leave_to_the_parser, of_command};
 pub use task::of_program as task_of_program;
 
-pub use usual::REINFORCEMENT;
+pub use apply::objective;
+pub use usual::OBJECTIVES;
 
 use crate::{JobRequest, Names};
 

@@ -190,6 +190,16 @@ impl Search<'_> {
             });
         }
         offers.sort_by_key(|one| (one.hourly, one.offer));
+        // Where any card will do, a place of each kind says enough.
+        if asked.choices.iter().any(Choice::is_any_gpu) && asked.choices.iter().all(|choice| choice.cloud.is_none()) {
+            let mut kinds = Vec::new();
+            offers.retain(|one| {
+                let gpu = self.instance(self.market.offer(one.offer)).node.gpu;
+                let is_new = !kinds.contains(&gpu);
+                kinds.extend(is_new.then_some(gpu));
+                is_new
+            });
+        }
         (offers, refused)
     }
 

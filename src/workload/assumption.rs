@@ -203,6 +203,24 @@ pub enum JobAssumption {
     RowsAtMost { rows: u64 },
     /// The command's batch is taken as that of each GPU.
     BatchOfEachGpu { batch: String },
+    /// The job states the batch of each GPU, and how many there are.
+    BatchOfAllGpus { sequences: u64, gpus: u32 },
+    /// How much is trained is not known: the price is that of so many optimizer steps.
+    StepsAlone {
+        steps: u32,
+        /// The data set whose rows are not known, where the job counts epochs of it.
+        data: Option<String>,
+    },
+    /// A model that no catalog has, taken as a dense one of the size in its name.
+    ModelOfSize { name: String, parameters: String },
+    /// The sizes of a model come without its vocabulary.
+    Vocabulary { tokens: u32 },
+    /// A served model whose load nobody states.
+    NominalLoad { requests_per_second: u32, prompt_tokens: u32, answer_tokens: u32 },
+    /// The job counts cards and names none: each kind that is sold in such machines.
+    AnyGpu { gpus: u32 },
+    /// A script starts its program once and says nothing of machines.
+    OneGpu,
 }
 
 /// Where an assumed sequence length comes from.

@@ -17,14 +17,14 @@ fn exported(plan: &str, target: &str, more: &[&str]) -> Ran {
 }
 
 /// Standard output of an export that has to work.
-fn text(plan: &str, target: &str, more: &[&str]) -> String {
+pub fn text(plan: &str, target: &str, more: &[&str]) -> String {
     let ran = exported(plan, target, more);
     assert_eq!(ran.code, 0, "{target} {plan}: {}", ran.stderr);
     ran.stdout
 }
 
 /// The same around a training command. The clock does not matter to a recorded plan.
-fn around(plan: &str, target: &str, more: &[&str], command: &[&str]) -> String {
+pub fn around(plan: &str, target: &str, more: &[&str], command: &[&str]) -> String {
     let file = format!("tests/fixtures/plans/{plan}.json");
     let mut program = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
     program
@@ -82,13 +82,82 @@ fn accelerate_and_deepspeed_get_the_reviewed_configurations() {
 }
 
 #[test]
-fn a_sweep_is_no_single_job() {
-    let refused = gpuplan(&["export", "examples/sweep.toml", "--to", "slurm"]);
-    assert!(
-        refused.code == 2 && refused.stderr.contains("a sweep of 64 runs is not a single job"),
-        "{}",
-        refused.stderr
-    );
+fn training_programs_get_the_reviewed_configurations() {
+    for target in ["axolotl", "llama-factory", "trl"] {
+        for plan in &PLANS[..2] {
+            insta::assert_snapshot!(format!("{target}_{plan}"), text(plan, target, &[]));
+        }
+        let refused = exported("eight-nodes", target, &[]);
+        assert!(refused.code == 2 && refused.stderr.contains("it cannot split layers"), "{}", refused.stderr);
+    }
+}
+
+#[test]
+fn training_programs_know_the_keys() {
+    for (target, key) in
+        [("axolotl", "sequence_len"), ("llama-factory", "cutoff_len"), ("trl", "gradient_accumulation_steps")]
+    {
+        let wrong = format!("{key}x");
+        accepted(target, "recipes", &target.replace('-', "_"), (key, &wrong), &PLANS[..2]);
+    }
+}
+
+#[test]
+fn the_runs_of_a_sweep_are_queued_by_the_engine() {
+    let sweep =
+        |target: &str, more: &[&str]| gpuplan(&[&["export", "examples/sweep.toml", "--to", target], more].concat());
+    for (target, words) in [
+        (
+            "slurm",
+            &[
+                "#SBATCH --array=0-63%8",
+                "#SBATCH --gpus-per-node=1",
+                "export GPUPLAN_SWEEP_INDEX=\"$SLURM_ARRAY_TASK_ID\"",
+            ][..],
+        ),
+        ("kubernetes", &["completions: 64", "parallelism: 8", "backoffLimitPerIndex:", "nvidia.com/gpu: 1"]),
+        ("kueue", &["completions: 64", "job-min-parallelism", "nominalQuota: 8"]),
+        ("skypilot", &["for i in $(seq 0 63); do sky jobs launch", ":1", "GPUPLAN_SWEEP_INDEX"]),
+        ("ray", &["RUNS, AT_A_TIME = 64, 8", "MACHINES, GPUS = 1, 1"]),
+    ] {
+        let ran = sweep(target, &[]);
+        assert_eq!(ran.code, 0, "{target}: {}", ran.stderr);
+        for word in words {
+            assert!(ran.stdout.contains(word), "{target} has no {word}:\n{}", ran.stdout);
+        }
+        let name = "--run \\\"sweep-$(printf %03d \\\"$GPUPLAN_SWEEP_INDEX\\\")";
+        assert!(ran.stdout.replace('\\', "").contains(&name.replace('\\', "")), "{target}:\n{}", ran.stdout);
+    }
+    for (target, more, words) in [
+        ("terraform", &[][..], "a sweep of 64 runs is not a single job"),
+        ("slurm", &["--set", "sweep.gpus_per_run=0.5"], "share cards"),
+    ] {
+        let refused = sweep(target, more);
+        assert!(refused.code == 2 && refused.stderr.contains(words), "{}", refused.stderr);
+    }
+}
+
+/// A run of the array finds its number, and its store a name that no other run has.
+#[test]
+fn a_run_of_an_array_is_told_its_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let ran = gpuplan(&["export", "examples/sweep.toml", "--to", "slurm", "--store", "file:///s"]);
+    for (name, body) in
+        [("srun", "shift 2; exec \"$@\""), ("gpuplan", "echo \"$GPUPLAN_SWEEP_INDEX of $GPUPLAN_SWEEP_RUNS: $*\"")]
+    {
+        let path = folder.path().join(name);
+        fs::write(&path, format!("#!/bin/bash\n{body}\n")).unwrap();
+        let mode = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
+        fs::set_permissions(&path, mode).unwrap();
+    }
+    let output = Command::new("bash")
+        .args(["-c", &ran.stdout])
+        .env("PATH", format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap()))
+        .env("SLURM_ARRAY_TASK_ID", "7")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.starts_with("7 of 64: agent --store file:///s --run sweep-007 "), "{said}");
 }
 
 #[test]
@@ -208,6 +277,11 @@ fn python_of(engine: &str, test: &str) -> Option<PathBuf> {
 /// Asks the parser about a good file for each plan, and about one with `good` replaced by `bad`.
 fn accepted(target: &str, engine: &str, checker: &str, replaced: (&str, &str), plans: &[&str]) {
     accepted_with(target, &[], engine, checker, replaced, plans);
+}
+
+/// The same where target, engine and check have one name.
+pub fn accepted_by(target: &str, engine: &str, replaced: (&str, &str), plans: &[&str]) {
+    accepted(target, engine, engine, replaced, plans);
 }
 
 /// The same with further flags of the export.

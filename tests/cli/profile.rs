@@ -197,6 +197,45 @@ fn what_goes_over_nvlink_is_counted() {
     assert_eq!((gpu["name"].as_str(), &gpu["pcie_send_bytes_per_second"]), (Some("Counting GPU"), &Value::Null));
 }
 
+/// A driver that refuses, that loses its GPU while it is watched, or that says what cannot be.
+#[cfg(feature = "cuda")]
+#[test]
+fn what_nvml_refuses_is_said_and_what_it_lost_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    if counting_nvml(folder.path()).is_err() {
+        let _ = std::io::Write::write_all(
+            &mut std::io::stderr(),
+            b"\nWAIVED the test of a driver that fails: no C compiler\n",
+        );
+        return;
+    }
+    let run = |fault: &str| {
+        let out = folder.path().join(format!("{fault}.json"));
+        let mut program = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
+        program.args(["profile", "run", "--interval=0.1s", "--out", out.to_str().unwrap(), "--", "sh", "-c", TRAINING]);
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        program.env_clear().env("PATH", path).env("LD_LIBRARY_PATH", folder.path()).stdin(Stdio::null());
+        let ran = program.env("FAKE_NVML_FAULT", fault).output().unwrap();
+        assert!(ran.status.success(), "{fault}: {}", String::from_utf8_lossy(&ran.stderr));
+        (String::from_utf8_lossy(&ran.stderr).into_owned(), json_file(&out))
+    };
+    for (fault, words) in [
+        ("not-loaded", "NVML cannot be used"),
+        ("mismatch", "NVML cannot be used"),
+        ("no-permission", "NVML cannot be used"),
+        ("no-device", "the driver sees no GPU"),
+    ] {
+        let (said, profile) = run(fault);
+        assert!(said.contains(words), "{fault}: {said}");
+        assert_eq!(profile["usage"]["gpus"].as_array().map_or(0, Vec::len), 0, "{fault}: no GPU was read");
+    }
+    // What was counted before it was lost stays.
+    let (_, lost) = run("lost");
+    assert_eq!(lost["usage"]["gpus"][0]["name"], "Counting GPU", "{}", lost["usage"]);
+    let (_, odd) = run("too-much");
+    assert!(odd["usage"]["gpus"][0]["busy"].as_f64().is_none_or(|busy| busy <= 1.0), "{}", odd["usage"]["gpus"][0]);
+}
+
 /// CRC-32C by another way than the product's: a table.
 fn crc32c(data: &[u8]) -> u32 {
     let table: Vec<u32> = (0..256_u32)

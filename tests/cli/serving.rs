@@ -157,11 +157,10 @@ fn a_load_for_more_machines_than_are_looked_at_is_said_to_be_one() {
 }
 
 #[test]
-fn a_served_model_is_planned_and_nothing_else() {
+fn a_served_model_is_planned_and_not_run() {
     for arguments in [
         ["launch", SERVE, "--cloud", "fake", "-y", "--", "true"].as_slice(),
         &["launch", BATCH, "--cloud", "fake", "-y", "--", "true"],
-        &["export", SERVE, "--to", "slurm", "--", "true"],
         &["estimate", SERVE, "--gpus", "H100:1"],
     ] {
         let ran = gpuplan(arguments);

@@ -72,6 +72,77 @@ def torchtitan(path):
     ConfigManager().parse_args(words[words.index("torchtitan.train") + 1 :])
 
 
+def served(path, package, files, program):
+    """Flags behind `program` against those that the sources of an engine's argument parser name. The engines themselves need a GPU, or
+    gigabytes of libraries, to be imported."""
+    import ast
+    import importlib.metadata
+    import shlex
+
+    words = [word for line in open(path) if program in line for word in shlex.split(line.rstrip("\\\n"))]
+    more = [word for line in open(path) if "--nnodes" in line for word in shlex.split(line)]
+    known, texts = set(), set()
+    folder = importlib.metadata.distribution(package)
+    for file in files:
+        for node in ast.walk(ast.parse(folder.locate_file(file).read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                (known if node.value.startswith("--") else texts).add(node.value)
+            # A field of a class of arguments is a flag.
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                known.add("--" + node.target.id.replace("_", "-"))
+    flags = [word.split("=")[0] for word in words + more if word.startswith("--")]
+    assert flags, "no flag is said"
+    unknown = [flag for flag in flags if flag not in known]
+    assert not unknown, unknown
+    for flag, value in zip(words, words[1:]):
+        if flag in ("--quantization", "--kv-cache-dtype"):
+            assert value in texts, (flag, value)
+
+
+def vllm(path):
+    files = ["vllm/engine/arg_utils.py", "vllm/entrypoints/openai/cli_args.py", "vllm/config/cache.py"]
+    files.append("vllm/model_executor/layers/quantization/__init__.py")
+    served(path, "vllm", files, "vllm serve")
+
+
+def sglang(path):
+    served(path, "sglang", ["sglang/srt/server_args.py"], "sglang.launch_server")
+
+
+def recipe(path, folders, more=()):
+    """Keys of a configuration against the fields of the classes that read it. The programs themselves need gigabytes to be imported."""
+    import ast
+    import glob
+    import importlib.metadata
+
+    import yaml
+
+    known = set(more)
+    for package, pattern in folders:
+        for file in glob.glob(str(importlib.metadata.distribution(package).locate_file(pattern))):
+            for node in ast.walk(ast.parse(open(file).read())):
+                if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                    known.add(node.target.id)
+    config = yaml.safe_load(open(path))
+    unknown = [key for key in config if key not in known]
+    assert len(known) > 50 and not unknown, unknown
+
+
+TRAINER = [("transformers", "transformers/training_args.py")]
+
+
+def axolotl(path):
+    recipe(path, [("axolotl", "axolotl/utils/schemas/*.py")])
+
+
+def llama_factory(path):
+    recipe(path, TRAINER + [("llamafactory", "llamafactory/hparams/*.py")])
+
+
+def trl(path):
+    recipe(path, TRAINER + [("trl", "trl/trainer/*config.py"), ("trl", "trl/scripts/utils.py")])
+
+
 def ray(path):
     """Its imports are there, and every name that it uses."""
     import ast

@@ -3,6 +3,8 @@
 
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/time.h>
 
 struct field_value {
@@ -15,10 +17,28 @@ struct field_value {
     } value;
 };
 
-int nvmlInit_v2(void) { return 0; }
+// FAKE_NVML_FAULT: what a driver may answer. Codes of nvml.h.
+static int is(const char *fault) {
+    const char *asked = getenv("FAKE_NVML_FAULT");
+    return asked && !strcmp(asked, fault);
+}
+
+int nvmlInit_v2(void) {
+    if (is("not-loaded")) return 9;  // NVML_ERROR_DRIVER_NOT_LOADED
+    if (is("mismatch")) return 18;   // NVML_ERROR_LIB_RM_VERSION_MISMATCH
+    if (is("no-permission")) return 4; // NVML_ERROR_NO_PERMISSION
+    return 0;
+}
 int nvmlShutdown(void) { return 0; }
-int nvmlDeviceGetCount_v2(unsigned *count) { return *count = 1, 0; }
-int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) { return *device = (void *)&nvmlShutdown, index == 0 ? 0 : 2; }
+int nvmlDeviceGetCount_v2(unsigned *count) { return *count = is("no-device") ? 0 : 1, 0; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) {
+    static int asked;
+    // NVML_ERROR_GPU_IS_LOST, from the third look on.
+    if (is("lost") && ++asked > 3) return 15;
+    return *device = (void *)&nvmlShutdown, index == 0 ? 0 : 2;
+}
+// Shares are in percent; a driver has been seen to say more.
+int nvmlDeviceGetUtilizationRates(void *device, unsigned *rates) { return rates[0] = is("too-much") ? 250 : 50, rates[1] = 25, 0; }
 int nvmlDeviceGetName(void *device, char *name, unsigned length) { return snprintf(name, length, "Counting GPU"), 0; }
 
 int nvmlDeviceGetFieldValues(void *device, int count, struct field_value *values) {

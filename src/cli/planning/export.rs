@@ -11,15 +11,15 @@ use crate::question::{plan_file, workload};
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_export::assumed::left_to_program;
-use gpuplan_export::{ExportError, ExportOptions, Job, Target, export};
-use gpuplan_hardware::{CloudId, Hardware};
-use gpuplan_plan::document::{AnyPlan, DocumentError, PhaseRecord, PlanDocument};
+use gpuplan_export::{ExportError, ExportOptions, Job, Service, Target, export, export_service};
+use gpuplan_hardware::{CloudId, Hardware, InstanceType};
+use gpuplan_plan::document::{AnyPlan, DocumentError, PhaseRecord, PlanDocument, PlanRecord};
 
 #[derive(Debug, Args)]
 pub struct ExportArguments {
     #[command(flatten)]
     pub question: QuestionArguments,
-    /// Write for this target: torchrun, accelerate, deepspeed, slurm, kubernetes, jobset, kueue, skypilot, dstack, ray or terraform
+    /// Write for this target: torchrun, accelerate, deepspeed, slurm, kubernetes, jobset, kueue, skypilot, dstack, ray, terraform, axolotl, llama-factory or trl; for a model that answers, vllm, sglang, kubernetes, leaderworkerset, kserve, llm-d or dynamo
     #[arg(long, value_name = "TARGET")]
     pub to: Target,
     /// Export the plan with this id [default: the recommended one]
@@ -40,13 +40,12 @@ pub struct ExportArguments {
     /// Write to this file instead of standard output
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Run this training command, without launcher and flags of the framework
+    /// Run this training command, without launcher and flags of the framework; of a served model, where its weights are and more flags of the engine
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }
 
 pub fn run(arguments: &ExportArguments, session: &Session) -> Result<Exit, Diagnostic> {
-    workload::is_no_service(&arguments.question.workload, "export")?;
     let wishes = ExportOptions {
         run: arguments.run.clone(),
         store: arguments.store.clone(),
@@ -55,17 +54,20 @@ pub fn run(arguments: &ExportArguments, session: &Session) -> Result<Exit, Diagn
         nodes_at_least: arguments.min_nodes,
         command: arguments.command.clone(),
     };
-    let job = job_of(&arguments.question, arguments.plan.as_deref(), wishes, session)?;
-    let text = export(arguments.to, &job)?;
-    if arguments.to.is_job() {
-        for what in &job.to_edit {
-            session.printer.note(&format!("note: edit {what}"));
+    let picked = Picked::new(&arguments.question, arguments.plan.as_deref(), session)?;
+    let text = if picked.plan.serving.is_some() {
+        let service = picked.service(wishes)?;
+        let text = export_service(arguments.to, &service)?;
+        note_open(&service.to_edit, &service.left_open(), session);
+        text
+    } else {
+        let job = picked.job(wishes)?;
+        let text = export(arguments.to, &job)?;
+        if arguments.to.is_job() {
+            note_open(&job.to_edit, &left_to_program(&job), session);
         }
-        let left = left_to_program(&job);
-        if !left.is_empty() {
-            session.printer.note(&format!("note: the price assumes what your program has to set: {}", left.join("; ")));
-        }
-    }
+        text
+    };
     match &arguments.out {
         Some(path) => {
             fs::write(path, text).map_err(|error| Diagnostic::unwritten(path, &error))?;
@@ -75,28 +77,69 @@ pub fn run(arguments: &ExportArguments, session: &Session) -> Result<Exit, Diagn
     }
 }
 
-/// The plan, recorded or made now, as a job.
+/// What is left to whoever exports.
+fn note_open(to_edit: &[String], left: &[String], session: &Session) {
+    for what in to_edit {
+        session.printer.note(&format!("note: edit {what}"));
+    }
+    if !left.is_empty() {
+        session.printer.note(&format!("note: the price assumes what your program has to set: {}", left.join("; ")));
+    }
+}
+
+/// The plan, recorded or made now, as a job that an engine's client submits.
 pub fn job_of(
     question: &QuestionArguments,
     plan: Option<&str>,
     wishes: ExportOptions,
     session: &Session,
 ) -> Result<Job, Diagnostic> {
-    let (plans, hardware) = match recorded(question)? {
-        // A plan is exported as it was recorded: nothing is priced again.
-        Some(plans) => (plans, session.catalogs()?.hardware),
-        None => fresh(question, session)?,
-    };
-    let plan = plans.pick(plan).map_err(|error| Diagnostic::usage(error.to_string()).hint(error.hint()))?;
-    let (cloud, kind) = (CloudId::new(&plan.machines.cloud), plan.machines.instance_type.as_str());
-    let instance = hardware.find_instance(&cloud, kind).map(|id| hardware.instance(id)).ok_or_else(|| {
-        Diagnostic::new(
-            Exit::StalePrice,
-            format!("the catalog knows no machine type `{kind}` of {cloud}, which the plan takes"),
-        )
-        .hint("gpuplan plan FILE --output json >plan.json")
-    })?;
-    Ok(Job::new(&plans, plan, hardware.gpu(instance.node.gpu), instance, wishes)?)
+    let job = Picked::new(question, plan, session)?.job(wishes)?;
+    // An engine's client is asked about one job; the jobs of a sweep are not followed.
+    match &job.sweep {
+        Some(sweep) => Err(ExportError::Sweep { runs: sweep.runs }.into()),
+        None => Ok(job),
+    }
+}
+
+/// A plan, the document that it stands in, and its machine.
+struct Picked {
+    document: PlanDocument,
+    plan: PlanRecord,
+    hardware: Hardware,
+    instance: InstanceType,
+}
+
+impl Picked {
+    fn new(question: &QuestionArguments, plan: Option<&str>, session: &Session) -> Result<Self, Diagnostic> {
+        let (document, hardware) = match recorded(question)? {
+            // A plan is exported as it was recorded: nothing is priced again.
+            Some(plans) => (plans, session.catalogs()?.hardware),
+            None => fresh(question, session)?,
+        };
+        let plan =
+            document.pick(plan).map_err(|error| Diagnostic::usage(error.to_string()).hint(error.hint()))?.clone();
+        let (cloud, kind) = (CloudId::new(&plan.machines.cloud), plan.machines.instance_type.as_str());
+        let instance =
+            hardware.find_instance(&cloud, kind).map(|id| hardware.instance(id).clone()).ok_or_else(|| {
+                Diagnostic::new(
+                    Exit::StalePrice,
+                    format!("the catalog knows no machine type `{kind}` of {cloud}, which the plan takes"),
+                )
+                .hint("gpuplan plan FILE --output json >plan.json")
+            })?;
+        Ok(Self { document, plan, hardware, instance })
+    }
+
+    fn job(&self, wishes: ExportOptions) -> Result<Job, Diagnostic> {
+        let gpu = self.hardware.gpu(self.instance.node.gpu);
+        Ok(Job::new(&self.document, &self.plan, gpu, &self.instance, wishes)?)
+    }
+
+    fn service(&self, wishes: ExportOptions) -> Result<Service, Diagnostic> {
+        let gpu = self.hardware.gpu(self.instance.node.gpu);
+        Ok(Service::new(&self.document, &self.plan, gpu, &self.instance, wishes)?)
+    }
 }
 
 /// `None` for a file that is not JSON: a workload. Of the flags of a question, a recorded plan takes `--framework` alone.
@@ -143,7 +186,9 @@ impl From<ExportError> for Diagnostic {
             ExportError::Name { target, .. } => {
                 diagnostic.hint(format!("gpuplan export FILE --to {target} --run NAME"))
             }
-            ExportError::Sweep { .. } => diagnostic.hint("gpuplan launch FILE -- COMMAND"),
+            ExportError::Sweep { .. } | ExportError::SharedCard { .. } => {
+                diagnostic.hint("gpuplan launch FILE -- COMMAND")
+            }
             // The stack's own limits are limits of the search.
             ExportError::Layout { framework, .. } => {
                 diagnostic.hint(format!("gpuplan plan WORKLOAD.toml --framework {framework} --output json >plan.json"))

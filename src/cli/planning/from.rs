@@ -1,16 +1,16 @@
 //! `plan --from JOB`: prices what an existing job asks for; with a workload it plans that too and shows the difference.
 
 pub mod beside;
-mod missing;
 mod nearest;
 mod summary;
+mod work;
 
 use std::fs;
 use std::path::Path;
 
 use crate::arguments::global::OutputFormat;
 use crate::planning::arguments::PlanArguments;
-use crate::planning::from::missing::completion;
+use crate::planning::from::work::Work;
 use crate::planning::screen::shown;
 use crate::question::answer::{Answered, compute, context, gathered, nothing_fits};
 use crate::question::workload;
@@ -41,39 +41,35 @@ pub fn run(path: &Path, arguments: &PlanArguments, session: &Session) -> Result<
     let asked = gpuplan_import::read(&text, Names { files: &files, ..Names::new(&hardware, &models) })
         .map_err(|error| of_file(path, &error))?;
     let mut limits = workload::limits(&arguments.question.limits);
-    let is_given = arguments.question.workload.is_given();
     // A configuration says what is done and rarely where: without machines the work alone is planned.
-    let asked = match named(asked.clone(), &mut limits, &hardware) {
-        Ok(asked) => asked,
-        // Nor does the work need the card that a job counts and does not name.
-        Err(ImportError::NoGpu | ImportError::NoGpuName(_)) if is_work(&asked) || says_work(&asked) => {
-            return alone(path, asked, limits, arguments, session);
-        }
+    let (asked, has_machines) = match named(asked.clone(), &mut limits, &hardware) {
+        Ok(asked) => (asked, true),
+        Err(ImportError::NoGpu | ImportError::NoGpuName(_)) if is_work(&asked) || says_work(&asked) => (asked, false),
+        // Cards that are counted and not named may be of any kind.
+        Err(ImportError::NoGpuName(_)) => (asked.of_any_gpu(), true),
         Err(error) => return Err(of_file(path, &error)),
     };
-    let stated = if is_given { workload::read(&arguments.question.workload)? } else { WorkloadFile::default() };
+    let question = &arguments.question.workload;
+    let stated = if question.is_given() { workload::read(question)? } else { WorkloadFile::default() };
     // A workload file is complete; flags complete what the job's own command states.
-    let has_file = arguments.question.workload.file.is_some();
+    let has_file = question.file.is_some();
     let base = if has_file { stated } else { asked.workload.clone().overlay(stated) };
-    let file = base.overlay(WorkloadFile { limits, ..WorkloadFile::default() });
-    if let (false, Some(why)) = (has_file, &asked.not_planned) {
-        return priced(&asked, &file.limits, Missing::Other(why), arguments, session);
-    }
-    if file.model == ModelSection::default() && !is_given {
-        return priced(&asked, &file.limits, Missing::Nothing, arguments, session);
-    }
-    match workload::resolve(&file, &models) {
-        Ok(_) => compare(&asked, &file, arguments, session),
-        Err(error) => match completion(path, &asked, &file) {
-            Some((what, command)) if !is_given => {
-                priced(&asked, &file.limits, Missing::Said { what: &what, command: &command }, arguments, session)
-            }
-            Some((what, command)) => {
-                Err(Diagnostic::usage(format!("{} does not say {what}", path.display())).hint(command))
-            }
-            None if !is_given => priced(&asked, &file.limits, Missing::Other(&error.message), arguments, session),
-            None => Err(error),
-        },
+    let mut job = Work { asked, file: base.overlay(WorkloadFile { limits, ..WorkloadFile::default() }) };
+    let resolved = if has_file { workload::resolve(&job.file, &models).map(|_| ()) } else { job.complete(&models) };
+    let Work { asked, file } = job;
+    match resolved {
+        Ok(()) if has_machines => compare(&asked, &file, arguments, session),
+        Ok(()) => alone(path, &asked, &file, arguments, session),
+        Err(error) if question.is_given() => Err(error),
+        Err(error) if !has_machines && asked.kind == JobKind::Recipe && asked.choices.is_empty() => {
+            Err(Diagnostic::usage(format!("{}: {}", path.display(), error.message))
+                .hint(format!("gpuplan plan --from {} --gpus h100:8", path.display()))
+                .hint(format!("gpuplan plan --from {} WORKLOAD.toml", path.display())))
+        }
+        Err(error) => {
+            let asked = if has_machines { asked } else { asked.of_any_gpu() };
+            priced(&asked, &file.limits, &error.message, arguments, session)
+        }
     }
 }
 
@@ -86,50 +82,27 @@ fn says_work(asked: &JobRequest) -> bool {
     asked.workload.model != ModelSection::default() && asked.not_planned.is_none()
 }
 
-/// The work of a script or a configuration that names no machines.
+/// The work of a job that names no machines.
 fn alone(
     path: &Path,
-    asked: JobRequest,
-    limits: LimitsSection,
+    asked: &JobRequest,
+    file: &WorkloadFile,
     arguments: &PlanArguments,
     session: &Session,
 ) -> Result<Exit, Diagnostic> {
-    let question = &arguments.question.workload;
-    let stated = if question.is_given() { workload::read(question)? } else { WorkloadFile::default() };
-    let base = if question.file.is_some() { stated } else { asked.workload.clone().overlay(stated) };
-    if let (None, Some(why)) = (&question.file, &asked.not_planned) {
-        return Err(Diagnostic::usage(format!("{}: {why}", path.display()))
-            .hint(format!("gpuplan plan --from {} WORKLOAD.toml", path.display())));
-    }
-    let file = base.overlay(WorkloadFile { limits, ..WorkloadFile::default() });
-    let models = session.models()?;
-    if let (Err(_), Some((what, command))) = (workload::resolve(&file, &models), completion(path, &asked, &file)) {
-        return Err(Diagnostic::usage(format!("{} does not say {what}", path.display())).hint(command));
-    }
-    let answered = compute(&file, &arguments.question.prices, &arguments.question.measured, session)
+    let answered = compute(file, &arguments.question.prices, &arguments.question.measured, session)
         .map_err(|error| Diagnostic { message: format!("{}: {}", path.display(), error.message), ..error })?;
-    let whole = context(&answered, &file, session)?;
+    let whole = context(&answered, file, session)?;
     let best = answered.set.recommendation.as_ref();
     if session.output == OutputFormat::Json {
         let mut all = PlanDocument::new(&answered.set, &whole);
-        all.from = Some(comparison(&asked, None, best, &answered.catalogs.hardware));
+        all.from = Some(comparison(asked, None, best, &answered.catalogs.hardware));
         session.printer.data(&pretty(&all))?;
         return if best.is_some() { Ok(Exit::Done) } else { Err(nothing_fits(&answered.set)) };
     }
-    session.printer.data(&format!("{}\n", asked_text(&asked, &answered.catalogs.hardware, session.width)))?;
+    session.printer.data(&format!("{}\n", asked_text(asked, &answered.catalogs.hardware, session.width)))?;
     let Some(best) = best else { return Err(nothing_fits(&answered.set)) };
     session.printer.data(&shown(&answered, best, &whole, arguments, session))
-}
-
-/// Why machines are priced alone.
-#[derive(Clone, Copy)]
-enum Missing<'a> {
-    /// The job says nothing of its work.
-    Nothing,
-    /// The work cannot be planned.
-    Other(&'a str),
-    /// Flags complete it.
-    Said { what: &'a str, command: &'a str },
 }
 
 /// Where a job counts GPUs without naming a model, `--gpus` names it and limits nothing; `h100:8` counts them too, of each machine.
@@ -177,7 +150,7 @@ fn of_file(path: &Path, error: &ImportError) -> Diagnostic {
 fn priced(
     asked: &JobRequest,
     limits: &LimitsSection,
-    missing: Missing,
+    why: &str,
     arguments: &PlanArguments,
     session: &Session,
 ) -> Result<Exit, Diagnostic> {
@@ -212,14 +185,9 @@ fn priced(
     text.push('\n');
     text.push_str(&priced_text(asked, &priced, named, session.width, arguments.max_results));
     let hours = if asked.hours.is_some() { "for the time that it may take" } else { "by the hour" };
-    let (why, command) = match missing {
-        Missing::Nothing => (String::new(), "gpuplan plan --from JOB WORKLOAD.toml"),
-        Missing::Other(why) => {
-            (format!(" (its command is not enough: {why})"), "gpuplan plan --from JOB WORKLOAD.toml")
-        }
-        Missing::Said { what, command } => (format!(" (its command does not say {what})"), command),
-    };
-    let note = format!("Note: without a workload only machines are priced, {hours}{why}. `{command}` plans the work.");
+    let note = format!(
+        "Note: only machines are priced, {hours} ({why}). `gpuplan plan --from JOB WORKLOAD.toml` plans the work; flags such as `--model llama-3.1-8b` complete what the job says."
+    );
     session.printer.data(&format!("{text}\n{}\n", wrap(&note, session.width, "  ")))
 }
 

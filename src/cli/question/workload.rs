@@ -116,13 +116,13 @@ impl Recorded {
     }
 }
 
-/// A served model is planned; nothing of this program runs, times or hands on one.
+/// A served model is planned and exported; nothing of this program runs or times one.
 pub fn is_no_service(arguments: &WorkloadArguments, command: &str) -> Result<(), Diagnostic> {
     if arguments.file.is_none() || read(arguments)?.serving.is_empty() {
         return Ok(());
     }
     Err(Diagnostic::usage(format!(
-        "this file serves a model, which can only be planned: `{command}` takes a training run"
+        "this file serves a model, which can only be planned and exported: `{command}` takes a training run"
     ))
     .hint("gpuplan plan FILE"))
 }

@@ -60,7 +60,7 @@ pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
 }
 
 /// Words of `OptimizerNames` in transformers' training_args.py.
-fn optimizer(optimizer: Optimizer) -> Option<&'static str> {
+pub fn optimizer(optimizer: Optimizer) -> Option<&'static str> {
     match optimizer {
         Optimizer::Adamw | Optimizer::AdamwBf16 => Some("adamw_torch_fused"),
         Optimizer::Adamw8bit => Some("adamw_8bit"),

@@ -13,6 +13,10 @@ pub fn render(job: &Job) -> Result<String, ExportError> {
     object["metadata"]["labels"] = json!({ "kueue.x-k8s.io/queue-name": "gpuplan" });
     // Kueue starts it when all of it fits.
     object["spec"]["suspend"] = json!(true);
+    if job.sweep.is_some() {
+        // The runs of a sweep need not begin together.
+        object["metadata"]["annotations"] = json!({ "kueue.x-k8s.io/job-min-parallelism": "1" });
+    }
     let levels = topology_levels(&job.machines().cloud).filter(|_| job.machines().nodes > 1);
     let mut all = Vec::new();
     if let Some(levels @ [closest, ..]) = levels {
@@ -39,8 +43,8 @@ fn kind(kind: &str, name: &str, spec: Value) -> Value {
 }
 
 fn flavor(job: &Job, has_topology: bool) -> Value {
-    let mut spec = json!({ "nodeLabels": node_selector(job) });
-    let NodeRequirements { tolerations, .. } = node_requirements(job);
+    let mut spec = json!({ "nodeLabels": node_selector(job.machines()) });
+    let NodeRequirements { tolerations, .. } = node_requirements(job.machines(), &job.gpu);
     spec["tolerations"] = json!(tolerations);
     if has_topology {
         spec["topologyName"] = json!("gpuplan");
@@ -50,9 +54,10 @@ fn flavor(job: &Job, has_topology: bool) -> Value {
 
 /// Room for one such run. A run of a higher priority takes it from a lower one, which saves and waits again.
 fn queue(job: &Job) -> Value {
-    let gpus = job.machines().nodes * job.machines().gpus_per_node;
-    let mut resources = vec![gpu_resource(job)];
-    let mut quotas = vec![json!({ "name": gpu_resource(job), "nominalQuota": gpus })];
+    let at_a_time = job.sweep.as_ref().map_or(1, |sweep| sweep.at_a_time);
+    let gpus = job.machines().nodes * job.machines().gpus_per_node * at_a_time;
+    let mut resources = vec![gpu_resource(&job.gpu)];
+    let mut quotas = vec![json!({ "name": gpu_resource(&job.gpu), "nominalQuota": gpus })];
     let adapters = efa_adapters(&job.machines().instance_type);
     if job.machines().nodes > 1 && job.machines().cloud == "aws" && adapters > 0 {
         resources.push("vpc.amazonaws.com/efa");

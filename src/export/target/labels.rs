@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::job::{CapacityType, Job};
+use crate::job::{CapacityType, capacity_type};
+use gpuplan_hardware::Gpu;
+use gpuplan_plan::document::MachinesRecord;
 
 /// Labels that a node has to have, and taints that a pod has to bear, for machines of this plan.
 pub struct NodeRequirements {
@@ -16,14 +18,15 @@ pub struct NodeRequirements {
 /// EKS: labels `eks.amazonaws.com/capacityType` (managed node groups, EKS user guide) or `karpenter.sh/capacity-type`
 /// (karpenter.sh, "Scheduling"). GKE: label and taint `cloud.google.com/gke-spot` (GKE, "Run fault-tolerant workloads in Spot
 /// Pods"). AKS: label and taint `kubernetes.azure.com/scalesetpriority` (AKS, "Add a spot node pool").
-pub fn node_requirements(job: &Job) -> NodeRequirements {
+pub fn node_requirements(machines: &MachinesRecord, gpu: &Gpu) -> NodeRequirements {
     let requires = |key: &str, value: &str| json!({ "key": key, "operator": "In", "values": [value] });
     let tolerates =
         |key: &str, value: &str| json!({ "key": key, "operator": "Equal", "value": value, "effect": "NoSchedule" });
-    let mut tolerations = vec![json!({ "key": gpu_resource(job), "operator": "Exists", "effect": "NoSchedule" })];
+    let mut tolerations = vec![json!({ "key": gpu_resource(gpu), "operator": "Exists", "effect": "NoSchedule" })];
     let mut alternatives = Vec::new();
-    if job.capacity_type() != CapacityType::NonPreemptible {
-        match job.machines().cloud.as_str() {
+    let capacity = capacity_type(machines);
+    if capacity != CapacityType::NonPreemptible {
+        match machines.cloud.as_str() {
             "aws" => {
                 alternatives.push(vec![requires("karpenter.sh/capacity-type", "spot")]);
                 alternatives.push(vec![requires("eks.amazonaws.com/capacityType", "SPOT")]);
@@ -39,12 +42,12 @@ pub fn node_requirements(job: &Job) -> NodeRequirements {
             _ => {}
         }
     }
-    NodeRequirements { alternatives, tolerations, is_preference: job.capacity_type() == CapacityType::SpotOrOnDemand }
+    NodeRequirements { alternatives, tolerations, is_preference: capacity == CapacityType::SpotOrOnDemand }
 }
 
 /// What every node of the plan is labelled with: the well-known label of the machine type, which GKE, EKS and AKS set.
-pub fn node_selector(job: &Job) -> Value {
-    json!({ "node.kubernetes.io/instance-type": job.machines().instance_type })
+pub fn node_selector(machines: &MachinesRecord) -> Value {
+    json!({ "node.kubernetes.io/instance-type": machines.instance_type })
 }
 
 /// Levels of a network, widest first, as its cloud labels nodes (Google Cloud, "Run NCCL on custom GKE clusters"; EC2 user guide,
@@ -66,6 +69,6 @@ pub fn topology_levels(cloud: &str) -> Option<&'static [&'static str]> {
 }
 
 /// Resource of the vendor's device plugin. A slice of a card that a cloud sells is one device of its machine.
-pub fn gpu_resource(job: &Job) -> &'static str {
-    if job.gpu.architecture.is_amd() { "amd.com/gpu" } else { "nvidia.com/gpu" }
+pub fn gpu_resource(gpu: &Gpu) -> &'static str {
+    if gpu.architecture.is_amd() { "amd.com/gpu" } else { "nvidia.com/gpu" }
 }

@@ -6,7 +6,10 @@ use crate::ExportError;
 use crate::job::{Job, MARGIN};
 use crate::network::efa_adapters;
 use crate::script::{PORT, Position, script};
+use crate::swept::INDEX;
 use crate::target::labels::{NodeRequirements, gpu_resource, node_requirements, node_selector};
+use gpuplan_hardware::Gpu;
+use gpuplan_plan::document::MachinesRecord;
 
 pub const CONTAINER: &str = "train";
 /// The agent's exit codes (docs/agent.md).
@@ -26,6 +29,19 @@ pub fn job_spec(
     let machines = job.machines();
     let nodes_word = machines.nodes.to_string();
     let position = Position { node: "\"$JOB_COMPLETION_INDEX\"", nodes: &nodes_word, first };
+    let body = script(job, position)?;
+    if let Some(sweep) = &job.sweep {
+        // Each run is tried by itself, and what becomes of one says nothing of the others (Kubernetes 1.33 and later).
+        return Ok(json!({
+            "completionMode": "Indexed",
+            "completions": sweep.runs,
+            "parallelism": sweep.at_a_time,
+            "backoffLimitPerIndex": TRIES,
+            "podReplacementPolicy": "Failed",
+            "podFailurePolicy": { "rules": [on_exit_codes("FailIndex", &[CAPPED]), on_exit_codes("Ignore", &[INTERRUPTED]), on_disruption("Ignore")] },
+            "template": { "spec": pod_spec(job, &format!("{INDEX}=\"$JOB_COMPLETION_INDEX\"\n{body}"), None) },
+        }));
+    }
     Ok(json!({
         "completionMode": "Indexed",
         "completions": machines.nodes,
@@ -34,7 +50,7 @@ pub fn job_spec(
         // Two pods with one number at the same time would be two owners.
         "podReplacementPolicy": "Failed",
         "podFailurePolicy": { "rules": rules },
-        "template": { "spec": pod_spec(job, &script(job, position)?, subdomain) },
+        "template": { "spec": pod_spec(job, &body, subdomain) },
     }))
 }
 
@@ -53,12 +69,21 @@ fn pod_spec(job: &Job, script: &str, subdomain: Option<&str>) -> Value {
         "restartPolicy": "Never",
         // As long as the agent gives the program, and the way of the signal.
         "terminationGracePeriodSeconds": job.grace_seconds() + MARGIN,
-        "nodeSelector": node_selector(job),
     });
     if let Some(subdomain) = subdomain {
         spec["subdomain"] = json!(subdomain);
     }
-    let NodeRequirements { alternatives, tolerations, is_preference } = node_requirements(job);
+    place(&mut spec, job.machines(), &job.gpu);
+    spec["containers"] = json!([container(job, script)]);
+    // Loaders of PyTorch share batches there; a container's own 64 MiB are not enough.
+    spec["volumes"] = json!([{ "name": "shm", "emptyDir": { "medium": "Memory" } }]);
+    spec
+}
+
+/// The nodes that a pod runs on: machines of the plan's type, on its terms.
+pub fn place(spec: &mut Value, machines: &MachinesRecord, gpu: &Gpu) {
+    spec["nodeSelector"] = node_selector(machines);
+    let NodeRequirements { alternatives, tolerations, is_preference } = node_requirements(machines, gpu);
     if !alternatives.is_empty() {
         let terms: Vec<Value> = alternatives.into_iter().map(|list| json!({ "matchExpressions": list })).collect();
         spec["affinity"] = if is_preference {
@@ -70,15 +95,11 @@ fn pod_spec(job: &Job, script: &str, subdomain: Option<&str>) -> Value {
         };
     }
     spec["tolerations"] = json!(tolerations);
-    spec["containers"] = json!([container(job, script)]);
-    // Loaders of PyTorch share batches there; a container's own 64 MiB are not enough.
-    spec["volumes"] = json!([{ "name": "shm", "emptyDir": { "medium": "Memory" } }]);
-    spec
 }
 
 fn container(job: &Job, script: &str) -> Value {
     let mut limits = Map::new();
-    limits.insert(gpu_resource(job).to_owned(), json!(job.machines().gpus_per_node));
+    limits.insert(gpu_resource(&job.gpu).to_owned(), json!(job.machines().gpus_per_node));
     let adapters = if job.machines().nodes > 1 && job.machines().cloud == "aws" {
         efa_adapters(&job.machines().instance_type)
     } else {

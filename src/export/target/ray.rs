@@ -10,11 +10,17 @@ pub fn render(job: &Job) -> Result<String, ExportError> {
     let position = Position { node: "\"$RAY_MACHINE\"", nodes: "\"$RAY_MACHINES\"", first: "\"$RAY_FIRST\"" };
     let body = script(job, position)?;
     let how = ["ray job submit --working-dir . -- python FILE; gpuplan has to be on every machine".to_owned()];
+    let sweep = job.sweep.as_ref();
+    let program = sweep.map_or_else(
+        || PROGRAM.to_owned(),
+        |sweep| format!("\nRUNS, AT_A_TIME = {}, {}\n{SWEEP}", sweep.runs, sweep.at_a_time),
+    );
+    let imports = if sweep.is_some() { SWEEP_IMPORTS } else { IMPORTS };
     let counts = format!("MACHINES, GPUS = {}, {}\n", job.machines().nodes, job.machines().gpus_per_node);
     // A JSON text is a Python text.
     let lines: Vec<String> = body.lines().map(|line| format!("    {},\n", Value::from(line))).collect();
     Ok(format!(
-        "#!/usr/bin/env python3\n{}{IMPORTS}{counts}SCRIPT = \"\\n\".join([\n{}])\n{PROGRAM}",
+        "#!/usr/bin/env python3\n{}{imports}{counts}SCRIPT = \"\\n\".join([\n{}])\n{program}",
         job.comments(&how),
         lines.concat()
     ))
@@ -83,4 +89,56 @@ if __name__ == "__main__":
     while (code := attempt()) == INTERRUPTED:
         print("interrupted: all machines start again from the newest checkpoint", file=sys.stderr)
     sys.exit(code)
+"#;
+
+const SWEEP_IMPORTS: &str = "\
+import os
+import signal
+import subprocess
+import sys
+
+import ray
+
+INTERRUPTED = 75
+";
+
+/// Ray holds back what has no GPU yet; a limit beside that keeps to the plan. A lost machine or a notice starts one run again.
+const SWEEP: &str = r#"
+
+@ray.remote(max_retries=0)
+def one(index):
+    agent = subprocess.Popen(["bash", "-c", SCRIPT], env={**os.environ, "GPUPLAN_SWEEP_INDEX": str(index)})
+    try:
+        signal.signal(signal.SIGTERM, lambda *_: agent.terminate())
+    except ValueError:
+        pass  # Not the main thread: the node's own notice reaches the agent.
+    return agent.wait()
+
+
+def sweep():
+    """The numbers of the runs that failed."""
+    waiting, running, failed = list(range(RUNS)), {}, []
+    while waiting or running:
+        while waiting and len(running) < AT_A_TIME:
+            index = waiting.pop(0)
+            running[one.options(num_cpus=1, num_gpus=GPUS).remote(index)] = index
+        done, _ = ray.wait(list(running))
+        index = running.pop(done[0])
+        try:
+            code = ray.get(done[0])
+        except ray.exceptions.RayError as error:
+            print(f"run {index} was lost: {error}", file=sys.stderr)
+            code = INTERRUPTED
+        if code == INTERRUPTED:
+            waiting.append(index)
+        elif code != 0:
+            failed.append(index)
+    return failed
+
+
+if __name__ == "__main__":
+    ray.init()
+    failed = sweep()
+    if failed:
+        sys.exit(f"{len(failed)} of {RUNS} runs failed: {failed}")
 "#;

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::job::{CapacityType, Job};
 use crate::script::{Position, script};
+use crate::swept::INDEX;
 use crate::target::pod::INTERRUPTED;
 use crate::{ExportError, Target, yaml};
 
@@ -27,7 +28,7 @@ pub fn render(job: &Job) -> Result<String, ExportError> {
         resources["network_tier"] = json!("best");
     }
     resources["job_recovery"] = recovery(job);
-    let task = json!({
+    let mut task = json!({
         "name": name,
         "num_nodes": job.machines().nodes,
         "resources": resources,
@@ -35,7 +36,16 @@ pub fn render(job: &Job) -> Result<String, ExportError> {
         "setup": "command -v gpuplan || { echo 'put the program gpuplan-agent as gpuplan into PATH'; exit 1; }\n",
         "run": script(job, position)?,
     });
-    Ok(job.comments(&["sky jobs launch FILE".to_owned()]) + &yaml::document(&task))
+    let mut how = "sky jobs launch FILE".to_owned();
+    if let Some(sweep) = &job.sweep {
+        // `sky jobs launch` has no arrays; its controller queues what does not fit beside the others.
+        task["envs"] = json!({ INDEX: "0" });
+        how = format!(
+            "for i in $(seq 0 {}); do sky jobs launch --detach-run --yes --name {name}-$i --env {INDEX}=$i FILE; done",
+            sweep.runs - 1
+        );
+    }
+    Ok(job.comments(&[how]) + &yaml::document(&task))
 }
 
 /// The agent has tried again already when it fails. With several machines the code of an interruption says nothing: when a program

@@ -27,6 +27,9 @@ pub fn render(job: &Job) -> Result<String, ExportError> {
     if machines.gpus_per_node >= 8 {
         options.push("--exclusive".to_owned());
     }
+    if let Some(sweep) = &job.sweep {
+        options.push(format!("--array=0-{}%{}", sweep.runs - 1, sweep.at_a_time));
+    }
     let mut how = vec![
         "sbatch FILE; partition and account are the cluster's own: sbatch --partition=... --account=... FILE"
             .to_owned(),
@@ -37,7 +40,9 @@ pub fn render(job: &Job) -> Result<String, ExportError> {
     let options = prefixed_lines("#SBATCH ", &options);
     let position = Position { node: "\"$SLURM_NODEID\"", nodes: "\"$SLURM_NNODES\"", first: "\"$FIRST_NODE\"" };
     let body: String = script(job, position)?;
-    let first = if machines.nodes > 1 {
+    let first = if job.sweep.is_some() {
+        "export GPUPLAN_SWEEP_INDEX=\"$SLURM_ARRAY_TASK_ID\"\n"
+    } else if machines.nodes > 1 {
         "FIRST_NODE=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\nexport FIRST_NODE\n"
     } else {
         ""

@@ -25,9 +25,10 @@ const LAUNCHERS: [&str; 16] = [
 const LAUNCHING_MODULES: [&str; 4] =
     ["torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch", "deepspeed.launcher.runner"];
 /// Programs that train or serve by themselves, with the word that says so.
-const PROGRAMS: [(&str, &[&str]); 10] = [
+const PROGRAMS: [(&str, &[&str]); 11] = [
     ("llamafactory-cli", &["train"]),
     ("axolotl", &["train"]),
+    ("oumi", &["train"]),
     ("tune", &["run"]),
     ("trl", &["sft", "dpo", "grpo", "kto", "reward", "rloo"]),
     ("vllm", &["serve"]),
@@ -77,6 +78,9 @@ impl Start {
                 && !word.contains('=')
                 && [".yaml", ".yml", ".toml", ".json"].iter().any(|end| word.ends_with(end))
         };
+        // `oumi train -c train.yaml`
+        let short = self.after.windows(2).filter(|pair| pair[0] == "-c").map(|pair| &pair[1]);
+        all.extend(short.filter(is_file).cloned());
         // The first word of a program may be its configuration.
         let position = self.after.iter().take_while(|word| !word.starts_with('-')).find(is_file);
         all.extend(position.filter(|path| !all.contains(path)).cloned().into_iter().collect::<Vec<_>>());
@@ -111,13 +115,16 @@ pub fn start(words: &[String]) -> Option<Start> {
 }
 
 fn program(words: &[String]) -> Option<Start> {
-    let at = words.iter().position(|word| PROGRAMS.iter().any(|(name, _)| *name == base(word)))?;
-    let (name, commands) = PROGRAMS.iter().find(|(name, _)| *name == base(&words[at]))?;
-    if commands.is_empty() {
+    let (at, name, command) = words.iter().enumerate().find_map(|(at, word)| {
+        let (name, commands) = PROGRAMS.iter().find(|(name, _)| *name == base(word))?;
+        // `oumi distributed torchrun -m oumi train`: the name alone may stand before its launcher.
+        let command = words.get(at + 1).filter(|word| commands.contains(&word.as_str()));
+        (commands.is_empty() || command.is_some()).then_some((at, name, command))
+    })?;
+    let Some(command) = command else {
         let after = words[at + 1..].to_vec();
         return Some(Start { before: words[..at].to_vec(), program: (*name).to_owned(), after });
-    }
-    let command = words.get(at + 1).filter(|word| commands.contains(&word.as_str()))?;
+    };
     let after = words[at + 2..].to_vec();
     // Flags before the recipe of `tune run` are torchrun's.
     let before = if *name == "tune" { words[at + 2..].to_vec() } else { words[..at].to_vec() };

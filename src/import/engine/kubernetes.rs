@@ -69,7 +69,7 @@ pub fn read(documents: &[Value], names: Names) -> Result<JobRequest, ImportError
         None => vec![document],
     });
     let (jobs, others): (Vec<&Value>, Vec<&Value>) =
-        lists.filter(|object| !object.is_null()).partition(|object| pods::is_read(word(object, "kind")));
+        lists.filter(|object| !object.is_null()).partition(|object| pods::is_read(object));
     let strange = note_others(&others, &mut asked);
     let [job] = jobs.as_slice() else {
         let name = |job: &&Value| {
@@ -226,7 +226,7 @@ impl Resources {
         {
             all.extend(container.pointer(part).and_then(Value::as_object).cloned().unwrap_or_default());
         }
-        for (key, value) in all {
+        for (key, value) in all.into_iter().filter(|(_, value)| !value.is_null()) {
             let shown = text(&value);
             if is_placeholder(&shown) {
                 asked.leave_unread(&key, format!("{shown} (a placeholder)"));

@@ -4,6 +4,7 @@ use super::entry::Entry;
 use super::model;
 use super::setting::{Dialect, Number, Outcome, Setting};
 use super::usual;
+use super::usual::REINFORCEMENT;
 use crate::{JobRequest, Names};
 use gpuplan_workload::file::{Scalar, WorkloadFile};
 
@@ -78,12 +79,10 @@ fn set(setting: Setting, entry: &Entry, asked: &mut JobRequest, names: Names) ->
         Setting::GpusPerMachine => return count(text, &mut asked.launch.gpus_per_machine),
         Setting::Gpus => return count(text, &mut asked.launch.gpus),
         Setting::Machines => return count(text, &mut asked.launch.machines),
+        Setting::Objective(words) => objective(text, words, asked),
+        Setting::Preference if asked.workload.training.objective.is_some() => return Outcome::WithoutEffect,
+        Setting::Preference => return not_planned(REINFORCEMENT, entry, asked),
         Setting::NotPlanned(work) => return not_planned(work, entry, asked),
-        Setting::NotPlannedIf(words, work) => {
-            if words.contains(&text.to_ascii_lowercase().as_str()) {
-                asked.not_planned.get_or_insert_with(|| format!("{work} ({text})"));
-            }
-        }
         Setting::Nothing => return Outcome::WithoutEffect,
     }
     Outcome::Understood
@@ -110,6 +109,21 @@ fn not_planned(work: &str, entry: &Entry, asked: &mut JobRequest) -> Outcome {
     }
     asked.not_planned.get_or_insert_with(|| work.to_owned());
     Outcome::Understood
+}
+
+/// Sets what a step minimises. What was taken for generation on the way before it was named is none.
+pub fn objective(text: &str, words: &[(&str, &str)], asked: &mut JobRequest) {
+    let lower = text.to_ascii_lowercase();
+    match words.iter().find(|(word, _)| *word == lower) {
+        Some((_, "")) => {}
+        Some((_, objective)) => {
+            asked.workload.training.objective = Some((*objective).to_owned());
+            asked.not_planned = asked.not_planned.take().filter(|why| why != REINFORCEMENT);
+        }
+        None => {
+            asked.not_planned.get_or_insert_with(|| REINFORCEMENT.to_owned());
+        }
+    }
 }
 
 fn count(text: &str, slot: &mut Option<u32>) -> Outcome {

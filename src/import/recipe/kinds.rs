@@ -5,18 +5,20 @@ use serde_json::Value;
 use super::entry::Entry;
 use super::programs::{
     ACCELERATE, ANY, AXOLOTL, COMPOSER, DEEPSPEED, GPT_NEOX, HUGGING_FACE, LLAMA_FACTORY, MAXTEXT, NANOTRON, NEMO,
-    TORCHTITAN, TORCHTUNE, VERL,
+    OUMI, TORCHTITAN, TORCHTUNE, VERL,
 };
 use super::setting::Dialect;
 
 /// Keys of which each group means a program, from the most particular to the least.
-const KINDS: [(&[&str], &Dialect); 23] = [
+const KINDS: [(&[&str], &Dialect); 25] = [
     (&["device_train_microbatch_size"], &COMPOSER),
     (&["training.seq_len"], &TORCHTITAN),
     (&["model.flavor"], &TORCHTITAN),
     (&["model._component_"], &TORCHTUNE),
     (&["tokens.micro_batch_size"], &NANOTRON),
     (&["actor_rollout_ref.model.path"], &VERL),
+    (&["model.model_name", "training.per_device_train_batch_size"], &OUMI),
+    (&["model.model_name", "training.trainer_type"], &OUMI),
     (&["base_model"], &AXOLOTL),
     (&["model_name_or_path", "finetuning_type"], &LLAMA_FACTORY),
     (&["model_name_or_path", "stage"], &LLAMA_FACTORY),

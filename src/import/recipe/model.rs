@@ -9,9 +9,12 @@ const GENERIC: [&str; 8] = ["hf", "model", "models", "weights", "final", "latest
 
 /// A model by its name on the Hub or its path. One that the catalog lacks is kept as it is written where it may be a name.
 pub fn name(text: &str, asked: &mut JobRequest, names: Names) -> Outcome {
-    if text.is_empty() || is_unknown(text) {
+    // Of `$HOME/models/Qwen2.5-7B` the folder is known and where it lies is not.
+    let known = if is_unknown(text) { text.rsplit('/').next().unwrap_or_default() } else { text };
+    if text.is_empty() || is_unknown(known) || (known.len() < text.len() && !has_size(known)) {
         return Outcome::Unread;
     }
+    let text = known;
     let is_path = text.starts_with(['/', '.', '~']) || text.matches('/').count() > 1;
     let candidates = if is_path { folders(text) } else { vec![text.to_owned()] };
     let found = candidates.iter().find_map(|name| names.models.named(name));

@@ -41,10 +41,13 @@ pub enum Setting {
     /// GPUs of all machines.
     Gpus,
     Machines,
+    /// What a step minimises, where it is one of these words; each with that of a workload file, empty for the usual one. Answers that are
+    /// generated on the way, of which the other words speak, are not planned.
+    Objective(&'static [(&'static str, &'static str)]),
+    /// Only programs of preference and reinforcement learning have such a key.
+    Preference,
     /// Anything but off: work that is not planned, in words.
     NotPlanned(&'static str),
-    /// One of these words is work that is not planned.
-    NotPlannedIf(&'static [&'static str], &'static str),
     /// Neither work nor machines depend on it.
     Nothing,
 }

@@ -3,7 +3,7 @@
 use super::entry::Entry;
 use super::programs::{
     ANY, AWS_SAMPLES, AXOLOTL, BERT, DIFFUSERS, HUGGING_FACE, LEROBOT, LLAMA_FACTORY, MEGATRON, MEGATRON_DEEPSPEED,
-    NEMO, OPEN_RLHF, SERVE, SWIFT, TORCHTITAN, TORCHTUNE, TRL, UNSLOTH, VERL,
+    NEMO, OPEN_RLHF, OUMI, SERVE, SGLANG, SWIFT, TGI, TORCHTITAN, TORCHTUNE, TRL, UNSLOTH, VERL, VERL_SFT,
 };
 use super::setting::Dialect;
 use crate::JobRequest;
@@ -17,11 +17,12 @@ pub fn of_command(program: &str, entries: &[Entry]) -> &'static Dialect {
     let name = program.rsplit('/').next().unwrap_or(program);
     let parts: Vec<&str> = program.split(['/', '.', ' ']).collect();
     let is_of = |package: &str| parts.contains(&package);
-    let is_serving = ["vllm serve", "vllm.entrypoints", "sglang", "text-generation-launcher"]
-        .iter()
-        .any(|server| program.starts_with(server));
-    if is_serving {
+    if program.starts_with("vllm serve") || program.starts_with("vllm.entrypoints") {
         &SERVE
+    } else if program.starts_with("sglang") {
+        &SGLANG
+    } else if program.starts_with("text-generation-launcher") {
+        &TGI
     } else if is_of("axolotl") {
         &AXOLOTL
     } else if program.starts_with("llamafactory-cli") || has("finetuning_type") {
@@ -32,6 +33,10 @@ pub fn of_command(program: &str, entries: &[Entry]) -> &'static Dialect {
         &TORCHTUNE
     } else if program.starts_with("torchtitan") || has("job.config_file") || has("training.seq_len") {
         &TORCHTITAN
+    } else if is_of("oumi") {
+        &OUMI
+    } else if is_of("verl") && name.contains("sft_trainer") {
+        &VERL_SFT
     } else if is_of("verl") || has("actor_rollout_ref.model.path") {
         &VERL
     } else if is_of("openrlhf") || (has("pretrain") && has("micro_train_batch_size")) {

@@ -69,6 +69,10 @@ fn each_program_names_model_task_and_settings_its_own_way() {
             "2x16 pretrain 2 256 bf16 nanotron",
         ),
         (
+            "model: {model_name: gpt2, model_max_length: 1024, torch_dtype_str: bfloat16}\ntraining: {trainer_type: TRL_SFT, use_peft: true, per_device_train_batch_size: 2}\npeft: {lora_r: 8}\n",
+            "gpt-2 lora 2 1024 pure-bf16 ",
+        ),
+        (
             "model_name: llama2-7b\nper_device_batch_size: 4\nmax_target_length: 4096\n",
             "llama-2-7b pretrain 4 4096  maxtext",
         ),
@@ -101,21 +105,79 @@ fn what_no_table_knows_is_listed_and_what_is_off_is_not_taken() {
 #[test]
 fn work_of_another_kind_is_named_and_never_priced_as_training() {
     for text in [
-        "base_model: gpt2\nrl: dpo\n",
         "base_model: gpt2\nadapter: llama-adapter\n",
         "model_name_or_path: gpt2\nstage: ppo\nfinetuning_type: lora\n",
         "model_name_or_path: gpt2\nnum_generations: 8\n",
         "model_name_or_path: gpt2\nfinetuning_type: freeze\nstage: sft\n",
-        "#!/bin/bash\ntrl dpo --model_name_or_path gpt2\n",
         "#!/bin/bash\naccelerate launch scripts/train_grpo.py --model_name_or_path gpt2\n",
-        "#!/bin/bash\nvllm serve meta-llama/Llama-3.1-8B --tensor-parallel-size 2\n",
-        "#!/bin/bash\npython -m sglang.launch_server --model-path meta-llama/Llama-3.1-8B --tp 2\n",
         "#!/bin/bash\npython3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen2-7B trainer.n_gpus_per_node=8\n",
     ] {
         let read = recipe(text);
         assert!(read.not_planned.is_some() && read.model_name.is_some(), "{text}");
     }
     assert_eq!(recipe("base_model: gpt2\nrl:\n").not_planned, None);
+}
+
+#[test]
+fn learning_from_preferences_is_named_by_a_key_or_by_the_program() {
+    for (text, objective) in [
+        ("base_model: gpt2\nrl: dpo\nbeta: 0.1\n", "dpo"),
+        ("beta: 0.1\nbase_model: gpt2\nrl: simpo\n", "orpo"),
+        ("base_model: gpt2\nreward_model: true\n", "reward"),
+        ("model_name_or_path: gpt2\nstage: rm\nfinetuning_type: lora\n", "reward"),
+        ("model_name_or_path: gpt2\nstage: dpo\npref_loss: orpo\nfinetuning_type: lora\n", "orpo"),
+        ("#!/bin/bash\ntrl dpo --model_name_or_path gpt2 --beta 0.1\n", "dpo"),
+        ("#!/bin/bash\npython train_simpo2_8k.py --model_name_or_path gpt2\n", "orpo"),
+        ("#!/bin/bash\nswift rlhf --rlhf_type kto --model Qwen/Qwen2.5-7B\n", "kto"),
+        (
+            "#!/bin/bash\ndeepspeed --module openrlhf.cli.train_dpo --pretrain gpt2 --micro_train_batch_size 1 --beta 0.1\n",
+            "dpo",
+        ),
+    ] {
+        let read = recipe(text);
+        assert_eq!((read.workload.training.objective.as_deref(), read.not_planned), (Some(objective), None), "{text}");
+    }
+    assert_eq!(recipe("model_name_or_path: gpt2\nstage: sft\n").workload.training.objective, None);
+}
+
+#[test]
+fn a_served_model_has_its_engine_layout_and_formats() {
+    for (text, engine, tensor, groups, weights) in [
+        (
+            "vllm serve meta-llama/Llama-3.1-8B --tensor-parallel-size 2 --quantization fp8",
+            "vllm",
+            Some("2"),
+            None,
+            Some("fp8"),
+        ),
+        ("python -m sglang.launch_server --model-path meta-llama/Llama-3.1-8B --tp 2", "sglang", Some("2"), None, None),
+        (
+            "python -m sglang.launch_server --model-path a/b --tp 8 --dp 8 --enable-dp-attention",
+            "sglang",
+            Some("1"),
+            Some("8"),
+            None,
+        ),
+        (
+            "python -m vllm.entrypoints.openai.api_server --model $HOME/Qwen2.5-7B --quantization awq",
+            "vllm",
+            None,
+            None,
+            Some("int4"),
+        ),
+    ] {
+        let read = recipe(&format!("#!/bin/bash\n{text}\n"));
+        let serving = &read.workload.serving;
+        let number = |number: &Option<gpuplan_workload::file::Scalar>| number.as_ref().map(ToString::to_string);
+        assert_eq!(serving.engine.as_deref(), Some(engine), "{text}");
+        assert_eq!(
+            (number(&serving.tensor_parallel).as_deref(), number(&serving.attention_data_parallel).as_deref()),
+            (tensor, groups),
+            "{text}"
+        );
+        assert_eq!(serving.weights.as_deref(), weights, "{text}");
+        assert!(read.model_name.is_some() && read.not_planned.is_none(), "{text}");
+    }
 }
 
 #[test]

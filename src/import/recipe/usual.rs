@@ -1,20 +1,34 @@
 //! Words that training programs share: Hugging Face's Trainer and those built on it, TRL, PEFT, Megatron-LM, DeepSpeed.
 
 use super::setting::Setting::{
-    self, Choice, Either, Flag, Gpus, GpusPerMachine, Machines, Model, NotPlanned, Number, Overlap, Precision, Rank,
-    Share, Switch, Targets,
+    self, Choice, Either, Flag, Gpus, GpusPerMachine, Machines, Model, NotPlanned, Number, Overlap, Precision,
+    Preference, Rank, Share, Switch, Targets,
 };
 use super::words::{
     ACCUMULATION, EPOCHS, GLOBAL_BATCH, LENGTH, MICRO_BATCH, OPTIMIZER, PRECISION, RECOMPUTE, STEPS, TASK,
 };
 
-/// Preference and reinforcement learning keep further models and generate; the estimate knows none of it.
-pub const REINFORCEMENT: &str = "the estimate knows no reinforcement or preference learning";
+/// The estimate knows the updates of GRPO and of preference learning, and no generation between them.
+pub const REINFORCEMENT: &str =
+    "it generates answers as it trains, which is not planned; `objective` in WORKLOAD.toml plans its updates";
+/// Objectives by the names that programs have for them, as a workload file calls them.
+pub const OBJECTIVES: &[(&str, &str)] = &[
+    ("sft", ""),
+    ("pt", ""),
+    ("", ""),
+    ("dpo", "dpo"),
+    ("ipo", "dpo"),
+    ("kto", "kto"),
+    ("orpo", "orpo"),
+    ("simpo", "orpo"),
+    ("cpo", "orpo"),
+    ("rm", "reward"),
+    ("reward", "reward"),
+];
 /// Few weights before the input are trained; the estimate knows adapters and whole models.
 pub const PREFIX: &str = "the estimate knows no prefix or prompt tuning";
 /// A projector between frozen towers.
 pub const PROJECTOR: &str = "the estimate knows no training of a part of the model";
-pub const SERVING: &str = "it serves a model: state the load under [serving] in WORKLOAD.toml";
 
 pub const SETTINGS: &[(&str, Setting)] = &[
     ("model_name_or_path", Model),
@@ -35,6 +49,7 @@ pub const SETTINGS: &[(&str, Setting)] = &[
     ("batch_size_per_device", MICRO_BATCH),
     ("gradient_accumulation_steps", ACCUMULATION),
     ("grad_accum_steps", ACCUMULATION),
+    ("accumulation_steps", ACCUMULATION),
     ("accumulate_grad_batches", ACCUMULATION),
     ("global_batch_size", GLOBAL_BATCH),
     ("max_steps", STEPS),
@@ -43,11 +58,15 @@ pub const SETTINGS: &[(&str, Setting)] = &[
     ("max_iters", STEPS),
     ("num_train_steps", STEPS),
     ("training_steps", STEPS),
+    ("train_steps", STEPS),
+    ("total_iters", STEPS),
+    ("num_training_steps", STEPS),
     ("train_samples", Number(|file| &mut file.training.samples)),
     ("num_train_epochs", EPOCHS),
     ("epochs", EPOCHS),
     ("num_epochs", EPOCHS),
     ("max_epochs", EPOCHS),
+    ("n_epochs", EPOCHS),
     ("block_size", LENGTH),
     ("max_seq_length", LENGTH),
     ("max_seq_len", LENGTH),
@@ -98,9 +117,9 @@ pub const SETTINGS: &[(&str, Setting)] = &[
     ("overlap_param_gather", Overlap("weight-gather")),
     ("tp_comm_overlap", Overlap("tensor-parallel")),
     ("num_generations", NotPlanned(REINFORCEMENT)),
-    ("max_completion_length", NotPlanned(REINFORCEMENT)),
-    ("max_prompt_length", NotPlanned(REINFORCEMENT)),
-    ("beta", NotPlanned(REINFORCEMENT)),
+    ("max_completion_length", Preference),
+    ("max_prompt_length", Preference),
+    ("beta", Preference),
     ("nproc_per_node", GpusPerMachine),
     ("nnodes", Machines),
     ("num_machines", Machines),

@@ -6,6 +6,7 @@ use crate::recipe::setting::Setting::{self, Number};
 use crate::recipe::setting::Word;
 
 pub const TASK: Word = |file| &mut file.training.task;
+pub const OBJECTIVE: Word = |file| &mut file.training.objective;
 pub const RECOMPUTE: Word = |file| &mut file.training.recompute;
 pub const PRECISION: Word = |file| &mut file.training.precision;
 pub const OPTIMIZER: Word = |file| &mut file.training.optimizer;

@@ -55,13 +55,23 @@ pub fn asked_text(asked: &JobRequest, hardware: &Hardware, width: u16) -> String
         row("assumed", asked.assumed.iter().map(job_sentence).collect::<Vec<_>>().join("; "));
     }
     if !asked.no_effect.is_empty() {
-        let keys: Vec<&str> = asked.no_effect.iter().map(|one| one.key.as_str()).collect();
-        row("no effect", keys.join(", "));
+        row("no effect", without_files(&asked.no_effect));
     }
     if !asked.unread.is_empty() {
         row("unread", listed(&asked.unread));
     }
     lines.join("\n") + "\n"
+}
+
+/// Keys by their own names: which file they stand in is told by JSON. A whole configuration is more than anybody reads here.
+fn without_files(keys: &[KeyValue]) -> String {
+    const MOST: usize = 16;
+    let mut names: Vec<&str> =
+        keys.iter().map(|one| one.key.rsplit_once(": ").map_or(one.key.as_str(), |(_, key)| key)).collect();
+    let more = names.len().saturating_sub(MOST);
+    names.truncate(MOST);
+    let rest = if more > 0 { format!(" and {more} more (--output json)") } else { String::new() };
+    names.join(", ") + &rest
 }
 
 fn listed(keys: &[KeyValue]) -> String {
@@ -182,7 +192,13 @@ pub fn comparison_text(asked: &JobRequest, baseline: Placed, best: Placed, width
         Column::right("90 %", 0),
     ];
     let mut text = render(&columns, [row("as asked", baseline), row("recommended", best)], width);
+    let rate = baseline.1.world.market.offer(baseline.0.offer).quote.rate;
     let (baseline, best) = (baseline.0, best.0);
+    if let Some((limit, most)) = asked.hours.and_then(|limit| Some((limit, rate.for_hours(baseline.nodes, limit.0)?))) {
+        let line = format!("The job may take {limit}, which costs {} on its machines", usd(most));
+        text.push_str(&wrap(&line, width, "  "));
+        text.push('\n');
+    }
     text.push_str(&wrap(&format!("Difference: {}", difference_text(baseline, best)), width, "  "));
     text.push('\n');
     if let Some(limit) = asked.hours.filter(|limit| baseline.run.hours.p90 > limit.0) {

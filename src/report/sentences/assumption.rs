@@ -45,6 +45,31 @@ pub fn job_sentence(assumption: &JobAssumption) -> String {
         JobAssumption::BatchOfEachGpu { batch } => {
             format!("a batch of {batch} on each GPU (--set training.global_batch={batch} if it is that of all)")
         }
+        JobAssumption::BatchOfAllGpus { sequences, gpus } => {
+            let of = if *gpus == 1 { "GPU".to_owned() } else { format!("{gpus} GPUs") };
+            format!("a global batch of {sequences}, that of its {of}")
+        }
+        JobAssumption::StepsAlone { steps, data: Some(data) } => {
+            format!("{steps} steps: how many rows {data} has is not said (--set data.samples=N prices the epochs)")
+        }
+        JobAssumption::StepsAlone { steps, data: None } => {
+            format!("{steps} steps: how long it trains is not said (--set training.steps=N)")
+        }
+        JobAssumption::ModelOfSize { name, parameters } => {
+            format!(
+                "a dense language model of {parameters}: `{name}` is in no catalog, and its name says no more (--model CONFIG.json)"
+            )
+        }
+        JobAssumption::Vocabulary { tokens } => {
+            format!("a vocabulary of {tokens} tokens, that of GPT-2 (--set model.vocab=N)")
+        }
+        JobAssumption::NominalLoad { requests_per_second, prompt_tokens, answer_tokens } => format!(
+            "{requests_per_second} request a second of {prompt_tokens} tokens, answered with {answer_tokens}: the job states no load (--rps, --prompt-tokens, --answer-tokens)"
+        ),
+        JobAssumption::AnyGpu { gpus } => {
+            format!("{gpus} of any one kind of GPU: the job names none (--gpus a100)")
+        }
+        JobAssumption::OneGpu => "1 GPU: the script starts one process (--gpus h100:8)".to_owned(),
         JobAssumption::LoraTargetsOfStack { stack, targets } => {
             format!("lora.targets={}, as {stack} does when nothing is said", Vec::<String>::from(*targets).join(","))
         }

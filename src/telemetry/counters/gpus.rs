@@ -20,10 +20,15 @@ impl GpuCounters {
     /// `program` other than `nvidia-smi` is asked in any case, for what goes over links if `asks_for_links`. The error says why no GPU can be read.
     pub fn start(program: &str, interval: Duration, asks_for_links: bool) -> Result<Self, String> {
         #[cfg(feature = "cuda")]
-        if let Some(counters) = (program == NVIDIA_SMI).then(|| NvmlCounters::start(interval)).and_then(Result::ok) {
-            return Ok(Self::Nvml(counters));
-        }
-        Smi::start(program, interval, asks_for_links).map(Self::Smi)
+        let refused = match (program == NVIDIA_SMI).then(|| NvmlCounters::start(interval)) {
+            Some(Ok(counters)) => return Ok(Self::Nvml(counters)),
+            // The tool of the same driver may still answer; if not, what the driver said tells more.
+            Some(Err(why)) => format!("{why}; "),
+            None => String::new(),
+        };
+        #[cfg(not(feature = "cuda"))]
+        let refused = "";
+        Smi::start(program, interval, asks_for_links).map(Self::Smi).map_err(|why| format!("{refused}{why}"))
     }
 
     /// What each GPU last said.

@@ -8,9 +8,11 @@ use serde::Serialize;
 
 use crate::arguments::global::OutputFormat;
 use crate::planning::from::beside;
+use crate::planning::from::work::Work;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_import::{Gpus, JobRequest, Names};
+use gpuplan_report::sentences::assumption::job_sentence;
 use gpuplan_report::text::json::pretty;
 use gpuplan_report::text::table::{Column, render};
 use gpuplan_workload::file::Scalar;
@@ -43,6 +45,12 @@ struct FileRecord {
     gpu: Option<String>,
     nodes: Option<u32>,
     not_planned: Option<String>,
+    /// What its work is where it trains on no next token: `serving`, or the objective.
+    work: Option<String>,
+    /// Whether its work is planned without any further flag; else its machines are priced.
+    planned: bool,
+    /// What is taken for what it leaves open.
+    assumed: Vec<String>,
     unread: Vec<String>,
 }
 
@@ -107,11 +115,16 @@ fn empty(file: String) -> FileRecord {
         gpu: None,
         nodes: None,
         not_planned: None,
+        work: None,
+        planned: false,
+        assumed: Vec::new(),
         unread: Vec::new(),
     }
 }
 
 fn record(file: String, asked: &JobRequest, names: Names) -> FileRecord {
+    let mut job = Work { asked: asked.clone(), file: asked.workload.clone() };
+    let planned = job.complete(names.models).is_ok();
     let (model, training) = (&asked.workload.model, &asked.workload.training);
     let text = |number: &Option<Scalar>| number.as_ref().map(ToString::to_string);
     let amounts = [("steps", &training.steps), ("samples", &training.samples), ("epochs", &training.epochs)];
@@ -135,6 +148,9 @@ fn record(file: String, asked: &JobRequest, names: Names) -> FileRecord {
         gpu: choice.and_then(|choice| choice.chips.as_ref()).map(|chips| chips.word.clone()),
         nodes: asked.nodes.as_ref().map(|nodes| *nodes.end()),
         not_planned: asked.not_planned.clone(),
+        work: if asked.workload.serving.is_empty() { training.objective.clone() } else { Some("serving".to_owned()) },
+        planned,
+        assumed: job.asked.assumed.iter().map(job_sentence).collect(),
         unread: asked.unread.iter().map(|one| one.key.clone()).collect(),
         ..empty(file)
     }
@@ -142,7 +158,7 @@ fn record(file: String, asked: &JobRequest, names: Names) -> FileRecord {
 
 /// Counts by kind, and what most files were refused for.
 fn table(records: &[FileRecord], width: u16) -> String {
-    let mut kinds: BTreeMap<&str, [usize; 6]> = BTreeMap::new();
+    let mut kinds: BTreeMap<&str, [usize; 7]> = BTreeMap::new();
     let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
     for one in records {
         let counts = kinds.entry(one.kind.unwrap_or("refused")).or_default();
@@ -152,6 +168,7 @@ fn table(records: &[FileRecord], width: u16) -> String {
         counts[3] += usize::from(one.micro_batch.is_some() || one.global_batch.is_some());
         counts[4] += usize::from(one.sequence_length.is_some());
         counts[5] += usize::from(one.gpus.is_some());
+        counts[6] += usize::from(one.planned);
         let reason = one.refused.as_ref().or(one.not_planned.as_ref());
         if let Some(reason) = reason {
             *reasons.entry(reason.lines().next().unwrap_or_default().to_owned()).or_default() += 1;
@@ -165,6 +182,7 @@ fn table(records: &[FileRecord], width: u16) -> String {
         Column::right("batch", 0),
         Column::right("length", 0),
         Column::right("GPUs", 0),
+        Column::right("planned", 0),
     ];
     let rows = kinds.into_iter().map(|(kind, counts)| {
         std::iter::once(kind.to_owned()).chain(counts.iter().map(ToString::to_string)).collect::<Vec<_>>()

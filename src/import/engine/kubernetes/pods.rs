@@ -8,7 +8,7 @@ use crate::{ImportError, JobRequest};
 use gpuplan_workload::assumption::JobAssumption;
 
 /// Kinds whose pods are read. Kinds of the training operators have one list of replicas each.
-const KINDS: [&str; 22] = [
+const KINDS: [&str; 23] = [
     "Pod",
     "Job",
     "CronJob",
@@ -31,10 +31,17 @@ const KINDS: [&str; 22] = [
     "TrainJob",
     "ClusterTrainingRuntime",
     "TrainingRuntime",
+    "AppWrapper",
 ];
 
-pub fn is_read(kind: &str) -> bool {
-    KINDS.contains(&kind)
+/// Objects of another kind are read where their pods stand as those of the kinds above.
+pub fn is_read(object: &Value) -> bool {
+    let spec = object.get("spec").unwrap_or(EMPTY);
+    KINDS.contains(&word(object, "kind")) || role_specs(spec).is_some() || has_template(spec)
+}
+
+fn has_template(spec: &Value) -> bool {
+    spec.pointer("/template/spec/containers").is_some()
 }
 
 /// Pods of one kind.
@@ -67,10 +74,22 @@ pub fn of<'a>(object: &'a Value, asked: &mut JobRequest) -> Result<Vec<Pods<'a>>
             ray(at(spec, inner), asked)
         }
         "LeaderWorkerSet" => leaders_and_workers(spec, asked),
+        // CodeFlare's wrapper of whole objects.
+        "AppWrapper" => {
+            let wrapped = list(spec, "/components").iter().map(|one| at(one, "/template"));
+            let mut all = Vec::new();
+            for object in wrapped.filter(|object| is_read(object) && word(object, "kind") != "AppWrapper") {
+                all.extend(of(object, asked)?);
+            }
+            Ok(all)
+        }
         "TrainJob" => train_job(spec, asked),
         "Pod" => {
             asked.hours = deadline(spec)?;
             Ok(vec![Pods { count: 1, spec }])
+        }
+        kind if !KINDS.contains(&kind) && has_template(spec) => {
+            Ok(vec![Pods { count: count(spec, "replicas", asked)?, spec: at(spec, "/template/spec") }])
         }
         _ => roles(spec, asked),
     }
@@ -142,14 +161,15 @@ fn leaders_and_workers<'a>(spec: &'a Value, asked: &mut JobRequest) -> Result<Ve
     Ok(all)
 }
 
+fn role_specs(spec: &Value) -> Option<&Value> {
+    let is_roles = |key: &str| key.ends_with("ReplicaSpecs") || key == "replicaSpecs" || key == "replica_specs";
+    spec.as_object()?.iter().find(|(key, _)| is_roles(key)).map(|(_, found)| found)
+}
+
 /// Replicas by their role: `pytorchReplicaSpecs`, `mpiReplicaSpecs`, `tfReplicaSpecs`; a list in the first version of TFJob.
 fn roles<'a>(spec: &'a Value, asked: &mut JobRequest) -> Result<Vec<Pods<'a>>, ImportError> {
     asked.hours = spec.get("runPolicy").map(deadline).transpose()?.flatten();
-    let specs = spec.as_object().into_iter().flatten();
-    let Some((_, found)) = specs.into_iter().find(|(key, _)| key.ends_with("ReplicaSpecs") || *key == "replica_specs")
-    else {
-        return Ok(Vec::new());
-    };
+    let Some(found) = role_specs(spec) else { return Ok(Vec::new()) };
     if let Some(list) = found.as_array() {
         return replicas(list, "replicas", 1, asked);
     }

@@ -3,10 +3,10 @@
 use super::hugging_face::{ANY, adapters};
 use crate::recipe::entry::Entry;
 use crate::recipe::setting::Dialect;
-use crate::recipe::setting::Setting::{AllTargets, Choice, NotPlanned, Nothing, Precision, Switch};
-use crate::recipe::usual::{OPTIMIZERS, REINFORCEMENT};
+use crate::recipe::setting::Setting::{AllTargets, Choice, NotPlanned, Nothing, Objective, Precision, Switch};
+use crate::recipe::usual::{OBJECTIVES, OPTIMIZERS};
 use crate::recipe::words::value;
-use crate::recipe::words::{EPOCHS, LENGTH, OPTIMIZER, TASK};
+use crate::recipe::words::{EPOCHS, LENGTH, OBJECTIVE, OPTIMIZER, TASK};
 use crate::{JobRequest, Names};
 use gpuplan_workload::file::LoraSection;
 
@@ -25,9 +25,9 @@ pub const AXOLOTL: Dialect = Dialect {
         ("float16", Precision("amp-fp16")),
         ("bfloat16", Precision("bf16")),
         ("fp8", Precision("fp8")),
-        ("rl", NotPlanned(REINFORCEMENT)),
-        ("reward_model", NotPlanned(REINFORCEMENT)),
-        ("process_reward_model", NotPlanned(REINFORCEMENT)),
+        ("rl", Objective(OBJECTIVES)),
+        ("reward_model", Switch(OBJECTIVE, "reward")),
+        ("process_reward_model", NotPlanned("the estimate knows no rewards of single steps")),
         ("relora", NotPlanned("the estimate knows no ReLoRA")),
         ("relora_steps", NotPlanned("the estimate knows no ReLoRA")),
         ("base_model_config", Nothing),

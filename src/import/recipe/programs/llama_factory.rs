@@ -3,10 +3,8 @@
 use super::hugging_face::{ANY, adapters};
 use crate::recipe::entry::Entry;
 use crate::recipe::setting::Dialect;
-use crate::recipe::setting::Setting::{
-    Choice, Gpus, NotPlanned, NotPlannedIf, Nothing, Precision, Rank, Switch, Targets,
-};
-use crate::recipe::usual::REINFORCEMENT;
+use crate::recipe::setting::Setting::{Choice, Gpus, NotPlanned, Nothing, Objective, Precision, Rank, Switch, Targets};
+use crate::recipe::usual::OBJECTIVES;
 use crate::recipe::words::value;
 use crate::recipe::words::{EPOCHS, RECOMPUTE, TASK};
 use crate::{JobRequest, Names};
@@ -17,9 +15,8 @@ pub const LLAMA_FACTORY: Dialect = Dialect {
     settings: &[
         ("finetuning_type", Choice(TASK, &[("lora", "lora"), ("full", "full-fine-tune")])),
         ("lora_target", Targets),
-        ("stage", NotPlannedIf(&["dpo", "kto", "ppo", "rm"], REINFORCEMENT)),
+        ("stage", Objective(OBJECTIVES)),
         ("pref_beta", Nothing),
-        ("pref_loss", Nothing),
         (
             "flash_attn",
             Choice(
@@ -49,6 +46,7 @@ pub const LLAMA_FACTORY: Dialect = Dialect {
         ("ray_num_workers", Gpus),
     ],
     nothing: &[
+        "pref_loss",
         "use_v1_kernels",
         "batching_strategy",
         "quantization_method",
@@ -104,6 +102,11 @@ fn llama_factory(entries: &[Entry], asked: &mut JobRequest, names: Names) {
             let why = format!("the estimate knows no training of the kind `{other}`");
             asked.not_planned.get_or_insert(why);
         }
+    }
+    // ORPO and SimPO have no reference (hparams/finetuning_args.py, `pref_loss`).
+    let pairs = asked.workload.training.objective.as_deref() == Some("dpo");
+    if pairs && matches!(value(entries, "pref_loss"), Some("orpo" | "simpo")) {
+        asked.workload.training.objective = Some("orpo".to_owned());
     }
     // Frozen weights that are stored quantized already, or by another method than the estimate's.
     if !trains || (value(entries, "do_train").is_none() && !is_new && value(entries, "do_predict").is_some()) {

@@ -3,9 +3,9 @@
 use super::hugging_face::ANY;
 use crate::recipe::entry::Entry;
 use crate::recipe::setting::Dialect;
-use crate::recipe::setting::Setting::{GpusPerMachine, Machines, Model, NotPlanned, Switch};
+use crate::recipe::setting::Setting::{Either, GpusPerMachine, Machines, Model, NotPlanned, Preference, Rank, Switch};
 use crate::recipe::usual::REINFORCEMENT;
-use crate::recipe::words::{EPOCHS, GLOBAL_BATCH, LENGTH, MICRO_BATCH};
+use crate::recipe::words::{EPOCHS, GLOBAL_BATCH, LENGTH, MICRO_BATCH, RECOMPUTE, STEPS};
 use crate::{JobRequest, Names};
 
 /// OpenRLHF, openrlhf/cli.
@@ -19,8 +19,8 @@ pub const OPEN_RLHF: Dialect = Dialect {
         ("max_epochs", EPOCHS),
         ("flash_attn", Switch(|file| &mut file.training.attention, "flash")),
         ("reward_pretrain", NotPlanned(REINFORCEMENT)),
-        ("ref_pretrain", NotPlanned(REINFORCEMENT)),
-        ("beta", NotPlanned(REINFORCEMENT)),
+        ("ref_pretrain", Preference),
+        ("beta", Preference),
     ],
     nothing: &[
         "max_samples",
@@ -31,12 +31,12 @@ pub const OPEN_RLHF: Dialect = Dialect {
         "input_key",
         "apply_chat_template",
     ],
-    complete: open_rlhf,
+    complete: whole_or_adapters,
     ..ANY
 };
 
 /// Its adapters have rank 0 where nothing is said.
-fn open_rlhf(_: &[Entry], asked: &mut JobRequest, _: Names) {
+fn whole_or_adapters(_: &[Entry], asked: &mut JobRequest, _: Names) {
     let training = &mut asked.workload.training;
     let task = if training.lora.rank.is_some() { "lora" } else { "full-fine-tune" };
     training.task.get_or_insert_with(|| task.to_owned());
@@ -53,6 +53,33 @@ pub const VERL: Dialect = Dialect {
     nothing: &["trainer", "data", "actor_rollout_ref", "algorithm"],
     has_common: false,
     complete: |_, asked, _| {
+        // `n_gpus_per_node` and `nnodes` of ppo_trainer.yaml.
+        let (gpus, machines) = (&mut asked.launch.gpus_per_machine, &mut asked.launch.machines);
+        if asked.launch.gpus.is_none() {
+            gpus.get_or_insert(8);
+            machines.get_or_insert(1);
+        }
         asked.not_planned.get_or_insert_with(|| REINFORCEMENT.to_owned());
     },
+};
+
+/// verl's trainer of supervised fine-tuning (verl/trainer/config/sft_trainer.yaml), of whole models where no rank is stated.
+pub const VERL_SFT: Dialect = Dialect {
+    stack: "",
+    settings: &[
+        ("model.partial_pretrain", Model),
+        ("model.path", Model),
+        ("model.lora_rank", Rank),
+        ("model.enable_gradient_checkpointing", Either(RECOMPUTE, "full", "none")),
+        ("data.train_batch_size", GLOBAL_BATCH),
+        ("data.micro_batch_size_per_gpu", MICRO_BATCH),
+        ("data.max_length", LENGTH),
+        ("trainer.total_epochs", EPOCHS),
+        ("trainer.total_training_steps", STEPS),
+        ("trainer.n_gpus_per_node", GpusPerMachine),
+        ("trainer.nnodes", Machines),
+    ],
+    nothing: &["trainer", "data", "optim"],
+    has_common: false,
+    complete: whole_or_adapters,
 };

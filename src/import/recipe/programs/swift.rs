@@ -3,8 +3,8 @@
 use super::hugging_face::{ANY, adapters};
 use crate::recipe::entry::Entry;
 use crate::recipe::setting::Dialect;
-use crate::recipe::setting::Setting::{Choice, Model, NotPlannedIf, Nothing, Switch};
-use crate::recipe::usual::REINFORCEMENT;
+use crate::recipe::setting::Setting::{Choice, Model, Nothing, Objective, Switch};
+use crate::recipe::usual::OBJECTIVES;
 use crate::recipe::words::{MICRO_BATCH, PRECISION, TASK, value};
 use crate::{JobRequest, Names};
 
@@ -26,7 +26,7 @@ pub const SWIFT: Dialect = Dialect {
         ("quant_bits", Choice(|file| &mut file.training.base_weights, &[("4", "nf4"), ("8", "int8")])),
         ("attn_impl", Choice(|file| &mut file.training.attention, crate::recipe::usual::ATTENTION)),
         ("use_flash_attn", Switch(|file| &mut file.training.attention, "flash")),
-        ("rlhf_type", NotPlannedIf(&["dpo", "grpo", "ppo", "kto", "orpo", "simpo", "cpo", "rm", "gkd"], REINFORCEMENT)),
+        ("rlhf_type", Objective(OBJECTIVES)),
     ],
     nothing: &[
         "model_author",
