@@ -3,6 +3,7 @@
 mod answers;
 mod bad_inputs;
 mod bench;
+mod bills;
 mod budget;
 #[cfg(all(feature = "cuda", target_os = "linux"))]
 mod card;

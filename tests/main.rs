@@ -14,6 +14,7 @@ mod architecture;
 mod catalogs;
 mod cli;
 mod contracts;
+mod coverage;
 mod fuzz;
 #[cfg(all(feature = "cuda", target_os = "linux"))]
 mod kernels;

@@ -5,6 +5,7 @@ pub mod columnar;
 mod columns;
 pub mod compare;
 pub mod delivery;
+pub mod dimensions;
 mod export;
 mod google;
 mod item;

@@ -131,6 +131,18 @@ pub struct Resource {
     pub purchase: Option<String>,
 }
 
+/// The invoice that a line of a bill came with.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Invoice {
+    /// Billing account.
+    pub account: String,
+    /// Billing period, `2026-10`: usage that was reported late and corrections keep the month of their invoice.
+    pub month: String,
+    /// `None`: it is not issued yet, or the export does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+}
+
 /// One line of money.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Charge {
@@ -162,6 +174,9 @@ pub struct Charge {
     pub priced_at: Option<Timestamp>,
     /// What was assumed beyond the price.
     pub assumption: String,
+    /// Of a line of a bill.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invoice: Option<Invoice>,
 }
 
 impl Charge {
@@ -169,6 +184,11 @@ impl Charge {
     /// read.
     pub fn on_bill(&self) -> Usd {
         self.costs.billed.expect("a line of a bill has an amount")
+    }
+
+    /// A line of a bill that paid for machines with GPUs, or for what goes by the hour of such machines.
+    pub fn is_of_gpus(&self) -> bool {
+        self.resource.gpu.is_some() && !matches!(self.item, Item::Credit | Item::Tax)
     }
 
     /// Its quantity is hours of machines.
@@ -204,6 +224,7 @@ pub(crate) mod examples {
             source: String::new(),
             priced_at: None,
             assumption: String::new(),
+            invoice: None,
         }
     }
 }

@@ -8,7 +8,7 @@ pub mod portfolio;
 mod spending;
 pub mod status;
 
-pub use charge::{Allocation, Charge, Costs, Item, Nature, Resource, Waste};
+pub use charge::{Allocation, Charge, Costs, Invoice, Item, Nature, Resource, Waste};
 pub use diff::guardrail;
 pub use ledger::{Ledger, LedgerError};
 pub use portfolio::budget::{Budget, budget, charges};

@@ -6,13 +6,17 @@ pub mod calendar;
 pub mod commitment;
 mod coverage;
 pub mod file;
+pub mod launched;
 pub mod line_writer;
 pub mod lines;
 pub mod planned;
 pub mod pool_lines;
 pub mod rules;
+pub mod savings;
 pub mod shape;
+pub mod shared;
 pub mod simulation;
+pub mod unit_costs;
 pub mod verdict;
 
 use std::collections::BTreeMap;
@@ -22,6 +26,7 @@ use jiff::Timestamp;
 use crate::portfolio::calendar::Month;
 use crate::portfolio::commitment::Commitment;
 use crate::portfolio::rules::{BudgetRule, SpentSoFar};
+use crate::portfolio::shared::SharedCost;
 use gpuplan_market::Capacity;
 use gpuplan_market::capacity::pool::Pool;
 use gpuplan_units::{Hours, Usd, UsdPerHour};
@@ -46,6 +51,8 @@ pub struct Portfolio {
     pub capacity: Capacity,
     /// Machines of the capacity, with those of `capacity.toml`.
     pub pools: Vec<Pool>,
+    /// Who pays for what bills have that is of no run.
+    pub shared: Vec<SharedCost>,
     /// Share by which the data may be larger or smaller.
     pub data_spread: Spread,
 }
@@ -176,6 +183,7 @@ impl Portfolio {
             commitments: Vec::new(),
             capacity: Capacity::default(),
             pools: Vec::new(),
+            shared: Vec::new(),
             data_spread: Spread::assumed(),
         }
     }

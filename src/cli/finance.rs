@@ -1,6 +1,7 @@
 //! Commands about money: budgets, costs, bills, differences and reports.
 
 pub mod actual;
+pub mod alert;
 pub mod bill_import;
 pub mod budget;
 pub mod costs;

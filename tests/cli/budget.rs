@@ -143,6 +143,43 @@ fn a_single_workload_is_a_budget_of_one_run() {
 }
 
 #[test]
+fn a_reservation_that_nothing_was_planned_on_is_named_with_what_to_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = "[[run]]\nname = \"one\"\nteam = \"research\"\nusd_per_hour = \"2\"\nhours = 100\ncloud = \"nebius\"\nsource = \"a quote\"\n\
+        as_of = 2026-07-20\n";
+    let reserved = "[[commitment]]\nname = \"two H100\"\nkind = \"reservation\"\ncloud = \"aws\"\ninstance_type = \"p5.4xlarge\"\nnodes = 2\n\
+        usd_per_hour = \"4.13\"\nsource = \"an offer\"\nas_of = 2026-07-20\n";
+    let ran = portfolio(folder.path(), &format!("{HEAD}{run}{reserved}"), &[]);
+    assert!(
+        ran.code == 0
+            && ran.stderr.contains("`two H100` is paid and hardly used")
+            && ran.stderr.contains("[[committed]]"),
+        "{}",
+        ran.stderr
+    );
+    let used = run
+        .replace("nebius", "aws")
+        .replace("hours = 100", "hours = 700\nregion = \"us-east-1\"\ninstance_type = \"p5.4xlarge\"");
+    let ran = portfolio(folder.path(), &format!("{HEAD}{used}{reserved}"), &[]);
+    assert!(ran.code == 0 && !ran.stderr.contains("hardly used"), "{}", ran.stderr);
+}
+
+#[test]
+fn what_a_unit_costs_is_the_cost_by_what_the_workload_states() {
+    let each = |example: &str, unit: &str, count: f64| {
+        let document = gpuplan(&["budget", example, "--output", "json"]).json();
+        let phase = &document["phases"][0];
+        let dollars = |at: &Value| at.as_str().unwrap().parse::<f64>().unwrap();
+        let (cost, of_unit) = (dollars(&phase["cost_each_usd"]["expected"]), dollars(&phase["unit_costs"][unit]));
+        assert!((of_unit * count / cost - 1.0).abs() < 1e-4, "{example} {unit}: {of_unit} of {cost}");
+    };
+    // 64 runs on two million tokens each; 90 epochs of 1,281,167 images; requests of a day at a rate.
+    each("examples/sweep.toml", "experiment_usd", 64.0);
+    each("examples/sweep.toml", "million_tokens_usd", 128.0);
+    each("examples/resnet-50-imagenet.toml", "epoch_usd", 90.0);
+}
+
+#[test]
 fn markdown_is_for_pages_and_comments_alone() {
     let ran = gpuplan(&["prices", "H100", "--output", "markdown"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (2, ""));

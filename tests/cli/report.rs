@@ -288,7 +288,7 @@ fn a_budget_is_a_page_too() {
     std::fs::write(&path, budget.to_string()).unwrap();
     let path = path.to_str().unwrap();
     let page = report(path, &[]);
-    assert!(!page.contains("<b>2027") && !page.contains("<i>") && page.matches("<svg").count() == 4);
+    assert!(!page.contains("<b>2027") && !page.contains("<i>") && page.matches("<svg").count() == 6);
     let markdown = report(path, &["--format", "md"]);
     for said in [
         "The budget of $1,500 is kept with a chance of 70 %.",

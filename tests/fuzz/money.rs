@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;
 use std::sync::LazyLock;
 
-use gpuplan::budget::bill::sums::Sums;
+use gpuplan::budget::bill::sums::{Known, Sums};
 use gpuplan::budget::bill::{self as bills, Format, ImportedBill};
 use gpuplan::budget::guardrail::Guardrail;
 use gpuplan::budget::portfolio::calendar::Month;
@@ -285,7 +285,8 @@ pub fn bill_parquet(data: &[u8]) {
 
 fn assert_bills(sums: &Sums) {
     assert!(sums.ours <= sums.lines, "{} of {} lines", sums.ours, sums.lines);
-    let bills = sums.bills("hash", "a bill", &BTreeSet::new());
+    let known = Known { runs: &BTreeSet::new(), hardware: &HARDWARE };
+    let bills = sums.bills("hash", "a bill", &known);
     let charges: Vec<_> = bills.iter().flat_map(|bill| &bill.charges).collect();
     assert_eq!(charges.is_empty(), sums.ours == 0);
     assert_eq!(

@@ -1,32 +1,17 @@
-//! One cell of an export, whoever wrote it: names of columns and tags, the run in a list of tags, moments, exact numbers in JSON.
+//! One cell of an export, whoever wrote it: names of columns, moments, exact numbers in JSON.
 
 use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
-use serde_json::Value;
 
 /// Letters and digits alone: `lineItem/UnblendedCost` and `line_item_unblended_cost` are one column.
 pub fn normalized(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).map(|letter| letter.to_ascii_lowercase()).collect()
 }
 
-/// Whether a tag, label or column is the mark of a run: `gpuplan:run` in every spelling that exports have, such as
-/// `resource_tags_user_gpuplan_run` and `user_gpuplan_run`.
-pub fn is_run_tag(name: &str) -> bool {
-    normalized(name).ends_with("gpuplanrun")
-}
-
-/// From `{"gpuplan:run": "a"}`, or `[{"key": "gpuplan_run", "value": "a"}]` as Google writes labels.
-pub fn run_of_tags(tags: &Value) -> Option<String> {
-    let found = match tags {
-        Value::Object(tags) => tags.iter().find(|(name, _)| is_run_tag(name)).and_then(|(_, value)| value.as_str()),
-        Value::Array(labels) => labels
-            .iter()
-            .find(|label| label["key"].as_str().is_some_and(is_run_tag))
-            .and_then(|label| label["value"].as_str()),
-        _ => None,
-    };
-    found.filter(|run| !run.is_empty()).map(str::to_owned)
+/// JSON with its braces, which Azure leaves out around tags.
+pub fn braced(text: &str) -> String {
+    if text.starts_with(['{', '[']) { text.to_owned() } else { format!("{{{text}}}") }
 }
 
 /// `2026-10-01T00:00:00Z`, `2026-10-01 00:00:00 UTC`, `2026-10-01`, and `10/01/2026` as Azure writes it.

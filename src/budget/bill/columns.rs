@@ -5,7 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::bill::cell::{is_run_tag, normalized};
+use crate::bill::cell::normalized;
+use crate::bill::dimensions::{RunTag, own_tag};
 use crate::bill::export::{BillError, Format, Position};
 
 /// The names of the columns, and where they stand.
@@ -23,6 +24,16 @@ impl Header {
 
     fn find(&self, names: &[&str]) -> Option<usize> {
         names.iter().find_map(|name| self.normalized.iter().position(|known| *known == normalized(name)))
+    }
+
+    /// Columns that are each one tag: `resourceTags/user:team` of a legacy report, `resource_tags_user_team`.
+    fn tags(&self, mark: &RunTag) -> Vec<(String, usize)> {
+        let tag = |(column, name): (usize, &String)| {
+            let tag =
+                ["resourceTags/user:", "resource_tags_user_"].iter().find_map(|start| name.strip_prefix(start))?;
+            Some((own_tag(tag, mark)?.to_owned(), column))
+        };
+        self.names.iter().enumerate().filter_map(tag).collect()
     }
 
     pub fn format(&self) -> Option<Format> {
@@ -59,6 +70,7 @@ pub struct Columns {
     pub cloud: Option<usize>,
     pub amounts: AmountColumns,
     pub usage: UsageColumns,
+    pub place: PlaceColumns,
 }
 
 /// Where an export says which run a line is of.
@@ -102,6 +114,22 @@ pub struct UsageColumns {
     pub unit: Option<usize>,
 }
 
+/// Where an export says what was rented, where, and on what terms.
+#[derive(Default)]
+pub struct PlaceColumns {
+    pub region: Option<usize>,
+    /// Of a report that leaves the first one empty.
+    pub region_before: Option<usize>,
+    pub instance_type: Option<usize>,
+    /// JSON that may name the machine.
+    pub details: Option<usize>,
+    pub terms: Option<usize>,
+    /// Number of the invoice.
+    pub invoice: Option<usize>,
+    /// Tags that are columns of their own, by their names.
+    pub own_tags: Vec<(String, usize)>,
+}
+
 /// A header and whose it is, while columns are looked for.
 struct Search<'a> {
     file: &'a str,
@@ -125,7 +153,7 @@ impl Search<'_> {
 }
 
 impl Columns {
-    pub fn new(file: &str, format: Format, header: &Header) -> Result<Self, BillError> {
+    pub fn new(file: &str, format: Format, header: &Header, mark: &RunTag) -> Result<Self, BillError> {
         let search = Search { file, header };
         let mut found = match format {
             Format::Cur => cur(&search),
@@ -133,14 +161,15 @@ impl Columns {
             Format::Google => google(&search),
             Format::Azure => azure(&search),
         }?;
-        found.run.tag = header.names.iter().position(|name| is_run_tag(name));
+        found.run.tag = header.names.iter().position(|name| mark.is(name));
+        found.place.own_tags = header.tags(mark);
         if found.run.tag.is_none() && found.run.tags.is_none() {
             let column = match format {
                 Format::Cur => "resource_tags",
                 Format::Focus | Format::Azure => "Tags",
                 Format::Google => "labels",
             };
-            let why = ": without the tag `gpuplan:run` no line can be told apart";
+            let why = ": without the tag `gpuplan:run`, or one named by --run-tag, no line can be told apart";
             return Err(BillError::Missing { file: file.to_owned(), at: header.at, column: column.to_owned(), why });
         }
         Ok(found)
@@ -148,7 +177,7 @@ impl Columns {
 
     /// All columns that are read.
     pub fn needed(&self) -> BTreeSet<usize> {
-        let Self { run, period, start, end, account, cloud, amounts, usage } = self;
+        let Self { run, period, start, end, account, cloud, amounts, usage, place } = self;
         let always = [*start, amounts.currency, amounts.billed];
         let optional = [
             [run.tag, run.tags, *end, *account, *cloud, amounts.list],
@@ -156,7 +185,10 @@ impl Columns {
         ];
         let EffectiveColumns { every, savings_plan, reservation } = amounts.effective;
         let more = [usage.unit, *period, every, savings_plan, reservation];
-        always.into_iter().chain(optional.into_iter().flatten().chain(more).flatten()).collect()
+        let PlaceColumns { region, region_before, instance_type, details, terms, invoice, own_tags } = place;
+        let places = [*region, *region_before, *instance_type, *details, *terms, *invoice];
+        let optional = optional.into_iter().flatten().chain(more).chain(places).flatten();
+        always.into_iter().chain(optional).chain(own_tags.iter().map(|(_, column)| *column)).collect()
     }
 }
 
@@ -185,6 +217,14 @@ fn cur(search: &Search) -> Result<Columns, BillError> {
             quantity: search.find(&["line_item_usage_amount"]),
             ..UsageColumns::default()
         },
+        place: PlaceColumns {
+            region: search.find(&["product_region_code"]),
+            region_before: search.find(&["product_region"]),
+            instance_type: search.find(&["product_instance_type"]),
+            terms: search.find(&["line_item_line_item_type"]),
+            invoice: search.find(&["bill_invoice_id"]),
+            ..PlaceColumns::default()
+        },
     })
 }
 
@@ -211,6 +251,14 @@ fn focus(search: &Search) -> Result<Columns, BillError> {
             quantity: search.find(&["ConsumedQuantity", "PricingQuantity"]),
             unit: search.find(&["ConsumedUnit", "PricingUnit"]),
         },
+        place: PlaceColumns {
+            region: search.find(&["RegionId", "Region"]),
+            instance_type: search.find(&["x_InstanceType"]),
+            details: search.find(&["SkuPriceDetails", "x_SkuDetails"]),
+            terms: search.find(&["PricingCategory"]),
+            invoice: search.find(&["InvoiceId"]),
+            ..PlaceColumns::default()
+        },
     })
 }
 
@@ -234,6 +282,11 @@ fn google(search: &Search) -> Result<Columns, BillError> {
             service: search.find(&["service_description"]),
             usage: search.find(&["sku_description"]),
             ..UsageColumns::default()
+        },
+        place: PlaceColumns {
+            region: search.find(&["location_region"]),
+            details: search.find(&["system_labels"]),
+            ..PlaceColumns::default()
         },
     })
 }
@@ -259,6 +312,13 @@ fn azure(search: &Search) -> Result<Columns, BillError> {
             usage: search.find(&["MeterName"]),
             quantity: search.find(&["Quantity", "UsageQuantity"]),
             unit: search.find(&["UnitOfMeasure"]),
+        },
+        place: PlaceColumns {
+            region: search.find(&["ResourceLocation"]),
+            details: search.find(&["AdditionalInfo"]),
+            terms: search.find(&["PricingModel"]),
+            invoice: search.find(&["InvoiceId"]),
+            ..PlaceColumns::default()
         },
     })
 }

@@ -85,8 +85,9 @@ mod tests {
 
     use super::*;
     use crate::bill::read;
-    use crate::bill::sums::Sums;
+    use crate::bill::sums::{Known, Sums};
     use crate::ledger::Ledger;
+    use gpuplan_hardware::Hardware;
 
     const GOOGLE: &str = "billing_account_id,invoice.month,usage_start_time,usage_end_time,cost,currency,labels,service.description,sku.description\n";
 
@@ -104,7 +105,11 @@ mod tests {
     fn bills(text: &str) -> Vec<ImportedBill> {
         let mut sums = Sums::default();
         read("bill.csv", None, text.as_bytes(), &mut sums).unwrap();
-        sums.bills(&gpuplan_runstore::sha256(text.as_bytes()), "a bill", &BTreeSet::new())
+        sums.bills(
+            &gpuplan_runstore::sha256(text.as_bytes()),
+            "a bill",
+            &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() },
+        )
     }
 
     fn total(ledger: &Ledger) -> Usd {

@@ -19,8 +19,11 @@ pub struct ImportedBill {
     /// Lines of runs in it; 0: kept by an older version, which did not count them.
     #[serde(default)]
     pub lines: u64,
-    /// Lines of runs, added up by run, day of usage and item.
+    /// Lines of runs, added up by run, day of usage, item, machine and tags.
     pub charges: Vec<Charge>,
+    /// Lines of no run, added up by month of usage, item, machine and team.
+    #[serde(default)]
+    pub others: Vec<Charge>,
 }
 
 /// Whose export it is.

@@ -4,7 +4,8 @@ use std::io::BufRead;
 
 use serde_json::Value;
 
-use crate::bill::cell::{numbers_as_text, parse_moment, parse_period, run_of_tags};
+use crate::bill::cell::{numbers_as_text, parse_moment, parse_period};
+use crate::bill::dimensions::{self, Dimensions, RunTag};
 use crate::bill::export::{BillError, Format, Position};
 use crate::bill::item::{Labels, classify};
 use crate::bill::sums::{BillLine, Sums};
@@ -34,9 +35,14 @@ pub fn read(file: &str, mut lines: impl BufRead, sums: &mut Sums) -> Result<(), 
         sums.lines += 1;
         let row: Value = serde_json::from_str(&numbers_as_text(text))
             .map_err(|error| BillError::line(file, number, error.to_string()))?;
-        let lines = bill_lines(file, number, &row)?;
-        sums.ours += u64::from(!lines.is_empty());
         let currency = row["currency"].as_str().unwrap_or_default();
+        let run = sums.mark.run_of(&row["labels"]);
+        if run.is_none() {
+            sums.add_others(currency, bill_lines(file, number, &row, None, &sums.mark).unwrap_or_default());
+            continue;
+        }
+        sums.ours += 1;
+        let lines = bill_lines(file, number, &row, run, &sums.mark)?;
         for line in lines {
             if !sums.knows(currency) {
                 return Err(BillError::NoRate {
@@ -59,12 +65,33 @@ fn period(file: &str, number: u64, row: &Value) -> Result<Option<String>, BillEr
     parse_period(given).map(Some).ok_or_else(wrong)
 }
 
-fn bill_lines(file: &str, number: u64, row: &Value) -> Result<Vec<BillLine>, BillError> {
+fn dimensions_of(row: &Value, is_ours: bool, sku: &str, mark: &RunTag) -> Dimensions {
+    let mut tags = dimensions::own_tags(&row["labels"], mark);
+    if !is_ours {
+        tags.retain(|name, _| dimensions::OTHERS_HAVE.contains(&name.as_str()));
+    }
+    Dimensions {
+        tags,
+        region: row["location"]["region"].as_str().map(str::to_owned),
+        instance_type: dimensions::instance_in_json(&row["system_labels"].to_string()),
+        gpu: dimensions::gpu_of_sku(sku).map(str::to_owned),
+        purchase: dimensions::purchase(Format::Google, "", sku),
+        // An export has its month alone.
+        invoice: None,
+    }
+}
+
+fn bill_lines(
+    file: &str,
+    number: u64,
+    row: &Value,
+    run: Option<String>,
+    mark: &RunTag,
+) -> Result<Vec<BillLine>, BillError> {
     let text = |column: &str| {
         let missing = || BillError::cell(file, number, column, "it is missing");
         row[column].as_str().ok_or_else(missing)
     };
-    let Some(run) = run_of_tags(&row["labels"]) else { return Ok(Vec::new()) };
     text("currency")?;
     let time = |column: &str| {
         let given = text(column)?;
@@ -91,6 +118,7 @@ fn bill_lines(file: &str, number: u64, row: &Value) -> Result<Vec<BillLine>, Bil
         cloud: "gcp".to_owned(),
         account: row["billing_account_id"].as_str().unwrap_or_default().to_owned(),
         period: period(file, number, row)?,
+        dimensions: dimensions_of(row, run.is_some(), labels.usage, mark),
         run,
         start,
         end: time("usage_end_time")?.max(start),
@@ -126,6 +154,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::bill::sums::Known;
+    use gpuplan_hardware::Hardware;
 
     fn sums(text: &str) -> Result<Sums, String> {
         let mut sums = Sums::default();
@@ -141,7 +171,7 @@ mod tests {
         let row = ROW.replace('\n', " ");
         let sums = sums(&format!("{row}\n\n{}\n", row.replace("gpuplan_run", "other"))).unwrap();
         assert_eq!((sums.lines, sums.ours), (2, 1), "a credit is a part of its line");
-        let bills = sums.bills("h", "google", &BTreeSet::new());
+        let bills = sums.bills("h", "google", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() });
         let amounts: Vec<String> =
             bills[0].charges.iter().map(|charge| charge.costs.billed.unwrap().to_string()).collect();
         assert_eq!(amounts, ["1.23456789", "-0.0015"]);

@@ -1,23 +1,26 @@
-//! `Sums`: the lines of a bill added up by run, day and item, exactly, and rounded once.
+//! `Sums`: the lines of a bill added up by run, day, item and dimensions, exactly, and rounded once; lines of no run by month.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+use crate::bill::dimensions::{Dimensions, RunTag};
 use crate::bill::export::ImportedBill;
-use crate::charge::{Allocation, Charge, Costs, Item, Nature, Resource, utc_day};
+use crate::charge::{Allocation, Charge, Costs, Invoice, Item, Nature, Resource, utc_day};
+use gpuplan_hardware::{CloudId, Hardware};
 use gpuplan_units::{FineUsd, Usd};
 
-/// One line of a bill that bears the mark of a run.
+/// One line of a bill.
 #[derive(Clone, Debug)]
 pub struct BillLine {
     pub cloud: String,
     pub account: String,
     /// Billing period, `2026-10`; `None`: the export does not say, and the month in which the usage began is taken.
     pub period: Option<String>,
-    /// As the tag or label says it.
-    pub run: String,
+    /// As the tag or label says it; `None`: it bears no mark of a run.
+    pub run: Option<String>,
+    pub dimensions: Dimensions,
     pub start: Timestamp,
     pub end: Timestamp,
     pub item: Item,
@@ -35,9 +38,11 @@ struct Key {
     cloud: String,
     account: String,
     period: String,
-    run: String,
+    run: Option<String>,
+    /// Of a line of no run its month: bills may have millions of them.
     day: String,
     item: Item,
+    dimensions: Dimensions,
 }
 
 #[derive(Clone, Debug)]
@@ -62,6 +67,10 @@ pub struct Sums {
     pub ours: u64,
     /// Amounts of runs whose billing period the export does not say.
     pub without_period: u64,
+    /// Lines of no run that cannot be read, or are in a currency without a rate; nothing is known of their amounts.
+    pub unread: u64,
+    /// By what lines are of runs.
+    pub mark: RunTag,
     /// US dollars for one unit of other currencies, as they are stated.
     pub rates: BTreeMap<String, ExchangeRate>,
 }
@@ -117,17 +126,25 @@ impl Sums {
         self.add(line.converted(rate)?)
     }
 
+    /// A line of no run, with its credits. Nothing of it is worth refusing a bill for.
+    pub fn add_others(&mut self, currency: &str, lines: Vec<BillLine>) {
+        let is_known = self.knows(currency) && !lines.is_empty();
+        let added = is_known && lines.into_iter().all(|line| self.add_in(currency, line).is_some());
+        self.unread += u64::from(!added);
+    }
+
     /// `None` where a sum is beyond counting.
     pub fn add(&mut self, line: BillLine) -> Option<()> {
-        self.without_period += u64::from(line.period.is_none());
+        self.without_period += u64::from(line.period.is_none() && line.run.is_some());
         let month_of_usage = || line.start.to_zoned(TimeZone::UTC).strftime("%Y-%m").to_string();
         let key = Key {
             period: line.period.clone().unwrap_or_else(month_of_usage),
             cloud: line.cloud,
             account: line.account,
+            day: if line.run.is_some() { utc_day(line.start) } else { month_of_usage() },
             run: line.run,
-            day: utc_day(line.start),
             item: line.item,
+            dimensions: line.dimensions,
         };
         let zero = FineUsd::ZERO;
         let empty = Sum {
@@ -151,9 +168,8 @@ impl Sums {
         Some(())
     }
 
-    /// A bill for each account and billing period. `hash` is of the files; `runs` are the names that are known here, as a label may have
-    /// lost letters of them.
-    pub fn bills(&self, hash: &str, source: &str, runs: &BTreeSet<String>) -> Vec<ImportedBill> {
+    /// A bill for each account and billing period. `hash` is of the files.
+    pub fn bills(&self, hash: &str, source: &str, known: &Known) -> Vec<ImportedBill> {
         let mut bills: BTreeMap<(&str, &str, &str), ImportedBill> = BTreeMap::new();
         for (key, sum) in &self.by_key {
             let Key { cloud, account, period, .. } = key;
@@ -164,27 +180,73 @@ impl Sums {
                 month: period.clone(),
                 lines: 0,
                 charges: Vec::new(),
+                others: Vec::new(),
             });
-            bill.lines += sum.lines;
-            let charge = charge(&bill.id, key, sum, source, runs);
-            bill.charges.push(charge);
+            let into = if key.run.is_some() { &bill.charges } else { &bill.others };
+            let charge = charge(&format!("{}/{}", bill.id, into.len()), key, sum, source, known);
+            if key.run.is_some() {
+                bill.lines += sum.lines;
+                bill.charges.push(charge);
+            } else {
+                bill.others.push(charge);
+            }
         }
         bills.into_values().collect()
     }
 }
 
-fn charge(bill: &str, key: &Key, sum: &Sum, source: &str, runs: &BTreeSet<String>) -> Charge {
+/// What names on a bill may mean.
+#[derive(Clone, Copy)]
+pub struct Known<'a> {
+    /// Names of runs that are known here, as a label may have lost letters of them.
+    pub runs: &'a BTreeSet<String>,
+    pub hardware: &'a Hardware,
+}
+
+impl Known<'_> {
+    /// The GPU of a machine, and how many it has; of words that name one, that one by itself.
+    fn gpu(&self, cloud: &str, dimensions: &Dimensions) -> (Option<String>, Option<f64>) {
+        let machine = dimensions.instance_type.as_deref();
+        let found = machine.and_then(|name| self.hardware.find_instance(&CloudId::new(cloud), name));
+        if let Some(node) = found.map(|id| &self.hardware.instance(id).node) {
+            return (Some(self.hardware.gpu(node.gpu).id.clone()), Some(node.gpus.as_f64()));
+        }
+        let gpu = dimensions.gpu.as_deref().map(|words| {
+            let (_, model) = words.split_once(' ').unwrap_or(("", words));
+            let found = self.hardware.find_gpu(words).or_else(|| self.hardware.find_gpu(model));
+            // A GPU that no catalog has is one all the same.
+            found.map_or_else(|| words.to_owned(), |id| self.hardware.gpu(id).id.clone())
+        });
+        (gpu, None)
+    }
+}
+
+fn charge(id: &str, key: &Key, sum: &Sum, source: &str, known: &Known) -> Charge {
     let billed = sum.billed.rounded();
     let an_hour = Usd::from_dollars(billed.dollars() / sum.hours).filter(|_| sum.hours > 0.0 && sum.hours.is_finite());
     let (quantity, unit, unit_price) = an_hour.map_or((1.0, "sum", billed), |price| (sum.hours, "hour", price));
+    let Dimensions { tags, region, instance_type, purchase, invoice, .. } = &key.dimensions;
+    let (gpu, gpus) = known.gpu(&key.cloud, &key.dimensions);
     Charge {
-        id: format!("{bill}/{}/{}/{:?}", key.run, key.day, key.item),
+        id: id.to_owned(),
         nature: Nature::Actual,
         item: key.item,
-        allocation: Allocation { run: Some(run_of_tag(&key.run, runs)), ..Allocation::default() },
+        allocation: Allocation {
+            run: key.run.as_ref().map(|run| run_of_tag(run, known.runs)),
+            team: tags.get("team").cloned(),
+            tags: tags.clone(),
+        },
         start: sum.start,
         end: sum.end,
-        resource: Resource { cloud: key.cloud.clone(), ..Resource::default() },
+        resource: Resource {
+            cloud: key.cloud.clone(),
+            region: region.clone(),
+            instance_type: instance_type.clone(),
+            gpu,
+            gpus,
+            purchase: purchase.map(str::to_owned),
+            ..Resource::default()
+        },
         quantity,
         unit: unit.to_owned(),
         unit_price,
@@ -198,6 +260,7 @@ fn charge(bill: &str, key: &Key, sum: &Sum, source: &str, runs: &BTreeSet<String
         source: source.to_owned(),
         priced_at: None,
         assumption: format!("{} lines added up exactly and rounded once; the unit price is their mean", sum.lines),
+        invoice: Some(Invoice { account: key.account.clone(), month: key.period.clone(), id: invoice.clone() }),
     }
 }
 
@@ -229,7 +292,8 @@ mod tests {
             cloud: "gcp".to_owned(),
             account: "1".to_owned(),
             period: None,
-            run: run.to_owned(),
+            run: Some(run.to_owned()),
+            dimensions: Dimensions::default(),
             start,
             end: Timestamp::from_second(second + 3600).unwrap(),
             item,
@@ -249,7 +313,8 @@ mod tests {
         }
         sums.add(line("life_1-0", 0, Item::Credit, "-2")).unwrap();
         sums.add(line("life_1-0", 40 * 86_400, Item::Machines, "1")).unwrap();
-        let bills = sums.bills("h", "google a.json", &BTreeSet::from(["Life_1.0".to_owned(), "other".to_owned()]));
+        let runs = BTreeSet::from(["Life_1.0".to_owned(), "other".to_owned()]);
+        let bills = sums.bills("h", "google a.json", &Known { runs: &runs, hardware: &Hardware::default() });
         assert_eq!(bills.iter().map(|bill| bill.month.as_str()).collect::<Vec<_>>(), ["1970-01", "1970-02"]);
         let first = &bills[0].charges;
         assert_eq!(first.len(), 2, "{first:#?}");

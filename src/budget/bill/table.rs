@@ -1,13 +1,15 @@
 //! Bills as tables: AWS CUR 2.0 and legacy, FOCUS, Azure cost details, and Google's export with flat columns. Here from CSV.
 
+use std::collections::BTreeMap;
 use std::io::BufRead;
 
 use csv::{ReaderBuilder, StringRecord};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use crate::bill::cell::{normalized, numbers_as_text, parse_moment, parse_period, run_of_tags};
+use crate::bill::cell::{braced, normalized, numbers_as_text, parse_moment, parse_period};
 use crate::bill::columns::{AmountColumns, Columns, EffectiveColumns, Header, RunColumns, UsageColumns};
+use crate::bill::dimensions::{self, Dimensions, RunTag};
 use crate::bill::export::{BillError, Format, Position};
 use crate::bill::item::{Labels, classify};
 use crate::bill::sums::{BillLine, Sums};
@@ -24,22 +26,27 @@ pub struct Table<'a> {
 
 impl<'a> Table<'a> {
     /// The format is guessed by the header where none is named.
-    pub fn new(file: &'a str, format: Option<Format>, header: Header) -> Result<Self, BillError> {
+    pub fn new(file: &'a str, format: Option<Format>, header: Header, mark: &RunTag) -> Result<Self, BillError> {
         let format = format.or_else(|| header.format()).ok_or_else(|| BillError::Unknown { file: file.to_owned() })?;
-        Ok(Self { file, format, columns: Columns::new(file, format, &header)?, header })
+        Ok(Self { file, format, columns: Columns::new(file, format, &header, mark)?, header })
     }
 
     pub fn needs(&self, column: usize) -> bool {
         self.columns.needed().contains(&column)
     }
 
-    /// One line of the bill; it counts if it is of a run.
+    /// One line of the bill. One of a run has to be right; of any other, what cannot be read is counted as unread.
     pub fn add(&self, at: Position, record: &StringRecord, sums: &mut Sums) -> Result<(), BillError> {
         sums.lines += 1;
         let row = LineCells { file: self.file, format: self.format, at, header: &self.header, record };
-        let Some(run) = run_of_line(&row, &self.columns.run)? else { return Ok(()) };
-        sums.ours += 1;
         let currency = row.text(Some(self.columns.amounts.currency));
+        let tags = Tags::of(&row, &self.columns.run, &sums.mark)?;
+        let Some(run) = tags.run else {
+            let lines = bill_lines(&row, &self.columns, None, tags.own);
+            sums.add_others(currency, lines.unwrap_or_default());
+            return Ok(());
+        };
+        sums.ours += 1;
         if !sums.knows(currency) {
             return Err(BillError::NoRate {
                 file: self.file.to_owned(),
@@ -48,7 +55,7 @@ impl<'a> Table<'a> {
                 currency: currency.to_owned(),
             });
         }
-        for line in bill_lines(&row, &self.columns, run)? {
+        for line in bill_lines(&row, &self.columns, Some(run), tags.own)? {
             sums.add_in(currency, line).ok_or_else(|| BillError::TooLarge { file: self.file.to_owned() })?;
         }
         Ok(())
@@ -100,7 +107,7 @@ pub fn read(file: &str, format: Option<Format>, lines: impl BufRead, sums: &mut 
         BillError::line(file, line, error.to_string())
     };
     let names = reader.headers().map_err(|error| broken(&error))?.iter().map(str::to_owned);
-    let table = Table::new(file, format, Header::new(Position::Line(1), names))?;
+    let table = Table::new(file, format, Header::new(Position::Line(1), names), &sums.mark)?;
     let mut record = StringRecord::new();
     while reader.read_record(&mut record).map_err(|error| broken(&error))? {
         let line = record.position().map_or(0, csv::Position::line);
@@ -109,26 +116,66 @@ pub fn read(file: &str, format: Option<Format>, lines: impl BufRead, sums: &mut 
     Ok(table.format)
 }
 
-/// The run that a line is of; `None`: no run of gpuplan.
-fn run_of_line(row: &LineCells, columns: &RunColumns) -> Result<Option<String>, BillError> {
-    let own = row.text(columns.tag);
-    if !own.is_empty() {
-        return Ok(Some(own.to_owned()));
-    }
-    let Some(column) = columns.tags else { return Ok(None) };
-    let text = row.text(Some(column));
-    // Most lines have other tags: they are not taken apart.
-    if !normalized(text).contains("gpuplanrun") {
-        return Ok(None);
-    }
-    // Azure leaves out the braces.
-    let whole = if text.starts_with(['{', '[']) { text.to_owned() } else { format!("{{{text}}}") };
-    let tags: Value = serde_json::from_str(&whole)
-        .map_err(|error| row.wrong(column, format!("these tags are not valid JSON: {error}")))?;
-    Ok(run_of_tags(&tags))
+/// What the tags of a line say.
+#[derive(Default)]
+struct Tags {
+    /// `None`: no run.
+    run: Option<String>,
+    own: BTreeMap<String, String>,
 }
 
-fn bill_lines(row: &LineCells, columns: &Columns, run: String) -> Result<Vec<BillLine>, BillError> {
+impl Tags {
+    fn of(row: &LineCells, columns: &RunColumns, mark: &RunTag) -> Result<Self, BillError> {
+        let mut found = Self::default();
+        if let Some(column) = columns.tags {
+            let text = row.text(Some(column));
+            let has_run = mark.may_be_in(text);
+            if has_run || dimensions::OTHERS_HAVE.iter().any(|word| text.contains(word)) {
+                match serde_json::from_str::<Value>(&braced(text)) {
+                    Ok(tags) => found = Self { run: mark.run_of(&tags), own: dimensions::own_tags(&tags, mark) },
+                    Err(error) if has_run => {
+                        return Err(row.wrong(column, format!("these tags are not valid JSON: {error}")));
+                    }
+                    Err(_) => {}
+                }
+            }
+        }
+        let own = row.text(columns.tag);
+        if !own.is_empty() {
+            found.run = Some(own.to_owned());
+        }
+        Ok(found)
+    }
+}
+
+/// What was rented, where and how.
+fn dimensions_of(row: &LineCells, columns: &Columns, mut tags: BTreeMap<String, String>, is_ours: bool) -> Dimensions {
+    let place = &columns.place;
+    let said = |column| Some(row.text(column).to_owned()).filter(|text: &String| !text.is_empty());
+    let usage = row.text(columns.usage.usage);
+    for (name, column) in &place.own_tags {
+        tags.extend(said(Some(*column)).map(|value| (name.clone(), value)));
+    }
+    if !is_ours {
+        tags.retain(|name, _| dimensions::OTHERS_HAVE.contains(&name.as_str()));
+    }
+    let instance_type = said(place.instance_type).or_else(|| dimensions::instance_in_json(row.text(place.details)));
+    Dimensions {
+        tags,
+        region: said(place.region).or_else(|| said(place.region_before)),
+        instance_type: instance_type.or_else(|| dimensions::instance_of_usage(usage).map(str::to_owned)),
+        gpu: dimensions::gpu_of_sku(usage).filter(|_| row.format == Format::Google).map(str::to_owned),
+        purchase: dimensions::purchase(row.format, row.text(place.terms), usage),
+        invoice: said(place.invoice),
+    }
+}
+
+fn bill_lines(
+    row: &LineCells,
+    columns: &Columns,
+    run: Option<String>,
+    tags: BTreeMap<String, String>,
+) -> Result<Vec<BillLine>, BillError> {
     let start = row.time(columns.start)?;
     let end = match columns.end.filter(|column| !row.text(Some(*column)).is_empty()) {
         Some(column) => row.time(column)?,
@@ -143,6 +190,7 @@ fn bill_lines(row: &LineCells, columns: &Columns, run: String) -> Result<Vec<Bil
         cloud: cloud(row, columns),
         account: row.text(columns.account).to_owned(),
         period: period(row, columns.period)?,
+        dimensions: dimensions_of(row, columns, tags, run.is_some()),
         run,
         start,
         end: end.max(start),

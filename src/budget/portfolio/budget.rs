@@ -24,12 +24,14 @@ pub use crate::portfolio::coverage::CommitmentFigures;
 use crate::portfolio::line_writer::BudgetLines;
 use crate::portfolio::lines::{BudgetLine, CostedPhase, LineOrigin};
 use crate::portfolio::planned::PhaseCost;
+use crate::portfolio::savings::saved;
 use crate::portfolio::simulation::draws::{DRAWS, chance_within, quantiles};
 pub use crate::portfolio::simulation::groups::CostGroup;
 use crate::portfolio::simulation::groups::GroupBy;
 use crate::portfolio::simulation::{
     AVAILABILITY_IN_COMMON, EstimateCorrelation, SPOT_PRICE_IN_COMMON, SPOT_PRICE_STEP, Simulated, simulate,
 };
+use crate::portfolio::unit_costs::UnitCosts;
 use crate::portfolio::verdict::{Forecast, OLD_PRICE_DAYS, PriceAge, RuleResult, judged};
 use crate::portfolio::{Portfolio, PortfolioError};
 use gpuplan_plan::document::InputsRecord;
@@ -88,6 +90,9 @@ pub struct BudgetTotal {
     /// Null: none is stated.
     pub budget_usd: Option<Usd>,
     pub chance_within_budget: Option<f64>,
+    /// What spot and commitments save against renting the same machines on demand, less what is paid of commitments and not used; null: no
+    /// such price is known.
+    pub saved_usd: Option<Usd>,
     /// The same if the errors of the estimates of different workloads had nothing in common; null without a budget.
     pub chance_if_independent: Option<f64>,
     /// The same if they were one error; null without a budget.
@@ -137,10 +142,14 @@ pub struct PhaseFigures {
     pub purchase: String,
     /// Of all times together, before tax and after commitments.
     pub cost_usd: Quantiles<Usd>,
+    /// Of it, what spot and commitments save against renting the same machines on demand; null: no such price is known.
+    pub saved_usd: Option<Usd>,
     /// Of one time.
     pub run_hours: Quantiles<f64>,
     /// Of one time.
     pub cost_each_usd: Quantiles<Usd>,
+    /// Of one time; null: the workload states nothing to count by.
+    pub unit_costs: Option<UnitCosts>,
 }
 
 fn is_zero(number: &u32) -> bool {
@@ -251,7 +260,7 @@ fn counted(
         inputs,
         total,
         breakdown: Breakdown { by_month: by_month?, by_team: by_team?, by_cloud: by_cloud?, by_gpu: by_gpu? },
-        phases: phase_figures(costed, &by_phase, &simulated)?,
+        phases: phase_figures(costed, &by_phase, &simulated, &lines)?,
         commitments,
         held,
         alternatives: Alternatives {
@@ -301,6 +310,7 @@ fn total(
         cost_usd: quantiles(draws, expected)?,
         budget_usd: portfolio.budget,
         chance_within_budget,
+        saved_usd: saved(lines.iter()),
         chance_if_independent: None,
         chance_if_common: None,
         mean_of_draws_usd: Usd::from_dollars((mean * 100.0).round() / 100.0)?,
@@ -368,7 +378,12 @@ fn spread_lines(
     Some(())
 }
 
-fn phase_figures(costed: &[CostedPhase], by_phase: &PhaseSums, simulated: &Simulated) -> Option<Vec<PhaseFigures>> {
+fn phase_figures(
+    costed: &[CostedPhase],
+    by_phase: &PhaseSums,
+    simulated: &Simulated,
+    lines: &[BudgetLine],
+) -> Option<Vec<PhaseFigures>> {
     let one = |(at, costed): (usize, &CostedPhase)| {
         let phase = costed.phase;
         let cost_usd = Quantiles {
@@ -376,7 +391,8 @@ fn phase_figures(costed: &[CostedPhase], by_phase: &PhaseSums, simulated: &Simul
             p50: Usd::from_dollars(simulated.phases[at].p50)?,
             p90: Usd::from_dollars(simulated.phases[at].p90)?,
         };
-        Some(figures(costed, cost_usd))
+        let of_phase = lines.iter().filter(|line| line.origin == LineOrigin::Phase(at));
+        Some(PhaseFigures { saved_usd: saved(of_phase), ..figures(costed, cost_usd) })
     };
     costed.iter().enumerate().map(one).collect()
 }
@@ -396,8 +412,10 @@ fn figures(costed: &CostedPhase, cost_usd: Quantiles<Usd>) -> PhaseFigures {
         nodes: once.machines.nodes,
         purchase: once.machines.purchase.clone(),
         cost_usd,
+        saved_usd: None,
         run_hours: once.hours,
         cost_each_usd: once.cost,
+        unit_costs: once.work.costs(once.cost.expected),
     }
 }
 
@@ -467,6 +485,7 @@ fn forecast_charge(line: &BudgetLine) -> Charge {
         source: basis.source.clone(),
         priced_at: basis.priced_at,
         assumption: basis.assumption.clone(),
+        invoice: None,
     }
 }
 

@@ -88,6 +88,7 @@ impl Reader<'_> {
                 basis: format!("line {} of the portfolio", self.line(stated)),
             },
         };
+        let shared = self.shared(&file.shared, &teams)?;
         Ok(Portfolio {
             name: file.name.unwrap_or_else(|| "portfolio".to_owned()),
             tax,
@@ -101,6 +102,7 @@ impl Reader<'_> {
             commitments,
             capacity: Capacity::held(file.own, file.committed),
             pools: Vec::new(),
+            shared,
             data_spread,
         })
     }

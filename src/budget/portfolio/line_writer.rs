@@ -118,7 +118,10 @@ impl<'a> Writer<'a> {
         }
         if cost > Usd::ZERO || quantity > 0.0 {
             let blank = blank_phase_line(part, line);
-            let amount = LineAmount { quantity, cost_usd: cost, ..blank.amount };
+            let is_at_spot = matches!(line.item, Item::Machines | Item::LostWork) && line.unit == MACHINE_HOUR;
+            let on_demand = once.on_demand.filter(|_| once.is_spot() && is_at_spot);
+            let list_usd = on_demand.and_then(|rate| rate.for_hours(1, quantity));
+            let amount = LineAmount { quantity, cost_usd: cost, list_usd, ..blank.amount };
             self.lines.push(BudgetLine { id, amount, ..blank });
         }
     }

@@ -71,7 +71,8 @@ pub struct LineAmount {
     pub unit: String,
     pub unit_price_usd: Usd,
     pub cost_usd: Usd,
-    /// What the same would cost without the commitment that covers it; absent where none does.
+    /// What the same machines would cost on demand, where a commitment covers them or they are on spot; absent elsewhere, and where it is
+    /// not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub list_usd: Option<Usd>,
     /// Percentiles of this line alone; those of several do not add up.

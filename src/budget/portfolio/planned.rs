@@ -7,11 +7,12 @@ use crate::Item;
 use crate::portfolio::Rate;
 use crate::portfolio::shape::Shape;
 use crate::portfolio::simulation::AVAILABILITY_IN_COMMON;
+use crate::portfolio::unit_costs::Work;
 use gpuplan_market::capacity::pool::Pool;
 use gpuplan_plan::document::{BillLineRecord, DocumentError, PlanDocument, PlanRecord, TermsRecord};
 use gpuplan_plan::money::bill::BillItem;
 use gpuplan_plan::normal::NORMAL_90;
-use gpuplan_units::{Quantiles, Usd};
+use gpuplan_units::{Quantiles, Usd, UsdPerHour};
 
 /// Why a recorded plan is no ground for a budget.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -41,7 +42,11 @@ pub struct PhaseCost {
     pub estimate_share: f64,
     /// Share of the cost that is paid at a spot price.
     pub spot_share: f64,
+    /// Of one of its machines on demand, where it is on spot and that is known: its list price.
+    pub on_demand: Option<UsdPerHour>,
     pub elsewhere: Vec<OtherCloud>,
+    /// What one time does, as far as its workload says.
+    pub work: Work,
     /// The same machines on every way to buy them.
     pub terms: Vec<TermsRecord>,
     /// The same work on machines that are held already, one for each pool that can do it.
@@ -141,11 +146,13 @@ impl PhaseCost {
             },
             hours: plan.time.run_hours,
             cost,
+            on_demand: None,
             spot_share: if expected > Usd::ZERO { at_spot.dollars() / expected.dollars() } else { 0.0 },
             lines,
             estimate_share: estimate_share(plan, &shape),
             shape,
             elsewhere: elsewhere(document, plan),
+            work: Work::of(&document.workload),
             // Terms are those of the recommended machines.
             terms: if is_recommended { document.terms.clone() } else { Vec::new() },
             held: Vec::new(),
@@ -187,7 +194,9 @@ impl PhaseCost {
             shape: Shape::fit(Quantiles { expected: expected.dollars(), p50: expected.dollars(), p90: p90.dollars() })?,
             estimate_share: 0.0,
             spot_share: f64::from(u8::from(is_spot)),
+            on_demand: None,
             elsewhere: Vec::new(),
+            work: Work::default(),
             terms: Vec::new(),
             held: Vec::new(),
         })

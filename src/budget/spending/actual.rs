@@ -305,6 +305,7 @@ impl RunFacts {
                 .map_or_else(|| "agreed at launch".to_owned(), |price| format!("{} {}", price.origin, price.source)),
             priced_at: price.map(|price| price.observed_at),
             assumption: format!("{seen_by}, billed by 1 s, {} s at least{safe}", paid.minimum_seconds),
+            invoice: None,
         }
     }
 }

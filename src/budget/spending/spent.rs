@@ -9,10 +9,15 @@ use serde::{Deserialize, Serialize};
 use crate::bill::ImportedBill;
 use crate::bill::delivery::current;
 use crate::charge::{Charge, Costs, Item, UNALLOCATED, Waste, utc_day};
+use crate::portfolio::Portfolio;
 use crate::portfolio::calendar::Month;
+use crate::portfolio::launched::phase_of;
 use crate::spending::actual::RunFacts;
 use gpuplan_runstore::Expected;
 use gpuplan_units::Usd;
+
+/// The tag that a phase is kept in, while charges are shown.
+const PHASE: &str = "phase";
 
 /// Cloud of rehearsals: nothing of theirs was paid.
 pub const REHEARSAL: &str = "fake";
@@ -110,12 +115,14 @@ pub enum CostGrouping {
     Region,
     Gpu,
     Instance,
+    /// Of a portfolio, once it has named them.
+    Phase,
     Tag(String),
 }
 
 impl CostGrouping {
     /// Those that are one word, in the order of their help.
-    const WORDS: [(&'static str, Self); 9] = [
+    const WORDS: [(&'static str, Self); 10] = [
         ("run", Self::Run),
         ("team", Self::Team),
         ("project", Self::Project),
@@ -125,6 +132,7 @@ impl CostGrouping {
         ("region", Self::Region),
         ("gpu", Self::Gpu),
         ("instance", Self::Instance),
+        ("phase", Self::Phase),
     ];
 
     /// A word such as `month`, or `tag:NAME`.
@@ -156,6 +164,7 @@ impl CostGrouping {
             Self::Region => charge.resource.region.clone(),
             Self::Gpu => charge.resource.gpu.clone(),
             Self::Instance => charge.resource.instance_type.clone(),
+            Self::Phase => charge.allocation.tags.get(PHASE).cloned(),
             Self::Tag(name) => charge.allocation.tags.get(name).cloned(),
         };
         found.unwrap_or_else(|| UNALLOCATED.to_owned())
@@ -177,6 +186,8 @@ pub struct CostSum {
     pub so_far: Usd,
     /// On the clouds' bills, credits included; `None`: none was imported.
     pub billed: Option<Usd>,
+    /// Of machines, where the bills count in hours.
+    pub billed_hours: f64,
     pub credits: Usd,
     /// As the bills have it: commitments that were paid before spread over the hours that they cover.
     pub effective_on_bill: Option<Usd>,
@@ -212,6 +223,9 @@ impl CostSum {
             let billed = charge.on_bill();
             self.billed = Some(self.billed.unwrap_or(Usd::ZERO) + billed);
             self.effective_on_bill = Some(self.effective_on_bill.unwrap_or(Usd::ZERO) + costs.effective);
+            if charge.is_machine_time() && charge.unit == "hour" {
+                self.billed_hours += charge.quantity;
+            }
             if charge.item == Item::Credit {
                 self.credits = self.credits + billed;
             }
@@ -248,6 +262,8 @@ pub struct CostFilter {
     pub clouds: Vec<String>,
     /// Only these runs, by `NAME@KEY`; `None`: all.
     pub runs: Option<BTreeSet<String>>,
+    /// Lines of bills that are of no run too.
+    pub others: bool,
 }
 
 /// Lines in time, with what is known of each run laid over them.
@@ -257,6 +273,21 @@ pub struct Spent {
     pub known: BTreeMap<String, RunKnown>,
     /// Rehearsals that are left out.
     pub rehearsals: usize,
+    pub coverage: Coverage,
+}
+
+/// How much of what bills say of machines with GPUs is of runs, at effective cost. The rest is spent by whatever bears no mark of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Coverage {
+    pub of_runs: Usd,
+    pub all: Usd,
+}
+
+impl Coverage {
+    /// `None`: no bill has machines with GPUs.
+    pub fn share(self) -> Option<f64> {
+        (self.all > Usd::ZERO).then(|| self.of_runs.dollars() / self.all.dollars())
+    }
 }
 
 impl Spent {
@@ -294,20 +325,68 @@ impl Spent {
             .filter(|run| asked.runs.as_ref().is_none_or(|runs| runs.contains(&run.key)))
             .map(|run| run.run.as_str())
             .collect();
-        for charge in current(bills).into_iter().flat_map(|bill| &bill.charges) {
-            let is_asked =
-                charge.allocation.run.as_deref().is_some_and(|run| asked.runs.is_none() || runs.contains(run));
-            if is_asked && (asked.clouds.is_empty() || asked.clouds.contains(&charge.resource.cloud)) {
-                let mut charge = charge.clone();
-                // A bill names the run; whose it was is known here.
-                if let Some(run) = known.values().find(|run| Some(&run.run) == charge.allocation.run.as_ref()) {
-                    (charge.allocation.team, charge.allocation.tags) = (run.team.clone(), run.tags.clone());
+        let mut coverage = Coverage::default();
+        for charge in current(bills).into_iter().flat_map(|bill| bill.charges.iter().chain(&bill.others)) {
+            let is_of_cloud = asked.clouds.is_empty() || asked.clouds.contains(&charge.resource.cloud);
+            let Some(mut charge) = within(charge.clone(), asked).filter(|_| is_of_cloud) else { continue };
+            if charge.is_of_gpus() {
+                coverage.all = coverage.all + charge.costs.effective;
+            }
+            let is_asked = match charge.allocation.run.as_deref() {
+                None => asked.others && asked.runs.is_none(),
+                Some(_) if charge.is_of_gpus() => {
+                    coverage.of_runs = coverage.of_runs + charge.costs.effective;
+                    true
                 }
-                lines.extend(within(charge, asked).map(|charge| CostLine { charge, so_far: false, of_bill: true }));
+                Some(_) => true,
+            };
+            let run = charge.allocation.run.as_deref();
+            if is_asked && run.is_none_or(|run| asked.runs.is_none() || runs.contains(run)) {
+                // A bill names the run; whose it was is known here.
+                if let Some(run) = known.values().find(|known| Some(known.run.as_str()) == run) {
+                    charge.allocation.team = run.team.clone().or(charge.allocation.team);
+                    charge.allocation.tags.extend(run.tags.clone());
+                }
+                lines.push(CostLine { charge, so_far: false, of_bill: true });
             }
         }
         lines.sort_by(|a, b| (a.charge.start, &a.charge.id).cmp(&(b.charge.start, &b.charge.id)));
-        Self { lines, known, rehearsals: rehearsals.len() }
+        Self { lines, known, rehearsals: rehearsals.len(), coverage }
+    }
+
+    /// Runs by the phase of a portfolio that they belong to; its team counts where a line has none.
+    pub fn name_phases(&mut self, portfolio: &Portfolio) {
+        for line in &mut self.lines {
+            let Charge { allocation, start, .. } = &mut line.charge;
+            let run = allocation.run.as_deref();
+            if let Some(at) = run.and_then(|run| phase_of(portfolio, run, Month::containing(*start))) {
+                let phase = &portfolio.phases[at];
+                allocation.tags.insert(PHASE.to_owned(), phase.path());
+                allocation.team.get_or_insert_with(|| phase.team.clone());
+            }
+        }
+    }
+
+    /// Every charge once, for those who pay invoices: the lines of a bill in the place of what a run recorded itself in the months and
+    /// on the clouds in which the bill has that run; without what still grows.
+    pub fn closed_once(&self) -> Vec<Charge> {
+        let key = |charge: &Charge| {
+            (charge.allocation.run.clone(), charge.resource.cloud.clone(), Month::containing(charge.start))
+        };
+        let on_bills: BTreeSet<_> =
+            self.lines.iter().filter(|line| line.of_bill).map(|line| key(&line.charge)).collect();
+        let mut once = Vec::new();
+        for line in &self.lines {
+            if line.of_bill {
+                once.push(line.charge.clone());
+            } else if !line.so_far {
+                let parts = by_month(&line.charge);
+                let kept: Vec<Charge> = parts.iter().filter(|part| !on_bills.contains(&key(part))).cloned().collect();
+                // Whole where nothing of it is on a bill.
+                if kept.len() == parts.len() { once.push(line.charge.clone()) } else { once.extend(kept) }
+            }
+        }
+        once
     }
 
     /// Sums by name, and their sum, which is exact.

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use crate::charge::{Charge, Item, UNALLOCATED};
+use crate::portfolio::Portfolio;
 use crate::portfolio::calendar::Month;
 use crate::portfolio::commitment::{Commitment, CommitmentKind};
+use crate::portfolio::launched::phase_of;
 use crate::portfolio::pool_lines::paid_in;
 use crate::portfolio::simulation::groups::SHARED;
-use crate::portfolio::{Phase, Portfolio};
 use crate::spending::spent::{RunKnown, Spent, by_month};
 use gpuplan_units::Usd;
 
@@ -30,7 +31,7 @@ pub struct Attributed {
     pub parts: Vec<SpentPart>,
     /// Runs of each phase, by `NAME@KEY`.
     pub known: BTreeMap<usize, Vec<RunKnown>>,
-    /// What runs of each phase recorded themselves, bills aside.
+    /// What runs of each phase recorded themselves, or bills where they recorded nothing.
     pub recorded: BTreeMap<usize, Vec<Charge>>,
     /// What bills say above that.
     pub bill_above: BTreeMap<usize, Usd>,
@@ -53,7 +54,10 @@ struct RunMonth {
 impl Attributed {
     pub fn new(portfolio: &Portfolio, spent: &Spent, now: Timestamp) -> Self {
         let mut months: BTreeMap<(String, Month), RunMonth> = BTreeMap::new();
-        for line in &spent.lines {
+        // What is of no run has no run to be counted with.
+        let (others, of_runs): (Vec<_>, Vec<_>) =
+            spent.lines.iter().partition(|line| line.of_bill && line.charge.allocation.run.is_none());
+        for line in of_runs {
             let run = line.charge.allocation.run.clone().unwrap_or_else(|| UNALLOCATED.to_owned());
             for charge in by_month(&line.charge) {
                 let of_month = months.entry((run.clone(), Month::containing(charge.start))).or_default();
@@ -79,11 +83,36 @@ impl Attributed {
                 found.add(portfolio, &run, month, of_month, month == this_month, &mut covered);
             }
         }
+        for line in others {
+            for charge in by_month(&line.charge) {
+                found.share(portfolio, &charge);
+            }
+        }
         for (month, usd) in covered.beyond(this_month) {
             let part = SpentPart { phase: None, team: SHARED.to_owned(), project: SHARED.to_owned(), month, usd };
             found.parts.push(part);
         }
         found
+    }
+
+    /// What no section of the portfolio takes is not counted.
+    fn share(&mut self, portfolio: &Portfolio, charge: &Charge) {
+        let month = Month::containing(charge.start);
+        let is_inside = (0..i64::from(portfolio.months)).contains(&i64::from(month.since(portfolio.start)));
+        let section = portfolio.shared.iter().find(|section| is_inside && section.takes(charge));
+        let Some(section) = section.filter(|_| charge.item != Item::Tax) else { return };
+        let cost = charge.costs.effective;
+        let cost = cost + portfolio.tax.on(cost);
+        let of_team = |team: &str| -> Usd {
+            let parts = self.parts.iter().filter(|part| part.month == month && part.team == team);
+            parts.filter(|part| part.project != SHARED).map(|part| part.usd).sum()
+        };
+        let spent: Vec<(String, Usd)> =
+            portfolio.teams.iter().map(|team| (team.name.clone(), of_team(&team.name))).collect();
+        self.billed = self.billed + cost;
+        for (team, usd) in section.parts(charge, cost, &spent) {
+            self.parts.push(SpentPart { phase: None, team, project: SHARED.to_owned(), month, usd });
+        }
     }
 
     fn add(
@@ -122,9 +151,14 @@ impl Attributed {
         covered.take(month, &recorded, if is_billed { Some(&billed) } else { None });
         if let Some(phase) = phase {
             self.names.entry(phase).or_default().insert(run.to_owned());
-            let above = self.bill_above.entry(phase).or_default();
-            *above = *above + (usd - by_run);
-            self.recorded.entry(phase).or_default().extend(recorded);
+            // Where nothing was recorded, the bill itself says for how many hours of machines it is.
+            if recorded.is_empty() {
+                self.recorded.entry(phase).or_default().extend(billed);
+            } else {
+                let above = self.bill_above.entry(phase).or_default();
+                *above = *above + (usd - by_run);
+                self.recorded.entry(phase).or_default().extend(recorded);
+            }
         }
         if is_billed {
             self.billed = self.billed + usd;
@@ -146,43 +180,6 @@ impl Attributed {
         let all: Usd = self.parts.iter().map(|part| part.usd).sum();
         if all > Usd::ZERO { (self.billed.dollars() / all.dollars()).clamp(0.0, 1.0) } else { 0.0 }
     }
-}
-
-/// The phase that a launched run belongs to: by `launched_as`, else by its name. Of several phases of one run, that of the month.
-pub fn phase_of(portfolio: &Portfolio, run: &str, month: Month) -> Option<usize> {
-    let fits = |phase: &Phase| phase.launched_as.iter().filter_map(|pattern| length_matched(pattern, run)).max();
-    let stated = portfolio.phases.iter().enumerate().filter_map(|(at, phase)| Some((fits(phase)?, at)));
-    if let Some((_, at)) = stated.max_by_key(|(length, at)| (*length, std::cmp::Reverse(*at))) {
-        return Some(at);
-    }
-    let name = plain(run);
-    let by_name = |stated: &str| {
-        let stated = plain(stated);
-        let is_it = name == stated || name.strip_prefix(stated.as_str()).is_some_and(|rest| rest.starts_with('-'));
-        (is_it && !stated.is_empty()).then_some(stated.len())
-    };
-    let unstated = || portfolio.phases.iter().enumerate().filter(|(_, phase)| phase.launched_as.is_empty());
-    let path = unstated().filter_map(|(at, phase)| Some((by_name(&phase.path())?, at)));
-    if let Some((_, at)) = path.max_by_key(|(length, at)| (*length, std::cmp::Reverse(*at))) {
-        return Some(at);
-    }
-    let of_run: Vec<usize> = unstated().filter(|(_, phase)| by_name(&phase.run).is_some()).map(|(at, _)| at).collect();
-    let in_month = of_run.iter().find(|at| portfolio.phases[**at].in_months().any(|other| other == month));
-    in_month.or(of_run.first()).copied()
-}
-
-/// Letters of the pattern that fit; `*` at its end stands for anything.
-fn length_matched(pattern: &str, run: &str) -> Option<usize> {
-    match pattern.strip_suffix('*') {
-        Some(start) => run.starts_with(start).then_some(start.len()),
-        None => (pattern == run).then_some(pattern.len()),
-    }
-}
-
-/// Small letters and digits with single dashes, as names of launched runs are.
-fn plain(text: &str) -> String {
-    let words = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
-    words.map(str::to_ascii_lowercase).collect::<Vec<_>>().join("-")
 }
 
 /// What prepaid machines cost in the months that are over beside what runs on them are counted with.

@@ -56,14 +56,16 @@ pub fn variance(
     };
     let mut found =
         Variance { total_usd: total, timing_usd: done_usd - planned_to_date, bill_usd: bill, ..Variance::default() };
-    // What only a bill knows says nothing of hours.
     if !charges.is_empty() {
         let is_waste = |charge: &Charge| matches!(charge.waste, Some(Waste::Redone | Waste::Failed));
         found.lost_work_usd = taxed(cost(&is_waste) - planned(&|item| item == Item::LostWork));
         found.idle_usd = taxed(cost(&|charge| charge.waste == Some(Waste::Idle)));
         let is_useful = |charge: &Charge| charge.waste.is_none() && charge.is_machine_time();
         let useful = cost(&is_useful);
-        let hours: f64 = charges.iter().filter(|charge| is_useful(charge)).map(|charge| charge.quantity).sum();
+        // Bills that do not count in hours, as Google's, say nothing of them.
+        let in_hours = charges.iter().filter(|charge| is_useful(charge)).all(|charge| charge.unit == "hour");
+        let timed = charges.iter().filter(|charge| in_hours && is_useful(charge));
+        let hours: f64 = timed.map(|charge| charge.quantity).sum();
         let is_time = |item: Item| matches!(item, Item::Machines | Item::Fallback);
         let planned_useful = planned(&is_time);
         let planned_hours: f64 = once

@@ -36,7 +36,8 @@ pub fn spent(portfolio: &Portfolio, session: &Session) -> Result<Spent, Diagnost
     if !entered.differing.is_empty() {
         session.printer.warning(&differ(&entered.differing).message);
     }
-    let since = CostFilter { since: Some(portfolio.start.begin()), ..CostFilter::default() };
+    let others = !portfolio.shared.is_empty();
+    let since = CostFilter { since: Some(portfolio.start.begin()), others, ..CostFilter::default() };
     sum_up(&ledger, entered.open, &since)
 }
 

@@ -18,7 +18,8 @@ use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::progress::with_progress;
 use gpuplan_budget::bill::compare::compare;
 use gpuplan_budget::bill::delivery::Loss;
-use gpuplan_budget::bill::sums::{ExchangeRate, Sums};
+use gpuplan_budget::bill::dimensions::RunTag;
+use gpuplan_budget::bill::sums::{ExchangeRate, Known, Sums};
 use gpuplan_budget::bill::{BillError, Format, ImportedBill, columnar, is_columnar, read};
 use gpuplan_budget::spent::{CostFilter, CostLine};
 use gpuplan_budget::{Charge, Ledger};
@@ -28,6 +29,9 @@ use gpuplan_runstore::store::Hash;
 
 /// Read at once from a file.
 const BUFFER: usize = 1 << 20;
+
+/// Changes when more is kept of a line, so that the same files imported again are another delivery.
+const KEPT: &str = "with dimensions";
 
 /// Letters of the hash of an import.
 const HASH: usize = 16;
@@ -52,6 +56,9 @@ pub struct ImportArguments {
     /// Say where the rates are from, such as `ECB, 2026-10-30`; it is kept with every amount
     #[arg(long, value_name = "TEXT", requires = "rates")]
     pub rate_source: Option<String>,
+    /// Tell runs apart by this tag or label, such as the cluster's name that another program sets [default: gpuplan:run]
+    #[arg(long, value_name = "NAME")]
+    pub run_tag: Option<String>,
 }
 
 pub fn run(arguments: &ImportArguments, session: &Session) -> Result<Exit, Diagnostic> {
@@ -65,7 +72,9 @@ pub fn run(arguments: &ImportArguments, session: &Session) -> Result<Exit, Diagn
     }
     let mut ledger = open_ledger(session)?;
     let entering = enter(&gathered, &mut ledger, session.now)?;
-    let known: BTreeSet<String> = ledger.runs()?.into_values().map(|run| run.run).collect();
+    let runs: BTreeSet<String> = ledger.runs()?.into_values().map(|run| run.run).collect();
+    let catalogs = session.catalogs()?;
+    let known = Known { runs: &runs, hardware: &catalogs.hardware };
     let names: Vec<String> = arguments.files.iter().map(|path| name(path)).collect();
     let source = format!("{} {}{}", formats.join("+"), names.join(" "), stated_rates(arguments).unwrap_or_default());
     let bills = sums.bills(&hash, &source, &known);
@@ -78,13 +87,20 @@ pub fn run(arguments: &ImportArguments, session: &Session) -> Result<Exit, Diagn
     }
     let charged = charged(&ledger, entering.open, &bills)?;
     let differences = compare(&bills, &charged);
-    let read =
-        report::BillComparison { lines: sums.lines, ours: sums.ours, bills: &bills, differences: &differences, is_new };
+    let read = report::BillComparison {
+        lines: sums.lines,
+        ours: sums.ours,
+        unread: sums.unread,
+        bills: &bills,
+        differences: &differences,
+        is_new,
+    };
     match session.output {
         OutputFormat::Json => session.printer.data(&report::json(&read)),
         OutputFormat::Csv => session.printer.data(&report::csv(&read)),
         OutputFormat::Table if differences.is_empty() => {
-            session.printer.note(&format!("{} lines read, none with the tag `gpuplan:run`", sums.lines));
+            let tag = arguments.run_tag.as_deref().unwrap_or("gpuplan:run");
+            session.printer.note(&format!("{} lines read, none with the tag `{tag}`", sums.lines));
             session.printer.note("hint: on AWS the tag is activated under Billing > Cost allocation tags, and is then in exports a day later");
             Ok(Exit::Done)
         }
@@ -147,6 +163,12 @@ fn read_all(
     format: Option<Format>,
 ) -> Result<(Sums, String, Vec<&'static str>), Diagnostic> {
     let (mut sums, mut hash, mut formats) = (Sums::default(), Hash::default(), Vec::new());
+    hash.update(KEPT.as_bytes());
+    if let Some(name) = &arguments.run_tag {
+        sums.mark = RunTag::named(name);
+        // The same files by another tag are another delivery.
+        hash.update(name.as_bytes());
+    }
     for rate in &arguments.rates {
         let read = ExchangeRate::parse(rate).ok_or_else(|| {
             Diagnostic::usage(format!("`{rate}` is not a rate of exchange")).hint("--rate EUR=1.0842")

@@ -12,12 +12,13 @@ use crate::arguments::measured::MeasuredArguments;
 use crate::arguments::prices::PriceArguments;
 use crate::arguments::workload::WorkloadArguments;
 use crate::finance::actual::{planned, show_status, spent};
+use crate::finance::alert;
 use crate::question::answer::{compute_on, context, gathered_with, nothing_fits};
 use crate::question::measurements::Measurements;
 use crate::question::workload;
-use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::input::read_text;
+use crate::session::{Catalogs, Session};
 use gpuplan_budget::portfolio::budget::months_for;
 use gpuplan_budget::portfolio::calendar::Month;
 use gpuplan_budget::portfolio::planned::{HeldPlan, PhaseCost, PlannedError};
@@ -26,13 +27,15 @@ use gpuplan_budget::portfolio::verdict::{RuleResult, Verdict};
 use gpuplan_budget::portfolio::{CostSource, Phase, Portfolio, PortfolioError};
 use gpuplan_budget::status::status;
 use gpuplan_budget::{Budget, Charge, budget, charges};
+use gpuplan_hardware::CloudId;
 use gpuplan_market::Capacity;
 use gpuplan_market::capacity::pool::Pool;
 use gpuplan_plan::document::{InputsRecord, PlanDocument, PlanRecord};
 use gpuplan_report::finance::focus::{FocusVersion, write};
-use gpuplan_report::finance::rules_text::{asked, found, place};
+use gpuplan_report::finance::rules_text::words;
 use gpuplan_report::finance::{budget_json, budget_text};
 use gpuplan_runstore::sha256;
+use gpuplan_units::UsdPerHour;
 use gpuplan_workload::file::{LimitsSection, WorkloadFile};
 
 /// Clouds that answered for one workload of a portfolio are not asked again for the next.
@@ -59,9 +62,13 @@ pub struct BudgetArguments {
     /// Take what was planned from this budget (JSON, as `--output json` wrote it) [default: today's plans and prices]
     #[arg(long, value_name = "FILE", requires = "actual")]
     pub planned: Option<PathBuf>,
+    /// Tell this address of broken rules and of what stands out: https://HOST/PATH, or mailto:NAME@HOST through `sendmail` (repeat for several)
+    #[arg(long, value_name = "ADDRESS", requires = "actual")]
+    pub notify: Vec<String>,
 }
 
 pub fn run(arguments: &BudgetArguments, session: &Session) -> Result<Exit, Diagnostic> {
+    alert::check(&arguments.notify, session)?;
     let asked = ask(arguments, session)?;
     let answer = asked.answer(session)?;
     if arguments.actual {
@@ -70,9 +77,19 @@ pub fn run(arguments: &BudgetArguments, session: &Session) -> Result<Exit, Diagn
         let status = status(portfolio, once, &planned, &spent, inputs.clone(), session.now, session.seed)
             .map_err(|error| refused(&arguments.file, error))?;
         show_status(&status, session)?;
-        return keeps_its_rules(&status.rules, arguments, session);
+        let told = alert::tell(&arguments.notify, &status);
+        let kept = keeps_its_rules(&status.rules, arguments, session);
+        // A broken rule is what a job has to hear of first.
+        return match (kept, told) {
+            (Err(broken), Err(silent)) => {
+                session.printer.warning(&silent.message);
+                Err(broken)
+            }
+            (kept, told) => told.and(kept),
+        };
     }
     show(&answer, arguments, session)?;
+    hint_at_unused(&answer, session);
     keeps_its_rules(&answer.rules, arguments, session)
 }
 
@@ -90,12 +107,23 @@ fn show(answer: &Budget, arguments: &BudgetArguments, session: &Session) -> Resu
     }
 }
 
+/// Share of a reservation under which something else was planned than it is for.
+const HARDLY_USED: f64 = 0.05;
+
+/// A `[[commitment]]` only covers what is planned on its machines anyway; `[[committed]]` machines are planned with.
+fn hint_at_unused(answer: &Budget, session: &Session) {
+    for commitment in &answer.commitments {
+        if commitment.kind == "reservation" && commitment.expected_use < HARDLY_USED {
+            session.printer.note(&format!(
+                "`{}` is paid and hardly used: as [[committed]], with the same keys but `kind`, its hours are given to the runs that save most by them",
+                commitment.name
+            ));
+        }
+    }
+}
+
 /// Warns of rules that are broken and may be; any other broken rule is exit code 4.
 fn keeps_its_rules(rules: &[RuleResult], arguments: &BudgetArguments, session: &Session) -> Result<Exit, Diagnostic> {
-    let words = |rule: &RuleResult| {
-        let is = if rule.found.is_some() { "it is " } else { "" };
-        format!("{}: {}, and {is}{}", place(rule), asked(rule), found(rule))
-    };
     for rule in rules.iter().filter(|rule| rule.verdict == Verdict::Warned) {
         session.printer.warning(&words(rule));
     }
@@ -157,8 +185,14 @@ fn ask(arguments: &BudgetArguments, session: &Session) -> Result<Asked, Diagnost
         policy_sha256: policy.map(|policy| sha256(format!("{policy:?}").as_bytes())),
         seed: session.seed,
     };
-    let mut planner =
-        Planner { arguments, session, capacity: &capacity, pools: &portfolio.pools, documents: BTreeMap::new() };
+    let mut planner = Planner {
+        arguments,
+        session,
+        capacity: &capacity,
+        pools: &portfolio.pools,
+        catalogs: &catalogs,
+        documents: BTreeMap::new(),
+    };
     let once = portfolio.phases.iter().map(|phase| planner.once(phase)).collect::<Result<Vec<PhaseCost>, _>>()?;
     if !is_portfolio(&text) {
         // A single run has the months that it takes.
@@ -168,6 +202,11 @@ fn ask(arguments: &BudgetArguments, session: &Session) -> Result<Asked, Diagnost
         }
     }
     Ok(Asked { file: arguments.file.clone(), portfolio, once, inputs })
+}
+
+/// A file that is a portfolio.
+pub fn read_portfolio(path: &Path) -> Result<Portfolio, Diagnostic> {
+    Portfolio::read(&read_text(path)?).map_err(|error| refused(path, error))
 }
 
 /// A portfolio, or a single workload (it has `[model]`) or plan (JSON) in the month of today.
@@ -209,6 +248,7 @@ struct Planner<'a> {
     session: &'a Session,
     capacity: &'a Capacity,
     pools: &'a [Pool],
+    catalogs: &'a Catalogs,
     /// By the question.
     documents: BTreeMap<String, Rc<PlanDocument>>,
 }
@@ -239,6 +279,7 @@ impl Planner<'_> {
                     return Err(nothing_rented());
                 }
                 let mut once = PhaseCost::of_plan(&document, None).map_err(|error| no_plan(&error))?;
+                once.on_demand = self.on_demand(&once);
                 for (at, pool) in self.pools.iter().enumerate() {
                     let on_pool = format!("{key} on {}", pool.name);
                     let document =
@@ -253,6 +294,14 @@ impl Planner<'_> {
                 self.cost_of_recorded(&document, id.as_deref())
             }
         }
+    }
+
+    /// What its machine costs on demand where it runs, as it is priced today.
+    fn on_demand(&self, once: &PhaseCost) -> Option<UsdPerHour> {
+        let machines = &once.machines;
+        let Catalogs { hardware, market } = self.catalogs;
+        let instance = hardware.find_instance(&CloudId::new(&machines.cloud), machines.instance_type.as_deref()?)?;
+        market.on_demand_rate(instance, machines.region.as_deref()?)
     }
 
     /// A recorded plan on machines that are held is one way to run it; the cheapest rented plan beside it is the other.

@@ -1,5 +1,7 @@
 //! `costs`: what runs have cost, from their stores and the ledger, and what the clouds' bills say of it.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -7,7 +9,7 @@ use jiff::tz::TimeZone;
 
 use crate::arguments::global::OutputFormat;
 use crate::finance::bill_import::{self, ImportArguments};
-use crate::finance::budget::focus;
+use crate::finance::budget::{focus, read_portfolio};
 use crate::finance::entries::{differ, enter, sum_up};
 use crate::finance::gather::{from_journal, from_store};
 use crate::runs::ledger::open_ledger;
@@ -15,8 +17,7 @@ use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::printer::Printer;
 use crate::session::progress::with_progress;
-use gpuplan_budget::Charge;
-use gpuplan_budget::spent::{CostFilter, CostGrouping, CostLine, Spent};
+use gpuplan_budget::spent::{CostFilter, CostGrouping, Spent};
 use gpuplan_report::finance::costs::{self as report, CostsReport};
 use gpuplan_report::finance::focus::FocusVersion;
 
@@ -28,7 +29,7 @@ pub struct CostsArguments {
     /// Show only the runs of this store (repeat for several) [default: those launched from this machine, and all in the ledger]
     #[arg(long = "store", value_name = "URI")]
     pub stores: Vec<String>,
-    /// Add up by run, team, project, day, month, cloud, region, gpu, instance or tag:NAME
+    /// Add up by run, phase, team, project, day, month, cloud, region, gpu, instance or tag:NAME
     #[arg(long, value_name = "WHAT", default_value = "run")]
     pub by: String,
     /// Count money spent from then on: 2026-10-01, 2026-10-01T06:00:00Z
@@ -40,6 +41,12 @@ pub struct CostsArguments {
     /// Show only this cloud (repeat for several); `fake` shows rehearsals
     #[arg(long = "cloud", value_name = "CLOUD")]
     pub clouds: Vec<String>,
+    /// Tell phases apart by this portfolio (TOML), for `--by phase`
+    #[arg(long, value_name = "FILE")]
+    pub portfolio: Option<PathBuf>,
+    /// Count the lines of imported bills that are of no run too
+    #[arg(long)]
+    pub all: bool,
     /// Print every closed charge as a row of FOCUS 1.2, 1.3 or 1.4 (CSV)
     #[arg(long, value_name = "VERSION")]
     pub focus: Option<FocusVersion>,
@@ -57,7 +64,7 @@ pub fn run(arguments: &CostsArguments, session: &Session) -> Result<Exit, Diagno
     }
     let by = CostGrouping::parse(&arguments.by).ok_or_else(|| {
         Diagnostic::usage(format!(
-            "`{}` is not a valid value of --by; try run, team, project, day, month, cloud, region, gpu, instance or tag:NAME",
+            "`{}` is not a valid value of --by; try run, phase, team, project, day, month, cloud, region, gpu, instance or tag:NAME",
             arguments.by
         ))
             .hint("gpuplan costs --by team")
@@ -72,6 +79,7 @@ pub fn run(arguments: &CostsArguments, session: &Session) -> Result<Exit, Diagno
             .hint("gpuplan costs --since 2026-10-01 --until 2026-11-01"));
     }
     asked.clouds.clone_from(&arguments.clouds);
+    asked.others = arguments.all;
     let gathered = with_progress(
         &session.printer,
         || "reading the stores of the runs".to_owned(),
@@ -84,7 +92,13 @@ pub fn run(arguments: &CostsArguments, session: &Session) -> Result<Exit, Diagno
     if !arguments.stores.is_empty() {
         asked.runs = Some(gathered.runs.iter().map(|run| run.known.key.clone()).collect());
     }
-    let spent = sum_up(&ledger, entered.open, &asked)?;
+    let mut spent = sum_up(&ledger, entered.open, &asked)?;
+    if let Some(path) = &arguments.portfolio {
+        spent.name_phases(&read_portfolio(path)?);
+    } else if by == CostGrouping::Phase {
+        return Err(Diagnostic::usage("--by phase needs the portfolio that has the phases")
+            .hint("gpuplan costs --by phase --portfolio examples/portfolio.toml"));
+    }
     let shown = CostsReport { spent: &spent, by: &by, asked: &asked, stores: &arguments.stores, now: session.now };
     for note in &gathered.notes {
         session.printer.note(note);
@@ -109,18 +123,13 @@ pub fn run(arguments: &CostsArguments, session: &Session) -> Result<Exit, Diagno
     if entered.differing.is_empty() { Ok(Exit::Done) } else { Err(differ(&entered.differing)) }
 }
 
-/// Charges of runs, without those that still grow and without the lines of a bill, which stand beside them.
+/// Every charge once: what a bill has of a run takes the place of what the run recorded itself, and what still grows is left out.
 fn rows(version: FocusVersion, spent: &Spent, printer: &Printer) -> Result<String, Diagnostic> {
-    let (open, closed): (Vec<&CostLine>, Vec<&CostLine>) =
-        spent.lines.iter().filter(|line| !line.of_bill).partition(|line| line.so_far);
-    if !open.is_empty() {
-        printer.note(&format!(
-            "{} charges still grow and are left out; they come once their machines have ended",
-            open.len()
-        ));
+    let open = spent.lines.iter().filter(|line| line.so_far).count();
+    if open > 0 {
+        printer.note(&format!("{open} charges still grow and are left out; they come once their machines have ended"));
     }
-    let closed: Vec<Charge> = closed.into_iter().map(|line| line.charge.clone()).collect();
-    focus(version, &closed)
+    focus(version, &spent.closed_once())
 }
 
 /// A day, which begins at midnight UTC, or a moment.

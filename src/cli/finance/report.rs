@@ -21,6 +21,7 @@ use gpuplan_plan::document::{DocumentError, PlanDocument, PlanRecord, PurchaseTe
 use gpuplan_report::page::budget::{Budget, is_budget};
 use gpuplan_report::page::document::Report;
 use gpuplan_report::page::plan::ReportContext;
+use gpuplan_report::page::status::{Status, is_status};
 use gpuplan_report::page::{self, csv, html, markdown};
 use gpuplan_workload::file::LimitsSection;
 
@@ -62,6 +63,13 @@ pub fn run(arguments: &ReportArguments, session: &Session) -> Result<Exit, Diagn
             run_page::report(&kept, session)?
         }
         None => match recorded(arguments)? {
+            Some((path, status)) if is_status(&status) => {
+                let status = Status::read(status).map_err(|error| {
+                    Diagnostic::usage(format!("{}: {error}", path.display()))
+                        .hint("gpuplan budget FILE --actual --output json >status.json")
+                })?;
+                page::status::report(&status, session.now)
+            }
             Some((path, budget)) if is_budget(&budget) => {
                 page::budget::report(&read_budget(path, budget)?, session.now)
             }

@@ -23,6 +23,7 @@ use crate::offer::{ANYWHERE, Location, Offer, OfferId, Purchase, RiskEvidence};
 use crate::own::OwnPool;
 use gpuplan_embedded::{Archive, EmbeddedError};
 use gpuplan_hardware::{CloudId, Hardware, InstanceId};
+use gpuplan_units::UsdPerHour;
 
 /// One entry of `catalogs/SNAPSHOT.toml`.
 #[derive(Clone, Debug, Deserialize)]
@@ -237,6 +238,13 @@ impl Market {
 
     pub fn offer(&self, id: OfferId) -> &Offer {
         &self.offers[id.0 as usize]
+    }
+
+    /// The list price of a machine there: its lowest price on demand. `None`: nobody says one.
+    pub fn on_demand_rate(&self, instance: InstanceId, region: &str) -> Option<UsdPerHour> {
+        let there = self.offers.iter().filter(|offer| offer.instance == instance && &*offer.place.region == region);
+        let bought = there.filter(|offer| offer.purchase == Purchase::OnDemand && offer.owned.is_none());
+        bought.map(|offer| offer.quote.rate).min()
     }
 
     pub fn offer_ids(&self) -> impl Iterator<Item = OfferId> + use<> {

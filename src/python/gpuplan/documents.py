@@ -131,7 +131,8 @@ class BudgetLine(Record):
     unit_price_usd: Money
     cost_usd: Money
     list_usd: Money | None
-    """What the same would cost without the commitment that covers it; absent where none does."""
+    """What the same machines would cost on demand, where a commitment covers them or they are on spot; absent elsewhere, and where it is
+    not known."""
     p50_usd: Money
     """Percentiles of this line alone; those of several do not add up."""
     p90_usd: Money
@@ -164,6 +165,9 @@ class BudgetTotal(Record):
     budget_usd: Money | None
     """Null: none is stated."""
     chance_within_budget: float | None
+    saved_usd: Money | None
+    """What spot and commitments save against renting the same machines on demand, less what is paid of commitments and not used; null: no
+    such price is known."""
     chance_if_independent: float | None
     """The same if the errors of the estimates of different workloads had nothing in common; null without a budget."""
     chance_if_common: float | None
@@ -171,7 +175,7 @@ class BudgetTotal(Record):
     mean_of_draws_usd: Money
     """Mean of the draws: near the total where the draws are right."""
     price_age: PriceAge
-    _kinds = {"cost_usd": "BudgetQuantiles", "budget_usd": "Money", "mean_of_draws_usd": "Money", "price_age": "PriceAge"}
+    _kinds = {"cost_usd": "BudgetQuantiles", "budget_usd": "Money", "saved_usd": "Money", "mean_of_draws_usd": "Money", "price_age": "PriceAge"}
 
 
 class CheckpointRecord(Record):
@@ -673,11 +677,15 @@ class PhaseFigures(Record):
     purchase: str
     cost_usd: BudgetQuantiles
     """Of all times together, before tax and after commitments."""
+    saved_usd: Money | None
+    """Of it, what spot and commitments save against renting the same machines on demand; null: no such price is known."""
     run_hours: BudgetQuantiles2
     """Of one time."""
     cost_each_usd: BudgetQuantiles
     """Of one time."""
-    _kinds = {"cost_usd": "BudgetQuantiles", "run_hours": "BudgetQuantiles2", "cost_each_usd": "BudgetQuantiles"}
+    unit_costs: UnitCosts | None
+    """Of one time; null: the workload states nothing to count by."""
+    _kinds = {"cost_usd": "BudgetQuantiles", "saved_usd": "Money", "run_hours": "BudgetQuantiles2", "cost_each_usd": "BudgetQuantiles", "unit_costs": "UnitCosts"}
 
 
 class PhaseRecord(Record):
@@ -1251,6 +1259,19 @@ class TotalRecord(Record):
     deadline_hours: float | None
     """For all phases; `null`: none was given."""
     _kinds = {"run_hours": "Quantiles", "cost_usd": "Quantiles2"}
+
+
+class UnitCosts(Record):
+    """Expected cost of one time, before tax and before commitments, by what the workload states; null: it does not."""
+    experiment_usd: Money | None
+    """Of one run of a sweep."""
+    epoch_usd: Money | None
+    """Of a pass over the data set."""
+    million_tokens_usd: Money | None
+    """Trained on; of a served model those of answers, or of prompts where it gives none."""
+    thousand_samples_usd: Money | None
+    thousand_requests_usd: Money | None
+    _kinds = {"experiment_usd": "Money", "epoch_usd": "Money", "million_tokens_usd": "Money", "thousand_samples_usd": "Money", "thousand_requests_usd": "Money"}
 
 
 class ValueOfTimeRecord(Record):

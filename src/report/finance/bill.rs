@@ -19,6 +19,8 @@ use gpuplan_units::Usd;
 pub struct BillComparison<'a> {
     pub lines: u64,
     pub ours: u64,
+    /// Of no run, and not to be counted.
+    pub unread: u64,
     pub bills: &'a [ImportedBill],
     pub differences: &'a [Difference],
     /// Not all of it was imported before.
@@ -52,7 +54,12 @@ pub fn text(read: &BillComparison, width: u16) -> String {
     let (lines, ours) = (thousands(i128::from(read.lines)), thousands(i128::from(read.ours)));
     let kept = if read.is_new { "kept in the ledger" } else { "in the ledger already" };
     let months: Vec<String> = months.into_iter().collect();
-    let foot = format!("{ours} of {lines} lines have the tag of a run ({}); {kept}.", months.join(", "));
+    let unread = if read.unread > 0 {
+        format!(" Of {} lines of no run the amount is not known.", thousands(i128::from(read.unread)))
+    } else {
+        String::new()
+    };
+    let foot = format!("{ours} of {lines} lines have the tag of a run ({}); {kept}.{unread}", months.join(", "));
     format!("{}{}\n", render(&columns, rows, width), wrap(&foot, width, ""))
 }
 

@@ -6,8 +6,9 @@ use crate::finance::sections::{self, Section};
 use crate::text::format;
 use crate::text::table::{Column, footer};
 use gpuplan_budget::Budget;
-use gpuplan_budget::portfolio::budget::{CostGroup, Period, PoolFigures, TermCommitment};
-use gpuplan_units::Hours;
+use gpuplan_budget::portfolio::budget::{CostGroup, Period, PhaseFigures, PoolFigures, TermCommitment};
+use gpuplan_budget::portfolio::unit_costs::UnitCosts;
+use gpuplan_units::{Hours, Usd};
 
 /// For a terminal.
 pub fn text(budget: &Budget, width: u16, most_rows: usize) -> String {
@@ -49,6 +50,16 @@ fn head(budget: &Budget) -> Vec<String> {
             _ => kept,
         });
     }
+    if let Some(saved) = budget.total.saved_usd {
+        lines.push(if saved < Usd::ZERO {
+            format!(
+                "Spot and commitments cost {} more than the same machines on demand",
+                format::usd(Usd::ZERO - saved)
+            )
+        } else {
+            format!("Spot and commitments save {} against the same machines on demand", format::usd(saved))
+        });
+    }
     let age = budget.total.price_age;
     if let Some(oldest) = age.oldest.filter(|_| age.older_share >= 0.005) {
         lines.push(format!(
@@ -83,6 +94,7 @@ fn sections(budget: &Budget, most: usize) -> Vec<Section> {
         cost_groups("By GPU", "GPU", &budget.breakdown.by_gpu),
         phases(budget, most),
     ]);
+    sections.extend(unit_costs(budget, most));
     sections.extend(held(budget));
     sections.extend(commitments(budget));
     sections.extend(term_commitments(budget));
@@ -109,6 +121,48 @@ fn cost_groups(title: &str, name: &'static str, groups: &[CostGroup]) -> Section
         cells
     };
     Section { title: title.to_owned(), columns, rows: groups.iter().map(row).collect(), foot: String::new() }
+}
+
+/// The cost of one kind of unit; `None`: the workload states none.
+type OfUnit = fn(&UnitCosts) -> Option<Usd>;
+
+/// `None`: no workload states anything to count by.
+fn unit_costs(budget: &Budget, most: usize) -> Option<Section> {
+    let mut counted: Vec<_> = budget.phases.iter().filter_map(|phase| Some((phase, phase.unit_costs?))).collect();
+    counted.sort_by_key(|(phase, _)| std::cmp::Reverse(phase.cost_usd.expected));
+    let units: [(&'static str, OfUnit); 5] = [
+        ("experiment", |costs| costs.experiment_usd),
+        ("epoch", |costs| costs.epoch_usd),
+        ("million tokens", |costs| costs.million_tokens_usd),
+        ("thousand samples", |costs| costs.thousand_samples_usd),
+        ("thousand requests", |costs| costs.thousand_requests_usd),
+    ];
+    let shown: Vec<_> =
+        units.into_iter().filter(|(_, of)| counted.iter().any(|(_, costs)| of(costs).is_some())).collect();
+    let mut columns = vec![Column::left("phase", 0), Column::right("each time", 0)];
+    columns.extend(shown.iter().map(|(unit, _)| Column::right(unit, 0)));
+    let row = |(phase, costs): &(&PhaseFigures, UnitCosts)| {
+        let mut cells = vec![phase.phase.clone(), format::usd(phase.cost_each_usd.expected)];
+        cells.extend(shown.iter().map(|(_, of)| of(costs).map_or_else(|| "-".to_owned(), small)));
+        cells
+    };
+    let rows: Vec<Vec<String>> = counted.iter().take(most).map(row).collect();
+    (!rows.is_empty()).then(|| Section {
+        title: "What a unit costs, before commitments".to_owned(),
+        columns,
+        rows,
+        foot: String::new(),
+    })
+}
+
+/// Three figures of what is less than a dollar.
+fn small(amount: Usd) -> String {
+    let dollars = amount.dollars();
+    if dollars >= 1.0 || dollars <= 0.0 {
+        return format::usd(amount);
+    }
+    let digits = (2.0 - dollars.log10().floor()).clamp(2.0, 9.0) as usize;
+    format!("${dollars:.digits$}")
 }
 
 fn phases(budget: &Budget, most: usize) -> Section {

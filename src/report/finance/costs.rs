@@ -12,7 +12,7 @@ use crate::text::json::{VERSION, pretty};
 use crate::text::table::{Column, render};
 use crate::text::wrap::wrap;
 use gpuplan_budget::charge::utc_day;
-use gpuplan_budget::spent::{CostFilter, CostGrouping, CostLine, CostSum, Spent};
+use gpuplan_budget::spent::{CostFilter, CostGrouping, CostLine, CostSum, Coverage, Spent};
 use gpuplan_budget::{Item, Waste};
 use gpuplan_units::Usd;
 
@@ -38,22 +38,25 @@ pub fn text(shown: &CostsReport, width: u16) -> String {
     let title = shown.by.word();
     // A column that says the same as its neighbour on every row is left out.
     let never = u16::MAX;
+    // Where only bills know of runs, what runs record is unknown and not nothing.
+    let by_bills = is_of_bills(&total);
+    let own = |width| if by_bills { never } else { width };
     let has = |item| total.side_costs.contains_key(&item);
     let columns = [
         Column::left(title, 0),
         Column::right("hours", 0),
         Column::right("list", if has_discount { 0 } else { never }),
-        Column::right("contracted", 0),
+        Column::right("contracted", own(0)),
         Column::right("billed", if has_bill { 0 } else { never }),
         Column::right("effective", if total.effective_on_bill == total.billed { never } else { 0 }),
         Column::right("credits", if total.credits == Usd::ZERO { never } else { 0 }),
         Column::right("disk", if has(Item::Disk) { 130 } else { never }),
         Column::right("storage", if has(Item::CheckpointStorage) { 130 } else { never }),
         Column::right("data out", if has(Item::Egress) { 130 } else { never }),
-        Column::right("idle", 100),
-        Column::right("redone", 100),
-        Column::right("failed", 100),
-        Column::right("wasted", 0),
+        Column::right("idle", own(100)),
+        Column::right("redone", own(100)),
+        Column::right("failed", own(100)),
+        Column::right("wasted", own(0)),
         Column::right("$/Mtok", if total.tokens > 0.0 { 0 } else { never }),
         Column::left("", if total.so_far == Usd::ZERO { never } else { 0 }),
     ];
@@ -62,7 +65,7 @@ pub fn text(shown: &CostsReport, width: u16) -> String {
         let wasted = |waste: Waste| row.wasted.get(&waste).copied().map_or_else(|| "-".to_owned(), usd);
         vec![
             row.name.clone(),
-            three_figures(row.machine_hours),
+            three_figures(if by_bills { row.billed_hours } else { row.machine_hours }),
             signed(row.list),
             signed(row.contracted),
             row.billed.map_or_else(|| "-".to_owned(), signed),
@@ -83,9 +86,16 @@ pub fn text(shown: &CostsReport, width: u16) -> String {
     format!("{table}{}", foot(shown, &total, width))
 }
 
+/// Only bills know of these runs.
+fn is_of_bills(total: &CostSum) -> bool {
+    total.billed.is_some() && total.contracted == Usd::ZERO && total.machine_hours == 0.0
+}
+
 /// What the figures are, under the table.
 fn foot(shown: &CostsReport, total: &CostSum, width: u16) -> String {
-    let what = if total.side_costs.is_empty() {
+    let what = if is_of_bills(total) {
+        "In USD as the clouds' bills have it; nothing is known here of what these runs recorded themselves.".to_owned()
+    } else if total.side_costs.is_empty() {
         "Machine time in USD at the prices of launch, without tax; disks, storage and data out are on the clouds' bills.".to_owned()
     } else {
         format!(
@@ -108,6 +118,16 @@ fn foot(shown: &CostsReport, total: &CostSum, width: u16) -> String {
     }
     if total.effective_on_bill != total.billed {
         lines.push("Effective is as the bill has it: commitments that were paid before, spread over the hours that they cover.".to_owned());
+    }
+    if let Some(share) = shown.spent.coverage.share().filter(|share| *share < 1.0) {
+        let Coverage { of_runs, all } = shown.spent.coverage;
+        let rest = if shown.asked.others { "" } else { "; --all shows the rest" };
+        lines.push(format!(
+            "Of {} that bills have for machines with GPUs, {} ({:.0} %) is of runs{rest}.",
+            usd(all),
+            usd(of_runs),
+            share * 100.0
+        ));
     }
     if total.billed.is_none() {
         lines.push("No bill was imported: `gpuplan costs import FILE`.".to_owned());
@@ -136,8 +156,20 @@ pub struct CostsDocument<'a> {
     pub by: String,
     pub total: CostsRecord<'a>,
     pub rows: Vec<NamedCosts<'a>>,
+    /// Of what bills have for machines with GPUs, what is of runs.
+    pub gpu_coverage: CoverageRecord,
     /// Every charge, in the order of time.
     pub lines: &'a [CostLine],
+}
+
+/// Machines with GPUs on imported bills, at effective cost.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct CoverageRecord {
+    pub of_runs_usd: Usd,
+    /// With what bears no mark of a run.
+    pub all_usd: Usd,
+    /// Null: no bill has any.
+    pub share: Option<f64>,
 }
 
 /// The sum of the charges of one run, team, day or tag.
@@ -252,6 +284,11 @@ pub fn json(shown: &CostsReport) -> String {
         by: shown.by.title(),
         total: CostsRecord::from(&total),
         rows: rows.iter().map(|row| NamedCosts { name: &row.name, costs: row.into() }).collect(),
+        gpu_coverage: CoverageRecord {
+            of_runs_usd: shown.spent.coverage.of_runs,
+            all_usd: shown.spent.coverage.all,
+            share: shown.spent.coverage.share(),
+        },
         lines: &shown.spent.lines,
     };
     pretty(&document)

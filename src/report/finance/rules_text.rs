@@ -71,6 +71,12 @@ pub fn rows(rules: &[RuleResult]) -> Vec<Vec<String>> {
     rules.iter().map(|rule| vec![asked(rule), place(rule), found(rule), verdict(rule)]).collect()
 }
 
+/// Where a rule stands, what it asks and what was found.
+pub fn words(rule: &RuleResult) -> String {
+    let is = if rule.found.is_some() { "it is " } else { "" };
+    format!("{}: {}, and {is}{}", place(rule), asked(rule), found(rule))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

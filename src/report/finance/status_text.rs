@@ -54,7 +54,8 @@ fn csv_cells(by: &str, row: &StatusRow) -> Vec<String> {
     cells
 }
 
-fn head(status: &BudgetStatus) -> Vec<String> {
+/// What a reader wants to know first, in lines.
+pub fn head(status: &BudgetStatus) -> Vec<String> {
     let (total, cost) = (&status.total, status.at_completion_usd);
     let last = status.period.start.ahead(status.period.months).back();
     let tax =
@@ -211,13 +212,21 @@ fn cause_cells(phase: &PhaseStatus) -> Vec<String> {
 }
 
 fn anomaly(anomaly: &Anomaly) -> Vec<String> {
-    let what = match anomaly.kind {
+    vec![anomaly.run.clone(), what_stands_out(anomaly), format::usd(anomaly.usd)]
+}
+
+/// The same in a sentence.
+pub fn anomaly_words(anomaly: &Anomaly) -> String {
+    format!("{}: {} ({})", anomaly.run, what_stands_out(anomaly), format::usd(anomaly.usd))
+}
+
+fn what_stands_out(anomaly: &Anomaly) -> String {
+    match anomaly.kind {
         AnomalyKind::FarOverForecast => {
             format!("cost {:.1} times its forecast", anomaly.times_forecast.unwrap_or_default())
         }
         AnomalyKind::IdleMachines => format!("machines were idle for {:.1} h", anomaly.idle_hours.unwrap_or_default()),
         AnomalyKind::NotPlanned => "belongs to no phase of the portfolio".to_owned(),
         AnomalyKind::Late => "its months are over, and it is not done".to_owned(),
-    };
-    vec![anomaly.run.clone(), what, format::usd(anomaly.usd)]
+    }
 }

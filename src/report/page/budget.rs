@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::page::chart::{Chart, ChartKind, Range, RangeChart};
+use crate::page::chart::{Chart, ChartKind, Range, RangeChart, Swing, SwingChart};
 use crate::page::document::{Cell, Column, Figure, KeyFigure, Report, Section, Table, day, day_and_time};
 use crate::text::format;
 use gpuplan_units::{Quantiles, Usd};
@@ -227,7 +227,7 @@ pub fn report(budget: &Budget, now: Timestamp) -> Report {
 }
 
 /// From draws, which say neither never nor always.
-fn chance(share: f64) -> String {
+pub fn chance(share: f64) -> String {
     match share {
         share if share > 0.99 => "> 99 %".to_owned(),
         share if share < 0.01 => "< 1 %".to_owned(),
@@ -235,7 +235,7 @@ fn chance(share: f64) -> String {
     }
 }
 
-fn chance_cell(share: f64) -> Cell {
+pub fn chance_cell(share: f64) -> Cell {
     Cell::new(chance(share), share.to_string())
 }
 
@@ -384,6 +384,8 @@ fn commitments(budget: &Budget) -> Section {
 }
 
 fn sensitivity(budget: &Budget) -> Section {
+    // What moves nothing is in the JSON.
+    let moving = || budget.sensitivity.iter().filter(|bar| bar.low_usd != bar.high_usd);
     let row = |bar: &SensitivityBar| {
         vec![
             Cell::text(&*bar.what),
@@ -405,13 +407,27 @@ fn sensitivity(budget: &Budget) -> Section {
             Column::number("high_usd", "Adds"),
             Column::text("basis", "Rests on"),
         ],
-        // What moves nothing is in the JSON.
-        rows: budget.sensitivity.iter().filter(|bar| bar.low_usd != bar.high_usd).map(row).collect(),
+        rows: moving().map(row).collect(),
     };
+    let dollars = |text: &str| Usd::parse_signed(text).unwrap_or_default();
+    let swing = |bar: &SensitivityBar| Swing {
+        name: bar.what.clone(),
+        words: format!("{} to {}", format::change(dollars(&bar.low_usd)), format::change(dollars(&bar.high_usd))),
+        low: dollars(&bar.low_usd).dollars(),
+        high: dollars(&bar.high_usd).dollars(),
+    };
+    let chart = Chart::new(
+        "What each adds to the total (dark) or saves (light), from a middle line at the expected cost",
+        format!(
+            "{} bars to both sides of a middle line, as long as the dollars that they add or save.",
+            table.rows.len()
+        ),
+        ChartKind::Swings(SwingChart { swings: moving().map(swing).collect() }),
+    );
     Section {
         id: "sensitivity",
         heading: "What the total depends on",
-        figures: vec![Figure { chart: None, table }],
+        figures: vec![Figure { chart: Some(chart), table }],
         ..Section::default()
     }
 }

@@ -10,3 +10,4 @@ pub mod json;
 pub mod markdown;
 pub mod plan;
 pub mod run;
+pub mod status;

@@ -16,8 +16,10 @@ use parquet::schema::parser::parse_message_type;
 use proptest::prelude::*;
 
 use super::*;
+use crate::bill::sums::Known;
 use crate::bill::{ImportedBill, table};
 use crate::charge::utc_day;
+use gpuplan_hardware::Hardware;
 
 type Tags = Option<Vec<(String, Option<String>)>>;
 
@@ -113,7 +115,7 @@ fn bills(
 ) -> Result<(Format, u64, Vec<ImportedBill>), String> {
     let mut sums = Sums::default();
     let format = read(&mut sums).map_err(|error| error.to_string())?;
-    Ok((format, sums.lines, sums.bills("h", "bill", &BTreeSet::new())))
+    Ok((format, sums.lines, sums.bills("h", "bill", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() })))
 }
 
 fn imported(bytes: Vec<u8>) -> Result<(Format, u64, Vec<ImportedBill>), String> {

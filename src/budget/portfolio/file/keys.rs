@@ -46,12 +46,40 @@ pub struct PortfolioFile {
     #[serde(default)]
     #[schemars(with = "Vec<RuleSection>")]
     pub rule: Vec<Spanned<RuleSection>>,
+    /// What bills have that is of no run and who pays for it, for `budget --actual`.
+    #[serde(default)]
+    #[schemars(with = "Vec<SharedSection>")]
+    pub shared: Vec<Spanned<SharedSection>>,
     /// Own machines, as in `capacity.toml`: no two runs are given the same hours of them.
     #[serde(default)]
     pub own: Vec<Own>,
     /// Machines that are paid for whether used or not, as in `capacity.toml`.
     #[serde(default)]
     pub committed: Vec<Committed>,
+}
+
+/// Lines of bills that are of no run, such as notebooks. The first section that fits a line takes it; what no section takes is not counted.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SharedSection {
+    pub cloud: Option<String>,
+    /// Billing account.
+    pub account: Option<String>,
+    /// Value of the tag `team`.
+    pub team: Option<String>,
+    /// Instance types, each with an optional `*` at the end. Default: any, and what is no machine.
+    pub machines: Option<Vec<String>>,
+    /// `even`: all teams alike. `spent`: by what runs of each team cost in the month. `team`: the team of the tag. Or shares by team, such as
+    /// `{ vision = 1, language = 3 }`.
+    #[schemars(with = "SplitKey")]
+    pub split: Spanned<SplitKey>,
+}
+
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum SplitKey {
+    Word(String),
+    Shares(BTreeMap<String, f64>),
 }
 
 #[derive(Deserialize, JsonSchema)]

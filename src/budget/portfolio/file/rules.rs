@@ -1,12 +1,13 @@
-//! Reads `[[rule]]`, of a portfolio and of `policy.toml`.
+//! Reads `[[rule]]`, of a portfolio and of `policy.toml`, and `[[shared]]`.
 
 use jiff::{SignedDuration, Timestamp};
 use toml::Spanned;
 
 use crate::portfolio::calendar::Month;
-use crate::portfolio::file::keys::{PolicyRules, RuleSection};
+use crate::portfolio::file::keys::{PolicyRules, RuleSection, SharedSection, SplitKey};
 use crate::portfolio::file::values::{Read, Reader};
 use crate::portfolio::rules::{Approval, BudgetRule, OnBreak, RuleLimit, RuleOrigin, RuleScope};
+use crate::portfolio::shared::{SharedCost, Split};
 use crate::portfolio::{PortfolioError, Team};
 use gpuplan_units::names::did_you_mean;
 use gpuplan_units::{Hours, Usd};
@@ -79,6 +80,47 @@ impl Reader<'_> {
         })
     }
 
+    /// `[[shared]]`.
+    pub fn shared(&self, sections: &[Spanned<SharedSection>], teams: &[Team]) -> Read<Vec<SharedCost>> {
+        let one = |at: &Spanned<SharedSection>| {
+            let section = at.get_ref();
+            let line = self.line(&section.split);
+            let split = match section.split.get_ref() {
+                SplitKey::Word(word) => match word.as_str() {
+                    "even" => Split::Even,
+                    "spent" => Split::Spent,
+                    "team" => Split::Team,
+                    other => {
+                        let detail = format!("split `{other}` is none of `even`, `spent`, `team` and shares by team");
+                        return Err(PortfolioError::at(line, detail, "split = \"spent\""));
+                    }
+                },
+                SplitKey::Shares(shares) => {
+                    if let Some(name) = shares.keys().find(|name| !teams.iter().any(|team| team.name == **name)) {
+                        return Err(no_team(line, name, teams));
+                    }
+                    let is_share = |share: &f64| share.is_finite() && *share >= 0.0;
+                    if !shares.values().all(is_share) || shares.values().sum::<f64>() <= 0.0 {
+                        let detail = "shares are not negative, and one of them is more than zero";
+                        return Err(PortfolioError::at(line, detail, "split = { vision = 1, language = 3 }"));
+                    }
+                    Split::Shares(shares.clone())
+                }
+            };
+            if teams.is_empty() {
+                return Err(PortfolioError::at(self.line(at), "there is no team to pay for it", "[[team]]"));
+            }
+            Ok(SharedCost {
+                cloud: section.cloud.clone(),
+                account: section.account.clone(),
+                team: section.team.clone(),
+                machines: section.machines.clone(),
+                split,
+            })
+        };
+        sections.iter().map(one).collect()
+    }
+
     fn on_break(&self, stated: Option<&Spanned<String>>) -> Read<OnBreak> {
         match stated.map(|word| (word, word.get_ref().as_str())) {
             None | Some((_, "fail")) => Ok(OnBreak::Fail),
@@ -108,6 +150,12 @@ impl Reader<'_> {
     }
 }
 
+fn no_team(line: usize, name: &str, teams: &[Team]) -> PortfolioError {
+    let near = did_you_mean(name, teams.iter().map(|team| team.name.as_str()));
+    let hint = near.map_or_else(|| format!("add [[team]] with name = \"{name}\""), |near| format!("team = \"{near}\""));
+    PortfolioError::at(line, format!("no [[team]] is called `{name}`"), hint)
+}
+
 /// Rules of a portfolio are about teams and months that it has, and have a budget to keep.
 pub fn check_scopes(rules: &[BudgetRule], budget: Option<Usd>, teams: &[Team], start: Month, months: u32) -> Read<()> {
     for rule in rules {
@@ -116,12 +164,7 @@ pub fn check_scopes(rules: &[BudgetRule], budget: Option<Usd>, teams: &[Team], s
             RuleScope::Everything => budget,
             RuleScope::Team(name) => {
                 let Some(team) = teams.iter().find(|team| team.name == *name) else {
-                    let near = did_you_mean(name, teams.iter().map(|team| team.name.as_str()));
-                    let hint = near.map_or_else(
-                        || format!("add [[team]] with name = \"{name}\""),
-                        |near| format!("team = \"{near}\""),
-                    );
-                    return Err(PortfolioError::at(line, format!("no [[team]] is called `{name}`"), hint));
+                    return Err(no_team(line, name, teams));
                 };
                 team.budget
             }

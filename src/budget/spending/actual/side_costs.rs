@@ -112,6 +112,7 @@ impl RunFacts {
             source: price.source.clone(),
             priced_at: Some(price.observed_at),
             assumption: String::new(),
+            invoice: None,
         })
     }
 }

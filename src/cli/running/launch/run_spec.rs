@@ -189,11 +189,15 @@ impl Chosen<'_> {
         let prices = spot.iter().chain(on_demand).filter_map(|offered| {
             let is_there = |id: &OfferId| self.place(market.offer(*id)) == *offered;
             let offer = market.offer_ids().find(is_there).map(|id| market.offer(id))?;
-            // A discount keeps the price that it replaced among the flags.
+            // A discount keeps the price that it replaced among the flags; the list price of a spot machine is that on demand.
+            let on_demand = (offer.purchase == Purchase::Spot)
+                .then(|| market.on_demand_rate(offer.instance, &offer.place.region))
+                .flatten();
             let list = offer
                 .flags
                 .strip_prefix("list=")
                 .and_then(|text| UsdPerHour::parse(text).ok())
+                .or(on_demand)
                 .unwrap_or(offer.quote.rate);
             Some(ExpectedPrice {
                 place: offered.pool.to_string(),

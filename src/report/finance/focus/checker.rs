@@ -55,15 +55,15 @@ pub fn problems(version: FocusVersion, text: &str) -> Vec<String> {
             problems.push(format!("{name} stands twice"));
         }
     }
-    let mut categories: BTreeMap<String, String> = BTreeMap::new();
+    let mut categories: BTreeMap<String, [String; 2]> = BTreeMap::new();
     for (index, record) in reader.records().enumerate() {
         let record = record.unwrap();
         let row: BTreeMap<&str, &str> = header.iter().map(String::as_str).zip(record.iter()).collect();
         let cells = row.iter().filter_map(|(name, value)| cell(name, value, known.get(*name)?));
         problems.extend(cells.chain(rules(&row)).map(|problem| format!("row {}: {problem}", index + 1)));
-        // ServiceName: "MUST have one and only one ServiceCategory".
+        // ServiceName: "MUST have one and only one ServiceCategory", and should have one ServiceSubcategory.
         let of = |name: &str| row.get(name).copied().unwrap_or_default().to_owned();
-        let (service, category) = (of("ServiceName"), of("ServiceCategory"));
+        let (service, category) = (of("ServiceName"), ["ServiceCategory", "ServiceSubcategory"].map(of));
         if *categories.entry(service.clone()).or_insert_with(|| category.clone()) != category {
             problems.push(format!("row {}: {service} is of two categories", index + 1));
         }
@@ -86,10 +86,21 @@ fn cell(name: &str, value: &str, column: &Known) -> Option<String> {
         "datetime" => value.len() == 20 && value.ends_with('Z') && value.parse::<jiff::Timestamp>().is_ok(),
         "currency" => value.len() == 3 && value.bytes().all(|byte| byte.is_ascii_uppercase()),
         "json" => serde_json::from_str::<serde_json::Value>(value).is_ok_and(|value| value.is_object()),
-        "unit" => {
-            ["Hours", "Months", "GB", "GiB", "TB", "TiB", "GB-Months", "GiB-Months", "Tokens", "Requests", "Units"]
-                .contains(&value)
-        }
+        "unit" => [
+            "Hours",
+            "Months",
+            "GB",
+            "GiB",
+            "TB",
+            "TiB",
+            "GB-Months",
+            "GiB-Months",
+            "Tokens",
+            "Requests",
+            "Units",
+            "USD",
+        ]
+        .contains(&value),
         _ => {
             value.trim() == value
                 && (column.allowed.is_empty() || column.allowed.iter().any(|allowed| allowed == value))
@@ -158,10 +169,8 @@ fn rules(row: &BTreeMap<&str, &str>) -> Vec<String> {
     // One format, so that text compares as time.
     let at = |name: &str| row.get(name).copied().unwrap_or_default();
     demand(at("ChargePeriodStart") <= at("ChargePeriodEnd"), "the charge ends before it begins");
-    demand(
-        (at("BillingPeriodStart")..at("BillingPeriodEnd")).contains(&at("ChargePeriodStart")),
-        "the charge does not begin in its billing period",
-    );
+    // Usage that was reported late comes on a later invoice.
+    demand(at("ChargePeriodStart") < at("BillingPeriodEnd"), "the charge begins after its billing period");
     // Costs are rounded to the nano-dollar, so a product is right within that.
     let number = |name: &str| at(name).parse::<f64>().ok();
     for (price, cost) in [("ListUnitPrice", "ListCost"), ("ContractedUnitPrice", "ContractedCost")] {

@@ -85,7 +85,7 @@ const COLUMNS: &[Column] = &[
     column("EffectiveCost", |row| Some(row.charge.costs.effective.to_string())),
     since(FocusVersion::V1_3, column("HostProviderName", |row| Some(row.provider.clone()))),
     since(FocusVersion::V1_4, column("InvoiceDetailId", |_| None)),
-    column("InvoiceId", |_| None),
+    column("InvoiceId", |row| row.charge.invoice.as_ref().and_then(|invoice| invoice.id.clone())),
     column("InvoiceIssuerName", |row| Some(row.provider.clone())),
     column("ListCost", |row| Some(row.charge.costs.list.to_string())),
     column("ListUnitPrice", |row| row.unit_price(row.charge.costs.list)),

@@ -21,7 +21,7 @@ pub struct FocusRow<'a> {
     pub provider: String,
     pub start: String,
     pub end: String,
-    /// The month in which the charge begins: clouds bill by the calendar month.
+    /// Of its invoice, else the month in which the charge begins: clouds bill by the calendar month.
     pub month_start: String,
     pub month_end: String,
     pub tags: String,
@@ -40,8 +40,10 @@ impl<'a> FocusRow<'a> {
         }
         let unit = vocabulary::unit(&charge.unit)
             .ok_or_else(|| FocusError::Unit { charge: id(), unit: charge.unit.clone() })?;
-        let (month_start, month_end) =
-            billing_month(charge.start).ok_or_else(|| FocusError::Period { charge: id() })?;
+        let month = charge.invoice.as_ref().map(|invoice| format!("{}-01T00:00:00Z", invoice.month));
+        let month =
+            month.map_or(Ok(charge.start), |month| month.parse()).map_err(|_| FocusError::Period { charge: id() })?;
+        let (month_start, month_end) = billing_month(month).ok_or_else(|| FocusError::Period { charge: id() })?;
         let written = |value: &Value| {
             serde_json::to_string(value).map_err(|error| FocusError::Text { charge: id(), detail: error.to_string() })
         };
@@ -78,12 +80,9 @@ impl<'a> FocusRow<'a> {
 
     /// The cloud's account where a tag names it; else the cloud, since the column must not be null.
     pub fn account(&self) -> String {
-        self.charge
-            .allocation
-            .tags
-            .get("billing-account")
-            .cloned()
-            .unwrap_or_else(|| self.charge.resource.cloud.clone())
+        let invoiced = self.charge.invoice.as_ref().map(|invoice| invoice.account.clone());
+        let known = invoiced.or_else(|| self.charge.allocation.tags.get("billing-account").cloned());
+        known.filter(|account| !account.is_empty()).unwrap_or_else(|| self.charge.resource.cloud.clone())
     }
 
     pub fn description(&self) -> String {
@@ -106,7 +105,7 @@ impl<'a> FocusRow<'a> {
     pub fn pricing(&self) -> &'static str {
         match self.charge.resource.purchase.as_deref() {
             _ if self.commitment().is_some() => "Committed",
-            Some(terms) if terms.starts_with("spot") => "Dynamic",
+            Some(terms) if terms.starts_with("spot") && self.charge.is_machine_time() => "Dynamic",
             Some("calendar" | "flex-start" | "capacity-block") => "Other",
             _ => "Standard",
         }
@@ -130,8 +129,16 @@ impl<'a> FocusRow<'a> {
     }
 
     pub fn quantity(&self) -> Option<String> {
-        // Never with an exponent: that is how this type is written in full.
-        self.priced(&self.charge.quantity.to_string())
+        // Never with an exponent: that is how this type is written in full. With a point, or a reader that guesses types takes whole
+        // numbers for integers, which the specification forbids. What was taken back counts backwards: prices are never negative.
+        let size = self.charge.quantity.abs().to_string();
+        let sign = if self.is_backwards() { "-" } else { "" };
+        self.priced(&format!("{sign}{size}{}", if size.contains('.') { "" } else { ".0" }))
+    }
+
+    /// Usage that was charged before and is taken back.
+    fn is_backwards(&self) -> bool {
+        self.charge.quantity < 0.0 || self.charge.costs.billed.unwrap_or(self.charge.costs.effective) < Usd::ZERO
     }
 
     pub fn unit(&self) -> Option<String> {
@@ -140,7 +147,8 @@ impl<'a> FocusRow<'a> {
 
     /// The price that was charged where it gives this cost, else the cost by the quantity.
     pub fn unit_price(&self, cost: Usd) -> Option<String> {
-        let (price, quantity) = (self.charge.unit_price, self.charge.quantity);
+        let size = |amount: Usd| if amount < Usd::ZERO { Usd::ZERO - amount } else { amount };
+        let (price, quantity, cost) = (size(self.charge.unit_price), self.charge.quantity.abs(), size(cost));
         let gives = Usd::from_dollars(price.dollars() * quantity)
             .is_some_and(|product| (product.nanos() - cost.nanos()).abs() <= 1);
         if gives || quantity == 0.0 {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::finance::focus::checker::problems;
 use crate::finance::focus::{FocusError, FocusVersion, write};
-use gpuplan_budget::{Allocation, Charge, Costs, Item, Nature, Resource, Waste};
+use gpuplan_budget::{Allocation, Charge, Costs, Invoice, Item, Nature, Resource, Waste};
 use gpuplan_units::Usd;
 
 const VERSIONS: [FocusVersion; 3] = [FocusVersion::V1_2, FocusVersion::V1_3, FocusVersion::V1_4];
@@ -50,6 +50,7 @@ fn charge() -> Charge {
         source: "aws spot price".to_owned(),
         priced_at: Some("2026-10-31T22:00:00Z".parse().unwrap()),
         assumption: String::new(),
+        invoice: None,
     }
 }
 
@@ -102,6 +103,12 @@ fn every_kind() -> Vec<Charge> {
         costs,
         ..charge()
     });
+    // A late line of September on the invoice of October, and usage that an invoice takes back.
+    let invoice = Invoice { account: "7".to_owned(), month: "2026-11".to_owned(), id: Some("INV-1".to_owned()) };
+    all.push(Charge { unit: "sum".to_owned(), quantity: 1.0, invoice: Some(invoice), ..charge() });
+    all.push(Charge { unit_price: back, quantity: 1.0, unit: "sum".to_owned(), costs, ..charge() });
+    all.push(Charge { item: Item::UnusedCommitment, unit: "committed dollar".to_owned(), ..charge() });
+    all.push(Charge { item: Item::Tax, unit: "USD".to_owned(), ..charge() });
     all.push(Charge { waste: Some(Waste::Redone), ..charge() });
     all.push(Charge {
         resource: Resource { cloud: "nebius".to_owned(), ..Resource::default() },
@@ -144,7 +151,7 @@ fn the_checker_finds_what_is_wrong() {
         (FocusVersion::V1_3, "Dynamic", "Committed", "go together"),
         (FocusVersion::V1_3, "Usage-Based", "", "ChargeFrequency is null"),
         (FocusVersion::V1_3, ",Usage,", ",Tax,", "SkuPriceId is not null for a tax"),
-        (FocusVersion::V1_3, "2026-11-01T00:00:00Z", "2026-10-15T00:00:00Z", "does not begin in its billing period"),
+        (FocusVersion::V1_3, "2026-11-01T00:00:00Z", "2026-10-15T00:00:00Z", "begins after its billing period"),
     ];
     for (version, from, to, expected) in broken {
         let found = problems(version, &text.replace(from, to));
@@ -172,6 +179,24 @@ fn a_forecast_bills_nothing_and_says_that_it_is_one() {
     );
     let tags: serde_json::Value = serde_json::from_str(&rows[0]["Tags"]).unwrap();
     assert_eq!((&tags["project"], &tags["gpuplan:run"]), (&"a \"b\" <c>, d".into(), &"run-1".into()));
+}
+
+#[test]
+fn a_line_of_a_bill_stays_with_its_invoice() {
+    let invoice = Invoice { account: "7".to_owned(), month: "2026-11".to_owned(), id: Some("INV-1".to_owned()) };
+    let text = write(FocusVersion::V1_2, &[Charge { invoice: Some(invoice), ..charge() }]).unwrap();
+    let row = &rows(&text)[0];
+    let cells = ["BillingAccountId", "InvoiceId", "BillingPeriodStart", "ChargePeriodStart", "PricingQuantity"];
+    assert_eq!(cells.map(|name| &*row[name]), ["7", "INV-1", "2026-11-01T00:00:00Z", "2026-10-31T22:30:15Z", "4.0"]);
+    // Usage that was charged before counts backwards: its prices are not negative.
+    let back = usd("-80.0625");
+    let costs = Costs { list: back, contracted: back, effective: back, billed: Some(back) };
+    let text = write(FocusVersion::V1_2, &[Charge { costs, unit_price: back, quantity: 1.0, ..charge() }]).unwrap();
+    let row = &rows(&text)[0];
+    assert_eq!(
+        (&*row["PricingQuantity"], &*row["ListUnitPrice"], &*row["BilledCost"]),
+        ("-1.0", "80.0625", "-80.0625")
+    );
 }
 
 #[test]

@@ -21,10 +21,10 @@ pub fn service(cloud: &str, item: Item) -> Service {
             name: compute(cloud),
             meter: "GPU machine time",
         },
-        // Its disks are of the same service as its machines, and a service has one category.
+        // Its disks are of the same service as its machines, and a service has one category and one subcategory.
         Item::Disk if cloud == "gcp" => Service {
             category: "Compute",
-            subcategory: "Other (Compute)",
+            subcategory: "Virtual Machines",
             name: compute(cloud),
             meter: "Disk capacity",
         },
@@ -98,7 +98,8 @@ pub fn unit(unit: &str) -> Option<&'static str> {
         "GB-month" => "GB-Months",
         "token" | "tokens" => "Tokens",
         "request" | "requests" => "Requests",
-        "unit" | "" => "Units",
+        "USD" | "committed dollar" => "USD",
+        "unit" | "sum" | "" => "Units",
         _ => return None,
     })
 }

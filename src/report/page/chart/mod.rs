@@ -6,7 +6,7 @@ mod scale;
 pub mod svg;
 
 pub use axes::{LineChart, Mark, ScatterPlot, ScatterPoint, Series, Stroke};
-pub use rows::{Bar, BarChart, Range, RangeChart, Span, Timeline};
+pub use rows::{Bar, BarChart, Part, PartsChart, Range, RangeChart, Span, Swing, SwingChart, Timeline};
 
 use crate::page::chart::svg::Svg;
 
@@ -30,6 +30,10 @@ pub enum ChartKind {
     Bars(BarChart),
     /// From the median to the 90th percentile.
     Ranges(RangeChart),
+    /// What is done and what is ahead, against a limit.
+    Parts(PartsChart),
+    /// What adds and what saves.
+    Swings(SwingChart),
     /// Something over time.
     Lines(LineChart),
     /// When each machine was there.
@@ -49,6 +53,8 @@ impl Chart {
                 ChartKind::Scatter(plot) => plot.draw(&mut svg, width),
                 ChartKind::Bars(bars) => bars.draw(&mut svg, width),
                 ChartKind::Ranges(ranges) => ranges.draw(&mut svg, width),
+                ChartKind::Parts(parts) => parts.draw(&mut svg, width),
+                ChartKind::Swings(swings) => swings.draw(&mut svg, width),
                 ChartKind::Lines(lines) => lines.draw(&mut svg, width),
                 ChartKind::Timeline(timeline) => timeline.draw(&mut svg, width),
             };

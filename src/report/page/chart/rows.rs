@@ -88,6 +88,83 @@ impl RangeChart {
     }
 }
 
+/// What is done of something and what is ahead, against a limit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    pub name: String,
+    pub words: String,
+    pub done: f64,
+    pub ahead: f64,
+    pub limit: Option<f64>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartsChart {
+    pub parts: Vec<Part>,
+}
+
+impl PartsChart {
+    pub fn draw(&self, svg: &mut Svg, width: f64) -> Option<f64> {
+        let all = self.parts.iter().flat_map(|row| [row.done + row.ahead, row.limit.unwrap_or_default()]);
+        let x = Scale::from_zero(all, Quantity::Usd, (SIDE, width - 20.0))?;
+        let bottom = TOP + self.parts.len() as f64 * ROW;
+        axis(svg, &x, bottom, width);
+        for (index, row) in self.parts.iter().enumerate() {
+            let y = TOP + index as f64 * ROW;
+            head(svg, y, width, &row.name, &row.words);
+            let (top, from, to) = (y + WORDS + 4.0, x.at(row.done), x.at(row.done + row.ahead));
+            if row.ahead > 0.0 {
+                svg.bar("range", (from, top), to - from, BAR);
+            }
+            if row.done > 0.0 {
+                svg.bar("bar", (x.at(0.0), top), from - x.at(0.0), BAR);
+            }
+            if let Some(limit) = row.limit {
+                svg.line("limit", (x.at(limit), top - 3.0), (x.at(limit), top + BAR + 3.0));
+            }
+        }
+        Some(bottom + AXIS)
+    }
+}
+
+/// What something adds at either end; negative: saves.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Swing {
+    pub name: String,
+    pub words: String,
+    pub low: f64,
+    pub high: f64,
+}
+
+/// Both ways from a middle line, the widest first: a tornado.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SwingChart {
+    pub swings: Vec<Swing>,
+}
+
+impl SwingChart {
+    pub fn draw(&self, svg: &mut Svg, width: f64) -> Option<f64> {
+        let ends = || self.swings.iter().flat_map(|row| [row.low, row.high]).filter(|end| end.is_finite());
+        let furthest = ends().map(f64::abs).fold(0.0, f64::max);
+        if furthest <= 0.0 {
+            return None;
+        }
+        let (middle, half) = (width / 2.0, width / 2.0 - SIDE);
+        let bottom = TOP + self.swings.len() as f64 * ROW;
+        for (index, row) in self.swings.iter().enumerate() {
+            let y = TOP + index as f64 * ROW;
+            head(svg, y, width, &row.name, &row.words);
+            for end in [row.low, row.high].into_iter().filter(|end| end.is_finite() && *end != 0.0) {
+                let long = half * end.abs() / furthest;
+                let class = if end < 0.0 { "range" } else { "bar" };
+                svg.bar(class, (if end < 0.0 { middle - long } else { middle }, y + WORDS + 4.0), long, BAR);
+            }
+        }
+        svg.line("tick", (middle, TOP), (middle, bottom));
+        Some(bottom)
+    }
+}
+
 /// When one machine was there. Hours since the start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Span {
@@ -161,6 +238,25 @@ mod tests {
         let height = bars.draw(&mut svg, 408.0).unwrap();
         let drawn = svg.finish("wide", "a", (408.0, height), "", "");
         assert!(drawn.contains(r#"width="400.0""#) && drawn.contains(r#"width="100.0""#), "{drawn}");
+        assert!(!drawn.contains("limit"));
         assert_eq!(BarChart { bars: vec![row("a", 0.0)] }.draw(&mut Svg::default(), 400.0), None);
+    }
+
+    #[test]
+    fn what_is_done_and_ahead_stand_behind_each_other_and_swings_on_both_sides() {
+        let part = |done, ahead, limit| Part { name: String::new(), words: String::new(), done, ahead, limit };
+        let mut svg = Svg::default();
+        let parts = PartsChart { parts: vec![part(50.0, 50.0, Some(200.0)), part(0.0, 0.0, None)] };
+        let height = parts.draw(&mut svg, 424.0).unwrap();
+        let drawn = svg.finish("wide", "a", (424.0, height), "", "");
+        assert!(drawn.contains(r#"class="range" x="104.0""#), "{drawn}");
+        assert!(drawn.contains(r#"class="limit" x1="404.0""#), "{drawn}");
+        let swing = |low, high| Swing { name: String::new(), words: String::new(), low, high };
+        let mut svg = Svg::default();
+        let height = SwingChart { swings: vec![swing(-50.0, 100.0)] }.draw(&mut svg, 208.0).unwrap();
+        let drawn = svg.finish("wide", "a", (208.0, height), "", "");
+        assert!(drawn.contains(r#"class="range" x="54.0" y="26.0" width="50.0""#), "{drawn}");
+        assert!(drawn.contains(r#"class="bar" x="104.0" y="26.0" width="100.0""#), "{drawn}");
+        assert_eq!(SwingChart { swings: vec![swing(0.0, 0.0)] }.draw(&mut Svg::default(), 300.0), None);
     }
 }

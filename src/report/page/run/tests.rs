@@ -41,6 +41,7 @@ pub(super) fn charge(item: Item, cost: &str) -> Charge {
         source: "list".to_owned(),
         priced_at: Some(Timestamp::UNIX_EPOCH),
         assumption: "all of it".to_owned(),
+        invoice: None,
     }
 }
 

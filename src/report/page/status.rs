@@ -1,0 +1,369 @@
+//! The report on a budget against what was spent, as `gpuplan budget FILE --actual --output json` wrote it.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::page::budget::{BudgetDocumentError, chance, chance_cell};
+use crate::page::chart::{Chart, ChartKind, LineChart, Part, PartsChart, Series, Stroke};
+use crate::page::document::{Cell, Column, Figure, KeyFigure, Report, Section, Table, day};
+use crate::text::format;
+use gpuplan_units::{Quantiles, Usd};
+
+/// The version that is read.
+const VERSION: u64 = 1;
+/// Of a month on the axis of time.
+const HOURS_PER_MONTH: f64 = 730.0;
+
+/// What a report takes from it.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Status {
+    name: String,
+    generated_at: Timestamp,
+    tax: String,
+    planned_from: String,
+    total: Row,
+    at_completion_usd: Quantiles<Usd>,
+    by_month: Vec<Row>,
+    by_team: Vec<Row>,
+    by_project: Vec<Row>,
+    by_phase: Vec<Phase>,
+    billed_share: f64,
+    #[serde(default)]
+    anomalies: Vec<Anomaly>,
+    #[serde(default)]
+    assumptions: Vec<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Row {
+    name: String,
+    planned_usd: Usd,
+    /// What was paid in advance may be less than what it took the place of.
+    #[serde(with = "gpuplan_units::money::signed_usd")]
+    spent_usd: Usd,
+    #[serde(with = "gpuplan_units::money::signed_usd")]
+    to_go_usd: Usd,
+    #[serde(with = "gpuplan_units::money::signed_usd")]
+    at_completion_usd: Usd,
+    budget_usd: Option<Usd>,
+    chance_within_budget: Option<f64>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Phase {
+    #[serde(flatten)]
+    row: Row,
+    repeats: u32,
+    done: f64,
+    is_late: bool,
+    /// Signed amounts by cause, as text.
+    variance: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Anomaly {
+    run: String,
+    kind: String,
+    usd: Usd,
+    times_forecast: Option<f64>,
+    idle_hours: Option<f64>,
+}
+
+/// Whether a JSON document is a budget against what was spent.
+pub fn is_status(document: &Value) -> bool {
+    document.get("at_completion_usd").is_some() && document.get("planned_from").is_some()
+}
+
+impl Status {
+    pub fn read(document: Value) -> Result<Self, BudgetDocumentError> {
+        match document.get("version").and_then(Value::as_u64) {
+            Some(VERSION) => {}
+            Some(found) if found > VERSION => return Err(BudgetDocumentError::Newer { found }),
+            _ => return Err(BudgetDocumentError::Malformed { detail: format!("`version` is not {VERSION}") }),
+        }
+        serde_json::from_value(document).map_err(|error| BudgetDocumentError::Malformed { detail: error.to_string() })
+    }
+}
+
+pub fn report(status: &Status, now: Timestamp) -> Report {
+    let Status { total, at_completion_usd: ends, .. } = status;
+    let mut key = vec![
+        KeyFigure {
+            name: "Spent",
+            value: money(total.spent_usd),
+            note: format!("{:.0} % of it on imported bills", status.billed_share * 100.0),
+        },
+        KeyFigure {
+            name: "At completion",
+            value: money(total.at_completion_usd),
+            note: format!("{} was planned", format::usd(total.planned_usd)),
+        },
+        KeyFigure {
+            name: "Nine of ten cases",
+            value: format!("≤ {}", money(ends.p90)),
+            note: format!("{} to go", money(total.to_go_usd)),
+        },
+    ];
+    key.extend(total.budget_usd.map(|limit| {
+        KeyFigure {
+            name: "Budget",
+            value: format::usd(limit),
+            note: total
+                .chance_within_budget
+                .map_or_else(String::new, |likely| format!("{} chance to keep it", chance(likely))),
+        }
+    }));
+    let mut sections = vec![summary(status), course(status)];
+    let groups = [
+        ("teams", "By team", "by-team", &status.by_team),
+        ("projects", "By project", "by-project", &status.by_project),
+    ];
+    sections.extend(
+        groups
+            .into_iter()
+            .filter(|(.., rows)| !rows.is_empty())
+            .map(|(id, heading, table, rows)| group(id, heading, table, rows)),
+    );
+    sections.push(phases(status));
+    sections.extend(causes(status));
+    sections.extend(stands_out(status));
+    let mut points = status.assumptions.clone();
+    points.push(format!("Money is in United States dollars; tax: {}.", status.tax));
+    sections.push(Section { id: "assumptions", heading: "Assumptions and sources", points, ..Section::default() });
+    Report {
+        title: status.name.clone(),
+        lead: format!(
+            "A budget against what was spent, as of {}; what was planned is from {}.",
+            day(status.generated_at),
+            status.planned_from
+        ),
+        made_at: now,
+        key,
+        sections,
+    }
+}
+
+fn money(amount: Usd) -> String {
+    if amount < Usd::ZERO { format!("-{}", format::usd(Usd::ZERO - amount)) } else { format::usd(amount) }
+}
+
+fn money_cell(amount: Usd) -> Cell {
+    Cell::new(money(amount), amount.to_string())
+}
+
+fn summary(status: &Status) -> Section {
+    let total = &status.total;
+    let more = total.at_completion_usd - total.planned_usd;
+    let than = if more < Usd::ZERO { "less than" } else { "more than" };
+    let mut text = vec![format!(
+        "{} is spent and {} is to go. That is {} at completion, {} {than} planned; in nine of ten cases it is no more than {}.",
+        money(total.spent_usd),
+        money(total.to_go_usd),
+        money(total.at_completion_usd),
+        format::usd(if more < Usd::ZERO { Usd::ZERO - more } else { more }),
+        money(status.at_completion_usd.p90)
+    )];
+    if let (Some(limit), Some(likely)) = (total.budget_usd, total.chance_within_budget) {
+        text.push(format!(
+            "The budget of {} is kept with a chance of {}, given what was spent.",
+            format::usd(limit),
+            chance(likely)
+        ));
+    }
+    Section { id: "summary", heading: "Summary", text, ..Section::default() }
+}
+
+/// The months one after another, and all of them added up.
+fn course(status: &Status) -> Section {
+    let sum = |of: fn(&Row) -> Usd| -> Vec<(f64, f64)> {
+        let mut all = 0.0;
+        let ends = status.by_month.iter().enumerate().map(|(at, row)| {
+            all += of(row).dollars();
+            ((at + 1) as f64 * HOURS_PER_MONTH, all)
+        });
+        std::iter::once((0.0, 0.0)).chain(ends).collect()
+    };
+    let mut series = vec![
+        Series { name: "planned".to_owned(), stroke: Stroke::Dotted, points: sum(|row| row.planned_usd) },
+        Series { name: "spent and to go".to_owned(), stroke: Stroke::Solid, points: sum(|row| row.at_completion_usd) },
+    ];
+    series.extend(status.total.budget_usd.map(|limit| {
+        let end = status.by_month.len() as f64 * HOURS_PER_MONTH;
+        Series {
+            name: "budget".to_owned(),
+            stroke: Stroke::Dashed,
+            points: vec![(0.0, limit.dollars()), (end, limit.dollars())],
+        }
+    }));
+    let chart = Chart::new(
+        "All months added up, against what was planned and the budget",
+        format!("Lines over {} months from zero to {}.", status.by_month.len(), money(status.total.at_completion_usd)),
+        ChartKind::Lines(LineChart {
+            x_name: "time since the first month began".to_owned(),
+            y_name: "dollars".to_owned(),
+            begins_at_zero: true,
+            series,
+        }),
+    );
+    let mut section = group("months", "By month", "by-month", &status.by_month);
+    let mut all = (Usd::ZERO, Usd::ZERO);
+    let rows = status.by_month.iter().map(|row| {
+        all = (all.0 + row.planned_usd, all.1 + row.at_completion_usd);
+        vec![Cell::text(&*row.name), money_cell(all.0), money_cell(all.1)]
+    });
+    let table = Table {
+        id: "cumulative",
+        caption: "Until the end of each month".to_owned(),
+        columns: vec![
+            Column::text("name", "Until the end of"),
+            Column::number("planned_usd", "Planned"),
+            Column::number("at_completion_usd", "Spent and to go"),
+        ],
+        rows: rows.collect(),
+    };
+    section.figures.push(Figure { chart: Some(chart), table });
+    section
+}
+
+/// Dollars of a row, against its budget, or what was planned where it has none.
+fn parts(row: &Row) -> Part {
+    Part {
+        name: row.name.clone(),
+        words: format!(
+            "{} of {}",
+            money(row.at_completion_usd),
+            format::usd(row.budget_usd.unwrap_or(row.planned_usd))
+        ),
+        done: row.spent_usd.dollars().max(0.0),
+        ahead: row.to_go_usd.dollars().max(0.0),
+        limit: Some(row.budget_usd.unwrap_or(row.planned_usd).dollars()),
+    }
+}
+
+fn group(id: &'static str, heading: &'static str, table: &'static str, rows: &[Row]) -> Section {
+    let has_budget = rows.iter().any(|row| row.budget_usd.is_some());
+    let chart = Chart::new(
+        format!("{heading}: spent (dark), to go (light), and a line at the budget, or at the plan where there is none"),
+        format!("{} bars of what is spent and what is to go, on an axis from zero.", rows.len()),
+        ChartKind::Parts(PartsChart { parts: rows.iter().map(parts).collect() }),
+    );
+    let cells = |row: &Row| {
+        let mut cells = vec![Cell::text(&*row.name)];
+        cells.extend([row.planned_usd, row.spent_usd, row.to_go_usd, row.at_completion_usd].map(money_cell));
+        if has_budget {
+            cells.push(row.budget_usd.map_or_else(Cell::none, Cell::usd));
+            cells.push(row.chance_within_budget.map_or_else(Cell::none, chance_cell));
+        }
+        cells
+    };
+    let mut columns = vec![
+        Column::text("name", "Name"),
+        Column::number("planned_usd", "Planned"),
+        Column::number("spent_usd", "Spent"),
+        Column::number("to_go_usd", "To go"),
+        Column::number("at_completion_usd", "At completion"),
+    ];
+    if has_budget {
+        columns.push(Column::number("budget_usd", "Budget"));
+        columns.push(Column::number("chance_within_budget", "Chance to keep it"));
+    }
+    let caption = "What is spent and to go adds up to what it is at completion".to_owned();
+    let table = Table { id: table, caption, columns, rows: rows.iter().map(cells).collect() };
+    Section { id, heading, figures: vec![Figure { chart: Some(chart), table }], ..Section::default() }
+}
+
+fn phases(status: &Status) -> Section {
+    let cells = |phase: &Phase| {
+        let late = if phase.is_late { ", late" } else { "" };
+        let Row { name, planned_usd, spent_usd, to_go_usd, at_completion_usd, .. } = &phase.row;
+        let mut cells = vec![
+            Cell::text(&**name),
+            Cell::new(format!("{:.1} of {}{late}", phase.done, phase.repeats), phase.done.to_string()),
+        ];
+        cells.extend([planned_usd, spent_usd, to_go_usd, at_completion_usd].map(|amount| money_cell(*amount)));
+        cells
+    };
+    let table = Table {
+        id: "phase",
+        caption: "Every run and phase".to_owned(),
+        columns: vec![
+            Column::text("phase", "Run"),
+            Column::number("done", "Done"),
+            Column::number("planned_usd", "Planned"),
+            Column::number("spent_usd", "Spent"),
+            Column::number("to_go_usd", "To go"),
+            Column::number("at_completion_usd", "At completion"),
+        ],
+        rows: status.by_phase.iter().map(cells).collect(),
+    };
+    Section { id: "runs", heading: "Runs", figures: vec![Figure { chart: None, table }], ..Section::default() }
+}
+
+/// `None`: all was spent as it was planned.
+fn causes(status: &Status) -> Option<Section> {
+    const NAMES: [(&str, &str); 9] = [
+        ("total_usd", "Difference"),
+        ("timing_usd", "Timing"),
+        ("rate_usd", "Rate"),
+        ("hours_usd", "Hours"),
+        ("machines_usd", "Machines"),
+        ("lost_work_usd", "Lost work"),
+        ("idle_usd", "Idle"),
+        ("bill_usd", "Bill"),
+        ("other_usd", "Other"),
+    ];
+    let amount = |phase: &Phase, cause: &str| {
+        phase.variance.get(cause).and_then(|text| Usd::parse_signed(text).ok()).unwrap_or_default()
+    };
+    let other: Vec<&Phase> = status.by_phase.iter().filter(|phase| amount(phase, "total_usd") != Usd::ZERO).collect();
+    // A cause that explains nothing anywhere has no column.
+    let is_shown = |cause: &str| other.iter().any(|phase| amount(phase, cause) != Usd::ZERO);
+    let shown: Vec<(&'static str, &'static str)> = NAMES.into_iter().filter(|(cause, _)| is_shown(cause)).collect();
+    let change = |amount: Usd| Cell::new(format::change(amount), amount.to_string());
+    let cells = |phase: &&Phase| {
+        let name = std::iter::once(Cell::text(&*phase.row.name));
+        name.chain(shown.iter().map(|(cause, _)| change(amount(phase, cause)))).collect()
+    };
+    let mut columns = vec![Column::text("phase", "Run")];
+    columns.extend(shown.iter().map(|(cause, name)| Column::number(cause, name)));
+    let table = Table {
+        id: "cause",
+        caption: "Spent, less what was planned to be by now; the causes add up to it".to_owned(),
+        columns,
+        rows: other.iter().map(cells).collect(),
+    };
+    (!other.is_empty()).then(|| Section {
+        id: "why",
+        heading: "Why more or less was spent",
+        figures: vec![Figure { chart: None, table }],
+        ..Section::default()
+    })
+}
+
+/// `None`: nothing does.
+fn stands_out(status: &Status) -> Option<Section> {
+    let cells = |anomaly: &Anomaly| {
+        let what = match anomaly.kind.as_str() {
+            "far-over-forecast" => format!("{:.1} times its forecast", anomaly.times_forecast.unwrap_or_default()),
+            "idle-machines" => format!("machines were idle for {:.1} h", anomaly.idle_hours.unwrap_or_default()),
+            "not-planned" => "belongs to no phase of the portfolio".to_owned(),
+            _ => "its months are over, and it is not done".to_owned(),
+        };
+        vec![Cell::text(&*anomaly.run), Cell::text(what), Cell::usd(anomaly.usd)]
+    };
+    let table = Table {
+        id: "anomaly",
+        caption: "Runs at three times their forecast, idle machines, runs that nobody planned, late phases".to_owned(),
+        columns: vec![Column::text("run", "Run"), Column::text("what", "What"), Column::number("cost_usd", "Cost")],
+        rows: status.anomalies.iter().map(cells).collect(),
+    };
+    (!status.anomalies.is_empty()).then(|| Section {
+        id: "anomalies",
+        heading: "What stands out",
+        figures: vec![Figure { chart: None, table }],
+        ..Section::default()
+    })
+}
