@@ -2,6 +2,7 @@
 
 pub mod answer;
 pub mod asking;
+pub mod booking;
 pub mod cases;
 pub mod gpus;
 pub mod hub_cache;

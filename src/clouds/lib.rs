@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use gpuplan_hardware::CloudId;
 use gpuplan_launch::{Engine, Launcher};
-use gpuplan_market::PriceSource;
+use gpuplan_market::{MachineSource, PriceSource};
 use gpuplan_runstore::store::KeySource;
 
 /// The registry: one line a cloud. `None` where nobody has written an adapter.
@@ -39,24 +39,22 @@ pub fn sources(cloud: &CloudId) -> Option<Sources> {
         azure::CLOUD => Sources {
             risks: vec![Box::new(azure::eviction_rates::EvictionRates::from_environment())],
             tried: azure::sign_in::tried(),
-            ..prices_of(azure::retail_prices::RetailPrices::from_environment())
+            ..both_of(azure::retail_prices::RetailPrices::from_environment)
         },
         gcp::CLOUD => gcp::sources(),
-        lambda::CLOUD => Sources {
-            machines: vec![Box::new(lambda::instance_types::InstanceTypes::from_environment())],
-            ..prices_of(lambda::instance_types::InstanceTypes::from_environment())
-        },
+        lambda::CLOUD => both_of(lambda::instance_types::InstanceTypes::from_environment),
         crusoe::CLOUD | nebius::CLOUD => Sources::default(),
-        oci::CLOUD => prices_of(oci::cost_estimator::CostEstimator::from_environment()),
-        runpod::CLOUD => prices_of(runpod::gpu_types::GpuTypes::from_environment()),
-        vast::CLOUD => prices_of(vast::machines::Machines::from_environment()),
-        verda::CLOUD => prices_of(verda::instance_types::InstanceTypes::from_environment()),
+        oci::CLOUD => both_of(oci::cost_estimator::CostEstimator::from_environment),
+        runpod::CLOUD => both_of(runpod::gpu_types::GpuTypes::from_environment),
+        vast::CLOUD => both_of(vast::machines::Machines::from_environment),
+        verda::CLOUD => both_of(verda::instance_types::InstanceTypes::from_environment),
         _ => return None,
     })
 }
 
-fn prices_of(source: impl PriceSource + 'static) -> Sources {
-    Sources { prices: vec![Box::new(source)], ..Sources::default() }
+/// A list that says which machines there are and what they cost.
+fn both_of<T: MachineSource + PriceSource + 'static>(source: fn() -> T) -> Sources {
+    Sources { machines: vec![Box::new(source())], prices: vec![Box::new(source())], ..Sources::default() }
 }
 
 /// Clouds whose machines this program rents.

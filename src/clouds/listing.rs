@@ -1,5 +1,6 @@
 //! `Listing`: from the rows of a cloud's answer to offers. Machines by name or by GPU, one note for all that are unknown.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::time::Duration;
 
@@ -9,9 +10,10 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use gpuplan_hardware::{CloudId, GpuId, Hardware, InstanceId};
+use gpuplan_hardware::{CloudId, GpuId, Hardware, InstanceId, MachineSheet};
 use gpuplan_market::{
-    ANYWHERE, Availability, Collector, Keep, Location, Offer, PriceAnswer, Purchase, SourceError, SourceNote,
+    ANYWHERE, Availability, Collector, Keep, Location, MachineList, Offer, PriceAnswer, Purchase, SourceError,
+    SourceNote,
 };
 use gpuplan_units::{GpuCount, UsdPerHour};
 
@@ -19,6 +21,7 @@ use gpuplan_units::{GpuCount, UsdPerHour};
 const WHOLE: Duration = Duration::from_secs(50);
 /// A card of another memory size under the same name is another card. Labels differ from visible memory by less than this.
 const MEMORY_TOLERANCE: f64 = 0.12;
+const MIB_OF_A_GIB: f64 = 1024.0;
 
 /// Rows of an answer that could be read, and how many could not: one odd row costs only itself.
 #[derive(Clone, Debug, Default)]
@@ -64,12 +67,7 @@ impl<'a> Listing<'a> {
     /// The machine type with so many of these GPUs, for clouds that name GPUs only. An unknown one is remembered.
     pub fn with_gpus(&mut self, gpu: &str, memory_gb: Option<f64>, count: u16) -> Option<InstanceId> {
         let (hardware, cloud) = (self.collector.hardware(), self.collector.cloud());
-        let found = gpu_named(hardware, gpu, memory_gb).and_then(|gpu| {
-            hardware.instance_ids().find(|id| {
-                let instance = hardware.instance(*id);
-                instance.cloud == *cloud && instance.node.gpu == gpu && instance.node.gpus == GpuCount::whole(count)
-            })
-        });
+        let found = gpu_named(hardware, gpu, memory_gb).and_then(|gpu| machine_with(hardware, cloud, gpu, count));
         if found.is_none() {
             self.collector.remember_unknown(format!("{count} x {gpu}"));
         }
@@ -134,6 +132,64 @@ impl<'a> Listing<'a> {
         self.notes.extend(unknown);
         PriceAnswer { offers, history: Vec::new(), notes: self.notes }
     }
+}
+
+/// A machine type of the cloud with so many of these GPUs.
+fn machine_with(hardware: &Hardware, cloud: &CloudId, gpu: GpuId, count: u16) -> Option<InstanceId> {
+    hardware.instance_ids().find(|id| {
+        let instance = hardware.instance(*id);
+        instance.cloud == *cloud && instance.node.gpu == gpu && instance.node.gpus == GpuCount::whole(count)
+    })
+}
+
+/// So many GPUs in a machine of a cloud that names GPUs only.
+#[derive(Clone, Copy, Debug)]
+pub struct Gpus<'a> {
+    pub name: &'a str,
+    /// Of each.
+    pub memory_gb: Option<f64>,
+    pub count: u16,
+}
+
+/// Machines that the catalog lacks, by their GPUs: hosts differ, so nothing is known of them. Where they are is no part of it.
+pub fn machines_with<'a>(
+    found: impl Iterator<Item = Gpus<'a>>,
+    cloud: &str,
+    hardware: &Hardware,
+    answered_at: Timestamp,
+) -> MachineList {
+    let sheets: BTreeMap<String, MachineSheet> =
+        found.filter_map(|gpus| sheet(&gpus, &CloudId::new(cloud), hardware, answered_at)).collect();
+    MachineList { sheets: sheets.into_values().collect(), ..MachineList::default() }
+}
+
+/// `None`: the catalog has it, or it is a card of that name with another memory than it was ever sold with.
+fn sheet(gpus: &Gpus, cloud: &CloudId, hardware: &Hardware, at: Timestamp) -> Option<(String, MachineSheet)> {
+    let known = gpu_named(hardware, gpus.name, gpus.memory_gb);
+    let is_other_card = known.is_none() && gpu_named(hardware, gpus.name, None).is_some();
+    if gpus.count == 0
+        || is_other_card
+        || known.is_some_and(|id| machine_with(hardware, cloud, id, gpus.count).is_some())
+    {
+        return None;
+    }
+    let id = known.map_or_else(|| gpus.name.to_lowercase().replace(' ', "-"), |id| hardware.gpu(id).id.clone());
+    let is_amd = ["AMD", "Instinct", "Radeon", "MI"].iter().any(|word| gpus.name.starts_with(word));
+    let sheet = MachineSheet {
+        name: format!("{id}.{}x", gpus.count),
+        gpu: known.map_or_else(|| gpus.name.to_owned(), |id| hardware.gpu(id).id.clone()),
+        vendor: if is_amd { "AMD" } else { "NVIDIA" }.to_owned(),
+        gpus: gpus.count.to_string(),
+        gpu_memory_mib: gpus.memory_gb.map(|gb| gb * MIB_OF_A_GIB),
+        vcpus: 0,
+        memory_mib: 0.0,
+        local_nvme_gb: None,
+        network_gbit_per_s: None,
+        cpu_architecture: "x86_64".to_owned(),
+        sold_as: "on-demand spot".to_owned(),
+        as_of: at.strftime("%Y-%m-%d").to_string(),
+    };
+    Some((sheet.name.clone(), sheet))
 }
 
 /// The chip that a cloud means, if its name says it without a doubt and its memory agrees.
@@ -209,6 +265,33 @@ mod tests {
             assert_eq!(gpu(name, memory_gb), None, "{name} {memory_gb}");
         }
         assert_eq!(gpu("L4", f64::NAN), None);
+    }
+
+    #[test]
+    fn a_gpu_that_no_catalog_has_is_a_machine_and_a_modified_card_is_none() {
+        let mut hardware = Hardware::embedded().unwrap();
+        let gpus = |name, memory_gb, count| Gpus { name, memory_gb: Some(memory_gb), count };
+        let found = [
+            gpus("RTX 9999", 48.0, 2),
+            gpus("RTX 9999", 48.0, 2),
+            gpus("H100 SXM", 80.0, 3),
+            gpus("H100 SXM", 80.0, 8),
+            gpus("RTX 4090", 48.0, 1),
+        ];
+        let mut list = machines_with(found.into_iter(), "vast", &hardware, Timestamp::UNIX_EPOCH);
+        let names: Vec<&str> = list.sheets.iter().map(|sheet| sheet.name.as_str()).collect();
+        assert_eq!(
+            names,
+            ["h100-sxm5-80.3x", "rtx-9999.2x"],
+            "eight H100 are known, and a 4090 was never sold with 48 GB"
+        );
+        assert!(list.regions.is_empty());
+        list.teach(&CloudId::new("vast"), &mut hardware);
+        assert_eq!(list.notes.len(), 1, "{:?}", list.notes);
+        let mut listing = Listing::new(&hardware, "vast", "test", Timestamp::UNIX_EPOCH);
+        let learnt = listing.with_gpus("RTX 9999", Some(48.0), 2).unwrap();
+        assert!(hardware.gpu(hardware.instance(learnt).node.gpu).is_assumed());
+        assert!(listing.with_gpus("H100 SXM", Some(80.0), 3).is_some());
     }
 
     #[test]

@@ -28,13 +28,13 @@ pub const ARCHIVES: [Contents; 5] = [
         archive: "market",
         root: "catalogs",
         documents: &["SNAPSHOT"],
-        folders: &["prices", "host-prices", "interruption", "charges"],
+        folders: &["prices", "host-prices", "interruption", "charges", "offered"],
     },
     Contents { archive: "published", root: "benchmarks", documents: &[], folders: &["published"] },
 ];
 
 /// Folders that a catalog of before they were known does not have.
-pub const MAY_BE_ABSENT: [&str; 2] = ["hosts", "host-prices"];
+pub const MAY_BE_ABSENT: [&str; 3] = ["hosts", "host-prices", "offered"];
 
 /// Catalog files of one stage.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -11,6 +11,7 @@ pub mod link;
 pub mod node;
 pub mod selector;
 pub mod sheet;
+pub mod slice;
 
 pub use catalog::{Hardware, rules};
 pub use cloud::CloudId;

@@ -18,8 +18,11 @@ pub const ASSUMED_SPEED: &str = "peak_tflops";
 const ETHERNET: &str = "ethernet";
 /// Labels, interfaces and drivers differ by less than this share on the memory of one GPU; another size is another GPU.
 const MEMORY_TOLERANCE: f64 = 0.12;
-/// A GPU with less memory than this share of the smallest that is known is of another kind, or of another decade.
+/// A GPU that is assumed to be as fast as another has at least this share of its memory: with less it is of another kind, or of another
+/// decade.
 const LEAST_MEMORY: f64 = 0.6;
+/// Data centre GPUs without matrix units that clouds still list: none of the recent ones is as slow.
+const TOO_OLD: [&str; 7] = ["k80", "k520", "m10", "m40", "m60", "p4", "p40"];
 /// Words in clouds' names of a GPU that say nothing of which it is.
 const FILLERS: [&str; 6] = ["nvidia", "amd", "tesla", "server", "gpu", "instinct"];
 
@@ -140,14 +143,14 @@ impl Hardware {
         let model = self
             .gpus()
             .iter()
-            .filter(|gpu| is_recent(gpu))
+            .filter(|gpu| is_recent(gpu) && memory >= LEAST_MEMORY * gpu.memory_visible_mib)
             .min_by(|a, b| {
                 let short = |gpu: &Gpu| (memory - gpu.memory_visible_mib * (1.0 + MEMORY_TOLERANCE)).max(0.0);
                 short(a)
                     .total_cmp(&short(b))
                     .then(a.peak_tflops.bf16.unwrap_or(0.0).total_cmp(&b.peak_tflops.bf16.unwrap_or(0.0)))
             })
-            .filter(|gpu| memory >= LEAST_MEMORY * gpu.memory_visible_mib)
+            .filter(|_| !words(&sheet.gpu).iter().any(|word| TOO_OLD.contains(&word.as_str())))
             .ok_or_else(|| format!("nothing like a {} by {} is known", sheet.gpu, sheet.vendor))?
             .clone();
         let label = (memory / 1024.0).round();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::booking::Booking;
 use crate::offer::{Location, Offer, Purchase, RiskEvidence, Signal};
 use gpuplan_hardware::InstanceId;
 use gpuplan_units::UsdPerHour;
@@ -34,7 +35,16 @@ pub struct RiskAnswer {
     /// Machine type, region, and zone id where it differs by zone.
     pub risks: Vec<(InstanceId, Location, Arc<RiskEvidence>)>,
     pub signals: Vec<(InstanceId, Location, Signal)>,
+    pub openings: Vec<Opening>,
     pub notes: Vec<SourceNote>,
+}
+
+/// That so many machines can be had for a span, at a price that is known already.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Opening {
+    pub instance: InstanceId,
+    pub place: Location,
+    pub booking: Booking,
 }
 
 /// What a cloud said of the capacity of a pool, and when.

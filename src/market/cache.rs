@@ -17,7 +17,7 @@ use gpuplan_hardware::{CloudId, Hardware, InstanceId};
 use gpuplan_units::UsdPerHour;
 
 /// Version of the tables. A file of another version is emptied: it holds nothing that cannot be asked again.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 /// How long another process may hold the file.
 const BUSY: std::time::Duration = std::time::Duration::from_secs(5);
 

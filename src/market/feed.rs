@@ -14,7 +14,7 @@ use crate::offer::Offer;
 use gpuplan_hardware::{CloudId, Hardware};
 
 /// First line of a file; a later form of it has another number.
-const HEAD: &str = "gpuplan-feed 1";
+const HEAD: &str = "gpuplan-feed 2";
 /// Bytes of an Ed25519 signature (RFC 8032).
 const SIGNATURE: usize = 64;
 /// Bytes of an Ed25519 public key.

@@ -1,6 +1,7 @@
 //! Offers: where machines are sold, on what terms, at what quote, and what else is charged beside them.
 
 pub mod answer;
+pub mod booking;
 pub mod bucket;
 pub mod cache;
 pub mod capacity;
@@ -18,7 +19,8 @@ pub mod quote;
 pub mod source;
 pub mod trend;
 
-pub use answer::{PoolSignal, PriceAnswer, PricePoint, RiskAnswer, SourceNote};
+pub use answer::{Opening, PoolSignal, PriceAnswer, PricePoint, RiskAnswer, SourceNote};
+pub use booking::{Booking, Span};
 pub use cache::{Cache, CacheError};
 pub use capacity::owned::Owned;
 pub use capacity::{Capacity, CapacityError};

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::answer::SourceNote;
-use crate::catalog::snapshot::Market;
 use crate::offer::Offer;
 use gpuplan_hardware::{CloudId, Hardware, MachineSheet};
 
@@ -61,22 +60,10 @@ impl MachineList {
     }
 }
 
-impl Market {
-    /// The same market without prices of places in which their cloud does not have the machine: a price is no offer.
-    pub fn where_listed(self, cloud: &CloudId, list: &MachineList, hardware: &Hardware) -> Self {
-        if list.regions.is_empty() {
-            return self;
-        }
-        self.only(|offer| {
-            let instance = hardware.instance(offer.instance);
-            instance.cloud != *cloud || !list.denies(offer, &instance.name)
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::snapshot::Market;
     use crate::offer::Purchase;
 
     fn list(regions: &[(&str, &[&str])]) -> MachineList {

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::booking::Booking;
 use crate::capacity::owned::Owned;
 use crate::quote::{LIST_FRESH, Origin, Quote, SPOT_FRESH};
 use gpuplan_hardware::InstanceId;
@@ -68,6 +69,16 @@ impl Purchase {
             Self::Calendar => "calendar",
             Self::FlexStart => "flex-start",
             Self::Reserved => "reserved",
+        }
+    }
+
+    /// The longest that one machine can be had in one go: seven days (cloud.google.com/compute/docs/instances/about-flex-start-vms), 90
+    /// days (cloud.google.com/compute/docs/instances/create-future-reservations-calendar-mode). Hours.
+    pub fn longest_hours(self) -> Option<u32> {
+        match self {
+            Self::FlexStart => Some(7 * 24),
+            Self::Calendar => Some(90 * 24),
+            _ => None,
         }
     }
 
@@ -239,6 +250,8 @@ pub struct Offer {
     pub suspicions: Vec<Suspicion>,
     pub risk: Option<Arc<RiskEvidence>>,
     pub availability: Availability,
+    /// The span that it is for, where machines are sold ahead; `None`: for as long as one likes, or nobody said.
+    pub booking: Option<Box<Booking>>,
     pub signals: Vec<Signal>,
     /// When the oldest of them was said, as far as that was kept.
     pub signals_observed_at: Option<Timestamp>,
@@ -266,6 +279,7 @@ impl Offer {
             suspicions: Vec::new(),
             risk: None,
             availability: Availability::Unknown,
+            booking: None,
             signals: Vec::new(),
             signals_observed_at: None,
             owned: None,

@@ -5,7 +5,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use crate::answer::{PriceAnswer, RiskAnswer};
+use crate::booking::Span;
 use crate::bucket::BucketRules;
 use crate::catalog::snapshot::Market;
 use crate::machines::MachineList;
@@ -23,11 +26,15 @@ pub struct OfferQuery<'a> {
     pub history: bool,
     /// Machine types that the answer is wanted for: a source that may ask little asks about these first. Empty: all are alike.
     pub candidates: BTreeSet<InstanceId>,
+    /// What is wished of machine types that are sold ahead; of any other `Span::DAY`.
+    pub spans: BTreeMap<InstanceId, Span>,
+    /// By when a span has to end; `None`: whenever.
+    pub until: Option<Timestamp>,
 }
 
 impl<'a> OfferQuery<'a> {
     pub fn for_instances(hardware: &'a Hardware, wanted: BTreeMap<Arc<str>, Vec<InstanceId>>) -> Self {
-        Self { hardware, wanted, history: false, candidates: BTreeSet::new() }
+        Self { hardware, wanted, history: false, candidates: BTreeSet::new(), spans: BTreeMap::new(), until: None }
     }
 
     pub fn with_history(self) -> Self {
@@ -64,6 +71,11 @@ impl<'a> OfferQuery<'a> {
             }
         }
         self
+    }
+
+    /// What to ask for of a machine type that is sold ahead.
+    pub fn span(&self, instance: InstanceId) -> Span {
+        self.spans.get(&instance).copied().unwrap_or(Span::DAY)
     }
 
     /// Names of the wanted machine types in every region together, with their places in the catalog.
@@ -138,12 +150,22 @@ pub trait PriceSource: Send + Sync {
     /// Where it asks, for a manifest; what differs by question is in capitals. Never with a secret.
     fn address(&self) -> String;
 
+    /// Whether it sells spans of time, so that it is asked again once a plan says how many machines are needed for how long.
+    fn sells_ahead(&self) -> bool {
+        false
+    }
+
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<PriceAnswer, SourceError>>;
 }
 
 /// A place where a cloud says how likely its capacity is had and kept. The contract is that of `PriceSource`.
 pub trait RiskSource: Send + Sync {
     fn about(&self) -> About;
+
+    /// Whether it says when spans of time can be had, so that it is asked only once a plan says how many machines are needed for how long.
+    fn is_about_spans(&self) -> bool {
+        false
+    }
 
     fn risks<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<RiskAnswer, SourceError>>;
 }

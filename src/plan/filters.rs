@@ -36,7 +36,9 @@ pub fn refuse_offer(offer: &Offer, instance: &InstanceType, hardware: &Hardware,
         (PurchaseChoice::OnDemand, purchase) => purchase == Purchase::OnDemand,
         (choice, purchase) if choice.is_spot() => purchase == Purchase::Spot,
         (PurchaseChoice::Commitment, Purchase::Commitment { .. }) => true,
-        (PurchaseChoice::CapacityBlock, purchase) => purchase == Purchase::CapacityBlock,
+        (PurchaseChoice::CapacityBlock, Purchase::CapacityBlock)
+        | (PurchaseChoice::Calendar, Purchase::Calendar)
+        | (PurchaseChoice::FlexStart, Purchase::FlexStart) => true,
         _ => false,
     };
     if !is_asked {

@@ -14,7 +14,15 @@ pub mod spot;
 pub mod warning;
 pub mod words;
 
+use gpuplan_market::Booking;
 use gpuplan_units::Seconds;
+
+/// How many machines are sold ahead, and from when to when.
+fn span(booking: &Booking) -> String {
+    let (machines, plural) = (booking.machines, if booking.machines == 1 { "" } else { "s" });
+    let [from, to] = [booking.starts_at, booking.ends_at].map(|at| at.strftime("%Y-%m-%d %H:%M"));
+    format!("{machines} machine{plural} from {from} to {to} UTC")
+}
 
 /// Milliseconds with one digit after the point below ten, and two below one.
 fn milliseconds(time: Seconds) -> String {

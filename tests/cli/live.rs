@@ -321,6 +321,85 @@ fn a_machine_and_a_gpu_that_nobody_knows_are_found_and_planned() {
     assert!(moved.stdout.contains("new") && moved.stdout.contains("gone"), "{}{}", moved.stdout, moved.stderr);
 }
 
+/// One region that has one machine type, sold ahead for a fee whatever the span.
+fn sells_blocks() -> Proxy {
+    let says = |action: &'static str, body: &'static str| {
+        Rule::answer(action, move |call| call.reply(answers::ec2(&call.action, body)))
+    };
+    Proxy::start(
+        None,
+        vec![
+            says("DescribeRegions", "<regionInfo><item><regionName>us-east-1</regionName></item></regionInfo>"),
+            says(
+                "DescribeInstanceTypeOfferings",
+                "<instanceTypeOfferingSet><item><instanceType>p5.48xlarge</instanceType><location>use1-az1</location></item>\
+                 </instanceTypeOfferingSet>",
+            ),
+            says("DescribeInstanceTypes", "<instanceTypeSet/>"),
+            says(
+                "DescribeAvailabilityZones",
+                "<availabilityZoneInfo><item><zoneName>us-east-1b</zoneName><zoneId>use1-az1</zoneId></item></availabilityZoneInfo>",
+            ),
+            answers::capacity_blocks(vec![("p5.48xlarge", "us-east-1b", 40, "9061.6320")]),
+        ],
+    )
+}
+
+/// A block is asked for as the plan needs it: so many machines for so many days; and the plan waits for its start and pays all of it.
+#[test]
+fn capacity_for_a_date_is_asked_for_as_the_plan_needs_it() {
+    let proxy = sells_blocks();
+    let refusing = Server::start(|_| Reply::Text(404, "text/plain", "nothing here".to_owned()));
+    let clouds =
+        Clouds { aws: proxy.endpoint.clone(), others: refusing.endpoint.clone(), home: tempfile::tempdir().unwrap() };
+    let question = [
+        "plan",
+        "--model",
+        "llama-3.1-8b",
+        "--task",
+        "full-fine-tune",
+        "--tokens",
+        "10B",
+        "--cloud",
+        "aws",
+        "--gpus",
+        "H100:16",
+        "--live",
+        "--purchase",
+        "capacity-block",
+        "--output",
+        "json",
+    ];
+    let ran = clouds.run(&question, &[]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let plan = ran.json();
+    let best = &plan["recommendation"];
+    let hours = best["run_hours"]["p90"].as_f64().unwrap();
+    let asked: Vec<(String, String)> = proxy
+        .calls()
+        .iter()
+        .filter(|call| call.action == "DescribeCapacityBlockOfferings" && call.region == "us-east-1")
+        .filter(|call| call.parameter("InstanceType").as_deref() == Some("p5.48xlarge"))
+        .map(|call| ["InstanceCount", "CapacityDurationHours"].map(|name| call.parameter(name).unwrap()).into())
+        .collect();
+    assert_eq!(asked.len(), 2, "once for a day, once for the plan: {asked:?}");
+    let (count, span) = (asked[1].0.as_str(), asked[1].1.parse::<f64>().unwrap());
+    assert_eq!((asked[0].clone(), count), (("1".to_owned(), "24".to_owned()), "2"));
+    let work = hours - 40.0;
+    assert!(span > work && span - work < 24.6, "{span} h for {work} h of work");
+    assert_eq!(best["nodes"], 2);
+    let booked =
+        plan["warnings"].as_array().unwrap().iter().map(Value::to_string).find(|note| note.contains("up front"));
+    assert!(booked.as_ref().is_some_and(|note| note.contains("2 machines") && note.contains("$9,062")), "{booked:?}");
+    let cost: f64 = best["cost_usd"]["expected"].as_str().unwrap().parse().unwrap();
+    assert!((9061.632..9061.632 * 1.05).contains(&cost), "the whole fee, and what is stored: {cost}");
+    // Two days are too little for the wait and the work.
+    let late = clouds.run(&[&question[..], &["--deadline", "44h"]].concat(), &[]);
+    assert_eq!(late.code, 3, "{}{}", late.stdout, late.stderr);
+    let until = proxy.calls().iter().rev().find_map(|call| call.parameter("EndDateRange"));
+    assert!(until.is_some(), "a block that ends after the deadline is of no use");
+}
+
 /// The token that `aws sso login` leaves, in a file named by the SHA-1 of the session's name.
 const TOKEN_FILE: &str = "ee0bfd2552fbd840c02cc48b6e823320543c450f.json";
 

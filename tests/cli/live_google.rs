@@ -94,3 +94,53 @@ fn google_prices_are_taken_by_zone_and_kept() {
         assert_eq!(cached[same], live[same], "{same}");
     }
 }
+
+/// Reservations for a date are asked for as the plan needs them, and wait for their day; what is queued has no date and a longest time.
+#[test]
+fn google_capacity_for_a_date_and_from_a_queue_is_planned() {
+    let (fake, home) = (FakeGce::start(project), tempfile::tempdir().unwrap());
+    let question = [
+        "plan",
+        "--model",
+        "llama-3.1-8b",
+        "--task",
+        "full-fine-tune",
+        "--tokens",
+        "2B",
+        "--cloud",
+        "gcp",
+        "--live",
+        "--output",
+        "json",
+    ];
+    let ask = |more: &[&str]| run(&home, &fake.endpoint, &[&question[..], more].concat());
+    let ran = ask(&["--gpus", "B200:8", "--purchase", "calendar"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let plan = ran.json();
+    let best = &plan["recommendation"];
+    assert_eq!(
+        (best["zone_id"].as_str(), best["purchase"].as_str()),
+        (Some("us-central1-c"), Some("calendar")),
+        "{best:#}"
+    );
+    let booked = plan["warnings"].as_array().unwrap().iter().find(|note| note["kind"] == "booked").unwrap();
+    let calls = fake.calls();
+    let asked = calls.iter().find(|call| call.method == "compute.advice.calendarMode").unwrap();
+    let machines = &asked.body["futureResourcesSpecs"]["machines"]["targetResources"]["specificSkuResources"];
+    assert_eq!(
+        (machines["machineType"].as_str(), &machines["instanceCount"]),
+        (Some("a4-highgpu-8g"), &Value::from("1"))
+    );
+    assert_eq!(booked["booking"]["paid_hours"].as_u64().map(|hours| hours % 24), Some(0), "whole days: {booked}");
+    assert!(best["run_hours"]["expected"].as_f64().unwrap() > 30.0, "it waits for its day");
+    let queued = ask(&["--gpus", "H100:8", "--purchase", "flex-start"]);
+    assert_eq!(queued.code, 0, "{}", queued.stderr);
+    let best = queued.json()["recommendation"].clone();
+    assert_eq!(
+        (best["purchase"].as_str(), best["rate_usd_per_hour"].as_str()),
+        (Some("flex-start"), Some("38.320038247"))
+    );
+    let long = ask(&["--gpus", "H100:8", "--purchase", "flex-start", "--set", "training.tokens=\"60B\""]);
+    assert_eq!(long.code, 3, "{}{}", long.stdout, long.stderr);
+    assert!(long.stderr.contains("is sold for"), "{}", long.stderr);
+}

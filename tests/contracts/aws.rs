@@ -370,6 +370,31 @@ fn the_fee_of_a_capacity_block_becomes_a_rate() {
     );
 }
 
+/// GB200 is sold in racks: asked for as such, and a machine of it costs its share.
+#[test]
+fn a_rack_of_gb200_is_asked_for_whole() {
+    let hardware = Hardware::embedded().unwrap();
+    let rack = Rule::answer("DescribeCapacityBlockOfferings", |call| {
+        assert_eq!((call.parameter("InstanceType"), call.parameter("InstanceCount")), (None, None));
+        let rack = call.parameter("UltraserverType").unwrap();
+        let item = format!(
+            "<item><capacityBlockOfferingId>cb-1</capacityBlockOfferingId><ultraserverType>{rack}</ultraserverType>\
+             <ultraserverCount>1</ultraserverCount><availabilityZone>us-east-1b</availabilityZone><startDate>2026-12-01T11:30:00.000Z</startDate>\
+             <capacityBlockDurationHours>24</capacityBlockDurationHours><upfrontFee>8640</upfrontFee><currencyCode>USD</currencyCode></item>"
+        );
+        let set = format!("<capacityBlockOfferingSet>{item}</capacityBlockOfferingSet>");
+        call.reply(ec2("DescribeCapacityBlockOfferings", &set))
+    });
+    let proxy = Proxy::start(None, vec![rack, Rule::answer("DescribeAvailabilityZones", |_| zones())]);
+    let source = CapacityBlocks::new(session(&proxy.endpoint, quick()));
+    let question = query(&hardware, &["p6e-gb200.36xlarge"], &["us-east-1"]);
+    let answer = ask(&[(&source, question)]).unwrap().remove(0).unwrap();
+    let offer = &answer.offers[0];
+    let booking = offer.booking.as_deref().unwrap();
+    assert_eq!((booking.machines, booking.paid_hours), (9, 24), "{:?}", answer.notes);
+    assert_eq!(offer.quote.rate.to_string(), "40.00", "$8,640 over nine machines and 24 hours");
+}
+
 #[test]
 fn placement_scores_come_by_zone_id_and_say_that_they_read_low() {
     let hardware = Hardware::embedded().unwrap();

@@ -6,11 +6,17 @@ use gpuplan::clouds::ask::all;
 use gpuplan::clouds::azure::eviction_rates::EvictionRates;
 use gpuplan::clouds::azure::retail_prices::RetailPrices;
 use gpuplan::clouds::lambda::instance_types::InstanceTypes as Lambda;
+use gpuplan::clouds::oci::cost_estimator::CostEstimator;
 use gpuplan::clouds::runpod::gpu_types::GpuTypes;
+use gpuplan::clouds::vast::machines::Machines as Vast;
 use gpuplan::clouds::verda::instance_types::InstanceTypes as Verda;
 use gpuplan::clouds::{ask, sources};
+use gpuplan::hardware::sheet::DESCRIBED;
 use gpuplan::hardware::{CloudId, Hardware};
-use gpuplan::market::{Availability, OfferQuery, PriceAnswer, PriceSource, Purchase, RiskSource, Signal, SourceError};
+use gpuplan::market::{
+    Availability, MachineList, MachineSource, OfferQuery, PriceAnswer, PriceSource, Purchase, RiskSource, Signal,
+    SourceError,
+};
 use serde_json::{Value, json};
 
 use gpuplan_testbed::server::{Reply, Request, Server};
@@ -35,6 +41,12 @@ fn query<'a>(hardware: &'a Hardware, regions: &[&str]) -> OfferQuery<'a> {
 fn answer_of(source: &dyn PriceSource, regions: &[&str]) -> Result<PriceAnswer, SourceError> {
     let hardware = Hardware::embedded().unwrap();
     ask(&[(source, query(&hardware, regions))]).unwrap().remove(0)
+}
+
+fn machines_of(source: &dyn MachineSource) -> Result<MachineList, SourceError> {
+    let hardware = Hardware::embedded().unwrap();
+    let known = query(&hardware, &["eastus"]);
+    all(vec![("list", source.machines(&known))], &|_| {}).unwrap().remove(0)
 }
 
 fn assert_hides_keys(error: &SourceError) {
@@ -77,6 +89,92 @@ fn azure_follows_pages_on_its_own_host_and_a_broken_region_costs_only_itself() {
         "{notes:?}"
     );
     assert!(server.asked().iter().all(|request| request.path.starts_with("/api/retail/prices?")));
+}
+
+/// Sizes come by family over all regions, in pages; without one family nobody knows what a region lacks.
+#[test]
+fn azure_lists_its_sizes_before_it_prices_them() {
+    let answer = |broken: &'static str| {
+        move |request: &Request| {
+            if !broken.is_empty() && request.path.contains(broken) {
+                return says(503, &json!({ "Error": "busy" }));
+            }
+            let row = |region: &str, size: &str| {
+                let mut row = azure_row(region, &json!(9.0), "x");
+                row["armSkuName"] = json!(size);
+                row
+            };
+            let (rows, link) = if request.path.ends_with("$skip=1000") {
+                (vec![row("mexicocentral", "Standard_ND96isrf_H200_v5")], Value::Null)
+            } else if request.path.contains("Standard_ND") {
+                let link = "https://prices.azure.com/api/retail/prices?$skip=1000";
+                (vec![row("eastus", "Standard_ND96isr_H100_v5"), row("eastus", "Standard_ND1_Odd_v9")], json!(link))
+            } else {
+                (Vec::new(), Value::Null)
+            };
+            says(200, &json!({ "Items": rows, "NextPageLink": link }))
+        }
+    };
+    let server = Server::start(answer(""));
+    let list = machines_of(&RetailPrices::at(&server.endpoint)).unwrap();
+    let pools: Vec<(&str, usize)> = list.regions.iter().map(|(region, names)| (&**region, names.len())).collect();
+    assert_eq!(pools, [("eastus", 2), ("mexicocentral", 1)], "a region that no catalog has a price of");
+    assert_eq!(list.sheets[0].name, "Standard_ND96isrf_H200_v5");
+    assert!(list.notes[0].detail.contains("Standard_ND1_Odd_v9"), "{:?}", list.notes);
+    let mut asked: Vec<String> = server.asked().into_iter().map(|request| request.path).collect();
+    asked.sort();
+    assert_eq!(asked.len(), 5, "four families and a second page: {asked:?}");
+    let server = Server::start(answer("Standard_NV"));
+    assert!(machines_of(&RetailPrices::at(&server.endpoint)).is_err());
+}
+
+/// Lists of clouds that name GPUs: what the catalog has is no news, a GPU that nobody knows is.
+#[test]
+fn clouds_that_name_gpus_are_asked_for_new_ones() {
+    let hardware = Hardware::embedded().unwrap();
+    let known: Vec<(Box<dyn MachineSource>, Server)> = vec![
+        with(runpod, |at| Box::new(GpuTypes::at(at, KEY))),
+        with(vast, |at| Box::new(Vast::at(at))),
+        with(verda, |at| Box::new(Verda::at(at, CLIENT, KEY))),
+        with(oci, |at| Box::new(CostEstimator::at(at))),
+    ];
+    for (source, _server) in &known {
+        let list = machines_of(source.as_ref()).unwrap();
+        assert!(list.sheets.is_empty() && list.regions.is_empty(), "{:?}", list.sheets);
+    }
+    let new = |text: Reply| match text {
+        Reply::Text(status, kind, body) => {
+            let body = ["NVIDIA H100 80GB HBM3", "H100 SXM5", "H100 SXM"]
+                .into_iter()
+                .fold(body, |body, name| body.replace(name, "VERA Q7"));
+            Reply::Text(status, kind, body.replace("BM.GPU.H100.8", "BM.GPU.VERA.8"))
+        }
+        other => other,
+    };
+    let renamed: Vec<(Box<dyn MachineSource>, Server)> = vec![
+        with(move |request| new(runpod(request)), |at| Box::new(GpuTypes::at(at, KEY))),
+        with(move |request| new(vast(request)), |at| Box::new(Vast::at(at))),
+        with(move |request| new(verda(request)), |at| Box::new(Verda::at(at, CLIENT, KEY))),
+        with(move |request| new(oci(request)), |at| Box::new(CostEstimator::at(at))),
+    ];
+    for (source, _server) in &renamed {
+        let cloud = CloudId::new(source.about().cloud);
+        let mut list = machines_of(source.as_ref()).unwrap();
+        let mut taught = hardware.clone();
+        list.teach(&cloud, &mut taught);
+        let learnt: Vec<_> =
+            taught.instances().iter().filter(|it| it.cloud == cloud && it.source == DESCRIBED).collect();
+        assert!(!learnt.is_empty(), "{cloud}: {:?}", list.notes);
+        assert!(learnt.iter().all(|it| taught.gpu(it.node.gpu).is_assumed()), "{cloud}");
+    }
+}
+
+fn with<F>(answers: F, source: fn(&str) -> Box<dyn MachineSource>) -> (Box<dyn MachineSource>, Server)
+where
+    F: Fn(&Request) -> Reply + Send + Sync + 'static,
+{
+    let server = Server::start(answers);
+    (source(&server.endpoint), server)
 }
 
 #[test]

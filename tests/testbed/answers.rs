@@ -71,16 +71,18 @@ pub fn placement_scores(rows: Vec<(&'static str, &'static str, &'static str, u8)
     })
 }
 
-/// Machine type, name of the zone, hours until the start, upfront fee. Each block is one machine for a day.
+/// Machine type, name of the zone, hours until the start, upfront fee of the whole. As many machines for as long as is asked.
 pub fn capacity_blocks(rows: Vec<(&'static str, &'static str, i64, &'static str)>) -> Rule {
     Rule::answer("DescribeCapacityBlockOfferings", move |call| {
         let machine = call.parameter("InstanceType").unwrap_or_default();
+        let (count, span) = (call.parameter("InstanceCount"), call.parameter("CapacityDurationHours"));
+        let (count, span) = (count.unwrap_or_default(), span.unwrap_or_default());
         let item = |(machine, zone, hours, fee): &(&str, &str, i64, &str)| {
             let starts = Timestamp::now() + SignedDuration::from_hours(*hours);
             format!(
                 "<item><capacityBlockOfferingId>cb-{hours}</capacityBlockOfferingId><instanceType>{machine}</instanceType>\
-                 <availabilityZone>{zone}</availabilityZone><instanceCount>1</instanceCount><startDate>{starts:.3}</startDate>\
-                 <capacityBlockDurationHours>24</capacityBlockDurationHours><upfrontFee>{fee}</upfrontFee><currencyCode>USD</currencyCode></item>"
+                 <availabilityZone>{zone}</availabilityZone><instanceCount>{count}</instanceCount><startDate>{starts:.3}</startDate>\
+                 <capacityBlockDurationHours>{span}</capacityBlockDurationHours><upfrontFee>{fee}</upfrontFee><currencyCode>USD</currencyCode></item>"
             )
         };
         let is_asked = |(name, zone, ..): &&(&str, &str, i64, &str)| *name == machine && zone.starts_with(&call.region);

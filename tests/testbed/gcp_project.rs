@@ -18,6 +18,16 @@ pub fn project(call: &Call) -> fake_gce::Answer {
             json!({"machineType": machine(), "location": "regions/us-central1", "priceHistory": [
             {"interval": interval, "listPrice": {"currencyCode": "USD", "units": "50", "nanos": 600_000_000}}]})
         }
+        // As long as is asked, in a zone, from a day in the future on.
+        "compute.advice.calendarMode" => {
+            let spec = &call.body["futureResourcesSpecs"]["machines"];
+            let seconds: i64 =
+                spec["timeRangeSpec"]["minDuration"].as_str().unwrap().trim_end_matches('s').parse().unwrap();
+            let starts = jiff::Timestamp::now() + jiff::SignedDuration::from_hours(30);
+            let ends = starts + jiff::SignedDuration::from_secs(seconds);
+            json!({"recommendations": [{"recommendationsPerSpec": {"machines": {"recommendationType": "FUTURE_RESERVATION",
+                "location": "zones/us-central1-c", "startTime": format!("{starts:.0}"), "endTime": format!("{ends:.0}")}}}]})
+        }
         "compute.advice.capacity" => {
             json!({"recommendations": [{"scores": {"obtainability": 0.7, "estimatedUptime": "5400s"},
             "shards": [{"zone": "zones/us-central1-b", "instanceCount": 1, "machineType": "a3-highgpu-8g", "provisioningModel": "SPOT"}]}]})

@@ -58,7 +58,7 @@ pub struct PlaceArguments {
 /// On what terms machines may be rented.
 #[derive(Debug, Default, Args)]
 pub struct TermArguments {
-    /// Choose the terms: any, on-demand, spot, spot-with-fallback, commitment or capacity-block
+    /// Choose the terms: any, on-demand, spot, spot-with-fallback, commitment, capacity-block, calendar or flex-start
     #[arg(long)]
     pub purchase: Option<String>,
     /// Use spot machines only

@@ -146,12 +146,13 @@ fn print<T: Listed>(
     }
 }
 
-/// By the lists of machines that the clouds gave before.
+/// By the lists of machines that the clouds gave before, else those of the snapshot.
 fn offered_there(catalogs: &Catalogs, session: &Session) -> Result<Vec<Finding>, Diagnostic> {
-    let lists = session.machine_lists(&catalogs.hardware)?.into_iter();
-    let findings =
-        lists.filter_map(|(cloud, list)| check::offered_there(&catalogs.market, &catalogs.hardware, &cloud, &list));
-    Ok(findings.collect())
+    let Catalogs { hardware, market } = catalogs;
+    let mut lists = market.offered.clone();
+    lists.extend(session.machine_lists(hardware)?);
+    let denied = lists.iter().filter_map(|(cloud, list)| check::offered_there(market, hardware, cloud, list));
+    Ok(denied.chain(check::not_listed(market, hardware, &lists)).collect())
 }
 
 fn check_catalog(session: &Session) -> Result<Exit, Diagnostic> {

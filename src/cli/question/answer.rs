@@ -3,7 +3,7 @@
 use crate::arguments::measured::MeasuredArguments;
 use crate::arguments::prices::PriceArguments;
 use crate::question::measurements::{self, Measurements};
-use crate::question::{live, workload};
+use crate::question::{booking, live, workload};
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::{Catalogs, Session};
 use gpuplan_estimate::Correction;
@@ -51,8 +51,12 @@ pub fn compute_with(
 ) -> Result<Answered, Diagnostic> {
     // What is wrong with the question is told before any cloud is asked.
     workload::resolve(file, &session.models()?)?;
-    let gathered = gathered(&file.limits, prices, session)?;
-    compute_on(gathered, file, measured, session)
+    let (mut catalogs, limits) = gathered(&file.limits, prices, session)?;
+    if prices.live && booking::is_about(&limits) {
+        let open = compute_on((booking::opened(&catalogs), limits.clone()), file, measured, session)?;
+        catalogs = booking::ask_for(&open.set, catalogs, &limits, session)?;
+    }
+    compute_on((catalogs, limits), file, measured, session)
 }
 
 /// The same on catalogs, limits and measurements that are there.

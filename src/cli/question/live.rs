@@ -1,6 +1,6 @@
 //! Asks the clouds for live prices: every source at once, with progress, cached. A source that fails costs only its own prices.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
@@ -13,7 +13,8 @@ use gpuplan_clouds::{Sources, sources};
 use gpuplan_hardware::{CloudId, GpuSelector, Hardware, InstanceId};
 use gpuplan_market::cache::CachedRisks;
 use gpuplan_market::{
-    About, Cache, CacheError, MachineList, Market, OfferQuery, PriceAnswer, RiskAnswer, SourceError, SourceNote,
+    About, Cache, CacheError, MachineList, Market, OfferQuery, Opening, PriceAnswer, RiskAnswer, SourceError,
+    SourceNote, Span,
 };
 use gpuplan_units::Hours;
 
@@ -30,6 +31,10 @@ pub struct Request {
     pub lists_again: bool,
     /// GPUs that the answer is wanted for; none: all alike.
     pub gpus: Vec<GpuSelector>,
+    /// What is wished of machine types that are sold ahead. Where there is any, only those who sell ahead are asked, and for these.
+    pub spans: BTreeMap<InstanceId, Span>,
+    /// By when such a span has to end.
+    pub until: Option<Timestamp>,
 }
 
 impl Request {
@@ -88,6 +93,8 @@ pub struct Answers {
     pub lists: Vec<(CloudId, MachineList)>,
     pub answer: PriceAnswer,
     pub risks: CachedRisks,
+    /// When spans that were wished can be had.
+    pub openings: Vec<Opening>,
 }
 
 enum Reply {
@@ -110,14 +117,22 @@ pub fn ask_clouds(catalogs: &mut Catalogs, session: &Session, wanted: &Request) 
     let (market, hardware) = (&catalogs.market, &catalogs.hardware);
     let query = |cloud: &CloudId| {
         let candidates = wanted.candidates(cloud, hardware);
-        let known = OfferQuery { history: wanted.history, candidates, ..OfferQuery::known(market, hardware, cloud) };
-        let lists = answers.lists.iter().filter(|(listed, _)| listed == cloud);
-        lists.fold(known, |known, (_, list)| known.listed(cloud, list))
+        let (spans, until) = (wanted.spans.clone(), wanted.until);
+        let known = OfferQuery::known(market, hardware, cloud);
+        let known = OfferQuery { history: wanted.history, candidates, spans, until, ..known };
+        let mut lists = answers.lists.iter().filter(|(listed, _)| listed == cloud).map(|(_, list)| list).peekable();
+        // Where nobody says what there is today, what there was.
+        let earlier = market.offered.get(cloud).filter(|_| lists.peek().is_none());
+        let mut query = lists.chain(earlier).fold(known, |known, list| known.listed(cloud, list));
+        if !wanted.spans.is_empty() {
+            query.wanted.values_mut().for_each(|ids| ids.retain(|id| wanted.spans.contains_key(id)));
+        }
+        query
     };
     let queries: Vec<OfferQuery> = clouds.iter().map(|(cloud, _)| query(cloud)).collect();
     let mut questions = Vec::new();
     for ((_, sources), query) in clouds.iter().zip(&queries) {
-        for question in questions_of(sources, query) {
+        for question in questions_of(sources, query, !wanted.spans.is_empty()) {
             match wanted.max_age.and_then(|limit| recent(cache.as_ref(), question.about.id, session, limit)) {
                 Some(age) => answers.sources.push(SourceReport {
                     about: question.about,
@@ -130,7 +145,8 @@ pub fn ask_clouds(catalogs: &mut Catalogs, session: &Session, wanted: &Request) 
     }
     let asked: Vec<_> = questions.iter().map(|question| (question.about, question.address.clone())).collect();
     for ((about, address), reply) in asked.into_iter().zip(replies(questions, &session.printer)?) {
-        if let Err(error) = keep(cache.as_mut(), about, &reply, hardware, session) {
+        // The cache keeps what is sold to everybody, not what one plan asked for.
+        if let Err(error) = keep(cache.as_mut().filter(|_| wanted.spans.is_empty()), about, &reply, hardware, session) {
             session.printer.warning(&format!("{}: its answer could not be kept: {error}", about.id));
         }
         let outcome = answers.add(reply, session.now);
@@ -161,13 +177,13 @@ fn clouds_to_ask(hardware: &Hardware, printer: &Printer, named: &[CloudId]) -> V
     found
 }
 
-fn questions_of<'a>(sources: &'a Sources, query: &'a OfferQuery<'a>) -> Vec<Question<'a, Reply>> {
-    let prices = sources.prices.iter().map(|source| Question {
+fn questions_of<'a>(sources: &'a Sources, query: &'a OfferQuery<'a>, of_spans: bool) -> Vec<Question<'a, Reply>> {
+    let prices = sources.prices.iter().filter(|source| !of_spans || source.sells_ahead()).map(|source| Question {
         about: source.about(),
         address: source.address(),
         future: Box::pin(async move { source.offers(query).await.map(Reply::Prices) }),
     });
-    let risks = sources.risks.iter().map(|source| Question {
+    let risks = sources.risks.iter().filter(|source| of_spans == source.is_about_spans()).map(|source| Question {
         about: source.about(),
         address: source.about().id.to_owned(),
         future: Box::pin(async move { source.risks(query).await.map(Reply::Risks) }),
@@ -212,7 +228,8 @@ impl Answers {
                 Outcome::Answered { rows, notes: answer.notes }
             }
             Ok(Reply::Risks(answer)) => {
-                let rows = answer.risks.len() + answer.signals.len();
+                let rows = answer.risks.len() + answer.signals.len() + answer.openings.len();
+                self.openings.extend(answer.openings.iter().cloned());
                 self.risks.signals.extend(answer.signals_at(now));
                 self.risks.risks.extend(answer.risks);
                 Outcome::Answered { rows, notes: answer.notes }
@@ -224,7 +241,8 @@ impl Answers {
     pub fn merge_into(self, market: Market, hardware: &Hardware) -> Market {
         let lists = self.lists.iter();
         let market = lists.fold(market, |market, (cloud, list)| market.where_listed(cloud, list, hardware));
-        market.merged(self.answer.offers, hardware).informed(&self.risks.risks, &self.risks.signals)
+        let market = market.merged(self.answer.offers, hardware).with_openings(&self.openings);
+        market.informed(&self.risks.risks, &self.risks.signals)
     }
 
     /// Warnings about sources that failed or left something out, one a source.

@@ -6,6 +6,7 @@ pub mod notices;
 pub mod retail;
 pub mod retail_prices;
 pub mod sign_in;
+pub mod sizes;
 
 /// Name of the cloud in catalogs.
 pub const CLOUD: &str = "azure";

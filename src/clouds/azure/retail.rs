@@ -66,6 +66,17 @@ impl RetailRow {
         }
     }
 
+    /// Whether it prices an hour of a Linux machine on such terms.
+    pub fn is_sold_as(&self, terms: impl Fn(Purchase) -> bool) -> bool {
+        self.purchase().is_some_and(terms)
+    }
+
+    /// Size and region, where it names both.
+    pub fn place(&self) -> Option<(&str, &str)> {
+        let (size, region) = (text(&self.arm_sku_name), text(&self.arm_region_name));
+        (!size.is_empty() && !region.is_empty()).then_some((size, region))
+    }
+
     /// A reservation's row says `1 Hour` too, and its price is for the whole term.
     fn rate(&self, purchase: Purchase) -> Result<UsdPerHour, String> {
         match purchase {

@@ -1,16 +1,21 @@
-//! `RetailPrices`: asks Azure's public price list, regions side by side, page after page.
+//! `RetailPrices`: asks Azure's public price list: which sizes it has where, families side by side, and what they cost, regions side by
+//! side; page after page.
 
 use futures_util::StreamExt;
+use futures_util::future::try_join_all;
 use futures_util::stream;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
 use crate::azure::CLOUD;
 use crate::azure::retail::{self, Page, RetailRow, SOURCE};
+use crate::azure::sizes;
 use crate::listing::{Listing, Rows, deadline, within};
 use gpuplan_clouds_http::{Http, Reply, Request};
 use gpuplan_clouds_http::{endpoint, one_line};
-use gpuplan_market::{About, BoxFuture, OfferQuery, PriceAnswer, PriceSource, SourceError, SourceNote};
+use gpuplan_market::{
+    About, BoxFuture, MachineList, MachineSource, OfferQuery, PriceAnswer, PriceSource, SourceError, SourceNote,
+};
 
 const BASE: &str = "https://prices.azure.com";
 const PATH: &str = "/api/retail/prices";
@@ -18,10 +23,12 @@ const PATH: &str = "/api/retail/prices";
 const VERSION: &str = "2023-01-01-preview";
 /// Every machine with a GPU is of a series whose name begins so.
 const GPU_SERIES: &str = "Standard_N";
+/// The families of these (learn.microsoft.com/azure/virtual-machines/sizes/overview, "GPU accelerated"), each a question.
+const GPU_FAMILIES: [&str; 4] = ["Standard_NC", "Standard_ND", "Standard_NG", "Standard_NV"];
 /// Regions asked at a time.
 const LANES: usize = 8;
-/// A region has a few pages; one that never ends is no answer.
-const MOST_PAGES: usize = 50;
+/// A region has a few pages, a family over all regions some dozens; a list that never ends is no answer.
+const MOST_PAGES: usize = 200;
 
 /// Azure's retail price list. Nobody needs an account for it.
 pub struct RetailPrices {
@@ -73,12 +80,29 @@ impl RetailPrices {
         region: &'a str,
         until: Instant,
     ) -> BoxFuture<'a, Result<Reply<Rows<RetailRow>>, SourceError>> {
-        Box::pin(within(region, until, self.region(http, region)))
+        Box::pin(within(region, until, self.pages(http, region, self.first_page(region))))
     }
 
-    /// All rows of a region, dated by its first page.
-    async fn region(&self, http: &Http, region: &str) -> Result<Reply<Rows<RetailRow>>, SourceError> {
-        let mut reply = http.json::<Page>(&Request::get(self.first_page(region))).await?;
+    /// The sizes of all regions. Without one of the families nobody knows what a region lacks.
+    async fn sizes(&self, known: &OfferQuery<'_>) -> Result<MachineList, SourceError> {
+        let (http, until) = (&Http::new()?, deadline());
+        let families = GPU_FAMILIES.map(|family| {
+            let filter = format!("priceType eq 'Consumption' and contains(armSkuName, '{family}')");
+            within(family, until, self.pages(http, family, self.question_of(&filter)))
+        });
+        let mut rows = Rows::default();
+        let mut answered_at = Timestamp::now();
+        for reply in try_join_all(families).await? {
+            rows.read.extend(reply.value.read);
+            rows.unreadable += reply.value.unreadable;
+            answered_at = answered_at.min(reply.answered_at);
+        }
+        Ok(sizes::list(&rows, known.hardware, &answered_at.strftime("%Y-%m-%d").to_string()))
+    }
+
+    /// All rows of a list, dated by its first page.
+    async fn pages(&self, http: &Http, what: &str, first: String) -> Result<Reply<Rows<RetailRow>>, SourceError> {
+        let mut reply = http.json::<Page>(&Request::get(first)).await?;
         let (answered_at, modified_at) = (reply.answered_at, reply.modified_at);
         let mut rows = std::mem::take(&mut reply.value.items);
         for _ in 1..MOST_PAGES {
@@ -91,14 +115,16 @@ impl RetailPrices {
         }
         Err(SourceError::Malformed {
             field: "NextPageLink".to_owned(),
-            detail: format!("{region} has more than {MOST_PAGES} pages"),
+            detail: format!("{what} has more than {MOST_PAGES} pages"),
         })
     }
 
     fn first_page(&self, region: &str) -> String {
-        let filter = format!(
-            "serviceName eq 'Virtual Machines' and armRegionName eq '{region}' and contains(armSkuName, '{GPU_SERIES}')"
-        );
+        self.question_of(&format!("armRegionName eq '{region}' and contains(armSkuName, '{GPU_SERIES}')"))
+    }
+
+    fn question_of(&self, filter: &str) -> String {
+        let filter = format!("serviceName eq 'Virtual Machines' and {filter}");
         format!("{}{PATH}?api-version={VERSION}&currencyCode='USD'&$filter={}", self.endpoint, escaped(&filter))
     }
 
@@ -125,6 +151,20 @@ fn escaped(text: &str) -> String {
         }
     };
     text.bytes().map(byte).collect()
+}
+
+impl MachineSource for RetailPrices {
+    fn about(&self) -> About {
+        About::public(CLOUD, "azure-sizes")
+    }
+
+    fn address(&self) -> String {
+        format!("{}{PATH}", self.endpoint)
+    }
+
+    fn machines<'a>(&'a self, known: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<MachineList, SourceError>> {
+        Box::pin(self.sizes(known))
+    }
 }
 
 impl PriceSource for RetailPrices {

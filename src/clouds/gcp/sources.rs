@@ -6,7 +6,7 @@ use crate::CLOUD;
 use crate::account::{Account, identity, project};
 use crate::prices::billing;
 #[cfg(feature = "gcp")]
-use crate::prices::{capacity, machine_list, preemptions, spot_prices};
+use crate::prices::{calendar, capacity, machine_list, preemptions, spot_prices};
 use gpuplan_market::Sources;
 
 #[cfg(feature = "gcp")]
@@ -21,6 +21,7 @@ pub fn sources() -> Sources {
         risks: vec![
             Box::new(preemptions::Preemptions { project: project.clone() }),
             Box::new(capacity::Capacity { project: project.clone() }),
+            Box::new(calendar::CalendarAdvice { project: project.clone() }),
         ],
         account: Some(Box::new(Account { project })),
         tried: identity::tried(),

@@ -6,8 +6,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::listing::{Listing, Rows};
+use crate::oci::CLOUD;
 use crate::price::{self, NANO};
-use gpuplan_market::Purchase;
+use gpuplan_hardware::{CloudId, Hardware, MachineSheet};
+use gpuplan_market::{MachineList, Purchase};
 use gpuplan_units::{Usd, UsdPerHour};
 
 /// Id of this source in an offer.
@@ -31,6 +33,8 @@ pub struct Shape {
     status: Value,
     allow_preemptible: bool,
     gpu_qty: Value,
+    gpu_memory_qty: Value,
+    bundle_memory_qty: Value,
     products: Vec<Part>,
 }
 
@@ -96,6 +100,36 @@ impl Shape {
         self.name.strip_suffix(" (NVL72)").unwrap_or(&self.name)
     }
 
+    /// `A100` of `BM.GPU.A100-v2.8`; the oldest shapes name no GPU.
+    fn gpu(&self) -> Option<&str> {
+        let name = self.name().split_once(".GPU.")?.1.rsplit_once('.')?.0;
+        Some(name.split('-').next().unwrap_or(name))
+    }
+
+    /// As Oracle describes it, where its name says which GPU it has. The memory of its GPUs is that of all together.
+    fn sheet(&self, as_of: &str) -> Option<MachineSheet> {
+        let gpus = self.gpu_qty.as_u64().filter(|gpus| *gpus > 0)?;
+        let gb = |value: &Value| value.as_f64().filter(|gb| *gb > 0.0);
+        Some(MachineSheet {
+            name: self.name().to_owned(),
+            gpu: self.gpu()?.to_owned(),
+            vendor: if self.gpu()?.starts_with("MI") { "AMD" } else { "NVIDIA" }.to_owned(),
+            gpus: gpus.to_string(),
+            gpu_memory_mib: gb(&self.gpu_memory_qty).map(|gb| gb * 1024.0 / gpus as f64),
+            vcpus: 0,
+            memory_mib: gb(&self.bundle_memory_qty).unwrap_or(0.0) * 1e9 / f64::from(1 << 20),
+            local_nvme_gb: None,
+            network_gbit_per_s: None,
+            cpu_architecture: if self.name.contains(".GB") { "arm64" } else { "x86_64" }.to_owned(),
+            sold_as: if self.allow_preemptible { "on-demand spot" } else { "on-demand" }.to_owned(),
+            as_of: as_of.to_owned(),
+        })
+    }
+
+    fn is_sold(&self) -> bool {
+        !self.hidden && self.status == "ACTIVE"
+    }
+
     /// Sum over the parts. The part called `ocpu` is priced per GPU and hour on a shape that has GPUs.
     fn rate(&self, gpus: u32, products: &BTreeMap<&str, &Product>) -> Result<UsdPerHour, String> {
         let mut total: Option<UsdPerHour> = None;
@@ -119,13 +153,21 @@ impl Shape {
     }
 }
 
+/// Shapes with GPUs that the catalog lacks. Where they are the list does not say.
+pub fn machines(shapes: &Rows<Shape>, hardware: &Hardware, as_of: &str) -> MachineList {
+    let cloud = CloudId::new(CLOUD);
+    let sold = shapes.read.iter().filter(|shape| shape.is_sold());
+    let unknown = sold.filter(|shape| hardware.find_instance(&cloud, shape.name()).is_none());
+    MachineList { sheets: unknown.filter_map(|shape| shape.sheet(as_of)).collect(), ..MachineList::default() }
+}
+
 /// Every shape with GPUs. The list names no region.
 pub fn list(shapes: &Rows<Shape>, products: &Rows<Product>, listing: &mut Listing) {
     listing.unreadable("oci shapes", shapes.unreadable);
     listing.unreadable("oci products", products.unreadable);
     let products: BTreeMap<&str, &Product> =
         products.read.iter().map(|product| (product.part_number.as_str(), product)).collect();
-    for shape in shapes.read.iter().filter(|shape| !shape.hidden && shape.status == "ACTIVE") {
+    for shape in shapes.read.iter().filter(|shape| shape.is_sold()) {
         let Some(gpus) = shape.gpu_qty.as_u64().filter(|gpus| *gpus > 0) else { continue };
         let Some(instance) = listing.named(shape.name()) else { continue };
         let known = listing.hardware().instance(instance).node.devices();
@@ -197,6 +239,26 @@ mod tests {
         let answer = read(json!([shape]), json!([product("G", json!(2)), product("M", json!(0.0015))]));
         let found: Vec<_> = answer.offers.iter().map(|offer| (offer.purchase, offer.quote.rate.to_string())).collect();
         assert_eq!(found, [(Purchase::OnDemand, "2.1224".to_owned()), (Purchase::Spot, "1.0612".to_owned())]);
+    }
+
+    #[test]
+    fn a_shape_that_no_catalog_has_becomes_a_machine() {
+        let mut new = shape("BM.GPU.Vera-v2.8", 8, gpus_only());
+        (new["gpuMemoryQty"], new["bundleMemoryQty"]) = (json!(2304), json!(4096));
+        let old = shape("BM.GPU9.4", 4, gpus_only());
+        let mut gone = new.clone();
+        (gone["name"], gone["hidden"]) = (json!("BM.GPU.Gone.8"), json!(true));
+        let shapes: Document<Shape> =
+            serde_json::from_value(json!({ "items": [new, old, gone, shape("BM.GPU.H100.8", 8, gpus_only())] }))
+                .unwrap();
+        let mut list = machines(&shapes.items, &HARDWARE, "2026-11-24");
+        let names: Vec<&str> = list.sheets.iter().map(|sheet| sheet.name.as_str()).collect();
+        assert_eq!(names, ["BM.GPU.Vera-v2.8"], "one that names no GPU is no machine");
+        let (mut hardware, cloud) = (HARDWARE.clone(), CloudId::new(CLOUD));
+        list.teach(&cloud, &mut hardware);
+        let node = hardware.instance(hardware.find_instance(&cloud, "BM.GPU.Vera-v2.8").unwrap()).node;
+        let gpu = hardware.gpu(node.gpu);
+        assert_eq!((gpu.is_assumed(), node.devices(), gpu.memory_visible_mib), (true, 8, 294_912.0));
     }
 
     #[test]

@@ -6,18 +6,20 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::listing::{Listing, deadline, within};
+use crate::listing::{Listing, deadline, machines_with, within};
 use crate::runpod::CLOUD;
-use crate::runpod::stock::{self, DataCenters, SOURCE};
+use crate::runpod::stock::{self, DataCenters, GpuTypeRow, SOURCE};
 use gpuplan_clouds_http::{Http, Reply, Request};
 use gpuplan_clouds_http::{endpoint, one_line, redacted, variable};
-use gpuplan_market::{About, BoxFuture, OfferQuery, PriceAnswer, PriceSource, SourceError};
+use gpuplan_market::{About, BoxFuture, MachineList, MachineSource, OfferQuery, PriceAnswer, PriceSource, SourceError};
 
 const BASE: &str = "https://api.runpod.io";
 const PATH: &str = "/graphql";
 /// Data centres asked at a time.
 const LANES: usize = 8;
 const DATA_CENTERS: &str = "query { dataCenters { id listed } }";
+/// What is sold at all.
+const SOLD: &str = "query { gpuTypes { id memoryInGb secureCloud maxGpuCountSecureCloud } }";
 /// Stock differs by the number of GPUs in a machine, so every number is asked for.
 const GPU_TYPES: &str = "query Stock($place: String) { gpuTypes { \
     id memoryInGb secureCloud securePrice maxGpuCountSecureCloud \
@@ -40,6 +42,12 @@ impl GpuTypes {
 
     pub fn at(endpoint: &str, key: &str) -> Self {
         Self { endpoint: endpoint.to_owned(), key: Some(key.to_owned()).filter(|key| !key.is_empty()) }
+    }
+
+    async fn list(&self, known: &OfferQuery<'_>) -> Result<MachineList, SourceError> {
+        let types = self.graphql::<stock::GpuTypes>(&Http::new()?, SOLD, json!({})).await?;
+        let gpus = types.value.gpu_types.read.iter().flat_map(GpuTypeRow::gpus);
+        Ok(machines_with(gpus, CLOUD, known.hardware, types.answered_at))
     }
 
     async fn ask(&self, query: &OfferQuery<'_>) -> Result<PriceAnswer, SourceError> {
@@ -102,6 +110,20 @@ impl GpuTypes {
     fn said(&self, error: Option<&Value>) -> String {
         let words = error.and_then(|error| error["message"].as_str()).unwrap_or("an answer without data");
         one_line(&redacted(words, self.key.iter().map(String::as_str)))
+    }
+}
+
+impl MachineSource for GpuTypes {
+    fn about(&self) -> About {
+        About::public(CLOUD, "runpod-machines")
+    }
+
+    fn address(&self) -> String {
+        format!("{}{PATH}", self.endpoint)
+    }
+
+    fn machines<'a>(&'a self, known: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<MachineList, SourceError>> {
+        Box::pin(within("RunPod", deadline(), self.list(known)))
     }
 }
 

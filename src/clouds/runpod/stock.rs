@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::listing::{Listing, Rows};
+use crate::listing::{Gpus, Listing, Rows};
 use crate::price;
 use gpuplan_hardware::InstanceId;
 use gpuplan_market::{Availability, Purchase, Suspicion};
@@ -19,6 +19,9 @@ pub struct Reply<T> {
     #[serde(default)]
     pub errors: Vec<Value>,
 }
+
+/// GPUs of a machine that are asked about.
+const COUNTS: [u16; 4] = [1, 2, 4, 8];
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -64,16 +67,23 @@ struct Lowest {
 }
 
 impl GpuTypeRow {
+    /// What it is sold as, by numbers of GPUs.
+    pub fn gpus(&self) -> impl Iterator<Item = Gpus<'_>> {
+        let most = self.max_gpu_count_secure_cloud.as_u64().unwrap_or(0);
+        let counts = COUNTS.into_iter().filter(move |count| self.secure_cloud && u64::from(*count) <= most);
+        counts.map(|count| Gpus { name: &self.id, memory_gb: self.memory_in_gb.as_f64(), count })
+    }
+
     /// Machines of this GPU that are in the catalog, with what the data centre says of each.
     fn machines(&self, listing: &mut Listing) -> Vec<(InstanceId, u16, Option<&Lowest>)> {
-        let most = self.max_gpu_count_secure_cloud.as_u64().unwrap_or(0);
-        let all = [(1, &self.x1), (2, &self.x2), (4, &self.x4), (8, &self.x8)];
-        let sold = all.into_iter().filter(|(count, _)| self.secure_cloud && u64::from(*count) <= most);
-        let memory_gb = self.memory_in_gb.as_f64();
-        sold.filter_map(|(count, lowest)| {
-            Some((listing.with_gpus(&self.id, memory_gb, count)?, count, lowest.as_ref()))
-        })
-        .collect()
+        let said = |count| match count {
+            1 => self.x1.as_ref(),
+            2 => self.x2.as_ref(),
+            4 => self.x4.as_ref(),
+            _ => self.x8.as_ref(),
+        };
+        let machine = |gpus: Gpus| Some((listing.with_gpus(gpus.name, gpus.memory_gb, gpus.count)?, gpus.count));
+        self.gpus().filter_map(machine).map(|(instance, count)| (instance, count, said(count))).collect()
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::listing::{Listing, Rows};
+use crate::listing::{Gpus, Listing, Rows};
 use crate::price;
 use gpuplan_market::{Availability, Purchase, Suspicion};
 use gpuplan_units::UsdPerHour;
@@ -71,6 +71,12 @@ impl Bundle {
         price::sum(machine, price::hourly(disk, DISK_GB, HOURS_OF_A_MONTH)?)
     }
 
+    /// Its GPUs, where it says how many.
+    fn gpus(&self) -> Option<Gpus<'_>> {
+        let count = self.num_gpus.as_u64().and_then(|gpus| u16::try_from(gpus).ok()).filter(|gpus| *gpus > 0)?;
+        Some(Gpus { name: &self.gpu_name, memory_gb: self.gpu_ram.as_f64().map(|mib| mib / MIB_OF_A_GIB), count })
+    }
+
     /// `BG` of `Bulgaria, BG`.
     fn country(&self) -> Option<&str> {
         let code = self.geolocation.as_str()?.rsplit(", ").next()?.trim();
@@ -83,12 +89,8 @@ pub fn list(rows: &Rows<Bundle>, listing: &mut Listing) {
     listing.unreadable("vast", rows.unreadable);
     let for_rent: Vec<&Bundle> = rows.read.iter().filter(|row| row.is_for_rent()).collect();
     for row in for_rent.iter().filter(|row| row.is_sound()) {
-        let memory_gb = row.gpu_ram.as_f64().map(|mib| mib / MIB_OF_A_GIB);
-        let Some(gpus) = row.num_gpus.as_u64().and_then(|gpus| u16::try_from(gpus).ok()).filter(|gpus| *gpus > 0)
-        else {
-            continue;
-        };
-        let Some(instance) = listing.with_gpus(&row.gpu_name, memory_gb, gpus) else { continue };
+        let Some(Gpus { name, memory_gb, count }) = row.gpus() else { continue };
+        let Some(instance) = listing.with_gpus(name, memory_gb, count) else { continue };
         let id = row.id.as_u64().map_or_else(|| "unknown".to_owned(), |id| id.to_string());
         let flags = format!("offer={id} disk_gb={DISK_GB}");
         if let Some(offer) = listing.offer(instance, row.country(), Purchase::OnDemand, row.with_disk(&row.dph_base)) {
@@ -111,6 +113,11 @@ pub fn list(rows: &Rows<Bundle>, listing: &mut Listing) {
         );
         listing.note("vast", detail);
     }
+}
+
+/// The GPUs of the sound machines for rent.
+pub fn gpus(rows: &Rows<Bundle>) -> impl Iterator<Item = Gpus<'_>> {
+    rows.read.iter().filter(|row| row.is_for_rent() && row.is_sound()).filter_map(Bundle::gpus)
 }
 
 /// The question: every machine that is verified and free, the cheapest first.

@@ -4,12 +4,14 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use crate::listing::{Listing, Rows, deadline, within};
+use crate::listing::{Listing, Rows, deadline, machines_with, within};
 use crate::verda::CLOUD;
 use crate::verda::types::{self, Location, SOURCE, Type};
 use gpuplan_clouds_http::{Http, Reply, Request};
 use gpuplan_clouds_http::{endpoint, variable};
-use gpuplan_market::{About, BoxFuture, OfferQuery, PriceAnswer, PriceSource, Purchase, SourceError};
+use gpuplan_market::{
+    About, BoxFuture, MachineList, MachineSource, OfferQuery, PriceAnswer, PriceSource, Purchase, SourceError,
+};
 
 const BASE: &str = "https://api.verda.com";
 const CLIENT: &str = "VERDA_CLIENT_ID";
@@ -63,6 +65,12 @@ impl InstanceTypes {
         Ok(Session { http, endpoint: &self.endpoint, token })
     }
 
+    async fn list(&self, known: &OfferQuery<'_>) -> Result<MachineList, SourceError> {
+        let types = self.sign_in().await?.get::<Rows<Type>>("instance-types?currency=usd").await?;
+        let gpus = types.value.read.iter().filter_map(Type::gpus);
+        Ok(machines_with(gpus, CLOUD, known.hardware, types.answered_at))
+    }
+
     async fn ask(&self, query: &OfferQuery<'_>) -> Result<PriceAnswer, SourceError> {
         let session = self.sign_in().await?;
         let (types, stock, spot_stock) = tokio::join!(
@@ -84,6 +92,20 @@ impl InstanceTypes {
             types::list(&types.value, purchase, locations.as_ref(), &mut listing);
         }
         Ok(listing.answer())
+    }
+}
+
+impl MachineSource for InstanceTypes {
+    fn about(&self) -> About {
+        About::account(CLOUD, "verda-machine-types")
+    }
+
+    fn address(&self) -> String {
+        format!("{}/v1", self.endpoint)
+    }
+
+    fn machines<'a>(&'a self, known: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<MachineList, SourceError>> {
+        Box::pin(within("Verda", deadline(), self.list(known)))
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::listing::{Listing, Rows};
+use crate::listing::{Gpus, Listing, Rows};
 use crate::price;
 use gpuplan_hardware::InstanceId;
 use gpuplan_market::{Availability, Purchase};
@@ -17,7 +17,7 @@ pub const SOURCE: &str = "verda-instance-types";
 pub struct Type {
     #[serde(rename = "instance_type")]
     name: String,
-    gpu: Gpus,
+    gpu: Described,
     gpu_memory: Memory,
     currency: Value,
     price_per_hour: Value,
@@ -26,7 +26,7 @@ pub struct Type {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Gpus {
+struct Described {
     /// Such as `2x RTX A6000 48GB`.
     description: String,
     number_of_gpus: Value,
@@ -47,12 +47,18 @@ pub struct Location {
 }
 
 impl Type {
-    fn machine(&self, listing: &mut Listing) -> Option<InstanceId> {
-        let gpus =
+    /// Its GPUs, where it says how many.
+    pub fn gpus(&self) -> Option<Gpus<'_>> {
+        let count =
             self.gpu.number_of_gpus.as_u64().and_then(|gpus| u16::try_from(gpus).ok()).filter(|gpus| *gpus > 0)?;
-        let memory_gb = self.gpu_memory.size_in_gigabytes.as_f64().map(|total| total / f64::from(gpus));
+        let memory_gb = self.gpu_memory.size_in_gigabytes.as_f64().map(|total| total / f64::from(count));
         let name = self.gpu.description.split_once("x ").map_or(self.gpu.description.as_str(), |(_, name)| name);
-        listing.with_gpus(name, memory_gb, gpus)
+        Some(Gpus { name, memory_gb, count })
+    }
+
+    fn machine(&self, listing: &mut Listing) -> Option<InstanceId> {
+        let Gpus { name, memory_gb, count } = self.gpus()?;
+        listing.with_gpus(name, memory_gb, count)
     }
 
     fn price(&self, purchase: Purchase) -> &Value {

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::answer::{PoolSignal, RiskAnswer};
+use crate::booking::Booking;
 use crate::import::IMPORTED;
 use crate::offer::{Availability, Location, Offer, Purchase, RiskEvidence, Signal, Suspicion};
 use crate::quote::{Origin, Quote};
@@ -40,6 +41,7 @@ struct OfferRow {
     /// One bit for each of `Suspicion::ALL`.
     suspicions: u32,
     availability: u8,
+    booking: Option<Booking>,
     signals: Vec<SignalRow>,
 }
 
@@ -103,6 +105,7 @@ pub fn pack_offers(offers: &[&Offer], hardware: &Hardware) -> Result<Vec<u8>, Ro
         flags: words.position(&offer.flags),
         suspicions: offer.suspicions.iter().map(|suspicion| 1 << *suspicion as u32).fold(0, |bits, bit| bits | bit),
         availability: offer.availability as u8,
+        booking: offer.booking.as_deref().copied(),
         signals: offer.signals.iter().map(|signal| SignalRow::from(*signal)).collect(),
     });
     let rows = rows.collect();
@@ -137,6 +140,7 @@ pub fn unpack_offers(
                 .collect(),
             risk: None,
             availability: availability(row.availability)?,
+            booking: row.booking.map(Box::new),
             owned: None,
             signals_observed_at: None,
             signals: row.signals.into_iter().map(SignalRow::signal).collect::<Result<_, _>>()?,

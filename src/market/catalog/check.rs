@@ -1,6 +1,6 @@
 //! Integrity of the whole market: sources, dates, and how many prices the rules doubt. Used by a command and by the tests.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
@@ -70,6 +70,28 @@ pub fn offered_there(market: &Market, hardware: &Hardware, cloud: &CloudId, list
             "{} prices are of places that {cloud} does not list; such as {}",
             denied.len(),
             examples.join(", ")
+        ),
+    })
+}
+
+/// Prices of places of which no list says whether they have the machine.
+pub fn not_listed(market: &Market, hardware: &Hardware, lists: &BTreeMap<CloudId, MachineList>) -> Option<Finding> {
+    let cloud = |offer: &Offer| &hardware.instance(offer.instance).cloud;
+    let is_listed =
+        |offer: &Offer| lists.get(cloud(offer)).is_some_and(|list| list.regions.contains_key(&offer.place.region));
+    let unknown: Vec<&Offer> =
+        market.offers().iter().filter(|offer| offer.owned.is_none() && !is_listed(offer)).collect();
+    let clouds: BTreeSet<&CloudId> = unknown.iter().map(|offer| cloud(offer)).collect();
+    let clouds: Vec<String> = clouds.into_iter().map(ToString::to_string).collect();
+    (!unknown.is_empty()).then(|| Finding {
+        severity: Severity::Note,
+        row: "prices".to_owned(),
+        rule: "no list of machines",
+        detail: format!(
+            "of {} of {} prices no list of their cloud says whether the place has the machine: {}",
+            unknown.len(),
+            market.offers().len(),
+            clouds.join(", ")
         ),
     })
 }

@@ -3,6 +3,7 @@
 pub mod charges;
 pub mod check;
 mod numbers;
+mod offered;
 pub(crate) mod rows;
 pub mod rules;
 pub mod snapshot;

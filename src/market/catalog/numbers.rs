@@ -1,29 +1,39 @@
-//! `Numbers`: regions and zones of many offers as small numbers, so that grouping a hundred thousand of them compares no text.
+//! `Numbers`: regions, zones and pools of many offers as small numbers, so that grouping a hundred thousand of them compares no text and
+//! looks nothing up twice.
 
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::offer::Offer;
+use crate::offer::{Offer, Purchase};
+use gpuplan_hardware::InstanceId;
 
 /// One number for each name, in the order of the offers.
 pub struct Numbers {
     pub regions: Vec<u32>,
     /// 0 is the whole region.
     pub zones: Vec<u32>,
+    /// A machine type in a region on some terms; below `most_pools`.
+    pub pools: Vec<u32>,
+    pub most_pools: usize,
 }
 
 impl Numbers {
     pub fn from_offers(offers: &[Offer]) -> Self {
-        Self {
-            regions: number(offers.iter().map(|offer| Some(&offer.place.region))),
-            zones: number(offers.iter().map(|offer| offer.place.zone_id.as_ref())),
-        }
+        let regions = number(offers.iter().map(|offer| Some(&offer.place.region)));
+        let zones = number(offers.iter().map(|offer| offer.place.zone_id.as_ref()));
+        let mut known: FxHashMap<(InstanceId, Purchase, u32), u32> = FxHashMap::default();
+        let pool = |(offer, region): (&Offer, &u32)| {
+            let next = known.len() as u32;
+            *known.entry((offer.instance, offer.purchase, *region)).or_insert(next)
+        };
+        let pools = offers.iter().zip(&regions).map(pool).collect();
+        Self { regions, zones, pools, most_pools: known.len() }
     }
 
     /// Of the offers that stand alone.
     pub fn retain(&mut self, stands: &[bool]) {
-        for numbers in [&mut self.regions, &mut self.zones] {
+        for numbers in [&mut self.regions, &mut self.zones, &mut self.pools] {
             let mut each = stands.iter();
             numbers.retain(|_| *each.next().expect("it is said of every offer"));
         }
@@ -57,8 +67,8 @@ mod tests {
         let shared = names[1].clone();
         let list = [&names[0], &names[1], &shared, &None, &names[2]];
         assert_eq!(number(list.into_iter().map(Option::as_ref)), [1, 2, 2, 0, 1]);
-        let mut numbers = Numbers { regions: vec![1, 2, 3], zones: vec![0, 4, 5] };
+        let mut numbers = Numbers { regions: vec![1, 2, 3], zones: vec![0, 4, 5], pools: vec![0, 1, 2], most_pools: 3 };
         numbers.retain(&[true, false, true]);
-        assert_eq!((numbers.regions, numbers.zones), (vec![1, 3], vec![0, 5]));
+        assert_eq!((numbers.regions, numbers.zones, numbers.pools), (vec![1, 3], vec![0, 5], vec![0, 2]));
     }
 }

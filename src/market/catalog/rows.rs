@@ -91,6 +91,7 @@ pub fn read_prices(
             availability: Availability::Unknown,
             signals: Vec::new(),
             signals_observed_at: None,
+            booking: None,
             owned: None,
         });
     }

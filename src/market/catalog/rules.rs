@@ -46,10 +46,12 @@ struct Group {
 }
 
 impl SamePlace {
-    fn new(offers: &[Offer], Numbers { regions, zones }: Numbers) -> Self {
+    fn new(offers: &[Offer], Numbers { regions, zones, pools, most_pools }: Numbers) -> Self {
         let (mut groups, mut by_place) = (Vec::new(), HashMap::default());
-        for (index, (offer, region)) in offers.iter().zip(regions).enumerate() {
-            let group = *by_place.entry((offer.instance, region, offer.purchase)).or_insert_with(|| {
+        let mut of_pool: Vec<Option<usize>> = vec![None; most_pools];
+        for (index, ((offer, region), pool)) in offers.iter().zip(regions).zip(pools).enumerate() {
+            let group = *of_pool[pool as usize].get_or_insert_with(|| {
+                by_place.insert((offer.instance, region, offer.purchase), groups.len());
                 groups.push(Group { instance: offer.instance, region, purchase: offer.purchase, rows: Vec::new() });
                 groups.len() - 1
             });

@@ -1,6 +1,6 @@
 //! `Market`: every offer, side charge and source of the embedded snapshot, checked as it is read.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::mem::discriminant;
 use std::sync::Arc;
 
@@ -8,18 +8,20 @@ use jiff::{SignedDuration, Timestamp};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Deserialize;
 
-use crate::answer::PoolSignal;
+use crate::answer::{Opening, PoolSignal};
 use crate::cache::rows::{self, RowsError};
 use crate::catalog::charges::Charges;
 use crate::catalog::numbers::Numbers;
+use crate::catalog::offered;
 pub use crate::catalog::rows::read_prices;
 use crate::catalog::rows::{Risks, read_risks};
 use crate::catalog::rules;
 pub use crate::error::MarketError;
 use crate::host_offer::{self, HostOffer};
+use crate::machines::MachineList;
 use crate::offer::{ANYWHERE, Location, Offer, OfferId, Purchase, RiskEvidence};
 use crate::own::OwnPool;
-use gpuplan_embedded::Archive;
+use gpuplan_embedded::{Archive, EmbeddedError};
 use gpuplan_hardware::{CloudId, Hardware, InstanceId};
 use gpuplan_units::UsdPerHour;
 
@@ -49,6 +51,8 @@ pub struct Market {
     /// Of machines without GPU.
     host_offers: Vec<HostOffer>,
     pub charges: Charges,
+    /// Which machines clouds had where when the snapshot was made, of those whose list it has.
+    pub offered: BTreeMap<CloudId, MachineList>,
     pub sources: Vec<Source>,
     /// Newest observation of the snapshot.
     pub taken_at: Timestamp,
@@ -74,9 +78,14 @@ impl Market {
             serde_json::from_str(manifest).map_err(|error| MarketError::Manifest(error.to_string()))?;
         let mut risks = Risks::new();
         let mut charges = Charges::default();
+        let mut offered = BTreeMap::new();
         for (name, table) in &archive.tables {
             if let Some(cloud) = name.strip_prefix("interruption/") {
                 read_risks(cloud, name, table, hardware, &mut risks)?;
+            } else if let Some(cloud) = name.strip_prefix("offered/") {
+                let list = offered::read(table);
+                let broken = |error: EmbeddedError| MarketError::Manifest(format!("{name}: {error}"));
+                offered.insert(CloudId::new(cloud), list.map_err(broken)?);
             } else if let Some(cloud) = name.strip_prefix("charges/") {
                 charges.read(&CloudId::new(cloud), table).map_err(|(row, detail)| MarketError::Row {
                     file: name.clone(),
@@ -98,6 +107,7 @@ impl Market {
             offers,
             host_offers,
             charges,
+            offered,
             sources: manifest.source,
             taken_at: manifest.taken_at,
             own_pools: Vec::new(),
@@ -108,6 +118,37 @@ impl Market {
     pub fn with_offers(mut self, more: Vec<Offer>, hardware: &Hardware) -> Self {
         self.offers.extend(more);
         rules::mark(&mut self.offers, hardware);
+        self
+    }
+
+    /// The same market without prices of places in which their cloud does not have the machine: a price is no offer.
+    pub fn where_listed(self, cloud: &CloudId, list: &MachineList, hardware: &Hardware) -> Self {
+        if list.regions.is_empty() {
+            return self;
+        }
+        self.only(|offer| {
+            let instance = hardware.instance(offer.instance);
+            instance.cloud != *cloud || !list.denies(offer, &instance.name)
+        })
+    }
+
+    /// The same market as if what is sold ahead could be had in any number for any time.
+    #[must_use]
+    pub fn unbooked(&self) -> Self {
+        let mut market = self.clone();
+        market.offers.iter_mut().for_each(|offer| offer.booking = None);
+        market
+    }
+
+    /// The same market with reservations for a date where they can be had, the earliest of each region.
+    #[must_use]
+    pub fn with_openings(mut self, openings: &[Opening]) -> Self {
+        for offer in self.offers.iter_mut().filter(|offer| offer.purchase == Purchase::Calendar) {
+            let is_here = |it: &&Opening| it.instance == offer.instance && it.place.region == offer.place.region;
+            if let Some(first) = openings.iter().filter(is_here).min_by_key(|it| it.booking.starts_at) {
+                (offer.place, offer.booking) = (first.place.clone(), Some(Box::new(first.booking)));
+            }
+        }
         self
     }
 
@@ -231,31 +272,20 @@ impl Offer {
 const OUT_OF_DATE: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 /// Whether each offer stands beside the others of its machine, terms and region, if an offer from `first` on touches these.
-fn stand(offers: &[Offer], first: usize, Numbers { regions, zones }: &Numbers) -> Vec<bool> {
-    let pool = |index: usize| (offers[index].instance, offers[index].purchase, regions[index]);
-    let place = |index: usize| (pool(index), zones[index]);
-    let touched: FxHashSet<_> = (first..offers.len()).map(pool).collect();
-    let touched: Vec<bool> = (0..offers.len()).map(|index| index >= first || touched.contains(&pool(index))).collect();
-    let among = || (0..offers.len()).filter(|index| touched[*index]);
-    let mut newest: FxHashMap<_, usize> = FxHashMap::default();
-    for index in among() {
-        let held = newest.entry(place(index)).or_insert(index);
-        if offers[*held].quote.observed_at <= offers[index].quote.observed_at {
-            *held = index;
-        }
-    }
-    let is_newest: Vec<bool> =
-        (0..offers.len()).map(|index| touched[index] && newest[&place(index)] == index).collect();
+fn stand(offers: &[Offer], first: usize, Numbers { zones, pools, most_pools, .. }: &Numbers) -> Vec<bool> {
+    let pool = |index: usize| pools[index] as usize;
+    let mut is_touched = vec![false; *most_pools];
+    (first..offers.len()).for_each(|index| is_touched[pool(index)] = true);
+    let newest = newest(offers, zones, pools, &is_touched);
     // The newest look at the whole region and at any of its zones.
-    let mut seen: FxHashMap<_, [Option<Timestamp>; 2]> = FxHashMap::default();
-    for index in among().filter(|index| is_newest[*index]) {
-        let last = &mut seen.entry(pool(index)).or_default()[usize::from(zones[index] > 0)];
+    let mut seen: Vec<[Option<Timestamp>; 2]> = vec![[None; 2]; *most_pools];
+    for index in (0..offers.len()).filter(|index| newest[*index]) {
+        let last = &mut seen[pool(index)][usize::from(zones[index] > 0)];
         *last = (*last).max(Some(offers[index].quote.observed_at));
     }
-    let zones_stand = |index: usize| match seen.get(&pool(index)) {
-        Some([Some(region), Some(zones)]) => region.duration_since(*zones) <= OUT_OF_DATE,
-        Some([_, zones]) => zones.is_some(),
-        None => true,
+    let zones_stand = |index: usize| match seen[pool(index)] {
+        [Some(region), Some(zones)] => region.duration_since(zones) <= OUT_OF_DATE,
+        [_, zones] => zones.is_some(),
     };
     // A price without a place gives way to newer ones that name places.
     let is_placed = |index: usize| &*offers[index].place.region != ANYWHERE;
@@ -268,9 +298,24 @@ fn stand(offers: &[Offer], first: usize, Numbers { regions, zones }: &Numbers) -
     let stands = |index: usize| {
         let is_old = index < first;
         !(is_old && gives_way(index))
-            && (!touched[index] || is_newest[index] && (zones[index] > 0) == zones_stand(index))
+            && (!is_touched[pool(index)] || newest[index] && (zones[index] > 0) == zones_stand(index))
     };
     (0..offers.len()).map(stands).collect()
+}
+
+/// Whether each offer of a touched pool is the newest of its place; of two as new, the later one is.
+fn newest(offers: &[Offer], zones: &[u32], pools: &[u32], is_touched: &[bool]) -> Vec<bool> {
+    let mut newest: FxHashMap<(u32, u32), usize> = FxHashMap::default();
+    let mut is_newest = vec![false; offers.len()];
+    for index in (0..offers.len()).filter(|index| is_touched[pools[*index] as usize]) {
+        let held = newest.entry((pools[index], zones[index])).or_insert(index);
+        if offers[*held].quote.observed_at <= offers[index].quote.observed_at {
+            is_newest[*held] = false;
+            is_newest[index] = true;
+            *held = index;
+        }
+    }
+    is_newest
 }
 
 #[cfg(test)]

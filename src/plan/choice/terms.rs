@@ -35,13 +35,15 @@ struct Way {
     purchase: Purchase,
 }
 
-const WAYS: [Way; 6] = [
+const WAYS: [Way; 8] = [
     Way { name: "spot", choice: PurchaseChoice::Spot, purchase: Purchase::Spot },
     Way { name: "spot-with-fallback", choice: PurchaseChoice::SpotWithFallback, purchase: Purchase::Spot },
     Way { name: "on-demand", choice: PurchaseChoice::OnDemand, purchase: Purchase::OnDemand },
     Way { name: "commitment 1y", choice: PurchaseChoice::Commitment, purchase: Purchase::Commitment { years: 1 } },
     Way { name: "commitment 3y", choice: PurchaseChoice::Commitment, purchase: Purchase::Commitment { years: 3 } },
     Way { name: "capacity-block", choice: PurchaseChoice::CapacityBlock, purchase: Purchase::CapacityBlock },
+    Way { name: "calendar", choice: PurchaseChoice::Calendar, purchase: Purchase::Calendar },
+    Way { name: "flex-start", choice: PurchaseChoice::FlexStart, purchase: Purchase::FlexStart },
 ];
 
 /// Each way that the market knows for this machine type, wherever it is cheapest.
@@ -96,10 +98,11 @@ fn forecast(pricer: &Pricer, forecaster: &mut Forecaster, plan: &Plan, aim: Aim)
     kept.into_iter().min_by(|a, b| by_key(key(a), key(b))).ok_or_else(|| open.why_not())
 }
 
-/// A promise of years is paid for years, a block for whole days.
+/// A promise of years is paid for years, a block of which no span is known for whole days. The cost of a span has all of it.
 fn bound_to(pricer: &Pricer, plan: &Plan, purchase: Purchase) -> Option<Usd> {
     let hours = match purchase {
         Purchase::Commitment { years } => f64::from(years) * HOURS_PER_YEAR,
+        Purchase::CapacityBlock if pricer.context.world.market.offer(plan.offer).booking.is_some() => return None,
         Purchase::CapacityBlock => (plan.run.hours.p90 / BLOCK).ceil() * BLOCK,
         _ => return None,
     };

@@ -9,14 +9,15 @@ use crate::candidate::Plan;
 use crate::choice::objective::Aim;
 use crate::choice::plan;
 use crate::context::World;
-use crate::explanation::Warning;
+use crate::explanation::{Rejection, Warning};
 use crate::limits::{Limits, Objective, OfferFilter, PurchaseChoice};
+use crate::money::bill::BillItem;
 use crate::money::drift::Drift;
 use crate::plan_set::PlanSet;
 use crate::spot::MOST_UNPROBED;
 use gpuplan_estimate::Correction;
 use gpuplan_hardware::{CloudId, GpuSelector, Hardware};
-use gpuplan_market::{Market, Offer, Origin, Purchase, Quote};
+use gpuplan_market::{Booking, Location, Market, Offer, Origin, Purchase, Quote};
 use gpuplan_units::draw::Draws;
 use gpuplan_units::{Hours, Usd, UsdPerHour};
 use gpuplan_workload::file::WorkloadFile;
@@ -277,4 +278,40 @@ fn a_price_that_is_too_old_to_know_is_a_note() {
     assert_eq!(asked(&[("us-east-2", 12.0, 0), ("us-west-2", 30.0, 360)]), ("us-east-2".to_owned(), false));
     assert_eq!(asked(&[("us-east-2", 12.0, 0), ("us-west-2", 3.0, 90)]), ("us-west-2".to_owned(), false));
     assert_eq!(asked(&[("us-west-2", 3.0, 360)]), ("us-west-2".to_owned(), false));
+}
+
+/// What is sold ahead is waited for and paid whole, and only where the span holds the run.
+#[test]
+fn a_booked_span_is_waited_for_and_paid_whole() {
+    let case = Case::new();
+    let workload = case.workload("full-fine-tune", 1e9);
+    let p5 = case.hardware.find_instance(&CloudId::new("aws"), "p5.48xlarge").unwrap();
+    let ask = |machines: u32, paid_hours: u32, deadline: Option<f64>| {
+        let place = Location { region: "us-east-1".into(), zone_id: Some("use1-az1".into()) };
+        let rate = UsdPerHour::parse("40").unwrap();
+        let starts_at = now() + SignedDuration::from_hours(10);
+        let ends_at = starts_at + SignedDuration::from_mins(i64::from(paid_hours) * 60 - 30);
+        let mut offer = Offer::live(p5, place, Purchase::CapacityBlock, rate, "test", now());
+        offer.booking = Some(Box::new(Booking { starts_at, ends_at, machines, paid_hours }));
+        let market = case.market.only(|_| false).with_offers(vec![offer], &case.hardware);
+        let offers = OfferFilter { purchase: PurchaseChoice::CapacityBlock, ..OfferFilter::default() };
+        let deadline = deadline.map(Hours);
+        let limits = Limits { offers, now: Some(now()), deadline, max_nodes: Some(2), ..Limits::default() };
+        case.ask(&market, &workload, &limits)
+    };
+    let set = ask(1, 24, None);
+    let best = set.recommendation.as_ref().unwrap();
+    let of_machines = best.bill.lines.iter().find(|line| line.item == BillItem::Machines).unwrap();
+    assert_eq!((best.nodes, of_machines.cost), (1, Usd::parse("960").unwrap()), "24 h at $40");
+    let band = best.cost.p90.dollars() - best.cost.expected.dollars();
+    assert!((0.0..0.1).contains(&band), "a fee is a fee; only what is stored may take longer: {band}");
+    let work = best.run.hours.expected - best.run.booked_wait;
+    assert!((best.run.booked_wait - 10.0).abs() < 1e-9 && (2.0..23.0).contains(&work), "{work}");
+    assert!(set.warnings.iter().any(|warning| matches!(warning, Warning::Booked { .. })));
+    assert!(ask(1, 24, Some(10.0 + work / 2.0)).recommendation.is_none(), "the wait counts");
+    assert!(ask(1, 24, Some(10.0 + work * 2.0)).recommendation.is_some());
+    let short = ask(1, 1, None);
+    assert!(short.recommendation.is_none());
+    let refused = |why: &Rejection| matches!(why, Rejection::OtherSpan { nodes: 1, .. });
+    assert!(short.nearest.iter().any(|nearest| refused(&nearest.why)), "{:?}", short.nearest);
 }

@@ -6,6 +6,15 @@ use serde::{Deserialize, Serialize};
 use crate::explanation::input_wait::InputWait;
 use gpuplan_units::{Bytes, Hours, Seconds};
 
+/// A part of a GPU, as MIG cuts it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MigSlice {
+    /// As `nvidia-smi` calls it.
+    pub profile: String,
+    /// Multiprocessors, in parts of the whole, such as `1/7`.
+    pub processors: String,
+}
+
 /// What to do, or to know, to run a plan well.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
@@ -55,6 +64,9 @@ pub enum Advice {
     SmallerCard {
         memory_share: f64,
         run_hours: Hours,
+        /// What of this GPU holds it, where it can be cut.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        slice: Option<MigSlice>,
     },
     /// Sharded training over PCIe.
     ShardingOverPcie,

@@ -4,6 +4,7 @@ use crate::candidate::{Plan, plan_id};
 use crate::choice::objective::{Aim, by_key};
 use crate::choice::value_of_time::ValueOfTime;
 use crate::context::Context;
+use crate::explanation::advice::MigSlice;
 use crate::explanation::reason::RunnerUp;
 use crate::explanation::{Advice, Reason, Warning};
 use crate::input::checks;
@@ -18,7 +19,7 @@ use crate::training::advice as training_advice;
 use gpuplan_estimate::StepEstimate;
 use gpuplan_market::Purchase;
 use gpuplan_spot::evidence::NOTHING_KNOWN;
-use gpuplan_units::{Hours, Seconds, Usd};
+use gpuplan_units::{Bytes, Hours, Seconds, Usd};
 use gpuplan_workload::Shard;
 
 /// A job that uses less of a card than this could share it.
@@ -45,6 +46,7 @@ pub fn annotate(pricer: &Pricer, plans: usize, set: &mut PlanSet) {
     warnings.extend(set.recommendation.as_ref().and_then(|best| priced_only(pricer, best, set)));
     warnings.extend(set.recommendation.as_ref().and_then(|best| at_old_price(pricer, best, set)));
     if let Some(best) = &set.recommendation {
+        warnings.extend(booked(context, best));
         warnings.extend(most_machines(context, best));
         warnings.extend(checks::warnings(context, best.instance));
         warnings.extend(unpriced(context, best));
@@ -82,6 +84,14 @@ fn old_price(pricer: &Pricer, best: &Plan) -> Option<Warning> {
         expected_change: drift.expected - 1.0,
         p90_change: drift.p90 - 1.0,
     })
+}
+
+/// When the recommended machines are there, where they are sold ahead, and what that costs.
+fn booked(context: Context, best: &Plan) -> Option<Warning> {
+    let offer = context.world.market.offer(best.offer);
+    let booking = *offer.booking.as_deref()?;
+    let upfront_usd = offer.quote.rate.for_hours(booking.machines, f64::from(booking.paid_hours))?;
+    Some(Warning::Booked { booking, upfront_usd })
 }
 
 /// That more machines could be better, where nobody said how many at most.
@@ -226,7 +236,10 @@ fn machine_advice(context: Context, plan: &Plan) -> Vec<Advice> {
     }
     let share = plan.step.memory.needed / instance.node.gpu_memory.0;
     if plan.gpus() == 1 && !instance.node.gpus.is_slice() && share < SMALL_SHARE && plan.hours() < SHORT_RUN {
-        advice.push(Advice::SmallerCard { memory_share: share, run_hours: plan.hours() });
+        let slice = context.world.gpu_of(plan.instance).slice_for(Bytes(plan.step.memory.needed)).map(|slice| {
+            MigSlice { profile: slice.profile, processors: format!("{}/{}", slice.processors.0, slice.processors.1) }
+        });
+        advice.push(Advice::SmallerCard { memory_share: share, run_hours: plan.hours(), slice });
     }
     let is_sharded = plan.step.setting.layout.shard != Shard::None;
     if instance.node.devices() > 1 && !instance.node.link.is_fast() && is_sharded {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::limits::policy::BrokenRule;
 use gpuplan_estimate::Infeasible;
 use gpuplan_estimate::load::FIRST;
-use gpuplan_market::Suspicion;
+use gpuplan_market::{Booking, Suspicion};
 use gpuplan_units::{Bytes, GpuCount, Hours, Seconds, Usd, UsdPerHour};
 
 /// Why a candidate is out, in one word: what a script looks at.
@@ -99,6 +99,17 @@ pub enum Rejection {
     /// More machines than the user owns.
     TooFewOwned {
         owned_nodes: u32,
+    },
+    /// The span for which machines are sold ahead is too short, or for too few of them.
+    OtherSpan {
+        booking: Booking,
+        nodes: u32,
+        needed_hours: Hours,
+    },
+    /// Nobody has machines on these terms for so long.
+    TooLong {
+        needed_hours: Hours,
+        most_hours: Hours,
     },
     /// The user's own capacity ends before the run.
     OwnedUntil {
@@ -231,9 +242,12 @@ impl Rejection {
             | Self::Policy(_)
             | Self::UnfittedVendor => RejectionReason::Policy,
             Self::TooShortForSpot { .. } | Self::SpotSavesLittle => RejectionReason::Dominated,
-            Self::NoStandby | Self::NotSold | Self::TooFewOwned { .. } | Self::OwnedUntil { .. } => {
-                RejectionReason::NotOffered
-            }
+            Self::NoStandby
+            | Self::NotSold
+            | Self::TooFewOwned { .. }
+            | Self::OwnedUntil { .. }
+            | Self::OtherSpan { .. }
+            | Self::TooLong { .. } => RejectionReason::NotOffered,
             Self::SuspectPrice { suspicion: Suspicion::ZoneUnverified | Suspicion::PlaceUnknown } => {
                 RejectionReason::NotOffered
             }
@@ -286,7 +300,11 @@ impl Rejection {
             | Self::GuessedOverBudget { .. }
             | Self::TooShortForSpot { .. }
             | Self::SpotSavesLittle => 6,
-            Self::Deadline { .. } | Self::OwnedUntil { .. } | Self::Overloaded { .. } => 7,
+            Self::Deadline { .. }
+            | Self::OwnedUntil { .. }
+            | Self::OtherSpan { .. }
+            | Self::TooLong { .. }
+            | Self::Overloaded { .. } => 7,
             Self::MaxPrice { .. } => 8,
             Self::Budget { .. } => 9,
             Self::Dominated { .. } => 10,

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::explanation::rejection::Rejection;
 use crate::money::bill::BillItem;
+use gpuplan_market::Booking;
 use gpuplan_units::{Hours, Usd};
 
 /// What else to know about an answer: its notes.
@@ -39,6 +40,12 @@ pub enum Warning {
         expected_change: f64,
         /// What one of ten has risen by; in the band of the cost.
         p90_change: f64,
+    },
+    /// The recommended machines are sold ahead, for a span.
+    Booked {
+        booking: Booking,
+        /// What the span costs, used or not.
+        upfront_usd: Usd,
     },
     /// The recommended machines cannot be launched by this program.
     NotLaunchable {

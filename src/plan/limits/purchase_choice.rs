@@ -19,6 +19,10 @@ pub enum PurchaseChoice {
     Commitment,
     /// Blocks of days that are paid for in advance.
     CapacityBlock,
+    /// Google's reservations for a date, of up to 90 days.
+    Calendar,
+    /// Google's queue: machines for up to seven days, once there are as many.
+    FlexStart,
 }
 
 impl PurchaseChoice {

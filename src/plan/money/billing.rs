@@ -2,6 +2,7 @@
 
 use crate::money::bill::{Basis, Bill, BillItem, BillLine, HOURS_PER_MONTH, MACHINE_HOUR};
 use crate::money::drift::Drift;
+use crate::money::pricer::Booked;
 use crate::money::side_charges::{Rate, SideCharges};
 use crate::training::run::RunTime;
 use gpuplan_market::Offer;
@@ -50,6 +51,12 @@ impl UsedHours {
     /// A run that holds its machines from the first moment to the last.
     pub fn held(working: f64, lost: f64) -> Self {
         Self { working, lost, fallback: None, elapsed: working + lost }
+    }
+
+    /// The same, where what was booked is paid for however long it is used.
+    pub fn held_or_booked(hours: f64, booked: Option<Booked>) -> Self {
+        let working = booked.map_or(hours, |booked| booked.paid_hours);
+        Self { working, lost: 0.0, fallback: None, elapsed: hours }
     }
 
     /// The expected hours of a run on machines that are not taken back.

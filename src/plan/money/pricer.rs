@@ -14,7 +14,7 @@ use crate::normal::deviations;
 use gpuplan_hardware::InstanceId;
 use gpuplan_market::{Offer, OfferId, Purchase};
 use gpuplan_spot::AvailabilityModel;
-use gpuplan_units::{Usd, UsdPerHour};
+use gpuplan_units::{Hours, Usd, UsdPerHour};
 
 /// How surely an offer can be had at its price; the lesser goes first, whatever the objective weighs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,6 +23,15 @@ pub struct Standing {
     pub is_elsewhere: bool,
     /// The price is too old to say what it is today.
     pub is_price_unknown: bool,
+}
+
+/// A span of machines that a run fits into.
+#[derive(Clone, Copy, Debug)]
+pub struct Booked {
+    /// Until they are there. Hours.
+    pub wait: f64,
+    /// Hours of each machine of the run that are paid for, used or not.
+    pub paid_hours: f64,
 }
 
 /// A machine type in a region.
@@ -136,6 +145,21 @@ impl<'a> Pricer<'a> {
             Some(broken) => Err(Rejection::Policy(broken)),
             None => Ok(()),
         }
+    }
+
+    /// Machines are sold for so many hours at once; where they are sold ahead, how long they are waited for and what is paid of them.
+    pub fn check_span(&self, offer: &Offer, nodes: u32, hours: f64) -> Result<Option<Booked>, Rejection> {
+        if let Some(most) = offer.purchase.longest_hours().filter(|most| hours > f64::from(*most)) {
+            return Err(Rejection::TooLong { needed_hours: Hours(hours), most_hours: Hours(f64::from(most)) });
+        }
+        let Some((booking, now)) = offer.booking.as_deref().copied().zip(self.context.limits.now) else {
+            return Ok(None);
+        };
+        if !booking.holds(nodes, hours, now) {
+            return Err(Rejection::OtherSpan { booking, nodes, needed_hours: Hours(hours) });
+        }
+        let paid_hours = f64::from(booking.paid_hours) * f64::from(booking.machines) / f64::from(nodes);
+        Ok(Some(Booked { wait: booking.wait(now), paid_hours }))
     }
 
     /// Machines that the user owns must be there for so many hours.

@@ -35,7 +35,9 @@ pub fn price_run(
     let outlook = is_spot(offer).then(|| SpotForecast::new(&pool()));
     let mut run = run_time(pricer, offer, nodes, &step, outlook.as_ref());
     let least = least_hours(&run);
+    let booked = pricer.check_span(offer, nodes, run.hours.p90)?;
     let used = match &outlook {
+        None if booked.is_some() => UsedHours::held_or_booked(run.hours.expected, booked),
         None => UsedHours::expected(&run),
         Some(outlook) => {
             let guess = outlook.guess(&pricer.model, &run);
@@ -47,14 +49,14 @@ pub fn price_run(
         check_least(pricer, least, priced_offer, nodes)?;
         None
     } else {
-        check_time(pricer, offer, &run)?
+        check_time(pricer, offer, &run, booked.map_or(0.0, |it| it.wait))?
     };
     pricer.check_rate(offer, nodes, None)?;
     let input = bill_input(priced_offer, offer, nodes, &run);
     let bill = input.bill(&used).ok_or(Rejection::Uncountable)?;
     let expected = bill.total();
     let at_most = |hours: f64, certainty: f64| -> Result<Usd, Rejection> {
-        let bill = input.bill(&UsedHours::held(hours, 0.0)).ok_or(Rejection::Uncountable)?;
+        let bill = input.bill(&UsedHours::held_or_booked(hours, booked)).ok_or(Rejection::Uncountable)?;
         with_drift(expected, bill.total(), priced_offer.drift.over_expected(certainty)).ok_or(Rejection::Uncountable)
     };
     let p90 = if outlook.is_some() {
@@ -64,6 +66,7 @@ pub fn price_run(
         pricer.check_cost(p90, at_most(run.hours_with(pricer.certainty).0, pricer.certainty)?)?;
         p90
     };
+    run.begin_after(booked.map_or(0.0, |it| it.wait));
     let full = offer
         .owned
         .as_ref()
@@ -296,15 +299,15 @@ fn bill_input<'b>(priced_offer: &'b PricedOffer, offer: &'b Offer, nodes: u32, r
     }
 }
 
-/// The run must meet the deadline with the confidence that the user wants. Machines that the user owns may be available only until
-/// some day.
-fn check_time(pricer: &Pricer, offer: &Offer, run: &RunTime) -> Result<Option<f64>, Rejection> {
+/// The run must meet the deadline with the confidence that the user wants, `wait` hours until its machines are there included. Machines
+/// that the user owns may be available only until some day.
+fn check_time(pricer: &Pricer, offer: &Offer, run: &RunTime, wait: f64) -> Result<Option<f64>, Rejection> {
     let limits = pricer.context.limits;
-    let needed = run.hours_with(pricer.certainty);
+    let needed = Hours(wait + run.hours_with(pricer.certainty).0);
     if let Some(deadline) = limits.deadline.filter(|deadline| needed > *deadline) {
         let confidence = limits.confidence;
         return Err(Rejection::Deadline { needed_hours: needed, deadline_hours: deadline, confidence });
     }
     pricer.check_ownership(offer, run.hours.p90)?;
-    Ok(limits.deadline.map(|deadline| run.chance_by(deadline)))
+    Ok(limits.deadline.map(|deadline| run.chance_by(Hours(deadline.0 - wait))))
 }

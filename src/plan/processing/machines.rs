@@ -137,7 +137,7 @@ fn refuse(rented: &Rented, sold_as: gpuplan_hardware::SoldAs, limits: &Limits) -
         }
         PurchaseChoice::OnDemand => rented.purchase == Purchase::OnDemand,
         PurchaseChoice::Spot => rented.purchase == Purchase::Spot,
-        PurchaseChoice::CapacityBlock => false,
+        PurchaseChoice::CapacityBlock | PurchaseChoice::Calendar | PurchaseChoice::FlexStart => false,
     };
     if !is_asked {
         return Some(Rejection::OtherPurchase);

@@ -116,7 +116,7 @@ impl<'a> Case<'a> {
     }
 
     fn losses(&self, rented: &Rented, undisturbed: Band) -> Losses {
-        let (availability, basis) = assumed_availability(rented.risk, rented.signals, EvidenceAge::default());
+        let (availability, basis, _) = assumed_availability(rented.risk, rented.signals, EvidenceAge::default());
         let evidence = (rented.risk.is_some() || !rented.signals.is_empty()).then_some(basis);
         let (up, down) = (self.model.mean_spell(availability, true).0, self.model.mean_spell(availability, false).0);
         // What takes less than a shard is one.

@@ -60,7 +60,8 @@ pub fn price_service(
     let ServicePrice { bill, p90, standby } = if is_spot(offer) {
         on_spot(pricer, priced_offer.id, nodes, hours)?
     } else {
-        let bill = bill_of(pricer, priced_offer, nodes, &UsedHours::held(hours.0, 0.0))?;
+        let booked = pricer.check_span(offer, nodes, hours.0)?;
+        let bill = bill_of(pricer, priced_offer, nodes, &UsedHours::held_or_booked(hours.0, booked))?;
         ServicePrice { p90: bill.total(), bill, standby: None }
     };
     let total_nodes = standby.as_ref().map_or(nodes, |standby| nodes + standby.spare);
@@ -219,6 +220,7 @@ fn service_run(hours: Hours, gpus: u32, standby: Option<&Standby>) -> RunTime {
     RunTime {
         steps: 0.0,
         packing: Packing::ALONE,
+        booked_wait: 0.0,
         gpus,
         training: band,
         hours: Quantiles { expected: hours.0, p50: hours.0, p90: hours.0 },

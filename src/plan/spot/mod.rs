@@ -82,6 +82,8 @@ pub struct SpotForecast {
     /// Share of time that the pool is assumed to have been up lately, and why.
     pub availability: f64,
     pub basis: &'static str,
+    /// As of its pool.
+    pub basis_age: Option<Hours>,
     /// What the user's own launches saw there.
     pub own: Option<Seen>,
     /// `None`: the plan's figures are a first guess.
@@ -99,6 +101,8 @@ pub struct Pool {
     pub offer: OfferId,
     pub availability: f64,
     pub basis: &'static str,
+    /// How long ago its cloud said so; `None`: it said nothing, or nobody knows what time it is.
+    pub basis_age: Option<Hours>,
     /// What the user's own launches saw there.
     pub own: Option<Seen>,
 }
@@ -131,16 +135,16 @@ impl Pool {
         let offer = world.market.offer(id);
         let risk = offer.risk.as_deref();
         let hours = |at: Timestamp| now.map_or(0.0, |now| now.duration_since(at).as_secs_f64() / 3600.0);
-        // A cloud says what it has when it says what it costs.
         let age = EvidenceAge {
-            signals: hours(offer.quote.observed_at),
+            signals: hours(offer.signals_observed_at.unwrap_or(offer.quote.observed_at)),
             risk: risk.map_or(0.0, |risk| hours(risk.observed_at)),
         };
-        let (availability, basis) = assumed_availability(risk, &offer.signals, age);
+        let (availability, basis, basis_age) = assumed_availability(risk, &offer.signals, age);
         let assumed = availability * gang_factor(machines);
         let availability = own::availability(world, offer, machines, assumed);
-        let basis = if availability == assumed { basis } else { OWN_LAUNCHES };
-        Self { offer: id, availability, basis, own: own::seen(world, offer) }
+        let (basis, basis_age) = if availability == assumed { (basis, basis_age) } else { (OWN_LAUNCHES, None) };
+        let basis_age = basis_age.filter(|_| now.is_some()).map(Hours);
+        Self { offer: id, availability, basis, basis_age, own: own::seen(world, offer) }
     }
 }
 
@@ -152,6 +156,7 @@ impl SpotForecast {
             finish_by: None,
             availability: pool.availability,
             basis: pool.basis,
+            basis_age: pool.basis_age,
             own: pool.own,
             forecast: None,
             break_even: None,

@@ -69,6 +69,8 @@ pub struct RunTime {
     pub steps: f64,
     /// How a machine carries the runs of a sweep.
     pub packing: Packing,
+    /// Until machines that are sold ahead are there, in `hours` and in nothing else. Hours.
+    pub booked_wait: f64,
     /// At work at the same time.
     pub gpus: u32,
     /// Undisturbed training.
@@ -140,6 +142,7 @@ impl RunInput<'_> {
         RunTime {
             steps,
             packing: self.packing,
+            booked_wait: 0.0,
             gpus: self.gpus,
             training,
             hours: Quantiles { expected: hours.expected, p50: hours.expected, p90: hours.high },
@@ -161,6 +164,14 @@ impl RunInput<'_> {
 }
 
 impl RunTime {
+    /// The same run, which begins so many hours from now.
+    pub fn begin_after(&mut self, wait: f64) {
+        let later = |hours: f64| hours + wait;
+        let Quantiles { expected, p50, p90 } = self.hours;
+        self.hours = Quantiles { expected: later(expected), p50: later(p50), p90: later(p90) };
+        self.booked_wait = wait;
+    }
+
     /// From asking for machines to the first step. Hours.
     pub fn start(&self) -> f64 {
         Hours::from(Seconds(START.0 + self.staging.map_or(0.0, |staging| staging.seconds().0))).0

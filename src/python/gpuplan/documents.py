@@ -841,6 +841,8 @@ class PoolRecord(Record):
     """Share of time that this pool is assumed to have been up lately."""
     basis: str
     """Where that comes from."""
+    basis_age_hours: float | None
+    """How long ago its cloud said so."""
     own: Seen | None
     """What the user's own launches saw there."""
     availability: Availability
@@ -1123,6 +1125,8 @@ class SpotRecord(Record):
     """Share of time that the pool is assumed to have been up lately."""
     basis: str
     """Where that comes from."""
+    basis_age_hours: float | None
+    """How long ago its cloud said so."""
     own: Seen | None
     """What the user's own launches saw of the pool."""
     forecast: Forecast | None

@@ -307,6 +307,7 @@ fn notes(set: &PlanSet, is_service: bool) -> Vec<String> {
                 format::usd(*cost_usd),
                 within(run_hours)
             )),
+            Warning::Booked { .. } => notes.push(format!("Booked:  {}", sentences::warning::sentence(warning))),
             Warning::NotLaunchable { .. } | Warning::MostMachines { .. } => {
                 notes.push(format!("Note:    {}", sentences::warning::sentence(warning)));
             }

@@ -16,6 +16,11 @@ use gpuplan_units::Hours;
 /// Length of the longest bar.
 const BAR_CHARACTERS: f64 = 40.0;
 
+/// What an availability rests on, and how long ago that was said.
+fn said(basis: &str, age: Option<Hours>) -> String {
+    age.map_or_else(|| basis.to_owned(), |age| format!("{basis}, said {} ago", format::duration(age)))
+}
+
 /// Lines of the recommendation, each with its name.
 pub fn rows(plan: &Plan, context: &Context) -> Vec<(&'static str, String)> {
     let Some((spot, forecast)) = outlook(plan) else { return Vec::new() };
@@ -32,7 +37,7 @@ pub fn rows(plan: &Plan, context: &Context) -> Vec<(&'static str, String)> {
             Hours(wait.p90),
             forecast.interruptions,
             spot.availability * 100.0,
-            spot.basis
+            said(spot.basis, spot.basis_age)
         ),
     ));
     if let Some(own) = &spot.own {
@@ -117,7 +122,7 @@ pub fn tables(plan: &Plan, context: &Context, width: u16) -> String {
             format::rate(offer.quote.rate),
             format::seen(&offer.quote, context.now),
             format!("{:.0} %", pool.availability * 100.0),
-            pool.basis.to_owned(),
+            said(pool.basis, pool.basis_age),
         ]
     });
     out.push_str(&render_folding(&columns, rows, width));

@@ -35,10 +35,15 @@ pub fn sentence(advice: &Advice) -> String {
         Advice::DataExceedsLocalDisk => {
             "the data does not fit on local NVMe: stream it, or shard it over machines".to_owned()
         }
-        Advice::SmallerCard { memory_share, run_hours } => format!(
-            "uses {:.0} % of the card's memory for {run_hours}: a slice (MIG, fractional instance) or a smaller card would do",
-            memory_share * 100.0
-        ),
+        Advice::SmallerCard { memory_share, run_hours, slice } => {
+            let mig = slice.as_ref().map_or_else(String::new, |slice| {
+                format!("; MIG {} holds it, with {} of the multiprocessors", slice.profile, slice.processors)
+            });
+            format!(
+                "uses {:.0} % of the card's memory for {run_hours}: a slice (fractional instance) or a smaller card would do{mig}",
+                memory_share * 100.0
+            )
+        }
         Advice::ShardingOverPcie => "these GPUs talk over PCIe: sharding can cost more than it saves".to_owned(),
         Advice::ServingOverPcie => "these GPUs talk over PCIe: every layer of every token waits for it".to_owned(),
         Advice::ExpertParallel => {

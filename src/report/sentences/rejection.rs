@@ -1,6 +1,6 @@
 //! Why an offer or a candidate is not in the answer, and what would let it in.
 
-use crate::sentences::milliseconds;
+use crate::sentences::{milliseconds, span};
 use gpuplan_market::Suspicion;
 use gpuplan_plan::Rejection;
 use gpuplan_plan::explanation::rejection::LatencyTarget;
@@ -14,6 +14,12 @@ pub fn sentence(rejection: &Rejection) -> String {
         Rejection::Policy(broken) => format!("policy.toml line {}: {}", broken.line, broken.violation),
         Rejection::TooFewOwned { owned_nodes } => format!("capacity.toml has {owned_nodes} of these machines"),
         Rejection::OwnedUntil { until } => format!("capacity.toml has them until {} only", until.strftime("%Y-%m-%d")),
+        Rejection::OtherSpan { booking, nodes, needed_hours } => {
+            format!("{} can be booked, {nodes} for {needed_hours} needed", span(booking))
+        }
+        Rejection::TooLong { needed_hours, most_hours } => {
+            format!("takes {needed_hours}, and is sold for {most_hours} at most")
+        }
         Rejection::StalePrice { age_hours } => format!("its price was seen {age_hours} ago, and newer ones are known"),
         Rejection::OutOfMemory { needed_bytes, available_bytes } => {
             format!("needs {needed_bytes} of {available_bytes} a GPU in the smallest layout")
@@ -108,6 +114,8 @@ pub fn fix(rejection: &Rejection) -> String {
         Rejection::OtherPurchase => "change --purchase".to_owned(),
         Rejection::Policy(broken) => format!("line {} of policy.toml, by whoever keeps it", broken.line),
         Rejection::TooFewOwned { .. } | Rejection::OwnedUntil { .. } => "capacity.toml, if there is more".to_owned(),
+        Rejection::OtherSpan { .. } => "--live --purchase capacity-block, which asks for as much".to_owned(),
+        Rejection::TooLong { .. } => "more machines, which take less time, or other terms".to_owned(),
         Rejection::SpecialAccount => "name the region with --region".to_owned(),
         Rejection::UnfittedVendor => "name the chip with --gpus".to_owned(),
         Rejection::SuspectPrice { suspicion: Suspicion::PlaceUnknown } => "name its cloud with --cloud".to_owned(),

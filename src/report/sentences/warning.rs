@@ -1,6 +1,6 @@
 //! What to know beside a plan: what was left out, could not be checked, or would be otherwise.
 
-use crate::sentences::rejection;
+use crate::sentences::{rejection, span};
 use crate::text::format;
 use gpuplan_plan::Warning;
 use gpuplan_plan::explanation::warning::MissingInput;
@@ -24,6 +24,7 @@ pub fn sentence(warning: &Warning) -> String {
         Warning::Measured { detail } => detail.clone(),
         Warning::ServingFigures { counts_samples, generates } => serving_figures(*counts_samples, *generates),
         Warning::OldPrice { .. }
+        | Warning::Booked { .. }
         | Warning::NotLaunchable { .. }
         | Warning::BetterWherePricedOnly { .. }
         | Warning::BetterAtOldPrice { .. } => offer(warning),
@@ -87,6 +88,9 @@ fn offer(warning: &Warning) -> String {
             expected_change * 100.0,
             p90_change * 100.0
         ),
+        Warning::Booked { booking, upfront_usd } => {
+            format!("{}, {} up front, used or not", span(booking), format::usd(*upfront_usd))
+        }
         Warning::NotLaunchable { cloud } => {
             format!(
                 "gpuplan cannot launch at {cloud}: rent there yourself, or name a cloud with --cloud aws or --cloud gcp"

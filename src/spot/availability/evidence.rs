@@ -25,12 +25,17 @@ pub struct EvidenceAge {
     pub risk: f64,
 }
 
-/// Recent availability to assume, and what it rests on. The freshest kind of evidence wins: what the cloud says of now, then
+/// Recent availability to assume, what it rests on, and how long ago that was said, in hours. The freshest kind of evidence wins: what the cloud says of now, then
 /// what it says of a month. The older it is, the nearer to the average pool.
-pub fn assumed_availability(risk: Option<&RiskEvidence>, signals: &[Signal], age: EvidenceAge) -> (f64, &'static str) {
+pub fn assumed_availability(
+    risk: Option<&RiskEvidence>,
+    signals: &[Signal],
+    age: EvidenceAge,
+) -> (f64, &'static str, Option<f64>) {
     let faded = |share: f64, age: f64, half_life: f64| {
         PRIOR_AVAILABILITY + (share - PRIOR_AVAILABILITY) * 0.5_f64.powf(age.max(0.0) / half_life)
     };
+    let at = |age: f64| move |(share, basis): (f64, &'static str)| (share, basis, Some(age));
     let now = signals.iter().find_map(|signal| match signal {
         Signal::Obtainability(share) => {
             Some((faded(regime(*share), age.signals, MOMENT_HOURS), "obtainability, as a rank and no rate"))
@@ -47,7 +52,7 @@ pub fn assumed_availability(risk: Option<&RiskEvidence>, signals: &[Signal], age
         _ => (POOR, "advisor band above 20 % a month, as a rank and no rate"),
     });
     let month = month.map(|(share, basis)| (faded(share, age.risk, MONTH_HOURS), basis));
-    now.or(month).unwrap_or((PRIOR_AVAILABILITY, NOTHING_KNOWN))
+    now.map(at(age.signals)).or(month.map(at(age.risk))).unwrap_or((PRIOR_AVAILABILITY, NOTHING_KNOWN, None))
 }
 
 /// Share of time that so many machines can be had together, over that of one, by doublings: counts of up to sixteen H100 machines in
@@ -97,5 +102,19 @@ mod tests {
         }
         let all: Vec<f64> = (1..200).map(gang_factor).collect();
         assert!(all.is_sorted_by(|one, more| one > more) && gang_factor(u32::MAX) > 0.0);
+    }
+
+    #[test]
+    fn evidence_comes_with_the_age_of_its_kind() {
+        let risk = RiskEvidence {
+            monthly_percent_low: 0,
+            monthly_percent_high: 5,
+            observed_at: "1970-01-01T00:00:00Z".parse().unwrap(),
+            source: "advisor".into(),
+        };
+        let age = EvidenceAge { signals: 2.0, risk: 9000.0 };
+        let of = |risk: Option<&RiskEvidence>, signals: &[Signal]| assumed_availability(risk, signals, age).2;
+        assert_eq!(of(Some(&risk), &[Signal::PlacementScore(9)]), Some(2.0));
+        assert_eq!((of(Some(&risk), &[]), of(None, &[])), (Some(9000.0), None));
     }
 }

@@ -256,7 +256,7 @@ pub struct LimitsSection {
     pub gpus: Option<String>,
     /// What the recommended plan has least of: cost, time, or balanced (the product of both).
     pub objective: Option<String>,
-    /// Terms of purchase: any, on-demand, spot, spot-with-fallback, commitment or capacity-block.
+    /// Terms of purchase: any, on-demand, spot, spot-with-fallback, commitment, capacity-block, calendar or flex-start.
     pub purchase: Option<String>,
     /// The most machines of a plan.
     pub max_nodes: Option<u32>,

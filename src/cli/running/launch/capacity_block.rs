@@ -30,6 +30,10 @@ const SECONDS_PER_HOUR: f64 = 3600.0;
 pub fn plan_block(spec: RunSpec, chosen: &Chosen, is_wanted: bool, session: &Session) -> Result<RunSpec, Diagnostic> {
     let offer = chosen.answered.catalogs.market.offer(chosen.plan.offer);
     let refused = |exit: Exit, why: String| Diagnostic::new(exit, why);
+    if let Purchase::Calendar | Purchase::FlexStart | Purchase::Reserved = offer.purchase {
+        let why = format!("gpuplan plans on {} terms and does not book them: book there yourself", offer.purchase);
+        return Err(refused(Exit::Usage, why).hint("--purchase on-demand").hint("--purchase spot"));
+    }
     if offer.purchase != Purchase::CapacityBlock {
         if is_wanted {
             let why = "--buy-capacity-block buys what a plan on capacity blocks needs, and this plan is on other terms"
@@ -43,7 +47,7 @@ pub fn plan_block(spec: RunSpec, chosen: &Chosen, is_wanted: bool, session: &Ses
             refused(Exit::Usage, format!("{} does not sell capacity blocks", chosen.cloud())).hint("--purchase spot")
         );
     }
-    let hours = hours_for(chosen.plan.run.hours.p90)
+    let hours = hours_for(chosen.plan.run.hours.p90 - chosen.plan.run.booked_wait)
         .ok_or_else(|| refused(Exit::NoPlanFits, "no capacity block is as long as this run may take".to_owned()))?;
     let pool = Pool {
         cloud: aws::CLOUD.to_owned(),

@@ -12,6 +12,7 @@ use crate::catalog::zones::zone_ids;
 use crate::errors::launch_error;
 use crate::launcher::filter::filter;
 use crate::launcher::known::AwsLauncher;
+use crate::prices::block::ultraservers;
 use gpuplan_launch::block::{BlockOffer, BlockOrder, BlockQuery, Seller};
 use gpuplan_launch::{LaunchError, names};
 use gpuplan_market::BoxFuture;
@@ -32,8 +33,11 @@ impl AwsLauncher {
         let (account, region) = (&self.account().await?, wish.region.as_str());
         let client = &account.ec2(region);
         let count = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
-        let question = client.describe_capacity_block_offerings().instance_type(&wish.instance_type);
-        let question = question.instance_count(count(wish.machines)).capacity_duration_hours(count(wish.hours));
+        let question = client.describe_capacity_block_offerings().capacity_duration_hours(count(wish.hours));
+        let question = match ultraservers(&wish.instance_type, wish.machines) {
+            Some(racks) => question.ultraserver_type(racks.name).ultraserver_count(count(racks.count)),
+            None => question.instance_type(&wish.instance_type).instance_count(count(wish.machines)),
+        };
         let mut pages = question.into_paginator().send();
         let mut found = Vec::new();
         while let Some(page) = pages.next().await {

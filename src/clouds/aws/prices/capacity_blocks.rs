@@ -1,8 +1,10 @@
-//! `CapacityBlocks`: asks in every region which blocks of a day can be had next, for machine types that are sold so.
+//! `CapacityBlocks`: asks in every region which blocks can be had next, for machine types that are sold so: as many machines for as long as
+//! is wished, else one for a day.
 
 use std::collections::HashMap;
 
 use aws_sdk_ec2::Client;
+use aws_sdk_ec2::primitives::DateTime;
 use futures_util::future::join_all;
 use jiff::Timestamp;
 
@@ -14,11 +16,7 @@ use crate::prices::block::{self, Block};
 use crate::prices::gather::gather;
 use crate::prices::spot::Region;
 use gpuplan_hardware::InstanceId;
-use gpuplan_market::{About, BoxFuture, OfferQuery, PriceAnswer, PriceSource, SourceError};
-
-/// The shortest block (documentation of Capacity Blocks for ML: one day). Longer ones cost about as much an hour.
-const HOURS: i32 = 24;
-const MACHINES: i32 = 1;
+use gpuplan_market::{About, BoxFuture, OfferQuery, PriceAnswer, PriceSource, SourceError, Span};
 
 /// Capacity blocks, paid upfront: the only way to some machines.
 pub struct CapacityBlocks {
@@ -38,7 +36,7 @@ impl CapacityBlocks {
             query.wanted.iter().map(|(region, ids)| (region, ids.iter().filter(is_sold_so).map(named).collect()));
         let questions = regions.filter(|(_, instances): &(_, HashMap<_, _>)| !instances.is_empty()).map(
             |(region, instances)| async move {
-                (region.to_string(), account.in_time(region, ask_region(account, region, &instances)).await)
+                (region.to_string(), account.in_time(region, ask_region(account, region, &instances, query)).await)
             },
         );
         let outcomes = join_all(questions).await;
@@ -56,13 +54,16 @@ async fn ask_region(
     account: &Account,
     region: &str,
     instances: &HashMap<String, InstanceId>,
+    query: &OfferQuery<'_>,
 ) -> Result<PriceAnswer, SourceError> {
     let client = &account.ec2(region);
-    let mut names: Vec<&String> = instances.keys().collect();
+    let mut names: Vec<(&String, &InstanceId)> = instances.iter().collect();
     names.sort();
     let place = |name: &str| format!("{region}, {name}");
-    let questions =
-        names.into_iter().map(|name| async move { (place(name), offerings(account, client, region, name).await) });
+    let questions = names.into_iter().map(|(name, id)| async move {
+        let wish = Wish { name, span: query.span(*id), until: query.until };
+        (place(name), offerings(account, client, region, wish).await)
+    });
     let outcomes = join_all(questions).await;
     let mut notes = Vec::new();
     let blocks: Vec<Block> = gather(outcomes, &mut notes)?.into_iter().flatten().collect();
@@ -74,12 +75,29 @@ async fn ask_region(
     Ok(PriceAnswer { offers, history: Vec::new(), notes })
 }
 
-async fn offerings(account: &Account, client: &Client, region: &str, name: &str) -> Result<Vec<Block>, SourceError> {
-    let question = client
-        .describe_capacity_block_offerings()
-        .instance_type(name)
-        .instance_count(MACHINES)
-        .capacity_duration_hours(HOURS);
+/// What is asked for.
+struct Wish<'a> {
+    name: &'a str,
+    span: Span,
+    until: Option<Timestamp>,
+}
+
+async fn offerings(
+    account: &Account,
+    client: &Client,
+    region: &str,
+    Wish { name, span, until }: Wish<'_>,
+) -> Result<Vec<Block>, SourceError> {
+    let count = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
+    let racks = block::ultraservers(name, span.machines);
+    let question = client.describe_capacity_block_offerings();
+    let question = match racks {
+        Some(racks) => question.ultraserver_type(racks.name).ultraserver_count(count(racks.count)),
+        None => question.instance_type(name).instance_count(count(span.machines)),
+    };
+    let question = question
+        .capacity_duration_hours(count(span.hours))
+        .set_end_date_range(until.map(|until| DateTime::from_secs(until.as_second())));
     let mut pages = question.into_paginator().send();
     let mut blocks = Vec::new();
     while let Some(page) = pages.next().await {
@@ -87,11 +105,15 @@ async fn offerings(account: &Account, client: &Client, region: &str, name: &str)
         let text = |value: Option<&str>| value.unwrap_or_default().to_owned();
         blocks.extend(page.capacity_block_offerings().iter().map(|block| Block {
             id: text(block.capacity_block_offering_id()),
-            instance_type: text(block.instance_type()),
+            instance_type: racks.map_or_else(|| text(block.instance_type()), |_| name.to_owned()),
             zone_name: text(block.availability_zone()),
-            machines: block.instance_count().unwrap_or_default(),
+            machines: match (racks, block.ultraserver_count()) {
+                (Some(racks), Some(found)) => found.saturating_mul(count(racks.machines_each)),
+                _ => block.instance_count().unwrap_or_default(),
+            },
             hours: block.capacity_block_duration_hours().unwrap_or_default(),
             starts: block.start_date().and_then(|time| Timestamp::new(time.secs(), 0).ok()),
+            ends: block.end_date().and_then(|time| Timestamp::new(time.secs(), 0).ok()),
             upfront_fee: text(block.upfront_fee()),
             currency: text(block.currency_code()),
         }));
@@ -106,6 +128,10 @@ impl PriceSource for CapacityBlocks {
 
     fn address(&self) -> String {
         service("EC2", "DescribeCapacityBlockOfferings")
+    }
+
+    fn sells_ahead(&self) -> bool {
+        true
     }
 
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<PriceAnswer, SourceError>> {

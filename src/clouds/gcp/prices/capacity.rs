@@ -36,11 +36,8 @@ impl Capacity {
             async move { signals(&client, project, &pool).await }
         });
         let answers = answers.await?;
-        Ok(RiskAnswer {
-            risks: Vec::new(),
-            signals: answers.values.into_iter().flatten().collect(),
-            notes: answers.notes,
-        })
+        let signals = answers.values.into_iter().flatten().collect();
+        Ok(RiskAnswer { signals, notes: answers.notes, ..RiskAnswer::default() })
     }
 }
 

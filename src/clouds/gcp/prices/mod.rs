@@ -3,6 +3,8 @@
 pub mod advice;
 pub mod billing;
 #[cfg(feature = "gcp")]
+pub mod calendar;
+#[cfg(feature = "gcp")]
 pub mod capacity;
 pub mod compose;
 pub mod history;

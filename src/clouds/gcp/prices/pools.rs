@@ -54,10 +54,16 @@ pub struct Answers<T> {
 
 /// The pools of a query whose machines are sold as spot, those of the candidates first: not all may be reached in time.
 pub fn sold_as_spot(query: &OfferQuery) -> Vec<Pool> {
+    let mut pools = pools(query);
+    pools.retain(|pool| query.hardware.instance(pool.instance).sold_as.spot);
+    pools
+}
+
+/// The same of all pools.
+pub fn pools(query: &OfferQuery) -> Vec<Pool> {
     let pools =
         query.wanted.iter().flat_map(|(region, instances)| instances.iter().map(move |instance| (region, *instance)));
-    let sold = pools.filter(|(_, instance)| query.hardware.instance(*instance).sold_as.spot);
-    let pools = sold.map(|(region, instance)| Pool {
+    let pools = pools.map(|(region, instance)| Pool {
         region: region.clone(),
         instance,
         machine_type: query.hardware.instance(instance).name.clone(),

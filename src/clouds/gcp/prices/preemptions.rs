@@ -27,7 +27,7 @@ impl Preemptions {
             }
         });
         let answers = answers.await?;
-        Ok(RiskAnswer { risks: Vec::new(), signals: answers.values, notes: answers.notes })
+        Ok(RiskAnswer { signals: answers.values, notes: answers.notes, ..RiskAnswer::default() })
     }
 }
 

@@ -26,6 +26,9 @@ pub struct SpotRecord {
     /// Where that comes from.
     #[serde(default)]
     pub basis: String,
+    /// How long ago its cloud said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub basis_age_hours: Option<Hours>,
     /// What the user's own launches saw of the pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own: Option<Seen>,
@@ -77,6 +80,9 @@ pub struct PoolRecord {
     pub assumed_availability: f64,
     /// Where that comes from.
     pub basis: String,
+    /// How long ago its cloud said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub basis_age_hours: Option<Hours>,
     /// What the user's own launches saw there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own: Option<Seen>,
@@ -107,6 +113,7 @@ impl SpotRecord {
         Some(Self {
             assumed_availability: Some(spot.availability),
             basis: spot.basis.to_owned(),
+            basis_age_hours: spot.basis_age,
             own: spot.own,
             on_demand_share: Some(forecast.on_demand_share()),
             fallback_rate_usd_per_hour: spot.fallback.map(|id| world.market.offer(id).quote.rate),
@@ -141,6 +148,7 @@ impl PoolRecord {
             observed_at: offer.quote.observed_at,
             assumed_availability: pool.availability,
             basis: pool.basis.to_owned(),
+            basis_age_hours: pool.basis_age,
             own: pool.own,
             availability: offer.availability,
             signals: offer.signals.clone(),

@@ -1,0 +1,45 @@
+//! Which machines a cloud had where by its own list, as one file of `catalogs/offered/`: what is asked where nobody answers for today's.
+
+use std::sync::Arc;
+
+use crate::machines::MachineList;
+use gpuplan_embedded::{EmbeddedError, Table};
+
+/// The list of one cloud. Regions that the file does not name did not answer, as of `MachineList`.
+pub fn read(table: &Table) -> Result<MachineList, EmbeddedError> {
+    let mut list = MachineList::default();
+    for (name, region) in table.column("instance_type")?.zip(table.column("region")?) {
+        list.regions.entry(Arc::from(region)).or_default().insert(name.to_owned());
+    }
+    Ok(list)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::check::{not_listed, offered_there};
+    use crate::catalog::snapshot::Market;
+    use gpuplan_hardware::{CloudId, Hardware};
+
+    #[test]
+    fn the_lists_of_the_snapshot_judge_its_prices() {
+        let hardware = Hardware::embedded().unwrap();
+        let market = Market::embedded(&hardware).unwrap();
+        let list = |cloud: &str| &market.offered[&CloudId::new(cloud)];
+        assert!(list("aws").pools() > 700 && list("gcp").pools() > 400);
+        assert!(list("aws").regions["eu-west-2"].contains("g6.xlarge"));
+        assert!(!list("aws").regions.contains_key("us-gov-west-1"), "what it does not say is unknown");
+        let denied = |cloud: &str| offered_there(&market, &hardware, &CloudId::new(cloud), list(cloud));
+        assert_eq!(denied("gcp"), None);
+        let of_aws = denied("aws").unwrap().detail;
+        assert!(of_aws.starts_with("3 prices") && of_aws.contains("p3."), "EC2 lists no p3 any more: {of_aws}");
+        let unknown = not_listed(&market, &hardware, &market.offered).unwrap().detail;
+        assert!(unknown.contains("azure") && !unknown.contains("gcp"), "{unknown}");
+    }
+
+    #[test]
+    fn a_column_that_is_missing_is_an_error() {
+        let table = Table::from_csv("instance_type\nx\n").unwrap();
+        assert!(read(&table).is_err());
+    }
+}
