@@ -298,7 +298,7 @@ impl World {
 
     /// A leader ends this machine, for what it said last.
     fn check_end(&self, machine: &MachineId, gang: u64) {
-        let is_for_loss = self.log.last().is_some_and(|line| line.contains("a machine is gone"));
+        let is_for_loss = self.log.last().is_some_and(|line| line.ends_with("a machine is gone"));
         let is_for_silence = self.log.last().is_some_and(|line| line.contains("nothing was heard for too long"));
         let epoch = self.rented.iter().find(|rented| rented.machine.id == *machine).map(|rented| rented.machine.epoch);
         let is_healthy =
