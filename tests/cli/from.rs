@@ -195,7 +195,7 @@ fn what_a_job_leaves_open_is_taken_and_said() {
         ),
         ("base_model: gpt2\nnum_epochs: 3\n", "recommendation", "1000 steps: how many rows its data set has"),
         ("base_model: gpt2\nmicro_batch_size: 3\n", "recommendation", "1000 steps: how long it trains"),
-        ("base_model: my-own-7b\nmax_steps: 9\n", "recommendation", "a dense language model of 7B"),
+        ("base_model: my-own-7b\nmax_steps: 9\n", "recommendation", "only the size is known"),
         ("#!/bin/bash\nvllm serve Qwen/Qwen2.5-7B\n", "recommendation", "1 request a second of 1024 tokens"),
         (
             "#SBATCH --gres=gpu:h100:2\ntorchrun --nproc_per_node 2 a.py --model_path gpt2 --epochs 2 --dataset a/b --per_device_train_batch_size 3\n",
@@ -205,7 +205,9 @@ fn what_a_job_leaves_open_is_taken_and_said() {
     ] {
         fs::write(&path, text).unwrap();
         let answer = priced(path.to_str().unwrap(), &[]);
-        let said = answer.pointer("/from/job/assumed").or(answer.pointer("/job/assumed")).unwrap().to_string();
+        let said = ["/from/job/assumed", "/job/assumed", "/workload/assumed"]
+            .map(|place| answer.pointer(place).map(ToString::to_string).unwrap_or_default())
+            .concat();
         assert!(!answer[key].is_null() && said.contains(words), "{text}: {said}");
     }
     // A model that nothing trains may be evaluated: its machines alone are priced.

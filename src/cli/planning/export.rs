@@ -19,7 +19,10 @@ use gpuplan_plan::document::{AnyPlan, DocumentError, PhaseRecord, PlanDocument, 
 pub struct ExportArguments {
     #[command(flatten)]
     pub question: QuestionArguments,
-    /// Write for this target: torchrun, accelerate, deepspeed, slurm, kubernetes, jobset, kueue, skypilot, dstack, ray, terraform, axolotl, llama-factory or trl; for a model that answers, vllm, sglang, kubernetes, leaderworkerset, kserve, llm-d or dynamo
+    /// Write for this target, such as slurm, kubernetes, skypilot, axolotl or vllm (all: --help)
+    ///
+    /// torchrun, accelerate, deepspeed, slurm, kubernetes, jobset, kueue, skypilot, dstack, ray, terraform, axolotl, llama-factory or trl;
+    /// for a model that answers, vllm, sglang, kubernetes, leaderworkerset, kserve, llm-d or dynamo.
     #[arg(long, value_name = "TARGET")]
     pub to: Target,
     /// Export the plan with this id [default: the recommended one]
@@ -40,7 +43,9 @@ pub struct ExportArguments {
     /// Write to this file instead of standard output
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Run this training command, without launcher and flags of the framework; of a served model, where its weights are and more flags of the engine
+    /// Run this training command; of a served model, its weights and more flags of the engine
+    ///
+    /// Without the launcher and flags of the framework, which the target writes; of a served model, where its weights are first.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }

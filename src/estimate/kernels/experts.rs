@@ -22,6 +22,17 @@ pub struct ExpertLayer {
     pub expert_parallel: f64,
 }
 
+impl ExpertLayer {
+    /// Experts of this GPU that some token goes to: each alike, or if the tokens agree those of one token alone.
+    fn experts_read(&self, routing: Routing) -> f64 {
+        let share = match routing {
+            Routing::Balanced => 1.0 - (1.0 - (self.top_k / self.experts).min(1.0)).powf(self.tokens),
+            Routing::Skewed => (self.top_k / self.experts).min(1.0),
+        };
+        self.experts / self.expert_parallel * share
+    }
+}
+
 /// Above this factor in hidden size times width no measured layer stands for another.
 const LARGEST_FACTOR: f64 = 4.0;
 
@@ -36,7 +47,10 @@ impl KernelTable {
         layer: &ExpertLayer,
     ) -> Option<Seconds> {
         let surface = self.packed.surface(Part::Experts(engine, precision, routing))?;
-        let seconds = by_nearest(surface, layer)?;
+        // A layer unlike the measured one must not read its weights faster than the memory gives them.
+        let weights = layer.experts_read(routing) * 3.0 * layer.hidden * layer.width;
+        let read = weights * precision.weight_bytes() * self.of_byte;
+        let seconds = by_nearest(surface, layer)?.max(read);
         // An even share of the tokens; a skewed part may have fewer, and then only the measured time counts.
         let flops = match routing {
             Routing::Balanced => 6.0 * layer.tokens * layer.top_k / layer.expert_parallel * layer.hidden * layer.width,

@@ -37,6 +37,15 @@ impl KernelPrecision {
             Self::Nvfp4 => 0.5625,
         }
     }
+
+    /// Bytes of a weight, without scales where their blocks may differ.
+    pub(super) fn weight_bytes(self) -> f64 {
+        match self {
+            Self::Int8Weights => 1.0,
+            Self::Int4Weights | Self::Mxfp4Weights | Self::Mxfp4Mxfp8 => 0.5,
+            Self::Bf16 | Self::Fp8 | Self::Fp8Block | Self::Int8 | Self::Nvfp4 => self.bytes(),
+        }
+    }
 }
 
 /// How evenly tokens spread over experts.

@@ -94,6 +94,9 @@ fn of_size(parameters: f64, models: &Models, assumed: &mut Vec<Assumption>) -> R
     Ok(Model { name: name(parameters), ..model })
 }
 
+/// A model without gates counts as farther off by so much, in the logarithm of sizes: a sixth. Judged.
+const OLD: f64 = 0.15;
+
 /// A language model of a size: the shape of the relative, or of the plain one nearest in size, with as many layers as the size takes.
 fn like(
     stated: StatedSize,
@@ -104,7 +107,9 @@ fn like(
     let StatedSize { parameters, active } = stated;
     let distance = |row: &ModelRow| {
         let of_active = active.zip(row.active_parameters).map_or(0.0, |(active, own)| (own / active).ln().abs());
-        (row.parameters / parameters).ln().abs() + of_active
+        // A model that nobody knows is one of today rather than one of 2022.
+        let of_age = if row.to_model().mlp == MlpKind::Glu { 0.0 } else { OLD };
+        (row.parameters / parameters).ln().abs() + of_active + of_age
     };
     let plain = models.rows().iter().filter(|row| {
         let is_of_kind = match active {
