@@ -100,10 +100,10 @@ impl Shape {
         self.name.strip_suffix(" (NVL72)").unwrap_or(&self.name)
     }
 
-    /// `A100` of `BM.GPU.A100-v2.8`; the oldest shapes name no GPU.
+    /// `A100` of `BM.GPU.A100-v2.8`; the oldest shapes name no GPU, and some say so.
     fn gpu(&self) -> Option<&str> {
         let name = self.name().split_once(".GPU.")?.1.rsplit_once('.')?.0;
-        Some(name.split('-').next().unwrap_or(name))
+        name.split('-').next().filter(|gpu| !gpu.eq_ignore_ascii_case("unknown"))
     }
 
     /// As Oracle describes it, where its name says which GPU it has. The memory of its GPUs is that of all together.
@@ -248,9 +248,11 @@ mod tests {
         let old = shape("BM.GPU9.4", 4, gpus_only());
         let mut gone = new.clone();
         (gone["name"], gone["hidden"]) = (json!("BM.GPU.Gone.8"), json!(true));
-        let shapes: Document<Shape> =
-            serde_json::from_value(json!({ "items": [new, old, gone, shape("BM.GPU.H100.8", 8, gpus_only())] }))
-                .unwrap();
+        let unknown = shape("BM.GPU.UNKNOWN.8", 8, gpus_only());
+        let shapes: Document<Shape> = serde_json::from_value(
+            json!({ "items": [new, old, unknown, gone, shape("BM.GPU.H100.8", 8, gpus_only())] }),
+        )
+        .unwrap();
         let mut list = machines(&shapes.items, &HARDWARE, "2026-11-24");
         let names: Vec<&str> = list.sheets.iter().map(|sheet| sheet.name.as_str()).collect();
         assert_eq!(names, ["BM.GPU.Vera-v2.8"], "one that names no GPU is no machine");
