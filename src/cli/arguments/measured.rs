@@ -14,7 +14,7 @@ pub struct MeasuredArguments {
     /// Use this profile of the run itself, made by `gpuplan profile`
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,
-    /// Ignore what your own finished runs say about the time (`gpuplan accuracy --mine` shows them)
+    /// Ignore your own runs: how long they took (`gpuplan accuracy --mine` shows it), and where their spot machines were refused or lost
     #[arg(long)]
     pub no_history: bool,
 }

@@ -43,7 +43,7 @@ pub struct ExportArguments {
     /// Write to this file instead of standard output
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Run this training command; of a served model, its weights and more flags of the engine
+    /// Run this command; for a served model: its weights, then flags of the engine
     ///
     /// Without the launcher and flags of the framework, which the target writes; of a served model, where its weights are first.
     #[arg(last = true, value_name = "COMMAND")]

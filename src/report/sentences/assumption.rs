@@ -319,7 +319,7 @@ fn training_work(work: SampleWork) -> Cow<'static, str> {
         SampleWork::DecodedByGpu => "decoded by the GPU; judged".into(),
         SampleWork::CompressedImage { format, bytes, side_pixels } => {
             let file = format!("{} of {:.0} kB", word(format), kilobytes(bytes));
-            format!("{file} cropped to {side_pixels} px with Pillow, on one core; published rates, docs/estimate.md")
+            format!("{file} cropped to {side_pixels} px with Pillow, on one core; published rates, docs/input.md")
                 .into()
         }
         SampleWork::DecodedImage { side_pixels } => {
@@ -338,7 +338,7 @@ fn processing_work(work: SampleWork) -> Cow<'static, str> {
         SampleWork::CompressedImage { format, bytes, side_pixels } => {
             let file = format!("{} of {:.0} kB", word(format), kilobytes(bytes));
             let made = format!("decoded and cropped to {side_pixels:.0} px with Pillow, on one core");
-            format!("{file} {made}, without encoding it again; published rates, docs/estimate.md").into()
+            format!("{file} {made}, without encoding it again; published rates, docs/input.md").into()
         }
         SampleWork::Text { bytes: Some(bytes) } => format!("{:.1} kB {TOKENIZED}", kilobytes(bytes)).into(),
         other => training_work(other),
@@ -412,7 +412,7 @@ mod tests {
             ),
             (
                 Assumption::DataCpuPerSample { seconds: Seconds(0.004_57), work: image },
-                "data.cpu_seconds_per_sample=0.0046 (jpeg of 117 kB cropped to 224 px with Pillow, on one core; published rates, docs/estimate.md)",
+                "data.cpu_seconds_per_sample=0.0046 (jpeg of 117 kB cropped to 224 px with Pillow, on one core; published rates, docs/input.md)",
             ),
             (
                 Assumption::ProcessingCpuPerSample {
