@@ -86,10 +86,9 @@ pub fn workload_line(workload: &Workload) -> String {
     let plural = if steps == 1.0 { "" } else { "s" };
     let unit = if workload.model.kind.counts_samples() { "px" } else { "tokens" };
     format!(
-        "{}: {} ({} parameters), {}, {amount}{} step{plural} of {batch} x {} {unit}",
+        "{}: {}, {}, {amount}{} step{plural} of {batch} x {} {unit}",
         workload.name,
-        workload.model.name,
-        format::count(workload.model.parameters),
+        format::model(&workload.model),
         word(training.precision),
         format::thousands(steps as i128),
         training.sequence_length,

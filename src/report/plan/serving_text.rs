@@ -9,13 +9,7 @@ use gpuplan_workload::{Load, Serving, Workload};
 
 /// One line that says what is to be served.
 pub fn workload_line(workload: &Workload, serving: &Serving) -> String {
-    let what = format!(
-        "{}: {} ({} parameters), weights {}",
-        workload.name,
-        workload.model.name,
-        format::count(workload.model.parameters),
-        serving.weights.word()
-    );
+    let what = format!("{}: {}, weights {}", workload.name, format::model(&workload.model), serving.weights.word());
     match serving.load {
         Load::Steady { requests_per_second, hours } => {
             format!(

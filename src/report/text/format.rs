@@ -6,6 +6,7 @@ use crate::sentences::input::staging_limit;
 use gpuplan_market::Quote;
 use gpuplan_plan::input::staging::Staging;
 use gpuplan_units::{Band, Bytes, Hours, Usd, UsdPerHour};
+use gpuplan_workload::Model;
 
 /// Dollars with cents below a thousand, whole dollars with separators above.
 pub fn usd(amount: Usd) -> String {
@@ -53,6 +54,12 @@ pub fn thousands(number: i128) -> String {
         text.push(digit);
     }
     if number < 0 { format!("-{text}") } else { text }
+}
+
+/// A model and its size, and whether the size is all that is known of it.
+pub fn model(model: &Model) -> String {
+    let guessed = if model.shape_is_guessed { ", shape guessed" } else { "" };
+    format!("{} ({} parameters{guessed})", model.name, count(model.parameters))
 }
 
 /// A large count with a suffix: `1.5T`, `300B`, `8.03B`.

@@ -93,13 +93,10 @@ impl LeadingMachine {
     /// What a yes means for it.
     pub fn words(&self) -> String {
         let first = self.spec.places().next().expect("it has the places of its run").pool.clone();
-        let worst = self.spec.worst_case().unwrap_or(Usd::ZERO);
+        let worst = self.spec.worst_case().map_or_else(|| "more than can be counted".to_owned(), usd);
         format!(
             "led       by a machine of its own, {} in {}, {} at worst; this computer can be switched off. It is the run {}",
-            first.instance_type,
-            first.region,
-            usd(worst),
-            self.spec.run
+            first.instance_type, first.region, worst, self.spec.run
         )
     }
 
