@@ -101,7 +101,9 @@ impl Table {
 
     /// From idle, and from on-demand, with this slack (time left less work and changeover left) and work left.
     pub fn best(&self, work: f64, slack: f64, phase: usize) -> (Start, bool) {
-        let slack = slack.clamp(0.0, self.slacks[self.slacks.len() - 1]);
+        // Beyond the horizon more slack changes nothing, and the work stays the one that is asked for.
+        let most = (self.steps as f64 * self.step - work).max(0.0);
+        let slack = slack.clamp(0.0, most.min(self.slacks[self.slacks.len() - 1]));
         let left = (((work + slack) / self.step + 1e-6).floor() as usize).min(self.steps);
         // The nearest cell, and between two the lower one, whatever a sum of seconds was rounded to.
         let above = self.slacks.partition_point(|of| *of < slack).min(self.slacks.len() - 1);
@@ -320,6 +322,16 @@ mod tests {
 
     fn view(up: bool, hours: f64) -> usize {
         phase(&PoolView { up, age: hours * 3600.0, availability: 0.5, probed: 0.0 })
+    }
+
+    /// Whoever had ten days more than the horizon waited for all of them.
+    #[test]
+    fn more_slack_than_the_horizon_changes_nothing() {
+        let table = Table::new(&AvailabilityModel::prior(), &TERMS);
+        for phase in 0..PHASES {
+            let within = table.best(WORK, TERMS.horizon - WORK, phase);
+            assert_eq!(table.best(WORK, 1000.0 * 3600.0, phase), within, "{phase}");
+        }
     }
 
     #[test]
