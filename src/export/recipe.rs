@@ -85,6 +85,15 @@ pub fn recomputes(job: &Job, program: &'static str) -> Result<bool, ExportError>
     }
 }
 
+/// `fsdp` of Hugging Face's `TrainingArguments`; ZeRO 1 and 2 are DeepSpeed's.
+pub fn fsdp(job: &Job) -> Option<&'static str> {
+    match job.layout().shard {
+        Shard::Zero3 => Some("full_shard auto_wrap"),
+        Shard::Hsdp => Some("hybrid_shard auto_wrap"),
+        Shard::None | Shard::Zero1 | Shard::Zero2 => None,
+    }
+}
+
 /// Whether adapters are trained, and on weights of four bits.
 pub fn adapters(job: &Job) -> (bool, bool) {
     (matches!(job.recipe.task, Task::Lora | Task::Qlora), job.recipe.task == Task::Qlora)

@@ -26,7 +26,7 @@ const TICK: f64 = 600.0;
 /// "Eventual consistency"; the minutes are judgement). Seconds.
 pub const SETTLES: f64 = 120.0;
 /// Without a budget, a run may cost so many times what nine of ten such runs take. Judgement.
-const LIVES: f64 = 2.0;
+pub const LIVES: f64 = 2.0;
 /// As disks are charged (730 hours: AWS pricing of EBS).
 const HOURS_A_MONTH: f64 = 730.0;
 /// For all machines of a gang to be created. Judgement. Seconds.

@@ -63,6 +63,7 @@ pub fn render(job: &Job) -> Result<String, ExportError> {
     }
     let kind = if recipe.task == Task::Pretrain { "completion" } else { "alpaca" };
     add("datasets", json!([{ "path": "DATASET", "type": kind }]));
+    // Of its own examples of adapters; to be edited.
     add("learning_rate", json!(2e-4));
     let how = ["axolotl train FILE".to_owned()];
     file(job, all, &["DATASET and its type, and the learning rate"], &how)

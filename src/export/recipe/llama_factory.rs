@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
-use super::{Names, adapters, file, recomputes, shared};
+use super::{Names, adapters, file, fsdp, recomputes, shared};
 use crate::ExportError;
 use crate::job::Job;
-use gpuplan_workload::{Shard, Task};
+use gpuplan_workload::Task;
 
 const NAMES: Names = Names {
     program: "llama-factory",
@@ -50,17 +50,12 @@ pub fn render(job: &Job) -> Result<String, ExportError> {
     if recipe.packing {
         add("packing", json!(true));
     }
-    match job.layout().shard {
-        Shard::Zero3 => {
-            add("fsdp", json!("full_shard auto_wrap"));
-        }
-        Shard::Hsdp => {
-            add("fsdp", json!("hybrid_shard auto_wrap"));
-        }
-        Shard::None | Shard::Zero1 | Shard::Zero2 => {}
+    if let Some(sharding) = fsdp(job) {
+        add("fsdp", json!(sharding));
     }
     add("dataset", json!("DATASET"));
     add("template", json!("TEMPLATE"));
+    // Of its own examples of LoRA; to be edited.
     add("learning_rate", json!(1e-4));
     let nodes = job.machines().nodes;
     let how = if nodes > 1 {

@@ -2,10 +2,9 @@
 
 use serde_json::json;
 
-use super::{Names, adapters, file, recomputes, shared};
+use super::{Names, adapters, file, fsdp, recomputes, shared};
 use crate::ExportError;
 use crate::job::Job;
-use gpuplan_workload::Shard;
 
 const NAMES: Names = Names {
     program: "trl",
@@ -41,16 +40,11 @@ pub fn render(job: &Job) -> Result<String, ExportError> {
     if command == "sft" {
         add("packing", json!(recipe.packing));
     }
-    match job.layout().shard {
-        Shard::Zero3 => {
-            add("fsdp", json!("full_shard auto_wrap"));
-        }
-        Shard::Hsdp => {
-            add("fsdp", json!("hybrid_shard auto_wrap"));
-        }
-        Shard::None | Shard::Zero1 | Shard::Zero2 => {}
+    if let Some(sharding) = fsdp(job) {
+        add("fsdp", json!(sharding));
     }
     add("dataset_name", json!("DATASET"));
+    // Of its own examples of adapters; to be edited.
     add("learning_rate", json!(2e-4));
     let processes = job.machines().nodes * job.machines().gpus_per_node;
     let how = if job.machines().nodes > 1 {

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::page::chart::{Chart, ChartKind, Range, RangeChart, Swing, SwingChart};
@@ -143,6 +144,16 @@ struct BudgetLine {
     assumption: String,
 }
 
+/// A document of `budget`, of either kind, in the version that this program writes.
+pub fn read_versioned<T: DeserializeOwned>(document: Value) -> Result<T, BudgetDocumentError> {
+    match document.get("version").and_then(Value::as_u64) {
+        Some(VERSION) => {}
+        Some(found) if found > VERSION => return Err(BudgetDocumentError::Newer { found }),
+        _ => return Err(BudgetDocumentError::Malformed { detail: format!("`version` is not {VERSION}") }),
+    }
+    serde_json::from_value(document).map_err(|error| BudgetDocumentError::Malformed { detail: error.to_string() })
+}
+
 /// Whether a JSON document is a budget and no plan.
 pub fn is_budget(document: &Value) -> bool {
     document.get("total").is_some() && document.get("lines").is_some()
@@ -150,12 +161,7 @@ pub fn is_budget(document: &Value) -> bool {
 
 impl Budget {
     pub fn read(document: Value) -> Result<Self, BudgetDocumentError> {
-        match document.get("version").and_then(Value::as_u64) {
-            Some(VERSION) => {}
-            Some(found) if found > VERSION => return Err(BudgetDocumentError::Newer { found }),
-            _ => return Err(BudgetDocumentError::Malformed { detail: format!("`version` is not {VERSION}") }),
-        }
-        serde_json::from_value(document).map_err(|error| BudgetDocumentError::Malformed { detail: error.to_string() })
+        read_versioned(document)
     }
 }
 

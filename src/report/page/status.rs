@@ -6,14 +6,13 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::page::budget::{BudgetDocumentError, chance, chance_cell};
+use crate::page::budget::{BudgetDocumentError, chance, chance_cell, read_versioned};
 use crate::page::chart::{Chart, ChartKind, LineChart, Part, PartsChart, Series, Stroke};
 use crate::page::document::{Cell, Column, Figure, KeyFigure, Report, Section, Table, day};
 use crate::text::format;
 use gpuplan_units::{Quantiles, Usd};
 
 /// The version that is read.
-const VERSION: u64 = 1;
 /// Of a month on the axis of time.
 const HOURS_PER_MONTH: f64 = 730.0;
 
@@ -79,12 +78,7 @@ pub fn is_status(document: &Value) -> bool {
 
 impl Status {
     pub fn read(document: Value) -> Result<Self, BudgetDocumentError> {
-        match document.get("version").and_then(Value::as_u64) {
-            Some(VERSION) => {}
-            Some(found) if found > VERSION => return Err(BudgetDocumentError::Newer { found }),
-            _ => return Err(BudgetDocumentError::Malformed { detail: format!("`version` is not {VERSION}") }),
-        }
-        serde_json::from_value(document).map_err(|error| BudgetDocumentError::Malformed { detail: error.to_string() })
+        read_versioned(document)
     }
 }
 

@@ -15,7 +15,7 @@ use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::runtime::runtime;
 use gpuplan_clouds::{aws, fake};
 use gpuplan_launch::job::command_line;
-use gpuplan_launch::spec::Offered;
+use gpuplan_launch::spec::{LIVES, Offered};
 use gpuplan_launch::{End, Job, Market, Parcel, Pool, RunSpec};
 use gpuplan_report::text::format::usd;
 use gpuplan_runstore::layout::Layout;
@@ -27,6 +27,8 @@ use gpuplan_units::{Hours, Usd, UsdPerHour};
 const INSTANCE: &str = "t3.small";
 /// What it costs an hour in São Paulo, the dearest region; $0.0208 in us-east-1 (AWS, EC2 on-demand pricing).
 const RATE: UsdPerHour = UsdPerHour::from_nanos(33_600_000);
+/// For the program and its journal; an image that needs more gets it. Judgement.
+const DISK_GIB: u32 = 30;
 /// It outlives the machines that it leads by so much. Hours. Judgement.
 const LONGER: f64 = 2.0;
 /// Until it leads: its start, its files, and a region or two that have no such machine. Judgement.
@@ -185,7 +187,7 @@ fn spec(name: String, of: &RunSpec, job: Job) -> RunSpec {
             regions.push(Pool { zone_id: None, instance_type: INSTANCE.to_owned(), market, ..pool.clone() });
         }
     }
-    let planned = of.expected.as_ref().map_or(0.0, |expected| 2.0 * expected.hours.p90);
+    let planned = of.expected.as_ref().map_or(0.0, |expected| LIVES * expected.hours.p90);
     let lifetime_hours = planned.max(of.lifetime_hours) + LONGER;
     RunSpec {
         leads: Some(of.run.clone()),
@@ -200,7 +202,7 @@ fn spec(name: String, of: &RunSpec, job: Job) -> RunSpec {
         expected_cost_usd: RATE.for_hours(1, Hours(of.work_hours + of.worst_changeover_hours).0).unwrap_or(Usd::ZERO),
         steps: 1.0,
         image: None,
-        disk_gib: 30,
+        disk_gib: DISK_GIB,
         is_kept: false,
         block: None,
         expected: None,
