@@ -170,10 +170,7 @@ fn read_model(config: &str, index: Option<&str>) -> Result<Model, Diagnostic> {
         let file = if path.is_dir() { Err(ErrorKind::IsADirectory.into()) } else { File::open(path) };
         file.map(BufReader::new).map_err(|error| Diagnostic::file(path, &error))
     };
-    let name = Path::new(config)
-        .parent()
-        .and_then(Path::file_name)
-        .map_or_else(|| "config.json".to_owned(), |name| name.to_string_lossy().into_owned());
+    let name = name_of(Path::new(config));
     let mut model = match huggingface::read_config(open(config)?, &name) {
         // A pipeline names the folder of its network.
         Err(ConfigError::Pipeline { part }) => {
@@ -186,6 +183,13 @@ fn read_model(config: &str, index: Option<&str>) -> Result<Model, Diagnostic> {
         model.parameters = exact(index, safetensors::census(open(index)?)?, &model)?;
     }
     Ok(model)
+}
+
+/// The folder of a file whose name is that of every model, and else the file.
+fn name_of(config: &Path) -> String {
+    let is_any = ["config.json", "model_index.json"].iter().any(|name| config.ends_with(name));
+    let named = if is_any { config.parent().and_then(Path::file_name) } else { config.file_stem() };
+    named.map_or_else(|| "config.json".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
 /// The parameters that a file of weights tells; those of the configuration where weights are packed.
@@ -249,5 +253,18 @@ pub fn limits(arguments: &LimitsArguments) -> LimitsSection {
         max_nodes: arguments.max_nodes,
         include_suspect: arguments.include_suspect.then_some(true),
         allow_slow_network: arguments.allow_slow_network.then_some(true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_has_the_name_of_its_folder_or_its_own() {
+        let names =
+            ["models/llama-x/config.json", "flux/model_index.json", "configs/acme--kolibri.json", "config.json"];
+        let read = names.map(|path| name_of(Path::new(path)));
+        assert_eq!(read, ["llama-x", "flux", "acme--kolibri", "config.json"]);
     }
 }
