@@ -190,7 +190,7 @@ pub const CDNA_FP8_SHARE: f64 = 0.90;
 /// TFLOP/s on an MI300X, 1,319 and 775 on an MI355X at 8,192 tokens (ROCm/aiter, op_tests/cpp/mha/README.md, sums of gradients in fp32).
 pub const CDNA_FLASH_SHARE: f64 = 0.37;
 /// Time of attention in 8 bits over that in 16 on Hopper and Blackwell: 0.77 to 0.84 in the median of six measured cards, over 2,048 to 32,768
-/// tokens and heads of 128 (`benchmarks/kernels`, causal, TensorRT-LLM). For kernels that were not measured in 8 bits.
+/// tokens and heads of 128 (`benchmarks/kernels`, causal, TensorRT-LLM, fp8 with an fp8 cache over bf16). Backward is taken to gain as much.
 pub const ATTENTION_IN_EIGHT_BITS: f64 = 0.79;
 /// Time of linear layers in formats with a scale for every block over formats with one for a whole tensor: both orientations
 /// are quantised on their own. From four pairs of runs that differ in nothing else, each 4 to 6 % longer as a whole

@@ -68,23 +68,21 @@ impl RecipeKernels {
         of_each.map(|seconds| seconds.map(|one| gemm.count * one))
     }
 
-    /// Forward, causal or without a mask, in 16 bits or in 8.
-    pub fn attention(&self, attention: &Attention, is_causal: bool, in_eight_bits: bool) -> Option<f64> {
+    /// Forward, in 16 bits, causal or without a mask.
+    pub fn attention(&self, attention: &Attention, is_causal: bool) -> Option<f64> {
         if self.lent.is_some() {
             return None;
         }
-        let format = if in_eight_bits { KernelPrecision::Fp8 } else { KernelPrecision::Bf16 };
-        let seconds = |engine| match (is_causal, in_eight_bits) {
-            (true, _) => self.table.context_seconds(engine, format, format, attention),
-            (false, false) => self.table.encoder_seconds(engine, attention),
-            (false, true) => None,
+        let half = KernelPrecision::Bf16;
+        let seconds = |engine| {
+            if is_causal {
+                self.table.context_seconds(engine, half, half, attention)
+            } else {
+                self.table.encoder_seconds(engine, attention)
+            }
         };
         let Attention { batch, heads, kv_heads, head_dim, length, window } = *attention;
-        let kind = match (is_causal, in_eight_bits) {
-            (true, false) => CAUSAL,
-            (true, true) => CAUSAL_IN_EIGHT_BITS,
-            (false, _) => FULL,
-        };
+        let kind = if is_causal { CAUSAL } else { FULL };
         let sizes = [batch, heads, kv_heads, length].map(f64::to_bits);
         let reach = window.map_or(0, |window| u64::from(window) + 1);
         let kind = (kind << 56) | (reach << 24) | u64::from(head_dim);
@@ -95,7 +93,6 @@ impl RecipeKernels {
 }
 
 /// Kinds of kernels beside the products, which are numbered by their precision.
-const CAUSAL_IN_EIGHT_BITS: u64 = 0xfd;
 const CAUSAL: u64 = 0xfe;
 const FULL: u64 = 0xff;
 

@@ -216,17 +216,17 @@ impl LayerInput<'_> {
         let scores = 4.0 * self.step.sequence * m.query_width() / t * self.tokens;
         if self.step.training.uses_flash() {
             let is_causal = !matches!(m.kind, ModelKind::Encoder | ModelKind::Vit);
+            let shorter =
+                if self.step.training.kernels.low_precision.attention { c::ATTENTION_IN_EIGHT_BITS } else { 1.0 };
             if let Some(forward) = self.measured_attention(is_causal) {
-                return forward * (1.0 + p.recomputed + c::ATTENTION_BACKWARD * p.backward);
+                return shorter * forward * (1.0 + p.recomputed + c::ATTENTION_BACKWARD * p.backward);
             }
             let (work, half_rate) =
                 if is_causal { (0.5, c::FLASH_CAUSAL_SEQUENCE) } else { (1.0, c::FLASH_FULL_SEQUENCE) };
             let endless =
                 self.step.rates.flash3.filter(|_| self.step.training.uses_flash3()).unwrap_or(self.step.rates.flash);
-            let shorter =
-                if self.step.training.kernels.low_precision.attention { c::ATTENTION_IN_EIGHT_BITS } else { 1.0 };
-            let rate = endless / shorter * self.step.sequence / (self.step.sequence + half_rate);
-            return scores * work * (1.0 + p.recomputed + 2.5 * p.backward) / rate
+            let rate = endless * self.step.sequence / (self.step.sequence + half_rate);
+            return shorter * scores * work * (1.0 + p.recomputed + 2.5 * p.backward) / rate
                 * self.step.factors.compute.at_size(scores * work).time;
         }
         let passes = 1.0 + p.recomputed + p.selective + 2.0 * p.backward;
@@ -259,8 +259,7 @@ impl LayerInput<'_> {
         // Engines measured attention together with writing keys and values to their cache, which training has not: hardly anything
         // where all heads share them.
         let attention = Attention { batch: 1.0, heads, kv_heads: 1.0, head_dim: m.head_dim, length, window: None };
-        let in_eight_bits = self.step.training.kernels.low_precision.attention;
-        let alone = self.step.kernels?.attention(&attention, is_causal, in_eight_bits)? / f64::from(layout.context);
+        let alone = self.step.kernels?.attention(&attention, is_causal)? / f64::from(layout.context);
         let scores = 4.0 * self.step.sequence * m.query_width() / self.tensor() * self.tokens;
         Some(alone * self.step.factors.compute.at_size(scores * if is_causal { 0.5 } else { 1.0 }).time)
     }
