@@ -132,12 +132,8 @@ fn key_and_why(assumption: &Assumption) -> (&'static str, Cow<'static, str>) {
         Assumption::DataDiskLink => ("data.disk_link", "outside AWS nobody says what a machine sustains of its disks"),
         Assumption::DataWorkers => ("data.workers", NOT_STATED),
         Assumption::DataCpuPerSample { work, .. } => return ("data.cpu_seconds_per_sample", training_work(work)),
-        Assumption::ProcessingReads { .. } => {
-            ("processing.reads", "not stated: no time is counted for reading samples")
-        }
-        Assumption::ProcessingWrites { .. } => {
-            ("processing.writes", "not stated: no time is counted for storing results")
-        }
+        Assumption::ProcessingReads { .. } => ("processing.reads", NO_READING),
+        Assumption::ProcessingWrites { .. } => ("processing.writes", NO_STORING),
         Assumption::ProcessingPixels { .. } => ("processing.pixels", "not stated: side of the pictures that are made"),
         Assumption::ProcessingShard { .. } => {
             ("processing.shard", "not stated: work of a machine that is stored, or lost, together; judged")
@@ -157,6 +153,8 @@ fn key_and_why(assumption: &Assumption) -> (&'static str, Cow<'static, str>) {
     (key, why.into())
 }
 
+const NO_READING: &str = "not stated: no time is counted for reading samples";
+const NO_STORING: &str = "not stated: no time is counted for storing results";
 const AS_PUBLISHED: &str = "not stated: as the model is published";
 
 fn value(assumption: &Assumption) -> String {
