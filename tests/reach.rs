@@ -4,6 +4,7 @@ mod action;
 mod book;
 mod python;
 mod recording;
+mod watching;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -75,19 +75,28 @@ impl Desk {
 
     /// What a person sees of it, errors included, as lines.
     pub(super) fn run(&self, command: &str) -> Vec<String> {
-        let home = self.folder.path().join(".home");
-        let path =
-            format!("{}:{}", self.folder.path().join(".bin").display(), std::env::var("PATH").unwrap_or_default());
-        let mut shell = Command::new("bash");
-        shell.args(["-c", &format!("{{ {command}\n}} 2>&1")]).current_dir(self.folder.path()).stdin(Stdio::null());
-        shell.env_clear().env("PATH", path).env("HOME", &home).env("GPUPLAN_HOME", &home).env("GPUPLAN_OFFLINE", "1");
-        let output = shell.env("COLUMNS", "80").env("TZ", "UTC").env("LC_ALL", "C").output().unwrap();
+        let output = self.shell(&format!("{{ {command}\n}} 2>&1")).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let mut lines: Vec<String> = text.lines().map(|line| line.trim_end().to_owned()).collect();
         if !output.status.success() {
             lines.push(format!("[exit {}]", output.status.code().unwrap_or(-1)));
         }
         lines
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(super) fn shell(&self, script: &str) -> Command {
+        let home = self.folder.path().join(".home");
+        let path =
+            format!("{}:{}", self.folder.path().join(".bin").display(), std::env::var("PATH").unwrap_or_default());
+        let mut shell = Command::new("bash");
+        shell.args(["-c", script]).current_dir(self.folder.path()).stdin(Stdio::null());
+        shell.env_clear().env("PATH", path).env("HOME", &home).env("GPUPLAN_HOME", &home).env("GPUPLAN_OFFLINE", "1");
+        shell.env("COLUMNS", "80").env("TZ", "UTC").env("LC_ALL", "C");
+        shell
     }
 }
 
