@@ -2,6 +2,7 @@
 
 mod action;
 mod book;
+mod packaging;
 mod python;
 mod recording;
 mod watching;
