@@ -10,4 +10,4 @@ pub mod entries;
 pub mod gather;
 pub mod report;
 pub mod run_page;
-mod watch;
+pub mod watch;

@@ -5,6 +5,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use super::book::Desk;
+use crate::cli::report::fits_in_a_browser;
 
 /// Ended with the test, however it ends.
 struct Watching(Child);
@@ -41,7 +42,7 @@ fn the_pages_of_runs_renew_themselves() {
     until("a page without runs", || page(&desk, "pages/index.html").contains("No run was launched from this machine."));
     let launched = desk.run("gpuplan launch examples/llama-3.1-8b-lora.toml --cloud fake --run first --tag team=vision --yes -- examples/train.py");
     assert!(!launched.iter().any(|line| line.starts_with("[exit")), "{launched:#?}");
-    until("the end of the run on the page", || page(&desk, "pages/index.html").contains("All of 1 run have ended."));
+    until("the end of the run on the page", || page(&desk, "pages/index.html").contains("0 running or waiting, 1 ended."));
     let (all, one) = (page(&desk, "pages/index.html"), page(&desk, "pages/run-first.html"));
     for said in ["http-equiv=\"refresh\" content=\"1\"", "<a href=\"run-first.html\">first</a>", "vision", "completed", "What is completed (1 run) has cost $"] {
         assert!(all.contains(said), "{said}: {all}");
@@ -70,6 +71,21 @@ fn the_page_of_a_run_goes_on_until_it_has_ended() {
 }
 
 #[test]
+#[ignore = "needs chromium; tests/slow.sh runs it"]
+fn the_pages_fit_and_can_be_read_in_a_browser() {
+    let desk = Desk::new();
+    for (run, command) in [("done", "examples/train.py"), ("broken", "false"), ("a-name-that-is-as-long-as-people-make-them", "sleep 600")] {
+        let detach = if command.starts_with("sleep") { "--detach" } else { "" };
+        desk.run(&format!("gpuplan launch examples/llama-3.1-8b-lora.toml --cloud fake --run {run} --tag team=vision --yes {detach} -- {command}"));
+    }
+    desk.run("gpuplan --offline report --watch pages --every 1h --once");
+    for name in ["index.html", "run-done.html", "run-broken.html"] {
+        fits_in_a_browser(&page(&desk, &format!("pages/{name}")));
+    }
+    desk.run("gpuplan stop a-name-that-is-as-long-as-people-make-them --at-once");
+}
+
+#[test]
 fn what_cannot_be_watched_is_refused() {
     let desk = Desk::new();
     for (command, said) in [
@@ -78,7 +94,6 @@ fn what_cannot_be_watched_is_refused() {
         ("gpuplan report --watch pages --format md", "cannot be used with"),
         ("gpuplan report --watch pages --every 5 --once", "has no unit"),
         ("gpuplan report --once", "--watch"),
-        ("gpuplan report --watch examples/train.py --once", "examples/train.py"),
     ] {
         let told = desk.run(command).join("\n");
         assert!(told.contains(said) && told.ends_with("[exit 2]"), "{command}: {told}");

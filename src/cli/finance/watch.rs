@@ -54,8 +54,8 @@ pub fn run(
     let mut is_first = true;
     loop {
         // A stated clock goes on from where it was stated.
-        let now = session.now + (Timestamp::now() - begun);
-        match pages.write(name, &Session { now, ..session.clone() }) {
+        let now = session.now + Timestamp::now().duration_since(begun);
+        match pages.write(name, &session.at(now)) {
             Ok(written) => {
                 if is_first {
                     session.printer.note(&format!("wrote {written} pages: {}", folder.join(INDEX).display()));
@@ -101,8 +101,8 @@ impl Pages<'_> {
             };
             if let (Some(page), Some(facts)) = (&page, &facts) {
                 let up = name.is_none().then_some(INDEX);
-                let living = living(&run_of::report(facts, session.now), Living { seconds: self.seconds, up });
-                self.put(page, &living)?;
+                let report = run_of::report(facts, session.now);
+                self.put(page, &living(&report, Living { seconds: self.seconds, up }))?;
                 written += 1;
             }
             all.push(watched(line, kept.as_ref(), facts, page, session)?);

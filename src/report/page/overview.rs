@@ -93,8 +93,7 @@ pub fn report(mut runs: Vec<WatchedRun>, newest_price: Timestamp, now: Timestamp
         title: "Runs".to_owned(),
         lead: match (open, runs.len()) {
             (_, 0) => "No run was launched from this machine.".to_owned(),
-            (0, all) => format!("All of {} have ended.", runs_of(all)),
-            (open, all) => format!("{open} of {} have not ended.", runs_of(all)),
+            (open, all) => format!("{open} running or waiting, {} ended.", all - open),
         },
         made_at: now,
         key: key(&runs, newest_price, now),
@@ -128,7 +127,7 @@ fn key(runs: &[WatchedRun], newest_price: Timestamp, now: Timestamp) -> Vec<KeyF
         KeyFigure {
             name: "Newest price",
             value: format::age(newest_price, now),
-            note: format!("old, of {}", day(newest_price)),
+            note: format!("old, seen {}", day(newest_price)),
         },
     ]
 }
@@ -287,11 +286,11 @@ fn idle(runs: &[WatchedRun]) -> Section {
         match run.idle {
             Some(IdleMachines { idle: 0, .. }) => None,
             Some(IdleMachines { idle, sampled }) => Some(format!(
-                "{idle} of {sampled} machines of {name} do nothing; its machines cost ${:.2} an hour together. `gpuplan stop {name} --idle 10m` ends them once \
-                 all have done nothing for ten minutes.",
+                "{name}: {idle} of {sampled} machines idle; all its machines cost ${:.2} an hour. `gpuplan stop {name} --idle 10m` ends them once all have \
+                 been idle for ten minutes.",
                 run.rate()
             )),
-            None => Some(format!("No machine of {name} says what it does.")),
+            None => Some(format!("{name}: no machine says what it does.")),
         }
     };
     let points: Vec<String> = open().filter_map(point).collect();

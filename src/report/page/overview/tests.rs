@@ -88,7 +88,7 @@ fn open_runs_come_first_with_what_they_will_have_cost() {
     assert!(text.contains("| done | vision | completed |  | 100 % | $8.00 | $10.00 | $8.00 | \\-20 % |"), "{text}");
     assert!(text.find("| open |") < text.find("| done |"), "{text}");
     assert!(text.contains("has cost $8.00 where $10.00 were expected: -20 %"), "{text}");
-    assert!(text.contains("1 of 1 machines of open do nothing; its machines cost $2.00 an hour together."), "{text}");
+    assert!(text.contains("open: 1 of 1 machines idle; all its machines cost $2.00 an hour."), "{text}");
     assert!(text.contains("The newest price that a plan would go by is 4 d old."), "{text}");
 }
 
@@ -122,5 +122,5 @@ fn what_an_engine_runs_has_a_row_without_money() {
     (engine.line.cost_usd, engine.line.expected_cost_usd, engine.line.progress) = (None, None, None);
     let text = markdown::markdown(&page(vec![engine]));
     assert!(text.contains("| job | vision | running | aws/us-east-1/t | \\- | \\- | \\- | \\- | \\- |"), "{text}");
-    assert!(text.contains("No machine of job says what it does."), "{text}");
+    assert!(text.contains("job: no machine says what it does."), "{text}");
 }
