@@ -2,6 +2,7 @@
 
 mod action;
 mod book;
+mod keys;
 mod packaging;
 mod python;
 mod recording;
