@@ -56,9 +56,10 @@ pub fn run(
         // A stated clock goes on from where it was stated.
         let now = session.now + Timestamp::now().duration_since(begun);
         match pages.write(name, &session.at(now)) {
-            Ok(written) => {
+            Ok(runs) => {
                 if is_first {
-                    session.printer.note(&format!("wrote {written} pages: {}", folder.join(INDEX).display()));
+                    let runs = if runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") };
+                    session.printer.note(&format!("wrote {} ({runs})", folder.join(INDEX).display()));
                 }
                 if arguments.once || (name.is_some() && !pages.ended.is_empty()) {
                     return Ok(Exit::Done);
@@ -83,14 +84,14 @@ struct Pages<'a> {
 }
 
 impl Pages<'_> {
-    /// How many were written.
+    /// How many runs they are of.
     fn write(&mut self, name: Option<&str>, session: &Session) -> Result<usize, Diagnostic> {
         let (list, failures) = status::look(name, session)?;
         for failure in failures {
             session.printer.note(&failure);
         }
         let journal = open_journal(session)?;
-        let (mut all, mut written) = (Vec::new(), 0);
+        let mut all = Vec::new();
         for line in list.runs() {
             let kept = journal.run(&line.run)?.filter(|_| line.submission.is_none());
             let facts = kept.as_ref().map(|kept| self.facts(kept, session)).transpose()?;
@@ -103,17 +104,16 @@ impl Pages<'_> {
                 let up = name.is_none().then_some(INDEX);
                 let report = run_of::report(facts, session.now);
                 self.put(page, &living(&report, Living { seconds: self.seconds, up }))?;
-                written += 1;
             }
             all.push(watched(line, kept.as_ref(), facts, page, session)?);
         }
+        let runs = all.len();
         if name.is_none() {
             let newest = session.catalogs()?.market.newest();
             let report = overview::report(all, newest, session.now);
             self.put(INDEX, &living(&report, Living { seconds: self.seconds, up: None }))?;
-            written += 1;
         }
-        Ok(written)
+        Ok(runs)
     }
 
     fn facts(&mut self, kept: &RunRecord, session: &Session) -> Result<RunFacts, Diagnostic> {
