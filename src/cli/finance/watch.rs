@@ -96,7 +96,11 @@ impl Pages<'_> {
             let kept = journal.run(&line.run)?.filter(|_| line.submission.is_none());
             let facts = kept.as_ref().map(|kept| self.facts(kept, session)).transpose()?;
             let page = match (name, &facts) {
-                (_, None) => None,
+                (None, None) => None,
+                (Some(run), None) => {
+                    return Err(Diagnostic::usage(format!("`{run}` is a job of an engine, of whose machines nothing is known"))
+                        .hint(format!("gpuplan status {run}")));
+                }
                 (Some(_), Some(_)) => Some(INDEX.to_owned()),
                 (None, Some(_)) => Some(format!("run-{}.html", line.run)),
             };
@@ -105,7 +109,7 @@ impl Pages<'_> {
                 let report = run_of::report(facts, session.now);
                 self.put(page, &living(&report, Living { seconds: self.seconds, up }))?;
             }
-            all.push(watched(line, kept.as_ref(), facts, page, session)?);
+            all.push(watched(line, kept.as_ref(), facts, page, session));
         }
         let runs = all.len();
         if name.is_none() {
@@ -144,19 +148,18 @@ fn watched(
     facts: Option<RunFacts>,
     page: Option<String>,
     session: &Session,
-) -> Result<WatchedRun, Diagnostic> {
+) -> WatchedRun {
     let team = kept.and_then(|kept| kept.spec.tags.iter().find(|(tag, _)| tag == "team"));
     let price = kept.and_then(|kept| kept.spec.expected.as_ref()).and_then(|expected| expected.prices.first());
-    let idle = match kept.filter(|kept| kept.end.is_none()) {
-        Some(kept) => idle::idle_machines(kept, session)?,
-        None => None,
-    };
-    Ok(WatchedRun {
+    // A store that cannot be asked says nothing of its machines.
+    let open = kept.filter(|kept| kept.end.is_none());
+    let idle = open.and_then(|kept| idle::idle_machines(kept, session).ok().flatten());
+    WatchedRun {
         line: line.clone(),
         facts,
         page,
         team: team.map(|(_, team)| team.clone()),
         idle,
         price: price.map(|price| SeenPrice { source: price.source.clone(), observed_at: price.observed_at }),
-    })
+    }
 }
