@@ -12,9 +12,17 @@ use super::root;
 
 const PAGE: &str = "docs/book/keys.md";
 const FILES: [(&str, &str, &str); 4] = [
-    ("workload-file", "A workload file", "What to run, for `plan`, `estimate`, `launch`. `--set section.key=value` states any key on the command line."),
+    (
+        "workload-file",
+        "A workload file",
+        "What to run, for `plan`, `estimate`, `launch`. `--set section.key=value` states any key on the command line.",
+    ),
     ("portfolio-file", "A portfolio", "Many runs, teams and months, for `budget`: [Budgets and costs](../finance.md)."),
-    ("capacity-file", "capacity.toml", "Discounts, commitments and your own machines: [Where prices come from](../prices.md)."),
+    (
+        "capacity-file",
+        "capacity.toml",
+        "Discounts, commitments and your own machines: [Where prices come from](../prices.md).",
+    ),
     ("policy-file", "policy.toml", "Rules of the organisation. A key that is absent allows everything."),
 ];
 
@@ -124,7 +132,10 @@ fn the_reference_has_every_key_of_the_schemas() {
     if std::env::var_os(RENEW).is_some() {
         fs::write(&path, &page).unwrap();
     }
-    assert!(fs::read_to_string(&path).is_ok_and(|kept| kept == page), "{RENEW}=1 cargo test --test tests reach::keys writes {PAGE} again");
+    assert!(
+        fs::read_to_string(&path).is_ok_and(|kept| kept == page),
+        "{RENEW}=1 cargo test --test tests reach::keys writes {PAGE} again"
+    );
     for row in ["### `[training]`", "| `tokens` |", "### `[training.lora]`", "### `[[phase]]`", "### `[[run]]`"] {
         assert!(page.contains(row), "{row}");
     }

@@ -48,7 +48,11 @@ fn is_ruby(text: &str) {
 
 #[test]
 fn a_release_without_a_checksum_has_no_formula() {
-    for sums in ["", &format!("{INTEL}  gpuplan-v1.2.3-x86_64-unknown-linux-gnu.tar.gz\n"), &format!("{INTEL}  gpuplan-v1.2.4-aarch64-unknown-linux-gnu.tar.gz\n")] {
+    for sums in [
+        "",
+        &format!("{INTEL}  gpuplan-v1.2.3-x86_64-unknown-linux-gnu.tar.gz\n"),
+        &format!("{INTEL}  gpuplan-v1.2.4-aarch64-unknown-linux-gnu.tar.gz\n"),
+    ] {
         let output = formula(sums);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && output.stdout.is_empty(), "{sums}");

@@ -94,7 +94,10 @@ fn the_recording_is_what_the_program_prints() {
         fs::write(&path, &drawn).unwrap();
     }
     let kept = fs::read_to_string(&path).unwrap_or_default();
-    assert!(kept == drawn, "the answer has moved: {RENEW}=1 cargo test --test tests reach::recording draws {FILE} again");
+    assert!(
+        kept == drawn,
+        "the answer has moved: {RENEW}=1 cargo test --test tests reach::recording draws {FILE} again"
+    );
 }
 
 #[test]

@@ -42,16 +42,29 @@ fn the_pages_of_runs_renew_themselves() {
     until("a page without runs", || page(&desk, "pages/index.html").contains("No run was launched from this machine."));
     let launched = desk.run("gpuplan launch examples/llama-3.1-8b-lora.toml --cloud fake --run first --tag team=vision --yes -- examples/train.py");
     assert!(!launched.iter().any(|line| line.starts_with("[exit")), "{launched:#?}");
-    until("the end of the run on the page", || page(&desk, "pages/index.html").contains("0 running or waiting, 1 ended."));
+    until("the end of the run on the page", || {
+        page(&desk, "pages/index.html").contains("0 running or waiting, 1 ended.")
+    });
     let (all, one) = (page(&desk, "pages/index.html"), page(&desk, "pages/run-first.html"));
-    for said in ["http-equiv=\"refresh\" content=\"1\"", "<a href=\"run-first.html\">first</a>", "vision", "completed", "What is completed (1 run) has cost $"] {
+    for said in [
+        "http-equiv=\"refresh\" content=\"1\"",
+        "<a href=\"run-first.html\">first</a>",
+        "vision",
+        "completed",
+        "What is completed (1 run) has cost $",
+    ] {
         assert!(all.contains(said), "{said}: {all}");
     }
     assert!(one.contains("<a href=\"index.html\">All runs</a>") && one.contains("http-equiv=\"refresh\""), "{one}");
     for text in [all, one] {
-        assert!(text.len() < 300_000 && !text.contains("<script") && !text.contains("http://127"), "{} bytes", text.len());
+        assert!(
+            text.len() < 300_000 && !text.contains("<script") && !text.contains("http://127"),
+            "{} bytes",
+            text.len()
+        );
     }
-    let left: Vec<_> = fs::read_dir(desk.path().join("pages")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let left: Vec<_> =
+        fs::read_dir(desk.path().join("pages")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(left.len() <= 3, "what is being written is beside it for a moment at most: {left:?}");
 }
 
@@ -74,7 +87,11 @@ fn the_page_of_a_run_goes_on_until_it_has_ended() {
 #[ignore = "needs chromium; tests/slow.sh runs it"]
 fn the_pages_fit_and_can_be_read_in_a_browser() {
     let desk = Desk::new();
-    for (run, command) in [("done", "examples/train.py"), ("broken", "false"), ("a-name-that-is-as-long-as-people-make-them", "sleep 600")] {
+    for (run, command) in [
+        ("done", "examples/train.py"),
+        ("broken", "false"),
+        ("a-name-that-is-as-long-as-people-make-them", "sleep 600"),
+    ] {
         let detach = if command.starts_with("sleep") { "--detach" } else { "" };
         desk.run(&format!("gpuplan launch examples/llama-3.1-8b-lora.toml --cloud fake --run {run} --tag team=vision --yes {detach} -- {command}"));
     }

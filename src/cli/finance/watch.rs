@@ -98,8 +98,10 @@ impl Pages<'_> {
             let page = match (name, &facts) {
                 (None, None) => None,
                 (Some(run), None) => {
-                    return Err(Diagnostic::usage(format!("`{run}` is a job of an engine, of whose machines nothing is known"))
-                        .hint(format!("gpuplan status {run}")));
+                    return Err(Diagnostic::usage(format!(
+                        "`{run}` is a job of an engine, of whose machines nothing is known"
+                    ))
+                    .hint(format!("gpuplan status {run}")));
                 }
                 (Some(_), Some(_)) => Some(INDEX.to_owned()),
                 (None, Some(_)) => Some(format!("run-{}.html", line.run)),

@@ -75,8 +75,7 @@ pub fn look(run: Option<&str>, session: &Session) -> Result<(RunList, Vec<String
     let clouds = launchers(open.flat_map(|kept| kept.spec.clouds()), session)?;
     let mut machines = Vec::new();
     let asking = || "listing running machines".to_owned();
-    for (cloud, answer) in with_progress(&session.printer, asking, || list_machines(&clouds, run))?
-    {
+    for (cloud, answer) in with_progress(&session.printer, asking, || list_machines(&clouds, run))? {
         match answer {
             Ok(listed) => {
                 for machine in listed.iter().filter(|machine| machine.is_overdue(jiff::Timestamp::now())) {

@@ -28,9 +28,8 @@ pub fn living(report: &Report, living: Living) -> String {
 }
 
 fn page(report: &Report, living: Option<Living>) -> String {
-    let refresh = living.map_or_else(String::new, |living| {
-        format!("<meta http-equiv=\"refresh\" content=\"{}\">\n", living.seconds)
-    });
+    let refresh = living
+        .map_or_else(String::new, |living| format!("<meta http-equiv=\"refresh\" content=\"{}\">\n", living.seconds));
     let up = living
         .and_then(|living| living.up)
         .map_or_else(String::new, |up| format!("<p><a href=\"{}\">All runs</a></p>\n", escape(up)));
@@ -53,8 +52,12 @@ fn page(report: &Report, living: Option<Living>) -> String {
     out.push_str("</main>\n");
     let made = day_and_time(report.made_at);
     let more = match living {
-        Some(Living { seconds, .. }) => format!("It is written again every {seconds} s; a page that is older is no longer watched."),
-        None => "The same facts: <code>gpuplan report FILE --format md</code> and <code>--format csv</code>.".to_owned(),
+        Some(Living { seconds, .. }) => {
+            format!("It is written again every {seconds} s; a page that is older is no longer watched.")
+        }
+        None => {
+            "The same facts: <code>gpuplan report FILE --format md</code> and <code>--format csv</code>.".to_owned()
+        }
     };
     let version = env!("CARGO_PKG_VERSION");
     out.push_str(&format!("<footer><p>Made by gpuplan {version} on {made}. {more}</p></footer>\n"));

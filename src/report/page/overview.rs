@@ -240,7 +240,12 @@ fn spending(runs: &[WatchedRun]) -> Option<Section> {
     };
     let chart = Chart::new(
         "Spending over time",
-        format!("All runs have spent {} in {}; by their plans it would be {}.", words(spent), Hours(until), words(planned)),
+        format!(
+            "All runs have spent {} in {}; by their plans it would be {}.",
+            words(spent),
+            Hours(until),
+            words(planned)
+        ),
         ChartKind::Lines(LineChart {
             x_name: "since the first run began".to_owned(),
             y_name: "spent".to_owned(),
@@ -294,7 +299,11 @@ fn idle(runs: &[WatchedRun]) -> Section {
         }
     };
     let points: Vec<String> = open().filter_map(point).collect();
-    let text = if points.is_empty() { "No machine stands idle." } else { "A machine is idle while its GPUs and its processors work less than 5 % of the time." };
+    let text = if points.is_empty() {
+        "No machine stands idle."
+    } else {
+        "A machine is idle while its GPUs and its processors work less than 5 % of the time."
+    };
     Section { id: "idle", heading: "Idle machines", text: vec![text.to_owned()], points, ..Section::default() }
 }
 

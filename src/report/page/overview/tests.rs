@@ -3,9 +3,9 @@
 #![cfg(test)]
 
 use super::*;
-use crate::page::run::{Rented, RunPlan};
 use crate::page::html::{Living, living};
 use crate::page::markdown;
+use crate::page::run::{Rented, RunPlan};
 use crate::runs::{Activity, MachineLine};
 use gpuplan_units::UsdPerHour;
 
@@ -84,7 +84,10 @@ fn open_runs_come_first_with_what_they_will_have_cost() {
         run("open", RunState::Running, 2, 3.0, "6"),
     ]));
     // Half of $10 is to go after $6; what is completed stays as it is.
-    assert!(text.contains("| open | vision | running | aws/us-east-1/t | 50 % | $6.00 | $10.00 | $11.00 | \\+10 % |"), "{text}");
+    assert!(
+        text.contains("| open | vision | running | aws/us-east-1/t | 50 % | $6.00 | $10.00 | $11.00 | \\+10 % |"),
+        "{text}"
+    );
     assert!(text.contains("| done | vision | completed |  | 100 % | $8.00 | $10.00 | $8.00 | \\-20 % |"), "{text}");
     assert!(text.find("| open |") < text.find("| done |"), "{text}");
     assert!(text.contains("has cost $8.00 where $10.00 were expected: -20 %"), "{text}");
