@@ -15,7 +15,7 @@ use gpuplan_testbed::python::{environment, interpreter, say};
 
 /// What the tests in tests/python use: the official client of the Model Context Protocol, tables and charts, a type checker, a reader of YAML.
 const PACKAGES: [&str; 6] =
-    ["mcp==2.3.0", "pandas==3.1.1", "matplotlib==3.10.7", "pandas-stubs", "mypy==2.4.1", "PyYAML==6.0.3"];
+    ["mcp==2.3.0", "pandas==3.1.1", "matplotlib==3.11.2", "pandas-stubs", "mypy==2.4.1", "PyYAML==6.0.3"];
 const ANY: [&str; 6] = ["mcp", "pandas", "matplotlib", "pandas-stubs", "mypy", "PyYAML"];
 
 fn root() -> &'static Path {
