@@ -14,8 +14,9 @@ use gpuplan_units::{Hours, Usd};
 /// Runs that are drawn; the table has all.
 const DRAWN: usize = 20;
 
-/// Steps of the chart of spending.
+/// Steps of the chart of spending, and how many of them are a row of its table.
 const STEPS: u32 = 48;
+const STEPS_A_ROW: usize = 8;
 
 /// A run as the page of all runs shows it.
 #[derive(Clone, Debug)]
@@ -85,9 +86,9 @@ impl WatchedRun {
 /// `newest_price` is that of all prices that a plan would go by now.
 pub fn report(mut runs: Vec<WatchedRun>, newest_price: Timestamp, now: Timestamp) -> Report {
     runs.sort_by_key(|run| (run.is_over(), Reverse(run.line.started_at), run.line.run.clone()));
-    let mut sections = vec![all(&runs)];
+    let mut sections = vec![all(&runs), idle(&runs), prices(&runs, newest_price, now)];
     sections.extend(spending(&runs));
-    sections.extend([idle(&runs), prices(&runs, newest_price, now), not_shown()]);
+    sections.push(not_shown());
     let open = runs.iter().filter(|run| !run.is_over()).count();
     Report {
         title: "Runs".to_owned(),
@@ -264,7 +265,11 @@ fn spending(runs: &[WatchedRun]) -> Option<Section> {
             Column::number("spent_usd", "Spent"),
             Column::number("planned_usd", "By the plans"),
         ],
-        rows: points.iter().map(|point| vec![Cell::hours(point.0), amount(point.1), amount(point.2)]).collect(),
+        rows: points
+            .iter()
+            .step_by(STEPS_A_ROW)
+            .map(|point| vec![Cell::hours(point.0), amount(point.1), amount(point.2)])
+            .collect(),
     };
     Some(Section {
         id: "spending",
