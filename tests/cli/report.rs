@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use gpuplan_testbed::python::say;
 use serde_json::Value;
 
 use crate::cli::support::{Ran, gpuplan, plan};
@@ -314,7 +315,7 @@ fn the_page_fits_and_can_be_read_in_a_browser() {
 
 pub fn fits_in_a_browser(page: &str) {
     let Some(browser) = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|name| on_path(name)) else {
-        eprintln!("==> WAIVED the page in a browser: no chromium is on PATH");
+        say("==> WAIVED the page in a browser: no chromium is on PATH");
         return;
     };
     let folder = tempfile::tempdir().unwrap();

@@ -30,7 +30,7 @@ fn page(desk: &Desk, name: &str) -> String {
 fn until(what: &str, mut is_there: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_there() {
-        assert!(begun.elapsed() < Duration::from_secs(120), "{what} did not come");
+        assert!(begun.elapsed() < Duration::from_mins(2), "{what} did not come");
         std::thread::sleep(Duration::from_millis(50));
     }
 }
