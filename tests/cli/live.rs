@@ -151,6 +151,8 @@ fn refreshes(clouds: &Clouds) {
         "{}",
         history.stdout
     );
+    let document = clouds.run(&["prices", "A10G", "--cloud", "aws", "--history", "--output", "json"], &[]).json();
+    crate::schemas::assert_valid("prices-history", "prices --history", &document);
 }
 
 fn recommends_the_cheapest_eligible_zone(clouds: &Clouds) {

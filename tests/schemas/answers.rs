@@ -24,7 +24,6 @@ fn what_clouds_answer_is_as_its_schemas_say() {
         ("refresh", &["refresh", "--cloud", "gcp"][..]),
         ("doctor", &["doctor", "examples/llama-3.1-8b-finetune.toml", "--cloud", "gcp", "--gpus", "H100:8", "--spot"]),
         ("prices-changes", &["prices", "--since", "700d"]),
-        ("prices-history", &["prices", "H100", "--cloud", "gcp", "--history"]),
     ] {
         let document = answer(&program, &google, arguments);
         assert_valid(name, &arguments.join(" "), &document);
