@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 # Stage, limit in seconds (-: none), file, private function.
 readonly CHANGES='
 units - count.rs greatest_common_divisor
-workload - model/catalog.rs plain
+workload - model/catalog.rs letters
 hardware - catalog/rules.rs check_gpu
 import - chips.rs described
 calibration - simulated.rs capability

@@ -162,6 +162,7 @@ fn inference_is_met_on_gpus_that_no_constant_was_fitted_on() {
 #[ignore = "13 fits, half a minute of processor time in release; tests/slow.sh runs it"]
 fn held_out_inference_is_what_was_recorded() {
     let found: Value = serde_json::from_str(&gpuplan(&["--refit", "--inference", "--output", "json"])).unwrap();
+    crate::schemas::assert_valid("accuracy-inference", "accuracy --refit --inference", &found);
     let recorded = json!(Fitted::embedded().held_out_inference);
     let (found, recorded) = (found["gpus"].as_array().unwrap(), recorded.as_array().unwrap());
     assert_eq!(found.len(), recorded.len());

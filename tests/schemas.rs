@@ -1,6 +1,8 @@
 //! JSON Schemas: generated from the types that are written and read, committed under `docs/schema/`, and true of what the
 //! program prints and of the files in `examples/`.
 
+mod answers;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -173,7 +175,7 @@ fn validator(name: &str) -> Validator {
 }
 
 /// `what` as its schema has it, and no longer so without its version.
-fn assert_valid(name: &str, what: &str, document: &Value) {
+pub(crate) fn assert_valid(name: &str, what: &str, document: &Value) {
     assert_valid_part(name, what, document);
     let mut broken = document.clone();
     assert!(broken.as_object_mut().unwrap().remove("version").is_some(), "{what} has no version");

@@ -36,7 +36,7 @@ pub fn run() -> ExitCode {
         Err(error) if error.kind() == ErrorKind::MissingSubcommand => {
             return Printer::default().usage(&help::of_typed(Arguments::command(), std::env::args_os()));
         }
-        Err(error) => return Printer::of_arguments(std::env::args_os()).wrong_arguments(&error, std::env::args_os()),
+        Err(error) => return Printer::of_arguments(std::env::args_os()).wrong_arguments(error, std::env::args_os()),
     };
     let printer =
         Printer::new(arguments.global.output == OutputWord::Json).with_verbosity(arguments.global.verbosity());

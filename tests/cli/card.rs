@@ -120,6 +120,8 @@ impl Card {
 fn a_card_is_measured_from_driver_to_plan_and_kept() {
     let Some(card) = Card::new(&["DRIVER", "COMPILER", "PRODUCTS", "COLLECTIVES"]) else { return };
     let before = card.gpuplan(&["plan", WORKLOAD, "--gpus", "H100", "--output", "json"]).json();
+    let here = card.gpuplan(&["catalog", "gpus", "--here", "--output", "json"]);
+    crate::schemas::assert_valid("catalog-gpus-here", "catalog gpus --here", &here.json());
     std::fs::create_dir(card.folder.path().join("data")).unwrap();
     std::fs::write(card.folder.path().join("data/shard"), vec![7; 20 << 20]).unwrap();
     let data = card.folder.path().join("data");

@@ -97,7 +97,7 @@ impl Printer {
     }
 
     /// The same for the program's own arguments: a negative amount is taken for a flag, and the answer says so.
-    pub fn wrong_arguments(&self, error: &clap::Error, typed: impl Iterator<Item = OsString>) -> ExitCode {
+    pub fn wrong_arguments(&self, mut error: clap::Error, typed: impl Iterator<Item = OsString>) -> ExitCode {
         let words: Vec<String> = typed.map(|word| word.to_string_lossy().into_owned()).collect();
         // Text that was copied from a page may have one long dash for two short ones.
         let dashes = ['-', '\u{2013}', '\u{2014}'];
@@ -112,7 +112,13 @@ impl Printer {
                 let refused = format!("`{value}` is not a valid value of {flag}: it must not be negative");
                 self.diagnostic(&Diagnostic::usage(refused).hint(format!("{flag} {meant}")))
             }
-            None => self.clap(error),
+            None => {
+                if error.kind() == WrongArgument::UnknownArgument {
+                    // That it could be passed after `--` as the name of a file helps nobody who meant a flag.
+                    error.remove(clap::error::ContextKind::Suggested);
+                }
+                self.clap(&error)
+            }
         }
     }
 

@@ -55,7 +55,21 @@ pub fn plan(world: World, workload: &Workload, limits: &Limits) -> PlanSet {
 }
 
 fn plan_under(context: Context) -> PlanSet {
-    let Context { world, workload, limits } = context;
+    let pricer = Pricer::new(context);
+    let found = candidates(&pricer);
+    choose(&pricer, found)
+}
+
+/// What can be had, priced, before anything on spot is forecast.
+struct Candidates {
+    kept_offers: Vec<OfferId>,
+    plans: Vec<Plan>,
+    refused: Refusals,
+    counts: Counts,
+}
+
+fn candidates(pricer: &Pricer) -> Candidates {
+    let context @ Context { world, workload, limits } = pricer.context;
     let mut refused = Refusals::default();
     let mut kept_offers = Vec::new();
     for id in world.market.offer_ids() {
@@ -72,9 +86,8 @@ fn plan_under(context: Context) -> PlanSet {
     // The runs of a sweep share one machine.
     let nodes = if workload.sweep.is_some() { vec![1] } else { limits.node_counts() };
     let shapes = Shapes::estimate(context, &wanted, &nodes);
-    let pricer = Pricer::new(context);
     let mut builder = Builder {
-        pricer: &pricer,
+        pricer,
         shapes: &shapes,
         refused: &mut refused,
         plans: Vec::new(),
@@ -91,7 +104,7 @@ fn plan_under(context: Context) -> PlanSet {
         candidates: builder.candidates,
     };
     let plans = builder.plans;
-    choose(&pricer, &kept_offers, plans, refused, counts)
+    Candidates { kept_offers, plans, refused, counts }
 }
 
 /// An old price of the snapshot gives way where the same cloud was asked and said what it takes now for the same GPU on the same terms.
@@ -168,7 +181,8 @@ fn needs_network(nodes: u32, step: &StepEstimate) -> bool {
     step.served.map_or(nodes > 1, |served| served.nodes_each > 1)
 }
 
-fn choose(pricer: &Pricer, kept: &[OfferId], mut plans: Vec<Plan>, mut refused: Refusals, counts: Counts) -> PlanSet {
+fn choose(pricer: &Pricer, found: Candidates) -> PlanSet {
+    let Candidates { kept_offers: kept, mut plans, mut refused, counts } = found;
     let context = pricer.context;
     let world = context.world;
     let value_of_time = ValueOfTime::new(context.workload, context.limits);
@@ -186,11 +200,11 @@ fn choose(pricer: &Pricer, kept: &[OfferId], mut plans: Vec<Plan>, mut refused: 
     let mut recommendation = shortlist.recommended.map(|index| plans[index].clone());
     let (mut frontier, mut alternatives) = (listed(&shortlist.frontier), listed(&shortlist.alternatives));
     for plan in recommendation.iter_mut().chain(&mut frontier).chain(&mut alternatives) {
-        add_pools_and_promise(pricer, kept, plan);
+        add_pools_and_promise(pricer, &kept, plan);
     }
     if let Some(best) = &mut recommendation {
         find_break_even(pricer, &mut forecaster, best);
-        best.input_fixes = input_fixes(pricer, kept, best);
+        best.input_fixes = input_fixes(pricer, &kept, best);
     }
     let cheaper_if_fed = recommendation.as_ref().and_then(|best| cheaper_without_waiting(world, &plans, best));
     let terms =

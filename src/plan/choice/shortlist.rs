@@ -30,7 +30,7 @@ pub struct Shortlist {
 }
 
 /// Plans that a program can launch go before the others, and of these the ones whose price is known.
-type Rank = (Standing, (f64, f64, f64));
+pub type Rank = (Standing, (f64, f64, f64));
 
 /// Forecasts plans on spot until nothing that is not forecast could be better than what is chosen, and chooses. Plans that break a limit after
 /// all, and those that are beaten by their best case already, are refused. What is left in `plans` is settled.
@@ -184,13 +184,25 @@ fn best_case(open: &Undecided, aim: Aim) -> Rank {
     (open.standing, aim.key(open.least.cost, open.least.hours))
 }
 
-fn rank_of(pricer: &Pricer, plan: &Plan, aim: Aim) -> Rank {
+pub fn rank_of(pricer: &Pricer, plan: &Plan, aim: Aim) -> Rank {
     let offer = pricer.context.world.market.offer(plan.offer);
     (pricer.standing(offer), aim.key(plan.cost.expected, plan.run.hours.expected))
 }
 
 fn by_rank(a: Rank, b: Rank) -> Ordering {
     a.0.cmp(&b.0).then(by_key(a.1, b.1))
+}
+
+/// The rank of the best plan where every way of every plan is forecast, as if no bound were known beforehand.
+#[cfg(test)]
+pub fn best_of_all(pricer: &Pricer, forecaster: &mut Forecaster, plans: Vec<Plan>, aim: Aim) -> Option<Rank> {
+    let mut refused = Refusals::default();
+    let mut search = Search::new(pricer, forecaster, &mut refused, plans);
+    for mut open in std::mem::take(&mut search.open) {
+        let question = Question { aim, depth: Depth::EveryWay, best: None };
+        search.settled.extend(settle(pricer, search.forecaster, &mut open, question));
+    }
+    search.settled.iter().map(|plan| rank_of(pricer, plan, aim)).min_by(|a, b| by_rank(*a, *b))
 }
 
 /// Settled plans, and what is looked for.

@@ -7,14 +7,17 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::candidate::Plan;
 use crate::choice::objective::Aim;
-use crate::choice::plan;
-use crate::context::World;
+use crate::choice::shortlist::{best_of_all, rank_of};
+use crate::choice::value_of_time::ValueOfTime;
+use crate::choice::{candidates, choose, plan};
+use crate::context::{Context, World};
 use crate::explanation::{Rejection, Warning};
 use crate::limits::{Limits, Objective, OfferFilter, PurchaseChoice};
 use crate::money::bill::BillItem;
 use crate::money::drift::Drift;
+use crate::money::pricer::Pricer;
 use crate::plan_set::PlanSet;
-use crate::spot::MOST_UNPROBED;
+use crate::spot::{Forecaster, MOST_UNPROBED};
 use gpuplan_estimate::Correction;
 use gpuplan_hardware::{CloudId, GpuSelector, Hardware};
 use gpuplan_market::{Booking, Location, Market, Offer, Origin, Purchase, Quote};
@@ -151,6 +154,36 @@ fn more_time_money_or_gpus_never_make_the_objective_worse() {
             assert_no_worse(&case, (&set, &wider), (&tight_set, &tight), &what);
         }
     }
+}
+
+/// Bounds and domination leave out forecasts, and never the plan that would have been recommended.
+#[test]
+fn what_is_not_forecast_would_not_have_been_recommended() {
+    let case = Case::new();
+    let mut forecast_all = 0;
+    for question in 0..QUESTIONS {
+        let mut draws = Draws::new(20_261_124, question);
+        let workload = case.drawn_workload(&mut draws);
+        let objective = one_of(&mut draws, &[Objective::Cost, Objective::CostAndTime, Objective::Time]);
+        let gpus = one_of(&mut draws, &["H100:1..16", "A100:1..16", "L40S:1..8", "H200:8"]);
+        let clouds = one_of(&mut draws, &[&["aws", "gcp"][..], &["aws"], &["gcp", "azure"]]);
+        let offers = OfferFilter {
+            clouds: clouds.iter().map(|cloud| CloudId::new(cloud)).collect(),
+            gpus: vec![GpuSelector::parse(gpus, &case.hardware).unwrap()],
+            ..OfferFilter::default()
+        };
+        let deadline = (draws.uniform() < 0.6).then(|| Hours(drawn(&mut draws, 2.0, 300.0)));
+        let limits = Limits { objective, offers, deadline, max_nodes: Some(2), now: Some(now()), ..Limits::default() };
+        let world = World { hardware: &case.hardware, market: &case.market, correction: &Correction::NONE };
+        let pricer = Pricer::new(Context { world, workload: &workload, limits: &limits });
+        let aim = Aim::new(&limits, ValueOfTime::new(&workload, &limits));
+        let found = candidates(&pricer);
+        forecast_all += found.plans.iter().filter(|plan| plan.needs_forecast()).count();
+        let best = best_of_all(&pricer, &mut Forecaster::new(&pricer.model, limits.seed), found.plans.clone(), aim);
+        let recommended = choose(&pricer, found).recommendation.map(|plan| rank_of(&pricer, &plan, aim));
+        assert_eq!(recommended, best, "question {question}: {objective:?}, {gpus}, {clouds:?}, {deadline:?}");
+    }
+    assert!(forecast_all > 1_000, "{forecast_all} plans on spot");
 }
 
 #[test]

@@ -33,7 +33,7 @@ impl WorkloadFile {
         }
         let mut assumed = Vec::new();
         let network = model::resolve(&self.model, models, read_model, &mut assumed)?;
-        if !self.serving.is_empty() {
+        if !self.serving.is_empty() || serving::is_named_as_task(&self.training) {
             return serving::resolve(self, network, assumed);
         }
         let training = training::resolve(&self.training, &network, models, &mut assumed)?;

@@ -119,9 +119,9 @@ impl Models {
 
     /// By id or alias, without regard to case and separators.
     pub fn find(&self, name: &str) -> Option<&ModelRow> {
-        let wanted = plain(name);
-        let exact = self.rows.iter().find(|row| plain(&row.id) == wanted);
-        exact.or_else(|| self.rows.iter().find(|row| row.aliases.iter().any(|alias| plain(alias) == wanted)))
+        let is_meant = |known: &str| letters(known).eq(letters(name));
+        let exact = self.rows.iter().find(|row| is_meant(&row.id));
+        exact.or_else(|| self.rows.iter().find(|row| row.aliases.iter().any(|alias| is_meant(alias))))
     }
 
     /// The model that a name means, as people type it: with or without its organisation, with the words of a revision
@@ -276,8 +276,9 @@ impl ModelRow {
     }
 }
 
-fn plain(name: &str) -> String {
-    name.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '.').map(|c| c.to_ascii_lowercase()).collect()
+/// What tells names apart: without separators, and small letters as capital ones.
+fn letters(name: &str) -> impl Iterator<Item = u8> {
+    name.bytes().filter(|byte| byte.is_ascii_alphanumeric() || *byte == b'.').map(|byte| byte.to_ascii_lowercase())
 }
 
 #[cfg(test)]

@@ -102,10 +102,18 @@ fn sequence(model: &Model, native_tokens: Option<u32>, tokens: u32) -> Result<u3
     }
 }
 
+/// Where the task is said to be serving, as people type it beside `--requests-per-second`, and nothing about training is.
+pub(super) fn is_named_as_task(training: &TrainingSection) -> bool {
+    let names_serving =
+        |task: &String| ["serve", "serving", "inference"].contains(&task.trim().to_ascii_lowercase().as_str());
+    training.task.as_ref().is_some_and(names_serving)
+        && *training == TrainingSection { task: training.task.clone(), ..TrainingSection::default() }
+}
+
 /// Sections and limits that belong to training, or mean nothing here.
 fn contradictions(file: &WorkloadFile) -> Result<(), WorkloadFileError> {
     let steady = [&file.serving.requests_per_second, &file.serving.tokens_per_day, &file.serving.images_per_second];
-    if file.training != TrainingSection::default() {
+    if file.training != TrainingSection::default() && !is_named_as_task(&file.training) {
         return Err(conflict("[serving]", "[training]"));
     }
     if file.sweep != SweepSection::default() {
@@ -361,6 +369,23 @@ mod tests {
         assert_eq!((serving.weights, serving.kv_cache), (StoredFormat::Bf16, StoredFormat::Bf16));
         assert!(made.assumed.contains(&Assumption::ServingHours { hours: MONTH }), "{:?}", made.assumed);
         assert_eq!(made.workload.name, "llama-3.1-8b-serving");
+    }
+
+    /// As people type it: `--task serve` beside `--requests-per-second`.
+    #[test]
+    fn a_task_that_is_serving_is_a_served_model() {
+        let file = |text: &str| {
+            let text = format!("[model]\npreset = \"llama-3.1-8b\"\n{text}");
+            WorkloadFile::parse(&text).unwrap().resolve(&Models::embedded().unwrap(), None)
+        };
+        for task in ["serve", "serving", "Inference"] {
+            let named = file(&format!("[training]\ntask = \"{task}\"\n[serving]\n{CHAT}")).unwrap();
+            assert_eq!(named, file(&format!("[serving]\n{CHAT}")).unwrap());
+            let bare = file(&format!("[training]\ntask = \"{task}\"")).unwrap_err().to_string();
+            assert!(bare.starts_with("`serving.") && bare.contains("is missing"), "{bare}");
+            let both = file(&format!("[training]\ntask = \"{task}\"\nsteps = 5\n[serving]\n{CHAT}"));
+            assert!(both.unwrap_err().to_string().contains("exclude each other"));
+        }
     }
 
     #[test]
