@@ -252,7 +252,10 @@ fn what_has_no_answer_says_why() {
         (json!({ "trace": "x" }), "no trace"),
         (json!({ "policy": "greedy" }), "the trace ends"),
         (json!({ "spot_usd_per_hour": "0" }), "not a price"),
-        (json!({ "pools": [{ "trace": "t", "spot_usd_per_hour": "1", "spot_usd_per_hour_path": [["0", 3]] }] }), "not a price"),
+        (
+            json!({ "pools": [{ "trace": "t", "spot_usd_per_hour": "1", "spot_usd_per_hour_path": [["0", 3]] }] }),
+            "not a price",
+        ),
         (json!({ "work_hours": -1 }), "a time is negative"),
         (json!({ "policy": "guess" }), "unknown variant"),
     ] {
