@@ -38,7 +38,7 @@ mod on;
 mod phases;
 mod profile;
 mod refusals;
-mod report;
+pub mod report;
 mod serving;
 mod simulate;
 mod spot;

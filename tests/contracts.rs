@@ -182,7 +182,7 @@ fn gcp_price_list_keeps_the_contract() {
 mod launchers {
     use std::time::{Duration, Instant};
 
-    use gpuplan::launch::{CreateRequest, Launcher, MachineId, MachineState, Market, Pool, Role};
+    use gpuplan::launch::{Access, CreateRequest, Launcher, MachineId, MachineState, Market, Pool, Role};
     use jiff::Timestamp;
 
     pub fn pool(cloud: &str, region: &str, zone: Option<&str>, instance_type: &str) -> Pool {
@@ -217,6 +217,7 @@ mod launchers {
             zones: Vec::new(),
             reservation: None,
             role: Role::Work,
+            access: Access::default(),
         }
     }
 

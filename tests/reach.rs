@@ -2,16 +2,21 @@
 
 mod action;
 mod book;
+mod keys;
+mod packaging;
 mod python;
+mod recording;
+mod watching;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use gpuplan_testbed::python::{environment, interpreter, say};
 
-/// What the tests in tests/python use: the official client of the Model Context Protocol, tables, a type checker, a reader of YAML.
-const PACKAGES: [&str; 5] = ["mcp==2.3.0", "pandas==3.1.1", "pandas-stubs", "mypy==2.4.1", "PyYAML==6.0.3"];
-const ANY: [&str; 5] = ["mcp", "pandas", "pandas-stubs", "mypy", "PyYAML"];
+/// What the tests in tests/python use: the official client of the Model Context Protocol, tables and charts, a type checker, a reader of YAML.
+const PACKAGES: [&str; 6] =
+    ["mcp==2.3.0", "pandas==3.1.1", "matplotlib==3.11.2", "pandas-stubs", "mypy==2.4.1", "PyYAML==6.0.3"];
+const ANY: [&str; 6] = ["mcp", "pandas", "matplotlib", "pandas-stubs", "mypy", "PyYAML"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

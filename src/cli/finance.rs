@@ -10,3 +10,4 @@ pub mod entries;
 pub mod gather;
 pub mod report;
 pub mod run_page;
+pub mod watch;

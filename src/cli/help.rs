@@ -120,6 +120,7 @@ const PAGES: [Page; 46] = [
     ("report", USUAL, &[
         ("A page of a plan", "gpuplan report examples/llama-7b-pretrain.toml --out report.html"),
         ("Markdown of a plan that was kept", "gpuplan report plan.json --format md --out plan.md"),
+        ("Pages of all runs that renew themselves", "gpuplan report --watch pages"),
     ]),
     ("prices", &[], &[
         ("Eight H100 in one machine, cheapest first", "gpuplan prices H100:8"),

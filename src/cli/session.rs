@@ -96,6 +96,11 @@ impl Session {
         Self { catalog_dir: Some(folder.to_owned()), ..self.clone() }
     }
 
+    /// The same at another time.
+    pub fn at(&self, now: Timestamp) -> Self {
+        Self { now, ..self.clone() }
+    }
+
     /// The folder that replaces the embedded catalog.
     pub fn catalog_dir(&self) -> Option<&Path> {
         self.catalog_dir.as_deref()

@@ -17,7 +17,7 @@ pub struct DeviceRates {
     pub flash: f64,
     /// The same with kernels written for Hopper and Blackwell, on those alone.
     pub flash3: Option<f64>,
-    /// Share of what a benchmark reaches alone that training sustains.
+    /// Share of what a kernel reaches alone that training sustains. The power limit is in what was measured alone.
     pub sustained: f64,
     pub memory_bandwidth: f64,
     /// Exponent on tile and wave quantisation.
@@ -86,7 +86,7 @@ impl DeviceRates {
     pub fn new(gpu: &Gpu, precision: Precision, share: f64, constants: &Constants) -> Self {
         let unit = unit(gpu, precision);
         let tera = |format: NumberFormat| gpu.peak_tflops.get(format).unwrap_or(0.0) * 1e12;
-        let half = tera(NumberFormat::Bf16).max(tera(NumberFormat::Fp16)).max(tera(NumberFormat::Fp32));
+        let half = half_peak(gpu);
         let attention_peak = match unit {
             Unit::Vector32 => tera(NumberFormat::Fp32),
             Unit::Tensor32 => tera(NumberFormat::Tf32),
@@ -94,7 +94,7 @@ impl DeviceRates {
         };
         let peak = match unit {
             Unit::Eight | Unit::EightInBlocks => tera(NumberFormat::Fp8),
-            Unit::Four => 1.0 / ((1.0 - c::NVFP4_HALF_SHARE) / tera(NumberFormat::Fp4) + c::NVFP4_HALF_SHARE / half),
+            Unit::Four => tera(NumberFormat::Fp4),
             _ => attention_peak,
         };
         let measured = gpu.matmul_ceiling_tflops.bf16.filter(|_| unit != Unit::Vector32);
@@ -112,12 +112,11 @@ impl DeviceRates {
             Unit::EightInBlocks | Unit::Four => fp8_share / c::BLOCK_SCALING_COST,
             _ => 1.0,
         };
-        let power = power_share(gpu, unit, half).powf(constants.power_exponent);
-        let clock = if gpu.name.starts_with("GeForce") { constants.geforce_clock } else { 1.0 };
-        let power = power * clock;
+        let power = power_share(gpu, unit, half).powf(constants.power_exponent) * clock(gpu, constants);
         let plain = ceiling * constants.gemm_share * generation * power;
         let matmul = peak * plain * low;
-        let vector_power = power_share(gpu, Unit::Vector32, half).powf(constants.power_exponent) * clock;
+        let vector_power =
+            power_share(gpu, Unit::Vector32, half).powf(constants.power_exponent) * clock(gpu, constants);
         let vector =
             tera(NumberFormat::Fp32) * c::VECTOR_CEILING * constants.gemm_share * constants.fp32_share * vector_power;
         let multiprocessors = (f64::from(gpu.streaming_multiprocessors) * share).max(1.0);
@@ -127,7 +126,7 @@ impl DeviceRates {
             head: attention_peak * plain * share,
             flash3: gpu.architecture.has_asynchronous_products().then_some(half * c::FLASH3_SHARE * power * share),
             flash: attention_peak * flash_share(gpu, unit, ceiling, constants) * power * share,
-            sustained: constants.sustained(gpu.architecture) * power,
+            sustained: constants.sustained(gpu.architecture),
             memory_bandwidth: stream_bandwidth(gpu) * constants.bandwidth_share * share,
             wave_exponent: constants.wave_exponent,
             multiprocessors,
@@ -140,6 +139,22 @@ impl DeviceRates {
             host_time: 1.0,
         }
     }
+}
+
+/// What is left of the peak of matrix units under the power limit of the card, times its clock over the one that the peak is stated for.
+pub fn power_and_clock(gpu: &Gpu, constants: &Constants) -> f64 {
+    power_share(gpu, Unit::Half, half_peak(gpu)).powf(constants.power_exponent) * clock(gpu, constants)
+}
+
+/// GeForce boards run above the boost clock that their peaks are stated for.
+fn clock(gpu: &Gpu, constants: &Constants) -> f64 {
+    if gpu.name.starts_with("GeForce") { constants.geforce_clock } else { 1.0 }
+}
+
+/// FLOP/s in 16 bits, or what a card without matrix units has in 32.
+fn half_peak(gpu: &Gpu) -> f64 {
+    let tera = |format| gpu.peak_tflops.get(format).unwrap_or(0.0) * 1e12;
+    tera(NumberFormat::Bf16).max(tera(NumberFormat::Fp16)).max(tera(NumberFormat::Fp32))
 }
 
 /// What fused attention reaches of the peak on sequences without end.

@@ -8,12 +8,22 @@ use gpuplan_workload::{Model, Precision, Training};
 
 /// Whether the GPU can run the training in this setting.
 pub fn check(gpu: &Gpu, model: &Model, training: &Training, setting: &Setting) -> Result<(), Infeasible> {
-    let why = recipe(gpu, training.precision).err().or_else(|| layout(model, training, setting).err());
+    let why = kernels(gpu, training).err().or_else(|| layout(model, training, setting).err());
     why.map_or(Ok(()), |detail| Err(Infeasible::Unsupported { detail }))
 }
 
+/// Whether there are kernels for the recipe of a training.
+pub fn kernels(gpu: &Gpu, training: &Training) -> Result<(), String> {
+    recipe(gpu, training.precision)?;
+    if training.kernels.low_precision.attention && !gpu.architecture.has_asynchronous_products() {
+        let needs = "kernels for Hopper and data-centre Blackwell (cuDNN); the nearest is fp8_attention=false";
+        return Err(format!("fp8_attention=true on {}: training in it is published with {needs}", gpu.name));
+    }
+    Ok(())
+}
+
 /// Formats of fewer than 16 bits need units of their own. tf32 on chips without them is plain fp32, as PyTorch runs it.
-pub fn recipe(gpu: &Gpu, precision: Precision) -> Result<(), String> {
+fn recipe(gpu: &Gpu, precision: Precision) -> Result<(), String> {
     let (has, needs) = match precision {
         Precision::Fp8 => (has_fp8(gpu), "8-bit floating-point units (Ada, Hopper, CDNA3 or newer)"),
         Precision::Mxfp8 => (scales_blocks(gpu), "units that scale blocks of 8-bit numbers (Blackwell, CDNA4)"),

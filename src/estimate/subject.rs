@@ -71,7 +71,7 @@ impl<'a> Subject<'a> {
     }
 
     pub fn with(constants: &'a Constants, model: &'a Model, training: &'a Training, machine: Machine<'a>) -> Self {
-        let rates = DeviceRates::new(machine.gpu, training.precision, machine.card_share, constants);
+        let rates = DeviceRates::new(machine.gpu, training.timed_as(), machine.card_share, constants);
         let factors = Factors::unmeasured();
         Self {
             constants,
@@ -79,7 +79,7 @@ impl<'a> Subject<'a> {
             training,
             machine,
             rates,
-            kernels: RecipeKernels::new(machine.gpu, training.precision, machine.card_share),
+            kernels: RecipeKernels::new(machine.gpu, training.timed_as(), machine.card_share, constants),
             factors,
             experience: None,
             sequence: f64::from(training.sequence_length),
@@ -95,7 +95,7 @@ impl<'a> Subject<'a> {
 
     /// Whether the GPU has units for the precision, which no setting changes.
     pub fn has_units(&self) -> Result<(), Infeasible> {
-        possible::recipe(self.machine.gpu, self.training.precision).map_err(|detail| Infeasible::Unsupported { detail })
+        possible::kernels(self.machine.gpu, self.training).map_err(|detail| Infeasible::Unsupported { detail })
     }
 
     /// Memory and time of one setting, whether or not it fits.
@@ -257,7 +257,7 @@ impl<'a> Subject<'a> {
                 || self.training.objective.frozen_passes() > 0.0
                 || matches!(kind, ModelKind::Encdec | ModelKind::MoeEncdec | ModelKind::Vit),
             scale: setting.gpus() > MOST_COVERED_GPUS,
-            block_scaling: matches!(self.training.precision, Precision::Mxfp8 | Precision::Nvfp4),
+            block_scaling: matches!(self.training.timed_as(), Precision::Mxfp8 | Precision::Nvfp4),
             age: !self.training.is_since(FIRST_COVERED_YEAR),
             shape: self.model.shape_is_guessed,
         }

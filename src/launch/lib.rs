@@ -21,6 +21,6 @@ pub use ports::engine::{Engine, EngineError, JobId, JobState, JobStatus, Submiss
 pub use ports::keeper::{Group, KeepRequest, Keeper};
 pub use ports::launch_error::{LaunchError, Reach};
 pub use ports::launcher::{Launcher, SelfDestruct};
-pub use ports::machine::{CreateRequest, Machine, MachineId, MachineState, Market, Pool, Role};
+pub use ports::machine::{Access, CreateRequest, Machine, MachineId, MachineState, Market, Pool, Role};
 pub use ports::{block, engine, keeper, launch_error, launcher, machine};
 pub use spec::RunSpec;

@@ -10,7 +10,7 @@ use crate::controller::events::{Rentable, Terms};
 use crate::job::Job;
 use crate::names::Launch;
 use crate::ports::block::BlockOrder;
-use crate::ports::machine::Pool;
+use crate::ports::machine::{Access, Pool};
 use gpuplan_runstore::lease::ENDING;
 use gpuplan_runstore::{Expected, Side, SidePrice};
 use gpuplan_spot::AvailabilityModel;
@@ -144,6 +144,16 @@ impl RunSpec {
 
     pub fn write(&self) -> Result<String, SpecError> {
         serde_json::to_string(self).map_err(|error| SpecError::Malformed(error.to_string()))
+    }
+
+    /// What its machines read and write.
+    pub fn access(&self) -> Access {
+        Access {
+            run: self.run.clone(),
+            store: self.store.clone(),
+            secrets: self.job.secrets.iter().map(|secret| secret.name.clone()).collect(),
+            has_runs_within: self.job.sweep.is_some(),
+        }
     }
 
     /// Every place to rent at, spot first.

@@ -27,6 +27,18 @@ pub struct BucketRules {
     pub losses: Vec<LossRule>,
     /// What was deleted or overwritten can be brought back for a while.
     pub can_undelete: bool,
+    pub writers: Writers,
+}
+
+/// Whose machines may write to a run that lies there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Writers {
+    /// Those of the run: it has a role of its own.
+    OfTheRun,
+    /// Those of all runs, which share a role; and what would change that.
+    OfAnyRun { remedy: String },
+    /// The cloud did not say, and why.
+    Unknown(String),
 }
 
 /// Whether a rule for one prefix acts on anything below another.

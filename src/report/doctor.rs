@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::text::json::{VERSION, pretty};
 use crate::text::table::{Column, render};
 use crate::text::wrap::wrap;
-use gpuplan_market::bucket::{BucketRules, Loss, LossRule};
+use gpuplan_market::bucket::{BucketRules, Loss, LossRule, Writers};
 use gpuplan_market::{Permission, Quota, Tried, Verdict};
 
 /// Credentials of one cloud.
@@ -100,6 +100,8 @@ struct BucketCheck<'a> {
     bucket: &'a str,
     /// Whether what was deleted or overwritten can be brought back for a while.
     can_undelete: bool,
+    /// Whose machines may write to a run there: `of-the-run`, which has a role of its own, `of-any-run`, or `unknown`.
+    writers: &'static str,
     losses: Vec<LossCheck<'a>>,
 }
 
@@ -162,7 +164,12 @@ fn permission_check(permission: &Permission) -> PermissionCheck<'_> {
 fn bucket_check<'a>(rules: &'a BucketRules) -> BucketCheck<'a> {
     let loss = |rule: &'a LossRule| LossCheck { rule: &rule.rule, does: does(rule.loss), after_days: rule.after_days };
     let losses = rules.losses.iter().map(loss);
-    BucketCheck { bucket: &rules.bucket, can_undelete: rules.can_undelete, losses: losses.collect() }
+    let writers = match rules.writers {
+        Writers::OfTheRun => "of-the-run",
+        Writers::OfAnyRun { .. } => "of-any-run",
+        Writers::Unknown(_) => "unknown",
+    };
+    BucketCheck { bucket: &rules.bucket, can_undelete: rules.can_undelete, writers, losses: losses.collect() }
 }
 
 fn does(loss: Loss) -> &'static str {
@@ -292,7 +299,7 @@ fn section(check: &Check, context: &Context, text: &mut String) {
 }
 
 fn bucket(rules: &BucketRules, say: &mut impl FnMut(String)) {
-    let BucketRules { bucket, losses, can_undelete } = rules;
+    let BucketRules { bucket, losses, can_undelete, writers } = rules;
     for LossRule { rule, loss, after_days } in losses {
         let name = if rule.is_empty() { String::new() } else { format!(" `{rule}`") };
         let after =
@@ -306,10 +313,15 @@ fn bucket(rules: &BucketRules, say: &mut impl FnMut(String)) {
     if losses.is_empty() {
         say(format!("- bucket {bucket}: no rule takes away what runs keep"));
     }
-    say(format!(
-        "- bucket {bucket}: machines of all its runs have one role, which writes below any of them; teams that do not trust each other \
-         need an account each"
-    ));
+    say(match writers {
+        Writers::OfTheRun => format!("- bucket {bucket}: each run has a role of its own, which writes to no other run"),
+        Writers::OfAnyRun { remedy } => {
+            format!(
+                "- bucket {bucket}: machines of all its runs have one role, which writes below any of them; {remedy}"
+            )
+        }
+        Writers::Unknown(why) => format!("- not known: whether runs in {bucket} have a role each: {why}"),
+    });
     if !can_undelete {
         say(format!(
             "- bucket {bucket}: what is deleted or overwritten is lost; `gpuplan setup` makes buckets that keep it for days"
@@ -323,8 +335,13 @@ mod tests {
 
     #[test]
     fn a_bucket_that_loses_checkpoints_says_so() {
-        let rules =
-            |losses: Vec<LossRule>, can_undelete| BucketRules { bucket: "s3://b".to_owned(), losses, can_undelete };
+        let shared = || Writers::OfAnyRun { remedy: "do this".to_owned() };
+        let rules = |losses: Vec<LossRule>, can_undelete| BucketRules {
+            bucket: "s3://b".to_owned(),
+            losses,
+            can_undelete,
+            writers: shared(),
+        };
         let said = |rules: BucketRules| {
             let mut text = String::new();
             bucket(&rules, &mut |line| text += &(line + "\n"));
@@ -344,7 +361,9 @@ mod tests {
             text.starts_with("- bucket s3://b: no rule takes away what runs keep\n") && text.contains("one role"),
             "{text}"
         );
-        assert!(!text.contains("LOSES") && !text.contains("lost"), "{text}");
+        assert!(!text.contains("LOSES") && !text.contains("lost") && text.contains("; do this\n"), "{text}");
+        let text = said(BucketRules { writers: Writers::OfTheRun, ..rules(Vec::new(), true) });
+        assert!(text.contains("each run has a role of its own") && !text.contains("one role"), "{text}");
     }
 
     #[test]

@@ -136,6 +136,10 @@ impl RunList {
         Self { version: VERSION, runs }
     }
 
+    pub fn runs(&self) -> &[RunLine] {
+        &self.runs
+    }
+
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }

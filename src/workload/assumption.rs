@@ -7,7 +7,7 @@ use crate::data::{DataKind, FileLayout, Storage};
 use crate::model::deviations::Simplification;
 use crate::model::{MlpKind, ModelKind, NormKind};
 use crate::serving::{ServingEngine, StoredFormat};
-use crate::training::precision::{BaseWeights, Precision};
+use crate::training::precision::{BaseWeights, Precision, Scaling};
 use crate::training::{LoraTargets, Optimizer, Recompute, Task};
 use gpuplan_units::{Bytes, GpuCount, Hours, Seconds};
 
@@ -58,6 +58,18 @@ pub enum Assumption {
     },
     Precision {
         precision: Precision,
+    },
+    /// Whether a recipe of 8 bits and fewer multiplies attention in 8 bits.
+    Fp8Attention {
+        attention: bool,
+    },
+    /// Part of the linear layers that such a recipe keeps in 16 bits.
+    HalfPrecisionShare {
+        share: f64,
+    },
+    /// What has one scale in fp8.
+    Fp8Scaling {
+        scaling: Scaling,
     },
     BaseWeights {
         base_weights: BaseWeights,

@@ -24,7 +24,7 @@ pub use serving::{Load, Serving, ServingEngine, ServingLayout, Speculation, Stor
 pub use stack::{Stack, Stacks};
 pub use training::layout::{Layout, Shard};
 pub use training::objective::Objective;
-pub use training::precision::{BaseWeights, Precision};
+pub use training::precision::{BaseWeights, LowPrecision, Precision, Scaling};
 pub use training::sweep::{self, Sweep};
 pub use training::{
     AttentionKernel, Framework, FsdpStyle, Kernels, Lora, LossKernel, Measure, MemorySavings, Offload, Optimizer,

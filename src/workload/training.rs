@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::Model;
 use crate::training::objective::Objective;
-use crate::training::precision::{BaseWeights, Precision};
+use crate::training::precision::{BaseWeights, LowPrecision, Precision, Scaling};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -290,13 +290,14 @@ const SINCE_FUSED_GRADIENT_SUMS: u32 = 2022;
 pub const SINCE_SEQUENCE_PARALLEL: u32 = 2022;
 
 /// How the work of a GPU is computed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Kernels {
     pub attention: Option<AttentionKernel>,
     pub loss: Option<LossKernel>,
     pub compile: bool,
     /// Whole passes are captured and replayed as CUDA graphs.
     pub cuda_graphs: bool,
+    pub low_precision: LowPrecision,
 }
 
 /// What keeps less in the memory of a GPU, beside recomputed activations and a quantised base.
@@ -359,6 +360,15 @@ impl Training {
         Self { task: Task::InferencePrefill, lora: None, base_weights, ..self.clone() }
     }
 
+    /// The precision whose products take as long as those of the linear layers: fp8 with a scale for every block is timed as mxfp8.
+    #[inline]
+    pub fn timed_as(&self) -> Precision {
+        match (self.precision, self.kernels.low_precision.scaling) {
+            (Precision::Fp8, Scaling::Block) => Precision::Mxfp8,
+            (precision, _) => precision,
+        }
+    }
+
     /// DeepSpeed's optimizer for bf16 keeps sums in fp32 beside the 16-bit gradients, and shards neither (deepspeedai/DeepSpeed,
     /// deepspeed/runtime/bf16_optimizer.py, `fp32_groups_gradients_flat`; "4 bytes x params and it's not sharded", bigscience-workshop/bigscience,
     /// train/tr11-176B-ml/chronicles-prequel.md).
@@ -387,11 +397,12 @@ impl Training {
         self.framework.is_transformer_engine() && self.is_since(SINCE_TRANSFORMER_ENGINE)
     }
 
-    /// Kernels written for Hopper and Blackwell: named, or those of Transformer Engine.
+    /// Kernels written for Hopper and Blackwell: named, or those of Transformer Engine, or in 8 bits, which no others are.
     #[inline]
     pub fn uses_flash3(&self) -> bool {
-        let engine = self.has_transformer_engine() && self.kernels.attention != Some(AttentionKernel::Eager);
-        self.kernels.attention == Some(AttentionKernel::Flash3) || engine
+        let engine = self.has_transformer_engine() || self.kernels.low_precision.attention;
+        self.kernels.attention == Some(AttentionKernel::Flash3)
+            || engine && self.kernels.attention != Some(AttentionKernel::Eager)
     }
 
     /// The stated overlap; open: all of it on Transformer Engine, where the GPU is one that it is made for.

@@ -68,6 +68,38 @@ fn a_reader_of_a_pipeline_outlives_its_writer() {
     survives(&[("train.sh", "exec > >(tee -a train.log) 2>&1\npython3 slow.py\nexit $?\n")], &["bash", "train.sh"]);
 }
 
+/// Whatever its log is piped into.
+#[test]
+fn a_program_that_fails_in_a_pipeline_has_failed() {
+    let ends = |files: &[(&str, &str)], command: &[&str], code: i32| {
+        let bench = Bench::new();
+        fs::create_dir_all(bench.path("a")).unwrap();
+        for (name, text) in files {
+            fs::write(bench.path("a").join(name), text).unwrap();
+            fs::set_permissions(bench.path("a").join(name), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let mut agent = bench.start("a", &["--no-restart"], command);
+        agent.ends_with(code);
+        agent.log()
+    };
+    let (fails, works) = ("import sys\nprint('loss 1')\nsys.exit(3)\n", "print('loss 1')\n");
+    let piped = "python3 train.py 2>&1 | tee train.log";
+    for command in [&["bash", "-c", piped][..], &["sh", "-c", piped], &["env", "A=1", "bash", "-c", piped]] {
+        let said = ends(&[("train.py", fails)], command, 3);
+        assert!(said.contains("loss 1\n") && said.contains("with `-o pipefail`"), "{said}");
+        ends(&[("train.py", works)], command, 0);
+    }
+    let script = format!("#!/usr/bin/env bash\nset -e\ncd .\n{piped} | grep -v Warning\necho done\n");
+    for command in [&["bash", "train.sh"][..], &["./train.sh"]] {
+        let said = ends(&[("train.py", fails), ("train.sh", &script)], command, 3);
+        assert!(!said.contains("done\n"), "{said}");
+        assert!(ends(&[("train.py", works), ("train.sh", &script)], command, 0).contains("done\n"));
+    }
+    // What decides for itself keeps its own end.
+    let own = format!("{piped}; exit ${{PIPESTATUS[1]}}");
+    ends(&[("train.py", fails)], &["bash", "-c", &own], 0);
+}
+
 /// As `accelerate launch` does on one GPU, and `deepspeed` on one machine.
 #[test]
 fn a_launcher_that_passes_nothing_on_is_no_end_of_its_worker() {

@@ -9,9 +9,10 @@ use serde_json::Value;
 
 use crate::cli::launch::{HOLD, PATIENCE};
 use crate::cli::support::Ran;
+use gpuplan::launch::Market;
 use gpuplan_testbed::cloud_box::{CloudBox, KEYS};
 use gpuplan_testbed::machines::Seen;
-use gpuplan_testbed::proxy::{Fault, Rule};
+use gpuplan_testbed::proxy::{Call, Fault, Rule};
 
 const QUESTION: [&str; 12] = [
     "examples/resnet-50-imagenet.toml",
@@ -269,6 +270,82 @@ fn a_fleet_keeps_a_run_alive_that_nobody_leads() {
         1,
         "that of the run whose machine ended its fleet goes when its time is over"
     );
+}
+
+/// What a tag of the machine says.
+fn tag(call: &Call, key: &str) -> Option<String> {
+    let name = |number: usize, part: &str| format!("TagSpecification.1.Tag.{number}.{part}");
+    let number = (1..)
+        .map_while(|number| Some((number, call.parameter(&name(number, "Key"))?)))
+        .find(|(_, known)| known == key)?
+        .0;
+    call.parameter(&name(number, "Value"))
+}
+
+/// `--leader aws` until the machine leads: which it is, as whom it acts, what it is given; and that nothing is rented for the run from here. Machines
+/// ask moto without the box, which has no image for them, so that it rents nothing either.
+#[test]
+fn a_machine_with_a_role_of_its_own_leads_a_run_on_aws() {
+    let Some(cloud) = CloudBox::start("a_machine_with_a_role_of_its_own_leads_a_run_on_aws", Vec::new()) else {
+        return;
+    };
+    cloud.make_bucket("runs");
+    assert!(cloud.iam("CreateInstanceProfile", "&InstanceProfileName=gpuplan-leader").contains("InstanceProfileId"));
+    let (home, job) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let program = env!("CARGO_BIN_EXE_gpuplan");
+    let agent = format!("{program}#sha256={}", sha256(program));
+    fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/train.py"), job.path().join("train.py")).unwrap();
+    let led = ["--leader", "aws", "--accept-stale-prices", "-y", "--run", "led", "--budget", "400"];
+    let sent = ["--store", "s3://runs/team", "--agent", &agent, "--workdir", job.path().to_str().unwrap()];
+    let words = [&["launch"], &QUESTION[..], &led, &sent, &["--", "./train.py"]].concat();
+    let said = home.path().join("said");
+    let log = fs::File::create(&said).unwrap();
+    let mut here = gpuplan(&cloud, home.path(), &words).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
+    let machine = wait_for("the machine that leads", &mut here, &said, || cloud.world.up().into_iter().next());
+    assert_eq!((machine.market, machine.region.as_str()), (Market::OnDemand, "us-east-1"));
+    let asked: Vec<_> = cloud.calls().into_iter().filter(|call| call.action == "RunInstances").collect();
+    let [order] = asked.as_slice() else { panic!("one machine is ordered from here: {asked:?}") };
+    for (parameter, expected) in [
+        ("IamInstanceProfile.Name", Some("gpuplan-leader")),
+        ("InstanceType", Some("t3.small")),
+        ("InstanceMarketOptions.MarketType", None),
+        ("InstanceInitiatedShutdownBehavior", Some("terminate")),
+        ("MetadataOptions.HttpTokens", Some("required")),
+    ] {
+        assert_eq!(order.parameter(parameter).as_deref(), expected, "{parameter}");
+    }
+    assert_eq!(tag(order, "gpuplan:run").as_deref(), Some("led-leader"));
+    assert!(
+        tag(order, "gpuplan:expires").is_some()
+            && tag(order, "gpuplan:owner").is_some_and(|owner| owner.starts_with("arn:aws:"))
+    );
+    let boot = fs::read_to_string(machine.folder.join("boot.sh")).unwrap();
+    for part in ["./gpuplan take-over led --store s3://runs/team -y", "./gpuplan watch led", "shutdown -P +"] {
+        assert!(boot.contains(part), "{part}: {boot}");
+    }
+    // A link to its files names the key that signed it, and no more.
+    assert!(!boot.contains(KEYS[1]) && !boot.contains("AWS_SECRET"), "its rights are those of its role");
+    // Its program, and what it has to know of the run, are there before it starts.
+    assert_eq!(cloud.keys("runs", "team/runs/led-leader/workdir/").len(), 1);
+    assert_eq!(cloud.keys("runs", "team/runs/led/spec.json").len(), 1);
+    // It takes the run over with the keys of its role, and whoever launched may go.
+    let begun = Instant::now();
+    let ended = loop {
+        match here.try_wait().unwrap() {
+            Some(ended) => break ended,
+            None => assert!(begun.elapsed() < PATIENCE, "{}", cloud.world.console(&machine.id)),
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    let (said, console) = (fs::read_to_string(&said).unwrap(), cloud.world.console(&machine.id));
+    assert!(ended.success() && said.contains("led is led by a machine of its own"), "{said}\n{console}");
+    assert!(console.contains("led: adopted, 0 machines are there"), "{console}");
+    assert_eq!(cloud.keys("runs", "team/runs/led/lead/").len(), 1);
+    let stopped = run(&cloud, home.path(), &["stop", "led", "--at-once"]);
+    assert_eq!(stopped.code, 0, "{}{}", stopped.stdout, stopped.stderr);
+    assert!(cloud.world.up().is_empty(), "the machine that leads goes with its run: {:?}", cloud.world.up());
+    let found = run(&cloud, home.path(), &["gc", "--cloud", "aws", "--output", "json"]);
+    assert_eq!(found.json()["found"], serde_json::json!([]), "{}{}", found.stdout, found.stderr);
 }
 
 /// The role of machines in `setup.tf` against what their boot scripts asked of AWS.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use gpuplan_testbed::python::say;
 use serde_json::Value;
 
 use crate::cli::support::{Ran, gpuplan, plan};
@@ -304,18 +305,21 @@ fn a_budget_is_a_page_too() {
     }
 }
 
-/// In a browser, where there is one: at two widths and in both schemes nothing is wider than the page, no label of a chart is cut
+/// In a browser, where there is one: at three widths and in both schemes nothing is wider than the page, no label of a chart is cut
 /// off, and every text stands out against what is behind it.
 #[test]
 #[ignore = "needs chromium; tests/slow.sh runs it"]
 fn the_page_fits_and_can_be_read_in_a_browser() {
+    fits_in_a_browser(&report(PLAN, &[]));
+}
+
+pub fn fits_in_a_browser(page: &str) {
     let Some(browser) = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|name| on_path(name)) else {
-        eprintln!("==> WAIVED the page in a browser: no chromium is on PATH");
+        say("==> WAIVED the page in a browser: no chromium is on PATH");
         return;
     };
     let folder = tempfile::tempdir().unwrap();
     // A copy that may run one script: the page itself forbids all.
-    let page = report(PLAN, &[]);
     let (before, rest) = page.split_once("<meta http-equiv").unwrap();
     let after = rest.split_once('\n').unwrap().1;
     let probe = include_str!("report_probe.js");

@@ -10,10 +10,11 @@ use gpuplan::clouds::aws::account::session::Session;
 use gpuplan::clouds::aws::launcher::AwsLauncher;
 use gpuplan::launch::block::{BlockOrder, BlockQuery};
 use gpuplan::launch::{
-    CreateRequest, Group, KeepRequest, LaunchError, Launcher, Machine, MachineId, MachineState, Market, Pool, Role,
+    Access, CreateRequest, Group, KeepRequest, LaunchError, Launcher, Machine, MachineId, MachineState, Market, Pool,
+    Role,
 };
 use gpuplan::market::AccountSource;
-use gpuplan::market::bucket::Loss;
+use gpuplan::market::bucket::{Loss, Writers};
 use gpuplan::units::UsdPerHour;
 use jiff::{SignedDuration, Timestamp};
 
@@ -54,6 +55,7 @@ fn request(token: &str, pool: Pool) -> CreateRequest {
         zones: Vec::new(),
         reservation: None,
         role: Role::Work,
+        access: Access::default(),
     }
 }
 
@@ -171,6 +173,7 @@ fn aws_launcher_in_a_box() {
         thirty_refusals_are_thirty_calls(&cloud, &launcher).await;
         a_region_that_does_not_answer_hides_nothing(&launcher).await;
         what_a_bucket_does_to_checkpoints_is_read(&cloud).await;
+        a_run_has_a_role_of_its_own_where_the_account_allows_it(&cloud).await;
     });
     assert!(cloud.world.up().is_empty(), "{:?}", cloud.world.up());
     the_policy_allows_what_was_done_and_no_more(&cloud);
@@ -584,7 +587,77 @@ async fn a_region_that_does_not_answer_hides_nothing(launcher: &AwsLauncher) {
     assert_eq!(error, LaunchError::Unclear { code: "RequestLimitExceeded".to_owned() });
 }
 
-/// The policy of `setup.tf`, which `docs/launch.md` repeats, against every call that this test saw.
+/// Of the setup with `role_per_run`. Without its policy, machines have the role of the setup.
+async fn a_run_has_a_role_of_its_own_where_the_account_allows_it(cloud: &CloudBox) {
+    let bucket = "gpuplan-runs-123456789012-us-east-1";
+    let access = Access {
+        run: "bed".to_owned(),
+        store: format!("s3://{bucket}/team"),
+        secrets: vec!["gpuplan/hf-token".to_owned()],
+        has_runs_within: false,
+    };
+    let order = |token: &str, pool: Pool| CreateRequest { access: access.clone(), ..request(token, pool) };
+    let account = AwsAccount::new(Session::at(&format!("http://{}", cloud.store()), KEYS[0], KEYS[1], patient()));
+    cloud.make_bucket(bucket);
+    let rents = async |launcher: &AwsLauncher, token: &str| {
+        let machine = launcher.create(order(token, spot())).await.unwrap();
+        let asked = cloud.calls().into_iter().rfind(|call| call.action == "RunInstances").unwrap();
+        launcher.destroy(&machine.id).await.unwrap();
+        asked.parameter("IamInstanceProfile.Name").unwrap()
+    };
+    let shares = launcher(&cloud.endpoint);
+    assert_eq!(rents(&shares, "shared-role").await, "gpuplan-machine");
+    shares.forget(&access).await.unwrap();
+    assert_eq!(shares.warnings(), Vec::<String>::new(), "it is as it was set up");
+    assert!(matches!(account.bucket(bucket, "team/runs/").await.unwrap().writers, Writers::OfAnyRun { .. }));
+    let document =
+        r#"{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"s3:GetObject","Resource":"*"}]}"#;
+    let made = cloud.iam("CreatePolicy", &format!("&PolicyName=gpuplan-run&PolicyDocument={document}"));
+    assert!(made.contains("policy/gpuplan-run"), "{made}");
+    assert_eq!(account.bucket(bucket, "team/runs/").await.unwrap().writers, Writers::OfTheRun);
+
+    let one = launcher(&cloud.endpoint);
+    let profile = rents(&one, "own-role-1").await;
+    assert!(profile.starts_with("bed-") && profile.len() == "bed-".len() + 12, "{profile}");
+    assert_eq!(rents(&one, "own-role-2").await, profile);
+    assert_eq!(rents(&launcher(&cloud.endpoint), "own-role-3").await, profile, "whoever leads it next finds it");
+    let of = |action: &str| cloud.calls().into_iter().filter(|call| call.action == action).collect::<Vec<_>>();
+    let made = of("CreateRole");
+    let [create] = made.as_slice() else { panic!("made once: {made:?}") };
+    for (parameter, expected) in [
+        ("Path", "/gpuplan/"),
+        ("PermissionsBoundary", "arn:aws:iam::123456789012:policy/gpuplan-run"),
+        ("Tags.member.1.Value", "bed"),
+        ("Tags.member.2.Key", "gpuplan-prefix"),
+        ("Tags.member.2.Value", "team/runs/bed"),
+        ("Tags.member.3.Value", "hf-token"),
+    ] {
+        assert_eq!(create.parameter(parameter).as_deref(), Some(expected), "{parameter}");
+    }
+    let role = cloud.iam("GetRole", &format!("&RoleName={profile}"));
+    assert!(role.contains("ec2.amazonaws.com") && role.contains("<PermissionsBoundaryArn>"), "{role}");
+    let attached = cloud.iam("ListAttachedRolePolicies", &format!("&RoleName={profile}"));
+    assert!(attached.contains("policy/gpuplan-run<") && attached.matches("<PolicyArn>").count() == 1, "{attached}");
+    let elsewhere = Access { store: "s3://runs/team".to_owned(), ..access.clone() };
+    let machine = one.create(CreateRequest { access: elsewhere, ..request("not-ours", spot()) }).await.unwrap();
+    one.destroy(&machine.id).await.unwrap();
+    assert_eq!(of("CreateRole").len(), 1, "the policy has no words for another bucket");
+    let kept = one.create(order("own-role-anywhere", pool(None, Market::Spot))).await.unwrap();
+    one.destroy(&kept.id).await.unwrap();
+    let template = of("CreateLaunchTemplate").pop().unwrap();
+    assert_eq!(template.parameter("LaunchTemplateData.IamInstanceProfile.Name").as_deref(), Some(profile.as_str()));
+
+    for _ in 0..2 {
+        one.forget(&access).await.unwrap();
+        assert!(cloud.iam("GetRole", &format!("&RoleName={profile}")).contains("NoSuchEntity"));
+        let gone = cloud.iam("GetInstanceProfile", &format!("&InstanceProfileName={profile}"));
+        assert!(gone.contains("NoSuchEntity"), "{gone}");
+    }
+    assert_eq!(rents(&one, "own-role-again").await, profile, "a run that begins again");
+    one.forget(&access).await.unwrap();
+    assert_eq!(one.warnings(), Vec::<String>::new());
+}
+
 /// Signed as S3 wants it, and in the words of S3.
 async fn what_a_bucket_does_to_checkpoints_is_read(cloud: &CloudBox) {
     cloud.make_bucket("ruled");
@@ -605,9 +678,13 @@ async fn what_a_bucket_does_to_checkpoints_is_read(cloud: &CloudBox) {
     assert!(account.bucket("nowhere", "runs/").await.is_err());
 }
 
+/// The policies of `setup.tf`, which `docs/launch.md` repeats, against every call that this test saw.
 fn the_policy_allows_what_was_done_and_no_more(cloud: &CloudBox) {
-    let policy = gpuplan::clouds::aws::SETUP.split_once("resource \"aws_iam_policy\" \"launch\"").unwrap().1;
-    let policy = policy.split_once("\n}\n").unwrap().0;
+    let policy = ["launch", "run_roles"].map(|name| {
+        let resource = format!("resource \"aws_iam_policy\" \"{name}\"");
+        gpuplan::clouds::aws::SETUP.split_once(&resource).unwrap().1.split_once("\n}\n").unwrap().0
+    });
+    let policy = policy.concat();
     let is_action = |text: &&str| {
         text.split_once(':').is_some_and(|(service, action)| {
             service.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
@@ -625,7 +702,13 @@ fn the_policy_allows_what_was_done_and_no_more(cloud: &CloudBox) {
         done.iter().filter(|action| *action != "sts:GetCallerIdentity" && !allowed.contains(action.as_str())).collect();
     assert!(missing.is_empty(), "the policy does not allow {missing:?}");
     // Needed by calls of another name, or once in the life of an account, or by the store and by `gpuplan ssh`.
-    let unseen = ["ec2:CreateTags", "iam:PassRole", "iam:CreateServiceLinkedRole", "servicequotas:ListServiceQuotas"];
+    let unseen = [
+        "ec2:CreateTags",
+        "iam:PassRole",
+        "iam:TagRole",
+        "iam:CreateServiceLinkedRole",
+        "servicequotas:ListServiceQuotas",
+    ];
     let elsewhere = ["s3:", "ssm:", "ssmmessages:"];
     let is_idle = |action: &&&str| {
         !done.contains(**action)

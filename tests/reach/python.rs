@@ -28,6 +28,12 @@ fn tables_and_types_are_right() {
 }
 
 #[test]
+fn the_notebooks_show_what_they_should() {
+    let Some(python) = python_with_packages("the_notebooks_show_what_they_should") else { return };
+    passes(&python, &["tests/python/test_notebooks.py"]);
+}
+
+#[test]
 fn an_agent_plans_and_only_a_person_launches() {
     let Some(python) = python_with_packages("an_agent_plans_and_only_a_person_launches") else { return };
     passes(&python, &["tests/python/test_mcp.py"]);

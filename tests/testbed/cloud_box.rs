@@ -96,6 +96,11 @@ impl CloudBox {
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
 
+    /// Asks IAM beside the program, as whoever sets up the account.
+    pub fn iam(&self, action: &str, parameters: &str) -> String {
+        ask(&self.moto.address, "us-east-1", "iam", action, parameters)
+    }
+
     /// What is scheduled under this name; `None`: nothing.
     pub fn schedule(&self, name: &str) -> Option<String> {
         let answer = http(&self.moto.address, "GET", &format!("/schedules/{name}"), "us-east-1", "scheduler", "");

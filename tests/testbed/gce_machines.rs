@@ -90,6 +90,9 @@ struct State {
     /// By zone, in turn.
     faults: BTreeMap<String, Vec<Fault>>,
     unreachable: BTreeSet<String>,
+    /// Placement policies by region and name.
+    policies: BTreeMap<(String, String), Value>,
+    forbids_policies: bool,
     inserted: Vec<String>,
     next: u64,
 }
@@ -151,6 +154,16 @@ impl Machines {
         self.shared.state().machines.keys().cloned().collect()
     }
 
+    /// Names of the placement policies that are there.
+    pub fn policies(&self) -> Vec<String> {
+        self.shared.state().policies.keys().map(|(_, name)| name.clone()).collect()
+    }
+
+    /// From now on nobody may make a placement policy.
+    pub fn forbids_policies(&self) {
+        self.shared.state().forbids_policies = true;
+    }
+
     pub fn folder_of(&self, machine: &str) -> PathBuf {
         self.shared.folder_of(machine)
     }
@@ -202,6 +215,24 @@ impl State {
         operation
     }
 
+    /// One at most, of the machine's region, and it has to be there.
+    fn has_policies_of(&self, zone: &str, body: &Value) -> Result<(), String> {
+        let (region, _) = zone.rsplit_once('-').unwrap();
+        let named: Vec<&str> =
+            body["resourcePolicies"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let start = format!("projects/{PROJECT}/regions/{region}/resourcePolicies/");
+        let is_there = |path: &&str| {
+            let name = path.strip_prefix(&start);
+            name.is_some_and(|name| self.policies.contains_key(&(region.to_owned(), name.to_owned())))
+        };
+        if named.len() < 2 && named.iter().all(is_there) {
+            return Ok(());
+        }
+        Err(format!(
+            "Invalid value for field 'resource.resourcePolicies': '{named:?}'. The referenced resource does not exist."
+        ))
+    }
+
     /// Its processes end at once, and it is listed for a while yet.
     fn remove(&mut self, machine: &str) {
         if let Some(rented) = self.machines.get_mut(machine) {
@@ -219,6 +250,17 @@ fn begun(operation: &Value) -> Answer {
     begun["progress"] = 0.into();
     begun.as_object_mut().unwrap().remove("error");
     Answer::Json(begun)
+}
+
+fn regional_operation(kind: &str, place: &str, name: &str) -> Value {
+    json!({"name": format!("operation-{kind}-{name}"), "operationType": kind, "status": "RUNNING", "progress": 0,
+        "targetLink": format!("{place}/resourcePolicies/{name}"), "region": place, "insertTime": Timestamp::now().to_string()})
+}
+
+/// Region and name.
+fn policy_of(call: &Call) -> (String, String) {
+    let of = |name: &str| call.parameters.get(name).cloned().unwrap_or_default();
+    (of("region"), of("resourcePolicy"))
 }
 
 fn not_found(what: &str) -> Answer {
@@ -250,6 +292,13 @@ impl Shared {
             }
             "compute.instances.delete" => self.delete(call, &machine()),
             "compute.instances.aggregatedList" => self.aggregated(of("filter"), of("pageToken")),
+            "compute.resourcePolicies.insert" => self.make_policy(call),
+            "compute.resourcePolicies.get" => {
+                let found = self.state().policies.get(&policy_of(call)).cloned();
+                found.map_or_else(|| not_found(&format!("regions/{}/resourcePolicies", of("region"))), Answer::Json)
+            }
+            "compute.resourcePolicies.delete" => self.delete_policy(&policy_of(call)),
+            "compute.resourcePolicies.aggregatedList" => self.list_policies(),
             "compute.zoneOperations.wait" => self.wait(of("zone"), of("operation")),
             "compute.zoneOperations.list" => self.operations(of("zone"), of("filter")),
             "compute.images.getFromFamily" if of("project") == "deeplearning-platform-release" => Answer::Json(
@@ -297,7 +346,7 @@ impl Shared {
         if let Some(known) = state.requests.get(&id) {
             return begun(&state.operations[known]);
         }
-        if let Err(problem) = is_allowed(zone, body) {
+        if let Err(problem) = is_allowed(zone, body).and_then(|()| state.has_policies_of(zone, body)) {
             return Answer::Refused(400, "invalid", problem);
         }
         let machine = format!("{zone}/{}", body["name"].as_str().unwrap());
@@ -332,6 +381,65 @@ impl Shared {
             }
             _ => begun(&operation),
         }
+    }
+
+    /// Begun, and done by the next question.
+    fn make_policy(&self, call: &Call) -> Answer {
+        let (region, name) =
+            (call.parameters["region"].clone(), call.body["name"].as_str().unwrap_or_default().to_owned());
+        let mut state = self.state();
+        if state.forbids_policies {
+            let why = "Required 'compute.resourcePolicies.create' permission";
+            return Answer::Refused(403, "forbidden", why.to_owned());
+        }
+        if call.body["groupPlacementPolicy"] != json!({"collocation": "COLLOCATED"}) {
+            return Answer::Refused(
+                400,
+                "invalid",
+                "Invalid value for field 'resource.groupPlacementPolicy'".to_owned(),
+            );
+        }
+        let place = format!("https://www.googleapis.com/compute/v1/projects/{PROJECT}/regions/{region}");
+        let key = (region, name.clone());
+        if state.policies.contains_key(&key) {
+            return Answer::Refused(409, "alreadyExists", format!("The resource '{name}' already exists"));
+        }
+        let mut policy = call.body.clone();
+        policy["region"] = place.clone().into();
+        policy["status"] = "READY".into();
+        state.policies.insert(key, policy);
+        Answer::Json(regional_operation("insert", &place, &name))
+    }
+
+    fn delete_policy(&self, key: &(String, String)) -> Answer {
+        let mut state = self.state();
+        let end = format!("/regions/{}/resourcePolicies/{}", key.0, key.1);
+        let names_it = |rented: &Rented| {
+            let named = rented.body["resourcePolicies"].as_array();
+            named.into_iter().flatten().any(|path| path.as_str().is_some_and(|path| path.ends_with(&end)))
+        };
+        if state.machines.values().any(names_it) {
+            let why = format!("The resource_policy resource '{}' is already being used", key.1);
+            return Answer::Refused(400, "resourceInUseByAnotherResource", why);
+        }
+        let place = format!("https://www.googleapis.com/compute/v1/projects/{PROJECT}/regions/{}", key.0);
+        match state.policies.remove(key) {
+            Some(_) => Answer::Json(regional_operation("delete", &place, &key.1)),
+            None => not_found(&end),
+        }
+    }
+
+    fn list_policies(&self) -> Answer {
+        let mut items =
+            json!({"regions/europe-west9": {"warning": {"code": "NO_RESULTS_ON_PAGE", "message": "No results"}}});
+        for ((region, _), policy) in &self.state().policies {
+            let scope = &mut items[format!("regions/{region}")];
+            if scope.is_null() {
+                *scope = json!({"resourcePolicies": []});
+            }
+            scope["resourcePolicies"].as_array_mut().unwrap().push(policy.clone());
+        }
+        Answer::Json(json!({"items": items}))
     }
 
     fn delete(&self, call: &Call, machine: &str) -> Answer {

@@ -306,7 +306,10 @@ mod tests {
     const BUCKET: &str = "arn:aws:s3:::gpuplan-runs-123456789012-us-east-1";
 
     fn role(resource: &str) -> Value {
-        let setup = include_str!("../../src/clouds/aws/setup/account.tf");
+        let setup = concat!(
+            include_str!("../../src/clouds/aws/setup/account.tf"),
+            include_str!("../../src/clouds/aws/setup/run_roles.tf")
+        );
         let role = format!("arn:aws:iam::{ACCOUNT}:role/gpuplan-machine");
         let leader = format!("arn:aws:iam::{ACCOUNT}:role/gpuplan-leader");
         let end = format!("arn:aws:iam::{ACCOUNT}:role/gpuplan-end");
@@ -510,6 +513,167 @@ mod tests {
         let leader = format!("arn:aws:iam::{ACCOUNT}:role/gpuplan-leader");
         assert_eq!(evaluate(&launch, "iam:PassRole", &leader, &context(&to_ec2)), Allowed);
         assert_eq!(evaluate(&machine, "iam:PassRole", &leader, &context(&to_ec2)), NotAllowed);
+    }
+
+    /// As whoever launches tags its role.
+    #[test]
+    fn a_machine_with_a_role_of_its_run_touches_no_other_run() {
+        let policy = role("\"aws_iam_policy\" \"run\"");
+        // Managed policies have 6,144 characters at most, white space not counted (IAM, "IAM and AWS STS quotas").
+        assert!(policy.to_string().len() < 6144, "{}", policy.to_string().len());
+        let own = format!("arn:aws:ec2:us-east-1:{ACCOUNT}:instance/i-0me");
+        let me = [
+            ("aws:PrincipalTag/gpuplan-run", "llama"),
+            ("aws:PrincipalTag/gpuplan-prefix", "team/runs/llama"),
+            ("aws:PrincipalTag/gpuplan-secret-1", "hf-token"),
+            ("ec2:SourceInstanceARN", own.as_str()),
+        ];
+        let ask = |action: &str, resource: &str, about: &[(&str, &str)]| {
+            evaluate(&policy, action, resource, &context(&[&me[..], about].concat()))
+        };
+        let puts = |key: &str| ask("s3:PutObject", &format!("{BUCKET}/{key}"), &[]);
+        let deletes = |key: &str| ask("s3:DeleteObject", &format!("{BUCKET}/{key}"), &[]);
+        let written = [
+            "epochs/1",
+            "manifests/step-5-e1.json",
+            "data/e1/1/w",
+            "nodes/e1/0.json",
+            "start/e1.json",
+            "wanted/e1/5.json",
+        ];
+        let more = [
+            "parts/e1/5-1.json",
+            "leaving/e1/0.json",
+            "status/0.json",
+            "billed/e1-0.json",
+            "logs/e1/0/0.zst",
+            "events/x.json",
+        ];
+        for key in written.into_iter().chain(more).chain(["dataset.json", "sweep.json", "result.json"]) {
+            assert_eq!(puts(&format!("team/runs/llama/{key}")), Allowed, "{key}");
+            for other in [
+                "runs/llama",
+                "team/runs/llama-2",
+                "team/runs/other",
+                "other/team/runs/llama",
+                "team/runs/other/data/team/runs/llama",
+            ] {
+                assert_eq!(puts(&format!("{other}/{key}")), NotAllowed, "{other}/{key}");
+                assert_eq!(deletes(&format!("{other}/{key}")), NotAllowed, "{other}/{key}");
+            }
+        }
+        for key in ["spec.json", "workdir/a.tar.gz", "lease/7", "lead/2", "stop/3", "rented.json", "keep/500"] {
+            assert_eq!(puts(&format!("team/runs/llama/{key}")), NotAllowed, "{key}");
+        }
+        assert_eq!(
+            [deletes("team/runs/llama/data/e1/1/w"), deletes("team/runs/llama/epochs/1")],
+            [Allowed, NotAllowed]
+        );
+        assert_eq!(ask("s3:GetObject", &format!("{BUCKET}/team/runs/llama/spec.json"), &[]), Allowed);
+        let secret = |name: &str| {
+            ask(
+                "secretsmanager:GetSecretValue",
+                &format!("arn:aws:secretsmanager:us-east-1:{ACCOUNT}:secret:{name}"),
+                &[],
+            )
+        };
+        assert_eq!(
+            ["gpuplan/hf-token-AbCdEf", "gpuplan/wandb-AbCdEf", "gpuplan/hf-token-2-AbCdEf", "hf-token-AbCdEf"]
+                .map(secret),
+            [Allowed, NotAllowed, NotAllowed, NotAllowed]
+        );
+        let ends = |id: &str| {
+            let instance = format!("arn:aws:ec2:us-east-1:{ACCOUNT}:instance/{id}");
+            ask(
+                "ec2:TerminateInstances",
+                &instance,
+                &[("ec2:InstanceID", id), ("aws:ResourceTag/gpuplan:run", "llama")],
+            )
+        };
+        assert_eq!(["i-0me", "i-0other"].map(ends), [Allowed, NotAllowed]);
+        let fleet = format!("arn:aws:ec2:us-east-1:{ACCOUNT}:fleet/fleet-1");
+        let fleet_of = |run| ask("ec2:DeleteFleets", &fleet, &[("aws:ResourceTag/gpuplan:run", run)]);
+        assert_eq!(["llama", "other"].map(fleet_of), [Allowed, NotAllowed]);
+        for action in [
+            "ec2:RunInstances",
+            "iam:PassRole",
+            "iam:TagRole",
+            "s3:DeleteObjectVersion",
+            "s3:DeleteBucket",
+            "ec2:CreateTags",
+        ] {
+            assert_eq!(ask(action, "*", &[("aws:ResourceTag/gpuplan:run", "llama")]), NotAllowed, "{action}");
+        }
+        // A role that nobody tagged may write nowhere.
+        let untagged =
+            evaluate(&policy, "s3:PutObject", &format!("{BUCKET}/team/runs/llama/status/0.json"), &Context::new());
+        assert_eq!(untagged, NotAllowed);
+    }
+
+    #[test]
+    fn roles_of_runs_are_made_within_their_boundary_alone() {
+        let (makes, launch) = (role("\"aws_iam_policy\" \"run_roles\""), role("\"aws_iam_policy\" \"launch\""));
+        let arn = |what: &str| format!("arn:aws:iam::{ACCOUNT}:{what}");
+        let ask = |action: &str, resource: &str, about: &[(&str, &str)]| {
+            evaluate(&makes, &format!("iam:{action}"), &arn(resource), &context(about))
+        };
+        let (policy, admin) = (arn("policy/gpuplan-run"), "arn:aws:iam::aws:policy/AdministratorAccess");
+        let ours = "role/gpuplan/llama-0123456789ab";
+        let within = |boundary: &str, role: &str| ask("CreateRole", role, &[("iam:PermissionsBoundary", boundary)]);
+        assert_eq!(
+            [within(&policy, ours), within(admin, ours), within(&policy, "role/admin"), ask("CreateRole", ours, &[])],
+            [Allowed, NotAllowed, NotAllowed, NotAllowed]
+        );
+        for action in ["AttachRolePolicy", "DetachRolePolicy"] {
+            let gives = |given: &str, role: &str| ask(action, role, &[("iam:PolicyARN", given)]);
+            assert_eq!(
+                [gives(&policy, ours), gives(admin, ours), gives(&policy, "role/gpuplan-leader")],
+                [Allowed, NotAllowed, NotAllowed],
+                "{action}"
+            );
+        }
+        assert_eq!(
+            [ask("DeleteRole", ours, &[]), ask("DeleteRole", "role/gpuplan-machine", &[])],
+            [Allowed, NotAllowed]
+        );
+        assert_eq!([ask("TagRole", ours, &[]), ask("TagRole", "role/gpuplan-machine", &[])], [Allowed, NotAllowed]);
+        for action in [
+            "GetInstanceProfile",
+            "CreateInstanceProfile",
+            "AddRoleToInstanceProfile",
+            "RemoveRoleFromInstanceProfile",
+            "DeleteInstanceProfile",
+        ] {
+            let profiles = ["instance-profile/gpuplan/llama-0123456789ab", "instance-profile/gpuplan-leader"];
+            assert_eq!(profiles.map(|profile| ask(action, profile, &[])), [Allowed, NotAllowed], "{action}");
+        }
+        // With any of these a role could outgrow its boundary, or another be changed.
+        for action in [
+            "PutRolePolicy",
+            "DeleteRolePermissionsBoundary",
+            "PutRolePermissionsBoundary",
+            "UpdateAssumeRolePolicy",
+            "CreatePolicy",
+            "CreatePolicyVersion",
+            "CreateUser",
+        ] {
+            assert_eq!(
+                ask(action, ours, &[("iam:PermissionsBoundary", &policy), ("iam:PolicyARN", &policy)]),
+                NotAllowed,
+                "{action}"
+            );
+        }
+        let to_ec2 = [("iam:PassedToService", "ec2.amazonaws.com")];
+        let passes = |role: &str, to| evaluate(&launch, "iam:PassRole", &arn(role), &context(to));
+        assert_eq!(
+            [passes(ours, &to_ec2[..]), passes(ours, &[]), passes("role/admin", &to_ec2)],
+            [Allowed, NotAllowed, NotAllowed]
+        );
+        assert_eq!(
+            evaluate(&launch, "iam:CreateRole", &arn(ours), &context(&[("iam:PermissionsBoundary", &policy)])),
+            NotAllowed
+        );
+        assert_eq!(evaluate(&launch, "iam:GetPolicy", &policy, &Context::new()), Allowed);
     }
 
     #[test]

@@ -254,7 +254,9 @@ fn metadata(start: &Start, notice: Arc<Mutex<Option<Timestamp>>>) -> String {
     let answer = move |request: &Request| {
         if request.path == "/latest/api/token" {
             let life: u32 = request.header("x-aws-ec2-metadata-token-ttl-seconds").parse().unwrap_or(0);
-            return if (1..=21600).contains(&life) { text(200, &token) } else { text(400, "") };
+            // The life of the token is a header, too.
+            let kind = "text/plain\r\nX-aws-ec2-metadata-token-ttl-seconds: 21600";
+            return if (1..=21600).contains(&life) { Reply::Text(200, kind, token.clone()) } else { text(400, "") };
         }
         if request.header("x-aws-ec2-metadata-token") != token {
             return text(401, "");

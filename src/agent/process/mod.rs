@@ -4,5 +4,6 @@ pub mod control_group;
 pub mod group;
 pub mod output;
 pub mod program;
+pub mod shell;
 pub mod signals;
 pub mod tree;

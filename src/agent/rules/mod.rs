@@ -4,6 +4,7 @@ pub mod caps;
 pub mod framework;
 pub mod improvement;
 pub mod outcome;
+pub mod pipeline;
 pub mod restart;
 pub mod slots;
 pub mod stall;

@@ -16,8 +16,10 @@ use crate::event::Event;
 use crate::life::Life;
 use crate::ports::logger::Stream;
 use crate::process::program::Program;
+use crate::process::shell;
 use crate::process::tree;
 use crate::rules::outcome::{Exit, StopReason};
+use crate::rules::pipeline::{Hidden, Obstacle};
 use crate::rules::stall::Stall;
 use crate::state::with;
 use crate::supervise::attention::TICK;
@@ -40,6 +42,8 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 const LAST_WORDS_UNHURRIED: Duration = Duration::from_secs(30);
 /// Between two looks at what a program that was asked to end has left.
 const LOOK_FOR_THE_REST: Duration = Duration::from_millis(50);
+/// Where the shell that the command needs is not there: as a shell says it.
+const NO_SHELL: i32 = 127;
 
 impl Supervisor {
     /// Until all that the program completed is safe or cannot be made so.
@@ -51,8 +55,8 @@ impl Supervisor {
             state.starts
         });
         let environment = self.environment(restored, starts, &own);
-        let command = self.settings.program.carrier.as_ref().unwrap_or(&self.settings.program.command);
-        let mut program = match Program::start(command, &environment, self.logs.is_some(), self.group.as_ref()) {
+        let Some(command) = self.command() else { return Ok(Exit::Code(NO_SHELL)) };
+        let mut program = match Program::start(&command, &environment, self.logs.is_some(), self.group.as_ref()) {
             Ok(program) => program,
             Err((exit, error)) => {
                 self.logger.say(&format!("cannot start {}: {error}", command.first().map_or("", String::as_str)));
@@ -110,6 +114,36 @@ impl Supervisor {
         }
         self.finish(if exit == Exit::Code(0) { Over::Orderly } else { Over::Torn }, &finish, shipping).await;
         Ok(exit)
+    }
+
+    /// As it is started: a shell ends as the program in its pipeline does, or the run would be complete whatever became of it. `None`: no
+    /// shell here can, which is said.
+    fn command(&self) -> Option<Vec<String>> {
+        let program = &self.settings.program;
+        if let Some(carrier) = &program.carrier {
+            return Some(carrier.clone());
+        }
+        let Some(piped) = shell::piped(&program.command, Path::new(".")) else { return Some(program.command.clone()) };
+        let Hidden { line, obstacle } = &piped.hidden;
+        let said = match obstacle {
+            None => {
+                format!("`{line}`: its shell is started with `-o pipefail`, so that it fails where the program does")
+            }
+            Some(Obstacle::GoesOn) => {
+                format!(
+                    "`{line}`: the script goes on after it and ends as its last command does, even if the program fails; `set -eo pipefail` ends it there"
+                )
+            }
+            Some(Obstacle::Fails(other)) => {
+                self.logger.say(&format!(
+                    "`{line}`: its exit code is not that of the program, and with `pipefail` the script might end at `{other}`; `set -o pipefail` before the \
+                     one and `set +o pipefail` before the other settle it"
+                ));
+                return Some(program.command.clone());
+            }
+        };
+        self.logger.say(&said);
+        piped.keeping_its_end().map_err(|why| self.logger.say(&why)).ok()
     }
 
     /// What was asked to save has its time for that, though the process that was started is gone, as a shell is. What a program leaves

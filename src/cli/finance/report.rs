@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::arguments::global::OutputFormat;
 use crate::arguments::question::QuestionArguments;
 use crate::finance::run_page;
+use crate::finance::watch::{self, WatchArguments};
 use crate::question::answer::{compute, context, nothing_fits};
 use crate::question::{plan_file, workload};
 use crate::runs::journal::{open_journal, unknown_run};
@@ -46,6 +47,8 @@ pub struct ReportArguments {
     /// Write to this file instead of standard output
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+    #[command(flatten)]
+    pub watched: WatchArguments,
 }
 
 /// What the text is to be.
@@ -56,10 +59,16 @@ enum Written {
 }
 
 pub fn run(arguments: &ReportArguments, session: &Session) -> Result<Exit, Diagnostic> {
+    if let Some(folder) = &arguments.watched.watch {
+        has_no_question("--watch shows runs", "gpuplan report --watch DIR", arguments)?;
+        let run = arguments.question.workload.file.as_deref();
+        return watch::run(folder, run, &arguments.watched, session);
+    }
     let written = written(arguments.format, session.output)?;
     let report = match run_named(arguments, session)? {
         Some(kept) => {
-            has_no_question(&kept.spec.run, arguments)?;
+            let run = &kept.spec.run;
+            has_no_question(&format!("`{run}` is a run"), &format!("gpuplan report {run}"), arguments)?;
             run_page::report(&kept, session)?
         }
         None => match recorded(arguments)? {
@@ -115,12 +124,11 @@ fn run_named(arguments: &ReportArguments, session: &Session) -> Result<Option<Ru
 }
 
 /// A run is shown as it went: flags of a question change nothing of it.
-fn has_no_question(run: &str, arguments: &ReportArguments) -> Result<(), Diagnostic> {
+fn has_no_question(shown: &str, hint: &str, arguments: &ReportArguments) -> Result<(), Diagnostic> {
     if workload::limits(&arguments.question.limits) == LimitsSection::default() && arguments.plan.is_none() {
         return Ok(());
     }
-    Err(Diagnostic::usage(format!("`{run}` is a run, which flags of a question do not change"))
-        .hint(format!("gpuplan report {run}")))
+    Err(Diagnostic::usage(format!("{shown}, which flags of a question do not change")).hint(hint))
 }
 
 fn neither(path: &Path) -> Diagnostic {

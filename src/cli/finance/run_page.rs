@@ -19,9 +19,14 @@ use gpuplan_report::page::run::{self as page, OtherCharge, Rented, RunFacts, Run
 use gpuplan_units::Usd;
 
 pub fn report(kept: &RunRecord, session: &Session) -> Result<Report, Diagnostic> {
+    Ok(page::report(&facts(kept, session)?, session.now))
+}
+
+/// Everything that is known of a run.
+pub fn facts(kept: &RunRecord, session: &Session) -> Result<RunFacts, Diagnostic> {
     let events = open_journal(session)?.said(&kept.spec.run)?;
     let money = money(kept, session)?;
-    Ok(page::report(&facts(kept, events, &money, session.now), session.now))
+    Ok(as_of(kept, events, &money, session.now))
 }
 
 /// What a run was charged, and what of it can still grow.
@@ -74,7 +79,7 @@ fn money(kept: &RunRecord, session: &Session) -> Result<Money, Diagnostic> {
 }
 
 /// The run as the journal has it, with its money.
-fn facts(kept: &RunRecord, events: Vec<(Timestamp, String)>, money: &Money, at: Timestamp) -> RunFacts {
+fn as_of(kept: &RunRecord, events: Vec<(Timestamp, String)>, money: &Money, at: Timestamp) -> RunFacts {
     let spec = &kept.spec;
     let clock = clock(spec);
     // Seconds of the run, as everything in the journal.

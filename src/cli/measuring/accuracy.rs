@@ -39,6 +39,8 @@ pub enum RefitPart {
     Bands,
     /// Memory of a GPU
     Memory,
+    /// Errors on each generation of GPUs by constants that never saw it
+    Generations,
 }
 
 #[derive(Debug, Args)]
@@ -90,6 +92,9 @@ pub fn run(arguments: &AccuracyArguments, session: &Session) -> Result<Exit, Dia
             return refit::bands(&arguments.constants, arguments.residuals.as_deref(), session);
         }
         Some(RefitPart::Memory) => return refit::memory(&arguments.constants, session),
+        Some(RefitPart::Generations) => {
+            return refit::generations(&arguments.constants, arguments.residuals.as_deref(), session);
+        }
         None => {}
     }
     if arguments.refit {

@@ -58,6 +58,20 @@ pub fn bands(path: &Path, residuals: Option<&Path>, session: &Session) -> Result
     session.printer.data(&report::bands(&bands, session.width))
 }
 
+/// Leaves each generation of GPUs out of a fit that is not written, and records the errors beside the constants as they are.
+pub fn generations(path: &Path, residuals: Option<&Path>, session: &Session) -> Result<Exit, Diagnostic> {
+    let (published, hardware, models) = inputs(session)?;
+    let runs = FitRun::all(&published.runs, &hardware, &models);
+    session.printer.note(&format!("holding every generation of GPUs out of {} runs", runs.len()));
+    let held = held_out::leave_one_out(&runs, held_out::by_generation);
+    write_residuals(residuals, &[("generation", &held)])?;
+    let (errors, _) = held_out::errors(&held, held_out::by_generation);
+    let held_out_generations = recorded(errors);
+    let fitted = Fitted { held_out_generations, ..Fitted::embedded().clone() };
+    write(path, "time model", "src/estimate/constants.rs", &fitted)?;
+    session.printer.data(&report::generations(&fitted.held_out_generations, session.width))
+}
+
 /// Fits the constants of memory alone.
 pub fn memory(path: &Path, session: &Session) -> Result<Exit, Diagnostic> {
     let (published, hardware, models) = inputs(session)?;
@@ -103,11 +117,17 @@ pub fn refit(path: &Path, residuals: Option<&Path>, session: &Session) -> Result
     let by_group = held_out::leave_one_out(&runs, held_out::by_group);
     session.printer.note("holding every GPU out of the families that are no decoders");
     let by_gpu = held_out::leave_one_out(&runs, held_out::by_gpu_of_other_families);
+    session.printer.note("holding every generation of GPUs out");
+    let by_generation = held_out::leave_one_out(&runs, held_out::by_generation);
     session.printer.note("holding every GPU out of inference");
     let inference = held_out::inference(&runs, held_out::by_gpu);
-    write_residuals(residuals, &[("group", &by_group), ("gpu", &by_gpu), ("inference-gpu", &inference)])?;
+    write_residuals(
+        residuals,
+        &[("group", &by_group), ("gpu", &by_gpu), ("generation", &by_generation), ("inference-gpu", &inference)],
+    )?;
     let fitted = Fitted {
         held_out_inference: held_out_inference(&runs, &inference),
+        held_out_generations: recorded(held_out::errors(&by_generation, held_out::by_generation).0),
         ..fitted(best, &runs, &by_group, &by_gpu, session)
     };
     write(path, "time model", "src/estimate/constants.rs", &fitted)?;
@@ -133,12 +153,6 @@ fn fitted(best: Fit, runs: &[FitRun], by_group: &[HeldOut], by_gpu: &[HeldOut], 
     let (_, macro_error_percent) = held_out::errors(&in_sample, held_out::by_group);
     let (groups, held_out_macro_percent) = held_out::errors(by_group, held_out::by_group);
     let (gpus, _) = held_out::errors(by_gpu, held_out::by_gpu_of_other_families);
-    let record = |errors: Vec<held_out::GroupError>| {
-        errors
-            .into_iter()
-            .map(|one| HeldOutError { name: one.group, runs: one.runs, mape_percent: rounded(one.mape_percent) })
-            .collect()
-    };
     Fitted {
         version: format!("{}", session.now.strftime("%Y-%m-%dT%H:%MZ")),
         runs: best.runs,
@@ -147,10 +161,20 @@ fn fitted(best: Fit, runs: &[FitRun], by_group: &[HeldOut], by_gpu: &[HeldOut], 
         held_out_macro_percent: rounded(held_out_macro_percent),
         held_out_gpu_percent: rounded(held_out::mape_percent(by_gpu)),
         values: best.constants,
-        held_out_groups: record(groups),
-        held_out_gpus: record(gpus),
+        held_out_groups: recorded(groups),
+        held_out_gpus: recorded(gpus),
+        held_out_generations: Vec::new(),
         held_out_inference: Vec::new(),
     }
+}
+
+fn recorded(errors: Vec<held_out::GroupError>) -> Vec<HeldOutError> {
+    let one = |error: held_out::GroupError| HeldOutError {
+        name: error.group,
+        runs: error.runs,
+        mape_percent: rounded(error.mape_percent),
+    };
+    errors.into_iter().map(one).collect()
 }
 
 /// Errors by kind of inference and GPU, without the GPU (`held`) and without its family.

@@ -1,4 +1,4 @@
-//! `stop --idle`: waits until nothing has been done on the machines of a run for so long, by what their agents sample.
+//! Machines that do nothing, by what their agents sample: `stop --idle` waits for them, `report --watch` counts them.
 
 use std::time::Duration;
 
@@ -11,10 +11,14 @@ use crate::session::Session;
 use crate::session::diagnostic::Diagnostic;
 use crate::session::progress::with_progress;
 use crate::session::runtime::runtime;
+use gpuplan_launch::journal::RunRecord;
+use gpuplan_report::page::overview::IdleMachines;
 use gpuplan_runstore::{ManifestName, Phase, Status};
 
 /// Between two looks. Agents say something every ten seconds.
 const LOOK: Duration = Duration::from_secs(2);
+/// A store that takes longer is not waited for.
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Less of a GPU, or of one core of all processes together, is no work. Judgement, as the agent's own rule for stalls has it.
 const IDLE_SHARE: f64 = 0.05;
 
@@ -44,6 +48,29 @@ pub fn wait(run: &str, idle: Duration, session: &Session) -> Result<(), Diagnost
             std::thread::sleep(LOOK.min(idle));
         }
     })
+}
+
+/// Machines of a run that do nothing, of those whose agents sampled what they do. `None`: no machine says, or its store does not answer in time.
+pub fn idle_machines(kept: &RunRecord, session: &Session) -> Result<Option<IdleMachines>, Diagnostic> {
+    if session.offline && !kept.spec.store.starts_with("file://") {
+        return Ok(None);
+    }
+    let store = store_of_run(&kept.spec)?;
+    let statuses = runtime()?.block_on(async {
+        let asking = async {
+            let mut all = Vec::new();
+            for node in 0..kept.spec.nodes {
+                all.extend(store.status(node).await.ok().flatten());
+            }
+            all
+        };
+        tokio::time::timeout(TIMEOUT, asking).await.unwrap_or_default()
+    });
+    let sampled: Vec<&Status> =
+        statuses.iter().filter(|status| status.phase != Phase::Ended && status.machine.sample.is_some()).collect();
+    let count = |machines: usize| u32::try_from(machines).unwrap_or(u32::MAX);
+    let idle = sampled.iter().filter(|status| is_idle(status)).count();
+    Ok((!sampled.is_empty()).then(|| IdleMachines { idle: count(idle), sampled: count(sampled.len()) }))
 }
 
 /// What the agents said last, and since when each of them says the same. By their own clocks, so one that is silent adds nothing.

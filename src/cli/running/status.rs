@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_secs(2);
 pub fn run(arguments: &StatusArguments, session: &Session) -> Result<Exit, Diagnostic> {
     let mut shown = String::new();
     loop {
-        let (list, failures) = look(arguments, session)?;
+        let (list, failures) = look(arguments.run.as_deref(), session)?;
         let text = match session.output {
             OutputFormat::Json => list.json(),
             _ if list.is_empty() => String::new(),
@@ -56,12 +56,12 @@ pub fn run(arguments: &StatusArguments, session: &Session) -> Result<Exit, Diagn
 }
 
 /// What journal, clouds and stores say, and a line for each run of a sweep that failed.
-fn look(arguments: &StatusArguments, session: &Session) -> Result<(RunList, Vec<String>), Diagnostic> {
+pub fn look(run: Option<&str>, session: &Session) -> Result<(RunList, Vec<String>), Diagnostic> {
     let mut journal = open_journal(session)?;
-    let submitted = engine_jobs::lines(arguments.run.as_deref(), session)?;
-    let names = match &arguments.run {
+    let submitted = engine_jobs::lines(run, session)?;
+    let names = match run {
         Some(_) if !submitted.is_empty() => Vec::new(),
-        Some(run) => vec![run.clone()],
+        Some(run) => vec![run.to_owned()],
         None => journal.runs()?,
     };
     let mut runs = Vec::new();
@@ -75,8 +75,7 @@ fn look(arguments: &StatusArguments, session: &Session) -> Result<(RunList, Vec<
     let clouds = launchers(open.flat_map(|kept| kept.spec.clouds()), session)?;
     let mut machines = Vec::new();
     let asking = || "listing running machines".to_owned();
-    for (cloud, answer) in with_progress(&session.printer, asking, || list_machines(&clouds, arguments.run.as_deref()))?
-    {
+    for (cloud, answer) in with_progress(&session.printer, asking, || list_machines(&clouds, run))? {
         match answer {
             Ok(listed) => {
                 for machine in listed.iter().filter(|machine| machine.is_overdue(jiff::Timestamp::now())) {

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use crate::runs::groups;
 use crate::runs::journal::open_journal;
-use crate::runs::launchers::{Launchers, clock, launchers_of_run, list_machines};
+use crate::runs::launchers::{Launchers, clock, forget, launchers_of_run, list_machines};
 use crate::runs::leader::this_leader;
 use crate::runs::store::store_of_run;
 use crate::session::Session;
@@ -67,7 +67,11 @@ pub fn terminate_run(kept: &RunRecord, end: &End, session: &Session) -> Result<u
     let said = LogLines { at: Timestamp::now(), lines: Vec::new() };
     journal.keep(run, &rentals, kept.past.done, kept.past.interruptions, &said)?;
     store_rented(run, &journal, &session.printer)?;
-    if left.is_empty() { Ok(ended.len()) } else { Err(still_running(&left, &format!("gpuplan stop {run}"))) }
+    if !left.is_empty() {
+        return Err(still_running(&left, &format!("gpuplan stop {run}")));
+    }
+    forget(&kept.spec, &clouds, &session.printer)?;
+    Ok(ended.len())
 }
 
 /// When nothing can appear any more of what the run ordered without an answer; `None`: every order has one.

@@ -5,6 +5,7 @@ use futures_util::future::join_all;
 use crate::runs::journal::no_state_folder;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
+use crate::session::printer::Printer;
 use crate::session::runtime::runtime;
 use gpuplan_clouds::fake::{self, FakeCloud};
 use gpuplan_launch::{Clock, LaunchError, Launcher, Machine, RunSpec};
@@ -48,6 +49,21 @@ pub fn launchers_of_run(spec: &RunSpec, session: &Session) -> Result<Launchers, 
 /// A cloud of this machine plays its part faster.
 pub fn clock(spec: &RunSpec) -> Clock {
     Clock::new(spec.started_at, if spec.stand_in.is_some() { fake::SPEED } else { 1.0 })
+}
+
+/// After the end of a run of which no machine is left. What stays of it at a cloud costs nothing, and is said.
+pub fn forget(spec: &RunSpec, clouds: &Launchers, printer: &Printer) -> Result<(), Diagnostic> {
+    let access = spec.access();
+    let ask = async |cloud: &dyn Launcher| (cloud.cloud().to_owned(), cloud.forget(&access).await);
+    for (cloud, answer) in runtime()?.block_on(join_all(clouds.iter().map(|cloud| ask(&**cloud)))) {
+        if let Err(error) = answer {
+            printer.warning(&format!(
+                "what was made for {} at {cloud} beside its machines is still there: {error}",
+                spec.run
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// A cloud, and what it says of its machines.

@@ -136,7 +136,7 @@ pub fn refusal(code: &str) -> Refusal {
 
 /// EC2 has no code of its own for a role that is not there: `InvalidParameterValue: Value (gpuplan-machine) for parameter
 /// iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name`.
-const NO_PROFILE: &str = "Invalid IAM Instance Profile";
+pub const NO_PROFILE: &str = "Invalid IAM Instance Profile";
 
 /// What a failed call means for a launch. Which quota it was is not said here: `doctor` shows it, and a launcher that knows more
 /// says more.

@@ -22,6 +22,8 @@ pub const SETUP: &str = concat!(
     include_str!("setup/region.tf"),
     "\n",
     include_str!("setup/account.tf"),
+    "\n",
+    include_str!("setup/run_roles.tf"),
 );
 /// What another region needs: bucket, role and policy are those of the first one.
 pub const SETUP_REGION: &str = concat!(

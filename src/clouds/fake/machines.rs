@@ -346,7 +346,7 @@ mod tests {
 
     use super::*;
 
-    use gpuplan_launch::Pool;
+    use gpuplan_launch::{Access, Pool};
 
     fn request(token: &str) -> CreateRequest {
         let pool = Pool {
@@ -373,6 +373,7 @@ mod tests {
             zones: Vec::new(),
             reservation: None,
             role: Role::Work,
+            access: Access::default(),
         }
     }
 

@@ -4,17 +4,16 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::cases::defaults::{self, Request};
+use crate::cases::training::CaseTraining;
+use crate::cases::within::{note, positive, within};
 use crate::machine::{Machine, host_copy, usual_network};
-use crate::possible::{half, half_precision};
 use gpuplan_hardware::{Gpu, GpuLink, Hardware, MeasuredLinks};
 use gpuplan_units::{Bytes, BytesPerSecond};
 use gpuplan_workload::catalog::ModelRow;
 use gpuplan_workload::model::Experts;
 use gpuplan_workload::model::deviations::Deviations;
 use gpuplan_workload::{
-    AttentionKernel, BaseWeights, FsdpStyle, Kernels, Layout, Lora, LossKernel, Measure, MemorySavings, MlpKind, Model,
-    ModelKind, Models, NormKind, Offload, Optimizer, Overlap, Precision, Recompute, Shard, Stacks, StoredFormat,
-    Synchronization, Task, Training, training::LoraTargets,
+    Layout, Measure, MlpKind, Model, ModelKind, Models, NormKind, Shard, StoredFormat, Task, Training,
 };
 
 /// A training or inference run to estimate: a model, its hardware, and how it is trained. What is absent is chosen.
@@ -67,37 +66,6 @@ pub struct CaseHardware {
     pub gpu_memory_gb: Option<f64>,
     pub gpu_memory_gb_per_s: Option<f64>,
     pub gpu_power_watts: Option<f64>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-pub struct CaseTraining {
-    pub task: Option<Task>,
-    pub precision: Option<Precision>,
-    pub base_weights: Option<BaseWeights>,
-    pub sequence_length: Option<u32>,
-    pub micro_batch: Option<u32>,
-    pub global_batch: Option<f64>,
-    pub grad_accumulation: Option<u32>,
-    pub recompute: Option<Recompute>,
-    pub attention: Option<AttentionKernel>,
-    pub optimizer: Option<String>,
-    pub optimizer_in_backward: Option<bool>,
-    pub loss: Option<LossKernel>,
-    pub lora_rank: Option<u32>,
-    pub lora_targets: Option<LoraTargets>,
-    pub lora_dropout: Option<bool>,
-    pub head_quantized: Option<bool>,
-    pub dropout: Option<bool>,
-    pub compile: Option<bool>,
-    pub chunked_loss: Option<bool>,
-    pub offload: Option<Offload>,
-    pub fsdp: Option<FsdpStyle>,
-    pub overlap: Option<Overlap>,
-    pub cuda_graphs: Option<bool>,
-    pub measure: Option<Measure>,
-    pub framework: Option<String>,
-    /// Year of the version of the framework that ran; else today's, or the last of a stack that is no longer developed.
-    pub framework_year: Option<u32>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -377,73 +345,6 @@ impl EstimateCase {
     }
 }
 
-impl CaseTraining {
-    fn resolve(
-        &self,
-        task: Task,
-        gpu: &Gpu,
-        model: &Model,
-        native_tokens: Option<u32>,
-        assumed: &mut Vec<String>,
-    ) -> Result<Training, String> {
-        let sequence = self.sequence_length.unwrap_or_else(|| {
-            if !model.kind.is_transformer() {
-                return model.sample_side.max(1);
-            }
-            let usual = defaults::usual_length(task, model, native_tokens);
-            note(assumed, "sequence_length", &usual.to_string(), usual)
-        });
-        let precision = match self.precision {
-            Some(stated) => half_precision(gpu, stated).map(|()| stated)?,
-            None => {
-                let usual = half(gpu);
-                let word = if usual == Precision::Bf16 { "bf16" } else { "fp16" };
-                note(assumed, "precision", word, usual)
-            }
-        };
-        if self.base_weights.is_some() && task.has_backward() && !task.has_adapters() {
-            return Err("base_weights: only a frozen base can be quantised; the nearest is the task qlora".to_owned());
-        }
-        let adapters = task.has_adapters();
-        let rank = within("lora_rank", self.lora_rank.unwrap_or(16), 1 << 16)?;
-        let lora = adapters.then(|| Lora {
-            rank,
-            targets: self.lora_targets.unwrap_or(LoraTargets::ALL_LINEAR),
-            dropout: self.lora_dropout.unwrap_or(false),
-        });
-        let chunked = self.chunked_loss == Some(true);
-        Ok(Training {
-            base_weights: self.base_weights.or((task == Task::Qlora).then_some(BaseWeights::Nf4)),
-            sequence_length: within("sequence_length", sequence, 1 << 24)?,
-            precision,
-            micro_batch: self.micro_batch,
-            grad_accumulation: self.grad_accumulation,
-            recompute: self.recompute,
-            optimizer: self.optimizer.as_deref().map(optimizer).transpose()?,
-            lora,
-            dropout: self.dropout.unwrap_or(false),
-            framework: Stacks::embedded()
-                .framework(self.framework.as_deref().unwrap_or_default())
-                .map_err(|error| error.to_string())?,
-            kernels: Kernels {
-                attention: self.attention,
-                loss: self.loss.or(chunked.then_some(LossKernel::Chunked)),
-                compile: self.compile.unwrap_or(false),
-                cuda_graphs: self.cuda_graphs.unwrap_or(false),
-            },
-            memory: MemorySavings {
-                offload: self.offload,
-                fsdp: self.fsdp,
-                optimizer_in_backward: self.optimizer_in_backward.unwrap_or(false),
-                head_quantized: self.head_quantized.unwrap_or(false),
-            },
-            synchronization: Synchronization { overlap: self.overlap, ..Synchronization::default() },
-            framework_year: self.framework_year.map(framework_year).transpose()?,
-            ..Training::new(task, sequence)
-        })
-    }
-}
-
 impl Prepared {
     pub fn machine(&self) -> Machine<'_> {
         Machine {
@@ -458,40 +359,5 @@ impl Prepared {
             network_assumed: self.network.is_none(),
             has_fabric: true,
         }
-    }
-}
-
-/// Tables of published runs write `adamw (mixed, fp32 master)` for plain `adamw`.
-fn optimizer(text: &str) -> Result<Optimizer, String> {
-    let word = text.split_whitespace().next().unwrap_or_default();
-    serde_json::from_value(serde_json::Value::String(word.to_owned()))
-        .map_err(|_| format!("unknown optimizer `{text}`"))
-}
-
-/// No stack is older than the first GPU with matrix units.
-fn framework_year(year: u32) -> Result<u32, String> {
-    if (2017..2100).contains(&year) {
-        return Ok(year);
-    }
-    Err(format!("framework_year={year} is not a year from 2017 on; the nearest is {}", year.clamp(2017, 2099)))
-}
-
-fn note<T>(assumed: &mut Vec<String>, key: &str, shown: &str, value: T) -> T {
-    assumed.push(format!("{key}={shown}"));
-    value
-}
-
-fn within(name: &str, value: u32, most: u32) -> Result<u32, String> {
-    if (1..=most).contains(&value) {
-        return Ok(value);
-    }
-    Err(format!("{name}={value} is outside 1 to {most}; the nearest is {}", value.clamp(1, most)))
-}
-
-fn positive(name: &str, value: f64, most: f64) -> Result<f64, String> {
-    if value > 0.0 && value < most {
-        Ok(value)
-    } else {
-        Err(format!("{name}={value} is not a positive number below {most:e}"))
     }
 }

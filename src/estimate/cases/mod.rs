@@ -6,3 +6,5 @@ pub mod defaults;
 pub mod likeness;
 #[cfg(test)]
 mod tests;
+pub mod training;
+mod within;

@@ -12,6 +12,7 @@ mod names;
 mod packed;
 #[cfg(test)]
 mod published;
+mod sibling;
 mod surface;
 mod table;
 #[cfg(test)]
@@ -21,4 +22,5 @@ pub use attention::Attention;
 pub use experts::ExpertLayer;
 pub use names::{Collective, Engine, KernelPrecision, Library, Routing};
 pub use packed::PackedError;
+pub use sibling::Lent;
 pub use table::KernelTable;

@@ -1,6 +1,7 @@
 //! What a packed table of measured kernels holds: the name of each of its parts, as the type that a question is asked with.
 
 use crate::kernels::surface::Form;
+use gpuplan_hardware::NumberFormat;
 
 /// Whose kernels were measured: what the serving engine picks for a shape. For 16-bit products both end in cuBLAS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,6 +36,16 @@ impl KernelPrecision {
             Self::Bf16 | Self::Int8Weights | Self::Int4Weights | Self::Mxfp4Weights => 2.0,
             Self::Fp8 | Self::Fp8Block | Self::Int8 | Self::Mxfp4Mxfp8 => 1.0,
             Self::Nvfp4 => 0.5625,
+        }
+    }
+
+    /// The units that multiply.
+    pub(super) fn format(self) -> NumberFormat {
+        match self {
+            Self::Bf16 | Self::Int8Weights | Self::Int4Weights | Self::Mxfp4Weights => NumberFormat::Bf16,
+            Self::Fp8 | Self::Fp8Block | Self::Mxfp4Mxfp8 => NumberFormat::Fp8,
+            Self::Nvfp4 => NumberFormat::Fp4,
+            Self::Int8 => NumberFormat::Int8,
         }
     }
 

@@ -58,6 +58,10 @@ impl Packed {
         Ok(Self { text, step, parts })
     }
 
+    pub(super) fn has(&self, part: Part) -> bool {
+        self.parts.binary_search_by_key(&part, |entry| entry.part).is_ok()
+    }
+
     /// `None` where this GPU has no such part, or a damaged one.
     pub(super) fn surface(&self, part: Part) -> Option<&Surface> {
         let found = self.parts.binary_search_by_key(&part, |entry| entry.part).ok()?;

@@ -1,4 +1,4 @@
-//! The closed forms against published kernels of cards without a table: `benchmarks/kernels/published.csv`.
+//! The closed forms, and in 8 bits the tables of sibling cards, against published kernels of cards without a table: `benchmarks/kernels/published.csv`.
 #![cfg(test)]
 
 use std::collections::BTreeMap;
@@ -7,10 +7,11 @@ use gpuplan_hardware::Hardware;
 use gpuplan_workload::{Gemm, Precision};
 use serde::Deserialize;
 
-use crate::constants as c;
+use crate::constants::{self as c, Constants};
 use crate::device::DeviceRates;
 use crate::measurements::correction::Factors;
 use crate::time;
+use crate::time::kernels::RecipeKernels;
 
 static PUBLISHED: &str = include_str!("../../../benchmarks/kernels/published.csv");
 
@@ -32,6 +33,8 @@ impl Row {
             "fp32" => Precision::Fp32,
             "tf32" => Precision::Tf32,
             "fp16" | "bf16" => Precision::Bf16,
+            "fp8" => Precision::Fp8,
+            "fp8_block" => Precision::Mxfp8,
             other => panic!("unknown precision {other}"),
         }
     }
@@ -44,7 +47,10 @@ impl Row {
         match (self.kernel.as_str(), figures.as_slice()) {
             ("gemm", [m, n, k]) => {
                 let product = Gemm::new(*m, *n, *k, 1.0);
-                let seconds = time::gemm::seconds(product, &rates, &Factors::unmeasured());
+                let kernels = RecipeKernels::new(gpu, self.precision(), self.card_share, Constants::embedded());
+                let lent = kernels.and_then(|kernels| kernels.product(product));
+                let closed = || time::gemm::seconds(product, &rates, &Factors::unmeasured());
+                let seconds = lent.map_or_else(closed, |[forward, ..]| forward);
                 (seconds, product.flops() / (self.tflops * 1e12))
             }
             (pass, [batch, heads, head_dim, tokens, causal]) => {

@@ -9,7 +9,7 @@ use gpuplan_embedded::{KERNELS, kernels_text};
 use gpuplan_hardware::{Gpu, NumberFormat};
 use gpuplan_units::Seconds;
 
-use crate::kernels::names::KernelPrecision;
+use crate::kernels::names::{Engine, KernelPrecision, Part};
 use crate::kernels::packed::{Packed, PackedError};
 
 /// Measured kernels of one GPU model.
@@ -76,16 +76,18 @@ impl KernelTable {
         self.identity
     }
 
+    /// Whether an engine's products were measured in this format.
+    pub fn has_products(&self, precision: KernelPrecision) -> bool {
+        [Engine::TensorRtLlm, Engine::Vllm].iter().any(|engine| self.packed.has(Part::Gemm(*engine, precision)))
+    }
+
     /// What so many FLOPs take at the dense peak of the units that multiply.
     fn at_peak(&self, precision: KernelPrecision, flops: f64) -> f64 {
-        let of_flop = match precision {
-            KernelPrecision::Bf16
-            | KernelPrecision::Int8Weights
-            | KernelPrecision::Int4Weights
-            | KernelPrecision::Mxfp4Weights => self.fastest.bf16,
-            KernelPrecision::Fp8 | KernelPrecision::Fp8Block | KernelPrecision::Mxfp4Mxfp8 => self.fastest.fp8,
-            KernelPrecision::Nvfp4 => self.fastest.fp4,
-            KernelPrecision::Int8 => self.fastest.int8,
+        let of_flop = match precision.format() {
+            NumberFormat::Fp8 => self.fastest.fp8,
+            NumberFormat::Fp4 => self.fastest.fp4,
+            NumberFormat::Int8 => self.fastest.int8,
+            _ => self.fastest.bf16,
         };
         flops * of_flop
     }

@@ -67,7 +67,7 @@ prop_compose! {
     ) -> Training {
         Training {
             precision, optimizer, dropout,
-            kernels: Kernels { attention, loss, compile, cuda_graphs: false },
+            kernels: Kernels { attention, loss, compile, ..Kernels::default() },
             memory: MemorySavings {
                 offload, fsdp, optimizer_in_backward, head_quantized: head_quantized && task == Task::Qlora,
             },

@@ -5,8 +5,8 @@ use std::hash::{Hash, Hasher};
 
 use rustc_hash::FxHasher;
 
-use crate::constants as c;
-use crate::kernels::{Attention, Engine, KernelPrecision, KernelTable};
+use crate::constants::Constants;
+use crate::kernels::{Attention, Engine, KernelPrecision, KernelTable, Lent};
 use gpuplan_hardware::Gpu;
 use gpuplan_units::Seconds;
 use gpuplan_workload::{Gemm, Precision};
@@ -18,11 +18,14 @@ const ENGINES: [Engine; 2] = [Engine::TensorRtLlm, Engine::Vllm];
 pub struct RecipeKernels {
     table: KernelTable,
     linear: KernelPrecision,
+    /// The table is of another card of the generation, and answers for products of the linear layers alone.
+    lent: Option<Lent>,
 }
 
 impl RecipeKernels {
-    /// `None`: nobody measured this GPU in this format, or only a slice of it runs.
-    pub fn new(gpu: &Gpu, precision: Precision, card_share: f64) -> Option<Self> {
+    /// `None`: nobody measured this GPU in this format, or in fewer than 16 bits another one of its generation, or only a slice of it
+    /// runs. In 16 bits the closed form was fitted on runs of most generations.
+    pub fn new(gpu: &Gpu, precision: Precision, card_share: f64, constants: &Constants) -> Option<Self> {
         let linear = match precision {
             Precision::Fp32 | Precision::Tf32 => return None,
             Precision::Fp16 | Precision::AmpFp16 | Precision::Bf16 | Precision::PureBf16 => KernelPrecision::Bf16,
@@ -30,33 +33,34 @@ impl RecipeKernels {
             Precision::Mxfp8 => KernelPrecision::Fp8Block,
             Precision::Nvfp4 => KernelPrecision::Nvfp4,
         };
-        let table = KernelTable::embedded(gpu).filter(|_| card_share == 1.0)?;
-        let kernels = Self { table, linear };
-        kernels.of(linear, Gemm::new(1024.0, 1024.0, 1024.0, 1.0)).map(|_| kernels)
+        if card_share != 1.0 {
+            return None;
+        }
+        if let Some(table) = KernelTable::embedded(gpu) {
+            return table.has_products(linear).then_some(Self { table, linear, lent: None });
+        }
+        let lent = (linear != KernelPrecision::Bf16).then(|| Lent::to(gpu, linear, constants))??;
+        Some(Self { table: lent.table, linear, lent: Some(lent) })
     }
 
     /// A product of the linear layers, and those for the gradients of its input and its weight. `None` where they were not measured.
     pub fn product(&self, gemm: Gemm) -> Option<[f64; 3]> {
-        let low = self.of(self.linear, gemm)?;
-        if self.linear == KernelPrecision::Nvfp4 {
-            let half = self.half(gemm)?;
-            let both = |at: usize| (1.0 - c::NVFP4_HALF_SHARE) * low[at] + c::NVFP4_HALF_SHARE * half[at];
-            return Some([0, 1, 2].map(both));
-        }
-        Some(low)
+        self.of(self.linear, gemm)
     }
 
-    /// The same in 16 bits, which recipes of fewer bits keep for the head.
+    /// The same in 16 bits, which recipes of fewer bits keep for the head and for some layers.
     pub fn half(&self, gemm: Gemm) -> Option<[f64; 3]> {
-        self.of(KernelPrecision::Bf16, gemm)
+        if self.lent.is_some() { None } else { self.of(KernelPrecision::Bf16, gemm) }
     }
 
     /// By the faster of the engines' kernels: a training stack picks among the same libraries.
     fn of(&self, precision: KernelPrecision, gemm: Gemm) -> Option<[f64; 3]> {
-        let shape = [self.table.identity(), precision as u64, gemm.m.to_bits(), gemm.n.to_bits(), gemm.k.to_bits(), 0];
-        let fastest = |Gemm { m, n, k, .. }: Gemm| {
-            let seconds = |engine| self.table.product_seconds(engine, precision, m, n, k);
-            ENGINES.into_iter().filter_map(seconds).map(|Seconds(one)| one).reduce(f64::min)
+        let identity = self.lent.map_or(self.table.identity(), |lent| lent.identity());
+        let shape = [identity, precision as u64, gemm.m.to_bits(), gemm.n.to_bits(), gemm.k.to_bits(), 0];
+        let fastest = |one: Gemm| {
+            let seconds = |engine| self.table.product_seconds(engine, precision, one.m, one.n, one.k);
+            let measured = ENGINES.into_iter().filter_map(seconds).map(|Seconds(one)| one).reduce(f64::min)?;
+            Some(self.lent.map_or(measured, |lent| lent.seconds(one, measured)))
         };
         let of_each = remembered(shape, || {
             Some([fastest(gemm)?, fastest(gemm.input_gradient())?, fastest(gemm.weight_gradient())?])
@@ -66,6 +70,9 @@ impl RecipeKernels {
 
     /// Forward, in 16 bits, causal or without a mask.
     pub fn attention(&self, attention: &Attention, is_causal: bool) -> Option<f64> {
+        if self.lent.is_some() {
+            return None;
+        }
         let half = KernelPrecision::Bf16;
         let seconds = |engine| {
             if is_causal {

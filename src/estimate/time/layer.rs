@@ -154,7 +154,8 @@ impl LayerInput<'_> {
         let linear = self.linear() * self.packed_share() * self.work;
         let attention = self.attention() * self.work;
         let elementwise =
-            (self.elementwise() + self.adapters() + self.summed_gradients(self.layer_weights())) * self.work;
+            (self.elementwise() + self.permutation() + self.adapters() + self.summed_gradients(self.layer_weights()))
+                * self.work;
         let (transfer, latency) = self.tensor_parallel();
         let overlap = self.step.training.overlap(self.step.rates.flash3.is_some());
         let tensor_parallel = if overlap.tensor_parallel { self.exposed(transfer, linear) } else { transfer };
@@ -178,14 +179,25 @@ impl LayerInput<'_> {
     fn linear(&self) -> f64 {
         let layout = &self.step.setting.layout;
         let recomputed = self.passes.recomputed + 0.5 * self.passes.operators;
-        let work_out = || {
+        let work_out = || -> f64 {
             let products = layer_products(self.step.model, layout, self.tokens);
-            let seconds = |gemm| self.product(gemm, recomputed, self.step.rates, RecipeKernels::product);
-            products.map(|product| seconds(product.gemm) + self.converted(product.gemm, recomputed)).sum()
+            products.map(|product| self.linear_product(product.gemm, recomputed)).sum()
         };
         let Some(products) = self.step.products else { return work_out() };
         let shape = (layout.tensor, layout.expert, self.tokens.to_bits(), recomputed.to_bits());
         *products.0.borrow_mut().entry(shape).or_insert_with(work_out)
+    }
+
+    /// Recipes of few bits keep a part of the layers in 16.
+    fn linear_product(&self, gemm: Gemm, recomputed: f64) -> f64 {
+        let few_bits =
+            self.product(gemm, recomputed, self.step.rates, RecipeKernels::product) + self.converted(gemm, recomputed);
+        let half = self.step.training.kernels.low_precision.half_share;
+        if half == 0.0 {
+            return few_bits;
+        }
+        let rates = DeviceRates { matmul: self.step.rates.head, ..*self.step.rates };
+        (1.0 - half) * few_bits + half * self.product(gemm, recomputed, &rates, RecipeKernels::half)
     }
 
     /// Decoding is bound by reading weights, and multiplies packed ones directly.
@@ -204,15 +216,17 @@ impl LayerInput<'_> {
         let scores = 4.0 * self.step.sequence * m.query_width() / t * self.tokens;
         if self.step.training.uses_flash() {
             let is_causal = !matches!(m.kind, ModelKind::Encoder | ModelKind::Vit);
+            let shorter =
+                if self.step.training.kernels.low_precision.attention { c::ATTENTION_IN_EIGHT_BITS } else { 1.0 };
             if let Some(forward) = self.measured_attention(is_causal) {
-                return forward * (1.0 + p.recomputed + c::ATTENTION_BACKWARD * p.backward);
+                return shorter * forward * (1.0 + p.recomputed + c::ATTENTION_BACKWARD * p.backward);
             }
             let (work, half_rate) =
                 if is_causal { (0.5, c::FLASH_CAUSAL_SEQUENCE) } else { (1.0, c::FLASH_FULL_SEQUENCE) };
             let endless =
                 self.step.rates.flash3.filter(|_| self.step.training.uses_flash3()).unwrap_or(self.step.rates.flash);
             let rate = endless * self.step.sequence / (self.step.sequence + half_rate);
-            return scores * work * (1.0 + p.recomputed + 2.5 * p.backward) / rate
+            return shorter * scores * work * (1.0 + p.recomputed + 2.5 * p.backward) / rate
                 * self.step.factors.compute.at_size(scores * work).time;
         }
         let passes = 1.0 + p.recomputed + p.selective + 2.0 * p.backward;
@@ -309,7 +323,7 @@ impl LayerInput<'_> {
     }
 
     /// Seconds to move `bytes` by kernels of which each moves `of_kernel`.
-    fn streamed(&self, bytes: f64, of_kernel: f64) -> f64 {
+    pub(super) fn streamed(&self, bytes: f64, of_kernel: f64) -> f64 {
         bytes / self.step.rates.memory_bandwidth * self.step.factors.memory.at_size(of_kernel).time
     }
 
@@ -364,30 +378,6 @@ impl LayerInput<'_> {
         let transfer = (once(bytes) - latency).max(0.0);
         let measured = if inside < ranks { 1.0 } else { self.step.factors.copy.at_size(bytes).time };
         (self.reduces() * transfer * measured, self.reduces() * latency)
-    }
-
-    /// Two all-to-alls a pass carry every token to its experts and back.
-    fn expert_exchange(&self) -> f64 {
-        let e = f64::from(self.step.setting.layout.expert);
-        let Some(experts) = self.step.model.experts.filter(|_| e > 1.0) else { return 0.0 };
-        let p = self.passes;
-        let all_to_alls = 2.0 * (1.0 + p.recomputed) + 2.0 * p.backward;
-        let share = 1.0 - f64::from(experts.dense_layers) / f64::from(self.step.model.layers.max(1));
-        let gpus = self.step.setting.gpus();
-        let ranks = self.step.setting.layout.expert;
-        let inside = ranks.min(self.step.machine.link_domain(gpus));
-        let chosen = f64::from(experts.experts_per_token);
-        let copies = if self.step.training.framework.dispatches_once() {
-            // Machines, or ranks of one, that the experts of a token are expected on.
-            let places = if inside < ranks { (e / f64::from(inside)).max(1.0) } else { e };
-            places * (1.0 - (1.0 - 1.0 / places).powf(chosen))
-        } else {
-            chosen
-        };
-        let bytes = self.tokens * copies * f64::from(self.step.model.hidden) * self.step.rates.element_bytes * share;
-        let topology = self.step.machine.topology(ranks, inside, gpus);
-        let measured = if inside < ranks { 1.0 } else { self.step.factors.copy.at_size(bytes).time };
-        all_to_alls * collectives::seconds(Operation::AllToAll, Bytes(bytes), &topology).0 * measured
     }
 
     /// What is left of a transfer that runs beside arithmetic: all that outlasts it, and of the rest as large a share as of

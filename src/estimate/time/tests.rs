@@ -66,3 +66,55 @@ fn gradients_are_summed_over_micro_steps_where_the_product_does_not_do_it() {
     assert!((1.0..1.4).contains(&(seconds / least)), "{seconds} {least}");
     assert!(more("megatron").abs() < 1e-9);
 }
+
+/// Of a model on eight GPUs of a kind, four micro-steps of one sequence each.
+fn small_step(model: &str, gpu: &str, training: &str, expert: u32) -> Result<TimeBreakdown, String> {
+    let case = format!(
+        r#"{{"model": {{"name": "{model}"}}, "hardware": {{"gpu": "{gpu}", "gpus": 8}},
+        "training": {{"sequence_length": 8192, "framework": "megatron", {training}}}}}"#
+    );
+    let case: EstimateCase = serde_json::from_str(&case).unwrap();
+    let prepared = case.prepare(&Hardware::embedded().unwrap(), &Models::embedded().unwrap())?;
+    let layout = Layout { data: 8, expert, shard: Shard::Zero1, ..Layout::default() };
+    let setting = Setting { layout, micro_batch: 1, global_batch: 32.0, recompute: Recompute::None };
+    let subject = Subject::new(&prepared.model, &prepared.training, prepared.machine());
+    subject.estimate(&setting).map(|made| made.time).map_err(|why| format!("{why:?}"))
+}
+
+#[test]
+fn a_recipe_of_eight_bits_says_what_runs_in_them() {
+    for gpu in ["h100-sxm5-80", "b200-sxm-180", "h100-pcie-80"] {
+        let of = |recipe: &str| small_step("llama-3.1-8b", gpu, recipe, 1).unwrap();
+        let (wide, narrow) = (of(r#""precision": "bf16""#), of(r#""precision": "fp8""#));
+        let attention = of(r#""precision": "fp8", "fp8_attention": true"#);
+        let shorter = attention.attention / narrow.attention;
+        assert!((shorter - 0.79).abs() < 1e-9, "{gpu} {shorter}");
+        assert!((attention.matmul - narrow.matmul).abs() < 1e-9, "{gpu}");
+        // A quarter in 16 bits is a quarter of the way to all of them.
+        let quarter = of(r#""precision": "fp8", "half_precision_share": 0.25"#).matmul;
+        let way = (quarter - narrow.matmul) / (wide.matmul - narrow.matmul);
+        assert!((way - 0.25).abs() < 0.01, "{gpu} {way}");
+        let blocks = of(r#""precision": "fp8", "fp8_scaling": "block""#).matmul;
+        assert!((0.7..1.5).contains(&(blocks / narrow.matmul)) && blocks != narrow.matmul, "{gpu}");
+    }
+    for (gpu, recipe, said) in [
+        ("l40s", r#""precision": "fp8", "fp8_attention": true"#, "fp8_attention=true on"),
+        ("h100-sxm5-80", r#""precision": "bf16", "fp8_attention": true"#, "fp8_attention: only recipes in fp8"),
+        ("b200-sxm-180", r#""precision": "mxfp8", "fp8_scaling": "block""#, "fp8_scaling: mxfp8 and nvfp4"),
+        ("h100-sxm5-80", r#""precision": "fp8", "half_precision_share": 1.5"#, "half_precision_share: `1.5`"),
+    ] {
+        let why = small_step("llama-3.1-8b", gpu, recipe, 1).unwrap_err();
+        assert!(why.contains(said), "{why}");
+    }
+}
+
+#[test]
+fn tokens_of_many_small_experts_are_copied_into_their_order() {
+    let of =
+        |expert| small_step("qwen3-30b-a3b", "h100-sxm5-80", r#""precision": "bf16""#, expert).unwrap().elementwise;
+    // 48 layers, 2,048 units, 8 experts a token, forward and backward: 18 values a token and pass, and 32 more where tokens come from other ranks.
+    let bytes = |values: f64| 4.0 * 48.0 * 8192.0 * 2.0 * values * 2048.0 * 2.0;
+    let (alone, among) = (of(1), of(8));
+    assert!((1.0..1.4).contains(&((among - alone) / (bytes(32.0) / 3.35e12))), "{alone} {among}");
+    assert!(alone > bytes(18.0) / 3.35e12, "{alone}");
+}

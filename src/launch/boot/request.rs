@@ -65,5 +65,6 @@ pub fn request(spec: &RunSpec, order: &Order, lead: u64, expires_at: Timestamp, 
         zones: offered.zones.clone(),
         reservation: spec.block.as_ref().and_then(|block| block.reservation.clone()),
         role: if spec.leads.is_some() { Role::Lead } else { Role::Work },
+        access: spec.access(),
     }
 }

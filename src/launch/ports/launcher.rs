@@ -3,7 +3,7 @@
 use crate::ports::block::Seller;
 use crate::ports::keeper::Keeper;
 pub use crate::ports::launch_error::{LaunchError, Reach};
-pub use crate::ports::machine::{CreateRequest, Machine, MachineId, MachineState, Market, Pool, Role};
+pub use crate::ports::machine::{Access, CreateRequest, Machine, MachineId, MachineState, Market, Pool, Role};
 use gpuplan_market::BoxFuture;
 
 /// How a machine ends by itself at `expires_at`.
@@ -40,6 +40,12 @@ pub trait Launcher: Send + Sync {
     }
 
     fn destroy<'a>(&'a self, machine: &'a MachineId) -> BoxFuture<'a, Result<(), LaunchError>>;
+
+    /// The run is over, and none of its machines is left: what was made for it beside them goes. It may be repeated, and the run may begin again.
+    fn forget<'a>(&'a self, access: &'a Access) -> BoxFuture<'a, Result<(), LaunchError>> {
+        let _ = access;
+        Box::pin(async { Ok(()) })
+    }
 
     /// What went wrong beside the answers since this was asked last, for people.
     fn warnings(&self) -> Vec<String> {

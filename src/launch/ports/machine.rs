@@ -95,6 +95,20 @@ pub struct CreateRequest {
     /// The block that the machine stands on, by the cloud's own name.
     pub reservation: Option<String>,
     pub role: Role,
+    /// What it needs of its cloud besides, where machines of a run can have an identity for that alone.
+    pub access: Access,
+}
+
+/// What the machines of a run read and write at their cloud.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    pub run: String,
+    /// Address of the store.
+    pub store: String,
+    /// Names of the secrets that they read.
+    pub secrets: Vec<String>,
+    /// They write runs beside this one, too: those of a sweep.
+    pub has_runs_within: bool,
 }
 
 /// What a machine may do at its cloud, by the identity that it is given.

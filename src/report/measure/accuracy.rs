@@ -67,9 +67,23 @@ pub fn held_out(time: &Fitted, memory: &FittedMemory, width: u16) -> String {
     let _ = writeln!(out, "Macro   MAPE {} over groups of 8 runs and more\n", percent(time.held_out_macro_percent));
     out += &table("GPU, no decoders", time.held_out_gpus.iter().map(row).collect());
     let _ = writeln!(out, "All     MAPE {}\n", percent(time.held_out_gpu_percent));
+    out += &generations(&time.held_out_generations, width);
+    out.push('\n');
     out += &inference(&time.held_out_inference, width);
     out.push('\n');
     out += &self::memory(memory, width);
+    out
+}
+
+/// Errors on generations of GPUs that the constants never saw, and their mean over runs and over generations.
+pub fn generations(held: &[HeldOutError], width: u16) -> String {
+    let row = |one: &HeldOutError| vec![one.name.clone(), one.runs.to_string(), percent(one.mape_percent)];
+    let mut out = held_out_table("GPU generation", held.iter().map(row).collect(), width);
+    let runs: usize = held.iter().map(|one| one.runs).sum();
+    let sum: f64 = held.iter().map(|one| one.runs as f64 * one.mape_percent).sum();
+    let of_runs = percent(sum / runs.max(1) as f64);
+    let of_each = percent(held.iter().map(|one| one.mape_percent).sum::<f64>() / held.len().max(1) as f64);
+    let _ = writeln!(out, "All     MAPE {of_runs}, {of_each} over generations");
     out
 }
 

@@ -159,6 +159,8 @@ struct HeldOutErrors<'a> {
     /// Of families that are no decoders, on GPU models left out.
     other_families_mape_percent: f64,
     gpus: &'a [HeldOutError],
+    /// All runs, on generations of GPUs left out.
+    generations: &'a [HeldOutError],
     inference: HeldOutInferenceReport<'a>,
     memory_mape_percent: f64,
     memory_sources: &'a [HeldOutSource],
@@ -227,6 +229,7 @@ pub fn accuracy(scores: &Scores, time: &Fitted, memory: &FittedMemory, now: Time
             groups: &time.held_out_groups,
             other_families_mape_percent: time.held_out_gpu_percent,
             gpus: &time.held_out_gpus,
+            generations: &time.held_out_generations,
             inference: HeldOutInferenceReport::new(&time.held_out_inference),
             memory_mape_percent: memory.held_out_error_percent,
             memory_sources: &memory.held_out_sources,

@@ -74,16 +74,22 @@ impl Column {
 pub struct Cell {
     pub shown: String,
     pub exact: String,
+    /// Another page about it, as a relative address; HTML alone shows it.
+    pub link: Option<String>,
 }
 
 impl Cell {
     pub fn new(shown: impl Into<String>, exact: impl Into<String>) -> Self {
-        Self { shown: shown.into(), exact: exact.into() }
+        Self { shown: shown.into(), exact: exact.into(), link: None }
     }
 
     pub fn text(text: impl Into<String>) -> Self {
         let text = text.into();
-        Self { shown: text.clone(), exact: text }
+        Self::new(text.clone(), text)
+    }
+
+    pub fn linked(self, page: &str) -> Self {
+        Self { link: Some(page.to_owned()), ..self }
     }
 
     /// Nothing is known, or nothing applies.

@@ -11,14 +11,36 @@ const STYLE: &str = include_str!("style.css");
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
 pub fn html(report: &Report) -> String {
+    page(report, None)
+}
+
+/// A page that is written again and again.
+#[derive(Clone, Copy, Debug)]
+pub struct Living<'a> {
+    /// Between two times; a browser loads it again as often.
+    pub seconds: u64,
+    /// The page above it, as a relative address.
+    pub up: Option<&'a str>,
+}
+
+pub fn living(report: &Report, living: Living) -> String {
+    page(report, Some(living))
+}
+
+fn page(report: &Report, living: Option<Living>) -> String {
+    let refresh = living
+        .map_or_else(String::new, |living| format!("<meta http-equiv=\"refresh\" content=\"{}\">\n", living.seconds));
+    let up = living
+        .and_then(|living| living.up)
+        .map_or_else(String::new, |up| format!("<p><a href=\"{}\">All runs</a></p>\n", escape(up)));
     let title = escape(&report.title);
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n{refresh}<meta name=\"color-scheme\" content=\"light dark\">\n\
          <title>{title}: gpuplan report</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<a class=\"skip\" href=\"#main\">Skip to the report</a>\n"
     );
     out.push_str(&format!(
-        "<header>\n<h1>{title}</h1>\n<p>{}</p>\n{}</header>\n",
+        "<header>\n{up}<h1>{title}</h1>\n<p>{}</p>\n{}</header>\n",
         escape(&report.lead),
         key(&report.key)
     ));
@@ -29,10 +51,16 @@ pub fn html(report: &Report) -> String {
     }
     out.push_str("</main>\n");
     let made = day_and_time(report.made_at);
-    out.push_str(&format!(
-        "<footer><p>Made by gpuplan {} on {made}. The same facts: <code>gpuplan report FILE --format md</code> and <code>--format csv</code>.</p></footer>\n",
-        env!("CARGO_PKG_VERSION")
-    ));
+    let more = match living {
+        Some(Living { seconds, .. }) => {
+            format!("It is written again every {seconds} s; a page that is older is no longer watched.")
+        }
+        None => {
+            "The same facts: <code>gpuplan report FILE --format md</code> and <code>--format csv</code>.".to_owned()
+        }
+    };
+    let version = env!("CARGO_PKG_VERSION");
+    out.push_str(&format!("<footer><p>Made by gpuplan {version} on {made}. {more}</p></footer>\n"));
     out.push_str("</body>\n</html>\n");
     out
 }
@@ -127,7 +155,11 @@ fn class_of(column: &Column, cell: &Cell) -> &'static str {
 
 /// A source may be broken behind its name, before its version.
 fn shown(cell: &Cell) -> String {
-    with_commands(&cell.shown).replace('@', "@<wbr>")
+    let text = with_commands(&cell.shown).replace('@', "@<wbr>");
+    match &cell.link {
+        Some(page) => format!("<a href=\"{}\">{text}</a>", escape(page)),
+        None => text,
+    }
 }
 
 /// What stands between backquotes is a thing to type, and so is a word that begins like a flag.

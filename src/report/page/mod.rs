@@ -8,6 +8,7 @@ pub mod document;
 pub mod html;
 pub mod json;
 pub mod markdown;
+pub mod overview;
 pub mod plan;
 pub mod run;
 pub mod status;

@@ -94,6 +94,11 @@ fn key_and_why(assumption: &Assumption) -> (&'static str, Cow<'static, str>) {
             return ("global_batch", rounded_batch(tokens, sequence_length));
         }
         Assumption::Precision { precision } => ("precision", precision_basis(precision)),
+        Assumption::Fp8Attention { .. } => {
+            ("fp8_attention", "not stated: recipes keep attention in 16 bits by default")
+        }
+        Assumption::HalfPrecisionShare { .. } => ("half_precision_share", "not stated: every linear layer in few bits"),
+        Assumption::Fp8Scaling { .. } => ("fp8_scaling", "not stated: one scale a tensor"),
         Assumption::BaseWeights { .. } => ("base_weights", "QLoRA, arXiv 2305.14314 section 3"),
         Assumption::Optimizer { optimizer } => ("optimizer", optimizer_basis(optimizer)),
         Assumption::LoraRank { .. } => ("lora.rank", NOT_STATED),
@@ -127,12 +132,8 @@ fn key_and_why(assumption: &Assumption) -> (&'static str, Cow<'static, str>) {
         Assumption::DataDiskLink => ("data.disk_link", "outside AWS nobody says what a machine sustains of its disks"),
         Assumption::DataWorkers => ("data.workers", NOT_STATED),
         Assumption::DataCpuPerSample { work, .. } => return ("data.cpu_seconds_per_sample", training_work(work)),
-        Assumption::ProcessingReads { .. } => {
-            ("processing.reads", "not stated: no time is counted for reading samples")
-        }
-        Assumption::ProcessingWrites { .. } => {
-            ("processing.writes", "not stated: no time is counted for storing results")
-        }
+        Assumption::ProcessingReads { .. } => ("processing.reads", NO_READING),
+        Assumption::ProcessingWrites { .. } => ("processing.writes", NO_STORING),
         Assumption::ProcessingPixels { .. } => ("processing.pixels", "not stated: side of the pictures that are made"),
         Assumption::ProcessingShard { .. } => {
             ("processing.shard", "not stated: work of a machine that is stored, or lost, together; judged")
@@ -152,6 +153,8 @@ fn key_and_why(assumption: &Assumption) -> (&'static str, Cow<'static, str>) {
     (key, why.into())
 }
 
+const NO_READING: &str = "not stated: no time is counted for reading samples";
+const NO_STORING: &str = "not stated: no time is counted for storing results";
 const AS_PUBLISHED: &str = "not stated: as the model is published";
 
 fn value(assumption: &Assumption) -> String {
@@ -162,6 +165,9 @@ fn value(assumption: &Assumption) -> String {
         | Assumption::GlobalBatchOfGpt3 { sequences, .. }
         | Assumption::GlobalBatchRounded { sequences, .. } => sequences.to_string(),
         Assumption::Precision { precision } => word(precision),
+        Assumption::Fp8Attention { attention } => attention.to_string(),
+        Assumption::HalfPrecisionShare { share } => share.to_string(),
+        Assumption::Fp8Scaling { scaling } => word(scaling),
         Assumption::BaseWeights { base_weights } => word(base_weights),
         Assumption::Optimizer { optimizer } => word(optimizer),
         Assumption::LoraRank { rank } => rank.to_string(),

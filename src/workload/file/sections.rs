@@ -94,6 +94,12 @@ pub struct TrainingSection {
     pub grad_accumulation: Option<Scalar>,
     /// Number format: fp32, tf32, fp16, amp-fp16, bf16, pure-bf16, fp8, mxfp8 or nvfp4.
     pub precision: Option<String>,
+    /// Whether attention multiplies in 8 bits too, of fp8, mxfp8 and nvfp4.
+    pub fp8_attention: Option<bool>,
+    /// Part of the linear layers that an fp8, mxfp8 or nvfp4 recipe keeps in 16 bits, such as 0.16.
+    pub half_precision_share: Option<f64>,
+    /// What has one scale in fp8: tensor or block.
+    pub fp8_scaling: Option<String>,
     /// Format of the frozen weights under adapters: nf4, nf4-dq, int8 or int4.
     pub base_weights: Option<String>,
     /// Optimizer, such as adamw, adamw-bf16, adamw-8bit, adamw-paged or lamb.

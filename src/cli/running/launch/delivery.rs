@@ -80,7 +80,7 @@ impl Delivery {
             }
             None => found(command, cloud)?,
         };
-        pipeline::warn(&command, arguments.workdir.as_deref(), printer);
+        pipeline::check(&command, arguments.workdir.as_deref(), printer)?;
         let container = container_of(arguments)?;
         let (data, upload) = find_data(data, to)?.unzip();
         let setup = arguments.setup.clone();

@@ -161,6 +161,7 @@ fn machine(spec: &RunSpec, order: &Order) -> Result<CreateRequest, Diagnostic> {
         zones: Vec::new(),
         reservation: None,
         role: Role::Work,
+        access: spec.access(),
     })
 }
 

@@ -11,7 +11,7 @@ use crate::finance::entries;
 use crate::running::launch::{capacity_block, keep_alive};
 use crate::runs::groups;
 use crate::runs::journal::{open_journal, unknown_run};
-use crate::runs::launchers::{Launchers, clock, exit_of, launchers_of_run};
+use crate::runs::launchers::{Launchers, clock, exit_of, forget, launchers_of_run};
 use crate::runs::leader::{led_elsewhere, this_leader};
 use crate::runs::store::store_of_run;
 use crate::session::Session;
@@ -149,6 +149,9 @@ pub fn lead_run(
         }
     };
     let end = led(spec, policy, &launchers, journal, take_over, session, leave)?;
+    if let Ok(Some(End::Completed)) = end {
+        forget(spec, &launchers, &session.printer)?;
+    }
     conclude(end, spec, &store, session)
 }
 

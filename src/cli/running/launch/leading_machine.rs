@@ -212,14 +212,17 @@ fn spec(name: String, of: &RunSpec, job: Job) -> RunSpec {
 }
 
 /// Leads until the run has ended, or somebody else leads it: exit codes that no further try changes. It knows the run from its store; where the
-/// journal has it already, to take it over again is refused, which is as good.
+/// journal has it already, to take it over again is refused, which is as good. A store or a cloud that does not answer, as to a machine that is new,
+/// is asked again.
 fn script(program: &str, of: &RunSpec) -> String {
     let (run, store) = (command_line(std::slice::from_ref(&of.run)), command_line(std::slice::from_ref(&of.store)));
     let known = if of.stand_in.is_some() {
         // The same user on the same computer: the journal is there.
         homes()
     } else {
-        format!("export HOME=\"${{HOME:-$PWD}}\"\n{program} take-over {run} --store {store} -y")
+        format!(
+            "export HOME=\"${{HOME:-$PWD}}\"\nwhile :; do\n  {program} take-over {run} --store {store} -y\n  code=$?\n  case $code in 0 | 2) break ;; esac\n  sleep 10\ndone"
+        )
     };
     format!(
         "{known}\nwhile :; do\n  {program} watch {run}\n  code=$?\n  case $code in 0 | 2 | 4 | 6 | 7 | 8) exit 0 ;; esac\n  sleep 10\ndone"
@@ -264,6 +267,22 @@ mod tests {
             .collect();
         assert_eq!(names, [PROGRAM]);
         assert!(RunSpec::read(&spec.write().unwrap()).unwrap() == *spec);
+    }
+
+    /// As its machine runs it, with a program that says what it was asked.
+    #[test]
+    fn a_store_that_does_not_answer_at_first_is_asked_again() {
+        let machine = LeadingMachine::prepare(Some(Leader::Aws), &keep_alive::tests::spec()).unwrap().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let stub = "#!/bin/sh\necho $1 >>asked\ncase $(wc -l <asked) in 1) exit 8 ;; 2) exit 1 ;; 4) exit 9 ;; *) exit 0 ;; esac\n";
+        let path = folder.path().join(PROGRAM);
+        std::fs::write(&path, stub).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let script = format!("sleep() {{ :; }}\n{}", machine.spec.job.command[2]);
+        let ended = std::process::Command::new("sh").args(["-c", &script]).current_dir(folder.path()).status().unwrap();
+        assert!(ended.success());
+        let asked = std::fs::read_to_string(folder.path().join("asked")).unwrap();
+        assert_eq!(asked, "take-over\ntake-over\ntake-over\nwatch\nwatch\n");
     }
 
     #[test]

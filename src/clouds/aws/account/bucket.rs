@@ -6,10 +6,12 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::account::session::Account;
 use crate::account::signed::Asked;
+use crate::launcher::run_role;
 use gpuplan_market::SourceError;
-use gpuplan_market::bucket::{BucketRules, Loss, LossRule, concerns};
+use gpuplan_market::bucket::{BucketRules, Loss, LossRule, Writers, concerns};
 
 const SERVICE: &str = "s3";
+const REMEDY: &str = "`TF_VAR_role_per_run=true gpuplan setup aws` lets whoever has the policy `gpuplan-run-roles` make one for each run, in the bucket of the setup";
 /// Objects there are read only once they were restored (S3 user guide, "Amazon S3 Glacier storage classes"); those of GLACIER_IR at once.
 const ARCHIVES: [&str; 2] = ["GLACIER", "DEEP_ARCHIVE"];
 
@@ -28,6 +30,11 @@ pub async fn rules(account: &Account, region: &str, bucket: &str, prefix: &str) 
         bucket: bucket.to_owned(),
         losses: lifecycle.losses(prefix),
         can_undelete: versioning.status.as_deref() == Some("Enabled"),
+        writers: match run_role::has_roles(account, bucket).await {
+            Ok(true) => Writers::OfTheRun,
+            Ok(false) => Writers::OfAnyRun { remedy: REMEDY.to_owned() },
+            Err(error) => Writers::Unknown(error.to_string()),
+        },
     })
 }
 

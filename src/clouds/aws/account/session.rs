@@ -151,7 +151,11 @@ impl Account {
 
     /// Of a service of which no SDK is linked.
     pub fn address_of(&self, service: &str, region: &str) -> String {
-        let own = || format!("https://{service}.{region}.amazonaws.com");
+        // IAM is one for all regions (AWS General Reference, "IAM endpoints").
+        let own = || match service {
+            "iam" => "https://iam.amazonaws.com".to_owned(),
+            _ => format!("https://{service}.{region}.amazonaws.com"),
+        };
         self.config.endpoint_url().map_or_else(own, str::to_owned)
     }
 

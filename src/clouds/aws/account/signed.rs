@@ -1,5 +1,6 @@
 //! Requests to services of which no SDK is linked, signed as AWS wants it (Signature Version 4).
 
+use std::fmt::Write as _;
 use std::time::SystemTime;
 
 use aws_credential_types::Credentials;
@@ -18,7 +19,30 @@ pub enum Asked {
     Get,
     /// A document in JSON.
     Post(String),
+    /// Names and values, as the older services take them.
+    Form(String),
     Delete,
+}
+
+impl Asked {
+    pub fn form(words: &[(&str, &str)]) -> Self {
+        let pairs: Vec<String> =
+            words.iter().map(|(name, value)| format!("{}={}", encoded(name), encoded(value))).collect();
+        Self::Form(pairs.join("&"))
+    }
+}
+
+/// Every byte but those that stand for themselves everywhere (RFC 3986, "Unreserved Characters").
+fn encoded(text: &str) -> String {
+    text.bytes().fold(String::new(), |mut all, byte| {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            all.push(char::from(byte));
+        } else {
+            // A String takes all that is written to it.
+            let _ = write!(all, "%{byte:02X}");
+        }
+        all
+    })
 }
 
 impl Account {
@@ -32,6 +56,7 @@ impl Account {
         let request = match asked {
             Asked::Get => Request::get(&url),
             Asked::Post(body) => Request::post(&url, JSON, body.clone()),
+            Asked::Form(body) => Request::post(&url, FORM, body.clone()),
             Asked::Delete => Request::delete(&url),
         };
         let request = signature(self.credentials(), service, region, &url, asked)?.into_iter().fold(
@@ -46,6 +71,7 @@ impl Account {
 }
 
 const JSON: &str = "application/json";
+const FORM: &str = "application/x-www-form-urlencoded";
 
 /// The headers that say who asks. Only what every HTTP client sends unchanged is signed.
 fn signature(
@@ -78,7 +104,7 @@ fn signature(
         .into();
     let (method, body) = match asked {
         Asked::Get => ("GET", ""),
-        Asked::Post(body) => ("POST", body.as_str()),
+        Asked::Post(body) | Asked::Form(body) => ("POST", body.as_str()),
         Asked::Delete => ("DELETE", ""),
     };
     let signable = SignableRequest::new(method, url, std::iter::empty(), SignableBody::Bytes(body.as_bytes()));
@@ -91,6 +117,14 @@ fn signature(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_form_says_every_sign() {
+        let asked = Asked::form(&[("Action", "CreateRole"), ("Tags.member.1.Value", "a/b c&d=ä")]);
+        assert!(
+            matches!(asked, Asked::Form(text) if text == "Action=CreateRole&Tags.member.1.Value=a%2Fb%20c%26d%3D%C3%A4")
+        );
+    }
 
     #[test]
     fn a_request_names_who_asks_for_what_and_no_secret() {

@@ -15,7 +15,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
 use crate::launcher::order::{HOPS, TOKEN, ZONE, fitting, root_size, tags};
-use crate::launcher::site::{MACHINE, Site, Subnet};
+use crate::launcher::site::{Site, Subnet};
 use gpuplan_launch::{CreateRequest, LaunchError, names};
 
 /// How a machine ends the fleet that would start the next one: it finds it by its mark, with the role of machines and the `aws`
@@ -48,22 +48,24 @@ fn boot(request: &CreateRequest) -> String {
 pub fn kept_template(
     request: &CreateRequest,
     site: &Site,
+    profile: &str,
     owner: &str,
 ) -> Result<RequestLaunchTemplateData, LaunchError> {
     let mut tags = tags(request, owner)?;
     tags.retain(|tag| tag.key() != Some(ZONE));
-    template(request, boot(request), &tags, site)
+    template(request, boot(request), &tags, site, profile)
 }
 
 /// The one machine of a fleet that is there for it alone. EC2 gives it a token of its own, so that of the order is a mark.
 pub fn single_template(
     request: &CreateRequest,
     site: &Site,
+    profile: &str,
     owner: &str,
 ) -> Result<RequestLaunchTemplateData, LaunchError> {
     let mut tags = tags(request, owner)?;
     tags.push(Tag::builder().key(TOKEN).value(&request.token).build());
-    template(request, request.boot.clone(), &tags, site)
+    template(request, request.boot.clone(), &tags, site, profile)
 }
 
 /// Closed, encrypted and marked as a machine that is ordered by itself.
@@ -72,6 +74,7 @@ fn template(
     boot: String,
     tags: &[Tag],
     site: &Site,
+    profile: &str,
 ) -> Result<RequestLaunchTemplateData, LaunchError> {
     let boot = fitting(boot)?;
     let tagged = |kind| {
@@ -90,7 +93,7 @@ fn template(
     Ok(RequestLaunchTemplateData::builder()
         .image_id(&site.image.id)
         .user_data(BASE64_STANDARD.encode(boot))
-        .iam_instance_profile(LaunchTemplateIamInstanceProfileSpecificationRequest::builder().name(MACHINE).build())
+        .iam_instance_profile(LaunchTemplateIamInstanceProfileSpecificationRequest::builder().name(profile).build())
         .metadata_options(metadata.build())
         .block_device_mappings(root.build())
         .instance_initiated_shutdown_behavior(ShutdownBehavior::Terminate)
@@ -163,8 +166,7 @@ pub fn mark<'a>(tags: &'a [Tag], key: &str) -> Option<&'a str> {
 mod tests {
     use super::*;
     use crate::launcher::site::{Image, MachineType};
-    use gpuplan_launch::Role;
-    use gpuplan_launch::{Market, Pool};
+    use gpuplan_launch::{Access, Market, Pool, Role};
     use gpuplan_units::UsdPerHour;
 
     fn request() -> CreateRequest {
@@ -191,6 +193,7 @@ mod tests {
             zones: Vec::new(),
             reservation: None,
             role: Role::Work,
+            access: Access::default(),
         }
     }
 
@@ -205,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_machine_of_a_fleet_is_closed_encrypted_marked_and_can_end_the_fleet() {
-        let made = kept_template(&request(), &site(), "me").unwrap();
+        let made = kept_template(&request(), &site(), "gpuplan-machine", "me").unwrap();
         let metadata = made.metadata_options().unwrap();
         assert_eq!(metadata.http_tokens(), Some(&LaunchTemplateHttpTokensState::Required));
         let disk = made.block_device_mappings()[0].ebs().unwrap();
@@ -225,7 +228,7 @@ mod tests {
             "{boot}"
         );
         let large = CreateRequest { boot: "x".repeat(16 << 10), ..request() };
-        assert!(kept_template(&large, &site(), "me").is_err(), "what goes before counts too");
+        assert!(kept_template(&large, &site(), "gpuplan-machine", "me").is_err(), "what goes before counts too");
     }
 
     #[test]
@@ -237,7 +240,7 @@ mod tests {
         };
         let said = |request: &CreateRequest| format!("{:?}", instant(request, &[], "me"));
         assert_eq!(said(&request()), said(&later));
-        let made = single_template(&request(), &site(), "me").unwrap();
+        let made = single_template(&request(), &site(), "gpuplan-machine", "me").unwrap();
         assert_eq!(mark(made.tag_specifications()[0].tags(), TOKEN), Some(request().token.as_str()));
     }
 

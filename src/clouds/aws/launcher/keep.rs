@@ -34,7 +34,8 @@ impl AwsLauncher {
         self.has_enabled(account, region).await?;
         let site = self.site(account, &machine.pool, machine.image.as_deref()).await?;
         let fleet = fleet::fleet(machine, &subnets(&request.pools, &site)?, owner)?;
-        let template = fleet::kept_template(machine, &site, owner)?;
+        let profile = self.known_profile(account, machine, owner).await;
+        let template = fleet::kept_template(machine, &site, &profile, owner)?;
         make_template(account, machine, template, owner).await?;
         let made = fleet
             .send_with(&account.ec2_to_rent(region))
@@ -61,7 +62,8 @@ impl AwsLauncher {
         self.has_enabled(account, region).await?;
         let site = self.site(account, &request.pool, request.image.as_deref()).await?;
         let places = subnets(&allowed(request), &site)?;
-        make_template(account, request, fleet::single_template(request, &site, owner)?, owner).await?;
+        let profile = self.known_profile(account, request, owner).await;
+        make_template(account, request, fleet::single_template(request, &site, &profile, owner)?, owner).await?;
         let made = fleet::instant(request, &places, owner).send_with(&account.ec2_to_rent(region)).await;
         let made = made.map_err(|error| launch_error(account.error(region, &error)))?;
         // The answer is clear, so nobody asks with this template again.

@@ -37,6 +37,10 @@ pub(super) struct Known {
     /// And when this process created it.
     pub(super) region_of: BTreeMap<MachineId, (String, Option<Instant>)>,
     pub(super) groups: BTreeSet<Group>,
+    /// Whether the account has roles of runs; `None`: nobody asked yet.
+    pub(super) run_roles: Option<bool>,
+    /// Profiles of runs that are there, and when this process made them.
+    pub(super) profiles: BTreeMap<String, Option<Instant>>,
     /// To be said to whoever rents.
     pub(super) warnings: Vec<String>,
 }

@@ -5,10 +5,12 @@ pub mod end_schedule;
 mod filter;
 pub mod fleet;
 pub mod gang;
+mod identity;
 pub mod keep;
 mod known;
 pub mod listed;
 pub mod order;
+pub mod run_role;
 pub mod site;
 
 use std::time::{Duration, Instant};
@@ -23,7 +25,7 @@ use crate::account::session::Account;
 use crate::account::vcpu_quotas::{Bought, counts, request as request_quota};
 use crate::account::{find, running};
 use crate::catalog::offerings::listed as listed_in_zones;
-use crate::errors::launch_error;
+use crate::errors::{NO_PROFILE, launch_error};
 use crate::launcher::filter::filter;
 use crate::launcher::gang::Group;
 pub use crate::launcher::known::AwsLauncher;
@@ -31,13 +33,17 @@ use crate::launcher::known::is_fresh;
 use crate::launcher::site::{Site, Subnet};
 use gpuplan_launch::block::Seller;
 use gpuplan_launch::names;
-use gpuplan_launch::{CreateRequest, Keeper, LaunchError, Launcher, Machine, MachineId, Market, Pool, SelfDestruct};
+use gpuplan_launch::{
+    Access, CreateRequest, Keeper, LaunchError, Launcher, Machine, MachineId, Market, Pool, SelfDestruct,
+};
 use gpuplan_market::{BoxFuture, SourceError};
 
 /// EC2 may deny for a while that a machine exists (EC2 API reference, "Eventual consistency"); the contract's minute, twice.
 const LATE: Duration = Duration::from_mins(2);
 /// Nobody waits longer for the schedule of a machine that is there.
 const SCHEDULING: Duration = Duration::from_secs(10);
+/// Between two calls with a profile that EC2 does not know yet.
+const PROFILE_PAUSE: Duration = Duration::from_secs(2);
 const NOT_FOUND: &str = "InvalidInstanceID.NotFound";
 
 impl AwsLauncher {
@@ -53,14 +59,15 @@ impl AwsLauncher {
         let region = &request.pool.region;
         let ((), owner) = tokio::try_join!(self.has_enabled(account, region), self.caller(account))?;
         let site = self.site(account, &request.pool, request.image.as_deref()).await?;
-        let subnet = subnet(account, request, &site).await?;
+        let (subnet, profile) = tokio::join!(subnet(account, request, &site), self.profile(account, request, &owner));
+        let subnet = subnet?;
         let group = (request.nodes > 1 && site.machine.stands_close).then(|| Group::for_request(request));
         if let Some(group) = &group {
             gang::ensure(account, group, request, &owner).await?;
             self.known().groups.insert(group.clone());
         }
         let group = group.as_ref().map(|group| group.name.as_str());
-        let order = order::order(request, &site, subnet.as_ref(), group, &owner)?;
+        let order = order::order(request, &site, &profile, subnet.as_ref(), group, &owner)?;
         self.known().orders.insert(request.token.clone(), order.clone());
         Ok(order)
     }
@@ -81,12 +88,12 @@ impl AwsLauncher {
             };
         }
         let order = self.prepared(account, request).await?;
-        let answer = match run(account, region, order.clone()).await {
+        let answer = match Box::pin(self.run(account, region, order.clone())).await {
             Err(SourceError::Refused { code, .. }) if code == "UnauthorizedOperation" => {
                 // AWS does not say what it is that may not be done: perhaps only the tags of the disk, which goes with the machine.
                 let bare = order::without_tags_of_disks(order);
                 self.known().orders.insert(request.token.clone(), bare.clone());
-                run(account, region, bare).await
+                Box::pin(self.run(account, region, bare)).await
             }
             answer => answer,
         };
@@ -109,6 +116,25 @@ impl AwsLauncher {
                     }
                     error => Err(error),
                 }
+            }
+        }
+    }
+
+    /// EC2 refuses a profile for some seconds after it was made.
+    async fn run(
+        &self,
+        account: &Account,
+        region: &str,
+        order: RunInstancesInputBuilder,
+    ) -> Result<Instance, SourceError> {
+        loop {
+            match run_once(account, region, order.clone()).await {
+                Err(SourceError::Refused { detail, .. })
+                    if detail.contains(NO_PROFILE) && self.has_new_profile(&order) =>
+                {
+                    tokio::time::sleep(PROFILE_PAUSE).await;
+                }
+                answer => return answer,
             }
         }
     }
@@ -220,7 +246,7 @@ impl AwsLauncher {
 }
 
 /// The one call. Nobody repeats it but whoever holds the token.
-async fn run(account: &Account, region: &str, order: RunInstancesInputBuilder) -> Result<Instance, SourceError> {
+async fn run_once(account: &Account, region: &str, order: RunInstancesInputBuilder) -> Result<Instance, SourceError> {
     let answer = order.send_with(&account.ec2_to_rent(region)).await.map_err(|error| account.error(region, &error))?;
     let nothing =
         || SourceError::Malformed { field: "Instances".to_owned(), detail: "the answer names no machine".to_owned() };
@@ -275,6 +301,10 @@ impl Launcher for AwsLauncher {
             self.schedule_end(&machine.id, &request).await;
             Ok(machine)
         })
+    }
+
+    fn forget<'a>(&'a self, access: &'a Access) -> BoxFuture<'a, Result<(), LaunchError>> {
+        Box::pin(self.remove_role(access))
     }
 
     fn warnings(&self) -> Vec<String> {

@@ -11,9 +11,9 @@ use aws_sdk_ec2::types::{
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
-use crate::launcher::site::{LEADER, MACHINE, Site, Subnet};
+use crate::launcher::site::{Site, Subnet};
 use gpuplan_launch::names;
-use gpuplan_launch::{CreateRequest, LaunchError, Market, Role};
+use gpuplan_launch::{CreateRequest, LaunchError, Market};
 
 /// The zone that was asked for, empty where any would do: a list has to give the pool as it was ordered.
 pub const ZONE: &str = "gpuplan:zone";
@@ -51,10 +51,11 @@ pub fn tags(request: &CreateRequest, owner: &str) -> Result<Vec<Tag>, LaunchErro
     Ok(all.into_iter().map(|(key, value)| Tag::builder().key(key).value(value).build()).collect())
 }
 
-/// The whole order. `subnet`: `None` leaves the zone to EC2. `group`: a placement group that is there.
+/// The whole order. `profile`: as which the machine acts. `subnet`: `None` leaves the zone to EC2. `group`: a placement group that is there.
 pub fn order(
     request: &CreateRequest,
     site: &Site,
+    profile: &str,
     subnet: Option<&Subnet>,
     group: Option<&str>,
     owner: &str,
@@ -73,7 +74,7 @@ pub fn order(
         .image_id(&site.image.id)
         .instance_type(InstanceType::from(request.pool.instance_type.as_str()))
         .user_data(BASE64_STANDARD.encode(boot))
-        .iam_instance_profile(IamInstanceProfileSpecification::builder().name(profile(request.role)).build())
+        .iam_instance_profile(IamInstanceProfileSpecification::builder().name(profile).build())
         .metadata_options(metadata.build())
         .block_device_mappings(root_disk(request, site))
         // A machine that shuts itself down is gone, and not merely stopped.
@@ -96,14 +97,6 @@ pub fn order(
     } else {
         order.set_network_interfaces(Some(interfaces))
     })
-}
-
-/// The instance profile, as `gpuplan setup aws` makes it.
-fn profile(role: Role) -> &'static str {
-    match role {
-        Role::Work => MACHINE,
-        Role::Lead => LEADER,
-    }
 }
 
 pub fn fitting(boot: String) -> Result<String, LaunchError> {
@@ -182,7 +175,7 @@ fn fabric(request: &CreateRequest, site: &Site, subnet: &Subnet) -> Vec<Instance
 mod tests {
     use super::*;
     use crate::launcher::site::{Image, MachineType};
-    use gpuplan_launch::Pool;
+    use gpuplan_launch::{Access, Pool, Role};
     use gpuplan_units::UsdPerHour;
 
     fn request() -> CreateRequest {
@@ -209,6 +202,7 @@ mod tests {
             zones: Vec::new(),
             reservation: None,
             role: Role::Work,
+            access: Access::default(),
         }
     }
 
@@ -226,7 +220,7 @@ mod tests {
     }
 
     fn ordered(request: &CreateRequest) -> RunInstancesInputBuilder {
-        order(request, &site(), Some(&subnet()), None, "me").unwrap()
+        order(request, &site(), "gpuplan-machine", Some(&subnet()), None, "me").unwrap()
     }
 
     #[test]
@@ -289,25 +283,15 @@ mod tests {
     }
 
     #[test]
-    fn only_a_machine_that_leads_has_the_role_that_rents() {
-        let profile = |role| {
-            let order = ordered(&CreateRequest { role, ..request() });
-            order.get_iam_instance_profile().as_ref().and_then(|profile| profile.name().map(str::to_owned))
-        };
-        assert_eq!(
-            [Role::Work, Role::Lead].map(|role| profile(role).unwrap()),
-            ["gpuplan-machine", "gpuplan-leader"].map(str::to_owned)
-        );
-    }
-
-    #[test]
     fn what_cannot_be_ordered_is_refused_before_it_is() {
-        let refused =
-            |request: &CreateRequest| order(request, &site(), None, None, "me").map(|_| ()).unwrap_err().to_string();
+        let refused = |request: &CreateRequest| {
+            order(request, &site(), "p", None, None, "me").map(|_| ()).unwrap_err().to_string()
+        };
         let large = CreateRequest { boot: "x".repeat(LARGEST_BOOT + 1), ..request() };
         assert!(refused(&large).contains("16385 bytes"), "{}", refused(&large));
         assert!(
-            order(&CreateRequest { boot: "x".repeat(LARGEST_BOOT), ..request() }, &site(), None, None, "me").is_ok()
+            order(&CreateRequest { boot: "x".repeat(LARGEST_BOOT), ..request() }, &site(), "p", None, None, "me")
+                .is_ok()
         );
         let marked = CreateRequest { tags: vec![(names::RUN.to_owned(), "another".to_owned())], ..request() };
         assert!(refused(&marked).contains("`gpuplan:run`"));

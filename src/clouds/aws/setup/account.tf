@@ -364,8 +364,15 @@ resource "aws_iam_policy" "launch" {
         Sid       = "GiveMachinesTheirRole"
         Effect    = "Allow"
         Action    = "iam:PassRole"
-        Resource  = [aws_iam_role.machine.arn, aws_iam_role.leader.arn]
+        Resource  = [aws_iam_role.machine.arn, aws_iam_role.leader.arn, "arn:aws:iam::${data.aws_caller_identity.me.account_id}:role/gpuplan/*"]
         Condition = { StringEquals = { "iam:PassedToService" = "ec2.amazonaws.com" } }
+      },
+      {
+        # Whether runs have roles of their own here.
+        Sid      = "KnowThePolicyOfRuns"
+        Effect   = "Allow"
+        Action   = "iam:GetPolicy"
+        Resource = "arn:aws:iam::${data.aws_caller_identity.me.account_id}:policy/${var.name}-run"
       },
       {
         # A machine that hangs ends all the same.

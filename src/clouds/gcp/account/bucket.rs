@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use gpuplan_market::bucket::{BucketRules, Loss, LossRule, concerns};
+use gpuplan_market::bucket::{BucketRules, Loss, LossRule, Writers, concerns};
 
 pub const STORAGE: &str = "https://storage.googleapis.com";
 /// Of a bucket, as far as it takes objects away or brings them back.
@@ -74,6 +74,8 @@ impl Bucket {
                 .map(|rule| LossRule { rule: String::new(), loss: Loss::Deleted, after_days: rule.condition.age })
                 .collect(),
             can_undelete: self.versioning.enabled || keeps_deleted,
+            // A setup has one service account for all its machines.
+            writers: Writers::OfAnyRun { remedy: "teams that do not trust each other need a project each".to_owned() },
         }
     }
 }

@@ -45,6 +45,8 @@ pub struct Frame<'a> {
     pub owner: &'a str,
     /// The name that `setup.tf` was given: the subnetwork of every region is called so, the account of machines begins so.
     pub setup: &'a str,
+    /// The placement policy by which it stands close to others, as a path below `compute/v1/`.
+    pub policy: Option<&'a str>,
 }
 
 impl Frame<'_> {
@@ -70,6 +72,7 @@ impl Frame<'_> {
             .set_disks([self.disk(&labels)])
             .set_labels(labels)
             .set_scheduling(scheduling(request, Timestamp::now())?)
+            .set_resource_policies(self.policy)
             .set_network_interfaces([network])
             .set_service_accounts([ServiceAccount::new().set_email(account).set_scopes([SCOPE])]))
     }

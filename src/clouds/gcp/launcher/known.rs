@@ -1,6 +1,6 @@
 //! `GcpLauncher`: the project that machines are rented in, its clients, and what is known of its machines.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use tokio::sync::OnceCell;
 
 use crate::account::identity;
 use crate::account::project::Project;
+use crate::launcher::close::Policy;
 use crate::launcher::refused::source_error;
 use crate::launcher::seen::Seen;
 use crate::prices::zones::Zones;
@@ -37,6 +38,10 @@ pub struct GcpLauncher {
     pub(super) images: Mutex<BTreeMap<String, u32>>,
     /// What this launcher created or listed: a machine that is deleted leaves every list, and only its operations say why.
     seen: Mutex<BTreeMap<MachineId, Seen>>,
+    /// Placement policies that this launcher made, or found.
+    policies: Mutex<BTreeSet<Policy>>,
+    /// To be said to whoever rents.
+    said: Mutex<Vec<String>>,
 }
 
 pub(super) struct Clients {
@@ -63,6 +68,8 @@ impl GcpLauncher {
             zones,
             images: Mutex::default(),
             seen: Mutex::default(),
+            policies: Mutex::default(),
+            said: Mutex::default(),
         }
     }
 
@@ -86,6 +93,14 @@ impl GcpLauncher {
 
     pub(super) fn seen(&self) -> MutexGuard<'_, BTreeMap<MachineId, Seen>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn policies(&self) -> MutexGuard<'_, BTreeSet<Policy>> {
+        self.policies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn said(&self) -> MutexGuard<'_, Vec<String>> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn remember(&self, seen: Seen) -> Machine {

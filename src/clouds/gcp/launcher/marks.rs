@@ -99,8 +99,7 @@ fn is_label(name: &str, value: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpuplan_launch::Market;
-    use gpuplan_launch::Role;
+    use gpuplan_launch::{Access, Market, Role};
     use proptest::prelude::*;
 
     fn marks(run: &str, tags: &[(&str, &str)]) -> (Marks, Vec<(String, String)>) {
@@ -130,6 +129,7 @@ mod tests {
             zones: Vec::new(),
             reservation: None,
             role: Role::Work,
+            access: Access::default(),
         };
         (Marks::for_request(&request, "Ann@Example.com"), tags)
     }

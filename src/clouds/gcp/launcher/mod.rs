@@ -4,6 +4,7 @@
 //! without capacity is told by the operation's own errors.
 
 mod body;
+mod close;
 mod found;
 mod known;
 mod marks;
@@ -18,11 +19,13 @@ use aws_lc_rs::digest::{SHA256, digest};
 use google_cloud_compute_v1::model::Operation;
 use google_cloud_compute_v1::model::operation::Status;
 use google_cloud_gax::options::RequestOptionsBuilder;
+use jiff::Timestamp;
 use serde::Deserialize;
 use tokio::time::Instant;
 
 use crate::CLOUD;
 use crate::launcher::body::{COMPUTE, Frame};
+use crate::launcher::close::Policy;
 pub use crate::launcher::known::GcpLauncher;
 use crate::launcher::refused::{call_error, operation_error, source_error, wrong};
 use crate::launcher::seen::place_of;
@@ -52,6 +55,8 @@ impl GcpLauncher {
         })?;
         let image = shape::image_path(image, self.id()?);
         let disk_gib = request.disk_gib.max(self.size_of(&image).await?);
+        let project = self.id()?;
+        let policy = self.stands_close(&request).await?.map(|policy| policy.path(project));
         let mut refused = LaunchError::NotSold { code: format!("no zone of {} lists it", request.pool.region) };
         for zone in self.zones_for(&request).await? {
             let frame = Frame {
@@ -62,6 +67,7 @@ impl GcpLauncher {
                 disk_gib,
                 owner: &self.owner,
                 setup: &self.setup,
+                policy: policy.as_deref(),
             };
             match self.create_in(&frame, &request).await {
                 Err(error @ (LaunchError::Capacity { .. } | LaunchError::NotSold { .. })) => refused = error,
@@ -69,6 +75,35 @@ impl GcpLauncher {
             }
         }
         Err(refused)
+    }
+
+    /// The policy by which machines of a gang stand close together; `None`: it is alone, or the account may make none, which is said.
+    async fn stands_close(&self, request: &CreateRequest) -> Result<Option<Policy>, LaunchError> {
+        if request.nodes < 2 {
+            return Ok(None);
+        }
+        let end = format!("-n{}", request.node);
+        let gang = request.name.strip_suffix(&end).unwrap_or(&request.name);
+        let (run, epoch) = (request.run.clone(), request.epoch);
+        let name = machine_name(gang, &format!("{run}@{epoch}"));
+        let policy = Policy { region: request.pool.region.clone(), name, run, epoch };
+        if self.policies().contains(&policy) {
+            return Ok(Some(policy));
+        }
+        match close::ensure(&self.project, &policy, request.expires_at).await {
+            Ok(()) => {
+                self.policies().insert(policy.clone());
+                Ok(Some(policy))
+            }
+            Err(SourceError::Refused { code, detail }) if code == "403" => {
+                self.said().push(format!(
+                    "machines of {} stand anywhere in their zone: a placement policy may not be made ({detail}); `gpuplan doctor` names what that needs",
+                    policy.run
+                ));
+                Ok(None)
+            }
+            Err(error) => Err(source_error(&error)),
+        }
     }
 
     /// All machines of a gang stand in the zone of the first.
@@ -224,6 +259,12 @@ impl Launcher for GcpLauncher {
         Box::pin(async move {
             let mut machines = self.listed(run).await?;
             machines.extend(self.vanished(run, &machines).await);
+            let known = std::mem::take(&mut *self.policies());
+            let left = close::tidy(&self.project, known, &machines).await;
+            self.policies().extend(left);
+            if run.is_none() {
+                close::sweep(&self.project, Timestamp::now()).await;
+            }
             Ok(machines)
         })
     }
@@ -238,6 +279,10 @@ impl Launcher for GcpLauncher {
             }
             Ok(())
         })
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        std::mem::take(&mut *self.said())
     }
 
     fn owner(&self) -> BoxFuture<'_, Result<String, LaunchError>> {

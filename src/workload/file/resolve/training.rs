@@ -9,7 +9,7 @@ use crate::file::{LoraSection, TrainingSection, WorkloadFileError};
 use crate::model::catalog::Models;
 use crate::model::{Model, ModelKind};
 use crate::stack::Stacks;
-use crate::training::precision::{BaseWeights, Precision};
+use crate::training::precision::{BaseWeights, LowPrecision, Precision};
 use crate::training::{
     Framework, Kernels, Lora, LoraTargets, MemorySavings, Optimizer, Overlap, Synchronization, Task, Training,
 };
@@ -70,6 +70,7 @@ pub(super) fn resolve(
         loss: choice("training.loss", section.loss.as_deref())?,
         compile: section.compile.unwrap_or(false),
         cuda_graphs: section.cuda_graphs.unwrap_or(false),
+        low_precision: low_precision(section, training.precision, assumed)?,
     };
     training.memory = MemorySavings {
         offload: choice("training.offload", section.offload.as_deref())?,
@@ -181,6 +182,27 @@ fn precision(
     Ok(precision)
 }
 
+/// What a recipe of few bits does beside its format. Transformer Engine's own defaults where nothing is said: attention and no layer in 16
+/// bits, a scale a tensor.
+fn low_precision(
+    section: &TrainingSection,
+    precision: Precision,
+    assumed: &mut Vec<Assumption>,
+) -> Result<LowPrecision, WorkloadFileError> {
+    let scaling = choice("training.fp8_scaling", section.fp8_scaling.as_deref())?;
+    let low = LowPrecision::read(precision, section.fp8_attention, section.half_precision_share, scaling)
+        .map_err(|(key, why)| invalid(&format!("training.{key}"), why))?;
+    if precision.is_eight_bit_or_less() {
+        let open = [
+            (section.fp8_attention.is_none(), Assumption::Fp8Attention { attention: low.attention }),
+            (section.half_precision_share.is_none(), Assumption::HalfPrecisionShare { share: low.half_share }),
+            (scaling.is_none() && precision == Precision::Fp8, Assumption::Fp8Scaling { scaling: low.scaling }),
+        ];
+        assumed.extend(open.into_iter().filter_map(|(is_open, assumption)| is_open.then_some(assumption)));
+    }
+    Ok(low)
+}
+
 fn base_weights(
     section: &TrainingSection,
     task: Task,
@@ -278,6 +300,7 @@ mod tests {
     use super::*;
     use crate::assumption::BatchBasis;
     use crate::file::{Resolved, WorkloadFile};
+    use crate::training::precision::Scaling;
     use crate::training::{AttentionKernel, FsdpStyle, LossKernel, Offload, Recompute};
 
     fn resolved(preset: &str, training: &str) -> Result<Resolved, WorkloadFileError> {
@@ -343,7 +366,7 @@ mod tests {
         let toml = "task = \"finetune\"\nsequence_length = \"8k\"\nglobal_batch = 64\nmicro_batch = 2\ngrad_accumulation = 4\n\
             precision = \"fp8\"\noptimizer = \"adamw_8bit\"\nrecompute = \"full\"\nattention = \"eager\"\nloss = \"bf16-chunked\"\n\
             compile = true\ndropout = 0.1\noffload = \"activations\"\nframework = \"torchtitan\"\noptimizer_in_backward = true\nfsdp = 2\n\
-            gradient_compression = 4\nlocal_steps = 16";
+            gradient_compression = 4\nlocal_steps = 16\nfp8_attention = true\nhalf_precision_share = 0.16\nfp8_scaling = \"block\"";
         let Resolved { workload, assumed } = resolved("llama-3.1-8b", toml).unwrap();
         let training = workload.training;
         assert_eq!(
@@ -360,6 +383,8 @@ mod tests {
         );
         assert_eq!((training.memory.fsdp, training.optimizer), (Some(FsdpStyle::Two), Some(Optimizer::Adamw8bit)));
         assert_eq!((training.synchronization.gradient_compression, training.synchronization.local_steps), (4.0, 16));
+        let low = LowPrecision { attention: true, half_share: 0.16, scaling: Scaling::Block };
+        assert_eq!((training.kernels.low_precision, training.timed_as()), (low, Precision::Mxfp8));
         assert!(
             training.kernels.compile
                 && training.dropout
@@ -367,6 +392,20 @@ mod tests {
                 && !training.memory.head_quantized
         );
         assert_eq!(assumed.len(), 1, "{assumed:?}");
+    }
+
+    #[test]
+    fn what_a_recipe_of_few_bits_leaves_open_is_told() {
+        let assumed =
+            |toml: &str| resolved("llama-3.1-8b", &format!("task = \"finetune\"\n{toml}")).map(|made| made.assumed);
+        let of_fp8 = assumed("precision = \"fp8\"\nfp8_attention = true").unwrap();
+        assert!(of_fp8.contains(&Assumption::HalfPrecisionShare { share: 0.0 }));
+        assert!(of_fp8.contains(&Assumption::Fp8Scaling { scaling: Scaling::Tensor }));
+        assert!(!of_fp8.contains(&Assumption::Fp8Attention { attention: false }));
+        let open = assumed("precision = \"bf16\"").unwrap();
+        assert!(!open.iter().any(|one| matches!(one, Assumption::HalfPrecisionShare { .. })));
+        let why = assumed("precision = \"bf16\"\nfp8_scaling = \"block\"").unwrap_err().to_string();
+        assert!(why.contains("training.fp8_scaling") && why.contains("only recipes in fp8"), "{why}");
     }
 
     #[test]
