@@ -169,6 +169,36 @@ fn several_pools_pay_for_the_move() {
     assert_eq!((answer["starts"].as_u64(), answer["interruptions"].as_u64()), (Some(2), Some(1)));
 }
 
+/// A pool that becomes dearer is left for one that is cheaper now, each tick costs what it costs at the time, and nobody is cheaper than who knows
+/// the prices to come.
+#[test]
+fn prices_that_move_are_paid_and_left() {
+    let simulator = simulator(vec![trace("a", 600.0, vec![1; 200]), trace("b", 600.0, vec![1; 200])]);
+    let pools = json!([
+        { "trace": "a", "spot_usd_per_hour": "1", "spot_usd_per_hour_path": [["1", 40], ["2.5", 1000]] },
+        { "trace": "b", "spot_usd_per_hour": "1.2" }
+    ]);
+    let answer = simulator.answer(&case(json!({ "pools": pools, "start_tick": 30 })));
+    assert_eq!(answer["decisions"], "s@0x10s@1x41", "{answer}");
+    assert!((usd(&answer).dollars() - (10.0 * 1.0 + 41.0 * 1.2) / 6.0).abs() < 1e-6, "{answer}");
+    let alone = |more: Value| {
+        let mut pool = pools[0].clone();
+        pool.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        simulator.answer(&case(json!({ "pools": [pool], "deadline_hours": 20, "start_tick": 30, "policy": "greedy" })))
+    };
+    // Paid by the tick, in the optimum too.
+    let optimum = simulator.answer(&case(json!({ "pools": pools, "start_tick": 30, "policy": "omniscient" })));
+    assert!(usd(&optimum) <= usd(&answer), "{optimum}");
+    // Nobody takes it away as long as whatever it costs is paid.
+    let kept = alone(json!({}));
+    assert!((usd(&kept).dollars() - (10.0 * 1.0 + 40.0 * 2.5) / 6.0).abs() < 1e-6, "{kept}");
+    // With a highest price it is gone while it costs more, and comes back.
+    let path = json!([["1", 40], ["2.5", 20], ["1.5", 1]]);
+    let capped = alone(json!({ "spot_usd_per_hour_path": path, "highest_usd_per_hour": "2" }));
+    assert_eq!((&capped["decisions"], &capped["interruptions"]), (&json!("s10i20s41"), &json!(1)), "{capped}");
+    assert!((usd(&capped).dollars() - (10.0 * 1.0 + 41.0 * 1.5) / 6.0).abs() < 1e-6, "{capped}");
+}
+
 /// Pools that flicker, each cheaper than what runs: whoever moves to them changes over for ever.
 #[test]
 fn pools_that_come_and_go_are_not_followed() {
@@ -222,6 +252,10 @@ fn what_has_no_answer_says_why() {
         (json!({ "trace": "x" }), "no trace"),
         (json!({ "policy": "greedy" }), "the trace ends"),
         (json!({ "spot_usd_per_hour": "0" }), "not a price"),
+        (
+            json!({ "pools": [{ "trace": "t", "spot_usd_per_hour": "1", "spot_usd_per_hour_path": [["0", 3]] }] }),
+            "not a price",
+        ),
         (json!({ "work_hours": -1 }), "a time is negative"),
         (json!({ "policy": "guess" }), "unknown variant"),
     ] {

@@ -17,7 +17,7 @@ use gpuplan_estimate::{Machine, StepEstimate};
 use gpuplan_market::{Offer, OfferId, Quote};
 use gpuplan_spot::forecast::Forecast;
 use gpuplan_spot::{hardware_failure_rate, spot_rate};
-use gpuplan_units::{Bytes, Hours, Quantiles, Usd};
+use gpuplan_units::{Bytes, Hours, Quantiles, Usd, UsdPerHour};
 
 /// A plan, or the first limit that it breaks. On spot its figures are a first guess, until one of its ways is settled.
 pub fn price_run(
@@ -33,7 +33,7 @@ pub fn price_run(
     }
     let pool = || Pool::new(pricer.context.world, priced_offer.id, nodes, pricer.context.limits.now);
     let outlook = is_spot(offer).then(|| SpotForecast::new(&pool()));
-    let mut run = run_time(pricer, offer, nodes, &step, outlook.as_ref());
+    let mut run = run_time(pricer, priced_offer.id, nodes, &step, outlook.as_ref());
     let least = least_hours(&run);
     let booked = pricer.check_span(offer, nodes, run.hours.p90)?;
     let used = match &outlook {
@@ -241,14 +241,9 @@ fn check_least(pricer: &Pricer, hours: f64, offer: &PricedOffer, nodes: u32) -> 
     if cost > budget { Err(Rejection::GuessedOverBudget { expected_usd: cost, budget_usd: budget }) } else { Ok(()) }
 }
 
-fn run_time(
-    pricer: &Pricer,
-    offer: &Offer,
-    nodes: u32,
-    step: &StepEstimate,
-    outlook: Option<&SpotForecast>,
-) -> RunTime {
+fn run_time(pricer: &Pricer, id: OfferId, nodes: u32, step: &StepEstimate, outlook: Option<&SpotForecast>) -> RunTime {
     let Context { world, workload, .. } = pricer.context;
+    let offer = world.market.offer(id);
     let instance = world.hardware.instance(offer.instance);
     let machine = Machine::new(world.hardware.gpu(instance.node.gpu), &instance.node);
     let packing = Packing::new(workload.sweep.as_ref(), instance.node.devices());
@@ -269,6 +264,7 @@ fn run_time(
         staging: Staging::new(instance, workload.data.as_ref()),
         interruptions,
         notice_seconds: outlook.and_then(|_| Notice::seconds(instance.cloud.as_str())),
+        hourly_rate: pricer.rate_today(id, nodes).map_or(0.0, UsdPerHour::dollars),
     };
     input.time()
 }

@@ -11,13 +11,21 @@ use gpuplan_hardware::InstanceType;
 use gpuplan_spot::policy::WORST_CHANGEOVER_RATIO;
 use gpuplan_spot::{CheckpointPlan, InterruptionRate, hardware_failure_rate, optimal_interval};
 use gpuplan_units::{Band, Bytes, Hours, Quantiles, Seconds};
-use gpuplan_workload::{Optimizer, Precision, Workload};
+use gpuplan_workload::{Layout, Optimizer, Precision, Shard, Workload};
 
 /// From asking for a machine to the first step: boot, image, environment. Measured 11 to 18 minutes for jobs of the
 /// "Can't Be Late" paper (NSDI 2024); the middle of the shorter ones.
 pub const START: Seconds = Seconds(720.0);
-/// Saving more often than this costs what the model does not know: file systems, requests, a busy host. Judged.
+/// Saving more often than this costs what the model does not know: file systems, a busy host. Judged.
 const LEAST_INTERVAL: Seconds = Seconds(300.0);
+/// While a checkpoint is under way it takes network, disk and processors from training: no more than this share of the time. Judged.
+const MOST_UPLOADING: f64 = 1.0 / 3.0;
+/// A request that writes, as each part of an upload is one: $0.005 per 1,000 in S3 Standard (Amazon S3 pricing, us-east-1), and about
+/// as much at Google and Azure. Dollars.
+const WRITE_REQUEST: f64 = 5e-6;
+/// Bytes of a part, and parts of a file at most: `runstore::store::room::PART`, `runstore::store::send::MOST_PARTS`.
+const PART: f64 = 8_388_608.0;
+const MOST_PARTS: f64 = 9000.0;
 /// A notice is looked for this often, as AWS advises (EC2 user guide, "Spot Instance interruption notices"). Seconds.
 const NOTICE_SEEN_AFTER: f64 = 5.0;
 
@@ -104,40 +112,35 @@ pub struct RunInput<'a> {
     pub interruptions: InterruptionRate,
     /// Seconds of warning before the capacity is taken back.
     pub notice_seconds: Option<f64>,
+    /// Of all machines, in dollars; 0: nothing is known, or nothing paid.
+    pub hourly_rate: f64,
 }
 
 impl RunInput<'_> {
     pub fn time(&self) -> RunTime {
         let setting = &self.step.setting;
         let steps = self.workload.amount.steps(setting.global_batch, f64::from(self.workload.training.sequence_length));
-        let (rounds, side_by_side) = (f64::from(self.packing.rounds()), f64::from(self.packing.side_by_side));
+        let rounds = f64::from(self.packing.rounds());
         let training = self.step.step_seconds().map(|seconds| seconds * steps * rounds / 3600.0);
         let bytes = self.workload.checkpoint.size.unwrap_or_else(|| checkpoint_bytes(self.workload));
-        let gpus = f64::from(setting.gpus());
-        // Every machine stores its part of it; runs on the same machine share the way.
-        let written = Bytes(bytes.0 * side_by_side / f64::from(self.nodes));
-        let path = StorePath::of_checkpoints(self.instance, written);
-        let stall = Seconds(bytes.0 / gpus / self.machine.host_copy.0);
-        let upload = Seconds(written.0 / path.bytes_per_second);
+        let Storing { stall, upload, restore, bytes_per_second, priced } = self.storing(bytes);
         let mean = Seconds::from(self.interruptions.mean_time());
         let whole = Seconds::from(Hours(training.expected / rounds));
-        // No shorter than the upload, or uploads pile up; no longer than the run, which ends with a save.
-        let chosen = optimal_interval(stall, mean).0.max(upload.0).max(LEAST_INTERVAL.0).min(whole.0.max(1.0));
+        // No longer than the run, which ends with a save.
+        let chosen = interval(Seconds(stall.0 + priced.0), upload, mean).0.min(whole.0.max(1.0));
         let interval = self.workload.checkpoint.interval.map_or(chosen, |stated| stated.0.max(1.0));
         let begin = START.0 + self.staging.map_or(0.0, |staging| staging.seconds().0);
-        let restart = Seconds(begin + 2.0 * upload.0);
+        let restart = Seconds(begin + restore.0 + upload.0);
         let stretch = |mean| CheckpointPlan::new(stall, Seconds(interval), mean, restart).stretch;
         let start = Hours::from(Seconds(begin)).0;
         let hours = training.map(|hours| start + hours * stretch(mean));
-        let every_machine = path.bytes_per_second * f64::from(self.nodes);
-        let notice = self
-            .notice_seconds
-            .map(|seconds| Notice::new(seconds, Bytes(bytes.0 * side_by_side), stall, every_machine));
+        let of_all = Bytes(bytes.0 * f64::from(self.packing.side_by_side));
+        let notice = self.notice_seconds.map(|seconds| Notice::new(seconds, of_all, stall, bytes_per_second));
         // Without a save at the last moment, half an interval and what was still being uploaded are lost.
         let redone =
             if notice.is_some_and(|notice| notice.saves_all) { 0.0 } else { interval.min(whole.0) / 2.0 + upload.0 };
-        let changeover = begin + upload.0 + redone;
-        let worst = (WORST_CHANGEOVER_RATIO * changeover).max(begin + upload.0 + interval.min(whole.0) + upload.0);
+        let changeover = begin + restore.0 + redone;
+        let worst = (WORST_CHANGEOVER_RATIO * changeover).max(begin + restore.0 + interval.min(whole.0) + upload.0);
         let failures = Seconds::from(hardware_failure_rate(self.gpus).mean_time());
         RunTime {
             steps,
@@ -161,6 +164,40 @@ impl RunInput<'_> {
             worst_changeover: Hours::from(Seconds(worst)),
         }
     }
+
+    /// Of a checkpoint of one run; runs on the same machine share the way.
+    fn storing(&self, bytes: Bytes) -> Storing {
+        let (setting, nodes) = (&self.step.setting, f64::from(self.nodes));
+        let side_by_side = f64::from(self.packing.side_by_side);
+        let gpus = f64::from(setting.gpus().max(1));
+        let files = (writers(&setting.layout) as f64).min(gpus);
+        let machines = (files * nodes / gpus).ceil().clamp(1.0, nodes);
+        let all = Bytes(bytes.0 * side_by_side);
+        let written = Bytes(all.0 / machines);
+        let up = StorePath::of_checkpoints(self.instance, written).bytes_per_second;
+        let down = StorePath::of_checkpoints(self.instance, all).bytes_per_second;
+        let usd = side_by_side * requests(bytes, files) * WRITE_REQUEST;
+        Storing {
+            stall: Seconds(bytes.0 / files / self.machine.host_copy.0),
+            upload: Seconds(written.0 / up),
+            restore: Seconds(all.0 / down),
+            bytes_per_second: up * machines,
+            priced: Seconds(if self.hourly_rate > 0.0 { usd / self.hourly_rate * 3600.0 } else { 0.0 }),
+        }
+    }
+}
+
+/// A checkpoint on its way to the store and back.
+struct Storing {
+    /// Copying it to the hosts, during which training stands still.
+    stall: Seconds,
+    upload: Seconds,
+    /// On every machine all of it, as any rank may read any shard.
+    restore: Seconds,
+    /// Of all machines that store a part.
+    bytes_per_second: f64,
+    /// For which the machines cost as much as the requests.
+    priced: Seconds,
 }
 
 impl RunTime {
@@ -191,6 +228,25 @@ impl RunTime {
         let deviation = if distance >= 0.0 { upper } else { lower };
         normal_distribution(distance / deviation.max(1e-6))
     }
+}
+
+/// GPUs that store a part of a checkpoint each: what several have alike is stored by one of them.
+fn writers(layout: &Layout) -> u64 {
+    let split = match layout.shard {
+        Shard::None => layout.expert,
+        Shard::Zero1 | Shard::Zero2 | Shard::Zero3 | Shard::Hsdp => layout.sharded_over().max(layout.expert),
+    };
+    u64::from(layout.model_parallel()) * u64::from(split.max(1))
+}
+
+/// Requests that store a checkpoint of as many files.
+fn requests(bytes: Bytes, files: f64) -> f64 {
+    files * (bytes.0 / files / PART).ceil().min(MOST_PARTS)
+}
+
+/// Between two saves that cost so much time of the machines each (`stop`): what loses least, while uploads leave time for training.
+fn interval(stop: Seconds, upload: Seconds, mean: Seconds) -> Seconds {
+    Seconds(optimal_interval(stop, mean).0.max(upload.0 / MOST_UPLOADING).max(LEAST_INTERVAL.0))
 }
 
 /// Bytes of a full checkpoint: trained parameters with master copy and moments (14 bytes for mixed Adam), adapters alone
@@ -231,6 +287,41 @@ pub fn checkpoint_bytes(workload: &Workload) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// States of 1B, 8B, 70B and 405B with 14 bytes a parameter, on so many GPUs and machines at an hourly rate, lost every two and a half hours.
+    #[test]
+    fn saving_is_as_often_as_it_pays_and_never_all_that_a_machine_does() {
+        let mean = Seconds(2.5 * 3600.0);
+        for (parameters, gpus, machines, rate) in
+            [(1e9, 1.0, 1.0, 1.5), (8e9, 8.0, 1.0, 12.0), (70e9, 32.0, 4.0, 60.0), (405e9, 256.0, 32.0, 480.0)]
+        {
+            let bytes = Bytes(14.0 * parameters);
+            let upload = Seconds(bytes.0 / machines / 680e6);
+            let dollars = requests(bytes, gpus) * WRITE_REQUEST;
+            let stop = Seconds(bytes.0 / gpus / 25e9 + dollars / rate * 3600.0);
+            let chosen = interval(stop, upload, mean);
+            assert!(upload.0 <= chosen.0 * MOST_UPLOADING + 1e-9, "{parameters:e}: {chosen:?}, {upload:?}");
+            // Of the hours paid for, what saving and repeating take: no other interval that leaves as much time takes less.
+            let stretch = |interval| CheckpointPlan::new(stop, interval, mean, upload).stretch;
+            let least = (60..7200).map(|seconds| Seconds(f64::from(seconds)));
+            let least = least.filter(|other| other.0 >= (upload.0 / MOST_UPLOADING).max(LEAST_INTERVAL.0));
+            let least = least.map(stretch).fold(f64::INFINITY, f64::min);
+            assert!(stretch(chosen) <= 1.001 * least, "{parameters:e}: {} {least}", stretch(chosen));
+            assert!(dollars / rate * 3600.0 < 0.1 * chosen.0, "{parameters:e}: requests cost {dollars}");
+        }
+    }
+
+    #[test]
+    fn what_several_gpus_have_alike_is_stored_once() {
+        let of = |data, tensor, expert, shard| writers(&Layout { data, tensor, expert, shard, ..Layout::default() });
+        assert_eq!(of(16, 1, 1, Shard::None), 1);
+        assert_eq!(of(4, 8, 1, Shard::None), 8);
+        assert_eq!(of(16, 1, 8, Shard::None), 8);
+        assert_eq!(of(16, 1, 1, Shard::Zero3), 16);
+        assert_eq!(writers(&Layout { data: 16, shard: Shard::Hsdp, shard_group: Some(8), ..Layout::default() }), 8);
+        // 8 MiB a request, and no more than a file may have.
+        assert_eq!((requests(Bytes(80e6), 1.0), requests(Bytes(1e12), 1.0)), (10.0, MOST_PARTS));
+    }
 
     #[test]
     fn a_short_notice_saves_only_a_part() {

@@ -10,6 +10,9 @@ use crate::policy::{Action, Decision, Limits, Observation, State, pools};
 use crate::simulation::expected_cost::{Start, Table, Terms};
 use gpuplan_units::UsdPerHour;
 
+/// Rates that are less than this factor apart share a table, where prices move.
+const SHARED: f64 = 1.1;
+
 /// A table for each spot rate among the pools of a job.
 #[derive(Clone, Debug)]
 pub struct Tables {
@@ -21,6 +24,23 @@ impl Tables {
         let mut rates: Vec<UsdPerHour> = limits.pools.iter().map(|terms| terms.spot).collect();
         rates.sort();
         rates.dedup();
+        Self::of_rates(model, limits, rates)
+    }
+
+    /// Where spot rates move over all of these.
+    pub fn moving(model: &AvailabilityModel, limits: &Limits, rates: impl Iterator<Item = UsdPerHour>) -> Self {
+        let mut rates: Vec<UsdPerHour> = rates.collect();
+        rates.sort();
+        let mut kept: Vec<UsdPerHour> = Vec::new();
+        for rate in rates {
+            if kept.last().is_none_or(|last| rate.dollars() >= SHARED * last.dollars()) {
+                kept.push(rate);
+            }
+        }
+        Self::of_rates(model, limits, kept)
+    }
+
+    fn of_rates(model: &AvailabilityModel, limits: &Limits, rates: Vec<UsdPerHour>) -> Self {
         let on_demand = limits.rate(limits.cheapest_on_demand());
         let table = |rate: UsdPerHour| {
             let terms = Terms {
@@ -42,7 +62,10 @@ impl Tables {
 
     fn table(&self, limits: &Limits, pool: usize) -> Option<&Table> {
         let rate = limits.pools.get(pool)?.spot;
-        self.by_rate.iter().find(|(of, _)| *of == rate).map(|(_, table)| &**table)
+        let exact = self.by_rate.iter().find(|(of, _)| *of == rate);
+        let distance = |of: UsdPerHour| (of.dollars() / rate.dollars()).ln().abs();
+        let nearest = || self.by_rate.iter().min_by(|(a, _), (b, _)| distance(*a).total_cmp(&distance(*b)));
+        exact.or_else(nearest).map(|(_, table)| &**table)
     }
 }
 

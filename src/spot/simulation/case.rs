@@ -75,6 +75,12 @@ pub struct CasePool {
     #[serde(default)]
     pub switch_usd: Usd,
     pub switch_hours: Option<f64>,
+    /// The spot rate from the first tick of the trace on, where it moves: each with the ticks that it holds, the last one for as long as the trace
+    /// goes. A policy sees the one of the moment, and a forecast knows the one at the start.
+    #[serde(default)]
+    pub spot_usd_per_hour_path: Vec<(UsdPerHour, usize)>,
+    /// Machines are not had, and are taken away, while spot costs more.
+    pub highest_usd_per_hour: Option<UsdPerHour>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -136,12 +142,15 @@ pub struct ReplaySummary {
     pub reasons: Option<Vec<String>>,
 }
 
+/// The job that tables are for, and the rates that its pools take where they move.
+type TableKey = (Limits, Vec<Vec<UsdPerHour>>);
+
 /// Traces, the fitted model, and the tables made so far.
 #[derive(Debug)]
 pub struct Simulator {
     traces: Vec<Trace>,
     model: AvailabilityModel,
-    tables: Mutex<Vec<(Limits, Arc<Tables>)>>,
+    tables: Mutex<Vec<(TableKey, Arc<Tables>)>>,
     seed: u64,
 }
 
@@ -181,7 +190,12 @@ impl Simulator {
             return Err("the pools do not share one tick".to_owned());
         }
         let limits = case.limits(&places, tick)?;
-        let up: Vec<Vec<bool>> = traces.iter().map(|trace| trace.up(case.nodes)).collect();
+        let pairs = || places.iter().zip(&traces);
+        let is_moving = places.iter().any(|pool| !pool.spot_usd_per_hour_path.is_empty());
+        let paths: Vec<Vec<UsdPerHour>> =
+            pairs().filter(|_| is_moving).map(|(pool, trace)| pool.rates(trace.obtainable.len())).collect();
+        let rates: Vec<&[UsdPerHour]> = paths.iter().map(Vec::as_slice).collect();
+        let up: Vec<Vec<bool>> = pairs().map(|(pool, trace)| pool.up(trace, case.nodes)).collect();
         let pools: Vec<&[bool]> = up.iter().map(Vec::as_slice).collect();
         let changeovers: Vec<f64> = case.changeover_hours_samples.iter().map(|hours| hours * 3600.0).collect();
         let world = World {
@@ -189,8 +203,10 @@ impl Simulator {
             changeovers: &changeovers,
             save_every: case.save_every_hours * 3600.0,
             clock_ahead: case.clock_ahead_hours * 3600.0,
+            rates: &rates,
             ..World::of(&pools)
         };
+        let limits = world.terms(&limits, case.start_tick).into_owned();
         if case.policy == PolicyName::Omniscient {
             let cost_usd =
                 least_cost(&limits, &world, case.start_tick).ok_or("no way to the deadline inside the trace")?;
@@ -203,7 +219,7 @@ impl Simulator {
                 forecast: None,
             });
         }
-        let policy = self.policy(case.policy, &limits);
+        let policy = self.policy(case.policy, &limits, &paths);
         let mut watch = case.watch(tick);
         look_back(&mut watch, &world, case.start_tick);
         let known = case.forecast.then(|| watch.clone());
@@ -236,7 +252,7 @@ impl Simulator {
         }
     }
 
-    fn policy(&self, name: PolicyName, limits: &Limits) -> Policy {
+    fn policy(&self, name: PolicyName, limits: &Limits, paths: &[Vec<UsdPerHour>]) -> Policy {
         match name {
             PolicyName::OnDemand | PolicyName::Omniscient => Policy::OnDemand,
             PolicyName::SpotOnly => Policy::SpotOnly,
@@ -244,23 +260,44 @@ impl Simulator {
             PolicyName::TimeSliced => Policy::TimeSliced { slices: SLICES },
             PolicyName::UniformProgress => Policy::UniformProgress,
             PolicyName::SlackReserve => Policy::SlackReserve,
-            PolicyName::SemiMarkov | PolicyName::Default => Policy::SemiMarkov(self.tables(limits)),
+            PolicyName::SemiMarkov | PolicyName::Default => Policy::SemiMarkov(self.tables(limits, paths)),
         }
     }
 
     /// The table of this shape of job, made once.
-    fn tables(&self, limits: &Limits) -> Arc<Tables> {
+    fn tables(&self, limits: &Limits, paths: &[Vec<UsdPerHour>]) -> Arc<Tables> {
         let kept = || self.tables.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, tables)) = kept().iter().find(|(of, _)| of == limits) {
+        if let Some((_, tables)) = kept().iter().find(|((of, over), _)| of == limits && over == paths) {
             return Arc::clone(tables);
         }
-        let made = Arc::new(Tables::new(&self.model, limits));
+        let made = Arc::new(match paths {
+            [] => Tables::new(&self.model, limits),
+            _ => Tables::moving(&self.model, limits, paths.iter().flatten().copied()),
+        });
         let mut kept = kept();
         if kept.len() >= MOST_TABLES {
             kept.remove(0);
         }
-        kept.push((limits.clone(), Arc::clone(&made)));
+        kept.push(((limits.clone(), paths.to_vec()), Arc::clone(&made)));
         made
+    }
+}
+
+impl CasePool {
+    /// Its spot rate at each of so many ticks.
+    fn rates(&self, ticks: usize) -> Vec<UsdPerHour> {
+        let path = &self.spot_usd_per_hour_path;
+        let last = path.last().map_or(self.spot_usd_per_hour, |(rate, _)| *rate);
+        let moving = path.iter().flat_map(|(rate, ticks)| std::iter::repeat_n(*rate, *ticks));
+        moving.chain(std::iter::repeat(last)).take(ticks).collect()
+    }
+
+    /// At which ticks so many machines can be had together for no more than is paid at most.
+    fn up(&self, trace: &Trace, nodes: u32) -> Vec<bool> {
+        let up = trace.up(nodes);
+        let Some(highest) = self.highest_usd_per_hour else { return up };
+        let rates = self.rates(up.len());
+        up.into_iter().zip(rates).map(|(up, rate)| up && rate <= highest).collect()
     }
 }
 
@@ -285,6 +322,8 @@ impl SimulationCase {
                 on_demand_usd_per_hour: None,
                 switch_usd: Usd::ZERO,
                 switch_hours: None,
+                spot_usd_per_hour_path: Vec::new(),
+                highest_usd_per_hour: None,
             }]),
             _ => Err("neither `pools` nor `trace` with `spot_usd_per_hour`".to_owned()),
         }
@@ -320,6 +359,8 @@ impl SimulationCase {
         }
         let prices =
             places.iter().flat_map(|pool| [Some(pool.spot_usd_per_hour), pool.on_demand_usd_per_hour]).flatten();
+        let paths = places.iter().flat_map(|pool| &pool.spot_usd_per_hour_path).map(|(rate, _)| *rate);
+        let prices = prices.chain(paths);
         if prices.chain([self.on_demand_usd_per_hour]).any(|price| price.nanos() <= 0) {
             return Err("a price of zero is not a price".to_owned());
         }

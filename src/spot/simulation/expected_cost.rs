@@ -68,6 +68,8 @@ pub enum Start {
 pub struct Table {
     step: f64,
     steps: usize,
+    /// Work and slack together of what is asked, at most. Seconds.
+    horizon: f64,
     /// Slack of each cell, in seconds.
     slacks: Vec<f64>,
     /// Two bits for `Start`, and `LEAVE`.
@@ -83,32 +85,35 @@ impl Table {
     /// Solves backwards from the deadline. Costs are in hours of spot.
     pub fn new(model: &AvailabilityModel, terms: &Terms) -> Self {
         let step = terms.step();
-        let steps = (terms.horizon / step + 1e-9).floor() as usize;
+        // The nearest cell may have half a cell more slack than what is asked, and work is counted in whole steps.
+        let steps = ((terms.horizon + width(terms.horizon, step) / 2.0) / step).ceil() as usize + 1;
         let slacks = cells(terms.horizon, step);
         let count = slacks.len();
         let mut solver = Solver::new(terms, step, &slacks);
         let ways = onward(model, step);
         let mut actions = vec![0_u8; (steps + 1) * PHASES * count];
-        let mut done = 0;
+        let mut done = Done::default();
         for (left, block) in actions.chunks_exact_mut(PHASES * count).enumerate().skip(1) {
-            while done < count && slacks[done] < left as f64 * step - 1e-6 {
-                done += 1;
+            done.then = done.now;
+            while done.now < count && slacks[done.now] < left as f64 * step - 1e-6 {
+                done.now += 1;
             }
             pass(&mut solver, &ways, done, block);
         }
-        Self { step, steps, slacks, actions }
+        Self { step, steps, horizon: terms.horizon, slacks, actions }
     }
 
     /// From idle, and from on-demand, with this slack (time left less work and changeover left) and work left.
     pub fn best(&self, work: f64, slack: f64, phase: usize) -> (Start, bool) {
         // Beyond the horizon more slack changes nothing, and the work stays the one that is asked for.
-        let most = (self.steps as f64 * self.step - work).max(0.0);
+        let most = (self.horizon - work).max(0.0);
         let slack = slack.clamp(0.0, most.min(self.slacks[self.slacks.len() - 1]));
-        let left = (((work + slack) / self.step + 1e-6).floor() as usize).min(self.steps);
         // The nearest cell, and between two the lower one, whatever a sum of seconds was rounded to.
         let above = self.slacks.partition_point(|of| *of < slack).min(self.slacks.len() - 1);
         let below = above.saturating_sub(1);
         let cell = if slack - self.slacks[below] < self.slacks[above] - slack + 1e-3 { below } else { above };
+        // With the slack of the cell: what is rounded is slack, and never work, which may be less than a cell.
+        let left = (((work + self.slacks[cell]) / self.step - 1e-6).ceil() as usize).min(self.steps);
         let action = self.actions[(left * PHASES + phase) * self.slacks.len() + cell];
         let start = match action & 3 {
             START_ON_DEMAND => Start::OnDemand,
@@ -124,15 +129,29 @@ fn cells(most: f64, step: f64) -> Vec<f64> {
     let mut slacks = vec![0.0];
     let mut slack = 0.0;
     while slack < most && slacks.len() < CELLS {
-        slack += step.max(WIDTH_OF_SLACK * slack);
+        slack += width(slack, step);
         slacks.push(slack);
     }
     slacks
 }
 
+/// Of the cell above this slack. Seconds.
+fn width(slack: f64, step: f64) -> f64 {
+    step.max(WIDTH_OF_SLACK * slack)
+}
+
+/// From these cells of slack on no work is left, with so many steps to go and with one less.
+#[derive(Clone, Copy, Debug, Default)]
+struct Done {
+    now: usize,
+    then: usize,
+}
+
 /// Expected cost to the end by phase and slack, for each thing that may run.
 #[derive(Clone, Debug)]
 struct Values {
+    /// Who waits has something left to do, however little: where no work is left, it is the cost of a start and a step. Else a short job in
+    /// a wide cell would seem to be done by waiting, as a part of it is carried over into no work and a part into more.
     idle: Vec<CostRow>,
     spot: Vec<CostRow>,
     on_demand: Vec<CostRow>,
@@ -169,15 +188,15 @@ struct Solver {
 
 /// One step of time for all phases.
 #[multiversion(targets("x86_64+avx2", "x86_64+avx512f"))]
-fn pass(solver: &mut Solver, ways: &[Onward], done: usize, actions: &mut [u8]) {
+fn pass(solver: &mut Solver, ways: &[Onward], done: Done, actions: &mut [u8]) {
     let count = actions.len() / PHASES;
     solver.drift(ways);
     for (first, spell) in ways.chunks_exact(AGES.len()).enumerate().map(|(index, spell)| (index * AGES.len(), spell)) {
         // A pool that leaves its state is at age 0 of the other, however old it was.
-        let gone = solver.gone(&spell[0]);
+        let gone = solver.gone(&spell[0], done.then);
         for (age, way) in spell.iter().enumerate() {
             let phase = first + age;
-            solver.solve(phase, way, &gone, done, &mut actions[phase * count..(phase + 1) * count]);
+            solver.solve(phase, way, &gone, done.now, &mut actions[phase * count..(phase + 1) * count]);
         }
     }
     std::mem::swap(&mut solver.now, &mut solver.then);
@@ -185,8 +204,10 @@ fn pass(solver: &mut Solver, ways: &[Onward], done: usize, actions: &mut [u8]) {
 
 impl Solver {
     fn new(terms: &Terms, step: f64, slacks: &[f64]) -> Self {
-        let values = || vec![[0.0; CELLS]; PHASES];
-        let all = Values { idle: values(), spot: values(), on_demand: values() };
+        let values = |cost: f32| vec![[cost; CELLS]; PHASES];
+        let on_demand = (terms.price_ratio * step / 3600.0) as f32;
+        let start = on_demand * (1.0 + terms.changeover / step) as f32;
+        let all = Values { idle: values(start), spot: values(0.0), on_demand: values(0.0) };
         let cells_for = |seconds: f64| slacks.partition_point(|slack| *slack < seconds - 1e-6);
         let worst = terms.worst_changeover;
         Self {
@@ -194,8 +215,8 @@ impl Solver {
             then: all.clone(),
             now: all,
             spot: (step / 3600.0) as f32,
-            on_demand: (terms.price_ratio * step / 3600.0) as f32,
-            waiting: (WAITING * terms.price_ratio * step / 3600.0) as f32,
+            on_demand,
+            waiting: WAITING as f32 * on_demand,
             wait: Loss::new(step, step, slacks),
             changeover: Loss::new(terms.changeover, step, slacks),
             lost: Loss::new(terms.changeover.min(step), step, slacks),
@@ -220,12 +241,14 @@ impl Solver {
         }
     }
 
-    /// What is left to pay once the pool has left its state.
+    /// What is left to pay once the pool has left its state. From cell `done` on the step that it did so in was the last one of the work.
     #[inline(always)]
-    fn gone(&self, way: &Onward) -> Gone {
+    fn gone(&self, way: &Onward, done: usize) -> Gone {
         let mixed = |values: &[CostRow]| between(&values[way.left[0].0], &values[way.left[1].0], way.left[1].1);
         let idle = mixed(&self.then.idle);
-        Gone { while_starting: self.lost.of(&idle), idle, on_demand: mixed(&self.then.on_demand) }
+        let mut while_working = idle;
+        while_working[done..].fill(0.0);
+        Gone { while_starting: self.lost.of(&idle), while_working, idle, on_demand: mixed(&self.then.on_demand) }
     }
 
     /// One phase of one step. From cell `done` on there is more slack than time left: no work is left.
@@ -256,7 +279,7 @@ impl Solver {
             let idle_choice = if begins { START_SPOT } else { START_ON_DEMAND * u8::from(!waits) };
             chosen[cell] = idle_choice | (LEAVE * u8::from(leaves));
         }
-        for row in [now_idle, now_on_demand, &mut on_spot] {
+        for row in [now_on_demand, &mut on_spot] {
             row[done..].fill(0.0);
         }
         self.now.spot[phase] = on_spot;
@@ -269,14 +292,15 @@ impl Solver {
         let cost = |kept: &CostRow, gone: &CostRow| {
             std::array::from_fn(|cell| self.spot + kept[cell] + leaves * (gone[cell] - kept[cell]))
         };
-        (cost(kept, &gone.idle), cost(&self.changeover.of(kept), &gone.while_starting))
+        (cost(kept, &gone.while_working), cost(&self.changeover.of(kept), &gone.while_starting))
     }
 }
 
-/// Costs after the pool has left its state, by slack: idle, with a start cut short, on on-demand.
+/// Costs after the pool has left its state, by slack: idle, with a start cut short, with the machine that did the work lost, on on-demand.
 struct Gone {
     idle: CostRow,
     while_starting: CostRow,
+    while_working: CostRow,
     on_demand: CostRow,
 }
 

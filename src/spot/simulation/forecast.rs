@@ -209,12 +209,22 @@ mod tests {
     /// What drawing 300 futures anew, and decisions at whole ticks, may change of a mean cost.
     const SAME: f64 = 1.02;
 
-    /// Of random cases so many may cost more with a later deadline, and none more than the other factor: the table weighs what it would do if it saw
-    /// every tick, and attempts see less. Of 2,000 one cost 7.8 % more.
-    const FEW: f64 = 0.01;
-    const NEVER: f64 = 1.06;
+    /// On one pool, in hours; the changeover in seconds.
+    fn limits(work: f64, deadline: f64, changeover: f64, price_ratio: f64) -> Limits {
+        let spot = UsdPerHour::from_nanos((3e9 / price_ratio) as i64);
+        Limits {
+            work: work * 3600.0,
+            deadline: deadline * 3600.0,
+            tick: 600.0,
+            changeover,
+            worst_changeover: 3.0 * changeover,
+            on_demand: UsdPerHour::from_nanos(3_000_000_000),
+            pools: vec![PoolTerms { spot, on_demand: None, switch_cost: Usd::ZERO, switch_changeover: changeover }],
+            budget: None,
+        }
+    }
 
-    /// Whoever has more time has every choice that others have. The same futures for both.
+    /// Whoever has more time has every choice that others have. The same futures for both. Of 2,000 cases the worst cost 1.4 % more.
     #[test]
     fn a_later_deadline_costs_no_more() {
         const CASES: u64 = 200;
@@ -226,28 +236,38 @@ mod tests {
             let (changeover, ratio, availability) =
                 (between(0.05, 0.6) * 3600.0, between(1.3, 5.0), between(0.1, 0.95));
             let cost = |slack: f64| {
-                let spot = UsdPerHour::from_nanos((3e9 / ratio) as i64);
-                let terms = PoolTerms { spot, on_demand: None, switch_cost: Usd::ZERO, switch_changeover: changeover };
-                let limits = Limits {
-                    work: work * 3600.0,
-                    deadline: (work + slack) * 3600.0 + 3.0 * changeover,
-                    tick: 600.0,
-                    changeover,
-                    worst_changeover: 3.0 * changeover,
-                    on_demand: UsdPerHour::from_nanos(3_000_000_000),
-                    pools: vec![terms],
-                    budget: None,
-                };
+                let limits = limits(work, work + slack + 3.0 * changeover / 3600.0, changeover, ratio);
                 let policy = Policy::SemiMarkov(Arc::new(Tables::new(&model, &limits)));
                 let watch = Watch::attempts(1, 600.0, FIRST_PAUSE).assuming(availability);
                 forecast(&policy, &limits, &model, watch, 1).unwrap().cost_usd.expected.dollars()
             };
             cost(slack * more) / cost(slack)
         };
-        let all: Vec<f64> = (0..CASES).into_par_iter().map(dearer).collect();
-        let over = all.iter().filter(|dearer| **dearer > SAME).count();
-        let worst = all.iter().copied().fold(0.0, f64::max);
-        assert!(over as f64 <= FEW * CASES as f64 && worst <= NEVER, "{over} of {CASES} cost more, the worst {worst}");
+        let worst = (0..CASES).into_par_iter().map(dearer).reduce(|| 0.0, f64::max);
+        assert!(worst <= SAME, "{worst}");
+    }
+
+    /// A cell of slack may be wider than a short job is long, and waiting seemed to do the job: four hours of work waited 9 h at 230 h, 17 at 236 and 10
+    /// at 240.
+    #[test]
+    fn cost_and_wait_of_a_short_job_do_not_jump() {
+        const DEADLINES: [f64; 11] = [24.0, 72.0, 168.0, 220.0, 230.0, 236.0, 240.0, 243.0, 250.0, 300.0, 720.0];
+        let model = AvailabilityModel::prior();
+        let of = |work: f64, deadline: f64| {
+            let limits = limits(work, deadline, 720.0, 3.06 / 0.9731);
+            let policy = Policy::SemiMarkov(Arc::new(Tables::new(&model, &limits)));
+            forecast(&policy, &limits, &model, Watch::attempts(1, 600.0, FIRST_PAUSE), 1).unwrap()
+        };
+        for work in [0.5, 1.0, 4.0] {
+            let forecasts: Vec<Forecast> = DEADLINES.into_par_iter().map(|deadline| of(work, deadline)).collect();
+            for (pair, later) in forecasts.windows(2).zip(&DEADLINES[1..]) {
+                let [cost, wait] =
+                    [|made: &Forecast| made.cost_usd.expected.dollars(), |made: &Forecast| made.wait_hours.expected]
+                        .map(|of| (of(&pair[0]), of(&pair[1])));
+                assert!(cost.1 <= SAME * cost.0, "{work} h in {later} h: {cost:?}");
+                assert!(*later < 200.0 || (wait.1 - wait.0).abs() < 1.0, "{work} h in {later} h: {wait:?}");
+            }
+        }
     }
 
     #[test]

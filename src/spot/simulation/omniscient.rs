@@ -29,7 +29,7 @@ pub fn least_cost(limits: &Limits, world: &World, start: usize) -> Option<Usd> {
     let mut table = Table::new(limits);
     for tick in start..end {
         let up: Vec<bool> = world.pools.iter().map(|pool| pool[tick]).collect();
-        table.tick(limits, &up, world.on_demand(tick));
+        table.tick(&world.terms(limits, tick), &up, world.on_demand(tick));
     }
     let rows = table.idle.iter().chain(&table.spot).chain(&table.own).chain(&table.on_demand);
     let done = rows.map(|row| row[table.width - 1]).fold(f64::INFINITY, f64::min);

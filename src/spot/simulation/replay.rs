@@ -1,9 +1,11 @@
 //! Replays a policy on traces, tick by tick: a tick is paid in full, a start makes no progress while it changes over.
 
+use std::borrow::Cow;
+
 use crate::availability::watch::Watch;
 use crate::policy::reason::Reason;
 use crate::policy::{Action, Decision, Limits, Observation, Policy, State, decide};
-use gpuplan_units::Usd;
+use gpuplan_units::{Usd, UsdPerHour};
 
 /// Work below this is done.
 pub const DONE: f64 = 1e-6;
@@ -13,6 +15,8 @@ pub const DONE: f64 = 1e-6;
 pub struct World<'a> {
     /// For each pool, whether it is up at each tick.
     pub pools: &'a [&'a [bool]],
+    /// For each pool, its spot rate at each tick, where prices move; empty: those of the limits. The policy sees those of the moment.
+    pub rates: &'a [&'a [UsdPerHour]],
     /// Ticks at which no on-demand machine can be started, as (first, count).
     pub outages: &'a [(usize, usize)],
     /// What the starts really take, one after the other and again from the first; empty: what was expected.
@@ -31,6 +35,18 @@ impl<'a> World<'a> {
 
     fn ticks(&self) -> usize {
         self.pools.iter().map(|pool| pool.len()).min().unwrap_or(0)
+    }
+
+    /// The terms at a tick: the prices of the moment.
+    pub fn terms<'l>(&self, limits: &'l Limits, tick: usize) -> Cow<'l, Limits> {
+        if self.rates.is_empty() {
+            return Cow::Borrowed(limits);
+        }
+        let mut now = limits.clone();
+        for (terms, rates) in now.pools.iter_mut().zip(self.rates) {
+            terms.spot = rates.get(tick).copied().unwrap_or(terms.spot);
+        }
+        Cow::Owned(now)
     }
 
     pub fn on_demand(&self, tick: usize) -> bool {
@@ -122,7 +138,7 @@ pub fn replay(
     mut watch: Watch,
     log: bool,
 ) -> Result<Outcome, ReplayError> {
-    let mut meter = Meter::new(limits.pools.len());
+    let mut meter = Meter::new(limits.pools.len(), world);
     let mut state = State { left: limits.work, ..State::default() };
     let mut outcome = Outcome::default();
     // True changeover left, of which the policy sees only how long it takes already, and progress since the last save.
@@ -142,7 +158,8 @@ pub fn replay(
             state = State { running: Action::Idle, pending: 0.0, pending_worst: 0.0, left, ..state };
         }
         let seen = State { elapsed: state.elapsed + world.clock_ahead, ..state };
-        let decision = try_to_run(policy, &seen, limits, world, tick, &mut watch);
+        let terms = world.terms(limits, tick);
+        let decision = try_to_run(policy, &seen, &terms, world, tick, &mut watch);
         let action = decision.action;
         if decision.reason == Reason::BudgetReached {
             outcome.out_of_budget = true;
@@ -163,7 +180,7 @@ pub fn replay(
         }
         if limits.budget.is_some() {
             let last = state.last_pool.filter(|_| action != state.running);
-            state.spent = state.spent + limits.cost(action, last).ok_or(ReplayError::Uncountable)?;
+            state.spent = state.spent + terms.cost(action, last).ok_or(ReplayError::Uncountable)?;
         }
         if action != Action::Idle {
             let progress = (limits.tick - changing).max(0.0);
@@ -172,7 +189,7 @@ pub fn replay(
             changing = (changing - limits.tick).max(0.0);
             state = after_a_tick(state, action, changing, limits.tick);
         }
-        meter.run(action);
+        meter.run(action, &terms).ok_or(ReplayError::Uncountable)?;
         state.running = action;
         if log {
             note(&mut outcome.decisions, decision);
@@ -237,23 +254,33 @@ fn note(decisions: &mut Vec<Stretch>, decision: Decision) {
 /// Ticks by place, so that money is multiplied and rounded once.
 struct Meter {
     spot: Vec<u32>,
+    /// Paid for spot where its price moves.
+    moving: Option<Usd>,
     own_on_demand: Vec<u32>,
     on_demand: u32,
     moves: Usd,
 }
 
 impl Meter {
-    fn new(pools: usize) -> Self {
-        Self { spot: vec![0; pools], own_on_demand: vec![0; pools], on_demand: 0, moves: Usd::ZERO }
+    fn new(pools: usize, world: &World) -> Self {
+        let moving = (!world.rates.is_empty()).then_some(Usd::ZERO);
+        Self { spot: vec![0; pools], moving, own_on_demand: vec![0; pools], on_demand: 0, moves: Usd::ZERO }
     }
 
-    fn run(&mut self, action: Action) {
+    /// `None`: beyond counting.
+    fn run(&mut self, action: Action, terms: &Limits) -> Option<()> {
         match action {
             Action::Idle => {}
-            Action::Spot(pool) => self.spot[pool] += 1,
+            Action::Spot(pool) => {
+                self.spot[pool] += 1;
+                if let Some(paid) = &mut self.moving {
+                    *paid = *paid + terms.rate(action).for_hours(1, terms.tick / 3600.0)?;
+                }
+            }
             Action::OnDemand(Some(pool)) => self.own_on_demand[pool] += 1,
             Action::OnDemand(None) => self.on_demand += 1,
         }
+        Some(())
     }
 
     fn settle(self, limits: &Limits, mut outcome: Outcome) -> Option<Outcome> {
@@ -261,8 +288,9 @@ impl Meter {
         let spot = (0..self.spot.len()).map(|pool| (Action::Spot(pool), self.spot[pool]));
         let own = (0..self.spot.len()).map(|pool| (Action::OnDemand(Some(pool)), self.own_on_demand[pool]));
         let lines: Vec<(Action, u32)> = spot.chain(own).chain([(Action::OnDemand(None), self.on_demand)]).collect();
-        outcome.cost = self.moves;
-        for (action, ticks) in &lines {
+        outcome.cost = self.moves + self.moving.unwrap_or(Usd::ZERO);
+        let is_paid = |action: Action| self.moving.is_some() && matches!(action, Action::Spot(_));
+        for (action, ticks) in lines.iter().filter(|(action, _)| !is_paid(*action)) {
             outcome.cost = outcome.cost + limits.rate(*action).for_hours(1, hours(*ticks))?;
         }
         let of = |on_demand: bool| {

@@ -31,8 +31,17 @@ pub enum TraceError {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum TraceDocument {
-    Runs { source: String, gap_seconds: f64, ticks: Option<usize>, rle: Vec<(u32, usize)> },
-    Public { metadata: Metadata, data: Vec<u32> },
+    /// `null`: nobody looked, which counts as none.
+    Runs {
+        source: String,
+        gap_seconds: f64,
+        ticks: Option<usize>,
+        rle: Vec<(Option<u32>, usize)>,
+    },
+    Public {
+        metadata: Metadata,
+        data: Vec<u32>,
+    },
 }
 
 #[derive(Deserialize)]
@@ -77,7 +86,7 @@ impl Trace {
                 (
                     source,
                     gap_seconds,
-                    rle.into_iter().flat_map(|(value, run)| std::iter::repeat_n(value, run)).collect(),
+                    rle.into_iter().flat_map(|(value, run)| std::iter::repeat_n(value.unwrap_or(0), run)).collect(),
                 )
             }
         };
@@ -100,7 +109,8 @@ mod tests {
 
     #[test]
     fn both_forms_read_alike() {
-        let runs = "{\"source\":\"a\",\"gap_seconds\":600,\"ticks\":4,\"capacity\":1,\"rle\":[[1,2],[0,1],[3,1]]}\n\n";
+        let runs =
+            "{\"source\":\"a\",\"gap_seconds\":600,\"ticks\":4,\"capacity\":1,\"rle\":[[1,2],[null,1],[3,1]]}\n\n";
         let public = "{\n\"metadata\": {\"gap_seconds\": 600},\n\"data\": [1, 1, 0, 3], \"prices\": [1.0]}";
         assert_eq!(Trace::parse_all(runs, "x").unwrap(), Trace::parse_all(public, "a").unwrap());
         assert_eq!(Trace::parse_all(runs, "x").unwrap()[0].up(2), [false, false, false, true]);
