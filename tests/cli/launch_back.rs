@@ -11,7 +11,7 @@ use crate::cli::support::Ran;
 /// the source).
 const TRACES: &str = include_str!("../fixtures/spot_h100.jsonl");
 const ZONE: &str = "skynomad-artifact/h100_16/us-east5-a";
-/// The run begins in the outage of 45 ticks, this many before its end: longer than the deadline lets it wait.
+/// The run begins in the outage of 45 ticks, this many before its end: longer than its promise lets it wait.
 const OUTAGE: usize = 45;
 const BEFORE_ITS_END: usize = 12;
 
@@ -80,6 +80,11 @@ fn a_run_comes_back_from_on_demand_over_a_recorded_trace() {
         "100000",
         "--max-nodes",
         "1",
+        // Whatever the planner would rather rent today.
+        "--purchase",
+        "spot-with-fallback",
+        "--gpus",
+        "B200:8",
         "-y",
         "--run",
         "back",
@@ -93,8 +98,7 @@ fn a_run_comes_back_from_on_demand_over_a_recorded_trace() {
     assert_eq!((ran.code, ran.stdout.as_str()), (0, "back: completed\n"), "{}", ran.stderr);
     let course = [
         "no capacity (InsufficientInstanceCapacity)",
-        "waiting: spot is down",
-        "on-demand: ",
+        "on-demand: spot is down",
         "on-demand at $",
         "spot beside what runs",
         "spot at $",

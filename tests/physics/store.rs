@@ -66,7 +66,7 @@ fn run(workload: &Workload, hardware: &Hardware, instance: &InstanceType, nodes:
         staging: Staging::new(instance, workload.data.as_ref()),
         interruptions: hardware_failure_rate(gpus),
         notice_seconds: Some(120.0),
-        hourly_rate: 0.0,
+        hourly_rate: None,
     }
     .time()
 }

@@ -17,7 +17,7 @@ use gpuplan_estimate::{Machine, StepEstimate};
 use gpuplan_market::{Offer, OfferId, Quote};
 use gpuplan_spot::forecast::Forecast;
 use gpuplan_spot::{hardware_failure_rate, spot_rate};
-use gpuplan_units::{Bytes, Hours, Quantiles, Usd, UsdPerHour};
+use gpuplan_units::{Bytes, Hours, Quantiles, Usd};
 
 /// A plan, or the first limit that it breaks. On spot its figures are a first guess, until one of its ways is settled.
 pub fn price_run(
@@ -264,7 +264,7 @@ fn run_time(pricer: &Pricer, id: OfferId, nodes: u32, step: &StepEstimate, outlo
         staging: Staging::new(instance, workload.data.as_ref()),
         interruptions,
         notice_seconds: outlook.and_then(|_| Notice::seconds(instance.cloud.as_str())),
-        hourly_rate: pricer.rate_today(id, nodes).map_or(0.0, UsdPerHour::dollars),
+        hourly_rate: pricer.rate_today(id, nodes),
     };
     input.time()
 }

@@ -10,7 +10,7 @@ use gpuplan_estimate::{Machine, StepEstimate, memory::adapter_parameters};
 use gpuplan_hardware::InstanceType;
 use gpuplan_spot::policy::WORST_CHANGEOVER_RATIO;
 use gpuplan_spot::{CheckpointPlan, InterruptionRate, hardware_failure_rate, optimal_interval};
-use gpuplan_units::{Band, Bytes, Hours, Quantiles, Seconds};
+use gpuplan_units::{Band, Bytes, Hours, Quantiles, Seconds, UsdPerHour};
 use gpuplan_workload::{Layout, Optimizer, Precision, Shard, Workload};
 
 /// From asking for a machine to the first step: boot, image, environment. Measured 11 to 18 minutes for jobs of the
@@ -112,8 +112,8 @@ pub struct RunInput<'a> {
     pub interruptions: InterruptionRate,
     /// Seconds of warning before the capacity is taken back.
     pub notice_seconds: Option<f64>,
-    /// Of all machines, in dollars; 0: nothing is known, or nothing paid.
-    pub hourly_rate: f64,
+    /// Of all machines; `None`: it is beyond counting, and what requests cost moves nothing.
+    pub hourly_rate: Option<UsdPerHour>,
 }
 
 impl RunInput<'_> {
@@ -177,12 +177,14 @@ impl RunInput<'_> {
         let up = StorePath::of_checkpoints(self.instance, written).bytes_per_second;
         let down = StorePath::of_checkpoints(self.instance, all).bytes_per_second;
         let usd = side_by_side * requests(bytes, files) * WRITE_REQUEST;
+        // Machines of one's own cost nothing an hour.
+        let paid = self.hourly_rate.map(UsdPerHour::dollars).filter(|rate| *rate > 0.0);
         Storing {
             stall: Seconds(bytes.0 / files / self.machine.host_copy.0),
             upload: Seconds(written.0 / up),
             restore: Seconds(all.0 / down),
             bytes_per_second: up * machines,
-            priced: Seconds(if self.hourly_rate > 0.0 { usd / self.hourly_rate * 3600.0 } else { 0.0 }),
+            priced: Seconds(paid.map_or(0.0, |rate| usd / rate * 3600.0)),
         }
     }
 }
@@ -196,7 +198,7 @@ struct Storing {
     restore: Seconds,
     /// Of all machines that store a part.
     bytes_per_second: f64,
-    /// For which the machines cost as much as the requests.
+    /// For which the machines cost as much as the requests; 0 where they cost nothing.
     priced: Seconds,
 }
 
