@@ -61,10 +61,11 @@ fn not_yaml(text: &str, error: ImportError, names: Names) -> Result<JobRequest, 
 fn script(text: &str, names: Names) -> Result<JobRequest, ImportError> {
     let mut asked = JobRequest::new(JobKind::Script);
     command::read(text, &[], &mut asked, names);
+    // Processes of a launcher are machines, whatever the program is told.
+    asked.take_machines_of_launcher();
     if asked.understood.is_empty() && asked.unread.is_empty() {
         return Err(ImportError::UnknownKind);
     }
-    asked.take_machines_of_launcher();
     Ok(asked)
 }
 

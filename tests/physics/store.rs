@@ -4,8 +4,8 @@ use gpuplan::estimate::{DataLoader, Demand, InputPipeline, Machine, Setting, Ste
 use gpuplan::hardware::{Hardware, InstanceType};
 use gpuplan::plan::input::staging::Staging;
 use gpuplan::plan::training::packing::Packing;
-use gpuplan::plan::training::run::{RunInput, RunTime};
-use gpuplan::runstore::store::PARTS_AT_ONCE;
+use gpuplan::plan::training::run::{self, RunInput, RunTime};
+use gpuplan::runstore::store::{MOST_PARTS, PART, PARTS_AT_ONCE};
 use gpuplan::spot::hardware_failure_rate;
 use gpuplan::units::Bytes;
 use gpuplan::workload::file::WorkloadFile;
@@ -142,4 +142,5 @@ fn read(workload: &Workload, hardware: &Hardware, instance: &InstanceType) -> f6
 #[test]
 fn the_plan_counts_as_many_parts_as_the_agent_sends() {
     assert_eq!(gpuplan::plan::input::store_path::PARTS_AT_ONCE, f64::from(PARTS_AT_ONCE));
+    assert_eq!((run::PART, run::MOST_PARTS), (PART as f64, MOST_PARTS as f64));
 }

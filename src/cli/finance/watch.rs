@@ -58,7 +58,7 @@ pub fn run(
         match pages.write(name, &session.at(now)) {
             Ok(runs) => {
                 if is_first {
-                    let runs = if runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") };
+                    let runs = overview::runs_of(runs);
                     session.printer.note(&format!("wrote {} ({runs})", folder.join(INDEX).display()));
                 }
                 if arguments.once || (name.is_some() && !pages.ended.is_empty()) {

@@ -235,3 +235,14 @@ fn what_starts_no_program_is_no_command() {
     let strange = asked("python -m train --model nowhere/none --max_steps -1 --base_model /tmp/mine");
     assert_eq!((strange.model_name.as_deref(), keys(&strange.unread)), (Some("nowhere/none"), vec!["--base_model"]));
 }
+
+/// What the program is told may be nothing: its processes are machines all the same.
+#[test]
+fn a_launcher_alone_asks_for_machines() {
+    let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
+    let read = |script: &str| crate::read(script, Names::new(&hardware, &models));
+    let asked =
+        read("#!/bin/bash\nset -x\ntorchrun \\\n --nproc-per-node 8 train.py \\\n $@ 2>&1 | tee log.txt\n").unwrap();
+    assert_eq!(asked.launch.gpus_per_machine, Some(8));
+    assert!(read("#!/bin/bash\nmake\n").is_err());
+}

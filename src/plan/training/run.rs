@@ -23,9 +23,9 @@ const MOST_UPLOADING: f64 = 1.0 / 3.0;
 /// A request that writes, as each part of an upload is one: $0.005 per 1,000 in S3 Standard (Amazon S3 pricing, us-east-1), and about
 /// as much at Google and Azure. Dollars.
 const WRITE_REQUEST: f64 = 5e-6;
-/// Bytes of a part, and parts of a file at most: `runstore::store::room::PART`, `runstore::store::send::MOST_PARTS`.
-const PART: f64 = 8_388_608.0;
-const MOST_PARTS: f64 = 9000.0;
+/// Bytes of a part, and parts of a file at most: those of `runstore::store`, which a test holds them to.
+pub const PART: f64 = 8_388_608.0;
+pub const MOST_PARTS: f64 = 9000.0;
 /// A notice is looked for this often, as AWS advises (EC2 user guide, "Spot Instance interruption notices"). Seconds.
 const NOTICE_SEEN_AFTER: f64 = 5.0;
 

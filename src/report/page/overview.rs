@@ -69,7 +69,9 @@ impl WatchedRun {
     /// Of the machines that cost money now. Dollars an hour.
     fn rate(&self) -> f64 {
         let machines = self.facts.iter().flat_map(|facts| &facts.machines);
-        machines.filter(|machine| machine.until.is_none()).map(|machine| machine.rate.dollars()).sum()
+        let paid = machines.filter(|machine| machine.until.is_none());
+        // From zero: a sum of nothing is -0.
+        paid.fold(0.0, |sum, machine| sum + machine.rate.dollars())
     }
 
     fn places(&self) -> String {
@@ -102,23 +104,34 @@ pub fn report(mut runs: Vec<WatchedRun>, newest_price: Timestamp, now: Timestamp
     }
 }
 
-fn runs_of(count: usize) -> String {
+/// As many runs, in words.
+pub fn runs_of(count: usize) -> String {
     if count == 1 { "1 run".to_owned() } else { format!("{count} runs") }
 }
 
 fn key(runs: &[WatchedRun], newest_price: Timestamp, now: Timestamp) -> Vec<KeyFigure> {
     let open: Vec<&WatchedRun> = runs.iter().filter(|run| !run.is_over()).collect();
-    let rate: f64 = open.iter().map(|run| run.rate()).sum();
+    let rate = open.iter().fold(0.0, |sum, run| sum + run.rate());
+    let unknown = |count: usize| match count {
+        0 => String::new(),
+        count => format!("; nothing is known of {}", runs_of(count)),
+    };
+    let unrated = open.iter().filter(|run| run.facts.is_none()).count();
+    let unspent = runs.iter().filter(|run| run.spent().is_none()).count();
     let spent: Usd = runs.iter().filter_map(WatchedRun::spent).sum();
     let expected: Usd = runs.iter().filter_map(|run| run.line.expected_cost_usd).sum();
     let sampled = || open.iter().filter_map(|run| run.idle);
     let idle: u32 = sampled().map(|machines| machines.idle).sum();
     vec![
-        KeyFigure { name: "Running", value: open.len().to_string(), note: format!("${rate:.2} an hour now") },
+        KeyFigure {
+            name: "Running",
+            value: open.len().to_string(),
+            note: format!("${rate:.2} an hour now{}", unknown(unrated)),
+        },
         KeyFigure {
             name: "Spent",
             value: format::usd(spent),
-            note: format!("{} were expected for all of it", format::usd(expected)),
+            note: format!("{} were expected for all of it{}", format::usd(expected), unknown(unspent)),
         },
         KeyFigure {
             name: "Idle machines",

@@ -16,4 +16,5 @@ pub use held::StoredObject;
 pub use keys::{KeySource, Keys};
 pub use link::Link;
 pub use objects::{Listed, Store};
-pub use room::PARTS_AT_ONCE;
+pub use room::{PART, PARTS_AT_ONCE};
+pub use send::MOST_PARTS;

@@ -19,7 +19,7 @@ use crate::store::objects::Store;
 use crate::store::room::{PART, Room};
 
 /// S3 takes at most 10,000 parts.
-const MOST_PARTS: u64 = 9_000;
+pub const MOST_PARTS: u64 = 9_000;
 impl Store {
     /// Sends a file, in parts if it is large, and says what was in it.
     pub async fn send_file(&self, key: &str, from: &Path) -> Result<Sent, StoreError> {

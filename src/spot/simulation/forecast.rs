@@ -202,26 +202,14 @@ mod tests {
 
     use super::*;
     use crate::availability::watch::FIRST_PAUSE;
-    use crate::policy::PoolTerms;
     use crate::policy::semi_markov::Tables;
-    use gpuplan_units::UsdPerHour;
 
     /// What drawing 300 futures anew, and decisions at whole ticks, may change of a mean cost.
     const SAME: f64 = 1.02;
 
-    /// On one pool, in hours; the changeover in seconds.
+    /// Work and deadline in hours, the changeover in seconds.
     fn limits(work: f64, deadline: f64, changeover: f64, price_ratio: f64) -> Limits {
-        let spot = UsdPerHour::from_nanos((3e9 / price_ratio) as i64);
-        Limits {
-            work: work * 3600.0,
-            deadline: deadline * 3600.0,
-            tick: 600.0,
-            changeover,
-            worst_changeover: 3.0 * changeover,
-            on_demand: UsdPerHour::from_nanos(3_000_000_000),
-            pools: vec![PoolTerms { spot, on_demand: None, switch_cost: Usd::ZERO, switch_changeover: changeover }],
-            budget: None,
-        }
+        hindsight::tests::limits(work * 3600.0, deadline * 3600.0, changeover, price_ratio)
     }
 
     /// Whoever has more time has every choice that others have. The same futures for both. Of 2,000 cases the worst cost 1.4 % more.

@@ -103,7 +103,7 @@ fn up(spells: Spells) -> impl Iterator<Item = (usize, usize)> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::sync::Arc;
 
     use proptest::prelude::*;
@@ -117,7 +117,8 @@ mod tests {
     use crate::simulation::replay::{World, replay};
     use gpuplan_units::{Usd, UsdPerHour};
 
-    fn limits(work: f64, deadline: f64, changeover: f64, ratio: f64) -> Limits {
+    /// On one pool, all in seconds; `ratio`: of the price on demand to that of spot.
+    pub(crate) fn limits(work: f64, deadline: f64, changeover: f64, ratio: f64) -> Limits {
         let spot = UsdPerHour::from_nanos((3e9 / ratio) as i64);
         Limits {
             work,

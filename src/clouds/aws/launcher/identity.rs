@@ -12,7 +12,7 @@ use crate::launcher::site::{LEADER, MACHINE};
 use gpuplan_launch::{Access, CreateRequest, LaunchError, Role};
 use gpuplan_market::SourceError;
 
-/// A machine with the role of the setup is better than none for want of an answer.
+/// A machine with the role of the setup is better than none for want of an answer. Judged: IAM answers within a second or two.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// EC2 may not know a profile for so long after it was made. Judgement, twelve times what is usual.
 const NEW: Duration = Duration::from_mins(2);

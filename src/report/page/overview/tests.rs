@@ -126,4 +126,5 @@ fn what_an_engine_runs_has_a_row_without_money() {
     let text = markdown::markdown(&page(vec![engine]));
     assert!(text.contains("| job | vision | running | aws/us-east-1/t | \\- | \\- | \\- | \\- | \\- |"), "{text}");
     assert!(text.contains("job: no machine says what it does."), "{text}");
+    assert!(text.contains("$0.00 an hour now; nothing is known of 1 run"), "{text}");
 }
