@@ -437,6 +437,32 @@ fn steps_without_marks_go_from_optimizer_to_optimizer() {
 }
 
 #[test]
+fn a_trace_is_set_beside_the_estimate_and_published_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = folder.path().join("job.toml");
+    let text = "model = { preset = \"bert-base\" }\ntraining = { task = \"full-fine-tune\", steps = 100, sequence_length = 128, \
+                global_batch = 8, precision = \"fp32\" }\n";
+    fs::write(&job, text).unwrap();
+    let (trace, job) = (format!("{FIXTURES}/kineto-rtx4060.json"), job.to_str().unwrap().to_owned());
+    let found = profile(&["trace", &trace, "--gpus", "RTX 4090", "--workload", &job, "--output", "json"], &[]).json();
+    let deviation = &found["deviation"];
+    assert_eq!(deviation["measured_seconds"], found["step"]["median_seconds"]);
+    let launches = deviation["terms"].as_array().unwrap().iter().find(|term| term["term"] == "launches").unwrap();
+    assert_eq!(launches["because"], serde_json::json!(["host-bound"]));
+    // Four optimizers, and so the work of four steps; three times between them.
+    let host_bound = found["operators"]["host_bound_seconds"].as_f64().unwrap();
+    assert_eq!(launches["measured_seconds"].as_f64().unwrap(), host_bound / 4.0);
+    assert!(deviation["published"].as_str().unwrap().contains("published run"), "{deviation}");
+    let ran = profile(&["trace", &trace, "--gpus", "RTX 4090", "--workload", &job], &[]);
+    assert!(
+        ran.stdout.contains("Against the estimate for 1 x GeForce RTX 4090 24GB, ") && ran.stdout.contains("  launches "),
+        "{}",
+        ran.stdout
+    );
+    assert!(ran.stdout.contains("because of host-bound"), "{}", ran.stdout);
+}
+
+#[test]
 fn a_trace_of_an_amd_gpu_joins_kernels_to_products() {
     let amd = traced(&format!("{FIXTURES}/kineto-amd.json"));
     let micros = |value: &Value| (value.as_f64().unwrap() * 1e6).round();

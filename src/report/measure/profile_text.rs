@@ -8,10 +8,13 @@ use crate::text::table::{Column, render};
 use crate::text::wrap::wrap;
 use gpuplan_plan::training::what_if::PricedFinding;
 use gpuplan_units::{Bytes, Hours};
-use gpuplan_workload::profile::{Cause, Finding, GpuUsage, Mended, Operators, Profile, Rule, Usage};
+use gpuplan_workload::profile::{Cause, Deviation, Finding, GpuUsage, Mended, Operators, Profile, Rule, Usage};
 
 /// Names longer than this are cut: kernels carry their template arguments.
 const LONGEST_NAME: usize = 60;
+
+/// Closer than this a term is as it was estimated: whole steps are known no better. Judged.
+const AS_ESTIMATED: f64 = 0.03;
 
 pub fn text(profile: &Profile, width: u16) -> String {
     let mut out = format!("{}\n", wrap(&format!("Profile of {}", profile.of), width, "  "));
@@ -24,6 +27,9 @@ pub fn text(profile: &Profile, width: u16) -> String {
     }
     if let Some(found) = &profile.operators {
         let _ = write!(out, "\n{}", operators_text(found, width));
+    }
+    if let Some(found) = &profile.deviation {
+        let _ = write!(out, "\n{}", deviation_text(found, width));
     }
     out.push('\n');
     if profile.findings.is_empty() {
@@ -213,6 +219,40 @@ fn operators_text(found: &Operators, width: u16) -> String {
         ]
     });
     let _ = write!(out, "\n{}", render(&columns, rows, width));
+    out
+}
+
+/// Such as `matrix products 22 % slower than estimated (310 ms a step, 254 ms), because of no-tensor-cores`.
+fn deviation_text(found: &Deviation, width: u16) -> String {
+    let of = |measured: f64, estimated: f64| match measured / estimated - 1.0 {
+        off if !off.is_finite() => "not in the estimate".to_owned(),
+        off if off.abs() < AS_ESTIMATED => "as estimated".to_owned(),
+        off if off > 1.0 => format!("{:.1} times as long as estimated", off + 1.0),
+        off if off > 0.0 => format!("{:.0} % slower than estimated", off * 100.0),
+        off => format!("{:.0} % faster than estimated", -off * 100.0),
+    };
+    let times = |measured: f64, estimated: f64| {
+        format!("({} a step, {} estimated)", format::step_seconds(measured), format::step_seconds(estimated))
+    };
+    let (measured, estimated) = (found.measured_seconds, found.estimated_seconds);
+    let head =
+        format!("Against the estimate for {}: {} {}", found.on, of(measured, estimated), times(measured, estimated));
+    let mut out = format!("{}\n", wrap(&head, width, "  "));
+    for term in &found.terms {
+        let (measured, estimated) = (term.measured_seconds, term.estimated_seconds);
+        let is_slower = measured > estimated * (1.0 + AS_ESTIMATED);
+        let because = match term.because.as_slice() {
+            _ if !is_slower => String::new(),
+            [] => ", and no finding says why".to_owned(),
+            rules => format!(", because of {}", rules.join(" and ")),
+        };
+        let line =
+            format!("  {} {} {}{because}", term.term.words(), of(measured, estimated), times(measured, estimated));
+        let _ = writeln!(out, "{}", wrap(&line, width, "    "));
+    }
+    if let Some(published) = &found.published {
+        let _ = writeln!(out, "{}", wrap(published, width, "  "));
+    }
     out
 }
 
