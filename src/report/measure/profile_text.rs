@@ -13,6 +13,8 @@ use gpuplan_workload::profile::{Cause, Deviation, Finding, GpuUsage, Mended, Ope
 /// Names longer than this are cut: kernels carry their template arguments.
 const LONGEST_NAME: usize = 60;
 
+/// Further apart than this a run and its estimate are no more compared (`plan --profile` leaves it out, docs/measure.md).
+const ANOTHER_WORKLOAD: f64 = 5.0;
 /// Closer than this a term is as it was estimated: whole steps are known no better. Judged.
 const AS_ESTIMATED: f64 = 0.03;
 
@@ -237,7 +239,9 @@ fn deviation_text(found: &Deviation, width: u16) -> String {
     let (measured, estimated) = (found.measured_seconds, found.estimated_seconds);
     let head =
         format!("Against the estimate for {}: {} {}", found.on, of(measured, estimated), times(measured, estimated));
-    let mut out = format!("{}\n", wrap(&head, width, "  "));
+    let is_another = !(1.0 / ANOTHER_WORKLOAD..=ANOTHER_WORKLOAD).contains(&(measured / estimated));
+    let another = if is_another { "; another workload was measured" } else { "" };
+    let mut out = format!("{}\n", wrap(&format!("{head}{another}"), width, "  "));
     for term in &found.terms {
         let (measured, estimated) = (term.measured_seconds, term.estimated_seconds);
         let is_slower = measured > estimated * (1.0 + AS_ESTIMATED);
@@ -358,7 +362,7 @@ pub fn csv(profile: &Profile) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpuplan_workload::profile::StepTimes;
+    use gpuplan_workload::profile::{StepTimes, Term, TermDeviation};
 
     #[test]
     fn a_profile_fits_its_terminal_and_says_what_was_not_found() {
@@ -392,5 +396,37 @@ mod tests {
     fn long_names_are_cut() {
         assert_eq!(short(&"k".repeat(100)).chars().count(), LONGEST_NAME);
         assert_eq!(short("aten::mm"), "aten::mm");
+    }
+
+    #[test]
+    fn a_deviation_says_which_term_and_why() {
+        let term = |term, measured_seconds, because: &[&str]| TermDeviation {
+            term,
+            measured_seconds,
+            estimated_seconds: 0.1,
+            because: because.iter().map(|rule| (*rule).to_owned()).collect(),
+        };
+        let mut found = Deviation {
+            on: "8 x H100".to_owned(),
+            measured_seconds: 0.5,
+            estimated_seconds: 0.5,
+            terms: vec![
+                term(Term::Products, 0.122, &["no-tensor-cores", "small-shapes"]),
+                term(Term::Memory, 0.15, &[]),
+                term(Term::Launches, 0.02, &["host-bound"]),
+                term(Term::Communication, 0.101, &[]),
+            ],
+            published: None,
+        };
+        assert_eq!(
+            deviation_text(&found, 200),
+            "Against the estimate for 8 x H100: as estimated (500 ms a step, 500 ms estimated)\n  \
+             matrix products 22 % slower than estimated (122 ms a step, 100 ms estimated), because of no-tensor-cores and small-shapes\n  \
+             memory kernels 50 % slower than estimated (150 ms a step, 100 ms estimated), and no finding says why\n  \
+             launches 80 % faster than estimated (20 ms a step, 100 ms estimated)\n  \
+             communication alone as estimated (101 ms a step, 100 ms estimated)\n"
+        );
+        found.measured_seconds = 5.0;
+        assert!(deviation_text(&found, 200).contains("another workload was measured"));
     }
 }
