@@ -601,7 +601,7 @@ async fn a_run_has_a_role_of_its_own_where_the_account_allows_it(cloud: &CloudBo
         run: "bed".to_owned(),
         store: format!("s3://{bucket}/team"),
         secrets: vec!["gpuplan/hf-token".to_owned()],
-        has_runs_within: false,
+        runs_within: None,
     };
     let order = |token: &str, pool: Pool| CreateRequest { access: access.clone(), ..request(token, pool) };
     let account = AwsAccount::new(Session::at(&format!("http://{}", cloud.store()), KEYS[0], KEYS[1], patient()));
