@@ -36,7 +36,7 @@ pub struct Start {
 #[derive(Default)]
 pub struct Groups {
     templates: BTreeMap<Key, Value>,
-    groups: BTreeMap<Key, Group>,
+    kept: BTreeMap<Key, Group>,
     /// Operations, and the machine whose end each waits for.
     operations: BTreeMap<String, Option<String>>,
     pub is_not_set_up: bool,
@@ -68,11 +68,9 @@ impl Groups {
             }
             "compute.regionInstanceGroupManagers.insert" => self.make_group(call),
             "compute.regionInstanceGroupManagers.delete" => self.delete_group(call, &key("instanceGroupManager")),
-            "compute.instanceGroupManagers.aggregatedList" => listed(
-                "instanceGroupManagers",
-                self.groups.iter().map(|((region, _), one)| (region, &one.body)),
-                silent,
-            ),
+            "compute.instanceGroupManagers.aggregatedList" => {
+                listed("instanceGroupManagers", self.kept.iter().map(|((region, _), one)| (region, &one.body)), silent)
+            }
             method if method.starts_with(&format!("POST /v1/projects/{PROJECT}/serviceAccounts/gpuplan-kept@")) => {
                 if self.is_not_set_up {
                     refused(404, "notFound", "Unknown service account")
@@ -85,7 +83,7 @@ impl Groups {
     }
 
     pub fn groups(&self) -> usize {
-        self.groups.len()
+        self.kept.len()
     }
 
     pub fn templates(&self) -> usize {
@@ -100,7 +98,7 @@ impl Groups {
     /// Machines that groups lack, in the zone after the last one. `speed`: how much faster than life time passes.
     pub fn lacking(&mut self, is_there: impl Fn(&str) -> bool, speed: f64) -> Vec<Start> {
         let mut starts = Vec::new();
-        for ((region, name), group) in &mut self.groups {
+        for ((region, name), group) in &mut self.kept {
             let zones = group.body["distributionPolicy"]["zones"].as_array().unwrap();
             let machine = |zone: &str| format!("{zone}/{name}-{END}");
             let zones: Vec<&str> = zones.iter().map(|zone| text(zone, "zone").rsplit_once('/').unwrap().1).collect();
@@ -166,11 +164,11 @@ impl Groups {
             );
         }
         let key = (region.to_owned(), name.to_owned());
-        if self.groups.contains_key(&key) {
+        if self.kept.contains_key(&key) {
             return self.or_lost(refused(409, "alreadyExists", &format!("The resource '{name}' already exists")));
         }
         let group = Group { body: placed(body, region), made: Instant::now(), at: Timestamp::now(), starts: 0 };
-        self.groups.insert(key, group);
+        self.kept.insert(key, group);
         let begun = self.begun("insert", region, name, None);
         self.or_lost(begun)
     }
@@ -183,7 +181,7 @@ impl Groups {
 
     fn delete_template(&mut self, key: &Key) -> Answer {
         let end = format!("regions/{}/instanceTemplates/{}", key.0, key.1);
-        if self.groups.values().any(|group| text(&group.body, "instanceTemplate").ends_with(&end)) {
+        if self.kept.values().any(|group| text(&group.body, "instanceTemplate").ends_with(&end)) {
             return refused(400, "resourceInUseByAnotherResource", "The template is already being used");
         }
         match self.templates.remove(key) {
@@ -201,7 +199,7 @@ impl Groups {
         if key_of_call.is_some_and(|given| *given != format!("Bearer {KEPT_TOKEN}")) {
             return refused(401, "authError", "Invalid Credentials");
         }
-        match self.groups.remove(key) {
+        match self.kept.remove(key) {
             Some(_) => self.begun("delete", &key.0, &key.1, Some(format!("{}-{END}", key.1))),
             None => refused(404, "notFound", &format!("The resource '{}' was not found", key.1)),
         }

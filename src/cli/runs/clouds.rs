@@ -174,6 +174,12 @@ mod tests {
         assert_eq!(gcloud(Errand::Shell), format!("gcloud|compute|ssh|{way}|m"));
         assert_eq!(gcloud(Errand::Run("ls")), format!("gcloud|compute|ssh|{way}|m|--command|ls"));
         assert_eq!(gcloud(copy), format!("gcloud|compute|scp|{way}|--recurse|m:out/a b|."));
+        let of_group = (google.go)(&pool("us-central1"), "us-central1-a/m/77", &Errand::Shell);
+        assert_eq!(
+            words(&of_group).join("|"),
+            format!("gcloud|compute|ssh|{way}|m"),
+            "its number is no part of its name"
+        );
     }
 
     /// What OpenSSH itself reads in an entry.
