@@ -618,7 +618,7 @@ fn gcp_the_permissions_of_the_documentation_are_those_of_the_calls() {
     states(&launcher, None);
     let keeper = launcher.keeper().unwrap();
     let group = run(keeper.keep(kept("k"))).unwrap();
-    assert_eq!(run(keeper.groups(None)).unwrap(), [group.clone()]);
+    assert_eq!(run(keeper.groups(None)).unwrap(), std::slice::from_ref(&group));
     run(keeper.dissolve(&group)).unwrap();
     let called: BTreeSet<String> = bed.machines.fake.calls().into_iter().map(|call| call.method).collect();
     let known: BTreeSet<String> = NEEDED.iter().map(|(method, _)| (*method).to_owned()).collect();
