@@ -255,6 +255,76 @@ mod launchers {
     }
 }
 
+mod keepers {
+    use std::time::{Duration, Instant};
+
+    use gpuplan::launch::{Group, KeepRequest, Launcher, Machine, MachineId, MachineState};
+    use jiff::{SignedDuration, Timestamp};
+
+    /// Machines of the run that are not gone.
+    async fn up(launcher: &dyn Launcher, run: &str) -> Vec<Machine> {
+        let listed = launcher.list(Some(run)).await.unwrap();
+        listed.into_iter().filter(|machine| machine.state == MachineState::Running).collect()
+    }
+
+    /// Waits until the cloud is so, by itself.
+    async fn comes<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+        let until = Instant::now() + Duration::from_mins(5);
+        loop {
+            if let Some(found) = look().await {
+                return found;
+            }
+            assert!(Instant::now() < until, "{what}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// What the doc comment of `Keeper` promises. `another` is a launcher that made nothing, `take` takes a machine away as an interruption does,
+    /// and `soon` is the shortest life of a group there.
+    pub async fn keep_the_contract(
+        [launcher, another]: [&dyn Launcher; 2],
+        order: &KeepRequest,
+        take: impl Fn(&MachineId),
+        soon: SignedDuration,
+    ) {
+        let (keeper, run) = (launcher.keeper().unwrap(), order.machine.run.as_str());
+        let group = keeper.keep(order.clone()).await.unwrap();
+        assert_eq!(keeper.keep(order.clone()).await.unwrap(), group, "the same token is the same group");
+        let expected = (run, order.machine.pool.region.as_str(), order.machine.expires_at);
+        assert_eq!((group.run.as_str(), group.region.as_str(), group.expires_at), expected);
+        let first = comes("a machine", async || up(launcher, run).await.into_iter().next()).await;
+        let is_place = |machine: &Machine| {
+            order.pools.iter().any(|pool| pool.zone_id.is_none() || *pool == machine.pool)
+                && machine.pool.zone_id.is_some()
+        };
+        assert!(is_place(&first), "its place is said: {first:?}");
+        assert_eq!(first.expires_at.as_second(), order.machine.expires_at.as_second());
+        take(&first.id);
+        let is_next = |machine: &Machine| machine.id != first.id;
+        let second = comes("the next machine", async || up(launcher, run).await.into_iter().find(is_next)).await;
+        assert!(is_place(&second), "{second:?}");
+        let other = another.keeper().unwrap();
+        assert!(other.groups(Some("another")).await.unwrap().is_empty());
+        let found = other.groups(None).await.unwrap();
+        assert_eq!(found, std::slice::from_ref(&group), "whoever asks finds it");
+        for _ in 0..2 {
+            other.dissolve(&group).await.unwrap();
+        }
+        other.dissolve(&Group { id: "nowhere/never-was".to_owned(), ..group }).await.unwrap();
+        assert!(keeper.groups(Some(run)).await.unwrap().is_empty());
+        comes("the end of its machine", async || up(launcher, run).await.is_empty().then_some(())).await;
+        // Nobody ends this one.
+        let mut short = order.clone();
+        short.machine.token = format!("{}-2", order.machine.token);
+        short.machine.expires_at = Timestamp::from_second((Timestamp::now() + soon).as_second()).unwrap();
+        keeper.keep(short).await.unwrap();
+        comes("its machine", async || up(launcher, run).await.into_iter().next()).await;
+        comes("its end", async || up(launcher, run).await.is_empty().then_some(())).await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert!(up(launcher, run).await.is_empty(), "no machine is started after");
+    }
+}
+
 #[test]
 fn fake_keeps_the_contract_of_a_launcher() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,7 @@
 //! The controller of a launch: simulated with everything going wrong, failing over, gangs by hand.
 
 mod failover;
+mod faults;
 mod gangs;
 mod sight;
 mod simulation;

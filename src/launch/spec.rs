@@ -152,7 +152,7 @@ impl RunSpec {
             run: self.run.clone(),
             store: self.store.clone(),
             secrets: self.job.secrets.iter().map(|secret| secret.name.clone()).collect(),
-            has_runs_within: self.job.sweep.is_some(),
+            runs_within: self.job.sweep.as_ref().map(|sweep| sweep.runs),
         }
     }
 

@@ -233,13 +233,23 @@ fn a_machine_whose_job_cannot_start_deletes_itself() {
 const QUESTION: [&str; 8] =
     ["examples/llama-3.1-8b-finetune.toml", "--cloud", "gcp", "--gpus", "H100:8", "--spot", "--max-nodes", "1"];
 
-/// By the program itself: prices by zone, a bucket, a folder that the machine fetches with its own identity, and nothing left.
-#[test]
-fn the_program_rents_on_google_cloud() {
-    let (home, job) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let (machines, bucket) = (Machines::start(home.path(), 1.0), FakeGcs::start());
-    machines.tells("GOOGLE_BASE_URL", &bucket.endpoint);
-    let run = |arguments: &[&str]| {
+/// The program in a project of its own, with a bucket.
+struct Bed {
+    home: tempfile::TempDir,
+    machines: Machines,
+    bucket: FakeGcs,
+}
+
+impl Bed {
+    fn start() -> Self {
+        let (home, bucket) = (tempfile::tempdir().unwrap(), FakeGcs::start());
+        let machines = Machines::start(home.path(), 1.0);
+        machines.tells("GOOGLE_BASE_URL", &bucket.endpoint);
+        Self { home, machines, bucket }
+    }
+
+    fn run(&self, arguments: &[&str]) -> Ran {
+        let Self { home, machines, bucket } = self;
         let mut command = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
         command
             .args(arguments)
@@ -259,7 +269,18 @@ fn the_program_rents_on_google_cloud() {
         let output = command.output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         Ran { stdout: text(output.stdout), stderr: text(output.stderr), code: output.status.code().unwrap_or(-1) }
-    };
+    }
+
+    fn console(&self, machine: &str) -> String {
+        std::fs::read_to_string(self.machines.folder_of(machine).join("console.log")).unwrap_or_default()
+    }
+}
+
+/// By the program itself: prices by zone, a bucket, a folder that the machine fetches with its own identity, and nothing left.
+#[test]
+fn the_program_rents_on_google_cloud() {
+    let (bed, job) = (Bed::start(), tempfile::tempdir().unwrap());
+    let (machines, bucket, run) = (&bed.machines, &bed.bucket, |arguments: &[&str]| bed.run(arguments));
     std::fs::copy(TRAINER, job.path().join("train.py")).unwrap();
     // The program of the machines lies on their disk already; a debug build is too large to send around.
     let program = env!("CARGO_BIN_EXE_gpuplan");
@@ -300,4 +321,52 @@ fn the_program_rents_on_google_cloud() {
         left.stderr
     );
     assert!(machines.alive().is_empty() && !format!("{}{console:?}", ran.stderr).contains(TOKEN));
+}
+
+/// Nobody leads: the group starts the next machine, and the last machine ends the group.
+#[test]
+fn a_group_of_google_keeps_a_run_alive_that_nobody_leads() {
+    let (bed, job) = (Bed::start(), tempfile::tempdir().unwrap());
+    std::fs::copy(TRAINER, job.path().join("train.py")).unwrap();
+    let program = env!("CARGO_BIN_EXE_gpuplan");
+    let agent = format!("{program}#sha256={}", gpuplan::runstore::sha256(std::fs::read(program).unwrap()));
+    let launch = |name: &str, command: &str| {
+        let kept = ["--keep-alive", "group", "--detach", "--live", "-y", "--run", name, "--lifetime", "10h"];
+        let sent = ["--store", "gs://runs/team", "--agent", &agent, "--workdir", job.path().to_str().unwrap()];
+        let launched = bed.run(&[&["launch"], &QUESTION[..], &kept, &sent, &["--", "sh", "-c", command]].concat());
+        assert_eq!((launched.code, launched.stdout), (0, format!("{name}\n")), "{}", launched.stderr);
+        launched.stderr
+    };
+    let comes = |what: &str, look: &dyn Fn() -> bool| {
+        let until = Instant::now() + PATIENCE;
+        while !look() {
+            let consoles: Vec<String> = bed.machines.inserted().iter().map(|machine| bed.console(machine)).collect();
+            assert!(Instant::now() < until, "{what}: {consoles:?}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    let told = launch("kept", &format!("{HOLD}; exec ./train.py $hold"));
+    assert!(told.contains("by a managed instance group of one") && told.contains("keeps kept alive until"), "{told}");
+    let has = |part: &str| bed.bucket.keys().iter().any(|key| key.starts_with(part));
+    comes("a safe checkpoint", &|| !bed.machines.alive().is_empty() && has("runs/team/runs/kept/manifests/"));
+    let gc = bed.run(&["gc", "--cloud", "gcp", "--output", "json"]).json();
+    assert_eq!(gc["found"], serde_json::json!([]), "a machine that a group started is no stranger");
+    let before = bed.run(&["status", "kept", "--output", "json"]).json();
+    assert_eq!(before["runs"][0]["relaunches"].as_u64(), Some(0), "{before:#}");
+    bed.machines.preempt(&bed.machines.alive()[0], Duration::ZERO);
+    comes("the end of the group", &|| bed.machines.groups().0 == 0 && bed.machines.alive().is_empty());
+    let inserted = bed.machines.inserted();
+    let [_, second] = inserted.as_slice() else { panic!("two machines: {inserted:?}") };
+    let watched = bed.run(&["watch", "kept"]);
+    assert_eq!((watched.code, watched.stdout.as_str()), (0, "kept: completed\n"), "{}", watched.stderr);
+    let result = std::fs::read_to_string(bed.machines.folder_of(second).join("work/result.json")).unwrap();
+    assert_eq!(result, undisturbed(), "an interruption changes nothing");
+    let told = format!("{told}{}", bed.console(second));
+    assert!(!told.contains(TOKEN), "a key is said nowhere");
+
+    launch("stopped", "exec ./train.py --hold-at 60");
+    comes("a machine", &|| !bed.machines.alive().is_empty());
+    let stopped = bed.run(&["stop", "stopped", "--at-once"]);
+    assert_eq!(stopped.code, 0, "{}{}", stopped.stdout, stopped.stderr);
+    assert!(bed.machines.groups().0 == 0 && bed.machines.alive().is_empty(), "{}", stopped.stderr);
 }

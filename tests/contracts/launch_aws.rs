@@ -446,6 +446,13 @@ async fn a_fleet_keeps_one_machine_until_it_is_ended(cloud: &CloudBox, launcher:
     };
     let pools = ["use1-az1", "use1-az2"].map(|zone| pool(Some(zone), Market::Spot)).to_vec();
     let order = KeepRequest { machine, pools };
+    let other = crate::contracts::launch_aws::launcher(&cloud.endpoint);
+    let suite = CreateRequest { run: "suite".to_owned(), token: "suite".to_owned(), ..order.machine.clone() };
+    let suite = KeepRequest { machine: suite, ..order.clone() };
+    let take = |id: &MachineId| cloud.world.take(&id.0, Duration::ZERO);
+    crate::contracts::keepers::keep_the_contract([launcher, &other], &suite, take, SignedDuration::from_secs(3)).await;
+    launcher.list(None).await.unwrap();
+    assert_eq!((cloud.world.fleets.active(), cloud.world.fleets.templates()), (0, 0), "nothing of it is left");
     let group = keeper.keep(order.clone()).await.unwrap();
     assert_eq!(keeper.keep(order.clone()).await.unwrap(), group, "the same token is the same group");
     assert_eq!(
@@ -594,7 +601,7 @@ async fn a_run_has_a_role_of_its_own_where_the_account_allows_it(cloud: &CloudBo
         run: "bed".to_owned(),
         store: format!("s3://{bucket}/team"),
         secrets: vec!["gpuplan/hf-token".to_owned()],
-        has_runs_within: false,
+        runs_within: None,
     };
     let order = |token: &str, pool: Pool| CreateRequest { access: access.clone(), ..request(token, pool) };
     let account = AwsAccount::new(Session::at(&format!("http://{}", cloud.store()), KEYS[0], KEYS[1], patient()));

@@ -7,10 +7,12 @@ use std::time::{Duration, Instant};
 use gpuplan::clouds::gcp::account::permissions::GROUPS;
 use gpuplan::clouds::gcp::account::project::Project;
 use gpuplan::clouds::gcp::launcher::GcpLauncher;
-use gpuplan::launch::{CreateRequest, LaunchError, Launcher, Machine, MachineId, MachineState, Market, Pool};
+use gpuplan::launch::{
+    CreateRequest, KeepRequest, LaunchError, Launcher, Machine, MachineId, MachineState, Market, Pool,
+};
 use serde_json::{Value, json};
 
-use crate::contracts::launchers;
+use crate::contracts::{keepers, launchers};
 use gpuplan_testbed::gce_machines::{Fault, Machines, PROJECT, later};
 
 pub fn run<T>(future: impl Future<Output = T>) -> T {
@@ -376,6 +378,105 @@ fn gcp_a_gang_of_an_account_that_may_make_no_policy_stands_anywhere_and_that_is_
     assert!(launcher.warnings().is_empty());
 }
 
+fn kept(token: &str) -> KeepRequest {
+    let machine = CreateRequest {
+        run: "Kept_1".to_owned(),
+        name: "gpuplan-kept-1-e1-n0".to_owned(),
+        pool: pool(None, "g2-standard-4"),
+        ..request(token)
+    };
+    let pools = ["us-central1-a", "us-central1-b"].map(|zone| pool(Some(zone), "g2-standard-4")).to_vec();
+    KeepRequest { machine, pools }
+}
+
+#[test]
+fn gcp_keeps_the_contract_of_a_keeper() {
+    let everywhere = KeepRequest { pools: vec![pool(None, "g2-standard-4")], ..kept("everywhere") };
+    // The next machine in one zone is called as the last one.
+    let one_zone = KeepRequest { pools: vec![pool(Some("us-central1-b"), "g2-standard-4")], ..kept("one") };
+    for order in [kept("two"), everywhere, one_zone] {
+        let folder = tempfile::tempdir().unwrap();
+        let machines = Machines::start(folder.path(), 20.0);
+        let (here, another) = (launcher(&machines), launcher(&machines));
+        let take = |id: &MachineId| {
+            let place: Vec<&str> = id.0.split('/').take(2).collect();
+            machines.preempt(&place.join("/"), Duration::ZERO);
+        };
+        run(keepers::keep_the_contract([&here, &another], &order, take, jiff::SignedDuration::from_secs(60)));
+        let (groups, templates) = machines.groups();
+        assert_eq!((groups, templates), (1, 1), "what is past its time is listed until somebody ends it");
+        let past = run(another.keeper().unwrap().groups(None)).unwrap();
+        assert!(
+            matches!(past.as_slice(), [group] if group.is_past(jiff::Timestamp::now() + jiff::SignedDuration::from_mins(2)))
+        );
+        run(another.keeper().unwrap().dissolve(&past[0])).unwrap();
+        assert_eq!(machines.groups(), (0, 0));
+    }
+}
+
+#[test]
+fn gcp_a_group_says_everything_that_its_machines_are() {
+    let bed = bed();
+    let order = kept("t");
+    let launcher = launcher(&bed.machines);
+    let group = run(launcher.keeper().unwrap().keep(order.clone())).unwrap();
+    let calls = bed.machines.fake.calls();
+    let body = |method: &str| calls.iter().find(|call| call.method == method).unwrap().body.clone();
+    let template = body("compute.regionInstanceTemplates.insert");
+    let properties = &template["properties"];
+    let ends: jiff::Timestamp = properties["scheduling"]["terminationTime"].as_str().unwrap().parse().unwrap();
+    assert_eq!(ends, order.machine.expires_at, "one time for all, whenever each is started");
+    assert_eq!(properties["scheduling"]["provisioningModel"], "SPOT");
+    assert_eq!(properties["serviceAccounts"][0]["email"], format!("gpuplan-kept@{PROJECT}.iam.gserviceaccount.com"));
+    assert_eq!(properties["networkInterfaces"][0]["accessConfigs"], Value::Null, "it has no address of its own");
+    assert_eq!(properties["disks"][0]["autoDelete"], true);
+    let made = body("compute.regionInstanceGroupManagers.insert");
+    assert_eq!((&made["targetSize"], &made["distributionPolicy"]["targetShape"]), (&json!(1), &json!("ANY")));
+    assert_eq!(made["instanceLifecyclePolicy"]["onRepair"]["allowChangingZone"], "YES");
+    assert!(group.id.starts_with("us-central1/gpuplan-kept-1-"), "{}", group.id);
+    let two = [Some("us-central1-a"), Some("us-central1-b")];
+    let zones = made["distributionPolicy"]["zones"].as_array().unwrap().iter();
+    assert!(zones.map(|zone| zone["zone"].as_str().unwrap().rsplit_once('/').map(|(_, zone)| zone)).eq(two));
+}
+
+#[test]
+fn gcp_a_group_whose_answer_is_lost_is_one_group() {
+    let bed = bed();
+    let here = launcher(&bed.machines);
+    // Once and the tries after it: whoever launches is told that nothing is known.
+    bed.machines.loses_groups(3);
+    let error = run(here.keeper().unwrap().keep(kept("t"))).unwrap_err();
+    assert!(matches!(error, LaunchError::Unclear { .. }), "{error}");
+    bed.machines.loses_groups(1);
+    let another = launcher(&bed.machines);
+    let group = run(another.keeper().unwrap().keep(kept("t"))).unwrap();
+    assert_eq!(run(another.keeper().unwrap().groups(Some("Kept_1"))).unwrap(), [group]);
+    wait_for("a machine", || !bed.machines.alive().is_empty());
+    assert_eq!((bed.machines.groups(), bed.machines.alive().len()), ((1, 1), 1));
+}
+
+#[test]
+fn gcp_a_group_that_cannot_be_made_says_why() {
+    let bed = bed();
+    let launcher = launcher(&bed.machines);
+    let keeper = launcher.keeper().unwrap();
+    let nowhere = KeepRequest {
+        machine: CreateRequest { pool: pool(None, "a4-highgpu-8g"), ..kept("n").machine },
+        pools: vec![pool(None, "a4-highgpu-8g")],
+    };
+    let error = run(keeper.keep(nowhere)).unwrap_err();
+    assert!(matches!(error, LaunchError::NotSold { .. }), "{error}");
+    run(keeper.keep(kept("t"))).unwrap();
+    bed.machines.is_silent("us-central1", true);
+    let error = run(keeper.groups(None)).unwrap_err();
+    assert!(matches!(&error, LaunchError::Unclear { code } if code.contains("us-central1")), "{error}");
+    bed.machines.keeps_nothing();
+    let error = run(keeper.keep(kept("u"))).unwrap_err();
+    let LaunchError::NotSetUp { missing, command, .. } = &error else { panic!("{error}") };
+    assert!(missing.contains("gpuplan-kept@") && command == "TF_VAR_keep_alive=true gpuplan setup gcp", "{error}");
+    assert_eq!(bed.machines.groups(), (1, 1), "nothing is made that could not be ended");
+}
+
 fn states(launcher: &dyn Launcher, run_name: Option<&str>) -> Vec<Machine> {
     run(launcher.list(run_name)).unwrap()
 }
@@ -483,6 +584,21 @@ const NEEDED: &[(&str, &[&str])] = &[
     ("compute.resourcePolicies.get", &["compute.resourcePolicies.get"]),
     ("compute.resourcePolicies.delete", &["compute.resourcePolicies.delete"]),
     ("compute.resourcePolicies.aggregatedList", &["compute.resourcePolicies.list"]),
+    ("compute.regionInstanceTemplates.insert", &["compute.instanceTemplates.create"]),
+    ("compute.regionInstanceTemplates.delete", &["compute.instanceTemplates.delete"]),
+    ("compute.instanceTemplates.aggregatedList", &["compute.instanceTemplates.list"]),
+    (
+        "compute.regionInstanceGroupManagers.insert",
+        &["compute.instanceGroupManagers.create", "compute.instanceTemplates.useReadOnly"],
+    ),
+    ("compute.regionInstanceGroupManagers.delete", &["compute.instanceGroupManagers.delete"]),
+    ("compute.instanceGroupManagers.aggregatedList", &["compute.instanceGroupManagers.list"]),
+    ("compute.regionOperations.get", &["compute.regionOperations.get"]),
+    // Everybody may ask what they may.
+    (
+        "POST /v1/projects/some-project/serviceAccounts/gpuplan-kept@some-project.iam.gserviceaccount.com:testIamPermissions",
+        &[],
+    ),
     // Google's own images are for everybody.
     ("compute.images.getFromFamily", &[]),
 ];
@@ -500,6 +616,10 @@ fn gcp_the_permissions_of_the_documentation_are_those_of_the_calls() {
     run(launcher.destroy(&other.id)).unwrap();
     wait_for("the machine is not gone", || bed.machines.alive().is_empty());
     states(&launcher, None);
+    let keeper = launcher.keeper().unwrap();
+    let group = run(keeper.keep(kept("k"))).unwrap();
+    assert_eq!(run(keeper.groups(None)).unwrap(), std::slice::from_ref(&group));
+    run(keeper.dissolve(&group)).unwrap();
     let called: BTreeSet<String> = bed.machines.fake.calls().into_iter().map(|call| call.method).collect();
     let known: BTreeSet<String> = NEEDED.iter().map(|(method, _)| (*method).to_owned()).collect();
     assert_eq!(called, known, "every method that a launch calls, and no other");

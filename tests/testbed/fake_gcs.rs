@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use crate::fake_gce::decoded;
+use crate::gce_groups::KEPT_TOKEN;
 use crate::gce_machines::TOKEN;
 
 type Objects = Arc<Mutex<BTreeMap<String, Vec<u8>>>>;
@@ -79,7 +80,10 @@ fn read(reader: &mut BufReader<TcpStream>) -> Option<Asked> {
 
 fn answer(asked: &Asked, objects: &mut BTreeMap<String, Vec<u8>>) -> (u16, String, Vec<u8>) {
     let plain = |status: u16| (status, String::new(), Vec::new());
-    let token = asked.headers.get("authorization").map(|key| *key == format!("Bearer {TOKEN}"));
+    let token = asked
+        .headers
+        .get("authorization")
+        .map(|key| [TOKEN, KEPT_TOKEN].iter().any(|token| *key == format!("Bearer {token}")));
     if token == Some(false) {
         return plain(401);
     }

@@ -21,6 +21,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::fake_gce::{Answer, Call, FakeGce};
+use crate::gce_groups::{Groups, KEPT_TOKEN, machine_of};
 use crate::server::{Reply, Request, Server};
 
 pub const PROJECT: &str = "some-project";
@@ -65,6 +66,8 @@ struct Rented {
     folder: PathBuf,
     number: u64,
     zone: String,
+    /// Seconds.
+    life: f64,
     status: Status,
     created: Timestamp,
     since: Instant,
@@ -77,6 +80,9 @@ struct Rented {
 /// What a machine's metadata service says.
 #[derive(Default)]
 struct Sensed {
+    name: String,
+    zone: String,
+    token: &'static str,
     preempted: Mutex<bool>,
     changed: Condvar,
 }
@@ -93,6 +99,7 @@ struct State {
     /// Placement policies by region and name.
     policies: BTreeMap<(String, String), Value>,
     forbids_policies: bool,
+    groups: Groups,
     inserted: Vec<String>,
     next: u64,
 }
@@ -157,6 +164,23 @@ impl Machines {
     /// Names of the placement policies that are there.
     pub fn policies(&self) -> Vec<String> {
         self.shared.state().policies.keys().map(|(_, name)| name.clone()).collect()
+    }
+
+    /// How many groups and templates are there.
+    pub fn groups(&self) -> (usize, usize) {
+        self.shared.pass_time();
+        let state = self.shared.state();
+        (state.groups.groups(), state.groups.templates())
+    }
+
+    /// The next answers to insertions of groups do not arrive.
+    pub fn loses_groups(&self, answers: usize) {
+        self.shared.state().groups.loses = answers;
+    }
+
+    /// The account of machines of groups is not there.
+    pub fn keeps_nothing(&self) {
+        self.shared.state().groups.is_not_set_up = true;
     }
 
     /// From now on nobody may make a placement policy.
@@ -280,6 +304,9 @@ impl Shared {
         self.pass_time();
         let of = |name: &str| call.parameters.get(name).map_or("", String::as_str);
         let machine = || format!("{}/{}", of("zone"), of("instance"));
+        if let Some(answer) = self.of_groups(call) {
+            return answer;
+        }
         match call.method.as_str() {
             "compute.instances.insert" => self.insert(call),
             "compute.instances.get" => {
@@ -316,19 +343,56 @@ impl Shared {
         }
     }
 
+    /// A group that is ended takes its machine along.
+    fn of_groups(&self, call: &Call) -> Option<Answer> {
+        let mut state = self.state();
+        if call.method == "compute.regionOperations.get" {
+            let name = &call.parameters["operation"];
+            let waits_for = state.groups.waits_for(name)?;
+            let is_left = |machine: String| state.machines.keys().any(|key| key.ends_with(&format!("/{machine}")));
+            let status = if waits_for.is_some_and(is_left) { "RUNNING" } else { "DONE" };
+            return Some(Answer::Json(json!({"name": name, "status": status})));
+        }
+        let silent: BTreeSet<String> = state.unreachable.iter().filter(|place| is_region(place)).cloned().collect();
+        let answer = state.groups.answer(call, &silent)?;
+        if call.method == "compute.regionInstanceGroupManagers.delete" && matches!(answer, Answer::Json(_)) {
+            let end = format!("/{}", machine_of(&call.parameters["instanceGroupManager"]));
+            let of_group: Vec<String> = state.machines.keys().filter(|key| key.ends_with(&end)).cloned().collect();
+            for machine in &of_group {
+                state.remove(machine);
+            }
+        }
+        Some(answer)
+    }
+
+    /// Groups start what they lack.
+    fn start_lacking(&self, state: &mut State) {
+        let machines: BTreeSet<String> = state.machines.keys().cloned().collect();
+        for start in state.groups.lacking(|machine| machines.contains(machine), self.speed) {
+            let fault = state.faults.get_mut(&start.zone).filter(|faults| !faults.is_empty());
+            if fault.map(|faults| faults.remove(0)).is_some() {
+                continue;
+            }
+            is_allowed(&start.zone, &start.body).unwrap();
+            state.next += 1;
+            let number = 1_000_000 + state.next;
+            state.inserted.push(start.machine.clone());
+            let rented = self.boot(&start.zone, &start.machine, &start.body, (number, start.life)).unwrap();
+            state.machines.insert(start.machine, rented);
+        }
+    }
+
     /// Google deletes what has run for its longest time.
     fn pass_time(&self) {
         let mut state = self.state();
-        let is_over = |rented: &Rented| {
-            let life: f64 = rented.body["scheduling"]["maxRunDuration"]["seconds"].as_str().unwrap().parse().unwrap();
-            rented.since.elapsed().as_secs_f64() * self.speed > life
-        };
+        let is_over = |rented: &Rented| rented.since.elapsed().as_secs_f64() * self.speed > rented.life;
         let over: Vec<String> =
             state.machines.iter().filter(|(_, rented)| is_over(rented)).map(|(name, _)| name.clone()).collect();
         for machine in &over {
             state.remove(machine);
         }
         state.machines.retain(|_, rented| rented.gone_at.is_none_or(|gone_at| Instant::now() < gone_at));
+        self.start_lacking(&mut state);
     }
 
     fn insert(&self, call: &Call) -> Answer {
@@ -369,7 +433,8 @@ impl Shared {
             }
             _ => {
                 state.inserted.push(machine.clone());
-                let rented = self.boot(zone, &machine, body, number).unwrap();
+                let life = body["scheduling"]["maxRunDuration"]["seconds"].as_str().unwrap().parse().unwrap();
+                let rented = self.boot(zone, &machine, body, (number, life)).unwrap();
                 state.machines.insert(machine, rented);
             }
         }
@@ -445,7 +510,8 @@ impl Shared {
     fn delete(&self, call: &Call, machine: &str) -> Answer {
         let mut state = self.state();
         let Some(number) = state.machines.get(machine).map(|rented| rented.number) else { return not_found(machine) };
-        if call.headers.get("authorization").is_some_and(|key| *key != format!("Bearer {TOKEN}")) {
+        let is_known = |key: &String| [TOKEN, KEPT_TOKEN].iter().any(|token| *key == format!("Bearer {token}"));
+        if call.headers.get("authorization").is_some_and(|key| !is_known(key)) {
             return Answer::Refused(401, "authError", "Invalid Credentials".to_owned());
         }
         let operation = state.operation(&call.parameters["zone"], "delete", machine, number, json!({}));
@@ -519,7 +585,7 @@ impl Shared {
             "zones/us-east1-d".to_owned(),
             json!({"warning": {"code": "NO_RESULTS_ON_PAGE", "message": "No results"}}),
         );
-        for zone in &state.unreachable {
+        for zone in state.unreachable.iter().filter(|place| !is_region(place)) {
             items.insert(format!("zones/{zone}"), json!({"warning": {"code": "UNREACHABLE", "message": "no answer"}}));
         }
         for rented in wanted.iter().skip(from).take(PAGE).filter(|rented| !state.unreachable.contains(&rented.zone)) {
@@ -533,13 +599,24 @@ impl Shared {
         Answer::Json(list)
     }
 
-    fn boot(&self, zone: &str, machine: &str, body: &Value, number: u64) -> io::Result<Rented> {
+    fn boot(&self, zone: &str, machine: &str, body: &Value, (number, life): (u64, f64)) -> io::Result<Rented> {
         let folder = self.folder_of(machine);
+        // A group calls its next machine as the last one.
+        if folder.exists() {
+            fs::rename(&folder, folder.with_extension(format!("before-{number}")))?;
+        }
         fs::create_dir_all(&folder)?;
         let items = body["metadata"]["items"].as_array().unwrap();
         let script = items.iter().find(|item| item["key"] == "startup-script").unwrap()["value"].as_str().unwrap();
         fs::write(folder.join("startup-script"), script)?;
-        let sensed = Arc::new(Sensed::default());
+        let account = body["serviceAccounts"][0]["email"].as_str().unwrap_or_default();
+        let (_, name) = machine.split_once('/').unwrap();
+        let sensed = Arc::new(Sensed {
+            name: name.to_owned(),
+            zone: format!("projects/1/zones/{zone}"),
+            token: if account.starts_with("gpuplan-kept@") { KEPT_TOKEN } else { TOKEN },
+            ..Sensed::default()
+        });
         let sensing = sensed.clone();
         let metadata = Server::start(move |request| sensing.answer(request));
         let log = File::create(folder.join("console.log"))?;
@@ -576,6 +653,7 @@ impl Shared {
             folder,
             number,
             zone,
+            life,
             status: Status::Running,
             created,
             since,
@@ -598,9 +676,11 @@ impl Sensed {
         let limit = query.split('&').find_map(|pair| pair.strip_prefix("timeout_sec=")?.parse().ok()).unwrap_or(0);
         match path.trim_start_matches("/computeMetadata/v1/instance/") {
             "service-accounts/default/token" => {
-                text(200, &json!({"access_token": TOKEN, "expires_in": 3599, "token_type": "Bearer"}).to_string())
+                text(200, &json!({"access_token": self.token, "expires_in": 3599, "token_type": "Bearer"}).to_string())
             }
             "maintenance-event" => text(200, "NONE"),
+            "name" => text(200, &self.name),
+            "zone" => text(200, &self.zone),
             "preempted" => {
                 let preempted = self.preempted.lock().unwrap();
                 let limit = Duration::from_secs(if waits { limit } else { 0 });
@@ -639,7 +719,9 @@ fn is_allowed(zone: &str, body: &Value) -> Result<(), String> {
         return Err(format!("[{kind}] features are not compatible for creating instance: guestAccelerators"));
     }
     let scheduling = &body["scheduling"];
-    let life: i64 = text(&scheduling["maxRunDuration"]["seconds"]).parse().unwrap_or(0);
+    // A machine of a group has its end from its template.
+    let life = text(&scheduling["maxRunDuration"]["seconds"]).parse();
+    let life: i64 = life.unwrap_or(if scheduling["terminationTime"].is_string() { 30 } else { 0 });
     if !(30..=120 * 24 * 3600).contains(&life)
         || scheduling["automaticRestart"] != false
         || scheduling["onHostMaintenance"] != "TERMINATE"
@@ -661,6 +743,11 @@ fn is_allowed(zone: &str, body: &Value) -> Result<(), String> {
         None if labels.len() > 64 => invalid("labels", "more than 64"),
         None => Ok(()),
     }
+}
+
+/// Zones have a letter more.
+fn is_region(place: &str) -> bool {
+    place.matches('-').count() == 1
 }
 
 /// As Google describes it: addresses in full.

@@ -526,6 +526,8 @@ mod tests {
             ("aws:PrincipalTag/gpuplan-run", "llama"),
             ("aws:PrincipalTag/gpuplan-prefix", "team/runs/llama"),
             ("aws:PrincipalTag/gpuplan-secret-1", "hf-token"),
+            ("aws:PrincipalTag/gpuplan-secret-2", "//"),
+            ("aws:PrincipalTag/gpuplan-within", "//"),
             ("ec2:SourceInstanceARN", own.as_str()),
         ];
         let ask = |action: &str, resource: &str, about: &[(&str, &str)]| {
@@ -554,6 +556,7 @@ mod tests {
             for other in [
                 "runs/llama",
                 "team/runs/llama-2",
+                "team/runs/llama-007",
                 "team/runs/other",
                 "other/team/runs/llama",
                 "team/runs/other/data/team/runs/llama",
@@ -608,6 +611,63 @@ mod tests {
         let untagged =
             evaluate(&policy, "s3:PutObject", &format!("{BUCKET}/team/runs/llama/status/0.json"), &Context::new());
         assert_eq!(untagged, NotAllowed);
+    }
+
+    /// Those of its runs: its name, a dash and three digits.
+    #[test]
+    fn a_machine_of_a_sweep_writes_its_runs_and_no_other() {
+        let policy = role("\"aws_iam_policy\" \"run\"");
+        let me = [
+            ("aws:PrincipalTag/gpuplan-run", "llama"),
+            ("aws:PrincipalTag/gpuplan-prefix", "team/runs/llama"),
+            ("aws:PrincipalTag/gpuplan-within", "team/runs/llama-"),
+        ];
+        let ask = |action: &str, key: &str| evaluate(&policy, action, &format!("{BUCKET}/{key}"), &context(&me));
+        for key in
+            ["epochs/1", "manifests/step-5-e1.json", "data/e1/1/w", "status/0.json", "logs/e1/0/0.zst", "result.json"]
+        {
+            for run in ["llama", "llama-000", "llama-999"] {
+                assert_eq!(ask("s3:PutObject", &format!("team/runs/{run}/{key}")), Allowed, "{run}/{key}");
+            }
+            for run in ["llama-1000", "llama-2", "other", "other-007", "llama-007/../other", "llama2-007"] {
+                assert_eq!(ask("s3:PutObject", &format!("team/runs/{run}/{key}")), NotAllowed, "{run}/{key}");
+            }
+        }
+        for key in ["llama-007/spec.json", "llama-007/lead/2", "llama-007/workdir/a.tar.gz", "llama-007/stop/1"] {
+            assert_eq!(ask("s3:PutObject", &format!("team/runs/{key}")), NotAllowed, "{key}");
+        }
+        assert_eq!(ask("s3:PutObject", "team/runs/llama/sweep.json"), Allowed);
+        let deletes = |key: &str| ask("s3:DeleteObject", &format!("team/runs/{key}"));
+        assert_eq!(
+            ["llama-007/data/e1/1/w", "llama-007/epochs/1", "other-007/data/e1/1/w"].map(deletes),
+            [Allowed, NotAllowed, NotAllowed]
+        );
+    }
+
+    /// Whether IAM shows a condition the tags of a role that is being made as those of the resource or not at all, it is made; afterwards every tag stays.
+    #[test]
+    fn a_role_of_a_run_is_tagged_as_it_is_made_and_never_again() {
+        let makes = role("\"aws_iam_policy\" \"run_roles\"");
+        let one = format!("arn:aws:iam::{ACCOUNT}:role/gpuplan/llama-0123456789ab");
+        let secrets: Vec<String> = (1..=5).map(|number| format!("gpuplan-secret-{number}")).collect();
+        let mut own: Vec<(&str, &str)> = secrets.iter().map(|key| (key.as_str(), "-")).collect();
+        own.extend([("gpuplan-run", "llama"), ("gpuplan-prefix", "team/runs/llama"), ("gpuplan-within", "-")]);
+        let tags = |kind: &str, tags: &[(&str, &str)]| {
+            tags.iter().map(|(key, value)| (format!("aws:{kind}/{key}"), (*value).to_owned())).collect::<Vec<_>>()
+        };
+        let ask = |requested: &[(&str, &str)], there: &[(&str, &str)]| {
+            let all = [tags("RequestTag", requested), tags("ResourceTag", there)].concat();
+            let pairs: Vec<(&str, &str)> = all.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+            evaluate(&makes, "iam:TagRole", &one, &context(&pairs))
+        };
+        assert_eq!([ask(&own, &[]), ask(&own, &own)], [Allowed, Allowed]);
+        for index in 0..own.len() {
+            let mut other = own.clone();
+            other[index].1 = "other";
+            assert_eq!(ask(&other, &own), NotAllowed, "{:?}", own[index]);
+            assert_eq!(ask(&own[index..=index], &own), NotAllowed, "alone");
+        }
+        assert_eq!(ask(&[("colour", "blue")], &own), NotAllowed);
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub mod cloud_box;
 pub mod fake_gce;
 pub mod fake_gcs;
 pub mod fleets;
+pub mod gce_groups;
 pub mod gce_machines;
 pub mod gcp_project;
 pub mod iam;

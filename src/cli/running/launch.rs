@@ -241,7 +241,7 @@ fn tell(
             "cloud     fake: nothing is rented, machines are processes here, ten minutes of theirs are a second of yours",
         )
     } else if spec.is_kept {
-        Some(keep_alive::WORDS)
+        Some(keep_alive::words(spec))
     } else if leader.is_none() {
         Some(
             "led       from here: interrupted machines are replaced only while this command runs; `gpuplan watch` resumes, `watch --unit` survives a reboot",

@@ -111,7 +111,7 @@ static CLOUDS: [RentalCloud; 2] = [
         default_region: "us-central1",
         setup: gcp::SETUP,
         go: |pool, id, errand| {
-            let (zone, name) = id.rsplit_once('/').unwrap_or((pool.place(), id));
+            let (zone, name) = google_place(pool, id);
             let mut session = Command::new("gcloud");
             session.arg("compute").arg(if matches!(errand, Errand::Copy { .. }) { "scp" } else { "ssh" });
             session.args(["--zone", zone, "--tunnel-through-iap"]);
@@ -124,11 +124,17 @@ static CLOUDS: [RentalCloud; 2] = [
             session
         },
         ssh_entry: |pool, id, access| {
-            let (zone, name) = id.rsplit_once('/').unwrap_or((pool.place(), id));
+            let (zone, name) = google_place(pool, id);
             entry(access, name, &format!("gcloud compute start-iap-tunnel %h %p --listen-on-stdin --zone {zone}"))
         },
     },
 ];
+
+/// Zone and name. Behind them a machine of a group has a number.
+fn google_place<'a>(pool: &'a Pool, id: &'a str) -> (&'a str, &'a str) {
+    let (zone, rest) = id.split_once('/').unwrap_or((pool.place(), id));
+    (zone, rest.split('/').next().unwrap_or(rest))
+}
 
 /// `None` for a cloud that is only planned for, and for the stand-in on this machine.
 pub fn rental_cloud(name: &str) -> Option<&'static RentalCloud> {
@@ -168,6 +174,12 @@ mod tests {
         assert_eq!(gcloud(Errand::Shell), format!("gcloud|compute|ssh|{way}|m"));
         assert_eq!(gcloud(Errand::Run("ls")), format!("gcloud|compute|ssh|{way}|m|--command|ls"));
         assert_eq!(gcloud(copy), format!("gcloud|compute|scp|{way}|--recurse|m:out/a b|."));
+        let of_group = (google.go)(&pool("us-central1"), "us-central1-a/m/77", &Errand::Shell);
+        assert_eq!(
+            words(&of_group).join("|"),
+            format!("gcloud|compute|ssh|{way}|m"),
+            "its number is no part of its name"
+        );
     }
 
     /// What OpenSSH itself reads in an entry.

@@ -45,6 +45,12 @@ variable "quotas" {
   description = "GPUs to ask for in the region, by quota id: { \"PREEMPTIBLE-NVIDIA-H100-GPUS-per-project-region\" = 8 }."
 }
 
+variable "keep_alive" {
+  type        = bool
+  default     = false
+  description = "An account for machines of `--keep-alive group`. It may delete any managed instance group of the project."
+}
+
 variable "undelete_days" {
   type        = number
   default     = 7
@@ -108,6 +114,45 @@ resource "google_project_iam_member" "machine" {
   }
 }
 
+# A machine whose run is over ends the group that would start the next one. No condition of IAM can name a group, so no other machine may.
+resource "google_service_account" "kept" {
+  count        = var.keep_alive ? 1 : 0
+  account_id   = "${var.name}-kept"
+  display_name = "gpuplan machines that a group starts"
+}
+
+resource "google_storage_bucket_iam_member" "kept" {
+  count  = var.keep_alive ? 1 : 0
+  bucket = google_storage_bucket.runs.name
+  role   = "roles/storage.objectUser"
+  member = "serviceAccount:${google_service_account.kept[0].email}"
+}
+
+resource "google_project_iam_member" "kept" {
+  count   = var.keep_alive ? 1 : 0
+  project = var.project
+  role    = google_project_iam_custom_role.machine.id
+  member  = "serviceAccount:${google_service_account.kept[0].email}"
+  condition {
+    title      = "only-gpuplan"
+    expression = "resource.name.extract('/instances/{name}').startsWith('gpuplan-')"
+  }
+}
+
+resource "google_project_iam_custom_role" "kept" {
+  count       = var.keep_alive ? 1 : 0
+  role_id     = "${replace(var.name, "-", "_")}_kept"
+  title       = "gpuplan machine of a group"
+  permissions = ["compute.instanceGroupManagers.delete"]
+}
+
+resource "google_project_iam_member" "ends_group" {
+  count   = var.keep_alive ? 1 : 0
+  project = var.project
+  role    = google_project_iam_custom_role.kept[0].id
+  member  = "serviceAccount:${google_service_account.kept[0].email}"
+}
+
 # Machines have no address of their own: they reach Google's services through their subnetwork, and nobody reaches them.
 resource "google_compute_network" "machine" {
   name                    = var.name
@@ -129,7 +174,7 @@ resource "google_compute_firewall" "proxy" {
   name                    = "${var.name}-proxy"
   network                 = google_compute_network.machine.id
   source_ranges           = ["35.235.240.0/20"]
-  target_service_accounts = [google_service_account.machine.email]
+  target_service_accounts = concat([google_service_account.machine.email], google_service_account.kept[*].email)
   allow {
     protocol = "tcp"
     ports    = ["22"]

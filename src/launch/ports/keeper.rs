@@ -28,12 +28,19 @@ pub struct Group {
     pub owner: String,
 }
 
+impl Group {
+    /// It starts no machine any more, though the cloud may list it yet.
+    pub fn is_past(&self, now: Timestamp) -> bool {
+        self.expires_at < now
+    }
+}
+
 /// Contract:
 /// - A group ends itself and its machine at `expires_at`, by the cloud's own doing: no machine of it has to be alive for that.
 /// - Its machines carry the marks of the run, and end the group for good once the run is over: a boot script that finds
 ///   `GPUPLAN_END_GROUP` calls it before the machine ends. Interruptions leave the group as it is.
 /// - `groups` gives those that still start machines, of a run or of any, in every region of the account; a region that does not answer
-///   makes it an error.
+///   makes it an error. One past its time may be among them until it is dissolved.
 /// - `dissolve` ends the group and then its machine. One that is unknown is done. It may be repeated.
 pub trait Keeper: Send + Sync {
     fn keep(&self, request: KeepRequest) -> BoxFuture<'_, Result<Group, LaunchError>>;

@@ -107,8 +107,8 @@ pub struct Access {
     pub store: String,
     /// Names of the secrets that they read.
     pub secrets: Vec<String>,
-    /// They write runs beside this one, too: those of a sweep.
-    pub has_runs_within: bool,
+    /// They write runs beside this one, too: those of a sweep, so many.
+    pub runs_within: Option<u32>,
 }
 
 /// What a machine may do at its cloud, by the identity that it is given.

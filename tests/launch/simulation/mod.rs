@@ -9,6 +9,7 @@ pub mod mutant;
 mod world;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use rayon::prelude::*;
 
@@ -334,19 +335,26 @@ fn simulate(seed: u64, mutant: Option<Mutant>) -> (End, Vec<String>) {
     (end, world.log)
 }
 
+/// `20000`, the first so many, or `1000000..1020000`, so that several processes share the work.
+fn seeds_asked() -> Range<u64> {
+    let Ok(text) = std::env::var("GPUPLAN_SIMULATED_SEEDS") else { return 0..2_500 };
+    let number = |text: &str| text.trim().parse::<u64>().unwrap_or_else(|_| panic!("{text} is no number of seeds"));
+    text.split_once("..").map_or_else(|| 0..number(&text), |(from, to)| number(from)..number(to))
+}
+
 #[test]
 fn whatever_goes_wrong_nothing_is_lost() {
-    let asked = std::env::var("GPUPLAN_SIMULATED_SEEDS").ok().and_then(|text| text.parse().ok());
-    let seeds: u64 = asked.unwrap_or(2_500);
     // One that went wrong, alone.
     if let Some(seed) = std::env::var("GPUPLAN_SIMULATED_SEED").ok().and_then(|text| text.parse().ok()) {
         let (end, log) = simulate(seed, None);
         return assert!(log.is_empty(), "seed {seed} {end:?}\n{}", log.join("\n"));
     }
-    let run = |seed: u64| std::panic::catch_unwind(|| simulate(seed, None)).unwrap_or_else(|_| panic!("seed {seed}")).0;
-    let all: Vec<End> = (0..seeds).into_par_iter().map(run).collect();
+    let run = |seed: u64| std::panic::catch_unwind(|| simulate(seed, None).0).map_err(|_| seed);
+    let all: Vec<Result<End, u64>> = seeds_asked().into_par_iter().map(run).collect();
+    let failed: Vec<u64> = all.iter().filter_map(|end| end.as_ref().err().copied()).collect();
+    assert!(failed.is_empty(), "{} of {} seeds: {failed:?}", failed.len(), all.len());
     let mut ends: BTreeMap<String, u32> = BTreeMap::new();
-    for end in all {
+    for end in all.into_iter().flatten() {
         *ends.entry(format!("{end:?}").split('(').next().unwrap_or_default().to_owned()).or_default() += 1;
     }
     let of = |name: &str| ends.get(name).copied().unwrap_or_default();

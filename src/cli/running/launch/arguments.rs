@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 
 use crate::arguments::question::QuestionArguments;
 use crate::running::launch::agent_options::AgentOptions;
+use gpuplan_clouds::{aws, gcp};
 
 #[derive(Debug, Args)]
 pub struct LaunchArguments {
@@ -65,7 +66,7 @@ pub struct MachineArguments {
     /// Buy the capacity block that the plan needs: paid up front, used or not [AWS, with --purchase capacity-block]
     #[arg(long)]
     pub buy_capacity_block: bool,
-    /// Let the cloud replace a machine that is interrupted, so that nobody has to lead the run [AWS, spot, one machine]
+    /// Let the cloud replace a machine that is interrupted, so that nobody has to lead the run [AWS: fleet; Google Cloud: group; spot, one machine]
     #[arg(long, value_name = "GROUP")]
     pub keep_alive: Option<KeepAlive>,
 }
@@ -134,4 +135,23 @@ pub enum KeepAlive {
     /// Use an EC2 Fleet of type `maintain` and size one: what an auto-scaling group of one would do, by EC2 alone, and with an end that
     /// EC2 keeps itself
     Fleet,
+    /// Use a managed instance group of Google Cloud of size one, whose machines all end at one time
+    Group,
+}
+
+impl KeepAlive {
+    /// The cloud that has it.
+    pub fn cloud(self) -> &'static str {
+        match self {
+            Self::Fleet => aws::CLOUD,
+            Self::Group => gcp::CLOUD,
+        }
+    }
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Fleet => "fleet",
+            Self::Group => "group",
+        }
+    }
 }

@@ -10,13 +10,14 @@ use crate::running::terminate::terminate_run;
 use crate::runs::groups;
 use crate::runs::journal::{find_run, open_journal};
 use crate::runs::launchers::{Launchers, clock, exit_of, launchers_of_run};
+use crate::runs::store::store_of_run;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::runtime::runtime;
-use gpuplan_clouds::aws;
+use gpuplan_clouds::gcp;
 use gpuplan_launch::boot::{self, Boot, Source};
 use gpuplan_launch::events::Order;
-use gpuplan_launch::journal::words;
+use gpuplan_launch::journal::words as words_of;
 use gpuplan_launch::spec::Offered;
 use gpuplan_launch::{
     CreateRequest, End, Job, Journal, KeepRequest, LaunchError, Market, Parcel, Role, RunSpec, names,
@@ -31,19 +32,34 @@ const LOOK: Duration = Duration::from_secs(10);
 const LATE: SignedDuration = SignedDuration::from_mins(2);
 
 /// One thing that no line of the launch says: what a yes means then.
-pub const WORDS: &str = "led       by an EC2 Fleet of one: it replaces an interrupted machine, whether this program runs or not. The fleet \
-                         is free, its machine costs what is stated above; it ends when the command has ended, at `gpuplan stop`, or at the \
-                         end of the life above, whichever is first. It never falls back to on-demand machines, so no deadline is promised";
+const FLEET: &str = "led       by an EC2 Fleet of one: it replaces an interrupted machine, whether this program runs or not. The fleet is \
+                     free, its machine costs what is stated above; it ends when the command has ended, at `gpuplan stop`, or at the end \
+                     of the life above, whichever is first. It never falls back to on-demand machines, so no deadline is promised";
+const GROUP: &str = "led       by a managed instance group of one: it replaces an interrupted machine, whether this program runs or not. \
+                     The group is free, its machine costs what is stated above; it ends when the command has ended, at `gpuplan stop`, or \
+                     at the end of the life above, whichever is first. It never falls back to on-demand machines, so no deadline is promised";
+
+pub fn words(spec: &RunSpec) -> &'static str {
+    if cloud_of(spec) == Some(gcp::CLOUD) { GROUP } else { FLEET }
+}
+
+fn cloud_of(spec: &RunSpec) -> Option<&str> {
+    spec.spot.first().map(|offered| offered.pool.cloud.as_str())
+}
 
 /// The run as a group can keep it: spot places of one region and one machine type, and a life that the budget pays for.
 pub fn narrow_to_group(spec: RunSpec, by: Option<KeepAlive>) -> Result<RunSpec, Diagnostic> {
-    let Some(KeepAlive::Fleet) = by else { return Ok(spec) };
-    let refused = |why: &str, hint: &str| Err(Diagnostic::usage(format!("--keep-alive fleet {why}")).hint(hint));
+    let Some(by) = by else { return Ok(spec) };
+    let refused =
+        |why: &str, hint: &str| Err(Diagnostic::usage(format!("--keep-alive {} {why}", by.word())).hint(hint));
     let Some(first) = spec.spot.first().filter(|_| spec.stand_in.is_none()).map(|offered| offered.pool.clone()) else {
         return refused("keeps spot machines, and this plan has none: on-demand machines are not taken away", "--spot");
     };
-    if first.cloud != aws::CLOUD {
-        return refused("is a service of AWS", "--cloud aws");
+    if first.cloud != by.cloud() {
+        let other = [KeepAlive::Fleet, KeepAlive::Group].into_iter().find(|other| other.cloud() == first.cloud);
+        let hint =
+            other.map_or_else(|| format!("--cloud {}", by.cloud()), |other| format!("--keep-alive {}", other.word()));
+        return refused(&format!("is a service of {}, and this plan is of {}", by.cloud(), first.cloud), &hint);
     }
     if spec.nodes > 1 {
         return refused("keeps one machine, and this plan has several", "--max-nodes 1");
@@ -66,13 +82,15 @@ pub fn hand_over(
     is_detached: bool,
 ) -> Result<Exit, Diagnostic> {
     let (run, runtime) = (spec.run.as_str(), runtime()?);
-    let keeper = keeper(launchers)?;
+    let keeper = keeper(launchers, spec)?;
     let past = find_run(run, session)?.past;
     let is_made = past.orders > 0 && (past.open_since.is_none() || check_on_run(run, session)?.1.is_some());
     let here = if is_made {
         Vec::new()
     } else {
-        runtime.block_on(keeper.groups(Some(run))).map_err(|error| group_unknown(run, &error))?
+        let mut here = runtime.block_on(keeper.groups(Some(run))).map_err(|error| group_unknown(run, &error))?;
+        here.retain(|group| !group.is_past(Timestamp::now()));
+        here
     };
     if !is_made && here.is_empty() {
         let order = order(spec)?;
@@ -105,9 +123,10 @@ fn group_unknown(run: &str, error: &LaunchError) -> Diagnostic {
         .hint(format!("gpuplan stop {run}"))
 }
 
-pub fn keeper(launchers: &Launchers) -> Result<&dyn gpuplan_launch::Keeper, Diagnostic> {
+fn keeper<'a>(launchers: &'a Launchers, spec: &RunSpec) -> Result<&'a dyn gpuplan_launch::Keeper, Diagnostic> {
     launchers
         .iter()
+        .filter(|launcher| cloud_of(spec) == Some(launcher.cloud()))
         .find_map(|launcher| launcher.keeper())
         .ok_or_else(|| Diagnostic::usage("this cloud cannot keep a run alive"))
 }
@@ -130,16 +149,9 @@ fn order(spec: &RunSpec) -> Result<Order, Diagnostic> {
 
 /// A machine of the group starts whenever one is taken, so nothing in it may grow old: files are fetched by its own identity.
 fn machine(spec: &RunSpec, order: &Order) -> Result<CreateRequest, Diagnostic> {
-    let source = |parcel: &Parcel| match parcel {
-        Parcel::Here(path) => Source::Here(path.clone()),
-        Parcel::Address { url, sha256 } => Source::Fetched { from: url.clone(), sha256: sha256.clone() },
-        Parcel::Stored { key, sha256 } => {
-            Source::Fetched { from: format!("{}/{key}", spec.store.trim_end_matches('/')), sha256: sha256.clone() }
-        }
-    };
     let Job { agent, workdir, .. } = &spec.job;
-    let workdir = workdir.as_ref().map(source);
-    let boot = boot::script(&Boot { spec, order, agent: source(agent), workdir, ordered_by: None });
+    let workdir = workdir.as_ref().map(|parcel| source(spec, parcel)).transpose()?;
+    let boot = boot::script(&Boot { spec, order, agent: source(spec, agent)?, workdir, ordered_by: None });
     let life = SignedDuration::try_from_secs_f64(order.lifetime);
     let life = life.map_err(|error| Diagnostic::usage(&error).hint("--lifetime 48h"))?;
     let most = spec.spot.iter().filter_map(|offered| offered.most_usd_per_hour).max();
@@ -162,6 +174,21 @@ fn machine(spec: &RunSpec, order: &Order) -> Result<CreateRequest, Diagnostic> {
         reservation: None,
         role: Role::Work,
         access: spec.access(),
+    })
+}
+
+fn source(spec: &RunSpec, parcel: &Parcel) -> Result<Source, Diagnostic> {
+    Ok(match parcel {
+        Parcel::Here(path) => Source::Here(path.clone()),
+        Parcel::Address { url, sha256 } => Source::Fetched { from: url.clone(), sha256: sha256.clone() },
+        // Such a link wants the identity of the machine, and has no time.
+        Parcel::Stored { key, sha256 } if spec.store.starts_with("gs://") => {
+            let link = runtime()?.block_on(store_of_run(spec)?.link(key, Duration::ZERO))?;
+            Source::linked(&link, sha256)
+        }
+        Parcel::Stored { key, sha256 } => {
+            Source::Fetched { from: format!("{}/{key}", spec.store.trim_end_matches('/')), sha256: sha256.clone() }
+        }
     })
 }
 
@@ -201,14 +228,16 @@ pub fn check_on_run(run: &str, session: &Session) -> Result<(String, Option<End>
     let before = find_run(run, session)?;
     let mut journal = open_journal(session)?;
     if let Some(end) = &before.end {
-        let end = if end == words(&End::Completed) { End::Completed } else { End::Stopped };
+        let end = if end == words_of(&End::Completed) { End::Completed } else { End::Stopped };
         return Ok(("ended".to_owned(), Some(end)));
     }
     let clouds = launchers_of_run(&before.spec, session)?;
     let seen = enter(&before, &clouds, &mut journal, session).map_err(|error| unknown_state(run, &error))?;
     let is_young = Timestamp::now().duration_since(before.spec.started_at) < LATE;
     let groups = if seen.up.is_empty() && !is_young {
-        runtime()?.block_on(groups::all(&clouds, Some(run))).map_err(|error| group_unknown(run, &error))?.len()
+        let listed =
+            runtime()?.block_on(groups::all(&clouds, Some(run))).map_err(|error| group_unknown(run, &error))?;
+        listed.iter().filter(|group| !group.is_past(Timestamp::now())).count()
     } else {
         1
     };
@@ -310,7 +339,12 @@ pub mod tests {
         assert_eq!(hint(RunSpec { nodes: 2, ..spec() }), "--max-nodes 1");
         let mut elsewhere = spec();
         elsewhere.spot[0].pool.cloud = "gcp".to_owned();
+        assert_eq!(hint(elsewhere.clone()), "--keep-alive group");
+        assert!(narrow_to_group(elsewhere.clone(), Some(KeepAlive::Group)).unwrap().is_kept);
+        elsewhere.spot[0].pool.cloud = "azure".to_owned();
         assert_eq!(hint(elsewhere), "--cloud aws");
+        let refused = narrow_to_group(spec(), Some(KeepAlive::Group)).unwrap_err();
+        assert_eq!(refused.hints.concat(), "--keep-alive fleet");
     }
 
     #[test]

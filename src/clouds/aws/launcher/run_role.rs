@@ -20,10 +20,16 @@ const PATH: &str = "/gpuplan/";
 const BUCKET: &str = "gpuplan-runs-";
 /// Secrets that the setup lets machines read begin so.
 const SECRETS: &str = "gpuplan/";
-/// Tags of a role, which the policy names: the run, its place in the bucket, and its secrets by number.
+/// Tags of a role, which the policy names: the run, its place in the bucket, its secrets by number, and how the places of a sweep's runs begin.
 const RUN: &str = "gpuplan-run";
 const PREFIX: &str = "gpuplan-prefix";
 const SECRET: &str = "gpuplan-secret";
+const WITHIN: &str = "gpuplan-within";
+/// In the place of a secret or a sweep that the run does not have: a role has every tag from the first, since nobody may change one that is
+/// there. No store has such a key, and nobody such a secret.
+const NONE: &str = "//";
+/// The policy takes three digits behind the name of a sweep.
+const MOST_WITHIN: u32 = 1000;
 /// As many secrets as the policy has lines for.
 const MOST_SECRETS: usize = 5;
 /// Names of roles have 64 characters at most (IAM, "Name requirements"): a dash and twelve of a hash follow.
@@ -55,17 +61,22 @@ impl RunRole {
         let (bucket, prefix) =
             access.store.strip_prefix("s3://").map(|place| place.split_once('/').unwrap_or((place, "")))?;
         let is_ours = bucket.strip_prefix(BUCKET).is_some_and(|rest| rest.starts_with(&format!("{account}-")));
-        if !is_ours || access.has_runs_within || access.secrets.len() > MOST_SECRETS {
+        let is_small =
+            access.secrets.len() <= MOST_SECRETS && access.runs_within.is_none_or(|runs| runs <= MOST_WITHIN);
+        if !is_ours || !is_small {
             return None;
         }
         let prefix = prefix.trim_matches('/');
         let own = Layout::new(&access.run).ok()?.folder();
         let place = if prefix.is_empty() { own } else { format!("{prefix}/{own}") };
+        let within = access.runs_within.map_or_else(|| NONE.to_owned(), |_| format!("{place}-"));
         let mut tags = vec![(RUN.to_owned(), access.run.clone()), (PREFIX.to_owned(), place)];
-        for (number, secret) in (1..).zip(&access.secrets) {
+        for number in 0..MOST_SECRETS {
             // What is called otherwise no machine may read.
-            tags.extend(secret.strip_prefix(SECRETS).map(|name| (format!("{SECRET}-{number}"), name.to_owned())));
+            let name = access.secrets.get(number).and_then(|secret| secret.strip_prefix(SECRETS)).unwrap_or(NONE);
+            tags.push((format!("{SECRET}-{}", number + 1), name.to_owned()));
         }
+        tags.push((WITHIN.to_owned(), within));
         if tags.iter().any(|(_, value)| value.chars().count() > LONGEST_TAG) {
             return None;
         }
@@ -195,19 +206,27 @@ mod tests {
             run: "llama".to_owned(),
             store: "s3://gpuplan-runs-123456789012-us-east-1/team/".to_owned(),
             secrets: vec!["gpuplan/hf-token".to_owned(), "production/db".to_owned()],
-            has_runs_within: false,
+            runs_within: None,
         }
     }
 
     #[test]
     fn a_role_is_tagged_with_what_its_run_may_touch() {
         let role = RunRole::of(&access(), ME).unwrap();
-        let tags = [(RUN, "llama"), (PREFIX, "team/runs/llama"), ("gpuplan-secret-1", "hf-token")];
-        assert_eq!(
-            role.tags,
-            tags.map(|(key, value)| (key.to_owned(), value.to_owned())),
-            "production/db is not for machines"
-        );
+        let tags = [
+            (RUN, "llama"),
+            (PREFIX, "team/runs/llama"),
+            ("gpuplan-secret-1", "hf-token"),
+            // production/db is not for machines.
+            ("gpuplan-secret-2", "//"),
+            ("gpuplan-secret-3", "//"),
+            ("gpuplan-secret-4", "//"),
+            ("gpuplan-secret-5", "//"),
+            (WITHIN, "//"),
+        ];
+        assert_eq!(role.tags, tags.map(|(key, value)| (key.to_owned(), value.to_owned())));
+        let sweep = RunRole::of(&Access { runs_within: Some(1000), ..access() }, ME).unwrap();
+        assert_eq!(sweep.tags.last(), Some(&(WITHIN.to_owned(), "team/runs/llama-".to_owned())));
         assert_eq!(role.policy(), "arn:aws:iam::123456789012:policy/gpuplan-run");
         assert!(role.name.starts_with("llama-") && role.name.len() == "llama-".len() + MARK, "{}", role.name);
         assert_eq!(RunRole::of(&access(), ME), Some(role.clone()), "the same for every leader");
@@ -228,7 +247,7 @@ mod tests {
             Access { store: "s3://gpuplan-runs-999999999999-us-east-1/team".to_owned(), ..access() },
             Access { store: "s3://bucket/team".to_owned(), ..access() },
             Access { store: "file:///tmp/x".to_owned(), ..access() },
-            Access { has_runs_within: true, ..access() },
+            Access { runs_within: Some(1001), ..access() },
             Access { secrets: many, ..access() },
         ] {
             assert_eq!(RunRole::of(&other, ME), None, "{other:?}");

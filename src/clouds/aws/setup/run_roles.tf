@@ -6,7 +6,8 @@ variable "role_per_run" {
 
 # With `role_per_run` each run has a role of its own: machines of one run write to no other, and read the secrets of their run alone. Whoever
 # launches tags the role with the run, its place in the bucket and its secrets; this policy, which is the role's boundary as well, reads the
-# tags. What is launched elsewhere than in the bucket of this setup, with more secrets, or as a sweep, has the role of machines above.
+# tags. Machines of a sweep write to its runs too, whose names are its own and three digits. What is launched elsewhere than in the bucket of this
+# setup, with more secrets, or as a sweep of over a thousand runs, has the role of machines above.
 resource "aws_iam_policy" "run" {
   count = var.role_per_run ? 1 : 0
   name  = "${var.name}-run"
@@ -36,7 +37,21 @@ resource "aws_iam_policy" "run" {
           "${aws_s3_bucket.runs.arn}/$${aws:PrincipalTag/gpuplan-prefix}/events/*",
           "${aws_s3_bucket.runs.arn}/$${aws:PrincipalTag/gpuplan-prefix}/dataset.json",
           "${aws_s3_bucket.runs.arn}/$${aws:PrincipalTag/gpuplan-prefix}/sweep.json",
-          "${aws_s3_bucket.runs.arn}/$${aws:PrincipalTag/gpuplan-prefix}/result.json"
+          "${aws_s3_bucket.runs.arn}/$${aws:PrincipalTag/gpuplan-prefix}/result.json",
+          "${aws_s3_bucket.runs.arn}/$${aws:PrincipalTag/gpuplan-within}???/epochs/*",
+          "${aws_s3_bucket.runs.arn}/$${aws:PrincipalTag/gpuplan-within}???/manifests/*",
+          "${aws_s3_bucket.runs.arn}/$${aws:PrincipalTag/gpuplan-within}???/data/*",
+          "${aws_s3_bucket.runs.arn}/$${aws:PrincipalTag/gpuplan-within}???/nodes/*",
+          "${aws_s3_bucket.runs.arn}/$${aws:PrincipalTag/gpuplan-within}???/start/*",
+          "${aws_s3_bucket.runs.arn}/$${aws:PrincipalTag/gpuplan-within}???/wanted/*",
+          "${aws_s3_bucket.runs.arn}/$${aws:PrincipalTag/gpuplan-within}???/parts/*",
+          "${aws_s3_bucket.runs.arn}/$${aws:PrincipalTag/gpuplan-within}???/leaving/*",
+          "${aws_s3_bucket.runs.arn}/$${aws:PrincipalTag/gpuplan-within}???/status/*",
+          "${aws_s3_bucket.runs.arn}/$${aws:PrincipalTag/gpuplan-within}???/billed/*",
+          "${aws_s3_bucket.runs.arn}/$${aws:PrincipalTag/gpuplan-within}???/logs/*",
+          "${aws_s3_bucket.runs.arn}/$${aws:PrincipalTag/gpuplan-within}???/events/*",
+          "${aws_s3_bucket.runs.arn}/$${aws:PrincipalTag/gpuplan-within}???/dataset.json",
+          "${aws_s3_bucket.runs.arn}/$${aws:PrincipalTag/gpuplan-within}???/result.json"
         ]
       },
       {
@@ -47,7 +62,11 @@ resource "aws_iam_policy" "run" {
           "${aws_s3_bucket.runs.arn}/$${aws:PrincipalTag/gpuplan-prefix}/manifests/*",
           "${aws_s3_bucket.runs.arn}/$${aws:PrincipalTag/gpuplan-prefix}/data/*",
           "${aws_s3_bucket.runs.arn}/$${aws:PrincipalTag/gpuplan-prefix}/wanted/*",
-          "${aws_s3_bucket.runs.arn}/$${aws:PrincipalTag/gpuplan-prefix}/parts/*"
+          "${aws_s3_bucket.runs.arn}/$${aws:PrincipalTag/gpuplan-prefix}/parts/*",
+          "${aws_s3_bucket.runs.arn}/$${aws:PrincipalTag/gpuplan-within}???/manifests/*",
+          "${aws_s3_bucket.runs.arn}/$${aws:PrincipalTag/gpuplan-within}???/data/*",
+          "${aws_s3_bucket.runs.arn}/$${aws:PrincipalTag/gpuplan-within}???/wanted/*",
+          "${aws_s3_bucket.runs.arn}/$${aws:PrincipalTag/gpuplan-within}???/parts/*"
         ]
       },
       {
@@ -118,10 +137,23 @@ resource "aws_iam_policy" "run_roles" {
         Condition = { ArnEquals = { "iam:PermissionsBoundary" = "arn:aws:iam::${data.aws_caller_identity.me.account_id}:policy/${var.name}-run" } }
       },
       {
+        # As they are made: what has tags already keeps them, so a role that machines have is not made that of another run.
         Sid      = "TagThem"
         Effect   = "Allow"
         Action   = "iam:TagRole"
         Resource = "arn:aws:iam::${data.aws_caller_identity.me.account_id}:role/gpuplan/*"
+        Condition = {
+          StringEqualsIfExists = {
+            "aws:ResourceTag/gpuplan-run"      = "$${aws:RequestTag/gpuplan-run}"
+            "aws:ResourceTag/gpuplan-prefix"   = "$${aws:RequestTag/gpuplan-prefix}"
+            "aws:ResourceTag/gpuplan-within"   = "$${aws:RequestTag/gpuplan-within}"
+            "aws:ResourceTag/gpuplan-secret-1" = "$${aws:RequestTag/gpuplan-secret-1}"
+            "aws:ResourceTag/gpuplan-secret-2" = "$${aws:RequestTag/gpuplan-secret-2}"
+            "aws:ResourceTag/gpuplan-secret-3" = "$${aws:RequestTag/gpuplan-secret-3}"
+            "aws:ResourceTag/gpuplan-secret-4" = "$${aws:RequestTag/gpuplan-secret-4}"
+            "aws:ResourceTag/gpuplan-secret-5" = "$${aws:RequestTag/gpuplan-secret-5}"
+          }
+        }
       },
       {
         Sid       = "GiveThemThePolicyOfRuns"

@@ -45,6 +45,14 @@ pub const GROUPS: &[Group] = &[
             ("compute.machineTypes.list", "the zones that have a machine"),
             ("compute.regions.get", "quotas of a region"),
             ("compute.projects.get", "quotas of the project"),
+            ("compute.instanceTemplates.create", "--keep-alive"),
+            ("compute.instanceTemplates.useReadOnly", "--keep-alive"),
+            ("compute.instanceTemplates.list", "--keep-alive"),
+            ("compute.instanceTemplates.delete", "--keep-alive"),
+            ("compute.instanceGroupManagers.create", "--keep-alive"),
+            ("compute.instanceGroupManagers.list", "--keep-alive"),
+            ("compute.instanceGroupManagers.delete", "--keep-alive"),
+            ("compute.regionOperations.get", "--keep-alive"),
         ],
     },
     Group {
@@ -76,6 +84,12 @@ pub struct Granted {
     permissions: Vec<String>,
 }
 
+impl Granted {
+    pub fn has(&self, permission: &str) -> bool {
+        self.permissions.iter().any(|granted| granted == permission)
+    }
+}
+
 impl Group {
     /// Body of `projects.testIamPermissions`.
     pub fn question(&self) -> Value {
@@ -85,7 +99,7 @@ impl Group {
     pub fn verdicts(&self, answer: Result<Granted, SourceError>) -> Vec<Permission> {
         let verdict = |action: &str| match &answer {
             Err(error) => Verdict::Unknown { detail: error.to_string() },
-            Ok(granted) if granted.permissions.iter().any(|granted| granted == action) => Verdict::Allowed,
+            Ok(granted) if granted.has(action) => Verdict::Allowed,
             Ok(_) => not_granted(self.held),
         };
         let permission = |(action, needed_for): &(&str, &'static str)| Permission {

@@ -1,13 +1,15 @@
 //! The body of an insertion: everything that a machine is, in the one call that creates it.
 
+use std::collections::BTreeMap;
+
 use google_cloud_compute_v1::model::metadata::Items;
 use google_cloud_compute_v1::model::network_interface::NicType;
 use google_cloud_compute_v1::model::scheduling::{InstanceTerminationAction, OnHostMaintenance, ProvisioningModel};
 use google_cloud_compute_v1::model::{
-    AttachedDisk, AttachedDiskInitializeParams, Duration, Instance, Metadata, NetworkInterface, Scheduling,
-    ServiceAccount,
+    AttachedDisk, AttachedDiskInitializeParams, Duration, Instance, InstanceProperties, Metadata, NetworkInterface,
+    Scheduling, ServiceAccount,
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::account::project::Project;
 use crate::launcher::marks::{ITEM, Marks};
@@ -34,6 +36,25 @@ curl -fsS --retry 5 -H 'Metadata-Flavor: Google' "$account" |
   curl -fsS --retry 5 -X DELETE -H @- "$1" >/dev/null || shutdown -P now
 "#;
 
+/// How a machine ends the group that would start the next one: with the token of an account that machines of groups alone have.
+const END_GROUP: &str = r#"host="${GCE_METADATA_HOST:-metadata.google.internal}"
+account="http://${host#http://}/computeMetadata/v1/instance/service-accounts/default/token"
+tries=1
+until curl -fsS --retry 5 -H 'Metadata-Flavor: Google' "$account" |
+  sed 's/.*"access_token" *: *"\([^"]*\)".*/Authorization: Bearer \1/' |
+  curl -fsS -X DELETE -H @- "$1" >/dev/null; do
+  [ $tries -lt 6 ] || exit 1
+  sleep $((tries * 2))
+  tries=$((tries + 1))
+done
+"#;
+
+/// How a machine of a group learns its own address: its template does not know where it will stand, nor its name.
+const ITSELF: &str = r#"host="${GCE_METADATA_HOST:-metadata.google.internal}"
+own() { curl -fsS --retry 5 -H 'Metadata-Flavor: Google' "http://${host#http://}/computeMetadata/v1/instance/$1"; }
+zone=$(own zone) name=$(own name)
+"#;
+
 /// What the order does not say of its machine.
 pub struct Frame<'a> {
     pub project: &'a Project,
@@ -52,36 +73,54 @@ pub struct Frame<'a> {
 impl Frame<'_> {
     pub fn instance(&self, request: &CreateRequest, name: &str) -> Result<Instance, LaunchError> {
         let project = self.project.id().map_err(|error| source_error(&error))?;
-        let region = region(self.zone).unwrap_or(&request.pool.region);
         let marks = Marks::for_request(request, self.owner);
         let labels = marks.labels(&request.tags);
-        let exact = serde_json::to_string(&marks).map_err(|error| wrong(error.to_string()))?;
-        let item = |key: &str, value: String| Items::new().set_key(key).set_value(value);
-        let account = format!("{}-machine@{project}.iam.gserviceaccount.com", self.setup);
-        // Without an address of its own a machine is reached by nobody, and reaches Google's services through its subnetwork.
-        let network = NetworkInterface::new()
-            .set_subnetwork(format!("projects/{project}/regions/{region}/subnetworks/{}", self.setup))
-            .set_nic_type(NicType::Gvnic);
+        let now = Timestamp::now();
+        let life = Duration::new().set_seconds(life(request, now)?);
         Ok(Instance::new()
             .set_name(name)
             .set_machine_type(format!("zones/{}/machineTypes/{}", self.zone, request.pool.instance_type))
-            .set_metadata(
-                Metadata::new()
-                    .set_items([item("startup-script", self.startup(request, project, name)), item(ITEM, exact)]),
-            )
-            .set_disks([self.disk(&labels)])
+            .set_metadata(metadata(self.startup(request, project, name), &marks)?)
+            .set_disks([self.disk(&labels, &format!("zones/{}/diskTypes/", self.zone))])
             .set_labels(labels)
-            .set_scheduling(scheduling(request, Timestamp::now())?)
+            .set_scheduling(scheduling(request).set_max_run_duration(life))
             .set_resource_policies(self.policy)
-            .set_network_interfaces([network])
-            .set_service_accounts([ServiceAccount::new().set_email(account).set_scopes([SCOPE])]))
+            .set_network_interfaces([self.network(request, project)])
+            .set_service_accounts([account_of(&machine_account(self.setup, project))]))
     }
 
-    fn disk(&self, labels: &std::collections::BTreeMap<String, String>) -> AttachedDisk {
+    /// What every machine of a group is: where each stands and what it is called are the group's choice, and they all end at one time.
+    pub fn kept(&self, request: &CreateRequest, group: &str) -> Result<InstanceProperties, LaunchError> {
+        let project = self.project.id().map_err(|error| source_error(&error))?;
+        let marks = Marks { is_kept: true, ..Marks::for_request(request, self.owner) };
+        let labels = marks.labels(&request.tags);
+        let now = Timestamp::now();
+        life(request, now)?;
+        let ends_at = request.expires_at.max(now + SignedDuration::from_secs(SHORTEST_LIFE));
+        Ok(InstanceProperties::new()
+            .set_machine_type(&request.pool.instance_type)
+            .set_metadata(metadata(self.startup_of_kept(request, project, group), &marks)?)
+            .set_disks([self.disk(&labels, "")])
+            .set_labels(labels)
+            .set_scheduling(scheduling(request).set_termination_time(ends_at.to_string()))
+            .set_network_interfaces([self.network(request, project)])
+            .set_service_accounts([account_of(&kept_account(self.setup, project))]))
+    }
+
+    /// Without an address of its own a machine is reached by nobody, and reaches Google's services through its subnetwork.
+    fn network(&self, request: &CreateRequest, project: &str) -> NetworkInterface {
+        let region = region(self.zone).unwrap_or(&request.pool.region);
+        NetworkInterface::new()
+            .set_subnetwork(format!("projects/{project}/regions/{region}/subnetworks/{}", self.setup))
+            .set_nic_type(NicType::Gvnic)
+    }
+
+    /// `types`: the path of disk types, or nothing where a template takes their names alone.
+    fn disk(&self, labels: &BTreeMap<String, String>, types: &str) -> AttachedDisk {
         let made = AttachedDiskInitializeParams::new()
             .set_source_image(self.image)
             .set_disk_size_gb(i64::from(self.disk_gib))
-            .set_disk_type(format!("zones/{}/diskTypes/{}", self.zone, self.shape.disk_type))
+            .set_disk_type(format!("{types}{}", self.shape.disk_type))
             .set_labels(labels.clone());
         AttachedDisk::new().set_boot(true).set_auto_delete(true).set_initialize_params(made)
     }
@@ -96,22 +135,58 @@ impl Frame<'_> {
             request.boot
         )
     }
+
+    fn startup_of_kept(&self, request: &CreateRequest, project: &str, group: &str) -> String {
+        let base = format!("{}/compute/v1/projects/{project}", self.project.address(COMPUTE));
+        let group = format!("{base}/regions/{}/instanceGroupManagers/{group}", request.pool.region);
+        format!(
+            "#!/bin/sh\ncat >end-machine <<'GPUPLAN_END'\n{END}GPUPLAN_END\n\
+             cat >end-group <<'GPUPLAN_END'\n{END_GROUP}GPUPLAN_END\n{ITSELF}\
+             export GPUPLAN_END_MACHINE=\"sh $PWD/end-machine {base}/zones/${{zone##*/}}/instances/$name\"\n\
+             export GPUPLAN_END_GROUP=\"sh $PWD/end-group {group}\"\n{}",
+            request.boot
+        )
+    }
 }
 
-/// Machines with GPUs cannot be moved, so maintenance ends them; whatever ends one deletes it with its disk.
-fn scheduling(request: &CreateRequest, now: Timestamp) -> Result<Scheduling, LaunchError> {
+/// The account of machines, as `setup.tf` makes it.
+pub fn machine_account(setup: &str, project: &str) -> String {
+    format!("{setup}-machine@{project}.iam.gserviceaccount.com")
+}
+
+/// The account of machines of groups, which alone may end a group. `setup.tf` makes it with `keep_alive`.
+pub fn kept_account(setup: &str, project: &str) -> String {
+    format!("{setup}-kept@{project}.iam.gserviceaccount.com")
+}
+
+fn account_of(email: &str) -> ServiceAccount {
+    ServiceAccount::new().set_email(email).set_scopes([SCOPE])
+}
+
+fn metadata(startup: String, marks: &Marks) -> Result<Metadata, LaunchError> {
+    let exact = serde_json::to_string(marks).map_err(|error| wrong(error.to_string()))?;
+    let item = |key: &str, value: String| Items::new().set_key(key).set_value(value);
+    Ok(Metadata::new().set_items([item("startup-script", startup), item(ITEM, exact)]))
+}
+
+/// Seconds from now until the machine ends, as Google takes them.
+fn life(request: &CreateRequest, now: Timestamp) -> Result<i64, LaunchError> {
     let seconds = request.expires_at.duration_since(now).as_secs_f64().ceil() as i64;
     if seconds > LONGEST_LIFE {
         return Err(wrong("a machine here lives for 120 days at most; --lifetime 120d".to_owned()));
     }
+    Ok(seconds.max(SHORTEST_LIFE))
+}
+
+/// Machines with GPUs cannot be moved, so maintenance ends them; whatever ends one deletes it with its disk.
+fn scheduling(request: &CreateRequest) -> Scheduling {
     let model = match request.pool.market {
         Market::Spot => ProvisioningModel::Spot,
         Market::OnDemand | Market::CapacityBlock => ProvisioningModel::Standard,
     };
-    Ok(Scheduling::new()
+    Scheduling::new()
         .set_provisioning_model(model)
         .set_instance_termination_action(InstanceTerminationAction::Delete)
         .set_on_host_maintenance(OnHostMaintenance::Terminate)
         .set_automatic_restart(false)
-        .set_max_run_duration(Duration::new().set_seconds(seconds.max(SHORTEST_LIFE))))
 }

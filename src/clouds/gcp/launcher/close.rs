@@ -20,8 +20,8 @@ use gpuplan_market::SourceError;
 /// Until a new policy may be named by a machine, and between two looks at it. Judgement.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(300);
-/// How a description begins, before the time at which the machines of the policy end: policies have no labels.
-const UNTIL: &str = "gpuplan until ";
+/// How a description begins, before the time at which the machines of the policy or template end: they have no labels.
+pub const UNTIL: &str = "gpuplan until ";
 
 /// Of one epoch of one run, in one region.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -124,13 +124,14 @@ pub async fn tidy(project: &Project, known: BTreeSet<Policy>, machines: &[Machin
 /// Removes those of former processes once their machines are past their time. A list of machines is not given up for what costs nothing.
 pub async fn sweep(project: &Project, now: Timestamp) {
     let Ok(found) = every(project).await else { return };
-    for policy in found.iter().filter(|policy| is_past(policy, now)) {
+    for policy in found.iter().filter(|policy| is_past(&policy.description, now)) {
         is_removed(project, last_segment(&policy.region), &policy.name).await;
     }
 }
 
-fn is_past(policy: &Found, now: Timestamp) -> bool {
-    let until = policy.description.strip_prefix(UNTIL).and_then(|until| until.parse::<Timestamp>().ok());
+/// What a description says, which ends when machines do: policies and templates have no labels.
+pub fn is_past(description: &str, now: Timestamp) -> bool {
+    let until = description.strip_prefix(UNTIL).and_then(|until| until.parse::<Timestamp>().ok());
     until.is_some_and(|until| until < now)
 }
 
@@ -168,15 +169,9 @@ mod tests {
     #[test]
     fn only_what_says_that_it_is_past_is_swept() {
         let now = "2026-11-22T00:00:00Z".parse().unwrap();
-        let policy = |description: &str| Found {
-            name: "p".to_owned(),
-            region: "r".to_owned(),
-            status: String::new(),
-            description: description.to_owned(),
-        };
-        assert!(is_past(&policy("gpuplan until 2026-11-21T23:59:59Z"), now));
+        assert!(is_past("gpuplan until 2026-11-21T23:59:59Z", now));
         for other in ["gpuplan until 2026-11-22T00:00:01Z", "gpuplan until soon", "2026-11-21T23:59:59Z", ""] {
-            assert!(!is_past(&policy(other), now), "{other}");
+            assert!(!is_past(other, now), "{other}");
         }
     }
 }

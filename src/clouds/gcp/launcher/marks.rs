@@ -35,6 +35,9 @@ pub struct Marks {
     /// Tags of the user that no label can hold.
     #[serde(default)]
     pub tags: Vec<(String, String)>,
+    /// A group started it, where there was room: of the pool, its place counts.
+    #[serde(default)]
+    pub is_kept: bool,
 }
 
 impl Marks {
@@ -48,6 +51,7 @@ impl Marks {
             expires_at: request.expires_at,
             owner: owner.to_owned(),
             tags: request.tags.iter().filter(|(name, value)| !is_label(name, value)).cloned().collect(),
+            is_kept: false,
         }
     }
 
@@ -68,8 +72,8 @@ impl Marks {
     /// From the machine's metadata; where somebody removed that, what its labels still say. `None`: it is no machine of a run.
     pub fn read(item: Option<&str>, labels: &BTreeMap<&str, &str>, pool: Pool, created_at: Timestamp) -> Option<Self> {
         let run = *labels.get(RUN)?;
-        if let Some(marks) = item.and_then(|text| serde_json::from_str(text).ok()) {
-            return Some(marks);
+        if let Some(marks) = item.and_then(|text| serde_json::from_str::<Self>(text).ok()) {
+            return Some(if marks.is_kept { Self { pool, ..marks } } else { marks });
         }
         let number = |name: &str| labels.get(name).and_then(|text| text.parse::<u64>().ok());
         let expires = number(EXPIRES).and_then(|seconds| Timestamp::from_second(seconds as i64).ok());
@@ -82,6 +86,7 @@ impl Marks {
             expires_at: expires.unwrap_or(created_at),
             owner: labels.get(OWNER).map(|owner| (*owner).to_owned()).unwrap_or_default(),
             tags: Vec::new(),
+            is_kept: false,
         })
     }
 }

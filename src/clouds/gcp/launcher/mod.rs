@@ -6,6 +6,7 @@
 mod body;
 mod close;
 mod found;
+mod keep;
 mod known;
 mod marks;
 mod refused;
@@ -29,9 +30,10 @@ use crate::launcher::close::Policy;
 pub use crate::launcher::known::GcpLauncher;
 use crate::launcher::refused::{call_error, operation_error, source_error, wrong};
 use crate::launcher::seen::place_of;
+use crate::launcher::shape::Shape;
 use crate::sdk::{signed, zones};
 use gpuplan_clouds_http::{Http, Request};
-use gpuplan_launch::{CreateRequest, LaunchError, Launcher, Machine, MachineId, MachineState, SelfDestruct};
+use gpuplan_launch::{CreateRequest, Keeper, LaunchError, Launcher, Machine, MachineId, MachineState, SelfDestruct};
 use gpuplan_market::{BoxFuture, SourceError};
 
 /// Between two questions for an operation, should Google answer before it is done.
@@ -47,14 +49,7 @@ struct Image {
 impl GcpLauncher {
     /// Zone after zone, where the offer names none: a repeated call asks the same zones in the same order, and each knows its token.
     async fn create_somewhere(&self, request: CreateRequest) -> Result<Machine, LaunchError> {
-        let Some(shape) = shape::shape_of(&request.pool.instance_type) else {
-            return Err(wrong(format!("what {} boots from and carries is not known", request.pool.instance_type)));
-        };
-        let image = request.image.as_deref().or(shape.image).ok_or_else(|| {
-            wrong(format!("no image with GPU drivers is known for {}; --image names one", request.pool.instance_type))
-        })?;
-        let image = shape::image_path(image, self.id()?);
-        let disk_gib = request.disk_gib.max(self.size_of(&image).await?);
+        let (shape, image, disk_gib) = self.boots_from(&request).await?;
         let project = self.id()?;
         let policy = self.stands_close(&request).await?.map(|policy| policy.path(project));
         let mut refused = LaunchError::NotSold { code: format!("no zone of {} lists it", request.pool.region) };
@@ -75,6 +70,19 @@ impl GcpLauncher {
             }
         }
         Err(refused)
+    }
+
+    /// Shape, image and the size of its disk. GiB.
+    async fn boots_from(&self, request: &CreateRequest) -> Result<(Shape, String, u32), LaunchError> {
+        let Some(shape) = shape::shape_of(&request.pool.instance_type) else {
+            return Err(wrong(format!("what {} boots from and carries is not known", request.pool.instance_type)));
+        };
+        let image = request.image.as_deref().or(shape.image).ok_or_else(|| {
+            wrong(format!("no image with GPU drivers is known for {}; --image names one", request.pool.instance_type))
+        })?;
+        let image = shape::image_path(image, self.id()?);
+        let disk_gib = request.disk_gib.max(self.size_of(&image).await?);
+        Ok((shape, image, disk_gib))
     }
 
     /// The policy by which machines of a gang stand close together; `None`: it is alone, or the account may make none, which is said.
@@ -241,7 +249,12 @@ fn request_id(token: &str, zone: &str) -> String {
 
 /// A name is unique in a zone and has at most 63 characters (RFC 1035): that of the order, and eight that stand for its token.
 fn machine_name(name: &str, token: &str) -> String {
-    let (start, hash) = (name.chars().take(54).collect::<String>(), digest(&SHA256, token.as_bytes()));
+    marked(name, token, 63)
+}
+
+/// The beginning of a name, and eight characters that stand for its token.
+fn marked(name: &str, token: &str, longest: usize) -> String {
+    let (start, hash) = (name.chars().take(longest - 9).collect::<String>(), digest(&SHA256, token.as_bytes()));
     let mark = hash.as_ref().iter().take(4).fold(String::new(), |mark, byte| mark + &format!("{byte:02x}"));
     format!("{start}-{mark}")
 }
@@ -264,6 +277,7 @@ impl Launcher for GcpLauncher {
             self.policies().extend(left);
             if run.is_none() {
                 close::sweep(&self.project, Timestamp::now()).await;
+                self.sweep_templates(Timestamp::now()).await;
             }
             Ok(machines)
         })
@@ -291,6 +305,10 @@ impl Launcher for GcpLauncher {
 
     fn self_destruct(&self) -> Option<SelfDestruct> {
         Some(SelfDestruct::Cloud)
+    }
+
+    fn keeper(&self) -> Option<&dyn Keeper> {
+        Some(self)
     }
 }
 

@@ -19,9 +19,11 @@ pub struct Seen {
     pub number: u64,
 }
 
-/// Zone and name; `None`: no machine of this cloud is called so.
+/// Zone and name; `None`: no machine of this cloud is called so. A group calls the next machine as the last one: of those, the id ends with
+/// the number that Google gave each.
 pub fn place_of(machine: &MachineId) -> Option<(&str, &str)> {
-    machine.0.split_once('/')
+    let (zone, rest) = machine.0.split_once('/')?;
+    Some((zone, rest.split('/').next().unwrap_or(rest)))
 }
 
 /// `Ok(None)`: it carries no mark of a run.
@@ -47,8 +49,9 @@ pub fn seen(instance: &Instance) -> Result<Option<Seen>, LaunchError> {
     };
     let Some(marks) = Marks::read(item, &labels, pool, created_at) else { return Ok(None) };
     let (state, reason) = state(instance);
+    let number = instance.id.ok_or_else(|| unreadable("number"))?;
     let machine = Machine {
-        id: MachineId(format!("{zone}/{name}")),
+        id: MachineId(if marks.is_kept { format!("{zone}/{name}/{number}") } else { format!("{zone}/{name}") }),
         run: marks.run,
         epoch: marks.epoch,
         node: marks.node,
@@ -61,7 +64,7 @@ pub fn seen(instance: &Instance) -> Result<Option<Seen>, LaunchError> {
         expires_at: marks.expires_at,
         owner: marks.owner,
     };
-    Ok(Some(Seen { machine, number: instance.id.ok_or_else(|| unreadable("number"))? }))
+    Ok(Some(Seen { machine, number }))
 }
 
 fn market(instance: &Instance) -> Market {
