@@ -173,7 +173,7 @@ fn answers_of_other_clouds(json: &Value) {
     }
     if let Ok(answer) = from_value::<digitalocean::sizes::Answer>(json.clone()) {
         listed("digitalocean", digitalocean::sizes::SOURCE, |listing| {
-            digitalocean::sizes::list(&answer.sizes, listing)
+            digitalocean::sizes::list(&answer.sizes, listing);
         });
     }
     if let Ok(types) = from_value(part("types")) {
