@@ -152,6 +152,21 @@ fn oci_prices_keep_the_contract() {
 }
 
 #[test]
+fn vultr_prices_keep_the_contract() {
+    let source = |endpoint: &str| Box::new(gpuplan::clouds::vultr::gpu_plans::GpuPlans::at(endpoint)) as _;
+    let types = ["vcg-a100-12c-120g-80vram", "vcg-a40-24c-120g-48vram", "vbm-112c-2048gb-8-h100-gpu"];
+    keeps_the_contract(public::vultr, source, &types, &["ewr", "blr", "sea"]);
+}
+
+#[test]
+fn digitalocean_prices_keep_the_contract() {
+    let source = |endpoint: &str| {
+        Box::new(gpuplan::clouds::digitalocean::droplet_sizes::DropletSizes::at(endpoint, public::KEY)) as _
+    };
+    keeps_the_contract(public::digitalocean, source, &["gpu-h100x1-80gb", "gpu-mi300x1-192gb"], &["nyc1", "tor1"]);
+}
+
+#[test]
 fn nebius_tells_no_price_without_grpc_and_claims_none() {
     assert!(public::has_no_price_source("nebius"));
 }

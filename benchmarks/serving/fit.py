@@ -5,6 +5,7 @@
     benchmarks/serving/fit.py                # the factors on all rows, and errors in sample
     benchmarks/serving/fit.py --left-out     # errors with every pair of model and GPU left out of the fit that judges it
     benchmarks/serving/fit.py --left-out --contradicting     # with the runs that contradict each other too
+    benchmarks/serving/fit.py --left-out --versions          # and whether the engine's version would make them smaller
 
 The same model as the program's, written a second time, so that a slip in one shows against the other. Sizes come from
 catalogs/models.toml, kernels from benchmarks/kernels. Errors are of tokens a second, time to first token and time a token.
@@ -453,6 +454,19 @@ def fit(runs):
     return dict(zip(PRIOR, solved.x))
 
 
+def by_version(runs, versions, found):
+    """Ratios with a factor for each version of an engine, from the other pairs that ran on it: their medians, pulled to 1 by one more pair.
+
+    The version is no key of the program as long as this makes the errors larger."""
+    logs, better = np.log(found), np.log(found)
+    for engine, pair, version in sorted(set(zip(runs.engine, runs.pair, versions))):
+        same = (runs.engine == engine) & (versions == version)
+        others = [np.median(logs[same & (runs.pair == one)], 0) for one in np.unique(runs.pair[same]) if one != pair]
+        if others:
+            better[same & (runs.pair == pair)] -= np.sum(others, 0) / (len(others) + 1)
+    return np.exp(better)
+
+
 def main():
     names = ["inferencex.csv"] + ["contradicting.csv"] * ("--contradicting" in sys.argv)
     rows = [row for name in names for row in csv.DictReader(open(ROOT / "benchmarks/serving" / name))]
@@ -468,6 +482,8 @@ def main():
         for pair in np.unique(runs.pair[own]):
             judged = own & (runs.pair == pair)
             found[judged] = ratios(runs.of(judged), fit(runs.of(own & (runs.pair != pair))))
+    if "--versions" in sys.argv:
+        found = by_version(runs, np.array([row["version"] for row in rows]), found)
     errors = 100 * np.abs(found - 1)
     pairs = np.unique(runs.pair)
     means = np.stack([errors[runs.pair == pair].mean(0) for pair in pairs])

@@ -4,6 +4,7 @@ pub mod ask;
 pub mod azure;
 pub mod client;
 pub mod crusoe;
+pub mod digitalocean;
 pub mod fake;
 pub mod kubernetes;
 pub mod lambda;
@@ -17,6 +18,7 @@ pub mod skypilot;
 pub mod slurm;
 pub mod vast;
 pub mod verda;
+pub mod vultr;
 pub mod webhook;
 
 pub use ask::ask;
@@ -44,10 +46,12 @@ pub fn sources(cloud: &CloudId) -> Option<Sources> {
         gcp::CLOUD => gcp::sources(),
         lambda::CLOUD => both_of(lambda::instance_types::InstanceTypes::from_environment),
         crusoe::CLOUD | nebius::CLOUD => Sources::default(),
+        digitalocean::CLOUD => both_of(digitalocean::droplet_sizes::DropletSizes::from_environment),
         oci::CLOUD => both_of(oci::cost_estimator::CostEstimator::from_environment),
         runpod::CLOUD => both_of(runpod::gpu_types::GpuTypes::from_environment),
         vast::CLOUD => both_of(vast::machines::Machines::from_environment),
         verda::CLOUD => both_of(verda::instance_types::InstanceTypes::from_environment),
+        vultr::CLOUD => both_of(vultr::gpu_plans::GpuPlans::from_environment),
         _ => return None,
     })
 }
@@ -112,7 +116,8 @@ mod tests {
     #[test]
     fn a_cloud_without_an_adapter_is_said_to_have_none() {
         assert!(sources(&CloudId::new("nowhere")).is_none());
-        for cloud in ["aws", "gcp", "azure", "lambda", "runpod", "vast", "verda", "nebius", "oci", "crusoe"] {
+        let clouds = ["aws", "gcp", "azure", "lambda", "runpod", "vast", "verda", "nebius", "oci", "crusoe"];
+        for cloud in clouds.into_iter().chain(["digitalocean", "vultr"]) {
             let sources = sources(&CloudId::new(cloud)).unwrap();
             assert!(
                 sources

@@ -1,9 +1,10 @@
-//! `GpuSelector`: the grammar people know from other tools: `H100:8`, `A100:80GB:1..16`, `24GB+`, `H100,H200:8+`.
+//! `GpuSelector`: the grammar people know from other tools: `H100:8`, `A100:80GB:1..16`, `24GB+`, `H100,H200:8+`, `L4:1/4`.
 
 use std::ops::RangeInclusive;
 
 use crate::catalog::Hardware;
 use crate::gpu::{Gpu, GpuId};
+use gpuplan_units::GpuCount;
 use gpuplan_units::names::{did_you_mean, plain};
 
 /// Which GPUs, with how much memory, how many. Empty names mean any chip.
@@ -13,6 +14,14 @@ pub struct GpuSelector {
     /// Marketing gigabytes, since that is what people write.
     memory_gb: RangeInclusive<f64>,
     count: Option<RangeInclusive<u32>>,
+    share: Option<Share>,
+}
+
+/// A part of one GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Share {
+    Exactly(GpuCount),
+    AtMost(GpuCount),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +35,7 @@ enum Name {
 pub enum SelectorError {
     #[error("no GPU is called `{name}`")]
     UnknownGpu { name: String, suggestion: Option<String> },
-    #[error("`{0}` is not a valid choice of GPUs; try H100:8, A100:80GB:1..16 or 24GB+")]
+    #[error("`{0}` is not a valid choice of GPUs; try H100:8, A100:80GB:1..16, 24GB+ or L4:1/4")]
     Malformed(String),
     /// A count before or after a name, as other tools write it.
     #[error("`{text}` is not a valid choice of GPUs: the count follows the name and a colon")]
@@ -47,7 +56,7 @@ impl GpuSelector {
         if let Some(error) = count_that_is_a_name(text, hardware) {
             return Err(error);
         }
-        let mut selector = Self { names: Vec::new(), memory_gb: 0.0..=f64::INFINITY, count: None };
+        let mut selector = Self { names: Vec::new(), memory_gb: 0.0..=f64::INFINITY, count: None, share: None };
         let mut seen_memory = false;
         for (position, part) in text.trim().split(':').enumerate() {
             if let Some(memory) = memory_range(part) {
@@ -59,11 +68,18 @@ impl GpuSelector {
                 if selector.count.replace(count).is_some() {
                     return Err(malformed());
                 }
+            } else if let Some(share) = share(part) {
+                if selector.share.replace(share).is_some() {
+                    return Err(malformed());
+                }
             } else if position == 0 && !part.trim().is_empty() && !part.contains("..") {
                 selector.names = part.split(',').map(|name| find(name.trim(), hardware)).collect::<Result<_, _>>()?;
             } else {
                 return Err(malformed());
             }
+        }
+        if selector.count.is_some() && selector.share.is_some() {
+            return Err(malformed());
         }
         if !hardware.gpus().iter().enumerate().any(|(id, gpu)| selector.matches_gpu(GpuId(id as u16), gpu)) {
             return Err(selector.no_such_memory(text, hardware));
@@ -99,6 +115,23 @@ impl GpuSelector {
     /// The count, where one was given. A machine offers it in `nodes x devices`.
     pub fn count(&self) -> Option<&RangeInclusive<u32>> {
         self.count.as_ref()
+    }
+
+    /// The part of one GPU, where exactly one was asked for.
+    pub fn share(&self) -> Option<GpuCount> {
+        match self.share? {
+            Share::Exactly(share) => Some(share),
+            Share::AtMost(_) => None,
+        }
+    }
+
+    /// Whether a machine with so many GPUs, or so much of one, is meant. Without a share in the text any is.
+    pub fn matches_share(&self, gpus: GpuCount) -> bool {
+        match self.share {
+            None => true,
+            Some(Share::Exactly(share)) => gpus == share,
+            Some(Share::AtMost(share)) => gpus.is_slice() && gpus.as_f64() <= share.as_f64(),
+        }
     }
 
     pub fn matches_count(&self, gpus: u32) -> bool {
@@ -176,6 +209,17 @@ fn memory_range(part: &str) -> Option<RangeInclusive<f64>> {
     gb(part).map(|exact| exact..=exact)
 }
 
+/// `1/4`, or `..1/4` for that or less.
+fn share(part: &str) -> Option<Share> {
+    let part = part.trim();
+    let (text, made): (&str, fn(GpuCount) -> Share) = match part.strip_prefix("..") {
+        Some(text) => (text, Share::AtMost),
+        None => (part, Share::Exactly),
+    };
+    let count = text.contains('/').then(|| GpuCount::parse(text).ok())??;
+    count.is_slice().then(|| made(count))
+}
+
 /// `8`, `1..16`, `4+`, `4..`.
 fn count_range(part: &str) -> Option<RangeInclusive<u32>> {
     let part = part.trim();
@@ -219,6 +263,23 @@ mod tests {
             assert!(selector.matches_count(8) && !selector.matches_count(2), "{text}");
         }
         assert_eq!(chosen("A100:24..40GB"), ["a100-sxm4-40", "a100-pcie-40"]);
+    }
+
+    #[test]
+    fn a_share_of_one_gpu_is_no_count() {
+        let hardware = hardware();
+        let matches = |text: &str, count: &str| {
+            GpuSelector::parse(text, &hardware).unwrap().matches_share(GpuCount::parse(count).unwrap())
+        };
+        assert!(matches("L4:1/4", "1/4") && !matches("L4:1/4", "1/8") && !matches("L4:1/4", "1"));
+        assert!(
+            matches("..1/4", "1/4") && matches("L4:..1/4", "1/8") && !matches("..1/4", "1/2") && !matches("..1/4", "1")
+        );
+        assert!(matches("L4", "1/4") && matches("L4", "8"));
+        assert_eq!(GpuSelector::parse("H100:2/14", &hardware).unwrap().share(), GpuCount::parse("1/7").ok());
+        for text in ["L4:1/4:1/8", "L4:8:1/4", "L4:5/4", "L4:0/4", "L4:1/0", "L4:1/4+", "1/4..1/2"] {
+            assert!(matches!(GpuSelector::parse(text, &hardware), Err(SelectorError::Malformed(_))), "{text}");
+        }
     }
 
     #[test]

@@ -129,7 +129,9 @@ impl Hardware {
         candidates
             .filter(|(_, gpu)| family(gpu) && fits(gpu))
             .min_by(|(one, a), (other, b)| {
-                (!is_here(*one)).cmp(&!is_here(*other)).then(rate(a).total_cmp(&rate(b))).then(one.0.cmp(&other.0))
+                let slower =
+                    rate(a).total_cmp(&rate(b)).then(a.memory_bandwidth().0.total_cmp(&b.memory_bandwidth().0));
+                (!is_here(*one)).cmp(&!is_here(*other)).then(slower).then(one.0.cmp(&other.0))
             })
             .map(|(id, _)| id)
     }

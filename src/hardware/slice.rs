@@ -1,7 +1,7 @@
 //! `Slice`: a part of a GPU with memory and multiprocessors of its own (MIG), as the owner of a GPU may cut it.
 
 use crate::gpu::Gpu;
-use gpuplan_units::Bytes;
+use gpuplan_units::{Bytes, GpuCount};
 
 /// Parts that a GPU can be cut into, the smallest first: name, share of the multiprocessors, share of the memory.
 type Cut = &'static [(&'static str, (u8, u8), f64)];
@@ -25,24 +25,52 @@ pub struct Slice {
 impl Gpu {
     /// The smallest slice of this GPU that holds so much; `None`: it cannot be cut, or only the whole does.
     pub fn slice_for(&self, needed: Bytes) -> Option<Slice> {
-        let cut = match self.family.as_str() {
-            "A100" | "H100" | "H200" | "H20" | "GH200" | "B200" | "B300" | "GB200" => SEVENTHS,
-            "A30" | "RTX-PRO-6000" => QUARTERS,
-            _ => return None,
-        };
         let held = |(_, _, share): &&(&str, (u8, u8), f64)| needed.0 <= self.memory().0 * share;
-        cut.iter().find(held).map(|(name, processors, share)| Slice {
+        self.cut().iter().find(held).map(|(name, processors, share)| Slice {
             profile: format!("{name}.{:.0}gb", (self.memory_label_gb * share + 0.5).floor()),
             processors: *processors,
             memory: Bytes(self.memory().0 * share),
         })
+    }
+
+    /// Memory of a part with this share of the multiprocessors: that of the smallest slice with it where the GPU can be cut so, else the same
+    /// share of the memory, as virtual GPUs have it.
+    pub fn memory_of(&self, part: GpuCount) -> Bytes {
+        let is_it = |(_, (some, all), _): &&(&str, (u8, u8), f64)| {
+            (f64::from(*some) / f64::from(*all) - part.as_f64()).abs() < 1e-9
+        };
+        let share = self.cut().iter().find(is_it).map_or(part.as_f64(), |(_, _, share)| *share);
+        Bytes(self.memory().0 * share)
+    }
+
+    fn cut(&self) -> Cut {
+        match self.family.as_str() {
+            "A100" | "H100" | "H200" | "H20" | "GH200" | "B200" | "B300" | "GB200" => SEVENTHS,
+            "A30" | "RTX-PRO-6000" => QUARTERS,
+            _ => &[],
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use crate::catalog::Hardware;
-    use gpuplan_units::Bytes;
+    use gpuplan_units::{Bytes, GpuCount};
+
+    #[test]
+    fn a_seventh_has_an_eighth_of_the_memory() {
+        let hardware = Hardware::embedded().unwrap();
+        let share = |gpu: &str, part: &str| {
+            let gpu = hardware.gpu(hardware.find_gpu(gpu).unwrap());
+            gpu.memory_of(GpuCount::parse(part).unwrap()).0 / gpu.memory().0
+        };
+        assert_eq!((share("h100-sxm5-80", "1/7"), share("h100-sxm5-80", "3/7")), (0.125, 0.5));
+        assert_eq!(
+            (share("rtx-pro-6000-blackwell-se", "1/4"), share("rtx-pro-6000-blackwell-se", "1/8")),
+            (0.25, 0.125)
+        );
+        assert_eq!((share("a100-sxm4-80", "1/10"), share("l4", "1/4")), (0.1, 0.25));
+    }
 
     #[test]
     fn the_smallest_slice_that_holds_it_has_the_name_of_the_guide() {

@@ -133,7 +133,7 @@ pub enum Signal {
     Obtainability(f64),
     /// Google's estimate of how long such a spot machine stays up. Hours.
     UptimeHours(f64),
-    /// Google's share of such spot machines that were preempted in a day.
+    /// Google's share of those preempted among such spot machines that stopped in a day, whatever stopped the others.
     DailyPreemptionShare(f64),
     /// Azure's band of percent of such spot machines evicted within an hour, over the last days. It is no share of a month.
     HourlyEvictionPercent { low: u8, high: u8 },

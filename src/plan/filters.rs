@@ -2,7 +2,7 @@
 
 use crate::explanation::Rejection;
 use crate::limits::{Limits, PurchaseChoice};
-use gpuplan_hardware::{Hardware, InstanceType};
+use gpuplan_hardware::{GpuSelector, Hardware, InstanceType};
 use gpuplan_market::{ANYWHERE, Availability, Offer, Purchase, Suspicion};
 
 /// Filters that need no physics, in order; the first that refuses gives the reason.
@@ -10,7 +10,10 @@ pub fn refuse_offer(offer: &Offer, instance: &InstanceType, hardware: &Hardware,
     let gpu = hardware.gpu(instance.node.gpu);
     let filter = &limits.offers;
     let (region_named, zone_named) = (filter.names_region(&offer.place), filter.names_zone(&offer.place));
-    if !filter.gpus.is_empty() && !filter.gpus.iter().any(|selector| selector.matches_gpu(instance.node.gpu, gpu)) {
+    let is_meant = |selector: &GpuSelector| {
+        selector.matches_gpu(instance.node.gpu, gpu) && selector.matches_share(instance.node.gpus)
+    };
+    if !filter.gpus.is_empty() && !filter.gpus.iter().any(is_meant) {
         return Some(Rejection::OtherGpu);
     }
     if filter.instance_type.as_ref().is_some_and(|name| *name != instance.name) {
@@ -76,10 +79,10 @@ pub fn refuse_offer(offer: &Offer, instance: &InstanceType, hardware: &Hardware,
 /// Whether a selector's count admits this many GPUs of this chip.
 pub fn count_is_asked(instance: &InstanceType, hardware: &Hardware, limits: &Limits, gpus: u32) -> bool {
     let gpu = hardware.gpu(instance.node.gpu);
-    limits.offers.gpus.is_empty()
-        || limits
-            .offers
-            .gpus
-            .iter()
-            .any(|selector| selector.matches_gpu(instance.node.gpu, gpu) && selector.matches_count(gpus))
+    let is_meant = |selector: &GpuSelector| {
+        selector.matches_gpu(instance.node.gpu, gpu)
+            && selector.matches_share(instance.node.gpus)
+            && selector.matches_count(gpus)
+    };
+    limits.offers.gpus.is_empty() || limits.offers.gpus.iter().any(is_meant)
 }

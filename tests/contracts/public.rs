@@ -1,15 +1,17 @@
-//! Clouds that are asked over plain HTTP, over canned answers: Azure, Lambda, RunPod, Vast, Verda, Oracle.
+//! Clouds that are asked over plain HTTP, over canned answers: Azure, Lambda, RunPod, Vast, Verda, Oracle, Vultr, DigitalOcean.
 
 use std::collections::BTreeMap;
 
 use gpuplan::clouds::ask::all;
 use gpuplan::clouds::azure::eviction_rates::EvictionRates;
 use gpuplan::clouds::azure::retail_prices::RetailPrices;
+use gpuplan::clouds::digitalocean::droplet_sizes::DropletSizes;
 use gpuplan::clouds::lambda::instance_types::InstanceTypes as Lambda;
 use gpuplan::clouds::oci::cost_estimator::CostEstimator;
 use gpuplan::clouds::runpod::gpu_types::GpuTypes;
 use gpuplan::clouds::vast::machines::Machines as Vast;
 use gpuplan::clouds::verda::instance_types::InstanceTypes as Verda;
+use gpuplan::clouds::vultr::gpu_plans::GpuPlans;
 use gpuplan::clouds::{ask, sources};
 use gpuplan::hardware::sheet::DESCRIBED;
 use gpuplan::hardware::{CloudId, Hardware};
@@ -371,4 +373,69 @@ pub fn oci(request: &Request) -> Reply {
 /// Why these two have none stands in their folders.
 pub fn has_no_price_source(cloud: &str) -> bool {
     sources(&CloudId::new(cloud)).is_some_and(|sources| sources.prices.is_empty() && sources.risks.is_empty())
+}
+
+/// Virtual machines in two pages, bare metal in one; one plan costs nothing.
+pub fn vultr(request: &Request) -> Reply {
+    let mut recorded: Value = serde_json::from_str(include_str!("../fixtures/vultr/plans.json")).unwrap();
+    if request.path.starts_with("/v2/plans-metal?") {
+        return says(
+            200,
+            &json!({ "plans_metal": recorded["plans_metal"].take(), "meta": { "links": { "next": "" } } }),
+        );
+    }
+    let mut plans = recorded["plans"].take();
+    let rest = plans.as_array_mut().unwrap().split_off(3);
+    if request.path.ends_with("&cursor=bmV4dF9fMw==") {
+        return says(200, &json!({ "plans": rest }));
+    }
+    plans[0]["hourly_cost"] = json!(0);
+    says(200, &json!({ "plans": plans, "meta": { "total": 6, "links": { "next": "bmV4dF9fMw==", "prev": "" } } }))
+}
+
+#[test]
+fn vultr_is_read_to_its_last_page_and_only_there() {
+    let server = Server::start(vultr);
+    let list = machines_of(&GpuPlans::at(&server.endpoint)).unwrap();
+    let names: Vec<&str> = list.sheets.iter().map(|sheet| sheet.name.as_str()).collect();
+    assert_eq!(names, ["vcg-a100-1c-6g-4vram", "vcg-a100-6c-60g-40vram", "vbm-256c-2048gb-8-mi300x-gpu"]);
+    let mut asked: Vec<String> = server.asked().into_iter().map(|request| request.path).collect();
+    asked.sort();
+    assert_eq!(asked.len(), 3, "{asked:?}");
+    let astray = Server::start(|_| says(200, &json!({ "plans": [], "meta": { "links": { "next": "x&type=../.." } } })));
+    let error = answer_of(&GpuPlans::at(&astray.endpoint), &["ewr"]).unwrap_err();
+    assert!(matches!(&error, SourceError::Malformed { field, .. } if field == "meta.links.next"), "{error}");
+}
+
+/// Two pages of sizes for who has the token.
+pub fn digitalocean(request: &Request) -> Reply {
+    if request.header("authorization") != format!("Bearer {KEY}") {
+        return refuses(request);
+    }
+    let size = |slug: &str, model: &str, gib: u32, price: Value, regions: &[&str]| {
+        json!({ "slug": slug, "memory": 245_760, "vcpus": 20, "price_hourly": price, "regions": regions, "available": true,
+            "gpu_info": { "count": 1, "vram": { "amount": gib, "unit": "gib" }, "model": model } })
+    };
+    if request.path.ends_with("&page=2") {
+        return says(200, &json!({ "sizes": [size("gpu-mi300x1-192gb", "amd_mi300x", 192, json!(1.99), &["tor1"])] }));
+    }
+    let sizes = [
+        size("gpu-h100x1-80gb", "nvidia_h100", 80, json!(3.39), &["nyc1"]),
+        size("gpu-h200x1-141gb", "nvidia_h200", 141, json!(0), &["nyc1"]),
+        json!("no row at all"),
+    ];
+    let next = "https://api.digitalocean.com/v2/sizes?page=2&per_page=200";
+    says(200, &json!({ "sizes": sizes, "links": { "pages": { "next": next } } }))
+}
+
+#[test]
+fn digitalocean_is_read_to_its_last_page_and_hides_the_token() {
+    let server = Server::start(digitalocean);
+    let answer = answer_of(&DropletSizes::at(&server.endpoint, KEY), &["nyc1"]).unwrap();
+    let found: Vec<_> = answer.offers.iter().map(|it| (&*it.place.region, it.quote.rate.to_string())).collect();
+    assert_eq!(found, [("nyc1", "3.39".to_owned()), ("tor1", "1.99".to_owned())]);
+    assert_eq!(server.asked().len(), 2);
+    assert_hides_keys(&answer_of(&DropletSizes::at(&server.endpoint, CLIENT), &["nyc1"]).unwrap_err());
+    let error = answer_of(&DropletSizes::at(&server.endpoint, ""), &["nyc1"]).unwrap_err();
+    assert!(matches!(error, SourceError::MissingCredentials { .. }), "{error}");
 }

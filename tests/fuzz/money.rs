@@ -11,7 +11,7 @@ use gpuplan::budget::portfolio::calendar::Month;
 use gpuplan::budget::portfolio::{CostSource, Portfolio, PortfolioError};
 use gpuplan::clouds::listing::Listing;
 use gpuplan::clouds::runpod::stock::{GpuTypes, Reply};
-use gpuplan::clouds::{aws, azure, gcp, lambda, oci, runpod, vast, verda};
+use gpuplan::clouds::{aws, azure, digitalocean, gcp, lambda, oci, runpod, vast, verda, vultr};
 use gpuplan::embedded::Table;
 use gpuplan::hardware::{CloudId, InstanceId};
 use gpuplan::market::import::{self, CatalogFile};
@@ -167,6 +167,14 @@ fn answers_of_other_clouds(json: &Value) {
     }
     if let Ok(bundles) = from_value::<vast::bundles::Bundles>(json.clone()) {
         listed("vast", vast::bundles::SOURCE, |listing| vast::bundles::list(&bundles.offers, listing));
+    }
+    if let Ok(answer) = from_value::<vultr::plans::Answer>(json.clone()) {
+        listed("vultr", vultr::plans::SOURCE, |listing| vultr::plans::list(&answer.plans.read, listing));
+    }
+    if let Ok(answer) = from_value::<digitalocean::sizes::Answer>(json.clone()) {
+        listed("digitalocean", digitalocean::sizes::SOURCE, |listing| {
+            digitalocean::sizes::list(&answer.sizes, listing);
+        });
     }
     if let Ok(types) = from_value(part("types")) {
         let locations = from_value(part("locations")).ok();

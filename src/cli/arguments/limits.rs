@@ -19,9 +19,12 @@ pub struct LimitsArguments {
     pub max_price: Option<String>,
     #[command(flatten)]
     pub places: PlaceArguments,
-    /// Use only these GPUs: H100:8, A100:80GB:1..16, 24GB+ (repeat for several)
+    /// Use only these GPUs: H100:8, A100:80GB:1..16, 24GB+, L4:1/4 (repeat for several)
     #[arg(short, long = "gpus", visible_alias = "gpu", value_name = "GPUS")]
     pub gpus: Vec<String>,
+    /// Use only parts of a GPU (slices, virtual GPUs), of at most this share: 1/4
+    #[arg(long)]
+    pub share: Option<String>,
     /// Prefer the lowest cost, the shortest time, or both: cost, time or balanced
     #[arg(long)]
     pub objective: Option<String>,

@@ -89,10 +89,12 @@ fn list_instances(gpus: Option<&str>, clouds: &[String], session: &Session) -> R
         .iter()
         .filter(|instance| clouds.is_empty() || clouds.contains(&instance.cloud))
         .filter(|instance| {
-            let (id, devices) = (instance.node.gpu, instance.node.devices());
-            selector
-                .as_ref()
-                .is_none_or(|selector| selector.matches_gpu(id, hardware.gpu(id)) && selector.matches_count(devices))
+            let (id, node) = (instance.node.gpu, &instance.node);
+            selector.as_ref().is_none_or(|selector| {
+                selector.matches_gpu(id, hardware.gpu(id))
+                    && selector.matches_count(node.devices())
+                    && selector.matches_share(node.gpus)
+            })
         })
         .map(|instance| InstanceLine::new(instance, &hardware))
         .collect();

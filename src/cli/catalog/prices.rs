@@ -310,8 +310,11 @@ fn filters<'a>(arguments: &'a PricesArguments, query: &'a Query, catalogs: &'a C
         );
         add(
             format!("the count of `{text}`"),
-            Box::new(move |offer| selector.matches_count(instance(offer).node.devices())),
-            Box::new(move |offer| format!("{:>3}", instance(offer).node.devices())),
+            Box::new(move |offer| {
+                let node = &instance(offer).node;
+                selector.matches_count(node.devices()) && selector.matches_share(node.gpus)
+            }),
+            Box::new(move |offer| format!("{:>3}", instance(offer).node.gpus)),
         );
     }
     if !query.clouds.is_empty() {
@@ -376,6 +379,7 @@ fn unpriced(query: &Query, catalogs: &Catalogs) -> Vec<String> {
     let is_asked_for = |instance: &InstanceType| {
         selector.matches_gpu(instance.node.gpu, hardware.gpu(instance.node.gpu))
             && selector.matches_count(instance.node.devices())
+            && selector.matches_share(instance.node.gpus)
             && (query.clouds.is_empty() || query.clouds.contains(&instance.cloud))
     };
     let instances = hardware.instances().iter().zip(is_priced);

@@ -12,7 +12,7 @@ use crate::arguments::global::OutputFormat;
 use crate::arguments::measured::MeasuredArguments;
 use crate::arguments::workload::WorkloadArguments;
 use crate::question::cases::read;
-use crate::question::gpus::{chip, shape};
+use crate::question::gpus::{chip, part, shape};
 use crate::question::measurements::{self, Measurements};
 use crate::question::workload;
 use crate::session::Session;
@@ -111,14 +111,18 @@ fn one(arguments: &EstimateArguments, session: &Session) -> Result<Exit, Diagnos
     })?;
     let (id, count) = chip(wanted, &hardware)?;
     let gpu = hardware.gpu(id);
-    let (shape, nodes) = shape(id, gpu, count, &hardware)?;
+    let (shape, nodes) = match part(wanted, id, &hardware)? {
+        Some(part) => (part, 1),
+        None => shape(id, gpu, count, &hardware)?,
+    };
+    let count = if shape.gpus.is_slice() { shape.gpus.to_string() } else { count.to_string() };
     let job = &resolved.workload;
     let global_batch = job.training.global_batch.unwrap_or(1);
     let measured = Measurements::find(&arguments.measured, session)?;
     let correction = measurements::correction(&measured, &resolved, &hardware, session)?;
     let subject = Subject::new(&job.model, &job.training, Machine::new(gpu, &shape)).corrected(&correction);
     let (outcome, _) = best_setting(&subject, global_batch, nodes);
-    let made = outcome.map_err(|misfit| no_setting(misfit, gpu, count))?;
+    let made = outcome.map_err(|misfit| no_setting(misfit, gpu, &count))?;
     let published = Published::embedded().map_err(Diagnostic::unexpected)?;
     let known = PublishedRuns::new(&published, &hardware, &session.models()?);
     let likeness = Likeness::new(&job.model, &job.training, gpu, &made.setting);
@@ -158,7 +162,7 @@ fn one(arguments: &EstimateArguments, session: &Session) -> Result<Exit, Diagnos
     }
 }
 
-fn no_setting(misfit: Infeasible, gpu: &Gpu, count: u32) -> Diagnostic {
+fn no_setting(misfit: Infeasible, gpu: &Gpu, count: &str) -> Diagnostic {
     let why = Rejection::from(misfit);
     let message = format!("{count} x {}: {}", gpu.name, rejection::sentence(&why));
     Diagnostic::new(Exit::NoPlanFits, message).hint(rejection::fix(&why))

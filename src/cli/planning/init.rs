@@ -119,7 +119,7 @@ fn text(arguments: &InitArguments, answers: &Answers, path: &Path) -> String {
         "\n[limits]\n".to_owned(),
         limit("deadline", &arguments.deadline, "3d", "end by then: 36h, 3d or 2026-12-24"),
         limit("budget", &arguments.budget, "500", "dollars"),
-        limit("gpus", &arguments.gpus, "H100:8", "only these: H100:8, A100:80GB:1..16, 24GB+"),
+        limit("gpus", &arguments.gpus, "H100:8", "only these: H100:8, A100:80GB:1..16, 24GB+, L4:1/4"),
         "# clouds = [\"aws\", \"gcp\"]       # only these\n".to_owned(),
     ]
     .concat()

@@ -1,7 +1,7 @@
 //! GPUs named on the command line, and the machine that they usually stand in.
 
 use crate::session::diagnostic::Diagnostic;
-use gpuplan_hardware::{Gpu, GpuId, GpuSelector, Hardware, MeasuredLinks, NodeShape};
+use gpuplan_hardware::{Gpu, GpuId, GpuLink, GpuSelector, Hardware, MeasuredLinks, NodeShape};
 use gpuplan_units::{BytesPerSecond, GpuCount};
 
 /// The first chip that matches, and how many.
@@ -17,6 +17,16 @@ pub fn chip(text: &str, hardware: &Hardware) -> Result<(GpuId, u32), Diagnostic>
         return Err(Diagnostic::usage(format!("{count} GPUs are more than any cluster has")));
     }
     Ok((id, count))
+}
+
+/// A part of one GPU alone in its machine, where the text asks for one, such as `H100:1/7`.
+pub fn part(text: &str, id: GpuId, hardware: &Hardware) -> Result<Option<NodeShape>, Diagnostic> {
+    let (gpu, measured) = (hardware.gpu(id), MeasuredLinks::default());
+    let share = GpuSelector::parse(text, hardware)?.share();
+    Ok(share.map(|gpus| {
+        let gpu_memory = gpu.memory_of(gpus);
+        NodeShape { gpu: id, gpus, gpu_memory, link: GpuLink::Single, measured, fabric: None }
+    }))
 }
 
 /// The GPU's usual machine: up to eight (four in a rack domain) with its own link, joined by its usual network.

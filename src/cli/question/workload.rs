@@ -247,7 +247,7 @@ pub fn limits(arguments: &LimitsArguments) -> LimitsSection {
         value_of_time: arguments.value_of_time.clone(),
         clouds,
         regions,
-        gpus: (!arguments.gpus.is_empty()).then(|| arguments.gpus.join(";")),
+        gpus: gpus(&arguments.gpus, arguments.share.as_deref()),
         objective: arguments.objective.clone(),
         purchase,
         max_nodes: arguments.max_nodes,
@@ -256,9 +256,29 @@ pub fn limits(arguments: &LimitsArguments) -> LimitsSection {
     }
 }
 
+/// GPUs as the file names them; `--share 1/4` is short for `..1/4` after each, or alone.
+fn gpus(named: &[String], share: Option<&str>) -> Option<String> {
+    match share {
+        None => (!named.is_empty()).then(|| named.join(";")),
+        Some(share) if named.is_empty() => Some(format!("..{share}")),
+        Some(share) => {
+            let parts: Vec<String> = named.iter().map(|name| format!("{name}:..{share}")).collect();
+            Some(parts.join(";"))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_share_is_short_for_a_part_of_each_gpu() {
+        let named = ["L4".to_owned(), "A10".to_owned()];
+        assert_eq!((gpus(&[], None), gpus(&named, None)), (None, Some("L4;A10".to_owned())));
+        assert_eq!(gpus(&[], Some("1/4")), Some("..1/4".to_owned()));
+        assert_eq!(gpus(&named, Some("1/4")), Some("L4:..1/4;A10:..1/4".to_owned()));
+    }
 
     #[test]
     fn a_configuration_has_the_name_of_its_folder_or_its_own() {

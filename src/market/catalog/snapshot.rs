@@ -209,7 +209,8 @@ impl Market {
             if let Some(risk) = risk {
                 offer.risk = Some((*risk).clone());
             }
-            if let Some(said) = found.get(&zone).or_else(|| found.get(&region)) {
+            // What is said of the zone replaces what is said of its region, kind by kind.
+            for said in [region, zone].iter().filter_map(|place| found.get(place)) {
                 offer.hear(said);
             }
         }
@@ -394,5 +395,33 @@ mod tests {
         let offer = market.offers().iter().find(heard).unwrap();
         assert_eq!(offer.signals, [Signal::DailyPreemptionShare(0.2), Signal::Obtainability(0.4)]);
         assert_eq!(offer.signals_observed_at, "2026-11-01T00:00:00Z".parse().ok());
+    }
+
+    #[test]
+    fn a_zone_keeps_what_only_its_region_is_said_to_be() {
+        use crate::offer::Signal;
+        let hardware = Hardware::embedded().unwrap();
+        let market = Market::embedded(&hardware).unwrap();
+        let is_zone = |offer: &&Offer| offer.purchase == Purchase::Spot && offer.place.zone_id.is_some();
+        let pool = market.offers().iter().find(is_zone).unwrap().clone();
+        let said = |place: &Location, signal| PoolSignal {
+            instance: pool.instance,
+            place: place.clone(),
+            signal,
+            observed_at: None,
+        };
+        let region = Location { region: pool.place.region.clone(), zone_id: None };
+        let signals = [
+            said(&region, Signal::UptimeHours(5.0)),
+            said(&region, Signal::Obtainability(0.9)),
+            said(&pool.place, Signal::Obtainability(0.4)),
+        ];
+        let market = market.informed(&[], &signals);
+        let offer = market
+            .offers()
+            .iter()
+            .filter(is_zone)
+            .find(|offer| (offer.instance, &offer.place) == (pool.instance, &pool.place));
+        assert_eq!(offer.unwrap().signals, [Signal::UptimeHours(5.0), Signal::Obtainability(0.4)]);
     }
 }

@@ -23,10 +23,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::deadline::deadline;
 use crate::limits::policy::Policy;
-use gpuplan_hardware::{CloudId, GpuSelector, Hardware};
+use gpuplan_hardware::{CloudId, GpuSelector, Hardware, NodeShape};
 use gpuplan_units::names::did_you_mean;
 use gpuplan_units::separators::parse_amount;
-use gpuplan_units::{Hours, Usd, nearest};
+use gpuplan_units::{GpuCount, Hours, Usd, nearest};
 use gpuplan_workload::file::LimitsSection;
 
 /// What to aim for among plans that keep every limit.
@@ -237,15 +237,19 @@ fn nodes(count: u32) -> Result<u32, LimitsError> {
 /// A choice of GPUs that some plan can hold.
 fn gpus(text: &str, hardware: &Hardware) -> Result<GpuSelector, LimitsError> {
     let selector = GpuSelector::parse(text, hardware)?;
+    let is_chosen = |node: &NodeShape| selector.matches_gpu(node.gpu, hardware.gpu(node.gpu));
     let nodes = hardware.instances().iter().map(|instance| &instance.node);
-    let chosen = nodes.filter(|node| selector.matches_gpu(node.gpu, hardware.gpu(node.gpu)));
-    let mut devices: BTreeSet<u32> = chosen.map(gpuplan_hardware::NodeShape::devices).collect();
+    let mut devices: BTreeSet<u32> = nodes.filter(|node| is_chosen(node)).map(NodeShape::devices).collect();
     if devices.is_empty() {
         // A card that no listed machine has is still planned at clouds that only say how many of it they rent out.
         devices.extend([1, 2, 4, 8]);
     }
     let largest = devices.last().copied().unwrap_or(1);
     let most = MOST_NODES * largest;
+    let is_whole = selector.matches_share(GpuCount::whole(1));
+    if !is_whole && !hardware.instances().iter().any(|it| is_chosen(&it.node) && selector.matches_share(it.node.gpus)) {
+        return Err(no_such_share(text, &selector, hardware));
+    }
     let Some(range) = selector.count().cloned() else { return Ok(selector) };
     let least = *range.start();
     let is_held = |devices: &u32| {
@@ -275,6 +279,26 @@ fn gpus(text: &str, hardware: &Hardware) -> Result<GpuSelector, LimitsError> {
     })
 }
 
+/// Parts of GPUs that an answer names.
+const NAMED_PARTS: usize = 3;
+
+/// A part of a GPU that no machine has: names the parts of it that machines have, else those of other GPUs, the largest first.
+fn no_such_share(text: &str, selector: &GpuSelector, hardware: &Hardware) -> LimitsError {
+    let sold = hardware.instances().iter().map(|instance| &instance.node).filter(|node| node.gpus.is_slice());
+    let (meant, other): (Vec<&NodeShape>, Vec<&NodeShape>) =
+        sold.partition(|node| selector.matches_gpu(node.gpu, hardware.gpu(node.gpu)));
+    let mut near = if meant.is_empty() { other } else { meant };
+    near.sort_by(|a, b| b.gpus.as_f64().total_cmp(&a.gpus.as_f64()).then(a.gpu.cmp(&b.gpu)));
+    let mut near: Vec<String> =
+        near.iter().map(|node| format!("{}:{}", hardware.gpu(node.gpu).family, node.gpus)).collect();
+    near.dedup();
+    near.truncate(NAMED_PARTS);
+    let text = text.trim();
+    let detail =
+        format!("no known machine has the part of a GPU that `{text}` asks for; `gpuplan estimate` takes any part");
+    LimitsError::Invalid { key: "gpus", detail, nearest: near }
+}
+
 fn choice<T: Default + for<'de> Deserialize<'de>>(key: &'static str, text: Option<&str>) -> Result<T, LimitsError> {
     let Some(text) = text else { return Ok(T::default()) };
     let word = text.trim().to_ascii_lowercase().replace(['_', ' '], "-");
@@ -293,6 +317,18 @@ fn choice<T: Default + for<'de> Deserialize<'de>>(key: &'static str, text: Optio
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_that_nobody_has_is_refused_with_parts_that_are_had() {
+        let hardware = Hardware::embedded().unwrap();
+        let refused = |text: &str| match gpus(text, &hardware) {
+            Err(LimitsError::Invalid { nearest, .. }) => nearest,
+            other => panic!("{text}: {other:?}"),
+        };
+        assert_eq!(refused("L4:1/3"), ["L4:1/2", "L4:1/4", "L4:1/8"]);
+        assert_eq!(refused("H100:1/7").len(), 3);
+        assert!(gpus("L4:1/4", &hardware).is_ok() && gpus("..1/4", &hardware).is_ok() && gpus("L4", &hardware).is_ok());
+    }
 
     #[test]
     fn a_confidence_is_a_share_or_a_percentage() {

@@ -40,7 +40,7 @@ pub fn sentence(advice: &Advice) -> String {
                 format!("; MIG {} holds it, with {} of the multiprocessors", slice.profile, slice.processors)
             });
             format!(
-                "uses {:.0} % of the card's memory for {run_hours}: a slice (fractional instance) or a smaller card would do{mig}",
+                "uses {:.0} % of the card's memory for {run_hours}: a part of one (`--share 1/2`) or a smaller card would do{mig}",
                 memory_share * 100.0
             )
         }

@@ -1,7 +1,7 @@
 //! What is known of a pool before its first probe: what its cloud says, and how often gangs are there.
 //!
-//! Clouds publish shares of a month, scores and ratios of causes. None of them is a rate an hour, so none enters a rate: they
-//! choose the recent availability that a forecast starts from, until probes say it themselves.
+//! Clouds publish shares of a month, bands, scores and ratios of causes, over all customers and sizes. None of them is a rate of this pool, so none
+//! enters a rate: they choose the recent availability that a forecast starts from, until probes say it themselves.
 
 use crate::availability::watch::{HALF_LIFE_HOURS, PRIOR_AVAILABILITY};
 use gpuplan_market::{RiskEvidence, Signal};
@@ -25,8 +25,9 @@ pub struct EvidenceAge {
     pub risk: f64,
 }
 
-/// Recent availability to assume, what it rests on, and how long ago that was said, in hours. The freshest kind of evidence wins: what the cloud says of now, then
-/// what it says of a month. The older it is, the nearer to the average pool.
+/// Recent availability to assume, what it rests on, and how long ago that was said, in hours. What was said of this pool itself goes before what
+/// is said of a month; of several such the worst counts, since a machine that is easily had and soon taken back is up no more. The older it is,
+/// the nearer to the average pool.
 pub fn assumed_availability(
     risk: Option<&RiskEvidence>,
     signals: &[Signal],
@@ -35,24 +36,46 @@ pub fn assumed_availability(
     let faded = |share: f64, age: f64, half_life: f64| {
         PRIOR_AVAILABILITY + (share - PRIOR_AVAILABILITY) * 0.5_f64.powf(age.max(0.0) / half_life)
     };
-    let at = |age: f64| move |(share, basis): (f64, &'static str)| (share, basis, Some(age));
-    let now = signals.iter().find_map(|signal| match signal {
-        Signal::Obtainability(share) => {
-            Some((faded(regime(*share), age.signals, MOMENT_HOURS), "obtainability, as a rank and no rate"))
-        }
-        Signal::PlacementScore(score) => {
-            let share = regime(f64::from(*score) / 10.0);
-            Some((faded(share, age.signals, MOMENT_HOURS), "placement score, as a rank and no rate"))
-        }
-        Signal::UptimeHours(_) | Signal::DailyPreemptionShare(_) | Signal::HourlyEvictionPercent { .. } => None,
-    });
+    let heard = signals.iter().filter_map(|signal| regime_of(*signal));
+    let heard = heard.map(|(share, basis, half_life)| (faded(share, age.signals, half_life), basis, Some(age.signals)));
     let month = risk.map(|risk| match risk.monthly_percent_high {
         0..=5 => (GOOD, "advisor band below 5 % a month, as a rank and no rate"),
         6..=20 => (MIDDLING, "advisor band of 5 to 20 % a month, as a rank and no rate"),
         _ => (POOR, "advisor band above 20 % a month, as a rank and no rate"),
     });
-    let month = month.map(|(share, basis)| (faded(share, age.risk, MONTH_HOURS), basis));
-    now.map(at(age.signals)).or(month.map(at(age.risk))).unwrap_or((PRIOR_AVAILABILITY, NOTHING_KNOWN, None))
+    let month = month.map(|(share, basis)| (faded(share, age.risk, MONTH_HOURS), basis, Some(age.risk)));
+    let worst = heard.min_by(|one, other| one.0.total_cmp(&other.0));
+    worst.or(month).unwrap_or((PRIOR_AVAILABILITY, NOTHING_KNOWN, None))
+}
+
+/// The regime that a signal speaks of, its name, and the hours in which it counts half as much. `None`: it says nothing of how long machines last.
+/// Google's preemption history divides those preempted by all that stopped: with short jobs it is low and with long ones high, whatever the pool.
+fn regime_of(signal: Signal) -> Option<(f64, &'static str, f64)> {
+    match signal {
+        Signal::Obtainability(share) => Some((regime(share), "obtainability, as a rank and no rate", MOMENT_HOURS)),
+        Signal::PlacementScore(score) => {
+            Some((regime(f64::from(score) / 10.0), "placement score, as a rank and no rate", MOMENT_HOURS))
+        }
+        Signal::UptimeHours(hours) => Some((kept(hours), "estimated uptime, as a rank and no rate", MOMENT_HOURS)),
+        Signal::HourlyEvictionPercent { low, high } => {
+            let lost_an_hour = f64::midpoint(f64::from(low), f64::from(high)) / 100.0;
+            let hours = -1.0 / (-lost_an_hour.clamp(0.0, 1.0)).ln_1p();
+            Some((kept(hours), "eviction band, as a rank and no rate", MONTH_HOURS))
+        }
+        Signal::DailyPreemptionShare(_) => None,
+    }
+}
+
+/// The regime of a pool that keeps its machines for so many hours on average: a day is good, a quarter of one is middling (judged; so that
+/// Azure's band of 0 to 5 % an hour is good, those to 15 % are middling and those above poor). What is no number is the worst.
+fn kept(hours: f64) -> f64 {
+    if hours >= 24.0 {
+        GOOD
+    } else if hours >= 6.0 {
+        MIDDLING
+    } else {
+        POOR
+    }
 }
 
 /// Share of time that so many machines can be had together, over that of one, by doublings: counts of up to sixteen H100 machines in
@@ -93,6 +116,28 @@ mod tests {
         assert_eq!(assumed(&[Signal::Obtainability(0.1)], 0.0), POOR);
         assert_eq!(assumed(&[Signal::Obtainability(0.1)], 24.0), f64::midpoint(POOR, PRIOR_AVAILABILITY));
         assert!((assumed(&[Signal::PlacementScore(9)], 268.0 * 24.0) - PRIOR_AVAILABILITY).abs() < 1e-6);
+    }
+
+    #[test]
+    fn what_a_cloud_says_of_machines_that_it_took_back_counts_where_it_is_the_worst() {
+        let assumed = |signals: &[Signal]| {
+            let (share, basis, age) = assumed_availability(None, signals, EvidenceAge { signals: 0.0, risk: 9.0 });
+            assert_eq!((age, basis == NOTHING_KNOWN), (Some(0.0), false));
+            (share, basis.split(',').next().unwrap_or_default())
+        };
+        for (low, high, regime) in
+            [(0, 5, GOOD), (5, 10, MIDDLING), (10, 15, MIDDLING), (15, 20, POOR), (20, 100, POOR)]
+        {
+            assert_eq!(assumed(&[Signal::HourlyEvictionPercent { low, high }]), (regime, "eviction band"), "{low}");
+        }
+        for (hours, regime) in [(30.0, GOOD), (9.0, MIDDLING), (1.5, POOR), (f64::NAN, POOR)] {
+            assert_eq!(assumed(&[Signal::UptimeHours(hours)]), (regime, "estimated uptime"), "{hours}");
+        }
+        let had = Signal::Obtainability(0.9);
+        assert_eq!(assumed(&[had, Signal::UptimeHours(2.0)]), (POOR, "estimated uptime"));
+        assert_eq!(assumed(&[had, Signal::UptimeHours(50.0), Signal::DailyPreemptionShare(0.99)]).0, GOOD);
+        let share = [Signal::DailyPreemptionShare(0.99)];
+        assert_eq!(assumed_availability(None, &share, EvidenceAge::default()).1, NOTHING_KNOWN, "a ratio of causes");
     }
 
     #[test]

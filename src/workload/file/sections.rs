@@ -258,7 +258,7 @@ pub struct LimitsSection {
     #[serde(deserialize_with = "names")]
     #[schemars(with = "Names")]
     pub regions: Vec<String>,
-    /// GPUs that may be used, such as `H100:8` or `24GB+`; several with `;` between them.
+    /// GPUs that may be used, such as `H100:8`, `24GB+` or `L4:1/4`; several with `;` between them.
     pub gpus: Option<String>,
     /// What the recommended plan has least of: cost, time, or balanced (the product of both).
     pub objective: Option<String>,
