@@ -54,6 +54,9 @@ impl<'a> Miss<'a> {
     }
 }
 
+/// Of one run: the factor from which on it is inside, the squares of its half-width (known, left open), its source.
+type Share<'a> = (f64, (f64, f64), &'a str);
+
 /// Bands of the runs as constants that never saw their code base missed them. `open` are runs of which something was left open
 /// (`held_out::left_open`): they decide the doubts about that and nothing else.
 pub fn fit(held: &[HeldOut], open: &[HeldOut]) -> FittedBands {
@@ -61,8 +64,8 @@ pub fn fit(held: &[HeldOut], open: &[HeldOut]) -> FittedBands {
     let open: Vec<Miss> = open.iter().map(Miss::of).collect();
     let (widths, regimes, doubts) = widths(&misses, &open);
     let groups: BTreeSet<&str> = misses.iter().map(Miss::group).collect();
-    // By bands that never saw the code base: the factor from which on a run is inside, both squares, the source.
-    let mut shares: Vec<(f64, (f64, f64), &str)> = Vec::new();
+    // By bands that never saw the code base.
+    let mut shares: Vec<Share> = Vec::new();
     for group in groups {
         let (out, others): (Vec<Miss>, Vec<Miss>) = misses.iter().partition(|miss| miss.group() == group);
         let open_others: Vec<Miss> = open.iter().filter(|miss| miss.group() != group).copied().collect();
@@ -76,10 +79,9 @@ pub fn fit(held: &[HeldOut], open: &[HeldOut]) -> FittedBands {
     let inside = |factor: f64| {
         100.0 * shares.iter().filter(|(share, ..)| *share <= factor).count() as f64 / shares.len().max(1) as f64
     };
-    let unweighted = |shares: &[&(f64, (f64, f64), &str)], inside| {
-        quantile(shares.iter().map(|(share, ..)| (*share, 1.0)).collect(), inside)
-    };
-    let mut by_source: BTreeMap<&str, Vec<&(f64, (f64, f64), &str)>> = BTreeMap::new();
+    let unweighted =
+        |shares: &[&Share], inside| quantile(shares.iter().map(|(share, ..)| (*share, 1.0)).collect(), inside);
+    let mut by_source: BTreeMap<&str, Vec<&Share>> = BTreeMap::new();
     for share in &shares {
         by_source.entry(share.2).or_default().push(share);
     }
