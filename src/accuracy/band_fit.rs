@@ -37,38 +37,51 @@ struct Miss<'a> {
     size: f64,
 }
 
-impl Miss<'_> {
+impl<'a> Miss<'a> {
+    fn of(held: &'a HeldOut<'a>) -> Self {
+        Self { held, size: held.log_error.abs() }
+    }
+
     fn group(&self) -> &str {
         self.held.run.run.group()
     }
 
-    fn half_width(&self, widths: &Widths) -> f64 {
-        (widths.of_regime(self.held.regime).powi(2) + widths.doubt_square(self.held.doubts, |_| 1.0)).sqrt()
+    /// Squares of the half-width that a new code base multiplies, and of that which is left open.
+    fn squares(&self, widths: &Widths) -> (f64, f64) {
+        let of =
+            |left_open| widths.doubt_square(self.held.doubts, |doubt| f64::from(doubt.is_left_open() == left_open));
+        (widths.of_regime(self.held.regime).powi(2) + of(false), of(true))
     }
 }
 
-/// Bands of the runs as constants that never saw their code base missed them.
-pub fn fit(held: &[HeldOut]) -> FittedBands {
-    let misses: Vec<Miss> = held.iter().map(|held| Miss { held, size: held.log_error.abs() }).collect();
-    let (widths, regimes, doubts) = widths(&misses);
+/// Of one run: the factor from which on it is inside, the squares of its half-width (known, left open), its source.
+type Share<'a> = (f64, (f64, f64), &'a str);
+
+/// Bands of the runs as constants that never saw their code base missed them. `open` are runs of which something was left open
+/// (`held_out::left_open`): they decide the doubts about that and nothing else.
+pub fn fit(held: &[HeldOut], open: &[HeldOut]) -> FittedBands {
+    let misses: Vec<Miss> = held.iter().map(Miss::of).collect();
+    let open: Vec<Miss> = open.iter().map(Miss::of).collect();
+    let (widths, regimes, doubts) = widths(&misses, &open);
     let groups: BTreeSet<&str> = misses.iter().map(Miss::group).collect();
-    // Size over half-width by bands that never saw the code base.
-    let mut shares: Vec<(f64, f64, &str)> = Vec::new();
+    // By bands that never saw the code base.
+    let mut shares: Vec<Share> = Vec::new();
     for group in groups {
         let (out, others): (Vec<Miss>, Vec<Miss>) = misses.iter().partition(|miss| miss.group() == group);
-        let without = self::widths(&others).0;
+        let open_others: Vec<Miss> = open.iter().filter(|miss| miss.group() != group).copied().collect();
+        let without = self::widths(&others, &open_others).0;
         shares.extend(out.iter().map(|miss| {
-            let half_width = miss.half_width(&without);
-            (miss.size / half_width, half_width, miss.held.run.run.source.as_str())
+            let (known, left_open) = miss.squares(&without);
+            let factor = ((miss.size.powi(2) - left_open).max(0.0) / known).sqrt();
+            (factor, (known, left_open), miss.held.run.run.source.as_str())
         }));
     }
     let inside = |factor: f64| {
         100.0 * shares.iter().filter(|(share, ..)| *share <= factor).count() as f64 / shares.len().max(1) as f64
     };
-    let unweighted = |shares: &[&(f64, f64, &str)], inside| {
-        quantile(shares.iter().map(|(share, ..)| (*share, 1.0)).collect(), inside)
-    };
-    let mut by_source: BTreeMap<&str, Vec<&(f64, f64, &str)>> = BTreeMap::new();
+    let unweighted =
+        |shares: &[&Share], inside| quantile(shares.iter().map(|(share, ..)| (*share, 1.0)).collect(), inside);
+    let mut by_source: BTreeMap<&str, Vec<&Share>> = BTreeMap::new();
     for share in &shares {
         by_source.entry(share.2).or_default().push(share);
     }
@@ -77,7 +90,8 @@ pub fn fit(held: &[HeldOut]) -> FittedBands {
         .map(|shares| unweighted(shares, LEAST_INSIDE))
         .fold(unweighted(&shares.iter().collect::<Vec<_>>(), INSIDE), f64::max)
         .max(1.0);
-    let half_widths = shares.iter().map(|(_, half_width, _)| (*half_width, 1.0)).collect();
+    let half_width = |(known, left_open): (f64, f64)| (new_source.powi(2) * known + left_open).sqrt();
+    let half_widths = shares.iter().map(|(_, squares, _)| (half_width(*squares), 1.0)).collect();
     let mut sources: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     for (share, _, source) in &shares {
         let (runs, held) = sources.entry(source).or_default();
@@ -99,7 +113,7 @@ pub fn fit(held: &[HeldOut]) -> FittedBands {
         inside_before_percent: rounded(inside(1.0), 1),
         inside_percent: rounded(inside(new_source), 1),
         new_source: rounded(new_source, 4),
-        median_high_over_low: rounded((2.0 * new_source * quantile(half_widths, 0.5)).exp(), 3),
+        median_high_over_low: rounded((2.0 * quantile(half_widths, 0.5)).exp(), 3),
         regimes: (0..regimes.len()).map(|at| named(Regime::ALL[at].word(), widths.regimes[at], regimes[at])).collect(),
         doubts: (0..doubts.len()).map(|at| named(Doubt::ALL[at].word(), widths.doubts[at], doubts[at])).collect(),
         sources: sources.into_iter().map(coverage).collect(),
@@ -107,11 +121,12 @@ pub fn fit(held: &[HeldOut]) -> FittedBands {
 }
 
 /// Half-widths with 80 % of these runs inside, and the code bases that each rests on.
-fn widths(misses: &[Miss]) -> (Widths, [usize; Regime::ALL.len()], [usize; Doubt::ALL.len()]) {
+fn widths(misses: &[Miss], open: &[Miss]) -> (Widths, [usize; Regime::ALL.len()], [usize; Doubt::ALL.len()]) {
     let mut widths = Widths { regimes: [0.0; Regime::ALL.len()], doubts: Doubt::ALL.map(Doubt::guess) };
     let (mut in_regime, mut in_doubt) = ([0; Regime::ALL.len()], [0; Doubt::ALL.len()]);
     for _ in 0..TURNS {
-        let known = |miss: &Miss| widths.doubt_square(miss.held.doubts, |_| 1.0);
+        // The little that a published run leaves open counts as what its code base is wrong by.
+        let known = |miss: &Miss| widths.doubt_square(miss.held.doubts, |doubt| f64::from(!doubt.is_left_open()));
         let (pooled, _) = solved(misses.iter().map(|miss| (*miss, known(miss))).collect(), WHOLE);
         let mut regimes = widths.regimes;
         for (at, regime) in Regime::ALL.into_iter().enumerate() {
@@ -124,12 +139,14 @@ fn widths(misses: &[Miss]) -> (Widths, [usize; Regime::ALL.len()], [usize; Doubt
         }
         widths.regimes = regimes;
         for (at, doubt) in Doubt::ALL.into_iter().enumerate() {
+            let counts = |one: Doubt| one != doubt && (doubt.is_left_open() || !one.is_left_open());
             let rest = |miss: &Miss| {
-                let others = widths.doubt_square(miss.held.doubts, |one| if one == doubt { 0.0 } else { 1.0 });
+                let others = widths.doubt_square(miss.held.doubts, |one| f64::from(counts(one)));
                 widths.of_regime(miss.held.regime).powi(2) + others
             };
-            let own: Vec<(Miss, f64)> =
-                misses.iter().filter(|miss| miss.held.doubts.holds(doubt)).map(|miss| (*miss, rest(miss))).collect();
+            let runs = if doubt.is_left_open() { open } else { misses };
+            let doubted = runs.iter().filter(|miss| miss.held.doubts.holds(doubt));
+            let own: Vec<(Miss, f64)> = doubted.map(|miss| (*miss, rest(miss))).collect();
             in_doubt[at] = groups(&own);
             let (solved, count) = if own.is_empty() { (doubt.guess(), 0.0) } else { solved(own, FEWEST_RUNS as f64) };
             widths.doubts[at] = (count * solved + SHRUNK_TO * doubt.guess()) / (count + SHRUNK_TO);
@@ -214,7 +231,7 @@ mod tests {
                 }
             })
             .collect();
-        let bands = fit(&held);
+        let bands = fit(&held, &[]);
         assert_eq!(bands.runs, held.len());
         assert!(bands.inside_percent >= 79.9 && bands.new_source >= 1.0, "{bands:?}");
         assert!(bands.sources.iter().all(|one| one.runs < FEWEST_RUNS || one.inside_percent >= 50.0), "{bands:?}");

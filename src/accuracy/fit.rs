@@ -15,9 +15,11 @@ use crate::published::Run;
 use gpuplan_estimate::answer::prepared_estimate;
 use gpuplan_estimate::case::Prepared;
 use gpuplan_estimate::constants::{Constants, PARAMETERS};
+use gpuplan_estimate::defaults::Request;
 use gpuplan_estimate::parameters::{Parameter, Scale};
 use gpuplan_hardware::{Gpu, Hardware};
-use gpuplan_workload::Models;
+use gpuplan_workload::training::Framework;
+use gpuplan_workload::{Kernels, Models};
 
 /// A source counts as this many runs, however many it has.
 const RUNS_PER_SOURCE: f64 = 25.0;
@@ -36,7 +38,7 @@ const LATER: [&str; 5] =
     ["sustained_blackwell", "jitter_newer", "generation_blackwell", "generation_cdna", "exposed_prefetched"];
 
 /// A run with its case filled in once.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct FitRun<'a> {
     pub run: &'a Run,
     prepared: Prepared,
@@ -51,6 +53,30 @@ impl<'a> FitRun<'a> {
 
     pub fn predict(&self, constants: &Constants) -> Option<Prediction> {
         prepared_estimate(constants, Value::Null, &self.prepared).ok().map(Prediction::from)
+    }
+
+    pub fn trains_transformer(&self) -> bool {
+        let Prepared { model, training, .. } = &self.prepared;
+        training.task.has_backward() && model.kind.is_transformer() && !training.framework.0.is_empty()
+    }
+
+    /// The same run of a case that names no stack, nor what its kernels and traffic do.
+    pub fn without_stack(&self) -> Self {
+        let mut open = self.clone();
+        let training = &mut open.prepared.training;
+        training.framework = Framework::default();
+        training.kernels = Kernels { low_precision: training.kernels.low_precision, ..Kernels::default() };
+        training.synchronization.overlap = None;
+        open
+    }
+
+    /// The same run of a case that does not say how it was split, nor what it recomputed.
+    pub fn without_setting(&self) -> Self {
+        let mut open = self.clone();
+        let Prepared { request, training, .. } = &mut open.prepared;
+        *request = Request { gpus: request.gpus, global_batch: request.global_batch, ..Request::default() };
+        (training.micro_batch, training.grad_accumulation, training.recompute) = (None, None, None);
+        open
     }
 
     pub fn gpu(&self) -> &Gpu {

@@ -71,7 +71,7 @@ fn regret(choices: &[Choice]) -> f64 {
 }
 
 /// What the runs of one decision share.
-fn sweep(run: &Run) -> String {
+pub(crate) fn sweep(run: &Run) -> String {
     let (model, hardware, training) = (&run.case.model, &run.case.hardware, &run.case.training);
     format!(
         "{} {:?} {:?} {} {:?} {:?} {:?} {}",

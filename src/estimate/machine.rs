@@ -127,13 +127,13 @@ fn measured_link(link: GpuLink, measured: MeasuredLinks) -> GpuLink {
 }
 
 /// Network of a machine where nothing is stated: 8 x 400 Gb/s around Hopper and Blackwell, 8 x 100 around GA100
-/// (the usual cluster designs of these parts), 100 Gb/s elsewhere.
+/// and 4 x 200 around MI250X (LUMI and Frontier; the usual cluster designs of these parts), 100 Gb/s elsewhere.
 pub fn usual_network(gpu: &Gpu) -> BytesPerSecond {
     let gbit = match (gpu.architecture, gpu.form_factor.as_str()) {
         (Architecture::Hopper | Architecture::Blackwell, "sxm" | "nvl72" | "superchip")
         | (Architecture::Cdna3 | Architecture::Cdna4, _) => 3200.0,
         (Architecture::Hopper | Architecture::Blackwell, _) => 3200.0,
-        (Architecture::Ampere, _) => 800.0,
+        (Architecture::Ampere | Architecture::Cdna2, _) => 800.0,
         _ => 100.0,
     };
     BytesPerSecond::from_gbit(gbit)

@@ -245,9 +245,13 @@ impl<'a> Subject<'a> {
         let architecture = self.machine.gpu.architecture;
         let layout = &setting.layout;
         let kind = self.model.kind;
+        let names_no_stack = self.training.framework.0.is_empty() && self.training.task.has_backward();
         Doubts {
-            framework: !self.constants.framework(&self.training.framework.0).fitted,
-            gpu: matches!(architecture, Architecture::BlackwellRtx | Architecture::Turing)
+            framework: !names_no_stack && !self.constants.framework(&self.training.framework.0).fitted,
+            stack: names_no_stack,
+            // Whoever asks for a setting states it; `cases::defaults` chooses.
+            setting: false,
+            gpu: matches!(architecture, Architecture::BlackwellRtx | Architecture::Turing | Architecture::Cdna2)
                 || self.machine.gpu.is_assumed(),
             vendor: architecture.is_amd() || self.machine.gpu.is_assumed(),
             experts: kind == ModelKind::Moe || self.model.experts.is_some(),

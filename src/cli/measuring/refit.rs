@@ -14,7 +14,7 @@ use gpuplan_accuracy::held_out::{self, HeldOut};
 use gpuplan_accuracy::memory_fit::{self, MemoryRun};
 use gpuplan_accuracy::{Published, Run};
 use gpuplan_estimate::band::FittedBands;
-use gpuplan_estimate::constants::{Fitted, HeldOutError, HeldOutInference};
+use gpuplan_estimate::constants::{Constants, Fitted, HeldOutError, HeldOutInference};
 use gpuplan_estimate::memory_constants::FittedMemory;
 use gpuplan_hardware::Hardware;
 use gpuplan_report::measure::{accuracy as report, accuracy_json};
@@ -54,7 +54,7 @@ pub fn bands(path: &Path, residuals: Option<&Path>, session: &Session) -> Result
     session.printer.note(&format!("holding every code base out of {} runs", runs.len()));
     let held = held_out::leave_one_out(&runs, held_out::by_group);
     write_residuals(residuals, &[("group", &held)])?;
-    let bands = write_bands(path, &held)?;
+    let bands = write_bands(path, &held, &held_out::left_open(&runs, Constants::embedded()))?;
     session.printer.data(&report::bands(&bands, session.width))
 }
 
@@ -93,8 +93,8 @@ fn write_memory(
 }
 
 /// Writes the bands beside the constants of the time.
-fn write_bands(path: &Path, held: &[HeldOut]) -> Result<FittedBands, Diagnostic> {
-    let bands = band_fit::fit(held);
+fn write_bands(path: &Path, held: &[HeldOut], open: &[HeldOut]) -> Result<FittedBands, Diagnostic> {
+    let bands = band_fit::fit(held, open);
     write(&path.with_file_name("band_constants.toml"), "bands of the step time", "src/estimate/band.rs", &bands)?;
     Ok(bands)
 }
@@ -131,7 +131,7 @@ pub fn refit(path: &Path, residuals: Option<&Path>, session: &Session) -> Result
         ..fitted(best, &runs, &by_group, &by_gpu, session)
     };
     write(path, "time model", "src/estimate/constants.rs", &fitted)?;
-    write_bands(path, &by_group)?;
+    write_bands(path, &by_group, &held_out::left_open(&runs, &fitted.values))?;
     let memory = write_memory(path, &published, &hardware, &models)?;
     session.printer.note(&format!("wrote {}, and those of memory and bands beside it", path.display()));
     session.printer.data(&report::held_out(&fitted, &memory, session.width))

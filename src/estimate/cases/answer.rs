@@ -79,6 +79,11 @@ pub fn prepared_estimate(constants: &Constants, id: Value, prepared: &Prepared) 
     })?;
     let mut assumed = prepared.assumed.clone();
     assumed.extend(chosen);
+    let machine = &subject.machine;
+    if machine.network_assumed && made.setting.gpus() > machine.link_domain(made.setting.gpus()) {
+        // Of a small model it decides more than all else.
+        assumed.push(format!("node_network_gbit_per_s={:.0}", machine.node_network.0 * 8.0 / 1e9));
+    }
     let answer = describe(id, &subject, &made, prepared.measure, assumed);
     if answer.step_seconds.is_finite() && answer.peak_memory_bytes.is_finite() && answer.step_seconds.expected > 0.0 {
         Ok(answer)

@@ -24,6 +24,7 @@ pub struct Request {
 /// The fastest setting that fits, or the one that needs the least memory, with what was chosen.
 pub fn complete(subject: &Subject, request: &Request) -> Result<(StepEstimate, Vec<String>), Infeasible> {
     let mut best: Option<(StepEstimate, Option<String>)> = None;
+    let mut misfit = None;
     for layout in layouts(subject, request) {
         for micro_batch in micro_batches(request, &layout) {
             for virtual_pipeline in interleaves(subject, request, &layout, micro_batch) {
@@ -31,14 +32,22 @@ pub fn complete(subject: &Subject, request: &Request) -> Result<(StepEstimate, V
                 let global_batch =
                     request.global_batch.unwrap_or(f64::from(micro_batch) * f64::from(layout.data) * accumulation);
                 let layout = Layout { virtual_pipeline, ..layout };
-                let (made, layers) = recomputed(subject, request, layout, micro_batch, global_batch)?;
-                if best.as_ref().is_none_or(|(best, _)| is_better(&made, best)) {
-                    best = Some((made, layers));
+                match recomputed(subject, request, layout, micro_batch, global_batch) {
+                    Ok((made, layers)) => {
+                        if best.as_ref().is_none_or(|(best, _)| is_better(&made, best)) {
+                            best = Some((made, layers));
+                        }
+                    }
+                    // One of several ways to split cannot be; why counts where none can.
+                    Err(why) => misfit = misfit.or(Some(why)),
                 }
             }
         }
     }
-    let (best, recompute) = best.ok_or(Infeasible::Indivisible { what: "GPUs", by: request.gpus })?;
+    let none = || misfit.unwrap_or(Infeasible::Indivisible { what: "GPUs", by: request.gpus });
+    let (mut best, recompute) = best.ok_or_else(none)?;
+    let is_split_here = request.layout.is_none() && request.gpus > MOST_UNSPLIT_GPUS;
+    best.doubts.setting = is_split_here || recompute.as_deref().is_some_and(|chosen| chosen != "none");
     let mut assumed = assumed(request, &best.setting);
     assumed.extend(recompute.map(|recompute| format!("recompute={recompute}")));
     assumed.extend(assumed_of_the_stack(subject, &best.setting));
@@ -56,7 +65,10 @@ fn is_better(made: &StepEstimate, best: &StepEstimate) -> bool {
     }
 }
 
-/// Up to eight GPUs run data parallel unless stated; more are split over layers and matrices where the model needs it.
+/// GPUs that run data parallel unless stated.
+const MOST_UNSPLIT_GPUS: u32 = 8;
+
+/// So many run data parallel unless stated; more are split over layers and matrices where the model needs it.
 fn layouts(subject: &Subject, request: &Request) -> Vec<Layout> {
     if let Some(layout) = request.layout {
         let groups = groups(subject, request, layout);
@@ -64,7 +76,7 @@ fn layouts(subject: &Subject, request: &Request) -> Vec<Layout> {
     }
     let gpus = request.gpus.max(1);
     let plain = Layout { data: gpus, ..Layout::default() };
-    if gpus <= 8 || !subject.model.kind.is_transformer() {
+    if gpus <= MOST_UNSPLIT_GPUS || !subject.model.kind.is_transformer() {
         return vec![plain, Layout { shard: Shard::Zero3, ..plain }];
     }
     let mut layouts = Vec::new();

@@ -66,8 +66,8 @@ fn nothing_measured_changes_nothing() {
 
 #[test]
 fn a_slower_measured_gpu_makes_a_longer_step_with_a_narrower_band() {
-    let case = r#"{"id": "a", "model": {"name": "llama-2-7b"}, "training": {"task": "pretrain", "sequence_length": 4096},
-        "hardware": {"gpu": "h100-sxm5-80", "gpus": 8}}"#;
+    let case = r#"{"id": "a", "model": {"name": "llama-2-7b"}, "hardware": {"gpu": "h100-sxm5-80", "gpus": 8},
+        "training": {"task": "pretrain", "sequence_length": 4096, "framework": "fsdp"}}"#;
     let case: EstimateCase = serde_json::from_str(case).unwrap();
     let prepared = case.prepare(&Hardware::embedded().unwrap(), &Models::embedded().unwrap()).unwrap();
     let layout = Layout { data: 8, shard: Shard::Zero1, ..Layout::default() };
@@ -81,7 +81,8 @@ fn a_slower_measured_gpu_makes_a_longer_step_with_a_narrower_band() {
     assert!((arithmetic(&slow) / arithmetic(&plain) / 1.2_f64.powf(0.9) - 1.0).abs() < 1e-9);
     assert!(slow.time.elementwise == plain.time.elementwise && slow.time.total > 1.08 * plain.time.total);
     let width = |step: &StepEstimate| step.step_seconds().high / step.step_seconds().low;
-    assert!(width(&slow) < 0.98 * width(&plain), "{} {}", width(&slow), width(&plain));
+    // Of a run that names no stack most of the band is of that, which measuring a GPU leaves as it is.
+    assert!(width(&slow) < 0.97 * width(&plain), "{} {}", width(&slow), width(&plain));
     assert_eq!(slow.memory, plain.memory);
 }
 
