@@ -10,16 +10,14 @@ use crate::policy::safety::whole_ticks_up;
 
 /// Cells of slack at most.
 const CELLS: usize = 64;
-/// Cells are a step wide near no slack, where a changeover decides, and this share of the slack where there is more. A step is less
-/// than a changeover, so waiting for the length of one is never lost between two cells.
+/// Cells are a step wide near no slack, where a changeover decides, and this share of the slack where there is more. A step is at most
+/// half a changeover, so waiting for the length of one is never lost between two cells.
 const WIDTH_OF_SLACK: f64 = 0.1;
 /// Steps of time; longer ones are taken for longer jobs.
 const MOST_STEPS: f64 = 1500.0;
 /// Slack beyond this, in work and in seconds, changes nothing.
 const MOST_SLACK_OF_WORK: f64 = 2.0;
 const MOST_SLACK: f64 = 240.0 * 3600.0;
-/// Steps that a changeover takes at least, where ticks are so short: in half changeovers a young spell ends within one of them as often as not.
-const STEPS_OF_CHANGEOVER: f64 = 3.0;
 /// Whoever waits wants the work done, too: an hour of it counts as this share of an hour on on-demand machines. Judged, so that nobody
 /// waits for a day to save cents.
 const WAITING: f64 = 0.01;
@@ -43,9 +41,9 @@ impl Terms {
         work + (deadline - work).min(most).max(tick)
     }
 
-    /// Seconds between two decisions of the programme: a tick or a third of a changeover, whichever is longer, and longer for long horizons.
+    /// Seconds between two decisions of the programme: a tick or half a changeover, whichever is longer, and longer for long horizons.
     pub fn step(&self) -> f64 {
-        let fine = (self.changeover / STEPS_OF_CHANGEOVER / self.tick).floor().max(1.0);
+        let fine = (self.changeover / 2.0 / self.tick).floor().max(1.0);
         self.tick * fine.max((self.horizon / MOST_STEPS / self.tick).ceil())
     }
 
