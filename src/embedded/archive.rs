@@ -83,13 +83,22 @@ impl Archive {
     /// Serialises and compresses. Only the build script does this.
     pub fn pack(&self) -> Result<Vec<u8>, EmbeddedError> {
         let plain = postcard::to_stdvec(self).map_err(|error| EmbeddedError::Damaged(error.to_string()))?;
-        zstd::encode_all(plain.as_slice(), 19).map_err(|error| EmbeddedError::Damaged(error.to_string()))
+        zstd::bulk::compress(&plain, 19).map_err(|error| EmbeddedError::Damaged(error.to_string()))
     }
 
     pub fn unpack(bytes: &[u8]) -> Result<Self, EmbeddedError> {
-        let plain = zstd::decode_all(bytes).map_err(|error| EmbeddedError::Damaged(error.to_string()))?;
+        let plain = unpacked(bytes)?;
         postcard::from_bytes(&plain).map_err(|error| EmbeddedError::Damaged(error.to_string()))
     }
+}
+
+/// What a zstd frame holds, in one piece: every frame in the program says its size, which spares a copy by buffers.
+pub(crate) fn unpacked(frame: &[u8]) -> Result<Vec<u8>, EmbeddedError> {
+    let damaged = |detail: String| EmbeddedError::Damaged(detail);
+    let size = zstd::zstd_safe::get_frame_content_size(frame).map_err(|error| damaged(error.to_string()))?;
+    let size = size.ok_or_else(|| damaged("the frame does not say its size".to_owned()))?;
+    let size = usize::try_from(size).map_err(|error| damaged(error.to_string()))?;
+    zstd::bulk::decompress(frame, size).map_err(|error| damaged(error.to_string()))
 }
 
 impl Table {

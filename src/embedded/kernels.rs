@@ -1,6 +1,6 @@
 //! Measured times of kernels, a packed table for each GPU that has one: `benchmarks/kernels/`.
 
-use crate::archive::EmbeddedError;
+use crate::archive::{EmbeddedError, unpacked};
 
 /// The id of `catalogs/gpus.toml` and the table as it was committed. Apart and not one archive: a plan reads those that it asks for.
 pub static KERNELS: [(&str, &[u8]); 9] = [
@@ -17,7 +17,5 @@ pub static KERNELS: [(&str, &[u8]); 9] = [
 
 /// The text of a packed table.
 pub fn kernels_text(packed: &[u8]) -> Result<String, EmbeddedError> {
-    let damaged = |detail: String| EmbeddedError::Damaged(detail);
-    let plain = zstd::decode_all(packed).map_err(|error| damaged(error.to_string()))?;
-    String::from_utf8(plain).map_err(|error| damaged(error.to_string()))
+    String::from_utf8(unpacked(packed)?).map_err(|error| EmbeddedError::Damaged(error.to_string()))
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::OnceLock;
 
+use rustc_hash::FxHashMap;
 use serde::Deserialize;
 
 use crate::training::layout::Shard;
@@ -321,7 +322,10 @@ impl fmt::Display for UnknownStack {
 /// Every known training stack, by id.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stacks {
+    /// Sorted by id.
     rows: Vec<Stack>,
+    /// Of each id its row: asked many times for each layout of a search.
+    by_id: FxHashMap<String, usize>,
 }
 
 #[derive(Deserialize)]
@@ -356,7 +360,8 @@ impl Stacks {
             serde_json::from_str(text).map_err(|error| EmbeddedError::Damaged(format!("stacks.toml: {error}")))?;
         let mut rows = document.stack;
         rows.sort_by(|one, other| one.id.cmp(&other.id));
-        Ok(Self { rows })
+        let by_id = rows.iter().enumerate().map(|(at, row)| (row.id.clone(), at)).collect();
+        Ok(Self { rows, by_id })
     }
 
     pub fn rows(&self) -> &[Stack] {
@@ -375,11 +380,7 @@ impl Stacks {
 
     /// The stack of a run. `None`: the run names none.
     pub fn of(&self, framework: &Framework) -> Option<&Stack> {
-        // Asked many times for each layout of a search.
-        if framework.0.is_empty() {
-            return None;
-        }
-        self.rows.binary_search_by(|row| row.id.as_str().cmp(&framework.0)).ok().map(|found| &self.rows[found])
+        self.by_id.get(&framework.0).map(|at| &self.rows[*at])
     }
 
     /// The framework by its id, whatever name of it was written; empty text and `none` are no framework.

@@ -44,6 +44,12 @@ const MOST_NEAREST: usize = 3;
 
 /// The best ways to carry out a workload within some limits.
 pub fn plan(world: World, workload: &Workload, limits: &Limits) -> PlanSet {
+    // From within the thread pool: outside of it, the calling thread sleeps and is woken for each of the thousand small
+    // loops that are shared out below.
+    rayon::scope(|_| plan_with_policy(world, workload, limits))
+}
+
+fn plan_with_policy(world: World, workload: &Workload, limits: &Limits) -> PlanSet {
     let context = Context { world, workload, limits };
     let mut set = plan_under(context);
     if set.recommendation.is_none() && limits.policy.is_some() {
