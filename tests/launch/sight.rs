@@ -289,7 +289,7 @@ fn the_controller_decides_as_the_replay_does_where_a_pool_becomes_dearer() {
                     let at = |tick: usize| match (pool, (tick.saturating_sub(start)) * 4 / ticks) {
                         (0, 0 | 1 | 3..) => LOW,
                         (0, _) => HIGH,
-                        _ => (LOW + HIGH) / 2 + 20_000_000 * pool as i64,
+                        _ => i64::midpoint(LOW, HIGH) + 20_000_000 * pool as i64,
                     };
                     (0..up[0].len()).map(|tick| UsdPerHour::from_nanos(at(tick) * i64::from(nodes))).collect()
                 })
