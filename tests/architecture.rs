@@ -86,6 +86,7 @@ const OWNERS: &[(&str, &str)] = &[
     ("quick_xml", "clouds/aws/account/bucket.rs"),
     ("nvml_wrapper", "telemetry/counters/nvml.rs"),
     ("object_store", "runstore/store/"),
+    ("microlp", "budget/portfolio/assignment/solver.rs"),
     ("parquet", "budget/bill/columnar.rs budget/bill/columnar/"),
     ("serde_saphyr", "import/yaml.rs export/yaml.rs"),
     ("rusqlite", "budget/ledger.rs market/cache.rs launch/journal/ workload/trace/nsight.rs"),

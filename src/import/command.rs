@@ -66,6 +66,7 @@ fn read_commands(script: &Script, asked: &mut JobRequest, names: Names) {
 fn read_start(start: &Start, environment: &[(&str, String)], script: &Script, asked: &mut JobRequest, names: Names) {
     let launch = launcher::flags(&start.before);
     let mut entries = launcher::flags(&start.after);
+    without_stage(&mut entries);
     let dialect = recipe::of_command(&start.program, &entries);
     asked.trains |= entries.iter().any(|entry| LEARNING.contains(&entry.key.as_str()) && entry.switch() != Some(false));
     processes::of_launcher(&launch, asked);
@@ -77,7 +78,7 @@ fn read_start(start: &Start, environment: &[(&str, String)], script: &Script, as
         has_configuration |= read_configuration(&path, &start.program, script, asked, names);
     }
     name_of_program(start.name(), asked);
-    if let Some(model) = start.served_model(&entries, environment) {
+    if let Some(model) = start.named_model(&entries, environment) {
         entries.push(Entry { key: "model".to_owned(), value: Some(model), shown: "model".to_owned() });
     }
     entries.retain(|entry| !launcher::CONFIGURATIONS.contains(&entry.key.as_str()));
@@ -86,6 +87,16 @@ fn read_start(start: &Start, environment: &[(&str, String)], script: &Script, as
     recipe::amount_of_data(dialect, &entries, asked);
     if !has_configuration {
         recipe::leave_to_the_parser(dialect, &entries, asked);
+    }
+}
+
+/// NeMo's launcher runs stages of which one trains: its settings are those of NeMo behind `training.`.
+fn without_stage(entries: &mut [Entry]) {
+    for entry in entries {
+        let rest = entry.key.strip_prefix("training.");
+        if let Some(rest) = rest.filter(|rest| rest.starts_with("model.") || rest.starts_with("trainer.")) {
+            entry.key = rest.to_owned();
+        }
     }
 }
 

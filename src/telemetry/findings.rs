@@ -14,7 +14,7 @@ pub use crate::findings::rule_check::{BUSY, Facts};
 pub fn find(profile: &Profile, facts: &Facts) -> Vec<Finding> {
     let mut found: Vec<Finding> = Vec::new();
     if let Some(operators) = profile.operators.as_ref().filter(|operators| operators.span_seconds > 0.0) {
-        let steps = profile.step.as_ref().map(|step| step.count);
+        let steps = profile.step.as_ref().map(|step| step.count.max(operators.steps));
         found.extend(operators::findings(operators, steps, facts));
     }
     if let Some(usage) = &profile.usage {

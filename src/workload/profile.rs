@@ -1,7 +1,11 @@
 //! `Profile`: what was measured of a run and what was found in it; the file that `profile` writes and `plan` reads.
 
+mod deviation;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub use crate::profile::deviation::{Deviation, Term, TermDeviation};
 
 use crate::file::WorkloadFile;
 use crate::training::precision::Precision;
@@ -47,6 +51,9 @@ pub struct Profile {
     pub operators: Option<Operators>,
     #[serde(default)]
     pub findings: Vec<Finding>,
+    /// How the run compares with its estimate, where the workload and its GPU are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deviation: Option<Deviation>,
     #[serde(default)]
     pub notes: Vec<String>,
 }
@@ -238,6 +245,9 @@ pub struct Operators {
     pub format: String,
     /// Devices with work on them; 0: the trace has the host alone, and the seconds are those of host operators.
     pub devices: u32,
+    /// Steps that it has work of; 0: none is marked. Times from one mark to the next are one fewer.
+    #[serde(default)]
+    pub steps: u64,
     /// From the first to the last work of a device.
     pub span_seconds: f64,
     /// Time in which at least one kernel or copy ran.
@@ -396,6 +406,24 @@ pub enum Rule {
 }
 
 impl Rule {
+    /// The term of a step that what was found slows; `None`: several, or none.
+    pub fn slows(self) -> Option<Term> {
+        match self {
+            Self::SmallShapes
+            | Self::UnalignedShapes
+            | Self::NoTensorCores
+            | Self::Fp32
+            | Self::ThrottledByPower
+            | Self::ThrottledByHeat => Some(Term::Products),
+            Self::HostBound | Self::Synchronisation => Some(Term::Launches),
+            Self::Loader => Some(Term::Input),
+            Self::ExposedCommunication | Self::PcieLink | Self::Straggler => Some(Term::Communication),
+            Self::MemoryFullButIdle | Self::RoomForBatch | Self::NoLossScaler | Self::PageableCopies | Self::Idle => {
+                None
+            }
+        }
+    }
+
     pub fn word(self) -> String {
         word(self)
     }
@@ -413,6 +441,7 @@ impl Profile {
             usage: None,
             operators: None,
             findings: Vec::new(),
+            deviation: None,
             notes: Vec::new(),
         }
     }

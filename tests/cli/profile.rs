@@ -404,6 +404,65 @@ fn real_traces_are_read() {
 }
 
 #[test]
+fn a_trace_of_tensorflow_has_its_operators_and_its_input() {
+    let found = traced(&format!("{FIXTURES}/tensorflow-cpu.xplane.pb"));
+    assert_eq!(
+        (found["step"]["count"].as_u64(), found["step"]["found_in"].as_str()),
+        (Some(5), Some("steps named `train`"))
+    );
+    let top = found["operators"]["top"].as_array().unwrap();
+    let calls: Vec<_> = top
+        .iter()
+        .map(|one| (one["name"].as_str().unwrap(), one["class"].as_str().unwrap(), one["calls"].as_u64().unwrap()))
+        .collect();
+    // Five each, by their kind: they stand in a scope that is called `conv`, and Relu and Sum convolve nothing.
+    assert_eq!(calls[0], ("_MklMatMul", "compute", 5));
+    assert!(
+        calls.contains(&("Relu", "memory", 5)) && calls.contains(&("Sum", "memory", 5)) && calls.len() == 3,
+        "{calls:?}"
+    );
+    // Five takings of a batch, as TensorFlow's own classes read them out of the file.
+    let micros = (found["operators"]["input_wait_seconds"].as_f64().unwrap() * 1e6).round();
+    assert_eq!(micros, 168.0);
+}
+
+/// Nobody marked a step there, and PyTorch marks those of optimizers by itself.
+#[test]
+fn steps_without_marks_go_from_optimizer_to_optimizer() {
+    let found = traced(&format!("{FIXTURES}/kineto-rtx4060.json"));
+    let step = &found["step"];
+    // The optimizer begins on the device 3,839, 3,811 and 2,922 us apart.
+    assert_eq!((step["count"].as_u64(), (step["median_seconds"].as_f64().unwrap() * 1e6).round()), (Some(3), 3811.0));
+    assert_eq!(step["found_in"], "one `Optimizer.step#AdamW.step` to the next on the device");
+}
+
+#[test]
+fn a_trace_is_set_beside_the_estimate_and_published_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = folder.path().join("job.toml");
+    let text = "model = { preset = \"bert-base\" }\ntraining = { task = \"full-fine-tune\", steps = 100, sequence_length = 128, \
+                global_batch = 8, precision = \"fp32\" }\n";
+    fs::write(&job, text).unwrap();
+    let (trace, job) = (format!("{FIXTURES}/kineto-rtx4060.json"), job.to_str().unwrap().to_owned());
+    let found = profile(&["trace", &trace, "--gpus", "RTX 4090", "--workload", &job, "--output", "json"], &[]).json();
+    let deviation = &found["deviation"];
+    assert_eq!(deviation["measured_seconds"], found["step"]["median_seconds"]);
+    let launches = deviation["terms"].as_array().unwrap().iter().find(|term| term["term"] == "launches").unwrap();
+    assert_eq!(launches["because"], serde_json::json!(["host-bound"]));
+    // Four optimizers, and so the work of four steps; three times between them.
+    let host_bound = found["operators"]["host_bound_seconds"].as_f64().unwrap();
+    assert_eq!(launches["measured_seconds"].as_f64().unwrap(), host_bound / 4.0);
+    assert!(deviation["published"].as_str().unwrap().contains("published run"), "{deviation}");
+    let ran = profile(&["trace", &trace, "--gpus", "RTX 4090", "--workload", &job], &[]);
+    assert!(
+        ran.stdout.contains("Against the estimate for 1 x GeForce RTX 4090 24GB, ")
+            && ran.stdout.contains("  launches "),
+        "{}",
+        ran.stdout
+    );
+}
+
+#[test]
 fn a_trace_of_an_amd_gpu_joins_kernels_to_products() {
     let amd = traced(&format!("{FIXTURES}/kineto-amd.json"));
     let micros = |value: &Value| (value.as_f64().unwrap() * 1e6).round();
@@ -554,6 +613,8 @@ fn memory_kinds_of_nsight_are_those_of_its_own_table() {
     assert_eq!(after(""), (kinds("HtoD pageable"), true));
     assert_eq!(after("UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET srcKind = 1"), (kinds("HtoD pinned"), false));
     assert_eq!(after("UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET copyKind = 8, srcKind = 2"), (kinds("DtoD"), false));
+    let managed = "UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET copyKind = 11, srcKind = 4";
+    assert_eq!(after(managed), (kinds("HtoD managed"), false));
     // Another version may count otherwise, and one without the table counts as the user guide does.
     assert_eq!(after("UPDATE ENUM_CUDA_MEM_KIND SET label = 'Pinned' WHERE id = 0"), (kinds("HtoD pinned"), false));
     assert_eq!(after("DROP TABLE ENUM_CUDA_MEM_KIND"), (kinds("HtoD pageable"), true));

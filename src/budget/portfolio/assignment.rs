@@ -8,6 +8,8 @@ use crate::portfolio::planned::{HeldPlan, Placed};
 use crate::portfolio::{Phase, Portfolio};
 use gpuplan_market::capacity::pool::Pool;
 
+mod solver;
+
 /// Which runs take which machines.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Assignment {
@@ -15,12 +17,12 @@ pub struct Assignment {
     pub placed: Vec<Vec<Placed>>,
     /// Against renting everything, in cash beside what is paid anyway.
     pub saved_usd: f64,
-    /// That no assignment saves more than.
+    /// No assignment saves more than this.
     pub bound_usd: f64,
 }
 
 /// What every assignment rests on.
-pub const RULE: &str = "runs that save most for an hour of a held machine take it first, whole runs one after another; \
+pub const RULE: &str = "whole runs take held machines, one after another, so that all of them together save most; \
     what does not fit is rented at the next best offer";
 
 /// Hours of the month in which the pool is there.
@@ -56,15 +58,15 @@ impl Candidate {
 }
 
 /// Repeats of a run of so many hours that machines can do in the months of a phase: on each set of machines one after another.
-fn most_repeats(phase: &Phase, held: &HeldPlan, pool: &Pool) -> u32 {
+fn most_repeats(phase: &Phase, hours: f64, held: &HeldPlan, pool: &Pool) -> u32 {
     let window: f64 = phase.in_months().map(|month| hours_in(pool, month)).sum();
     let at_a_time = pool.nodes / held.machines.nodes.max(1);
     // A float that is too large becomes the largest number.
-    let after_another = (window / held.hours.expected).floor().max(0.0) as u32;
+    let after_another = (window / hours).floor().max(0.0) as u32;
     at_a_time.saturating_mul(after_another)
 }
 
-fn candidates(pools: &[Pool], costed: &[CostedPhase]) -> Vec<Candidate> {
+fn candidates(pools: &[Pool], costed: &[CostedPhase], work: f64) -> Vec<Candidate> {
     let mut found = Vec::new();
     for (at, CostedPhase { phase, once, .. }) in costed.iter().enumerate() {
         for (number, held) in once.held.iter().enumerate() {
@@ -73,9 +75,9 @@ fn candidates(pools: &[Pool], costed: &[CostedPhase]) -> Vec<Candidate> {
                 phase: at,
                 held: number,
                 pool: held.pool,
-                saves: once.cost.expected.dollars() - held.cash(pool),
-                a_month: held.machine_hours / f64::from(phase.months),
-                most: most_repeats(phase, held, pool),
+                saves: work * (once.cost.expected.dollars() - held.cash(pool)),
+                a_month: work * held.machine_hours / f64::from(phase.months),
+                most: most_repeats(phase, work * held.hours.expected, held, pool),
             };
             if candidate.saves > 0.0 && candidate.a_month > 0.0 {
                 found.push(candidate);
@@ -90,50 +92,70 @@ fn candidates(pools: &[Pool], costed: &[CostedPhase]) -> Vec<Candidate> {
 /// Machine-hours by pool and month.
 type Hours = BTreeMap<(usize, Month), f64>;
 
-/// Gives held machines to the runs that save most by them, never more than there are. `pools` are those of the portfolio, or others to
-/// see what they would be worth.
-pub fn assign(portfolio: &Portfolio, pools: &[Pool], costed: &[CostedPhase]) -> Assignment {
-    let candidates = candidates(pools, costed);
+/// Gives held machines to runs so that they save most, never more than there are. `pools` are those of the portfolio, or others to see
+/// what they would be worth. Every run takes `work` times its hours and saves as much less or more.
+pub fn assign(portfolio: &Portfolio, pools: &[Pool], costed: &[CostedPhase], work: f64) -> Assignment {
+    let candidates = candidates(pools, costed, work);
     let of_pool = |(at, pool): (usize, &Pool)| {
         portfolio.all_months().map(|month| ((at, month), machine_hours_in(pool, month))).collect::<Vec<_>>()
     };
     let held: Hours = pools.iter().enumerate().flat_map(of_pool).collect();
-    let mut left = held.clone();
-    // What an hour is worth to the best run that did not get it.
-    let mut prices = Hours::new();
-    let mut assignment = Assignment { placed: vec![Vec::new(); costed.len()], ..Assignment::default() };
-    let mut open: Vec<u32> = costed.iter().map(|costed| costed.phase.repeats).collect();
-    for candidate in &candidates {
-        let phase = costed[candidate.phase].phase;
-        let of_month = |month| left.get(&(candidate.pool, month)).copied().unwrap_or(0.0);
-        let least = phase.in_months().map(of_month).fold(f64::INFINITY, f64::min);
-        let fit = whole_times(least, candidate.a_month);
-        let wanted = open[candidate.phase].min(candidate.most);
-        let repeats = wanted.min(fit);
-        if repeats < wanted {
-            for month in phase.in_months().filter(|month| of_month(*month) <= least) {
-                let price = prices.entry((candidate.pool, month)).or_insert(0.0);
-                // All of what it saves is laid on the months that had too little.
-                *price = price.max(candidate.saves / candidate.a_month);
-            }
+    let as_many_as_fit = vec![u32::MAX; candidates.len()];
+    let saved =
+        |repeats: &[u32]| -> f64 { candidates.iter().zip(repeats).map(|(one, n)| one.saves * f64::from(*n)).sum() };
+    // Those that save most for an hour first: where to begin, and all there is if the solver gives up.
+    let mut repeats = Filling::new(&candidates, costed, &held).take(&as_many_as_fit).repeats;
+    let mut bound_usd = best_of_each(&candidates, costed);
+    if let Some(solved) = solver::solve(&candidates, costed, &held, &repeats) {
+        // Held to the hours there are once more: the solver's own are right to within its tolerance only.
+        let filled = Filling::new(&candidates, costed, &held).take(&solved.repeats).take(&as_many_as_fit).repeats;
+        if saved(&filled) > saved(&repeats) {
+            repeats = filled;
         }
-        if repeats == 0 {
-            continue;
-        }
-        for month in phase.in_months() {
-            if let Some(left) = left.get_mut(&(candidate.pool, month)) {
-                *left = (*left - f64::from(repeats) * candidate.a_month).max(0.0);
-            }
-        }
-        open[candidate.phase] -= repeats;
-        assignment.saved_usd += candidate.saves * f64::from(repeats);
-        assignment.placed[candidate.phase].push(Placed { held: candidate.held, repeats });
+        bound_usd = bound_usd.min(solved.bound_usd);
     }
-    assignment.bound_usd = [Hours::new(), prices]
-        .iter()
-        .map(|prices| bound(prices, &held, &candidates, costed))
-        .fold(f64::INFINITY, f64::min);
-    assignment
+    let mut placed = vec![Vec::new(); costed.len()];
+    for (candidate, repeats) in candidates.iter().zip(&repeats).filter(|(_, repeats)| **repeats > 0) {
+        placed[candidate.phase].push(Placed { held: candidate.held, repeats: *repeats });
+    }
+    Assignment { placed, saved_usd: saved(&repeats), bound_usd: bound_usd.max(saved(&repeats)) }
+}
+
+/// Hours and repeats that nothing was given to yet.
+struct Filling<'a> {
+    candidates: &'a [Candidate],
+    costed: &'a [CostedPhase<'a>],
+    left: Hours,
+    /// By phase.
+    open: Vec<u32>,
+    /// By candidate.
+    repeats: Vec<u32>,
+}
+
+impl<'a> Filling<'a> {
+    fn new(candidates: &'a [Candidate], costed: &'a [CostedPhase<'a>], held: &Hours) -> Self {
+        let open = costed.iter().map(|costed| costed.phase.repeats).collect();
+        Self { candidates, costed, left: held.clone(), open, repeats: vec![0; candidates.len()] }
+    }
+
+    /// Gives to candidates, in their order, as many repeats more as are wanted and fit.
+    fn take(mut self, wanted: &[u32]) -> Self {
+        for (at, candidate) in self.candidates.iter().enumerate() {
+            let phase = self.costed[candidate.phase].phase;
+            let of_month = |month| self.left.get(&(candidate.pool, month)).copied().unwrap_or(0.0);
+            let least = phase.in_months().map(of_month).fold(f64::INFINITY, f64::min);
+            let most = candidate.most.saturating_sub(self.repeats[at]).min(self.open[candidate.phase]);
+            let repeats = wanted[at].min(most).min(whole_times(least, candidate.a_month));
+            for month in phase.in_months() {
+                if let Some(left) = self.left.get_mut(&(candidate.pool, month)) {
+                    *left = (*left - f64::from(repeats) * candidate.a_month).max(0.0);
+                }
+            }
+            self.open[candidate.phase] -= repeats;
+            self.repeats[at] += repeats;
+        }
+        self
+    }
 }
 
 /// Times that `each` is in `all`; never more than there is.
@@ -142,29 +164,13 @@ fn whole_times(all: f64, each: f64) -> u32 {
     if f64::from(times) * each > all { times.saturating_sub(1) } else { times }
 }
 
-/// That no assignment saves more than, by weak duality: whatever prices hours have, nobody does better than to sell all of them at
-/// those prices and to give every repeat what it saves beyond them (Lagrangian relaxation of the capacities).
-fn bound(prices: &Hours, held: &Hours, candidates: &[Candidate], costed: &[CostedPhase]) -> f64 {
-    let price = |pool: usize, month: Month| prices.get(&(pool, month)).copied().unwrap_or(0.0);
-    let sold: f64 = held.iter().map(|((pool, month), hours)| price(*pool, *month) * hours).sum();
+/// What would be saved if every repeat had the machines that are best for it.
+fn best_of_each(candidates: &[Candidate], costed: &[CostedPhase]) -> f64 {
     let mut best = vec![0.0_f64; costed.len()];
     for candidate in candidates {
-        let paid: f64 = costed[candidate.phase].phase.in_months().map(|month| price(candidate.pool, month)).sum();
-        let beyond = candidate.saves - paid * candidate.a_month;
-        best[candidate.phase] = best[candidate.phase].max(beyond);
+        best[candidate.phase] = best[candidate.phase].max(candidate.saves);
     }
-    sold + best.iter().zip(costed).map(|(beyond, costed)| beyond * f64::from(costed.phase.repeats)).sum::<f64>()
-}
-
-/// What one more machine of each pool would save over the portfolio. Dollars.
-pub fn worth_of_one_more(portfolio: &Portfolio, costed: &[CostedPhase], saved_usd: f64) -> Vec<f64> {
-    let one_more = |at: usize| {
-        let mut pools = portfolio.pools.clone();
-        pools[at].nodes = pools[at].nodes.saturating_add(1);
-        // The rule is no optimum: a machine more is at least worth nothing.
-        (assign(portfolio, &pools, costed).saved_usd - saved_usd).max(0.0)
-    };
-    (0..portfolio.pools.len()).map(one_more).collect()
+    best.iter().zip(costed).map(|(best, costed)| best * f64::from(costed.phase.repeats)).sum()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod held;
 mod sensitivity;
+mod sizes;
 mod terms;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use crate::portfolio::budget::held::held_machines;
 pub use crate::portfolio::budget::held::{HeldMachines, PoolFigures};
 pub use crate::portfolio::budget::sensitivity::SensitivityBar;
 use crate::portfolio::budget::sensitivity::sensitivity_bars;
+use crate::portfolio::budget::sizes::less_work;
 pub use crate::portfolio::budget::terms::{OtherCloudCost, TermCommitment};
 use crate::portfolio::budget::terms::{other_clouds, term_commitments};
 use crate::portfolio::calendar::Month;
@@ -166,7 +168,7 @@ pub fn budget(
 ) -> Result<Budget, PortfolioError> {
     let rented: Vec<CostedPhase> =
         portfolio.phases.iter().zip(once).map(|(phase, once)| CostedPhase { phase, once, placed: &[] }).collect();
-    let assignment = assign(portfolio, &portfolio.pools, &rented);
+    let assignment = assign(portfolio, &portfolio.pools, &rented, 1.0);
     let costed: Vec<CostedPhase> =
         rented.iter().zip(&assignment.placed).map(|(costed, placed)| CostedPhase { placed, ..*costed }).collect();
     let beyond = |line, what: &str| {
@@ -246,7 +248,8 @@ fn counted(
     let held = if portfolio.pools.is_empty() {
         None
     } else {
-        Some(held_machines(portfolio, costed, assignment, &pool_hours, total.cost_usd.expected)?)
+        let less_work = less_work(portfolio, costed, this_month, seed)?;
+        Some(held_machines(portfolio, costed, assignment, &pool_hours, total.cost_usd.expected, less_work)?)
     };
     let [by_month, by_team, by_cloud, by_gpu] = GroupBy::ALL.map(|by| simulated.groups.costs(by, &lines, portfolio));
     let rules = judged(portfolio, &Drawn { simulated: &simulated, lines: &lines, now }, now);

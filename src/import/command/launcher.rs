@@ -3,7 +3,7 @@
 use crate::recipe::Entry;
 
 /// Programs that start the training program: what stands before it is theirs.
-const LAUNCHERS: [&str; 16] = [
+const LAUNCHERS: [&str; 18] = [
     "torchrun",
     "accelerate",
     "deepspeed",
@@ -20,6 +20,8 @@ const LAUNCHERS: [&str; 16] = [
     "colossalai",
     "horovodrun",
     "torchx",
+    "lightning",
+    "fabric",
 ];
 /// Modules that start another program.
 const LAUNCHING_MODULES: [&str; 4] =
@@ -87,13 +89,13 @@ impl Start {
         all
     }
 
-    /// `vllm serve MODEL`, and the variable by which text-generation-inference learns its model.
-    pub fn served_model(&self, flags: &[Entry], environment: &[(&str, String)]) -> Option<String> {
+    /// `vllm serve MODEL`, `litgpt finetune_lora MODEL`, and the variable by which text-generation-inference learns its model.
+    pub fn named_model(&self, flags: &[Entry], environment: &[(&str, String)]) -> Option<String> {
         if self.program == "text-generation-launcher" && !flags.iter().any(|entry| entry.key == "model_id") {
             return environment.iter().find(|(name, _)| *name == "MODEL_ID").map(|(_, value)| value.clone());
         }
-        let is_serving = self.program == "vllm serve";
-        self.after.first().filter(|word| is_serving && !word.starts_with('-')).cloned()
+        let takes_one = self.program == "vllm serve" || self.program.starts_with("litgpt ");
+        self.after.first().filter(|word| takes_one && !word.starts_with('-')).cloned()
     }
 }
 

@@ -6,7 +6,8 @@ use crate::recipe::Entry;
 use crate::{JobKind, JobRequest, Names};
 
 /// Flags of launchers that count.
-const COUNTS: [&str; 6] = ["nproc_per_node", "nnodes", "num_machines", "num_processes", "num_gpus", "num_nodes"];
+const COUNTS: [&str; 7] =
+    ["nproc_per_node", "nnodes", "num_machines", "num_processes", "num_gpus", "num_nodes", "devices"];
 /// Programs that read `NPROC_PER_NODE` and `NNODES` themselves: ms-swift (swift/cli/main.py), LLaMA-Factory (launcher.py), XTuner.
 const READ_THEIR_ENVIRONMENT: [&str; 4] = ["swift", "megatron", "llamafactory-cli", "xtuner"];
 
@@ -15,7 +16,7 @@ pub fn of_launcher(launch: &[Entry], asked: &mut JobRequest) {
     for entry in launch.iter().filter(|entry| COUNTS.contains(&entry.key.as_str())) {
         let count = entry.value.as_deref().and_then(count);
         let slot = match entry.key.as_str() {
-            "nproc_per_node" | "num_gpus" => &mut asked.launch.gpus_per_machine,
+            "nproc_per_node" | "num_gpus" | "devices" => &mut asked.launch.gpus_per_machine,
             "nnodes" | "num_machines" | "num_nodes" => &mut asked.launch.machines,
             _ => &mut asked.launch.gpus,
         };

@@ -102,6 +102,9 @@ fn the_task_is_that_of_the_program_and_of_where_its_weights_start() {
         ("python a.py --model_name gpt2 --lora_r $RANK", "lora"),
         ("swift sft --model Qwen/Qwen2.5-7B --train_type full", "full-fine-tune"),
         ("swift sft --model Qwen/Qwen2.5-7B", "lora"),
+        ("litgpt pretrain pythia-14m --train.micro_batch_size 4", "pretrain"),
+        ("litgpt finetune_lora meta-llama/Llama-2-7b-hf --train.epochs 1", "lora"),
+        ("litgpt finetune_full meta-llama/Llama-2-7b-hf --train.epochs 1", "full-fine-tune"),
         ("llamafactory-cli train --model_name_or_path Qwen/Qwen2.5-7B --stage sft", "lora"),
         // Nothing says whether the program adds adapters.
         ("python finetune.py --base_model Qwen/Qwen2.5-7B", ""),
@@ -245,4 +248,44 @@ fn a_launcher_alone_asks_for_machines() {
         read("#!/bin/bash\nset -x\ntorchrun \\\n --nproc-per-node 8 train.py \\\n $@ 2>&1 | tee log.txt\n").unwrap();
     assert_eq!(asked.launch.gpus_per_machine, Some(8));
     assert!(read("#!/bin/bash\nmake\n").is_err());
+}
+
+/// Words of MaxText, NeMo's launcher and RL2, as public scripts have them.
+#[test]
+fn settings_behind_an_equals_sign_are_read() {
+    let maxtext = asked(
+        "python3 MaxText/train.py MaxText/configs/base.yml run_name=${RUN}\\\n    steps=10 per_device_batch_size=2 base_emb_dim=8192 base_mlp_dim=16384\\\n    \
+         base_num_heads=24 base_num_decoder_layers=36 head_dim=256 max_target_length=2048 dtype=bfloat16",
+    );
+    let (model, training) = (&maxtext.workload.model, &maxtext.workload.training);
+    let number = |text: &str| Some(Scalar::from(text.to_owned()));
+    assert_eq!((&model.layers, &model.hidden, &model.heads), (&number("36"), &number("8192"), &number("24")));
+    assert_eq!(
+        (&training.steps, &training.micro_batch, &training.sequence_length),
+        (&number("10"), &number("2"), &number("2048"))
+    );
+    assert_eq!((training.task.as_deref(), training.precision.as_deref()), (Some("pretrain"), Some("bf16")));
+    let named = asked(
+        "python3 -m MaxText.train MaxText/configs/base.yml model_name=llama2-7b per_device_batch_size=2 steps=6675",
+    );
+    assert_eq!(named.workload.model.preset.as_deref(), Some("llama-2-7b"));
+
+    let nemo = asked(
+        "python3 launcher_scripts/main.py training=gpt3/20b stages=[training] training.trainer.num_nodes=2 \
+         training.model.micro_batch_size=4 training.model.global_batch_size=64 training.model.num_layers=48",
+    );
+    let training = &nemo.workload.training;
+    assert_eq!(
+        (&training.micro_batch, &training.global_batch, nemo.launch.machines),
+        (&number("4"), &number("64"), Some(2))
+    );
+    assert_eq!((nemo.workload.model.preset.as_deref(), training.task.as_deref()), (Some("gpt3/20b"), Some("pretrain")));
+
+    let fabric = asked("lightning run model --accelerator=cuda --devices=8 --num-nodes=2 pretrain/tiny.py --devices 8");
+    assert_eq!((fabric.launch.gpus_per_machine, fabric.launch.machines), (Some(8), Some(2)));
+
+    let rl2 = asked(
+        "torchrun --nproc_per_node=8 -m RL2.trainer.ppo actor.model_name=Qwen/Qwen3-1.7B actor.sp_size=2 adv.estimator=reinforce",
+    );
+    assert!(rl2.not_planned.is_some() && rl2.workload.model.preset.as_deref() == Some("qwen3-1.7b"));
 }

@@ -91,6 +91,10 @@ pub fn read(documents: &[Value], names: Names) -> Result<JobRequest, ImportError
         &mut asked,
         names,
     );
+    // A RayJob's pods start Ray alone.
+    if let Some(entrypoint) = text_at("/spec/entrypoint") {
+        command::read(entrypoint, &[], &mut asked, names);
+    }
     let mut machines: Option<(u32, Vec<Choice>)> = None;
     for pods in pods::of(job, &mut asked)? {
         let choices = choices(pods.spec, &mut asked, names)?;

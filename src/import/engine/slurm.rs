@@ -35,9 +35,14 @@ pub fn read(text: &str, names: Names) -> Result<JobRequest, ImportError> {
             apply_option(&key, &value, &mut options, &mut asked, names)?;
         }
     }
-    let is_stated = options.nodes.is_some();
+    let (is_stated, tasks_per_node) = (options.nodes.is_some(), options.tasks_per_node);
     combine(options, &mut asked)?;
     command::read(text, &variables(&asked), &mut asked, names);
+    // Megatron has a process for each GPU (megatron/training/initialize.py), and without a launcher they are Slurm's tasks.
+    let is_megatron = asked.workload.training.framework.as_deref() == Some("megatron");
+    if let (true, true, None) = (is_megatron, asked.choices.is_empty(), asked.launch.gpus_per_machine) {
+        asked.launch.gpus_per_machine = tasks_per_node.filter(|tasks| *tasks > 1 && asked.launch.gpus.is_none());
+    }
     whole_machines(is_stated, &mut asked);
     Ok(asked)
 }

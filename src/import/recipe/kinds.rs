@@ -4,17 +4,18 @@ use serde_json::Value;
 
 use super::entry::Entry;
 use super::programs::{
-    ACCELERATE, ANY, AXOLOTL, COMPOSER, DEEPSPEED, GPT_NEOX, HUGGING_FACE, LLAMA_FACTORY, MAXTEXT, NANOTRON, NEMO,
-    OUMI, TORCHTITAN, TORCHTUNE, VERL,
+    ACCELERATE, ANY, AXOLOTL, COMPOSER, DEEPSPEED, GPT_NEOX, HUGGING_FACE, LEVANTER, LITGPT, LLAMA_FACTORY, MAXTEXT,
+    NANOTRON, NEMO, OUMI, TORCHTITAN, TORCHTUNE, VERL,
 };
 use super::setting::Dialect;
 
 /// Keys of which each group means a program, from the most particular to the least.
-const KINDS: [(&[&str], &Dialect); 25] = [
+const KINDS: [(&[&str], &Dialect); 30] = [
     (&["device_train_microbatch_size"], &COMPOSER),
     (&["training.seq_len"], &TORCHTITAN),
     (&["model.flavor"], &TORCHTITAN),
     (&["model._component_"], &TORCHTUNE),
+    (&["policy_model._component_"], &TORCHTUNE),
     (&["tokens.micro_batch_size"], &NANOTRON),
     (&["actor_rollout_ref.model.path"], &VERL),
     (&["model.model_name", "training.per_device_train_batch_size"], &OUMI),
@@ -25,10 +26,14 @@ const KINDS: [(&[&str], &Dialect); 25] = [
     (&["model_name_or_path", "template"], &LLAMA_FACTORY),
     (&["model", "model_class"], &LLAMA_FACTORY),
     (&["model_name_or_path"], &HUGGING_FACE),
+    (&["trainer.mp", "model.type"], &LEVANTER),
+    (&["trainer.mp", "trainer.train_batch_size"], &LEVANTER),
     (&["max_target_length"], &MAXTEXT),
     (&["base_emb_dim"], &MAXTEXT),
     (&["num_layers", "hidden_size"], &GPT_NEOX),
     (&["model.micro_batch_size"], &NEMO),
+    (&["train.micro_batch_size", "checkpoint_dir"], &LITGPT),
+    (&["train.micro_batch_size", "model_name"], &LITGPT),
     (&["train.micro_batch_size"], &NEMO),
     (&["train.global_batch_size"], &NEMO),
     (&["distributed_type"], &ACCELERATE),

@@ -9,6 +9,8 @@ const GENERIC: [&str; 8] = ["hf", "model", "models", "weights", "final", "latest
 
 /// A model by its name on the Hub or its path. One that the catalog lacks is kept as it is written where it may be a name.
 pub fn name(text: &str, asked: &mut JobRequest, names: Names) -> Outcome {
+    // `ORG/NAME@REVISION`
+    let text = text.split_once('@').map_or(text, |(name, _)| name);
     // Of `$HOME/models/Qwen2.5-7B` the folder is known and where it lies is not.
     let known = if is_unknown(text) { text.rsplit('/').next().unwrap_or_default() } else { text };
     if text.is_empty() || is_unknown(known) || (known.len() < text.len() && !has_size(known)) {

@@ -2,8 +2,9 @@
 
 use super::entry::Entry;
 use super::programs::{
-    ANY, AWS_SAMPLES, AXOLOTL, BERT, DIFFUSERS, HUGGING_FACE, LEROBOT, LLAMA_FACTORY, MEGATRON, MEGATRON_DEEPSPEED,
-    NEMO, OPEN_RLHF, OUMI, SERVE, SGLANG, SWIFT, TGI, TORCHTITAN, TORCHTUNE, TRL, UNSLOTH, VERL, VERL_SFT,
+    ANY, AWS_SAMPLES, AXOLOTL, BERT, DIFFUSERS, HUGGING_FACE, LEROBOT, LEVANTER, LITGPT, LITGPT_FULL, LITGPT_PRETRAIN,
+    LLAMA_FACTORY, MAXTEXT, MEGATRON, MEGATRON_DEEPSPEED, NEMO, OPEN_RLHF, OUMI, RL2, SERVE, SGLANG, SWIFT, TGI,
+    TORCHTITAN, TORCHTUNE, TRL, UNSLOTH, VERL, VERL_SFT,
 };
 use super::setting::Dialect;
 use crate::JobRequest;
@@ -29,6 +30,12 @@ pub fn of_command(program: &str, entries: &[Entry]) -> &'static Dialect {
         &LLAMA_FACTORY
     } else if program.starts_with("swift ") || is_of("swift") {
         &SWIFT
+    } else if program == "litgpt pretrain" {
+        &LITGPT_PRETRAIN
+    } else if program == "litgpt finetune_full" {
+        &LITGPT_FULL
+    } else if program.starts_with("litgpt ") {
+        &LITGPT
     } else if program.starts_with("tune run") {
         &TORCHTUNE
     } else if program.starts_with("torchtitan") || has("job.config_file") || has("training.seq_len") {
@@ -39,13 +46,19 @@ pub fn of_command(program: &str, entries: &[Entry]) -> &'static Dialect {
         &VERL_SFT
     } else if is_of("verl") || has("actor_rollout_ref.model.path") {
         &VERL
+    } else if is_of("RL2") {
+        &RL2
+    } else if is_of("MaxText") || is_of("maxtext") || has("base_emb_dim") {
+        &MAXTEXT
+    } else if is_of("levanter") {
+        &LEVANTER
     } else if is_of("openrlhf") || (has("pretrain") && has("micro_train_batch_size")) {
         &OPEN_RLHF
     } else if has("hidden_width") {
         &AWS_SAMPLES
     } else if is_megatron(name, entries) {
         if has("deepspeed") { &MEGATRON_DEEPSPEED } else { &MEGATRON }
-    } else if has("trainer.num_nodes") && has("model.micro_batch_size") {
+    } else if has("trainer.num_nodes") && (has("model.micro_batch_size") || has("model.global_batch_size")) {
         &NEMO
     } else if is_of("trl") {
         &TRL

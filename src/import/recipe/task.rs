@@ -57,7 +57,7 @@ pub fn of_program(name: &str, entries: &[Entry], asked: &mut JobRequest) {
     } else if has_weights && (is_language || contains(&FINE_TUNING)) {
         asked.workload.training.task = Some("full-fine-tune".to_owned());
         asked.understand(name, "full-fine-tune");
-    } else if has(&["lora_r", "lora_rank", "lora_target_modules", "lora_alpha"]) {
+    } else if has(&["lora_r", "lora_rank", "lora_target_modules", "lora_target", "lora_alpha"]) {
         // A rank that only a run would tell is one all the same.
         asked.workload.training.task = Some("lora".to_owned());
     } else if has_weights && asked.workload.model.preset.is_some() && trains(entries) {

@@ -33,6 +33,26 @@ fn said(text: &str) -> String {
 fn each_program_names_model_task_and_settings_its_own_way() {
     for (text, expected) in [
         (
+            "model: {type: gpt2, hidden_dim: 1600, num_heads: 25, num_layers: 48, seq_len: 1024}\ntrainer: {mp: 'p=f32,c=bfloat16', per_device_parallelism: 1}\n",
+            "48x1600 pretrain 1 1024 bf16 jax",
+        ),
+        (
+            "checkpoint_dir: checkpoints/meta-llama/Llama-2-7b-hf\nprecision: bf16-true\nquantize: bnb.nf4\ndevices: 1\nlora_r: 32\ntrain: {global_batch_size: 8, micro_batch_size: 2, epochs: 4, max_seq_length: 512}\n",
+            "llama-2-7b qlora 2 512 bf16 litgpt",
+        ),
+        (
+            "checkpoint_dir: checkpoints/meta-llama/Llama-2-7b-hf\nprecision: bf16-mixed\ndevices: 4\ntrain: {global_batch_size: 64, micro_batch_size: 1, max_seq_length: 512}\n",
+            "llama-2-7b full-fine-tune 1 512 bf16 litgpt",
+        ),
+        (
+            "model_name: pythia-1b\nprecision: bf16-mixed\ndevices: auto\ntrain: {global_batch_size: 512, micro_batch_size: 4, max_tokens: 300000000, max_seq_length: 2048}\n",
+            "pythia-1b pretrain 4 2048 bf16 litgpt",
+        ),
+        (
+            "model: {type: mpt}\ninitialize_from_hf: mosaicml/mpt-7b@68e1a8e0\ntrainer: {mp: 'p=f32,c=bfloat16', train_batch_size: 2048}\n",
+            "mpt-7b pretrain   bf16 jax",
+        ),
+        (
             "base_model: NousResearch/Llama-3.2-1B\nadapter: qlora\nload_in_4bit: true\nmicro_batch_size: 2\nsequence_len: 4096\nbf16: auto\ntf32: false\n",
             "llama-3.2-1b qlora 2 4096 bf16 axolotl",
         ),
@@ -191,4 +211,12 @@ fn the_sizes_of_a_command_are_a_model() {
         (Some("encoder"), Some("gelu"), Some(true))
     );
     assert_eq!((read.launch.gpus_per_machine, read.nodes), (Some(8), Some(2..=2)));
+}
+
+#[test]
+fn a_configuration_of_a_policy_is_not_planned() {
+    let read = recipe(
+        "policy_model: {_component_: torchtune.models.mistral.mistral_7b}\nbatch_size: 64\nforward_batch_size: 16\n",
+    );
+    assert!(read.not_planned.is_some() && read.workload.model.preset.as_deref() == Some("mistral-7b-v0.1"), "{read:?}");
 }

@@ -82,6 +82,8 @@ pub const SETTINGS: &[(&str, Setting)] = &[
     ("lora_dropout", Share(|file| &mut file.training.lora.dropout)),
     ("bf16", Precision("bf16")),
     ("fp16", Precision("amp-fp16")),
+    ("use_bf16", Precision("bf16")),
+    ("use_fp16", Precision("amp-fp16")),
     ("pure_bf16", Precision("pure-bf16")),
     ("mixed_precision", Choice(PRECISION, MIXED)),
     (

@@ -2,11 +2,13 @@
 
 use crate::explanation::Rejection;
 use crate::training::search::best_setting;
-use gpuplan_estimate::{Curve, Machine, MeasuredGpu, StepEstimate, Subject, WorkClass};
+use gpuplan_estimate::{Curve, Machine, MeasuredGpu, Setting, StepEstimate, Subject, TimeBreakdown, WorkClass};
 use gpuplan_hardware::{GpuId, Hardware, NodeShape};
 use gpuplan_units::Seconds;
 use gpuplan_workload::Workload;
-use gpuplan_workload::profile::{Cause, Mended, OperatorClass, Operators, Profile, StepTimes};
+use gpuplan_workload::profile::{
+    Cause, Deviation, Mended, OperatorClass, Operators, Profile, StepTimes, Term, TermDeviation,
+};
 
 /// Device memory as drivers tell it and as the catalog has it may differ by so much (a T4 with error correction: a tenth).
 const MEMORY_TOLERANCE: f64 = 0.12;
@@ -77,6 +79,96 @@ pub enum ProfileNote {
     TooFarOff { class: WorkClass, ratio: f64 },
 }
 
+/// The profiled machines in words, and what is estimated there without any measurement.
+fn expected(
+    workload: &Workload,
+    hardware: &Hardware,
+    shape: &NodeShape,
+    nodes: u32,
+) -> Result<(String, StepEstimate), UnusableProfile> {
+    let gpu = hardware.gpu(shape.gpu);
+    let subject = Subject::new(&workload.model, &workload.training, Machine::new(gpu, shape));
+    let on = format!("{} x {}", shape.devices() * nodes, gpu.name);
+    match best_setting(&subject, workload.training.global_batch.unwrap_or(1), nodes).0 {
+        Ok(estimate) => Ok((on, estimate)),
+        Err(misfit) => Err(UnusableProfile::DoesNotRun { on, why: Rejection::from(misfit) }),
+    }
+}
+
+/// A measured step beside the estimated one, term by term, and the setting that was estimated. `nodes` of `shape` were profiled.
+pub fn deviation(
+    profile: &Profile,
+    workload: &Workload,
+    hardware: &Hardware,
+    shape: &NodeShape,
+    nodes: u32,
+) -> Result<(Deviation, Setting), UnusableProfile> {
+    let (on, expected) = expected(workload, hardware, shape, nodes)?;
+    let step = profile.step.as_ref().ok_or(UnusableProfile::NoSteps)?;
+    let time = &expected.time;
+    // What runs inside a CUDA graph that is in the trace as a whole is of no class.
+    let known = profile.operators.as_ref().filter(|found| found.devices > 0);
+    let mut terms: Vec<TermDeviation> = known.map_or_else(Vec::new, |operators| {
+        let measured = Terms::of(operators, step);
+        let pairs = [
+            (Term::Products, measured.products, time.matmul + time.attention + time.head),
+            (Term::Memory, measured.memory, time.elementwise + time.optimizer + time.dequantise),
+            (Term::Launches, measured.launches, time.launch),
+            (Term::Input, measured.input, time.input),
+            (Term::Communication, measured.communication, communication(time)),
+        ];
+        let has_graphs = operators.seconds(OperatorClass::Graph) > LEAST_SHARE * operators.busy_seconds;
+        let is_told = |term: Term| !has_graphs || !matches!(term, Term::Products | Term::Memory);
+        let is_large = |one: f64, other: f64| one.max(other) >= LEAST_SHARE * step.median_seconds;
+        let told = pairs.into_iter().filter(|(term, one, other)| is_told(*term) && is_large(*one, *other));
+        told.map(|(term, measured_seconds, estimated_seconds)| {
+            let about = profile.findings.iter().filter(|finding| finding.rule.slows() == Some(term));
+            let because = about.map(|finding| finding.rule.word()).collect();
+            TermDeviation { term, measured_seconds, estimated_seconds, because }
+        })
+        .collect()
+    });
+    let off = |term: &TermDeviation| (term.measured_seconds - term.estimated_seconds).abs();
+    terms.sort_by(|one, other| off(other).total_cmp(&off(one)));
+    let found = Deviation {
+        on: format!("{on}, {}", expected.setting.layout),
+        measured_seconds: step.median_seconds,
+        estimated_seconds: time.total,
+        terms,
+        published: None,
+    };
+    Ok((found, expected.setting))
+}
+
+/// Seconds of a step by what they went to, as far as a trace tells.
+struct Terms {
+    products: f64,
+    memory: f64,
+    launches: f64,
+    input: f64,
+    communication: f64,
+}
+
+impl Terms {
+    fn of(operators: &Operators, step: &StepTimes) -> Self {
+        let steps = step.count.max(operators.steps) as f64;
+        // What input waits for is the program's own and is a finding, no property of the host's launches.
+        let input = operators.input_wait_seconds.min(operators.gap_seconds);
+        Self {
+            products: operators.seconds(OperatorClass::Compute) / steps,
+            memory: operators.seconds(OperatorClass::Memory) / steps,
+            launches: (operators.host_bound_seconds - input).max(0.0) / steps,
+            input: input / steps,
+            communication: operators.exposed_communication_seconds / steps,
+        }
+    }
+}
+
+/// Traffic that nothing hides.
+fn communication(time: &TimeBreakdown) -> f64 {
+    time.tensor_parallel + time.expert_parallel + time.context_parallel + time.data_parallel
+}
+
 /// Compares a profile with the estimate of `workload` on the profiled machines: `nodes` of `shape`.
 pub fn correction_from(
     profile: &Profile,
@@ -86,11 +178,7 @@ pub fn correction_from(
     nodes: u32,
 ) -> Result<ProfiledCorrection, UnusableProfile> {
     let gpu = hardware.gpu(shape.gpu);
-    let subject = Subject::new(&workload.model, &workload.training, Machine::new(gpu, shape));
-    let on = format!("{} x {}", shape.devices() * nodes, gpu.name);
-    let (outcome, _) = best_setting(&subject, workload.training.global_batch.unwrap_or(1), nodes);
-    let expected =
-        outcome.map_err(|misfit| UnusableProfile::DoesNotRun { on: on.clone(), why: Rejection::from(misfit) })?;
+    let (on, expected) = expected(workload, hardware, shape, nodes)?;
     let step = profile.step.as_ref().ok_or(UnusableProfile::NoSteps)?;
     let left = without_faults(profile);
     let spread = relative_spread(step);
@@ -135,21 +223,13 @@ struct ComparedClass {
 fn by_class(operators: &Operators, step: &StepTimes, expected: &StepEstimate, left: f64) -> Vec<ComparedClass> {
     let time = &expected.time;
     let spread = relative_spread(step);
-    let steps = step.count as f64;
-    let seconds_a_step = |class| operators.seconds(class) / steps;
-    // What input waits for is the program's own and is a finding, no property of the host's launches.
-    let waited_for_input = operators.input_wait_seconds.min(operators.gap_seconds);
-    let launches = (operators.host_bound_seconds - waited_for_input).max(0.0) / steps;
+    let measured = Terms::of(operators, step);
     let pairs = [
         // A clock that is held down slows arithmetic, and memory hardly.
-        (WorkClass::Compute, seconds_a_step(OperatorClass::Compute) * left, time.matmul + time.attention + time.head),
-        (WorkClass::Memory, seconds_a_step(OperatorClass::Memory), time.elementwise + time.optimizer + time.dequantise),
-        (WorkClass::Launch, launches, time.launch),
-        (
-            WorkClass::Copy,
-            operators.exposed_communication_seconds / steps,
-            time.tensor_parallel + time.expert_parallel + time.context_parallel + time.data_parallel,
-        ),
+        (WorkClass::Compute, measured.products * left, time.matmul + time.attention + time.head),
+        (WorkClass::Memory, measured.memory, time.elementwise + time.optimizer + time.dequantise),
+        (WorkClass::Launch, measured.launches, time.launch),
+        (WorkClass::Copy, measured.communication, communication(time)),
     ];
     let is_large = |seconds: f64, estimated: f64| seconds.min(estimated) >= LEAST_SHARE * time.total;
     let large = pairs.into_iter().filter(|(_, seconds, estimated)| is_large(*seconds, *estimated));
@@ -243,6 +323,48 @@ mod tests {
             (ratio(WorkClass::Compute), ratio(WorkClass::Memory), ratio(WorkClass::Launch)),
             (Some(110.0), Some(140.0), None)
         );
+    }
+
+    #[test]
+    fn a_step_is_set_beside_its_estimate_term_by_term() {
+        let time = estimate().time;
+        let class = |class, seconds: f64| ClassTime { class, calls: 1, seconds: seconds * 6.0 };
+        let classes = vec![
+            class(OperatorClass::Compute, (time.matmul + time.attention + time.head) * 1.22),
+            class(OperatorClass::Memory, time.elementwise + time.optimizer),
+        ];
+        // Six steps have five times from one to the next.
+        let operators = Operators { devices: 1, steps: 6, gap_seconds: 6.0, classes, ..Operators::default() };
+        let finding = Finding {
+            rule: Rule::NoTensorCores,
+            evidence: String::new(),
+            measured: 0.0,
+            threshold: 0.1,
+            advice: String::new(),
+            cause: Cause::Program,
+            mended: Mended::Unknown,
+        };
+        let input = Operators { input_wait_seconds: 0.3 * time.total, ..operators };
+        let profile = Profile { operators: Some(input), findings: vec![finding], ..profile(time.total * 1.3) };
+        let hardware = Hardware::embedded().unwrap();
+        let found = |profile: &Profile| deviation(profile, &workload(), &hardware, &shape(&hardware), 1).unwrap().0;
+        let terms = found(&profile).terms;
+        let ratio = |term| {
+            let found = terms.iter().find(|found| found.term == term);
+            found.map(|found| (found.measured_seconds / found.estimated_seconds * 100.0).round())
+        };
+        assert_eq!((ratio(Term::Products), ratio(Term::Memory)), (Some(122.0), Some(100.0)));
+        assert_eq!(terms[0].term, Term::Products);
+        assert_eq!(terms[0].because, ["no-tensor-cores"]);
+        let input = terms.iter().find(|found| found.term == Term::Input).unwrap();
+        assert!((input.measured_seconds / time.total - 0.05).abs() < 1e-9 && input.because.is_empty(), "{input:?}");
+        // What runs in a graph that is there as a whole is neither products nor memory.
+        let mut graphs = profile.clone();
+        let operators = graphs.operators.as_mut().unwrap();
+        operators.classes.push(class(OperatorClass::Graph, time.total));
+        operators.busy_seconds = 6.0 * time.total;
+        assert!(found(&graphs).terms.iter().all(|found| !matches!(found.term, Term::Products | Term::Memory)));
+        assert_eq!(found(&Profile { operators: None, ..profile }).terms, []);
     }
 
     #[test]

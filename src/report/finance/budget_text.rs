@@ -6,7 +6,7 @@ use crate::finance::sections::{self, Section};
 use crate::text::format;
 use crate::text::table::{Column, footer};
 use gpuplan_budget::Budget;
-use gpuplan_budget::portfolio::budget::{CostGroup, Period, PhaseFigures, PoolFigures, TermCommitment};
+use gpuplan_budget::portfolio::budget::{CostGroup, HeldMachines, Period, PhaseFigures, PoolFigures, TermCommitment};
 use gpuplan_budget::portfolio::unit_costs::UnitCosts;
 use gpuplan_units::{Hours, Usd};
 
@@ -199,6 +199,15 @@ fn phases(budget: &Budget, most: usize) -> Section {
     Section { title: title.to_owned(), rows: rows.collect(), columns, foot }
 }
 
+/// The best number of machines of each pool in one of ten outcomes.
+fn with_less_work(held: &HeldMachines) -> String {
+    let of_pool = |pool: &PoolFigures| {
+        let best = pool.sizes.iter().rev().max_by_key(|size| size.net_usd_with_less_work)?;
+        Some(format!("{} of {}", best.nodes, pool.name))
+    };
+    held.pools.iter().filter_map(of_pool).collect::<Vec<_>>().join(", ")
+}
+
 fn held(budget: &Budget) -> Option<Section> {
     let held = budget.held.as_ref()?;
     let columns = vec![
@@ -208,8 +217,10 @@ fn held(budget: &Budget) -> Option<Section> {
         Column::right("hours", 0),
         Column::right("used", 0),
         Column::right("one more saves", 0),
+        Column::right("best size", 0),
     ];
     let row = |pool: &PoolFigures| {
+        let best = pool.sizes.iter().find(|size| size.nodes == pool.best_nodes);
         vec![
             pool.name.clone(),
             format!("{} x {} on {}", pool.nodes, pool.instance_type, pool.cloud),
@@ -217,13 +228,17 @@ fn held(budget: &Budget) -> Option<Section> {
             format::thousands(pool.held_hours as i128),
             format!("{:.0} %", 100.0 * pool.used_hours / pool.held_hours.max(f64::MIN_POSITIVE)),
             format::usd(pool.one_more_saves_usd),
+            best.map_or(String::new(), |best| format!("{} ({})", best.nodes, format::usd(best.net_usd))),
         ]
     };
     let foot = format!(
-        "They save {} of rent; no assignment saves more than {}. With what own machines lose in value, everything costs {}.\nRule: {}.\n",
+        "They save {} of rent; no assignment saves more than {}. With what own machines lose in value, everything costs {}.\nBest size: the number of \
+         machines that saves most rent beyond what it costs; with {:.0} % of the work: {}.\nRule: {}.\n",
         format::usd(held.saved_usd),
         format::usd(held.most_saved_usd),
         format::usd(held.full_cost_usd),
+        100.0 * held.less_work,
+        with_less_work(held),
         held.rule
     );
     Some(Section {

@@ -8,10 +8,15 @@ use crate::text::table::{Column, render};
 use crate::text::wrap::wrap;
 use gpuplan_plan::training::what_if::PricedFinding;
 use gpuplan_units::{Bytes, Hours};
-use gpuplan_workload::profile::{Cause, Finding, GpuUsage, Mended, Operators, Profile, Rule, Usage};
+use gpuplan_workload::profile::{Cause, Deviation, Finding, GpuUsage, Mended, Operators, Profile, Rule, Usage};
 
 /// Names longer than this are cut: kernels carry their template arguments.
 const LONGEST_NAME: usize = 60;
+
+/// Further apart than this a run and its estimate are no more compared (`plan --profile` leaves it out, docs/measure.md).
+const ANOTHER_WORKLOAD: f64 = 5.0;
+/// Closer than this a term is as it was estimated: whole steps are known no better. Judged.
+const AS_ESTIMATED: f64 = 0.03;
 
 pub fn text(profile: &Profile, width: u16) -> String {
     let mut out = format!("{}\n", wrap(&format!("Profile of {}", profile.of), width, "  "));
@@ -24,6 +29,9 @@ pub fn text(profile: &Profile, width: u16) -> String {
     }
     if let Some(found) = &profile.operators {
         let _ = write!(out, "\n{}", operators_text(found, width));
+    }
+    if let Some(found) = &profile.deviation {
+        let _ = write!(out, "\n{}", deviation_text(found, width));
     }
     out.push('\n');
     if profile.findings.is_empty() {
@@ -216,6 +224,42 @@ fn operators_text(found: &Operators, width: u16) -> String {
     out
 }
 
+/// Such as `matrix products 22 % slower than estimated (310 ms a step, 254 ms), because of no-tensor-cores`.
+fn deviation_text(found: &Deviation, width: u16) -> String {
+    let of = |measured: f64, estimated: f64| match measured / estimated - 1.0 {
+        off if !off.is_finite() => "not in the estimate".to_owned(),
+        off if off.abs() < AS_ESTIMATED => "as estimated".to_owned(),
+        off if off > 1.0 => format!("{:.1} times as long as estimated", off + 1.0),
+        off if off > 0.0 => format!("{:.0} % slower than estimated", off * 100.0),
+        off => format!("{:.0} % faster than estimated", -off * 100.0),
+    };
+    let times = |measured: f64, estimated: f64| {
+        format!("({} a step, {} estimated)", format::step_seconds(measured), format::step_seconds(estimated))
+    };
+    let (measured, estimated) = (found.measured_seconds, found.estimated_seconds);
+    let head =
+        format!("Against the estimate for {}: {} {}", found.on, of(measured, estimated), times(measured, estimated));
+    let is_another = !(1.0 / ANOTHER_WORKLOAD..=ANOTHER_WORKLOAD).contains(&(measured / estimated));
+    let another = if is_another { "; another workload was measured" } else { "" };
+    let mut out = format!("{}\n", wrap(&format!("{head}{another}"), width, "  "));
+    for term in &found.terms {
+        let (measured, estimated) = (term.measured_seconds, term.estimated_seconds);
+        let is_slower = measured > estimated * (1.0 + AS_ESTIMATED);
+        let because = match term.because.as_slice() {
+            _ if !is_slower => String::new(),
+            [] => ", and no finding says why".to_owned(),
+            rules => format!(", because of {}", rules.join(" and ")),
+        };
+        let line =
+            format!("  {} {} {}{because}", term.term.words(), of(measured, estimated), times(measured, estimated));
+        let _ = writeln!(out, "{}", wrap(&line, width, "    "));
+    }
+    if let Some(published) = &found.published {
+        let _ = writeln!(out, "{}", wrap(published, width, "  "));
+    }
+    out
+}
+
 fn copies_text(found: &Operators, width: u16) -> String {
     let columns = [
         Column::left("copies", 0),
@@ -318,7 +362,7 @@ pub fn csv(profile: &Profile) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpuplan_workload::profile::StepTimes;
+    use gpuplan_workload::profile::{StepTimes, Term, TermDeviation};
 
     #[test]
     fn a_profile_fits_its_terminal_and_says_what_was_not_found() {
@@ -352,5 +396,37 @@ mod tests {
     fn long_names_are_cut() {
         assert_eq!(short(&"k".repeat(100)).chars().count(), LONGEST_NAME);
         assert_eq!(short("aten::mm"), "aten::mm");
+    }
+
+    #[test]
+    fn a_deviation_says_which_term_and_why() {
+        let term = |term, measured_seconds, because: &[&str]| TermDeviation {
+            term,
+            measured_seconds,
+            estimated_seconds: 0.1,
+            because: because.iter().map(|rule| (*rule).to_owned()).collect(),
+        };
+        let mut found = Deviation {
+            on: "8 x H100".to_owned(),
+            measured_seconds: 0.5,
+            estimated_seconds: 0.5,
+            terms: vec![
+                term(Term::Products, 0.122, &["no-tensor-cores", "small-shapes"]),
+                term(Term::Memory, 0.15, &[]),
+                term(Term::Launches, 0.02, &["host-bound"]),
+                term(Term::Communication, 0.101, &[]),
+            ],
+            published: None,
+        };
+        assert_eq!(
+            deviation_text(&found, 200),
+            "Against the estimate for 8 x H100: as estimated (500 ms a step, 500 ms estimated)\n  \
+             matrix products 22 % slower than estimated (122 ms a step, 100 ms estimated), because of no-tensor-cores and small-shapes\n  \
+             memory kernels 50 % slower than estimated (150 ms a step, 100 ms estimated), and no finding says why\n  \
+             launches 80 % faster than estimated (20 ms a step, 100 ms estimated)\n  \
+             communication alone as estimated (101 ms a step, 100 ms estimated)\n"
+        );
+        found.measured_seconds = 5.0;
+        assert!(deviation_text(&found, 200).contains("another workload was measured"));
     }
 }

@@ -133,11 +133,12 @@ fn unaligned_shapes(operators: &Operators) -> Option<Finding> {
     .above()
 }
 
-/// Share of the time of products whose kernels name their unit; `None` where too few do.
+/// Share of the time of products whose kernels name their unit; `None` where too few do, or products are too little of the work to matter.
 fn named_share(operators: &Operators, seconds: f64) -> Option<f64> {
     let named = operators.products.tensor_core_seconds + operators.products.fp32_seconds;
     let all = operators.seconds(OperatorClass::Compute);
-    (all > 0.0 && named > all / 2.0).then(|| seconds / named)
+    let matters = all > BAD_SHAPES * operators.busy_seconds;
+    (matters && named > all / 2.0).then(|| seconds / named)
 }
 
 fn no_tensor_cores(operators: &Operators, facts: &Facts) -> Option<Finding> {

@@ -11,6 +11,9 @@ use crate::trace::scan::{Scan, TraceError};
 use crate::trace::shapes::Shapes;
 use crate::trace::tally::{Counted, Tally, Work};
 
+/// What PyTorch marks a step of an optimizer with, `Optimizer.step#AdamW.step` (`torch/optim/optimizer.py`).
+const OPTIMIZER: &str = "Optimizer.step#";
+
 /// A trace and what it says of its machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChromeTrace {
@@ -186,6 +189,9 @@ impl TraceReader {
             "gpu_user_annotation" if event.name.starts_with("ProfilerStep") => {
                 self.tally.device_step(device, "ProfilerStep on the device", &event.name, start, end);
             }
+            "gpu_user_annotation" if event.name.starts_with(OPTIMIZER) => {
+                self.tally.optimizer(Some(device), &event.name, start);
+            }
             "cpu_op" | "Operator" | "user_annotation" => self.host_event(event, json, start, end),
             _ => {}
         }
@@ -195,6 +201,8 @@ impl TraceReader {
         let name = &*event.name;
         if name.starts_with("ProfilerStep") {
             self.tally.step("ProfilerStep", end - start);
+        } else if name.starts_with(OPTIMIZER) {
+            self.tally.optimizer(None, name, start);
         } else if name.starts_with("enumerate(DataLoader)") {
             self.tally.input_wait(end - start);
         } else if event.cat != "user_annotation" {

@@ -6,9 +6,10 @@ use crate::profile::OperatorClass;
 /// sources: DeepEP (`deep_ep::internode::dispatch`; DeepSeek's own build says `dpsk::ep`), MORI (`EpDispatchIntraNodeKernel`),
 /// TensorRT-LLM (`moeA2ADispatchKernel`), custom all-reduce of vLLM, SGLang and AITER (`cross_device_reduce_1stage`), Transformer
 /// Engine (`userbuffers_fp16_sum_inplace_gpu_rr`), MSCCL++, PyTorch's symmetric memory (`multimem_one_shot_all_reduce_kernel`).
-const COMMUNICATION: [&str; 29] = [
+const COMMUNICATION: [&str; 33] = [
     "nccl",
     "rccl",
+    "oneccl",
     "all-reduce",
     "all_reduce",
     "allreduce",
@@ -25,22 +26,36 @@ const COMMUNICATION: [&str; 29] = [
     "msccl",
     "deep_ep",
     "deepep",
+    "hybrid_ep",
     "::ep::",
     "internode",
     "intranode",
     "epdispatch",
     "epcombine",
     "moea2a",
+    "moe_a2a",
+    "mnnvl",
     "cross_device_reduce",
     "userbuffers",
     "quickreduce",
     "multimem",
     "symm_mem",
 ];
-/// Parts of the names of copies.
-const COPY: [&str; 5] = ["memcpy", "copy-start", "copy-done", "infeed", "outfeed"];
-/// Parts of the names of matrix products, convolutions and attention: cuBLAS, cuDNN, CUTLASS, Triton, Tensile and XLA.
-const COMPUTE: [&str; 22] = [
+/// Parts of the names of copies; ROCm's tracer writes `CopyHostToDevice`.
+const COPY: [&str; 8] = [
+    "memcpy",
+    "copy-start",
+    "copy-done",
+    "infeed",
+    "outfeed",
+    "copyhosttodevice",
+    "copydevicetohost",
+    "copydevicetodevice",
+];
+/// Parts of the names of matrix products, convolutions and attention: cuBLAS, cuDNN, MIOpen, CUTLASS, Triton, Tensile and XLA; what serving
+/// engines call theirs: Marlin, the experts of vLLM and SGLang (`fused_moe_kernel`) and AITER (`fmoe_`), FlashInfer's attention
+/// (`BatchPrefillWithPagedKVCacheKernel`).
+const COMPUTE: [&str; 33] = [
     "gemm",
     "cutlass",
     "cublas",
@@ -51,22 +66,55 @@ const COMPUTE: [&str; 22] = [
     "cijk_",
     "implicit_convolve",
     "winograd",
+    "scudnn",
+    "asmconv",
+    "miopenconv",
     "convolve",
     "convolution",
     "conv2d",
     "conv1d",
     "conv3d",
-    "dgrad",
-    "wgrad",
     "flash",
+    "attn_fwd",
+    "attn_bwd",
+    "batchprefill",
+    "batchdecode",
+    "singleprefill",
+    "singledecode",
     "fmha",
     "attention",
     "sdpa",
     "matmul",
+    "tensile",
+    "marlin<",
+    "fused_moe_kernel",
+    "fmoe_",
+];
+/// Parts of the names of kernels that move memory though a library, or the operators that they were fused from, give
+/// them the name of a product or a collective. Inductor's pointwise, reduction and foreach kernels (`torch/_inductor/codegen/triton.py`; its products begin with `triton_tem_`): what
+/// follows are the names of the operators whose results they write. Norms, rotations, caches and samplers of FlashInfer, vLLM and
+/// CuTe (`kernel_cutlass_kernel_flashinfernorm...`).
+const MOVES_MEMORY: [&str; 14] = [
+    "triton_poi_",
+    "triton_red_",
+    "triton_per_",
+    "triton_for_",
+    "reshape_and_cache",
+    "concat_and_cache",
+    "flashinfer::norm",
+    "flashinfernorm",
+    "flashinfer::activation",
+    "flashinferactivation",
+    "flashinfer::sampling",
+    "flashinferquantization",
+    "applyrotary",
+    "flashinfer::append",
 ];
 /// Whole words of such names, since each is a part of other words too.
-const COMPUTE_WORDS: [&str; 12] =
-    ["mm", "addmm", "bmm", "baddbmm", "dot", "conv", "einsum", "linear", "fprop", "gemv", "gmm", "matmuls"];
+const COMPUTE_WORDS: [&str; 14] = [
+    "mm", "addmm", "bmm", "baddbmm", "dot", "conv", "einsum", "linear", "fprop", "dgrad", "wgrad", "gemv", "gmm",
+    "matmuls",
+];
 
 /// Parts of the names of kernels that multiply on tensor cores: the instruction shapes of Volta (884) to Hopper (64xNx16),
 /// and the libraries that hold nothing else.
@@ -106,7 +154,9 @@ pub fn class(name: &str) -> OperatorClass {
     }
     let name = name.to_ascii_lowercase();
     let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
-    if has(&COMMUNICATION) {
+    if has(&MOVES_MEMORY) {
+        OperatorClass::Memory
+    } else if has(&COMMUNICATION) {
         OperatorClass::Communication
     } else if has(&COPY) {
         OperatorClass::Copy
@@ -144,6 +194,9 @@ pub fn copy_kind(name: &str) -> String {
         ("d2h", "DtoH"),
         ("dtod", "DtoD"),
         ("d2d", "DtoD"),
+        ("hosttodevice", "HtoD"),
+        ("devicetohost", "DtoH"),
+        ("devicetodevice", "DtoD"),
         ("ptop", "PtoP"),
         ("p2p", "PtoP"),
     ];
@@ -188,6 +241,32 @@ mod tests {
             ("nvshmemi_transfer_rma_block", OperatorClass::Communication),
             ("EpCombineIntraNodeKernel_bf16_nop2p", OperatorClass::Communication),
             ("multimem_one_shot_all_reduce_kernel", OperatorClass::Communication),
+            ("void cudnn::cnn::wgrad2d_grouped_direct_kernel<__half>", compute),
+            // Of TensorFlow: adds up, and has `dgrad` in it all the same.
+            ("BiasAddGrad", memory),
+            ("_MklNativeFusedMatMul", compute),
+            // As serving engines' public profiles name them.
+            ("void marlin_moe_wna16::Marlin<(long)1125899906909960, (long)562949953487106>", compute),
+            ("fused_moe_kernel", compute),
+            ("_ZN5aiter48fmoe_bf16_blockscaleFp8_g1u1_vs_silu_1tg_32x256E", compute),
+            ("void deep_gemm::sm100_fp8_fp4_gemm_1d1d_impl<(cute::UMMA::Major)0>", compute),
+            ("void flashinfer::BatchPrefillWithPagedKVCacheKernel<(flashinfer::MaskMode)1>", compute),
+            ("_attn_bwd_dkdv", compute),
+            ("fmhaSm100fKernel_QkvE4m3OBfloat16HQk576HV512PagedKvDense", compute),
+            ("miopenSp3AsmConv_v30_3_1_gfx9_fp32_f2x3_stride1", compute),
+            ("volta_scudnn_128x64_relu_interior_nn_v1", compute),
+            ("kernel_cutlass_kernel_flashinfernormkernelsfused_add_rmsnormFusedAddRMSNormKernel_object_at", memory),
+            ("void flashinfer::activation::act_and_mul_kernel<__nv_bfloat16>", memory),
+            ("void vllm::reshape_and_cache_flash_kernel<__nv_bfloat16>", memory),
+            ("triton_poi_fused_addmm_relu_0", memory),
+            ("triton_red_fused_all_gather_into_tensor_mean_2", memory),
+            ("triton_tem_fused_addmm_relu_1", compute),
+            (
+                "void (anonymous namespace)::all_reduce_one_shot_push_kernel<__nv_bfloat16>",
+                OperatorClass::Communication,
+            ),
+            ("void flashinfer::trtllm_mnnvl_allreduce::oneshotAllreduceFusionKernel<8>", OperatorClass::Communication),
+            ("CopyHostToDevice", OperatorClass::Copy),
             // Attention's own `combine` adds up parts of one GPU.
             ("void flash_fwd_splitkv_combine_kernel<cutlass::bfloat16_t>", compute),
             ("Memcpy HtoD (Pageable -> Device)", OperatorClass::Copy),
@@ -213,5 +292,6 @@ mod tests {
         assert_eq!(copy_kind("Memcpy HtoD (Pageable -> Device)"), "HtoD pageable");
         assert_eq!(copy_kind("Memcpy DtoH (Device -> Pinned)"), "DtoH pinned");
         assert_eq!(copy_kind("MemcpyD2D"), "DtoD");
+        assert_eq!(copy_kind("CopyHostToDevice"), "HtoD");
     }
 }

@@ -27,11 +27,15 @@ impl DeviceSteps {
         }
     }
 
+    /// Steps of the device that has most of them.
+    pub fn count(&self) -> u64 {
+        self.marks.values().map(|steps| steps.len() as u64).max().unwrap_or(0)
+    }
+
     /// Seconds of each step and the marks that tell them. A step lasts until the next one begins; where no two follow each other,
     /// from its first work to its last.
     pub fn seconds(&self) -> Option<(String, Vec<f64>)> {
-        let (marks, _) =
-            self.marks.iter().max_by_key(|(_, steps)| steps.len()).map(|((marks, _), steps)| (marks, steps))?;
+        let ((marks, _), _) = self.marks.iter().max_by_key(|(_, steps)| steps.len())?;
         let (mut whole, mut alone) = (Vec::new(), Vec::new());
         for (_, steps) in self.marks.iter().filter(|((kind, _), _)| kind == marks) {
             alone.extend(steps.values().map(|(start, end)| end - start));
@@ -59,6 +63,7 @@ mod tests {
             steps.add(*device, "ProfilerStep", name, *start, *end);
         }
         let (_, seconds) = steps.seconds()?;
+        assert!(steps.count() >= seconds.len() as u64);
         Some(seconds.into_iter().map(|seconds| (seconds * 1e9).round() as i64).collect())
     }
 

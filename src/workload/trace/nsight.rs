@@ -28,8 +28,22 @@ pub enum NsightError {
     Nothing,
 }
 
-/// Kinds of copies (CUPTI, `CUpti_ActivityMemcpyKind`), as `ENUM_CUDA_MEMCPY_OPER` of an export has them.
-const COPY_KINDS: [(i64, &str); 4] = [(1, "HtoD"), (2, "DtoH"), (8, "DtoD"), (10, "PtoP")];
+/// Kinds of copies (CUPTI, `CUpti_ActivityMemcpyKind`), as `ENUM_CUDA_MEMCPY_OPER` of an export has them; arrays lie on the device, and from
+/// 11 on they are the driver's own of managed memory.
+const COPY_KINDS: [(i64, &str); 12] = [
+    (1, "HtoD"),
+    (2, "DtoH"),
+    (3, "HtoD"),
+    (4, "DtoH"),
+    (5, "DtoD"),
+    (6, "DtoD"),
+    (7, "DtoD"),
+    (8, "DtoD"),
+    (10, "PtoP"),
+    (11, "HtoD"),
+    (12, "DtoH"),
+    (13, "DtoD"),
+];
 /// Kinds of memory where a file has no `ENUM_CUDA_MEM_KIND` (the user guide's "CUDA Memory Operations Memory Kind"; CUPTI counts
 /// otherwise).
 const MEMORY_KINDS: [(i64, &str); 7] = [

@@ -60,6 +60,8 @@ pub struct Tally {
     copies: BTreeMap<String, CopyKind>,
     steps: BTreeMap<String, Vec<f64>>,
     device_steps: DeviceSteps,
+    /// When optimizers began, by where (the host, a device) and which.
+    optimizers: BTreeMap<(Option<i64>, String), Vec<i64>>,
     pub host: HostOperators,
     pub products: Products,
     graphs: u64,
@@ -147,6 +149,14 @@ impl Tally {
         }
     }
 
+    /// The optimizer begins its work; `None`: on the host.
+    pub fn optimizer(&mut self, device: Option<i64>, name: &str, start: i64) {
+        let held: usize = self.optimizers.values().map(Vec::len).sum();
+        if held < MOST_STEPS && (-FARTHEST..=FARTHEST).contains(&start) {
+            self.optimizers.entry((device, name.to_owned())).or_default().push(start);
+        }
+    }
+
     /// `None`: too many names.
     fn count(&mut self, name: &str, calls: u64, nanos: i64) -> Option<(OperatorClass, Unit)> {
         let at = match self.index.get(name) {
@@ -211,19 +221,33 @@ impl Tally {
                 self.graphs
             ));
         }
-        let step = self.step_times();
-        let operators = self.figures(format, &totals, &work, host_span);
+        let (step, steps) = self.step_times().unzip();
+        let operators = Operators { steps: steps.unwrap_or(0), ..self.figures(format, &totals, &work, host_span) };
         Counted { operators, step, notes }
     }
 
     /// Marks of a device tell when it was done; a host that launches ahead is faster. Of the host's those of which there are most stand
-    /// for the steps.
-    fn step_times(&self) -> Option<StepTimes> {
+    /// for the steps. With how many there are: from one mark to the next there are fewer.
+    fn step_times(&self) -> Option<(StepTimes, u64)> {
         if let Some((marks, seconds)) = self.device_steps.seconds() {
-            return StepTimes::from_seconds(&seconds, None, &marks);
+            return Some((StepTimes::from_seconds(&seconds, None, &marks)?, self.device_steps.count()));
         }
-        let (marks, seconds) = self.steps.iter().max_by_key(|(_, seconds)| seconds.len())?;
-        StepTimes::from_seconds(seconds, None, marks)
+        match self.steps.iter().max_by_key(|(_, seconds)| seconds.len()) {
+            Some((marks, seconds)) => Some((StepTimes::from_seconds(seconds, None, marks)?, seconds.len() as u64)),
+            None => self.steps_of_optimizers(),
+        }
+    }
+
+    /// Where nobody marked a step: from one step of the optimizer to the next, on a device if that has them.
+    fn steps_of_optimizers(&self) -> Option<(StepTimes, u64)> {
+        let ((device, name), starts) =
+            self.optimizers.iter().max_by_key(|((device, _), starts)| (device.is_some(), starts.len()))?;
+        let mut starts = starts.clone();
+        starts.sort_unstable();
+        let seconds: Vec<f64> = starts.windows(2).map(|pair| (pair[1] - pair[0]) as f64 * NANOS).collect();
+        let place = if device.is_some() { " on the device" } else { "" };
+        let times = StepTimes::from_seconds(&seconds, None, &format!("one `{name}` to the next{place}"))?;
+        Some((times, starts.len() as u64))
     }
 
     fn figures(self, format: &str, totals: &[Totals], work: &[f64], host_span: Option<(i64, i64)>) -> Operators {
@@ -258,6 +282,7 @@ impl Tally {
         Operators {
             format: format.to_owned(),
             devices: totals.len() as u32,
+            steps: 0,
             span_seconds,
             busy_seconds,
             gap_seconds: (span_seconds - busy_seconds).max(0.0),

@@ -18,6 +18,18 @@ pub fn is_xplane(head: &[u8]) -> bool {
     matches!(rest.get(length), Some(0x08 | 0x12))
 }
 
+/// What TensorFlow's executor calls taking the next batch out of `tf.data` (`tensorflow/core/kernels/data/iterator_ops.cc`).
+const WAITS_FOR_INPUT: &str = "IteratorGetNextOp::DoCompute";
+
+/// The kind of an operator that TensorFlow's executor ran, of `scope/name:Kind`. Scopes are words of the program: what stands there says nothing.
+fn tensorflow_operator(name: &str) -> Option<&str> {
+    let (scope, kind) = name.rsplit_once(':')?;
+    let is_word = |text: &str| {
+        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_./>-".contains(&byte))
+    };
+    (is_word(scope) && is_word(kind)).then_some(kind)
+}
+
 /// Reads a whole file; a message is at most 2 GiB, and names may stand behind what they name.
 pub fn read(mut reader: impl Read) -> Result<ChromeTrace, TraceError> {
     let mut data = Vec::new();
@@ -123,8 +135,14 @@ impl<'a> Plane<'a> {
                     if event.is_step {
                         tally.step(&format!("steps named `{}`", event.name), end.saturating_sub(start));
                     }
+                    if event.name == WAITS_FOR_INPUT {
+                        tally.input_wait(end.saturating_sub(start));
+                    }
                     if name.starts_with("tf_XLA") {
                         tally.host.add(thread, event.name, start, end);
+                    } else if let Some(kind) = tensorflow_operator(event.name).filter(|_| !name.starts_with("tf_data"))
+                    {
+                        tally.host.add(thread, kind, start, end);
                     }
                 }
             }

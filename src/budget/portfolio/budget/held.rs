@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::portfolio::Portfolio;
-use crate::portfolio::assignment::{Assignment, RULE, machine_hours_in, worth_of_one_more};
+use crate::portfolio::assignment::{Assignment, RULE, machine_hours_in};
+use crate::portfolio::budget::sizes::{PoolSize, best_nodes, pool_sizes};
 use crate::portfolio::lines::CostedPhase;
 use crate::portfolio::pool_lines::paid_in;
 use gpuplan_market::capacity::pool::Pool;
@@ -16,6 +17,8 @@ pub struct HeldMachines {
     pub pools: Vec<PoolFigures>,
     /// The expected total, which is cash, and what own machines lose in value in these months, used or not.
     pub full_cost_usd: Usd,
+    /// Work of one of ten outcomes, as part of what is expected: `net_usd_with_less_work` rests on it.
+    pub less_work: f64,
     /// Against renting everything, beside what is paid anyway.
     pub saved_usd: Usd,
     /// No assignment of runs to these machines saves more than this.
@@ -40,6 +43,10 @@ pub struct PoolFigures {
     pub depreciation_usd: Usd,
     /// That one machine more would save over these months, beside what it is paid for.
     pub one_more_saves_usd: Usd,
+    /// The number of machines among `sizes` that saves most beyond what it costs; as many as now where none is looked at.
+    pub best_nodes: u32,
+    /// What other numbers of machines would save; none where the machines are not there in these months.
+    pub sizes: Vec<PoolSize>,
 }
 
 /// `None`: beyond counting.
@@ -49,10 +56,12 @@ pub fn held_machines(
     assignment: &Assignment,
     used_hours: &[f64],
     total: Usd,
+    less_work: f64,
 ) -> Option<HeldMachines> {
     let cents = |dollars: f64| Usd::from_dollars((dollars * 100.0).round() / 100.0);
-    let worth = worth_of_one_more(portfolio, costed, assignment.saved_usd);
-    let figures = |((pool, used), worth): ((&Pool, &f64), f64)| {
+    let figures = |((at, pool), used): ((usize, &Pool), &f64)| {
+        let sizes = pool_sizes(portfolio, costed, at, less_work)?;
+        let saved = |nodes| sizes.iter().find(|size| size.nodes == nodes).map_or(Usd::ZERO, |size| size.saved_usd);
         let held_hours: f64 = portfolio.all_months().map(|month| machine_hours_in(pool, month)).sum();
         Some(PoolFigures {
             name: pool.name.clone(),
@@ -63,14 +72,17 @@ pub fn held_machines(
             used_hours: *used,
             paid_usd: portfolio.all_months().map(|month| paid_in(pool, month)).sum(),
             depreciation_usd: pool.depreciation.for_hours(1, held_hours)?,
-            one_more_saves_usd: cents(worth)?,
+            one_more_saves_usd: saved(pool.nodes.saturating_add(1)) - saved(pool.nodes),
+            best_nodes: best_nodes(&sizes).unwrap_or(pool.nodes),
+            sizes,
         })
     };
     let pools: Vec<PoolFigures> =
-        portfolio.pools.iter().zip(used_hours).zip(worth).map(figures).collect::<Option<_>>()?;
+        portfolio.pools.iter().enumerate().zip(used_hours).map(figures).collect::<Option<_>>()?;
     let depreciation: Usd = pools.iter().map(|pool| pool.depreciation_usd).sum();
     Some(HeldMachines {
         full_cost_usd: total + depreciation,
+        less_work,
         saved_usd: cents(assignment.saved_usd)?,
         most_saved_usd: cents(assignment.bound_usd.max(assignment.saved_usd))?,
         rule: RULE,

@@ -7,12 +7,16 @@ use crate::question::gpus::shape;
 use crate::question::workload;
 use crate::session::Session;
 use crate::session::diagnostic::Diagnostic;
+use gpuplan_accuracy::nearest::PublishedRuns;
+use gpuplan_accuracy::published::Published;
+use gpuplan_estimate::likeness::Likeness;
 use gpuplan_estimate::{Machine, Setting, Subject};
 use gpuplan_hardware::{GpuId, GpuLink, Hardware};
-use gpuplan_plan::training::profile::catalog_gpu;
+use gpuplan_plan::training::profile::{catalog_gpu, deviation};
+use gpuplan_report::measure::nearest;
 use gpuplan_telemetry::{Facts, find};
 use gpuplan_workload::file::{Resolved, WorkloadFile};
-use gpuplan_workload::profile::Profile;
+use gpuplan_workload::profile::{Deviation, Profile};
 use gpuplan_workload::{Layout, Recompute};
 
 /// What follows from what was measured: utilisation where the workload is known, and the findings.
@@ -29,8 +33,37 @@ pub fn complete_profile(
         let resolved = workload::resolve(&file, &session.models()?)?;
         profile.workload = Some(file);
         profile.model_flops_utilization = utilization(profile, &resolved, gpu, hardware)?;
+        profile.findings = find(profile, &facts(gpu, hardware));
+        return compare(profile, &resolved, gpu, hardware, session);
     }
     profile.findings = find(profile, &facts(gpu, hardware));
+    Ok(())
+}
+
+/// Sets the measured step beside the estimated one, and beside the published runs that are most like it.
+fn compare(
+    profile: &mut Profile,
+    resolved: &Resolved,
+    gpu: Option<GpuId>,
+    hardware: &Hardware,
+    session: &Session,
+) -> Result<(), Diagnostic> {
+    let (Some(id), Some(known)) = (gpu, &profile.gpu) else { return Ok(()) };
+    if profile.step.is_none() {
+        return Ok(());
+    }
+    let (shape, nodes) = shape(id, hardware.gpu(id), known.count, hardware)?;
+    let job = &resolved.workload;
+    match deviation(profile, job, hardware, &shape, nodes) {
+        Ok((found, setting)) => {
+            let published = Published::embedded().map_err(Diagnostic::unexpected)?;
+            let runs = PublishedRuns::new(&published, hardware, &session.models()?);
+            let likeness = Likeness::new(&job.model, &job.training, hardware.gpu(id), &setting);
+            let words = nearest::sentence(&runs.nearest(&likeness));
+            profile.deviation = Some(Deviation { published: Some(words), ..found });
+        }
+        Err(why) => profile.notes.push(format!("it is not compared with an estimate: {why}")),
+    }
     Ok(())
 }
 

@@ -191,3 +191,17 @@ fn a_placeholder_is_no_number_and_no_fault() {
     assert_eq!((unread, read.choices[0].gpus), (vec!["replicas", "nvidia.com/gpu"], None));
     assert!(matches!(read.named(None, None), Err(ImportError::NoGpu)));
 }
+
+#[test]
+fn the_entrypoint_of_a_ray_job_is_its_command() {
+    let asked = asked(
+        "apiVersion: ray.io/v1\nkind: RayJob\nspec:\n  entrypoint: python train.py --model_name_or_path /tmp/llama2-7b --per_device_train_batch_size 2 --lora_target q_proj,v_proj\n  \
+         rayClusterSpec:\n    headGroupSpec: {template: {spec: {containers: [{image: rayproject/ray}]}}}\n    \
+         workerGroupSpecs: [{replicas: 2, template: {spec: {containers: [{resources: {limits: {nvidia.com/gpu: 1}}}]}}}]\n",
+    )
+    .unwrap();
+    assert_eq!((asked.nodes.clone(), asked.choices[0].gpus), (Some(2..=2), Some(Gpus::PerMachine(1))));
+    let training = &asked.workload.training;
+    assert_eq!((asked.workload.model.preset.as_deref(), training.task.as_deref()), (Some("llama-2-7b"), Some("lora")));
+    assert_eq!(training.micro_batch.as_ref().map(ToString::to_string).as_deref(), Some("2"));
+}

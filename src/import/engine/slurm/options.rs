@@ -84,7 +84,7 @@ const NO_OPTION: &str = "#SBATCH";
 pub struct Options {
     pub nodes: Option<RangeInclusive<u32>>,
     tasks: Option<u32>,
-    tasks_per_node: Option<u32>,
+    pub tasks_per_node: Option<u32>,
     chips: Option<GpuModels>,
     gpus_per_node: Option<u32>,
     gpus_per_task: Option<u32>,

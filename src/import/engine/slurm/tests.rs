@@ -15,6 +15,22 @@ fn asked(text: &str) -> Result<JobRequest, ImportError> {
     read(text, Names::new(&hardware, &models))
 }
 
+/// Megatron's own scripts take whole machines and start a task for each GPU.
+#[test]
+fn tasks_of_megatron_are_gpus() {
+    let script = "#!/bin/bash\n#SBATCH -p luna --nodes=35 --exclusive --mem=0 --ntasks-per-node=8\n";
+    let sizes = "--num-layers 105 --hidden-size 20480 --num-attention-heads 128 --micro-batch-size 1";
+    let megatron = asked(&format!("{script}srun sh -c \"python -u pretrain_gpt.py {sizes}\"\n")).unwrap();
+    assert_eq!((megatron.nodes.clone(), megatron.choices[0].gpus), (Some(35..=35), Some(Gpus::PerMachine(8))));
+    // Tasks of another program may be anything.
+    let other = asked(&format!("{script}srun python simulate.py\n")).unwrap();
+    assert_eq!(other.choices[0].gpus, None);
+    // A launcher has one task a machine and says the rest.
+    let launched = script.replace("ntasks-per-node=8", "ntasks-per-node=2");
+    let launched = asked(&format!("{launched}srun torchrun --nproc-per-node 4 pretrain_gpt.py {sizes}\n")).unwrap();
+    assert_eq!(launched.choices[0].gpus, Some(Gpus::PerMachine(4)));
+}
+
 #[test]
 fn every_way_to_ask_for_gpus_is_read() {
     let one = |text: &str| {

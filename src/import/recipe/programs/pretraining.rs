@@ -1,11 +1,12 @@
-//! nanotron (src/nanotron/config), MaxText (src/MaxText/configs/base.yml), NeMo and Megatron-Bridge.
+//! nanotron (src/nanotron/config), MaxText (src/MaxText/configs/base.yml), Levanter (config), NeMo and Megatron-Bridge.
 
 use super::hugging_face::ANY;
 use crate::recipe::entry::Entry;
 use crate::recipe::setting::Dialect;
-use crate::recipe::setting::Setting::{Choice, Flag, GpusPerMachine, Machines, Number};
+use crate::recipe::setting::Setting::{Choice, Flag, GpusPerMachine, Machines, Model, Number};
+use crate::recipe::usual::OPTIMIZERS;
 use crate::recipe::words::pretrains;
-use crate::recipe::words::{ACCUMULATION, GLOBAL_BATCH, LENGTH, MICRO_BATCH, PRECISION, RECOMPUTE, STEPS};
+use crate::recipe::words::{ACCUMULATION, GLOBAL_BATCH, LENGTH, MICRO_BATCH, OPTIMIZER, PRECISION, RECOMPUTE, STEPS};
 use crate::{JobRequest, Names};
 
 /// nanotron, src/nanotron/config.
@@ -57,12 +58,18 @@ fn nanotron(_: &[Entry], asked: &mut JobRequest, _: Names) {
 pub const MAXTEXT: Dialect = Dialect {
     stack: "maxtext",
     settings: &[
+        ("model_name", Model),
+        // Its weights are fp32 unless `weight_dtype` says otherwise.
+        ("dtype", Choice(PRECISION, &[("bfloat16", "bf16"), ("float32", "fp32")])),
+        ("opt_type", Choice(OPTIMIZER, OPTIMIZERS)),
         ("per_device_batch_size", MICRO_BATCH),
         ("max_target_length", LENGTH),
         ("steps", STEPS),
         ("base_num_decoder_layers", Number(|file| &mut file.model.layers)),
         ("base_emb_dim", Number(|file| &mut file.model.hidden)),
         ("base_num_query_heads", Number(|file| &mut file.model.heads)),
+        // Before they were told apart from those of keys.
+        ("base_num_heads", Number(|file| &mut file.model.heads)),
         ("base_num_kv_heads", Number(|file| &mut file.model.kv_heads)),
         ("base_mlp_dim", Number(|file| &mut file.model.ffn_hidden)),
         ("head_dim", Number(|file| &mut file.model.head_dim)),
@@ -82,15 +89,51 @@ pub const MAXTEXT: Dialect = Dialect {
         "async_checkpointing",
         "attention",
         "base_output_directory",
+        "run_name",
+        "enable_profiler",
+        "profiler",
+        "skip_first_n_steps_for_profiler",
+        "metrics_file",
+        "log_period",
+        "tokenizer_path",
+        "tokenizer_loader",
+        "dataset_path",
+        "learning_rate",
+        "save_period",
     ],
     complete: |_, asked, _| pretrains(asked),
     ..ANY
+};
+
+/// Levanter, config and src/levanter (main/train_lm.py, trainer.py).
+pub const LEVANTER: Dialect = Dialect {
+    stack: "jax",
+    settings: &[
+        ("initialize_from_hf", Model),
+        ("model.num_layers", Number(|file| &mut file.model.layers)),
+        ("model.hidden_dim", Number(|file| &mut file.model.hidden)),
+        ("model.num_heads", Number(|file| &mut file.model.heads)),
+        ("model.num_kv_heads", Number(|file| &mut file.model.kv_heads)),
+        ("model.intermediate_dim", Number(|file| &mut file.model.ffn_hidden)),
+        ("model.seq_len", LENGTH),
+        ("model.max_seq_len", LENGTH),
+        ("train_seq_len", LENGTH),
+        ("trainer.train_batch_size", GLOBAL_BATCH),
+        ("trainer.per_device_parallelism", MICRO_BATCH),
+        ("trainer.num_train_steps", STEPS),
+        ("trainer.mp", Choice(PRECISION, &[("p=f32,c=bfloat16", "bf16"), ("p=f32,c=bf16", "bf16"), ("f32", "fp32")])),
+    ],
+    nothing: &["data", "trainer", "optimizer", "model.type", "use_hf_model_config", "hf_save_path", "hf_save_steps"],
+    has_common: false,
+    complete: |_, asked, _| pretrains(asked),
 };
 
 /// NeMo and Megatron-Bridge.
 pub const NEMO: Dialect = Dialect {
     stack: "nemo",
     settings: &[
+        // `training=gpt3/20b` of its launcher.
+        ("training", Model),
         ("trainer.devices", GpusPerMachine),
         ("trainer.num_nodes", Machines),
         ("trainer.max_steps", STEPS),

@@ -1,4 +1,4 @@
-//! OpenRLHF (openrlhf/cli) and verl (verl/trainer/config).
+//! OpenRLHF (openrlhf/cli), verl (verl/trainer/config) and RL2.
 
 use super::hugging_face::ANY;
 use crate::recipe::entry::Entry;
@@ -59,6 +59,17 @@ pub const VERL: Dialect = Dialect {
             gpus.get_or_insert(8);
             machines.get_or_insert(1);
         }
+        asked.not_planned.get_or_insert_with(|| REINFORCEMENT.to_owned());
+    },
+};
+
+/// RL2, RL2/trainer.
+pub const RL2: Dialect = Dialect {
+    stack: "",
+    settings: &[("actor.model_name", Model)],
+    nothing: &["train_data", "test_data", "actor", "critic", "rollout", "adv", "trainer"],
+    has_common: false,
+    complete: |_, asked, _| {
         asked.not_planned.get_or_insert_with(|| REINFORCEMENT.to_owned());
     },
 };

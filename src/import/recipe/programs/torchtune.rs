@@ -5,6 +5,7 @@ use crate::recipe::entry::Entry;
 use crate::recipe::model;
 use crate::recipe::setting::Dialect;
 use crate::recipe::setting::Setting::{Choice, Either, Flag, Nothing, Rank, Share, Switch};
+use crate::recipe::usual::REINFORCEMENT;
 use crate::recipe::words::value;
 use crate::recipe::words::{LENGTH, MICRO_BATCH, OPTIMIZER, PRECISION, RECOMPUTE};
 use crate::{JobRequest, Names};
@@ -59,6 +60,8 @@ pub const TORCHTUNE: Dialect = Dialect {
         "profiler",
         "save_adapter_weights_only",
         "model._component_",
+        "policy_model",
+        "reward_and_value_model",
         "model.lora_alpha",
         "model.lora_attn_modules",
         "model.apply_lora_to_mlp",
@@ -72,7 +75,11 @@ pub const TORCHTUNE: Dialect = Dialect {
 
 /// The name of the builder says model and task: `torchtune.models.llama3_1.lora_llama3_1_8b`.
 fn torchtune(entries: &[Entry], asked: &mut JobRequest, names: Names) {
-    let Some(component) = value(entries, "model._component_") else { return };
+    let learns_from_answers = value(entries, "policy_model._component_");
+    if learns_from_answers.is_some() {
+        asked.not_planned.get_or_insert_with(|| REINFORCEMENT.to_owned());
+    }
+    let Some(component) = value(entries, "model._component_").or(learns_from_answers) else { return };
     let builder = component.rsplit('.').next().unwrap_or_default();
     let model = builder.trim_start_matches("qlora_").trim_start_matches("lora_").trim_start_matches("dora_");
     model::name(&with_point(model), asked, names);
