@@ -21,7 +21,7 @@ use gpuplan_units::{MINIMUM_BILLED_SECONDS, Usd, UsdPerHour};
 
 pub const VERSION: u32 = 1;
 /// Between two decisions of the policy: the probes that its model is fitted on. Seconds.
-const TICK: f64 = 600.0;
+pub const TICK: f64 = 600.0;
 /// A call without a clear answer may create a machine for a minute, which lists of EC2 may miss for another (EC2 API reference,
 /// "Eventual consistency"; the minutes are judgement). Seconds.
 pub const SETTLES: f64 = 120.0;
@@ -227,15 +227,32 @@ impl RunSpec {
             (true, _) => Policy::OnDemand,
             (false, None) => Policy::SpotOnly,
             (false, Some(_)) => {
-                Policy::SemiMarkov(Arc::new(Tables::new(model, &Limits { budget: None, ..self.limits() })))
+                let limits = Limits { budget: None, ..self.limits() };
+                let moving: Vec<UsdPerHour> = self.spot.iter().flat_map(|spot| self.moves_over(spot)).collect();
+                Policy::SemiMarkov(Arc::new(match moving.as_slice() {
+                    [] => Tables::new(model, &limits),
+                    _ => Tables::moving(model, &limits, limits.pools.iter().map(|pool| pool.spot).chain(moving)),
+                }))
             }
         }
     }
 
+    /// Of all machines, an hour.
+    fn of_all(&self, rate: UsdPerHour) -> UsdPerHour {
+        UsdPerHour::from_nanos(rate.nanos().saturating_mul(i64::from(self.nodes)))
+    }
+
+    /// Rates of all machines over which the price may move while the run is led: where a highest price is asked for, up to that, and down to
+    /// two thirds of the planned one (within 48 hours it moved by 18 % at most, docs/risk.md). No others are paid, or they are treated as the nearest.
+    fn moves_over(&self, spot: &Offered) -> Vec<UsdPerHour> {
+        let Some(most) = spot.most_usd_per_hour else { return Vec::new() };
+        let least = spot.rate_usd_per_hour.nanos() / 3 * 2;
+        let steps = std::iter::successors(Some(most.nanos()), |rate| Some(rate / 11 * 10));
+        steps.take_while(|rate| *rate > least.max(0)).map(|rate| self.of_all(UsdPerHour::from_nanos(rate))).collect()
+    }
+
     fn limits(&self) -> Limits {
-        let all = |offered: &Offered| {
-            UsdPerHour::from_nanos(offered.rate_usd_per_hour.nanos().saturating_mul(i64::from(self.nodes)))
-        };
+        let all = |offered: &Offered| self.of_all(offered.rate_usd_per_hour);
         let changeover = self.changeover_hours * 3600.0;
         // A start in another pool fetches its data there: what that costs is weighed before a move.
         let pools = self.spot.iter().map(|spot| PoolTerms {

@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::cli::launch::{HOLD, PATIENCE};
 use crate::cli::support::Ran;
 use gpuplan::launch::Market;
+use gpuplan_testbed::answers::{Spot, spot_history};
 use gpuplan_testbed::cloud_box::{CloudBox, KEYS};
 use gpuplan_testbed::machines::Seen;
 use gpuplan_testbed::proxy::{Call, Fault, Rule};
@@ -30,7 +31,11 @@ const QUESTION: [&str; 12] = [
 ];
 /// The zone that is asked first has no machine.
 fn rules() -> Vec<Rule> {
+    // What the market says while the run is led.
+    let zones = ["us-east-1a", "us-east-1b", "us-east-1c", "us-east-1d", "us-east-1e", "us-east-1f"];
+    let moved = zones.map(|zone| Spot { machine: "g5.xlarge", zone, price: "0.45", hours_ago: 2 });
     vec![
+        spot_history(moved.to_vec(), 4),
         Rule::on("RunInstances", Fault::Refuse(500, "InsufficientInstanceCapacity", "We have no capacity there."))
             .calls(0..1),
     ]
@@ -159,8 +164,12 @@ fn a_run_on_aws_survives_a_stock_out_and_an_interruption() {
     let bound = said.split_once("never more than $").and_then(|(_, rest)| rest.split_once(',')).map(|(bound, _)| bound);
     let bound: f64 = bound.unwrap().parse().unwrap();
     assert!(bids.iter().all(|bid| *bid <= bound), "and it was said: {bids:?} {said}");
-    for (part, times) in [("no capacity (InsufficientInstanceCapacity)", 1), ("rented 1 x", 2), ("life: completed", 1)]
-    {
+    for (part, times) in [
+        ("no capacity (InsufficientInstanceCapacity)", 1),
+        ("rented 1 x", 2),
+        (" spot at $0.45 an hour", 1),
+        ("life: completed", 1),
+    ] {
         assert!(said.matches(part).count() >= times, "{part}: {said}");
     }
     assert!(KEYS.iter().all(|key| !said.contains(key)), "{said}");

@@ -16,10 +16,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::fake::scenario::{CAPACITY, Scenario};
 use gpuplan_launch::{
-    CreateRequest, LaunchError, Launcher, Machine, MachineId, MachineState, Market, Role, SelfDestruct,
+    CreateRequest, LaunchError, Launcher, Machine, MachineId, MachineState, Market, Pool, Role, SelfDestruct,
 };
 use gpuplan_market::BoxFuture;
 use gpuplan_runstore::{private, sha256};
+use gpuplan_units::UsdPerHour;
 
 /// Name of the launcher.
 pub const CLOUD: &str = "fake";
@@ -56,8 +57,13 @@ struct State {
 }
 
 impl State {
+    /// Seconds since the start of the course.
+    fn age(&self) -> f64 {
+        Timestamp::now().duration_since(self.began_at).as_secs_f64()
+    }
+
     fn has_spot(&self) -> bool {
-        self.scenario.has_spot(Timestamp::now().duration_since(self.began_at).as_secs_f64())
+        self.scenario.has_spot(self.age())
     }
 }
 
@@ -295,6 +301,17 @@ impl Launcher for FakeCloud {
             }
         });
         Box::pin(async move { destroyed.await.map_err(|error| LaunchError::Unclear { code: error.to_string() }) })
+    }
+
+    fn spot_prices<'a>(
+        &'a self,
+        places: &'a [(Pool, Vec<String>)],
+    ) -> BoxFuture<'a, Result<Vec<Option<UsdPerHour>>, LaunchError>> {
+        let said = self.answer(|state| state.scenario.spot_price(state.age()));
+        Box::pin(async move {
+            let price = said.await.map_err(|error| LaunchError::Unclear { code: error.to_string() })?;
+            Ok(vec![price; places.len()])
+        })
     }
 
     /// Whoever uses this machine.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use gpuplan_launch::LaunchError;
+use gpuplan_units::UsdPerHour;
 
 /// Times are real seconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -15,6 +16,8 @@ pub struct Scenario {
     /// When no spot machine is to be had and those that run are taken: spans from the start of the course to before their end, as a trace
     /// of availability has them.
     pub no_spot_seconds: Vec<(f64, f64)>,
+    /// What a spot machine costs an hour from so long after the start of the course on; before the first, and where there is none, as planned.
+    pub spot_usd_per_hour: Vec<(f64, UsdPerHour)>,
     /// Between the notice of it and the end; 0: no notice.
     pub notice_seconds: f64,
     /// What every answer takes.
@@ -31,6 +34,7 @@ impl Default for Scenario {
             refuse: Vec::new(),
             interrupt_after_seconds: Vec::new(),
             no_spot_seconds: Vec::new(),
+            spot_usd_per_hour: Vec::new(),
             notice_seconds: 0.0,
             latency_seconds: 0.0,
             list_late_seconds: 0.0,
@@ -80,6 +84,12 @@ impl Scenario {
     /// Whether spot machines are to be had, so long after the start of the course.
     pub fn has_spot(&self, seconds: f64) -> bool {
         !self.no_spot_seconds.iter().any(|(from, to)| (*from..*to).contains(&seconds))
+    }
+
+    /// What a spot machine costs an hour then, if the scenario says so.
+    pub fn spot_price(&self, seconds: f64) -> Option<UsdPerHour> {
+        let begun = self.spot_usd_per_hour.iter().filter(|(from, _)| *from <= seconds);
+        begun.max_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, rate)| *rate)
     }
 
     /// What the order with this number, from 0, is refused with.

@@ -22,7 +22,7 @@ pub struct Rentable {
     pub start: Usd,
 }
 
-/// What the run is and what it may do; it does not change.
+/// What the run is and what it may do. Prices of spot are those that were heard last; nothing else of it changes.
 #[derive(Clone, Debug)]
 pub struct Terms {
     pub launch: Launch,
@@ -179,6 +179,8 @@ pub enum Event {
     Unreadable,
     /// Another leader had granted the number of this lease, before it was deposed: the order was not sent.
     Granted(Ledger),
+    /// What one machine of each spot place costs an hour now, in their order; `None`: nobody said.
+    Priced(Vec<Option<UsdPerHour>>),
     /// End the run, and let its program save before.
     Stop,
 }

@@ -11,6 +11,7 @@ pub mod liveness;
 mod money;
 mod orders;
 mod phase;
+mod prices;
 mod refusals;
 pub mod rental;
 mod resuming;
@@ -153,6 +154,11 @@ impl Controller {
                 }
             }
             Event::Granted(ledger) => self.granted_elsewhere(now, ledger, &mut actions),
+            // Whatever is decided next goes by it; nothing is decided for its sake.
+            Event::Priced(prices) => {
+                self.priced(now, &prices);
+                return actions;
+            }
             Event::Stop => {
                 let is_ending = match &self.phase {
                     Phase::Ended(_) | Phase::Ending { next: Next::End(_), .. } => true,

@@ -240,6 +240,7 @@ impl Controller {
             minimum_seconds: choice.minimum_seconds,
             since,
             until: None,
+            moved: None,
         }) {
             self.heard_of = now;
         }

@@ -1,12 +1,15 @@
 //! Calls of a leader to the clouds of its run, and its word to the agents. Each looks first whether it still leads.
 
+use std::collections::BTreeMap;
+
 use futures_util::future::join_all;
 
 use crate::controller::events::Event;
 use crate::execute::error::LeadError;
 use crate::execute::{CALL, Leader, ask_to_stop};
 use crate::ports::launcher::Launcher;
-use crate::ports::machine::MachineId;
+use crate::ports::machine::{MachineId, Pool};
+use crate::spec::Offered;
 
 impl<'a> Leader<'a, '_> {
     pub(super) fn launcher(&self, cloud: &str) -> Result<&'a dyn Launcher, LeadError> {
@@ -55,6 +58,30 @@ impl<'a> Leader<'a, '_> {
             let answers = join_all(calls).await.into_iter().map(|answer| answer.ok()?.ok());
             let listed: Option<Vec<_>> = answers.collect();
             Ok(listed.map_or(Event::Clock, |machines| Event::Listed { machines: machines.concat(), asked_at }))
+        }));
+    }
+
+    /// What spot machines cost now, of every cloud that says so. Of one that does not answer the prices stay what they were.
+    pub(super) fn ask_prices(&mut self) {
+        let spec = self.spec;
+        let clouds: Vec<_> = self.responsible();
+        let questions = clouds.into_iter().map(|cloud| {
+            let is_there = |offered: &&Offered| spec.rented_from(&offered.pool.cloud) == cloud.cloud();
+            let places = spec.spot.iter().filter(is_there).map(|offered| (offered.pool.clone(), offered.zones.clone()));
+            (cloud, places.collect::<Vec<_>>())
+        });
+        let (questions, wanted) = (questions.collect::<Vec<_>>(), spec.spot.iter().map(|offered| offered.pool.clone()));
+        let wanted: Vec<Pool> = wanted.collect();
+        self.calls.push(Box::pin(async move {
+            let calls = questions.iter().map(|(cloud, places)| tokio::time::timeout(CALL, cloud.spot_prices(places)));
+            let mut prices = BTreeMap::new();
+            for ((_, places), answer) in questions.iter().zip(join_all(calls).await) {
+                if let Ok(Ok(said)) = answer {
+                    prices.extend(places.iter().map(|(pool, _)| pool).zip(said));
+                }
+            }
+            let prices: Vec<_> = wanted.iter().map(|pool| prices.get(pool).copied().flatten()).collect();
+            Ok(if prices.iter().any(Option::is_some) { Event::Priced(prices) } else { Event::Clock })
         }));
     }
 

@@ -27,7 +27,7 @@ use crate::ports::launch_error::LaunchError;
 use crate::ports::launcher::Launcher;
 use crate::ports::machine::MachineId;
 use crate::rented;
-use crate::spec::RunSpec;
+use crate::spec::{RunSpec, TICK};
 use gpuplan_runstore::status::Staged;
 use gpuplan_runstore::{Run, Stop, StoreError};
 use gpuplan_spot::policy::Policy;
@@ -41,6 +41,8 @@ pub const NOTICE: Duration = Duration::from_mins(2);
 const TELLING: Duration = Duration::from_secs(5);
 /// Between two looks into the run's store, and at most between two words of the clock. Seconds of the run.
 const READ: f64 = 10.0;
+/// Between two looks at what spot machines cost: as often as the policy decides.
+const PRICES: f64 = TICK;
 /// What a person wants of a run that is being led.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LeaderCommand {
@@ -104,6 +106,8 @@ struct Leader<'a, 'b> {
     cloud_of: BTreeMap<MachineId, String>,
     /// A machine may have come, and written into the store, since it was asked for its highest epoch.
     may_have_reported: bool,
+    /// When clouds were asked what spot machines cost.
+    priced_at: f64,
     /// When the first agent of the gang was seen to have ended.
     ended_at: Option<Instant>,
 }
@@ -170,6 +174,7 @@ pub async fn lead(spec: &RunSpec, mut wiring: LeadContext<'_>) -> Result<Option<
         gang_epoch,
         cloud_of: BTreeMap::new(),
         may_have_reported: true,
+        priced_at: f64::NEG_INFINITY,
         ended_at: None,
         staged: None,
         told: BTreeSet::new(),
@@ -275,6 +280,11 @@ impl Leader<'_, '_> {
         let still = tokio::time::timeout(CALL, self.leadership.still_holds(self.wiring.store)).await;
         if matches!(still, Ok(Ok(false))) {
             return Err(LeadError::Followed);
+        }
+        let now = self.wiring.clock.now();
+        if now - self.priced_at >= PRICES {
+            self.priced_at = now;
+            self.ask_prices();
         }
         match self.report().await {
             PollResult::Report(report) => self.handle(Event::Reported(report)).await,

@@ -227,8 +227,8 @@ impl Journal {
         let writing = self.database.transaction()?;
         for rental in &rentals.0 {
             writing.execute(
-                "UPDATE machines SET since = ?2, until = ?3 WHERE id = ?1",
-                params![rental.machine.0, rental.since, rental.until],
+                "UPDATE machines SET since = ?2, until = ?3, rate = ?4 WHERE id = ?1",
+                params![rental.machine.0, rental.since, rental.until, rental.mean_rate().nanos()],
             )?;
         }
         writing.execute(
@@ -373,6 +373,7 @@ impl Journal {
                 minimum_seconds: row.get(5)?,
                 since: row.get(6)?,
                 until,
+                moved: None,
             });
         }
         let ended_at = ended_at.map(time).transpose()?;

@@ -5,6 +5,7 @@ use crate::ports::keeper::Keeper;
 pub use crate::ports::launch_error::{LaunchError, Reach};
 pub use crate::ports::machine::{Access, CreateRequest, Machine, MachineId, MachineState, Market, Pool, Role};
 use gpuplan_market::BoxFuture;
+use gpuplan_units::UsdPerHour;
 
 /// How a machine ends by itself at `expires_at`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +55,15 @@ pub trait Launcher: Send + Sync {
 
     /// Who rents here. Machines of one account may be those of several people.
     fn owner(&self) -> BoxFuture<'_, Result<String, LaunchError>>;
+
+    /// What a spot machine costs an hour now in each of these places, with the zones that may be taken where a pool names none; `None`: nobody
+    /// says. A cloud whose prices move while machines run takes a highest price with each order: what a run may cost rests on that.
+    fn spot_prices<'a>(
+        &'a self,
+        places: &'a [(Pool, Vec<String>)],
+    ) -> BoxFuture<'a, Result<Vec<Option<UsdPerHour>>, LaunchError>> {
+        Box::pin(async { Ok(vec![None; places.len()]) })
+    }
 
     /// `None`: a machine here lives until somebody ends it.
     fn self_destruct(&self) -> Option<SelfDestruct>;

@@ -44,6 +44,7 @@ impl Journal {
                 minimum_seconds: choice.minimum_seconds,
                 since: world.now,
                 until: None,
+                moved: None,
             });
         }
         if past.rentals.0.is_empty() {

@@ -224,6 +224,7 @@ fn rental(billed: &Billed, clock: &Clock) -> Rental {
         minimum_seconds: billed.minimum_seconds,
         since,
         until: Some(since + billed.elapsed_nanos as f64 / 1e9 * clock.speed),
+        moved: None,
     }
 }
 

@@ -12,6 +12,7 @@ pub mod listed;
 pub mod order;
 pub mod run_role;
 pub mod site;
+mod spot_price;
 
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,7 @@ use gpuplan_launch::{
     Access, CreateRequest, Keeper, LaunchError, Launcher, Machine, MachineId, Market, Pool, SelfDestruct,
 };
 use gpuplan_market::{BoxFuture, SourceError};
+use gpuplan_units::UsdPerHour;
 
 /// EC2 may deny for a while that a machine exists (EC2 API reference, "Eventual consistency"); the contract's minute, twice.
 const LATE: Duration = Duration::from_mins(2);
@@ -327,6 +329,13 @@ impl Launcher for AwsLauncher {
 
     fn destroy<'a>(&'a self, machine: &'a MachineId) -> BoxFuture<'a, Result<(), LaunchError>> {
         Box::pin(self.end(machine))
+    }
+
+    fn spot_prices<'a>(
+        &'a self,
+        places: &'a [(Pool, Vec<String>)],
+    ) -> BoxFuture<'a, Result<Vec<Option<UsdPerHour>>, LaunchError>> {
+        Box::pin(self.prices_now(places))
     }
 
     fn owner(&self) -> BoxFuture<'_, Result<String, LaunchError>> {

@@ -21,7 +21,7 @@ use gpuplan_hardware::{Hardware, InstanceId};
 use gpuplan_market::{About, BoxFuture, OfferQuery, PriceAnswer, PricePoint, PriceSource, SourceError, SourceNote};
 
 /// Both are asked for: accounts of before 2014 have the first, all others the second.
-const PRODUCTS: [&str; 2] = ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"];
+pub const PRODUCTS: [&str; 2] = ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"];
 /// How far back EC2 remembers (documentation of DescribeSpotPriceHistory).
 const HISTORY: Duration = Duration::from_hours(90 * 24);
 /// Earlier prices are given up after so many rows of a region; EC2 gives a thousand a page, newest first.
@@ -178,7 +178,7 @@ impl Question<'_> {
     }
 }
 
-fn row(price: &SpotPrice) -> SpotPriceRow {
+pub fn row(price: &SpotPrice) -> SpotPriceRow {
     let text = |value: Option<&str>| value.unwrap_or_default().to_owned();
     SpotPriceRow {
         instance_type: text(price.instance_type().map(InstanceType::as_str)),

@@ -302,6 +302,7 @@ resource "aws_iam_policy" "launch" {
           "ec2:DescribeFleets",
           "ec2:DescribeLaunchTemplates",
           "ec2:DescribeAvailabilityZones",
+          "ec2:DescribeSpotPriceHistory",
           "ec2:DescribeCapacityBlockOfferings",
           "ec2:DescribeCapacityReservations",
           "servicequotas:GetServiceQuota",
