@@ -2,8 +2,8 @@
 //! program, it has its time to save.
 
 use crate::agent::bench::{Bench, processes_with};
+use gpuplan_testbed::executable::executable;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
 /// Saves its one checkpoint when it is told to, after a while and with words, and says from what it resumed.
 const SLOW: &str = r#"
@@ -38,8 +38,7 @@ fn survives(files: &[(&str, &str)], command: &[&str]) -> String {
         for (name, text) in [("slow.py", SLOW)].iter().chain(files) {
             let path = bench.path(folder).join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(&path, text).unwrap();
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+            executable(&path, text);
         }
     }
     let mut agent = bench.start("a", &[], command);
@@ -75,8 +74,7 @@ fn a_program_that_fails_in_a_pipeline_has_failed() {
         let bench = Bench::new();
         fs::create_dir_all(bench.path("a")).unwrap();
         for (name, text) in files {
-            fs::write(bench.path("a").join(name), text).unwrap();
-            fs::set_permissions(bench.path("a").join(name), fs::Permissions::from_mode(0o755)).unwrap();
+            executable(&bench.path("a").join(name), text);
         }
         let mut agent = bench.start("a", &["--no-restart"], command);
         agent.ends_with(code);

@@ -2,6 +2,7 @@
 //!
 //! The totals of `examples/bills` are those of DuckDB 1.4 over the same files, in decimals.
 
+use gpuplan_testbed::executable::executable;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -241,10 +242,7 @@ fn a_broken_rule_is_told_to_a_webhook_and_by_mail() {
     let programs = home.path().join("programs");
     fs::create_dir(&programs).unwrap();
     let sendmail = programs.join("sendmail");
-    fs::write(&sendmail, format!("#!/bin/sh\necho \"$@\" >{0}/words\ncat >{0}/mail\n", home.path().display())).unwrap();
-    let mut mode = fs::metadata(&sendmail).unwrap().permissions();
-    std::os::unix::fs::PermissionsExt::set_mode(&mut mode, 0o755);
-    fs::set_permissions(&sendmail, mode).unwrap();
+    executable(&sendmail, format!("#!/bin/sh\necho \"$@\" >{0}/words\ncat >{0}/mail\n", home.path().display()));
     let text = fs::read_to_string(format!("{ROOT}/examples/portfolio.toml")).unwrap();
     let text = text.replace("workload = \"", &format!("workload = \"{ROOT}/examples/"));
     let path = home.path().join("p.toml");

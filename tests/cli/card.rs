@@ -1,6 +1,7 @@
 //! `bench` on a GPU that computes nothing: driver and libraries of `tests/testbed/fake_cuda.c`, so that the path to a real card
 //! runs on every machine with a C compiler.
 
+use gpuplan_testbed::executable::executable;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -77,8 +78,7 @@ impl Card {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(packages(folder.path())).unwrap();
         let tool = folder.path().join("nvidia-smi");
-        std::fs::write(&tool, NVIDIA_SMI).unwrap();
-        std::fs::set_permissions(&tool, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        executable(&tool, NVIDIA_SMI);
         let made = libraries(&packages(folder.path()), wanted, defined);
         made.map_err(|why| writeln!(std::io::stderr(), "\nWAIVED the test of a fake card: {why}")).ok()?;
         Some(Self { folder })

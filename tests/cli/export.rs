@@ -3,6 +3,7 @@
 //! The plans are recorded (tests/fixtures/plans), so a new price or estimate changes nothing here. Parsers are asked where
 //! `GPUPLAN_TEST_ENGINES` names a folder with a virtual environment for each (tests/slow.sh makes it); the test says where not.
 
+use gpuplan_testbed::executable::executable;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -146,9 +147,7 @@ fn a_run_of_an_array_is_told_its_number() {
         [("srun", "shift 2; exec \"$@\""), ("gpuplan", "echo \"$GPUPLAN_SWEEP_INDEX of $GPUPLAN_SWEEP_RUNS: $*\"")]
     {
         let path = folder.path().join(name);
-        fs::write(&path, format!("#!/bin/bash\n{body}\n")).unwrap();
-        let mode = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
-        fs::set_permissions(&path, mode).unwrap();
+        executable(&path, format!("#!/bin/bash\n{body}\n"));
     }
     let output = Command::new("bash")
         .args(["-c", &ran.stdout])

@@ -2,6 +2,7 @@
 
 use crate::cli::export::{accepted_by, around, text};
 use crate::cli::support::gpuplan;
+use gpuplan_testbed::executable::executable;
 
 /// One GPU a replica, two machines a replica, and two replicas a machine.
 const PLANS: [&str; 3] = ["service", "service-two-machines", "service-sglang"];
@@ -36,9 +37,7 @@ fn replicas_of_one_machine_share_no_gpu() {
     let script = text(PLANS[2], "sglang", &[]);
     // A stand-in for the engine writes down what it was started with.
     let path = folder.path().join("python3");
-    std::fs::write(&path, "#!/bin/bash\necho \"$CUDA_VISIBLE_DEVICES $*\" >>\"$OUT\"\nsleep 1\n").unwrap();
-    let mode = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
-    std::fs::set_permissions(&path, mode).unwrap();
+    executable(&path, "#!/bin/bash\necho \"$CUDA_VISIBLE_DEVICES $*\" >>\"$OUT\"\nsleep 1\n");
     let out = folder.path().join("out");
     let paths = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
     let ran =

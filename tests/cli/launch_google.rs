@@ -1,6 +1,7 @@
 //! The whole life of a run on machines of Google Cloud that are processes here: refused, booted, preempted with a notice, moved to
 //! another zone and finished, with the result of a run that nobody disturbed. The real boot script and the real agent.
 
+use gpuplan_testbed::executable::executable;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -178,8 +179,7 @@ fn a_token_stands_in_no_list_of_processes() {
         "#!/bin/sh\necho \"$*\" >>{}\ncase $* in *token) echo '{says}' ;; *) cat ;; esac\n",
         arguments.display()
     );
-    std::fs::write(&curl, text).unwrap();
-    std::fs::set_permissions(&curl, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    executable(&curl, text);
     let boot = include_str!("../../src/launch/boot/boot.sh");
     let script =
         format!("cloud=gcp\n{boot}\nget identified:https://storage.googleapis.com/b/o\nsecret hf >/dev/null\n");

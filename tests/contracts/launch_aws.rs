@@ -168,6 +168,7 @@ fn aws_launcher_in_a_box() {
         a_gang_stands_close_and_leaves_no_group(&cloud, &launcher).await;
         a_fleet_keeps_one_machine_until_it_is_ended(&cloud, &launcher).await;
         any_zone_is_left_to_the_cloud(&launcher).await;
+        prices_of_the_moment_are_told(&launcher).await;
         spot_of_any_zone_is_one_call_for_all_of_them(&cloud, &launcher).await;
         every_refusal_says_what_comes_next(&launcher).await;
         thirty_refusals_are_thirty_calls(&cloud, &launcher).await;
@@ -491,6 +492,12 @@ async fn a_fleet_keeps_one_machine_until_it_is_ended(cloud: &CloudBox, launcher:
     comes("its end", || (cloud.world.fleets.active() == 0 && cloud.world.up().is_empty()).then_some(())).await;
     launcher.list(None).await.unwrap();
     assert_eq!(cloud.world.fleets.templates(), 0);
+}
+
+async fn prices_of_the_moment_are_told(launcher: &AwsLauncher) {
+    let unknown = Pool { instance_type: "g99.xlarge".to_owned(), ..spot() };
+    let prices = launcher.spot_prices(&[(spot(), vec![]), (unknown, vec![])]).await.unwrap();
+    assert!(prices[0].is_some_and(|price| price > UsdPerHour::default()) && prices[1].is_none(), "{prices:?}");
 }
 
 async fn any_zone_is_left_to_the_cloud(launcher: &AwsLauncher) {

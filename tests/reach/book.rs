@@ -3,6 +3,7 @@
 //! In a `console` block a line `$ command` is run by a shell, in a folder with `examples/`; what follows is what it prints. `[...]` stands for any
 //! lines, or the rest of a line, and `[exit 4]` says how it ends. `GPUPLAN_RENEW_BOOK=1 cargo test --test tests reach::book` writes outputs without `[...]` again.
 
+use gpuplan_testbed::executable::executable;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -66,10 +67,7 @@ impl Desk {
             "#!/bin/sh\ncase \"$1\" in {COMPUTING}) exec {0} --now {NOW} \"$@\";; *) exec {0} \"$@\";; esac\n",
             env!("CARGO_BIN_EXE_gpuplan")
         );
-        fs::write(&program, script).unwrap();
-        let mut mode = fs::metadata(&program).unwrap().permissions();
-        std::os::unix::fs::PermissionsExt::set_mode(&mut mode, 0o755);
-        fs::set_permissions(&program, mode).unwrap();
+        executable(&program, script);
         Self { folder }
     }
 

@@ -1,8 +1,8 @@
 //! Clients of engines as small scripts on a `PATH` of their own: they keep one job in a file and answer in the words of the real ones
 //! (Slurm 22.05, kubectl 1.31 and SkyPilot 0.14.1).
 
+use crate::executable::executable;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
@@ -94,8 +94,7 @@ impl Clients {
         let folder = tempfile::tempdir().unwrap();
         for (name, body) in scripts {
             let path = folder.path().join(name);
-            fs::write(&path, format!("#!/bin/sh\nPATH=/usr/bin:/bin\nD=${{0%/*}}\n{body}\n")).unwrap();
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+            executable(&path, format!("#!/bin/sh\nPATH=/usr/bin:/bin\nD=${{0%/*}}\n{body}\n"));
         }
         Self { folder }
     }

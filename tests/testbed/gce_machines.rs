@@ -4,10 +4,10 @@
 //! An insertion is answered before it is done, as Google does: what goes wrong later stands in the operation. Where the kernel
 //! permits no network namespaces everything is on loopback ports.
 
+use crate::executable::executable;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -623,8 +623,7 @@ impl Shared {
         // Nothing here shuts this machine down.
         let programs = folder.join("programs");
         fs::create_dir_all(&programs)?;
-        fs::write(programs.join("shutdown"), "#!/bin/sh\necho \"shutdown $*\"\n")?;
-        fs::set_permissions(programs.join("shutdown"), fs::Permissions::from_mode(0o755))?;
+        executable(&programs.join("shutdown"), "#!/bin/sh\necho \"shutdown $*\"\n");
         let path = std::env::join_paths(
             [programs].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
         );

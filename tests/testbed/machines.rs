@@ -1,9 +1,10 @@
 //! Machines of a cloud in a box: each a process tree in a folder and, where permitted, a network of its own, with its metadata service.
 
+use crate::executable::executable;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -116,9 +117,9 @@ impl Machines {
         fs::create_dir_all(folder.join("bin")).unwrap();
         fs::write(folder.join("boot.sh"), &start.boot).unwrap();
         for name in ["shutdown", "poweroff"] {
-            script(&folder.join("bin").join(name), SHUT_DOWN_PROGRAM);
+            executable(&folder.join("bin").join(name), SHUT_DOWN_PROGRAM);
         }
-        script(&folder.join("bin").join("aws"), AWS_PROGRAM);
+        executable(&folder.join("bin").join("aws"), AWS_PROGRAM);
         fs::write(folder.join("fleet"), start.fleet.as_deref().unwrap_or_default()).unwrap();
         let notice = Arc::new(Mutex::new(None));
         let metadata = metadata(&start, notice.clone());
@@ -216,12 +217,6 @@ fn watch(machines: &Weak<Machines>, ended: &dyn Fn(&str, &str)) {
         drop(machines);
         thread::sleep(LOOK);
     }
-}
-
-fn script(path: &Path, text: &str) {
-    use std::os::unix::fs::PermissionsExt;
-    fs::write(path, text).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 /// Every process of the machine, those that left its group too, until there is none.

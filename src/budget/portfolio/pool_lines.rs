@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::charge::Item;
-use crate::portfolio::assignment::{RULE, hours_in, machine_hours_in};
+use crate::portfolio::assignment::candidate::hours_in;
+use crate::portfolio::assignment::{RULE, machine_hours_in};
 use crate::portfolio::calendar::Month;
 use crate::portfolio::lines::{
     BudgetLine, CostedPhase, LineAmount, LineBasis, LineMachines, LineOrigin, PhasePart, blank_phase_line, shared_line,

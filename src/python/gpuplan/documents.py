@@ -340,6 +340,8 @@ class HeldMachines(Record):
     pools: list[PoolFigures]
     full_cost_usd: Money
     """The expected total, which is cash, and what own machines lose in value in these months, used or not."""
+    less_work: float
+    """Work of one of ten outcomes, as part of what is expected: `net_usd_with_less_work` rests on it."""
     saved_usd: Money
     """Against renting everything, beside what is paid anyway."""
     most_saved_usd: Money
@@ -820,7 +822,11 @@ class PoolFigures(Record):
     """What they lose in value, used or not, which is not cash."""
     one_more_saves_usd: Money
     """That one machine more would save over these months, beside what it is paid for."""
-    _kinds = {"paid_usd": "Money", "depreciation_usd": "Money", "one_more_saves_usd": "Money"}
+    best_nodes: int
+    """The number of machines among `sizes` that saves most beyond what it costs; as many as now where none is looked at."""
+    sizes: list[PoolSize]
+    """What other numbers of machines would save; none where the machines are not there in these months."""
+    _kinds = {"paid_usd": "Money", "depreciation_usd": "Money", "one_more_saves_usd": "Money", "sizes": "PoolSize"}
 
 
 class PoolRecord(Record):
@@ -852,6 +858,20 @@ class PoolRecord(Record):
     signals_observed_at: str | None
     """When the oldest of the signals was said, as far as that is known."""
     _kinds = {"rate_usd_per_hour": "Money", "own": "Seen"}
+
+
+class PoolSize(Record):
+    """A pool of so many machines, beside the other pools as they are."""
+    nodes: int
+    paid_usd: Money
+    """Cash for the machines, used or not."""
+    saved_usd: Money
+    """Of rent, against holding none of them."""
+    net_usd: Money
+    """What is saved beyond what is paid; negative: holding so many costs more than renting."""
+    net_usd_with_less_work: Money
+    """The same where every run needs only as much as in one of ten outcomes."""
+    _kinds = {"paid_usd": "Money", "saved_usd": "Money", "net_usd": "Money", "net_usd_with_less_work": "Money"}
 
 
 class PriceAge(Record):

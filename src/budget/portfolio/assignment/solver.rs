@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use microlp::{ComparisonOp, OptimizationDirection, Problem, SolveOptions, Variable};
 
-use super::{Candidate, Hours};
+use crate::portfolio::assignment::candidate::{Candidate, Hours};
 use crate::portfolio::lines::CostedPhase;
 
 /// Branches that are looked at. A number and not a time, so that the answer is the same on every machine; companies of the tests are

@@ -8,6 +8,7 @@ use super::*;
 use crate::Item;
 use crate::portfolio::CostSource;
 use crate::portfolio::budget::{Budget, budget};
+use crate::portfolio::planned::HeldPlan;
 use crate::portfolio::planned::PhaseCost;
 use gpuplan_plan::document::InputsRecord;
 use gpuplan_units::Usd;

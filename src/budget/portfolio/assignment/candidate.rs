@@ -1,0 +1,72 @@
+//! Phases that could take machines that are held, and what that would save.
+
+use std::collections::BTreeMap;
+
+use crate::portfolio::Phase;
+use crate::portfolio::calendar::Month;
+use crate::portfolio::lines::CostedPhase;
+use crate::portfolio::planned::HeldPlan;
+use gpuplan_market::capacity::pool::Pool;
+
+/// Hours of the month in which the pool is there.
+pub fn hours_in(pool: &Pool, month: Month) -> f64 {
+    let (begin, end) = (month.begin(), month.ahead(1).begin());
+    let from = pool.from.map_or(begin, |from| from.clamp(begin, end));
+    let until = pool.until.map_or(end, |until| until.clamp(begin, end));
+    until.duration_since(from).as_secs_f64().max(0.0) / 3600.0
+}
+
+/// A phase that could take a pool.
+pub struct Candidate {
+    pub phase: usize,
+    pub held: usize,
+    pub pool: usize,
+    /// Dollars that one repeat saves.
+    pub saves: f64,
+    /// Machine-hours of one repeat in each month of the phase.
+    pub a_month: f64,
+    /// Repeats that fit one after another on as many machines at a time as there are.
+    pub most: u32,
+}
+
+impl Candidate {
+    fn saves_an_hour(&self, months: u32) -> f64 {
+        self.saves / (self.a_month * f64::from(months))
+    }
+}
+
+/// Repeats of a run of so many hours that machines can do in the months of a phase: on each set of machines one after another.
+fn most_repeats(phase: &Phase, hours: f64, held: &HeldPlan, pool: &Pool) -> u32 {
+    let window: f64 = phase.in_months().map(|month| hours_in(pool, month)).sum();
+    let at_a_time = pool.nodes / held.machines.nodes.max(1);
+    // A float that is too large becomes the largest number.
+    let after_another = (window / hours).floor().max(0.0) as u32;
+    at_a_time.saturating_mul(after_another)
+}
+
+/// Those that save most for an hour first. Every run takes `work` times its hours and saves as much less or more.
+pub fn candidates(pools: &[Pool], costed: &[CostedPhase], work: f64) -> Vec<Candidate> {
+    let mut found = Vec::new();
+    for (at, CostedPhase { phase, once, .. }) in costed.iter().enumerate() {
+        for (number, held) in once.held.iter().enumerate() {
+            let pool = &pools[held.pool];
+            let candidate = Candidate {
+                phase: at,
+                held: number,
+                pool: held.pool,
+                saves: work * (once.cost.expected.dollars() - held.cash(pool)),
+                a_month: work * held.machine_hours / f64::from(phase.months),
+                most: most_repeats(phase, work * held.hours.expected, held, pool),
+            };
+            if candidate.saves > 0.0 && candidate.a_month > 0.0 {
+                found.push(candidate);
+            }
+        }
+    }
+    let worth = |one: &Candidate| one.saves_an_hour(costed[one.phase].phase.months);
+    found.sort_by(|a, b| worth(b).total_cmp(&worth(a)).then_with(|| (a.phase, a.held).cmp(&(b.phase, b.held))));
+    found
+}
+
+/// Machine-hours by pool and month.
+pub type Hours = BTreeMap<(usize, Month), f64>;
