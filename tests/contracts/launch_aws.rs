@@ -142,6 +142,8 @@ fn aws_launcher_in_a_box() {
             ))
         })
         .when(|call| ["full-fleet", "quota-fleet"].map(Some).contains(&call.parameter("ClientToken").as_deref())),
+        Rule::on("DescribeSpotPriceHistory", Fault::Refuse(403, "UnauthorizedOperation", "You are not authorized."))
+            .when(|call| call.body.contains("p4d.24xlarge")),
         Rule::on("DescribeInstances", Fault::Refuse(503, "RequestLimitExceeded", "Request limit exceeded."))
             .region("us-west-2")
             .when(|call| call.body.contains("busy-there")),
@@ -498,6 +500,13 @@ async fn prices_of_the_moment_are_told(launcher: &AwsLauncher) {
     let unknown = Pool { instance_type: "g99.xlarge".to_owned(), ..spot() };
     let prices = launcher.spot_prices(&[(spot(), vec![]), (unknown, vec![])]).await.unwrap();
     assert!(prices[0].is_some_and(|price| price > UsdPerHour::default()) && prices[1].is_none(), "{prices:?}");
+    let denied = [(Pool { instance_type: "p4d.24xlarge".to_owned(), ..spot() }, vec![])];
+    for said in [1, 0] {
+        let refused = launcher.spot_prices(&denied).await.unwrap_err();
+        assert!(matches!(&refused, LaunchError::Credentials { .. }), "{refused}");
+        let warnings = launcher.warnings();
+        assert!(warnings.len() == said && warnings.iter().all(|it| it.contains("gpuplan setup aws")), "{warnings:?}");
+    }
 }
 
 async fn any_zone_is_left_to_the_cloud(launcher: &AwsLauncher) {

@@ -212,6 +212,7 @@ impl World {
     /// moto says of every machine that ended that a person ended it.
     fn with_what_is_known(&self, reply: Reply) -> Reply {
         let Reply::Text(status, kind, mut body) = reply else { return reply };
+        self.fleets.settle();
         for seen in self.machines() {
             // moto names the zone of an account, and not the one that all accounts know.
             if let Some(at) = body.find(&format!("<instanceId>{}</instanceId>", seen.id)) {

@@ -218,6 +218,11 @@ impl Fleets {
         }
     }
 
+    /// Waits until a machine that moto was just asked for is one here too: before it is, nobody knows its zone.
+    pub fn settle(&self) {
+        drop(self.kept.lock().unwrap());
+    }
+
     fn start_one(&self, fleet: &mut Fleet) {
         let place =
             |number: usize| fleet.asked.parameter(&format!("LaunchTemplateConfigs.1.Overrides.{number}.SubnetId"));

@@ -41,6 +41,8 @@ pub(super) struct Known {
     pub(super) run_roles: Option<bool>,
     /// Profiles of runs that are there, and when this process made them.
     pub(super) profiles: BTreeMap<String, Option<Instant>>,
+    /// Whether it was said that prices may not be asked.
+    pub(super) has_no_prices: bool,
     /// To be said to whoever rents.
     pub(super) warnings: Vec<String>,
 }

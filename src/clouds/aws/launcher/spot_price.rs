@@ -19,10 +19,25 @@ use gpuplan_units::UsdPerHour;
 type Prices = BTreeMap<(String, String), UsdPerHour>;
 
 impl AwsLauncher {
+    /// A setup of before prices were asked does not allow it, which is said once: the run goes on by the prices it was planned with.
     pub(super) async fn prices_now(
         &self,
         places: &[(Pool, Vec<String>)],
     ) -> Result<Vec<Option<UsdPerHour>>, LaunchError> {
+        let told = self.prices_there(places).await;
+        if let Err(LaunchError::Credentials { code, .. }) = &told {
+            let mut known = self.known();
+            if !std::mem::replace(&mut known.has_no_prices, true) {
+                known.warnings.push(format!(
+                    "what spot costs now may not be asked ({code}), so decisions go by the prices of the plan; \
+                     `gpuplan setup aws` allows ec2:DescribeSpotPriceHistory"
+                ));
+            }
+        }
+        told
+    }
+
+    async fn prices_there(&self, places: &[(Pool, Vec<String>)]) -> Result<Vec<Option<UsdPerHour>>, LaunchError> {
         let account = &self.account().await?;
         let mut wanted: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for (pool, _) in places {
