@@ -42,10 +42,14 @@ impl DropletSizes {
             whole.value.read.extend(sizes.read);
             whole.value.unreadable += sizes.unreadable;
             if links.is_last() {
-                break;
+                return all.ok_or_else(|| Self::unreadable("there are none".to_owned()));
             }
         }
-        all.ok_or_else(|| SourceError::Malformed { field: "sizes".to_owned(), detail: "there are none".to_owned() })
+        Err(Self::unreadable(format!("there are more than {MOST_PAGES} pages")))
+    }
+
+    fn unreadable(detail: String) -> SourceError {
+        SourceError::Malformed { field: "sizes".to_owned(), detail }
     }
 
     async fn list(&self, known: &OfferQuery<'_>) -> Result<MachineList, SourceError> {
