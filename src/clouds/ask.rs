@@ -7,13 +7,16 @@ use futures_util::future::join_all;
 
 use gpuplan_market::{BoxFuture, OfferQuery, PriceAnswer, PriceSource, SourceError};
 
-/// The longest that one source may take; what it had not said by then is lost. A source keeps to less by itself.
+/// The longest that a single question may take where nobody says.
 const LONGEST: Duration = Duration::from_secs(75);
+/// What a source may take beyond the patience that it was asked for; what it had not said by then is lost.
+pub const GRACE: Duration = Duration::from_secs(2);
 
 /// The prices in the order of the questions. One source that fails costs the others nothing.
 pub fn ask(questions: &[(&dyn PriceSource, OfferQuery)]) -> io::Result<Vec<Result<PriceAnswer, SourceError>>> {
+    let patience = questions.iter().map(|(_, query)| query.patience).max().unwrap_or_default();
     let questions = questions.iter().map(|(source, query)| (source.about().id, source.offers(query))).collect();
-    all(questions, &|_| {})
+    all_with_patience(questions, patience, &|_| {})
 }
 
 /// Waits for every question, named for its error; `ended` is told the position of each as it ends.
@@ -21,11 +24,28 @@ pub fn all<T>(
     questions: Vec<(&str, BoxFuture<'_, Result<T, SourceError>>)>,
     ended: &dyn Fn(usize),
 ) -> io::Result<Vec<Result<T, SourceError>>> {
+    all_within(questions, LONGEST, ended)
+}
+
+/// The same of questions that were asked with this patience.
+pub fn all_with_patience<T>(
+    questions: Vec<(&str, BoxFuture<'_, Result<T, SourceError>>)>,
+    patience: Duration,
+    ended: &dyn Fn(usize),
+) -> io::Result<Vec<Result<T, SourceError>>> {
+    all_within(questions, patience + GRACE, ended)
+}
+
+fn all_within<T>(
+    questions: Vec<(&str, BoxFuture<'_, Result<T, SourceError>>)>,
+    longest: Duration,
+    ended: &dyn Fn(usize),
+) -> io::Result<Vec<Result<T, SourceError>>> {
     let limited = questions.into_iter().enumerate().map(|(position, (name, question))| async move {
-        let answer = tokio::time::timeout(LONGEST, question).await.unwrap_or_else(|_| {
+        let answer = tokio::time::timeout(longest, question).await.unwrap_or_else(|_| {
             Err(SourceError::Unreachable {
                 place: name.to_owned(),
-                detail: format!("no answer within {} s", LONGEST.as_secs()),
+                detail: format!("no answer within {} s", longest.as_secs()),
             })
         });
         ended(position);

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
@@ -12,13 +11,11 @@ use tokio::time::Instant;
 
 use gpuplan_hardware::{CloudId, GpuId, Hardware, InstanceId, MachineSheet};
 use gpuplan_market::{
-    ANYWHERE, Availability, Collector, Keep, Location, MachineList, Offer, PriceAnswer, Purchase, SourceError,
-    SourceNote,
+    ANYWHERE, Availability, Collector, Keep, Location, MachineList, Offer, OfferQuery, PriceAnswer, Purchase,
+    SourceError, SourceNote,
 };
 use gpuplan_units::{GpuCount, UsdPerHour};
 
-/// The longest that a source may take for the whole question.
-const WHOLE: Duration = Duration::from_secs(50);
 /// A card of another memory size under the same name is another card. Labels differ from visible memory by less than this.
 const MEMORY_TOLERANCE: f64 = 0.12;
 const MIB_OF_A_GIB: f64 = 1024.0;
@@ -205,8 +202,8 @@ fn gpu_named(hardware: &Hardware, name: &str, memory_gb: Option<f64>) -> Option<
 }
 
 /// When a source that begins now has to end. What it has heard by then is its answer.
-pub fn deadline() -> Instant {
-    Instant::now() + WHOLE
+pub fn deadline(query: &OfferQuery) -> Instant {
+    Instant::now() + query.patience
 }
 
 /// Gives a question up when its source has to end, so that it costs no other question its answer.
@@ -215,9 +212,10 @@ pub async fn within<T>(
     until: Instant,
     question: impl Future<Output = Result<T, SourceError>>,
 ) -> Result<T, SourceError> {
+    let patience = until.saturating_duration_since(Instant::now());
     let late = || SourceError::Unreachable {
         place: place.to_owned(),
-        detail: format!("no answer within {} s", WHOLE.as_secs()),
+        detail: format!("no answer within {:.0} s", patience.as_secs_f64()),
     };
     tokio::time::timeout_at(until, question).await.unwrap_or_else(|_| Err(late()))
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -14,6 +15,9 @@ use crate::catalog::snapshot::Market;
 use crate::machines::MachineList;
 use crate::offer::{Offer, Purchase};
 use gpuplan_hardware::{CloudId, Hardware, InstanceId, InstanceType};
+
+/// How long an answer may take where nobody says.
+const PATIENCE: Duration = Duration::from_secs(50);
 
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -30,15 +34,22 @@ pub struct OfferQuery<'a> {
     pub spans: BTreeMap<InstanceId, Span>,
     /// By when a span has to end; `None`: whenever.
     pub until: Option<Timestamp>,
+    /// How long the whole answer may take. What a source has heard by then is its answer.
+    pub patience: Duration,
 }
 
 impl<'a> OfferQuery<'a> {
     pub fn for_instances(hardware: &'a Hardware, wanted: BTreeMap<Arc<str>, Vec<InstanceId>>) -> Self {
-        Self { hardware, wanted, history: false, candidates: BTreeSet::new(), spans: BTreeMap::new(), until: None }
+        let (candidates, spans) = (BTreeSet::new(), BTreeMap::new());
+        Self { hardware, wanted, history: false, candidates, spans, until: None, patience: PATIENCE }
     }
 
     pub fn with_history(self) -> Self {
         Self { history: true, ..self }
+    }
+
+    pub fn within(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 
     /// The pools of a cloud that the market knows to exist, without partitions that need an account of their own.

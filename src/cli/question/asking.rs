@@ -1,6 +1,7 @@
 //! Questions to sources, asked all at once with a bar on a terminal that names who is still silent.
 
 use std::cell::RefCell;
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -16,8 +17,12 @@ pub struct Question<'a, T> {
     pub future: BoxFuture<'a, Result<T, SourceError>>,
 }
 
-/// The replies in the order of the questions.
-pub fn replies<T>(questions: Vec<Question<T>>, printer: &Printer) -> Result<Vec<Result<T, SourceError>>, Diagnostic> {
+/// The replies in the order of the questions, each of which was asked with this patience.
+pub fn replies<T>(
+    questions: Vec<Question<T>>,
+    patience: Duration,
+    printer: &Printer,
+) -> Result<Vec<Result<T, SourceError>>, Diagnostic> {
     if questions.is_empty() {
         return Ok(Vec::new());
     }
@@ -33,14 +38,14 @@ pub fn replies<T>(questions: Vec<Question<T>>, printer: &Printer) -> Result<Vec<
         RefCell::new(questions.iter().map(|question| Some(question.about.id)).collect());
     let show = || bar.set_message(waiting.borrow().iter().flatten().copied().collect::<Vec<_>>().join(", "));
     show();
-    bar.enable_steady_tick(std::time::Duration::from_millis(200));
+    bar.enable_steady_tick(Duration::from_millis(200));
     let ended = |position: usize| {
         waiting.borrow_mut()[position] = None;
         bar.inc(1);
         show();
     };
     let futures = questions.into_iter().map(|question| (question.about.id, question.future)).collect();
-    let replies = ask::all(futures, &ended).map_err(Diagnostic::unexpected);
+    let replies = ask::all_with_patience(futures, patience, &ended).map_err(Diagnostic::unexpected);
     bar.finish_and_clear();
     replies
 }

@@ -1,15 +1,16 @@
 //! Asks the clouds for live prices: every source at once, with progress, cached. A source that fails costs only its own prices.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use jiff::Timestamp;
 
 use crate::question::asking::{Question, replies};
-use crate::question::machines::{ListReport, Listed, list_machines};
+use crate::question::machines::{self, ListReport, Listed, list_machines};
 use crate::session::diagnostic::Diagnostic;
 use crate::session::printer::Printer;
 use crate::session::{Catalogs, Session};
-use gpuplan_clouds::{Sources, sources};
+use gpuplan_clouds::{Sources, ask, sources};
 use gpuplan_hardware::{CloudId, GpuSelector, Hardware, InstanceId};
 use gpuplan_market::cache::CachedRisks;
 use gpuplan_market::{
@@ -17,6 +18,15 @@ use gpuplan_market::{
     SourceNote, Span,
 };
 use gpuplan_units::Hours;
+
+/// How long prices and risks may take, after the lists of machines.
+const PATIENCE: Duration = Duration::from_secs(34);
+const _: () = {
+    let most = machines::PATIENCE.as_secs() + PATIENCE.as_secs() + 2 * ask::GRACE.as_secs();
+    assert!(most < 60, "asking every cloud takes no longer than a minute");
+};
+/// The prices of ninety days are many more questions.
+const PATIENCE_WITH_HISTORY: Duration = Duration::from_secs(75);
 
 /// What to ask the clouds for.
 #[derive(Clone, Debug, Default)]
@@ -115,10 +125,11 @@ pub fn ask_clouds(catalogs: &mut Catalogs, session: &Session, wanted: &Request) 
         Answers { lists, sources: reports.into_iter().map(SourceReport::from).collect(), ..Answers::default() };
     let mut cache = session.cache();
     let (market, hardware) = (&catalogs.market, &catalogs.hardware);
+    let patience = if wanted.history { PATIENCE_WITH_HISTORY } else { PATIENCE };
     let query = |cloud: &CloudId| {
         let candidates = wanted.candidates(cloud, hardware);
         let (spans, until) = (wanted.spans.clone(), wanted.until);
-        let known = OfferQuery::known(market, hardware, cloud);
+        let known = OfferQuery::known(market, hardware, cloud).within(patience);
         let known = OfferQuery { history: wanted.history, candidates, spans, until, ..known };
         let mut lists = answers.lists.iter().filter(|(listed, _)| listed == cloud).map(|(_, list)| list).peekable();
         // Where nobody says what there is today, what there was.
@@ -144,7 +155,7 @@ pub fn ask_clouds(catalogs: &mut Catalogs, session: &Session, wanted: &Request) 
         }
     }
     let asked: Vec<_> = questions.iter().map(|question| (question.about, question.address.clone())).collect();
-    for ((about, address), reply) in asked.into_iter().zip(replies(questions, &session.printer)?) {
+    for ((about, address), reply) in asked.into_iter().zip(replies(questions, patience, &session.printer)?) {
         // The cache keeps what is sold to everybody, not what one plan asked for.
         if let Err(error) = keep(cache.as_mut().filter(|_| wanted.spans.is_empty()), about, &reply, hardware, session) {
             session.printer.warning(&format!("{}: its answer could not be kept: {error}", about.id));

@@ -1,5 +1,7 @@
 //! Asks the clouds which machines they have where, before anybody asks for prices; what no catalog has becomes a row of this run's.
 
+use std::time::Duration;
+
 use crate::question::asking::{Question, replies};
 use crate::session::diagnostic::Diagnostic;
 use crate::session::{Catalogs, Session};
@@ -10,6 +12,8 @@ use gpuplan_units::Hours;
 
 /// Lists of machines change by the month; one that is younger is used again where nobody asks for a new one.
 const LIST_FRESH: Hours = Hours(24.0);
+/// How long the lists may take. `live.rs` adds that of prices.
+pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What one source of lists answered.
 pub struct ListReport {
@@ -43,7 +47,7 @@ pub fn list_machines(
             None => unlisted.push((cloud, sources)),
         }
     }
-    let known = |cloud: &CloudId| OfferQuery::known(&catalogs.market, &catalogs.hardware, cloud);
+    let known = |cloud: &CloudId| OfferQuery::known(&catalogs.market, &catalogs.hardware, cloud).within(PATIENCE);
     let asked: Vec<_> = unlisted.into_iter().map(|(cloud, sources)| (sources, known(cloud))).collect();
     let mut questions = Vec::new();
     for (sources, known) in &asked {
@@ -54,7 +58,7 @@ pub fn list_machines(
         }));
     }
     let named: Vec<_> = questions.iter().map(|question| (question.about, question.address.clone())).collect();
-    let answers = replies(questions, &session.printer)?;
+    let answers = replies(questions, PATIENCE, &session.printer)?;
     let mut reports = Vec::new();
     for ((about, address), answer) in named.into_iter().zip(answers) {
         let cloud = CloudId::new(about.cloud);

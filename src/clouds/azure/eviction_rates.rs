@@ -67,6 +67,6 @@ impl RiskSource for EvictionRates {
     }
 
     fn risks<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<RiskAnswer, SourceError>> {
-        Box::pin(within("Azure Resource Graph", deadline(), self.ask(query)))
+        Box::pin(within("Azure Resource Graph", deadline(query), self.ask(query)))
     }
 }

@@ -46,7 +46,7 @@ impl RetailPrices {
 
     async fn ask(&self, query: &OfferQuery<'_>) -> Result<PriceAnswer, SourceError> {
         let http = Http::new()?;
-        let until = deadline();
+        let until = deadline(query);
         let questions: Vec<BoxFuture<_>> =
             query.wanted.keys().map(|region| self.question(&http, region, until)).collect();
         let answers: Vec<_> = stream::iter(questions).buffered(LANES).collect().await;
@@ -85,7 +85,7 @@ impl RetailPrices {
 
     /// The sizes of all regions. Without one of the families nobody knows what a region lacks.
     async fn sizes(&self, known: &OfferQuery<'_>) -> Result<MachineList, SourceError> {
-        let (http, until) = (&Http::new()?, deadline());
+        let (http, until) = (&Http::new()?, deadline(known));
         let families = GPU_FAMILIES.map(|family| {
             let filter = format!("priceType eq 'Consumption' and contains(armSkuName, '{family}')");
             within(family, until, self.pages(http, family, self.question_of(&filter)))

@@ -75,7 +75,7 @@ impl MachineSource for DropletSizes {
     }
 
     fn machines<'a>(&'a self, known: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<MachineList, SourceError>> {
-        Box::pin(within("DigitalOcean", deadline(), self.list(known)))
+        Box::pin(within("DigitalOcean", deadline(known), self.list(known)))
     }
 }
 
@@ -89,6 +89,6 @@ impl PriceSource for DropletSizes {
     }
 
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<PriceAnswer, SourceError>> {
-        Box::pin(within("DigitalOcean", deadline(), self.ask(query)))
+        Box::pin(within("DigitalOcean", deadline(query), self.ask(query)))
     }
 }

@@ -24,8 +24,6 @@ use gpuplan_market::SourceError;
 
 /// One call and its answer.
 const ATTEMPT: Duration = Duration::from_secs(15);
-/// The whole list of machine types, some pages of it.
-const LIST: Duration = Duration::from_secs(45);
 /// Machine series with GPUs, those to come included: A and G with a number and at most a letter, as Google's filters write a regular
 /// expression over the whole name.
 const GPU_SERIES: &str = r#"name eq "(a|g)[0-9]+[a-z]?-.*""#;
@@ -94,7 +92,7 @@ pub async fn zones(project: &Project) -> Result<Zones, SourceError> {
 }
 
 /// Every machine type with GPUs in every zone, and the zones that did not say.
-pub async fn listings(project: &Project) -> Result<(Vec<Listing>, Vec<String>), SourceError> {
+pub async fn listings(project: &Project, patience: Duration) -> Result<(Vec<Listing>, Vec<String>), SourceError> {
     let client = access(project)?.machine_types().await.map_err(|error| not_built(&error))?;
     let list = client.aggregated_list().set_project(project.id()?).set_filter(GPU_SERIES);
     let (mut listings, mut unreachable) = (Vec::new(), Vec::new());
@@ -109,9 +107,9 @@ pub async fn listings(project: &Project) -> Result<(Vec<Listing>, Vec<String>), 
     };
     let late = |_| SourceError::Unreachable {
         place: "machine types".to_owned(),
-        detail: format!("no answer within {} s", LIST.as_secs()),
+        detail: format!("no answer within {} s", patience.as_secs()),
     };
-    tokio::time::timeout(LIST, read).await.map_err(late)??;
+    tokio::time::timeout(patience, read).await.map_err(late)??;
     Ok((listings, unreachable))
 }
 

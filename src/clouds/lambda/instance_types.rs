@@ -54,7 +54,7 @@ impl MachineSource for InstanceTypes {
     }
 
     fn machines<'a>(&'a self, known: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<MachineList, SourceError>> {
-        Box::pin(within("Lambda", deadline(), self.list(known)))
+        Box::pin(within("Lambda", deadline(known), self.list(known)))
     }
 }
 
@@ -68,6 +68,6 @@ impl PriceSource for InstanceTypes {
     }
 
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<PriceAnswer, SourceError>> {
-        Box::pin(within("Lambda", deadline(), self.ask(query)))
+        Box::pin(within("Lambda", deadline(query), self.ask(query)))
     }
 }

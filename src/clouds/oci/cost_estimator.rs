@@ -55,7 +55,7 @@ impl MachineSource for CostEstimator {
     }
 
     fn machines<'a>(&'a self, known: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<MachineList, SourceError>> {
-        Box::pin(within("Oracle's cost estimator", deadline(), self.list(known)))
+        Box::pin(within("Oracle's cost estimator", deadline(known), self.list(known)))
     }
 }
 
@@ -69,6 +69,6 @@ impl PriceSource for CostEstimator {
     }
 
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<PriceAnswer, SourceError>> {
-        Box::pin(within("Oracle's cost estimator", deadline(), self.ask(query)))
+        Box::pin(within("Oracle's cost estimator", deadline(query), self.ask(query)))
     }
 }

@@ -51,7 +51,7 @@ impl GpuTypes {
     }
 
     async fn ask(&self, query: &OfferQuery<'_>) -> Result<PriceAnswer, SourceError> {
-        let (http, until) = (Http::new()?, deadline());
+        let (http, until) = (Http::new()?, deadline(query));
         let places = within("RunPod", until, self.graphql::<DataCenters>(&http, DATA_CENTERS, json!({}))).await?;
         let places: Vec<String> =
             places.value.data_centers.read.into_iter().filter(|place| place.listed).map(|place| place.id).collect();
@@ -123,7 +123,7 @@ impl MachineSource for GpuTypes {
     }
 
     fn machines<'a>(&'a self, known: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<MachineList, SourceError>> {
-        Box::pin(within("RunPod", deadline(), self.list(known)))
+        Box::pin(within("RunPod", deadline(known), self.list(known)))
     }
 }
 

@@ -51,7 +51,7 @@ impl MachineSource for Machines {
     }
 
     fn machines<'a>(&'a self, known: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<MachineList, SourceError>> {
-        Box::pin(within("Vast", deadline(), self.list(known)))
+        Box::pin(within("Vast", deadline(known), self.list(known)))
     }
 }
 
@@ -65,6 +65,6 @@ impl PriceSource for Machines {
     }
 
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<PriceAnswer, SourceError>> {
-        Box::pin(within("Vast", deadline(), self.ask(query)))
+        Box::pin(within("Vast", deadline(query), self.ask(query)))
     }
 }

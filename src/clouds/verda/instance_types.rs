@@ -105,7 +105,7 @@ impl MachineSource for InstanceTypes {
     }
 
     fn machines<'a>(&'a self, known: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<MachineList, SourceError>> {
-        Box::pin(within("Verda", deadline(), self.list(known)))
+        Box::pin(within("Verda", deadline(known), self.list(known)))
     }
 }
 
@@ -119,6 +119,6 @@ impl PriceSource for InstanceTypes {
     }
 
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<PriceAnswer, SourceError>> {
-        Box::pin(within("Verda", deadline(), self.ask(query)))
+        Box::pin(within("Verda", deadline(query), self.ask(query)))
     }
 }

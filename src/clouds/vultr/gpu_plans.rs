@@ -83,7 +83,7 @@ impl MachineSource for GpuPlans {
     }
 
     fn machines<'a>(&'a self, known: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<MachineList, SourceError>> {
-        Box::pin(within("Vultr", deadline(), self.list(known)))
+        Box::pin(within("Vultr", deadline(known), self.list(known)))
     }
 }
 
@@ -97,6 +97,6 @@ impl PriceSource for GpuPlans {
     }
 
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<PriceAnswer, SourceError>> {
-        Box::pin(within("Vultr", deadline(), self.ask(query)))
+        Box::pin(within("Vultr", deadline(query), self.ask(query)))
     }
 }

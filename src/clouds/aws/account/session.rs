@@ -70,6 +70,13 @@ impl Session {
         Self::with_config(config, limits)
     }
 
+    /// For a question that may take so long in all, finding the credentials included.
+    pub async fn sign_in_for(&self, patience: Duration) -> Result<Account, SourceError> {
+        let until = Instant::now() + patience;
+        let account = self.sign_in().await?;
+        Ok(Account { deadline: account.deadline.min(until), ..account })
+    }
+
     /// Finds the credentials once for all regions: a chain that ends at a network address must not be walked thirty times.
     pub async fn sign_in(&self) -> Result<Account, SourceError> {
         let config = match &self.config {
@@ -195,8 +202,9 @@ impl Account {
         place: &str,
         part: impl Future<Output = Result<T, SourceError>>,
     ) -> Result<T, SourceError> {
+        let patience = self.deadline.saturating_duration_since(Instant::now());
         tokio::time::timeout_at(self.deadline, part).await.unwrap_or_else(|_| {
-            let detail = format!("no answer within {} s", self.limits.answer.as_secs_f64());
+            let detail = format!("no answer within {:.1} s", patience.as_secs_f64());
             Err(SourceError::Unreachable { place: place.to_owned(), detail })
         })
     }

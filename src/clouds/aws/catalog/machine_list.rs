@@ -36,7 +36,7 @@ impl ListedMachines {
     }
 
     async fn ask(&self, known: &OfferQuery<'_>) -> Result<MachineList, SourceError> {
-        let account = &self.session.sign_in().await?;
+        let account = &self.session.sign_in_for(known.patience).await?;
         let mut list = MachineList::default();
         let regions = match regions(account).await {
             Ok(regions) => regions,

@@ -5,8 +5,6 @@ pub mod advisor;
 pub mod offer_file;
 pub mod spot_feed;
 
-use std::time::Duration;
-
 use futures_util::StreamExt;
 use futures_util::stream;
 use jiff::Timestamp;
@@ -22,8 +20,6 @@ use gpuplan_market::{About, BoxFuture, OfferQuery, PriceAnswer, PriceSource, Ris
 
 /// Price files read at the same time; each is some hundred megabytes.
 const LANES: usize = 4;
-/// All price files together. What was read by then is kept.
-const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Bands of interruption by machine type and region.
 pub struct SpotAdvisor {
@@ -73,7 +69,7 @@ impl OfferFiles {
     async fn ask(&self, query: &OfferQuery<'_>) -> Result<PriceAnswer, SourceError> {
         let http = &Http::new()?;
         let mut prices = ListPrices::new(query, offer_file::SOURCE);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + query.patience;
         let instances = &query.instances();
         let wanted = |name: &str| instances.contains_key(name);
         let lanes = query.wanted.keys().map(|region| {
@@ -110,7 +106,7 @@ async fn read_file(
         Ok(Ok(_)) => SourceError::Malformed { field: "price file".to_owned(), detail: "it has no header".to_owned() },
         Ok(Err(error)) => error,
         Err(_) => {
-            let detail = format!("price files are large, and this one was not read within {} s", PATIENCE.as_secs());
+            let detail = "price files are large, and this one was not read in time".to_owned();
             SourceError::Unreachable { place: "the end of the price file".to_owned(), detail }
         }
     };

@@ -29,7 +29,7 @@ impl CapacityBlocks {
     }
 
     async fn ask(&self, query: &OfferQuery<'_>) -> Result<PriceAnswer, SourceError> {
-        let account = &self.session.sign_in().await?;
+        let account = &self.session.sign_in_for(query.patience).await?;
         let is_sold_so = |id: &&InstanceId| query.hardware.instance(**id).sold_as.capacity_block;
         let named = |id: &InstanceId| (query.hardware.instance(*id).name.clone(), *id);
         let regions =

@@ -29,7 +29,7 @@ impl ListedPrices {
     }
 
     async fn ask(&self, query: &OfferQuery<'_>) -> Result<PriceAnswer, SourceError> {
-        let account = &self.session.sign_in().await?;
+        let account = &self.session.sign_in_for(query.patience).await?;
         let client = &account.pricing(REGION);
         let lanes = query.instances().into_keys().map(|name| async move {
             let question = products(account, client, name);

@@ -41,7 +41,7 @@ impl PlacementScores {
     }
 
     async fn ask(&self, query: &OfferQuery<'_>) -> Result<RiskAnswer, SourceError> {
-        let account = &self.session.sign_in().await?;
+        let account = &self.session.sign_in_for(query.patience).await?;
         let mut answer = RiskAnswer::default();
         let questions = questions(query, &mut answer.notes);
         let Some(first) = questions.first() else { return Ok(answer) };

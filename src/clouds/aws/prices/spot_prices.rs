@@ -38,7 +38,7 @@ impl SpotPrices {
     }
 
     async fn ask(&self, query: &OfferQuery<'_>) -> Result<PriceAnswer, SourceError> {
-        let account = &self.session.sign_in().await?;
+        let account = &self.session.sign_in_for(query.patience).await?;
         let mut unchecked = query.instances();
         let questions = query.wanted.iter().map(|(region, instances)| {
             let instances: HashMap<_, _> =

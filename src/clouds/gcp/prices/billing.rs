@@ -21,8 +21,6 @@ const SERVICE: &str = "services/6F81-5844-456A/skus";
 const PAGE_SIZE: u32 = 5000;
 /// Some 30,000 rows make seven pages; an answer that goes on and on is broken.
 const MOST_PAGES: usize = 40;
-/// The whole question.
-const WHOLE: Duration = Duration::from_secs(55);
 
 /// The Cloud Billing Catalog, with an API key or, in a build with the SDK, the application default credentials.
 pub struct SkuPrices {
@@ -43,7 +41,7 @@ impl SkuPrices {
     }
 
     async fn ask(&self, query: &OfferQuery<'_>) -> Result<PriceAnswer, SourceError> {
-        let (parts, zones) = tokio::join!(self.parts(), sdk::zones(&self.project));
+        let (parts, zones) = tokio::join!(self.parts(query.patience), sdk::zones(&self.project));
         let (parts, answered_at, mut notes) = parts?;
         let (offers, missing) = compose::offers(query, &parts, answered_at);
         notes.extend(missing);
@@ -64,14 +62,14 @@ impl SkuPrices {
     }
 
     /// All priced parts, and when the first of them was said.
-    async fn parts(&self) -> Result<(Parts, Timestamp, Vec<SourceNote>), SourceError> {
-        let (http, until) = (Http::new()?, Instant::now() + WHOLE);
+    async fn parts(&self, patience: Duration) -> Result<(Parts, Timestamp, Vec<SourceNote>), SourceError> {
+        let (http, until) = (Http::new()?, Instant::now() + patience);
         let (mut parts, mut notes, mut token) = (Parts::default(), Vec::new(), String::new());
         let mut first_answer = None;
         for _ in 0..MOST_PAGES {
             let left = until.saturating_duration_since(Instant::now());
             let page = async { http.json::<skus::Page>(&self.page(&token).await?).await };
-            let page = tokio::time::timeout(left, page).await.map_err(|_| self.unreachable())??;
+            let page = tokio::time::timeout(left, page).await.map_err(|_| self.unreachable(patience))??;
             let answered_at = *first_answer.get_or_insert(page.answered_at);
             for row in page.value.skus.iter().filter_map(|row| skus::read(row, answered_at)) {
                 match row {
@@ -107,8 +105,8 @@ impl SkuPrices {
         }
     }
 
-    fn unreachable(&self) -> SourceError {
-        let detail = format!("the price list was not complete within {} s", WHOLE.as_secs());
+    fn unreachable(&self, patience: Duration) -> SourceError {
+        let detail = format!("the price list was not complete within {} s", patience.as_secs());
         SourceError::Unreachable { place: self.project.address(ADDRESS).to_owned(), detail }
     }
 }

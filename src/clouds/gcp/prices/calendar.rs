@@ -31,7 +31,7 @@ pub struct CalendarAdvice {
 impl CalendarAdvice {
     async fn ask(&self, query: &OfferQuery<'_>) -> Result<RiskAnswer, SourceError> {
         let (project, client) = (self.project.id()?, client(&self.project).await?);
-        let answers = ask_each(pools(query), |pool| {
+        let answers = ask_each(pools(query), query.patience, |pool| {
             let (client, span) = (client.clone(), query.span(pool.instance));
             async move { openings(&client, project, &pool, span, query.until).await }
         });

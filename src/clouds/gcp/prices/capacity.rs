@@ -31,7 +31,7 @@ pub struct Capacity {
 impl Capacity {
     async fn ask(&self, query: &OfferQuery<'_>) -> Result<RiskAnswer, SourceError> {
         let (project, client) = (self.project.id()?, client(&self.project).await?);
-        let answers = ask_each(sold_as_spot(query), |pool| {
+        let answers = ask_each(sold_as_spot(query), query.patience, |pool| {
             let client = client.clone();
             async move { signals(&client, project, &pool).await }
         });

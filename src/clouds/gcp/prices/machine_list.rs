@@ -25,7 +25,7 @@ pub struct ListedMachines {
 
 impl ListedMachines {
     async fn ask(&self, known: &OfferQuery<'_>) -> Result<MachineList, SourceError> {
-        let (listings, unreachable) = sdk::listings(&self.project).await?;
+        let (listings, unreachable) = sdk::listings(&self.project, known.patience).await?;
         Ok(list(&listings, &unreachable, known, &Timestamp::now().strftime("%Y-%m-%d").to_string()))
     }
 }

@@ -16,8 +16,6 @@ use gpuplan_market::{Location, OfferQuery, SourceError, SourceNote};
 const LANES: usize = 12;
 /// One question and its answer. It is not repeated: the next pool is as good a second try.
 const ATTEMPT: Duration = Duration::from_secs(15);
-/// All questions; pools that are not reached by then are counted in a note.
-const WHOLE: Duration = Duration::from_secs(50);
 
 /// A machine type in a region.
 #[derive(Clone, Debug)]
@@ -73,12 +71,16 @@ pub fn pools(query: &OfferQuery) -> Vec<Pool> {
     pools
 }
 
-/// Asks for every pool until one failure would meet them all or the time is up.
-pub async fn ask_each<T, F>(pools: Vec<Pool>, question: impl Fn(Pool) -> F) -> Result<Answers<T>, SourceError>
+/// Asks for every pool until one failure would meet them all or the time is up; those that were not reached are counted in a note.
+pub async fn ask_each<T, F>(
+    pools: Vec<Pool>,
+    patience: Duration,
+    question: impl Fn(Pool) -> F,
+) -> Result<Answers<T>, SourceError>
 where
     F: Future<Output = Result<T, Failure>>,
 {
-    let (ended, until) = (&AtomicBool::new(false), Instant::now() + WHOLE);
+    let (ended, until) = (&AtomicBool::new(false), Instant::now() + patience);
     let questions = pools.into_iter().map(|pool| {
         let name = format!("{}, {}", pool.region, pool.machine_type);
         let (question, region) = (question(pool.clone()), pool.region);
@@ -90,8 +92,12 @@ where
                 place: region.to_string(),
                 detail: format!("no answer within {} s", ATTEMPT.as_secs()),
             };
-            let outcome =
-                tokio::time::timeout(ATTEMPT, question).await.unwrap_or_else(|_| Err(Failure::Everywhere(late())));
+            let left = ATTEMPT.min(until.saturating_duration_since(Instant::now()));
+            let outcome = match tokio::time::timeout(left, question).await {
+                Ok(outcome) => outcome,
+                Err(_) if left < ATTEMPT => return (name, None),
+                Err(_) => Err(Failure::Everywhere(late())),
+            };
             ended.fetch_or(matches!(outcome, Err(Failure::Everywhere(_))), Ordering::Relaxed);
             (name, Some(outcome))
         }
@@ -124,7 +130,7 @@ fn sum_up<T>(outcomes: Vec<(String, Option<Result<T, Failure>>)>) -> Result<Answ
     if unasked > 0 {
         notes.push(SourceNote {
             place: CLOUD.to_owned(),
-            detail: format!("{unasked} machine types were not asked for any more"),
+            detail: format!("{unasked} machine types were not asked for any more, or did not answer in time"),
         });
     }
     Ok(Answers { values, notes })
@@ -147,11 +153,11 @@ mod tests {
         let outcomes: Vec<_> = outcomes.into_iter().map(|outcome| std::sync::Mutex::new(Some(outcome))).collect();
         let question =
             |pool: Pool| std::future::ready(outcomes[pool.instance.0 as usize].lock().unwrap().take().unwrap());
-        tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap()
-            .block_on(ask_each(pools.collect(), question))
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(ask_each(
+            pools.collect(),
+            Duration::from_mins(1),
+            question,
+        ))
     }
 
     #[test]

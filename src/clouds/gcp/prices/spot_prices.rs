@@ -28,7 +28,7 @@ pub struct SpotPrices {
 impl SpotPrices {
     async fn ask(&self, query: &OfferQuery<'_>) -> Result<PriceAnswer, SourceError> {
         let (project, client) = (self.project.id()?, client(&self.project).await?);
-        let answers = ask_each(sold_as_spot(query), |pool| {
+        let answers = ask_each(sold_as_spot(query), query.patience, |pool| {
             let client = client.clone();
             async move { prices(&history_of(&client, project, &pool, Types::Price).await?, &pool) }
         });
