@@ -297,7 +297,7 @@ fn gcp_a_bucket_says_what_it_deletes() {
     let server = Server::start(|request| {
         let rule = json!({"action": {"type": "Delete"}, "condition": {"age": 30}});
         match request.path.as_str() {
-            "/storage/v1/b/runs?fields=lifecycle,softDeletePolicy,versioning" => {
+            "/storage/v1/b/runs?fields=lifecycle,softDeletePolicy,versioning,billing" => {
                 Reply::Text(200, "application/json", json!({"lifecycle": {"rule": [rule]}}).to_string())
             }
             _ => Reply::Text(404, "application/json", "{}".to_owned()),
@@ -306,7 +306,7 @@ fn gcp_a_bucket_says_what_it_deletes() {
     let account = Account { project: Project::at(&server.endpoint, "some-project") };
     let ask = |bucket| all(vec![("gcp", account.bucket(bucket, "runs/"))], &|_| {}).unwrap().remove(0);
     let rules = ask("runs").unwrap();
-    assert_eq!((rules.losses.len(), rules.losses[0].after_days, rules.can_undelete), (1, Some(30), false));
+    assert_eq!((rules.losses.len(), rules.losses[0].after_days, rules.can_undelete), (1, Some(30), Some(false)));
     assert!(ask("nowhere").is_err());
 }
 

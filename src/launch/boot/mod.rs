@@ -98,6 +98,10 @@ pub fn script(boot: &Boot) -> String {
                 .to_owned(),
         );
     }
+    lines.extend(spec.keep_warm_seconds.map(|seconds| {
+        let (store, run) = (quoted(&spec.store), quoted(&spec.run));
+        format!("[ $code != 0 ] || await_next {} {seconds:.0} {store} {run}", quoted(&order.token))
+    }));
     lines.push(END.to_owned());
     lines.join("\n") + "\n"
 }
@@ -229,6 +233,8 @@ mod tests {
             disk_gib: 100,
             tags: Vec::new(),
             is_kept: false,
+            keep_warm_seconds: None,
+            takes: None,
             leads: None,
             block: None,
             expected: None,

@@ -114,6 +114,11 @@ impl Controller {
         if let Phase::Running { gang, .. } = &self.phase { Some(gang.epoch) } else { None }
     }
 
+    /// The machines that run, and when the first of them ends itself. Seconds of the run.
+    pub fn running(&self) -> Option<(&[MachineId], f64)> {
+        if let Phase::Running { gang, .. } = &self.phase { Some((&gang.machines, gang.ends_at)) } else { None }
+    }
+
     fn refused(&self) -> End {
         match &self.last_refusal {
             Some((pool, refusal)) => End::Refused { refusal: refusal.clone(), place: pool.to_string() },
