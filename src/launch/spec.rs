@@ -293,6 +293,7 @@ impl RunSpec {
             bound: self.bound(),
             limits: self.limits(),
             policy,
+            first: self.takes.as_ref().map(|warm| warm.pool.clone()),
             lifetime: self.lifetime_hours * 3600.0,
             // Where time passes faster, calls take as long as ever; a silence is measured by it.
             gang_limit: GANG_LIMIT.max(self.silence_seconds),

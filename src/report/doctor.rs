@@ -407,7 +407,9 @@ mod tests {
         };
         let mut text = String::new();
         bucket(&rules, &mut |line| text += &(line + "\n"));
-        for part in ["allow you `s3:GetLifecycleConfiguration`", "AWS_REGION=eu-west-1", "REFUSES: theirs: whoever asks pays"] {
+        for part in
+            ["allow you `s3:GetLifecycleConfiguration`", "AWS_REGION=eu-west-1", "REFUSES: theirs: whoever asks pays"]
+        {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert!(!text.contains("no rule takes") && !text.contains("is lost"), "{text}");

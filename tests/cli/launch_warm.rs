@@ -22,7 +22,8 @@ const LOOK: &str = "test -e left.txt && echo 'a file of another run'; test -n \"
 
 fn launch(home: &Path, name: &str, more: &[&str], command: &str) -> Vec<String> {
     let _ = home;
-    let mut words: Vec<String> = launched(name, &[&CALM[..], more].concat()).iter().map(|word| (*word).to_owned()).collect();
+    let mut words: Vec<String> =
+        launched(name, &[&CALM[..], more].concat()).iter().map(|word| (*word).to_owned()).collect();
     words.pop();
     words.extend(["sh", "-c", command].map(str::to_owned));
     words
@@ -70,7 +71,12 @@ fn the_next_launch_takes_the_machine_over_and_finds_nothing_of_the_run_before() 
     let refused = run(home.path(), &["delete", "one", "-y"]);
     assert!(refused.code == 2 && refused.stderr.contains("two has the machine of one"), "{}", refused.stderr);
     let stopped = run(home.path(), &["stop", "one"]);
-    assert_eq!((stopped.code, stopped.stdout.as_str()), (0, "one: 0 machines ended, none is left\n"), "{}", stopped.stderr);
+    assert_eq!(
+        (stopped.code, stopped.stdout.as_str()),
+        (0, "one: 0 machines ended, none is left\n"),
+        "{}",
+        stopped.stderr
+    );
     assert_eq!(status(home.path(), "two")["state"], "running", "the machine of another run is left alone");
     std::fs::write(home.path().join("go"), "").unwrap();
     let ran = Ran::of(second.wait_with_output().unwrap());

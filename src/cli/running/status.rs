@@ -71,8 +71,9 @@ pub fn look(run: Option<&str>, session: &Session) -> Result<(RunList, Vec<String
         runs.push(journal.run(&name)?.ok_or_else(|| unknown_run(&name))?);
     }
     // Only clouds with machines that may still run are asked.
-    let open =
-        runs.iter().filter(|kept| kept.machines.iter().any(|machine| !machine.is_over || warm::waits(kept, &machine.id)));
+    let open = runs
+        .iter()
+        .filter(|kept| kept.machines.iter().any(|machine| !machine.is_over || warm::waits(kept, &machine.id)));
     let clouds = launchers(open.flat_map(|kept| kept.spec.clouds()), session)?;
     let mut machines = Vec::new();
     let asking = || "listing running machines".to_owned();
@@ -141,7 +142,10 @@ fn supposed(kept: &RunRecord, cloud: &str) -> Vec<Machine> {
 
 fn line(kept: &RunRecord, listed: &[Machine], report: &AgentReport) -> RunLine {
     let machines = kept.machines.iter().map(|machine| {
-        let found = listed.iter().find(|one| one.id == machine.id).filter(|_| !machine.is_over || warm::waits(kept, &machine.id));
+        let found = listed
+            .iter()
+            .find(|one| one.id == machine.id)
+            .filter(|_| !machine.is_over || warm::waits(kept, &machine.id));
         MachineLine {
             id: machine.id.0.clone(),
             state: machine_state(found.map_or(MachineState::Gone, |one| one.state)),

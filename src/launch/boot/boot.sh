@@ -23,7 +23,7 @@ keep_end() {
     >"$units/gpuplan-end.service"
   printf '[Unit]\nDescription=gpuplan ends this machine\n\n[Timer]\nOnCalendar=%s\nPersistent=true\n\n[Install]\nWantedBy=timers.target\n' \
     "$(date -u -d "@$ends_at" '+%Y-%m-%d %H:%M:%S UTC')" >"$units/gpuplan-end.timer"
-  { systemctl daemon-reload && systemctl enable --now gpuplan-end.timer; } >&2 ||
+  { systemctl daemon-reload && systemctl enable gpuplan-end.timer && systemctl restart gpuplan-end.timer; } >&2 ||
     echo "gpuplan: the end of this machine does not survive a reboot" >&2
 }
 
@@ -215,7 +215,8 @@ await_next() {
   cd "$place" || return 0
   "$agent" agent --store "$3" --run "$4" --await-next "$1" --within "$2s" --into next.sh -- true || return 0
   for process in /proc/[0-9]*; do
-    of=$(tr '\0' '\n' <"$process/environ" 2>/dev/null) || continue
+    [ -r "$process/environ" ] || continue
+    of=$(tr '\0' '\n' 2>/dev/null <"$process/environ") || continue
     echo "$of" | grep -q '^GPUPLAN_RUN_ID=' || continue
     [ -z "${GPUPLAN_MACHINE_FOLDER:-}" ] || echo "$of" | grep -qxF "GPUPLAN_MACHINE_FOLDER=$GPUPLAN_MACHINE_FOLDER" || continue
     kill -9 "${process#/proc/}" 2>/dev/null

@@ -210,7 +210,7 @@ impl Controller {
             policy::Action::OnDemand(_) => self.free_on_demand(now).map(Which::OnDemand),
             policy::Action::Idle => None,
         };
-        match which {
+        match which.map(|which| self.first_place(which)) {
             Some(which) => self.order_gang(now, which, decision.reason, actions),
             None if decision.reason == Reason::BudgetReached => self.end_all(now, Next::End(End::OutOfBudget), actions),
             // On-demand was to be taken, whatever for, and no place has it now.

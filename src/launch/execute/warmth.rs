@@ -33,7 +33,9 @@ impl Leader<'_, '_> {
 
     /// Its former run pays for the machine no more. What its store says of that is written anew where it can be.
     pub(super) async fn takes_over(&mut self, event: &Event) -> Result<(), LeadError> {
-        let (Some(warm), Event::Answered { outcome: Ok(machine), .. }) = (&self.spec.takes, event) else { return Ok(()) };
+        let (Some(warm), Event::Answered { outcome: Ok(machine), .. }) = (&self.spec.takes, event) else {
+            return Ok(());
+        };
         if warm.machine != machine.id {
             return Ok(());
         }

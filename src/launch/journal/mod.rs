@@ -248,7 +248,8 @@ impl Journal {
 
     /// The run pays for the machine until then and no longer. Seconds of the run.
     pub fn ends_at(&mut self, run: &str, machine: &MachineId, until: f64) -> Result<(), JournalError> {
-        self.write("UPDATE machines SET until = ?3 WHERE run = ?1 AND id = ?2", params![run, machine.0, until]).map(drop)
+        self.write("UPDATE machines SET until = ?3 WHERE run = ?1 AND id = ?2", params![run, machine.0, until])
+            .map(drop)
     }
 
     pub fn end(&mut self, run: &str, end: &End, at: Timestamp) -> Result<(), JournalError> {

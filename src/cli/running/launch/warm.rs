@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::runs::journal::open_journal;
-use crate::runs::launchers::{clock, launchers, launchers_of_run};
-use crate::runs::store::store_of_run;
 use crate::running::terminate::no_answer;
+use crate::runs::journal::open_journal;
+use crate::runs::launchers::{clock, launchers};
+use crate::runs::store::store_of_run;
 use crate::session::Session;
 use crate::session::diagnostic::Diagnostic;
 use crate::session::runtime::runtime;
@@ -15,7 +15,7 @@ use gpuplan_clouds::fake;
 use gpuplan_launch::journal::RunRecord;
 use gpuplan_launch::rental::Rental;
 use gpuplan_launch::spec::Offered;
-use gpuplan_launch::{Launcher, Machine, MachineId, MachineState, RunSpec, WarmMachine};
+use gpuplan_launch::{LaunchError, Machine, MachineId, MachineState, RunSpec, WarmMachine};
 use gpuplan_runstore::Run;
 use gpuplan_units::Hours;
 
@@ -25,7 +25,8 @@ const TOO_LATE: f64 = 0.1;
 /// How long the machine stays, in seconds of its own.
 pub fn keep_seconds(keep: Option<Duration>, nodes: u32, is_fake: bool) -> Result<Option<f64>, Diagnostic> {
     if keep.is_some() && nodes > 1 {
-        let why = format!("one machine is kept warm, and this run takes {nodes}: they were placed together for it alone");
+        let why =
+            format!("one machine is kept warm, and this run takes {nodes}: they were placed together for it alone");
         return Err(Diagnostic::usage(why).hint("--max-nodes 1").hint("leave out --keep-warm"));
     }
     Ok(keep.map(|keep| keep.as_secs_f64() / if is_fake { fake::SPEED } else { 1.0 }))
@@ -55,7 +56,9 @@ pub fn find(asked: RunSpec, store: &Run, session: &Session) -> Result<RunSpec, D
         };
         match said {
             Ok(warm) => return Ok(RunSpec { takes: Some(warm), ..asked }),
-            Err(why) => session.printer.note(&format!("the machine that {run} keeps warm is not taken over: {why} (--fresh does not look)")),
+            Err(why) => session
+                .printer
+                .note(&format!("the machine that {run} keeps warm is not taken over: {why} (--fresh does not look)")),
         }
     }
     Ok(asked)
@@ -94,7 +97,7 @@ fn offered(
 ) -> Result<Result<WarmMachine, String>, Diagnostic> {
     let (former, now) = (&kept.spec, Timestamp::now());
     for cloud in launchers(former.clouds(), session)? {
-        let ask = async { Ok((cloud.list(Some(&former.run)).await?, cloud.owner().await?)) };
+        let ask = async { Ok::<_, LaunchError>((cloud.list(Some(&former.run)).await?, cloud.owner().await?)) };
         let (listed, me) = runtime()?.block_on(ask).map_err(|error| no_answer(cloud.cloud(), &error))?;
         let stands = |machine: &Machine| machine.state == MachineState::Running && waits(kept, &machine.id);
         let Some(machine) = listed.into_iter().find(stands) else { continue };
@@ -118,7 +121,9 @@ fn offered(
         }
         if left < needs {
             let (left, needs) = (Hours(left), Hours(needs));
-            return Ok(Err(format!("it ends itself in {left}, and this run takes {needs}: --lifetime of the run before")));
+            return Ok(Err(format!(
+                "it ends itself in {left}, and this run takes {needs}: --lifetime of the run before"
+            )));
         }
         let until = rental_of(kept, &machine.id).and_then(|rental| rental.until).unwrap_or_default();
         let until = time.at(time.now() + (until - time.now()) * (1.0 - TOO_LATE));
@@ -139,7 +144,7 @@ pub fn words(spec: &RunSpec) -> Vec<String> {
     });
     let takes = spec.takes.as_ref().map(|warm| {
         format!(
-            "taken     {} of {} is taken over if {} is ordered first: nothing of that run is left on it, what its --setup installed is; no later than {:.0} it ends itself",
+            "taken     {} of {} is taken over at {}: nothing of that run is left on it, what its --setup installed is; no later than {:.0} it ends itself",
             warm.machine, warm.run, warm.pool, warm.expires_at
         )
     });

@@ -62,7 +62,8 @@ async fn about(account: &Account, region: &str, bucket: &str, what: &str) -> Res
 fn region_of(error: &SourceError) -> Option<String> {
     let SourceError::Refused { detail, .. } = error else { return None };
     let named = detail.split_once("<Region>")?.1.split_once("</Region>")?.0;
-    (!named.is_empty() && named.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')).then(|| named.to_owned())
+    (!named.is_empty() && named.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-'))
+        .then(|| named.to_owned())
 }
 
 /// `None`, and a trouble more, where the owner does not allow it.
@@ -235,7 +236,9 @@ mod tests {
         let elsewhere = "<Error><Code>AuthorizationHeaderMalformed</Code><Message>The authorization header is malformed; the region \
             'us-east-1' is wrong; expecting 'eu-west-1'</Message><Region>eu-west-1</Region></Error>";
         assert_eq!(region_of(&refused(elsewhere)).as_deref(), Some("eu-west-1"));
-        for other in ["<Error><Code>AccessDenied</Code></Error>", "<Region></Region>", "<Region>a/../b</Region>", "<Region>x"] {
+        for other in
+            ["<Error><Code>AccessDenied</Code></Error>", "<Region></Region>", "<Region>a/../b</Region>", "<Region>x"]
+        {
             assert_eq!(region_of(&refused(other)), None, "{other}");
         }
         let mut troubles = Vec::new();
@@ -243,6 +246,8 @@ mod tests {
         let read = readable::<Versioning>(Err(denied), (VERSIONS, "s3:GetBucketVersioning"), &mut troubles).unwrap();
         assert!(read.is_none());
         assert_eq!(troubles, [Trouble::NotReadable { what: VERSIONS, permission: "s3:GetBucketVersioning" }]);
-        assert!(readable::<Versioning>(Err(refused("<Code>NoSuchBucket</Code>")), (VERSIONS, ""), &mut troubles).is_err());
+        assert!(
+            readable::<Versioning>(Err(refused("<Code>NoSuchBucket</Code>")), (VERSIONS, ""), &mut troubles).is_err()
+        );
     }
 }

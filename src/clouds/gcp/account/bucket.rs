@@ -154,7 +154,8 @@ mod tests {
 
     #[test]
     fn a_bucket_of_another_project_says_what_it_keeps_to_itself() {
-        let refused = |code: &str, detail: &str| SourceError::Refused { code: code.to_owned(), detail: detail.to_owned() };
+        let refused =
+            |code: &str, detail: &str| SourceError::Refused { code: code.to_owned(), detail: detail.to_owned() };
         let hidden = foreign(refused("403", "x does not have storage.buckets.get access"), "b").unwrap();
         assert_eq!((hidden.can_undelete, hidden.troubles.len()), (None, 2));
         let pays = "Bucket is a requester pays bucket but no user project provided.";

@@ -47,7 +47,8 @@ pub async fn verdicts(http: &Http, project: &Project) -> Result<[Permission; 2],
     let (machines, kept) = (of_machines(&setup, id), of_kept(&setup, id));
     let of_machines = verdict(ask(http, project, &machines).await, "gpuplan setup gcp");
     let of_kept = verdict(ask(http, project, &kept).await, "TF_VAR_keep_alive=true gpuplan setup gcp");
-    let row = |account, needed_for, verdict| Permission { action: format!("{ACT_AS} on {account}"), needed_for, verdict };
+    let row =
+        |account, needed_for, verdict| Permission { action: format!("{ACT_AS} on {account}"), needed_for, verdict };
     let of_kept = match of_kept {
         Verdict::Denied { detail } => Verdict::Unknown { detail },
         verdict => verdict,
