@@ -637,3 +637,16 @@ fn gcp_the_permissions_of_the_documentation_are_those_of_the_calls() {
         );
     }
 }
+
+/// `gpuplan ssh` comes in through Identity-Aware Proxy, whose addresses Google names (cloud.google.com/iap/docs/using-tcp-forwarding).
+#[test]
+fn gcp_the_setup_lets_the_proxy_in_and_nobody_else() {
+    let rules: Vec<&str> = gpuplan::clouds::gcp::SETUP
+        .split("resource \"")
+        .filter(|resource| resource.starts_with("google_compute_firewall\""))
+        .collect();
+    let from_outside: Vec<&&str> = rules.iter().filter(|rule| rule.contains("source_ranges")).collect();
+    assert_eq!((rules.len(), from_outside.len()), (2, 1));
+    let proxy = from_outside[0];
+    assert!(proxy.contains("source_ranges           = [\"35.235.240.0/20\"]") && proxy.contains("ports    = [\"22\"]"), "{proxy}");
+}
