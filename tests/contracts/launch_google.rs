@@ -648,5 +648,8 @@ fn gcp_the_setup_lets_the_proxy_in_and_nobody_else() {
     let from_outside: Vec<&&str> = rules.iter().filter(|rule| rule.contains("source_ranges")).collect();
     assert_eq!((rules.len(), from_outside.len()), (2, 1));
     let proxy = from_outside[0];
-    assert!(proxy.contains("source_ranges           = [\"35.235.240.0/20\"]") && proxy.contains("ports    = [\"22\"]"), "{proxy}");
+    assert!(
+        proxy.contains("source_ranges           = [\"35.235.240.0/20\"]") && proxy.contains("ports    = [\"22\"]"),
+        "{proxy}"
+    );
 }
