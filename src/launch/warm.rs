@@ -25,10 +25,11 @@ pub async fn take_over(
     store: &Run,
     launcher: &dyn Launcher,
     ordered_by: &OrderedBy,
+    now: Timestamp,
 ) -> Result<Option<Machine>, LaunchError> {
     let Some(warm) = spec.takes.as_ref().filter(|warm| warm.pool == order.choice.pool) else { return Ok(None) };
     let from = store.beside(&warm.run).map_err(unclear)?;
-    let (now, taken) = (Timestamp::now(), from.next(&warm.token).await.map_err(unclear)?);
+    let taken = from.next(&warm.token).await.map_err(unclear)?;
     if taken.as_ref().map_or(now > warm.until, |next| next.token != order.token) {
         return Ok(None);
     }

@@ -6,7 +6,9 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::cli::launch::{PATIENCE, gpuplan, launched, machines, nothing_is_left, run, status, wait_for_a_machine};
+use crate::cli::launch::{
+    PATIENCE, gpuplan, launched, machines, nothing_is_left, run, status, wait_for, wait_for_a_machine,
+};
 use crate::cli::support::Ran;
 
 const CALM: [&str; 2] = ["--fake-scenario", "calm"];
@@ -17,8 +19,7 @@ const SHORT: [&str; 2] = ["--keep-warm", "10m"];
 
 /// What a run finds of others on its machine: variables, files and processes.
 const LOOK: &str = "test -e left.txt && echo 'a file of another run'; test -n \"$LEFT\" && echo 'a variable of another run'; \
-     for p in /proc/[0-9]*/environ; do tr '\\0' '\\n' <$p 2>/dev/null | grep -q '^LEFT=warm-one$' && echo 'a process of another run'; done; \
-     echo looked";
+     grep -slzx LEFT=warm-one /proc/[0-9]*/environ; echo looked";
 
 fn launch(home: &Path, name: &str, more: &[&str], command: &str) -> Vec<String> {
     let _ = home;
@@ -101,11 +102,9 @@ fn a_run_that_is_interrupted_on_a_machine_that_it_took_over_rents_the_next() {
     let command = "test -n \"$GPUPLAN_RESUME_FROM\" && exit 0; mkdir -p $GPUPLAN_CKPT_DIR/step-1; touch $GPUPLAN_CKPT_DIR/step-1/.complete; \
          echo saved; sleep 600";
     let second = start(home.path(), "two", &[], command);
-    let until = Instant::now() + PATIENCE;
-    while run(home.path(), &["status", "two", "--output", "json"]).json()["runs"][0]["progress"].as_f64() <= Some(0.0) {
-        assert!(Instant::now() < until);
-        std::thread::sleep(std::time::Duration::from_millis(100));
-    }
+    wait_for(home.path(), &["status", "two", "--output", "json"], |ran| {
+        ran.code == 0 && ran.json()["runs"][0]["progress"].as_f64() > Some(0.0)
+    });
     std::fs::write(home.path().join("fake-cloud/machines").join(&taken).join("notice"), "terminate\n").unwrap();
     let ran = Ran::of(second.wait_with_output().unwrap());
     assert_eq!((ran.code, ran.stdout.as_str()), (0, "two: completed\n"), "{}", ran.stderr);
@@ -122,7 +121,7 @@ fn a_machine_that_does_not_fit_is_left_alone_and_why_is_said() {
     for (name, more, why) in [
         ("two", ["--store", elsewhere.as_str()], "it reads and writes file://"),
         ("three", ["--tag", "team=a"], "it bears other tags"),
-        ("four", ["--fresh", "--any-zone"], ""),
+        ("four", ["--fresh", "--accept-stale-prices"], ""),
     ] {
         let ran = completed(home.path(), name, &more, "true");
         let said = format!("the machine that one keeps warm is not taken over: {why}");

@@ -93,11 +93,8 @@ pub fn run(arguments: &LaunchArguments, session: &Session) -> Result<Exit, Diagn
     let asked = capacity_block::plan_block(asked, &chosen, arguments.machines.buy_capacity_block, session)?;
     let was = recorded.as_ref().filter(|recorded| wanted == Some(recorded.id.as_str())).map(|recorded| recorded.rate);
     let leader = LeadingMachine::prepare(arguments.leader, &asked)?;
-    let asked = if arguments.dry_run || arguments.machines.fresh || leader.is_some() {
-        asked
-    } else {
-        warm::find(asked, &run, session)?
-    };
+    let takes_none = arguments.dry_run || arguments.machines.fresh || leader.is_some();
+    let asked = if takes_none { asked } else { warm::find(asked, &run, session)? };
     tell(&asked, &chosen, &delivery, was, leader.as_ref(), session);
     if arguments.dry_run {
         let stale = may_be_rented(&chosen, session, accepts_stale).err();

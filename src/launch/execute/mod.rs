@@ -411,7 +411,9 @@ impl Leader<'_, '_> {
             }
             let call = async {
                 let ordered_by = leadership.orders(order.epoch);
-                if let Some(machine) = warm::take_over(&spec, &order, store, launcher, &ordered_by).await? {
+                if let Some(machine) =
+                    warm::take_over(&spec, &order, store, launcher, &ordered_by, Timestamp::now()).await?
+                {
                     return Ok(machine);
                 }
                 let boot = boot_script(&spec, &order, store, ordered_by).await?;
