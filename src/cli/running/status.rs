@@ -77,6 +77,8 @@ pub fn look(run: Option<&str>, session: &Session) -> Result<(RunList, Vec<String
     let clouds = launchers(open.flat_map(|kept| kept.spec.clouds()), session)?;
     let mut machines = Vec::new();
     let asking = || "listing running machines".to_owned();
+    // What was taken over bears the tags of the run before.
+    let run = run.filter(|_| runs.iter().all(|kept| kept.spec.takes.is_none()));
     for (cloud, answer) in with_progress(&session.printer, asking, || list_machines(&clouds, run))? {
         match answer {
             Ok(listed) => {
