@@ -322,7 +322,14 @@ fn gcp_the_account_says_who_it_is_what_it_may_and_how_much() {
         permissions.iter().map(|row| (row.action.as_str(), &row.verdict)).collect();
     assert!(matches!(verdicts["compute.instances.delete"], Verdict::Denied { .. }), "the missing one is named");
     assert_eq!(verdicts["compute.instances.create"], &Verdict::Allowed);
-    assert_eq!(permissions.iter().filter(|row| row.verdict != Verdict::Allowed).count(), 1);
+    let accounts = ["machine", "kept"].map(|name| {
+        let row = format!("iam.serviceAccounts.actAs on gpuplan-{name}@some-project.iam.gserviceaccount.com");
+        format!("{:?}", verdicts[row.as_str()])
+    });
+    // The accounts of the setup are not there, and nobody needs the second who keeps nothing alive.
+    assert!(accounts[0].starts_with("Denied") && accounts[0].contains("`gpuplan setup gcp` makes it"), "{accounts:?}");
+    assert!(accounts[1].starts_with("Unknown") && accounts[1].contains("TF_VAR_keep_alive=true"), "{accounts:?}");
+    assert_eq!(permissions.iter().filter(|row| row.verdict != Verdict::Allowed).count(), 3);
 
     let spot = quotas(&account, &hardware, "a3-highgpu-8g", Purchase::Spot).unwrap();
     assert_eq!(
