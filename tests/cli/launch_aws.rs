@@ -372,31 +372,3 @@ fn what_machines_asked_is_allowed(cloud: &CloudBox) {
     }
     assert!(asked.iter().all(|call| ["s3 cp ", "ec2 d"].iter().any(|known| call.starts_with(known))), "{asked:?}");
 }
-
-#[test]
-fn the_next_launch_on_aws_takes_the_machine_over() {
-    let Some(cloud) = CloudBox::start("the_next_launch_on_aws_takes_the_machine_over", rules()) else { return };
-    cloud.make_bucket("runs");
-    let home = tempfile::tempdir().unwrap();
-    let program = env!("CARGO_BIN_EXE_gpuplan");
-    let agent = format!("{program}#sha256={}", sha256(program));
-    let launch = |name: &str, more: &[&str], command: &str| {
-        let store = ["--accept-stale-prices", "-y", "--run", name, "--store", "s3://runs/team", "--agent", &agent];
-        let ran = run(
-            &cloud,
-            home.path(),
-            &[&["launch"], &QUESTION[..], &store, more, &["--", "sh", "-c", command]].concat(),
-        );
-        assert_eq!((ran.code, ran.stdout), (0, format!("{name}: completed\n")), "{}", ran.stderr);
-        ran.stderr
-    };
-    let said = launch("one", &["--keep-warm", "30m"], "echo left >left.txt");
-    assert!(said.contains("stays for the next launch for 30 min"), "{said}");
-    assert_eq!(cloud.world.up().len(), 1, "{said}");
-    let said = launch("two", &[], "test ! -e left.txt && echo nothing is left");
-    assert!(said.contains("of one is taken over: nothing is rented"), "{said}");
-    // The first call was refused.
-    assert_eq!(cloud.calls().iter().filter(|call| call.action == "RunInstances").count(), 2, "{said}");
-    assert_eq!(run(&cloud, home.path(), &["logs", "two"]).stdout, "nothing is left\n");
-    assert_eq!((cloud.world.machines().len(), cloud.world.up().len()), (1, 0), "one machine served both, and is gone");
-}
