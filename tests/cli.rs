@@ -28,6 +28,7 @@ mod launch_leader;
 mod launch_prices;
 mod launch_sweep;
 mod launch_trust;
+mod launch_warm;
 #[cfg(feature = "aws")]
 mod live;
 #[cfg(feature = "gcp")]

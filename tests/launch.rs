@@ -68,6 +68,7 @@ fn terms(nodes: u32, budget: Option<f64>) -> Terms {
         on_demand,
         limits,
         policy,
+        first: None,
         bound: Some(bound),
         lifetime: LIFETIME,
         gang_limit: 900.0,

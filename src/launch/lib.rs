@@ -10,6 +10,7 @@ pub mod names;
 pub mod ports;
 pub mod rented;
 pub mod spec;
+pub mod warm;
 
 pub use clock::Clock;
 pub use controller::events::{Action, End, Event, Rentable, Terms};
@@ -21,6 +22,7 @@ pub use ports::engine::{Engine, EngineError, JobId, JobState, JobStatus, Submiss
 pub use ports::keeper::{Group, KeepRequest, Keeper};
 pub use ports::launch_error::{LaunchError, Reach};
 pub use ports::launcher::{Launcher, SelfDestruct};
-pub use ports::machine::{Access, CreateRequest, Machine, MachineId, MachineState, Market, Pool, Role};
+pub use ports::machine::{Access, CreateRequest, Machine, MachineId, MachineState, Market, Pool, Role, WarmMachine};
 pub use ports::{block, engine, keeper, launch_error, launcher, machine};
 pub use spec::RunSpec;
+pub use warm::Shared;

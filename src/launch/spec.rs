@@ -10,7 +10,7 @@ use crate::controller::events::{Rentable, Terms};
 use crate::job::Job;
 use crate::names::Launch;
 use crate::ports::block::BlockOrder;
-use crate::ports::machine::{Access, Pool};
+use crate::ports::machine::{Access, Pool, WarmMachine};
 use gpuplan_runstore::lease::ENDING;
 use gpuplan_runstore::{Expected, Side, SidePrice};
 use gpuplan_spot::AvailabilityModel;
@@ -106,6 +106,12 @@ pub struct RunSpec {
     /// A group of the cloud's own starts its machines, until somebody leads the run.
     #[serde(default)]
     pub is_kept: bool,
+    /// Once it is completed its machine waits so long for the next run. Seconds of that machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_warm_seconds: Option<f64>,
+    /// It takes this one over before it rents another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub takes: Option<WarmMachine>,
     /// The run that its command leads, and what else its machine may do for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leads: Option<String>,
@@ -153,6 +159,7 @@ impl RunSpec {
             store: self.store.clone(),
             secrets: self.job.secrets.iter().map(|secret| secret.name.clone()).collect(),
             runs_within: self.job.sweep.as_ref().map(|sweep| sweep.runs),
+            is_shared: self.keep_warm_seconds.is_some(),
         }
     }
 
@@ -286,6 +293,7 @@ impl RunSpec {
             bound: self.bound(),
             limits: self.limits(),
             policy,
+            first: self.takes.as_ref().map(|warm| warm.pool.clone()),
             lifetime: self.lifetime_hours * 3600.0,
             // Where time passes faster, calls take as long as ever; a silence is measured by it.
             gang_limit: GANG_LIMIT.max(self.silence_seconds),

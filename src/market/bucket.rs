@@ -25,9 +25,26 @@ pub struct BucketRules {
     pub bucket: String,
     /// Of its current objects.
     pub losses: Vec<LossRule>,
-    /// What was deleted or overwritten can be brought back for a while.
-    pub can_undelete: bool,
+    /// What was deleted or overwritten can be brought back for a while. `None`: the cloud did not say.
+    pub can_undelete: Option<bool>,
+    /// Why runs may not do there what they do in a bucket of the setup.
+    pub troubles: Vec<Trouble>,
     pub writers: Writers,
+}
+
+/// What a trouble may be about: without these nobody knows whether checkpoints stay.
+pub const LIFECYCLE: &str = "lifecycle rules";
+pub const VERSIONS: &str = "versioning";
+
+/// What a bucket that no setup made has of its own, as that of another account, project or region.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// This cannot be read, so what it would say is not known.
+    NotReadable { what: &'static str, permission: &'static str },
+    /// It lies there, and is asked elsewhere.
+    AnotherRegion { there: String, asked: String },
+    /// Whoever asks pays, and says so with each request, which runs do not.
+    RequesterPays,
 }
 
 /// Whose machines may write to a run that lies there.

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::text::json::{VERSION, pretty};
 use crate::text::table::{Column, render};
 use crate::text::wrap::wrap;
-use gpuplan_market::bucket::{BucketRules, Loss, LossRule, Writers};
+use gpuplan_market::bucket::{BucketRules, LIFECYCLE, Loss, LossRule, Trouble, Writers};
 use gpuplan_market::{Permission, Quota, Tried, Verdict};
 
 /// Credentials of one cloud.
@@ -98,8 +98,10 @@ struct PermissionCheck<'a> {
 #[derive(Serialize, JsonSchema)]
 struct BucketCheck<'a> {
     bucket: &'a str,
-    /// Whether what was deleted or overwritten can be brought back for a while.
-    can_undelete: bool,
+    /// Whether what was deleted or overwritten can be brought back for a while; `null`: the cloud did not say.
+    can_undelete: Option<bool>,
+    /// Why runs may not do there what they do in a bucket that `gpuplan setup` made, such as one of another account.
+    troubles: Vec<String>,
     /// Whose machines may write to a run there: `of-the-run`, which has a role of its own, `of-any-run`, or `unknown`.
     writers: &'static str,
     losses: Vec<LossCheck<'a>>,
@@ -169,7 +171,23 @@ fn bucket_check<'a>(rules: &'a BucketRules) -> BucketCheck<'a> {
         Writers::OfAnyRun { .. } => "of-any-run",
         Writers::Unknown(_) => "unknown",
     };
-    BucketCheck { bucket: &rules.bucket, can_undelete: rules.can_undelete, writers, losses: losses.collect() }
+    let troubles = rules.troubles.iter().map(trouble).collect();
+    let BucketRules { bucket, can_undelete, .. } = rules;
+    BucketCheck { bucket, can_undelete: *can_undelete, troubles, writers, losses: losses.collect() }
+}
+
+fn trouble(trouble: &Trouble) -> String {
+    match trouble {
+        Trouble::NotReadable { what, permission } => {
+            format!("its {what} cannot be read: its owner has to allow you `{permission}` on it")
+        }
+        Trouble::AnotherRegion { there, asked } => format!(
+            "it lies in {there}, and runs look for it in {asked}: set AWS_REGION={there}; machines elsewhere pay for what they fetch and send"
+        ),
+        Trouble::RequesterPays => {
+            "whoever asks pays there, and no run says that it does: every request is refused; keep runs in another bucket".to_owned()
+        }
+    }
 }
 
 fn does(loss: Loss) -> &'static str {
@@ -299,7 +317,12 @@ fn section(check: &Check, context: &Context, text: &mut String) {
 }
 
 fn bucket(rules: &BucketRules, say: &mut impl FnMut(String)) {
-    let BucketRules { bucket, losses, can_undelete, writers } = rules;
+    let BucketRules { bucket, losses, can_undelete, troubles, writers } = rules;
+    for one in troubles {
+        let mark = if matches!(one, Trouble::RequesterPays) { "REFUSES" } else { "differs" };
+        say(format!("- bucket {mark}: {bucket}: {}", trouble(one)));
+    }
+    let rules_are_known = !troubles.iter().any(|one| matches!(one, Trouble::NotReadable { what: LIFECYCLE, .. }));
     for LossRule { rule, loss, after_days } in losses {
         let name = if rule.is_empty() { String::new() } else { format!(" `{rule}`") };
         let after =
@@ -310,7 +333,7 @@ fn bucket(rules: &BucketRules, say: &mut impl FnMut(String)) {
             does(*loss)
         ));
     }
-    if losses.is_empty() {
+    if losses.is_empty() && rules_are_known {
         say(format!("- bucket {bucket}: no rule takes away what runs keep"));
     }
     say(match writers {
@@ -322,7 +345,7 @@ fn bucket(rules: &BucketRules, say: &mut impl FnMut(String)) {
         }
         Writers::Unknown(why) => format!("- not known: whether runs in {bucket} have a role each: {why}"),
     });
-    if !can_undelete {
+    if *can_undelete == Some(false) {
         say(format!(
             "- bucket {bucket}: what is deleted or overwritten is lost; `gpuplan setup` makes buckets that keep it for days"
         ));
@@ -339,7 +362,8 @@ mod tests {
         let rules = |losses: Vec<LossRule>, can_undelete| BucketRules {
             bucket: "s3://b".to_owned(),
             losses,
-            can_undelete,
+            can_undelete: Some(can_undelete),
+            troubles: Vec::new(),
             writers: shared(),
         };
         let said = |rules: BucketRules| {
@@ -364,6 +388,32 @@ mod tests {
         assert!(!text.contains("LOSES") && !text.contains("lost") && text.contains("; do this\n"), "{text}");
         let text = said(BucketRules { writers: Writers::OfTheRun, ..rules(Vec::new(), true) });
         assert!(text.contains("each run has a role of its own") && !text.contains("one role"), "{text}");
+    }
+
+    #[test]
+    fn what_is_not_known_of_a_foreign_bucket_is_not_said_to_be_fine() {
+        let not_readable = |what, permission| Trouble::NotReadable { what, permission };
+        let rules = BucketRules {
+            bucket: "theirs".to_owned(),
+            losses: Vec::new(),
+            can_undelete: None,
+            troubles: vec![
+                not_readable(LIFECYCLE, "s3:GetLifecycleConfiguration"),
+                not_readable("versioning", "s3:GetBucketVersioning"),
+                Trouble::AnotherRegion { there: "eu-west-1".to_owned(), asked: "us-east-1".to_owned() },
+                Trouble::RequesterPays,
+            ],
+            writers: Writers::OfTheRun,
+        };
+        let mut text = String::new();
+        bucket(&rules, &mut |line| text += &(line + "\n"));
+        for part in
+            ["allow you `s3:GetLifecycleConfiguration`", "AWS_REGION=eu-west-1", "REFUSES: theirs: whoever asks pays"]
+        {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains("no rule takes") && !text.contains("is lost"), "{text}");
+        assert_eq!((bucket_check(&rules).can_undelete, bucket_check(&rules).troubles.len()), (None, 4));
     }
 
     #[test]

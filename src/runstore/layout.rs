@@ -198,6 +198,11 @@ impl Layout {
         format!("runs/{}/rented.json", self.run)
     }
 
+    /// What the machine of an order does once its run is completed.
+    pub fn next(&self, order: &str) -> String {
+        format!("runs/{}/next/{order}.json", self.run)
+    }
+
     pub fn result(&self) -> String {
         format!("runs/{}/result.json", self.run)
     }

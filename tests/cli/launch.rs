@@ -97,7 +97,7 @@ pub fn nothing_is_left(home: &Path) {
 }
 
 /// The machines of the cloud here, as it keeps them.
-fn machines(home: &Path) -> Vec<Value> {
+pub fn machines(home: &Path) -> Vec<Value> {
     let state = std::fs::read_to_string(home.join("fake-cloud/state.json")).unwrap();
     let state: Value = serde_json::from_str(&state).unwrap();
     state["machines"].as_array().unwrap().iter().map(|kept| kept["machine"].clone()).collect()

@@ -64,6 +64,8 @@ fn spec(folder: &Path, zones: &[&str], command: &[&str]) -> RunSpec {
         disk_gib: 100,
         tags: vec![("team".to_owned(), "vision".to_owned())],
         is_kept: false,
+        keep_warm_seconds: None,
+        takes: None,
         leads: None,
         block: None,
         expected: None,

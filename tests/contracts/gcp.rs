@@ -297,7 +297,7 @@ fn gcp_a_bucket_says_what_it_deletes() {
     let server = Server::start(|request| {
         let rule = json!({"action": {"type": "Delete"}, "condition": {"age": 30}});
         match request.path.as_str() {
-            "/storage/v1/b/runs?fields=lifecycle,softDeletePolicy,versioning" => {
+            "/storage/v1/b/runs?fields=lifecycle,softDeletePolicy,versioning,billing" => {
                 Reply::Text(200, "application/json", json!({"lifecycle": {"rule": [rule]}}).to_string())
             }
             _ => Reply::Text(404, "application/json", "{}".to_owned()),
@@ -306,7 +306,7 @@ fn gcp_a_bucket_says_what_it_deletes() {
     let account = Account { project: Project::at(&server.endpoint, "some-project") };
     let ask = |bucket| all(vec![("gcp", account.bucket(bucket, "runs/"))], &|_| {}).unwrap().remove(0);
     let rules = ask("runs").unwrap();
-    assert_eq!((rules.losses.len(), rules.losses[0].after_days, rules.can_undelete), (1, Some(30), false));
+    assert_eq!((rules.losses.len(), rules.losses[0].after_days, rules.can_undelete), (1, Some(30), Some(false)));
     assert!(ask("nowhere").is_err());
 }
 
@@ -322,7 +322,13 @@ fn gcp_the_account_says_who_it_is_what_it_may_and_how_much() {
         permissions.iter().map(|row| (row.action.as_str(), &row.verdict)).collect();
     assert!(matches!(verdicts["compute.instances.delete"], Verdict::Denied { .. }), "the missing one is named");
     assert_eq!(verdicts["compute.instances.create"], &Verdict::Allowed);
-    assert_eq!(permissions.iter().filter(|row| row.verdict != Verdict::Allowed).count(), 1);
+    let accounts = ["machine", "kept"].map(|name| {
+        let row = format!("iam.serviceAccounts.actAs on gpuplan-{name}@some-project.iam.gserviceaccount.com");
+        format!("{:?}", verdicts[row.as_str()])
+    });
+    // The stand-in knows no accounts, and no answer is no permission.
+    assert!(accounts.iter().all(|said| said.starts_with("Unknown") && said.contains("501")), "{accounts:?}");
+    assert_eq!(permissions.iter().filter(|row| row.verdict != Verdict::Allowed).count(), 3);
 
     let spot = quotas(&account, &hardware, "a3-highgpu-8g", Purchase::Spot).unwrap();
     assert_eq!(

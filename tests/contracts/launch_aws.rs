@@ -618,6 +618,7 @@ async fn a_run_has_a_role_of_its_own_where_the_account_allows_it(cloud: &CloudBo
         store: format!("s3://{bucket}/team"),
         secrets: vec!["gpuplan/hf-token".to_owned()],
         runs_within: None,
+        is_shared: false,
     };
     let order = |token: &str, pool: Pool| CreateRequest { access: access.clone(), ..request(token, pool) };
     let account = AwsAccount::new(Session::at(&format!("http://{}", cloud.store()), KEYS[0], KEYS[1], patient()));
@@ -686,7 +687,7 @@ async fn what_a_bucket_does_to_checkpoints_is_read(cloud: &CloudBox) {
     cloud.make_bucket("ruled");
     let account = AwsAccount::new(Session::at(&format!("http://{}", cloud.store()), KEYS[0], KEYS[1], patient()));
     let rules = account.bucket("ruled", "team/runs/").await.unwrap();
-    assert!(rules.losses.is_empty() && !rules.can_undelete, "{rules:?}");
+    assert!(rules.losses.is_empty() && rules.can_undelete == Some(false), "{rules:?}");
     let rule = |id: &str, prefix: &str, days: u32| {
         format!(
             "<Rule><ID>{id}</ID><Filter><Prefix>{prefix}</Prefix></Filter><Status>Enabled</Status><Expiration><Days>{days}</Days></Expiration></Rule>"
@@ -697,7 +698,7 @@ async fn what_a_bucket_does_to_checkpoints_is_read(cloud: &CloudBox) {
     cloud.put("/ruled?versioning", "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>");
     let rules = account.bucket("ruled", "team/runs/").await.unwrap();
     let losses: Vec<_> = rules.losses.iter().map(|loss| (loss.rule.as_str(), loss.loss, loss.after_days)).collect();
-    assert_eq!((losses.as_slice(), rules.can_undelete), ([("thirty", Loss::Deleted, Some(30))].as_slice(), true));
+    assert_eq!((losses.as_slice(), rules.can_undelete), ([("thirty", Loss::Deleted, Some(30))].as_slice(), Some(true)));
     assert!(account.bucket("nowhere", "runs/").await.is_err());
 }
 

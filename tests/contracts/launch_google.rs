@@ -630,10 +630,27 @@ fn gcp_the_permissions_of_the_documentation_are_those_of_the_calls() {
     let documented: BTreeSet<&str> = list.split_whitespace().filter(|word| word.contains('.')).collect();
     assert_eq!(documented, needed);
     let asked: Vec<String> = GROUPS.iter().map(|group| group.question().to_string()).collect();
-    for permission in &needed {
+    // Asked of the accounts themselves (`gcp_the_account_says_who_it_is_what_it_may_and_how_much`).
+    for permission in needed.iter().filter(|permission| **permission != "iam.serviceAccounts.actAs") {
         assert!(
             asked.iter().any(|group| group.contains(&format!("\"{permission}\""))),
             "`gpuplan doctor` does not ask for {permission}"
         );
     }
+}
+
+/// `gpuplan ssh` comes in through Identity-Aware Proxy, whose addresses Google names (cloud.google.com/iap/docs/using-tcp-forwarding).
+#[test]
+fn gcp_the_setup_lets_the_proxy_in_and_nobody_else() {
+    let rules: Vec<&str> = gpuplan::clouds::gcp::SETUP
+        .split("resource \"")
+        .filter(|resource| resource.starts_with("google_compute_firewall\""))
+        .collect();
+    let from_outside: Vec<&&str> = rules.iter().filter(|rule| rule.contains("source_ranges")).collect();
+    assert_eq!((rules.len(), from_outside.len()), (2, 1));
+    let proxy = from_outside[0];
+    assert!(
+        proxy.contains("source_ranges           = [\"35.235.240.0/20\"]") && proxy.contains("ports    = [\"22\"]"),
+        "{proxy}"
+    );
 }

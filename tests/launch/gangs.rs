@@ -3,7 +3,7 @@
 use gpuplan::launch::controller::Controller;
 use gpuplan::launch::controller::liveness::Sign;
 use gpuplan::launch::events::{Action, End, Event, Order, Outcome, Report, Terms};
-use gpuplan::launch::launcher::{Machine, MachineState};
+use gpuplan::launch::launcher::{LaunchError, Machine, MachineState};
 
 use crate::launch::{made, terms};
 
@@ -159,4 +159,24 @@ fn a_list_that_misses_a_machine_just_heard_of_does_not_make_it_gone() {
     assert_eq!((controller.end(), controller.rentals().open().count()), (None, 1));
     controller.step(148.0, nothing(145.0));
     assert_eq!(controller.end(), Some(&End::Stopped), "lists are late by a minute at most");
+}
+
+/// A machine that waits for the run stands in the second place of two.
+#[test]
+fn the_first_order_goes_where_a_machine_waits_and_no_later_one_does() {
+    let whole = terms(1, None);
+    let mut places = whole.spot.clone();
+    assert!(places.len() > 1, "there is something to choose");
+    let (best, waits) = (places[0].pool.clone(), places.swap_remove(1).pool);
+    let ordered = |actions: Vec<Action>| {
+        actions.into_iter().find_map(|action| if let Action::Create(order) = action { Some(order) } else { None })
+    };
+    for (first, expected) in [(None, &best), (Some(waits.clone()), &waits)] {
+        let mut controller = Controller::new(Terms { first, ..whole.clone() }, 0, 0.0);
+        let order = ordered(controller.step(0.0, Event::Clock)).unwrap();
+        assert_eq!(order.choice.pool, *expected);
+        let sold_out = Err(LaunchError::Capacity { code: "none".to_owned() });
+        let next = controller.step(1.0, Event::Answered { token: order.token, outcome: sold_out });
+        assert_ne!(ordered(next).unwrap().choice.pool, *expected, "what was refused is passed over as ever");
+    }
 }

@@ -186,6 +186,7 @@ fn terms(policy: &Policy, limits: &Limits, nodes: u32) -> Terms {
         on_demand: vec![choice("any".to_owned(), Market::OnDemand, limits.on_demand)],
         limits: limits.clone(),
         policy: policy.clone(),
+        first: None,
         bound: None,
         lifetime: NEVER,
         gang_limit: 900.0,

@@ -360,6 +360,7 @@ mod tests {
         for key in [
             "runs/_bin/ab/gpuplan",
             "runs/r/spec.json",
+            "runs/r/next/0123ab.json",
             "team/runs/r/spec.json",
             "runs/r/workdir/ab.tar.gz",
             "runs/r/dataset/ab/x",

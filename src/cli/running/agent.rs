@@ -2,6 +2,7 @@
 
 pub mod arguments;
 mod sweep;
+mod waiting;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -67,6 +68,9 @@ pub fn alone() -> ExitCode {
 pub fn run(arguments: &AgentArguments, offline: bool, printer: &Printer) -> ExitCode {
     if arguments.sweeping.carry {
         return sweep::carried(arguments, printer);
+    }
+    if let Some(order) = &arguments.waiting.await_next {
+        return waiting::until_next(order, arguments, printer);
     }
     let hand_off = match arguments.hand_off.as_deref().map(read_hand_off).transpose() {
         Ok(hand_off) => hand_off,

@@ -15,6 +15,7 @@ pub mod leading_machine;
 pub mod on_engine;
 pub mod pipeline;
 pub mod run_spec;
+pub mod warm;
 
 use std::process::{Command, Stdio};
 
@@ -92,6 +93,8 @@ pub fn run(arguments: &LaunchArguments, session: &Session) -> Result<Exit, Diagn
     let asked = capacity_block::plan_block(asked, &chosen, arguments.machines.buy_capacity_block, session)?;
     let was = recorded.as_ref().filter(|recorded| wanted == Some(recorded.id.as_str())).map(|recorded| recorded.rate);
     let leader = LeadingMachine::prepare(arguments.leader, &asked)?;
+    let takes_none = arguments.dry_run || arguments.machines.fresh || leader.is_some();
+    let asked = if takes_none { asked } else { warm::find(asked, &run, session)? };
     tell(&asked, &chosen, &delivery, was, leader.as_ref(), session);
     if arguments.dry_run {
         let stale = may_be_rented(&chosen, session, accepts_stale).err();
@@ -236,6 +239,7 @@ fn tell(
         plan.spot.as_ref().and_then(|spot| spot.promise.as_ref()).map(|made| format!("promise   {}", promise(made))),
     );
     lines.extend(leader.map(LeadingMachine::words));
+    lines.extend(warm::words(spec));
     let led = if chosen.is_fake {
         Some(
             "cloud     fake: nothing is rented, machines are processes here, ten minutes of theirs are a second of yours",

@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::arguments::global::OutputFormat;
 use crate::running::engine_jobs;
-use crate::running::launch::{elsewhere, keep_alive};
+use crate::running::launch::{elsewhere, keep_alive, warm};
 use crate::runs::agent_reports::{self, AgentReport};
 use crate::runs::journal::{ended_state, open_journal, unknown_run};
 use crate::runs::launchers::{clock, launchers, list_machines};
@@ -71,10 +71,14 @@ pub fn look(run: Option<&str>, session: &Session) -> Result<(RunList, Vec<String
         runs.push(journal.run(&name)?.ok_or_else(|| unknown_run(&name))?);
     }
     // Only clouds with machines that may still run are asked.
-    let open = runs.iter().filter(|kept| kept.machines.iter().any(|machine| !machine.is_over));
+    let open = runs
+        .iter()
+        .filter(|kept| kept.machines.iter().any(|machine| !machine.is_over || warm::waits(kept, &machine.id)));
     let clouds = launchers(open.flat_map(|kept| kept.spec.clouds()), session)?;
     let mut machines = Vec::new();
     let asking = || "listing running machines".to_owned();
+    // What was taken over bears the tags of the run before.
+    let run = run.filter(|_| runs.iter().all(|kept| kept.spec.takes.is_none()));
     for (cloud, answer) in with_progress(&session.printer, asking, || list_machines(&clouds, run))? {
         match answer {
             Ok(listed) => {
@@ -140,7 +144,10 @@ fn supposed(kept: &RunRecord, cloud: &str) -> Vec<Machine> {
 
 fn line(kept: &RunRecord, listed: &[Machine], report: &AgentReport) -> RunLine {
     let machines = kept.machines.iter().map(|machine| {
-        let found = listed.iter().find(|one| one.id == machine.id).filter(|_| !machine.is_over);
+        let found = listed
+            .iter()
+            .find(|one| one.id == machine.id)
+            .filter(|_| !machine.is_over || warm::waits(kept, &machine.id));
         MachineLine {
             id: machine.id.0.clone(),
             state: machine_state(found.map_or(MachineState::Gone, |one| one.state)),

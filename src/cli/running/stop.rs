@@ -12,7 +12,7 @@ use crate::running::agent::arguments::duration;
 use crate::running::engine_jobs;
 use crate::running::idle;
 use crate::running::launch::elsewhere::leader_elsewhere;
-use crate::running::launch::leading_machine;
+use crate::running::launch::{leading_machine, warm};
 use crate::running::notice;
 use crate::running::terminate::{
     dissolve_groups, list_alive, list_groups, list_until_settled, no_answer, rents_at, still_running, terminate_all,
@@ -113,6 +113,7 @@ pub fn down(arguments: &DownArguments, session: &Session) -> Result<Exit, Diagno
         return engine_jobs::down(&arguments.run, arguments.yes, session);
     }
     let kept = find_run(&arguments.run, session)?;
+    warm::refuse_while_lent(&kept, session)?;
     session.printer.note(&format!(
         "checkpoints and output of {} in {} will be deleted permanently",
         arguments.run, kept.spec.store
@@ -229,7 +230,9 @@ fn unknown_machines(
 ) -> Result<Vec<Machine>, Diagnostic> {
     let (mut unknown, mut led_elsewhere) = (Vec::new(), BTreeMap::new());
     for machine in machines {
-        let mut is_known = journal.knows(&machine.id)? || is_kept_alive(journal, &machine.run)?;
+        let mut is_known = journal.knows(&machine.id)?
+            || is_kept_alive(journal, &machine.run)?
+            || journal.run(&machine.run)?.is_some_and(|kept| warm::waits(&kept, &machine.id));
         if !is_known {
             is_known = match led_elsewhere.get(&machine.run) {
                 Some(is_led) => *is_led,

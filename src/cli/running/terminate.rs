@@ -64,6 +64,10 @@ pub fn terminate_run(kept: &RunRecord, end: &End, session: &Session) -> Result<u
     for machine in &gone {
         rentals.end(machine, now);
     }
+    // One that waited for the next run, which would have been paid for longer.
+    for rental in rentals.0.iter_mut().filter(|rental| ended.contains(&rental.machine) && !is_left(&rental.machine)) {
+        rental.until = rental.until.map(|until| until.min(now));
+    }
     let said = LogLines { at: Timestamp::now(), lines: Vec::new() };
     journal.keep(run, &rentals, kept.past.done, kept.past.interruptions, &said)?;
     store_rented(run, &journal, &session.printer)?;

@@ -3,12 +3,13 @@
 use futures_util::future::join_all;
 
 use crate::runs::journal::no_state_folder;
+use crate::runs::store::store_of_run;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::printer::Printer;
 use crate::session::runtime::runtime;
 use gpuplan_clouds::fake::{self, FakeCloud};
-use gpuplan_launch::{Clock, LaunchError, Launcher, Machine, RunSpec};
+use gpuplan_launch::{Clock, LaunchError, Launcher, Machine, RunSpec, Shared};
 
 pub type Launchers = Vec<Box<dyn Launcher>>;
 
@@ -42,8 +43,14 @@ pub fn no_launcher(cloud: &str) -> Diagnostic {
         .hint("--cloud fake shows the whole life of a run")
 }
 
+/// As the run sees them: with the machine that it has taken over, and without one that another has taken over from it.
 pub fn launchers_of_run(spec: &RunSpec, session: &Session) -> Result<Launchers, Diagnostic> {
-    launchers(spec.clouds(), session)
+    let clouds = launchers(spec.clouds(), session)?;
+    if spec.keep_warm_seconds.is_none() && spec.takes.is_none() {
+        return Ok(clouds);
+    }
+    let store = store_of_run(spec)?;
+    Ok(clouds.into_iter().map(|cloud| Shared::of(cloud, spec, &store)).collect())
 }
 
 /// A cloud of this machine plays its part faster.

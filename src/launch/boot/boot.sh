@@ -23,7 +23,7 @@ keep_end() {
     >"$units/gpuplan-end.service"
   printf '[Unit]\nDescription=gpuplan ends this machine\n\n[Timer]\nOnCalendar=%s\nPersistent=true\n\n[Install]\nWantedBy=timers.target\n' \
     "$(date -u -d "@$ends_at" '+%Y-%m-%d %H:%M:%S UTC')" >"$units/gpuplan-end.timer"
-  { systemctl daemon-reload && systemctl enable --now gpuplan-end.timer; } >&2 ||
+  { systemctl daemon-reload && systemctl enable gpuplan-end.timer && systemctl restart gpuplan-end.timer; } >&2 ||
     echo "gpuplan: the end of this machine does not survive a reboot" >&2
 }
 
@@ -203,6 +203,28 @@ run_in() {
   # shellcheck disable=SC2086
   exec $engine run --rm --name "$name_of_container" $gpus --network host --ipc host --ulimit memlock=-1 --ulimit stack=67108864 \
     --stop-timeout 120 --user 0:0 "$@" "$image" ../start.sh
+}
+
+# await_next TOKEN SECONDS STORE RUN: the machine stays for the next run, whose boot script comes through the store, and never beyond its own
+# end. Of the run before neither files nor processes are left.
+await_next() {
+  left=$((ends_at - $(date +%s) - 60))
+  [ "$left" -gt "$2" ] || set -- "$1" "$left" "$3" "$4"
+  [ "$2" -gt 0 ] || return 0
+  echo "gpuplan: this machine waits $2 s for the next run" >&2
+  cd "$place" || return 0
+  "$agent" agent --store "$3" --run "$4" --await-next "$1" --within "$2s" --into next.sh -- true || return 0
+  for process in /proc/[0-9]*; do
+    [ -r "$process/environ" ] || continue
+    of=$(tr '\0' '\n' 2>/dev/null <"$process/environ") || continue
+    echo "$of" | grep -q '^GPUPLAN_RUN_ID=' || continue
+    [ -z "${GPUPLAN_MACHINE_FOLDER:-}" ] || echo "$of" | grep -qxF "GPUPLAN_MACHINE_FOLDER=$GPUPLAN_MACHINE_FOLDER" || continue
+    kill -9 "${process#/proc/}" 2>/dev/null
+  done
+  [ -z "${data:-}" ] || rm -rf "$data"
+  find . -mindepth 1 -maxdepth 1 ! -name next.sh ! -name boot.sh ! -name console.log -exec rm -rf {} +
+  echo "gpuplan: the next run has this machine" >&2
+  exec sh next.sh
 }
 
 # Local disks are fast and large where there are any: AWS's deep learning images join them at the first of these.

@@ -98,6 +98,10 @@ pub fn script(boot: &Boot) -> String {
                 .to_owned(),
         );
     }
+    lines.extend(spec.keep_warm_seconds.map(|seconds| {
+        let (store, run) = (quoted(&spec.store), quoted(&spec.run));
+        format!("[ $code != 0 ] || await_next {} {seconds:.0} {store} {run}", quoted(&order.token))
+    }));
     lines.push(END.to_owned());
     lines.join("\n") + "\n"
 }
@@ -229,6 +233,8 @@ mod tests {
             disk_gib: 100,
             tags: Vec::new(),
             is_kept: false,
+            keep_warm_seconds: None,
+            takes: None,
             leads: None,
             block: None,
             expected: None,
@@ -469,7 +475,10 @@ mod tests {
         };
         let stand_in = root.path().join("folder").display().to_string();
         assert_eq!(run(Some(&stand_in)), "", "a machine that is a folder has no timer");
-        assert_eq!(run(None), "systemctl daemon-reload\nsystemctl enable --now gpuplan-end.timer\n");
+        assert_eq!(
+            run(None),
+            "systemctl daemon-reload\nsystemctl enable gpuplan-end.timer\nsystemctl restart gpuplan-end.timer\n"
+        );
         let unit = |name: &str| fs::read_to_string(root.path().join("etc/systemd/system").join(name)).unwrap();
         assert!(unit("gpuplan-end.timer").contains("OnCalendar=2026-09-21 14:13:20 UTC\nPersistent=true\n"));
         assert!(unit("gpuplan-end.service").contains("ExecStart=/bin/sh -c \"shutdown -P now\"\n"));

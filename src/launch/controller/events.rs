@@ -35,6 +35,8 @@ pub struct Terms {
     /// Work, deadline, budget and rates for all machines together.
     pub limits: Limits,
     pub policy: Policy,
+    /// Where the very first order goes, if the policy wants a machine on those terms: one waits there that costs no boot.
+    pub first: Option<Pool>,
     /// What the run may cost, whatever happens; `None`: what it costs was paid up front.
     pub bound: Option<Usd>,
     /// No machine lives longer. Seconds.

@@ -114,6 +114,11 @@ impl Controller {
         if let Phase::Running { gang, .. } = &self.phase { Some(gang.epoch) } else { None }
     }
 
+    /// The machines that run, and when the first of them ends itself. Seconds of the run.
+    pub fn running(&self) -> Option<(&[MachineId], f64)> {
+        if let Phase::Running { gang, .. } = &self.phase { Some((&gang.machines, gang.ends_at)) } else { None }
+    }
+
     fn refused(&self) -> End {
         match &self.last_refusal {
             Some((pool, refusal)) => End::Refused { refusal: refusal.clone(), place: pool.to_string() },
@@ -205,7 +210,7 @@ impl Controller {
             policy::Action::OnDemand(_) => self.free_on_demand(now).map(Which::OnDemand),
             policy::Action::Idle => None,
         };
-        match which {
+        match which.map(|which| self.first_place(which)) {
             Some(which) => self.order_gang(now, which, decision.reason, actions),
             None if decision.reason == Reason::BudgetReached => self.end_all(now, Next::End(End::OutOfBudget), actions),
             // On-demand was to be taken, whatever for, and no place has it now.

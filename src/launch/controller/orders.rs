@@ -25,6 +25,17 @@ impl Controller {
         self.order_next(now, gang, actions);
     }
 
+    /// The place of the first order; any later one stays where the policy wants it.
+    pub(super) fn first_place(&self, which: Which) -> Which {
+        let Some(first) = self.terms.first.as_ref().filter(|_| self.orders == 0) else { return which };
+        let place = |places: &[Rentable]| places.iter().position(|choice| choice.pool == *first);
+        let found = match which {
+            Which::Spot(_) => place(&self.terms.spot).map(Which::Spot),
+            Which::OnDemand(_) => place(&self.terms.on_demand).map(Which::OnDemand),
+        };
+        found.unwrap_or(which)
+    }
+
     pub(super) fn new_gang(&self, now: f64, which: Which) -> Gang {
         let changeover = self.changeover(which);
         Gang { epoch: self.epoch, which, since: now, changeover, ends_at: f64::INFINITY, machines: Vec::new() }

@@ -22,7 +22,10 @@ pub struct Rental {
 
 impl Rental {
     pub fn cost(&self, now: f64) -> Usd {
-        let seconds = billed_seconds((self.until.unwrap_or(now) - self.since).max(0.0), self.minimum_seconds);
+        let seconds = billed_seconds(
+            (self.until.map_or(now, |until| until.min(now)) - self.since).max(0.0),
+            self.minimum_seconds,
+        );
         let (before, paid) = self.moved.map_or((0.0, Usd::ZERO), |(at, paid)| (at - self.since, paid));
         let rest = self.rate.for_hours(1, (seconds - before).max(0.0) / 3600.0);
         rest.map_or(BEYOND_COUNTING, |rest| paid + rest)
@@ -102,6 +105,8 @@ mod tests {
         let all = Rentals(vec![rental(0.0, Some(1000.0)), rental(1000.0, None), rental(1990.0, None)]);
         assert_eq!(all.spent(2000.0), Usd::from_dollars(1.0 + 1.0 + 0.06).unwrap());
         assert!(all.spent(f64::INFINITY).dollars() > 1e9, "what cannot be counted is not free");
+        let waits = Rentals(vec![rental(0.0, Some(5000.0))]);
+        assert_eq!(waits.spent(1000.0), Usd::from_dollars(1.0).unwrap(), "what is to come is not spent yet");
     }
 
     #[test]

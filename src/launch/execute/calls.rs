@@ -22,6 +22,10 @@ impl<'a> Leader<'a, '_> {
     /// It has ended if the cloud in which it stands says so. Where nobody has heard which that is, all of them have to: each calls a
     /// machine that it does not know ended.
     pub(super) fn destroy(&mut self, id: MachineId) {
+        if self.stays.as_ref().is_some_and(|(stays, _)| *stays == id) {
+            self.calls.push(Box::pin(std::future::ready(Ok(Event::Destroyed(id)))));
+            return;
+        }
         let cloud = self.cloud_of.get(&id).and_then(|cloud| self.launcher(cloud).ok());
         let clouds = cloud.map_or_else(|| self.responsible(), |cloud| vec![cloud]);
         let (leadership, store) = (self.leadership.clone(), self.wiring.store);
@@ -53,11 +57,14 @@ impl<'a> Leader<'a, '_> {
     /// Of all clouds together: what one lists says nothing of the machines of another, and nothing is known while one does not answer.
     pub(super) fn list(&mut self) {
         let (run, clouds, asked_at) = (self.spec.run.clone(), self.responsible(), self.wiring.clock.now());
+        let stays = self.stays.as_ref().map(|(id, _)| id.clone());
         self.calls.push(Box::pin(async move {
             let calls = clouds.iter().map(|cloud| tokio::time::timeout(CALL, cloud.list(Some(&run))));
             let answers = join_all(calls).await.into_iter().map(|answer| answer.ok()?.ok());
             let listed: Option<Vec<_>> = answers.collect();
-            Ok(listed.map_or(Event::Clock, |machines| Event::Listed { machines: machines.concat(), asked_at }))
+            let Some(listed) = listed else { return Ok(Event::Clock) };
+            let machines = listed.into_iter().flatten().filter(|machine| Some(&machine.id) != stays.as_ref());
+            Ok(Event::Listed { machines: machines.collect(), asked_at })
         }));
     }
 

@@ -4,6 +4,7 @@ mod calls;
 mod error;
 pub mod leadership;
 mod report;
+mod warmth;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -28,6 +29,7 @@ use crate::ports::launcher::Launcher;
 use crate::ports::machine::MachineId;
 use crate::rented;
 use crate::spec::{RunSpec, TICK};
+use crate::warm;
 use gpuplan_runstore::status::Staged;
 use gpuplan_runstore::{Run, Stop, StoreError};
 use gpuplan_spot::policy::Policy;
@@ -110,6 +112,8 @@ struct Leader<'a, 'b> {
     priced_at: f64,
     /// When the first agent of the gang was seen to have ended.
     ended_at: Option<Instant>,
+    /// The machine of the completed run that waits for the next one, and until when at most. Seconds of the run.
+    stays: Option<(MachineId, f64)>,
 }
 
 /// What is known of the present gang.
@@ -176,6 +180,7 @@ pub async fn lead(spec: &RunSpec, mut wiring: LeadContext<'_>) -> Result<Option<
         may_have_reported: true,
         priced_at: f64::NEG_INFINITY,
         ended_at: None,
+        stays: None,
         staged: None,
         told: BTreeSet::new(),
     };
@@ -229,6 +234,7 @@ impl Leader<'_, '_> {
             if !self.wiring.journal.end_as_leader(&self.spec.run, self.number, end, Timestamp::now())? {
                 return Err(LeadError::Followed);
             }
+            self.keep_warm()?;
             if !is_told {
                 let over = self.leadership.is_over(self.wiring.store, self.controller.ledger());
                 // Else whoever follows elsewhere has to say that it takes over.
@@ -297,11 +303,13 @@ impl Leader<'_, '_> {
     async fn handle(&mut self, event: Event) -> Result<(), LeadError> {
         let now = self.wiring.clock.now();
         self.record(&event, now)?;
+        self.takes_over(&event).await?;
         for warning in self.wiring.launchers.iter().flat_map(|launcher| launcher.warnings()) {
             (self.wiring.say)(&format!("warning: {warning}"));
         }
         // Else one that was followed would end the machines of its successor.
         self.ensure_leading()?;
+        self.completes(&event, now);
         let actions = self.controller.step(now, event);
         let run = &self.spec.run;
         let lines = actions
@@ -402,7 +410,13 @@ impl Leader<'_, '_> {
                 Err(error) => return Ok(Event::Answered { token: order.token, outcome: unclear(error) }),
             }
             let call = async {
-                let boot = boot_script(&spec, &order, store, leadership.orders(order.epoch)).await?;
+                let ordered_by = leadership.orders(order.epoch);
+                if let Some(machine) =
+                    warm::take_over(&spec, &order, store, launcher, &ordered_by, Timestamp::now()).await?
+                {
+                    return Ok(machine);
+                }
+                let boot = boot_script(&spec, &order, store, ordered_by).await?;
                 launcher.create(request(&spec, &order, leadership.number, expires_at, boot)).await
             };
             let outcome = tokio::time::timeout(CALL, call).await;

@@ -30,8 +30,8 @@ const TABLES: &str = "
         pool TEXT NOT NULL, rate INTEGER NOT NULL, step INTEGER NOT NULL, minimum INTEGER NOT NULL,
         sent_at REAL NOT NULL, answered INTEGER NOT NULL DEFAULT 0, answer TEXT);
     CREATE TABLE IF NOT EXISTS machines (
-        id TEXT PRIMARY KEY, run TEXT NOT NULL, pool TEXT NOT NULL, epoch INTEGER NOT NULL, node INTEGER NOT NULL,
-        rate INTEGER NOT NULL, step INTEGER NOT NULL, minimum INTEGER NOT NULL, since REAL NOT NULL, until REAL);
+        id TEXT NOT NULL, run TEXT NOT NULL, pool TEXT NOT NULL, epoch INTEGER NOT NULL, node INTEGER NOT NULL,
+        rate INTEGER NOT NULL, step INTEGER NOT NULL, minimum INTEGER NOT NULL, since REAL NOT NULL, until REAL, PRIMARY KEY (run, id));
     CREATE TABLE IF NOT EXISTS handed (
         run TEXT PRIMARY KEY, work TEXT NOT NULL, handed_at INTEGER NOT NULL, job TEXT, end TEXT, ended_at INTEGER, relaunches INTEGER);
     CREATE TABLE IF NOT EXISTS sightings (run TEXT NOT NULL, pool TEXT NOT NULL, nodes INTEGER NOT NULL, at INTEGER NOT NULL, saw TEXT NOT NULL);
@@ -116,6 +116,7 @@ impl Journal {
             return Err(JournalError::Version(version));
         }
         database.execute_batch(TABLES)?;
+        several_runs_a_machine(&database)?;
         database.pragma_update(None, "user_version", VERSION)?;
         Ok(Self { database })
     }
@@ -227,8 +228,8 @@ impl Journal {
         let writing = self.database.transaction()?;
         for rental in &rentals.0 {
             writing.execute(
-                "UPDATE machines SET since = ?2, until = ?3, rate = ?4 WHERE id = ?1",
-                params![rental.machine.0, rental.since, rental.until, rental.mean_rate().nanos()],
+                "UPDATE machines SET since = ?2, until = ?3, rate = ?4 WHERE id = ?1 AND run = ?5",
+                params![rental.machine.0, rental.since, rental.until, rental.mean_rate().nanos(), run],
             )?;
         }
         writing.execute(
@@ -243,6 +244,12 @@ impl Journal {
         }
         writing.commit()?;
         Ok(())
+    }
+
+    /// The run pays for the machine until then and no longer. Seconds of the run.
+    pub fn ends_at(&mut self, run: &str, machine: &MachineId, until: f64) -> Result<(), JournalError> {
+        self.write("UPDATE machines SET until = ?3 WHERE run = ?1 AND id = ?2", params![run, machine.0, until])
+            .map(drop)
     }
 
     pub fn end(&mut self, run: &str, end: &End, at: Timestamp) -> Result<(), JournalError> {
@@ -397,6 +404,18 @@ impl Journal {
         );
         Ok(found.optional()?.is_some())
     }
+}
+
+/// A journal from before machines were taken over has room for one run each.
+fn several_runs_a_machine(database: &Connection) -> Result<(), JournalError> {
+    let is_before = "SELECT 1 FROM sqlite_master WHERE name = 'machines' AND sql LIKE '%id TEXT PRIMARY KEY%'";
+    if database.query_row(is_before, [], |_| Ok(())).optional()?.is_some() {
+        let rows = "INSERT INTO machines SELECT * FROM machines_before; DROP TABLE machines_before;";
+        database.execute_batch(&format!(
+            "BEGIN IMMEDIATE; ALTER TABLE machines RENAME TO machines_before; {TABLES} {rows} COMMIT;"
+        ))?;
+    }
+    Ok(())
 }
 
 /// As the journal and `status` write it.

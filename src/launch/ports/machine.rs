@@ -109,6 +109,8 @@ pub struct Access {
     pub secrets: Vec<String>,
     /// They write runs beside this one, too: those of a sweep, so many.
     pub runs_within: Option<u32>,
+    /// Other runs have the machine after this one, so an identity for this one alone would be too little.
+    pub is_shared: bool,
 }
 
 /// What a machine may do at its cloud, by the identity that it is given.
@@ -151,6 +153,22 @@ pub struct Machine {
     /// Who rented it, as `Launcher::owner` names them; empty where it does not say.
     #[serde(default)]
     pub owner: String,
+}
+
+/// A machine that waits for the next run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WarmMachine {
+    /// The one that rented it.
+    pub run: String,
+    /// Of its order there.
+    pub token: String,
+    pub machine: MachineId,
+    pub pool: Pool,
+    /// Later nobody takes it over: it may be about to end.
+    pub until: Timestamp,
+    /// It ends itself then, whoever has it.
+    pub expires_at: Timestamp,
 }
 
 /// From the end of its time until a machine is gone: minutes of a timer, a shutdown and a list that is late. Judgement.

@@ -36,6 +36,8 @@ pub struct AgentArguments {
     pub stalls: StallArguments,
     #[command(flatten)]
     pub sweeping: SweepArguments,
+    #[command(flatten)]
+    pub waiting: WaitingArguments,
     /// Read what the launch of this machine agreed on: run, price, limits. Options given here take precedence
     #[arg(long, value_name = "FILE")]
     pub hand_off: Option<PathBuf>,
@@ -100,6 +102,20 @@ impl CheckpointArguments {
     pub fn folder(&self) -> &Path {
         self.checkpoints.as_deref().unwrap_or(Path::new(CHECKPOINTS))
     }
+}
+
+/// How a machine that stays after its run is told what it does next.
+#[derive(Debug, Args)]
+pub struct WaitingArguments {
+    /// Wait for the next run of the machine of this order, and run nothing
+    #[arg(long, hide = true, value_name = "TOKEN", requires_all = ["within", "into"])]
+    pub await_next: Option<String>,
+    /// Wait no longer than this
+    #[arg(long, hide = true, value_name = "TIME", value_parser = duration)]
+    pub within: Option<Duration>,
+    /// Write the boot script of the next run here
+    #[arg(long, hide = true, value_name = "FILE")]
+    pub into: Option<PathBuf>,
 }
 
 /// What the command reads.

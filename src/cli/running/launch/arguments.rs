@@ -1,10 +1,12 @@
 //! Arguments of `launch`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
 use crate::arguments::question::QuestionArguments;
+use crate::running::agent::arguments::duration;
 use crate::running::launch::agent_options::AgentOptions;
 use gpuplan_clouds::{aws, gcp};
 
@@ -69,6 +71,12 @@ pub struct MachineArguments {
     /// Let the cloud replace a machine that is interrupted, so that nobody has to lead the run [AWS: fleet; Google Cloud: group; spot, one machine]
     #[arg(long, value_name = "GROUP")]
     pub keep_alive: Option<KeepAlive>,
+    /// Keep the machine this long once the run is completed, for the next launch, which takes it over [one machine]
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with_all = ["keep_alive", "leader", "buy_capacity_block"])]
+    pub keep_warm: Option<Duration>,
+    /// Rent a new machine even where one of an earlier run is kept warm
+    #[arg(long)]
+    pub fresh: bool,
 }
 
 #[derive(Debug, Args)]
@@ -104,7 +112,7 @@ pub struct DeliveryArguments {
 pub struct OnArguments {
     /// Submit the run to an engine instead of renting: slurm, kubernetes or skypilot, with its own client
     #[arg(long, value_name = "ENGINE", conflicts_with_all = [
-        "any_zone", "keep_alive", "detach", "leader", "fake_scenario", "lifetime", "tags", "workdir", "setup", "environment", "secrets", "container", "agent",
+        "any_zone", "keep_alive", "keep_warm", "fresh", "detach", "leader", "fake_scenario", "lifetime", "tags", "workdir", "setup", "environment", "secrets", "container", "agent",
         "notify", "stall", "on_stall", "keep_every", "keep_last", "checkpoint_framework", "checkpoints", "grace",
         "signal",
     ])]

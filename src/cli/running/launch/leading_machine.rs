@@ -204,6 +204,8 @@ fn spec(name: String, of: &RunSpec, job: Job) -> RunSpec {
         image: None,
         disk_gib: DISK_GIB,
         is_kept: false,
+        keep_warm_seconds: None,
+        takes: None,
         block: None,
         expected: None,
         job,

@@ -2,6 +2,7 @@
 
 use crate::question::answer::Answered;
 use crate::running::launch::arguments::LaunchArguments;
+use crate::running::launch::warm;
 use crate::runs::clouds::rental_cloud;
 use crate::runs::journal::no_state_folder;
 use crate::session::Session;
@@ -97,6 +98,8 @@ impl Chosen<'_> {
             disk_gib: self.disk_gib(),
             tags: self.tags(arguments)?,
             is_kept: false,
+            keep_warm_seconds: warm::keep_seconds(arguments.machines.keep_warm, plan.nodes, self.is_fake)?,
+            takes: None,
             leads: None,
             block: None,
             expected: Some(expected),

@@ -8,34 +8,77 @@ use crate::account::session::Account;
 use crate::account::signed::Asked;
 use crate::launcher::run_role;
 use gpuplan_market::SourceError;
-use gpuplan_market::bucket::{BucketRules, Loss, LossRule, Writers, concerns};
+use gpuplan_market::bucket::{BucketRules, LIFECYCLE, Loss, LossRule, Trouble, VERSIONS, Writers, concerns};
 
 const SERVICE: &str = "s3";
 const REMEDY: &str = "`TF_VAR_role_per_run=true gpuplan setup aws` lets whoever has the policy `gpuplan-run-roles` make one for each run, in the bucket of the setup";
 /// Objects there are read only once they were restored (S3 user guide, "Amazon S3 Glacier storage classes"); those of GLACIER_IR at once.
 const ARCHIVES: [&str; 2] = ["GLACIER", "DEEP_ARCHIVE"];
 
-/// Rules that act on objects below the prefix.
+/// Rules that act on objects below the prefix. A bucket of another account keeps to itself what its owner allows nobody else.
 pub async fn rules(account: &Account, region: &str, bucket: &str, prefix: &str) -> Result<BucketRules, SourceError> {
-    let ask = async |about: &str| account.signed(SERVICE, region, &format!("/{bucket}?{about}"), &Asked::Get).await;
-    let lifecycle = match ask("lifecycle=").await {
-        // A bucket without rules says so.
-        Err(SourceError::Refused { detail, .. }) if detail.contains("NoSuchLifecycleConfiguration") => {
-            Lifecycle::default()
-        }
-        answer => read(&answer?)?,
+    let (asked, mut troubles) = (region, Vec::new());
+    let there = match about(account, region, bucket, "versioning=").await {
+        Err(error) => region_of(&error).filter(|there| there != asked),
+        Ok(_) => None,
     };
-    let versioning: Versioning = read(&ask("versioning=").await?)?;
+    let region = there.as_deref().unwrap_or(asked);
+    troubles.extend(there.clone().map(|there| Trouble::AnotherRegion { there, asked: asked.to_owned() }));
+    let versioning: Option<Versioning> = readable(
+        about(account, region, bucket, "versioning=").await,
+        (VERSIONS, "s3:GetBucketVersioning"),
+        &mut troubles,
+    )?;
+    let lifecycle = match about(account, region, bucket, "lifecycle=").await {
+        // A bucket without rules says so.
+        Err(SourceError::Refused { detail, .. }) if detail.contains("NoSuchLifecycleConfiguration") => None,
+        answer => readable(answer, (LIFECYCLE, "s3:GetLifecycleConfiguration"), &mut troubles)?,
+    };
+    let lifecycle: Lifecycle = lifecycle.unwrap_or_default();
+    // Who may not ask is told so by the first request that is refused.
+    let payment = about(account, region, bucket, "requestPayment=").await;
+    if payment.is_ok_and(|text| text.contains("<Payer>Requester</Payer>")) {
+        troubles.push(Trouble::RequesterPays);
+    }
     Ok(BucketRules {
         bucket: bucket.to_owned(),
         losses: lifecycle.losses(prefix),
-        can_undelete: versioning.status.as_deref() == Some("Enabled"),
+        can_undelete: versioning.map(|versioning| versioning.status.as_deref() == Some("Enabled")),
+        troubles,
         writers: match run_role::has_roles(account, bucket).await {
             Ok(true) => Writers::OfTheRun,
             Ok(false) => Writers::OfAnyRun { remedy: REMEDY.to_owned() },
             Err(error) => Writers::Unknown(error.to_string()),
         },
     })
+}
+
+async fn about(account: &Account, region: &str, bucket: &str, what: &str) -> Result<String, SourceError> {
+    account.signed(SERVICE, region, &format!("/{bucket}?{what}"), &Asked::Get).await
+}
+
+/// Where the bucket lies instead, as S3 says it to a request that was signed for another region (S3, "Error responses",
+/// AuthorizationHeaderMalformed and PermanentRedirect).
+fn region_of(error: &SourceError) -> Option<String> {
+    let SourceError::Refused { detail, .. } = error else { return None };
+    let named = detail.split_once("<Region>")?.1.split_once("</Region>")?.0;
+    (!named.is_empty() && named.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-'))
+        .then(|| named.to_owned())
+}
+
+/// `None`, and a trouble more, where the owner does not allow it.
+fn readable<T: DeserializeOwned>(
+    answer: Result<String, SourceError>,
+    (what, permission): (&'static str, &'static str),
+    troubles: &mut Vec<Trouble>,
+) -> Result<Option<T>, SourceError> {
+    match answer {
+        Err(SourceError::Refused { detail, .. }) if detail.contains("AccessDenied") => {
+            troubles.push(Trouble::NotReadable { what, permission });
+            Ok(None)
+        }
+        answer => read(&answer?).map(Some),
+    }
 }
 
 fn read<T: DeserializeOwned>(text: &str) -> Result<T, SourceError> {
@@ -184,5 +227,27 @@ mod tests {
             read("<VersioningConfiguration xmlns=\"x\"><Status>Suspended</Status></VersioningConfiguration>").unwrap();
         assert_eq!(versioning.status.as_deref(), Some("Suspended"));
         assert_eq!(read::<Versioning>("<VersioningConfiguration xmlns=\"x\"/>").unwrap().status, None);
+    }
+
+    /// Answers of S3 as its reference has them ("Error responses"; "REST error responses").
+    #[test]
+    fn a_foreign_bucket_says_where_it_lies_and_what_it_keeps_to_itself() {
+        let refused = |detail: &str| SourceError::Refused { code: "403".to_owned(), detail: detail.to_owned() };
+        let elsewhere = "<Error><Code>AuthorizationHeaderMalformed</Code><Message>The authorization header is malformed; the region \
+            'us-east-1' is wrong; expecting 'eu-west-1'</Message><Region>eu-west-1</Region></Error>";
+        assert_eq!(region_of(&refused(elsewhere)).as_deref(), Some("eu-west-1"));
+        for other in
+            ["<Error><Code>AccessDenied</Code></Error>", "<Region></Region>", "<Region>a/../b</Region>", "<Region>x"]
+        {
+            assert_eq!(region_of(&refused(other)), None, "{other}");
+        }
+        let mut troubles = Vec::new();
+        let denied = refused("<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>");
+        let read = readable::<Versioning>(Err(denied), (VERSIONS, "s3:GetBucketVersioning"), &mut troubles).unwrap();
+        assert!(read.is_none());
+        assert_eq!(troubles, [Trouble::NotReadable { what: VERSIONS, permission: "s3:GetBucketVersioning" }]);
+        assert!(
+            readable::<Versioning>(Err(refused("<Code>NoSuchBucket</Code>")), (VERSIONS, ""), &mut troubles).is_err()
+        );
     }
 }

@@ -63,7 +63,7 @@ impl RunRole {
         let is_ours = bucket.strip_prefix(BUCKET).is_some_and(|rest| rest.starts_with(&format!("{account}-")));
         let is_small =
             access.secrets.len() <= MOST_SECRETS && access.runs_within.is_none_or(|runs| runs <= MOST_WITHIN);
-        if !is_ours || !is_small {
+        if !is_ours || !is_small || access.is_shared {
             return None;
         }
         let prefix = prefix.trim_matches('/');
@@ -207,6 +207,7 @@ mod tests {
             store: "s3://gpuplan-runs-123456789012-us-east-1/team/".to_owned(),
             secrets: vec!["gpuplan/hf-token".to_owned(), "production/db".to_owned()],
             runs_within: None,
+            is_shared: false,
         }
     }
 

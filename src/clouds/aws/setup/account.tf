@@ -433,7 +433,7 @@ resource "aws_iam_policy" "launch" {
       {
         Sid      = "ListRuns"
         Effect   = "Allow"
-        Action   = ["s3:ListBucket", "s3:GetLifecycleConfiguration", "s3:GetBucketVersioning"]
+        Action   = ["s3:ListBucket", "s3:GetLifecycleConfiguration", "s3:GetBucketVersioning", "s3:GetBucketRequestPayment"]
         Resource = aws_s3_bucket.runs.arn
       }
     ]

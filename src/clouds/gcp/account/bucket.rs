@@ -2,11 +2,12 @@
 
 use serde::Deserialize;
 
-use gpuplan_market::bucket::{BucketRules, Loss, LossRule, Writers, concerns};
+use gpuplan_market::SourceError;
+use gpuplan_market::bucket::{BucketRules, LIFECYCLE, Loss, LossRule, Trouble, VERSIONS, Writers, concerns};
 
 pub const STORAGE: &str = "https://storage.googleapis.com";
 /// Of a bucket, as far as it takes objects away or brings them back.
-pub const FIELDS: &str = "lifecycle,softDeletePolicy,versioning";
+pub const FIELDS: &str = "lifecycle,softDeletePolicy,versioning,billing";
 
 /// A bucket (cloud.google.com/storage/docs/json_api/v1/buckets).
 #[derive(Debug, Default, Deserialize)]
@@ -15,6 +16,13 @@ pub struct Bucket {
     lifecycle: Lifecycle,
     soft_delete_policy: SoftDelete,
     versioning: Versioning,
+    billing: Billing,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Billing {
+    requester_pays: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -73,11 +81,31 @@ impl Bucket {
             losses: losses
                 .map(|rule| LossRule { rule: String::new(), loss: Loss::Deleted, after_days: rule.condition.age })
                 .collect(),
-            can_undelete: self.versioning.enabled || keeps_deleted,
-            // A setup has one service account for all its machines.
-            writers: Writers::OfAnyRun { remedy: "teams that do not trust each other need a project each".to_owned() },
+            can_undelete: Some(self.versioning.enabled || keeps_deleted),
+            troubles: if self.billing.requester_pays { vec![Trouble::RequesterPays] } else { Vec::new() },
+            writers: writers(),
         }
     }
+}
+
+/// A setup has one service account for all its machines.
+fn writers() -> Writers {
+    Writers::OfAnyRun { remedy: "teams that do not trust each other need a project each".to_owned() }
+}
+
+/// What a bucket that does not answer says by that, as one of another project does: whoever may use its objects need not see its rules
+/// (cloud.google.com/storage/docs/access-control/iam-permissions, `storage.buckets.get`), and one whose requesters pay wants a project named
+/// (cloud.google.com/storage/docs/requester-pays).
+pub fn foreign(error: SourceError, bucket: &str) -> Result<BucketRules, SourceError> {
+    let SourceError::Refused { code, detail } = &error else { return Err(error) };
+    let pays = detail.contains("requester pays");
+    if !pays && code != "403" {
+        return Err(error);
+    }
+    let not_readable = |what| Trouble::NotReadable { what, permission: "storage.buckets.get" };
+    let mut troubles = vec![not_readable(LIFECYCLE), not_readable(VERSIONS)];
+    troubles.extend(pays.then_some(Trouble::RequesterPays));
+    Ok(BucketRules { bucket: bucket.to_owned(), losses: Vec::new(), can_undelete: None, troubles, writers: writers() })
 }
 
 impl Condition {
@@ -118,8 +146,21 @@ mod tests {
         let found =
             rules(json!({"lifecycle": {"rule": all}, "softDeletePolicy": {"retentionDurationSeconds": "604800"}}));
         assert_eq!(found.losses.iter().map(|loss| loss.after_days).collect::<Vec<_>>(), [Some(30), None]);
-        assert!(found.can_undelete && rules(json!({"versioning": {"enabled": true}})).can_undelete);
+        let versions = rules(json!({"versioning": {"enabled": true}}));
+        assert_eq!((found.can_undelete, versions.can_undelete), (Some(true), Some(true)));
         let nothing = rules(json!({"softDeletePolicy": {"retentionDurationSeconds": "0"}}));
-        assert!(!nothing.can_undelete && nothing.losses.is_empty());
+        assert!(nothing.can_undelete == Some(false) && nothing.losses.is_empty());
+    }
+
+    #[test]
+    fn a_bucket_of_another_project_says_what_it_keeps_to_itself() {
+        let refused =
+            |code: &str, detail: &str| SourceError::Refused { code: code.to_owned(), detail: detail.to_owned() };
+        let hidden = foreign(refused("403", "x does not have storage.buckets.get access"), "b").unwrap();
+        assert_eq!((hidden.can_undelete, hidden.troubles.len()), (None, 2));
+        let pays = "Bucket is a requester pays bucket but no user project provided.";
+        assert!(foreign(refused("400", pays), "b").unwrap().troubles.contains(&Trouble::RequesterPays));
+        assert!(foreign(refused("404", "The specified bucket does not exist."), "b").is_err());
+        assert_eq!(rules(json!({"billing": {"requesterPays": true}})).troubles, [Trouble::RequesterPays]);
     }
 }

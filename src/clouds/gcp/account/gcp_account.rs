@@ -3,11 +3,12 @@
 use google_cloud_compute_v1::model;
 
 use crate::CLOUD;
-use crate::account::bucket::{Bucket, FIELDS, STORAGE};
+use crate::account::bucket::{Bucket, FIELDS, STORAGE, foreign};
 use crate::account::identity;
 use crate::account::permissions::{GROUPS, Granted, Group};
 use crate::account::project::Project;
 use crate::account::quotas::{self, ALL_REGIONS, FAMILY_QUOTA, Limit, Metric, QuotaInfo};
+use crate::account::service_accounts;
 use crate::sdk::{access, not_built, refusal, signed};
 use gpuplan_clouds_http::{Http, Request};
 use gpuplan_hardware::CloudId;
@@ -44,6 +45,7 @@ impl Account {
         for group in GROUPS {
             permissions.extend(group.verdicts(self.granted(&http, group).await));
         }
+        permissions.extend(service_accounts::verdicts(&http, &self.project).await?);
         Ok(permissions)
     }
 
@@ -68,8 +70,10 @@ impl Account {
     async fn rules_of(&self, name: &str, prefix: &str) -> Result<BucketRules, SourceError> {
         let url = format!("{}/storage/v1/b/{name}?fields={FIELDS}", self.project.address(STORAGE));
         let request = signed(&self.project, Request::get(url)).await?;
-        let bucket: Bucket = Http::new()?.json(&request).await?.value;
-        Ok(bucket.rules(name, prefix))
+        match Http::new()?.json::<Bucket>(&request).await {
+            Ok(bucket) => Ok(bucket.value.rules(name, prefix)),
+            Err(error) => foreign(error, name),
+        }
     }
 
     async fn described(&self) -> Result<model::Project, SourceError> {

@@ -9,6 +9,8 @@ pub mod permissions;
 pub mod project;
 mod project_name;
 pub mod quotas;
+#[cfg(feature = "gcp")]
+pub mod service_accounts;
 
 #[cfg(feature = "gcp")]
 pub use gcp_account::Account;

@@ -9,7 +9,6 @@ use gpuplan_market::{Permission, SourceError, Verdict};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
     ByProject,
-    ByServiceAccount,
     ByBucket,
 }
 
@@ -63,10 +62,6 @@ pub const GROUPS: &[Group] = &[
         ],
     },
     Group {
-        held: Held::ByServiceAccount,
-        needed: &[("iam.serviceAccounts.actAs", "starting machines with a service account")],
-    },
-    Group {
         held: Held::ByBucket,
         needed: &[
             ("storage.objects.create", "saving checkpoints"),
@@ -116,7 +111,6 @@ fn not_granted(held: Held) -> Verdict {
         |place: &str| Verdict::Unknown { detail: format!("the project does not grant it; {place} still may") };
     match held {
         Held::ByProject => Verdict::Denied { detail: "the project does not grant it".to_owned() },
-        Held::ByServiceAccount => unknown("the service account"),
         Held::ByBucket => unknown("the bucket"),
     }
 }

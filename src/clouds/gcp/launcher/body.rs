@@ -12,6 +12,7 @@ use google_cloud_compute_v1::model::{
 use jiff::{SignedDuration, Timestamp};
 
 use crate::account::project::Project;
+use crate::account::service_accounts::{of_kept, of_machines};
 use crate::launcher::marks::{ITEM, Marks};
 use crate::launcher::refused::{source_error, wrong};
 use crate::launcher::shape::Shape;
@@ -86,7 +87,7 @@ impl Frame<'_> {
             .set_scheduling(scheduling(request).set_max_run_duration(life))
             .set_resource_policies(self.policy)
             .set_network_interfaces([self.network(request, project)])
-            .set_service_accounts([account_of(&machine_account(self.setup, project))]))
+            .set_service_accounts([account_of(&of_machines(self.setup, project))]))
     }
 
     /// What every machine of a group is: where each stands and what it is called are the group's choice, and they all end at one time.
@@ -104,7 +105,7 @@ impl Frame<'_> {
             .set_labels(labels)
             .set_scheduling(scheduling(request).set_termination_time(ends_at.to_string()))
             .set_network_interfaces([self.network(request, project)])
-            .set_service_accounts([account_of(&kept_account(self.setup, project))]))
+            .set_service_accounts([account_of(&of_kept(self.setup, project))]))
     }
 
     /// Without an address of its own a machine is reached by nobody, and reaches Google's services through its subnetwork.
@@ -147,16 +148,6 @@ impl Frame<'_> {
             request.boot
         )
     }
-}
-
-/// The account of machines, as `setup.tf` makes it.
-pub fn machine_account(setup: &str, project: &str) -> String {
-    format!("{setup}-machine@{project}.iam.gserviceaccount.com")
-}
-
-/// The account of machines of groups, which alone may end a group. `setup.tf` makes it with `keep_alive`.
-pub fn kept_account(setup: &str, project: &str) -> String {
-    format!("{setup}-kept@{project}.iam.gserviceaccount.com")
 }
 
 fn account_of(email: &str) -> ServiceAccount {

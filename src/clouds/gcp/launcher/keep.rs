@@ -10,8 +10,9 @@ use tokio::time::Instant;
 
 use crate::CLOUD;
 use crate::account::permissions::Granted;
+use crate::account::service_accounts::{ACT_AS, is_missing, of_kept, question};
 use crate::errors::{Objection, launch_error};
-use crate::launcher::body::{COMPUTE, Frame, kept_account};
+use crate::launcher::body::{COMPUTE, Frame};
 use crate::launcher::close::{UNTIL, is_past};
 use crate::launcher::known::GcpLauncher;
 use crate::launcher::marks::Marks;
@@ -24,9 +25,6 @@ use gpuplan_launch::keeper::{Group, KeepRequest, Keeper};
 use gpuplan_launch::{CreateRequest, LaunchError, Reach};
 use gpuplan_market::{BoxFuture, SourceError};
 
-const IAM: &str = "https://iam.googleapis.com";
-/// What a launch needs on the account of machines of groups.
-const ACT_AS: &str = "iam.serviceAccounts.actAs";
 const GROUPS: &str = "instanceGroupManagers";
 const TEMPLATES: &str = "instanceTemplates";
 /// Of a group, as the beginning of its machines' names (cloud.google.com/compute/docs/reference/rest/v1/regionInstanceGroupManagers).
@@ -98,11 +96,9 @@ impl GcpLauncher {
 
     /// Machines of a group end their group as an account of their own, which a setup may not have.
     async fn may_keep(&self, project: &str) -> Result<(), LaunchError> {
-        let account = kept_account(&self.setup, project);
-        let address = self.project.address(IAM);
-        let url = format!("{address}/v1/projects/{project}/serviceAccounts/{account}:testIamPermissions");
-        let question = json!({"permissions": [ACT_AS]}).to_string();
-        let answer = self.ask::<Granted>(Request::post(url, "application/json", question)).await;
+        let account = of_kept(&self.setup, project);
+        let question = question(&self.project, &account).map_err(|error| source_error(&error))?;
+        let answer = self.ask::<Granted>(question).await;
         let missing = || LaunchError::NotSetUp {
             missing: format!("the service account {account}, with which machines of a group end it"),
             command: "TF_VAR_keep_alive=true gpuplan setup gcp".to_owned(),
@@ -111,8 +107,7 @@ impl GcpLauncher {
         match answer {
             Ok(granted) if granted.has(ACT_AS) => Ok(()),
             Ok(_) => Err(LaunchError::Credentials { code: ACT_AS.to_owned(), detail: format!("on {account}") }),
-            // Of an account that is not there Google says the one or the other.
-            Err(SourceError::Refused { code, .. }) if [NOT_FOUND, "403"].contains(&code.as_str()) => Err(missing()),
+            Err(error) if is_missing(&error) => Err(missing()),
             Err(error) => Err(source_error(&error)),
         }
     }

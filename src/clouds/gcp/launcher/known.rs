@@ -9,20 +9,18 @@ use tokio::sync::OnceCell;
 
 use crate::account::identity;
 use crate::account::project::Project;
+use crate::account::service_accounts::{SETUP_NAME, setup_name};
 use crate::launcher::close::Policy;
 use crate::launcher::refused::source_error;
 use crate::launcher::seen::Seen;
 use crate::prices::zones::Zones;
 use crate::sdk::{access, not_built};
-use gpuplan_clouds_http::variable;
 use gpuplan_launch::{LaunchError, Machine, MachineId};
 use gpuplan_market::SourceError;
 
 /// An operation that takes longer has no clear answer yet; asked again with the same token, it is waited for again. Below the time
 /// that whoever leads a run gives a call.
 const PATIENCE: Duration = Duration::from_secs(50);
-/// Unless it was given another.
-const SETUP_NAME: &str = "gpuplan";
 
 /// A project that machines are rented in, with the application default credentials.
 pub struct GcpLauncher {
@@ -53,7 +51,7 @@ impl GcpLauncher {
     pub fn from_environment() -> Self {
         let project = Project::from_environment();
         let owner = if project.is_stand_in() { "nobody".to_owned() } else { identity::find().principal };
-        let setup = variable("GPUPLAN_GCP_NAME").unwrap_or_else(|| SETUP_NAME.to_owned());
+        let setup = setup_name();
         Self { setup, ..Self::at(project, owner) }
     }
 
