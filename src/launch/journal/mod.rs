@@ -440,3 +440,33 @@ fn json(pool: &Pool) -> Result<String, JournalError> {
 fn pool(text: &str) -> Result<Pool, JournalError> {
     serde_json::from_str(text).map_err(|error| JournalError::Row(error.to_string()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_journal_from_before_machines_were_taken_over_keeps_its_machines() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("launches.sqlite");
+        let before =
+            TABLES.replace("id TEXT NOT NULL, run", "id TEXT PRIMARY KEY, run").replace(", PRIMARY KEY (run, id)", "");
+        assert_ne!(before, TABLES);
+        let old = Connection::open(&path).unwrap();
+        old.execute_batch(&before).unwrap();
+        old.execute("INSERT INTO machines VALUES ('i-1', 'one', '{}', 1, 0, 5, 1, 60, 2.5, NULL)", []).unwrap();
+        old.pragma_update(None, "user_version", VERSION).unwrap();
+        drop(old);
+        for _ in 0..2 {
+            let journal = Journal::open(&path).unwrap();
+            let row = journal.database.query_row("SELECT id, run, since FROM machines", [], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+            });
+            assert_eq!(row.unwrap(), ("i-1".to_owned(), "one".to_owned(), 2.5));
+            let second = "INSERT OR IGNORE INTO machines VALUES ('i-1', 'two', '{}', 1, 0, 5, 1, 60, 9.0, NULL)";
+            journal.database.execute(second, []).unwrap();
+            let rows: i64 = journal.database.query_row("SELECT count(*) FROM machines", [], |row| row.get(0)).unwrap();
+            assert_eq!(rows, 2, "one machine, two runs");
+        }
+    }
+}
