@@ -11,6 +11,7 @@ pub mod runtime;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
 
@@ -57,6 +58,7 @@ pub struct Session {
 }
 
 /// Every catalog a command may need.
+#[derive(Clone)]
 pub struct Catalogs {
     pub hardware: Hardware,
     pub market: Market,
@@ -113,11 +115,17 @@ impl Session {
         }
     }
 
-    pub fn models(&self) -> Result<Models, Diagnostic> {
-        match &self.catalog_dir {
-            None => Ok(Models::embedded()?),
-            Some(folder) => Ok(Models::from_archive(&archive(folder, "models")?)?),
+    /// Those of the program are read once: a plan asks for them several times.
+    pub fn models(&self) -> Result<Arc<Models>, Diagnostic> {
+        static EMBEDDED: OnceLock<Arc<Models>> = OnceLock::new();
+        if let Some(folder) = &self.catalog_dir {
+            return Ok(Arc::new(Models::from_archive(&archive(folder, "models")?)?));
         }
+        if let Some(read) = EMBEDDED.get() {
+            return Ok(Arc::clone(read));
+        }
+        let read = Arc::new(Models::embedded()?);
+        Ok(Arc::clone(EMBEDDED.get_or_init(|| read)))
     }
 
     /// The snapshot alone.
