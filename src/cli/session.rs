@@ -115,17 +115,23 @@ impl Session {
         }
     }
 
-    /// Those of the program are read once: a plan asks for them several times.
-    pub fn models(&self) -> Result<Arc<Models>, Diagnostic> {
+    pub fn models(&self) -> Result<Models, Diagnostic> {
+        match &self.catalog_dir {
+            None => Ok(Models::embedded()?),
+            Some(folder) => Ok(Models::from_archive(&archive(folder, "models")?)?),
+        }
+    }
+
+    /// The same for a plan, which asks for them several times: those of the program are read once.
+    pub fn shared_models(&self) -> Result<Arc<Models>, Diagnostic> {
         static EMBEDDED: OnceLock<Arc<Models>> = OnceLock::new();
-        if let Some(folder) = &self.catalog_dir {
-            return Ok(Arc::new(Models::from_archive(&archive(folder, "models")?)?));
+        match EMBEDDED.get().filter(|_| self.catalog_dir.is_none()) {
+            Some(read) => Ok(Arc::clone(read)),
+            None => {
+                let read = Arc::new(self.models()?);
+                Ok(if self.catalog_dir.is_none() { Arc::clone(EMBEDDED.get_or_init(|| read)) } else { read })
+            }
         }
-        if let Some(read) = EMBEDDED.get() {
-            return Ok(Arc::clone(read));
-        }
-        let read = Arc::new(Models::embedded()?);
-        Ok(Arc::clone(EMBEDDED.get_or_init(|| read)))
     }
 
     /// The snapshot alone.

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -138,7 +137,7 @@ pub fn refit(path: &Path, residuals: Option<&Path>, session: &Session) -> Result
     session.printer.data(&report::held_out(&fitted, &memory, session.width))
 }
 
-fn inputs(session: &Session) -> Result<(Published, Hardware, Arc<Models>), Diagnostic> {
+fn inputs(session: &Session) -> Result<(Published, Hardware, Models), Diagnostic> {
     let published = Published::embedded().map_err(Diagnostic::unexpected)?;
     Ok((published, session.hardware()?, session.models()?))
 }
