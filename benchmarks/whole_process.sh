@@ -22,5 +22,8 @@ median() {
 
 median 10 "$program" --version
 median 30 "$program" prices H100
+for example in llama-3.1-8b-finetune llama-3.1-8b-lora llama-7b-pretrain resnet-50-imagenet phases; do
+  median 100 "$program" plan "examples/$example.toml"
+done
 median 150 "$program" plan --model llama-2-7b --task pretrain --tokens 1T --sequence-length 2048 --global-batch-tokens 4M
 "$program" plan --model llama-2-7b --task pretrain --tokens 1T --sequence-length 2048 --global-batch-tokens 4M 2>/dev/null | tail -n 1

@@ -11,6 +11,7 @@ pub mod runtime;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
 
@@ -57,6 +58,7 @@ pub struct Session {
 }
 
 /// Every catalog a command may need.
+#[derive(Clone)]
 pub struct Catalogs {
     pub hardware: Hardware,
     pub market: Market,
@@ -117,6 +119,18 @@ impl Session {
         match &self.catalog_dir {
             None => Ok(Models::embedded()?),
             Some(folder) => Ok(Models::from_archive(&archive(folder, "models")?)?),
+        }
+    }
+
+    /// The same for a plan, which asks for them several times: those of the program are read once.
+    pub fn shared_models(&self) -> Result<Arc<Models>, Diagnostic> {
+        static EMBEDDED: OnceLock<Arc<Models>> = OnceLock::new();
+        match EMBEDDED.get().filter(|_| self.catalog_dir.is_none()) {
+            Some(read) => Ok(Arc::clone(read)),
+            None => {
+                let read = Arc::new(self.models()?);
+                Ok(if self.catalog_dir.is_none() { Arc::clone(EMBEDDED.get_or_init(|| read)) } else { read })
+            }
         }
     }
 

@@ -1,5 +1,7 @@
 //! `plan` of a workload with phases: each on its own machines, near the data that the one before it leaves, and all of them together.
 
+use rayon::prelude::*;
+
 use crate::arguments::global::OutputFormat;
 use crate::planning::arguments::PlanArguments;
 use crate::planning::processing;
@@ -27,7 +29,7 @@ pub fn run(
     let headline = session.warn_about_age(&catalogs.market);
     let question = Question { whole, measured, session };
     let unhurried = vec![None; phases.len()];
-    let (mut answers, catalogs) = question.answers(&phases, &unhurried, catalogs)?;
+    let mut answers = question.answers(&phases, &unhurried, &catalogs)?;
     let mut total = Total::sum(&taken(&answers));
     let deadline = question.whole.deadline;
     // A service runs for its hours, whatever the deadline of what comes before it.
@@ -36,7 +38,7 @@ pub fn run(
     if let Some(deadline) = deadline.filter(|deadline| hours.iter().sum::<f64>() > deadline.0) {
         let shares: Vec<Option<Hours>> =
             shares(deadline, &hours).into_iter().map(|share| (share.0 > 0.0).then_some(share)).collect();
-        (answers, _) = question.answers(&phases, &shares, catalogs)?;
+        answers = question.answers(&phases, &shares, &catalogs)?;
         total = Total::sum(&taken(&answers));
     }
     let whole = Whole { name: file.name.as_deref().unwrap_or("workload"), file, answers: &answers, total, deadline };
@@ -64,25 +66,37 @@ struct Question<'a> {
 }
 
 impl Question<'_> {
-    /// Each phase by its own limits; deadline and budget that stand above the phases are those of all together.
+    /// Each phase by its own limits; deadline and budget that stand above the phases are those of all together. Only what is handed over makes
+    /// a phase wait for the one before it: the others are planned beside each other.
     fn answers(
         &self,
         phases: &[Phase],
         deadlines: &[Option<Hours>],
-        mut catalogs: Catalogs,
-    ) -> Result<(Vec<Answer>, Catalogs), Diagnostic> {
+        catalogs: &Catalogs,
+    ) -> Result<Vec<Answer>, Diagnostic> {
+        let asked: Vec<(&Phase, Option<Hours>)> = phases.iter().zip(deadlines.iter().copied()).collect();
+        let rows: Vec<&[(&Phase, Option<Hours>)]> =
+            asked.chunk_by(|(before, _), _| before.hands_over.is_some()).collect();
+        let answered: Vec<Result<Vec<Answer>, Diagnostic>> =
+            rows.into_par_iter().map(|row| self.in_turn(row, catalogs.clone())).collect();
+        // Of several that fail the first is told.
+        let answers: Vec<Vec<Answer>> = answered.into_iter().collect::<Result<_, _>>()?;
+        Ok(answers.into_iter().flatten().collect())
+    }
+
+    /// Phases of which each hands its data over to the next.
+    fn in_turn(&self, row: &[(&Phase, Option<Hours>)], mut catalogs: Catalogs) -> Result<Vec<Answer>, Diagnostic> {
         let mut answers: Vec<Answer> = Vec::new();
-        for (phase, deadline) in phases.iter().zip(deadlines) {
+        for (phase, deadline) in row {
             let mut file = phase.file.clone();
-            if let Some(before) = answers.last().filter(|before| before.hands_over.is_some() && file.serving.is_empty())
-            {
+            if let Some(before) = answers.last().filter(|_| file.serving.is_empty()) {
                 file.data.place.get_or_insert_with(|| before.place.clone());
             }
             let answer;
             (answer, catalogs) = self.answer(phase, &file, *deadline, catalogs)?;
             answers.push(answer);
         }
-        Ok((answers, catalogs))
+        Ok(answers)
     }
 
     fn answer(

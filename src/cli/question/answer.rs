@@ -50,7 +50,8 @@ pub fn compute_with(
     session: &Session,
 ) -> Result<Answered, Diagnostic> {
     // What is wrong with the question is told before any cloud is asked.
-    workload::resolve(file, &session.models()?)?;
+    let models = session.shared_models()?;
+    workload::resolve(file, &models)?;
     let (mut catalogs, limits) = gathered(&file.limits, prices, session)?;
     if prices.live && booking::is_about(&limits) {
         let open = compute_on((booking::opened(&catalogs), limits.clone()), file, measured, session)?;
@@ -66,7 +67,8 @@ pub fn compute_on(
     measured: &Measurements,
     session: &Session,
 ) -> Result<Answered, Diagnostic> {
-    let mut resolved = workload::resolve(file, &session.models()?)?;
+    let models = session.shared_models()?;
+    let mut resolved = workload::resolve(file, &models)?;
     if let Some(place) = resolved.workload.data.as_ref().and_then(|data| data.place.as_deref()) {
         check_data_place(place, &catalogs.market, &catalogs.hardware)?;
     }

@@ -1,5 +1,6 @@
 //! `Charges`: what is billed beside machines: disks, object storage, traffic out of the cloud.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -33,6 +34,8 @@ pub struct Charge {
 #[derive(Clone, Debug, Default)]
 pub struct Charges {
     rows: Vec<Charge>,
+    /// Of each kind and cloud the row of each region; the first where there are several.
+    places: HashMap<(ChargeKind, CloudId), HashMap<Arc<str>, usize>>,
 }
 
 impl Charges {
@@ -51,10 +54,13 @@ impl Charges {
                 "egress-internet" => ChargeKind::EgressInternet,
                 other => return Err(broken(format!("`{other}` is not a known charge"))),
             };
+            let region: Arc<str> = regions[row].into();
+            let places = self.places.entry((kind, cloud.clone())).or_default();
+            places.entry(region.clone()).or_insert(self.rows.len());
             self.rows.push(Charge {
                 kind,
                 cloud: cloud.clone(),
-                region: regions[row].into(),
+                region,
                 rate: Usd::parse(rates[row]).map_err(|error| broken(error.to_string()))?,
                 unit: units[row].into(),
                 observed_at: dates[row].parse().map_err(|error| broken(format!("{error}")))?,
@@ -71,9 +77,8 @@ impl Charges {
 
     /// The region's own rate, else the cloud's assumed one; `None`: not priced.
     pub fn find(&self, kind: ChargeKind, cloud: &CloudId, region: &str) -> Option<&Charge> {
-        let matching =
-            |place: &str| self.rows.iter().find(|row| row.kind == kind && row.cloud == *cloud && &*row.region == place);
-        matching(region).or_else(|| matching("*"))
+        let places = self.places.get(&(kind, cloud.clone()))?;
+        places.get(region).or_else(|| places.get("*")).map(|row| &self.rows[*row])
     }
 }
 

@@ -3,7 +3,6 @@
 use crate::candidate::Plan;
 use crate::choice::objective::{Aim, by_key};
 use crate::choice::settling::{Depth, Question, Undecided, settle};
-use crate::context::Context;
 use crate::explanation::Rejection;
 use crate::filters::refuse_offer;
 use crate::limits::{Limits, OfferFilter, PurchaseChoice};
@@ -58,15 +57,17 @@ pub fn compare(pricer: &Pricer, forecaster: &mut Forecaster, best: &Plan, aim: A
 
 /// `None`: not sold this way.
 fn compare_one(pricer: &Pricer, forecaster: &mut Forecaster, best: &Plan, way: &Way, aim: Aim) -> Option<Terms> {
-    let limits = pricer.context.limits;
-    let filter = OfferFilter { purchase: way.choice, ..limits.offers.clone() };
-    let limits = Limits { offers: filter, ..limits.clone() };
-    let context = Context { limits: &limits, ..pricer.context };
-    let (world, pricer) = (context.world, Pricer::new(context));
-    let instance = world.hardware.instance(best.instance);
+    let (world, limits) = (pricer.context.world, pricer.context.limits);
     let sold =
         |offer: &Offer| offer.instance == best.instance && offer.purchase == way.purchase && offer.owned.is_none();
     let ids: Vec<OfferId> = world.market.offer_ids().filter(|id| sold(world.market.offer(*id))).collect();
+    if ids.is_empty() {
+        return None;
+    }
+    let filter = OfferFilter { purchase: way.choice, ..limits.offers.clone() };
+    let limits = Limits { offers: filter, ..limits.clone() };
+    let pricer = pricer.buying(&limits);
+    let instance = world.hardware.instance(best.instance);
     let mut refused: Option<Rejection> = None;
     let mut plans: Vec<Plan> = Vec::new();
     for id in ids {

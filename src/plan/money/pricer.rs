@@ -44,7 +44,7 @@ pub struct Pricer<'a> {
     /// The confidence that the user wants, in 90th percentiles.
     pub certainty: f64,
     /// The cheapest on-demand offer of a machine in a region that keeps every limit.
-    fallbacks: HashMap<MachineInRegion, OfferId>,
+    fallbacks: Arc<HashMap<MachineInRegion, OfferId>>,
     /// For a service: every spot offer of a machine in a region that keeps every limit.
     places: HashMap<MachineInRegion, Vec<OfferId>>,
 }
@@ -59,12 +59,24 @@ pub struct PricedOffer {
 
 impl<'a> Pricer<'a> {
     pub fn new(context: Context<'a>) -> Self {
+        Self::with_fallbacks(context, Arc::new(fallbacks(context)))
+    }
+
+    /// For limits that differ only in how machines are bought: what one falls back to is the same.
+    pub fn buying<'b>(&self, limits: &'b Limits) -> Pricer<'b>
+    where
+        'a: 'b,
+    {
+        Pricer::with_fallbacks(Context { limits, ..self.context }, Arc::clone(&self.fallbacks))
+    }
+
+    fn with_fallbacks(context: Context<'a>, fallbacks: Arc<HashMap<MachineInRegion, OfferId>>) -> Self {
         let places = if context.workload.is_service() { spot_places(context) } else { HashMap::new() };
         Self {
             context,
             model: AvailabilityModel::prior(),
             certainty: deviations(context.limits.confidence),
-            fallbacks: fallbacks(context),
+            fallbacks,
             places,
         }
     }

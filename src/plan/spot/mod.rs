@@ -349,7 +349,7 @@ impl<'a> Forecaster<'a> {
         let (model, seed, tick) = (self.model, self.seed, job.tick());
         self.futures.entry(job.kind(availability)).or_insert_with(|| {
             let watch = Watch::attempts(1, tick, FIRST_PAUSE).assuming(availability);
-            Futures::new(model, watch, tick, DRAWS, seed)
+            Futures::new(model, watch, tick, seed)
         })
     }
 

@@ -60,21 +60,33 @@ impl Forecast {
 /// What pools may do from now on: drawn once, and then the same for every job that is compared on them.
 #[derive(Clone, Debug)]
 pub struct Futures {
+    model: AvailabilityModel,
     watch: Watch,
-    /// By draw, then pool.
+    /// Seconds.
+    tick: f64,
+    seed: u64,
+    /// By draw, then pool, as many as have been asked for.
     by_draw: Vec<Vec<Future>>,
 }
 
 impl Futures {
     /// From what `watch` knows before the start. `tick` in seconds.
-    pub fn new(model: &AvailabilityModel, watch: Watch, tick: f64, draws: usize, seed: u64) -> Self {
+    pub fn new(model: &AvailabilityModel, watch: Watch, tick: f64, seed: u64) -> Self {
+        Self { model: model.clone(), watch, tick, seed, by_draw: Vec::new() }
+    }
+
+    /// The first futures, of which the draw is made by the first who asks.
+    fn first(&mut self, draws: usize) -> &mut [Vec<Future>] {
+        let Self { model, watch, tick, seed, by_draw } = self;
         let pools = watch.views().len();
         let future = |draw: usize, pool: usize| {
-            let alone = Future::new(model, &watch, pool, tick, Draws::new(seed, (draw * pools + pool) as u64));
-            if pools == 1 { alone } else { alone.together(Draws::new(!seed, draw as u64)) }
+            let alone = Future::new(model, watch, pool, *tick, Draws::new(*seed, (draw * pools + pool) as u64));
+            if pools == 1 { alone } else { alone.together(Draws::new(!*seed, draw as u64)) }
         };
-        let by_draw = (0..draws).map(|draw| (0..pools).map(|pool| future(draw, pool)).collect()).collect();
-        Self { watch, by_draw }
+        let of_draw = |draw: usize| (0..pools).map(|pool| future(draw, pool)).collect();
+        let known = by_draw.len();
+        by_draw.par_extend((known..draws.max(known)).into_par_iter().map(of_draw));
+        &mut by_draw[..draws]
     }
 
     /// Runs the job on the first `draws` futures, each with the work of that draw, in seconds. `limits` must have their tick.
@@ -89,12 +101,12 @@ impl Futures {
         if first > MOST_TICKS as f64 {
             return Err(ReplayError::TooLong(MOST_TICKS));
         }
-        let watch = &self.watch;
-        let run = |(draw, futures): (usize, &mut Vec<Future>)| {
-            let limits = Limits { work: work(draw), ..limits.clone() };
-            run_to_the_end(policy, &limits, futures, watch, first as usize + 10)
+        let watch = self.watch.clone();
+        let run = |limits: &mut Limits, (draw, futures): (usize, &mut Vec<Future>)| {
+            limits.work = work(draw);
+            run_to_the_end(policy, limits, futures, &watch, first as usize + 10)
         };
-        self.by_draw.par_iter_mut().take(draws).enumerate().map(run).collect()
+        self.first(draws).par_iter_mut().enumerate().map_init(|| limits.clone(), run).collect()
     }
 
     /// What no policy undercuts on average over the same futures, of one pool; at which value of an hour.
@@ -110,12 +122,13 @@ impl Futures {
         if ticks > MOST_TICKS as f64 {
             return Err(ReplayError::TooLong(MOST_TICKS));
         }
-        let of_one = |(draw, futures): (usize, &mut Vec<Future>)| {
-            let limits = Limits { work: work(draw), ..limits.clone() };
+        let of_one = |limits: &mut Limits, (draw, futures): (usize, &mut Vec<Future>)| {
+            limits.work = work(draw);
             futures[0].reach(ticks as usize + 10);
-            hindsight::least(&limits, fallback, futures[0].spells(), value_of_hour)
+            hindsight::least(limits, fallback, futures[0].spells(), value_of_hour)
         };
-        let of_each: Vec<Least> = self.by_draw.par_iter_mut().take(draws).enumerate().map(of_one).collect();
+        let of_each = self.first(draws).par_iter_mut().enumerate().map_init(|| limits.clone(), of_one);
+        let of_each: Vec<Least> = of_each.collect();
         let mean = |value: fn(&Least) -> f64| of_each.iter().map(value).sum::<f64>() / of_each.len().max(1) as f64;
         Ok(Least { dollars: mean(|least| least.dollars), hours: mean(|least| least.hours) })
     }
@@ -162,7 +175,7 @@ pub fn forecast(
     watch: Watch,
     seed: u64,
 ) -> Result<Forecast, ReplayError> {
-    let mut futures = Futures::new(model, watch, limits.tick, DRAWS, seed);
+    let mut futures = Futures::new(model, watch, limits.tick, seed);
     futures.run(policy, limits, DRAWS, |_| limits.work).map(|outcomes| summary(&outcomes))
 }
 
