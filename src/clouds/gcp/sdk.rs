@@ -86,8 +86,8 @@ pub async fn signed(project: &Project, request: Request) -> Result<Request, Sour
 }
 
 /// Which zones list which machine types with GPUs.
-pub async fn zones(project: &Project) -> Result<Zones, SourceError> {
-    let (listings, unreachable) = listings(project).await?;
+pub async fn zones(project: &Project, patience: Duration) -> Result<Zones, SourceError> {
+    let (listings, unreachable) = listings(project, patience).await?;
     Ok(Zones::new(listings, unreachable))
 }
 

@@ -38,6 +38,9 @@ use gpuplan_market::{BoxFuture, SourceError};
 
 /// Between two questions for an operation, should Google answer before it is done.
 const PAUSE: Duration = Duration::from_millis(500);
+/// The list of all machine types of all zones, some pages of it.
+const LIST: Duration = Duration::from_secs(45);
+
 /// `images.get`, as far as it is read.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -133,7 +136,8 @@ impl GcpLauncher {
                 .map(|zone| vec![zone])
                 .ok_or_else(|| LaunchError::Unclear { code: "the gang's first machine is not listed".to_owned() });
         }
-        let all = self.zones.get_or_try_init(|| zones(&self.project)).await.map_err(|error| source_error(&error))?;
+        let all =
+            self.zones.get_or_try_init(|| zones(&self.project, LIST)).await.map_err(|error| source_error(&error))?;
         Ok(all.zones_with(&request.pool.instance_type, &request.pool.region))
     }
 

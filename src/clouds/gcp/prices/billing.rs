@@ -41,7 +41,7 @@ impl SkuPrices {
     }
 
     async fn ask(&self, query: &OfferQuery<'_>) -> Result<PriceAnswer, SourceError> {
-        let (parts, zones) = tokio::join!(self.parts(query.patience), sdk::zones(&self.project));
+        let (parts, zones) = tokio::join!(self.parts(query.patience), sdk::zones(&self.project, query.patience));
         let (parts, answered_at, mut notes) = parts?;
         let (offers, missing) = compose::offers(query, &parts, answered_at);
         notes.extend(missing);
