@@ -40,6 +40,8 @@ pub struct Workload {
     pub amount: Amount,
     pub data: Option<DataSet>,
     pub checkpoint: Checkpoint,
+    /// Time that the job spends beside training steps over that of its steps; `None`: not stated, and none is counted.
+    pub overhead: Option<f64>,
     /// `None`: it is run once.
     pub sweep: Option<Sweep>,
     /// `None`: the model is trained.

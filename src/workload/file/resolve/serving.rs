@@ -86,7 +86,7 @@ pub(super) fn resolve(
     let checkpoint = Checkpoint { size: Some(Bytes(answers)), interval: None };
     let amount = Amount::Samples(serving.requests());
     let workload =
-        Workload { name, model, training, amount, data: None, checkpoint, sweep: None, serving: Some(serving) };
+        Workload { name, model, training, amount, data: None, checkpoint, overhead: None, sweep: None, serving: Some(serving) };
     Ok(Resolved { workload, assumed })
 }
 
