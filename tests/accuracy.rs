@@ -331,7 +331,8 @@ fn what_projects_paid_beside_steps_is_what_a_plan_says() {
     let ids: Vec<(&str, &str)> = table.lines().skip(1).filter_map(|line| line.split_once(',')).collect();
     let mut paid = Vec::new();
     for file in ["model-cards.jsonl", "pretrainings.jsonl", "strangers.jsonl"] {
-        let is_project = |line: &str| ids.iter().any(|(of, id)| *of == file && line.contains(&format!("\"{id}\"")));
+        let is_project =
+            |line: &str| ids.iter().any(|(of, id)| *of == file && line.contains(&format!("\"id\": \"{id}\"")));
         paid.extend(Unseen::of(file, is_project).paid);
     }
     paid.sort_by(f64::total_cmp);

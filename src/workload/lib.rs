@@ -53,4 +53,9 @@ impl Workload {
     pub fn is_service(&self) -> bool {
         self.serving.is_some_and(|serving| !serving.is_job())
     }
+
+    /// Time of the job over that of its training steps.
+    pub fn time_over_steps(&self) -> f64 {
+        1.0 + self.overhead.unwrap_or(0.0)
+    }
 }

@@ -6,7 +6,6 @@ use crate::input::staging::Staging;
 use crate::input::store_path::StorePath;
 use crate::normal::{NORMAL_90, normal_distribution};
 use crate::training::packing::Packing;
-use crate::training::whole_run;
 use gpuplan_estimate::{Machine, StepEstimate, memory::adapter_parameters};
 use gpuplan_hardware::InstanceType;
 use gpuplan_spot::policy::WORST_CHANGEOVER_RATIO;
@@ -124,7 +123,7 @@ impl RunInput<'_> {
         let setting = &self.step.setting;
         let steps = self.workload.amount.steps(setting.global_batch, f64::from(self.workload.training.sequence_length));
         let rounds = f64::from(self.packing.rounds());
-        let beside = whole_run::time_over_steps(self.workload);
+        let beside = self.workload.time_over_steps();
         let training = self.step.step_seconds().map(|seconds| seconds * steps * rounds * beside / 3600.0);
         let bytes = self.workload.checkpoint.size.unwrap_or_else(|| checkpoint_bytes(self.workload));
         let Storing { stall, upload, restore, bytes_per_second, priced } = self.storing(bytes);

@@ -9,7 +9,6 @@ use crate::explanation::Advice;
 use crate::explanation::advice::ProjectHours;
 use gpuplan_spot::hardware_failure_rate;
 use gpuplan_units::Hours;
-use gpuplan_workload::Workload;
 
 /// Hours paid over hours of estimated steps of the published trainings of `benchmarks/unfitted/project-hours.csv`, which a test holds this
 /// to. The error of the estimate is in it: those that print a rate are 0.8 to 1.3 times as slow as estimated.
@@ -22,11 +21,6 @@ pub const RESTART_BY_HAND: Hours = Hours(9.0);
 
 /// From here on a run is a project: it is looked after, evaluated and interrupted. Judged: every published one took a week or more.
 const LONG: Hours = Hours(168.0);
-
-/// Time of the job over that of its training steps.
-pub fn time_over_steps(workload: &Workload) -> f64 {
-    1.0 + workload.overhead.unwrap_or(0.0)
-}
 
 /// What failures take of a run that a person restarts.
 fn by_hand_share(gpus: u32) -> f64 {

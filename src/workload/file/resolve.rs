@@ -109,7 +109,8 @@ fn overhead(stated: f64) -> Result<f64, WorkloadFileError> {
     if (0.0..=10.0).contains(&stated) {
         return Ok(stated);
     }
-    let detail = format!("`{stated}` is not from 0 to 10: time beside training steps over the time of the steps, such as 0.1");
+    let detail =
+        format!("`{stated}` is not from 0 to 10: time beside training steps over the time of the steps, such as 0.1");
     Err(invalid("training.overhead", detail))
 }
 
@@ -242,6 +243,18 @@ mod tests {
         assert!(
             matches!(resolved(&tokens_for_images), Err(WorkloadFileError::Missing { key, .. }) if key == "data.samples")
         );
+    }
+
+    #[test]
+    fn time_beside_steps_is_a_ratio() {
+        let over = |stated: &str| {
+            resolved(&format!("{MODEL}[training]\ntask = \"lora\"\nsteps = 10\n{stated}"))
+                .map(|resolved| resolved.workload.time_over_steps())
+        };
+        assert_eq!((over(""), over("overhead = 0.25")), (Ok(1.0), Ok(1.25)));
+        for wrong in ["overhead = -0.1", "overhead = 11", "overhead = nan", "overhead = inf"] {
+            assert!(matches!(over(wrong), Err(WorkloadFileError::Invalid { key, .. }) if key == "training.overhead"));
+        }
     }
 
     #[test]

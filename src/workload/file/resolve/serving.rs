@@ -85,8 +85,17 @@ pub(super) fn resolve(
     let answers = serving.requests() * f64::from(answer_tokens.max(1)) * BYTES_PER_TOKEN;
     let checkpoint = Checkpoint { size: Some(Bytes(answers)), interval: None };
     let amount = Amount::Samples(serving.requests());
-    let workload =
-        Workload { name, model, training, amount, data: None, checkpoint, overhead: None, sweep: None, serving: Some(serving) };
+    let workload = Workload {
+        name,
+        model,
+        training,
+        amount,
+        data: None,
+        checkpoint,
+        overhead: None,
+        sweep: None,
+        serving: Some(serving),
+    };
     Ok(Resolved { workload, assumed })
 }
 
