@@ -228,6 +228,8 @@ struct Unseen {
     /// Sizes of the errors, the smallest first.
     sizes: Vec<f64>,
     inside: usize,
+    /// Measured time over expected time.
+    paid: Vec<f64>,
     lines: Vec<String>,
 }
 
@@ -236,7 +238,7 @@ impl Unseen {
     fn of(file: &str, wanted: impl Fn(&str) -> bool) -> Self {
         let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("benchmarks/unfitted").join(file);
-        let mut all = Self { sizes: Vec::new(), inside: 0, lines: Vec::new() };
+        let mut all = Self { sizes: Vec::new(), inside: 0, paid: Vec::new(), lines: Vec::new() };
         for line in std::fs::read_to_string(path).unwrap().lines().filter(|line| wanted(line)) {
             let case: Value = serde_json::from_str(line).unwrap();
             let answer = serde_json::to_value(answer(line, &hardware, &models)).unwrap();
@@ -248,6 +250,8 @@ impl Unseen {
             let error = of("expected") / measured - 1.0;
             let is_inside = of("low") <= measured && measured <= of("high");
             all.sizes.push(error.abs());
+            let paid = if figure == "step_seconds" { 1.0 / (1.0 + error) } else { 1.0 + error };
+            all.paid.push(paid);
             all.inside += usize::from(is_inside);
             all.lines.push(format!(
                 "{} {measured} {:.4} {:+.0} % {is_inside}",
@@ -318,6 +322,26 @@ fn runs_of_strangers_are_met_as_far_as_they_are() {
         files.iter().map(|file| Unseen::of(file, |line| !line.contains("\"framework\""))).collect();
     let (runs, inside) = unnamed.iter().fold((0, 0), |sum, one| (sum.0 + one.runs(), sum.1 + one.inside));
     assert!(runs == 14 && inside >= 10, "{inside} of {runs}");
+}
+
+/// What published projects paid over what their steps are estimated to take is what a plan says of it, within five per cent.
+#[test]
+fn what_projects_paid_beside_steps_is_what_a_plan_says() {
+    let table = include_str!("../benchmarks/unfitted/project-hours.csv");
+    let ids: Vec<(&str, &str)> = table.lines().skip(1).filter_map(|line| line.split_once(',')).collect();
+    let mut paid = Vec::new();
+    for file in ["model-cards.jsonl", "pretrainings.jsonl", "strangers.jsonl"] {
+        let is_project =
+            |line: &str| ids.iter().any(|(of, id)| *of == file && line.contains(&format!("\"id\": \"{id}\"")));
+        paid.extend(Unseen::of(file, is_project).paid);
+    }
+    paid.sort_by(f64::total_cmp);
+    let said = gpuplan::plan::training::whole_run::PROJECT_HOURS;
+    assert_eq!((paid.len(), ids.len()), (said.projects as usize, said.projects as usize), "{paid:?}");
+    for (quarter, said) in [(1, said.lower_quartile), (2, said.median), (3, said.upper_quartile)] {
+        let found = paid[(paid.len() - 1) * quarter / 4];
+        assert!((found / said - 1.0).abs() < 0.05, "{quarter}: {found:.3}, said {said}; {paid:?}");
+    }
 }
 
 /// Small experts of a recent stack: bounds as above, of what was found when the permutation of their tokens was counted. One of the five is half of what

@@ -40,6 +40,8 @@ pub struct Workload {
     pub amount: Amount,
     pub data: Option<DataSet>,
     pub checkpoint: Checkpoint,
+    /// Time that the job spends beside training steps over that of its steps; `None`: not stated, and none is counted.
+    pub overhead: Option<f64>,
     /// `None`: it is run once.
     pub sweep: Option<Sweep>,
     /// `None`: the model is trained.
@@ -50,5 +52,10 @@ impl Workload {
     /// Requests come by themselves, for so many hours.
     pub fn is_service(&self) -> bool {
         self.serving.is_some_and(|serving| !serving.is_job())
+    }
+
+    /// Time of the job over that of its training steps.
+    pub fn time_over_steps(&self) -> f64 {
+        1.0 + self.overhead.unwrap_or(0.0)
     }
 }

@@ -15,6 +15,17 @@ pub struct MigSlice {
     pub processors: String,
 }
 
+/// What published trainings paid, over what their steps are estimated to take.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ProjectHours {
+    pub projects: u32,
+    /// A quarter of them paid less.
+    pub lower_quartile: f64,
+    pub median: f64,
+    /// A quarter of them paid more.
+    pub upper_quartile: f64,
+}
+
 /// What to do, or to know, to run a plan well.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
@@ -52,6 +63,14 @@ pub enum Advice {
     BeyondPositions {
         tokens: u32,
         positions: u32,
+    },
+    /// A long run on several machines: what its hours hold beside steps, and what those of published projects held.
+    WholeRun {
+        /// Saving, redone work and restarts over the time of the run. Counted.
+        lost_share: f64,
+        /// What failures alone would take if a person restarted the run. Not counted.
+        by_hand_share: f64,
+        projects: ProjectHours,
     },
     /// Kernel launches dominate.
     CompileModel,

@@ -224,6 +224,7 @@ fn service_run(hours: Hours, gpus: u32, standby: Option<&Standby>) -> RunTime {
         gpus,
         training: band,
         hours: Quantiles { expected: hours.0, p50: hours.0, p90: hours.0 },
+        beside_steps: 0.0,
         lost_hours: 0.0,
         saving: Saving {
             bytes: Bytes(0.0),

@@ -4,6 +4,7 @@ use crate::candidate::Plan;
 use crate::context::Context;
 use crate::explanation::advice::Dimension;
 use crate::explanation::{Advice, Reason};
+use crate::training::whole_run;
 use gpuplan_estimate::{Bound, StepEstimate};
 use gpuplan_hardware::Architecture;
 use gpuplan_units::Bytes;
@@ -90,6 +91,7 @@ pub fn advice(context: Context, plan: &Plan) -> Vec<Advice> {
     if plan.step.bound == Bound::Launch && !training.is_compiled() {
         advice.push(Advice::CompileModel);
     }
+    advice.extend(whole_run::advice(context, plan));
     advice
 }
 

@@ -7,3 +7,4 @@ pub mod profile;
 pub mod run;
 pub mod search;
 pub mod what_if;
+pub mod whole_run;

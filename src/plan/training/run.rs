@@ -81,8 +81,10 @@ pub struct RunTime {
     pub booked_wait: f64,
     /// At work at the same time.
     pub gpus: u32,
-    /// Undisturbed training.
+    /// Undisturbed training, with what the job is stated to do beside its steps. Hours.
     pub training: Band,
+    /// Of it, what is no training step, as stated. Hours.
+    pub beside_steps: f64,
     /// Wall clock from the request to the last save. Hours.
     pub hours: Quantiles<f64>,
     /// Part of `hours.expected` spent on saving, redone work and restarts.
@@ -121,7 +123,8 @@ impl RunInput<'_> {
         let setting = &self.step.setting;
         let steps = self.workload.amount.steps(setting.global_batch, f64::from(self.workload.training.sequence_length));
         let rounds = f64::from(self.packing.rounds());
-        let training = self.step.step_seconds().map(|seconds| seconds * steps * rounds / 3600.0);
+        let beside = self.workload.time_over_steps();
+        let training = self.step.step_seconds().map(|seconds| seconds * steps * rounds * beside / 3600.0);
         let bytes = self.workload.checkpoint.size.unwrap_or_else(|| checkpoint_bytes(self.workload));
         let Storing { stall, upload, restore, bytes_per_second, priced } = self.storing(bytes);
         let mean = Seconds::from(self.interruptions.mean_time());
@@ -148,6 +151,7 @@ impl RunInput<'_> {
             booked_wait: 0.0,
             gpus: self.gpus,
             training,
+            beside_steps: training.expected * (1.0 - 1.0 / beside),
             hours: Quantiles { expected: hours.expected, p50: hours.expected, p90: hours.high },
             lost_hours: training.expected * (stretch(mean) - 1.0),
             staging: self.staging,

@@ -768,6 +768,8 @@ class PlanRecord(Record):
     """Hours from the request to the last save."""
     gpu_hours: float | None
     """Of undisturbed training."""
+    beside_steps_hours: float | None
+    """Hours of the job beside its training steps, where the workload states `training.overhead`; `run_hours` holds them."""
     cost_usd: Quantiles2
     """Of the whole run. For machines that the user has already it is marginal cash."""
     full_cost_usd: Money | None

@@ -155,6 +155,9 @@ fn recommendation(plan: &Plan, context: &Context, width: u16) -> String {
     if !context.workload.is_service() {
         row("time", format!("{} expected, {half}{} at 90 %{chance}", plan.hours(), Hours(plan.run.hours.p90)));
     }
+    if plan.run.beside_steps > 0.0 {
+        row("", format!("{} of it beside training steps (training.overhead)", Hours(plan.run.beside_steps)));
+    }
     for (name, value) in spot_text::rows(plan, context) {
         row(name, value);
     }

@@ -2,7 +2,7 @@
 
 use crate::sentences::input::wait;
 use gpuplan_plan::Advice;
-use gpuplan_plan::explanation::advice::Dimension;
+use gpuplan_plan::explanation::advice::{Dimension, ProjectHours};
 
 /// One piece of advice as a sentence.
 pub fn sentence(advice: &Advice) -> String {
@@ -28,6 +28,7 @@ pub fn sentence(advice: &Advice) -> String {
             "a global batch this large needs learning-rate scaling with a longer warm-up, or LAMB".to_owned()
         }
         Advice::BeyondPositions { tokens, positions } => beyond_positions(*tokens, *positions),
+        Advice::WholeRun { lost_share, by_hand_share, projects } => whole_run(*lost_share, *by_hand_share, *projects),
         Advice::CompileModel => "kernel launches dominate: compile the model, or raise the micro batch".to_owned(),
         Advice::StageOnLocalDisk { data_bytes, disk_bytes } => {
             format!("stage the data on local NVMe ({:.1} of {:.1} TB)", data_bytes.0 / 1e12, disk_bytes.0 / 1e12)
@@ -71,6 +72,17 @@ pub fn sentence(advice: &Advice) -> String {
         }
         Advice::InputWait(waiting) => wait(waiting),
     }
+}
+
+fn whole_run(lost_share: f64, by_hand_share: f64, projects: ProjectHours) -> String {
+    let ProjectHours { projects, median, upper_quartile, .. } = projects;
+    format!(
+        "saving and failures of machines are counted ({:.1} % of the time, with restarts that nobody waits for; restarted by hand, failures would \
+         take {:.0} %). Evaluation and runs that are done again are not: {projects} published projects paid {median:.1} times the hours of their \
+         steps in the median, a quarter of them {upper_quartile:.1} times or more. State yours as training.overhead=0.1",
+        lost_share * 100.0,
+        by_hand_share * 100.0
+    )
 }
 
 fn beyond_positions(tokens: u32, positions: u32) -> String {

@@ -41,6 +41,7 @@ impl WorkloadFile {
         let amount = objective::sequences(amount, &training, &self.training, &self.data)?;
         let data = data::resolve(&self.data, training.sequence_length, &mut assumed)?;
         let checkpoint = checkpoint(&self.checkpoint, training.task, &mut assumed)?;
+        let overhead = self.training.overhead.map(overhead).transpose()?;
         let sweep = sweep(&self.sweep, &mut assumed)?;
         if self.limits.max_nodes == Some(0) {
             return Err(invalid("limits.max_nodes", "at least one node is needed"));
@@ -48,7 +49,7 @@ impl WorkloadFile {
         let name = self.name_or(|| format!("{}-{}", network.model.name, training::task_word(training.task)))?;
         is_within_the_work(&self.training, &training, amount)?;
         let workload =
-            Workload { name, model: network.model, training, amount, data, checkpoint, sweep, serving: None };
+            Workload { name, model: network.model, training, amount, data, checkpoint, overhead, sweep, serving: None };
         Ok(Resolved { workload, assumed })
     }
 }
@@ -101,6 +102,16 @@ fn is_within_the_work(section: &TrainingSection, training: &Training, amount: Am
         return Ok(());
     }
     Err(invalid(key, format!("a step of {batch} sequences is more than the whole run, which has {samples:.0}")))
+}
+
+/// Ten times the steps is more than any published project paid (benchmarks/unfitted: 3.2 times).
+fn overhead(stated: f64) -> Result<f64, WorkloadFileError> {
+    if (0.0..=10.0).contains(&stated) {
+        return Ok(stated);
+    }
+    let detail =
+        format!("`{stated}` is not from 0 to 10: time beside training steps over the time of the steps, such as 0.1");
+    Err(invalid("training.overhead", detail))
 }
 
 fn epochs(epochs: f64, data: &DataSection, kind: ModelKind) -> Result<Amount, WorkloadFileError> {
@@ -232,6 +243,18 @@ mod tests {
         assert!(
             matches!(resolved(&tokens_for_images), Err(WorkloadFileError::Missing { key, .. }) if key == "data.samples")
         );
+    }
+
+    #[test]
+    fn time_beside_steps_is_a_ratio() {
+        let over = |stated: &str| {
+            resolved(&format!("{MODEL}[training]\ntask = \"lora\"\nsteps = 10\n{stated}"))
+                .map(|resolved| resolved.workload.time_over_steps())
+        };
+        assert_eq!((over(""), over("overhead = 0.25")), (Ok(1.0), Ok(1.25)));
+        for wrong in ["overhead = -0.1", "overhead = 11", "overhead = nan", "overhead = inf"] {
+            assert!(matches!(over(wrong), Err(WorkloadFileError::Invalid { key, .. }) if key == "training.overhead"));
+        }
     }
 
     #[test]

@@ -82,6 +82,9 @@ pub struct TrainingSection {
     pub epochs: Option<Scalar>,
     /// Optimizer steps.
     pub steps: Option<Scalar>,
+    /// Time that the job spends on anything but training steps, such as evaluation and runs that are done again, over the time of the steps,
+    /// such as 0.1. Saving, restarts and failures of machines are counted without it.
+    pub overhead: Option<f64>,
     /// Tokens of a sequence, or the side of an image in pixels.
     pub sequence_length: Option<Scalar>,
     /// Sequences (or images) of one optimizer step.

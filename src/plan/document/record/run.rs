@@ -21,6 +21,9 @@ pub struct TimeRecord {
     /// Of undisturbed training.
     #[serde(default)]
     pub gpu_hours: Option<f64>,
+    /// Hours of the job beside its training steps, where the workload states `training.overhead`; `run_hours` holds them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside_steps_hours: Option<f64>,
 }
 
 /// How long until the first machine runs. Nobody publishes it for capacity that is not spot.
@@ -111,7 +114,12 @@ pub struct SweepRecord {
 
 impl TimeRecord {
     pub(super) fn new(plan: &Plan) -> Self {
-        Self { wait_hours: WaitRecord::new(plan), run_hours: plan.run.hours, gpu_hours: Some(plan.gpu_hours()) }
+        Self {
+            wait_hours: WaitRecord::new(plan),
+            run_hours: plan.run.hours,
+            gpu_hours: Some(plan.gpu_hours()),
+            beside_steps_hours: Some(plan.run.beside_steps).filter(|hours| *hours > 0.0),
+        }
     }
 }
 

@@ -85,8 +85,9 @@ pub(super) fn resolve(
     let answers = serving.requests() * f64::from(answer_tokens.max(1)) * BYTES_PER_TOKEN;
     let checkpoint = Checkpoint { size: Some(Bytes(answers)), interval: None };
     let amount = Amount::Samples(serving.requests());
+    let (data, overhead, sweep) = (None, None, None);
     let workload =
-        Workload { name, model, training, amount, data: None, checkpoint, sweep: None, serving: Some(serving) };
+        Workload { name, model, training, amount, data, checkpoint, overhead, sweep, serving: Some(serving) };
     Ok(Resolved { workload, assumed })
 }
 
