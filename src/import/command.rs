@@ -71,7 +71,7 @@ fn read_start(start: &Start, environment: &[(&str, String)], script: &Script, as
     asked.trains |= entries.iter().any(|entry| LEARNING.contains(&entry.key.as_str()) && entry.switch() != Some(false));
     processes::of_launcher(&launch, asked);
     processes::of_step(&start.before, asked, names);
-    processes::of_environment(start, &launch, environment, asked);
+    processes::of_environment(start, &launch, &entries, environment, asked);
     // Files come first: a flag behind them wins.
     let mut has_configuration = false;
     for path in start.configurations(&launch, &entries) {

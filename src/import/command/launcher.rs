@@ -27,14 +27,15 @@ const LAUNCHERS: [&str; 18] = [
 const LAUNCHING_MODULES: [&str; 4] =
     ["torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch", "deepspeed.launcher.runner"];
 /// Programs that train or serve by themselves, with the word that says so.
-const PROGRAMS: [(&str, &[&str]); 11] = [
+const PROGRAMS: [(&str, &[&str]); 12] = [
     ("llamafactory-cli", &["train"]),
     ("axolotl", &["train"]),
     ("oumi", &["train"]),
     ("tune", &["run"]),
     ("trl", &["sft", "dpo", "grpo", "kto", "reward", "rloo"]),
     ("vllm", &["serve"]),
-    ("swift", &["sft", "pt", "rlhf"]),
+    ("swift", &["sft", "pt", "rlhf", "dpo", "orpo", "simpo"]),
+    ("megatron", &["sft", "pt", "rlhf"]),
     ("litgpt", &["finetune", "finetune_lora", "finetune_full", "pretrain"]),
     ("lerobot-train", &[]),
     ("text-generation-launcher", &[]),

@@ -150,7 +150,12 @@ fn processes_are_counted_where_they_are_started() {
         asked.kind = JobKind::Script;
         asked.launch
     };
-    let expected = |gpus_per_machine, machines, gpus| crate::Launch { gpus_per_machine, gpus, machines };
+    let expected = |gpus_per_machine, machines, gpus| crate::Launch {
+        gpus_per_machine,
+        gpus,
+        machines,
+        ..crate::Launch::default()
+    };
     for (script, counts) in [
         ("deepspeed --include localhost:0,2 train.py", expected(Some(2), Some(1), None)),
         ("deepspeed --include worker-0@worker-1:0,1,2,3 train.py", expected(Some(4), Some(2), None)),
@@ -182,6 +187,51 @@ fn processes_are_counted_where_they_are_started() {
     assert_eq!((step.nodes, step.choices[0].gpus), (Some(8..=8), Some(crate::Gpus::PerMachine(8))));
     let one = read("srun -n1 --gres=gpu:a100:1 python train.py --bf16");
     assert_eq!((one.choices[0].gpus, one.choices[0].chips.is_some()), (Some(crate::Gpus::PerMachine(1)), true));
+}
+
+#[test]
+fn a_process_may_split_its_model_over_cards() {
+    let launch = |script: &str| {
+        let read = asked(script).launch;
+        (read.gpus_per_machine, read.processes_per_machine)
+    };
+    let four = "CUDA_VISIBLE_DEVICES=0,1,2,3";
+    for (script, counts) in [
+        (format!("{four} NPROC_PER_NODE=2 swift dpo --model_type yi-6b-chat"), (Some(4), Some(2))),
+        (format!("{four} torchrun --nproc_per_node=2 llm_sft.py --sft_type lora"), (Some(4), Some(2))),
+        (format!("{four} swift sft --model Qwen/Qwen2.5-7B"), (Some(4), Some(1))),
+        (format!("{four} python train.py --device_map auto"), (Some(4), Some(1))),
+        // Each process has a card of its own, and what is left over is idle, or DeepSpeed takes it.
+        (format!("{four} torchrun --nproc_per_node=2 train.py"), (Some(2), None)),
+        (format!("{four} NPROC_PER_NODE=2 swift sft --deepspeed zero2"), (Some(2), None)),
+        (format!("{four} NPROC_PER_NODE=3 swift sft --model a/b"), (Some(3), None)),
+    ] {
+        assert_eq!(launch(&script), counts, "{script}");
+    }
+}
+
+#[test]
+fn words_of_ms_swift_are_those_of_its_version() {
+    let read = |script: &str| {
+        let asked = asked(script);
+        let training = asked.workload.training;
+        let words = [asked.model_name, training.task, training.precision, training.objective];
+        words.map(Option::unwrap_or_default)
+    };
+    let second = "--model_type yi-6b-chat --sft_type lora --dtype bf16";
+    for (script, expected) in [
+        (format!("swift dpo {second}"), ["yi-6b-chat", "lora", "bf16", "dpo"]),
+        (format!("swift simpo {second}"), ["yi-6b-chat", "lora", "bf16", "orpo"]),
+        (format!("python src/llm_sft.py {second}"), ["yi-6b-chat", "lora", "bf16", ""]),
+        // Since the third `model_type` is the kind of the model.
+        ("swift sft --model Qwen/Qwen2.5-7B --model_type qwen2_5".to_owned(), ["Qwen/Qwen2.5-7B", "lora", "", ""]),
+        ("swift sft --model_type qwen2_5 --model Qwen/Qwen2.5-7B".to_owned(), ["Qwen/Qwen2.5-7B", "lora", "", ""]),
+        ("megatron sft --load Qwen2.5-7B-mcore/".to_owned(), ["Qwen2.5-7B", "full-fine-tune", "", ""]),
+        ("megatron rlhf --rlhf_type dpo --model a/b-7b --tuner_type lora".to_owned(), ["a/b-7b", "lora", "", "dpo"]),
+    ] {
+        assert_eq!(read(&script), expected, "{script}");
+    }
+    assert!(keys(&asked("swift dpo --model_type yi-6b-chat --dtype AUTO").unread).is_empty());
 }
 
 /// A limit, a public set or the trainer's own epochs say how much is trained, and each is named as assumed.

@@ -28,6 +28,8 @@ fn set(setting: Setting, entry: &Entry, asked: &mut JobRequest, names: Names) ->
     let file = &mut asked.workload;
     match setting {
         Setting::Model => return model::name(text, asked, names),
+        Setting::ModelOrKind if asked.model_name.is_some() => return Outcome::WithoutEffect,
+        Setting::ModelOrKind => return model::name(text, asked, names),
         Setting::Number(slot) => return number(slot, text, asked),
         Setting::Rank => {
             if matches!(number(|file| &mut file.training.lora.rank, text, asked), Outcome::Unread) {
@@ -38,6 +40,8 @@ fn set(setting: Setting, entry: &Entry, asked: &mut JobRequest, names: Names) ->
             let lower = text.to_ascii_lowercase();
             match words.iter().find(|(word, _)| *word == lower) {
                 Some((_, chosen)) => *slot(file) = Some((*chosen).to_owned()),
+                // Programs decide by themselves.
+                None if lower == "auto" => return Outcome::WithoutEffect,
                 None => return Outcome::Unread,
             }
         }

@@ -58,7 +58,7 @@ fn has_size(name: &str) -> bool {
 
 /// `q_proj,v_proj`, `all`. `None`: matrices that are not told apart.
 pub fn targets(text: &str) -> Option<Vec<String>> {
-    if matches!(text, "all" | "all-linear") {
+    if matches!(text.to_ascii_lowercase().as_str(), "all" | "all-linear") {
         return Some(vec!["all-linear".to_owned()]);
     }
     let all: Vec<String> = text.split([',', ' ']).filter(|word| !word.is_empty()).map(str::to_owned).collect();

@@ -26,6 +26,6 @@ pub use pretraining::{LEVANTER, MAXTEXT, NANOTRON, NEMO};
 pub use reinforcement::{OPEN_RLHF, RL2, VERL, VERL_SFT};
 pub use serving::{SERVE, SGLANG, TGI};
 pub use starting::{ACCELERATE, DEEPSPEED};
-pub use swift::SWIFT;
+pub use swift::{MEGATRON_SWIFT, SWIFT};
 pub use torchtitan::TORCHTITAN;
 pub use torchtune::TORCHTUNE;

@@ -14,6 +14,8 @@ pub type Word = fn(&mut WorkloadFile) -> &mut Option<String>;
 pub enum Setting {
     /// The name of a model.
     Model,
+    /// The name of a model where no other key names one; else the name of its architecture.
+    ModelOrKind,
     /// A number above zero.
     Number(Number),
     /// One of these words; each with the one of a workload file.

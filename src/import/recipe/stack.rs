@@ -3,8 +3,8 @@
 use super::entry::Entry;
 use super::programs::{
     ANY, AWS_SAMPLES, AXOLOTL, BERT, DIFFUSERS, HUGGING_FACE, LEROBOT, LEVANTER, LITGPT, LITGPT_FULL, LITGPT_PRETRAIN,
-    LLAMA_FACTORY, MAXTEXT, MEGATRON, MEGATRON_DEEPSPEED, NEMO, OPEN_RLHF, OUMI, RL2, SERVE, SGLANG, SWIFT, TGI,
-    TORCHTITAN, TORCHTUNE, TRL, UNSLOTH, VERL, VERL_SFT,
+    LLAMA_FACTORY, MAXTEXT, MEGATRON, MEGATRON_DEEPSPEED, MEGATRON_SWIFT, NEMO, OPEN_RLHF, OUMI, RL2, SERVE, SGLANG,
+    SWIFT, TGI, TORCHTITAN, TORCHTUNE, TRL, UNSLOTH, VERL, VERL_SFT,
 };
 use super::setting::Dialect;
 use crate::JobRequest;
@@ -28,7 +28,9 @@ pub fn of_command(program: &str, entries: &[Entry]) -> &'static Dialect {
         &AXOLOTL
     } else if program.starts_with("llamafactory-cli") || has("finetuning_type") {
         &LLAMA_FACTORY
-    } else if program.starts_with("swift ") || is_of("swift") {
+    } else if program.starts_with("megatron ") {
+        &MEGATRON_SWIFT
+    } else if program.starts_with("swift ") || is_of("swift") || has("sft_type") {
         &SWIFT
     } else if program == "litgpt pretrain" {
         &LITGPT_PRETRAIN
