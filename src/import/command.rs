@@ -55,7 +55,10 @@ pub fn quote(word: &str) -> String {
 
 fn read_commands(script: &Script, asked: &mut JobRequest, names: Names) {
     for Command { words, environment, is_cut } in script.commands() {
-        let Some(start) = launcher::start(words) else { continue };
+        let Some(start) = launcher::start(words) else {
+            processes::of_unknown_step(words, asked, names);
+            continue;
+        };
         if *is_cut {
             asked.leave_unread(start.name(), "a quote behind it is never closed");
         }
@@ -68,6 +71,9 @@ fn read_start(start: &Start, environment: &[(&str, String)], script: &Script, as
     let mut entries = launcher::flags(&start.after);
     without_stage(&mut entries);
     let dialect = recipe::of_command(&start.program, &entries);
+    // `accelerate launch --mixed_precision bf16`: what the program says itself comes later.
+    let precision: Vec<Entry> = launch.iter().filter(|entry| entry.key == "mixed_precision").cloned().collect();
+    recipe::apply(recipe::of_command("", &[]), &precision, asked, names);
     asked.trains |= entries.iter().any(|entry| LEARNING.contains(&entry.key.as_str()) && entry.switch() != Some(false));
     processes::of_launcher(&launch, asked);
     processes::of_step(&start.before, asked, names);

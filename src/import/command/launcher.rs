@@ -27,7 +27,7 @@ const LAUNCHERS: [&str; 18] = [
 const LAUNCHING_MODULES: [&str; 4] =
     ["torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch", "deepspeed.launcher.runner"];
 /// Programs that train or serve by themselves, with the word that says so.
-const PROGRAMS: [(&str, &[&str]); 12] = [
+const PROGRAMS: [(&str, &[&str]); 15] = [
     ("llamafactory-cli", &["train"]),
     ("axolotl", &["train"]),
     ("oumi", &["train"]),
@@ -36,10 +36,13 @@ const PROGRAMS: [(&str, &[&str]); 12] = [
     ("vllm", &["serve"]),
     ("swift", &["sft", "pt", "rlhf", "dpo", "orpo", "simpo"]),
     ("megatron", &["sft", "pt", "rlhf"]),
+    ("xtuner", &["train"]),
     ("litgpt", &["finetune", "finetune_lora", "finetune_full", "pretrain"]),
     ("lerobot-train", &[]),
     ("text-generation-launcher", &[]),
     ("unsloth-cli", &[]),
+    ("fairseq-train", &[]),
+    ("fairseq-hydra-train", &[]),
 ];
 /// Images of containers that start a program by themselves: what stands behind them are its flags.
 const IMAGES: [(&str, &str); 3] = [
@@ -107,8 +110,9 @@ pub fn start(words: &[String]) -> Option<Start> {
         return Some(start);
     }
     let is_launched = words.iter().any(|word| LAUNCHERS.contains(&base(word)));
-    let file = words.iter().position(|word| is_python(word) && !word.starts_with('-'));
-    let Some(at) = file.or_else(|| module(words)) else { return image(words) };
+    // `env_path=envs/orz.py` is an argument.
+    let file = words.iter().position(|word| is_python(word) && !word.starts_with('-') && !word.contains('='));
+    let Some(at) = file.into_iter().chain(module(words)).min() else { return image(words) };
     let is_first = words.first().is_some_and(|word| is_python(word));
     // Not `pip install -m` or a copied file.
     if !is_launched && !is_first {

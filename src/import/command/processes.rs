@@ -41,6 +41,14 @@ pub fn of_step(before: &[String], asked: &mut JobRequest, names: Names) {
     options::step(&before[at + 1..], asked, names);
 }
 
+/// A step that takes GPUs for a program that is not known, such as a script that lies elsewhere.
+pub fn of_unknown_step(words: &[String], asked: &mut JobRequest, names: Names) {
+    if words.iter().any(|word| word.starts_with("--gpus") || word.starts_with("--gres=gpu") || word.starts_with("gpu:"))
+    {
+        of_step(words, asked, names);
+    }
+}
+
 /// `CUDA_VISIBLE_DEVICES=0,1 python ...`, where no launcher counts, or where a process has several cards.
 pub fn of_environment(
     start: &Start,

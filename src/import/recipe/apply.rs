@@ -8,11 +8,18 @@ use super::usual::REINFORCEMENT;
 use crate::{JobRequest, Names};
 use gpuplan_workload::file::{Scalar, WorkloadFile};
 
+/// Sections for the arguments of Hugging Face's Trainer in programs that have further ones.
+const TRAINER_SECTIONS: [&str; 4] = ["training_arguments.", "training_args.", "train_args.", "trainer_args."];
+
 /// Looks an entry up in the tables of a program, and sets what it says.
 pub fn apply(dialect: &Dialect, entry: &Entry, asked: &mut JobRequest, names: Names) -> Outcome {
-    let find = |table: &[(&str, Setting)]| table.iter().find(|(key, _)| *key == entry.key).map(|(_, setting)| *setting);
+    let find = |table: &[(&str, Setting)], wanted: &str| {
+        table.iter().find(|(key, _)| *key == wanted).map(|(_, setting)| *setting)
+    };
     let usual = if dialect.has_common { usual::SETTINGS } else { &[] };
-    if let Some(setting) = find(dialect.settings).or_else(|| find(usual)) {
+    // A program may keep the arguments of its trainer in a section of their own.
+    let own = TRAINER_SECTIONS.iter().find_map(|section| entry.key.strip_prefix(section)).unwrap_or(&entry.key);
+    if let Some(setting) = find(dialect.settings, &entry.key).or_else(|| find(usual, own)) {
         return set(setting, entry, asked, names);
     }
     let is_nothing = dialect

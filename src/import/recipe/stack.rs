@@ -2,9 +2,9 @@
 
 use super::entry::Entry;
 use super::programs::{
-    ANY, AWS_SAMPLES, AXOLOTL, BERT, DIFFUSERS, HUGGING_FACE, LEROBOT, LEVANTER, LITGPT, LITGPT_FULL, LITGPT_PRETRAIN,
-    LLAMA_FACTORY, MAXTEXT, MEGATRON, MEGATRON_DEEPSPEED, MEGATRON_SWIFT, NEMO, OPEN_RLHF, OUMI, RL2, SERVE, SGLANG,
-    SWIFT, TGI, TORCHTITAN, TORCHTUNE, TRL, UNSLOTH, VERL, VERL_SFT,
+    ANY, AWS_SAMPLES, AXOLOTL, BERT, DIFFUSERS, FAIRSEQ, HUGGING_FACE, LEROBOT, LEVANTER, LITGPT, LITGPT_FULL,
+    LITGPT_PRETRAIN, LLAMA_FACTORY, MAXTEXT, MEGATRON, MEGATRON_DEEPSPEED, MEGATRON_SWIFT, NEMO, OPEN_CLIP, OPEN_RLHF,
+    OUMI, RL2, SERVE, SGLANG, SWIFT, TGI, TORCHTITAN, TORCHTUNE, TRL, UNSLOTH, VERL, VERL_SFT,
 };
 use super::setting::Dialect;
 use crate::JobRequest;
@@ -68,6 +68,10 @@ pub fn of_command(program: &str, entries: &[Entry]) -> &'static Dialect {
         &LEROBOT
     } else if name.starts_with("unsloth") {
         &UNSLOTH
+    } else if name.starts_with("fairseq-") || (has("arch") && (has("max_tokens") || has("tokens_per_sample"))) {
+        &FAIRSEQ
+    } else if is_of("open_clip_train") || (has("train_data") && has("dataset_type")) {
+        &OPEN_CLIP
     } else if has("per_device_train_batch_size") {
         &HUGGING_FACE
     } else if has("pretrained_model_name_or_path") && (has("resolution") || has("instance_prompt")) {

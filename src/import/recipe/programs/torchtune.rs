@@ -4,8 +4,8 @@ use super::hugging_face::ANY;
 use crate::recipe::entry::Entry;
 use crate::recipe::model;
 use crate::recipe::setting::Dialect;
-use crate::recipe::setting::Setting::{Choice, Either, Flag, Nothing, Rank, Share, Switch};
-use crate::recipe::usual::REINFORCEMENT;
+use crate::recipe::setting::Setting::{Choice, Either, Flag, NotPlanned, Nothing, Rank, Share, Switch};
+use crate::recipe::usual::{DISTILLATION, REINFORCEMENT};
 use crate::recipe::words::value;
 use crate::recipe::words::{LENGTH, MICRO_BATCH, OPTIMIZER, PRECISION, RECOMPUTE};
 use crate::{JobRequest, Names};
@@ -32,6 +32,7 @@ pub const TORCHTUNE: Dialect = Dialect {
                 ],
             ),
         ),
+        ("teacher_model._component_", NotPlanned(DISTILLATION)),
         ("model.lora_rank", Rank),
         ("model.lora_dropout", Share(|file| &mut file.training.lora.dropout)),
         ("compile", Flag(|file| &mut file.training.compile)),
@@ -52,6 +53,8 @@ pub const TORCHTUNE: Dialect = Dialect {
         "checkpointer",
         "optimizer",
         "lr_scheduler",
+        "teacher_model",
+        "teacher_checkpointer",
         "shuffle",
         "device",
         "metric_logger",
