@@ -234,6 +234,56 @@ fn words_of_ms_swift_are_those_of_its_version() {
     assert!(keys(&asked("swift dpo --model_type yi-6b-chat --dtype AUTO").unread).is_empty());
 }
 
+/// Programs outside the large stacks, and words that stand before the program or in a section of their own.
+#[test]
+fn words_are_found_where_further_programs_have_them() {
+    let read = |script: &str| {
+        let asked = asked(script);
+        let training = asked.workload.training;
+        let number = |number: Option<Scalar>| number.map(|number| number.to_string()).unwrap_or_default();
+        let words = [training.task, training.precision].map(Option::unwrap_or_default);
+        (words, number(training.micro_batch), asked.not_planned.is_some())
+    };
+    let line = |task: &str, precision: &str, batch: &str, is_other: bool| {
+        ([task.to_owned(), precision.to_owned()], batch.to_owned(), is_other)
+    };
+    for (script, expected) in [
+        ("accelerate launch --mixed_precision=bf16 train.py --config a", line("", "bf16", "", false)),
+        ("accelerate launch --mixed_precision bf16 train.py --fp16", line("", "amp-fp16", "", false)),
+        ("fairseq-train data --arch roberta_base --batch-size 8 --fp16", line("pretrain", "amp-fp16", "8", false)),
+        (
+            "torchrun train.py data --arch transformer_lm --tokens-per-sample 256 --max-sentences 4",
+            line("pretrain", "", "4", false),
+        ),
+        (
+            "torchrun -m open_clip_train.main --model ViT-B-16 --dataset-type webdataset --batch-size 128 --precision amp_bf16",
+            line("", "bf16", "128", true),
+        ),
+        (
+            "deepspeed train.py --training_arguments.fp16 true --training_arguments.per_device_train_batch_size 16",
+            line("", "amp-fp16", "16", false),
+        ),
+        (
+            "torchrun finetuning.py --enable_fsdp --use_peft --peft_method lora --batch_size_training 4 --pure_bf16",
+            line("lora", "pure-bf16", "4", false),
+        ),
+        ("python finetuning.py --enable_fsdp --batch_size_training 2", line("full-fine-tune", "", "2", false)),
+        ("python finetuning.py --batch_size_training 2 --use_peft --peft_method prefix", line("lora", "", "2", true)),
+        ("python a.py --model gpt2 --optimizer torch.optim.SGD --batch_size 4", line("", "", "4", false)),
+        ("python a.py --model gpt2 --optimizer prodigy --batch_size 4", line("", "", "4", true)),
+        ("python train.py --model gpt2 --teacher_model_name_or_path gpt2-xl", line("", "", "", true)),
+        ("torchrun -m RL2.trainer.ppo rollout.env_path=envs/orz.py actor.model_name=a/b", line("", "", "", true)),
+    ] {
+        assert_eq!(read(script), expected, "{script}");
+    }
+    let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
+    let read = |script: &str| crate::read(&format!("#!/bin/bash\n{script}\n"), Names::new(&hardware, &models));
+    let step = read("srun --nodes 2 --gpus-per-node 4 bash -c ./elsewhere.sh").unwrap();
+    assert_eq!((step.nodes, step.choices[0].gpus), (Some(2..=2), Some(crate::Gpus::PerMachine(4))));
+    assert!(read("srun --nodes 2 hostname").is_err());
+    assert_eq!(read("NPROC_PER_NODE=4 xtuner train mine.py").unwrap().launch.gpus_per_machine, Some(4));
+}
+
 /// A limit, a public set or the trainer's own epochs say how much is trained, and each is named as assumed.
 #[test]
 fn rows_are_those_that_the_job_limits_or_names() {

@@ -5,6 +5,7 @@ use super::model;
 use super::setting::{Dialect, Number, Outcome, Setting};
 use super::usual;
 use super::usual::REINFORCEMENT;
+use crate::shell::is_unknown;
 use crate::{JobRequest, Names};
 use gpuplan_workload::file::{Scalar, WorkloadFile};
 
@@ -91,6 +92,8 @@ fn set(setting: Setting, entry: &Entry, asked: &mut JobRequest, names: Names) ->
         Setting::Gpus => return count(text, &mut asked.launch.gpus),
         Setting::Machines => return count(text, &mut asked.launch.machines),
         Setting::Objective(words) => objective(text, words, asked),
+        Setting::Optimizer(_) if text.is_empty() || is_unknown(text) => return Outcome::Unread,
+        Setting::Optimizer(words) => return optimizer(text, words, asked),
         Setting::Preference if asked.workload.training.objective.is_some() => return Outcome::WithoutEffect,
         Setting::Preference => return not_planned(REINFORCEMENT, entry, asked),
         Setting::NotPlanned(work) => return not_planned(work, entry, asked),
@@ -135,6 +138,21 @@ pub fn objective(text: &str, words: &[(&str, &str)], asked: &mut JobRequest) {
             asked.not_planned.get_or_insert_with(|| REINFORCEMENT.to_owned());
         }
     }
+}
+
+/// Sets the optimizer. One that the estimate does not know has other states than those it would be priced with.
+fn optimizer(text: &str, words: &[(&str, &str)], asked: &mut JobRequest) -> Outcome {
+    let lower = text.to_ascii_lowercase();
+    // `torch.optim.AdamW`
+    let class = lower.rsplit('.').next().unwrap_or_default();
+    match words.iter().find(|(word, _)| *word == lower || *word == class) {
+        Some((_, optimizer)) => asked.workload.training.optimizer = Some((*optimizer).to_owned()),
+        None if matches!(lower.as_str(), "auto" | "none" | "null") => return Outcome::WithoutEffect,
+        None => {
+            asked.not_planned.get_or_insert_with(|| format!("the estimate knows no optimizer `{text}`"));
+        }
+    }
+    Outcome::Understood
 }
 
 fn count(text: &str, slot: &mut Option<u32>) -> Outcome {

@@ -48,6 +48,8 @@ pub enum Setting {
     Objective(&'static [(&'static str, &'static str)]),
     /// Only programs of preference and reinforcement learning have such a key.
     Preference,
+    /// An optimizer by one of these words or as a class; any other is not planned.
+    Optimizer(&'static [(&'static str, &'static str)]),
     /// Anything but off: work that is not planned, in words.
     NotPlanned(&'static str),
     /// Neither work nor machines depend on it.

@@ -3,8 +3,8 @@
 use super::entry::Entry;
 use super::programs::{
     ANY, AWS_SAMPLES, AXOLOTL, BERT, DIFFUSERS, FAIRSEQ, HUGGING_FACE, LEROBOT, LEVANTER, LITGPT, LITGPT_FULL,
-    LITGPT_PRETRAIN, LLAMA_FACTORY, MAXTEXT, MEGATRON, MEGATRON_DEEPSPEED, MEGATRON_SWIFT, NEMO, OPEN_CLIP, OPEN_RLHF,
-    OUMI, RL2, SERVE, SGLANG, SWIFT, TGI, TORCHTITAN, TORCHTUNE, TRL, UNSLOTH, VERL, VERL_SFT,
+    LITGPT_PRETRAIN, LLAMA_COOKBOOK, LLAMA_FACTORY, MAXTEXT, MEGATRON, MEGATRON_DEEPSPEED, MEGATRON_SWIFT, NEMO,
+    OPEN_CLIP, OPEN_RLHF, OUMI, RL2, SERVE, SGLANG, SWIFT, TGI, TORCHTITAN, TORCHTUNE, TRL, UNSLOTH, VERL, VERL_SFT,
 };
 use super::setting::Dialect;
 use crate::JobRequest;
@@ -72,6 +72,8 @@ pub fn of_command(program: &str, entries: &[Entry]) -> &'static Dialect {
         &FAIRSEQ
     } else if is_of("open_clip_train") || (has("train_data") && has("dataset_type")) {
         &OPEN_CLIP
+    } else if is_of("llama_recipes") || is_of("llama_cookbook") || has("batch_size_training") || has("enable_fsdp") {
+        &LLAMA_COOKBOOK
     } else if has("per_device_train_batch_size") {
         &HUGGING_FACE
     } else if has("pretrained_model_name_or_path") && (has("resolution") || has("instance_prompt")) {

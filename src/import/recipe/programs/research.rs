@@ -1,9 +1,11 @@
-//! fairseq (fairseq/options.py, dataclass/configs.py) and OpenCLIP (src/open_clip_train/params.py).
+//! fairseq (fairseq/options.py, dataclass/configs.py), OpenCLIP (src/open_clip_train/params.py) and Llama Cookbook
+//! (src/llama_cookbook/configs/training.py, formerly llama-recipes).
 
-use super::hugging_face::ANY;
+use super::hugging_face::{ANY, adapters};
 use crate::recipe::entry::Entry;
 use crate::recipe::setting::Dialect;
-use crate::recipe::setting::Setting::{Choice, Either, Gpus, Model, NotPlanned, Nothing, Number};
+use crate::recipe::setting::Setting::{Choice, Either, Gpus, Model, NotPlanned, Nothing, Number, Precision};
+use crate::recipe::usual::PREFIX;
 use crate::recipe::words::{ACCUMULATION, EPOCHS, LENGTH, MICRO_BATCH, PRECISION, RECOMPUTE, STEPS, value};
 use crate::{JobRequest, Names};
 
@@ -94,3 +96,43 @@ pub const OPEN_CLIP: Dialect = Dialect {
     complete: |_, _, _| {},
     ..ANY
 };
+
+/// Llama Cookbook: whole models, unless adapters are asked for.
+pub const LLAMA_COOKBOOK: Dialect = Dialect {
+    settings: &[
+        ("batch_size_training", MICRO_BATCH),
+        ("context_length", LENGTH),
+        ("fsdp_config.pure_bf16", Precision("pure-bf16")),
+        ("quantization", Choice(|file| &mut file.training.base_weights, &[("4bit", "nf4"), ("8bit", "int8")])),
+        // On unless it is switched off; the format is another key's.
+        ("mixed_precision", Nothing),
+    ],
+    nothing: &[
+        "enable_fsdp",
+        "peft_method",
+        "low_cpu_fsdp",
+        "dist_checkpoint_root_folder",
+        "dist_checkpoint_folder",
+        "save_model",
+        "save_metrics",
+        "save_optimizer",
+        "run_validation",
+        "use_fast_kernels",
+        "use_wandb",
+        "batching_strategy",
+        "val_batch_size",
+        "num_workers_dataloader",
+        "custom_dataset",
+    ],
+    complete: llama_cookbook,
+    ..ANY
+};
+
+fn llama_cookbook(entries: &[Entry], asked: &mut JobRequest, names: Names) {
+    let has_adapters = asked.workload.training.task.as_deref() == Some("lora");
+    if has_adapters && value(entries, "peft_method").is_some_and(|method| method != "lora") {
+        asked.not_planned.get_or_insert_with(|| PREFIX.to_owned());
+    }
+    asked.workload.training.task.get_or_insert_with(|| "full-fine-tune".to_owned());
+    adapters(entries, asked, names);
+}

@@ -4,10 +4,10 @@ use super::hugging_face::ANY;
 use crate::recipe::entry::Entry;
 use crate::recipe::model;
 use crate::recipe::setting::Dialect;
-use crate::recipe::setting::Setting::{Choice, Either, Flag, NotPlanned, Nothing, Rank, Share, Switch};
-use crate::recipe::usual::{DISTILLATION, REINFORCEMENT};
+use crate::recipe::setting::Setting::{Choice, Either, Flag, NotPlanned, Nothing, Optimizer, Rank, Share, Switch};
+use crate::recipe::usual::{DISTILLATION, OPTIMIZERS, REINFORCEMENT};
 use crate::recipe::words::value;
-use crate::recipe::words::{LENGTH, MICRO_BATCH, OPTIMIZER, PRECISION, RECOMPUTE};
+use crate::recipe::words::{LENGTH, MICRO_BATCH, PRECISION, RECOMPUTE};
 use crate::{JobRequest, Names};
 
 /// torchtune, recipes/configs.
@@ -20,18 +20,7 @@ pub const TORCHTUNE: Dialect = Dialect {
         ("enable_activation_checkpointing", Either(RECOMPUTE, "full", "none")),
         ("enable_activation_offloading", Switch(|file| &mut file.training.offload, "activations")),
         ("optimizer_in_bwd", Flag(|file| &mut file.training.optimizer_in_backward)),
-        (
-            "optimizer._component_",
-            Choice(
-                OPTIMIZER,
-                &[
-                    ("torch.optim.adamw", "adamw"),
-                    ("bitsandbytes.optim.pagedadamw", "adamw-paged"),
-                    ("bitsandbytes.optim.pagedadamw8bit", "adamw-paged"),
-                    ("bitsandbytes.optim.adamw8bit", "adamw-8bit"),
-                ],
-            ),
-        ),
+        ("optimizer._component_", Optimizer(OPTIMIZERS)),
         ("teacher_model._component_", NotPlanned(DISTILLATION)),
         ("model.lora_rank", Rank),
         ("model.lora_dropout", Share(|file| &mut file.training.lora.dropout)),
