@@ -1,6 +1,7 @@
 //! What the commands of a job say of its workload: launchers are followed to the training program, its flags, and the configurations
 //! that it names.
 
+mod hydra;
 mod launcher;
 mod processes;
 mod tests;
@@ -87,7 +88,7 @@ fn read_start(start: &Start, environment: &[(&str, String)], script: &Script, as
     if let Some(model) = start.named_model(&entries, environment) {
         entries.push(Entry { key: "model".to_owned(), value: Some(model), shown: "model".to_owned() });
     }
-    entries.retain(|entry| !launcher::CONFIGURATIONS.contains(&entry.key.as_str()));
+    entries.retain(|entry| !launcher::CONFIGURATIONS.contains(&entry.key.as_str()) && !hydra::is_flag(&entry.key));
     recipe::apply(dialect, &entries, asked, names);
     recipe::task_of_program(start.name(), &entries, asked);
     recipe::amount_of_data(dialect, &entries, asked);
@@ -117,6 +118,10 @@ fn read_configuration(path: &str, program: &str, script: &Script, asked: &mut Jo
         asked.leave_unread(path, "neither YAML, TOML nor JSON");
         return false;
     };
+    let (document, missing) = hydra::composed(&document, path, &|path| script.file(path));
+    for path in missing {
+        asked.leave_unread(&path, "a configuration that is not there");
+    }
     read_document(&document, Some(path), program, asked, names)
 }
 

@@ -1,5 +1,6 @@
 //! Launchers: where in a line the training program stands, and which files it is told to read.
 
+use super::hydra;
 use crate::recipe::Entry;
 
 /// Programs that start the training program: what stands before it is theirs.
@@ -73,7 +74,9 @@ impl Start {
     /// Files of settings, in the order in which they count.
     pub fn configurations(&self, launch: &[Entry], flags: &[Entry]) -> Vec<String> {
         let of_launcher = launch.iter().filter(|entry| entry.key == "config_file");
+        let composed = hydra::named(flags);
         let named = flags.iter().filter(|entry| CONFIGURATIONS.contains(&entry.key.as_str()));
+        let named = named.filter(|entry| composed.is_none() || !hydra::is_flag(&entry.key));
         let mut all: Vec<String> = of_launcher
             .chain(named)
             .filter_map(|entry| entry.value.clone())
@@ -87,6 +90,7 @@ impl Start {
         // `oumi train -c train.yaml`
         let short = self.after.windows(2).filter(|pair| pair[0] == "-c").map(|pair| &pair[1]);
         all.extend(short.filter(is_file).cloned());
+        all.extend(composed);
         // The first word of a program may be its configuration.
         let position = self.after.iter().take_while(|word| !word.starts_with('-')).find(is_file);
         all.extend(position.filter(|path| !all.contains(path)).cloned().into_iter().collect::<Vec<_>>());

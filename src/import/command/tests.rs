@@ -134,6 +134,7 @@ fn a_path_names_the_model_of_its_last_folder() {
         ("./out/Llama-3.1-8B/checkpoint-500", Some("llama-3.1-8b")),
         // A size and a name that the catalog lacks are kept for the one who completes it.
         ("/models/kolibri-7b", Some("kolibri-7b")),
+        ("/home/data/bert/bert-base-uncased-pt", Some("bert-base-uncased-pt")),
         ("/models/mine", None),
         ("$MODEL_DIR/mine", None),
     ] {

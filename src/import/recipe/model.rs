@@ -21,8 +21,8 @@ pub fn name(text: &str, asked: &mut JobRequest, names: Names) -> Outcome {
     let candidates = if is_path { folders(text) } else { vec![text.to_owned()] };
     let found = candidates.iter().find_map(|name| names.models.named(name));
     let Some(own) = candidates.first() else { return Outcome::Unread };
-    // A folder without a size in its name may be anything.
-    if found.is_none() && is_path && !has_size(own) {
+    // A folder without a size in its name may be anything, unless it has the name of a model in it.
+    if found.is_none() && is_path && !has_size(own) && names.models.made_of(own).is_none() {
         return Outcome::Unread;
     }
     asked.model_name = Some(text.to_owned());

@@ -56,7 +56,16 @@ pub fn of_command(program: &str, entries: &[Entry]) -> &'static Dialect {
         &LEVANTER
     } else if is_of("openrlhf") || (has("pretrain") && has("micro_train_batch_size")) {
         &OPEN_RLHF
-    } else if has("hidden_width") {
+    } else {
+        of_words(name, &parts, entries)
+    }
+}
+
+/// The tables of a program whose own name says less than its words.
+fn of_words(name: &str, parts: &[&str], entries: &[Entry]) -> &'static Dialect {
+    let has = |key: &str| entries.iter().any(|entry| entry.key == key);
+    let is_of = |package: &str| parts.contains(&package);
+    if has("hidden_width") {
         &AWS_SAMPLES
     } else if is_megatron(name, entries) {
         if has("deepspeed") { &MEGATRON_DEEPSPEED } else { &MEGATRON }
