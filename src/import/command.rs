@@ -81,6 +81,7 @@ fn read_start(start: &Start, environment: &[(&str, String)], script: &Script, as
     processes::of_environment(start, &launch, &entries, environment, asked);
     // Files come first: a flag behind them wins.
     let mut has_configuration = false;
+    let is_of_hydra = hydra::named(&entries).is_some();
     for path in start.configurations(&launch, &entries) {
         has_configuration |= read_configuration(&path, &start.program, script, asked, names);
     }
@@ -88,7 +89,9 @@ fn read_start(start: &Start, environment: &[(&str, String)], script: &Script, as
     if let Some(model) = start.named_model(&entries, environment) {
         entries.push(Entry { key: "model".to_owned(), value: Some(model), shown: "model".to_owned() });
     }
-    entries.retain(|entry| !launcher::CONFIGURATIONS.contains(&entry.key.as_str()) && !hydra::is_flag(&entry.key));
+    entries.retain(|entry| {
+        !launcher::CONFIGURATIONS.contains(&entry.key.as_str()) && !(is_of_hydra && hydra::is_flag(&entry.key))
+    });
     recipe::apply(dialect, &entries, asked, names);
     recipe::task_of_program(start.name(), &entries, asked);
     recipe::amount_of_data(dialect, &entries, asked);

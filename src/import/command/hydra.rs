@@ -19,11 +19,14 @@ pub fn is_flag(key: &str) -> bool {
     ["config_name", "cn", "config_path", "config_dir"].contains(&key)
 }
 
-/// The file that the flags of a program name. `None`: they name none.
+/// The file that the flags of a program name. `None`: they name none. Transformers' examples have a `--config_name` of another meaning:
+/// Hydra's comes with a folder, or with `key=value`.
 pub fn named(flags: &[Entry]) -> Option<String> {
     let value = |keys: [&str; 2]| keys.iter().find_map(|key| flags.iter().find(|flag| flag.key == *key)?.value.clone());
     let name = value(["config_name", "cn"])?;
-    let folder = value(["config_path", "config_dir"]).unwrap_or_else(|| "conf".to_owned());
+    let folder = value(["config_path", "config_dir"]);
+    let has_overrides = flags.iter().any(|flag| !flag.shown.starts_with('-'));
+    let folder = folder.or_else(|| has_overrides.then(|| "conf".to_owned()))?;
     Some(format!("{}/{}", folder.trim_end_matches('/'), with_ending(&name)))
 }
 
@@ -156,7 +159,9 @@ mod tests {
         let flag = |key: &str, value: &str| Entry::flag(key, Some(value.to_owned()));
         let both = [flag("config-path", "conf/nlp/"), flag("config-name", "gpt_5b")];
         assert_eq!(named(&both).as_deref(), Some("conf/nlp/gpt_5b.yaml"));
-        assert_eq!(named(&[flag("config-name", "a.yaml")]).as_deref(), Some("conf/a.yaml"));
+        let set = Entry { key: "trainer.devices".to_owned(), value: None, shown: "trainer.devices".to_owned() };
+        assert_eq!(named(&[flag("config-name", "a.yaml"), set]).as_deref(), Some("conf/a.yaml"));
+        assert_eq!(named(&[flag("config_name", "bert-base-uncased")]), None);
         assert_eq!(named(&[flag("config-path", "a.yaml")]), None);
     }
 }

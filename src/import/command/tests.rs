@@ -272,11 +272,13 @@ fn words_are_found_where_further_programs_have_them() {
         ("python finetuning.py --batch_size_training 2 --use_peft --peft_method prefix", line("lora", "", "2", true)),
         ("python a.py --model gpt2 --optimizer torch.optim.SGD --batch_size 4", line("", "", "4", false)),
         ("python a.py --model gpt2 --optimizer prodigy --batch_size 4", line("", "", "4", true)),
-        ("python train.py --model gpt2 --teacher_model_name_or_path gpt2-xl", line("", "", "", true)),
+        ("python train.py --model gpt2 --teacher_model_name_or_path mine", line("", "", "", true)),
         ("torchrun -m RL2.trainer.ppo rollout.env_path=envs/orz.py actor.model_name=a/b", line("", "", "", true)),
     ] {
         assert_eq!(read(script), expected, "{script}");
     }
+    let taught = asked("python train.py --model gpt2 --teacher_model_name_or_path gpt2-xl").workload.training;
+    assert_eq!((taught.objective.as_deref(), taught.teacher.as_deref()), (Some("distill"), Some("gpt-2-xl")));
     let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
     let read = |script: &str| crate::read(&format!("#!/bin/bash\n{script}\n"), Names::new(&hardware, &models));
     let step = read("srun --nodes 2 --gpus-per-node 4 bash -c ./elsewhere.sh").unwrap();

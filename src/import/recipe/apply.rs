@@ -38,6 +38,7 @@ fn set(setting: Setting, entry: &Entry, asked: &mut JobRequest, names: Names) ->
         Setting::Model => return model::name(text, asked, names),
         Setting::ModelOrKind if asked.model_name.is_some() => return Outcome::WithoutEffect,
         Setting::ModelOrKind => return model::name(text, asked, names),
+        Setting::Teacher => return model::teacher(text, asked, names),
         Setting::Number(slot) => return number(slot, text, asked),
         Setting::Rank => {
             if matches!(number(|file| &mut file.training.lora.rank, text, asked), Outcome::Unread) {

@@ -30,6 +30,24 @@ pub fn name(text: &str, asked: &mut JobRequest, names: Names) -> Outcome {
     Outcome::Understood
 }
 
+/// A teacher, where the catalog has it: an estimate of distillation needs its size.
+pub fn teacher(text: &str, asked: &mut JobRequest, names: Names) -> Outcome {
+    if text.is_empty() || is_unknown(text) {
+        return Outcome::Unread;
+    }
+    let folder = folders(text).into_iter().find_map(|name| names.models.named(&name));
+    match names.models.named(text).or(folder) {
+        Some((row, _)) => {
+            asked.workload.training.objective = Some("distill".to_owned());
+            asked.workload.training.teacher = Some(row.id.clone());
+        }
+        None => {
+            asked.not_planned.get_or_insert_with(|| format!("it learns from `{text}`, a teacher that no catalog has"));
+        }
+    }
+    Outcome::Understood
+}
+
 /// What a path may name, the nearest first: its last folder, and the one above where the last says nothing;
 /// `models--ORG--NAME/snapshots/HASH` as the Hub's cache lays it out.
 fn folders(path: &str) -> Vec<String> {

@@ -16,6 +16,8 @@ pub enum Setting {
     Model,
     /// The name of a model where no other key names one; else the name of its architecture.
     ModelOrKind,
+    /// The name of a model whose answers the trained one learns.
+    Teacher,
     /// A number above zero.
     Number(Number),
     /// One of these words; each with the one of a workload file.

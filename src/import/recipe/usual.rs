@@ -2,7 +2,7 @@
 
 use super::setting::Setting::{
     self, Choice, Either, Flag, Gpus, GpusPerMachine, Machines, Model, NotPlanned, Number, Optimizer, Overlap,
-    Precision, Preference, Rank, Share, Switch, Targets,
+    Precision, Preference, Rank, Share, Switch, Targets, Teacher,
 };
 use super::words::{
     ACCUMULATION, EPOCHS, GLOBAL_BATCH, LENGTH, MICRO_BATCH, OPTIMIZER, PRECISION, RECOMPUTE, STEPS, TASK,
@@ -25,8 +25,6 @@ pub const OBJECTIVES: &[(&str, &str)] = &[
     ("rm", "reward"),
     ("reward", "reward"),
 ];
-/// A second model answers beside the one that is trained.
-pub const DISTILLATION: &str = "the estimate knows no distillation, where a teacher answers beside the model";
 /// Few weights before the input are trained; the estimate knows adapters and whole models.
 pub const PREFIX: &str = "the estimate knows no prefix or prompt tuning";
 /// A projector between frozen towers.
@@ -117,8 +115,8 @@ pub const SETTINGS: &[(&str, Setting)] = &[
     ("tune_mm_mlp_adapter", NotPlanned(PROJECTOR)),
     ("freeze_backbone", NotPlanned(PROJECTOR)),
     ("freeze_llm", NotPlanned(PROJECTOR)),
-    ("teacher_model", NotPlanned(DISTILLATION)),
-    ("teacher_model_name_or_path", NotPlanned(DISTILLATION)),
+    ("teacher_model", Teacher),
+    ("teacher_model_name_or_path", Teacher),
     ("load_in_4bit", Switch(|file| &mut file.training.base_weights, "nf4")),
     ("load_in_8bit", Switch(|file| &mut file.training.base_weights, "int8")),
     ("attn_implementation", Choice(|file| &mut file.training.attention, ATTENTION)),

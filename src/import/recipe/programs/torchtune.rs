@@ -4,8 +4,8 @@ use super::hugging_face::ANY;
 use crate::recipe::entry::Entry;
 use crate::recipe::model;
 use crate::recipe::setting::Dialect;
-use crate::recipe::setting::Setting::{Choice, Either, Flag, NotPlanned, Nothing, Optimizer, Rank, Share, Switch};
-use crate::recipe::usual::{DISTILLATION, OPTIMIZERS, REINFORCEMENT};
+use crate::recipe::setting::Setting::{Choice, Either, Flag, Nothing, Optimizer, Rank, Share, Switch};
+use crate::recipe::usual::{OPTIMIZERS, REINFORCEMENT};
 use crate::recipe::words::value;
 use crate::recipe::words::{LENGTH, MICRO_BATCH, PRECISION, RECOMPUTE};
 use crate::{JobRequest, Names};
@@ -21,7 +21,6 @@ pub const TORCHTUNE: Dialect = Dialect {
         ("enable_activation_offloading", Switch(|file| &mut file.training.offload, "activations")),
         ("optimizer_in_bwd", Flag(|file| &mut file.training.optimizer_in_backward)),
         ("optimizer._component_", Optimizer(OPTIMIZERS)),
-        ("teacher_model._component_", NotPlanned(DISTILLATION)),
         ("model.lora_rank", Rank),
         ("model.lora_dropout", Share(|file| &mut file.training.lora.dropout)),
         ("compile", Flag(|file| &mut file.training.compile)),
@@ -73,6 +72,9 @@ fn torchtune(entries: &[Entry], asked: &mut JobRequest, names: Names) {
     }
     let Some(component) = value(entries, "model._component_").or(learns_from_answers) else { return };
     let builder = component.rsplit('.').next().unwrap_or_default();
+    if let Some(teacher) = value(entries, "teacher_model._component_") {
+        model::teacher(&with_point(teacher.rsplit('.').next().unwrap_or_default()), asked, names);
+    }
     let model = builder.trim_start_matches("qlora_").trim_start_matches("lora_").trim_start_matches("dora_");
     model::name(&with_point(model), asked, names);
     let training = &mut asked.workload.training;
