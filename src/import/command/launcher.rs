@@ -156,7 +156,19 @@ fn image(words: &[String]) -> Option<Start> {
 fn module(words: &[String]) -> Option<usize> {
     let mut all =
         words.iter().enumerate().filter(|(_, word)| *word == "-m" || *word == "--module").map(|(at, _)| at + 1);
-    all.rfind(|at| words.get(*at).is_some_and(|word| !LAUNCHING_MODULES.contains(&word.as_str())))
+    let at = all.rfind(|at| words.get(*at).is_some_and(|word| !LAUNCHING_MODULES.contains(&word.as_str())))?;
+    // Of torchrun `-m` says that a module follows its options: `torchrun -m --nnodes 1 verl.trainer.sft`.
+    let is_module = |word: &String| {
+        word.contains('.')
+            && word.split('.').all(|part| {
+                part.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+                    && part.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+            })
+    };
+    if !words[at].starts_with('-') {
+        return Some(at);
+    }
+    words[at..].iter().position(is_module).map(|further| at + further)
 }
 
 fn base(word: &str) -> &str {

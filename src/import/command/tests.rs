@@ -270,6 +270,15 @@ fn words_are_found_where_further_programs_have_them() {
         ),
         ("python finetuning.py --enable_fsdp --batch_size_training 2", line("full-fine-tune", "", "2", false)),
         ("python finetuning.py --batch_size_training 2 --use_peft --peft_method prefix", line("lora", "", "2", true)),
+        ("torchrun -m RL2.trainer.sft actor.model_name=a/b", line("full-fine-tune", "", "", false)),
+        (
+            "torchrun -m --nnodes 1 --nproc_per_node=8 verl.trainer.fsdp_sft_trainer data.micro_batch_size_per_gpu=1",
+            line("full-fine-tune", "", "1", false),
+        ),
+        (
+            "accelerate launch train_network.py --pretrained_model_name_or_path a --network_module networks.lora",
+            line("lora", "", "", false),
+        ),
         ("python a.py --model gpt2 --optimizer torch.optim.SGD --batch_size 4", line("", "", "4", false)),
         ("python a.py --model gpt2 --optimizer prodigy --batch_size 4", line("", "", "4", true)),
         ("python train.py --model gpt2 --teacher_model_name_or_path mine", line("", "", "", true)),

@@ -93,7 +93,6 @@ fn set(setting: Setting, entry: &Entry, asked: &mut JobRequest, names: Names) ->
         Setting::Gpus => return count(text, &mut asked.launch.gpus),
         Setting::Machines => return count(text, &mut asked.launch.machines),
         Setting::Objective(words) => objective(text, words, asked),
-        Setting::Optimizer(_) if text.is_empty() || is_unknown(text) => return Outcome::Unread,
         Setting::Optimizer(words) => return optimizer(text, words, asked),
         Setting::Preference if asked.workload.training.objective.is_some() => return Outcome::WithoutEffect,
         Setting::Preference => return not_planned(REINFORCEMENT, entry, asked),
@@ -143,6 +142,9 @@ pub fn objective(text: &str, words: &[(&str, &str)], asked: &mut JobRequest) {
 
 /// Sets the optimizer. One that the estimate does not know has other states than those it would be priced with.
 fn optimizer(text: &str, words: &[(&str, &str)], asked: &mut JobRequest) -> Outcome {
+    if text.is_empty() || is_unknown(text) {
+        return Outcome::Unread;
+    }
     let lower = text.to_ascii_lowercase();
     // `torch.optim.AdamW`
     let class = lower.rsplit('.').next().unwrap_or_default();

@@ -24,7 +24,7 @@ pub use llama_factory::LLAMA_FACTORY;
 pub use megatron::{AWS_SAMPLES, GPT_NEOX, MEGATRON, MEGATRON_DEEPSPEED};
 pub use oumi::OUMI;
 pub use pretraining::{LEVANTER, MAXTEXT, NANOTRON, NEMO};
-pub use reinforcement::{OPEN_RLHF, RL2, VERL, VERL_SFT};
+pub use reinforcement::{OPEN_RLHF, RL2, RL2_SFT, VERL, VERL_SFT};
 pub use research::{FAIRSEQ, LLAMA_COOKBOOK, OPEN_CLIP};
 pub use serving::{SERVE, SGLANG, TGI};
 pub use starting::{ACCELERATE, DEEPSPEED};

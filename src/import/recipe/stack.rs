@@ -4,7 +4,8 @@ use super::entry::Entry;
 use super::programs::{
     ANY, AWS_SAMPLES, AXOLOTL, BERT, DIFFUSERS, FAIRSEQ, HUGGING_FACE, LEROBOT, LEVANTER, LITGPT, LITGPT_FULL,
     LITGPT_PRETRAIN, LLAMA_COOKBOOK, LLAMA_FACTORY, MAXTEXT, MEGATRON, MEGATRON_DEEPSPEED, MEGATRON_SWIFT, NEMO,
-    OPEN_CLIP, OPEN_RLHF, OUMI, RL2, SERVE, SGLANG, SWIFT, TGI, TORCHTITAN, TORCHTUNE, TRL, UNSLOTH, VERL, VERL_SFT,
+    OPEN_CLIP, OPEN_RLHF, OUMI, RL2, RL2_SFT, SERVE, SGLANG, SWIFT, TGI, TORCHTITAN, TORCHTUNE, TRL, UNSLOTH, VERL,
+    VERL_SFT,
 };
 use super::setting::Dialect;
 use crate::JobRequest;
@@ -49,7 +50,7 @@ pub fn of_command(program: &str, entries: &[Entry]) -> &'static Dialect {
     } else if is_of("verl") || has("actor_rollout_ref.model.path") {
         &VERL
     } else if is_of("RL2") {
-        &RL2
+        if is_of("ppo") { &RL2 } else { &RL2_SFT }
     } else if is_of("MaxText") || is_of("maxtext") || has("base_emb_dim") {
         &MAXTEXT
     } else if is_of("levanter") {
@@ -85,7 +86,9 @@ fn of_words(name: &str, parts: &[&str], entries: &[Entry]) -> &'static Dialect {
         &LLAMA_COOKBOOK
     } else if has("per_device_train_batch_size") {
         &HUGGING_FACE
-    } else if has("pretrained_model_name_or_path") && (has("resolution") || has("instance_prompt")) {
+    } else if has("pretrained_model_name_or_path")
+        && (has("resolution") || has("instance_prompt") || has("network_module"))
+    {
         &DIFFUSERS
     } else if has("train_batch_size") && (has("bert_model") || (has("do_train") && has("max_seq_length"))) {
         &BERT

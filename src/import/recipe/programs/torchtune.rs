@@ -8,7 +8,7 @@ use crate::recipe::setting::Setting::{Choice, Either, Flag, Nothing, Optimizer, 
 use crate::recipe::usual::{OPTIMIZERS, REINFORCEMENT};
 use crate::recipe::words::value;
 use crate::recipe::words::{LENGTH, MICRO_BATCH, PRECISION, RECOMPUTE};
-use crate::{JobRequest, Names};
+use crate::{JobRequest, KeyValue, Names};
 
 /// torchtune, recipes/configs.
 pub const TORCHTUNE: Dialect = Dialect {
@@ -41,6 +41,8 @@ pub const TORCHTUNE: Dialect = Dialect {
         "checkpointer",
         "optimizer",
         "lr_scheduler",
+        "kd_ratio",
+        "kd_loss",
         "teacher_model",
         "teacher_checkpointer",
         "shuffle",
@@ -72,6 +74,9 @@ fn torchtune(entries: &[Entry], asked: &mut JobRequest, names: Names) {
     }
     let Some(component) = value(entries, "model._component_").or(learns_from_answers) else { return };
     let builder = component.rsplit('.').next().unwrap_or_default();
+    let (used, rest) = asked.no_effect.drain(..).partition(|one| one.key.ends_with("model._component_"));
+    asked.no_effect = rest;
+    asked.understood.extend::<Vec<KeyValue>>(used);
     if let Some(teacher) = value(entries, "teacher_model._component_") {
         model::teacher(&with_point(teacher.rsplit('.').next().unwrap_or_default()), asked, names);
     }
