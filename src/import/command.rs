@@ -162,7 +162,11 @@ fn name_of_program(name: &str, asked: &mut JobRequest) {
     }
     // `train_dpo.py`, `trl grpo`, `train_simpo2.py`
     let mut words = lower.split(|letter: char| !letter.is_ascii_alphanumeric());
-    let numbered = |word: &str| word.trim_end_matches(|letter: char| letter.is_ascii_digit()).to_owned();
+    let numbered = |word: &str| {
+        let plain = word.trim_end_matches(|letter: char| letter.is_ascii_digit());
+        // RL2 is a package with trainers of every kind.
+        if plain.len() > 2 { plain.to_owned() } else { word.to_owned() }
+    };
     if let Some(word) = words.find_map(|word| Some(numbered(word)).filter(|word| REINFORCEMENTS.contains(&&**word))) {
         recipe::objective(&word, recipe::OBJECTIVES, asked);
         asked.understand(name, word);
