@@ -89,9 +89,8 @@ fn read_start(start: &Start, environment: &[(&str, String)], script: &Script, as
     if let Some(model) = start.named_model(&entries, environment) {
         entries.push(Entry { key: "model".to_owned(), value: Some(model), shown: "model".to_owned() });
     }
-    entries.retain(|entry| {
-        !launcher::CONFIGURATIONS.contains(&entry.key.as_str()) && !(is_of_hydra && hydra::is_flag(&entry.key))
-    });
+    let names_file = |key: &str| launcher::CONFIGURATIONS.contains(&key) || (is_of_hydra && hydra::is_flag(key));
+    entries.retain(|entry| !names_file(&entry.key));
     recipe::apply(dialect, &entries, asked, names);
     recipe::task_of_program(start.name(), &entries, asked);
     recipe::amount_of_data(dialect, &entries, asked);

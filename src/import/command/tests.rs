@@ -270,6 +270,7 @@ fn words_are_found_where_further_programs_have_them() {
         ),
         ("python finetuning.py --enable_fsdp --batch_size_training 2", line("full-fine-tune", "", "2", false)),
         ("python finetuning.py --batch_size_training 2 --use_peft --peft_method prefix", line("lora", "", "2", true)),
+        ("python megatron_gpt_pretraining.py trainer.precision=bf16", line("pretrain", "bf16", "", false)),
         ("torchrun -m RL2.trainer.sft actor.model_name=a/b", line("full-fine-tune", "", "", false)),
         (
             "torchrun -m --nnodes 1 --nproc_per_node=8 verl.trainer.fsdp_sft_trainer data.micro_batch_size_per_gpu=1",

@@ -70,7 +70,7 @@ fn of_words(name: &str, parts: &[&str], entries: &[Entry]) -> &'static Dialect {
         &AWS_SAMPLES
     } else if is_megatron(name, entries) {
         if has("deepspeed") { &MEGATRON_DEEPSPEED } else { &MEGATRON }
-    } else if has("trainer.num_nodes") && (has("model.micro_batch_size") || has("model.global_batch_size")) {
+    } else if is_nemo(name, entries) {
         &NEMO
     } else if is_of("trl") {
         &TRL
@@ -95,6 +95,14 @@ fn of_words(name: &str, parts: &[&str], entries: &[Entry]) -> &'static Dialect {
     } else {
         &ANY
     }
+}
+
+/// Its settings, or one of its examples (examples/nlp/language_modeling/megatron_*.py) with some of them.
+fn is_nemo(name: &str, entries: &[Entry]) -> bool {
+    let has = |key: &str| entries.iter().any(|entry| entry.key == key);
+    let has_batch = has("model.micro_batch_size") || has("model.global_batch_size");
+    (has("trainer.num_nodes") && has_batch)
+        || (name.starts_with("megatron_") && entries.iter().any(|entry| entry.key.starts_with("trainer.")))
 }
 
 fn is_megatron(name: &str, entries: &[Entry]) -> bool {

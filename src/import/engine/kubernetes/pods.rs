@@ -46,7 +46,7 @@ fn has_template(spec: &Value) -> bool {
 
 /// Tasks with replicas of a pod each, as Volcano's Job has them.
 fn has_tasks(spec: &Value) -> bool {
-    list(spec, "/tasks").iter().any(|task| has_template(task))
+    list(spec, "/tasks").iter().any(has_template)
 }
 
 /// Pods of one kind.
