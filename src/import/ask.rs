@@ -47,6 +47,8 @@ impl JobKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Launch {
     pub gpus_per_machine: Option<u32>,
+    /// Fewer than there are GPUs: each of them splits its model over several.
+    pub processes_per_machine: Option<u32>,
     /// On all machines together.
     pub gpus: Option<u32>,
     pub machines: Option<u32>,
@@ -184,7 +186,7 @@ impl JobRequest {
 
     /// Takes the machines that the command starts processes on, where nothing else asks for some.
     pub fn take_machines_of_launcher(&mut self) {
-        let Launch { gpus_per_machine, gpus, machines } = self.launch;
+        let Launch { gpus_per_machine, gpus, machines, .. } = self.launch;
         let even = gpus.zip(machines).filter(|(all, machines)| all.is_multiple_of(*machines));
         let each = gpus_per_machine.or(even.map(|(all, machines)| all / machines));
         let gpus = each.map(Gpus::PerMachine).or(gpus.map(Gpus::Together));
@@ -220,6 +222,16 @@ impl JobRequest {
         };
         let first = self.choices.first().and_then(counted)?;
         self.choices.iter().all(|choice| counted(choice) == Some(first)).then_some(first)
+    }
+
+    /// Parts of the job that take a batch each: its GPUs, unless a process splits its model over several.
+    pub fn replicas(&self) -> Option<u32> {
+        let gpus = self.gpus()?;
+        let Launch { gpus_per_machine: Some(each), processes_per_machine: Some(processes), .. } = self.launch else {
+            return Some(gpus);
+        };
+        let together = each / processes.max(1);
+        (together > 0 && gpus.is_multiple_of(together)).then(|| gpus / together)
     }
 
     /// The data set as the job names it.

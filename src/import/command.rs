@@ -1,6 +1,7 @@
 //! What the commands of a job say of its workload: launchers are followed to the training program, its flags, and the configurations
 //! that it names.
 
+mod hydra;
 mod launcher;
 mod processes;
 mod tests;
@@ -55,7 +56,10 @@ pub fn quote(word: &str) -> String {
 
 fn read_commands(script: &Script, asked: &mut JobRequest, names: Names) {
     for Command { words, environment, is_cut } in script.commands() {
-        let Some(start) = launcher::start(words) else { continue };
+        let Some(start) = launcher::start(words) else {
+            processes::of_unknown_step(words, asked, names);
+            continue;
+        };
         if *is_cut {
             asked.leave_unread(start.name(), "a quote behind it is never closed");
         }
@@ -68,12 +72,16 @@ fn read_start(start: &Start, environment: &[(&str, String)], script: &Script, as
     let mut entries = launcher::flags(&start.after);
     without_stage(&mut entries);
     let dialect = recipe::of_command(&start.program, &entries);
+    // `accelerate launch --mixed_precision bf16`: what the program says itself comes later.
+    let precision: Vec<Entry> = launch.iter().filter(|entry| entry.key == "mixed_precision").cloned().collect();
+    recipe::apply(recipe::of_command("", &[]), &precision, asked, names);
     asked.trains |= entries.iter().any(|entry| LEARNING.contains(&entry.key.as_str()) && entry.switch() != Some(false));
     processes::of_launcher(&launch, asked);
     processes::of_step(&start.before, asked, names);
-    processes::of_environment(start, &launch, environment, asked);
+    processes::of_environment(start, &launch, &entries, environment, asked);
     // Files come first: a flag behind them wins.
     let mut has_configuration = false;
+    let is_of_hydra = hydra::named(&entries).is_some();
     for path in start.configurations(&launch, &entries) {
         has_configuration |= read_configuration(&path, &start.program, script, asked, names);
     }
@@ -81,7 +89,8 @@ fn read_start(start: &Start, environment: &[(&str, String)], script: &Script, as
     if let Some(model) = start.named_model(&entries, environment) {
         entries.push(Entry { key: "model".to_owned(), value: Some(model), shown: "model".to_owned() });
     }
-    entries.retain(|entry| !launcher::CONFIGURATIONS.contains(&entry.key.as_str()));
+    let names_file = |key: &str| launcher::CONFIGURATIONS.contains(&key) || (is_of_hydra && hydra::is_flag(key));
+    entries.retain(|entry| !names_file(&entry.key));
     recipe::apply(dialect, &entries, asked, names);
     recipe::task_of_program(start.name(), &entries, asked);
     recipe::amount_of_data(dialect, &entries, asked);
@@ -111,6 +120,10 @@ fn read_configuration(path: &str, program: &str, script: &Script, asked: &mut Jo
         asked.leave_unread(path, "neither YAML, TOML nor JSON");
         return false;
     };
+    let (document, missing) = hydra::composed(&document, path, &|path| script.file(path));
+    for path in missing {
+        asked.leave_unread(&path, "a configuration that is not there");
+    }
     read_document(&document, Some(path), program, asked, names)
 }
 
@@ -148,7 +161,11 @@ fn name_of_program(name: &str, asked: &mut JobRequest) {
     }
     // `train_dpo.py`, `trl grpo`, `train_simpo2.py`
     let mut words = lower.split(|letter: char| !letter.is_ascii_alphanumeric());
-    let numbered = |word: &str| word.trim_end_matches(|letter: char| letter.is_ascii_digit()).to_owned();
+    let numbered = |word: &str| {
+        let plain = word.trim_end_matches(|letter: char| letter.is_ascii_digit());
+        // RL2 is a package with trainers of every kind.
+        if plain.len() > 2 { plain.to_owned() } else { word.to_owned() }
+    };
     if let Some(word) = words.find_map(|word| Some(numbered(word)).filter(|word| REINFORCEMENTS.contains(&&**word))) {
         recipe::objective(&word, recipe::OBJECTIVES, asked);
         asked.understand(name, word);

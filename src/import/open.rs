@@ -75,7 +75,8 @@ fn batch(training: &mut TrainingSection, asked: &JobRequest, assumed: &mut Vec<J
         return;
     }
     let each = whole(&training.micro_batch).zip(whole(&training.grad_accumulation)).and_then(|(a, b)| a.checked_mul(b));
-    let all = each.zip(asked.gpus()).and_then(|(each, gpus)| Some((each.checked_mul(u64::from(gpus))?, gpus)));
+    let all = each.zip(asked.replicas()).and_then(|(each, replicas)| each.checked_mul(u64::from(replicas)));
+    let all = all.zip(asked.gpus());
     if let Some((sequences, gpus)) = all {
         training.global_batch = Some(sequences.to_string().into());
         assumed.push(JobAssumption::BatchOfAllGpus { sequences, gpus });

@@ -263,6 +263,29 @@ fn a_configuration_is_planned_alone_and_followed_from_a_script() {
     assert!(helm.code == 2 && helm.stderr.contains("`helm template"), "{}", helm.stderr);
 }
 
+/// Each of two processes splits its model over two of four cards: four GPUs, and a batch of two processes.
+#[test]
+fn cards_that_a_process_splits_its_model_over_are_counted() {
+    let all = priced("tests/fixtures/jobs/swift", &["--summary"]);
+    let of = |file: &str| all.as_array().unwrap().iter().find(|one| one["file"] == file).unwrap().clone();
+    for (file, model, gpus, precision) in [
+        ("dpo.sh", "yi-6b-chat", 4, None),
+        ("sft.sh", "baichuan2-13b-chat", 4, Some("bf16")),
+        ("megatron.sh", "Qwen2.5-7B-Instruct", 2, None),
+    ] {
+        let one = of(file);
+        assert_eq!((one["model"].as_str(), one["gpus"].as_u64()), (Some(model), Some(gpus)), "{one}");
+        assert_eq!(one["precision"].as_str(), precision, "{one}");
+    }
+    assert_eq!(
+        (of("dpo.sh")["task"].as_str(), of("megatron.sh")["task"].as_str()),
+        (Some("lora"), Some("full-fine-tune"))
+    );
+    let dpo = from("tests/fixtures/jobs/swift/dpo.sh", &[]).stdout;
+    let text = dpo.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("a global batch of 16, that of its 4 GPUs"), "{text}");
+}
+
 /// A job whose cards nobody names is planned as work, with the rows of a public data set.
 #[test]
 fn work_is_planned_where_its_cards_are_not_named() {

@@ -1,5 +1,6 @@
 //! Launchers: where in a line the training program stands, and which files it is told to read.
 
+use super::hydra;
 use crate::recipe::Entry;
 
 /// Programs that start the training program: what stands before it is theirs.
@@ -27,18 +28,22 @@ const LAUNCHERS: [&str; 18] = [
 const LAUNCHING_MODULES: [&str; 4] =
     ["torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch", "deepspeed.launcher.runner"];
 /// Programs that train or serve by themselves, with the word that says so.
-const PROGRAMS: [(&str, &[&str]); 11] = [
+const PROGRAMS: [(&str, &[&str]); 15] = [
     ("llamafactory-cli", &["train"]),
     ("axolotl", &["train"]),
     ("oumi", &["train"]),
     ("tune", &["run"]),
     ("trl", &["sft", "dpo", "grpo", "kto", "reward", "rloo"]),
     ("vllm", &["serve"]),
-    ("swift", &["sft", "pt", "rlhf"]),
+    ("swift", &["sft", "pt", "rlhf", "dpo", "orpo", "simpo"]),
+    ("megatron", &["sft", "pt", "rlhf"]),
+    ("xtuner", &["train"]),
     ("litgpt", &["finetune", "finetune_lora", "finetune_full", "pretrain"]),
     ("lerobot-train", &[]),
     ("text-generation-launcher", &[]),
     ("unsloth-cli", &[]),
+    ("fairseq-train", &[]),
+    ("fairseq-hydra-train", &[]),
 ];
 /// Images of containers that start a program by themselves: what stands behind them are its flags.
 const IMAGES: [(&str, &str); 3] = [
@@ -69,7 +74,9 @@ impl Start {
     /// Files of settings, in the order in which they count.
     pub fn configurations(&self, launch: &[Entry], flags: &[Entry]) -> Vec<String> {
         let of_launcher = launch.iter().filter(|entry| entry.key == "config_file");
+        let composed = hydra::named(flags);
         let named = flags.iter().filter(|entry| CONFIGURATIONS.contains(&entry.key.as_str()));
+        let named = named.filter(|entry| composed.is_none() || !hydra::is_flag(&entry.key));
         let mut all: Vec<String> = of_launcher
             .chain(named)
             .filter_map(|entry| entry.value.clone())
@@ -83,6 +90,7 @@ impl Start {
         // `oumi train -c train.yaml`
         let short = self.after.windows(2).filter(|pair| pair[0] == "-c").map(|pair| &pair[1]);
         all.extend(short.filter(is_file).cloned());
+        all.extend(composed);
         // The first word of a program may be its configuration.
         let position = self.after.iter().take_while(|word| !word.starts_with('-')).find(is_file);
         all.extend(position.filter(|path| !all.contains(path)).cloned().into_iter().collect::<Vec<_>>());
@@ -106,8 +114,9 @@ pub fn start(words: &[String]) -> Option<Start> {
         return Some(start);
     }
     let is_launched = words.iter().any(|word| LAUNCHERS.contains(&base(word)));
-    let file = words.iter().position(|word| is_python(word) && !word.starts_with('-'));
-    let Some(at) = file.or_else(|| module(words)) else { return image(words) };
+    // `env_path=envs/orz.py` is an argument.
+    let file = words.iter().position(|word| is_python(word) && !word.starts_with('-') && !word.contains('='));
+    let Some(at) = file.into_iter().chain(module(words)).min() else { return image(words) };
     let is_first = words.first().is_some_and(|word| is_python(word));
     // Not `pip install -m` or a copied file.
     if !is_launched && !is_first {
@@ -147,7 +156,19 @@ fn image(words: &[String]) -> Option<Start> {
 fn module(words: &[String]) -> Option<usize> {
     let mut all =
         words.iter().enumerate().filter(|(_, word)| *word == "-m" || *word == "--module").map(|(at, _)| at + 1);
-    all.rfind(|at| words.get(*at).is_some_and(|word| !LAUNCHING_MODULES.contains(&word.as_str())))
+    let at = all.rfind(|at| words.get(*at).is_some_and(|word| !LAUNCHING_MODULES.contains(&word.as_str())))?;
+    // Of torchrun `-m` says that a module follows its options: `torchrun -m --nnodes 1 verl.trainer.sft`.
+    let is_module = |word: &String| {
+        word.contains('.')
+            && word.split('.').all(|part| {
+                part.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+                    && part.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+            })
+    };
+    if !words[at].starts_with('-') {
+        return Some(at);
+    }
+    words[at..].iter().position(is_module).map(|further| at + further)
 }
 
 fn base(word: &str) -> &str {

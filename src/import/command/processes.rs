@@ -41,24 +41,49 @@ pub fn of_step(before: &[String], asked: &mut JobRequest, names: Names) {
     options::step(&before[at + 1..], asked, names);
 }
 
-/// `CUDA_VISIBLE_DEVICES=0,1 python ...`, where no launcher counts.
-pub fn of_environment(start: &Start, launch: &[Entry], environment: &[(&str, String)], asked: &mut JobRequest) {
+/// A step that takes GPUs for a program that is not known, such as a script that lies elsewhere.
+pub fn of_unknown_step(words: &[String], asked: &mut JobRequest, names: Names) {
+    if words.iter().any(|word| word.starts_with("--gpus") || word.starts_with("--gres=gpu") || word.starts_with("gpu:"))
+    {
+        of_step(words, asked, names);
+    }
+}
+
+/// `CUDA_VISIBLE_DEVICES=0,1 python ...`, where no launcher counts, or where a process has several cards.
+pub fn of_environment(
+    start: &Start,
+    launch: &[Entry],
+    flags: &[Entry],
+    environment: &[(&str, String)],
+    asked: &mut JobRequest,
+) {
     let value = |name: &str| environment.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str());
-    if launch.iter().any(|entry| COUNTS.contains(&entry.key.as_str()) || entry.key == "include") {
-        return;
-    }
-    let program = start.program.split([' ', '/']).next().unwrap_or_default();
-    if READ_THEIR_ENVIRONMENT.contains(&program) {
-        asked.launch.machines = value("NNODES").and_then(count).or(asked.launch.machines);
-        if let Some(processes) = value("NPROC_PER_NODE").and_then(count) {
-            asked.launch.gpus_per_machine = Some(processes);
-            return;
-        }
-    }
     let visible = ["CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"].into_iter().find_map(value).and_then(devices);
-    if asked.launch.gpus_per_machine.is_none() && asked.launch.gpus.is_none() {
+    let is_counted = launch.iter().any(|entry| COUNTS.contains(&entry.key.as_str()) || entry.key == "include");
+    let mut processes = asked.launch.gpus_per_machine.filter(|_| is_counted);
+    let program = start.program.split([' ', '/']).next().unwrap_or_default();
+    if !is_counted && READ_THEIR_ENVIRONMENT.contains(&program) {
+        asked.launch.machines = value("NNODES").and_then(count).or(asked.launch.machines);
+        processes = value("NPROC_PER_NODE").and_then(count);
+        asked.launch.gpus_per_machine = processes.or(asked.launch.gpus_per_machine);
+    }
+    if !is_counted && asked.launch.gpus_per_machine.is_none() && asked.launch.gpus.is_none() {
         asked.launch.gpus_per_machine = visible;
     }
+    let (processes, Some(visible)) = (processes.unwrap_or(1), visible) else { return };
+    if splits_layers(program, flags) && visible > processes && visible.is_multiple_of(processes) {
+        asked.launch.gpus_per_machine = Some(visible);
+        asked.launch.processes_per_machine = Some(processes);
+    }
+}
+
+/// Whether each process splits the layers of its model over the cards that are left to it: where it is told a map of devices (Accelerate,
+/// `device_map`), and in ms-swift by itself (swift/utils/torch_utils.py, `is_mp`), but not under DeepSpeed.
+fn splits_layers(program: &str, flags: &[Entry]) -> bool {
+    let value = |name: &str| flags.iter().find(|flag| flag.key == name).map(|flag| flag.value.as_deref());
+    let is_swift = program == "swift" || value("sft_type").is_some();
+    let is_mapped = matches!(value("device_map"), Some(Some("auto" | "balanced" | "balanced_low_0" | "sequential")));
+    is_mapped || (is_swift && value("deepspeed").is_none() && value("fsdp").is_none())
 }
 
 /// Numbers above zero.

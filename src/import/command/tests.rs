@@ -134,6 +134,7 @@ fn a_path_names_the_model_of_its_last_folder() {
         ("./out/Llama-3.1-8B/checkpoint-500", Some("llama-3.1-8b")),
         // A size and a name that the catalog lacks are kept for the one who completes it.
         ("/models/kolibri-7b", Some("kolibri-7b")),
+        ("/home/data/bert/bert-base-uncased-pt", Some("bert-base-uncased-pt")),
         ("/models/mine", None),
         ("$MODEL_DIR/mine", None),
     ] {
@@ -150,7 +151,12 @@ fn processes_are_counted_where_they_are_started() {
         asked.kind = JobKind::Script;
         asked.launch
     };
-    let expected = |gpus_per_machine, machines, gpus| crate::Launch { gpus_per_machine, gpus, machines };
+    let expected = |gpus_per_machine, machines, gpus| crate::Launch {
+        gpus_per_machine,
+        gpus,
+        machines,
+        ..crate::Launch::default()
+    };
     for (script, counts) in [
         ("deepspeed --include localhost:0,2 train.py", expected(Some(2), Some(1), None)),
         ("deepspeed --include worker-0@worker-1:0,1,2,3 train.py", expected(Some(4), Some(2), None)),
@@ -182,6 +188,113 @@ fn processes_are_counted_where_they_are_started() {
     assert_eq!((step.nodes, step.choices[0].gpus), (Some(8..=8), Some(crate::Gpus::PerMachine(8))));
     let one = read("srun -n1 --gres=gpu:a100:1 python train.py --bf16");
     assert_eq!((one.choices[0].gpus, one.choices[0].chips.is_some()), (Some(crate::Gpus::PerMachine(1)), true));
+}
+
+#[test]
+fn a_process_may_split_its_model_over_cards() {
+    let launch = |script: &str| {
+        let read = asked(script).launch;
+        (read.gpus_per_machine, read.processes_per_machine)
+    };
+    let four = "CUDA_VISIBLE_DEVICES=0,1,2,3";
+    for (script, counts) in [
+        (format!("{four} NPROC_PER_NODE=2 swift dpo --model_type yi-6b-chat"), (Some(4), Some(2))),
+        (format!("{four} torchrun --nproc_per_node=2 llm_sft.py --sft_type lora"), (Some(4), Some(2))),
+        (format!("{four} swift sft --model Qwen/Qwen2.5-7B"), (Some(4), Some(1))),
+        (format!("{four} python train.py --device_map auto"), (Some(4), Some(1))),
+        // Each process has a card of its own, and what is left over is idle, or DeepSpeed takes it.
+        (format!("{four} torchrun --nproc_per_node=2 train.py"), (Some(2), None)),
+        (format!("{four} NPROC_PER_NODE=2 swift sft --deepspeed zero2"), (Some(2), None)),
+        (format!("{four} NPROC_PER_NODE=3 swift sft --model a/b"), (Some(3), None)),
+    ] {
+        assert_eq!(launch(&script), counts, "{script}");
+    }
+}
+
+#[test]
+fn words_of_ms_swift_are_those_of_its_version() {
+    let read = |script: &str| {
+        let asked = asked(script);
+        let training = asked.workload.training;
+        let words = [asked.model_name, training.task, training.precision, training.objective];
+        words.map(Option::unwrap_or_default)
+    };
+    let second = "--model_type yi-6b-chat --sft_type lora --dtype bf16";
+    for (script, expected) in [
+        (format!("swift dpo {second}"), ["yi-6b-chat", "lora", "bf16", "dpo"]),
+        (format!("swift simpo {second}"), ["yi-6b-chat", "lora", "bf16", "orpo"]),
+        (format!("python src/llm_sft.py {second}"), ["yi-6b-chat", "lora", "bf16", ""]),
+        // Since the third `model_type` is the kind of the model.
+        ("swift sft --model Qwen/Qwen2.5-7B --model_type qwen2_5".to_owned(), ["Qwen/Qwen2.5-7B", "lora", "", ""]),
+        ("swift sft --model_type qwen2_5 --model Qwen/Qwen2.5-7B".to_owned(), ["Qwen/Qwen2.5-7B", "lora", "", ""]),
+        ("megatron sft --load Qwen2.5-7B-mcore/".to_owned(), ["Qwen2.5-7B", "full-fine-tune", "", ""]),
+        ("megatron rlhf --rlhf_type dpo --model a/b-7b --tuner_type lora".to_owned(), ["a/b-7b", "lora", "", "dpo"]),
+    ] {
+        assert_eq!(read(&script), expected, "{script}");
+    }
+    assert!(keys(&asked("swift dpo --model_type yi-6b-chat --dtype AUTO").unread).is_empty());
+}
+
+/// Programs outside the large stacks, and words that stand before the program or in a section of their own.
+#[test]
+fn words_are_found_where_further_programs_have_them() {
+    let read = |script: &str| {
+        let asked = asked(script);
+        let training = asked.workload.training;
+        let number = |number: Option<Scalar>| number.map(|number| number.to_string()).unwrap_or_default();
+        let words = [training.task, training.precision].map(Option::unwrap_or_default);
+        (words, number(training.micro_batch), asked.not_planned.is_some())
+    };
+    let line = |task: &str, precision: &str, batch: &str, is_other: bool| {
+        ([task.to_owned(), precision.to_owned()], batch.to_owned(), is_other)
+    };
+    for (script, expected) in [
+        ("accelerate launch --mixed_precision=bf16 train.py --config a", line("", "bf16", "", false)),
+        ("accelerate launch --mixed_precision bf16 train.py --fp16", line("", "amp-fp16", "", false)),
+        ("fairseq-train data --arch roberta_base --batch-size 8 --fp16", line("pretrain", "amp-fp16", "8", false)),
+        (
+            "torchrun train.py data --arch transformer_lm --tokens-per-sample 256 --max-sentences 4",
+            line("pretrain", "", "4", false),
+        ),
+        (
+            "torchrun -m open_clip_train.main --model ViT-B-16 --dataset-type webdataset --batch-size 128 --precision amp_bf16",
+            line("", "bf16", "128", true),
+        ),
+        (
+            "deepspeed train.py --training_arguments.fp16 true --training_arguments.per_device_train_batch_size 16",
+            line("", "amp-fp16", "16", false),
+        ),
+        (
+            "torchrun finetuning.py --enable_fsdp --use_peft --peft_method lora --batch_size_training 4 --pure_bf16",
+            line("lora", "pure-bf16", "4", false),
+        ),
+        ("python finetuning.py --enable_fsdp --batch_size_training 2", line("full-fine-tune", "", "2", false)),
+        ("python finetuning.py --batch_size_training 2 --use_peft --peft_method prefix", line("lora", "", "2", true)),
+        ("python megatron_gpt_pretraining.py trainer.precision=bf16", line("pretrain", "bf16", "", false)),
+        ("torchrun -m RL2.trainer.sft actor.model_name=a/b", line("full-fine-tune", "", "", false)),
+        (
+            "torchrun -m --nnodes 1 --nproc_per_node=8 verl.trainer.fsdp_sft_trainer data.micro_batch_size_per_gpu=1",
+            line("full-fine-tune", "", "1", false),
+        ),
+        (
+            "accelerate launch train_network.py --pretrained_model_name_or_path a --network_module networks.lora",
+            line("lora", "", "", false),
+        ),
+        ("python a.py --model gpt2 --optimizer torch.optim.SGD --batch_size 4", line("", "", "4", false)),
+        ("python a.py --model gpt2 --optimizer prodigy --batch_size 4", line("", "", "4", true)),
+        ("python train.py --model gpt2 --teacher_model_name_or_path mine", line("", "", "", true)),
+        ("torchrun -m RL2.trainer.ppo rollout.env_path=envs/orz.py actor.model_name=a/b", line("", "", "", true)),
+    ] {
+        assert_eq!(read(script), expected, "{script}");
+    }
+    let taught = asked("python train.py --model gpt2 --teacher_model_name_or_path gpt2-xl").workload.training;
+    assert_eq!((taught.objective.as_deref(), taught.teacher.as_deref()), (Some("distill"), Some("gpt-2-xl")));
+    let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
+    let read = |script: &str| crate::read(&format!("#!/bin/bash\n{script}\n"), Names::new(&hardware, &models));
+    let step = read("srun --nodes 2 --gpus-per-node 4 bash -c ./elsewhere.sh").unwrap();
+    assert_eq!((step.nodes, step.choices[0].gpus), (Some(2..=2), Some(crate::Gpus::PerMachine(4))));
+    assert!(read("srun --nodes 2 hostname").is_err());
+    assert_eq!(read("NPROC_PER_NODE=4 xtuner train mine.py").unwrap().launch.gpus_per_machine, Some(4));
 }
 
 /// A limit, a public set or the trainer's own epochs say how much is trained, and each is named as assumed.

@@ -5,14 +5,22 @@ use super::model;
 use super::setting::{Dialect, Number, Outcome, Setting};
 use super::usual;
 use super::usual::REINFORCEMENT;
+use crate::shell::is_unknown;
 use crate::{JobRequest, Names};
 use gpuplan_workload::file::{Scalar, WorkloadFile};
 
+/// Sections for the arguments of Hugging Face's Trainer in programs that have further ones.
+const TRAINER_SECTIONS: [&str; 4] = ["training_arguments.", "training_args.", "train_args.", "trainer_args."];
+
 /// Looks an entry up in the tables of a program, and sets what it says.
 pub fn apply(dialect: &Dialect, entry: &Entry, asked: &mut JobRequest, names: Names) -> Outcome {
-    let find = |table: &[(&str, Setting)]| table.iter().find(|(key, _)| *key == entry.key).map(|(_, setting)| *setting);
+    let find = |table: &[(&str, Setting)], wanted: &str| {
+        table.iter().find(|(key, _)| *key == wanted).map(|(_, setting)| *setting)
+    };
     let usual = if dialect.has_common { usual::SETTINGS } else { &[] };
-    if let Some(setting) = find(dialect.settings).or_else(|| find(usual)) {
+    // A program may keep the arguments of its trainer in a section of their own.
+    let own = TRAINER_SECTIONS.iter().find_map(|section| entry.key.strip_prefix(section)).unwrap_or(&entry.key);
+    if let Some(setting) = find(dialect.settings, &entry.key).or_else(|| find(usual, own)) {
         return set(setting, entry, asked, names);
     }
     let is_nothing = dialect
@@ -28,6 +36,9 @@ fn set(setting: Setting, entry: &Entry, asked: &mut JobRequest, names: Names) ->
     let file = &mut asked.workload;
     match setting {
         Setting::Model => return model::name(text, asked, names),
+        Setting::ModelOrKind if asked.model_name.is_some() => return Outcome::WithoutEffect,
+        Setting::ModelOrKind => return model::name(text, asked, names),
+        Setting::Teacher => return model::teacher(text, asked, names),
         Setting::Number(slot) => return number(slot, text, asked),
         Setting::Rank => {
             if matches!(number(|file| &mut file.training.lora.rank, text, asked), Outcome::Unread) {
@@ -38,6 +49,8 @@ fn set(setting: Setting, entry: &Entry, asked: &mut JobRequest, names: Names) ->
             let lower = text.to_ascii_lowercase();
             match words.iter().find(|(word, _)| *word == lower) {
                 Some((_, chosen)) => *slot(file) = Some((*chosen).to_owned()),
+                // Programs decide by themselves.
+                None if lower == "auto" => return Outcome::WithoutEffect,
                 None => return Outcome::Unread,
             }
         }
@@ -80,6 +93,7 @@ fn set(setting: Setting, entry: &Entry, asked: &mut JobRequest, names: Names) ->
         Setting::Gpus => return count(text, &mut asked.launch.gpus),
         Setting::Machines => return count(text, &mut asked.launch.machines),
         Setting::Objective(words) => objective(text, words, asked),
+        Setting::Optimizer(words) => return optimizer(text, words, asked),
         Setting::Preference if asked.workload.training.objective.is_some() => return Outcome::WithoutEffect,
         Setting::Preference => return not_planned(REINFORCEMENT, entry, asked),
         Setting::NotPlanned(work) => return not_planned(work, entry, asked),
@@ -124,6 +138,24 @@ pub fn objective(text: &str, words: &[(&str, &str)], asked: &mut JobRequest) {
             asked.not_planned.get_or_insert_with(|| REINFORCEMENT.to_owned());
         }
     }
+}
+
+/// Sets the optimizer. One that the estimate does not know has other states than those it would be priced with.
+fn optimizer(text: &str, words: &[(&str, &str)], asked: &mut JobRequest) -> Outcome {
+    if text.is_empty() || is_unknown(text) {
+        return Outcome::Unread;
+    }
+    let lower = text.to_ascii_lowercase();
+    // `torch.optim.AdamW`
+    let class = lower.rsplit('.').next().unwrap_or_default();
+    match words.iter().find(|(word, _)| *word == lower || *word == class) {
+        Some((_, optimizer)) => asked.workload.training.optimizer = Some((*optimizer).to_owned()),
+        None if matches!(lower.as_str(), "auto" | "none" | "null") => return Outcome::WithoutEffect,
+        None => {
+            asked.not_planned.get_or_insert_with(|| format!("the estimate knows no optimizer `{text}`"));
+        }
+    }
+    Outcome::Understood
 }
 
 fn count(text: &str, slot: &mut Option<u32>) -> Outcome {

@@ -21,12 +21,30 @@ pub fn name(text: &str, asked: &mut JobRequest, names: Names) -> Outcome {
     let candidates = if is_path { folders(text) } else { vec![text.to_owned()] };
     let found = candidates.iter().find_map(|name| names.models.named(name));
     let Some(own) = candidates.first() else { return Outcome::Unread };
-    // A folder without a size in its name may be anything.
-    if found.is_none() && is_path && !has_size(own) {
+    // A folder without a size in its name may be anything, unless it has the name of a model in it.
+    if found.is_none() && is_path && !has_size(own) && names.models.made_of(own).is_none() {
         return Outcome::Unread;
     }
     asked.model_name = Some(text.to_owned());
     asked.workload.model.preset = Some(found.map_or_else(|| own.clone(), |(row, _)| row.id.clone()));
+    Outcome::Understood
+}
+
+/// A teacher, where the catalog has it: an estimate of distillation needs its size.
+pub fn teacher(text: &str, asked: &mut JobRequest, names: Names) -> Outcome {
+    if text.is_empty() || is_unknown(text) {
+        return Outcome::Unread;
+    }
+    let folder = folders(text).into_iter().find_map(|name| names.models.named(&name));
+    match names.models.named(text).or(folder) {
+        Some((row, _)) => {
+            asked.workload.training.objective = Some("distill".to_owned());
+            asked.workload.training.teacher = Some(row.id.clone());
+        }
+        None => {
+            asked.not_planned.get_or_insert_with(|| format!("it learns from `{text}`, a teacher that no catalog has"));
+        }
+    }
     Outcome::Understood
 }
 
@@ -58,7 +76,7 @@ fn has_size(name: &str) -> bool {
 
 /// `q_proj,v_proj`, `all`. `None`: matrices that are not told apart.
 pub fn targets(text: &str) -> Option<Vec<String>> {
-    if matches!(text, "all" | "all-linear") {
+    if matches!(text.to_ascii_lowercase().as_str(), "all" | "all-linear") {
         return Some(vec!["all-linear".to_owned()]);
     }
     let all: Vec<String> = text.split([',', ' ']).filter(|word| !word.is_empty()).map(str::to_owned).collect();

@@ -14,6 +14,10 @@ pub type Word = fn(&mut WorkloadFile) -> &mut Option<String>;
 pub enum Setting {
     /// The name of a model.
     Model,
+    /// The name of a model where no other key names one; else the name of its architecture.
+    ModelOrKind,
+    /// The name of a model whose answers the trained one learns.
+    Teacher,
     /// A number above zero.
     Number(Number),
     /// One of these words; each with the one of a workload file.
@@ -46,6 +50,8 @@ pub enum Setting {
     Objective(&'static [(&'static str, &'static str)]),
     /// Only programs of preference and reinforcement learning have such a key.
     Preference,
+    /// An optimizer by one of these words or as a class; any other is not planned.
+    Optimizer(&'static [(&'static str, &'static str)]),
     /// Anything but off: work that is not planned, in words.
     NotPlanned(&'static str),
     /// Neither work nor machines depend on it.

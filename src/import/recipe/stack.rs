@@ -2,9 +2,10 @@
 
 use super::entry::Entry;
 use super::programs::{
-    ANY, AWS_SAMPLES, AXOLOTL, BERT, DIFFUSERS, HUGGING_FACE, LEROBOT, LEVANTER, LITGPT, LITGPT_FULL, LITGPT_PRETRAIN,
-    LLAMA_FACTORY, MAXTEXT, MEGATRON, MEGATRON_DEEPSPEED, NEMO, OPEN_RLHF, OUMI, RL2, SERVE, SGLANG, SWIFT, TGI,
-    TORCHTITAN, TORCHTUNE, TRL, UNSLOTH, VERL, VERL_SFT,
+    ANY, AWS_SAMPLES, AXOLOTL, BERT, DIFFUSERS, FAIRSEQ, HUGGING_FACE, LEROBOT, LEVANTER, LITGPT, LITGPT_FULL,
+    LITGPT_PRETRAIN, LLAMA_COOKBOOK, LLAMA_FACTORY, MAXTEXT, MEGATRON, MEGATRON_DEEPSPEED, MEGATRON_SWIFT, NEMO,
+    OPEN_CLIP, OPEN_RLHF, OUMI, RL2, RL2_SFT, SERVE, SGLANG, SWIFT, TGI, TORCHTITAN, TORCHTUNE, TRL, UNSLOTH, VERL,
+    VERL_SFT,
 };
 use super::setting::Dialect;
 use crate::JobRequest;
@@ -28,7 +29,9 @@ pub fn of_command(program: &str, entries: &[Entry]) -> &'static Dialect {
         &AXOLOTL
     } else if program.starts_with("llamafactory-cli") || has("finetuning_type") {
         &LLAMA_FACTORY
-    } else if program.starts_with("swift ") || is_of("swift") {
+    } else if program.starts_with("megatron ") {
+        &MEGATRON_SWIFT
+    } else if program.starts_with("swift ") || is_of("swift") || has("sft_type") {
         &SWIFT
     } else if program == "litgpt pretrain" {
         &LITGPT_PRETRAIN
@@ -47,18 +50,27 @@ pub fn of_command(program: &str, entries: &[Entry]) -> &'static Dialect {
     } else if is_of("verl") || has("actor_rollout_ref.model.path") {
         &VERL
     } else if is_of("RL2") {
-        &RL2
+        if is_of("ppo") { &RL2 } else { &RL2_SFT }
     } else if is_of("MaxText") || is_of("maxtext") || has("base_emb_dim") {
         &MAXTEXT
     } else if is_of("levanter") {
         &LEVANTER
     } else if is_of("openrlhf") || (has("pretrain") && has("micro_train_batch_size")) {
         &OPEN_RLHF
-    } else if has("hidden_width") {
+    } else {
+        of_words(name, &parts, entries)
+    }
+}
+
+/// The tables of a program whose own name says less than its words.
+fn of_words(name: &str, parts: &[&str], entries: &[Entry]) -> &'static Dialect {
+    let has = |key: &str| entries.iter().any(|entry| entry.key == key);
+    let is_of = |package: &str| parts.contains(&package);
+    if has("hidden_width") {
         &AWS_SAMPLES
     } else if is_megatron(name, entries) {
         if has("deepspeed") { &MEGATRON_DEEPSPEED } else { &MEGATRON }
-    } else if has("trainer.num_nodes") && (has("model.micro_batch_size") || has("model.global_batch_size")) {
+    } else if is_nemo(name, entries) {
         &NEMO
     } else if is_of("trl") {
         &TRL
@@ -66,15 +78,31 @@ pub fn of_command(program: &str, entries: &[Entry]) -> &'static Dialect {
         &LEROBOT
     } else if name.starts_with("unsloth") {
         &UNSLOTH
+    } else if name.starts_with("fairseq-") || (has("arch") && (has("max_tokens") || has("tokens_per_sample"))) {
+        &FAIRSEQ
+    } else if is_of("open_clip_train") || (has("train_data") && has("dataset_type")) {
+        &OPEN_CLIP
+    } else if is_of("llama_recipes") || is_of("llama_cookbook") || has("batch_size_training") || has("enable_fsdp") {
+        &LLAMA_COOKBOOK
     } else if has("per_device_train_batch_size") {
         &HUGGING_FACE
-    } else if has("pretrained_model_name_or_path") && (has("resolution") || has("instance_prompt")) {
+    } else if has("pretrained_model_name_or_path")
+        && (has("resolution") || has("instance_prompt") || has("network_module"))
+    {
         &DIFFUSERS
     } else if has("train_batch_size") && (has("bert_model") || (has("do_train") && has("max_seq_length"))) {
         &BERT
     } else {
         &ANY
     }
+}
+
+/// Its settings, or one of its examples (examples/nlp/language_modeling/megatron_*.py) with some of them.
+fn is_nemo(name: &str, entries: &[Entry]) -> bool {
+    let has = |key: &str| entries.iter().any(|entry| entry.key == key);
+    let has_batch = has("model.micro_batch_size") || has("model.global_batch_size");
+    (has("trainer.num_nodes") && has_batch)
+        || (name.starts_with("megatron_") && entries.iter().any(|entry| entry.key.starts_with("trainer.")))
 }
 
 fn is_megatron(name: &str, entries: &[Entry]) -> bool {

@@ -317,6 +317,8 @@ pub mod tests {
             disk_gib: 100,
             tags: Vec::new(),
             is_kept: false,
+            keep_warm_seconds: None,
+            takes: None,
             leads: None,
             block: None,
             expected: None,

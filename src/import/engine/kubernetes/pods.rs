@@ -37,11 +37,16 @@ const KINDS: [&str; 23] = [
 /// Objects of another kind are read where their pods stand as those of the kinds above.
 pub fn is_read(object: &Value) -> bool {
     let spec = object.get("spec").unwrap_or(EMPTY);
-    KINDS.contains(&word(object, "kind")) || role_specs(spec).is_some() || has_template(spec)
+    KINDS.contains(&word(object, "kind")) || role_specs(spec).is_some() || has_template(spec) || has_tasks(spec)
 }
 
 fn has_template(spec: &Value) -> bool {
     spec.pointer("/template/spec/containers").is_some()
+}
+
+/// Tasks with replicas of a pod each, as Volcano's Job has them.
+fn has_tasks(spec: &Value) -> bool {
+    list(spec, "/tasks").iter().any(has_template)
 }
 
 /// Pods of one kind.
@@ -56,7 +61,9 @@ pub fn of<'a>(object: &'a Value, asked: &mut JobRequest) -> Result<Vec<Pods<'a>>
     let spec = object.get("spec").unwrap_or(EMPTY);
     match word(object, "kind") {
         // Volcano's Job has the name of Kubernetes' own.
-        "Job" if spec.get("tasks").is_some() => replicas(list(spec, "/tasks"), "replicas", 1, asked),
+        kind if spec.get("tasks").is_some() && (kind == "Job" || !KINDS.contains(&kind)) => {
+            replicas(list(spec, "/tasks"), "replicas", 1, asked)
+        }
         "Job" => Ok(vec![job(spec, 1, asked)?]),
         "CronJob" => Ok(vec![job(at(spec, "/jobTemplate/spec"), 1, asked)?]),
         "JobSet" => job_set(spec, asked),

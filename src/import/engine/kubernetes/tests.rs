@@ -138,6 +138,7 @@ fn pods_of_every_kind_are_read() {
         ("StatefulSet", format!("replicas: 2, template: {pod}")),
         ("CronJob", format!("jobTemplate: {{spec: {{parallelism: 2, completions: 2, template: {pod}}}}}")),
         ("Job", format!("tasks: [{{replicas: 2, name: worker, template: {pod}}}]")),
+        ("TJob", format!("framework: torch, tasks: [{{replicas: 2, name: worker, template: {pod}}}]")),
         (
             "RayCluster",
             format!(

@@ -3,10 +3,12 @@
 use super::hugging_face::{ANY, adapters};
 use crate::recipe::entry::Entry;
 use crate::recipe::setting::Dialect;
-use crate::recipe::setting::Setting::{AllTargets, Choice, NotPlanned, Nothing, Objective, Precision, Switch};
+use crate::recipe::setting::Setting::{
+    AllTargets, Choice, NotPlanned, Nothing, Objective, Optimizer, Precision, Switch,
+};
 use crate::recipe::usual::{OBJECTIVES, OPTIMIZERS};
 use crate::recipe::words::value;
-use crate::recipe::words::{EPOCHS, LENGTH, OBJECTIVE, OPTIMIZER, TASK};
+use crate::recipe::words::{EPOCHS, LENGTH, OBJECTIVE, TASK};
 use crate::{JobRequest, Names};
 use gpuplan_workload::file::LoraSection;
 
@@ -17,7 +19,7 @@ pub const AXOLOTL: Dialect = Dialect {
         ("adapter", Choice(TASK, &[("lora", "lora"), ("qlora", "qlora")])),
         ("sequence_len", LENGTH),
         ("num_epochs", EPOCHS),
-        ("optimizer", Choice(OPTIMIZER, OPTIMIZERS)),
+        ("optimizer", Optimizer(OPTIMIZERS)),
         ("lora_target_linear", AllTargets),
         ("flash_attention", Switch(|file| &mut file.training.attention, "flash")),
         ("xformers_attention", Nothing),

@@ -4,8 +4,8 @@ use super::hugging_face::{ANY, adapters};
 use super::megatron::shape;
 use crate::recipe::entry::Entry;
 use crate::recipe::setting::Dialect;
-use crate::recipe::setting::Setting::{Choice, Either, Flag, Model, Number, Rank};
-use crate::recipe::words::{GLOBAL_BATCH, LENGTH, MICRO_BATCH, OPTIMIZER, PRECISION, RECOMPUTE, pretrains, value};
+use crate::recipe::setting::Setting::{Choice, Either, Flag, Model, Number, Optimizer, Rank};
+use crate::recipe::words::{GLOBAL_BATCH, LENGTH, MICRO_BATCH, PRECISION, RECOMPUTE, pretrains, value};
 use crate::{JobRequest, Names};
 use gpuplan_workload::file::Scalar;
 
@@ -26,7 +26,7 @@ pub const COMPOSER: Dialect = Dialect {
         ("model.weight_tying", Flag(|file| &mut file.model.tied_embeddings)),
         ("model.pretrained_model_name_or_path", Model),
         ("model.peft_config.r", Rank),
-        ("optimizer.name", Choice(OPTIMIZER, &[("decoupled_adamw", "adamw"), ("adamw", "adamw")])),
+        ("optimizer.name", Optimizer(&[("decoupled_adamw", "adamw"), ("adamw", "adamw")])),
         ("fsdp_config.activation_checkpointing", Either(RECOMPUTE, "full", "none")),
     ],
     nothing: &[

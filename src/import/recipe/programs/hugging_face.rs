@@ -2,8 +2,9 @@
 
 use crate::recipe::entry::Entry;
 use crate::recipe::setting::Dialect;
-use crate::recipe::setting::Setting::Rank;
-use crate::recipe::words::{MICRO_BATCH, STEPS, value};
+use crate::recipe::setting::Setting::{Choice, Optimizer, Rank};
+use crate::recipe::usual::OPTIMIZERS;
+use crate::recipe::words::{EPOCHS, MICRO_BATCH, STEPS, TASK, value};
 use crate::{JobRequest, Names};
 use gpuplan_workload::assumption::JobAssumption;
 
@@ -16,8 +17,18 @@ pub const TRL: Dialect = Dialect { stack: "trl", complete: adapters, ..ANY };
 
 pub const UNSLOTH: Dialect = Dialect { stack: "unsloth", settings: &[("r", Rank)], complete: unsloth, ..ANY };
 
-/// diffusers (examples/): the batch is that of each process.
-pub const DIFFUSERS: Dialect = Dialect { settings: &[("train_batch_size", MICRO_BATCH), ("rank", Rank)], ..ANY };
+/// diffusers (examples/) and sd-scripts (docs/train_network.md): the batch is that of each process.
+pub const DIFFUSERS: Dialect = Dialect {
+    settings: &[
+        ("train_batch_size", MICRO_BATCH),
+        ("rank", Rank),
+        ("network_dim", Rank),
+        ("network_module", Choice(TASK, &[("networks.lora", "lora")])),
+        ("max_train_epochs", EPOCHS),
+        ("optimizer_type", Optimizer(OPTIMIZERS)),
+    ],
+    ..ANY
+};
 
 /// The programs for BERT of transformers' first versions and of NVIDIA: the batch is that of each process.
 pub const BERT: Dialect = Dialect { settings: &[("train_batch_size", MICRO_BATCH)], ..ANY };

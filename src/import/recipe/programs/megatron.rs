@@ -68,7 +68,6 @@ const SETTINGS: &[(&str, Setting)] = &[
     ("moe_ffn_hidden_size", Number(|file| &mut file.model.expert_ffn_hidden)),
     ("swiglu", Switch(|file| &mut file.model.mlp, "glu")),
     ("normalization", Choice(|file| &mut file.model.norm, &[("rmsnorm", "rms"), ("layernorm", "layer")])),
-    ("optimizer", Choice(|file| &mut file.training.optimizer, crate::recipe::usual::OPTIMIZERS)),
     ("hidden_dropout", Share(|file| &mut file.training.dropout)),
     ("untie_embeddings_and_output_weights", Nothing),
 ];

@@ -3,11 +3,9 @@
 use super::hugging_face::adapters;
 use crate::recipe::entry::Entry;
 use crate::recipe::setting::Dialect;
-use crate::recipe::setting::Setting::{Choice, Either, Flag, Model, Objective, Rank, Switch, Targets};
+use crate::recipe::setting::Setting::{Choice, Either, Flag, Model, Objective, Optimizer, Rank, Switch, Targets};
 use crate::recipe::usual::{ATTENTION, OPTIMIZERS};
-use crate::recipe::words::{
-    ACCUMULATION, EPOCHS, LENGTH, MICRO_BATCH, OPTIMIZER, PRECISION, RECOMPUTE, STEPS, TASK, value,
-};
+use crate::recipe::words::{ACCUMULATION, EPOCHS, LENGTH, MICRO_BATCH, PRECISION, RECOMPUTE, STEPS, TASK, value};
 use crate::{JobRequest, Names};
 use gpuplan_workload::assumption::JobAssumption;
 use gpuplan_workload::file::Scalar;
@@ -31,7 +29,7 @@ pub const OUMI: Dialect = Dialect {
         ("training.max_steps", STEPS),
         ("training.num_train_epochs", EPOCHS),
         ("training.enable_gradient_checkpointing", Either(RECOMPUTE, "full", "none")),
-        ("training.optimizer", Choice(OPTIMIZER, OPTIMIZERS)),
+        ("training.optimizer", Optimizer(OPTIMIZERS)),
         ("training.mixed_precision_dtype", Choice(PRECISION, &[("bf16", "bf16"), ("fp16", "amp-fp16")])),
         ("training.compile", Flag(|file| &mut file.training.compile)),
         ("peft.lora_r", Rank),

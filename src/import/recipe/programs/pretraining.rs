@@ -3,10 +3,10 @@
 use super::hugging_face::ANY;
 use crate::recipe::entry::Entry;
 use crate::recipe::setting::Dialect;
-use crate::recipe::setting::Setting::{Choice, Flag, GpusPerMachine, Machines, Model, Number};
+use crate::recipe::setting::Setting::{Choice, Flag, GpusPerMachine, Machines, Model, Number, Optimizer};
 use crate::recipe::usual::OPTIMIZERS;
 use crate::recipe::words::pretrains;
-use crate::recipe::words::{ACCUMULATION, GLOBAL_BATCH, LENGTH, MICRO_BATCH, OPTIMIZER, PRECISION, RECOMPUTE, STEPS};
+use crate::recipe::words::{ACCUMULATION, GLOBAL_BATCH, LENGTH, MICRO_BATCH, PRECISION, RECOMPUTE, STEPS};
 use crate::{JobRequest, Names};
 
 /// nanotron, src/nanotron/config.
@@ -61,7 +61,7 @@ pub const MAXTEXT: Dialect = Dialect {
         ("model_name", Model),
         // Its weights are fp32 unless `weight_dtype` says otherwise.
         ("dtype", Choice(PRECISION, &[("bfloat16", "bf16"), ("float32", "fp32")])),
-        ("opt_type", Choice(OPTIMIZER, OPTIMIZERS)),
+        ("opt_type", Optimizer(OPTIMIZERS)),
         ("per_device_batch_size", MICRO_BATCH),
         ("max_target_length", LENGTH),
         ("steps", STEPS),

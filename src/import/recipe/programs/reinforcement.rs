@@ -74,6 +74,19 @@ pub const RL2: Dialect = Dialect {
     },
 };
 
+/// RL2's trainers that generate nothing (RL2/trainer/sft.py, dpo.py, rm.py).
+pub const RL2_SFT: Dialect = Dialect {
+    settings: &[
+        ("actor.model_name", Model),
+        ("data.batch_size", GLOBAL_BATCH),
+        ("data.max_length", LENGTH),
+        ("trainer.n_epochs", EPOCHS),
+    ],
+    nothing: &["data", "actor", "trainer"],
+    complete: whole_or_adapters,
+    ..RL2
+};
+
 /// verl's trainer of supervised fine-tuning (verl/trainer/config/sft_trainer.yaml), of whole models where no rank is stated.
 pub const VERL_SFT: Dialect = Dialect {
     stack: "",

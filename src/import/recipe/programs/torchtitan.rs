@@ -3,9 +3,9 @@
 use crate::recipe::entry::Entry;
 use crate::recipe::model;
 use crate::recipe::setting::Dialect;
-use crate::recipe::setting::Setting::{Choice, Flag};
+use crate::recipe::setting::Setting::{Choice, Flag, Optimizer};
 use crate::recipe::usual::OPTIMIZERS;
-use crate::recipe::words::{GLOBAL_BATCH, LENGTH, MICRO_BATCH, OPTIMIZER, PRECISION, RECOMPUTE, STEPS};
+use crate::recipe::words::{GLOBAL_BATCH, LENGTH, MICRO_BATCH, PRECISION, RECOMPUTE, STEPS};
 use crate::recipe::words::{pretrains, value};
 use crate::{JobRequest, Names};
 
@@ -26,7 +26,7 @@ pub const TORCHTITAN: Dialect = Dialect {
             "activation_checkpoint.mode",
             Choice(RECOMPUTE, &[("none", "none"), ("selective", "selective"), ("full", "full")]),
         ),
-        ("optimizer.name", Choice(OPTIMIZER, OPTIMIZERS)),
+        ("optimizer.name", Optimizer(OPTIMIZERS)),
         ("optimizer.early_step_in_backward", Flag(|file| &mut file.training.optimizer_in_backward)),
     ],
     nothing: &[

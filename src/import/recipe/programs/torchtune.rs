@@ -4,11 +4,11 @@ use super::hugging_face::ANY;
 use crate::recipe::entry::Entry;
 use crate::recipe::model;
 use crate::recipe::setting::Dialect;
-use crate::recipe::setting::Setting::{Choice, Either, Flag, Nothing, Rank, Share, Switch};
-use crate::recipe::usual::REINFORCEMENT;
+use crate::recipe::setting::Setting::{Choice, Either, Flag, Nothing, Optimizer, Rank, Share, Switch};
+use crate::recipe::usual::{OPTIMIZERS, REINFORCEMENT};
 use crate::recipe::words::value;
-use crate::recipe::words::{LENGTH, MICRO_BATCH, OPTIMIZER, PRECISION, RECOMPUTE};
-use crate::{JobRequest, Names};
+use crate::recipe::words::{LENGTH, MICRO_BATCH, PRECISION, RECOMPUTE};
+use crate::{JobRequest, KeyValue, Names};
 
 /// torchtune, recipes/configs.
 pub const TORCHTUNE: Dialect = Dialect {
@@ -20,18 +20,7 @@ pub const TORCHTUNE: Dialect = Dialect {
         ("enable_activation_checkpointing", Either(RECOMPUTE, "full", "none")),
         ("enable_activation_offloading", Switch(|file| &mut file.training.offload, "activations")),
         ("optimizer_in_bwd", Flag(|file| &mut file.training.optimizer_in_backward)),
-        (
-            "optimizer._component_",
-            Choice(
-                OPTIMIZER,
-                &[
-                    ("torch.optim.adamw", "adamw"),
-                    ("bitsandbytes.optim.pagedadamw", "adamw-paged"),
-                    ("bitsandbytes.optim.pagedadamw8bit", "adamw-paged"),
-                    ("bitsandbytes.optim.adamw8bit", "adamw-8bit"),
-                ],
-            ),
-        ),
+        ("optimizer._component_", Optimizer(OPTIMIZERS)),
         ("model.lora_rank", Rank),
         ("model.lora_dropout", Share(|file| &mut file.training.lora.dropout)),
         ("compile", Flag(|file| &mut file.training.compile)),
@@ -52,6 +41,10 @@ pub const TORCHTUNE: Dialect = Dialect {
         "checkpointer",
         "optimizer",
         "lr_scheduler",
+        "kd_ratio",
+        "kd_loss",
+        "teacher_model",
+        "teacher_checkpointer",
         "shuffle",
         "device",
         "metric_logger",
@@ -81,6 +74,12 @@ fn torchtune(entries: &[Entry], asked: &mut JobRequest, names: Names) {
     }
     let Some(component) = value(entries, "model._component_").or(learns_from_answers) else { return };
     let builder = component.rsplit('.').next().unwrap_or_default();
+    let (used, rest) = asked.no_effect.drain(..).partition(|one| one.key.ends_with("model._component_"));
+    asked.no_effect = rest;
+    asked.understood.extend::<Vec<KeyValue>>(used);
+    if let Some(teacher) = value(entries, "teacher_model._component_") {
+        model::teacher(&with_point(teacher.rsplit('.').next().unwrap_or_default()), asked, names);
+    }
     let model = builder.trim_start_matches("qlora_").trim_start_matches("lora_").trim_start_matches("dora_");
     model::name(&with_point(model), asked, names);
     let training = &mut asked.workload.training;
