@@ -7,7 +7,7 @@ use futures_util::{StreamExt, stream};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::runs::journal::open_journal;
+use crate::runs::journal::journal_if_any;
 use crate::runs::launchers::clock;
 use crate::session::Session;
 use crate::session::diagnostic::Diagnostic;
@@ -97,10 +97,8 @@ pub fn from_store(addresses: &[String], session: &Session) -> Result<Gathered, D
 /// Runs that were launched from this machine. A store that does not answer is noted; what the ledger has of its runs stands.
 pub fn from_journal(session: &Session) -> Result<Gathered, Diagnostic> {
     let mut gathered = Gathered::default();
-    if session.home.state_file("launches.sqlite").is_none_or(|path| !path.is_file()) {
-        return Ok(gathered);
-    }
-    let (journal, runtime) = (open_journal(session)?, runtime()?);
+    let Some(journal) = journal_if_any(session)? else { return Ok(gathered) };
+    let runtime = runtime()?;
     for name in journal.runs()? {
         let Some(kept) = journal.run(&name)? else { continue };
         let read = stored(&kept.spec, session).and_then(|run| Ok(runtime.block_on(facts(run))?));

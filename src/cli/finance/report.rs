@@ -12,7 +12,7 @@ use crate::finance::run_page;
 use crate::finance::watch::{self, WatchArguments};
 use crate::question::answer::{compute, context, nothing_fits};
 use crate::question::{plan_file, workload};
-use crate::runs::journal::{open_journal, unknown_run};
+use crate::runs::journal::{journal_if_any, unknown_run};
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::{Catalogs, Session};
 use gpuplan_hardware::{CloudId, Hardware};
@@ -112,10 +112,9 @@ fn written(format: Option<ReportFormat>, output: OutputFormat) -> Result<Written
 /// A file of that name comes first; `None` also where no name was given.
 fn run_named(arguments: &ReportArguments, session: &Session) -> Result<Option<RunRecord>, Diagnostic> {
     let Some(path) = arguments.question.workload.file.as_deref().filter(|path| !path.exists()) else { return Ok(None) };
-    let has_journal = session.home.state_file("launches.sqlite").is_some_and(|journal| journal.exists());
-    let kept = match path.to_str().filter(|_| has_journal) {
-        Some(name) => open_journal(session)?.run(name)?,
-        None => None,
+    let kept = match (path.to_str(), journal_if_any(session)?) {
+        (Some(name), Some(journal)) => journal.run(name)?,
+        _ => None,
     };
     match kept {
         Some(kept) => Ok(Some(kept)),

@@ -12,7 +12,7 @@ use crate::arguments::workload::WorkloadArguments;
 use crate::question::answer::{self, Answered};
 use crate::question::workload;
 use crate::runs::clouds::rental_cloud;
-use crate::runs::journal::open_journal;
+use crate::runs::journal::journal_if_any;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_clouds::{Sources, ask, sources};
@@ -175,10 +175,10 @@ fn check(
 
 /// Where runs keep what they save: as was asked, or as the journal on this machine knows.
 fn stores(named: Option<&str>, session: &Session) -> Result<BTreeSet<String>, Diagnostic> {
-    let is_there = session.home.state_file("launches.sqlite").is_some_and(|path| path.exists());
     let mut stores: BTreeSet<String> = named.map(str::to_owned).into_iter().collect();
-    if named.is_none() && is_there {
-        let journal = open_journal(session)?;
+    if named.is_none()
+        && let Some(journal) = journal_if_any(session)?
+    {
         for run in journal.runs()? {
             stores.extend(journal.run(&run)?.map(|kept| kept.spec.store));
         }

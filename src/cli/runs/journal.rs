@@ -21,6 +21,12 @@ pub fn open_journal(session: &Session) -> Result<Journal, Diagnostic> {
     })
 }
 
+/// `None` where nothing was launched from this machine: looking makes none.
+pub fn journal_if_any(session: &Session) -> Result<Option<Journal>, Diagnostic> {
+    let is_there = session.home.state_file(JOURNAL).is_some_and(|path| path.is_file());
+    is_there.then(|| open_journal(session)).transpose()
+}
+
 pub fn no_state_folder() -> Diagnostic {
     Diagnostic::usage("there is no folder to keep a journal in, and nothing is launched without one")
         .hint("set HOME or GPUPLAN_HOME")

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::running::terminate::no_answer;
-use crate::runs::journal::open_journal;
+use crate::runs::journal::journal_if_any;
 use crate::runs::launchers::{clock, launchers};
 use crate::runs::store::store_of_run;
 use crate::session::Session;
@@ -45,7 +45,7 @@ fn rental_of<'a>(kept: &'a RunRecord, machine: &MachineId) -> Option<&'a Rental>
 
 /// With a machine to take over, if one waits that fits. Why one that waits does not is said.
 pub fn find(asked: RunSpec, store: &Run, session: &Session) -> Result<RunSpec, Diagnostic> {
-    let journal = open_journal(session)?;
+    let Some(journal) = journal_if_any(session)? else { return Ok(asked) };
     for run in journal.runs()? {
         let Some(kept) = journal.run(&run)?.filter(|kept| kept.machines.iter().any(|one| waits(kept, &one.id))) else {
             continue;
