@@ -78,6 +78,8 @@ pub struct JobRequest {
     pub model_name: Option<String>,
     /// Why its work cannot be planned, where the job says that it is of another kind.
     pub not_planned: Option<String>,
+    /// An optimizer that the estimate does not know: its states are others than those that the work would be planned with.
+    pub unknown_optimizer: Option<String>,
     pub launch: Launch,
     /// Whether the name of its program says that it trains.
     pub trains: bool,
@@ -160,6 +162,7 @@ impl JobRequest {
             workload: WorkloadFile::default(),
             model_name: None,
             not_planned: None,
+            unknown_optimizer: None,
             launch: Launch::default(),
             trains: false,
             understood: Vec::new(),
@@ -182,6 +185,17 @@ impl JobRequest {
 
     pub fn leave_unread(&mut self, key: &str, value: impl fmt::Display) {
         self.unread.push(KeyValue { key: key.to_owned(), value: value.to_string() });
+    }
+
+    /// Why the work cannot be planned as `file` completes it, with what to type where a word would do.
+    pub fn why_not_planned(&self, file: &WorkloadFile) -> Option<String> {
+        let optimizer = || {
+            let named = self.unknown_optimizer.as_ref().filter(|_| file.training.optimizer.is_none())?;
+            Some(format!(
+                "the estimate knows no optimizer `{named}`; `--set training.optimizer=adamw` plans the work with another"
+            ))
+        };
+        self.not_planned.clone().or_else(optimizer)
     }
 
     /// Takes the machines that the command starts processes on, where nothing else asks for some.

@@ -240,10 +240,11 @@ fn words_of_ms_swift_are_those_of_its_version() {
 fn words_are_found_where_further_programs_have_them() {
     let read = |script: &str| {
         let asked = asked(script);
+        let is_other = asked.why_not_planned(&asked.workload).is_some();
         let training = asked.workload.training;
         let number = |number: Option<Scalar>| number.map(|number| number.to_string()).unwrap_or_default();
         let words = [training.task, training.precision].map(Option::unwrap_or_default);
-        (words, number(training.micro_batch), asked.not_planned.is_some())
+        (words, number(training.micro_batch), is_other)
     };
     let line = |task: &str, precision: &str, batch: &str, is_other: bool| {
         ([task.to_owned(), precision.to_owned()], batch.to_owned(), is_other)
@@ -295,6 +296,21 @@ fn words_are_found_where_further_programs_have_them() {
     assert_eq!((step.nodes, step.choices[0].gpus), (Some(2..=2), Some(crate::Gpus::PerMachine(4))));
     assert!(read("srun --nodes 2 hostname").is_err());
     assert_eq!(read("NPROC_PER_NODE=4 xtuner train mine.py").unwrap().launch.gpus_per_machine, Some(4));
+}
+
+#[test]
+fn another_optimizer_may_be_taken_for_one_that_the_estimate_does_not_know() {
+    let mut lion = asked("python a.py --model gpt2 --optimizer lion");
+    let why = lion.why_not_planned(&lion.workload).unwrap();
+    assert!(why.contains("no optimizer `lion`; `--set training.optimizer=adamw`"), "{why}");
+    lion.workload.training.optimizer = Some("adamw".to_owned());
+    assert_eq!(lion.why_not_planned(&lion.workload), None);
+    let of = |words: &str| {
+        let asked = asked(&format!("python a.py --model gpt2 {words}"));
+        (asked.workload.training.optimizer, asked.unknown_optimizer)
+    };
+    assert_eq!(of("--optimizer adamw --optimizer lion"), (None, Some("lion".to_owned())), "the last word counts");
+    assert_eq!(of("--optimizer lion --optimizer adamw"), (Some("adamw".to_owned()), None));
 }
 
 /// A limit, a public set or the trainer's own epochs say how much is trained, and each is named as assumed.

@@ -149,10 +149,14 @@ fn optimizer(text: &str, words: &[(&str, &str)], asked: &mut JobRequest) -> Outc
     // `torch.optim.AdamW`
     let class = lower.rsplit('.').next().unwrap_or_default();
     match words.iter().find(|(word, _)| *word == lower || *word == class) {
-        Some((_, optimizer)) => asked.workload.training.optimizer = Some((*optimizer).to_owned()),
+        Some((_, optimizer)) => {
+            asked.workload.training.optimizer = Some((*optimizer).to_owned());
+            asked.unknown_optimizer = None;
+        }
         None if matches!(lower.as_str(), "auto" | "none" | "null") => return Outcome::WithoutEffect,
         None => {
-            asked.not_planned.get_or_insert_with(|| format!("the estimate knows no optimizer `{text}`"));
+            asked.workload.training.optimizer = None;
+            asked.unknown_optimizer = Some(text.to_owned());
         }
     }
     Outcome::Understood

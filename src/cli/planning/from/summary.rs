@@ -147,7 +147,7 @@ fn record(file: String, asked: &JobRequest, names: Names) -> FileRecord {
         }),
         gpu: choice.and_then(|choice| choice.chips.as_ref()).map(|chips| chips.word.clone()),
         nodes: asked.nodes.as_ref().map(|nodes| *nodes.end()),
-        not_planned: asked.not_planned.clone(),
+        not_planned: asked.why_not_planned(&asked.workload),
         work: if asked.workload.serving.is_empty() { training.objective.clone() } else { Some("serving".to_owned()) },
         planned,
         assumed: job.asked.assumed.iter().map(job_sentence).collect(),

@@ -16,8 +16,8 @@ impl Work {
     /// Takes what the job leaves open, and says so under `assumed`. An error: why its work cannot be planned.
     pub fn complete(&mut self, models: &Models) -> Result<(), Diagnostic> {
         let Self { asked, file } = self;
-        if let Some(why) = &asked.not_planned {
-            return Err(Diagnostic::usage(why.clone()));
+        if let Some(why) = asked.why_not_planned(file) {
+            return Err(Diagnostic::usage(why));
         }
         if file.model == ModelSection::default() {
             return Err(Diagnostic::usage("it names no model").hint("--model llama-3.1-8b"));
