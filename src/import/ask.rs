@@ -284,7 +284,8 @@ impl JobRequest {
         (is_named && is_chip && is_there && is_enough && in_range && nodes > 0).then_some(nodes)
     }
 
-    /// Asks for one GPU of any kind, as a script that starts one process does, or for those that are counted and not named.
+    /// Asks for one GPU of any kind where none is counted (one process, or a launcher that takes all there are), or for those that are counted
+    /// and not named.
     pub fn of_any_gpu(mut self) -> Self {
         if self.choices.is_empty() {
             self.choices.push(Choice { gpus: Some(Gpus::PerMachine(1)), ..Choice::default() });

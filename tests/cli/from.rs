@@ -187,7 +187,7 @@ fn what_a_job_leaves_open_is_taken_and_said() {
     // The document has a plan or, where no work is known, offers.
     for (text, key, words) in [
         ("#SBATCH --gres=gpu:8\n", "offers", "8 of any one kind of GPU"),
-        ("#!/bin/bash\npython train.py --model_name_or_path $1\n", "offers", "1 GPU: the script starts one process"),
+        ("#!/bin/bash\npython train.py --model_name_or_path $1\n", "offers", "1 GPU: the job counts none"),
         (
             "#!/bin/bash\npython -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen2-7B\n",
             "offers",

@@ -21,8 +21,7 @@ const SHORT: [&str; 2] = ["--keep-warm", "10m"];
 const LOOK: &str = "test -e left.txt && echo 'a file of another run'; test -n \"$LEFT\" && echo 'a variable of another run'; \
      grep -slzx LEFT=warm-one /proc/[0-9]*/environ; echo looked";
 
-fn launch(home: &Path, name: &str, more: &[&str], command: &str) -> Vec<String> {
-    let _ = home;
+fn launch(name: &str, more: &[&str], command: &str) -> Vec<String> {
     let mut words: Vec<String> =
         launched(name, &[&CALM[..], more].concat()).iter().map(|word| (*word).to_owned()).collect();
     words.pop();
@@ -31,7 +30,7 @@ fn launch(home: &Path, name: &str, more: &[&str], command: &str) -> Vec<String> 
 }
 
 fn start(home: &Path, name: &str, more: &[&str], command: &str) -> Child {
-    let words = launch(home, name, more, command);
+    let words = launch(name, more, command);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     gpuplan(home, &words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
@@ -150,7 +149,7 @@ fn a_machine_that_nobody_takes_ends_itself() {
     assert!(!ran.stderr.contains("taken"), "{}", ran.stderr);
     let (gang, leader) = (["--max-nodes", "2", "--keep-warm", "1h"], ["--leader", "fake", "--keep-warm", "1h"]);
     for (more, why) in [(&leader[..], "cannot be used with"), (&gang[..], "")] {
-        let words = launch(home.path(), "three", &[more, &["--dry-run"]].concat(), "true");
+        let words = launch("three", &[more, &["--dry-run"]].concat(), "true");
         let ran = run(home.path(), &words.iter().map(String::as_str).collect::<Vec<_>>());
         assert!(ran.stderr.contains(why), "{}", ran.stderr);
     }

@@ -14,17 +14,20 @@ const MOST: usize = 100;
 /// Gives the text of a file. `None`: it is not there.
 pub type Open<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
+const NAMES: [&str; 2] = ["config_name", "cn"];
+const FOLDERS: [&str; 2] = ["config_path", "config_dir"];
+
 /// Whether a flag is Hydra's.
 pub fn is_flag(key: &str) -> bool {
-    ["config_name", "cn", "config_path", "config_dir"].contains(&key)
+    NAMES.contains(&key) || FOLDERS.contains(&key)
 }
 
 /// The file that the flags of a program name. `None`: they name none. Transformers' examples have a `--config_name` of another meaning:
 /// Hydra's comes with a folder, or with `key=value`.
 pub fn named(flags: &[Entry]) -> Option<String> {
     let value = |keys: [&str; 2]| keys.iter().find_map(|key| flags.iter().find(|flag| flag.key == *key)?.value.clone());
-    let name = value(["config_name", "cn"])?;
-    let folder = value(["config_path", "config_dir"]);
+    let name = value(NAMES)?;
+    let folder = value(FOLDERS);
     let has_overrides = flags.iter().any(|flag| !flag.shown.starts_with('-'));
     let folder = folder.or_else(|| has_overrides.then(|| "conf".to_owned()))?;
     Some(format!("{}/{}", folder.trim_end_matches('/'), with_ending(&name)))

@@ -69,7 +69,7 @@ pub fn job_sentence(assumption: &JobAssumption) -> String {
         JobAssumption::AnyGpu { gpus } => {
             format!("{gpus} of any one kind of GPU: the job names none (--gpus a100)")
         }
-        JobAssumption::OneGpu => "1 GPU: the script starts one process (--gpus h100:8)".to_owned(),
+        JobAssumption::OneGpu => "1 GPU: the job counts none (--gpus h100:8 does)".to_owned(),
         JobAssumption::LoraTargetsOfStack { stack, targets } => {
             format!("lora.targets={}, as {stack} does when nothing is said", Vec::<String>::from(*targets).join(","))
         }

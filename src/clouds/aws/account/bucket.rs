@@ -18,17 +18,14 @@ const ARCHIVES: [&str; 2] = ["GLACIER", "DEEP_ARCHIVE"];
 /// Rules that act on objects below the prefix. A bucket of another account keeps to itself what its owner allows nobody else.
 pub async fn rules(account: &Account, region: &str, bucket: &str, prefix: &str) -> Result<BucketRules, SourceError> {
     let (asked, mut troubles) = (region, Vec::new());
-    let there = match about(account, region, bucket, "versioning=").await {
-        Err(error) => region_of(&error).filter(|there| there != asked),
-        Ok(_) => None,
-    };
+    let mut versioning = about(account, asked, bucket, "versioning=").await;
+    let there = versioning.as_ref().err().and_then(region_of).filter(|there| there != asked);
     let region = there.as_deref().unwrap_or(asked);
+    if there.is_some() {
+        versioning = about(account, region, bucket, "versioning=").await;
+    }
     troubles.extend(there.clone().map(|there| Trouble::AnotherRegion { there, asked: asked.to_owned() }));
-    let versioning: Option<Versioning> = readable(
-        about(account, region, bucket, "versioning=").await,
-        (VERSIONS, "s3:GetBucketVersioning"),
-        &mut troubles,
-    )?;
+    let versioning: Option<Versioning> = readable(versioning, (VERSIONS, "s3:GetBucketVersioning"), &mut troubles)?;
     let lifecycle = match about(account, region, bucket, "lifecycle=").await {
         // A bucket without rules says so.
         Err(SourceError::Refused { detail, .. }) if detail.contains("NoSuchLifecycleConfiguration") => None,
