@@ -287,7 +287,9 @@ impl Constants {
             Architecture::AmpereGa10x => self.generation_ga10x,
             Architecture::Ada => self.generation_ada,
             Architecture::Hopper => self.generation_hopper,
-            Architecture::Blackwell | Architecture::BlackwellRtx => self.generation_blackwell,
+            Architecture::Blackwell => self.generation_blackwell,
+            // No published run on it was fitted, and its matrix units are those of Ada and before, not the data center's.
+            Architecture::BlackwellRtx => 1.0,
             Architecture::Cdna2 | Architecture::Cdna3 | Architecture::Cdna4 => self.generation_cdna,
         }
     }

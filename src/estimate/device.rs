@@ -161,9 +161,7 @@ fn half_peak(gpu: &Gpu) -> f64 {
 fn flash_share(gpu: &Gpu, unit: Unit, ceiling: f64, constants: &Constants) -> f64 {
     match gpu.architecture {
         Architecture::Cdna3 | Architecture::Cdna4 if unit != Unit::Vector32 => c::CDNA_FLASH_SHARE,
-        Architecture::Hopper | Architecture::Blackwell | Architecture::BlackwellRtx => {
-            ceiling * constants.flash_share * constants.flash_share_newer
-        }
+        Architecture::Hopper | Architecture::Blackwell => ceiling * constants.flash_share * constants.flash_share_newer,
         _ => ceiling * constants.flash_share,
     }
 }

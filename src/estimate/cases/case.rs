@@ -9,7 +9,6 @@ use crate::cases::within::{note, positive, within};
 use crate::machine::{Machine, host_copy, usual_network};
 use gpuplan_hardware::{Gpu, GpuLink, Hardware, MeasuredLinks};
 use gpuplan_units::{Bytes, BytesPerSecond};
-use gpuplan_workload::catalog::ModelRow;
 use gpuplan_workload::model::Experts;
 use gpuplan_workload::model::deviations::Deviations;
 use gpuplan_workload::{
@@ -145,7 +144,7 @@ impl EstimateCase {
 
     fn gpu(&self, hardware: &Hardware) -> Result<(Gpu, Bytes), String> {
         let name = self.hardware.gpu.as_deref().ok_or("hardware.gpu is missing")?;
-        let id = hardware.find_gpu(name).ok_or_else(|| format!("unknown GPU `{name}`"))?;
+        let id = hardware.find_gpu(name).ok_or_else(|| unknown_gpu(hardware, name))?;
         let gpu = hardware.gpu(id).clone();
         let memory = gpu.memory();
         Ok((gpu, memory))
@@ -172,14 +171,14 @@ impl EstimateCase {
 
     /// Patches and class token of a named image transformer.
     fn native_tokens(&self, models: &Models) -> Option<u32> {
-        models.find(self.model.name.as_deref()?)?.native_tokens()
+        models.named(self.model.name.as_deref()?)?.0.native_tokens()
     }
 
     fn model(&self, models: &Models, assumed: &mut Vec<String>) -> Result<Model, String> {
         let stated = &self.model;
         let parameters = stated.params.map(|count| positive("params", count, 1e16)).transpose()?;
         let name = stated.name.clone().unwrap_or_default();
-        let preset = models.find(&name).map(ModelRow::to_model);
+        let preset = models.named(&name).map(|(row, _)| row.to_model());
         let kind = stated
             .kind
             .or(preset.as_ref().map(|model| model.kind))
@@ -342,6 +341,15 @@ impl EstimateCase {
                 .map(|steps| within("grad_accumulation", steps, 1 << 24))
                 .transpose()?,
         })
+    }
+}
+
+/// A family of chips (`h200`) has more than one set of sizes, so its members are named.
+fn unknown_gpu(hardware: &Hardware, name: &str) -> String {
+    let members = hardware.gpus().iter().filter(|gpu| gpu.family.eq_ignore_ascii_case(name)).map(|gpu| gpu.id.as_str());
+    match members.collect::<Vec<_>>().as_slice() {
+        [] => format!("unknown GPU `{name}`; `gpuplan catalog gpus` lists them"),
+        members => format!("GPU `{name}` is a family; state one of {}", members.join(", ")),
     }
 }
 

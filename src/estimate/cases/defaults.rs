@@ -3,6 +3,7 @@
 use crate::misfit::Infeasible;
 use crate::setting::Setting;
 use crate::subject::{StepEstimate, Subject};
+use gpuplan_units::names::word;
 use gpuplan_workload::training::SINCE_SEQUENCE_PARALLEL;
 use gpuplan_workload::{AttentionKernel, Layout, Model, ModelKind, Recompute, Shard, Stacks, Task, Training};
 
@@ -134,8 +135,9 @@ fn micro_batches(request: &Request, layout: &Layout) -> Vec<u32> {
     }
 }
 
-/// One setting with the recompute that was stated. Where it was not: none if that fits, else as few layers of a stage as make it
-/// fit, which is what people do who find that it does not. The second is what was chosen.
+/// One setting with the recompute that was stated. Where it was not: what the stack does for whoever says nothing, if it recomputes
+/// then; else none if that fits, else as few layers of a stage as make it fit, which is what people do who find that it does not.
+/// The second is what was chosen.
 fn recomputed(
     subject: &Subject,
     request: &Request,
@@ -147,8 +149,13 @@ fn recomputed(
     if let Some(stated) = request.recompute {
         return Ok((estimate(stated)?, None));
     }
-    let none = estimate(Recompute::None)?;
     let is_open = subject.training.task.has_backward() && subject.model.kind.is_transformer();
+    let stack = Stacks::embedded().of(&subject.training.framework);
+    let unasked = stack.and_then(|stack| stack.recompute.parser()).filter(|usual| is_open && *usual != Recompute::None);
+    if let Some(usual) = unasked {
+        return Ok((estimate(usual)?, Some(word(usual))));
+    }
+    let none = estimate(Recompute::None)?;
     if none.fits || !is_open {
         return Ok((none, Some("none".to_owned())));
     }

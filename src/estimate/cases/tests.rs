@@ -135,3 +135,30 @@ fn software_is_assumed_to_do_what_software_of_its_year_did() {
     let line = case("llama-2-7b", "h100-sxm5-80", 16, "\"framework_year\":21", "");
     assert_eq!(prepared(&line).unwrap_err(), "framework_year=21 is not a year from 2017 on; the nearest is 2017");
 }
+
+#[test]
+fn a_stack_that_recomputes_unasked_is_timed_with_it() {
+    let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
+    let answered = |training: &str| {
+        let line = case("qwen3-8b", "h100-sxm5-80", 1, &format!("\"task\":\"lora\",\"micro_batch\":2{training}"), "");
+        let CaseAnswer::Estimate(made) = answer(&line, &hardware, &models) else { panic!("{line}") };
+        (made.step_seconds.expected, made.assumed.iter().find(|one| one.starts_with("recompute=")).cloned())
+    };
+    // Unsloth keeps the inputs of layers on the host unless it is told not to; torchtune's program keeps everything.
+    let (unsloth, assumed) = answered(",\"framework\":\"unsloth\"");
+    assert_eq!(assumed.as_deref(), Some("recompute=offload"));
+    let (stated, assumed) = answered(",\"framework\":\"unsloth\",\"recompute\":\"offload\"");
+    assert_eq!((stated, assumed), (unsloth, None));
+    let (kept, _) = answered(",\"framework\":\"unsloth\",\"recompute\":\"none\"");
+    assert!(kept < 0.85 * unsloth, "{kept} {unsloth}");
+    assert_eq!(answered(",\"framework\":\"torchtune\"").1.as_deref(), Some("recompute=none"));
+}
+
+#[test]
+fn names_mean_what_they_mean_to_a_plan() {
+    let said = |model: &str, gpu: &str| prepared(&case(model, gpu, 1, "", ""));
+    assert_eq!(said("allenai/Olmo-3-7B-Instruct", "h200-sxm-141").unwrap().model.name, "olmo-3-7b");
+    let why = said("llama-3.1-8b", "h200").unwrap_err();
+    assert!(why.contains("h200-sxm-141") && why.contains("h200-nvl-141"), "{why}");
+    assert!(said("llama-3.1-8b", "H900").unwrap_err().contains("catalog gpus"));
+}
