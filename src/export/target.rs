@@ -1,5 +1,6 @@
 //! `Target`: what a plan can be written for; below it one file a target.
 
+pub mod attached;
 pub mod dstack;
 pub mod jobset;
 pub mod kubernetes;

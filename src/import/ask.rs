@@ -61,6 +61,13 @@ pub struct KeyValue {
     pub value: String,
 }
 
+impl KeyValue {
+    /// Whether it is a flag or a key of a file with this name.
+    fn is_named(&self, key: &str) -> bool {
+        self.key.rsplit(": ").next().unwrap_or(&self.key).trim_start_matches("--") == key
+    }
+}
+
 /// A job, read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobRequest {
@@ -187,6 +194,22 @@ impl JobRequest {
         self.unread.push(KeyValue { key: key.to_owned(), value: value.to_string() });
     }
 
+    /// What was left unread by itself and means something beside others.
+    pub fn understand_after_all(&mut self, key: &str) {
+        if let Some(at) = self.unread.iter().position(|one| one.is_named(key)) {
+            let one = self.unread.remove(at);
+            self.understood.push(one);
+        }
+    }
+
+    /// What was understood by itself and beside others is not.
+    pub fn leave_unread_after_all(&mut self, key: &str) {
+        if let Some(at) = self.understood.iter().position(|one| one.is_named(key)) {
+            let one = self.understood.remove(at);
+            self.unread.push(one);
+        }
+    }
+
     /// Why the work cannot be planned as `file` completes it, with what to type where a word would do.
     pub fn why_not_planned(&self, file: &WorkloadFile) -> Option<String> {
         let optimizer = || {
@@ -221,7 +244,7 @@ impl JobRequest {
             );
         }
         if self.nodes.is_none()
-            && let (true, Some(machines)) = (each.is_some(), machines)
+            && let (true, Some(machines)) = (each.is_some() || gpus.is_none(), machines)
         {
             self.nodes = Some(machines..=machines);
         }

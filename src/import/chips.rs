@@ -32,12 +32,23 @@ pub fn find(word: &str, hardware: &Hardware) -> Option<GpuModels> {
         }
     }
     let lower = word.to_ascii_lowercase();
-    let tokens: Vec<&str> =
-        lower.split(|c: char| !c.is_ascii_alphanumeric()).filter(|token| !SAY_NOTHING.contains(token)).collect();
+    let words = lower.split(|c: char| !c.is_ascii_alphanumeric()).flat_map(with_memory);
+    let tokens: Vec<&str> = words.filter(|token| !SAY_NOTHING.contains(token)).collect();
     // A bare number is part of a name (RTX 4090), or else a size of memory (a100-80). A name of the catalog's own comes last: it
     // means one chip where engines mean all of that memory.
     let described = named(described(&tokens, false, hardware)).or_else(|| named(described(&tokens, true, hardware)));
     described.or_else(|| named(hardware.find_gpu(word).into_iter().collect()))
+}
+
+/// `a100m40` is an A100 of 40 GB.
+fn with_memory(word: &str) -> Vec<&str> {
+    let digits = |text: &str| !text.is_empty() && text.chars().all(|letter| letter.is_ascii_digit());
+    match word.rsplit_once('m') {
+        Some((card, memory)) if digits(memory) && card.ends_with(|letter: char| letter.is_ascii_digit()) => {
+            vec![card, memory]
+        }
+        _ => vec![word],
+    }
 }
 
 fn described(tokens: &[&str], numbers_are_memory: bool, hardware: &Hardware) -> Vec<GpuId> {
@@ -82,6 +93,7 @@ mod tests {
         assert_eq!(ids("a100"), ["a100-sxm4-40", "a100-sxm4-80", "a100-pcie-40", "a100-pcie-80"]);
         assert_eq!(ids("A100-80GB"), ["a100-sxm4-80", "a100-pcie-80"]);
         assert_eq!(ids("a100_80"), ["a100-sxm4-80", "a100-pcie-80"]);
+        assert_eq!(ids("A100m40"), ["a100-sxm4-40", "a100-pcie-40"]);
         for (word, id) in [
             ("nvidia-h100-mega-80gb", "h100-sxm5-80 h100-pcie-80"),
             ("NVIDIA-H100-80GB-HBM3", "h100-sxm5-80 h100-pcie-80"),

@@ -4,11 +4,12 @@
 mod hydra;
 mod launcher;
 mod processes;
+mod strange_tests;
 mod tests;
 
 use crate::recipe::{self, Entry};
 use crate::shell::{Command, Script, is_unknown};
-use crate::{JobRequest, Names, document};
+use crate::{JobKind, JobRequest, Names, document};
 use launcher::Start;
 
 /// Words by which programs of preference and reinforcement learning call themselves; those of `recipe::OBJECTIVES` are planned.
@@ -56,6 +57,13 @@ pub fn quote(word: &str) -> String {
 
 fn read_commands(script: &Script, asked: &mut JobRequest, names: Names) {
     for Command { words, environment, is_cut } in script.commands() {
+        if words.first().is_some_and(|name| launcher::base(name) == "sbatch") {
+            // Of a plain script it is the job (`slurm::submitted`).
+            if asked.kind != JobKind::Script {
+                asked.leave_unread("sbatch", "a further job");
+            }
+            continue;
+        }
         let Some(start) = launcher::start(words) else {
             processes::of_unknown_step(words, asked, names);
             continue;
@@ -77,6 +85,7 @@ fn read_start(start: &Start, environment: &[(&str, String)], script: &Script, as
     recipe::apply(recipe::of_command("", &[]), &precision, asked, names);
     asked.trains |= entries.iter().any(|entry| LEARNING.contains(&entry.key.as_str()) && entry.switch() != Some(false));
     processes::of_launcher(&launch, asked);
+    processes::of_container(&start.before, &launch, asked);
     processes::of_step(&start.before, asked, names);
     processes::of_environment(start, &launch, &entries, environment, asked);
     // Files come first: a flag behind them wins.
@@ -86,6 +95,8 @@ fn read_start(start: &Start, environment: &[(&str, String)], script: &Script, as
         has_configuration |= read_configuration(&path, &start.program, script, asked, names);
     }
     name_of_program(start.name(), asked);
+    name_of_folder(&start.program, asked);
+    recipe_of_torchtune(start, asked);
     if let Some(model) = start.named_model(&entries, environment) {
         entries.push(Entry { key: "model".to_owned(), value: Some(model), shown: "model".to_owned() });
     }
@@ -94,6 +105,10 @@ fn read_start(start: &Start, environment: &[(&str, String)], script: &Script, as
     recipe::apply(dialect, &entries, asked, names);
     recipe::task_of_program(start.name(), &entries, asked);
     recipe::amount_of_data(dialect, &entries, asked);
+    // A launcher of GPUs starts work, whatever else its line leaves open.
+    if launch.is_empty() && entries.is_empty() && start.is_distributed() {
+        asked.leave_unread(start.name(), "what it trains is not said on its command line");
+    }
     if !has_configuration {
         recipe::leave_to_the_parser(dialect, &entries, asked);
     }
@@ -139,6 +154,10 @@ pub fn read_document(
     let of_program = recipe::of_command(program, &[]);
     let known = recipe::of_document(document, &entries);
     let dialect = known.or_else(|| (!of_program.stack.is_empty()).then_some(of_program));
+    let (entries, dialect) = match dialect {
+        Some(_) => (entries, dialect),
+        None => recipe::without_sections(entries),
+    };
     let Some(dialect) = dialect else {
         asked.leave_unread(file.unwrap_or("the file"), "no configuration of a training program");
         return false;
@@ -152,9 +171,37 @@ pub fn read_document(
     true
 }
 
+/// `tune run full_finetune_single_device`: torchtune's recipes say by their names what they train, and whether on one GPU.
+fn recipe_of_torchtune(start: &Start, asked: &mut JobRequest) {
+    let is_recipe = |word: &&String| !word.starts_with('-') && (word.contains("finetune") || word.contains("_dpo"));
+    let Some(name) = start.after.iter().find(is_recipe).filter(|_| start.program == "tune run") else { return };
+    name_of_program(name, asked);
+    let task = if name.starts_with("lora") { "lora" } else { "full-fine-tune" };
+    asked.workload.training.task.get_or_insert_with(|| task.to_owned());
+    if name.ends_with("_single_device") {
+        asked.launch.gpus_per_machine.get_or_insert(1);
+    }
+    asked.understand("tune run", name);
+}
+
+/// `src/dpo/trainer.py`: what trains in a folder with the name of an objective has that one, unless its own name says another.
+fn name_of_folder(program: &str, asked: &mut JobRequest) {
+    let lower = program.to_ascii_lowercase();
+    let mut parts = lower.trim_end_matches(".py").rsplit(['/', '.']);
+    let (name, folder) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let trains = name.starts_with("train") && !["sft", "pretrain"].iter().any(|other| name.contains(other));
+    let is_open = asked.workload.training.objective.is_none() && asked.not_planned.is_none();
+    if trains && is_open && folder.len() > 2 && REINFORCEMENTS.contains(&folder) {
+        recipe::objective(folder, recipe::OBJECTIVES, asked);
+        asked.understand(program, folder);
+    }
+}
+
 /// Some programs say by their name what they do.
 fn name_of_program(name: &str, asked: &mut JobRequest) {
-    let lower = name.to_ascii_lowercase();
+    // Of `safe_rlhf.finetune` the package says nothing.
+    let own = if name.strip_suffix(".py").is_some() { name } else { name.rsplit('.').next().unwrap_or(name) };
+    let lower = own.to_ascii_lowercase();
     if lower.starts_with("pretrain") {
         asked.workload.training.task.get_or_insert_with(|| "pretrain".to_owned());
         asked.understand(name, "pretrain");

@@ -1,8 +1,10 @@
 //! The engines that a job may be written for.
 
+pub mod batch;
 pub mod compose;
 pub mod dstack;
 pub mod kubernetes;
 pub mod labels;
+pub mod mosaic;
 pub mod skypilot;
 pub mod slurm;

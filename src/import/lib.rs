@@ -35,6 +35,8 @@ pub fn read(text: &str, names: Names) -> Result<JobRequest, ImportError> {
         dstack::read(run, names)
     } else if let Some(project) = documents.iter().find(|document| compose::is_project(document)) {
         compose::read(project, names)
+    } else if let Some(run) = documents.iter().find(|document| engine::mosaic::is_run(document)) {
+        Ok(engine::mosaic::read(run, names))
     } else if documents.iter().any(skypilot::is_task) {
         skypilot::read(&documents, names)
     } else if documents.iter().any(serde_json::Value::is_object) {
@@ -60,7 +62,15 @@ fn not_yaml(text: &str, error: ImportError, names: Names) -> Result<JobRequest, 
 /// A script without an engine's directives: what its commands start.
 fn script(text: &str, names: Names) -> Result<JobRequest, ImportError> {
     let mut asked = JobRequest::new(JobKind::Script);
+    engine::batch::read(text, &mut asked, names.hardware);
     command::read(text, &[], &mut asked, names);
+    let mut reader = shell::Script::new(names.files);
+    reader.read(text);
+    for one in reader.commands() {
+        if one.words.first().is_some_and(|name| name.rsplit('/').next() == Some("sbatch")) {
+            slurm::submitted(&one.words[1..], &reader, &mut asked, names);
+        }
+    }
     // Processes of a launcher are machines, whatever the program is told.
     asked.take_machines_of_launcher();
     if asked.understood.is_empty() && asked.unread.is_empty() {

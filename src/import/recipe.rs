@@ -16,7 +16,7 @@ mod words;
 
 pub use amount::of_data as amount_of_data;
 pub use entry::{Entry, entries};
-pub use kinds::of_document;
+pub use kinds::{of_document, without_sections};
 pub use setting::Dialect;
 pub use stack::{leave_to_the_parser, of_command};
 pub use task::of_program as task_of_program;

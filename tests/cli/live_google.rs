@@ -68,6 +68,16 @@ fn google_prices_are_taken_by_zone_and_kept() {
         "{}",
         refreshed.stdout
     );
+    // Cards that are attached to N1 are machines of no catalog, with the price of their parts.
+    let attached = run(&home, &fake.endpoint, &["prices", "T4:1", "--cloud", "gcp", "--output=json"]);
+    let offers = attached.json()["offers"].as_array().unwrap().clone();
+    let n1: Vec<&Value> = offers.iter().filter(|offer| offer["instance_type"] == "n1-standard-8-t4x1").collect();
+    assert!(
+        n1.iter().any(|offer| offer["purchase"] == "on-demand" && offer["rate_usd_per_hour"] == "0.729998"),
+        "{}{}",
+        attached.stdout,
+        attached.stderr
+    );
     let live = recommended(&home, &fake.endpoint);
     assert_eq!(
         (live["instance_type"].as_str(), live["price"]["origin"].as_str()),

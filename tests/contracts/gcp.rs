@@ -7,14 +7,15 @@ use gpuplan::clouds::gcp::account::Account;
 use gpuplan::clouds::gcp::account::project::Project;
 use gpuplan::clouds::gcp::prices::billing::SkuPrices;
 use gpuplan::clouds::gcp::prices::capacity::Capacity;
+use gpuplan::clouds::gcp::prices::machine_list::ListedMachines;
 use gpuplan::clouds::gcp::prices::preemptions::Preemptions;
 use gpuplan::clouds::gcp::prices::spot_prices::SpotPrices;
 use gpuplan::clouds::http::{self, Http};
 use gpuplan::clouds::{ask, ask::all};
 use gpuplan::hardware::{CloudId, Hardware};
 use gpuplan::market::{
-    AccountSource, Availability, OfferQuery, Origin, PriceAnswer, Purchase, Quota, QuotaNeed, RiskAnswer, RiskSource,
-    Signal, SourceError, Verdict,
+    AccountSource, Availability, MachineList, MachineSource, OfferQuery, Origin, PriceAnswer, Purchase, Quota,
+    QuotaNeed, RiskAnswer, RiskSource, Signal, SourceError, Verdict,
 };
 use serde_json::{Value, json};
 
@@ -38,6 +39,10 @@ fn ask_gcp(hardware: &Hardware, endpoint: &str, types: &[&str], regions: &[&str]
 
 fn risks(source: &dyn RiskSource, query: &OfferQuery) -> Result<RiskAnswer, SourceError> {
     all(vec![(source.about().id, source.risks(query))], &|_| {}).unwrap().remove(0)
+}
+
+fn machines(source: &dyn MachineSource, known: &OfferQuery) -> MachineList {
+    all(vec![("gcp", source.machines(known))], &|_| {}).unwrap().remove(0).unwrap()
 }
 
 fn json(status: u16, body: &str) -> Reply {
@@ -203,6 +208,59 @@ fn gcp_the_price_list_becomes_machines_in_the_zones_that_list_them() {
         "{notes:#?}"
     );
     assert!(fake.calls().iter().all(|call| !call.headers.contains_key("authorization")), "no key goes to a stand-in");
+}
+
+/// Which cards a zone has is asked beside its machine types; where that is refused, only N1 is lost.
+#[test]
+fn gcp_cards_of_n1_are_machines_of_the_zones_that_have_them() {
+    let cloud = CloudId::new("gcp");
+    let hardware = Hardware::embedded().unwrap();
+    let fake = FakeGce::start(project);
+    let source = ListedMachines { project: Project::at(&fake.endpoint, "some-project") };
+    let list = machines(&source, &query(&hardware, &[], &["us-central1"]));
+    let attached: Vec<&String> = list.regions["us-central1"].iter().filter(|name| name.starts_with("n1-")).collect();
+    assert_eq!(
+        attached,
+        ["n1-standard-8-t4x1", "n1-standard-8-t4x2"],
+        "no P100, which is no longer sold, and nothing on two vCPUs"
+    );
+    let mut taught = hardware.clone();
+    for sheet in &list.sheets {
+        let _ = taught.learn(&cloud, sheet);
+    }
+    let id = taught.find_instance(&cloud, "n1-standard-8-t4x2").unwrap();
+    assert_eq!((taught.gpu(taught.instance(id).node.gpu).id.as_str(), taught.instance(id).node.devices()), ("t4", 2));
+
+    let prices = SkuPrices::at(Project::at(&fake.endpoint, "some-project"), None);
+    let answer =
+        ask(&[(&prices, query(&taught, &["n1-standard-8-t4x2"], &["us-central1"]))]).unwrap().remove(0).unwrap();
+    let mut rows: Vec<(String, String, String)> = answer
+        .offers
+        .iter()
+        .map(|offer| {
+            (
+                offer.place.zone_id.as_deref().unwrap_or_default().to_owned(),
+                offer.purchase.to_string(),
+                offer.quote.rate.to_string(),
+            )
+        })
+        .collect();
+    rows.sort();
+    let row = |terms: &str, rate: &str| ("us-central1-a".to_owned(), terms.to_owned(), rate.to_owned());
+    // Two cards at 0.35, eight vCPUs at 0.031611 and 30 GiB at 0.004237; as spot at the rates of the same day.
+    assert_eq!(rows, [row("on-demand", "1.079998"), row("spot", "0.30")]);
+
+    let refusing = FakeGce::start(|call| match call.method.as_str() {
+        "compute.acceleratorTypes.aggregatedList" => {
+            fake_gce::Answer::Refused(403, "forbidden", "Required permission missing".to_owned())
+        }
+        _ => project(call),
+    });
+    let source = ListedMachines { project: Project::at(&refusing.endpoint, "some-project") };
+    let list = machines(&source, &query(&hardware, &[], &["us-central1"]));
+    assert!(list.regions["us-central1"].contains("a3-highgpu-8g"));
+    assert!(!list.regions["us-central1"].iter().any(|name| name.starts_with("n1-")));
+    assert!(list.notes[0].detail.contains("N1"), "{:?}", list.notes);
 }
 
 #[test]

@@ -117,6 +117,47 @@ fn gcp_on_demand_is_standard_and_newer_series_take_hyperdisk() {
     assert!(image.starts_with("projects/deeplearning-platform-release/global/images/family/"), "{image}");
 }
 
+/// Google has no name for a machine with attached cards: what is offered under one is asked for as what it is, and found again as that.
+#[test]
+fn gcp_cards_are_attached_to_n1() {
+    let bed = bed();
+    let of = |zone: Option<&str>, instance_type: &str, token: &str| CreateRequest {
+        pool: pool(zone, instance_type),
+        ..request(token)
+    };
+    let somewhere = of(None, "n1-standard-8-t4x2", "t");
+    let machine = run(launcher(&bed.machines).create(CreateRequest { nodes: 2, ..somewhere.clone() })).unwrap();
+    assert_eq!(machine.pool, somewhere.pool);
+    assert!(machine.id.0.starts_with("us-central1-a/"), "the zone that lists T4: {}", machine.id);
+    let body = inserted(&bed.machines);
+    assert_eq!(body["machineType"], "zones/us-central1-a/machineTypes/n1-standard-8");
+    let cards = format!("projects/{PROJECT}/zones/us-central1-a/acceleratorTypes/nvidia-tesla-t4");
+    assert_eq!(body["guestAccelerators"], json!([{"acceleratorType": cards, "acceleratorCount": 2}]));
+    assert!(bed.machines.policies().is_empty(), "N1 takes no placement policy");
+    let listed = states(&launcher(&bed.machines), None);
+    assert_eq!(listed[0].pool.instance_type, "n1-standard-8-t4x2");
+    run(launcher(&bed.machines).destroy(&machine.id)).unwrap();
+    // No image with a driver for cards before Turing is known.
+    let refused =
+        run(launcher(&bed.machines).create(of(Some("us-central1-a"), "n1-standard-8-v100x1", "u"))).unwrap_err();
+    assert!(matches!(&refused, LaunchError::Request { detail, .. } if detail.contains("--image")), "{refused}");
+    let own =
+        CreateRequest { image: Some("large".to_owned()), ..of(Some("us-central1-a"), "n1-standard-8-v100x1", "v") };
+    assert!(run(launcher(&bed.machines).create(own)).is_ok());
+
+    let group = self::bed();
+    let mut order = kept("k");
+    order.machine.pool.instance_type = "n1-standard-8-t4x1".to_owned();
+    let launcher = launcher(&group.machines);
+    run(launcher.keeper().unwrap().keep(order)).unwrap();
+    let calls = group.machines.fake.calls();
+    let template = calls.iter().find(|call| call.method == "compute.regionInstanceTemplates.insert").unwrap();
+    let properties = &template.body["properties"];
+    assert_eq!(properties["machineType"], "n1-standard-8");
+    assert_eq!(properties["guestAccelerators"][0]["acceleratorType"], "nvidia-tesla-t4", "its name alone");
+    wait_for("the group starts no machine", || !group.machines.alive().is_empty());
+}
+
 #[test]
 fn gcp_an_image_that_needs_more_gets_it_and_one_that_is_not_there_is_said() {
     let bed = bed();
@@ -578,6 +619,7 @@ const NEEDED: &[(&str, &[&str])] = &[
     ("compute.instances.delete", &["compute.instances.delete"]),
     ("compute.instances.aggregatedList", &["compute.instances.list"]),
     ("compute.machineTypes.aggregatedList", &["compute.machineTypes.list"]),
+    ("compute.acceleratorTypes.aggregatedList", &["compute.acceleratorTypes.list"]),
     ("compute.zoneOperations.wait", &["compute.zoneOperations.get"]),
     ("compute.zoneOperations.list", &["compute.zoneOperations.list"]),
     ("compute.resourcePolicies.insert", &["compute.resourcePolicies.create"]),

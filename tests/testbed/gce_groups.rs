@@ -132,8 +132,10 @@ impl Groups {
         let left = ends.map(|ends| ends.duration_since(Timestamp::now()).as_secs_f64());
         let disk = text(&properties["disks"][0]["initializeParams"], "diskType");
         // Names alone, for no zone is known yet; one limit, and not both.
+        let cards = properties["guestAccelerators"].as_array().into_iter().flatten();
         if text(properties, "machineType").contains('/')
             || disk.contains('/')
+            || cards.into_iter().any(|card| text(card, "acceleratorType").contains('/'))
             || !properties["scheduling"]["maxRunDuration"].is_null()
             || !left.is_ok_and(|left| (29.0..=120.0 * 86400.0).contains(&left))
         {
@@ -230,6 +232,10 @@ fn instance(properties: &Value, zone: &str, name: &str) -> Value {
     let mut body = properties.clone();
     body["name"] = name.into();
     body["machineType"] = format!("zones/{zone}/machineTypes/{}", text(properties, "machineType")).into();
+    for card in body.get_mut("guestAccelerators").and_then(Value::as_array_mut).into_iter().flatten() {
+        let kind = text(card, "acceleratorType").to_owned();
+        card["acceleratorType"] = format!("projects/{PROJECT}/zones/{zone}/acceleratorTypes/{kind}").into();
+    }
     let disk = &mut body["disks"][0]["initializeParams"];
     disk["diskType"] = format!("zones/{zone}/diskTypes/{}", text(disk, "diskType")).into();
     body

@@ -700,7 +700,7 @@ fn is_allowed(zone: &str, body: &Value) -> Result<(), String> {
     let Some(kind) = machine_type.strip_prefix(&format!("zones/{zone}/machineTypes/")) else {
         return invalid("machineType", &machine_type);
     };
-    if !["a2-", "a3-", "a4-", "g2-", "g4-"].iter().any(|series| kind.starts_with(series)) {
+    if !["a2-", "a3-", "a4-", "g2-", "g4-", "n1-"].iter().any(|series| kind.starts_with(series)) {
         return Err(format!(
             "Invalid value for field 'resource.machineType': '{machine_type}'. The referenced resource does not exist."
         ));
@@ -714,8 +714,25 @@ fn is_allowed(zone: &str, body: &Value) -> Result<(), String> {
     if text(&made["diskType"]) != format!("zones/{zone}/diskTypes/{disk}") || body["disks"][0]["autoDelete"] != true {
         return invalid("disks[0]", &body["disks"][0].to_string());
     }
-    if body["guestAccelerators"].is_array() {
-        return Err(format!("[{kind}] features are not compatible for creating instance: guestAccelerators"));
+    let cards = body["guestAccelerators"].as_array().map(Vec::as_slice).unwrap_or_default();
+    match (kind.strip_prefix("n1-standard-"), cards) {
+        (None, []) => {}
+        // Another type than the machine's own has no cards to attach, and N1 without them would have none.
+        (None, _) => {
+            return Err(format!("[{kind}] features are not compatible for creating instance: guestAccelerators"));
+        }
+        (Some(_), [one]) => {
+            let path = format!("projects/{PROJECT}/zones/{zone}/acceleratorTypes/nvidia-tesla-");
+            let named = text(&one["acceleratorType"]);
+            let is_known = named.strip_prefix(&path).is_some_and(|card| ["t4", "v100", "p100"].contains(&card));
+            if !is_known || one["acceleratorCount"].as_u64().is_none_or(|count| count == 0) {
+                return invalid("guestAccelerators[0]", &one.to_string());
+            }
+            if body["resourcePolicies"].as_array().is_some_and(|policies| !policies.is_empty()) {
+                return Err(format!("Compact placement policies are not supported for {kind}"));
+            }
+        }
+        (Some(_), _) => return invalid("guestAccelerators", &body["guestAccelerators"].to_string()),
     }
     let scheduling = &body["scheduling"];
     // A machine of a group has its end from its template.
@@ -770,7 +787,8 @@ fn described(rented: &Rented) -> Value {
 fn machine_types() -> Answer {
     let types = |zone: &str| {
         let one = |name: &str| json!({"name": name, "zone": zone});
-        json!({"machineTypes": [one("g2-standard-4"), one("a3-highgpu-8g")]})
+        let n1 = json!({"name": "n1-standard-8", "zone": zone, "guestCpus": 8, "memoryMb": 30_720});
+        json!({"machineTypes": [one("g2-standard-4"), one("a3-highgpu-8g"), n1]})
     };
     let zones = ["us-central1-a", "us-central1-b", "us-east4-a"];
     Answer::Json(

@@ -33,6 +33,7 @@ pub fn project(call: &Call) -> fake_gce::Answer {
             "shards": [{"zone": "zones/us-central1-b", "instanceCount": 1, "machineType": "a3-highgpu-8g", "provisioningModel": "SPOT"}]}]})
         }
         "compute.machineTypes.aggregatedList" => machine_types(call),
+        "compute.acceleratorTypes.aggregatedList" => accelerators(call),
         "compute.regions.get" => json!({"name": "us-central1", "quotas": [
             {"metric": "PREEMPTIBLE_NVIDIA_H100_GPUS", "limit": 8.0, "usage": 8.0},
             {"metric": "PREEMPTIBLE_NVIDIA_H200_GPUS", "limit": 16.0, "usage": 0.0}]}),
@@ -50,19 +51,21 @@ pub fn project(call: &Call) -> fake_gce::Answer {
 
 /// The list comes in two pages, as zones and as types that are no longer sold do.
 fn machine_types(call: &Call) -> Value {
-    assert_eq!(call.parameters["filter"], r#"name eq "(a|g)[0-9]+[a-z]?-.*""#);
+    assert_eq!(call.parameters["filter"], r#"name eq "(a|g)[0-9]+[a-z]?-.*|n1-standard-[0-9]+""#);
     let machine =
         |zone: &str, name: &str, state: &str| json!({"name": name, "zone": zone, "deprecated": {"state": state}});
     // A machine and a GPU that no catalog has.
     let new = json!({"name": "a9-highgpu-8g", "zone": "us-central1-c", "guestCpus": 224, "memoryMb": 4_063_232, "architecture": "X86_64",
         "accelerators": [{"guestAcceleratorType": "nvidia-vera-r300-288gb", "guestAcceleratorCount": 8}]});
+    // It comes without cards.
+    let n1 = |vcpus: u32| json!({"name": format!("n1-standard-{vcpus}"), "zone": "us-central1-a", "guestCpus": vcpus, "memoryMb": vcpus * 3840});
     let c = "us-central1-c";
     let (scope, types, token) = match call.parameters.get("pageToken").map_or("", String::as_str) {
         "" => {
             let a = "us-central1-a";
             (
                 "zones/us-central1-a",
-                vec![machine(a, "a3-highgpu-8g", "ACTIVE"), machine(a, "a2-highgpu-1g", "DEPRECATED")],
+                vec![machine(a, "a3-highgpu-8g", "ACTIVE"), machine(a, "a2-highgpu-1g", "DEPRECATED"), n1(2), n1(8)],
                 "second",
             )
         }
@@ -75,6 +78,18 @@ fn machine_types(call: &Call) -> Value {
     let mut items = serde_json::Map::new();
     items.insert(scope.to_owned(), json!({"machineTypes": types}));
     json!({"items": items, "nextPageToken": token})
+}
+
+/// The cards that N1 takes, with one that is no longer sold.
+fn accelerators(call: &Call) -> Value {
+    assert_eq!(call.parameters["filter"], r#"name eq "nvidia-tesla-(t4|v100|p100)""#);
+    let card = |name: &str, most: u32, state: &str| {
+        json!({"name": name, "zone": "https://www.googleapis.com/compute/v1/projects/some-project/zones/us-central1-a",
+            "maximumCardsPerInstance": most, "deprecated": {"state": state}})
+    };
+    json!({"items": {
+        "zones/us-central1-a": {"acceleratorTypes": [card("nvidia-tesla-t4", 4, "ACTIVE"), card("nvidia-tesla-p100", 4, "DEPRECATED")]},
+        "zones/us-central1-c": {"warning": {"code": "NO_RESULTS_ON_PAGE", "message": "No results"}}}})
 }
 
 /// The price list in two pages.

@@ -1,6 +1,7 @@
 //! Google Cloud. Only the files that name the SDK need the feature `gcp`.
 
 pub mod account;
+mod encoded;
 pub mod errors;
 #[cfg(feature = "gcp")]
 pub mod launcher;

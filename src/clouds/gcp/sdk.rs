@@ -1,5 +1,6 @@
 //! What the other files need of Google's SDK: credentials, signed requests, the list of machine types, and its errors.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::time::Duration;
 
@@ -12,21 +13,30 @@ use google_cloud_gax::client_builder::Error as BuildError;
 use google_cloud_gax::error::CredentialsError;
 use google_cloud_gax::paginator::Paginator;
 use gpuplan_clouds_gcp_clients::Access;
+use serde::Deserialize;
 
+use crate::CLOUD;
 use crate::account::identity;
 use crate::account::project::Project;
+use crate::encoded::percent_encoded;
 use crate::errors::{INVALID_CREDENTIALS, Reach, explained, reach};
+use crate::prices::cards::{self, Accelerator};
 use crate::prices::pools::Failure;
 use crate::prices::zones::{Listing, Zones, last_segment};
-use gpuplan_clouds_http::Request;
+use gpuplan_clouds_http::{Http, Request};
 use gpuplan_clouds_http::{one_line, root_cause};
-use gpuplan_market::SourceError;
+use gpuplan_market::{SourceError, SourceNote};
 
 /// One call and its answer.
 const ATTEMPT: Duration = Duration::from_secs(15);
 /// Machine series with GPUs, those to come included: A and G with a number and at most a letter, as Google's filters write a regular
-/// expression over the whole name.
-const GPU_SERIES: &str = r#"name eq "(a|g)[0-9]+[a-z]?-.*""#;
+/// expression over the whole name; and N1, to which cards are attached.
+const GPU_SERIES: &str = r#"name eq "(a|g)[0-9]+[a-z]?-.*|n1-standard-[0-9]+""#;
+/// The cards that N1 takes and that a catalog has.
+const CARDS: &str = r#"name eq "nvidia-tesla-(t4|v100|p100)""#;
+const COMPUTE: &str = "https://compute.googleapis.com";
+/// Some 130 zones with three kinds of cards at most make one page; an answer that goes on and on is broken.
+const MOST_PAGES: usize = 20;
 
 /// Where the project's clients ask, and as whom.
 pub fn access(project: &Project) -> Result<Access, SourceError> {
@@ -87,30 +97,110 @@ pub async fn signed(project: &Project, request: Request) -> Result<Request, Sour
 
 /// Which zones list which machine types with GPUs.
 pub async fn zones(project: &Project, patience: Duration) -> Result<Zones, SourceError> {
-    let (listings, unreachable) = listings(project, patience).await?;
-    Ok(Zones::new(listings, unreachable))
+    let listed = listings(project, patience).await?;
+    Ok(Zones::new(listed.machines, listed.unreachable))
 }
 
-/// Every machine type with GPUs in every zone, and the zones that did not say.
-pub async fn listings(project: &Project, patience: Duration) -> Result<(Vec<Listing>, Vec<String>), SourceError> {
+/// What Compute Engine lists.
+pub struct Listed {
+    /// Every machine type with GPUs in every zone, those of N1 with the cards that are attached.
+    pub machines: Vec<Listing>,
+    /// Zones that did not say.
+    pub unreachable: Vec<String>,
+    /// Why the machines of N1 are not known, where they are not.
+    pub note: Option<SourceNote>,
+}
+
+/// Every machine with GPUs in every zone. That cards are not told costs the machines of N1 alone.
+pub async fn listings(project: &Project, patience: Duration) -> Result<Listed, SourceError> {
+    let late = |place: &str| SourceError::Unreachable {
+        place: place.to_owned(),
+        detail: format!("no answer within {} s", patience.as_secs()),
+    };
+    let machines = tokio::time::timeout(patience, machine_types(project));
+    let cards = tokio::time::timeout(patience, accelerators(project));
+    let (machines, cards) = tokio::join!(machines, cards);
+    let (mut machines, unreachable) = machines.map_err(|_| late("machine types"))??;
+    let (attached, note) = match cards.unwrap_or_else(|_| Err(late("accelerator types"))) {
+        Ok(cards) => (cards::compose(&machines, &cards), None),
+        Err(error) => {
+            let detail = format!("which cards can be attached to N1 is not known ({error}); its machines are left out");
+            (Vec::new(), Some(SourceNote { place: CLOUD.to_owned(), detail }))
+        }
+    };
+    machines.retain(|machine| machine.accelerator.is_some() || !machine.machine_type.starts_with("n1-"));
+    machines.extend(attached);
+    Ok(Listed { machines, unreachable, note })
+}
+
+/// Every machine type of the series above, and the zones that did not say.
+async fn machine_types(project: &Project) -> Result<(Vec<Listing>, Vec<String>), SourceError> {
     let client = access(project)?.machine_types().await.map_err(|error| not_built(&error))?;
     let list = client.aggregated_list().set_project(project.id()?).set_filter(GPU_SERIES);
     let (mut listings, mut unreachable) = (Vec::new(), Vec::new());
-    let read = async {
-        let mut pages = list.by_page();
-        while let Some(page) = pages.next().await {
-            let page = page.map_err(|error| refusal("machine types", "compute.machineTypes.list", &error))?;
-            unreachable.extend(page.unreachables);
-            listings.extend(page.items.into_values().flat_map(|scope| scope.machine_types).filter_map(listing));
-        }
-        Ok(())
-    };
-    let late = |_| SourceError::Unreachable {
-        place: "machine types".to_owned(),
-        detail: format!("no answer within {} s", patience.as_secs()),
-    };
-    tokio::time::timeout(patience, read).await.map_err(late)??;
+    let mut pages = list.by_page();
+    while let Some(page) = pages.next().await {
+        let page = page.map_err(|error| refusal("machine types", "compute.machineTypes.list", &error))?;
+        unreachable.extend(page.unreachables);
+        listings.extend(page.items.into_values().flat_map(|scope| scope.machine_types).filter_map(listing));
+    }
     Ok((listings, unreachable))
+}
+
+/// `acceleratorTypes.aggregatedList`, as far as it is read. Asked without the SDK: its client of accelerator types would be compiled for
+/// this call alone.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct AcceleratorPage {
+    items: BTreeMap<String, AcceleratorScope>,
+    next_page_token: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct AcceleratorScope {
+    accelerator_types: Vec<AcceleratorType>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AcceleratorType {
+    name: String,
+    zone: String,
+    maximum_cards_per_instance: u32,
+    deprecated: Option<Deprecation>,
+}
+
+#[derive(Deserialize)]
+struct Deprecation {
+    state: Option<String>,
+}
+
+/// The cards of N1 in every zone.
+async fn accelerators(project: &Project) -> Result<Vec<Accelerator>, SourceError> {
+    let (http, address) = (Http::new()?, project.address(COMPUTE));
+    let url = format!("{address}/compute/v1/projects/{}/aggregated/acceleratorTypes", project.id()?);
+    let filter = percent_encoded(CARDS);
+    let (mut all, mut token) = (Vec::new(), String::new());
+    for _ in 0..MOST_PAGES {
+        let further = if token.is_empty() { String::new() } else { format!("&pageToken={}", percent_encoded(&token)) };
+        let request = signed(project, Request::get(format!("{url}?filter={filter}{further}"))).await?;
+        let page = http.json::<AcceleratorPage>(&request).await?.value;
+        let types = page.items.into_values().flat_map(|scope| scope.accelerator_types);
+        let is_sold = |one: &AcceleratorType| {
+            one.deprecated.as_ref().and_then(|status| status.state.as_deref()).is_none_or(|state| state == "ACTIVE")
+        };
+        all.extend(types.filter(is_sold).map(|one| Accelerator {
+            zone: last_segment(&one.zone).to_owned(),
+            name: one.name,
+            most: one.maximum_cards_per_instance,
+        }));
+        token = page.next_page_token;
+        if token.is_empty() {
+            return Ok(all);
+        }
+    }
+    Err(SourceError::Malformed { field: "nextPageToken".to_owned(), detail: format!("{MOST_PAGES} pages and no end") })
 }
 
 fn listing(machine: MachineType) -> Option<Listing> {

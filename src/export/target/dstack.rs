@@ -4,6 +4,7 @@ use serde_json::json;
 
 use crate::job::{CapacityType, Job};
 use crate::script::{Position, script};
+use crate::target::attached::machine_type;
 use crate::{ExportError, Target, yaml};
 
 /// A machine may cost so much more than the plan said before nothing is rented: prices move between planning and renting. Judgement.
@@ -49,7 +50,7 @@ pub fn render(job: &Job) -> Result<String, ExportError> {
             task["backends"] = json!([backend]);
             task["regions"] = json!([machines.region]);
             if matches!(backend, "aws" | "gcp" | "azure" | "oci" | "lambda" | "nebius") {
-                task["instance_types"] = json!([machines.instance_type]);
+                task["instance_types"] = json!([machine_type(machines)]);
             }
         }
         None => how.push(format!(

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::job::{CapacityType, capacity_type};
+use crate::target::attached::{attached, machine_type};
 use gpuplan_hardware::Gpu;
 use gpuplan_plan::document::MachinesRecord;
 
@@ -45,9 +46,14 @@ pub fn node_requirements(machines: &MachinesRecord, gpu: &Gpu) -> NodeRequiremen
     NodeRequirements { alternatives, tolerations, is_preference: capacity == CapacityType::SpotOrOnDemand }
 }
 
-/// What every node of the plan is labelled with: the well-known label of the machine type, which GKE, EKS and AKS set.
+/// What every node of the plan is labelled with: the well-known label of the machine type, which GKE, EKS and AKS set, and GKE's of attached
+/// cards ("Run GPUs in GKE Standard node pools").
 pub fn node_selector(machines: &MachinesRecord) -> Value {
-    json!({ "node.kubernetes.io/instance-type": machines.instance_type })
+    let mut labels = json!({ "node.kubernetes.io/instance-type": machine_type(machines) });
+    if let Some(attached) = attached(machines) {
+        labels["cloud.google.com/gke-accelerator"] = json!(attached.accelerator);
+    }
+    labels
 }
 
 /// Levels of a network, widest first, as its cloud labels nodes (Google Cloud, "Run NCCL on custom GKE clusters"; EC2 user guide,

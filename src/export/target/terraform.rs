@@ -3,6 +3,7 @@
 use crate::job::{CapacityType, Job};
 use crate::network::efa_adapters;
 use crate::script::{Position, script};
+use crate::target::attached::{attached, machine_type};
 use crate::{ExportError, Target};
 
 /// Provider that `terraform validate` of this text was tried with.
@@ -155,6 +156,10 @@ fn gcp(job: &Job, name: &str) -> Result<String, ExportError> {
         return Err(ExportError::Unfit { target: Target::Terraform, why });
     }
     let model = if job.capacity_type() == CapacityType::NonPreemptible { "STANDARD" } else { "SPOT" };
+    let cards = attached(machines).map_or_else(String::new, |attached| {
+        let (kind, count) = (attached.accelerator, attached.count);
+        format!("  guest_accelerator {{\n    type  = \"{kind}\"\n    count = {count}\n  }}\n")
+    });
     let resources = machine_resources(
         job,
         "google_compute_instance.first.network_interface[0].network_ip",
@@ -162,12 +167,12 @@ fn gcp(job: &Job, name: &str) -> Result<String, ExportError> {
             let suffix = if label == "first" { "0" } else { "${count.index + 1}" };
             format!(
                 "\nresource \"google_compute_instance\" \"{label}\" {{\n{count}  name         = \"{name}-{suffix}\"\n  zone         = var.zone\n  \
-                machine_type = \"{}\"\n  boot_disk {{\n    initialize_params {{\n      image = var.image\n      size  = {DISK_GIB}\n    }}\n  }}\n  \
+                machine_type = \"{}\"\n{cards}  boot_disk {{\n    initialize_params {{\n      image = var.image\n      size  = {DISK_GIB}\n    }}\n  }}\n  \
                 network_interface {{\n    subnetwork = var.subnet\n  }}\n  scheduling {{\n    provisioning_model          = \"{model}\"\n    \
                 preemptible                 = {}\n    automatic_restart           = false\n    on_host_maintenance         = \"TERMINATE\"\n    \
                 instance_termination_action = \"DELETE\"\n    max_run_duration {{\n      seconds = {}\n    }}\n  }}\n  service_account {{\n    \
                 email  = var.bucket_account\n    scopes = [\"cloud-platform\"]\n  }}\n  metadata_startup_script = {boot}\n}}\n",
-                machines.instance_type,
+                machine_type(machines),
                 model == "SPOT",
                 u64::from(job.lifetime_hours()) * 3600,
             )

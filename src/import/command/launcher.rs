@@ -33,7 +33,7 @@ const PROGRAMS: [(&str, &[&str]); 15] = [
     ("axolotl", &["train"]),
     ("oumi", &["train"]),
     ("tune", &["run"]),
-    ("trl", &["sft", "dpo", "grpo", "kto", "reward", "rloo"]),
+    ("trl", &["sft", "dpo", "grpo", "kto", "reward", "rloo", "vllm-serve"]),
     ("vllm", &["serve"]),
     ("swift", &["sft", "pt", "rlhf", "dpo", "orpo", "simpo"]),
     ("megatron", &["sft", "pt", "rlhf"]),
@@ -69,6 +69,12 @@ pub struct Start {
 impl Start {
     pub fn name(&self) -> &str {
         self.program.rsplit('/').next().unwrap_or(&self.program)
+    }
+
+    /// Whether a launcher starts a process for each GPU.
+    pub fn is_distributed(&self) -> bool {
+        let is_launcher = |word: &String| ["torchrun", "accelerate", "deepspeed"].contains(&base(word));
+        self.before.iter().any(|word| is_launcher(word) || LAUNCHING_MODULES.contains(&word.as_str()))
     }
 
     /// Files of settings, in the order in which they count.
@@ -116,7 +122,9 @@ pub fn start(words: &[String]) -> Option<Start> {
     let is_launched = words.iter().any(|word| LAUNCHERS.contains(&base(word)));
     // `env_path=envs/orz.py` is an argument.
     let file = words.iter().position(|word| is_python(word) && !word.starts_with('-') && !word.contains('='));
-    let Some(at) = file.into_iter().chain(module(words)).min() else { return image(words) };
+    let Some(at) = file.into_iter().chain(module(words)).min() else {
+        return image(words).or_else(|| strange(words));
+    };
     let is_first = words.first().is_some_and(|word| is_python(word));
     // Not `pip install -m` or a copied file.
     if !is_launched && !is_first {
@@ -145,11 +153,34 @@ fn program(words: &[String]) -> Option<Start> {
 /// `docker run ... IMAGE FLAGS`, and the container of a pod that has no command of its own.
 fn image(words: &[String]) -> Option<Start> {
     let (at, program) = words.iter().enumerate().find_map(|(at, word)| {
-        let name = base(word).split([':', '@']).next()?;
+        // Apptainer keeps an image as a file.
+        let name = base(word).split([':', '@']).next()?.trim_end_matches(".sif");
         IMAGES.iter().find(|(image, _)| *image == name).map(|(_, program)| (at, *program))
     })?;
     let after = words[at + 1..].to_vec();
     Some(Start { before: words[..at].to_vec(), program: program.to_owned(), after })
+}
+
+/// Flags that name a model, and flags that only what trains it has, of Hugging Face's Trainer and PEFT.
+const OF_MODEL: [&str; 3] = ["model_name_or_path", "base_model", "pretrained_model_name_or_path"];
+const OF_TRAINING: [&str; 4] =
+    ["per_device_train_batch_size", "gradient_accumulation_steps", "num_train_epochs", "micro_batch_size"];
+
+/// A program that nobody knows, which is told a model and how to train it: `petrogpt-train --stage dpo --model_name_or_path ...`. Its first
+/// word is a part of its name.
+fn strange(words: &[String]) -> Option<Start> {
+    let all = flags(words);
+    let has = |keys: &[&str]| all.iter().any(|entry| keys.contains(&entry.key.as_str()));
+    // What a script is given is its own to read.
+    let is_other = |name: &str| LAUNCHERS.contains(&name) || ["bash", "sh", "sbatch"].contains(&name);
+    let name = words.first().filter(|name| !name.starts_with('-') && !is_other(base(name)))?;
+    if !has(&OF_MODEL) || !has(&OF_TRAINING) {
+        return None;
+    }
+    let is_command = |word: &&String| word.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
+    let command = words.get(1).filter(is_command);
+    let program = command.map_or_else(|| name.clone(), |command| format!("{name} {command}"));
+    Some(Start { before: Vec::new(), program, after: words[1 + usize::from(command.is_some())..].to_vec() })
 }
 
 /// What follows the last `-m` that starts no other launcher.
@@ -171,7 +202,7 @@ fn module(words: &[String]) -> Option<usize> {
     words[at..].iter().position(is_module).map(|further| at + further)
 }
 
-fn base(word: &str) -> &str {
+pub fn base(word: &str) -> &str {
     word.rsplit('/').next().unwrap_or(word)
 }
 
@@ -197,7 +228,8 @@ pub fn flags(words: &[String]) -> Vec<Entry> {
         let (key, value) = match flag.split_once('=') {
             Some((key, value)) => (key, Some(value.to_owned())),
             None => {
-                let is_value = |next: &&String| !next.starts_with('-') || next.parse::<f64>().is_ok();
+                let is_value =
+                    |next: &&String| (!next.starts_with('-') || next.parse::<f64>().is_ok()) && !is_further_words(next);
                 let value = rest.next_if(is_value).cloned();
                 // Further words of a list: `--lora_target_modules q_proj v_proj`.
                 let is_list = flag.ends_with("modules");
@@ -208,6 +240,13 @@ pub fn flags(words: &[String]) -> Vec<Entry> {
         all.push(Entry::flag(key, value));
     }
     all
+}
+
+/// `$DATA_ARGS`, `${EXTRA_OPTS}`: a variable that nobody sets, whose name says that it holds flags and no value of the flag before it.
+fn is_further_words(word: &str) -> bool {
+    let name = word.trim_start_matches('$').trim_matches(['{', '}']);
+    let ends = ["ARGS", "ARGUMENTS", "OPTS", "OPTIONS", "FLAGS"];
+    word.starts_with('$') && ends.iter().any(|end| name.to_ascii_uppercase().ends_with(end))
 }
 
 fn is_key(text: &str) -> bool {

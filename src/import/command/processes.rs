@@ -20,8 +20,11 @@ pub fn of_launcher(launch: &[Entry], asked: &mut JobRequest) {
             "nnodes" | "num_machines" | "num_nodes" => &mut asked.launch.machines,
             _ => &mut asked.launch.gpus,
         };
-        if count.is_some() {
-            *slot = count;
+        match (count, &entry.value) {
+            (Some(_), _) => *slot = count,
+            // `gpu`, `auto`, `$GPUS`: as many as there are, or as somebody fills in.
+            (None, Some(value)) => asked.leave_unread(&entry.shown, value),
+            (None, None) => {}
         }
     }
     // DeepSpeed: `--include localhost:0,1`, `--include worker-0@worker-1:0,1,2,3`.
@@ -29,6 +32,20 @@ pub fn of_launcher(launch: &[Entry], asked: &mut JobRequest) {
     if let Some((hosts, gpus)) = included.and_then(|text| text.rsplit_once(':')) {
         asked.launch.gpus_per_machine = devices(gpus);
         asked.launch.machines = u32::try_from(hosts.split('@').count()).ok();
+    }
+}
+
+/// `docker run --gpus '"device=0,1"' ...` (Docker, "Runtime options with Memory, CPUs, and GPUs"): `all` counts none.
+pub fn of_container(before: &[String], launch: &[Entry], asked: &mut JobRequest) {
+    const RUNTIMES: [&str; 3] = ["docker", "nvidia-docker", "podman"];
+    if !before.iter().any(|word| RUNTIMES.contains(&word.rsplit('/').next().unwrap_or(word))) {
+        return;
+    }
+    let given = launch.iter().find(|entry| entry.key == "gpus").and_then(|entry| entry.value.as_deref());
+    let Some(given) = given.map(|text| text.trim_matches(['"', '\''])) else { return };
+    let gpus = given.strip_prefix("device=").map_or_else(|| count(given), devices);
+    if asked.launch.gpus_per_machine.is_none() && asked.launch.gpus.is_none() {
+        asked.launch.gpus_per_machine = gpus;
     }
 }
 

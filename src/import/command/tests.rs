@@ -8,14 +8,14 @@ use gpuplan_hardware::Hardware;
 use gpuplan_workload::Models;
 use gpuplan_workload::file::Scalar;
 
-fn asked(script: &str) -> JobRequest {
+pub(super) fn asked(script: &str) -> JobRequest {
     let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
     let mut asked = JobRequest::new(JobKind::Slurm);
     read(script, &[], &mut asked, Names::new(&hardware, &models));
     asked
 }
 
-fn keys(list: &[crate::KeyValue]) -> Vec<&str> {
+pub(super) fn keys(list: &[crate::KeyValue]) -> Vec<&str> {
     list.iter().map(|one| one.key.as_str()).collect()
 }
 

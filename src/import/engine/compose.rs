@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::shell::Script;
 use crate::yaml::text;
 use crate::{Choice, Gpus, ImportError, JobKind, JobRequest, Names, command};
 use gpuplan_workload::assumption::JobAssumption;
@@ -37,7 +38,11 @@ pub fn read(document: &Value, names: Names) -> Result<JobRequest, ImportError> {
     if choice.gpus.is_some() {
         asked.choices.push(choice);
     }
-    command::read(&line(service), &variables(service), &mut asked, names);
+    // Compose fills in variables of whoever starts it, those of the environment too.
+    let mut outside = Script::new(names.files);
+    let own: Vec<(String, String)> =
+        variables(service).into_iter().map(|(name, value)| (name, outside.expanded(&value))).collect();
+    command::read(&line(service), &own, &mut asked, names);
     asked.take_machines_of_launcher();
     asked.nodes = Some(1..=1);
     asked.assumed.push(JobAssumption::OneMachine);

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use crate::engine::labels::narrow;
 use crate::error::invalid;
 use crate::yaml::text;
-use crate::{Choice, Gpus, ImportError, JobKind, JobRequest, Names, Need, command};
+use crate::{Choice, GpuModels, Gpus, ImportError, JobKind, JobRequest, Names, Need, chips, command};
 use gpuplan_workload::assumption::JobAssumption;
 use values::{is_placeholder, word};
 
@@ -81,6 +81,9 @@ pub fn read(documents: &[Value], names: Names) -> Result<JobRequest, ImportError
             _ => ImportError::Several(jobs.iter().map(name).collect()),
         });
     };
+    // A ConfigMap beside it may hold the configuration that its command names, wherever that is mounted.
+    let files = |path: &str| held(&others, path).or_else(|| (names.files)(path));
+    let names = Names { files: &files, ..names };
     asked.name = job.pointer("/metadata/name").and_then(Value::as_str).map(str::to_owned);
     asked.understand("kind", word(job, "kind"));
     // A TrainJob names the model that it starts from, and a runtime whose name says what it does.
@@ -130,6 +133,13 @@ pub fn read(documents: &[Value], names: Names) -> Result<JobRequest, ImportError
     Ok(asked)
 }
 
+/// A file that a ConfigMap among the objects holds.
+fn held(objects: &[&Value], path: &str) -> Option<String> {
+    let file = path.rsplit('/').next().unwrap_or(path);
+    let mut maps = objects.iter().filter(|object| word(object, "kind") == "ConfigMap");
+    maps.find_map(|map| map.get("data")?.get(file)?.as_str()).map(str::to_owned)
+}
+
 /// Notes the objects that are no jobs; the first kind among them that nobody knows.
 fn note_others(others: &[&Value], asked: &mut JobRequest) -> Option<String> {
     let mut strange = None;
@@ -170,7 +180,7 @@ fn choices(pod: &Value, asked: &mut JobRequest, names: Names) -> Result<Vec<Choi
     // A TrainJob has the container's keys itself.
     let own = pod.get("resourcesPerNode").map(|_| pod);
     for container in pod.get("containers").and_then(Value::as_array).into_iter().flatten().chain(own) {
-        sum.add(container, asked)?;
+        sum.add(container, asked, names)?;
         let words = words(container);
         if words.iter().any(|word| word.contains('\0')) {
             return Err(invalid("command", "it has a zero byte"));
@@ -178,6 +188,7 @@ fn choices(pod: &Value, asked: &mut JobRequest, names: Names) -> Result<Vec<Choi
         command::read_words(words, &variables(container), asked, names);
     }
     choice.gpus = (sum.gpus > 0).then_some(Gpus::PerMachine(sum.gpus));
+    choice.chips = sum.chips;
     choice.vcpus = (sum.cpus > 0.0).then_some(Need::AtLeast(sum.cpus));
     choice.memory = (sum.memory_gib > 0.0).then_some(Need::AtLeast(sum.memory_gib));
     for (key, value) in pod.as_object().into_iter().flatten() {
@@ -217,13 +228,15 @@ fn variables(container: &Value) -> Vec<(String, String)> {
 #[derive(Default)]
 struct Resources {
     gpus: u32,
+    /// Cards that a cluster names as a resource of their own.
+    chips: Option<GpuModels>,
     cpus: f64,
     memory_gib: f64,
 }
 
 impl Resources {
     /// Adds what a container asks for: requests, or limits where it requests nothing.
-    fn add(&mut self, container: &Value, asked: &mut JobRequest) -> Result<(), ImportError> {
+    fn add(&mut self, container: &Value, asked: &mut JobRequest, names: Names) -> Result<(), ImportError> {
         let mut all = Map::new();
         for part in
             ["/resources/limits", "/resources/requests", "/resourcesPerNode/limits", "/resourcesPerNode/requests"]
@@ -238,8 +251,12 @@ impl Resources {
             }
             let refused = || invalid(&key, format!("`{shown}` is not a valid Kubernetes quantity; try 8 or 64Gi"));
             let amount = quantity(&shown).ok_or_else(refused)?;
+            // `nvidia.com/a40`: clusters of several kinds of cards count each by its name.
+            let card = key.strip_prefix("nvidia.com/").and_then(|name| chips::find(name, names.hardware));
+            let is_gpu = GPU_RESOURCES.contains(&key.as_str()) || card.is_some();
+            self.chips = self.chips.take().or(card);
             match key.as_str() {
-                gpu if GPU_RESOURCES.contains(&gpu) && amount.fract() == 0.0 && amount < 1e6 => {
+                _ if is_gpu && amount.fract() == 0.0 && amount < 1e6 => {
                     let sum = self.gpus.checked_add(amount as u32);
                     self.gpus = sum.ok_or_else(|| invalid(&key, "more GPUs than can be counted"))?;
                 }

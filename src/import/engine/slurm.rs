@@ -14,7 +14,12 @@ pub fn is_script(text: &str) -> bool {
 
 pub fn read(text: &str, names: Names) -> Result<JobRequest, ImportError> {
     let mut asked = JobRequest::new(JobKind::Slurm);
-    let mut options = Options::default();
+    job(text, Vec::new(), Vec::new(), &mut asked, names)?;
+    Ok(asked)
+}
+
+/// Reads the `#SBATCH` lines of a script.
+fn directives(text: &str, options: &mut Options, asked: &mut JobRequest, names: Names) -> Result<(), ImportError> {
     let mut has_begun = false;
     for line in text.lines() {
         let Some(directive) = line.strip_prefix("#SBATCH") else {
@@ -32,19 +37,62 @@ pub fn read(text: &str, names: Names) -> Result<JobRequest, ImportError> {
         let directive = shell::split(directive.trim_end().trim_end_matches('\\'))
             .ok_or_else(|| invalid("#SBATCH", format!("a quote is never closed in `{}`", line.trim())))?;
         for (key, value) in options_given(directive) {
-            apply_option(&key, &value, &mut options, &mut asked, names)?;
+            apply_option(&key, &value, options, asked, names)?;
         }
     }
+    Ok(())
+}
+
+/// `sbatch [options] SCRIPT` and `sbatch [options] --wrap COMMAND` of a script that hands a job to Slurm: the options win over the directives of
+/// what is submitted (sbatch(1)), and the variables of the script reach it.
+pub fn submitted(words: &[String], script: &shell::Script, asked: &mut JobRequest, names: Names) {
+    if asked.kind != JobKind::Script {
+        return asked.leave_unread("sbatch", "a further job");
+    }
+    asked.kind = JobKind::Slurm;
+    let mut given = options_given(words.to_vec());
+    let file = given.iter().position(|(key, _)| key == options::NO_OPTION);
+    // What stands behind the script is for the script.
+    let path = file.and_then(|at| given.drain(at..).next()).map(|(_, path)| path);
+    let wrapped = given.iter().position(|(key, _)| key == "wrap").map(|at| given.remove(at).1);
+    let mut variables = script.variables();
+    let exported = given.iter().filter(|(key, _)| key == "export").flat_map(|(_, value)| value.split(','));
+    variables.extend(exported.filter_map(|one| one.split_once('=')).map(|(name, value)| (name.into(), value.into())));
+    // NeMo-RL's `ray.sub` runs what its variable `COMMAND` holds.
+    let handed = || variables.iter().find(|(name, _)| name == "COMMAND").map(|(_, command)| command.clone());
+    let text = wrapped.or_else(|| script.file(path.as_deref()?)).or_else(handed);
+    if let (None, Some(path)) = (&text, &path) {
+        asked.leave_unread(path, "a script that is not there");
+    }
+    if let Err(error) = job(text.as_deref().unwrap_or_default(), given, variables, asked, names) {
+        asked.leave_unread("sbatch", error);
+    }
+}
+
+/// Reads what a script is submitted with, on the command line and in its own lines.
+fn job(
+    text: &str,
+    given: Vec<(String, String)>,
+    outer: Vec<(String, String)>,
+    asked: &mut JobRequest,
+    names: Names,
+) -> Result<(), ImportError> {
+    let mut options = Options::default();
+    directives(text, &mut options, asked, names)?;
+    for (key, value) in given {
+        apply_option(&key, &value, &mut options, asked, names)?;
+    }
     let (is_stated, tasks_per_node) = (options.nodes.is_some(), options.tasks_per_node);
-    combine(options, &mut asked)?;
-    command::read(text, &variables(&asked), &mut asked, names);
+    combine(options, asked)?;
+    let all: Vec<(String, String)> = outer.into_iter().chain(variables(asked)).collect();
+    command::read(text, &all, asked, names);
     // Megatron has a process for each GPU (megatron/training/initialize.py), and without a launcher they are Slurm's tasks.
     let is_megatron = asked.workload.training.framework.as_deref() == Some("megatron");
     if let (true, true, None) = (is_megatron, asked.choices.is_empty(), asked.launch.gpus_per_machine) {
         asked.launch.gpus_per_machine = tasks_per_node.filter(|tasks| *tasks > 1 && asked.launch.gpus.is_none());
     }
-    whole_machines(is_stated, &mut asked);
-    Ok(asked)
+    whole_machines(is_stated, asked);
+    Ok(())
 }
 
 /// What Slurm sets for the script (sbatch(1), "Output environment variables"), where the directives say it.

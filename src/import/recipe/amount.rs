@@ -56,7 +56,13 @@ pub fn of_data(dialect: &Dialect, entries: &[Entry], asked: &mut JobRequest) {
     if is_counted || asked.not_planned.is_some() || asked.workload.data.samples.is_some() {
         return;
     }
-    if training.epochs.is_none() && ["hf-trainer", "trl"].contains(&dialect.stack) && training.task.is_some() {
+    // What is stated and not read is no default.
+    let is_stated = entries.iter().any(|entry| entry.key == "num_train_epochs");
+    if training.epochs.is_none()
+        && !is_stated
+        && ["hf-trainer", "trl"].contains(&dialect.stack)
+        && training.task.is_some()
+    {
         training.epochs = Some(Scalar::from(EPOCHS_OF_TRAINER.to_string()));
         asked.assumed.push(JobAssumption::EpochsOfStack { stack: dialect.stack.to_owned(), epochs: EPOCHS_OF_TRAINER });
     }

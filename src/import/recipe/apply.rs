@@ -35,9 +35,8 @@ fn set(setting: Setting, entry: &Entry, asked: &mut JobRequest, names: Names) ->
     let text = entry.value.as_deref().unwrap_or_default().trim();
     let file = &mut asked.workload;
     match setting {
-        Setting::Model => return model::name(text, asked, names),
         Setting::ModelOrKind if asked.model_name.is_some() => return Outcome::WithoutEffect,
-        Setting::ModelOrKind => return model::name(text, asked, names),
+        Setting::Model | Setting::ModelOrKind => return model::name(text, asked, names),
         Setting::Teacher => return model::teacher(text, asked, names),
         Setting::Number(slot) => return number(slot, text, asked),
         Setting::Rank => {
@@ -97,7 +96,8 @@ fn set(setting: Setting, entry: &Entry, asked: &mut JobRequest, names: Names) ->
         Setting::Preference if asked.workload.training.objective.is_some() => return Outcome::WithoutEffect,
         Setting::Preference => return not_planned(REINFORCEMENT, entry, asked),
         Setting::NotPlanned(work) => return not_planned(work, entry, asked),
-        Setting::Nothing => return Outcome::WithoutEffect,
+        Setting::Completed if entry.switch() != Some(false) => {}
+        Setting::Completed | Setting::Nothing => return Outcome::WithoutEffect,
     }
     Outcome::Understood
 }
@@ -172,14 +172,15 @@ fn count(text: &str, slot: &mut Option<u32>) -> Outcome {
     }
 }
 
-/// Eight bits win over the sixteen that stand beside them.
+/// Eight bits and fewer win over the sixteen that stand beside them.
 fn precision(format: &str, entry: &Entry, file: &mut WorkloadFile) -> Outcome {
-    let is_on = entry.switch().unwrap_or(matches!(entry.value.as_deref(), Some("auto" | "full" | "hybrid" | "e4m3")));
+    let is_on =
+        entry.switch().unwrap_or(matches!(entry.value.as_deref(), Some("auto" | "full" | "hybrid" | "e4m3" | "e2m1")));
     if !is_on {
         return if entry.switch().is_some() { Outcome::WithoutEffect } else { Outcome::Unread };
     }
     let slot = &mut file.training.precision;
-    if slot.as_deref() != Some("fp8") {
+    if !matches!(slot.as_deref(), Some("fp8" | "nvfp4")) {
         *slot = Some(format.to_owned());
     }
     Outcome::Understood

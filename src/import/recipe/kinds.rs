@@ -48,3 +48,27 @@ pub fn of_document(document: &Value, entries: &[Entry]) -> Option<&'static Diale
     let has = |key: &&str| entries.iter().any(|entry| entry.key == **key);
     document.is_object().then(|| KINDS.iter().find(|(keys, _)| keys.iter().all(has)).map(|(_, dialect)| *dialect))?
 }
+
+/// A configuration of somebody's own with sections of Hugging Face's arguments (`trainer.per_device_train_batch_size`): its keys without their
+/// sections. Where it has no such key it is left as it is, and no dialect is known.
+pub fn without_sections(entries: Vec<Entry>) -> (Vec<Entry>, Option<&'static Dialect>) {
+    let is_batch = |entry: &Entry| entry.key.ends_with(".per_device_train_batch_size");
+    if !entries.iter().any(is_batch) {
+        return (entries, None);
+    }
+    let plain = |entry: Entry| {
+        let Some((section, rest)) = entry.key.split_once('.').filter(|(_, rest)| !rest.contains('.')) else {
+            return entry;
+        };
+        let key = match (section, rest) {
+            ("model" | "lm", "name" | "path" | "dir" | "model_dir" | "model_path" | "name_or_path") => {
+                "model_name_or_path"
+            }
+            ("lora" | "peft", "r" | "rank") => "lora_r",
+            ("lora" | "peft", "target_modules") => "lora_target_modules",
+            (_, rest) => rest,
+        };
+        Entry { key: key.to_owned(), ..entry }
+    };
+    (entries.into_iter().map(plain).collect(), Some(&HUGGING_FACE))
+}

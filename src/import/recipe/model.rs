@@ -7,6 +7,9 @@ use crate::{JobRequest, Names};
 /// Folders that say nothing of what lies in them.
 const GENERIC: [&str; 8] = ["hf", "model", "models", "weights", "final", "latest", "snapshots", "checkpoint"];
 
+/// Files of weights by the names that transformers and PEFT give them (transformers/utils/__init__.py).
+const WEIGHTS: [&str; 4] = ["pytorch_model.bin", "model.safetensors", "tf_model.h5", "flax_model.msgpack"];
+
 /// A model by its name on the Hub or its path. One that the catalog lacks is kept as it is written where it may be a name.
 pub fn name(text: &str, asked: &mut JobRequest, names: Names) -> Outcome {
     // `ORG/NAME@REVISION`
@@ -58,6 +61,7 @@ fn folders(path: &str) -> Vec<String> {
     let says_nothing = |part: &str| {
         let lower = part.to_ascii_lowercase();
         GENERIC.contains(&lower.as_str())
+            || WEIGHTS.contains(&lower.as_str())
             || lower.starts_with("checkpoint-")
             || (lower.len() >= 32 && lower.chars().all(|letter| letter.is_ascii_hexdigit()))
     };

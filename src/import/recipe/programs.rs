@@ -18,14 +18,14 @@ mod torchtune;
 
 pub use axolotl::AXOLOTL;
 pub use composer::COMPOSER;
-pub use hugging_face::{ANY, BERT, DIFFUSERS, HUGGING_FACE, LEROBOT, TRL, UNSLOTH};
+pub use hugging_face::{ANY, BERT, DECODER, DIFFUSERS, HUGGING_FACE, LEROBOT, TRL, UNSLOTH};
 pub use litgpt::{LITGPT, LITGPT_FULL, LITGPT_PRETRAIN};
 pub use llama_factory::LLAMA_FACTORY;
 pub use megatron::{AWS_SAMPLES, GPT_NEOX, MEGATRON, MEGATRON_DEEPSPEED};
 pub use oumi::OUMI;
 pub use pretraining::{LEVANTER, MAXTEXT, NANOTRON, NEMO};
 pub use reinforcement::{OPEN_RLHF, RL2, RL2_SFT, VERL, VERL_SFT};
-pub use research::{FAIRSEQ, LLAMA_COOKBOOK, OPEN_CLIP};
+pub use research::{DPO_REFERENCE, FAIRSEQ, GALORE, LLAMA_COOKBOOK, OPEN_CLIP};
 pub use serving::{SERVE, SGLANG, TGI};
 pub use starting::{ACCELERATE, DEEPSPEED};
 pub use swift::{MEGATRON_SWIFT, SWIFT};

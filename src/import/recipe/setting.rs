@@ -54,6 +54,8 @@ pub enum Setting {
     Optimizer(&'static [(&'static str, &'static str)]),
     /// Anything but off: work that is not planned, in words.
     NotPlanned(&'static str),
+    /// Switched on, it is one of those that `Dialect::complete` reads together.
+    Completed,
     /// Neither work nor machines depend on it.
     Nothing,
 }

@@ -2,10 +2,10 @@
 
 use super::entry::Entry;
 use super::programs::{
-    ANY, AWS_SAMPLES, AXOLOTL, BERT, DIFFUSERS, FAIRSEQ, HUGGING_FACE, LEROBOT, LEVANTER, LITGPT, LITGPT_FULL,
-    LITGPT_PRETRAIN, LLAMA_COOKBOOK, LLAMA_FACTORY, MAXTEXT, MEGATRON, MEGATRON_DEEPSPEED, MEGATRON_SWIFT, NEMO,
-    OPEN_CLIP, OPEN_RLHF, OUMI, RL2, RL2_SFT, SERVE, SGLANG, SWIFT, TGI, TORCHTITAN, TORCHTUNE, TRL, UNSLOTH, VERL,
-    VERL_SFT,
+    ANY, AWS_SAMPLES, AXOLOTL, BERT, DECODER, DIFFUSERS, DPO_REFERENCE, FAIRSEQ, GALORE, HUGGING_FACE, LEROBOT,
+    LEVANTER, LITGPT, LITGPT_FULL, LITGPT_PRETRAIN, LLAMA_COOKBOOK, LLAMA_FACTORY, MAXTEXT, MEGATRON,
+    MEGATRON_DEEPSPEED, MEGATRON_SWIFT, NEMO, OPEN_CLIP, OPEN_RLHF, OUMI, RL2, RL2_SFT, SERVE, SGLANG, SWIFT, TGI,
+    TORCHTITAN, TORCHTUNE, TRL, UNSLOTH, VERL, VERL_SFT,
 };
 use super::setting::Dialect;
 use crate::JobRequest;
@@ -19,7 +19,7 @@ pub fn of_command(program: &str, entries: &[Entry]) -> &'static Dialect {
     let name = program.rsplit('/').next().unwrap_or(program);
     let parts: Vec<&str> = program.split(['/', '.', ' ']).collect();
     let is_of = |package: &str| parts.contains(&package);
-    if program.starts_with("vllm serve") || program.starts_with("vllm.entrypoints") {
+    if program.starts_with("vllm serve") || program == "trl vllm-serve" || program.starts_with("vllm.entrypoints") {
         &SERVE
     } else if program.starts_with("sglang") {
         &SGLANG
@@ -84,6 +84,10 @@ fn of_words(name: &str, parts: &[&str], entries: &[Entry]) -> &'static Dialect {
         &OPEN_CLIP
     } else if is_of("llama_recipes") || is_of("llama_cookbook") || has("batch_size_training") || has("enable_fsdp") {
         &LLAMA_COOKBOOK
+    } else if has("exp_name") && has("loss") && has("trainer") {
+        &DPO_REFERENCE
+    } else if name.starts_with("torchrun_main") || (has("total_batch_size") && has("model_config")) {
+        &GALORE
     } else if has("per_device_train_batch_size") {
         &HUGGING_FACE
     } else if has("pretrained_model_name_or_path")
@@ -92,10 +96,17 @@ fn of_words(name: &str, parts: &[&str], entries: &[Entry]) -> &'static Dialect {
         &DIFFUSERS
     } else if has("train_batch_size") && (has("bert_model") || (has("do_train") && has("max_seq_length"))) {
         &BERT
+    } else if SIZES.iter().all(|key| has(key)) && !MODELS.iter().any(|key| has(key)) {
+        &DECODER
     } else {
         &ANY
     }
 }
+
+/// Sizes by which a program of one's own describes a language model; Megatron-LM's are known by `num_attention_heads`.
+const SIZES: [&str; 4] = ["num_layers", "hidden_size", "num_heads", "vocab_size"];
+/// Keys that name a model, of which sizes change a part.
+const MODELS: [&str; 5] = ["model_name_or_path", "model_name", "model", "model_path", "base_model"];
 
 /// Its settings, or one of its examples (examples/nlp/language_modeling/megatron_*.py) with some of them.
 fn is_nemo(name: &str, entries: &[Entry]) -> bool {

@@ -5,8 +5,9 @@ use crate::JobRequest;
 use gpuplan_workload::assumption::JobAssumption;
 
 /// Keys that name weights to start from.
-const PRETRAINED: [&str; 7] = [
+const PRETRAINED: [&str; 8] = [
     "model_name_or_path",
+    "model_name",
     "pretrained_model_name_or_path",
     "model_path",
     "model_id_or_path",

@@ -184,6 +184,10 @@ impl Variables {
             text[1..].chars().take_while(|letter| letter.is_ascii_alphanumeric() || *letter == '_').collect();
         let name = if name.starts_with(|letter: char| letter.is_ascii_digit()) { name[..1].to_owned() } else { name };
         if name.is_empty() {
+            // Arguments that the script has given itself.
+            if let (Some(Value::List(own)), true) = (self.all.get("@"), text.starts_with("$@")) {
+                return (Expanded::List(own.clone()), 2);
+            }
             // `$@`, `$?`, or a dollar alone.
             return unknown(
                 1 + text[1..].chars().next().filter(|one| "@*#?$!-".contains(*one)).map_or(0, char::len_utf8),

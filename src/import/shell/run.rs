@@ -58,6 +58,12 @@ impl<'a> Script<'a> {
         }
     }
 
+    /// Variables that hold a text behind its last command.
+    pub fn variables(&self) -> Vec<(String, String)> {
+        let text = |value: &Value| if let Value::Text(text) = value { Some(text.clone()) } else { None };
+        self.variables.all.iter().filter_map(|(name, value)| Some((name.clone(), text(value)?))).collect()
+    }
+
     pub fn commands(&self) -> &[Command] {
         &self.commands
     }
@@ -227,6 +233,11 @@ impl<'a> Script<'a> {
                 self.read(&words[1..].join(" "));
                 return None;
             }
+            // `set -- serve "$MODEL"` gives the script arguments of its own.
+            ("set", Some(first)) if first == "--" => {
+                self.variables.all.insert("@".to_owned(), Value::List(words[2..].to_vec()));
+                return Some(true);
+            }
             ("echo" | "printf" | "unset", _) => return None,
             _ => {}
         }
@@ -298,12 +309,19 @@ fn doubtful(name: &str, one: Option<&Value>, other: Option<&Value>) -> Value {
     Value::Text(format!("${name}"))
 }
 
-/// `while [[ $# -gt 0 ]]`, `while [ -n "$1" ]`, `while getopts`.
+/// `while [[ $# -gt 0 ]]`, `while [ -n "$1" ]`, `while (( $# ))`, `while getopts`.
 fn asks_for_arguments(node: &Node) -> bool {
-    let Node::Simple(simple) = node else { return false };
     let is_argument = |word: &String| ["$#", "$1", "${1"].iter().any(|argument| word.contains(argument));
-    let is_getopts = simple.words.first().is_some_and(|name| name == "getopts");
-    is_getopts || (is_test(simple) && simple.words.iter().any(is_argument))
+    match node {
+        Node::Simple(simple) => {
+            let first = simple.words.first();
+            let asks = is_test(simple) || first.is_some_and(is_argument);
+            first.is_some_and(|name| name == "getopts") || (asks && simple.words.iter().any(is_argument))
+        }
+        // An arithmetic test has the brackets of two subshells.
+        Node::Group(inner) => inner.iter().any(asks_for_arguments),
+        _ => false,
+    }
 }
 
 fn is_test(simple: &Simple) -> bool {

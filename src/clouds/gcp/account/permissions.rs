@@ -42,6 +42,7 @@ pub const GROUPS: &[Group] = &[
             ("compute.zoneOperations.get", "learning whether a start succeeded"),
             ("compute.zoneOperations.list", "learning why a machine ended"),
             ("compute.machineTypes.list", "the zones that have a machine"),
+            ("compute.acceleratorTypes.list", "the zones that have cards for N1"),
             ("compute.regions.get", "quotas of a region"),
             ("compute.projects.get", "quotas of the project"),
             ("compute.instanceTemplates.create", "--keep-alive"),

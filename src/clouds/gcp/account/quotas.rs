@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use crate::prices::attached::Attached;
 use crate::prices::zones::last_segment;
 use gpuplan_market::{Purchase, Quota, QuotaNeed, SourceError};
 
@@ -74,10 +75,14 @@ pub fn limit_of(machine_type: &str, purchase: Purchase) -> Result<Limit, SourceE
         field: machine_type.to_owned(),
         detail: "it is not known which quota limits it".to_owned(),
     };
-    let (_, gpu, has_own) = GPUS.iter().find(|(start, _, _)| machine_type.starts_with(start)).ok_or_else(unknown)?;
+    let of_series = GPUS.iter().find(|(start, _, _)| machine_type.starts_with(start));
+    // Cards that are attached have limits of their own on all terms.
+    let of_cards = || Attached::named(machine_type).map(|attached| (attached.kind.short.to_uppercase(), true));
+    let of_series = of_series.map(|(_, gpu, has_own)| ((*gpu).to_owned(), *has_own));
+    let (gpu, has_own) = of_series.or_else(of_cards).ok_or_else(unknown)?;
     Ok(match purchase {
         Purchase::Spot | Purchase::FlexStart => Limit::Regional(format!("PREEMPTIBLE_NVIDIA_{gpu}_GPUS")),
-        _ if *has_own => Limit::Regional(format!("NVIDIA_{gpu}_GPUS")),
+        _ if has_own => Limit::Regional(format!("NVIDIA_{gpu}_GPUS")),
         _ => Limit::Family(format!("NVIDIA_{gpu}")),
     })
 }
@@ -174,6 +179,8 @@ mod tests {
             ("a3-megagpu-8g", Purchase::FlexStart, "PREEMPTIBLE_NVIDIA_H100_MEGA_GPUS"),
             ("a2-ultragpu-8g", Purchase::OnDemand, "NVIDIA_A100_80GB_GPUS"),
             ("g2-standard-48", Purchase::Commitment { years: 1 }, "NVIDIA_L4_GPUS"),
+            ("n1-standard-8-t4x1", Purchase::OnDemand, "NVIDIA_T4_GPUS"),
+            ("n1-standard-16-v100x2", Purchase::Spot, "PREEMPTIBLE_NVIDIA_V100_GPUS"),
         ] {
             assert_eq!(limit_of(machine, purchase), Ok(Limit::Regional(expected.to_owned())));
         }

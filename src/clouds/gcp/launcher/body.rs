@@ -6,8 +6,8 @@ use google_cloud_compute_v1::model::metadata::Items;
 use google_cloud_compute_v1::model::network_interface::NicType;
 use google_cloud_compute_v1::model::scheduling::{InstanceTerminationAction, OnHostMaintenance, ProvisioningModel};
 use google_cloud_compute_v1::model::{
-    AttachedDisk, AttachedDiskInitializeParams, Duration, Instance, InstanceProperties, Metadata, NetworkInterface,
-    Scheduling, ServiceAccount,
+    AcceleratorConfig, AttachedDisk, AttachedDiskInitializeParams, Duration, Instance, InstanceProperties, Metadata,
+    NetworkInterface, Scheduling, ServiceAccount,
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -16,6 +16,7 @@ use crate::account::service_accounts::{of_kept, of_machines};
 use crate::launcher::marks::{ITEM, Marks};
 use crate::launcher::refused::{source_error, wrong};
 use crate::launcher::shape::Shape;
+use crate::prices::attached::Attached;
 use crate::prices::zones::region;
 use gpuplan_launch::{CreateRequest, LaunchError, Market};
 
@@ -80,7 +81,11 @@ impl Frame<'_> {
         let life = Duration::new().set_seconds(life(request, now)?);
         Ok(Instance::new()
             .set_name(name)
-            .set_machine_type(format!("zones/{}/machineTypes/{}", self.zone, request.pool.instance_type))
+            .set_machine_type(format!("zones/{}/machineTypes/{}", self.zone, machine_type(request)))
+            .set_guest_accelerators(cards(
+                request,
+                &format!("projects/{project}/zones/{}/acceleratorTypes/", self.zone),
+            ))
             .set_metadata(metadata(self.startup(request, project, name), &marks)?)
             .set_disks([self.disk(&labels, &format!("zones/{}/diskTypes/", self.zone))])
             .set_labels(labels)
@@ -99,7 +104,8 @@ impl Frame<'_> {
         life(request, now)?;
         let ends_at = request.expires_at.max(now + SignedDuration::from_secs(SHORTEST_LIFE));
         Ok(InstanceProperties::new()
-            .set_machine_type(&request.pool.instance_type)
+            .set_machine_type(machine_type(request))
+            .set_guest_accelerators(cards(request, ""))
             .set_metadata(metadata(self.startup_of_kept(request, project, group), &marks)?)
             .set_disks([self.disk(&labels, "")])
             .set_labels(labels)
@@ -148,6 +154,19 @@ impl Frame<'_> {
             request.boot
         )
     }
+}
+
+/// What Google calls the machine, without its attached cards.
+fn machine_type(request: &CreateRequest) -> &str {
+    let name = request.pool.instance_type.as_str();
+    Attached::named(name).map_or(name, |attached| attached.machine_type)
+}
+
+/// Cards to attach. `types`: the path of accelerator types, or nothing where a template takes their names alone.
+fn cards(request: &CreateRequest, types: &str) -> Option<AcceleratorConfig> {
+    let attached = Attached::named(&request.pool.instance_type)?;
+    let kind = format!("{types}{}", attached.kind.accelerator);
+    Some(AcceleratorConfig::new().set_accelerator_type(kind).set_accelerator_count(attached.count.cast_signed()))
 }
 
 fn account_of(email: &str) -> ServiceAccount {

@@ -31,6 +31,7 @@ pub use crate::launcher::known::GcpLauncher;
 use crate::launcher::refused::{call_error, operation_error, source_error, wrong};
 use crate::launcher::seen::place_of;
 use crate::launcher::shape::Shape;
+use crate::prices::attached::Attached;
 use crate::sdk::{signed, zones};
 use gpuplan_clouds_http::{Http, Request};
 use gpuplan_launch::{CreateRequest, Keeper, LaunchError, Launcher, Machine, MachineId, MachineState, SelfDestruct};
@@ -90,7 +91,8 @@ impl GcpLauncher {
 
     /// The policy by which machines of a gang stand close together; `None`: it is alone, or the account may make none, which is said.
     async fn stands_close(&self, request: &CreateRequest) -> Result<Option<Policy>, LaunchError> {
-        if request.nodes < 2 {
+        // N1 takes no policy (cloud.google.com/compute/docs/instances/placement-policies-overview, "Restrictions").
+        if request.nodes < 2 || Attached::named(&request.pool.instance_type).is_some() {
             return Ok(None);
         }
         let end = format!("-n{}", request.node);

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 
 use crate::CLOUD;
 use crate::launcher::marks::{ITEM, Marks};
+use crate::prices::attached::Attached;
 use crate::prices::zones::{last_segment, region};
 use gpuplan_launch::{LaunchError, Machine, MachineId, MachineState, Market, Pool};
 
@@ -44,7 +45,7 @@ pub fn seen(instance: &Instance) -> Result<Option<Seen>, LaunchError> {
         cloud: CLOUD.to_owned(),
         region: region(zone).unwrap_or(zone).to_owned(),
         zone_id: Some(zone.to_owned()),
-        instance_type: instance.machine_type.as_deref().map(last_segment).unwrap_or_default().to_owned(),
+        instance_type: instance_type(instance),
         market: market(instance),
     };
     let Some(marks) = Marks::read(item, &labels, pool, created_at) else { return Ok(None) };
@@ -65,6 +66,16 @@ pub fn seen(instance: &Instance) -> Result<Option<Seen>, LaunchError> {
         owner: marks.owner,
     };
     Ok(Some(Seen { machine, number }))
+}
+
+/// The machine type, with the cards that are attached to it.
+fn instance_type(instance: &Instance) -> String {
+    let machine_type = instance.machine_type.as_deref().map(last_segment).unwrap_or_default();
+    let cards = instance.guest_accelerators.first().and_then(|cards| {
+        let count = u32::try_from(cards.accelerator_count?).ok()?;
+        Attached::of(machine_type, last_segment(cards.accelerator_type.as_deref()?), count)
+    });
+    cards.map_or_else(|| machine_type.to_owned(), |attached| attached.name())
 }
 
 fn market(instance: &Instance) -> Market {

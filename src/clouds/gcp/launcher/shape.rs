@@ -1,5 +1,7 @@
 //! What a machine type needs beside its name: the type of its boot disk and an image with GPU drivers. Pure.
 
+use crate::prices::attached::Attached;
+
 /// Image families of Google's Deep Learning VM: Ubuntu 22.04, CUDA 12.9 and driver 580, no framework. Family and project as
 /// cloud.google.com/deep-learning-vm/docs/images lists them (2026); `gcloud compute images list --project
 /// deeplearning-platform-release` shows those of the day.
@@ -22,8 +24,8 @@ const SERIES: &[(&str, &str, Option<&str>)] = &[
     ("g4-", HYPERDISK, Some(X86_64_IMAGE)),
 ];
 
-/// Of a series that brings its GPUs and, where it has them, its local SSDs (cloud.google.com/compute/docs/disks/add-local-ssd): there
-/// is nothing to attach. N1 is none: its name does not say which GPUs to attach.
+/// Of a series that brings its GPUs and, where it has them, its local SSDs (cloud.google.com/compute/docs/disks/add-local-ssd), or of N1 with the
+/// cards that are attached to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     pub disk_type: &'static str,
@@ -32,6 +34,12 @@ pub struct Shape {
 }
 
 pub fn shape_of(machine_type: &str) -> Option<Shape> {
+    if let Some(attached) = Attached::named(machine_type) {
+        // Whether the image's kernel modules drive cards before Turing is not said: NVIDIA's open ones do not (driver 580, "Open Linux
+        // Kernel Modules").
+        let image = (attached.kind.short == "t4").then_some(X86_64_IMAGE);
+        return Some(Shape { disk_type: PERSISTENT, image });
+    }
     let (_, disk_type, image) = SERIES.iter().find(|(start, ..)| machine_type.starts_with(start))?;
     Some(Shape { disk_type, image: *image })
 }
@@ -59,6 +67,8 @@ mod tests {
         assert_eq!(shape_of("a3-highgpu-8g").unwrap().disk_type, "pd-balanced");
         assert_eq!(shape_of("a4x-highgpu-4g").unwrap().image, None, "Arm");
         assert_eq!(shape_of("n1-standard-8"), None, "its name does not say which GPU");
+        assert!(shape_of("n1-standard-8-t4x1").is_some_and(|shape| shape.image.is_some()));
+        assert!(shape_of("n1-standard-8-v100x1").is_some_and(|shape| shape.image.is_none()));
     }
 
     #[test]

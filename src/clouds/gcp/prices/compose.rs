@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::prices::attached::Attached;
 use crate::prices::skus::{
-    A2, A3, A3_MEGA, A3_ULTRA, A100_40, A100_80, B200, G2, G4, H100, H100_MEGA, H200, L4, Part, PartRate, Priced,
-    RTX_PRO_6000, RTX_PRO_6000_EIGHTH, Unit,
+    A2, A3, A3_MEGA, A3_ULTRA, A100_40, A100_80, B200, G2, G4, H100, H100_MEGA, H200, L4, N1, P100, Part, PartRate,
+    Priced, RTX_PRO_6000, RTX_PRO_6000_EIGHTH, T4, Unit, V100,
 };
 use gpuplan_hardware::{InstanceId, InstanceType};
 use gpuplan_market::{Location, Offer, OfferQuery, Purchase, SourceNote, Suspicion};
@@ -29,6 +30,13 @@ const SUMS: &[(&str, &str, &str)] = &[
     ("g2-standard-", G2, L4),
     ("g4-standard-", G4, RTX_PRO_6000),
 ];
+/// Accelerator types of attached cards, and what the price list calls them.
+const CARDS: [(&str, &str); 3] = [("nvidia-tesla-t4", T4), ("nvidia-tesla-v100", V100), ("nvidia-tesla-p100", P100)];
+/// Machine types that have no public price, and what is known of it.
+const UNPRICED: &[(&str, &str)] = &[(
+    "a4x-",
+    "Google's price list has no row of A4X, which is sold by agreement; `gpuplan catalog import` takes a price of your own",
+)];
 
 /// Hours of a month in Google's prices of disks (cloud.google.com/compute/disks-image-pricing).
 const HOURS_PER_MONTH: i128 = 730;
@@ -80,10 +88,9 @@ pub fn offers(query: &OfferQuery, parts: &Parts, answered_at: Timestamp) -> (Vec
     let (mut offers, mut notes) = (Vec::new(), Vec::new());
     for (name, id) in query.instances() {
         let Some(recipe) = recipe(query.hardware.instance(id)) else {
-            notes.push(SourceNote {
-                place: name.to_owned(),
-                detail: "it is not known which parts make its price".to_owned(),
-            });
+            let known = UNPRICED.iter().find(|(start, _)| name.starts_with(start));
+            let detail = known.map_or("it is not known which parts make its price", |(_, why)| why);
+            notes.push(SourceNote { place: name.to_owned(), detail: detail.to_owned() });
             continue;
         };
         let machine = Machine { id, instance: query.hardware.instance(id), recipe, query };
@@ -172,7 +179,13 @@ fn recipe(instance: &InstanceType) -> Option<Vec<(Part, Amount)>> {
     if instance.name.starts_with("g4-") && gpus.is_slice() {
         return Some(vec![(Part::Share(RTX_PRO_6000_EIGHTH), Amount::Pieces(eighths))]);
     }
-    let (_, series, gpu) = SUMS.iter().find(|(start, _, _)| instance.name.starts_with(start))?;
+    let of_attached = || {
+        let attached = Attached::named(&instance.name)?;
+        CARDS.iter().find(|(kind, _)| *kind == attached.kind.accelerator).map(|(_, gpu)| (N1, *gpu))
+    };
+    let of_series =
+        SUMS.iter().find(|(start, _, _)| instance.name.starts_with(start)).map(|(_, series, gpu)| (*series, *gpu));
+    let (series, gpu) = of_series.or_else(of_attached)?;
     let mut recipe = vec![
         (Part::Gpu(gpu), Amount::Pieces(eighths / 8)),
         (Part::Core(series), Amount::Pieces(i128::from(instance.vcpus))),
@@ -309,7 +322,8 @@ mod tests {
         for expected in [
             "a2-ultragpu-8g: on-demand: no single price of cores of A2 in europe-west4",
             "a3-ultragpu-8g: the GPU H200 141GB has no price on any terms that it is sold on",
-            "a4x-highgpu-4g: it is not known which parts make its price",
+            "a4x-highgpu-4g: Google's price list has no row of A4X, which is sold by agreement; `gpuplan catalog import` takes a \
+             price of your own",
         ] {
             assert!(notes.iter().any(|note| note == expected), "{expected}\n{notes:#?}");
         }

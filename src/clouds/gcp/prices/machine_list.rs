@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use crate::account::project::Project;
+use crate::prices::attached::Attached;
 use crate::prices::zones::{Listing, last_segment, region};
 use crate::{CLOUD, sdk};
 use gpuplan_hardware::{CloudId, MachineSheet};
@@ -15,6 +16,8 @@ const ADDRESS: &str = "https://compute.googleapis.com";
 /// Series with GPUs since A3 Ultra can be had as spot, booked or queued capacity and not on demand; what else a new one is sold as
 /// only a price list says that knows it (cloud.google.com/compute/docs/accelerator-optimized-machines).
 const NEW_SERIES_SOLD_AS: &str = "spot";
+/// Cards that are attached to N1 are had on demand and as spot (cloud.google.com/compute/gpus-pricing).
+const ATTACHED_SOLD_AS: &str = "on-demand spot";
 /// Size of a local SSD partition in decimal GB: 375 GiB (cloud.google.com/compute/docs/disks/local-ssd).
 const PARTITION_GB: f64 = 402.653_184;
 
@@ -25,8 +28,11 @@ pub struct ListedMachines {
 
 impl ListedMachines {
     async fn ask(&self, known: &OfferQuery<'_>) -> Result<MachineList, SourceError> {
-        let (listings, unreachable) = sdk::listings(&self.project, known.patience).await?;
-        Ok(list(&listings, &unreachable, known, &Timestamp::now().strftime("%Y-%m-%d").to_string()))
+        let listed = sdk::listings(&self.project, known.patience).await?;
+        let as_of = Timestamp::now().strftime("%Y-%m-%d").to_string();
+        let mut list = list(&listed.machines, &listed.unreachable, known, &as_of);
+        list.notes.extend(listed.note);
+        Ok(list)
     }
 }
 
@@ -62,7 +68,10 @@ fn sheet(listing: &Listing, as_of: &str) -> Option<MachineSheet> {
         local_nvme_gb: listing.ssd_partitions.map(|partitions| f64::from(partitions) * PARTITION_GB),
         network_gbit_per_s: None,
         cpu_architecture: listing.architecture.clone(),
-        sold_as: NEW_SERIES_SOLD_AS.to_owned(),
+        sold_as: match Attached::named(&listing.machine_type) {
+            Some(_) => ATTACHED_SOLD_AS.to_owned(),
+            None => NEW_SERIES_SOLD_AS.to_owned(),
+        },
         as_of: as_of.to_owned(),
     })
 }

@@ -9,6 +9,7 @@ use futures_util::StreamExt;
 use futures_util::stream;
 
 use crate::CLOUD;
+use crate::prices::attached::Attached;
 use gpuplan_hardware::InstanceId;
 use gpuplan_market::{Location, OfferQuery, SourceError, SourceNote};
 
@@ -57,7 +58,8 @@ pub fn sold_as_spot(query: &OfferQuery) -> Vec<Pool> {
     pools
 }
 
-/// The same of all pools.
+/// The same of all pools. Advice and history know machine types alone (compute `advice.capacity`, `advice.capacityHistory`), so that those
+/// with attached cards are not asked for.
 pub fn pools(query: &OfferQuery) -> Vec<Pool> {
     let pools =
         query.wanted.iter().flat_map(|(region, instances)| instances.iter().map(move |instance| (region, *instance)));
@@ -66,7 +68,7 @@ pub fn pools(query: &OfferQuery) -> Vec<Pool> {
         instance,
         machine_type: query.hardware.instance(instance).name.clone(),
     });
-    let mut pools: Vec<Pool> = pools.collect();
+    let mut pools: Vec<Pool> = pools.filter(|pool| Attached::named(&pool.machine_type).is_none()).collect();
     pools.sort_by_key(|pool| !query.candidates.contains(&pool.instance));
     pools
 }

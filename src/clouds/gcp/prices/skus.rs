@@ -71,10 +71,18 @@ pub const A3_MEGA: &str = "A3 Mega";
 pub const A3_ULTRA: &str = "A3 Ultra";
 pub const G2: &str = "G2";
 pub const G4: &str = "G4";
+pub const N1: &str = "N1";
 
 /// Machine series as the catalog spells them, in lower case.
-const SERIES: &[(&str, &str)] =
-    &[("a2", A2), ("a3", A3), ("a3plus", A3_MEGA), ("a3ultra", A3_ULTRA), ("g2", G2), ("g4", G4)];
+const SERIES: &[(&str, &str)] = &[
+    ("a2", A2),
+    ("a3", A3),
+    ("a3plus", A3_MEGA),
+    ("a3ultra", A3_ULTRA),
+    ("g2", G2),
+    ("g4", G4),
+    ("n1 predefined", N1),
+];
 
 pub const A100_40: &str = "A100 40GB";
 pub const A100_80: &str = "A100 80GB";
@@ -83,6 +91,9 @@ pub const H100_MEGA: &str = "H100 80GB Mega";
 pub const H200: &str = "H200 141GB";
 pub const B200: &str = "B200";
 pub const L4: &str = "L4";
+pub const P100: &str = "P100";
+pub const T4: &str = "T4";
+pub const V100: &str = "V100";
 pub const RTX_PRO_6000: &str = "RTX PRO 6000";
 pub const RTX_PRO_6000_EIGHTH: &str = "an eighth of RTX PRO 6000";
 
@@ -99,6 +110,9 @@ const SUBJECTS: &[(&str, Part)] = &[
     ("h200 141gb gpu", Part::Gpu(H200)),
     ("nvidia h200 141gb gpu", Part::Gpu(H200)),
     ("nvidia l4 gpu", Part::Gpu(L4)),
+    ("nvidia tesla t4 gpu", Part::Gpu(T4)),
+    ("nvidia tesla v100 gpu", Part::Gpu(V100)),
+    ("nvidia tesla p100 gpu", Part::Gpu(P100)),
     ("rtx 6000 96gb", Part::Gpu(RTX_PRO_6000)),
     ("a4 nvidia b200 (1 gpu slice)", Part::Share(B200)),
     ("1/8 vgpu no lssd", Part::Share(RTX_PRO_6000_EIGHTH)),
@@ -355,6 +369,20 @@ mod tests {
             ),
             ("Commitment v1: Local SSD In Iowa for 1 Year", "Commit1Yr", Part::LocalSsd, year),
             ("Nvidia Tesla A100 GPU running in Americas", "Preemptible", Part::Gpu(A100_40), Purchase::Spot),
+            ("N1 Predefined Instance Core running in Americas", "OnDemand", Part::Core(N1), Purchase::OnDemand),
+            (
+                "Spot Preemptible N1 Predefined Instance Ram running in Americas",
+                "Preemptible",
+                Part::Memory(N1),
+                Purchase::Spot,
+            ),
+            ("Nvidia Tesla T4 GPU running in Americas", "OnDemand", Part::Gpu(T4), Purchase::OnDemand),
+            (
+                "Nvidia Tesla V100 GPU attached to Spot Preemptible VMs running in Americas",
+                "Preemptible",
+                Part::Gpu(V100),
+                Purchase::Spot,
+            ),
         ] {
             assert_eq!(classify(sentence, usage_type), Some((part, purchase)), "{sentence}");
         }

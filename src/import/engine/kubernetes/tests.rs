@@ -189,7 +189,7 @@ fn a_placeholder_is_no_number_and_no_fault() {
         [{command: [torchrun, --nproc_per_node=$GPUS, train.py, --max_steps=9], resources: {limits: {nvidia.com/gpu: $GPUS}}}]}}}}}";
     let read = asked(job).unwrap();
     let unread: Vec<&str> = read.unread.iter().map(|one| one.key.as_str()).collect();
-    assert_eq!((unread, read.choices[0].gpus), (vec!["replicas", "nvidia.com/gpu"], None));
+    assert_eq!((unread, read.choices[0].gpus), (vec!["replicas", "nvidia.com/gpu", "--nproc_per_node"], None));
     assert!(matches!(read.named(None, None), Err(ImportError::NoGpu)));
 }
 
@@ -205,4 +205,19 @@ fn the_entrypoint_of_a_ray_job_is_its_command() {
     let training = &asked.workload.training;
     assert_eq!((asked.workload.model.preset.as_deref(), training.task.as_deref()), (Some("llama-2-7b"), Some("lora")));
     assert_eq!(training.micro_batch.as_ref().map(ToString::to_string).as_deref(), Some("2"));
+}
+
+#[test]
+fn clusters_name_cards_and_hold_configurations_their_own_way() {
+    let pod = |resources: &str, command: &str| {
+        format!(
+            "apiVersion: v1\nkind: ConfigMap\ndata:\n  train.yaml: |\n    model: {{name: Qwen/Qwen2.5-7B}}\n    training: {{per_device_train_batch_size: 2}}\n---\n\
+             apiVersion: apps/v1\nkind: Deployment\nspec: {{replicas: 0, template: {{spec: {{containers: [{{{command}, resources: {{limits: {{{resources}}}}}}}]}}}}}}\n"
+        )
+    };
+    let read = asked(&pod("nvidia.com/a40: 2", "command: [python, train.py, --config, /config/train.yaml]")).unwrap();
+    let choice = &read.choices[0];
+    assert_eq!((choice.gpus, choice.chips.as_ref().map(|chips| chips.ids.len())), (Some(Gpus::PerMachine(2)), Some(1)));
+    assert_eq!((read.nodes.clone(), read.workload.model.preset.as_deref()), (Some(1..=1), Some("qwen2.5-7b")));
+    assert!(read.unread.iter().any(|one| one.key == "replicas"), "that it is scaled from outside is said");
 }

@@ -19,6 +19,11 @@ pub fn count(object: &Value, key: &str, asked: &mut JobRequest) -> Result<u32, I
             asked.leave_unread(key, format!("{text} (a placeholder; 1 is taken)"));
             Ok(1)
         }
+        // Something else starts and ends them.
+        Some(value) if value.as_u64() == Some(0) => {
+            asked.leave_unread(key, "0 (scaled from outside; 1 is taken)");
+            Ok(1)
+        }
         Some(value) => value
             .as_u64()
             .and_then(|number| u32::try_from(number).ok())

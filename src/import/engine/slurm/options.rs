@@ -8,7 +8,7 @@ use gpuplan_units::Hours;
 use gpuplan_workload::assumption::JobAssumption;
 
 /// Short options and their long names.
-const SHORT: [(char, &str); 20] = [
+const SHORT: [(char, &str); 25] = [
     ('N', "nodes"),
     ('n', "ntasks"),
     ('c', "cpus-per-task"),
@@ -29,9 +29,14 @@ const SHORT: [(char, &str); 20] = [
     ('H', "hold"),
     ('M', "clusters"),
     ('L', "licenses"),
+    ('O', "overcommit"),
+    ('Q', "quiet"),
+    ('W', "wait"),
+    ('s', "oversubscribe"),
+    ('v', "verbose"),
 ];
 /// Options that take no value of their own word.
-const FLAGS: [&str; 10] = [
+const FLAGS: [&str; 16] = [
     "exclusive",
     "requeue",
     "no-requeue",
@@ -39,12 +44,18 @@ const FLAGS: [&str; 10] = [
     "contiguous",
     "parsable",
     "overcommit",
+    "oversubscribe",
     "spread-job",
     "use-min-nodes",
     "verbose",
+    "quiet",
+    "wait",
+    "test-only",
+    "ignore-pbs",
+    "disable-stdout-job-summary",
 ];
 /// Known, and neither machines nor price depend on them.
-const WITHOUT_EFFECT: [&str; 29] = [
+const WITHOUT_EFFECT: [&str; 33] = [
     "wait-all-nodes",
     "reservation",
     "partition",
@@ -74,10 +85,14 @@ const WITHOUT_EFFECT: [&str; 29] = [
     "distribution",
     "verbose",
     "wckey",
+    "quiet",
+    "wait",
+    "overcommit",
+    "oversubscribe",
 ];
 
 /// Key of a word of a directive that belongs to no option.
-const NO_OPTION: &str = "#SBATCH";
+pub const NO_OPTION: &str = "#SBATCH";
 
 /// What the options say, before it is put together.
 #[derive(Default)]
@@ -162,7 +177,7 @@ pub fn apply_option(
         }
         "job-name" => asked.name = Some(value.to_owned()),
         // A number that the one who submits fills in.
-        _ if shell::is_unknown(value) => {
+        _ if shell::is_unknown(value) || is_placeholder(value) => {
             asked.leave_unread(&format!("--{key}"), value);
             return Ok(());
         }
@@ -170,7 +185,7 @@ pub fn apply_option(
             options.nodes = Some(range(value).ok_or_else(|| refused("a number of machines; try 4 or 2-4"))?);
         }
         "ntasks" => options.tasks = Some(number()?),
-        "ntasks-per-node" => options.tasks_per_node = Some(number()?),
+        "ntasks-per-node" | "tasks-per-node" => options.tasks_per_node = Some(number()?),
         "cpus-per-task" => options.cpus_per_task = Some(number()?),
         "cpus-per-gpu" => options.cpus_per_gpu = Some(number()?),
         "gpus" => options.gpus = Some(gpus(value, options, key, asked, names)?),
@@ -212,6 +227,11 @@ pub fn apply_option(
     }
     asked.understand(&format!("--{key}"), value);
     Ok(())
+}
+
+/// `{nodes}`, `<count>`: what a template leaves to fill in.
+fn is_placeholder(value: &str) -> bool {
+    [('{', '}'), ('<', '>')].iter().any(|(open, close)| value.contains(*open) && value.contains(*close))
 }
 
 /// `4`, `a100:4`, `a100` (one), nothing (one).

@@ -138,3 +138,40 @@ fn a_constraint_may_name_the_card() {
     let choice = asked("#SBATCH --gres=gpu:8 -C a100_80gb").unwrap().choices.remove(0);
     assert_eq!(choice.chips.unwrap().ids.len(), 2);
 }
+
+/// Options of the command line win over those of the script, and both reach its commands.
+#[test]
+fn what_a_script_submits_is_the_job() {
+    let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
+    let files = |name: &str| {
+        let text = "#!/bin/bash\n#SBATCH --nodes=1 --gres=gpu:a100:4 --time=1:00:00\n\
+            torchrun --nproc_per_node=4 train.py --model_name_or_path $MODEL --max_steps 9\n";
+        (name == "train.sbatch").then(|| text.to_owned())
+    };
+    let read = |script: &str| crate::read(script, Names { files: &files, ..Names::new(&hardware, &models) }).unwrap();
+    let job = read("#!/bin/bash\nexport MODEL=gpt2\nsbatch -W -N 2 --export=ALL,X=1 train.sbatch --bf16\n");
+    assert_eq!((job.kind, job.nodes.clone()), (JobKind::Slurm, Some(2..=2)));
+    assert_eq!(job.choices[0].gpus, Some(Gpus::PerMachine(4)));
+    assert_eq!(job.workload.model.preset.as_deref(), Some("gpt-2"));
+    // Each of a loop is the same; a second of another kind is named.
+    let wrapped = read(
+        "sbatch --gpus-per-node=8 -N4 --wrap \"srun python train.py --model_name_or_path gpt2 --max_steps 3\"\nsbatch other.sh\n",
+    );
+    assert_eq!((wrapped.nodes.clone(), wrapped.choices[0].gpus), (Some(4..=4), Some(Gpus::PerMachine(8))));
+    assert_eq!(wrapped.workload.training.steps.as_ref().map(ToString::to_string).as_deref(), Some("3"));
+    let keys: Vec<&str> = wrapped.unread.iter().map(|one| one.key.as_str()).collect();
+    assert_eq!(keys, ["sbatch"]);
+    let handed =
+        read("COMMAND=\"uv run run_grpo.py --bf16\"\nsbatch --gres=gpu:8 --export=ALL,COMMAND=\"$COMMAND\" ray.sub\n");
+    assert!(handed.not_planned.is_some(), "{:?}", handed.unread);
+    let elsewhere = read("sbatch --gres=gpu:h100:8 elsewhere.sh\n");
+    assert_eq!((elsewhere.choices.len(), elsewhere.unread[0].key.as_str()), (1, "elsewhere.sh"));
+}
+
+#[test]
+fn a_template_leaves_its_places_open() {
+    let read = asked("#SBATCH --nodes={nodes} --gres=gpu:4 --time=<hours>\npython train.py --bf16\n").unwrap();
+    assert_eq!(read.choices[0].gpus, Some(Gpus::PerMachine(4)));
+    let keys: Vec<&str> = read.unread.iter().map(|one| one.key.as_str()).collect();
+    assert_eq!(keys, ["--nodes", "--time"]);
+}

@@ -1,10 +1,11 @@
 //! Programs on Hugging Face's Trainer, and those that are not known: the usual words.
 
 use crate::recipe::entry::Entry;
-use crate::recipe::setting::Dialect;
-use crate::recipe::setting::Setting::{Choice, Optimizer, Rank};
+use crate::recipe::model;
+use crate::recipe::setting::Setting::{Choice, Number, Optimizer, Rank};
+use crate::recipe::setting::{Dialect, Outcome};
 use crate::recipe::usual::OPTIMIZERS;
-use crate::recipe::words::{EPOCHS, MICRO_BATCH, STEPS, TASK, value};
+use crate::recipe::words::{EPOCHS, MICRO_BATCH, STEPS, TASK, pretrains, value};
 use crate::{JobRequest, Names};
 use gpuplan_workload::assumption::JobAssumption;
 
@@ -39,15 +40,54 @@ pub const LEROBOT: Dialect = Dialect { settings: &[("steps", STEPS), ("batch_siz
 /// A program that is not known: what its words mean by themselves.
 fn unknown(entries: &[Entry], asked: &mut JobRequest, names: Names) {
     adapters(entries, asked, names);
-    let training = &mut asked.workload.training;
-    let batch = value(entries, "batch_size").or_else(|| value(entries, "train_batch_size"));
-    if let (None, None, Some(batch)) = (&training.micro_batch, &training.global_batch, batch)
-        && batch.parse::<u32>().is_ok_and(|batch| batch > 0)
+    // OpenRLHF's word for the model: of others it may be a switch, or a checkpoint of anything.
+    let is_model = |text: &str| names.models.named(text).is_some() || names.models.made_of(text).is_some();
+    let pretrain = value(entries, "pretrain").filter(|text| asked.model_name.is_none() && is_model(text));
+    if let Some(text) = pretrain
+        && matches!(model::name(text, asked, names), Outcome::Understood)
     {
+        asked.understand_after_all("pretrain");
+    }
+    let training = &mut asked.workload.training;
+    let found = ["batch_size", "train_batch_size"].into_iter().find_map(|key| Some((key, value(entries, key)?)));
+    let Some((key, batch)) = found.filter(|(_, batch)| batch.parse::<u32>().is_ok_and(|batch| batch > 0)) else {
+        return;
+    };
+    if training.global_batch.is_some() {
+        return;
+    }
+    // alpaca-lora (finetune.py) and its descendants: `batch_size` is that of all, beside the `micro_batch_size` that fits a card.
+    let whole = |text: &str| text.parse::<u32>().ok().filter(|number| *number > 0);
+    let each = value(entries, "micro_batch_size").and_then(whole);
+    if let (Some(together), Some(each)) = (whole(batch), each) {
+        if key == "batch_size" && training.grad_accumulation.is_none() && together.is_multiple_of(each) {
+            training.global_batch = Some(batch.to_owned().into());
+            asked.understand_after_all(key);
+        }
+    } else if training.micro_batch.is_none() {
         training.micro_batch = Some(batch.to_owned().into());
+        asked.understand_after_all(key);
         asked.assumed.push(JobAssumption::BatchOfEachGpu { batch: batch.to_owned() });
     }
 }
+
+/// A language model by its sizes, in a program that is not known and names no weights.
+pub const DECODER: Dialect = Dialect {
+    settings: &[
+        ("num_layers", Number(|file| &mut file.model.layers)),
+        ("hidden_size", Number(|file| &mut file.model.hidden)),
+        ("num_heads", Number(|file| &mut file.model.heads)),
+        ("num_kv_heads", Number(|file| &mut file.model.kv_heads)),
+        ("vocab_size", Number(|file| &mut file.model.vocab)),
+        ("intermediate_size", Number(|file| &mut file.model.ffn_hidden)),
+        ("ffn_hidden_size", Number(|file| &mut file.model.ffn_hidden)),
+    ],
+    complete: |entries, asked, names| {
+        pretrains(asked);
+        unknown(entries, asked, names);
+    },
+    ..ANY
+};
 
 /// Its command line has no other training than that of adapters (unsloth-cli.py).
 fn unsloth(entries: &[Entry], asked: &mut JobRequest, names: Names) {
@@ -55,10 +95,14 @@ fn unsloth(entries: &[Entry], asked: &mut JobRequest, names: Names) {
     adapters(entries, asked, names);
 }
 
-/// Ranks or frozen weights of four bits are adapters.
-pub fn adapters(_: &[Entry], asked: &mut JobRequest, _: Names) {
+/// Ranks or frozen weights of four bits are adapters, and so is what calls its method so (`--CL_method lora`, `--tuner_type lora`).
+pub fn adapters(entries: &[Entry], asked: &mut JobRequest, _: Names) {
     let training = &mut asked.workload.training;
-    if training.lora.rank.is_some() {
+    let is_method = |entry: &Entry| {
+        let names_way = ["method", "_type", "peft", "tuning", "adapter"].iter().any(|word| entry.key.ends_with(word));
+        names_way && entry.value.as_deref().is_some_and(|value| value.eq_ignore_ascii_case("lora"))
+    };
+    if training.lora.rank.is_some() || entries.iter().any(is_method) {
         training.task.get_or_insert_with(|| "lora".to_owned());
     }
     let is_quantized = matches!(training.base_weights.as_deref(), Some("nf4"));

@@ -3,7 +3,9 @@
 use super::hugging_face::{ANY, adapters};
 use crate::recipe::entry::Entry;
 use crate::recipe::setting::Dialect;
-use crate::recipe::setting::Setting::{Choice, Gpus, NotPlanned, Nothing, Objective, Precision, Rank, Switch, Targets};
+use crate::recipe::setting::Setting::{
+    Choice, Completed, Gpus, NotPlanned, Nothing, Objective, Precision, Rank, Switch, Targets,
+};
 use crate::recipe::usual::OBJECTIVES;
 use crate::recipe::words::value;
 use crate::recipe::words::{EPOCHS, RECOMPUTE, TASK};
@@ -25,11 +27,11 @@ pub const LLAMA_FACTORY: Dialect = Dialect {
             ),
         ),
         ("disable_gradient_checkpointing", Switch(RECOMPUTE, "none")),
-        ("use_galore", NotPlanned("the estimate knows no GaLore")),
-        ("use_apollo", NotPlanned("the estimate knows no APOLLO")),
-        ("use_badam", NotPlanned("the estimate knows no BAdam")),
-        ("use_adam_mini", NotPlanned("the estimate knows no Adam-mini")),
-        ("use_muon", NotPlanned("the estimate knows no Muon")),
+        ("use_galore", Completed),
+        ("use_apollo", Completed),
+        ("use_badam", Completed),
+        ("use_adam_mini", Completed),
+        ("use_muon", Completed),
         ("mixture_of_depths", NotPlanned("the estimate knows no mixture of depths")),
         ("freeze_trainable_layers", NotPlanned("the estimate knows no training of a part of the layers")),
         ("use_llama_pro", NotPlanned("the estimate knows no training of a part of the layers")),
@@ -85,7 +87,21 @@ pub const LLAMA_FACTORY: Dialect = Dialect {
     ..ANY
 };
 
+/// Its own optimizers, by the switches that turn them on (hparams/finetuning_args.py). They win over `optim`.
+const OPTIMIZERS: [(&str, &str); 5] = [
+    ("use_galore", "GaLore"),
+    ("use_apollo", "APOLLO"),
+    ("use_badam", "BAdam"),
+    ("use_adam_mini", "Adam-mini"),
+    ("use_muon", "Muon"),
+];
+
 fn llama_factory(entries: &[Entry], asked: &mut JobRequest, names: Names) {
+    let is_on = |key: &str| entries.iter().any(|entry| entry.key == key && entry.switch() == Some(true));
+    if let Some((_, name)) = OPTIMIZERS.iter().find(|(key, _)| is_on(key)) {
+        asked.workload.training.optimizer = None;
+        asked.unknown_optimizer = Some((*name).to_owned());
+    }
     let kind = value(entries, "finetuning_type").or_else(|| value(entries, "peft_config.name"));
     let is_new = value(entries, "model_class").is_some();
     let trains = value(entries, "do_train").is_none_or(|text| text.eq_ignore_ascii_case("true"));

@@ -1,9 +1,16 @@
 //! Megatron-LM (megatron/training/arguments.py) and what took over its words: a model is given by its sizes.
 
+mod arguments;
+
 use crate::recipe::entry::Entry;
 use crate::recipe::setting::Dialect;
-use crate::recipe::setting::Setting::{self, Choice, Flag, Nothing, Number, Precision, Share, Switch};
+use crate::recipe::setting::Setting::{
+    self, Choice, Completed, Flag, NotPlanned, Nothing, Number, Precision, Share, Switch,
+};
+use crate::recipe::usual::REINFORCEMENT;
+use crate::recipe::words::{TASK, value};
 use crate::{JobRequest, Names};
+use arguments::NOTHING;
 use gpuplan_workload::file::Scalar;
 
 /// Megatron-LM, megatron/training/arguments.py.
@@ -52,6 +59,9 @@ pub const AWS_SAMPLES: Dialect = Dialect {
     complete: |_, _, _| {},
 };
 
+const LATENT: &str = "the estimate knows multi-latent attention of the models that it has by name alone";
+const LAYERS: &str = "the estimate knows no model whose layers differ in kind";
+
 const SETTINGS: &[(&str, Setting)] = &[
     ("num_layers", Number(|file| &mut file.model.layers)),
     ("hidden_size", Number(|file| &mut file.model.hidden)),
@@ -66,7 +76,21 @@ const SETTINGS: &[(&str, Setting)] = &[
     ("num_experts", Number(|file| &mut file.model.experts)),
     ("moe_router_topk", Number(|file| &mut file.model.experts_per_token)),
     ("moe_ffn_hidden_size", Number(|file| &mut file.model.expert_ffn_hidden)),
+    ("padded_vocab_size", Number(|file| &mut file.model.vocab)),
+    ("moe_shared_expert_intermediate_size", Completed),
+    ("moe_layer_freq", Completed),
+    ("multi_latent_attention", NotPlanned(LATENT)),
+    ("heterogeneous_layers_config_path", NotPlanned(LAYERS)),
+    ("is_hybrid_model", NotPlanned(LAYERS)),
+    ("hybrid_override_pattern", NotPlanned(LAYERS)),
+    ("retro_add_retriever", NotPlanned(LAYERS)),
+    ("perform_rl_step", NotPlanned(REINFORCEMENT)),
+    ("skip_train", NotPlanned("it trains nothing")),
+    ("sft", Switch(TASK, "full-fine-tune")),
+    ("fp4_format", Precision("nvfp4")),
     ("swiglu", Switch(|file| &mut file.model.mlp, "glu")),
+    ("quick_geglu", Switch(|file| &mut file.model.mlp, "glu")),
+    ("squared_relu", Switch(|file| &mut file.model.mlp, "gelu")),
     ("normalization", Choice(|file| &mut file.model.norm, &[("rmsnorm", "rms"), ("layernorm", "layer")])),
     ("hidden_dropout", Share(|file| &mut file.training.dropout)),
     ("untie_embeddings_and_output_weights", Nothing),
@@ -98,38 +122,6 @@ const AWS_SETTINGS: &[(&str, Setting)] = &[
     ("offload_activations", Switch(|file| &mut file.training.offload, "activations")),
 ];
 
-const NOTHING: &[&str] = &[
-    "use_mcore_models",
-    "disable_bias_linear",
-    "position_embedding_type",
-    "rotary_base",
-    "rotary_percent",
-    "no_position_embedding",
-    "no_masked_softmax_fusion",
-    "attention_backend",
-    "attention_dropout",
-    "group_query_attention",
-    "apply_layernorm_1p",
-    "decoupled_lr",
-    "decoupled_min_lr",
-    "grad_reduce_in_bf16",
-    "cross_entropy_loss_fusion",
-    "moe_aux_loss_coeff",
-    "moe_router_load_balancing_type",
-    "moe_token_dispatcher_type",
-    "moe_grouped_gemm",
-    "no_load_optim",
-    "no_load_rng",
-    "fp8_amax_history_len",
-    "fp8_amax_compute_algo",
-    "transformer_impl",
-    "wandb_entity",
-    "zero_stage",
-    "deepspeed",
-    "deepspeed_config",
-    "deepspeed_activation_checkpointing",
-];
-
 fn has(entries: &[Entry], key: &str) -> bool {
     entries.iter().any(|entry| entry.key == key)
 }
@@ -143,6 +135,40 @@ fn complete(entries: &[Entry], asked: &mut JobRequest, _: Names) {
     shape(asked, !has(entries, "untie_embeddings_and_output_weights"));
     if !has(entries, "group_query_attention") {
         asked.workload.model.kv_heads = None;
+    }
+    experts(entries, asked);
+}
+
+/// Shared experts by their width together, and the layers that have no experts.
+fn experts(entries: &[Entry], asked: &mut JobRequest) {
+    let number = |key: &str| value(entries, key).and_then(|text| text.parse::<u32>().ok()).filter(|one| *one > 0);
+    let width = number("moe_ffn_hidden_size").or_else(|| number("ffn_hidden_size"));
+    if value(entries, "moe_shared_expert_intermediate_size").is_some() {
+        match number("moe_shared_expert_intermediate_size").zip(width) {
+            Some((all, each)) if all.is_multiple_of(each) => {
+                asked.workload.model.shared_experts = Some((all / each).into());
+            }
+            _ => asked.leave_unread_after_all("moe_shared_expert_intermediate_size"),
+        }
+    }
+    if let Some(frequency) = value(entries, "moe_layer_freq").filter(|text| *text != "1") {
+        match dense_layers(frequency) {
+            Some(dense) => asked.workload.model.dense_layers = Some(dense.into()),
+            None => asked.leave_unread_after_all("moe_layer_freq"),
+        }
+    }
+}
+
+/// `([0]*3+[1]*58)`: three layers without experts come first. `None`: they are spread in another way.
+fn dense_layers(frequency: &str) -> Option<u32> {
+    let inner = frequency.trim().trim_start_matches('(').trim_end_matches(')').replace(' ', "");
+    let times = |part: &str, kind: &str| match part.strip_prefix(kind)? {
+        "" => Some(1),
+        rest => rest.strip_prefix('*')?.parse::<u32>().ok(),
+    };
+    match inner.split_once('+') {
+        Some((dense, sparse)) => times(sparse, "[1]").and_then(|_| times(dense, "[0]")),
+        None => times(&inner, "[1]").map(|_| 0),
     }
 }
 

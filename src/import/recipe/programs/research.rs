@@ -4,9 +4,11 @@
 use super::hugging_face::{ANY, adapters};
 use crate::recipe::entry::Entry;
 use crate::recipe::setting::Dialect;
-use crate::recipe::setting::Setting::{Choice, Either, Gpus, Model, NotPlanned, Nothing, Number, Precision};
-use crate::recipe::usual::PREFIX;
-use crate::recipe::words::{ACCUMULATION, EPOCHS, LENGTH, MICRO_BATCH, PRECISION, RECOMPUTE, STEPS, value};
+use crate::recipe::setting::Setting::{Choice, Either, Gpus, Model, NotPlanned, Nothing, Number, Objective, Precision};
+use crate::recipe::usual::{OBJECTIVES, PREFIX};
+use crate::recipe::words::{
+    ACCUMULATION, EPOCHS, GLOBAL_BATCH, LENGTH, MICRO_BATCH, PRECISION, RECOMPUTE, STEPS, pretrains, value,
+};
 use crate::{JobRequest, Names};
 
 /// fairseq. `max_tokens` limits a batch by its tokens, so how many sequences it has depends on the data.
@@ -94,6 +96,44 @@ pub const OPEN_CLIP: Dialect = Dialect {
         "logs",
     ],
     complete: |_, _, _| {},
+    ..ANY
+};
+
+/// GaLore's program of pre-training (torchrun_main.py) and those that took it over, from ReLoRA on: a batch for each process and one of all, and
+/// weights in the format of `dtype`, which is bf16 unless it says otherwise.
+pub const GALORE: Dialect = Dialect {
+    settings: &[
+        ("batch_size", MICRO_BATCH),
+        ("total_batch_size", GLOBAL_BATCH),
+        ("gradient_accumulation", ACCUMULATION),
+        ("dtype", Choice(PRECISION, &[("bfloat16", "pure-bf16"), ("bf16", "pure-bf16"), ("float32", "fp32")])),
+    ],
+    nothing: &["eval_every", "save_every", "save_dir", "grad_clipping", "activation_checkpointing", "scheduler"],
+    complete: |_, asked, _| pretrains(asked),
+    ..ANY
+};
+
+/// The reference of DPO (eric-mitchell/direct-preference-optimization, config/config.yaml): whole models, and the batch of all with its accumulation.
+pub const DPO_REFERENCE: Dialect = Dialect {
+    settings: &[
+        ("model", Model),
+        ("loss", Objective(OBJECTIVES)),
+        ("batch_size", GLOBAL_BATCH),
+        ("model.fsdp_policy_mp", Choice(PRECISION, &[("bfloat16", "bf16"), ("float16", "amp-fp16")])),
+    ],
+    nothing: &[
+        "exp_name",
+        "datasets",
+        "eval_batch_size",
+        "trainer",
+        "sample_during_eval",
+        "do_first_eval",
+        "eval_every",
+        "loss",
+    ],
+    complete: |_, asked, _| {
+        asked.workload.training.task.get_or_insert_with(|| "full-fine-tune".to_owned());
+    },
     ..ANY
 };
 

@@ -1,0 +1,186 @@
+//! Tests of `command.rs`: programs that nobody knows, and words that only some of them have.
+
+#![cfg(test)]
+
+use super::tests::{asked, keys};
+use crate::Names;
+use gpuplan_hardware::Hardware;
+use gpuplan_workload::Models;
+use gpuplan_workload::file::Scalar;
+
+/// Of these programs nobody knows the name; their words say what they do.
+#[test]
+fn programs_that_nobody_knows_are_read_by_their_words() {
+    let number = |text: &str| Some(Scalar::from(text.to_owned()));
+    let petro = asked(
+        "petrogpt-train --stage dpo --model_name_or_path path/to/Llama-2-7b --finetuning_type lora --per_device_train_batch_size 2 --fp16",
+    );
+    let training = &petro.workload.training;
+    assert_eq!((&training.micro_batch, training.objective.as_deref()), (&number("2"), Some("dpo")));
+    let command = asked("autoalign-cli dpo --model_name_or_path Qwen/Qwen2-7B --gradient_accumulation_steps 4");
+    assert_eq!(command.workload.training.objective.as_deref(), Some("dpo"));
+    for script in
+        ["bash run.sh --model_name_or_path a/b-7b --num_train_epochs 3", "mytool --model_name_or_path a/b-7b --port 3"]
+    {
+        assert!(asked(script).understood.is_empty(), "{script}");
+    }
+
+    let together = asked("python finetune.py --base_model huggyllama/llama-7b --batch_size 64 --micro_batch_size 4");
+    let training = &together.workload.training;
+    assert_eq!((&training.global_batch, &training.micro_batch), (&number("64"), &number("4")));
+    assert!(together.unread.is_empty(), "{:?}", together.unread);
+    let apart = asked("python finetune.py --base_model huggyllama/llama-7b --batch_size 7 --micro_batch_size 4");
+    assert_eq!((&apart.workload.training.global_batch, keys(&apart.unread)), (&None, vec!["--batch_size"]));
+
+    let galore = asked(
+        "torchrun --nproc_per_node 2 torchrun_main.py --model_config configs/llama_130m.json --batch_size 256 --total_batch_size 512 \
+         --num_training_steps 20000 --dtype bfloat16 --optimizer galore_adamw",
+    );
+    let training = &galore.workload.training;
+    assert_eq!((&training.micro_batch, &training.global_batch), (&number("256"), &number("512")));
+    assert_eq!((training.task.as_deref(), training.precision.as_deref()), (Some("pretrain"), Some("pure-bf16")));
+    assert_eq!(galore.unknown_optimizer.as_deref(), Some("galore_adamw"));
+
+    let sizes = asked(
+        "torchrun train.py --vocab_size 5000 --hidden_size 768 --num_layers 12 --num_heads 12 --max_seq_len 128 --batch_size 8",
+    );
+    let (model, training) = (&sizes.workload.model, &sizes.workload.training);
+    assert_eq!((&model.layers, &model.heads, &model.vocab), (&number("12"), &number("12"), &number("5000")));
+    assert_eq!((training.task.as_deref(), &training.micro_batch), (Some("pretrain"), &number("8")));
+
+    for (flags, model) in [
+        ("--pretrain meta-llama/Llama-3.1-8B --max_len 2048", Some("llama-3.1-8b")),
+        ("--pretrain runs/imagenet", None),
+        ("--pretrain true", None),
+    ] {
+        let read = asked(&format!("python train_sft.py {flags}")).workload.model.preset;
+        assert_eq!(read.as_deref(), model, "{flags}");
+    }
+}
+
+#[test]
+fn a_folder_of_programs_names_their_objective() {
+    let objective = |program: &str| asked(&format!("python {program} --bf16")).workload.training.objective;
+    assert_eq!(objective("src/dpo/trainer.py").as_deref(), Some("dpo"));
+    assert_eq!(objective("-m src.dpo.train").as_deref(), Some("dpo"));
+    assert_eq!(objective("-m safe_rlhf.finetune"), None);
+    assert!(asked("python -m safe_rlhf.finetune --bf16").not_planned.is_none());
+    for other in ["src/dpo/evaluate.py", "rl/train.py", "dpo/train_sft.py", "train.py"] {
+        assert_eq!(objective(other), None, "{other}");
+    }
+}
+
+/// A line whose work is not said starts GPUs all the same, and what fills a count in is named.
+#[test]
+fn a_launcher_that_says_nothing_is_no_unknown_file() {
+    let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
+    let unread = |script: &str| {
+        let read = crate::read(script, Names::new(&hardware, &models)).unwrap();
+        read.unread.iter().map(|one| one.key.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(unread("torchrun --nproc_per_node=gpu -m mine.train\n"), ["--nproc_per_node"]);
+    assert_eq!(unread("accelerate launch train.py\n"), ["train.py"]);
+}
+
+#[test]
+fn containers_count_their_gpus() {
+    for (flag, gpus) in [("'\"device=0,1\"'", Some(2)), ("device=3", Some(1)), ("4", Some(4)), ("all", None)] {
+        let script = format!("docker run --gpus {flag} --rm vllm/vllm-openai:v0.7 --model Qwen/Qwen2.5-7B-Instruct");
+        let read = asked(&script);
+        assert_eq!(read.launch.gpus_per_machine, gpus, "{flag}");
+        assert_eq!(read.workload.serving.engine.as_deref(), Some("vllm"));
+    }
+    let file = asked("apptainer run --nv --bind /tmp:/tmp /images/vllm-openai.sif --model Qwen/Qwen2.5-7B-Instruct");
+    assert_eq!(file.workload.model.preset.as_deref(), Some("qwen2.5-7b"));
+}
+
+/// Words that no list of Megatron-LM's has: its models of experts, and the work that is not planned.
+#[test]
+fn arguments_of_megatron_are_known() {
+    let read = |flags: &str| {
+        let sizes = "--num-layers 61 --hidden-size 7168 --num-attention-heads 128 --micro-batch-size 1";
+        asked(&format!("torchrun pretrain_gpt.py {sizes} {flags}"))
+    };
+    let experts = read(
+        "--num-experts 64 --moe-ffn-hidden-size 1408 --moe-shared-expert-intermediate-size 2816 --moe-layer-freq '([0]*1+[1]*60)' \
+         --moe-router-pre-softmax --ckpt-format torch_dist --finetune --loss-scale 0 --exit-duration-in-mins 30",
+    );
+    let model = &experts.workload.model;
+    assert_eq!((&model.shared_experts, &model.dense_layers), (&Some(2.into()), &Some(1.into())));
+    assert_eq!(keys(&experts.unread), ["--exit_duration_in_mins"]);
+    assert_eq!(keys(&read("--moe-layer-freq '([0]*1+[1]*3)*2'").unread), ["--moe_layer_freq"]);
+    for flag in ["--multi-latent-attention", "--is-hybrid-model", "--perform-rl-step", "--skip-train"] {
+        assert!(read(flag).not_planned.is_some(), "{flag}");
+    }
+    let tuned = read("--sft --fp4-format e2m1").workload.training;
+    assert_eq!((tuned.task.as_deref(), tuned.precision.as_deref()), (Some("full-fine-tune"), Some("nvfp4")));
+}
+
+/// What later public files had: flags behind a variable that nobody sets, torchtune's recipes, the reference of DPO, students and teachers.
+#[test]
+fn words_of_further_programs_are_read() {
+    let number = |text: &str| Some(Scalar::from(text.to_owned()));
+    let cut = asked("torchrun pretrain_gpt.py --micro-batch-size 8 --fp16 $DATA_ARGS --nnodes $NNODES");
+    assert_eq!(cut.workload.training.precision.as_deref(), Some("amp-fp16"));
+    assert_eq!(keys(&cut.unread), ["--nnodes"]);
+
+    let tuned = asked("tune run full_finetune_single_device --config mine.yaml");
+    assert_eq!(
+        (tuned.launch.gpus_per_machine, tuned.workload.training.task.as_deref()),
+        (Some(1), Some("full-fine-tune"))
+    );
+    let spread = asked("tune run --nproc_per_node 4 lora_dpo_distributed --config mine.yaml");
+    let training = &spread.workload.training;
+    assert_eq!((training.task.as_deref(), training.objective.as_deref()), (Some("lora"), Some("dpo")));
+    assert_eq!(spread.launch.gpus_per_machine, Some(4));
+
+    let reference = asked(
+        "python -u train.py model=pythia28 datasets=[shp] loss=sft exp_name=a gradient_accumulation_steps=2 batch_size=64 \
+         trainer=FSDPTrainer model.fsdp_policy_mp=bfloat16 n_epochs=3",
+    );
+    let training = &reference.workload.training;
+    assert_eq!((&training.global_batch, &training.micro_batch), (&number("64"), &None));
+    assert_eq!((training.task.as_deref(), training.precision.as_deref()), (Some("full-fine-tune"), Some("bf16")));
+
+    let student = asked(
+        "python train.py --teacher deepseek-ai/DeepSeek-R1-Distill-Qwen-7B --student Qwen/Qwen2.5-0.5B --batch_size 8",
+    );
+    assert_eq!(student.workload.model.preset.as_deref(), Some("qwen2.5-0.5b"));
+    assert!(student.not_planned.is_some() || student.workload.training.objective.as_deref() == Some("distill"));
+}
+
+/// Sections around the arguments of Hugging Face's Trainer are somebody's own.
+#[test]
+fn a_configuration_of_ones_own_is_read_by_its_last_words() {
+    let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
+    let text = "lm: {model_dir: /models/Qwen3-0.6B}\nlora: {r: 16}\ntrainer: {max_steps: 1000, bf16: true, per_device_train_batch_size: 8}\n";
+    let read = crate::read(text, Names::new(&hardware, &models)).unwrap();
+    let training = &read.workload.training;
+    assert_eq!(read.workload.model.preset.as_deref(), Some("qwen3-0.6b"));
+    assert_eq!((training.task.as_deref(), training.precision.as_deref()), (Some("lora"), Some("bf16")));
+    assert!(crate::read("a: {b: {per_device_eval_batch_size: 3}}\n", Names::new(&hardware, &models)).is_err());
+}
+
+/// What is stated and not read is no default, and a method that is called so is one of adapters.
+#[test]
+fn lists_of_epochs_are_no_three_epochs() {
+    let read = asked(
+        "deepspeed --num_gpus 4 training/main.py --model_name_or_path a/llama-2-7b --per_device_train_batch_size 1 --num_train_epochs 5,3,7 --CL_method lora",
+    );
+    let training = &read.workload.training;
+    assert_eq!((&training.epochs, training.task.as_deref()), (&None, Some("lora")));
+    let served = asked("CUDA_VISIBLE_DEVICES=1 trl vllm-serve --model Qwen/Qwen2.5-0.5B --port 8003");
+    assert_eq!(served.workload.serving.engine.as_deref(), Some("vllm"));
+    assert_eq!(
+        (served.workload.model.preset.as_deref(), served.launch.gpus_per_machine),
+        (Some("qwen2.5-0.5b"), Some(1))
+    );
+}
+
+#[test]
+fn a_script_may_give_itself_arguments() {
+    let script = "set -- serve Qwen/Qwen2.5-7B-Instruct --port 8000\nif [ -n \"$KEY\" ]; then set -- \"$@\" --api-key $KEY; fi\nexec vllm \"$@\"";
+    let read = asked(script);
+    assert_eq!(read.workload.model.preset.as_deref(), Some("qwen2.5-7b"));
+    assert_eq!(read.workload.serving.engine.as_deref(), Some("vllm"));
+}
