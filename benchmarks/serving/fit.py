@@ -32,9 +32,13 @@ SHEET = {
     "b300-sxm-288": (8.0e12, 2250e12, 275040),
     "gb200-186": (8.0e12, 2500e12, 189471),
 }
+# Bytes a second of the link one way, the share of it that is reached and seconds of a hop (catalogs/gpus.toml, benchmarks/results/constants.toml).
+LINK = {"h100-sxm5-80": 450e9, "h200-sxm-141": 450e9, "b200-sxm-180": 900e9, "b300-sxm-288": 900e9, "gb200-186": 900e9}
+NVLINK_SHARE, HOP = 0.7, 10e-6
 BYTES = {"bf16": 2, "fp8": 1, "int8": 1, "int4": 0.5 + 2.5 / 128, "mxfp4": 0.5 + 1 / 32, "nvfp4": 0.5 + 1 / 16}
 FP4 = {"b200-sxm-180", "b300-sxm-288", "gb200-186"}
 CHUNK = 8192
+PADDED = (8, 16, 32, 64, 128)
 
 
 def log(place):
@@ -175,15 +179,18 @@ class Replica:
         return None
 
     def product(self, precision, m, n, k):
+        """A product of more rows does for one of fewer: engines pick, and pad, among kernels made for powers of two."""
+
         def ask(engine):
             surface = self.table.get(f"gemm {engine} {precision}")
-            return surface and surface.seconds(n, k, m)
+            return surface and min(surface.seconds(n, k, rows) for rows in (m, *PADDED) if rows >= m)
 
         return self.fastest(ask)
 
     def all_reduce(self, size):
-        names = (f"collective {self.engine} all_reduce", "collective nccl all_reduce")
-        return min(self.table.get(name).seconds(0, self.gpus, size) for name in names if self.table.get(name))
+        """Engines take over each other's kernels, and pick by size."""
+        tables = [self.table.get(f"collective {who} all_reduce") for who in ("trtllm", "vllm", "nccl")]
+        return min(table.seconds(0, self.gpus, size) for table in tables if table)
 
     def mixed(self, tokens):
         m = self.model
@@ -191,8 +198,8 @@ class Replica:
         width = m["expert_ffn_hidden"] / (1 if self.dealt_out else self.gpus)
         hidden, chosen, all_experts = m["hidden"], m["experts_per_token"], m["experts"]
 
-        def ask(engine):
-            surface = self.table.get(f"moe {engine} {self.experts} skewed")
+        def one(engine, routing):
+            surface = self.table.get(f"moe {engine} {self.experts} {routing}")
             if surface is None:
                 return None
 
@@ -207,6 +214,11 @@ class Replica:
             h, w, k, e = surface.outer[nearest]
             seen = tokens * self.groups * (chosen / all_experts) / (k / e)
             return math.exp(surface.on(nearest, parts, seen)) * 1e-6 * hidden * width / (h * w) * all_experts / e
+
+        def ask(engine):
+            """Text lies between tokens dealt out evenly and those of a power law."""
+            even, skewed = one(engine, "balanced"), one(engine, "skewed")
+            return math.sqrt(even * skewed) if even and skewed else even or skewed
 
         own = ask("vllm") if self.engine == "vllm" else None
         return self.fastest(ask) if own is None else own
@@ -250,9 +262,16 @@ class Replica:
         size, collectives = 2 * tokens * hidden, 0.0
         if self.gpus > 1 and self.groups == 1:
             collectives = 2 * self.all_reduce(size)
+            # A norm over all heads of queries, and one of keys, whose heads lie on all GPUs: a float32 a token each.
+            collectives += 2 * self.all_reduce(4 * tokens) if m.get("query_key_norm") == "layer" else 0
         elif self.gpus > 1:
             names = ("collective nccl all_gather", "collective nccl reduce_scatter")
             collectives = sum(self.table.get(name).seconds(0, self.gpus, size * self.groups) for name in names)
+            if self.dealt_out:
+                # Tokens alone, to each GPU of their experts in 8 bits and back in 16.
+                reached = min(m["experts_per_token"], self.gpus) * (1 - 1 / self.gpus)
+                sent = tokens * hidden * reached * 3 / (NVLINK_SHARE * LINK[self.gpu]) + 2 * HOP
+                collectives = min(collectives, (1 - (m.get("dense_layers") or 0) / count) * sent)
         return {
             "products": count * products,
             "experts": count * experts,
@@ -311,8 +330,8 @@ class Replica:
         head = self.product("bf16", sequences, self.model["vocab"] / self.gpus, self.model["hidden"])
         return {**parts, "products": parts["products"] + head, "attention": self.decode(sequences, context)}
 
-    def prompt(self, length):
-        tokens = min(length, CHUNK)
+    def prompt(self, length, tokens=None):
+        tokens = tokens or min(length, CHUNK)
         parts = {name: seconds * length / tokens for name, seconds in self.layers(tokens).items()}
         return {**parts, "attention": self.context(length)}
 
@@ -344,8 +363,8 @@ class Replica:
         return max((0.9 * SHEET[self.gpu][2] * 2**20 - held) / sequence, 1)
 
 
-# What is fitted, what is thought of it before, and how far it may go: factors of kernels, microseconds of a layer, of one with an
-# index and of each token of a prompt in that, milliseconds of a pass and of a request, passes that a new request waits for, and how
+# What is fitted, what is thought of it before, and how far it may go: factors of kernels, microseconds of a layer, of norms of
+# queries and keys in it, of one with an index and of each token of a prompt in that, milliseconds of a pass and of a request, passes that a new request waits for, and how
 # many users stay in step where all requests are equally long (SGLang reads all prompts before it goes on writing: all of them).
 PRIOR = {
     "products": (1, 0.25),
@@ -353,6 +372,7 @@ PRIOR = {
     "attention": (1, 0.25),
     "collectives": (1, 0.3),
     "layer": (6, 8),
+    "norms": (8, 8),
     "host": (1, 1),
     "prompt": (1, 0.2),
     "request": (20, 25),
@@ -379,6 +399,7 @@ class Runs:
         self.engine, self.pair = column(lambda _, row: row["engine"]), column(lambda _, row: row["model"] + " " + row["gpu"])
         self.layers = column(lambda replica, _: replica.model["layers"])
         self.indexed = column(lambda replica, _: replica.latent and bool(replica.model.get("window_tokens")))
+        self.normed = column(lambda replica, _: "query_key_norm" in replica.model)
         self.users = number("users") / number("attention_groups")
         self.length, self.answer = number("prompt_tokens"), number("answer_tokens")
         self.scattered, self.requests_each, self.held = number("scattered"), number("requests_each"), number("held_passes")
@@ -386,6 +407,9 @@ class Runs:
         self.room = column(lambda replica, row: replica.room(int(row["prompt_tokens"]), int(row["answer_tokens"])))
         prompts = [replica.prompt(int(row["prompt_tokens"])) for replica, row in zip(replicas, rows)]
         self.prompt = {part: np.array([prompt[part] for prompt in prompts]) for part in PARTS}
+        # Of many that are read together in full passes.
+        shared = [replica.prompt(int(row["prompt_tokens"]), CHUNK) for replica, row in zip(replicas, rows)]
+        self.shared = {part: np.array([prompt[part] for prompt in shared]) for part in PARTS}
         # Passes over a few numbers of sequences, and between them along a line.
         most = np.minimum(self.users, self.room)
         self.at = np.stack([np.maximum(most * share, 1) for share in (0.5, 0.75, 0.9, 1)], 1)
@@ -405,11 +429,16 @@ class Runs:
 def predict(runs, factors):
     """Mean time to the first token and between tokens (`Flow::closed_loop`)."""
     factors = {name: max(value, 0) for name, value in factors.items()}
-    beside = runs.layers * (factors["layer"] + runs.indexed * factors["index"]) * 1e-6 + factors["host"] * 1e-3
+    layer = factors["layer"] + runs.indexed * factors["index"] + runs.normed * factors["norms"]
+    beside = runs.layers * layer * 1e-6 + factors["host"] * 1e-3
     kernels = sum(factors.get(part, 1) * runs.passes[part] for part in PARTS)
-    prompt = factors["prompt"] * sum(factors.get(part, 1) * runs.prompt[part] for part in PARTS)
-    prompt += beside * np.ceil(runs.length / CHUNK)
-    prompt += runs.layers * runs.indexed * factors["index_token"] * 1e-6 * runs.length
+    indexed = runs.layers * runs.indexed * factors["index_token"] * 1e-6 * runs.length
+    alone, shared = (
+        factors["prompt"] * sum(factors.get(part, 1) * parts[part] for part in PARTS) + indexed
+        for parts in (runs.prompt, runs.shared)
+    )
+    prompt = alone + beside * np.ceil(runs.length / CHUNK)
+    shared = shared + beside * runs.length / CHUNK
     running = np.minimum(runs.users, runs.room)
     others = np.maximum(running - 1, 0)
     in_step = np.where(runs.engine == "sglang", np.inf, factors["in_step"])
@@ -425,7 +454,7 @@ def predict(runs, factors):
         steady = np.maximum(together, reading - prompt)
         wait = all_at_once / runs.requests_each + (1 - 1 / runs.requests_each) * steady
         first = prompt + factors["request"] * 1e-3 + (factors["passes"] + runs.held) * each_pass + wait
-        each = each_pass + np.maximum(others * prompt - wait, 0) / runs.answer
+        each = each_pass + np.maximum(others * prompt - wait, 0) * (shared / prompt) / runs.answer
         rate = running / (first + runs.answer * each)
         queue = np.maximum(rate * reading - rate * prompt / 2, 0)
         reading = (reading + prompt * (1 + others / running * queue)) / 2
@@ -484,6 +513,10 @@ def main():
             found[judged] = ratios(runs.of(judged), fit(runs.of(own & (runs.pair != pair))))
     if "--versions" in sys.argv:
         found = by_version(runs, np.array([row["version"] for row in rows]), found)
+    # More than all of it: prompts came out of a cache, or the source miscounted.
+    products = sum(runs.shared[part] for part in ("products", "experts", "attention"))
+    read = runs.users * products / (runs.first + runs.answer * runs.each)
+    print(f"kernels of prompts alone take at most {100 * read.max():.0f} % of a run")
     errors = 100 * np.abs(found - 1)
     pairs = np.unique(runs.pair)
     means = np.stack([errors[runs.pair == pair].mean(0) for pair in pairs])

@@ -35,6 +35,7 @@ pub use memory::MemoryBreakdown;
 pub use memory::constants as memory_constants;
 pub use misfit::Infeasible;
 pub use performance::Performance;
+pub use serving::disaggregated::{Pools, PrefillEstimate};
 pub use serving::load::Flow;
 pub use serving::{Replica, ServingEstimate};
 pub use serving::{load, round};

@@ -56,6 +56,11 @@ pub fn export(to: Target, job: &Job) -> Result<String, ExportError> {
 
 /// The file that serves the plan.
 pub fn export_service(to: Target, served: &Service) -> Result<String, ExportError> {
+    if served.serving.serving.prefill.is_some() {
+        let why =
+            "starts copies that read prompts and write answers: plan again without --disaggregated and its workers";
+        return Err(ExportError::Unfit { target: to, why: why.to_owned() });
+    }
     match to {
         Target::Vllm => service::commands::render(served, to, ServingEngine::Vllm),
         Target::Sglang => service::commands::render(served, to, ServingEngine::Sglang),

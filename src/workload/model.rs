@@ -60,6 +60,26 @@ pub enum NormKind {
     Layer,
 }
 
+/// What follows the convolutions of a network that is built of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ConvolutionNorm {
+    #[default]
+    Batch,
+    Layer,
+    None,
+}
+
+/// Norms of queries and keys before their scores (Henry et al. 2020, arXiv 2010.04245).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum QueryKeyNorm {
+    /// Each head for itself.
+    Head,
+    /// Over all heads of a layer: GPUs that share the heads out add their squares up first.
+    Layer,
+}
+
 /// Mixture of experts: every layer but the first `dense_layers` has `experts` feed-forward blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Experts {
@@ -124,6 +144,11 @@ pub struct Model {
     pub sample_side: u32,
     /// Forward FLOPs of one sample at its native size, for families that are not transformers.
     pub forward_flops_per_sample: f64,
+    /// Elements that convolutions, products, gates and concatenations write for one sample at its native size, for the same families. `None`:
+    /// not known.
+    pub forward_elements_per_sample: Option<f64>,
+    pub convolution_norm: ConvolutionNorm,
+    pub query_key_norm: Option<QueryKeyNorm>,
     /// How the weights of the published files are stored.
     pub published: StoredFormat,
     pub deviations: Deviations,
@@ -158,6 +183,9 @@ impl Model {
             max_context: 0,
             sample_side: 0,
             forward_flops_per_sample: 0.0,
+            forward_elements_per_sample: None,
+            convolution_norm: ConvolutionNorm::Batch,
+            query_key_norm: None,
             published: StoredFormat::Bf16,
             deviations: Deviations::default(),
             shape_is_guessed: false,

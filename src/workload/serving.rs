@@ -66,8 +66,11 @@ pub enum ServingEngine {
     #[default]
     Vllm,
     Sglang,
-    #[serde(rename = "tensorrt-llm", alias = "trtllm", alias = "trt-llm")]
+    #[serde(rename = "tensorrt-llm", alias = "trtllm", alias = "trt-llm", alias = "tensorrt")]
     TensorRtLlm,
+    /// PyTorch, one operator after the other, of models that answer in one pass.
+    #[serde(rename = "pytorch", alias = "eager")]
+    PyTorch,
 }
 
 /// How a copy of the model is split over GPUs, as far as somebody says so.
@@ -84,10 +87,32 @@ pub struct ServingLayout {
 }
 
 impl ServingLayout {
+    /// Everything is left to choose.
+    pub fn fixed_by_nobody() -> Self {
+        Self { attention_groups: 1, ..Self::default() }
+    }
+
     /// Groups that attend to sequences of their own.
     pub fn groups(self) -> u32 {
         self.attention_groups.max(1)
     }
+}
+
+/// Prompts are read by GPUs of their own, which hand keys and values over to those that write the answers (Zhong et al., "DistServe", OSDI'24,
+/// arXiv 2401.09670).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Disaggregation {
+    /// Copies that read prompts for so many that write answers; `None`: as many of each as the load wants.
+    pub workers: Option<Workers>,
+    /// How a copy that reads prompts is split; `Serving::layout` is of those that write answers.
+    pub prefill: ServingLayout,
+}
+
+/// Copies of both kinds, in one unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Workers {
+    pub prefill: u32,
+    pub decode: u32,
 }
 
 /// Speculative decoding, or multi-token prediction: tokens are drafted and verified in one pass.
@@ -118,6 +143,8 @@ pub struct Serving {
     pub engine: ServingEngine,
     pub layout: ServingLayout,
     pub speculation: Option<Speculation>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disaggregation: Option<Disaggregation>,
 }
 
 impl Serving {

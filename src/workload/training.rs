@@ -297,6 +297,8 @@ pub struct Kernels {
     pub compile: bool,
     /// Whole passes are captured and replayed as CUDA graphs.
     pub cuda_graphs: bool,
+    /// The channels of a pixel lie side by side (`torch.channels_last`), as the kernels of matrix units read them.
+    pub channels_last: bool,
     pub low_precision: LowPrecision,
 }
 

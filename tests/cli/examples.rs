@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::cli::support::{gpuplan, gpuplan_at, gpus, plan, plans};
 
-const EXAMPLES: [&str; 17] = [
+const EXAMPLES: [&str; 18] = [
     "llama-3.1-8b-finetune",
     "llama-7b-pretrain",
     "llama-3-70b-qlora",
@@ -18,6 +18,7 @@ const EXAMPLES: [&str; 17] = [
     "batch-llama-3.1-8b",
     "stable-diffusion-lora",
     "grpo-7b",
+    "ppo-13b",
     "serve-deepseek-v3",
     "post-training-8b",
     "distill-1b",

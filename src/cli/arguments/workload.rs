@@ -50,7 +50,7 @@ impl WorkloadFlags {
 type Flag = (&'static str, &'static str, &'static str, &'static str);
 
 /// Keys that people set often. Every other key is reached by `--set`.
-const FLAGS: [Flag; 55] = [
+const FLAGS: [Flag; 61] = [
     ("model", "model.preset", "MODEL", "Take this named model, such as llama-3.1-8b (see `gpuplan catalog models`)"),
     (
         "config",
@@ -144,7 +144,7 @@ const FLAGS: [Flag; 55] = [
     ("weights", "serving.weights", "FORMAT", "Serve weights in bf16, fp8, int8, int4, mxfp4 or nvfp4"),
     ("kv-cache", "serving.kv_cache", "FORMAT", "Keep keys and values in bf16, fp8 or int8"),
     ("availability", "serving.availability", "SHARE", "Have enough replicas for this share of time, such as 0.99"),
-    ("engine", "serving.engine", "ENGINE", "Serve with vllm, sglang or tensorrt-llm"),
+    ("engine", "serving.engine", "ENGINE", "Serve with vllm, sglang or tensorrt-llm; images with tensorrt or pytorch"),
     ("tensor-parallel", "serving.tensor_parallel", "N", "Share each matrix of a served copy over this many GPUs"),
     ("pipeline-parallel", "serving.pipeline_parallel", "N", "Split a served copy into this many stages of layers"),
     (
@@ -154,6 +154,27 @@ const FLAGS: [Flag; 55] = [
         "Let this many groups of GPUs of a served copy attend to sequences of their own",
     ),
     ("expert-parallel", "serving.expert_parallel", "", "Deal experts out whole over the GPUs of a served copy"),
+    ("disaggregated", "serving.disaggregated", "", "Read prompts on GPUs of their own, which hand the cache over"),
+    ("prefill-workers", "serving.prefill_workers", "N", "Let this many copies read prompts for the decode workers"),
+    ("decode-workers", "serving.decode_workers", "N", "Let this many copies write answers for the prefill workers"),
+    (
+        "prefill-tensor-parallel",
+        "serving.prefill_tensor_parallel",
+        "N",
+        "Share each matrix of a copy that reads prompts over this many GPUs",
+    ),
+    (
+        "prefill-attention-data-parallel",
+        "serving.prefill_attention_data_parallel",
+        "N",
+        "Let this many groups of GPUs of a copy read prompts of their own",
+    ),
+    (
+        "prefill-expert-parallel",
+        "serving.prefill_expert_parallel",
+        "",
+        "Deal experts out whole over the GPUs of a copy that reads prompts",
+    ),
     (
         "draft-tokens",
         "serving.draft_tokens",

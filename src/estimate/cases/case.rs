@@ -10,10 +10,7 @@ use crate::machine::{Machine, host_copy, usual_network};
 use gpuplan_hardware::{Gpu, GpuLink, Hardware, MeasuredLinks};
 use gpuplan_units::{Bytes, BytesPerSecond};
 use gpuplan_workload::model::Experts;
-use gpuplan_workload::model::deviations::Deviations;
-use gpuplan_workload::{
-    Layout, Measure, MlpKind, Model, ModelKind, Models, NormKind, Shard, StoredFormat, Task, Training,
-};
+use gpuplan_workload::{Layout, Measure, MlpKind, Model, ModelKind, Models, NormKind, Shard, Task, Training};
 
 /// A training or inference run to estimate: a model, its hardware, and how it is trained. What is absent is chosen.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -233,11 +230,7 @@ impl EstimateCase {
                 .min(1 << 24),
             stack: None,
             max_context: preset.as_ref().map_or(0, |model| model.max_context),
-            sample_side: 0,
-            forward_flops_per_sample: 0.0,
-            published: StoredFormat::Bf16,
-            deviations: Deviations::default(),
-            shape_is_guessed: false,
+            ..Model::blank(kind, MlpKind::Gelu, NormKind::Layer, true)
         };
         self.infer_open_forms(&mut model, parameters);
         Ok(model)

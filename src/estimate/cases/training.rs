@@ -44,6 +44,8 @@ pub struct CaseTraining {
     pub fsdp: Option<FsdpStyle>,
     pub overlap: Option<Overlap>,
     pub cuda_graphs: Option<bool>,
+    /// The channels of a pixel lie side by side (`torch.channels_last`).
+    pub channels_last: Option<bool>,
     pub measure: Option<Measure>,
     pub framework: Option<String>,
     /// Year of the version of the framework that ran; else today's, or the last of a stack that is no longer developed.
@@ -104,6 +106,7 @@ impl CaseTraining {
                 loss: self.loss.or(chunked.then_some(LossKernel::Chunked)),
                 compile: self.compile.unwrap_or(false),
                 cuda_graphs: self.cuda_graphs.unwrap_or(false),
+                channels_last: self.channels_last.unwrap_or(false),
                 low_precision,
             },
             memory: MemorySavings {

@@ -20,6 +20,8 @@ pub(super) struct EngineCosts {
     pub(super) request: f64,
     /// Passes before a new request is read: what is left of the one that runs, and what the scheduler has queued behind it.
     pub(super) passes: f64,
+    /// Of a layer that norms queries and keys.
+    pub(super) norms: f64,
     /// Of a layer that picks the tokens it attends to by an index: a pass, and each token of a prompt.
     pub(super) index: f64,
     pub(super) index_token: f64,
@@ -33,28 +35,30 @@ pub(super) struct EngineCosts {
 }
 
 const TENSORRT_LLM: EngineCosts = EngineCosts {
-    products: 0.94,
-    experts: 1.01,
+    products: 0.96,
+    experts: 1.05,
     attention: 1.05,
-    collectives: 0.96,
-    prompt: 1.07,
-    layer: 4.3e-6,
+    collectives: 1.03,
+    prompt: 1.1,
+    layer: 4.6e-6,
+    norms: 8.1e-6,
     host: 1.0e-3,
     request: 26e-3,
     passes: 1.06,
     index: 0.0,
     index_token: 0.0,
-    in_step: 5.6,
+    in_step: 4.5,
     reserved: 1.0,
 };
 const VLLM: EngineCosts = EngineCosts {
-    products: 1.0,
-    experts: 1.02,
-    attention: 1.0,
-    collectives: 1.02,
-    prompt: 1.13,
-    layer: 6.4e-6,
-    host: 1.1e-3,
+    products: 1.05,
+    experts: 0.99,
+    attention: 1.06,
+    collectives: 1.07,
+    prompt: 1.11,
+    layer: 6.2e-6,
+    norms: 10.3e-6,
+    host: 0.9e-3,
     request: 24e-3,
     passes: 1.1,
     index: 0.0,
@@ -64,16 +68,17 @@ const VLLM: EngineCosts = EngineCosts {
 };
 const SGLANG: EngineCosts = EngineCosts {
     products: 1.04,
-    experts: 1.13,
+    experts: 1.1,
     attention: 1.05,
-    collectives: 1.05,
+    collectives: 1.08,
     prompt: 1.09,
-    layer: 7.0e-6,
-    host: 1.1e-3,
+    layer: 7.3e-6,
+    norms: 7.4e-6,
+    host: 1.3e-3,
     request: 24e-3,
-    passes: 1.1,
-    index: 41e-6,
-    index_token: 0.31e-6,
+    passes: 1.11,
+    index: 45e-6,
+    index_token: 0.32e-6,
     in_step: f64::INFINITY,
     reserved: 0.7,
 };
@@ -83,10 +88,14 @@ impl EngineCosts {
         match engine {
             ServingEngine::TensorRtLlm => TENSORRT_LLM,
             ServingEngine::Vllm => VLLM,
-            ServingEngine::Sglang => SGLANG,
+            // It serves models that answer in one pass, which take none of these.
+            ServingEngine::Sglang | ServingEngine::PyTorch => SGLANG,
         }
     }
 }
+
+/// Rows that kernels of few are made for.
+const PADDED_ROWS: [f64; 5] = [8.0, 16.0, 32.0, 64.0, 128.0];
 
 /// Kernels of the GPU, as they were looked up for one replica.
 #[derive(Clone, Copy)]
@@ -106,7 +115,7 @@ impl Measured {
         let engine = match serving.engine {
             ServingEngine::TensorRtLlm => Engine::TensorRtLlm,
             // SGLang's kernels are FlashInfer's and its own, of which vLLM has the same or the like.
-            ServingEngine::Vllm | ServingEngine::Sglang => Engine::Vllm,
+            ServingEngine::Vllm | ServingEngine::Sglang | ServingEngine::PyTorch => Engine::Vllm,
         };
         let table = KernelTable::embedded(machine.gpu)?;
         Some(Self { table, engine, costs: EngineCosts::of(serving.engine) })
@@ -124,13 +133,17 @@ impl Measured {
         ask(self.engine).or_else(|| ask(other)).map(|seconds| seconds.0)
     }
 
+    /// A product of more rows does for one of fewer: engines pick, and pad, among kernels made for powers of two.
     pub(super) fn product(self, precision: KernelPrecision, m: f64, n: f64, k: f64) -> Option<f64> {
-        Self::fastest(|engine| self.table.gemm_seconds(engine, precision, m, n, k))
+        let ask = |rows| Self::fastest(|engine| self.table.gemm_seconds(engine, precision, rows, n, k));
+        let padded = PADDED_ROWS.into_iter().filter(|rows| *rows > m).filter_map(ask);
+        ask(m).into_iter().chain(padded).min_by(f64::total_cmp)
     }
 
+    /// Engines take over each other's kernels, and pick by size.
     pub(super) fn all_reduce(self, gpus: u32, bytes: f64) -> Option<f64> {
         let ask = |library| self.table.collective_seconds(library, Collective::AllReduce, gpus, Bytes(bytes));
-        let both = [ask(Library::Engine(self.engine)), ask(Library::Nccl)];
-        both.into_iter().flatten().map(|seconds| seconds.0).min_by(f64::total_cmp)
+        let all = [Library::Engine(Engine::TensorRtLlm), Library::Engine(Engine::Vllm), Library::Nccl];
+        all.into_iter().filter_map(ask).map(|seconds| seconds.0).min_by(f64::total_cmp)
     }
 }

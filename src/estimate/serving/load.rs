@@ -7,7 +7,7 @@ use gpuplan_units::{Bytes, Quantiles, Seconds};
 /// Load that a replica is planned for, of what it can do at most: the rest is for bursts and for what the estimate is off by.
 pub const HEADROOM: f64 = 0.8;
 /// Sequences that run at once scatter like arrivals; so many deviations of a Poisson count have room (99 % of a normal one).
-const ROOM_DEVIATIONS: f64 = 2.33;
+pub(super) const ROOM_DEVIATIONS: f64 = 2.33;
 /// Halvings of a search for a load.
 const HALVINGS: u32 = 40;
 /// Rounds in which the number of running sequences of a closed loop settles.
@@ -59,6 +59,8 @@ pub struct Flow<'a> {
     answer: f64,
     /// Passes that write an answer.
     passes: f64,
+    /// Prompts are read on the same GPUs.
+    reads: bool,
 }
 
 /// Weights, workspace and cache of the fullest GPU, or what is missing for one sequence.
@@ -77,7 +79,16 @@ impl<'a> Flow<'a> {
         let answer = f64::from(replica.serving().answer_tokens);
         let alone = if answer > 0.0 { replica.prompt_alone() } else { replica.once(1.0)?.total() };
         let passes = answer / replica.tokens_gained();
-        Ok(Self { replica, held, prompt: replica.prompt().total(), alone, answer, passes })
+        Ok(Self { replica, held, prompt: replica.prompt().total(), alone, answer, passes, reads: true })
+    }
+
+    /// Answers alone, of prompts that others read.
+    pub fn writing(replica: &'a Replica<'a>) -> Result<Self, Infeasible> {
+        Ok(Self { prompt: 0.0, reads: false, ..Self::new(replica)? })
+    }
+
+    pub fn replica(&self) -> &'a Replica<'a> {
+        self.replica
     }
 
     /// With `batch` running sequences on average.
@@ -230,7 +241,7 @@ impl<'a> Flow<'a> {
         if self.answer > 0.0 {
             return Ok(PassTime::default()
                 .plus(self.replica.pass(running), self.passes)
-                .plus(self.replica.prompt(), running));
+                .plus(self.replica.prompt(), if self.reads { running } else { 0.0 }));
         }
         self.replica.once(running)
     }
@@ -264,6 +275,7 @@ impl<'a> Flow<'a> {
             cache_bytes_per_token: self.held.token,
             nodes_each,
             on_a_node,
+            prefill: None,
         }
     }
 }
@@ -301,7 +313,7 @@ pub(super) mod tests {
         let gpu = hardware.gpu(hardware.find_gpu(gpu).unwrap());
         let bandwidth = gpu.link_gb_per_s_one_way.map_or(gpu.pcie_bandwidth(), BytesPerSecond::from_gb);
         let link = if gpu.link_gb_per_s_one_way.is_some() {
-            GpuLink::Fast { bandwidth, domain: 8 }
+            GpuLink::Fast { bandwidth, domain: if gpu.id.starts_with("gb") { 72 } else { 8 } }
         } else {
             GpuLink::Pcie { bandwidth }
         };

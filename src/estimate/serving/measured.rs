@@ -4,11 +4,13 @@
 //! an engine takes beside kernels that were measured alone. Those few factors are fitted on published runs of three engines, with
 //! the model and GPU that is judged left out (`benchmarks/serving/fit.py`, `README.md` beside it).
 
+use crate::collectives::{self, Operation};
 use crate::kernels::{Attention, Collective, Engine, ExpertLayer, KernelPrecision, Library, Routing};
-use crate::serving::engine::Measured;
+use crate::serving::engine::{EngineCosts, Measured};
 use crate::serving::{PassTime, Replica};
 use gpuplan_hardware::NumberFormat;
-use gpuplan_units::Bytes;
+use gpuplan_units::{Bytes, Seconds};
+use gpuplan_workload::model::QueryKeyNorm;
 use gpuplan_workload::{MlpKind, StoredFormat};
 
 /// Elements of a layer that norms, sums, rotations and activations read and write, for each token and hidden unit, as engines merge
@@ -19,6 +21,9 @@ const BANDWIDTH_SHARE: f64 = 0.8;
 const ABSORBED_SHARE: f64 = 0.5;
 /// Widths of the latents that were measured: DeepSeek-V3's, which most that came after share.
 const MEASURED_LATENT: (u32, u32) = (512, 64);
+
+/// GPUs of the collectives that were measured at most, in machines of eight and of four.
+const MEASURED_GPUS: [u32; 2] = [8, 4];
 
 /// Formats in which kernels multiply.
 struct Precisions {
@@ -95,10 +100,16 @@ impl Replica<'_> {
             matmul,
             reading: matmul * if all > 0.0 { waits / all } else { 0.0 },
             elementwise: 2.0 * ELEMENTS * tokens * hidden / bandwidth,
-            launch: (costs.layer + if self.is_indexed() { costs.index } else { 0.0 }) * self.launch_factor(),
+            launch: self.beside_kernels(costs) * self.launch_factor(),
             tensor_parallel: costs.collectives * self.measured_collectives(measured, tokens)?,
             ..PassTime::default()
         })
+    }
+
+    /// What a layer takes beside its kernels.
+    fn beside_kernels(&self, costs: EngineCosts) -> f64 {
+        let norms = self.model.query_key_norm.map_or(0.0, |_| costs.norms);
+        costs.layer + norms + if self.is_indexed() { costs.index } else { 0.0 }
     }
 
     /// Attention picks its tokens by an index (DeepSeek-V3.2, arXiv 2512.02556).
@@ -143,7 +154,14 @@ impl Replica<'_> {
             experts: f64::from(mixture.experts),
             expert_parallel: if dealt_out { self.gpus() } else { 1.0 },
         };
-        let ask = |engine| measured.table.moe_layer_seconds(engine, precision, Routing::Skewed, &layer);
+        // Text lies between tokens dealt out evenly and those of a power law.
+        let ask = |engine| {
+            let routed = |routing| measured.table.moe_layer_seconds(engine, precision, routing, &layer);
+            match (routed(Routing::Balanced), routed(Routing::Skewed)) {
+                (Some(even), Some(skewed)) => Some(Seconds((even.0 * skewed.0).sqrt())),
+                (one, other) => one.or(other),
+            }
+        };
         // TensorRT-LLM has the others' kernels for experts too, and picks among them.
         if measured.engine == Engine::TensorRtLlm { Measured::fastest(ask) } else { measured.own(ask) }
     }
@@ -156,11 +174,51 @@ impl Replica<'_> {
         }
         let bytes = 2.0 * tokens * f64::from(self.model.hidden);
         if self.groups() <= 1.0 {
-            return Some(2.0 * measured.all_reduce(gpus, bytes)?);
+            let reduced = |bytes| self.collective(Operation::AllReduce, bytes, |gpus| measured.all_reduce(gpus, bytes));
+            let norms = match self.model.query_key_norm {
+                // One of queries and one of keys, whose heads lie on all GPUs: a float32 a token each.
+                Some(QueryKeyNorm::Layer) => reduced(4.0 * tokens),
+                _ => 0.0,
+            };
+            return Some(2.0 * (reduced(bytes) + norms));
         }
-        let all = Bytes(bytes * self.groups());
-        let ask = |operation| measured.table.collective_seconds(Library::Nccl, operation, gpus, all);
-        Some(ask(Collective::AllGather)?.0 + ask(Collective::ReduceScatter)?.0)
+        let all = bytes * self.groups();
+        let moved = |operation, kernel| {
+            let ask = |gpus| measured.table.collective_seconds(Library::Nccl, kernel, gpus, Bytes(all));
+            self.collective(operation, all, |gpus| ask(gpus).map(|seconds| seconds.0))
+        };
+        let gathered = moved(Operation::AllGather, Collective::AllGather)
+            + moved(Operation::ReduceScatter, Collective::ReduceScatter);
+        Some(if self.serving.layout.expert_parallel { gathered.min(self.exchanged(tokens)?) } else { gathered })
+    }
+
+    /// As it was measured, of as many GPUs as were where more hang on one switch, which their number hardly matters to; between machines by the
+    /// closed form.
+    fn collective(&self, operation: Operation, bytes: f64, measured: impl Fn(u32) -> Option<f64>) -> f64 {
+        let gpus = self.layout.tensor;
+        let inside = self.machine.link_domain(gpus);
+        let fewer = MEASURED_GPUS.into_iter().filter(|most| *most < gpus);
+        let found = if gpus <= inside { std::iter::once(gpus).chain(fewer).find_map(measured) } else { None };
+        found.unwrap_or_else(|| {
+            collectives::seconds(operation, Bytes(bytes), &self.machine.topology(gpus, inside, gpus)).0
+        })
+    }
+
+    /// Tokens go to their experts alone, once a GPU, in 8 bits, and come back in 16: what engines do where experts are dealt out
+    /// (DeepEP; NVIDIA, "Scaling Expert Parallelism in TensorRT-LLM").
+    fn exchanged(&self, tokens: f64) -> Option<f64> {
+        let mixture = self.model.experts?;
+        let gpus = self.gpus();
+        let reached = f64::from(mixture.experts_per_token).min(gpus) * (1.0 - 1.0 / gpus);
+        let share = 1.0 - f64::from(mixture.dense_layers) / f64::from(self.model.layers.max(1));
+        let bytes = tokens * f64::from(self.model.hidden) * reached * 3.0;
+        let inside = self.layout.tensor <= self.machine.link_domain(self.layout.tensor);
+        let bus = if inside {
+            self.machine.link_bus(self.constants)
+        } else {
+            self.machine.network_bus(self.constants) / f64::from(self.machine.gpus_per_node)
+        };
+        Some(share * (bytes / bus + 2.0 * self.constants.hop_seconds))
     }
 
     /// Attention of a layer with a new token for each of `sequences`, on average over layers with and without a window.

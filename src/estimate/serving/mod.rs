@@ -5,6 +5,7 @@
 //! of [F4] with stored weights, plus reading keys and values. In a steady state `b` sequences run where requests come at
 //! `b / (A D(b) + b P)` a second: each takes `P` of the GPUs for its prompt and a `b`th of `A` passes `D(b)` for its answer.
 
+pub mod disaggregated;
 mod eight_bits;
 mod engine;
 pub mod load;
@@ -16,6 +17,7 @@ use crate::constants::{self as c, Constants};
 use crate::device::DeviceRates;
 use crate::machine::Machine;
 use crate::measurements::correction::{Correction, Factors};
+use crate::serving::disaggregated::PrefillEstimate;
 use crate::serving::eight_bits::{integer_rates, multiplies_in_eight};
 use crate::serving::engine::{EngineCosts, Measured};
 use crate::time::gemm;
@@ -121,6 +123,8 @@ pub struct ServingEstimate {
     /// Machines of one replica, and replicas of one machine: one of the two is 1.
     pub nodes_each: u32,
     pub on_a_node: u32,
+    /// Copies that read prompts for these; `None`: the same GPUs do both.
+    pub prefill: Option<PrefillEstimate>,
 }
 
 /// A model on the GPUs of one replica, asked for many loads.
@@ -175,6 +179,12 @@ impl<'a> Replica<'a> {
         }
     }
 
+    /// Prompts alone: no answers wait while they are read.
+    #[must_use]
+    pub fn reading(self) -> Self {
+        Self { pass_tokens: PASS_TOKENS_JOB, ..self }
+    }
+
     pub fn serving(&self) -> &Serving {
         self.serving
     }
@@ -199,11 +209,11 @@ impl<'a> Replica<'a> {
     }
 
     /// Groups of them that attend to sequences of their own, and the GPUs that share the heads of one.
-    fn groups(&self) -> f64 {
+    pub(super) fn groups(&self) -> f64 {
         f64::from(self.serving.layout.groups().min(self.layout.tensor))
     }
 
-    fn head_split(&self) -> f64 {
+    pub(super) fn head_split(&self) -> f64 {
         self.gpus() / self.groups()
     }
 
@@ -232,7 +242,7 @@ impl<'a> Replica<'a> {
 
     /// Bytes of keys and values of a token in one layer of one rank. Heads are split, down to one a rank; a latent vector is
     /// whole on every rank (DeepSeek-V2, arXiv 2405.04434, section 2.1.3).
-    fn cache_bytes(&self) -> f64 {
+    pub(super) fn cache_bytes(&self) -> f64 {
         let elements = match self.model.latent {
             Some(latent) => f64::from(latent.kv_rank + latent.rope_head),
             None => {

@@ -97,10 +97,12 @@ fn regime(replica: &Replica, time: &TimeBreakdown) -> Regime {
 
 /// No serving engine is in the fit of the bands; formats of fewer bits have kernels of their own. Where kernels were measured on this
 /// GPU, what is left to doubt is how they follow each other: 80 % of published runs whose model and GPU the factors had not seen are
-/// within a factor of 1.22 (`benchmarks/serving/README.md`), which is about the width of the regime with the doubt about structure.
+/// within a factor of 1.19 (`benchmarks/serving/README.md`), which is about the width of the regime with the doubt about structure. Runs on pools
+/// of their own differ more.
 pub(super) fn doubts(replica: &Replica) -> Doubts {
     if replica.stands_on_kernels() {
-        return Doubts { structure: true, shape: replica.model.shape_is_guessed, ..Doubts::default() };
+        let framework = replica.serving.disaggregation.is_some();
+        return Doubts { framework, structure: true, shape: replica.model.shape_is_guessed, ..Doubts::default() };
     }
     let architecture = replica.machine.gpu.architecture;
     Doubts {

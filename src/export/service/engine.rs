@@ -19,6 +19,7 @@ pub fn word(engine: ServingEngine) -> &'static str {
         ServingEngine::Vllm => "vllm",
         ServingEngine::Sglang => "sglang",
         ServingEngine::TensorRtLlm => "tensorrt-llm",
+        ServingEngine::PyTorch => "pytorch",
     }
 }
 

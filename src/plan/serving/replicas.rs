@@ -2,8 +2,8 @@
 
 use crate::candidate::Candidate;
 use crate::explanation::Rejection;
-use gpuplan_estimate::{Correction, Flow, Infeasible, Machine, Replica, StepEstimate, round};
-use gpuplan_workload::{Layout, Load, Serving, Workload};
+use gpuplan_estimate::{Correction, Flow, Infeasible, Machine, Pools, Replica, StepEstimate, round};
+use gpuplan_workload::{Disaggregation, Layout, Load, Serving, ServingLayout, Workers, Workload};
 
 /// Splits that are looked at: of matrices among GPUs of a machine, and of layers among GPUs or machines.
 const TENSOR: [u32; 5] = [1, 2, 4, 8, 16];
@@ -26,7 +26,12 @@ pub fn candidates(
     nodes: &[u32],
 ) -> (Vec<Candidate>, u64) {
     let most = nodes.iter().copied().max().unwrap_or(1);
-    let splits = splits(workload, &machine, most);
+    if let (Some(disaggregation), Load::Steady { requests_per_second, .. }) = (serving.disaggregation, serving.load) {
+        let question =
+            Apart { workload, serving, disaggregation, machine, correction, requests_per_second, most_nodes: most };
+        return question.candidates();
+    }
+    let splits = splits(workload, &machine, serving.layout, most);
     let estimated = splits.len() as u64;
     let mut failed: Option<Rejection> = None;
     let mut found: Vec<(u32, StepEstimate)> = Vec::new();
@@ -128,8 +133,95 @@ fn job(replica: &Replica, split: &Split, nodes: &[u32]) -> Result<Vec<(u32, Step
     made.collect()
 }
 
+/// A service whose prompts are read by copies of their own, on one shape.
+struct Apart<'a> {
+    workload: &'a Workload,
+    serving: &'a Serving,
+    disaggregation: Disaggregation,
+    machine: Machine<'a>,
+    correction: &'a Correction,
+    requests_per_second: f64,
+    most_nodes: u32,
+}
+
+impl Apart<'_> {
+    /// The fewest machines over all pairs of splits. A copy lies inside one machine.
+    fn candidates(&self) -> (Vec<Candidate>, u64) {
+        let inside = |layout| {
+            let all = splits(self.workload, &self.machine, layout, 1);
+            all.into_iter().filter(|split| split.nodes_each == 1 && split.layout.pipeline == 1).collect::<Vec<Split>>()
+        };
+        let (readers, writers) = (inside(self.disaggregation.prefill), inside(self.serving.layout));
+        let mut failed = None;
+        let mut found = Vec::new();
+        for writer in &writers {
+            for reader in &readers {
+                match self.pair(reader, writer) {
+                    Ok(made) => found.push(made),
+                    Err(rejection) => failed = Some(nearer(failed, rejection)),
+                }
+            }
+        }
+        if readers.is_empty() || writers.is_empty() {
+            let detail =
+                format!("no copy that is split as stated fits on a machine of {} GPUs", self.machine.gpus_per_node);
+            failed = Some(Infeasible::Unsupported { detail }.into());
+        }
+        (best_of_each_count(found, failed, self.serving), (readers.len() * writers.len()) as u64)
+    }
+
+    fn pair(&self, reader: &Split, writer: &Split) -> Result<(u32, StepEstimate), Rejection> {
+        let reading = Serving { layout: self.disaggregation.prefill, ..*self.serving };
+        let replica = |serving, layout| Replica::new(self.workload, serving, self.machine, self.correction, layout);
+        let (prefill, decode) = (replica(&reading, reader.layout).reading(), replica(self.serving, writer.layout));
+        let flow = Flow::writing(&decode)?;
+        let pools = Pools::new(&prefill, &flow)?;
+        let mut workers = pools.fewest(self.requests_per_second, self.disaggregation.workers)?;
+        let nodes = self.nodes(workers, reader, writer);
+        if nodes > self.most_nodes {
+            let (each, most) = (pools.most(workers)?, f64::from(self.most_nodes) / f64::from(nodes));
+            let copies = f64::from(workers.prefill + workers.decode);
+            return Err(Rejection::Overloaded {
+                replicas: copies,
+                requests_per_second_each: self.requests_per_second / copies,
+                nodes: f64::from(nodes),
+                most_nodes: self.most_nodes,
+                most_requests_per_second: each * most,
+            });
+        }
+        // Machines are rented whole, so writers run in what is left of them, unless the counts are stated.
+        while self.disaggregation.workers.is_none() {
+            let more = Workers { decode: workers.decode + 1, ..workers };
+            if self.nodes(more, reader, writer) > nodes {
+                break;
+            }
+            workers = more;
+        }
+        let state = pools.state(workers, self.requests_per_second)?;
+        let limit = flow.batch_limit(&state);
+        let most = pools.most(workers)? / f64::from(workers.decode);
+        let mut served = flow.served(&state, most, workers.decode, limit, (1, writer.on_a_node));
+        served.prompt_seconds = pools.prompt_seconds();
+        served.prefill = Some(pools.prefill(workers, self.requests_per_second));
+        Ok((nodes, round::step(&decode, &flow, &state, served)?))
+    }
+
+    /// Machines of both pools. Copies whose sizes divide each other and the machine share one; others have machines of their own.
+    fn nodes(&self, workers: Workers, reader: &Split, writer: &Split) -> u32 {
+        let gpus = |split: &Split| split.layout.model_parallel();
+        let (small, large) = (gpus(reader).min(gpus(writer)), gpus(reader).max(gpus(writer)));
+        let devices = self.machine.gpus_per_node;
+        if large.is_multiple_of(small) && devices.is_multiple_of(large) {
+            let all = u64::from(workers.prefill) * u64::from(gpus(reader))
+                + u64::from(workers.decode) * u64::from(gpus(writer));
+            return u32::try_from(all.div_ceil(u64::from(devices))).unwrap_or(u32::MAX);
+        }
+        workers.prefill.div_ceil(reader.on_a_node) + workers.decode.div_ceil(writer.on_a_node)
+    }
+}
+
 /// Every split that divides the model and the machine: inside one machine first.
-fn splits(workload: &Workload, machine: &Machine, most_nodes: u32) -> Vec<Split> {
+fn splits(workload: &Workload, machine: &Machine, fixed: ServingLayout, most_nodes: u32) -> Vec<Split> {
     let model = &workload.model;
     let devices = machine.gpus_per_node;
     let layout = |tensor, pipeline| Layout { tensor, pipeline, ..Layout::default() };
@@ -144,7 +236,6 @@ fn splits(workload: &Workload, machine: &Machine, most_nodes: u32) -> Vec<Split>
             && model.heads.is_multiple_of(*tensor)
             && (model.kv_heads.is_multiple_of(*tensor) || tensor.is_multiple_of(model.kv_heads))
     };
-    let fixed = workload.serving.map(|serving| serving.layout).unwrap_or_default();
     let tensors: Vec<u32> = match fixed.tensor {
         Some(tensor) => vec![tensor * fixed.groups()],
         None => TENSOR.into_iter().filter(divides).collect(),

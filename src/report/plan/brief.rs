@@ -54,7 +54,7 @@ pub fn text(set: &PlanSet, context: &Context, screen: &Screen) -> String {
     row("cost", &cost(best, context));
     if context.workload.is_service() {
         for (name, value) in serving_text::rows(best, context) {
-            if ["serve", "latency", "money"].contains(&name) {
+            if ["serve", "prompts", "latency", "money"].contains(&name) {
                 row(name, &value);
             }
         }

@@ -53,6 +53,19 @@ pub fn rows(plan: &Plan, context: &Context) -> Vec<(&'static str, String)> {
     let copies = if json.replicas == 1 { "1 replica".to_owned() } else { format!("{} replicas", json.replicas) };
     let mut rows =
         vec![("serve", format!("{copies} of {cards} each, at most {} {} at once", detail.batch_limit, unit(&serving)))];
+    if let Some(prefill) = &detail.prefill {
+        let (gpus, workers) = (prefill.gpus_per_worker, prefill.workers);
+        rows.push((
+            "prompts",
+            format!(
+                "{workers} {} of {gpus} GPU{} each, busy {:.0} % of the time; the cache is handed over in {}",
+                if workers == 1 { "copy" } else { "copies" },
+                if gpus == 1 { "" } else { "s" },
+                prefill.load * 100.0,
+                format::step_seconds(prefill.handover_seconds.0)
+            ),
+        ));
+    }
     let rate = format!("{} {}", rate_figure(detail.requests_per_second), per_second(context.workload));
     let busy = detail.load * 100.0;
     rows.push(match serving.load {

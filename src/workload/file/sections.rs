@@ -119,6 +119,8 @@ pub struct TrainingSection {
     pub compile: Option<bool>,
     /// Whether kernels are launched from CUDA graphs.
     pub cuda_graphs: Option<bool>,
+    /// Whether the channels of a pixel lie side by side (`torch.channels_last`).
+    pub channels_last: Option<bool>,
     /// Whether dropout is used; its rate will do.
     #[serde(deserialize_with = "switch_or_rate")]
     #[schemars(schema_with = "switch_or_rate_schema")]
@@ -315,7 +317,8 @@ pub struct ServingSection {
     pub kv_cache: Option<String>,
     /// Share of time that as many replicas run as the load needs, such as 0.99.
     pub availability: Option<Scalar>,
-    /// The program that serves: vllm, sglang or tensorrt-llm.
+    /// The program that serves: vllm, sglang or tensorrt-llm; of models that answer in one pass tensorrt,
+    /// which merges operators, or pytorch, which does not.
     pub engine: Option<String>,
     /// GPUs that share each matrix of a copy; else chosen.
     pub tensor_parallel: Option<Scalar>,
@@ -325,6 +328,18 @@ pub struct ServingSection {
     pub attention_data_parallel: Option<Scalar>,
     /// Experts are dealt out whole over the GPUs of a copy.
     pub expert_parallel: Option<bool>,
+    /// Prompts are read by GPUs of their own, which hand the cache over; the keys above are then of copies that write answers.
+    pub disaggregated: Option<bool>,
+    /// Copies that read prompts for `decode_workers` that write answers; else as many of each as the load wants.
+    pub prefill_workers: Option<Scalar>,
+    /// Copies that write answers for `prefill_workers` that read prompts.
+    pub decode_workers: Option<Scalar>,
+    /// GPUs that share each matrix of a copy that reads prompts; else chosen.
+    pub prefill_tensor_parallel: Option<Scalar>,
+    /// Groups of `prefill_tensor_parallel` GPUs that read prompts of their own and share the feed-forward blocks.
+    pub prefill_attention_data_parallel: Option<Scalar>,
+    /// Experts are dealt out whole over the GPUs of a copy that reads prompts.
+    pub prefill_expert_parallel: Option<bool>,
     /// Tokens that are drafted for each sequence and pass, by a draft model or by heads of the model itself.
     pub draft_tokens: Option<Scalar>,
     /// Of the drafted tokens, those that are accepted, on average.

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use crate::model::deviations::{Deviations, Hybrid, SlidingWindow};
 use crate::model::names::Spelling;
-use crate::model::{Experts, LatentAttention, MlpKind, Model, ModelKind, NormKind};
+use crate::model::{ConvolutionNorm, Experts, LatentAttention, MlpKind, Model, ModelKind, NormKind, QueryKeyNorm};
 use crate::serving::StoredFormat;
 use gpuplan_embedded::{Archive, EmbeddedError};
 
@@ -54,6 +54,10 @@ pub struct ModelRow {
     pub classes: Option<u32>,
     pub sample_side: Option<u32>,
     pub forward_gflop_per_sample: Option<f64>,
+    pub forward_million_elements_per_sample: Option<f64>,
+    #[serde(default)]
+    pub conv_norm: ConvolutionNorm,
+    pub query_key_norm: Option<QueryKeyNorm>,
     /// How the published files store the weights; absent: 16 bits or more.
     #[serde(default)]
     pub weights: StoredFormat,
@@ -231,6 +235,9 @@ impl ModelRow {
             max_context: self.max_context.unwrap_or(0),
             sample_side: self.sample_side.or(self.image_side).unwrap_or(0),
             forward_flops_per_sample: self.forward_gflop_per_sample.unwrap_or(0.0) * 1e9,
+            forward_elements_per_sample: self.forward_million_elements_per_sample.map(|million| million * 1e6),
+            convolution_norm: self.conv_norm,
+            query_key_norm: self.query_key_norm,
             published: self.weights,
             deviations: self.deviations(),
             shape_is_guessed: false,

@@ -59,9 +59,24 @@ pub struct ServingDetail {
     pub gpu_cache_bytes_per_token: f64,
     /// GPUs of one replica.
     pub gpus_per_replica: u32,
+    /// Copies that read prompts for the replicas, where other GPUs do that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefill: Option<PrefillRecord>,
     /// Of a service on spot machines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub standby: Option<StandbyRecord>,
+}
+
+/// Copies that read prompts and hand the cache over.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PrefillRecord {
+    pub workers: u32,
+    /// GPUs of one of them.
+    pub gpus_per_worker: u32,
+    /// Share of time that they read.
+    pub load: f64,
+    /// From the end of a prompt until its cache is on the other GPUs.
+    pub handover_seconds: Seconds,
 }
 
 /// What keeps a service on spot machines up.
@@ -112,6 +127,12 @@ impl ServingRecord {
                 pass_seconds: Seconds(served.pass_seconds),
                 gpu_cache_bytes_per_token: served.cache_bytes_per_token,
                 gpus_per_replica: plan.step.setting.layout.model_parallel(),
+                prefill: served.prefill.map(|prefill| PrefillRecord {
+                    workers: prefill.workers,
+                    gpus_per_worker: prefill.gpus_each,
+                    load: prefill.load,
+                    handover_seconds: Seconds(prefill.handover_seconds),
+                }),
                 standby: plan.standby.as_deref().map(|standby| StandbyRecord::new(standby, context.world)),
             },
         })

@@ -69,9 +69,15 @@ pub(super) fn resolve(
         weights,
         kv_cache,
         availability: availability(section.availability.as_ref(), load, &mut assumed)?,
-        engine: serving_layout::engine(section, answer_tokens, &mut assumed)?,
+        engine: serving_layout::engine(section, weights, answer_tokens, &mut assumed)?,
         layout: serving_layout::layout(section, &model, answer_tokens)?,
         speculation: serving_layout::speculation(section, &model, answer_tokens)?,
+        disaggregation: serving_layout::disaggregation(
+            section,
+            &model,
+            answer_tokens,
+            matches!(load, Load::Job { .. }),
+        )?,
     };
     if matches!(load, Load::Steady { .. }) && serving.time_to_first_token.is_none() {
         assumed.push(Assumption::ServingLatency { writes_tokens: answer_tokens > 0 });

@@ -1,9 +1,9 @@
 //! What a served model runs with: its engine, how a copy is split over GPUs, and drafted tokens.
 
-use crate::file::scalar::{choice, count, invalid, missing, whole};
-use crate::file::{ServingSection, WorkloadFileError};
+use crate::file::scalar::{choice, conflict, count, invalid, missing, whole};
+use crate::file::{Scalar, ServingSection, WorkloadFileError};
 use crate::model::{Model, ModelKind};
-use crate::{Assumption, ServingEngine, ServingLayout, Speculation};
+use crate::{Assumption, Disaggregation, ServingEngine, ServingLayout, Speculation, StoredFormat, Workers};
 
 /// GPUs of one copy.
 const MOST_GPUS: u32 = 1024;
@@ -13,10 +13,20 @@ const MOST_DRAFTED: u32 = 64;
 /// vLLM where a model writes answers and nobody says more.
 pub(super) fn engine(
     section: &ServingSection,
+    weights: StoredFormat,
     answer_tokens: u32,
     assumed: &mut Vec<Assumption>,
 ) -> Result<ServingEngine, WorkloadFileError> {
     if let Some(engine) = choice("serving.engine", section.engine.as_deref())? {
+        if engine == ServingEngine::PyTorch && answer_tokens > 0 {
+            let why = "PyTorch without an engine is estimated for models that answer in one pass; try vllm, sglang or tensorrt-llm";
+            return Err(invalid("serving.engine", why));
+        }
+        if engine == ServingEngine::PyTorch && weights != StoredFormat::Bf16 {
+            let why =
+                "PyTorch is estimated in 16 bits; other formats are estimated as an engine runs them (`tensorrt`)";
+            return Err(invalid("serving.engine", why));
+        }
         return Ok(engine);
     }
     let engine = ServingEngine::default();
@@ -26,42 +36,108 @@ pub(super) fn engine(
     Ok(engine)
 }
 
+/// How a copy of one kind is split, as the keys with this prefix say.
+struct Stated<'a> {
+    prefix: &'static str,
+    tensor: Option<&'a Scalar>,
+    pipeline: Option<&'a Scalar>,
+    groups: Option<&'a Scalar>,
+    expert_parallel: Option<bool>,
+}
+
 pub(super) fn layout(
     section: &ServingSection,
     model: &Model,
     answer_tokens: u32,
 ) -> Result<ServingLayout, WorkloadFileError> {
-    let parts = |key: &'static str, stated| whole(key, stated, 1..=MOST_GPUS);
-    let tensor = parts("serving.tensor_parallel", section.tensor_parallel.as_ref())?;
-    let pipeline = parts("serving.pipeline_parallel", section.pipeline_parallel.as_ref())?;
-    let groups = parts("serving.attention_data_parallel", section.attention_data_parallel.as_ref())?;
-    let expert_parallel = section.expert_parallel.unwrap_or(false);
-    let stated = [
-        ("serving.tensor_parallel", tensor.is_some()),
-        ("serving.pipeline_parallel", pipeline.is_some()),
-        ("serving.attention_data_parallel", groups.is_some()),
-        ("serving.expert_parallel", expert_parallel),
-    ];
-    if let Some((key, _)) = stated.into_iter().find(|(_, is_stated)| *is_stated && answer_tokens == 0) {
-        return Err(invalid(key, format!("`{}` answers in one pass, on one GPU", model.name)));
+    let stated = Stated {
+        prefix: "serving.",
+        tensor: section.tensor_parallel.as_ref(),
+        pipeline: section.pipeline_parallel.as_ref(),
+        groups: section.attention_data_parallel.as_ref(),
+        expert_parallel: section.expert_parallel,
+    };
+    stated.read(model, answer_tokens)
+}
+
+/// `None`: the same GPUs read prompts and write answers.
+pub(super) fn disaggregation(
+    section: &ServingSection,
+    model: &Model,
+    answer_tokens: u32,
+    is_job: bool,
+) -> Result<Option<Disaggregation>, WorkloadFileError> {
+    let stated = Stated {
+        prefix: "serving.prefill_",
+        tensor: section.prefill_tensor_parallel.as_ref(),
+        pipeline: None,
+        groups: section.prefill_attention_data_parallel.as_ref(),
+        expert_parallel: section.prefill_expert_parallel,
+    };
+    let prefill = stated.read(model, answer_tokens)?;
+    let most = 1..=MOST_GPUS;
+    let reading = whole("serving.prefill_workers", section.prefill_workers.as_ref(), most.clone())?;
+    let writing = whole("serving.decode_workers", section.decode_workers.as_ref(), most)?;
+    let workers = match (reading, writing) {
+        (Some(prefill), Some(decode)) => Some(Workers { prefill, decode }),
+        (None, None) => None,
+        (Some(_), None) => return Err(missing("serving.decode_workers", "beside `prefill_workers`")),
+        (None, Some(_)) => return Err(missing("serving.prefill_workers", "beside `decode_workers`")),
+    };
+    let says_how = workers.is_some() || prefill != ServingLayout::fixed_by_nobody();
+    match section.disaggregated {
+        Some(false) if says_how => Err(conflict("serving.disaggregated = false", "keys of prefill workers")),
+        Some(true) | None if says_how || section.disaggregated == Some(true) => {
+            let why = if answer_tokens == 0 {
+                "no answers are written, so there is nothing to take apart"
+            } else if is_job {
+                "a batch job has nobody who waits, so the same GPUs read prompts and write answers"
+            } else if section.pipeline_parallel.is_some() {
+                "copies with stages of layers are not taken apart; leave out `pipeline_parallel`"
+            } else {
+                return Ok(Some(Disaggregation { workers, prefill }));
+            };
+            Err(invalid("serving.disaggregated", why))
+        }
+        _ => Ok(None),
     }
-    if let Some(tensor) = tensor
-        && !model.heads.is_multiple_of(tensor)
-    {
-        let why = format!("{tensor} does not divide the {} attention heads of `{}`", model.heads, model.name);
-        return Err(invalid("serving.tensor_parallel", why));
+}
+
+impl Stated<'_> {
+    fn read(&self, model: &Model, answer_tokens: u32) -> Result<ServingLayout, WorkloadFileError> {
+        let key = |name: &str| format!("{}{name}", self.prefix);
+        let parts = |name: &str, stated| whole(&key(name), stated, 1..=MOST_GPUS);
+        let tensor = parts("tensor_parallel", self.tensor)?;
+        let pipeline = parts("pipeline_parallel", self.pipeline)?;
+        let groups = parts("attention_data_parallel", self.groups)?;
+        let expert_parallel = self.expert_parallel.unwrap_or(false);
+        let stated = [
+            ("tensor_parallel", tensor.is_some()),
+            ("pipeline_parallel", pipeline.is_some()),
+            ("attention_data_parallel", groups.is_some()),
+            ("expert_parallel", expert_parallel),
+        ];
+        if let Some((name, _)) = stated.into_iter().find(|(_, is_stated)| *is_stated && answer_tokens == 0) {
+            return Err(invalid(&key(name), format!("`{}` answers in one pass, on one GPU", model.name)));
+        }
+        if let Some(tensor) = tensor
+            && !model.heads.is_multiple_of(tensor)
+        {
+            let why = format!("{tensor} does not divide the {} attention heads of `{}`", model.heads, model.name);
+            return Err(invalid(&key("tensor_parallel"), why));
+        }
+        if let Some(pipeline) = pipeline.filter(|pipeline| *pipeline > model.layers) {
+            let why = format!("{pipeline} stages are more than the {} layers of `{}`", model.layers, model.name);
+            return Err(invalid(&key("pipeline_parallel"), why));
+        }
+        if expert_parallel && model.experts.is_none() {
+            return Err(invalid(&key("expert_parallel"), format!("`{}` has no experts", model.name)));
+        }
+        if groups.is_some_and(|groups| groups > 1) && tensor.is_none() {
+            return Err(missing(&key("tensor_parallel"), "the GPUs of each attention group; 1 where each is a group"));
+        }
+        Ok(ServingLayout { tensor, pipeline, attention_groups: groups.unwrap_or(1), expert_parallel })
     }
-    if let Some(pipeline) = pipeline.filter(|pipeline| *pipeline > model.layers) {
-        let why = format!("{pipeline} stages are more than the {} layers of `{}`", model.layers, model.name);
-        return Err(invalid("serving.pipeline_parallel", why));
-    }
-    if expert_parallel && model.experts.is_none() {
-        return Err(invalid("serving.expert_parallel", format!("`{}` has no experts", model.name)));
-    }
-    if groups.is_some_and(|groups| groups > 1) && tensor.is_none() {
-        return Err(missing("serving.tensor_parallel", "the GPUs of each attention group; 1 where each is a group"));
-    }
-    Ok(ServingLayout { tensor, pipeline, attention_groups: groups.unwrap_or(1), expert_parallel })
 }
 
 /// How many of the drafted tokens are accepted depends on what is written, so nothing is assumed.
@@ -117,6 +193,23 @@ mod tests {
     }
 
     #[test]
+    fn prompts_are_read_apart_where_a_key_says_so() {
+        let service = |keys: &str| {
+            let text = format!(
+                "model.preset = \"llama-3.1-8b\"\n[serving]\nrequests_per_second = 5\nprompt_tokens = 100\nanswer_tokens = 50\n{keys}"
+            );
+            let made = WorkloadFile::parse(&text).unwrap().resolve(&Models::embedded().unwrap(), None).unwrap();
+            made.workload.serving.unwrap().disaggregation
+        };
+        assert_eq!(service(""), None);
+        assert_eq!(service("disaggregated = false"), None);
+        assert_eq!(service("disaggregated = true").unwrap().workers, None);
+        let apart = service("prefill_workers = 2\ndecode_workers = 3\nprefill_tensor_parallel = 2").unwrap();
+        assert_eq!(apart.workers, Some(Workers { prefill: 2, decode: 3 }));
+        assert_eq!(apart.prefill.tensor, Some(2));
+    }
+
+    #[test]
     fn what_cannot_be_is_refused_with_its_key() {
         for (model, keys, part) in [
             ("llama-3.1-8b", "tensor_parallel = 3", "does not divide the 32"),
@@ -126,6 +219,11 @@ mod tests {
             ("llama-3.1-8b", "draft_tokens = 3", "`serving.accepted_tokens` is missing"),
             ("llama-3.1-8b", "draft_tokens = 3\naccepted_tokens = 4", "more than the 3"),
             ("llama-3.1-8b", "engine = \"vlm\"", "did you mean `vllm`"),
+            ("llama-3.1-8b", "engine = \"pytorch\"", "try vllm"),
+            ("llama-3.1-8b", "disaggregated = true", "a batch job has nobody who waits"),
+            ("llama-3.1-8b", "prefill_workers = 2", "`serving.decode_workers` is missing"),
+            ("llama-3.1-8b", "prefill_tensor_parallel = 3", "`serving.prefill_tensor_parallel`"),
+            ("llama-3.1-8b", "disaggregated = false\nprefill_tensor_parallel = 2", "exclude each other"),
         ] {
             let said = serving(model, keys).unwrap_err().to_string();
             assert!(said.contains(part), "{keys}: {said}");

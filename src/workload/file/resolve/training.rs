@@ -50,6 +50,9 @@ pub(super) fn resolve(
 ) -> Result<Training, WorkloadFileError> {
     let model = &network.model;
     let task = task(section, model, assumed)?;
+    if section.channels_last.is_some() && model.kind.is_transformer() {
+        return Err(invalid("training.channels_last", format!("`{}` is not built of convolutions", model.name)));
+    }
     let objective = objective::read(section, model)?;
     let sequence_length = sequence_length(section, network, assumed)?;
     let local = Local::read(section, objective)?;
@@ -70,6 +73,7 @@ pub(super) fn resolve(
         loss: choice("training.loss", section.loss.as_deref())?,
         compile: section.compile.unwrap_or(false),
         cuda_graphs: section.cuda_graphs.unwrap_or(false),
+        channels_last: section.channels_last.unwrap_or(false),
         low_precision: low_precision(section, training.precision, assumed)?,
     };
     training.memory = MemorySavings {
@@ -285,7 +289,7 @@ fn unknown_task(text: &str, words: &[&str]) -> WorkloadFileError {
         }
         "grpo" | "ppo" | "rlhf" | "rlvr" | "rl" => {
             let phases = "; reinforcement learning is planned in phases, rollouts under [serving] and updates under [training], as in \
-                          examples/grpo-7b.toml; PPO has a second phase of updates, for its critic";
+                          examples/grpo-7b.toml, and PPO with its critic in examples/ppo-13b.toml";
             invalid_near("training.task", detail(phases), Vec::new())
         }
         "serve" | "serving" | "inference" => {

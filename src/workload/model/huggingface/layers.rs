@@ -7,7 +7,7 @@ use crate::model::huggingface::error::ConfigError;
 use crate::model::huggingface::families::Family;
 use crate::model::huggingface::fields::{CONTEXT, EXPERTS, Fields, HEADS, LAYERS, VOCABULARY, WIDTH};
 use crate::model::huggingface::hybrids::mamba_2;
-use crate::model::{Experts, Model};
+use crate::model::{Experts, Model, QueryKeyNorm};
 
 const COUNTS: [&str; 5] =
     ["num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts", "num_routed_experts"];
@@ -67,6 +67,17 @@ fn full_width(fields: &Fields, width: u32, hidden: u32) -> Result<u32, ConfigErr
         return Err(fields.impossible(KEYS[0], space, format!("{weights} weights are no whole width of {hidden}")));
     }
     Ok((weights / u64::from(hidden)) as u32)
+}
+
+/// Norms of queries and keys: by keys that say so, else by the classes that always have them.
+pub(super) fn query_key_norm(fields: &Fields) -> Result<Option<QueryKeyNorm>, ConfigError> {
+    const OF_A_HEAD: [&str; 4] = ["qwen3", "gemma3", "exaone4", "apertus"];
+    const OF_A_LAYER: [&str; 4] = ["olmo2", "olmo3", "olmoe", "flex_olmo"];
+    let model_type = fields.string("model_type")?.unwrap_or_default();
+    let is_one_of = |types: [&str; 4]| types.iter().any(|one| model_type.starts_with(one));
+    let spans_heads = fields.string("qk_norm_type")? == Some("per_layer") || is_one_of(OF_A_LAYER);
+    let has_them = fields.flag("use_qk_norm", spans_heads || is_one_of(OF_A_HEAD))?;
+    Ok(has_them.then_some(if spans_heads { QueryKeyNorm::Layer } else { QueryKeyNorm::Head }))
 }
 
 /// Weights of embeddings that every layer has of its own, and what brings them in (Gemma 3n, Gemma 4).
