@@ -357,9 +357,12 @@ fn no_start_is_ended_before_its_changeover() {
     });
     let simulator = simulator(pools.to_vec());
     let slacks = (2..12).map(|tenths| f64::from(tenths) * 0.3);
-    let shapes = [0.2, 0.35, 0.5, 1.0, 1.2].into_iter().flat_map(|hours| slacks.clone().map(move |slack| (hours, slack)));
+    let shapes =
+        [0.2, 0.35, 0.5, 1.0, 1.2].into_iter().flat_map(|hours| slacks.clone().map(move |slack| (hours, slack)));
     for (changeover, slack) in shapes.filter(|(changeover, slack)| *slack > changeover + 0.4) {
-        for (probe_minutes, pool) in [0, 10].into_iter().flat_map(|minutes| pools.iter().map(move |pool| (minutes, pool))) {
+        for (probe_minutes, pool) in
+            [0, 10].into_iter().flat_map(|minutes| pools.iter().map(move |pool| (minutes, pool)))
+        {
             let answer = simulator.answer(&case(json!({
                 "trace": pool.source, "work_hours": 12, "deadline_hours": 12.0 + slack, "changeover_hours": changeover,
                 "worst_changeover_hours": changeover, "probe_minutes": probe_minutes
@@ -367,7 +370,10 @@ fn no_start_is_ended_before_its_changeover() {
             assert_eq!(answer["met_deadline"], true, "{answer}");
             let stretches = stretches(answer["decisions"].as_str().unwrap());
             let first = stretches.iter().position(|(letter, ..)| *letter == 's');
-            assert!(first.is_none_or(|first| first == stretches.len() - 1), "{changeover} h, {slack} h of slack: {answer}");
+            assert!(
+                first.is_none_or(|first| first == stretches.len() - 1),
+                "{changeover} h, {slack} h of slack: {answer}"
+            );
         }
     }
 }

@@ -282,11 +282,8 @@ impl Solver {
         let mut wait: CostRow = std::array::from_fn(|cell| self.waiting + waited[cell]);
         let stay = between(&kept(&self.drifted.on_demand), &gone.on_demand, way.leaves);
         let change = self.changeover.of(&stay);
-        let (mut on_spot, mut start_spot) = if way.up {
-            self.spot(phase, way, gone)
-        } else {
-            ([0.0; CELLS], [f32::INFINITY; CELLS])
-        };
+        let (mut on_spot, mut start_spot) =
+            if way.up { self.spot(phase, way, gone) } else { ([0.0; CELLS], [f32::INFINITY; CELLS]) };
         wait[..self.may_wait].fill(f32::INFINITY);
         start_spot[..self.may_start_spot].fill(f32::INFINITY);
         let (now_idle, now_on_demand) = (&mut self.now.idle[phase], &mut self.now.on_demand[phase]);
@@ -405,6 +402,30 @@ mod tests {
         let table = Table::new(&AvailabilityModel::prior(), &TERMS);
         assert!(table.best(WORK, 2.0 * 3600.0, view(true, 8.0)).1);
         assert!(!table.best(WORK, 2.0 * 3600.0, view(true, 0.0)).1);
+    }
+
+    /// The whole changeover was charged, and an hour of it was not begun before a pool had been up for one.
+    #[test]
+    fn a_machine_that_is_lost_on_its_way_costs_the_steps_that_it_had() {
+        let hour = Terms { horizon: 40.0 * 3600.0, changeover: 3600.0, worst_changeover: 3600.0, ..TERMS };
+        let table = Table::new(&AvailabilityModel::prior(), &hour);
+        for slack in [2.5, 5.5, 9.0] {
+            assert_eq!(table.best(WORK / 2.0, slack * 3600.0, view(true, 0.5)).0, Start::Spot, "{slack} h");
+        }
+    }
+
+    #[test]
+    fn a_step_is_no_longer_than_the_rates_of_its_age_hold() {
+        for (tick, changeover, horizon, step) in [
+            (600.0, 3600.0, 40.0, 600.0),
+            (32.0, 720.0, 40.0, 352.0),
+            (600.0, 36_000.0, 40.0, 3000.0),
+            (600.0, 720.0, 400.0, 1200.0),
+        ] {
+            let terms =
+                Terms { horizon: horizon * 3600.0, tick, changeover, worst_changeover: changeover, price_ratio: 3.0 };
+            assert_eq!(terms.step(), step, "{terms:?}");
+        }
     }
 
     #[test]
