@@ -5,9 +5,10 @@ SkyNomad's rule is written anew from the authors' code (andylizf/skynomad-artifa
 1.2 times what the rest of the job is expected to cost an hour; a zone's remaining life comes from the Nelson-Aalen curve of what ran or was probed there, scaled up in
 bursts of losses, two hours at most; what gains most an hour is started, and what runs is left only for a gain above a margin. A probe costs a minute of spot.
 
-Each job needs one machine. Prices are those of the zone's a3-highgpu-8g a card. A start takes twelve minutes, a move to another zone four dollars.
+Each job needs one machine. Prices are those of the zone's a3-highgpu-8g a card. A start takes twelve minutes, and a move to another zone
+costs so many dollars.
 
-usage: compare.py GPUPLAN COUNTS.jsonl
+usage: compare.py GPUPLAN COUNTS.jsonl DOLLARS_A_MOVE
 """
 
 import json
@@ -15,7 +16,8 @@ import math
 import subprocess
 import sys
 
-WORK, TICK, START, EGRESS = 48.0, 1 / 6, 0.2, 4.0
+WORK, TICK, START = 48.0, 1 / 6, 0.2
+EGRESS = float(sys.argv[3])
 STRETCHES = (1.05, 1.1, 1.2, 1.5, 3.0)
 WINDOWS = 12
 # Of the authors' defaults: hours of a prediction at most, ticks between probes, hours that count as lately, the window of progress.
