@@ -348,20 +348,32 @@ fn golden_vectors() {
     }
 }
 
-/// A pool that is always up: whoever starts there stays, however little slack is left beside the changeover.
+/// A pool that comes up and stays so: whoever starts there stays, however little slack is left beside the changeover.
 #[test]
 fn no_start_is_ended_before_its_changeover() {
-    let simulator = simulator(vec![trace("t", 600.0, vec![1; 400])]);
-    for (changeover, deadline) in [(0.5, 25.2), (0.2, 24.8), (0.2, 25.0), (1.0, 26.4), (0.35, 25.0)] {
-        for probe_minutes in [0, 10] {
+    let pools = [0, 1, 7, 13].map(|down| {
+        let up = (0..400).map(|tick| u32::from(tick >= down)).collect();
+        trace(&format!("down for {down}"), 600.0, up)
+    });
+    let simulator = simulator(pools.to_vec());
+    let slacks = (2..12).map(|tenths| f64::from(tenths) * 0.3);
+    let shapes =
+        [0.2, 0.35, 0.5, 1.0, 1.2].into_iter().flat_map(|hours| slacks.clone().map(move |slack| (hours, slack)));
+    for (changeover, slack) in shapes.filter(|(changeover, slack)| *slack > changeover + 0.4) {
+        for (probe_minutes, pool) in
+            [0, 10].into_iter().flat_map(|minutes| pools.iter().map(move |pool| (minutes, pool)))
+        {
             let answer = simulator.answer(&case(json!({
-                "work_hours": 24, "deadline_hours": deadline, "changeover_hours": changeover,
+                "trace": pool.source, "work_hours": 12, "deadline_hours": 12.0 + slack, "changeover_hours": changeover,
                 "worst_changeover_hours": changeover, "probe_minutes": probe_minutes
             })));
             assert_eq!(answer["met_deadline"], true, "{answer}");
             let stretches = stretches(answer["decisions"].as_str().unwrap());
             let first = stretches.iter().position(|(letter, ..)| *letter == 's');
-            assert!(first.is_none_or(|first| first == stretches.len() - 1), "{changeover} h of {deadline} h: {answer}");
+            assert!(
+                first.is_none_or(|first| first == stretches.len() - 1),
+                "{changeover} h, {slack} h of slack: {answer}"
+            );
         }
     }
 }

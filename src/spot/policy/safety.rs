@@ -38,6 +38,18 @@ pub fn is_safe(action: Action, state: &State, limits: &Limits) -> bool {
     ((left + fallback) / limits.tick - EPSILON).ceil() * limits.tick <= after + EPSILON
 }
 
+/// Whether a machine that is started now could do work, if its changeover takes the time that is expected: `keep_deadline` looks at every tick of it, and
+/// would end it there. The last two are the tightest: before the last one no work is done.
+pub fn has_room(action: Action, state: &State, limits: &Limits) -> bool {
+    let worst = limits.worst_changeover_to(action, state.last_pool);
+    let ticks = (limits.changeover_to(action, state.last_pool) / limits.tick - 1e-9).ceil().max(1.0);
+    [ticks - 2.0, ticks - 1.0].into_iter().filter(|tick| *tick >= 0.0).all(|tick| {
+        let passed = tick * limits.tick;
+        let then = State { running: action, elapsed: state.elapsed + passed, pending_worst: worst - passed, ..*state };
+        is_safe(action, &then, limits)
+    })
+}
+
 /// Lets a decision pass if the deadline holds after it; else spot that runs already and is safe, else on-demand.
 pub fn keep_deadline(wish: Decision, state: &State, limits: &Limits) -> Decision {
     if is_safe(wish.action, state, limits) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::availability::AvailabilityModel;
 use crate::availability::chain::phase;
 use crate::policy::reason::Reason;
-use crate::policy::safety::keep_deadline;
+use crate::policy::safety::{has_room, keep_deadline};
 use crate::policy::{Action, Decision, Limits, Observation, State, pools};
 use crate::simulation::expected_cost::{Start, Table, Terms};
 use gpuplan_units::UsdPerHour;
@@ -89,10 +89,13 @@ fn wish(tables: &Tables, state: &State, observation: &Observation, limits: &Limi
     let Some(table) = tables.table(limits, pool) else { return say(on_demand, Reason::AlwaysOnDemand) };
     let slack = state.until(limits) - state.left - state.pending;
     let (start, leave) = table.best(state.left + state.pending, slack, phase(&observation.pools[pool]));
+    // The table looks up the nearest cell, and the net counts whole ticks.
+    let has_room = || has_room(Action::Spot(pool), state, limits);
     match (state.running, best) {
-        (Action::OnDemand(_), Some(pool)) if leave => say(Action::Spot(pool), Reason::SpotHasLasted),
+        (Action::OnDemand(_), Some(pool)) if leave && has_room() => say(Action::Spot(pool), Reason::SpotHasLasted),
         (Action::OnDemand(_), _) => say(state.running, Reason::StayOnDemand),
-        (_, Some(pool)) if start == Start::Spot => say(Action::Spot(pool), Reason::SpotIsUp),
+        (_, Some(pool)) if start == Start::Spot && has_room() => say(Action::Spot(pool), Reason::SpotIsUp),
+        (_, Some(_)) if start == Start::Spot => say(on_demand, Reason::KeepDeadline),
         (_, Some(_)) if start == Start::OnDemand => say(on_demand, Reason::SpotTooShort),
         (_, None) if start == Start::OnDemand => say(on_demand, Reason::NoTimeToWait),
         (_, Some(_)) => say(Action::Idle, Reason::WaitForSteadySpot),

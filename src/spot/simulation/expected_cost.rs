@@ -15,6 +15,11 @@ const CELLS: usize = 64;
 const WIDTH_OF_SLACK: f64 = 0.1;
 /// Steps of time; longer ones are taken for longer jobs.
 const MOST_STEPS: f64 = 1500.0;
+/// Seconds of a step where a job is no longer than that. The rates of the youngest ages are those of ten minutes, in which most spells end that are
+/// short: a step of half an hour would let them hold for all of it.
+const LONGEST_STEP: f64 = 600.0;
+/// Steps of a changeover to spot, each of which may be the last one of the machine; longer steps are taken for longer changeovers.
+const MOST_STAGES: f64 = 12.0;
 /// Slack beyond this, in work and in seconds, changes nothing.
 const MOST_SLACK_OF_WORK: f64 = 2.0;
 const MOST_SLACK: f64 = 240.0 * 3600.0;
@@ -41,10 +46,12 @@ impl Terms {
         work + (deadline - work).min(most).max(tick)
     }
 
-    /// Seconds between two decisions of the programme: a tick or half a changeover, whichever is longer, and longer for long horizons.
+    /// Seconds between two decisions of the programme: a tick, or half a changeover and ten minutes at most where ticks are shorter; longer for long
+    /// horizons and changeovers.
     pub fn step(&self) -> f64 {
-        let fine = (self.changeover / 2.0 / self.tick).floor().max(1.0);
-        self.tick * fine.max((self.horizon / MOST_STEPS / self.tick).ceil())
+        let fine = ((self.changeover / 2.0).min(LONGEST_STEP) / self.tick).floor().max(1.0);
+        let coarse = (self.horizon / MOST_STEPS).max(self.changeover / MOST_STAGES);
+        self.tick * fine.max((coarse / self.tick).ceil())
     }
 
     /// Whether a table for these terms answers for the others, too: it does so exactly.
@@ -154,6 +161,9 @@ struct Values {
     /// a wide cell would seem to be done by waiting, as a part of it is carried over into no work and a part into more.
     idle: Vec<CostRow>,
     spot: Vec<CostRow>,
+    /// A changeover to spot under way, by the steps that come before the one in which it ends, and within them by phase. Its slack is time left less
+    /// work alone, so that a machine that is lost on the way has cost the steps it had and no more.
+    starting: Vec<CostRow>,
     on_demand: Vec<CostRow>,
 }
 
@@ -176,10 +186,12 @@ struct Solver {
     spot: f32,
     on_demand: f32,
     waiting: f32,
-    /// Slack lost by waiting a step, by a changeover, and by one that ends when the machine is lost after a step.
+    /// Slack lost by a step without work, by a changeover, and by the part of it that is left for its last step.
     wait: Loss,
     changeover: Loss,
-    lost: Loss,
+    last: Loss,
+    /// Steps of a changeover before its last one.
+    stages: usize,
     /// Below these cells of slack the worst changeover would miss the deadline: after a step of waiting, or at a tick of a changeover to spot
     /// under way, which the net would end before it has done any work.
     may_wait: usize,
@@ -207,7 +219,9 @@ impl Solver {
         let values = |cost: f32| vec![[cost; CELLS]; PHASES];
         let on_demand = (terms.price_ratio * step / 3600.0) as f32;
         let start = on_demand * (1.0 + terms.changeover / step) as f32;
-        let all = Values { idle: values(start), spot: values(0.0), on_demand: values(0.0) };
+        let stages = ((terms.changeover / step - 1e-9).ceil() - 1.0).max(0.0);
+        let starting = vec![[0.0; CELLS]; PHASES * stages as usize];
+        let all = Values { idle: values(start), spot: values(0.0), starting, on_demand: values(0.0) };
         let cells_for = |seconds: f64| slacks.partition_point(|slack| *slack < seconds - 1e-6);
         let worst = terms.worst_changeover;
         Self {
@@ -219,7 +233,8 @@ impl Solver {
             waiting: WAITING as f32 * on_demand,
             wait: Loss::new(step, step, slacks),
             changeover: Loss::new(terms.changeover, step, slacks),
-            lost: Loss::new(terms.changeover.min(step), step, slacks),
+            last: Loss::new(terms.changeover - stages * step, step, slacks),
+            stages: stages as usize,
             may_wait: cells_for(worst + step),
             may_start_spot: cells_for(worst + worst.min(whole_ticks_up(terms.changeover, terms.tick))),
         }
@@ -237,6 +252,8 @@ impl Solver {
             towards(&then.on_demand, &mut drifted.on_demand);
             if way.up {
                 towards(&then.spot, &mut drifted.spot);
+                let stages = then.starting.chunks_exact(PHASES).zip(drifted.starting.chunks_exact_mut(PHASES));
+                stages.for_each(|(from, to)| towards(from, to));
             }
         }
     }
@@ -248,7 +265,13 @@ impl Solver {
         let idle = mixed(&self.then.idle);
         let mut while_working = idle;
         while_working[done..].fill(0.0);
-        Gone { while_starting: self.lost.of(&idle), while_working, idle, on_demand: mixed(&self.then.on_demand) }
+        Gone {
+            while_ending: self.last.of(&idle),
+            while_starting: self.wait.of(&idle),
+            while_working,
+            idle,
+            on_demand: mixed(&self.then.on_demand),
+        }
     }
 
     /// One phase of one step. From cell `done` on there is more slack than time left: no work is left.
@@ -259,11 +282,8 @@ impl Solver {
         let mut wait: CostRow = std::array::from_fn(|cell| self.waiting + waited[cell]);
         let stay = between(&kept(&self.drifted.on_demand), &gone.on_demand, way.leaves);
         let change = self.changeover.of(&stay);
-        let (mut on_spot, mut start_spot) = if way.up {
-            self.spot(&kept(&self.drifted.spot), way.leaves, gone)
-        } else {
-            ([0.0; CELLS], [f32::INFINITY; CELLS])
-        };
+        let (mut on_spot, mut start_spot) =
+            if way.up { self.spot(phase, way, gone) } else { ([0.0; CELLS], [f32::INFINITY; CELLS]) };
         wait[..self.may_wait].fill(f32::INFINITY);
         start_spot[..self.may_start_spot].fill(f32::INFINITY);
         let (now_idle, now_on_demand) = (&mut self.now.idle[phase], &mut self.now.on_demand[phase]);
@@ -286,19 +306,30 @@ impl Solver {
         actions.copy_from_slice(&chosen[..actions.len()]);
     }
 
-    /// Going on with spot, and starting it. A machine that is lost while it starts has cost only the time it ran.
+    /// Going on with spot, and starting it: step by step until its changeover has ended, since it may be lost in each of them.
     #[inline(always)]
-    fn spot(&self, kept: &CostRow, leaves: f32, gone: &Gone) -> (CostRow, CostRow) {
-        let cost = |kept: &CostRow, gone: &CostRow| {
-            std::array::from_fn(|cell| self.spot + kept[cell] + leaves * (gone[cell] - kept[cell]))
+    fn spot(&mut self, phase: usize, way: &Onward, gone: &Gone) -> (CostRow, CostRow) {
+        let kept = |values: &[CostRow]| between(&values[phase], &values[way.older], way.ages);
+        let spot = self.spot;
+        let cost = |kept: &CostRow, gone: &CostRow| -> CostRow {
+            std::array::from_fn(|cell| spot + kept[cell] + way.leaves * (gone[cell] - kept[cell]))
         };
-        (cost(kept, &gone.while_working), cost(&self.changeover.of(kept), &gone.while_starting))
+        let running = kept(&self.drifted.spot);
+        let mut start = cost(&self.last.of(&running), &gone.while_ending);
+        for first in (0..self.stages).map(|stage| stage * PHASES) {
+            self.now.starting[first + phase] = start;
+            let onward = self.wait.of(&kept(&self.drifted.starting[first..first + PHASES]));
+            start = cost(&onward, &gone.while_starting);
+        }
+        (cost(&running, &gone.while_working), start)
     }
 }
 
-/// Costs after the pool has left its state, by slack: idle, with a start cut short, with the machine that did the work lost, on on-demand.
+/// Costs after the pool has left its state, by slack: idle, with a start cut short in the step in which it would have ended or before, with the
+/// machine that did the work lost, on on-demand.
 struct Gone {
     idle: CostRow,
+    while_ending: CostRow,
     while_starting: CostRow,
     while_working: CostRow,
     on_demand: CostRow,
@@ -371,6 +402,30 @@ mod tests {
         let table = Table::new(&AvailabilityModel::prior(), &TERMS);
         assert!(table.best(WORK, 2.0 * 3600.0, view(true, 8.0)).1);
         assert!(!table.best(WORK, 2.0 * 3600.0, view(true, 0.0)).1);
+    }
+
+    /// The whole changeover was charged, and an hour of it was not begun before a pool had been up for one.
+    #[test]
+    fn a_machine_that_is_lost_on_its_way_costs_the_steps_that_it_had() {
+        let hour = Terms { horizon: 40.0 * 3600.0, changeover: 3600.0, worst_changeover: 3600.0, ..TERMS };
+        let table = Table::new(&AvailabilityModel::prior(), &hour);
+        for slack in [2.5, 5.5, 9.0] {
+            assert_eq!(table.best(WORK / 2.0, slack * 3600.0, view(true, 0.5)).0, Start::Spot, "{slack} h");
+        }
+    }
+
+    #[test]
+    fn a_step_is_no_longer_than_the_rates_of_its_age_hold() {
+        for (tick, changeover, horizon, step) in [
+            (600.0, 3600.0, 40.0, 600.0),
+            (32.0, 720.0, 40.0, 352.0),
+            (600.0, 36_000.0, 40.0, 3000.0),
+            (600.0, 720.0, 400.0, 1200.0),
+        ] {
+            let terms =
+                Terms { horizon: horizon * 3600.0, tick, changeover, worst_changeover: changeover, price_ratio: 3.0 };
+            assert_eq!(terms.step(), step, "{terms:?}");
+        }
     }
 
     #[test]
