@@ -32,8 +32,8 @@ pub mod training;
 
 pub use candidate::{Plan, plan_id};
 pub use choice::picks::{Pick, PickReason, Role};
-pub use choice::plan;
 pub use choice::value_of_time::ValueOfTime;
+pub use choice::{plan, plan_from};
 pub use context::{Context, World};
 pub use explanation::{Advice, Reason, Rejected, Rejection, RejectionReason, Warning};
 pub use limits::policy::{Policy, PolicyError};
