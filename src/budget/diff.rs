@@ -2,6 +2,7 @@
 
 mod budgets;
 mod change;
+mod figure;
 pub mod guardrail;
 mod plans;
 mod prices;
@@ -11,6 +12,7 @@ use serde_json::Value;
 
 pub(crate) use crate::diff::change::{Amount, behind, changed, differing, input_changes};
 pub use crate::diff::change::{Cause, Change, ChangePart, ChangedLine, Diff, DiffError, Mark, Reason};
+pub use crate::diff::figure::{Figure, FigureChange};
 pub use crate::diff::rented::Rented;
 
 /// Newest version of a budget and of a price list that is compared.

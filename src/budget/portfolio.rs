@@ -6,6 +6,7 @@ pub mod calendar;
 pub mod commitment;
 mod coverage;
 pub mod file;
+pub mod footprint;
 pub mod launched;
 pub mod line_writer;
 pub mod lines;

@@ -10,7 +10,8 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::portfolio::budget::{Budget, Period, budget};
+use crate::portfolio::budget::{Budget, CumulativeCost, Period, budget};
+use crate::portfolio::calendar::Month;
 use crate::portfolio::planned::PhaseCost;
 use crate::portfolio::rules::SpentSoFar;
 use crate::portfolio::verdict::RuleResult;
@@ -47,6 +48,8 @@ pub struct BudgetStatus {
     /// What was spent and the draws of what is to go.
     pub at_completion_usd: Quantiles<Usd>,
     pub by_month: Vec<StatusRow>,
+    /// All months until the end of each: what was spent, and the draws of what is to go.
+    pub cumulative: Vec<CumulativeCost>,
     pub by_team: Vec<StatusRow>,
     /// By the tag `project`.
     pub by_project: Vec<StatusRow>,
@@ -125,6 +128,7 @@ pub fn status(
             p90: total.spent_usd + to_go.total.cost_usd.p90,
         },
         by_phase: by_phase.collect(),
+        cumulative: cumulative(&rows, &to_go),
         by_month: rows.all(Slice::is_month),
         by_team: rows.all(Slice::is_team),
         by_project: rows.all(Slice::is_project),
@@ -136,6 +140,20 @@ pub fn status(
         assumptions: assumptions(&to_go),
         total,
     })
+}
+
+/// What is to go is added draw by draw, and what was spent is certain.
+fn cumulative(rows: &Rows, to_go: &Budget) -> Vec<CumulativeCost> {
+    let (mut spent, mut ahead) = (Usd::ZERO, Quantiles::<Usd>::default());
+    let until = |month: Month| {
+        spent = spent + rows.sum(Slice::Month(month)).spent_usd;
+        if let Some(drawn) = to_go.cumulative.iter().find(|until| until.month == month) {
+            ahead = drawn.cost_usd;
+        }
+        let [expected, p50, p90] = [ahead.expected, ahead.p50, ahead.p90].map(|cost| spent + cost);
+        CumulativeCost { month, cost_usd: Quantiles { expected, p50, p90 } }
+    };
+    rows.months().map(until).collect()
 }
 
 fn assumptions(to_go: &Budget) -> Vec<String> {

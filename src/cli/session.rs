@@ -25,6 +25,7 @@ use gpuplan_hardware::sheet::DESCRIBED;
 use gpuplan_hardware::{CloudId, Hardware};
 use gpuplan_market::{Cache, CacheError, Capacity, MachineList, Market};
 use gpuplan_plan::Policy;
+use gpuplan_plan::spot::Stock;
 use gpuplan_report::text::style::Style;
 use gpuplan_runstore::sha256;
 use gpuplan_units::Hours;
@@ -55,6 +56,8 @@ pub struct Session {
     pub home: Home,
     pub printer: Printer,
     catalog_dir: Option<PathBuf>,
+    /// Futures of spot that this call has drawn: phases and runs of a portfolio share them.
+    pub stock: Stock,
 }
 
 /// Every catalog a command may need.
@@ -90,6 +93,7 @@ impl Session {
             home: Home::from_environment(),
             printer: Printer::new(arguments.output == OutputWord::Json).with_verbosity(arguments.verbosity()),
             catalog_dir: arguments.catalog_dir.clone(),
+            stock: Stock::default(),
         })
     }
 

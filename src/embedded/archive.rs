@@ -28,13 +28,13 @@ pub const ARCHIVES: [Contents; 5] = [
         archive: "market",
         root: "catalogs",
         documents: &["SNAPSHOT"],
-        folders: &["prices", "host-prices", "interruption", "charges", "offered"],
+        folders: &["prices", "host-prices", "interruption", "charges", "offered", "carbon"],
     },
     Contents { archive: "published", root: "benchmarks", documents: &[], folders: &["published"] },
 ];
 
 /// Folders that a catalog of before they were known does not have.
-pub const MAY_BE_ABSENT: [&str; 3] = ["hosts", "host-prices", "offered"];
+pub const MAY_BE_ABSENT: [&str; 4] = ["hosts", "host-prices", "offered", "carbon"];
 
 /// Catalog files of one stage.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -25,6 +25,7 @@ pub use cache::{Cache, CacheError};
 pub use capacity::owned::Owned;
 pub use capacity::{Capacity, CapacityError};
 pub use catalog::charges::{Charge, ChargeKind, Charges};
+pub use catalog::sites::{Grid, Intensity, Pue, Site, Sites};
 pub use catalog::snapshot::{Market, Source};
 pub use catalog::{check, snapshot};
 pub use collector::{Collector, Keep};

@@ -32,6 +32,7 @@ pub use plans::{Plans, RecordedPlan};
 pub use processing::{ProcessingRecord, processing_id};
 pub use processing_document::{ProcessingContext, ProcessingDocument};
 pub use record::cost::{BillLineRecord, CostRecord};
+pub use record::energy::{EnergyRecord, GridRecord, PueRecord};
 pub use record::input::{FixKind, FixRecord, InputRecord};
 pub use record::machines::{MachinesRecord, PriceRecord, PurchaseTerms};
 pub use record::run::{CheckpointRecord, NoticeRecord, StagingRecord, SweepRecord, TimeRecord, WaitRecord};

@@ -8,6 +8,7 @@
 //! | `input` | how samples come to the GPUs |
 //! | `spot` | what may become of a plan on spot machines |
 //! | `money` | prices of candidates, bills, side charges |
+//! | `energy` | electricity of the machines, and what it emits |
 //! | `explanation` | why, what to do, what to know: enums with figures, of which `report` makes sentences |
 //! | `document` | the plan document, which every command writes and reads |
 
@@ -15,6 +16,7 @@ pub mod candidate;
 pub mod choice;
 pub mod context;
 pub mod document;
+pub mod energy;
 pub mod explanation;
 pub mod filters;
 pub mod input;
@@ -30,8 +32,8 @@ pub mod training;
 
 pub use candidate::{Plan, plan_id};
 pub use choice::picks::{Pick, PickReason, Role};
-pub use choice::plan;
 pub use choice::value_of_time::ValueOfTime;
+pub use choice::{plan, plan_from};
 pub use context::{Context, World};
 pub use explanation::{Advice, Reason, Rejected, Rejection, RejectionReason, Warning};
 pub use limits::policy::{Policy, PolicyError};

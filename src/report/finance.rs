@@ -3,6 +3,7 @@
 pub mod bill;
 pub mod budget_json;
 pub mod budget_text;
+pub mod carbon_text;
 pub mod costs;
 pub mod diff_text;
 pub mod focus;

@@ -4,6 +4,7 @@ pub mod advice;
 pub mod assumption;
 pub mod bill;
 pub mod comparison;
+pub mod energy;
 pub mod finding;
 pub mod input;
 pub mod pick;

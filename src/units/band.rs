@@ -35,6 +35,21 @@ impl Band {
         Self { low: f(self.high), expected: f(self.expected), high: f(self.low) }
     }
 
+    /// A product of figures whose errors have nothing in common: the logarithms of their relative limits add up as the sides of a right
+    /// angle do (independent log-normal errors).
+    pub fn times(self, other: Self) -> Self {
+        let expected = self.expected * other.expected;
+        let ratio = |one: f64, of: f64| (one / of).ln();
+        let low = ratio(self.low, self.expected).hypot(ratio(other.low, other.expected));
+        let high = ratio(self.high, self.expected).hypot(ratio(other.high, other.expected));
+        Self { low: expected * (-low).exp(), expected, high: expected * high.exp() }
+    }
+
+    /// A sum of figures whose errors are one error: each limit adds up.
+    pub fn plus(self, other: Self) -> Self {
+        Self { low: self.low + other.low, expected: self.expected + other.expected, high: self.high + other.high }
+    }
+
     pub fn is_finite(self) -> bool {
         self.low.is_finite() && self.expected.is_finite() && self.high.is_finite()
     }
@@ -43,6 +58,16 @@ impl Band {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_product_is_less_uncertain_than_its_limits_multiplied() {
+        let product = Band::around(2.0, 0.5, 2.0).times(Band::around(3.0, 0.5, 2.0));
+        assert_eq!(product.expected, 6.0);
+        let ratio = (2.0_f64.ln() * 2.0_f64.sqrt()).exp();
+        assert!((product.high / 6.0 - ratio).abs() < 1e-12 && (6.0 / product.low - ratio).abs() < 1e-12);
+        let exact = Band::around(2.0, 0.5, 2.0).times(Band::around(3.0, 1.0, 1.0));
+        assert!((exact.low - 3.0).abs() < 1e-12 && (exact.high - 12.0).abs() < 1e-12);
+    }
 
     #[test]
     fn a_rate_from_a_time_keeps_low_below_high() {

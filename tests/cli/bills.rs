@@ -136,7 +136,19 @@ fn spent_against_budget_is_a_page_too() {
     // Three bars by month, team and project, and a line, each for a wide and a narrow page.
     assert_eq!(page.matches("<svg").count(), 8);
     let markdown = ask(home.path(), &["report", status, "--format", "md"]).stdout;
-    for said in ["$161,079", "is spent", "7B from nothing/pretrain", "Why more or less was spent", "Until the end of"] {
+    let until = document.json()["cumulative"].as_array().unwrap().last().unwrap()["cost_usd"].clone();
+    let ends = document.json()["at_completion_usd"].clone();
+    let dollars = |figure: &Value| figure.as_str().unwrap().parse::<f64>().unwrap();
+    assert_eq!(until["expected"], ends["expected"], "all months are the whole");
+    assert!((dollars(&until["p90"]) - dollars(&ends["p90"])).abs() < 0.01, "{until} {ends}");
+    for said in [
+        "$161,079",
+        "is spent",
+        "7B from nothing/pretrain",
+        "Why more or less was spent",
+        "Until the end of",
+        "In nine of ten cases",
+    ] {
         assert!(markdown.contains(said), "{said}: {markdown}");
     }
     // What only a bill knows is split into hours and rate, since the bill counts in hours: 300 h of evaluation at $6.88 on two machines.

@@ -180,6 +180,51 @@ fn what_a_unit_costs_is_the_cost_by_what_the_workload_states() {
 }
 
 #[test]
+fn electricity_is_shown_where_it_is_asked_for_and_in_no_sum() {
+    let asked = ["budget", EXAMPLE, "--output", "json"];
+    let plain = gpuplan(&asked).json();
+    let mut with = gpuplan(&[&asked[..], &["--carbon"]].concat()).json();
+    let footprint = with.as_object_mut().unwrap().remove("footprint").unwrap();
+    assert_eq!(with, plain, "no sum of money moves");
+    let of = |figure: &Value| ["low", "expected", "high"].map(|end| figure[end].as_f64().unwrap());
+    let ([low, expected, high], phases) = (of(&footprint["kwh"]), footprint["phases"].as_array().unwrap());
+    assert!(0.0 < low && low < expected && expected < high && !phases.is_empty(), "{footprint}");
+    let sum: f64 = phases.iter().map(|phase| of(&phase["kwh"])[1]).sum();
+    assert!((sum / expected - 1.0).abs() < 1e-9, "{footprint}");
+    let known: f64 =
+        phases.iter().filter(|phase| !phase["co2e_kg"].is_null()).map(|phase| of(&phase["co2e_kg"])[1]).sum();
+    assert!(known > 0.0, "{footprint}");
+    let text = gpuplan(&["budget", EXAMPLE, "--carbon"]).stdout;
+    for said in
+        ["Energy and emissions, in no sum of money", " kWh (", " kg of CO2e (", "Left out: the making of the machines"]
+    {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    assert!(!gpuplan(&["budget", EXAMPLE]).stdout.contains("kWh"));
+}
+
+#[test]
+fn a_plan_has_its_electricity_with_sources_and_an_unknown_place_emits_an_unknown_amount() {
+    let energy = |more: &[&str]| plan("llama-3.1-8b-lora", more)["recommendation"]["energy"].clone();
+    let aws = energy(&["--on-demand", "--cloud", "aws", "--region", "us-east-1"]);
+    assert_eq!(aws["grid"]["zone"], "US-MIDA-PJM");
+    assert!(aws["pue"]["source"].as_str().unwrap().starts_with("real-time-cloud@"), "{aws}");
+    assert!(aws["co2e_kg"]["low"].as_f64() < aws["co2e_kg"]["high"].as_f64(), "{aws}");
+    let lambda = energy(&["--on-demand", "--cloud", "lambda"]);
+    assert!(lambda["co2e_kg"].is_null() && lambda["grid"].is_null() && lambda["pue"].is_null(), "{lambda}");
+    assert!(lambda["kwh"]["expected"].as_f64().unwrap() > 0.0, "{lambda}");
+    let asked = ["examples/llama-3.1-8b-lora.toml", "--on-demand", "--cloud", "aws", "--region", "us-east-1"];
+    let in_one_line = |ran: Ran| ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    let details = in_one_line(gpuplan(&[&["plan"], &asked[..], &["--details"]].concat()));
+    assert!(details.contains("with electricity of US-MIDA-PJM; in no total"), "{details}");
+    assert!(!gpuplan(&[&["plan"], &asked[..]].concat()).stdout.contains("kWh"), "not on the first screen");
+    let explained = in_one_line(gpuplan(&[&["explain"], &asked[..]].concat()));
+    for said in ["a PUE of 1.15 (region, 2025", "g a kWh of US-MIDA-PJM", "W a GPU as rated"] {
+        assert!(explained.contains(said), "{said}: {explained}");
+    }
+}
+
+#[test]
 fn markdown_is_for_pages_and_comments_alone() {
     let ran = gpuplan(&["prices", "H100", "--output", "markdown"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (2, ""));

@@ -132,6 +132,7 @@ fn two_laptops_and_one_store_give_the_same_total() {
     let one = json_of(first.path(), &arguments);
     assert_eq!(one["total"]["contracted_usd"], "14.50");
     assert_eq!(one["total"]["list_usd"], "21.50", "the agent alone knows no list price");
+    assert_eq!(one["total"]["saved_share"], 7.0 / 21.5);
     assert_eq!(one["total"]["so_far_usd"], "0.50");
     let other = json_of(second.path(), &arguments);
     assert_eq!(one, other);

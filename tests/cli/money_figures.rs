@@ -19,8 +19,8 @@ use crate::cli::support::NOW;
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 /// Of a run of the program; the least of so many counts, as other work on the machine only adds.
 const TIMES: usize = 5;
-/// Peak of an import of any length.
-const MOST_MIB: u64 = 128;
+/// Peak of an import of any length. A debug build, of which nothing is optimised, takes more.
+const MOST_MIB: u64 = if cfg!(debug_assertions) { 128 } else { 50 };
 
 fn program(home: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
@@ -93,7 +93,7 @@ fn portfolios_pages_and_comparisons_keep_their_time() {
     let (_, fresh) = timed(home.path(), &["report", "llama-3.1-8b-lora.toml"]);
     let (_, plans) = timed(home.path(), &["diff", "plan.json", "plan-then.json"]);
     let (_, budgets) = timed(home.path(), &["diff", "budget.json", "other.json"]);
-    println!("budget of 200 runs, 10,000 draws, two workloads planned: {drawn:?}");
+    println!("budget of 200 runs, 10,000 draws, two workloads planned: {drawn:?} (limit 1 s)");
     println!(
         "report of a plan {of_plan:?}, {} kB; of a workload {fresh:?}; of that budget {of_budget:?}, {} kB",
         page.len() / 1000,
@@ -260,15 +260,17 @@ fn a_bill_of_a_gigabyte_is_imported_in_bounded_memory() {
     let (csv, parquet) = (folder.path().join("cur.csv"), folder.path().join("cur.snappy.parquet"));
     write_csv(&csv, bytes);
     write_parquet(&parquet, bytes);
-    for path in [&csv, &parquet] {
+    let mut peaks = Vec::new();
+    for (name, path, aim) in [("CSV", &csv, 200), ("Parquet", &parquet, 80)] {
         let (took, mib, answer) = import(path);
-        let lines = answer["lines"].as_u64().unwrap();
+        let (lines, bytes) = (answer["lines"].as_u64().unwrap(), fs::metadata(path).unwrap().len());
         println!(
-            "{}: {} MB, {lines} lines, {took:?}, {mib} MiB",
-            path.display(),
-            fs::metadata(path).unwrap().len() / 1_000_000
+            "import of {name}: {} MB and {lines} lines in {took:?}, {:.0} MB/s (aim {aim}), peak {mib} MiB (limit {MOST_MIB})",
+            bytes / 1_000_000,
+            bytes as f64 / 1e6 / took.as_secs_f64()
         );
         assert_eq!(answer["runs"].as_array().unwrap().len(), 200);
-        assert!(mib <= MOST_MIB, "{mib} MiB");
+        peaks.push(mib);
     }
+    assert!(peaks.iter().all(|mib| *mib <= MOST_MIB), "{peaks:?} MiB");
 }

@@ -276,20 +276,27 @@ fn a_budget_is_a_page_too() {
     let mut team = part("<i>");
     (team["budget_usd"], team["chance_within_budget"]) = ("9000.00".into(), 0.9952.into());
     let phase = serde_json::json!({"phase": "7B/pretrain", "team": "<i>", "start": "2027-01", "months": 2, "repeats": 1, "cloud": "aws", "nodes": 8,
-        "purchase": "spot", "cost_usd": {"expected": "1200.50", "p50": "1000.00", "p90": "2000.00"}, "run_hours": {"expected": 80.0, "p50": 80.0, "p90": 99.0}});
+        "purchase": "spot", "saved_usd": "-12.75", "cost_usd": {"expected": "1200.50", "p50": "1000.00", "p90": "2000.00"}, "run_hours": {"expected": 80.0, "p50": 80.0, "p90": 99.0}});
+    let until = |month: &str, expected: &str| serde_json::json!({"month": month, "cost_usd": {"expected": expected, "p50": "500.00", "p90": "1800.00"}});
+    let band = serde_json::json!({"low": 900.0, "expected": 1500.0, "high": 1700.0});
     let budget = serde_json::json!({
         "version": 1, "name": "<b>2027", "currency": "USD", "tax": "excluded", "total": total,
         "by_month": [part("2027-01"), part("2027-02")], "by_team": [team], "phases": [phase],
+        "cumulative": [until("2027-01", "600.25"), until("2027-02", "1200.50")],
+        "footprint": {"kwh": band, "co2e_kg": band, "kwh_of_unknown_grids": 10.0, "machine_hours_of_unknown_gpus": 0.0,
+            "phases": [{"phase": "7B/pretrain", "kwh": band, "co2e_kg": band}, {"phase": "adapters", "kwh": band, "co2e_kg": null}]},
         "commitments": [{"name": "one H100", "kind": "reservation", "paid_usd": "3073.00", "saved_usd": "-12.50", "expected_use": 0.67, "chance_of_loss": 0.31}],
         "sensitivity": [{"what": "price", "low": "-20 %", "high": "+20 %", "low_usd": "-240.10", "high_usd": "240.10"}],
-        "lines": [{"item": "machines", "quantity": 12.5, "unit": "machine-hour", "unit_price_usd": "96.04", "cost_usd": "1200.50"}],
+        "lines": [{"item": "machines", "team": "a", "month": "2027-01", "quantity": 12.5, "unit": "machine-hour", "unit_price_usd": "96.04", "cost_usd": "1200.50"},
+            {"item": "unused commitment", "month": "2027-02", "quantity": 1.0, "unit": "machine-hour", "unit_price_usd": "6.00", "cost_usd": "6.00"}],
         "assumptions": ["nobody is ill"],
     });
     let path = folder.path().join("budget.json");
     std::fs::write(&path, budget.to_string()).unwrap();
     let path = path.to_str().unwrap();
     let page = report(path, &[]);
-    assert!(!page.contains("<b>2027") && !page.contains("<i>") && page.matches("<svg").count() == 6);
+    assert!(!page.contains("<b>2027") && !page.contains("<i>") && page.matches("<svg").count() == 10);
+    assert!(page.contains("Each month by team, from left to right: a, shared"));
     let markdown = report(path, &["--format", "md"]);
     for said in [
         "The budget of $1,500 is kept with a chance of 70 %.",
@@ -300,6 +307,11 @@ fn a_budget_is_a_page_too() {
         "7B/pretrain",
         "one H100",
         "63 %",
+        "Until the end of",
+        "shared",
+        "-$12.75",
+        "1,500 kWh (900 to 1,700); 1,500 kg of CO2e (900 to 1,700).",
+        "the emissions of 10 kWh whose grid is not known",
     ] {
         assert!(markdown.contains(said), "{said}: {markdown}");
     }

@@ -5,9 +5,12 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::charge::Item;
 use crate::diff::change::{Amount, Cause, Change, Diff, DiffError, Reason, behind, changed, differing, input_changes};
+use crate::diff::figure::{Figure, figures};
 use crate::diff::rented::Rented;
 use crate::portfolio::NO_TEAM;
+use crate::portfolio::planned::MACHINE_HOUR;
 use gpuplan_plan::document::InputsRecord;
 use gpuplan_units::{Quantiles, Usd};
 
@@ -26,6 +29,13 @@ struct BudgetRecord {
 #[derive(Deserialize)]
 struct TotalRecord {
     cost_usd: Quantiles<Usd>,
+    #[serde(default)]
+    price_age: Option<PriceAgeRecord>,
+}
+
+#[derive(Deserialize)]
+struct PriceAgeRecord {
+    older_share: f64,
 }
 
 #[derive(Deserialize, PartialEq)]
@@ -53,8 +63,12 @@ struct LineRecord {
     cloud: String,
     region: Option<String>,
     instance_type: Option<String>,
+    #[serde(default)]
+    gpus_per_node: Option<u32>,
     purchase: Option<String>,
     quantity: f64,
+    #[serde(default)]
+    unit: String,
     unit_price_usd: Usd,
     cost_usd: Usd,
     #[serde(default)]
@@ -89,11 +103,25 @@ pub fn diff(before: &Value, after: &Value) -> Result<Diff, DiffError> {
         kind: "budgets",
         total: Some(Change::new(old.total.cost_usd.expected, new.total.cost_usd.expected)),
         p90_usd: Some(new.total.cost_usd.p90),
+        figures: figures(figures_of(&old), figures_of(&new)),
         reasons,
         lines,
         unchanged,
         rented,
     })
+}
+
+fn figures_of(budget: &BudgetRecord) -> [(Figure, Option<f64>); 3] {
+    let is_time = |line: &&LineRecord| {
+        let items = [Item::Machines, Item::Fallback, Item::LostWork];
+        line.unit == MACHINE_HOUR && items.iter().any(|item| item.word() == line.item)
+    };
+    let gpu_hours = |line: &LineRecord| line.quantity * f64::from(line.gpus_per_node.unwrap_or(0));
+    [
+        (Figure::P90Usd, Some(budget.total.cost_usd.p90.dollars())),
+        (Figure::GpuHours, Some(budget.lines.iter().filter(is_time).map(gpu_hours).sum())),
+        (Figure::OldPriceShare, budget.total.price_age.as_ref().map(|age| age.older_share)),
+    ]
 }
 
 fn by_path(phases: &[PhaseRecord]) -> BTreeMap<&str, &PhaseRecord> {

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::diff::figure::FigureChange;
 use crate::diff::rented::Rented;
 use gpuplan_plan::document::InputsRecord;
 use gpuplan_units::Usd;
@@ -19,6 +20,9 @@ pub struct Diff {
     pub total: Option<Change>,
     /// The 90th percentile of the second.
     pub p90_usd: Option<Usd>,
+    /// The bad case, hours, GPU-hours and age of prices before and after; empty for price lists.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub figures: Vec<FigureChange>,
     pub reasons: Vec<Reason>,
     /// Greatest change first.
     pub lines: Vec<ChangedLine>,

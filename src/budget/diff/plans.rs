@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use crate::diff::figure::{Figure, figures};
 use crate::diff::{Amount, Cause, Change, Diff, DiffError, Reason, behind, changed, differing, input_changes};
 use crate::guardrail::Rented;
 use crate::portfolio::planned::MACHINE_HOUR;
 use gpuplan_plan::document::{DocumentError, PlanDocument, PlanRecord, RejectionReason, RejectionRecord};
+use gpuplan_plan::money::bill::BillItem;
 use gpuplan_units::Usd;
 
 pub fn diff(before: &Value, after: &Value) -> Result<Diff, DiffError> {
@@ -34,11 +36,27 @@ pub fn diff(before: &Value, after: &Value) -> Result<Diff, DiffError> {
         kind: "plans",
         total: Some(Change::new(was.cost.cost_usd.expected, is.cost.cost_usd.expected)),
         p90_usd: Some(is.cost.cost_usd.p90),
+        figures: figures(figures_of(&old, was), figures_of(&new, is)),
         reasons,
         lines,
         unchanged,
         rented: vec![rented],
     })
+}
+
+fn figures_of(document: &PlanDocument, plan: &PlanRecord) -> [(Figure, Option<f64>); 4] {
+    // The change of prices is no time.
+    let is_time =
+        |item: &str| [BillItem::Machines, BillItem::Fallback, BillItem::LostWork].iter().any(|it| it.label() == item);
+    let time = plan.cost.bill.iter().filter(|line| line.unit == MACHINE_HOUR && is_time(&line.item));
+    let machine_hours: f64 = time.map(|line| line.quantity).sum();
+    let age = document.generated_at.duration_since(plan.price.observed_at).as_secs_f64() / 86_400.0;
+    [
+        (Figure::P90Usd, Some(plan.cost.cost_usd.p90.dollars())),
+        (Figure::RunHours, Some(plan.time.run_hours.expected)),
+        (Figure::GpuHours, Some(machine_hours * f64::from(plan.machines.gpus_per_node))),
+        (Figure::PriceAgeDays, Some(age)),
+    ]
 }
 
 fn amounts(plan: &PlanRecord) -> Vec<Amount> {

@@ -63,6 +63,11 @@ fn price_and_estimate_share_a_change_that_adds_up() {
     let parts: Vec<(Cause, String)> = line.parts.iter().map(|part| (part.cause, part.change_usd.to_string())).collect();
     assert_eq!(parts, [(Cause::Price, "500.00".to_owned()), (Cause::Estimate, "1100.00".to_owned())]);
     assert!((found.total.unwrap().share.unwrap() - 0.32).abs() < 1e-9);
+    let figure = |figure| found.figures.iter().find(|change| change.figure == figure).map(|it| (it.before, it.after));
+    assert_eq!(figure(Figure::P90Usd), Some((Some(5000.0), Some(6600.0))));
+    assert_eq!(figure(Figure::RunHours), Some((Some(100.0), Some(120.0))));
+    assert_eq!(figure(Figure::GpuHours), Some((Some(800.0), Some(960.0))));
+    assert_eq!(figure(Figure::PriceAgeDays), Some((Some(13.5), Some(13.5))));
 }
 
 #[test]

@@ -1,39 +1,40 @@
 //! `Budget`: the whole answer to a portfolio, and its lines as charges.
 
 mod held;
+mod phases;
 mod sensitivity;
 mod sizes;
 mod terms;
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::charge::{Allocation, Charge, Costs, Nature, Resource};
 use crate::portfolio::assignment::{Assignment, assign};
 use crate::portfolio::budget::held::held_machines;
 pub use crate::portfolio::budget::held::{HeldMachines, PoolFigures};
+pub use crate::portfolio::budget::phases::PhaseFigures;
+use crate::portfolio::budget::phases::{PhaseSums, phase_figures, phase_sums};
 pub use crate::portfolio::budget::sensitivity::SensitivityBar;
 use crate::portfolio::budget::sensitivity::sensitivity_bars;
 use crate::portfolio::budget::sizes::less_work;
 pub use crate::portfolio::budget::terms::{OtherCloudCost, TermCommitment};
 use crate::portfolio::budget::terms::{other_clouds, term_commitments};
 use crate::portfolio::calendar::Month;
+pub use crate::portfolio::calendar::Period;
 pub use crate::portfolio::coverage::CommitmentFigures;
+use crate::portfolio::footprint::Footprint;
 use crate::portfolio::line_writer::BudgetLines;
 use crate::portfolio::lines::{BudgetLine, CostedPhase, LineOrigin};
 use crate::portfolio::planned::PhaseCost;
 use crate::portfolio::savings::saved;
 use crate::portfolio::simulation::draws::{DRAWS, chance_within, quantiles};
-pub use crate::portfolio::simulation::groups::CostGroup;
 use crate::portfolio::simulation::groups::GroupBy;
+pub use crate::portfolio::simulation::groups::{CostGroup, CumulativeCost};
 use crate::portfolio::simulation::{
     AVAILABILITY_IN_COMMON, EstimateCorrelation, SPOT_PRICE_IN_COMMON, SPOT_PRICE_STEP, Simulated, simulate,
 };
-use crate::portfolio::unit_costs::UnitCosts;
 use crate::portfolio::verdict::{Forecast, OLD_PRICE_DAYS, PriceAge, RuleResult, judged};
 use crate::portfolio::{Portfolio, PortfolioError};
 use gpuplan_plan::document::InputsRecord;
@@ -62,11 +63,16 @@ pub struct Budget {
     pub total: BudgetTotal,
     #[serde(flatten)]
     pub breakdown: Breakdown,
+    /// All months until the end of each, one after another; the last is the total.
+    pub cumulative: Vec<CumulativeCost>,
     pub phases: Vec<PhaseFigures>,
     pub commitments: Vec<CommitmentFigures>,
     /// Own and committed machines, and what the runs use of them; absent where there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<HeldMachines>,
+    /// Electricity and what it emits, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub footprint: Option<Footprint>,
     #[serde(flatten)]
     pub alternatives: Alternatives,
     /// What the budget has to keep, and whether it does.
@@ -76,13 +82,6 @@ pub struct Budget {
     pub sensitivity: Vec<SensitivityBar>,
     pub lines: Vec<BudgetLine>,
     pub assumptions: Vec<String>,
-}
-
-/// The months of a budget.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Period {
-    pub start: Month,
-    pub months: u32,
 }
 
 /// The whole cost, and how likely it stays within the budget.
@@ -120,42 +119,6 @@ pub struct Alternatives {
     pub promises: Vec<TermCommitment>,
     /// Each phase on other clouds.
     pub elsewhere: Vec<OtherCloudCost>,
-}
-
-/// A phase with what it is expected to cost.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct PhaseFigures {
-    pub phase: String,
-    pub team: String,
-    #[serde(flatten)]
-    pub period: Period,
-    pub repeats: u32,
-    /// Of the repeats, those on machines that are held.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub repeats_on_held: u32,
-    /// Id of its plan; null for stated rates.
-    pub plan: Option<String>,
-    /// What was asked, as a workload file says it, to compare budgets by; absent for stated rates.
-    #[serde(skip_serializing_if = "Value::is_null")]
-    pub question: Value,
-    pub cloud: String,
-    pub gpu: Option<String>,
-    pub nodes: u32,
-    pub purchase: String,
-    /// Of all times together, before tax and after commitments.
-    pub cost_usd: Quantiles<Usd>,
-    /// Of it, what spot and commitments save against renting the same machines on demand; null: no such price is known.
-    pub saved_usd: Option<Usd>,
-    /// Of one time.
-    pub run_hours: Quantiles<f64>,
-    /// Of one time.
-    pub cost_each_usd: Quantiles<Usd>,
-    /// Of one time; null: the workload states nothing to count by.
-    pub unit_costs: Option<UnitCosts>,
-}
-
-fn is_zero(number: &u32) -> bool {
-    *number == 0
 }
 
 /// `once` has one for each phase, in their order.
@@ -251,6 +214,7 @@ fn counted(
         let less_work = less_work(portfolio, costed, this_month, seed)?;
         Some(held_machines(portfolio, costed, assignment, &pool_hours, total.cost_usd.expected, less_work)?)
     };
+    let cumulative = simulated.groups.cumulative(&lines)?;
     let [by_month, by_team, by_cloud, by_gpu] = GroupBy::ALL.map(|by| simulated.groups.costs(by, &lines, portfolio));
     let rules = judged(portfolio, &Drawn { simulated: &simulated, lines: &lines, now }, now);
     Some(Budget {
@@ -263,9 +227,11 @@ fn counted(
         inputs,
         total,
         breakdown: Breakdown { by_month: by_month?, by_team: by_team?, by_cloud: by_cloud?, by_gpu: by_gpu? },
+        cumulative,
         phases: phase_figures(costed, &by_phase, &simulated, &lines)?,
         commitments,
         held,
+        footprint: None,
         alternatives: Alternatives {
             promises: term_commitments(portfolio, costed)?,
             elsewhere: other_clouds(costed, portfolio.tax)?,
@@ -329,20 +295,6 @@ fn tax_text(portfolio: &Portfolio) -> String {
     }
 }
 
-/// What each phase costs in each month.
-type PhaseSums = BTreeMap<(usize, Month), Usd>;
-
-fn phase_sums(lines: &[BudgetLine]) -> PhaseSums {
-    let mut sums = PhaseSums::new();
-    for line in lines {
-        if let LineOrigin::Phase(phase) = line.origin {
-            let sum = sums.entry((phase, line.month)).or_default();
-            *sum = *sum + line.amount.cost_usd;
-        }
-    }
-    sums
-}
-
 /// Percentiles of each line from the draws of what it belongs to: its lines move together. `None`: beyond counting.
 fn spread_lines(
     lines: &mut [BudgetLine],
@@ -379,47 +331,6 @@ fn spread_lines(
         (line.amount.p50_usd, line.amount.p90_usd) = (scaled(p50)?, scaled(p90)?);
     }
     Some(())
-}
-
-fn phase_figures(
-    costed: &[CostedPhase],
-    by_phase: &PhaseSums,
-    simulated: &Simulated,
-    lines: &[BudgetLine],
-) -> Option<Vec<PhaseFigures>> {
-    let one = |(at, costed): (usize, &CostedPhase)| {
-        let phase = costed.phase;
-        let cost_usd = Quantiles {
-            expected: phase.in_months().filter_map(|month| by_phase.get(&(at, month)).copied()).sum(),
-            p50: Usd::from_dollars(simulated.phases[at].p50)?,
-            p90: Usd::from_dollars(simulated.phases[at].p90)?,
-        };
-        let of_phase = lines.iter().filter(|line| line.origin == LineOrigin::Phase(at));
-        Some(PhaseFigures { saved_usd: saved(of_phase), ..figures(costed, cost_usd) })
-    };
-    costed.iter().enumerate().map(one).collect()
-}
-
-fn figures(costed: &CostedPhase, cost_usd: Quantiles<Usd>) -> PhaseFigures {
-    let CostedPhase { phase, once, .. } = costed;
-    PhaseFigures {
-        phase: phase.path(),
-        team: phase.team.clone(),
-        period: Period { start: phase.start, months: phase.months },
-        repeats: phase.repeats,
-        repeats_on_held: phase.repeats - costed.rented(),
-        plan: once.plan.clone(),
-        question: once.question.clone(),
-        cloud: once.machines.cloud.clone(),
-        gpu: once.machines.gpu.clone(),
-        nodes: once.machines.nodes,
-        purchase: once.machines.purchase.clone(),
-        cost_usd,
-        saved_usd: None,
-        run_hours: once.hours,
-        cost_each_usd: once.cost,
-        unit_costs: once.work.costs(once.cost.expected),
-    }
 }
 
 fn assumptions(portfolio: &Portfolio, costed: &[CostedPhase]) -> Vec<String> {

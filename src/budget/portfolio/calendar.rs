@@ -13,6 +13,13 @@ use serde::{Serialize, Serializer};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Month(i32);
 
+/// The months of a budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Period {
+    pub start: Month,
+    pub months: u32,
+}
+
 impl Month {
     /// `2027-01`.
     pub fn parse(text: &str) -> Option<Self> {

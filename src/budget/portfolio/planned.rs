@@ -47,6 +47,8 @@ pub struct PhaseCost {
     pub elsewhere: Vec<OtherCloud>,
     /// What one time does, as far as its workload says.
     pub work: Work,
+    /// Share of a step in which the GPUs do the model's work; `None` for stated rates.
+    pub gpu_utilization: Option<f64>,
     /// The same machines on every way to buy them.
     pub terms: Vec<TermsRecord>,
     /// The same work on machines that are held already, one for each pool that can do it.
@@ -153,6 +155,7 @@ impl PhaseCost {
             shape,
             elsewhere: elsewhere(document, plan),
             work: Work::of(&document.workload),
+            gpu_utilization: Some(plan.step.gpu_utilization.expected),
             // Terms are those of the recommended machines.
             terms: if is_recommended { document.terms.clone() } else { Vec::new() },
             held: Vec::new(),
@@ -197,6 +200,7 @@ impl PhaseCost {
             on_demand: None,
             elsewhere: Vec::new(),
             work: Work::default(),
+            gpu_utilization: None,
             terms: Vec::new(),
             held: Vec::new(),
         })

@@ -212,6 +212,13 @@ impl CostSum {
         (self.effective > Usd::ZERO).then(|| self.all_wasted().dollars() / self.effective.dollars())
     }
 
+    /// Of the list price, what spot, discounts and prepaid machines spared; negative where they cost more. `None`: no other price than what
+    /// was paid is known.
+    pub fn saved_share(&self) -> Option<f64> {
+        let is_known = self.list > Usd::ZERO && self.list != self.contracted;
+        is_known.then(|| (self.list - self.contracted).dollars() / self.list.dollars())
+    }
+
     pub fn usd_per_million_tokens(&self) -> Option<f64> {
         (self.tokens > 0.0).then(|| self.cost_of_tokens.dollars() / (self.tokens / 1e6))
     }

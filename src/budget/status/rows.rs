@@ -222,6 +222,14 @@ impl Rows {
         self.rows.iter().filter(|(slice, _)| is_wanted(slice)).map(|(_, row)| row.clone()).collect()
     }
 
+    /// Those of the portfolio, and others in which something was spent or is to go, in their order.
+    pub fn months(&self) -> impl Iterator<Item = Month> {
+        self.rows.keys().filter_map(|slice| match slice {
+            Slice::Month(month) => Some(*month),
+            _ => None,
+        })
+    }
+
     pub fn spent_by_team(&self) -> BTreeMap<String, Usd> {
         let team = |(slice, row): (&Slice, &StatusRow)| match slice {
             Slice::Team(name) => Some((name.clone(), row.spent_usd)),

@@ -21,6 +21,7 @@ use crate::session::input::read_text;
 use crate::session::{Catalogs, Session};
 use gpuplan_budget::portfolio::budget::months_for;
 use gpuplan_budget::portfolio::calendar::Month;
+use gpuplan_budget::portfolio::footprint::footprint;
 use gpuplan_budget::portfolio::planned::{HeldPlan, PhaseCost, PlannedError};
 use gpuplan_budget::portfolio::rules::BudgetRule;
 use gpuplan_budget::portfolio::verdict::{RuleResult, Verdict};
@@ -56,6 +57,9 @@ pub struct BudgetArguments {
     /// Print the lines as forecast rows of FOCUS 1.2, 1.3 or 1.4 (CSV)
     #[arg(long, value_name = "VERSION")]
     pub focus: Option<FocusVersion>,
+    /// Add the electricity of the machines and what it emits, with bands and sources; in no sum of money
+    #[arg(long, conflicts_with_all = ["focus", "actual"])]
+    pub carbon: bool,
     /// Compare with what was spent, by the ledger and imported bills, and forecast only what is left
     #[arg(long, conflicts_with = "focus")]
     pub actual: bool,
@@ -70,7 +74,11 @@ pub struct BudgetArguments {
 pub fn run(arguments: &BudgetArguments, session: &Session) -> Result<Exit, Diagnostic> {
     alert::check(&arguments.notify, session)?;
     let asked = ask(arguments, session)?;
-    let answer = asked.answer(session)?;
+    let mut answer = asked.answer(session)?;
+    if arguments.carbon {
+        let names: Vec<&str> = answer.phases.iter().map(|phase| phase.phase.as_str()).collect();
+        answer.footprint = Some(footprint(&answer.lines, &names, &asked.catalogs.hardware, &asked.catalogs.market));
+    }
     if arguments.actual {
         let (planned, spent) = (planned(arguments.planned.as_deref(), &answer)?, spent(&asked.portfolio, session)?);
         let Asked { portfolio, once, inputs, .. } = &asked;
@@ -147,6 +155,7 @@ struct Asked {
     portfolio: Portfolio,
     once: Vec<PhaseCost>,
     inputs: InputsRecord,
+    catalogs: Catalogs,
 }
 
 impl Asked {
@@ -201,7 +210,7 @@ fn ask(arguments: &BudgetArguments, session: &Session) -> Result<Asked, Diagnost
             portfolio.months = phase.months;
         }
     }
-    Ok(Asked { file: arguments.file.clone(), portfolio, once, inputs })
+    Ok(Asked { file: arguments.file.clone(), portfolio, once, inputs, catalogs })
 }
 
 /// A file that is a portfolio.

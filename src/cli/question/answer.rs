@@ -76,7 +76,7 @@ pub fn compute_on(
     let correction = measurements::correction(measured, &resolved, &catalogs.hardware, session)?;
     catalogs.market = catalogs.market.seen_by_user(measured.own_pools(&session.printer));
     let world = World { hardware: &catalogs.hardware, market: &catalogs.market, correction: &correction };
-    let mut set = gpuplan_plan::plan(world, &resolved.workload, &limits);
+    let mut set = gpuplan_plan::plan_from(world, &resolved.workload, &limits, &session.stock);
     if let Some(profile) = measured.profile() {
         let question = Question { world, workload: &resolved.workload, limits: &limits };
         set.findings = price_findings(question, set.recommendation.as_ref(), &profile.findings);

@@ -122,6 +122,7 @@ fn check_sources(market: &Market, findings: &mut Vec<Finding>) {
         .map(|offer| &*offer.source)
         .chain(risks)
         .chain(hosts)
+        .chain(market.sites.sources())
         .filter(|source| market.source(source).is_none())
     {
         *unknown.entry(source).or_default() += 1;

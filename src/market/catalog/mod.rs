@@ -6,4 +6,5 @@ mod numbers;
 mod offered;
 pub(crate) mod rows;
 pub mod rules;
+pub mod sites;
 pub mod snapshot;

@@ -16,6 +16,7 @@ use crate::catalog::offered;
 pub use crate::catalog::rows::read_prices;
 use crate::catalog::rows::{Risks, read_risks};
 use crate::catalog::rules;
+use crate::catalog::sites::Sites;
 pub use crate::error::MarketError;
 use crate::host_offer::{self, HostOffer};
 use crate::machines::MachineList;
@@ -51,6 +52,8 @@ pub struct Market {
     /// Of machines without GPU.
     host_offers: Vec<HostOffer>,
     pub charges: Charges,
+    /// Where regions take their electricity from.
+    pub sites: Sites,
     /// Which machines clouds had where when the snapshot was made, of those whose list it has.
     pub offered: BTreeMap<CloudId, MachineList>,
     pub sources: Vec<Source>,
@@ -107,6 +110,7 @@ impl Market {
             offers,
             host_offers,
             charges,
+            sites: Sites::read(archive)?,
             offered,
             sources: manifest.source,
             taken_at: manifest.taken_at,

@@ -32,8 +32,8 @@ use crate::limits::Limits;
 use crate::money::price::price;
 use crate::money::pricer::Pricer;
 use crate::plan_set::{Counts, PlanSet};
-use crate::spot::Forecaster;
 use crate::spot::pools::{add_pools_and_promise, find_break_even};
+use crate::spot::{Forecaster, Stock};
 use gpuplan_estimate::StepEstimate;
 use gpuplan_hardware::InstanceId;
 use gpuplan_market::{Offer, OfferId, Origin};
@@ -44,26 +44,31 @@ const MOST_NEAREST: usize = 3;
 
 /// The best ways to carry out a workload within some limits.
 pub fn plan(world: World, workload: &Workload, limits: &Limits) -> PlanSet {
-    // From within the thread pool: outside of it, the calling thread sleeps and is woken for each of the thousand small
-    // loops that are shared out below.
-    rayon::scope(|_| plan_with_policy(world, workload, limits))
+    plan_from(world, workload, limits, &Stock::default())
 }
 
-fn plan_with_policy(world: World, workload: &Workload, limits: &Limits) -> PlanSet {
+/// The same with futures that other questions have drawn already: the answer is the same, and there sooner.
+pub fn plan_from(world: World, workload: &Workload, limits: &Limits, stock: &Stock) -> PlanSet {
+    // From within the thread pool: outside of it, the calling thread sleeps and is woken for each of the thousand small
+    // loops that are shared out below.
+    rayon::scope(|_| plan_with_policy(world, workload, limits, stock))
+}
+
+fn plan_with_policy(world: World, workload: &Workload, limits: &Limits, stock: &Stock) -> PlanSet {
     let context = Context { world, workload, limits };
-    let mut set = plan_under(context);
+    let mut set = plan_under(context, stock);
     if set.recommendation.is_none() && limits.policy.is_some() {
         // The rules of the house are in the way if a plan stands without them.
         let limits = Limits { policy: None, ..limits.clone() };
-        set.only_policy = plan_under(Context { limits: &limits, ..context }).recommendation.is_some();
+        set.only_policy = plan_under(Context { limits: &limits, ..context }, stock).recommendation.is_some();
     }
     set
 }
 
-fn plan_under(context: Context) -> PlanSet {
+fn plan_under(context: Context, stock: &Stock) -> PlanSet {
     let pricer = Pricer::new(context);
     let found = candidates(&pricer);
-    choose(&pricer, found)
+    choose(&pricer, found, stock)
 }
 
 /// What can be had, priced, before anything on spot is forecast.
@@ -187,13 +192,13 @@ fn needs_network(nodes: u32, step: &StepEstimate) -> bool {
     step.served.map_or(nodes > 1, |served| served.nodes_each > 1)
 }
 
-fn choose(pricer: &Pricer, found: Candidates) -> PlanSet {
+fn choose(pricer: &Pricer, found: Candidates, stock: &Stock) -> PlanSet {
     let Candidates { kept_offers: kept, mut plans, mut refused, counts } = found;
     let context = pricer.context;
     let world = context.world;
     let value_of_time = ValueOfTime::new(context.workload, context.limits);
     let aim = Aim::new(context.limits, value_of_time);
-    let mut forecaster = Forecaster::new(&pricer.model, context.limits.seed);
+    let mut forecaster = Forecaster::new(&pricer.model, stock, context.limits.seed);
     let candidates = plans.len();
     let shortlist = shortlist(pricer, &mut forecaster, &mut plans, &mut refused, aim);
     let only_money = plans.is_empty() && refused.has_money_in_the_way();

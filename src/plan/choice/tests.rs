@@ -17,7 +17,7 @@ use crate::money::bill::BillItem;
 use crate::money::drift::Drift;
 use crate::money::pricer::Pricer;
 use crate::plan_set::PlanSet;
-use crate::spot::{Forecaster, MOST_UNPROBED};
+use crate::spot::{Forecaster, MOST_UNPROBED, Stock};
 use gpuplan_estimate::Correction;
 use gpuplan_hardware::{CloudId, GpuSelector, Hardware};
 use gpuplan_market::{Booking, Location, Market, Offer, Origin, Purchase, Quote};
@@ -179,8 +179,14 @@ fn what_is_not_forecast_would_not_have_been_recommended() {
         let aim = Aim::new(&limits, ValueOfTime::new(&workload, &limits));
         let found = candidates(&pricer);
         forecast_all += found.plans.iter().filter(|plan| plan.needs_forecast()).count();
-        let best = best_of_all(&pricer, &mut Forecaster::new(&pricer.model, limits.seed), found.plans.clone(), aim);
-        let recommended = choose(&pricer, found).recommendation.map(|plan| rank_of(&pricer, &plan, aim));
+        let best = best_of_all(
+            &pricer,
+            &mut Forecaster::new(&pricer.model, &Stock::default(), limits.seed),
+            found.plans.clone(),
+            aim,
+        );
+        let recommended =
+            choose(&pricer, found, &Stock::default()).recommendation.map(|plan| rank_of(&pricer, &plan, aim));
         assert_eq!(recommended, best, "question {question}: {objective:?}, {gpus}, {clouds:?}, {deadline:?}");
     }
     assert!(forecast_all > 1_000, "{forecast_all} plans on spot");

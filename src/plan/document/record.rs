@@ -1,6 +1,7 @@
 //! `PlanRecord`: one plan of a plan document, with its machines, price, layout, step, time and cost.
 
 pub mod cost;
+pub mod energy;
 pub mod input;
 pub mod machines;
 pub mod run;
@@ -20,6 +21,7 @@ use crate::document::remark::{Remark, sentences};
 use crate::document::words::Words;
 use crate::explanation::{Advice, Reason};
 use cost::CostRecord;
+use energy::EnergyRecord;
 use machines::{MachinesRecord, PriceRecord};
 use run::{CheckpointRecord, StagingRecord, SweepRecord, TimeRecord};
 use serving::ServingRecord;
@@ -47,6 +49,9 @@ pub struct PlanRecord {
     /// What it costs.
     #[serde(flatten)]
     pub cost: CostRecord,
+    /// Electricity of the machines, and what it emits; absent in plans of before it was counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub energy: Option<EnergyRecord>,
     /// `null`: no deadline was given.
     #[serde(default)]
     pub chance_by_deadline: Option<f64>,
@@ -122,6 +127,7 @@ impl PlanRecord {
             step: StepRecord::new(plan, context),
             time: TimeRecord::new(plan),
             cost: CostRecord::new(plan, context.words),
+            energy: Some(EnergyRecord::new(plan, world)),
             chance_by_deadline: plan.chance_by_deadline,
             spot: plan.spot.as_ref().and_then(|spot| SpotRecord::new(spot, world, context.words)),
             serving: ServingRecord::new(plan, context),

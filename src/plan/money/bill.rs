@@ -93,8 +93,12 @@ pub struct BillLine {
 impl BillLine {
     /// `None` if the cost is beyond counting.
     pub fn new(item: BillItem, quantity: f64, unit: &'static str, unit_price: Usd, basis: Basis) -> Option<Self> {
-        let cost = Usd::from_dollars(quantity * unit_price.nanos() as f64 / 1e9)?;
-        Some(Self { item, quantity, unit, unit_price, cost, basis })
+        Some(Self { item, quantity, unit, unit_price, cost: Self::cost(quantity, unit_price)?, basis })
+    }
+
+    /// Rounded once to the nano-dollar; `None` if it is beyond counting.
+    pub fn cost(quantity: f64, unit_price: Usd) -> Option<Usd> {
+        Usd::from_dollars(quantity * unit_price.nanos() as f64 / 1e9)
     }
 }
 

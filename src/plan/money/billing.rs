@@ -65,57 +65,106 @@ impl UsedHours {
     }
 }
 
+/// What a line rests on, before anybody asks for it.
+enum RestsOn<'a> {
+    Offer,
+    Losses,
+    Fallback(&'a Basis),
+    Side(&'a Rate),
+}
+
+/// One line of a bill without its cost.
+struct Part<'a> {
+    item: BillItem,
+    quantity: f64,
+    unit: &'static str,
+    price: Usd,
+    rests_on: RestsOn<'a>,
+}
+
 impl BillInput<'_> {
     /// `None` if a figure is beyond counting.
     pub fn bill(&self, used: &UsedHours) -> Option<Bill> {
-        let nodes = f64::from(self.nodes);
-        let working = billed_seconds(used.working * 3600.0, MINIMUM_BILLED_SECONDS) / 3600.0;
-        let elapsed = working + (used.elapsed - used.working);
-        let mut lines = Vec::with_capacity(6);
-        let rate = self.offer.quote.rate.times(1);
-        let basis = price_basis(self.offer);
-        lines.push(BillLine::new(BillItem::Machines, working * nodes, MACHINE_HOUR, rate, basis)?);
-        let mut changes = vec![(working + used.lost, rate, self.drift, price_basis(self.offer))];
-        if let Some(FallbackHours { hours, rate, drift, basis }) =
-            used.fallback.as_ref().filter(|used| used.hours > 0.0)
-        {
-            lines.push(BillLine::new(BillItem::Fallback, hours * nodes, MACHINE_HOUR, *rate, basis.clone())?);
-            changes.push((*hours, *rate, *drift, basis.clone()));
-        }
-        if used.lost > 0.0 {
-            let basis = Basis::LossRate(self.loss_basis);
-            lines.push(BillLine::new(BillItem::LostWork, used.lost * nodes, MACHINE_HOUR, rate, basis)?);
-        }
-        for (hours, rate, drift, basis) in changes.into_iter().filter(|(_, _, drift, _)| drift.expected > 1.0) {
-            let more = Usd::from_dollars(rate.dollars() * (drift.expected - 1.0))?;
-            lines.push(BillLine::new(BillItem::PriceChange, hours * nodes, MACHINE_HOUR, more, basis)?);
-        }
-        lines.extend(self.side_lines(elapsed / HOURS_PER_MONTH)?);
+        let mut lines = Vec::with_capacity(8);
+        self.parts(used, |Part { item, quantity, unit, price, rests_on }| {
+            let basis = match rests_on {
+                RestsOn::Offer => price_basis(self.offer),
+                RestsOn::Losses => Basis::LossRate(self.loss_basis),
+                RestsOn::Fallback(basis) => basis.clone(),
+                RestsOn::Side(rate) => rate.basis.clone(),
+            };
+            lines.push(BillLine::new(item, quantity, unit, price, basis)?);
+            Some(())
+        })?;
         Some(Bill { lines })
+    }
+
+    /// The same added up, without the lines: to the nano-dollar the total of `bill`.
+    pub fn total(&self, used: &UsedHours) -> Option<Usd> {
+        let mut total = Usd::ZERO;
+        self.parts(used, |part| {
+            total = total + BillLine::cost(part.quantity, part.price)?;
+            Some(())
+        })?;
+        Some(total)
     }
 
     /// What is not machines, when the run takes so long: the same for every way to rent them.
     pub fn side_costs(&self, elapsed: f64) -> Option<Usd> {
-        Some(self.side_lines(elapsed / HOURS_PER_MONTH)?.iter().map(|line| line.cost).sum())
+        let mut total = Usd::ZERO;
+        self.side_parts(elapsed / HOURS_PER_MONTH, &mut |part| {
+            total = total + BillLine::cost(part.quantity, part.price)?;
+            Some(())
+        })?;
+        Some(total)
+    }
+
+    fn parts(&self, used: &UsedHours, mut add: impl FnMut(Part) -> Option<()>) -> Option<()> {
+        let nodes = f64::from(self.nodes);
+        let working = billed_seconds(used.working * 3600.0, MINIMUM_BILLED_SECONDS) / 3600.0;
+        let elapsed = working + (used.elapsed - used.working);
+        let rate = self.offer.quote.rate.times(1);
+        let time = |item, hours: f64, price, rests_on| Part {
+            item,
+            quantity: hours * nodes,
+            unit: MACHINE_HOUR,
+            price,
+            rests_on,
+        };
+        let fallback = used.fallback.as_ref().filter(|used| used.hours > 0.0);
+        add(time(BillItem::Machines, working, rate, RestsOn::Offer))?;
+        if let Some(fallback) = fallback {
+            add(time(BillItem::Fallback, fallback.hours, fallback.rate, RestsOn::Fallback(&fallback.basis)))?;
+        }
+        if used.lost > 0.0 {
+            add(time(BillItem::LostWork, used.lost, rate, RestsOn::Losses))?;
+        }
+        let own = (working + used.lost, rate, self.drift, RestsOn::Offer);
+        let other = fallback.map(|it| (it.hours, it.rate, it.drift, RestsOn::Fallback(&it.basis)));
+        for (hours, rate, drift, rests_on) in std::iter::once(own).chain(other) {
+            if drift.expected > 1.0 {
+                let more = Usd::from_dollars(rate.dollars() * (drift.expected - 1.0))?;
+                add(time(BillItem::PriceChange, hours, more, rests_on))?;
+            }
+        }
+        self.side_parts(elapsed / HOURS_PER_MONTH, &mut add)
     }
 
     /// Disk, storage and egress for so many months.
-    fn side_lines(&self, months: f64) -> Option<Vec<BillLine>> {
-        let mut lines = Vec::new();
-        let mut add = |item: BillItem, quantity: f64, rate: &Rate| {
-            lines.push(BillLine::new(item, quantity, rate.unit, rate.price, rate.basis.clone())?);
-            Some(())
+    fn side_parts(&self, months: f64, add: &mut impl FnMut(Part) -> Option<()>) -> Option<()> {
+        let mut part = |item: BillItem, quantity: f64, rate: &Rate| {
+            add(Part { item, quantity, unit: rate.unit, price: rate.price, rests_on: RestsOn::Side(rate) })
         };
         if let Some(disk) = &self.charges.disk {
-            add(BillItem::Disk, self.charges.on_disk.0 / disk.unit_bytes * f64::from(self.nodes) * months, disk)?;
+            part(BillItem::Disk, self.charges.on_disk.0 / disk.unit_bytes * f64::from(self.nodes) * months, disk)?;
         }
         if let Some(storage) = &self.charges.storage {
-            add(BillItem::CheckpointStorage, self.saved.0 * CHECKPOINTS_KEPT / storage.unit_bytes * months, storage)?;
+            part(BillItem::CheckpointStorage, self.saved.0 * CHECKPOINTS_KEPT / storage.unit_bytes * months, storage)?;
         }
         if let (Some(egress), Some(moved)) = (&self.charges.egress, self.charges.moved) {
-            add(BillItem::Egress, moved.0 / egress.unit_bytes, egress)?;
+            part(BillItem::Egress, moved.0 / egress.unit_bytes, egress)?;
         }
-        Some(lines)
+        Some(())
     }
 }
 
@@ -126,5 +175,59 @@ pub fn price_basis(offer: &Offer) -> Basis {
         observed_at: offer.quote.observed_at,
         is_unverified: false,
         is_upper_bound: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpuplan_hardware::Hardware;
+    use gpuplan_market::Market;
+
+    #[test]
+    fn the_total_is_that_of_the_lines_to_the_nano_dollar() {
+        let market = Market::embedded(&Hardware::embedded().unwrap()).unwrap();
+        let basis = Basis::LossRate("a test");
+        let rate = |price: &str| {
+            let price = Usd::parse(price).unwrap();
+            Some(Rate { price, unit_bytes: 1e9, unit: "GB-month", basis: basis.clone() })
+        };
+        let charges = SideCharges {
+            disk: rate("0.081"),
+            storage: rate("0.0231"),
+            egress: rate("0.087"),
+            moved: Some(Bytes(3.3e11)),
+            on_disk: Bytes(7.7e11),
+        };
+        let bare = SideCharges::default();
+        for (at, offer) in market.offers().iter().enumerate().step_by(37) {
+            let drift = Drift { expected: 1.0 + (at % 5) as f64 / 30.0, p90: 1.4, gone: 0.0 };
+            let fallback = FallbackHours {
+                hours: (at % 3) as f64 * 1.7,
+                rate: offer.quote.rate.times(3),
+                drift,
+                basis: basis.clone(),
+            };
+            let input = BillInput {
+                offer,
+                drift,
+                nodes: 1 + at as u32 % 7,
+                saved: Bytes(1.6e10),
+                charges: if at % 2 == 0 { &charges } else { &bare },
+                loss_basis: "a test",
+            };
+            let used = UsedHours {
+                working: 0.003 * at as f64,
+                lost: (at % 4) as f64 / 3.0,
+                fallback: Some(fallback),
+                elapsed: 0.004 * at as f64,
+            };
+            let bill = input.bill(&used).unwrap();
+            assert_eq!(input.total(&used).unwrap(), bill.total(), "{bill:?}");
+            let sides: Usd = bill.lines.iter().filter(|line| line.unit != MACHINE_HOUR).map(|line| line.cost).sum();
+            let elapsed =
+                billed_seconds(used.working * 3600.0, MINIMUM_BILLED_SECONDS) / 3600.0 + used.elapsed - used.working;
+            assert_eq!(input.side_costs(elapsed).unwrap(), sides);
+        }
     }
 }

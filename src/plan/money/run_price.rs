@@ -56,8 +56,8 @@ pub fn price_run(
     let bill = input.bill(&used).ok_or(Rejection::Uncountable)?;
     let expected = bill.total();
     let at_most = |hours: f64, certainty: f64| -> Result<Usd, Rejection> {
-        let bill = input.bill(&UsedHours::held_or_booked(hours, booked)).ok_or(Rejection::Uncountable)?;
-        with_drift(expected, bill.total(), priced_offer.drift.over_expected(certainty)).ok_or(Rejection::Uncountable)
+        let total = input.total(&UsedHours::held_or_booked(hours, booked)).ok_or(Rejection::Uncountable)?;
+        with_drift(expected, total, priced_offer.drift.over_expected(certainty)).ok_or(Rejection::Uncountable)
     };
     let p90 = if outlook.is_some() {
         expected
@@ -67,14 +67,8 @@ pub fn price_run(
         p90
     };
     run.begin_after(booked.map_or(0.0, |it| it.wait));
-    let full = offer
-        .owned
-        .as_ref()
-        .map(|owned| Offer { quote: Quote { rate: owned.full_rate, ..offer.quote }, ..offer.clone() });
-    let full_bill =
-        full.map(|offer| BillInput { offer: &offer, ..input }.bill(&used).ok_or(Rejection::Uncountable)).transpose()?;
     Ok(Plan {
-        full_cost: full_bill.map(|bill| bill.total()),
+        full_cost: full_cost(&input, &used)?,
         offer: priced_offer.id,
         instance: offer.instance,
         nodes,
@@ -89,6 +83,14 @@ pub fn price_run(
         reasons: Vec::new(),
         advice: Vec::new(),
     })
+}
+
+/// Of machines that the user has already, what they cost whether used or not.
+fn full_cost(input: &BillInput, used: &UsedHours) -> Result<Option<Usd>, Rejection> {
+    let Some(owned) = &input.offer.owned else { return Ok(None) };
+    let offer = Offer { quote: Quote { rate: owned.full_rate, ..input.offer.quote }, ..input.offer.clone() };
+    let total = BillInput { offer: &offer, ..*input }.total(used);
+    total.map(Some).ok_or(Rejection::Uncountable)
 }
 
 fn limits_ask_for_spot(pricer: &Pricer) -> bool {

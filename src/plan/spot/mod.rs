@@ -5,7 +5,7 @@ pub mod pools;
 pub mod promise;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
 use rayon::prelude::*;
@@ -205,11 +205,30 @@ pub struct Job<'a> {
     pub deadline: Option<Hours>,
 }
 
-/// Which futures a forecast needs: the availability that they start from, and their tick in seconds, as bits.
+/// Which futures a forecast needs: the seed, the availability that they start from, and their tick in seconds, as bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind {
+    seed: u64,
     availability: u64,
     tick: u64,
+}
+
+/// Futures that were drawn, for every question of a process: those of one kind are the same whoever asks first. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Stock {
+    by_kind: Arc<Mutex<BTreeMap<Kind, Arc<Futures>>>>,
+}
+
+impl Stock {
+    fn futures(&self, model: &AvailabilityModel, kind: Kind) -> Arc<Futures> {
+        let mut by_kind = self.by_kind.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = by_kind.entry(kind).or_insert_with(|| {
+            let tick = f64::from_bits(kind.tick);
+            let watch = Watch::attempts(1, tick, FIRST_PAUSE).assuming(f64::from_bits(kind.availability));
+            Arc::new(Futures::new(model, watch, tick, kind.seed))
+        });
+        Arc::clone(made)
+    }
 }
 
 impl Job<'_> {
@@ -224,10 +243,6 @@ impl Job<'_> {
 
     fn tick(&self) -> f64 {
         if self.horizon() > TICK * TICKS { LONG_TICK } else { TICK }
-    }
-
-    fn kind(&self, availability: f64) -> Kind {
-        Kind { availability: availability.to_bits(), tick: self.tick().to_bits() }
     }
 
     fn draws(&self, drawn_ticks: usize) -> usize {
@@ -280,18 +295,18 @@ impl Job<'_> {
 pub struct Forecaster<'a> {
     model: &'a AvailabilityModel,
     seed: u64,
-    futures: BTreeMap<Kind, Futures>,
+    stock: Stock,
     tables: Vec<(Terms, Arc<Table>)>,
     /// Step times of the draws, in 90th percentiles: spread evenly, in an order of its own.
     deviations: Arc<[f64]>,
 }
 
 impl<'a> Forecaster<'a> {
-    pub fn new(model: &'a AvailabilityModel, seed: u64) -> Self {
+    pub fn new(model: &'a AvailabilityModel, stock: &Stock, seed: u64) -> Self {
         // Multiples of the golden ratio fill the unit interval evenly, however many are taken.
         let golden = 0.618_033_988_749_895;
         let deviations = (0..DRAWS).map(|draw| deviations(((draw as f64 + 0.5) * golden).fract())).collect();
-        Self { model, seed, futures: BTreeMap::new(), tables: Vec::new(), deviations }
+        Self { model, seed, stock: stock.clone(), tables: Vec::new(), deviations }
     }
 
     /// One forecast a job, in their order.
@@ -345,12 +360,9 @@ impl<'a> Forecaster<'a> {
         self.futures(job, job.availability).least(&limits, fallback, job.draws(DRAWN_TICKS), work, value_of_hour)
     }
 
-    fn futures(&mut self, job: &Job, availability: f64) -> &mut Futures {
-        let (model, seed, tick) = (self.model, self.seed, job.tick());
-        self.futures.entry(job.kind(availability)).or_insert_with(|| {
-            let watch = Watch::attempts(1, tick, FIRST_PAUSE).assuming(availability);
-            Futures::new(model, watch, tick, seed)
-        })
+    fn futures(&self, job: &Job, availability: f64) -> Arc<Futures> {
+        let kind = Kind { seed: self.seed, availability: availability.to_bits(), tick: job.tick().to_bits() };
+        self.stock.futures(self.model, kind)
     }
 
     fn outcomes(&mut self, job: &Job, availability: f64, drawn_ticks: usize) -> Result<Vec<Outcome>, ReplayError> {

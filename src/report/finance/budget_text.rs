@@ -1,6 +1,7 @@
 //! A budget for a person: the sum and its chance first, then by month, team, cloud and GPU, then what would change it.
 //! The same tables serve the terminal and Markdown.
 
+use crate::finance::carbon_text;
 use crate::finance::rules_text;
 use crate::finance::sections::{self, Section};
 use crate::text::format;
@@ -100,6 +101,7 @@ fn sections(budget: &Budget, most: usize) -> Vec<Section> {
     sections.extend(term_commitments(budget));
     sections.extend(other_clouds(budget, most));
     sections.push(sensitivity(budget));
+    sections.extend(budget.footprint.as_ref().map(|footprint| carbon_text::section(footprint, most)));
     sections
 }
 
@@ -139,10 +141,11 @@ fn unit_costs(budget: &Budget, most: usize) -> Option<Section> {
     ];
     let shown: Vec<_> =
         units.into_iter().filter(|(_, of)| counted.iter().any(|(_, costs)| of(costs).is_some())).collect();
-    let mut columns = vec![Column::left("phase", 0), Column::right("each time", 0)];
+    let mut columns = vec![Column::left("phase", 0), Column::right("each time", 0), Column::right("GPUs busy", 0)];
     columns.extend(shown.iter().map(|(unit, _)| Column::right(unit, 0)));
     let row = |(phase, costs): &(&PhaseFigures, UnitCosts)| {
-        let mut cells = vec![phase.phase.clone(), format::usd(phase.cost_each_usd.expected)];
+        let busy = phase.gpu_utilization.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", share * 100.0));
+        let mut cells = vec![phase.phase.clone(), format::usd(phase.cost_each_usd.expected), busy];
         cells.extend(shown.iter().map(|(_, of)| of(costs).map_or_else(|| "-".to_owned(), small)));
         cells
     };
@@ -166,7 +169,7 @@ fn small(amount: Usd) -> String {
 }
 
 fn phases(budget: &Budget, most: usize) -> Section {
-    let columns = vec![
+    let mut columns = vec![
         Column::left("phase", 0),
         Column::left("team", 120),
         Column::left("months", 0),
@@ -177,12 +180,14 @@ fn phases(budget: &Budget, most: usize) -> Section {
         Column::right("expected", 0),
         Column::right("90 %", 0),
     ];
+    let saves = budget.phases.iter().any(|phase| phase.saved_usd.is_some());
+    columns.extend(saves.then_some(Column::right("saves", 110)));
     let mut by_cost: Vec<_> = budget.phases.iter().collect();
     by_cost.sort_by_key(|phase| std::cmp::Reverse(phase.cost_usd.expected));
     let rows = by_cost.iter().take(most).map(|phase| {
         let Period { start, months } = phase.period;
         let months = if months > 1 { format!("{start} +{}", months - 1) } else { start.to_string() };
-        vec![
+        let mut cells = vec![
             phase.phase.clone(),
             phase.team.clone(),
             months,
@@ -192,7 +197,9 @@ fn phases(budget: &Budget, most: usize) -> Section {
             Hours(phase.run_hours.expected).to_string(),
             format::usd(phase.cost_usd.expected),
             format::usd(phase.cost_usd.p90),
-        ]
+        ];
+        cells.extend(saves.then(|| phase.saved_usd.map_or_else(|| "-".to_owned(), format::change)));
+        cells
     });
     let foot = footer(most.min(budget.phases.len()), budget.phases.len(), "--max-results shows more");
     let title = if budget.tax == "excluded" { "By phase" } else { "By phase, before tax" };

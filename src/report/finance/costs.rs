@@ -47,6 +47,7 @@ pub fn text(shown: &CostsReport, width: u16) -> String {
         Column::right("hours", 0),
         Column::right("list", if has_discount { 0 } else { never }),
         Column::right("contracted", own(0)),
+        Column::right("saved", if has_discount { own(100) } else { never }),
         Column::right("billed", if has_bill { 0 } else { never }),
         Column::right("effective", if total.effective_on_bill == total.billed { never } else { 0 }),
         Column::right("credits", if total.credits == Usd::ZERO { never } else { 0 }),
@@ -68,6 +69,7 @@ pub fn text(shown: &CostsReport, width: u16) -> String {
             three_figures(if by_bills { row.billed_hours } else { row.machine_hours }),
             signed(row.list),
             signed(row.contracted),
+            row.saved_share().map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", share * 100.0)),
             row.billed.map_or_else(|| "-".to_owned(), signed),
             row.effective_on_bill.map_or_else(|| "-".to_owned(), signed),
             signed(row.credits),
@@ -194,6 +196,9 @@ pub struct CostsRecord<'a> {
     pub wasted_usd: WastedAmounts,
     /// Of what was spent; null where nothing was.
     pub wasted_share: Option<f64>,
+    /// Of `list_usd`, what spot, discounts and prepaid machines spared; negative where they cost more; null: no other price than what was
+    /// paid is known.
+    pub saved_share: Option<f64>,
     /// That completed runs trained on; null: nobody said, or none has completed.
     pub tokens: Option<f64>,
     pub usd_per_million_tokens: Option<f64>,
@@ -265,6 +270,7 @@ impl<'a> From<&'a CostSum> for CostsRecord<'a> {
                 all: sum.all_wasted(),
             },
             wasted_share: sum.wasted_share(),
+            saved_share: sum.saved_share(),
             tokens: (sum.tokens > 0.0).then_some(sum.tokens),
             usd_per_million_tokens: sum.usd_per_million_tokens(),
         }

@@ -8,9 +8,9 @@ use crate::text::format;
 use crate::text::json::{VERSION, pretty};
 use crate::text::table::{Column, footer, render};
 use crate::text::wrap::wrap;
-use gpuplan_budget::diff::{Change, ChangedLine, Diff};
+use gpuplan_budget::diff::{Change, ChangedLine, Diff, Figure, FigureChange};
 use gpuplan_budget::guardrail::Broken;
-use gpuplan_units::Usd;
+use gpuplan_units::{Hours, Usd};
 
 /// What is compared, and the rules that the second breaks.
 pub struct Context<'a> {
@@ -62,6 +62,10 @@ pub fn text(diff: &Diff, context: &Context, width: u16, most: usize) -> String {
     out.push('\n');
     out.push_str(&wrap(&summary(diff), width, "  "));
     out.push('\n');
+    for (name, before, after) in figure_words(diff) {
+        out.push_str(&wrap(&format!("  {name}: {before} -> {after}"), width, "    "));
+        out.push('\n');
+    }
     for reason in &diff.reasons {
         out.push_str(&wrap(&format!("  {:<9} {}", reason.cause.word(), reason.detail), width, "            "));
         out.push('\n');
@@ -84,6 +88,13 @@ pub fn text(diff: &Diff, context: &Context, width: u16, most: usize) -> String {
 /// Fit for a comment: the sum and what is broken in the open, the lines folded away.
 pub fn markdown(diff: &Diff, context: &Context, most: usize) -> String {
     let mut out = format!("### Cost of `{}` -> `{}`\n\n**{}**\n", context.before, context.after, summary(diff));
+    let figures = figure_words(diff);
+    if !figures.is_empty() {
+        let columns = [Column::left("", 0), Column::right("before", 0), Column::right("after", 0)];
+        let rows: Vec<Vec<String>> =
+            figures.into_iter().map(|(name, before, after)| vec![name.to_owned(), before, after]).collect();
+        out.push_str(&format!("\n{}", markdown_table(&columns, &rows)));
+    }
     if !context.broken.is_empty() {
         out.push_str("\nBroken rules:\n\n");
         for broken in context.broken {
@@ -105,6 +116,24 @@ pub fn markdown(diff: &Diff, context: &Context, most: usize) -> String {
         ));
     }
     out
+}
+
+/// Name, before and after.
+fn figure_words(diff: &Diff) -> Vec<(&'static str, String, String)> {
+    let words = |change: &FigureChange| {
+        let of: (&str, fn(f64) -> String) = match change.figure {
+            Figure::P90Usd => {
+                ("nine of ten cases", |usd| Usd::from_dollars(usd).map_or_else(|| format!("${usd}"), format::usd))
+            }
+            Figure::RunHours => ("time", |hours| Hours(hours).to_string()),
+            Figure::GpuHours => ("GPU-hours", format::count),
+            Figure::PriceAgeDays => ("age of the price", |days| format::duration(Hours(days * 24.0))),
+            Figure::OldPriceShare => ("on old prices", |share| format!("{:.0} % of the money", share * 100.0)),
+        };
+        let side = |figure: Option<f64>| figure.map_or_else(|| "-".to_owned(), of.1);
+        (of.0, side(change.before), side(change.after))
+    };
+    diff.figures.iter().map(words).collect()
 }
 
 fn broken_rule(broken: &Broken, policy: &str) -> String {

@@ -1,10 +1,19 @@
 //! The report on a budget: many runs over months, as `gpuplan budget FILE --output json` wrote it.
 
+mod carbon;
+pub mod course;
+mod lines;
+
+use std::cmp::Reverse;
+
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::page::budget::carbon::Footprint;
+use crate::page::budget::course::Cumulative;
+use crate::page::budget::lines::{BudgetLine, money};
 use crate::page::chart::{Chart, ChartKind, Range, RangeChart, Swing, SwingChart};
 use crate::page::document::{Cell, Column, Figure, KeyFigure, Report, Section, Table, day, day_and_time};
 use crate::text::format;
@@ -43,6 +52,10 @@ pub struct Budget {
     by_cloud: Vec<CostGroup>,
     #[serde(default)]
     by_gpu: Vec<CostGroup>,
+    #[serde(default)]
+    cumulative: Vec<Cumulative>,
+    #[serde(default)]
+    footprint: Option<Footprint>,
     #[serde(default)]
     phases: Vec<PhaseFigures>,
     #[serde(default)]
@@ -94,7 +107,12 @@ struct PhaseFigures {
     #[serde(default)]
     purchase: String,
     cost_usd: Quantiles<Usd>,
+    /// Signed.
+    #[serde(default)]
+    saved_usd: Option<String>,
     run_hours: Quantiles<f64>,
+    #[serde(default)]
+    gpu_utilization: Option<f64>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -121,29 +139,6 @@ struct SensitivityBar {
     basis: String,
 }
 
-#[derive(Clone, Debug, Deserialize)]
-struct BudgetLine {
-    #[serde(default)]
-    run: Option<String>,
-    #[serde(default)]
-    team: Option<String>,
-    #[serde(default)]
-    month: Option<String>,
-    item: String,
-    #[serde(default)]
-    cloud: String,
-    #[serde(default)]
-    purchase: Option<String>,
-    quantity: f64,
-    unit: String,
-    unit_price_usd: String,
-    cost_usd: String,
-    #[serde(default)]
-    source: String,
-    #[serde(default)]
-    assumption: String,
-}
-
 /// A document of `budget`, of either kind, in the version that this program writes.
 pub fn read_versioned<T: DeserializeOwned>(document: Value) -> Result<T, BudgetDocumentError> {
     match document.get("version").and_then(Value::as_u64) {
@@ -165,7 +160,7 @@ impl Budget {
     }
 }
 
-pub fn report(budget: &Budget, now: Timestamp) -> Report {
+fn key(budget: &Budget) -> Vec<KeyFigure> {
     let cost = budget.total.cost_usd;
     let mut key = vec![
         KeyFigure {
@@ -195,6 +190,10 @@ pub fn report(budget: &Budget, now: Timestamp) -> Report {
             note: format!("of the cost, older than {:.0} days; the oldest is of {}", age.older_than_days, day(oldest)),
         })
     }));
+    key
+}
+
+pub fn report(budget: &Budget, now: Timestamp) -> Report {
     let mut sections = vec![summary(budget)];
     let mut missing = Vec::new();
     let groups = [
@@ -207,7 +206,17 @@ pub fn report(budget: &Budget, now: Timestamp) -> Report {
         if parts.is_empty() {
             missing.push(format!("{heading}: the budget does not say it"));
         } else {
-            sections.push(group(id, heading, parts));
+            // Months in their order, everything else by what it costs.
+            let mut parts: Vec<&CostGroup> = parts.iter().collect();
+            if id != "by-month" {
+                parts.sort_by_key(|part| Reverse(part.cost_usd.expected));
+            }
+            let mut section = group(id, heading, &parts);
+            if id == "by-month" {
+                section.figures.extend(course::by_team(&budget.lines));
+                section.figures.extend(course::added_up(&budget.cumulative, budget.total.budget_usd));
+            }
+            sections.push(section);
         }
     }
     if !budget.phases.is_empty() {
@@ -219,7 +228,8 @@ pub fn report(budget: &Budget, now: Timestamp) -> Report {
     if !budget.sensitivity.is_empty() {
         sections.push(sensitivity(budget));
     }
-    sections.push(lines(budget));
+    sections.extend(budget.footprint.as_ref().map(carbon::section));
+    sections.push(lines::section(&budget.lines));
     let tax = budget.tax.as_deref().unwrap_or("not stated");
     let mut points: Vec<String> = budget.assumptions.clone();
     points.push(format!("Money is in United States dollars; tax: {tax}."));
@@ -229,6 +239,7 @@ pub fn report(budget: &Budget, now: Timestamp) -> Report {
     }
     let made = budget.generated_at.map_or(String::new(), |at| format!(" made on {}", day_and_time(at)));
     let title = budget.name.clone().unwrap_or_else(|| "Budget".to_owned());
+    let key = key(budget);
     Report { title, lead: format!("A budget{made}, {} lines.", budget.lines.len()), made_at: now, key, sections }
 }
 
@@ -258,7 +269,7 @@ fn summary(budget: &Budget) -> Section {
     Section { id: "summary", heading: "Summary", text, ..Section::default() }
 }
 
-fn group(id: &'static str, heading: &'static str, parts: &[CostGroup]) -> Section {
+fn group(id: &'static str, heading: &'static str, parts: &[&CostGroup]) -> Section {
     let has_budget = parts.iter().any(|part| part.budget_usd.is_some());
     let range = |part: &CostGroup| Range {
         name: part.name.clone(),
@@ -276,7 +287,7 @@ fn group(id: &'static str, heading: &'static str, parts: &[CostGroup]) -> Sectio
             if has_budget { " and a line at its budget" } else { "" }
         ),
         ChartKind::Ranges(RangeChart {
-            ranges: parts.iter().map(range).collect(),
+            ranges: parts.iter().copied().map(range).collect(),
             limits: parts.iter().map(|part| part.budget_usd.map(Usd::dollars)).collect(),
             is_from_zero: true,
         }),
@@ -304,7 +315,7 @@ fn group(id: &'static str, heading: &'static str, parts: &[CostGroup]) -> Sectio
         id,
         caption: "Percentiles of the cost; those of several do not add up".to_owned(),
         columns,
-        rows: parts.iter().map(row).collect(),
+        rows: parts.iter().copied().map(row).collect(),
     };
     Section { id: section_id(id), heading, figures: vec![Figure { chart: Some(chart), table }], ..Section::default() }
 }
@@ -320,9 +331,10 @@ fn section_id(table: &str) -> &'static str {
 }
 
 fn phases(budget: &Budget) -> Section {
+    let saves = budget.phases.iter().any(|phase| phase.saved_usd.is_some());
     let row = |phase: &PhaseFigures| {
         let gpu = phase.gpu.as_deref().unwrap_or("machine");
-        vec![
+        let mut cells = vec![
             Cell::text(&*phase.phase),
             Cell::text(&*phase.team),
             Cell::text(&*phase.start),
@@ -331,27 +343,37 @@ fn phases(budget: &Budget) -> Section {
             Cell::text(format!("{} x {gpu} on {}", phase.nodes, phase.cloud)),
             Cell::text(&*phase.purchase),
             Cell::hours(phase.run_hours.expected),
+            phase.gpu_utilization.map_or_else(Cell::none, Cell::share),
             Cell::usd(phase.cost_usd.expected),
             Cell::usd(phase.cost_usd.p90),
-        ]
+        ];
+        if saves {
+            cells.push(phase.saved_usd.as_deref().map_or_else(Cell::none, money));
+        }
+        cells
     };
     let mut by_cost: Vec<&PhaseFigures> = budget.phases.iter().collect();
-    by_cost.sort_by_key(|phase| std::cmp::Reverse(phase.cost_usd.expected));
+    by_cost.sort_by_key(|phase| Reverse(phase.cost_usd.expected));
+    let mut columns = vec![
+        Column::text("phase", "Run"),
+        Column::text("team", "Team"),
+        Column::text("start", "From"),
+        Column::number("months", "Months"),
+        Column::number("repeats", "Times"),
+        Column::text("machines", "Machines"),
+        Column::text("purchase", "Terms"),
+        Column::number("run_hours_expected", "Hours each"),
+        Column::number("gpu_utilization", "GPUs busy"),
+        Column::number("cost_usd_expected", "Expected (mean)"),
+        Column::number("cost_usd_p90", "Nine of ten (p90)"),
+    ];
+    if saves {
+        columns.push(Column::number("saved_usd", "Spot and commitments save"));
+    }
     let table = Table {
         id: "phase",
         caption: "Every run and phase, the dearest first".to_owned(),
-        columns: vec![
-            Column::text("phase", "Run"),
-            Column::text("team", "Team"),
-            Column::text("start", "From"),
-            Column::number("months", "Months"),
-            Column::number("repeats", "Times"),
-            Column::text("machines", "Machines"),
-            Column::text("purchase", "Terms"),
-            Column::number("run_hours_expected", "Hours each"),
-            Column::number("cost_usd_expected", "Expected (mean)"),
-            Column::number("cost_usd_p90", "Nine of ten (p90)"),
-        ],
+        columns,
         rows: by_cost.into_iter().map(row).collect(),
     };
     Section { id: "runs", heading: "Runs", figures: vec![Figure { chart: None, table }], ..Section::default() }
@@ -436,51 +458,4 @@ fn sensitivity(budget: &Budget) -> Section {
         figures: vec![Figure { chart: Some(chart), table }],
         ..Section::default()
     }
-}
-
-fn lines(budget: &Budget) -> Section {
-    let text = |text: &Option<String>| text.as_deref().map_or_else(Cell::none, Cell::text);
-    let row = |line: &BudgetLine| {
-        vec![
-            text(&line.month),
-            text(&line.team),
-            text(&line.run),
-            Cell::text(&*line.item),
-            Cell::count(line.quantity),
-            Cell::text(&*line.unit),
-            money(&line.unit_price_usd),
-            money(&line.cost_usd),
-            Cell::text(&*line.cloud),
-            text(&line.purchase),
-            Cell::text(&*line.source),
-            Cell::text(&*line.assumption),
-        ]
-    };
-    let table = Table {
-        id: "line",
-        caption: "Every line of the budget".to_owned(),
-        columns: vec![
-            Column::text("month", "Month"),
-            Column::text("team", "Team"),
-            Column::text("run", "Run"),
-            Column::text("item", "Item"),
-            Column::number("quantity", "Quantity"),
-            Column::text("unit", "Unit"),
-            Column::number("unit_price_usd", "Unit price"),
-            Column::number("cost_usd", "Cost"),
-            Column::text("cloud", "Cloud"),
-            Column::text("purchase", "Terms"),
-            Column::text("source", "Source"),
-            Column::text("assumption", "Assumption"),
-        ],
-        rows: budget.lines.iter().map(row).collect(),
-    };
-    Section { id: "lines", heading: "Lines", figures: vec![Figure { chart: None, table }], ..Section::default() }
-}
-
-/// An amount that may be negative.
-fn money(text: &str) -> Cell {
-    let (sign, size) = text.strip_prefix('-').map_or(("", text), |size| ("-", size));
-    Usd::parse(size)
-        .map_or_else(|_| Cell::text(text), |amount| Cell::new(format!("{sign}{}", format::usd(amount)), text))
 }

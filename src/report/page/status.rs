@@ -1,20 +1,18 @@
 //! The report on a budget against what was spent, as `gpuplan budget FILE --actual --output json` wrote it.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::page::budget::course::{Cumulative, level, lines_over_months, months_added_up};
 use crate::page::budget::{BudgetDocumentError, chance, chance_cell, read_versioned};
-use crate::page::chart::{Chart, ChartKind, LineChart, Part, PartsChart, Series, Stroke};
+use crate::page::chart::{Chart, ChartKind, Part, PartsChart, Stroke};
 use crate::page::document::{Cell, Column, Figure, KeyFigure, Report, Section, Table, day};
 use crate::text::format;
 use gpuplan_units::{Quantiles, Usd};
-
-/// The version that is read.
-/// Of a month on the axis of time.
-const HOURS_PER_MONTH: f64 = 730.0;
 
 /// What a report takes from it.
 #[derive(Clone, Debug, Deserialize)]
@@ -26,6 +24,8 @@ pub struct Status {
     total: Row,
     at_completion_usd: Quantiles<Usd>,
     by_month: Vec<Row>,
+    #[serde(default)]
+    cumulative: Vec<Cumulative>,
     by_team: Vec<Row>,
     by_project: Vec<Row>,
     by_phase: Vec<Phase>,
@@ -119,7 +119,7 @@ pub fn report(status: &Status, now: Timestamp) -> Report {
         groups
             .into_iter()
             .filter(|(.., rows)| !rows.is_empty())
-            .map(|(id, heading, table, rows)| group(id, heading, table, rows)),
+            .map(|(id, heading, table, rows)| group(id, heading, table, &dearest_first(rows))),
     );
     sections.push(phases(status));
     sections.extend(causes(status));
@@ -172,41 +172,35 @@ fn summary(status: &Status) -> Section {
 
 /// The months one after another, and all of them added up.
 fn course(status: &Status) -> Section {
-    let sum = |of: fn(&Row) -> Usd| -> Vec<(f64, f64)> {
-        let mut all = 0.0;
-        let ends = status.by_month.iter().enumerate().map(|(at, row)| {
-            all += of(row).dollars();
-            ((at + 1) as f64 * HOURS_PER_MONTH, all)
-        });
-        std::iter::once((0.0, 0.0)).chain(ends).collect()
+    let sum = |of: fn(&Row) -> Usd| {
+        let mut all = Usd::ZERO;
+        status.by_month.iter().map(move |row| {
+            all = all + of(row);
+            all
+        })
     };
     let mut series = vec![
-        Series { name: "planned".to_owned(), stroke: Stroke::Dotted, points: sum(|row| row.planned_usd) },
-        Series { name: "spent and to go".to_owned(), stroke: Stroke::Solid, points: sum(|row| row.at_completion_usd) },
+        months_added_up("planned", Stroke::Dotted, sum(|row| row.planned_usd)),
+        months_added_up("spent and to go", Stroke::Solid, sum(|row| row.at_completion_usd)),
     ];
-    series.extend(status.total.budget_usd.map(|limit| {
-        let end = status.by_month.len() as f64 * HOURS_PER_MONTH;
-        Series {
-            name: "budget".to_owned(),
-            stroke: Stroke::Dashed,
-            points: vec![(0.0, limit.dollars()), (end, limit.dollars())],
-        }
-    }));
-    let chart = Chart::new(
+    if !status.cumulative.is_empty() {
+        let ends = status.cumulative.iter().map(|until| until.cost_usd.p90);
+        series.push(months_added_up("the same in nine of ten cases", Stroke::DashDotted, ends));
+    }
+    series.extend(status.total.budget_usd.map(|limit| level(limit, status.by_month.len())));
+    let chart = lines_over_months(
         "All months added up, against what was planned and the budget",
         format!("Lines over {} months from zero to {}.", status.by_month.len(), money(status.total.at_completion_usd)),
-        ChartKind::Lines(LineChart {
-            x_name: "time since the first month began".to_owned(),
-            y_name: "dollars".to_owned(),
-            begins_at_zero: true,
-            series,
-        }),
+        series,
     );
     let mut section = group("months", "By month", "by-month", &status.by_month);
     let mut all = (Usd::ZERO, Usd::ZERO);
+    let until: BTreeMap<&str, Usd> =
+        status.cumulative.iter().map(|until| (until.month.as_str(), until.cost_usd.p90)).collect();
     let rows = status.by_month.iter().map(|row| {
         all = (all.0 + row.planned_usd, all.1 + row.at_completion_usd);
-        vec![Cell::text(&*row.name), money_cell(all.0), money_cell(all.1)]
+        let p90 = until.get(row.name.as_str()).map_or_else(Cell::none, |p90| money_cell(*p90));
+        vec![Cell::text(&*row.name), money_cell(all.0), money_cell(all.1), p90]
     });
     let table = Table {
         id: "cumulative",
@@ -215,6 +209,7 @@ fn course(status: &Status) -> Section {
             Column::text("name", "Until the end of"),
             Column::number("planned_usd", "Planned"),
             Column::number("at_completion_usd", "Spent and to go"),
+            Column::number("at_completion_usd_p90", "In nine of ten cases"),
         ],
         rows: rows.collect(),
     };
@@ -235,6 +230,12 @@ fn parts(row: &Row) -> Part {
         ahead: row.to_go_usd.dollars().max(0.0),
         limit: Some(row.budget_usd.unwrap_or(row.planned_usd).dollars()),
     }
+}
+
+fn dearest_first(rows: &[Row]) -> Vec<Row> {
+    let mut rows = rows.to_vec();
+    rows.sort_by_key(|row| Reverse(row.at_completion_usd));
+    rows
 }
 
 fn group(id: &'static str, heading: &'static str, table: &'static str, rows: &[Row]) -> Section {
@@ -280,9 +281,11 @@ fn phases(status: &Status) -> Section {
         cells.extend([planned_usd, spent_usd, to_go_usd, at_completion_usd].map(|amount| money_cell(*amount)));
         cells
     };
+    let mut phases: Vec<&Phase> = status.by_phase.iter().collect();
+    phases.sort_by_key(|phase| Reverse(phase.row.at_completion_usd));
     let table = Table {
         id: "phase",
-        caption: "Every run and phase".to_owned(),
+        caption: "Every run and phase, the dearest first".to_owned(),
         columns: vec![
             Column::text("phase", "Run"),
             Column::number("done", "Done"),
@@ -291,7 +294,7 @@ fn phases(status: &Status) -> Section {
             Column::number("to_go_usd", "To go"),
             Column::number("at_completion_usd", "At completion"),
         ],
-        rows: status.by_phase.iter().map(cells).collect(),
+        rows: phases.into_iter().map(cells).collect(),
     };
     Section { id: "runs", heading: "Runs", figures: vec![Figure { chart: None, table }], ..Section::default() }
 }
@@ -312,7 +315,9 @@ fn causes(status: &Status) -> Option<Section> {
     let amount = |phase: &Phase, cause: &str| {
         phase.variance.get(cause).and_then(|text| Usd::parse_signed(text).ok()).unwrap_or_default()
     };
-    let other: Vec<&Phase> = status.by_phase.iter().filter(|phase| amount(phase, "total_usd") != Usd::ZERO).collect();
+    let mut other: Vec<&Phase> =
+        status.by_phase.iter().filter(|phase| amount(phase, "total_usd") != Usd::ZERO).collect();
+    other.sort_by_key(|phase| Reverse(amount(phase, "total_usd").nanos().abs()));
     // A cause that explains nothing anywhere has no column.
     let is_shown = |cause: &str| other.iter().any(|phase| amount(phase, cause) != Usd::ZERO);
     let shown: Vec<(&'static str, &'static str)> = NAMES.into_iter().filter(|(cause, _)| is_shown(cause)).collect();
@@ -348,11 +353,13 @@ fn stands_out(status: &Status) -> Option<Section> {
         };
         vec![Cell::text(&*anomaly.run), Cell::text(what), Cell::usd(anomaly.usd)]
     };
+    let mut anomalies: Vec<&Anomaly> = status.anomalies.iter().collect();
+    anomalies.sort_by_key(|anomaly| Reverse(anomaly.usd));
     let table = Table {
         id: "anomaly",
         caption: "Runs at three times their forecast, idle machines, runs that nobody planned, late phases".to_owned(),
         columns: vec![Column::text("run", "Run"), Column::text("what", "What"), Column::number("cost_usd", "Cost")],
-        rows: status.anomalies.iter().map(cells).collect(),
+        rows: anomalies.into_iter().map(cells).collect(),
     };
     (!status.anomalies.is_empty()).then(|| Section {
         id: "anomalies",

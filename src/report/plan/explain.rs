@@ -145,6 +145,8 @@ fn run_rows(plan: &Plan, json: &PlanRecord, context: &Context) -> Vec<(&'static 
     rows.extend(plan.run.staging.as_ref().map(|staging| ("data", format::staging(staging))));
     rows.extend(input::rows(plan));
     rows.push(("scaling", scaling::text(&plan.step)));
+    let energy = json.energy.iter().flat_map(sentences::energy::terms);
+    rows.extend(["energy", "emissions"].into_iter().zip(energy));
     rows
 }
 

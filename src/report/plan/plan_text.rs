@@ -172,7 +172,8 @@ fn recommendation(plan: &Plan, context: &Context, width: u16) -> String {
     if let Some(staging) = &plan.run.staging {
         row("data", format::staging(staging));
     }
-    for (name, value) in input::rows(plan) {
+    let energy = json.energy.iter().map(|energy| ("energy", sentences::energy::line(energy)));
+    for (name, value) in input::rows(plan).into_iter().chain(energy) {
         row(name, value);
     }
     for reason in &plan.reasons {

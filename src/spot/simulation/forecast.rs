@@ -1,5 +1,7 @@
 //! What a job will cost and when it will end: the shipped policy, run on availability drawn from the fitted model.
 
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
 use rayon::prelude::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -57,41 +59,41 @@ impl Forecast {
     }
 }
 
-/// What pools may do from now on: drawn once, and then the same for every job that is compared on them.
-#[derive(Clone, Debug)]
+/// What pools may do from now on: drawn once, and then the same for every job that is compared on them, from however many threads.
+#[derive(Debug)]
 pub struct Futures {
     model: AvailabilityModel,
     watch: Watch,
     /// Seconds.
     tick: f64,
     seed: u64,
-    /// By draw, then pool, as many as have been asked for.
-    by_draw: Vec<Vec<Future>>,
+    /// By draw, then pool; each is made by the first who asks for it. No lock is held while others are waited for.
+    by_draw: Vec<OnceLock<Mutex<Vec<Future>>>>,
 }
 
 impl Futures {
     /// From what `watch` knows before the start. `tick` in seconds.
     pub fn new(model: &AvailabilityModel, watch: Watch, tick: f64, seed: u64) -> Self {
-        Self { model: model.clone(), watch, tick, seed, by_draw: Vec::new() }
+        let by_draw = (0..DRAWS).map(|_| OnceLock::new()).collect();
+        Self { model: model.clone(), watch, tick, seed, by_draw }
     }
 
-    /// The first futures, of which the draw is made by the first who asks.
-    fn first(&mut self, draws: usize) -> &mut [Vec<Future>] {
+    /// One draw, of `DRAWS` at most.
+    fn draw(&self, draw: usize) -> MutexGuard<'_, Vec<Future>> {
         let Self { model, watch, tick, seed, by_draw } = self;
         let pools = watch.views().len();
-        let future = |draw: usize, pool: usize| {
+        let future = |pool: usize| {
             let alone = Future::new(model, watch, pool, *tick, Draws::new(*seed, (draw * pools + pool) as u64));
             if pools == 1 { alone } else { alone.together(Draws::new(!*seed, draw as u64)) }
         };
-        let of_draw = |draw: usize| (0..pools).map(|pool| future(draw, pool)).collect();
-        let known = by_draw.len();
-        by_draw.par_extend((known..draws.max(known)).into_par_iter().map(of_draw));
-        &mut by_draw[..draws]
+        let drawn = by_draw[draw].get_or_init(|| Mutex::new((0..pools).map(future).collect()));
+        // Whoever panicked has drawn too little, never wrongly.
+        drawn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs the job on the first `draws` futures, each with the work of that draw, in seconds. `limits` must have their tick.
+    /// Runs the job on the first `draws` futures, of `DRAWS` at most, each with the work of that draw, in seconds. `limits` must have their tick.
     pub fn run(
-        &mut self,
+        &self,
         policy: &Policy,
         limits: &Limits,
         draws: usize,
@@ -101,17 +103,16 @@ impl Futures {
         if first > MOST_TICKS as f64 {
             return Err(ReplayError::TooLong(MOST_TICKS));
         }
-        let watch = self.watch.clone();
-        let run = |limits: &mut Limits, (draw, futures): (usize, &mut Vec<Future>)| {
+        let run = |limits: &mut Limits, draw: usize| {
             limits.work = work(draw);
-            run_to_the_end(policy, limits, futures, &watch, first as usize + 10)
+            run_to_the_end(policy, limits, &mut self.draw(draw), &self.watch, first as usize + 10)
         };
-        self.first(draws).par_iter_mut().enumerate().map_init(|| limits.clone(), run).collect()
+        (0..draws.min(DRAWS)).into_par_iter().map_init(|| limits.clone(), run).collect()
     }
 
     /// What no policy undercuts on average over the same futures, of one pool; at which value of an hour.
     pub fn least(
-        &mut self,
+        &self,
         limits: &Limits,
         fallback: Fallback,
         draws: usize,
@@ -122,13 +123,13 @@ impl Futures {
         if ticks > MOST_TICKS as f64 {
             return Err(ReplayError::TooLong(MOST_TICKS));
         }
-        let of_one = |limits: &mut Limits, (draw, futures): (usize, &mut Vec<Future>)| {
+        let of_one = |limits: &mut Limits, draw: usize| {
             limits.work = work(draw);
+            let mut futures = self.draw(draw);
             futures[0].reach(ticks as usize + 10);
             hindsight::least(limits, fallback, futures[0].spells(), value_of_hour)
         };
-        let of_each = self.first(draws).par_iter_mut().enumerate().map_init(|| limits.clone(), of_one);
-        let of_each: Vec<Least> = of_each.collect();
+        let of_each: Vec<Least> = (0..draws.min(DRAWS)).into_par_iter().map_init(|| limits.clone(), of_one).collect();
         let mean = |value: fn(&Least) -> f64| of_each.iter().map(value).sum::<f64>() / of_each.len().max(1) as f64;
         Ok(Least { dollars: mean(|least| least.dollars), hours: mean(|least| least.hours) })
     }
@@ -175,7 +176,7 @@ pub fn forecast(
     watch: Watch,
     seed: u64,
 ) -> Result<Forecast, ReplayError> {
-    let mut futures = Futures::new(model, watch, limits.tick, seed);
+    let futures = Futures::new(model, watch, limits.tick, seed);
     futures.run(policy, limits, DRAWS, |_| limits.work).map(|outcomes| summary(&outcomes))
 }
 

@@ -145,6 +145,20 @@ fn a_commitment_saves_where_it_is_used_and_loses_where_it_is_not() {
 }
 
 #[test]
+fn the_months_added_up_end_at_the_total_and_even_out() {
+    let runs: String = (0..6).map(|at| run(&format!("r{at}"), "months = 3\npurchase = \"spot\"")).collect();
+    let budget = answer(&format!("tax = \"19 %\"\n{HEAD}{runs}"));
+    let costs: Vec<Quantiles<Usd>> = budget.cumulative.iter().map(|until| until.cost_usd).collect();
+    assert_eq!(costs.len(), 3);
+    assert!(costs.windows(2).all(|pair| pair[0].expected < pair[1].expected && pair[0].p90 < pair[1].p90), "{costs:?}");
+    let total = budget.total.cost_usd;
+    assert_eq!(costs[2].expected, total.expected);
+    assert!((costs[2].p90.dollars() / total.p90.dollars() - 1.0).abs() < 1e-6, "{costs:?} {total:?}");
+    let apart: f64 = budget.breakdown.by_month.iter().map(|month| month.cost_usd.p90.dollars()).sum();
+    assert!(costs[2].p90.dollars() < apart, "percentiles of months do not add up");
+}
+
+#[test]
 fn the_same_seed_gives_the_same_budget_and_charges_carry_its_lines() {
     let text =
         format!("tax = \"19 %\"\n{HEAD}{}{}", run("one", "repeats = 3\nmonths = 2"), run("two", "purchase = \"spot\""));

@@ -47,6 +47,13 @@ pub struct CostGroup {
     pub chance_within_budget: Option<f64>,
 }
 
+/// Everything until the end of a month.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct CumulativeCost {
+    pub month: Month,
+    pub cost_usd: Quantiles<Usd>,
+}
+
 /// The draws of each group.
 pub struct GroupedDraws {
     tax: Tax,
@@ -84,6 +91,24 @@ impl GroupedDraws {
     /// That a group costs no more; `None`: there is no such group.
     pub fn chance(&self, by: GroupBy, name: &str, budget: Usd) -> Option<f64> {
         self.by[by as usize].get(name).map(|draws| chance_within(draws, budget))
+    }
+
+    /// The months one after another, added up draw by draw. Before `costs`, which puts draws in order. `None`: beyond counting.
+    pub fn cumulative(&self, lines: &[BudgetLine]) -> Option<Vec<CumulativeCost>> {
+        let mut expected: BTreeMap<Month, Usd> = BTreeMap::new();
+        for line in lines {
+            let sum = expected.entry(line.month).or_default();
+            *sum = *sum + line.amount.cost_usd;
+        }
+        let (mut draws, mut all) = (vec![0.0; DRAWS], Usd::ZERO);
+        let until = |(month, expected): (Month, Usd)| {
+            if let Some(of_month) = self.by[GroupBy::Month as usize].get(&month.to_string()) {
+                draws.iter_mut().zip(of_month).for_each(|(sum, cost)| *sum += cost);
+            }
+            all = all + expected;
+            Some(CumulativeCost { month, cost_usd: quantiles(&mut draws.clone(), all)? })
+        };
+        expected.into_iter().map(until).collect()
     }
 
     /// Every group with what is expected of it, from the lines, and its percentiles, from the draws. `None`: beyond counting.

@@ -97,6 +97,8 @@ pub enum Stroke {
     Solid,
     Dashed,
     Dotted,
+    /// Dots and dashes in turn.
+    DashDotted,
 }
 
 impl Stroke {
@@ -105,6 +107,7 @@ impl Stroke {
             Self::Solid => "solid",
             Self::Dashed => "dashed",
             Self::Dotted => "dotted",
+            Self::DashDotted => "dash-dotted",
         }
     }
 }

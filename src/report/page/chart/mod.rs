@@ -6,7 +6,9 @@ mod scale;
 pub mod svg;
 
 pub use axes::{LineChart, Mark, ScatterPlot, ScatterPoint, Series, Stroke};
-pub use rows::{Bar, BarChart, Part, PartsChart, Range, RangeChart, Span, Swing, SwingChart, Timeline};
+pub use rows::{
+    Bar, BarChart, Part, PartsChart, Range, RangeChart, Span, Stack, StackChart, Swing, SwingChart, Timeline,
+};
 
 use crate::page::chart::svg::Svg;
 
@@ -32,6 +34,8 @@ pub enum ChartKind {
     Ranges(RangeChart),
     /// What is done and what is ahead, against a limit.
     Parts(PartsChart),
+    /// Wholes and their parts.
+    Stacks(StackChart),
     /// What adds and what saves.
     Swings(SwingChart),
     /// Something over time.
@@ -54,6 +58,7 @@ impl Chart {
                 ChartKind::Bars(bars) => bars.draw(&mut svg, width),
                 ChartKind::Ranges(ranges) => ranges.draw(&mut svg, width),
                 ChartKind::Parts(parts) => parts.draw(&mut svg, width),
+                ChartKind::Stacks(stacks) => stacks.draw(&mut svg, width),
                 ChartKind::Swings(swings) => swings.draw(&mut svg, width),
                 ChartKind::Lines(lines) => lines.draw(&mut svg, width),
                 ChartKind::Timeline(timeline) => timeline.draw(&mut svg, width),

@@ -127,6 +127,42 @@ impl PartsChart {
     }
 }
 
+/// A whole and its parts, which all rows have in the same order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stack {
+    pub name: String,
+    pub words: String,
+    pub parts: Vec<f64>,
+}
+
+/// Dark and light in turn, so that neighbours differ in print too.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StackChart {
+    pub stacks: Vec<Stack>,
+}
+
+impl StackChart {
+    pub fn draw(&self, svg: &mut Svg, width: f64) -> Option<f64> {
+        let wholes = self.stacks.iter().map(|row| row.parts.iter().sum::<f64>());
+        let x = Scale::from_zero(wholes, Quantity::Usd, (SIDE, width - 20.0))?;
+        let bottom = TOP + self.stacks.len() as f64 * ROW;
+        axis(svg, &x, bottom, width);
+        for (index, row) in self.stacks.iter().enumerate() {
+            let y = TOP + index as f64 * ROW;
+            head(svg, y, width, &row.name, &row.words);
+            let mut sum = 0.0;
+            for (part, value) in row.parts.iter().enumerate() {
+                let (from, to) = (x.at(sum), x.at(sum + value));
+                sum += value;
+                if to > from {
+                    svg.bar(if part % 2 == 0 { "bar" } else { "range" }, (from, y + WORDS + 4.0), to - from, BAR);
+                }
+            }
+        }
+        Some(bottom + AXIS)
+    }
+}
+
 /// What something adds at either end; negative: saves.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Swing {
@@ -243,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_and_ahead_stand_behind_each_other_and_swings_on_both_sides() {
+    fn parts_stand_behind_each_other_and_swings_on_both_sides() {
         let part = |done, ahead, limit| Part { name: String::new(), words: String::new(), done, ahead, limit };
         let mut svg = Svg::default();
         let parts = PartsChart { parts: vec![part(50.0, 50.0, Some(200.0)), part(0.0, 0.0, None)] };
@@ -251,6 +287,17 @@ mod tests {
         let drawn = svg.finish("wide", "a", (424.0, height), "", "");
         assert!(drawn.contains(r#"class="range" x="104.0""#), "{drawn}");
         assert!(drawn.contains(r#"class="limit" x1="404.0""#), "{drawn}");
+        let mut svg = Svg::default();
+        let stack = |parts| Stack { name: String::new(), words: String::new(), parts };
+        let stacks = StackChart { stacks: vec![stack(vec![50.0, 100.0, 50.0]), stack(vec![0.0, 100.0, 0.0])] };
+        let height = stacks.draw(&mut svg, 424.0).unwrap();
+        let drawn = svg.finish("wide", "a", (424.0, height), "", "");
+        assert_eq!(
+            (drawn.matches(r#"class="bar""#).count(), drawn.matches(r#"class="range""#).count()),
+            (2, 2),
+            "{drawn}"
+        );
+        assert!(drawn.contains(r#"class="range" x="104.0" y="26.0" width="200.0""#), "{drawn}");
         let swing = |low, high| Swing { name: String::new(), words: String::new(), low, high };
         let mut svg = Svg::default();
         let height = SwingChart { swings: vec![swing(-50.0, 100.0)] }.draw(&mut svg, 208.0).unwrap();

@@ -1,0 +1,78 @@
+//! Every line of a budget as a table.
+
+use serde::Deserialize;
+
+use crate::page::document::{Cell, Column, Figure, Section, Table};
+use crate::text::format;
+use gpuplan_units::Usd;
+
+/// What the page takes from a line.
+#[derive(Clone, Debug, Deserialize)]
+pub struct BudgetLine {
+    #[serde(default)]
+    run: Option<String>,
+    #[serde(default)]
+    pub team: Option<String>,
+    #[serde(default)]
+    pub month: Option<String>,
+    item: String,
+    #[serde(default)]
+    cloud: String,
+    #[serde(default)]
+    purchase: Option<String>,
+    quantity: f64,
+    unit: String,
+    unit_price_usd: String,
+    pub cost_usd: String,
+    #[serde(default)]
+    source: String,
+    #[serde(default)]
+    assumption: String,
+}
+
+pub fn section(lines: &[BudgetLine]) -> Section {
+    let text = |text: &Option<String>| text.as_deref().map_or_else(Cell::none, Cell::text);
+    let row = |line: &BudgetLine| {
+        vec![
+            text(&line.month),
+            text(&line.team),
+            text(&line.run),
+            Cell::text(&*line.item),
+            Cell::count(line.quantity),
+            Cell::text(&*line.unit),
+            money(&line.unit_price_usd),
+            money(&line.cost_usd),
+            Cell::text(&*line.cloud),
+            text(&line.purchase),
+            Cell::text(&*line.source),
+            Cell::text(&*line.assumption),
+        ]
+    };
+    let table = Table {
+        id: "line",
+        caption: "Every line of the budget".to_owned(),
+        columns: vec![
+            Column::text("month", "Month"),
+            Column::text("team", "Team"),
+            Column::text("run", "Run"),
+            Column::text("item", "Item"),
+            Column::number("quantity", "Quantity"),
+            Column::text("unit", "Unit"),
+            Column::number("unit_price_usd", "Unit price"),
+            Column::number("cost_usd", "Cost"),
+            Column::text("cloud", "Cloud"),
+            Column::text("purchase", "Terms"),
+            Column::text("source", "Source"),
+            Column::text("assumption", "Assumption"),
+        ],
+        rows: lines.iter().map(row).collect(),
+    };
+    Section { id: "lines", heading: "Lines", figures: vec![Figure { chart: None, table }], ..Section::default() }
+}
+
+/// An amount that may be negative.
+pub fn money(text: &str) -> Cell {
+    let (sign, size) = text.strip_prefix('-').map_or(("", text), |size| ("-", size));
+    Usd::parse(size)
+        .map_or_else(|_| Cell::text(text), |amount| Cell::new(format!("{sign}{}", format::usd(amount)), text))
+}
