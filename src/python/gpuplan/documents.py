@@ -275,6 +275,28 @@ class Counts(Record):
     """Plans that were priced or refused."""
 
 
+class CumulativeCost(Record):
+    """Everything until the end of a month."""
+    month: str
+    cost_usd: BudgetQuantiles
+    _kinds = {"cost_usd": "BudgetQuantiles"}
+
+
+class EnergyRecord(Record):
+    """Electricity of all machines over all hours that they are rented, and what it emits."""
+    kwh: Band
+    """Kilowatt-hours with cooling and what else the building uses."""
+    gpu_rated_watts: float
+    """Rated power (TDP) of one GPU, of which a whole machine draws 1.5 times (0.85 to 1.6)."""
+    pue: PueRecord | None
+    """Energy of the building over that of its machines; `null`: nobody publishes it, and 1.25 (1.04 to 1.63) was taken."""
+    grid: GridRecord | None
+    """The electricity; `null`: it is not known from which grid it comes, or what that emits."""
+    co2e_kg: Band | None
+    """Kilograms of CO2-equivalents by location, without what a cloud buys to match its consumption; `null`: unknown."""
+    _kinds = {"kwh": "Band", "pue": "PueRecord", "grid": "GridRecord", "co2e_kg": "Band"}
+
+
 class FailedLine(Record):
     """A run of a sweep that failed."""
     index: int
@@ -318,6 +340,22 @@ class FixRecord(Record):
     _kinds = {"saves_usd": "Money"}
 
 
+class Footprint(Record):
+    """All machines that runs use, over the hours that are paid. What is held and not used is not in it. Errors are taken to be one: limits
+    add up."""
+    kwh: Band
+    """Kilowatt-hours with cooling and what else the buildings use."""
+    co2e_kg: Band | None
+    """Of all of `kwh` whose grid is known, kilograms of CO2-equivalents by location; null: it is known of none."""
+    kwh_of_unknown_grids: float
+    """Of `kwh`, as expected, what comes from a grid that is not known."""
+    machine_hours_of_unknown_gpus: float
+    """Hours of machines of which the GPU is not stated or not known; they are in no other figure."""
+    phases: list[PhaseFootprint]
+    """Most emissions first, then most electricity."""
+    _kinds = {"kwh": "Band", "co2e_kg": "Band", "phases": "PhaseFootprint"}
+
+
 class Forecast(Record):
     """Keys as scripts read them."""
     cost_usd: CostQuantiles
@@ -333,6 +371,17 @@ class Forecast(Record):
     interruptions: float
     """Mean number of spot machines taken away."""
     _kinds = {"cost_usd": "CostQuantiles", "finish_hours": "Quantiles", "wait_hours": "Quantiles"}
+
+
+class GridRecord(Record):
+    """What electricity of a grid emits."""
+    zone: str
+    """Zone of Electricity Maps, such as `US-MIDA-PJM`."""
+    g_co2e_per_kwh: Band
+    """Grams of CO2-equivalents a kWh: from what power plants emit to that with fuel supply and building."""
+    sources: list[str]
+    """Ids of its sources."""
+    _kinds = {"g_co2e_per_kwh": "Band"}
 
 
 class HeldMachines(Record):
@@ -685,9 +734,20 @@ class PhaseFigures(Record):
     """Of one time."""
     cost_each_usd: BudgetQuantiles
     """Of one time."""
+    gpu_utilization: float | None
+    """Share of a step in which the GPUs do the model's work, as it is estimated; null for stated rates."""
     unit_costs: UnitCosts | None
     """Of one time; null: the workload states nothing to count by."""
     _kinds = {"cost_usd": "BudgetQuantiles", "saved_usd": "Money", "run_hours": "BudgetQuantiles2", "cost_each_usd": "BudgetQuantiles", "unit_costs": "UnitCosts"}
+
+
+class PhaseFootprint(Record):
+    """Of one phase, all its times together."""
+    phase: str
+    kwh: Band
+    co2e_kg: Band | None
+    """Null: of some of its machines it is not known where their electricity comes from."""
+    _kinds = {"kwh": "Band", "co2e_kg": "Band"}
 
 
 class PhaseRecord(Record):
@@ -776,6 +836,8 @@ class PlanRecord(Record):
     """For machines that the user has already: the same run at what they cost whether used or not."""
     bill: list[BillLineRecord]
     """Lines that add up to `cost_usd.expected` to the nano-dollar."""
+    energy: EnergyRecord | None
+    """Electricity of the machines, and what it emits; absent in plans of before it was counted."""
     chance_by_deadline: float | None
     """`null`: no deadline was given."""
     spot: SpotRecord | None
@@ -806,7 +868,7 @@ class PlanRecord(Record):
     """How to run it well."""
     suggestions: list[Remark] | None
     """`advice` with figures."""
-    _kinds = {"rate_usd_per_hour": "Money", "price": "PriceRecord", "layout": "LayoutRecord", "step_seconds": "Band", "step_parts": "StepPart", "tokens_per_second": "Band", "samples_per_second": "Band", "gpu_memory_bytes": "Band", "gpu_utilization": "Band", "input": "InputRecord", "run_hours": "Quantiles", "cost_usd": "Quantiles2", "full_cost_usd": "Money", "bill": "BillLineRecord", "spot": "SpotRecord", "latency_seconds": "LatencyRecord", "usd_per_million_tokens": "Money", "usd_per_million_answer_tokens": "Money", "usd_per_million_images": "Money", "serving": "ServingDetail", "checkpoint": "CheckpointRecord", "staging": "StagingRecord", "sweep": "SweepRecord", "reasons": "Remark", "suggestions": "Remark"}
+    _kinds = {"rate_usd_per_hour": "Money", "price": "PriceRecord", "layout": "LayoutRecord", "step_seconds": "Band", "step_parts": "StepPart", "tokens_per_second": "Band", "samples_per_second": "Band", "gpu_memory_bytes": "Band", "gpu_utilization": "Band", "input": "InputRecord", "run_hours": "Quantiles", "cost_usd": "Quantiles2", "full_cost_usd": "Money", "bill": "BillLineRecord", "energy": "EnergyRecord", "spot": "SpotRecord", "latency_seconds": "LatencyRecord", "usd_per_million_tokens": "Money", "usd_per_million_answer_tokens": "Money", "usd_per_million_images": "Money", "serving": "ServingDetail", "checkpoint": "CheckpointRecord", "staging": "StagingRecord", "sweep": "SweepRecord", "reasons": "Remark", "suggestions": "Remark"}
 
 
 class PoolFigures(Record):
@@ -874,6 +936,17 @@ class PoolSize(Record):
     net_usd_with_less_work: Money
     """The same where every run needs only as much as in one of ten outcomes."""
     _kinds = {"paid_usd": "Money", "saved_usd": "Money", "net_usd": "Money", "net_usd_with_less_work": "Money"}
+
+
+class PrefillRecord(Record):
+    """Copies that read prompts and hand the cache over."""
+    workers: int
+    gpus_per_worker: int
+    """GPUs of one of them."""
+    load: float
+    """Share of time that they read."""
+    handover_seconds: float
+    """From the end of a prompt until its cache is on the other GPUs."""
 
 
 class PriceAge(Record):
@@ -983,6 +1056,18 @@ class ProcessingWorkload(Record):
     file: dict[str, Any]
     """The workload file with all flags, without keys that nobody gave."""
     _kinds = {"processing": "AskedProcessing", "assumptions": "Remark"}
+
+
+class PueRecord(Record):
+    """A published PUE."""
+    value: float
+    """Average of a year."""
+    of: str
+    """What it is the average of: `region`, `continent` or `fleet` (all buildings of the cloud)."""
+    year: int
+    """The year."""
+    source: str
+    """Id of its source."""
 
 
 class Quantiles(Record):
@@ -1136,9 +1221,11 @@ class ServingDetail(Record):
     """Keys and values of a token on one GPU."""
     gpus_per_replica: int
     """GPUs of one replica."""
+    prefill: PrefillRecord | None
+    """Copies that read prompts for the replicas, where other GPUs do that."""
     standby: StandbyRecord | None
     """Of a service on spot machines."""
-    _kinds = {"standby": "StandbyRecord"}
+    _kinds = {"prefill": "PrefillRecord", "standby": "StandbyRecord"}
 
 
 class SpotRecord(Record):
@@ -1518,10 +1605,14 @@ class Budget(Document):
     by_team: list[CostGroup]
     by_cloud: list[CostGroup]
     by_gpu: list[CostGroup]
+    cumulative: list[CumulativeCost]
+    """All months until the end of each, one after another; the last is the total."""
     phases: list[PhaseFigures]
     commitments: list[CommitmentFigures]
     held: HeldMachines | None
     """Own and committed machines, and what the runs use of them; absent where there are none."""
+    footprint: Footprint | None
+    """Electricity and what it emits, where that was asked for."""
     promises: list[TermCommitment]
     """The machines of some phases committed to for years."""
     elsewhere: list[OtherCloudCost]
@@ -1534,7 +1625,7 @@ class Budget(Document):
     assumptions: list[str]
     _rows = "lines"
     _has_page = True
-    _kinds = {"inputs": "InputsRecord", "total": "BudgetTotal", "by_month": "CostGroup", "by_team": "CostGroup", "by_cloud": "CostGroup", "by_gpu": "CostGroup", "phases": "PhaseFigures", "commitments": "CommitmentFigures", "held": "HeldMachines", "promises": "TermCommitment", "elsewhere": "OtherCloudCost", "rules": "RuleResult", "sensitivity": "SensitivityBar", "lines": "BudgetLine"}
+    _kinds = {"inputs": "InputsRecord", "total": "BudgetTotal", "by_month": "CostGroup", "by_team": "CostGroup", "by_cloud": "CostGroup", "by_gpu": "CostGroup", "cumulative": "CumulativeCost", "phases": "PhaseFigures", "commitments": "CommitmentFigures", "held": "HeldMachines", "footprint": "Footprint", "promises": "TermCommitment", "elsewhere": "OtherCloudCost", "rules": "RuleResult", "sensitivity": "SensitivityBar", "lines": "BudgetLine"}
 
 
 class Status(Document):
