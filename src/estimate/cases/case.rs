@@ -9,6 +9,7 @@ use crate::cases::within::{note, positive, within};
 use crate::machine::{Machine, host_copy, usual_network};
 use gpuplan_hardware::{Gpu, GpuLink, Hardware, MeasuredLinks};
 use gpuplan_units::{Bytes, BytesPerSecond};
+use gpuplan_workload::catalog::ModelRow;
 use gpuplan_workload::model::Experts;
 use gpuplan_workload::{Layout, Measure, MlpKind, Model, ModelKind, Models, NormKind, Shard, Task, Training};
 
@@ -168,14 +169,22 @@ impl EstimateCase {
 
     /// Patches and class token of a named image transformer.
     fn native_tokens(&self, models: &Models) -> Option<u32> {
-        models.named(self.model.name.as_deref()?)?.0.native_tokens()
+        self.row(models)?.native_tokens()
+    }
+
+    /// The model that is named. Whoever states the shape names anything, so that only a name without one is looked up by its spelling.
+    fn row<'a>(&self, models: &'a Models) -> Option<&'a ModelRow> {
+        let CaseModel { name, kind, layers, hidden, .. } = &self.model;
+        let name = name.as_deref()?;
+        let has_shape = kind.is_some() && layers.is_some() && hidden.is_some();
+        models.find(name).or_else(|| if has_shape { None } else { Some(models.named(name)?.0) })
     }
 
     fn model(&self, models: &Models, assumed: &mut Vec<String>) -> Result<Model, String> {
         let stated = &self.model;
         let parameters = stated.params.map(|count| positive("params", count, 1e16)).transpose()?;
         let name = stated.name.clone().unwrap_or_default();
-        let preset = models.named(&name).map(|(row, _)| row.to_model());
+        let preset = self.row(models).map(ModelRow::to_model);
         let kind = stated
             .kind
             .or(preset.as_ref().map(|model| model.kind))

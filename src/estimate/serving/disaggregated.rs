@@ -7,6 +7,7 @@
 use crate::misfit::Infeasible;
 use crate::serving::Replica;
 use crate::serving::load::{FIRST, Flow, HEADROOM, NEXT, ROOM_DEVIATIONS, State, Users};
+use crate::serving::prefill::PrefillEstimate;
 use gpuplan_units::{Quantiles, Seconds};
 use gpuplan_workload::Workers;
 
@@ -33,18 +34,6 @@ pub struct Pools<'a> {
     /// A prompt alone, from its arrival to the cache in the other pool.
     alone: f64,
     transfer: f64,
-}
-
-/// What the pool of readers does under a load.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PrefillEstimate {
-    pub workers: u32,
-    /// GPUs of one.
-    pub gpus_each: u32,
-    /// Share of time that they read.
-    pub load: f64,
-    /// From the end of a prompt until its cache is in the other pool.
-    pub handover_seconds: f64,
 }
 
 impl<'a> Pools<'a> {

@@ -11,15 +11,16 @@ mod engine;
 pub mod load;
 mod measured;
 mod one_pass;
+pub mod prefill;
 pub mod round;
 
 use crate::constants::{self as c, Constants};
 use crate::device::DeviceRates;
 use crate::machine::Machine;
 use crate::measurements::correction::{Correction, Factors};
-use crate::serving::disaggregated::PrefillEstimate;
 use crate::serving::eight_bits::{integer_rates, multiplies_in_eight};
 use crate::serving::engine::{EngineCosts, Measured};
+use crate::serving::prefill::PrefillEstimate;
 use crate::time::gemm;
 use gpuplan_units::Quantiles;
 use gpuplan_workload::operators::{head_product, layer_products};

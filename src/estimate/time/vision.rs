@@ -58,11 +58,16 @@ pub struct UnknownFamily {
     pub kind: ModelKind,
 }
 
+/// FLOPs of a forward and a backward pass over those of the forward one: gradients of inputs and of weights take as many each.
+const BOTH_WAYS: f64 = 3.0;
+
 /// What a batch computes and moves, forward and backward, on one GPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pass {
     /// Seconds of convolutions and products.
     pub arithmetic: f64,
+    /// Seconds of them at the peak of the units. What Winograd kernels save of it is never counted beyond.
+    pub least: f64,
     /// Seconds in which memory moves what they and all other operators read and write.
     pub traffic: f64,
     /// Elements that the operators of the forward pass write.
@@ -130,6 +135,7 @@ pub fn pass(
     let computed = if training.task.has_adapters() { 2.0 / 3.0 } else { 1.0 };
     Ok(Pass {
         arithmetic: batch * family.flops * flops * computed / rate,
+        least: batch * BOTH_WAYS * family.forward_flops * flops * computed / rates.peak,
         traffic: batch * rates.element_bytes * family.elements * moved / bandwidth,
         written: batch * RESNET_WRITTEN * written,
         kept: batch * family.elements * moved * family.kept_share,
@@ -173,6 +179,7 @@ pub fn step(
     let (micro_batch, micro_steps) = (f64::from(setting.micro_batch), setting.rank_batches());
     let pass = pass(c, model, training, rates, micro_batch, training.kernels.channels_last)?;
     let (arithmetic, traffic) = pass.parts();
+    let arithmetic = arithmetic.max(pass.least - traffic - pass.host);
     let busy = (arithmetic + traffic + pass.host) * micro_steps;
     let loading = micro_batch * micro_steps / family(model, c)?.loader_rate;
     let fed = fed(busy, loading);
