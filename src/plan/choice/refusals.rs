@@ -34,7 +34,7 @@ impl Refusals {
         if why.is_about_request() {
             let others = match why {
                 Rejection::OtherGpu => "other GPUs",
-                Rejection::OtherCloud => "other clouds",
+                Rejection::OtherCloud { .. } => "other clouds",
                 _ => "other regions",
             };
             let held = self.by_request.entry(others).or_insert_with(|| Nearest::new(why.clone(), nodes));

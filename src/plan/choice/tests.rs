@@ -24,7 +24,7 @@ use gpuplan_market::{Booking, Location, Market, Offer, Origin, Purchase, Quote};
 use gpuplan_units::draw::Draws;
 use gpuplan_units::{Hours, Usd, UsdPerHour};
 use gpuplan_workload::file::WorkloadFile;
-use gpuplan_workload::{Models, Workload};
+use gpuplan_workload::{Models, Recompute, Workload};
 
 /// Questions that are drawn.
 const QUESTIONS: u64 = 40;
@@ -320,6 +320,37 @@ fn a_price_that_is_too_old_to_know_is_a_note() {
 }
 
 /// What is sold ahead is waited for and paid whole, and only where the span holds the run.
+#[test]
+fn a_stack_that_recomputes_unasked_must_be_told_not_to() {
+    let case = Case::new();
+    let gpus = vec![GpuSelector::parse("H100:1", &case.hardware).unwrap()];
+    let offers = OfferFilter { gpus, purchase: PurchaseChoice::OnDemand, ..OfferFilter::default() };
+    let limits = Limits { offers, ..Limits::default() };
+    let warned = |framework: &str, more: &str| {
+        let workload = case.read(&format!(
+            "model.preset = \"qwen3-8b\"\ntraining = {{ task = \"lora\", tokens = 20000000, framework = \"{framework}\"{more} }}\n"
+        ));
+        let set = case.ask(&case.market, &workload, &limits);
+        let best = set.recommendation.as_ref().unwrap();
+        let warned = set.warnings.iter().find_map(|warning| match warning {
+            Warning::RecomputesUnasked { stack, recompute, step_ratio, .. } => {
+                Some((stack.clone(), *recompute, *step_ratio))
+            }
+            _ => None,
+        });
+        (warned, best.step.setting.recompute, best.step.time.total)
+    };
+    let (unasked, kept, seconds) = warned("unsloth", "");
+    let (stack, recompute, ratio) = unasked.unwrap();
+    assert_eq!((stack.as_str(), recompute, kept), ("Unsloth", Recompute::Offload, Recompute::None));
+    let (none, runs, longer) = warned("unsloth", ", recompute = \"offload\"");
+    assert_eq!((none, runs), (None, Recompute::Offload), "what is stated is no default");
+    // The plan with it may take another micro batch.
+    assert!((ratio - longer / seconds).abs() < 0.1 && ratio > 1.1, "{ratio} {longer} {seconds}");
+    assert_eq!(warned("axolotl", "").0, None, "it recomputes only where it is asked to");
+    assert_eq!(warned("none", "").0, None, "nobody knows what an unnamed stack does");
+}
+
 #[test]
 fn a_booked_span_is_waited_for_and_paid_whole() {
     let case = Case::new();

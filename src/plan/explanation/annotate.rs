@@ -42,6 +42,7 @@ pub fn annotate(pricer: &Pricer, plans: usize, set: &mut PlanSet) {
     }
     let mut warnings = measured(context, set);
     warnings.extend(workload.serving.as_ref().map(|serving| serving_explanation::warning(workload, serving)));
+    warnings.extend(set.recommendation.as_ref().and_then(|best| training_advice::recomputes_unasked(context, best)));
     warnings.extend(set.recommendation.as_ref().and_then(|best| old_price(pricer, best)));
     warnings.extend(set.recommendation.as_ref().and_then(|best| priced_only(pricer, best, set)));
     warnings.extend(set.recommendation.as_ref().and_then(|best| at_old_price(pricer, best, set)));

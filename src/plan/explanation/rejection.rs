@@ -72,7 +72,13 @@ pub enum LatencyTarget {
 pub enum Rejection {
     /// The user asks for another GPU, cloud, region or way to buy.
     OtherGpu,
-    OtherCloud,
+    /// Of all that are elsewhere, the cheapest machine is at this cloud, at this rate of one machine. Plans that were made before it was said have neither.
+    OtherCloud {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cloud: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rate_usd_per_hour: Option<UsdPerHour>,
+    },
     /// Of all that are elsewhere, the cheapest machine is in this region, at this rate of one machine.
     OtherRegion {
         region: String,
@@ -235,7 +241,7 @@ impl Rejection {
     pub fn reason(&self) -> RejectionReason {
         match self {
             Self::OtherGpu
-            | Self::OtherCloud
+            | Self::OtherCloud { .. }
             | Self::OtherRegion { .. }
             | Self::OtherPurchase
             | Self::SpecialAccount
@@ -277,11 +283,16 @@ impl Rejection {
     /// How far the candidate got: later filters mean it was closer.
     pub fn progress(&self) -> u8 {
         match self {
-            Self::OtherGpu | Self::OtherCloud => 0,
+            Self::OtherGpu => 0,
             // Nobody knows whether it is in the region that was asked for.
             Self::SuspectPrice { suspicion: Suspicion::PlaceUnknown } => 1,
             Self::Policy(broken) if broken.violation.is_about_cost() => 9,
-            Self::Policy(_) | Self::OtherPurchase | Self::SpecialAccount | Self::UnfittedVendor | Self::NotSold => 1,
+            Self::OtherCloud { .. }
+            | Self::Policy(_)
+            | Self::OtherPurchase
+            | Self::SpecialAccount
+            | Self::UnfittedVendor
+            | Self::NotSold => 1,
             Self::SuspectPrice { .. } | Self::StalePrice { .. } | Self::SoldOut | Self::OtherRegion { .. } => 2,
             Self::Unsupported { .. }
             | Self::SweepRunTooLarge { .. }
@@ -313,13 +324,14 @@ impl Rejection {
 
     /// Whether the user asked for something else altogether: such candidates are counted, not listed one by one.
     pub fn is_about_request(&self) -> bool {
-        matches!(self, Self::OtherGpu | Self::OtherCloud | Self::OtherRegion { .. })
+        matches!(self, Self::OtherGpu | Self::OtherCloud { .. } | Self::OtherRegion { .. })
     }
 
     /// Size of the miss, to find the nearest among equals.
     pub fn distance(&self) -> f64 {
         match self {
             Self::OtherRegion { rate_usd_per_hour, .. } => rate_usd_per_hour.dollars(),
+            Self::OtherCloud { rate_usd_per_hour, .. } => rate_usd_per_hour.map_or(f64::INFINITY, UsdPerHour::dollars),
             Self::OutOfMemory { needed_bytes, available_bytes } => needed_bytes.0 / available_bytes.0,
             Self::TooSlow { least_seconds, target_seconds, .. } => least_seconds.0 / target_seconds.0,
             Self::Overloaded { nodes, most_nodes, .. } => nodes / f64::from(*most_nodes),

@@ -7,6 +7,7 @@ use crate::explanation::rejection::Rejection;
 use crate::money::bill::BillItem;
 use gpuplan_market::Booking;
 use gpuplan_units::{Hours, Usd};
+use gpuplan_workload::Recompute;
 
 /// What else to know about an answer: its notes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -70,6 +71,17 @@ pub enum Warning {
         machines: u32,
         /// What may be asked for.
         limit: u32,
+    },
+    /// The plan keeps activations that the stack recomputes unless it is told not to.
+    RecomputesUnasked {
+        /// Name of the stack.
+        stack: String,
+        /// What it does by itself.
+        recompute: Recompute,
+        /// How it says so: a few words of its source or documentation.
+        setting: String,
+        /// Time of a step as the stack comes, over that of the plan.
+        step_ratio: f64,
     },
     /// Every core is taken to be as fast as those of the published rates.
     EqualCores,

@@ -15,7 +15,7 @@ pub struct Refusals {
 impl Refusals {
     pub fn add(&mut self, rented: &Rented, nodes: u32, why: Rejection) {
         let key = match why {
-            Rejection::OtherCloud => "other clouds".to_owned(),
+            Rejection::OtherCloud { .. } => "other clouds".to_owned(),
             Rejection::OtherRegion { .. } => "other regions".to_owned(),
             _ => format!("{}/{} {}", rented.host.cloud, rented.host.name, rented.purchase),
         };

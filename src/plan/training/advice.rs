@@ -3,12 +3,13 @@
 use crate::candidate::Plan;
 use crate::context::Context;
 use crate::explanation::advice::Dimension;
-use crate::explanation::{Advice, Reason};
-use crate::training::whole_run;
-use gpuplan_estimate::{Bound, StepEstimate};
+use crate::explanation::{Advice, Reason, Warning};
+use crate::training::{packing, whole_run};
+use gpuplan_estimate::{Bound, Machine, Setting, StepEstimate, Subject};
 use gpuplan_hardware::Architecture;
 use gpuplan_units::Bytes;
-use gpuplan_workload::{Optimizer, Recompute};
+use gpuplan_workload::stack::Column;
+use gpuplan_workload::{Optimizer, Recompute, Stacks};
 
 /// Tokens in a step beyond which published runs needed warm-up and tuned learning rates: GPT-3 175B used 3.2M
 /// (arXiv 2005.14165, table 2.1).
@@ -93,6 +94,31 @@ pub fn advice(context: Context, plan: &Plan) -> Vec<Advice> {
     }
     advice.extend(whole_run::advice(context, plan));
     advice
+}
+
+/// That the stack of this run recomputes activations unless it is told not to, where the plan keeps them.
+pub fn recomputes_unasked(context: Context, plan: &Plan) -> Option<Warning> {
+    let Context { world, workload, .. } = context;
+    let (training, setting) = (&workload.training, &plan.step.setting);
+    let is_open = training.recompute.is_none() && training.task.has_backward() && workload.model.kind.is_transformer();
+    // Where the plan recomputes layers, the memory needs it, and another piece of advice says so.
+    let is_kept = matches!(setting.recompute, Recompute::None | Recompute::Selective);
+    let stack = Stacks::embedded().of(&training.framework).filter(|_| is_open && is_kept)?;
+    let fact = stack.recompute.fact(Column::Parser)?;
+    if matches!(fact.value, Recompute::None) || fact.value == setting.recompute {
+        return None;
+    }
+    let node = packing::part(&world.hardware.instance(plan.instance).node, workload.sweep.as_ref()).ok()?;
+    let machine = Machine::new(world.hardware.gpu(node.gpu), &node);
+    let subject = Subject::new(&workload.model, training, machine).corrected(world.correction);
+    let seconds = |recompute| Some(subject.estimate(&Setting { recompute, ..*setting }).ok()?.time.total);
+    let step_ratio = seconds(fact.value)? / seconds(setting.recompute)?;
+    Some(Warning::RecomputesUnasked {
+        stack: stack.name.clone(),
+        recompute: fact.value,
+        setting: fact.quote.clone(),
+        step_ratio,
+    })
 }
 
 /// Widths of a transformer whose share of a rank leaves a part of the tiles idle.

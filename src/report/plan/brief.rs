@@ -15,6 +15,7 @@ use gpuplan_market::Offer;
 use gpuplan_plan::document::Context;
 use gpuplan_plan::{Objective, Pick, Plan, PlanSet, Reason, Role, Warning};
 use gpuplan_units::Hours;
+use gpuplan_units::names::word;
 
 /// Lines of a terminal: what matters less gives way.
 const LINES: usize = 24;
@@ -306,6 +307,10 @@ fn notes(set: &PlanSet, is_service: bool) -> Vec<String> {
                 format::duration(*age_hours),
                 format::usd(*cost_usd),
                 within(run_hours)
+            )),
+            Warning::RecomputesUnasked { stack, recompute, step_ratio, .. } => notes.push(format!(
+                "Setting: {stack} recomputes by default: {step_ratio:.2}x the work; --recompute {}",
+                word(*recompute)
             )),
             Warning::Booked { .. } => notes.push(format!("Booked:  {}", sentences::warning::sentence(warning))),
             Warning::NotLaunchable { .. } | Warning::MostMachines { .. } => {

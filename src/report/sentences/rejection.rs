@@ -70,6 +70,9 @@ pub fn sentence(rejection: &Rejection) -> String {
         Rejection::Dominated { cost_usd, run_hours } => {
             format!("${:.2} and {run_hours} at best: another plan is cheaper and no slower", cost_usd.dollars())
         }
+        Rejection::OtherCloud { cloud: Some(cloud), rate_usd_per_hour: Some(rate) } => {
+            format!("another cloud was asked for; the cheapest of these is at {cloud}, ${rate} an hour a machine")
+        }
         Rejection::OtherRegion { region, rate_usd_per_hour } => {
             format!(
                 "another region was asked for; the cheapest of these is in {region}, ${rate_usd_per_hour} an hour a machine"
@@ -83,7 +86,7 @@ pub fn sentence(rejection: &Rejection) -> String {
 fn without_figures(rejection: &Rejection) -> &str {
     match rejection {
         Rejection::OtherGpu => "another GPU was asked for",
-        Rejection::OtherCloud => "another cloud was asked for",
+        Rejection::OtherCloud { .. } => "another cloud was asked for",
         Rejection::OtherPurchase => "these terms were not asked for",
         Rejection::SpecialAccount => "the region needs an account of its own",
         Rejection::UnfittedVendor => "hardly any published run on this vendor's chips is in the fit",
@@ -109,7 +112,10 @@ fn without_figures(rejection: &Rejection) -> &str {
 pub fn fix(rejection: &Rejection) -> String {
     match rejection {
         Rejection::OtherGpu => "widen --gpus".to_owned(),
-        Rejection::OtherCloud => "add it with --cloud".to_owned(),
+        Rejection::OtherCloud { cloud: Some(cloud), .. } => {
+            format!("--cloud {cloud}, or `gpuplan refresh`, which asks for machines that the catalog does not have")
+        }
+        Rejection::OtherCloud { .. } => "add it with --cloud".to_owned(),
         Rejection::OtherRegion { region, .. } => format!("--region {region}"),
         Rejection::OtherPurchase => "change --purchase".to_owned(),
         Rejection::Policy(broken) => format!("line {} of policy.toml, by whoever keeps it", broken.line),

@@ -4,6 +4,8 @@ use crate::sentences::{rejection, span};
 use crate::text::format;
 use gpuplan_plan::Warning;
 use gpuplan_plan::explanation::warning::MissingInput;
+use gpuplan_units::names::word;
+use gpuplan_workload::Recompute;
 
 const EQUAL_CORES: &str =
     "every core is taken to work as fast as those of the published rates; the band is for what they differ";
@@ -30,6 +32,9 @@ pub fn sentence(warning: &Warning) -> String {
         | Warning::BetterAtOldPrice { .. } => offer(warning),
         Warning::MostMachines { machines, limit } => {
             format!("more than {machines} machines are looked at where they are asked for: --max-nodes, up to {limit}")
+        }
+        Warning::RecomputesUnasked { stack, recompute, setting, step_ratio } => {
+            recomputes_unasked(stack, *recompute, setting, *step_ratio)
         }
         Warning::EqualCores => EQUAL_CORES.to_owned(),
         Warning::CatalogPricesOfHosts => CATALOG_PRICES_OF_HOSTS.to_owned(),
@@ -106,6 +111,14 @@ fn offer(warning: &Warning) -> String {
         ),
         _ => String::new(),
     }
+}
+
+fn recomputes_unasked(stack: &str, recompute: Recompute, setting: &str, step_ratio: f64) -> String {
+    format!(
+        "{stack} recomputes activations unless it is told not to (`{setting}`), and this plan keeps them, since they fit: turn that off, or work \
+         takes {step_ratio:.2} times as long (--recompute {} plans that)",
+        word(recompute)
+    )
 }
 
 fn serving_figures(counts_samples: bool, generates: bool) -> String {

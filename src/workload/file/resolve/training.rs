@@ -295,6 +295,11 @@ fn unknown_task(text: &str, words: &[&str]) -> WorkloadFileError {
         "serve" | "serving" | "inference" => {
             invalid_near("training.task", detail("; a served model is stated under [serving] of a file"), Vec::new())
         }
+        "embed" | "embedding" | "embeddings" | "generate" | "generation" | "batch-inference" | "predict" | "evaluate" => {
+            let requests = "; requests to get done are stated under [serving] of a file, as in examples/embed-a-billion.toml, or as \
+                            --requests 1M --prompt-tokens 500 without a task";
+            invalid_near("training.task", detail(requests), Vec::new())
+        }
         _ => not_among("training.task", text, words),
     }
 }
@@ -459,6 +464,13 @@ mod tests {
                 "task = \"inference\"",
                 "`training.task`: `inference` is not known; choose one of pretrain, full-fine-tune, lora, qlora, train; \
                  a served model is stated under [serving] of a file",
+            ),
+            (
+                "gpt-2",
+                "task = \"embed\"",
+                "`training.task`: `embed` is not known; choose one of pretrain, full-fine-tune, lora, qlora, train; requests to get done \
+                 are stated under [serving] of a file, as in examples/embed-a-billion.toml, or as --requests 1M --prompt-tokens 500 \
+                 without a task",
             ),
             (
                 "gpt-2",
