@@ -19,6 +19,14 @@ use gpuplan_embedded::{Archive, EmbeddedError, Table};
 use gpuplan_units::names::plain;
 use gpuplan_units::{Bytes, BytesPerSecond, GpuCount};
 
+/// Drivers, Kubernetes and other programs write the vendor before a name, or leave it out.
+const VENDORS: [&str; 2] = ["nvidia", "amd"];
+
+/// A plain name of a chip without its vendor.
+pub(crate) fn without_vendor(plain: &str) -> &str {
+    VENDORS.iter().find_map(|vendor| plain.strip_prefix(vendor)).unwrap_or(plain)
+}
+
 #[derive(Clone, Debug, Default)]
 pub struct Hardware {
     gpus: Vec<Gpu>,
@@ -117,7 +125,9 @@ impl Hardware {
 
     /// One chip by exact id, alias or full name, whatever the separators.
     pub fn find_gpu(&self, name: &str) -> Option<GpuId> {
-        self.by_name.get(&plain(name)).copied()
+        let name = plain(name);
+        let with_vendor = || VENDORS.iter().find_map(|vendor| self.by_name.get(&format!("{vendor}{name}")));
+        self.by_name.get(&name).or_else(|| self.by_name.get(without_vendor(&name))).or_else(with_vendor).copied()
     }
 
     pub fn find_instance(&self, cloud: &CloudId, name: &str) -> Option<InstanceId> {

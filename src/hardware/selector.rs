@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use crate::catalog::Hardware;
+use crate::catalog::{Hardware, without_vendor};
 use crate::gpu::{Gpu, GpuId};
 use gpuplan_units::GpuCount;
 use gpuplan_units::names::{did_you_mean, plain};
@@ -43,8 +43,9 @@ pub enum SelectorError {
     /// A number that is also the end of a chip's name.
     #[error("`{count}` asks for {count} GPUs of any kind, and a GPU is called {name}")]
     CountOrName { count: u32, name: String },
-    #[error("`{0}` is a TPU, and only GPUs are planned")]
-    Tpu(String),
+    /// A TPU or another accelerator, with the words for what it is.
+    #[error("`{name}` is {what}, and only GPUs that run CUDA or ROCm are planned")]
+    OtherAccelerator { name: String, what: &'static str },
     /// The memory is that of no chip, or of none with this name.
     #[error("no GPU matches `{text}`: their memory is {sizes}")]
     NoSuchMemory { text: String, sizes: String },
@@ -139,16 +140,35 @@ impl GpuSelector {
     }
 }
 
+/// How names of accelerators begin that run neither CUDA nor ROCm.
+const OTHER_ACCELERATORS: [(&str, &str); 12] = [
+    ("tpu", "a TPU"),
+    ("v5e", "a TPU"),
+    ("v5litepod", "a TPU"),
+    ("v6e", "a TPU"),
+    ("trillium", "a TPU"),
+    ("ironwood", "a TPU"),
+    ("trainium", "an accelerator of AWS"),
+    ("trn", "an accelerator of AWS"),
+    ("inferentia", "an accelerator of AWS"),
+    ("inf2", "an accelerator of AWS"),
+    ("gaudi", "an accelerator of Intel"),
+    ("apple", "a chip of Apple"),
+];
+
 fn find(name: &str, hardware: &Hardware) -> Result<Name, SelectorError> {
-    if let Some(gpu) = hardware.gpus().iter().find(|gpu| plain(&gpu.family) == plain(name)) {
-        return Ok(Name::Family(plain(&gpu.family)));
+    let family = plain(name);
+    let family = without_vendor(&family);
+    if hardware.gpus().iter().any(|gpu| plain(&gpu.family) == family) {
+        return Ok(Name::Family(family.to_owned()));
     }
     hardware.find_gpu(name).map(Name::Chip).ok_or_else(|| unknown(name, hardware))
 }
 
 fn unknown(name: &str, hardware: &Hardware) -> SelectorError {
-    if plain(name).starts_with("tpu") {
-        return SelectorError::Tpu(name.to_owned());
+    let other = OTHER_ACCELERATORS.iter().find(|(begin, _)| plain(name).starts_with(begin));
+    if let Some((_, what)) = other {
+        return SelectorError::OtherAccelerator { name: name.to_owned(), what };
     }
     if let Some(meant) = counted(name).filter(|(_, chip)| find(chip, hardware).is_ok()) {
         return SelectorError::CountMisplaced { text: name.to_owned(), meant: format!("{}:{}", meant.1, meant.0) };
@@ -294,9 +314,19 @@ mod tests {
             assert_eq!(meant, "H100:8", "{text}");
         }
         assert!(matches!(refused("4090"), SelectorError::CountOrName { count: 4090, name } if name == "RTX-4090"));
-        assert!(
-            matches!(refused("TPU:v5e"), SelectorError::Tpu(_)) && matches!(refused("tpu-v5p"), SelectorError::Tpu(_))
-        );
+        for other in ["TPU:v5e", "tpu-v5p", "v6e-8", "Trainium2", "trn1", "Gaudi3"] {
+            assert!(matches!(refused(other), SelectorError::OtherAccelerator { .. }), "{other}: {}", refused(other));
+        }
+        let named =
+            |text: &str| GpuSelector::parse(text, &hardware()).unwrap_or_else(|error| panic!("{text}: {error}"));
+        for (written, name) in [
+            ("NVIDIA_H100", "H100"),
+            ("h100-80gb-hbm3", "NVIDIA H100 80GB HBM3"),
+            ("AMD_MI300X", "MI300X"),
+            ("NVIDIA L4", "L4"),
+        ] {
+            assert_eq!(named(written).names, named(name).names, "{written}");
+        }
         assert!(GpuSelector::parse("4090..4090", &hardware()).unwrap().matches_count(4090));
         assert!(GpuSelector::parse("2048", &hardware()).unwrap().matches_count(2048));
         assert!(refused("A100:79GB").to_string().contains("40GB, 80GB"), "{}", refused("A100:79GB"));

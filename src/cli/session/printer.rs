@@ -5,9 +5,10 @@ use std::ffi::OsString;
 use std::io::{self, BufRead, ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
 
-use clap::error::ErrorKind as WrongArgument;
+use clap::error::{ContextKind, ContextValue, ErrorKind as WrongArgument};
 
 use crate::arguments::global::Verbosity;
+use crate::arguments::workload::instead_of;
 use crate::session::diagnostic::{Diagnostic, Exit};
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -106,6 +107,13 @@ impl Printer {
             let refused = format!("`{word}` begins with a long dash");
             return self.diagnostic(&Diagnostic::usage(refused).hint(format!("--{}", word.trim_start_matches(dashes))));
         }
+        let unknown = match error.get(ContextKind::InvalidArg) {
+            Some(ContextValue::String(flag)) if error.kind() == WrongArgument::UnknownArgument => Some(flag.as_str()),
+            _ => None,
+        };
+        if let Some((flag, instead)) = unknown.and_then(|flag| Some((flag, instead_of(flag)?))) {
+            return self.diagnostic(&Diagnostic::usage(format!("there is no flag `{flag}`")).hint(instead));
+        }
         match negative_value(&words).filter(|_| error.kind() == WrongArgument::UnknownArgument) {
             Some((flag, value)) => {
                 let meant = value.trim_start_matches('-');
@@ -115,7 +123,7 @@ impl Printer {
             None => {
                 if error.kind() == WrongArgument::UnknownArgument {
                     // That it could be passed after `--` as the name of a file helps nobody who meant a flag.
-                    error.remove(clap::error::ContextKind::Suggested);
+                    error.remove(ContextKind::Suggested);
                 }
                 self.clap(&error)
             }

@@ -177,13 +177,26 @@ fn precision(
     task: Task,
     assumed: &mut Vec<Assumption>,
 ) -> Result<Precision, WorkloadFileError> {
-    if let Some(precision) = choice("training.precision", section.precision.as_deref())? {
+    let stated = section.precision.as_deref().map(|stated| other_name(stated).unwrap_or(stated));
+    if let Some(precision) = choice("training.precision", stated)? {
         return Ok(precision);
     }
     // QLoRA computes in bf16 over a frozen base (Dettmers et al. 2023, arXiv 2305.14314).
     let precision = if task == Task::Qlora { Precision::PureBf16 } else { Precision::Bf16 };
     assumed.push(Assumption::Precision { precision });
     Ok(precision)
+}
+
+/// The precision that PyTorch and Lightning call otherwise.
+fn other_name(stated: &str) -> Option<&'static str> {
+    Some(match stated.trim().to_ascii_lowercase().as_str() {
+        "float32" | "fp32-true" | "32-true" | "32" => "fp32",
+        "float16" | "half" => "fp16",
+        "fp16-mixed" | "16-mixed" => "amp-fp16",
+        "bfloat16" | "bf16-mixed" => "bf16",
+        "bf16-true" => "pure-bf16",
+        _ => return None,
+    })
 }
 
 /// What a recipe of few bits does beside its format. Transformer Engine's own defaults where nothing is said: attention and no layer in 16
@@ -295,7 +308,8 @@ fn unknown_task(text: &str, words: &[&str]) -> WorkloadFileError {
         "serve" | "serving" | "inference" => {
             invalid_near("training.task", detail("; a served model is stated under [serving] of a file"), Vec::new())
         }
-        "embed" | "embedding" | "embeddings" | "generate" | "generation" | "batch-inference" | "predict" | "evaluate" => {
+        "embed" | "embedding" | "embeddings" | "generate" | "generation" | "batch-inference" | "predict"
+        | "evaluate" => {
             let requests = "; requests to get done are stated under [serving] of a file, as in examples/embed-a-billion.toml, or as \
                             --requests 1M --prompt-tokens 500 without a task";
             invalid_near("training.task", detail(requests), Vec::new())
