@@ -35,7 +35,7 @@ const CRATES: &[(&str, &str)] = &[
     ("launch", "units workload market spot runstore"),
     ("agent", "units workload runstore telemetry"),
     ("clouds-http", "market agent features-network"),
-    ("clouds-aws", "units hardware market runstore launch agent clouds-http"),
+    ("clouds-aws", "units hardware market runstore launch agent clouds-http features-network"),
     ("clouds-gcp-clients", "features features-network"),
     ("clouds-gcp", "units hardware market launch agent clouds-http clouds-gcp-clients"),
     ("clouds", "units hardware market runstore launch agent clouds-http clouds-aws clouds-gcp"),

@@ -23,10 +23,7 @@ pub fn refuse_offer(offer: &Offer, instance: &InstanceType, hardware: &Hardware,
         return Some(Rejection::UnfittedVendor);
     }
     if offer.owned.is_none() && !filter.clouds.is_empty() && !filter.clouds.contains(&instance.cloud) {
-        return Some(Rejection::OtherCloud {
-            cloud: Some(instance.cloud.to_string()),
-            rate_usd_per_hour: Some(offer.quote.rate),
-        });
+        return Some(Rejection::other_cloud(&instance.cloud, offer.quote.rate));
     }
     if offer.owned.is_none() && !filter.regions.is_empty() && !region_named && !zone_named {
         // A region that nobody names may well be the one that was asked for.

@@ -235,7 +235,7 @@ const ALIASES: [(&str, &str); 17] = [
 ];
 const CHANGES_NOTHING: &str = "leave it out: it changes neither the time nor the cost of a run";
 /// What people type who know other programs, and what says the same here.
-const FOREIGN: [(&str, &str); 16] = [
+const FOREIGN: [(&str, &str); 15] = [
     (
         "batch-size",
         "--global-batch N: the sequences of a step, over all GPUs; or --micro-batch N: those of one pass of one GPU",
@@ -246,7 +246,6 @@ const FOREIGN: [(&str, &str); 16] = [
     ),
     ("train-batch-size", "--global-batch N: the sequences of a step, over all GPUs"),
     ("dataset", "--samples or --tokens says how much there is, --data-place where it is stored"),
-    ("gpu", "--gpus H100, --gpus H100:8 for eight"),
     ("num-gpus", "--gpus H100:8"),
     ("gpu-count", "--gpus H100:8"),
     ("gpu-type", "--gpus H100"),

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::limits::policy::BrokenRule;
 use gpuplan_estimate::Infeasible;
 use gpuplan_estimate::load::FIRST;
+use gpuplan_hardware::CloudId;
 use gpuplan_market::{Booking, Suspicion};
 use gpuplan_units::{Bytes, GpuCount, Hours, Seconds, Usd, UsdPerHour};
 
@@ -237,6 +238,10 @@ impl From<Infeasible> for Rejection {
 }
 
 impl Rejection {
+    pub fn other_cloud(cloud: &CloudId, rate: UsdPerHour) -> Self {
+        Self::OtherCloud { cloud: Some(cloud.to_string()), rate_usd_per_hour: Some(rate) }
+    }
+
     /// The word of the JSON's `reason`.
     pub fn reason(&self) -> RejectionReason {
         match self {

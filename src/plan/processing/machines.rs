@@ -125,10 +125,7 @@ impl<'a> WorkOffers<'a> {
 fn refuse(rented: &Rented, sold_as: gpuplan_hardware::SoldAs, limits: &Limits) -> Option<Rejection> {
     let filter = &limits.offers;
     if !filter.clouds.is_empty() && !filter.clouds.contains(rented.host.cloud) {
-        return Some(Rejection::OtherCloud {
-            cloud: Some(rented.host.cloud.to_string()),
-            rate_usd_per_hour: Some(rented.quote.rate),
-        });
+        return Some(Rejection::other_cloud(rented.host.cloud, rented.quote.rate));
     }
     if !filter.regions.is_empty() && !filter.names_region(rented.place) && !filter.names_zone(rented.place) {
         let (region, rate_usd_per_hour) = (rented.place.region.to_string(), rented.quote.rate);

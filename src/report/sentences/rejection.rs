@@ -70,6 +70,14 @@ pub fn sentence(rejection: &Rejection) -> String {
         Rejection::Dominated { cost_usd, run_hours } => {
             format!("${:.2} and {run_hours} at best: another plan is cheaper and no slower", cost_usd.dollars())
         }
+        Rejection::OtherCloud { .. } | Rejection::OtherRegion { .. } => elsewhere(rejection),
+        plain => without_figures(plain).to_owned(),
+    }
+}
+
+/// Where what was asked for can be had.
+fn elsewhere(rejection: &Rejection) -> String {
+    match rejection {
         Rejection::OtherCloud { cloud: Some(cloud), rate_usd_per_hour: Some(rate) } => {
             format!("another cloud was asked for; the cheapest of these is at {cloud}, ${rate} an hour a machine")
         }
@@ -78,7 +86,7 @@ pub fn sentence(rejection: &Rejection) -> String {
                 "another region was asked for; the cheapest of these is in {region}, ${rate_usd_per_hour} an hour a machine"
             )
         }
-        plain => without_figures(plain).to_owned(),
+        _ => "another cloud was asked for".to_owned(),
     }
 }
 
@@ -86,7 +94,6 @@ pub fn sentence(rejection: &Rejection) -> String {
 fn without_figures(rejection: &Rejection) -> &str {
     match rejection {
         Rejection::OtherGpu => "another GPU was asked for",
-        Rejection::OtherCloud { .. } => "another cloud was asked for",
         Rejection::OtherPurchase => "these terms were not asked for",
         Rejection::SpecialAccount => "the region needs an account of its own",
         Rejection::UnfittedVendor => "hardly any published run on this vendor's chips is in the fit",

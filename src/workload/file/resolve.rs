@@ -5,6 +5,7 @@ mod by_size;
 mod data;
 mod model;
 mod objective;
+mod precision;
 pub mod processing;
 pub mod resolved;
 mod serving;
