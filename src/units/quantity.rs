@@ -35,9 +35,25 @@ pub fn short_count(count: f64) -> String {
     format!("{:.2}{suffix}", count / scale)
 }
 
+/// A number with so many decimals at most: without zeros at its end, and without the sign of what rounds to zero.
+pub fn decimal(number: f64, decimals: usize) -> String {
+    let text = format!("{number:.decimals$}");
+    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    if text == "-0" { "0".to_owned() } else { text.to_owned() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_decimal_has_no_zeros_to_spare() {
+        for (number, decimals, text) in
+            [(1.50, 2, "1.5"), (-0.001, 2, "0"), (-0.0, 0, "0"), (100.0, 0, "100"), (-2.0, 1, "-2"), (0.005, 2, "0.01")]
+        {
+            assert_eq!(decimal(number, decimals), text, "{number}");
+        }
+    }
 
     #[test]
     fn counts_are_shown_as_people_say_them() {

@@ -5,6 +5,8 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::quantity::decimal;
+
 /// A length of time. Predictions use it, so it is floating point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
@@ -81,9 +83,7 @@ impl fmt::Display for Hours {
         } else {
             2
         };
-        let text = format!("{value:.digits$}");
-        let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
-        write!(f, "{text} {unit}")
+        write!(f, "{} {unit}", decimal(value, digits))
     }
 }
 

@@ -165,6 +165,8 @@ impl Columns {
         found.place.own_tags = header.tags(mark);
         if found.run.tag.is_none() && found.run.tags.is_none() {
             let column = match format {
+                // A legacy report has a column for each tag that was activated for it.
+                Format::Cur if !found.place.own_tags.is_empty() => "resourceTags/user:gpuplan:run",
                 Format::Cur => "resource_tags",
                 Format::Focus | Format::Azure => "Tags",
                 Format::Google => "labels",

@@ -101,7 +101,9 @@ pub fn run(arguments: &ImportArguments, session: &Session) -> Result<Exit, Diagn
         OutputFormat::Table if differences.is_empty() => {
             let tag = arguments.run_tag.as_deref().unwrap_or("gpuplan:run");
             session.printer.note(&format!("{} lines read, none with the tag `{tag}`", sums.lines));
-            session.printer.note("hint: on AWS the tag is activated under Billing > Cost allocation tags, and is then in exports a day later");
+            if formats.contains(&"cur") {
+                session.printer.note("hint: on AWS the tag is activated under Billing > Cost allocation tags, and is then in exports a day later");
+            }
             Ok(Exit::Done)
         }
         OutputFormat::Table => session.printer.data(&report::text(&read, session.width)),
@@ -222,6 +224,9 @@ fn refused(error: &BillError) -> Diagnostic {
     let diagnostic = Diagnostic::usage(error);
     match error {
         BillError::Unknown { .. } => diagnostic.hint("gpuplan costs import FILE --format cur"),
+        BillError::Missing { column, .. } if column.starts_with("resourceTags/") => diagnostic
+            .hint("activate the tag under Billing > Cost allocation tags: reports have a column for it a day later; --run-tag names another")
+            .hint("nothing was kept"),
         BillError::Missing { column, .. } => {
             diagnostic.hint(format!("make the export again with the column `{column}`; nothing was kept"))
         }

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use crate::sentences::input::staging_limit;
 use gpuplan_market::Quote;
 use gpuplan_plan::input::staging::Staging;
+use gpuplan_units::quantity::decimal;
 use gpuplan_units::{Band, Bytes, Hours, Usd, UsdPerHour};
 use gpuplan_workload::Model;
 
@@ -82,8 +83,7 @@ pub fn three_figures(number: f64) -> String {
     } else {
         2
     };
-    let text = format!("{number:.digits$}");
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+    decimal(number, digits)
 }
 
 /// Seconds of a step: `1.42 s`, `35.1 ms`.

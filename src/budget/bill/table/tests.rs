@@ -133,6 +133,8 @@ fn what_is_wrong_is_named_with_file_line_and_column() {
         said(&CUR.replace("resource_tags", "x"))
             .contains("the column `resource_tags` is missing: without the tag `gpuplan:run`")
     );
+    let legacy = CUR.replace("resource_tags", "resourceTags/user:environment");
+    assert!(said(&legacy).contains("the column `resourceTags/user:gpuplan:run` is missing"), "{}", said(&legacy));
     assert!(said("a,b\n1,2\n").contains("is not a known export"));
     assert!(said(&format!("{CUR}1,2\n")).starts_with("bill.csv line 2: "), "{}", said(&format!("{CUR}1,2\n")));
     assert!(
