@@ -26,4 +26,7 @@ for example in llama-3.1-8b-finetune llama-3.1-8b-lora llama-7b-pretrain resnet-
   median 100 "$program" plan "examples/$example.toml"
 done
 median 150 "$program" plan --model llama-2-7b --task pretrain --tokens 1T --sequence-length 2048 --global-batch-tokens 4M
+# Both look at every published run.
+median 150 "$program" explain examples/llama-3.1-8b-finetune.toml
+median 150 "$program" estimate --cases benchmarks/unfitted/fine-tunes.jsonl
 "$program" plan --model llama-2-7b --task pretrain --tokens 1T --sequence-length 2048 --global-batch-tokens 4M 2>/dev/null | tail -n 1
