@@ -87,13 +87,13 @@ fn wish(tables: &Tables, state: &State, observation: &Observation, limits: &Limi
             _ => say(state.running, Reason::StayOnSpot),
         };
     }
-    let going = |pool: usize| going_on(tables, pool, state, observation, limits);
-    let by_rate = || pools::best(state, observation, limits).unwrap_or_else(|| pools::likeliest(observation));
-    let Some(on) = least_cost(tables, state, observation, limits).or_else(|| going(by_rate())) else {
-        return say(on_demand, Reason::AlwaysOnDemand);
-    };
-    let GoingOn { pool, start, leave, .. } = on;
+    let pool = least_cost(tables, state, observation, limits)
+        .or_else(|| pools::best(state, observation, limits))
+        .unwrap_or_else(|| pools::likeliest(observation));
     let best = observation.pools[pool].up.then_some(pool);
+    let Some(table) = tables.table(limits, pool) else { return say(on_demand, Reason::AlwaysOnDemand) };
+    let (work, slack) = left(pool, state, limits);
+    let (start, leave) = table.best(work, slack, phase(&observation.pools[pool]));
     // The table looks up the nearest cell, and the net counts whole ticks.
     let has_room = || has_room(Action::Spot(pool), state, limits);
     match (state.running, best) {
@@ -108,54 +108,151 @@ fn wish(tables: &Tables, state: &State, observation: &Observation, limits: &Limi
     }
 }
 
-/// What the table of a pool says of going on with it.
-struct GoingOn {
-    pool: usize,
-    start: Start,
-    leave: bool,
-    /// Left to pay, with the move; known where moves cost something.
-    dollars: Option<f64>,
+/// Work, and slack where one goes on with this pool. Seconds.
+fn left(pool: usize, state: &State, limits: &Limits) -> (f64, f64) {
+    let work = state.left + state.pending;
+    (work, state.until(limits) - work - longer(pool, state, limits))
 }
 
-fn going_on(
-    tables: &Tables,
-    pool: usize,
-    state: &State,
-    observation: &Observation,
-    limits: &Limits,
-) -> Option<GoingOn> {
-    let spot = Action::Spot(pool);
-    let is_move = limits.switched_to(spot, state.last_pool).is_some();
-    // The table knows the usual changeover.
-    let longer = limits.changeover_to(spot, state.last_pool) - limits.changeover;
-    let work = state.left + state.pending;
-    let slack = state.until(limits) - work - longer;
-    let (table, phase) = (tables.table(limits, pool)?, phase(&observation.pools[pool]));
-    let (start, leave) = table.best(work, slack, phase);
-    let stays_on_demand = state.running.is_on_demand() && !is_move;
-    let starts = if start == Start::OnDemand && !is_move { limits.cheapest_on_demand() } else { spot };
-    let moves = limits.switched_to(starts, state.last_pool).filter(|_| !stays_on_demand);
-    let moving = moves.map_or(0.0, |terms| terms.switch_cost.dollars());
-    let hours = table.cost(stays_on_demand, work, slack, phase);
-    let dollars = hours.map(|hours| limits.rate(spot).dollars() * (hours + longer / 3600.0) + moving);
-    Some(GoingOn { pool, start, leave, dollars })
+/// By how much a start there takes longer than the usual one, which tables know. Seconds.
+fn longer(pool: usize, state: &State, limits: &Limits) -> f64 {
+    limits.changeover_to(Action::Spot(pool), state.last_pool) - limits.changeover
 }
 
 /// Where moves cost something: the pool with which the least is left to pay. Either the one that holds the checkpoint, whether to start there, to
-/// wait for it or to go on without, or one that is up, with the move. `None`: moves are free, or nothing has run and nothing is up.
-fn least_cost(tables: &Tables, state: &State, observation: &Observation, limits: &Limits) -> Option<GoingOn> {
-    if !tables.by_rate.iter().any(|(_, table)| table.has_costs()) {
+/// wait for it or to go on without, or one that is up, with the move. `None`: moves are free, or there is no such pool.
+fn least_cost(tables: &Tables, state: &State, observation: &Observation, limits: &Limits) -> Option<usize> {
+    if limits.pools.len() < 2 || !tables.by_rate.iter().any(|(_, table)| table.has_costs()) {
         return None;
     }
-    let can_be = |on: &GoingOn| {
-        state.last_pool == Some(on.pool)
-            || (observation.pools[on.pool].up
-                && on.start == Start::Spot
-                && has_room(Action::Spot(on.pool), state, limits))
+    let start = |pool: usize| {
+        let (work, slack) = left(pool, state, limits);
+        Some(tables.table(limits, pool)?.best(work, slack, phase(&observation.pools[pool])).0)
     };
-    (0..observation.pools.len())
-        .filter_map(|pool| going_on(tables, pool, state, observation, limits).filter(can_be))
-        .filter_map(|on| Some((on.dollars?, on)))
-        .min_by(|(a, _), (b, _)| a.total_cmp(b))
-        .map(|(_, on)| on)
+    let can_be = |pool: &usize| match state.last_pool {
+        Some(last) if last == *pool => true,
+        // Nothing has run yet: a better pool may be waited for, too.
+        None if !observation.pools[*pool].up => start(*pool) == Some(Start::Wait),
+        _ => {
+            let has_room = || has_room(Action::Spot(*pool), state, limits);
+            observation.pools[*pool].up && start(*pool) == Some(Start::Spot) && has_room()
+        }
+    };
+    let dollars = |pool: usize| dollars(tables, pool, start(pool)?, state, observation, limits);
+    let costs = (0..observation.pools.len()).filter(can_be).filter_map(|pool| Some((dollars(pool)?, pool)));
+    costs.min_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, pool)| pool)
+}
+
+/// What is left to pay where one goes on with this pool, with the move there.
+fn dollars(
+    tables: &Tables,
+    pool: usize,
+    start: Start,
+    state: &State,
+    observation: &Observation,
+    limits: &Limits,
+) -> Option<f64> {
+    let view = &observation.pools[pool];
+    let (work, slack) = left(pool, state, limits);
+    let rate = |pool: usize| limits.rate(Action::Spot(pool)).dollars();
+    let moving = |action: Action| limits.switched_to(action, state.last_pool).map(|terms| terms.switch_cost.dollars());
+    // To the end in a pool like that one, at its own rate.
+    let in_one_like = |of: usize, on_demand: bool| {
+        Some(rate(of) * tables.table(limits, of)?.cost(on_demand, work, slack, phase(view))?)
+    };
+    if let (Some(moving), Some(last)) = (moving(Action::Spot(pool)), state.last_pool) {
+        // A dearer pool is paid for as long as it is likely to last: then one may move back.
+        let dearer = rate(pool) - rate(last);
+        let back = limits.pools[last].switch_cost.dollars() + dearer * pools::useful(view, state);
+        let (there, back) = (in_one_like(pool, false)?, in_one_like(last, false)? + back);
+        let least = if dearer > 0.0 { there.min(back) } else { there };
+        return Some(least + moving + rate(pool) * longer(pool, state, limits) / 3600.0);
+    }
+    let runs_on_demand = state.running.is_on_demand();
+    let starts_on_demand = start == Start::OnDemand && !runs_on_demand;
+    let moving = if starts_on_demand { moving(limits.cheapest_on_demand()) } else { None };
+    Some(in_one_like(pool, runs_on_demand)? + moving.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::availability::watch::{FIRST_PAUSE, Watch};
+    use crate::policy::{Policy, PoolTerms, PoolView};
+    use crate::simulation::replay::{World, replay};
+    use gpuplan_units::Usd;
+
+    const HOUR: f64 = 3600.0;
+
+    /// A day of work; a dollar an hour, four on demand.
+    fn limits(pools: usize, move_dollars: f64, deadline: f64) -> Limits {
+        let terms = PoolTerms {
+            spot: UsdPerHour::from_nanos(1_000_000_000),
+            on_demand: None,
+            switch_cost: Usd::from_dollars(move_dollars).unwrap(),
+            switch_changeover: 720.0,
+        };
+        Limits {
+            work: 24.0 * HOUR,
+            deadline: deadline * HOUR,
+            tick: 600.0,
+            changeover: 720.0,
+            worst_changeover: 720.0,
+            on_demand: UsdPerHour::from_nanos(4_000_000_000),
+            pools: vec![terms; pools],
+            budget: None,
+        }
+    }
+
+    /// The first of two pools, which held the job, has been down for so many hours; the other one is up.
+    fn after_a_loss(down: f64, limits: &Limits) -> Action {
+        let tables = Tables::new(&AvailabilityModel::prior(), limits);
+        let view = |up: bool, hours: f64| PoolView { up, age: hours * HOUR, availability: 0.7, probed: 0.0 };
+        let pools = [view(false, down), view(true, 3.0)];
+        let state = State { elapsed: 6.0 * HOUR, left: 18.0 * HOUR, last_pool: Some(0), ..State::default() };
+        decide(&tables, &state, &Observation { pools: &pools, on_demand: true }, limits).action
+    }
+
+    #[test]
+    fn whoever_would_pay_for_a_move_waits_for_the_checkpoint_first() {
+        assert_eq!(after_a_loss(0.0, &limits(2, 0.0, 48.0)), Action::Spot(1), "a move is free");
+        assert_eq!(after_a_loss(0.0, &limits(2, 4.0, 48.0)), Action::Idle, "it often comes back at once");
+        assert_eq!(after_a_loss(10.0, &limits(2, 4.0, 30.0)), Action::Spot(1), "it is not expected back soon");
+        assert_eq!(after_a_loss(0.0, &limits(2, 4.0, 25.0)), Action::Spot(1), "there is no slack to wait with");
+        assert_eq!(after_a_loss(10.0, &limits(2, 1000.0, 48.0)), Action::Idle, "no move pays");
+    }
+
+    /// On-demand beside the checkpoint was taken for 7 hours, since all of the work was weighed at the dearer rate.
+    #[test]
+    fn a_dearer_pool_is_weighed_for_as_long_as_it_lasts() {
+        let mut limits = limits(2, 0.5, 26.5);
+        limits.pools[1].spot = UsdPerHour::from_nanos(1_300_000_000);
+        assert_eq!(after_a_loss(0.3, &limits), Action::Spot(1));
+    }
+
+    proptest! {
+        /// Whatever moves cost and take, and whatever the pools do.
+        #[test]
+        fn the_deadline_holds_where_moves_cost_something(
+            up in proptest::collection::vec(proptest::collection::vec(proptest::bool::weighted(0.6), 400), 3),
+            spells in 1_usize..12,
+            (dollars, hours) in (0.0..20.0_f64, 0.05..1.0_f64),
+            (slack, worst) in (0.2..30.0_f64, 1.0..3.0_f64),
+            sees_all in proptest::bool::ANY,
+        ) {
+            let mut limits = limits(3, dollars, 0.0);
+            limits.worst_changeover *= worst;
+            limits.deadline = limits.work + limits.worst_changeover + limits.tick + slack * HOUR;
+            limits.pools[1].switch_changeover = hours * HOUR;
+            let pools: Vec<Vec<bool>> =
+                up.iter().map(|up| (0..400).map(|tick| up[tick / spells]).collect()).collect();
+            let pools: Vec<&[bool]> = pools.iter().map(Vec::as_slice).collect();
+            let policy = Policy::SemiMarkov(Arc::new(Tables::new(&AvailabilityModel::prior(), &limits)));
+            let watch = if sees_all { Watch::full(3, limits.tick) } else { Watch::attempts(3, limits.tick, FIRST_PAUSE) };
+            let done = replay(&policy, &limits, &World::of(&pools), 0, watch, false).unwrap();
+            prop_assert!(done.met_deadline, "{done:?}");
+        }
+    }
 }

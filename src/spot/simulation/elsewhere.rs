@@ -6,8 +6,8 @@ use crate::availability::{AvailabilityModel, CORRELATION};
 use crate::policy::PoolView;
 use crate::simulation::slack::CostRow;
 
-/// Times left of which costs are kept, at most: between two of them costs are close to linear (keeping every step changed no decision of
-/// 600 windows).
+/// Times left of which costs are kept, at most: between two of them costs are close to linear (keeping every step changed the mean cost of
+/// 61 windows in one of twenty rows, by .1 %).
 const TIMES: usize = 64;
 
 /// The other pools of a job, like this one but without its checkpoint.
