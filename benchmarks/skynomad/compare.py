@@ -5,10 +5,10 @@ SkyNomad's rule is written anew from the authors' code (andylizf/skynomad-artifa
 1.2 times what the rest of the job is expected to cost an hour; a zone's remaining life comes from the Nelson-Aalen curve of what ran or was probed there, scaled up in
 bursts of losses, two hours at most; what gains most an hour is started, and what runs is left only for a gain above a margin. A probe costs a minute of spot.
 
-Each job needs one machine. Prices are those of the zone's a3-highgpu-8g a card. A start takes twelve minutes, and a move to another zone
-costs so many dollars.
+Each job needs one machine. Prices are those of the zone's a3-highgpu-8g a card; of traces without a price, those of p3.2xlarge in "Can't Be Late" (NSDI'24). A start
+takes twelve minutes, and a move to another zone costs so many dollars.
 
-usage: compare.py GPUPLAN COUNTS.jsonl DOLLARS_A_MOVE
+usage: compare.py GPUPLAN COUNTS.jsonl DOLLARS_A_MOVE [WINDOWS [ZONE,ZONE...]]
 """
 
 import json
@@ -19,7 +19,11 @@ import sys
 WORK, TICK, START = 48.0, 1 / 6, 0.2
 EGRESS = float(sys.argv[3])
 STRETCHES = (1.05, 1.1, 1.2, 1.5, 3.0)
-WINDOWS = 12
+WINDOWS = int(sys.argv[4]) if len(sys.argv) > 4 else 12
+# Ends of the names of the traces to use.
+ZONES = tuple(sys.argv[5].split(",")) if len(sys.argv) > 5 else ("",)
+# Dollars an hour where a trace has no price.
+SPOT, ON_DEMAND = 0.9731, 3.06
 # Of the authors' defaults: hours of a prediction at most, ticks between probes, hours that count as lately, the window of progress.
 LONGEST, PROBE_TICKS, LATELY, PACE = 2.0, 6, 12.0, 10.0
 # The margin for leaving what runs: dollars, and a share of the worth of an hour.
@@ -232,7 +236,11 @@ def main():
     traces = []
     for line in filter(str.strip, open(file)):
         trace = json.loads(line)
-        price = (trace["price"]["spot_usd_per_hour"] / 8, trace["price"]["on_demand_usd_per_hour"] / 8)
+        if trace["gap_seconds"] != 600 or not trace["source"].endswith(ZONES):
+            continue
+        price = (SPOT, ON_DEMAND)
+        if "price" in trace:
+            price = (trace["price"]["spot_usd_per_hour"] / 8, trace["price"]["on_demand_usd_per_hour"] / 8)
         traces.append((trace, price, [(count or 0) >= 1 for count, ticks in trace["rle"] for _ in range(ticks)]))
     print(f"{len(traces)} zones, {WORK:.0f} h of work, {WINDOWS} windows; mean dollars, and over the optimum")
     for stretch in STRETCHES:

@@ -22,8 +22,9 @@ const PRIOR_HOURS: f64 = 6.0;
 /// No pool is the average pool: in a forecast each has rates of its own, off by a lognormal factor of this deviation. Chosen
 /// among 0, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4 and 0.8 by the coverage of the 90th percentile on windows later than those fitted.
 const OWN_DEVIATION: f64 = 0.2;
-/// Share of the draws of a pool that it has in common with the other pools of a job: the states of two pools then correlate by
-/// 0.41, as those of one type in two zones did on average in October 2022 (0.11, 0.46, 0.51 and 0.56).
+/// Of the states of two pools, those of one type in two zones, on average in October 2022 (0.11, 0.46, 0.51 and 0.56).
+pub const CORRELATION: f64 = 0.41;
+/// Share of the draws of a pool that it has in common with the other pools of a job, at which their states correlate so.
 const SHARED_SHARE: f64 = 0.97;
 /// More than this share of ticks with an event says nothing finer about the rate.
 const MOST_EVENTS_A_TICK: f64 = 0.95;
@@ -357,6 +358,6 @@ mod tests {
             mean(&together) / (of_a * (1.0 - of_a) * of_b * (1.0 - of_b)).sqrt()
         };
         let all: Vec<f64> = (0..60).map(correlation).collect();
-        assert!((mean(&all) - 0.41).abs() < 0.06, "{}", mean(&all));
+        assert!((mean(&all) - CORRELATION).abs() < 0.06, "{}", mean(&all));
     }
 }

@@ -10,7 +10,7 @@ pub const PRIOR_HOURS: f64 = 6.0;
 
 /// How long a pool that is up has been so when one looks at a random time: the median on the eight AWS pools of October 2022,
 /// whose long spells fill most of the time (spells of 2, 4 and 8 h survive with .18, .10 and .05). Seconds.
-const USUAL_AGE: f64 = 3.0 * 3600.0;
+pub const USUAL_AGE: f64 = 3.0 * 3600.0;
 /// What gives machines so long after a refusal has come up since, mostly late, and may have gone and come again: they last as long as those of a pool that has
 /// been up for this share of that time. The likeliest of 1 to 1/12 and 0 for machines held by attempts, with rates of other zones: on eight AWS pools a
 /// negative log-likelihood of 3,385 (at a half 3,390, at none 3,395), on sixteen H100 in six zones 1,823 (1,861 and 1,832); nearly flat for fewer H100.

@@ -56,6 +56,15 @@ impl Limits {
         if last.is_none_or(|last| last == pool) { None } else { self.pools.get(pool) }
     }
 
+    /// Hours of spot at this rate that a move to another pool costs on average. `None`: moves cost nothing that another start does not.
+    pub fn hours_of_a_move(&self, rate: UsdPerHour) -> Option<f64> {
+        let hours = |terms: &PoolTerms| {
+            terms.switch_cost.dollars() / rate.dollars() + (terms.switch_changeover - self.changeover) / 3600.0
+        };
+        let mean = self.pools.iter().map(hours).sum::<f64>() / self.pools.len() as f64;
+        (self.pools.len() > 1 && mean > 0.0).then_some(mean)
+    }
+
     pub fn rate(&self, action: Action) -> UsdPerHour {
         match action {
             Action::Idle => UsdPerHour::default(),

@@ -14,7 +14,7 @@ static LIVES: LazyLock<[f64; PHASES]> = LazyLock::new(|| {
 });
 
 /// Hours of useful work that a machine there is expected to do, started now: it lasts as long as the pool, and no longer than the work.
-fn useful(view: &PoolView, state: &State) -> f64 {
+pub fn useful(view: &PoolView, state: &State) -> f64 {
     LIVES[phase(view)].min(state.left / 3600.0).max(f64::MIN_POSITIVE)
 }
 

@@ -7,6 +7,7 @@ use crate::availability::chain::phase;
 use crate::policy::reason::Reason;
 use crate::policy::safety::{has_room, keep_deadline};
 use crate::policy::{Action, Decision, Limits, Observation, State, pools};
+use crate::simulation::elsewhere::Elsewhere;
 use crate::simulation::expected_cost::{Start, Table, Terms};
 use gpuplan_units::UsdPerHour;
 
@@ -42,6 +43,7 @@ impl Tables {
 
     fn of_rates(model: &AvailabilityModel, limits: &Limits, rates: Vec<UsdPerHour>) -> Self {
         let on_demand = limits.rate(limits.cheapest_on_demand());
+        let others = limits.pools.len().saturating_sub(1);
         let table = |rate: UsdPerHour| {
             let terms = Terms {
                 horizon: Terms::horizon_of(limits.work, limits.deadline, limits.tick),
@@ -50,7 +52,8 @@ impl Tables {
                 worst_changeover: limits.worst_changeover,
                 price_ratio: on_demand.dollars() / rate.dollars(),
             };
-            (rate, Arc::new(Table::new(model, &terms)))
+            let moves = limits.hours_of_a_move(rate).map(|hours| Elsewhere::new(model, others, hours));
+            (rate, Arc::new(Table::beside(model, &terms, moves)))
         };
         Self { by_rate: rates.into_iter().map(table).collect() }
     }
@@ -76,19 +79,21 @@ pub fn decide(tables: &Tables, state: &State, observation: &Observation, limits:
 fn wish(tables: &Tables, state: &State, observation: &Observation, limits: &Limits) -> Decision {
     let say = |action, reason| Decision { action, reason };
     let on_demand = limits.cheapest_on_demand();
-    let best = pools::best(state, observation, limits);
     if let Action::Spot(running) = state.running {
-        return match best {
+        return match pools::best(state, observation, limits) {
             Some(pool) if pools::is_worth_the_move(running, pool, state, observation, limits) => {
                 say(Action::Spot(pool), Reason::CheaperPool)
             }
             _ => say(state.running, Reason::StayOnSpot),
         };
     }
-    let pool = best.unwrap_or_else(|| pools::likeliest(observation));
+    let pool = least_cost(tables, state, observation, limits)
+        .or_else(|| pools::best(state, observation, limits))
+        .unwrap_or_else(|| pools::likeliest(observation));
+    let best = observation.pools[pool].up.then_some(pool);
     let Some(table) = tables.table(limits, pool) else { return say(on_demand, Reason::AlwaysOnDemand) };
-    let slack = state.until(limits) - state.left - state.pending;
-    let (start, leave) = table.best(state.left + state.pending, slack, phase(&observation.pools[pool]));
+    let (work, slack) = left(pool, state, limits);
+    let (start, leave) = table.best(work, slack, phase(&observation.pools[pool]));
     // The table looks up the nearest cell, and the net counts whole ticks.
     let has_room = || has_room(Action::Spot(pool), state, limits);
     match (state.running, best) {
@@ -100,5 +105,154 @@ fn wish(tables: &Tables, state: &State, observation: &Observation, limits: &Limi
         (_, None) if start == Start::OnDemand => say(on_demand, Reason::NoTimeToWait),
         (_, Some(_)) => say(Action::Idle, Reason::WaitForSteadySpot),
         (_, None) => say(Action::Idle, Reason::WaitForSpot),
+    }
+}
+
+/// Work, and slack where one goes on with this pool. Seconds.
+fn left(pool: usize, state: &State, limits: &Limits) -> (f64, f64) {
+    let work = state.left + state.pending;
+    (work, state.until(limits) - work - longer(pool, state, limits))
+}
+
+/// By how much a start there takes longer than the usual one, which tables know. Seconds.
+fn longer(pool: usize, state: &State, limits: &Limits) -> f64 {
+    limits.changeover_to(Action::Spot(pool), state.last_pool) - limits.changeover
+}
+
+/// Where moves cost something: the pool with which the least is left to pay. Either the one that holds the checkpoint, whether to start there, to
+/// wait for it or to go on without, or one that is up, with the move. `None`: moves are free, or there is no such pool.
+fn least_cost(tables: &Tables, state: &State, observation: &Observation, limits: &Limits) -> Option<usize> {
+    if limits.pools.len() < 2 || !tables.by_rate.iter().any(|(_, table)| table.has_costs()) {
+        return None;
+    }
+    let start = |pool: usize| {
+        let (work, slack) = left(pool, state, limits);
+        Some(tables.table(limits, pool)?.best(work, slack, phase(&observation.pools[pool])).0)
+    };
+    let can_be = |pool: &usize| match state.last_pool {
+        Some(last) if last == *pool => true,
+        // Nothing has run yet: a better pool may be waited for, too.
+        None if !observation.pools[*pool].up => start(*pool) == Some(Start::Wait),
+        _ => {
+            let has_room = || has_room(Action::Spot(*pool), state, limits);
+            observation.pools[*pool].up && start(*pool) == Some(Start::Spot) && has_room()
+        }
+    };
+    let dollars = |pool: usize| dollars(tables, pool, start(pool)?, state, observation, limits);
+    let costs = (0..observation.pools.len()).filter(can_be).filter_map(|pool| Some((dollars(pool)?, pool)));
+    costs.min_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, pool)| pool)
+}
+
+/// What is left to pay where one goes on with this pool, with the move there.
+fn dollars(
+    tables: &Tables,
+    pool: usize,
+    start: Start,
+    state: &State,
+    observation: &Observation,
+    limits: &Limits,
+) -> Option<f64> {
+    let view = &observation.pools[pool];
+    let (work, slack) = left(pool, state, limits);
+    let rate = |pool: usize| limits.rate(Action::Spot(pool)).dollars();
+    let moving = |action: Action| limits.switched_to(action, state.last_pool).map(|terms| terms.switch_cost.dollars());
+    // To the end in a pool like that one, at its own rate.
+    let in_one_like = |of: usize, on_demand: bool| {
+        Some(rate(of) * tables.table(limits, of)?.cost(on_demand, work, slack, phase(view))?)
+    };
+    if let (Some(moving), Some(last)) = (moving(Action::Spot(pool)), state.last_pool) {
+        // A dearer pool is paid for as long as it is likely to last: then one may move back.
+        let dearer = rate(pool) - rate(last);
+        let back = limits.pools[last].switch_cost.dollars() + dearer * pools::useful(view, state);
+        let (there, back) = (in_one_like(pool, false)?, in_one_like(last, false)? + back);
+        let least = if dearer > 0.0 { there.min(back) } else { there };
+        return Some(least + moving + rate(pool) * longer(pool, state, limits) / 3600.0);
+    }
+    let runs_on_demand = state.running.is_on_demand();
+    let starts_on_demand = start == Start::OnDemand && !runs_on_demand;
+    let moving = if starts_on_demand { moving(limits.cheapest_on_demand()) } else { None };
+    Some(in_one_like(pool, runs_on_demand)? + moving.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::availability::watch::{FIRST_PAUSE, Watch};
+    use crate::policy::{Policy, PoolTerms, PoolView};
+    use crate::simulation::replay::{World, replay};
+    use gpuplan_units::Usd;
+
+    const HOUR: f64 = 3600.0;
+
+    /// A day of work; a dollar an hour, four on demand.
+    fn limits(pools: usize, move_dollars: f64, deadline: f64) -> Limits {
+        let terms = PoolTerms {
+            spot: UsdPerHour::from_nanos(1_000_000_000),
+            on_demand: None,
+            switch_cost: Usd::from_dollars(move_dollars).unwrap(),
+            switch_changeover: 720.0,
+        };
+        Limits {
+            work: 24.0 * HOUR,
+            deadline: deadline * HOUR,
+            tick: 600.0,
+            changeover: 720.0,
+            worst_changeover: 720.0,
+            on_demand: UsdPerHour::from_nanos(4_000_000_000),
+            pools: vec![terms; pools],
+            budget: None,
+        }
+    }
+
+    /// The first of two pools, which held the job, has been down for so many hours; the other one is up.
+    fn after_a_loss(down: f64, limits: &Limits) -> Action {
+        let tables = Tables::new(&AvailabilityModel::prior(), limits);
+        let view = |up: bool, hours: f64| PoolView { up, age: hours * HOUR, availability: 0.7, probed: 0.0 };
+        let pools = [view(false, down), view(true, 3.0)];
+        let state = State { elapsed: 6.0 * HOUR, left: 18.0 * HOUR, last_pool: Some(0), ..State::default() };
+        decide(&tables, &state, &Observation { pools: &pools, on_demand: true }, limits).action
+    }
+
+    #[test]
+    fn whoever_would_pay_for_a_move_waits_for_the_checkpoint_first() {
+        assert_eq!(after_a_loss(0.0, &limits(2, 0.0, 48.0)), Action::Spot(1), "a move is free");
+        assert_eq!(after_a_loss(0.0, &limits(2, 4.0, 48.0)), Action::Idle, "it often comes back at once");
+        assert_eq!(after_a_loss(10.0, &limits(2, 4.0, 30.0)), Action::Spot(1), "it is not expected back soon");
+        assert_eq!(after_a_loss(0.0, &limits(2, 4.0, 25.0)), Action::Spot(1), "there is no slack to wait with");
+        assert_eq!(after_a_loss(10.0, &limits(2, 1000.0, 48.0)), Action::Idle, "no move pays");
+    }
+
+    /// On-demand beside the checkpoint was taken for 7 hours, since all of the work was weighed at the dearer rate.
+    #[test]
+    fn a_dearer_pool_is_weighed_for_as_long_as_it_lasts() {
+        let mut limits = limits(2, 0.5, 26.5);
+        limits.pools[1].spot = UsdPerHour::from_nanos(1_300_000_000);
+        assert_eq!(after_a_loss(0.3, &limits), Action::Spot(1));
+    }
+
+    proptest! {
+        /// Whatever moves cost and take, and whatever the pools do.
+        #[test]
+        fn the_deadline_holds_where_moves_cost_something(
+            up in proptest::collection::vec(proptest::collection::vec(proptest::bool::weighted(0.6), 400), 3),
+            spells in 1_usize..12,
+            (dollars, hours) in (0.0..20.0_f64, 0.05..1.0_f64),
+            (slack, worst) in (0.2..30.0_f64, 1.0..3.0_f64),
+            sees_all in proptest::bool::ANY,
+        ) {
+            let mut limits = limits(3, dollars, 0.0);
+            limits.worst_changeover *= worst;
+            limits.deadline = limits.work + limits.worst_changeover + limits.tick + slack * HOUR;
+            limits.pools[1].switch_changeover = hours * HOUR;
+            let pools: Vec<Vec<bool>> =
+                up.iter().map(|up| (0..400).map(|tick| up[tick / spells]).collect()).collect();
+            let pools: Vec<&[bool]> = pools.iter().map(Vec::as_slice).collect();
+            let policy = Policy::SemiMarkov(Arc::new(Tables::new(&AvailabilityModel::prior(), &limits)));
+            let watch = if sees_all { Watch::full(3, limits.tick) } else { Watch::attempts(3, limits.tick, FIRST_PAUSE) };
+            let done = replay(&policy, &limits, &World::of(&pools), 0, watch, false).unwrap();
+            prop_assert!(done.met_deadline, "{done:?}");
+        }
     }
 }

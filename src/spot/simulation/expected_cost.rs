@@ -7,12 +7,9 @@ use multiversion::multiversion;
 use crate::availability::chain::{Onward, PHASES, onward};
 use crate::availability::{AGES, AvailabilityModel};
 use crate::policy::safety::whole_ticks_up;
+use crate::simulation::elsewhere::{Costs, Elsewhere};
+use crate::simulation::slack::{CELLS, CostRow, Loss, between, cells, width};
 
-/// Cells of slack at most.
-const CELLS: usize = 64;
-/// Cells are a step wide near no slack, where a changeover decides, and this share of the slack where there is more. A step is at most
-/// half a changeover, so waiting for the length of one is never lost between two cells.
-const WIDTH_OF_SLACK: f64 = 0.1;
 /// Steps of time; longer ones are taken for longer jobs.
 const MOST_STEPS: f64 = 1500.0;
 /// Seconds of a step where a job is no longer than that. The rates of the youngest ages are those of ten minutes, in which most spells end that are
@@ -81,6 +78,8 @@ pub struct Table {
     slacks: Vec<f64>,
     /// Two bits for `Start`, and `LEAVE`.
     actions: Vec<u8>,
+    /// Where pools are weighed against each other.
+    costs: Option<Costs>,
 }
 
 /// To wait is 0.
@@ -89,16 +88,28 @@ const START_ON_DEMAND: u8 = 2;
 const LEAVE: u8 = 4;
 
 impl Table {
-    /// Solves backwards from the deadline. Costs are in hours of spot.
+    /// Of a job on this pool alone, or on others to which it moves at no cost.
     pub fn new(model: &AvailabilityModel, terms: &Terms) -> Self {
+        Self::beside(model, terms, None)
+    }
+
+    /// Solves backwards from the deadline. Costs are in hours of spot.
+    pub fn beside(model: &AvailabilityModel, terms: &Terms, elsewhere: Option<Elsewhere>) -> Self {
         let step = terms.step();
         // The nearest cell may have half a cell more slack than what is asked, and work is counted in whole steps.
         let steps = ((terms.horizon + width(terms.horizon, step) / 2.0) / step).ceil() as usize + 1;
         let slacks = cells(terms.horizon, step);
         let count = slacks.len();
-        let mut solver = Solver::new(terms, step, &slacks);
+        let mut solver = Solver::new(terms, step, &slacks, elsewhere);
         let ways = onward(model, step);
         let mut actions = vec![0_u8; (steps + 1) * PHASES * count];
+        let mut costs = elsewhere.map(|_| Costs::new(steps, count));
+        let mut keep = |left: usize, now: &Values| {
+            if let Some(costs) = &mut costs {
+                costs.keep(left, &now.idle, &now.on_demand);
+            }
+        };
+        keep(0, &solver.then);
         let mut done = Done::default();
         for (left, block) in actions.chunks_exact_mut(PHASES * count).enumerate().skip(1) {
             done.then = done.now;
@@ -106,18 +117,15 @@ impl Table {
                 done.now += 1;
             }
             pass(&mut solver, &ways, done, block);
+            keep(left, &solver.then);
         }
-        Self { step, steps, horizon: terms.horizon, slacks, actions }
+        Self { step, steps, horizon: terms.horizon, slacks, actions, costs }
     }
 
     /// From idle, and from on-demand, with this slack (time left less work and changeover left) and work left.
     pub fn best(&self, work: f64, slack: f64, phase: usize) -> (Start, bool) {
-        // Beyond the horizon more slack changes nothing, and the work stays the one that is asked for.
-        let most = (self.horizon - work).max(0.0);
-        let slack = slack.clamp(0.0, most.min(self.slacks[self.slacks.len() - 1]));
+        let (slack, below, above) = self.cells(work, slack);
         // The nearest cell, and between two the lower one, whatever a sum of seconds was rounded to.
-        let above = self.slacks.partition_point(|of| *of < slack).min(self.slacks.len() - 1);
-        let below = above.saturating_sub(1);
         let cell = if slack - self.slacks[below] < self.slacks[above] - slack + 1e-3 { below } else { above };
         // With the slack of the cell: what is rounded is slack, and never work, which may be less than a cell.
         let left = (((work + self.slacks[cell]) / self.step - 1e-6).ceil() as usize).min(self.steps);
@@ -129,22 +137,30 @@ impl Table {
         };
         (start, action & LEAVE != 0)
     }
-}
 
-/// Cells from no slack to the most. Seconds.
-fn cells(most: f64, step: f64) -> Vec<f64> {
-    let mut slacks = vec![0.0];
-    let mut slack = 0.0;
-    while slack < most && slacks.len() < CELLS {
-        slack += width(slack, step);
-        slacks.push(slack);
+    /// Whether it was made to weigh pools.
+    pub fn has_costs(&self) -> bool {
+        self.costs.is_some()
     }
-    slacks
-}
 
-/// Of the cell above this slack. Seconds.
-fn width(slack: f64, step: f64) -> f64 {
-    step.max(WIDTH_OF_SLACK * slack)
+    /// Hours of spot that are left to pay, from idle or from on-demand. `None`: pools are not weighed.
+    pub fn cost(&self, on_demand: bool, work: f64, slack: f64, phase: usize) -> Option<f64> {
+        let costs = self.costs.as_ref()?;
+        let (slack, below, above) = self.cells(work, slack);
+        let at = |cell: usize| costs.at(on_demand, (work + self.slacks[cell]) / self.step, phase, cell);
+        let (from, to) = (at(below), at(above));
+        let width = self.slacks[above] - self.slacks[below];
+        Some(if width > 0.0 { from + (slack - self.slacks[below]) / width * (to - from) } else { from })
+    }
+
+    /// The slack that counts, and the cells below and above it.
+    fn cells(&self, work: f64, slack: f64) -> (f64, usize, usize) {
+        // Beyond the horizon more slack changes nothing, and the work stays the one that is asked for.
+        let most = (self.horizon - work).max(0.0);
+        let slack = slack.clamp(0.0, most.min(self.slacks[self.slacks.len() - 1]));
+        let above = self.slacks.partition_point(|of| *of < slack).min(self.slacks.len() - 1);
+        (slack, above.saturating_sub(1), above)
+    }
 }
 
 /// From these cells of slack on no work is left, with so many steps to go and with one less.
@@ -167,15 +183,6 @@ struct Values {
     on_demand: Vec<CostRow>,
 }
 
-/// By slack. Cells above the most slack only fill a processor's vectors: less slack never follows from more.
-type CostRow = [f32; CELLS];
-
-/// How far a loss of slack shorter than a cell reaches into the cell below, so many times.
-struct Loss {
-    share: CostRow,
-    times: u32,
-}
-
 struct Solver {
     /// With one step less to go.
     then: Values,
@@ -196,6 +203,10 @@ struct Solver {
     /// under way, which the net would end before it has done any work.
     may_wait: usize,
     may_start_spot: usize,
+    elsewhere: Option<Elsewhere>,
+    /// That another pool comes up within a step, and what a start there costs, with the move.
+    elsewhere_comes: f32,
+    elsewhere_starts: CostRow,
 }
 
 /// One step of time for all phases.
@@ -203,6 +214,7 @@ struct Solver {
 fn pass(solver: &mut Solver, ways: &[Onward], done: Done, actions: &mut [u8]) {
     let count = actions.len() / PHASES;
     solver.drift(ways);
+    solver.look_elsewhere(ways, done);
     for (first, spell) in ways.chunks_exact(AGES.len()).enumerate().map(|(index, spell)| (index * AGES.len(), spell)) {
         // A pool that leaves its state is at age 0 of the other, however old it was.
         let gone = solver.gone(&spell[0], done.then);
@@ -215,7 +227,7 @@ fn pass(solver: &mut Solver, ways: &[Onward], done: Done, actions: &mut [u8]) {
 }
 
 impl Solver {
-    fn new(terms: &Terms, step: f64, slacks: &[f64]) -> Self {
+    fn new(terms: &Terms, step: f64, slacks: &[f64], elsewhere: Option<Elsewhere>) -> Self {
         let values = |cost: f32| vec![[cost; CELLS]; PHASES];
         let on_demand = (terms.price_ratio * step / 3600.0) as f32;
         let start = on_demand * (1.0 + terms.changeover / step) as f32;
@@ -237,7 +249,21 @@ impl Solver {
             stages: stages as usize,
             may_wait: cells_for(worst + step),
             may_start_spot: cells_for(worst + worst.min(whole_ticks_up(terms.changeover, terms.tick))),
+            elsewhere,
+            elsewhere_comes: elsewhere.map_or(0.0, |elsewhere| elsewhere.chance(step) as f32),
+            elsewhere_starts: [f32::INFINITY; CELLS],
         }
+    }
+
+    /// What a start in another pool comes to in this step.
+    #[inline(always)]
+    fn look_elsewhere(&mut self, ways: &[Onward], done: Done) {
+        let Some(elsewhere) = self.elsewhere else { return };
+        let phase = Elsewhere::phase();
+        let gone = self.gone(&ways[phase], done.then);
+        let (_, start) = self.spot(phase, &ways[phase], &gone);
+        self.elsewhere_starts = start.map(|cost| cost + elsewhere.cost as f32);
+        self.elsewhere_starts[..self.may_start_spot].fill(f32::INFINITY);
     }
 
     /// A step passes, in which recent availability moves on: the same for every age of a state, and for whatever runs.
@@ -299,6 +325,13 @@ impl Solver {
             let idle_choice = if begins { START_SPOT } else { START_ON_DEMAND * u8::from(!waits) };
             chosen[cell] = idle_choice | (LEAVE * u8::from(leaves));
         }
+        if self.elsewhere.is_some() {
+            for row in [&mut *now_idle, &mut *now_on_demand] {
+                for (cost, there) in row.iter_mut().zip(&self.elsewhere_starts) {
+                    *cost -= self.elsewhere_comes * (*cost - there).max(0.0);
+                }
+            }
+        }
         for row in [now_on_demand, &mut on_spot] {
             row[done..].fill(0.0);
         }
@@ -333,36 +366,6 @@ struct Gone {
     while_starting: CostRow,
     while_working: CostRow,
     on_demand: CostRow,
-}
-
-#[inline(always)]
-fn between(from: &CostRow, to: &CostRow, share: f32) -> CostRow {
-    std::array::from_fn(|cell| from[cell] + share * (to[cell] - from[cell]))
-}
-
-impl Loss {
-    /// No cell is narrower than a step.
-    fn new(seconds: f64, step: f64, slacks: &[f64]) -> Self {
-        let times = (seconds / step - 1e-9).ceil().clamp(0.0, CELLS as f64);
-        let each = if times > 0.0 { seconds / times } else { 0.0 };
-        let mut share = [0.0; CELLS];
-        for (cell, pair) in slacks.windows(2).enumerate() {
-            share[cell + 1] = (each / (pair[1] - pair[0])).min(1.0) as f32;
-        }
-        Self { share, times: times as u32 }
-    }
-
-    /// The values with so much slack less; there is never less than none.
-    #[inline(always)]
-    fn of(&self, row: &CostRow) -> CostRow {
-        let mut lost = *row;
-        for _ in 0..self.times {
-            let mut below = [lost[0]; CELLS];
-            below[1..].copy_from_slice(&lost[..CELLS - 1]);
-            lost = std::array::from_fn(|cell| lost[cell] + self.share[cell] * (below[cell] - lost[cell]));
-        }
-        lost
-    }
 }
 
 #[cfg(test)]

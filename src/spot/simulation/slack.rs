@@ -1,0 +1,66 @@
+//! Slack in cells: how wide they are, rows of costs over them, and slack that is lost.
+
+#![expect(
+    clippy::inline_always,
+    reason = "what the programme's pass calls is compiled with it, for each kind of vectors"
+)]
+
+/// Cells of slack at most.
+pub const CELLS: usize = 64;
+/// Cells are a step wide near no slack, where a changeover decides, and this share of the slack where there is more. A step is at most
+/// half a changeover, so waiting for the length of one is never lost between two cells.
+const WIDTH_OF_SLACK: f64 = 0.1;
+/// By slack. Cells above the most slack only fill a processor's vectors: less slack never follows from more.
+pub type CostRow = [f32; CELLS];
+
+/// How far a loss of slack shorter than a cell reaches into the cell below, so many times.
+pub struct Loss {
+    share: CostRow,
+    times: u32,
+}
+
+/// Cells from no slack to the most. Seconds.
+pub fn cells(most: f64, step: f64) -> Vec<f64> {
+    let mut slacks = vec![0.0];
+    let mut slack = 0.0;
+    while slack < most && slacks.len() < CELLS {
+        slack += width(slack, step);
+        slacks.push(slack);
+    }
+    slacks
+}
+
+/// Of the cell above this slack. Seconds.
+pub fn width(slack: f64, step: f64) -> f64 {
+    step.max(WIDTH_OF_SLACK * slack)
+}
+
+#[inline(always)]
+pub fn between(from: &CostRow, to: &CostRow, share: f32) -> CostRow {
+    std::array::from_fn(|cell| from[cell] + share * (to[cell] - from[cell]))
+}
+
+impl Loss {
+    /// No cell is narrower than a step.
+    pub fn new(seconds: f64, step: f64, slacks: &[f64]) -> Self {
+        let times = (seconds / step - 1e-9).ceil().clamp(0.0, CELLS as f64);
+        let each = if times > 0.0 { seconds / times } else { 0.0 };
+        let mut share = [0.0; CELLS];
+        for (cell, pair) in slacks.windows(2).enumerate() {
+            share[cell + 1] = (each / (pair[1] - pair[0])).min(1.0) as f32;
+        }
+        Self { share, times: times as u32 }
+    }
+
+    /// The values with so much slack less; there is never less than none.
+    #[inline(always)]
+    pub fn of(&self, row: &CostRow) -> CostRow {
+        let mut lost = *row;
+        for _ in 0..self.times {
+            let mut below = [lost[0]; CELLS];
+            below[1..].copy_from_slice(&lost[..CELLS - 1]);
+            lost = std::array::from_fn(|cell| lost[cell] + self.share[cell] * (below[cell] - lost[cell]));
+        }
+        lost
+    }
+}
