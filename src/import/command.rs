@@ -12,6 +12,8 @@ use crate::shell::{Command, Script, is_unknown};
 use crate::{JobKind, JobRequest, Names, document};
 use launcher::Start;
 
+use crate::engine::rented;
+
 /// Words by which programs of preference and reinforcement learning call themselves; those of `recipe::OBJECTIVES` are planned.
 const REINFORCEMENTS: [&str; 13] =
     ["dpo", "ipo", "simpo", "grpo", "ppo", "kto", "orpo", "cpo", "rloo", "rlhf", "reward", "rl", "rm"];
@@ -64,6 +66,11 @@ fn read_commands(script: &Script, asked: &mut JobRequest, names: Names) {
             }
             continue;
         }
+        if words.first().is_some_and(|name| name == "eval") {
+            asked.leave_unread("eval", format!("{} (only a run tells which command that is)", words[1..].join(" ")));
+            continue;
+        }
+        rent(words, asked, names);
         let Some(start) = launcher::start(words) else {
             processes::of_unknown_step(words, asked, names);
             continue;
@@ -72,6 +79,17 @@ fn read_commands(script: &Script, asked: &mut JobRequest, names: Names) {
             asked.leave_unread(start.name(), "a quote behind it is never closed");
         }
         read_start(&start, environment, script, asked, names);
+    }
+}
+
+/// Machines that a line rents, in a script that asks for none before.
+fn rent(words: &[String], asked: &mut JobRequest, names: Names) {
+    if asked.kind != JobKind::Script || !asked.choices.is_empty() {
+        return;
+    }
+    let Some(machines) = rented::of_command(words, &launcher::flags(words)) else { return };
+    if let Err(error) = rented::ask(&machines, asked, names) {
+        asked.leave_unread(&words[0], error);
     }
 }
 
@@ -103,6 +121,7 @@ fn read_start(start: &Start, environment: &[(&str, String)], script: &Script, as
     let names_file = |key: &str| launcher::CONFIGURATIONS.contains(&key) || (is_of_hydra && hydra::is_flag(key));
     entries.retain(|entry| !names_file(&entry.key));
     recipe::apply(dialect, &entries, asked, names);
+    kind_of_work(&entries, asked);
     recipe::task_of_program(start.name(), &entries, asked);
     recipe::amount_of_data(dialect, &entries, asked);
     // A launcher of GPUs starts work, whatever else its line leaves open.
@@ -194,6 +213,28 @@ fn name_of_folder(program: &str, asked: &mut JobRequest) {
     if trains && is_open && folder.len() > 2 && REINFORCEMENTS.contains(&folder) {
         recipe::objective(folder, recipe::OBJECTIVES, asked);
         asked.understand(program, folder);
+    }
+}
+
+/// What words of its own say of the kind of work, where no table knows them: `--task DPO`, `--finetune_mode sft`, `--dpo_beta 0.1`.
+fn kind_of_work(entries: &[Entry], asked: &mut JobRequest) {
+    const ENDS: [&str; 8] = ["task", "type", "stage", "mode", "method", "loss", "algorithm", "objective"];
+    let unread: Vec<&Entry> =
+        entries.iter().filter(|entry| asked.unread.iter().any(|one| one.key == entry.shown)).collect();
+    for entry in unread {
+        let (first, last) = (entry.key.split('_').next(), entry.key.rsplit('_').next());
+        let value = entry.value.as_deref().unwrap_or_default().to_ascii_lowercase();
+        let is_kind = last.is_some_and(|word| ENDS.contains(&word));
+        // Weights whose answers are learnt are no pretraining, whatever the program is called.
+        if is_kind && value == "sft" && asked.workload.training.task.as_deref() == Some("pretrain") {
+            asked.workload.training.task = None;
+        }
+        let of_key = first.filter(|word| word.len() > 2 && *word != "reward" && entry.switch() != Some(false));
+        let named = [is_kind.then_some(value.as_str()), of_key].into_iter().flatten();
+        let is_open = asked.workload.training.objective.is_none() && asked.not_planned.is_none();
+        if let (true, Some(word)) = (is_open, named.into_iter().find(|word| REINFORCEMENTS.contains(word))) {
+            recipe::objective(word, recipe::OBJECTIVES, asked);
+        }
     }
 }
 

@@ -39,7 +39,10 @@ pub fn narrow(key: &str, value: &str, choice: &mut Choice, asked: &mut JobReques
             let word = if value == "nvidia-tesla-a100" { "a100-40gb" } else { value };
             match chips::find(word, names.hardware) {
                 Some(found) => choice.chips = Some(found),
-                None => return asked.leave_unread(key, value),
+                None => {
+                    choice.chips = chips::named(word, names.hardware);
+                    return asked.leave_unread(key, format!("{value} (no GPU of the catalog is called so)"));
+                }
             }
         }
         _ => return asked.leave_unread(key, value),

@@ -10,6 +10,9 @@ const DEEPEST: usize = 8;
 /// More commands than a person wrote.
 const MOST_COMMANDS: usize = 5_000;
 
+/// Programs that submit a job or rent machines, and print its name: `JOB=$(sbatch --parsable train.sbatch)`.
+const SUBMIT: [&str; 7] = ["sbatch", "runpodctl", "runpod", "gcloud", "aws", "hf", "sky"];
+
 /// Variables by which launchers and CUDA learn how many GPUs and machines a command has.
 const ENVIRONMENT: [&str; 5] = ["CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "NPROC_PER_NODE", "NNODES", "MODEL_ID"];
 
@@ -145,6 +148,7 @@ impl<'a> Script<'a> {
         match holds {
             Some(true) => self.block(body),
             Some(false) => self.branches(rest, otherwise),
+            None if ends(body) => self.branches(rest, otherwise),
             None => self.either(|script| script.block(body), |script| script.branches(rest, otherwise)),
         }
     }
@@ -152,15 +156,26 @@ impl<'a> Script<'a> {
     fn case(&mut self, subject: &str, arms: &[(Vec<String>, Vec<Node>)]) {
         let subject = self.variables.joined(subject);
         if is_unknown(&subject) {
-            for (_, body) in arms {
-                self.perhaps(|script| script.block(body));
-            }
-            return;
+            let is_whole = arms.iter().any(|(patterns, _)| patterns.iter().any(|pattern| pattern == "*"));
+            let bodies: Vec<&[Node]> =
+                arms.iter().map(|(_, body)| body.as_slice()).filter(|body| !ends(body)).collect();
+            return self.one_of(&bodies, is_whole);
         }
         for (patterns, body) in arms {
             let patterns: Vec<String> = patterns.iter().map(|word| self.variables.joined(word)).collect();
             if patterns.iter().any(|one| covers(one, &subject)) {
                 return self.block(body);
+            }
+        }
+    }
+
+    /// One of several ways, where it is not known which; none of them, unless they are the whole of what can be.
+    fn one_of(&mut self, ways: &[&[Node]], is_whole: bool) {
+        match ways {
+            [] => {}
+            [only] if is_whole => self.block(only),
+            [first, rest @ ..] => {
+                self.either(|script| script.block(first), |script| script.one_of(rest, is_whole));
             }
         }
     }
@@ -229,6 +244,11 @@ impl<'a> Script<'a> {
                 }
                 return None;
             }
+            // Which of several commands it is only a run tells.
+            ("eval", Some(word)) if is_unknown(word) && words.len() == 2 => {
+                self.commands.push(Command { words, ..Command::default() });
+                return None;
+            }
             ("eval", _) => {
                 self.read(&words[1..].join(" "));
                 return None;
@@ -264,6 +284,7 @@ impl<'a> Script<'a> {
                 && simple.words[0] == "export"
                 && word.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
         };
+        self.submit(value);
         let (name, adds) = name.strip_suffix('+').map_or((name, false), |name| (name, true));
         let is_name = !name.is_empty()
             && !name.starts_with(|letter: char| letter.is_ascii_digit())
@@ -285,6 +306,17 @@ impl<'a> Script<'a> {
         };
         self.variables.all.insert(name.to_owned(), value);
         true
+    }
+
+    /// A command whose output is kept, where it submits a job.
+    fn submit(&mut self, value: &str) {
+        let value = value.strip_prefix('"').and_then(|inner| inner.strip_suffix('"')).unwrap_or(value);
+        let Some(inner) = value.strip_prefix("$(").and_then(|inner| inner.strip_suffix(')')) else { return };
+        let is_assignment = |word: &&str| word.contains('=') && !word.starts_with('-');
+        let first = inner.split_whitespace().find(|word| !is_assignment(word)).unwrap_or_default();
+        if SUBMIT.contains(&first.rsplit('/').next().unwrap_or(first)) {
+            self.read(inner);
+        }
     }
 
     /// The words of an array, comments between them left out.
@@ -322,6 +354,12 @@ fn asks_for_arguments(node: &Node) -> bool {
         Node::Group(inner) => inner.iter().any(asks_for_arguments),
         _ => false,
     }
+}
+
+/// Whether the script is over behind these commands: nothing that they set counts.
+fn ends(body: &[Node]) -> bool {
+    let exits = |simple: &Simple| simple.words.first().is_some_and(|word| word == "exit");
+    matches!(body.last(), Some(Node::Simple(simple)) if exits(simple))
 }
 
 fn is_test(simple: &Simple) -> bool {

@@ -19,6 +19,25 @@ fn last(script: &str) -> String {
 }
 
 #[test]
+fn ways_that_agree_or_end_the_script_leave_a_value_known() {
+    let script = "case $1 in\na) N=3; M=1 ;;\nb) N=3; M=2 ;;\n*) echo no; exit 1 ;;\nesac\nif [ ! -f $2 ]; then\n  K=1\n  exit 2\nfi\nK=${K:-7}\ntrain $N $M $K $(seq -s, 0 2)\n";
+    let files = |_: &str| None;
+    let mut reader = Script::new(&files);
+    reader.read(script);
+    let train = reader.commands().iter().find(|one| one.words[0] == "train").unwrap();
+    assert_eq!(train.words[1..], ["3", "$M", "7", "0,1,2"]);
+}
+
+#[test]
+fn what_submits_a_job_is_read_though_its_output_is_kept() {
+    let files = |_: &str| None;
+    let mut reader = Script::new(&files);
+    reader.read("JOB=$(sbatch --gpus 4 train.sh)\nN=$(python count.py)\neval $COMMAND\n");
+    let names: Vec<&str> = reader.commands().iter().map(|one| one.words[0].as_str()).collect();
+    assert_eq!(names, ["sbatch", "eval"]);
+}
+
+#[test]
 fn words_are_split_as_a_shell_splits_them() {
     for (script, expected) in [
         ("a  'b c' \"d \\\" e\" f\\ g h'i'j '' # k", "a|b c|d \" e|f g|hij|"),

@@ -209,8 +209,10 @@ pub fn apply_option(
         "mem-per-gpu" => options.memory_per_gpu = Some(memory()?),
         "time" => asked.hours = time(value).map_err(|InvalidTime| refused("a valid Slurm time; try 2-12:00:00"))?,
         // Administrators name nodes by their cards.
-        "constraint" => match chips::find(value, names.hardware) {
-            Some(found) if options.chips.is_none() => options.chips = Some(found),
+        "constraint" => match chips::of_features(value, names.hardware) {
+            Some(found) if options.chips.as_ref().is_none_or(|chips| chips.ids.is_empty()) => {
+                options.chips = Some(found)
+            }
             _ => {
                 asked.leave_unread("--constraint", value);
                 return Ok(());
@@ -248,11 +250,14 @@ fn gpus(
         None if value.parse::<u32>().is_ok() => (None, value),
         None => (Some(value), "1"),
     };
-    // A name that administrators gave is left to the one who asks.
+    // A name that administrators gave is no other card.
     if let Some(name) = name {
         match chips::find(name, names.hardware) {
             Some(found) => options.chips = Some(found),
-            None => asked.leave_unread(&format!("--{key}"), format!("{name} (no GPU of the catalog is called so)")),
+            None => {
+                options.chips = chips::named(name, names.hardware);
+                asked.leave_unread(&format!("--{key}"), format!("{name} (no GPU of the catalog is called so)"));
+            }
         }
     }
     count
