@@ -102,7 +102,7 @@ fn read_start(start: &Start, environment: &[(&str, String)], script: &Script, as
     let precision: Vec<Entry> = launch.iter().filter(|entry| entry.key == "mixed_precision").cloned().collect();
     recipe::apply(recipe::of_command("", &[]), &precision, asked, names);
     asked.trains |= entries.iter().any(|entry| LEARNING.contains(&entry.key.as_str()) && entry.switch() != Some(false));
-    processes::of_launcher(&launch, asked);
+    processes::of_launcher(&start.before, &launch, asked);
     processes::of_container(&start.before, &launch, asked);
     processes::of_step(&start.before, asked, names);
     processes::of_environment(start, &launch, &entries, environment, asked);

@@ -5,6 +5,7 @@ pub mod compose;
 pub mod dstack;
 pub mod kubernetes;
 pub mod labels;
+pub mod python;
 pub mod rented;
 pub mod service;
 pub mod skypilot;

@@ -31,6 +31,9 @@ fn of_kind(text: &str, names: Names) -> Result<JobRequest, ImportError> {
     if text.starts_with("#!") {
         return script(text, names);
     }
+    if engine::python::is_program(text) {
+        return engine::python::read(text, names);
+    }
     let documents = match yaml::documents(text) {
         Ok(documents) => documents,
         Err(error) => return not_yaml(text, error, names),

@@ -23,10 +23,13 @@ pub fn read(text: &str, asked: &mut JobRequest, hardware: &Hardware) {
             (None, Some(rest)) => (false, rest),
             (None, None) => continue,
         };
-        let Some(list) = rest.trim().strip_prefix("-l").map(str::trim) else { continue };
-        let list = list.split_whitespace().next().unwrap_or_default();
-        for request in list.split(',') {
-            if of_pbs { chunks(request, asked, hardware) } else { resource(request, asked, hardware) }
+        let mut words = rest.split_whitespace();
+        while let Some(word) = words.next() {
+            let Some(list) = word.strip_prefix("-l") else { continue };
+            let list = if list.is_empty() { words.next().unwrap_or_default() } else { list };
+            for request in list.split(',') {
+                if of_pbs { chunks(request, asked, hardware) } else { resource(request, asked, hardware) }
+            }
         }
     }
     lsf.apply(asked);
@@ -215,6 +218,7 @@ mod tests {
             |gpus, card: &str, nodes: u32| (Some(Gpus::PerMachine(gpus)), card.to_owned(), Some(nodes..=nodes), 0);
         assert_eq!(one("#$ -l gpus=2"), machine(2, "", 1));
         assert_eq!(one("#$ -l h_rt=24:00:00,gpu=1,gpu_type=V100"), machine(1, "V100", 1));
+        assert_eq!(one("#$ -l gpu=4 -l gpu_type=A100"), machine(4, "A100", 1));
         assert_eq!(one("#PBS -l select=2:ncpus=16:ngpus=4:gpu_model=a100,walltime=12:00:00"), machine(4, "a100", 2));
         assert_eq!(one("#PBS -l nodes=2:ppn=28:gpus=4:V100"), machine(4, "V100", 2));
         assert_eq!(one("#PBS -l ngpus=4"), machine(4, "", 1));

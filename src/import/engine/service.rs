@@ -1,5 +1,6 @@
 //! Jobs of services that say machines in a few keys: Vertex AI (CustomJobSpec), Azure Machine Learning (command job), SageMaker
-//! (CreateTrainingJob), Determined (experiment configuration), MosaicML (run), Anyscale (job), RunPod (pod), Baseten (Truss), Cog.
+//! (CreateTrainingJob), Determined (experiment configuration), MosaicML (run), Anyscale (job), Ray (cluster), RunPod (pod), Baseten
+//! (Truss), Cog, which says only that it has a GPU.
 
 use serde_json::Value;
 
@@ -37,7 +38,7 @@ const NONE: Service = Service {
     is_together: false,
 };
 
-const SERVICES: [Service; 10] = [
+const SERVICES: [Service; 12] = [
     Service { pools: &["workerpoolspecs"], ..VERTEX },
     Service { pools: &["jobspec", "workerpoolspecs"], ..VERTEX },
     Service { pools: &["spec", "workerpoolspecs"], ..VERTEX },
@@ -85,6 +86,18 @@ const SERVICES: [Service; 10] = [
         ..NONE
     },
     Service {
+        marks: &[&["availablenodetypes"], &["clustername"]],
+        pools: &["availablenodetypes"],
+        machine: &[
+            &["nodeconfig", "instancetype"],
+            &["nodeconfig", "machinetype"],
+            &["nodeconfig", "azurearmparameters", "vmsize"],
+        ],
+        machines: &[&["maxworkers"], &["minworkers"]],
+        ..NONE
+    },
+    Service { marks: &[&["build", "gpu"], &["predict"]], ..NONE },
+    Service {
         marks: &[&["gpucount"], &["imagename"]],
         card: &[&["gputypeid"], &["gputypeids"], &["gputype"]],
         cards: &[&["gpucount"]],
@@ -126,11 +139,12 @@ impl ServiceJob<'_> {
         let mut asked = JobRequest::new(JobKind::Script);
         asked.name =
             ["name", "displayname", "trainingjobname"].iter().find_map(|key| Some(text(at(document, &[key])?)));
-        let whole = std::slice::from_ref(*document);
-        let pools = match at(document, service.pools).filter(|_| !service.pools.is_empty()) {
-            Some(Value::Array(pools)) => pools.as_slice(),
-            Some(pool) => std::slice::from_ref(pool),
-            None => whole,
+        let pools: Vec<&Value> = match at(document, service.pools).filter(|_| !service.pools.is_empty()) {
+            Some(Value::Array(pools)) => pools.iter().collect(),
+            // Ray's clusters name their kinds of machines.
+            Some(Value::Object(named)) if !service.marks.is_empty() => named.values().collect(),
+            Some(pool) => vec![pool],
+            None => vec![*document],
         };
         let machines: Vec<Machines> = pools.iter().map(|pool| self.machines(pool)).collect();
         let is_counted = rented::ask(&machines, &mut asked, names)?;
@@ -146,7 +160,11 @@ impl ServiceJob<'_> {
         let first = pools.iter().map(|pool| self.command(pool)).find(|words| !words.is_empty()).unwrap_or_default();
         command::read(&first, &self.variables(), &mut asked, names);
         asked.take_machines_of_launcher();
-        if asked.choices.is_empty() && service.marks.is_empty() {
+        if asked.choices.is_empty() && at(document, &["build", "gpu"]) == Some(&Value::Bool(true)) {
+            asked.understand("build.gpu", true);
+            asked.choices.push(Choice::default());
+        }
+        if asked.choices.is_empty() && (service.marks.is_empty() || !service.pools.is_empty()) {
             return Err(ImportError::NoGpu);
         }
         Ok(asked)
@@ -245,6 +263,8 @@ mod tests {
         assert!(asked(mosaic).unwrap().workload.training.steps.is_some());
         let anyscale = "name: a\nentrypoint: python train.py\ncompute_config:\n  worker_nodes:\n  - {instance_type: g5.12xlarge, min_nodes: 2, max_nodes: 2}\n";
         assert_eq!(machines(anyscale), each(4, "g5.12xlarge", Some(2)));
+        let ray = "cluster_name: a\navailable_node_types:\n  head: {node_config: {InstanceType: m5.large}, resources: {}}\n  gpu: {node_config: {InstanceType: p4d.24xlarge}, min_workers: 0, max_workers: 2}\n";
+        assert_eq!(machines(ray), each(8, "p4d.24xlarge", Some(2)));
         let runpod = "{\"imageName\": \"a\", \"gpuTypeIds\": [\"NVIDIA A100 80GB PCIe\"], \"gpuCount\": 2}";
         assert_eq!(machines(runpod), each(2, "NVIDIA A100 80GB PCIe", None));
         let truss = "model_name: a\nresources: {accelerator: 'H100:2', use_gpu: true}\n";

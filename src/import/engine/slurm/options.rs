@@ -191,18 +191,22 @@ pub fn apply_option(
         "gpus" => options.gpus = Some(gpus(value, options, key, asked, names)?),
         "gpus-per-node" => options.gpus_per_node = Some(gpus(value, options, key, asked, names)?),
         "gpus-per-task" => options.gpus_per_task = Some(gpus(value, options, key, asked, names)?),
-        "gres" => {
+        "gres" | "tres-per-node" => {
+            let mut cards = None;
             for one in value.split(',') {
-                match one.strip_prefix("gpu").filter(|rest| rest.is_empty() || rest.starts_with(':')) {
-                    Some(rest) => {
-                        options.gpus_per_node = Some(gpus(rest.trim_start_matches(':'), options, key, asked, names)?);
-                    }
-                    None => asked.leave_unread("--gres", one),
+                let plain = one.trim_start_matches("gres").trim_start_matches([':', '/']);
+                let Some(rest) = plain.strip_prefix("gpu").filter(|rest| rest.is_empty() || rest.starts_with(':'))
+                else {
+                    asked.leave_unread(&format!("--{key}"), one);
+                    continue;
+                };
+                let count = gpus(rest.trim_start_matches(':'), options, key, asked, names)?;
+                if cards.replace(count).is_some() {
+                    return Err(refused("cards of one kind, and those of two in a machine are not priced"));
                 }
             }
-            if options.gpus_per_node.is_none() {
-                return Ok(());
-            }
+            let Some(count) = cards else { return Ok(()) };
+            options.gpus_per_node = Some(count);
         }
         "mem" => options.memory = Some(memory()?),
         "mem-per-cpu" => options.memory_per_cpu = Some(memory()?),
