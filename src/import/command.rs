@@ -185,6 +185,7 @@ pub fn read_document(
     if program.is_empty() {
         recipe::task_of_program("", &entries, asked);
     }
+    kind_of_work(&entries, asked);
     recipe::amount_of_data(dialect, &entries, asked);
     recipe::leave_to_the_parser(dialect, &entries, asked);
     true
@@ -222,9 +223,12 @@ fn kind_of_work(entries: &[Entry], asked: &mut JobRequest) {
     let unread: Vec<&Entry> =
         entries.iter().filter(|entry| asked.unread.iter().any(|one| one.key == entry.shown)).collect();
     for entry in unread {
-        let (first, last) = (entry.key.split('_').next(), entry.key.rsplit('_').next());
+        let mut words = entry.key.split(['_', '.']).filter(|word| !word.is_empty());
+        let first = words.clone().next();
+        // `torchtune.rlhf.loss.DPOLoss` is a class.
         let value = entry.value.as_deref().unwrap_or_default().to_ascii_lowercase();
-        let is_kind = last.is_some_and(|word| ENDS.contains(&word));
+        let value = value.rsplit('.').next().unwrap_or_default().trim_end_matches("loss").to_owned();
+        let is_kind = words.any(|word| ENDS.contains(&word));
         // Weights whose answers are learnt are no pretraining, whatever the program is called.
         if is_kind && value == "sft" && asked.workload.training.task.as_deref() == Some("pretrain") {
             asked.workload.training.task = None;
@@ -243,7 +247,9 @@ fn name_of_program(name: &str, asked: &mut JobRequest) {
     // Of `safe_rlhf.finetune` the package says nothing.
     let own = if name.strip_suffix(".py").is_some() { name } else { name.rsplit('.').next().unwrap_or(name) };
     let lower = own.to_ascii_lowercase();
-    if lower.starts_with("pretrain") {
+    let mut parts = lower.split(|letter: char| !letter.is_ascii_alphanumeric());
+    let is_pretraining = !lower.contains("tun") && parts.any(|word| matches!(word, "pretrain" | "pretraining"));
+    if lower.starts_with("pretrain") || is_pretraining {
         asked.workload.training.task.get_or_insert_with(|| "pretrain".to_owned());
         asked.understand(name, "pretrain");
     }

@@ -32,63 +32,114 @@ pub fn is_program(text: &str) -> bool {
 
 pub fn read(text: &str, names: Names) -> Result<JobRequest, ImportError> {
     let mut asked = JobRequest::new(JobKind::Script);
-    let given = arguments(text);
-    let value =
-        |keys: &[&str]| given.iter().find(|(key, _)| keys.contains(&key.as_str())).map(|(_, value)| value.clone());
-    let uses_gpu = value(&["use_gpu"]).is_some_and(|value| value == "True");
-    let workers = value(&["num_workers"]).filter(|_| uses_gpu);
-    let mut machines = Machines {
-        machine: value(&["instance_type", "machine_type"]),
-        // Of a list Modal takes the first that is free.
-        card: value(&["gpu", "accelerator_type"]),
-        cards: value(&["accelerator_count"]),
-        machines: value(&["instance_count", "replica_count"]),
-        cloud: package(text).flatten(),
-        is_together: false,
-    };
-    // Ray Train has a GPU for each worker, wherever they are.
-    if let (Some(workers), None, None) = (workers, &machines.machine, &machines.card) {
-        (machines.cards, machines.is_together) = (Some(workers), true);
+    let cloud = package(text).flatten();
+    let mut jobs: Vec<Machines> = calls(text).into_iter().filter_map(|call| machines(&call, cloud)).collect();
+    // Functions of a program run one after another, each on its own machines; the largest is what the program needs.
+    let size =
+        |one: &Machines| one.card.as_deref().and_then(|card| card.rsplit_once(':')?.1.parse::<u32>().ok()).unwrap_or(1);
+    jobs.sort_by_key(|one| std::cmp::Reverse(size(one)));
+    let mut jobs = jobs.into_iter();
+    if let Some(first) = jobs.next() {
+        rented::ask(&[first], &mut asked, names)?;
     }
-    rented::ask(&[machines], &mut asked, names)?;
+    for other in jobs.filter_map(|one| one.card) {
+        asked.leave_unread("gpu", format!("{other} of another function"));
+    }
     if asked.choices.is_empty() { Err(ImportError::NoGpu) } else { Ok(asked) }
 }
 
-/// `NAME=LITERAL` of calls: texts without their quotes, of a list the first, numbers and names as they stand. A name that the program sets
-/// to a literal before is that; other names and calls are left out.
-fn arguments(text: &str) -> Vec<(String, String)> {
-    let mut all: Vec<(String, String)> = Vec::new();
+/// What a call is told of machines. `None`: nothing.
+fn machines(call: &Call, cloud: Option<&'static str>) -> Option<Machines> {
+    let value = |keys: &[&str]| {
+        let of = |(key, _): &&(String, String)| keys.contains(&key.as_str());
+        call.arguments.iter().find(of).map(|(_, value)| value.clone())
+    };
+    // Images of Modal are built on a card of their own.
+    let starts = matches!(call.name.rsplit('.').next(), Some("function" | "cls"));
+    let card = value(&["gpu"]).filter(|_| starts).or_else(|| value(&["accelerator_type"]));
+    let uses_gpu = value(&["use_gpu"]).is_some_and(|value| value == "True");
+    // Ray Train has a GPU for each worker, wherever they are.
+    let workers = value(&["num_workers"]).filter(|_| uses_gpu);
+    let machine = value(&["instance_type", "machine_type"]);
+    let is_together = workers.is_some() && machine.is_none() && card.is_none();
+    let cards = value(&["accelerator_count"]).or(workers.filter(|_| is_together));
+    let all =
+        Machines { machine, card, cards, machines: value(&["instance_count", "replica_count"]), cloud, is_together };
+    (all.machine.is_some() || all.card.is_some() || all.cards.is_some()).then_some(all)
+}
+
+/// A call and what it is told by name.
+#[derive(Default)]
+struct Call {
+    name: String,
+    arguments: Vec<(String, String)>,
+}
+
+/// Calls of a program with the arguments that are written out. A name that the program sets to a literal before is that literal.
+fn calls(text: &str) -> Vec<Call> {
+    let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '.';
+    let (mut open, mut all): (Vec<Call>, Vec<Call>) = (Vec::new(), Vec::new());
     let mut set: Vec<(String, String)> = Vec::new();
     for line in text.lines() {
         let line = line.split(" #").next().unwrap_or(line);
-        let is_top = !line.starts_with([' ', '\t', ')']);
-        let mut rest = line;
-        while let Some(at) = rest.find('=') {
-            let (before, behind) = (&rest[..at], rest[at + 1..].trim_start());
-            rest = &rest[at + 1..];
-            let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-            let name = before.trim_end().rsplit(|letter: char| !is_name(letter)).next().unwrap_or_default();
-            if name.is_empty() || behind.starts_with('=') || before.ends_with(['=', '!', '<', '>']) {
-                continue;
-            }
-            let behind = behind.trim_start_matches(['[', '(']);
-            let literal = match behind.chars().next() {
-                Some(quote @ ('"' | '\'')) => behind[1..].split(quote).next().map(str::to_owned),
-                Some(first) if is_name(first) => {
-                    let word = behind.split(|letter: char| !is_name(letter)).next().unwrap_or_default();
-                    let is_plain = !behind[word.len()..].starts_with(['(', '.', '[']);
-                    let known = set.iter().rev().find(|(name, _)| name == word).map(|(_, value)| value.clone());
-                    let is_literal = word.starts_with(|first: char| first.is_ascii_digit()) || word == "True";
-                    known.or_else(|| (is_plain && is_literal).then(|| word.to_owned()))
+        let mut quote = None;
+        for (at, letter) in line.char_indices() {
+            let before = &line[..at];
+            let name = || before.trim_end().rsplit(|letter| !is_name(letter)).next().unwrap_or_default().to_owned();
+            match (letter, quote) {
+                (end, Some(begin)) if end == begin => quote = None,
+                (_, Some(_)) => {}
+                ('"' | '\'', None) => quote = Some(letter),
+                ('#', None) => break,
+                ('(' | '[' | '{', None) => open.push(Call { name: name(), ..Call::default() }),
+                (')' | ']' | '}', None) => all.extend(open.pop()),
+                ('=', None) if !before.ends_with(['=', '!', '<', '>']) && !line[at + 1..].starts_with('=') => {
+                    let Some(value) = literal(line[at + 1..].trim_start(), &set) else { continue };
+                    match open.last_mut() {
+                        Some(call) => call.arguments.push((name(), value)),
+                        None => set.push((name(), value)),
+                    }
                 }
-                _ => None,
-            };
-            let Some(literal) = literal else { continue };
-            let is_assignment = is_top && before.trim_end() == name;
-            if is_assignment { &mut set } else { &mut all }.push((name.to_owned(), literal));
+                _ => {}
+            }
         }
     }
+    all.extend(open);
     all
+}
+
+/// A text without its quotes, of a list the first, a number, a name that was set before; the default of a variable of the environment, and
+/// `gpu.A100(count=4, size="80GB")` of Modal's first versions. `None`: only a run would tell.
+fn literal(text: &str, set: &[(String, String)]) -> Option<String> {
+    let text = text.trim_start_matches(['[', '(']);
+    let quoted = |text: &str| {
+        let quote = text.chars().next().filter(|first| matches!(first, '"' | '\''))?;
+        text[1..].split(quote).next().map(str::to_owned)
+    };
+    if let Some(text) = quoted(text) {
+        return Some(text);
+    }
+    for environment in ["os.environ.get(", "os.getenv("] {
+        if let Some(inner) = text.strip_prefix(environment) {
+            return quoted(inner.split_once(',')?.1.trim_start());
+        }
+    }
+    if let Some(card) = text.strip_prefix("modal.gpu.").or_else(|| text.strip_prefix("gpu.")) {
+        let (name, inner) = card.split_once('(')?;
+        let given = |key: &str| {
+            let rest = inner.split_once(key)?.1;
+            rest.split([',', ')']).next().map(|value| value.trim_matches(['"', '\'']).to_owned())
+        };
+        let size = given("size=").map(|size| format!("-{size}")).unwrap_or_default();
+        return Some(format!("{name}{size}:{}", given("count=").unwrap_or_else(|| "1".to_owned())));
+    }
+    let word = text.split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_')).next()?;
+    if text[word.len()..].starts_with(['(', '.', '[']) {
+        return None;
+    }
+    let known = set.iter().rev().find(|(name, _)| name == word).map(|(_, value)| value.clone());
+    let is_literal = word.starts_with(|first: char| first.is_ascii_digit()) || word == "True";
+    known.or_else(|| is_literal.then(|| word.to_owned()))
 }
 
 #[cfg(test)]
@@ -114,6 +165,15 @@ mod tests {
         assert_eq!(machines(&modal.replace("\"A100-80GB:4\"", "[\"H100\", \"A100\"]")), each(1, "H100", None));
         let named = modal.replace("\"A100-80GB:4\"", "GPU").replace("\n\napp", "\nGPU = \"L40S:2\"\n\napp");
         assert_eq!(machines(&named), each(2, "L40S", None));
+        let old = named.replace("\"L40S:2\"", "modal.gpu.A100(count=4, size=\"80GB\")");
+        assert_eq!(machines(&old), each(4, "A100-80GB", None));
+        let environment = named.replace("\"L40S:2\"", "os.environ.get(\"GPU\", \"L4\")");
+        assert_eq!(machines(&environment), each(1, "L4", None));
+        let several = format!(
+            "import modal\nimage = modal.Image.debian_slim().run_function(load, gpu=\"H200:8\")\n{}",
+            modal.replace("\n@app", "\n@app.function(gpu=\"T4\")\ndef a():\n    pass\n\n@app")
+        );
+        assert_eq!(machines(&several), each(4, "A100-80GB", None));
         let sagemaker = "from sagemaker.pytorch import PyTorch\nestimator = PyTorch(\n    entry_point=\"train.py\",\n    instance_count=2,\n    instance_type=\"ml.p4d.24xlarge\",  # 8 A100\n)\n";
         assert_eq!(machines(sagemaker), each(8, "p4d.24xlarge", Some(2)));
         let vertex = "from google.cloud import aiplatform\njob.run(replica_count=1, machine_type='n1-standard-8', accelerator_type='NVIDIA_TESLA_T4', accelerator_count=2)\n";

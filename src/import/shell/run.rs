@@ -26,6 +26,13 @@ pub struct Command {
     pub is_cut: bool,
 }
 
+/// A function of a script.
+struct Function {
+    name: String,
+    body: Vec<Node>,
+    is_called: bool,
+}
+
 /// A script that is being read.
 pub struct Script<'a> {
     variables: Variables,
@@ -34,13 +41,15 @@ pub struct Script<'a> {
     /// Files that the script itself writes.
     written: Vec<(String, String)>,
     commands: Vec<Command>,
+    functions: Vec<Function>,
     depth: usize,
     steps: usize,
 }
 
 impl<'a> Script<'a> {
     pub fn new(open: &'a dyn Fn(&str) -> Option<String>) -> Self {
-        Self { variables: Variables::default(), open, written: Vec::new(), commands: Vec::new(), depth: 0, steps: 0 }
+        let (written, commands, functions) = (Vec::new(), Vec::new(), Vec::new());
+        Self { variables: Variables::default(), open, written, commands, functions, depth: 0, steps: 0 }
     }
 
     /// A variable that the engine or its file sets.
@@ -57,8 +66,37 @@ impl<'a> Script<'a> {
         if self.depth < DEEPEST {
             self.depth += 1;
             self.block(&nodes(&tokens(&text.replace("\r\n", "\n"))));
+            if self.depth == 1 {
+                self.rest_of_functions();
+            }
             self.depth -= 1;
         }
+    }
+
+    /// What no command of the script calls is read all the same: something else may.
+    fn rest_of_functions(&mut self) {
+        // What the script does itself comes last, and counts.
+        let own = std::mem::take(&mut self.commands);
+        for function in std::mem::take(&mut self.functions).into_iter().filter(|function| !function.is_called) {
+            self.block(&function.body);
+        }
+        self.commands.extend(own);
+    }
+
+    /// A function with its arguments. Those that the script is not given itself are none.
+    fn call(&mut self, at: usize, words: &[String]) {
+        if self.depth >= DEEPEST {
+            return;
+        }
+        self.functions[at].is_called = true;
+        let body = self.functions[at].body.clone();
+        let before = self.variables.arguments();
+        let is_own = |word: &&String| !matches!(word.as_str(), "$@" | "$*" | "$1" | "$2" | "$3" | "$4" | "$5" | "$6");
+        self.variables.give(words.iter().filter(is_own).cloned().collect());
+        self.depth += 1;
+        self.block(&body);
+        self.depth -= 1;
+        self.variables.take_back(before);
     }
 
     /// Variables that hold a text behind its last command.
@@ -93,6 +131,10 @@ impl<'a> Script<'a> {
             Node::Simple(simple) => return self.simple(simple),
             Node::Not(inner) => return self.node(inner).map(|holds| !holds),
             Node::Group(inner) => self.block(inner),
+            Node::Function(name, body) => {
+                self.functions.retain(|known| known.name != *name);
+                self.functions.push(Function { name: name.clone(), body: body.clone(), is_called: false });
+            }
             Node::Chain(first, rest) => return self.chain(first, rest),
             Node::If(branches, otherwise) => self.branches(branches, otherwise),
             Node::Case(subject, arms) => self.case(subject, arms),
@@ -228,7 +270,15 @@ impl<'a> Script<'a> {
 
     fn command(&mut self, words: Vec<String>, document: Option<String>, simple: &Simple) -> Option<bool> {
         let name = words.first().map(String::as_str).unwrap_or_default();
+        if let Some(at) = self.functions.iter().position(|function| function.name == name) {
+            self.call(at, &words[1..]);
+            return None;
+        }
         match (name, words.get(1)) {
+            ("shift", count) => {
+                self.variables.shift(count.map_or(Some(1), |count| count.parse().ok()));
+                return None;
+            }
             ("[" | "[[" | "test", _) => return test(&words),
             ("true" | ":", _) => return Some(true),
             ("false", _) => return Some(false),

@@ -29,6 +29,16 @@ fn ways_that_agree_or_end_the_script_leave_a_value_known() {
 }
 
 #[test]
+fn a_function_is_read_with_its_arguments() {
+    let script = "run() {\n  local model=$1\n  shift\n  train --model $model --steps ${2:-7} \"$@\"\n}\nfunction other { eval_it $1; }\nrun a/b 5 x\n";
+    assert_eq!(last(script), "train|--model|a/b|--steps|x|5|x");
+    assert_eq!(read(script)[0].join("|"), "eval_it|$1", "what nothing calls is read without arguments");
+    let main = "main() {\n  train ${1:-8} $2\n}\nmain \"$@\"\n";
+    assert_eq!(last(main), "train|8|$2");
+    assert!(read("f() { f; }\nf\n").is_empty(), "a function that calls itself ends");
+}
+
+#[test]
 fn what_submits_a_job_is_read_though_its_output_is_kept() {
     let files = |_: &str| None;
     let mut reader = Script::new(&files);
