@@ -44,7 +44,7 @@ fn of_kind(text: &str, names: Names) -> Result<JobRequest, ImportError> {
         dstack::read(run, names)
     } else if let Some(project) = documents.iter().find(|document| compose::is_project(document)) {
         compose::read(project, names)
-    } else if let Some(job) = documents.iter().find_map(|document| engine::service::of(document)) {
+    } else if let Some(job) = documents.iter().find_map(engine::service::of) {
         job.read(names)
     } else if documents.iter().any(skypilot::is_task) {
         skypilot::read(&documents, names)

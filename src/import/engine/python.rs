@@ -1,11 +1,11 @@
 //! Python programs that start a job on a service: the arguments by which Modal, SageMaker, Vertex AI, Azure ML and Ray Train are told machines.
 //! Only arguments that are written out are read; nothing is run.
 
-use super::rented::{self, Machines};
+use super::rented::{self, Rented};
 use crate::{ImportError, JobKind, JobRequest, Names};
 
 /// Packages by whose import such a program is known, with the cloud whose names it uses.
-const PACKAGES: [(&str, Option<&str>); 6] = [
+const PACKAGES: [Package; 6] = [
     ("modal", None),
     ("sagemaker", Some("aws")),
     ("google.cloud", Some("gcp")),
@@ -14,8 +14,11 @@ const PACKAGES: [(&str, Option<&str>); 6] = [
     ("ray", None),
 ];
 
-/// The cloud of a program's service. `None`: it is no program of one.
-fn package(text: &str) -> Option<Option<&'static str>> {
+/// A package and the cloud whose names it uses.
+type Package = (&'static str, Option<&'static str>);
+
+/// The package of a service that a program imports. `None`: it is no program of one.
+fn package(text: &str) -> Option<&'static Package> {
     let imports = text.lines().map(str::trim_start).filter_map(|line| {
         line.strip_prefix("import ").or_else(|| line.strip_prefix("from ")).map(|rest| rest.split([' ', ',']).next())
     });
@@ -23,7 +26,7 @@ fn package(text: &str) -> Option<Option<&'static str>> {
         module.strip_prefix(package).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
     let mut named = imports.flatten().filter_map(|module| PACKAGES.iter().find(|(package, _)| is_of(module, package)));
-    named.next().map(|(_, cloud)| *cloud)
+    named.next()
 }
 
 pub fn is_program(text: &str) -> bool {
@@ -32,11 +35,11 @@ pub fn is_program(text: &str) -> bool {
 
 pub fn read(text: &str, names: Names) -> Result<JobRequest, ImportError> {
     let mut asked = JobRequest::new(JobKind::Script);
-    let cloud = package(text).flatten();
-    let mut jobs: Vec<Machines> = calls(text).into_iter().filter_map(|call| machines(&call, cloud)).collect();
+    let cloud = package(text).and_then(|(_, cloud)| *cloud);
+    let mut jobs: Vec<Rented> = calls(text).into_iter().filter_map(|call| machines(&call, cloud)).collect();
     // Functions of a program run one after another, each on its own machines; the largest is what the program needs.
     let size =
-        |one: &Machines| one.card.as_deref().and_then(|card| card.rsplit_once(':')?.1.parse::<u32>().ok()).unwrap_or(1);
+        |one: &Rented| one.card.as_deref().and_then(|card| card.rsplit_once(':')?.1.parse::<u32>().ok()).unwrap_or(1);
     jobs.sort_by_key(|one| std::cmp::Reverse(size(one)));
     let mut jobs = jobs.into_iter();
     if let Some(first) = jobs.next() {
@@ -49,7 +52,7 @@ pub fn read(text: &str, names: Names) -> Result<JobRequest, ImportError> {
 }
 
 /// What a call is told of machines. `None`: nothing.
-fn machines(call: &Call, cloud: Option<&'static str>) -> Option<Machines> {
+fn machines(call: &Call, cloud: Option<&'static str>) -> Option<Rented> {
     let value = |keys: &[&str]| {
         let of = |(key, _): &&(String, String)| keys.contains(&key.as_str());
         call.arguments.iter().find(of).map(|(_, value)| value.clone())
@@ -64,7 +67,7 @@ fn machines(call: &Call, cloud: Option<&'static str>) -> Option<Machines> {
     let is_together = workers.is_some() && machine.is_none() && card.is_none();
     let cards = value(&["accelerator_count"]).or(workers.filter(|_| is_together));
     let all =
-        Machines { machine, card, cards, machines: value(&["instance_count", "replica_count"]), cloud, is_together };
+        Rented { machine, card, cards, machines: value(&["instance_count", "replica_count"]), cloud, is_together };
     (all.machine.is_some() || all.card.is_some() || all.cards.is_some()).then_some(all)
 }
 

@@ -1,4 +1,4 @@
-//! Machines that a service's file or a command line rents: a machine type, or cards by their name and number.
+//! Rented that a service's file or a command line rents: a machine type, or cards by their name and number.
 
 use crate::error::invalid;
 use crate::recipe::Entry;
@@ -6,9 +6,9 @@ use crate::{Choice, Gpus, ImportError, JobRequest, Names, chips};
 use gpuplan_hardware::Hardware;
 use gpuplan_hardware::InstanceType;
 
-/// Machines of one kind, as they are written.
+/// Rented of one kind, as they are written.
 #[derive(Clone, Debug, Default)]
-pub struct Machines {
+pub struct Rented {
     pub machine: Option<String>,
     /// `A100:8` counts them too.
     pub card: Option<String>,
@@ -20,7 +20,7 @@ pub struct Machines {
 }
 
 /// Asks for the machines that have GPUs. Whether some are counted. An error: they are of several kinds, or a count is none.
-pub fn ask(all: &[Machines], asked: &mut JobRequest, names: Names) -> Result<bool, ImportError> {
+pub fn ask(all: &[Rented], asked: &mut JobRequest, names: Names) -> Result<bool, ImportError> {
     let mut found: Option<(Choice, Option<u32>)> = None;
     for one in all {
         let count = one.machines.as_deref().filter(|text| !is_open(text));
@@ -61,7 +61,7 @@ fn is_open(text: &str) -> bool {
     text.contains(['$', '<', '{'])
 }
 
-fn choice(one: &Machines, asked: &mut JobRequest, names: Names) -> Result<Option<Choice>, ImportError> {
+fn choice(one: &Rented, asked: &mut JobRequest, names: Names) -> Result<Option<Choice>, ImportError> {
     let (card, counted) = match one.card.as_deref().and_then(|card| card.rsplit_once(':')) {
         Some((card, count)) => (Some(card), Some(count)),
         None => (one.card.as_deref(), None),
@@ -115,7 +115,7 @@ const RENT: [(&str, &str, Option<&str>); 9] = [
 ];
 
 /// The machines that a command line rents. `None`: it rents none.
-pub fn of_command(words: &[String], flags: &[Entry]) -> Option<Vec<Machines>> {
+pub fn of_command(words: &[String], flags: &[Entry]) -> Option<Vec<Rented>> {
     let name = words.first()?.rsplit('/').next()?;
     let (.., cloud) = RENT.iter().find(|(program, word, _)| *program == name && words.iter().any(|one| one == word))?;
     let value = |keys: &[&str]| {
@@ -128,13 +128,13 @@ pub fn of_command(words: &[String], flags: &[Entry]) -> Option<Vec<Machines>> {
             let mut parts = pool.value.as_deref()?.split(',').filter_map(|part| part.split_once('='));
             parts.find(|(name, _)| *name == key).map(|(_, value)| value.trim_matches(['\'', '"']).to_owned())
         };
-        all.push(Machines {
+        all.push(Rented {
             machine: part("machine-type"),
             card: part("accelerator-type"),
             cards: part("accelerator-count"),
             machines: part("replica-count"),
             cloud: *cloud,
-            ..Machines::default()
+            ..Rented::default()
         });
     }
     if !all.is_empty() {
@@ -145,7 +145,7 @@ pub fn of_command(words: &[String], flags: &[Entry]) -> Option<Vec<Machines>> {
     let of_attached = |key: &str| attached.split(',').find_map(|part| part.strip_prefix(key)).map(str::to_owned);
     let flavor = value(&["flavor"]).map(|flavor| of_flavor(&flavor));
     let (flavor, flavored) = flavor.map_or((None, None), |(card, count)| (Some(card), Some(count)));
-    let machines = Machines {
+    let machines = Rented {
         machine: value(&["machinetype", "instancetype", "size"]),
         card: value(&["gputype", "gputypeid", "gpus", "gpu"]).or_else(|| of_attached("type=")).or(flavor),
         cards: value(&["gpucount"]).or_else(|| of_attached("count=")).or(flavored),

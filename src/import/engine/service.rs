@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use super::rented::{self, Machines};
+use super::rented::{self, Rented};
 use crate::yaml::text;
 use crate::{Choice, ImportError, JobKind, JobRequest, Names, command};
 
@@ -142,11 +142,11 @@ impl ServiceJob<'_> {
         let pools: Vec<&Value> = match at(document, service.pools).filter(|_| !service.pools.is_empty()) {
             Some(Value::Array(pools)) => pools.iter().collect(),
             // Ray's clusters name their kinds of machines.
-            Some(Value::Object(named)) if !service.marks.is_empty() => named.values().collect(),
+            Some(Value::Object(kinds)) if !service.marks.is_empty() => kinds.values().collect(),
             Some(pool) => vec![pool],
             None => vec![*document],
         };
-        let machines: Vec<Machines> = pools.iter().map(|pool| self.machines(pool)).collect();
+        let machines: Vec<Rented> = pools.iter().map(|pool| self.machines(pool)).collect();
         let is_counted = rented::ask(&machines, &mut asked, names)?;
         // The workspace has a cluster under this name, and says there what it is made of.
         if let (false, Some(compute)) =
@@ -170,12 +170,12 @@ impl ServiceJob<'_> {
         Ok(asked)
     }
 
-    fn machines(&self, pool: &Value) -> Machines {
+    fn machines(&self, pool: &Value) -> Rented {
         let Self { service, .. } = self;
         let find = |paths: &[&[&str]]| paths.iter().find_map(|path| at(pool, path)).filter(|value| !value.is_null());
         // Of a list of cards any will do; the first is taken.
         let word = |paths: &[&[&str]]| find(paths).map(|value| text(value.get(0).unwrap_or(value)));
-        Machines {
+        Rented {
             machine: word(service.machine),
             card: word(service.card),
             cards: word(service.cards),

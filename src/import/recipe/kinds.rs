@@ -52,7 +52,9 @@ pub fn of_document(document: &Value, entries: &[Entry]) -> Option<&'static Diale
 /// A configuration of somebody's own with sections of Hugging Face's arguments (`trainer.per_device_train_batch_size`): its keys without their
 /// sections. Where it has no such key it is left as it is, and no dialect is known.
 pub fn without_sections(entries: Vec<Entry>) -> (Vec<Entry>, Option<&'static Dialect>) {
-    let is_batch = |entry: &Entry| entry.key.ends_with(".per_device_train_batch_size");
+    let is_batch = |entry: &Entry| {
+        [".per_device_train_batch_size", ".per_device_batch_size"].iter().any(|end| entry.key.ends_with(end))
+    };
     if !entries.iter().any(is_batch) {
         return (entries, None);
     }

@@ -191,23 +191,10 @@ pub fn apply_option(
         "gpus" => options.gpus = Some(gpus(value, options, key, asked, names)?),
         "gpus-per-node" => options.gpus_per_node = Some(gpus(value, options, key, asked, names)?),
         "gpus-per-task" => options.gpus_per_task = Some(gpus(value, options, key, asked, names)?),
-        "gres" | "tres-per-node" => {
-            let mut cards = None;
-            for one in value.split(',') {
-                let plain = one.trim_start_matches("gres").trim_start_matches([':', '/']);
-                let Some(rest) = plain.strip_prefix("gpu").filter(|rest| rest.is_empty() || rest.starts_with(':'))
-                else {
-                    asked.leave_unread(&format!("--{key}"), one);
-                    continue;
-                };
-                let count = gpus(rest.trim_start_matches(':'), options, key, asked, names)?;
-                if cards.replace(count).is_some() {
-                    return Err(refused("cards of one kind, and those of two in a machine are not priced"));
-                }
-            }
-            let Some(count) = cards else { return Ok(()) };
-            options.gpus_per_node = Some(count);
-        }
+        "gres" | "tres-per-node" => match generic(key, value, options, asked, names)? {
+            Some(count) => options.gpus_per_node = Some(count),
+            None => return Ok(()),
+        },
         "mem" => options.memory = Some(memory()?),
         "mem-per-cpu" => options.memory_per_cpu = Some(memory()?),
         "mem-per-gpu" => options.memory_per_gpu = Some(memory()?),
@@ -215,7 +202,7 @@ pub fn apply_option(
         // Administrators name nodes by their cards.
         "constraint" => match chips::of_features(value, names.hardware) {
             Some(found) if options.chips.as_ref().is_none_or(|chips| chips.ids.is_empty()) => {
-                options.chips = Some(found)
+                options.chips = Some(found);
             }
             _ => {
                 asked.leave_unread("--constraint", value);
@@ -233,6 +220,30 @@ pub fn apply_option(
     }
     asked.understand(&format!("--{key}"), value);
     Ok(())
+}
+
+/// `gpu:a100:4,lscratch:100`, `gres/gpu:4`: GPUs among generic resources of a machine. `None`: there are none.
+fn generic(
+    key: &str,
+    value: &str,
+    options: &mut Options,
+    asked: &mut JobRequest,
+    names: Names,
+) -> Result<Option<u32>, ImportError> {
+    let mut cards = None;
+    for one in value.split(',') {
+        let plain = one.trim_start_matches("gres").trim_start_matches([':', '/']);
+        let Some(rest) = plain.strip_prefix("gpu").filter(|rest| rest.is_empty() || rest.starts_with(':')) else {
+            asked.leave_unread(&format!("--{key}"), one);
+            continue;
+        };
+        let count = gpus(rest.trim_start_matches(':'), options, key, asked, names)?;
+        if cards.replace(count).is_some() {
+            let detail = format!("`{value}` asks for cards of two kinds in a machine, which no place sells");
+            return Err(invalid(key, detail));
+        }
+    }
+    Ok(cards)
 }
 
 /// `{nodes}`, `<count>`: what a template leaves to fill in.

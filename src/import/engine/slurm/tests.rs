@@ -46,7 +46,7 @@ fn every_way_to_ask_for_gpus_is_read() {
     assert_eq!(one("#SBATCH --tres-per-node=gres/gpu:4"), (Some(1..=1), Gpus::PerMachine(4)));
     assert_eq!(one("#SBATCH --gres=lscratch:100,gres:gpu:2"), (Some(1..=1), Gpus::PerMachine(2)));
     let two = asked("#SBATCH --gres=gpu:a100:2,gpu:v100:2").unwrap_err().to_string();
-    assert!(two.contains("those of two in a machine"), "{two}");
+    assert!(two.contains("cards of two kinds"), "{two}");
 }
 
 #[test]
