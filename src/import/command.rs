@@ -7,12 +7,12 @@ mod processes;
 mod strange_tests;
 mod tests;
 
+use crate::engine::{batch, rented};
 use crate::recipe::{self, Entry};
 use crate::shell::{Command, Script, is_unknown};
 use crate::{JobKind, JobRequest, Names, document};
+use gpuplan_workload::file::ServingSection;
 use launcher::Start;
-
-use crate::engine::rented;
 
 /// Words by which programs of preference and reinforcement learning call themselves; those of `recipe::OBJECTIVES` are planned.
 const REINFORCEMENTS: [&str; 13] =
@@ -80,6 +80,10 @@ fn read_commands(script: &Script, asked: &mut JobRequest, names: Names) {
         }
         read_start(&start, environment, script, asked, names);
     }
+    // What is served behind a training without a name is what was trained.
+    if asked.trains && asked.model_name.is_none() {
+        asked.workload.serving = ServingSection::default();
+    }
 }
 
 /// Machines that a line rents, in a script that asks for none before.
@@ -87,6 +91,7 @@ fn rent(words: &[String], asked: &mut JobRequest, names: Names) {
     if asked.kind != JobKind::Script || !asked.choices.is_empty() {
         return;
     }
+    batch::submitted(words, asked, names.hardware);
     let Some(machines) = rented::of_command(words, &launcher::flags(words)) else { return };
     if let Err(error) = rented::ask(&machines, asked, names) {
         asked.leave_unread(&words[0], error);

@@ -35,6 +35,27 @@ pub fn read(text: &str, asked: &mut JobRequest, hardware: &Hardware) {
     lsf.apply(asked);
 }
 
+/// `bsub -gpu "num=4" ... COMMAND`, `qsub -l gpus=4 SCRIPT`: what a line that hands a job over asks for.
+pub fn submitted(words: &[String], asked: &mut JobRequest, hardware: &Hardware) {
+    match words.split_first().map(|(name, rest)| (name.rsplit('/').next().unwrap_or(name), rest)) {
+        Some(("bsub", rest)) => {
+            let mut lsf = Lsf::default();
+            lsf.read_words(rest, asked, hardware);
+            lsf.apply(asked);
+        }
+        Some(("qsub", rest)) => {
+            let lists = rest.windows(2).filter(|pair| pair[0] == "-l").flat_map(|pair| pair[1].split(','));
+            for request in lists {
+                chunks(request, asked, hardware);
+                if asked.choices.is_empty() {
+                    resource(request, asked, hardware);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
 fn gpus(count: u32, asked: &mut JobRequest) {
     if asked.choices.is_empty() {
         asked.choices.push(Choice { gpus: Some(Gpus::PerMachine(count)), ..Choice::default() });
@@ -116,7 +137,13 @@ struct Lsf {
 
 impl Lsf {
     fn read(&mut self, rest: &str, asked: &mut JobRequest, hardware: &Hardware) {
-        let Some(words) = shell::split(rest) else { return asked.leave_unread("#BSUB", rest) };
+        match shell::split(rest) {
+            Some(words) => self.read_words(&words, asked, hardware),
+            None => asked.leave_unread("#BSUB", rest),
+        }
+    }
+
+    fn read_words(&mut self, words: &[String], asked: &mut JobRequest, hardware: &Hardware) {
         for pair in words.windows(2) {
             let value = pair[1].as_str();
             match pair[0].as_str() {
@@ -240,6 +267,22 @@ mod tests {
         let tasks = one("#BSUB -n 4 -gpu \"num=2/task:gmodel=NVIDIAA100_SXM4_80GB\" -R \"span[hosts=1]\"");
         assert_eq!((tasks.0, tasks.1.as_str()), (Some(Gpus::PerMachine(8)), "NVIDIAA100_SXM4_80GB"));
         assert_eq!(one("#BSUB -n 4\n#BSUB -q gpu").0, None);
+    }
+
+    #[test]
+    fn lines_that_submit_say_it_too() {
+        let hardware = Hardware::embedded().unwrap();
+        let one = |line: &str| {
+            let mut asked = JobRequest::new(JobKind::Script);
+            submitted(&shell::split(line).unwrap(), &mut asked, &hardware);
+            let choice = asked.choices.pop().unwrap_or_default();
+            (choice.gpus, choice.chips.is_some(), asked.nodes)
+        };
+        let lsf = one("bsub -q normal -n 1 -gpu \"num=4:gmodel=NVIDIAA100_SXM4_80GB\" accelerate launch tune.py");
+        assert_eq!(lsf, (Some(Gpus::PerMachine(4)), true, Some(1..=1)));
+        let pbs = one("qsub -l select=2:ngpus=4,walltime=1:00:00 train.pbs");
+        assert_eq!(pbs, (Some(Gpus::PerMachine(4)), false, Some(2..=2)));
+        assert_eq!(one("qsub -l gpus=2 train.sh"), (Some(Gpus::PerMachine(2)), false, Some(1..=1)));
     }
 
     #[test]

@@ -388,6 +388,13 @@ fn doubtful(name: &str, one: Option<&Value>, other: Option<&Value>) -> Value {
         same.push(format!("${name}"));
         return Value::List(same);
     }
+    // Of a command line that is only made longer what both begin with is known: `CMD="$CMD --fp16"`.
+    if let (Some(Value::Text(one)), Some(Value::Text(other))) = (one, other) {
+        let (short, long) = if one.len() <= other.len() { (one, other) } else { (other, one) };
+        if short.contains(char::is_whitespace) && long.starts_with(short.as_str()) {
+            return Value::Text(format!("{short} ${name}_ARGS"));
+        }
+    }
     Value::Text(format!("${name}"))
 }
 

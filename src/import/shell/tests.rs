@@ -39,6 +39,12 @@ fn a_function_is_read_with_its_arguments() {
 }
 
 #[test]
+fn a_command_line_that_may_be_longer_is_known_as_far_as_it_goes() {
+    let script = "CMD=\"train --steps 5\"\nif [ -n \"$BF16\" ]; then\n  CMD=\"$CMD $BF16\"\nfi\nCMD=\"$CMD --rank 8\"\nbash -c \"$CMD\"\n";
+    assert_eq!(last(script), "train|--steps|5|$CMD_ARGS|--rank|8");
+}
+
+#[test]
 fn what_submits_a_job_is_read_though_its_output_is_kept() {
     let files = |_: &str| None;
     let mut reader = Script::new(&files);
