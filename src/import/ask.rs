@@ -116,7 +116,7 @@ pub struct Choice {
     pub is_spot: bool,
 }
 
-/// A GPU by the name that the file uses, and the chips that it may mean.
+/// A GPU by the name that the file uses, and the chips that it may mean: none where the catalog has no such card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuModels {
     pub word: String,
@@ -250,6 +250,27 @@ impl JobRequest {
         }
     }
 
+    /// Names what its launcher says otherwise than the job itself, whose word counts: an engine starts no more machines than it was asked for.
+    pub fn name_conflicts(&mut self) {
+        let Launch { gpus_per_machine, machines, .. } = self.launch;
+        let stated = self.nodes.as_ref().filter(|_| !self.assumed.contains(&JobAssumption::OneMachine));
+        let stated = stated.filter(|nodes| nodes.start() == nodes.end()).map(|nodes| *nodes.end());
+        if let (Some(stated), Some(started)) = (stated, machines)
+            && stated != started
+        {
+            self.leave_unread("machines", format!("the job asks for {stated} and its launcher starts on {started}"));
+        }
+        let each = self.choices.first().and_then(|choice| choice.gpus);
+        if let (Some(Gpus::PerMachine(each)), Some(started)) = (each, gpus_per_machine)
+            && started > each
+        {
+            self.leave_unread(
+                "GPUs",
+                format!("the job asks for {each} of a machine and its launcher starts {started} processes"),
+            );
+        }
+    }
+
     /// GPUs of all machines together, where every choice has as many. `None`: the job does not say.
     pub fn gpus(&self) -> Option<u32> {
         let machines = self.nodes.as_ref().map_or(1, |nodes| *nodes.end());
@@ -326,13 +347,20 @@ impl JobRequest {
         if self.choices.is_empty() && count.is_some() {
             self.choices.push(Choice::default());
         }
+        // Of several cards those that the catalog has are priced.
+        if wanted.is_none() && self.choices.iter().any(|choice| !choice.is_unnamed()) {
+            self.choices.retain(|choice| choice.chips.as_ref().is_none_or(|chips| !chips.ids.is_empty()));
+        }
         for choice in &mut self.choices {
-            if choice.chips.is_none() && choice.instance_type.is_none() {
+            if choice.is_unnamed() {
                 choice.gpus = choice.gpus.or(count.map(Gpus::PerMachine));
                 match (wanted, choice.gpus) {
                     (Some(chips), Some(_)) => choice.chips = Some(chips.clone()),
                     (None, Some(Gpus::PerMachine(count) | Gpus::Together(count))) => {
-                        return Err(ImportError::NoGpuName(count));
+                        return Err(match choice.chips.take() {
+                            Some(GpuModels { word: name, .. }) => ImportError::UnknownGpu { count, name },
+                            None => ImportError::NoGpuName(count),
+                        });
                     }
                     (_, None) => return Err(ImportError::NoGpu),
                 }
@@ -384,6 +412,11 @@ impl JobRequest {
 }
 
 impl Choice {
+    /// Whether nobody who reads it knows which card it is: none is named, or one that the catalog does not have.
+    pub fn is_unnamed(&self) -> bool {
+        self.chips.as_ref().is_none_or(|chips| chips.ids.is_empty()) && self.instance_type.is_none()
+    }
+
     /// Whether cards of every kind will do.
     pub fn is_any_gpu(&self) -> bool {
         self.chips.is_none() && self.instance_type.is_none()

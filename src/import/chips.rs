@@ -6,7 +6,7 @@ use gpuplan_hardware::gpu::{Gpu, GpuId};
 use gpuplan_hardware::names::plain;
 
 /// Words that tell no chip from another: vendors, brands, memory types, a network.
-const SAY_NOTHING: [&str; 14] = [
+const SAY_NOTHING: [&str; 17] = [
     "nvidia",
     "tesla",
     "geforce",
@@ -21,6 +21,9 @@ const SAY_NOTHING: [&str; 14] = [
     "hbm3e",
     "mega",
     "nvlink",
+    "sku",
+    "type",
+    "model",
 ];
 
 /// `None`: no chip of the catalog is called so.
@@ -32,12 +35,47 @@ pub fn find(word: &str, hardware: &Hardware) -> Option<GpuModels> {
         }
     }
     let lower = word.to_ascii_lowercase();
-    let words = lower.split(|c: char| !c.is_ascii_alphanumeric()).flat_map(with_memory);
-    let tokens: Vec<&str> = words.filter(|token| !SAY_NOTHING.contains(token)).collect();
+    let tokens = telling(&lower);
     // A bare number is part of a name (RTX 4090), or else a size of memory (a100-80). A name of the catalog's own comes last: it
     // means one chip where engines mean all of that memory.
     let described = named(described(&tokens, false, hardware)).or_else(|| named(described(&tokens, true, hardware)));
     described.or_else(|| named(hardware.find_gpu(word).into_iter().collect()))
+}
+
+/// A card that a job names: those of the catalog, or its own name without any, so that no other is taken for it. `None`: the word names no card
+/// (`gpu`, `nvidia`).
+pub fn named(word: &str, hardware: &Hardware) -> Option<GpuModels> {
+    let unknown = || GpuModels { word: word.to_owned(), ids: Vec::new() };
+    let says_nothing = telling(&word.to_ascii_lowercase()).is_empty();
+    find(word, hardware).or_else(|| (!says_nothing).then(unknown))
+}
+
+/// Cards among the features of a node: `a100|h100` is any of them, `public&1v100` (one of them in a node) all at once. `None`: one of the
+/// alternatives names none.
+pub fn of_features(features: &str, hardware: &Hardware) -> Option<GpuModels> {
+    let card = |feature: &str| {
+        let counted = feature.trim_start_matches(|letter: char| letter.is_ascii_digit());
+        find(feature, hardware).or_else(|| find(counted, hardware))
+    };
+    let plain = features.trim_matches(['[', ']', '(', ')', '"']);
+    let alternatives = plain.split('|').map(|all| all.split(['&', ',']).find_map(|feature| card(feature.trim())));
+    let mut all = alternatives.collect::<Option<Vec<GpuModels>>>()?;
+    if all.len() == 1 {
+        return all.pop();
+    }
+    let mut ids: Vec<GpuId> = all.into_iter().flat_map(|cards| cards.ids).collect();
+    ids.dedup();
+    Some(GpuModels { word: plain.to_owned(), ids })
+}
+
+/// The words of a name that tell one card from another; `NVIDIAA100` and `TeslaV100` are written in one.
+fn telling(lower: &str) -> Vec<&str> {
+    let words = lower.split(|c: char| !c.is_ascii_alphanumeric()).flat_map(with_memory);
+    let plain = words.map(|word| {
+        let rest = word.strip_prefix("nvidia").or_else(|| word.strip_prefix("tesla"));
+        rest.filter(|rest| !rest.is_empty()).unwrap_or(word)
+    });
+    plain.filter(|token| !token.is_empty() && !SAY_NOTHING.contains(token)).collect()
 }
 
 /// `a100m40` is an A100 of 40 GB.
@@ -110,6 +148,23 @@ mod tests {
         ] {
             assert_eq!(ids(word).join(" "), id, "{word}");
         }
+        assert_eq!(ids("GPU_SKU:A100_SXM4").join(" "), "a100-sxm4-40 a100-sxm4-80");
+        assert_eq!(ids("TeslaV100_SXM2_32GB").join(" "), "v100-sxm2-32");
         assert!(["", "gpu", "tpu-v4", "h1000", "a100-81gb"].into_iter().all(|word| ids(word).is_empty()));
+    }
+
+    #[test]
+    fn a_card_that_no_catalog_has_keeps_its_name_and_features_are_alternatives() {
+        let hardware = Hardware::embedded().unwrap();
+        let unknown = named("rtxa5000", &hardware).unwrap();
+        assert_eq!((unknown.word.as_str(), unknown.ids.len()), ("rtxa5000", 0));
+        assert!(["gpu", "nvidia", "nvidia-gpu", ""].into_iter().all(|word| named(word, &hardware).is_none()));
+        let count = |features: &str| of_features(features, &hardware).map(|cards| cards.ids.len());
+        let (a100, v100) = (count("a100").unwrap(), count("v100").unwrap());
+        assert_eq!(count("[a100|v100]"), Some(a100 + v100));
+        assert_eq!(
+            (count("public&1v100"), count("4a100"), count("a100|turing"), count("thin")),
+            (Some(v100), Some(a100), None, None)
+        );
     }
 }

@@ -7,9 +7,11 @@ mod processes;
 mod strange_tests;
 mod tests;
 
+use crate::engine::{batch, rented};
 use crate::recipe::{self, Entry};
 use crate::shell::{Command, Script, is_unknown};
 use crate::{JobKind, JobRequest, Names, document};
+use gpuplan_workload::file::ServingSection;
 use launcher::Start;
 
 /// Words by which programs of preference and reinforcement learning call themselves; those of `recipe::OBJECTIVES` are planned.
@@ -64,6 +66,11 @@ fn read_commands(script: &Script, asked: &mut JobRequest, names: Names) {
             }
             continue;
         }
+        if words.first().is_some_and(|name| name == "eval") {
+            asked.leave_unread("eval", format!("{} (only a run tells which command that is)", words[1..].join(" ")));
+            continue;
+        }
+        rent(words, asked, names);
         let Some(start) = launcher::start(words) else {
             processes::of_unknown_step(words, asked, names);
             continue;
@@ -72,6 +79,22 @@ fn read_commands(script: &Script, asked: &mut JobRequest, names: Names) {
             asked.leave_unread(start.name(), "a quote behind it is never closed");
         }
         read_start(&start, environment, script, asked, names);
+    }
+    // What is served behind a training without a name is what was trained.
+    if asked.trains && asked.model_name.is_none() {
+        asked.workload.serving = ServingSection::default();
+    }
+}
+
+/// Machines that a line rents, in a script that asks for none before.
+fn rent(words: &[String], asked: &mut JobRequest, names: Names) {
+    if asked.kind != JobKind::Script || !asked.choices.is_empty() {
+        return;
+    }
+    batch::submitted(words, asked, names.hardware);
+    let Some(machines) = rented::of_command(words, &launcher::flags(words)) else { return };
+    if let Err(error) = rented::ask(&machines, asked, names) {
+        asked.leave_unread(&words[0], error);
     }
 }
 
@@ -84,7 +107,7 @@ fn read_start(start: &Start, environment: &[(&str, String)], script: &Script, as
     let precision: Vec<Entry> = launch.iter().filter(|entry| entry.key == "mixed_precision").cloned().collect();
     recipe::apply(recipe::of_command("", &[]), &precision, asked, names);
     asked.trains |= entries.iter().any(|entry| LEARNING.contains(&entry.key.as_str()) && entry.switch() != Some(false));
-    processes::of_launcher(&launch, asked);
+    processes::of_launcher(&start.before, &launch, asked);
     processes::of_container(&start.before, &launch, asked);
     processes::of_step(&start.before, asked, names);
     processes::of_environment(start, &launch, &entries, environment, asked);
@@ -103,6 +126,7 @@ fn read_start(start: &Start, environment: &[(&str, String)], script: &Script, as
     let names_file = |key: &str| launcher::CONFIGURATIONS.contains(&key) || (is_of_hydra && hydra::is_flag(key));
     entries.retain(|entry| !names_file(&entry.key));
     recipe::apply(dialect, &entries, asked, names);
+    kind_of_work(&entries, asked);
     recipe::task_of_program(start.name(), &entries, asked);
     recipe::amount_of_data(dialect, &entries, asked);
     // A launcher of GPUs starts work, whatever else its line leaves open.
@@ -166,6 +190,7 @@ pub fn read_document(
     if program.is_empty() {
         recipe::task_of_program("", &entries, asked);
     }
+    kind_of_work(&entries, asked);
     recipe::amount_of_data(dialect, &entries, asked);
     recipe::leave_to_the_parser(dialect, &entries, asked);
     true
@@ -197,12 +222,39 @@ fn name_of_folder(program: &str, asked: &mut JobRequest) {
     }
 }
 
+/// What words of its own say of the kind of work, where no table knows them: `--task DPO`, `--finetune_mode sft`, `--dpo_beta 0.1`.
+fn kind_of_work(entries: &[Entry], asked: &mut JobRequest) {
+    const ENDS: [&str; 8] = ["task", "type", "stage", "mode", "method", "loss", "algorithm", "objective"];
+    let unread: Vec<&Entry> =
+        entries.iter().filter(|entry| asked.unread.iter().any(|one| one.key == entry.shown)).collect();
+    for entry in unread {
+        let mut words = entry.key.split(['_', '.']).filter(|word| !word.is_empty());
+        let first = words.clone().next();
+        // `torchtune.rlhf.loss.DPOLoss` is a class.
+        let value = entry.value.as_deref().unwrap_or_default().to_ascii_lowercase();
+        let value = value.rsplit('.').next().unwrap_or_default().trim_end_matches("loss").to_owned();
+        let is_kind = words.any(|word| ENDS.contains(&word));
+        // Weights whose answers are learnt are no pretraining, whatever the program is called.
+        if is_kind && value == "sft" && asked.workload.training.task.as_deref() == Some("pretrain") {
+            asked.workload.training.task = None;
+        }
+        let of_key = first.filter(|word| word.len() > 2 && *word != "reward" && entry.switch() != Some(false));
+        let named = [is_kind.then_some(value.as_str()), of_key].into_iter().flatten();
+        let is_open = asked.workload.training.objective.is_none() && asked.not_planned.is_none();
+        if let (true, Some(word)) = (is_open, named.into_iter().find(|word| REINFORCEMENTS.contains(word))) {
+            recipe::objective(word, recipe::OBJECTIVES, asked);
+        }
+    }
+}
+
 /// Some programs say by their name what they do.
 fn name_of_program(name: &str, asked: &mut JobRequest) {
     // Of `safe_rlhf.finetune` the package says nothing.
     let own = if name.strip_suffix(".py").is_some() { name } else { name.rsplit('.').next().unwrap_or(name) };
     let lower = own.to_ascii_lowercase();
-    if lower.starts_with("pretrain") {
+    let mut parts = lower.split(|letter: char| !letter.is_ascii_alphanumeric());
+    let is_pretraining = !lower.contains("tun") && parts.any(|word| matches!(word, "pretrain" | "pretraining"));
+    if lower.starts_with("pretrain") || is_pretraining {
         asked.workload.training.task.get_or_insert_with(|| "pretrain".to_owned());
         asked.understand(name, "pretrain");
     }

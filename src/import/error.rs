@@ -24,6 +24,9 @@ pub enum ImportError {
     /// A count of cards that nobody named.
     #[error("it asks for {0} GPU{plural} and does not say which", plural = if *.0 == 1 { "" } else { "s" })]
     NoGpuName(u32),
+    /// Cards with a name that no card of the catalog has.
+    #[error("it asks for {count} GPU{plural} called `{name}`, and no GPU of the catalog is called so", plural = if *.count == 1 { "" } else { "s" })]
+    UnknownGpu { count: u32, name: String },
 }
 
 /// A value that its key does not allow.

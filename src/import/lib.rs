@@ -19,11 +19,20 @@ pub use names::{Files, Names};
 
 /// Reads a job of any kind: the content says which it is.
 pub fn read(text: &str, names: Names) -> Result<JobRequest, ImportError> {
+    let mut asked = of_kind(text, names)?;
+    asked.name_conflicts();
+    Ok(asked)
+}
+
+fn of_kind(text: &str, names: Names) -> Result<JobRequest, ImportError> {
     if slurm::is_script(text) {
         return slurm::read(text, names);
     }
     if text.starts_with("#!") {
         return script(text, names);
+    }
+    if engine::python::is_program(text) {
+        return engine::python::read(text, names);
     }
     let documents = match yaml::documents(text) {
         Ok(documents) => documents,
@@ -35,8 +44,8 @@ pub fn read(text: &str, names: Names) -> Result<JobRequest, ImportError> {
         dstack::read(run, names)
     } else if let Some(project) = documents.iter().find(|document| compose::is_project(document)) {
         compose::read(project, names)
-    } else if let Some(run) = documents.iter().find(|document| engine::mosaic::is_run(document)) {
-        Ok(engine::mosaic::read(run, names))
+    } else if let Some(job) = documents.iter().find_map(engine::service::of) {
+        job.read(names)
     } else if documents.iter().any(skypilot::is_task) {
         skypilot::read(&documents, names)
     } else if documents.iter().any(serde_json::Value::is_object) {

@@ -17,7 +17,7 @@ use crate::question::workload;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_hardware::Hardware;
-use gpuplan_import::{ImportError, JobKind, JobRequest, Names, chips};
+use gpuplan_import::{Choice, ImportError, JobKind, JobRequest, Names, chips};
 use gpuplan_plan::World;
 use gpuplan_plan::document::{Context, PlanDocument};
 use gpuplan_plan::job::{baseline, narrowed, price};
@@ -44,6 +44,8 @@ pub fn run(path: &Path, arguments: &PlanArguments, session: &Session) -> Result<
     // A configuration says what is done and rarely where: without machines the work alone is planned.
     let (asked, has_machines) = match named(asked.clone(), &mut limits, &hardware) {
         Ok(asked) => (asked, true),
+        // What is trained on cards that no catalog has is planned on others, and compared with nothing.
+        Err(ImportError::UnknownGpu { .. }) if says_work(&asked) => (asked, false),
         Err(ImportError::NoGpu | ImportError::NoGpuName(_)) if is_work(&asked) || says_work(&asked) => (asked, false),
         // Cards that are counted and not named may be of any kind.
         Err(ImportError::NoGpuName(_)) => (asked.of_any_gpu(), true),
@@ -107,7 +109,7 @@ fn alone(
 
 /// Where a job counts GPUs without naming a model, `--gpus` names it and limits nothing; `h100:8` counts them too, of each machine.
 fn named(asked: JobRequest, limits: &mut LimitsSection, hardware: &Hardware) -> Result<JobRequest, ImportError> {
-    let is_open = asked.choices.iter().any(|choice| choice.chips.is_none() && choice.instance_type.is_none());
+    let is_open = asked.choices.iter().any(Choice::is_unnamed);
     let is_open = is_open || asked.choices.is_empty();
     let stated = limits.gpus.clone().filter(|_| is_open);
     let (name, count) = match stated.as_deref().map(|text| text.split_once(':').unwrap_or((text, ""))) {
@@ -135,7 +137,9 @@ fn named(asked: JobRequest, limits: &mut LimitsSection, hardware: &Hardware) -> 
 fn of_file(path: &Path, error: &ImportError) -> Diagnostic {
     let diagnostic = Diagnostic::usage(format!("{}: {error}", path.display()));
     match error {
-        ImportError::NoGpuName(_) => diagnostic.hint(format!("gpuplan plan --from {} --gpus a100", path.display())),
+        ImportError::NoGpuName(_) | ImportError::UnknownGpu { .. } => {
+            diagnostic.hint(format!("gpuplan plan --from {} --gpus a100", path.display()))
+        }
         ImportError::NoGpu => diagnostic.hint(format!("gpuplan plan --from {} --gpus h100:8", path.display())),
         ImportError::Invalid { .. } => diagnostic.hint("gpuplan catalog gpus"),
         ImportError::UnreadKind(_) => diagnostic

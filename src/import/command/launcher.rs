@@ -2,6 +2,7 @@
 
 use super::hydra;
 use crate::recipe::Entry;
+use crate::shell::is_unknown;
 
 /// Programs that start the training program: what stands before it is theirs.
 const LAUNCHERS: [&str; 18] = [
@@ -123,7 +124,7 @@ pub fn start(words: &[String]) -> Option<Start> {
     // `env_path=envs/orz.py` is an argument.
     let file = words.iter().position(|word| is_python(word) && !word.starts_with('-') && !word.contains('='));
     let Some(at) = file.into_iter().chain(module(words)).min() else {
-        return image(words).or_else(|| strange(words));
+        return image(words).or_else(|| strange(words)).or_else(|| unknown(words));
     };
     let is_first = words.first().is_some_and(|word| is_python(word));
     // Not `pip install -m` or a copied file.
@@ -181,6 +182,24 @@ fn strange(words: &[String]) -> Option<Start> {
     let command = words.get(1).filter(is_command);
     let program = command.map_or_else(|| name.clone(), |command| format!("{name} {command}"));
     Some(Start { before: Vec::new(), program, after: words[1 + usize::from(command.is_some())..].to_vec() })
+}
+
+/// What torchrun and its like start, where only a run would tell which program that is: `torchrun --nproc_per_node 2 "$SCRIPT" --epochs 3`.
+fn unknown(words: &[String]) -> Option<Start> {
+    let is_launcher = |word: &String| base(word) == "torchrun" || LAUNCHING_MODULES.contains(&word.as_str());
+    let at = words.iter().position(is_launcher)? + 1;
+    let is_program = |index: &usize| {
+        let (before, word) = (&words[index - 1], &words[*index]);
+        let is_value = before.starts_with("--") && !before.contains('=');
+        is_unknown(word) && !word.starts_with('-') && !is_further_words(word) && !is_value
+    };
+    let at = (at..words.len()).find(is_program)?;
+    let has_flags = words.get(at + 1).is_some_and(|next| next.starts_with("--"));
+    has_flags.then(|| Start {
+        before: words[..at].to_vec(),
+        program: words[at].clone(),
+        after: words[at + 1..].to_vec(),
+    })
 }
 
 /// What follows the last `-m` that starts no other launcher.

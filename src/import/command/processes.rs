@@ -12,7 +12,7 @@ const COUNTS: [&str; 7] =
 const READ_THEIR_ENVIRONMENT: [&str; 4] = ["swift", "megatron", "llamafactory-cli", "xtuner"];
 
 /// What a launcher says of machines and processes.
-pub fn of_launcher(launch: &[Entry], asked: &mut JobRequest) {
+pub fn of_launcher(before: &[String], launch: &[Entry], asked: &mut JobRequest) {
     for entry in launch.iter().filter(|entry| COUNTS.contains(&entry.key.as_str())) {
         let count = entry.value.as_deref().and_then(count);
         let slot = match entry.key.as_str() {
@@ -26,6 +26,13 @@ pub fn of_launcher(launch: &[Entry], asked: &mut JobRequest) {
             (None, Some(value)) => asked.leave_unread(&entry.shown, value),
             (None, None) => {}
         }
+    }
+    // Horovod has a process for each GPU: `horovodrun -np 8 -H host-a:4,host-b:4`.
+    if before.iter().any(|word| word.rsplit('/').next() == Some("horovodrun")) {
+        let of = |flag: &str| before.windows(2).find(|pair| pair[0] == flag).map(|pair| pair[1].as_str());
+        asked.launch.gpus = of("-np").and_then(count).or(asked.launch.gpus);
+        let hosts = of("-H").and_then(|hosts| u32::try_from(hosts.split(',').count()).ok());
+        asked.launch.machines = hosts.or(asked.launch.machines);
     }
     // DeepSpeed: `--include localhost:0,1`, `--include worker-0@worker-1:0,1,2,3`.
     let included = launch.iter().find(|entry| entry.key == "include").and_then(|entry| entry.value.as_deref());
@@ -51,7 +58,8 @@ pub fn of_container(before: &[String], launch: &[Entry], asked: &mut JobRequest)
 
 /// `srun --nodes 8 --gpus-per-node 8 ...` in a script without directives.
 pub fn of_step(before: &[String], asked: &mut JobRequest, names: Names) {
-    let Some(at) = before.iter().position(|word| word.rsplit('/').next() == Some("srun")) else { return };
+    let is_step = |word: &String| matches!(word.rsplit('/').next(), Some("srun" | "salloc"));
+    let Some(at) = before.iter().position(is_step) else { return };
     if asked.kind != JobKind::Script || !asked.choices.is_empty() {
         return;
     }

@@ -157,7 +157,8 @@ fn note_others(others: &[&Value], asked: &mut JobRequest) -> Option<String> {
 /// A job of which no pod counts its GPUs: they are those of its launcher, or of a placeholder that is not filled in.
 fn open_machines(mut asked: JobRequest) -> Result<JobRequest, ImportError> {
     asked.take_machines_of_launcher();
-    let has_placeholder = asked.unread.iter().any(|one| GPU_RESOURCES.contains(&one.key.as_str()));
+    let is_open = |key: &str| GPU_RESOURCES.contains(&key) || key == "resourceClaims";
+    let has_placeholder = asked.unread.iter().any(|one| is_open(&one.key));
     if asked.choices.is_empty() && has_placeholder {
         asked.choices.push(Choice::default());
     }
@@ -173,13 +174,33 @@ fn open_machines(mut asked: JobRequest) -> Result<JobRequest, ImportError> {
 /// What the plugins of vendors call a GPU; the last is the name before Kubernetes 1.8.
 const GPU_RESOURCES: [&str; 3] = ["nvidia.com/gpu", "amd.com/gpu", "alpha.kubernetes.io/nvidia-gpu"];
 
+/// What plugins call slices and shares of a card (NVIDIA, Volcano, Alibaba, Tencent), and chips that the catalog has no machines of.
+fn is_other_device(resource: &str) -> bool {
+    const BEGINNINGS: [&str; 11] = [
+        "nvidia.com/mig-",
+        "nvidia.com/gpu.",
+        "nvidia.com/vgpu",
+        "google.com/tpu",
+        "aws.amazon.com/neuron",
+        "habana.ai/gaudi",
+        "huawei.com/Ascend",
+        "gpu.intel.com/",
+        "volcano.sh/vgpu",
+        "aliyun.com/gpu",
+        "tencent.com/vcuda",
+    ];
+    BEGINNINGS.iter().any(|beginning| resource.starts_with(beginning))
+}
+
 /// Machines that a pod can run on: its resources, narrowed by labels; each term of a required affinity is a choice of its own.
 fn choices(pod: &Value, asked: &mut JobRequest, names: Names) -> Result<Vec<Choice>, ImportError> {
     let mut choice = Choice::default();
     let mut sum = Resources::default();
     // A TrainJob has the container's keys itself.
     let own = pod.get("resourcesPerNode").map(|_| pod);
-    for container in pod.get("containers").and_then(Value::as_array).into_iter().flatten().chain(own) {
+    // A predictor of KServe has a runtime's container by its model.
+    let model = pod.get("model").filter(|model| model.get("modelFormat").is_some());
+    for container in pod.get("containers").and_then(Value::as_array).into_iter().flatten().chain(own).chain(model) {
         sum.add(container, asked, names)?;
         let words = words(container);
         if words.iter().any(|word| word.contains('\0')) {
@@ -194,6 +215,7 @@ fn choices(pod: &Value, asked: &mut JobRequest, names: Names) -> Result<Vec<Choi
     for (key, value) in pod.as_object().into_iter().flatten() {
         match key.as_str() {
             "containers" | "affinity" => {}
+            "model" | "minReplicas" if model.is_some() => {}
             "numNodes" | "resourcesPerNode" | "command" | "args" | "env" if own.is_some() => {}
             "nodeSelector" => {
                 for (label, value) in value.as_object().into_iter().flatten() {
@@ -253,6 +275,8 @@ impl Resources {
             let amount = quantity(&shown).ok_or_else(refused)?;
             // `nvidia.com/a40`: clusters of several kinds of cards count each by its name.
             let card = key.strip_prefix("nvidia.com/").and_then(|name| chips::find(name, names.hardware));
+            // Slices of cards and chips that are none: no whole card is taken for them.
+            let card = card.or_else(|| is_other_device(&key).then(|| GpuModels { word: key.clone(), ids: Vec::new() }));
             let is_gpu = GPU_RESOURCES.contains(&key.as_str()) || card.is_some();
             self.chips = self.chips.take().or(card);
             match key.as_str() {

@@ -8,7 +8,8 @@ use gpuplan_hardware::CloudId;
 pub fn narrow(key: &str, value: &str, choice: &mut Choice, asked: &mut JobRequest, names: Names) {
     match key {
         "node.kubernetes.io/instance-type" | "beta.kubernetes.io/instance-type" => {
-            choice.instance_type = Some(value.to_owned());
+            // SageMaker HyperPod's nodes have its own names.
+            choice.instance_type = Some(value.strip_prefix("ml.").unwrap_or(value).to_owned());
         }
         "topology.kubernetes.io/region" | "failure-domain.beta.kubernetes.io/region" => {
             choice.region = Some(value.to_owned());
@@ -39,10 +40,19 @@ pub fn narrow(key: &str, value: &str, choice: &mut Choice, asked: &mut JobReques
             let word = if value == "nvidia-tesla-a100" { "a100-40gb" } else { value };
             match chips::find(word, names.hardware) {
                 Some(found) => choice.chips = Some(found),
-                None => return asked.leave_unread(key, value),
+                None => {
+                    choice.chips = chips::named(word, names.hardware);
+                    return asked.leave_unread(key, format!("{value} (no GPU of the catalog is called so)"));
+                }
             }
         }
-        _ => return asked.leave_unread(key, value),
+        // Labels that clusters and smaller clouds made up (`accelerator`, `gpu-type`, `gpu.nvidia.com/class`), where they name a card.
+        _ => match chips::find(value, names.hardware)
+            .filter(|_| ["gpu", "accelerator"].iter().any(|word| key.contains(word)))
+        {
+            Some(found) => choice.chips = Some(found),
+            None => return asked.leave_unread(key, value),
+        },
     }
     asked.understand(key, value);
 }

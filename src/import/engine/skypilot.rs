@@ -36,8 +36,29 @@ const MACHINE_KEYS_WITHOUT_EFFECT: [&str; 12] = [
     "any_of",
 ];
 
+/// Keys of resources of which every task has one. Other programs have a map of this name too.
+const MACHINE_KEYS: [&str; 12] = [
+    "accelerators",
+    "infra",
+    "cloud",
+    "region",
+    "zone",
+    "cpus",
+    "memory",
+    "instance_type",
+    "use_spot",
+    "any_of",
+    "ordered",
+    "disk_size",
+];
+
 pub fn is_task(document: &Value) -> bool {
-    document.get("resources").is_some() || document.get("run").is_some()
+    let resources = document.get("resources").filter(|value| !value.is_null());
+    let is_own = |map: &Map<String, Value>| map.is_empty() || MACHINE_KEYS.iter().any(|key| map.contains_key(*key));
+    match resources.and_then(Value::as_object) {
+        Some(map) => is_own(map),
+        None => document.get("run").is_some_and(Value::is_string) || document.get("num_nodes").is_some(),
+    }
 }
 
 pub fn read(documents: &[Value], names: Names) -> Result<JobRequest, ImportError> {

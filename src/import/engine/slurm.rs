@@ -18,8 +18,10 @@ pub fn read(text: &str, names: Names) -> Result<JobRequest, ImportError> {
     Ok(asked)
 }
 
-/// Reads the `#SBATCH` lines of a script.
-fn directives(text: &str, options: &mut Options, asked: &mut JobRequest, names: Names) -> Result<(), ImportError> {
+/// Reads the `#SBATCH` lines of a script: options of each component of a heterogeneous job (Slurm, "Heterogeneous Job Support"), mostly one.
+fn directives(text: &str, asked: &mut JobRequest, names: Names) -> Result<Vec<Options>, ImportError> {
+    let mut components = Vec::new();
+    let mut options = Options::default();
     let mut has_begun = false;
     for line in text.lines() {
         let Some(directive) = line.strip_prefix("#SBATCH") else {
@@ -36,8 +38,38 @@ fn directives(text: &str, options: &mut Options, asked: &mut JobRequest, names: 
         // A backslash at its end joins nothing: Slurm reads line by line.
         let directive = shell::split(directive.trim_end().trim_end_matches('\\'))
             .ok_or_else(|| invalid("#SBATCH", format!("a quote is never closed in `{}`", line.trim())))?;
+        if matches!(directive.as_slice(), [word] if word == "hetjob" || word == "packjob") {
+            components.push(std::mem::take(&mut options));
+            continue;
+        }
         for (key, value) in options_given(directive) {
-            apply_option(&key, &value, options, asked, names)?;
+            apply_option(&key, &value, &mut options, asked, names)?;
+        }
+    }
+    components.push(options);
+    Ok(components)
+}
+
+/// Machines of all components, where those with GPUs are of one kind.
+fn together(components: Vec<Options>, asked: &mut JobRequest) -> Result<(), ImportError> {
+    let mut components = components.into_iter();
+    if let Some(first) = components.next() {
+        combine(first, asked)?;
+    }
+    for component in components {
+        let mut further = JobRequest::new(JobKind::Slurm);
+        combine(component, &mut further)?;
+        if further.choices.is_empty() {
+            asked.note_without_effect("hetjob", "a component without GPUs");
+        } else if asked.choices.is_empty() {
+            (asked.choices, asked.nodes) = (further.choices, further.nodes);
+        } else if let (true, Some(some), Some(more)) = (asked.choices == further.choices, &asked.nodes, &further.nodes)
+        {
+            let sum = |one: &u32, other: &u32| one.saturating_add(*other);
+            asked.nodes = Some(sum(some.start(), more.start())..=sum(some.end(), more.end()));
+        } else {
+            let detail = "its components ask for different machines, which have to be priced one by one";
+            return Err(invalid("hetjob", detail));
         }
     }
     Ok(())
@@ -77,13 +109,15 @@ fn job(
     asked: &mut JobRequest,
     names: Names,
 ) -> Result<(), ImportError> {
-    let mut options = Options::default();
-    directives(text, &mut options, asked, names)?;
-    for (key, value) in given {
-        apply_option(&key, &value, &mut options, asked, names)?;
+    let mut components = directives(text, asked, names)?;
+    if let Some(first) = components.first_mut() {
+        for (key, value) in given {
+            apply_option(&key, &value, first, asked, names)?;
+        }
     }
-    let (is_stated, tasks_per_node) = (options.nodes.is_some(), options.tasks_per_node);
-    combine(options, asked)?;
+    let is_stated = components.iter().any(|options| options.nodes.is_some());
+    let tasks_per_node = components.iter().find_map(|options| options.tasks_per_node);
+    together(components, asked)?;
     let all: Vec<(String, String)> = outer.into_iter().chain(variables(asked)).collect();
     command::read(text, &all, asked, names);
     // Megatron has a process for each GPU (megatron/training/initialize.py), and without a launcher they are Slurm's tasks.

@@ -10,7 +10,7 @@ use super::programs::{
 use super::setting::Dialect;
 
 /// Keys of which each group means a program, from the most particular to the least.
-const KINDS: [(&[&str], &Dialect); 30] = [
+const KINDS: [(&[&str], &Dialect); 31] = [
     (&["device_train_microbatch_size"], &COMPOSER),
     (&["training.seq_len"], &TORCHTITAN),
     (&["model.flavor"], &TORCHTITAN),
@@ -20,6 +20,7 @@ const KINDS: [(&[&str], &Dialect); 30] = [
     (&["actor_rollout_ref.model.path"], &VERL),
     (&["model.model_name", "training.per_device_train_batch_size"], &OUMI),
     (&["model.model_name", "training.trainer_type"], &OUMI),
+    (&["base_model", "per_device_train_batch_size"], &HUGGING_FACE),
     (&["base_model"], &AXOLOTL),
     (&["model_name_or_path", "finetuning_type"], &LLAMA_FACTORY),
     (&["model_name_or_path", "stage"], &LLAMA_FACTORY),
@@ -52,7 +53,9 @@ pub fn of_document(document: &Value, entries: &[Entry]) -> Option<&'static Diale
 /// A configuration of somebody's own with sections of Hugging Face's arguments (`trainer.per_device_train_batch_size`): its keys without their
 /// sections. Where it has no such key it is left as it is, and no dialect is known.
 pub fn without_sections(entries: Vec<Entry>) -> (Vec<Entry>, Option<&'static Dialect>) {
-    let is_batch = |entry: &Entry| entry.key.ends_with(".per_device_train_batch_size");
+    let is_batch = |entry: &Entry| {
+        [".per_device_train_batch_size", ".per_device_batch_size"].iter().any(|end| entry.key.ends_with(end))
+    };
     if !entries.iter().any(is_batch) {
         return (entries, None);
     }

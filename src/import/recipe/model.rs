@@ -62,6 +62,7 @@ fn folders(path: &str) -> Vec<String> {
         let lower = part.to_ascii_lowercase();
         GENERIC.contains(&lower.as_str())
             || WEIGHTS.contains(&lower.as_str())
+            || (lower.contains("-of-") && [".bin", ".safetensors"].iter().any(|end| lower.ends_with(end)))
             || lower.starts_with("checkpoint-")
             || (lower.len() >= 32 && lower.chars().all(|letter| letter.is_ascii_hexdigit()))
     };

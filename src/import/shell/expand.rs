@@ -43,6 +43,41 @@ enum Expanded {
     List(Vec<String>),
 }
 
+/// Arguments of a function, by their number.
+const ARGUMENTS: [&str; 9] = ["1", "2", "3", "4", "5", "6", "7", "8", "9"];
+
+impl Variables {
+    /// The arguments as they are now.
+    pub fn arguments(&self) -> Vec<(String, Value)> {
+        let names = ARGUMENTS.iter().chain(&["@"]);
+        names.filter_map(|name| Some(((*name).to_owned(), self.all.get(*name)?.clone()))).collect()
+    }
+
+    /// Arguments of a function that is called.
+    pub fn give(&mut self, words: Vec<String>) {
+        self.take_back(Vec::new());
+        for (name, word) in ARGUMENTS.iter().zip(&words) {
+            self.all.insert((*name).to_owned(), Value::Text(word.clone()));
+        }
+        self.all.insert("@".to_owned(), Value::List(words));
+    }
+
+    /// Those that were there before.
+    pub fn take_back(&mut self, before: Vec<(String, Value)>) {
+        for name in ARGUMENTS.iter().chain(&["@"]) {
+            self.all.remove(*name);
+        }
+        self.all.extend(before);
+    }
+
+    /// `shift`: the first are gone. The script's own arguments are not known.
+    pub fn shift(&mut self, count: Option<usize>) {
+        if let (Some(Value::List(words)), Some(count)) = (self.all.get("@").cloned(), count) {
+            self.give(words.into_iter().skip(count).collect());
+        }
+    }
+}
+
 impl Variables {
     pub fn text(&self, name: &str) -> Option<String> {
         match self.all.get(name)? {

@@ -10,6 +10,9 @@ const DEEPEST: usize = 8;
 /// More commands than a person wrote.
 const MOST_COMMANDS: usize = 5_000;
 
+/// Programs that submit a job or rent machines, and print its name: `JOB=$(sbatch --parsable train.sbatch)`.
+const SUBMIT: [&str; 7] = ["sbatch", "runpodctl", "runpod", "gcloud", "aws", "hf", "sky"];
+
 /// Variables by which launchers and CUDA learn how many GPUs and machines a command has.
 const ENVIRONMENT: [&str; 5] = ["CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "NPROC_PER_NODE", "NNODES", "MODEL_ID"];
 
@@ -23,6 +26,13 @@ pub struct Command {
     pub is_cut: bool,
 }
 
+/// A function of a script.
+struct Function {
+    name: String,
+    body: Vec<Node>,
+    is_called: bool,
+}
+
 /// A script that is being read.
 pub struct Script<'a> {
     variables: Variables,
@@ -31,13 +41,15 @@ pub struct Script<'a> {
     /// Files that the script itself writes.
     written: Vec<(String, String)>,
     commands: Vec<Command>,
+    functions: Vec<Function>,
     depth: usize,
     steps: usize,
 }
 
 impl<'a> Script<'a> {
     pub fn new(open: &'a dyn Fn(&str) -> Option<String>) -> Self {
-        Self { variables: Variables::default(), open, written: Vec::new(), commands: Vec::new(), depth: 0, steps: 0 }
+        let (written, commands, functions) = (Vec::new(), Vec::new(), Vec::new());
+        Self { variables: Variables::default(), open, written, commands, functions, depth: 0, steps: 0 }
     }
 
     /// A variable that the engine or its file sets.
@@ -54,8 +66,37 @@ impl<'a> Script<'a> {
         if self.depth < DEEPEST {
             self.depth += 1;
             self.block(&nodes(&tokens(&text.replace("\r\n", "\n"))));
+            if self.depth == 1 {
+                self.rest_of_functions();
+            }
             self.depth -= 1;
         }
+    }
+
+    /// What no command of the script calls is read all the same: something else may.
+    fn rest_of_functions(&mut self) {
+        // What the script does itself comes last, and counts.
+        let own = std::mem::take(&mut self.commands);
+        for function in std::mem::take(&mut self.functions).into_iter().filter(|function| !function.is_called) {
+            self.block(&function.body);
+        }
+        self.commands.extend(own);
+    }
+
+    /// A function with its arguments. Those that the script is not given itself are none.
+    fn call(&mut self, at: usize, words: &[String]) {
+        if self.depth >= DEEPEST {
+            return;
+        }
+        self.functions[at].is_called = true;
+        let body = self.functions[at].body.clone();
+        let before = self.variables.arguments();
+        let is_own = |word: &&String| !matches!(word.as_str(), "$@" | "$*" | "$1" | "$2" | "$3" | "$4" | "$5" | "$6");
+        self.variables.give(words.iter().filter(is_own).cloned().collect());
+        self.depth += 1;
+        self.block(&body);
+        self.depth -= 1;
+        self.variables.take_back(before);
     }
 
     /// Variables that hold a text behind its last command.
@@ -90,6 +131,10 @@ impl<'a> Script<'a> {
             Node::Simple(simple) => return self.simple(simple),
             Node::Not(inner) => return self.node(inner).map(|holds| !holds),
             Node::Group(inner) => self.block(inner),
+            Node::Function(name, body) => {
+                self.functions.retain(|known| known.name != *name);
+                self.functions.push(Function { name: name.clone(), body: body.clone(), is_called: false });
+            }
             Node::Chain(first, rest) => return self.chain(first, rest),
             Node::If(branches, otherwise) => self.branches(branches, otherwise),
             Node::Case(subject, arms) => self.case(subject, arms),
@@ -145,6 +190,7 @@ impl<'a> Script<'a> {
         match holds {
             Some(true) => self.block(body),
             Some(false) => self.branches(rest, otherwise),
+            None if ends(body) => self.branches(rest, otherwise),
             None => self.either(|script| script.block(body), |script| script.branches(rest, otherwise)),
         }
     }
@@ -152,15 +198,26 @@ impl<'a> Script<'a> {
     fn case(&mut self, subject: &str, arms: &[(Vec<String>, Vec<Node>)]) {
         let subject = self.variables.joined(subject);
         if is_unknown(&subject) {
-            for (_, body) in arms {
-                self.perhaps(|script| script.block(body));
-            }
-            return;
+            let is_whole = arms.iter().any(|(patterns, _)| patterns.iter().any(|pattern| pattern == "*"));
+            let bodies: Vec<&[Node]> =
+                arms.iter().map(|(_, body)| body.as_slice()).filter(|body| !ends(body)).collect();
+            return self.one_of(&bodies, is_whole);
         }
         for (patterns, body) in arms {
             let patterns: Vec<String> = patterns.iter().map(|word| self.variables.joined(word)).collect();
             if patterns.iter().any(|one| covers(one, &subject)) {
                 return self.block(body);
+            }
+        }
+    }
+
+    /// One of several ways, where it is not known which; none of them, unless they are the whole of what can be.
+    fn one_of(&mut self, ways: &[&[Node]], is_whole: bool) {
+        match ways {
+            [] => {}
+            [only] if is_whole => self.block(only),
+            [first, rest @ ..] => {
+                self.either(|script| script.block(first), |script| script.one_of(rest, is_whole));
             }
         }
     }
@@ -213,7 +270,15 @@ impl<'a> Script<'a> {
 
     fn command(&mut self, words: Vec<String>, document: Option<String>, simple: &Simple) -> Option<bool> {
         let name = words.first().map(String::as_str).unwrap_or_default();
+        if let Some(at) = self.functions.iter().position(|function| function.name == name) {
+            self.call(at, &words[1..]);
+            return None;
+        }
         match (name, words.get(1)) {
+            ("shift", count) => {
+                self.variables.shift(count.map_or(Some(1), |count| count.parse().ok()));
+                return None;
+            }
             ("[" | "[[" | "test", _) => return test(&words),
             ("true" | ":", _) => return Some(true),
             ("false", _) => return Some(false),
@@ -227,6 +292,11 @@ impl<'a> Script<'a> {
                 if let Some(text) = self.file(path) {
                     self.read(&text);
                 }
+                return None;
+            }
+            // Which of several commands it is only a run tells.
+            ("eval", Some(word)) if is_unknown(word) && words.len() == 2 => {
+                self.commands.push(Command { words, ..Command::default() });
                 return None;
             }
             ("eval", _) => {
@@ -264,6 +334,7 @@ impl<'a> Script<'a> {
                 && simple.words[0] == "export"
                 && word.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
         };
+        self.submit(value);
         let (name, adds) = name.strip_suffix('+').map_or((name, false), |name| (name, true));
         let is_name = !name.is_empty()
             && !name.starts_with(|letter: char| letter.is_ascii_digit())
@@ -287,6 +358,17 @@ impl<'a> Script<'a> {
         true
     }
 
+    /// A command whose output is kept, where it submits a job.
+    fn submit(&mut self, value: &str) {
+        let value = value.strip_prefix('"').and_then(|inner| inner.strip_suffix('"')).unwrap_or(value);
+        let Some(inner) = value.strip_prefix("$(").and_then(|inner| inner.strip_suffix(')')) else { return };
+        let is_assignment = |word: &&str| word.contains('=') && !word.starts_with('-');
+        let first = inner.split_whitespace().find(|word| !is_assignment(word)).unwrap_or_default();
+        if SUBMIT.contains(&first.rsplit('/').next().unwrap_or(first)) {
+            self.read(inner);
+        }
+    }
+
     /// The words of an array, comments between them left out.
     fn list(&mut self, inner: &str) -> Vec<String> {
         let mut all = Vec::new();
@@ -306,6 +388,13 @@ fn doubtful(name: &str, one: Option<&Value>, other: Option<&Value>) -> Value {
         same.push(format!("${name}"));
         return Value::List(same);
     }
+    // Of a command line that is only made longer what both begin with is known: `CMD="$CMD --fp16"`.
+    if let (Some(Value::Text(one)), Some(Value::Text(other))) = (one, other) {
+        let (short, long) = if one.len() <= other.len() { (one, other) } else { (other, one) };
+        if short.contains(char::is_whitespace) && long.starts_with(short.as_str()) {
+            return Value::Text(format!("{short} ${name}_ARGS"));
+        }
+    }
     Value::Text(format!("${name}"))
 }
 
@@ -322,6 +411,12 @@ fn asks_for_arguments(node: &Node) -> bool {
         Node::Group(inner) => inner.iter().any(asks_for_arguments),
         _ => false,
     }
+}
+
+/// Whether the script is over behind these commands: nothing that they set counts.
+fn ends(body: &[Node]) -> bool {
+    let exits = |simple: &Simple| simple.words.first().is_some_and(|word| word == "exit");
+    matches!(body.last(), Some(Node::Simple(simple)) if exits(simple))
 }
 
 fn is_test(simple: &Simple) -> bool {

@@ -62,6 +62,7 @@ fn command(words: &[String], input: Option<&str>, folder: &mut String) -> Option
             let is_sum = sum.chars().all(|letter| letter.is_ascii_digit() || " +-*/%()".contains(letter));
             is_sum.then(|| evaluate(&sum, &|_| None)).flatten().map(|value| value.to_string())
         }
+        ("seq", None, _) => sequence(arguments),
         ("tr", Some(input), [from, to]) => Some(input.replace(&unescaped(from), &unescaped(to))),
         ("wc", Some(input), []) if arguments == ["-l"] => Some(input.lines().count().to_string()),
         ("wc", Some(input), []) if arguments == ["-w"] => Some(input.split_whitespace().count().to_string()),
@@ -72,6 +73,20 @@ fn command(words: &[String], input: Option<&str>, folder: &mut String) -> Option
         }
         _ => None,
     }
+}
+
+/// `seq 4`, `seq 0 3`, `seq -s, 0 3`.
+fn sequence(arguments: &[String]) -> Option<String> {
+    const MOST: i64 = 1_000;
+    let separator = arguments.iter().find_map(|word| word.strip_prefix("-s")).unwrap_or("\n");
+    let numbers = arguments.iter().filter(|word| !word.starts_with("-s")).map(|word| word.parse::<i64>().ok());
+    let (first, last) = match numbers.collect::<Option<Vec<i64>>>()?.as_slice() {
+        [last] => (1, *last),
+        [first, last] => (*first, *last),
+        _ => return None,
+    };
+    let is_short = last.checked_sub(first)? < MOST;
+    is_short.then(|| (first..=last).map(|number| number.to_string()).collect::<Vec<_>>().join(separator))
 }
 
 fn is_known(text: &str) -> bool {

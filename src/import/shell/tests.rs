@@ -19,6 +19,41 @@ fn last(script: &str) -> String {
 }
 
 #[test]
+fn ways_that_agree_or_end_the_script_leave_a_value_known() {
+    let script = "case $1 in\na) N=3; M=1 ;;\nb) N=3; M=2 ;;\n*) echo no; exit 1 ;;\nesac\nif [ ! -f $2 ]; then\n  K=1\n  exit 2\nfi\nK=${K:-7}\ntrain $N $M $K $(seq -s, 0 2)\n";
+    let files = |_: &str| None;
+    let mut reader = Script::new(&files);
+    reader.read(script);
+    let train = reader.commands().iter().find(|one| one.words[0] == "train").unwrap();
+    assert_eq!(train.words[1..], ["3", "$M", "7", "0,1,2"]);
+}
+
+#[test]
+fn a_function_is_read_with_its_arguments() {
+    let script = "run() {\n  local model=$1\n  shift\n  train --model $model --steps ${2:-7} \"$@\"\n}\nfunction other { eval_it $1; }\nrun a/b 5 x\n";
+    assert_eq!(last(script), "train|--model|a/b|--steps|x|5|x");
+    assert_eq!(read(script)[0].join("|"), "eval_it|$1", "what nothing calls is read without arguments");
+    let main = "main() {\n  train ${1:-8} $2\n}\nmain \"$@\"\n";
+    assert_eq!(last(main), "train|8|$2");
+    assert!(read("f() { f; }\nf\n").is_empty(), "a function that calls itself ends");
+}
+
+#[test]
+fn a_command_line_that_may_be_longer_is_known_as_far_as_it_goes() {
+    let script = "CMD=\"train --steps 5\"\nif [ -n \"$BF16\" ]; then\n  CMD=\"$CMD $BF16\"\nfi\nCMD=\"$CMD --rank 8\"\nbash -c \"$CMD\"\n";
+    assert_eq!(last(script), "train|--steps|5|$CMD_ARGS|--rank|8");
+}
+
+#[test]
+fn what_submits_a_job_is_read_though_its_output_is_kept() {
+    let files = |_: &str| None;
+    let mut reader = Script::new(&files);
+    reader.read("JOB=$(sbatch --gpus 4 train.sh)\nN=$(python count.py)\neval $COMMAND\n");
+    let names: Vec<&str> = reader.commands().iter().map(|one| one.words[0].as_str()).collect();
+    assert_eq!(names, ["sbatch", "eval"]);
+}
+
+#[test]
 fn words_are_split_as_a_shell_splits_them() {
     for (script, expected) in [
         ("a  'b c' \"d \\\" e\" f\\ g h'i'j '' # k", "a|b c|d \" e|f g|hij|"),

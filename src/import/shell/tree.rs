@@ -23,6 +23,8 @@ pub enum Node {
     /// The subject; patterns and what they choose.
     Case(String, Vec<(Vec<String>, Vec<Node>)>),
     Group(Vec<Node>),
+    /// A name and the body that it stands for.
+    Function(String, Vec<Node>),
     /// `! command`
     Not(Box<Node>),
 }
@@ -132,18 +134,21 @@ impl Parser<'_> {
             Some("if") => self.condition(),
             Some("for" | "while" | "until" | "select") => self.repetition(),
             Some("case") => self.case(),
-            Some("{") => self.braces(),
+            Some("{") => Node::Group(self.braces()),
             Some("function") => {
-                self.at += 2;
-                self.function()
+                self.at += 1;
+                let name = self.word().unwrap_or_default().to_owned();
+                self.at += 1;
+                self.function(name)
             }
             _ if matches!(
                 self.tokens.get(self.at + 1..self.at + 3),
                 Some([Token::Operator("("), Token::Operator(")")])
             ) =>
             {
+                let name = self.word().unwrap_or_default().to_owned();
                 self.at += 1;
-                self.function()
+                self.function(name)
             }
             _ => return Node::Simple(self.simple()),
         };
@@ -159,19 +164,21 @@ impl Parser<'_> {
         node
     }
 
-    /// The body of a function is read where it is defined.
-    fn function(&mut self) -> Node {
+    fn function(&mut self, name: String) -> Node {
         while matches!(self.operator(), Some("(" | ")" | "\n")) {
             self.at += 1;
         }
-        if self.word() == Some("{") { self.braces() } else { Node::Group(Vec::new()) }
+        match self.word() {
+            Some("{") => Node::Function(name, self.braces()),
+            _ => Node::Group(Vec::new()),
+        }
     }
 
-    fn braces(&mut self) -> Node {
+    fn braces(&mut self) -> Vec<Node> {
         self.at += 1;
         let inner = self.block(&["}"]);
         self.takes("}");
-        Node::Group(inner)
+        inner
     }
 
     fn condition(&mut self) -> Node {

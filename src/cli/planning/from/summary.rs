@@ -18,7 +18,7 @@ use gpuplan_report::text::table::{Column, render};
 use gpuplan_workload::file::Scalar;
 
 /// Ends of names that jobs and configurations have.
-const ENDS: [&str; 8] = ["sh", "sbatch", "slurm", "yaml", "yml", "toml", "json", "bash"];
+const ENDS: [&str; 10] = ["sh", "sbatch", "slurm", "pbs", "lsf", "yaml", "yml", "toml", "json", "bash"];
 /// Deeper folders are no collection of jobs.
 const DEEPEST: usize = 12;
 

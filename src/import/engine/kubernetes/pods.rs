@@ -8,7 +8,7 @@ use crate::{ImportError, JobRequest};
 use gpuplan_workload::assumption::JobAssumption;
 
 /// Kinds whose pods are read. Kinds of the training operators have one list of replicas each.
-const KINDS: [&str; 23] = [
+const KINDS: [&str; 24] = [
     "Pod",
     "Job",
     "CronJob",
@@ -32,6 +32,7 @@ const KINDS: [&str; 23] = [
     "ClusterTrainingRuntime",
     "TrainingRuntime",
     "AppWrapper",
+    "InferenceService",
 ];
 
 /// Objects of another kind are read where their pods stand as those of the kinds above.
@@ -89,6 +90,10 @@ pub fn of<'a>(object: &'a Value, asked: &mut JobRequest) -> Result<Vec<Pods<'a>>
                 all.extend(of(object, asked)?);
             }
             Ok(all)
+        }
+        "InferenceService" => {
+            let predictor = at(spec, "/predictor");
+            Ok(vec![Pods { count: count(predictor, "minReplicas", asked)?, spec: predictor }])
         }
         "TrainJob" => train_job(spec, asked),
         "Pod" => {

@@ -221,3 +221,41 @@ fn clusters_name_cards_and_hold_configurations_their_own_way() {
     assert_eq!((read.nodes.clone(), read.workload.model.preset.as_deref()), (Some(1..=1), Some("qwen2.5-7b")));
     assert!(read.unread.iter().any(|one| one.key == "replicas"), "that it is scaled from outside is said");
 }
+
+#[test]
+fn what_is_no_whole_card_is_refused_by_its_name() {
+    let pod = |resource: &str| {
+        let resources = format!("resources: {{limits: {{{resource}}}}}");
+        asked(&format!("apiVersion: v1\nkind: Pod\nspec: {{containers: [{{{resources}}}]}}")).unwrap()
+    };
+    for name in ["google.com/tpu", "nvidia.com/mig-1g.5gb", "aws.amazon.com/neuron", "nvidia.com/gpu.shared"] {
+        let refused = pod(&format!("{name}: 4")).named(None, None).unwrap_err();
+        assert_eq!(refused, ImportError::UnknownGpu { count: 4, name: name.to_owned() });
+    }
+    let claims = "resourceClaims: [{name: gpu, resourceClaimTemplateName: a}]";
+    let claimed = asked(&format!("apiVersion: v1\nkind: Pod\nspec: {{{claims}, containers: [{{image: a}}]}}")).unwrap();
+    assert_eq!((claimed.choices[0].gpus, claimed.unread[0].key.as_str()), (None, "resourceClaims"));
+}
+
+#[test]
+fn labels_of_ones_own_name_cards_and_predictors_are_pods() {
+    let card = |label: &str| {
+        let pod = format!("nodeSelector: {{{label}}}, containers: [{{resources: {{limits: {{nvidia.com/gpu: 8}}}}}}]");
+        asked(&format!("apiVersion: v1\nkind: Pod\nspec: {{{pod}}}")).unwrap().choices.remove(0)
+    };
+    for label in ["accelerator: nvidia-tesla-v100", "gpu.nvidia.com/class: A100_PCIE_80GB", "gpu-type: a100"] {
+        assert!(card(label).chips.is_some_and(|chips| !chips.ids.is_empty()), "{label}");
+    }
+    assert_eq!(card("accelerator: nvidia").chips, None);
+    assert_eq!(card("pool: a100").chips, None);
+    let product = card("nvidia.com/gpu.product: NVIDIA-Z9").chips.unwrap();
+    assert_eq!((product.word.as_str(), product.ids.len()), ("NVIDIA-Z9", 0));
+    let machine = card("node.kubernetes.io/instance-type: ml.p5.48xlarge").instance_type;
+    assert_eq!(machine.as_deref(), Some("p5.48xlarge"));
+    let served = asked(
+        "apiVersion: serving.kserve.io/v1beta1\nkind: InferenceService\nspec: {predictor: {minReplicas: 2, model: {modelFormat: {name: huggingface}, \
+         resources: {limits: {nvidia.com/gpu: 4}}}}}",
+    )
+    .unwrap();
+    assert_eq!((served.nodes, served.choices[0].gpus), (Some(2..=2), Some(Gpus::PerMachine(4))));
+}

@@ -191,26 +191,19 @@ pub fn apply_option(
         "gpus" => options.gpus = Some(gpus(value, options, key, asked, names)?),
         "gpus-per-node" => options.gpus_per_node = Some(gpus(value, options, key, asked, names)?),
         "gpus-per-task" => options.gpus_per_task = Some(gpus(value, options, key, asked, names)?),
-        "gres" => {
-            for one in value.split(',') {
-                match one.strip_prefix("gpu").filter(|rest| rest.is_empty() || rest.starts_with(':')) {
-                    Some(rest) => {
-                        options.gpus_per_node = Some(gpus(rest.trim_start_matches(':'), options, key, asked, names)?);
-                    }
-                    None => asked.leave_unread("--gres", one),
-                }
-            }
-            if options.gpus_per_node.is_none() {
-                return Ok(());
-            }
-        }
+        "gres" | "tres-per-node" => match generic(key, value, options, asked, names)? {
+            Some(count) => options.gpus_per_node = Some(count),
+            None => return Ok(()),
+        },
         "mem" => options.memory = Some(memory()?),
         "mem-per-cpu" => options.memory_per_cpu = Some(memory()?),
         "mem-per-gpu" => options.memory_per_gpu = Some(memory()?),
         "time" => asked.hours = time(value).map_err(|InvalidTime| refused("a valid Slurm time; try 2-12:00:00"))?,
         // Administrators name nodes by their cards.
-        "constraint" => match chips::find(value, names.hardware) {
-            Some(found) if options.chips.is_none() => options.chips = Some(found),
+        "constraint" => match chips::of_features(value, names.hardware) {
+            Some(found) if options.chips.as_ref().is_none_or(|chips| chips.ids.is_empty()) => {
+                options.chips = Some(found);
+            }
             _ => {
                 asked.leave_unread("--constraint", value);
                 return Ok(());
@@ -227,6 +220,30 @@ pub fn apply_option(
     }
     asked.understand(&format!("--{key}"), value);
     Ok(())
+}
+
+/// `gpu:a100:4,lscratch:100`, `gres/gpu:4`: GPUs among generic resources of a machine. `None`: there are none.
+fn generic(
+    key: &str,
+    value: &str,
+    options: &mut Options,
+    asked: &mut JobRequest,
+    names: Names,
+) -> Result<Option<u32>, ImportError> {
+    let mut cards = None;
+    for one in value.split(',') {
+        let plain = one.trim_start_matches("gres").trim_start_matches([':', '/']);
+        let Some(rest) = plain.strip_prefix("gpu").filter(|rest| rest.is_empty() || rest.starts_with(':')) else {
+            asked.leave_unread(&format!("--{key}"), one);
+            continue;
+        };
+        let count = gpus(rest.trim_start_matches(':'), options, key, asked, names)?;
+        if cards.replace(count).is_some() {
+            let detail = format!("`{value}` asks for cards of two kinds in a machine, which no place sells");
+            return Err(invalid(key, detail));
+        }
+    }
+    Ok(cards)
 }
 
 /// `{nodes}`, `<count>`: what a template leaves to fill in.
@@ -248,11 +265,14 @@ fn gpus(
         None if value.parse::<u32>().is_ok() => (None, value),
         None => (Some(value), "1"),
     };
-    // A name that administrators gave is left to the one who asks.
+    // A name that administrators gave is no other card.
     if let Some(name) = name {
         match chips::find(name, names.hardware) {
             Some(found) => options.chips = Some(found),
-            None => asked.leave_unread(&format!("--{key}"), format!("{name} (no GPU of the catalog is called so)")),
+            None => {
+                options.chips = chips::named(name, names.hardware);
+                asked.leave_unread(&format!("--{key}"), format!("{name} (no GPU of the catalog is called so)"));
+            }
         }
     }
     count

@@ -43,6 +43,36 @@ fn every_way_to_ask_for_gpus_is_read() {
     assert_eq!(one("#SBATCH -G 16 -N 2"), (Some(2..=2), Gpus::PerMachine(8)));
     assert_eq!(one("#SBATCH --ntasks 16 --ntasks-per-node 8 --gpus-per-task 1"), (Some(2..=2), Gpus::PerMachine(8)));
     assert_eq!(one("#SBATCH --gres=gpu"), (Some(1..=1), Gpus::PerMachine(1)));
+    assert_eq!(one("#SBATCH --tres-per-node=gres/gpu:4"), (Some(1..=1), Gpus::PerMachine(4)));
+    assert_eq!(one("#SBATCH --gres=lscratch:100,gres:gpu:2"), (Some(1..=1), Gpus::PerMachine(2)));
+    let two = asked("#SBATCH --gres=gpu:a100:2,gpu:v100:2").unwrap_err().to_string();
+    assert!(two.contains("cards of two kinds"), "{two}");
+}
+
+#[test]
+fn components_of_one_kind_are_counted_together() {
+    let component = "#SBATCH --nodes=4 --gres=gpu:1 -C public&1v100\n";
+    let both = asked(&format!("{component}#SBATCH hetjob\n{component}")).unwrap();
+    assert_eq!((both.nodes.clone(), both.choices.len()), (Some(8..=8), 1));
+    assert_eq!(both.choices[0].chips, chips::find("v100", &Hardware::embedded().unwrap()));
+    let beside = asked(&format!("#SBATCH -N 1 --mem=4G\n#SBATCH hetjob\n{component}")).unwrap();
+    assert_eq!((beside.nodes.clone(), beside.choices[0].gpus), (Some(4..=4), Some(Gpus::PerMachine(1))));
+    let mixed = asked(&format!("#SBATCH -N 1 --gres=gpu:8\n#SBATCH hetjob\n{component}")).unwrap_err();
+    assert!(mixed.to_string().contains("different machines"), "{mixed}");
+}
+
+#[test]
+fn a_launcher_that_says_otherwise_is_named() {
+    let unread = |script: &str| {
+        let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
+        let asked = crate::read(script, Names::new(&hardware, &models)).unwrap();
+        asked.unread.iter().map(|one| one.key.clone()).filter(|key| key == "machines" || key == "GPUs").count()
+    };
+    let script =
+        "#!/bin/bash\n#SBATCH -N 2 --gres=gpu:4\nsrun torchrun --nnodes $SLURM_NNODES --nproc-per-node 4 train.py\n";
+    assert_eq!(unread(script), 0);
+    assert_eq!(unread(&script.replace("$SLURM_NNODES", "3")), 1);
+    assert_eq!(unread(&script.replace("node 4", "node 8")), 1);
 }
 
 #[test]
@@ -75,10 +105,13 @@ fn what_is_not_understood_is_named() {
     assert_eq!((unread, asked.hours), (vec!["--gres", "--constraint", "--bb", "#SBATCH"], None));
     assert_eq!(asked.no_effect[0].key, "--partition");
     let refused = |text: &str| self::asked(text).unwrap_err().to_string();
-    // A name that is none of the catalog's leaves the card open, and --gpus names it.
+    // A name that is none of the catalog's is no other card, until --gpus names one.
     let strange = self::asked("#SBATCH --gres=gpu:warp9:8").unwrap();
-    assert_eq!((strange.choices[0].chips.as_ref(), strange.choices[0].gpus), (None, Some(Gpus::PerMachine(8))));
     assert!(strange.unread[0].value.contains("warp9"));
+    let none = strange.clone().named(None, None).unwrap_err();
+    assert_eq!(none.to_string(), "it asks for 8 GPUs called `warp9`, and no GPU of the catalog is called so");
+    let a100 = chips::find("a100", &Hardware::embedded().unwrap());
+    assert_eq!(strange.named(a100.as_ref(), None).unwrap().choices[0].chips, a100);
     assert!(refused("#SBATCH --nodes=0").contains("machines"));
     assert!(refused("#SBATCH --mem=lots").contains("memory"));
     assert!(refused("#SBATCH --gpus-per-task=99999 --ntasks=99999").contains("99999 x 99999"));

@@ -42,7 +42,14 @@ fn unknown(entries: &[Entry], asked: &mut JobRequest, names: Names) {
     adapters(entries, asked, names);
     // OpenRLHF's word for the model: of others it may be a switch, or a checkpoint of anything.
     let is_model = |text: &str| names.models.named(text).is_some() || names.models.made_of(text).is_some();
-    let pretrain = value(entries, "pretrain").filter(|text| asked.model_name.is_none() && is_model(text));
+    // ColossalAI's says the architecture beside it: `--model bloom --pretrain bigscience/bloom-1b7`.
+    let is_whole = |text: &str, name: &str| {
+        text.contains('/') && !name.contains('/') && text.to_ascii_lowercase().contains(&name.to_ascii_lowercase())
+    };
+    let pretrain = value(entries, "pretrain").filter(|text| match &asked.model_name {
+        None => is_model(text),
+        Some(name) => is_whole(text, name),
+    });
     if let Some(text) = pretrain
         && matches!(model::name(text, asked, names), Outcome::Understood)
     {
