@@ -123,11 +123,17 @@ impl Hardware {
         (0..self.instances.len() as u32).map(InstanceId)
     }
 
-    /// One chip by exact id, alias or full name, whatever the separators.
+    /// One chip by exact id, alias or full name, whatever the separators; a family (`h200`) is no chip, though a driver calls one
+    /// of its members so with the vendor before it.
     pub fn find_gpu(&self, name: &str) -> Option<GpuId> {
         let name = plain(name);
+        let is_family = || self.gpus.iter().any(|gpu| plain(&gpu.family) == name);
         let with_vendor = || VENDORS.iter().find_map(|vendor| self.by_name.get(&format!("{vendor}{name}")));
-        self.by_name.get(&name).or_else(|| self.by_name.get(without_vendor(&name))).or_else(with_vendor).copied()
+        self.by_name
+            .get(&name)
+            .or_else(|| self.by_name.get(without_vendor(&name)))
+            .or_else(|| with_vendor().filter(|_| !is_family()))
+            .copied()
     }
 
     pub fn find_instance(&self, cloud: &CloudId, name: &str) -> Option<InstanceId> {

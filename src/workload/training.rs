@@ -4,6 +4,7 @@ pub mod layout;
 pub mod objective;
 pub mod precision;
 pub mod sweep;
+pub mod usual_batch;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

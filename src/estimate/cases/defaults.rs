@@ -5,6 +5,7 @@ use crate::setting::Setting;
 use crate::subject::{StepEstimate, Subject};
 use gpuplan_units::names::word;
 use gpuplan_workload::training::SINCE_SEQUENCE_PARALLEL;
+use gpuplan_workload::training::usual_batch::pretraining_batch_tokens;
 use gpuplan_workload::{AttentionKernel, Layout, Model, ModelKind, Recompute, Shard, Stacks, Task, Training};
 
 /// What is fixed; the rest is chosen.
@@ -24,6 +25,8 @@ pub struct Request {
 
 /// The fastest setting that fits, or the one that needs the least memory, with what was chosen.
 pub fn complete(subject: &Subject, request: &Request) -> Result<(StepEstimate, Vec<String>), Infeasible> {
+    let stated_batch = request.global_batch;
+    let request = &Request { global_batch: stated_batch.or_else(|| usual_batch(subject, request)), ..*request };
     let mut best: Option<(StepEstimate, Option<String>)> = None;
     let mut misfit = None;
     for layout in layouts(subject, request) {
@@ -49,7 +52,7 @@ pub fn complete(subject: &Subject, request: &Request) -> Result<(StepEstimate, V
     let (mut best, recompute) = best.ok_or_else(none)?;
     let is_split_here = request.layout.is_none() && request.gpus > MOST_UNSPLIT_GPUS;
     best.doubts.setting = is_split_here || recompute.as_deref().is_some_and(|chosen| chosen != "none");
-    let mut assumed = assumed(request, &best.setting);
+    let mut assumed = assumed(&Request { global_batch: stated_batch, ..*request }, &best.setting);
     assumed.extend(recompute.map(|recompute| format!("recompute={recompute}")));
     assumed.extend(assumed_of_the_stack(subject, &best.setting));
     Ok((best, assumed))
@@ -119,6 +122,22 @@ fn experts(subject: &Subject, request: &Request, layout: Layout) -> Vec<Layout> 
     let parts = (2..=near).rev().find(|parts| all.is_multiple_of(*parts) && layout.copies().is_multiple_of(*parts));
     let split = parts.map(|expert| Layout { expert, ..layout });
     std::iter::once(layout).chain(split).collect()
+}
+
+/// Sequences a step of a pre-training that says nothing of its batch: as many tokens as a plan takes for a model of the size. One sequence
+/// a GPU, which nobody trains with, would be updates and bubbles. `None`: another task, whose batch has no usual size, or something of the
+/// batch is stated.
+fn usual_batch(subject: &Subject, request: &Request) -> Option<f64> {
+    let says_nothing = request.micro_batch.is_none() && request.grad_accumulation.is_none();
+    let is_language = matches!(subject.model.kind, ModelKind::Decoder | ModelKind::Moe);
+    if !says_nothing || !is_language || subject.training.task != Task::Pretrain {
+        return None;
+    }
+    let ranks = f64::from(request.gpus.max(1));
+    let sequences =
+        pretraining_batch_tokens(subject.model.parameters) / f64::from(subject.training.sequence_length.max(1));
+    // A power of two for each GPU, so that every usual micro batch divides it.
+    Some(ranks * (sequences / ranks).max(1.0).log2().round().exp2())
 }
 
 fn micro_batches(request: &Request, layout: &Layout) -> Vec<u32> {

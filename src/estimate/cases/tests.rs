@@ -72,6 +72,34 @@ fn what_cannot_run_is_refused_with_the_nearest_that_works() {
     }
 }
 
+/// One sequence on 32 GPUs would be bubbles and updates (a published run was estimated twelve times too slow so).
+#[test]
+fn a_pretraining_that_says_nothing_of_its_batch_has_that_of_gpt3() {
+    let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
+    let batch = |model: &str, gpus: u32, training: &str| match answer(
+        &case(model, "h100-sxm5-80", gpus, training, ""),
+        &hardware,
+        &models,
+    ) {
+        CaseAnswer::Unsupported { unsupported, .. } => unsupported,
+        CaseAnswer::Estimate(estimate) => {
+            let stated = |word: &&String| word.starts_with("global_batch=");
+            estimate.assumed.iter().find(stated).cloned().unwrap_or_default()
+        }
+    };
+    for (model, gpus, training, said) in [
+        ("gpt-2", 1, "\"task\":\"pretrain\"", "global_batch=512"),
+        ("qwen3-30b-a3b", 32, "\"task\":\"pretrain\"", "global_batch=2048"),
+        ("llama-2-7b", 24, "\"task\":\"pretrain\"", "global_batch=768"),
+        ("gpt-2", 1024, "\"task\":\"pretrain\"", "global_batch=1024"),
+        ("gpt-2", 1, "\"task\":\"pretrain\",\"micro_batch\":4", "global_batch=4"),
+        ("gpt-2", 1, "\"task\":\"pretrain\",\"global_batch\":8", ""),
+        ("gpt-2", 1, "\"task\":\"lora\"", "global_batch=1"),
+    ] {
+        assert_eq!(batch(model, gpus, training), said, "{model} {training}");
+    }
+}
+
 #[test]
 fn no_default_breaks_the_model() {
     let length = |model: &str, training: &str| {

@@ -7,13 +7,7 @@ use crate::file::scalar::{conflict, count, invalid, whole};
 use crate::model::{Model, ModelKind};
 use crate::training::Task;
 use crate::training::objective::Objective;
-
-/// Batch in tokens by model size, each up to so many parameters: Brown et al. 2020 (arXiv 2005.14165) table 2.1.
-const PRETRAINING_TOKENS: [(f64, f64); 4] = [(0.76e9, 0.5e6), (2.7e9, 1e6), (13e9, 2e6), (f64::INFINITY, 3.2e6)];
-
-/// What that table does not reach, from so many parameters on: Llama 3 405B, 16M tokens (Grattafiori et al. 2024, arXiv 2407.21783 section
-/// 3.4.1).
-const LARGE_PRETRAINING: (f64, f64) = (175e9, 16e6);
+use crate::training::usual_batch::{LARGEST_OF_GPT3, pretraining_batch_tokens};
 
 /// Fine-tuning of all weights: the recipe of Stanford Alpaca (tatsu-lab/stanford_alpaca, README).
 const FULL_FINE_TUNE_SEQUENCES: u64 = 128;
@@ -145,15 +139,13 @@ fn recipe(task: Task, model: &Model, sequence_length: u32, multiple: u64, assume
         return sequences;
     }
     let of_tokens = |tokens: f64| divisible((tokens / f64::from(sequence_length)).max(1.0)).next_multiple_of(multiple);
-    if model.parameters > LARGE_PRETRAINING.0 {
-        let sequences = of_tokens(LARGE_PRETRAINING.1);
-        assumed.push(Assumption::GlobalBatch { sequences, basis: BatchBasis::Llama3 });
-        return sequences;
-    }
-    let row = PRETRAINING_TOKENS.iter().find(|(parameters, _)| model.parameters <= *parameters);
-    let (_, tokens) = *row.unwrap_or(&PRETRAINING_TOKENS[PRETRAINING_TOKENS.len() - 1]);
+    let tokens = pretraining_batch_tokens(model.parameters);
     let sequences = of_tokens(tokens);
-    assumed.push(Assumption::GlobalBatchOfGpt3 { sequences, tokens });
+    assumed.push(if model.parameters > LARGEST_OF_GPT3 {
+        Assumption::GlobalBatch { sequences, basis: BatchBasis::Llama3 }
+    } else {
+        Assumption::GlobalBatchOfGpt3 { sequences, tokens }
+    });
     sequences
 }
 
