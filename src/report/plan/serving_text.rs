@@ -34,7 +34,12 @@ pub fn workload_line(workload: &Workload, serving: &Serving) -> String {
 fn lengths(workload: &Workload, serving: &Serving, count: f64) -> String {
     let plural = if count == 1.0 { "" } else { "s" };
     if workload.model.kind.counts_samples() {
-        format!("image{plural}")
+        let made = serving.images.map_or(String::new(), |images| {
+            let (guided, steps) = (if images.guidance { "guided " } else { "" }, images.steps);
+            let many = if steps == 1 { "" } else { "s" };
+            format!(" of {side} x {side} in {steps} {guided}step{many}", side = images.side)
+        });
+        format!("image{plural}{made}")
     } else if serving.answer_tokens == 0 {
         format!("request{plural} of {} tokens", serving.prompt_tokens)
     } else {

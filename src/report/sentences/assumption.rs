@@ -149,8 +149,26 @@ fn key_and_why(assumption: &Assumption) -> (&'static str, Cow<'static, str>) {
         Assumption::ServingAvailability { .. } => {
             ("serving.availability", "not stated: share of time that enough replicas run, which spot has to keep")
         }
+        Assumption::ServingSteps { ref source, .. } => {
+            return ("serving.steps", format!("not stated: the sampler's steps for an image ({source})").into());
+        }
+        Assumption::ServingGuidance { ref source, .. } => {
+            return ("serving.guidance", format!("not stated: two passes a step, or one ({source})").into());
+        }
+        Assumption::ServingResolution { .. } => {
+            ("serving.resolution", "not stated: the side that the model was made for")
+        }
+        Assumption::ServingParts { ref text_encoders } => ("serving", parts_basis(text_encoders.is_empty())),
     };
     (key, why.into())
+}
+
+fn parts_basis(are_unknown: bool) -> &'static str {
+    if are_unknown {
+        "beside the network for an image; its text encoders are not known, so that neither their memory nor their time is counted"
+    } else {
+        "beside the network for an image, in 16 bits, by their published sizes"
+    }
 }
 
 const NO_READING: &str = "not stated: no time is counted for reading samples";
@@ -204,6 +222,13 @@ fn value(assumption: &Assumption) -> String {
         Assumption::ServingEngine { engine } => word(engine),
         Assumption::ServingWeights { format } | Assumption::ServingKvCache { format } => word(format),
         Assumption::ServingAvailability { share } => share.to_string(),
+        Assumption::ServingSteps { steps, .. } => steps.to_string(),
+        Assumption::ServingGuidance { guidance, .. } => guidance.to_string(),
+        Assumption::ServingResolution { side } => side.to_string(),
+        Assumption::ServingParts { ref text_encoders } => {
+            let words = text_encoders.iter().map(|encoder| encoder.word()).chain(["the decoder of AutoencoderKL"]);
+            words.collect::<Vec<&str>>().join(", ")
+        }
     }
 }
 

@@ -8,6 +8,7 @@ mod objective;
 pub mod processing;
 pub mod resolved;
 mod serving;
+mod serving_images;
 mod serving_layout;
 mod training;
 

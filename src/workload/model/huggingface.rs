@@ -201,6 +201,7 @@ fn transformer(fields: &Fields, family: &Family, name: &str) -> Result<Model, Co
         query_key_norm: layers::query_key_norm(fields)?,
         published: StoredFormat::Bf16,
         deviations: Deviations::default(),
+        pipeline: None,
         shape_is_guessed: false,
     })
 }

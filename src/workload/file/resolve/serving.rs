@@ -2,7 +2,7 @@
 
 use crate::file::resolve::model::ResolvedModel;
 use crate::file::resolve::resolved::Resolved;
-use crate::file::resolve::serving_layout;
+use crate::file::resolve::{serving_images, serving_layout};
 use crate::file::scalar::{choice, conflict, invalid, invalid_near, missing, shown, stated_count, whole};
 use crate::file::{
     DataSection, Scalar, ServingSection, SweepSection, TrainingSection, WorkloadFile, WorkloadFileError,
@@ -60,6 +60,7 @@ pub(super) fn resolve(
     if kv_cache.bytes() < 1.0 {
         return Err(invalid("serving.kv_cache", "engines keep keys and values in 8 or 16 bits: bf16, fp8 or int8"));
     }
+    let images = serving_images::sampling(section, &model, &mut assumed)?;
     let serving = Serving {
         load,
         prompt_tokens,
@@ -78,12 +79,16 @@ pub(super) fn resolve(
             answer_tokens,
             matches!(load, Load::Job { .. }),
         )?,
+        images,
     };
     if matches!(load, Load::Steady { .. }) && serving.time_to_first_token.is_none() {
         assumed.push(Assumption::ServingLatency { writes_tokens: answer_tokens > 0 });
     }
     let name = file.name_or(|| format!("{}-{}", model.name, if serving.is_job() { "batch" } else { "serving" }))?;
-    let sequence = sequence(&model, native_tokens, prompt_tokens + answer_tokens)?;
+    let sequence = match images {
+        Some(images) => images.side,
+        None => sequence(&model, native_tokens, prompt_tokens + answer_tokens)?,
+    };
     let mut training =
         Training::new(if answer_tokens == 0 { Task::InferencePrefill } else { Task::Inference }, sequence);
     training.precision = if weights == StoredFormat::Fp8 { Precision::Fp8 } else { Precision::Bf16 };
@@ -165,9 +170,10 @@ fn can_be_served(model: &Model) -> Result<(), WorkloadFileError> {
         ModelKind::Encdec | ModelKind::MoeEncdec => {
             "encoder-decoders keep two caches, which the serving estimate does not model"
         }
-        ModelKind::Diffusion => {
-            "an image takes a number of passes that depends on the sampler, which the serving estimate does not model"
-        }
+        ModelKind::Diffusion => match serving_images::refusal(model) {
+            Some(why) => why,
+            None => return Ok(()),
+        },
         ModelKind::CnnTts | ModelKind::RnnSeq2seq | ModelKind::RnnTts => "no throughput model for this family",
     };
     Err(invalid("serving", format!("`{}` cannot be planned for serving: {why}", model.name)))

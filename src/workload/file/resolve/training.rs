@@ -295,7 +295,8 @@ fn unknown_task(text: &str, words: &[&str]) -> WorkloadFileError {
         "serve" | "serving" | "inference" => {
             invalid_near("training.task", detail("; a served model is stated under [serving] of a file"), Vec::new())
         }
-        "embed" | "embedding" | "embeddings" | "generate" | "generation" | "batch-inference" | "predict" | "evaluate" => {
+        "embed" | "embedding" | "embeddings" | "generate" | "generation" | "batch-inference" | "predict"
+        | "evaluate" => {
             let requests = "; requests to get done are stated under [serving] of a file, as in examples/embed-a-billion.toml, or as \
                             --requests 1M --prompt-tokens 500 without a task";
             invalid_near("training.task", detail(requests), Vec::new())
