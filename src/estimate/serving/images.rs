@@ -6,10 +6,11 @@
 use crate::device::DeviceRates;
 use crate::misfit::Infeasible;
 use crate::serving::one_pass::{EAGER_ELEMENTS, MERGED_ELEMENTS, MOST_SAMPLES};
-use crate::serving::{ENGINE_BYTES, PassTime, Replica, ReplicaMemory};
-use crate::time::vision;
-use gpuplan_workload::model::pipeline::{Pipeline, decoder};
-use gpuplan_workload::{Model, Sampling, Serving, StoredFormat, Training};
+use crate::serving::{ENGINE_BYTES, KERNEL_SECONDS, PassTime, Replica, ReplicaMemory};
+use crate::time::{gemm, vision};
+use gpuplan_workload::model::pipeline::u_net::UNet;
+use gpuplan_workload::model::pipeline::{CLIP_TOKENS, Pipeline, decoder};
+use gpuplan_workload::{Gemm, Model, Sampling, Serving, StoredFormat, Training};
 
 /// Forward FLOPs of the U-Net whose training the constants of diffusion were fitted on, Stable Diffusion 2 at a side of 256 (catalogs/models.toml,
 /// a quarter of those at 512). What a step of that training takes beyond three times as many belongs to its encoders.
@@ -21,6 +22,9 @@ const MERGED_LAYER_ELEMENTS: f64 = 16.0;
 /// Operators that PyTorch launches for the forward pass of a decoder's layer, which `launch_seconds` was fitted on: two norms of eight, four
 /// projections, two rotations of five, attention and a copy, two sums, five of a gated block (transformers, models/llama/modeling_llama.py).
 const DECODER_LAYER_OPERATORS: f64 = 40.0;
+/// Kernels that are left of so many operators where they are merged: 410 of 920 and 1,130 of 2,360 of the U-Nets of Stable Diffusion 1.5 and XL (five of
+/// a residual block, fourteen of a layer, three around layers). Counted.
+const MERGED_KERNELS: f64 = 0.46;
 /// Elements of a decoded pixel that are held at once: four tensors of 256 channels in the first block at full size. Counted.
 const DECODER_HELD: f64 = 4.0 * 256.0;
 /// Bytes of an element in 16 bits, in which everything beside the network stays.
@@ -60,9 +64,20 @@ impl Replica<'_> {
     pub(super) fn denoised(&self, batch: f64) -> Result<PassTime, Infeasible> {
         let asked = self.sampling()?;
         let passes = batch * asked.passes_a_step();
-        let step = match self.model.pipeline.as_ref().filter(|pipeline| pipeline.is_transformer()) {
-            Some(pipeline) => self.transformed(pipeline, passes, f64::from(asked.side)),
-            None => self.by_u_net(passes)?,
+        let known = self.model.pipeline.as_ref();
+        let step = match known.and_then(|pipeline| pipeline.u_net.as_ref()) {
+            Some(u_net) => self.by_u_net(u_net, passes, asked),
+            None => match known.filter(|pipeline| pipeline.is_transformer()) {
+                Some(pipeline) => self.transformed(pipeline, passes, f64::from(asked.side)),
+                None => self.by_operations(passes)?,
+            },
+        };
+        let operators = known.map_or(0.0, |pipeline| pipeline.operators);
+        let step = if self.is_eager() {
+            self.launched_one_by_one(step, operators)
+        } else {
+            let launch = MERGED_KERNELS * operators * KERNEL_SECONDS * self.launch_factor();
+            PassTime { launch: step.launch.max(launch), ..step }
         };
         Ok(PassTime::default().plus(step, f64::from(asked.steps)))
     }
@@ -125,17 +140,37 @@ impl Replica<'_> {
         if self.is_eager() { self.launched_one_by_one(step, pipeline.operators) } else { step }
     }
 
-    /// One step of a U-Net, and of what is known by its operations alone.
-    fn by_u_net(&self, passes: f64) -> Result<PassTime, Infeasible> {
+    /// One step of a U-Net. Convolutions are as much slower than products of their size as those of nets are.
+    fn by_u_net(&self, u_net: &UNet, passes: f64, asked: Sampling) -> PassTime {
+        let work = u_net.work(f64::from(asked.side), f64::from(CLIP_TOKENS));
+        let of_convolutions =
+            DeviceRates { matmul: self.rates.matmul * self.constants.convolution_share, ..self.rates };
+        let seconds = |products: &[Gemm], rates: &DeviceRates, width: f64| -> f64 {
+            let one = |product: &Gemm| {
+                let product = Gemm { m: product.m * passes, ..*product };
+                let weights = product.k * product.n * self.serving.weights.bytes();
+                let bytes = weights + product.m * (product.k / width + product.n) * self.activation_bytes;
+                let memory = product.count * bytes / rates.memory_bandwidth * self.factors.memory.at_size(bytes).time;
+                let arithmetic = gemm::bounds(product, rates).0;
+                (arithmetic * self.factors.compute.at_size(product.flops()).time).max(memory)
+            };
+            products.iter().map(one).sum()
+        };
+        let matmul = seconds(&work.convolutions, &of_convolutions, 9.0) + seconds(&work.products, &self.rates, 1.0);
+        let scores = work.attention * passes;
+        let attention = scores / self.rates.flash * self.factors.compute.at_size(scores).time;
+        let bytes = passes * HALF * if self.is_eager() { work.eager } else { work.merged };
+        let elementwise = bytes / self.rates.memory_bandwidth * self.factors.memory.at_size(bytes / 2.0).time;
+        PassTime { matmul, attention, elementwise, ..PassTime::default() }
+    }
+
+    /// One step of what is known by its operations alone, as U-Nets are trained.
+    fn by_operations(&self, passes: f64) -> Result<PassTime, Infeasible> {
         let pass = self.convolutions(passes, !self.is_eager())?;
         let own = 3.0 * FITTED_FORWARD_FLOPS / self.constants.diffusion_flops;
         let arithmetic = (pass.arithmetic * own / 3.0).max(pass.least / 3.0);
         if self.is_eager() {
             let step = PassTime { matmul: arithmetic, elementwise: pass.traffic / 3.0, ..PassTime::default() };
-            let operators = self.model.pipeline.as_ref().map_or(0.0, |pipeline| pipeline.operators);
-            if operators > 0.0 {
-                return Ok(self.launched_one_by_one(step, operators));
-            }
             let launch = (pass.host / 3.0 - step.total()).max(0.0);
             return Ok(PassTime { launch, ..step });
         }
@@ -145,11 +180,12 @@ impl Replica<'_> {
         Ok(PassTime { matmul, elementwise, ..PassTime::default() })
     }
 
-    /// The host launches ahead, and is waited for where the GPU is faster.
+    /// Every kernel begins and ends. The host launches ahead, and is waited for where the GPU is faster.
     fn launched_one_by_one(&self, step: PassTime, operators: f64) -> PassTime {
+        let kernels = operators * KERNEL_SECONDS * self.launch_factor();
         let host = operators / DECODER_LAYER_OPERATORS * self.constants.launch_seconds * self.rates.host_time;
-        let busy = PassTime { launch: 0.0, ..step };
-        PassTime { launch: (host - busy.total()).max(0.0), ..busy }
+        let busy = PassTime { launch: 0.0, ..step }.total();
+        PassTime { launch: (host - busy).max(kernels).max(step.launch), ..step }
     }
 }
 
@@ -243,7 +279,7 @@ mod tests {
                 "l40s",
                 "a100-sxm4-80",
                 "h100-sxm5-80",
-                "b200",
+                "b200-sxm-180",
                 "rtx-4090",
                 "mi300x",
             ] {

@@ -105,12 +105,15 @@ pub(super) fn doubts(replica: &Replica) -> Doubts {
         return Doubts { framework, structure: true, shape: replica.model.shape_is_guessed, ..Doubts::default() };
     }
     let architecture = replica.machine.gpu.architecture;
+    let makes_images = replica.serving.images.is_some();
     Doubts {
         framework: true,
         gpu: matches!(architecture, Architecture::BlackwellRtx | Architecture::Blackwell | Architecture::Turing)
             || replica.machine.gpu.is_assumed(),
         vendor: architecture.is_amd() || replica.machine.gpu.is_assumed(),
-        structure: replica.serving.weights != StoredFormat::Bf16 || replica.layout.pipeline > 1,
+        structure: makes_images || replica.serving.weights != StoredFormat::Bf16 || replica.layout.pipeline > 1,
+        // Compilers differ in what they merge, and no inference of a diffusion model is in the fit.
+        stack: makes_images,
         experts: replica.model.experts.is_some(),
         shape: replica.model.shape_is_guessed,
         ..Doubts::default()

@@ -1,12 +1,15 @@
 //! What stands around the network of a diffusion model when it makes pictures: steps, guidance, text encoders, decoder.
 
+pub mod u_net;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::model::pipeline::u_net::UNet;
 use crate::model::{ConvolutionNorm, MlpKind, Model, ModelKind, NormKind};
 
 /// Tokens of a prompt that CLIP reads (Radford et al. 2021, arXiv 2103.00020, section 2.4).
-const CLIP_TOKENS: u32 = 77;
+pub const CLIP_TOKENS: u32 = 77;
 /// Pixels of the side of a picture for one of the tokens of a transformer: 8 of the autoencoder, patches of 2 (arXiv 2403.03206).
 const TOKEN_SIDE: f64 = 16.0;
 
@@ -55,7 +58,8 @@ pub struct Pipeline {
     pub source: String,
     /// Side of the pictures that it was made for, where the operations of the row are of another one.
     pub side: Option<u32>,
-    /// Layers of a transformer; zero: a U-Net.
+    pub u_net: Option<UNet>,
+    /// Layers of a transformer; zero: it is none.
     pub layers: u32,
     pub hidden: u32,
     pub heads: u32,
@@ -147,6 +151,22 @@ pub fn decoder() -> Model {
 #[cfg(test)]
 mod tests {
     use crate::Models;
+
+    /// The same of U-Nets, whose heads kernels compute wider than they are.
+    #[test]
+    fn stages_do_the_operations_of_their_row() {
+        let models = Models::embedded().unwrap();
+        let rows = models.rows().iter().map(crate::model::catalog::ModelRow::to_model);
+        let mut seen = 0;
+        for model in rows {
+            let Some(u_net) = model.pipeline.and_then(|pipeline| pipeline.u_net) else { continue };
+            let flops = u_net.work(f64::from(model.sample_side), 77.0).flops();
+            let ratio = flops / model.forward_flops_per_sample;
+            assert!((0.97..1.12).contains(&ratio), "{}: {ratio}", model.name);
+            seen += 1;
+        }
+        assert!(seen >= 5, "{seen}");
+    }
 
     /// The layers of a transformer and the operations of its row are two ways to the same number; Stable Diffusion 3.5 Medium attends twice in 13
     /// of its layers, which the layers leave out.
