@@ -37,18 +37,20 @@ pub fn step(
         ..TimeBreakdown::default()
     };
     let held = flow.held;
-    let cache = held.sequence * limit / replica.groups();
-    let required = held.weights + held.workspace + cache;
+    let kept = held.sequence * limit / replica.groups();
+    let required = held.weights + held.workspace + kept;
+    let (cache, activations) = if replica.serving.images.is_some() { (0.0, kept) } else { (kept, 0.0) };
     let memory = MemoryBreakdown {
         weights: held.weights,
         cache,
+        activations,
         overhead: held.workspace,
         allocated: required,
         reserved: required,
         device: required,
         required,
         needed: required,
-        analytic: held.weights + cache,
+        analytic: held.weights + kept,
         ..MemoryBreakdown::default()
     };
     let over_link = layout.model_parallel() <= replica.machine.link_domain(layout.model_parallel());

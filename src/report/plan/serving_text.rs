@@ -118,7 +118,11 @@ fn rate_figure(rate: f64) -> String {
 
 /// What runs beside each other.
 fn unit(serving: &Serving) -> &'static str {
-    if serving.answer_tokens > 0 { "sequences" } else { "requests" }
+    match (serving.images, serving.answer_tokens) {
+        (Some(_), _) => "images",
+        (None, 0) => "requests",
+        (None, _) => "sequences",
+    }
 }
 
 /// With three digits after the point below a dollar, and five below a cent.

@@ -150,10 +150,10 @@ fn key_and_why(assumption: &Assumption) -> (&'static str, Cow<'static, str>) {
             ("serving.availability", "not stated: share of time that enough replicas run, which spot has to keep")
         }
         Assumption::ServingSteps { ref source, .. } => {
-            return ("serving.steps", format!("not stated: the sampler's steps for an image ({source})").into());
+            return ("serving.steps", format!("not stated; {source}").into());
         }
         Assumption::ServingGuidance { ref source, .. } => {
-            return ("serving.guidance", format!("not stated: two passes a step, or one ({source})").into());
+            return ("serving.guidance", format!("not stated; {source}").into());
         }
         Assumption::ServingResolution { .. } => {
             ("serving.resolution", "not stated: the side that the model was made for")

@@ -125,6 +125,13 @@ pub(super) fn is_named_as_task(training: &TrainingSection) -> bool {
 /// Sections and limits that belong to training, or mean nothing here.
 fn contradictions(file: &WorkloadFile) -> Result<(), WorkloadFileError> {
     let steady = [&file.serving.requests_per_second, &file.serving.tokens_per_day, &file.serving.images_per_second];
+    let steps_alone = TrainingSection { steps: file.training.steps.clone(), ..TrainingSection::default() };
+    let makes_images = file.serving.images_per_second.is_some() || file.serving.images.is_some();
+    if makes_images && file.training.steps.is_some() && file.training == steps_alone {
+        let why =
+            "these are steps of an optimizer; those of the sampler of an image are `serving.steps` (--image-steps)";
+        return Err(invalid("training.steps", why));
+    }
     if file.training != TrainingSection::default() && !is_named_as_task(&file.training) {
         return Err(conflict("[serving]", "[training]"));
     }

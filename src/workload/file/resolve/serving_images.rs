@@ -142,5 +142,7 @@ mod tests {
             assert!(said.contains(part), "{model} {serving}: {said}");
         }
         assert!(resolved(own, "steps = 30\nguidance = false").is_ok());
+        let trained = resolved("preset = \"sdxl\"", "[training]\nsteps = 30").unwrap_err().to_string();
+        assert!(trained.contains("--image-steps"), "{trained}");
     }
 }
