@@ -195,7 +195,7 @@ mod tests {
 
     use crate::band::{Regime, time_band};
     use crate::measurements::correction::Certainty;
-    use crate::serving::load::tests::{on_replica, workload};
+    use crate::serving::load::tests::{on, on_replica, workload};
     use crate::serving::round::doubts;
     use gpuplan_workload::{Models, Workload};
 
@@ -303,6 +303,24 @@ mod tests {
             }
         }
         assert!(seen >= 500, "{seen}");
+    }
+
+    #[test]
+    fn images_wait_for_each_other() {
+        let asked = "images_per_second = 1\nsteps = 28\nguidance = false\nbatch = 1\ntime_to_first_token = \"8s\"";
+        let workload = workload(asked, "flux.1-dev");
+        on("h100-sxm5-80", 1, &workload, |flow| {
+            let (most, full) = (flow.most().unwrap(), flow.full().unwrap());
+            // A target of about two images leaves less to a copy than four fifths of what it can do.
+            let share = most.requests_per_second / full.requests_per_second;
+            assert!(most.first_token.p90 <= 8.0 && (0.2..0.7).contains(&share), "{most:?} {share}");
+            let idle = flow.under(1e-4).unwrap();
+            assert!((idle.first_token.p90 / flow.alone - 1.0).abs() < 0.01, "{idle:?}");
+            // At four fifths nine of ten wait for five images: ln(8) / 0.4.
+            let busy = flow.under(0.8 * full.requests_per_second).unwrap();
+            assert!((busy.first_token.p90 / flow.alone - 6.2).abs() < 0.1, "{busy:?}");
+            assert!(full.first_token.p90.is_finite());
+        });
     }
 
     #[test]
