@@ -8,8 +8,8 @@ use crate::misfit::Infeasible;
 use crate::serving::one_pass::{EAGER_ELEMENTS, MERGED_ELEMENTS, MOST_SAMPLES};
 use crate::serving::{ENGINE_BYTES, KERNEL_SECONDS, PassTime, Replica, ReplicaMemory};
 use crate::time::{gemm, vision};
-use gpuplan_workload::model::pipeline::u_net::UNet;
-use gpuplan_workload::model::pipeline::{CLIP_TOKENS, Pipeline, decoder};
+use gpuplan_workload::model::pipeline::networks::decoder;
+use gpuplan_workload::model::pipeline::{CLIP_TOKENS, Pipeline, UNet};
 use gpuplan_workload::{Gemm, Model, Sampling, Serving, StoredFormat, Training};
 
 /// Forward FLOPs of the U-Net whose training the constants of diffusion were fitted on, Stable Diffusion 2 at a side of 256 (catalogs/models.toml,

@@ -146,21 +146,29 @@ fn key_and_why(assumption: &Assumption) -> (&'static str, Cow<'static, str>) {
         Assumption::ServingEngine { .. } => ("serving.engine", NOT_STATED),
         Assumption::ServingWeights { .. } => ("serving.weights", AS_PUBLISHED),
         Assumption::ServingKvCache { .. } => ("serving.kv_cache", AS_PUBLISHED),
-        Assumption::ServingAvailability { .. } => {
-            ("serving.availability", "not stated: share of time that enough replicas run, which spot has to keep")
-        }
-        Assumption::ServingSteps { ref source, .. } => {
-            return ("serving.steps", format!("not stated; {source}").into());
-        }
-        Assumption::ServingGuidance { ref source, .. } => {
-            return ("serving.guidance", format!("not stated; {source}").into());
-        }
-        Assumption::ServingResolution { .. } => {
-            ("serving.resolution", "not stated: the side that the model was made for")
-        }
-        Assumption::ServingParts { ref text_encoders } => ("serving", parts_basis(text_encoders.is_empty())),
+        Assumption::ServingSteps { .. }
+        | Assumption::ServingGuidance { .. }
+        | Assumption::ServingResolution { .. }
+        | Assumption::ServingAvailability { .. }
+        | Assumption::ServingParts { .. } => return serving_key_and_why(assumption),
     };
     (key, why.into())
+}
+
+/// Of a diffusion model that makes images, and of what users of a service see.
+fn serving_key_and_why(assumption: &Assumption) -> (&'static str, Cow<'static, str>) {
+    match assumption {
+        Assumption::ServingSteps { source, .. } => ("serving.steps", format!("not stated; {source}").into()),
+        Assumption::ServingGuidance { source, .. } => ("serving.guidance", format!("not stated; {source}").into()),
+        Assumption::ServingParts { text_encoders } => ("serving", parts_basis(text_encoders.is_empty()).into()),
+        Assumption::ServingResolution { .. } => {
+            ("serving.resolution", "not stated: the side that the model was made for".into())
+        }
+        _ => {
+            let why = "not stated: share of time that enough replicas run, which spot has to keep";
+            ("serving.availability", why.into())
+        }
+    }
 }
 
 fn parts_basis(are_unknown: bool) -> &'static str {

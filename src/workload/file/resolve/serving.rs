@@ -46,20 +46,7 @@ pub(super) fn resolve(
         |format| Assumption::ServingWeights { format },
         &mut assumed,
     )?;
-    let kv_cache = if answer_tokens == 0 {
-        StoredFormat::Bf16
-    } else {
-        format(
-            "serving.kv_cache",
-            section.kv_cache.as_deref(),
-            StoredFormat::Bf16,
-            |format| Assumption::ServingKvCache { format },
-            &mut assumed,
-        )?
-    };
-    if kv_cache.bytes() < 1.0 {
-        return Err(invalid("serving.kv_cache", "engines keep keys and values in 8 or 16 bits: bf16, fp8 or int8"));
-    }
+    let kv_cache = kv_cache(section, answer_tokens, &mut assumed)?;
     let images = serving_images::sampling(section, &model, &mut assumed)?;
     let serving = Serving {
         load,
@@ -85,10 +72,8 @@ pub(super) fn resolve(
         assumed.push(Assumption::ServingLatency { writes_tokens: answer_tokens > 0 });
     }
     let name = file.name_or(|| format!("{}-{}", model.name, if serving.is_job() { "batch" } else { "serving" }))?;
-    let sequence = match images {
-        Some(images) => images.side,
-        None => sequence(&model, native_tokens, prompt_tokens + answer_tokens)?,
-    };
+    let sequence =
+        images.map_or_else(|| sequence(&model, native_tokens, prompt_tokens + answer_tokens), |it| Ok(it.side))?;
     let mut training =
         Training::new(if answer_tokens == 0 { Task::InferencePrefill } else { Task::Inference }, sequence);
     training.precision = if weights == StoredFormat::Fp8 { Precision::Fp8 } else { Precision::Bf16 };
@@ -100,6 +85,23 @@ pub(super) fn resolve(
     let workload =
         Workload { name, model, training, amount, data, checkpoint, overhead, sweep, serving: Some(serving) };
     Ok(Resolved { workload, assumed })
+}
+
+/// How keys and values are kept, where there are any.
+fn kv_cache(
+    section: &ServingSection,
+    answer_tokens: u32,
+    assumed: &mut Vec<Assumption>,
+) -> Result<StoredFormat, WorkloadFileError> {
+    if answer_tokens == 0 {
+        return Ok(StoredFormat::Bf16);
+    }
+    let (key, assumption) = ("serving.kv_cache", |format| Assumption::ServingKvCache { format });
+    let kept = format(key, section.kv_cache.as_deref(), StoredFormat::Bf16, assumption, assumed)?;
+    if kept.bytes() < 1.0 {
+        return Err(invalid(key, "engines keep keys and values in 8 or 16 bits: bf16, fp8 or int8"));
+    }
+    Ok(kept)
 }
 
 /// Tokens that the layers see at most, or the side of an image.

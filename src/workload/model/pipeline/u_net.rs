@@ -1,8 +1,7 @@
 //! A U-Net as diffusers builds it (`UNet2DConditionModel`; Rombach et al., arXiv 2112.10752), operator by operator.
 
-use serde::Deserialize;
-
 use crate::model::operators::Gemm;
+use crate::model::pipeline::UNet;
 
 /// Pixels of an image for one of its latent, of either side.
 const LATENT_SIDE: f64 = 8.0;
@@ -12,20 +11,6 @@ const NINE: f64 = 9.0;
 const HEAD_MULTIPLE: f64 = 32.0;
 /// Heads of a layer where their width is not stated.
 const HEADS: f64 = 8.0;
-
-/// The stages of a U-Net, from the widest picture to the smallest, and back.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct UNet {
-    /// Channels of each stage.
-    pub widths: Vec<u32>,
-    /// Transformer layers after each residual block of the stage; zero: none.
-    pub layers: Vec<u32>,
-    /// Residual blocks of a stage on the way down, one more on the way up.
-    pub residuals: u32,
-    /// Width of a head of attention; zero: each layer has eight heads.
-    pub head: u32,
-}
 
 /// What one pass over one latent picture consists of.
 #[derive(Clone, Debug, Default, PartialEq)]
