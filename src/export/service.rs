@@ -125,6 +125,11 @@ impl Service {
     /// Refuses what a target cannot start: another engine than the priced one, or replicas that span machines.
     pub fn fits(&self, target: Target, engines: &[ServingEngine], spans_machines: bool) -> Result<(), ExportError> {
         let unfit = |why: String| Err(ExportError::Unfit { target, why });
+        if self.asked.images.is_some() {
+            return unfit(
+                "serves tokens: start what makes images, such as diffusers, on the machines yourself".to_owned(),
+            );
+        }
         if !engines.contains(&self.engine) {
             let (priced, own) = (engine::word(self.engine), engines.first().map_or("vllm", |own| engine::word(*own)));
             return unfit(format!("runs {own}, and the price is that of {priced}: plan again with --engine {own}"));

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::data::{DataKind, FileLayout, Storage};
 use crate::model::deviations::Simplification;
+use crate::model::pipeline::TextEncoder;
 use crate::model::{MlpKind, ModelKind, NormKind};
 use crate::serving::{ServingEngine, StoredFormat};
 use crate::training::precision::{BaseWeights, Precision, Scaling};
@@ -186,6 +187,27 @@ pub enum Assumption {
     ServingAvailability {
         /// Share of time that enough replicas run.
         share: f64,
+    },
+    /// Of the sampler of a diffusion model.
+    ServingSteps {
+        steps: u32,
+        /// Who names them.
+        source: String,
+    },
+    /// Whether every step runs a diffusion model with and without the prompt.
+    ServingGuidance {
+        guidance: bool,
+        /// Who says so.
+        source: String,
+    },
+    /// Side of an image, in pixels.
+    ServingResolution {
+        side: u32,
+    },
+    /// What runs beside a diffusion model for an image: text encoders, and the decoder of `AutoencoderKL`.
+    ServingParts {
+        /// Empty: nothing is known of them, and none is counted.
+        text_encoders: Vec<TextEncoder>,
     },
 }
 

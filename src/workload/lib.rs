@@ -20,7 +20,9 @@ pub use model::catalog::Models;
 pub use model::operators::Gemm;
 pub use model::{LayerStack, MlpKind, Model, ModelKind, NormKind, catalog, huggingface, operators, safetensors};
 pub use processing::Processing;
-pub use serving::{Disaggregation, Load, Serving, ServingEngine, ServingLayout, Speculation, StoredFormat, Workers};
+pub use serving::{
+    Disaggregation, Load, Sampling, Serving, ServingEngine, ServingLayout, Speculation, StoredFormat, Workers,
+};
 pub use stack::{Stack, Stacks};
 pub use training::layout::{Layout, Shard};
 pub use training::objective::Objective;

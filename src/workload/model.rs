@@ -5,12 +5,14 @@ pub mod deviations;
 pub mod huggingface;
 pub mod names;
 pub mod operators;
+pub mod pipeline;
 pub mod safetensors;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::model::deviations::Deviations;
+use crate::model::pipeline::Pipeline;
 use crate::serving::StoredFormat;
 
 /// Family by its mix of operators.
@@ -152,6 +154,8 @@ pub struct Model {
     /// How the weights of the published files are stored.
     pub published: StoredFormat,
     pub deviations: Deviations,
+    /// How a diffusion model makes pictures; `None`: it is none, or nothing is known.
+    pub pipeline: Option<Pipeline>,
     /// Only the number of parameters is known, and the shape is that of another model of about this size.
     pub shape_is_guessed: bool,
 }
@@ -188,6 +192,7 @@ impl Model {
             query_key_norm: None,
             published: StoredFormat::Bf16,
             deviations: Deviations::default(),
+            pipeline: None,
             shape_is_guessed: false,
         }
     }

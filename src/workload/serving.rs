@@ -124,6 +124,30 @@ pub struct Speculation {
     pub accepted: f64,
 }
 
+/// How a diffusion model makes a picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Sampling {
+    /// Of the sampler; the network runs once in each, or twice.
+    pub steps: u32,
+    /// Classifier-free guidance: every step runs the network with and without the prompt (Ho and Salimans, arXiv 2207.12598).
+    pub guidance: bool,
+    /// Pixels of a side.
+    pub side: u32,
+    /// Pictures that are made together at most; `None`: as many as fit.
+    pub batch: Option<u32>,
+}
+
+impl Sampling {
+    /// Passes of the network for a picture.
+    pub fn passes(self) -> f64 {
+        f64::from(self.steps) * self.passes_a_step()
+    }
+
+    pub fn passes_a_step(self) -> f64 {
+        if self.guidance { 2.0 } else { 1.0 }
+    }
+}
+
 /// What is asked of a served model.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Serving {
@@ -145,6 +169,9 @@ pub struct Serving {
     pub speculation: Option<Speculation>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disaggregation: Option<Disaggregation>,
+    /// Of a diffusion model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub images: Option<Sampling>,
 }
 
 impl Serving {

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::cli::support::{gpuplan, gpuplan_at, gpus, plan, plans};
 
-const EXAMPLES: [&str; 18] = [
+const EXAMPLES: [&str; 19] = [
     "llama-3.1-8b-finetune",
     "llama-7b-pretrain",
     "llama-3-70b-qlora",
@@ -20,6 +20,7 @@ const EXAMPLES: [&str; 18] = [
     "grpo-7b",
     "ppo-13b",
     "serve-deepseek-v3",
+    "serve-flux",
     "post-training-8b",
     "distill-1b",
     "embed-a-billion",

@@ -58,7 +58,10 @@ fn no_replica_reads_or_computes_more_than_its_gpus_can() {
                         if read > sheet * ROUNDING {
                             found.push(format!("{name}: reads {:.3} of {:.3} TB/s", read / 1e12, sheet / 1e12));
                         }
-                        let asked = oracle::answer_flops(row, lengths) * state.requests_per_second / gpus;
+                        let passes = serving.images.map_or(1.0, |images| {
+                            images.passes() * (f64::from(images.side) / f64::from(workload.model.sample_side)).powi(2)
+                        });
+                        let asked = passes * oracle::answer_flops(row, lengths) * state.requests_per_second / gpus;
                         let most = fastest(&machine, bytes);
                         if asked > most * ROUNDING {
                             let (asked, most) = (asked / 1e12, most / 1e12);

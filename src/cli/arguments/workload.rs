@@ -50,7 +50,7 @@ impl WorkloadFlags {
 type Flag = (&'static str, &'static str, &'static str, &'static str);
 
 /// Keys that people set often. Every other key is reached by `--set`.
-const FLAGS: [Flag; 61] = [
+const FLAGS: [Flag; 65] = [
     ("model", "model.preset", "MODEL", "Take this named model, such as llama-3.1-8b (see `gpuplan catalog models`)"),
     (
         "config",
@@ -135,6 +135,15 @@ const FLAGS: [Flag; 61] = [
     ("requests", "serving.requests", "N", "Get this many requests done"),
     ("serving-tokens", "serving.tokens", "TOKENS", "Get this many tokens done, of prompts and answers"),
     ("images", "serving.images", "N", "Get this many images done"),
+    ("image-steps", "serving.steps", "N", "Make an image in this many steps of the sampler"),
+    (
+        "guidance",
+        "serving.guidance",
+        "BOOL",
+        "Run a diffusion model with and without the prompt in every step: true or false",
+    ),
+    ("resolution", "serving.resolution", "PIXELS", "Make images of this side"),
+    ("images-at-once", "serving.batch", "N", "Make at most this many images together"),
     ("prompt-tokens", "serving.prompt_tokens", "N", "State the tokens of a prompt"),
     ("answer-tokens", "serving.answer_tokens", "N", "State the tokens of an answer; 0: only the prompt is read"),
     ("time-to-first-token", "serving.time_to_first_token", "TIME", "Show nine of ten the first token within this time"),

@@ -226,6 +226,8 @@ impl From<WorkloadFileError> for Diagnostic {
                 "training.tokens" => diagnostic.hint("--tokens 10M"),
                 // Both are open as a rule.
                 "serving.prompt_tokens" => diagnostic.hint("--prompt-tokens 1000 --answer-tokens 300"),
+                "serving.steps" => diagnostic.hint("--image-steps 28"),
+                "serving.guidance" => diagnostic.hint("--guidance true"),
                 "serving.answer_tokens" => diagnostic.hint("--answer-tokens 300"),
                 // A key of a part, such as a phase, is stated in the file.
                 key if key.contains(' ') => diagnostic,

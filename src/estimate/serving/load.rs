@@ -162,6 +162,9 @@ impl<'a> Flow<'a> {
     /// pass, evenly spread, and for his own.
     fn answering(&self, batch: f64) -> Result<State, Infeasible> {
         let pass = self.replica.once(batch.max(1.0))?.total();
+        if self.replica.serving().images.is_some() {
+            return self.drawing(batch, pass);
+        }
         let busy = batch.min(1.0);
         let first_token = Quantiles {
             expected: pass * (1.0 + busy / 2.0),
@@ -169,6 +172,23 @@ impl<'a> Flow<'a> {
             p90: pass * (1.0 + (busy - 0.1).max(0.0)),
         };
         Ok(State { batch, requests_per_second: batch / pass, pass_seconds: pass, per_token: 0.0, first_token })
+    }
+
+    /// Images gain little by being made together, so that they wait for each other: a queue with one server and constant times, whose wait exceeds
+    /// `t` with chance `rho exp(-2 (1 - rho) t / S)` (half of the wait of scattered times: Kleinrock, "Queueing Systems" I, section 5.6). Where all
+    /// are there already none comes after the others.
+    fn drawing(&self, batch: f64, pass: f64) -> Result<State, Infeasible> {
+        let most = f64::from(self.held.sequences).max(1.0);
+        let (rate, least) = (batch / pass, self.replica.once(most)?.total() / most);
+        let load = rate * least.min(self.alone);
+        let first_token = if load < 1.0 - 1e-9 {
+            let scale = self.alone / (2.0 * (1.0 - load));
+            let wait = |exceeded: f64| if load > exceeded { scale * (load / exceeded).ln() } else { 0.0 };
+            Quantiles { expected: self.alone + load * scale, p50: self.alone + wait(0.5), p90: self.alone + wait(0.1) }
+        } else {
+            Quantiles { expected: pass, p50: pass, p90: pass }
+        };
+        Ok(State { batch, requests_per_second: rate, pass_seconds: pass, per_token: 0.0, first_token })
     }
 
     /// Everything that fits runs: the most that the replica can do.

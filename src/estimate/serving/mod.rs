@@ -8,6 +8,7 @@
 pub mod disaggregated;
 mod eight_bits;
 mod engine;
+mod images;
 pub mod load;
 mod measured;
 mod one_pass;

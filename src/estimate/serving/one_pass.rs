@@ -11,7 +11,7 @@ use gpuplan_workload::model::ConvolutionNorm;
 use gpuplan_workload::{ModelKind, ServingEngine};
 
 /// Samples of one pass. Larger batches gain nothing that the estimate knows of; judged.
-const MOST_SAMPLES: u32 = 256;
+pub(super) const MOST_SAMPLES: u32 = 256;
 /// What a server adds to a pass of its engine. Seconds: 0.2, 0.6, 0.6 and 0.7 ms beside BERT Large of one sample on A100, A30, V100 and T4
 /// (NVIDIA/DeepLearningExamples, PyTorch/LanguageModeling/BERT/triton/large, TensorRT).
 const HOST_SECONDS: f64 = 0.5e-3;
@@ -19,10 +19,10 @@ const HOST_SECONDS: f64 = 0.5e-3;
 const CONVOLUTION_KERNELS: f64 = 55.0;
 /// Elements that a merged forward pass of convolutions reads and writes for each that its operators write: 28.4 million an image of ResNet-50
 /// (11.6 read and 11.3 written by convolutions and pools, 5.5 of shortcuts, counted layer by layer from torchvision's resnet.py) of 11.11 million.
-const MERGED_ELEMENTS: f64 = 28.4 / 11.11;
+pub(super) const MERGED_ELEMENTS: f64 = 28.4 / 11.11;
 /// The same where nothing is merged (prior 6 +- 1.5: two of a convolution, two of its norm, two of its activation), and times that with layer
 /// norms (prior 1.3 +- 0.3) and without norms (prior 0.7 +- 0.2). Fitted by `benchmarks/images/fit.py`.
-const EAGER_ELEMENTS: f64 = 5.56;
+pub(super) const EAGER_ELEMENTS: f64 = 5.56;
 const EAGER_LAYER_NORMS: f64 = 1.22;
 const EAGER_NO_NORMS: f64 = 0.69;
 /// Elements a token and hidden unit of the two sums with a shortcut in a layer of an encoder: each reads two and, normalised, writes one.
@@ -37,6 +37,9 @@ impl Replica<'_> {
     /// Nothing of a sample is kept after its pass.
     pub(super) fn held_once(&self) -> Result<ReplicaMemory, Infeasible> {
         let m = self.model;
+        if m.kind == ModelKind::Diffusion {
+            return self.held_for_pictures();
+        }
         let weights = m.parameters * self.serving.weights.bytes();
         if m.kind.is_transformer() {
             let widest = 4.0 * f64::from(m.hidden) + m.mlp_matrices() * f64::from(m.ffn_hidden);
@@ -47,7 +50,7 @@ impl Replica<'_> {
         Ok(self.holding(weights, ENGINE_BYTES, 0.0, sample, MOST_SAMPLES))
     }
 
-    fn is_eager(&self) -> bool {
+    pub(super) fn is_eager(&self) -> bool {
         self.serving.engine == ServingEngine::PyTorch
     }
 
@@ -55,6 +58,9 @@ impl Replica<'_> {
     pub fn once(&self, batch: f64) -> Result<PassTime, Infeasible> {
         let host = PassTime { launch: HOST_SECONDS * self.launch_factor(), ..PassTime::default() };
         let kind = self.model.kind;
+        if kind == ModelKind::Diffusion {
+            return Ok(host.plus(self.pictures(batch)?, 1.0));
+        }
         if !kind.is_transformer() {
             return if self.is_eager() {
                 self.convolved_one_by_one(batch)
@@ -86,7 +92,7 @@ impl Replica<'_> {
     }
 
     /// As an engine merges them.
-    fn convolved(&self, batch: f64) -> Result<PassTime, Infeasible> {
+    pub(super) fn convolved(&self, batch: f64) -> Result<PassTime, Infeasible> {
         let pass = self.convolutions(batch, false)?;
         // Of the forward and backward arithmetic that is fitted, a third is forward.
         let weights = self.model.parameters * self.activation_bytes / self.rates.memory_bandwidth;
@@ -97,7 +103,7 @@ impl Replica<'_> {
     }
 
     /// As a framework runs them, channels-last.
-    fn convolved_one_by_one(&self, batch: f64) -> Result<PassTime, Infeasible> {
+    pub(super) fn convolved_one_by_one(&self, batch: f64) -> Result<PassTime, Infeasible> {
         let pass = self.convolutions(batch, true)?;
         let norms = match self.model.convolution_norm {
             ConvolutionNorm::Batch => 1.0,
@@ -110,7 +116,7 @@ impl Replica<'_> {
         Ok(PassTime { matmul, elementwise, launch, ..PassTime::default() })
     }
 
-    fn convolutions(&self, batch: f64, channels_last: bool) -> Result<Pass, Infeasible> {
+    pub(super) fn convolutions(&self, batch: f64, channels_last: bool) -> Result<Pass, Infeasible> {
         let rates = self.factors.rates(self.rates);
         vision::pass(self.constants, self.model, self.training, &rates, batch, channels_last)
             .map_err(|error| Infeasible::Unsupported { detail: error.to_string() })

@@ -37,18 +37,20 @@ pub fn step(
         ..TimeBreakdown::default()
     };
     let held = flow.held;
-    let cache = held.sequence * limit / replica.groups();
-    let required = held.weights + held.workspace + cache;
+    let kept = held.sequence * limit / replica.groups();
+    let required = held.weights + held.workspace + kept;
+    let (cache, activations) = if replica.serving.images.is_some() { (0.0, kept) } else { (kept, 0.0) };
     let memory = MemoryBreakdown {
         weights: held.weights,
         cache,
+        activations,
         overhead: held.workspace,
         allocated: required,
         reserved: required,
         device: required,
         required,
         needed: required,
-        analytic: held.weights + cache,
+        analytic: held.weights + kept,
         ..MemoryBreakdown::default()
     };
     let over_link = layout.model_parallel() <= replica.machine.link_domain(layout.model_parallel());
@@ -105,12 +107,15 @@ pub(super) fn doubts(replica: &Replica) -> Doubts {
         return Doubts { framework, structure: true, shape: replica.model.shape_is_guessed, ..Doubts::default() };
     }
     let architecture = replica.machine.gpu.architecture;
+    let makes_images = replica.serving.images.is_some();
     Doubts {
         framework: true,
         gpu: matches!(architecture, Architecture::BlackwellRtx | Architecture::Blackwell | Architecture::Turing)
             || replica.machine.gpu.is_assumed(),
         vendor: architecture.is_amd() || replica.machine.gpu.is_assumed(),
-        structure: replica.serving.weights != StoredFormat::Bf16 || replica.layout.pipeline > 1,
+        structure: makes_images || replica.serving.weights != StoredFormat::Bf16 || replica.layout.pipeline > 1,
+        // Compilers differ in what they merge, and no inference of a diffusion model is in the fit.
+        stack: makes_images,
         experts: replica.model.experts.is_some(),
         shape: replica.model.shape_is_guessed,
         ..Doubts::default()

@@ -1,7 +1,7 @@
 //! What an hour until the result is worth where the user does not say: by the amount of work, never by the offers at hand.
 
 use gpuplan_units::{Seconds, Usd};
-use gpuplan_workload::{Amount, Load, Serving, Workload};
+use gpuplan_workload::{Amount, Load, Sampling, Serving, Workload};
 
 use crate::limits::Limits;
 
@@ -56,6 +56,7 @@ fn useful_flops(workload: &Workload) -> f64 {
             model.training_flops_per_sample(tokens) / 3.0
         } else {
             model.forward_flops_per_sample
+                * workload.serving.and_then(|serving| serving.images).map_or(1.0, Sampling::passes)
         };
         return forward * requests;
     }

@@ -14,7 +14,7 @@ use gpuplan_estimate::constants::Fitted;
 use gpuplan_market::own::OwnPool;
 use gpuplan_units::{Hours, Seconds};
 use gpuplan_workload::file::WorkloadFile;
-use gpuplan_workload::{Assumption, Load, Precision, Serving, StoredFormat, Task};
+use gpuplan_workload::{Assumption, Load, Precision, Sampling, Serving, StoredFormat, Task};
 
 /// What an answer rests on: hashes of catalog, prices and measurements, and the seed of all draws.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -97,6 +97,9 @@ pub struct AskedServing {
     pub kv_cache: StoredFormat,
     /// Share of time that as many replicas run as the load needs.
     pub availability: f64,
+    /// How a diffusion model makes an image; absent of other models.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub images: Option<Sampling>,
 }
 
 /// The workload file of a document, as the program reads it.
@@ -172,6 +175,7 @@ impl AskedServing {
             weights: serving.weights,
             kv_cache: serving.kv_cache,
             availability: serving.availability,
+            images: serving.images,
         }
     }
 }

@@ -83,6 +83,9 @@ class AskedServing(Record):
     """How keys and values are stored."""
     availability: float
     """Share of time that as many replicas run as the load needs."""
+    images: Sampling | None
+    """How a diffusion model makes an image; absent of other models."""
+    _kinds = {"images": "Sampling"}
 
 
 class Band(Record):
@@ -1155,6 +1158,18 @@ class RunLine(Record):
     staged: StagedLine | None
     sweep: SweepLine | None
     _kinds = {"machines": "MachineLine", "cost_usd": "Money", "expected_cost_usd": "Money", "staged": "StagedLine", "sweep": "SweepLine"}
+
+
+class Sampling(Record):
+    """How a diffusion model makes a picture."""
+    steps: int
+    """Of the sampler; the network runs once in each, or twice."""
+    guidance: bool
+    """Classifier-free guidance: every step runs the network with and without the prompt (Ho and Salimans, arXiv 2207.12598)."""
+    side: int
+    """Pixels of a side."""
+    batch: int | None
+    """Pictures that are made together at most; `None`: as many as fit."""
 
 
 class Scaling(Record):

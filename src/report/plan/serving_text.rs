@@ -34,7 +34,12 @@ pub fn workload_line(workload: &Workload, serving: &Serving) -> String {
 fn lengths(workload: &Workload, serving: &Serving, count: f64) -> String {
     let plural = if count == 1.0 { "" } else { "s" };
     if workload.model.kind.counts_samples() {
-        format!("image{plural}")
+        let made = serving.images.map_or(String::new(), |images| {
+            let (guided, steps) = (if images.guidance { "guided " } else { "" }, images.steps);
+            let many = if steps == 1 { "" } else { "s" };
+            format!(" of {side} x {side} in {steps} {guided}step{many}", side = images.side)
+        });
+        format!("image{plural}{made}")
     } else if serving.answer_tokens == 0 {
         format!("request{plural} of {} tokens", serving.prompt_tokens)
     } else {
@@ -113,7 +118,11 @@ fn rate_figure(rate: f64) -> String {
 
 /// What runs beside each other.
 fn unit(serving: &Serving) -> &'static str {
-    if serving.answer_tokens > 0 { "sequences" } else { "requests" }
+    match (serving.images, serving.answer_tokens) {
+        (Some(_), _) => "images",
+        (None, 0) => "requests",
+        (None, _) => "sequences",
+    }
 }
 
 /// With three digits after the point below a dollar, and five below a cent.

@@ -146,11 +146,37 @@ fn key_and_why(assumption: &Assumption) -> (&'static str, Cow<'static, str>) {
         Assumption::ServingEngine { .. } => ("serving.engine", NOT_STATED),
         Assumption::ServingWeights { .. } => ("serving.weights", AS_PUBLISHED),
         Assumption::ServingKvCache { .. } => ("serving.kv_cache", AS_PUBLISHED),
-        Assumption::ServingAvailability { .. } => {
-            ("serving.availability", "not stated: share of time that enough replicas run, which spot has to keep")
-        }
+        Assumption::ServingSteps { .. }
+        | Assumption::ServingGuidance { .. }
+        | Assumption::ServingResolution { .. }
+        | Assumption::ServingAvailability { .. }
+        | Assumption::ServingParts { .. } => return serving_key_and_why(assumption),
     };
     (key, why.into())
+}
+
+/// Of a diffusion model that makes images, and of what users of a service see.
+fn serving_key_and_why(assumption: &Assumption) -> (&'static str, Cow<'static, str>) {
+    match assumption {
+        Assumption::ServingSteps { source, .. } => ("serving.steps", format!("not stated; {source}").into()),
+        Assumption::ServingGuidance { source, .. } => ("serving.guidance", format!("not stated; {source}").into()),
+        Assumption::ServingParts { text_encoders } => ("serving", parts_basis(text_encoders.is_empty()).into()),
+        Assumption::ServingResolution { .. } => {
+            ("serving.resolution", "not stated: the side that the model was made for".into())
+        }
+        _ => {
+            let why = "not stated: share of time that enough replicas run, which spot has to keep";
+            ("serving.availability", why.into())
+        }
+    }
+}
+
+fn parts_basis(are_unknown: bool) -> &'static str {
+    if are_unknown {
+        "beside the network for an image; its text encoders are not known, so that neither their memory nor their time is counted"
+    } else {
+        "beside the network for an image, in 16 bits, by their published sizes"
+    }
 }
 
 const NO_READING: &str = "not stated: no time is counted for reading samples";
@@ -204,6 +230,13 @@ fn value(assumption: &Assumption) -> String {
         Assumption::ServingEngine { engine } => word(engine),
         Assumption::ServingWeights { format } | Assumption::ServingKvCache { format } => word(format),
         Assumption::ServingAvailability { share } => share.to_string(),
+        Assumption::ServingSteps { steps, .. } => steps.to_string(),
+        Assumption::ServingGuidance { guidance, .. } => guidance.to_string(),
+        Assumption::ServingResolution { side } => side.to_string(),
+        Assumption::ServingParts { ref text_encoders } => {
+            let words = text_encoders.iter().map(|encoder| encoder.word()).chain(["the decoder of AutoencoderKL"]);
+            words.collect::<Vec<&str>>().join(", ")
+        }
     }
 }
 

@@ -9,6 +9,7 @@ mod precision;
 pub mod processing;
 pub mod resolved;
 mod serving;
+mod serving_images;
 mod serving_layout;
 mod training;
 

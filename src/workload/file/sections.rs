@@ -344,6 +344,14 @@ pub struct ServingSection {
     pub draft_tokens: Option<Scalar>,
     /// Of the drafted tokens, those that are accepted, on average.
     pub accepted_tokens: Option<Scalar>,
+    /// Steps of the sampler of a diffusion model for an image; else those that its publisher names.
+    pub steps: Option<Scalar>,
+    /// Classifier-free guidance: every step runs a diffusion model with and without the prompt.
+    pub guidance: Option<bool>,
+    /// Side of the images that a diffusion model makes, in pixels.
+    pub resolution: Option<Scalar>,
+    /// Images that a diffusion model makes together at most; else as many as fit.
+    pub batch: Option<Scalar>,
 }
 
 /// Work for machines without GPU.

@@ -4,6 +4,7 @@ use serde::Deserialize;
 
 use crate::model::deviations::{Deviations, Hybrid, SlidingWindow};
 use crate::model::names::Spelling;
+use crate::model::pipeline::Pipeline;
 use crate::model::{ConvolutionNorm, Experts, LatentAttention, MlpKind, Model, ModelKind, NormKind, QueryKeyNorm};
 use crate::serving::StoredFormat;
 use gpuplan_embedded::{Archive, EmbeddedError};
@@ -75,6 +76,8 @@ pub struct ModelRow {
     /// Parameters beside layers and embeddings, such as an image tower.
     #[serde(default)]
     pub other_parameters: f64,
+    /// How a diffusion model makes pictures.
+    pub pipeline: Option<Pipeline>,
     pub source: String,
     pub as_of: String,
     #[serde(default)]
@@ -240,6 +243,7 @@ impl ModelRow {
             query_key_norm: self.query_key_norm,
             published: self.weights,
             deviations: self.deviations(),
+            pipeline: self.pipeline.clone(),
             shape_is_guessed: false,
         }
     }

@@ -23,7 +23,7 @@ use crate::model::huggingface::families::{
 use crate::model::huggingface::fields::{
     CONTEXT, EXPERTS, Fields, HEAD_DIM, HEADS, IMAGE_SIDE, LAYERS, VOCABULARY, WIDTH,
 };
-use crate::model::{ConvolutionNorm, Experts, LatentAttention, MlpKind, Model, ModelKind};
+use crate::model::{ConvolutionNorm, Experts, LatentAttention, MlpKind, Model, ModelKind, NormKind};
 use crate::serving::StoredFormat;
 use gpuplan_units::names::did_you_mean;
 
@@ -195,13 +195,11 @@ fn transformer(fields: &Fields, family: &Family, name: &str) -> Result<Model, Co
         stack: None,
         max_context: max_context(fields)?,
         sample_side: if is_image { fields.required(&["image_size"], IMAGE_SIDE)? } else { 0 },
-        forward_flops_per_sample: 0.0,
-        forward_elements_per_sample: None,
         convolution_norm: ConvolutionNorm::default(),
         query_key_norm: layers::query_key_norm(fields)?,
         published: StoredFormat::Bf16,
         deviations: Deviations::default(),
-        shape_is_guessed: false,
+        ..Model::blank(family.kind, MlpKind::Gelu, NormKind::Layer, false)
     })
 }
 

@@ -11,7 +11,7 @@ use crate::training::layouts::{UnevenStages, uneven_stages};
 use crate::training::packing::part;
 use gpuplan_estimate::{Machine, Performance, Subject, TimeBreakdown};
 use gpuplan_units::{Band, Seconds};
-use gpuplan_workload::{Layout, Recompute};
+use gpuplan_workload::{Layout, Recompute, Sampling};
 
 /// A smaller share of a step is not shown.
 const LEAST_SHARE: f64 = 0.0005;
@@ -99,6 +99,8 @@ impl StepRecord {
         let machine = Machine::new(hardware.gpu(instance.node.gpu), &node);
         let subject = Subject::new(&workload.model, &workload.training, machine);
         let performance = Performance::new(&subject, &plan.step);
+        // A round of images runs their network many times.
+        let passes = workload.serving.and_then(|serving| serving.images).map_or(1.0, Sampling::passes);
         let counts_samples = workload.model.kind.counts_samples();
         let parts = time_parts(&plan.step.time).into_iter();
         Self {
@@ -108,7 +110,7 @@ impl StepRecord {
                 .collect(),
             tokens_per_second: (!counts_samples).then_some(performance.units_per_second),
             samples_per_second: performance.samples_per_second,
-            model_flop_utilization: performance.model_flop_utilization,
+            model_flop_utilization: performance.model_flop_utilization * passes,
             gpu_memory_bytes: performance.memory_bytes,
             bound_by: bound_word(&plan.step),
             gpu_utilization: utilization(plan),

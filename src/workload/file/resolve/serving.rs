@@ -2,7 +2,7 @@
 
 use crate::file::resolve::model::ResolvedModel;
 use crate::file::resolve::resolved::Resolved;
-use crate::file::resolve::serving_layout;
+use crate::file::resolve::{serving_images, serving_layout};
 use crate::file::scalar::{choice, conflict, invalid, invalid_near, missing, shown, stated_count, whole};
 use crate::file::{
     DataSection, Scalar, ServingSection, SweepSection, TrainingSection, WorkloadFile, WorkloadFileError,
@@ -46,20 +46,8 @@ pub(super) fn resolve(
         |format| Assumption::ServingWeights { format },
         &mut assumed,
     )?;
-    let kv_cache = if answer_tokens == 0 {
-        StoredFormat::Bf16
-    } else {
-        format(
-            "serving.kv_cache",
-            section.kv_cache.as_deref(),
-            StoredFormat::Bf16,
-            |format| Assumption::ServingKvCache { format },
-            &mut assumed,
-        )?
-    };
-    if kv_cache.bytes() < 1.0 {
-        return Err(invalid("serving.kv_cache", "engines keep keys and values in 8 or 16 bits: bf16, fp8 or int8"));
-    }
+    let kv_cache = kv_cache(section, answer_tokens, &mut assumed)?;
+    let images = serving_images::sampling(section, &model, &mut assumed)?;
     let serving = Serving {
         load,
         prompt_tokens,
@@ -78,12 +66,14 @@ pub(super) fn resolve(
             answer_tokens,
             matches!(load, Load::Job { .. }),
         )?,
+        images,
     };
     if matches!(load, Load::Steady { .. }) && serving.time_to_first_token.is_none() {
         assumed.push(Assumption::ServingLatency { writes_tokens: answer_tokens > 0 });
     }
     let name = file.name_or(|| format!("{}-{}", model.name, if serving.is_job() { "batch" } else { "serving" }))?;
-    let sequence = sequence(&model, native_tokens, prompt_tokens + answer_tokens)?;
+    let sequence =
+        images.map_or_else(|| sequence(&model, native_tokens, prompt_tokens + answer_tokens), |it| Ok(it.side))?;
     let mut training =
         Training::new(if answer_tokens == 0 { Task::InferencePrefill } else { Task::Inference }, sequence);
     training.precision = if weights == StoredFormat::Fp8 { Precision::Fp8 } else { Precision::Bf16 };
@@ -95,6 +85,23 @@ pub(super) fn resolve(
     let workload =
         Workload { name, model, training, amount, data, checkpoint, overhead, sweep, serving: Some(serving) };
     Ok(Resolved { workload, assumed })
+}
+
+/// How keys and values are kept, where there are any.
+fn kv_cache(
+    section: &ServingSection,
+    answer_tokens: u32,
+    assumed: &mut Vec<Assumption>,
+) -> Result<StoredFormat, WorkloadFileError> {
+    if answer_tokens == 0 {
+        return Ok(StoredFormat::Bf16);
+    }
+    let (key, assumption) = ("serving.kv_cache", |format| Assumption::ServingKvCache { format });
+    let kept = format(key, section.kv_cache.as_deref(), StoredFormat::Bf16, assumption, assumed)?;
+    if kept.bytes() < 1.0 {
+        return Err(invalid(key, "engines keep keys and values in 8 or 16 bits: bf16, fp8 or int8"));
+    }
+    Ok(kept)
 }
 
 /// Tokens that the layers see at most, or the side of an image.
@@ -120,6 +127,13 @@ pub(super) fn is_named_as_task(training: &TrainingSection) -> bool {
 /// Sections and limits that belong to training, or mean nothing here.
 fn contradictions(file: &WorkloadFile) -> Result<(), WorkloadFileError> {
     let steady = [&file.serving.requests_per_second, &file.serving.tokens_per_day, &file.serving.images_per_second];
+    let steps_alone = TrainingSection { steps: file.training.steps.clone(), ..TrainingSection::default() };
+    let makes_images = file.serving.images_per_second.is_some() || file.serving.images.is_some();
+    if makes_images && file.training.steps.is_some() && file.training == steps_alone {
+        let why =
+            "these are steps of an optimizer; those of the sampler of an image are `serving.steps` (--image-steps)";
+        return Err(invalid("training.steps", why));
+    }
     if file.training != TrainingSection::default() && !is_named_as_task(&file.training) {
         return Err(conflict("[serving]", "[training]"));
     }
@@ -165,9 +179,10 @@ fn can_be_served(model: &Model) -> Result<(), WorkloadFileError> {
         ModelKind::Encdec | ModelKind::MoeEncdec => {
             "encoder-decoders keep two caches, which the serving estimate does not model"
         }
-        ModelKind::Diffusion => {
-            "an image takes a number of passes that depends on the sampler, which the serving estimate does not model"
-        }
+        ModelKind::Diffusion => match serving_images::refusal(model) {
+            Some(why) => why,
+            None => return Ok(()),
+        },
         ModelKind::CnnTts | ModelKind::RnnSeq2seq | ModelKind::RnnTts => "no throughput model for this family",
     };
     Err(invalid("serving", format!("`{}` cannot be planned for serving: {why}", model.name)))

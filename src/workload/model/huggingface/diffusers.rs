@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::model::huggingface::error::ConfigError;
 use crate::model::huggingface::fields::{Fields, HEADS, LAYERS, WIDTH};
+use crate::model::pipeline::{Makes, Pipeline};
 use crate::model::{MlpKind, Model, ModelKind, NormKind};
 
 /// Pixels of an image for one of the latent of an autoencoder, and latents of a patch of a transformer.
@@ -45,8 +46,34 @@ pub(super) fn read(map: &Map<String, Value>, class: &str, name: &str) -> Result<
         parameters: counted.parameters,
         forward_flops_per_sample: counted.flops,
         sample_side: side,
+        pipeline: pipeline(&fields, class)?,
         ..Model::blank(ModelKind::Diffusion, MlpKind::Gelu, NormKind::Layer, false)
     })
+}
+
+/// How much of making images a configuration says: the layers of a transformer, which are enough for its time. What each launches and moves
+/// was counted in diffusers' source, as for the rows of the catalog: a layer without and with norms of queries and keys, and with their rotation.
+fn pipeline(fields: &Fields, class: &str) -> Result<Option<Pipeline>, ConfigError> {
+    let has_norms = fields.string("qk_norm")?.is_some();
+    let (prompt_tokens, elements, operators) = match class {
+        "FluxTransformer2DModel" => (512, 121.0, 65.0),
+        "QwenImageTransformer2DModel" => (512, 92.0, 95.0),
+        "SD3Transformer2DModel" if has_norms => (333, 72.0, 79.0),
+        "SD3Transformer2DModel" => (333, 38.0, 47.0),
+        "WanTransformer3DModel" => return Ok(Some(Pipeline { makes: Makes::Videos, ..Pipeline::default() })),
+        _ => return Ok(None),
+    };
+    let layers = fields.required(&["num_layers"], LAYERS)?
+        + fields.whole(&["num_single_layers"], 0..=*LAYERS.end())?.unwrap_or(0);
+    Ok(Some(Pipeline {
+        layers,
+        hidden: width(fields)? as u32,
+        heads: fields.required(&["num_attention_heads"], HEADS)?,
+        prompt_tokens,
+        eager_elements: elements,
+        operators: operators * f64::from(layers),
+        ..Pipeline::default()
+    }))
 }
 
 /// Parameters and operations of one pass, a multiply-add counted as two.
