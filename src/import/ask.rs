@@ -250,6 +250,17 @@ impl JobRequest {
         }
     }
 
+    /// As many machines as whoever starts the job says, which counts more than what the job says itself.
+    pub fn take_machines_of_user(&mut self, machines: u32) {
+        let is_assumed = self.assumed.contains(&JobAssumption::OneMachine);
+        let own = self.nodes.clone().filter(|own| !is_assumed && *own != (machines..=machines));
+        if let Some(own) = own {
+            self.leave_unread("machines", format!("{} of the job's own, and --nodes says {machines}", own.end()));
+        }
+        self.assumed.retain(|one| *one != JobAssumption::OneMachine);
+        self.nodes = Some(machines..=machines);
+    }
+
     /// Names what its launcher says otherwise than the job itself, whose word counts: an engine starts no more machines than it was asked for.
     pub fn name_conflicts(&mut self) {
         let Launch { gpus_per_machine, machines, .. } = self.launch;

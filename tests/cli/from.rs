@@ -215,6 +215,33 @@ fn what_a_job_leaves_open_is_taken_and_said() {
     assert!(priced(path.to_str().unwrap(), &[])["offers"].is_array());
 }
 
+#[test]
+fn machines_that_a_job_leaves_to_its_starter_are_stated() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("job.sh");
+    let machines = |text: &str, more: &[&str]| {
+        fs::write(&path, text).unwrap();
+        let answer = priced(path.to_str().unwrap(), more);
+        let unread = answer["job"]["not_understood"].to_string();
+        (
+            answer["offers"][0]["nodes"].as_u64().unwrap(),
+            unread.contains("--nodes says"),
+            answer["job"]["assumed"].to_string(),
+        )
+    };
+    let open = "#SBATCH --gres=gpu:h100:8\ntorchrun --nproc_per_node 8 --nnodes $1 a.py\n";
+    let (one, _, assumed) = machines(open, &[]);
+    assert!(one == 1 && assumed.contains("--nodes N"), "{assumed}");
+    let (four, differs, assumed) = machines(open, &["--nodes", "4"]);
+    assert!(four == 4 && !differs && !assumed.contains("1 machine"), "{assumed}");
+    let stated = "#SBATCH --nodes=2 --gres=gpu:h100:8\ntorchrun a.py\n";
+    assert_eq!(machines(stated, &["--nodes", "2"]).1, false);
+    let (three, differs, _) = machines(stated, &["--nodes", "3"]);
+    assert!(three == 3 && differs, "the person knows better, and both are named");
+    let alone = gpuplan(&["plan", "examples/llama-3.1-8b-lora.toml", "--nodes", "4"]);
+    assert_eq!(alone.code, 2, "{}", alone.stderr);
+}
+
 /// Arrays, defaults, a condition and Slurm's own variables lead to a model by its sizes and to whole machines.
 #[test]
 fn a_script_with_its_variables_is_a_workload() {

@@ -19,6 +19,9 @@ pub struct PlanArguments {
     /// Count what is read of every job file in the folder that --from names, by kind, and plan nothing
     #[arg(long, requires = "from", help_heading = "Options")]
     pub summary: bool,
+    /// State on how many machines the job runs, where it leaves that to whoever starts it
+    #[arg(long, value_name = "N", requires = "from", value_parser = clap::value_parser!(u32).range(1..=4096), help_heading = "Options")]
+    pub nodes: Option<u32>,
     /// Show everything: bill, layout, reasons, every plan that is cheaper or faster, what was rejected
     #[arg(long, help_heading = "Options")]
     pub details: bool,

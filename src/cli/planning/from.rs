@@ -38,8 +38,11 @@ pub fn run(path: &Path, arguments: &PlanArguments, session: &Session) -> Result<
     let text = fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error))?;
     let (hardware, models) = (session.hardware()?, session.models()?);
     let files = |name: &str| beside::read(path, name);
-    let asked = gpuplan_import::read(&text, Names { files: &files, ..Names::new(&hardware, &models) })
+    let mut asked = gpuplan_import::read(&text, Names { files: &files, ..Names::new(&hardware, &models) })
         .map_err(|error| of_file(path, &error))?;
+    if let Some(machines) = arguments.nodes {
+        asked.take_machines_of_user(machines);
+    }
     let mut limits = workload::limits(&arguments.question.limits);
     // A configuration says what is done and rarely where: without machines the work alone is planned.
     let (asked, has_machines) = match named(asked.clone(), &mut limits, &hardware) {

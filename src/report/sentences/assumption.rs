@@ -17,7 +17,7 @@ pub fn sentences(assumptions: &[Assumption]) -> Vec<String> {
 /// What was taken of a job that leaves it open.
 pub fn job_sentence(assumption: &JobAssumption) -> String {
     match assumption {
-        JobAssumption::OneMachine => "1 machine: --nodes is not given".to_owned(),
+        JobAssumption::OneMachine => "1 machine: the job does not say how many (--nodes N)".to_owned(),
         JobAssumption::OnDemandOnly => "on-demand machines: Slurm knows no spot".to_owned(),
         JobAssumption::MachinePerPod => "a machine for each pod".to_owned(),
         JobAssumption::NoSpotNodes => "on-demand machines: no pod asks for spot nodes".to_owned(),
