@@ -235,7 +235,7 @@ fn machines_that_a_job_leaves_to_its_starter_are_stated() {
     let (four, differs, assumed) = machines(open, &["--nodes", "4"]);
     assert!(four == 4 && !differs && !assumed.contains("1 machine"), "{assumed}");
     let stated = "#SBATCH --nodes=2 --gres=gpu:h100:8\ntorchrun a.py\n";
-    assert_eq!(machines(stated, &["--nodes", "2"]).1, false);
+    assert!(!machines(stated, &["--nodes", "2"]).1);
     let (three, differs, _) = machines(stated, &["--nodes", "3"]);
     assert!(three == 3 && differs, "the person knows better, and both are named");
     let alone = gpuplan(&["plan", "examples/llama-3.1-8b-lora.toml", "--nodes", "4"]);
