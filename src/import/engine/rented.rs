@@ -1,4 +1,4 @@
-//! Rented that a service's file or a command line rents: a machine type, or cards by their name and number.
+//! Machines that a service's file or a command line rents: a machine type, or cards by their name and number.
 
 use crate::error::invalid;
 use crate::recipe::Entry;
@@ -6,7 +6,7 @@ use crate::{Choice, Gpus, ImportError, JobRequest, Names, chips};
 use gpuplan_hardware::Hardware;
 use gpuplan_hardware::InstanceType;
 
-/// Rented of one kind, as they are written.
+/// Machines of one kind, as they are written.
 #[derive(Clone, Debug, Default)]
 pub struct Rented {
     pub machine: Option<String>,
