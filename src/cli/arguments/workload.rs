@@ -242,17 +242,13 @@ const ALIASES: [(&str, &str); 17] = [
     ("dtype", "precision"),
     ("lora-r", "lora-rank"),
 ];
+const BATCHES: &str =
+    "--global-batch N: the sequences of a step, over all GPUs; or --micro-batch N: those of one pass of one GPU";
 const CHANGES_NOTHING: &str = "leave it out: it changes neither the time nor the cost of a run";
 /// What people type who know other programs, and what says the same here.
 const FOREIGN: [(&str, &str); 15] = [
-    (
-        "batch-size",
-        "--global-batch N: the sequences of a step, over all GPUs; or --micro-batch N: those of one pass of one GPU",
-    ),
-    (
-        "bs",
-        "--global-batch N: the sequences of a step, over all GPUs; or --micro-batch N: those of one pass of one GPU",
-    ),
+    ("batch-size", BATCHES),
+    ("bs", BATCHES),
     ("train-batch-size", "--global-batch N: the sequences of a step, over all GPUs"),
     ("dataset", "--samples or --tokens says how much there is, --data-place where it is stored"),
     ("num-gpus", "--gpus H100:8"),

@@ -9,6 +9,7 @@ use crate::serving::one_pass::{EAGER_ELEMENTS, MERGED_ELEMENTS, MOST_SAMPLES};
 use crate::serving::{ENGINE_BYTES, KERNEL_SECONDS, PassTime, Replica, ReplicaMemory};
 use crate::time::{gemm, vision};
 use gpuplan_workload::model::pipeline::networks::decoder;
+use gpuplan_workload::model::pipeline::u_net::WEIGHTS_OF_3X3;
 use gpuplan_workload::model::pipeline::{CLIP_TOKENS, Pipeline, UNet};
 use gpuplan_workload::{Gemm, Model, Sampling, Serving, StoredFormat, Training};
 
@@ -156,7 +157,8 @@ impl Replica<'_> {
             };
             products.iter().map(one).sum()
         };
-        let matmul = seconds(&work.convolutions, &of_convolutions, 9.0) + seconds(&work.products, &self.rates, 1.0);
+        let matmul =
+            seconds(&work.convolutions, &of_convolutions, WEIGHTS_OF_3X3) + seconds(&work.products, &self.rates, 1.0);
         let scores = work.attention * passes;
         let attention = scores / self.rates.flash * self.factors.compute.at_size(scores).time;
         let bytes = passes * HALF * if self.is_eager() { work.eager } else { work.merged };

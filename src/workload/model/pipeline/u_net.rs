@@ -5,8 +5,8 @@ use crate::model::pipeline::UNet;
 
 /// Pixels of an image for one of its latent, of either side.
 const LATENT_SIDE: f64 = 8.0;
-/// Weights of a convolution for a channel of input and one of output.
-const NINE: f64 = 9.0;
+/// Weights of a convolution of 3 x 3 for a channel of input and one of output.
+pub const WEIGHTS_OF_3X3: f64 = 9.0;
 /// Multiples of which attention kernels compute the width of a head (Dao-AILab/flash-attention, csrc/flash_attn/flash_api.cpp).
 const HEAD_MULTIPLE: f64 = 32.0;
 /// Heads of a layer where their width is not stated.
@@ -98,7 +98,7 @@ impl Work {
     }
 
     fn convolution(&mut self, inputs: f64, outputs: f64, pixels: f64) {
-        self.convolutions.push(Gemm::new(pixels, outputs, NINE * inputs, 1.0));
+        self.convolutions.push(Gemm::new(pixels, outputs, WEIGHTS_OF_3X3 * inputs, 1.0));
     }
 
     /// Two convolutions, each after a norm (3) and an activation (2); the time step is added between them (2), the input at the end (3), and
