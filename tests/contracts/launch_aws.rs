@@ -453,7 +453,8 @@ async fn a_fleet_keeps_one_machine_until_it_is_ended(cloud: &CloudBox, launcher:
     let suite = CreateRequest { run: "suite".to_owned(), token: "suite".to_owned(), ..order.machine.clone() };
     let suite = KeepRequest { machine: suite, ..order.clone() };
     let take = |id: &MachineId| cloud.world.take(&id.0, Duration::ZERO);
-    crate::contracts::keepers::keep_the_contract([launcher, &other], &suite, take, SignedDuration::from_secs(3)).await;
+    let (started, soon) = (|| cloud.world.fleets.started(), SignedDuration::from_secs(3));
+    crate::contracts::keepers::keep_the_contract([launcher, &other], &suite, take, started, soon).await;
     launcher.list(None).await.unwrap();
     assert_eq!((cloud.world.fleets.active(), cloud.world.fleets.templates()), (0, 0), "nothing of it is left");
     let group = keeper.keep(order.clone()).await.unwrap();

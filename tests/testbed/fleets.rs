@@ -64,6 +64,11 @@ impl Fleets {
         self.kept.lock().unwrap().fleets.iter().filter(|fleet| fleet.is_active).count()
     }
 
+    /// Machines that all of them ever started.
+    pub fn started(&self) -> usize {
+        self.kept.lock().unwrap().fleets.iter().map(|fleet| fleet.started.len()).sum()
+    }
+
     pub fn templates(&self) -> usize {
         self.kept.lock().unwrap().templates.len()
     }
@@ -161,7 +166,10 @@ impl Fleets {
                 &format!("<fleetId>{id}</fleetId><fleetInstanceSet><item>{started}</item></fleetInstanceSet>"),
             ));
         }
-        kept.fleets.push(Fleet { id: id.clone(), asked: call.clone(), template, started: Vec::new(), is_active: true });
+        // Its first machine at once: a short fleet on a busy machine would be over before the next look.
+        let mut fleet = Fleet { id: id.clone(), asked: call.clone(), template, started: Vec::new(), is_active: true };
+        self.start_one(&mut fleet);
+        kept.fleets.push(fleet);
         call.reply(ec2(call, &format!("<fleetId>{id}</fleetId>")))
     }
 

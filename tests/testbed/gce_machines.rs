@@ -355,6 +355,10 @@ impl Shared {
         }
         let silent: BTreeSet<String> = state.unreachable.iter().filter(|place| is_region(place)).cloned().collect();
         let answer = state.groups.answer(call, &silent)?;
+        if call.method == "compute.regionInstanceGroupManagers.insert" {
+            // At once: a short group on a busy machine would be over before the next call.
+            self.start_lacking(&mut state);
+        }
         if call.method == "compute.regionInstanceGroupManagers.delete" && matches!(answer, Answer::Json(_)) {
             let end = format!("/{}", machine_of(&call.parameters["instanceGroupManager"]));
             let of_group: Vec<String> = state.machines.keys().filter(|key| key.ends_with(&end)).cloned().collect();
