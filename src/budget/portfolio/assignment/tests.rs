@@ -198,11 +198,22 @@ proptest! {
 
     #[test]
     fn no_other_assignment_saves_more(phases in proptest::collection::vec((1_u32..3, 1_u32..300, 1_u32..4, 1_u32..2), 1..5)) {
-        let portfolio = portfolio(&phases, 1, &committed("year", 2, ""));
-        let held = answer(&portfolio).held.unwrap();
-        let best = best(1440.0, &phases);
-        prop_assert!(held.most_saved_usd.dollars() >= best - 0.01, "{:?} {}", held, best);
-        prop_assert!((held.saved_usd.dollars() - best).abs() <= 0.01, "{:?} {}", held, best);
-        prop_assert!(held.most_saved_usd.dollars() <= best + 0.01, "{:?} {}", held, best);
+        saves_most(&phases);
     }
+}
+
+/// Against all assignments to the machines of one pool.
+fn saves_most(phases: &[(u32, u32, u32, u32)]) {
+    let portfolio = portfolio(phases, 1, &committed("year", 2, ""));
+    let held = answer(&portfolio).held.unwrap();
+    let best = best(1440.0, phases);
+    assert!((held.saved_usd.dollars() - best).abs() <= 0.01, "{held:?} {best}");
+    // The solver takes a number for whole that is so to a millionth, and its bound may be so much higher for each phase.
+    let (lowest, highest) = (best - 0.01, best + 0.01 + 1e-6 * held.full_cost_usd.dollars());
+    assert!((lowest..=highest).contains(&held.most_saved_usd.dollars()), "{held:?} {best}");
+}
+
+#[test]
+fn a_bound_is_as_tight_as_its_solver_counts() {
+    saves_most(&[(2, 233, 1, 1), (2, 269, 2, 1)]);
 }
