@@ -52,7 +52,7 @@ const ARRIVALS: &str = "--requests-per-second N: how many arrive; how many run a
 const MEMORY: &str = "--gpus 24GB+";
 
 /// Flags that are refused with what says the same, and what it is called here.
-const FOREIGN: [(&str, &str); 66] = [
+const FOREIGN: [(&str, &str); 68] = [
     // Accelerate, DeepSpeed, Megatron, Hugging Face.
     ("batch-size", BATCHES),
     ("bs", BATCHES),
@@ -79,7 +79,9 @@ const FOREIGN: [(&str, &str); 66] = [
     ("weight-decay", CHANGES_NOTHING),
     ("lora-alpha", CHANGES_NOTHING),
     ("output-dir", CHANGES_NOTHING),
-    // SkyPilot, dstack, Slurm, torchrun.
+    // SkyPilot, dstack, Slurm, torchrun; and ours, of commands that take them as a word.
+    ("gpus", "name them without a flag, as in `gpuplan prices H100:8`"),
+    ("gpu", "name them without a flag, as in `gpuplan prices H100:8`"),
     ("num-gpus", "--gpus H100:8"),
     ("gpu-count", "--gpus H100:8"),
     ("gpu-type", "--gpus H100"),
