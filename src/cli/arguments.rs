@@ -1,5 +1,6 @@
 //! Arguments that several commands share.
 
+pub mod foreign;
 pub mod global;
 pub mod limits;
 pub mod measured;

@@ -193,7 +193,7 @@ impl Session {
     /// Rules of `policy.toml`: the named file, else the one among the settings. `None` without any.
     pub fn policy(&self, named: Option<&Path>, hardware: &Hardware) -> Result<Option<Policy>, Diagnostic> {
         let text = self.settings_file(named, "policy.toml")?;
-        let read = |text: String| Policy::read(&text, hardware).map_err(Diagnostic::usage);
+        let read = |text: String| Policy::read(&text, hardware).map_err(|error| Diagnostic::settings(&error));
         text.map(read).transpose()
     }
 
@@ -205,7 +205,7 @@ impl Session {
     /// What the user has already: the named file, else the one among the settings.
     pub fn capacity(&self, named: Option<&Path>) -> Result<Capacity, Diagnostic> {
         match self.settings_file(named, "capacity.toml")? {
-            Some(text) => Capacity::read(&text).map_err(Diagnostic::usage),
+            Some(text) => Capacity::read(&text).map_err(|error| Diagnostic::settings(&error)),
             None => Ok(Capacity::default()),
         }
     }

@@ -43,6 +43,9 @@ pub enum SelectorError {
     /// A number that is also the end of a chip's name.
     #[error("`{count}` asks for {count} GPUs of any kind, and a GPU is called {name}")]
     CountOrName { count: u32, name: String },
+    /// A machine of a cloud, and the GPUs that it has.
+    #[error("`{name}` is a machine of {cloud}, and no GPU")]
+    Machine { name: String, cloud: String, gpus: String },
     /// A TPU or another accelerator, with the words for what it is.
     #[error("`{name}` is {what}, and only GPUs that run CUDA or ROCm are planned")]
     OtherAccelerator { name: String, what: &'static str },
@@ -173,7 +176,14 @@ fn unknown(name: &str, hardware: &Hardware) -> SelectorError {
     if let Some(meant) = counted(name).filter(|(_, chip)| find(chip, hardware).is_ok()) {
         return SelectorError::CountMisplaced { text: name.to_owned(), meant: format!("{}:{}", meant.1, meant.0) };
     }
-    let suggestion = did_you_mean(name, hardware.gpu_names()).map(str::to_owned);
+    if let Some(machine) = hardware.instances().iter().find(|machine| machine.name.eq_ignore_ascii_case(name)) {
+        let gpus = format!("{}:{}", hardware.gpu(machine.node.gpu).family, machine.node.gpus);
+        return SelectorError::Machine { name: name.to_owned(), cloud: machine.cloud.to_string(), gpus };
+    }
+    // `H100s` is one more than one.
+    let one = name.strip_suffix(['s', 'S']).filter(|one| find(one, hardware).is_ok());
+    let near = one.or_else(|| did_you_mean(name, hardware.gpu_names()));
+    let suggestion = near.map(str::to_owned);
     SelectorError::UnknownGpu { name: name.to_owned(), suggestion }
 }
 
@@ -313,6 +323,16 @@ mod tests {
             };
             assert_eq!(meant, "H100:8", "{text}");
         }
+        assert!(
+            matches!(refused("H100s:8"), SelectorError::UnknownGpu { suggestion: Some(one), .. } if one == "H100"),
+            "{:?}",
+            refused("H100s:8")
+        );
+        let machine = |name: &str| match refused(name) {
+            SelectorError::Machine { cloud, gpus, .. } => format!("{cloud} {gpus}"),
+            other => panic!("{name}: {other}"),
+        };
+        assert_eq!([machine("p5.48xlarge"), machine("A3-HighGPU-8g")], ["aws H100:8", "gcp H100:8"]);
         assert!(matches!(refused("4090"), SelectorError::CountOrName { count: 4090, name } if name == "RTX-4090"));
         for other in ["TPU:v5e", "tpu-v5p", "v6e-8", "Trainium2", "trn1", "Gaudi3"] {
             assert!(matches!(refused(other), SelectorError::OtherAccelerator { .. }), "{other}: {}", refused(other));

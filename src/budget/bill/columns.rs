@@ -50,6 +50,23 @@ impl Header {
             None
         }
     }
+
+    /// Why it is nobody's export that is known.
+    pub fn unlike(&self) -> &'static str {
+        let has = |name| self.find(&[name]).is_some();
+        let is_one = |mark| self.names.len() == 1 && self.names[0].contains(mark);
+        if has("cost_myCost") {
+            "it is a cost report of Oracle, whose FOCUS reports are read"
+        } else if has("BilledCost") && has("ChargeType") {
+            "it is FOCUS of before 1.0, which has no `ChargeCategory`"
+        } else if is_one(';') {
+            "its columns are separated by `;` instead of commas"
+        } else if is_one('\t') {
+            "its columns are separated by tabs instead of commas"
+        } else {
+            "its columns fit none of them"
+        }
+    }
 }
 
 /// Azure writes columns in the language of the account, with the name in parentheses: `Maßeinheit (UnitOfMeasure)`.
@@ -163,12 +180,13 @@ impl Columns {
         }?;
         found.run.tag = header.names.iter().position(|name| mark.is(name));
         found.place.own_tags = header.tags(mark);
-        if found.run.tag.is_none() && found.run.tags.is_none() {
+        // FOCUS has the column of whoever has tags: without one, every line is of no run.
+        if found.run.tag.is_none() && found.run.tags.is_none() && format != Format::Focus {
             let column = match format {
                 // A legacy report has a column for each tag that was activated for it.
                 Format::Cur if !found.place.own_tags.is_empty() => "resourceTags/user:gpuplan:run",
                 Format::Cur => "resource_tags",
-                Format::Focus | Format::Azure => "Tags",
+                Format::Azure | Format::Focus => "Tags",
                 Format::Google => "labels",
             };
             let why = ": without the tag `gpuplan:run`, or one named by --run-tag, no line can be told apart";
@@ -238,20 +256,27 @@ fn focus(search: &Search) -> Result<Columns, BillError> {
         end: search.find(&["ChargePeriodEnd"]),
         account: search.find(&["BillingAccountId"]),
         amounts: AmountColumns {
-            currency: search.need(&["BillingCurrency"])?,
+            currency: search.need(&["BillingCurrency", "BilledCurrency"])?,
             billed: search.need(&["BilledCost"])?,
             list: search.find(&["ListCost"]),
             contracted: search.find(&["ContractedCost"]),
             effective: EffectiveColumns { every: search.find(&["EffectiveCost"]), ..EffectiveColumns::default() },
             credits: None,
         },
-        cloud: Some(search.need(&["ServiceProviderName", "ProviderName", "InvoiceIssuerName"])?),
+        // The reports of Oracle have the names of the preview: `Provider`, `UsageQuantity`.
+        cloud: Some(search.need(&[
+            "ServiceProviderName",
+            "ProviderName",
+            "Provider",
+            "InvoiceIssuerName",
+            "InvoiceIssuer",
+        ])?),
         usage: UsageColumns {
             category: Some(search.need(&["ChargeCategory"])?),
             service: search.find(&["ServiceCategory"]),
             usage: search.find(&["x_UsageType", "SkuMeter", "ServiceName"]),
-            quantity: search.find(&["ConsumedQuantity", "PricingQuantity"]),
-            unit: search.find(&["ConsumedUnit", "PricingUnit"]),
+            quantity: search.find(&["ConsumedQuantity", "UsageQuantity", "PricingQuantity"]),
+            unit: search.find(&["ConsumedUnit", "UsageUnit", "PricingUnit"]),
         },
         place: PlaceColumns {
             region: search.find(&["RegionId", "Region"]),

@@ -89,10 +89,8 @@ pub enum BillError {
     NoRate { file: String, at: Position, column: String, currency: String },
     #[error("{file}{at}: {detail}")]
     Place { file: String, at: Position, detail: String },
-    #[error(
-        "{file} is not a known export (AWS CUR 2.0, FOCUS, Google Cloud Billing, Azure cost details): its columns fit none of them"
-    )]
-    Unknown { file: String },
+    #[error("{file} is not a known export (AWS CUR, FOCUS, Google Cloud Billing, Azure cost details): {why}")]
+    Unknown { file: String, why: &'static str },
     #[error("{file}: the sum is more than this program can count")]
     TooLarge { file: String },
 }

@@ -33,8 +33,7 @@ pub fn read(file: &str, mut lines: impl BufRead, sums: &mut Sums) -> Result<(), 
             continue;
         }
         sums.lines += 1;
-        let row: Value = serde_json::from_str(&numbers_as_text(text))
-            .map_err(|error| BillError::line(file, number, error.to_string()))?;
+        let row: Value = serde_json::from_str(&numbers_as_text(text)).map_err(|error| broken(file, number, &error))?;
         let currency = row["currency"].as_str().unwrap_or_default();
         let run = sums.mark.run_of(&row["labels"]);
         if run.is_none() {
@@ -55,6 +54,16 @@ pub fn read(file: &str, mut lines: impl BufRead, sums: &mut Sums) -> Result<(), 
             sums.add_in(currency, line).ok_or_else(|| BillError::TooLarge { file: file.to_owned() })?;
         }
     }
+}
+
+/// A row that is spread over several lines ends before it is whole.
+fn broken(file: &str, number: u64, error: &serde_json::Error) -> BillError {
+    let detail = if error.is_eof() {
+        "this JSON goes on in the next line, and a row has one: `jq -c . FILE >bill.json` makes it so".to_owned()
+    } else {
+        error.to_string()
+    };
+    BillError::line(file, number, detail)
 }
 
 /// The month of the invoice; `None`: the export does not say.
@@ -185,6 +194,8 @@ mod tests {
         assert_eq!(said("\"cost\":", "\"costs\":"), "bill.json line 1, column `cost`: it is missing");
         assert!(said("2026-10-01 00", "soon").contains("column `usage_start_time`"));
         assert!(said("}],", "}").starts_with("bill.json line 1: "));
+        let spread = sums("{\n  \"billing_account_id\": \"0-1\"\n}\n").unwrap_err();
+        assert!(spread.starts_with("bill.json line 1: ") && spread.contains("jq -c . FILE"), "{spread}");
         assert_eq!(said("\"amount\":", "\"amounts\":"), "bill.json line 1, column `credits.amount`: it is missing");
         let credit = r#"[{"name":"free","amount":-1.5e-3}]"#;
         assert!(said(credit, "3").starts_with("bill.json line 1, column `credits`: `\"3\"` is not a list of credits"));

@@ -27,7 +27,8 @@ pub struct Table<'a> {
 impl<'a> Table<'a> {
     /// The format is guessed by the header where none is named.
     pub fn new(file: &'a str, format: Option<Format>, header: Header, mark: &RunTag) -> Result<Self, BillError> {
-        let format = format.or_else(|| header.format()).ok_or_else(|| BillError::Unknown { file: file.to_owned() })?;
+        let unknown = || BillError::Unknown { file: file.to_owned(), why: header.unlike() };
+        let format = format.or_else(|| header.format()).ok_or_else(unknown)?;
         Ok(Self { file, format, columns: Columns::new(file, format, &header, mark)?, header })
     }
 
@@ -244,9 +245,9 @@ fn effective_cost(row: &LineCells, columns: &EffectiveColumns, category: &str) -
     }
 }
 
-/// One amount, or a list of `{"amount": ...}`.
+/// One amount, one `{"amount": ...}`, or a list of them; `{}` is none.
 fn credit_amounts(text: &str) -> Result<Vec<FineUsd>, String> {
-    if !text.starts_with('[') {
+    if !text.starts_with(['[', '{']) {
         return FineUsd::parse(text).map(|amount| vec![amount]).map_err(|error| error.to_string());
     }
     let list: Value = serde_json::from_str(&numbers_as_text(text))
@@ -255,7 +256,11 @@ fn credit_amounts(text: &str) -> Result<Vec<FineUsd>, String> {
         let text = credit["amount"].as_str().ok_or_else(|| format!("the credit {credit} has no amount"))?;
         FineUsd::parse(text).map_err(|error| error.to_string())
     };
-    list.as_array().into_iter().flatten().map(amount).collect()
+    match &list {
+        Value::Object(credit) if credit.is_empty() => Ok(Vec::new()),
+        Value::Array(credits) => credits.iter().map(amount).collect(),
+        credit => Ok(vec![amount(credit)?]),
+    }
 }
 
 fn cloud(row: &LineCells, columns: &Columns) -> String {

@@ -168,7 +168,10 @@ impl Reader<'_> {
     fn team(&self, section: &Spanned<RunSection>, stated: Option<&Spanned<String>>, teams: &[Team]) -> Read<String> {
         let known = || teams.iter().map(|team| team.name.as_str());
         let Some(stated) = stated else {
-            let hint = format!("team = \"{}\"", known().next().unwrap_or("research"));
+            let hint = known().next().map_or_else(
+                || "team = \"research\", and [[team]] with name = \"research\"".to_owned(),
+                |name| format!("team = \"{name}\""),
+            );
             return Err(PortfolioError::at(self.line(section), "`team` is missing: every run is somebody's", hint));
         };
         let name = stated.get_ref();
@@ -365,7 +368,8 @@ impl Reader<'_> {
             }
             other => {
                 let detail = format!("kind `{other}` is neither `reservation` nor `savings-plan`");
-                return Err(PortfolioError::at(self.line(&section.kind), detail, "kind = \"reservation\""));
+                let meant = did_you_mean(other, ["reservation", "savings-plan"]).unwrap_or("reservation");
+                return Err(PortfolioError::at(self.line(&section.kind), detail, format!("kind = \"{meant}\"")));
             }
         };
         Ok(Commitment {

@@ -54,7 +54,7 @@ pub struct PlaceArguments {
     #[arg(long = "region", value_name = "REGION", value_delimiter = ',')]
     pub regions: Vec<String>,
     /// Use only this cloud and region, written as cloud[/region]
-    #[arg(long, value_name = "PLACE")]
+    #[arg(long, value_name = "PLACE", conflicts_with_all = ["clouds", "regions"])]
     pub infra: Option<String>,
 }
 

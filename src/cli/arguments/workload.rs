@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, FromArgMatches};
 
+use crate::arguments::foreign::ALIASES;
+
 const HEADING: &str = "Workload (each replaces the file's own value)";
 
 /// A workload as a file, as flags, or as a file with flags laid over it.
@@ -222,53 +224,6 @@ const ALTERNATIVES: [(&str, &[&str]); 4] = [
     ("passes or steps", &["epochs", "steps"]),
     ("size of a step", &["global-batch", "global-batch-tokens"]),
 ];
-/// What engines and other programs call the same.
-const ALIASES: [(&str, &str); 17] = [
-    ("input-tokens", "prompt-tokens"),
-    ("output-tokens", "answer-tokens"),
-    ("rps", "requests-per-second"),
-    ("seq-length", "sequence-length"),
-    ("seq-len", "sequence-length"),
-    ("max-seq-length", "sequence-length"),
-    ("max-seq-len", "sequence-length"),
-    ("context", "sequence-length"),
-    ("context-length", "sequence-length"),
-    ("global-batch-size", "global-batch"),
-    ("micro-batch-size", "micro-batch"),
-    ("per-device-train-batch-size", "micro-batch"),
-    ("gradient-accumulation-steps", "grad-accumulation"),
-    ("num-train-epochs", "epochs"),
-    ("max-steps", "steps"),
-    ("dtype", "precision"),
-    ("lora-r", "lora-rank"),
-];
-const BATCHES: &str =
-    "--global-batch N: the sequences of a step, over all GPUs; or --micro-batch N: those of one pass of one GPU";
-const CHANGES_NOTHING: &str = "leave it out: it changes neither the time nor the cost of a run";
-/// What people type who know other programs, and what says the same here.
-const FOREIGN: [(&str, &str); 15] = [
-    ("batch-size", BATCHES),
-    ("bs", BATCHES),
-    ("train-batch-size", "--global-batch N: the sequences of a step, over all GPUs"),
-    ("dataset", "--samples or --tokens says how much there is, --data-place where it is stored"),
-    ("num-gpus", "--gpus H100:8"),
-    ("gpu-count", "--gpus H100:8"),
-    ("gpu-type", "--gpus H100"),
-    ("accelerators", "--gpus H100:8"),
-    ("provider", "--cloud aws"),
-    ("zone", "--region us-east-1, or the id of a zone, such as use1-az6"),
-    ("lr", CHANGES_NOTHING),
-    ("learning-rate", CHANGES_NOTHING),
-    ("warmup-steps", CHANGES_NOTHING),
-    ("weight-decay", CHANGES_NOTHING),
-    ("lora-alpha", CHANGES_NOTHING),
-];
-
-/// What to type in place of a flag of other programs. `None`: nobody's flag that is known.
-pub fn instead_of(flag: &str) -> Option<&'static str> {
-    let name = flag.trim_start_matches('-').replace('_', "-");
-    FOREIGN.iter().find(|(foreign, _)| *foreign == name).map(|(_, instead)| *instead)
-}
 /// What a flag states of the data set where it stands beside `--epochs`.
 const WITH_EPOCHS: [(&str, &str); 2] = [("training.tokens", "data.tokens"), ("training.samples", "data.samples")];
 

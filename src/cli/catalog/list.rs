@@ -31,13 +31,13 @@ pub enum CatalogCommand {
         /// List only instance types whose GPUs match, such as A100:8 or 80GB+
         gpus: Option<String>,
         /// List only this cloud (repeat for several)
-        #[arg(long = "cloud", value_name = "CLOUD")]
+        #[arg(long = "cloud", value_name = "CLOUD", value_delimiter = ',')]
         clouds: Vec<String>,
     },
     /// List machines without GPUs, which phases of kind `processing` run on
     Hosts {
         /// List only this cloud (repeat for several)
-        #[arg(long = "cloud", value_name = "CLOUD")]
+        #[arg(long = "cloud", value_name = "CLOUD", value_delimiter = ',')]
         clouds: Vec<String>,
     },
     /// List named models

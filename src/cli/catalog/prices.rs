@@ -28,7 +28,7 @@ pub struct PricesArguments {
     /// List only offers with these GPUs, such as H100:8 [default: every GPU]
     pub gpus: Option<String>,
     /// List only this cloud (repeat for several)
-    #[arg(long = "cloud", value_name = "CLOUD")]
+    #[arg(long = "cloud", value_name = "CLOUD", value_delimiter = ',')]
     pub clouds: Vec<String>,
     /// List only this region, zone id or prefix of one
     #[arg(long = "region", value_name = "REGION")]

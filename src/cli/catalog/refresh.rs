@@ -13,7 +13,7 @@ use gpuplan_report::catalog::refresh::{self, SourceOutcome, SourceRow};
 #[derive(Debug, Args)]
 pub struct RefreshArguments {
     /// Fetch only from this cloud (repeat for several)
-    #[arg(long = "cloud", value_name = "CLOUD")]
+    #[arg(long = "cloud", value_name = "CLOUD", value_delimiter = ',')]
     pub clouds: Vec<String>,
     /// Also fetch the prices of the last 90 days where the cloud publishes them, which takes many more requests
     #[arg(long)]

@@ -100,7 +100,15 @@ pub fn run(arguments: &ImportArguments, session: &Session) -> Result<Exit, Diagn
         OutputFormat::Csv => session.printer.data(&report::csv(&read)),
         OutputFormat::Table if differences.is_empty() => {
             let tag = arguments.run_tag.as_deref().unwrap_or("gpuplan:run");
-            session.printer.note(&format!("{} lines read, none with the tag `{tag}`", sums.lines));
+            let kept = if bills.is_empty() { "" } else { "; kept, and `gpuplan costs --all` counts them" };
+            let lines = if sums.lines == 1 { "line" } else { "lines" };
+            session.printer.note(&format!("{} {lines} read, none with the tag `{tag}`{kept}", sums.lines));
+            if sums.unread > 0 {
+                session.printer.note(&format!(
+                    "of {} of them the amount is not known: it cannot be read, or is in a currency without --rate",
+                    sums.unread
+                ));
+            }
             if formats.contains(&"cur") {
                 session.printer.note("hint: on AWS the tag is activated under Billing > Cost allocation tags, and is then in exports a day later");
             }
@@ -223,7 +231,9 @@ fn quietly<T>(read: impl FnOnce() -> T) -> T {
 fn refused(error: &BillError) -> Diagnostic {
     let diagnostic = Diagnostic::usage(error);
     match error {
-        BillError::Unknown { .. } => diagnostic.hint("gpuplan costs import FILE --format cur"),
+        BillError::Unknown { .. } => diagnostic
+            .hint("export every charge: AWS Data Exports (CUR or FOCUS), the detailed export of Google Cloud, cost and usage details of Azure")
+            .hint("where a known export has other columns, `gpuplan costs import FILE --format cur` says what is missing"),
         BillError::Missing { column, .. } if column.starts_with("resourceTags/") => diagnostic
             .hint("activate the tag under Billing > Cost allocation tags: reports have a column for it a day later; --run-tag names another")
             .hint("nothing was kept"),

@@ -16,7 +16,7 @@ use crate::finance::alert;
 use crate::question::answer::{compute_on, context, gathered_with, nothing_fits};
 use crate::question::measurements::Measurements;
 use crate::question::workload;
-use crate::session::diagnostic::{Diagnostic, Exit};
+use crate::session::diagnostic::{Diagnostic, Exit, meant_in_toml};
 use crate::session::input::read_text;
 use crate::session::{Catalogs, Session};
 use gpuplan_budget::portfolio::budget::months_for;
@@ -247,7 +247,10 @@ fn refused(path: &Path, error: PortfolioError) -> Diagnostic {
     let diagnostic = Diagnostic::usage(format!("{}: {error}", path.display()));
     match error {
         PortfolioError::Invalid { hint, .. } => diagnostic.hint(hint),
-        PortfolioError::Syntax(_) => diagnostic.hint("examples/portfolio.toml shows every key"),
+        PortfolioError::Syntax(text) => {
+            let meant = meant_in_toml(&text).into_iter();
+            meant.chain(["examples/portfolio.toml shows every key".to_owned()]).fold(diagnostic, Diagnostic::hint)
+        }
     }
 }
 

@@ -39,7 +39,7 @@ pub struct CostsArguments {
     #[arg(long, value_name = "TIME")]
     pub until: Option<String>,
     /// Show only this cloud (repeat for several); `fake` shows rehearsals
-    #[arg(long = "cloud", value_name = "CLOUD")]
+    #[arg(long = "cloud", value_name = "CLOUD", value_delimiter = ',')]
     pub clouds: Vec<String>,
     /// Tell phases apart by this portfolio (TOML), for `--by phase`
     #[arg(long, value_name = "FILE")]

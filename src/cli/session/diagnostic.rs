@@ -12,6 +12,7 @@ use gpuplan_hardware::catalog::HardwareError;
 use gpuplan_hardware::selector::SelectorError;
 use gpuplan_market::snapshot::MarketError;
 use gpuplan_plan::limits::LimitsError;
+use gpuplan_units::names::did_you_mean;
 use gpuplan_workload::file::{ForeignFormat, WorkloadFileError};
 use gpuplan_workload::huggingface::ConfigError;
 use gpuplan_workload::safetensors::IndexError;
@@ -145,6 +146,7 @@ impl From<SelectorError> for Diagnostic {
             SelectorError::UnknownGpu { suggestion: Some(name), .. } => {
                 diagnostic.hint(format!("did you mean `{name}`? `gpuplan catalog gpus` lists all"))
             }
+            SelectorError::Machine { cloud, gpus, .. } => diagnostic.hint(format!("--gpus {gpus} --cloud {cloud}")),
             SelectorError::CountMisplaced { meant, .. } => diagnostic.hint(format!("--gpus {meant}")),
             SelectorError::CountOrName { count, name } => {
                 diagnostic.hint(format!("--gpus {name}")).hint(format!("`--gpus {count}..{count}` is the count"))
@@ -241,6 +243,43 @@ impl From<WorkloadFileError> for Diagnostic {
     }
 }
 
+impl Diagnostic {
+    /// A settings file in TOML with a key or a value that cannot be meant, and what probably was.
+    pub fn settings(error: &impl Display) -> Self {
+        let text = error.to_string();
+        let diagnostic = Self::usage(&text);
+        match meant_in_toml(&text) {
+            Some(hint) => diagnostic.hint(hint),
+            None => diagnostic.hint("docs/book/keys.md has every key with its value"),
+        }
+    }
+}
+
+/// What a message of the TOML reader about a key or a type asks for.
+pub fn meant_in_toml(message: &str) -> Option<String> {
+    if let Some((_, names)) = message.split_once("unknown field ") {
+        let mut names = names.split('`').skip(1).step_by(2);
+        let unknown = names.next()?;
+        return did_you_mean(unknown, names).map(|name| format!("did you mean `{name}`?"));
+    }
+    let (_, types) = message.split_once("invalid type: ")?;
+    let (given, expected) = types.split_once(", expected ")?;
+    let is_number = ["u8", "u16", "u32", "u64", "i64", "f64"].iter().any(|number| expected.starts_with(number));
+    match given.split(' ').next()? {
+        "string" if is_number => {
+            let value = given.trim_start_matches("string ").trim_matches('"');
+            Some(format!("write the number without quotes: {value}"))
+        }
+        "map" if expected.starts_with("a sequence") => {
+            Some("write two brackets around the name, as in [[run]]: there may be several".to_owned())
+        }
+        "integer" | "floating" if expected.contains("string") => {
+            Some(format!("write it in quotes: \"{}\"", given.split('`').nth(1)?))
+        }
+        _ => None,
+    }
+}
+
 /// What to do with a file of another kind.
 fn of_format(diagnostic: Diagnostic, format: ForeignFormat) -> Diagnostic {
     match format {
@@ -304,6 +343,20 @@ impl From<IndexError> for Diagnostic {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_toml_reader_says_of_a_key_or_a_type_is_answered_with_what_to_write() {
+        for (said, meant) in [
+            ("unknown field `repeat`, expected one of `name`, `repeats`", Some("did you mean `repeats`?")),
+            ("unknown field `colour`, expected one of `name`, `repeats`", None),
+            ("invalid type: string \"2\", expected u32", Some("write the number without quotes: 2")),
+            ("invalid type: floating point `4.5`, expected a string", Some("write it in quotes: \"4.5\"")),
+            ("missing field `nodes`", None),
+        ] {
+            assert_eq!(meant_in_toml(said).as_deref(), meant, "{said}");
+        }
+        assert!(meant_in_toml("invalid type: map, expected a sequence").is_some_and(|hint| hint.contains("[[run]]")));
+    }
 
     #[test]
     fn an_error_is_one_line_of_json_with_its_kind() {

@@ -7,9 +7,10 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind as WrongArgument};
 
+use crate::arguments::foreign::instead_of;
 use crate::arguments::global::Verbosity;
-use crate::arguments::workload::instead_of;
 use crate::session::diagnostic::{Diagnostic, Exit};
+use gpuplan_units::names::similarity;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Printer {
@@ -124,6 +125,10 @@ impl Printer {
                 if error.kind() == WrongArgument::UnknownArgument {
                     // That it could be passed after `--` as the name of a file helps nobody who meant a flag.
                     error.remove(ContextKind::Suggested);
+                    if is_unlike(&error) {
+                        error.remove(ContextKind::SuggestedArg);
+                        error.remove(ContextKind::Usage);
+                    }
                 }
                 self.clap(&error)
             }
@@ -177,6 +182,9 @@ impl Printer {
     }
 }
 
+/// Flags this much alike are one, misspelt: `--gups` and `--gpus` are, `--max-hours` and `--max-nodes` are not.
+const SAME_FLAG: f64 = 0.85;
+
 fn say(text: &str) {
     let _ = writeln!(io::stderr(), "{}", plain(text));
 }
@@ -194,6 +202,16 @@ fn plain(text: &str) -> Cow<'_, str> {
 fn unwritten(error: &io::Error) -> Diagnostic {
     Diagnostic::unexpected(format!("cannot write the answer: {error}"))
         .hint("free some space, or write to another place")
+}
+
+/// Whether the flag that is suggested has little in common with the one that was typed: `--verbose` for `--zero-stage`.
+fn is_unlike(error: &clap::Error) -> bool {
+    let flag = |kind| match error.get(kind) {
+        Some(ContextValue::String(flag)) => Some(flag.as_str()),
+        _ => None,
+    };
+    let both = flag(ContextKind::InvalidArg).zip(flag(ContextKind::SuggestedArg));
+    both.is_some_and(|(typed, near)| similarity(typed, near) < SAME_FLAG)
 }
 
 /// A flag followed by a negative amount, before the command of the user's own.

@@ -195,7 +195,31 @@ fn money(key: &'static str, text: &str) -> Result<Usd, LimitsError> {
         let detail = if is_foreign { format!("{detail}: prices are in US dollars") } else { detail };
         LimitsError::Invalid { key, detail, nearest }
     };
+    if key == "budget" {
+        return budget(text, refused);
+    }
     let amount = parse_amount(text.trim().trim_end_matches("/h")).map_err(|error| refused(error.to_string()))?;
+    if amount > Usd::ZERO { Ok(amount) } else { Err(refused("it must be more than zero; try 100".to_owned())) }
+}
+
+/// Dollars for the whole run.
+fn budget(text: &str, refused: impl Fn(String) -> LimitsError) -> Result<Usd, LimitsError> {
+    let text = text.trim();
+    if let Some(rate) = text.strip_suffix("/h") {
+        let detail =
+            format!("`{text}` is an hour's, and a budget is for the whole run; `--max-price {rate}` is for an hour");
+        return Err(LimitsError::Invalid { key: "budget", detail, nearest: Vec::new() });
+    }
+    // Where a point groups digits, `1.000` is a thousand; nobody writes a tenth of a cent of a dollar that has none.
+    if let Some(whole) = text.strip_suffix(".000") {
+        let detail = format!("`{text}` may be a thousand times as much where a point groups digits");
+        return Err(LimitsError::Invalid {
+            key: "budget",
+            detail,
+            nearest: vec![whole.to_owned(), format!("{whole}000")],
+        });
+    }
+    let amount = parse_amount(text).map_err(|error| refused(error.to_string()))?;
     if amount > Usd::ZERO { Ok(amount) } else { Err(refused("it must be more than zero; try 100".to_owned())) }
 }
 

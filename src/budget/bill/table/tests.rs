@@ -135,7 +135,16 @@ fn what_is_wrong_is_named_with_file_line_and_column() {
     );
     let legacy = CUR.replace("resource_tags", "resourceTags/user:environment");
     assert!(said(&legacy).contains("the column `resourceTags/user:gpuplan:run` is missing"), "{}", said(&legacy));
-    assert!(said("a,b\n1,2\n").contains("is not a known export"));
+    for (text, why) in [
+        ("a,b\n1,2\n", "its columns fit none of them"),
+        ("BilledCost;ChargeCategory;Tags\n1;Usage;\n", "separated by `;`"),
+        ("BilledCost\tChargeCategory\n1\tUsage\n", "separated by tabs"),
+        ("lineItem/referenceNo,lineItem/intervalUsageStart,cost/myCost,cost/currencyCode\n", "FOCUS reports are read"),
+        ("InvoiceIssuer,ChargeType,BilledCurrency,BilledCost\n", "FOCUS of before 1.0"),
+    ] {
+        let said = said(text);
+        assert!(said.contains("is not a known export") && said.contains(why), "{said}");
+    }
     assert!(said(&format!("{CUR}1,2\n")).starts_with("bill.csv line 2: "), "{}", said(&format!("{CUR}1,2\n")));
     assert!(
         said(&line("USD", "1", day).replace("\"\"a\"\"}", "\"\"a\"\""))
@@ -219,6 +228,51 @@ fn other_currencies_are_converted_at_the_rate_that_is_stated_and_at_no_other() {
     for text in ["EUR", "EUR=0", "EUR=-1", "USD=1", "EURO=1", "EUR=x"] {
         assert_eq!(ExchangeRate::parse(text), None, "{text}");
     }
+}
+
+#[test]
+fn a_file_that_has_no_lines_of_text_is_told_by_its_beginning() {
+    let said = |bytes: &[u8]| crate::bill::read("bill", None, bytes, &mut Sums::default()).unwrap_err().to_string();
+    for (bytes, what) in [
+        (&b"PK\x03\x04\x14\x00"[..], "zip archive or an Excel workbook"),
+        (&[0xff, 0xfe, b'B', 0], "iconv -f UTF-16"),
+        (b"[{\"cost\": 1}]", "jq -c '.[]' FILE"),
+        (b"PAR1", "gunzip"),
+    ] {
+        assert!(said(bytes).contains(what), "{}", said(bytes));
+    }
+}
+
+/// As a set of the FOCUS specification has it, which supports no tags (`BilledCurrency` is the name of its preview), and as a query
+/// writes credits that are none.
+#[test]
+fn focus_without_tags_is_of_no_run_and_credits_may_be_one_or_none() {
+    let focus = "BilledCost,BilledCurrency,BillingPeriodStart,ChargeCategory,ChargePeriodStart,EffectiveCost,ProviderName,ServiceCategory\n\
+        258000.0,USD,2026-01-01T00:00:00Z,Purchase,2026-01-01T00:00:00Z,0,Google Cloud Platform,Compute\n";
+    let (format, sums) = read_text(focus).unwrap();
+    assert_eq!((format, sums.lines, sums.ours, sums.unread), (Format::Focus, 1, 0, 0));
+    let known = Known { runs: &BTreeSet::new(), hardware: &Hardware::default() };
+    let bills = sums.bills("h", "s", &known);
+    assert_eq!(bills[0].others[0].costs.billed.unwrap().to_string(), "258000.00");
+    let google = |credits: &str| {
+        billed(&format!(
+            "usage_start_time,cost,currency,labels,credits\n\
+            2026-10-01,2,USD,\"{{\"\"gpuplan_run\"\": \"\"a\"\"}}\",\"{credits}\"\n"
+        ))
+    };
+    assert_eq!((google("{}").len(), google("[]").len()), (1, 1));
+    let amounts: BTreeSet<String> = google("{\"\"amount\"\": -0.5}").into_iter().map(|row| row.3).collect();
+    assert_eq!(amounts, BTreeSet::from(["-0.50".to_owned(), "2.00".to_owned()]));
+}
+
+/// Columns as a report of Oracle has them: names of the preview of FOCUS, moments without seconds.
+#[test]
+fn the_focus_reports_of_oracle_are_read() {
+    let text = "BilledCost,BillingAccountId,BillingCurrency,BillingPeriodStart,ChargeCategory,ChargePeriodEnd,ChargePeriodStart,EffectiveCost,\
+        InvoiceIssuer,ListCost,Provider,Publisher,Region,ServiceCategory,ServiceName,Tags,UsageQuantity,UsageUnit\n\
+        12.50,12345,USD,2026-01-01T00:00Z,Usage,2026-01-02T00:00Z,2026-01-01T00:00Z,12.50,Oracle,12.50,OCI,Oracle,us-ashburn-1,Compute,\
+        Compute,\"{\"\"gpuplan:run\"\":\"\"a\"\"}\",24,Hours\n";
+    assert_eq!(billed(text), [("oci".to_owned(), "a".to_owned(), Item::Machines, "12.50".to_owned(), 24.0)]);
 }
 
 proptest::proptest! {

@@ -8,6 +8,7 @@ use toml::Spanned;
 
 use crate::portfolio::PortfolioError;
 use crate::portfolio::calendar::Month;
+use gpuplan_units::nearest;
 use gpuplan_units::separators::{parse_amount, parse_rate};
 use gpuplan_units::{Usd, UsdPerHour};
 use gpuplan_workload::file::Scalar;
@@ -45,14 +46,18 @@ impl Reader<'_> {
     }
 
     pub fn money(&self, key: &str, stated: &Spanned<Scalar>) -> Read<Usd> {
-        parse_amount(&stated.get_ref().to_string()).map_err(|error| {
-            PortfolioError::at(self.line(stated), format!("{key}: {error}"), format!("{key} = \"120000\""))
+        let text = stated.get_ref().to_string();
+        parse_amount(&text).map_err(|error| {
+            let meant = nearest::amount(&text).unwrap_or_else(|| "120000".to_owned());
+            PortfolioError::at(self.line(stated), format!("{key}: {error}"), format!("{key} = \"{meant}\""))
         })
     }
 
     pub fn hourly(&self, key: &str, stated: &Spanned<Scalar>) -> Read<UsdPerHour> {
-        parse_rate(&stated.get_ref().to_string()).map_err(|error| {
-            PortfolioError::at(self.line(stated), format!("{key}: {error}"), format!("{key} = \"98.32\""))
+        let text = stated.get_ref().to_string();
+        parse_rate(&text).map_err(|error| {
+            let meant = nearest::amount(&text).unwrap_or_else(|| "98.32".to_owned());
+            PortfolioError::at(self.line(stated), format!("{key}: {error}"), format!("{key} = \"{meant}\""))
         })
     }
 
