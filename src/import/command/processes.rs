@@ -42,6 +42,18 @@ pub fn of_launcher(before: &[String], launch: &[Entry], asked: &mut JobRequest) 
     }
 }
 
+/// A process of MPI has a card of its own where it trains (`mpiexec -n 8 python image_train.py`); of other programs it may be anything.
+pub fn of_mpi(start: &Start, asked: &mut JobRequest) {
+    let runs = start.before.iter().any(|word| matches!(word.rsplit('/').next(), Some("mpirun" | "mpiexec")));
+    let name = start.name().to_ascii_lowercase();
+    if !runs || !["train", "tune"].iter().any(|word| name.contains(word)) {
+        return;
+    }
+    let of = |pair: &&[String]| ["-np", "-n", "--np"].contains(&pair[0].as_str());
+    let processes = start.before.windows(2).find(of).and_then(|pair| count(&pair[1]));
+    asked.launch.gpus = asked.launch.gpus.or(processes);
+}
+
 /// `docker run --gpus '"device=0,1"' ...` (Docker, "Runtime options with Memory, CPUs, and GPUs"): `all` counts none.
 pub fn of_container(before: &[String], launch: &[Entry], asked: &mut JobRequest) {
     const RUNTIMES: [&str; 3] = ["docker", "nvidia-docker", "podman"];
@@ -83,7 +95,7 @@ pub fn of_environment(
     asked: &mut JobRequest,
 ) {
     let value = |name: &str| environment.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str());
-    let visible = ["CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"].into_iter().find_map(value).and_then(devices);
+    let visible = visible(environment).and_then(|all| u32::try_from(all.len()).ok());
     let is_counted = launch.iter().any(|entry| COUNTS.contains(&entry.key.as_str()) || entry.key == "include");
     let mut processes = asked.launch.gpus_per_machine.filter(|_| is_counted);
     let program = start.program.split([' ', '/']).next().unwrap_or_default();
@@ -116,9 +128,20 @@ fn count(text: &str) -> Option<u32> {
     text.parse::<u32>().ok().filter(|count| *count > 0)
 }
 
-/// `0,1,2`; names of cards and of their slices count too. `None`: none, or not known.
+/// Cards that a command sees. `None`: all that there are, or it is not known which.
+pub fn visible(environment: &[(&str, String)]) -> Option<Vec<String>> {
+    let value = |name: &str| environment.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str());
+    ["CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"].into_iter().find_map(value).and_then(list)
+}
+
+/// How many cards a list names. `None`: none, or not known.
 fn devices(text: &str) -> Option<u32> {
-    let all: Vec<&str> = text.split(',').map(str::trim).collect();
+    list(text).and_then(|all| u32::try_from(all.len()).ok())
+}
+
+/// `0,1,2`; names of cards and of their slices count too.
+fn list(text: &str) -> Option<Vec<String>> {
+    let all: Vec<&str> = text.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
     let is_device = |word: &&str| word.parse::<u32>().is_ok() || word.starts_with("GPU-") || word.starts_with("MIG-");
-    all.iter().all(is_device).then(|| u32::try_from(all.len()).ok()).flatten()
+    (!all.is_empty() && all.iter().all(is_device)).then(|| all.into_iter().map(str::to_owned).collect())
 }

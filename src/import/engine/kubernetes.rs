@@ -7,7 +7,7 @@ use crate::error::invalid;
 use crate::yaml::text;
 use crate::{Choice, GpuModels, Gpus, ImportError, JobKind, JobRequest, Names, Need, chips, command};
 use gpuplan_workload::assumption::JobAssumption;
-use values::{is_placeholder, word};
+use values::{has_open_count, is_placeholder, word};
 
 mod pods;
 mod tests;
@@ -124,7 +124,12 @@ pub fn read(documents: &[Value], names: Names) -> Result<JobRequest, ImportError
     let Some((count, choices)) = machines else {
         return open_machines(asked);
     };
-    asked.nodes = Some(count..=count);
+    // One is priced of those that a tool has yet to count, and no number is the job's own.
+    if has_open_count(&asked) {
+        asked.assumed.push(JobAssumption::OneMachine);
+    } else {
+        asked.nodes = Some(count..=count);
+    }
     asked.assumed.push(JobAssumption::MachinePerPod);
     if choices.iter().all(|choice| !choice.is_spot) {
         asked.assumed.push(JobAssumption::NoSpotNodes);
@@ -165,7 +170,9 @@ fn open_machines(mut asked: JobRequest) -> Result<JobRequest, ImportError> {
     if asked.choices.is_empty() && asked.model_name.is_none() {
         return Err(ImportError::NoGpu);
     }
-    asked.nodes.get_or_insert(1..=1);
+    if !has_open_count(&asked) {
+        asked.nodes.get_or_insert(1..=1);
+    }
     asked.assumed.push(JobAssumption::MachinePerPod);
     asked.assumed.push(JobAssumption::NoSpotNodes);
     Ok(asked)

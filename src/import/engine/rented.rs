@@ -68,8 +68,8 @@ fn choice(one: &Rented, asked: &mut JobRequest, names: Names) -> Result<Option<C
     };
     let machine = one.machine.as_deref().map(|name| name.strip_prefix("ml.").unwrap_or(name));
     let known = machine.and_then(|name| instance(name, one.cloud, names.hardware));
-    let count = one.cards.as_deref().or(counted).filter(|text| !is_open(text));
-    let count = count.map(|text| number("GPUs", text)).transpose()?;
+    let stated = one.cards.as_deref().or(counted);
+    let count = stated.filter(|text| !is_open(text)).map(|text| number("GPUs", text)).transpose()?;
     let cards = count.map(|count| if one.is_together { Gpus::Together(count) } else { Gpus::PerMachine(count) });
     let cloud = one.cloud.and_then(|name| names.hardware.clouds().into_iter().find(|cloud| cloud.as_str() == name));
     if let Some(known) = known {
@@ -83,10 +83,14 @@ fn choice(one: &Rented, asked: &mut JobRequest, names: Names) -> Result<Option<C
     }
     let card = card.filter(|card| !is_open(card));
     let chips = card.and_then(|card| chips::named(card, names.hardware));
-    if chips.is_none() && cards.is_none() {
+    // A card of any kind (`gpu="any"`) is one too.
+    if card.is_none() && cards.is_none() {
         return Ok(None);
     }
-    let gpus = cards.or(Some(Gpus::PerMachine(1)));
+    if let (None, Some(text)) = (cards, stated) {
+        asked.leave_unread("GPUs", text);
+    }
+    let gpus = cards.or(stated.is_none().then_some(Gpus::PerMachine(1)));
     Ok(Some(Choice { chips, gpus, cloud: cloud.filter(|_| one.card.is_some()), ..Choice::default() }))
 }
 

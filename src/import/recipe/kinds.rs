@@ -50,21 +50,48 @@ pub fn of_document(document: &Value, entries: &[Entry]) -> Option<&'static Diale
     document.is_object().then(|| KINDS.iter().find(|(keys, _)| keys.iter().all(has)).map(|(_, dialect)| *dialect))?
 }
 
-/// A configuration of somebody's own with sections of Hugging Face's arguments (`trainer.per_device_train_batch_size`): its keys without their
-/// sections. Where it has no such key it is left as it is, and no dialect is known.
+/// Keys by which such a configuration names a model of others.
+const NAMES_OF_MODEL: [&str; 10] = [
+    "model.name",
+    "name_or_path",
+    "model_name_or_path",
+    "base_model",
+    "model_name",
+    "model_path",
+    "model_id",
+    "base_model_name",
+    "base",
+    "pretrained_model_name_or_path",
+];
+
+/// A configuration of somebody's own with sections of Hugging Face's arguments (`trainer.per_device_train_batch_size`), or of a batch, a rate
+/// of learning and an amount of work beside a model: its keys without their sections. Another is left as it is, and no dialect is known.
 pub fn without_sections(entries: Vec<Entry>) -> (Vec<Entry>, Option<&'static Dialect>) {
-    let is_batch = |entry: &Entry| {
-        [".per_device_train_batch_size", ".per_device_batch_size"].iter().any(|end| entry.key.ends_with(end))
+    let ends = |all: &[&str]| {
+        let is_of = |entry: &Entry| {
+            entry.key.split_once('.').is_some_and(|(_, rest)| all.contains(&rest)) || all.contains(&entry.key.as_str())
+        };
+        entries.iter().any(is_of)
     };
-    if !entries.iter().any(is_batch) {
+    let of_trainer = entries.iter().any(|entry| {
+        [".per_device_train_batch_size", ".per_device_batch_size"].iter().any(|end| entry.key.ends_with(end))
+    });
+    let batches = ["batch_size", "micro_batch_size", "train_batch_size", "batch_size_per_device", "per_device_batch_size"];
+    let amounts = ["epochs", "num_epochs", "num_train_epochs", "max_steps", "num_steps", "total_steps", "max_epochs"];
+    let own = ends(&batches) && ends(&["learning_rate", "lr"]) && ends(&amounts) && ends(&NAMES_OF_MODEL);
+    if !of_trainer && !own {
         return (entries, None);
     }
+    // What is said of an evaluation is none of the training's.
+    const OTHERS: [&str; 9] =
+        ["eval", "evaluation", "validation", "val", "test", "inference", "generation", "rollout", "vllm"];
+    let is_own = |(section, rest): &(&str, &str)| !rest.contains('.') && !OTHERS.contains(section);
     let plain = |entry: Entry| {
-        let Some((section, rest)) = entry.key.split_once('.').filter(|(_, rest)| !rest.contains('.')) else {
+        let Some((section, rest)) = entry.key.split_once('.').filter(is_own) else {
             return entry;
         };
         let key = match (section, rest) {
-            ("model" | "lm", "name" | "path" | "dir" | "model_dir" | "model_path" | "name_or_path") => {
+            ("model" | "lm", "name" | "path" | "dir" | "model_dir" | "model_path" | "name_or_path" | "base" | "id") => {
                 "model_name_or_path"
             }
             ("lora" | "peft", "r" | "rank") => "lora_r",
@@ -73,5 +100,6 @@ pub fn without_sections(entries: Vec<Entry>) -> (Vec<Entry>, Option<&'static Dia
         };
         Entry { key: key.to_owned(), ..entry }
     };
-    (entries.into_iter().map(plain).collect(), Some(&HUGGING_FACE))
+    let dialect: &'static Dialect = if of_trainer { &HUGGING_FACE } else { &ANY };
+    (entries.into_iter().map(plain).collect(), Some(dialect))
 }

@@ -190,6 +190,7 @@ fn a_placeholder_is_no_number_and_no_fault() {
     let read = asked(job).unwrap();
     let unread: Vec<&str> = read.unread.iter().map(|one| one.key.as_str()).collect();
     assert_eq!((unread, read.choices[0].gpus), (vec!["replicas", "nvidia.com/gpu", "--nproc_per_node"], None));
+    assert_eq!(read.nodes, None, "a number that is not filled in is none");
     assert!(matches!(read.named(None, None), Err(ImportError::NoGpu)));
 }
 

@@ -2,7 +2,7 @@
 
 use crate::recipe::entry::Entry;
 use crate::recipe::model;
-use crate::recipe::setting::Setting::{Choice, Number, Optimizer, Rank};
+use crate::recipe::setting::Setting::{self, Choice, Devices, Number, Optimizer, Rank};
 use crate::recipe::setting::{Dialect, Outcome};
 use crate::recipe::usual::OPTIMIZERS;
 use crate::recipe::words::{EPOCHS, MICRO_BATCH, STEPS, TASK, pretrains, value};
@@ -10,7 +10,11 @@ use crate::{JobRequest, Names};
 use gpuplan_workload::assumption::JobAssumption;
 
 /// A program that is not known: the usual words.
-pub const ANY: Dialect = Dialect { stack: "", settings: &[], nothing: &[], has_common: true, complete: unknown };
+pub const ANY: Dialect = Dialect { stack: "", settings: DEVICES, nothing: &[], has_common: true, complete: unknown };
+
+/// Words by which programs are told on which cards they run.
+const DEVICES: &[(&str, Setting)] =
+    &[("gpu", Devices), ("gpu_id", Devices), ("gpu_ids", Devices), ("gpu_list", Devices), ("device_ids", Devices)];
 
 pub const HUGGING_FACE: Dialect = Dialect { stack: "hf-trainer", complete: adapters, ..ANY };
 
