@@ -5,6 +5,7 @@ mod hydra;
 mod launcher;
 mod processes;
 mod several;
+mod several_tests;
 mod strange_tests;
 mod tests;
 

@@ -15,19 +15,17 @@ const FURTHER: [&str; 29] = [
     "build", "extract", "check", "verif", "client", "setup",
 ];
 /// Beginnings of the words by which a program says that it trains.
-const TRAINS: [&str; 14] = [
-    "train", "pretrain", "finetun", "tune", "sft", "dpo", "grpo", "ppo", "kto", "orpo", "rlhf", "distill", "lora",
-    "reward",
-];
+const TRAINS: [&str; 4] = ["train", "pretrain", "finetun", "tune"];
+/// Methods of training, which a program that evaluates or converts what was trained may name too.
+const METHODS: [&str; 10] = ["sft", "dpo", "grpo", "ppo", "kto", "orpo", "rlhf", "distill", "lora", "reward"];
 /// Flags that only a program that trains has.
-const LEARNING: [&str; 7] = [
+const LEARNING: [&str; 6] = [
     "do_train",
     "learning_rate",
     "lr",
     "per_device_train_batch_size",
     "gradient_accumulation_steps",
     "num_train_epochs",
-    "micro_batch_size",
 ];
 /// What stands for a value in which the commands of a script differ: unknown, as all that has a `$`.
 const DIFFERENT: &str = "$different_in_further_commands";
@@ -92,9 +90,10 @@ impl Several {
 
 fn rank(start: &Start) -> Rank {
     let lower = start.program.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
+    // Where the first word stands that begins so: `prepare_training_data.py` prepares, `train_and_eval.py` trains.
     let begins = |all: &[&str]| {
         let mut words = lower.split(|letter: char| !letter.is_ascii_alphanumeric());
-        words.any(|word| all.iter().any(|beginning| word.starts_with(beginning)))
+        words.position(|word| all.iter().any(|beginning| word.starts_with(beginning)))
     };
     let serves = ["vllm serve", "vllm.entrypoints", "sglang", "text-generation-launcher", "trl vllm-serve"];
     if serves.iter().any(|name| start.program.starts_with(name)) {
@@ -102,17 +101,15 @@ fn rank(start: &Start) -> Rank {
     }
     let flags = launcher::flags(&start.after);
     let learns = flags.iter().any(|flag| LEARNING.contains(&flag.key.as_str()) && flag.switch() != Some(false));
+    let (trains, further) = (begins(&TRAINS), begins(&FURTHER));
     // A tokenizer is trained without cards.
-    if begins(&TRAINS) && !begins(&["token", "vocab"]) || learns {
-        return Rank::Trains;
-    }
-    if begins(&FURTHER) {
-        return Rank::Further;
-    }
-    match (start.is_distributed(), flags.is_empty()) {
-        (true, _) => Rank::Trains,
-        (false, true) => Rank::Further,
-        (false, false) => Rank::Open,
+    let is_named = trains.is_some_and(|at| further.is_none_or(|other| at < other)) && begins(&["token", "vocab"]).is_none();
+    match (is_named || learns, further.is_some(), start.is_distributed() || begins(&METHODS).is_some()) {
+        (true, ..) => Rank::Trains,
+        (false, true, _) => Rank::Further,
+        (false, false, true) => Rank::Trains,
+        (false, false, false) if flags.is_empty() => Rank::Further,
+        (false, false, false) => Rank::Open,
     }
 }
 

@@ -64,6 +64,7 @@ fn unknown(entries: &[Entry], asked: &mut JobRequest, names: Names) {
     let Some((key, batch)) = found.filter(|(_, batch)| batch.parse::<u32>().is_ok_and(|batch| batch > 0)) else {
         return;
     };
+    let shown = entries.iter().find(|entry| entry.key == key).map_or(key, |entry| &entry.shown);
     if training.global_batch.is_some() {
         return;
     }
@@ -73,11 +74,11 @@ fn unknown(entries: &[Entry], asked: &mut JobRequest, names: Names) {
     if let (Some(together), Some(each)) = (whole(batch), each) {
         if key == "batch_size" && training.grad_accumulation.is_none() && together.is_multiple_of(each) {
             training.global_batch = Some(batch.to_owned().into());
-            asked.understand_after_all(key);
+            asked.understand_after_all(shown);
         }
     } else if training.micro_batch.is_none() {
         training.micro_batch = Some(batch.to_owned().into());
-        asked.understand_after_all(key);
+        asked.understand_after_all(shown);
         asked.assumed.push(JobAssumption::BatchOfEachGpu { batch: batch.to_owned() });
     }
 }
