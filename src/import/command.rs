@@ -29,8 +29,12 @@ const TEACHERS: [&str; 6] = ["teacher", "distill", "distil", "distillation", "kd
 const GENERATORS: [&str; 5] = ["rollout", "rollouts", "actor", "critic", "grpo"];
 /// Ends of keys that say the same.
 const REWARDS: [&str; 4] = ["reward_funcs", "reward_func", "reward_fn", "reward_function"];
+/// Words for learning from preferences that name no method.
+const PREFERENCES: [&str; 3] = ["pref", "preference", "preferences"];
 /// Losses by which encoders learn to compare.
-const CONTRASTS: [&str; 3] = ["contrastive", "infonce", "simcse"];
+const CONTRASTS: [&str; 7] = ["contrastive", "infonce", "simcse", "ntxent", "nt_xent", "triplet", "supcon"];
+/// What a teacher has said before is data.
+const SAID: [&str; 6] = ["output", "outputs", "data", "dataset", "responses", "answers"];
 
 /// Flags that only a program that trains has.
 const LEARNING: [&str; 6] = ["do_train", "train", "learning_rate", "lr", "train_file", "weight_decay"];
@@ -304,8 +308,11 @@ fn other_work(entry: &Entry, value: &str, is_kind: bool, asked: &mut JobRequest)
     if !is_open {
         return;
     }
-    if has(&TEACHERS) || (is_kind && TEACHERS.contains(&value)) {
+    if (has(&TEACHERS) && !has(&SAID)) || (is_kind && TEACHERS.contains(&value)) {
         asked.not_planned = Some(format!("`{}` speaks of a teacher, and no key that is read says which", entry.shown));
+    } else if is_kind && PREFERENCES.contains(&value) {
+        asked.not_planned =
+            Some(format!("which learning from preferences `{} {value}` means is not said", entry.shown));
     } else if has(&GENERATORS) || REWARDS.iter().any(|key| entry.key.ends_with(key)) {
         recipe::objective("rl", recipe::OBJECTIVES, asked);
     } else if is_kind && CONTRASTS.contains(&value) {
@@ -318,7 +325,9 @@ fn teacher_of_program(name: &str, asked: &mut JobRequest) {
     let lower = name.to_ascii_lowercase();
     let distils = lower.split(|letter: char| !letter.is_ascii_alphanumeric()).any(|word| TEACHERS.contains(&word));
     if distils && asked.workload.training.objective.is_none() {
-        asked.not_planned.get_or_insert_with(|| format!("`{name}` learns from a teacher that its command does not name"));
+        asked
+            .not_planned
+            .get_or_insert_with(|| format!("`{name}` learns from a teacher that its command does not name"));
     }
 }
 

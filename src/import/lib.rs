@@ -28,11 +28,12 @@ fn of_kind(text: &str, names: Names) -> Result<JobRequest, ImportError> {
     if slurm::is_script(text) && !slurm::is_generator(text) {
         return slurm::read(text, names);
     }
-    if text.starts_with("#!") || slurm::is_generator(text) {
-        return script(text, names);
-    }
+    // A program of Python may have a first line that says so.
     if engine::python::is_program(text) {
         return engine::python::read(text, names);
+    }
+    if text.starts_with("#!") || slurm::is_generator(text) {
+        return script(text, names);
     }
     let documents = match yaml::documents(text) {
         Ok(documents) => documents,

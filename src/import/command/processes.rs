@@ -72,10 +72,20 @@ pub fn of_container(before: &[String], launch: &[Entry], asked: &mut JobRequest)
 pub fn of_step(before: &[String], asked: &mut JobRequest, names: Names) {
     let is_step = |word: &String| matches!(word.rsplit('/').next(), Some("srun" | "salloc"));
     let Some(at) = before.iter().position(is_step) else { return };
-    if asked.kind != JobKind::Script || !asked.choices.is_empty() {
+    if !asked.choices.is_empty() {
         return;
     }
-    options::step(&before[at + 1..], asked, names);
+    match asked.kind {
+        JobKind::Script => options::step(&before[at + 1..], asked, names),
+        // Of a batch script that asks for none itself: how many machines it has, it has said.
+        JobKind::Slurm => {
+            let mut step = JobRequest::new(JobKind::Slurm);
+            options::step(&before[at + 1..], &mut step, names);
+            asked.choices = step.choices;
+            asked.understood.extend(step.understood);
+        }
+        _ => {}
+    }
 }
 
 /// A step that takes GPUs for a program that is not known, such as a script that lies elsewhere.

@@ -103,7 +103,8 @@ fn rank(start: &Start) -> Rank {
     let learns = flags.iter().any(|flag| LEARNING.contains(&flag.key.as_str()) && flag.switch() != Some(false));
     let (trains, further) = (begins(&TRAINS), begins(&FURTHER));
     // A tokenizer is trained without cards.
-    let is_named = trains.is_some_and(|at| further.is_none_or(|other| at < other)) && begins(&["token", "vocab"]).is_none();
+    let is_named =
+        trains.is_some_and(|at| further.is_none_or(|other| at < other)) && begins(&["token", "vocab"]).is_none();
     match (is_named || learns, further.is_some(), start.is_distributed() || begins(&METHODS).is_some()) {
         (true, ..) => Rank::Trains,
         (false, true, _) => Rank::Further,
@@ -118,8 +119,9 @@ fn different<'a>(starts: impl Iterator<Item = &'a Start>) -> BTreeSet<String> {
     let (mut known, mut different) = (BTreeMap::<String, String>::new(), BTreeSet::new());
     for start in starts {
         let flags = launcher::flags(&start.after).into_iter();
-        let last: BTreeMap<String, String> =
-            flags.map(|flag| (flag.key, flag.value.unwrap_or_else(|| "true".to_owned()).to_ascii_lowercase())).collect();
+        let last: BTreeMap<String, String> = flags
+            .map(|flag| (flag.key, flag.value.unwrap_or_else(|| "true".to_owned()).to_ascii_lowercase()))
+            .collect();
         for (key, value) in last.into_iter().filter(|(_, value)| !is_unknown(value)) {
             if known.get(&key).is_some_and(|other| *other != value) {
                 different.insert(key.clone());

@@ -29,7 +29,8 @@ fn steps_beside_the_training_say_nothing_of_it() {
     // Alone they are what there is.
     let alone = asked("python eval.py --model_path ./out/Llama-3.1-8B --batch_size 64");
     assert_eq!(alone.workload.model.preset.as_deref(), Some("llama-3.1-8b"));
-    let served = asked("vllm serve Qwen/Qwen2.5-7B-Instruct --tensor-parallel-size 2 &\npython client.py --model gpt2 --n 3");
+    let served =
+        asked("vllm serve Qwen/Qwen2.5-7B-Instruct --tensor-parallel-size 2 &\npython client.py --model gpt2 --n 3");
     assert_eq!(served.workload.model.preset.as_deref(), Some("qwen2.5-7b"));
     assert_eq!(served.workload.serving.engine.as_deref(), Some("vllm"));
 }
@@ -42,7 +43,8 @@ fn what_trainings_say_differently_is_unknown() {
     let training = &read.workload.training;
     assert_eq!((&training.micro_batch, &training.epochs), (&number("4"), &None));
     assert!(keys(&read.unread).contains(&"--num_train_epochs"), "{:?}", read.unread);
-    let models = asked("python train.py --model_name_or_path gpt2 --lr 1\npython train.py --model_name_or_path a/b-7b --lr 1");
+    let models =
+        asked("python train.py --model_name_or_path gpt2 --lr 1\npython train.py --model_name_or_path a/b-7b --lr 1");
     assert_eq!(models.model_name, None);
     // A value that is not known is no other one.
     let open = asked(&format!("{line} --num_train_epochs $N\n{line} --num_train_epochs 5\n"));
@@ -80,6 +82,8 @@ fn keys_that_speak_of_other_work_are_heard() {
         "train.py --model gpt2 --reward_funcs format",
         "train.py --model gpt2 --loss_type contrastive",
         "train_distill.py --model gpt2 --lr 1",
+        "train.py --model gpt2 --loss_type ntxent",
+        "train.py --model gpt2 --mode pref",
         "train.py --model_name_or_path gpt2 --per_device_train_batch_size 1 --beta 0.1",
     ] {
         assert!(is_other(words), "{words}");
@@ -88,6 +92,7 @@ fn keys_that_speak_of_other_work_are_heard() {
         "train.py --model gpt2 --kd_weight 0.0",
         "train.py --model gpt2 --use_distill false",
         "train.py --model gpt2 --beta 0.1",
+        "train.py --model gpt2 --teacher_outputs said.jsonl",
         "train.py --model deepseek-ai/DeepSeek-R1-Distill-Qwen-7B --lr 1",
         "train_distilbert.py --model gpt2 --lr 1",
     ] {
@@ -102,7 +107,9 @@ fn a_variable_without_a_value_names_no_method() {
     assert_eq!((read.not_planned, read.workload.training.task), (None, None));
     let read = asked("swift sft --model gpt2 --train_type $TYPE");
     assert_eq!((read.not_planned, read.workload.training.task), (None, None));
-    let verl = |words: &str| asked(&format!("python -m verl.trainer.main_ppo actor_rollout_ref.model.path=gpt2 {words}")).launch;
+    let verl = |words: &str| {
+        asked(&format!("python -m verl.trainer.main_ppo actor_rollout_ref.model.path=gpt2 {words}")).launch
+    };
     assert_eq!((verl("").gpus_per_machine, verl("").machines), (Some(8), Some(1)));
     let open = verl("trainer.n_gpus_per_node=$N trainer.nnodes=$M");
     assert_eq!((open.gpus_per_machine, open.machines), (None, None));
@@ -125,9 +132,24 @@ fn programs_are_told_their_cards_where_no_launcher_counts() {
         ("accelerate launch --num_processes 4 train.py --num_gpus 1", Some(4)),
         ("mpiexec -n 8 python scripts/image_train.py --lr 1", Some(8)),
         ("mpirun -np 64 python solve.py --points 3", None),
+        ("env CUDA_VISIBLE_DEVICES=0,1 python train.py --lr 1", Some(2)),
+        (
+            "IFS=, read -ra CARDS <<< \"$CUDA_VISIBLE_DEVICES\"\ntorchrun --nproc_per_node ${#CARDS[@]} train.py --lr 1",
+            None,
+        ),
     ] {
         assert_eq!(launch(words), cards, "{words}");
     }
+}
+
+/// What somebody has yet to fill in is no model.
+#[test]
+fn a_placeholder_is_no_model() {
+    for name in ["__MODEL__", "<model>", "{model}", "YOUR_MODEL_PATH", "path/to/model"] {
+        assert_eq!(asked(&format!("vllm serve \"{name}\" --port 1")).model_name, None, "{name}");
+    }
+    let named = asked("python train.py --model_name_or_path path/to/Llama-2-7b --lr 1");
+    assert_eq!(named.workload.model.preset.as_deref(), Some("llama-2-7b"));
 }
 
 /// Sections of one's own around a model, a batch, a rate and an amount.
@@ -142,4 +164,10 @@ fn a_configuration_of_ones_own_needs_no_word_of_a_trainer() {
     assert_eq!((&training.micro_batch, &training.epochs), (&number("2"), &number("3")));
     assert_eq!((training.task.as_deref(), keys(&job.unread)), (Some("lora"), vec!["eval.batch_size"]));
     assert!(read("model: {name: a}\ntraining: {batch_size: 2}\n").is_err());
+    let flat =
+        "base_model: Qwen/Qwen2.5-7B\nlora: {r: 8}\ntraining: {per_device_train_batch_size: 2, max_seq_length: 512}\n";
+    let training = read(flat).unwrap().workload.training;
+    assert_eq!((&training.micro_batch, training.task.as_deref()), (&number("2"), Some("lora")));
+    let student = text.replace("name: Qwen", "student: Qwen");
+    assert_eq!(read(&student).unwrap().workload.model.preset.as_deref(), Some("qwen2.5-7b"));
 }

@@ -55,6 +55,8 @@ pub fn read(document: &Value, names: Names) -> Result<JobRequest, ImportError> {
                 asked.understand(key, text(value));
             }
             "resources" | "commands" | "env" => {}
+            // Before resources had a section.
+            "gpu" => gpu(value, &mut choice, &mut asked, names),
             known if WITHOUT_EFFECT.contains(&known) => asked.note_without_effect(key, "..."),
             _ => asked.leave_unread(key, text(value)),
         }
@@ -193,6 +195,8 @@ mod tests {
             assert_eq!(one(gpu), (Some(Gpus::PerMachine(8)), true, Some(2..=2)), "{gpu}");
         }
         assert_eq!(one("'24GB:2..'").0, Some(Gpus::PerMachine(2)));
+        let old = asked("type: task\ngpu: 2\ncommands: [python a.py]\n").unwrap();
+        assert_eq!(old.choices[0].gpus, Some(Gpus::PerMachine(2)));
         let unknown = asked("type: task\ncommands: [a]\nresources: {gpu: 'WARP9:2'}\n").unwrap();
         assert_eq!(unknown.named(None, None), Err(ImportError::UnknownGpu { count: 2, name: "WARP9".to_owned() }));
         assert!(yaml::documents("type: task").unwrap().iter().all(|one| !is_run(one)));

@@ -2,8 +2,8 @@
 //! Only arguments that are written out are read; nothing is run.
 
 use super::rented::{self, Rented};
+use crate::{ImportError, JobKind, JobRequest, Names, command};
 use calls::{Call, calls};
-use crate::{ImportError, JobKind, JobRequest, Names};
 
 mod calls;
 
@@ -29,7 +29,9 @@ type Package = (&'static str, Option<&'static str>);
 
 /// The package of a service that a program imports. `None`: it is no program of one.
 fn package(text: &str) -> Option<&'static Package> {
-    let imports = text.lines().map(str::trim_start).filter_map(|line| {
+    // What a shell's here-document or a manifest holds is no program of its own.
+    let is_other = text.starts_with("#!") && !text.lines().next().is_some_and(|line| line.contains("python"));
+    let imports = text.lines().filter(|_| !is_other).filter_map(|line| {
         line.strip_prefix("import ").or_else(|| line.strip_prefix("from ")).map(|rest| rest.split([' ', ',']).next())
     });
     let is_of = |module: &str, package: &str| {
@@ -63,7 +65,28 @@ pub fn read(text: &str, names: Names) -> Result<JobRequest, ImportError> {
     for other in jobs.filter_map(|one| one.card) {
         asked.leave_unread("gpu", format!("{other} of another function"));
     }
+    if cloud == Some("aws") {
+        hyperparameters(&all, &mut asked, names);
+    }
     if asked.choices.is_empty() { Err(ImportError::NoGpu) } else { Ok(asked) }
+}
+
+/// What SageMaker hands to the program as its flags (`hyperparameters = {"per_device_train_batch_size": 4}`), and the model that Hugging Face's
+/// containers are told by a variable.
+fn hyperparameters(all: &[Call], asked: &mut JobRequest, names: Names) {
+    let named = |name: &'static str| {
+        all.iter().filter(move |call| call.is_dictionary && call.name == name).flat_map(|call| &call.arguments)
+    };
+    let mut words = vec!["python".to_owned(), "train.py".to_owned()];
+    for (key, value) in named("hyperparameters") {
+        words.extend([format!("--{key}"), value.clone()]);
+    }
+    let model = named("environment")
+        .find(|(key, _)| key.eq_ignore_ascii_case("model_id") || key.eq_ignore_ascii_case("hf_model_id"));
+    words.extend(model.into_iter().flat_map(|(_, value)| ["--model_id".to_owned(), value.clone()]));
+    if words.len() > 2 {
+        command::read_words(words, &[], asked, names);
+    }
 }
 
 fn trains(call: &Call) -> bool {
@@ -142,6 +165,20 @@ mod tests {
         assert!(machines("import torch\ngpu = 4\n").is_err());
     }
 
+    /// Its first line, and lines of Python that stand in something else.
+    #[test]
+    fn a_program_is_known_by_its_own_imports() {
+        let job = "import sagemaker\nPyTorch(instance_type=\"ml.p4d.24xlarge\", instance_count=1)\n";
+        assert_eq!(
+            machines(&format!("#!/usr/bin/env python3\n{job}")).map(|found| found.0),
+            Ok(Some(Gpus::PerMachine(8)))
+        );
+        let pool = "workerPoolSpecs:\n- machineSpec: {machineType: a2-highgpu-1g}\n  containerSpec:\n    args:\n    - |\n      python - <<'EOF'\n      from google.cloud import storage\n      EOF\n";
+        assert_eq!(machines(pool).map(|found| found.0), Ok(Some(Gpus::PerMachine(1))));
+        let shell = "#!/bin/bash\nCUDA_VISIBLE_DEVICES=0,1 python train.py --lr 1\ncat > a.py <<EOF\nimport ray\nEOF\n";
+        assert_eq!(machines(shell).map(|found| found.0), Ok(Some(Gpus::PerMachine(2))));
+    }
+
     /// Documentation, names with types, texts with names in them, defaults of the command line, dictionaries, functions that do not train.
     #[test]
     fn values_are_found_where_programs_keep_them() {
@@ -152,18 +189,28 @@ mod tests {
         let documented = modal("\"\"\"Runs on @app.function(gpu=\"H100:8\").\n\"\"\"", "\"L4\"");
         assert_eq!(machines(&documented), each(1, "L4", None));
         assert_eq!(machines(&modal("GPU: str = \"A10G\"", "GPU")), each(1, "A10G", None));
-        assert_eq!(machines(&modal("GPU = \"H100\"\nN = int(os.environ.get(\"N\", \"4\"))", "f\"{GPU}:{N}\"")), each(4, "H100", None));
+        assert_eq!(
+            machines(&modal("GPU = \"H100\"\nN = int(os.environ.get(\"N\", \"4\"))", "f\"{GPU}:{N}\"")),
+            each(4, "H100", None)
+        );
         let open = machines(&modal("GPU = \"H100\"", "f\"{GPU}:{N}\""));
         assert_eq!(open, Ok((None, "H100".to_owned(), None)));
         let two = format!("{}@app.function(gpu=\"A100\")\ndef finetune():\n    pass\n", modal("", "\"T4:4\""));
         assert_eq!(machines(&two), each(1, "A100", None));
         let parser = "parser.add_argument(\"--instance-type\", type=str, default=\"ml.g5.12xlarge\")\n";
-        let job = "import sagemaker\ndef main(args):\n    PyTorch(instance_type=args.instance_type, instance_count=1)\n";
+        let job =
+            "import sagemaker\ndef main(args):\n    PyTorch(instance_type=args.instance_type, instance_count=1)\n";
         assert_eq!(machines(&format!("{job}{parser}")), each(4, "g5.12xlarge", Some(1)));
         let boto = "import boto3\nclient.create_training_job(ResourceConfig={\"InstanceType\": \"ml.p4d.24xlarge\", \"InstanceCount\": 2})\n";
         assert_eq!(machines(boto), each(8, "p4d.24xlarge", Some(2)));
         let pools = "from google.cloud import aiplatform\nspecs = [{\"machine_spec\": {\"machine_type\": \"n1-standard-8\", \"accelerator_type\": \"NVIDIA_TESLA_T4\", \"accelerator_count\": 2}, \"replica_count\": 3}]\n";
         assert_eq!(machines(pools), each(2, "NVIDIA_TESLA_T4", Some(3)));
+        let flags = "import sagemaker\nhyperparameters = {\n    \"per_device_train_batch_size\": 4,\n    \"bf16\": True,\n    \"deepspeed\": {\"zero\": {\"stage\": 2}},\n}\nenvironment = {\"MODEL_ID\": \"Qwen/Qwen2.5-7B\"}\n\
+            HuggingFace(instance_type=\"ml.p4d.24xlarge\", instance_count=1, hyperparameters=hyperparameters)\n";
+        let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
+        let told = crate::read(flags, Names::new(&hardware, &models)).unwrap();
+        assert_eq!(told.workload.model.preset.as_deref(), Some("qwen2.5-7b"));
+        assert_eq!(told.workload.training.micro_batch, Some("4".into()));
         let slurm = "import submitit\nexecutor.update_parameters(nodes=2, gpus_per_node=8, slurm_partition=\"x\")\n";
         assert_eq!(machines(slurm), each(8, "", Some(2)));
     }

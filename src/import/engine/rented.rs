@@ -121,6 +121,9 @@ const RENT: [(&str, &str, Option<&str>); 9] = [
 /// The machines that a command line rents. `None`: it rents none.
 pub fn of_command(words: &[String], flags: &[Entry]) -> Option<Vec<Rented>> {
     let name = words.first()?.rsplit('/').next()?;
+    if name == "runai" {
+        return of_run_ai(words).map(|machines| vec![machines]);
+    }
     let (.., cloud) = RENT.iter().find(|(program, word, _)| *program == name && words.iter().any(|one| one == word))?;
     let value = |keys: &[&str]| {
         let of = |entry: &&Entry| keys.contains(&entry.key.replace('_', "").to_ascii_lowercase().as_str());
@@ -158,6 +161,23 @@ pub fn of_command(words: &[String], flags: &[Entry]) -> Option<Vec<Rented>> {
         is_together: false,
     };
     (machines.machine.is_some() || machines.card.is_some()).then(|| vec![machines])
+}
+
+/// `runai submit -g 2 ...`, `runai training submit --gpu-devices-request 8 ...` (Run:ai docs, "CLI reference").
+fn of_run_ai(words: &[String]) -> Option<Rented> {
+    if !words.iter().any(|word| word.contains("submit")) {
+        return None;
+    }
+    let ends = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    let value = |keys: &[&str]| {
+        let own = words[..ends].windows(2).find(|pair| keys.contains(&pair[0].as_str())).map(|pair| pair[1].clone());
+        let joined =
+            || words[..ends].iter().find_map(|word| word.split_once('=').filter(|(key, _)| keys.contains(key)));
+        own.or_else(|| joined().map(|(_, value)| value.to_owned()))
+    };
+    let cards = value(&["-g", "--gpu", "--gpu-devices-request"])?;
+    // Shares of a card are no count.
+    cards.parse::<u32>().is_ok().then(|| Rented { cards: Some(cards), ..Rented::default() })
 }
 
 /// A machine of Hugging Face's Jobs: `a10g-largex4` has four A10G, `l40sx8` eight L40S (Hub docs, "Jobs pricing").
@@ -207,6 +227,9 @@ mod tests {
         );
         assert_eq!(machines("sky launch --gpus H100:8 --num-nodes 2 task.sh"), each(8, "H100", Some(2)));
         assert_eq!(machines("gcloud builds submit --config c.yaml"), None);
+        assert_eq!(machines("runai submit train -i image -g 2 -- python train.py -g 8"), each(2, "", None));
+        assert_eq!(machines("runai training submit a --gpu-devices-request=4"), each(4, "", None));
+        assert_eq!(machines("runai submit a -g 0.5"), None);
         assert_eq!(
             machines("gcloud ai custom-jobs create --worker-pool-spec=machine-type=n1-standard-8,replica-count=1"),
             None

@@ -163,12 +163,7 @@ fn read_resources(map: &Map<String, Value>, asked: &mut JobRequest, names: Names
 
 /// One map of resources: as many choices as it lists accelerators. A cloud without prices is named where it `is_only` one: what it asks for there
 /// is priced wherever that is offered.
-fn candidate(
-    map: &Map<String, Value>,
-    is_only: bool,
-    asked: &mut JobRequest,
-    names: Names,
-) -> Result<(), ImportError> {
+fn candidate(map: &Map<String, Value>, is_only: bool, asked: &mut JobRequest, names: Names) -> Result<(), ImportError> {
     let mut choice = Choice::default();
     let mut accelerators = Vec::new();
     for (key, value) in map.iter().filter(|(_, value)| !value.is_null()) {
@@ -193,7 +188,8 @@ fn candidate(
                 continue;
             }
             "infra" | "cloud" => {
-                let place = if key == "infra" { infra(&word, &mut choice, names) } else { cloud(key, &word, names).map(Some) };
+                let place =
+                    if key == "infra" { infra(&word, &mut choice, names) } else { cloud(key, &word, names).map(Some) };
                 match place {
                     Ok(found) => choice.cloud = found.or(choice.cloud),
                     Err(error) if is_only => {
@@ -221,7 +217,8 @@ fn candidate(
     }
     if accelerators.is_empty() {
         let is_of = |one: &&InstanceType| {
-            Some(&one.name) == choice.instance_type.as_ref() && choice.cloud.as_ref().is_none_or(|cloud| *cloud == one.cloud)
+            Some(&one.name) == choice.instance_type.as_ref()
+                && choice.cloud.as_ref().is_none_or(|cloud| *cloud == one.cloud)
         };
         let machine = names.hardware.instances().iter().find(is_of);
         choice.gpus = machine.map(|machine| Gpus::PerMachine(machine.node.devices()));
@@ -412,9 +409,7 @@ mod tests {
             )
         );
         assert_eq!(asked("resources:\n  memory: 64GB\n").unwrap().choices[0].memory, Some(Need::Exactly(64.0)));
-        for bad in
-            ["memory: 1TB", "accelerators: H100:half", "cpus: many", "use_spot: perhaps"]
-        {
+        for bad in ["memory: 1TB", "accelerators: H100:half", "cpus: many", "use_spot: perhaps"] {
             assert!(matches!(asked(&format!("resources:\n  {bad}\n")), Err(ImportError::Invalid { .. })), "{bad}");
         }
         assert!(

@@ -47,12 +47,16 @@ const KINDS: [(&[&str], &Dialect); 31] = [
 /// The tables of a configuration. `None`: it is none of a training program.
 pub fn of_document(document: &Value, entries: &[Entry]) -> Option<&'static Dialect> {
     let has = |key: &&str| entries.iter().any(|entry| entry.key == **key);
-    document.is_object().then(|| KINDS.iter().find(|(keys, _)| keys.iter().all(has)).map(|(_, dialect)| *dialect))?
+    // Axolotl has no sections: `base_model` beside `training.per_device_train_batch_size` is somebody's own.
+    let is_own = |keys: &[&str]| keys == ["base_model"] && entries.iter().any(is_batch_of_section);
+    let kinds = KINDS.iter().filter(|_| document.is_object());
+    kinds.into_iter().find(|(keys, _)| keys.iter().all(has) && !is_own(keys)).map(|(_, dialect)| *dialect)
 }
 
 /// Keys by which such a configuration names a model of others.
-const NAMES_OF_MODEL: [&str; 10] = [
+const NAMES_OF_MODEL: [&str; 11] = [
     "model.name",
+    "model.student",
     "name_or_path",
     "model_name_or_path",
     "base_model",
@@ -73,10 +77,9 @@ pub fn without_sections(entries: Vec<Entry>) -> (Vec<Entry>, Option<&'static Dia
         };
         entries.iter().any(is_of)
     };
-    let of_trainer = entries.iter().any(|entry| {
-        [".per_device_train_batch_size", ".per_device_batch_size"].iter().any(|end| entry.key.ends_with(end))
-    });
-    let batches = ["batch_size", "micro_batch_size", "train_batch_size", "batch_size_per_device", "per_device_batch_size"];
+    let of_trainer = entries.iter().any(is_batch_of_section);
+    let batches =
+        ["batch_size", "micro_batch_size", "train_batch_size", "batch_size_per_device", "per_device_batch_size"];
     let amounts = ["epochs", "num_epochs", "num_train_epochs", "max_steps", "num_steps", "total_steps", "max_epochs"];
     let own = ends(&batches) && ends(&["learning_rate", "lr"]) && ends(&amounts) && ends(&NAMES_OF_MODEL);
     if !of_trainer && !own {
@@ -102,4 +105,8 @@ pub fn without_sections(entries: Vec<Entry>) -> (Vec<Entry>, Option<&'static Dia
     };
     let dialect: &'static Dialect = if of_trainer { &HUGGING_FACE } else { &ANY };
     (entries.into_iter().map(plain).collect(), Some(dialect))
+}
+
+fn is_batch_of_section(entry: &Entry) -> bool {
+    [".per_device_train_batch_size", ".per_device_batch_size"].iter().any(|end| entry.key.ends_with(end))
 }

@@ -331,7 +331,7 @@ impl<'a> Script<'a> {
                 return None;
             }
             // Which of several commands it is only a run tells.
-            ("eval", Some(word)) if is_unknown(word) && words.len() == 2 => {
+            ("eval", Some(word)) if is_unknown(word.split_whitespace().next().unwrap_or(word)) && words.len() == 2 => {
                 self.commands.push(Command { words, ..Command::default() });
                 return None;
             }
@@ -354,7 +354,11 @@ impl<'a> Script<'a> {
         let inner = inner_script(&words);
         let file = script_file(&words).and_then(|path| self.file(path));
         let is_shell = words.last().is_some_and(|last| is_shell(last));
-        let environment = ENVIRONMENT.iter().filter_map(|name| Some((*name, self.variables.text(name)?))).collect();
+        // `env CUDA_VISIBLE_DEVICES=0 python ...`, `docker run -e CUDA_VISIBLE_DEVICES=0,1 ...`
+        let given =
+            |name: &str| words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('=')).map(str::to_owned);
+        let value = |name: &str| given(name).or_else(|| self.variables.text(name));
+        let environment = ENVIRONMENT.iter().filter_map(|name| Some((*name, value(name)?))).collect();
         let (is_cut, is_background) = (simple.is_cut, self.is_background);
         let is_submitted = words.first().is_some_and(|name| name.rsplit('/').next() == Some("sbatch"));
         let input = document.clone().filter(|_| is_submitted);

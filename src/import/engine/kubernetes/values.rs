@@ -6,6 +6,9 @@ use crate::error::invalid;
 use crate::{ImportError, JobRequest};
 use gpuplan_units::Hours;
 
+/// What the plugins of vendors call a GPU; the last is the name before Kubernetes 1.8.
+pub const GPU_RESOURCES: [&str; 3] = ["nvidia.com/gpu", "amd.com/gpu", "alpha.kubernetes.io/nvidia-gpu"];
+
 /// A text that a template or a tool fills in before the object is applied.
 pub fn is_placeholder(text: &str) -> bool {
     text.contains('$') || text.starts_with('<') || text.starts_with("PLACEHOLDER")

@@ -10,7 +10,7 @@ pub struct Call {
     pub function: Option<String>,
     /// Its first argument, where that is a text: the flag that `add_argument` adds.
     first: Option<String>,
-    is_dictionary: bool,
+    pub is_dictionary: bool,
 }
 
 /// Values that names are set to, in order.
@@ -66,7 +66,9 @@ impl Scanner {
 
     /// `def train():` takes the decorators before it.
     fn define(&mut self, line: &str) {
-        let Some(rest) = ["def ", "async def ", "class "].iter().find_map(|word| line.strip_prefix(word)) else { return };
+        let Some(rest) = ["def ", "async def ", "class "].iter().find_map(|word| line.strip_prefix(word)) else {
+            return;
+        };
         let name = rest.split(|letter| !is_name(letter)).next().unwrap_or_default();
         for at in self.decorators.drain(..) {
             self.all[at].function = Some(name.to_owned());
@@ -89,8 +91,11 @@ impl Scanner {
                 }
                 ('#', None) => break,
                 ('(' | '[' | '{', None) => {
-                    let name = before.trim_end().rsplit(|letter| !is_name(letter)).next().unwrap_or_default();
-                    let name = if letter == '{' { String::new() } else { name.to_owned() };
+                    // Of a dictionary the name that it is given: `hyperparameters = {`.
+                    let before = before.trim_end();
+                    let before = if letter == '{' { before.strip_suffix('=').unwrap_or("") } else { before };
+                    let name =
+                        before.trim_end().rsplit(|letter| !is_name(letter)).next().unwrap_or_default().to_owned();
                     self.open.push(Call { name, is_dictionary: letter == '{', ..Call::default() });
                 }
                 (')' | ']' | '}', None) => self.close(),
@@ -111,7 +116,8 @@ impl Scanner {
             self.set.push((format!("args.{name}"), default.clone()));
             self.set.push((name, default));
         }
-        match self.open.last_mut().filter(|parent| call.is_dictionary && parent.is_dictionary) {
+        let is_part = |parent: &&mut Call| call.is_dictionary && parent.is_dictionary && parent.name.is_empty();
+        match self.open.last_mut().filter(is_part) {
             Some(parent) => parent.arguments.extend(call.arguments),
             None => {
                 if matches!(call.name.rsplit('.').next(), Some("function" | "cls")) {
@@ -149,13 +155,14 @@ fn is_name(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '_' || letter == '.'
 }
 
-/// `InstanceType` as `instance_type`.
+/// `InstanceType` as `instance_type`, `MODEL_ID` as `model_id`.
 fn with_underscores(key: &str) -> String {
-    let mut all = String::new();
+    let (mut all, mut was_small) = (String::new(), false);
     for letter in key.chars() {
-        if letter.is_ascii_uppercase() && !all.is_empty() && !all.ends_with('_') {
+        if letter.is_ascii_uppercase() && was_small {
             all.push('_');
         }
+        was_small = letter.is_ascii_lowercase();
         all.push(letter.to_ascii_lowercase());
     }
     all

@@ -167,7 +167,8 @@ fn whole_machines_have_the_gpus_of_their_launcher() {
     assert_eq!((named.nodes.clone(), named.choices[0].gpus), (Some(2..=2), Some(Gpus::PerMachine(8))));
     let template = asked("#SBATCH --nodes=$NUM_NODES --gpus-per-node=8\n").unwrap();
     assert_eq!((template.unread[0].key.as_str(), template.nodes), ("--nodes", None));
-    let started = asked("#SBATCH --nodes=$N --gpus-per-node=8\nsrun torchrun --nnodes 4 --nproc-per-node 8 a.py\n").unwrap();
+    let started =
+        asked("#SBATCH --nodes=$N --gpus-per-node=8\nsrun torchrun --nnodes 4 --nproc-per-node 8 a.py\n").unwrap();
     assert_eq!(started.nodes, Some(4..=4));
 }
 
@@ -223,8 +224,19 @@ fn what_a_script_writes_is_the_job() {
         assert_eq!(read.choices[0].gpus, Some(Gpus::PerMachine(4)), "{script}");
         assert_eq!(read.workload.model.preset.as_deref(), Some("gpt-2"), "{script}");
     }
-    let own = read("#!/bin/bash\n#SBATCH --gres=gpu:2\ncat <<EOF > b.sh\n#SBATCH --gres=gpu:8\nEOF\npython train.py --bf16\n");
+    let own = read(
+        "#!/bin/bash\n#SBATCH --gres=gpu:2\ncat <<EOF > b.sh\n#SBATCH --gres=gpu:8\nEOF\npython train.py --bf16\n",
+    );
     assert_eq!(own.choices[0].gpus, Some(Gpus::PerMachine(2)));
+}
+
+/// A batch script may leave its cards to its steps.
+#[test]
+fn a_step_asks_for_the_cards_that_its_script_does_not() {
+    let read = asked("#SBATCH -N 2\nsrun --gres=gpu:a100:4 python train.py --bf16\n").unwrap();
+    assert_eq!((read.nodes.clone(), read.choices[0].gpus), (Some(2..=2), Some(Gpus::PerMachine(4))));
+    let own = asked("#SBATCH -N 2 --gres=gpu:8\nsrun --gres=gpu:4 python train.py --bf16\n").unwrap();
+    assert_eq!(own.choices[0].gpus, Some(Gpus::PerMachine(8)));
 }
 
 #[test]
