@@ -74,14 +74,14 @@ pub fn read(text: &str, names: Names) -> Result<JobRequest, ImportError> {
 /// What SageMaker hands to the program as its flags (`hyperparameters = {"per_device_train_batch_size": 4}`), and the model that Hugging Face's
 /// containers are told by a variable.
 fn hyperparameters(all: &[Call], asked: &mut JobRequest, names: Names) {
-    let named = |name: &'static str| {
+    let held = |name: &'static str| {
         all.iter().filter(move |call| call.is_dictionary && call.name == name).flat_map(|call| &call.arguments)
     };
     let mut words = vec!["python".to_owned(), "train.py".to_owned()];
-    for (key, value) in named("hyperparameters") {
+    for (key, value) in held("hyperparameters") {
         words.extend([format!("--{key}"), value.clone()]);
     }
-    let model = named("environment")
+    let model = held("environment")
         .find(|(key, _)| key.eq_ignore_ascii_case("model_id") || key.eq_ignore_ascii_case("hf_model_id"));
     words.extend(model.into_iter().flat_map(|(_, value)| ["--model_id".to_owned(), value.clone()]));
     if words.len() > 2 {
