@@ -114,7 +114,8 @@ pub fn of_environment(
         processes = value("NPROC_PER_NODE").and_then(count);
         asked.launch.gpus_per_machine = processes.or(asked.launch.gpus_per_machine);
     }
-    if !is_counted && asked.launch.gpus_per_machine.is_none() && asked.launch.gpus.is_none() {
+    // A count that a variable holds leaves the cards that the command sees: it has no others.
+    if asked.launch.gpus_per_machine.is_none() && asked.launch.gpus.is_none() {
         asked.launch.gpus_per_machine = visible;
     }
     let (processes, Some(visible)) = (processes.unwrap_or(1), visible) else { return };

@@ -95,7 +95,14 @@ fn rank(start: &Start) -> Rank {
         let mut words = lower.split(|letter: char| !letter.is_ascii_alphanumeric());
         words.position(|word| all.iter().any(|beginning| word.starts_with(beginning)))
     };
-    let serves = ["vllm serve", "vllm.entrypoints", "sglang", "text-generation-launcher", "trl vllm-serve"];
+    let serves = [
+        "vllm serve",
+        "vllm.entrypoints",
+        "sglang.launch",
+        "sglang serve",
+        "text-generation-launcher",
+        "trl vllm-serve",
+    ];
     if serves.iter().any(|name| start.program.starts_with(name)) {
         return Rank::Serves;
     }

@@ -133,6 +133,8 @@ fn programs_are_told_their_cards_where_no_launcher_counts() {
         ("mpiexec -n 8 python scripts/image_train.py --lr 1", Some(8)),
         ("mpirun -np 64 python solve.py --points 3", None),
         ("env CUDA_VISIBLE_DEVICES=0,1 python train.py --lr 1", Some(2)),
+        ("export CUDA_VISIBLE_DEVICES=0,1,2,3\ntorchrun --nproc_per_node=$N train.py --lr 1", Some(4)),
+        ("export CUDA_VISIBLE_DEVICES=0,1,2,3\ntorchrun --nproc_per_node=2 train.py --lr 1", Some(2)),
         (
             "IFS=, read -ra CARDS <<< \"$CUDA_VISIBLE_DEVICES\"\ntorchrun --nproc_per_node ${#CARDS[@]} train.py --lr 1",
             None,
@@ -170,4 +172,29 @@ fn a_configuration_of_ones_own_needs_no_word_of_a_trainer() {
     assert_eq!((&training.micro_batch, training.task.as_deref()), (&number("2"), Some("lora")));
     let student = text.replace("name: Qwen", "student: Qwen");
     assert_eq!(read(&student).unwrap().workload.model.preset.as_deref(), Some("qwen2.5-7b"));
+    let top = read(&flat.replace("base_model", "model_name_or_path")).unwrap();
+    assert_eq!(top.workload.training.micro_batch, number("2"));
+    let of_section = "model: {base_model_id: Qwen/Qwen2.5-7B}\ntraining: {per_device_train_batch_size: 2}\n";
+    assert_eq!(read(of_section).unwrap().workload.model.preset.as_deref(), Some("qwen2.5-7b"));
+    // A model may be named elsewhere.
+    let without = read("per_device_train_batch_size: 4\nnum_train_epochs: 5\nbf16: true\n").unwrap();
+    assert_eq!((&without.workload.training.micro_batch, without.model_name), (&number("4"), None));
+}
+
+/// A program that asks an engine serves nothing; an engine's image serves where no command stands.
+#[test]
+fn only_an_engine_serves() {
+    let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
+    let read = |text: &str| crate::read(text, Names::new(&hardware, &models));
+    let serves = |text: &str| read(text).is_ok_and(|job| job.workload.serving.engine.is_some());
+    for (text, expected) in [
+        ("python -m sglang.launch_server --model-path Qwen/Qwen3-8B --tp 2", true),
+        ("sglang serve --model-path Qwen/Qwen3-8B --tp 2", true),
+        ("python -m sglang.bench_serving --backend vllm --num-prompts 1", false),
+        ("docker run nvcr.io/nvidia/vllm:25.11-py3 --model Qwen/Qwen3-8B", true),
+        ("pip install git+https://example.org/a/vllm@main --model Qwen/Qwen3-8B", false),
+        ("ls /opt/vllm --model Qwen/Qwen3-8B", false),
+    ] {
+        assert_eq!(serves(text), expected, "{text}");
+    }
 }

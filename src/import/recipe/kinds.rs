@@ -10,7 +10,7 @@ use super::programs::{
 use super::setting::Dialect;
 
 /// Keys of which each group means a program, from the most particular to the least.
-const KINDS: [(&[&str], &Dialect); 31] = [
+const KINDS: [(&[&str], &Dialect); 32] = [
     (&["device_train_microbatch_size"], &COMPOSER),
     (&["training.seq_len"], &TORCHTITAN),
     (&["model.flavor"], &TORCHTITAN),
@@ -42,19 +42,23 @@ const KINDS: [(&[&str], &Dialect); 31] = [
     (&["zero_optimization.stage"], &DEEPSPEED),
     (&["model_name", "per_device_train_batch_size"], &ANY),
     (&["model", "per_device_train_batch_size"], &ANY),
+    // Hugging Face's arguments, with a model that the program has of elsewhere.
+    (&["per_device_train_batch_size", "num_train_epochs"], &HUGGING_FACE),
 ];
 
 /// The tables of a configuration. `None`: it is none of a training program.
 pub fn of_document(document: &Value, entries: &[Entry]) -> Option<&'static Dialect> {
     let has = |key: &&str| entries.iter().any(|entry| entry.key == **key);
-    // Axolotl has no sections: `base_model` beside `training.per_device_train_batch_size` is somebody's own.
-    let is_own = |keys: &[&str]| keys == ["base_model"] && entries.iter().any(is_batch_of_section);
+    // Axolotl and Hugging Face's parser have no sections: a model beside `training.per_device_train_batch_size` is somebody's own.
+    let is_own = |keys: &[&str]| {
+        (keys == ["base_model"] || keys == ["model_name_or_path"]) && entries.iter().any(is_batch_of_section)
+    };
     let kinds = KINDS.iter().filter(|_| document.is_object());
     kinds.into_iter().find(|(keys, _)| keys.iter().all(has) && !is_own(keys)).map(|(_, dialect)| *dialect)
 }
 
 /// Keys by which such a configuration names a model of others.
-const NAMES_OF_MODEL: [&str; 11] = [
+const NAMES_OF_MODEL: [&str; 12] = [
     "model.name",
     "model.student",
     "name_or_path",
@@ -64,6 +68,7 @@ const NAMES_OF_MODEL: [&str; 11] = [
     "model_path",
     "model_id",
     "base_model_name",
+    "base_model_id",
     "base",
     "pretrained_model_name_or_path",
 ];

@@ -42,6 +42,7 @@ pub const SETTINGS: &[(&str, Setting)] = &[
     ("vla_path", Model),
     ("bert_model", Model),
     ("base_model_name", Model),
+    ("base_model_id", Model),
     ("base_model_path", Model),
     ("base_model_name_or_path", Model),
     ("hf_model_name", Model),
