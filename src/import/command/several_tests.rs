@@ -8,8 +8,8 @@ use gpuplan_hardware::Hardware;
 use gpuplan_workload::Models;
 use gpuplan_workload::file::Scalar;
 
-fn number(text: &str) -> Option<Scalar> {
-    Some(Scalar::from(text.to_owned()))
+fn number(text: &str) -> Scalar {
+    Scalar::from(text.to_owned())
 }
 
 /// What prepares data, evaluates or converts says nothing of the training beside it.
@@ -23,7 +23,7 @@ fn steps_beside_the_training_say_nothing_of_it() {
     );
     let training = &read.workload.training;
     assert_eq!(read.workload.model.preset.as_deref(), Some("gpt-2"));
-    assert_eq!((&training.micro_batch, &training.sequence_length), (&number("4"), &number("512")));
+    assert_eq!((&training.micro_batch, &training.sequence_length), (&Some(number("4")), &Some(number("512"))));
     assert_eq!((read.launch.gpus_per_machine, training.lora.rank.is_none()), (Some(8), true));
     assert_eq!(keys(&read.unread), ["prepare_data.py", "eval.py", "merge_lora.py"]);
     // Alone they are what there is.
@@ -41,14 +41,14 @@ fn what_trainings_say_differently_is_unknown() {
     let line = "python train.py --model_name_or_path gpt2 --per_device_train_batch_size 4";
     let read = asked(&format!("{line} --num_train_epochs 3 --seed 1\n{line} --num_train_epochs 5 --seed 2\n"));
     let training = &read.workload.training;
-    assert_eq!((&training.micro_batch, &training.epochs), (&number("4"), &None));
+    assert_eq!((&training.micro_batch, &training.epochs), (&Some(number("4")), &None));
     assert!(keys(&read.unread).contains(&"--num_train_epochs"), "{:?}", read.unread);
     let models =
         asked("python train.py --model_name_or_path gpt2 --lr 1\npython train.py --model_name_or_path a/b-7b --lr 1");
     assert_eq!(models.model_name, None);
     // A value that is not known is no other one.
     let open = asked(&format!("{line} --num_train_epochs $N\n{line} --num_train_epochs 5\n"));
-    assert_eq!(open.workload.training.epochs, number("5"));
+    assert_eq!(open.workload.training.epochs, Some(number("5")));
 }
 
 #[test]
@@ -163,22 +163,22 @@ fn a_configuration_of_ones_own_needs_no_word_of_a_trainer() {
     let job = read(text).unwrap();
     let training = &job.workload.training;
     assert_eq!(job.workload.model.preset.as_deref(), Some("qwen2.5-7b"));
-    assert_eq!((&training.micro_batch, &training.epochs), (&number("2"), &number("3")));
+    assert_eq!((&training.micro_batch, &training.epochs), (&Some(number("2")), &Some(number("3"))));
     assert_eq!((training.task.as_deref(), keys(&job.unread)), (Some("lora"), vec!["eval.batch_size"]));
     assert!(read("model: {name: a}\ntraining: {batch_size: 2}\n").is_err());
     let flat =
         "base_model: Qwen/Qwen2.5-7B\nlora: {r: 8}\ntraining: {per_device_train_batch_size: 2, max_seq_length: 512}\n";
     let training = read(flat).unwrap().workload.training;
-    assert_eq!((&training.micro_batch, training.task.as_deref()), (&number("2"), Some("lora")));
+    assert_eq!((&training.micro_batch, training.task.as_deref()), (&Some(number("2")), Some("lora")));
     let student = text.replace("name: Qwen", "student: Qwen");
     assert_eq!(read(&student).unwrap().workload.model.preset.as_deref(), Some("qwen2.5-7b"));
     let top = read(&flat.replace("base_model", "model_name_or_path")).unwrap();
-    assert_eq!(top.workload.training.micro_batch, number("2"));
+    assert_eq!(top.workload.training.micro_batch, Some(number("2")));
     let of_section = "model: {base_model_id: Qwen/Qwen2.5-7B}\ntraining: {per_device_train_batch_size: 2}\n";
     assert_eq!(read(of_section).unwrap().workload.model.preset.as_deref(), Some("qwen2.5-7b"));
     // A model may be named elsewhere.
     let without = read("per_device_train_batch_size: 4\nnum_train_epochs: 5\nbf16: true\n").unwrap();
-    assert_eq!((&without.workload.training.micro_batch, without.model_name), (&number("4"), None));
+    assert_eq!((&without.workload.training.micro_batch, without.model_name), (&Some(number("4")), None));
 }
 
 /// A program that asks an engine serves nothing; an engine's image serves where no command stands.

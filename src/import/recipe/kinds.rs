@@ -73,6 +73,10 @@ const NAMES_OF_MODEL: [&str; 12] = [
     "pretrained_model_name_or_path",
 ];
 
+/// Sections of which nothing is the training's.
+const OTHERS: [&str; 9] =
+    ["eval", "evaluation", "validation", "val", "test", "inference", "generation", "rollout", "vllm"];
+
 /// A configuration of somebody's own with sections of Hugging Face's arguments (`trainer.per_device_train_batch_size`), or of a batch, a rate
 /// of learning and an amount of work beside a model: its keys without their sections. Another is left as it is, and no dialect is known.
 pub fn without_sections(entries: Vec<Entry>) -> (Vec<Entry>, Option<&'static Dialect>) {
@@ -90,9 +94,6 @@ pub fn without_sections(entries: Vec<Entry>) -> (Vec<Entry>, Option<&'static Dia
     if !of_trainer && !own {
         return (entries, None);
     }
-    // What is said of an evaluation is none of the training's.
-    const OTHERS: [&str; 9] =
-        ["eval", "evaluation", "validation", "val", "test", "inference", "generation", "rollout", "vllm"];
     let is_own = |(section, rest): &(&str, &str)| !rest.contains('.') && !OTHERS.contains(section);
     let plain = |entry: Entry| {
         let Some((section, rest)) = entry.key.split_once('.').filter(is_own) else {
