@@ -196,7 +196,8 @@ impl JobRequest {
 
     /// What was left unread by itself and means something beside others.
     pub fn understand_after_all(&mut self, key: &str) {
-        if let Some(at) = self.unread.iter().position(|one| one.is_named(key)) {
+        let at = self.unread.iter().position(|one| one.key == key);
+        if let Some(at) = at.or_else(|| self.unread.iter().position(|one| one.is_named(key))) {
             let one = self.unread.remove(at);
             self.understood.push(one);
         }

@@ -6,7 +6,8 @@ use gpuplan_hardware::gpu::{Gpu, GpuId};
 use gpuplan_hardware::names::plain;
 
 /// Words that tell no chip from another: vendors, brands, memory types, a network.
-const SAY_NOTHING: [&str; 17] = [
+const SAY_NOTHING: [&str; 18] = [
+    "any",
     "nvidia",
     "tesla",
     "geforce",

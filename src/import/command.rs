@@ -4,19 +4,37 @@
 mod hydra;
 mod launcher;
 mod processes;
+mod several;
+mod several_tests;
 mod strange_tests;
 mod tests;
 
 use crate::engine::{batch, rented};
 use crate::recipe::{self, Entry};
 use crate::shell::{Command, Script, is_unknown};
-use crate::{JobKind, JobRequest, Names, document};
+use crate::{JobKind, JobRequest, Launch, Names, document};
 use gpuplan_workload::file::ServingSection;
 use launcher::Start;
+use several::Several;
 
 /// Words by which programs of preference and reinforcement learning call themselves; those of `recipe::OBJECTIVES` are planned.
-const REINFORCEMENTS: [&str; 13] =
-    ["dpo", "ipo", "simpo", "grpo", "ppo", "kto", "orpo", "cpo", "rloo", "rlhf", "reward", "rl", "rm"];
+const REINFORCEMENTS: [&str; 17] = [
+    "dpo", "ipo", "simpo", "grpo", "ppo", "kto", "orpo", "cpo", "rloo", "rlhf", "reward", "rl", "rm", "dapo", "gspo",
+    "rlvr", "prm",
+];
+
+/// Words of keys and programs that learn from the answers of another model.
+const TEACHERS: [&str; 6] = ["teacher", "distill", "distil", "distillation", "kd", "gkd"];
+/// Words of keys that only programs have which generate answers as they train.
+const GENERATORS: [&str; 5] = ["rollout", "rollouts", "actor", "critic", "grpo"];
+/// Ends of keys that say the same.
+const REWARDS: [&str; 4] = ["reward_funcs", "reward_func", "reward_fn", "reward_function"];
+/// Words for learning from preferences that name no method.
+const PREFERENCES: [&str; 3] = ["pref", "preference", "preferences"];
+/// Losses by which encoders learn to compare.
+const CONTRASTS: [&str; 7] = ["contrastive", "infonce", "simcse", "ntxent", "nt_xent", "triplet", "supcon"];
+/// What a teacher has said before is data.
+const SAID: [&str; 6] = ["output", "outputs", "data", "dataset", "responses", "answers"];
 
 /// Flags that only a program that trains has.
 const LEARNING: [&str; 6] = ["do_train", "train", "learning_rate", "lr", "train_file", "weight_decay"];
@@ -58,7 +76,8 @@ pub fn quote(word: &str) -> String {
 }
 
 fn read_commands(script: &Script, asked: &mut JobRequest, names: Names) {
-    for Command { words, environment, is_cut } in script.commands() {
+    let several = Several::of(script.commands());
+    for (Command { words, environment, is_cut, .. }, start) in script.commands().iter().zip(&several.starts) {
         if words.first().is_some_and(|name| launcher::base(name) == "sbatch") {
             // Of a plain script it is the job (`slurm::submitted`).
             if asked.kind != JobKind::Script {
@@ -71,15 +90,23 @@ fn read_commands(script: &Script, asked: &mut JobRequest, names: Names) {
             continue;
         }
         rent(words, asked, names);
-        let Some(start) = launcher::start(words) else {
+        let Some(start) = start else {
             processes::of_unknown_step(words, asked, names);
             continue;
         };
         if *is_cut {
             asked.leave_unread(start.name(), "a quote behind it is never closed");
         }
-        read_start(&start, environment, script, asked, names);
+        if !several.is_work(start) {
+            asked.leave_unread(start.name(), "a step beside the work, whose flags are none of its own");
+            continue;
+        }
+        // A job has the cards of the largest of its commands.
+        let before = std::mem::take(&mut asked.launch);
+        read_start(start, environment, (script, &several), asked, names);
+        asked.launch = several::larger(before, asked.launch);
     }
+    several.count_side_by_side(&mut asked.launch);
     // What is served behind a training without a name is what was trained.
     if asked.trains && asked.model_name.is_none() {
         asked.workload.serving = ServingSection::default();
@@ -98,16 +125,25 @@ fn rent(words: &[String], asked: &mut JobRequest, names: Names) {
     }
 }
 
-fn read_start(start: &Start, environment: &[(&str, String)], script: &Script, asked: &mut JobRequest, names: Names) {
+fn read_start(
+    start: &Start,
+    environment: &[(&str, String)],
+    (script, several): (&Script, &Several),
+    asked: &mut JobRequest,
+    names: Names,
+) {
     let launch = launcher::flags(&start.before);
     let mut entries = launcher::flags(&start.after);
     without_stage(&mut entries);
     let dialect = recipe::of_command(&start.program, &entries);
+    several.blur(&mut entries);
     // `accelerate launch --mixed_precision bf16`: what the program says itself comes later.
     let precision: Vec<Entry> = launch.iter().filter(|entry| entry.key == "mixed_precision").cloned().collect();
     recipe::apply(recipe::of_command("", &[]), &precision, asked, names);
     asked.trains |= entries.iter().any(|entry| LEARNING.contains(&entry.key.as_str()) && entry.switch() != Some(false));
     processes::of_launcher(&start.before, &launch, asked);
+    processes::of_mpi(start, asked);
+    let told = asked.launch;
     processes::of_container(&start.before, &launch, asked);
     processes::of_step(&start.before, asked, names);
     processes::of_environment(start, &launch, &entries, environment, asked);
@@ -127,6 +163,7 @@ fn read_start(start: &Start, environment: &[(&str, String)], script: &Script, as
     entries.retain(|entry| !names_file(&entry.key));
     recipe::apply(dialect, &entries, asked, names);
     kind_of_work(&entries, asked);
+    teacher_of_program(start.name(), asked);
     recipe::task_of_program(start.name(), &entries, asked);
     recipe::amount_of_data(dialect, &entries, asked);
     // A launcher of GPUs starts work, whatever else its line leaves open.
@@ -136,6 +173,17 @@ fn read_start(start: &Start, environment: &[(&str, String)], script: &Script, as
     if !has_configuration {
         recipe::leave_to_the_parser(dialect, &entries, asked);
     }
+    keep_told(told, asked);
+}
+
+/// What a launcher is told on its line wins over its configuration and over what its program is told.
+fn keep_told(told: Launch, asked: &mut JobRequest) {
+    let is_told = told.gpus_per_machine.is_some() || told.gpus.is_some();
+    let launch = &mut asked.launch;
+    if is_told && launch.processes_per_machine.is_none() {
+        (launch.gpus_per_machine, launch.gpus) = (told.gpus_per_machine, told.gpus);
+    }
+    launch.machines = told.machines.or(launch.machines);
 }
 
 /// NeMo's launcher runs stages of which one trains: its settings are those of NeMo behind `training.`.
@@ -238,12 +286,48 @@ fn kind_of_work(entries: &[Entry], asked: &mut JobRequest) {
         if is_kind && value == "sft" && asked.workload.training.task.as_deref() == Some("pretrain") {
             asked.workload.training.task = None;
         }
-        let of_key = first.filter(|word| word.len() > 2 && *word != "reward" && entry.switch() != Some(false));
+        let is_zero = entry.value.as_deref().is_some_and(|text| text.parse::<f64>() == Ok(0.0));
+        let is_on = entry.switch() != Some(false) && !is_zero;
+        let of_key = first.filter(|word| word.len() > 2 && *word != "reward" && is_on);
         let named = [is_kind.then_some(value.as_str()), of_key].into_iter().flatten();
         let is_open = asked.workload.training.objective.is_none() && asked.not_planned.is_none();
         if let (true, Some(word)) = (is_open, named.into_iter().find(|word| REINFORCEMENTS.contains(word))) {
             recipe::objective(word, recipe::OBJECTIVES, asked);
         }
+        if is_on {
+            other_work(entry, &value, is_kind, asked);
+        }
+    }
+}
+
+/// A key that no table has may say that the work is of another kind than its other keys look like: `--teacher_ckpt a.pt`, `--kd_weight 0.5`,
+/// `--rollout_batch_size 8`. What it is then is not known, and no price of a usual training is one of it.
+fn other_work(entry: &Entry, value: &str, is_kind: bool, asked: &mut JobRequest) {
+    let is_open = asked.workload.training.objective.is_none() && asked.not_planned.is_none();
+    let has = |all: &[&str]| entry.key.split(['_', '.']).any(|word| all.contains(&word));
+    if !is_open {
+        return;
+    }
+    if (has(&TEACHERS) && !has(&SAID)) || (is_kind && TEACHERS.contains(&value)) {
+        asked.not_planned = Some(format!("`{}` speaks of a teacher, and no key that is read says which", entry.shown));
+    } else if is_kind && PREFERENCES.contains(&value) {
+        asked.not_planned =
+            Some(format!("which learning from preferences `{} {value}` means is not said", entry.shown));
+    } else if has(&GENERATORS) || REWARDS.iter().any(|key| entry.key.ends_with(key)) {
+        recipe::objective("rl", recipe::OBJECTIVES, asked);
+    } else if is_kind && CONTRASTS.contains(&value) {
+        asked.not_planned = Some(format!("the estimate knows no learning by comparison (`{} {value}`)", entry.shown));
+    }
+}
+
+/// `train_distill.py`: a program that says so learns from a teacher, though no key names it.
+fn teacher_of_program(name: &str, asked: &mut JobRequest) {
+    let lower = name.to_ascii_lowercase();
+    let distils = lower.split(|letter: char| !letter.is_ascii_alphanumeric()).any(|word| TEACHERS.contains(&word));
+    if distils && asked.workload.training.objective.is_none() {
+        asked
+            .not_planned
+            .get_or_insert_with(|| format!("`{name}` learns from a teacher that its command does not name"));
     }
 }
 

@@ -25,14 +25,15 @@ pub fn read(text: &str, names: Names) -> Result<JobRequest, ImportError> {
 }
 
 fn of_kind(text: &str, names: Names) -> Result<JobRequest, ImportError> {
-    if slurm::is_script(text) {
+    if slurm::is_script(text) && !slurm::is_generator(text) {
         return slurm::read(text, names);
     }
-    if text.starts_with("#!") {
-        return script(text, names);
-    }
+    // A program of Python may have a first line that says so.
     if engine::python::is_program(text) {
         return engine::python::read(text, names);
+    }
+    if text.starts_with("#!") || slurm::is_generator(text) {
+        return script(text, names);
     }
     let documents = match yaml::documents(text) {
         Ok(documents) => documents,
@@ -77,8 +78,14 @@ fn script(text: &str, names: Names) -> Result<JobRequest, ImportError> {
     reader.read(text);
     for one in reader.commands() {
         if one.words.first().is_some_and(|name| name.rsplit('/').next() == Some("sbatch")) {
-            slurm::submitted(&one.words[1..], &reader, &mut asked, names);
+            slurm::submitted(one, &reader, &mut asked, names);
         }
+    }
+    // What it writes somebody else hands over.
+    if asked.kind == JobKind::Script
+        && let Some(job) = reader.written_job()
+    {
+        slurm::written(&job, &reader, &mut asked, names);
     }
     // Processes of a launcher are machines, whatever the program is told.
     asked.take_machines_of_launcher();

@@ -8,6 +8,7 @@ mod expand;
 mod lex;
 mod pattern;
 mod run;
+mod shells;
 mod substitute;
 mod tests;
 mod tree;

@@ -29,13 +29,14 @@ const LAUNCHERS: [&str; 18] = [
 const LAUNCHING_MODULES: [&str; 4] =
     ["torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch", "deepspeed.launcher.runner"];
 /// Programs that train or serve by themselves, with the word that says so.
-const PROGRAMS: [(&str, &[&str]); 15] = [
+const PROGRAMS: [(&str, &[&str]); 16] = [
     ("llamafactory-cli", &["train"]),
     ("axolotl", &["train"]),
     ("oumi", &["train"]),
     ("tune", &["run"]),
     ("trl", &["sft", "dpo", "grpo", "kto", "reward", "rloo", "vllm-serve"]),
     ("vllm", &["serve"]),
+    ("sglang", &["serve"]),
     ("swift", &["sft", "pt", "rlhf", "dpo", "orpo", "simpo"]),
     ("megatron", &["sft", "pt", "rlhf"]),
     ("xtuner", &["train"]),
@@ -151,12 +152,19 @@ fn program(words: &[String]) -> Option<Start> {
     Some(Start { before, program: format!("{name} {command}"), after })
 }
 
+/// `nvcr.io/nvidia/vllm:25.11-py3`: a word that also names a package or a folder is an image's where a registry and a version stand by it.
+fn is_image(word: &str) -> bool {
+    !word.contains("://") && word.rsplit_once('/').is_some_and(|(_, name)| name.contains([':', '@']))
+}
+
 /// `docker run ... IMAGE FLAGS`, and the container of a pod that has no command of its own.
 fn image(words: &[String]) -> Option<Start> {
     let (at, program) = words.iter().enumerate().find_map(|(at, word)| {
         // Apptainer keeps an image as a file.
         let name = base(word).split([':', '@']).next()?.trim_end_matches(".sif");
-        IMAGES.iter().find(|(image, _)| *image == name).map(|(_, program)| (at, *program))
+        let of_vllm = || (name == "vllm" && is_image(word)).then_some((at, "vllm serve"));
+        let known = IMAGES.iter().find(|(image, _)| *image == name).map(|(_, program)| (at, *program));
+        known.or_else(of_vllm)
     })?;
     let after = words[at + 1..].to_vec();
     Some(Start { before: words[..at].to_vec(), program: program.to_owned(), after })

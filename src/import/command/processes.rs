@@ -42,6 +42,18 @@ pub fn of_launcher(before: &[String], launch: &[Entry], asked: &mut JobRequest) 
     }
 }
 
+/// A process of MPI has a card of its own where it trains (`mpiexec -n 8 python image_train.py`); of other programs it may be anything.
+pub fn of_mpi(start: &Start, asked: &mut JobRequest) {
+    let runs = start.before.iter().any(|word| matches!(word.rsplit('/').next(), Some("mpirun" | "mpiexec")));
+    let name = start.name().to_ascii_lowercase();
+    if !runs || !["train", "tune"].iter().any(|word| name.contains(word)) {
+        return;
+    }
+    let of = |pair: &&[String]| ["-np", "-n", "--np"].contains(&pair[0].as_str());
+    let processes = start.before.windows(2).find(of).and_then(|pair| count(&pair[1]));
+    asked.launch.gpus = asked.launch.gpus.or(processes);
+}
+
 /// `docker run --gpus '"device=0,1"' ...` (Docker, "Runtime options with Memory, CPUs, and GPUs"): `all` counts none.
 pub fn of_container(before: &[String], launch: &[Entry], asked: &mut JobRequest) {
     const RUNTIMES: [&str; 3] = ["docker", "nvidia-docker", "podman"];
@@ -60,10 +72,20 @@ pub fn of_container(before: &[String], launch: &[Entry], asked: &mut JobRequest)
 pub fn of_step(before: &[String], asked: &mut JobRequest, names: Names) {
     let is_step = |word: &String| matches!(word.rsplit('/').next(), Some("srun" | "salloc"));
     let Some(at) = before.iter().position(is_step) else { return };
-    if asked.kind != JobKind::Script || !asked.choices.is_empty() {
+    if !asked.choices.is_empty() {
         return;
     }
-    options::step(&before[at + 1..], asked, names);
+    match asked.kind {
+        JobKind::Script => options::step(&before[at + 1..], asked, names),
+        // Of a batch script that asks for none itself: how many machines it has, it has said.
+        JobKind::Slurm => {
+            let mut step = JobRequest::new(JobKind::Slurm);
+            options::step(&before[at + 1..], &mut step, names);
+            asked.choices = step.choices;
+            asked.understood.extend(step.understood);
+        }
+        _ => {}
+    }
 }
 
 /// A step that takes GPUs for a program that is not known, such as a script that lies elsewhere.
@@ -83,7 +105,7 @@ pub fn of_environment(
     asked: &mut JobRequest,
 ) {
     let value = |name: &str| environment.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str());
-    let visible = ["CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"].into_iter().find_map(value).and_then(devices);
+    let visible = visible(environment).and_then(|all| u32::try_from(all.len()).ok());
     let is_counted = launch.iter().any(|entry| COUNTS.contains(&entry.key.as_str()) || entry.key == "include");
     let mut processes = asked.launch.gpus_per_machine.filter(|_| is_counted);
     let program = start.program.split([' ', '/']).next().unwrap_or_default();
@@ -92,7 +114,8 @@ pub fn of_environment(
         processes = value("NPROC_PER_NODE").and_then(count);
         asked.launch.gpus_per_machine = processes.or(asked.launch.gpus_per_machine);
     }
-    if !is_counted && asked.launch.gpus_per_machine.is_none() && asked.launch.gpus.is_none() {
+    // A count that a variable holds leaves the cards that the command sees: it has no others.
+    if asked.launch.gpus_per_machine.is_none() && asked.launch.gpus.is_none() {
         asked.launch.gpus_per_machine = visible;
     }
     let (processes, Some(visible)) = (processes.unwrap_or(1), visible) else { return };
@@ -116,9 +139,20 @@ fn count(text: &str) -> Option<u32> {
     text.parse::<u32>().ok().filter(|count| *count > 0)
 }
 
-/// `0,1,2`; names of cards and of their slices count too. `None`: none, or not known.
+/// Cards that a command sees. `None`: all that there are, or it is not known which.
+pub fn visible(environment: &[(&str, String)]) -> Option<Vec<String>> {
+    let value = |name: &str| environment.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str());
+    ["CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"].into_iter().find_map(value).and_then(list)
+}
+
+/// How many cards a list names. `None`: none, or not known.
 fn devices(text: &str) -> Option<u32> {
-    let all: Vec<&str> = text.split(',').map(str::trim).collect();
+    list(text).and_then(|all| u32::try_from(all.len()).ok())
+}
+
+/// `0,1,2`; names of cards and of their slices count too.
+fn list(text: &str) -> Option<Vec<String>> {
+    let all: Vec<&str> = text.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
     let is_device = |word: &&str| word.parse::<u32>().is_ok() || word.starts_with("GPU-") || word.starts_with("MIG-");
-    all.iter().all(is_device).then(|| u32::try_from(all.len()).ok()).flatten()
+    (!all.is_empty() && all.iter().all(is_device)).then(|| all.into_iter().map(str::to_owned).collect())
 }

@@ -151,12 +151,7 @@ fn processes_are_counted_where_they_are_started() {
         asked.kind = JobKind::Script;
         asked.launch
     };
-    let expected = |gpus_per_machine, machines, gpus| crate::Launch {
-        gpus_per_machine,
-        gpus,
-        machines,
-        ..crate::Launch::default()
-    };
+    let expected = |gpus_per_machine, machines, gpus| Launch { gpus_per_machine, gpus, machines, ..Launch::default() };
     for (script, counts) in [
         ("deepspeed --include localhost:0,2 train.py", expected(Some(2), Some(1), None)),
         ("deepspeed --include worker-0@worker-1:0,1,2,3 train.py", expected(Some(4), Some(2), None)),

@@ -24,11 +24,14 @@ pub fn read(document: &Value, names: Names) -> Result<JobRequest, ImportError> {
     let mut asked = JobRequest::new(JobKind::Compose);
     asked.name = Some(name.clone());
     let mut choice = Choice::default();
+    // Compose fills in variables of whoever starts it, those of the environment too.
+    let mut outside = Script::new(names.files);
     for device in devices(service) {
         let ids = device.get("device_ids").and_then(Value::as_array);
         // Some write all of them into one text.
         let listed: usize = ids.into_iter().flatten().map(|id| text(id).split(',').count()).sum();
-        let count = device.get("count").and_then(Value::as_u64).or((listed > 0).then_some(listed as u64));
+        let stated = device.get("count").and_then(|count| outside.expanded(&text(count)).parse::<u64>().ok());
+        let count = stated.or((listed > 0).then_some(listed as u64));
         // `all` is as many as the machine has: the program may say on how many it runs.
         if let Some(count) = count.and_then(|count| u32::try_from(count).ok()).filter(|count| *count > 0) {
             choice.gpus = Some(Gpus::PerMachine(count));
@@ -38,8 +41,6 @@ pub fn read(document: &Value, names: Names) -> Result<JobRequest, ImportError> {
     if choice.gpus.is_some() {
         asked.choices.push(choice);
     }
-    // Compose fills in variables of whoever starts it, those of the environment too.
-    let mut outside = Script::new(names.files);
     let own: Vec<(String, String)> =
         variables(service).into_iter().map(|(name, value)| (name, outside.expanded(&value))).collect();
     command::read(&line(service), &own, &mut asked, names);

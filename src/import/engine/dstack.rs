@@ -55,6 +55,8 @@ pub fn read(document: &Value, names: Names) -> Result<JobRequest, ImportError> {
                 asked.understand(key, text(value));
             }
             "resources" | "commands" | "env" => {}
+            // Before resources had a section.
+            "gpu" => gpu(value, &mut choice, &mut asked, names),
             known if WITHOUT_EFFECT.contains(&known) => asked.note_without_effect(key, "..."),
             _ => asked.leave_unread(key, text(value)),
         }
@@ -62,7 +64,7 @@ pub fn read(document: &Value, names: Names) -> Result<JobRequest, ImportError> {
     asked.nodes = Some(nodes..=nodes);
     for (key, value) in document.get("resources").and_then(Value::as_object).unwrap_or(&empty) {
         match key.as_str() {
-            "gpu" => gpu(value, &mut choice, &mut asked, names)?,
+            "gpu" => gpu(value, &mut choice, &mut asked, names),
             "shm_size" | "disk" => asked.note_without_effect(key, text(value)),
             _ => asked.leave_unread(key, text(value)),
         }
@@ -79,7 +81,7 @@ pub fn read(document: &Value, names: Names) -> Result<JobRequest, ImportError> {
 }
 
 /// `H100:8`, `80GB:2..4`, `A100:40GB:4`, or a map of `name`, `memory` and `count`.
-fn gpu(value: &Value, choice: &mut Choice, asked: &mut JobRequest, names: Names) -> Result<(), ImportError> {
+fn gpu(value: &Value, choice: &mut Choice, asked: &mut JobRequest, names: Names) {
     let parts: Vec<String> = match value {
         Value::Object(map) => {
             for (key, value) in map.iter().filter(|(key, _)| !["name", "memory", "count"].contains(&key.as_str())) {
@@ -99,15 +101,17 @@ fn gpu(value: &Value, choice: &mut Choice, asked: &mut JobRequest, names: Names)
             choice.chips = Some(with_memory(part, gb, part.contains(".."), choice.chips.take(), names));
         } else if !["nvidia", "amd"].contains(&part.to_ascii_lowercase().as_str()) {
             let found = part.split(',').find_map(|name| chips::find(name.trim(), names.hardware));
-            choice.chips =
-                Some(found.ok_or_else(|| invalid("gpu", format!("no GPU of the catalog is called `{part}`")))?);
+            // One that the catalog does not have keeps its name, so that no other is taken for it.
+            if found.is_none() {
+                asked.leave_unread("gpu", format!("{part} (no GPU of the catalog is called so)"));
+            }
+            choice.chips = found.or_else(|| chips::named(part, names.hardware));
         }
     }
     if count > 0 {
         choice.gpus = Some(Gpus::PerMachine(count));
     }
     asked.understand("gpu", parts.join(":"));
-    Ok(())
 }
 
 fn memory(word: &str) -> Option<f64> {
@@ -191,7 +195,10 @@ mod tests {
             assert_eq!(one(gpu), (Some(Gpus::PerMachine(8)), true, Some(2..=2)), "{gpu}");
         }
         assert_eq!(one("'24GB:2..'").0, Some(Gpus::PerMachine(2)));
-        assert!(asked("type: task\ncommands: [a]\nresources: {gpu: WARP9}\n").is_err());
+        let old = asked("type: task\ngpu: 2\ncommands: [python a.py]\n").unwrap();
+        assert_eq!(old.choices[0].gpus, Some(Gpus::PerMachine(2)));
+        let unknown = asked("type: task\ncommands: [a]\nresources: {gpu: 'WARP9:2'}\n").unwrap();
+        assert_eq!(unknown.named(None, None), Err(ImportError::UnknownGpu { count: 2, name: "WARP9".to_owned() }));
         assert!(yaml::documents("type: task").unwrap().iter().all(|one| !is_run(one)));
     }
 

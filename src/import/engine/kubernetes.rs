@@ -7,7 +7,7 @@ use crate::error::invalid;
 use crate::yaml::text;
 use crate::{Choice, GpuModels, Gpus, ImportError, JobKind, JobRequest, Names, Need, chips, command};
 use gpuplan_workload::assumption::JobAssumption;
-use values::{is_placeholder, word};
+use values::{GPU_RESOURCES, has_open_count, is_placeholder, word};
 
 mod pods;
 mod tests;
@@ -71,6 +71,9 @@ pub fn read(documents: &[Value], names: Names) -> Result<JobRequest, ImportError
     let (jobs, others): (Vec<&Value>, Vec<&Value>) =
         lists.filter(|object| !object.is_null()).partition(|object| pods::is_read(object));
     let strange = note_others(&others, &mut asked);
+    // Of a kind that nobody knows its one container with GPUs says what it asks for.
+    let alone = if jobs.is_empty() { pods::with_one_container(&others) } else { None };
+    let jobs: Vec<&Value> = jobs.into_iter().chain(&alone).collect();
     let [job] = jobs.as_slice() else {
         let name = |job: &&Value| {
             format!("{} {}", word(job, "kind"), job.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("-"))
@@ -121,10 +124,18 @@ pub fn read(documents: &[Value], names: Names) -> Result<JobRequest, ImportError
             }
         };
     }
+    if word(job, "kind") == "InferenceService" && asked.workload.serving.is_empty() && asked.not_planned.is_none() {
+        asked.not_planned = Some("it serves a model by an engine that the estimate does not know".to_owned());
+    }
     let Some((count, choices)) = machines else {
         return open_machines(asked);
     };
-    asked.nodes = Some(count..=count);
+    // One is priced of those that a tool has yet to count, and no number is the job's own.
+    if has_open_count(&asked) {
+        asked.assumed.push(JobAssumption::OneMachine);
+    } else {
+        asked.nodes = Some(count..=count);
+    }
     asked.assumed.push(JobAssumption::MachinePerPod);
     if choices.iter().all(|choice| !choice.is_spot) {
         asked.assumed.push(JobAssumption::NoSpotNodes);
@@ -165,14 +176,13 @@ fn open_machines(mut asked: JobRequest) -> Result<JobRequest, ImportError> {
     if asked.choices.is_empty() && asked.model_name.is_none() {
         return Err(ImportError::NoGpu);
     }
-    asked.nodes.get_or_insert(1..=1);
+    if !has_open_count(&asked) {
+        asked.nodes.get_or_insert(1..=1);
+    }
     asked.assumed.push(JobAssumption::MachinePerPod);
     asked.assumed.push(JobAssumption::NoSpotNodes);
     Ok(asked)
 }
-
-/// What the plugins of vendors call a GPU; the last is the name before Kubernetes 1.8.
-const GPU_RESOURCES: [&str; 3] = ["nvidia.com/gpu", "amd.com/gpu", "alpha.kubernetes.io/nvidia-gpu"];
 
 /// What plugins call slices and shares of a card (NVIDIA, Volcano, Alibaba, Tencent), and chips that the catalog has no machines of.
 fn is_other_device(resource: &str) -> bool {

@@ -2,24 +2,36 @@
 //! Only arguments that are written out are read; nothing is run.
 
 use super::rented::{self, Rented};
-use crate::{ImportError, JobKind, JobRequest, Names};
+use crate::{ImportError, JobKind, JobRequest, Names, command};
+use calls::{Call, calls};
+
+mod calls;
 
 /// Packages by whose import such a program is known, with the cloud whose names it uses.
-const PACKAGES: [Package; 6] = [
+const PACKAGES: [Package; 9] = [
     ("modal", None),
     ("sagemaker", Some("aws")),
     ("google.cloud", Some("gcp")),
     ("vertexai", Some("gcp")),
     ("azure.ai.ml", Some("azure")),
     ("ray", None),
+    ("boto3", Some("aws")),
+    ("submitit", None),
+    ("nemo_run", None),
 ];
+/// Arguments that count the cards of a machine: of Vertex AI, submitit and NeMo-Run, Azure ML.
+const EACH: [&str; 4] = ["accelerator_count", "gpus_per_node", "slurm_gpus_per_node", "process_count_per_instance"];
+/// Words in the names of functions that train.
+const TRAINING: [&str; 4] = ["train", "tune", "sft", "fit"];
 
 /// A package and the cloud whose names it uses.
 type Package = (&'static str, Option<&'static str>);
 
 /// The package of a service that a program imports. `None`: it is no program of one.
 fn package(text: &str) -> Option<&'static Package> {
-    let imports = text.lines().map(str::trim_start).filter_map(|line| {
+    // What a shell's here-document or a manifest holds is no program of its own.
+    let is_other = text.starts_with("#!") && !text.lines().next().is_some_and(|line| line.contains("python"));
+    let imports = text.lines().filter(|_| !is_other).filter_map(|line| {
         line.strip_prefix("import ").or_else(|| line.strip_prefix("from ")).map(|rest| rest.split([' ', ',']).next())
     });
     let is_of = |module: &str, package: &str| {
@@ -36,113 +48,77 @@ pub fn is_program(text: &str) -> bool {
 pub fn read(text: &str, names: Names) -> Result<JobRequest, ImportError> {
     let mut asked = JobRequest::new(JobKind::Script);
     let cloud = package(text).and_then(|(_, cloud)| *cloud);
-    let mut jobs: Vec<Rented> = calls(text).into_iter().filter_map(|call| machines(&call, cloud)).collect();
-    // Functions of a program run one after another, each on its own machines; the largest is what the program needs.
+    let all = calls(text);
+    let mut jobs: Vec<(bool, Rented)> =
+        all.iter().filter_map(|call| Some((trains(call), machines(call, cloud)?))).collect();
+    // Functions of a program run one after another, each on its own machines: the one that trains is the program's work, or else the largest.
     let size =
         |one: &Rented| one.card.as_deref().and_then(|card| card.rsplit_once(':')?.1.parse::<u32>().ok()).unwrap_or(1);
-    jobs.sort_by_key(|one| std::cmp::Reverse(size(one)));
-    let mut jobs = jobs.into_iter();
-    if let Some(first) = jobs.next() {
+    jobs.sort_by_key(|(trains, one)| std::cmp::Reverse((*trains, size(one))));
+    let mut jobs = jobs.into_iter().map(|(_, one)| one);
+    if let Some(mut first) = jobs.next() {
+        // Azure's command says its machines in one call and its processes in another.
+        let stated = all.iter().find_map(|call| value(call, &["instance_count"]));
+        first.machines = first.machines.or(stated.filter(|_| cloud == Some("azure")));
         rented::ask(&[first], &mut asked, names)?;
     }
     for other in jobs.filter_map(|one| one.card) {
         asked.leave_unread("gpu", format!("{other} of another function"));
     }
+    if cloud == Some("aws") {
+        hyperparameters(&all, &mut asked, names);
+    }
     if asked.choices.is_empty() { Err(ImportError::NoGpu) } else { Ok(asked) }
+}
+
+/// What SageMaker hands to the program as its flags (`hyperparameters = {"per_device_train_batch_size": 4}`), and the model that Hugging Face's
+/// containers are told by a variable.
+fn hyperparameters(all: &[Call], asked: &mut JobRequest, names: Names) {
+    let held = |name: &'static str| {
+        all.iter().filter(move |call| call.is_dictionary && call.name == name).flat_map(|call| &call.arguments)
+    };
+    let mut words = vec!["python".to_owned(), "train.py".to_owned()];
+    for (key, value) in held("hyperparameters") {
+        words.extend([format!("--{key}"), value.clone()]);
+    }
+    let model = held("environment")
+        .find(|(key, _)| key.eq_ignore_ascii_case("model_id") || key.eq_ignore_ascii_case("hf_model_id"));
+    words.extend(model.into_iter().flat_map(|(_, value)| ["--model_id".to_owned(), value.clone()]));
+    if words.len() > 2 {
+        command::read_words(words, &[], asked, names);
+    }
+}
+
+fn trains(call: &Call) -> bool {
+    let name = call.function.as_deref().unwrap_or_default().to_ascii_lowercase();
+    TRAINING.iter().any(|word| name.contains(word))
+}
+
+/// The first of these arguments that a call is given.
+fn value(call: &Call, keys: &[&str]) -> Option<String> {
+    let of = |(key, _): &&(String, String)| keys.contains(&key.as_str());
+    call.arguments.iter().find(of).map(|(_, value)| value.clone())
 }
 
 /// What a call is told of machines. `None`: nothing.
 fn machines(call: &Call, cloud: Option<&'static str>) -> Option<Rented> {
-    let value = |keys: &[&str]| {
-        let of = |(key, _): &&(String, String)| keys.contains(&key.as_str());
-        call.arguments.iter().find(of).map(|(_, value)| value.clone())
-    };
+    let value = |keys: &[&str]| value(call, keys);
     // Images of Modal are built on a card of their own.
     let starts = matches!(call.name.rsplit('.').next(), Some("function" | "cls"));
     let card = value(&["gpu"]).filter(|_| starts).or_else(|| value(&["accelerator_type"]));
     let uses_gpu = value(&["use_gpu"]).is_some_and(|value| value == "True");
     // Ray Train has a GPU for each worker, wherever they are.
     let workers = value(&["num_workers"]).filter(|_| uses_gpu);
-    let machine = value(&["instance_type", "machine_type"]);
+    // A cluster of Azure is described where it is made.
+    let describes = call.name.ends_with("AmlCompute") || call.name.ends_with("provisioning_configuration");
+    let size = value(&["size", "vm_size"]).filter(|_| describes);
+    let machine = value(&["instance_type", "machine_type"]).or(size);
     let is_together = workers.is_some() && machine.is_none() && card.is_none();
-    let cards = value(&["accelerator_count"]).or(workers.filter(|_| is_together));
-    let all =
-        Rented { machine, card, cards, machines: value(&["instance_count", "replica_count"]), cloud, is_together };
+    let cards = value(&EACH).or(workers.filter(|_| is_together));
+    let counted = value(&["instance_count", "replica_count"]);
+    let machines = counted.or_else(|| value(&["nodes", "slurm_nodes"]).filter(|_| cards.is_some()));
+    let all = Rented { machine, card, cards, machines, cloud, is_together };
     (all.machine.is_some() || all.card.is_some() || all.cards.is_some()).then_some(all)
-}
-
-/// A call and what it is told by name.
-#[derive(Default)]
-struct Call {
-    name: String,
-    arguments: Vec<(String, String)>,
-}
-
-/// Calls of a program with the arguments that are written out. A name that the program sets to a literal before is that literal.
-fn calls(text: &str) -> Vec<Call> {
-    let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '.';
-    let (mut open, mut all): (Vec<Call>, Vec<Call>) = (Vec::new(), Vec::new());
-    let mut set: Vec<(String, String)> = Vec::new();
-    for line in text.lines() {
-        let line = line.split(" #").next().unwrap_or(line);
-        let mut quote = None;
-        for (at, letter) in line.char_indices() {
-            let before = &line[..at];
-            let name = || before.trim_end().rsplit(|letter| !is_name(letter)).next().unwrap_or_default().to_owned();
-            match (letter, quote) {
-                (end, Some(begin)) if end == begin => quote = None,
-                (_, Some(_)) => {}
-                ('"' | '\'', None) => quote = Some(letter),
-                ('#', None) => break,
-                ('(' | '[' | '{', None) => open.push(Call { name: name(), ..Call::default() }),
-                (')' | ']' | '}', None) => all.extend(open.pop()),
-                ('=', None) if !before.ends_with(['=', '!', '<', '>']) && !line[at + 1..].starts_with('=') => {
-                    let Some(value) = literal(line[at + 1..].trim_start(), &set) else { continue };
-                    match open.last_mut() {
-                        Some(call) => call.arguments.push((name(), value)),
-                        None => set.push((name(), value)),
-                    }
-                }
-                _ => {}
-            }
-        }
-    }
-    all.extend(open);
-    all
-}
-
-/// A text without its quotes, of a list the first, a number, a name that was set before; the default of a variable of the environment, and
-/// `gpu.A100(count=4, size="80GB")` of Modal's first versions. `None`: only a run would tell.
-fn literal(text: &str, set: &[(String, String)]) -> Option<String> {
-    let text = text.trim_start_matches(['[', '(']);
-    let quoted = |text: &str| {
-        let quote = text.chars().next().filter(|first| matches!(first, '"' | '\''))?;
-        text[1..].split(quote).next().map(str::to_owned)
-    };
-    if let Some(text) = quoted(text) {
-        return Some(text);
-    }
-    for environment in ["os.environ.get(", "os.getenv("] {
-        if let Some(inner) = text.strip_prefix(environment) {
-            return quoted(inner.split_once(',')?.1.trim_start());
-        }
-    }
-    if let Some(card) = text.strip_prefix("modal.gpu.").or_else(|| text.strip_prefix("gpu.")) {
-        let (name, inner) = card.split_once('(')?;
-        let given = |key: &str| {
-            let rest = inner.split_once(key)?.1;
-            rest.split([',', ')']).next().map(|value| value.trim_matches(['"', '\'']).to_owned())
-        };
-        let size = given("size=").map(|size| format!("-{size}")).unwrap_or_default();
-        return Some(format!("{name}{size}:{}", given("count=").unwrap_or_else(|| "1".to_owned())));
-    }
-    let word = text.split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_')).next()?;
-    if text[word.len()..].starts_with(['(', '.', '[']) {
-        return None;
-    }
-    let known = set.iter().rev().find(|(name, _)| name == word).map(|(_, value)| value.clone());
-    let is_literal = word.starts_with(|first: char| first.is_ascii_digit()) || word == "True";
-    known.or_else(|| is_literal.then(|| word.to_owned()))
 }
 
 #[cfg(test)]
@@ -185,6 +161,57 @@ mod tests {
         assert_eq!(machines(ray), Ok((Some(Gpus::Together(8)), String::new(), None)));
         assert_eq!(machines(&ray.replace("True", "False")), Err(ImportError::NoGpu));
         assert_eq!(machines(&modal.replace("\"A100-80GB:4\"", "pick_gpu()")), Err(ImportError::NoGpu));
+        assert_eq!(machines(&modal.replace("\"A100-80GB:4\"", "\"any\"")), each(1, "", None));
         assert!(machines("import torch\ngpu = 4\n").is_err());
+    }
+
+    /// Its first line, and lines of Python that stand in something else.
+    #[test]
+    fn a_program_is_known_by_its_own_imports() {
+        let job = "import sagemaker\nPyTorch(instance_type=\"ml.p4d.24xlarge\", instance_count=1)\n";
+        assert_eq!(
+            machines(&format!("#!/usr/bin/env python3\n{job}")).map(|found| found.0),
+            Ok(Some(Gpus::PerMachine(8)))
+        );
+        let pool = "workerPoolSpecs:\n- machineSpec: {machineType: a2-highgpu-1g}\n  containerSpec:\n    args:\n    - |\n      python - <<'EOF'\n      from google.cloud import storage\n      EOF\n";
+        assert_eq!(machines(pool).map(|found| found.0), Ok(Some(Gpus::PerMachine(1))));
+        let shell = "#!/bin/bash\nCUDA_VISIBLE_DEVICES=0,1 python train.py --lr 1\ncat > a.py <<EOF\nimport ray\nEOF\n";
+        assert_eq!(machines(shell).map(|found| found.0), Ok(Some(Gpus::PerMachine(2))));
+    }
+
+    /// Documentation, names with types, texts with names in them, defaults of the command line, dictionaries, functions that do not train.
+    #[test]
+    fn values_are_found_where_programs_keep_them() {
+        let each = |gpus, card: &str, nodes| Ok((Some(Gpus::PerMachine(gpus)), card.to_owned(), nodes));
+        let modal = |head: &str, gpu: &str| {
+            format!("import modal\n{head}\n@app.function(gpu={gpu}, timeout=9)\ndef run():\n    pass\n")
+        };
+        let documented = modal("\"\"\"Runs on @app.function(gpu=\"H100:8\").\n\"\"\"", "\"L4\"");
+        assert_eq!(machines(&documented), each(1, "L4", None));
+        assert_eq!(machines(&modal("GPU: str = \"A10G\"", "GPU")), each(1, "A10G", None));
+        assert_eq!(
+            machines(&modal("GPU = \"H100\"\nN = int(os.environ.get(\"N\", \"4\"))", "f\"{GPU}:{N}\"")),
+            each(4, "H100", None)
+        );
+        let open = machines(&modal("GPU = \"H100\"", "f\"{GPU}:{N}\""));
+        assert_eq!(open, Ok((None, "H100".to_owned(), None)));
+        let two = format!("{}@app.function(gpu=\"A100\")\ndef finetune():\n    pass\n", modal("", "\"T4:4\""));
+        assert_eq!(machines(&two), each(1, "A100", None));
+        let parser = "parser.add_argument(\"--instance-type\", type=str, default=\"ml.g5.12xlarge\")\n";
+        let job =
+            "import sagemaker\ndef main(args):\n    PyTorch(instance_type=args.instance_type, instance_count=1)\n";
+        assert_eq!(machines(&format!("{job}{parser}")), each(4, "g5.12xlarge", Some(1)));
+        let boto = "import boto3\nclient.create_training_job(ResourceConfig={\"InstanceType\": \"ml.p4d.24xlarge\", \"InstanceCount\": 2})\n";
+        assert_eq!(machines(boto), each(8, "p4d.24xlarge", Some(2)));
+        let pools = "from google.cloud import aiplatform\nspecs = [{\"machine_spec\": {\"machine_type\": \"n1-standard-8\", \"accelerator_type\": \"NVIDIA_TESLA_T4\", \"accelerator_count\": 2}, \"replica_count\": 3}]\n";
+        assert_eq!(machines(pools), each(2, "NVIDIA_TESLA_T4", Some(3)));
+        let flags = "import sagemaker\nhyperparameters = {\n    \"per_device_train_batch_size\": 4,\n    \"bf16\": True,\n    \"deepspeed\": {\"zero\": {\"stage\": 2}},\n}\nenvironment = {\"MODEL_ID\": \"Qwen/Qwen2.5-7B\"}\n\
+            HuggingFace(instance_type=\"ml.p4d.24xlarge\", instance_count=1, hyperparameters=hyperparameters)\n";
+        let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
+        let told = crate::read(flags, Names::new(&hardware, &models)).unwrap();
+        assert_eq!(told.workload.model.preset.as_deref(), Some("qwen2.5-7b"));
+        assert_eq!(told.workload.training.micro_batch, Some("4".into()));
+        let slurm = "import submitit\nexecutor.update_parameters(nodes=2, gpus_per_node=8, slurm_partition=\"x\")\n";
+        assert_eq!(machines(slurm), each(8, "", Some(2)));
     }
 }

@@ -68,8 +68,8 @@ fn choice(one: &Rented, asked: &mut JobRequest, names: Names) -> Result<Option<C
     };
     let machine = one.machine.as_deref().map(|name| name.strip_prefix("ml.").unwrap_or(name));
     let known = machine.and_then(|name| instance(name, one.cloud, names.hardware));
-    let count = one.cards.as_deref().or(counted).filter(|text| !is_open(text));
-    let count = count.map(|text| number("GPUs", text)).transpose()?;
+    let stated = one.cards.as_deref().or(counted);
+    let count = stated.filter(|text| !is_open(text)).map(|text| number("GPUs", text)).transpose()?;
     let cards = count.map(|count| if one.is_together { Gpus::Together(count) } else { Gpus::PerMachine(count) });
     let cloud = one.cloud.and_then(|name| names.hardware.clouds().into_iter().find(|cloud| cloud.as_str() == name));
     if let Some(known) = known {
@@ -83,10 +83,14 @@ fn choice(one: &Rented, asked: &mut JobRequest, names: Names) -> Result<Option<C
     }
     let card = card.filter(|card| !is_open(card));
     let chips = card.and_then(|card| chips::named(card, names.hardware));
-    if chips.is_none() && cards.is_none() {
+    // A card of any kind (`gpu="any"`) is one too.
+    if card.is_none() && cards.is_none() {
         return Ok(None);
     }
-    let gpus = cards.or(Some(Gpus::PerMachine(1)));
+    if let (None, Some(text)) = (cards, stated) {
+        asked.leave_unread("GPUs", text);
+    }
+    let gpus = cards.or(stated.is_none().then_some(Gpus::PerMachine(1)));
     Ok(Some(Choice { chips, gpus, cloud: cloud.filter(|_| one.card.is_some()), ..Choice::default() }))
 }
 
@@ -117,6 +121,9 @@ const RENT: [(&str, &str, Option<&str>); 9] = [
 /// The machines that a command line rents. `None`: it rents none.
 pub fn of_command(words: &[String], flags: &[Entry]) -> Option<Vec<Rented>> {
     let name = words.first()?.rsplit('/').next()?;
+    if name == "runai" {
+        return of_run_ai(words).map(|machines| vec![machines]);
+    }
     let (.., cloud) = RENT.iter().find(|(program, word, _)| *program == name && words.iter().any(|one| one == word))?;
     let value = |keys: &[&str]| {
         let of = |entry: &&Entry| keys.contains(&entry.key.replace('_', "").to_ascii_lowercase().as_str());
@@ -154,6 +161,23 @@ pub fn of_command(words: &[String], flags: &[Entry]) -> Option<Vec<Rented>> {
         is_together: false,
     };
     (machines.machine.is_some() || machines.card.is_some()).then(|| vec![machines])
+}
+
+/// `runai submit -g 2 ...`, `runai training submit --gpu-devices-request 8 ...` (Run:ai docs, "CLI reference").
+fn of_run_ai(words: &[String]) -> Option<Rented> {
+    if !words.iter().any(|word| word.contains("submit")) {
+        return None;
+    }
+    let ends = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    let value = |keys: &[&str]| {
+        let own = words[..ends].windows(2).find(|pair| keys.contains(&pair[0].as_str())).map(|pair| pair[1].clone());
+        let joined =
+            || words[..ends].iter().find_map(|word| word.split_once('=').filter(|(key, _)| keys.contains(key)));
+        own.or_else(|| joined().map(|(_, value)| value.to_owned()))
+    };
+    let cards = value(&["-g", "--gpu", "--gpu-devices-request"])?;
+    // Shares of a card are no count.
+    cards.parse::<u32>().is_ok().then(|| Rented { cards: Some(cards), ..Rented::default() })
 }
 
 /// A machine of Hugging Face's Jobs: `a10g-largex4` has four A10G, `l40sx8` eight L40S (Hub docs, "Jobs pricing").
@@ -203,6 +227,9 @@ mod tests {
         );
         assert_eq!(machines("sky launch --gpus H100:8 --num-nodes 2 task.sh"), each(8, "H100", Some(2)));
         assert_eq!(machines("gcloud builds submit --config c.yaml"), None);
+        assert_eq!(machines("runai submit train -i image -g 2 -- python train.py -g 8"), each(2, "", None));
+        assert_eq!(machines("runai training submit a --gpu-devices-request=4"), each(4, "", None));
+        assert_eq!(machines("runai submit a -g 0.5"), None);
         assert_eq!(
             machines("gcloud ai custom-jobs create --worker-pool-spec=machine-type=n1-standard-8,replica-count=1"),
             None

@@ -195,6 +195,10 @@ impl ServiceJob<'_> {
             }
         }
         let mut line = all.join(" ");
+        // Arguments alone are those of the program that its image starts.
+        if line.trim_start_matches('"').starts_with('-') {
+            line = format!("python3 program.py {line}");
+        }
         for (name, value) in self.document.get("inputs").and_then(Value::as_object).into_iter().flatten() {
             if !value.is_object() {
                 line = line.replace(&format!("${{{{inputs.{name}}}}}"), &text(value));

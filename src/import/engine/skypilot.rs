@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use crate::error::invalid;
 use crate::yaml::text;
 use crate::{Choice, Gpus, ImportError, JobKind, JobRequest, Names, Need, chips, command};
-use gpuplan_hardware::CloudId;
+use gpuplan_hardware::{CloudId, InstanceType};
 
 /// Known keys of a task that change neither machines nor price.
 const WITHOUT_EFFECT: [&str; 10] = [
@@ -135,7 +135,7 @@ fn variables(task: &Value, asked: &JobRequest) -> Vec<(String, String)> {
 fn read_resources(map: &Map<String, Value>, asked: &mut JobRequest, names: Names) -> Result<(), ImportError> {
     let alternatives = ["any_of", "ordered"].into_iter().find_map(|key| Some((key, map.get(key)?.as_array()?)));
     let Some((key, alternatives)) = alternatives else {
-        return candidate(map, asked, names);
+        return candidate(map, true, asked, names);
     };
     let before = asked.choices.len();
     let mut refused = None;
@@ -146,10 +146,14 @@ fn read_resources(map: &Map<String, Value>, asked: &mut JobRequest, names: Names
         whole.retain(|other, _| other != key);
         whole.extend(inner.clone());
         // Of several, one that has no price is left out.
-        if let Err(error) = candidate(&whole, asked, names) {
+        if let Err(error) = candidate(&whole, false, asked, names) {
             asked.leave_unread(key, &error);
             refused = Some(error);
         }
+    }
+    // Nor is one whose card no catalog has.
+    if asked.choices.iter().any(is_known) {
+        asked.choices.retain(is_known);
     }
     match refused {
         Some(error) if asked.choices.len() == before => Err(error),
@@ -157,14 +161,15 @@ fn read_resources(map: &Map<String, Value>, asked: &mut JobRequest, names: Names
     }
 }
 
-/// One map of resources: as many choices as it lists accelerators.
-fn candidate(map: &Map<String, Value>, asked: &mut JobRequest, names: Names) -> Result<(), ImportError> {
+/// One map of resources: as many choices as it lists accelerators. A cloud without prices is named where it `is_only` one: what it asks for there
+/// is priced wherever that is offered.
+fn candidate(map: &Map<String, Value>, is_only: bool, asked: &mut JobRequest, names: Names) -> Result<(), ImportError> {
     let mut choice = Choice::default();
     let mut accelerators = Vec::new();
     for (key, value) in map.iter().filter(|(_, value)| !value.is_null()) {
         let word = text(value);
         match key.as_str() {
-            "accelerators" => accelerators = self::accelerators(value, names)?,
+            "accelerators" => accelerators = self::accelerators(value)?,
             "cpus" => choice.vcpus = Some(need(key, &word)?),
             "memory" => {
                 let gib = ["gb", "gib", "gi", "g"]
@@ -182,8 +187,18 @@ fn candidate(map: &Map<String, Value>, asked: &mut JobRequest, names: Names) -> 
                 asked.leave_unread(key, format!("{word} (your own cluster has no price)"));
                 continue;
             }
-            "infra" => infra(&word, &mut choice, names)?,
-            "cloud" => choice.cloud = Some(cloud(key, &word, names)?),
+            "infra" | "cloud" => {
+                let place =
+                    if key == "infra" { infra(&word, &mut choice, names) } else { cloud(key, &word, names).map(Some) };
+                match place {
+                    Ok(found) => choice.cloud = found.or(choice.cloud),
+                    Err(error) if is_only => {
+                        asked.leave_unread(key, error);
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
             "region" => choice.region = Some(word.clone()),
             "zone" => choice.zone = Some(word.clone()),
             known => {
@@ -201,9 +216,23 @@ fn candidate(map: &Map<String, Value>, asked: &mut JobRequest, names: Names) -> 
         asked.understand(key, word);
     }
     if accelerators.is_empty() {
+        let is_of = |one: &&InstanceType| {
+            Some(&one.name) == choice.instance_type.as_ref()
+                && choice.cloud.as_ref().is_none_or(|cloud| *cloud == one.cloud)
+        };
+        let machine = names.hardware.instances().iter().find(is_of);
+        choice.gpus = machine.map(|machine| Gpus::PerMachine(machine.node.devices()));
         asked.choices.push(choice);
         return Ok(());
     }
+    cards(accelerators, &choice, asked, names);
+    Ok(())
+}
+
+/// A choice for each accelerator. One that the catalog does not have keeps its name, so that no other is taken for it, and of several those that
+/// it has are kept.
+fn cards(accelerators: Vec<(String, u32)>, choice: &Choice, asked: &mut JobRequest, names: Names) {
+    let mut all = Vec::new();
     for (name, count) in accelerators {
         // SkyPilot's catalog has the smaller cards of these families under the bare name.
         let full = match name.as_str() {
@@ -211,25 +240,29 @@ fn candidate(map: &Map<String, Value>, asked: &mut JobRequest, names: Names) -> 
             "V100" => "V100-16GB",
             other => other,
         };
-        let found = chips::find(full, names.hardware)
-            .ok_or_else(|| invalid("accelerators", format!("no GPU of the catalog is called `{name}`")))?;
-        asked.choices.push(Choice { chips: Some(found), gpus: Some(Gpus::PerMachine(count)), ..choice.clone() });
+        let chips = chips::named(full, names.hardware);
+        if chips.as_ref().is_some_and(|chips| chips.ids.is_empty()) {
+            asked.leave_unread("accelerators", format!("{name} (no GPU of the catalog is called so)"));
+        }
+        all.push(Choice { chips, gpus: Some(Gpus::PerMachine(count)), ..choice.clone() });
     }
-    Ok(())
+    if all.iter().any(is_known) {
+        all.retain(is_known);
+    }
+    asked.choices.extend(all);
+}
+
+fn is_known(choice: &Choice) -> bool {
+    choice.chips.as_ref().is_none_or(|chips| !chips.ids.is_empty())
 }
 
 /// `A100:8`, `{A100: 8, H100: 8}` or a list of the first.
-fn accelerators(value: &Value, names: Names) -> Result<Vec<(String, u32)>, ImportError> {
+fn accelerators(value: &Value) -> Result<Vec<(String, u32)>, ImportError> {
     let refuse = |what: &str| invalid("accelerators", format!("`{what}` is not a valid accelerator; try H100:8"));
     let one = |word: &str| -> Result<(String, u32), ImportError> {
         let (name, count) = word.split_once(':').unwrap_or((word, "1"));
         let count = count.trim().parse().ok().filter(|count| *count > 0).ok_or_else(|| refuse(word))?;
-        let name = name.trim();
-        if chips::find(name, names.hardware).is_none() {
-            Err(invalid("accelerators", format!("no GPU of the catalog is called `{name}`")))
-        } else {
-            Ok((name.to_owned(), count))
-        }
+        Ok((name.trim().to_owned(), count))
     };
     match value {
         Value::String(word) => Ok(vec![one(word)?]),
@@ -248,7 +281,7 @@ fn accelerators(value: &Value, names: Names) -> Result<Vec<(String, u32)>, Impor
     }
 }
 
-/// Of several, those that have a price; an error where none has.
+/// Of several, those that are valid; an error where none is.
 fn some_of(all: Vec<Result<(String, u32), ImportError>>) -> Result<Vec<(String, u32)>, ImportError> {
     let (found, refused): (Vec<_>, Vec<_>) = all.into_iter().partition(Result::is_ok);
     match refused.into_iter().next() {
@@ -257,15 +290,13 @@ fn some_of(all: Vec<Result<(String, u32), ImportError>>) -> Result<Vec<(String, 
     }
 }
 
-/// `cloud/region/zone`; `*` leaves a part open. Clusters of one's own have no price.
-fn infra(word: &str, choice: &mut Choice, names: Names) -> Result<(), ImportError> {
+/// `cloud/region/zone`; `*` leaves a part open. Clusters of one's own have no price. The cloud, if it is named.
+fn infra(word: &str, choice: &mut Choice, names: Names) -> Result<Option<CloudId>, ImportError> {
     let mut parts = word.split('/').map(|part| Some(part.trim()).filter(|part| !part.is_empty() && *part != "*"));
-    if let Some(name) = parts.next().flatten() {
-        choice.cloud = Some(cloud("infra", name, names)?);
-    }
+    let found = parts.next().flatten().map(|name| cloud("infra", name, names)).transpose()?;
     choice.region = parts.next().flatten().map(str::to_owned);
     choice.zone = parts.next().flatten().map(str::to_owned);
-    Ok(())
+    Ok(found)
 }
 
 fn is_own_cluster(infra: &str) -> bool {
@@ -328,6 +359,23 @@ mod tests {
         assert_eq!((own.unread[0].key.as_str(), own.choices[0].cloud.clone()), ("infra", None));
     }
 
+    /// A card or a cloud that the catalog does not have is named, and the machines are asked for all the same.
+    #[test]
+    fn what_the_catalog_lacks_keeps_its_name() {
+        let one = |resources: &str| {
+            let asked = asked(&format!("resources:\n  {resources}\n")).unwrap();
+            let choice = asked.choices.first().cloned().unwrap_or_default();
+            (choice.gpus, choice.chips.map(|chips| (chips.word, chips.ids.len())), asked.unread.len())
+        };
+        let of = |count, word: &str, ids| (Some(Gpus::PerMachine(count)), Some((word.to_owned(), ids)), 1);
+        assert_eq!(one("accelerators: K80:4"), of(4, "K80", 0));
+        assert_eq!(one("accelerators: tpu-v6e:8"), of(8, "tpu-v6e", 0));
+        assert_eq!(one("accelerators: T4:1\n  cloud: paperspace"), of(1, "T4", 1));
+        assert_eq!(one("instance_type: p4d.24xlarge"), (Some(Gpus::PerMachine(8)), None, 0));
+        let several = asked("resources:\n  accelerators: {K80: 1, T4: 1}\n").unwrap();
+        assert_eq!((several.choices.len(), several.choices[0].chips.as_ref().unwrap().word.as_str()), (1, "T4"));
+    }
+
     /// Variables of the task and of SkyPilot reach the command, and a file lies where the task copies it from.
     #[test]
     fn the_command_is_read_with_its_environment_and_files() {
@@ -361,9 +409,7 @@ mod tests {
             )
         );
         assert_eq!(asked("resources:\n  memory: 64GB\n").unwrap().choices[0].memory, Some(Need::Exactly(64.0)));
-        for bad in
-            ["memory: 1TB", "accelerators: H100:half", "accelerators: tpu-v6e:8", "cpus: many", "use_spot: perhaps"]
-        {
+        for bad in ["memory: 1TB", "accelerators: H100:half", "cpus: many", "use_spot: perhaps"] {
             assert!(matches!(asked(&format!("resources:\n  {bad}\n")), Err(ImportError::Invalid { .. })), "{bad}");
         }
         assert!(

@@ -12,6 +12,13 @@ pub fn is_script(text: &str) -> bool {
     text.lines().any(|line| line.trim_start().starts_with("#SBATCH"))
 }
 
+/// Whether its `#SBATCH` lines stand in a here-document behind its first command: it writes batch scripts, and is none.
+pub fn is_generator(text: &str) -> bool {
+    let mut lines = text.lines().map(str::trim_start);
+    let first = lines.find(|line| line.starts_with("#SBATCH") || (!line.is_empty() && !line.starts_with('#')));
+    first.is_some_and(|line| !line.starts_with("#SBATCH")) && text.contains("<<") && is_script(text)
+}
+
 pub fn read(text: &str, names: Names) -> Result<JobRequest, ImportError> {
     let mut asked = JobRequest::new(JobKind::Slurm);
     job(text, Vec::new(), Vec::new(), &mut asked, names)?;
@@ -77,7 +84,8 @@ fn together(components: Vec<Options>, asked: &mut JobRequest) -> Result<(), Impo
 
 /// `sbatch [options] SCRIPT` and `sbatch [options] --wrap COMMAND` of a script that hands a job to Slurm: the options win over the directives of
 /// what is submitted (sbatch(1)), and the variables of the script reach it.
-pub fn submitted(words: &[String], script: &shell::Script, asked: &mut JobRequest, names: Names) {
+pub fn submitted(command: &shell::Command, script: &shell::Script, asked: &mut JobRequest, names: Names) {
+    let words = &command.words[1..];
     if asked.kind != JobKind::Script {
         return asked.leave_unread("sbatch", "a further job");
     }
@@ -92,12 +100,23 @@ pub fn submitted(words: &[String], script: &shell::Script, asked: &mut JobReques
     variables.extend(exported.filter_map(|one| one.split_once('=')).map(|(name, value)| (name.into(), value.into())));
     // NeMo-RL's `ray.sub` runs what its variable `COMMAND` holds.
     let handed = || variables.iter().find(|(name, _)| name == "COMMAND").map(|(_, command)| command.clone());
-    let text = wrapped.or_else(|| script.file(path.as_deref()?)).or_else(handed);
+    let is_unknown = path.as_deref().is_none_or(shell::is_unknown);
+    let written = || script.written_job().filter(|_| is_unknown);
+    let file = || script.file(path.as_deref()?).or_else(written);
+    let text = wrapped.or_else(|| command.input.clone()).or_else(file).or_else(handed);
     if let (None, Some(path)) = (&text, &path) {
         asked.leave_unread(path, "a script that is not there");
     }
     if let Err(error) = job(text.as_deref().unwrap_or_default(), given, variables, asked, names) {
         asked.leave_unread("sbatch", error);
+    }
+}
+
+/// A batch script that another script writes and does not submit itself.
+pub fn written(text: &str, script: &shell::Script, asked: &mut JobRequest, names: Names) {
+    asked.kind = JobKind::Slurm;
+    if let Err(error) = job(text, Vec::new(), script.variables(), asked, names) {
+        asked.leave_unread("#SBATCH", error);
     }
 }
 
@@ -115,7 +134,7 @@ fn job(
             apply_option(&key, &value, first, asked, names)?;
         }
     }
-    let is_stated = components.iter().any(|options| options.nodes.is_some());
+    let is_stated = components.iter().any(|options| options.nodes.is_some() || options.has_open_nodes);
     let tasks_per_node = components.iter().find_map(|options| options.tasks_per_node);
     together(components, asked)?;
     let all: Vec<(String, String)> = outer.into_iter().chain(variables(asked)).collect();

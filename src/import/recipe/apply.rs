@@ -20,7 +20,10 @@ pub fn apply(dialect: &Dialect, entry: &Entry, asked: &mut JobRequest, names: Na
     let usual = if dialect.has_common { usual::SETTINGS } else { &[] };
     // A program may keep the arguments of its trainer in a section of their own.
     let own = TRAINER_SECTIONS.iter().find_map(|section| entry.key.strip_prefix(section)).unwrap_or(&entry.key);
-    if let Some(setting) = find(dialect.settings, &entry.key).or_else(|| find(usual, own)) {
+    let of_program = find(dialect.settings, &entry.key);
+    // Of a program that nobody knows `beta` may be anything: that of an optimizer, of a schedule of noise.
+    let is_anything = of_program.is_none() && own == "beta" && dialect.stack.is_empty();
+    if let Some(setting) = of_program.or_else(|| find(usual, own)).filter(|_| !is_anything) {
         return set(setting, entry, asked, names);
     }
     let is_nothing = dialect
@@ -88,10 +91,10 @@ fn set(setting: Setting, entry: &Entry, asked: &mut JobRequest, names: Names) ->
             }
             _ => return Outcome::WithoutEffect,
         },
-        Setting::GpusPerMachine => return count(text, &mut asked.launch.gpus_per_machine),
-        Setting::Gpus => return count(text, &mut asked.launch.gpus),
-        Setting::Machines => return count(text, &mut asked.launch.machines),
-        Setting::Objective(words) => objective(text, words, asked),
+        Setting::GpusPerMachine | Setting::Gpus | Setting::Machines | Setting::Cards | Setting::Devices => {
+            return machines(setting, text, asked);
+        }
+        Setting::Objective(words) => return stated_objective(text, words, asked),
         Setting::Optimizer(words) => return optimizer(text, words, asked),
         Setting::Preference if asked.workload.training.objective.is_some() => return Outcome::WithoutEffect,
         Setting::Preference => return not_planned(REINFORCEMENT, entry, asked),
@@ -122,6 +125,15 @@ fn not_planned(work: &str, entry: &Entry, asked: &mut JobRequest) -> Outcome {
         return Outcome::WithoutEffect;
     }
     asked.not_planned.get_or_insert_with(|| work.to_owned());
+    Outcome::Understood
+}
+
+/// An objective as a key states it. Which one a variable holds only a run would tell.
+fn stated_objective(text: &str, words: &[(&str, &str)], asked: &mut JobRequest) -> Outcome {
+    if is_unknown(text) {
+        return Outcome::Unread;
+    }
+    objective(text, words, asked);
     Outcome::Understood
 }
 
@@ -159,6 +171,35 @@ fn optimizer(text: &str, words: &[(&str, &str)], asked: &mut JobRequest) -> Outc
             asked.unknown_optimizer = Some(text.to_owned());
         }
     }
+    Outcome::Understood
+}
+
+fn machines(setting: Setting, text: &str, asked: &mut JobRequest) -> Outcome {
+    match setting {
+        Setting::GpusPerMachine => count(text, &mut asked.launch.gpus_per_machine),
+        Setting::Gpus => count(text, &mut asked.launch.gpus),
+        Setting::Machines => count(text, &mut asked.launch.machines),
+        _ => cards(setting, text, asked),
+    }
+}
+
+/// `--gpus 4` (Lightning), `--gpus 0,1`, `--gpu 0`: a list names cards, and a number counts them or is one.
+fn cards(setting: Setting, text: &str, asked: &mut JobRequest) -> Outcome {
+    let plain = text.trim_matches(['[', ']', '(', ')', '"', '\'']);
+    let listed = plain.split(',').map(|part| part.trim().parse::<u32>()).collect::<Result<Vec<u32>, _>>();
+    let count = match (setting, listed.as_deref()) {
+        (Setting::Cards, Ok([number])) if !text.starts_with('[') => *number,
+        (_, Ok(list)) => u32::try_from(list.len()).unwrap_or(0),
+        _ => 0,
+    };
+    if count == 0 {
+        return Outcome::Unread;
+    }
+    let launch = &mut asked.launch;
+    if launch.gpus_per_machine.is_some() || launch.gpus.is_some() {
+        return Outcome::WithoutEffect;
+    }
+    launch.gpus_per_machine = Some(count);
     Outcome::Understood
 }
 

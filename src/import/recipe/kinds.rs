@@ -10,7 +10,7 @@ use super::programs::{
 use super::setting::Dialect;
 
 /// Keys of which each group means a program, from the most particular to the least.
-const KINDS: [(&[&str], &Dialect); 31] = [
+const KINDS: [(&[&str], &Dialect); 32] = [
     (&["device_train_microbatch_size"], &COMPOSER),
     (&["training.seq_len"], &TORCHTITAN),
     (&["model.flavor"], &TORCHTITAN),
@@ -42,29 +42,65 @@ const KINDS: [(&[&str], &Dialect); 31] = [
     (&["zero_optimization.stage"], &DEEPSPEED),
     (&["model_name", "per_device_train_batch_size"], &ANY),
     (&["model", "per_device_train_batch_size"], &ANY),
+    // Hugging Face's arguments, with a model that the program has of elsewhere.
+    (&["per_device_train_batch_size", "num_train_epochs"], &HUGGING_FACE),
 ];
 
 /// The tables of a configuration. `None`: it is none of a training program.
 pub fn of_document(document: &Value, entries: &[Entry]) -> Option<&'static Dialect> {
     let has = |key: &&str| entries.iter().any(|entry| entry.key == **key);
-    document.is_object().then(|| KINDS.iter().find(|(keys, _)| keys.iter().all(has)).map(|(_, dialect)| *dialect))?
+    // Axolotl and Hugging Face's parser have no sections: a model beside `training.per_device_train_batch_size` is somebody's own.
+    let is_own = |keys: &[&str]| {
+        (keys == ["base_model"] || keys == ["model_name_or_path"]) && entries.iter().any(is_batch_of_section)
+    };
+    let kinds = KINDS.iter().filter(|_| document.is_object());
+    kinds.into_iter().find(|(keys, _)| keys.iter().all(has) && !is_own(keys)).map(|(_, dialect)| *dialect)
 }
 
-/// A configuration of somebody's own with sections of Hugging Face's arguments (`trainer.per_device_train_batch_size`): its keys without their
-/// sections. Where it has no such key it is left as it is, and no dialect is known.
+/// Keys by which such a configuration names a model of others.
+const NAMES_OF_MODEL: [&str; 12] = [
+    "model.name",
+    "model.student",
+    "name_or_path",
+    "model_name_or_path",
+    "base_model",
+    "model_name",
+    "model_path",
+    "model_id",
+    "base_model_name",
+    "base_model_id",
+    "base",
+    "pretrained_model_name_or_path",
+];
+
+/// Sections of which nothing is the training's.
+const OTHERS: [&str; 9] =
+    ["eval", "evaluation", "validation", "val", "test", "inference", "generation", "rollout", "vllm"];
+
+/// A configuration of somebody's own with sections of Hugging Face's arguments (`trainer.per_device_train_batch_size`), or of a batch, a rate
+/// of learning and an amount of work beside a model: its keys without their sections. Another is left as it is, and no dialect is known.
 pub fn without_sections(entries: Vec<Entry>) -> (Vec<Entry>, Option<&'static Dialect>) {
-    let is_batch = |entry: &Entry| {
-        [".per_device_train_batch_size", ".per_device_batch_size"].iter().any(|end| entry.key.ends_with(end))
+    let ends = |all: &[&str]| {
+        let is_of = |entry: &Entry| {
+            entry.key.split_once('.').is_some_and(|(_, rest)| all.contains(&rest)) || all.contains(&entry.key.as_str())
+        };
+        entries.iter().any(is_of)
     };
-    if !entries.iter().any(is_batch) {
+    let of_trainer = entries.iter().any(is_batch_of_section);
+    let batches =
+        ["batch_size", "micro_batch_size", "train_batch_size", "batch_size_per_device", "per_device_batch_size"];
+    let amounts = ["epochs", "num_epochs", "num_train_epochs", "max_steps", "num_steps", "total_steps", "max_epochs"];
+    let own = ends(&batches) && ends(&["learning_rate", "lr"]) && ends(&amounts) && ends(&NAMES_OF_MODEL);
+    if !of_trainer && !own {
         return (entries, None);
     }
+    let is_own = |(section, rest): &(&str, &str)| !rest.contains('.') && !OTHERS.contains(section);
     let plain = |entry: Entry| {
-        let Some((section, rest)) = entry.key.split_once('.').filter(|(_, rest)| !rest.contains('.')) else {
+        let Some((section, rest)) = entry.key.split_once('.').filter(is_own) else {
             return entry;
         };
         let key = match (section, rest) {
-            ("model" | "lm", "name" | "path" | "dir" | "model_dir" | "model_path" | "name_or_path") => {
+            ("model" | "lm", "name" | "path" | "dir" | "model_dir" | "model_path" | "name_or_path" | "base" | "id") => {
                 "model_name_or_path"
             }
             ("lora" | "peft", "r" | "rank") => "lora_r",
@@ -73,5 +109,10 @@ pub fn without_sections(entries: Vec<Entry>) -> (Vec<Entry>, Option<&'static Dia
         };
         Entry { key: key.to_owned(), ..entry }
     };
-    (entries.into_iter().map(plain).collect(), Some(&HUGGING_FACE))
+    let dialect: &'static Dialect = if of_trainer { &HUGGING_FACE } else { &ANY };
+    (entries.into_iter().map(plain).collect(), Some(dialect))
+}
+
+fn is_batch_of_section(entry: &Entry) -> bool {
+    [".per_device_train_batch_size", ".per_device_batch_size"].iter().any(|end| entry.key.ends_with(end))
 }

@@ -12,6 +12,9 @@ const WEIGHTS: [&str; 4] = ["pytorch_model.bin", "model.safetensors", "tf_model.
 
 /// A model by its name on the Hub or its path. One that the catalog lacks is kept as it is written where it may be a name.
 pub fn name(text: &str, asked: &mut JobRequest, names: Names) -> Outcome {
+    if is_placeholder(text) {
+        return Outcome::Unread;
+    }
     // `ORG/NAME@REVISION`
     let text = text.split_once('@').map_or(text, |(name, _)| name);
     // Of `$HOME/models/Qwen2.5-7B` the folder is known and where it lies is not.
@@ -31,6 +34,18 @@ pub fn name(text: &str, asked: &mut JobRequest, names: Names) -> Outcome {
     asked.model_name = Some(text.to_owned());
     asked.workload.model.preset = Some(found.map_or_else(|| own.clone(), |(row, _)| row.id.clone()));
     Outcome::Understood
+}
+
+/// `__MODEL__`, `<model>`, `{{ model }}`, `YOUR_MODEL`, `path/to/model`: what somebody has yet to fill in.
+fn is_placeholder(text: &str) -> bool {
+    let lower = text.to_ascii_lowercase();
+    let is_marked = |open: &str, close: &str| text.contains(open) && text.contains(close);
+    (text.len() > 4 && text.starts_with("__") && text.ends_with("__"))
+        || is_marked("<", ">")
+        || is_marked("{", "}")
+        || lower.starts_with("your_model")
+        || lower.starts_with("your-model")
+        || (lower.contains("path/to/") && !has_size(lower.rsplit('/').next().unwrap_or_default()))
 }
 
 /// A teacher, where the catalog has it: an estimate of distillation needs its size.

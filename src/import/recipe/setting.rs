@@ -44,6 +44,10 @@ pub enum Setting {
     GpusPerMachine,
     /// GPUs of all machines.
     Gpus,
+    /// How many GPUs a program takes of a machine, or which of them, where no launcher counts.
+    Cards,
+    /// Which GPU a program takes, or which of them, where no launcher counts.
+    Devices,
     Machines,
     /// What a step minimises, where it is one of these words; each with that of a workload file, empty for the usual one. Answers that are
     /// generated on the way, of which the other words speak, are not planned.

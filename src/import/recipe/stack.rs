@@ -21,7 +21,7 @@ pub fn of_command(program: &str, entries: &[Entry]) -> &'static Dialect {
     let is_of = |package: &str| parts.contains(&package);
     if program.starts_with("vllm serve") || program == "trl vllm-serve" || program.starts_with("vllm.entrypoints") {
         &SERVE
-    } else if program.starts_with("sglang") {
+    } else if SGLANGS.iter().any(|known| program.starts_with(known)) {
         &SGLANG
     } else if program.starts_with("text-generation-launcher") {
         &TGI
@@ -61,6 +61,9 @@ pub fn of_command(program: &str, entries: &[Entry]) -> &'static Dialect {
         of_words(name, &parts, entries)
     }
 }
+
+/// Programs of SGLang that serve. Its others (`sglang.bench_serving`) ask one that does, of any engine.
+const SGLANGS: [&str; 2] = ["sglang.launch", "sglang serve"];
 
 /// The tables of a program whose own name says less than its words.
 fn of_words(name: &str, parts: &[&str], entries: &[Entry]) -> &'static Dialect {

@@ -258,6 +258,8 @@ impl Variables {
             operation = rest;
             let list = match self.all.get(&name)? {
                 Value::List(list) => list.clone(),
+                // What only a run would tell may be any number of words.
+                Value::Text(text) if is_unknown(text) => return None,
                 Value::Text(text) => vec![text.clone()],
             };
             return match (index, operation, counts) {

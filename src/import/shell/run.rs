@@ -3,12 +3,15 @@
 use super::expand::{Value, Variables, is_unknown};
 use super::lex::{Token, tokens};
 use super::pattern::covers;
+use super::shells::{inner_script, is_shell, script_file};
 use super::tree::{Node, Simple, nodes};
 
 /// Scripts in scripts: `bash -c`, `source`.
 const DEEPEST: usize = 8;
 /// More commands than a person wrote.
 const MOST_COMMANDS: usize = 5_000;
+/// Commands that a loop starts side by side: no machine of the catalog has more cards.
+const MOST_SIDE_BY_SIDE: usize = 16;
 
 /// Programs that submit a job or rent machines, and print its name: `JOB=$(sbatch --parsable train.sbatch)`.
 const SUBMIT: [&str; 7] = ["sbatch", "runpodctl", "runpod", "gcloud", "aws", "hf", "sky"];
@@ -24,6 +27,12 @@ pub struct Command {
     pub environment: Vec<(&'static str, String)>,
     /// A quote in it is never closed: the word with the quote and all behind it are missing.
     pub is_cut: bool,
+    /// What follows does not wait for it.
+    pub is_background: bool,
+    /// It stands in a function that the script does not call itself.
+    pub is_aside: bool,
+    /// The here-document that `sbatch` is given for a script.
+    pub input: Option<String>,
 }
 
 /// A function of a script.
@@ -42,6 +51,7 @@ pub struct Script<'a> {
     written: Vec<(String, String)>,
     commands: Vec<Command>,
     functions: Vec<Function>,
+    is_background: bool,
     depth: usize,
     steps: usize,
 }
@@ -49,7 +59,8 @@ pub struct Script<'a> {
 impl<'a> Script<'a> {
     pub fn new(open: &'a dyn Fn(&str) -> Option<String>) -> Self {
         let (written, commands, functions) = (Vec::new(), Vec::new(), Vec::new());
-        Self { variables: Variables::default(), open, written, commands, functions, depth: 0, steps: 0 }
+        let variables = Variables::default();
+        Self { variables, open, written, commands, functions, is_background: false, depth: 0, steps: 0 }
     }
 
     /// A variable that the engine or its file sets.
@@ -80,6 +91,9 @@ impl<'a> Script<'a> {
         for function in std::mem::take(&mut self.functions).into_iter().filter(|function| !function.is_called) {
             self.block(&function.body);
         }
+        for command in &mut self.commands {
+            command.is_aside = true;
+        }
         self.commands.extend(own);
     }
 
@@ -109,6 +123,12 @@ impl<'a> Script<'a> {
         &self.commands
     }
 
+    /// The last of the batch scripts that the script writes.
+    pub fn written_job(&self) -> Option<String> {
+        let is_job = |text: &str| text.lines().any(|line| line.starts_with("#SBATCH"));
+        self.written.iter().rev().find(|(_, text)| is_job(text)).map(|(_, text)| text.clone())
+    }
+
     /// A file that the script writes, or that lies beside it.
     pub fn file(&self, path: &str) -> Option<String> {
         let written = self.written.iter().rev().find(|(name, _)| name == path).map(|(_, text)| text.clone());
@@ -131,6 +151,11 @@ impl<'a> Script<'a> {
             Node::Simple(simple) => return self.simple(simple),
             Node::Not(inner) => return self.node(inner).map(|holds| !holds),
             Node::Group(inner) => self.block(inner),
+            Node::Background(inner) => {
+                let before = std::mem::replace(&mut self.is_background, true);
+                self.node(inner);
+                self.is_background = before;
+            }
             Node::Function(name, body) => {
                 self.functions.retain(|known| known.name != *name);
                 self.functions.push(Function { name: name.clone(), body: body.clone(), is_called: false });
@@ -145,19 +170,30 @@ impl<'a> Script<'a> {
                 self.block(test);
                 self.block(body);
             }
-            Node::Loop(variable, body) => {
-                if let Some((name, values)) = variable {
-                    let values: Vec<String> = values.iter().flat_map(|word| self.variables.fields(word)).collect();
-                    let value = match values.as_slice() {
-                        [only] => only.clone(),
-                        _ => format!("${name}"),
-                    };
-                    self.set(name, &value);
-                }
-                self.block(body);
-            }
+            Node::Loop(variable, body) => self.repeat(variable.as_ref(), body),
         }
         None
+    }
+
+    /// A loop, read once with an unknown value; once for each where its commands run side by side.
+    fn repeat(&mut self, variable: Option<&(String, Vec<String>)>, body: &[Node]) {
+        let Some((name, values)) = variable else { return self.block(body) };
+        let values: Vec<String> = values.iter().flat_map(|word| self.variables.fields(word)).collect();
+        let is_known = values.iter().all(|value| !is_unknown(value));
+        let is_parallel = body.iter().any(|node| matches!(node, Node::Background(_)));
+        if is_parallel && is_known && (2..=MOST_SIDE_BY_SIDE).contains(&values.len()) {
+            for value in &values {
+                self.set(name, value);
+                self.block(body);
+            }
+            return self.set(name, &format!("${name}"));
+        }
+        let value = match values.as_slice() {
+            [only] => only.clone(),
+            _ => format!("${name}"),
+        };
+        self.set(name, &value);
+        self.block(body);
     }
 
     fn chain(&mut self, first: &Node, rest: &[(bool, Node)]) -> Option<bool> {
@@ -295,7 +331,7 @@ impl<'a> Script<'a> {
                 return None;
             }
             // Which of several commands it is only a run tells.
-            ("eval", Some(word)) if is_unknown(word) && words.len() == 2 => {
+            ("eval", Some(word)) if is_unknown(word.split_whitespace().next().unwrap_or(word)) && words.len() == 2 => {
                 self.commands.push(Command { words, ..Command::default() });
                 return None;
             }
@@ -318,8 +354,15 @@ impl<'a> Script<'a> {
         let inner = inner_script(&words);
         let file = script_file(&words).and_then(|path| self.file(path));
         let is_shell = words.last().is_some_and(|last| is_shell(last));
-        let environment = ENVIRONMENT.iter().filter_map(|name| Some((*name, self.variables.text(name)?))).collect();
-        self.commands.push(Command { words, environment, is_cut: simple.is_cut });
+        // `env CUDA_VISIBLE_DEVICES=0 python ...`, `docker run -e CUDA_VISIBLE_DEVICES=0,1 ...`
+        let given =
+            |name: &str| words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('=')).map(str::to_owned);
+        let value = |name: &str| given(name).or_else(|| self.variables.text(name));
+        let environment = ENVIRONMENT.iter().filter_map(|name| Some((*name, value(name)?))).collect();
+        let (is_cut, is_background) = (simple.is_cut, self.is_background);
+        let is_submitted = words.first().is_some_and(|name| name.rsplit('/').next() == Some("sbatch"));
+        let input = document.clone().filter(|_| is_submitted);
+        self.commands.push(Command { words, environment, is_cut, is_background, is_aside: false, input });
         for text in inner.into_iter().chain(file).chain(document.filter(|_| is_shell)) {
             self.read(&text);
         }
@@ -421,26 +464,6 @@ fn ends(body: &[Node]) -> bool {
 
 fn is_test(simple: &Simple) -> bool {
     matches!(simple.words.first().map(String::as_str), Some("[" | "[[" | "test"))
-}
-
-fn is_shell(word: &str) -> bool {
-    matches!(word.rsplit('/').next().unwrap_or(word), "sh" | "bash" | "dash" | "ksh" | "zsh")
-}
-
-/// What a shell gets behind `-c`.
-fn inner_script(words: &[String]) -> Option<String> {
-    let shell = words.iter().position(|word| is_shell(word))?;
-    let is_flag = |word: &String| word.starts_with('-') && !word.starts_with("--") && word.ends_with('c');
-    let flag = shell + words[shell..].iter().position(is_flag)?;
-    (flag + 1..words.len()).find(|at| words[*at] != "--").map(|at| words[at].clone())
-}
-
-/// The file that a shell is told to run.
-fn script_file(words: &[String]) -> Option<&str> {
-    let shell = words.iter().position(|word| is_shell(word))?;
-    let file = words.get(shell + 1..)?.iter().find(|word| !word.starts_with('-'))?;
-    let is_script = [".sh", ".bash", ".slurm", ".sbatch"].iter().any(|end| file.ends_with(end));
-    is_script.then_some(file.as_str())
 }
 
 /// A test. `None`: what it asks is not known.

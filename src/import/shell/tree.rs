@@ -27,6 +27,8 @@ pub enum Node {
     Function(String, Vec<Node>),
     /// `! command`
     Not(Box<Node>),
+    /// `command &`: what follows does not wait for it.
+    Background(Box<Node>),
 }
 
 /// Words with their quotes on, and where input and output go.
@@ -96,7 +98,9 @@ impl Parser<'_> {
                 break;
             }
             let before = self.at;
-            all.push(self.chain());
+            let node = self.chain();
+            let is_background = self.operator() == Some("&");
+            all.push(if is_background { Node::Background(Box::new(node)) } else { node });
             self.at = self.at.max(before + 1);
         }
         self.depth -= 1;

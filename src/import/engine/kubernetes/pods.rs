@@ -1,8 +1,8 @@
 //! The pods of an object, whatever its kind, and how many there are.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::values::{count, deadline, word};
+use super::values::{GPU_RESOURCES, count, deadline, word};
 use crate::error::invalid;
 use crate::{ImportError, JobRequest};
 use gpuplan_workload::assumption::JobAssumption;
@@ -39,6 +39,42 @@ const KINDS: [&str; 24] = [
 pub fn is_read(object: &Value) -> bool {
     let spec = object.get("spec").unwrap_or(EMPTY);
     KINDS.contains(&word(object, "kind")) || role_specs(spec).is_some() || has_template(spec) || has_tasks(spec)
+}
+
+/// Objects of kinds that are not known, of which one container alone asks for GPUs: as an object that is read, with the replicas that stand beside
+/// it or right above. `None`: none does, or several.
+pub fn with_one_container(objects: &[&Value]) -> Option<Value> {
+    let mut found = Vec::new();
+    for object in objects {
+        containers(object, &Value::Null, &mut found, DEEPEST);
+    }
+    let [(container, replicas)] = found.as_slice() else { return None };
+    let pod = json!({ "containers": [container], "nodeSelector": container.get("nodeSelector") });
+    let metadata = objects.first().and_then(|object| object.get("metadata"));
+    let spec = json!({ "replicas": replicas, "template": { "spec": pod } });
+    Some(json!({ "apiVersion": "v1", "kind": "Deployment", "metadata": metadata, "spec": spec }))
+}
+
+/// Deeper objects are no manifest that a person wrote.
+const DEEPEST: usize = 12;
+
+fn containers<'a>(value: &'a Value, replicas: &'a Value, found: &mut Vec<(&'a Value, &'a Value)>, depth: usize) {
+    let asks = |part: &str| {
+        let resources = value.pointer(part).and_then(Value::as_object);
+        resources.is_some_and(|all| all.keys().any(|key| GPU_RESOURCES.contains(&key.as_str())))
+    };
+    if depth == 0 {
+        return;
+    }
+    let replicas = value.get("replicas").filter(|count| count.is_number() || count.is_string()).unwrap_or(replicas);
+    if asks("/resources/limits") || asks("/resources/requests") {
+        return found.push((value, replicas));
+    }
+    match value {
+        Value::Object(map) => map.values().for_each(|inner| containers(inner, replicas, found, depth - 1)),
+        Value::Array(list) => list.iter().for_each(|inner| containers(inner, replicas, found, depth - 1)),
+        _ => {}
+    }
 }
 
 fn has_template(spec: &Value) -> bool {

@@ -183,6 +183,25 @@ fn pods_of_every_kind_are_read() {
     assert_eq!(strange, ImportError::UnreadKind("Widget".to_owned()));
 }
 
+/// Kinds that nobody knows are read where one container alone asks for GPUs.
+#[test]
+fn an_unknown_kind_with_one_container_is_read() {
+    let gpu = "resources: {limits: {nvidia.com/gpu: 2}}";
+    let workflow = format!(
+        "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nspec:\n  templates:\n  - {{name: a, container: {{image: b}}}}\n  - {{name: c, container: {{image: d, {gpu}}}}}\n"
+    );
+    let read = asked(&workflow).unwrap();
+    assert_eq!((read.nodes.clone(), read.choices[0].gpus), (Some(1..=1), Some(Gpus::PerMachine(2))));
+    assert_eq!(read.unread[0].value, "Workflow");
+    let service =
+        format!("apiVersion: apps.nvidia.com/v1alpha1\nkind: NIMService\nspec: {{replicas: 3, image: {{}}, {gpu}}}\n");
+    assert_eq!(asked(&service).unwrap().nodes, Some(3..=3));
+    let two = workflow.replace("image: b", &format!("image: b, {gpu}"));
+    assert_eq!(asked(&two), Err(ImportError::UnreadKind("Workflow".to_owned())));
+    let model = "apiVersion: serving.kserve.io/v1beta1\nkind: InferenceService\nspec: {predictor: {model: {modelFormat: {name: triton}, resources: {limits: {nvidia.com/gpu: 1}}}}}\n";
+    assert!(asked(model).unwrap().not_planned.is_some(), "it serves, by what is not known");
+}
+
 #[test]
 fn a_placeholder_is_no_number_and_no_fault() {
     let job = "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nspec: {pytorchReplicaSpecs: {Worker: {replicas: $NODES, template: {spec: {containers: \
@@ -190,6 +209,7 @@ fn a_placeholder_is_no_number_and_no_fault() {
     let read = asked(job).unwrap();
     let unread: Vec<&str> = read.unread.iter().map(|one| one.key.as_str()).collect();
     assert_eq!((unread, read.choices[0].gpus), (vec!["replicas", "nvidia.com/gpu", "--nproc_per_node"], None));
+    assert_eq!(read.nodes, None, "a number that is not filled in is none");
     assert!(matches!(read.named(None, None), Err(ImportError::NoGpu)));
 }
 

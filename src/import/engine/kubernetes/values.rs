@@ -6,9 +6,20 @@ use crate::error::invalid;
 use crate::{ImportError, JobRequest};
 use gpuplan_units::Hours;
 
+/// What the plugins of vendors call a GPU; the last is the name before Kubernetes 1.8.
+pub const GPU_RESOURCES: [&str; 3] = ["nvidia.com/gpu", "amd.com/gpu", "alpha.kubernetes.io/nvidia-gpu"];
+
 /// A text that a template or a tool fills in before the object is applied.
 pub fn is_placeholder(text: &str) -> bool {
     text.contains('$') || text.starts_with('<') || text.starts_with("PLACEHOLDER")
+}
+
+/// What is said of a count that a tool has yet to fill in.
+const OPEN: &str = "a placeholder; 1 is taken";
+
+/// Whether a tool has yet to fill in how many pods there are.
+pub fn has_open_count(asked: &JobRequest) -> bool {
+    asked.unread.iter().any(|one| one.value.ends_with(&format!("({OPEN})")))
 }
 
 /// A count that is 1 where it is not given.
@@ -16,7 +27,7 @@ pub fn count(object: &Value, key: &str, asked: &mut JobRequest) -> Result<u32, I
     match object.get(key) {
         None | Some(Value::Null) => Ok(1),
         Some(Value::String(text)) if is_placeholder(text) => {
-            asked.leave_unread(key, format!("{text} (a placeholder; 1 is taken)"));
+            asked.leave_unread(key, format!("{text} ({OPEN})"));
             Ok(1)
         }
         // Something else starts and ends them.

@@ -98,6 +98,8 @@ pub const NO_OPTION: &str = "#SBATCH";
 #[derive(Default)]
 pub struct Options {
     pub nodes: Option<RangeInclusive<u32>>,
+    /// Whoever submits it says how many.
+    pub has_open_nodes: bool,
     tasks: Option<u32>,
     pub tasks_per_node: Option<u32>,
     chips: Option<GpuModels>,
@@ -169,7 +171,6 @@ pub fn apply_option(
     let refused = |what: &str| invalid(key, format!("`{value}` is not {what}"));
     let number =
         || value.parse::<u32>().ok().filter(|number| *number > 0).ok_or_else(|| refused("a number above zero"));
-    let memory = || gib(value).ok_or_else(|| refused("an amount of memory; try 64G"));
     match key {
         NO_OPTION => {
             asked.leave_unread(key, value);
@@ -178,6 +179,7 @@ pub fn apply_option(
         "job-name" => asked.name = Some(value.to_owned()),
         // A number that the one who submits fills in.
         _ if shell::is_unknown(value) || is_placeholder(value) => {
+            options.has_open_nodes |= key == "nodes";
             asked.leave_unread(&format!("--{key}"), value);
             return Ok(());
         }
@@ -195,10 +197,8 @@ pub fn apply_option(
             Some(count) => options.gpus_per_node = Some(count),
             None => return Ok(()),
         },
-        "mem" => options.memory = Some(memory()?),
-        "mem-per-cpu" => options.memory_per_cpu = Some(memory()?),
-        "mem-per-gpu" => options.memory_per_gpu = Some(memory()?),
-        "time" => asked.hours = time(value).map_err(|InvalidTime| refused("a valid Slurm time; try 2-12:00:00"))?,
+        "mem" | "mem-per-cpu" | "mem-per-gpu" | "time" if !memory_and_time(key, value, options, asked) => return Ok(()),
+        "mem" | "mem-per-cpu" | "mem-per-gpu" | "time" => {}
         // Administrators name nodes by their cards.
         "constraint" => match chips::of_features(value, names.hardware) {
             Some(found) if options.chips.as_ref().is_none_or(|chips| chips.ids.is_empty()) => {
@@ -220,6 +220,30 @@ pub fn apply_option(
     }
     asked.understand(&format!("--{key}"), value);
     Ok(())
+}
+
+/// Memory and time. Some sites have words of their own (`--mem=MaxMemPerNode`), and the cards are known without them: what is no amount is
+/// named. Whether it is one.
+fn memory_and_time(key: &str, value: &str, options: &mut Options, asked: &mut JobRequest) -> bool {
+    let hint = match (key, gib(value), time(value)) {
+        ("time", _, Ok(hours)) => {
+            asked.hours = hours;
+            return true;
+        }
+        ("time", ..) => "no time of Slurm; try 2-12:00:00",
+        (_, None, _) => "no amount of memory; try 64G",
+        (_, amount, _) => {
+            let slot = match key {
+                "mem" => &mut options.memory,
+                "mem-per-cpu" => &mut options.memory_per_cpu,
+                _ => &mut options.memory_per_gpu,
+            };
+            *slot = amount;
+            return true;
+        }
+    };
+    asked.leave_unread(&format!("--{key}"), format!("{value} ({hint})"));
+    false
 }
 
 /// `gpu:a100:4,lscratch:100`, `gres/gpu:4`: GPUs among generic resources of a machine. `None`: there are none.
@@ -350,6 +374,11 @@ pub fn combine(options: Options, asked: &mut JobRequest) -> Result<(), ImportErr
         _ => None,
     };
     asked.nodes = options.nodes.clone().or_else(|| match (gpus, options.tasks, options.tasks_per_node) {
+        // One is priced, and no number of the job's own.
+        _ if options.has_open_nodes => {
+            asked.assumed.push(JobAssumption::OneMachine);
+            None
+        }
         (Some(Gpus::Together(_)), ..) => None,
         (_, Some(tasks), Some(each)) => Some(tasks.div_ceil(each)..=tasks.div_ceil(each)),
         _ => {

@@ -113,7 +113,10 @@ fn what_is_not_understood_is_named() {
     let a100 = chips::find("a100", &Hardware::embedded().unwrap());
     assert_eq!(strange.named(a100.as_ref(), None).unwrap().choices[0].chips, a100);
     assert!(refused("#SBATCH --nodes=0").contains("machines"));
-    assert!(refused("#SBATCH --mem=lots").contains("memory"));
+    // Without these the cards are known all the same.
+    let words = self::asked("#SBATCH --gres=gpu:2 --mem=MaxMemPerNode --time=soon").unwrap();
+    let unread: Vec<&str> = words.unread.iter().map(|one| one.key.as_str()).collect();
+    assert_eq!((unread, words.choices[0].gpus), (vec!["--mem", "--time"], Some(Gpus::PerMachine(2))));
     assert!(refused("#SBATCH --gpus-per-task=99999 --ntasks=99999").contains("99999 x 99999"));
     let bare = self::asked("#SBATCH --gres=gpu:8 nodes=2").unwrap();
     assert_eq!((bare.unread[0].value.as_str(), bare.no_effect.len()), ("nodes=2", 0));
@@ -163,7 +166,10 @@ fn whole_machines_have_the_gpus_of_their_launcher() {
     let named = open.named(chips::find("h100", &Hardware::embedded().unwrap()).as_ref(), Some(8)).unwrap();
     assert_eq!((named.nodes.clone(), named.choices[0].gpus), (Some(2..=2), Some(Gpus::PerMachine(8))));
     let template = asked("#SBATCH --nodes=$NUM_NODES --gpus-per-node=8\n").unwrap();
-    assert_eq!((template.unread[0].key.as_str(), template.nodes), ("--nodes", Some(1..=1)));
+    assert_eq!((template.unread[0].key.as_str(), template.nodes), ("--nodes", None));
+    let started =
+        asked("#SBATCH --nodes=$N --gpus-per-node=8\nsrun torchrun --nnodes 4 --nproc-per-node 8 a.py\n").unwrap();
+    assert_eq!(started.nodes, Some(4..=4));
 }
 
 #[test]
@@ -199,6 +205,38 @@ fn what_a_script_submits_is_the_job() {
     assert!(handed.not_planned.is_some(), "{:?}", handed.unread);
     let elsewhere = read("sbatch --gres=gpu:h100:8 elsewhere.sh\n");
     assert_eq!((elsewhere.choices.len(), elsewhere.unread[0].key.as_str()), (1, "elsewhere.sh"));
+}
+
+/// A script that writes batch scripts has their machines, whether it hands them over by name, as input, or not at all.
+#[test]
+fn what_a_script_writes_is_the_job() {
+    let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
+    let read = |script: &str| crate::read(script, Names::new(&hardware, &models)).unwrap();
+    let job = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --gres=gpu:a100:4\npython train.py --model_name_or_path $M --max_steps 9\nEOF\n";
+    for script in [
+        format!("#!/bin/bash\nM=gpt2\nsbatch <<EOF\n{job}"),
+        format!("M=gpt2\ncat > $OUT/job.sh <<EOF\n{job}sbatch $OUT/job.sh\n"),
+        format!("M=gpt2\ncat <<EOF > job.sh\n{job}sbatch $(ls *.sh)\n"),
+        format!("M=gpt2\nfor s in 1 2; do\ncat <<EOF > job_$s.sh\n{job}done\n"),
+    ] {
+        let read = read(&script);
+        assert_eq!((read.kind, read.nodes.clone()), (JobKind::Slurm, Some(2..=2)), "{script}");
+        assert_eq!(read.choices[0].gpus, Some(Gpus::PerMachine(4)), "{script}");
+        assert_eq!(read.workload.model.preset.as_deref(), Some("gpt-2"), "{script}");
+    }
+    let own = read(
+        "#!/bin/bash\n#SBATCH --gres=gpu:2\ncat <<EOF > b.sh\n#SBATCH --gres=gpu:8\nEOF\npython train.py --bf16\n",
+    );
+    assert_eq!(own.choices[0].gpus, Some(Gpus::PerMachine(2)));
+}
+
+/// A batch script may leave its cards to its steps.
+#[test]
+fn a_step_asks_for_the_cards_that_its_script_does_not() {
+    let read = asked("#SBATCH -N 2\nsrun --gres=gpu:a100:4 python train.py --bf16\n").unwrap();
+    assert_eq!((read.nodes.clone(), read.choices[0].gpus), (Some(2..=2), Some(Gpus::PerMachine(4))));
+    let own = asked("#SBATCH -N 2 --gres=gpu:8\nsrun --gres=gpu:4 python train.py --bf16\n").unwrap();
+    assert_eq!(own.choices[0].gpus, Some(Gpus::PerMachine(8)));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::recipe::entry::Entry;
 use crate::recipe::model;
-use crate::recipe::setting::Setting::{Choice, Number, Optimizer, Rank};
+use crate::recipe::setting::Setting::{self, Choice, Devices, Number, Optimizer, Rank};
 use crate::recipe::setting::{Dialect, Outcome};
 use crate::recipe::usual::OPTIMIZERS;
 use crate::recipe::words::{EPOCHS, MICRO_BATCH, STEPS, TASK, pretrains, value};
@@ -10,7 +10,11 @@ use crate::{JobRequest, Names};
 use gpuplan_workload::assumption::JobAssumption;
 
 /// A program that is not known: the usual words.
-pub const ANY: Dialect = Dialect { stack: "", settings: &[], nothing: &[], has_common: true, complete: unknown };
+pub const ANY: Dialect = Dialect { stack: "", settings: DEVICES, nothing: &[], has_common: true, complete: unknown };
+
+/// Words by which programs are told on which cards they run.
+const DEVICES: &[(&str, Setting)] =
+    &[("gpu", Devices), ("gpu_id", Devices), ("gpu_ids", Devices), ("gpu_list", Devices), ("device_ids", Devices)];
 
 pub const HUGGING_FACE: Dialect = Dialect { stack: "hf-trainer", complete: adapters, ..ANY };
 
@@ -60,6 +64,7 @@ fn unknown(entries: &[Entry], asked: &mut JobRequest, names: Names) {
     let Some((key, batch)) = found.filter(|(_, batch)| batch.parse::<u32>().is_ok_and(|batch| batch > 0)) else {
         return;
     };
+    let shown = entries.iter().find(|entry| entry.key == key).map_or(key, |entry| &entry.shown);
     if training.global_batch.is_some() {
         return;
     }
@@ -69,11 +74,11 @@ fn unknown(entries: &[Entry], asked: &mut JobRequest, names: Names) {
     if let (Some(together), Some(each)) = (whole(batch), each) {
         if key == "batch_size" && training.grad_accumulation.is_none() && together.is_multiple_of(each) {
             training.global_batch = Some(batch.to_owned().into());
-            asked.understand_after_all(key);
+            asked.understand_after_all(shown);
         }
     } else if training.micro_batch.is_none() {
         training.micro_batch = Some(batch.to_owned().into());
-        asked.understand_after_all(key);
+        asked.understand_after_all(shown);
         asked.assumed.push(JobAssumption::BatchOfEachGpu { batch: batch.to_owned() });
     }
 }

@@ -9,6 +9,7 @@ use crate::recipe::setting::Setting::{
 use crate::recipe::usual::OBJECTIVES;
 use crate::recipe::words::value;
 use crate::recipe::words::{EPOCHS, RECOMPUTE, TASK};
+use crate::shell::is_unknown;
 use crate::{JobRequest, Names};
 
 /// LLaMA-Factory, src/llamafactory/hparams.
@@ -108,6 +109,8 @@ fn llama_factory(entries: &[Entry], asked: &mut JobRequest, names: Names) {
     match kind {
         Some("lora") => adapters(entries, asked, names),
         Some("full") => {}
+        // What a variable says only a run would tell.
+        Some(other) if is_unknown(other) => {}
         None if is_new => asked.workload.training.task = Some("full-fine-tune".to_owned()),
         // `finetuning_type` is lora where nothing is said (hparams/finetuning_args.py).
         None => {

@@ -52,12 +52,14 @@ pub const VERL: Dialect = Dialect {
     ],
     nothing: &["trainer", "data", "actor_rollout_ref", "algorithm"],
     has_common: false,
-    complete: |_, asked, _| {
-        // `n_gpus_per_node` and `nnodes` of ppo_trainer.yaml.
-        let (gpus, machines) = (&mut asked.launch.gpus_per_machine, &mut asked.launch.machines);
-        if asked.launch.gpus.is_none() {
-            gpus.get_or_insert(8);
-            machines.get_or_insert(1);
+    complete: |entries, asked, _| {
+        // `n_gpus_per_node` and `nnodes` of ppo_trainer.yaml, where the command does not leave them to who starts it.
+        let is_stated = |key: &str| entries.iter().any(|entry| entry.key == key);
+        if asked.launch.gpus.is_none() && !is_stated("trainer.n_gpus_per_node") {
+            asked.launch.gpus_per_machine.get_or_insert(8);
+        }
+        if asked.launch.gpus.is_none() && !is_stated("trainer.nnodes") {
+            asked.launch.machines.get_or_insert(1);
         }
         asked.not_planned.get_or_insert_with(|| REINFORCEMENT.to_owned());
     },

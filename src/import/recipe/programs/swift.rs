@@ -8,6 +8,7 @@ use crate::recipe::setting::Dialect;
 use crate::recipe::setting::Setting::{self, Choice, ModelOrKind, Nothing, Objective, Switch, Targets};
 use crate::recipe::usual::OBJECTIVES;
 use crate::recipe::words::{MICRO_BATCH, PRECISION, TASK, value};
+use crate::shell::is_unknown;
 use crate::{JobRequest, Names};
 use gpuplan_workload::Recompute;
 use gpuplan_workload::assumption::JobAssumption;
@@ -92,6 +93,7 @@ fn train(usual: &str, entries: &[Entry], asked: &mut JobRequest, names: Names) {
             asked.workload.training.task = asked.workload.training.task.take().or(task);
         }
         Some("lora" | "full") => {}
+        Some(other) if is_unknown(other) => {}
         Some(other) => {
             let why = format!("the estimate knows no training of the kind `{other}`");
             asked.not_planned.get_or_insert(why);

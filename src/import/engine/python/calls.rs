@@ -1,0 +1,225 @@
+//! Calls of a Python program with the arguments that are written out, the values of its names, and the defaults of its command line.
+//! Nothing is run: what only a run would tell is left out.
+
+/// A call, or a dictionary, and what it is told by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Call {
+    pub name: String,
+    pub arguments: Vec<(String, String)>,
+    /// The function that it decorates.
+    pub function: Option<String>,
+    /// Its first argument, where that is a text: the flag that `add_argument` adds.
+    first: Option<String>,
+    pub is_dictionary: bool,
+}
+
+/// Values that names are set to, in order.
+type Values = Vec<(String, String)>;
+
+/// Calls of a program. A name that the program sets to a literal before is that literal, or else the one that it is set to behind.
+pub fn calls(text: &str) -> Vec<Call> {
+    let code = without_long_texts(text);
+    let mut first = Scanner::default();
+    first.read(&code);
+    let mut second = Scanner { set: first.set, ..Scanner::default() };
+    second.read(&code);
+    second.all.extend(second.open);
+    second.all
+}
+
+/// Texts in three quotes, which are mostly documentation, become empty.
+fn without_long_texts(text: &str) -> String {
+    let (mut rest, mut all) = (text, String::new());
+    loop {
+        let starts = ["\"\"\"", "'''"].into_iter().filter_map(|quote| Some((rest.find(quote)?, quote)));
+        let Some((at, quote)) = starts.min() else {
+            all.push_str(rest);
+            return all;
+        };
+        all.push_str(&rest[..at]);
+        all.push_str("\"\"");
+        let inner = &rest[at + quote.len()..];
+        let end = inner.find(quote).unwrap_or(inner.len());
+        all.extend(std::iter::repeat_n('\n', inner[..end].matches('\n').count()));
+        rest = inner.get(end + quote.len()..).unwrap_or_default();
+    }
+}
+
+#[derive(Default)]
+struct Scanner {
+    open: Vec<Call>,
+    all: Vec<Call>,
+    set: Values,
+    /// Calls that decorate what is defined next.
+    decorators: Vec<usize>,
+}
+
+impl Scanner {
+    fn read(&mut self, code: &str) {
+        for line in code.lines() {
+            if self.open.is_empty() {
+                self.define(line.trim_start());
+            }
+            self.line(line);
+        }
+    }
+
+    /// `def train():` takes the decorators before it.
+    fn define(&mut self, line: &str) {
+        let Some(rest) = ["def ", "async def ", "class "].iter().find_map(|word| line.strip_prefix(word)) else {
+            return;
+        };
+        let name = rest.split(|letter| !is_name(letter)).next().unwrap_or_default();
+        for at in self.decorators.drain(..) {
+            self.all[at].function = Some(name.to_owned());
+        }
+    }
+
+    fn line(&mut self, line: &str) {
+        let mut quote = None;
+        for (at, letter) in line.char_indices() {
+            let (before, after) = (&line[..at], &line[at + letter.len_utf8()..]);
+            match (letter, quote) {
+                (end, Some(begin)) if end == begin && !before.ends_with('\\') => quote = None,
+                (_, Some(_)) => {}
+                ('"' | '\'', None) => {
+                    quote = Some(letter);
+                    let is_first = before.trim_end().ends_with('(') || before.trim().is_empty();
+                    if let (true, Some(call)) = (is_first, self.open.last_mut().filter(|call| call.first.is_none())) {
+                        call.first = after.split(letter).next().map(str::to_owned);
+                    }
+                }
+                ('#', None) => break,
+                ('(' | '[' | '{', None) => {
+                    // Of a dictionary the name that it is given: `hyperparameters = {`.
+                    let before = before.trim_end();
+                    let before = if letter == '{' { before.strip_suffix('=').unwrap_or("") } else { before };
+                    let name =
+                        before.trim_end().rsplit(|letter| !is_name(letter)).next().unwrap_or_default().to_owned();
+                    self.open.push(Call { name, is_dictionary: letter == '{', ..Call::default() });
+                }
+                (')' | ']' | '}', None) => self.close(),
+                (':', None) => self.entry(before, after),
+                ('=', None) if !before.ends_with(['=', '!', '<', '>', ':']) && !after.starts_with('=') => {
+                    self.argument(before, after);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn close(&mut self) {
+        let Some(call) = self.open.pop() else { return };
+        let default = call.arguments.iter().find(|(key, _)| key == "default").map(|(_, value)| value.clone());
+        if let (Some(flag), Some(default)) = (call.first.as_deref().and_then(|text| text.strip_prefix("--")), default) {
+            let name = flag.replace('-', "_");
+            self.set.push((format!("args.{name}"), default.clone()));
+            self.set.push((name, default));
+        }
+        let is_part = |parent: &&mut Call| call.is_dictionary && parent.is_dictionary && parent.name.is_empty();
+        match self.open.last_mut().filter(is_part) {
+            Some(parent) => parent.arguments.extend(call.arguments),
+            None => {
+                if matches!(call.name.rsplit('.').next(), Some("function" | "cls")) {
+                    self.decorators.push(self.all.len());
+                }
+                self.all.push(call);
+            }
+        }
+    }
+
+    /// `"InstanceType": "ml.p4d.24xlarge"`
+    fn entry(&mut self, before: &str, after: &str) {
+        let Some(value) = literal(after.trim_start(), &self.set) else { return };
+        let Some(dictionary) = self.open.last_mut().filter(|call| call.is_dictionary) else { return };
+        let mut parts = before.trim_end().rsplit(['"', '\'']);
+        if let (Some(""), Some(key)) = (parts.next(), parts.next()) {
+            dictionary.arguments.push((with_underscores(key), value));
+        }
+    }
+
+    /// `gpu="H100"` in a call, `GPU: str = "H100"` outside.
+    fn argument(&mut self, before: &str, after: &str) {
+        let Some(value) = literal(after.trim_start(), &self.set) else { return };
+        let last = before.rsplit([',', '(']).next().unwrap_or(before);
+        let name = last.split(':').next().unwrap_or(last).trim();
+        let name = name.rsplit(|letter| !is_name(letter)).next().unwrap_or_default().to_owned();
+        match self.open.last_mut() {
+            Some(call) => call.arguments.push((name, value)),
+            None => self.set.push((name, value)),
+        }
+    }
+}
+
+fn is_name(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || letter == '_' || letter == '.'
+}
+
+/// `InstanceType` as `instance_type`, `MODEL_ID` as `model_id`.
+fn with_underscores(key: &str) -> String {
+    let (mut all, mut was_small) = (String::new(), false);
+    for letter in key.chars() {
+        if letter.is_ascii_uppercase() && was_small {
+            all.push('_');
+        }
+        was_small = letter.is_ascii_lowercase();
+        all.push(letter.to_ascii_lowercase());
+    }
+    all
+}
+
+/// A text without its quotes, of a list the first, a number, a name that is set to one; the default of a variable of the environment or of the
+/// command line, a text with such names in it, and `gpu.A100(count=4, size="80GB")` of Modal's first versions. `None`: only a run would tell.
+fn literal(text: &str, set: &Values) -> Option<String> {
+    let text = text.trim_start_matches(['[', '(']);
+    let quoted = |text: &str| {
+        let quote = text.chars().next().filter(|first| matches!(first, '"' | '\''))?;
+        text[1..].split(quote).next().map(str::to_owned)
+    };
+    if let Some(text) = quoted(text) {
+        return Some(text);
+    }
+    if let Some(inner) = text.strip_prefix('f').and_then(quoted) {
+        return Some(filled(&inner, set));
+    }
+    for environment in ["os.environ.get(", "os.getenv("] {
+        if let Some(inner) = text.strip_prefix(environment) {
+            return literal(inner.split_once(',')?.1.trim_start(), set);
+        }
+    }
+    for function in ["int(", "str(", "typer.Option(", "typer.Argument("] {
+        if let Some(inner) = text.strip_prefix(function) {
+            return literal(inner, set);
+        }
+    }
+    if let Some(card) = text.strip_prefix("modal.gpu.").or_else(|| text.strip_prefix("gpu.")) {
+        return card_of_modal(card);
+    }
+    let word = text.split(|letter| !is_name(letter)).next()?;
+    if text[word.len()..].starts_with(['(', '[']) {
+        return None;
+    }
+    let known = set.iter().rev().find(|(name, _)| name == word).map(|(_, value)| value.clone());
+    let is_literal = word.starts_with(|first: char| first.is_ascii_digit()) || word == "True";
+    known.or_else(|| is_literal.then(|| word.to_owned()))
+}
+
+/// `{GPU}:{COUNT}`. A name that is not known stays in its brackets.
+fn filled(text: &str, set: &Values) -> String {
+    let mut all = text.to_owned();
+    for (name, value) in set.iter().rev() {
+        all = all.replace(&format!("{{{name}}}"), value);
+    }
+    all
+}
+
+/// `A100(count=4, size="80GB")`
+fn card_of_modal(card: &str) -> Option<String> {
+    let (name, inner) = card.split_once('(')?;
+    let given = |key: &str| {
+        let rest = inner.split_once(key)?.1;
+        rest.split([',', ')']).next().map(|value| value.trim_matches(['"', '\'']).to_owned())
+    };
+    let size = given("size=").map(|size| format!("-{size}")).unwrap_or_default();
+    Some(format!("{name}{size}:{}", given("count=").unwrap_or_else(|| "1".to_owned())))
+}
