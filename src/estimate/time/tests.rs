@@ -164,7 +164,7 @@ fn each_adapted_matrix_launches_its_own_kernels() {
 fn eight_bits_in_blocks_are_not_halved_on_geforce() {
     let of = |recipe: &str| {
         let case = format!(
-            r#"{{"model": {{"name": "Qwen/Qwen3-0.6B"}}, "hardware": {{"gpu": "rtx-5090", "gpus": 1}},
+            r#"{{"model": {{"name": "llama-3.1-8b"}}, "hardware": {{"gpu": "rtx-5090", "gpus": 1}},
             "training": {{"sequence_length": 4096, {recipe}}}}}"#
         );
         alone(&case, Recompute::None).matmul
@@ -175,7 +175,7 @@ fn eight_bits_in_blocks_are_not_halved_on_geforce() {
         r#""precision": "mxfp8""#,
     ]
     .map(of);
-    assert!(scaled < 0.85 * plain && blocks > plain, "{plain} {blocks} {scaled}");
+    assert!(scaled < 0.85 * plain && blocks > 1.3 * scaled, "{plain} {blocks} {scaled}");
 }
 
 #[test]
