@@ -209,11 +209,6 @@ pub const ADAPTER_SHARE: f64 = 0.005;
 /// scaled and read twice (4 + 4) (huggingface/peft, src/peft/tuners/lora/layer.py, `Linear.forward`: `result + lora_B(lora_A(dropout(x))) * scaling`).
 pub const PEFT_FORWARD_BYTES: (f64, f64) = (14.0, 12.0);
 pub const PEFT_BACKWARD_BYTES: (f64, f64) = (22.0, 8.0);
-/// Kernels that the host launches for an adapted matrix over those of a layer: forward an input is cast, dropped out, multiplied twice, scaled,
-/// added and cast back, and backward each of these once more, both products twice, and two gradients summed (the same file), 18 in all; a GPT layer
-/// has some 22 forward and 44 backward (two norms, four products with bias, heads taken apart and joined, attention, an activation, two
-/// dropouts and residuals).
-pub const ADAPTER_LAUNCHES: f64 = 18.0 / 66.0;
 /// Bytes of a dropout of fp32 inputs in either pass: read, written, and its mask.
 pub const PEFT_DROPOUT_BYTES: f64 = 9.0;
 

@@ -3,7 +3,7 @@
 use crate::constants as c;
 use crate::memory::{StackHabits, adapted_matrices};
 use crate::time::layer::LayerInput;
-use gpuplan_workload::{LossKernel, ModelKind, NormKind, Shard};
+use gpuplan_workload::{LossKernel, ModelKind, NormKind, Precision, Shard};
 
 /// Bytes that PyTorch's operators read and write for a value of 16 bits, forward and backward, where they run one after the other.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -16,10 +16,8 @@ struct Operators {
 /// the cast to fp32 (2 + 4), the square (4 + 4), its mean (4), the product with the root (4 + 4), the cast back (4 + 2) and the product with
 /// the weight (2 + 2). Backward the gradient through the weight (2 + 2), of the cast (2 + 4), through the product with the root (4 + 4) and
 /// of the root (4 + 4 + 4, summed 4), the mean spread out (4), that of the square (4 + 4, 4 + 4 + 4), both added (4 + 4 + 4) and cast back
-/// (4 + 2).
-const RMS_NORM: Operators = Operators { forward: 36.0, backward: 76.0 };
-/// And the gradient of its weight (2 + 2 + 2, summed 2), which a frozen one has not.
-const RMS_NORM_WEIGHT: f64 = 8.0;
+/// (4 + 2), and the gradient of the weight (2 + 2 + 2, summed 2).
+const RMS_NORM: Operators = Operators { forward: 36.0, backward: 84.0 };
 /// Rotary positions of queries and keys (the same file, `apply_rotary_pos_emb`). Forward the product with the cosine (2 + 2), half of it
 /// negated (1 + 1), both halves joined (2 + 2), the product with the sine (2 + 2) and the sum (4 + 2). Backward both products (4 + 4), a half
 /// negated (1 + 1), each half written into zeros of the whole (2 + 1 + 1), and three gradients added (6 + 6).
@@ -57,26 +55,30 @@ impl LayerInput<'_> {
         let (m, p) = (self.step.model, self.passes);
         let hidden = self.repeated_hidden();
         let norms = if m.attention_softcap { 4.0 } else { 2.0 };
-        let norm = Operators { backward: RMS_NORM.backward + RMS_NORM_WEIGHT * p.weights, ..RMS_NORM };
         let has_rotary = matches!(m.kind, ModelKind::Decoder | ModelKind::Moe);
         let rotated = if has_rotary { (m.query_width() + m.kv_width()) / self.tensor() } else { 0.0 };
         let gated = if self.gates() > 0.0 { GATE } else { Operators { forward: 4.0, backward: 6.0 } };
         let pass = |of: fn(Operators) -> f64| {
-            hidden * (norms * of(norm) + of(LAYER)) + rotated * of(ROTARY) + self.ffn_width() * of(gated)
+            hidden * (norms * of(RMS_NORM) + of(LAYER)) + rotated * of(ROTARY) + self.ffn_width() * of(gated)
         };
         let forward = pass(|one| one.forward) * (1.0 + p.recomputed + p.operators);
         let bytes = self.tokens * (forward + pass(|one| one.backward) * p.backward);
         self.streamed(bytes, self.kernel_bytes())
     }
 
-    /// The stack is one that runs PyTorch's operators one after the other in 16 bits: nothing compiles them, and it has no kernels of its own.
+    /// All weights are trained in 16 bits by a stack that runs PyTorch's operators one after the other: nothing compiles them, and it has no
+    /// kernels of its own. What the layers of a frozen base move is in the constants of adapters, which were fitted on such stacks.
     fn runs_operators(&self) -> bool {
         let training = self.step.training;
-        let own_kernels = training.framework.recipe(|stack| &stack.fused_kernels) == Some(true);
-        !training.framework.0.is_empty()
+        let habits = StackHabits::for_training(training);
+        let fused = training.framework.recipe(|stack| &stack.fused_kernels) == Some(true);
+        // FlashAttention's cross entropy comes with its norms and rotary positions.
+        let own_kernels = fused || habits.loss == LossKernel::Bf16Chunked && training.kernels.loss.is_none();
+        self.passes.weights > 0.0
+            && !training.framework.0.is_empty()
             && self.step.rates.element_bytes == 2.0
             && !own_kernels
-            && StackHabits::for_training(training).upcasts_norms
+            && habits.upcasts_norms
     }
 
     /// Hidden values of a token on a rank.
@@ -104,8 +106,13 @@ impl LayerInput<'_> {
     /// [F9] Bytes that the loss moves for a logit.
     pub(super) fn logit_bytes(&self) -> f64 {
         let training = self.step.training;
-        let plain = matches!(StackHabits::for_training(training).loss, LossKernel::Fp32 | LossKernel::HfUpcast);
-        if self.passes.backward > 0.0 && plain && self.runs_operators() {
+        // Logits are cast where the loss runs under autocast, or the stack casts them.
+        let casts = match StackHabits::for_training(training).loss {
+            LossKernel::HfUpcast => true,
+            LossKernel::Fp32 => training.precision != Precision::PureBf16,
+            _ => false,
+        };
+        if casts && self.runs_operators() {
             return CROSS_ENTROPY;
         }
         let fused = if training.is_compiled() { self.step.constants.fused_share } else { 1.0 };

@@ -5,7 +5,6 @@ use crate::constants as c;
 use crate::device::DeviceRates;
 use crate::kernels::Attention;
 use crate::measurements::correction::Corrected;
-use crate::memory::adapted_matrices;
 use crate::setting::Setting;
 use crate::time::gemm;
 use crate::time::input::StepInput;
@@ -352,7 +351,9 @@ impl LayerInput<'_> {
         if self.step.training.is_compiled() {
             seconds *= self.step.constants.launch_compiled;
         }
-        seconds *= 1.0 + c::ADAPTER_LAUNCHES * self.adapters_of_layer();
+        if self.step.training.task.has_adapters() {
+            seconds *= self.step.constants.launch_adapters;
+        }
         if self.step.training.base_weights.is_some() {
             seconds *= self.step.constants.launch_quantised;
         }
@@ -361,13 +362,6 @@ impl LayerInput<'_> {
         }
         (seconds * self.passes.launches() + self.reduces() * self.step.constants.launch_collective_seconds)
             * self.step.rates.host_time
-    }
-
-    /// Matrices of a layer that have an adapter, each with kernels of its own.
-    fn adapters_of_layer(&self) -> f64 {
-        let training = self.step.training;
-        let lora = training.lora.as_ref().filter(|_| training.task.has_adapters());
-        lora.map_or(0.0, |lora| adapted_matrices(self.step.model, lora.targets).count() as f64)
     }
 
     /// Host time to launch embedding, head and loss: as many kernels as a layer, without gathers.
