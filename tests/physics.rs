@@ -41,7 +41,7 @@ fn peak(gpu: &Gpu, precision: Precision) -> Option<f64> {
         Precision::Fp16 | Precision::AmpFp16 | Precision::Bf16 | Precision::PureBf16 => fastest(&[Bf16, Fp16, Fp32]),
         Precision::Fp8 => rate(Fp8).and(fastest(&[Fp8, Bf16, Fp16, Fp32])),
         // Scales of blocks are in the matrix units since Blackwell and CDNA 4.
-        Precision::Mxfp8 => rate(Fp8).filter(|_| scales_blocks(gpu)).and(fastest(&[Fp8, Bf16, Fp16, Fp32])),
+        Precision::Mxfp8 => gpu.peak_tflops.block_scaled().filter(|_| scales_blocks(gpu)),
         Precision::Nvfp4 => rate(Fp4).and(fastest(&[Fp4, Fp8, Bf16, Fp16, Fp32])),
     };
     tera.map(|tera| tera * 1e12)

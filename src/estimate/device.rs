@@ -93,7 +93,8 @@ impl DeviceRates {
             _ => half,
         };
         let peak = match unit {
-            Unit::Eight | Unit::EightInBlocks => tera(NumberFormat::Fp8),
+            Unit::Eight => tera(NumberFormat::Fp8),
+            Unit::EightInBlocks => gpu.peak_tflops.block_scaled().unwrap_or(0.0) * 1e12,
             Unit::Four => tera(NumberFormat::Fp4),
             _ => attention_peak,
         };

@@ -16,7 +16,7 @@ use crate::time::breakdown::{Bound, TimeBreakdown};
 use crate::time::input::{Products, StepInput};
 use crate::time::kernels::RecipeKernels;
 use crate::time::vision;
-use gpuplan_hardware::Architecture;
+use gpuplan_hardware::{Architecture, Gpu};
 use gpuplan_units::Band;
 use gpuplan_workload::{Model, ModelKind, Precision, Shard, Task, Training};
 
@@ -46,6 +46,14 @@ pub struct StepEstimate {
     pub served: Option<ServingEstimate>,
 }
 
+/// Rate of fp8 over that of mxfp8 on a card where they differ, for fp8 with a scale for every block of weights: those are multiplied in plain
+/// fp8, and scaled when they are summed.
+fn plain_share(gpu: &Gpu, training: &Training) -> Option<f64> {
+    let in_blocks = training.precision == Precision::Fp8 && training.timed_as() == Precision::Mxfp8;
+    let (plain, scaled) = (gpu.peak_tflops.fp8?, gpu.peak_tflops.mxfp8?);
+    in_blocks.then_some(plain / scaled)
+}
+
 /// Physics of one workload on one kind of machine, prepared once and asked for many settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
@@ -71,7 +79,12 @@ impl<'a> Subject<'a> {
     }
 
     pub fn with(constants: &'a Constants, model: &'a Model, training: &'a Training, machine: Machine<'a>) -> Self {
-        let rates = DeviceRates::new(machine.gpu, training.timed_as(), machine.card_share, constants);
+        let precision = training.timed_as();
+        let mut rates = DeviceRates::new(machine.gpu, precision, machine.card_share, constants);
+        let mut kernels = RecipeKernels::new(machine.gpu, precision, machine.card_share, constants);
+        if let Some(share) = plain_share(machine.gpu, training) {
+            (rates.matmul, kernels) = (rates.matmul * share, None);
+        }
         let factors = Factors::unmeasured();
         Self {
             constants,
@@ -79,7 +92,7 @@ impl<'a> Subject<'a> {
             training,
             machine,
             rates,
-            kernels: RecipeKernels::new(machine.gpu, training.timed_as(), machine.card_share, constants),
+            kernels,
             factors,
             experience: None,
             sequence: f64::from(training.sequence_length),

@@ -42,6 +42,12 @@ impl Architecture {
         matches!(self, Self::Hopper | Self::Blackwell)
     }
 
+    /// Year since which fused attention kernels run on the chip: FlashAttention needs Turing and newer (Dao-AILab/flash-attention, README.md);
+    /// older chips have PyTorch's memory-efficient kernel since version 2.0 (pytorch.org, "PyTorch 2.0 release", March 2023).
+    pub fn fused_attention_since(self) -> u32 {
+        if matches!(self, Self::Pascal | Self::Volta) { 2023 } else { 2022 }
+    }
+
     pub fn is_amd(self) -> bool {
         matches!(self, Self::Cdna2 | Self::Cdna3 | Self::Cdna4)
     }
@@ -69,11 +75,20 @@ pub struct RateTable {
     pub fp16: Option<f64>,
     pub bf16: Option<f64>,
     pub fp8: Option<f64>,
+    /// Eight bits with a scale for every 32 values (MX), where the units multiply them at another rate than fp8. GeForce cards of
+    /// Blackwell sum plain fp8 in fp32 at half of the rate, and these at the full one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mxfp8: Option<f64>,
     pub fp4: Option<f64>,
     pub int8: Option<f64>,
 }
 
 impl RateTable {
+    /// Of eight bits with a scale for every block.
+    pub fn block_scaled(&self) -> Option<f64> {
+        self.mxfp8.or(self.fp8)
+    }
+
     pub fn get(&self, format: NumberFormat) -> Option<f64> {
         match format {
             NumberFormat::Fp32 => self.fp32,

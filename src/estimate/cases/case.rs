@@ -197,7 +197,13 @@ impl EstimateCase {
         let (Some(layers), Some(hidden)) = (stated.layers, stated.hidden) else {
             let preset = preset.ok_or_else(|| format!("`{name}` has neither layers and hidden nor a known name"))?;
             assumed.push(format!("model={}", preset.name));
-            return Ok(Model { tied_embeddings: stated.tied_embeddings.unwrap_or(preset.tied_embeddings), ..preset });
+            let encoder_tokens =
+                stated.encoder_tokens.filter(|_| preset.encoder_layers > 0).map(|tokens| tokens.min(1 << 24));
+            return Ok(Model {
+                tied_embeddings: stated.tied_embeddings.unwrap_or(preset.tied_embeddings),
+                encoder_tokens: encoder_tokens.unwrap_or(preset.encoder_tokens),
+                ..preset
+            });
         };
         let (layers, hidden) = (within("layers", layers, 100_000)?, within("hidden", hidden, LARGEST_WIDTH)?);
         let heads = within("heads", stated.heads.unwrap_or_else(|| (hidden / 128).max(1)), LARGEST_WIDTH)?;

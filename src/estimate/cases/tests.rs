@@ -190,3 +190,20 @@ fn names_mean_what_they_mean_to_a_plan() {
     assert!(why.contains("h200-sxm-141") && why.contains("h200-nvl-141"), "{why}");
     assert!(said("llama-3.1-8b", "H900").unwrap_err().contains("catalog gpus"));
 }
+
+#[test]
+fn a_named_model_hears_how_many_tokens_its_encoder_sees() {
+    let seconds = |model: &str| {
+        let line = format!(
+            r#"{{"id": 1, "model": {model}, "hardware": {{"gpu": "a100-sxm4-80", "gpus": 1}},
+            "training": {{"task": "pretrain", "precision": "bf16", "sequence_length": 114, "micro_batch": 64, "global_batch": 64}}}}"#
+        );
+        let CaseAnswer::Estimate(made) = answer(&line, &Hardware::embedded().unwrap(), &Models::embedded().unwrap())
+        else {
+            panic!("{line}")
+        };
+        made.step_seconds.expected
+    };
+    let (short, long) = (seconds(r#"{"name": "t5-large"}"#), seconds(r#"{"name": "t5-large", "encoder_tokens": 512}"#));
+    assert!(long > 1.8 * short, "{short} {long}");
+}

@@ -88,6 +88,13 @@ impl CaseTraining {
             dropout: self.lora_dropout.unwrap_or(false),
         });
         let chunked = self.chunked_loss == Some(true);
+        let has_none = |year| year < gpu.architecture.fused_attention_since();
+        let attention = match self.attention {
+            None if precision.activation_bytes() < 4.0 && self.framework_year.is_some_and(has_none) => {
+                Some(note(assumed, "attention", "eager", AttentionKernel::Eager))
+            }
+            stated => stated,
+        };
         Ok(Training {
             base_weights: self.base_weights.or((task == Task::Qlora).then_some(BaseWeights::Nf4)),
             sequence_length: within("sequence_length", sequence, 1 << 24)?,
@@ -102,7 +109,7 @@ impl CaseTraining {
                 .framework(self.framework.as_deref().unwrap_or_default())
                 .map_err(|error| error.to_string())?,
             kernels: Kernels {
-                attention: self.attention,
+                attention,
                 loss: self.loss.or(chunked.then_some(LossKernel::Chunked)),
                 compile: self.compile.unwrap_or(false),
                 cuda_graphs: self.cuda_graphs.unwrap_or(false),

@@ -1,7 +1,7 @@
 //! What a packed table of measured kernels holds: the name of each of its parts, as the type that a question is asked with.
 
 use crate::kernels::surface::Form;
-use gpuplan_hardware::NumberFormat;
+use gpuplan_hardware::{Gpu, NumberFormat};
 
 /// Whose kernels were measured: what the serving engine picks for a shape. For 16-bit products both end in cuBLAS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,6 +46,14 @@ impl KernelPrecision {
             Self::Fp8 | Self::Fp8Block | Self::Mxfp4Mxfp8 => NumberFormat::Fp8,
             Self::Nvfp4 => NumberFormat::Fp4,
             Self::Int8 => NumberFormat::Int8,
+        }
+    }
+
+    /// Dense TFLOP/s of a card in it; `None` without units for it.
+    pub(super) fn peak(self, gpu: &Gpu) -> Option<f64> {
+        match self {
+            Self::Fp8Block | Self::Mxfp4Mxfp8 => gpu.peak_tflops.block_scaled(),
+            _ => gpu.peak_tflops.get(self.format()),
         }
     }
 

@@ -32,7 +32,7 @@ struct Bounds {
 impl Bounds {
     /// `None` for a card without units for the format.
     fn new(gpu: &Gpu, precision: KernelPrecision, constants: &Constants) -> Option<Self> {
-        let peak = gpu.peak_tflops.get(precision.format())? * 1e12;
+        let peak = precision.peak(gpu)? * 1e12;
         let bounds =
             Self { arithmetic: peak * device::power_and_clock(gpu, constants), memory: gpu.memory_bandwidth().0 };
         (bounds.arithmetic > 0.0 && bounds.memory > 0.0).then_some(bounds)
@@ -87,7 +87,7 @@ impl Lent {
         let (table, lender) = known.min_by(|a, b| own.unlike(a.1).total_cmp(&own.unlike(b.1)))?;
         let mut hasher = FxHasher::default();
         [table.identity(), own.arithmetic.to_bits(), own.memory.to_bits()].hash(&mut hasher);
-        let fastest = 1e-12 / gpu.peak_tflops.get(precision.format())?;
+        let fastest = 1e-12 / precision.peak(gpu)?;
         Some(Self { table, precision, lender, own, fastest, identity: hasher.finish() })
     }
 

@@ -4,7 +4,7 @@
 //! attention gives 34h + 5as (Korthikanti et al. 2022, arXiv 2205.05198, section 4).
 
 use crate::memory::constants::MemoryConstants;
-use gpuplan_workload::{LayerStack, Model, NormKind, Recompute, Training};
+use gpuplan_workload::{LayerStack, LossKernel, Model, NormKind, Recompute, Training};
 
 /// What a stack's own layers do, which decides the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,13 +13,23 @@ pub struct StackHabits {
     pub upcasts_norms: bool,
     /// Keys and values are repeated to all heads before attention.
     pub expands_kv: bool,
+    /// How it computes the loss of a vocabulary.
+    pub loss: LossKernel,
 }
 
 impl StackHabits {
     pub fn for_training(training: &Training) -> Self {
         let name = training.framework.0.as_str();
         let own_kernels = name.starts_with("megatron") || name == "internevo" || name.starts_with("nvidia");
+        let loss = match name {
+            "hf-trainer" => LossKernel::HfUpcast,
+            // FlashAttention's cross entropy, which reads 16-bit logits and writes their gradient (mosaicml/llm-foundry,
+            // llmfoundry/models/mpt/modeling_mpt.py, `loss_fn` is `fused_crossentropy`; jzhang38/TinyLlama, pretrain/tinyllama.py).
+            "fsdp" | "llm-foundry" => LossKernel::Bf16Chunked,
+            _ => LossKernel::Fp32,
+        };
         Self {
+            loss: training.kernels.loss.unwrap_or(loss),
             upcasts_norms: !own_kernels && !training.is_compiled(),
             expands_kv: matches!(name, "litgpt" | "hf-trainer" | "fsdp" | "accelerate" | "deepspeed"),
         }

@@ -20,6 +20,7 @@ use crate::memory::states::{Shares, Static};
 use gpuplan_units::{Band, Bytes};
 use gpuplan_workload::{FsdpStyle, LossKernel, Measure, ModelKind, Offload, Recompute, Shard, Task};
 
+pub use crate::memory::activations::StackHabits;
 pub use crate::memory::input::MemoryInput;
 pub use crate::memory::states::{adapted_matrices, adapter_parameters};
 
@@ -313,14 +314,7 @@ impl MemoryInput<'_> {
             _ => 1.0,
         };
         let entries = share * tokens * f64::from(self.model.vocab) / f64::from(self.setting.layout.tensor);
-        let default = match self.training.framework.0.as_str() {
-            "hf-trainer" => LossKernel::HfUpcast,
-            // FlashAttention's cross entropy, which reads 16-bit logits and writes their gradient (mosaicml/llm-foundry,
-            // llmfoundry/models/mpt/modeling_mpt.py, `loss_fn` is `fused_crossentropy`; jzhang38/TinyLlama, pretrain/tinyllama.py).
-            "fsdp" | "llm-foundry" => LossKernel::Bf16Chunked,
-            _ => LossKernel::Fp32,
-        };
-        let (at_loss, kept) = match self.training.kernels.loss.unwrap_or(default) {
+        let (at_loss, kept) = match StackHabits::for_training(self.training).loss {
             LossKernel::Chunked => (constants.loss_chunked_bytes, 0.0),
             LossKernel::Bf16Chunked => (constants.loss_half_chunked_bytes, 0.0),
             LossKernel::Fp32 => (constants.loss_fp32_bytes, 0.0),

@@ -5,7 +5,6 @@ use crate::constants as c;
 use crate::device::DeviceRates;
 use crate::kernels::Attention;
 use crate::measurements::correction::Corrected;
-use crate::memory::adapted_matrices;
 use crate::setting::Setting;
 use crate::time::gemm;
 use crate::time::input::StepInput;
@@ -101,11 +100,11 @@ pub struct LayerInput<'a> {
 }
 
 impl LayerInput<'_> {
-    fn tensor(&self) -> f64 {
+    pub(super) fn tensor(&self) -> f64 {
         f64::from(self.step.setting.layout.tensor)
     }
 
-    fn fused(&self) -> f64 {
+    pub(super) fn fused(&self) -> f64 {
         if self.step.training.is_compiled() || self.step.training.framework.fuses_kernels() {
             self.step.constants.fused_share
         } else {
@@ -264,74 +263,6 @@ impl LayerInput<'_> {
         Some(alone * self.step.factors.compute.at_size(scores * if is_causal { 0.5 } else { 1.0 }).time)
     }
 
-    /// [F6] Norms, activations, residuals: bytes over bandwidth.
-    fn elementwise(&self) -> f64 {
-        let (m, p, t) = (self.step.model, self.passes, self.tensor());
-        let repeated = if self.step.setting.layout.sequence_parallel { 1.0 / t } else { 1.0 };
-        let gated = m.mlp_matrices() - 2.0;
-        let ffn = match m.experts {
-            None => f64::from(m.ffn_hidden),
-            Some(experts) => {
-                f64::from(experts.ffn_hidden) * f64::from(experts.experts_per_token + experts.shared_experts)
-            }
-        };
-        let width = 0.5 * f64::from(m.hidden) * repeated + 0.5 * ffn * (1.0 + 0.5 * gated) / (4.0 * t);
-        let bytes = self.step.constants.elementwise_bytes * self.fused() * self.step.rates.element_bytes / 2.0
-            * self.tokens
-            * width;
-        self.streamed(bytes * (1.0 + p.recomputed + p.operators + 2.0 * p.backward) / 3.0, self.kernel_bytes())
-    }
-
-    /// [F6] What adapters move that a stack keeps in fp32. That of others is in the constants, which were fitted on them.
-    fn adapters(&self) -> f64 {
-        let training = self.step.training;
-        let Some(lora) = training.lora.as_ref().filter(|_| training.task.has_adapters()) else { return 0.0 };
-        if !training.framework.casts_adapters() {
-            return 0.0;
-        }
-        let p = self.passes;
-        let dropout = if lora.dropout { c::PEFT_DROPOUT_BYTES } else { 0.0 };
-        let pass = |(input, output): (f64, f64), (k, n): (f64, f64)| (input + dropout) * k + output * n;
-        let bytes: f64 = adapted_matrices(self.step.model, lora.targets)
-            .map(|widths| {
-                pass(c::PEFT_FORWARD_BYTES, widths) * (1.0 + p.recomputed)
-                    + pass(c::PEFT_BACKWARD_BYTES, widths) * p.backward
-            })
-            .sum();
-        self.streamed(bytes * self.tokens / self.tensor(), self.kernel_bytes())
-    }
-
-    /// Weights of an average layer on a rank, all of its experts included.
-    fn layer_weights(&self) -> f64 {
-        let (m, layout) = (self.step.model, &self.step.setting.layout);
-        let experts = if m.experts.is_some() { f64::from(layout.expert) } else { 1.0 };
-        (m.attention_parameters() + m.mlp_parameters() / experts) / self.tensor()
-    }
-
-    /// [F6] What a micro-step adds to the gradients of those before it. Sharded gradients are reduced in every micro-step, and sums of a shard
-    /// take no time to speak of.
-    fn summed_gradients(&self, weights: f64) -> f64 {
-        let whole = matches!(self.step.setting.layout.shard, Shard::None | Shard::Zero1);
-        let steps = self.step.setting.micro_steps();
-        if !whole || self.passes.weights == 0.0 || steps <= 1.0 || self.step.training.sums_gradients_in_products() {
-            return 0.0;
-        }
-        let beside = self.step.training.sums_beside_gradients();
-        let values = if beside { c::SUMMED_VALUES_BESIDE } else { c::SUMMED_VALUES };
-        let bytes = values * self.step.weight_bytes() * weights;
-        self.streamed(bytes * (steps - 1.0) / steps, bytes)
-    }
-
-    /// Seconds to move `bytes` by kernels of which each moves `of_kernel`.
-    pub(super) fn streamed(&self, bytes: f64, of_kernel: f64) -> f64 {
-        bytes / self.step.rates.memory_bandwidth * self.step.factors.memory.at_size(of_kernel).time
-    }
-
-    /// What a norm reads and writes stands for the element-wise kernels of a layer.
-    pub fn kernel_bytes(&self) -> f64 {
-        2.0 * self.tokens * f64::from(self.step.model.hidden) * self.step.rates.element_bytes
-    }
-
     /// Bus bandwidth among GPUs that share the link, for a message of `bytes`.
     fn link_bus(&self, bytes: f64) -> f64 {
         self.step.machine.link_bus(self.step.constants) / self.step.factors.copy.at_size(bytes).time
@@ -471,10 +402,8 @@ impl LayerInput<'_> {
         };
         let rates = DeviceRates { matmul: self.step.rates.head, ..*self.step.rates };
         let mut seconds = self.product(product.gemm, 0.0, &rates, RecipeKernels::half);
-        let logits_bytes = if self.passes.backward > 0.0 { 16.0 } else { 4.0 };
-        let fused = if self.step.training.is_compiled() { self.step.constants.fused_share } else { 1.0 };
-        let bytes = fused * self.step.constants.logits_traffic * self.tokens * product.gemm.n * logits_bytes;
-        seconds += self.streamed(bytes, self.tokens * product.gemm.n * self.step.rates.element_bytes);
+        let logits = self.tokens * product.gemm.n;
+        seconds += self.streamed(logits * self.logit_bytes(), logits * self.step.rates.element_bytes);
         seconds += self.summed_gradients(product.gemm.n * product.gemm.k);
         seconds * share * self.work
     }

@@ -118,3 +118,58 @@ fn tokens_of_many_small_experts_are_copied_into_their_order() {
     assert!((1.0..1.4).contains(&((among - alone) / (bytes(32.0) / 3.35e12))), "{alone} {among}");
     assert!(alone > bytes(18.0) / 3.35e12, "{alone}");
 }
+
+/// One step of a case, in a setting of its own on one GPU.
+fn alone(case: &str, recompute: Recompute) -> TimeBreakdown {
+    let case: EstimateCase = serde_json::from_str(case).unwrap();
+    let prepared = case.prepare(&Hardware::embedded().unwrap(), &Models::embedded().unwrap()).unwrap();
+    let setting = Setting { layout: Layout::default(), micro_batch: 1, global_batch: 1.0, recompute };
+    Subject::new(&prepared.model, &prepared.training, prepared.machine()).estimate(&setting).unwrap().time
+}
+
+#[test]
+fn operators_that_nothing_fuses_move_what_they_read_and_write() {
+    let of = |framework: &str, compile: bool| {
+        let case = format!(
+            r#"{{"model": {{"name": "llama-2-7b"}}, "hardware": {{"gpu": "h100-sxm5-80", "gpus": 1}},
+            "training": {{"task": "full_ft", "precision": "bf16", "sequence_length": 4096, "framework": "{framework}", "compile": {compile}}}}}"#
+        );
+        alone(&case, Recompute::None)
+    };
+    // Forward 88 bytes for each hidden value, 20 for each of queries and keys, 10 for each of the gate; backward 202, 30 and 18.
+    let bytes = 32.0 * 4096.0 * (290.0 * 4096.0 + 50.0 * 8192.0 + 28.0 * 11008.0);
+    let [plain, compiled, fused] =
+        [("accelerate", false), ("accelerate", true), ("unsloth", false)].map(|(name, on)| of(name, on));
+    let ratio = plain.elementwise / (bytes / 3.35e12);
+    assert!((1.1..1.3).contains(&ratio), "{ratio}");
+    assert!(compiled.elementwise < 0.5 * plain.elementwise && fused.elementwise < plain.elementwise);
+    // The loss casts its logits and keeps their logarithm.
+    assert!(plain.head > compiled.head);
+}
+
+#[test]
+fn eight_bits_in_blocks_are_not_halved_on_geforce() {
+    let of = |recipe: &str| {
+        let case = format!(
+            r#"{{"model": {{"name": "llama-3.1-8b"}}, "hardware": {{"gpu": "rtx-5090", "gpus": 1}},
+            "training": {{"sequence_length": 4096, {recipe}}}}}"#
+        );
+        alone(&case, Recompute::None).matmul
+    };
+    let [plain, blocks, scaled] =
+        [r#""precision": "fp8""#, r#""precision": "fp8", "fp8_scaling": "block""#, r#""precision": "mxfp8""#].map(of);
+    assert!(scaled < 0.85 * plain && blocks > 1.3 * scaled, "{plain} {blocks} {scaled}");
+}
+
+#[test]
+fn a_v100_has_no_fused_attention_before_pytorch_2() {
+    let of = |gpu: &str, year: u32| {
+        let case = format!(
+            r#"{{"model": {{"name": "vit-l-16"}}, "hardware": {{"gpu": "{gpu}", "gpus": 1}},
+            "training": {{"precision": "amp-fp16", "framework": "timm", "framework_year": {year}}}}}"#
+        );
+        alone(&case, Recompute::None).attention
+    };
+    assert!(of("v100-sxm2-32", 2022) > 1.5 * of("v100-sxm2-32", 2023));
+    assert_eq!(of("a100-sxm4-80", 2022), of("a100-sxm4-80", 2023));
+}
