@@ -154,6 +154,8 @@ pub enum Due {
 
 pub struct World {
     pub draws: Draws,
+    /// Whether a machine that is ordered beside others hangs as it boots. Dice of its own: other seeds go as they went.
+    hangs: Draws,
     pub chaos: f64,
     pub mutant: Option<Mutant>,
     pub nodes: u32,
@@ -187,6 +189,7 @@ impl World {
         let chaos = draws.uniform();
         let mut world = Self {
             draws,
+            hangs: Draws::new(seed, 9),
             chaos,
             mutant,
             nodes: 1,
@@ -443,6 +446,8 @@ impl World {
         // What the planned price has become meanwhile: the bid at most.
         let dearer = if order.choice.pool.market == Market::Spot { OVER_PLAN * self.draws.uniform() } else { 0.0 };
         let freezes = if self.chance(0.05 * self.chaos) { 3.0 * HOUR * self.draws.uniform() } else { f64::INFINITY };
+        let hangs = self.beside.contains(&order.epoch) && self.hangs.uniform() < 0.1 * self.chaos;
+        let freezes = if hangs { 60.0 } else { freezes };
         let machine = Machine { was_taken: true, ..made(order, format!("m-{}", self.rented.len())) };
         self.rented.push(Rented {
             created: self.now,

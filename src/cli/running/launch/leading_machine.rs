@@ -190,7 +190,7 @@ fn environment(by: Leader, of: &RunSpec) -> Vec<(String, String)> {
         Leader::Aws | Leader::Fake => {
             of.job.environment.iter().filter(|(name, _)| name == "AWS_REGION").cloned().collect()
         }
-        Leader::Gcp => gcp::account::service_accounts::settings(),
+        Leader::Gcp => gcp::account::project::settings(),
     }
 }
 

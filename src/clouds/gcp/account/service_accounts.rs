@@ -34,15 +34,6 @@ pub fn of_leaders(setup: &str, project: &str) -> String {
     format!("{setup}-leader@{project}.iam.gserviceaccount.com")
 }
 
-/// Variables by which the program finds project and setup elsewhere.
-pub fn settings() -> Vec<(String, String)> {
-    let project = Project::from_environment().id().ok().map(str::to_owned);
-    let of = |name: &str, value: String| (name.to_owned(), value);
-    let setup = Some(setup_name()).filter(|setup| setup != SETUP_NAME);
-    let project = project.map(|id| of("GOOGLE_CLOUD_PROJECT", id));
-    project.into_iter().chain(setup.map(|setup| of("GPUPLAN_GCP_NAME", setup))).collect()
-}
-
 /// What is to be asked of one account alone.
 pub fn question(project: &Project, account: &str) -> Result<Request, SourceError> {
     let (address, id) = (project.address(IAM), project.id()?);
