@@ -3,6 +3,7 @@
 mod failover;
 mod faults;
 mod gangs;
+mod moves;
 mod sight;
 mod simulation;
 mod two_clouds;

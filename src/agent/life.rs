@@ -15,6 +15,8 @@ use gpuplan_runstore::Run;
 pub struct Life {
     pub run: Run,
     pub epoch: u64,
+    /// The gang that whoever leads the run ordered this machine for.
+    pub ordered_epoch: Option<u64>,
     pub rank: Rank,
     /// Between two heartbeats.
     pub heartbeat: Duration,

@@ -24,6 +24,10 @@ pub struct Job {
     /// Image that the command runs in; `None`: on the machine itself.
     #[serde(default)]
     pub container: Option<String>,
+    /// Name of the secret, `USER:PASSWORD`, with which a machine signs in to the registry of the image; `None`: by its own identity, where the
+    /// registry is one of its cloud.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container_login: Option<String>,
     /// The command many times, beside each other on one machine; `None`: once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sweep: Option<Sweep>,
@@ -33,6 +37,13 @@ pub struct Job {
     /// Where people are told what happens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notify: Option<String>,
+}
+
+impl Job {
+    /// After the name of its image: with which secret a machine signs in to the registry.
+    pub fn login_words(&self) -> String {
+        self.container_login.as_ref().map_or_else(String::new, |name| format!(", signed in with the secret {name}"))
+    }
 }
 
 /// A command as a person would type it.

@@ -157,7 +157,13 @@ impl RunSpec {
         Access {
             run: self.run.clone(),
             store: self.store.clone(),
-            secrets: self.job.secrets.iter().map(|secret| secret.name.clone()).collect(),
+            secrets: self
+                .job
+                .secrets
+                .iter()
+                .map(|secret| secret.name.clone())
+                .chain(self.job.container_login.clone())
+                .collect(),
             runs_within: self.job.sweep.as_ref().map(|sweep| sweep.runs),
             is_shared: self.keep_warm_seconds.is_some(),
         }

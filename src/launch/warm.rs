@@ -33,8 +33,8 @@ pub async fn take_over(
     if taken.as_ref().map_or(now > warm.until, |next| next.token != order.token) {
         return Ok(None);
     }
-    let listed = launcher.list(Some(&warm.run)).await?;
-    let stands = |machine: &Machine| machine.token == warm.token && machine.state == MachineState::Running;
+    let listed = launcher.list(Some(warm.tagged())).await?;
+    let stands = |machine: &Machine| machine.id == warm.machine && machine.state == MachineState::Running;
     let Some(machine) = listed.into_iter().find(stands) else { return Ok(None) };
     if let Some(next) = taken {
         return Ok(Some(machine_of(machine, warm, &next)));
@@ -64,6 +64,19 @@ fn machine_of(machine: Machine, warm: &WarmMachine, next: &NextRun) -> Machine {
     Machine { run, epoch, node, token, created_at: at, pool: warm.pool.clone(), ..machine }
 }
 
+/// The run that has a machine of this one by now, and where it still stands: the store of this run says whose it is, so it cannot go.
+pub async fn lent_to(cloud: Box<dyn Launcher>, spec: &RunSpec, store: &Run) -> Result<Option<String>, LaunchError> {
+    let shared = Shared { cloud, store: store.clone(), keeps: true, takes: spec.takes.clone() };
+    for machine in shared.all(Some(&spec.run)).await? {
+        if machine.state != MachineState::Gone
+            && let Some(next) = shared.follower(&machine).await?
+        {
+            return Ok(Some(next.run));
+        }
+    }
+    Ok(None)
+}
+
 /// A cloud as one run sees it that keeps its machine warm, or has taken one over.
 pub struct Shared {
     cloud: Box<dyn Launcher>,
@@ -90,20 +103,33 @@ impl Shared {
         Ok(next.filter(|next| next.run == self.store.name()).map(|next| (warm, next)))
     }
 
-    async fn seen(&self, run: Option<&str>) -> Result<Vec<Machine>, LaunchError> {
-        let mut machines = Vec::new();
-        for machine in self.cloud.list(run).await? {
-            let is_own = self.keeps && machine.run == self.store.name();
-            if !is_own || self.store.next(&machine.token).await.map_err(unclear)?.is_none() {
-                machines.push(machine);
-            }
-        }
+    /// With those that another run has by now.
+    async fn all(&self, run: Option<&str>) -> Result<Vec<Machine>, LaunchError> {
+        let mut machines = self.cloud.list(run).await?;
         let is_asked = run.is_none_or(|run| run == self.store.name());
         if is_asked && let Some((warm, next)) = self.taken().await? {
-            machines.retain(|machine| machine.token != warm.token);
-            let former = self.cloud.list(Some(&warm.run)).await?;
-            let taken = former.into_iter().filter(|machine| machine.token == warm.token);
+            machines.retain(|machine| machine.id != warm.machine);
+            let tagged = self.cloud.list(Some(warm.tagged())).await?;
+            let taken = tagged.into_iter().filter(|machine| machine.id == warm.machine);
             machines.extend(taken.map(|machine| machine_of(machine, warm, &next)));
+        }
+        Ok(machines)
+    }
+
+    /// The run that has a machine of this one by now.
+    async fn follower(&self, machine: &Machine) -> Result<Option<NextRun>, LaunchError> {
+        if !self.keeps || machine.run != self.store.name() {
+            return Ok(None);
+        }
+        self.store.next(&machine.token).await.map_err(unclear)
+    }
+
+    async fn seen(&self, run: Option<&str>) -> Result<Vec<Machine>, LaunchError> {
+        let mut machines = Vec::new();
+        for machine in self.all(run).await? {
+            if self.follower(&machine).await?.is_none() {
+                machines.push(machine);
+            }
         }
         Ok(machines)
     }

@@ -21,6 +21,9 @@ pub enum Phase {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     pub epoch: u64,
+    /// The gang that its leader ordered it for, as the leader counts them; `None`: nobody ordered it, or its agent is from before this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ordered_epoch: Option<u64>,
     pub phase: Phase,
     /// Counts up, so that two statuses are never the same.
     pub beat: u64,

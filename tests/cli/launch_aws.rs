@@ -357,6 +357,62 @@ fn a_machine_with_a_role_of_its_own_leads_a_run_on_aws() {
     assert_eq!(found.json()["found"], serde_json::json!([]), "{}{}", found.stdout, found.stderr);
 }
 
+/// What a run finds of the one before it on its machine.
+const LOOK: &str = "test -e left.txt && echo 'a file of another run'; test -n \"$LEFT\" && echo 'a variable of another run'; \
+     grep -slzx LEFT=warm-one /proc/[0-9]*/environ; echo looked";
+
+/// No order, no boot: the machine of a completed run serves the next one, and ends with that.
+#[test]
+fn the_next_launch_takes_a_machine_over_on_aws() {
+    let Some(cloud) = CloudBox::start("the_next_launch_takes_a_machine_over_on_aws", Vec::new()) else { return };
+    cloud.make_bucket("runs");
+    let (home, job) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let program = env!("CARGO_BIN_EXE_gpuplan");
+    let agent = format!("{program}#sha256={}", sha256(program));
+    let trainer = job.path().join("train.py");
+    fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/train.py"), &trainer).unwrap();
+    let launch = |name: &str, more: &[&str], command: &str| {
+        let sent = ["--store", "s3://runs/team", "--agent", &agent, "--workdir", job.path().to_str().unwrap()];
+        let named = ["--accept-stale-prices", "-y", "--run", name];
+        let words = [&["launch"], &QUESTION[..], &named, &sent, more, &["--", "sh", "-c", command]].concat();
+        let ran = run(&cloud, home.path(), &words);
+        let consoles = || cloud.world.machines().iter().map(|seen| cloud.world.console(&seen.id)).collect::<Vec<_>>();
+        let expected = (0, format!("{name}: completed\n"));
+        assert_eq!((ran.code, ran.stdout), expected, "{}\n{:?}", ran.stderr, consoles());
+        ran.stderr
+    };
+    let kept = ["--keep-warm", "20m", "--env", "LEFT=warm-one"];
+    let said = launch("one", &kept, "echo left >left.txt; sleep 1000 & exec ./train.py");
+    assert!(said.contains("stays for the next launch") && said.contains("which one pays for"), "{said}");
+    let [machine] = &cloud.world.up()[..] else { panic!("one machine waits: {:?}", cloud.world.up()) };
+    let status = run(&cloud, home.path(), &["status", "one", "--output", "json"]).json();
+    let row = &status["runs"][0];
+    assert_eq!((&row["state"], &row["machines"][0]["state"]), (&"completed".into(), &"running".into()), "{status:#}");
+    let found = run(&cloud, home.path(), &["gc", "--cloud", "aws", "--output", "json"]);
+    assert_eq!(found.json()["found"], serde_json::json!([]), "it is no stray: {}{}", found.stdout, found.stderr);
+    let schedule = format!("gpuplan-{}", machine.id);
+    let is_scheduled = cloud.schedule(&schedule).is_some();
+
+    let said = launch("two", &[], &format!("{LOOK}; exec ./train.py"));
+    assert!(said.contains(&format!("{} of one is taken over: nothing is rented", machine.id)), "{said}");
+    let rented = cloud.calls().iter().filter(|call| call.action == "RunInstances").count();
+    assert_eq!((rented, cloud.world.machines().len()), (1, 1), "one machine served both");
+    let console = cloud.world.console(&machine.id);
+    assert!(
+        console.contains("the next run has this machine") && console.matches("train: from step 0 of ").count() == 2
+    );
+    let logs = run(&cloud, home.path(), &["logs", "two"]).stdout;
+    assert!(logs.starts_with("looked\ntrain: from step 0 of "), "nothing of the run before is found: {logs}");
+    let result = fs::read_to_string(machine.folder.join("job/work/result.json")).unwrap();
+    assert_eq!(result, undisturbed(&trainer));
+    assert!(cloud.world.up().is_empty(), "it goes with the run that has it");
+    assert!(is_scheduled && cloud.schedule(&schedule).is_none(), "so does the schedule that would have ended it");
+    let found = run(&cloud, home.path(), &["gc", "--cloud", "aws", "--output", "json"]);
+    assert_eq!(found.json()["found"], serde_json::json!([]), "{}{}", found.stdout, found.stderr);
+    // What is kept of the first run said whose its machine was, and may go now.
+    assert_eq!(run(&cloud, home.path(), &["delete", "one", "-y"]).code, 0);
+}
+
 /// The role of machines in `setup.tf` against what their boot scripts asked of AWS.
 fn what_machines_asked_is_allowed(cloud: &CloudBox) {
     let role = gpuplan::clouds::aws::SETUP.split_once("\"aws_iam_role_policy\" \"machine\"").unwrap().1;

@@ -78,6 +78,7 @@ fn spec(folder: &Path, zones: &[&str], command: &[&str]) -> RunSpec {
             secrets: Vec::new(),
             data: None,
             container: None,
+            container_login: None,
             sweep: None,
             agent_options: Vec::new(),
             notify: None,
@@ -371,4 +372,109 @@ fn a_group_of_google_keeps_a_run_alive_that_nobody_leads() {
     let stopped = bed.run(&["stop", "stopped", "--at-once"]);
     assert_eq!(stopped.code, 0, "{}{}", stopped.stdout, stopped.stderr);
     assert!(bed.machines.groups().0 == 0 && bed.machines.alive().is_empty(), "{}", stopped.stderr);
+}
+
+/// No order, no boot: the machine of a completed run serves the next one, and then deletes itself or is deleted, by its own end or by whoever leads.
+#[test]
+fn the_next_launch_takes_a_machine_over_on_google_cloud() {
+    let (bed, job) = (Bed::start(), tempfile::tempdir().unwrap());
+    std::fs::copy(TRAINER, job.path().join("train.py")).unwrap();
+    let program = env!("CARGO_BIN_EXE_gpuplan");
+    let agent = format!("{program}#sha256={}", gpuplan::runstore::sha256(std::fs::read(program).unwrap()));
+    let launch = |name: &str, more: &[&str], command: &str| {
+        let sent = ["--store", "gs://runs/team", "--agent", &agent, "--workdir", job.path().to_str().unwrap()];
+        let named = ["--live", "-y", "--run", name];
+        let words = [&["launch"], &QUESTION[..], &named, &sent, more, &["--", "sh", "-c", command]].concat();
+        let ran = bed.run(&words);
+        let consoles = || bed.machines.inserted().iter().map(|machine| bed.console(machine)).collect::<Vec<_>>();
+        let expected = (0, format!("{name}: completed\n"));
+        assert_eq!((ran.code, ran.stdout), expected, "{}\n{:?}", ran.stderr, consoles());
+        ran.stderr
+    };
+    let kept = ["--keep-warm", "20m", "--env", "LEFT=warm-one"];
+    let said = launch("one", &kept, "echo left >left.txt; sleep 1000 & exec ./train.py");
+    assert!(said.contains("stays for the next launch"), "{said}");
+    let alive = bed.machines.alive();
+    let [machine] = alive.as_slice() else { panic!("one machine waits: {alive:?}") };
+    let gc = bed.run(&["gc", "--cloud", "gcp", "--output", "json"]).json();
+    assert_eq!(gc["found"], serde_json::json!([]), "it is no stray");
+
+    let look = "test -e left.txt && echo 'a file of another run'; test -n \"$LEFT\" && echo 'a variable of another run'; \
+        grep -slzx LEFT=warm-one /proc/[0-9]*/environ; echo looked; exec ./train.py";
+    let said = launch("two", &["--keep-warm", "20m"], look);
+    assert!(said.contains(&format!("{machine} of one is taken over: nothing is rented")), "{said}");
+    assert_eq!(bed.machines.inserted(), [machine.clone()], "one machine served both");
+    let logs = bed.run(&["logs", "two"]).stdout;
+    assert!(logs.starts_with("looked\ntrain: from step 0 of "), "nothing of the run before is found: {logs}");
+    let result = std::fs::read_to_string(bed.machines.folder_of(machine).join("work/result.json")).unwrap();
+    assert_eq!(result, undisturbed());
+    // It stays for a third, whose program nobody waits for: what leads dies, and the machine still knows how to delete itself.
+    let said = launch("three", &[], "true");
+    assert!(said.contains(&format!("{machine} of two is taken over")), "{said}");
+    let until = Instant::now() + PATIENCE;
+    while !bed.machines.alive().is_empty() {
+        assert!(Instant::now() < until, "{}", bed.console(machine));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let own = |call: &gpuplan_testbed::fake_gce::Call| {
+        call.method == "compute.instances.delete"
+            && call.headers.get("authorization").is_some_and(|key| *key == format!("Bearer {TOKEN}"))
+    };
+    let told = format!("{said}{}", bed.console(machine));
+    assert!(bed.machines.fake.calls().iter().any(own) && !told.contains(TOKEN), "{told}");
+    let gc = bed.run(&["gc", "--cloud", "gcp", "--output", "json"]).json();
+    assert_eq!(gc["found"], serde_json::json!([]), "nothing is left");
+}
+
+/// No process of the user is left once the command has ended: a machine with an account of its own rents for the run, and ends with it.
+#[test]
+fn a_machine_with_an_account_of_its_own_leads_a_run_on_google_cloud() {
+    let (bed, job) = (Bed::start(), tempfile::tempdir().unwrap());
+    std::fs::copy(TRAINER, job.path().join("train.py")).unwrap();
+    let program = env!("CARGO_BIN_EXE_gpuplan");
+    let agent = format!("{program}#sha256={}", gpuplan::runstore::sha256(std::fs::read(program).unwrap()));
+    // The machine asks the same stand-ins, and keeps what it knows to itself.
+    bed.machines.tells("GPUPLAN_GCP_ENDPOINT", bed.machines.endpoint());
+    bed.machines.tells("GPUPLAN_HOME", &bed.home.path().join("of-the-leader").display().to_string());
+    bed.machines.tells("GOOGLE_BEARER_TOKEN", TOKEN);
+    let led = ["--leader", "gcp", "--live", "-y", "--run", "led", "--budget", "400"];
+    let sent = ["--store", "gs://runs/team", "--agent", &agent, "--workdir", job.path().to_str().unwrap()];
+    let ran = bed.run(&[&["launch"], &QUESTION[..], &led, &sent, &["--", "./train.py"]].concat());
+    let consoles = || bed.machines.inserted().iter().map(|machine| bed.console(machine)).collect::<Vec<_>>();
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "led\n"), "{}\n{:?}", ran.stderr, consoles());
+    assert!(ran.stderr.contains("led       by a machine of its own, e2-small"), "{}", ran.stderr);
+    let calls = bed.machines.fake.calls();
+    let first = calls.iter().find(|call| call.method == "compute.instances.insert").unwrap().body.clone();
+    let account =
+        |body: &serde_json::Value| body["serviceAccounts"][0]["email"].as_str().unwrap_or_default().to_owned();
+    assert_eq!(account(&first), format!("gpuplan-leader@{PROJECT}.iam.gserviceaccount.com"));
+    assert!(first["machineType"].as_str().unwrap().ends_with("/e2-small") && first["guestAccelerators"].is_null());
+    assert_eq!(first["scheduling"]["onHostMaintenance"], "MIGRATE", "maintenance ends nobody who leads");
+    let until = Instant::now() + PATIENCE;
+    while !bed.machines.alive().is_empty() {
+        assert!(Instant::now() < until, "{:?}", consoles());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let inserted = bed.machines.inserted();
+    let [_, trains] = inserted.as_slice() else { panic!("one leads and one trains: {inserted:?} {:?}", consoles()) };
+    let calls = bed.machines.fake.calls();
+    let second = calls.iter().filter(|call| call.method == "compute.instances.insert").nth(1).unwrap();
+    assert_eq!(account(&second.body), format!("gpuplan-machine@{PROJECT}.iam.gserviceaccount.com"));
+    let result = std::fs::read_to_string(bed.machines.folder_of(trains).join("work/result.json")).unwrap();
+    assert_eq!(result, undisturbed());
+    let status = bed.run(&["status", "--output", "json"]).json();
+    let states: Vec<_> = status["runs"].as_array().unwrap().iter().map(|run| run["state"].as_str().unwrap()).collect();
+    assert_eq!(states, ["completed", "completed"], "the run and its leader: {status:#}");
+    // The role in `setup.tf` allows what the leader asked, and no more than a launch.
+    let role = gpuplan::clouds::gcp::SETUP.split_once("\"google_project_iam_custom_role\" \"leader\"").unwrap().1;
+    let role = role.split_once("\n}\n").unwrap().0;
+    for permission in
+        ["compute.instances.create", "compute.instances.delete", "compute.instances.list", "compute.zoneOperations.get"]
+    {
+        assert!(role.contains(&format!("\"{permission}\"")), "{permission}");
+    }
+    assert!(
+        !role.contains("instanceGroupManagers") && !role.contains("actAs"),
+        "it starts no group, and acts as machines alone"
+    );
 }

@@ -93,6 +93,40 @@ fn the_next_launch_takes_the_machine_over_and_finds_nothing_of_the_run_before() 
     assert_eq!(run(home.path(), &["delete", "one", "-y"]).code, 0);
 }
 
+/// It bears the tags of the first run to its end, and belongs to whichever has it: the second left it idle for a hundred hours, and for `gc` to end.
+#[test]
+fn a_machine_that_was_taken_over_is_kept_for_the_one_after_that() {
+    let home = tempfile::tempdir().unwrap();
+    completed(home.path(), "one", &LONG, "true");
+    let second = completed(home.path(), "two", &LONG, "true");
+    assert!(second.stderr.contains("of one is taken over"), "{}", second.stderr);
+    let strays = run(home.path(), &["gc", "--cloud", "fake", "--output", "json"]);
+    assert_eq!(strays.json()["found"].as_array().map(Vec::len), Some(0), "it is no stray: {}", strays.stdout);
+    let go = format!("until test -e {}/go; do sleep 0.05; done", home.path().display());
+    let third = start(home.path(), "three", &LONG, &go);
+    wait_for_a_machine(home.path(), "three");
+    for (name, has) in [("one", "two"), ("two", "three")] {
+        let refused = run(home.path(), &["delete", name, "-y"]);
+        let why = format!("{has} has the machine of {name}");
+        assert!(refused.code == 2 && refused.stderr.contains(&why), "{}", refused.stderr);
+        let stopped = run(home.path(), &["stop", name]);
+        assert_eq!(stopped.stdout, format!("{name}: 0 machines ended, none is left\n"), "{}", stopped.stderr);
+    }
+    assert_eq!(status(home.path(), "three")["state"], "running", "the machine of another run is left alone");
+    std::fs::write(home.path().join("go"), "").unwrap();
+    let ran = Ran::of(third.wait_with_output().unwrap());
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "three: completed\n"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("of two is taken over: nothing is rented"), "{}", ran.stderr);
+    assert_eq!(machines(home.path()).len(), 1, "one machine served all three");
+    let [(_, _, first)] = &paid(home.path(), "one")[..] else { panic!("{:?}", paid(home.path(), "one")) };
+    let [(_, since, until)] = &paid(home.path(), "two")[..] else { panic!("{:?}", paid(home.path(), "two")) };
+    let [(_, last, _)] = &paid(home.path(), "three")[..] else { panic!("{:?}", paid(home.path(), "three")) };
+    assert!((first - since).abs() < 5.0 && (until - last).abs() < 5.0, "{first} {since}, {until} {last}");
+    let stopped = run(home.path(), &["stop", "three"]);
+    assert_eq!(stopped.stdout, "three: 1 machines ended, none is left\n", "{}", stopped.stderr);
+    nothing_is_left(home.path());
+}
+
 #[test]
 fn a_run_that_is_interrupted_on_a_machine_that_it_took_over_rents_the_next() {
     let home = tempfile::tempdir().unwrap();

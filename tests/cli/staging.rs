@@ -187,6 +187,57 @@ fn a_job_in_a_container_has_its_data_and_secrets_and_hears_the_notice() {
     desk.nothing_is_left();
 }
 
+/// Files below the folder in which the text stands.
+fn holding(folder: &Path, text: &str, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_symlink() {
+            continue;
+        }
+        if path.is_dir() {
+            holding(&path, text, found);
+        } else if fs::read(&path).is_ok_and(|bytes| bytes.windows(text.len()).any(|window| window == text.as_bytes())) {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn a_machine_signs_in_to_a_private_registry_and_the_password_stands_nowhere() {
+    let desk = Desk::new();
+    let signs_in = "  login) cat >\"$DOCKER_CONFIG/config.json\"; exec grep -q 'pa:ss w0rd' \"$DOCKER_CONFIG/config.json\" ;;\n  pull)\n    \
+         grep -qs 'pa:ss w0rd' \"$DOCKER_CONFIG/config.json\" || { echo unauthorized >&2; exit 1; }\n";
+    let private = DOCKER.replace("good/image:1", "ghcr.io/us/private:1").replace("  pull)\n", signs_in);
+    fs::write(desk.path("bin/docker"), private.replace("LOG", &desk.path("docker.log").to_string_lossy())).unwrap();
+    fs::set_permissions(desk.path("bin/docker"), fs::Permissions::from_mode(0o700)).unwrap();
+    fs::create_dir_all(desk.path("fake-cloud/secrets")).unwrap();
+    fs::write(desk.path("fake-cloud/secrets/registry"), "us:pa:ss w0rd\n").unwrap();
+    let workload = desk.written("");
+    let image = ["--fake-scenario", "calm", "--container", "ghcr.io/us/private:1"];
+    let login = [&image[..], &["--container-login", "registry"]].concat();
+    let job = ["sh", "-c", "! env | grep -q 'pa:ss' && test ! -e ../registry"];
+    let ran = desk.launch(&workload, "box", &login, &job);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "box: completed\n"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("signed in with the secret registry"), "{}", ran.stderr);
+    let asked = read(&desk.path("docker.log"));
+    assert!(
+        asked.starts_with("login --username us --password-stdin ghcr.io\npull --quiet ghcr.io/us/private:1\n"),
+        "{asked}"
+    );
+    let mut found = Vec::new();
+    holding(desk.home.path(), "pa:ss w0rd", &mut found);
+    // The stand-in for the engine knows it, too.
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found.iter().all(|path| path.ends_with("secrets/registry") || path.ends_with("bin/docker")), "{found:?}");
+    let without = desk.launch(&workload, "shut", &image, &["true"]);
+    assert!(without.code == 1 && without.stderr.contains("the command failed"), "{}", without.stderr);
+    let said = desk.run(&["logs", "shut"]).stdout;
+    assert!(said.contains("the image ghcr.io/us/private:1 cannot be pulled: unauthorized"), "{said}");
+    let none = desk.launch(&workload, "none", &["--container-login", "registry"], &["true"]);
+    assert!(none.code == 2 && none.stderr.contains("none is named"), "{}", none.stderr);
+    desk.nothing_is_left();
+}
+
 #[test]
 fn data_that_is_mounted_is_read_where_it_lies() {
     let desk = Desk::new();

@@ -682,6 +682,27 @@ fn gcp_the_permissions_of_the_documentation_are_those_of_the_calls() {
     }
 }
 
+/// What leads a run on Google Cloud may do what a launch needs, but for groups; and it acts as machines that work, and as nobody else.
+#[test]
+fn gcp_a_leader_may_what_a_launch_needs_and_no_more() {
+    let all: BTreeSet<&str> = NEEDED.iter().flat_map(|(_, permissions)| *permissions).copied().collect();
+    let of_groups = ["compute.instanceTemplates.", "compute.instanceGroupManagers.", "compute.regionOperations."];
+    let needed = all.into_iter().filter(|one| !of_groups.iter().any(|start| one.starts_with(start)));
+    let needed: BTreeSet<&str> = needed.filter(|one| *one != "iam.serviceAccounts.actAs").collect();
+    let resource = |name: &str| {
+        let (_, rest) = gpuplan::clouds::gcp::SETUP.split_once(&format!("resource \"{name}\"")).unwrap();
+        rest.split_once("\n}\n").unwrap().0
+    };
+    let role = resource("google_project_iam_custom_role\" \"leader");
+    let granted: BTreeSet<&str> = role.split('"').filter(|word| word.starts_with("compute.")).collect();
+    assert_eq!(granted, needed);
+    let acts_as = resource("google_service_account_iam_member\" \"leader_starts_machines");
+    assert!(
+        acts_as.contains("google_service_account.machine.name") && acts_as.contains("roles/iam.serviceAccountUser")
+    );
+    assert_eq!(gpuplan::clouds::gcp::SETUP.matches("roles/iam.serviceAccountUser").count(), 1);
+}
+
 /// `gpuplan ssh` comes in through Identity-Aware Proxy, whose addresses Google names (cloud.google.com/iap/docs/using-tcp-forwarding).
 #[test]
 fn gcp_the_setup_lets_the_proxy_in_and_nobody_else() {

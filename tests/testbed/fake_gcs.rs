@@ -7,6 +7,8 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use jiff::Timestamp;
+
 use crate::fake_gce::decoded;
 use crate::gce_groups::KEPT_TOKEN;
 use crate::gce_machines::TOKEN;
@@ -131,8 +133,10 @@ fn listed(bucket: &str, query: &str, objects: &BTreeMap<String, Vec<u8>>) -> Str
         match key[start.len()..].split_once('/').filter(|_| !delimiter.is_empty()) {
             Some((folder, _)) => folders.push(format!("{}{folder}/", of("prefix"))),
             None => text.push_str(&format!(
-                "<Contents><Key>{name}</Key><Size>{}</Size><LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>\"e\"</ETag></Contents>",
-                body.len()
+                "<Contents><Key>{name}</Key><Size>{}</Size><LastModified>{:.3}</LastModified><ETag>\"e\"</ETag></Contents>",
+                body.len(),
+                // Whoever leads a run goes by the time of its store.
+                Timestamp::now()
             )),
         }
     }

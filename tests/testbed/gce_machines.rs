@@ -331,6 +331,9 @@ impl Shared {
             "compute.images.getFromFamily" if of("project") == "deeplearning-platform-release" => Answer::Json(
                 json!({"name": format!("{}-v1", of("family")), "diskSizeGb": "50", "architecture": "X86_64"}),
             ),
+            "compute.images.getFromFamily" if of("project") == "ubuntu-os-cloud" => Answer::Json(
+                json!({"name": format!("{}-v1", of("family")), "diskSizeGb": "10", "architecture": "X86_64"}),
+            ),
             "compute.images.get" if of("image") == "large" => {
                 Answer::Json(json!({"name": "large", "diskSizeGb": "300"}))
             }
@@ -704,7 +707,7 @@ fn is_allowed(zone: &str, body: &Value) -> Result<(), String> {
     let Some(kind) = machine_type.strip_prefix(&format!("zones/{zone}/machineTypes/")) else {
         return invalid("machineType", &machine_type);
     };
-    if !["a2-", "a3-", "a4-", "g2-", "g4-", "n1-"].iter().any(|series| kind.starts_with(series)) {
+    if !["a2-", "a3-", "a4-", "g2-", "g4-", "n1-", "e2-"].iter().any(|series| kind.starts_with(series)) {
         return Err(format!(
             "Invalid value for field 'resource.machineType': '{machine_type}'. The referenced resource does not exist."
         ));
@@ -744,7 +747,7 @@ fn is_allowed(zone: &str, body: &Value) -> Result<(), String> {
     let life: i64 = life.unwrap_or(if scheduling["terminationTime"].is_string() { 30 } else { 0 });
     if !(30..=120 * 24 * 3600).contains(&life)
         || scheduling["automaticRestart"] != false
-        || scheduling["onHostMaintenance"] != "TERMINATE"
+        || scheduling["onHostMaintenance"] != if kind.starts_with("e2-") { "MIGRATE" } else { "TERMINATE" }
     {
         return invalid("scheduling", &scheduling.to_string());
     }

@@ -166,6 +166,7 @@ mod tests {
             let (beat, at) = (self.beat.fetch_add(1, Ordering::SeqCst), Timestamp::now());
             let status = Status {
                 epoch: 1,
+                ordered_epoch: None,
                 phase: Phase::Running,
                 beat,
                 at,

@@ -234,6 +234,7 @@ mod tests {
     fn status(phase: Phase, beat: u64) -> Status {
         Status {
             epoch: 1,
+            ordered_epoch: None,
             phase,
             beat,
             at: Timestamp::UNIX_EPOCH,

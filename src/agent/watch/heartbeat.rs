@@ -116,6 +116,7 @@ impl Heartbeat {
         let spent_usd = self.spent();
         with(&self.life.state, |state| Status {
             epoch: self.life.epoch,
+            ordered_epoch: self.life.ordered_epoch,
             phase: state.phase.unwrap_or(Phase::Running),
             beat,
             at: Timestamp::now(),

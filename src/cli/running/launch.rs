@@ -229,7 +229,7 @@ fn tell(
             sweep.runs, sweep.parallel
         )
     }));
-    lines.extend(delivery.job.container.iter().map(|image| format!("container {image}")));
+    lines.extend(delivery.job.container.iter().map(|image| format!("container {image}{}", delivery.job.login_words())));
     lines.extend(delivery.job.data.iter().map(|data| {
         let sent = if delivery.sends_data() { ", sent to the store first" } else { "" };
         let how = if data.is_mounted { "mounted from" } else { "from" };

@@ -232,7 +232,7 @@ fn unknown_machines(
     for machine in machines {
         let mut is_known = journal.knows(&machine.id)?
             || is_kept_alive(journal, &machine.run)?
-            || journal.run(&machine.run)?.is_some_and(|kept| warm::waits(&kept, &machine.id));
+            || warm::waits_for_any(journal, &machine.id)?;
         if !is_known {
             is_known = match led_elsewhere.get(&machine.run) {
                 Some(is_led) => *is_led,

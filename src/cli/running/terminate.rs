@@ -26,6 +26,8 @@ use gpuplan_runstore::Leading;
 const LOOKS: u32 = 60;
 
 const PAUSE: Duration = Duration::from_secs(3);
+/// A clock is hardly wrong by more than a day. Judgement. Seconds.
+const MOST_WRONG: f64 = 25.0 * 3600.0;
 
 /// Ends every machine of a run, and the group that would start another, checks that they are gone, and returns how many there were. What
 /// was ordered and not answered may still appear: machines are listed, and asked for by the token of the order, until it has settled.
@@ -36,23 +38,25 @@ pub fn terminate_run(kept: &RunRecord, end: &End, session: &Session) -> Result<u
         journal.end(run, end, Timestamp::now())?;
     }
     let clouds = launchers_of_run(&kept.spec, session)?;
-    leadership_ends(kept, &mut journal, session);
+    let told = leadership_ends(kept, &mut journal, session);
     let (clock, mut ended) = (clock(&kept.spec), BTreeSet::new());
     let waiting = || format!("terminating the machines of {run}, and checking that they are gone");
-    let left = with_progress(&session.printer, waiting, || {
+    let (left, unheard) = with_progress(&session.printer, waiting, || {
         if kept.spec.is_kept {
             dissolve_groups(&clouds, &list_groups(&clouds, Some(run))?, &format!("gpuplan stop {run}"))?;
         }
         // From now on nothing is ordered, so what is open is known.
         let open = journal.open_orders(run)?;
+        let mut unheard: BTreeSet<String> = open.iter().map(|(_, token)| token.clone()).collect();
         let until = journal.run(run)?.and_then(|kept| settles(&kept, clock));
         loop {
             let mut alive = list_alive(&clouds, Some(run))?;
             alive.extend(of_open_orders(&clouds, &open, &alive)?);
             ended.extend(alive.iter().map(|machine| machine.id.clone()));
+            unheard.retain(|token| !alive.iter().any(|machine| machine.token == *token));
             let left = terminate_all(&clouds, &alive, Some(run), &session.printer)?;
             if !left.is_empty() || until.is_none_or(|until| Instant::now() >= until) {
-                return Ok::<_, Diagnostic>(left);
+                return Ok::<_, Diagnostic>((left, unheard));
             }
             runtime()?.block_on(async { tokio::time::sleep(PAUSE.min(remaining(until))).await });
         }
@@ -70,20 +74,44 @@ pub fn terminate_run(kept: &RunRecord, end: &End, session: &Session) -> Result<u
     }
     let said = LogLines { at: Timestamp::now(), lines: Vec::new() };
     journal.keep(run, &rentals, kept.past.done, kept.past.interruptions, &said)?;
+    // What came of the others stays open in the balance of the run.
+    for token in unheard.iter().filter(|_| left.is_empty()) {
+        journal.answer(token, "nothing came of it", true)?;
+    }
     store_rented(run, &journal, &session.printer)?;
     if !left.is_empty() {
         return Err(still_running(&left, &format!("gpuplan stop {run}")));
     }
     forget(&kept.spec, &clouds, &session.printer)?;
-    Ok(ended.len())
+    match told {
+        Ok(()) => Ok(ended.len()),
+        // Whether anybody leads it elsewhere is unknown, and whoever does takes this for an interruption.
+        Err(error) => {
+            let why = format!(
+                "the machines of {run} are ended, and whoever leads it elsewhere may rent others: {}",
+                error.message
+            );
+            Err(Diagnostic::new(Exit::MayStillCost, why).hint(format!("gpuplan stop {run}")))
+        }
+    }
 }
 
 /// When nothing can appear any more of what the run ordered without an answer; `None`: every order has one.
 fn settles(kept: &RunRecord, clock: Clock) -> Option<Instant> {
-    let since = kept.past.open_since?;
-    // A clock that was changed meanwhile makes nobody wait for days.
-    let left = (since + kept.spec.settles_seconds - clock.now()).clamp(0.0, kept.spec.settles_seconds);
-    Some(Instant::now() + Duration::from_secs_f64(left / clock.speed))
+    let passed = clock.now() - kept.past.open_since?;
+    Some(Instant::now() + Duration::from_secs_f64(unsettled(passed, kept.spec.settles_seconds) / clock.speed))
+}
+
+/// For how long a call that was sent so long ago may still create a machine that no list shows. It was sent by the clock of the run's store, and this
+/// computer's may be ahead of that: what seems to have been sent hours ago may have been sent just now. Seconds of the run.
+fn unsettled(passed: f64, settles: f64) -> f64 {
+    if (0.0..=settles).contains(&passed) {
+        settles - passed
+    } else if passed <= MOST_WRONG {
+        settles
+    } else {
+        0.0
+    }
 }
 
 fn remaining(until: Option<Instant>) -> Duration {
@@ -127,21 +155,16 @@ pub fn list_until_settled(
 }
 
 /// Nobody leads the run any more, here or elsewhere.
-fn leadership_ends(kept: &RunRecord, journal: &mut Journal, session: &Session) {
+fn leadership_ends(kept: &RunRecord, journal: &mut Journal, session: &Session) -> Result<(), Diagnostic> {
     depose_elsewhere(kept, journal, session);
-    let mut ending = || {
-        let (store, runtime, identity) = (store_of_run(&kept.spec)?, runtime()?, journal.identity()?);
-        match runtime.block_on(store.leading())? {
-            Some(leading) if !may_follow(&leading, &identity) => {}
-            Some(Leading { number, lead: Some(lead), is_over: false }) => {
-                runtime.block_on(store.end_lead(number, &lead))?;
-            }
-            _ => {}
+    let (store, runtime, identity) = (store_of_run(&kept.spec)?, runtime()?, journal.identity()?);
+    match runtime.block_on(store.leading())? {
+        // It was not to be deposed a moment ago.
+        Some(leading) if !may_follow(&leading, &identity) => Err(Diagnostic::unexpected("it leads still")),
+        Some(Leading { number, lead: Some(lead), is_over: false }) => {
+            runtime.block_on(store.end_lead(number, &lead)).map_err(Diagnostic::from)
         }
-        Ok::<_, Diagnostic>(())
-    };
-    if let Err(error) = ending() {
-        not_told(kept, &error, session);
+        _ => Ok(()),
     }
 }
 
@@ -252,4 +275,17 @@ pub fn terminate_all(
 pub fn still_running(left: &[Machine], hint: &str) -> Diagnostic {
     let ids: Vec<&str> = left.iter().map(|machine| machine.id.0.as_str()).collect();
     Diagnostic::new(Exit::MayStillCost, format!("these machines may still cost money: {}", ids.join(", "))).hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_ahead_makes_nobody_say_too_early_that_none_is_left() {
+        assert_eq!([0.0, 50.0, 120.0].map(|passed| unsettled(passed, 120.0)), [120.0, 70.0, 0.0]);
+        // By three minutes, an hour and a day; and behind.
+        assert_eq!([180.0, 3600.0, 86_400.0, -500.0].map(|passed| unsettled(passed, 120.0)), [120.0; 4]);
+        assert_eq!(unsettled(3.0 * 86_400.0, 120.0), 0.0, "nobody waits for what was sent days ago");
+    }
 }

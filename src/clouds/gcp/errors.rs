@@ -135,8 +135,9 @@ fn missing(code: &str, detail: &str) -> LaunchError {
     let speaks_of = |kinds: &[&str]| {
         kinds.iter().any(|kind| detail.contains(&format!("/{kind}/")) || detail.contains(&format!("'{kind}/")))
     };
-    let not_set_up =
-        |missing: String, reach| LaunchError::NotSetUp { missing, command: "gpuplan setup gcp".to_owned(), reach };
+    let is_leader = detail.contains("-leader@");
+    let command = if is_leader { "TF_VAR_leader=true gpuplan setup gcp" } else { "gpuplan setup gcp" };
+    let not_set_up = |missing: String, reach| LaunchError::NotSetUp { missing, command: command.to_owned(), reach };
     if speaks_of(&["machineTypes", "acceleratorTypes", "diskTypes"]) {
         LaunchError::NotSold { code: code.to_owned() }
     } else if code == "SUBNET_NOT_FOUND" || speaks_of(&["subnetworks"]) {

@@ -51,6 +51,12 @@ variable "keep_alive" {
   description = "An account for machines of `--keep-alive group`. It may delete any managed instance group of the project."
 }
 
+variable "leader" {
+  type        = bool
+  default     = false
+  description = "An account for machines of `launch --leader gcp`. It rents and ends machines, as whoever launches."
+}
+
 variable "undelete_days" {
   type        = number
   default     = 7
@@ -153,6 +159,49 @@ resource "google_project_iam_member" "ends_group" {
   member  = "serviceAccount:${google_service_account.kept[0].email}"
 }
 
+# A machine that leads a run does what whoever launches may do, but starts no other leader: it may act as the account of machines alone. Only gpuplan
+# itself runs there.
+resource "google_service_account" "leader" {
+  count        = var.leader ? 1 : 0
+  account_id   = "${var.name}-leader"
+  display_name = "gpuplan machines that lead a run"
+}
+
+resource "google_storage_bucket_iam_member" "leader" {
+  count  = var.leader ? 1 : 0
+  bucket = google_storage_bucket.runs.name
+  role   = "roles/storage.objectUser"
+  member = "serviceAccount:${google_service_account.leader[0].email}"
+}
+
+resource "google_project_iam_custom_role" "leader" {
+  count   = var.leader ? 1 : 0
+  role_id = "${replace(var.name, "-", "_")}_leader"
+  title   = "gpuplan machine that leads a run"
+  permissions = [
+    "compute.acceleratorTypes.list", "compute.disks.create", "compute.disks.setLabels", "compute.instances.create",
+    "compute.instances.delete", "compute.instances.get", "compute.instances.list", "compute.instances.setLabels",
+    "compute.instances.setMetadata", "compute.instances.setServiceAccount", "compute.machineTypes.list",
+    "compute.resourcePolicies.create", "compute.resourcePolicies.delete", "compute.resourcePolicies.get",
+    "compute.resourcePolicies.list", "compute.resourcePolicies.use", "compute.subnetworks.use", "compute.zoneOperations.get",
+    "compute.zoneOperations.list",
+  ]
+}
+
+resource "google_project_iam_member" "leader" {
+  count   = var.leader ? 1 : 0
+  project = var.project
+  role    = google_project_iam_custom_role.leader[0].id
+  member  = "serviceAccount:${google_service_account.leader[0].email}"
+}
+
+resource "google_service_account_iam_member" "leader_starts_machines" {
+  count              = var.leader ? 1 : 0
+  service_account_id = google_service_account.machine.name
+  role               = "roles/iam.serviceAccountUser"
+  member             = "serviceAccount:${google_service_account.leader[0].email}"
+}
+
 # Machines have no address of their own: they reach Google's services through their subnetwork, and nobody reaches them.
 resource "google_compute_network" "machine" {
   name                    = var.name
@@ -174,7 +223,7 @@ resource "google_compute_firewall" "proxy" {
   name                    = "${var.name}-proxy"
   network                 = google_compute_network.machine.id
   source_ranges           = ["35.235.240.0/20"]
-  target_service_accounts = concat([google_service_account.machine.email], google_service_account.kept[*].email)
+  target_service_accounts = concat([google_service_account.machine.email], google_service_account.kept[*].email, google_service_account.leader[*].email)
   allow {
     protocol = "tcp"
     ports    = ["22"]

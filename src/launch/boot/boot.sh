@@ -165,19 +165,74 @@ the data copied (no storage = \"object-store\" in [data])"
   keep GPUPLAN_DATA_DIR "$data"
 }
 
-# pull IMAGE
+# log_in SECRET: without one, by the identity of the machine where the registry is one of its own cloud. The password goes from one program to
+# the next, and is an argument of none.
+log_in() {
+  case $1:$registry in
+    :*.amazonaws.com*)
+      region=${registry#*.ecr.}
+      aws ecr get-login-password --region "${region%%.*}" | $engine login --username AWS --password-stdin "$registry"
+      ;;
+    :*)
+      google instance/service-accounts/default/token | sed -n 's/.*"access_token" *: *"\([^"]*\)".*/\1/p' |
+        $engine login --username oauth2accesstoken --password-stdin "$registry"
+      ;;
+    *)
+      value=$(secret "$1")
+      case $value in
+        ?*:?*) printf %s "${value#*:}" | $engine login --username "${value%%:*}" --password-stdin "$registry" ;;
+        *) echo "the secret $1 cannot be read, or is not USER:PASSWORD" && false ;;
+      esac
+      ;;
+  esac
+}
+
+# sign_in IMAGE SECRET: to the registry of the image. The engine writes down the password that it was given: in a folder that is gone once the image
+# is here, and before anything of the job runs.
+sign_in() {
+  registry=${1%%/*}
+  # As docker reads a name.
+  case $registry in "$1") registry=docker.io ;; *.* | *:* | localhost) ;; *) registry=docker.io ;; esac
+  if [ -z "$2" ]; then
+    case $cloud:$registry in
+      aws:*.dkr.ecr.*.amazonaws.com* | gcp:*.pkg.dev | gcp:gcr.io | gcp:*.gcr.io) ;;
+      *) return 0 ;;
+    esac
+  fi
+  export DOCKER_CONFIG="$place/registry" REGISTRY_AUTH_FILE="$place/registry/config.json"
+  mkdir -p registry
+  tries=1
+  until log_in "$2" >login.log 2>&1 </dev/null; do
+    value=
+    [ $tries -lt 4 ] || { sign_out && reject "$registry does not let this machine in: $(tail -n 3 login.log)"; }
+    sleep $((tries * 2))
+    tries=$((tries + 1))
+  done
+  value=
+  echo "gpuplan: signed in to $registry" >&2
+}
+
+sign_out() {
+  [ ! -d registry ] || unset DOCKER_CONFIG REGISTRY_AUTH_FILE
+  rm -rf registry
+}
+
+# pull IMAGE SECRET
 pull() {
   for engine in docker podman none; do command -v $engine >/dev/null && break; done
   [ $engine != none ] || reject "the image of this machine has no docker and no podman, so the job cannot run in $1"
+  sign_in "$1" "${2:-}"
   echo "gpuplan: pulling $1 with $engine" >&2
   tries=1
   until $engine pull --quiet "$1" >pull.log 2>&1 </dev/null; do
     if [ $tries -ge 6 ] || grep -qiE 'not found|manifest unknown|denied|unauthorized|invalid reference' pull.log; then
+      sign_out
       reject "the image $1 cannot be pulled: $(tail -n 3 pull.log)"
     fi
     sleep $((tries * 5))
     tries=$((tries + 1))
   done
+  sign_out
   echo "gpuplan: $1 is here" >&2
   # The agent works inside: what it is told by its surroundings, and the certificates of the machine for images that have none.
   for name in GPUPLAN_AGENT_OPTIONS GPUPLAN_MACHINE_FOLDER AWS_ENDPOINT_URL AWS_EC2_METADATA_SERVICE_ENDPOINT AWS_METADATA_ENDPOINT \
@@ -222,7 +277,10 @@ await_next() {
     kill -9 "${process#/proc/}" 2>/dev/null
   done
   [ -z "${data:-}" ] || rm -rf "$data"
-  find . -mindepth 1 -maxdepth 1 ! -name next.sh ! -name boot.sh ! -name console.log -exec rm -rf {} +
+  for file in * .*; do
+    case $file in . | .. | next.sh) continue ;; esac
+    grep -qxF -e "$file" own-files || rm -rf -- "$file"
+  done
   echo "gpuplan: the next run has this machine" >&2
   exec sh next.sh
 }
@@ -236,6 +294,9 @@ if [ -z "$place" ]; then
   for place in "$root/opt/dlami/nvme" "$root/mnt/disks/ssd" "$root/var/lib"; do [ -d "$place" ] && break; done
   place=$place/gpuplan
 fi
-mkdir -p "$place/work" && cd "$place" || fail "$place cannot be made"
+mkdir -p "$place" && cd "$place" || fail "$place cannot be made"
 place=$(pwd)
+# What lies here before any run is the machine's own, and stays for the next one.
+[ -e own-files ] || ls -A >own-files
+mkdir -p work || fail "$place/work cannot be made"
 : >environment

@@ -60,7 +60,7 @@ pub fn script(boot: &Boot) -> String {
              else shutdown -P +{minutes}; fi"
         ),
         format!("ends_at=$(($(date +%s) + {life})) cloud={} store={}", quoted(cloud), quoted(&spec.store)),
-        PRELUDE.trim_end().to_owned(),
+        prelude(),
         written("hand-off.json", &hand_off(boot).to_string()),
     ];
     lines.push(match &boot.agent {
@@ -83,7 +83,8 @@ pub fn script(boot: &Boot) -> String {
         if data.is_mounted { format!("mount_data {}", quoted(&data.address)) } else { "choose_data_folder".to_owned() }
     };
     lines.extend(job.data.iter().map(placed));
-    lines.extend(job.container.iter().map(|image| format!("pull {}", quoted(image))));
+    let login = job.container_login.as_deref().map_or_else(String::new, |secret| " ".to_owned() + &quoted(secret));
+    lines.extend(job.container.iter().map(|image| format!("pull {}{login}", quoted(image))));
     lines.push(written("start.sh", &start(boot)));
     lines.push("cd work".to_owned());
     lines.push(match &job.container {
@@ -104,6 +105,12 @@ pub fn script(boot: &Boot) -> String {
     }));
     lines.push(END.to_owned());
     lines.join("\n") + "\n"
+}
+
+/// Without its comments: EC2 takes 16 KiB of a boot script, and links that were signed with the keys of a session are long.
+fn prelude() -> String {
+    let lines: Vec<&str> = PRELUDE.lines().filter(|line| !line.trim_start().starts_with('#')).collect();
+    lines.join("\n")
 }
 
 /// What runs in the folder of the job, in its container if it has one, and becomes the agent.
@@ -193,306 +200,4 @@ fn quoted(word: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::io::Write;
-    use std::os::unix::fs::PermissionsExt;
-    use std::path::Path;
-    use std::process::{Command, Stdio};
-
-    use super::*;
-    use crate::job::{Job, Parcel, Secret};
-    use crate::ports::machine::{Market, Pool};
-    use crate::spec::Offered;
-    use gpuplan_runstore::Ledger;
-    use gpuplan_units::{GpuCount, Usd, UsdPerHour};
-    use gpuplan_workload::Sweep;
-
-    fn spec() -> RunSpec {
-        let parcel = |name: &str| Parcel::Stored { key: name.to_owned(), sha256: "ab".to_owned() };
-        RunSpec {
-            version: 1,
-            run: "r".to_owned(),
-            started_at: jiff::Timestamp::UNIX_EPOCH,
-            stand_in: None,
-            nodes: 2,
-            spot: Vec::new(),
-            on_demand: Vec::new(),
-            work_hours: 1.0,
-            deadline_hours: None,
-            changeover_hours: 0.1,
-            worst_changeover_hours: 0.2,
-            budget_usd: Usd::parse("40").ok(),
-            lifetime_hours: 2.0,
-            silence_seconds: 600.0,
-            settles_seconds: 120.0,
-            expected_cost_usd: Usd::ZERO,
-            steps: 1.0,
-            store: "s3://b/p".to_owned(),
-            image: None,
-            disk_gib: 100,
-            tags: Vec::new(),
-            is_kept: false,
-            keep_warm_seconds: None,
-            takes: None,
-            leads: None,
-            block: None,
-            expected: None,
-            job: Job {
-                command: vec!["./train.py".to_owned(), "it's".to_owned()],
-                agent: parcel("agent"),
-                workdir: Some(parcel("workdir")),
-                setup: Some("pip install 'x y'".to_owned()),
-                environment: vec![("A".to_owned(), "b $c".to_owned())],
-                secrets: vec![Secret { variable: "T".to_owned(), name: "gpuplan/t".to_owned() }],
-                data: Some(Data { address: "s3://b/data".to_owned(), files: 1, bytes: 1, is_mounted: false }),
-                container: Some("pytorch/pytorch:2".to_owned()),
-                sweep: Some(Sweep { runs: 64, parallel: 8, gpus_per_run: GpuCount::whole(1) }),
-                agent_options: vec!["--checkpoints=a b".to_owned()],
-                notify: Some("https://hooks.example/x".to_owned()),
-            },
-        }
-    }
-
-    fn order(cloud: &str) -> Order {
-        let pool = Pool {
-            cloud: cloud.to_owned(),
-            region: "r".to_owned(),
-            zone_id: None,
-            instance_type: "t".to_owned(),
-            market: Market::Spot,
-        };
-        Order {
-            epoch: 1,
-            node: 1,
-            choice: Offered::new(pool, UsdPerHour::from_nanos(1)).choice(),
-            token: "t".to_owned(),
-            name: "n".to_owned(),
-            lifetime: 7201.0,
-            ledger: Ledger::default(),
-        }
-    }
-
-    fn written(cloud: &str) -> String {
-        let signed = Link::Signed("https://b.s3.amazonaws.com/agent?X-Amz-Signature=a&b=c".to_owned());
-        let source = Source::linked(&signed, "ab");
-        let ordered_by = Some(OrderedBy { lead: 2, lead_at: jiff::Timestamp::UNIX_EPOCH, epoch: 1 });
-        script(&Boot { spec: &spec(), order: &order(cloud), agent: source.clone(), workdir: Some(source), ordered_by })
-    }
-
-    #[test]
-    fn the_end_is_armed_first_and_whatever_follows_is_a_script() {
-        let text = written("aws");
-        let armed = text.lines().nth(2).unwrap();
-        assert!(armed.contains("sleep 7201") && armed.contains("shutdown -P +121"), "{armed}");
-        let order = [
-            "shutdown -P +",
-            "cat >hand-off.json",
-            "fetch agent",
-            "fetch workdir",
-            "keep A 'b $c'",
-            "take_secret T gpuplan/t",
-            "choose_data_folder",
-            "pull pytorch/pytorch:2",
-            "cat >start.sh",
-            "sh -c \"pip",
-            "--no-restart -- sh -c",
-            "exec ../agent agent --store",
-            "--data s3://b/data --data-folder",
-            "--sweep 64 --parallel 8 --gpus-per-run 1 '--checkpoints=a b' ${GPUPLAN_AGENT_OPTIONS:-} -- ./train.py",
-            "run_in pytorch/pytorch:2",
-        ];
-        let places: Vec<usize> =
-            order.iter().map(|part| text.rfind(part).unwrap_or_else(|| panic!("{part}: {text}"))).collect();
-        assert!(places.is_sorted(), "{places:?}: {text}");
-        let told =
-            text.split("cat >hand-off.json <<'GPUPLAN_END'\n").nth(1).and_then(|rest| rest.lines().next()).unwrap();
-        let hand_off = gpuplan_runstore::HandOff::read(told).unwrap();
-        assert_eq!(
-            (hand_off.budget_usd, hand_off.notify.as_deref()),
-            (Usd::parse("40").ok(), Some("https://hooks.example/x"))
-        );
-        assert_eq!(hand_off.ordered_by.map(|by| (by.lead, by.epoch)), Some((2, 1)));
-        assert!(text.len() < 16 * 1024, "user data of EC2 ends at 16 KiB");
-        let mut shell = Command::new("/bin/sh").arg("-n").stdin(Stdio::piped()).spawn().unwrap();
-        shell.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-        assert!(shell.wait().unwrap().success(), "{text}");
-    }
-
-    /// Runs the beginning of every boot script on a machine that is a folder, whose tools only say what they were asked.
-    fn begun(root: &Path, disks: &[&str], lines: &str) -> String {
-        let bin = root.join("bin");
-        fs::create_dir_all(&bin).unwrap();
-        fs::create_dir_all(root.join("dev/disk/by-id")).unwrap();
-        for disk in disks {
-            fs::write(root.join("dev/disk/by-id").join(disk), "").unwrap();
-        }
-        // A disk whose name ends in -used has a file system.
-        let lsblk = "case $3 in *-used) echo 'disk ext4 /data' ;; *) echo 'disk  ' ;; esac";
-        for (name, body) in [("lsblk", lsblk), ("mdadm", SAYS), ("mkfs.ext4", SAYS), ("mount", SAYS)] {
-            fs::write(bin.join(name), format!("#!/bin/sh\n{body}\n")).unwrap();
-            fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o700)).unwrap();
-        }
-        let text = format!("cloud=aws store=s3://b\n{PRELUDE}\n{lines}\necho \"in $place\"\n");
-        let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-        let mut shell = Command::new("/bin/sh");
-        shell.args(["-c", &text]).env_clear().env("PATH", path).env("GPUPLAN_MACHINE_ROOT", root);
-        let said = shell.output().unwrap();
-        let text = format!("{}{}", String::from_utf8_lossy(&said.stderr), String::from_utf8_lossy(&said.stdout));
-        text.replace(&root.display().to_string(), "")
-    }
-
-    #[test]
-    fn a_bucket_that_is_mounted_is_read_where_it_lies_and_wants_its_tool() {
-        let root = tempfile::tempdir().unwrap();
-        fs::create_dir_all(root.path().join("var/lib")).unwrap();
-        fs::create_dir_all(root.path().join("bin")).unwrap();
-        for name in ["mount-s3", "gcsfuse"] {
-            fs::write(root.path().join("bin").join(name), "#!/bin/sh\necho \"${0##*/} $*\" >>asked\n").unwrap();
-            fs::set_permissions(root.path().join("bin").join(name), fs::Permissions::from_mode(0o700)).unwrap();
-        }
-        let lines = "for a in s3://b/p/q/ s3://b gs://b/p; do mount_data $a; done; cat asked environment";
-        let said = begun(root.path(), &[], lines);
-        let place = "/var/lib/gpuplan/data";
-        let asked = format!(
-            "mount-s3 --read-only --prefix p/q/ b {place}\nmount-s3 --read-only b {place}\ngcsfuse -o ro --implicit-dirs --only-dir p b {place}\n"
-        );
-        assert!(said.contains(&asked) && said.contains(&format!("GPUPLAN_DATA_DIR='{place}'")), "{said}");
-        assert!(said.contains("s3://b/p/q/ is mounted with mount-s3"), "{said}");
-        let without = tempfile::tempdir().unwrap();
-        fs::create_dir_all(without.path().join("var/lib")).unwrap();
-        let said = begun(without.path(), &[], "agent=true store=x; finish() { :; }; mount_data s3://b/p");
-        assert!(said.contains("has no mount-s3, which mounts s3://b/p") && said.contains("object-store"), "{said}");
-        let here = tempfile::tempdir().unwrap();
-        fs::create_dir_all(here.path().join("var/lib")).unwrap();
-        fs::create_dir_all(here.path().join("set")).unwrap();
-        fs::write(here.path().join("set/a"), "1\n").unwrap();
-        let said = begun(
-            here.path(),
-            &[],
-            &format!("mount_data file://{}/set; . ./environment; cat \"$GPUPLAN_DATA_DIR/a\"", here.path().display()),
-        );
-        assert!(said.ends_with("1\nin /var/lib/gpuplan\n"), "{said}");
-    }
-
-    #[test]
-    fn variables_of_a_job_do_not_act_on_the_boot_script_and_an_empty_secret_is_an_error() {
-        let root = tempfile::tempdir().unwrap();
-        fs::create_dir_all(root.path().join("var/lib")).unwrap();
-        let variables = "for name in cloud PATH IFS place GPUPLAN_END_MACHINE agent; do keep $name x; done; echo \"$cloud\"; ls environment";
-        assert_eq!(begun(root.path(), &[], variables), "aws\nenvironment\nin /var/lib/gpuplan\n");
-        let secrets = "sleep() { :; }; finish_for_good() { :; }; agent=true; secret() { [ $1 != full ] || echo s3cret; }; take_secret A full; \
-             cat environment; take_secret B empty";
-        let said = begun(root.path(), &[], secrets);
-        assert!(
-            said.contains("export A='s3cret'") && said.contains("the secret empty is empty or cannot be read"),
-            "{said}"
-        );
-        assert!(!said.contains("in /var/lib"), "it goes no further: {said}");
-    }
-
-    /// A setup that fails ends as the program of the run does, once, with its own code and its last words.
-    #[test]
-    fn a_setup_that_fails_says_so_in_the_log_of_the_run() {
-        let root = tempfile::tempdir().unwrap();
-        let agent = root.path().join("agent");
-        fs::write(&agent, "#!/bin/sh\nwhile [ $1 != -- ]; do echo \"$1\"; shift; done; shift; exec \"$@\"\n").unwrap();
-        fs::set_permissions(&agent, fs::Permissions::from_mode(0o700)).unwrap();
-        let spec = spec();
-        let job = Job {
-            setup: Some("echo resolving >&2; echo 'no such package'; exit 7".to_owned()),
-            container: None,
-            ..spec.job.clone()
-        };
-        let spec = RunSpec { job, ..spec };
-        let boot = Boot {
-            spec: &spec,
-            order: &order("aws"),
-            agent: Source::Here(agent.display().to_string()),
-            workdir: None,
-            ordered_by: None,
-        };
-        fs::create_dir(root.path().join("work")).unwrap();
-        fs::write(root.path().join("environment"), "").unwrap();
-        fs::write(root.path().join("start.sh"), start(&boot)).unwrap();
-        let ran = Command::new("sh").arg("../start.sh").current_dir(root.path().join("work")).output().unwrap();
-        let said = String::from_utf8_lossy(&ran.stdout);
-        assert_eq!(ran.status.code(), Some(7), "{said}");
-        assert!(
-            said.contains(
-                "--no-restart\nresolving\nno such package\ngpuplan: the setup command failed with exit code 7\n"
-            ),
-            "{said}"
-        );
-        assert!(!said.contains("train.py"), "{said}");
-    }
-
-    const SAYS: &str = "echo \"${0##*/} $*\" >&2";
-
-    #[test]
-    fn local_disks_that_nobody_uses_are_joined_and_others_left_alone() {
-        let root = || tempfile::tempdir().unwrap();
-        let (one, two) = ("nvme-Amazon_EC2_NVMe_Instance_Storage_A", "google-local-nvme-ssd-1");
-        let said = begun(root().path(), &[one], "choose_data_folder");
-        assert!(
-            said.starts_with(&format!("mkfs.ext4 -q -F -m 0 -E nodiscard /dev/disk/by-id/{one}\nmount -o noatime ")),
-            "{said}"
-        );
-        assert!(said.ends_with("in /mnt/disks/ssd/gpuplan\n") && !said.contains("mdadm"), "{said}");
-        let said = begun(root().path(), &[one, two, "google-local-ssd-used"], "");
-        let both = format!("--raid-devices=2 --run /dev/disk/by-id/{two} /dev/disk/by-id/{one}\n");
-        assert!(
-            said.contains(&both)
-                && said.contains("nodiscard /dev/md0\n")
-                && said.ends_with("in /mnt/disks/ssd/gpuplan\n"),
-            "{said}"
-        );
-        // AWS's own images have done it.
-        let done = root();
-        fs::create_dir_all(done.path().join("opt/dlami/nvme")).unwrap();
-        assert_eq!(begun(done.path(), &[one], ""), "in /opt/dlami/nvme/gpuplan\n");
-        let none = root();
-        fs::create_dir_all(none.path().join("var/lib")).unwrap();
-        assert_eq!(begun(none.path(), &["google-local-ssd-used"], ""), "in /var/lib/gpuplan\n");
-    }
-
-    #[test]
-    fn the_end_of_a_machine_outlives_a_reboot() {
-        let root = tempfile::tempdir().unwrap();
-        for folder in ["var/lib", "etc/systemd/system", "bin"] {
-            fs::create_dir_all(root.path().join(folder)).unwrap();
-        }
-        let systemctl = root.path().join("bin/systemctl");
-        fs::write(&systemctl, "#!/bin/sh\necho \"systemctl $*\"\n").unwrap();
-        fs::set_permissions(&systemctl, fs::Permissions::from_mode(0o700)).unwrap();
-        let text = format!("ends_at=1790000000 cloud=aws store=s3://b\n{PRELUDE}\n");
-        let path = format!("{}:{}", root.path().join("bin").display(), std::env::var("PATH").unwrap());
-        let run = |folder: Option<&str>| {
-            let mut shell = Command::new("/bin/sh");
-            shell.args(["-c", &text]).env_clear().env("PATH", &path).env("GPUPLAN_MACHINE_ROOT", root.path());
-            let said = shell.envs(folder.map(|folder| ("GPUPLAN_MACHINE_FOLDER", folder))).output().unwrap();
-            String::from_utf8_lossy(&said.stderr).into_owned()
-        };
-        let stand_in = root.path().join("folder").display().to_string();
-        assert_eq!(run(Some(&stand_in)), "", "a machine that is a folder has no timer");
-        assert_eq!(
-            run(None),
-            "systemctl daemon-reload\nsystemctl enable gpuplan-end.timer\nsystemctl restart gpuplan-end.timer\n"
-        );
-        let unit = |name: &str| fs::read_to_string(root.path().join("etc/systemd/system").join(name)).unwrap();
-        assert!(unit("gpuplan-end.timer").contains("OnCalendar=2026-09-21 14:13:20 UTC\nPersistent=true\n"));
-        assert!(unit("gpuplan-end.service").contains("ExecStart=/bin/sh -c \"shutdown -P now\"\n"));
-    }
-
-    #[test]
-    fn a_variable_keeps_its_every_sign_in_a_file_of_its_own() {
-        let root = tempfile::tempdir().unwrap();
-        let value = "it's \\ $HOME `x` \"q\"\nnext";
-        let lines = format!(
-            "keep ODD {}\nprintf '%s' \"${{ODD:-}}\"\nls -l environment | cut -c 1-10\n. ./environment\nprintf '%s\\n' \"$ODD\"",
-            quoted(value)
-        );
-        fs::create_dir_all(root.path().join("var/lib")).unwrap();
-        assert_eq!(begun(root.path(), &[], &lines), format!("-rw-------\n{value}\nin /var/lib/gpuplan\n"));
-    }
-}
+mod tests;

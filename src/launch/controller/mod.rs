@@ -281,8 +281,9 @@ impl Controller {
 
     fn reported(&mut self, now: f64, report: Report, actions: &mut Vec<Action>) {
         let Phase::Running { gang, liveness, is_working, has_spoken, leaving, .. } = &mut self.phase else { return };
-        // An agent of an earlier epoch has been fenced: what it says does not count.
+        // What another gang said last, as the one before it does for ever, says nothing of this one.
         if report.epoch != gang.epoch {
+            liveness.saw(now, None, self.terms.silence * LONGEST_STEP);
             return;
         }
         *has_spoken = true;

@@ -110,8 +110,8 @@ struct Leader<'a, 'b> {
     may_have_reported: bool,
     /// When clouds were asked what spot machines cost.
     priced_at: f64,
-    /// When the first agent of the gang was seen to have ended.
-    ended_at: Option<Instant>,
+    /// The epoch of the store whose first agent was seen to have ended, and when.
+    ended_at: Option<(u64, Instant)>,
     /// The machine of the completed run that waits for the next one, and until when at most. Seconds of the run.
     stays: Option<(MachineId, f64)>,
 }
@@ -234,6 +234,7 @@ impl Leader<'_, '_> {
             if !self.wiring.journal.end_as_leader(&self.spec.run, self.number, end, Timestamp::now())? {
                 return Err(LeadError::Followed);
             }
+            self.wiring.journal.nothing_came(&self.spec.run)?;
             self.keep_warm()?;
             if !is_told {
                 let over = self.leadership.is_over(self.wiring.store, self.controller.ledger());
@@ -388,7 +389,7 @@ impl Leader<'_, '_> {
             let runs = self.controller.gang_epoch();
             self.store_epochs.retain(|epoch, _| runs == Some(*epoch));
             self.store_epochs.extend(before.map(|before| (order.epoch, before)));
-            (self.gang_epoch, self.ended_at) = (order.epoch, None);
+            self.gang_epoch = order.epoch;
         }
         let launcher = self.launcher(&order.choice.pool.cloud)?;
         let number = order.epoch * 1000 + u64::from(order.node);

@@ -1,5 +1,6 @@
 //! What the agents of the present gang say in the store, as the controller takes it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -29,9 +30,7 @@ impl Leader<'_, '_> {
             let before = self.wiring.store.highest_epoch().await?.saturating_sub(1);
             self.store_epochs.insert(runs, before);
         }
-        // The last that was ordered before it spoke: one that was refused says nothing.
-        let speaks = self.store_epochs.iter().rev().find(|(_, before)| status.epoch > **before);
-        let Some(speaks) = speaks.map(|(gang, _)| *gang) else { return Ok(PollResult::Nothing) };
+        let Some(speaks) = speaker(&self.store_epochs, &status) else { return Ok(PollResult::Nothing) };
         self.pass_on(&status);
         let outcome = self.outcome(&status).await?;
         if outcome.is_some() && self.others_still_report(status.epoch).await {
@@ -76,7 +75,9 @@ impl Leader<'_, '_> {
 
     /// Whether what the programs of other machines said last may be under way, once the first agent has ended.
     async fn others_still_report(&mut self, epoch: u64) -> bool {
-        if self.ended_at.get_or_insert_with(Instant::now).elapsed() > LAST_WORDS {
+        let known = self.ended_at.filter(|(of, _)| *of == epoch);
+        let (_, ended_at) = *self.ended_at.insert(known.unwrap_or_else(|| (epoch, Instant::now())));
+        if ended_at.elapsed() > LAST_WORDS {
             return false;
         }
         for node in 1..self.spec.nodes {
@@ -115,5 +116,61 @@ impl Leader<'_, '_> {
             }
         }
         Ok(false)
+    }
+}
+
+/// The gang whose agent said this. `gangs`: those that may speak, each with the highest epoch of the store before it was ordered.
+fn speaker(gangs: &BTreeMap<u64, u64>, status: &Status) -> Option<u64> {
+    let spoke_since = |before: &u64| status.epoch > *before;
+    match status.ordered_epoch {
+        // Another launch of the name counts its gangs from one again: what was there before it was ordered is none of this one.
+        Some(gang) => gangs.get(&gang).is_some_and(spoke_since).then_some(gang),
+        // Its agent does not know: the last that was ordered before it spoke.
+        None => gangs.iter().rev().find(|(_, before)| spoke_since(before)).map(|(gang, _)| *gang),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpuplan_runstore::status::MachineStatus;
+    use jiff::Timestamp;
+
+    fn said(epoch: u64, ordered_epoch: Option<u64>) -> Status {
+        Status {
+            epoch,
+            ordered_epoch,
+            phase: Phase::Running,
+            beat: 1,
+            at: Timestamp::UNIX_EPOCH,
+            committed: None,
+            progress: None,
+            starts: 1,
+            backlog_bytes: 0,
+            upload_bytes_per_second: None,
+            spent_usd: None,
+            staged: None,
+            is_done: None,
+            warnings: Vec::new(),
+            machine: MachineStatus::default(),
+        }
+    }
+
+    /// It was the refused one that was heard, and the end of the run was missed: another machine was rented for what was completed.
+    #[test]
+    fn a_gang_that_was_refused_does_not_speak_for_the_one_that_runs() {
+        // The second was asked for while the first still booted, and refused.
+        let gangs = BTreeMap::from([(1, 0), (2, 0)]);
+        assert_eq!(speaker(&gangs, &said(1, Some(1))), Some(1));
+        assert_eq!(speaker(&gangs, &said(1, Some(2))), Some(2));
+        // Whoever leads on keeps the first, and the second has claimed the run meanwhile.
+        let resumed = BTreeMap::from([(1, 1)]);
+        assert_eq!(speaker(&resumed, &said(2, Some(2))), None, "nobody knows whether the first lives");
+        assert_eq!(speaker(&resumed, &said(1, Some(1))), None, "what it said before it was followed");
+        // A run of the same name before this one.
+        assert_eq!(speaker(&BTreeMap::from([(1, 7)]), &said(7, Some(1))), None);
+        // An agent from before it said whose it is, and one that a group of a cloud started.
+        assert_eq!(speaker(&gangs, &said(1, None)), Some(2));
+        assert_eq!(speaker(&gangs, &said(0, None)), None);
     }
 }

@@ -183,6 +183,12 @@ impl Journal {
         Ok(found.collect::<Result<_, _>>()?)
     }
 
+    /// Nothing can come any more of what was ordered without a clear answer: lists were looked at for long enough.
+    pub fn nothing_came(&mut self, run: &str) -> Result<(), JournalError> {
+        let closing = "UPDATE orders SET answered = 1, answer = 'nothing came of it' WHERE run = ?1 AND answered = 0";
+        self.write(closing, [run]).map(drop)
+    }
+
     /// Of this journal, like no other's: who keeps it may follow a leader that kept it, too.
     pub fn identity(&mut self) -> Result<String, JournalError> {
         self.write(

@@ -159,8 +159,11 @@ pub struct Machine {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WarmMachine {
-    /// The one that rented it.
+    /// The one that keeps it.
     pub run: String,
+    /// The one that rented it, whose tags it bears; `None`: the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rented_by: Option<String>,
     /// Of its order there.
     pub token: String,
     pub machine: MachineId,
@@ -169,6 +172,13 @@ pub struct WarmMachine {
     pub until: Timestamp,
     /// It ends itself then, whoever has it.
     pub expires_at: Timestamp,
+}
+
+impl WarmMachine {
+    /// The run that its cloud lists it for.
+    pub fn tagged(&self) -> &str {
+        self.rented_by.as_deref().unwrap_or(&self.run)
+    }
 }
 
 /// From the end of its time until a machine is gone: minutes of a timer, a shutdown and a list that is late. Judgement.

@@ -261,7 +261,14 @@ impl Leader {
         if self.is_dead {
             return;
         }
-        let spoken = world.store.word.clone().filter(|spoken| spoken.epoch == self.speaks());
+        // What the gang before it said last stands there until one that was ordered beside it speaks, and is heard as that.
+        let speaks = self.speaks();
+        let is_heard = |epoch: u64| epoch == speaks || world.beside.contains(&speaks);
+        let spoken = world.store.word.clone().filter(|spoken| is_heard(spoken.epoch));
+        let is_anothers = spoken.as_ref().is_some_and(|spoken| spoken.epoch != speaks);
+        if is_anothers && world.lacks(Mutant::WordsOfTheOldGangCount) {
+            return;
+        }
         let event = match spoken {
             _ if world.is_store_away() && world.lacks(Mutant::BlindIsSilent) => Event::Silent,
             _ if world.is_store_away() => Event::Unreadable,

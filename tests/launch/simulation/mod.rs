@@ -23,7 +23,7 @@ use gpuplan::units::{Usd, UsdPerHour};
 
 use crate::launch::simulation::leader::{Journal, Leader, led};
 use crate::launch::simulation::mutant::Mutant;
-use crate::launch::simulation::world::{Due, ENDS_WITHIN, LIST_BEHIND, LISTED_AFTER, OVER_PLAN, Rented, World};
+use crate::launch::simulation::world::{Due, ENDS_WITHIN, LIST_BEHIND, LISTED_AFTER, OVER_PLAN, Rented, Warm, World};
 use crate::launch::terms;
 
 pub const HOUR: f64 = 3600.0;
@@ -70,6 +70,8 @@ impl Simulation {
         if world.lacks(Mutant::LifeWithoutLease) {
             (terms.bound, terms.limits.budget) = (None, None);
         }
+        world.warm = Warm::of(seed, &terms.spot).filter(|_| nodes == 1);
+        terms.first = world.warm.as_ref().map(|warm| warm.pool.clone());
         let leaders = vec![Leader::follows(0, &terms, Journal::default(), &mut world)];
         if world.chance(0.15) {
             let at = 8.0 * HOUR * world.draws.uniform();
@@ -374,6 +376,16 @@ fn a_seed_says_the_same_again() {
     for seed in [1, 2, 3] {
         assert_eq!(simulate(seed, None), simulate(seed, None));
     }
+}
+
+/// Everything else goes wrong as ever: its answer is lost, its leader dies, it freezes, is interrupted, or is gone before.
+#[test]
+fn runs_that_take_a_waiting_machine_over_lose_nothing() {
+    let of = |seed: u64| simulate(seed, None).1;
+    let logs: Vec<Vec<String>> = (0..600_u64).into_par_iter().map(of).collect();
+    let having = |words: &str| logs.iter().filter(|log| log.iter().any(|line| line.ends_with(words))).count();
+    let (taken, gone) = (having("the machine that waited is taken over"), having("the machine that waited is gone"));
+    assert!(taken > 20 && gone > 5, "{taken} taken over, {gone} gone before");
 }
 
 /// What the simulation is good for: with a fix taken out, some seed fails.

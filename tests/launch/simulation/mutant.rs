@@ -31,10 +31,12 @@ pub enum Mutant {
     RebootForgetsTheEnd,
     /// A lease pays for the planned price, and spot machines may cost their highest.
     LeaseAtThePlannedPrice,
+    /// While the gang before it is the last that spoke, nobody counts for how long a new one has said nothing.
+    WordsOfTheOldGangCount,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::OldWordIsLife,
         Self::BlindIsSilent,
         Self::StopForgetsOrders,
@@ -49,6 +51,7 @@ impl Mutant {
         Self::ListsHaveNoAge,
         Self::RebootForgetsTheEnd,
         Self::LeaseAtThePlannedPrice,
+        Self::WordsOfTheOldGangCount,
     ];
 
     /// The seed that caught it last: looked at first, since the others take minutes. Where it catches it no more, they are searched.
@@ -65,6 +68,7 @@ impl Mutant {
             Self::NewGangDoesNotWait => 162,
             Self::NobodyAsksWhoLeads => 279,
             Self::RebootForgetsTheEnd => 579,
+            Self::WordsOfTheOldGangCount => 0,
         }
     }
 }

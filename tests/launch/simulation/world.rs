@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gpuplan::launch::events::{Event, Order};
-use gpuplan::launch::launcher::{LaunchError, Machine, MachineId, MachineState, Market};
+use gpuplan::launch::events::{Event, Order, Rentable};
+use gpuplan::launch::launcher::{LaunchError, Machine, MachineId, MachineState, Market, Pool};
 use gpuplan::runstore::Ledger;
 use gpuplan::units::draw::Draws;
 
@@ -59,6 +59,32 @@ impl Rented {
 
     fn is_at_work(&self, now: f64) -> bool {
         self.boots <= now && now < self.ends() && now < self.freezes.min(self.reboots)
+    }
+}
+
+/// A machine that a completed run keeps for the next one. Times in seconds of the run.
+#[derive(Clone, Debug)]
+pub struct Warm {
+    pub pool: Pool,
+    /// From then on it is not to be had any more: it has ended, or another run has it.
+    pub until: f64,
+    /// It was created with that end.
+    pub expires: f64,
+    /// Once it is had, it is taken away, or freezes, after so long.
+    pub taken_after: f64,
+    pub freezes_after: f64,
+}
+
+impl Warm {
+    /// With dice of its own, so that seeds without one go as they did before there were any.
+    pub fn of(seed: u64, places: &[Rentable]) -> Option<Self> {
+        let mut draws = Draws::new(seed, 8);
+        let (exists, place, is_late) = (draws.uniform() < 0.2, draws.uniform(), draws.uniform() < 0.3);
+        let until = if is_late { 0.0 } else { HOUR * draws.uniform() };
+        let taken_after = -8.0 * HOUR * (1.0 - draws.uniform()).ln();
+        let freezes_after = if draws.uniform() < 0.1 { 2.0 * HOUR * draws.uniform() } else { f64::INFINITY };
+        let pool = places[(place * places.len() as f64) as usize].pool.clone();
+        exists.then_some(Self { pool, until, expires: LIFETIME * 0.9, taken_after, freezes_after })
     }
 }
 
@@ -128,6 +154,8 @@ pub enum Due {
 
 pub struct World {
     pub draws: Draws,
+    /// Whether a machine that is ordered beside others hangs as it boots. Dice of its own: other seeds go as they went.
+    hangs: Draws,
     pub chaos: f64,
     pub mutant: Option<Mutant>,
     pub nodes: u32,
@@ -136,6 +164,8 @@ pub struct World {
     count: u64,
     /// In the order in which they were rented; at most one a token.
     pub rented: Vec<Rented>,
+    /// Waits for this run; `None`: none does, or it is had.
+    pub warm: Option<Warm>,
     pub store: Store,
     /// Safe work, and the epoch that may add to it.
     pub safe: f64,
@@ -159,6 +189,7 @@ impl World {
         let chaos = draws.uniform();
         let mut world = Self {
             draws,
+            hangs: Draws::new(seed, 9),
             chaos,
             mutant,
             nodes: 1,
@@ -166,6 +197,7 @@ impl World {
             due: BTreeMap::new(),
             count: 0,
             rented: Vec::new(),
+            warm: None,
             store: Store::default(),
             safe: 0.0,
             claimed: 0,
@@ -365,8 +397,11 @@ impl World {
         self.tokens.insert(order.token.clone());
         let outcome = match (self.rented.iter().find(|rented| rented.machine.token == order.token), refusal) {
             (Some(rented), _) => Ok(rented.machine.clone()),
-            (None, Err(error)) => Err(error),
-            (None, Ok(())) => Ok(self.rent(order, lead)),
+            (None, refusal) => match (self.take_over(order, lead), refusal) {
+                (Some(machine), _) => Ok(machine),
+                (None, Err(error)) => Err(error),
+                (None, Ok(())) => Ok(self.rent(order, lead)),
+            },
         };
         let Some(after) = answer_after else { return };
         let answer = Event::Answered { token: order.token.clone(), outcome };
@@ -377,6 +412,32 @@ impl World {
         self.send(after, leader, answer);
     }
 
+    /// The machine that waits there, if it still does: no cloud is asked for one. It keeps the end that it was created with, or has an earlier one.
+    fn take_over(&mut self, order: &Order, lead: u64) -> Option<Machine> {
+        let warm = self.warm.take_if(|warm| warm.pool == order.choice.pool)?;
+        if self.now >= warm.until {
+            self.say("the machine that waited is gone");
+            return None;
+        }
+        self.say("the machine that waited is taken over");
+        let machine = Machine { was_taken: true, ..made(order, "m-warm".to_owned()) };
+        self.rented.push(Rented {
+            created: self.now,
+            listed_from: self.now,
+            boots: self.now + 10.0,
+            rate: order.choice.rate.dollars(),
+            ends_by_cloud: self.now + warm.taken_after,
+            expires: warm.expires.min(self.now + order.lifetime),
+            freezes: self.now + warm.freezes_after,
+            reboots: f64::INFINITY,
+            keeps_end: true,
+            lead,
+            has_booted: false,
+            machine: machine.clone(),
+        });
+        Some(machine)
+    }
+
     fn rent(&mut self, order: &Order, lead: u64) -> Machine {
         assert!(order.lifetime <= LIFETIME);
         let mean = if order.choice.pool.market == Market::Spot { 4.0 * HOUR } else { 400.0 * HOUR };
@@ -385,6 +446,8 @@ impl World {
         // What the planned price has become meanwhile: the bid at most.
         let dearer = if order.choice.pool.market == Market::Spot { OVER_PLAN * self.draws.uniform() } else { 0.0 };
         let freezes = if self.chance(0.05 * self.chaos) { 3.0 * HOUR * self.draws.uniform() } else { f64::INFINITY };
+        let hangs = self.beside.contains(&order.epoch) && self.hangs.uniform() < 0.1 * self.chaos;
+        let freezes = if hangs { 60.0 } else { freezes };
         let machine = Machine { was_taken: true, ..made(order, format!("m-{}", self.rented.len())) };
         self.rented.push(Rented {
             created: self.now,

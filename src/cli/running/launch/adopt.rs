@@ -11,12 +11,13 @@ use crate::runs::store::open_store;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::runtime::runtime;
-use gpuplan_clouds::fake;
+use gpuplan_clouds::{aws, fake};
 use gpuplan_launch::job::command_line;
 use gpuplan_launch::journal::Adopted;
 use gpuplan_launch::rental::Rental;
-use gpuplan_launch::{Clock, Job, Machine, MachineId, MachineState, Parcel, Rentable, RunSpec};
-use gpuplan_report::text::format::usd;
+use gpuplan_launch::spec::Offered;
+use gpuplan_launch::{Clock, Job, Machine, MachineId, MachineState, Market, Parcel, Rentable, RunSpec};
+use gpuplan_report::text::format::{rate, usd};
 use gpuplan_report::text::wrap::wrap;
 use gpuplan_runstore::{Billed, Run};
 use gpuplan_units::Hours;
@@ -94,9 +95,8 @@ fn believed(spec: RunSpec, run: &Run, arguments: &AdoptArguments, own: &Path) ->
     if spec.run != arguments.run {
         return Err(refuse(&format!("what lies there is the specification of `{}`", printable(&spec.run))));
     }
-    let is_sound = spec.nodes > 0 && spec.lifetime_hours.is_finite() && spec.lifetime_hours > 0.0;
-    if !is_sound {
-        return Err(refuse("its specification has no machine, or one without a lifetime"));
+    if let Some(why) = unsound(&spec) {
+        return Err(refuse(why));
     }
     let job = match (spec.clouds().contains(fake::CLOUD), arguments.cloud.is_some()) {
         (true, true) => on_this_computer(spec.job.clone(), arguments, own)?,
@@ -115,6 +115,28 @@ fn believed(spec: RunSpec, run: &Run, arguments: &AdoptArguments, own: &Path) ->
     };
     // The store that was named, whatever the object in it says of itself.
     Ok(RunSpec { store: arguments.store.clone(), job, ..spec })
+}
+
+/// Why nobody could say what such a run costs at most; `None`: the worst case that is shown is one.
+fn unsound(spec: &RunSpec) -> Option<&'static str> {
+    let times = [spec.lifetime_hours, spec.silence_seconds, spec.settles_seconds];
+    if spec.nodes == 0 || times.iter().any(|time| !time.is_finite() || *time <= 0.0) {
+        return Some("its specification has no machine, or one without a lifetime");
+    }
+    let is_priced = |place: &Offered| place.rate_usd_per_hour.nanos() > 0 && place.most() >= place.rate_usd_per_hour;
+    if !spec.places().all(is_priced) {
+        return Some(
+            "its specification has a machine without a price, or one that may cost more than the most that is said",
+        );
+    }
+    // What stands on a block was paid for, and no lease bounds it.
+    let is_on_block =
+        |place: &Offered| (place.pool.market, place.pool.cloud.as_str()) == (Market::CapacityBlock, aws::CLOUD);
+    let has_block = spec.block.is_some();
+    if has_block != spec.places().any(is_on_block) || has_block && !spec.places().all(is_on_block) {
+        return Some("its machines do not stand on the capacity block that it says was paid for");
+    }
+    None
 }
 
 /// The fake cloud runs a command here, so only what it stored itself is taken, and no program but this one.
@@ -160,9 +182,12 @@ fn tell(spec: &RunSpec, session: &Session) {
     let budget = spec.budget_usd.map_or_else(|| "none".to_owned(), usd);
     let worst = spec.worst_case().map_or_else(|| "more than can be counted".to_owned(), usd);
     let job = &spec.job;
+    let rates = || spec.places().map(Offered::most);
+    let (least, most) = (rates().min().unwrap_or_default(), rates().max().unwrap_or_default());
     let mut lines = vec![
         format!("run       {}, as its store describes it", spec.run),
         format!("machine   {} x {}", spec.nodes, places.join(" or ")),
+        format!("price     {} to {} an hour a machine, if its store is right", rate(least), rate(most)),
         format!("cost      budget {budget}; at worst {worst}"),
         format!("life      no machine runs longer than {}", Hours(spec.lifetime_hours)),
         format!("store     {}", spec.store),
@@ -170,8 +195,11 @@ fn tell(spec: &RunSpec, session: &Session) {
     if let Parcel::Address { url, .. } = &job.agent {
         lines.push(format!("agent     {url}"));
     }
+    lines.extend(spec.image.iter().map(|image| format!("image     {image}")));
+    lines.extend(job.data.iter().map(|data| format!("data      {}", data.address)));
+    lines.extend(job.environment.iter().map(|(name, value)| format!("variable  {name}={value}")));
     lines.extend(job.notify.iter().map(|url| format!("notify    {url}")));
-    lines.extend(job.container.iter().map(|image| format!("container {image}")));
+    lines.extend(job.container.iter().map(|image| format!("container {image}{}", job.login_words())));
     lines.extend(job.setup.iter().map(|setup| format!("setup     {setup}")));
     if !job.secrets.is_empty() {
         let names: Vec<&str> = job.secrets.iter().map(|secret| secret.name.as_str()).collect();
@@ -267,10 +295,22 @@ mod tests {
         Ok(believed)
     }
 
+    /// A cent for a block, with which nothing that its machines cost is bounded.
+    fn block(spec: &mut Value) {
+        let offer = json!({"id": "cb-1", "zone_id": "use1-az1", "starts_at": "2026-11-23T00:00:00Z", "ends_at": "2026-11-24T00:00:00Z",
+            "upfront_usd": "0.01"});
+        spec["block"] = json!({"region": "us-east-1", "offer": offer, "reservation": "cr-1"});
+    }
+
     #[test]
     fn a_store_names_no_path_and_no_command_for_this_computer() {
         assert!(believe(None, |_| ()).is_ok());
-        let refused: [(&str, Option<&str>, Change); 9] = [
+        let on_block = |spec: &mut Value| {
+            block(spec);
+            spec["spot"][0]["pool"]["market"] = json!("capacity-block");
+        };
+        assert!(believe(None, on_block).is_ok());
+        let refused: [(&str, Option<&str>, Change); 15] = [
             ("processes of this computer", None, |spec| spec["stand_in"] = json!("fake")),
             ("processes of this computer", None, |spec| spec["spot"][0]["pool"]["cloud"] = json!("fake")),
             ("only what the fake cloud of this computer", Some("fake"), |spec| spec["stand_in"] = json!("fake")),
@@ -282,6 +322,17 @@ mod tests {
                 spec["job"]["workdir"]["stored"]["key"] = json!("runs/other/workdir/ab.tar.gz");
             }),
             ("without a lifetime", None, |spec| spec["lifetime_hours"] = json!(-1.0)),
+            ("without a lifetime", None, |spec| spec["silence_seconds"] = json!(0.0)),
+            ("without a price", None, |spec| spec["spot"][0]["rate_usd_per_hour"] = json!("0")),
+            ("may cost more than", None, |spec| spec["spot"][0]["most_usd_per_hour"] = json!("0.01")),
+            // At worst a cent, it would say, for machines that nothing bounds.
+            ("capacity block", None, block),
+            ("capacity block", None, |spec| spec["spot"][0]["pool"]["market"] = json!("capacity-block")),
+            ("capacity block", None, |spec| {
+                block(spec);
+                spec["spot"][0]["pool"]["market"] = json!("capacity-block");
+                spec["spot"][0]["pool"]["cloud"] = json!("gcp");
+            }),
         ];
         for (why, cloud, change) in refused {
             let said = believe(cloud, change).unwrap_err();

@@ -100,6 +100,10 @@ pub struct DeliveryArguments {
     /// Run the command, and --setup, in a container of this image
     #[arg(long, value_name = "IMAGE")]
     pub container: Option<String>,
+    /// Sign in to the registry of that image with this secret, USER:PASSWORD, which the machine fetches itself [default: by the machine's own identity,
+    /// where the registry is one of its cloud]
+    #[arg(long, value_name = "SECRET")]
+    pub container_login: Option<String>,
     /// Run this agent on the machines: a file, or an address with '#sha256=...' [default: gpuplan-agent next to this program]
     #[arg(long, value_name = "PATH|URL")]
     pub agent: Option<String>,
@@ -112,7 +116,7 @@ pub struct DeliveryArguments {
 pub struct OnArguments {
     /// Submit the run to an engine instead of renting: slurm, kubernetes or skypilot, with its own client
     #[arg(long, value_name = "ENGINE", conflicts_with_all = [
-        "any_zone", "keep_alive", "keep_warm", "fresh", "detach", "leader", "fake_scenario", "lifetime", "tags", "workdir", "setup", "environment", "secrets", "container", "agent",
+        "any_zone", "keep_alive", "keep_warm", "fresh", "detach", "leader", "fake_scenario", "lifetime", "tags", "workdir", "setup", "environment", "secrets", "container", "container_login", "agent",
         "notify", "stall", "on_stall", "keep_every", "keep_last", "checkpoint_framework", "checkpoints", "grace",
         "signal",
     ])]
@@ -133,6 +137,8 @@ pub struct OnArguments {
 pub enum Leader {
     /// A t3.small with the role `gpuplan-leader`
     Aws,
+    /// An e2-small with the account `gpuplan-leader`
+    Gcp,
     /// A process on this machine
     Fake,
 }

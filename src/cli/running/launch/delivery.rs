@@ -82,6 +82,7 @@ impl Delivery {
         };
         pipeline::check(&command, arguments.workdir.as_deref(), printer)?;
         let container = container_of(arguments)?;
+        let container_login = arguments.container_login.clone();
         let (data, upload) = find_data(data, to)?.unzip();
         let setup = arguments.setup.clone();
         let (agent_options, notify) = (arguments.agents.words(), arguments.agents.notified()?);
@@ -94,6 +95,7 @@ impl Delivery {
             secrets,
             data,
             container,
+            container_login,
             sweep: None,
             agent_options,
             notify,
@@ -133,6 +135,18 @@ fn container_of(arguments: &DeliveryArguments) -> Result<Option<String>, Diagnos
     }
     let hint = "--container pytorch/pytorch:2.9.0-cuda12.8-cudnn9-runtime";
     let image = arguments.container.as_deref().or(docker).map(container).transpose();
+    match (&arguments.container_login, &image) {
+        (Some(_), Ok(None)) => {
+            return Err(Diagnostic::usage(
+                "--container-login signs in to the registry of a container, and none is named",
+            )
+            .hint("--container IMAGE"));
+        }
+        (Some(name), _) if name.is_empty() => {
+            return Err(Diagnostic::usage("--container-login has no name").hint("--container-login gpuplan/registry"));
+        }
+        _ => {}
+    }
     image.map_err(|error| Diagnostic::usage(&error).hint(hint))
 }
 

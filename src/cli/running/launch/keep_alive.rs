@@ -20,10 +20,10 @@ use gpuplan_launch::events::Order;
 use gpuplan_launch::journal::words as words_of;
 use gpuplan_launch::spec::Offered;
 use gpuplan_launch::{
-    CreateRequest, End, Job, Journal, KeepRequest, LaunchError, Market, Parcel, Role, RunSpec, names,
+    CreateRequest, End, Job, Journal, KeepRequest, LaunchError, Market, Parcel, Rentable, Role, RunSpec, names,
 };
 use gpuplan_report::text::format::usd;
-use gpuplan_runstore::Ledger;
+use gpuplan_runstore::{Lease, Ledger};
 
 /// Between two looks at a run that is kept.
 const LOOK: Duration = Duration::from_secs(10);
@@ -67,9 +67,16 @@ pub fn narrow_to_group(spec: RunSpec, by: Option<KeepAlive>) -> Result<RunSpec, 
     let is_near =
         |offered: &Offered| offered.pool.region == first.region && offered.pool.instance_type == first.instance_type;
     let spot: Vec<Offered> = spec.spot.iter().filter(|offered| is_near(offered)).cloned().collect();
-    let dearest = spot.iter().map(Offered::most).max().expect("the first place is near itself");
-    let paid = spec.budget_usd.map_or(f64::INFINITY, |budget| budget.dollars() / dearest.dollars());
-    Ok(RunSpec { lifetime_hours: spec.lifetime_hours.min(paid), spot, on_demand: Vec::new(), is_kept: true, ..spec })
+    // With its disk, in the dearest place, and the minutes in which it ends.
+    let paid_in = |offered: &Offered| {
+        let Rentable { most, start, .. } = spec.choice(offered);
+        spec.budget_usd.map_or(f64::INFINITY, |budget| Lease::seconds(budget, most, start) / 3600.0)
+    };
+    let lifetime_hours = spot.iter().map(paid_in).fold(spec.lifetime_hours, f64::min);
+    if lifetime_hours < spec.changeover_hours {
+        return refused("has to live longer than the budget pays for", "--budget USD, more");
+    }
+    Ok(RunSpec { lifetime_hours, spot, on_demand: Vec::new(), is_kept: true, ..spec })
 }
 
 /// Makes the group, unless an earlier call did: the journal knows one that was answered, its run one that was not, and the token
@@ -263,6 +270,7 @@ fn unknown_state(run: &str, error: &Diagnostic) -> Diagnostic {
 pub mod tests {
     use super::*;
     use gpuplan_launch::Pool;
+    use gpuplan_runstore::{Expected, Side, SidePrice};
     use gpuplan_units::{Usd, UsdPerHour};
 
     fn offered(region: &str, zone: &str, rate: &str) -> Offered {
@@ -286,6 +294,7 @@ pub mod tests {
             secrets: Vec::new(),
             data: None,
             container: None,
+            container_login: None,
             sweep: None,
             agent_options: Vec::new(),
             notify: None,
@@ -330,8 +339,31 @@ pub mod tests {
     fn a_group_keeps_to_one_region_and_lives_as_long_as_the_money() {
         let kept = narrow_to_group(spec(), Some(KeepAlive::Fleet)).unwrap();
         assert_eq!((kept.spot.len(), kept.on_demand.len(), kept.is_kept), (2, 0, true));
-        assert!((kept.lifetime_hours - 10.0).abs() < 1e-9, "five dollars at the dearest rate: {}", kept.lifetime_hours);
+        assert!((kept.lifetime_hours - 9.95).abs() < 1e-3, "five dollars at the dearest rate: {}", kept.lifetime_hours);
         assert_eq!(narrow_to_group(spec(), None).unwrap(), spec());
+        // A dollar a GB and month for its disk of 100 GiB is 15 cents an hour.
+        let disk = SidePrice {
+            of: Side::Disk,
+            cloud: "aws".to_owned(),
+            region: "us-east-1".to_owned(),
+            usd: Usd::from_dollars(1.0).unwrap(),
+            unit: "GB-month".to_owned(),
+            unit_bytes: 1e9,
+            source: "a test".to_owned(),
+            observed_at: Timestamp::UNIX_EPOCH,
+        };
+        let all = serde_json::json!({
+            "plan": "p", "gpu": "a10g", "gpus_per_node": 1.0, "framework": "pytorch", "interruptions": 0.0, "prices": [],
+            "cost_usd": {"expected": "1", "p50": "1", "p90": "1"}, "hours": {"expected": 1.0, "p50": 1.0, "p90": 1.0},
+        });
+        let expected = Expected { beside: vec![disk], ..serde_json::from_value(all).unwrap() };
+        let spec = RunSpec { expected: Some(expected), ..spec() };
+        let kept = narrow_to_group(spec, Some(KeepAlive::Fleet)).unwrap();
+        let Rentable { most, minimum_seconds, start, .. } = kept.choice(&kept.spot[1]);
+        let cost = Lease::cost(kept.lifetime_hours * 3600.0, most, minimum_seconds, start);
+        assert!(most.dollars() > 0.6 && cost <= Usd::from_dollars(5.0).unwrap(), "{cost} with its disk at {most}");
+        let poor = RunSpec { budget_usd: Usd::from_dollars(0.01), ..self::spec() };
+        assert!(narrow_to_group(poor, Some(KeepAlive::Fleet)).is_err(), "no machine would come to work");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::runs::store::{store_of_run, unasked_store};
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::runtime::runtime;
-use gpuplan_clouds::{aws, fake};
+use gpuplan_clouds::{aws, fake, gcp};
 use gpuplan_launch::job::command_line;
 use gpuplan_launch::spec::{LIVES, Offered};
 use gpuplan_launch::{End, Job, Market, Parcel, Pool, RunSpec};
@@ -24,9 +24,13 @@ use gpuplan_spot::AvailabilityModel;
 use gpuplan_units::{Hours, Usd, UsdPerHour};
 
 /// 2 vCPUs and 2 GiB of x86-64. A leader waits nearly all of its time.
-const INSTANCE: &str = "t3.small";
+const OF_AWS: &str = "t3.small";
 /// What it costs an hour in São Paulo, the dearest region; $0.0208 in us-east-1 (AWS, EC2 on-demand pricing).
-const RATE: UsdPerHour = UsdPerHour::from_nanos(33_600_000);
+const RATE_OF_AWS: UsdPerHour = UsdPerHour::from_nanos(33_600_000);
+/// The same on Google Cloud, where half of a core is its own.
+const OF_GOOGLE: &str = "e2-small";
+/// In Dammam, the dearest region; $0.0168 in us-central1 (half a vCPU and 2 GiB by the rates of Cyclenerd's price list, 2026).
+const RATE_OF_GOOGLE: UsdPerHour = UsdPerHour::from_nanos(26_900_000);
 /// For the program and its journal; an image that needs more gets it. Judgement.
 const DISK_GIB: u32 = 30;
 /// It outlives the machines that it leads by so much. Hours. Judgement.
@@ -58,6 +62,7 @@ impl LeadingMachine {
         let cloud = of.places().next().map_or("", |offered| of.rented_from(&offered.pool.cloud));
         let is_there = match by {
             Leader::Aws => cloud == aws::CLOUD,
+            Leader::Gcp => cloud == gcp::CLOUD,
             Leader::Fake => cloud == fake::CLOUD,
         };
         if !is_there {
@@ -69,7 +74,7 @@ impl LeadingMachine {
         let here = std::env::current_exe().map_err(Diagnostic::unexpected)?;
         let (program, workdir, called) = match by {
             Leader::Fake => (None, None, command_line(&[here.to_string_lossy().into_owned()])),
-            Leader::Aws => {
+            Leader::Aws | Leader::Gcp => {
                 let archive = packed(&here)?;
                 let sha256 = sha256(&archive);
                 let key = unasked_store(&of.store, &name)?.workdir_key(&sha256);
@@ -81,15 +86,16 @@ impl LeadingMachine {
             agent: of.job.agent.clone(),
             workdir,
             setup: None,
-            environment: of.job.environment.iter().filter(|(name, _)| name == "AWS_REGION").cloned().collect(),
+            environment: environment(by, of),
             secrets: Vec::new(),
             data: None,
             container: None,
+            container_login: None,
             sweep: None,
             agent_options: Vec::new(),
             notify: of.job.notify.clone(),
         };
-        Ok(Some(Self { spec: spec(name, of, job), program }))
+        Ok(Some(Self { spec: spec(by, name, of, job), program }))
     }
 
     /// What a yes means for it.
@@ -178,13 +184,27 @@ fn conclude(
         .hint(format!("gpuplan watch {name}  leads it from here")))
 }
 
+/// What the program there has to know of the account: the region of the store, or the project and the name of its setup.
+fn environment(by: Leader, of: &RunSpec) -> Vec<(String, String)> {
+    match by {
+        Leader::Aws | Leader::Fake => {
+            of.job.environment.iter().filter(|(name, _)| name == "AWS_REGION").cloned().collect()
+        }
+        Leader::Gcp => gcp::account::project::settings(),
+    }
+}
+
 /// One machine wherever the run may rent, for as long as its machines may live.
-fn spec(name: String, of: &RunSpec, job: Job) -> RunSpec {
+fn spec(by: Leader, name: String, of: &RunSpec, job: Job) -> RunSpec {
+    let (instance, rate) = match by {
+        Leader::Aws | Leader::Fake => (OF_AWS, RATE_OF_AWS),
+        Leader::Gcp => (OF_GOOGLE, RATE_OF_GOOGLE),
+    };
     let mut regions: Vec<Pool> = Vec::new();
     for pool in of.places().map(|offered| &offered.pool) {
         if !regions.iter().any(|known| known.region == pool.region) {
             let market = Market::OnDemand;
-            regions.push(Pool { zone_id: None, instance_type: INSTANCE.to_owned(), market, ..pool.clone() });
+            regions.push(Pool { zone_id: None, instance_type: instance.to_owned(), market, ..pool.clone() });
         }
     }
     let planned = of.expected.as_ref().map_or(0.0, |expected| LIVES * expected.hours.p90);
@@ -194,12 +214,12 @@ fn spec(name: String, of: &RunSpec, job: Job) -> RunSpec {
         run: name,
         nodes: 1,
         spot: Vec::new(),
-        on_demand: regions.into_iter().map(|pool| Offered::new(pool, RATE)).collect(),
+        on_demand: regions.into_iter().map(|pool| Offered::new(pool, rate)).collect(),
         work_hours: lifetime_hours,
         deadline_hours: None,
         budget_usd: None,
         lifetime_hours,
-        expected_cost_usd: RATE.for_hours(1, Hours(of.work_hours + of.worst_changeover_hours).0).unwrap_or(Usd::ZERO),
+        expected_cost_usd: rate.for_hours(1, Hours(of.work_hours + of.worst_changeover_hours).0).unwrap_or(Usd::ZERO),
         steps: 1.0,
         image: None,
         disk_gib: DISK_GIB,
@@ -289,7 +309,22 @@ mod tests {
 
     #[test]
     fn nobody_leads_from_another_cloud() {
-        let refused = LeadingMachine::prepare(Some(Leader::Fake), &keep_alive::tests::spec()).unwrap_err();
-        assert!(refused.message.contains("these are at aws"), "{}", refused.message);
+        for by in [Leader::Fake, Leader::Gcp] {
+            let refused = LeadingMachine::prepare(Some(by), &keep_alive::tests::spec()).unwrap_err();
+            assert!(refused.message.contains("these are at aws"), "{}", refused.message);
+        }
+    }
+
+    #[test]
+    fn on_google_cloud_it_is_a_machine_of_google() {
+        let mut of = keep_alive::tests::spec();
+        for place in of.spot.iter_mut().chain(&mut of.on_demand) {
+            (place.pool.cloud, place.pool.region) = ("gcp".to_owned(), "us-central1".to_owned());
+        }
+        let machine = LeadingMachine::prepare(Some(Leader::Gcp), &of).unwrap().unwrap();
+        let [place] = &machine.spec.on_demand[..] else { panic!("{:?}", machine.spec.on_demand) };
+        assert_eq!((place.pool.instance_type.as_str(), place.pool.zone_id.as_deref()), ("e2-small", None));
+        assert!(machine.words().contains("e2-small in us-central1"), "{}", machine.words());
+        assert!(machine.spec.job.environment.iter().all(|(name, _)| name != "AWS_REGION"));
     }
 }

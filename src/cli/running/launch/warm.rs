@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::running::terminate::no_answer;
 use crate::runs::journal::journal_if_any;
-use crate::runs::launchers::{clock, launchers};
+use crate::runs::launchers::{clock, launchers, launchers_of_run};
 use crate::runs::store::store_of_run;
 use crate::session::Session;
 use crate::session::diagnostic::Diagnostic;
@@ -15,7 +15,8 @@ use gpuplan_clouds::fake;
 use gpuplan_launch::journal::RunRecord;
 use gpuplan_launch::rental::Rental;
 use gpuplan_launch::spec::Offered;
-use gpuplan_launch::{LaunchError, Machine, MachineId, MachineState, RunSpec, WarmMachine};
+use gpuplan_launch::warm::lent_to;
+use gpuplan_launch::{Journal, LaunchError, Machine, MachineId, MachineState, RunSpec, WarmMachine};
 use gpuplan_runstore::Run;
 use gpuplan_units::Hours;
 
@@ -32,7 +33,17 @@ pub fn keep_seconds(keep: Option<Duration>, nodes: u32, is_fake: bool) -> Result
     Ok(keep.map(|keep| keep.as_secs_f64() / if is_fake { fake::SPEED } else { 1.0 }))
 }
 
-/// Whether the machine may stand there for the next run.
+/// Whether the machine may stand there for the next run, whichever run keeps it: its tags are those of the run that rented it.
+pub fn waits_for_any(journal: &Journal, machine: &MachineId) -> Result<bool, Diagnostic> {
+    for run in journal.runs()? {
+        if journal.run(&run)?.is_some_and(|kept| waits(&kept, machine)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether it is this run that keeps it.
 pub fn waits(kept: &RunRecord, machine: &MachineId) -> bool {
     let now = clock(&kept.spec).now();
     kept.end.is_some() && rental_of(kept, machine).is_some_and(|rental| rental.until.is_some_and(|until| until > now))
@@ -96,7 +107,8 @@ fn offered(
     session: &Session,
 ) -> Result<Result<WarmMachine, String>, Diagnostic> {
     let (former, now) = (&kept.spec, Timestamp::now());
-    for cloud in launchers(former.clouds(), session)? {
+    // As that run sees its machine, which it may have taken over itself.
+    for cloud in launchers_of_run(former, session)? {
         let ask = async { Ok::<_, LaunchError>((cloud.list(Some(&former.run)).await?, cloud.owner().await?)) };
         let (listed, me) = runtime()?.block_on(ask).map_err(|error| no_answer(cloud.cloud(), &error))?;
         let stands = |machine: &Machine| machine.state == MachineState::Running && waits(kept, &machine.id);
@@ -128,9 +140,12 @@ fn offered(
         let until = rental_of(kept, &machine.id).and_then(|rental| rental.until).unwrap_or_default();
         let until = time.at(time.now() + (until - time.now()) * (1.0 - TOO_LATE));
         let Machine { token, expires_at, id, .. } = machine;
-        return Ok(Ok(WarmMachine { run: former.run.clone(), token, machine: id, pool, until, expires_at }));
+        let run = former.run.clone();
+        let rented_by =
+            former.takes.as_ref().filter(|taken| taken.machine == id).map(|taken| taken.tagged().to_owned());
+        return Ok(Ok(WarmMachine { run, rented_by, token, machine: id, pool, until, expires_at }));
     }
-    Ok(Err("it is gone".to_owned()))
+    Ok(Err("it is gone, or another run has it".to_owned()))
 }
 
 /// What a yes means for it.
@@ -158,13 +173,11 @@ pub fn refuse_while_lent(kept: &RunRecord, session: &Session) -> Result<(), Diag
     }
     let store = store_of_run(&kept.spec)?;
     for cloud in launchers(kept.spec.clouds(), session)? {
-        let listed = runtime()?.block_on(cloud.list(Some(&kept.spec.run)));
-        let listed = listed.map_err(|error| no_answer(cloud.cloud(), &error))?;
-        for machine in listed.iter().filter(|machine| machine.state != MachineState::Gone) {
-            if let Some(next) = runtime()?.block_on(store.next(&machine.token))? {
-                let why = format!("{} has the machine of {} by now, which its store says", next.run, kept.spec.run);
-                return Err(Diagnostic::usage(why).hint(format!("gpuplan stop {}", next.run)));
-            }
+        let name = cloud.cloud().to_owned();
+        let lent = runtime()?.block_on(lent_to(cloud, &kept.spec, &store));
+        if let Some(next) = lent.map_err(|error| no_answer(&name, &error))? {
+            let why = format!("{next} has the machine of {} by now, which its store says", kept.spec.run);
+            return Err(Diagnostic::usage(why).hint(format!("gpuplan stop {next}")));
         }
     }
     Ok(())

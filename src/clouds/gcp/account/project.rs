@@ -55,6 +55,13 @@ impl Project {
     }
 }
 
+/// Variables by which the program finds the project, and a setup of another name, on another machine.
+pub fn settings() -> Vec<(String, String)> {
+    let project = project_name::find().map(|id| ("GOOGLE_CLOUD_PROJECT".to_owned(), id));
+    let setup = variable("GPUPLAN_GCP_NAME").map(|name| ("GPUPLAN_GCP_NAME".to_owned(), name));
+    project.into_iter().chain(setup).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

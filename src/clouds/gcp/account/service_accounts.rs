@@ -29,6 +29,11 @@ pub fn of_kept(setup: &str, project: &str) -> String {
     format!("{setup}-kept@{project}.iam.gserviceaccount.com")
 }
 
+/// A machine that leads a run.
+pub fn of_leaders(setup: &str, project: &str) -> String {
+    format!("{setup}-leader@{project}.iam.gserviceaccount.com")
+}
+
 /// What is to be asked of one account alone.
 pub fn question(project: &Project, account: &str) -> Result<Request, SourceError> {
     let (address, id) = (project.address(IAM), project.id()?);

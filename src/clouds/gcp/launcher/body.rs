@@ -12,13 +12,13 @@ use google_cloud_compute_v1::model::{
 use jiff::{SignedDuration, Timestamp};
 
 use crate::account::project::Project;
-use crate::account::service_accounts::{of_kept, of_machines};
+use crate::account::service_accounts::{of_kept, of_leaders, of_machines};
 use crate::launcher::marks::{ITEM, Marks};
 use crate::launcher::refused::{source_error, wrong};
 use crate::launcher::shape::Shape;
 use crate::prices::attached::Attached;
 use crate::prices::zones::region;
-use gpuplan_launch::{CreateRequest, LaunchError, Market};
+use gpuplan_launch::{CreateRequest, LaunchError, Market, Role};
 
 pub const COMPUTE: &str = "https://compute.googleapis.com";
 /// What the account may do is said by its roles, not by a scope (cloud.google.com/compute/docs/access/service-accounts, "Best practice").
@@ -92,7 +92,7 @@ impl Frame<'_> {
             .set_scheduling(scheduling(request).set_max_run_duration(life))
             .set_resource_policies(self.policy)
             .set_network_interfaces([self.network(request, project)])
-            .set_service_accounts([account_of(&of_machines(self.setup, project))]))
+            .set_service_accounts([account_of(&self.account(request.role, project))]))
     }
 
     /// What every machine of a group is: where each stands and what it is called are the group's choice, and they all end at one time.
@@ -112,6 +112,13 @@ impl Frame<'_> {
             .set_scheduling(scheduling(request).set_termination_time(ends_at.to_string()))
             .set_network_interfaces([self.network(request, project)])
             .set_service_accounts([account_of(&of_kept(self.setup, project))]))
+    }
+
+    fn account(&self, role: Role, project: &str) -> String {
+        match role {
+            Role::Work => of_machines(self.setup, project),
+            Role::Lead => of_leaders(self.setup, project),
+        }
     }
 
     /// Without an address of its own a machine is reached by nobody, and reaches Google's services through its subnetwork.
@@ -188,8 +195,12 @@ fn life(request: &CreateRequest, now: Timestamp) -> Result<i64, LaunchError> {
     Ok(seconds.max(SHORTEST_LIFE))
 }
 
-/// Machines with GPUs cannot be moved, so maintenance ends them; whatever ends one deletes it with its disk.
+/// Machines with GPUs cannot be moved, so maintenance ends them, but not what leads them; whatever ends one deletes it with its disk.
 fn scheduling(request: &CreateRequest) -> Scheduling {
+    let maintenance = match request.role {
+        Role::Work => OnHostMaintenance::Terminate,
+        Role::Lead => OnHostMaintenance::Migrate,
+    };
     let model = match request.pool.market {
         Market::Spot => ProvisioningModel::Spot,
         Market::OnDemand | Market::CapacityBlock => ProvisioningModel::Standard,
@@ -197,6 +208,6 @@ fn scheduling(request: &CreateRequest) -> Scheduling {
     Scheduling::new()
         .set_provisioning_model(model)
         .set_instance_termination_action(InstanceTerminationAction::Delete)
-        .set_on_host_maintenance(OnHostMaintenance::Terminate)
+        .set_on_host_maintenance(maintenance)
         .set_automatic_restart(false)
 }

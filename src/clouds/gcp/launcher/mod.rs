@@ -34,7 +34,9 @@ use crate::launcher::shape::Shape;
 use crate::prices::attached::Attached;
 use crate::sdk::{signed, zones};
 use gpuplan_clouds_http::{Http, Request};
-use gpuplan_launch::{CreateRequest, Keeper, LaunchError, Launcher, Machine, MachineId, MachineState, SelfDestruct};
+use gpuplan_launch::{
+    CreateRequest, Keeper, LaunchError, Launcher, Machine, MachineId, MachineState, Role, SelfDestruct,
+};
 use gpuplan_market::{BoxFuture, SourceError};
 
 /// Between two questions for an operation, should Google answer before it is done.
@@ -140,7 +142,12 @@ impl GcpLauncher {
         }
         let all =
             self.zones.get_or_try_init(|| zones(&self.project, LIST)).await.map_err(|error| source_error(&error))?;
-        Ok(all.zones_with(&request.pool.instance_type, &request.pool.region))
+        // The list has machines with GPUs alone. What leads a run is sold in every zone.
+        let region = &request.pool.region;
+        Ok(match request.role {
+            Role::Work => all.zones_with(&request.pool.instance_type, region),
+            Role::Lead => all.zones_of(region),
+        })
     }
 
     async fn create_in(&self, frame: &Frame<'_>, request: &CreateRequest) -> Result<Machine, LaunchError> {

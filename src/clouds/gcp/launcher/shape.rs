@@ -8,6 +8,10 @@ use crate::prices::attached::Attached;
 const X86_64_IMAGE: &str =
     "projects/deeplearning-platform-release/global/images/family/common-cu129-ubuntu-2204-nvidia-580";
 
+/// What leads a run has no GPU and runs one static program: Canonical's own image of the system that AWS's leaders have
+/// (cloud.google.com/compute/docs/images/os-details, "Ubuntu LTS").
+const LEADER_IMAGE: &str = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2204-lts";
+
 const PERSISTENT: &str = "pd-balanced";
 const HYPERDISK: &str = "hyperdisk-balanced";
 
@@ -22,6 +26,7 @@ const SERIES: &[(&str, &str, Option<&str>)] = &[
     ("a4x-", HYPERDISK, None),
     ("g2-", PERSISTENT, Some(X86_64_IMAGE)),
     ("g4-", HYPERDISK, Some(X86_64_IMAGE)),
+    ("e2-", PERSISTENT, Some(LEADER_IMAGE)),
 ];
 
 /// Of a series that brings its GPUs and, where it has them, its local SSDs (cloud.google.com/compute/docs/disks/add-local-ssd), or of N1 with the

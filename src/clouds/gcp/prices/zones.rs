@@ -51,6 +51,13 @@ impl Zones {
         zones.into_iter().flatten().map(ToString::to_string).collect()
     }
 
+    /// Zones of a region that list any machine, in the order of their names.
+    pub fn zones_of(&self, region: &str) -> Vec<String> {
+        let there = self.listed.iter().filter(|((_, of), _)| of == region).flat_map(|(_, zones)| zones);
+        let zones: BTreeSet<&Arc<str>> = there.collect();
+        zones.into_iter().map(ToString::to_string).collect()
+    }
+
     /// Every offer once for each zone that lists its machine. A region without such a zone sells nothing: its price is a note.
     pub fn place(&self, offers: Vec<Offer>, hardware: &Hardware) -> (Vec<Offer>, Vec<SourceNote>) {
         let (mut placed, mut without) = (Vec::new(), BTreeMap::<&str, BTreeSet<Arc<str>>>::new());
