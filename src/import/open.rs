@@ -111,9 +111,11 @@ fn serve(file: &mut WorkloadFile, asked: &JobRequest, models: &Models, assumed: 
         &serving.requests_per_second,
         &serving.tokens_per_day,
         &serving.images_per_second,
+        &serving.audio_hours_per_day,
         &serving.requests,
         &serving.tokens,
         &serving.images,
+        &serving.audio_hours,
     ];
     if stated.into_iter().any(Option::is_some) {
         return;

@@ -204,6 +204,20 @@ pub enum Assumption {
     ServingResolution {
         side: u32,
     },
+    /// Sound that a request is about.
+    ServingAudio {
+        seconds: Seconds,
+        /// Of what is heard in a request, other requests hear the rest too.
+        overlaps: bool,
+    },
+    /// Of the transcript of a request.
+    ServingTranscript {
+        tokens: u32,
+    },
+    /// Transcripts that a beam search follows at once.
+    ServingBeams {
+        beams: u32,
+    },
     /// What runs beside a diffusion model for an image: text encoders, and the decoder of `AutoencoderKL`.
     ServingParts {
         /// Empty: nothing is known of them, and none is counted.

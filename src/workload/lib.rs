@@ -21,7 +21,8 @@ pub use model::operators::Gemm;
 pub use model::{LayerStack, MlpKind, Model, ModelKind, NormKind, catalog, huggingface, operators, safetensors};
 pub use processing::Processing;
 pub use serving::{
-    Disaggregation, Load, Sampling, Serving, ServingEngine, ServingLayout, Speculation, StoredFormat, Workers,
+    Disaggregation, Load, Sampling, Serving, ServingEngine, ServingLayout, Speculation, StoredFormat, Transcription,
+    Workers,
 };
 pub use stack::{Stack, Stacks};
 pub use training::layout::{Layout, Shard};

@@ -138,6 +138,8 @@ pub struct Model {
     /// Tokens that the encoder of an encoder-decoder sees of every sample, however long the sequence of its decoder: 1,500 for the
     /// 30 seconds of sound of Whisper. Zero: as many as the decoder, as T5 does.
     pub encoder_tokens: u32,
+    /// Tokens that the encoder sees of a second of sound; zero: it hears none.
+    pub audio_tokens_per_second: f64,
     /// Set where this is one stack of an encoder-decoder, looked at by itself.
     pub stack: Option<LayerStack>,
     /// Longest sequence the model was made for; zero: not known.
@@ -183,6 +185,7 @@ impl Model {
             latent: None,
             encoder_layers: 0,
             encoder_tokens: 0,
+            audio_tokens_per_second: 0.0,
             stack: None,
             max_context: 0,
             sample_side: 0,

@@ -68,9 +68,12 @@ pub enum ServingEngine {
     Sglang,
     #[serde(rename = "tensorrt-llm", alias = "trtllm", alias = "trt-llm", alias = "tensorrt")]
     TensorRtLlm,
-    /// PyTorch, one operator after the other, of models that answer in one pass.
-    #[serde(rename = "pytorch", alias = "eager")]
+    /// PyTorch, one operator after the other, of models that answer in one pass and of speech (transformers' pipeline).
+    #[serde(rename = "pytorch", alias = "eager", alias = "transformers")]
     PyTorch,
+    /// CTranslate2 with batches of windows of sound, of speech alone.
+    #[serde(alias = "faster_whisper", alias = "ctranslate2", alias = "whisperx")]
+    FasterWhisper,
 }
 
 /// How a copy of the model is split over GPUs, as far as somebody says so.
@@ -148,6 +151,17 @@ impl Sampling {
     }
 }
 
+/// Sound that is written down. A request is a window of it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Transcription {
+    /// Sound that a request is about, without what is heard a second time. Seconds.
+    pub seconds: f64,
+    /// Transcripts of a window that are followed at once, of which the likeliest is kept (beam search); 1: greedy.
+    pub beams: u32,
+    /// Windows that are written down together at most; `None`: as many as fit.
+    pub batch: Option<u32>,
+}
+
 /// What is asked of a served model.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Serving {
@@ -172,12 +186,20 @@ pub struct Serving {
     /// Of a diffusion model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub images: Option<Sampling>,
+    /// Of a model that hears speech; its prompts are tokens of sound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub audio: Option<Transcription>,
 }
 
 impl Serving {
     /// Tokens of one request and its answer.
     pub fn tokens(&self) -> f64 {
         f64::from(self.prompt_tokens) + f64::from(self.answer_tokens)
+    }
+
+    /// Tokens that the layers which write see of a request; an encoder of sound has tokens of its own.
+    pub fn written_tokens(&self) -> f64 {
+        if self.audio.is_some() && self.answer_tokens > 0 { f64::from(self.answer_tokens) } else { self.tokens() }
     }
 
     pub fn is_job(&self) -> bool {

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::cli::support::{gpuplan, gpuplan_at, gpus, plan, plans};
 
-const EXAMPLES: [&str; 19] = [
+const EXAMPLES: [&str; 20] = [
     "llama-3.1-8b-finetune",
     "llama-7b-pretrain",
     "llama-3-70b-qlora",
@@ -21,6 +21,7 @@ const EXAMPLES: [&str; 19] = [
     "ppo-13b",
     "serve-deepseek-v3",
     "serve-flux",
+    "transcribe-whisper",
     "post-training-8b",
     "distill-1b",
     "embed-a-billion",

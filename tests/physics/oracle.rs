@@ -130,13 +130,25 @@ pub fn ring(members: u32) -> f64 {
 
 /// Weights that a pass over running sequences reads; of a mixture, those that one token meets.
 pub fn read_weights(row: &ModelRow) -> f64 {
-    let encoder = f64::from(row.encoder_layers.unwrap_or(0)) / f64::from(row.layers.unwrap_or(1).max(1));
-    dense_parameters(row) * if encoder > 0.0 { 0.5 } else { 1.0 }
+    if row.encoder_layers.is_none_or(|layers| layers == 0) {
+        return dense_parameters(row);
+    }
+    // A decoder that looks at an encoder: two blocks of attention and one that feeds forward.
+    let size = |value: Option<u32>| f64::from(value.unwrap_or(0));
+    let (hidden, heads) = (size(row.hidden), size(row.heads));
+    let query = heads * row.head_dim.map_or(hidden / heads, f64::from);
+    let matrices = if row.mlp == Some(MlpKind::Glu) { 3.0 } else { 2.0 };
+    // Keys and values of the encoder are there already.
+    let attention = hidden * (4.0 * query + 2.0 * query * size(row.kv_heads.or(row.heads)) / heads);
+    size(row.layers) * (attention + matrices * hidden * row.ffn_hidden.map_or(4.0 * hidden, f64::from))
 }
 
 /// FLOPs of a request: its prompt, and every token of its answer through every weight that a token meets. Scores of the answer and
-/// the vocabulary are left out.
+/// the vocabulary are left out. Of speech: a window through the encoder, and its transcript through the decoder.
 pub fn answer_flops(row: &ModelRow, (prompt, answer): (u32, u32)) -> f64 {
+    if row.encoder_layers.is_some_and(|layers| layers > 0) {
+        return transformer(row, f64::from(answer), Task::InferencePrefill);
+    }
     let samples = row.kind.counts_samples();
     let tokens = row.native_tokens().filter(|_| samples).unwrap_or(prompt);
     let prompts = if row.kind.is_transformer() {

@@ -14,9 +14,14 @@ const FORMATS: [(&str, f64); 4] = [("bf16", 2.0), ("fp8", 1.0), ("int8", 1.0), (
 /// `None`: this model is not served so.
 fn workload(models: &Models, preset: &str, lengths: (u32, u32), weights: &str) -> Option<Workload> {
     let (prompt, answer) = lengths;
-    let is_image = models.find(preset).is_some_and(|row| row.kind.counts_samples());
-    let asked = if is_image {
+    let row = models.find(preset)?;
+    let writes_down = row.audio_tokens_per_second > 0.0 && row.encoder_layers.is_some();
+    let asked = if row.kind.counts_samples() {
         "images_per_second = 1".to_owned()
+    } else if writes_down {
+        // Greedy in captured graphs, and a search whose beams share a window.
+        let engine = if prompt < answer { "vllm" } else { "faster-whisper" };
+        format!("audio_hours = 1000000\nanswer_tokens = {answer}\nengine = \"{engine}\"")
     } else {
         format!("requests = 1000000\nprompt_tokens = {prompt}\nanswer_tokens = {answer}")
     };

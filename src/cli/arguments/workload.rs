@@ -52,7 +52,7 @@ impl WorkloadFlags {
 type Flag = (&'static str, &'static str, &'static str, &'static str);
 
 /// Keys that people set often. Every other key is reached by `--set`.
-const FLAGS: [Flag; 65] = [
+const FLAGS: [Flag; 69] = [
     ("model", "model.preset", "MODEL", "Take this named model, such as llama-3.1-8b (see `gpuplan catalog models`)"),
     (
         "config",
@@ -134,9 +134,13 @@ const FLAGS: [Flag; 65] = [
     ("requests-per-second", "serving.requests_per_second", "N", "Serve requests that arrive at this rate"),
     ("tokens-per-day", "serving.tokens_per_day", "TOKENS", "Serve this many tokens a day, of prompts and answers"),
     ("images-per-second", "serving.images_per_second", "N", "Serve images that arrive at this rate"),
+    ("audio-hours-per-day", "serving.audio_hours_per_day", "HOURS", "Write down this much sound a day"),
     ("requests", "serving.requests", "N", "Get this many requests done"),
     ("serving-tokens", "serving.tokens", "TOKENS", "Get this many tokens done, of prompts and answers"),
     ("images", "serving.images", "N", "Get this many images done"),
+    ("audio-hours", "serving.audio_hours", "HOURS", "Get this much sound written down"),
+    ("audio-seconds", "serving.audio_seconds", "SECONDS", "State the sound that a request is about"),
+    ("beams", "serving.beams", "N", "Follow this many transcripts at once (beam search)"),
     ("image-steps", "serving.steps", "N", "Make an image in this many steps of the sampler"),
     (
         "guidance",
@@ -145,7 +149,12 @@ const FLAGS: [Flag; 65] = [
         "Run a diffusion model with and without the prompt in every step: true or false",
     ),
     ("resolution", "serving.resolution", "PIXELS", "Make images of this side"),
-    ("images-at-once", "serving.batch", "N", "Make at most this many images together"),
+    (
+        "images-at-once",
+        "serving.batch",
+        "N",
+        "Make this many images, or write this many windows of sound, together at most",
+    ),
     ("prompt-tokens", "serving.prompt_tokens", "N", "State the tokens of a prompt"),
     ("answer-tokens", "serving.answer_tokens", "N", "State the tokens of an answer; 0: only the prompt is read"),
     ("time-to-first-token", "serving.time_to_first_token", "TIME", "Show nine of ten the first token within this time"),
@@ -155,7 +164,12 @@ const FLAGS: [Flag; 65] = [
     ("weights", "serving.weights", "FORMAT", "Serve weights in bf16, fp8, int8, int4, mxfp4 or nvfp4"),
     ("kv-cache", "serving.kv_cache", "FORMAT", "Keep keys and values in bf16, fp8 or int8"),
     ("availability", "serving.availability", "SHARE", "Have enough replicas for this share of time, such as 0.99"),
-    ("engine", "serving.engine", "ENGINE", "Serve with vllm, sglang or tensorrt-llm; images with tensorrt or pytorch"),
+    (
+        "engine",
+        "serving.engine",
+        "ENGINE",
+        "Serve with vllm, sglang or tensorrt-llm; images with tensorrt or pytorch, speech with faster-whisper",
+    ),
     ("tensor-parallel", "serving.tensor_parallel", "N", "Share each matrix of a served copy over this many GPUs"),
     ("pipeline-parallel", "serving.pipeline_parallel", "N", "Split a served copy into this many stages of layers"),
     (

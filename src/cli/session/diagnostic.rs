@@ -230,6 +230,7 @@ impl From<WorkloadFileError> for Diagnostic {
                 "serving.prompt_tokens" => diagnostic.hint("--prompt-tokens 1000 --answer-tokens 300"),
                 "serving.steps" => diagnostic.hint("--image-steps 28"),
                 "serving.guidance" => diagnostic.hint("--guidance true"),
+                "serving.audio_hours_per_day" => diagnostic.hint("--audio-hours 1000"),
                 "serving.answer_tokens" => diagnostic.hint("--answer-tokens 300"),
                 // A key of a part, such as a phase, is stated in the file.
                 key if key.contains(' ') => diagnostic,

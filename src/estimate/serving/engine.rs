@@ -88,8 +88,8 @@ impl EngineCosts {
         match engine {
             ServingEngine::TensorRtLlm => TENSORRT_LLM,
             ServingEngine::Vllm => VLLM,
-            // It serves models that answer in one pass, which take none of these.
-            ServingEngine::Sglang | ServingEngine::PyTorch => SGLANG,
+            // The last two serve models that answer in one pass, and speech, which take none of these.
+            ServingEngine::Sglang | ServingEngine::PyTorch | ServingEngine::FasterWhisper => SGLANG,
         }
     }
 }
@@ -115,7 +115,9 @@ impl Measured {
         let engine = match serving.engine {
             ServingEngine::TensorRtLlm => Engine::TensorRtLlm,
             // SGLang's kernels are FlashInfer's and its own, of which vLLM has the same or the like.
-            ServingEngine::Vllm | ServingEngine::Sglang | ServingEngine::PyTorch => Engine::Vllm,
+            ServingEngine::Vllm | ServingEngine::Sglang | ServingEngine::PyTorch | ServingEngine::FasterWhisper => {
+                Engine::Vllm
+            }
         };
         let table = KernelTable::embedded(machine.gpu)?;
         Some(Self { table, engine, costs: EngineCosts::of(serving.engine) })

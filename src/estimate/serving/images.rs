@@ -22,7 +22,7 @@ const FITTED_FORWARD_FLOPS: f64 = 804.257e9 / 4.0;
 const MERGED_LAYER_ELEMENTS: f64 = 16.0;
 /// Operators that PyTorch launches for the forward pass of a decoder's layer, which `launch_seconds` was fitted on: two norms of eight, four
 /// projections, two rotations of five, attention and a copy, two sums, five of a gated block (transformers, models/llama/modeling_llama.py).
-const DECODER_LAYER_OPERATORS: f64 = 40.0;
+pub(super) const DECODER_LAYER_OPERATORS: f64 = 40.0;
 /// Kernels that are left of so many operators where they are merged: 410 of 920 and 1,130 of 2,360 of the U-Nets of Stable Diffusion 1.5 and XL (five of
 /// a residual block, fourteen of a layer, three around layers). Counted.
 const MERGED_KERNELS: f64 = 0.46;
@@ -84,7 +84,7 @@ impl Replica<'_> {
     }
 
     /// Another network of the same replica.
-    fn part<'b>(
+    pub(super) fn part<'b>(
         &'b self,
         model: &'b Model,
         training: &'b Training,
@@ -184,8 +184,13 @@ impl Replica<'_> {
 
     /// Every kernel begins and ends. The host launches ahead, and is waited for where the GPU is faster.
     fn launched_one_by_one(&self, step: PassTime, operators: f64) -> PassTime {
-        let kernels = operators * KERNEL_SECONDS * self.launch_factor();
         let host = operators / DECODER_LAYER_OPERATORS * self.constants.launch_seconds * self.rates.host_time;
+        self.launched(step, operators, host)
+    }
+
+    /// The same where the host takes so long to launch them all.
+    pub(super) fn launched(&self, step: PassTime, operators: f64, host: f64) -> PassTime {
+        let kernels = operators * KERNEL_SECONDS * self.launch_factor();
         let busy = PassTime { launch: 0.0, ..step }.total();
         PassTime { launch: (host - busy).max(kernels).max(step.launch), ..step }
     }

@@ -14,18 +14,19 @@ mod measured;
 mod one_pass;
 pub mod prefill;
 pub mod round;
+mod speech;
 
 use crate::constants::{self as c, Constants};
 use crate::device::DeviceRates;
 use crate::machine::Machine;
 use crate::measurements::correction::{Correction, Factors};
-use crate::serving::eight_bits::{integer_rates, multiplies_in_eight};
+use crate::serving::eight_bits::{multiplies_in_eight, rates};
 use crate::serving::engine::{EngineCosts, Measured};
 use crate::serving::prefill::PrefillEstimate;
 use crate::time::gemm;
 use gpuplan_units::Quantiles;
 use gpuplan_workload::operators::{head_product, layer_products};
-use gpuplan_workload::{Gemm, Layout, Model, ModelKind, Precision, Serving, StoredFormat, Training, Workload};
+use gpuplan_workload::{Gemm, Layout, Model, ModelKind, Serving, Training, Workload};
 
 /// Share of a GPU's memory that an engine takes: the default of vLLM (`gpu_memory_utilization`) and, of what weights leave, of
 /// TensorRT-LLM (`free_gpu_memory_fraction`).
@@ -44,7 +45,7 @@ pub const MOST_SEQUENCES: u32 = 2048;
 /// that overlaps little. Seconds; judged.
 const HOST_SECONDS: f64 = 1e-3;
 /// Kernels of a layer in a captured graph, and what each takes to begin and end. Seconds; judged.
-const LAYER_KERNELS: f64 = 10.0;
+pub(super) const LAYER_KERNELS: f64 = 10.0;
 pub(super) const KERNEL_SECONDS: f64 = 2e-6;
 /// One all-reduce of a few kilobytes: every rank reads from all others at once, there and back.
 const REDUCE_HOPS: f64 = 2.0;
@@ -257,6 +258,9 @@ impl<'a> Replica<'a> {
 
     /// Of a model that writes answers.
     pub(super) fn held(&self) -> ReplicaMemory {
+        if self.writes_down() {
+            return self.held_for_speech();
+        }
         let m = self.model;
         let tensor = self.gpus();
         // Every attention group has all weights of attention.
@@ -293,7 +297,11 @@ impl<'a> Replica<'a> {
     pub fn pass(&self, batch: f64) -> PassTime {
         let running = (batch / self.stages() / self.groups()).max(1.0);
         let context = self.mean_context();
-        let stage = self.measured_pass(running, context).unwrap_or_else(|| self.closed_pass(running, context));
+        let stage = if self.writes_down() {
+            self.written(running)
+        } else {
+            self.measured_pass(running, context).unwrap_or_else(|| self.closed_pass(running, context))
+        };
         let pipeline = if self.layout.pipeline > 1 { self.handed_on(running * self.groups()) } else { 0.0 };
         let seconds = self.measured.map_or(HOST_SECONDS, |_| self.engine_costs().host);
         let host = PassTime { launch: seconds * self.launch_factor(), ..PassTime::default() };
@@ -330,11 +338,18 @@ impl<'a> Replica<'a> {
 
     /// What a prompt takes of the busiest GPU where many are read together, `pass_tokens` a pass.
     pub fn prompt(&self) -> PassTime {
+        if self.writes_down() {
+            let windows = self.prompts_a_pass().max(1.0);
+            return self.heard(windows).scaled(1.0 / windows);
+        }
         self.stage_prompt(self.pass_tokens).scaled(self.prompt / self.pass_tokens / self.groups())
     }
 
     /// A prompt alone on an idle replica, from its first layer to its last, with the passes that it needs.
     pub fn prompt_alone(&self) -> f64 {
+        if self.writes_down() {
+            return self.heard(1.0).plus(self.pass(1.0), 1.0).total();
+        }
         let passes = self.prompt_passes();
         let tokens = self.prompt.min(self.pass_tokens);
         let read = self.stage_prompt(tokens).total() * self.prompt / tokens * (1.0 + (self.stages() - 1.0) / passes);
@@ -475,21 +490,5 @@ impl<'a> Replica<'a> {
 impl PassTime {
     pub(super) fn scaled(self, times: f64) -> Self {
         Self::default().plus(self, times)
-    }
-}
-
-/// Rates with the precision of the weights. Recipes of training convert to 8 bits in both directions; a served model has its
-/// scales already, so where the ceiling of 8-bit products was measured it counts as that of 16-bit products does.
-fn rates(workload: &Workload, serving: &Serving, machine: &Machine, constants: &Constants) -> DeviceRates {
-    let gpu = machine.gpu;
-    let precision = if serving.weights == StoredFormat::Fp8 { Precision::Fp8 } else { Precision::Bf16 };
-    let rates = DeviceRates::new(gpu, precision, machine.card_share, constants);
-    match gpu.matmul_ceiling_tflops.fp8.filter(|_| precision == Precision::Fp8 && gpu.peak_tflops.fp8.is_some()) {
-        Some(ceiling) => {
-            let shares = constants.gemm_share * constants.generation(gpu.architecture) * machine.card_share;
-            DeviceRates { matmul: ceiling * 1e12 * shares, ..rates }
-        }
-        None if serving.weights == StoredFormat::Int8 => integer_rates(&workload.model, serving, gpu, rates),
-        None => rates,
     }
 }

@@ -68,13 +68,18 @@ impl Replica<'_> {
                 Ok(host.plus(self.convolved(batch)?, 1.0))
             };
         }
-        let stage = self.stage_prompt(batch * self.prompt);
         if matches!(kind, ModelKind::Decoder | ModelKind::Moe) {
-            return Ok(host.plus(stage, self.stages()));
+            return Ok(host.plus(self.stage_prompt(batch * self.prompt), self.stages()));
         }
+        Ok(host.plus(self.encoded(batch), self.stages()))
+    }
+
+    /// `batch` samples through the layers of one stage of an encoder.
+    pub(super) fn encoded(&self, batch: f64) -> PassTime {
+        let stage = self.stage_prompt(batch * self.prompt);
         let elementwise = self.stage_layers() * self.sums(batch * self.prompt);
         let attention = stage.attention * self.activation_bytes / 2.0;
-        Ok(host.plus(PassTime { attention, elementwise, ..stage }, self.stages()))
+        PassTime { attention, elementwise, ..stage }
     }
 
     /// What no product of an encoder's layer takes in: sums with their layer norms, and gates, which meet two products.

@@ -107,15 +107,15 @@ pub(super) fn doubts(replica: &Replica) -> Doubts {
         return Doubts { framework, structure: true, shape: replica.model.shape_is_guessed, ..Doubts::default() };
     }
     let architecture = replica.machine.gpu.architecture;
-    let makes_images = replica.serving.images.is_some();
+    // Models of several networks whose inference is in no fit, run by programs that differ in what they merge.
+    let has_parts = replica.serving.images.is_some() || replica.writes_down();
     Doubts {
         framework: true,
         gpu: matches!(architecture, Architecture::BlackwellRtx | Architecture::Blackwell | Architecture::Turing)
             || replica.machine.gpu.is_assumed(),
         vendor: architecture.is_amd() || replica.machine.gpu.is_assumed(),
-        structure: makes_images || replica.serving.weights != StoredFormat::Bf16 || replica.layout.pipeline > 1,
-        // Compilers differ in what they merge, and no inference of a diffusion model is in the fit.
-        stack: makes_images,
+        structure: has_parts || replica.serving.weights != StoredFormat::Bf16 || replica.layout.pipeline > 1,
+        stack: has_parts,
         experts: replica.model.experts.is_some(),
         shape: replica.model.shape_is_guessed,
         ..Doubts::default()

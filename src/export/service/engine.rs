@@ -20,6 +20,7 @@ pub fn word(engine: ServingEngine) -> &'static str {
         ServingEngine::Sglang => "sglang",
         ServingEngine::TensorRtLlm => "tensorrt-llm",
         ServingEngine::PyTorch => "pytorch",
+        ServingEngine::FasterWhisper => "faster-whisper",
     }
 }
 

@@ -51,7 +51,7 @@ impl ValueOfTime {
 fn useful_flops(workload: &Workload) -> f64 {
     let (model, training) = (&workload.model, &workload.training);
     if let Some(Serving { load: Load::Job { requests }, .. }) = &workload.serving {
-        let tokens = workload.serving.as_ref().map_or(0.0, Serving::tokens);
+        let tokens = workload.serving.as_ref().map_or(0.0, Serving::written_tokens);
         let forward = if model.kind.is_transformer() {
             model.training_flops_per_sample(tokens) / 3.0
         } else {

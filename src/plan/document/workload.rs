@@ -14,7 +14,7 @@ use gpuplan_estimate::constants::Fitted;
 use gpuplan_market::own::OwnPool;
 use gpuplan_units::{Hours, Seconds};
 use gpuplan_workload::file::WorkloadFile;
-use gpuplan_workload::{Assumption, Load, Precision, Sampling, Serving, StoredFormat, Task};
+use gpuplan_workload::{Assumption, Load, Precision, Sampling, Serving, StoredFormat, Task, Transcription};
 
 /// What an answer rests on: hashes of catalog, prices and measurements, and the seed of all draws.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -100,6 +100,9 @@ pub struct AskedServing {
     /// How a diffusion model makes an image; absent of other models.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub images: Option<Sampling>,
+    /// Sound of a request, of a model that hears; absent of other models.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audio: Option<Transcription>,
 }
 
 /// The workload file of a document, as the program reads it.
@@ -176,6 +179,7 @@ impl AskedServing {
             kv_cache: serving.kv_cache,
             availability: serving.availability,
             images: serving.images,
+            audio: serving.audio,
         }
     }
 }

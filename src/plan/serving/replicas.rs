@@ -228,6 +228,7 @@ fn splits(workload: &Workload, machine: &Machine, fixed: ServingLayout, most_nod
     if !model.kind.is_transformer()
         || model.kind.counts_samples()
         || workload.serving.is_some_and(|serving| serving.answer_tokens == 0)
+        || model.encoder_layers > 0
     {
         return vec![Split { layout: layout(1, 1), nodes_each: 1, on_a_node: devices }];
     }

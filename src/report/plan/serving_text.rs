@@ -40,6 +40,12 @@ fn lengths(workload: &Workload, serving: &Serving, count: f64) -> String {
             format!(" of {side} x {side} in {steps} {guided}step{many}", side = images.side)
         });
         format!("image{plural}{made}")
+    } else if let Some(audio) = serving.audio {
+        let written = match serving.answer_tokens {
+            0 => String::new(),
+            tokens => format!(", {tokens} tokens written"),
+        };
+        format!("request{plural} of {} s of sound{written}", format::three_figures(audio.seconds))
     } else if serving.answer_tokens == 0 {
         format!("request{plural} of {} tokens", serving.prompt_tokens)
     } else {
@@ -71,7 +77,10 @@ pub fn rows(plan: &Plan, context: &Context) -> Vec<(&'static str, String)> {
             ),
         ));
     }
-    let rate = format!("{} {}", rate_figure(detail.requests_per_second), per_second(context.workload));
+    let sound = serving.audio.map_or(String::new(), |audio| {
+        format!(" ({} hours of sound an hour)", format::three_figures(detail.requests_per_second * audio.seconds))
+    });
+    let rate = format!("{} {}{sound}", rate_figure(detail.requests_per_second), per_second(context.workload));
     let busy = detail.load * 100.0;
     rows.push(match serving.load {
         Load::Steady { .. } => (
@@ -121,6 +130,7 @@ fn unit(serving: &Serving) -> &'static str {
     match (serving.images, serving.answer_tokens) {
         (Some(_), _) => "images",
         (None, 0) => "requests",
+        _ if serving.audio.is_some() => "windows of sound",
         (None, _) => "sequences",
     }
 }
@@ -182,6 +192,9 @@ fn memory(plan: &Plan, context: &Context, serving: &Serving) -> String {
 
 fn money(json: &ServingRecord, serving: &Serving) -> String {
     let said = |amount: Option<Usd>| amount.map_or("-".to_owned(), price);
+    if serving.audio.is_some() {
+        return format!("{} an hour of sound", said(json.usd_per_audio_hour));
+    }
     match (json.usd_per_million_images, serving.answer_tokens) {
         (Some(images), _) => format!("{} a million images", price(images)),
         (None, 0) => format!("{} a million tokens", said(json.usd_per_million_tokens)),
@@ -196,6 +209,7 @@ fn money(json: &ServingRecord, serving: &Serving) -> String {
 /// Plans one a row; `*` marks the recommended one.
 pub fn plans_table(title: &str, plans: &[Plan], set: &PlanSet, context: &Context, width: u16, most: usize) -> String {
     let is_job = context.workload.serving.is_some_and(|serving| serving.is_job());
+    let hears = context.workload.serving.is_some_and(|serving| serving.audio.is_some());
     let columns = [
         Column::left("", 0),
         Column::left("GPUs", 0),
@@ -208,7 +222,7 @@ pub fn plans_table(title: &str, plans: &[Plan], set: &PlanSet, context: &Context
         Column::right(if is_job { "batch" } else { "load" }, 120),
         if is_job { Column::right("hours", 0) } else { Column::right("first 90 %", 0) },
         Column::right("a token", 90),
-        Column::right("$ a million", 100),
+        Column::right(if hears { "$ an hour of sound" } else { "$ a million" }, 100),
         Column::right("cost", 0),
         Column::right("90 %", 140),
     ];
@@ -244,7 +258,10 @@ fn plan_row(plan: &Plan, best: Option<&str>, is_job: bool, context: &Context) ->
         if is_job { detail.batch_limit.to_string() } else { format!("{:.0} %", detail.load * 100.0) },
         if is_job { plan.hours().to_string() } else { format::step_seconds(json.latency_seconds.ttft.p90) },
         each,
-        json.usd_per_million_tokens.or(json.usd_per_million_images).map_or(String::new(), price),
+        json.usd_per_audio_hour
+            .or(json.usd_per_million_tokens)
+            .or(json.usd_per_million_images)
+            .map_or(String::new(), price),
         format::usd(plan.cost.expected),
         format::usd(plan.cost.p90),
     ])

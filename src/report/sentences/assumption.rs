@@ -150,6 +150,9 @@ fn key_and_why(assumption: &Assumption) -> (&'static str, Cow<'static, str>) {
         | Assumption::ServingGuidance { .. }
         | Assumption::ServingResolution { .. }
         | Assumption::ServingAvailability { .. }
+        | Assumption::ServingAudio { .. }
+        | Assumption::ServingTranscript { .. }
+        | Assumption::ServingBeams { .. }
         | Assumption::ServingParts { .. } => return serving_key_and_why(assumption),
     };
     (key, why.into())
@@ -164,6 +167,18 @@ fn serving_key_and_why(assumption: &Assumption) -> (&'static str, Cow<'static, s
         Assumption::ServingResolution { .. } => {
             ("serving.resolution", "not stated: the side that the model was made for".into())
         }
+        Assumption::ServingAudio { overlaps: true, .. } => (
+            "serving.audio_seconds",
+            "not stated: new sound of a window; transformers' pipeline hears a third of each a second time".into(),
+        ),
+        Assumption::ServingAudio { .. } => (
+            "serving.audio_seconds",
+            "not stated: all that the model hears at once; shorter sound costs as much".into(),
+        ),
+        Assumption::ServingTranscript { .. } => {
+            ("serving.answer_tokens", "not stated: tokens of so much English speech, without silence".into())
+        }
+        Assumption::ServingBeams { .. } => ("serving.beams", "not stated: the engine's default".into()),
         _ => {
             let why = "not stated: share of time that enough replicas run, which spot has to keep";
             ("serving.availability", why.into())
@@ -233,6 +248,9 @@ fn value(assumption: &Assumption) -> String {
         Assumption::ServingSteps { steps, .. } => steps.to_string(),
         Assumption::ServingGuidance { guidance, .. } => guidance.to_string(),
         Assumption::ServingResolution { side } => side.to_string(),
+        Assumption::ServingAudio { seconds, .. } => two_figures(seconds),
+        Assumption::ServingTranscript { tokens } => tokens.to_string(),
+        Assumption::ServingBeams { beams } => beams.to_string(),
         Assumption::ServingParts { ref text_encoders } => {
             let words = text_encoders.iter().map(|encoder| encoder.word()).chain(["the decoder of AutoencoderKL"]);
             words.collect::<Vec<&str>>().join(", ")

@@ -11,11 +11,23 @@ use crate::file::written::WorkloadFile;
 const ALTERNATIVES: [(&str, &[&str]); 4] = [
     ("training", &["tokens", "samples", "epochs", "steps"]),
     ("training", &["global_batch", "global_batch_tokens"]),
-    ("serving", &["requests_per_second", "tokens_per_day", "images_per_second", "requests", "tokens", "images"]),
+    (
+        "serving",
+        &[
+            "requests_per_second",
+            "tokens_per_day",
+            "images_per_second",
+            "audio_hours_per_day",
+            "requests",
+            "tokens",
+            "images",
+            "audio_hours",
+        ],
+    ),
     ("serving", &["hours", "duration"]),
 ];
 /// Of `[serving]`: work that is done some day, ...
-const JOBS: [&str; 3] = ["requests", "tokens", "images"];
+const JOBS: [&str; 4] = ["requests", "tokens", "images", "audio_hours"];
 /// ... which has none of what users of a service wait for.
 const OF_A_SERVICE: [&str; 5] = ["hours", "duration", "availability", "time_to_first_token", "time_per_token"];
 

@@ -11,6 +11,8 @@ pub mod resolved;
 mod serving;
 mod serving_images;
 mod serving_layout;
+mod serving_load;
+mod serving_speech;
 mod training;
 
 use crate::amount::{Amount, Checkpoint};

@@ -277,7 +277,7 @@ pub struct LimitsSection {
     pub allow_slow_network: Option<bool>,
 }
 
-/// A model that answers. One of the first six says how much.
+/// A model that answers. One of the first eight says how much.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, expecting = "a table of keys")]
 pub struct ServingSection {
@@ -287,12 +287,16 @@ pub struct ServingSection {
     pub tokens_per_day: Option<Scalar>,
     /// Images that arrive a second.
     pub images_per_second: Option<Scalar>,
+    /// Hours of sound that arrive a day.
+    pub audio_hours_per_day: Option<Scalar>,
     /// Requests to get done.
     pub requests: Option<Scalar>,
     /// To get done, of prompts and answers together.
     pub tokens: Option<Scalar>,
     /// Images to get done.
     pub images: Option<Scalar>,
+    /// Hours of sound to get done.
+    pub audio_hours: Option<Scalar>,
     /// Tokens of a prompt.
     pub prompt_tokens: Option<Scalar>,
     /// Tokens of an answer; 0 where only the prompt is read.
@@ -318,7 +322,7 @@ pub struct ServingSection {
     /// Share of time that as many replicas run as the load needs, such as 0.99.
     pub availability: Option<Scalar>,
     /// The program that serves: vllm, sglang or tensorrt-llm; of models that answer in one pass tensorrt,
-    /// which merges operators, or pytorch, which does not.
+    /// which merges operators, or pytorch, which does not; of speech faster-whisper or pytorch (transformers) too.
     pub engine: Option<String>,
     /// GPUs that share each matrix of a copy; else chosen.
     pub tensor_parallel: Option<Scalar>,
@@ -350,8 +354,12 @@ pub struct ServingSection {
     pub guidance: Option<bool>,
     /// Side of the images that a diffusion model makes, in pixels.
     pub resolution: Option<Scalar>,
-    /// Images that a diffusion model makes together at most; else as many as fit.
+    /// Images that a diffusion model makes, or windows of sound that are written down, together at most; else as many as fit.
     pub batch: Option<Scalar>,
+    /// Seconds of sound that a request is about; else all that the model hears at once, 30 of Whisper.
+    pub audio_seconds: Option<Scalar>,
+    /// Transcripts that are followed at once in a search for the likeliest (beam search); 1: none but the likeliest token is.
+    pub beams: Option<Scalar>,
 }
 
 /// Work for machines without GPU.

@@ -32,6 +32,9 @@ pub fn model_types() -> impl Iterator<Item = &'static str> {
     families::model_types()
 }
 
+/// Tokens of a second of sound: 100 frames, of which the second convolution of the stem takes every other (arXiv 2212.04356, section 2.2).
+const WHISPER_TOKENS_PER_SECOND: f64 = 50.0;
+
 /// Where a configuration of several parts has that of its language model.
 const TEXT_PARTS: [(&str, &str); 4] = [
     ("text_config", "text_config."),
@@ -373,6 +376,7 @@ fn beside_layers(fields: &Fields, family: &Family, model: &mut Model) -> Result<
         let positions = fields.whole(&["max_source_positions"], CONTEXT)?.unwrap_or(1500);
         parameters += 3.0 * f64::from(bins) * hidden + 3.0 * hidden * hidden + f64::from(positions) * hidden;
         model.encoder_tokens = positions;
+        model.audio_tokens_per_second = WHISPER_TOKENS_PER_SECOND;
     }
     Ok(parameters)
 }

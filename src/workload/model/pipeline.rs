@@ -41,6 +41,12 @@ pub enum TextEncoder {
     /// Qwen/Qwen2.5-VL-7B-Instruct.
     #[serde(rename = "qwen2.5-vl-7b")]
     Qwen25Vl7b,
+    /// Qwen/Qwen3-4B.
+    #[serde(rename = "qwen3-4b")]
+    Qwen34b,
+    /// mistralai/Mistral-Small-3.2-24B-Instruct-2506.
+    #[serde(rename = "mistral-small-3.2-24b")]
+    MistralSmall24b,
 }
 
 /// The stages of a U-Net, from the widest picture to the smallest, and back.
@@ -75,6 +81,8 @@ pub struct Pipeline {
     pub layers: u32,
     pub hidden: u32,
     pub heads: u32,
+    /// Width of a feed-forward block as two matrices have it, where it is not four times `hidden`.
+    pub ffn_hidden: Option<u32>,
     /// Tokens of a prompt that a transformer attends to beside the picture's.
     pub prompt_tokens: u32,
     /// Elements a token and hidden unit that eager operators of a layer read and write beside products and attention, in 16 bits.
@@ -104,6 +112,8 @@ impl TextEncoder {
             Self::OpenClipG => "openclip-g",
             Self::T5Xxl => "t5-xxl",
             Self::Qwen25Vl7b => "qwen2.5-vl-7b",
+            Self::Qwen34b => "qwen3-4b",
+            Self::MistralSmall24b => "mistral-small-3.2-24b",
         }
     }
 
@@ -111,7 +121,9 @@ impl TextEncoder {
     pub fn tokens(self, prompt_tokens: u32) -> f64 {
         match self {
             Self::ClipL | Self::OpenClipH | Self::OpenClipG => f64::from(CLIP_TOKENS),
-            Self::T5Xxl | Self::Qwen25Vl7b => f64::from(prompt_tokens.max(CLIP_TOKENS)),
+            Self::T5Xxl | Self::Qwen25Vl7b | Self::Qwen34b | Self::MistralSmall24b => {
+                f64::from(prompt_tokens.max(CLIP_TOKENS))
+            }
         }
     }
 }

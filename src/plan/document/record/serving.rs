@@ -9,6 +9,7 @@ use crate::document::context::Context;
 use crate::document::reading::OptionalGroup;
 use crate::serving::standby::Standby;
 use gpuplan_units::{Quantiles, Seconds, Usd, UsdPerHour};
+use gpuplan_workload::Transcription;
 
 /// A served model, beside the fields of every plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -17,7 +18,7 @@ pub struct ServingRecord {
     pub replicas: u32,
     /// What people who wait see.
     pub latency_seconds: LatencyRecord,
-    /// Of prompts and answers together; `null` for models that answer images.
+    /// Of prompts and answers together; `null` for models that answer images or hear speech.
     pub usd_per_million_tokens: Option<Usd>,
     /// Of answers alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -25,6 +26,9 @@ pub struct ServingRecord {
     /// For models that answer images.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usd_per_million_images: Option<Usd>,
+    /// An hour of sound, for models that hear speech.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usd_per_audio_hour: Option<Usd>,
     /// How the replicas carry the load.
     pub serving: ServingDetail,
 }
@@ -109,14 +113,22 @@ impl ServingRecord {
         let (served, serving) = (plan.step.served?, context.workload.serving?);
         let counts_samples = context.workload.model.kind.counts_samples();
         let million = |each: f64| Usd::from_dollars(plan.cost.expected.dollars() / (serving.requests() * each) * 1e6);
+        let audio_hour = |audio: Transcription| {
+            Usd::from_dollars(plan.cost.expected.dollars() / (serving.requests() * audio.seconds) * 3600.0)
+        };
         let answer = f64::from(serving.answer_tokens);
         let per_token = Quantiles { expected: served.per_token, p50: served.per_token, p90: served.per_token };
         Some(Self {
             replicas: served.replicas,
             latency_seconds: LatencyRecord { ttft: served.first_token, per_token },
-            usd_per_million_tokens: if counts_samples { None } else { million(serving.tokens()) },
+            usd_per_million_tokens: if counts_samples || serving.audio.is_some() {
+                None
+            } else {
+                million(serving.tokens())
+            },
             usd_per_million_answer_tokens: if answer > 0.0 { million(answer) } else { None },
             usd_per_million_images: if counts_samples { million(1.0) } else { None },
+            usd_per_audio_hour: serving.audio.and_then(audio_hour),
             serving: ServingDetail {
                 requests_per_second: served.requests_per_second,
                 most_requests_per_second: served.most_requests_per_second,

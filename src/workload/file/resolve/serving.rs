@@ -2,20 +2,17 @@
 
 use crate::file::resolve::model::ResolvedModel;
 use crate::file::resolve::resolved::Resolved;
-use crate::file::resolve::{serving_images, serving_layout};
-use crate::file::scalar::{choice, conflict, invalid, invalid_near, missing, shown, stated_count, whole};
+use crate::file::resolve::{serving_images, serving_layout, serving_load, serving_speech};
+use crate::file::scalar::{choice, conflict, invalid, missing, shown, stated_count, whole};
 use crate::file::{
     DataSection, Scalar, ServingSection, SweepSection, TrainingSection, WorkloadFile, WorkloadFileError,
 };
 use crate::model::{Model, ModelKind};
-use crate::{Amount, Assumption, Checkpoint, Load, Precision, Serving, StoredFormat, Task, Training, Workload};
-use gpuplan_units::nearest::durations;
+use crate::{
+    Amount, Assumption, Checkpoint, Load, Precision, Serving, StoredFormat, Task, Training, Transcription, Workload,
+};
 use gpuplan_units::{Bytes, Hours, Seconds};
 
-/// Hours of a billing month, as the clouds count it.
-const MONTH: Hours = Hours(730.0);
-/// Longest service that is planned: a year.
-const LONGEST: Hours = Hours(8766.0);
 /// Share of time with enough replicas where nothing is said. Judged: half an hour a day may miss the target.
 const AVAILABILITY: f64 = 0.98;
 /// Text of a token, which a job writes to its bucket. Bytes; English text has about four characters a token (OpenAI, "What are
@@ -23,8 +20,6 @@ const AVAILABILITY: f64 = 0.98;
 const BYTES_PER_TOKEN: f64 = 4.0;
 /// Longest prompt and answer, each.
 const LONGEST_TEXT: u32 = 16_777_216;
-/// Requests a second beyond which nobody serves from one plan.
-const MOST_REQUESTS: f64 = 1e9;
 
 /// A complete workload that serves.
 pub(super) fn resolve(
@@ -36,8 +31,9 @@ pub(super) fn resolve(
     contradictions(file)?;
     can_be_served(&model)?;
     let section = &file.serving;
-    let (prompt_tokens, answer_tokens) = lengths(section, &model)?;
-    let load = load(section, &model, f64::from(prompt_tokens) + f64::from(answer_tokens), &mut assumed)?;
+    let (prompt_tokens, answer_tokens, audio) = request(section, &model, &mut assumed)?;
+    let tokens = f64::from(prompt_tokens) + f64::from(answer_tokens);
+    let load = serving_load::load(section, &model, tokens, audio, &mut assumed)?;
     meaningless(section, &model, answer_tokens)?;
     let weights = format(
         "serving.weights",
@@ -47,7 +43,7 @@ pub(super) fn resolve(
         &mut assumed,
     )?;
     let kv_cache = kv_cache(section, answer_tokens, &mut assumed)?;
-    let images = serving_images::sampling(section, &model, &mut assumed)?;
+    let images = serving_images::sampling(section, &model, audio.is_some(), &mut assumed)?;
     let serving = Serving {
         load,
         prompt_tokens,
@@ -57,7 +53,7 @@ pub(super) fn resolve(
         weights,
         kv_cache,
         availability: availability(section.availability.as_ref(), load, &mut assumed)?,
-        engine: serving_layout::engine(section, weights, answer_tokens, &mut assumed)?,
+        engine: serving_layout::engine(section, weights, answer_tokens, audio.is_some(), &mut assumed)?,
         layout: serving_layout::layout(section, &model, answer_tokens)?,
         speculation: serving_layout::speculation(section, &model, answer_tokens)?,
         disaggregation: serving_layout::disaggregation(
@@ -67,13 +63,15 @@ pub(super) fn resolve(
             matches!(load, Load::Job { .. }),
         )?,
         images,
+        audio,
     };
     if matches!(load, Load::Steady { .. }) && serving.time_to_first_token.is_none() {
         assumed.push(Assumption::ServingLatency { writes_tokens: answer_tokens > 0 });
     }
     let name = file.name_or(|| format!("{}-{}", model.name, if serving.is_job() { "batch" } else { "serving" }))?;
-    let sequence =
-        images.map_or_else(|| sequence(&model, native_tokens, prompt_tokens + answer_tokens), |it| Ok(it.side))?;
+    // Layers that write see their own tokens; an encoder of sound sees others.
+    let seen = if audio.is_some() && answer_tokens > 0 { answer_tokens } else { prompt_tokens + answer_tokens };
+    let sequence = images.map_or_else(|| sequence(&model, native_tokens, seen), |it| Ok(it.side))?;
     let mut training =
         Training::new(if answer_tokens == 0 { Task::InferencePrefill } else { Task::Inference }, sequence);
     training.precision = if weights == StoredFormat::Fp8 { Precision::Fp8 } else { Precision::Bf16 };
@@ -126,7 +124,13 @@ pub(super) fn is_named_as_task(training: &TrainingSection) -> bool {
 
 /// Sections and limits that belong to training, or mean nothing here.
 fn contradictions(file: &WorkloadFile) -> Result<(), WorkloadFileError> {
-    let steady = [&file.serving.requests_per_second, &file.serving.tokens_per_day, &file.serving.images_per_second];
+    let serving = &file.serving;
+    let steady = [
+        &serving.requests_per_second,
+        &serving.tokens_per_day,
+        &serving.images_per_second,
+        &serving.audio_hours_per_day,
+    ];
     let steps_alone = TrainingSection { steps: file.training.steps.clone(), ..TrainingSection::default() };
     let makes_images = file.serving.images_per_second.is_some() || file.serving.images.is_some();
     if makes_images && file.training.steps.is_some() && file.training == steps_alone {
@@ -176,8 +180,9 @@ fn can_be_served(model: &Model) -> Result<(), WorkloadFileError> {
         | ModelKind::CnnDetection => {
             return Ok(());
         }
+        ModelKind::Encdec if model.audio_tokens_per_second > 0.0 => return Ok(()),
         ModelKind::Encdec | ModelKind::MoeEncdec => {
-            "encoder-decoders keep two caches, which the serving estimate does not model"
+            "encoder-decoders keep two caches, which the serving estimate models for speech alone"
         }
         ModelKind::Diffusion => match serving_images::refusal(model) {
             Some(why) => why,
@@ -192,7 +197,21 @@ fn is_generative(model: &Model) -> bool {
     matches!(model.kind, ModelKind::Decoder | ModelKind::Moe)
 }
 
-/// Tokens of prompt and answer.
+/// Tokens of prompt and answer, and the sound that they are of.
+fn request(
+    section: &ServingSection,
+    model: &Model,
+    assumed: &mut Vec<Assumption>,
+) -> Result<(u32, u32, Option<Transcription>), WorkloadFileError> {
+    if serving_speech::is_heard(section, model)? {
+        let heard = serving_speech::heard(section, model, assumed)?;
+        return Ok((heard.prompt_tokens, heard.answer_tokens, Some(heard.audio)));
+    }
+    let (prompt, answer) = lengths(section, model)?;
+    Ok((prompt, answer, None))
+}
+
+/// Tokens of prompt and answer of a model that reads.
 fn lengths(section: &ServingSection, model: &Model) -> Result<(u32, u32), WorkloadFileError> {
     let prompt = whole("serving.prompt_tokens", section.prompt_tokens.as_ref(), 1..=LONGEST_TEXT)?;
     let answer = whole("serving.answer_tokens", section.answer_tokens.as_ref(), 0..=LONGEST_TEXT)?;
@@ -230,85 +249,6 @@ fn lengths(section: &ServingSection, model: &Model) -> Result<(u32, u32), Worklo
         return Err(invalid("serving.prompt_tokens", detail));
     }
     Ok((prompt, answer))
-}
-
-fn load(
-    section: &ServingSection,
-    model: &Model,
-    tokens: f64,
-    assumed: &mut Vec<Assumption>,
-) -> Result<Load, WorkloadFileError> {
-    let ways = [
-        ("serving.requests_per_second", &section.requests_per_second),
-        ("serving.tokens_per_day", &section.tokens_per_day),
-        ("serving.images_per_second", &section.images_per_second),
-        ("serving.requests", &section.requests),
-        ("serving.tokens", &section.tokens),
-        ("serving.images", &section.images),
-    ];
-    let mut stated = ways.into_iter().filter_map(|(key, way)| Some((key, way.as_ref()?)));
-    let images = model.kind.counts_samples();
-    let Some((key, way)) = stated.next() else {
-        let (key, ways) = if images {
-            ("serving.images_per_second", "images_per_second, or images to get done")
-        } else {
-            ("serving.requests_per_second", "requests_per_second, tokens_per_day, or requests or tokens to get done")
-        };
-        return Err(missing(key, format!("state how much is served: {ways}")));
-    };
-    if let Some((second, _)) = stated.next() {
-        return Err(conflict(key, second));
-    }
-    if images != key.contains("images") {
-        let unit = if images { "images" } else { "requests or tokens" };
-        return Err(invalid(key, format!("`{}` answers {unit}", model.name)));
-    }
-    let much = stated_count(key, way)?;
-    let requests_per_second = match key {
-        "serving.requests_per_second" | "serving.images_per_second" => much,
-        "serving.tokens_per_day" => much / tokens / 86_400.0,
-        _ => {
-            if section.hours.is_some() || section.duration.is_some() {
-                return Err(conflict(key, if section.hours.is_some() { "serving.hours" } else { "serving.duration" }));
-            }
-            return Ok(Load::Job {
-                requests: if key == "serving.tokens" { (much / tokens).ceil() } else { much.ceil() },
-            });
-        }
-    };
-    if requests_per_second > MOST_REQUESTS {
-        return Err(invalid(
-            key,
-            format!("`{requests_per_second:.3e}` requests a second are more than {MOST_REQUESTS:.0e}"),
-        ));
-    }
-    Ok(Load::Steady { requests_per_second, hours: hours(section, assumed)? })
-}
-
-fn hours(section: &ServingSection, assumed: &mut Vec<Assumption>) -> Result<Hours, WorkloadFileError> {
-    match (&section.hours, &section.duration) {
-        (Some(_), Some(_)) => Err(conflict("serving.hours", "serving.duration")),
-        (Some(hours), None) => {
-            let hours = stated_count("serving.hours", hours)?;
-            let fits = hours <= MONTH.0 + 14.0;
-            if fits {
-                Ok(Hours(hours))
-            } else {
-                Err(invalid("serving.hours", format!("`{hours}` is more than a month has; use `duration`")))
-            }
-        }
-        (None, Some(text)) => {
-            let hours = Hours::parse(text).ok().filter(|hours| hours.0 > 0.0 && *hours <= LONGEST);
-            hours.ok_or_else(|| {
-                let detail = format!("`{}` is not a valid duration; try 12h or 3d (a year at most)", shown(text));
-                invalid_near("serving.duration", detail, durations(text))
-            })
-        }
-        (None, None) => {
-            assumed.push(Assumption::ServingHours { hours: MONTH });
-            Ok(MONTH)
-        }
-    }
 }
 
 /// As the model is published where nothing is said.
@@ -370,6 +310,7 @@ fn availability(stated: Option<&Scalar>, load: Load, assumed: &mut Vec<Assumptio
 mod tests {
     use super::*;
     use crate::Models;
+    use crate::file::resolve::serving_load::MONTH;
 
     fn resolved(model: &str, serving: &str) -> Result<Resolved, WorkloadFileError> {
         let text = format!("[model]\npreset = \"{model}\"\n[serving]\n{serving}");

@@ -22,10 +22,11 @@ pub(super) fn refusal(model: &Model) -> Option<&'static str> {
     }
 }
 
-/// `None`: the model makes no pictures.
+/// `None`: the model makes no pictures. One that `hears` has batches too.
 pub(super) fn sampling(
     section: &ServingSection,
     model: &Model,
+    hears: bool,
     assumed: &mut Vec<Assumption>,
 ) -> Result<Option<Sampling>, WorkloadFileError> {
     if model.kind != ModelKind::Diffusion {
@@ -33,7 +34,7 @@ pub(super) fn sampling(
             ("serving.steps", section.steps.is_some()),
             ("serving.guidance", section.guidance.is_some()),
             ("serving.resolution", section.resolution.is_some()),
-            ("serving.batch", section.batch.is_some()),
+            ("serving.batch", section.batch.is_some() && !hears),
         ];
         return match stated.into_iter().find(|(_, is_stated)| *is_stated) {
             Some((key, _)) => {

@@ -10,16 +10,25 @@ const MOST_GPUS: u32 = 1024;
 /// Tokens drafted at once; what engines allow is far less (vLLM `num_speculative_tokens`).
 const MOST_DRAFTED: u32 = 64;
 
+pub(super) fn stated_engine(section: &ServingSection) -> Result<Option<ServingEngine>, WorkloadFileError> {
+    choice("serving.engine", section.engine.as_deref())
+}
+
 /// vLLM where a model writes answers and nobody says more.
 pub(super) fn engine(
     section: &ServingSection,
     weights: StoredFormat,
     answer_tokens: u32,
+    hears: bool,
     assumed: &mut Vec<Assumption>,
 ) -> Result<ServingEngine, WorkloadFileError> {
-    if let Some(engine) = choice("serving.engine", section.engine.as_deref())? {
-        if engine == ServingEngine::PyTorch && answer_tokens > 0 {
-            let why = "PyTorch without an engine is estimated for models that answer in one pass; try vllm, sglang or tensorrt-llm";
+    if let Some(engine) = stated_engine(section)? {
+        if engine == ServingEngine::PyTorch && answer_tokens > 0 && !hears {
+            let why = "PyTorch without an engine is estimated for models that answer in one pass, and for speech; try vllm, sglang or tensorrt-llm";
+            return Err(invalid("serving.engine", why));
+        }
+        if engine == ServingEngine::FasterWhisper && !(hears && answer_tokens > 0) {
+            let why = "faster-whisper runs speech alone; try vllm, sglang or tensorrt-llm";
             return Err(invalid("serving.engine", why));
         }
         if engine == ServingEngine::PyTorch && weights != StoredFormat::Bf16 {
@@ -90,6 +99,8 @@ pub(super) fn disaggregation(
         Some(true) | None if says_how || section.disaggregated == Some(true) => {
             let why = if answer_tokens == 0 {
                 "no answers are written, so there is nothing to take apart"
+            } else if model.encoder_layers > 0 {
+                "an encoder and its decoder run on one GPU"
             } else if is_job {
                 "a batch job has nobody who waits, so the same GPUs read prompts and write answers"
             } else if section.pipeline_parallel.is_some() {
@@ -117,8 +128,10 @@ impl Stated<'_> {
             ("attention_data_parallel", groups.is_some()),
             ("expert_parallel", expert_parallel),
         ];
-        if let Some((name, _)) = stated.into_iter().find(|(_, is_stated)| *is_stated && answer_tokens == 0) {
-            return Err(invalid(&key(name), format!("`{}` answers in one pass, on one GPU", model.name)));
+        let is_whole = answer_tokens == 0 || model.encoder_layers > 0;
+        if let Some((name, _)) = stated.into_iter().find(|(_, is_stated)| *is_stated && is_whole) {
+            let how = if answer_tokens == 0 { "answers in one pass, on one GPU" } else { "runs on one GPU" };
+            return Err(invalid(&key(name), format!("`{}` {how}", model.name)));
         }
         if let Some(tensor) = tensor
             && !model.heads.is_multiple_of(tensor)

@@ -59,7 +59,7 @@ const VARIANTS: [&str; 22] = [
 ];
 
 /// Words of models that make pictures, films or sound, whose size says nothing of a language model's shape.
-const OTHER_KINDS: [&str; 16] = [
+const OTHER_KINDS: [&str; 25] = [
     "image",
     "t2i",
     "t2v",
@@ -76,6 +76,15 @@ const OTHER_KINDS: [&str; 16] = [
     "vocoder",
     "codec",
     "depth",
+    "asr",
+    "speech",
+    "voice",
+    "transcribe",
+    "canary",
+    "parakeet",
+    "kokoro",
+    "csm",
+    "chatterbox",
 ];
 
 /// A size in the name may be rounded by this factor from that of the model it was made of.
@@ -168,8 +177,9 @@ impl Spelling {
         if !is_sized && (at.len() < 2 || last - first + 1 != at.len() || !is_prefix) {
             return false;
         }
-        // `whisper-large-v9` is no `whisper-large`, and `gpt-2.5` no `gpt-2`.
-        let is_other_version = |word: &&str| is_version(word) || word.starts_with(|c: char| c.is_ascii_digit());
+        // `whisper-large-v9` is no `whisper-large`, `gpt-2.5` no `gpt-2`, and `gemma-3n` no `gemma-3`.
+        let is_other_version =
+            |word: &&str| word.len() == 1 || is_version(word) || word.starts_with(|c: char| c.is_ascii_digit());
         if !is_sized
             && own.get(last + 1).is_some_and(|word| is_other_version(word) && !is_date(word) && size(word).is_none())
         {
@@ -287,6 +297,7 @@ mod tests {
             "llava-llama-3-8b-v1_1",
             "GLM-4.5-Air-Flash",
             "captioner-bert",
+            "bert-base-x",
         ] {
             assert_eq!(made_of(name), None, "{name}");
         }
@@ -300,7 +311,16 @@ mod tests {
         assert_eq!(stated("acme/Kolibri-350m"), dense(3.5e8));
         assert_eq!(stated("acme/Kolibri-7B-1M"), dense(7e9));
         assert_eq!(stated("Kolibri-80B-A3B"), Some(StatedSize { parameters: 8e10, active: Some(3e9) }));
-        for name in ["Kolibri", "Kolibri-7B-to-3B", "Kolibri-T2V-14B", "Kolibri-8x7B", "Kolibri-7B-lora", "gpt-4o"] {
+        for name in [
+            "Kolibri",
+            "Kolibri-7B-to-3B",
+            "Kolibri-T2V-14B",
+            "Kolibri-ASR-1B",
+            "canary-1b",
+            "Kolibri-8x7B",
+            "Kolibri-7B-lora",
+            "gpt-4o",
+        ] {
             assert_eq!(stated(name), None, "{name}");
         }
     }

@@ -6,12 +6,13 @@ use crate::model::{ConvolutionNorm, MlpKind, Model, ModelKind, NormKind};
 impl Pipeline {
     /// The transformer as a stack of layers that see every token.
     pub fn transformer(&self) -> Model {
-        encoder(self.layers, self.hidden, self.heads, 4 * self.hidden, MlpKind::Gelu)
+        encoder(self.layers, self.hidden, self.heads, self.ffn_hidden.unwrap_or(4 * self.hidden), MlpKind::Gelu)
     }
 }
 
 impl TextEncoder {
-    /// Sizes of its `config.json` with the parameters of its file; those of Qwen2.5-VL include its image tower, which is loaded with it.
+    /// Sizes of its `config.json` with the parameters of its file; those of Qwen2.5-VL and Mistral Small include an image tower, which is loaded
+    /// with them.
     pub fn model(self) -> Model {
         let (parameters, model) = match self {
             Self::ClipL => (123_060_480.0, encoder(12, 768, 12, 3072, MlpKind::Gelu)),
@@ -19,6 +20,14 @@ impl TextEncoder {
             Self::OpenClipG => (694_659_840.0, encoder(32, 1280, 20, 5120, MlpKind::Gelu)),
             Self::T5Xxl => (4_762_310_656.0, encoder(24, 4096, 64, 10_240, MlpKind::Glu)),
             Self::Qwen25Vl7b => (8_292_166_656.0, Model { kv_heads: 4, ..encoder(28, 3584, 28, 18_944, MlpKind::Glu) }),
+            Self::Qwen34b => {
+                let model = encoder(36, 2560, 32, 9728, MlpKind::Glu);
+                (4_022_468_096.0, Model { kv_heads: 8, head_dim: 128, ..model })
+            }
+            Self::MistralSmall24b => {
+                let model = encoder(40, 5120, 32, 32_768, MlpKind::Glu);
+                (24_011_361_280.0, Model { kv_heads: 8, head_dim: 128, ..model })
+            }
         };
         Model { name: self.word().to_owned(), parameters, ..model }
     }
