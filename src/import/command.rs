@@ -164,6 +164,11 @@ fn read_start(
     recipe::apply(dialect, &entries, asked, names);
     kind_of_work(&entries, asked);
     teacher_of_program(start.name(), asked);
+    let training = &asked.workload.training;
+    if several.is_no_training(start) && (training.task.is_some() || training.base_weights.is_some()) {
+        let why = format!("`{}` says by its name that it trains nothing", start.name());
+        asked.not_planned.get_or_insert(why);
+    }
     recipe::task_of_program(start.name(), &entries, asked);
     recipe::amount_of_data(dialect, &entries, asked);
     // A launcher of GPUs starts work, whatever else its line leaves open.
@@ -315,6 +320,8 @@ fn other_work(entry: &Entry, value: &str, is_kind: bool, asked: &mut JobRequest)
             Some(format!("which learning from preferences `{} {value}` means is not said", entry.shown));
     } else if has(&GENERATORS) || REWARDS.iter().any(|key| entry.key.ends_with(key)) {
         recipe::objective("rl", recipe::OBJECTIVES, asked);
+    } else if has(&["ctc"]) {
+        asked.not_planned = Some(format!("the estimate knows no recognition of speech (`{}`)", entry.shown));
     } else if is_kind && CONTRASTS.contains(&value) {
         asked.not_planned = Some(format!("the estimate knows no learning by comparison (`{} {value}`)", entry.shown));
     }

@@ -27,6 +27,10 @@ pub fn of_launcher(before: &[String], launch: &[Entry], asked: &mut JobRequest) 
             (None, None) => {}
         }
     }
+    // `torchrun --standalone` meets nobody on another machine.
+    if asked.kind == JobKind::Script && launch.iter().any(|entry| entry.key == "standalone") {
+        asked.launch.machines = asked.launch.machines.or(Some(1));
+    }
     // Horovod has a process for each GPU: `horovodrun -np 8 -H host-a:4,host-b:4`.
     if before.iter().any(|word| word.rsplit('/').next() == Some("horovodrun")) {
         let of = |flag: &str| before.windows(2).find(|pair| pair[0] == flag).map(|pair| pair[1].as_str());

@@ -73,6 +73,11 @@ impl Several {
         rank(start) == self.highest
     }
 
+    /// Whether a command says by its name that it trains nothing: `inference.py`, where the script has no other work.
+    pub fn is_no_training(&self, start: &Start) -> bool {
+        self.highest == Rank::Further && begins(start, &FURTHER).is_some()
+    }
+
     /// Makes unknown what another command says otherwise: which of them is meant nobody tells.
     pub fn blur(&self, flags: &mut [Entry]) {
         for flag in flags.iter_mut().filter(|flag| self.different.contains(&flag.key)) {
@@ -88,13 +93,15 @@ impl Several {
     }
 }
 
-fn rank(start: &Start) -> Rank {
+/// Where the first word stands that begins so: `prepare_training_data.py` prepares, `train_and_eval.py` trains.
+fn begins(start: &Start, all: &[&str]) -> Option<usize> {
     let lower = start.program.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
-    // Where the first word stands that begins so: `prepare_training_data.py` prepares, `train_and_eval.py` trains.
-    let begins = |all: &[&str]| {
-        let mut words = lower.split(|letter: char| !letter.is_ascii_alphanumeric());
-        words.position(|word| all.iter().any(|beginning| word.starts_with(beginning)))
-    };
+    let mut words = lower.split(|letter: char| !letter.is_ascii_alphanumeric());
+    words.position(|word| all.iter().any(|beginning| word.starts_with(beginning)))
+}
+
+fn rank(start: &Start) -> Rank {
+    let begins = |all: &[&str]| begins(start, all);
     let serves = [
         "vllm serve",
         "vllm.entrypoints",

@@ -176,6 +176,9 @@ fn a_configuration_of_ones_own_needs_no_word_of_a_trainer() {
     assert_eq!(top.workload.training.micro_batch, Some(number("2")));
     let of_section = "model: {base_model_id: Qwen/Qwen2.5-7B}\ntraining: {per_device_train_batch_size: 2}\n";
     assert_eq!(read(of_section).unwrap().workload.model.preset.as_deref(), Some("qwen2.5-7b"));
+    let tried = "base_model: Qwen/Qwen2.5-3B\nqlora: {r: 8, load_in_4bit: true}\ntraining: {epochs: 3, batch_size: 1, learning_rate: 1e-4}\nmicro_test: {epochs: 1}\n";
+    let training = read(tried).unwrap().workload.training;
+    assert_eq!((&training.epochs, training.task.as_deref()), (&Some(number("3")), Some("qlora")));
     // A model may be named elsewhere.
     let without = read("per_device_train_batch_size: 4\nnum_train_epochs: 5\nbf16: true\n").unwrap();
     assert_eq!((&without.workload.training.micro_batch, without.model_name), (&Some(number("4")), None));
@@ -197,4 +200,24 @@ fn only_an_engine_serves() {
     ] {
         assert_eq!(serves(text), expected, "{text}");
     }
+}
+
+/// Where nothing trains, the name of what runs says so, and a loss for speech is none of a language model's.
+#[test]
+fn what_trains_nothing_or_something_else_says_so() {
+    let not_planned = |words: &str| asked(words).not_planned.is_some();
+    for (words, expected) in [
+        ("python inference.py --base_model Qwen/Qwen3-8B --load_in_4bit true", true),
+        ("python train.py --base_model Qwen/Qwen3-8B --load_in_4bit true", false),
+        ("python finetune.py --base_model Qwen/Qwen3-8B --lr 1e-4\npython inference.py --base_model a", false),
+        ("torchrun --nproc_per_node 2 train_asr.py --base_model Qwen/Qwen3-8B --lambda_ctc 0.2", true),
+        ("torchrun --nproc_per_node 2 train_asr.py --base_model Qwen/Qwen3-8B --lambda_ctc 0", false),
+    ] {
+        assert_eq!(not_planned(words), expected, "{words}");
+    }
+    let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
+    let script = "torchrun --standalone --nproc_per_node 2 train.py --lr 1";
+    assert_eq!(crate::read(script, Names::new(&hardware, &models)).unwrap().launch.machines, Some(1));
+    let bits = asked("python train.py --base_model Qwen/Qwen3-8B --lora_r 8 --use_4bit true --lr 1");
+    assert_eq!(bits.workload.training.task.as_deref(), Some("qlora"));
 }

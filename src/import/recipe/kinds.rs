@@ -51,7 +51,8 @@ pub fn of_document(document: &Value, entries: &[Entry]) -> Option<&'static Diale
     let has = |key: &&str| entries.iter().any(|entry| entry.key == **key);
     // Axolotl and Hugging Face's parser have no sections: a model beside `training.per_device_train_batch_size` is somebody's own.
     let is_own = |keys: &[&str]| {
-        (keys == ["base_model"] || keys == ["model_name_or_path"]) && entries.iter().any(is_batch_of_section)
+        let has_section = entries.iter().any(|entry| is_batch_of_section(entry) || entry.key == "training.batch_size");
+        (keys == ["base_model"] || keys == ["model_name_or_path"]) && has_section
     };
     let kinds = KINDS.iter().filter(|_| document.is_object());
     kinds.into_iter().find(|(keys, _)| keys.iter().all(has) && !is_own(keys)).map(|(_, dialect)| *dialect)
@@ -94,7 +95,8 @@ pub fn without_sections(entries: Vec<Entry>) -> (Vec<Entry>, Option<&'static Dia
     if !of_trainer && !own {
         return (entries, None);
     }
-    let is_own = |(section, rest): &(&str, &str)| !rest.contains('.') && !OTHERS.contains(section);
+    let is_own =
+        |(section, rest): &(&str, &str)| !rest.contains('.') && !section.split('_').any(|word| OTHERS.contains(&word));
     let plain = |entry: Entry| {
         let Some((section, rest)) = entry.key.split_once('.').filter(is_own) else {
             return entry;
@@ -103,8 +105,8 @@ pub fn without_sections(entries: Vec<Entry>) -> (Vec<Entry>, Option<&'static Dia
             ("model" | "lm", "name" | "path" | "dir" | "model_dir" | "model_path" | "name_or_path" | "base" | "id") => {
                 "model_name_or_path"
             }
-            ("lora" | "peft", "r" | "rank") => "lora_r",
-            ("lora" | "peft", "target_modules") => "lora_target_modules",
+            ("lora" | "peft" | "qlora", "r" | "rank") => "lora_r",
+            ("lora" | "peft" | "qlora", "target_modules") => "lora_target_modules",
             (_, rest) => rest,
         };
         Entry { key: key.to_owned(), ..entry }

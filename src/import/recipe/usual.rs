@@ -175,6 +175,7 @@ pub const SETTINGS: &[(&str, Setting)] = &[
     ("load_in_bits", Choice(|file| &mut file.training.base_weights, &[("4", "nf4")])),
     ("bits", Choice(|file| &mut file.training.base_weights, &[("4", "nf4")])),
     ("load_in_4bit", Switch(|file| &mut file.training.base_weights, "nf4")),
+    ("use_4bit", Switch(|file| &mut file.training.base_weights, "nf4")),
     ("load_in_8bit", Switch(|file| &mut file.training.base_weights, "int8")),
     ("attn_implementation", Choice(|file| &mut file.training.attention, ATTENTION)),
     ("use_flash_attn", Switch(|file| &mut file.training.attention, "flash")),
