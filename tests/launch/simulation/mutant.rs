@@ -59,16 +59,16 @@ impl Mutant {
         match self {
             Self::OldWordIsLife | Self::TokenOfTheName | Self::LifeWithoutLease => 0,
             Self::LedgerIsForgotten | Self::LeaseAtThePlannedPrice => 1,
-            Self::WallClock => 3,
+            Self::WallClock => 15,
             Self::EndsWithoutNotice => 5,
             Self::BlindIsSilent => 16,
-            Self::ListsHaveNoAge => 36,
+            Self::ListsHaveNoAge => 88,
             Self::StopForgetsOrders => 38,
             Self::DeposedMachineBegins => 107,
             Self::NewGangDoesNotWait => 162,
             Self::NobodyAsksWhoLeads => 279,
             Self::RebootForgetsTheEnd => 579,
-            Self::WordsOfTheOldGangCount => 0,
+            Self::WordsOfTheOldGangCount => 277,
         }
     }
 }
