@@ -85,7 +85,9 @@ class AskedServing(Record):
     """Share of time that as many replicas run as the load needs."""
     images: Sampling | None
     """How a diffusion model makes an image; absent of other models."""
-    _kinds = {"images": "Sampling"}
+    audio: Transcription | None
+    """Sound of a request, of a model that hears; absent of other models."""
+    _kinds = {"images": "Sampling", "audio": "Transcription"}
 
 
 class Band(Record):
@@ -850,11 +852,13 @@ class PlanRecord(Record):
     latency_seconds: LatencyRecord | None
     """What people who wait see."""
     usd_per_million_tokens: Money | None
-    """Of prompts and answers together; `null` for models that answer images."""
+    """Of prompts and answers together; `null` for models that answer images or hear speech."""
     usd_per_million_answer_tokens: Money | None
     """Of answers alone."""
     usd_per_million_images: Money | None
     """For models that answer images."""
+    usd_per_audio_hour: Money | None
+    """An hour of sound, for models that hear speech."""
     serving: ServingDetail | None
     """How the replicas carry the load."""
     checkpoint: CheckpointRecord | None
@@ -871,7 +875,7 @@ class PlanRecord(Record):
     """How to run it well."""
     suggestions: list[Remark] | None
     """`advice` with figures."""
-    _kinds = {"rate_usd_per_hour": "Money", "price": "PriceRecord", "layout": "LayoutRecord", "step_seconds": "Band", "step_parts": "StepPart", "tokens_per_second": "Band", "samples_per_second": "Band", "gpu_memory_bytes": "Band", "gpu_utilization": "Band", "input": "InputRecord", "run_hours": "Quantiles", "cost_usd": "Quantiles2", "full_cost_usd": "Money", "bill": "BillLineRecord", "energy": "EnergyRecord", "spot": "SpotRecord", "latency_seconds": "LatencyRecord", "usd_per_million_tokens": "Money", "usd_per_million_answer_tokens": "Money", "usd_per_million_images": "Money", "serving": "ServingDetail", "checkpoint": "CheckpointRecord", "staging": "StagingRecord", "sweep": "SweepRecord", "reasons": "Remark", "suggestions": "Remark"}
+    _kinds = {"rate_usd_per_hour": "Money", "price": "PriceRecord", "layout": "LayoutRecord", "step_seconds": "Band", "step_parts": "StepPart", "tokens_per_second": "Band", "samples_per_second": "Band", "gpu_memory_bytes": "Band", "gpu_utilization": "Band", "input": "InputRecord", "run_hours": "Quantiles", "cost_usd": "Quantiles2", "full_cost_usd": "Money", "bill": "BillLineRecord", "energy": "EnergyRecord", "spot": "SpotRecord", "latency_seconds": "LatencyRecord", "usd_per_million_tokens": "Money", "usd_per_million_answer_tokens": "Money", "usd_per_million_images": "Money", "usd_per_audio_hour": "Money", "serving": "ServingDetail", "checkpoint": "CheckpointRecord", "staging": "StagingRecord", "sweep": "SweepRecord", "reasons": "Remark", "suggestions": "Remark"}
 
 
 class PoolFigures(Record):
@@ -1383,6 +1387,16 @@ class TotalRecord(Record):
     deadline_hours: float | None
     """For all phases; `null`: none was given."""
     _kinds = {"run_hours": "Quantiles", "cost_usd": "Quantiles2"}
+
+
+class Transcription(Record):
+    """Sound that is written down. A request is a window of it."""
+    seconds: float
+    """Sound that a request is about, without what is heard a second time. Seconds."""
+    beams: int
+    """Transcripts of a window that are followed at once, of which the likeliest is kept (beam search); 1: greedy."""
+    batch: int | None
+    """Windows that are written down together at most; `None`: as many as fit."""
 
 
 class UnitCosts(Record):

@@ -83,6 +83,9 @@ pub fn sentence(assumption: &Assumption) -> String {
 }
 
 const NOT_STATED: &str = "not stated";
+const ONLY_THE_SIZE: &str = "only the size is known: the shape of another model of about this size, with a wide band";
+const ONLY_THE_OPERATIONS: &str =
+    "only parameters and operations are known: memory traffic as in this kind, with a wide band";
 
 fn key_and_why(assumption: &Assumption) -> (&'static str, Cow<'static, str>) {
     let (key, why) = match *assumption {
@@ -117,12 +120,8 @@ fn key_and_why(assumption: &Assumption) -> (&'static str, Cow<'static, str>) {
         Assumption::ModelOfName { .. } => {
             ("model", "by its name a fine-tune or another packaging of it; --config config.json knows for certain")
         }
-        Assumption::ModelShape { .. } => {
-            ("model", "only the size is known: the shape of another model of about this size, with a wide band")
-        }
-        Assumption::ModelTraffic { .. } => {
-            ("model.kind", "only parameters and operations are known: memory traffic as in this kind, with a wide band")
-        }
+        Assumption::ModelShape { .. } => ("model", ONLY_THE_SIZE),
+        Assumption::ModelTraffic { .. } => ("model.kind", ONLY_THE_OPERATIONS),
         Assumption::Parameters { replaces_own, .. } => ("parameters", sizes_basis(replaces_own)),
         Assumption::Simplified { simplification } => ("model", simplified(simplification)),
         Assumption::DataSize { .. } => ("data.size", "not stated: no time and no money is counted for moving data"),
