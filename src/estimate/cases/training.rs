@@ -88,13 +88,7 @@ impl CaseTraining {
             dropout: self.lora_dropout.unwrap_or(false),
         });
         let chunked = self.chunked_loss == Some(true);
-        let has_none = |year| year < gpu.architecture.fused_attention_since();
-        let attention = match self.attention {
-            None if precision.activation_bytes() < 4.0 && self.framework_year.is_some_and(has_none) => {
-                Some(note(assumed, "attention", "eager", AttentionKernel::Eager))
-            }
-            stated => stated,
-        };
+        let attention = self.attention_on(gpu, precision, assumed);
         Ok(Training {
             base_weights: self.base_weights.or((task == Task::Qlora).then_some(BaseWeights::Nf4)),
             sequence_length: within("sequence_length", sequence, 1 << 24)?,
@@ -126,6 +120,17 @@ impl CaseTraining {
             framework_year: self.framework_year.map(framework_year).transpose()?,
             ..Training::new(task, sequence)
         })
+    }
+
+    /// As stated; eager where the stack is older than fused attention on the chip; `None`: as the framework does.
+    fn attention_on(&self, gpu: &Gpu, precision: Precision, assumed: &mut Vec<String>) -> Option<AttentionKernel> {
+        let is_older = self.framework_year.is_some_and(|year| year < gpu.architecture.fused_attention_since());
+        match self.attention {
+            None if is_older && precision.activation_bytes() < 4.0 => {
+                Some(note(assumed, "attention", "eager", AttentionKernel::Eager))
+            }
+            stated => stated,
+        }
     }
 
     /// What a recipe of few bits does beside its format; what is not stated is Transformer Engine's default.

@@ -101,9 +101,32 @@ pub fn read(documents: &[Value], names: Names) -> Result<JobRequest, ImportError
     if let Some(entrypoint) = text_at("/spec/entrypoint") {
         command::read(entrypoint, &[], &mut asked, names);
     }
+    let machines = machines_of(job, &mut asked, names)?;
+    if word(job, "kind") == "InferenceService" && asked.workload.serving.is_empty() && asked.not_planned.is_none() {
+        asked.not_planned = Some("it serves a model by an engine that the estimate does not know".to_owned());
+    }
+    let Some((count, choices)) = machines else {
+        return open_machines(asked);
+    };
+    // One is priced of those that a tool has yet to count, and no number is the job's own.
+    if has_open_count(&asked) {
+        asked.assumed.push(JobAssumption::OneMachine);
+    } else {
+        asked.nodes = Some(count..=count);
+    }
+    asked.assumed.push(JobAssumption::MachinePerPod);
+    if choices.iter().all(|choice| !choice.is_spot) {
+        asked.assumed.push(JobAssumption::NoSpotNodes);
+    }
+    asked.choices = choices;
+    Ok(asked)
+}
+
+/// How many machines the pods with GPUs ask for, and what each may be; `None`: none of them asks for a GPU.
+fn machines_of(job: &Value, asked: &mut JobRequest, names: Names) -> Result<Option<(u32, Vec<Choice>)>, ImportError> {
     let mut machines: Option<(u32, Vec<Choice>)> = None;
-    for pods in pods::of(job, &mut asked)? {
-        let choices = choices(pods.spec, &mut asked, names)?;
+    for pods in pods::of(job, asked)? {
+        let choices = choices(pods.spec, asked, names)?;
         if choices.iter().all(|choice| choice.gpus.is_none()) {
             asked.note_without_effect("pods without GPUs", pods.count);
             continue;
@@ -124,24 +147,7 @@ pub fn read(documents: &[Value], names: Names) -> Result<JobRequest, ImportError
             }
         };
     }
-    if word(job, "kind") == "InferenceService" && asked.workload.serving.is_empty() && asked.not_planned.is_none() {
-        asked.not_planned = Some("it serves a model by an engine that the estimate does not know".to_owned());
-    }
-    let Some((count, choices)) = machines else {
-        return open_machines(asked);
-    };
-    // One is priced of those that a tool has yet to count, and no number is the job's own.
-    if has_open_count(&asked) {
-        asked.assumed.push(JobAssumption::OneMachine);
-    } else {
-        asked.nodes = Some(count..=count);
-    }
-    asked.assumed.push(JobAssumption::MachinePerPod);
-    if choices.iter().all(|choice| !choice.is_spot) {
-        asked.assumed.push(JobAssumption::NoSpotNodes);
-    }
-    asked.choices = choices;
-    Ok(asked)
+    Ok(machines)
 }
 
 /// A file that a ConfigMap among the objects holds.
