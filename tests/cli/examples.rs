@@ -21,7 +21,7 @@ const EXAMPLES: [&str; 20] = [
     "ppo-13b",
     "serve-deepseek-v3",
     "serve-flux",
-    "transcribe-whisper",
+    "serve-whisper",
     "post-training-8b",
     "distill-1b",
     "embed-a-billion",

@@ -150,7 +150,7 @@ fn contradictions(file: &WorkloadFile) -> Result<(), WorkloadFileError> {
     if file.limits.deadline.is_some() && steady.iter().any(|way| way.is_some()) {
         return Err(invalid(
             "limits.deadline",
-            "a service runs for its hours and has no deadline; a batch job (`serving.tokens`) may have one",
+            "a service runs for its hours and has no deadline; a batch job (`serving.tokens`, of sound `serving.audio_hours`) may have one",
         ));
     }
     if file.limits.max_nodes == Some(0) {
