@@ -403,7 +403,7 @@ fn the_next_launch_takes_a_machine_over_on_google_cloud() {
         grep -slzx LEFT=warm-one /proc/[0-9]*/environ; echo looked; exec ./train.py";
     let said = launch("two", &["--keep-warm", "20m"], look);
     assert!(said.contains(&format!("{machine} of one is taken over: nothing is rented")), "{said}");
-    assert_eq!(bed.machines.inserted(), [machine.clone()], "one machine served both");
+    assert_eq!(bed.machines.inserted(), std::slice::from_ref(machine), "one machine served both");
     let logs = bed.run(&["logs", "two"]).stdout;
     assert!(logs.starts_with("looked\ntrain: from step 0 of "), "nothing of the run before is found: {logs}");
     let result = std::fs::read_to_string(bed.machines.folder_of(machine).join("work/result.json")).unwrap();
@@ -463,8 +463,8 @@ fn a_machine_with_an_account_of_its_own_leads_a_run_on_google_cloud() {
     let result = std::fs::read_to_string(bed.machines.folder_of(trains).join("work/result.json")).unwrap();
     assert_eq!(result, undisturbed());
     let status = bed.run(&["status", "--output", "json"]).json();
-    let states: Vec<_> = status["runs"].as_array().unwrap().iter().map(|run| run["state"].as_str().unwrap()).collect();
-    assert_eq!(states, ["completed", "completed"], "the run and its leader: {status:#}");
+    let said: Vec<_> = status["runs"].as_array().unwrap().iter().map(|run| run["state"].as_str().unwrap()).collect();
+    assert_eq!(said, ["completed", "completed"], "the run and its leader: {status:#}");
     // The role in `setup.tf` allows what the leader asked, and no more than a launch.
     let role = gpuplan::clouds::gcp::SETUP.split_once("\"google_project_iam_custom_role\" \"leader\"").unwrap().1;
     let role = role.split_once("\n}\n").unwrap().0;

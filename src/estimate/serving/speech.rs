@@ -74,8 +74,8 @@ impl Replica<'_> {
         let encoder = self.encoder();
         let training = Training { sequence_length: self.prompt as u32, ..self.training.clone() };
         let part = self.part(&encoder, &training, self.serving, self.rates);
-        let encoded = part.encoded(windows);
-        PassTime { launch: encoded.launch + windows * self.prepared(), ..encoded }
+        let pass = part.encoded(windows);
+        PassTime { launch: pass.launch + windows * self.prepared(), ..pass }
     }
 
     /// Of the host, before a window is heard.
