@@ -258,7 +258,7 @@ impl<'a> Replica<'a> {
 
     /// Of a model that writes answers.
     pub(super) fn held(&self) -> ReplicaMemory {
-        if self.writes_down() {
+        if self.transcribes() {
             return self.held_for_speech();
         }
         let m = self.model;
@@ -297,7 +297,7 @@ impl<'a> Replica<'a> {
     pub fn pass(&self, batch: f64) -> PassTime {
         let running = (batch / self.stages() / self.groups()).max(1.0);
         let context = self.mean_context();
-        let stage = if self.writes_down() {
+        let stage = if self.transcribes() {
             self.written(running)
         } else {
             self.measured_pass(running, context).unwrap_or_else(|| self.closed_pass(running, context))
@@ -338,17 +338,17 @@ impl<'a> Replica<'a> {
 
     /// What a prompt takes of the busiest GPU where many are read together, `pass_tokens` a pass.
     pub fn prompt(&self) -> PassTime {
-        if self.writes_down() {
+        if self.transcribes() {
             let windows = self.prompts_a_pass().max(1.0);
-            return self.heard(windows).scaled(1.0 / windows);
+            return self.encoded_windows(windows).scaled(1.0 / windows);
         }
         self.stage_prompt(self.pass_tokens).scaled(self.prompt / self.pass_tokens / self.groups())
     }
 
     /// A prompt alone on an idle replica, from its first layer to its last, with the passes that it needs.
     pub fn prompt_alone(&self) -> f64 {
-        if self.writes_down() {
-            return self.heard(1.0).plus(self.pass(1.0), 1.0).total();
+        if self.transcribes() {
+            return self.encoded_windows(1.0).plus(self.pass(1.0), 1.0).total();
         }
         let passes = self.prompt_passes();
         let tokens = self.prompt.min(self.pass_tokens);

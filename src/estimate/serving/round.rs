@@ -108,7 +108,7 @@ pub(super) fn doubts(replica: &Replica) -> Doubts {
     }
     let architecture = replica.machine.gpu.architecture;
     // Models of several networks whose inference is in no fit, run by programs that differ in what they merge.
-    let has_parts = replica.serving.images.is_some() || replica.writes_down();
+    let has_parts = replica.serving.images.is_some() || replica.transcribes();
     Doubts {
         framework: true,
         gpu: matches!(architecture, Architecture::BlackwellRtx | Architecture::Blackwell | Architecture::Turing)

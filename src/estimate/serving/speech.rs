@@ -33,7 +33,7 @@ const HALF: f64 = 2.0;
 
 impl Replica<'_> {
     /// Whether an encoder hears and a decoder writes.
-    pub(super) fn writes_down(&self) -> bool {
+    pub(super) fn transcribes(&self) -> bool {
         self.serving.audio.is_some() && self.model.encoder_layers > 0
     }
 
@@ -70,7 +70,7 @@ impl Replica<'_> {
     }
 
     /// `windows` through the encoder.
-    pub(super) fn heard(&self, windows: f64) -> PassTime {
+    pub(super) fn encoded_windows(&self, windows: f64) -> PassTime {
         let encoder = self.encoder();
         let training = Training { sequence_length: self.prompt as u32, ..self.training.clone() };
         let part = self.part(&encoder, &training, self.serving, self.rates);
@@ -92,7 +92,7 @@ impl Replica<'_> {
         let sequences = windows * self.beams();
         let context = START_TOKENS + f64::from(self.serving.answer_tokens) / 2.0;
         let token = part.closed_pass(sequences, context);
-        let step = PassTime { attention: token.attention + self.looked_at(windows, sequences), ..token };
+        let step = PassTime { attention: token.attention + self.cross_attention(windows, sequences), ..token };
         let layers = f64::from(self.model.layers);
         let operators = layers * LAYER_OPERATORS;
         let mut step = match self.serving.engine {
@@ -115,7 +115,7 @@ impl Replica<'_> {
 
     /// Seconds in which every sequence attends to its window, in all layers. CTranslate2 reads a window once for all its beams
     /// (src/layers/attention.cc, `beam_size`); others keep a copy for each.
-    fn looked_at(&self, windows: f64, sequences: f64) -> f64 {
+    fn cross_attention(&self, windows: f64, sequences: f64) -> f64 {
         let copies = if self.serving.engine == ServingEngine::FasterWhisper { windows } else { sequences };
         let layers = f64::from(self.model.layers);
         let bytes = layers * copies * self.window_bytes();

@@ -29,7 +29,8 @@ const OF_AWS: &str = "t3.small";
 const RATE_OF_AWS: UsdPerHour = UsdPerHour::from_nanos(33_600_000);
 /// The same on Google Cloud, where half of a core is its own.
 const OF_GOOGLE: &str = "e2-small";
-/// In Dammam, the dearest region; $0.0168 in us-central1 (half a vCPU and 2 GiB by the rates of Cyclenerd's price list, 2026).
+/// $0.0168 in us-central1 (half a vCPU and 2 GiB by the rates of Cyclenerd's price list, 2026) times 1.6, what an e2-highcpu costs in Dammam, the
+/// dearest region, over us-central1: no row of an e2-small there was at hand.
 const RATE_OF_GOOGLE: UsdPerHour = UsdPerHour::from_nanos(26_900_000);
 /// For the program and its journal; an image that needs more gets it. Judgement.
 const DISK_GIB: u32 = 30;
