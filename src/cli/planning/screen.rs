@@ -4,10 +4,13 @@ use crate::planning::arguments::PlanArguments;
 use crate::question::answer::Answered;
 use crate::session::Session;
 use crate::session::question::question;
-use gpuplan_plan::Plan;
 use gpuplan_plan::document::Context;
+use gpuplan_plan::{Plan, Warning};
 use gpuplan_report::plan::brief::{self, Screen};
 use gpuplan_report::plan::plan_text;
+
+/// A rise of so much, which one in ten such prices has had since it was seen, makes amounts a rough guide.
+const MOVES: f64 = 0.1;
 
 /// The first screen, and everything behind it where that is asked for.
 pub fn shown(
@@ -18,7 +21,13 @@ pub fn shown(
     session: &Session,
 ) -> String {
     let offer = answered.catalogs.market.offer(best.offer);
-    let headline = session.very_old_price(offer.quote.observed_at).filter(|_| offer.owned.is_none());
+    // A list price that hardly ever moves is no rough guide, however long ago it was seen.
+    let can_have_moved = answered
+        .set
+        .warnings
+        .iter()
+        .any(|warning| matches!(warning, Warning::OldPrice { p90_change, .. } if *p90_change > MOVES));
+    let headline = session.very_old_price(offer.quote.observed_at).filter(|_| offer.owned.is_none() && can_have_moved);
     let launch = launch_command(answered, best, session).filter(|_| arguments.from.is_none());
     let screen =
         Screen { headline: headline.as_deref(), launch: launch.as_deref(), width: session.width, style: session.style };

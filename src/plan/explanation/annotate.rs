@@ -108,7 +108,11 @@ fn priced_only(pricer: &Pricer, best: &Plan, set: &PlanSet) -> Option<Warning> {
     let cloud = |plan: &Plan| world.hardware.instance(plan.instance).cloud.label().to_owned();
     let is_launchable = |plan: &Plan| pricer.is_launchable(world.market.offer(plan.offer));
     if !is_launchable(best) {
-        return Some(Warning::NotLaunchable { cloud: cloud(best) });
+        let limits = pricer.context.limits;
+        let asked = &limits.offers.clouds;
+        let not_asked = limits.launchable.iter().flatten().filter(|known| !asked.is_empty() && !asked.contains(known));
+        let not_asked = not_asked.map(|cloud| cloud.as_str().to_owned()).collect();
+        return Some(Warning::NotLaunchable { cloud: cloud(best), not_asked });
     }
     let other = better(pricer, best, set, |standing| standing.is_elsewhere && !standing.is_price_unknown)?;
     Some(Warning::BetterWherePricedOnly {

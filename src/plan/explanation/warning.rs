@@ -51,6 +51,9 @@ pub enum Warning {
     /// The recommended machines cannot be launched by this program.
     NotLaunchable {
         cloud: String,
+        /// Clouds on which it launches and that the question left out. Empty: they were looked at, and nothing there keeps every limit.
+        #[serde(default)]
+        not_asked: Vec<String>,
     },
     /// A cloud on which nothing can be launched has a plan that would have been recommended.
     BetterWherePricedOnly {

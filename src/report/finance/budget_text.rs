@@ -28,10 +28,10 @@ fn head(budget: &Budget) -> Vec<String> {
         if budget.tax == "excluded" { "tax excluded".to_owned() } else { format!("tax of {} included", budget.tax) };
     let mut lines = vec![
         format!(
-            "{}: {} to {last}, {} phases, US dollars, {tax}",
+            "{}: {} to {last}, {}, US dollars, {tax}",
             budget.name,
             budget.period.start,
-            budget.phases.len()
+            if budget.phases.len() == 1 { "1 phase".to_owned() } else { format!("{} phases", budget.phases.len()) }
         ),
         format!(
             "{} expected; with probability 0.9 under {}, with probability 0.5 under {}",

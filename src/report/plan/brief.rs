@@ -227,10 +227,13 @@ fn choices(set: &PlanSet, context: &Context, width: u16, style: Style) -> String
     };
     let titles: Vec<String> = titles.iter().map(|title| (*title).to_owned()).collect();
     let mut out = format!("{}\n", style.faint(&line(&titles)));
-    for (pick, cells) in set.picks.iter().zip(&rows) {
-        let why = format!("{}: {}", sentences::pick::roles(&pick.roles), sentences::pick::sentence(&pick.why));
-        let text = line(cells);
-        let has_room = text.chars().count() + 2 + why.chars().count() <= usize::from(width);
+    let reason =
+        |pick: &Pick| format!("{}: {}", sentences::pick::roles(&pick.roles), sentences::pick::sentence(&pick.why));
+    let lines: Vec<(String, String)> =
+        set.picks.iter().zip(&rows).map(|(pick, cells)| (line(cells), reason(pick))).collect();
+    // All beside their rows or all under them: a reader's eye goes down one column.
+    let has_room = lines.iter().all(|(text, why)| text.chars().count() + 2 + why.chars().count() <= usize::from(width));
+    for (pick, (text, why)) in set.picks.iter().zip(lines) {
         out.push_str(&if pick.roles.contains(&Role::Recommended) { style.strong(&text) } else { text });
         if has_room {
             let _ = writeln!(out, "  {}", style.faint(&why));

@@ -96,11 +96,13 @@ fn offer(warning: &Warning) -> String {
         Warning::Booked { booking, upfront_usd } => {
             format!("{}, {} up front, used or not", span(booking), format::usd(*upfront_usd))
         }
-        Warning::NotLaunchable { cloud } => {
-            format!(
-                "gpuplan cannot launch at {cloud}: rent there yourself, or name a cloud with --cloud aws or --cloud gcp"
-            )
-        }
+        Warning::NotLaunchable { cloud, not_asked } if not_asked.is_empty() => format!(
+            "gpuplan cannot launch at {cloud}, and nothing where it can keeps every limit: rent there yourself; `gpuplan export` writes the job"
+        ),
+        Warning::NotLaunchable { cloud, not_asked } => format!(
+            "gpuplan cannot launch at {cloud}: rent there yourself, or look at a cloud where it can with --cloud {}",
+            not_asked.join(",")
+        ),
         Warning::BetterWherePricedOnly { plan, cloud, cost_usd, run_hours } => {
             format!("better, but gpuplan cannot launch at {cloud}: {} in {run_hours} ({plan})", format::usd(*cost_usd))
         }
