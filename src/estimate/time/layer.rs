@@ -357,7 +357,7 @@ impl LayerInput<'_> {
         if self.step.training.base_weights.is_some() {
             seconds *= self.step.constants.launch_quantised;
         }
-        if self.step.setting.layout.shard == Shard::Zero3 && self.step.setting.layout.data > 1 {
+        if self.step.setting.layout.shard == Shard::Zero3 && self.step.setting.layout.copies() > 1 {
             seconds += self.step.constants.launch_gather_seconds;
         }
         (seconds * self.passes.launches() + self.reduces() * self.step.constants.launch_collective_seconds)

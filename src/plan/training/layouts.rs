@@ -163,7 +163,8 @@ fn expert_degrees(model: &Model, machine: &Machine, data: u32) -> Vec<u32> {
 /// Data-parallel ranks copy everything, or split states, or split weights too: over all ranks, or in groups of those that
 /// share a GPU link.
 fn shards(layout: &Layout, splits_weights: bool, machine: &Machine, gpus: u32) -> Vec<(Shard, Option<u32>)> {
-    if layout.data == 1 {
+    // Ranks that share a sequence hold copies too, and states are split over them.
+    if layout.copies() == 1 {
         return vec![(Shard::None, None)];
     }
     let inside = machine.link_domain(gpus) / layout.tensor;
@@ -189,6 +190,19 @@ fn shards(layout: &Layout, splits_weights: bool, machine: &Machine, gpus: u32) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gpuplan_hardware::Hardware;
+
+    /// Eight ranks that share one long sequence would each hold all states of 8B parameters: 128 GB.
+    #[test]
+    fn states_are_split_over_ranks_that_share_a_sequence() {
+        let hardware = Hardware::embedded().unwrap();
+        let node = &hardware.instances().iter().find(|instance| instance.name == "p5.48xlarge").unwrap().node;
+        let machine = Machine::new(hardware.gpu(node.gpu), node);
+        let long = Layout { context: 8, ..Layout::default() };
+        let split = shards(&long, false, &machine, 8);
+        assert_eq!(split, [(Shard::Zero1, None), (Shard::None, None), (Shard::Zero3, None)]);
+        assert_eq!(shards(&Layout::default(), false, &machine, 1), [(Shard::None, None)]);
+    }
 
     /// Llama 3 405B has 126 layers and DeepSeek-V3 61, and both were trained on 16 stages.
     #[test]

@@ -92,6 +92,8 @@ impl fmt::Display for Layout {
         }
         match (self.shard, self.data) {
             (_, 1) if words.is_empty() => words.push("1 GPU".to_owned()),
+            (Shard::Zero1, 1) if self.context > 1 => words.push("ZeRO-1 over CP".to_owned()),
+            (Shard::Zero3, 1) if self.context > 1 => words.push("FSDP over CP".to_owned()),
             (_, 1) => {}
             (Shard::None, data) => {
                 words.push(if words.is_empty() { format!("DDP x{data}") } else { format!("DP{data}") });
@@ -120,5 +122,8 @@ mod tests {
         assert_eq!(megatron.to_string(), "TP8 PP4 DP16 ZeRO-1");
         assert_eq!(Layout { shard_group: Some(8), ..megatron }.to_string(), "TP8 PP4 DP16 ZeRO-1 in 8s");
         assert_eq!(megatron.gpus(), 512);
+        let long = Layout { context: 8, shard: Shard::Zero3, ..Layout::default() };
+        assert_eq!(long.to_string(), "CP8 FSDP over CP");
+        assert_eq!(Layout { shard: Shard::None, ..long }.to_string(), "CP8");
     }
 }
