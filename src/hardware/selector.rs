@@ -63,7 +63,10 @@ impl GpuSelector {
         let mut selector = Self { names: Vec::new(), memory_gb: 0.0..=f64::INFINITY, count: None, share: None };
         let mut seen_memory = false;
         for (position, part) in text.trim().split(':').enumerate() {
-            if let Some(memory) = memory_range(part) {
+            // `4090:2` has its count elsewhere.
+            if let Some(family) = digits_of_a_name(part, hardware).filter(|_| position == 0 && text.contains(':')) {
+                selector.names = vec![Name::Family(plain(family))];
+            } else if let Some(memory) = memory_range(part) {
                 if std::mem::replace(&mut seen_memory, true) {
                     return Err(malformed());
                 }
@@ -207,9 +210,15 @@ fn counted(text: &str) -> Option<(u32, &str)> {
 /// A number of four digits alone is a name as often as a count: `4090`. As a range, `4090..4090`, it is a count.
 fn count_that_is_a_name(text: &str, hardware: &Hardware) -> Option<SelectorError> {
     let text = text.trim();
-    let count = text.parse().ok().filter(|count: &u32| *count >= 1000)?;
-    let name = hardware.gpus().iter().map(|gpu| gpu.family.as_str()).find(|family| plain(family).ends_with(text))?;
-    Some(SelectorError::CountOrName { count, name: name.to_owned() })
+    let name = digits_of_a_name(text, hardware)?.to_owned();
+    Some(SelectorError::CountOrName { count: text.parse().ok()?, name })
+}
+
+/// The family whose name ends in these four digits or more.
+fn digits_of_a_name<'h>(text: &str, hardware: &'h Hardware) -> Option<&'h str> {
+    let text = text.trim();
+    text.parse().ok().filter(|count: &u32| *count >= 1000)?;
+    hardware.gpus().iter().map(|gpu| gpu.family.as_str()).find(|family| plain(family).ends_with(text))
 }
 
 /// `80GB`, `24GB+`, `24GB..80GB`.
@@ -293,6 +302,7 @@ mod tests {
             assert!(selector.matches_count(8) && !selector.matches_count(2), "{text}");
         }
         assert_eq!(chosen("A100:24..40GB"), ["a100-sxm4-40", "a100-pcie-40"]);
+        assert_eq!(chosen("4090:2"), chosen("RTX-4090:2"));
     }
 
     #[test]

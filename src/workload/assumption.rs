@@ -303,8 +303,8 @@ pub enum BatchBasis {
     Goyal,
     /// The recipe of Stanford Alpaca.
     Alpaca,
-    /// Lambert et al. 2024 (arXiv 2411.15124), Tulu 3: 512 Ki tokens.
-    Tulu3,
+    /// Gao et al. 2024 (arXiv 2410.02660), ProLong: 4 Mi tokens.
+    ProLong,
     /// Devlin et al. 2018 (arXiv 1810.04805), BERT.
     Devlin,
     /// Raffel et al. 2019 (arXiv 1910.10683), T5.

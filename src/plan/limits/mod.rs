@@ -27,6 +27,7 @@ use gpuplan_hardware::{CloudId, GpuSelector, Hardware, NodeShape};
 use gpuplan_units::names::did_you_mean;
 use gpuplan_units::separators::parse_amount;
 use gpuplan_units::{GpuCount, Hours, Usd, nearest};
+use gpuplan_workload::Objective as TrainingObjective;
 use gpuplan_workload::file::LimitsSection;
 
 /// What to aim for among plans that keep every limit.
@@ -232,9 +233,21 @@ fn value_of_time(text: &str) -> Result<Usd, LimitsError> {
     money("value_of_time", text.trim())
 }
 
+/// What a plan aims at is not what a model is trained for, and both are called an objective.
+fn of_training(error: LimitsError, text: &str) -> LimitsError {
+    match error {
+        LimitsError::Invalid { key, detail, nearest } if choice::<TrainingObjective>(key, Some(text)).is_ok() => {
+            let detail = format!("{detail}; what the model is trained for is --set training.objective={}", text.trim());
+            LimitsError::Invalid { key, detail, nearest }
+        }
+        error => error,
+    }
+}
+
 /// An objective that weighs no time contradicts a value of it.
 fn objective(section: &LimitsSection) -> Result<Objective, LimitsError> {
-    let objective = choice("objective", section.objective.as_deref())?;
+    let text = section.objective.as_deref();
+    let objective = choice("objective", text).map_err(|error| of_training(error, text.unwrap_or_default()))?;
     match (&section.value_of_time, objective) {
         (None, _) | (Some(_), Objective::CostAndTime) => Ok(objective),
         (Some(value), _) => {
@@ -419,6 +432,8 @@ mod tests {
             other => panic!("{other}"),
         };
         assert_eq!(nearest(choice::<Objective>("objective", Some("times")).unwrap_err()), ["time"]);
+        let section = LimitsSection { objective: Some("dpo".to_owned()), ..LimitsSection::default() };
+        assert!(objective(&section).unwrap_err().to_string().ends_with("is --set training.objective=dpo"));
         assert_eq!(choice::<PurchaseChoice>("purchase", Some("On_Demand")).unwrap(), PurchaseChoice::OnDemand);
         assert_eq!(nearest(nodes(4097).unwrap_err()), ["4096"]);
         assert_eq!(nearest(confidence("90").unwrap_err()), ["90%"]);

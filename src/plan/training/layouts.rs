@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use gpuplan_estimate::Machine;
 use gpuplan_workload::{Layout, Model, Recompute, Shard, Stacks, Task, Training};
 
-/// Sequences longer than this are worth splitting over GPUs.
+/// Sequences of so many tokens and more are worth splitting over GPUs.
 const CONTEXT_PARALLEL_FROM: u32 = 32_768;
 
 /// How much fuller than the mean the fullest stage of a pipeline may be: 126 layers on 16 stages (Llama 3, arXiv 2407.21783 section 3.3.2) are
@@ -147,7 +147,7 @@ pub fn uneven_stages(layers: u32, stages: u32, virtual_stages: u32) -> Option<Un
 }
 
 fn context_degrees(training: &Training, ranks: u32) -> Vec<u32> {
-    let long = training.sequence_length > CONTEXT_PARALLEL_FROM;
+    let long = training.sequence_length >= CONTEXT_PARALLEL_FROM;
     [1, 2, 4, 8].into_iter().filter(|c| *c == 1 || (long && ranks.is_multiple_of(*c))).collect()
 }
 

@@ -301,7 +301,7 @@ fn batch_basis(basis: BatchBasis) -> &'static str {
         BatchBasis::Qlora => "QLoRA, arXiv 2305.14314 table 9",
         BatchBasis::Goyal => "reference minibatch of Goyal et al., arXiv 1706.02677",
         BatchBasis::Alpaca => "recipe of Stanford Alpaca",
-        BatchBasis::Tulu3 => "524,288 tokens, as Tulu 3, arXiv 2411.15124",
+        BatchBasis::ProLong => "4M tokens, as ProLong, arXiv 2410.02660",
         BatchBasis::Devlin => "recipe of BERT, arXiv 1810.04805 appendix A",
         BatchBasis::Raffel => "recipe of T5, arXiv 1910.10683 section 3.1.2",
         BatchBasis::Radford => "recipe of Whisper, arXiv 2212.04356 table 17",

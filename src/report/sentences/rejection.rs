@@ -147,7 +147,7 @@ pub fn fix(rejection: &Rejection) -> String {
         Rejection::OutOfMemory { needed_bytes, .. } => {
             format!("a GPU with {needed_bytes}, more GPUs to split over, or a shorter sequence")
         }
-        Rejection::Indivisible { .. } => "a global batch that more counts divide".to_owned(),
+        Rejection::Indivisible { gpus, .. } => format!("--global-batch {gpus}, or another multiple of it"),
         Rejection::Unsupported { .. }
         | Rejection::SweepRunTooLarge { .. }
         | Rejection::SliceOfSlice

@@ -15,9 +15,9 @@ const FULL_FINE_TUNE_SEQUENCES: u64 = 128;
 /// Adapters: Dettmers et al. 2023 (arXiv 2305.14314) table 9.
 const ADAPTER_SEQUENCES: u64 = 16;
 
-/// Most tokens of a step of a fine-tune: 128 sequences of 4,096, Lambert et al. 2024 (Tulu 3, arXiv 2411.15124). Longer sequences come
-/// fewer at a time.
-const FINE_TUNE_TOKENS: u64 = 128 * 4096;
+/// Most tokens of a step of a fine-tune: ProLong, which has sequences of 64 Ki and more (Gao et al. 2024, arXiv 2410.02660). Longer sequences
+/// come fewer at a time.
+const FINE_TUNE_TOKENS: u64 = 1 << 22;
 
 /// Encoders: Devlin et al. 2018 (arXiv 1810.04805) appendix A.2 and A.3, of the batches for fine-tuning the larger.
 const ENCODER_SEQUENCES: u64 = 256;
@@ -140,8 +140,8 @@ fn recipe(task: Task, model: &Model, sequence_length: u32, multiple: u64, assume
     if let Some((mut sequences, mut basis)) = published {
         // A power of two, which divides over GPUs.
         let most = 1 << (FINE_TUNE_TOKENS / u64::from(sequence_length)).max(1).ilog2();
-        if matches!(basis, BatchBasis::Qlora | BatchBasis::Alpaca) && !model.kind.counts_samples() && sequences > most {
-            (sequences, basis) = (most, BatchBasis::Tulu3);
+        if matches!(basis, BatchBasis::Qlora | BatchBasis::Alpaca) && sequences > most {
+            (sequences, basis) = (most, BatchBasis::ProLong);
         }
         let sequences = sequences.next_multiple_of(multiple);
         assumed.push(Assumption::GlobalBatch { sequences, basis });

@@ -114,6 +114,6 @@ mod tests {
                 .resolve(&Models::embedded().unwrap(), None)
                 .map(|_| ()),
         );
-        assert!(task.unwrap_err().to_string().contains("objective = \"dpo\""));
+        assert!(task.unwrap_err().to_string().contains("--set training.objective=dpo"));
     }
 }

@@ -249,8 +249,9 @@ fn unknown_task(text: &str, words: &[&str]) -> WorkloadFileError {
             invalid_near("training.task", detail(""), ["pretrain".to_owned()])
         }
         "dpo" | "ipo" | "orpo" | "simpo" | "cpo" | "kto" | "reward" | "distill" | "distillation" => {
-            let both =
-                format!("; `{word}` is an objective: task = \"full-fine-tune\" (or lora) with objective = \"{word}\"");
+            let both = format!(
+                "; `{word}` is an objective: --task full-fine-tune (or lora) with --set training.objective={word}"
+            );
             invalid_near("training.task", detail(&both), Vec::new())
         }
         "grpo" | "ppo" | "rlhf" | "rlvr" | "rl" => {
@@ -321,9 +322,9 @@ mod tests {
             ("llama-3.1-405b", "task = \"pretrain\"", 4096, 4096),
             ("llama-3.1-8b", "task = \"full_ft\"\nsequence_length = 512", 128, 512),
             ("llama-3.1-8b", "task = \"full_ft\"\nsequence_length = 4096", 128, 4096),
-            ("llama-3.1-8b", "task = \"full_ft\"\nsequence_length = 131072", 4, 131_072),
-            ("llama-3.1-8b", "task = \"lora\"\nsequence_length = 100000", 4, 100_000),
-            ("llama-3.1-8b", "task = \"lora\"\nsequence_length = 16384", 16, 16_384),
+            ("llama-3.1-8b", "task = \"full_ft\"\nsequence_length = 131072", 32, 131_072),
+            ("llama-3.1-8b", "task = \"lora\"\nsequence_length = 100000", 16, 100_000),
+            ("llama-3.1-8b", "task = \"lora\"\nsequence_length = 524288", 8, 524_288),
             ("llama-3.1-8b", "task = \"lora\"", 16, 4096),
             ("llama-3.1-8b", "task = \"lora\"\nmicro_batch = 12", 24, 4096),
             ("llama-3.1-8b", "task = \"pretrain\"\nglobal_batch_tokens = \"4M\"", 1024, 4096),
