@@ -112,6 +112,17 @@ pub enum LayerStack {
     Decoder { encoder_tokens: f64 },
 }
 
+/// The text tower of an image model that is trained on pictures with captions (CLIP, SigLIP): it reads every caption once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TextTower {
+    pub layers: u32,
+    pub hidden: u32,
+    pub heads: u32,
+    pub ffn_hidden: u32,
+    /// Of a caption, padded.
+    pub tokens: u32,
+}
+
 /// A network. Counts are plain numbers; a zero `vocab` means there is no token embedding.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
@@ -138,6 +149,8 @@ pub struct Model {
     /// Tokens that the encoder of an encoder-decoder sees of every sample, however long the sequence of its decoder: 1,500 for the
     /// 30 seconds of sound of Whisper. Zero: as many as the decoder, as T5 does.
     pub encoder_tokens: u32,
+    /// Its parameters are among the deviations' other parameters.
+    pub text_tower: Option<TextTower>,
     /// Tokens that the encoder sees of a second of sound; zero: it hears none.
     pub audio_tokens_per_second: f64,
     /// Set where this is one stack of an encoder-decoder, looked at by itself.
@@ -185,6 +198,7 @@ impl Model {
             latent: None,
             encoder_layers: 0,
             encoder_tokens: 0,
+            text_tower: None,
             audio_tokens_per_second: 0.0,
             stack: None,
             max_context: 0,
@@ -312,10 +326,23 @@ impl Model {
         if self.encoder_layers > 0 { f64::from(self.layers) * self.attention_parameters() } else { 0.0 }
     }
 
-    /// The stacks of an encoder-decoder, the encoder first, with the tokens that each sees of a sample; `None`: the model is one
-    /// stack.
+    /// The stacks of an encoder-decoder, the encoder first, or the towers of a model of pictures and captions, with the tokens that each
+    /// sees of a sample; `None`: the model is one stack.
     #[inline]
     pub fn stacks(&self, sequence_length: f64) -> Option<[(Self, f64); 2]> {
+        if let Some(tower) = self.text_tower {
+            let images = Self { text_tower: None, ..self.clone() };
+            let texts = Self {
+                layers: tower.layers,
+                hidden: tower.hidden,
+                heads: tower.heads,
+                kv_heads: tower.heads,
+                head_dim: tower.hidden / tower.heads.max(1),
+                ffn_hidden: tower.ffn_hidden,
+                ..images.clone()
+            };
+            return Some([(texts, f64::from(tower.tokens)), (images, sequence_length)]);
+        }
         if self.encoder_layers == 0 {
             return None;
         }
@@ -397,6 +424,18 @@ pub(crate) mod tests {
     /// Two stacks of the same sizes as Llama-2-7B, the encoder on 1,000 tokens of every sample.
     fn encoder_decoder() -> Model {
         Model { kind: ModelKind::Encdec, encoder_layers: 32, encoder_tokens: 1000, ..llama_2_7b() }
+    }
+
+    /// The text tower of CLIP ViT-B/32 reads 77 tokens where its image tower sees 50, with 38 of 86 million weights.
+    #[test]
+    fn a_text_tower_reads_every_caption() {
+        let model = catalog::Models::embedded().unwrap().find("openai/clip-vit-base-patch32").unwrap().to_model();
+        let [(texts, tokens), (images, patches)] = model.stacks(50.0).unwrap();
+        assert_eq!((texts.layers, texts.hidden, tokens), (12, 512, 77.0));
+        assert_eq!((images.layers, images.hidden, patches), (12, 768, 50.0));
+        assert!(images.stacks(50.0).is_none());
+        let share = texts.training_flops_per_sample(77.0) / model.training_flops_per_sample(50.0);
+        assert!((0.38..0.42).contains(&share), "{share}");
     }
 
     #[test]

@@ -252,7 +252,8 @@ impl MemoryInput<'_> {
             return self.activations_of_stack(layers, constants);
         };
         // Both stacks keep theirs until the backward pass; one layer at a time is rebuilt.
-        let all_layers = f64::from(self.model.layers + self.model.encoder_layers);
+        let beside = self.model.text_tower.map_or(self.model.encoder_layers, |_| 0);
+        let all_layers = f64::from(self.model.layers + beside);
         stacks.iter().fold((0.0, 0.0), |(kept, rebuilt), (model, sequence)| {
             let stack = MemoryInput { model, sequence: *sequence, ..*self };
             let (more, other) = stack.activations_of_stack(layers * f64::from(model.layers) / all_layers, constants);
@@ -332,7 +333,8 @@ impl MemoryInput<'_> {
             .map_or(4.0 * self.model.kv_width(), |latent| 2.0 * f64::from(latent.kv_rank + latent.rope_head));
         let layers = f64::from(self.model.layers) / f64::from(self.setting.layout.pipeline);
         // Cross attention keeps keys and values of the encoder's tokens.
-        let encoded = self.model.stacks(self.sequence).map_or(0.0, |[(_, tokens), _]| tokens);
+        let stacks = self.model.stacks(self.sequence).filter(|_| self.model.encoder_layers > 0);
+        let encoded = stacks.map_or(0.0, |[(_, tokens), _]| tokens);
         let encoded = encoded * f64::from(self.setting.micro_batch);
         cache * layers * (tokens + encoded) / f64::from(self.setting.layout.tensor)
             + 8.0 * f64::from(self.model.hidden) * tokens.max(encoded)

@@ -122,7 +122,7 @@ fn tensor_degrees(model: &Model, training: &Training, machine: &Machine, gpus: u
 }
 
 fn pipeline_degrees(model: &Model, training: &Training, ranks: u32) -> Vec<u32> {
-    let splits = splits_layers(model, training) && model.encoder_layers == 0;
+    let splits = splits_layers(model, training) && model.encoder_layers == 0 && model.text_tower.is_none();
     let is_even_enough = |p: u32| {
         let fullest = model.layers.div_ceil(p);
         let is_even = f64::from(fullest * p) <= f64::from(model.layers) * (1.0 + MOST_UNEVEN);

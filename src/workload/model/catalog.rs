@@ -5,7 +5,9 @@ use serde::Deserialize;
 use crate::model::deviations::{Deviations, Hybrid, SlidingWindow};
 use crate::model::names::Spelling;
 use crate::model::pipeline::Pipeline;
-use crate::model::{ConvolutionNorm, Experts, LatentAttention, MlpKind, Model, ModelKind, NormKind, QueryKeyNorm};
+use crate::model::{
+    ConvolutionNorm, Experts, LatentAttention, MlpKind, Model, ModelKind, NormKind, QueryKeyNorm, TextTower,
+};
 use crate::serving::StoredFormat;
 use gpuplan_embedded::{Archive, EmbeddedError};
 
@@ -52,6 +54,12 @@ pub struct ModelRow {
     /// Tokens of a second of sound; absent: it hears none.
     #[serde(default)]
     pub audio_tokens_per_second: f64,
+    /// The tower that reads captions, of a model whose layers are those of the tower that sees pictures.
+    pub text_layers: Option<u32>,
+    pub text_hidden: Option<u32>,
+    pub text_heads: Option<u32>,
+    pub text_ffn_hidden: Option<u32>,
+    pub text_tokens: Option<u32>,
     pub learned_positions: Option<u32>,
     pub image_side: Option<u32>,
     pub patch_side: Option<u32>,
@@ -237,6 +245,7 @@ impl ModelRow {
             }),
             encoder_layers: self.encoder_layers.unwrap_or(0),
             encoder_tokens: self.encoder_tokens.unwrap_or(0),
+            text_tower: self.text_tower(),
             audio_tokens_per_second: self.audio_tokens_per_second,
             stack: None,
             max_context: self.max_context.unwrap_or(0),
@@ -250,6 +259,17 @@ impl ModelRow {
             pipeline: self.pipeline.clone(),
             shape_is_guessed: false,
         }
+    }
+
+    fn text_tower(&self) -> Option<TextTower> {
+        let (layers, hidden) = (self.text_layers?, self.text_hidden?);
+        Some(TextTower {
+            layers,
+            hidden,
+            heads: self.text_heads?,
+            ffn_hidden: self.text_ffn_hidden.unwrap_or(4 * hidden),
+            tokens: self.text_tokens?,
+        })
     }
 
     fn deviations(&self) -> Deviations {

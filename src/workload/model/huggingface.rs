@@ -195,6 +195,7 @@ fn transformer(fields: &Fields, family: &Family, name: &str) -> Result<Model, Co
             keys => fields.required(keys, LAYERS)?,
         },
         encoder_tokens: 0,
+        text_tower: None,
         stack: None,
         max_context: max_context(fields)?,
         sample_side: if is_image { fields.required(&["image_size"], IMAGE_SIDE)? } else { 0 },

@@ -5,6 +5,7 @@ use crate::file::resolve::by_size::{self, sizes};
 use crate::file::scalar::{choice, conflict, count, invalid, missing, shown, whole};
 use crate::file::{ModelSection, WorkloadFileError};
 use crate::model::catalog::Models;
+use crate::model::deviations::Deviations;
 use crate::model::huggingface::fields::{CONTEXT, EXPERTS, HEAD_DIM, HEADS, LAYERS, VOCABULARY, WIDTH};
 use crate::model::names::Spelling;
 use crate::model::{Experts, MlpKind, Model, ModelKind, NormKind};
@@ -115,7 +116,10 @@ fn with_sizes(
         model.parameters = base.parameters * after / before;
         assumed.push(Assumption::Parameters { parameters: model.parameters, replaces_own: true });
     }
-    let simplifications = model.deviations.simplifications(model.layers, model.parameters);
+    // Of a text tower the work is estimated, and the rest of its parameters is a table that is looked up in.
+    let other_parameters = if model.text_tower.is_some() { 0.0 } else { model.deviations.other_parameters };
+    let deviations = Deviations { other_parameters, ..model.deviations };
+    let simplifications = deviations.simplifications(model.layers, model.parameters);
     assumed.extend(simplifications.map(|simplification| Assumption::Simplified { simplification }));
     Ok(model)
 }
