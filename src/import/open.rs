@@ -35,7 +35,7 @@ pub fn complete(file: &mut WorkloadFile, asked: &JobRequest, models: &Models) ->
 }
 
 /// Whether a command has settings that only training needs. A model alone may be evaluated, converted or asked.
-fn says_training(training: &TrainingSection) -> bool {
+pub fn says_training(training: &TrainingSection) -> bool {
     let numbers = [
         &training.steps,
         &training.samples,
@@ -64,7 +64,7 @@ fn batch(training: &mut TrainingSection, asked: &JobRequest, assumed: &mut Vec<J
     let whole =
         |number: &Option<Scalar>| number.as_ref().map_or(Some(1), |number| number.to_string().parse::<u64>().ok());
     let is_split = asked.no_effect.iter().chain(&asked.unread).any(|one| {
-        let key = one.key.rsplit(": ").next().unwrap_or(&one.key).trim_start_matches("--").replace('-', "_");
+        let key = one.plain_key();
         SPLITS.iter().any(|split| key.ends_with(split)) && one.value != "1"
     });
     if is_split

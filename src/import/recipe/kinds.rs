@@ -10,7 +10,7 @@ use super::programs::{
 use super::setting::Dialect;
 
 /// Keys of which each group means a program, from the most particular to the least.
-const KINDS: [(&[&str], &Dialect); 32] = [
+const KINDS: [(&[&str], &Dialect); 36] = [
     (&["device_train_microbatch_size"], &COMPOSER),
     (&["training.seq_len"], &TORCHTITAN),
     (&["model.flavor"], &TORCHTITAN),
@@ -21,7 +21,11 @@ const KINDS: [(&[&str], &Dialect); 32] = [
     (&["model.model_name", "training.per_device_train_batch_size"], &OUMI),
     (&["model.model_name", "training.trainer_type"], &OUMI),
     (&["base_model", "per_device_train_batch_size"], &HUGGING_FACE),
-    (&["base_model"], &AXOLOTL),
+    (&["base_model", "sequence_len"], &AXOLOTL),
+    (&["base_model", "datasets.0.path"], &AXOLOTL),
+    (&["base_model", "adapter"], &AXOLOTL),
+    (&["base_model", "rl"], &AXOLOTL),
+    (&["base_model"], &ANY),
     (&["model_name_or_path", "finetuning_type"], &LLAMA_FACTORY),
     (&["model_name_or_path", "stage"], &LLAMA_FACTORY),
     (&["model_name_or_path", "template"], &LLAMA_FACTORY),
@@ -52,7 +56,7 @@ pub fn of_document(document: &Value, entries: &[Entry]) -> Option<&'static Diale
     // Axolotl and Hugging Face's parser have no sections: a model beside `training.per_device_train_batch_size` is somebody's own.
     let is_own = |keys: &[&str]| {
         let has_section = entries.iter().any(|entry| is_batch_of_section(entry) || entry.key == "training.batch_size");
-        (keys == ["base_model"] || keys == ["model_name_or_path"]) && has_section
+        (keys.starts_with(&["base_model"]) || keys == ["model_name_or_path"]) && has_section
     };
     let kinds = KINDS.iter().filter(|_| document.is_object());
     kinds.into_iter().find(|(keys, _)| keys.iter().all(has) && !is_own(keys)).map(|(_, dialect)| *dialect)

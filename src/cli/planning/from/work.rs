@@ -2,7 +2,7 @@
 
 use crate::question::workload;
 use crate::session::diagnostic::Diagnostic;
-use gpuplan_import::{JobRequest, open};
+use gpuplan_import::{JobRequest, command, open};
 use gpuplan_workload::Models;
 use gpuplan_workload::file::{ModelSection, WorkloadFile};
 
@@ -21,6 +21,9 @@ impl Work {
         }
         if file.model == ModelSection::default() {
             return Err(Diagnostic::usage("it names no model").hint("--model llama-3.1-8b"));
+        }
+        if let Some(why) = command::unsaid(asked, file) {
+            return Err(Diagnostic::usage(why).hint("--task lora"));
         }
         let assumed = open::complete(file, asked, models);
         asked.assumed.extend(assumed);
