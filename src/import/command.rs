@@ -19,7 +19,7 @@ use kind::{kind_of_work, name_of_folder, name_of_program, teacher_of_program};
 use launcher::Start;
 use several::Several;
 
-pub use kind::{settle, unsaid};
+pub use kind::{KIND, settle, unsaid};
 
 /// Flags that only a program that trains has.
 const LEARNING: [&str; 6] = ["do_train", "train", "learning_rate", "lr", "train_file", "weight_decay"];
@@ -144,6 +144,9 @@ fn read_start(
     recipe_of_torchtune(start, asked);
     if let Some(model) = start.named_model(&entries, environment) {
         entries.push(Entry { key: "model".to_owned(), value: Some(model), shown: "model".to_owned() });
+    }
+    if entries.iter().any(|entry| entry.key == "do_train" && entry.switch() == Some(false)) {
+        asked.not_planned.get_or_insert_with(|| format!("`{}` is told not to train (`do_train`)", start.name()));
     }
     let names_file = |key: &str| launcher::CONFIGURATIONS.contains(&key) || (is_of_hydra && hydra::is_flag(key));
     entries.retain(|entry| !names_file(&entry.key));

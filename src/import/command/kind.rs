@@ -23,6 +23,10 @@ const REWARDS: [&str; 4] = ["reward_funcs", "reward_func", "reward_fn", "reward_
 const PREFERENCES: [&str; 3] = ["pref", "preference", "preferences"];
 /// Losses by which encoders learn to compare.
 const CONTRASTS: [&str; 7] = ["contrastive", "infonce", "simcse", "ntxent", "nt_xent", "triplet", "supcon"];
+/// Words of keys that only the training of encoders by comparison has.
+const COMPARISONS: [&str; 6] = ["pooling", "passage", "passages", "negatives", "negative", "anchor"];
+/// The same by their ends: GradCache (Gao et al. 2021, arXiv 2101.06983), and the groups of Tevatron and FlagEmbedding.
+const GROUPS: [&str; 3] = ["grad_cache", "train_group_size", "train_n_passages"];
 /// What a teacher has said before is data.
 const SAID: [&str; 6] = ["output", "outputs", "data", "dataset", "responses", "answers"];
 /// Words for adapters, and which task they are. PEFT is a library of adapters, of which LoRA is the usual one.
@@ -30,7 +34,8 @@ const ADAPTERS: [(&str, &str); 3] = [("qlora", "qlora"), ("lora", "lora"), ("pef
 /// Ends of keys that say the kind of work in a word of their own.
 const ENDS: [&str; 8] = ["task", "type", "stage", "mode", "method", "loss", "algorithm", "objective"];
 /// Keys of names that somebody gives a run and its results.
-const RESULTS: [&str; 12] = [
+const RESULTS: [&str; 13] = [
+    "experiment",
     "output_dir",
     "output",
     "save_dir",
@@ -45,12 +50,14 @@ const RESULTS: [&str; 12] = [
     "checkpoint_dir",
 ];
 /// Under this word the kind of work stands among what is unread.
-const KIND: &str = "kind of work";
+pub const KIND: &str = "kind of work";
 
 /// Where no table and no key says the kind of work, the names do that somebody gave: the nearest to the work first. Where they do not say it
 /// either, that stands among what is unread.
 pub fn settle(asked: &mut JobRequest, names: Names) {
-    if is_said(asked, &asked.workload) || !(asked.trains || says_training(&asked.workload.training)) {
+    let has_model = asked.workload.model != ModelSection::default();
+    let has_settings = says_training(&asked.workload.training);
+    if is_said(asked, &asked.workload) || !(asked.trains || has_settings) {
         return;
     }
     let is_known = |one: &&KeyValue| !one.value.contains('$');
@@ -64,12 +71,12 @@ pub fn settle(asked: &mut JobRequest, names: Names) {
         .chain(results.filter(is_known).map(|one| one.value.clone()))
         .collect();
     for name in all {
-        if is_named(&name, asked) {
+        if is_named(&name, has_model || has_settings, asked) {
             asked.understand(KIND, name);
             return;
         }
     }
-    if asked.workload.model != ModelSection::default() {
+    if has_model {
         asked.leave_unread(
             KIND,
             "no word of the job says it: `--task full-fine-tune`, `pretrain`, `lora` or `qlora` does",
@@ -93,8 +100,9 @@ fn is_said(asked: &JobRequest, file: &WorkloadFile) -> bool {
     asked.not_planned.is_some() || training.task.is_some() || training.objective.is_some() || !file.serving.is_empty()
 }
 
-/// Whether a name says the kind of work: `job-name=qwen-dpo`, `scripts/finetune_lora.sh`, `--output_dir runs/sft`.
-fn is_named(name: &str, asked: &mut JobRequest) -> bool {
+/// Whether a name says the kind of work: `job-name=qwen-dpo`, `scripts/finetune_lora.sh`, `--output_dir runs/sft`. That no adapters are named says
+/// something only where anything is.
+fn is_named(name: &str, has_words: bool, asked: &mut JobRequest) -> bool {
     let lower = name.to_ascii_lowercase();
     let words: Vec<&str> = lower.split(|letter: char| !letter.is_ascii_alphanumeric()).collect();
     // Two letters are anything in a name that is no program's.
@@ -109,8 +117,10 @@ fn is_named(name: &str, asked: &mut JobRequest) -> bool {
     } else if words.iter().any(|word| matches!(*word, "pretrain" | "pretraining")) {
         asked.workload.training.task = Some("pretrain".to_owned());
     } else if tunes(&words) {
-        asked.workload.training.task = Some("full-fine-tune".to_owned());
-        asked.assumed.push(JobAssumption::NoAdapters);
+        if has_words {
+            asked.workload.training.task = Some("full-fine-tune".to_owned());
+            asked.assumed.push(JobAssumption::NoAdapters);
+        }
     } else {
         return false;
     }
@@ -182,6 +192,8 @@ fn other_work(entry: &Entry, value: &str, is_kind: bool, asked: &mut JobRequest)
         recipe::objective("rl", recipe::OBJECTIVES, asked);
     } else if has(&["ctc"]) {
         asked.not_planned = Some(format!("the estimate knows no recognition of speech (`{}`)", entry.shown));
+    } else if has(&COMPARISONS) || GROUPS.iter().any(|key| entry.key.ends_with(key)) {
+        asked.not_planned = Some(format!("the estimate knows no learning by comparison (`{}`)", entry.shown));
     } else if is_kind && CONTRASTS.contains(&value) {
         asked.not_planned = Some(format!("the estimate knows no learning by comparison (`{} {value}`)", entry.shown));
     }
@@ -229,7 +241,8 @@ pub fn name_of_program(name: &str, asked: &mut JobRequest) {
         is(&["train", "pretrain", "finetun", "tune", "sft"]) && !is(&["eval", "infer", "predict", "generat", "test"]);
     // `train_text_to_image_lora.py`, `trainLoRA.py`
     let adapters = ADAPTERS.iter().find(|(word, _)| lower.contains(word)).map(|(_, task)| task);
-    if let (Some(adapters), true) = (adapters, lower.strip_suffix(".py").is_some()) {
+    let is_program = lower.strip_suffix(".py").is_some() || lower.contains("train") || lower.contains("tun");
+    if let (Some(adapters), true) = (adapters, is_program) {
         asked.workload.training.task.get_or_insert_with(|| (*adapters).to_owned());
         asked.understand(name, adapters);
     }

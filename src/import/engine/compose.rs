@@ -9,13 +9,16 @@ use gpuplan_workload::assumption::JobAssumption;
 
 pub fn is_project(document: &Value) -> bool {
     let services = document.get("services").and_then(Value::as_object);
-    services.is_some_and(|all| all.values().any(|service| service.get("image").or(service.get("build")).is_some()))
+    let is_one =
+        |service: &Value| service.get("image").or(service.get("build")).is_some() || !devices(service).is_empty();
+    services.is_some_and(|all| all.values().any(is_one))
 }
 
 pub fn read(document: &Value, names: Names) -> Result<JobRequest, ImportError> {
     let empty = Map::new();
     let services = document.get("services").and_then(Value::as_object).unwrap_or(&empty);
-    let with_gpus: Vec<(&String, &Value)> = services.iter().filter(|(_, service)| has_gpus(service)).collect();
+    let is_work = |service: &Value| has_gpus(service) && !watches(service);
+    let with_gpus: Vec<(&String, &Value)> = services.iter().filter(|(_, service)| is_work(service)).collect();
     let (name, service) = match with_gpus.as_slice() {
         [one] => *one,
         [] => return Err(ImportError::NoGpu),
@@ -58,6 +61,12 @@ fn devices(service: &Value) -> &[Value] {
 fn has_gpus(service: &Value) -> bool {
     let runtime = service.get("runtime").and_then(Value::as_str);
     !devices(service).is_empty() || runtime == Some("nvidia") || service.get("gpus").is_some()
+}
+
+/// Whether a service only measures the cards that others use: NVIDIA's and others' exporters for Prometheus.
+fn watches(service: &Value) -> bool {
+    let image = service.get("image").and_then(Value::as_str).unwrap_or_default();
+    ["dcgm-exporter", "nvidia_gpu_exporter", "nvidia-gpu-exporter"].iter().any(|name| image.contains(name))
 }
 
 /// Image, entry point and command as a line of a shell, since Compose substitutes variables as a shell does.

@@ -4,13 +4,13 @@ use serde_json::Value;
 
 use super::entry::Entry;
 use super::programs::{
-    ACCELERATE, ANY, AXOLOTL, COMPOSER, DEEPSPEED, GPT_NEOX, HUGGING_FACE, LEVANTER, LITGPT, LLAMA_FACTORY, MAXTEXT,
-    NANOTRON, NEMO, OUMI, TORCHTITAN, TORCHTUNE, VERL,
+    ACCELERATE, ANY, AXOLOTL, COMPOSER, DEEPSPEED, DIFFUSERS, GPT_NEOX, HUGGING_FACE, LEVANTER, LITGPT, LLAMA_FACTORY,
+    MAXTEXT, NANOTRON, NEMO, OUMI, TORCHTITAN, TORCHTUNE, VERL,
 };
 use super::setting::Dialect;
 
 /// Keys of which each group means a program, from the most particular to the least.
-const KINDS: [(&[&str], &Dialect); 36] = [
+const KINDS: [(&[&str], &Dialect); 37] = [
     (&["device_train_microbatch_size"], &COMPOSER),
     (&["training.seq_len"], &TORCHTITAN),
     (&["model.flavor"], &TORCHTITAN),
@@ -18,7 +18,7 @@ const KINDS: [(&[&str], &Dialect); 36] = [
     (&["policy_model._component_"], &TORCHTUNE),
     (&["tokens.micro_batch_size"], &NANOTRON),
     (&["actor_rollout_ref.model.path"], &VERL),
-    (&["model.model_name", "training.per_device_train_batch_size"], &OUMI),
+    (&["model.model_name", "data.train.datasets.0.dataset_name"], &OUMI),
     (&["model.model_name", "training.trainer_type"], &OUMI),
     (&["base_model", "per_device_train_batch_size"], &HUGGING_FACE),
     (&["base_model", "sequence_len"], &AXOLOTL),
@@ -41,6 +41,7 @@ const KINDS: [(&[&str], &Dialect); 36] = [
     (&["train.micro_batch_size", "model_name"], &LITGPT),
     (&["train.micro_batch_size"], &NEMO),
     (&["train.global_batch_size"], &NEMO),
+    (&["pretrained_model_name_or_path", "network_module"], &DIFFUSERS),
     (&["distributed_type"], &ACCELERATE),
     (&["train_micro_batch_size_per_gpu"], &DEEPSPEED),
     (&["zero_optimization.stage"], &DEEPSPEED),
@@ -63,7 +64,8 @@ pub fn of_document(document: &Value, entries: &[Entry]) -> Option<&'static Diale
 }
 
 /// Keys by which such a configuration names a model of others.
-const NAMES_OF_MODEL: [&str; 12] = [
+const NAMES_OF_MODEL: [&str; 13] = [
+    "model",
     "model.name",
     "model.student",
     "name_or_path",

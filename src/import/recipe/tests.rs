@@ -118,7 +118,8 @@ fn what_no_table_knows_is_listed_and_what_is_off_is_not_taken() {
     assert_eq!((unread, read.kind), (vec!["my_own_key", "nested.unknown"], JobKind::Recipe));
     assert_eq!((read.workload.training.recompute.as_deref(), read.workload.training.steps), (Some("none"), None));
     // An integer that is not one, and matrices that are not told apart.
-    let odd = recipe("base_model: gpt2\nsequence_len: 9\nmicro_batch_size: many\nlora_target_modules: [q_proj, c_attn]\n");
+    let odd =
+        recipe("base_model: gpt2\nsequence_len: 9\nmicro_batch_size: many\nlora_target_modules: [q_proj, c_attn]\n");
     assert_eq!(odd.unread.len(), 2);
 }
 

@@ -16,6 +16,10 @@ impl Work {
     /// Takes what the job leaves open, and says so under `assumed`. An error: why its work cannot be planned.
     pub fn complete(&mut self, models: &Models) -> Result<(), Diagnostic> {
         let Self { asked, file } = self;
+        // Whoever states the task has said it.
+        if file.training.task.is_some() {
+            asked.unread.retain(|one| one.key != command::KIND);
+        }
         if let Some(why) = asked.why_not_planned(file) {
             return Err(Diagnostic::usage(why));
         }
