@@ -10,6 +10,7 @@ mod several_tests;
 mod strange_tests;
 mod tests;
 
+use crate::engine::python::training;
 use crate::engine::{batch, rented};
 use crate::recipe::{self, Entry};
 use crate::shell::{Command, Script, is_unknown};
@@ -139,6 +140,7 @@ fn read_start(
     for path in start.configurations(&launch, &entries) {
         has_configuration |= read_configuration(&path, &start.program, script, asked, names);
     }
+    read_beside(start, &entries, script, asked, names);
     name_of_program(start.name(), asked);
     name_of_folder(&start.program, asked);
     recipe_of_torchtune(start, asked);
@@ -168,6 +170,17 @@ fn read_start(
         recipe::leave_to_the_parser(dialect, &entries, asked);
     }
     keep_told(told, asked);
+}
+
+/// A Python program that lies beside the job, with the flags that it is given in place of its own defaults.
+fn read_beside(start: &Start, entries: &[Entry], script: &Script, asked: &mut JobRequest, names: Names) {
+    let text = Some(&start.program)
+        .filter(|path| path.ends_with(".py") && !is_unknown(path))
+        .and_then(|path| script.file(path));
+    let Some(text) = text.filter(|text| training::is_program(text)) else { return };
+    let value = |entry: &Entry| entry.value.clone().unwrap_or_else(|| "True".to_owned());
+    let flags: Vec<(String, String)> = entries.iter().map(|entry| (entry.key.clone(), value(entry))).collect();
+    training::read(&text, &flags, asked, names);
 }
 
 /// What a launcher is told on its line wins over its configuration and over what its program is told.

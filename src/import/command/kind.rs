@@ -90,8 +90,9 @@ pub fn unsaid(asked: &JobRequest, file: &WorkloadFile) -> Option<String> {
         return None;
     }
     let program = asked.program.as_ref().map_or_else(|| "it".to_owned(), |program| format!("`{program}`"));
+    let model = asked.model_name.as_ref().map_or_else(String::new, |model| format!(" with `{model}`"));
     Some(format!(
-        "no word of the job says what kind of work {program} does; `--task full-fine-tune`, `pretrain`, `lora` or `qlora` plans it as that"
+        "no word of the job says what kind of work {program} does{model}; `--task full-fine-tune`, `pretrain`, `lora` or `qlora` plans it as that"
     ))
 }
 
