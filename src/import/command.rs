@@ -175,7 +175,7 @@ fn read_start(
 /// A Python program that lies beside the job, with the flags that it is given in place of its own defaults.
 fn read_beside(start: &Start, entries: &[Entry], script: &Script, asked: &mut JobRequest, names: Names) {
     let text = Some(&start.program)
-        .filter(|path| path.ends_with(".py") && !is_unknown(path))
+        .filter(|path| launcher::is_python(path) && !is_unknown(path))
         .and_then(|path| script.file(path));
     let Some(text) = text.filter(|text| training::is_program(text)) else { return };
     let value = |entry: &Entry| entry.value.clone().unwrap_or_else(|| "True".to_owned());

@@ -373,6 +373,30 @@ fn work_is_planned_where_its_cards_are_not_named() {
     );
 }
 
+/// A program of Python is planned by what it writes out, alone and beside the job that starts it; one that trains nothing is none.
+#[test]
+fn a_python_program_that_trains_is_planned() {
+    let folder = tempfile::tempdir().unwrap();
+    let (program, job) = (folder.path().join("train.py"), folder.path().join("job.sbatch"));
+    let text = "import argparse\nfrom trl import SFTConfig, SFTTrainer\nfrom peft import LoraConfig\nparser = argparse.ArgumentParser()\n\
+        parser.add_argument(\"--base\", default=\"Qwen/Qwen2.5-7B\")\nargs = parser.parse_args()\n\
+        told = SFTConfig(max_length=1024, per_device_train_batch_size=2, max_steps=1000, bf16=True)\n\
+        SFTTrainer(model=args.base, args=told, peft_config=LoraConfig(r=16)).train()\n";
+    fs::write(&program, text).unwrap();
+    fs::write(&job, "#SBATCH --gres=gpu:h100:1\npython train.py --base meta-llama/Llama-3.1-8B\n").unwrap();
+    let alone = priced(program.to_str().unwrap(), &[]);
+    let workload = &alone["workload"];
+    assert_eq!((workload["model"].as_str(), workload["task"].as_str()), (Some("qwen2.5-7b"), Some("lora")));
+    assert!(alone["recommendation"].is_object());
+    let started = priced(job.to_str().unwrap(), &[]);
+    assert_eq!(started["workload"]["model"], "llama-3.1-8b");
+    assert_eq!(started["from"]["baseline"]["gpus_per_node"], 1, "{}", started["from"]["baseline"]);
+    fs::write(folder.path().join("plot.py"), "import matplotlib\n").unwrap();
+    let all = priced(folder.path().to_str().unwrap(), &["--summary"]);
+    let files: Vec<&str> = all.as_array().unwrap().iter().map(|one| one["file"].as_str().unwrap()).collect();
+    assert_eq!(files, ["job.sbatch", "train.py"]);
+}
+
 #[test]
 fn docker_compose_is_read() {
     let folder = tempfile::tempdir().unwrap();

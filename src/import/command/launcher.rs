@@ -131,7 +131,9 @@ pub fn start(words: &[String]) -> Option<Start> {
     // `$LAUNCHER train.py --lr 1`, `bash launch.sh train.py --lr 1`: what starts it only a run or that script would tell.
     let is_handed = match words {
         [launcher, _, ..] if at == 1 => is_unknown(launcher),
-        [shell, script, _, ..] if at == 2 => matches!(base(shell), "bash" | "sh") && script.ends_with(".sh"),
+        [shell, script, _, ..] if at == 2 => {
+            matches!(base(shell), "bash" | "sh") && script.strip_suffix(".sh").is_some()
+        }
         _ => false,
     };
     // Not `pip install -m` or a copied file.
@@ -242,7 +244,7 @@ pub fn base(word: &str) -> &str {
 }
 
 /// What stands before the last `/` may be a command that is not known.
-fn is_python(word: &str) -> bool {
+pub fn is_python(word: &str) -> bool {
     base(word).strip_suffix(".py").is_some_and(|stem| !stem.is_empty() && !stem.contains(char::is_whitespace))
 }
 

@@ -281,6 +281,13 @@ fn services_that_watch_cards_are_none() {
         format!("services:\n  llm: {{{gpus}}}\n  watch: {{image: 'nvcr.io/nvidia/k8s/dcgm-exporter:3.3', {gpus}}}\n");
     let read = read_as("docker-compose.gpu.yml", &two);
     assert_eq!((read.name.as_deref(), read.choices[0].gpus), (Some("llm"), Some(crate::Gpus::PerMachine(2))));
+    let none =
+        format!("services:\n  llm: {{{gpus}}}\n  page: {{image: a, {}}}\n", gpus.replace("count: 2", "count: 0"));
+    assert_eq!(read_as("docker-compose.yml", &none).name.as_deref(), Some("llm"));
+    let of_amd =
+        "services:\n  llm: {image: vllm/vllm-openai-rocm, devices: [/dev/kfd, /dev/dri], command: --model a/b-7b}\n";
+    let read = read_as("docker-compose.yml", of_amd);
+    assert_eq!((read.model_name.as_deref(), read.choices.len()), (Some("a/b-7b"), 0));
 }
 
 /// Configurations of one's own, of sd-scripts, and of programs that share a word with a known one.

@@ -60,7 +60,15 @@ fn devices(service: &Value) -> &[Value] {
 
 fn has_gpus(service: &Value) -> bool {
     let runtime = service.get("runtime").and_then(Value::as_str);
-    !devices(service).is_empty() || runtime == Some("nvidia") || service.get("gpus").is_some()
+    // A count of none takes a card away from a service that shares its file with others.
+    let is_some = |device: &Value| device.get("count").is_none_or(|count| text(count) != "0");
+    // AMD's cards are handed over as files: `/dev/kfd` is all of them.
+    let files = service.get("devices").and_then(Value::as_array);
+    let is_card = |file: &Value| file.as_str().is_some_and(|path| path.starts_with("/dev/kfd"));
+    devices(service).iter().any(is_some)
+        || runtime == Some("nvidia")
+        || service.get("gpus").is_some()
+        || files.is_some_and(|all| all.iter().any(is_card))
 }
 
 /// Whether a service only measures the cards that others use: NVIDIA's and others' exporters for Prometheus.

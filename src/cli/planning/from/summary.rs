@@ -18,7 +18,7 @@ use gpuplan_report::text::table::{Column, render};
 use gpuplan_workload::file::Scalar;
 
 /// Ends of names that jobs and configurations have.
-const ENDS: [&str; 10] = ["sh", "sbatch", "slurm", "pbs", "lsf", "yaml", "yml", "toml", "json", "bash"];
+const ENDS: [&str; 11] = ["sh", "sbatch", "slurm", "pbs", "lsf", "yaml", "yml", "toml", "json", "bash", "py"];
 /// Deeper folders are no collection of jobs.
 const DEEPEST: usize = 12;
 
@@ -71,6 +71,8 @@ pub fn run(path: &Path, session: &Session) -> Result<Exit, Diagnostic> {
             .and_then(|text| gpuplan_import::read(&text, names).map_err(|error| error.to_string()));
         records.push(match read {
             Ok(asked) => record(shown, &asked, names),
+            // Most programs of Python train nothing.
+            Err(_) if file.extension().is_some_and(|end| end == "py") => continue,
             Err(why) => FileRecord { refused: Some(why), ..empty(shown) },
         });
     }

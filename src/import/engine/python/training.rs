@@ -113,7 +113,7 @@ fn configures(call: &Call) -> bool {
     // `GRPOConfig(**settings)` of `settings = dict(per_device_train_batch_size=2)`.
     let is_handed =
         (name == "dict" || call.is_dictionary) && argument(call, &["per_device_train_batch_size"]).is_some();
-    name.ends_with("TrainingArguments") || METHODS.iter().any(|method| of_trl(method)) || is_handed
+    name.ends_with("TrainingArguments") || METHODS.iter().any(of_trl) || is_handed
 }
 
 impl Program<'_> {
@@ -140,13 +140,13 @@ impl Program<'_> {
 
     /// The model whose weights are loaded, in how many bits, and the length that Unsloth is told with it. Two models are told apart by nobody.
     fn model(&self, asked: &mut JobRequest) -> Vec<Entry> {
+        const NAMES: [&str; 3] = ["pretrained_model_name_or_path", "model_name", "model_name_or_path"];
         let is_model = |call: &&Call| {
             let class = call.name.rsplit('.').nth(1).unwrap_or_default();
             last(call) == "from_pretrained"
                 && (class.contains("Model") || class.contains("For"))
                 && !NO_MODELS.iter().any(|other| class.contains(other))
         };
-        const NAMES: [&str; 3] = ["pretrained_model_name_or_path", "model_name", "model_name_or_path"];
         let loads: Vec<&Call> = self.calls.iter().filter(is_model).collect();
         let named = |call: &&Call| argument(call, &NAMES).or(call.positional.as_deref()).map(str::to_owned);
         let of_trainer = self

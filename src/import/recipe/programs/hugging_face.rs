@@ -90,7 +90,7 @@ fn model_of_another_key(entries: &[Entry], asked: &mut JobRequest, names: Names)
         Some(name) => is_whole(text, name),
     });
     // `--base Qwen/Qwen3-0.6B`, `llm: google/gemma-2-2b`: one name of a model alone, under a word for the one that is trained.
-    let named = |entry: &&Entry| {
+    let says_one = |entry: &&Entry| {
         const WORDS: [&str; 7] = ["model", "base", "pretrained", "llm", "backbone", "checkpoint", "ckpt"];
         const OTHERS: [&str; 11] = [
             "tokenizer",
@@ -108,7 +108,7 @@ fn model_of_another_key(entries: &[Entry], asked: &mut JobRequest, names: Names)
         let has = |all: &[&str]| entry.key.split(['_', '.']).any(|word| all.contains(&word));
         has(&WORDS) && !has(&OTHERS) && entry.value.as_deref().is_some_and(|text| names.models.named(text).is_some())
     };
-    let mut others = entries.iter().filter(named);
+    let mut others = entries.iter().filter(says_one);
     let other = match (others.next(), others.next()) {
         (Some(one), None) if asked.model_name.is_none() => Some(one),
         _ => None,
