@@ -62,9 +62,14 @@ pub struct KeyValue {
 }
 
 impl KeyValue {
+    /// The flag or the key of a file by itself: `output_dir` of `--output-dir` and of `train.yaml: output_dir`.
+    pub fn plain_key(&self) -> String {
+        self.key.rsplit(": ").next().unwrap_or(&self.key).trim_start_matches("--").replace('-', "_")
+    }
+
     /// Whether it is a flag or a key of a file with this name.
     fn is_named(&self, key: &str) -> bool {
-        self.key.rsplit(": ").next().unwrap_or(&self.key).trim_start_matches("--") == key
+        self.plain_key() == key.replace('-', "_")
     }
 }
 
@@ -88,6 +93,8 @@ pub struct JobRequest {
     /// An optimizer that the estimate does not know: its states are others than those that the work would be planned with.
     pub unknown_optimizer: Option<String>,
     pub launch: Launch,
+    /// The program that its command starts.
+    pub program: Option<String>,
     /// Whether the name of its program says that it trains.
     pub trains: bool,
     /// What was used.
@@ -171,6 +178,7 @@ impl JobRequest {
             not_planned: None,
             unknown_optimizer: None,
             launch: Launch::default(),
+            program: None,
             trains: false,
             understood: Vec::new(),
             no_effect: Vec::new(),
@@ -308,10 +316,7 @@ impl JobRequest {
     pub fn data_set(&self) -> Option<&str> {
         const KEYS: [&str; 7] =
             ["dataset_name", "dataset", "datasets.0.path", "train_file", "data_path", "train_data_dir", "dataset_path"];
-        let named = self.no_effect.iter().find(|one| {
-            let key = one.key.rsplit(": ").next().unwrap_or(&one.key).trim_start_matches("--");
-            KEYS.contains(&key.replace('-', "_").as_str())
-        })?;
+        let named = self.no_effect.iter().find(|one| KEYS.contains(&one.plain_key().as_str()))?;
         Some(named.value.as_str()).filter(|value| !value.is_empty() && value.len() < 80 && !value.contains('$'))
     }
 

@@ -2,6 +2,7 @@
 //! that it names.
 
 mod hydra;
+mod kind;
 mod launcher;
 mod processes;
 mod several;
@@ -9,32 +10,17 @@ mod several_tests;
 mod strange_tests;
 mod tests;
 
+use crate::engine::python::training;
 use crate::engine::{batch, rented};
 use crate::recipe::{self, Entry};
 use crate::shell::{Command, Script, is_unknown};
 use crate::{JobKind, JobRequest, Launch, Names, document};
 use gpuplan_workload::file::ServingSection;
+use kind::{kind_of_work, name_of_folder, name_of_program, teacher_of_program};
 use launcher::Start;
 use several::Several;
 
-/// Words by which programs of preference and reinforcement learning call themselves; those of `recipe::OBJECTIVES` are planned.
-const REINFORCEMENTS: [&str; 17] = [
-    "dpo", "ipo", "simpo", "grpo", "ppo", "kto", "orpo", "cpo", "rloo", "rlhf", "reward", "rl", "rm", "dapo", "gspo",
-    "rlvr", "prm",
-];
-
-/// Words of keys and programs that learn from the answers of another model.
-const TEACHERS: [&str; 6] = ["teacher", "distill", "distil", "distillation", "kd", "gkd"];
-/// Words of keys that only programs have which generate answers as they train.
-const GENERATORS: [&str; 5] = ["rollout", "rollouts", "actor", "critic", "grpo"];
-/// Ends of keys that say the same.
-const REWARDS: [&str; 4] = ["reward_funcs", "reward_func", "reward_fn", "reward_function"];
-/// Words for learning from preferences that name no method.
-const PREFERENCES: [&str; 3] = ["pref", "preference", "preferences"];
-/// Losses by which encoders learn to compare.
-const CONTRASTS: [&str; 7] = ["contrastive", "infonce", "simcse", "ntxent", "nt_xent", "triplet", "supcon"];
-/// What a teacher has said before is data.
-const SAID: [&str; 6] = ["output", "outputs", "data", "dataset", "responses", "answers"];
+pub use kind::{KIND, settle, unsaid};
 
 /// Flags that only a program that trains has.
 const LEARNING: [&str; 6] = ["do_train", "train", "learning_rate", "lr", "train_file", "weight_decay"];
@@ -140,6 +126,7 @@ fn read_start(
     // `accelerate launch --mixed_precision bf16`: what the program says itself comes later.
     let precision: Vec<Entry> = launch.iter().filter(|entry| entry.key == "mixed_precision").cloned().collect();
     recipe::apply(recipe::of_command("", &[]), &precision, asked, names);
+    asked.program = Some(start.program.clone());
     asked.trains |= entries.iter().any(|entry| LEARNING.contains(&entry.key.as_str()) && entry.switch() != Some(false));
     processes::of_launcher(&start.before, &launch, asked);
     processes::of_mpi(start, asked);
@@ -153,11 +140,15 @@ fn read_start(
     for path in start.configurations(&launch, &entries) {
         has_configuration |= read_configuration(&path, &start.program, script, asked, names);
     }
+    read_beside(start, &entries, script, asked, names);
     name_of_program(start.name(), asked);
     name_of_folder(&start.program, asked);
     recipe_of_torchtune(start, asked);
     if let Some(model) = start.named_model(&entries, environment) {
         entries.push(Entry { key: "model".to_owned(), value: Some(model), shown: "model".to_owned() });
+    }
+    if entries.iter().any(|entry| entry.key == "do_train" && entry.switch() == Some(false)) {
+        asked.not_planned.get_or_insert_with(|| format!("`{}` is told not to train (`do_train`)", start.name()));
     }
     let names_file = |key: &str| launcher::CONFIGURATIONS.contains(&key) || (is_of_hydra && hydra::is_flag(key));
     entries.retain(|entry| !names_file(&entry.key));
@@ -179,6 +170,17 @@ fn read_start(
         recipe::leave_to_the_parser(dialect, &entries, asked);
     }
     keep_told(told, asked);
+}
+
+/// A Python program that lies beside the job, with the flags that it is given in place of its own defaults.
+fn read_beside(start: &Start, entries: &[Entry], script: &Script, asked: &mut JobRequest, names: Names) {
+    let text = Some(&start.program)
+        .filter(|path| launcher::is_python(path) && !is_unknown(path))
+        .and_then(|path| script.file(path));
+    let Some(text) = text.filter(|text| training::is_program(text)) else { return };
+    let value = |entry: &Entry| entry.value.clone().unwrap_or_else(|| "True".to_owned());
+    let flags: Vec<(String, String)> = entries.iter().map(|entry| (entry.key.clone(), value(entry))).collect();
+    training::read(&text, &flags, asked, names);
 }
 
 /// What a launcher is told on its line wins over its configuration and over what its program is told.
@@ -260,123 +262,4 @@ fn recipe_of_torchtune(start: &Start, asked: &mut JobRequest) {
         asked.launch.gpus_per_machine.get_or_insert(1);
     }
     asked.understand("tune run", name);
-}
-
-/// `src/dpo/trainer.py`: what trains in a folder with the name of an objective has that one, unless its own name says another.
-fn name_of_folder(program: &str, asked: &mut JobRequest) {
-    let lower = program.to_ascii_lowercase();
-    let mut parts = lower.trim_end_matches(".py").rsplit(['/', '.']);
-    let (name, folder) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-    let trains = name.starts_with("train") && !["sft", "pretrain"].iter().any(|other| name.contains(other));
-    let is_open = asked.workload.training.objective.is_none() && asked.not_planned.is_none();
-    if trains && is_open && folder.len() > 2 && REINFORCEMENTS.contains(&folder) {
-        recipe::objective(folder, recipe::OBJECTIVES, asked);
-        asked.understand(program, folder);
-    }
-}
-
-/// What words of its own say of the kind of work, where no table knows them: `--task DPO`, `--finetune_mode sft`, `--dpo_beta 0.1`.
-fn kind_of_work(entries: &[Entry], asked: &mut JobRequest) {
-    const ENDS: [&str; 8] = ["task", "type", "stage", "mode", "method", "loss", "algorithm", "objective"];
-    let unread: Vec<&Entry> =
-        entries.iter().filter(|entry| asked.unread.iter().any(|one| one.key == entry.shown)).collect();
-    for entry in unread {
-        let mut words = entry.key.split(['_', '.']).filter(|word| !word.is_empty());
-        let first = words.clone().next();
-        // `torchtune.rlhf.loss.DPOLoss` is a class.
-        let value = entry.value.as_deref().unwrap_or_default().to_ascii_lowercase();
-        let value = value.rsplit('.').next().unwrap_or_default().trim_end_matches("loss").to_owned();
-        let is_kind = words.any(|word| ENDS.contains(&word));
-        // Weights whose answers are learnt are no pretraining, whatever the program is called.
-        if is_kind && value == "sft" && asked.workload.training.task.as_deref() == Some("pretrain") {
-            asked.workload.training.task = None;
-        }
-        let is_zero = entry.value.as_deref().is_some_and(|text| text.parse::<f64>() == Ok(0.0));
-        let is_on = entry.switch() != Some(false) && !is_zero;
-        let of_key = first.filter(|word| word.len() > 2 && *word != "reward" && is_on);
-        let named = [is_kind.then_some(value.as_str()), of_key].into_iter().flatten();
-        let is_open = asked.workload.training.objective.is_none() && asked.not_planned.is_none();
-        if let (true, Some(word)) = (is_open, named.into_iter().find(|word| REINFORCEMENTS.contains(word))) {
-            recipe::objective(word, recipe::OBJECTIVES, asked);
-        }
-        if is_on {
-            other_work(entry, &value, is_kind, asked);
-        }
-    }
-}
-
-/// A key that no table has may say that the work is of another kind than its other keys look like: `--teacher_ckpt a.pt`, `--kd_weight 0.5`,
-/// `--rollout_batch_size 8`. What it is then is not known, and no price of a usual training is one of it.
-fn other_work(entry: &Entry, value: &str, is_kind: bool, asked: &mut JobRequest) {
-    let is_open = asked.workload.training.objective.is_none() && asked.not_planned.is_none();
-    let has = |all: &[&str]| entry.key.split(['_', '.']).any(|word| all.contains(&word));
-    if !is_open {
-        return;
-    }
-    if (has(&TEACHERS) && !has(&SAID)) || (is_kind && TEACHERS.contains(&value)) {
-        asked.not_planned = Some(format!("`{}` speaks of a teacher, and no key that is read says which", entry.shown));
-    } else if is_kind && PREFERENCES.contains(&value) {
-        asked.not_planned =
-            Some(format!("which learning from preferences `{} {value}` means is not said", entry.shown));
-    } else if has(&GENERATORS) || REWARDS.iter().any(|key| entry.key.ends_with(key)) {
-        recipe::objective("rl", recipe::OBJECTIVES, asked);
-    } else if has(&["ctc"]) {
-        asked.not_planned = Some(format!("the estimate knows no recognition of speech (`{}`)", entry.shown));
-    } else if is_kind && CONTRASTS.contains(&value) {
-        asked.not_planned = Some(format!("the estimate knows no learning by comparison (`{} {value}`)", entry.shown));
-    }
-}
-
-/// `train_distill.py`: a program that says so learns from a teacher, though no key names it.
-fn teacher_of_program(name: &str, asked: &mut JobRequest) {
-    let lower = name.to_ascii_lowercase();
-    let distils = lower.split(|letter: char| !letter.is_ascii_alphanumeric()).any(|word| TEACHERS.contains(&word));
-    if distils && asked.workload.training.objective.is_none() {
-        asked
-            .not_planned
-            .get_or_insert_with(|| format!("`{name}` learns from a teacher that its command does not name"));
-    }
-}
-
-/// Some programs say by their name what they do.
-fn name_of_program(name: &str, asked: &mut JobRequest) {
-    // Of `safe_rlhf.finetune` the package says nothing.
-    let own = if name.strip_suffix(".py").is_some() { name } else { name.rsplit('.').next().unwrap_or(name) };
-    let lower = own.to_ascii_lowercase();
-    let mut parts = lower.split(|letter: char| !letter.is_ascii_alphanumeric());
-    let is_pretraining = !lower.contains("tun") && parts.any(|word| matches!(word, "pretrain" | "pretraining"));
-    if lower.starts_with("pretrain") || is_pretraining {
-        asked.workload.training.task.get_or_insert_with(|| "pretrain".to_owned());
-        asked.understand(name, "pretrain");
-    }
-    // `train_dpo.py`, `trl grpo`, `train_simpo2.py`
-    let mut words = lower.split(|letter: char| !letter.is_ascii_alphanumeric());
-    let numbered = |word: &str| {
-        let plain = word.trim_end_matches(|letter: char| letter.is_ascii_digit());
-        // RL2 is a package with trainers of every kind.
-        if plain.len() > 2 { plain.to_owned() } else { word.to_owned() }
-    };
-    if let Some(word) = words.find_map(|word| Some(numbered(word)).filter(|word| REINFORCEMENTS.contains(&&**word))) {
-        recipe::objective(&word, recipe::OBJECTIVES, asked);
-        asked.understand(name, word);
-    }
-    let is = |beginnings: &[&str]| {
-        lower
-            .split(|letter: char| !letter.is_ascii_alphanumeric())
-            .any(|word| beginnings.iter().any(|beginning| word.starts_with(beginning)))
-    };
-    asked.trains |=
-        is(&["train", "pretrain", "finetun", "tune", "sft"]) && !is(&["eval", "infer", "predict", "generat", "test"]);
-    // `train_text_to_image_lora.py`, `trainLoRA.py`; PEFT is a library of adapters, of which LoRA is the usual one.
-    let adapters = [("qlora", "qlora"), ("lora", "lora"), ("peft", "lora")];
-    let adapters = adapters.into_iter().find(|(word, _)| lower.contains(word)).map(|(_, task)| task);
-    if let (Some(adapters), true) = (adapters, lower.strip_suffix(".py").is_some()) {
-        asked.workload.training.task.get_or_insert_with(|| adapters.to_owned());
-        asked.understand(name, adapters);
-    }
-    match name {
-        "pretrain_bert.py" => asked.workload.model.kind = Some("encoder".to_owned()),
-        "pretrain_t5.py" => asked.workload.model.kind = Some("encdec".to_owned()),
-        _ => {}
-    }
 }

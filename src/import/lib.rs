@@ -21,6 +21,7 @@ pub use names::{Files, Names};
 pub fn read(text: &str, names: Names) -> Result<JobRequest, ImportError> {
     let mut asked = of_kind(text, names)?;
     asked.name_conflicts();
+    command::settle(&mut asked, names);
     Ok(asked)
 }
 

@@ -13,11 +13,13 @@ pub struct Names<'a> {
     pub models: &'a Models,
     /// Files that the job names.
     pub files: &'a Files<'a>,
+    /// The name of the file that the job is, without its folder; empty where it is none.
+    pub path: &'a str,
 }
 
 impl<'a> Names<'a> {
     /// Names of a job without files.
     pub fn new(hardware: &'a Hardware, models: &'a Models) -> Self {
-        Self { hardware, models, files: &|_| None }
+        Self { hardware, models, files: &|_| None, path: "" }
     }
 }

@@ -35,7 +35,7 @@ pub fn complete(file: &mut WorkloadFile, asked: &JobRequest, models: &Models) ->
 }
 
 /// Whether a command has settings that only training needs. A model alone may be evaluated, converted or asked.
-fn says_training(training: &TrainingSection) -> bool {
+pub fn says_training(training: &TrainingSection) -> bool {
     let numbers = [
         &training.steps,
         &training.samples,
@@ -59,15 +59,22 @@ const SPLITS: [&str; 5] = [
     "tensor_parallel_size",
 ];
 
+/// Keys that say how many batches a step gathers.
+const ACCUMULATION: [&str; 3] = ["gradient_accumulation_steps", "grad_accum", "gradient_accumulation"];
+
 /// What each GPU takes times how many there are. A parser's own defaults, a micro-batch of one and no accumulation, are none of the job's.
 fn batch(training: &mut TrainingSection, asked: &JobRequest, assumed: &mut Vec<JobAssumption>) {
     let whole =
         |number: &Option<Scalar>| number.as_ref().map_or(Some(1), |number| number.to_string().parse::<u64>().ok());
     let is_split = asked.no_effect.iter().chain(&asked.unread).any(|one| {
-        let key = one.key.rsplit(": ").next().unwrap_or(&one.key).trim_start_matches("--").replace('-', "_");
+        let key = one.plain_key();
         SPLITS.iter().any(|split| key.ends_with(split)) && one.value != "1"
     });
+    // `--gradient_accumulation_steps $STEPS`: as many as only a run would tell.
+    let is_open = training.grad_accumulation.is_none()
+        && asked.unread.iter().any(|one| ACCUMULATION.contains(&one.plain_key().as_str()));
     if is_split
+        || is_open
         || training.micro_batch.is_none()
         || training.global_batch.is_some()
         || training.global_batch_tokens.is_some()
@@ -199,6 +206,13 @@ mod tests {
         );
         assert_eq!(assumed, [JobAssumption::BatchOfAllGpus { sequences: 24, gpus: 4 }]);
         assert_eq!(file.training.global_batch.unwrap().to_string(), "24");
+        let mut file = WorkloadFile::parse("model.preset = \"gpt-2\"\n[training]\nmicro_batch = 2\n").unwrap();
+        let mut asked = JobRequest::new(JobKind::Script);
+        asked.leave_unread("--gradient_accumulation_steps", "$STEPS");
+        asked.choices.push(Choice { gpus: Some(Gpus::PerMachine(4)), ..Choice::default() });
+        asked.trains = true;
+        complete(&mut file, &asked, &Models::embedded().unwrap());
+        assert!(file.training.global_batch.is_none(), "what only a run would tell is not one");
         let (file, assumed) = completed("[training]\nepochs = 3\n");
         assert!(assumed.is_empty() && file.training.epochs.is_some(), "no model is no work");
     }

@@ -36,6 +36,11 @@ pub fn apply(dialect: &Dialect, entries: &[Entry], asked: &mut JobRequest, names
             setting::Outcome::Unread => asked.leave_unread(&entry.shown, short(&value)),
         }
     }
+    let training = &mut asked.workload.training;
+    // Samples beside epochs are the rows of an epoch.
+    if training.epochs.is_some() && training.samples.is_some() && training.steps.is_none() {
+        asked.workload.data.samples = training.samples.take();
+    }
     // Steps limit a run that counts epochs too.
     if asked.workload.training.steps.is_some() || asked.workload.training.samples.is_some() {
         asked.workload.training.epochs = None;

@@ -193,12 +193,20 @@ fn what_a_job_leaves_open_is_taken_and_said() {
             "offers",
             "8 of any one",
         ),
-        ("base_model: gpt2\nnum_epochs: 3\n", "recommendation", "1000 steps: how many rows its data set has"),
-        ("base_model: gpt2\nmicro_batch_size: 3\n", "recommendation", "1000 steps: how long it trains"),
-        ("base_model: my-own-7b\nmax_steps: 9\n", "recommendation", "only the size is known"),
+        (
+            "base_model: gpt2\nadapter:\nnum_epochs: 3\nsequence_len: 64\n",
+            "recommendation",
+            "1000 steps: how many rows its data set has",
+        ),
+        (
+            "base_model: gpt2\nsequence_len: 64\nmicro_batch_size: 3\n",
+            "recommendation",
+            "1000 steps: how long it trains",
+        ),
+        ("base_model: my-own-7b\nsequence_len: 64\nmax_steps: 9\n", "recommendation", "only the size is known"),
         ("#!/bin/bash\nvllm serve Qwen/Qwen2.5-7B\n", "recommendation", "1 request a second of 1024 tokens"),
         (
-            "#SBATCH --gres=gpu:h100:2\ntorchrun --nproc_per_node 2 a.py --model_path gpt2 --epochs 2 --dataset a/b --per_device_train_batch_size 3\n",
+            "#SBATCH --gres=gpu:h100:2\ntorchrun --nproc_per_node 2 finetune.py --model_path gpt2 --epochs 2 --dataset a/b --per_device_train_batch_size 3\n",
             "recommendation",
             "a global batch of 6, that of its 2 GPUs",
         ),
@@ -213,6 +221,34 @@ fn what_a_job_leaves_open_is_taken_and_said() {
     // A model that nothing trains may be evaluated: its machines alone are priced.
     fs::write(&path, "#SBATCH --gres=gpu:h100:1\npython evaluate.py --model_name_or_path gpt2\n").unwrap();
     assert!(priced(path.to_str().unwrap(), &[])["offers"].is_array());
+}
+
+/// Of a program that nobody knows the kind of work is not guessed: model and machines are shown, and what to type; with that it is planned.
+#[test]
+fn a_kind_of_work_that_no_word_says_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("job.sh");
+    fs::write(&path, "#SBATCH --gres=gpu:h100:1\npython train.py --model_path gpt2 --epochs 2 --batch_size 3 --lr 1\n")
+        .unwrap();
+    let job = path.to_str().unwrap();
+    let open = from(job, &[]);
+    let text = open.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(open.code == 0 && text.contains("what kind of work `train.py` does with `gpt2`"), "{text}");
+    for words in ["--task full-fine-tune", "unread kind of work", "h100"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let answer = priced(job, &[]);
+    assert!(
+        answer["offers"].is_array() && keys(&answer["job"]["not_understood"]).contains(&"kind of work"),
+        "{answer}"
+    );
+    let stated = priced(job, &["--task", "lora"]);
+    assert_eq!(stated["workload"]["task"], "lora");
+    assert!(!keys(&stated["from"]["job"]["not_understood"]).contains(&"kind of work"), "{stated}");
+    // The name of its file is a word of it.
+    let named = folder.path().join("full_finetune.sh");
+    fs::copy(&path, &named).unwrap();
+    assert_eq!(priced(named.to_str().unwrap(), &[])["workload"]["task"], "full-fine-tune");
 }
 
 #[test]
@@ -335,6 +371,30 @@ fn work_is_planned_where_its_cards_are_not_named() {
         "{}",
         text.stdout
     );
+}
+
+/// A program of Python is planned by what it writes out, alone and beside the job that starts it; one that trains nothing is none.
+#[test]
+fn a_python_program_that_trains_is_planned() {
+    let folder = tempfile::tempdir().unwrap();
+    let (program, job) = (folder.path().join("train.py"), folder.path().join("job.sbatch"));
+    let text = "import argparse\nfrom trl import SFTConfig, SFTTrainer\nfrom peft import LoraConfig\nparser = argparse.ArgumentParser()\n\
+        parser.add_argument(\"--base\", default=\"Qwen/Qwen2.5-7B\")\nargs = parser.parse_args()\n\
+        told = SFTConfig(max_length=1024, per_device_train_batch_size=2, max_steps=1000, bf16=True)\n\
+        SFTTrainer(model=args.base, args=told, peft_config=LoraConfig(r=16)).train()\n";
+    fs::write(&program, text).unwrap();
+    fs::write(&job, "#SBATCH --gres=gpu:h100:1\npython train.py --base meta-llama/Llama-3.1-8B\n").unwrap();
+    let alone = priced(program.to_str().unwrap(), &[]);
+    let workload = &alone["workload"];
+    assert_eq!((workload["model"].as_str(), workload["task"].as_str()), (Some("qwen2.5-7b"), Some("lora")));
+    assert!(alone["recommendation"].is_object());
+    let started = priced(job.to_str().unwrap(), &[]);
+    assert_eq!(started["workload"]["model"], "llama-3.1-8b");
+    assert_eq!(started["from"]["baseline"]["gpus_per_node"], 1, "{}", started["from"]["baseline"]);
+    fs::write(folder.path().join("plot.py"), "import matplotlib\n").unwrap();
+    let all = priced(folder.path().to_str().unwrap(), &["--summary"]);
+    let files: Vec<&str> = all.as_array().unwrap().iter().map(|one| one["file"].as_str().unwrap()).collect();
+    assert_eq!(files, ["job.sbatch", "train.py"]);
 }
 
 #[test]

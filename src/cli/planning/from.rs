@@ -38,7 +38,8 @@ pub fn run(path: &Path, arguments: &PlanArguments, session: &Session) -> Result<
     let text = fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error))?;
     let (hardware, models) = (session.hardware()?, session.models()?);
     let files = |name: &str| beside::read(path, name);
-    let mut asked = gpuplan_import::read(&text, Names { files: &files, ..Names::new(&hardware, &models) })
+    let own = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let mut asked = gpuplan_import::read(&text, Names { files: &files, path: own, ..Names::new(&hardware, &models) })
         .map_err(|error| of_file(path, &error))?;
     if let Some(machines) = arguments.nodes {
         asked.take_machines_of_user(machines);

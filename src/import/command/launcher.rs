@@ -128,8 +128,16 @@ pub fn start(words: &[String]) -> Option<Start> {
         return image(words).or_else(|| strange(words)).or_else(|| unknown(words));
     };
     let is_first = words.first().is_some_and(|word| is_python(word));
+    // `$LAUNCHER train.py --lr 1`, `bash launch.sh train.py --lr 1`: what starts it only a run or that script would tell.
+    let is_handed = match words {
+        [launcher, _, ..] if at == 1 => is_unknown(launcher),
+        [shell, script, _, ..] if at == 2 => {
+            matches!(base(shell), "bash" | "sh") && script.strip_suffix(".sh").is_some()
+        }
+        _ => false,
+    };
     // Not `pip install -m` or a copied file.
-    if !is_launched && !is_first {
+    if !is_launched && !is_first && !is_handed {
         return image(words);
     }
     Some(Start { before: words[..at].to_vec(), program: words[at].clone(), after: words[at + 1..].to_vec() })
@@ -183,7 +191,9 @@ fn strange(words: &[String]) -> Option<Start> {
     // What a script is given is its own to read.
     let is_other = |name: &str| LAUNCHERS.contains(&name) || ["bash", "sh", "sbatch"].contains(&name);
     let name = words.first().filter(|name| !name.starts_with('-') && !is_other(base(name)))?;
-    if !has(&OF_MODEL) || !has(&OF_TRAINING) {
+    // `multipa-train --num_train_epochs 2`
+    let says = base(name).split(['-', '_', '.']).any(|word| matches!(word, "train" | "pretrain" | "finetune"));
+    if !(has(&OF_MODEL) || says) || !has(&OF_TRAINING) {
         return None;
     }
     let is_command = |word: &&String| word.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
@@ -234,7 +244,7 @@ pub fn base(word: &str) -> &str {
 }
 
 /// What stands before the last `/` may be a command that is not known.
-fn is_python(word: &str) -> bool {
+pub fn is_python(word: &str) -> bool {
     base(word).strip_suffix(".py").is_some_and(|stem| !stem.is_empty() && !stem.contains(char::is_whitespace))
 }
 

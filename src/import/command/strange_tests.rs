@@ -6,6 +6,7 @@ use super::tests::{asked, keys};
 use crate::Names;
 use gpuplan_hardware::Hardware;
 use gpuplan_workload::Models;
+use gpuplan_workload::assumption::JobAssumption;
 use gpuplan_workload::file::Scalar;
 
 /// Of these programs nobody knows the name; their words say what they do.
@@ -183,4 +184,138 @@ fn a_script_may_give_itself_arguments() {
     let read = asked(script);
     assert_eq!(read.workload.model.preset.as_deref(), Some("qwen2.5-7b"));
     assert_eq!(read.workload.serving.engine.as_deref(), Some("vllm"));
+}
+
+/// A job in a file of this name.
+fn read_as(path: &str, text: &str) -> crate::JobRequest {
+    let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
+    crate::read(text, Names { path, ..Names::new(&hardware, &models) }).unwrap()
+}
+
+/// Of a program that nobody knows no kind of work is named that no word of the job says: the nearest name that says one counts.
+#[test]
+fn a_kind_of_work_that_no_word_says_is_not_named() {
+    let flags = "--model_name_or_path gpt2 --per_device_train_batch_size 2 --num_train_epochs 3";
+    let kind = |path: &str, directives: &str, command: &str| {
+        let read = read_as(path, &format!("#!/bin/bash\n{directives}\npython {command}\n"));
+        let is_open = crate::command::unsaid(&read, &read.workload).is_some();
+        assert_eq!(is_open, keys(&read.unread).contains(&crate::command::KIND), "{command}");
+        let training = read.workload.training;
+        let words = [training.task, training.objective].map(Option::unwrap_or_default);
+        (words.join(" ").trim().to_owned(), is_open, read.not_planned.is_some())
+    };
+    let said = |words: &str| (words.to_owned(), false, false);
+    let none = "#SBATCH --gres=gpu:1";
+    assert_eq!(kind("train.sh", none, &format!("train.py {flags}")), (String::new(), true, false));
+    for (path, directives, command, expected) in [
+        ("train_lora.sh", none, "train.py", said("lora")),
+        ("run.sh", "#SBATCH --gres=gpu:1 --job-name=gpt2-dpo", "train.py", said("dpo")),
+        ("run.sh", none, "train.py --output_dir runs/gpt2-sft", said("full-fine-tune")),
+        ("run.sh", none, "train.py --wandb_project fine_tuning", said("full-fine-tune")),
+        ("pretrain.sh", none, "train.py", said("pretrain")),
+        ("run.sh", none, "train.py --mode sft", said("full-fine-tune")),
+        // The program is nearer to the work than the name of its run.
+        ("run.sh", none, "train_sft.py --run_name like-grpo", said("full-fine-tune")),
+        ("run.sh", none, "train.py --run_name unsup-simcse", (String::new(), false, true)),
+        ("run.sh", none, "train.py --output_dir runs/distill", (String::new(), false, true)),
+        // A variable's name is no word of the job, nor do two letters say reinforcement.
+        ("run.sh", none, "train.py --output_dir $SFT/a --run_name rl", (String::new(), true, false)),
+    ] {
+        assert_eq!(kind(path, directives, &format!("{command} {flags}")), expected, "{path} {command}");
+    }
+    // What says nothing else than that it tunes leaves open whether it has adapters.
+    let bare = read_as("sft.sh", "#SBATCH --gres=gpu:1\naccelerate launch train.py\n");
+    assert_eq!((bare.workload.training.task, bare.assumed.contains(&JobAssumption::NoAdapters)), (None, false));
+}
+
+/// Words of the training of encoders, of programs that are told not to train, and settings under other names.
+#[test]
+fn words_that_change_the_work_are_heard() {
+    let number = |text: &str| Some(Scalar::from(text.to_owned()));
+    for flags in ["--pooling_module eos", "--grad_cache True", "--num_negatives 7", "--do_train false"] {
+        assert!(
+            asked(&format!("python train.py --model_name gpt2 --lora_r 8 {flags}")).not_planned.is_some(),
+            "{flags}"
+        );
+    }
+    assert!(asked("python train.py --model_name gpt2 --lora_r 8 --grad_cache False").not_planned.is_none());
+    let training = |command: &str| asked(&format!("python {command}")).workload.training;
+    let method = training("train.py --model_name gpt2 --method qlora --lora_r 8 --lr 1");
+    assert_eq!(method.task.as_deref(), Some("qlora"));
+    let module = training("-m src.train_qlora_glue --model_name gpt2 --lora_r 8");
+    assert_eq!(module.task.as_deref(), Some("qlora"));
+    let steps = training("train.py --steps 900 --batch_size 4 --lr_head 1e-4");
+    assert_eq!((steps.steps, steps.micro_batch), (number("900"), number("4")));
+    assert_eq!(training("sample.py --steps 50 --batch_size 4").steps, None);
+    let rows = asked("multi-train --num_train_epochs 2 --train_samples 1000").workload;
+    assert_eq!((rows.training.epochs, rows.training.samples, rows.data.samples), (number("2"), None, number("1000")));
+    let model = |flags: &str| asked(&format!("python sft.py {flags}")).workload.model.preset;
+    assert_eq!(model("--base Qwen/Qwen3-0.6B --lora_r 4").as_deref(), Some("qwen3-0.6b"));
+    for other in ["--base runs/a", "--draft_model Qwen/Qwen3-0.6B", "--base Qwen/Qwen3-0.6B --llm gpt2"] {
+        assert_eq!(model(other), None, "{other}");
+    }
+}
+
+/// What starts a program may be a variable, a script that lies elsewhere, or a session of tmux.
+#[test]
+fn programs_behind_what_only_a_run_would_tell_are_read() {
+    for command in [
+        "if command -v deepspeed; then L=\"deepspeed --num_gpus=2\"; else L=torchrun; fi\n$L train.py --max_steps 7",
+        "bash launch.sh src/train.py --max_steps 7",
+        "tmux new-session -d -s NAME \"source a/bin/activate\naccelerate launch train.py --max_steps 7\"",
+    ] {
+        assert_eq!(asked(command).workload.training.steps, Some(Scalar::from("7".to_owned())), "{command}");
+    }
+    assert_eq!(asked("tmux kill-session -t \"accelerate launch a.py --max_steps 7\"").workload.training.steps, None);
+    let step = read_as("a.sh", "#!/bin/bash\nsrun -n${N} --gres=gpu:8 --ntasks-per-node=8 python main.py\n");
+    assert_eq!((step.nodes.clone(), step.assumed.contains(&JobAssumption::OneMachine)), (None, true));
+    let stated = read_as("a.sh", "#!/bin/bash\nsrun -n16 --gres=gpu:8 --ntasks-per-node=8 python main.py\n");
+    assert_eq!(stated.nodes, Some(2..=2));
+}
+
+/// Services that only measure cards, and files that add cards to another file's service.
+#[test]
+fn services_that_watch_cards_are_none() {
+    let gpus = "deploy: {resources: {reservations: {devices: [{driver: nvidia, count: 2, capabilities: [gpu]}]}}}";
+    let two =
+        format!("services:\n  llm: {{{gpus}}}\n  watch: {{image: 'nvcr.io/nvidia/k8s/dcgm-exporter:3.3', {gpus}}}\n");
+    let read = read_as("docker-compose.gpu.yml", &two);
+    assert_eq!((read.name.as_deref(), read.choices[0].gpus), (Some("llm"), Some(crate::Gpus::PerMachine(2))));
+    let none =
+        format!("services:\n  llm: {{{gpus}}}\n  page: {{image: a, {}}}\n", gpus.replace("count: 2", "count: 0"));
+    assert_eq!(read_as("docker-compose.yml", &none).name.as_deref(), Some("llm"));
+    let of_amd =
+        "services:\n  llm: {image: vllm/vllm-openai-rocm, devices: [/dev/kfd, /dev/dri], command: --model a/b-7b}\n";
+    let read = read_as("docker-compose.yml", of_amd);
+    assert_eq!((read.model_name.as_deref(), read.choices.len()), (Some("a/b-7b"), 0));
+}
+
+/// Configurations of one's own, of sd-scripts, and of programs that share a word with a known one.
+#[test]
+fn further_configurations_are_known_by_their_words() {
+    let said = |text: &str| {
+        let read = read_as("train.yaml", text);
+        let training = read.workload.training;
+        [read.model_name, training.task, training.framework].map(Option::unwrap_or_default).join(" ")
+    };
+    let trainer = "{per_device_train_batch_size: 4, num_train_epochs: 2}";
+    for (text, expected) in [
+        (
+            "model: Qwen/Qwen3-32B\nlora: {r: 8}\ntrain: {epochs: 2, batch_size: 4, lr: 1e-4}\n".to_owned(),
+            "Qwen/Qwen3-32B lora",
+        ),
+        (
+            "pretrained_model_name_or_path: a/b-7b\nnetwork_module: networks.lora_flux\nmax_train_steps: 9\n"
+                .to_owned(),
+            "a/b-7b lora",
+        ),
+        (
+            format!("model: {{model_name: Qwen/Qwen3-0.6B}}\nlora: {{rank: 8}}\ntraining: {trainer}\n"),
+            "Qwen/Qwen3-0.6B lora hf-trainer",
+        ),
+        ("base_model: Qwen/Qwen3-8B\nnum_epochs: 3\n".to_owned(), "Qwen/Qwen3-8B"),
+        ("base_model: Qwen/Qwen3-8B\ndatasets: [{path: a/b}]\n".to_owned(), "Qwen/Qwen3-8B full-fine-tune axolotl"),
+    ] {
+        assert_eq!(said(&text).trim(), expected, "{text}");
+    }
 }

@@ -9,13 +9,16 @@ use gpuplan_workload::assumption::JobAssumption;
 
 pub fn is_project(document: &Value) -> bool {
     let services = document.get("services").and_then(Value::as_object);
-    services.is_some_and(|all| all.values().any(|service| service.get("image").or(service.get("build")).is_some()))
+    let is_one =
+        |service: &Value| service.get("image").or(service.get("build")).is_some() || !devices(service).is_empty();
+    services.is_some_and(|all| all.values().any(is_one))
 }
 
 pub fn read(document: &Value, names: Names) -> Result<JobRequest, ImportError> {
     let empty = Map::new();
     let services = document.get("services").and_then(Value::as_object).unwrap_or(&empty);
-    let with_gpus: Vec<(&String, &Value)> = services.iter().filter(|(_, service)| has_gpus(service)).collect();
+    let is_work = |service: &Value| has_gpus(service) && !watches(service);
+    let with_gpus: Vec<(&String, &Value)> = services.iter().filter(|(_, service)| is_work(service)).collect();
     let (name, service) = match with_gpus.as_slice() {
         [one] => *one,
         [] => return Err(ImportError::NoGpu),
@@ -57,7 +60,21 @@ fn devices(service: &Value) -> &[Value] {
 
 fn has_gpus(service: &Value) -> bool {
     let runtime = service.get("runtime").and_then(Value::as_str);
-    !devices(service).is_empty() || runtime == Some("nvidia") || service.get("gpus").is_some()
+    // A count of none takes a card away from a service that shares its file with others.
+    let is_some = |device: &Value| device.get("count").is_none_or(|count| text(count) != "0");
+    // AMD's cards are handed over as files: `/dev/kfd` is all of them.
+    let files = service.get("devices").and_then(Value::as_array);
+    let is_card = |file: &Value| file.as_str().is_some_and(|path| path.starts_with("/dev/kfd"));
+    devices(service).iter().any(is_some)
+        || runtime == Some("nvidia")
+        || service.get("gpus").is_some()
+        || files.is_some_and(|all| all.iter().any(is_card))
+}
+
+/// Whether a service only measures the cards that others use: NVIDIA's and others' exporters for Prometheus.
+fn watches(service: &Value) -> bool {
+    let image = service.get("image").and_then(Value::as_str).unwrap_or_default();
+    ["dcgm-exporter", "nvidia_gpu_exporter", "nvidia-gpu-exporter"].iter().any(|name| image.contains(name))
 }
 
 /// Image, entry point and command as a line of a shell, since Compose substitutes variables as a shell does.

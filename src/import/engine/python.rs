@@ -6,6 +6,7 @@ use crate::{ImportError, JobKind, JobRequest, Names, command};
 use calls::{Call, calls};
 
 mod calls;
+pub mod training;
 
 /// Packages by whose import such a program is known, with the cloud whose names it uses.
 const PACKAGES: [Package; 9] = [
@@ -42,11 +43,16 @@ fn package(text: &str) -> Option<&'static Package> {
 }
 
 pub fn is_program(text: &str) -> bool {
-    package(text).is_some()
+    package(text).is_some() || training::is_program(text)
 }
 
 pub fn read(text: &str, names: Names) -> Result<JobRequest, ImportError> {
     let mut asked = JobRequest::new(JobKind::Script);
+    if package(text).is_none() {
+        training::read(text, &[], &mut asked, names);
+        asked.take_machines_of_launcher();
+        return Ok(asked);
+    }
     let cloud = package(text).and_then(|(_, cloud)| *cloud);
     let all = calls(text);
     let mut jobs: Vec<(bool, Rented)> =

@@ -2,6 +2,7 @@
 
 use super::entry::Entry;
 use super::setting::Dialect;
+use super::task::trains;
 use crate::JobRequest;
 use gpuplan_workload::assumption::JobAssumption;
 use gpuplan_workload::file::Scalar;
@@ -61,7 +62,7 @@ pub fn of_data(dialect: &Dialect, entries: &[Entry], asked: &mut JobRequest) {
     if training.epochs.is_none()
         && !is_stated
         && ["hf-trainer", "trl"].contains(&dialect.stack)
-        && training.task.is_some()
+        && (training.task.is_some() || trains(entries))
     {
         training.epochs = Some(Scalar::from(EPOCHS_OF_TRAINER.to_string()));
         asked.assumed.push(JobAssumption::EpochsOfStack { stack: dialect.stack.to_owned(), epochs: EPOCHS_OF_TRAINER });

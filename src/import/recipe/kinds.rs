@@ -4,13 +4,13 @@ use serde_json::Value;
 
 use super::entry::Entry;
 use super::programs::{
-    ACCELERATE, ANY, AXOLOTL, COMPOSER, DEEPSPEED, GPT_NEOX, HUGGING_FACE, LEVANTER, LITGPT, LLAMA_FACTORY, MAXTEXT,
-    NANOTRON, NEMO, OUMI, TORCHTITAN, TORCHTUNE, VERL,
+    ACCELERATE, ANY, AXOLOTL, COMPOSER, DEEPSPEED, DIFFUSERS, GPT_NEOX, HUGGING_FACE, LEVANTER, LITGPT, LLAMA_FACTORY,
+    MAXTEXT, NANOTRON, NEMO, OUMI, TORCHTITAN, TORCHTUNE, VERL,
 };
 use super::setting::Dialect;
 
 /// Keys of which each group means a program, from the most particular to the least.
-const KINDS: [(&[&str], &Dialect); 32] = [
+const KINDS: [(&[&str], &Dialect); 37] = [
     (&["device_train_microbatch_size"], &COMPOSER),
     (&["training.seq_len"], &TORCHTITAN),
     (&["model.flavor"], &TORCHTITAN),
@@ -18,10 +18,14 @@ const KINDS: [(&[&str], &Dialect); 32] = [
     (&["policy_model._component_"], &TORCHTUNE),
     (&["tokens.micro_batch_size"], &NANOTRON),
     (&["actor_rollout_ref.model.path"], &VERL),
-    (&["model.model_name", "training.per_device_train_batch_size"], &OUMI),
+    (&["model.model_name", "data.train.datasets.0.dataset_name"], &OUMI),
     (&["model.model_name", "training.trainer_type"], &OUMI),
     (&["base_model", "per_device_train_batch_size"], &HUGGING_FACE),
-    (&["base_model"], &AXOLOTL),
+    (&["base_model", "sequence_len"], &AXOLOTL),
+    (&["base_model", "datasets.0.path"], &AXOLOTL),
+    (&["base_model", "adapter"], &AXOLOTL),
+    (&["base_model", "rl"], &AXOLOTL),
+    (&["base_model"], &ANY),
     (&["model_name_or_path", "finetuning_type"], &LLAMA_FACTORY),
     (&["model_name_or_path", "stage"], &LLAMA_FACTORY),
     (&["model_name_or_path", "template"], &LLAMA_FACTORY),
@@ -37,6 +41,7 @@ const KINDS: [(&[&str], &Dialect); 32] = [
     (&["train.micro_batch_size", "model_name"], &LITGPT),
     (&["train.micro_batch_size"], &NEMO),
     (&["train.global_batch_size"], &NEMO),
+    (&["pretrained_model_name_or_path", "network_module"], &DIFFUSERS),
     (&["distributed_type"], &ACCELERATE),
     (&["train_micro_batch_size_per_gpu"], &DEEPSPEED),
     (&["zero_optimization.stage"], &DEEPSPEED),
@@ -52,14 +57,15 @@ pub fn of_document(document: &Value, entries: &[Entry]) -> Option<&'static Diale
     // Axolotl and Hugging Face's parser have no sections: a model beside `training.per_device_train_batch_size` is somebody's own.
     let is_own = |keys: &[&str]| {
         let has_section = entries.iter().any(|entry| is_batch_of_section(entry) || entry.key == "training.batch_size");
-        (keys == ["base_model"] || keys == ["model_name_or_path"]) && has_section
+        (keys.starts_with(&["base_model"]) || keys == ["model_name_or_path"]) && has_section
     };
     let kinds = KINDS.iter().filter(|_| document.is_object());
     kinds.into_iter().find(|(keys, _)| keys.iter().all(has) && !is_own(keys)).map(|(_, dialect)| *dialect)
 }
 
 /// Keys by which such a configuration names a model of others.
-const NAMES_OF_MODEL: [&str; 12] = [
+const NAMES_OF_MODEL: [&str; 13] = [
+    "model",
     "model.name",
     "model.student",
     "name_or_path",

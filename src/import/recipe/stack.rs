@@ -87,7 +87,7 @@ fn of_words(name: &str, parts: &[&str], entries: &[Entry]) -> &'static Dialect {
         &OPEN_CLIP
     } else if is_of("llama_recipes") || is_of("llama_cookbook") || has("batch_size_training") || has("enable_fsdp") {
         &LLAMA_COOKBOOK
-    } else if has("exp_name") && has("loss") && has("trainer") {
+    } else if has("exp_name") && has("loss") && (has("trainer") || has("datasets")) {
         &DPO_REFERENCE
     } else if name.starts_with("torchrun_main") || (has("total_batch_size") && has("model_config")) {
         &GALORE

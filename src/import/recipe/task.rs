@@ -2,7 +2,6 @@
 
 use super::entry::Entry;
 use crate::JobRequest;
-use gpuplan_workload::assumption::JobAssumption;
 
 /// Keys that name weights to start from.
 const PRETRAINED: [&str; 8] = [
@@ -61,14 +60,11 @@ pub fn of_program(name: &str, entries: &[Entry], asked: &mut JobRequest) {
     } else if has(&["lora_r", "lora_rank", "lora_target_modules", "lora_target", "lora_alpha"]) {
         // A rank that only a run would tell is one all the same.
         asked.workload.training.task = Some("lora".to_owned());
-    } else if has_weights && asked.workload.model.preset.is_some() && trains(entries) {
-        asked.workload.training.task = Some("full-fine-tune".to_owned());
-        asked.assumed.push(JobAssumption::NoAdapters);
     }
 }
 
-/// Transformers' Trainer trains every weight that its program does not freeze; its words for batch and learning show that it trains.
-fn trains(entries: &[Entry]) -> bool {
+/// Whether the words of transformers' Trainer for batch and learning show that it trains.
+pub fn trains(entries: &[Entry]) -> bool {
     let has = |key: &str| entries.iter().any(|entry| entry.key == key);
     let is_trainer = has("per_device_train_batch_size") || has("per_gpu_train_batch_size");
     is_trainer && (has("do_train") || has("learning_rate") || has("num_train_epochs") || has("max_steps"))

@@ -112,13 +112,14 @@ fn each_program_names_model_task_and_settings_its_own_way() {
 #[test]
 fn what_no_table_knows_is_listed_and_what_is_off_is_not_taken() {
     let read = recipe(
-        "base_model: gpt2\nmicro_batch_size: 2\nmy_own_key: 7\ngradient_checkpointing: false\nmax_steps: -1\nnested: {unknown: [1, 2]}\nempty:\n",
+        "base_model: gpt2\nadapter:\nmicro_batch_size: 2\nsequence_len: 9\nmy_own_key: 7\ngradient_checkpointing: false\nmax_steps: -1\nnested: {unknown: [1, 2]}\nempty:\n",
     );
     let unread: Vec<&str> = read.unread.iter().map(|one| one.key.as_str()).collect();
     assert_eq!((unread, read.kind), (vec!["my_own_key", "nested.unknown"], JobKind::Recipe));
     assert_eq!((read.workload.training.recompute.as_deref(), read.workload.training.steps), (Some("none"), None));
     // An integer that is not one, and matrices that are not told apart.
-    let odd = recipe("base_model: gpt2\nmicro_batch_size: many\nlora_target_modules: [q_proj, c_attn]\n");
+    let odd =
+        recipe("base_model: gpt2\nsequence_len: 9\nmicro_batch_size: many\nlora_target_modules: [q_proj, c_attn]\n");
     assert_eq!(odd.unread.len(), 2);
 }
 
@@ -143,7 +144,7 @@ fn learning_from_preferences_is_named_by_a_key_or_by_the_program() {
     for (text, objective) in [
         ("base_model: gpt2\nrl: dpo\nbeta: 0.1\n", "dpo"),
         ("beta: 0.1\nbase_model: gpt2\nrl: simpo\n", "orpo"),
-        ("base_model: gpt2\nreward_model: true\n", "reward"),
+        ("base_model: gpt2\nsequence_len: 9\nreward_model: true\n", "reward"),
         ("model_name_or_path: gpt2\nstage: rm\nfinetuning_type: lora\n", "reward"),
         ("model_name_or_path: gpt2\nstage: dpo\npref_loss: orpo\nfinetuning_type: lora\n", "orpo"),
         ("#!/bin/bash\ntrl dpo --model_name_or_path gpt2 --beta 0.1\n", "dpo"),

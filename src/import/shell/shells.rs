@@ -4,8 +4,16 @@ pub fn is_shell(word: &str) -> bool {
     matches!(word.rsplit('/').next().unwrap_or(word), "sh" | "bash" | "dash" | "ksh" | "zsh")
 }
 
-/// What a shell gets behind `-c`.
+/// What a shell gets behind `-c`, and what tmux starts one with (tmux(1), new-session and send-keys).
 pub fn inner_script(words: &[String]) -> Option<String> {
+    let is_session = |word: &String| matches!(word.as_str(), "new-session" | "new" | "send-keys" | "send");
+    if words.first().is_some_and(|name| name == "tmux") && words.get(1).is_some_and(is_session) {
+        return words[2..]
+            .iter()
+            .filter(|word| word.contains(char::is_whitespace))
+            .max_by_key(|word| word.len())
+            .cloned();
+    }
     let shell = words.iter().position(|word| is_shell(word))?;
     let is_flag = |word: &String| word.starts_with('-') && !word.starts_with("--") && word.ends_with('c');
     let flag = shell + words[shell..].iter().position(is_flag)?;

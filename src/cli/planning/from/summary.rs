@@ -11,14 +11,14 @@ use crate::planning::from::beside;
 use crate::planning::from::work::Work;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
-use gpuplan_import::{Gpus, JobRequest, Names};
+use gpuplan_import::{Gpus, JobRequest, Names, command};
 use gpuplan_report::sentences::assumption::job_sentence;
 use gpuplan_report::text::json::pretty;
 use gpuplan_report::text::table::{Column, render};
 use gpuplan_workload::file::Scalar;
 
 /// Ends of names that jobs and configurations have.
-const ENDS: [&str; 10] = ["sh", "sbatch", "slurm", "pbs", "lsf", "yaml", "yml", "toml", "json", "bash"];
+const ENDS: [&str; 11] = ["sh", "sbatch", "slurm", "pbs", "lsf", "yaml", "yml", "toml", "json", "bash", "py"];
 /// Deeper folders are no collection of jobs.
 const DEEPEST: usize = 12;
 
@@ -45,7 +45,8 @@ struct FileRecord {
     gpu: Option<String>,
     nodes: Option<u32>,
     not_planned: Option<String>,
-    /// What its work is where it trains on no next token: `serving`, or the objective.
+    /// What its work is where it trains on no next token: `serving`, or the objective; `unknown` where a model is named and no word says what
+    /// is done with it.
     work: Option<String>,
     /// Whether its work is planned without any further flag; else its machines are priced.
     planned: bool,
@@ -63,12 +64,15 @@ pub fn run(path: &Path, session: &Session) -> Result<Exit, Diagnostic> {
     for file in &files {
         let shown = file.strip_prefix(path).unwrap_or(file).display().to_string();
         let open = |name: &str| beside::read(file, name);
-        let names = Names { files: &open, ..Names::new(&hardware, &models) };
+        let own = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let names = Names { files: &open, path: own, ..Names::new(&hardware, &models) };
         let read = fs::read_to_string(file)
             .map_err(|error| error.to_string())
             .and_then(|text| gpuplan_import::read(&text, names).map_err(|error| error.to_string()));
         records.push(match read {
             Ok(asked) => record(shown, &asked, names),
+            // Most programs of Python train nothing.
+            Err(_) if file.extension().is_some_and(|end| end == "py") => continue,
             Err(why) => FileRecord { refused: Some(why), ..empty(shown) },
         });
     }
@@ -148,11 +152,22 @@ fn record(file: String, asked: &JobRequest, names: Names) -> FileRecord {
         gpu: choice.and_then(|choice| choice.chips.as_ref()).map(|chips| chips.word.clone()),
         nodes: asked.nodes.as_ref().map(|nodes| *nodes.end()),
         not_planned: asked.why_not_planned(&asked.workload),
-        work: if asked.workload.serving.is_empty() { training.objective.clone() } else { Some("serving".to_owned()) },
+        work: work_of(asked),
         planned,
         assumed: job.asked.assumed.iter().map(job_sentence).collect(),
         unread: asked.unread.iter().map(|one| one.key.clone()).collect(),
         ..empty(file)
+    }
+}
+
+fn work_of(asked: &JobRequest) -> Option<String> {
+    if command::unsaid(asked, &asked.workload).is_some() {
+        return Some("unknown".to_owned());
+    }
+    if asked.workload.serving.is_empty() {
+        asked.workload.training.objective.clone()
+    } else {
+        Some("serving".to_owned())
     }
 }
 

@@ -10,7 +10,19 @@ pub struct Call {
     pub function: Option<String>,
     /// Its first argument, where that is a text: the flag that `add_argument` adds.
     first: Option<String>,
+    /// Its first argument, where it has no name and its value is written out.
+    pub positional: Option<String>,
+    /// Lists of texts that it is told by name, with commas between them.
+    pub lists: Vec<(String, String)>,
+    /// Names of arguments whose values only a run would tell.
+    pub computed: Vec<String>,
     pub is_dictionary: bool,
+    /// Of a list the name that it is given, and its texts.
+    list: Option<(String, Vec<String>)>,
+    /// Whether its first argument stands on a later line.
+    awaits_first: bool,
+    /// Whether it is the head of a function: its arguments are those that it has by itself.
+    is_head: bool,
 }
 
 /// Values that names are set to, in order.
@@ -18,10 +30,19 @@ type Values = Vec<(String, String)>;
 
 /// Calls of a program. A name that the program sets to a literal before is that literal, or else the one that it is set to behind.
 pub fn calls(text: &str) -> Vec<Call> {
+    calls_with(text, &[])
+}
+
+/// The same of a program that is started with these flags, which win over the defaults of its command line.
+pub fn calls_with(text: &str, flags: &[(String, String)]) -> Vec<Call> {
     let code = without_long_texts(text);
     let mut first = Scanner::default();
     first.read(&code);
+    let given =
+        flags.iter().flat_map(|(key, value)| [key.clone(), format!("args.{key}")].map(|key| (key, value.clone())));
+    first.set.extend(given);
     let mut second = Scanner { set: first.set, ..Scanner::default() };
+    second.flags = flags.iter().map(|(key, _)| key.clone()).collect();
     second.read(&code);
     second.all.extend(second.open);
     second.all
@@ -50,12 +71,17 @@ struct Scanner {
     open: Vec<Call>,
     all: Vec<Call>,
     set: Values,
+    /// Flags that whoever starts the program gives it: their defaults count no more.
+    flags: Vec<String>,
     /// Calls that decorate what is defined next.
     decorators: Vec<usize>,
+    /// Whether a command line is made of its functions' arguments (Fire, Typer), so that their values count as names'.
+    is_cli: bool,
 }
 
 impl Scanner {
     fn read(&mut self, code: &str) {
+        self.is_cli = code.contains("fire.Fire(") || code.contains("typer.run(") || code.contains(".command()");
         for line in code.lines() {
             if self.open.is_empty() {
                 self.define(line.trim_start());
@@ -77,6 +103,10 @@ impl Scanner {
 
     fn line(&mut self, line: &str) {
         let mut quote = None;
+        let start = line.trim_start();
+        if let Some(call) = self.open.last_mut().filter(|call| call.awaits_first && !start.is_empty()) {
+            (call.positional, call.awaits_first) = (unnamed(start, &self.set), false);
+        }
         for (at, letter) in line.char_indices() {
             let (before, after) = (&line[..at], &line[at + letter.len_utf8()..]);
             match (letter, quote) {
@@ -84,6 +114,9 @@ impl Scanner {
                 (_, Some(_)) => {}
                 ('"' | '\'', None) => {
                     quote = Some(letter);
+                    if let Some((_, texts)) = self.open.last_mut().and_then(|call| call.list.as_mut()) {
+                        texts.extend(after.split(letter).next().map(str::to_owned));
+                    }
                     let is_first = before.trim_end().ends_with('(') || before.trim().is_empty();
                     if let (true, Some(call)) = (is_first, self.open.last_mut().filter(|call| call.first.is_none())) {
                         call.first = after.split(letter).next().map(str::to_owned);
@@ -96,7 +129,19 @@ impl Scanner {
                     let before = if letter == '{' { before.strip_suffix('=').unwrap_or("") } else { before };
                     let name =
                         before.trim_end().rsplit(|letter| !is_name(letter)).next().unwrap_or_default().to_owned();
-                    self.open.push(Call { name, is_dictionary: letter == '{', ..Call::default() });
+                    let list = (letter == '[').then(|| (named_before(before), Vec::new()));
+                    let (inner, is_call) = (after.trim_start(), letter == '(');
+                    let positional = if is_call { unnamed(inner, &self.set) } else { None };
+                    let awaits_first = is_call && (inner.is_empty() || inner.starts_with('#'));
+                    self.open.push(Call {
+                        name,
+                        is_dictionary: letter == '{',
+                        positional,
+                        list,
+                        awaits_first,
+                        is_head: is_call && ["def ", "async def "].iter().any(|word| start.starts_with(word)),
+                        ..Call::default()
+                    });
                 }
                 (')' | ']' | '}', None) => self.close(),
                 (':', None) => self.entry(before, after),
@@ -110,11 +155,19 @@ impl Scanner {
 
     fn close(&mut self) {
         let Some(call) = self.open.pop() else { return };
+        if let (Some((key, texts)), Some(parent)) = (&call.list, self.open.last_mut())
+            && !key.is_empty()
+            && !texts.is_empty()
+        {
+            parent.lists.push((key.clone(), texts.join(",")));
+        }
         let default = call.arguments.iter().find(|(key, _)| key == "default").map(|(_, value)| value.clone());
         if let (Some(flag), Some(default)) = (call.first.as_deref().and_then(|text| text.strip_prefix("--")), default) {
             let name = flag.replace('-', "_");
-            self.set.push((format!("args.{name}"), default.clone()));
-            self.set.push((name, default));
+            if !self.flags.contains(&name) {
+                self.set.push((format!("args.{name}"), default.clone()));
+                self.set.push((name, default));
+            }
         }
         let is_part = |parent: &&mut Call| call.is_dictionary && parent.is_dictionary && parent.name.is_empty();
         match self.open.last_mut().filter(is_part) {
@@ -140,15 +193,34 @@ impl Scanner {
 
     /// `gpu="H100"` in a call, `GPU: str = "H100"` outside.
     fn argument(&mut self, before: &str, after: &str) {
-        let Some(value) = literal(after.trim_start(), &self.set) else { return };
-        let last = before.rsplit([',', '(']).next().unwrap_or(before);
-        let name = last.split(':').next().unwrap_or(last).trim();
-        let name = name.rsplit(|letter| !is_name(letter)).next().unwrap_or_default().to_owned();
-        match self.open.last_mut() {
-            Some(call) => call.arguments.push((name, value)),
-            None => self.set.push((name, value)),
+        let name = named_before(&format!("{before}="));
+        match (self.open.last_mut(), literal(after.trim_start(), &self.set)) {
+            (Some(call), Some(value)) if call.is_head => {
+                if self.is_cli && !self.flags.contains(&name) {
+                    self.set.push((name, value));
+                }
+            }
+            (Some(call), Some(value)) => call.arguments.push((name, value)),
+            (Some(call), None) => call.computed.push(name),
+            (None, Some(value)) if !self.flags.contains(&name) => self.set.push((name, value)),
+            (None, _) => {}
         }
     }
+}
+
+/// The name in front of a sign of equality, without its type: `gpu=`, `GPU: str = `.
+fn named_before(before: &str) -> String {
+    let Some(before) = before.trim_end().strip_suffix('=') else { return String::new() };
+    let last = before.rsplit([',', '(']).next().unwrap_or(before);
+    let name = last.split(':').next().unwrap_or(last).trim();
+    name.rsplit(|letter| !is_name(letter)).next().unwrap_or_default().to_owned()
+}
+
+/// The value of an argument without a name.
+fn unnamed(text: &str, set: &Values) -> Option<String> {
+    let first = text.split([',', ')']).next()?;
+    let is_named = first.split_once('=').is_some_and(|(name, _)| name.trim_end().chars().all(is_name));
+    if is_named || first.starts_with(['[', '{', '(']) { None } else { literal(text, set) }
 }
 
 fn is_name(letter: char) -> bool {
@@ -195,13 +267,25 @@ fn literal(text: &str, set: &Values) -> Option<String> {
     if let Some(card) = text.strip_prefix("modal.gpu.").or_else(|| text.strip_prefix("gpu.")) {
         return card_of_modal(card);
     }
+    // `field(default="gpt2")` of a data class.
+    if let Some(inner) = text.strip_prefix("field(").or_else(|| text.strip_prefix("dataclasses.field(")) {
+        return literal(inner.split_once("default=")?.1, set);
+    }
     let word = text.split(|letter| !is_name(letter)).next()?;
-    if text[word.len()..].starts_with(['(', '[']) {
+    // `4 * count`, `2 if small else 8`, `value[0]` and calls are computed.
+    let rest = text[word.len()..].trim_start();
+    if !(rest.is_empty() || rest.starts_with([',', ')', ']', '}', '#', ';'])) {
         return None;
     }
-    let known = set.iter().rev().find(|(name, _)| name == word).map(|(_, value)| value.clone());
-    let is_literal = word.starts_with(|first: char| first.is_ascii_digit()) || word == "True";
-    known.or_else(|| is_literal.then(|| word.to_owned()))
+    let of = |wanted: &str| set.iter().rev().find(|(name, _)| name == wanted).map(|(_, value)| value.clone());
+    // `script_args.model_name`, `config.model_name` have the name's value where a class or a flag sets it.
+    let of_object = || {
+        let (object, name) = word.rsplit_once('.')?;
+        let object = object.to_ascii_lowercase();
+        ["args", "config", "cfg", "opt", "self"].iter().any(|end| object.ends_with(end)).then(|| of(name)).flatten()
+    };
+    let is_literal = word.starts_with(|first: char| first.is_ascii_digit()) || matches!(word, "True" | "False");
+    of(word).or_else(of_object).or_else(|| is_literal.then(|| word.to_owned()))
 }
 
 /// `{GPU}:{COUNT}`. A name that is not known stays in its brackets.

@@ -117,14 +117,18 @@ pub struct Options {
 pub fn step(words: &[String], asked: &mut JobRequest, names: Names) {
     const COUNTS: [&str; 7] = ["nodes", "ntasks", "ntasks-per-node", "gpus", "gpus-per-node", "gpus-per-task", "gres"];
     let mut options = Options::default();
+    let mut has_open_tasks = false;
     for (key, value) in options_given(words.to_vec()) {
         let key = if key == "tasks-per-node" { "ntasks-per-node" } else { &key };
+        has_open_tasks |= key == "ntasks" && shell::is_unknown(&value);
         if COUNTS.contains(&key)
             && let Err(error) = apply_option(key, &value, &mut options, asked, names)
         {
             asked.leave_unread("srun", error);
         }
     }
+    // `-n $N --ntasks-per-node=8`: on how many machines only a run would tell.
+    options.has_open_nodes |= has_open_tasks && options.tasks_per_node.is_some() && options.nodes.is_none();
     if let Err(error) = combine(options, asked) {
         asked.leave_unread("srun", error);
     }

@@ -199,7 +199,7 @@ fn what_a_script_submits_is_the_job() {
     assert_eq!((wrapped.nodes.clone(), wrapped.choices[0].gpus), (Some(4..=4), Some(Gpus::PerMachine(8))));
     assert_eq!(wrapped.workload.training.steps.as_ref().map(ToString::to_string).as_deref(), Some("3"));
     let keys: Vec<&str> = wrapped.unread.iter().map(|one| one.key.as_str()).collect();
-    assert_eq!(keys, ["sbatch"]);
+    assert_eq!(keys, ["sbatch", "kind of work"]);
     let handed =
         read("COMMAND=\"uv run run_grpo.py --bf16\"\nsbatch --gres=gpu:8 --export=ALL,COMMAND=\"$COMMAND\" ray.sub\n");
     assert!(handed.not_planned.is_some(), "{:?}", handed.unread);

@@ -2,10 +2,10 @@
 
 use crate::recipe::entry::Entry;
 use crate::recipe::model;
-use crate::recipe::setting::Setting::{self, Choice, Devices, Number, Optimizer, Rank};
+use crate::recipe::setting::Setting::{self, Completed, Devices, Number, Optimizer, Rank};
 use crate::recipe::setting::{Dialect, Outcome};
 use crate::recipe::usual::OPTIMIZERS;
-use crate::recipe::words::{EPOCHS, MICRO_BATCH, STEPS, TASK, pretrains, value};
+use crate::recipe::words::{EPOCHS, MICRO_BATCH, STEPS, pretrains, value};
 use crate::{JobRequest, Names};
 use gpuplan_workload::assumption::JobAssumption;
 
@@ -28,10 +28,17 @@ pub const DIFFUSERS: Dialect = Dialect {
         ("train_batch_size", MICRO_BATCH),
         ("rank", Rank),
         ("network_dim", Rank),
-        ("network_module", Choice(TASK, &[("networks.lora", "lora")])),
+        ("network_module", Completed),
         ("max_train_epochs", EPOCHS),
         ("optimizer_type", Optimizer(OPTIMIZERS)),
     ],
+    complete: |entries, asked, names| {
+        // sd-scripts has an implementation of LoRA for each family of models: `networks.lora`, `networks.lora_flux`.
+        if value(entries, "network_module").is_some_and(|module| module.starts_with("networks.lora")) {
+            asked.workload.training.task.get_or_insert_with(|| "lora".to_owned());
+        }
+        unknown(entries, asked, names);
+    },
     ..ANY
 };
 
@@ -44,21 +51,8 @@ pub const LEROBOT: Dialect = Dialect { settings: &[("steps", STEPS), ("batch_siz
 /// A program that is not known: what its words mean by themselves.
 fn unknown(entries: &[Entry], asked: &mut JobRequest, names: Names) {
     adapters(entries, asked, names);
-    // OpenRLHF's word for the model: of others it may be a switch, or a checkpoint of anything.
-    let is_model = |text: &str| names.models.named(text).is_some() || names.models.made_of(text).is_some();
-    // ColossalAI's says the architecture beside it: `--model bloom --pretrain bigscience/bloom-1b7`.
-    let is_whole = |text: &str, name: &str| {
-        text.contains('/') && !name.contains('/') && text.to_ascii_lowercase().contains(&name.to_ascii_lowercase())
-    };
-    let pretrain = value(entries, "pretrain").filter(|text| match &asked.model_name {
-        None => is_model(text),
-        Some(name) => is_whole(text, name),
-    });
-    if let Some(text) = pretrain
-        && matches!(model::name(text, asked, names), Outcome::Understood)
-    {
-        asked.understand_after_all("pretrain");
-    }
+    model_of_another_key(entries, asked, names);
+    steps_of_a_training(entries, asked);
     let training = &mut asked.workload.training;
     let found = ["batch_size", "train_batch_size"].into_iter().find_map(|key| Some((key, value(entries, key)?)));
     let Some((key, batch)) = found.filter(|(_, batch)| batch.parse::<u32>().is_ok_and(|batch| batch > 0)) else {
@@ -80,6 +74,63 @@ fn unknown(entries: &[Entry], asked: &mut JobRequest, names: Names) {
         training.micro_batch = Some(batch.to_owned().into());
         asked.understand_after_all(shown);
         asked.assumed.push(JobAssumption::BatchOfEachGpu { batch: batch.to_owned() });
+    }
+}
+
+/// A model under a key that no table has.
+fn model_of_another_key(entries: &[Entry], asked: &mut JobRequest, names: Names) {
+    // OpenRLHF's word for the model: of others it may be a switch, or a checkpoint of anything.
+    let is_model = |text: &str| names.models.named(text).is_some() || names.models.made_of(text).is_some();
+    // ColossalAI's says the architecture beside it: `--model bloom --pretrain bigscience/bloom-1b7`.
+    let is_whole = |text: &str, name: &str| {
+        text.contains('/') && !name.contains('/') && text.to_ascii_lowercase().contains(&name.to_ascii_lowercase())
+    };
+    let pretrain = value(entries, "pretrain").filter(|text| match &asked.model_name {
+        None => is_model(text),
+        Some(name) => is_whole(text, name),
+    });
+    // `--base Qwen/Qwen3-0.6B`, `llm: google/gemma-2-2b`: one name of a model alone, under a word for the one that is trained.
+    let says_one = |entry: &&Entry| {
+        const WORDS: [&str; 7] = ["model", "base", "pretrained", "llm", "backbone", "checkpoint", "ckpt"];
+        const OTHERS: [&str; 11] = [
+            "tokenizer",
+            "teacher",
+            "reward",
+            "judge",
+            "embed",
+            "embedding",
+            "draft",
+            "ref",
+            "reference",
+            "eval",
+            "vision",
+        ];
+        let has = |all: &[&str]| entry.key.split(['_', '.']).any(|word| all.contains(&word));
+        has(&WORDS) && !has(&OTHERS) && entry.value.as_deref().is_some_and(|text| names.models.named(text).is_some())
+    };
+    let mut others = entries.iter().filter(says_one);
+    let other = match (others.next(), others.next()) {
+        (Some(one), None) if asked.model_name.is_none() => Some(one),
+        _ => None,
+    };
+    let found = pretrain.map(|text| ("pretrain", text));
+    let found = found.or_else(|| other.and_then(|entry| Some((entry.key.as_str(), entry.value.as_deref()?))));
+    if let Some((key, text)) = found
+        && matches!(model::name(text, asked, names), Outcome::Understood)
+    {
+        asked.understand_after_all(key);
+    }
+}
+
+/// `--steps` may be those of a sampler or of a warm-up: beside a rate of learning and a batch they are those of the training.
+fn steps_of_a_training(entries: &[Entry], asked: &mut JobRequest) {
+    let has = |end: &str| entries.iter().any(|entry| entry.key == end || entry.key.starts_with(&format!("{end}_")));
+    let learns = (has("lr") || has("learning_rate")) && has("batch_size");
+    let steps = value(entries, "steps").filter(|text| learns && text.parse::<u64>().is_ok_and(|steps| steps > 0));
+    if let Some(steps) = steps.filter(|_| asked.workload.training.steps.is_none()) {
+        asked.workload.training.steps = Some(steps.to_owned().into());
+        asked.workload.training.epochs = None;
+        asked.understand_after_all("steps");
     }
 }
 
@@ -110,11 +161,16 @@ fn unsloth(entries: &[Entry], asked: &mut JobRequest, names: Names) {
 /// Ranks or frozen weights of four bits are adapters, and so is what calls its method so (`--CL_method lora`, `--tuner_type lora`).
 pub fn adapters(entries: &[Entry], asked: &mut JobRequest, _: Names) {
     let training = &mut asked.workload.training;
-    let is_method = |entry: &Entry| {
-        let names_way = ["method", "_type", "peft", "tuning", "adapter"].iter().any(|word| entry.key.ends_with(word));
-        names_way && entry.value.as_deref().is_some_and(|value| value.eq_ignore_ascii_case("lora"))
+    let has_method = |method: &str| {
+        entries.iter().any(|entry| {
+            let names_way =
+                ["method", "_type", "peft", "tuning", "adapter"].iter().any(|word| entry.key.ends_with(word));
+            names_way && entry.value.as_deref().is_some_and(|value| value.eq_ignore_ascii_case(method))
+        })
     };
-    if training.lora.rank.is_some() || entries.iter().any(is_method) {
+    if has_method("qlora") {
+        training.task = Some("qlora".to_owned());
+    } else if training.lora.rank.is_some() || has_method("lora") {
         training.task.get_or_insert_with(|| "lora".to_owned());
     }
     let is_quantized = matches!(training.base_weights.as_deref(), Some("nf4"));

@@ -1,0 +1,255 @@
+//! What kind of work a job is: by the keys of its command and by the names that it gives its program, its file, itself and its results.
+//! Where none of them says one, none is named.
+
+use crate::open::says_training;
+use crate::recipe::{self, Entry};
+use crate::{JobRequest, KeyValue, Names};
+use gpuplan_workload::assumption::JobAssumption;
+use gpuplan_workload::file::{ModelSection, WorkloadFile};
+
+/// Words by which programs of preference and reinforcement learning call themselves; those of `recipe::OBJECTIVES` are planned.
+const REINFORCEMENTS: [&str; 17] = [
+    "dpo", "ipo", "simpo", "grpo", "ppo", "kto", "orpo", "cpo", "rloo", "rlhf", "reward", "rl", "rm", "dapo", "gspo",
+    "rlvr", "prm",
+];
+
+/// Words of keys and programs that learn from the answers of another model.
+const TEACHERS: [&str; 6] = ["teacher", "distill", "distil", "distillation", "kd", "gkd"];
+/// Words of keys that only programs have which generate answers as they train.
+const GENERATORS: [&str; 5] = ["rollout", "rollouts", "actor", "critic", "grpo"];
+/// Ends of keys that say the same.
+const REWARDS: [&str; 4] = ["reward_funcs", "reward_func", "reward_fn", "reward_function"];
+/// Words for learning from preferences that name no method.
+const PREFERENCES: [&str; 3] = ["pref", "preference", "preferences"];
+/// Losses by which encoders learn to compare.
+const CONTRASTS: [&str; 7] = ["contrastive", "infonce", "simcse", "ntxent", "nt_xent", "triplet", "supcon"];
+/// Words of keys that only the training of encoders by comparison has.
+const COMPARISONS: [&str; 6] = ["pooling", "passage", "passages", "negatives", "negative", "anchor"];
+/// The same by their ends: GradCache (Gao et al. 2021, arXiv 2101.06983), and the groups of Tevatron and FlagEmbedding.
+const GROUPS: [&str; 3] = ["grad_cache", "train_group_size", "train_n_passages"];
+/// What a teacher has said before is data.
+const SAID: [&str; 6] = ["output", "outputs", "data", "dataset", "responses", "answers"];
+/// Words for adapters, and which task they are. PEFT is a library of adapters, of which LoRA is the usual one.
+const ADAPTERS: [(&str, &str); 3] = [("qlora", "qlora"), ("lora", "lora"), ("peft", "lora")];
+/// Ends of keys that say the kind of work in a word of their own.
+const ENDS: [&str; 8] = ["task", "type", "stage", "mode", "method", "loss", "algorithm", "objective"];
+/// Keys of names that somebody gives a run and its results.
+const RESULTS: [&str; 13] = [
+    "experiment",
+    "output_dir",
+    "output",
+    "save_dir",
+    "run_name",
+    "exp_name",
+    "experiment_name",
+    "project_name",
+    "wandb_project",
+    "wandb_name",
+    "wandb_run_name",
+    "hub_model_id",
+    "checkpoint_dir",
+];
+/// Under this word the kind of work stands among what is unread.
+pub const KIND: &str = "kind of work";
+
+/// Where no table and no key says the kind of work, the names do that somebody gave: the nearest to the work first. Where they do not say it
+/// either, that stands among what is unread.
+pub fn settle(asked: &mut JobRequest, names: Names) {
+    let has_model = asked.workload.model != ModelSection::default();
+    let has_settings = says_training(&asked.workload.training);
+    if is_said(asked, &asked.workload) || !(asked.trains || has_settings) {
+        return;
+    }
+    let is_known = |one: &&KeyValue| !one.value.contains('$');
+    let is_kind = |one: &&KeyValue| one.plain_key().split(['_', '.']).any(|word| ENDS.contains(&word));
+    let stated = asked.unread.iter().filter(is_known).filter(is_kind).map(|one| one.value.clone());
+    let results = asked.no_effect.iter().chain(&asked.unread).filter(|one| RESULTS.contains(&one.plain_key().as_str()));
+    let all: Vec<String> = stated
+        .chain(asked.program.clone())
+        .chain(asked.name.clone())
+        .chain([names.path.to_owned()])
+        .chain(results.filter(is_known).map(|one| one.value.clone()))
+        .collect();
+    for name in all {
+        if is_named(&name, has_model || has_settings, asked) {
+            asked.understand(KIND, name);
+            return;
+        }
+    }
+    if has_model {
+        asked.leave_unread(
+            KIND,
+            "no word of the job says it: `--task full-fine-tune`, `pretrain`, `lora` or `qlora` does",
+        );
+    }
+}
+
+/// Why the work of a job with a model is not planned though nothing speaks against it: no word of it says what kind it is, and `file` does not either.
+pub fn unsaid(asked: &JobRequest, file: &WorkloadFile) -> Option<String> {
+    if is_said(asked, file) || file.model == ModelSection::default() {
+        return None;
+    }
+    let program = asked.program.as_ref().map_or_else(|| "it".to_owned(), |program| format!("`{program}`"));
+    let model = asked.model_name.as_ref().map_or_else(String::new, |model| format!(" with `{model}`"));
+    Some(format!(
+        "no word of the job says what kind of work {program} does{model}; `--task full-fine-tune`, `pretrain`, `lora` or `qlora` plans it as that"
+    ))
+}
+
+fn is_said(asked: &JobRequest, file: &WorkloadFile) -> bool {
+    let training = &file.training;
+    asked.not_planned.is_some() || training.task.is_some() || training.objective.is_some() || !file.serving.is_empty()
+}
+
+/// Whether a name says the kind of work: `job-name=qwen-dpo`, `scripts/finetune_lora.sh`, `--output_dir runs/sft`. That no adapters are named says
+/// something only where anything is.
+fn is_named(name: &str, has_words: bool, asked: &mut JobRequest) -> bool {
+    let lower = name.to_ascii_lowercase();
+    let words: Vec<&str> = lower.split(|letter: char| !letter.is_ascii_alphanumeric()).collect();
+    // Two letters are anything in a name that is no program's.
+    if let Some(word) = words.iter().find(|word| word.len() > 2 && REINFORCEMENTS.contains(word)) {
+        recipe::objective(word, recipe::OBJECTIVES, asked);
+    } else if words.iter().any(|word| TEACHERS.contains(word)) {
+        asked.not_planned = Some(format!("`{name}` says that it learns from a teacher, which it does not name"));
+    } else if words.iter().any(|word| CONTRASTS.contains(word)) {
+        asked.not_planned = Some(format!("the estimate knows no learning by comparison (`{name}`)"));
+    } else if let Some((_, task)) = ADAPTERS.iter().find(|(word, _)| words.iter().any(|one| one.contains(word))) {
+        asked.workload.training.task = Some((*task).to_owned());
+    } else if words.iter().any(|word| matches!(*word, "pretrain" | "pretraining")) {
+        asked.workload.training.task = Some("pretrain".to_owned());
+    } else if tunes(&words) {
+        if has_words {
+            asked.workload.training.task = Some("full-fine-tune".to_owned());
+            asked.assumed.push(JobAssumption::NoAdapters);
+        }
+    } else {
+        return false;
+    }
+    true
+}
+
+/// `sft`, `finetune`, `fine-tuning`, `ft`.
+fn tunes(words: &[&str]) -> bool {
+    let is_one = |word: &&str| matches!(*word, "sft" | "ft") || word.starts_with("finetun");
+    words.iter().any(is_one) || words.windows(2).any(|pair| pair[0] == "fine" && pair[1].starts_with("tun"))
+}
+
+/// `src/dpo/trainer.py`: what trains in a folder with the name of an objective has that one, unless its own name says another.
+pub fn name_of_folder(program: &str, asked: &mut JobRequest) {
+    let lower = program.to_ascii_lowercase();
+    let mut parts = lower.trim_end_matches(".py").rsplit(['/', '.']);
+    let (name, folder) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let trains = name.starts_with("train") && !["sft", "pretrain"].iter().any(|other| name.contains(other));
+    let is_open = asked.workload.training.objective.is_none() && asked.not_planned.is_none();
+    if trains && is_open && folder.len() > 2 && REINFORCEMENTS.contains(&folder) {
+        recipe::objective(folder, recipe::OBJECTIVES, asked);
+        asked.understand(program, folder);
+    }
+}
+
+/// What words of its own say of the kind of work, where no table knows them: `--task DPO`, `--finetune_mode sft`, `--dpo_beta 0.1`.
+pub fn kind_of_work(entries: &[Entry], asked: &mut JobRequest) {
+    let unread: Vec<&Entry> =
+        entries.iter().filter(|entry| asked.unread.iter().any(|one| one.key == entry.shown)).collect();
+    for entry in unread {
+        let mut words = entry.key.split(['_', '.']).filter(|word| !word.is_empty());
+        let first = words.clone().next();
+        // `torchtune.rlhf.loss.DPOLoss` is a class.
+        let value = entry.value.as_deref().unwrap_or_default().to_ascii_lowercase();
+        let value = value.rsplit('.').next().unwrap_or_default().trim_end_matches("loss").to_owned();
+        let is_kind = words.any(|word| ENDS.contains(&word));
+        // Weights whose answers are learnt are no pretraining, whatever the program is called.
+        if is_kind && value == "sft" && asked.workload.training.task.as_deref() == Some("pretrain") {
+            asked.workload.training.task = None;
+        }
+        let is_zero = entry.value.as_deref().is_some_and(|text| text.parse::<f64>() == Ok(0.0));
+        let is_on = entry.switch() != Some(false) && !is_zero;
+        let of_key = first.filter(|word| word.len() > 2 && *word != "reward" && is_on);
+        let named = [is_kind.then_some(value.as_str()), of_key].into_iter().flatten();
+        let is_open = asked.workload.training.objective.is_none() && asked.not_planned.is_none();
+        if let (true, Some(word)) = (is_open, named.into_iter().find(|word| REINFORCEMENTS.contains(word))) {
+            recipe::objective(word, recipe::OBJECTIVES, asked);
+        }
+        if is_on {
+            other_work(entry, &value, is_kind, asked);
+        }
+    }
+}
+
+/// A key that no table has may say that the work is of another kind than its other keys look like: `--teacher_ckpt a.pt`, `--kd_weight 0.5`,
+/// `--rollout_batch_size 8`. What it is then is not known, and no price of a usual training is one of it.
+fn other_work(entry: &Entry, value: &str, is_kind: bool, asked: &mut JobRequest) {
+    let is_open = asked.workload.training.objective.is_none() && asked.not_planned.is_none();
+    let has = |all: &[&str]| entry.key.split(['_', '.']).any(|word| all.contains(&word));
+    if !is_open {
+        return;
+    }
+    if (has(&TEACHERS) && !has(&SAID)) || (is_kind && TEACHERS.contains(&value)) {
+        asked.not_planned = Some(format!("`{}` speaks of a teacher, and no key that is read says which", entry.shown));
+    } else if is_kind && PREFERENCES.contains(&value) {
+        asked.not_planned =
+            Some(format!("which learning from preferences `{} {value}` means is not said", entry.shown));
+    } else if has(&GENERATORS) || REWARDS.iter().any(|key| entry.key.ends_with(key)) {
+        recipe::objective("rl", recipe::OBJECTIVES, asked);
+    } else if has(&["ctc"]) {
+        asked.not_planned = Some(format!("the estimate knows no recognition of speech (`{}`)", entry.shown));
+    } else if has(&COMPARISONS) || GROUPS.iter().any(|key| entry.key.ends_with(key)) {
+        asked.not_planned = Some(format!("the estimate knows no learning by comparison (`{}`)", entry.shown));
+    } else if is_kind && CONTRASTS.contains(&value) {
+        asked.not_planned = Some(format!("the estimate knows no learning by comparison (`{} {value}`)", entry.shown));
+    }
+}
+
+/// `train_distill.py`: a program that says so learns from a teacher, though no key names it.
+pub fn teacher_of_program(name: &str, asked: &mut JobRequest) {
+    let lower = name.to_ascii_lowercase();
+    let distils = lower.split(|letter: char| !letter.is_ascii_alphanumeric()).any(|word| TEACHERS.contains(&word));
+    if distils && asked.workload.training.objective.is_none() {
+        asked
+            .not_planned
+            .get_or_insert_with(|| format!("`{name}` learns from a teacher that its command does not name"));
+    }
+}
+
+/// Some programs say by their name what they do.
+pub fn name_of_program(name: &str, asked: &mut JobRequest) {
+    // Of `safe_rlhf.finetune` the package says nothing.
+    let own = if name.strip_suffix(".py").is_some() { name } else { name.rsplit('.').next().unwrap_or(name) };
+    let lower = own.to_ascii_lowercase();
+    let mut parts = lower.split(|letter: char| !letter.is_ascii_alphanumeric());
+    let is_pretraining = !lower.contains("tun") && parts.any(|word| matches!(word, "pretrain" | "pretraining"));
+    if lower.starts_with("pretrain") || is_pretraining {
+        asked.workload.training.task.get_or_insert_with(|| "pretrain".to_owned());
+        asked.understand(name, "pretrain");
+    }
+    // `train_dpo.py`, `trl grpo`, `train_simpo2.py`
+    let mut words = lower.split(|letter: char| !letter.is_ascii_alphanumeric());
+    let numbered = |word: &str| {
+        let plain = word.trim_end_matches(|letter: char| letter.is_ascii_digit());
+        // RL2 is a package with trainers of every kind.
+        if plain.len() > 2 { plain.to_owned() } else { word.to_owned() }
+    };
+    if let Some(word) = words.find_map(|word| Some(numbered(word)).filter(|word| REINFORCEMENTS.contains(&&**word))) {
+        recipe::objective(&word, recipe::OBJECTIVES, asked);
+        asked.understand(name, word);
+    }
+    let is = |beginnings: &[&str]| {
+        lower
+            .split(|letter: char| !letter.is_ascii_alphanumeric())
+            .any(|word| beginnings.iter().any(|beginning| word.starts_with(beginning)))
+    };
+    asked.trains |=
+        is(&["train", "pretrain", "finetun", "tune", "sft"]) && !is(&["eval", "infer", "predict", "generat", "test"]);
+    // `train_text_to_image_lora.py`, `trainLoRA.py`
+    let adapters = ADAPTERS.iter().find(|(word, _)| lower.contains(word)).map(|(_, task)| task);
+    let is_program = lower.strip_suffix(".py").is_some() || lower.contains("train") || lower.contains("tun");
+    if let (Some(adapters), true) = (adapters, is_program) {
+        asked.workload.training.task.get_or_insert_with(|| (*adapters).to_owned());
+        asked.understand(name, adapters);
+    }
+    match name {
+        "pretrain_bert.py" => asked.workload.model.kind = Some("encoder".to_owned()),
+        "pretrain_t5.py" => asked.workload.model.kind = Some("encdec".to_owned()),
+        _ => {}
+    }
+}
