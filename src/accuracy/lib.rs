@@ -14,6 +14,8 @@ pub mod published;
 mod ratio;
 pub mod regret;
 pub mod score;
+mod unfamiliar_fit;
+pub mod unfitted;
 
 pub use measured::{CountedFlops, Measured};
 pub use prediction::{Prediction, answers, predict};
