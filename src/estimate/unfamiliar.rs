@@ -13,12 +13,10 @@ pub const LAUNCHES: f64 = 0.2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfamiliar {
-    /// A library and no program: the loop around it is its user's.
+    /// A library and no program: the loop around it is its user's. Where no stack is named it may be that.
     Library,
     /// A program that no constant has seen a run of.
     Program,
-    /// No stack is named.
-    NoStack,
     /// Transformers on patches of images.
     Images,
     /// The host launches kernels for a good part of the time that they take.
@@ -30,15 +28,14 @@ pub enum Unfamiliar {
 }
 
 impl Unfamiliar {
-    pub const ALL: [Self; 7] =
-        [Self::Library, Self::Program, Self::NoStack, Self::Images, Self::Launches, Self::Vendor, Self::Experts];
+    pub const ALL: [Self; 6] =
+        [Self::Library, Self::Program, Self::Images, Self::Launches, Self::Vendor, Self::Experts];
 
     /// Word of the constants file.
     pub fn word(self) -> &'static str {
         match self {
             Self::Library => "library",
             Self::Program => "program",
-            Self::NoStack => "no-stack",
             Self::Images => "images",
             Self::Launches => "launches",
             Self::Vendor => "vendor",
@@ -50,9 +47,8 @@ impl Unfamiliar {
     pub fn is_in(self, doubts: Doubts) -> bool {
         doubts.training
             && match self {
-                Self::Library => doubts.library,
+                Self::Library => doubts.library || doubts.stack,
                 Self::Program => doubts.framework && !doubts.library,
-                Self::NoStack => doubts.stack,
                 Self::Images => doubts.images,
                 Self::Launches => doubts.launches,
                 Self::Vendor => doubts.vendor,
