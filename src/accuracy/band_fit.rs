@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::held_out::HeldOut;
+use crate::quantile::{percent, quantile, rounded};
 use crate::unfamiliar_fit::{self, Known};
 use gpuplan_estimate::band::{FittedBands, HalfWidth, SourceCoverage, Widths};
 use gpuplan_estimate::{Doubt, Regime};
@@ -153,10 +154,6 @@ fn left_out<'a>(misses: &[Miss<'a>], open: &[Miss]) -> Vec<Share<'a>> {
     shares
 }
 
-pub(crate) fn percent(part: usize, of: usize) -> f64 {
-    100.0 * part as f64 / of.max(1) as f64
-}
-
 /// Half-widths with 80 % of these runs inside, and the code bases that each rests on.
 fn widths(misses: &[Miss], open: &[Miss]) -> (Widths, [usize; Regime::ALL.len()], [usize; Doubt::ALL.len()]) {
     let mut widths = Widths { regimes: [0.0; Regime::ALL.len()], doubts: Doubt::ALL.map(Doubt::guess) };
@@ -212,25 +209,6 @@ fn solved(misses: Vec<(Miss, f64)>, full: f64) -> (f64, f64) {
     (quantile(needed, INSIDE).clamp(LEAST, MOST), count)
 }
 
-/// Weighted quantile.
-pub(crate) fn quantile(mut points: Vec<(f64, f64)>, share: f64) -> f64 {
-    points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let total: f64 = points.iter().map(|(_, weight)| weight).sum();
-    let mut passed = 0.0;
-    for (value, weight) in &points {
-        passed += weight;
-        if passed >= share * total {
-            return *value;
-        }
-    }
-    points.last().map_or(0.0, |(value, _)| *value)
-}
-
-pub(crate) fn rounded(value: f64, digits: i32) -> f64 {
-    let scale = 10_f64.powi(digits);
-    (value * scale).round() / scale
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -239,13 +217,6 @@ mod tests {
     use gpuplan_estimate::Doubts;
     use gpuplan_hardware::Hardware;
     use gpuplan_workload::Models;
-
-    #[test]
-    fn a_quantile_weighs_its_points() {
-        let points = vec![(3.0, 1.0), (1.0, 1.0), (2.0, 8.0)];
-        assert!((quantile(points.clone(), 0.8) - 2.0).abs() < 1e-12 && (quantile(points, 1.0) - 3.0).abs() < 1e-12);
-        assert!(quantile(Vec::new(), 0.5).abs() < 1e-12);
-    }
 
     #[test]
     fn bands_hold_what_they_promise_of_code_bases_that_differ() {

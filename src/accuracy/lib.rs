@@ -11,6 +11,7 @@ pub mod own_table;
 pub mod peers;
 pub mod prediction;
 pub mod published;
+mod quantile;
 mod ratio;
 pub mod regret;
 pub mod score;

@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::band_fit::{percent, quantile, rounded};
 use crate::held_out::HeldOut;
+use crate::quantile::{percent, quantile, rounded};
 use gpuplan_estimate::unfamiliar::{Side, TwoSided, Unfamiliar, UnfamiliarWidths};
 
 /// Share of the runs within one side of a band of which 80 % are inside.
