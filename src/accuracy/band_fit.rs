@@ -5,10 +5,14 @@
 //! near a guess. Then every base is left out of this fit too, and all half-widths grow by the one factor with which 80 % of the runs are
 //! inside bands that never saw their base (conformal prediction by groups: Dunn et al. 2018, arXiv 1809.07441), and half of those of every
 //! source: a band that holds everyone but one source says nothing to whoever is like that one.
+//!
+//! What hardly a source of the tables has (`Unfamiliar`) is added to either side, by runs that no constant was fitted on (`unfamiliar_fit`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::held_out::HeldOut;
+use crate::quantile::{percent, quantile, rounded};
+use crate::unfamiliar_fit::{self, Known};
 use gpuplan_estimate::band::{FittedBands, HalfWidth, SourceCoverage, Widths};
 use gpuplan_estimate::{Doubt, Regime};
 
@@ -54,70 +58,100 @@ impl<'a> Miss<'a> {
     }
 }
 
-/// Of one run: the factor from which on it is inside, the squares of its half-width (known, left open), its source.
-type Share<'a> = (f64, (f64, f64), &'a str);
+/// One run by bands that never saw its code base: the factor from which on it is inside, the squares of its half-width (known, left open).
+struct Share<'a> {
+    factor: f64,
+    squares: (f64, f64),
+    miss: Miss<'a>,
+}
+
+impl Share<'_> {
+    fn source(&self) -> &str {
+        &self.miss.held.run.run.source
+    }
+
+    fn known(&self, new_source: f64) -> Known<'_> {
+        Known { held: self.miss.held, square: new_source.powi(2) * self.squares.0 + self.squares.1 }
+    }
+}
 
 /// Bands of the runs as constants that never saw their code base missed them. `open` are runs of which something was left open
-/// (`held_out::left_open`): they decide the doubts about that and nothing else.
-pub fn fit(held: &[HeldOut], open: &[HeldOut]) -> FittedBands {
+/// (`held_out::left_open`): they decide the doubts about that and nothing else. `strangers` are runs that no constant was fitted on.
+pub fn fit(held: &[HeldOut], open: &[HeldOut], strangers: &[HeldOut]) -> FittedBands {
     let misses: Vec<Miss> = held.iter().map(Miss::of).collect();
     let open: Vec<Miss> = open.iter().map(Miss::of).collect();
     let (widths, regimes, doubts) = widths(&misses, &open);
-    let groups: BTreeSet<&str> = misses.iter().map(Miss::group).collect();
-    // By bands that never saw the code base.
-    let mut shares: Vec<Share> = Vec::new();
-    for group in groups {
-        let (out, others): (Vec<Miss>, Vec<Miss>) = misses.iter().partition(|miss| miss.group() == group);
-        let open_others: Vec<Miss> = open.iter().filter(|miss| miss.group() != group).copied().collect();
-        let without = self::widths(&others, &open_others).0;
-        shares.extend(out.iter().map(|miss| {
-            let (known, left_open) = miss.squares(&without);
-            let factor = ((miss.size.powi(2) - left_open).max(0.0) / known).sqrt();
-            (factor, (known, left_open), miss.held.run.run.source.as_str())
-        }));
-    }
-    let inside = |factor: f64| {
-        100.0 * shares.iter().filter(|(share, ..)| *share <= factor).count() as f64 / shares.len().max(1) as f64
-    };
+    let shares = left_out(&misses, &open);
+    let inside = |factor: f64| percent(shares.iter().filter(|share| share.factor <= factor).count(), shares.len());
     let unweighted =
-        |shares: &[&Share], inside| quantile(shares.iter().map(|(share, ..)| (*share, 1.0)).collect(), inside);
+        |shares: &[&Share], inside| quantile(shares.iter().map(|share| (share.factor, 1.0)).collect(), inside);
     let mut by_source: BTreeMap<&str, Vec<&Share>> = BTreeMap::new();
     for share in &shares {
-        by_source.entry(share.2).or_default().push(share);
+        by_source.entry(share.source()).or_default().push(share);
     }
     let large = by_source.values().filter(|shares| shares.len() >= FEWEST_RUNS);
     let new_source = large
         .map(|shares| unweighted(shares, LEAST_INSIDE))
         .fold(unweighted(&shares.iter().collect::<Vec<_>>(), INSIDE), f64::max)
         .max(1.0);
-    let half_width = |(known, left_open): (f64, f64)| (new_source.powi(2) * known + left_open).sqrt();
-    let half_widths = shares.iter().map(|(_, squares, _)| (half_width(*squares), 1.0)).collect();
+    let seen = |held: &'_ HeldOut| {
+        let (known, left_open) = Miss::of(held).squares(&widths);
+        new_source.powi(2) * known + left_open
+    };
+    let strangers: Vec<Known> = strangers.iter().map(|held| Known { held, square: seen(held) }).collect();
+    let unfamiliar = unfamiliar_fit::fit(&strangers);
+    let covered = unfamiliar_fit::by_halves(&strangers);
+    let of_tables: Vec<Known> = shares.iter().map(|share| share.known(new_source)).collect();
+    let is_inside: Vec<bool> = of_tables.iter().map(|known| known.is_inside(&unfamiliar.widths)).collect();
     let mut sources: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
-    for (share, _, source) in &shares {
-        let (runs, held) = sources.entry(source).or_default();
+    for (share, inside) in shares.iter().zip(&is_inside) {
+        let (runs, held) = sources.entry(share.source()).or_default();
         *runs += 1;
-        *held += usize::from(*share <= new_source);
+        *held += usize::from(*inside);
     }
     let coverage = |(name, (runs, held)): (&str, (usize, usize))| SourceCoverage {
         name: name.to_owned(),
         runs,
-        inside_percent: rounded(100.0 * held as f64 / runs as f64, 1),
+        inside_percent: rounded(percent(held, runs), 1),
     };
     let named = |name: &str, half_width: f64, groups: usize| HalfWidth {
         name: name.to_owned(),
         half_width: rounded(half_width, 4),
         groups,
     };
+    let wide = of_tables.iter().map(|known| (known.log_high_over_low(&unfamiliar.widths), 1.0)).collect();
     FittedBands {
         runs: misses.len(),
         inside_before_percent: rounded(inside(1.0), 1),
-        inside_percent: rounded(inside(new_source), 1),
+        inside_percent: rounded(percent(is_inside.iter().filter(|inside| **inside).count(), is_inside.len()), 1),
         new_source: rounded(new_source, 4),
-        median_high_over_low: rounded((2.0 * quantile(half_widths, 0.5)).exp(), 3),
+        median_high_over_low: rounded(quantile(wide, 0.5).exp(), 3),
+        unfitted_runs: strangers.len(),
+        unfitted_inside_percent: rounded(covered.runs_percent, 1),
+        unfitted_inside_by_source_percent: rounded(covered.by_source_percent, 1),
+        unfitted_high_over_low: rounded(covered.high_over_low, 3),
         regimes: (0..regimes.len()).map(|at| named(Regime::ALL[at].word(), widths.regimes[at], regimes[at])).collect(),
         doubts: (0..doubts.len()).map(|at| named(Doubt::ALL[at].word(), widths.doubts[at], doubts[at])).collect(),
+        unfamiliar: unfamiliar.listed(),
         sources: sources.into_iter().map(coverage).collect(),
     }
+}
+
+/// Every run by bands that never saw its code base.
+fn left_out<'a>(misses: &[Miss<'a>], open: &[Miss]) -> Vec<Share<'a>> {
+    let groups: BTreeSet<&str> = misses.iter().map(Miss::group).collect();
+    let mut shares = Vec::new();
+    for group in groups {
+        let (out, others): (Vec<Miss>, Vec<Miss>) = misses.iter().partition(|miss| miss.group() == group);
+        let open_others: Vec<Miss> = open.iter().filter(|miss| miss.group() != group).copied().collect();
+        let without = widths(&others, &open_others).0;
+        shares.extend(out.into_iter().map(|miss| {
+            let (known, left_open) = miss.squares(&without);
+            let factor = ((miss.size.powi(2) - left_open).max(0.0) / known).sqrt();
+            Share { factor, squares: (known, left_open), miss }
+        }));
+    }
+    shares
 }
 
 /// Half-widths with 80 % of these runs inside, and the code bases that each rests on.
@@ -175,25 +209,6 @@ fn solved(misses: Vec<(Miss, f64)>, full: f64) -> (f64, f64) {
     (quantile(needed, INSIDE).clamp(LEAST, MOST), count)
 }
 
-/// Weighted quantile.
-fn quantile(mut points: Vec<(f64, f64)>, share: f64) -> f64 {
-    points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let total: f64 = points.iter().map(|(_, weight)| weight).sum();
-    let mut passed = 0.0;
-    for (value, weight) in &points {
-        passed += weight;
-        if passed >= share * total {
-            return *value;
-        }
-    }
-    points.last().map_or(0.0, |(value, _)| *value)
-}
-
-fn rounded(value: f64, digits: i32) -> f64 {
-    let scale = 10_f64.powi(digits);
-    (value * scale).round() / scale
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,13 +217,6 @@ mod tests {
     use gpuplan_estimate::Doubts;
     use gpuplan_hardware::Hardware;
     use gpuplan_workload::Models;
-
-    #[test]
-    fn a_quantile_weighs_its_points() {
-        let points = vec![(3.0, 1.0), (1.0, 1.0), (2.0, 8.0)];
-        assert!((quantile(points.clone(), 0.8) - 2.0).abs() < 1e-12 && (quantile(points, 1.0) - 3.0).abs() < 1e-12);
-        assert!(quantile(Vec::new(), 0.5).abs() < 1e-12);
-    }
 
     #[test]
     fn bands_hold_what_they_promise_of_code_bases_that_differ() {
@@ -231,7 +239,7 @@ mod tests {
                 }
             })
             .collect();
-        let bands = fit(&held, &[]);
+        let bands = fit(&held, &[], &[]);
         assert_eq!(bands.runs, held.len());
         assert!(bands.inside_percent >= 79.9 && bands.new_source >= 1.0, "{bands:?}");
         assert!(bands.sources.iter().all(|one| one.runs < FEWEST_RUNS || one.inside_percent >= 50.0), "{bands:?}");

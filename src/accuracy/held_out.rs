@@ -52,6 +52,15 @@ pub fn without<'a>(runs: &'a [FitRun<'a>], key: impl Fn(&FitRun) -> Option<Strin
     runs.iter().filter(is_out).filter_map(predict).collect()
 }
 
+/// Runs that the constants never saw, as those predict them.
+pub fn unfitted<'a>(runs: &'a [FitRun<'a>], constants: &Constants) -> Vec<HeldOut<'a>> {
+    let one = |run: &'a FitRun<'a>| {
+        let Prediction { regime, doubts, .. } = run.predict(constants)?;
+        Some(HeldOut { run, log_error: run.log_error(constants), regime, doubts })
+    };
+    runs.iter().filter_map(one).collect()
+}
+
 /// What is not known of a run that names no stack, and of one that does not say how it was split: runs that state both, predicted as
 /// though they did not. Of a sweep of settings the fastest is taken, since that is what people run.
 pub fn left_open<'a>(runs: &'a [FitRun<'a>], constants: &Constants) -> Vec<HeldOut<'a>> {

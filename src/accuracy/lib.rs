@@ -11,9 +11,12 @@ pub mod own_table;
 pub mod peers;
 pub mod prediction;
 pub mod published;
+mod quantile;
 mod ratio;
 pub mod regret;
 pub mod score;
+mod unfamiliar_fit;
+pub mod unfitted;
 
 pub use measured::{CountedFlops, Measured};
 pub use prediction::{Prediction, answers, predict};

@@ -5,9 +5,11 @@ use std::sync::OnceLock;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::doubts::{Doubt, Doubts};
 use crate::measurements::correction::Certainty;
 use crate::measurements::own_runs::Experience;
 use crate::time::breakdown::TimeBreakdown;
+use crate::unfamiliar::{Side, TwoSided, Unfamiliar, UnfamiliarWidths};
 use gpuplan_workload::{ModelKind, Precision, Training};
 
 /// Kind of run, by what its error looks like.
@@ -69,7 +71,8 @@ impl Regime {
 /// Bands as `gpuplan accuracy --refit --only bands` fitted them.
 static FITTED: &str = include_str!("../../benchmarks/results/band_constants.toml");
 
-/// The file of the bands. A half-width is of ln(measured / predicted): the band goes from exp(-w) to exp(w), which 80 % of left-out runs are in.
+/// The file of the bands. A half-width is of ln(measured / predicted): the band goes from exp(-w) to exp(w), which 80 % of left-out runs are in,
+/// and further to either side where a run has what hardly a source of the fit has.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FittedBands {
     /// Left-out runs that the bands were fitted on.
@@ -81,10 +84,25 @@ pub struct FittedBands {
     pub new_source: f64,
     /// Median of high over low among the left-out runs.
     pub median_high_over_low: f64,
+    /// Runs of `benchmarks/unfitted`, of which the widths of what is unfamiliar are.
+    pub unfitted_runs: usize,
+    /// Of these, inside a band whose widths were fitted on the other half of their sources, and the mean over sources.
+    pub unfitted_inside_percent: f64,
+    pub unfitted_inside_by_source_percent: f64,
+    /// Median of high over low among them.
+    pub unfitted_high_over_low: f64,
     pub regimes: Vec<HalfWidth>,
     /// Added in quadrature.
     pub doubts: Vec<HalfWidth>,
+    /// Added in quadrature, each side for itself.
+    pub unfamiliar: Vec<TwoSided>,
     pub sources: Vec<SourceCoverage>,
+}
+
+/// Half-widths of what is unfamiliar, as the file has them.
+fn unfamiliar() -> &'static UnfamiliarWidths {
+    static READ: OnceLock<UnfamiliarWidths> = OnceLock::new();
+    READ.get_or_init(|| UnfamiliarWidths::of(&FittedBands::embedded().unfamiliar))
 }
 
 /// Half-width of one regime or doubt.
@@ -165,134 +183,6 @@ impl Widths {
 /// Half-width of what no run has measured.
 const WIDEST: f64 = 0.4;
 
-/// What the band cannot know from the regime alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Doubt {
-    /// No constant has seen a run of the framework.
-    Framework,
-    /// Hardly any published run on this GPU's generation was in the fit, or none.
-    Gpu,
-    /// Nor on chips of its vendor: one suite has eight.
-    Vendor,
-    /// Model parts that few rows cover: encoder-decoders, image transformers, expert parallelism.
-    Structure,
-    /// Keys and values that pass around a ring.
-    Context,
-    /// Recipes of eight bits and fewer differ in what they leave in sixteen.
-    EightBits,
-    /// Experts: products in groups, permuted tokens and uneven loads cost more than their arithmetic.
-    Experts,
-    /// More GPUs than but one published source has.
-    Scale,
-    /// Formats with a scale for every block of numbers: no run in mxfp8 is in the fit, and those in nvfp4 are of one source.
-    BlockScaling,
-    /// Software older than most published runs: the same kernels became faster since, and sources disagree on how much.
-    Age,
-    /// Only the size of the model is known. No published run is of this kind, so its width is that of what nothing has measured.
-    Shape,
-    /// No stack is named: whether its kernels are fused, its attention is written for the GPU and its traffic hides is open.
-    Stack,
-    /// How a run that is known to have run was split over its GPUs, or what it recomputed, is chosen here.
-    Setting,
-}
-
-impl Doubt {
-    pub const ALL: [Self; 13] = [
-        Self::Framework,
-        Self::Gpu,
-        Self::Vendor,
-        Self::Structure,
-        Self::Context,
-        Self::EightBits,
-        Self::Experts,
-        Self::Scale,
-        Self::BlockScaling,
-        Self::Age,
-        Self::Shape,
-        Self::Stack,
-        Self::Setting,
-    ];
-
-    /// Word of the constants file.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Framework => "framework",
-            Self::Gpu => "gpu",
-            Self::Vendor => "vendor",
-            Self::Structure => "structure",
-            Self::Context => "context",
-            Self::EightBits => "eight-bits",
-            Self::Experts => "experts",
-            Self::Scale => "scale",
-            Self::BlockScaling => "block-scaling",
-            Self::Age => "age",
-            Self::Shape => "shape",
-            Self::Stack => "stack",
-            Self::Setting => "setting",
-        }
-    }
-
-    /// About what a case leaves open. Published runs state it, so that the width is found by leaving it open.
-    pub fn is_left_open(self) -> bool {
-        matches!(self, Self::Stack | Self::Setting)
-    }
-
-    /// Half-width before any run is looked at, which a fit on few code bases stays near. Judged.
-    pub fn guess(self) -> f64 {
-        match self {
-            Self::Gpu | Self::Context | Self::EightBits | Self::Scale | Self::BlockScaling => 0.10,
-            Self::Structure => 0.15,
-            Self::Stack | Self::Setting => 0.20,
-            // Beside a regime's own, what holds 80 % of the sources of `benchmarks/unfitted` that name such a stack, and of those of before 2023
-            // whose figure is a step or a rate. The same 512 H100 trained GPT-3 27 % faster after a year of software (MLPerf Training 3.0 and 4.0).
-            Self::Framework | Self::Age => 0.30,
-            Self::Experts => 0.30,
-            Self::Shape => 0.35,
-            // The fit has runs of AMD itself, 10 % off. Those of others took 1.8 to 2.2 times as long as the estimate (Poro and OpenEuroLLM on
-            // MI250X, Transformer Engine on MI300X: `benchmarks/unfitted`).
-            Self::Vendor => 0.50,
-        }
-    }
-}
-
-/// The doubts of one estimate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Doubts {
-    pub framework: bool,
-    pub gpu: bool,
-    pub vendor: bool,
-    pub structure: bool,
-    pub context: bool,
-    pub eight_bits: bool,
-    pub experts: bool,
-    pub scale: bool,
-    pub block_scaling: bool,
-    pub age: bool,
-    pub shape: bool,
-    pub stack: bool,
-    pub setting: bool,
-}
-
-impl Doubts {
-    pub fn holds(self, doubt: Doubt) -> bool {
-        match doubt {
-            Doubt::Framework => self.framework,
-            Doubt::Gpu => self.gpu,
-            Doubt::Vendor => self.vendor,
-            Doubt::Structure => self.structure,
-            Doubt::Context => self.context,
-            Doubt::EightBits => self.eight_bits,
-            Doubt::Experts => self.experts,
-            Doubt::Scale => self.scale,
-            Doubt::BlockScaling => self.block_scaling,
-            Doubt::Age => self.age,
-            Doubt::Shape => self.shape,
-            Doubt::Stack => self.stack,
-            Doubt::Setting => self.setting,
-        }
-    }
-}
-
 /// 90th percentile of the standard normal distribution: deviations in a band's half.
 const NORMAL_90: f64 = 1.281_551_6;
 /// A measurement of kernels cannot take more of a regime's band than this: the rest is composition, framework and code,
@@ -309,10 +199,13 @@ pub fn time_band(regime: Regime, doubts: Doubts, certainty: Certainty, experienc
     let regime = (widths.of_regime(regime) / NORMAL_90).powi(2);
     // The two are equal where nothing was measured; then nothing is taken or added.
     let change = (certainty.left - certainty.replaced).max(-MOST_REPLACED * regime);
-    let variance = (regime + change).max(certainty.spread) + extra / NORMAL_90.powi(2);
-    let left = experience.map_or(variance, |known| known.variance(variance));
-    let half = NORMAL_90 * left.sqrt();
-    ((-half).exp(), half.exp())
+    let half = |side| {
+        let weight = |one| if one == Unfamiliar::Vendor { unfitted } else { 1.0 };
+        let unfamiliar = unfamiliar().square(side, doubts, weight);
+        let variance = (regime + change).max(certainty.spread) + (extra + unfamiliar) / NORMAL_90.powi(2);
+        NORMAL_90 * experience.map_or(variance, |known| known.variance(variance)).sqrt()
+    };
+    ((-half(Side::Faster)).exp(), half(Side::Slower).exp())
 }
 
 #[cfg(test)]
@@ -329,10 +222,19 @@ mod tests {
             assert_eq!(list.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(), names);
             assert!(list.iter().all(|one| one.half_width >= 0.0 && one.half_width.is_finite()));
         }
+        assert_eq!(
+            fitted.unfamiliar.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(),
+            Unfamiliar::ALL.map(Unfamiliar::word)
+        );
+        let sum = |side: fn(&TwoSided) -> f64| fitted.unfamiliar.iter().map(side).sum::<f64>();
+        assert!(sum(|one| one.slower) > sum(|one| one.faster), "{:?}", fitted.unfamiliar);
         assert!((75.0..=85.0).contains(&fitted.inside_percent), "{}", fitted.inside_percent);
         let poor: Vec<_> = fitted.sources.iter().filter(|one| one.runs >= 8 && one.inside_percent < 50.0).collect();
         assert!(poor.is_empty(), "{poor:?}");
         assert!(fitted.median_high_over_low <= 1.7, "{}", fitted.median_high_over_low);
+        // Of sources that no constant was fitted on, by widths that never saw them.
+        assert!((75.0..=85.0).contains(&fitted.unfitted_inside_percent), "{}", fitted.unfitted_inside_percent);
+        assert!(fitted.unfitted_inside_by_source_percent >= 65.0, "{}", fitted.unfitted_inside_by_source_percent);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! `Subject`: a model in training on a kind of machine; `estimate` answers for one setting.
 
-use crate::band::{Doubts, Regime, time_band};
+use crate::band::{Regime, time_band};
 use crate::constants::Constants;
 use crate::device::DeviceRates;
+use crate::doubts::Doubts;
 use crate::loading::feeding::{InputLimit, InputPipeline};
 use crate::machine::Machine;
 use crate::measurements::correction::{Certainty, Correction, Factors};
@@ -16,6 +17,7 @@ use crate::time::breakdown::{Bound, TimeBreakdown};
 use crate::time::input::{Products, StepInput};
 use crate::time::kernels::RecipeKernels;
 use crate::time::vision;
+use crate::unfamiliar::LAUNCHES;
 use gpuplan_hardware::{Architecture, Gpu};
 use gpuplan_units::Band;
 use gpuplan_workload::{Model, ModelKind, Precision, Shard, Task, Training};
@@ -178,7 +180,7 @@ impl<'a> Subject<'a> {
             memory,
             bound: time.bound(),
             regime,
-            doubts: self.doubts(setting),
+            doubts: Doubts { launches: time.launch_ratio > LAUNCHES, ..self.doubts(setting) },
             certainty: self.factors.certainty(&time, self.is_over_link(setting), |class| input.corrected(class, &time)),
             feeding: None,
             experience: None,
@@ -277,6 +279,10 @@ impl<'a> Subject<'a> {
             block_scaling: matches!(self.training.timed_as(), Precision::Mxfp8 | Precision::Nvfp4),
             age: !self.training.is_since(FIRST_COVERED_YEAR),
             shape: self.model.shape_is_guessed,
+            training: self.training.task.has_backward(),
+            library: self.training.framework.is_library(),
+            images: kind == ModelKind::Vit,
+            launches: false,
         }
     }
 

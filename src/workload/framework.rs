@@ -20,6 +20,11 @@ impl Framework {
         self.recipe(|stack| &stack.attention) == Some(StackAttention::TransformerEngine)
     }
 
+    /// Attention as products and a softmax of their own.
+    pub fn writes_attention(&self) -> bool {
+        self.recipe(|stack| &stack.attention) == Some(StackAttention::Eager)
+    }
+
     /// What `selective` stands for; attention's core where nobody has found out.
     pub fn selective_recompute(&self) -> SelectiveRecompute {
         self.recipe(|stack| &stack.selective_recompute).unwrap_or(SelectiveRecompute::AttentionCore)
@@ -47,6 +52,17 @@ impl Framework {
     /// Each tensor-parallel rank sends its part of the activations to the next stage.
     pub fn scatters_activations(&self) -> bool {
         self.recipe(|stack| &stack.scattered_stages) == Some(true)
+    }
+
+    /// No program, but something that people write theirs with.
+    pub fn is_library(&self) -> bool {
+        Stacks::embedded().of(self).is_some_and(|stack| stack.library)
+    }
+
+    /// Experts of a layer can be shared out over ranks. Stacks that split layers do that too; others keep every expert on every rank, whatever
+    /// would be faster.
+    pub fn splits_experts(&self) -> bool {
+        Stacks::embedded().splits_layers(self) || self.recipe(|stack| &stack.expert_dispatch).is_some()
     }
 
     /// A token goes once to each rank, however many of its experts are there.

@@ -195,6 +195,9 @@ pub struct Stack {
     /// Year of the software, of a stack that is no longer developed: what runs where a run states no year.
     #[serde(default)]
     pub last_year: Option<u32>,
+    /// A library that people write their own programs with, and no program: how its runs go depends on who wrote them.
+    #[serde(default)]
+    pub library: bool,
     /// Whether it can split layers and matrices over GPUs (tensor or pipeline parallel).
     #[serde(default)]
     pub splits_layers: Cell<bool>,

@@ -415,12 +415,16 @@ impl Training {
         self.synchronization.overlap.unwrap_or(usual)
     }
 
-    /// The stated kernel; flash where half precision allows it and nothing was said.
+    /// The stated kernel; flash where half precision allows it and nothing was said, but for stacks whose recipes write attention in operators.
     #[inline]
     pub fn uses_flash(&self) -> bool {
         match self.kernels.attention {
             Some(kernel) => kernel != AttentionKernel::Eager,
-            None => self.precision.activation_bytes() < 4.0 && self.is_since(SINCE_FLASH_ATTENTION),
+            None => {
+                self.precision.activation_bytes() < 4.0
+                    && self.is_since(SINCE_FLASH_ATTENTION)
+                    && !self.framework.writes_attention()
+            }
         }
     }
 }

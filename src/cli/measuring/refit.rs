@@ -12,7 +12,7 @@ use gpuplan_accuracy::band_fit;
 use gpuplan_accuracy::fit::{Fit, FitRun, fit};
 use gpuplan_accuracy::held_out::{self, HeldOut};
 use gpuplan_accuracy::memory_fit::{self, MemoryRun};
-use gpuplan_accuracy::{Published, Run};
+use gpuplan_accuracy::{Published, Run, unfitted};
 use gpuplan_estimate::band::FittedBands;
 use gpuplan_estimate::constants::{Constants, Fitted, HeldOutError, HeldOutInference};
 use gpuplan_estimate::memory_constants::FittedMemory;
@@ -54,7 +54,8 @@ pub fn bands(path: &Path, residuals: Option<&Path>, session: &Session) -> Result
     session.printer.note(&format!("holding every code base out of {} runs", runs.len()));
     let held = held_out::leave_one_out(&runs, held_out::by_group);
     write_residuals(residuals, &[("group", &held)])?;
-    let bands = write_bands(path, &held, &held_out::left_open(&runs, Constants::embedded()))?;
+    let open = held_out::left_open(&runs, Constants::embedded());
+    let bands = write_bands(path, &held, &open, Constants::embedded(), session)?;
     session.printer.data(&report::bands(&bands, session.width))
 }
 
@@ -93,8 +94,22 @@ fn write_memory(
 }
 
 /// Writes the bands beside the constants of the time.
-fn write_bands(path: &Path, held: &[HeldOut], open: &[HeldOut]) -> Result<FittedBands, Diagnostic> {
-    let bands = band_fit::fit(held, open);
+fn write_bands(
+    path: &Path,
+    held: &[HeldOut],
+    open: &[HeldOut],
+    constants: &Constants,
+    session: &Session,
+) -> Result<FittedBands, Diagnostic> {
+    // Beside `results`, where the constants are.
+    let folder = path.parent().and_then(Path::parent).unwrap_or(Path::new("")).join("unfitted");
+    let missing = || {
+        Diagnostic::usage(format!("no folder {}", folder.display()))
+            .hint("constants are written into benchmarks/results of the repository, beside benchmarks/unfitted")
+    };
+    let unfitted = unfitted::read(&folder).map_err(Diagnostic::unexpected)?.ok_or_else(missing)?;
+    let strangers = FitRun::all(&unfitted.runs, &session.hardware()?, &session.models()?);
+    let bands = band_fit::fit(held, open, &held_out::unfitted(&strangers, constants));
     write(&path.with_file_name("band_constants.toml"), "bands of the step time", "src/estimate/band.rs", &bands)?;
     Ok(bands)
 }
@@ -131,7 +146,8 @@ pub fn refit(path: &Path, residuals: Option<&Path>, session: &Session) -> Result
         ..fitted(best, &runs, &by_group, &by_gpu, session)
     };
     write(path, "time model", "src/estimate/constants.rs", &fitted)?;
-    write_bands(path, &by_group, &held_out::left_open(&runs, &fitted.values))?;
+    let open = held_out::left_open(&runs, &fitted.values);
+    write_bands(path, &by_group, &open, &fitted.values, session)?;
     let memory = write_memory(path, &published, &hardware, &models)?;
     session.printer.note(&format!("wrote {}, and those of memory and bands beside it", path.display()));
     session.printer.data(&report::held_out(&fitted, &memory, session.width))

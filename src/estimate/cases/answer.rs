@@ -4,11 +4,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::band::{Doubts, Regime};
+use crate::band::Regime;
 use crate::cases::case::{EstimateCase, Prepared};
 use crate::cases::defaults;
 use crate::cases::likeness::Likeness;
 use crate::constants::Constants;
+use crate::doubts::Doubts;
 use crate::misfit::Infeasible;
 use crate::subject::{StepEstimate, Subject};
 use crate::time::breakdown::Bound;

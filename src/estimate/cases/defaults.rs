@@ -115,8 +115,11 @@ fn groups(subject: &Subject, request: &Request, layout: Layout) -> Vec<Layout> {
 }
 
 /// A stated layout that says nothing of a mixture's experts: whole on every rank, or one part on each of the ranks that reach each
-/// other by the link.
+/// other by the link, where the stack can do that.
 fn experts(subject: &Subject, request: &Request, layout: Layout) -> Vec<Layout> {
+    if !subject.training.framework.splits_experts() {
+        return vec![layout];
+    }
     let all = subject.model.experts.filter(|_| request.expert.is_none()).map_or(1, |experts| experts.experts);
     let near = (subject.machine.link_domain(request.gpus) / layout.tensor.max(1)).min(layout.copies());
     let parts = (2..=near).rev().find(|parts| all.is_multiple_of(*parts) && layout.copies().is_multiple_of(*parts));

@@ -202,7 +202,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::band::{Doubts, Regime, time_band};
+    use crate::band::{Regime, time_band};
+    use crate::doubts::Doubts;
     use crate::measurements::correction::Certainty;
 
     fn run(model: &str, gpu: &str, time_ratio: f64) -> OwnRun {

@@ -7,7 +7,10 @@ use gpuplan_workload::{BaseWeights, FsdpStyle, Lora, Model, Offload, Optimizer, 
 
 /// Parameters of one rank after tensor, pipeline and expert division, before data-parallel sharding.
 pub(super) struct Shares {
+    /// Experts and all others.
     pub(super) linear: f64,
+    /// Those of `linear` that are of experts.
+    pub(super) experts: f64,
     pub(super) embedding: f64,
     pub(super) other: f64,
     /// Layers of the fullest stage.
@@ -43,8 +46,9 @@ impl MemoryInput<'_> {
         let (model, layout) = (self.model, &self.setting.layout);
         let (tensor, pipeline) = (f64::from(layout.tensor), f64::from(layout.pipeline));
         let all_layers = f64::from(model.layers + model.encoder_layers);
-        let experts = if model.experts.is_some() { f64::from(layout.expert) } else { 1.0 };
-        let layer = model.attention_parameters() + model.mlp_parameters() / experts;
+        let has_experts = model.experts.is_some();
+        let mlp = model.mlp_parameters() / if has_experts { f64::from(layout.expert) } else { 1.0 };
+        let layer = model.attention_parameters() + mlp;
         let (layers, units) = self.fullest_stage(layer / model.embedding_parameters().max(1.0));
         let cross = model.cross_attention_parameters();
         let counted =
@@ -52,6 +56,7 @@ impl MemoryInput<'_> {
         let alone = layout.model_parallel() == 1 && layout.expert == 1;
         Shares {
             linear: (layers * layer + cross / pipeline) / tensor,
+            experts: if has_experts { layers * mlp / tensor } else { 0.0 },
             embedding: units * model.embedding_parameters() / tensor,
             // Norms, biases, positions: what the source counts beyond matrices.
             other: if alone { (model.parameters - counted).max(0.0) } else { 0.0 },
@@ -126,18 +131,27 @@ impl MemoryInput<'_> {
             && self.setting.micro_steps() > 1.0
     }
 
-    /// Bytes of the weights of a rank: frozen ones that are multiplied in eight bits and fewer are stored in eight bits on Transformer Engine
+    /// Bytes of the weights of a rank, and those of them that are of experts: frozen ones that are multiplied in eight bits and fewer are stored in eight bits on Transformer Engine
     /// (mlcommons/training_results_v5.1, llama2_70b_lora: 70 billion weights and an 8,192-token pass on one MI300X or B200).
-    fn plain_weights(&self, shares: &Shares) -> f64 {
+    fn plain_weights(&self, shares: &Shares) -> (f64, f64) {
         let rest = self.weight_bytes() * (shares.embedding + shares.other);
         let stored =
             if self.training.task.has_adapters() && self.stores_eight_bits() { 1.0 } else { self.weight_bytes() };
-        stored * shares.linear + rest
+        (stored * shares.linear + rest, stored * shares.experts)
     }
 
     /// Transformer Engine keeps what it has quantised for a product, and not the 16-bit original.
     pub(super) fn stores_eight_bits(&self) -> bool {
         self.training.has_transformer_engine() && self.training.precision.is_eight_bit_or_less()
+    }
+
+    /// What is left on a rank of so much where data-parallel ranks split it. An expert is on every e-th rank alone, where e ranks share the
+    /// experts of a layer out, so that `experts` of it are split over e times fewer ranks.
+    fn split(&self, whole: f64, experts: f64) -> f64 {
+        let layout = &self.setting.layout;
+        let ranks = f64::from(layout.sharded_over());
+        let of_an_expert = (ranks / f64::from(layout.expert)).max(1.0);
+        (whole - experts) / ranks + experts / of_an_expert
     }
 
     /// Adapter parameters of one rank.
@@ -148,24 +162,25 @@ impl MemoryInput<'_> {
 
     pub(super) fn held_throughout(&self, shares: &Shares, constants: &MemoryConstants) -> Static {
         let layout = &self.setting.layout;
-        let ranks = f64::from(layout.sharded_over());
         let style = self.training.memory.fsdp;
-        let by = |stage: bool| if stage { ranks } else { 1.0 };
-        let weights_over = by(matches!(layout.shard, Shard::Zero3 | Shard::Hsdp));
+        let splits_weights = matches!(layout.shard, Shard::Zero3 | Shard::Hsdp);
         let no_sync = matches!(style, Some(FsdpStyle::OneNoSync | FsdpStyle::OneWeightsStayGathered))
             && self.setting.micro_steps() > 1.0;
-        let gradients_over = by(matches!(layout.shard, Shard::Zero2 | Shard::Zero3 | Shard::Hsdp) && !no_sync);
-        let optimizer_over = by(layout.shard != Shard::None);
+        let splits_gradients = matches!(layout.shard, Shard::Zero2 | Shard::Zero3 | Shard::Hsdp) && !no_sync;
         let plain = shares.linear + shares.embedding + shares.other;
+        let over = |splits: bool, whole: f64, experts: f64| if splits { self.split(whole, experts) } else { whole };
         let (weights, on_every_rank) = match self.training.base_weights {
-            None => (self.plain_weights(shares) / weights_over, 0.0),
-            Some(base) => self.quantised_weights(shares, base, weights_over),
+            None => {
+                let (all, experts) = self.plain_weights(shares);
+                (over(splits_weights, all, experts), 0.0)
+            }
+            Some(base) => self.quantised_weights(shares, base, splits_weights),
         };
         let adapters = self.adapter_parameters(shares.layers);
-        let trained = if self.trains_whole_model() { plain } else { adapters };
+        let (trained, experts) = if self.trains_whole_model() { (plain, shares.experts) } else { (adapters, 0.0) };
         let (gradient_bytes, optimizer_bytes) = self.state_bytes(constants);
-        let (gradient_bytes, gradients_over) =
-            if self.keeps_stage_whole() { (4.0, 1.0) } else { (gradient_bytes, gradients_over) };
+        let (gradient_bytes, splits_gradients) =
+            if self.keeps_stage_whole() { (4.0, false) } else { (gradient_bytes, splits_gradients) };
         let on_host = self.training.memory.offload == Some(Offload::Parameters);
         let stays = style == Some(FsdpStyle::OneWeightsStayGathered) && layout.shard == Shard::Zero3
             || self.keeps_stage_whole();
@@ -174,9 +189,13 @@ impl MemoryInput<'_> {
         let backward = self.training.task.has_backward();
         Static {
             weights: present(weights) + on_every_rank,
-            optimizer: present(if backward { optimizer_bytes * trained / optimizer_over } else { 0.0 }),
-            gradients: present(if backward { gradient_bytes * trained / gradients_over } else { 0.0 }),
-            adapter_weights: present(2.0 * adapters / weights_over),
+            optimizer: present(if backward {
+                optimizer_bytes * over(layout.shard != Shard::None, trained, experts)
+            } else {
+                0.0
+            }),
+            gradients: present(if backward { gradient_bytes * over(splits_gradients, trained, experts) } else { 0.0 }),
+            adapter_weights: present(2.0 * over(splits_weights, adapters, 0.0)),
             stay_gathered: if stays { 2.0 * (shares.linear + shares.embedding) } else { 0.0 },
             dequantised: self.dequantised(),
         }
@@ -184,15 +203,16 @@ impl MemoryInput<'_> {
 
     /// Bytes that are sharded and may be offloaded, and bytes that every rank keeps on its GPU: FSDP1 manages the packed
     /// digits alone and does not know of the block constants; FSDP2 shards both.
-    fn quantised_weights(&self, shares: &Shares, base: BaseWeights, ranks: f64) -> (f64, f64) {
+    fn quantised_weights(&self, shares: &Shares, base: BaseWeights, splits: bool) -> (f64, f64) {
         let head = if self.training.memory.head_quantized { self.head_parameters() } else { 0.0 };
         let quantised = shares.linear + head;
         let plain = (shares.embedding + shares.other - head).max(0.0);
         let base = stored(base, self.training);
         let constants = quantised * (base.bytes_per_weight() - base.packed_bytes());
-        let sharded = quantised * base.packed_bytes() / ranks + 2.0 * plain / ranks;
+        let over = |whole: f64, experts: f64| if splits { self.split(whole, experts) } else { whole };
+        let sharded = base.packed_bytes() * over(quantised, shares.experts) + 2.0 * over(plain, 0.0);
         if self.training.memory.fsdp == Some(FsdpStyle::Two) {
-            (sharded + constants / ranks, 0.0)
+            (sharded + over(constants, constants * shares.experts / quantised.max(1.0)), 0.0)
         } else {
             (sharded, constants)
         }

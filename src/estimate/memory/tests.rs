@@ -100,3 +100,23 @@ fn every_kind_of_parallelism_has_a_communicator() {
     let three = overhead(pipeline(2, 2, 2, Shard::Zero1));
     assert!(overhead(pipeline(1, 1, 1, Shard::None)) < one && one < three);
 }
+
+#[test]
+fn experts_that_ranks_share_out_are_split_over_fewer_ranks() {
+    let model = model("qwen3-30b-a3b");
+    let training = training(Task::Pretrain, Precision::Bf16, "torchtitan");
+    let parts = |data, expert, shard| {
+        let layout = Layout { data, expert, shard, ..Layout::default() };
+        held(&model, &training, layout, Recompute::Full)
+    };
+    // 32 ranks hold one copy of everything, however the experts are shared out: each a 32nd.
+    let (whole, apart) = (parts(32, 1, Shard::Zero3), parts(32, 8, Shard::Zero3));
+    for (one, other) in
+        [(whole.weights, apart.weights), (whole.gradients, apart.gradients), (whole.optimizer, apart.optimizer)]
+    {
+        assert!((one / other - 1.0).abs() < 0.01, "{one} {other}");
+    }
+    // As many parts as ranks: of an expert nothing is left to split, of the others as much as before.
+    let (whole, apart) = (parts(8, 1, Shard::Zero1).optimizer, parts(8, 8, Shard::Zero1).optimizer);
+    assert!((whole / apart - 1.0).abs() < 0.01, "{whole} {apart}");
+}

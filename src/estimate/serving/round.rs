@@ -1,6 +1,7 @@
 //! A served model's round as a `StepEstimate`: time by parts, memory, what bounds it, and how far to trust it.
 
-use crate::band::{Doubts, Regime};
+use crate::band::Regime;
+use crate::doubts::Doubts;
 use crate::memory::MemoryBreakdown;
 use crate::misfit::Infeasible;
 use crate::serving::load::{Flow, State};

@@ -128,6 +128,21 @@ fn a_run_that_names_no_stack_may_split_layers() {
 }
 
 #[test]
+fn what_a_stack_is_and_does_by_itself() {
+    let of = |name: &str| Framework(name.to_owned());
+    for name in ["pytorch-eager", "accelerate", "deepspeed", "hf-trainer", "lightning", "jax"] {
+        assert!(of(name).is_library() && !of(name).splits_experts(), "{name}");
+    }
+    for name in ["", "megatron", "torchtitan", "llm-foundry", "fsdp", "litgpt"] {
+        assert!(!of(name).is_library(), "{name}");
+    }
+    for name in ["", "megatron", "nemo", "torchtitan", "fsdp2"] {
+        assert!(of(name).splits_experts(), "{name}");
+    }
+    assert!(of("jax").writes_attention() && !of("maxtext").writes_attention() && !of("").writes_attention());
+}
+
+#[test]
 fn a_value_that_is_no_word_of_its_key_is_refused() {
     let read = |cell: &str| {
         let row = format!(
