@@ -34,7 +34,7 @@ const CRATES: &[(&str, &str)] = &[
     ("telemetry", "units workload"),
     ("launch", "units workload market spot runstore"),
     ("agent", "units workload runstore telemetry"),
-    ("clouds-http", "market agent features-network"),
+    ("clouds-http", "market runstore agent features-network"),
     ("clouds-aws", "units hardware market runstore launch agent clouds-http features-network"),
     ("clouds-gcp-clients", "features features-network"),
     ("clouds-gcp", "units hardware market launch agent clouds-http clouds-gcp-clients"),
