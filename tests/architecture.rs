@@ -96,7 +96,7 @@ const OWNERS: &[(&str, &str)] = &[
     ("comfy_table", "report/text/table.rs cli/session.rs"),
     ("print!", "cli/session/printer.rs"),
     // A build script speaks to cargo.
-    ("println!", "cli/session/printer.rs embedded/build.rs"),
+    ("println!", "cli/session/printer.rs cli/build.rs embedded/build.rs"),
     ("eprint!", "cli/session/printer.rs"),
     ("eprintln!", "cli/session/printer.rs"),
     ("io::stdout", "cli/session/printer.rs"),
