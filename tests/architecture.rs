@@ -92,8 +92,7 @@ const OWNERS: &[(&str, &str)] = &[
     ("rusqlite", "budget/ledger.rs market/cache.rs launch/journal/ workload/trace/nsight.rs"),
     ("clap", "cli/"),
     ("indicatif", "cli/"),
-    // The settings ask it for the width of the terminal.
-    ("comfy_table", "report/text/table.rs cli/session.rs"),
+    ("comfy_table", "report/text/table.rs"),
     ("print!", "cli/session/printer.rs"),
     // A build script speaks to cargo.
     ("println!", "cli/session/printer.rs cli/build.rs embedded/build.rs"),
