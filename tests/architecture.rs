@@ -34,7 +34,7 @@ const CRATES: &[(&str, &str)] = &[
     ("telemetry", "units workload"),
     ("launch", "units workload market spot runstore"),
     ("agent", "units workload runstore telemetry"),
-    ("clouds-http", "market agent features-network"),
+    ("clouds-http", "market runstore agent features-network"),
     ("clouds-aws", "units hardware market runstore launch agent clouds-http features-network"),
     ("clouds-gcp-clients", "features features-network"),
     ("clouds-gcp", "units hardware market launch agent clouds-http clouds-gcp-clients"),
@@ -92,11 +92,10 @@ const OWNERS: &[(&str, &str)] = &[
     ("rusqlite", "budget/ledger.rs market/cache.rs launch/journal/ workload/trace/nsight.rs"),
     ("clap", "cli/"),
     ("indicatif", "cli/"),
-    // The settings ask it for the width of the terminal.
-    ("comfy_table", "report/text/table.rs cli/session.rs"),
+    ("comfy_table", "report/text/table.rs"),
     ("print!", "cli/session/printer.rs"),
     // A build script speaks to cargo.
-    ("println!", "cli/session/printer.rs embedded/build.rs"),
+    ("println!", "cli/session/printer.rs cli/build.rs embedded/build.rs"),
     ("eprint!", "cli/session/printer.rs"),
     ("eprintln!", "cli/session/printer.rs"),
     ("io::stdout", "cli/session/printer.rs"),

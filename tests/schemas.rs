@@ -6,6 +6,7 @@ mod answers;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use gpuplan::report;
 use jsonschema::Validator;
@@ -168,10 +169,14 @@ fn folder() -> PathBuf {
     root().join("docs/schema")
 }
 
-fn validator(name: &str) -> Validator {
-    let document = DOCUMENTS.iter().find(|document| document.name == name);
-    let schema = document.unwrap_or_else(|| panic!("no document is named {name}")).generated();
-    jsonschema::validator_for(&schema).unwrap_or_else(|error| panic!("{name}: {error}"))
+/// Made once: there are hundreds of documents and a few dozen schemas, and to make a validator takes longer than to use it.
+fn validator(name: &str) -> &'static Validator {
+    static MADE: [OnceLock<Validator>; DOCUMENTS.len()] = [const { OnceLock::new() }; DOCUMENTS.len()];
+    let place = DOCUMENTS.iter().position(|document| document.name == name);
+    let place = place.unwrap_or_else(|| panic!("no document is named {name}"));
+    MADE[place].get_or_init(|| {
+        jsonschema::validator_for(&DOCUMENTS[place].generated()).unwrap_or_else(|error| panic!("{name}: {error}"))
+    })
 }
 
 /// `what` as its schema has it, and no longer so without its version.

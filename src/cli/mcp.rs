@@ -7,6 +7,7 @@ pub mod call;
 pub mod client;
 pub mod launch;
 pub mod message;
+pub mod pages;
 pub mod resource;
 pub mod tool;
 

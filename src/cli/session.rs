@@ -19,7 +19,7 @@ use crate::arguments::global::{ColorChoice, GlobalArguments, OutputFormat, Outpu
 use crate::session::diagnostic::Diagnostic;
 use crate::session::home::Home;
 use crate::session::input::read_text;
-use crate::session::printer::Printer;
+use crate::session::printer::{Printer, terminal_width};
 use gpuplan_embedded::{ARCHIVES, Archive};
 use gpuplan_hardware::sheet::DESCRIBED;
 use gpuplan_hardware::{CloudId, Hardware};
@@ -77,7 +77,7 @@ impl Session {
             })?,
         };
         let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-        let width = columns.or_else(|| comfy_table::Table::new().width()).unwrap_or(WIDTH_OFF_TERMINAL).max(NARROWEST);
+        let width = columns.or_else(terminal_width).unwrap_or(WIDTH_OFF_TERMINAL).max(NARROWEST);
         Ok(Self {
             output: match arguments.output {
                 OutputWord::Table | OutputWord::Markdown => OutputFormat::Table,

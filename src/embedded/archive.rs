@@ -83,13 +83,23 @@ impl Archive {
     /// Serialises and compresses. Only the build script does this.
     pub fn pack(&self) -> Result<Vec<u8>, EmbeddedError> {
         let plain = postcard::to_stdvec(self).map_err(|error| EmbeddedError::Damaged(error.to_string()))?;
-        zstd::bulk::compress(&plain, 19).map_err(|error| EmbeddedError::Damaged(error.to_string()))
+        compressed(&plain)
     }
 
     pub fn unpack(bytes: &[u8]) -> Result<Self, EmbeddedError> {
         let plain = unpacked(bytes)?;
         postcard::from_bytes(&plain).map_err(|error| EmbeddedError::Damaged(error.to_string()))
     }
+}
+
+/// Only the build script does this.
+pub(crate) fn compressed(plain: &[u8]) -> Result<Vec<u8>, EmbeddedError> {
+    zstd::bulk::compress(plain, 19).map_err(|error| EmbeddedError::Damaged(error.to_string()))
+}
+
+/// A text that a build script packed.
+pub fn text(frame: &[u8]) -> Result<String, EmbeddedError> {
+    String::from_utf8(unpacked(frame)?).map_err(|error| EmbeddedError::Damaged(error.to_string()))
 }
 
 /// What a zstd frame holds, in one piece: every frame in the program says its size, which spares a copy by buffers.

@@ -1,9 +1,10 @@
 //! Reviewed catalog text inside the program: how it is packed, and the archives themselves, one a stage that reads it.
 
 mod archive;
+mod grid;
 mod kernels;
 
-pub use archive::{ARCHIVES, Archive, Contents, EmbeddedError, MAY_BE_ABSENT, Table};
+pub use archive::{ARCHIVES, Archive, Contents, EmbeddedError, MAY_BE_ABSENT, Table, text};
 pub use kernels::{KERNELS, kernels_text};
 
 /// GPUs, links, instance types and hosts: `catalogs/`.

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use aws_lc_rs::hmac;
+use ring::hmac;
 
 use crate::agent::bench::{Agent, Bench, TRAINER, kill_programs, undisturbed};
 

@@ -82,6 +82,7 @@ fn serve(client: TcpStream, status: &Mutex<Vec<u8>>) {
 }
 
 fn s3(endpoint: &str, bucket: &str) -> Box<dyn ObjectStore> {
+    gpuplan::runstore::store::install_tls();
     let store = AmazonS3Builder::new()
         .with_endpoint(endpoint)
         .with_bucket_name(bucket)

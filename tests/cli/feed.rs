@@ -7,9 +7,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::signature::Ed25519KeyPair;
 use jiff::{SignedDuration, Timestamp};
+use ring::rand::SystemRandom;
+use ring::signature::Ed25519KeyPair;
 use serde_json::Value;
 
 use crate::cli::support::Ran;

@@ -2,58 +2,41 @@
 
 use serde_json::{Value, json};
 
+use crate::mcp::pages::{PAGES, Page};
+
 const HOME: &str = "gpuplan://";
 
-const JSON_SCHEMA: &str = "application/schema+json";
-const MARKDOWN: &str = "text/markdown";
+/// In the order of `PAGES`.
+static PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pages.bin"));
 
-/// Path below `HOME`, what it is, its type, its text.
-type Resource = (&'static str, &'static str, &'static str, &'static str);
-
-const RESOURCES: [Resource; 14] = [
-    (
-        "schema/workload-file",
-        "Every key of a workload file",
-        JSON_SCHEMA,
-        include_str!("../../../docs/schema/workload-file.json"),
-    ),
-    (
-        "schema/portfolio-file",
-        "Every key of a portfolio",
-        JSON_SCHEMA,
-        include_str!("../../../docs/schema/portfolio-file.json"),
-    ),
-    ("schema/plan", "Answer of `plan`", JSON_SCHEMA, include_str!("../../../docs/schema/plan.json")),
-    ("schema/explain", "Answer of `explain`", JSON_SCHEMA, include_str!("../../../docs/schema/explain.json")),
-    ("schema/estimate", "Answer of `estimate`", JSON_SCHEMA, include_str!("../../../docs/schema/estimate.json")),
-    ("schema/prices", "Answer of `prices`", JSON_SCHEMA, include_str!("../../../docs/schema/prices.json")),
-    ("schema/budget", "Answer of `budget`", JSON_SCHEMA, include_str!("../../../docs/schema/budget.json")),
-    ("schema/status", "Answer of `status`", JSON_SCHEMA, include_str!("../../../docs/schema/status.json")),
-    ("schema/error", "An error of any tool", JSON_SCHEMA, include_str!("../../../docs/schema/error.json")),
-    ("docs/planning", "How a plan is chosen", MARKDOWN, include_str!("../../../docs/planning.md")),
-    ("docs/prices", "Where prices come from", MARKDOWN, include_str!("../../../docs/prices.md")),
-    ("docs/risk", "Spot machines and their risk", MARKDOWN, include_str!("../../../docs/risk.md")),
-    ("docs/finance", "Budgets and costs", MARKDOWN, include_str!("../../../docs/finance.md")),
-    ("docs/launch", "What a launch does", MARKDOWN, include_str!("../../../docs/launch.md")),
-];
+fn texts() -> Vec<String> {
+    let json = gpuplan_embedded::text(PACKED).expect("a test reads every packed page");
+    serde_json::from_str(&json).expect("a test reads every packed page")
+}
 
 pub fn listed() -> Vec<Value> {
-    let listed = |(path, title, kind, text): &Resource| json!({"uri": format!("{HOME}{path}"), "name": path, "title": title, "mimeType": kind, "size": text.len()});
-    RESOURCES.iter().map(listed).collect()
+    let described = |(page, text): (&Page, String)| json!({"uri": format!("{HOME}{}", page.path), "name": page.path, "title": page.title, "mimeType": page.kind, "size": text.len()});
+    PAGES.iter().zip(texts()).map(described).collect()
 }
 
 pub fn read(uri: &str) -> Option<Value> {
     let path = uri.strip_prefix(HOME)?;
-    let (_, _, kind, text) = RESOURCES.iter().find(|(known, ..)| *known == path)?;
-    Some(json!({"uri": uri, "mimeType": kind, "text": text}))
+    let (page, text) = PAGES.iter().zip(texts()).find(|(page, _)| page.path == path)?;
+    Some(json!({"uri": uri, "mimeType": page.kind, "text": text}))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mcp::pages::JSON_SCHEMA;
 
     #[test]
     fn what_is_listed_can_be_read_and_nothing_else() {
+        let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        for page in PAGES {
+            let text = std::fs::read_to_string(docs.join(page.file)).unwrap();
+            assert_eq!(read(&format!("{HOME}{}", page.path)).unwrap()["text"], text, "{}", page.path);
+        }
         for resource in listed() {
             let read = read(resource["uri"].as_str().unwrap()).unwrap();
             assert_eq!(resource["size"], read["text"].as_str().unwrap().len());

@@ -12,6 +12,13 @@ use crate::arguments::global::Verbosity;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_units::names::similarity;
 
+/// Columns of the terminal that data goes to; `None` where it goes elsewhere.
+pub fn terminal_width() -> Option<u16> {
+    let out = io::stdout();
+    let size = out.is_terminal().then(|| rustix::termios::tcgetwinsize(&out).ok()).flatten()?;
+    Some(size.ws_col).filter(|columns| *columns > 0)
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Printer {
     has_json_errors: bool,

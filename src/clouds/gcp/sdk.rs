@@ -24,7 +24,7 @@ use crate::prices::cards::{self, Accelerator};
 use crate::prices::pools::Failure;
 use crate::prices::zones::{Listing, Zones, last_segment};
 use gpuplan_clouds_http::{Http, Request};
-use gpuplan_clouds_http::{one_line, root_cause};
+use gpuplan_clouds_http::{install_tls, one_line, root_cause};
 use gpuplan_market::{SourceError, SourceNote};
 
 /// One call and its answer.
@@ -40,6 +40,7 @@ const MOST_PAGES: usize = 20;
 
 /// Where the project's clients ask, and as whom.
 pub fn access(project: &Project) -> Result<Access, SourceError> {
+    install_tls();
     Ok(Access { credentials: credentials(project)?, endpoint: project.endpoint().map(str::to_owned), attempt: ATTEMPT })
 }
 

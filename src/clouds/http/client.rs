@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 
 use crate::{one_line, root_cause};
 use gpuplan_market::SourceError;
+use gpuplan_runstore::store::install_tls;
 
 const CONNECT: Duration = Duration::from_secs(5);
 /// Without a byte for so long, an answer is given up.
@@ -119,6 +120,7 @@ pub struct Http {
 
 impl Http {
     pub fn new() -> Result<Self, SourceError> {
+        install_tls();
         let client = reqwest::Client::builder()
             .user_agent(concat!("gpuplan/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT)

@@ -5,6 +5,7 @@ mod client;
 pub mod metadata;
 
 pub use client::*;
+pub use gpuplan_runstore::store::install_tls;
 
 use std::error::Error;
 

@@ -7,6 +7,7 @@ use jiff::fmt::rfc2822;
 
 use crate::{one_line, root_cause};
 use gpuplan_agent::NoticeError;
+use gpuplan_runstore::store::install_tls;
 
 /// The service answers from the host below; AWS's own handler of notices allows it as much.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
@@ -34,6 +35,7 @@ pub enum Way<'a> {
 
 impl Metadata {
     pub fn new(base: String) -> Result<Self, NoticeError> {
+        install_tls();
         let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build();
         client.map(|client| Self { client, base }).map_err(|error| NoticeError(root_cause(&error)))
     }

@@ -9,6 +9,7 @@ mod link;
 mod objects;
 mod room;
 mod send;
+mod tls;
 
 pub use error::StoreError;
 pub use hash::{Hash, Sent, hash_file, sha256};
@@ -18,3 +19,4 @@ pub use link::Link;
 pub use objects::{Listed, Store};
 pub use room::{PART, PARTS_AT_ONCE};
 pub use send::MOST_PARTS;
+pub use tls::install_tls;

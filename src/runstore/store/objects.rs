@@ -20,6 +20,7 @@ use crate::store::hash::{Hash, Sent};
 use crate::store::keys::{KeySource, Signing};
 use crate::store::link::{Link, Linker};
 use crate::store::room::{PART, Room};
+use crate::store::tls::install_tls;
 
 /// Ranges of one file that are fetched at the same time. With `agent::upload::FILES_AT_ONCE` this bounds the memory.
 const RANGES_AT_ONCE: usize = 4;
@@ -310,6 +311,7 @@ fn retry() -> RetryConfig {
 
 /// Plain HTTP is spoken only where the user's own endpoint says so.
 fn client(endpoint: &str) -> ClientOptions {
+    install_tls();
     let names = [endpoint.to_owned(), format!("{endpoint}_S3")];
     let is_plain = names.iter().any(|name| std::env::var(name).is_ok_and(|value| value.starts_with("http://")));
     ClientOptions::new().with_connect_timeout(CONNECT).with_timeout(REQUEST).with_allow_http(is_plain)

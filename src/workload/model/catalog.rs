@@ -1,5 +1,8 @@
 //! `Models`: the named models of `catalogs/models.toml`.
 
+use std::sync::OnceLock;
+
+use rustc_hash::FxHashMap;
 use serde::Deserialize;
 
 use crate::model::deviations::{Deviations, Hybrid, SlidingWindow};
@@ -99,7 +102,13 @@ pub struct ModelRow {
 #[derive(Clone, Debug)]
 pub struct Models {
     rows: Vec<ModelRow>,
+    /// Made at the first question: a table of published runs asks thousands.
+    by_letters: OnceLock<Places>,
+    by_spelling: OnceLock<Places>,
 }
+
+/// Where the row of a name is.
+type Places = FxHashMap<String, usize>;
 
 #[derive(Deserialize)]
 struct ModelsDocument {
@@ -127,7 +136,7 @@ impl Models {
         let incomplete = document.model.iter().find_map(|row| Some((row, row.missing()?)));
         match incomplete {
             Some((row, key)) => Err(EmbeddedError::Damaged(format!("models.toml: `{}` has no `{key}`", row.id))),
-            None => Ok(Self { rows: document.model }),
+            None => Ok(Self { rows: document.model, by_letters: OnceLock::new(), by_spelling: OnceLock::new() }),
         }
     }
 
@@ -137,9 +146,22 @@ impl Models {
 
     /// By id or alias, without regard to case and separators.
     pub fn find(&self, name: &str) -> Option<&ModelRow> {
-        let is_meant = |known: &str| letters(known).eq(letters(name));
-        let exact = self.rows.iter().find(|row| is_meant(&row.id));
-        exact.or_else(|| self.rows.iter().find(|row| row.aliases.iter().any(|alias| is_meant(alias))))
+        let places = self.by_letters.get_or_init(|| self.places(|known| Some(letters(known))));
+        places.get(&letters(name)).map(|place| &self.rows[*place])
+    }
+
+    /// By what of a name tells: an id before an alias, and the first of two that are alike.
+    fn places(&self, told_by: impl Fn(&str) -> Option<String>) -> Places {
+        let ids = self.rows.iter().enumerate().map(|(place, row)| (place, &row.id));
+        let aliases =
+            self.rows.iter().enumerate().flat_map(|(place, row)| row.aliases.iter().map(move |name| (place, name)));
+        let mut places = Places::default();
+        for (place, name) in ids.chain(aliases) {
+            if let Some(key) = told_by(name) {
+                places.entry(key).or_insert(place);
+            }
+        }
+        places
     }
 
     /// The model that a name means, as people type it: with or without its organisation, with the words of a revision
@@ -149,12 +171,9 @@ impl Models {
             return Some((row, None));
         }
         let spelling = Spelling::of(name)?;
-        spelling.readings().find_map(|(wanted, format)| {
-            let is_meant = |known: &str| Spelling::of(known).is_some_and(|spelling| spelling.joined() == wanted);
-            let exact = self.rows.iter().find(|row| is_meant(&row.id));
-            let row = exact.or_else(|| self.rows.iter().find(|row| row.aliases.iter().any(|alias| is_meant(alias))))?;
-            Some((row, format))
-        })
+        let joined = |known: &str| Spelling::of(known).map(|spelling| spelling.joined());
+        let places = self.by_spelling.get_or_init(|| self.places(joined));
+        spelling.readings().find_map(|(wanted, format)| Some((&self.rows[*places.get(&wanted)?], format)))
     }
 
     /// The model whose name the name of a fine-tune or of another packaging contains, with the format that it states;
@@ -312,8 +331,9 @@ impl ModelRow {
 }
 
 /// What tells names apart: without separators, and small letters as capital ones.
-fn letters(name: &str) -> impl Iterator<Item = u8> {
-    name.bytes().filter(|byte| byte.is_ascii_alphanumeric() || *byte == b'.').map(|byte| byte.to_ascii_lowercase())
+fn letters(name: &str) -> String {
+    let told = name.chars().filter(|letter| letter.is_ascii_alphanumeric() || *letter == '.');
+    told.map(|letter| letter.to_ascii_lowercase()).collect()
 }
 
 #[cfg(test)]
@@ -338,6 +358,25 @@ mod tests {
         ] {
             assert!(read(kind, sizes).unwrap_err().ends_with(&format!("`m` has no `{key}`")), "{kind}");
         }
+    }
+
+    #[test]
+    fn an_id_comes_before_an_alias_and_the_first_row_before_the_second() {
+        let row = |id: &str, aliases: &str| {
+            format!(
+                "[[model]]\nid = \"{id}\"\nname = \"M\"\nfamily = \"F\"\nkind = \"cnn\"\nparameters = 1e6\naliases = [{aliases}]\n\
+                 forward_gflop_per_sample = 1.0\nsource = \"s\"\nas_of = \"d\"\n"
+            )
+        };
+        let rows = [row("one", "\"two-7b\", \"both\""), row("two-7b", "\"both\", \"org/Three-8B\"")].concat();
+        let mut archive = Archive::default();
+        archive.add_document("models", &rows).unwrap();
+        let models = Models::from_archive(&archive).unwrap();
+        let found = |name: &str| models.find(name).map(|row| row.id.as_str());
+        assert_eq!([found("TWO_7B"), found("Both"), found("")], [Some("two-7b"), Some("one"), None]);
+        let named = |name: &str| models.named(name).map(|(row, _)| row.id.as_str());
+        let expected = [Some("two-7b"), Some("two-7b"), None];
+        assert_eq!([named("x/Two-7B-Instruct"), named("three-8b-it"), named("four-8b")], expected);
     }
 
     /// Names of a hub as people paste them, each with the model that it means, and one that nobody can mean.

@@ -9,6 +9,7 @@ use aws_sdk_ec2::config::{Credentials, ProvideCredentials};
 use futures_util::future::BoxFuture;
 use tokio::sync::{Mutex, OnceCell};
 
+use crate::account::session::https;
 use gpuplan_clouds_http::root_cause;
 use gpuplan_runstore::store::{KeySource, Keys};
 
@@ -30,7 +31,7 @@ impl SharedKeys {
     }
 
     async fn config(&self) -> &SdkConfig {
-        self.config.get_or_init(|| aws_config::defaults(BehaviorVersion::latest()).load()).await
+        self.config.get_or_init(|| aws_config::defaults(BehaviorVersion::latest()).http_client(https()).load()).await
     }
 
     async fn current(&self) -> Result<Credentials, String> {

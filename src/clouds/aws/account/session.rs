@@ -9,14 +9,31 @@ use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_credential_types::credential_feature::AwsCredentialFeature as Feature;
 use aws_credential_types::provider::error::CredentialsError;
 use aws_sdk_ec2::config::http::HttpResponse;
-use aws_sdk_ec2::config::{Credentials, ProvideCredentials, SharedCredentialsProvider};
+use aws_sdk_ec2::config::{
+    Credentials, ProvideCredentials, RuntimeComponents, SharedCredentialsProvider, SharedHttpClient,
+};
 use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
+use aws_smithy_http_client::proxy::ProxyConfig;
+use aws_smithy_http_client::tls::Provider;
+use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
+use aws_smithy_http_client::{Builder, Connector};
 use tokio::time::Instant;
 
 use crate::account::whole_answers::{BROKEN, WholeAnswers};
 use crate::errors::explanation;
 use gpuplan_clouds_http::{one_line, redacted, root_cause};
 use gpuplan_market::SourceError;
+
+/// The client of every call, as the SDK's own: proxies of the environment, roots of the system; but with the TLS of the rest of the program.
+pub fn https() -> SharedHttpClient {
+    Builder::new().build_with_connector_fn(|settings, components| {
+        let tls = Provider::Rustls(CryptoMode::Ring);
+        let mut connector = Connector::builder().tls_provider(tls).proxy_config(ProxyConfig::from_env());
+        connector.set_connector_settings(settings.cloned());
+        connector.set_sleep_impl(components.and_then(RuntimeComponents::sleep_impl));
+        connector.build()
+    })
+}
 
 /// How long to wait. A region that hangs must not hold up the others.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +82,7 @@ impl Session {
         let config = SdkConfig::builder()
             .behavior_version(BehaviorVersion::latest())
             .endpoint_url(endpoint)
+            .http_client(https())
             .credentials_provider(SharedCredentialsProvider::new(credentials))
             .build();
         Self::with_config(config, limits)
@@ -81,7 +99,7 @@ impl Session {
     pub async fn sign_in(&self) -> Result<Account, SourceError> {
         let config = match &self.config {
             Some(config) => config.clone(),
-            None => aws_config::defaults(BehaviorVersion::latest()).load().await,
+            None => aws_config::defaults(BehaviorVersion::latest()).http_client(https()).load().await,
         };
         let missing = SourceError::MissingCredentials { variable: "AWS_ACCESS_KEY_ID" };
         let Some(provider) = config.credentials_provider() else { return Err(missing) };

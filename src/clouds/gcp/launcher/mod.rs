@@ -16,11 +16,11 @@ mod shape;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use google_cloud_compute_v1::model::Operation;
 use google_cloud_compute_v1::model::operation::Status;
 use google_cloud_gax::options::RequestOptionsBuilder;
 use jiff::Timestamp;
+use ring::digest::{SHA256, digest};
 use serde::Deserialize;
 use tokio::time::Instant;
 
