@@ -211,7 +211,8 @@ def ours(gpuplan, file, traces, deadline, starts, policy, probe_minutes):
         }
         for trace, (spot, on_demand), _ in traces
     ]
-    rate = min(on_demand for _, (_, on_demand), _ in traces)
+    # Each zone names its own rate; at the one of no zone nobody should run without a move.
+    rate = max(on_demand for _, (_, on_demand), _ in traces)
     cases = [
         {
             "id": start, "pools": pools, "start_tick": start, "work_hours": WORK, "deadline_hours": deadline, "changeover_hours": START,

@@ -18,7 +18,7 @@ pub fn views() -> [PoolView; PHASES] {
         let (regime, up, age) = (phase / AGES.len() / 2, phase / AGES.len() % 2 == 1, phase % AGES.len());
         let end = AGES.get(age + 1).copied().filter(|_| age > 0).unwrap_or(AGES[age]);
         let availability = f64::midpoint(REGIMES[regime], REGIMES.get(regime + 1).copied().unwrap_or(1.0));
-        PoolView { up, age: f64::midpoint(AGES[age], end) * 3600.0, availability, probed: 0.0 }
+        PoolView { up, age: f64::midpoint(AGES[age], end) * 3600.0, availability, frailty: 1.0 }
     })
 }
 

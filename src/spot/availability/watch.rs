@@ -1,5 +1,7 @@
 //! What is known about the pools of a job: up or down, for how long, how often lately. Full sight, or the eyes of a controller.
 
+use crate::availability::frailty::Frailty;
+use crate::availability::rates::AvailabilityModel;
 use crate::policy::PoolView;
 
 /// Half-life of the weights of past availability, and what is assumed before the first probe: up 60 % of the time, with the
@@ -57,6 +59,8 @@ pub struct Watch {
     assumed: f64,
     views: Vec<PoolView>,
     asked: Vec<Asked>,
+    /// Of several pools; a job on one has no other to choose.
+    frailties: Vec<Frailty>,
     /// Weighted seconds that the pool was up. The weight of all seconds is the same for every pool.
     up: Vec<f64>,
     weight: f64,
@@ -67,7 +71,7 @@ impl Watch {
     /// Full sight. `tick` in seconds.
     pub fn full(pools: usize, tick: f64) -> Self {
         let weight = PRIOR_HOURS * 3600.0;
-        let view = PoolView { availability: PRIOR_AVAILABILITY, ..PoolView::default() };
+        let view = PoolView { up: false, age: 0.0, availability: PRIOR_AVAILABILITY, frailty: 1.0 };
         Self {
             tick,
             eyes: Eyes::Full,
@@ -75,6 +79,7 @@ impl Watch {
             assumed: PRIOR_AVAILABILITY,
             views: vec![view; pools],
             asked: vec![Asked::default(); pools],
+            frailties: if pools > 1 { vec![Frailty::default(); pools] } else { Vec::new() },
             up: vec![PRIOR_AVAILABILITY * weight; pools],
             weight,
             started: false,
@@ -147,6 +152,13 @@ impl Watch {
         for pool in 0..self.views.len() {
             let (view, up) = (&mut self.views[pool], &mut self.up[pool]);
             let found = truth(pool);
+            if let Some(frailty) = self.frailties.get_mut(pool).filter(|_| self.started) {
+                frailty.pass(self.decay, view.up.then(|| losses(view, self.tick)));
+                if !found {
+                    frailty.end();
+                }
+                view.frailty = frailty.times();
+            }
             view.age = if self.started && found == view.up { view.age + self.tick } else { 0.0 };
             view.up = found;
             *up = *up * self.decay + if found { self.tick } else { 0.0 };
@@ -167,6 +179,10 @@ impl Watch {
             };
             *up = *up * self.decay + share * self.tick;
             view.availability = *up / self.weight;
+            if let Some(frailty) = self.frailties.get_mut(pool) {
+                frailty.pass(self.decay, (running == Some(pool)).then(|| losses(view, self.tick)));
+                view.frailty = frailty.times();
+            }
             view.age += self.tick;
             asked.down += self.tick;
             if running == Some(pool) {
@@ -190,6 +206,9 @@ impl Watch {
     /// A pool gave a machine: its next refusal is the first of a row.
     pub fn gave(&mut self, pool: usize) {
         (self.views[pool].up, self.asked[pool]) = (true, Asked::default());
+        if let Some(frailty) = self.frailties.get_mut(pool) {
+            frailty.begin();
+        }
     }
 
     /// A pool has no machine, or has taken one away. In a row of refusals it has been down since the first.
@@ -204,7 +223,16 @@ impl Watch {
             asked.refusals += 1;
         }
         (view.up, view.age) = (false, asked.down);
+        if let Some(frailty) = self.frailties.get_mut(pool) {
+            frailty.end();
+            view.frailty = frailty.times();
+        }
     }
+}
+
+/// Of machines in a pool that is up, in so many seconds: as pools of its age do.
+fn losses(view: &PoolView, seconds: f64) -> f64 {
+    AvailabilityModel::PRIOR.rate(view) * seconds / 3600.0
 }
 
 /// One pool that is probed at every tick, as a `Watch` sees it. Forecasts let millions of ticks pass, each of which waits for the
@@ -328,5 +356,32 @@ mod tests {
             watch.advance(None, |_| panic!("nobody looks"));
         }
         assert!(just_left > 0.8 && (watch.views()[0].availability - 0.5).abs() < 0.01, "{just_left}");
+    }
+
+    #[test]
+    fn who_loses_machines_is_known_for_it() {
+        let frailties = |watch: &Watch| watch.views().iter().map(|view| view.frailty).collect::<Vec<_>>();
+        let mut watch = Watch::attempts(2, 600.0, FIRST_PAUSE);
+        watch.advance(None, |_| panic!("nobody looks"));
+        watch.refused(1);
+        assert_eq!(frailties(&watch), [1.0, 1.0], "a refusal is no loss");
+        watch.gave(0);
+        watch.refused(0);
+        assert_eq!(frailties(&watch), [4.0 / 3.0, 1.0], "lost before the tick is over");
+        for _ in 0..4 {
+            watch.advance(None, |_| panic!("nobody looks"));
+            watch.advance(Some(0), |_| false);
+        }
+        assert!(frailties(&watch)[0] > 1.6, "{:?}", frailties(&watch));
+        let mut seen = Watch::full(2, 600.0);
+        for tick in 0..60 {
+            seen.advance(None, |pool| pool == 1 || tick % 2 == 0);
+        }
+        let [flaps, lasts] = frailties(&seen)[..] else { panic!() };
+        assert!(flaps > 1.5 && lasts < 0.8, "{flaps} {lasts}");
+        let mut alone = Watch::attempts(1, 600.0, FIRST_PAUSE);
+        alone.gave(0);
+        alone.refused(0);
+        assert_eq!(frailties(&alone), [1.0], "there is no other pool to choose");
     }
 }

@@ -79,11 +79,71 @@ impl Limits {
         Some(self.rate(action).for_hours(1, self.tick / 3600.0)? + moves)
     }
 
+    /// On-demand capacity where `last` is, if that pool has a rate of its own.
+    pub fn on_demand_in(&self, last: Option<usize>) -> Option<Action> {
+        let there = last.filter(|last| self.pools.get(*last).is_some_and(|terms| terms.on_demand.is_some()));
+        there.map(|last| Action::OnDemand(Some(last)))
+    }
+
+    /// On-demand capacity for so many hours after a run in `last`: where that one is, unless the lowest rate elsewhere pays for the move there.
+    pub fn on_demand_after(&self, last: Option<usize>, hours: f64) -> Action {
+        let cheapest = self.cheapest_on_demand();
+        let Some(there) = self.on_demand_in(last) else { return cheapest };
+        let moving = self.switched_to(cheapest, last).map_or(0.0, |terms| {
+            let longer = (terms.switch_changeover - self.changeover) / 3600.0;
+            terms.switch_cost.dollars() + longer * self.rate(cheapest).dollars()
+        });
+        let saves = (self.rate(there).dollars() - self.rate(cheapest).dollars()) * hours;
+        if saves > moving { cheapest } else { there }
+    }
+
     /// On-demand capacity at the lowest rate.
     pub fn cheapest_on_demand(&self) -> Action {
         let own = (0..self.pools.len())
             .filter(|pool| self.pools[*pool].on_demand.is_some())
             .map(|pool| Action::OnDemand(Some(pool)));
         own.chain([Action::OnDemand(None)]).min_by_key(|action| self.rate(*action)).unwrap_or(Action::OnDemand(None))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two pools with on-demand machines at these rates, a move between which costs four dollars; a job's own rate that none of them asks.
+    fn limits(rates: [f64; 2]) -> Limits {
+        let dollars = |rate: f64| UsdPerHour::from_nanos((rate * 1e9) as i64);
+        let terms = |rate: f64| PoolTerms {
+            spot: dollars(1.0),
+            on_demand: Some(dollars(rate)),
+            switch_cost: Usd::from_dollars(4.0).unwrap(),
+            switch_changeover: 720.0,
+        };
+        Limits {
+            work: 36_000.0,
+            deadline: 50_000.0,
+            tick: 600.0,
+            changeover: 720.0,
+            worst_changeover: 720.0,
+            on_demand: dollars(20.0),
+            pools: rates.map(terms).to_vec(),
+            budget: None,
+        }
+    }
+
+    #[test]
+    fn on_demand_stays_with_the_checkpoint_unless_a_move_pays() {
+        let after = |rates: [f64; 2], last: Option<usize>, hours: f64| {
+            limits(rates).on_demand_after(last, hours).pool().unwrap()
+        };
+        assert_eq!(after([4.0, 4.0], Some(1), 100.0), 1, "as cheap");
+        assert_eq!(after([4.0, 5.0], Some(1), 3.9), 1, "$3.90 saved with a move of $4");
+        assert_eq!(after([4.0, 5.0], Some(1), 4.1), 0);
+        assert_eq!(after([4.0, 5.0], None, 0.0), 0, "nothing has run yet");
+        let mut longer = limits([4.0, 5.0]);
+        longer.pools[0].switch_changeover += 3600.0;
+        assert_eq!(longer.on_demand_after(Some(1), 7.9).pool(), Some(1), "an hour more of a start costs another $4");
+        longer.pools[1].on_demand = None;
+        assert_eq!(longer.on_demand_after(Some(1), 0.0).pool(), Some(0), "there is none where the checkpoint is");
     }
 }

@@ -1,7 +1,7 @@
 //! `Observation`: the pools as far as the controller knows them.
 
 /// A pool as far as the controller knows it. Times in seconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PoolView {
     /// What the last probe found.
     pub up: bool,
@@ -9,8 +9,8 @@ pub struct PoolView {
     pub age: f64,
     /// Share of time that it was up lately: exponentially weighted, half-life one day.
     pub availability: f64,
-    /// Age of the last probe.
-    pub probed: f64,
+    /// So many times as often as pools of its age it takes machines away, as far as its losses tell; 1 before there are any, and for a job on one pool.
+    pub frailty: f64,
 }
 
 /// The world as far as the controller knows it.

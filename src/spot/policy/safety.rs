@@ -34,7 +34,9 @@ pub fn is_safe(action: Action, state: &State, limits: &Limits) -> bool {
     }
     let after = state.until(limits) - limits.tick;
     let last = action.pool().or(state.last_pool);
-    let fallback = limits.worst_changeover_to(limits.cheapest_on_demand(), last);
+    // Where it would fall back to depends on the work that is left by then: the longer way of the two.
+    let there = limits.on_demand_in(last).map_or(0.0, |there| limits.worst_changeover_to(there, last));
+    let fallback = limits.worst_changeover_to(limits.cheapest_on_demand(), last).max(there);
     ((left + fallback) / limits.tick - EPSILON).ceil() * limits.tick <= after + EPSILON
 }
 
@@ -60,7 +62,10 @@ pub fn keep_deadline(wish: Decision, state: &State, limits: &Limits) -> Decision
             Decision { action: state.running, reason: Reason::KeepDeadline }
         }
         Action::OnDemand(_) => Decision { action: state.running, reason: Reason::KeepDeadline },
-        _ => Decision { action: limits.cheapest_on_demand(), reason: Reason::KeepDeadline },
+        _ => {
+            let action = limits.on_demand_after(state.last_pool, state.left / 3600.0);
+            Decision { action, reason: Reason::KeepDeadline }
+        }
     }
 }
 

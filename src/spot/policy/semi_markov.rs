@@ -5,19 +5,23 @@ use std::sync::Arc;
 use crate::availability::AvailabilityModel;
 use crate::availability::chain::phase;
 use crate::policy::reason::Reason;
-use crate::policy::safety::{has_room, keep_deadline};
-use crate::policy::{Action, Decision, Limits, Observation, State, pools};
+use crate::policy::safety::{has_room, is_safe, keep_deadline};
+use crate::policy::{Action, Decision, Limits, Observation, PoolView, State, pools};
 use crate::simulation::elsewhere::Elsewhere;
-use crate::simulation::expected_cost::{Start, Table, Terms};
+use crate::simulation::expected_cost::{Start, Table, Terms, WAITING};
 use gpuplan_units::UsdPerHour;
 
 /// Rates that are less than this factor apart share a table, where prices move.
 const SHARED: f64 = 1.1;
 
+/// How far a wait for the checkpoint is looked ahead, in steps of the tables: an hour, mostly. With two or twelve of them few decisions differ.
+const STEPS_AHEAD: usize = 6;
+
 /// A table for each spot rate among the pools of a job.
 #[derive(Clone, Debug)]
 pub struct Tables {
     by_rate: Vec<(UsdPerHour, Arc<Table>)>,
+    model: AvailabilityModel,
 }
 
 impl Tables {
@@ -55,12 +59,12 @@ impl Tables {
             let moves = limits.hours_of_a_move(rate).map(|hours| Elsewhere::new(model, others, hours));
             (rate, Arc::new(Table::beside(model, &terms, moves)))
         };
-        Self { by_rate: rates.into_iter().map(table).collect() }
+        Self { by_rate: rates.into_iter().map(table).collect(), model: model.clone() }
     }
 
-    /// For a job on one pool, with a table that others use too.
+    /// For a job on one pool, with a table that others use too. It weighs no other one, so the model is not asked.
     pub fn of_one(spot: UsdPerHour, table: Arc<Table>) -> Self {
-        Self { by_rate: vec![(spot, table)] }
+        Self { by_rate: vec![(spot, table)], model: AvailabilityModel::prior() }
     }
 
     fn table(&self, limits: &Limits, pool: usize) -> Option<&Table> {
@@ -78,7 +82,7 @@ pub fn decide(tables: &Tables, state: &State, observation: &Observation, limits:
 
 fn wish(tables: &Tables, state: &State, observation: &Observation, limits: &Limits) -> Decision {
     let say = |action, reason| Decision { action, reason };
-    let on_demand = limits.cheapest_on_demand();
+    let on_demand = limits.on_demand_after(state.last_pool, state.left / 3600.0);
     if let Action::Spot(running) = state.running {
         return match pools::best(state, observation, limits) {
             Some(pool) if pools::is_worth_the_move(running, pool, state, observation, limits) => {
@@ -87,7 +91,11 @@ fn wish(tables: &Tables, state: &State, observation: &Observation, limits: &Limi
             _ => say(state.running, Reason::StayOnSpot),
         };
     }
-    let pool = least_cost(tables, state, observation, limits)
+    let least = least_cost(tables, state, observation, limits);
+    if least.is_some_and(|(cost, pool)| is_worth_the_wait(cost, pool, tables, state, observation, limits)) {
+        return say(Action::Idle, Reason::WaitForSpot);
+    }
+    let pool = (least.map(|(_, pool)| pool))
         .or_else(|| pools::best(state, observation, limits))
         .unwrap_or_else(|| pools::likeliest(observation));
     let best = observation.pools[pool].up.then_some(pool);
@@ -120,8 +128,8 @@ fn longer(pool: usize, state: &State, limits: &Limits) -> f64 {
 }
 
 /// Where moves cost something: the pool with which the least is left to pay. Either the one that holds the checkpoint, whether to start there, to
-/// wait for it or to go on without, or one that is up, with the move. `None`: moves are free, or there is no such pool.
-fn least_cost(tables: &Tables, state: &State, observation: &Observation, limits: &Limits) -> Option<usize> {
+/// wait for it or to go on without, or one that is up, with the move. Dollars first. `None`: moves are free, or there is no such pool.
+fn least_cost(tables: &Tables, state: &State, observation: &Observation, limits: &Limits) -> Option<(f64, usize)> {
     if limits.pools.len() < 2 || !tables.by_rate.iter().any(|(_, table)| table.has_costs()) {
         return None;
     }
@@ -138,21 +146,98 @@ fn least_cost(tables: &Tables, state: &State, observation: &Observation, limits:
             observation.pools[*pool].up && start(*pool) == Some(Start::Spot) && has_room()
         }
     };
-    let dollars = |pool: usize| dollars(tables, pool, start(pool)?, state, observation, limits);
+    let dollars = |pool: usize| dollars(tables, pool, start(pool)?, state, &observation.pools[pool], limits);
     let costs = (0..observation.pools.len()).filter(can_be).filter_map(|pool| Some((dollars(pool)?, pool)));
-    costs.min_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, pool)| pool)
+    costs.min_by(|(a, _), (b, _)| a.total_cmp(b))
 }
 
-/// What is left to pay where one goes on with this pool, with the move there.
-fn dollars(
+/// Whether to wait a step for the pool that holds the checkpoint, and then decide again, rather than to move to another one for so many dollars. The table
+/// counts on some other pool that comes up now and then; here it is one that is up, and mostly still will be.
+fn is_worth_the_wait(
+    cost: f64,
+    other: usize,
     tables: &Tables,
-    pool: usize,
-    start: Start,
     state: &State,
     observation: &Observation,
     limits: &Limits,
-) -> Option<f64> {
-    let view = &observation.pools[pool];
+) -> bool {
+    let home = state.last_pool.filter(|home| *home != other && !observation.pools[*home].up);
+    let Some(home) = home.filter(|_| state.running == Action::Idle && is_safe(Action::Idle, state, limits)) else {
+        return false;
+    };
+    let wait = Wait { home, other, tables, state, observation, limits };
+    wait.cost().is_some_and(|waiting| waiting < cost)
+}
+
+/// For the pool that holds the checkpoint, while another one is up.
+struct Wait<'a> {
+    home: usize,
+    other: usize,
+    tables: &'a Tables,
+    state: &'a State,
+    observation: &'a Observation<'a>,
+    limits: &'a Limits,
+}
+
+impl Wait<'_> {
+    /// What is left to pay where one waits a step, and from then on does what costs the least.
+    fn cost(&self) -> Option<f64> {
+        let step = self.tables.table(self.limits, self.home)?.step();
+        let on_demand = self.limits.rate(self.limits.cheapest_on_demand()).dollars();
+        let waiting = WAITING * on_demand * step / 3600.0;
+        let leaves = |view: &PoolView| -(-self.tables.model.rate(view) * step / 3600.0).exp_m1();
+        let at = |steps: usize| f64::from(steps as u32) * step;
+        let mut then = self.at_home(false, at(STEPS_AHEAD))?.min(self.elsewhere(at(STEPS_AHEAD))?);
+        for steps in (0..STEPS_AHEAD).rev() {
+            let (now, later) = (at(steps), at(steps + 1));
+            let comes_back = leaves(&self.view(self.home, now));
+            let stays = 1.0 - leaves(&self.view(self.other, now));
+            let alone = self.at_home(false, later)?;
+            let down = stays * then + (1.0 - stays) * alone;
+            let waited = waiting + comes_back * self.at_home(true, later)? + (1.0 - comes_back) * down;
+            if steps == 0 {
+                return Some(waited);
+            }
+            let may_wait = is_safe(Action::Idle, &self.after(now), self.limits);
+            let least = self.elsewhere(now)?.min(self.at_home(false, now)?);
+            then = if may_wait { waited.min(least) } else { least };
+        }
+        None
+    }
+
+    /// After so many seconds without a machine.
+    fn after(&self, seconds: f64) -> State {
+        State { elapsed: self.state.elapsed + seconds, ..*self.state }
+    }
+
+    fn view(&self, pool: usize, seconds: f64) -> PoolView {
+        let view = self.observation.pools[pool];
+        PoolView { age: view.age + seconds, ..view }
+    }
+
+    /// Dollars that are left then, with the pool just come up or still down.
+    fn at_home(&self, up: bool, seconds: f64) -> Option<f64> {
+        let view = self.view(self.home, seconds);
+        let view = if up { PoolView { up, age: 0.0, ..view } } else { view };
+        let (work, slack) = left(self.home, &self.after(seconds), self.limits);
+        let hours = self.tables.table(self.limits, self.home)?.cost(false, work, slack, phase(&view))?;
+        Some(self.limits.rate(Action::Spot(self.home)).dollars() * hours)
+    }
+
+    /// Dollars of a move then; endless where there is no slack for it.
+    fn elsewhere(&self, seconds: f64) -> Option<f64> {
+        let (state, view) = (self.after(seconds), self.view(self.other, seconds));
+        let (work, slack) = left(self.other, &state, self.limits);
+        let start = self.tables.table(self.limits, self.other)?.best(work, slack, phase(&view)).0;
+        if start != Start::Spot || !has_room(Action::Spot(self.other), &state, self.limits) {
+            return Some(f64::INFINITY);
+        }
+        dollars(self.tables, self.other, start, &state, &view, self.limits)
+    }
+}
+
+/// What is left to pay where one goes on with this pool, with the move there.
+fn dollars(tables: &Tables, pool: usize, start: Start, state: &State, view: &PoolView, limits: &Limits) -> Option<f64> {
     let (work, slack) = left(pool, state, limits);
     let rate = |pool: usize| limits.rate(Action::Spot(pool)).dollars();
     let moving = |action: Action| limits.switched_to(action, state.last_pool).map(|terms| terms.switch_cost.dollars());
@@ -170,7 +255,8 @@ fn dollars(
     }
     let runs_on_demand = state.running.is_on_demand();
     let starts_on_demand = start == Start::OnDemand && !runs_on_demand;
-    let moving = if starts_on_demand { moving(limits.cheapest_on_demand()) } else { None };
+    let moving =
+        if starts_on_demand { moving(limits.on_demand_after(state.last_pool, state.left / 3600.0)) } else { None };
     Some(in_one_like(pool, runs_on_demand)? + moving.unwrap_or_default())
 }
 
@@ -180,7 +266,7 @@ mod tests {
 
     use super::*;
     use crate::availability::watch::{FIRST_PAUSE, Watch};
-    use crate::policy::{Policy, PoolTerms, PoolView};
+    use crate::policy::{Policy, PoolTerms};
     use crate::simulation::replay::{World, replay};
     use gpuplan_units::Usd;
 
@@ -209,7 +295,7 @@ mod tests {
     /// The first of two pools, which held the job, has been down for so many hours; the other one is up.
     fn after_a_loss(down: f64, limits: &Limits) -> Action {
         let tables = Tables::new(&AvailabilityModel::prior(), limits);
-        let view = |up: bool, hours: f64| PoolView { up, age: hours * HOUR, availability: 0.7, probed: 0.0 };
+        let view = |up: bool, hours: f64| PoolView { up, age: hours * HOUR, availability: 0.7, frailty: 1.0 };
         let pools = [view(false, down), view(true, 3.0)];
         let state = State { elapsed: 6.0 * HOUR, left: 18.0 * HOUR, last_pool: Some(0), ..State::default() };
         decide(&tables, &state, &Observation { pools: &pools, on_demand: true }, limits).action
@@ -222,6 +308,17 @@ mod tests {
         assert_eq!(after_a_loss(10.0, &limits(2, 4.0, 30.0)), Action::Spot(1), "it is not expected back soon");
         assert_eq!(after_a_loss(0.0, &limits(2, 4.0, 25.0)), Action::Spot(1), "there is no slack to wait with");
         assert_eq!(after_a_loss(10.0, &limits(2, 1000.0, 48.0)), Action::Idle, "no move pays");
+    }
+
+    /// The table counts on another pool now and then, and would move at once; but the one that is up now will mostly be up a step later, too.
+    #[test]
+    fn a_move_that_can_be_made_later_is_waited_with() {
+        for (dollars, deadline, down) in [(4.0, 30.0, 0.2), (3.0, 29.0, 0.0), (2.0, 32.0, 0.5)] {
+            let limits = limits(2, dollars, deadline);
+            assert_eq!(after_a_loss(down, &limits), Action::Idle, "{dollars} {deadline} {down}");
+            let tight = Limits { deadline: limits.deadline - 4.0 * HOUR, ..limits };
+            assert_eq!(after_a_loss(down, &tight), Action::Spot(1), "{dollars} {deadline} {down}: no slack to spare");
+        }
     }
 
     /// On-demand beside the checkpoint was taken for 7 hours, since all of the work was weighed at the dearer rate.
@@ -240,12 +337,16 @@ mod tests {
             spells in 1_usize..12,
             (dollars, hours) in (0.0..20.0_f64, 0.05..1.0_f64),
             (slack, worst) in (0.2..30.0_f64, 1.0..3.0_f64),
+            rates in proptest::collection::vec(proptest::option::of(2.0..6.0_f64), 3),
             sees_all in proptest::bool::ANY,
         ) {
             let mut limits = limits(3, dollars, 0.0);
             limits.worst_changeover *= worst;
             limits.deadline = limits.work + limits.worst_changeover + limits.tick + slack * HOUR;
             limits.pools[1].switch_changeover = hours * HOUR;
+            for (terms, rate) in limits.pools.iter_mut().zip(rates) {
+                terms.on_demand = rate.map(|rate| UsdPerHour::from_nanos((rate * 1e9) as i64));
+            }
             let pools: Vec<Vec<bool>> =
                 up.iter().map(|up| (0..400).map(|tick| up[tick / spells]).collect()).collect();
             let pools: Vec<&[bool]> = pools.iter().map(Vec::as_slice).collect();

@@ -34,7 +34,7 @@ impl Elsewhere {
 
     /// Phase in which it is found: that of a pool of which nothing else is known.
     pub fn phase() -> usize {
-        phase(&PoolView { up: true, age: USUAL_AGE, availability: PRIOR_AVAILABILITY, probed: 0.0 })
+        phase(&PoolView { up: true, age: USUAL_AGE, availability: PRIOR_AVAILABILITY, frailty: 1.0 })
     }
 }
 

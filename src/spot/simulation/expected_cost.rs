@@ -22,7 +22,7 @@ const MOST_SLACK_OF_WORK: f64 = 2.0;
 const MOST_SLACK: f64 = 240.0 * 3600.0;
 /// Whoever waits wants the work done, too: an hour of it counts as this share of an hour on on-demand machines. Judged, so that nobody
 /// waits for a day to save cents.
-const WAITING: f64 = 0.01;
+pub const WAITING: f64 = 0.01;
 
 /// What the programme is solved for. Times in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -136,6 +136,11 @@ impl Table {
             _ => Start::Wait,
         };
         (start, action & LEAVE != 0)
+    }
+
+    /// Seconds between two decisions.
+    pub fn step(&self) -> f64 {
+        self.step
     }
 
     /// Whether it was made to weigh pools.
@@ -379,7 +384,7 @@ mod tests {
         Terms { horizon: 60.0 * 3600.0, tick: 600.0, changeover: 720.0, worst_changeover: 2160.0, price_ratio: 3.0 };
 
     fn view(up: bool, hours: f64) -> usize {
-        phase(&PoolView { up, age: hours * 3600.0, availability: 0.5, probed: 0.0 })
+        phase(&PoolView { up, age: hours * 3600.0, availability: 0.5, frailty: 1.0 })
     }
 
     /// Whoever had ten days more than the horizon waited for all of them.
