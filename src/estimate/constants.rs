@@ -168,6 +168,9 @@ pub const UNMEASURED_CEILING: f64 = 0.80;
 pub const VECTOR_CEILING: f64 = 0.95;
 /// Share of the LM head that masked-language-model pre-training computes: 15 % of tokens are masked (Devlin et al. 2018).
 pub const MASKED_HEAD_SHARE: f64 = 0.16;
+/// Operators that PyTorch launches for the forward pass of a decoder's layer, which `launch_seconds` was fitted on: two norms of eight, four
+/// projections, two rotations of five, attention and a copy, two sums, five of a gated block (transformers, models/llama/modeling_llama.py).
+pub const DECODER_LAYER_OPERATORS: f64 = 40.0;
 /// Part of a backward pass left when the first gradient bucket is ready; data-parallel traffic hides behind it.
 pub const BACKWARD_WINDOW: f64 = 0.66;
 /// Sequence at which a causal flash kernel works at half of its rate for endless ones; without a mask 100. From rates of

@@ -44,7 +44,7 @@ impl MemoryInput<'_> {
         let (tensor, pipeline) = (f64::from(layout.tensor), f64::from(layout.pipeline));
         let all_layers = f64::from(model.layers + model.encoder_layers);
         let experts = if model.experts.is_some() { f64::from(layout.expert) } else { 1.0 };
-        let layer = model.attention_parameters() + model.mlp_parameters() / experts;
+        let layer = model.attention_parameters() + model.mlp_parameters() / experts + model.idle_parameters();
         let (layers, units) = self.fullest_stage(layer / model.embedding_parameters().max(1.0));
         let cross = model.cross_attention_parameters();
         let counted =

@@ -43,6 +43,11 @@ impl LayerInput<'_> {
         if self.runs_operators() && self.step.model.norm == NormKind::Rms {
             return self.operators();
         }
+        if let Some(layer) = self.step.model.deviations.diffusion.filter(|layer| layer.eager_elements > 0.0) {
+            let pass = self.tokens * layer.eager_elements * self.repeated_hidden() * self.step.rates.element_bytes;
+            let passes = 1.0 + p.recomputed + p.operators + 2.0 * p.backward;
+            return self.streamed(pass * self.fused() * passes, self.kernel_bytes());
+        }
         let width = 0.5 * self.repeated_hidden() + 0.5 * self.ffn_width() * (1.0 + 0.5 * self.gates()) / 4.0;
         let bytes = self.step.constants.elementwise_bytes * self.fused() * self.step.rates.element_bytes / 2.0
             * self.tokens

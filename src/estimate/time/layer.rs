@@ -348,6 +348,9 @@ impl LayerInput<'_> {
             return 0.0;
         }
         let mut seconds = self.step.constants.launch_seconds * self.launch_factor;
+        if let Some(layer) = self.step.model.deviations.diffusion.filter(|layer| layer.operators > 0.0) {
+            seconds *= layer.operators / c::DECODER_LAYER_OPERATORS;
+        }
         if self.step.training.is_compiled() {
             seconds *= self.step.constants.launch_compiled;
         }
