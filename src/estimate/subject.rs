@@ -137,7 +137,7 @@ impl<'a> Subject<'a> {
     /// Memory alone: a tenth of the work, so searches ask it first.
     pub fn memory(&self, setting: &Setting) -> MemoryBreakdown {
         if let Some(denoiser) = Denoiser::of(self.model, self.training) {
-            return denoiser.beside_encoders(self.layers_of(&denoiser).memory(setting));
+            return denoiser.complete(self.layers_of(&denoiser).memory(setting), setting);
         }
         let held =
             MemoryInput { model: self.model, training: self.training, setting, sequence: self.sequence }.breakdown();
@@ -157,7 +157,7 @@ impl<'a> Subject<'a> {
         let rates = layers.launching();
         let encoding = denoiser.encoding(&layers.step_input(&rates, setting, None), self.training.sequence_length);
         let time = encoding.map_or(made.time, |encoding| encoding.followed_by(&made.time, 0.0));
-        let memory = denoiser.beside_encoders(made.memory);
+        let memory = denoiser.complete(made.memory, setting);
         let doubts = Doubts { structure: true, ..self.doubts(setting) };
         StepEstimate { time, bound: time.bound(), memory, fits: memory.fits(&self.machine), doubts, ..made }
     }

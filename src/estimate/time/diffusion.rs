@@ -48,13 +48,25 @@ impl Denoiser {
         })
     }
 
-    /// Memory with the weights of the encoders that run in the steps, on every rank.
-    pub fn beside_encoders(&self, held: MemoryBreakdown) -> MemoryBreakdown {
+    /// Memory with what passes through a layer backward, and the weights of the encoders that run in the steps, on every rank.
+    pub fn complete(&self, held: MemoryBreakdown, setting: &Setting) -> MemoryBreakdown {
+        let held = held.fuller(self.gradients_of_a_layer(setting), 1.0);
         if !self.encodes {
             return held;
         }
         let texts: f64 = self.encoders.iter().map(|encoder| encoder.model().parameters).sum();
         held.beside_weights(HALF * (texts + picture_encoder().parameters))
+    }
+
+    /// Gradients of the hidden values of a feed-forward block, before and after its activation: the most that is there at once. Where a model has a
+    /// vocabulary, its logits are gone by then.
+    fn gradients_of_a_layer(&self, setting: &Setting) -> f64 {
+        if !self.training.task.has_backward() {
+            return 0.0;
+        }
+        let ranks = f64::from(setting.layout.tensor) * f64::from(setting.layout.context);
+        let values = f64::from(setting.micro_batch) * self.tokens * f64::from(self.model.ffn_hidden) / ranks;
+        2.0 * values * self.training.precision.activation_bytes()
     }
 
     /// Seconds in which `input`'s step encodes prompts and pictures of `side` pixels; `None`: they are encoded already.
@@ -95,7 +107,7 @@ impl Denoiser {
 
 #[cfg(test)]
 mod tests {
-    use crate::cases::answer::prepared_estimate;
+    use crate::cases::answer::{CaseEstimate, prepared_estimate};
     use crate::cases::case::EstimateCase;
     use crate::constants::Constants;
     use gpuplan_hardware::Hardware;
@@ -135,16 +147,22 @@ mod tests {
         errors[errors.len() / 2]
     }
 
+    fn made(case: Value) -> CaseEstimate {
+        let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
+        let case: EstimateCase = serde_json::from_value(case).unwrap();
+        let prepared = case.prepare(&hardware, &models).unwrap();
+        prepared_estimate(Constants::embedded(), json!("one"), &prepared).unwrap()
+    }
+
     /// The bounds are what was found.
     #[test]
     fn training_of_diffusion_models_is_near_what_was_published() {
-        let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
         let (mut times, mut peaks, mut inside, mut said) = (Vec::new(), Vec::new(), 0, String::new());
         let mut reader = csv::Reader::from_reader(PUBLISHED.as_bytes());
         for row in reader.records().map(Result::unwrap) {
-            let case: EstimateCase = serde_json::from_value(case(&row)).unwrap();
-            let prepared = case.prepare(&hardware, &models).unwrap();
-            let made = prepared_estimate(Constants::embedded(), json!(row[0]), &prepared).unwrap();
+            let made = made(case(&row));
+            // Every one of them ran.
+            assert!(made.fits, "{} {}: {} bytes", &row[0], &row[2], made.peak_memory_bytes.expected);
             said.push_str(&format!("{} {} {}", &row[0], &row[2], &row[3]));
             if let Ok(seconds) = row[18].parse::<f64>() {
                 let ratio = made.step_seconds.expected / seconds;
@@ -155,17 +173,63 @@ mod tests {
             if let Ok(peak) = row[19].parse::<f64>() {
                 let gib = made.peak_memory_bytes.expected / 1024f64.powi(3);
                 peaks.push((gib / peak - 1.0).abs());
-                said.push_str(&format!(
-                    " {gib:.1} of {peak} GiB {:+.0} % fits {}",
-                    (gib / peak - 1.0) * 100.0,
-                    made.fits
-                ));
+                said.push_str(&format!(" {gib:.1} of {peak} GiB {:+.0} %", (gib / peak - 1.0) * 100.0));
             }
             said.push('\n');
         }
         let counts = (times.len(), peaks.len());
         let (time, peak) = (median(times), median(peaks));
         println!("{said}{counts:?}: time {:.1} %, {inside} in band; memory {:.1} %", time * 100.0, peak * 100.0);
-        assert!(time <= 0.35 && peak <= 0.20, "{time:.3} {peak:.3}\n{said}");
+        assert!(time <= 0.43 && peak <= 0.13, "{time:.3} {peak:.3}\n{said}");
+    }
+
+    fn lora(gpu: &str, training: &[(&str, Value)]) -> CaseEstimate {
+        let mut stated = json!({"task": "lora", "lora_rank": 16, "precision": "bf16", "optimizer": "adamw-8bit",
+            "micro_batch": 1, "global_batch": 1, "recompute": "full", "sequence_length": 1024, "cache_latents": true});
+        for (key, value) in training {
+            stated[*key] = value.clone();
+        }
+        made(json!({"id": "one", "model": {"name": "flux.1-dev"}, "training": stated, "layout": {"data": 1},
+            "hardware": {"gpu": gpu, "gpus": 1}}))
+    }
+
+    /// Guides of trainers say 24 GB for weights in 4 or 8 bits, and more for those in 16 (huggingface/blog, flux-qlora.md; ostris/ai-toolkit,
+    /// README).
+    #[test]
+    fn adapters_of_flux_fit_where_their_guides_say() {
+        let quantised = |base: &str| lora("rtx-4090", &[("task", json!("qlora")), ("base_weights", json!(base))]);
+        assert!(quantised("nf4").fits && quantised("int8").fits);
+        assert!(!lora("rtx-4090", &[]).fits);
+        assert!(lora("l40s", &[]).fits);
+    }
+
+    #[test]
+    fn what_is_done_twice_costs_time_and_saves_memory() {
+        let (kept, again) = (lora("h200-sxm-141", &[("recompute", json!("none"))]), lora("h200-sxm-141", &[]));
+        assert!(kept.peak_memory_bytes.expected > 1.5 * again.peak_memory_bytes.expected);
+        let ratio = again.step_seconds.expected / kept.step_seconds.expected;
+        assert!((1.2..1.6).contains(&ratio), "{ratio}");
+    }
+
+    #[test]
+    fn encoders_in_the_step_cost_time_and_memory() {
+        let (before, within) = (lora("h200-sxm-141", &[]), lora("h200-sxm-141", &[("cache_latents", json!(false))]));
+        let more = within.peak_memory_bytes.expected - before.peak_memory_bytes.expected;
+        // T5 has 4.76 billion parameters, CLIP 0.12.
+        assert!((9.5e9..11.0e9).contains(&more), "{more}");
+        assert!(within.step_seconds.expected > 1.02 * before.step_seconds.expected);
+    }
+
+    /// 81 frames are 21 of the latent, and 33 are nine.
+    #[test]
+    fn fewer_frames_are_fewer_tokens() {
+        let wan = |frames: u32| {
+            let training = json!({"task": "lora", "lora_rank": 16, "micro_batch": 1, "global_batch": 1, "recompute": "full",
+                "frames": frames});
+            made(json!({"id": "one", "model": {"name": "wan2.1-t2v-14b"}, "training": training, "layout": {"data": 1},
+                "hardware": {"gpu": "h100-sxm5-80", "gpus": 1}}))
+        };
+        let ratio = wan(81).step_seconds.expected / wan(33).step_seconds.expected;
+        assert!(ratio > 21.0 / 9.0 && ratio < (21.0f64 / 9.0).powi(2), "{ratio}");
     }
 }
