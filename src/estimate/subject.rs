@@ -158,7 +158,8 @@ impl<'a> Subject<'a> {
         let encoding = denoiser.encoding(&layers.step_input(&rates, setting, None), self.training.sequence_length);
         let time = encoding.map_or(made.time, |encoding| encoding.followed_by(&made.time, 0.0));
         let memory = denoiser.complete(made.memory, setting);
-        let doubts = Doubts { structure: true, ..self.doubts(setting) };
+        // No constant has seen a run of a trainer of such models.
+        let doubts = Doubts { structure: true, framework: true, ..self.doubts(setting) };
         StepEstimate { time, bound: time.bound(), memory, fits: memory.fits(&self.machine), doubts, ..made }
     }
 

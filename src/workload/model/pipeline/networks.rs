@@ -120,7 +120,7 @@ mod tests {
     }
 
     /// The layers of a transformer and the operations of its row are two ways to the same number; Stable Diffusion 3.5 Medium attends twice in 13
-    /// of its layers, which the layers leave out.
+    /// of its layers, which the layers leave out, and SANA's linear attention is less than they take for it.
     #[test]
     fn layers_do_the_operations_of_their_row() {
         let models = Models::embedded().unwrap();
@@ -132,7 +132,8 @@ mod tests {
             let flops = pipeline.transformer().training_flops_per_sample(tokens) / 3.0;
             let ratio = flops / model.forward_flops_per_sample;
             let least = if row.id == "stable-diffusion-3.5-medium" { 0.75 } else { 0.95 };
-            assert!((least..1.05).contains(&ratio), "{}: {ratio}", row.id);
+            let most = if row.id.starts_with("sana") { 1.10 } else { 1.05 };
+            assert!((least..most).contains(&ratio), "{}: {ratio}", row.id);
             seen += 1;
         }
         assert!(seen >= 6, "{seen}");
