@@ -122,12 +122,14 @@ impl CaseTraining {
             },
             synchronization: Synchronization { overlap: self.overlap, ..Synchronization::default() },
             framework_year: self.framework_year.map(framework_year).transpose()?,
-            latents: Latents {
-                frames: self.frames.map(|frames| within("frames", frames, 1 << 16)).transpose()?,
-                encoded_in_steps: self.cache_latents == Some(false),
-            },
+            latents: self.latents()?,
             ..Training::new(task, sequence)
         })
+    }
+
+    fn latents(&self) -> Result<Latents, String> {
+        let frames = self.frames.map(|frames| within("frames", frames, 1 << 16)).transpose()?;
+        Ok(Latents { frames, encoded_in_steps: self.cache_latents == Some(false) })
     }
 
     /// As stated; eager where the stack is older than fused attention on the chip; `None`: as the framework does.

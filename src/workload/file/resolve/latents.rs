@@ -68,3 +68,41 @@ fn refusal(pipeline: &Pipeline) -> Option<&'static str> {
         Makes::Pictures => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Models;
+    use crate::file::WorkloadFile;
+
+    fn read(model: &str, training: &str) -> Result<Latents, String> {
+        let text = format!("model.preset = \"{model}\"\n[training]\nsteps = 10\n{training}");
+        let resolved = WorkloadFile::parse(&text).unwrap().resolve(&Models::embedded().unwrap(), None);
+        resolved.map(|resolved| resolved.workload.training.latents).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn frames_and_encoders_are_of_the_models_that_have_them() {
+        let lora = "task = \"lora\"\n";
+        let wan = read("wan2.1-t2v-14b", &format!("{lora}frames = 33")).unwrap();
+        assert_eq!(wan, Latents { frames: Some(33), encoded_in_steps: false });
+        assert!(read("flux.1-dev", &format!("{lora}cache_latents = false")).unwrap().encoded_in_steps);
+        for (model, stated, part) in [
+            ("flux.1-dev", "frames = 33", "makes pictures"),
+            ("wan2.1-t2v-14b", "cache_latents = false", "the encoder of videos is not modelled"),
+            ("flux.1-kontext-dev", "cache_latents = false", "that an edit starts from"),
+            ("stable-diffusion-xl", "cache_latents = true", "its encoders run in every step"),
+            ("llama-3.1-8b", "cache_latents = true", "is no diffusion model"),
+        ] {
+            let refused = read(model, &format!("{lora}{stated}")).unwrap_err();
+            assert!(refused.contains(part), "{model} {stated}: {refused}");
+        }
+    }
+
+    #[test]
+    fn a_base_is_quantised_where_its_layers_are_known() {
+        let quantised = |model: &str| read(model, "task = \"qlora\"\nbase_weights = \"nf4\"");
+        assert!(quantised("flux.1-dev").is_ok());
+        assert!(quantised("stable-diffusion-xl").is_err());
+    }
+}
