@@ -168,6 +168,9 @@ pub const UNMEASURED_CEILING: f64 = 0.80;
 pub const VECTOR_CEILING: f64 = 0.95;
 /// Share of the LM head that masked-language-model pre-training computes: 15 % of tokens are masked (Devlin et al. 2018).
 pub const MASKED_HEAD_SHARE: f64 = 0.16;
+/// Operators that PyTorch launches for the forward pass of a decoder's layer, which `launch_seconds` was fitted on: two norms of eight, four
+/// projections, two rotations of five, attention and a copy, two sums, five of a gated block (transformers, models/llama/modeling_llama.py).
+pub const DECODER_LAYER_OPERATORS: f64 = 40.0;
 /// Part of a backward pass left when the first gradient bucket is ready; data-parallel traffic hides behind it.
 pub const BACKWARD_WINDOW: f64 = 0.66;
 /// Sequence at which a causal flash kernel works at half of its rate for endless ones; without a mask 100. From rates of
@@ -209,6 +212,17 @@ pub const ADAPTER_SHARE: f64 = 0.005;
 /// scaled and read twice (4 + 4) (huggingface/peft, src/peft/tuners/lora/layer.py, `Linear.forward`: `result + lora_B(lora_A(dropout(x))) * scaling`).
 pub const PEFT_FORWARD_BYTES: (f64, f64) = (14.0, 12.0);
 pub const PEFT_BACKWARD_BYTES: (f64, f64) = (22.0, 8.0);
+/// The same where adapters are kept in 16 bits, and nothing is cast: an input is read (2), and backward read again (2) and its gradient written
+/// and added (2 + 6).
+pub const ADAPTER_FORWARD_BYTES: (f64, f64) = (2.0, 12.0);
+pub const ADAPTER_BACKWARD_BYTES: (f64, f64) = (10.0, 8.0);
+/// Elements of the operators of a diffusion layer where autocast keeps norms, what they give and the residual stream in fp32, over those in 16
+/// bits: 56 of DiT over 32 (facebookresearch/DiT, models.py, `DiTBlock.forward`; the casts are those of torch.autocast). Counted.
+pub const AUTOCAST_ELEMENTS: f64 = 56.0 / 32.0;
+/// Matrices of a decoder's layer, on runs of which `launch_adapters` and `launch_quantised` were fitted; and of a diffusion layer, those of a
+/// second stream left out.
+pub const DECODER_MATRICES: f64 = 7.0;
+pub const DIFFUSION_MATRICES: f64 = 6.0;
 /// Bytes of a dropout of fp32 inputs in either pass: read, written, and its mask.
 pub const PEFT_DROPOUT_BYTES: f64 = 9.0;
 

@@ -14,6 +14,7 @@ use crate::possible;
 use crate::serving::ServingEstimate;
 use crate::setting::Setting;
 use crate::time::breakdown::{Bound, TimeBreakdown};
+use crate::time::diffusion::Denoiser;
 use crate::time::input::{Products, StepInput};
 use crate::time::kernels::RecipeKernels;
 use crate::time::vision;
@@ -125,32 +126,73 @@ impl<'a> Subject<'a> {
 
     fn estimate_with(&self, setting: &Setting, products: Option<&Products>) -> Result<StepEstimate, Infeasible> {
         possible::check(self.machine.gpu, self.model, self.training, setting)?;
-        let made =
-            if self.model.kind.is_transformer() { self.transformer(setting, products) } else { self.vision(setting)? };
+        let made = if self.model.kind.is_transformer() {
+            self.transformer(setting, products)
+        } else if let Some(denoiser) = Denoiser::of(self.model, self.training) {
+            self.denoiser(&denoiser, setting, products)
+        } else {
+            self.vision(setting)?
+        };
         Ok(made.known_by(self.experience))
     }
 
     /// Memory alone: a tenth of the work, so searches ask it first.
     pub fn memory(&self, setting: &Setting) -> MemoryBreakdown {
+        if let Some(denoiser) = Denoiser::of(self.model, self.training) {
+            return denoiser.complete(self.layers_of(&denoiser).memory(setting), setting);
+        }
         let held =
             MemoryInput { model: self.model, training: self.training, setting, sequence: self.sequence }.breakdown();
-        held.beside_frozen(self.training, self.model, setting)
+        let held = held.beside_frozen(self.training, self.model, setting);
+        let kept = vision::kept(self.constants, self.model, self.training, &self.rates, setting);
+        MemoryBreakdown { activations: held.activations + kept, ..held.fuller(kept, vision::RESERVED) }
     }
 
-    fn transformer(&self, setting: &Setting, products: Option<&Products>) -> StepEstimate {
-        let rates = DeviceRates { host_time: self.rates.host_time * self.factors.launch.overall().time, ..self.rates };
-        let alone = StepInput {
+    /// A diffusion transformer by its layers, on the same machine.
+    fn layers_of<'b>(&'b self, denoiser: &'b Denoiser) -> Subject<'b> {
+        Subject { model: &denoiser.model, training: &denoiser.training, sequence: denoiser.tokens, ..*self }
+    }
+
+    fn denoiser(&self, denoiser: &Denoiser, setting: &Setting, products: Option<&Products>) -> StepEstimate {
+        let layers = self.layers_of(denoiser);
+        let made = layers.transformer(setting, products);
+        let rates = layers.launching();
+        let encoding = denoiser.encoding(&layers.step_input(&rates, setting, None), self.training.sequence_length);
+        let time = encoding.map_or(made.time, |encoding| encoding.followed_by(&made.time, 0.0));
+        let memory = denoiser.complete(made.memory, setting);
+        // No constant has seen a run of a trainer of such models.
+        let doubts = Doubts { structure: true, framework: true, ..self.doubts(setting) };
+        StepEstimate { time, bound: time.bound(), memory, fits: memory.fits(&self.machine), doubts, ..made }
+    }
+
+    /// Rates with what measurements say of the host.
+    fn launching(&self) -> DeviceRates {
+        DeviceRates { host_time: self.rates.host_time * self.factors.launch.overall().time, ..self.rates }
+    }
+
+    fn step_input<'b>(
+        &'b self,
+        rates: &'b DeviceRates,
+        setting: &'b Setting,
+        products: Option<&'b Products>,
+    ) -> StepInput<'b> {
+        StepInput {
             constants: self.constants,
             model: self.model,
             training: self.training,
             machine: &self.machine,
-            rates: &rates,
+            rates,
             kernels: self.kernels.as_ref(),
             factors: &self.factors,
             setting,
             products,
             sequence: self.sequence,
-        };
+        }
+    }
+
+    fn transformer(&self, setting: &Setting, products: Option<&Products>) -> StepEstimate {
+        let rates = self.launching();
+        let alone = self.step_input(&rates, setting, products);
         let stacks = self.model.stacks(self.sequence);
         let (input, encoder) = match &stacks {
             None => (alone, None),
@@ -219,19 +261,7 @@ impl<'a> Subject<'a> {
             total: step.total,
             ..TimeBreakdown::default()
         };
-        let held =
-            MemoryInput { model: self.model, training: self.training, setting, sequence: self.sequence }.breakdown();
-        let extra = step.activation_bytes;
-        let memory = MemoryBreakdown {
-            activations: extra,
-            allocated: held.allocated + extra,
-            reserved: held.reserved + extra * 1.04,
-            device: held.device + extra * 1.04,
-            required: held.required + extra,
-            // Images of one size leave no fragments beyond those of the reserved figure.
-            needed: held.needed + extra * 1.04,
-            ..held
-        };
+        let memory = self.memory(setting);
         let bound = if time.input > INPUT_SHARE * time.total { Bound::Input } else { time.bound() };
         Ok(StepEstimate {
             setting: *setting,
@@ -293,22 +323,24 @@ impl<'a> Subject<'a> {
 
     /// Dense FLOPs of the model's own mathematics in a step: recompute does not count, so this is the numerator of MFU.
     pub fn model_flops_per_step(&self, setting: &Setting) -> f64 {
-        if !self.model.kind.is_transformer() {
-            let passes = match (self.training.task.has_backward(), self.training.task.has_adapters()) {
-                (false, _) => 1.0,
-                (true, true) => 2.0,
-                (true, false) => 3.0,
-            };
-            return passes * self.model.forward_flops_per_sample * setting.global_batch;
-        }
-        let per_sample = self.model.training_flops_per_sample(self.sequence);
-        let share = match (self.training.task.has_backward(), self.training.task.has_adapters()) {
+        let per_sample = if self.model.kind.is_transformer() {
+            self.model.training_flops_per_sample(self.sequence)
+        } else {
+            let denoiser = Denoiser::of(self.model, self.training);
+            let by_layers = denoiser.map(|network| network.model.training_flops_per_sample(network.tokens));
+            by_layers.unwrap_or(3.0 * self.model.forward_flops_per_sample)
+        };
+        per_sample * self.passes_share() * setting.global_batch
+    }
+
+    /// Of forward and backward passes, what the task computes.
+    fn passes_share(&self) -> f64 {
+        match (self.training.task.has_backward(), self.training.task.has_adapters()) {
             (false, _) => 1.0 / 3.0,
             // A frozen base has no weight gradients: 4 instead of 6 per weight.
             (true, true) => 2.0 / 3.0,
             (true, false) => 1.0,
-        };
-        per_sample * share * setting.global_batch
+        }
     }
 }
 

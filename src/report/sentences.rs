@@ -11,6 +11,7 @@ pub mod pick;
 pub mod profile;
 pub mod reason;
 pub mod rejection;
+mod sample_work;
 pub mod spot;
 pub mod warning;
 pub mod words;

@@ -83,6 +83,14 @@ pub enum Assumption {
     },
     /// Every linear layer has adapters.
     LoraTargets,
+    /// Queries, keys, values and outputs of attention have adapters.
+    LoraTargetsOfAttention,
+    /// Of a video that a diffusion model is trained on.
+    Frames {
+        frames: u32,
+    },
+    /// Prompts and pictures are encoded once, before the training.
+    CachedLatents,
     LoraDropout {
         dropout: bool,
     },

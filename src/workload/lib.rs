@@ -30,8 +30,8 @@ pub use training::objective::Objective;
 pub use training::precision::{BaseWeights, LowPrecision, Precision, Scaling};
 pub use training::sweep::{self, Sweep};
 pub use training::{
-    AttentionKernel, Framework, FsdpStyle, Kernels, Lora, LossKernel, Measure, MemorySavings, Offload, Optimizer,
-    Overlap, Recompute, Synchronization, Task, Training,
+    AttentionKernel, Framework, FsdpStyle, Kernels, Latents, Lora, LossKernel, Measure, MemorySavings, Offload,
+    Optimizer, Overlap, Recompute, Synchronization, Task, Training,
 };
 
 /// A run as the user describes it.

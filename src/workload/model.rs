@@ -40,6 +40,12 @@ impl ModelKind {
         matches!(self, Self::Decoder | Self::Encoder | Self::Encdec | Self::Moe | Self::MoeEncdec | Self::Vit)
     }
 
+    /// Keeps activations that can be computed again in the backward pass instead.
+    #[inline]
+    pub fn can_recompute(self) -> bool {
+        self.is_transformer() || self == Self::Diffusion
+    }
+
     /// Counts its work in images or sequences of fixed size rather than in tokens.
     #[inline]
     pub fn counts_samples(self) -> bool {
@@ -299,7 +305,13 @@ impl Model {
     /// Matrix weights of one layer.
     #[inline]
     pub fn layer_parameters(&self) -> f64 {
-        self.attention_parameters() + self.mlp_parameters()
+        self.attention_parameters() + self.mlp_parameters() + self.idle_parameters()
+    }
+
+    /// Of these what no token meets.
+    #[inline]
+    pub fn idle_parameters(&self) -> f64 {
+        self.deviations.diffusion.map_or(0.0, |layer| layer.idle_parameters)
     }
 
     /// Matrix weights of one layer that a token meets.

@@ -275,6 +275,7 @@ pub struct Training {
     /// Year of the version of the framework, and of the libraries below it. Open: what the stack says of itself, else today's.
     pub framework_year: Option<u32>,
     pub objective: Objective,
+    pub latents: Latents,
     /// Whose answers are met, of the objective `distill`.
     pub teacher: Option<Box<Model>>,
 }
@@ -312,6 +313,15 @@ pub struct MemorySavings {
     pub optimizer_in_backward: bool,
     /// The output projection is quantised with the base.
     pub head_quantized: bool,
+}
+
+/// What a diffusion model is trained on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Latents {
+    /// Frames of a video. Open: as many as the model was made for.
+    pub frames: Option<u32>,
+    /// Prompts and pictures are encoded in every step, and not once before the training.
+    pub encoded_in_steps: bool,
 }
 
 /// What ranks send each other, how often, and what hides it.
@@ -352,6 +362,7 @@ impl Training {
             synchronization: Synchronization::default(),
             framework_year: None,
             objective: Objective::default(),
+            latents: Latents::default(),
             teacher: None,
         }
     }

@@ -171,7 +171,7 @@ fn recomputed(
     if let Some(stated) = request.recompute {
         return Ok((estimate(stated)?, None));
     }
-    let is_open = subject.training.task.has_backward() && subject.model.kind.is_transformer();
+    let is_open = subject.training.task.has_backward() && subject.model.kind.can_recompute();
     let stack = Stacks::embedded().of(&subject.training.framework);
     let unasked = stack.and_then(|stack| stack.recompute.parser()).filter(|usual| is_open && *usual != Recompute::None);
     if let Some(usual) = unasked {

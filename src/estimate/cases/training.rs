@@ -9,8 +9,8 @@ use crate::possible::{half, half_precision};
 use gpuplan_hardware::Gpu;
 use gpuplan_workload::training::LoraTargets;
 use gpuplan_workload::{
-    AttentionKernel, BaseWeights, FsdpStyle, Kernels, Lora, LossKernel, LowPrecision, Measure, MemorySavings, Model,
-    Offload, Optimizer, Overlap, Precision, Recompute, Scaling, Stacks, Synchronization, Task, Training,
+    AttentionKernel, BaseWeights, FsdpStyle, Kernels, Latents, Lora, LossKernel, LowPrecision, Measure, MemorySavings,
+    Model, Offload, Optimizer, Overlap, Precision, Recompute, Scaling, Stacks, Synchronization, Task, Training,
 };
 
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -25,6 +25,10 @@ pub struct CaseTraining {
     pub fp8_scaling: Option<Scaling>,
     pub base_weights: Option<BaseWeights>,
     pub sequence_length: Option<u32>,
+    /// Frames of a video, of a diffusion model that makes them.
+    pub frames: Option<u32>,
+    /// Whether prompts and pictures of a diffusion transformer are encoded before the training; else in every step.
+    pub cache_latents: Option<bool>,
     pub micro_batch: Option<u32>,
     pub global_batch: Option<f64>,
     pub grad_accumulation: Option<u32>,
@@ -118,8 +122,14 @@ impl CaseTraining {
             },
             synchronization: Synchronization { overlap: self.overlap, ..Synchronization::default() },
             framework_year: self.framework_year.map(framework_year).transpose()?,
+            latents: self.latents()?,
             ..Training::new(task, sequence)
         })
+    }
+
+    fn latents(&self) -> Result<Latents, String> {
+        let frames = self.frames.map(|frames| within("frames", frames, 1 << 16)).transpose()?;
+        Ok(Latents { frames, encoded_in_steps: self.cache_latents == Some(false) })
     }
 
     /// As stated; eager where the stack is older than fused attention on the chip; `None`: as the framework does.

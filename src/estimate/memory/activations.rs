@@ -51,7 +51,8 @@ pub fn bytes_per_token(
     let layer = norms(model, training)
         + adapters(model, training, constants)
         + attention(model, training, recompute, sequence, constants)
-        + feed_forward(model, training, constants);
+        + feed_forward(model, training, constants)
+        + modulation(model, training);
     layer * element
 }
 
@@ -165,6 +166,17 @@ fn attention(
         bytes += constants.softcap_score_bytes * heads * sequence;
     }
     bytes
+}
+
+/// Queries and keys before their norms; and where weights have gradients, what is scaled and shifted by the time step: both norms, and
+/// what attention and the feed-forward block give (Peebles and Xie 2022, arXiv 2212.09748, section 3.2).
+fn modulation(model: &Model, training: &Training) -> f64 {
+    if model.deviations.diffusion.is_none() {
+        return 0.0;
+    }
+    let norms = if model.query_key_norm.is_some() { 2.0 * (model.query_width() + model.kv_width()) } else { 0.0 };
+    let modulated = if frozen(training) { 0.0 } else { 4.0 * 2.0 * f64::from(model.hidden) };
+    norms + modulated
 }
 
 /// Bytes of an element of a product's input: Transformer Engine saves it as it was quantised (NVIDIA/TransformerEngine,

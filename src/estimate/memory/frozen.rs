@@ -25,16 +25,25 @@ impl MemoryBreakdown {
         let sharded = matches!(layout.shard, Shard::Zero3 | Shard::Hsdp);
         let ranks = layout.model_parallel() * if sharded { layout.sharded_over() } else { 1 };
         let weights = BYTES * frozen.parameters / f64::from(ranks);
-        let extra = weights + probabilities;
+        let held = self.beside_weights(weights);
+        Self { logits: held.logits + probabilities, analytic: held.analytic, ..held.fuller(probabilities, 1.0) }
+    }
+
+    /// With so many bytes of weights that are read without gradients.
+    #[must_use]
+    pub fn beside_weights(self, bytes: f64) -> Self {
+        Self { weights: self.weights + bytes, analytic: self.analytic + bytes, ..self.fuller(bytes, 1.0) }
+    }
+
+    /// With so many bytes more at the fullest moment, of which the allocator reserves `reserved` times as many.
+    #[must_use]
+    pub fn fuller(self, bytes: f64, reserved: f64) -> Self {
         Self {
-            weights: self.weights + weights,
-            logits: self.logits + probabilities,
-            allocated: self.allocated + extra,
-            reserved: self.reserved + extra,
-            device: self.device + extra,
-            required: self.required + extra,
-            needed: self.needed + extra,
-            analytic: self.analytic + weights,
+            allocated: self.allocated + bytes,
+            reserved: self.reserved + bytes * reserved,
+            device: self.device + bytes * reserved,
+            required: self.required + bytes,
+            needed: self.needed + bytes * reserved,
             ..self
         }
     }

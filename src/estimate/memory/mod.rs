@@ -204,7 +204,7 @@ impl MemoryInput<'_> {
         }
         let two = self.training.memory.fsdp == Some(FsdpStyle::Two) || self.training.memory.fsdp.is_none();
         let weight = if self.training.base_weights.is_some() { 0.5 } else { 2.0 };
-        let layer = weight * shares.linear / shares.layers;
+        let layer = weight * shares.linear / shares.layers.max(1.0);
         let head = 2.0 * self.head_parameters();
         let mut gathered = Gathered {
             // The current layer and the prefetched one.
@@ -222,7 +222,7 @@ impl MemoryInput<'_> {
             gathered.layer_gradients = if kept.stay_gathered > 0.0 && two { 0.0 } else { 2.0 * layer };
             gathered.root_gradients = gathered.root * if two { 1.0 } else { constants.root_gradient_copies };
         } else {
-            gathered.layers += 2.0 * 2.0 * self.adapter_parameters(shares.layers) / shares.layers;
+            gathered.layers += 2.0 * 2.0 * self.adapter_parameters(shares.layers) / shares.layers.max(1.0);
             if self.training.task.has_backward() && self.training.memory.fsdp == Some(FsdpStyle::OneWeightsStayGathered)
             {
                 // Whole blocks are one flat parameter, so a gradient of its adapters is a gradient of the block.

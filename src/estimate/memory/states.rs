@@ -48,7 +48,7 @@ impl MemoryInput<'_> {
         let all_layers = f64::from(model.layers + model.encoder_layers);
         let has_experts = model.experts.is_some();
         let mlp = model.mlp_parameters() / if has_experts { f64::from(layout.expert) } else { 1.0 };
-        let layer = model.attention_parameters() + mlp;
+        let layer = model.attention_parameters() + mlp + model.idle_parameters();
         let (layers, units) = self.fullest_stage(layer / model.embedding_parameters().max(1.0));
         let cross = model.cross_attention_parameters();
         let counted =

@@ -3,6 +3,7 @@
 //! Each of the three runs as such networks do elsewhere: text encoders and transformers as encoders that answer in one pass, the decoder as a net of
 //! convolutions, a U-Net with the rates and the traffic of its training.
 
+use crate::constants::DECODER_LAYER_OPERATORS;
 use crate::device::DeviceRates;
 use crate::misfit::Infeasible;
 use crate::serving::one_pass::{EAGER_ELEMENTS, MERGED_ELEMENTS, MOST_SAMPLES};
@@ -20,9 +21,6 @@ const FITTED_FORWARD_FLOPS: f64 = 804.257e9 / 4.0;
 /// write once (4), norms and rotations of queries and keys once (4), values are put beside those of the prompt (2), two gated sums read two and
 /// write one (6). The activation is merged into its product, as engines do. Counted.
 const MERGED_LAYER_ELEMENTS: f64 = 16.0;
-/// Operators that PyTorch launches for the forward pass of a decoder's layer, which `launch_seconds` was fitted on: two norms of eight, four
-/// projections, two rotations of five, attention and a copy, two sums, five of a gated block (transformers, models/llama/modeling_llama.py).
-pub(super) const DECODER_LAYER_OPERATORS: f64 = 40.0;
 /// Kernels that are left of so many operators where they are merged: 410 of 920 and 1,130 of 2,360 of the U-Nets of Stable Diffusion 1.5 and XL (five of
 /// a residual block, fourteen of a layer, three around layers). Counted.
 const MERGED_KERNELS: f64 = 0.46;

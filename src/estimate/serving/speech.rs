@@ -4,7 +4,7 @@
 //! encoders do elsewhere, and leaves keys and values for every layer of the decoder, which no other window shares. A token of each window reads the
 //! decoder's weights once and all of those keys and values.
 
-use crate::serving::images::DECODER_LAYER_OPERATORS;
+use crate::constants::DECODER_LAYER_OPERATORS;
 use crate::serving::{ENGINE_BYTES, KERNEL_SECONDS, LAYER_KERNELS, MOST_SEQUENCES, PassTime, Replica, ReplicaMemory};
 use gpuplan_workload::model::LayerStack;
 use gpuplan_workload::{Model, ModelKind, ServingEngine, Training};

@@ -43,6 +43,12 @@ impl LayerInput<'_> {
         if self.runs_operators() && self.step.model.norm == NormKind::Rms {
             return self.operators();
         }
+        if let Some(layer) = self.step.model.deviations.diffusion.filter(|layer| layer.eager_elements > 0.0) {
+            let pass = self.tokens * layer.eager_elements * self.repeated_hidden() * self.step.rates.element_bytes;
+            let passes = 1.0 + p.recomputed + p.operators + 2.0 * p.backward;
+            let casts = if self.step.training.precision == Precision::AmpFp16 { c::AUTOCAST_ELEMENTS } else { 1.0 };
+            return self.streamed(pass * casts * self.fused() * passes, self.kernel_bytes());
+        }
         let width = 0.5 * self.repeated_hidden() + 0.5 * self.ffn_width() * (1.0 + 0.5 * self.gates()) / 4.0;
         let bytes = self.step.constants.elementwise_bytes * self.fused() * self.step.rates.element_bytes / 2.0
             * self.tokens
@@ -120,21 +126,22 @@ impl LayerInput<'_> {
         fused * self.step.constants.logits_traffic * bytes
     }
 
-    /// [F6] What adapters move that a stack keeps in fp32. That of others is in the constants, which were fitted on them.
+    /// [F6] What adapters move that a stack keeps in fp32. That of others is in the constants, which were fitted on them, but for layers whose
+    /// operators were counted.
     pub(super) fn adapters(&self) -> f64 {
         let training = self.step.training;
         let Some(lora) = training.lora.as_ref().filter(|_| training.task.has_adapters()) else { return 0.0 };
-        if !training.framework.casts_adapters() {
-            return 0.0;
-        }
+        let is_counted = self.step.model.deviations.diffusion.is_some_and(|layer| layer.eager_elements > 0.0);
+        let (forward, backward) = match (training.framework.casts_adapters(), is_counted) {
+            (true, _) => (c::PEFT_FORWARD_BYTES, c::PEFT_BACKWARD_BYTES),
+            (false, true) => (c::ADAPTER_FORWARD_BYTES, c::ADAPTER_BACKWARD_BYTES),
+            (false, false) => return 0.0,
+        };
         let p = self.passes;
         let dropout = if lora.dropout { c::PEFT_DROPOUT_BYTES } else { 0.0 };
         let pass = |(input, output): (f64, f64), (k, n): (f64, f64)| (input + dropout) * k + output * n;
         let bytes: f64 = adapted_matrices(self.step.model, lora.targets)
-            .map(|widths| {
-                pass(c::PEFT_FORWARD_BYTES, widths) * (1.0 + p.recomputed)
-                    + pass(c::PEFT_BACKWARD_BYTES, widths) * p.backward
-            })
+            .map(|widths| pass(forward, widths) * (1.0 + p.recomputed) + pass(backward, widths) * p.backward)
             .sum();
         self.streamed(bytes * self.tokens / self.tensor(), self.kernel_bytes())
     }

@@ -5,6 +5,7 @@ use crate::constants as c;
 use crate::device::DeviceRates;
 use crate::kernels::Attention;
 use crate::measurements::correction::Corrected;
+use crate::memory::adapted_matrices;
 use crate::setting::Setting;
 use crate::time::gemm;
 use crate::time::input::StepInput;
@@ -351,17 +352,25 @@ impl LayerInput<'_> {
         if self.step.training.is_compiled() {
             seconds *= self.step.constants.launch_compiled;
         }
-        if self.step.training.task.has_adapters() {
-            seconds *= self.step.constants.launch_adapters;
-        }
-        if self.step.training.base_weights.is_some() {
-            seconds *= self.step.constants.launch_quantised;
-        }
+        seconds *= self.launched_operators();
         if self.step.setting.layout.shard == Shard::Zero3 && self.step.setting.layout.copies() > 1 {
             seconds += self.step.constants.launch_gather_seconds;
         }
         (seconds * self.passes.launches() + self.reduces() * self.step.constants.launch_collective_seconds)
             * self.step.rates.host_time
+    }
+
+    /// Operators of a layer's pass over those of a decoder's layer whose weights are all trained in 16 bits.
+    fn launched_operators(&self) -> f64 {
+        let training = self.step.training;
+        let counted = self.step.model.deviations.diffusion.filter(|layer| layer.operators > 0.0);
+        let adapters = if training.task.has_adapters() { self.step.constants.launch_adapters } else { 1.0 };
+        let quantised = if training.base_weights.is_some() { self.step.constants.launch_quantised } else { 1.0 };
+        let Some(layer) = counted else { return adapters * quantised };
+        let adapted = training.lora.as_ref().map_or(0, |lora| adapted_matrices(self.step.model, lora.targets).count());
+        layer.operators / c::DECODER_LAYER_OPERATORS
+            + (adapters - 1.0) * adapted as f64 / c::DECODER_MATRICES
+            + (quantised - 1.0) * c::DIFFUSION_MATRICES / c::DECODER_MATRICES
     }
 
     /// Host time to launch embedding, head and loss: as many kernels as a layer, without gathers.

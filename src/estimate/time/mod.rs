@@ -1,6 +1,7 @@
 //! Time of an optimizer step: matrix products, layers, traffic between GPUs, and how much of each GPU several of them leave.
 
 pub mod breakdown;
+pub mod diffusion;
 mod elementwise;
 mod experts;
 pub mod gemm;

@@ -170,8 +170,8 @@ impl StepInput<'_> {
         let layers = f64::from(self.model.layers + self.model.encoder_layers);
         let experts = if self.model.experts.is_some() { f64::from(self.setting.layout.expert) } else { 1.0 };
         let mlp = self.model.mlp_parameters() / experts;
-        (layers * (self.model.attention_parameters() + mlp) + self.model.embedding_parameters())
-            / f64::from(self.setting.layout.model_parallel())
+        let layer = self.model.attention_parameters() + mlp + self.model.idle_parameters();
+        (layers * layer + self.model.embedding_parameters()) / f64::from(self.setting.layout.model_parallel())
     }
 
     fn trained_parameters(&self) -> f64 {

@@ -11,7 +11,8 @@ use crate::memory::adapter_parameters;
 use crate::setting::Setting;
 use gpuplan_hardware::GpuLink;
 use gpuplan_workload::model::ConvolutionNorm;
-use gpuplan_workload::{Model, ModelKind, Training};
+use gpuplan_workload::model::pipeline::CLIP_TOKENS;
+use gpuplan_workload::{Model, ModelKind, Shard, Training};
 
 /// One family, fitted on single-GPU rows; a sample is an image, a sequence or an utterance.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,6 +40,34 @@ const KEPT_SHARE: f64 = 0.109;
 const KEPT_SHARE_DIFFUSION: f64 = 0.03;
 /// Elements that operators of ResNet-50 write for one image (catalogs/models.toml).
 const RESNET_WRITTEN: f64 = 11.11e6;
+/// A frozen base has no weight gradients: a third of the arithmetic, forward and backward.
+fn computed(training: &Training) -> f64 {
+    if training.task.has_adapters() { 2.0 * FORWARD_SHARE } else { 1.0 }
+}
+
+/// Bytes of activations that a rank keeps for the backward pass of a micro-batch: of a U-Net whose stages are known its own, of other networks
+/// in proportion to what they move.
+pub fn kept(c: &Constants, model: &Model, training: &Training, rates: &DeviceRates, setting: &Setting) -> f64 {
+    if !training.task.has_backward() {
+        return 0.0;
+    }
+    let batch = f64::from(setting.micro_batch);
+    let u_net = model.pipeline.as_ref().and_then(|pipeline| pipeline.u_net.as_ref());
+    let elements = match u_net.filter(|_| model.kind == ModelKind::Diffusion) {
+        Some(u_net) => {
+            let work = u_net.work(f64::from(training.sequence_length), f64::from(CLIP_TOKENS));
+            batch
+                * match (setting.recomputes_layers(), training.task.has_adapters()) {
+                    (true, _) => work.inputs + work.largest,
+                    (false, true) => work.kept_frozen,
+                    (false, false) => work.kept,
+                }
+        }
+        None => pass(c, model, training, rates, batch, training.kernels.channels_last).map_or(0.0, |pass| pass.kept),
+    };
+    rates.element_bytes * elements
+}
+
 /// Elements that a training step moves for each that is written, over those of a net with batch norms: AMP computes layer norms and what follows
 /// them in 32 bits (prior 1.3 +- 0.3), and nets without norms have two operators of three (counted 11 of 19 passes, prior 0.6 +- 0.15).
 /// This and the next by `benchmarks/images/fit.py`.
@@ -47,6 +76,12 @@ const NO_NORMS: f64 = 0.60;
 /// Rate of convolutions whose data lies channels-last in 16 bits over that of planar data, which is copied before matrix units read it
 /// (prior 1.15 +- 0.2).
 const CHANNELS_LAST_RATE: f64 = 1.08;
+/// Blocks that the allocator holds beside live activations of samples of one size, over them: the allocator rounds up. Judged.
+pub const RESERVED: f64 = 1.04;
+/// A forward pass over forward and backward, which is what recomputing adds.
+const FORWARD_SHARE: f64 = 1.0 / BOTH_WAYS;
+/// Bytes of a weight as ranks gather it.
+const GATHERED_BYTES: f64 = 2.0;
 /// Optimizer traffic per parameter. Bytes; a prior.
 const OPTIMIZER_BYTES: f64 = 32.0;
 
@@ -92,6 +127,23 @@ impl Pass {
         }
         overlapped(self.arithmetic, self.traffic)
     }
+
+    /// The same with one forward pass more, where `computed` of forward and backward passes are.
+    fn with_another_forward(self, computed: f64) -> Self {
+        let more = 1.0 + FORWARD_SHARE / computed;
+        Self {
+            arithmetic: self.arithmetic * more,
+            least: self.least * more,
+            traffic: self.traffic * (1.0 + FORWARD_SHARE),
+            host: self.host * (1.0 + FORWARD_SHARE),
+            ..self
+        }
+    }
+}
+
+/// Whether the forward pass runs again in the backward pass, block by block.
+fn recomputes(model: &Model, setting: &Setting) -> bool {
+    model.kind == ModelKind::Diffusion && setting.recomputes_layers()
 }
 
 /// Both laid over each other, in their proportion.
@@ -131,8 +183,7 @@ pub fn pass(
         }
         None => (flops, flops),
     };
-    // A frozen base has no weight gradients: a third of the arithmetic, forward and backward.
-    let computed = if training.task.has_adapters() { 2.0 / 3.0 } else { 1.0 };
+    let computed = computed(training);
     Ok(Pass {
         arithmetic: batch * family.flops * flops * computed / rate,
         least: batch * BOTH_WAYS * family.forward_flops * flops * computed / rates.peak,
@@ -164,7 +215,6 @@ pub struct VisionStep {
     pub reduction: f64,
     pub optimizer: f64,
     pub total: f64,
-    pub activation_bytes: f64,
 }
 
 /// One optimizer step of a setting, whose ranks are all data-parallel.
@@ -177,7 +227,8 @@ pub fn step(
     setting: &Setting,
 ) -> Result<VisionStep, UnknownFamily> {
     let (micro_batch, micro_steps) = (f64::from(setting.micro_batch), setting.rank_batches());
-    let pass = pass(c, model, training, rates, micro_batch, training.kernels.channels_last)?;
+    let once = pass(c, model, training, rates, micro_batch, training.kernels.channels_last)?;
+    let pass = if recomputes(model, setting) { once.with_another_forward(computed(training)) } else { once };
     let (arithmetic, traffic) = pass.parts();
     let arithmetic = arithmetic.max(pass.least - traffic - pass.host);
     let busy = (arithmetic + traffic + pass.host) * micro_steps;
@@ -188,7 +239,14 @@ pub fn step(
     let optimizer = OPTIMIZER_BYTES * trained / pass.bandwidth;
     let synchronization = training.synchronization;
     let sent = synchronization.gradient_compression * f64::from(synchronization.local_steps);
-    let reduction = reduction(trained, machine, setting.gpus(), c) / sent;
+    let gathered = if matches!(setting.layout.shard, Shard::Zero3 | Shard::Hsdp) {
+        // Weights of every rank, for the forward and the backward pass; an all-reduce of as many bytes sends twice as much as a gather.
+        let bytes = GATHERED_BYTES * model.parameters * 2.0 * micro_steps;
+        reduction(bytes / 2.0 / REDUCED_BYTES, machine, setting.gpus(), c)
+    } else {
+        0.0
+    };
+    let reduction = reduction(trained, machine, setting.gpus(), c) / sent + gathered;
     Ok(VisionStep {
         arithmetic: arithmetic * micro_steps,
         traffic: traffic * micro_steps,
@@ -197,7 +255,6 @@ pub fn step(
         reduction,
         optimizer,
         total: fed + optimizer + reduction,
-        activation_bytes: rates.element_bytes * pass.kept,
     })
 }
 
@@ -254,12 +311,15 @@ fn family(model: &Model, c: &Constants) -> Result<Family, UnknownFamily> {
     }
 }
 
-/// Gradient all-reduce in fp32: rings inside a machine, then between machines.
+/// Bytes of a gradient as ranks reduce it, in fp32.
+const REDUCED_BYTES: f64 = 4.0;
+
+/// Gradient all-reduce: rings inside a machine, then between machines.
 fn reduction(parameters: f64, machine: &Machine, ranks: u32, c: &Constants) -> f64 {
     if ranks <= 1 {
         return 0.0;
     }
-    let bytes = 4.0 * parameters;
+    let bytes = REDUCED_BYTES * parameters;
     let inside = f64::from(ranks.min(machine.gpus_per_node));
     // Fitted against what copies over PCIe reach, and against the sheet of NVLink.
     let (bus, factor) = match machine.link {

@@ -77,7 +77,7 @@ pub fn micro_batches(global_batch: u64, layout: &Layout, stated: Option<u32>) ->
 pub fn recomputes(training: &Training, model: &Model) -> Vec<Recompute> {
     match training.recompute {
         Some(stated) => vec![stated],
-        None if !training.task.has_backward() || !model.kind.is_transformer() => vec![Recompute::None],
+        None if !training.task.has_backward() || !model.kind.can_recompute() => vec![Recompute::None],
         None => vec![Recompute::None, Recompute::Full],
     }
 }

@@ -89,7 +89,6 @@ impl Search<'_> {
         self.estimated += 1;
         let memory = self.subject.memory(setting);
         self.least_memory = self.least_memory.min(memory.needed);
-        // Vision families add their activations in `estimate`, which checks again.
         memory.fits(&self.subject.machine)
     }
 

@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 
+use crate::sentences::sample_work::{processing_work, training_work};
+use gpuplan_units::Seconds;
 use gpuplan_units::names::word;
 use gpuplan_units::quantity::short_count;
-use gpuplan_units::{Bytes, Seconds};
-use gpuplan_workload::assumption::{Assumption, BatchBasis, JobAssumption, SampleWork, SequenceBasis};
+use gpuplan_workload::assumption::{Assumption, BatchBasis, JobAssumption, SequenceBasis};
 use gpuplan_workload::model::deviations::Simplification;
 use gpuplan_workload::{DataKind, MlpKind, NormKind, Optimizer, Precision, Storage};
 
@@ -83,6 +84,9 @@ pub fn sentence(assumption: &Assumption) -> String {
 }
 
 const NOT_STATED: &str = "not stated";
+const SIXTEEN_BITS: &str = "not stated: recipes keep attention in 16 bits by default";
+const ENCODED_BEFORE: &str =
+    "not stated: prompts and pictures are encoded once, before the training, as most trainers do";
 const ONLY_THE_SIZE: &str = "only the size is known: the shape of another model of about this size, with a wide band";
 const ONLY_THE_OPERATIONS: &str =
     "only parameters and operations are known: memory traffic as in this kind, with a wide band";
@@ -97,15 +101,16 @@ fn key_and_why(assumption: &Assumption) -> (&'static str, Cow<'static, str>) {
             return ("global_batch", rounded_batch(tokens, sequence_length));
         }
         Assumption::Precision { precision } => ("precision", precision_basis(precision)),
-        Assumption::Fp8Attention { .. } => {
-            ("fp8_attention", "not stated: recipes keep attention in 16 bits by default")
-        }
+        Assumption::Fp8Attention { .. } => ("fp8_attention", SIXTEEN_BITS),
         Assumption::HalfPrecisionShare { .. } => ("half_precision_share", "not stated: every linear layer in few bits"),
         Assumption::Fp8Scaling { .. } => ("fp8_scaling", "not stated: one scale a tensor"),
         Assumption::BaseWeights { .. } => ("base_weights", "QLoRA, arXiv 2305.14314 section 3"),
         Assumption::Optimizer { optimizer } => ("optimizer", optimizer_basis(optimizer)),
         Assumption::LoraRank { .. } => ("lora.rank", NOT_STATED),
         Assumption::LoraTargets => ("lora.targets", "QLoRA, arXiv 2305.14314 section 4"),
+        Assumption::LoraTargetsOfAttention => ("lora.targets", "not stated: as diffusers' scripts adapt attention"),
+        Assumption::Frames { .. } => ("frames", "not stated: as many as the model was made for"),
+        Assumption::CachedLatents => ("cache_latents", ENCODED_BEFORE),
         Assumption::LoraDropout { .. } => ("lora.dropout", NOT_STATED),
         Assumption::CheckpointInterval => ("checkpoint.interval", "the cheapest for the risk of the machines"),
         Assumption::SweepParallel { .. } => ("sweep.parallel", "not stated: as many as a machine has room for"),
@@ -212,6 +217,9 @@ fn value(assumption: &Assumption) -> String {
         Assumption::Optimizer { optimizer } => word(optimizer),
         Assumption::LoraRank { rank } => rank.to_string(),
         Assumption::LoraTargets => "all-linear".to_owned(),
+        Assumption::LoraTargetsOfAttention => "q k v o".to_owned(),
+        Assumption::Frames { frames } => frames.to_string(),
+        Assumption::CachedLatents => true.to_string(),
         Assumption::LoraDropout { dropout } => dropout.to_string(),
         Assumption::CheckpointInterval => "choose".to_owned(),
         Assumption::SweepParallel { runs } => runs.to_string(),
@@ -366,46 +374,6 @@ fn latency_basis(writes_tokens: bool) -> &'static str {
     }
 }
 
-const MP3: &str = "MP3 decoded by TorchCodec on one core, not resampled; its published rate";
-const H264: &str = "frames of H.264 decoded by TorchCodec on one core; its published rate, by their pixels";
-const TOKENIZED: &str = "split into tokens by Hugging Face tokenizers, on one core; its published rate";
-
-/// What a sample costs before it is trained on.
-fn training_work(work: SampleWork) -> Cow<'static, str> {
-    match work {
-        SampleWork::DecodedByGpu => "decoded by the GPU; judged".into(),
-        SampleWork::CompressedImage { format, bytes, side_pixels } => {
-            let file = format!("{} of {:.0} kB", word(format), kilobytes(bytes));
-            format!("{file} cropped to {side_pixels} px with Pillow, on one core; published rates, docs/input.md")
-                .into()
-        }
-        SampleWork::DecodedImage { side_pixels } => {
-            format!("decoded pictures cropped to {side_pixels} px, on one core; FFCV's published rate").into()
-        }
-        SampleWork::Text { .. } => TOKENIZED.into(),
-        SampleWork::Audio => MP3.into(),
-        SampleWork::Video => H264.into(),
-        SampleWork::Copied => "copied; judged".into(),
-    }
-}
-
-/// What a sample costs where the work on it is all that is done.
-fn processing_work(work: SampleWork) -> Cow<'static, str> {
-    match work {
-        SampleWork::CompressedImage { format, bytes, side_pixels } => {
-            let file = format!("{} of {:.0} kB", word(format), kilobytes(bytes));
-            let made = format!("decoded and cropped to {side_pixels:.0} px with Pillow, on one core");
-            format!("{file} {made}, without encoding it again; published rates, docs/input.md").into()
-        }
-        SampleWork::Text { bytes: Some(bytes) } => format!("{:.1} kB {TOKENIZED}", kilobytes(bytes)).into(),
-        other => training_work(other),
-    }
-}
-
-fn kilobytes(bytes: Bytes) -> f64 {
-    bytes.0 / 1e3
-}
-
 /// Seconds with two significant figures.
 fn two_figures(seconds: Seconds) -> String {
     let digits = (1 - seconds.0.log10().floor() as i32).clamp(0, 12) as usize;
@@ -415,7 +383,8 @@ fn two_figures(seconds: Seconds) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpuplan_units::Hours;
+    use gpuplan_units::{Bytes, Hours};
+    use gpuplan_workload::assumption::SampleWork;
     use gpuplan_workload::file::WorkloadFile;
     use gpuplan_workload::{Models, Task};
 
@@ -444,6 +413,16 @@ mod tests {
             batch,
             "global_batch=256 (0.5M tokens at this size in GPT-3, arXiv 2005.14165 table 2.1, rounded to divide over GPUs)"
         );
+    }
+
+    #[test]
+    fn of_a_diffusion_model_it_is_said_what_it_is_trained_on() {
+        let said = of("model.preset = \"wan2.1-t2v-14b\"\ntraining = { task = \"lora\", steps = 10 }").join("\n");
+        for part in
+            ["frames=81 (not stated: as many", "cache_latents=true (not stated: prompts", "lora.targets=q k v o (not"]
+        {
+            assert!(said.contains(part), "{part}: {said}");
+        }
     }
 
     #[test]

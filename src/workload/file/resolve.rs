@@ -3,6 +3,7 @@
 mod batch;
 mod by_size;
 mod data;
+mod latents;
 mod model;
 mod objective;
 mod precision;

@@ -121,6 +121,10 @@ pub struct TrainingSection {
     pub cuda_graphs: Option<bool>,
     /// Whether the channels of a pixel lie side by side (`torch.channels_last`).
     pub channels_last: Option<bool>,
+    /// Frames of a video, of a diffusion model that makes them; `sequence_length` is the side of a square as large as a frame.
+    pub frames: Option<Scalar>,
+    /// Whether prompts and pictures of a diffusion transformer are encoded once, before the training (the default), or in every step.
+    pub cache_latents: Option<bool>,
     /// Whether dropout is used; its rate will do.
     #[serde(deserialize_with = "switch_or_rate")]
     #[schemars(schema_with = "switch_or_rate_schema")]

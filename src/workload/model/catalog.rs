@@ -305,6 +305,7 @@ impl ModelRow {
                 .window_tokens
                 .map(|tokens| SlidingWindow { layers: self.window_layers.unwrap_or(layers), tokens }),
             other_parameters: self.other_parameters,
+            diffusion: None,
         }
     }
 

@@ -10,6 +10,19 @@ pub struct Deviations {
     pub window: Option<SlidingWindow>,
     /// Parameters beside the layers and the embeddings: towers for images and sound, draft heads, stems.
     pub other_parameters: f64,
+    pub diffusion: Option<DiffusionLayer>,
+}
+
+/// What the layers of a diffusion transformer have beside those of others.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DiffusionLayer {
+    /// Weights of an average layer that a token does not meet: those of the prompt's stream, modulation, embeddings.
+    pub idle_parameters: f64,
+    /// Elements a token and hidden unit that eager operators of a forward pass read and write beside products and attention, in 16 bits.
+    /// Zero: nobody counted.
+    pub eager_elements: f64,
+    /// Operators of a layer's forward pass, as PyTorch launches them one by one. Zero: nobody counted.
+    pub operators: f64,
 }
 
 /// Layers that are not all attention with a feed-forward block: Mamba, linear attention, blocks of one part each.

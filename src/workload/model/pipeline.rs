@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 /// Tokens of a prompt that CLIP reads (Radford et al. 2021, arXiv 2103.00020, section 2.4).
 pub const CLIP_TOKENS: u32 = 77;
 /// Pixels of the side of a picture for one of the tokens of a transformer: 8 of the autoencoder, patches of 2 (arXiv 2403.03206).
-const TOKEN_SIDE: f64 = 16.0;
+const TOKEN_SIDE: u32 = 16;
+/// Pictures that an edit is trained with: the one that is made, and the one that it starts from.
+const PICTURES_OF_AN_EDIT: f64 = 2.0;
 
 /// What comes out, and of what.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,6 +87,18 @@ pub struct Pipeline {
     pub ffn_hidden: Option<u32>,
     /// Tokens of a prompt that a transformer attends to beside the picture's.
     pub prompt_tokens: u32,
+    /// The prompt is met by cross attention in every layer, and not as tokens beside the picture's.
+    pub cross_attention: bool,
+    /// Queries and keys have norms of their own.
+    pub query_key_norm: bool,
+    /// Pixels of the side of a picture for one token, where they are not sixteen.
+    pub token_side: Option<u32>,
+    /// Frames of the videos that it was made for; zero: it makes pictures.
+    pub frames: u32,
+    /// Frames for one of the latent after the first, which stands alone.
+    pub frame_stride: u32,
+    /// Networks of its parameters, of which a step runs and a training run trains one; zero: there is one.
+    pub networks: u32,
     /// Elements a token and hidden unit that eager operators of a layer read and write beside products and attention, in 16 bits.
     pub eager_elements: f64,
     /// Operators of a pass, as PyTorch launches them one by one.
@@ -98,9 +112,24 @@ impl Pipeline {
         self.layers > 0 && self.heads > 0
     }
 
-    /// Tokens of a picture and its prompt.
+    /// Tokens of a picture, or of a video as long as it was made for, and of a prompt that stands beside them.
     pub fn tokens(&self, side: f64) -> f64 {
-        (side / TOKEN_SIDE).powi(2) + f64::from(self.prompt_tokens)
+        self.latent_tokens(side, self.frames) + self.prompt_beside()
+    }
+
+    /// The same of a sample of a training run. An edit starts from a picture, whose tokens stand beside those of the one that is made.
+    pub fn trained_tokens(&self, side: f64, frames: u32) -> f64 {
+        let pictures = if self.makes == Makes::Edits { PICTURES_OF_AN_EDIT } else { 1.0 };
+        pictures * self.latent_tokens(side, frames) + self.prompt_beside()
+    }
+
+    fn prompt_beside(&self) -> f64 {
+        if self.cross_attention { 0.0 } else { f64::from(self.prompt_tokens) }
+    }
+
+    fn latent_tokens(&self, side: f64, frames: u32) -> f64 {
+        let latent_frames = 1 + frames.saturating_sub(1).checked_div(self.frame_stride).unwrap_or(0);
+        (side / f64::from(self.token_side.unwrap_or(TOKEN_SIDE))).powi(2) * f64::from(latent_frames)
     }
 }
 

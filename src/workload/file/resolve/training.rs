@@ -2,12 +2,14 @@
 
 use crate::assumption::{Assumption, SequenceBasis};
 use crate::file::resolve::batch::{Local, global_batch};
+use crate::file::resolve::latents;
 use crate::file::resolve::model::ResolvedModel;
 use crate::file::resolve::objective;
 use crate::file::resolve::precision::{low_precision, precision};
 use crate::file::scalar::{choice, invalid, invalid_near, missing, not_among, shown, whole};
 use crate::file::{LoraSection, TrainingSection, WorkloadFileError};
 use crate::model::catalog::Models;
+use crate::model::pipeline::Pipeline;
 use crate::model::{Model, ModelKind};
 use crate::stack::Stacks;
 use crate::training::precision::BaseWeights;
@@ -64,9 +66,10 @@ pub(super) fn resolve(
     training.micro_batch = local.micro_batch;
     training.grad_accumulation = local.grad_accumulation;
     training.precision = precision(section, task, assumed)?;
-    training.base_weights = base_weights(section, task, assumed)?;
+    training.base_weights = base_weights(section, model, task, assumed)?;
     training.optimizer = optimizer(section, task, assumed)?;
-    training.lora = lora(&section.lora, task, assumed)?;
+    training.lora = lora(&section.lora, model, task, assumed)?;
+    training.latents = latents::read(section, model, assumed)?;
     training.recompute = choice("training.recompute", section.recompute.as_deref())?;
     training.dropout = section.dropout.unwrap_or(false);
     training.kernels = Kernels {
@@ -138,7 +141,13 @@ fn task(section: &TrainingSection, model: &Model, assumed: &mut Vec<Assumption>)
             .ok_or_else(|| unknown_task(text, &words))?,
     };
     // U-Nets and diffusion transformers have attention, which adapters are beside.
-    let is_adapted = model.kind.is_transformer() || model.kind == ModelKind::Diffusion && task == Task::Lora;
+    let is_adapted = model.kind.is_transformer()
+        || model.kind == ModelKind::Diffusion && (task == Task::Lora || is_diffusion_transformer(model));
+    if model.kind == ModelKind::Diffusion && task.has_adapters() && !is_adapted {
+        let why =
+            format!("the frozen weights of `{}` are not those of a transformer and stay in 16 bits: lora", model.name);
+        return Err(invalid("training.task", why));
+    }
     if task.has_adapters() && !is_adapted {
         let why = format!("`{}` adapts transformer layers, and `{}` has none", task_word(task), model.name);
         return Err(invalid("training.task", why));
@@ -175,10 +184,15 @@ fn sequence_length(
 
 fn base_weights(
     section: &TrainingSection,
+    model: &Model,
     task: Task,
     assumed: &mut Vec<Assumption>,
 ) -> Result<Option<BaseWeights>, WorkloadFileError> {
     let stated = choice("training.base_weights", section.base_weights.as_deref())?;
+    if stated.is_some() && model.kind == ModelKind::Diffusion && !is_diffusion_transformer(model) {
+        let why = format!("`{}` is not built of transformer layers: its frozen weights stay in 16 bits", model.name);
+        return Err(invalid("training.base_weights", why));
+    }
     if stated.is_some() && !task.has_adapters() {
         let why = format!("only a frozen base can be quantised, and `{}` trains it", task_word(task));
         return Err(invalid("training.base_weights", why));
@@ -208,7 +222,16 @@ fn optimizer(
     Ok(Some(optimizer))
 }
 
-fn lora(section: &LoraSection, task: Task, assumed: &mut Vec<Assumption>) -> Result<Option<Lora>, WorkloadFileError> {
+fn is_diffusion_transformer(model: &Model) -> bool {
+    model.pipeline.as_ref().is_some_and(Pipeline::is_transformer)
+}
+
+fn lora(
+    section: &LoraSection,
+    model: &Model,
+    task: Task,
+    assumed: &mut Vec<Assumption>,
+) -> Result<Option<Lora>, WorkloadFileError> {
     if !task.has_adapters() {
         if *section == LoraSection::default() {
             return Ok(None);
@@ -224,6 +247,11 @@ fn lora(section: &LoraSection, task: Task, assumed: &mut Vec<Assumption>) -> Res
             return Err(invalid("training.lora.targets", "it is empty, so nothing would be trained"));
         }
         Some(names) => LoraTargets::try_from(names.clone()).map_err(|why| invalid("training.lora.targets", why))?,
+        // As the scripts of diffusers adapt them, such as examples/dreambooth/train_dreambooth_lora_flux.py: to_k, to_q, to_v, to_out.0.
+        None if model.kind == ModelKind::Diffusion => {
+            assumed.push(Assumption::LoraTargetsOfAttention);
+            LoraTargets { q: true, k: true, v: true, o: true, ..LoraTargets::default() }
+        }
         None => {
             // Dettmers et al. 2023 (arXiv 2305.14314) section 4.
             assumed.push(Assumption::LoraTargets);

@@ -32,6 +32,7 @@ pub(super) fn part(index: &Map<String, Value>) -> Option<&'static str> {
 /// The network of a part's configuration.
 pub(super) fn read(map: &Map<String, Value>, class: &str, name: &str) -> Result<Model, ConfigError> {
     let fields = Fields { map, prefix: "", defaults: &[] };
+    let pipeline = pipeline(&fields, class)?;
     let (counted, side) = match class {
         "UNet2DConditionModel" => unet(&fields)?,
         "FluxTransformer2DModel" => (transformer(&fields, 512.0)?, IMAGE_SIDE),
@@ -39,6 +40,7 @@ pub(super) fn read(map: &Map<String, Value>, class: &str, name: &str) -> Result<
         // T5's 256 tokens and CLIP's 77.
         "SD3Transformer2DModel" => (transformer(&fields, 256.0 + CLIP_TOKENS)?, IMAGE_SIDE),
         "WanTransformer3DModel" => (video(&fields)?, VIDEO.1),
+        _ if alike(&fields, class)?.is_some() => layered(&fields, class, pipeline.as_ref())?,
         _ => return Err(ConfigError::Diffusers { class: class.chars().take(60).collect() }),
     };
     Ok(Model {
@@ -46,34 +48,108 @@ pub(super) fn read(map: &Map<String, Value>, class: &str, name: &str) -> Result<
         parameters: counted.parameters,
         forward_flops_per_sample: counted.flops,
         sample_side: side,
-        pipeline: pipeline(&fields, class)?,
+        pipeline,
         ..Model::blank(ModelKind::Diffusion, MlpKind::Gelu, NormKind::Layer, false)
     })
+}
+
+/// A class and what was counted in diffusers' source for it, as for the rows of the catalog: eager operators' elements and launches of a layer.
+struct Alike {
+    /// Parameters of a layer in squares of its width, and beside them in widths.
+    parameters: (f64, f64),
+    elements: f64,
+    operators: f64,
+    /// As many as the model was made for, unless the configuration says so; zero: pictures.
+    side: u32,
+    pipeline: Pipeline,
+}
+
+/// Classes whose layers are all alike (arXiv 2212.09748, 2310.00426, 2501.00103, 2408.06072). PixArt and DiT share the class of older releases.
+fn alike(fields: &Fields, class: &str) -> Result<Option<Alike>, ConfigError> {
+    let norm = fields.string("norm_type")?;
+    let videos = Pipeline { makes: Makes::Videos, query_key_norm: true, ..Pipeline::default() };
+    let (parameters, elements, operators, side, pipeline) = match (class, norm) {
+        ("PixArtTransformer2DModel", _) | ("Transformer2DModel", Some("ada_norm_single")) => {
+            let pipeline = Pipeline { prompt_tokens: 120, cross_attention: true, ..Pipeline::default() };
+            ((16.0, 0.0), 37.0, 32.0, 0, pipeline)
+        }
+        ("DiTTransformer2DModel", _) | ("Transformer2DModel", Some("ada_norm_zero")) => {
+            ((18.0, 0.0), 32.0, 22.0, 0, Pipeline::default())
+        }
+        ("LTXVideoTransformer3DModel", _) => {
+            let of = Pipeline { frames: 121, frame_stride: 8, token_side: Some(32), prompt_tokens: 128, ..videos };
+            ((16.0, 0.0), 164.0, 80.0, 600, Pipeline { cross_attention: true, ..of })
+        }
+        // Either norm has six widths of a time step of 512.
+        ("CogVideoXTransformer3DModel", _) => {
+            let of = Pipeline { frames: 49, frame_stride: 4, prompt_tokens: 226, ..videos };
+            ((12.0, 12.0 * 512.0), 94.0, 65.0, 590, of)
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(Alike { parameters, elements, operators, side, pipeline }))
+}
+
+/// Such a class; what brings time step and prompt to the width of the layers is beside them.
+fn layered(fields: &Fields, class: &str, pipeline: Option<&Pipeline>) -> Result<(Counted, u32), ConfigError> {
+    let (Some(known), Some(pipeline)) = (alike(fields, class)?, pipeline) else {
+        return Err(ConfigError::Diffusers { class: class.chars().take(60).collect() });
+    };
+    let hidden = width(fields)?;
+    let prompt = f64::from(fields.whole(&["caption_channels", "text_embed_dim"], WIDTH)?.unwrap_or(0));
+    let side = match known.side {
+        0 => fields.required(&["sample_size"], 1..=4096)? * AUTOENCODER_SIDE,
+        side => side,
+    };
+    let layer = known.parameters.0 * hidden * hidden + known.parameters.1 * hidden;
+    let parameters = f64::from(pipeline.layers) * layer + 8.0 * hidden * hidden + prompt * hidden;
+    let tokens = pipeline.tokens(f64::from(side));
+    let flops = pipeline.transformer().training_flops_per_sample(tokens) / 3.0;
+    Ok((Counted { parameters, flops }, side))
 }
 
 /// How much of making images a configuration says: the layers of a transformer, which are enough for its time. What each launches and moves
 /// was counted in diffusers' source, as for the rows of the catalog: a layer without and with norms of queries and keys, and with their rotation.
 fn pipeline(fields: &Fields, class: &str) -> Result<Option<Pipeline>, ConfigError> {
-    let has_norms = fields.string("qk_norm")?.is_some();
-    let (prompt_tokens, elements, operators) = match class {
-        "FluxTransformer2DModel" => (512, 121.0, 65.0),
-        "QwenImageTransformer2DModel" => (512, 92.0, 95.0),
-        "SD3Transformer2DModel" if has_norms => (333, 72.0, 79.0),
-        "SD3Transformer2DModel" => (333, 38.0, 47.0),
-        "WanTransformer3DModel" => return Ok(Some(Pipeline { makes: Makes::Videos, ..Pipeline::default() })),
-        _ => return Ok(None),
+    let query_key_norm = fields.string("qk_norm")?.is_some() || class != "SD3Transformer2DModel";
+    let of_pictures = Pipeline { query_key_norm, ..Pipeline::default() };
+    let (elements, operators, made) = match class {
+        "FluxTransformer2DModel" => (121.0, 65.0, Pipeline { prompt_tokens: 512, ..of_pictures }),
+        "QwenImageTransformer2DModel" => (92.0, 95.0, Pipeline { prompt_tokens: 512, ..of_pictures }),
+        "SD3Transformer2DModel" if query_key_norm => (72.0, 79.0, Pipeline { prompt_tokens: 333, ..of_pictures }),
+        "SD3Transformer2DModel" => (38.0, 47.0, Pipeline { prompt_tokens: 333, ..of_pictures }),
+        "WanTransformer3DModel" => (175.0, 95.0, wan(fields, of_pictures)?),
+        _ => match alike(fields, class)? {
+            Some(known) => (known.elements, known.operators, known.pipeline),
+            None => return Ok(None),
+        },
     };
+    let hidden = width(fields)? as u32;
     let layers = fields.required(&["num_layers"], LAYERS)?
         + fields.whole(&["num_single_layers"], 0..=*LAYERS.end())?.unwrap_or(0);
     Ok(Some(Pipeline {
         layers,
-        hidden: width(fields)? as u32,
+        hidden,
         heads: fields.required(&["num_attention_heads"], HEADS)?,
-        prompt_tokens,
         eager_elements: elements,
         operators: operators * f64::from(layers),
-        ..Pipeline::default()
+        ..made
     }))
+}
+
+/// Videos of 81 frames. The autoencoder of Wan 2.2's 5B has 48 channels and twice the side (Wan-Video/Wan2.2, README).
+fn wan(fields: &Fields, pipeline: Pipeline) -> Result<Pipeline, ConfigError> {
+    let is_high = fields.whole(&["in_channels"], 1..=4096)? == Some(48);
+    Ok(Pipeline {
+        makes: Makes::Videos,
+        frames: if is_high { 121 } else { 81 },
+        frame_stride: 4,
+        token_side: is_high.then_some(2 * AUTOENCODER_SIDE * PATCH_SIDE),
+        ffn_hidden: Some(fields.required(&["ffn_dim"], WIDTH)?),
+        prompt_tokens: 512,
+        cross_attention: true,
+        ..pipeline
+    })
 }
 
 /// Parameters and operations of one pass, a multiply-add counted as two.
@@ -268,11 +344,27 @@ mod tests {
             ),
             (
                 "stable-diffusion-3.5-large",
-                r#"{"_class_name":"SD3Transformer2DModel","num_layers":38,"attention_head_dim":64,"num_attention_heads":38,"joint_attention_dim":4096}"#,
+                r#"{"_class_name":"SD3Transformer2DModel","num_layers":38,"attention_head_dim":64,"num_attention_heads":38,"joint_attention_dim":4096,"qk_norm":"rms_norm"}"#,
             ),
             (
                 "stable-diffusion-3.5-medium",
-                r#"{"_class_name":"SD3Transformer2DModel","num_layers":24,"attention_head_dim":64,"num_attention_heads":24,"joint_attention_dim":4096,"dual_attention_layers":[0,1,2,3,4,5,6,7,8,9,10,11,12]}"#,
+                r#"{"_class_name":"SD3Transformer2DModel","num_layers":24,"attention_head_dim":64,"num_attention_heads":24,"joint_attention_dim":4096,"qk_norm":"rms_norm","dual_attention_layers":[0,1,2,3,4,5,6,7,8,9,10,11,12]}"#,
+            ),
+            (
+                "pixart-alpha",
+                r#"{"_class_name":"Transformer2DModel","norm_type":"ada_norm_single","num_layers":28,"attention_head_dim":72,"num_attention_heads":16,"sample_size":128,"caption_channels":4096}"#,
+            ),
+            (
+                "dit-xl-2",
+                r#"{"_class_name":"DiTTransformer2DModel","norm_type":"ada_norm_zero","num_layers":28,"attention_head_dim":72,"num_attention_heads":16,"sample_size":32}"#,
+            ),
+            (
+                "ltx-video",
+                r#"{"_class_name":"LTXVideoTransformer3DModel","num_layers":28,"attention_head_dim":64,"num_attention_heads":32,"caption_channels":4096,"qk_norm":"rms_norm_across_heads"}"#,
+            ),
+            (
+                "cogvideox-5b",
+                r#"{"_class_name":"CogVideoXTransformer3DModel","num_layers":42,"attention_head_dim":64,"num_attention_heads":48,"text_embed_dim":4096}"#,
             ),
             (
                 "wan2.1-t2v-14b",
@@ -281,6 +373,16 @@ mod tests {
         ] {
             let known = Models::embedded().unwrap().find(id).unwrap().to_model();
             let read = model(text).unwrap();
+            if let Some(layers) = known.pipeline.as_ref().filter(|pipeline| pipeline.is_transformer()) {
+                let read = read.pipeline.as_ref().unwrap();
+                let trained =
+                    (layers.trained_tokens(512.0, 33), layers.query_key_norm, layers.ffn_hidden, layers.hidden);
+                assert_eq!(
+                    (read.trained_tokens(512.0, 33), read.query_key_norm, read.ffn_hidden, read.hidden),
+                    trained,
+                    "{id}"
+                );
+            }
             let ratios =
                 [read.parameters / known.parameters, read.forward_flops_per_sample / known.forward_flops_per_sample];
             assert!(ratios.iter().all(|ratio| (ratio - 1.0).abs() < 0.02), "{id}: {ratios:?}");

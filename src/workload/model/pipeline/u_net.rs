@@ -24,6 +24,14 @@ pub struct Work {
     pub eager: f64,
     /// The same where each is merged with its neighbours.
     pub merged: f64,
+    /// Elements that the backward pass needs, where all weights are trained.
+    pub kept: f64,
+    /// The same where they are frozen, with adapters beside queries, keys, values and outputs of attention.
+    pub kept_frozen: f64,
+    /// Inputs of all blocks and layers, from which the rest can be computed again.
+    pub inputs: f64,
+    /// What the largest of them keeps while it is computed again.
+    pub largest: f64,
 }
 
 impl UNet {
@@ -83,6 +91,11 @@ impl UNet {
         let head = if self.head > 0 { f64::from(self.head) } else { width / HEADS };
         let computed = (head / HEAD_MULTIPLE).ceil() * HEAD_MULTIPLE / head;
         let layers = f64::from(layers);
+        // Inputs of three norms and what they give, queries, keys and values, what attends, queries of the prompt and what they find, and of the
+        // gated block its projection (8), the activated gate (4) and the product (4). Frozen products need no input of theirs.
+        let (layer, frozen) = (28.0, 23.0);
+        work.block_keeps(width * pixels, layer, frozen, layers);
+        work.keeps(3.0 * width * pixels, width * pixels);
         work.products.push(Gemm::new(pixels, width, width, 2.0 + 6.0 * layers));
         work.products.push(Gemm::new(pixels, 8.0 * width, width, layers));
         work.products.push(Gemm::new(pixels, width, 4.0 * width, layers));
@@ -97,6 +110,18 @@ impl Work {
         self.merged += merged;
     }
 
+    fn keeps(&mut self, all: f64, frozen: f64) {
+        self.kept += all;
+        self.kept_frozen += frozen;
+    }
+
+    /// `count` blocks on so many elements, which keep so many times as many.
+    fn block_keeps(&mut self, elements: f64, all: f64, frozen: f64, count: f64) {
+        self.keeps(count * all * elements, count * frozen * elements);
+        self.inputs += count * elements;
+        self.largest = self.largest.max(all * elements);
+    }
+
     fn convolution(&mut self, inputs: f64, outputs: f64, pixels: f64) {
         self.convolutions.push(Gemm::new(pixels, outputs, WEIGHTS_OF_3X3 * inputs, 1.0));
     }
@@ -104,6 +129,11 @@ impl Work {
     /// Two convolutions, each after a norm (3) and an activation (2); the time step is added between them (2), the input at the end (3), and
     /// all is divided by one (2). Merged: the norms with their activations (3).
     fn residual(&mut self, inputs: f64, outputs: f64, pixels: f64) {
+        // Of either convolution the inputs of its norm, of its activation and its own, the last of which a frozen one does not need.
+        let all = 3.0 * (inputs + outputs) * pixels;
+        self.keeps(all, all * 2.0 / 3.0);
+        self.inputs += inputs * pixels;
+        self.largest = self.largest.max(all);
         self.convolution(inputs, outputs, pixels);
         self.convolution(outputs, outputs, pixels);
         if inputs != outputs {
