@@ -2,6 +2,8 @@
 
 #[cfg(feature = "aws")]
 mod aws;
+#[cfg(feature = "aws")]
+mod clocks;
 mod engines;
 #[cfg(feature = "gcp")]
 mod gcp;

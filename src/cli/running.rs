@@ -9,6 +9,7 @@ pub mod idle;
 pub mod launch;
 pub mod logs;
 pub mod notice;
+pub mod overdue;
 pub mod setup;
 pub mod status;
 pub mod stop;

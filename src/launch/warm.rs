@@ -25,6 +25,7 @@ pub async fn take_over(
     store: &Run,
     launcher: &dyn Launcher,
     ordered_by: &OrderedBy,
+    expires_at: Timestamp,
     now: Timestamp,
 ) -> Result<Option<Machine>, LaunchError> {
     let Some(warm) = spec.takes.as_ref().filter(|warm| warm.pool == order.choice.pool) else { return Ok(None) };
@@ -48,7 +49,7 @@ pub async fn take_over(
         token: order.token.clone(),
         at: now,
         expires_at: machine.expires_at,
-        boot: boot_script(spec, &shorter, store, ordered_by.clone()).await?,
+        boot: boot_script(spec, &shorter, store, ordered_by.clone(), expires_at.min(machine.expires_at)).await?,
     };
     let is_ours = from.give_next(&warm.token, &next).await.map_err(unclear)?;
     Ok(is_ours.then(|| machine_of(machine, warm, &next)))
@@ -181,6 +182,10 @@ impl Launcher for Shared {
         places: &'a [(Pool, Vec<String>)],
     ) -> BoxFuture<'a, Result<Vec<Option<UsdPerHour>>, LaunchError>> {
         self.cloud.spot_prices(places)
+    }
+
+    fn time(&self) -> Option<Timestamp> {
+        self.cloud.time()
     }
 
     fn self_destruct(&self) -> Option<SelfDestruct> {

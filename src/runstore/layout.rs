@@ -8,6 +8,15 @@ use serde::{Deserialize, Serialize};
 const STEP_DIGITS: usize = 12;
 const LONGEST_RUN: usize = 128;
 
+/// The highest number of an epoch, a leader or a lease that is believed: what JSON readers keep whole. Each of them takes the next number, so no
+/// run gets there by itself, and what is called higher was put there by somebody else and is none.
+pub const LAST_NUMBER: u64 = (1 << 53) - 1;
+
+/// The number that a file is called by.
+pub fn numbered(file: &str) -> Option<u64> {
+    file.parse().ok().filter(|number| *number <= LAST_NUMBER)
+}
+
 /// A committed checkpoint: the step it holds and the epoch that committed it. Newest last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ManifestName {

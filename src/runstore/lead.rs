@@ -3,7 +3,8 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::run::Run;
+use crate::layout::numbered;
+use crate::run::{Run, after};
 use crate::store::StoreError;
 
 /// Who leads, as it says itself. No two leaders write the same.
@@ -85,7 +86,7 @@ impl Run {
     /// `None`: nobody has led this run yet.
     pub async fn leading(&self) -> Result<Option<Leading>, StoreError> {
         let listed = self.store.list(&self.layout.leads()).await?;
-        let Some(number) = listed.iter().filter_map(|object| object.file_name().parse().ok()).max() else {
+        let Some(number) = listed.iter().filter_map(|object| numbered(object.file_name())).max() else {
             return Ok(None);
         };
         let lead = match self.read::<Lead>(&self.layout.lead(number)).await {
@@ -93,6 +94,11 @@ impl Run {
             lead => lead?,
         };
         Ok(Some(Leading { number, lead, is_over: self.store.exists(&self.layout.lead_over(number)).await? }))
+    }
+
+    /// The number that is taken next.
+    pub fn lead_after(&self, number: u64) -> Result<u64, StoreError> {
+        after(number, &self.layout.lead(number))
     }
 
     /// False if somebody else has this number.
@@ -145,6 +151,9 @@ mod tests {
         run.end_lead(2, &two).await.unwrap();
         let leading = run.leading().await.unwrap().unwrap();
         assert_eq!((leading.number, leading.lead, leading.is_over), (2, Some(two.clone()), true));
+        run.store.write(&format!("runs/a/lead/{}", u64::MAX), b"{}".to_vec()).await.unwrap();
+        assert_eq!(run.leading().await.unwrap().map(|leading| leading.number), Some(2), "no run gets there");
+        assert!(run.lead_after(2).is_ok_and(|next| next == 3) && run.lead_after((1 << 53) - 1).is_err());
         // After `down`, another run of this name.
         run.delete_all().await.unwrap();
         assert!(!run.is_leading(2, &two).await.unwrap(), "a leader that slept meanwhile leads nothing");

@@ -6,7 +6,8 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::run::Run;
+use crate::layout::numbered;
+use crate::run::{Run, after};
 use crate::store::StoreError;
 use gpuplan_units::{Usd, UsdPerHour, billed_seconds};
 
@@ -135,7 +136,8 @@ impl Ledger {
 
     /// A cloud named the machine of an order.
     pub fn is_had_by(&mut self, token: &str, machine: &str) {
-        if let Some(lease) = self.open.iter_mut().find(|lease| lease.token == token) {
+        let lease = self.open.iter_mut().find(|lease| lease.token == token);
+        if let Some(lease) = lease.filter(|lease| lease.machine.as_deref() != Some(machine)) {
             lease.machine = Some(machine.to_owned());
         }
     }
@@ -164,14 +166,21 @@ impl Run {
     /// The newest balance; `None`: nothing was ever granted.
     pub async fn ledger(&self) -> Result<Option<Ledger>, StoreError> {
         let listed = self.store.list(&self.layout.leases()).await?;
-        match listed.iter().filter_map(|object| object.file_name().parse::<u64>().ok()).max() {
-            Some(number) => self.read(&self.layout.lease(number)).await,
-            None => Ok(None),
+        let Some(number) = listed.iter().filter_map(|object| numbered(object.file_name())).max() else {
+            return Ok(None);
+        };
+        let (key, other) =
+            (self.layout.lease(number), "it is not the balance of its number; put a whole copy in its place");
+        match self.read::<Ledger>(&key).await? {
+            Some(ledger) if ledger.number != number => Err(StoreError::Unreadable { key, detail: other.to_owned() }),
+            ledger => Ok(ledger),
         }
     }
 
     /// Before the machine is asked for. False if somebody else has granted this number.
     pub async fn write_ledger(&self, ledger: &Ledger) -> Result<bool, StoreError> {
+        // One that nobody would find again bounds nothing.
+        after(ledger.number.saturating_sub(1), &self.layout.lease(ledger.number))?;
         self.create(&self.layout.lease(ledger.number), ledger).await
     }
 }
@@ -244,6 +253,21 @@ mod tests {
             prop_assert!(seconds == 0.0 || cost <= money, "{seconds} s cost {cost} of {money}");
             let lease = Lease { most_usd_per_hour: most, minimum_seconds: 0, start_usd: Usd::ZERO, usd: cost, ..lease("a", 0.0, 0.0) };
             prop_assert!(lease.spent(used) <= cost);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_balance_of_another_number_is_none_and_a_number_that_no_run_gets_to_is_not_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = Run::new(Store::open(&folder.path().display().to_string()).unwrap(), Layout::new("a").unwrap());
+        run.store.write(&format!("runs/a/lease/{}", u64::MAX), b"{}".to_vec()).await.unwrap();
+        assert_eq!(run.ledger().await.unwrap(), None, "no run gets there");
+        let one = Ledger { number: u64::MAX, ..Ledger::default() };
+        run.store.write("runs/a/lease/1", crate::run::text(&one)).await.unwrap();
+        assert!(matches!(run.ledger().await, Err(StoreError::Unreadable { .. })), "its next number would be 0");
+        for number in [1 << 53, u64::MAX] {
+            let ledger = Ledger { number, ..Ledger::default() };
+            assert!(matches!(run.write_ledger(&ledger).await, Err(StoreError::Unreadable { .. })), "{number}");
         }
     }
 

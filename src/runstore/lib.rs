@@ -41,4 +41,4 @@ pub use sweep::{RunState, SweepStatus, SweptRun};
 pub use team::epoch;
 pub use team::epoch::{Epoch, Owner, Takeover};
 pub use team::{Leaving, Member, Part, Rendezvous, Start, Wanted};
-pub use verdict::Verdict;
+pub use verdict::{Verdict, is_capped};

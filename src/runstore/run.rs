@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use crate::checkpoint::history::{Origins, restore_order};
 use crate::checkpoint::manifest::{Manifest, ManifestError};
 use crate::costs::billed::{Billed, Spent};
-use crate::layout::{Layout, ManifestName};
+use crate::layout::{LAST_NUMBER, Layout, ManifestName, numbered};
 use crate::status::Status;
 use crate::store::{Sent, Store, StoreError};
 use crate::team::epoch::Epoch;
@@ -41,7 +41,12 @@ impl Run {
     /// Of every epoch that there is, in no order; one that was adopted leaves many out.
     pub async fn epoch_numbers(&self) -> Result<Vec<u64>, StoreError> {
         let numbers = self.store.list(&self.layout.epochs()).await?;
-        Ok(numbers.iter().filter_map(|object| object.file_name().parse().ok()).collect())
+        Ok(numbers.iter().filter_map(|object| numbered(object.file_name())).collect())
+    }
+
+    /// The number of the epoch that follows.
+    pub fn epoch_after(&self, number: u64) -> Result<u64, StoreError> {
+        after(number, &self.layout.epoch(number))
     }
 
     /// `None` for an epoch that is not there: its number counts all the same.
@@ -213,6 +218,15 @@ impl Run {
         }
         Ok(self.store.read(key).await?.is_some_and(|there| there == bytes))
     }
+}
+
+/// The next number. Whoever took an earlier one again would wait for ever for its turn.
+pub(crate) fn after(number: u64, key: &str) -> Result<u64, StoreError> {
+    if number < LAST_NUMBER {
+        return Ok(number + 1);
+    }
+    let detail = "no run gets to such a number, and none follows it; delete it".to_owned();
+    Err(StoreError::Unreadable { key: key.to_owned(), detail })
 }
 
 /// An object as it is stored.

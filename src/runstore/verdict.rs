@@ -28,6 +28,11 @@ impl Verdict {
     }
 }
 
+/// It ended at its budget, or because its machine was about to end.
+pub fn is_capped(result: &Value) -> bool {
+    result.get("outcome").and_then(Value::as_str) == Some("cap-reached")
+}
+
 /// `{"failed": {"code": 3}}`, as an agent from before there were last words wrote it.
 fn words(failed: &serde_json::Map<String, Value>) -> String {
     let exit = failed.get("failed").and_then(Value::as_object).and_then(|exit| exit.iter().next());
@@ -61,5 +66,7 @@ mod tests {
         for goes_on in [json!({"outcome": "interrupted"}), json!({"outcome": "completed"}), json!({}), json!([1])] {
             assert_eq!(of(&goes_on), None);
         }
+        let capped = json!({"outcome": "cap-reached"});
+        assert!(is_capped(&capped) && of(&capped).is_none() && !is_capped(&json!({"outcome": "interrupted"})));
     }
 }

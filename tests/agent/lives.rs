@@ -3,6 +3,8 @@
 use std::thread::sleep;
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
+
 use crate::agent::bench::{Bench, TRAINER, kill_programs, processes_with, undisturbed};
 
 /// Every second life commits a step of 120 at least, so there are no more.
@@ -182,6 +184,18 @@ fn a_cap_saves_and_stops() {
     next.ends_with(77);
     let spent = bench.json("result.json")["spent_usd"].as_str().unwrap().to_owned();
     assert_eq!(spent, "1.000000001");
+}
+
+/// It saves only when it is told to, and its machine would end with all that it has done.
+#[test]
+fn a_program_whose_machine_ends_saves_before() {
+    let bench = Bench::new();
+    let end = (Timestamp::now() + SignedDuration::from_secs(24)).as_second().to_string();
+    let mut agent = bench.start("a", &["--ends-at", &end], &[TRAINER, "--every", "1000", "--hold-at", "10"]);
+    agent.ends_with(77);
+    assert!(Timestamp::now().as_second() < end.parse::<i64>().unwrap(), "in time: {}", agent.log());
+    assert!(agent.log().contains("the lease of this machine ends"), "{}", agent.log());
+    assert_eq!(bench.committed(), Some(10), "{}", agent.log());
 }
 
 #[test]

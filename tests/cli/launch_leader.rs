@@ -145,6 +145,25 @@ fn stopping_lets_the_program_save() {
     nothing_is_left(home.path());
 }
 
+/// Nobody had told its program, which lost what it had done since it saved last.
+#[test]
+fn a_machine_whose_lease_ends_is_followed_and_nothing_is_repeated() {
+    let home = tempfile::tempdir().unwrap();
+    let command = format!("{HOLD}; exec {TRAINER} --every 1000 $hold");
+    // Twenty seconds here, of which the last quarter is the notice.
+    let mut words = launched("ends", &["--fake-scenario", "calm"]);
+    words.truncate(words.len() - 1);
+    let lifetime = words.iter().position(|word| *word == "--lifetime").unwrap();
+    words[lifetime + 1] = "200m";
+    let ran = run(home.path(), &[&words[..], &["sh", "-c", &command]].concat());
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "ends: completed\n"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("its lease ends, and its work is saved"), "{}", ran.stderr);
+    let logs = run(home.path(), &["logs", "ends"]).stdout;
+    assert!(logs.contains("train: from step 60 of 120"), "{logs}");
+    assert_eq!(machines(home.path()).len(), 2, "the first, and the one that follows it");
+    nothing_is_left(home.path());
+}
+
 #[test]
 fn stopping_now_does_not_wait() {
     let home = tempfile::tempdir().unwrap();

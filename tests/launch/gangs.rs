@@ -2,8 +2,9 @@
 
 use gpuplan::launch::controller::Controller;
 use gpuplan::launch::controller::liveness::Sign;
-use gpuplan::launch::events::{Action, End, Event, Order, Outcome, Report, Terms};
-use gpuplan::launch::launcher::{LaunchError, Machine, MachineState};
+use gpuplan::launch::events::{Action, End, Event, Order, Outcome, Report, ResumeState, Standing, Terms};
+use gpuplan::launch::launcher::{LaunchError, Machine, MachineId, MachineState};
+use gpuplan::launch::rental::Rental;
 
 use crate::launch::{made, terms};
 
@@ -141,7 +142,7 @@ fn a_list_that_misses_a_machine_just_heard_of_does_not_make_it_gone() {
     let orders = |actions: Vec<Action>| -> Vec<Order> {
         actions
             .into_iter()
-            .filter_map(|action| if let Action::Create(order) = action { Some(order) } else { None })
+            .filter_map(|action| if let Action::Create(order) = action { Some(*order) } else { None })
             .collect()
     };
     let nothing = |asked_at| Event::Listed { machines: Vec::new(), asked_at };
@@ -179,4 +180,26 @@ fn the_first_order_goes_where_a_machine_waits_and_no_later_one_does() {
         let next = controller.step(1.0, Event::Answered { token: order.token, outcome: sold_out });
         assert_ne!(ordered(next).unwrap().choice.pool, *expected, "what was refused is passed over as ever");
     }
+}
+
+/// Whoever followed ended all of a healthy gang, unsaved work and all, for an order of a gang before it that nobody had answered.
+#[test]
+fn an_order_of_an_earlier_gang_without_an_answer_ends_no_gang_that_is_all_there() {
+    let terms = terms(1, None);
+    let place = terms.spot[0].clone();
+    let machine = MachineId("m".to_owned());
+    let goes_on = |open_since: Option<f64>| {
+        let mut past = ResumeState { epoch: 2, orders: 3, open_since, ..ResumeState::default() };
+        past.standing.push(Standing { machine: machine.clone(), epoch: 2, pool: place.pool.clone() });
+        past.rentals.add(Rental {
+            machine: machine.clone(),
+            rate: place.rate,
+            minimum_seconds: 60,
+            since: 1000.0,
+            until: None,
+            moved: None,
+        });
+        Controller::resume(terms.clone(), past, 2000.0).gang_epoch()
+    };
+    assert_eq!([None, Some(900.0), Some(1000.0)].map(goes_on), [Some(2), Some(2), None]);
 }

@@ -46,7 +46,7 @@ impl Led {
                         let machine = made(&order, format!("m-{}", order.epoch));
                         let outcome = if is_refused { Err(sold_out) } else { Ok(machine) };
                         events.push(Event::Answered { token: order.token.clone(), outcome });
-                        self.ordered.push(order);
+                        self.ordered.push(*order);
                     }
                     Action::Destroy(machine) => {
                         self.destroyed.push(machine.clone());
@@ -93,4 +93,16 @@ fn a_gang_that_takes_over_and_never_speaks_is_noticed() {
         led.hear(Event::Clock);
     }
     assert!(led.now - since >= WORST_CHANGEOVER, "it had its time to boot");
+}
+
+/// It was taken for a refusal of its place, which was then not asked for a while, and for an interruption.
+#[test]
+fn a_lease_that_ends_says_nothing_of_its_place() {
+    let mut led = Led::in_the_dearest_pool();
+    let old = led.running();
+    led.now += HOUR;
+    led.says(old, 1, Some(Outcome::CapReached));
+    assert!(led.destroyed.contains(&MachineId(format!("m-{old}"))), "what ends itself is ended");
+    assert_eq!(led.controller.interruptions, 0);
+    assert!(led.controller.gang_epoch().is_some_and(|new| new > old), "it goes on at once, where there was room");
 }

@@ -14,6 +14,8 @@ use jiff::Timestamp;
 use regex_lite::Regex;
 use serde_json::{Value, json};
 
+use crate::server::date;
+
 /// Every interface of Google takes them (cloud.google.com/apis/docs/system-parameters); the document does not list them.
 const SYSTEM_PARAMETERS: [&str; 2] = ["$alt", "$apiVersion"];
 
@@ -115,7 +117,8 @@ fn serve(stream: TcpStream, kept: &Mutex<Vec<Call>>, answer: &(dyn Fn(&Call) -> 
     };
     let body = body.to_string();
     let head = format!(
-        "HTTP/1.1 {status} -\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        "HTTP/1.1 {status} -\r\nDate: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        date(0),
         body.len()
     );
     let _ = reader.into_inner().write_all((head + &body).as_bytes());

@@ -11,6 +11,7 @@
 pub mod answers;
 pub mod clients;
 pub mod cloud_box;
+pub mod conditions;
 pub mod executable;
 pub mod fake_gce;
 pub mod fake_gcs;

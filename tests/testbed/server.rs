@@ -21,10 +21,12 @@ impl Request {
 }
 
 pub enum Reply {
-    /// Status, content type, body.
+    /// Status, content type, body, with the time of the answer.
     Text(u16, &'static str, String),
     /// Status and body, with the time of the answer as a metadata service gives it.
     Dated(u16, String),
+    /// An answer of a server whose clock is wrong by so many seconds.
+    Skewed(i64, &'static str, String),
     /// Ends the connection without a word.
     Hangup,
     /// Keeps the connection open and says nothing.
@@ -62,29 +64,33 @@ fn serve(stream: TcpStream, kept: &Mutex<Vec<Request>>, answer: &(dyn Fn(&Reques
     let Some(request) = read(&mut reader) else { return };
     kept.lock().unwrap().push(request.clone());
     let mut stream = reader.into_inner();
-    match answer(&request) {
-        Reply::Text(status, kind, body) => {
-            let head = format!(
-                "HTTP/1.1 {status} -\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-                body.len()
-            );
-            let _ = stream.write_all((head + &body).as_bytes());
-        }
-        Reply::Dated(status, body) => {
-            let date = jiff::fmt::rfc2822::DateTimePrinter::new()
-                .timestamp_to_rfc9110_string(&jiff::Timestamp::now())
-                .unwrap();
-            let length = body.len();
-            let head =
-                format!("HTTP/1.1 {status} -\r\nDate: {date}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
-            let _ = stream.write_all((head + &body).as_bytes());
-        }
-        Reply::Hangup => {}
+    let (status, kind, skew, body) = match answer(&request) {
+        Reply::Text(status, kind, body) => (status, Some(kind), 0, body),
+        Reply::Dated(status, body) => (status, None, 0, body),
+        Reply::Skewed(skew, kind, body) => (200, Some(kind), skew, body),
+        Reply::Hangup => return,
         Reply::Silence => {
             // Ends when the other side gives up.
             let _ = stream.read(&mut [0]);
+            return;
         }
-    }
+    };
+    // Some tests write a date of their own behind the type.
+    let dated = if kind.is_some_and(|kind| kind.contains("Date: ")) {
+        String::new()
+    } else {
+        format!("Date: {}\r\n", date(skew))
+    };
+    let kind = kind.map_or_else(String::new, |kind| format!("Content-Type: {kind}\r\n"));
+    let length = body.len();
+    let head = format!("HTTP/1.1 {status} -\r\n{dated}{kind}Content-Length: {length}\r\nConnection: close\r\n\r\n");
+    let _ = stream.write_all((head + &body).as_bytes());
+}
+
+/// As a header says it, of a clock that is wrong by so many seconds.
+pub fn date(skew: i64) -> String {
+    let now = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(skew);
+    jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&now).unwrap()
 }
 
 fn read(reader: &mut BufReader<TcpStream>) -> Option<Request> {

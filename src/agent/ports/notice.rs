@@ -15,6 +15,8 @@ pub const LONGEST: Duration = Duration::from_mins(2);
 const RECORDING: Duration = Duration::from_secs(5);
 /// An upload may be this much slower than those before it.
 const SLOWER: f64 = 1.5;
+/// No checkpoint takes longer to send: a rate by which it would was measured while the store hardly answered. Judgement.
+const LONGEST_SENDING: Duration = Duration::from_hours(1);
 /// The program has at least this share of the time left, even where sending is known to need more than the rest.
 const LEAST_SHARE: f64 = 0.25;
 
@@ -64,11 +66,18 @@ pub trait NoticeSource: Send + Sync {
 /// How long the program may take to save and end, so that what it saved can still be sent: the time left without what sending
 /// `bytes` takes at the measured rate.
 pub fn grace(left: Duration, bytes: u64, bytes_per_second: Option<f64>) -> Duration {
-    let sending = match bytes_per_second {
-        Some(rate) if rate > 0.0 => Duration::try_from_secs_f64(bytes as f64 / rate * SLOWER).unwrap_or(left),
-        _ => Duration::ZERO,
-    };
+    let sending = sending(bytes, bytes_per_second).min(left);
     left.saturating_sub(sending + RECORDING).max(left.mul_f64(LEAST_SHARE))
+}
+
+/// What sending `bytes` takes at the measured rate, or somewhat slower. Without a rate nothing is known of it.
+pub fn sending(bytes: u64, bytes_per_second: Option<f64>) -> Duration {
+    match bytes_per_second {
+        Some(rate) if rate > 0.0 => {
+            Duration::try_from_secs_f64(bytes as f64 / rate * SLOWER).unwrap_or(LONGEST_SENDING).min(LONGEST_SENDING)
+        }
+        _ => Duration::ZERO,
+    }
 }
 
 #[cfg(test)]

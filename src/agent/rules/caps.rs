@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::ports::notice::LONGEST;
+
 use gpuplan_runstore::Billing;
 use gpuplan_units::{Usd, UsdPerHour};
 
@@ -19,7 +21,12 @@ pub struct Caps {
     pub billing: Billing,
     /// Of this agent on this machine.
     pub lifetime: Option<Duration>,
+    /// From the start of this agent until its machine ends itself, whatever runs on it. `None`: nobody knows when it does.
+    pub machine_ends: Option<Duration>,
 }
+
+/// Of what the agent has at its start, at most: a machine that lives for minutes is there for its program.
+const MOST_NOTICE: u32 = 4;
 
 impl Caps {
     /// Why the run must stop now.
@@ -31,6 +38,15 @@ impl Caps {
         }
         let lifetime = self.lifetime.filter(|lifetime| alive >= *lifetime);
         lifetime.map(|lifetime| format!("the lifetime of {} s is over", lifetime.as_secs()))
+    }
+
+    /// The time that is left until the machine ends itself, once the program has to save and end: as long before as the longest notice of a
+    /// cloud, and what sending its checkpoint takes beside.
+    pub fn ends(&self, alive: Duration, sending: Duration) -> Option<Duration> {
+        let end = self.machine_ends?;
+        let notice = LONGEST.saturating_add(sending).min(end / MOST_NOTICE);
+        let left = end.saturating_sub(alive);
+        (left <= notice).then_some(left)
     }
 
     /// The highest share of the budget that is passed, percent.
@@ -57,6 +73,20 @@ mod tests {
         assert!(caps.reached(usd("10"), Duration::ZERO).unwrap().contains("budget"));
         assert!(caps.reached(None, Duration::from_mins(1)).unwrap().contains("lifetime"));
         assert_eq!(Caps::default().reached(usd("1000000"), Duration::MAX), None);
+    }
+
+    #[test]
+    fn the_end_of_the_machine_is_a_notice_that_comes_before_it() {
+        let (minutes, none) = (Duration::from_mins, Duration::ZERO);
+        let caps = Caps { machine_ends: Some(minutes(60)), ..Caps::default() };
+        assert_eq!(caps.ends(minutes(57), none), None);
+        assert_eq!(caps.ends(minutes(58), none), Some(minutes(2)));
+        assert_eq!(caps.ends(minutes(55), minutes(3)), Some(minutes(5)), "a large checkpoint has longer");
+        assert_eq!(caps.ends(minutes(44), minutes(600)), None, "most of its life is for the program");
+        assert_eq!(caps.ends(minutes(61), none), Some(none), "it should have ended");
+        let short = Caps { machine_ends: Some(minutes(4)), ..Caps::default() };
+        assert_eq!([2, 3].map(|passed| short.ends(minutes(passed), none)), [None, Some(minutes(1))]);
+        assert_eq!(Caps::default().ends(Duration::MAX, none), None, "nobody knows when it ends");
     }
 
     #[test]

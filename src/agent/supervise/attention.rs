@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::checkpoint::restore::Restored;
 use crate::event::Event;
-use crate::ports::notice::{Notice, Urgency, grace};
+use crate::ports::notice::{Notice, Urgency, grace, sending};
 use crate::ports::notify::{Message, Occasion};
 use crate::process::program::Program;
 use crate::process::tree;
@@ -169,12 +169,22 @@ impl Supervisor {
             self.logger.say(&text);
             self.notify(Occasion::Budget, &text);
         }
-        if let Some(why) = self.settings.caps.reached(spent, self.life.begun.elapsed()) {
+        let (alive, sending) = (self.life.begun.elapsed(), self.sending());
+        if let Some(left) = self.settings.caps.ends(alive, sending) {
+            self.drain(StopReason::Cap, "the lease of this machine ends", left, program);
+        } else if let Some(why) = self.settings.caps.reached(spent, alive) {
             self.drain(StopReason::Cap, &why, self.settings.program.grace, program);
         } else if self.settings.notices.file.as_ref().is_some_and(|file| file.exists()) {
             let from = "notice file".to_owned();
             self.handle_notice(&Notice { urgency: Urgency::Leave, from, left: None }, program);
         }
+    }
+
+    /// How long the checkpoint that is saved at the end takes to be sent.
+    fn sending(&self) -> Duration {
+        with(&self.life.state, |state| {
+            sending(state.checkpoints.newest_bytes, state.checkpoints.upload_bytes_per_second)
+        })
     }
 
     fn check_for_stall(&mut self, processor: Duration, program: Option<&Program>) {

@@ -50,6 +50,7 @@ impl Claim<'_> {
         loop {
             let highest = self.run.highest_epoch().await?;
             let former = if highest == 0 { None } else { self.owner_of(highest).await? };
+            let next = self.run.epoch_after(highest)?;
             if highest > 0 {
                 self.watch(highest, former.as_ref()).await?;
             }
@@ -62,11 +63,11 @@ impl Claim<'_> {
                 restored_from,
                 nodes: self.nodes,
             };
-            if self.run.claim(highest + 1, &epoch).await? {
+            if self.run.claim(next, &epoch).await? {
                 let same_machine = former.map(|former| former.owner).filter(|owner| owner.machine == self.me.machine);
                 tree::end_predecessor(same_machine.as_ref(), self.prefix, self.mark)
                     .map_err(ClaimError::Predecessor)?;
-                return Ok(highest + 1);
+                return Ok(next);
             }
             // Somebody was faster. Now it is the owner to be watched.
         }
@@ -218,6 +219,33 @@ mod tests {
             logger: &logger,
         };
         claim.take().await
+    }
+
+    /// The next number would be 0, which is taken or forgotten: agents went round in a circle, a request a turn.
+    #[tokio::test]
+    async fn a_number_that_no_run_gets_to_is_no_epoch_and_the_last_one_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().display().to_string()).unwrap();
+        let run = Run::new(store.clone(), Layout::new("t").unwrap());
+        let logger = Watched { status: folder.path().join("none"), is_alive: false, beat: AtomicU64::new(1) };
+        let (me, prefix) = (tree::myself(Some("here")).unwrap(), format!("{}|", folder.path().display()));
+        let claim = || Claim {
+            run: &run,
+            me: &me,
+            mark: "mine",
+            prefix: &prefix,
+            heartbeat: Duration::from_millis(1),
+            force: true,
+            is_ordered: false,
+            nodes: 1,
+            logger: &logger,
+        };
+        store.write(&format!("runs/t/epochs/{}", u64::MAX), b"{}".to_vec()).await.unwrap();
+        assert_eq!(claim().take().await.unwrap(), 1, "somebody else put it there, and it is none");
+        let last = (1_u64 << 53) - 1;
+        store.write(&format!("runs/t/epochs/{last}"), b"{}".to_vec()).await.unwrap();
+        let refused = claim().take().await.unwrap_err().to_string();
+        assert!(refused.starts_with(&format!("runs/t/epochs/{last} cannot be read: no run gets")), "{refused}");
     }
 
     #[tokio::test]

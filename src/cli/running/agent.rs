@@ -7,7 +7,7 @@ mod waiting;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use clap::{Parser, Subcommand};
 use regex_lite::Regex;
@@ -221,7 +221,14 @@ fn caps(arguments: &AgentArguments, hand_off: Option<&HandOff>) -> Result<Caps, 
     }
     let agreed = hand_off.and_then(|hand_off| hand_off.lifetime_seconds).map(Duration::from_secs);
     let billing = hand_off.map(|hand_off| hand_off.billing).unwrap_or_default();
-    Ok(Caps { budget, rate, billing, lifetime: arguments.spending.lifetime.or(agreed) })
+    let machine_ends = arguments.ends_at.map(until);
+    Ok(Caps { budget, rate, billing, lifetime: arguments.spending.lifetime.or(agreed), machine_ends })
+}
+
+/// From now until that second since 1970.
+fn until(second: u64) -> Duration {
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Duration::from_secs(second).saturating_sub(since_1970)
 }
 
 fn rank(arguments: &AgentArguments, hand_off: Option<&HandOff>) -> Result<Rank, Diagnostic> {

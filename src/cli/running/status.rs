@@ -7,6 +7,7 @@ use clap::Args;
 use crate::arguments::global::OutputFormat;
 use crate::running::engine_jobs;
 use crate::running::launch::{elsewhere, keep_alive, warm};
+use crate::running::overdue::{Overdue, overdue, say_unknown};
 use crate::runs::agent_reports::{self, AgentReport};
 use crate::runs::journal::{ended_state, open_journal, unknown_run};
 use crate::runs::launchers::{clock, launchers, list_machines};
@@ -82,11 +83,15 @@ pub fn look(run: Option<&str>, session: &Session) -> Result<(RunList, Vec<String
     for (cloud, answer) in with_progress(&session.printer, asking, || list_machines(&clouds, run))? {
         match answer {
             Ok(listed) => {
-                for machine in listed.iter().filter(|machine| machine.is_overdue(jiff::Timestamp::now())) {
+                for machine in &listed {
                     let (id, run, end) = (&machine.id, &machine.run, machine.expires_at);
-                    session.printer.note(&format!(
-                        "warning: {id} of {run} should have ended itself at {end:.0}; `gpuplan gc -y` ends it"
-                    ));
+                    match overdue(&clouds, machine) {
+                        Overdue::Yes => session.printer.note(&format!(
+                            "warning: {id} of {run} should have ended itself at {end:.0}; `gpuplan gc -y` ends it"
+                        )),
+                        Overdue::Unknown => say_unknown(machine, &session.printer),
+                        Overdue::No => {}
+                    }
                 }
                 machines.extend(listed);
             }

@@ -1,10 +1,9 @@
 //! `stop`, `down` and `gc`: how machines are ended, and how none is left behind.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use clap::Args;
-use jiff::Timestamp;
 
 use crate::arguments::global::OutputFormat;
 use crate::finance::entries;
@@ -14,6 +13,7 @@ use crate::running::idle;
 use crate::running::launch::elsewhere::leader_elsewhere;
 use crate::running::launch::{leading_machine, warm};
 use crate::running::notice;
+use crate::running::overdue::{Overdue, is_past, overdue, say_unknown};
 use crate::running::terminate::{
     dissolve_groups, list_alive, list_groups, list_until_settled, no_answer, rents_at, still_running, terminate_all,
     terminate_run,
@@ -160,9 +160,8 @@ pub fn gc(arguments: &GcArguments, session: &Session) -> Result<Exit, Diagnostic
     let alive = list_until_settled(&clouds, alive, &journal, session)?;
     let kept_alive = strays.iter().map(|group| is_kept_alive(&journal, &group.run)).collect::<Result<Vec<_>, _>>()?;
     let mut kept_alive = kept_alive.into_iter();
-    strays
-        .retain(|group| !kept_alive.next().expect("every group was looked up") || group.expires_at < Timestamp::now());
-    let mut unknown = unknown_machines(&mut journal, alive, session)?;
+    strays.retain(|group| !kept_alive.next().expect("every group was looked up") || is_past(&clouds, group));
+    let mut unknown = unknown_machines(&mut journal, &clouds, alive, session)?;
     if !arguments.everyone {
         let found = unknown.len();
         unknown = own_machines(&clouds, unknown)?;
@@ -204,9 +203,24 @@ pub fn gc(arguments: &GcArguments, session: &Session) -> Result<Exit, Diagnostic
     if unknown.is_empty() && strays.is_empty() {
         session.printer.note(&format!("{}: every machine with gpuplan's tag belongs to a known run", names.join(", ")));
     } else if !arguments.yes {
+        say_unknown_runs(&journal, &unknown, session)?;
         session.printer.note("hint: gpuplan gc -y terminates them");
     }
     Ok(Exit::Done)
+}
+
+/// Whoever rents as the same user from two computers has two journals.
+fn say_unknown_runs(journal: &Journal, machines: &[Machine], session: &Session) -> Result<(), Diagnostic> {
+    let known = journal.runs()?;
+    let runs: BTreeSet<&str> = machines.iter().map(|machine| machine.run.as_str()).collect();
+    let runs: Vec<&str> = runs.into_iter().filter(|run| !known.iter().any(|known| known == run)).collect();
+    if !runs.is_empty() {
+        session.printer.note(&format!(
+            "warning: nothing on this computer knows {}: see first that no other computer of yours leads it",
+            runs.join(", ")
+        ));
+    }
+    Ok(())
 }
 
 /// A colleague's journal may know what this one does not.
@@ -225,6 +239,7 @@ fn own_machines(clouds: &Launchers, machines: Vec<Machine>) -> Result<Vec<Machin
 /// Machines that no run of the journal knows as its own and running, and those that should have ended themselves.
 fn unknown_machines(
     journal: &mut Journal,
+    clouds: &Launchers,
     machines: Vec<Machine>,
     session: &Session,
 ) -> Result<Vec<Machine>, Diagnostic> {
@@ -240,8 +255,11 @@ fn unknown_machines(
             };
             led_elsewhere.insert(machine.run.clone(), is_known);
         }
-        if !is_known || machine.is_overdue(Timestamp::now()) {
-            unknown.push(machine);
+        match overdue(clouds, &machine) {
+            _ if !is_known => unknown.push(machine),
+            Overdue::Yes => unknown.push(machine),
+            Overdue::Unknown => say_unknown(&machine, &session.printer),
+            Overdue::No => {}
         }
     }
     Ok(unknown)

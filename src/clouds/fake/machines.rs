@@ -319,6 +319,11 @@ impl Launcher for FakeCloud {
         Box::pin(std::future::ready(Ok(String::new())))
     }
 
+    /// It is this machine.
+    fn time(&self) -> Option<Timestamp> {
+        Some(Timestamp::now())
+    }
+
     fn self_destruct(&self) -> Option<SelfDestruct> {
         Some(SelfDestruct::Timer)
     }

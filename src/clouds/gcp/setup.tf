@@ -65,6 +65,18 @@ variable "undelete_days" {
 
 locals {
   regions = length(var.regions) > 0 ? var.regions : [var.region]
+  # What agents write below runs/RUN. A condition has room for twelve operators, so there are two.
+  written = {
+    checkpoints = ["epochs/", "manifests/", "data/", "nodes/", "start/", "wanted/", "parts/", "leaving/"]
+    words       = ["status/", "billed/", "logs/", "events/", "dataset.json", "sweep.json", "result.json"]
+  }
+  # The place stands right behind the name of the run, and not somewhere below it.
+  is_written = { for name, places in local.written : name => join(" ", [
+    "resource.name.extract('/runs/{run}/') != '' &&",
+    "(${join(" || ", [for place in places : "resource.name.extract('/runs/{run}/${place}') == resource.name.extract('/runs/{run}/')"])})",
+  ]) }
+  accounts = concat(["machine"], var.keep_alive ? ["kept"] : [])
+  emails   = { machine = google_service_account.machine.email, kept = one(google_service_account.kept[*].email) }
 }
 
 provider "google" {
@@ -97,10 +109,40 @@ resource "google_service_account" "machine" {
   display_name = "gpuplan machines"
 }
 
-resource "google_storage_bucket_iam_member" "machine" {
-  bucket = google_storage_bucket.runs.name
-  role   = "roles/storage.objectUser"
-  member = "serviceAccount:${google_service_account.machine.email}"
+# A machine reads the bucket and writes what agents write below runs/RUN. It cannot change what other machines would run, agents, folders of jobs,
+# data, specifications, or the script for a machine that waits, nor who leads a run, what it may cost and when it is to stop.
+resource "google_project_iam_custom_role" "reads" {
+  role_id = "${replace(var.name, "-", "_")}_reads"
+  title   = "gpuplan machine reads runs"
+  # An upload in parts makes no object without the permission below.
+  permissions = [
+    "storage.objects.get", "storage.objects.list", "storage.multipartUploads.create", "storage.multipartUploads.abort",
+    "storage.multipartUploads.list", "storage.multipartUploads.listParts",
+  ]
+}
+
+resource "google_project_iam_custom_role" "writes" {
+  role_id     = "${replace(var.name, "-", "_")}_writes"
+  title       = "gpuplan machine writes its part of runs"
+  permissions = ["storage.objects.create", "storage.objects.delete"]
+}
+
+resource "google_storage_bucket_iam_member" "reads" {
+  for_each = toset(local.accounts)
+  bucket   = google_storage_bucket.runs.name
+  role     = google_project_iam_custom_role.reads.id
+  member   = "serviceAccount:${local.emails[each.key]}"
+}
+
+resource "google_storage_bucket_iam_member" "writes" {
+  for_each = { for pair in setproduct(local.accounts, keys(local.written)) : join("-", pair) => pair }
+  bucket   = google_storage_bucket.runs.name
+  role     = google_project_iam_custom_role.writes.id
+  member   = "serviceAccount:${local.emails[each.value[0]]}"
+  condition {
+    title      = "only-${each.value[1]}"
+    expression = local.is_written[each.value[1]]
+  }
 }
 
 # A machine may end machines of gpuplan, itself first of all; every run's machines are called so.
@@ -125,13 +167,6 @@ resource "google_service_account" "kept" {
   count        = var.keep_alive ? 1 : 0
   account_id   = "${var.name}-kept"
   display_name = "gpuplan machines that a group starts"
-}
-
-resource "google_storage_bucket_iam_member" "kept" {
-  count  = var.keep_alive ? 1 : 0
-  bucket = google_storage_bucket.runs.name
-  role   = "roles/storage.objectUser"
-  member = "serviceAccount:${google_service_account.kept[0].email}"
 }
 
 resource "google_project_iam_member" "kept" {

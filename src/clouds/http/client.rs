@@ -5,9 +5,9 @@ use std::time::Duration;
 use backon::{ExponentialBuilder, Retryable};
 use futures_util::StreamExt;
 use jiff::Timestamp;
-use jiff::fmt::rfc2822;
 use serde::de::DeserializeOwned;
 
+use crate::dates::{Dates, http_date};
 use crate::{one_line, root_cause};
 use gpuplan_market::SourceError;
 use gpuplan_runstore::store::install_tls;
@@ -116,6 +116,7 @@ pub struct Bytes {
 
 pub struct Http {
     client: reqwest::Client,
+    dates: Dates,
 }
 
 impl Http {
@@ -131,7 +132,13 @@ impl Http {
                 place: "the network".to_owned(),
                 detail: root_cause(&error),
             })?;
-        Ok(Self { client })
+        Ok(Self { client, dates: Dates::default() })
+    }
+
+    /// Every answer tells these what the time is.
+    #[must_use]
+    pub fn telling(self, dates: &Dates) -> Self {
+        Self { dates: dates.clone(), ..self }
     }
 
     /// `most`: bytes that are kept.
@@ -232,7 +239,10 @@ impl Http {
             None => builder,
             Some((kind, body)) => builder.header("content-type", *kind).body(body.clone()),
         };
-        request.headers.iter().fold(builder, |builder, (name, value)| builder.header(*name, value)).send().await
+        let response =
+            request.headers.iter().fold(builder, |builder, (name, value)| builder.header(*name, value)).send().await?;
+        self.dates.hear(response.headers().get("date").and_then(|date| date.to_str().ok()));
+        Ok(response)
     }
 }
 
@@ -280,11 +290,6 @@ async fn accepted(request: &Request, response: reqwest::Response) -> Result<reqw
     Err(SourceError::Refused { code, detail })
 }
 
-/// `Sun, 06 Nov 1994 08:49:37 GMT`, which mail dates are nearly.
-fn http_date(text: &str) -> Option<Timestamp> {
-    rfc2822::parse(text).ok().map(|zoned| zoned.timestamp())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -298,11 +303,5 @@ mod tests {
         assert_eq!(request.redacted("bad\nkey key-two, key-three"), "bad key [redacted], [redacted]");
         let careless = Request::get("https://host").hide("a").hide("");
         assert_eq!(careless.redacted("bad day"), "bad day");
-    }
-
-    #[test]
-    fn dates_of_headers_are_read() {
-        assert_eq!(http_date("Sun, 06 Nov 1994 08:49:37 GMT"), "1994-11-06T08:49:37Z".parse().ok());
-        assert_eq!(http_date("yesterday"), None);
     }
 }

@@ -2,9 +2,11 @@
 //! of errors.
 
 mod client;
+mod dates;
 pub mod metadata;
 
 pub use client::*;
+pub use dates::Dates;
 pub use gpuplan_runstore::store::install_tls;
 
 use std::error::Error;

@@ -2,6 +2,7 @@
 
 pub mod request;
 
+use jiff::Timestamp;
 use shlex::Quoter;
 
 use crate::controller::events::Order;
@@ -22,6 +23,8 @@ pub struct Boot<'a> {
     pub workdir: Option<Source>,
     /// `None`: no leader did, as where a cloud starts machines by itself.
     pub ordered_by: Option<OrderedBy>,
+    /// By the clock of the run: whoever leads ends it then, and so does its cloud, however long it took to boot.
+    pub ends_at: Timestamp,
 }
 
 /// A file for a machine, as its boot script takes it.
@@ -61,6 +64,8 @@ pub fn script(boot: &Boot) -> String {
         ),
         format!("ends_at=$(($(date +%s) + {life})) cloud={} store={}", quoted(cloud), quoted(&spec.store)),
         prelude(),
+        format!("end={}; [ \"$ends_at\" -gt \"$end\" ] || end=$ends_at", boot.ends_at.as_second()),
+        "keep GPUPLAN_ENDS_AT \"$end\"".to_owned(),
         written("hand-off.json", &hand_off(boot).to_string()),
     ];
     lines.push(match &boot.agent {
@@ -124,7 +129,10 @@ fn start(boot: &Boot) -> String {
         Source::Here(path) => quoted(path),
         Source::Fetched { .. } => "../agent".to_owned(),
     };
-    let called = format!("exec {agent} agent --store {} --hand-off ../hand-off.json", quoted(&boot.spec.store));
+    let called = format!(
+        "exec {agent} agent --store {} --hand-off ../hand-off.json ${{GPUPLAN_ENDS_AT:+--ends-at $GPUPLAN_ENDS_AT}}",
+        quoted(&boot.spec.store)
+    );
     // What fails here fails on every machine: the agent says so in the log of the run, which has failed by that.
     lines.extend(job.setup.iter().map(|setup| {
         format!(

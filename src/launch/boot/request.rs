@@ -16,19 +16,20 @@ use gpuplan_runstore::{OrderedBy, Run};
 /// A machine that starts fetches its files within this.
 const LINKS: Duration = Duration::from_hours(2);
 
-/// What the machine of an order runs as it starts, with links that are good for a while.
+/// What the machine of an order runs as it starts, and no longer than until `ends_at`, with links that are good for a while.
 pub async fn boot_script(
     spec: &RunSpec,
     order: &Order,
     store: &Run,
     ordered_by: OrderedBy,
+    ends_at: Timestamp,
 ) -> Result<String, LaunchError> {
     let agent = source(&spec.job.agent, store).await?;
     let workdir = match &spec.job.workdir {
         Some(parcel) => Some(source(parcel, store).await?),
         None => None,
     };
-    Ok(boot::script(&Boot { spec, order, agent, workdir, ordered_by: Some(ordered_by) }))
+    Ok(boot::script(&Boot { spec, order, agent, workdir, ordered_by: Some(ordered_by), ends_at }))
 }
 
 /// Without a link nothing was asked of the cloud yet: the same order is tried again.

@@ -20,7 +20,7 @@ fn spec() -> RunSpec {
     RunSpec {
         version: 1,
         run: "r".to_owned(),
-        started_at: jiff::Timestamp::UNIX_EPOCH,
+        started_at: Timestamp::UNIX_EPOCH,
         stand_in: None,
         nodes: 2,
         spot: Vec::new(),
@@ -84,8 +84,15 @@ fn order(cloud: &str) -> Order {
 fn written(cloud: &str) -> String {
     let signed = Link::Signed("https://b.s3.amazonaws.com/agent?X-Amz-Signature=a&b=c".to_owned());
     let source = Source::linked(&signed, "ab");
-    let ordered_by = Some(OrderedBy { lead: 2, lead_at: jiff::Timestamp::UNIX_EPOCH, epoch: 1 });
-    script(&Boot { spec: &spec(), order: &order(cloud), agent: source.clone(), workdir: Some(source), ordered_by })
+    let ordered_by = Some(OrderedBy { lead: 2, lead_at: Timestamp::UNIX_EPOCH, epoch: 1 });
+    script(&Boot {
+        spec: &spec(),
+        order: &order(cloud),
+        agent: source.clone(),
+        workdir: Some(source),
+        ordered_by,
+        ends_at: Timestamp::MAX,
+    })
 }
 
 #[test]
@@ -218,6 +225,7 @@ fn a_setup_that_fails_says_so_in_the_log_of_the_run() {
         agent: Source::Here(agent.display().to_string()),
         workdir: None,
         ordered_by: None,
+        ends_at: Timestamp::MAX,
     };
     fs::create_dir(root.path().join("work")).unwrap();
     fs::write(root.path().join("environment"), "").unwrap();
@@ -345,12 +353,55 @@ fn a_machine_signs_in_to_the_registry_of_its_image_and_leaves_no_password() {
     assert!(said.contains(why) && !said.contains("in /var/lib"), "it goes no further: {said}");
 }
 
+/// Its agent has the program save before, so it has to know.
+#[test]
+fn the_agent_is_told_when_its_machine_ends() {
+    let spec = spec();
+    let told = |ends_at: i64| {
+        let root = tempfile::tempdir().unwrap();
+        let agent = root.path().join("agent");
+        fs::write(&agent, "#!/bin/sh\necho \"$@\"\n").unwrap();
+        fs::set_permissions(&agent, fs::Permissions::from_mode(0o700)).unwrap();
+        let job = Job { setup: None, container: None, data: None, secrets: Vec::new(), ..spec.job.clone() };
+        let boot = Boot {
+            spec: &RunSpec { job, ..spec.clone() },
+            order: &order("aws"),
+            agent: Source::Here(agent.display().to_string()),
+            workdir: None,
+            ordered_by: None,
+            ends_at: Timestamp::from_second(ends_at).unwrap(),
+        };
+        let ran = Command::new("sh")
+            .args(["-c", &script(&boot)])
+            .env("GPUPLAN_MACHINE_FOLDER", root.path())
+            .env("GPUPLAN_END_MACHINE", "true")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&ran.stdout).into_owned();
+        let words: Vec<&str> = said.split_whitespace().collect();
+        let at = words.iter().position(|word| *word == "--ends-at").unwrap_or_else(|| panic!("{said} {ran:?}"));
+        words[at + 1].parse::<i64>().unwrap()
+    };
+    let (life, now) = (order("aws").lifetime as i64, Timestamp::now().as_second());
+    assert_eq!(told(now + 100), now + 100, "it took long to boot, or a group started it late");
+    // By its own timer, where that goes off first.
+    let own = told(now + 100 * life) - now;
+    assert!((life..life + 60).contains(&own), "{own}");
+}
+
 /// EC2 takes 16 KiB. A link that was signed with the keys of a session is nearly two of them.
 #[test]
 fn a_boot_script_with_long_links_fits() {
     let link = || Source::Fetched { from: format!("https://{}", "x".repeat(1900)), sha256: "a".repeat(64) };
     let spec = spec();
-    let boot = Boot { spec: &spec, order: &order("aws"), agent: link(), workdir: Some(link()), ordered_by: None };
+    let boot = Boot {
+        spec: &spec,
+        order: &order("aws"),
+        agent: link(),
+        workdir: Some(link()),
+        ordered_by: None,
+        ends_at: Timestamp::MAX,
+    };
     let text = script(&boot);
     assert!(text.len() < (16 << 10) - 512, "{} bytes", text.len());
     assert!(!text.contains("\n# Ends") && text.contains("finish()"), "without the comments of what is alike in all");

@@ -115,7 +115,7 @@ impl Controller {
         match open.again_at {
             Some(at) if now >= at => {
                 (open.tries, open.again_at) = (open.tries + 1, None);
-                actions.push(Action::Create(open.order.clone()));
+                actions.push(Action::Create(Box::new(open.order.clone())));
             }
             Some(at) => wake_before(at, actions),
             None => {}

@@ -64,9 +64,8 @@ pub struct Order {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "an action lives for one step")]
 pub enum Action {
-    Create(Order),
+    Create(Box<Order>),
     Destroy(MachineId),
     /// Tell the machines of the present gang to save and end.
     Notify,
@@ -151,6 +150,8 @@ pub enum Outcome {
     Completed,
     /// The machine is being taken away; the run goes on elsewhere.
     Interrupted,
+    /// The life or the money that a machine was given is over; the run goes on elsewhere as far as there is more.
+    CapReached,
     /// The program itself failed for good.
     Failed(String),
     /// It was stalled, and that ends the run, on however many machines.

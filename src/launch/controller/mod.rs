@@ -181,15 +181,22 @@ impl Controller {
     }
 
     fn advance(&mut self, now: f64, actions: &mut Vec<Action>) {
-        match self.phase.clone() {
-            Phase::Choosing { from } if now >= from => self.choose(now, actions),
-            Phase::Choosing { from } => actions.push(Action::Wake(from)),
-            Phase::Creating { gang, open } => self.create(now, gang, open, actions),
+        match &self.phase {
+            Phase::Choosing { from } if now >= *from => self.choose(now, actions),
+            Phase::Choosing { from } => actions.push(Action::Wake(*from)),
+            Phase::Creating { gang, open } => {
+                let (gang, open) = (gang.clone(), open.clone());
+                self.create(now, gang, open, actions);
+            }
             Phase::Running { gang, .. } => {
+                let gang = gang.clone();
                 self.run(now, &gang, actions);
                 self.create_beside(now, actions);
             }
-            Phase::Ending { until, looked_at, next } => self.finish(now, until, looked_at, next, actions),
+            Phase::Ending { until, looked_at, next } => {
+                let (until, looked_at, next) = (*until, *looked_at, next.clone());
+                self.finish(now, until, looked_at, next, actions);
+            }
             Phase::Ended(_) => {}
         }
     }
@@ -311,6 +318,9 @@ impl Controller {
             // It has saved what it could, and ended as it was told.
             (Some(_), Some(next)) => self.end_all(now, next, actions),
             (Some(Outcome::Interrupted), None) => self.taken(now, &gang, "interrupted, its work is saved", actions),
+            (Some(Outcome::CapReached), None) => {
+                self.is_over(now, &gang, "its lease ends, and its work is saved", actions);
+            }
             // One agent alone has started its program again; those of several machines leave that to us.
             (Some(Outcome::Failed(why)), None) if self.terms.nodes > 1 => {
                 self.came_to_nothing(now, &gang, "its program failed", &why, actions);
@@ -338,16 +348,23 @@ impl Controller {
     }
 
     fn lost(&mut self, now: f64, gang: &Gang, why: &str, actions: &mut Vec<Action>) {
+        if matches!(&self.phase, Phase::Running { leaving: None, .. }) {
+            self.interruptions += 1;
+            if let Which::Spot(pool) = gang.which {
+                self.pass(now);
+                self.watch.refused(pool);
+            }
+        }
+        self.is_over(now, gang, why, actions);
+    }
+
+    /// A gang is no more, and the run goes on. That the life which it was granted is over says nothing of its place.
+    fn is_over(&mut self, now: f64, gang: &Gang, why: &str, actions: &mut Vec<Action>) {
         if let Phase::Running { leaving: Some(leaving), .. } = &self.phase {
             let next = leaving.next.clone();
             return self.end_all(now, next, actions);
         }
         actions.push(Action::Say(format!("{}: {why}", self.choice(gang.which).pool)));
-        self.interruptions += 1;
-        if let Which::Spot(pool) = gang.which {
-            self.pass(now);
-            self.watch.refused(pool);
-        }
         // Machines that were asked for beside it are wanted all the more, whether by this leader or by whoever led before.
         if let Some(Beside { gang, open: Some(open) }) = self.beside.clone() {
             actions.extend(self.leftover().into_iter().map(Action::Destroy));
@@ -385,7 +402,7 @@ impl Controller {
         let next_look = *looked_at + LOOK;
         if now >= gang.ends_at {
             // Its own timer, and if that does not go, we.
-            return self.lost(now, gang, "its lease has ended", actions);
+            return self.is_over(now, gang, "its lease has ended", actions);
         }
         if now - *decided_at >= tick && !is_leaving && self.beside.is_none() {
             *decided_at = now;

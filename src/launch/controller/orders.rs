@@ -75,7 +75,7 @@ impl Controller {
             ledger: self.ledger.clone(),
             choice,
         };
-        actions.push(Action::Create(order.clone()));
+        actions.push(Action::Create(Box::new(order.clone())));
         Some((gang, Open { order, sent_at: now, tries: 1, again_at: None }))
     }
 
@@ -93,7 +93,7 @@ impl Controller {
         match open.again_at {
             Some(at) if now >= at => {
                 (open.tries, open.again_at) = (open.tries + 1, None);
-                actions.push(Action::Create(open.order.clone()));
+                actions.push(Action::Create(Box::new(open.order.clone())));
             }
             Some(at) => actions.push(Action::Wake(at)),
             None => actions.push(Action::Wake(gang.since + self.terms.gang_limit + 1.0)),

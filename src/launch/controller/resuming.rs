@@ -58,15 +58,17 @@ impl Controller {
         let pool = &standing().next()?.pool;
         let of_gang = |rental: &&Rental| standing().any(|standing| standing.machine == rental.machine);
         let machines: Vec<&Rental> = self.rentals.open().filter(of_gang).collect();
-        // An order without an answer may be of this gang only if it is the last.
-        let is_whole = machines.len() == self.terms.nodes as usize && (past.open_since.is_none() || epoch < past.epoch);
+        let since = machines.iter().map(|rental| rental.since).fold(f64::INFINITY, f64::min);
+        // An order without an answer may be of this gang only if it is the last, and was sent since the gang was.
+        let is_open = past.open_since.is_some_and(|at| at >= since) && epoch >= past.epoch;
+        let is_whole = machines.len() == self.terms.nodes as usize && !is_open;
         let spot = self.terms.spot.iter().position(|choice| choice.pool == *pool).map(Which::Spot);
         let which =
             spot.or_else(|| self.terms.on_demand.iter().position(|choice| choice.pool == *pool).map(Which::OnDemand));
         which.filter(|_| is_whole).map(|which| Gang {
             epoch,
             which,
-            since: machines.iter().map(|rental| rental.since).fold(f64::INFINITY, f64::min),
+            since,
             changeover: self.changeover(which),
             ends_at: self.ledger.ends_at(now + self.terms.lifetime),
             machines: machines.iter().map(|rental| rental.machine.clone()).collect(),

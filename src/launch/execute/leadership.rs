@@ -33,7 +33,7 @@ pub async fn take(store: &Run, journal: &str, by: &str, take_over: bool) -> Resu
         if let Some(other) = leading.as_ref().filter(|leading| !take_over && !may_follow(leading, journal)) {
             return Err(led_elsewhere(other));
         }
-        let number = leading.map_or(0, |leading| leading.number) + 1;
+        let number = store.lead_after(leading.map_or(0, |leading| leading.number))?;
         if store.take_lead(number, &lead).await? {
             return Ok(Leadership { number, lead });
         }

@@ -322,7 +322,7 @@ impl Leader<'_, '_> {
         self.wiring.journal.saw(run, self.spec.nodes, Timestamp::now(), &self.controller.take_sightings())?;
         for action in actions {
             match action {
-                Action::Create(order) => self.create(order, now).await?,
+                Action::Create(order) => self.create(*order, now).await?,
                 Action::Destroy(machine) => self.destroy(machine),
                 Action::Notify => self.notify(),
                 Action::List => self.list(),
@@ -413,11 +413,11 @@ impl Leader<'_, '_> {
             let call = async {
                 let ordered_by = leadership.orders(order.epoch);
                 if let Some(machine) =
-                    warm::take_over(&spec, &order, store, launcher, &ordered_by, Timestamp::now()).await?
+                    warm::take_over(&spec, &order, store, launcher, &ordered_by, expires_at, Timestamp::now()).await?
                 {
                     return Ok(machine);
                 }
-                let boot = boot_script(&spec, &order, store, ordered_by).await?;
+                let boot = boot_script(&spec, &order, store, ordered_by, expires_at).await?;
                 launcher.create(request(&spec, &order, leadership.number, expires_at, boot)).await
             };
             let outcome = tokio::time::timeout(CALL, call).await;

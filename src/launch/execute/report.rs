@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::controller::events::{Outcome, Report};
 use crate::controller::liveness::Sign;
 use crate::execute::{CALL, Leader, PollResult};
-use gpuplan_runstore::{Phase, Status, StoreError, SweepStatus, Verdict};
+use gpuplan_runstore::{Phase, Status, StoreError, SweepStatus, Verdict, is_capped};
 
 /// Agents of a gang end within about a second of the first one, and then send the last that their programs said. Real time.
 const LAST_WORDS: Duration = Duration::from_secs(5);
@@ -104,6 +104,7 @@ impl Leader<'_, '_> {
             _ if self.failed_elsewhere(status.epoch).await? => {
                 Outcome::Failed("on another machine than the first".to_owned())
             }
+            _ if is_capped(&result) => Outcome::CapReached,
             _ => Outcome::Interrupted,
         }))
     }

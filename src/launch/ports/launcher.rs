@@ -1,5 +1,7 @@
 //! `Launcher`: the port that a cloud implements so that machines can be rented.
 
+use jiff::Timestamp;
+
 use crate::ports::block::Seller;
 use crate::ports::keeper::Keeper;
 pub use crate::ports::launch_error::{LaunchError, Reach};
@@ -63,6 +65,12 @@ pub trait Launcher: Send + Sync {
         places: &'a [(Pool, Vec<String>)],
     ) -> BoxFuture<'a, Result<Vec<Option<UsdPerHour>>, LaunchError>> {
         Box::pin(async { Ok(vec![None; places.len()]) })
+    }
+
+    /// What the cloud's own clock says, by its last answer. `None`: it has not said it, and nothing that was to end by now may be taken for
+    /// overdue: this computer's clock may be wrong.
+    fn time(&self) -> Option<Timestamp> {
+        None
     }
 
     /// `None`: a machine here lives until somebody ends it.

@@ -1,5 +1,6 @@
 //! What a run takes besides checkpoints: chunks of the log, and the words between the machines of an epoch.
 
+use crate::layout::numbered;
 use crate::run::Run;
 use crate::store::StoreError;
 use crate::team::{Leaving, Member, Part, Start, Wanted};
@@ -13,7 +14,7 @@ impl Run {
     /// The highest number of a chunk.
     pub async fn last_log(&self, epoch: u64, node: u32) -> Result<Option<u64>, StoreError> {
         let chunks = self.store.list(&self.layout.logs(epoch, node)).await?;
-        Ok(chunks.iter().filter_map(|chunk| chunk.file_name().strip_suffix(".zst")?.parse().ok()).max())
+        Ok(chunks.iter().filter_map(|chunk| numbered(chunk.file_name().strip_suffix(".zst")?)).max())
     }
 
     /// False if another agent takes part as this machine.

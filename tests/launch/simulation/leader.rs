@@ -22,6 +22,8 @@ pub struct Journal {
     open: BTreeMap<String, f64>,
     /// Every machine that a cloud named.
     found: Vec<Standing>,
+    /// So many of them were there when those that stand were counted last.
+    counted: usize,
 }
 
 impl Journal {
@@ -51,7 +53,7 @@ impl Journal {
             past.epoch = world.store.word.as_ref().map_or(0, |word| word.epoch) + 1000;
         }
         past.done = world.store.word.as_ref().map_or(0.0, |word| word.done);
-        Self { found: past.standing.clone(), past, open: BTreeMap::new() }
+        Self { found: past.standing.clone(), counted: past.standing.len(), past, open: BTreeMap::new() }
     }
 }
 
@@ -88,6 +90,8 @@ pub struct Leader {
     /// Looks that were made, where an old word is taken for a new one.
     looks: u64,
     seen_done: f64,
+    /// Of each rental, which machine of the world it is.
+    places: Vec<Option<usize>>,
 }
 
 impl Leader {
@@ -119,6 +123,7 @@ impl Leader {
             skew,
             looks: 0,
             seen_done: 0.0,
+            places: Vec::new(),
         };
         world.at(LOOK, Due::Look { leader: number });
         leader.hear(Event::Clock, world);
@@ -146,7 +151,7 @@ impl Leader {
         self.gang = self.controller.gang_epoch().or(self.gang);
         let actions = self.controller.step(world.now + self.skew, event);
         self.remember(settled);
-        world.check_books(self.controller.rentals());
+        world.check_books(self.controller.rentals(), &mut self.places);
         for action in actions {
             self.act(action, world);
         }
@@ -157,7 +162,7 @@ impl Leader {
     /// One action of the controller: the journal first.
     fn act(&mut self, action: Action, world: &mut World) {
         match action {
-            Action::Create(order) => self.create(order, world),
+            Action::Create(order) => self.create(*order, world),
             Action::Destroy(id) => {
                 if self.may_act(world) {
                     world.check_end(&id, self.gang.unwrap_or(self.controller.epoch()));
@@ -233,16 +238,16 @@ impl Leader {
         if let Some(token) = settled {
             journal.open.remove(&token);
         }
-        if journal.past.rentals != *self.controller.rentals() {
+        let is_news = journal.past.rentals != *self.controller.rentals();
+        if is_news {
             journal.past.rentals = self.controller.rentals().clone();
         }
-        let rentals = &journal.past.rentals;
-        journal.past.standing = journal
-            .found
-            .iter()
-            .filter(|found| rentals.open().any(|rental| rental.machine == found.machine))
-            .cloned()
-            .collect();
+        if is_news || journal.counted != journal.found.len() {
+            let rentals = &journal.past.rentals;
+            let stands = |found: &&Standing| rentals.open().any(|rental| rental.machine == found.machine);
+            journal.past.standing = journal.found.iter().filter(stands).cloned().collect();
+            journal.counted = journal.found.len();
+        }
         journal.past.done = self.controller.done();
         journal.past.interruptions = self.controller.interruptions;
         journal.past.open_since = journal.open.values().copied().reduce(f64::max);
@@ -280,10 +285,10 @@ impl Leader {
                     sign: Sign { epoch: spoken.epoch, beat },
                     done: spoken.done,
                     has_started: true,
-                    outcome: if spoken.done >= 1.0 {
-                        Some(Outcome::Completed)
-                    } else {
-                        spoken.leaves.then_some(Outcome::Interrupted)
+                    outcome: match spoken {
+                        _ if spoken.done >= 1.0 => Some(Outcome::Completed),
+                        _ if spoken.is_capped => Some(Outcome::CapReached),
+                        _ => spoken.leaves.then_some(Outcome::Interrupted),
                     },
                 })
             }

@@ -33,10 +33,12 @@ pub enum Mutant {
     LeaseAtThePlannedPrice,
     /// While the gang before it is the last that spoke, nobody counts for how long a new one has said nothing.
     WordsOfTheOldGangCount,
+    /// A program hears nothing of the end of its machine's lease.
+    LeaseEndsWithoutNotice,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::OldWordIsLife,
         Self::BlindIsSilent,
         Self::StopForgetsOrders,
@@ -52,6 +54,7 @@ impl Mutant {
         Self::RebootForgetsTheEnd,
         Self::LeaseAtThePlannedPrice,
         Self::WordsOfTheOldGangCount,
+        Self::LeaseEndsWithoutNotice,
     ];
 
     /// The seed that caught it last: looked at first, since the others take minutes. Where it catches it no more, they are searched.
@@ -69,6 +72,7 @@ impl Mutant {
             Self::NobodyAsksWhoLeads => 279,
             Self::RebootForgetsTheEnd => 579,
             Self::WordsOfTheOldGangCount => 277,
+            Self::LeaseEndsWithoutNotice => 28,
         }
     }
 }

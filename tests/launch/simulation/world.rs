@@ -14,6 +14,9 @@ use crate::launch::simulation::{HOUR, LIFETIME, WORK};
 const SAVES_EVERY: f64 = 900.0;
 /// A program that is told to leave has saved within so long.
 const SAVES_WITHIN: f64 = 200.0;
+/// An agent has its program save so long before the lease of its machine ends, or for the last quarter of what it lives. As long as a leader
+/// waits for a gang that was told.
+const NOTICE: f64 = 240.0;
 /// A cloud ends a machine within so long of being told.
 pub const ENDS_WITHIN: f64 = 40.0;
 /// A list is behind by so much at most.
@@ -57,6 +60,11 @@ impl Rented {
         self.freezes >= self.expires && self.expires + ENDS_WITHIN < now.min(self.ends())
     }
 
+    /// From then on its agent has its program save.
+    pub fn saves_from(&self) -> f64 {
+        self.expires - NOTICE.min((self.expires - self.boots).max(0.0) / 4.0)
+    }
+
     fn is_at_work(&self, now: f64) -> bool {
         self.boots <= now && now < self.ends() && now < self.freezes.min(self.reboots)
     }
@@ -96,6 +104,8 @@ pub struct Word {
     pub done: f64,
     /// It has saved, and ends as it was told.
     pub leaves: bool,
+    /// Nobody told it but its own lease.
+    pub is_capped: bool,
 }
 
 /// The run's store, as far as leaders and agents speak through it.
@@ -160,7 +170,8 @@ pub struct World {
     pub mutant: Option<Mutant>,
     pub nodes: u32,
     pub now: f64,
-    pub due: BTreeMap<(u64, u64), Due>,
+    /// Behind a pointer, since a map moves what it holds.
+    pub due: BTreeMap<(u64, u64), Box<Due>>,
     count: u64,
     /// In the order in which they were rented; at most one a token.
     pub rented: Vec<Rented>,
@@ -172,7 +183,9 @@ pub struct World {
     claimed: u64,
     beats: u64,
     /// The epoch that saves since it was told to leave, and when it will have.
-    saving: Option<(u64, f64)>,
+    pub saving: Option<(u64, f64)>,
+    /// The epoch whose agent spoke last, and when.
+    pub spoke: Option<(u64, f64)>,
     pub whole_since: Option<(u64, f64)>,
     /// Epochs that were ordered while another gang runs: their agents wait until it has ended.
     pub beside: BTreeSet<u64>,
@@ -203,6 +216,7 @@ impl World {
             claimed: 0,
             beats: 0,
             saving: None,
+            spoke: None,
             whole_since: None,
             beside: BTreeSet::new(),
             told: None,
@@ -224,7 +238,7 @@ impl World {
 
     pub fn at(&mut self, after: f64, due: Due) {
         self.count += 1;
-        self.due.insert((((self.now + after) * 1000.0) as u64, self.count), due);
+        self.due.insert((((self.now + after) * 1000.0) as u64, self.count), Box::new(due));
     }
 
     pub fn send(&mut self, after: f64, leader: usize, event: Event) {
@@ -236,7 +250,7 @@ impl World {
         let first = *self.due.keys().next().expect("agents speak for ever");
         let at = first.0 as f64 / 1000.0;
         self.pass_to(self.now.max(at.min(wake)));
-        if wake < at { None } else { self.due.remove(&first) }
+        if wake < at { None } else { self.due.remove(&first).map(|due| *due) }
     }
 
     pub fn say(&mut self, line: &str) {
@@ -329,7 +343,10 @@ impl World {
         self.beats += 1;
         let is_lost = self.chance(0.2 * self.chaos) || self.now < self.store.machines_away_until;
         let Some((epoch, since)) = self.whole_since.filter(|_| !is_lost) else { return };
-        let leaves = self.store.stop == Some(epoch) && self.has_saved(epoch);
+        self.spoke = Some((epoch, self.now));
+        let is_told = self.store.stop == Some(epoch);
+        let is_over = self.saves_from(epoch) <= self.now && !self.lacks(Mutant::LeaseEndsWithoutNotice);
+        let leaves = (is_told || is_over) && self.has_saved(epoch);
         if leaves {
             self.safe = (self.safe + self.now - since).min(WORK);
             self.whole_since = None;
@@ -338,7 +355,14 @@ impl World {
                 rented.freezes = rented.freezes.min(self.now);
             }
         }
-        self.store.word = Some(Word { epoch, beat: self.beats, done: self.safe / WORK, leaves });
+        let is_capped = leaves && !is_told;
+        self.store.word = Some(Word { epoch, beat: self.beats, done: self.safe / WORK, leaves, is_capped });
+    }
+
+    /// The lease of a machine of the epoch is about to end from then on.
+    pub fn saves_from(&self, epoch: u64) -> f64 {
+        let of_epoch = self.rented.iter().filter(|rented| rented.machine.epoch == epoch);
+        of_epoch.map(Rented::saves_from).fold(f64::INFINITY, f64::min)
     }
 
     /// Saving begins with the first word after the epoch was told, and takes seconds or minutes.

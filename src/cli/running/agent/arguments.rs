@@ -65,6 +65,9 @@ pub struct AgentArguments {
     /// Query NVIDIA GPUs with this program
     #[arg(long, hide = true, value_name = "PROGRAM", default_value = NVIDIA_SMI)]
     pub nvidia_smi: String,
+    /// Have the command save and end in time before this second since 1970, when the machine ends itself
+    #[arg(long, hide = true, value_name = "SECOND")]
+    pub ends_at: Option<u64>,
     /// Stand for another machine
     #[arg(long, hide = true, value_name = "NAME")]
     pub machine: Option<String>,

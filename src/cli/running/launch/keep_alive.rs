@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::running::launch::arguments::KeepAlive;
 use crate::running::launch::elsewhere::enter;
+use crate::running::overdue::{is_past, time_at};
 use crate::running::terminate::terminate_run;
 use crate::runs::groups;
 use crate::runs::journal::{find_run, open_journal};
@@ -96,12 +97,17 @@ pub fn hand_over(
         Vec::new()
     } else {
         let mut here = runtime.block_on(keeper.groups(Some(run))).map_err(|error| group_unknown(run, &error))?;
-        here.retain(|group| !group.is_past(Timestamp::now()));
+        here.retain(|group| !is_past(launchers, group));
         here
     };
     if !is_made && here.is_empty() {
         let order = order(spec)?;
-        let machine = machine(spec, &order)?;
+        // Its end is a moment: by a clock that is a day ahead it would be paid for a day longer than was agreed to.
+        let cloud = cloud_of(spec).unwrap_or_default();
+        let now = time_at(launchers, cloud).ok_or_else(|| {
+            Diagnostic::new(Exit::CloudRefused, format!("{cloud} does not say what time it is, so no group is made"))
+        })?;
+        let machine = machine(spec, &order, now)?;
         if !journal.intend(run, 1, &order, clock(spec).now())? {
             return session.printer.data(&format!("{run}: stopped\n"));
         }
@@ -155,12 +161,14 @@ fn order(spec: &RunSpec) -> Result<Order, Diagnostic> {
 }
 
 /// A machine of the group starts whenever one is taken, so nothing in it may grow old: files are fetched by its own identity.
-fn machine(spec: &RunSpec, order: &Order) -> Result<CreateRequest, Diagnostic> {
+fn machine(spec: &RunSpec, order: &Order, now: Timestamp) -> Result<CreateRequest, Diagnostic> {
     let Job { agent, workdir, .. } = &spec.job;
     let workdir = workdir.as_ref().map(|parcel| source(spec, parcel)).transpose()?;
-    let boot = boot::script(&Boot { spec, order, agent: source(spec, agent)?, workdir, ordered_by: None });
     let life = SignedDuration::try_from_secs_f64(order.lifetime);
     let life = life.map_err(|error| Diagnostic::usage(&error).hint("--lifetime 48h"))?;
+    let expires_at = now + life;
+    let agent = source(spec, agent)?;
+    let boot = boot::script(&Boot { spec, order, agent, workdir, ordered_by: None, ends_at: expires_at });
     let most = spec.spot.iter().filter_map(|offered| offered.most_usd_per_hour).max();
     Ok(CreateRequest {
         run: spec.run.clone(),
@@ -171,7 +179,7 @@ fn machine(spec: &RunSpec, order: &Order) -> Result<CreateRequest, Diagnostic> {
         pool: gpuplan_launch::Pool { zone_id: None, market: Market::Spot, ..order.choice.pool.clone() },
         token: order.token.clone(),
         name: order.name.clone(),
-        expires_at: Timestamp::now() + life,
+        expires_at,
         boot,
         image: spec.image.clone(),
         disk_gib: spec.disk_gib,
@@ -244,7 +252,7 @@ pub fn check_on_run(run: &str, session: &Session) -> Result<(String, Option<End>
     let groups = if seen.up.is_empty() && !is_young {
         let listed =
             runtime()?.block_on(groups::all(&clouds, Some(run))).map_err(|error| group_unknown(run, &error))?;
-        listed.iter().filter(|group| !group.is_past(Timestamp::now())).count()
+        listed.iter().filter(|group| !is_past(&clouds, group)).count()
     } else {
         1
     };
@@ -386,7 +394,11 @@ pub mod tests {
         let kept = narrow_to_group(spec(), Some(KeepAlive::Fleet)).unwrap();
         let order = order(&kept).unwrap();
         assert_eq!(order.choice.pool.zone_id.as_deref(), Some("b"), "what it costs is said by the dearest");
-        let machine = machine(&kept, &order).unwrap();
+        let now = Timestamp::from_second(1_800_000_000).unwrap();
+        let machine = machine(&kept, &order, now).unwrap();
+        assert!((machine.expires_at.duration_since(now).as_secs_f64() / 3600.0 - kept.lifetime_hours).abs() < 1e-3);
+        // One that is started late ends with the others.
+        assert!(machine.boot.contains(&format!("end={};", machine.expires_at.as_second())), "{}", machine.boot);
         assert!(machine.boot.contains("fetch agent ab s3://b/p/_bin/ab/gpuplan"), "{}", machine.boot);
         assert_eq!(machine.pool.zone_id, None);
     }

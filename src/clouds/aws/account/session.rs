@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use crate::account::whole_answers::{BROKEN, WholeAnswers};
 use crate::errors::explanation;
-use gpuplan_clouds_http::{one_line, redacted, root_cause};
+use gpuplan_clouds_http::{Dates, one_line, redacted, root_cause};
 use gpuplan_market::SourceError;
 
 /// The client of every call, as the SDK's own: proxies of the environment, roots of the system; but with the TLS of the rest of the program.
@@ -65,15 +65,16 @@ pub struct Session {
     /// `None`: as the environment and the files of the AWS tools say, `AWS_ENDPOINT_URL` included.
     config: Option<SdkConfig>,
     limits: TimeLimits,
+    dates: Dates,
 }
 
 impl Session {
     pub fn from_environment() -> Self {
-        Self { config: None, limits: TimeLimits::default() }
+        Self { config: None, limits: TimeLimits::default(), dates: Dates::default() }
     }
 
     pub fn with_config(config: SdkConfig, limits: TimeLimits) -> Self {
-        Self { config: Some(config), limits }
+        Self { config: Some(config), limits, dates: Dates::default() }
     }
 
     /// A given address with given keys; reads neither environment nor files.
@@ -86,6 +87,11 @@ impl Session {
             .credentials_provider(SharedCredentialsProvider::new(credentials))
             .build();
         Self::with_config(config, limits)
+    }
+
+    /// What EC2 says the time is.
+    pub fn dates(&self) -> &Dates {
+        &self.dates
     }
 
     /// For a question that may take so long in all, finding the credentials included.
@@ -105,7 +111,8 @@ impl Session {
         let Some(provider) = config.credentials_provider() else { return Err(missing) };
         match tokio::time::timeout(self.limits.credentials, provider.provide_credentials()).await {
             Ok(Ok(credentials)) => {
-                Ok(Account { config, credentials, limits: self.limits, deadline: Instant::now() + self.limits.answer })
+                let (deadline, dates) = (Instant::now() + self.limits.answer, self.dates.clone());
+                Ok(Account { config, credentials, limits: self.limits, deadline, dates })
             }
             Ok(Err(CredentialsError::CredentialsNotLoaded(_))) => Err(missing),
             Ok(Err(error)) => Err(SourceError::Refused { code: "credentials".to_owned(), detail: root_cause(&error) }),
@@ -124,11 +131,13 @@ pub struct Account {
     credentials: Credentials,
     limits: TimeLimits,
     deadline: Instant,
+    dates: Dates,
 }
 
 impl Account {
     pub fn ec2(&self, region: &str) -> aws_sdk_ec2::Client {
-        let config = aws_sdk_ec2::config::Builder::from(&self.config_in(region)).interceptor(WholeAnswers);
+        let config =
+            aws_sdk_ec2::config::Builder::from(&self.config_in(region)).interceptor(WholeAnswers(self.dates.clone()));
         aws_sdk_ec2::Client::from_conf(config.build())
     }
 
@@ -138,7 +147,8 @@ impl Account {
             .connect_timeout(self.limits.connect)
             .operation_attempt_timeout(self.limits.rent)
             .build();
-        let config = aws_sdk_ec2::config::Builder::from(&self.config_in(region)).interceptor(WholeAnswers);
+        let config =
+            aws_sdk_ec2::config::Builder::from(&self.config_in(region)).interceptor(WholeAnswers(self.dates.clone()));
         aws_sdk_ec2::Client::from_conf(config.retry_config(RetryConfig::disabled()).timeout_config(timeouts).build())
     }
 

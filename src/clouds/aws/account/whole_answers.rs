@@ -4,9 +4,11 @@ use aws_sdk_ec2::config::interceptors::AfterDeserializationInterceptorContextRef
 use aws_sdk_ec2::config::{ConfigBag, Intercept, RuntimeComponents};
 use aws_sdk_ec2::error::BoxError;
 
-/// Looks at every answer of EC2 as it came.
+use gpuplan_clouds_http::Dates;
+
+/// Looks at every answer of EC2 as it came, and hears from it what the time is.
 #[derive(Debug)]
-pub struct WholeAnswers;
+pub struct WholeAnswers(pub Dates);
 
 impl Intercept for WholeAnswers {
     fn name(&self) -> &'static str {
@@ -20,6 +22,7 @@ impl Intercept for WholeAnswers {
         _: &mut ConfigBag,
     ) -> Result<(), BoxError> {
         let response = context.response();
+        self.0.hear(response.headers().get("date"));
         let is_broken = response.status().is_success() && response.body().bytes().is_some_and(|body| !is_whole(body));
         if is_broken { Err(BROKEN.into()) } else { Ok(()) }
     }

@@ -10,6 +10,7 @@ use crate::account::session::{Account, Session};
 use crate::errors::launch_error;
 use crate::launcher::gang::Group;
 use crate::launcher::site::{self, Site};
+use gpuplan_clouds_http::Dates;
 use gpuplan_launch::{LaunchError, MachineId, Pool};
 
 /// Answers everywhere; asked where no region is configured.
@@ -63,6 +64,11 @@ impl AwsLauncher {
 
     pub(super) fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What EC2 says the time is.
+    pub(super) fn dates(&self) -> &Dates {
+        self.session.dates()
     }
 
     pub(super) async fn account(&self) -> Result<Account, LaunchError> {

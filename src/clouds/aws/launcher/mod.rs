@@ -183,8 +183,8 @@ impl AwsLauncher {
         let groups = std::mem::take(&mut self.known().groups);
         let left = gang::tidy(account, groups, &machines).await;
         self.known().groups.extend(left);
-        if run.is_none() {
-            let now = Timestamp::now();
+        // By the clock of EC2: this computer's may be ahead, and what machines still need would go.
+        if let Some(now) = self.dates().now().filter(|_| run.is_none()) {
             join_all(regions.iter().map(|region| gang::sweep(account, region, now))).await;
             join_all(regions.iter().map(|region| keep::sweep(account, region, now))).await;
         }
@@ -340,6 +340,10 @@ impl Launcher for AwsLauncher {
 
     fn owner(&self) -> BoxFuture<'_, Result<String, LaunchError>> {
         Box::pin(async move { self.caller(&self.account().await?).await })
+    }
+
+    fn time(&self) -> Option<Timestamp> {
+        self.dates().now()
     }
 
     fn self_destruct(&self) -> Option<SelfDestruct> {

@@ -70,6 +70,8 @@ pub struct Frame<'a> {
     pub setup: &'a str,
     /// The placement policy by which it stands close to others, as a path below `compute/v1/`.
     pub policy: Option<&'a str>,
+    /// By Google's clock: a machine's life is a length there, and the end that was agreed to is a moment.
+    pub now: Timestamp,
 }
 
 impl Frame<'_> {
@@ -77,8 +79,7 @@ impl Frame<'_> {
         let project = self.project.id().map_err(|error| source_error(&error))?;
         let marks = Marks::for_request(request, self.owner);
         let labels = marks.labels(&request.tags);
-        let now = Timestamp::now();
-        let life = Duration::new().set_seconds(life(request, now)?);
+        let life = Duration::new().set_seconds(life(request, self.now)?);
         Ok(Instance::new()
             .set_name(name)
             .set_machine_type(format!("zones/{}/machineTypes/{}", self.zone, machine_type(request)))
@@ -100,9 +101,8 @@ impl Frame<'_> {
         let project = self.project.id().map_err(|error| source_error(&error))?;
         let marks = Marks { is_kept: true, ..Marks::for_request(request, self.owner) };
         let labels = marks.labels(&request.tags);
-        let now = Timestamp::now();
-        life(request, now)?;
-        let ends_at = request.expires_at.max(now + SignedDuration::from_secs(SHORTEST_LIFE));
+        life(request, self.now)?;
+        let ends_at = request.expires_at.max(self.now + SignedDuration::from_secs(SHORTEST_LIFE));
         Ok(InstanceProperties::new()
             .set_machine_type(machine_type(request))
             .set_guest_accelerators(cards(request, ""))

@@ -13,7 +13,7 @@ use crate::account::project::Project;
 use crate::launcher::body::COMPUTE;
 use crate::prices::zones::last_segment;
 use crate::sdk::signed;
-use gpuplan_clouds_http::{Http, Request};
+use gpuplan_clouds_http::{Dates, Http, Request};
 use gpuplan_launch::{Machine, MachineState};
 use gpuplan_market::SourceError;
 
@@ -121,9 +121,11 @@ pub async fn tidy(project: &Project, known: BTreeSet<Policy>, machines: &[Machin
     left
 }
 
-/// Removes those of former processes once their machines are past their time. A list of machines is not given up for what costs nothing.
-pub async fn sweep(project: &Project, now: Timestamp) {
-    let Ok(found) = every(project).await else { return };
+/// Removes those of former processes once their machines are past their time, by the clock of the cloud, which the list names. A list of
+/// machines is not given up for what costs nothing.
+pub async fn sweep(project: &Project, dates: &Dates) {
+    let Ok(found) = every(project, dates).await else { return };
+    let Some(now) = dates.now() else { return };
     for policy in found.iter().filter(|policy| is_past(&policy.description, now)) {
         is_removed(project, last_segment(&policy.region), &policy.name).await;
     }
@@ -135,14 +137,14 @@ pub fn is_past(description: &str, now: Timestamp) -> bool {
     until.is_some_and(|until| until < now)
 }
 
-async fn every(project: &Project) -> Result<Vec<Found>, SourceError> {
+async fn every(project: &Project, dates: &Dates) -> Result<Vec<Found>, SourceError> {
     let (mut found, mut token) = (Vec::new(), None::<String>);
     loop {
         let page = token.map_or_else(String::new, |token| format!("&pageToken={token}"));
         let address = project.address(COMPUTE);
         let url =
             format!("{address}/compute/v1/projects/{}/aggregated/resourcePolicies?maxResults=500{page}", project.id()?);
-        let list = Http::new()?.json::<List>(&signed(project, Request::get(url)).await?).await?.value;
+        let list = Http::new()?.telling(dates).json::<List>(&signed(project, Request::get(url)).await?).await?.value;
         found.extend(list.items.into_values().flat_map(|scope| scope.resource_policies));
         token = list.next_page_token.filter(|token| !token.is_empty());
         if token.is_none() {

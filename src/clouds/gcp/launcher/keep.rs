@@ -3,7 +3,6 @@
 
 use google_cloud_compute_v1::model::Operation;
 use google_cloud_compute_v1::model::operation::Status;
-use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -52,6 +51,7 @@ impl GcpLauncher {
             owner: &self.owner,
             setup: &self.setup,
             policy: None,
+            now: self.now(),
         };
         let template = json!({
             "name": name,
@@ -140,8 +140,9 @@ impl GcpLauncher {
     }
 
     /// Templates of groups that are past their time: they cost nothing, so what does not answer is left for the next time.
-    pub(super) async fn sweep_templates(&self, now: Timestamp) {
+    pub(super) async fn sweep_templates(&self) {
         let Ok(found) = self.every(TEMPLATES).await else { return };
+        let Some(now) = self.dates.now() else { return };
         let of = |template: &Value, key: &str| template[key].as_str().unwrap_or_default().to_owned();
         for template in found.iter().filter(|template| is_past(&of(template, "description"), now)) {
             let _ = self.remove(last_segment(&of(template, "region")), TEMPLATES, &of(template, "name")).await;
@@ -219,7 +220,7 @@ impl GcpLauncher {
     }
 
     async fn ask<T: DeserializeOwned>(&self, request: Request) -> Result<T, SourceError> {
-        Ok(Http::new()?.json::<T>(&signed(&self.project, request).await?).await?.value)
+        Ok(Http::new()?.telling(&self.dates).json::<T>(&signed(&self.project, request).await?).await?.value)
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use google_cloud_compute_v1::client::{Instances, ZoneOperations};
+use jiff::{SignedDuration, Timestamp};
 use tokio::sync::OnceCell;
 
 use crate::account::identity;
@@ -15,6 +16,7 @@ use crate::launcher::refused::source_error;
 use crate::launcher::seen::Seen;
 use crate::prices::zones::Zones;
 use crate::sdk::{access, not_built};
+use gpuplan_clouds_http::Dates;
 use gpuplan_launch::{LaunchError, Machine, MachineId};
 use gpuplan_market::SourceError;
 
@@ -40,6 +42,8 @@ pub struct GcpLauncher {
     policies: Mutex<BTreeSet<Policy>>,
     /// To be said to whoever rents.
     said: Mutex<Vec<String>>,
+    /// What Google says the time is.
+    pub(super) dates: Dates,
 }
 
 pub(super) struct Clients {
@@ -68,6 +72,7 @@ impl GcpLauncher {
             seen: Mutex::default(),
             policies: Mutex::default(),
             said: Mutex::default(),
+            dates: Dates::default(),
         }
     }
 
@@ -78,6 +83,12 @@ impl GcpLauncher {
 
     pub(super) fn id(&self) -> Result<&str, LaunchError> {
         self.project.id().map_err(|error| source_error(&error))
+    }
+
+    /// As Google says it; this computer's clock counts only where no answer has named the time.
+    pub(super) fn now(&self) -> Timestamp {
+        // A header says whole seconds, and it is later than that.
+        self.dates.now().map_or_else(Timestamp::now, |now| now + SignedDuration::from_secs(1))
     }
 
     pub(super) async fn clients(&self) -> Result<&Clients, LaunchError> {

@@ -69,6 +69,7 @@ impl GcpLauncher {
                 owner: &self.owner,
                 setup: &self.setup,
                 policy: policy.as_deref(),
+                now: self.now(),
             };
             match self.create_in(&frame, &request).await {
                 Err(error @ (LaunchError::Capacity { .. } | LaunchError::NotSold { .. })) => refused = error,
@@ -232,7 +233,8 @@ impl GcpLauncher {
             return Ok(size);
         }
         let url = format!("{}/compute/v1/{image}", self.project.address(COMPUTE));
-        let ask = async { Http::new()?.json::<Image>(&signed(&self.project, Request::get(url)).await?).await };
+        let question = signed(&self.project, Request::get(url));
+        let ask = async { Http::new()?.telling(&self.dates).json::<Image>(&question.await?).await };
         let answer = ask.await.map_err(|error| match &error {
             SourceError::Refused { code, .. } if ["400", "404"].contains(&code.as_str()) => {
                 wrong(format!("there is no image {image}"))
@@ -289,8 +291,8 @@ impl Launcher for GcpLauncher {
             let left = close::tidy(&self.project, known, &machines).await;
             self.policies().extend(left);
             if run.is_none() {
-                close::sweep(&self.project, Timestamp::now()).await;
-                self.sweep_templates(Timestamp::now()).await;
+                close::sweep(&self.project, &self.dates).await;
+                self.sweep_templates().await;
             }
             Ok(machines)
         })
@@ -314,6 +316,10 @@ impl Launcher for GcpLauncher {
 
     fn owner(&self) -> BoxFuture<'_, Result<String, LaunchError>> {
         Box::pin(std::future::ready(Ok(self.owner.clone())))
+    }
+
+    fn time(&self) -> Option<Timestamp> {
+        self.dates.now()
     }
 
     fn self_destruct(&self) -> Option<SelfDestruct> {
