@@ -489,7 +489,6 @@ fn foreign_crates_stay_with_their_owner() {
         &[
             ("cli/session/printer.rs", "let out = io::stdout().lock();"),
             ("clouds/aws/launch.rs", "use aws_sdk_ec2::Client;"),
-            ("cli/session.rs", "comfy_table::Table::new().width()"),
             ("plan/choose.rs", "let overclap = sprintln!(1);"),
         ],
     );

@@ -1,56 +1,47 @@
 //! Runs that no constant was fitted on (`benchmarks/unfitted`): cases with what was measured, one JSON object a line.
 
-use std::path::Path;
-
 use crate::own_table;
 use crate::published::{Published, Run};
 
-/// Of runs whose figure is the hours of a whole project.
-const PROJECTS: &str = "project-hours.csv";
+/// The file of runs whose figure is the hours of a whole project.
+pub const PROJECTS: &str = "project-hours.csv";
 
-/// Why they cannot be read.
+/// A file that cannot be read as runs.
 #[derive(Debug, thiserror::Error)]
-pub enum UnfittedError {
-    #[error("{path}: {source}")]
-    File { path: String, source: std::io::Error },
-    #[error("{path}: {source}")]
-    Table { path: String, source: own_table::OwnTableError },
+#[error("{file}: {source}")]
+pub struct UnfittedError {
+    pub file: String,
+    pub source: own_table::OwnTableError,
 }
 
-/// Every run of the folder whose figure is a step or a rate, by file and line. `None`: there is no such folder.
-pub fn read(folder: &Path) -> Result<Option<Published>, UnfittedError> {
-    let shown = |path: &Path| path.display().to_string();
-    let text =
-        |path: &Path| std::fs::read_to_string(path).map_err(|source| UnfittedError::File { path: shown(path), source });
-    if !folder.is_dir() {
-        return Ok(None);
-    }
-    let listed = std::fs::read_dir(folder).map_err(|source| UnfittedError::File { path: shown(folder), source })?;
-    let mut files: Vec<_> = listed.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    files.retain(|path| path.extension().is_some_and(|end| end == "jsonl"));
-    files.sort();
-    let projects = text(&folder.join(PROJECTS))?;
+/// Every run whose figure is a step or a rate, of files with their texts; `projects` is the text of `PROJECTS`.
+pub fn read(files: &[(String, String)], projects: &str) -> Result<Published, UnfittedError> {
     let is_project = |run: &Run| projects.lines().any(|line| line.split(',').nth(1) == Some(run.id.as_str()));
     let mut runs = Vec::new();
-    for path in &files {
-        let table =
-            own_table::read(&text(path)?).map_err(|source| UnfittedError::Table { path: shown(path), source })?;
+    for (file, text) in files {
+        let table = own_table::read(text).map_err(|source| UnfittedError { file: file.clone(), source })?;
         runs.extend(table.runs.runs.into_iter().filter(|run| !is_project(run)));
     }
-    Ok(Some(Published { runs }))
+    Ok(Published { runs })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+
     use super::*;
 
     #[test]
     fn every_line_is_read_and_names_its_source() {
         let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../benchmarks/unfitted"));
-        let read = read(folder).unwrap().unwrap();
+        let lines = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let files = lines.filter(|path| path.extension().is_some_and(|end| end == "jsonl"));
+        let files: Vec<_> =
+            files.map(|path| (path.display().to_string(), fs::read_to_string(&path).unwrap())).collect();
+        let read = read(&files, &fs::read_to_string(folder.join(PROJECTS)).unwrap()).unwrap();
         assert!(read.runs.len() > 350, "{}", read.runs.len());
         assert!(read.runs.iter().all(|run| run.source != "own"), "a line without `source`");
         assert!(read.runs.iter().all(|run| run.id != "phi-1.5"), "hours of a project");
-        assert!(super::read(&folder.join("none")).unwrap().is_none());
     }
 }

@@ -93,6 +93,27 @@ fn write_memory(
     Ok(memory)
 }
 
+/// The runs that no constant is fitted on, by file and line.
+fn unfitted_runs(folder: &Path) -> Result<Published, Diagnostic> {
+    if !folder.is_dir() {
+        return Err(Diagnostic::usage(format!("no folder {}", folder.display()))
+            .hint("constants are written into benchmarks/results of the repository, beside benchmarks/unfitted"));
+    }
+    let at = |path: &Path| {
+        let path = path.to_owned();
+        move |error| Diagnostic::file(&path, &error)
+    };
+    let listed = fs::read_dir(folder).map_err(at(folder))?;
+    let mut paths: Vec<_> = listed.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.retain(|path| path.extension().is_some_and(|end| end == "jsonl"));
+    paths.sort();
+    let text = |path: &Path| fs::read_to_string(path).map_err(at(path));
+    let files: Result<Vec<_>, _> =
+        paths.iter().map(|path| Ok((path.display().to_string(), text(path)?))).collect::<Result<_, Diagnostic>>();
+    let projects = text(&folder.join(unfitted::PROJECTS))?;
+    unfitted::read(&files?, &projects).map_err(Diagnostic::unexpected)
+}
+
 /// Writes the bands beside the constants of the time.
 fn write_bands(
     path: &Path,
@@ -103,11 +124,7 @@ fn write_bands(
 ) -> Result<FittedBands, Diagnostic> {
     // Beside `results`, where the constants are.
     let folder = path.parent().and_then(Path::parent).unwrap_or(Path::new("")).join("unfitted");
-    let missing = || {
-        Diagnostic::usage(format!("no folder {}", folder.display()))
-            .hint("constants are written into benchmarks/results of the repository, beside benchmarks/unfitted")
-    };
-    let unfitted = unfitted::read(&folder).map_err(Diagnostic::unexpected)?.ok_or_else(missing)?;
+    let unfitted = unfitted_runs(&folder)?;
     let strangers = FitRun::all(&unfitted.runs, &session.hardware()?, &session.models()?);
     let bands = band_fit::fit(held, open, &held_out::unfitted(&strangers, constants));
     write(&path.with_file_name("band_constants.toml"), "bands of the step time", "src/estimate/band.rs", &bands)?;

@@ -237,7 +237,6 @@ impl EstimateCase {
                 (true, None) if kind == ModelKind::MoeEncdec => layers / 2,
                 (true, None) => layers,
             },
-            text_tower: None,
             encoder_tokens: stated
                 .encoder_tokens
                 .or(preset.as_ref().map(|model| model.encoder_tokens))

@@ -27,6 +27,8 @@ pub(crate) const WIDE: u16 = 110;
 const FIRST_FIGURE: usize = 4;
 /// The name of a cloud and a bit of its region.
 const LEAST_PLACE: usize = 7;
+/// A count and both ends of the name of a GPU.
+const LEAST_GPUS: usize = 11;
 
 /// What the screen says besides the plan.
 pub struct Screen<'a> {
@@ -212,8 +214,10 @@ fn choices(set: &PlanSet, context: &Context, width: u16, style: Style) -> String
     let mut lengths: Vec<usize> =
         titles.iter().enumerate().map(|(index, title)| longest(index).max(title.chars().count())).collect();
     // Names give way before figures.
-    while 2 * lengths.len() + lengths.iter().sum::<usize>() > usize::from(width) + 2 && lengths[2] > LEAST_PLACE {
-        lengths[2] -= 1;
+    for (column, least) in [(2, LEAST_PLACE), (1, LEAST_GPUS)] {
+        while 2 * lengths.len() + lengths.iter().sum::<usize>() > usize::from(width) + 2 && lengths[column] > least {
+            lengths[column] -= 1;
+        }
     }
     let line = |cells: &[String]| {
         let mut text = String::new();

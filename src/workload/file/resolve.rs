@@ -14,6 +14,7 @@ mod serving_images;
 mod serving_layout;
 mod serving_load;
 mod serving_speech;
+mod task;
 mod training;
 
 use crate::amount::{Amount, Checkpoint};
