@@ -79,6 +79,7 @@ fn extracted<'a>(resource: &'a str, template: &str) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::iam::tests::WRITTEN_BY_AGENTS;
 
     const SETUP: &str = include_str!("../../src/clouds/gcp/setup.tf");
 
@@ -130,24 +131,7 @@ mod tests {
             let name = format!("projects/_/buckets/gpuplan-runs-p-us-central1/objects/{key}");
             conditions.iter().any(|condition| holds(condition, &name))
         };
-        for key in [
-            "epochs/1",
-            "manifests/step-000000000500-e3.json",
-            "data/e1/1/step-5/w.pt",
-            "data/e1/1/keep/spec.json",
-            "nodes/e1/0.json",
-            "start/e1.json",
-            "wanted/e1/5.json",
-            "parts/e1/5-1.json",
-            "leaving/e1/0.json",
-            "status/0.json",
-            "billed/e1-0.json",
-            "logs/e1/0/00000000.zst",
-            "events/x.json",
-            "dataset.json",
-            "sweep.json",
-            "result.json",
-        ] {
+        for key in WRITTEN_BY_AGENTS {
             for place in ["runs/r", "team/runs/r", "runs/sweep-007"] {
                 assert!(may(&format!("{place}/{key}")), "{place}/{key}");
             }

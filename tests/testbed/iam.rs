@@ -219,9 +219,29 @@ impl Reader<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use Verdict::{Allowed, Denied, NotAllowed};
+
+    /// What agents write below the place of their run, on every cloud.
+    pub const WRITTEN_BY_AGENTS: [&str; 16] = [
+        "epochs/1",
+        "manifests/step-000000000500-e3.json",
+        "data/e1/1/step-5/w.pt",
+        "data/e1/1/keep/spec.json",
+        "nodes/e1/0.json",
+        "start/e1.json",
+        "wanted/e1/5.json",
+        "parts/e1/5-1.json",
+        "leaving/e1/0.json",
+        "status/0.json",
+        "billed/e1-0.json",
+        "logs/e1/0/00000000.zst",
+        "events/x.json",
+        "dataset.json",
+        "sweep.json",
+        "result.json",
+    ];
 
     /// Examples of the IAM User Guide, `reference_policies_examples`, with what it says of each.
     #[test]
@@ -334,25 +354,7 @@ mod tests {
         };
         let ask = |action: &str, resource: &str| evaluate(&machine, action, resource, &me(&[]));
         let object = |key: &str| format!("{BUCKET}/{key}");
-        let written = [
-            "epochs/1",
-            "manifests/step-000000000500-e3.json",
-            "data/e1/1/step-5/w.pt",
-            "data/e1/1/keep/spec.json",
-            "nodes/e1/0.json",
-            "start/e1.json",
-            "wanted/e1/5.json",
-            "parts/e1/5-1.json",
-            "leaving/e1/0.json",
-            "status/0.json",
-            "billed/e1-0.json",
-            "logs/e1/0/00000000.zst",
-            "events/x.json",
-            "dataset.json",
-            "sweep.json",
-            "result.json",
-        ];
-        for key in written {
+        for key in WRITTEN_BY_AGENTS {
             for place in ["runs/r", "team/runs/r"] {
                 assert_eq!(ask("s3:PutObject", &object(&format!("{place}/{key}"))), Allowed, "{place}/{key}");
             }
@@ -536,23 +538,7 @@ mod tests {
         };
         let puts = |key: &str| ask("s3:PutObject", &format!("{BUCKET}/{key}"), &[]);
         let deletes = |key: &str| ask("s3:DeleteObject", &format!("{BUCKET}/{key}"), &[]);
-        let written = [
-            "epochs/1",
-            "manifests/step-5-e1.json",
-            "data/e1/1/w",
-            "nodes/e1/0.json",
-            "start/e1.json",
-            "wanted/e1/5.json",
-        ];
-        let more = [
-            "parts/e1/5-1.json",
-            "leaving/e1/0.json",
-            "status/0.json",
-            "billed/e1-0.json",
-            "logs/e1/0/0.zst",
-            "events/x.json",
-        ];
-        for key in written.into_iter().chain(more).chain(["dataset.json", "sweep.json", "result.json"]) {
+        for key in WRITTEN_BY_AGENTS {
             assert_eq!(puts(&format!("team/runs/llama/{key}")), Allowed, "{key}");
             for other in [
                 "runs/llama",

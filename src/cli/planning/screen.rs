@@ -9,8 +9,8 @@ use gpuplan_plan::{Plan, Warning};
 use gpuplan_report::plan::brief::{self, Screen};
 use gpuplan_report::plan::plan_text;
 
-/// A rise of so much, which one in ten such prices has had since it was seen, makes amounts a rough guide.
-const MOVES: f64 = 0.1;
+/// Where one in ten such prices has risen by more since it was seen, amounts are a rough guide. Judged.
+const ROUGH_RISE: f64 = 0.1;
 
 /// The first screen, and everything behind it where that is asked for.
 pub fn shown(
@@ -26,7 +26,7 @@ pub fn shown(
         .set
         .warnings
         .iter()
-        .any(|warning| matches!(warning, Warning::OldPrice { p90_change, .. } if *p90_change > MOVES));
+        .any(|warning| matches!(warning, Warning::OldPrice { p90_change, .. } if *p90_change > ROUGH_RISE));
     let headline = session.very_old_price(offer.quote.observed_at).filter(|_| offer.owned.is_none() && can_have_moved);
     let launch = launch_command(answered, best, session).filter(|_| arguments.from.is_none());
     let screen =
