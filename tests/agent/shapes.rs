@@ -110,7 +110,9 @@ fn a_launcher_that_passes_nothing_on_is_no_end_of_its_worker() {
 #[test]
 fn what_a_script_leaves_in_the_background_is_ended_and_said() {
     let bench = Bench::new();
-    let mut agent = bench.start("a", &[], &["sh", "-c", "nohup sleep 600 >/dev/null 2>&1 & exit 0"]);
+    // It ends once `nohup` has become `sleep`: before, it would be named otherwise.
+    let script = "nohup sleep 600 >/dev/null 2>&1 & until grep -q sleep /proc/$!/comm; do :; done";
+    let mut agent = bench.start("a", &[], &["sh", "-c", script]);
     agent.ends_with(0);
     assert!(agent.log().contains("what it left running is ended too: sleep"), "{}", agent.log());
     assert_eq!(processes_with(&bench.path("store").display().to_string()), [0_i32; 0]);
