@@ -1,4 +1,4 @@
-//! Clouds that are asked over plain HTTP, over canned answers: Azure, Lambda, RunPod, Vast, Verda, Oracle, Vultr, DigitalOcean.
+//! Clouds that are asked over plain HTTP, over canned answers: Azure, Lambda, RunPod, Vast, Verda, Oracle, Vultr, DigitalOcean, Hyperstack.
 
 use std::collections::BTreeMap;
 
@@ -6,6 +6,7 @@ use gpuplan::clouds::ask::all;
 use gpuplan::clouds::azure::eviction_rates::EvictionRates;
 use gpuplan::clouds::azure::retail_prices::RetailPrices;
 use gpuplan::clouds::digitalocean::droplet_sizes::DropletSizes;
+use gpuplan::clouds::hyperstack::Hyperstack;
 use gpuplan::clouds::lambda::instance_types::InstanceTypes as Lambda;
 use gpuplan::clouds::oci::cost_estimator::CostEstimator;
 use gpuplan::clouds::runpod::gpu_types::GpuTypes;
@@ -335,6 +336,37 @@ pub fn verda(request: &Request) -> Reply {
             says(200, &json!([{ "location_code": "FIN-01", "availabilities": ["8H100.80S.176V"] }]))
         }
         _ => refuses(request),
+    }
+}
+
+/// Shaped as Hyperstack's published SDK declares its answers.
+fn hyperstack(request: &Request) -> Reply {
+    if request.header("api_key") != KEY {
+        return refuses(request);
+    }
+    match request.path.as_str() {
+        "/v1/core/flavors" => {
+            let flavor = |name: &str, gpus: u32| json!({ "name": name, "gpu_count": gpus, "cpu": 24, "ram": 240, "stock_available": true });
+            let group = json!({ "gpu": "H100-80G-SXM5", "region_name": "CANADA-1",
+                "flavors": [flavor("n3-H100-SXM5x1", 1), flavor("n3-H100-SXM5x8", 8)] });
+            says(200, &json!({ "status": true, "message": "ok", "data": [group] }))
+        }
+        "/v1/pricebook" => {
+            says(200, &json!([{ "name": "H100-80G-SXM5", "value": 3.2 }, { "name": "vCPU", "value": 0 }]))
+        }
+        _ => refuses(request),
+    }
+}
+
+#[test]
+fn hyperstack_prices_keep_the_contract() {
+    let source = |endpoint: &str| Box::new(Hyperstack::at(endpoint, KEY)) as _;
+    super::keeps_the_contract(hyperstack, source, &["h100-sxm.1x"], &["CANADA-1"]);
+    let server = Server::start(hyperstack);
+    let found = machines_of(&Hyperstack::at(&server.endpoint, KEY)).unwrap().sheets;
+    assert_eq!(found.iter().map(|sheet| (&*sheet.gpu, &*sheet.gpus)).collect::<Vec<_>>(), [("h100-sxm5-80", "8")]);
+    for key in ["", "another"] {
+        assert_hides_keys(&answer_of(&Hyperstack::at(&server.endpoint, key), &[]).unwrap_err());
     }
 }
 
