@@ -204,6 +204,8 @@ pub const BLOCK_SCALING_COST: f64 = 1.09;
 pub const SUMMED_VALUES: f64 = 3.0;
 /// The same where a sum in fp32 stands beside a gradient in 16 bits: two bytes are read, and four read and written.
 pub const SUMMED_VALUES_BESIDE: f64 = 5.0;
+/// Bytes that a moving average of the weights moves for each in a step: weight and average are read in fp32, the average is written back.
+pub const EMA_TRAFFIC: f64 = 12.0;
 /// Adapter parameters over base parameters, for traffic only (memory counts them exactly).
 pub const ADAPTER_SHARE: f64 = 0.005;
 /// Bytes that PEFT moves for an adapted matrix beside its product, for each value of input and of output, forward and backward. Forward an

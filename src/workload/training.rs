@@ -266,6 +266,8 @@ pub struct Training {
     pub grad_accumulation: Option<u32>,
     pub recompute: Option<Recompute>,
     pub optimizer: Option<Optimizer>,
+    /// An exponential moving average of the trained weights is kept beside them, in fp32 (diffusers, `EMAModel`; timm, `ModelEmaV3`).
+    pub ema: bool,
     pub lora: Option<Lora>,
     pub dropout: bool,
     pub framework: Framework,
@@ -354,6 +356,7 @@ impl Training {
             grad_accumulation: None,
             recompute: None,
             optimizer: None,
+            ema: false,
             lora: None,
             dropout: false,
             framework: Framework::default(),

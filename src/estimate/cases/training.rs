@@ -36,6 +36,7 @@ pub struct CaseTraining {
     pub attention: Option<AttentionKernel>,
     pub optimizer: Option<String>,
     pub optimizer_in_backward: Option<bool>,
+    pub ema: Option<bool>,
     pub loss: Option<LossKernel>,
     pub lora_rank: Option<u32>,
     pub lora_targets: Option<LoraTargets>,
@@ -101,6 +102,7 @@ impl CaseTraining {
             grad_accumulation: self.grad_accumulation,
             recompute: self.recompute,
             optimizer: self.optimizer.as_deref().map(optimizer).transpose()?,
+            ema: self.ema.unwrap_or(false),
             lora,
             dropout: self.dropout.unwrap_or(false),
             framework: Stacks::embedded()

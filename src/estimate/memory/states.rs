@@ -5,6 +5,9 @@ use crate::memory::input::MemoryInput;
 use gpuplan_workload::training::LoraTargets;
 use gpuplan_workload::{BaseWeights, FsdpStyle, Lora, Model, Offload, Optimizer, Precision, Shard, Training};
 
+/// Bytes of the moving average of a weight: diffusers and timm keep it in fp32.
+const EMA_BYTES: f64 = 4.0;
+
 /// Parameters of one rank after tensor, pipeline and expert division, before data-parallel sharding.
 pub(super) struct Shares {
     /// Experts and all others.
@@ -187,10 +190,12 @@ impl MemoryInput<'_> {
         let stays = stays && layout.copies() > 1;
         let present = |bytes: f64| if on_host { 0.0 } else { bytes };
         let backward = self.training.task.has_backward();
+        // Averaged where the weights are: split where they are split, whole where they are whole.
+        let average = if self.training.ema { EMA_BYTES * over(splits_weights, trained, experts) } else { 0.0 };
         Static {
             weights: present(weights) + on_every_rank,
             optimizer: present(if backward {
-                optimizer_bytes * over(layout.shard != Shard::None, trained, experts)
+                optimizer_bytes * over(layout.shard != Shard::None, trained, experts) + average
             } else {
                 0.0
             }),

@@ -102,6 +102,19 @@ fn every_kind_of_parallelism_has_a_communicator() {
 }
 
 #[test]
+fn a_moving_average_is_held_where_the_weights_are() {
+    let model = model("llama-3.1-8b");
+    let plain = training(Task::FullFineTune, Precision::Bf16, "fsdp2");
+    let averaged = Training { ema: true, ..plain.clone() };
+    for (shard, ranks) in [(Shard::None, 1.0), (Shard::Zero1, 1.0), (Shard::Zero3, 8.0)] {
+        let layout = Layout { data: 8, shard, ..Layout::default() };
+        let optimizer = |training| held(&model, training, layout, Recompute::Full).optimizer;
+        let more = optimizer(&averaged) - optimizer(&plain);
+        assert!((more / (4.0 * model.parameters / ranks) - 1.0).abs() < 0.01, "{shard:?}: {more}");
+    }
+}
+
+#[test]
 fn experts_that_ranks_share_out_are_split_over_fewer_ranks() {
     let model = model("qwen3-30b-a3b");
     let training = training(Task::Pretrain, Precision::Bf16, "torchtitan");

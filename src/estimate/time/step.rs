@@ -356,7 +356,16 @@ impl StepInput<'_> {
             Some(Optimizer::AdamwBf16 | Optimizer::Adamw8bit) => 0.5,
             _ => 1.0,
         };
-        states * self.constants.optimizer_bytes * self.trained_parameters() / split
+        states * self.constants.optimizer_bytes * self.trained_parameters() / split + self.average_bytes()
+    }
+
+    /// Reading each weight and its moving average, and writing the average back, where the weights are.
+    fn average_bytes(&self) -> f64 {
+        let split = match self.setting.layout.shard {
+            Shard::Zero3 | Shard::Hsdp => f64::from(self.setting.layout.sharded_over()),
+            Shard::None | Shard::Zero1 | Shard::Zero2 => 1.0,
+        };
+        if self.training.ema { c::EMA_TRAFFIC * self.trained_parameters() / split } else { 0.0 }
     }
 }
 

@@ -256,7 +256,7 @@ fn interval(stop: Seconds, upload: Seconds, mean: Seconds) -> Seconds {
 }
 
 /// Bytes of a full checkpoint: trained parameters with master copy and moments (14 bytes for mixed Adam), adapters alone
-/// where the base is frozen.
+/// where the base is frozen; with them their moving average in fp32, if one is kept.
 pub fn checkpoint_bytes(workload: &Workload) -> Bytes {
     let (model, training) = (&workload.model, &workload.training);
     let trained = match (&training.lora, training.task.has_adapters()) {
@@ -284,10 +284,11 @@ pub fn checkpoint_bytes(workload: &Workload) -> Bytes {
             }
         }
     };
+    let average = if training.ema { 4.0 } else { 0.0 };
     // FSDP and the Hugging Face trainer keep 32-bit weights and no 16-bit copy with them (PyTorch, "FullyShardedDataParallel").
     let framework = training.framework.0.as_str();
     let keeps_one_copy = each > 12.0 && (framework.starts_with("fsdp") || framework == "hf-trainer");
-    Bytes(trained * if keeps_one_copy { each - 2.0 } else { each })
+    Bytes(trained * (average + if keeps_one_copy { each - 2.0 } else { each }))
 }
 
 #[cfg(test)]

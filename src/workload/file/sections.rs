@@ -109,6 +109,8 @@ pub struct TrainingSection {
     pub optimizer: Option<String>,
     /// Whether each weight is updated as soon as its gradient is there.
     pub optimizer_in_backward: Option<bool>,
+    /// Whether an exponential moving average (EMA) of the trained weights is kept beside them, in fp32 on the GPU.
+    pub ema: Option<bool>,
     /// Activations that are computed again in the backward pass: none, selective, full or offload.
     pub recompute: Option<String>,
     /// Attention kernel: flash, flash3 or eager.

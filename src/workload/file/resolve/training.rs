@@ -69,6 +69,7 @@ pub(super) fn resolve(
     training.precision = precision(section, task, assumed)?;
     training.base_weights = base_weights(section, model, task, assumed)?;
     training.optimizer = optimizer(section, task, assumed)?;
+    training.ema = section.ema.unwrap_or(false);
     training.lora = lora(&section.lora, model, task, assumed)?;
     training.latents = latents::read(section, model, assumed)?;
     training.recompute = choice("training.recompute", section.recompute.as_deref())?;
