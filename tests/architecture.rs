@@ -630,7 +630,7 @@ fn clouds_without_contract(clouds: &[String], contracts: &str) -> Vec<String> {
     untested
         .map(|cloud| {
             format!(
-                "src/clouds/{cloud}/: no test `{cloud}_...` in tests/contracts.rs; run the contract suite on it there"
+                "src/clouds/{cloud}/: no test `{cloud}_...` in tests/contracts.rs or tests/contracts/public.rs; run the contract suite on it there"
             )
         })
         .collect()
@@ -650,10 +650,9 @@ fn every_cloud_keeps_its_contract() {
         .filter(|path| path.is_dir() && !path.ends_with("http"))
         .filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
         .collect();
-    complain(&clouds_without_contract(
-        &clouds,
-        &fs::read_to_string(root.join("tests/contracts.rs")).unwrap_or_default(),
-    ));
+    let files = ["tests/contracts.rs", "tests/contracts/public.rs"];
+    let contracts: String = files.map(|file| fs::read_to_string(root.join(file)).unwrap_or_default()).concat();
+    complain(&clouds_without_contract(&clouds, &contracts));
 }
 
 #[test]
