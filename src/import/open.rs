@@ -82,11 +82,18 @@ fn batch(training: &mut TrainingSection, asked: &JobRequest, assumed: &mut Vec<J
         return;
     }
     let each = whole(&training.micro_batch).zip(whole(&training.grad_accumulation)).and_then(|(a, b)| a.checked_mul(b));
-    let all = each.zip(asked.replicas()).and_then(|(each, replicas)| each.checked_mul(u64::from(replicas)));
-    let all = all.zip(asked.gpus());
-    if let Some((sequences, gpus)) = all {
+    // Steps of a recipe's batch would be another work than that of the job: it is as much as one GPU does, and may be more.
+    let (replicas, taken) = match (asked.replicas(), asked.gpus()) {
+        (Some(replicas), Some(gpus)) => (replicas, Some(gpus)),
+        (_, None) if asked.choices.is_empty() => (1, None),
+        _ => return,
+    };
+    if let Some(sequences) = each.and_then(|each| each.checked_mul(u64::from(replicas))) {
         training.global_batch = Some(sequences.to_string().into());
-        assumed.push(JobAssumption::BatchOfAllGpus { sequences, gpus });
+        assumed.push(match taken {
+            Some(gpus) => JobAssumption::BatchOfAllGpus { sequences, gpus },
+            None => JobAssumption::BatchOfOneGpu { sequences },
+        });
     }
 }
 
@@ -213,6 +220,11 @@ mod tests {
         asked.trains = true;
         complete(&mut file, &asked, &Models::embedded().unwrap());
         assert!(file.training.global_batch.is_none(), "what only a run would tell is not one");
+        let mut file =
+            WorkloadFile::parse("model.preset = \"gpt-2\"\n[training]\ntask = \"lora\"\nsteps = 1\nmicro_batch = 2\n")
+                .unwrap();
+        let assumed = complete(&mut file, &JobRequest::new(JobKind::Script), &Models::embedded().unwrap());
+        assert_eq!(assumed, [JobAssumption::BatchOfOneGpu { sequences: 2 }], "machines are not counted");
         let (file, assumed) = completed("[training]\nepochs = 3\n");
         assert!(assumed.is_empty() && file.training.epochs.is_some(), "no model is no work");
     }

@@ -265,6 +265,8 @@ pub enum JobAssumption {
     BatchOfEachGpu { batch: String },
     /// The job states the batch of each GPU, and how many there are.
     BatchOfAllGpus { sequences: u64, gpus: u32 },
+    /// The job states the batch of each GPU, and not how many there are.
+    BatchOfOneGpu { sequences: u64 },
     /// How much is trained is not known: the price is that of so many optimizer steps.
     StepsAlone {
         steps: u32,

@@ -35,6 +35,21 @@ fn the_flags_of_the_trainer_are_a_workload() {
     assert_eq!((keys(&asked.understood).len(), training.task.as_deref()), (7, Some("full-fine-tune")));
 }
 
+/// After command lines that people publish for diffusers' examples.
+#[test]
+fn the_side_of_pictures_and_the_average_of_weights_are_read() {
+    let read = |flags: &str| {
+        let model = "--pretrained_model_name_or_path=stabilityai/stable-diffusion-2-1-base --train_batch_size=1";
+        let asked = asked(&format!("accelerate launch train_text_to_image.py {model} {flags}"));
+        let training = &asked.workload.training;
+        (training.sequence_length.clone().map(|side| side.to_string()), training.ema, asked.unread.len())
+    };
+    let side = |side: &str| Some(side.to_owned());
+    assert_eq!(read("--resolution=128 --use_ema"), (side("128"), Some(true), 0));
+    assert_eq!(read("--resolution=512,512"), (side("512"), None, 0));
+    assert_eq!(read("--resolution=768x512"), (None, None, 1), "the estimate knows square pictures");
+}
+
 #[test]
 fn the_flags_of_megatron_are_a_workload() {
     let asked = asked(

@@ -50,6 +50,9 @@ pub fn job_sentence(assumption: &JobAssumption) -> String {
             let of = if *gpus == 1 { "GPU".to_owned() } else { format!("{gpus} GPUs") };
             format!("a global batch of {sequences}, that of its {of}")
         }
+        JobAssumption::BatchOfOneGpu { sequences } => format!(
+            "a global batch of {sequences}, that of one GPU: the job does not count its GPUs (--set training.global_batch=N)"
+        ),
         JobAssumption::StepsAlone { steps, data: Some(data) } => {
             format!("{steps} steps: how many rows {data} has is not said (--set data.samples=N prices the epochs)")
         }

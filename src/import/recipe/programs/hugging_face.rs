@@ -2,7 +2,7 @@
 
 use crate::recipe::entry::Entry;
 use crate::recipe::model;
-use crate::recipe::setting::Setting::{self, Completed, Devices, Number, Optimizer, Rank};
+use crate::recipe::setting::Setting::{self, Completed, Devices, Flag, Number, Optimizer, Rank};
 use crate::recipe::setting::{Dialect, Outcome};
 use crate::recipe::usual::OPTIMIZERS;
 use crate::recipe::words::{EPOCHS, MICRO_BATCH, STEPS, pretrains, value};
@@ -31,8 +31,15 @@ pub const DIFFUSERS: Dialect = Dialect {
         ("network_module", Completed),
         ("max_train_epochs", EPOCHS),
         ("optimizer_type", Optimizer(OPTIMIZERS)),
+        ("use_ema", Flag(|file| &mut file.training.ema)),
+        ("num_frames", Number(|file| &mut file.training.frames)),
+        ("max_num_frames", Number(|file| &mut file.training.frames)),
     ],
     complete: |entries, asked, names| {
+        if let Some(side) = value(entries, "resolution").and_then(side) {
+            asked.workload.training.sequence_length = Some(side.to_owned().into());
+            asked.understand_after_all("resolution");
+        }
         // sd-scripts has an implementation of LoRA for each family of models: `networks.lora`, `networks.lora_flux`.
         if value(entries, "network_module").is_some_and(|module| module.starts_with("networks.lora")) {
             asked.workload.training.task.get_or_insert_with(|| "lora".to_owned());
@@ -41,6 +48,13 @@ pub const DIFFUSERS: Dialect = Dialect {
     },
     ..ANY
 };
+
+/// The side of a square picture: `512`, `512,512` or `512x512`.
+fn side(resolution: &str) -> Option<&str> {
+    let (width, height) = resolution.split_once([',', 'x']).unwrap_or((resolution, resolution));
+    let (width, height) = (width.trim(), height.trim());
+    (width == height && width.parse::<u32>().is_ok_and(|side| side > 0)).then_some(width)
+}
 
 /// The programs for BERT of transformers' first versions and of NVIDIA: the batch is that of each process.
 pub const BERT: Dialect = Dialect { settings: &[("train_batch_size", MICRO_BATCH)], ..ANY };
