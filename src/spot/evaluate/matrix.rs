@@ -12,8 +12,8 @@ use crate::availability::watch::{FIRST_PAUSE, PRIOR_AVAILABILITY, Watch};
 use crate::evaluate::field::{Field, JobShape, TracePart};
 use crate::policy::semi_markov::Tables;
 use crate::policy::{Limits, Policy};
-use crate::simulation::forecast::forecast;
-use crate::simulation::replay::{World, replay};
+use crate::simulation::forecast::{DRAWS, Futures, summary};
+use crate::simulation::replay::{Outcome, World, replay};
 use crate::simulation::trace::Trace;
 
 /// Machines of a gang, where the traces count so many.
@@ -170,11 +170,16 @@ fn promises(limits: &Limits, machines: u32, seed: u64) -> Option<Vec<f64>> {
     let policy = Policy::SemiMarkov(Arc::new(Tables::new(&model, limits)));
     let watch = Watch::attempts(limits.pools.len(), limits.tick, FIRST_PAUSE)
         .assuming(PRIOR_AVAILABILITY * gang_factor(machines));
-    let said = |set: u64| {
-        let made = forecast(&policy, limits, &model, watch.clone(), seed.wrapping_add(set)).ok()?;
-        Some(made.cost_usd.p90.dollars())
-    };
+    let said =
+        |set: u64| promise(&policy, limits, &Futures::new(&model, watch.clone(), limits.tick, seed.wrapping_add(set)));
     (0..SETS_OF_DRAWS).map(said).collect()
+}
+
+/// Of one set of draws, billed by the second as a plan and the windows are. By whole ticks it would be up to a tick dearer than they are.
+fn promise(policy: &Policy, limits: &Limits, futures: &Futures) -> Option<f64> {
+    let outcomes = futures.run(policy, limits, DRAWS, |_| limits.work).ok()?;
+    let outcomes: Vec<Outcome> = outcomes.into_iter().map(|outcome| outcome.to_the_second(limits)).collect();
+    Some(summary(&outcomes).cost_usd.p90.dollars())
 }
 
 #[cfg(test)]
@@ -194,5 +199,19 @@ mod tests {
             assert!(row.missed == 0 && row.windows > 0 && row.worst > 0.0, "{row:?}");
             assert!((0.0..=1.0).contains(&row.under_p90) && (0.0..=1.0).contains(&row.within_a_tenth), "{row:?}");
         }
+    }
+
+    /// Where there is no spot, a run costs its work and its changeover: 1.2 hours, which are not eight ticks.
+    #[test]
+    fn a_promise_is_billed_as_the_windows_are() {
+        let shape = shape_of(1.0, 1.5);
+        let limits = shape.limits(600.0, 1);
+        let model = AvailabilityModel::prior();
+        let policy = Policy::SemiMarkov(Arc::new(Tables::new(&model, &limits)));
+        let futures =
+            |share: f64| Futures::new(&model, Watch::attempts(1, 600.0, FIRST_PAUSE).assuming(share), 600.0, 1);
+        let promised = promise(&policy, &limits, &futures(0.001)).unwrap();
+        let alone = 1.2 * shape.on_demand_dollars();
+        assert!((promised / alone - 1.0).abs() < 1e-6, "{promised} {alone}");
     }
 }

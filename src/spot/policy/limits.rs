@@ -99,10 +99,9 @@ impl Limits {
 
     /// On-demand capacity at the lowest rate.
     pub fn cheapest_on_demand(&self) -> Action {
-        let own = (0..self.pools.len())
-            .filter(|pool| self.pools[*pool].on_demand.is_some())
-            .map(|pool| Action::OnDemand(Some(pool)));
-        own.chain([Action::OnDemand(None)]).min_by_key(|action| self.rate(*action)).unwrap_or(Action::OnDemand(None))
+        let own = self.pools.iter().enumerate().filter_map(|(pool, terms)| Some((terms.on_demand?, pool)));
+        let own = own.min_by_key(|(rate, _)| *rate).filter(|(rate, _)| *rate <= self.on_demand);
+        Action::OnDemand(own.map(|(_, pool)| pool))
     }
 }
 

@@ -42,11 +42,13 @@ pub enum Policy {
 }
 
 /// Decides the coming tick: what the rule wants, as far as there is money for it.
+#[inline]
 pub fn decide(policy: &Policy, state: &State, observation: &Observation, limits: &Limits) -> Decision {
     within_budget(wish(policy, state, observation, limits), state, limits)
 }
 
 /// Lets a decision pass if there is money for its next tick.
+#[inline]
 pub fn within_budget(decision: Decision, state: &State, limits: &Limits) -> Decision {
     let Some(budget) = limits.budget.filter(|_| decision.action != Action::Idle) else { return decision };
     let last = state.last_pool.filter(|_| decision.action != state.running);
@@ -54,6 +56,7 @@ pub fn within_budget(decision: Decision, state: &State, limits: &Limits) -> Deci
     if is_affordable { decision } else { Decision { action: Action::Idle, reason: Reason::BudgetReached } }
 }
 
+#[inline]
 fn wish(policy: &Policy, state: &State, observation: &Observation, limits: &Limits) -> Decision {
     let decision = match policy {
         Policy::OnDemand => rules::on_demand(limits),

@@ -16,6 +16,7 @@ pub fn whole_ticks_down(seconds: f64, tick: f64) -> f64 {
 }
 
 /// After `action` for one tick, on-demand that starts at the next one, with the longest changeover, still meets the deadline.
+#[inline]
 pub fn is_safe(action: Action, state: &State, limits: &Limits) -> bool {
     let left = match action {
         Action::OnDemand(_) => return true,
@@ -33,11 +34,19 @@ pub fn is_safe(action: Action, state: &State, limits: &Limits) -> bool {
         return true;
     }
     let after = state.until(limits) - limits.tick;
-    let last = action.pool().or(state.last_pool);
+    let needed = left + longest_fallback(action.pool().or(state.last_pool), limits);
+    // With a tick to spare it need not be rounded up to whole ones.
+    needed + limits.tick <= after || (needed / limits.tick - EPSILON).ceil() * limits.tick <= after + EPSILON
+}
+
+/// The longest changeover to on-demand machines after a run in `last`. Seconds.
+fn longest_fallback(last: Option<usize>, limits: &Limits) -> f64 {
+    if limits.pools.len() < 2 {
+        return limits.worst_changeover;
+    }
     // Where it would fall back to depends on the work that is left by then: the longer way of the two.
     let there = limits.on_demand_in(last).map_or(0.0, |there| limits.worst_changeover_to(there, last));
-    let fallback = limits.worst_changeover_to(limits.cheapest_on_demand(), last).max(there);
-    ((left + fallback) / limits.tick - EPSILON).ceil() * limits.tick <= after + EPSILON
+    limits.worst_changeover_to(limits.cheapest_on_demand(), last).max(there)
 }
 
 /// Whether a machine that is started now could do work, if its changeover takes the time that is expected: `keep_deadline` looks at every tick of it, and

@@ -82,9 +82,9 @@ pub fn decide(tables: &Tables, state: &State, observation: &Observation, limits:
 
 fn wish(tables: &Tables, state: &State, observation: &Observation, limits: &Limits) -> Decision {
     let say = |action, reason| Decision { action, reason };
-    let on_demand = limits.on_demand_after(state.last_pool, state.left / 3600.0);
     if let Action::Spot(running) = state.running {
-        return match pools::best(state, observation, limits) {
+        let others = if observation.pools.len() > 1 { pools::best(state, observation, limits) } else { None };
+        return match others {
             Some(pool) if pools::is_worth_the_move(running, pool, state, observation, limits) => {
                 say(Action::Spot(pool), Reason::CheaperPool)
             }
@@ -99,7 +99,11 @@ fn wish(tables: &Tables, state: &State, observation: &Observation, limits: &Limi
         .or_else(|| pools::best(state, observation, limits))
         .unwrap_or_else(|| pools::likeliest(observation));
     let best = observation.pools[pool].up.then_some(pool);
-    let Some(table) = tables.table(limits, pool) else { return say(on_demand, Reason::AlwaysOnDemand) };
+    if best.is_none() && state.running.is_on_demand() {
+        return say(state.running, Reason::StayOnDemand);
+    }
+    let on_demand = || limits.on_demand_after(state.last_pool, state.left / 3600.0);
+    let Some(table) = tables.table(limits, pool) else { return say(on_demand(), Reason::AlwaysOnDemand) };
     let (work, slack) = left(pool, state, limits);
     let (start, leave) = table.best(work, slack, phase(&observation.pools[pool]));
     // The table looks up the nearest cell, and the net counts whole ticks.
@@ -108,9 +112,9 @@ fn wish(tables: &Tables, state: &State, observation: &Observation, limits: &Limi
         (Action::OnDemand(_), Some(pool)) if leave && has_room() => say(Action::Spot(pool), Reason::SpotHasLasted),
         (Action::OnDemand(_), _) => say(state.running, Reason::StayOnDemand),
         (_, Some(pool)) if start == Start::Spot && has_room() => say(Action::Spot(pool), Reason::SpotIsUp),
-        (_, Some(_)) if start == Start::Spot => say(on_demand, Reason::KeepDeadline),
-        (_, Some(_)) if start == Start::OnDemand => say(on_demand, Reason::SpotTooShort),
-        (_, None) if start == Start::OnDemand => say(on_demand, Reason::NoTimeToWait),
+        (_, Some(_)) if start == Start::Spot => say(on_demand(), Reason::KeepDeadline),
+        (_, Some(_)) if start == Start::OnDemand => say(on_demand(), Reason::SpotTooShort),
+        (_, None) if start == Start::OnDemand => say(on_demand(), Reason::NoTimeToWait),
         (_, Some(_)) => say(Action::Idle, Reason::WaitForSteadySpot),
         (_, None) => say(Action::Idle, Reason::WaitForSpot),
     }

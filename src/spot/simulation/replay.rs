@@ -158,8 +158,9 @@ pub fn replay(
             state = State { running: Action::Idle, pending: 0.0, pending_worst: 0.0, left, ..state };
         }
         let seen = State { elapsed: state.elapsed + world.clock_ahead, ..state };
-        let terms = world.terms(limits, tick);
-        let decision = try_to_run(policy, &seen, &terms, world, tick, &mut watch);
+        let moved = if world.rates.is_empty() { None } else { Some(world.terms(limits, tick)) };
+        let terms = moved.as_deref().unwrap_or(limits);
+        let decision = try_to_run(policy, &seen, terms, world, tick, &mut watch);
         let action = decision.action;
         if decision.reason == Reason::BudgetReached {
             outcome.out_of_budget = true;
@@ -189,7 +190,7 @@ pub fn replay(
             changing = (changing - limits.tick).max(0.0);
             state = after_a_tick(state, action, changing, limits.tick);
         }
-        meter.run(action, &terms).ok_or(ReplayError::Uncountable)?;
+        meter.run(action, terms).ok_or(ReplayError::Uncountable)?;
         state.running = action;
         if log {
             note(&mut outcome.decisions, decision);

@@ -24,6 +24,12 @@ pub struct Trace {
 pub enum TraceError {
     #[error("line {line}: {detail}")]
     Unreadable { line: usize, detail: String },
+    /// Neither form. A list of events or of prices says nothing of machines by time.
+    #[error(
+        "line {line} is no trace: write one line a pool, such as {{\"source\": \"us-west-2a\", \"gap_seconds\": 600, \"rle\": [[1, 12], [0, 3]]}}, \
+         where [1, 12] is one machine for 12 ticks of 600 s; or one file {{\"metadata\": {{\"gap_seconds\": 600}}, \"data\": [1, 1, 0]}}"
+    )]
+    NeitherForm { line: usize },
     #[error("no trace in it")]
     Empty,
 }
@@ -60,7 +66,7 @@ impl Trace {
         let traces: Vec<Self> = lines
             .map(|(index, line)| {
                 let unreadable = |detail| TraceError::Unreadable { line: index + 1, detail };
-                let document = serde_json::from_str(line).map_err(|error| unreadable(error.to_string()))?;
+                let document = serde_json::from_str(line).map_err(|_| TraceError::NeitherForm { line: index + 1 })?;
                 let trace = Self::new(document, name).map_err(unreadable)?;
                 ticks += trace.obtainable.len();
                 if ticks > MOST_TICKS_OF_A_FILE {
@@ -120,15 +126,33 @@ mod tests {
     fn what_is_no_trace_is_refused_with_its_line() {
         assert_eq!(Trace::parse_all(" \n", "x"), Err(TraceError::Empty));
         for text in [
-            "{}",
             "{\"source\":\"a\",\"gap_seconds\":600,\"ticks\":5,\"rle\":[[1,2]]}",
             "{\"source\":\"a\",\"gap_seconds\":0,\"rle\":[[1,2]]}",
             "{\"source\":\"a\",\"gap_seconds\":600,\"rle\":[]}",
             "{\"source\":\"a\",\"gap_seconds\":600,\"rle\":[[1,18446744073709551615],[1,2]]}",
             "{\"source\":\"a\",\"gap_seconds\":600,\"rle\":[[1,4194304],[0,1]]}",
-            "{\"source\":\"a\",\"gap_seconds\":600,\"rle\":[[-1,3]]}",
         ] {
             assert!(matches!(Trace::parse_all(text, "x"), Err(TraceError::Unreadable { line: 1, .. })), "{text}");
+        }
+    }
+
+    /// Spot histories as others publish them (Bamboo, Oobleck, Parcae, the AWS command line): they were refused with the name of a type.
+    #[test]
+    fn what_has_neither_form_is_told_both() {
+        for text in [
+            "{}",
+            "0,10\n41093,10\n41093,9\n",
+            "480000,add,node1\n540000,remove,node9\n",
+            "[0, \"add\", {\"nodes\": [\"node-0\"], \"duration\": 60000}]\n",
+            "AvailabilityZone,InstanceType,SpotPrice,Timestamp\nus-east-1a,p3.2xlarge,0.918,2023-01-01T00:00:00Z\n",
+            "{\"SpotPriceHistory\":[{\"AvailabilityZone\":\"us-east-1a\",\"SpotPrice\":\"0.918\"}]}",
+            "{\"source\":\"a\",\"gap_seconds\":600,\"rle\":[[-1,3]]}",
+        ] {
+            let refused = Trace::parse_all(text, "x").unwrap_err();
+            assert_eq!(refused, TraceError::NeitherForm { line: 1 }, "{text}");
+            let told = refused.to_string();
+            let example = told.split_once("such as ").unwrap().1.split_once(", where").unwrap().0;
+            assert!(Trace::parse_all(example, "x").is_ok(), "what it tells to write is read: {example}");
         }
     }
 
@@ -148,6 +172,7 @@ mod tests {
                 Err(TraceError::Unreadable { line, detail }) => {
                     prop_assert!((1..=text.lines().count()).contains(&line) && !detail.is_empty(), "line {line}: {detail}");
                 }
+                Err(TraceError::NeitherForm { line }) => prop_assert!((1..=text.lines().count()).contains(&line)),
                 Err(TraceError::Empty) => prop_assert!(text.trim().is_empty()),
             }
         }
