@@ -10,6 +10,7 @@ use jiff::{Timestamp, civil, tz::TimeZone};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
+use crate::area::names_region;
 use crate::capacity::owned::Owned;
 use crate::catalog::snapshot::Market;
 use crate::offer::{Location, Offer, Purchase};
@@ -244,8 +245,7 @@ impl Discount {
         };
         instance.cloud.as_str() == self.cloud
             && (self.machines.is_empty() || self.machines.iter().any(named))
-            && (self.regions.is_empty()
-                || self.regions.iter().any(|region| offer.place.region.starts_with(region.as_str())))
+            && (self.regions.is_empty() || self.regions.iter().any(|region| names_region(region, &offer.place.region)))
     }
 }
 
