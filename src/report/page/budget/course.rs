@@ -100,7 +100,7 @@ pub fn by_team(lines: &[BudgetLine]) -> Option<Figure> {
         parts: teams.iter().map(|team| of_team.get(team).map_or(0.0, |cost| cost.dollars().max(0.0))).collect(),
     };
     let chart = Chart::new(
-        format!("Each month by team, dark and light in turn, from left to right: {}", teams.join(", ")),
+        format!("Each month by team, from left to right: {} (dark and light in turn)", teams.join(", ")),
         format!("{} bars of expected cost, divided by {} teams, on an axis from zero.", months.len(), teams.len()),
         ChartKind::Stacks(StackChart { stacks: months.iter().map(stack).collect() }),
     );
