@@ -113,7 +113,7 @@ fn what_an_invoice_has_for_a_year_is_paid_in_its_month() {
     };
     let whole = ("2026-02".to_owned(), 459_024);
     let of_bill = || year(Some(Invoice { account: "1".to_owned(), month: "2026-02".to_owned(), id: None }));
-    assert_eq!(months(of_bill(), &CostFilter::default()), [whole.clone()]);
+    assert_eq!(months(of_bill(), &CostFilter::default()), std::slice::from_ref(&whole));
     let february =
         CostFilter { since: Some(start), until: Some(moment("2026-03-01T00:00:00Z")), ..CostFilter::default() };
     assert_eq!(months(of_bill(), &february), [whole]);
