@@ -2,4 +2,5 @@
 
 pub mod actual;
 pub mod mine;
+pub mod pieces;
 pub mod spent;

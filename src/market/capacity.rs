@@ -10,6 +10,7 @@ use jiff::{Timestamp, civil, tz::TimeZone};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
+use crate::area::names_region;
 use crate::capacity::owned::Owned;
 use crate::catalog::snapshot::Market;
 use crate::offer::{Location, Offer, Purchase};
@@ -244,8 +245,7 @@ impl Discount {
         };
         instance.cloud.as_str() == self.cloud
             && (self.machines.is_empty() || self.machines.iter().any(named))
-            && (self.regions.is_empty()
-                || self.regions.iter().any(|region| offer.place.region.starts_with(region.as_str())))
+            && (self.regions.is_empty() || self.regions.iter().any(|region| names_region(region, &offer.place.region)))
     }
 }
 
@@ -269,7 +269,13 @@ impl Own {
     fn offer(&self, hardware: &mut Hardware, now: Timestamp) -> Result<Offer, CapacityError> {
         let invalid = |detail: String| CapacityError::Invalid { of: self.name.clone(), detail };
         let id = hardware.find_gpu(&self.gpu).ok_or_else(|| {
-            invalid(format!("`{}` is not in the catalog; `gpuplan catalog gpus` lists every GPU", self.gpu))
+            let of_family = hardware.gpus().iter().filter(|gpu| gpu.family.eq_ignore_ascii_case(&self.gpu));
+            let ids: Vec<&str> = of_family.map(|gpu| gpu.id.as_str()).collect();
+            invalid(if ids.is_empty() {
+                format!("`{}` is not in the catalog; `gpuplan catalog gpus` lists every GPU", self.gpu)
+            } else {
+                format!("`{}` is any of {}: say which", self.gpu, ids.join(", "))
+            })
         })?;
         if let Some(gbit) = self.network_gbit_per_s.filter(|gbit| !(gbit.is_finite() && *gbit > 0.0)) {
             return Err(invalid(format!(
@@ -423,6 +429,8 @@ mod tests {
         assert!(refused("[[discount]]\ncloud = \"aws\"\npercent = 120\n").contains("percent = 120"));
         let own = "[[own]]\nname = \"a\"\ngpu = \"x\"\ngpus_per_node = 8\nnodes = 1\nfull_usd_per_hour = \"1\"\n";
         assert!(refused(own).starts_with("capacity.toml: a: `x` is not in the catalog"));
+        let family = refused(&own.replace("\"x\"", "\"a100\""));
+        assert!(family.contains("`a100` is any of ") && family.contains("a100-sxm4-80"), "{family}");
         assert!(refused(&own.replace("\"x\"", "\"h100-sxm5-80\"").repeat(2)).contains("used twice"));
         assert!(refused("[[owned]]").contains("unknown field `owned`"));
     }

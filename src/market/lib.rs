@@ -1,6 +1,7 @@
 //! Offers: where machines are sold, on what terms, at what quote, and what else is charged beside them.
 
 pub mod answer;
+mod area;
 pub mod booking;
 pub mod bucket;
 pub mod cache;
@@ -20,6 +21,7 @@ pub mod source;
 pub mod trend;
 
 pub use answer::{Opening, PoolSignal, PriceAnswer, PricePoint, RiskAnswer, SourceNote};
+pub use area::names_region;
 pub use booking::{Booking, Span};
 pub use cache::{Cache, CacheError};
 pub use capacity::owned::Owned;

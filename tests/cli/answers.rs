@@ -160,6 +160,40 @@ fn what_is_there_and_cannot_be_read_is_not_taken_for_absent() {
     assert!(history.code == 1 && history.stderr.contains("price cache"), "{}", history.stderr);
 }
 
+/// Prices of one machine by its name, and of a continent on every cloud, whatever its regions are called.
+#[test]
+fn prices_are_asked_for_by_machine_and_by_continent() {
+    let offers = |more: &[&str]| {
+        let document = gpuplan(&[&["prices", "--on-demand", "--output", "json"], more].concat()).json();
+        document["offers"].as_array().unwrap().clone()
+    };
+    let text = |offer: &Value, key: &str| offer[key].as_str().unwrap().to_owned();
+    let machine = offers(&["P5.48xlarge", "--region", "us-east-1"]);
+    assert_eq!(machine.len(), 1, "{machine:?}");
+    assert_eq!(
+        (text(&machine[0], "instance_type"), text(&machine[0], "cloud")),
+        ("p5.48xlarge".to_owned(), "aws".to_owned())
+    );
+    let europe = offers(&["H100:8", "--region", "europe"]);
+    for cloud in ["aws", "azure", "gcp", "nebius"] {
+        assert!(europe.iter().any(|offer| text(offer, "cloud") == cloud), "{cloud}");
+    }
+    assert!(europe.iter().all(|offer| !text(offer, "region").starts_with("us")));
+    let asked = [
+        "plan",
+        "examples/llama-3.1-8b-lora.toml",
+        "--on-demand",
+        "--gpus",
+        "H100:8",
+        "--region",
+        "europe",
+        "--cloud",
+        "azure",
+    ];
+    let planned = gpuplan(&[&asked[..], &["--output", "json"]].concat()).json();
+    assert_eq!(planned["recommendation"]["cloud"], "azure", "{}", planned["rejected"]);
+}
+
 #[test]
 fn the_same_question_gives_the_same_bytes() {
     let ask = || {

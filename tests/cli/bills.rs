@@ -3,7 +3,7 @@
 //! The totals of `examples/bills` are those of DuckDB 1.4 over the same files, in decimals.
 
 use gpuplan_testbed::executable::executable;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -95,6 +95,45 @@ fn runs_are_told_apart_by_the_tag_of_another_program() {
     assert_eq!(billed(home.path(), &["--all", "--by", "instance"])["Standard_D2s_v3"], "2.64");
 }
 
+/// What is expected was added up by DuckDB before the program was asked.
+#[test]
+fn bills_without_any_run_are_counted_in_the_months_of_their_invoices() {
+    let home = tempfile::tempdir().unwrap();
+    let import = |path: &str| {
+        let ran = ask(home.path(), &["costs", "import", path]);
+        assert!(ran.code == 0 && ran.stderr.contains("`gpuplan costs --all` counts them"), "{}", ran.stderr);
+    };
+    import("tests/fixtures/bills/azure-ea-amortized.csv");
+    assert_eq!(billed(home.path(), &["--all", "--by", "month"]), expected(&[("2023-09", "7.0963027")]));
+    let machines = billed(home.path(), &["--all", "--by", "instance"]);
+    assert_eq!((&*machines["Standard_DS2_v2"], &*machines["Standard_B2s"]), ("0.493152", "0.006"));
+    // A savings plan for a year, paid at once, as samples of FOCUS 1.3 have it, of which a tenth of a day was used.
+    let mut focus = "BillingPeriodStart,BillingPeriodEnd,ChargePeriodStart,ChargePeriodEnd,ChargeCategory,BillingAccountId,ProviderName,\
+        ServiceCategory,BilledCost,EffectiveCost,ListCost,BillingCurrency,PricingCategory,ConsumedQuantity,ConsumedUnit\n"
+        .to_owned();
+    let period = "2026-02-01T00:00:00Z,2026-03-01T00:00:00Z";
+    focus += &format!(
+        "{period},2026-02-01T00:00:00Z,2027-02-01T00:00:00Z,Purchase,1,AWS,Compute,459024,0,459024,USD,Standard,,\n"
+    );
+    for hour in 0..3 {
+        let next = hour + 1;
+        focus += &format!(
+            "{period},2026-02-01T0{hour}:00:00Z,2026-02-01T0{next}:00:00Z,Usage,1,AWS,Compute,0,52.40,78.60,USD,Committed,1,Hours\n"
+        );
+    }
+    let path = home.path().join("focus.csv");
+    fs::write(&path, focus).unwrap();
+    import(path.to_str().unwrap());
+    assert_eq!(
+        billed(home.path(), &["--all", "--by", "month"]),
+        expected(&[("2023-09", "7.0963027"), ("2026-02", "459024.00")])
+    );
+    let document = ask(home.path(), &["costs", "--all", "--by", "cloud", "--output", "json"]).json();
+    let rows = document["rows"].as_array().unwrap();
+    let aws = rows.iter().find(|row| row["name"] == "aws").unwrap();
+    assert_eq!(aws["effective_on_bill_usd"], "157.20");
+}
+
 fn cells(text: &str, columns: &[&str]) -> Vec<Vec<String>> {
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let header = reader.headers().unwrap().clone();
@@ -135,6 +174,11 @@ fn spent_against_budget_is_a_page_too() {
     let page = ask(home.path(), &["report", status]).stdout;
     // Three bars by month, team and project, and a line, each for a wide and a narrow page.
     assert_eq!(page.matches("<svg").count(), 8);
+    // Each table is a region that readers of screens are told by its caption.
+    let captions: Vec<&str> =
+        page.split("<p class=\"caption\"").skip(1).filter_map(|part| part.split("</p>").next()).collect();
+    let words: BTreeSet<Option<&str>> = captions.iter().map(|caption| caption.split('>').nth(1)).collect();
+    assert!(captions.len() > 5 && words.len() == captions.len(), "{captions:?}");
     let markdown = ask(home.path(), &["report", status, "--format", "md"]).stdout;
     let until = document.json()["cumulative"].as_array().unwrap().last().unwrap()["cost_usd"].clone();
     let ends = document.json()["at_completion_usd"].clone();
@@ -147,6 +191,10 @@ fn spent_against_budget_is_a_page_too() {
         "7B from nothing/pretrain",
         "Why more or less was spent",
         "Until the end of",
+        "What the budget has to keep",
+        "1 of 3 rules is not kept",
+        "at most 50 % of the money rests on prices older than 60 days",
+        "reservations, savings plans and prepaid machines",
         "In nine of ten cases",
     ] {
         assert!(markdown.contains(said), "{said}: {markdown}");

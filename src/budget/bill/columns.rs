@@ -59,6 +59,8 @@ impl Header {
             "it is a cost report of Oracle, whose FOCUS reports are read"
         } else if has("BilledCost") && has("ChargeType") {
             "it is FOCUS of before 1.0, which has no `ChargeCategory`"
+        } else if has("BilledCost") {
+            "it has the `BilledCost` of FOCUS, but no `ChargeCategory`, which FOCUS demands"
         } else if is_one(';') {
             "its columns are separated by `;` instead of commas"
         } else if is_one('\t') {
@@ -119,6 +121,20 @@ pub struct EffectiveColumns {
     pub savings_plan: Option<usize>,
     /// Of lines that a reservation covers; the same.
     pub reservation: Option<usize>,
+    pub fees: FeeColumns,
+}
+
+/// Where CUR says how much of the fee of a commitment no line used: what is used is in the effective cost of the lines that it covers.
+#[derive(Default)]
+pub struct FeeColumns {
+    /// What a savings plan is committed to in the time of the fee, and how much of that was used.
+    pub committed: Option<usize>,
+    pub used: Option<usize>,
+    /// What is unused of the fee of a reservation: of the part that was paid up front, and of the part of the month.
+    pub unused_upfront: Option<usize>,
+    pub unused_recurring: Option<usize>,
+    /// Whose fee it is, where it is one of a reservation.
+    pub reservation: Option<usize>,
 }
 
 /// Where an export says what a line bought, and how much of it.
@@ -160,16 +176,12 @@ impl Search<'_> {
 
     fn need(&self, names: &[&str]) -> Result<usize, BillError> {
         let column = names[0].to_owned();
-        self.find(names).ok_or_else(|| BillError::Missing {
-            file: self.file.to_owned(),
-            at: self.header.at,
-            column,
-            why: "",
-        })
+        self.find(names).ok_or_else(|| BillError::Missing { file: self.file.to_owned(), at: self.header.at, column })
     }
 }
 
 impl Columns {
+    /// An export without a column of tags has no line of a run, as one has to which no tag was activated: its lines are of no run.
     pub fn new(file: &str, format: Format, header: &Header, mark: &RunTag) -> Result<Self, BillError> {
         let search = Search { file, header };
         let mut found = match format {
@@ -180,18 +192,6 @@ impl Columns {
         }?;
         found.run.tag = header.names.iter().position(|name| mark.is(name));
         found.place.own_tags = header.tags(mark);
-        // FOCUS has the column of whoever has tags: without one, every line is of no run.
-        if found.run.tag.is_none() && found.run.tags.is_none() && format != Format::Focus {
-            let column = match format {
-                // A legacy report has a column for each tag that was activated for it.
-                Format::Cur if !found.place.own_tags.is_empty() => "resourceTags/user:gpuplan:run",
-                Format::Cur => "resource_tags",
-                Format::Azure | Format::Focus => "Tags",
-                Format::Google => "labels",
-            };
-            let why = ": without the tag `gpuplan:run`, or one named by --run-tag, no line can be told apart";
-            return Err(BillError::Missing { file: file.to_owned(), at: header.at, column: column.to_owned(), why });
-        }
         Ok(found)
     }
 
@@ -203,11 +203,12 @@ impl Columns {
             [run.tag, run.tags, *end, *account, *cloud, amounts.list],
             [amounts.contracted, amounts.credits, usage.category, usage.service, usage.usage, usage.quantity],
         ];
-        let EffectiveColumns { every, savings_plan, reservation } = amounts.effective;
-        let more = [usage.unit, *period, every, savings_plan, reservation];
+        let EffectiveColumns { every, savings_plan, reservation, fees } = &amounts.effective;
+        let more = [usage.unit, *period, *every, *savings_plan, *reservation];
+        let fees = [fees.committed, fees.used, fees.unused_upfront, fees.unused_recurring, fees.reservation];
         let PlaceColumns { region, region_before, instance_type, details, terms, invoice, own_tags } = place;
         let places = [*region, *region_before, *instance_type, *details, *terms, *invoice];
-        let optional = optional.into_iter().flatten().chain(more).chain(places).flatten();
+        let optional = optional.into_iter().flatten().chain(more).chain(fees).chain(places).flatten();
         always.into_iter().chain(optional).chain(own_tags.iter().map(|(_, column)| *column)).collect()
     }
 }
@@ -228,6 +229,13 @@ fn cur(search: &Search) -> Result<Columns, BillError> {
                 savings_plan: search.find(&["savings_plan_savings_plan_effective_cost"]),
                 reservation: search.find(&["reservation_effective_cost"]),
                 every: None,
+                fees: FeeColumns {
+                    committed: search.find(&["savings_plan_total_commitment_to_date"]),
+                    used: search.find(&["savings_plan_used_commitment"]),
+                    unused_upfront: search.find(&["reservation_unused_amortized_upfront_fee_for_billing_period"]),
+                    unused_recurring: search.find(&["reservation_unused_recurring_fee"]),
+                    reservation: search.find(&["reservation_reservation_a_r_n"]),
+                },
             },
             ..AmountColumns::default()
         },

@@ -79,8 +79,8 @@ impl fmt::Display for Position {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BillError {
     /// The export is made again with it.
-    #[error("{file}{at}: the column `{column}` is missing{why}")]
-    Missing { file: String, at: Position, column: String, why: &'static str },
+    #[error("{file}{at}: the column `{column}` is missing")]
+    Missing { file: String, at: Position, column: String },
     /// The file is mended, or another one taken.
     #[error("{file}{at}, column `{column}`: {detail}")]
     Cell { file: String, at: Position, column: String, detail: String },

@@ -69,6 +69,8 @@ pub struct Sums {
     pub without_period: u64,
     /// Lines of no run that cannot be read, or are in a currency without a rate; nothing is known of their amounts.
     pub unread: u64,
+    /// Their currencies that have no rate.
+    pub unrated: BTreeSet<String>,
     /// By what lines are of runs.
     pub mark: RunTag,
     /// US dollars for one unit of other currencies, as they are stated.
@@ -129,6 +131,10 @@ impl Sums {
     /// A line of no run, with its credits. Nothing of it is worth refusing a bill for.
     pub fn add_others(&mut self, currency: &str, lines: Vec<BillLine>) {
         let is_known = self.knows(currency) && !lines.is_empty();
+        let is_code = currency.len() == 3 && currency.bytes().all(|letter| letter.is_ascii_alphabetic());
+        if is_code && !self.knows(currency) {
+            self.unrated.insert(currency.to_ascii_uppercase());
+        }
         let added = is_known && lines.into_iter().all(|line| self.add_in(currency, line).is_some());
         self.unread += u64::from(!added);
     }

@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::bill::cell::{braced, normalized, numbers_as_text, parse_moment, parse_period};
-use crate::bill::columns::{AmountColumns, Columns, EffectiveColumns, Header, RunColumns, UsageColumns};
+use crate::bill::columns::{AmountColumns, Columns, EffectiveColumns, FeeColumns, Header, RunColumns, UsageColumns};
 use crate::bill::dimensions::{self, Dimensions, RunTag};
 use crate::bill::export::{BillError, Format, Position};
 use crate::bill::item::{Labels, classify};
@@ -231,19 +231,31 @@ fn period(row: &LineCells, column: Option<usize>) -> Result<Option<String>, Bill
 }
 
 /// By the type of the line, since CUR fills the columns of the others with zeros in some exports (docs.aws.amazon.com/cur,
-/// "Savings Plans details" and "Reservation details"). `None`: as billed.
+/// "Savings Plans details" and "Reservation details"), and of a fee what no line used, as the query of AWS for amortized cost counts it
+/// (Well-Architected CUR query library). `None`: as billed.
 fn effective_cost(row: &LineCells, columns: &EffectiveColumns, category: &str) -> Result<Option<FineUsd>, BillError> {
     if columns.every.is_some() {
         return row.optional(columns.every);
     }
+    let FeeColumns { committed, used, unused_upfront, unused_recurring, reservation } = columns.fees;
+    let both = |first, second, sign: i128| {
+        let (first, second) = (row.optional(first)?, row.optional(second)?);
+        let sum = |(first, second): (FineUsd, FineUsd)| first.checked_add(second.times_billionths(sign * BILLION)?);
+        Ok(first.zip(second).and_then(sum))
+    };
     match normalized(category).as_str() {
         "savingsplancoveredusage" => row.optional(columns.savings_plan),
         "discountedusage" => row.optional(columns.reservation),
         // It takes back what covered lines were billed at the on-demand rate, or pays for hours that are effective elsewhere.
         "savingsplannegation" | "savingsplanupfrontfee" => Ok(Some(FineUsd::ZERO)),
+        "savingsplanrecurringfee" => both(committed, used, -1),
+        "rifee" => both(unused_upfront, unused_recurring, 1),
+        "fee" if !row.text(reservation).is_empty() => Ok(Some(FineUsd::ZERO)),
         _ => Ok(None),
     }
 }
+
+const BILLION: i128 = 1_000_000_000;
 
 /// One amount, one `{"amount": ...}`, or a list of them; `{}` is none.
 fn credit_amounts(text: &str) -> Result<Vec<FineUsd>, String> {

@@ -40,6 +40,9 @@ impl Portfolio {
     }
 }
 
+/// The team of every run where a portfolio names none.
+const EVERYBODY: &str = "all";
+
 impl Reader<'_> {
     fn portfolio(&self, file: PortfolioFile) -> Read<Portfolio> {
         self.currency(file.currency.as_ref())?;
@@ -149,6 +152,9 @@ impl Reader<'_> {
     }
 
     fn teams(&self, sections: &[Spanned<TeamSection>]) -> Read<Vec<Team>> {
+        if sections.is_empty() {
+            return Ok(vec![Team { name: EVERYBODY.to_owned(), budget: None }]);
+        }
         let mut teams: Vec<Team> = Vec::new();
         for section in sections {
             let team = section.get_ref();
@@ -168,10 +174,12 @@ impl Reader<'_> {
     fn team(&self, section: &Spanned<RunSection>, stated: Option<&Spanned<String>>, teams: &[Team]) -> Read<String> {
         let known = || teams.iter().map(|team| team.name.as_str());
         let Some(stated) = stated else {
-            let hint = known().next().map_or_else(
-                || "team = \"research\", and [[team]] with name = \"research\"".to_owned(),
-                |name| format!("team = \"{name}\""),
-            );
+            if let [Team { name, .. }] = teams
+                && name == EVERYBODY
+            {
+                return Ok(EVERYBODY.to_owned());
+            }
+            let hint = format!("team = \"{}\"", known().next().unwrap_or(EVERYBODY));
             return Err(PortfolioError::at(self.line(section), "`team` is missing: every run is somebody's", hint));
         };
         let name = stated.get_ref();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::portfolio::calendar::Month;
 use gpuplan_units::Usd;
@@ -52,7 +52,7 @@ pub enum OnBreak {
 }
 
 /// Who allows that a rule is broken.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Approval {
     pub by: String,
     /// The first moment at which it no longer counts.
@@ -60,7 +60,7 @@ pub struct Approval {
 }
 
 /// The file that a rule is in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RuleOrigin {
     Portfolio,

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::portfolio::calendar::Month;
 use crate::portfolio::lines::{BudgetLine, LineOrigin};
@@ -14,7 +14,7 @@ use gpuplan_units::Usd;
 pub const OLD_PRICE_DAYS: f64 = 30.0;
 
 /// Kinds of rules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RuleKind {
     MinChance,
@@ -23,7 +23,7 @@ pub enum RuleKind {
 }
 
 /// What became of a rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     Kept,
@@ -35,7 +35,7 @@ pub enum Verdict {
 }
 
 /// A rule about one team, one month or everything, with what was found.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RuleResult {
     pub rule: RuleKind,
     /// Null: everything, or a month.

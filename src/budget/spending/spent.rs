@@ -2,17 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::bill::ImportedBill;
 use crate::bill::delivery::current;
-use crate::charge::{Charge, Costs, Item, UNALLOCATED, Waste, utc_day};
+use crate::charge::{Charge, Item, UNALLOCATED, Waste, utc_day};
 use crate::portfolio::Portfolio;
 use crate::portfolio::calendar::Month;
 use crate::portfolio::launched::phase_of;
 use crate::spending::actual::RunFacts;
+use crate::spending::pieces::{by_day, by_month, within};
 use gpuplan_runstore::Expected;
 use gpuplan_units::Usd;
 
@@ -325,7 +326,11 @@ impl Spent {
             if charge.waste.is_none() && known.get(&key).is_some_and(RunKnown::has_failed) {
                 charge.waste = Some(Waste::Failed);
             }
-            lines.extend(within(charge, asked).map(|charge| CostLine { charge, so_far, of_bill: false }));
+            lines.extend(within(charge, asked.since, asked.until).map(|charge| CostLine {
+                charge,
+                so_far,
+                of_bill: false,
+            }));
         }
         let runs: BTreeSet<&str> = known
             .values()
@@ -335,7 +340,9 @@ impl Spent {
         let mut coverage = Coverage::default();
         for charge in current(bills).into_iter().flat_map(|bill| bill.charges.iter().chain(&bill.others)) {
             let is_of_cloud = asked.clouds.is_empty() || asked.clouds.contains(&charge.resource.cloud);
-            let Some(mut charge) = within(charge.clone(), asked).filter(|_| is_of_cloud) else { continue };
+            let Some(mut charge) = within(charge.clone(), asked.since, asked.until).filter(|_| is_of_cloud) else {
+                continue;
+            };
             if charge.is_of_gpus() {
                 coverage.all = coverage.all + charge.costs.effective;
             }
@@ -432,67 +439,6 @@ impl Spent {
 /// `NAME@KEY` of a charge of a run.
 fn run_key(id: &str) -> &str {
     id.strip_prefix("run/").and_then(|rest| rest.split('/').next()).unwrap_or_default()
-}
-
-/// The part of a charge that lies in the time that is shown: by its share of time.
-fn within(charge: Charge, asked: &CostFilter) -> Option<Charge> {
-    let from = asked.since.map_or(charge.start, |since| since.max(charge.start));
-    let to = asked.until.map_or(charge.end, |until| until.min(charge.end));
-    if (from, to) == (charge.start, charge.end) {
-        return Some(charge);
-    }
-    // What takes no time lies where it begins.
-    if charge.start == charge.end {
-        return (from == charge.start && to == charge.end).then_some(charge);
-    }
-    (from < to).then(|| piece(&charge, from, to))
-}
-
-/// The charge day by day, by its share of time. The pieces add up to it.
-fn by_day(charge: &Charge) -> Vec<Charge> {
-    pieces(charge, next_midnight)
-}
-
-/// The same month by month.
-pub fn by_month(charge: &Charge) -> Vec<Charge> {
-    pieces(charge, |time| Some(Month::containing(time).ahead(1).begin()))
-}
-
-fn pieces(charge: &Charge, next: impl Fn(Timestamp) -> Option<Timestamp>) -> Vec<Charge> {
-    let (mut pieces, mut from) = (Vec::new(), charge.start);
-    while let Some(border) = next(from).filter(|border| *border < charge.end) {
-        pieces.push(piece(charge, from, border));
-        from = border;
-    }
-    pieces.push(piece(charge, from, charge.end));
-    pieces
-}
-
-fn piece(charge: &Charge, from: Timestamp, to: Timestamp) -> Charge {
-    if (from, to) == (charge.start, charge.end) {
-        return charge.clone();
-    }
-    let nanos = |to: Timestamp| to.duration_since(charge.start).as_nanos();
-    let whole = nanos(charge.end);
-    let part = |amount: Usd| amount.share(nanos(to), whole) - amount.share(nanos(from), whole);
-    let Costs { list, contracted, effective, billed } = charge.costs;
-    Charge {
-        start: from,
-        end: to,
-        quantity: charge.quantity * (nanos(to) - nanos(from)) as f64 / whole as f64,
-        costs: Costs {
-            list: part(list),
-            contracted: part(contracted),
-            effective: part(effective),
-            billed: billed.map(part),
-        },
-        ..charge.clone()
-    }
-}
-
-fn next_midnight(time: Timestamp) -> Option<Timestamp> {
-    let day = SignedDuration::from_hours(24).as_secs();
-    Timestamp::from_second((time.as_second().div_euclid(day) + 1) * day).ok()
 }
 
 #[cfg(test)]

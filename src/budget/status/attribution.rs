@@ -11,7 +11,8 @@ use crate::portfolio::commitment::{Commitment, CommitmentKind};
 use crate::portfolio::launched::phase_of;
 use crate::portfolio::pool_lines::paid_in;
 use crate::portfolio::simulation::groups::SHARED;
-use crate::spending::spent::{RunKnown, Spent, by_month};
+use crate::spending::pieces::by_month;
+use crate::spending::spent::{RunKnown, Spent};
 use gpuplan_units::Usd;
 
 /// One amount that was spent.

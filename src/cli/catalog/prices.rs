@@ -11,9 +11,10 @@ use crate::question::live;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::printer::Printer;
 use crate::session::{Catalogs, Session};
-use gpuplan_hardware::{CloudId, GpuSelector, InstanceId, InstanceType};
+use gpuplan_hardware::selector::SelectorError;
+use gpuplan_hardware::{CloudId, GpuSelector, Hardware, InstanceId, InstanceType};
 use gpuplan_market::trend::{self, Trend};
-use gpuplan_market::{Cache, HostOffer, Offer, PricePoint, Purchase, changes};
+use gpuplan_market::{Cache, HostOffer, Offer, PricePoint, Purchase, changes, names_region};
 use gpuplan_plan::limits;
 use gpuplan_report::catalog;
 use gpuplan_report::catalog::changes as report;
@@ -25,12 +26,12 @@ use gpuplan_units::names::did_you_mean;
 
 #[derive(Debug, Args)]
 pub struct PricesArguments {
-    /// List only offers with these GPUs, such as H100:8 [default: every GPU]
+    /// List only offers with these GPUs, such as H100:8, or of this machine, such as p5.48xlarge [default: every GPU]
     pub gpus: Option<String>,
     /// List only this cloud (repeat for several)
     #[arg(long = "cloud", value_name = "CLOUD", value_delimiter = ',')]
     pub clouds: Vec<String>,
-    /// List only this region, zone id or prefix of one
+    /// List only this region, zone id or prefix of one, or `europe`
     #[arg(long = "region", value_name = "REGION")]
     pub regions: Vec<String>,
     /// List only spot offers
@@ -85,6 +86,8 @@ const MOST_ALTERNATIVES: usize = 8;
 /// The arguments, read.
 struct Query {
     gpus: Option<GpuSelector>,
+    /// The machine that was named instead, in its own spelling.
+    machine: Option<String>,
     clouds: Vec<CloudId>,
     regions: Vec<String>,
 }
@@ -101,8 +104,10 @@ pub fn run(arguments: &PricesArguments, session: &Session) -> Result<Exit, Diagn
         return host_prices(arguments, session);
     }
     let mut catalogs = session.catalogs()?;
+    let (gpus, machine) = wanted(arguments.gpus.as_deref(), &catalogs.hardware)?;
     let query = Query {
-        gpus: arguments.gpus.as_deref().map(|text| GpuSelector::parse(text, &catalogs.hardware)).transpose()?,
+        gpus,
+        machine,
         clouds: arguments
             .clouds
             .iter()
@@ -149,6 +154,10 @@ pub fn run(arguments: &PricesArguments, session: &Session) -> Result<Exit, Diagn
                 return Ok(Exit::Done);
             }
             let around = PriceTable { head, matching, unpriced };
+            let is_commitment = |offer: &&Offer| matches!(offer.purchase, Purchase::Commitment { .. });
+            if arguments.commitments && !offers.iter().any(is_commitment) {
+                session.printer.note("of none of these a price for one or three years is known; one that you are offered goes into capacity.toml");
+            }
             session.printer.data(&prices::table(&offers, &catalogs.hardware, session.now, session.width, &around))
         }
     }
@@ -161,7 +170,7 @@ fn host_prices(arguments: &PricesArguments, session: &Session) -> Result<Exit, D
         arguments.clouds.iter().map(|name| limits::cloud(name, &hardware)).collect::<Result<_, _>>()?;
     let regions: Vec<String> = arguments.regions.iter().map(|region| region.to_ascii_lowercase()).collect();
     let is_asked = |offer: &&HostOffer| {
-        let begins = |name: &str| regions.iter().any(|region| name.starts_with(region.as_str()));
+        let begins = |name: &str| regions.iter().any(|region| names_region(region, name));
         (clouds.is_empty() || clouds.contains(&hardware.host(offer.host).cloud))
             && (regions.is_empty() || begins(&offer.place.region) || offer.place.zone_id.as_deref().is_some_and(begins))
             && (!arguments.spot || offer.purchase == Purchase::Spot)
@@ -293,6 +302,15 @@ fn sort(offers: &mut [&Offer], catalogs: &Catalogs) {
     });
 }
 
+/// The GPUs that are asked for: those of a machine where one is named, with its name.
+fn wanted(text: Option<&str>, hardware: &Hardware) -> Result<(Option<GpuSelector>, Option<String>), SelectorError> {
+    let Some(text) = text else { return Ok((None, None)) };
+    match GpuSelector::parse(text, hardware) {
+        Err(SelectorError::Machine { name, gpus, .. }) => Ok((Some(GpuSelector::parse(&gpus, hardware)?), Some(name))),
+        given => given.map(|gpus| (Some(gpus), None)),
+    }
+}
+
 /// In the order in which people think of them; each names the one that a reader would change.
 fn filters<'a>(arguments: &'a PricesArguments, query: &'a Query, catalogs: &'a Catalogs) -> Vec<Filter<'a>> {
     let instance = |offer: &Offer| catalogs.hardware.instance(offer.instance);
@@ -315,6 +333,13 @@ fn filters<'a>(arguments: &'a PricesArguments, query: &'a Query, catalogs: &'a C
                 selector.matches_count(node.devices()) && selector.matches_share(node.gpus)
             }),
             Box::new(move |offer| format!("{:>3}", instance(offer).node.gpus)),
+        );
+    }
+    if let Some(machine) = &query.machine {
+        add(
+            format!("the machine `{machine}`"),
+            Box::new(move |offer| instance(offer).name.eq_ignore_ascii_case(machine)),
+            Box::new(move |offer| instance(offer).name.to_string()),
         );
     }
     if !query.clouds.is_empty() {
@@ -355,7 +380,7 @@ fn filters<'a>(arguments: &'a PricesArguments, query: &'a Query, catalogs: &'a C
 }
 
 fn in_regions(offer: &Offer, regions: &[String]) -> bool {
-    let begins = |name: &str| regions.iter().any(|region| name.starts_with(region.as_str()));
+    let begins = |name: &str| regions.iter().any(|region| names_region(region, name));
     begins(&offer.place.region) || offer.place.zone_id.as_deref().is_some_and(begins)
 }
 
@@ -381,6 +406,7 @@ fn unpriced(query: &Query, catalogs: &Catalogs) -> Vec<String> {
             && selector.matches_count(instance.node.devices())
             && selector.matches_share(instance.node.gpus)
             && (query.clouds.is_empty() || query.clouds.contains(&instance.cloud))
+            && query.machine.as_ref().is_none_or(|machine| instance.name.eq_ignore_ascii_case(machine))
     };
     let instances = hardware.instances().iter().zip(is_priced);
     instances

@@ -109,6 +109,9 @@ pub fn run(arguments: &ImportArguments, session: &Session) -> Result<Exit, Diagn
                     sums.unread
                 ));
             }
+            for currency in &sums.unrated {
+                session.printer.note(&format!("hint: {}", rate_hint(currency)));
+            }
             if formats.contains(&"cur") {
                 session.printer.note("hint: on AWS the tag is activated under Billing > Cost allocation tags, and is then in exports a day later");
             }
@@ -228,20 +231,21 @@ fn quietly<T>(read: impl FnOnce() -> T) -> T {
     done
 }
 
+fn rate_hint(currency: &str) -> String {
+    format!("--rate {currency}=RATE --rate-source \"ECB, 2026-10-30\", in dollars for one unit")
+}
+
 fn refused(error: &BillError) -> Diagnostic {
     let diagnostic = Diagnostic::usage(error);
     match error {
         BillError::Unknown { .. } => diagnostic
             .hint("export every charge: AWS Data Exports (CUR or FOCUS), the detailed export of Google Cloud, cost and usage details of Azure")
             .hint("where a known export has other columns, `gpuplan costs import FILE --format cur` says what is missing"),
-        BillError::Missing { column, .. } if column.starts_with("resourceTags/") => diagnostic
-            .hint("activate the tag under Billing > Cost allocation tags: reports have a column for it a day later; --run-tag names another")
-            .hint("nothing was kept"),
         BillError::Missing { column, .. } => {
             diagnostic.hint(format!("make the export again with the column `{column}`; nothing was kept"))
         }
         BillError::NoRate { currency, .. } => diagnostic
-            .hint(format!("--rate {currency}=RATE --rate-source \"ECB, 2026-10-30\", in dollars for one unit"))
+            .hint(rate_hint(currency))
             .hint("nothing of it was kept"),
         BillError::Cell { .. } | BillError::Place { .. } | BillError::TooLarge { .. } => {
             diagnostic.hint("nothing of it was kept")

@@ -248,7 +248,9 @@ fn refused(path: &Path, error: PortfolioError) -> Diagnostic {
     match error {
         PortfolioError::Invalid { hint, .. } => diagnostic.hint(hint),
         PortfolioError::Syntax(text) => {
-            let meant = meant_in_toml(&text).into_iter();
+            let full = "full_usd_per_hour = \"14\": an hour of an own machine with what it loses in value";
+            let full = text.contains("missing field `full_usd_per_hour`").then(|| full.to_owned());
+            let meant = meant_in_toml(&text).into_iter().chain(full);
             meant.chain(["examples/portfolio.toml shows every key".to_owned()]).fold(diagnostic, Diagnostic::hint)
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::limits::purchase_choice::PurchaseChoice;
 use gpuplan_hardware::{CloudId, GpuId, GpuSelector};
-use gpuplan_market::Location;
+use gpuplan_market::{Location, names_region};
 
 /// Which offers may be looked at; an empty list allows everything.
 #[derive(Clone, Debug, Default)]
@@ -25,16 +25,11 @@ pub struct OfferFilter {
 impl OfferFilter {
     /// Whether the user named this region.
     pub fn names_region(&self, place: &Location) -> bool {
-        self.regions.iter().any(|region| begins_with(&place.region, region))
+        self.regions.iter().any(|region| names_region(region, &place.region))
     }
 
     /// Whether the user named this zone.
     pub fn names_zone(&self, place: &Location) -> bool {
         place.zone_id.as_deref().is_some_and(|zone| self.regions.iter().any(|name| name.eq_ignore_ascii_case(zone)))
     }
-}
-
-/// Whether a region's name begins so, in letters of either case.
-pub(super) fn begins_with(region: &str, name: &str) -> bool {
-    region.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name))
 }

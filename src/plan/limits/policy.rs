@@ -8,7 +8,7 @@ use toml::Spanned;
 
 use crate::limits::cloud_names::cloud;
 use gpuplan_hardware::{CloudId, GpuSelector, Hardware, InstanceType};
-use gpuplan_market::{Location, Offer, Purchase};
+use gpuplan_market::{Location, Offer, Purchase, names_region};
 use gpuplan_units::Usd;
 use gpuplan_units::separators::parse_amount;
 
@@ -182,7 +182,7 @@ impl Policy {
         }
         let names = [Some(&place.region), place.zone_id.as_ref()];
         let inside = |allowed: &[String]| {
-            names.into_iter().flatten().any(|name| allowed.iter().any(|start| name.starts_with(start.as_str())))
+            names.into_iter().flatten().any(|name| allowed.iter().any(|start| names_region(start, name)))
         };
         let rule = self.regions.as_ref().filter(|rule| !inside(&rule.value))?;
         Some(rule.broken(PolicyViolation::Regions { region: place.region.to_string() }))

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use crate::limits::cities::regions_at;
 use crate::limits::cloud_names::cloud;
 use crate::limits::error::LimitsError;
-use crate::limits::offer_filter::{OfferFilter, begins_with};
+use crate::limits::offer_filter::OfferFilter;
 use gpuplan_hardware::{GpuId, GpuSelector, Hardware};
-use gpuplan_market::{ANYWHERE, Location, Market};
+use gpuplan_market::{ANYWHERE, Location, Market, names_region};
 use gpuplan_units::names::similarity;
 
 /// Regions offered instead of one that does not exist.
@@ -62,7 +62,7 @@ pub fn without_region(filter: &OfferFilter, market: &Market, hardware: &Hardware
 /// A region, the beginning of its name, or a zone id.
 fn names_place(name: &str, place: &Location) -> bool {
     let is_zone = || place.zone_id.as_deref().is_some_and(|zone| zone.eq_ignore_ascii_case(name));
-    !name.is_empty() && &*place.region != ANYWHERE && (begins_with(&place.region, name) || is_zone())
+    !name.is_empty() && &*place.region != ANYWHERE && (names_region(name, &place.region) || is_zone())
 }
 
 fn unknown(

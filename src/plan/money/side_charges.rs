@@ -13,7 +13,7 @@ pub struct SideCharges {
     pub disk: Option<Rate>,
     pub storage: Option<Rate>,
     pub egress: Option<Rate>,
-    /// Data that must be moved to this cloud.
+    /// Data that must be moved to this cloud, or to this region of it.
     pub moved: Option<Bytes>,
     /// On the disk of each machine.
     pub on_disk: Bytes,
@@ -47,9 +47,16 @@ impl SideCharges {
         let rate = |kind| charges.find(kind, &instance.cloud, &offer.place.region).map(Rate::new);
         let from =
             data.and_then(|data| data.place.as_deref()).map(|place| place.split_once('/').unwrap_or((place, "*")));
-        let leaves = from.filter(|(cloud, _)| *cloud != instance.cloud.as_str());
+        let is_here = |cloud: &str, region: &str| {
+            cloud == instance.cloud.as_str() && (region == "*" || *region == *offer.place.region)
+        };
+        let leaves = from.filter(|(cloud, region)| !is_here(cloud, region));
         let egress = leaves.and_then(|(cloud, region)| {
-            charges.find(ChargeKind::EgressInternet, &CloudId::new(cloud), region).map(Rate::new)
+            let rate = charges.find(ChargeKind::EgressInternet, &CloudId::new(cloud), region).map(Rate::new)?;
+            // Rates between regions of a cloud are in no source; that of the internet is the most that they can be.
+            let is_within = cloud == instance.cloud.as_str();
+            let basis = if is_within { rate.basis.clone().as_upper_bound() } else { rate.basis.clone() };
+            Some(Rate { basis, ..rate })
         });
         let moved = data.map(|data| Bytes(data.size.0 * times));
         Self {
@@ -74,5 +81,52 @@ impl SideCharges {
             missing.push(BillItem::Egress);
         }
         missing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpuplan_hardware::Hardware;
+    use gpuplan_market::Market;
+    use gpuplan_workload::Models;
+    use gpuplan_workload::file::WorkloadFile;
+
+    fn moved_from(place: &str, to: (&str, &str)) -> Option<(bool, bool)> {
+        let hardware = Hardware::embedded().unwrap();
+        let market = Market::embedded(&hardware).unwrap();
+        let text = format!(
+            "model.preset = \"llama-3.1-8b\"\ntraining = {{ task = \"lora\", tokens = 2000000 }}\n\
+             data = {{ size = \"50GB\", place = \"{place}\" }}\n"
+        );
+        let workload =
+            WorkloadFile::parse(&text).unwrap().resolve(&Models::embedded().unwrap(), None).unwrap().workload;
+        let offer = market
+            .offers()
+            .iter()
+            .find(|offer| (hardware.instance(offer.instance).cloud.as_str(), &*offer.place.region) == to);
+        let offer = offer.expect("the catalog sells there");
+        let instance = hardware.instance(offer.instance);
+        let charges = SideCharges::new(&market.charges, offer, instance, workload.data.as_ref(), 1.0);
+        charges.moved.map(|moved| {
+            assert_eq!(moved, Bytes(50e9));
+            let basis = charges.egress.map(|rate| rate.basis);
+            let is_upper_bound = matches!(basis, Some(Basis::Price { is_upper_bound: true, .. }));
+            (basis.is_some(), is_upper_bound)
+        })
+    }
+
+    #[test]
+    fn data_that_changes_its_region_is_paid_for_as_at_most_to_the_internet() {
+        for (place, to, expected) in [
+            ("aws/us-east-1", ("aws", "us-east-1"), None),
+            ("aws/us-east-1", ("aws", "us-west-2"), Some((true, true))),
+            ("aws", ("aws", "us-west-2"), None),
+            ("gcp/us-central1", ("aws", "us-west-2"), Some((true, false))),
+            ("gcp/us-central1", ("gcp", "europe-west4"), Some((true, true))),
+            ("lambda/us-east-1", ("aws", "us-east-1"), Some((false, false))),
+        ] {
+            assert_eq!(moved_from(place, to), expected, "from {place} to {to:?}");
+        }
     }
 }

@@ -192,7 +192,7 @@ fn phases(budget: &Budget, most: usize) -> Section {
             phase.team.clone(),
             months,
             phase.repeats.to_string(),
-            format!("{} x {} on {}", phase.nodes, phase.gpu.as_deref().unwrap_or("machine"), phase.cloud),
+            format::machines(phase.nodes, phase.gpu.as_deref(), &phase.cloud),
             phase.purchase.clone(),
             Hours(phase.run_hours.expected).to_string(),
             format::usd(phase.cost_usd.expected),

@@ -3,6 +3,7 @@
 mod carbon;
 pub mod course;
 mod lines;
+pub mod rules;
 
 use std::cmp::Reverse;
 
@@ -17,6 +18,7 @@ use crate::page::budget::lines::{BudgetLine, money};
 use crate::page::chart::{Chart, ChartKind, Range, RangeChart, Swing, SwingChart};
 use crate::page::document::{Cell, Column, Figure, KeyFigure, Report, Section, Table, day, day_and_time};
 use crate::text::format;
+use gpuplan_budget::portfolio::verdict::RuleResult;
 use gpuplan_units::{Quantiles, Usd};
 
 /// The version that is read.
@@ -60,6 +62,8 @@ pub struct Budget {
     phases: Vec<PhaseFigures>,
     #[serde(default)]
     commitments: Vec<CommitmentFigures>,
+    #[serde(default)]
+    rules: Vec<RuleResult>,
     #[serde(default)]
     sensitivity: Vec<SensitivityBar>,
     #[serde(default)]
@@ -195,6 +199,7 @@ fn key(budget: &Budget) -> Vec<KeyFigure> {
 
 pub fn report(budget: &Budget, now: Timestamp) -> Report {
     let mut sections = vec![summary(budget)];
+    sections.extend(rules::section(&budget.rules));
     let mut missing = Vec::new();
     let groups = [
         ("by-month", "By month", &budget.by_month),
@@ -266,6 +271,7 @@ fn summary(budget: &Budget) -> Section {
     if let (Some(limit), Some(likely)) = (budget.total.budget_usd, budget.total.chance_within_budget) {
         text.push(format!("The budget of {} is kept with a chance of {}.", format::usd(limit), chance(likely)));
     }
+    text.extend(rules::broken(&budget.rules));
     Section { id: "summary", heading: "Summary", text, ..Section::default() }
 }
 
@@ -313,7 +319,7 @@ fn group(id: &'static str, heading: &'static str, parts: &[&CostGroup]) -> Secti
     }
     let table = Table {
         id,
-        caption: "Percentiles of the cost; those of several do not add up".to_owned(),
+        caption: format!("{heading}: percentiles of the cost; those of several do not add up"),
         columns,
         rows: parts.iter().copied().map(row).collect(),
     };
@@ -333,14 +339,13 @@ fn section_id(table: &str) -> &'static str {
 fn phases(budget: &Budget) -> Section {
     let saves = budget.phases.iter().any(|phase| phase.saved_usd.is_some());
     let row = |phase: &PhaseFigures| {
-        let gpu = phase.gpu.as_deref().unwrap_or("machine");
         let mut cells = vec![
             Cell::text(&*phase.phase),
             Cell::text(&*phase.team),
             Cell::text(&*phase.start),
             Cell::count(f64::from(phase.months)),
             Cell::count(f64::from(phase.repeats)),
-            Cell::text(format!("{} x {gpu} on {}", phase.nodes, phase.cloud)),
+            Cell::text(format::machines(phase.nodes, phase.gpu.as_deref(), &phase.cloud)),
             Cell::text(&*phase.purchase),
             Cell::hours(phase.run_hours.expected),
             phase.gpu_utilization.map_or_else(Cell::none, Cell::share),
@@ -368,11 +373,11 @@ fn phases(budget: &Budget) -> Section {
         Column::number("cost_usd_p90", "Nine of ten (p90)"),
     ];
     if saves {
-        columns.push(Column::number("saved_usd", "Spot and commitments save"));
+        columns.push(Column::number("saved_usd", "Saved"));
     }
     let table = Table {
         id: "phase",
-        caption: "Every run and phase, the dearest first".to_owned(),
+        caption: "Every run and phase, the dearest first; saved by spot and commitments".to_owned(),
         columns,
         rows: by_cost.into_iter().map(row).collect(),
     };

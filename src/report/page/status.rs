@@ -7,11 +7,12 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::page::budget::course::{Cumulative, level, lines_over_months, months_added_up};
-use crate::page::budget::{BudgetDocumentError, chance, chance_cell, read_versioned};
+use crate::page::budget::course::{Cumulative, SHARED, level, lines_over_months, months_added_up};
+use crate::page::budget::{BudgetDocumentError, chance, chance_cell, read_versioned, rules};
 use crate::page::chart::{Chart, ChartKind, Part, PartsChart, Stroke};
 use crate::page::document::{Cell, Column, Figure, KeyFigure, Report, Section, Table, day};
 use crate::text::format;
+use gpuplan_budget::portfolio::verdict::RuleResult;
 use gpuplan_units::{Quantiles, Usd};
 
 /// What a report takes from it.
@@ -32,6 +33,8 @@ pub struct Status {
     billed_share: f64,
     #[serde(default)]
     anomalies: Vec<Anomaly>,
+    #[serde(default)]
+    rules: Vec<RuleResult>,
     #[serde(default)]
     assumptions: Vec<String>,
 }
@@ -110,7 +113,9 @@ pub fn report(status: &Status, now: Timestamp) -> Report {
                 .map_or_else(String::new, |likely| format!("{} chance to keep it", chance(likely))),
         }
     }));
-    let mut sections = vec![summary(status), course(status)];
+    let mut sections = vec![summary(status)];
+    sections.extend(rules::section(&status.rules));
+    sections.push(course(status));
     let groups = [
         ("teams", "By team", "by-team", &status.by_team),
         ("projects", "By project", "by-project", &status.by_project),
@@ -167,6 +172,7 @@ fn summary(status: &Status) -> Section {
             chance(likely)
         ));
     }
+    text.extend(rules::broken(&status.rules));
     Section { id: "summary", heading: "Summary", text, ..Section::default() }
 }
 
@@ -191,6 +197,7 @@ fn course(status: &Status) -> Section {
     let chart = lines_over_months(
         "All months added up, against what was planned and the budget",
         format!("Lines over {} months from zero to {}.", status.by_month.len(), money(status.total.at_completion_usd)),
+        status.by_month.first().map_or("the first month", |row| &row.name),
         series,
     );
     let mut section = group("months", "By month", "by-month", &status.by_month);
@@ -216,6 +223,9 @@ fn course(status: &Status) -> Section {
     section.figures.push(Figure { chart: Some(chart), table });
     section
 }
+
+const SHARED_WORDS: &str = "shared: what reservations, savings plans and prepaid machines cost in months that are over, less the charges that \
+    they took the place of; and what is to come of it.";
 
 /// Dollars of a row, against its budget, or what was planned where it has none.
 fn parts(row: &Row) -> Part {
@@ -265,9 +275,11 @@ fn group(id: &'static str, heading: &'static str, table: &'static str, rows: &[R
         columns.push(Column::number("budget_usd", "Budget"));
         columns.push(Column::number("chance_within_budget", "Chance to keep it"));
     }
-    let caption = "What is spent and to go adds up to what it is at completion".to_owned();
+    let caption = format!("{heading}: what is spent and to go adds up to what it is at completion");
     let table = Table { id: table, caption, columns, rows: rows.iter().map(cells).collect() };
-    Section { id, heading, figures: vec![Figure { chart: Some(chart), table }], ..Section::default() }
+    let is_shared = rows.iter().any(|row| row.name == SHARED);
+    let text = if is_shared { vec![SHARED_WORDS.to_owned()] } else { Vec::new() };
+    Section { id, heading, text, figures: vec![Figure { chart: Some(chart), table }], ..Section::default() }
 }
 
 fn phases(status: &Status) -> Section {

@@ -57,6 +57,13 @@ pub fn thousands(number: i128) -> String {
     if number < 0 { format!("-{text}") } else { text }
 }
 
+/// Machines of a run and where they are rented, such as `32 machines of h100-sxm5-80 on aws`: how many GPUs each has is not said.
+pub fn machines(nodes: u32, gpu: Option<&str>, cloud: &str) -> String {
+    let machines = if nodes == 1 { "1 machine".to_owned() } else { format!("{nodes} machines") };
+    let of = gpu.map_or_else(String::new, |gpu| format!(" of {gpu}"));
+    format!("{machines}{of} on {cloud}")
+}
+
 /// A model and its size, and whether the size is all that is known of it.
 pub fn model(model: &Model) -> String {
     let guessed = if model.shape_is_guessed { ", shape guessed" } else { "" };

@@ -256,8 +256,6 @@ fn what_is_wrong_is_named_with_file_row_and_column() {
     );
     let missing = said(file_of(&CUR.replace("line_item_currency_code", "x"), plain(), &[cur("USD")]));
     assert_eq!(missing, "bill.parquet: the column `line_item_currency_code` is missing");
-    let missing = said(file_of(&CUR.replace("resource_tags", "x"), plain(), &[cur("USD")]));
-    assert!(missing.contains("the column `resource_tags` is missing: without the tag `gpuplan:run`"), "{missing}");
     assert!(
         said(file_of("message other { optional binary a (UTF8); }", plain(), &[vec![words("x", 1)]]))
             .contains("is not a known export")

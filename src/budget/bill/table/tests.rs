@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::bill::sums::Known;
+use crate::charge::Costs;
 use gpuplan_hardware::Hardware;
+use gpuplan_units::Usd;
 
 fn read_text(text: &str) -> Result<(Format, Sums), BillError> {
     let mut sums = Sums::default();
@@ -129,18 +131,13 @@ fn what_is_wrong_is_named_with_file_line_and_column() {
         said(&CUR.replace("line_item_currency_code", "x")),
         "bill.csv line 1: the column `line_item_currency_code` is missing"
     );
-    assert!(
-        said(&CUR.replace("resource_tags", "x"))
-            .contains("the column `resource_tags` is missing: without the tag `gpuplan:run`")
-    );
-    let legacy = CUR.replace("resource_tags", "resourceTags/user:environment");
-    assert!(said(&legacy).contains("the column `resourceTags/user:gpuplan:run` is missing"), "{}", said(&legacy));
     for (text, why) in [
         ("a,b\n1,2\n", "its columns fit none of them"),
         ("BilledCost;ChargeCategory;Tags\n1;Usage;\n", "separated by `;`"),
         ("BilledCost\tChargeCategory\n1\tUsage\n", "separated by tabs"),
         ("lineItem/referenceNo,lineItem/intervalUsageStart,cost/myCost,cost/currencyCode\n", "FOCUS reports are read"),
         ("InvoiceIssuer,ChargeType,BilledCurrency,BilledCost\n", "FOCUS of before 1.0"),
+        ("BillingPeriodStart,BilledCost,ResourceName,Tags\n", "no `ChargeCategory`, which FOCUS demands"),
     ] {
         let said = said(text);
         assert!(said.contains("is not a known export") && said.contains(why), "{said}");
@@ -157,6 +154,68 @@ fn what_is_wrong_is_named_with_file_line_and_column() {
     let google = "usage_start_time,cost,currency,labels,credits\n\
         2026-10-01,2,USD,\"[{\"\"key\"\":\"\"gpuplan_run\"\",\"\"value\"\":\"\"a\"\"}]\",\"[{\"\"name\"\":\"\"free\"\"}]\"\n";
     assert_eq!(said(google), "bill.csv line 2, column `credits`: the credit {\"name\":\"free\"} has no amount");
+}
+
+#[test]
+fn an_export_without_tags_is_of_no_run_and_counts() {
+    let row = "1,2026-04-02T00:00:00Z,,USD,2.345,Usage,USE1-BoxUsage:p4d.24xlarge,1,prod\n";
+    for tags in ["x", "resourceTags/user:environment"] {
+        let (_, sums) = read_text(&format!("{}{row}", CUR.replace("resource_tags", tags))).unwrap();
+        assert_eq!((sums.lines, sums.ours, sums.unread), (1, 0, 0));
+        let bills = sums.bills("h", "cur", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() });
+        assert_eq!((bills[0].charges.len(), bills[0].others[0].costs.effective.to_string()), (0, "2.345".to_owned()));
+    }
+}
+
+#[test]
+fn lines_of_no_run_in_a_currency_without_a_rate_are_named_by_it() {
+    let row = |currency: &str| format!("{CUR}1,2026-04-02T00:00:00Z,,{currency},2.345,Usage,BoxUsage,1,\n");
+    for (currency, unread, unrated) in [("inr", 1, &["INR"][..]), ("USD", 0, &[]), ("rupees", 1, &[])] {
+        let (_, sums) = read_text(&row(currency)).unwrap();
+        assert_eq!(
+            (sums.unread, sums.unrated.iter().map(String::as_str).collect::<Vec<_>>()),
+            (unread, unrated.to_vec())
+        );
+    }
+}
+
+/// What a commitment costs is counted once: in the lines that it covers, and what no line used in the line of its fee.
+#[test]
+fn the_effective_cost_of_a_commitment_is_what_it_costs() {
+    let head = "bill_payer_account_id,line_item_usage_start_date,line_item_usage_end_date,line_item_currency_code,line_item_unblended_cost,\
+        line_item_line_item_type,line_item_usage_type,line_item_usage_amount,savings_plan_savings_plan_effective_cost,\
+        savings_plan_total_commitment_to_date,savings_plan_used_commitment,reservation_effective_cost,\
+        reservation_unused_amortized_upfront_fee_for_billing_period,reservation_unused_recurring_fee,reservation_reservation_a_r_n\n";
+    let row = |kind: &str, cost: &str, more: &str| format!("1,2026-10-01,,USD,{cost},{kind},BoxUsage,1,{more}\n");
+    let effective = |rows: &[String]| {
+        let (_, sums) = read_text(&format!("{head}{}", rows.concat())).unwrap();
+        let bills = sums.bills("h", "cur", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() });
+        let sum =
+            |of: fn(&Costs) -> Usd| bills[0].others.iter().map(|charge| of(&charge.costs)).sum::<Usd>().to_string();
+        (sum(|costs| costs.billed.unwrap()), sum(|costs| costs.effective))
+    };
+    let plan = [
+        row("SavingsPlanCoveredUsage", "0.10", "0.07,0.0,0.0,0.0,0.0,0.0,"),
+        row("SavingsPlanNegation", "-0.10", "0.0,0.0,0.0,0.0,0.0,0.0,"),
+        row("SavingsPlanRecurringFee", "1.00", "0.0,1.00,0.07,0.0,0.0,0.0,"),
+    ];
+    assert_eq!(effective(&plan), ("1.00".to_owned(), "1.00".to_owned()));
+    let reservation = [
+        row("DiscountedUsage", "0.0", "0.0,0.0,0.0,26.5,0.0,0.0,arn"),
+        row("RIFee", "36.00", "0.0,0.0,0.0,0.0,0.5,10.00,arn"),
+        row("Fee", "12.00", "0.0,0.0,0.0,0.0,0.0,0.0,arn"),
+        row("Fee", "5.00", "0.0,0.0,0.0,0.0,0.0,0.0,"),
+    ];
+    assert_eq!(
+        effective(&reservation),
+        ("53.00".to_owned(), "42.00".to_owned()),
+        "37 of the reservation, 5 of another fee"
+    );
+    assert_eq!(
+        effective(&[row("RIFee", "36.00", ",,,,,,")]).1,
+        "36.00",
+        "a report that does not say is taken as billed"
+    );
 }
 
 /// A line of a run in a cost and usage report, and its cells that cannot be read.

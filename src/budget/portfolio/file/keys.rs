@@ -96,7 +96,7 @@ pub struct TeamSection {
 #[serde(deny_unknown_fields)]
 pub struct RunSection {
     pub name: Option<String>,
-    /// Name of a `[[team]]`.
+    /// Name of a `[[team]]`. Where there is none, everything is of the team `all`.
     #[schemars(with = "Option<String>")]
     pub team: Option<Spanned<String>>,
     #[serde(default)]

@@ -107,9 +107,6 @@ impl Reader<'_> {
                     Split::Shares(shares.clone())
                 }
             };
-            if teams.is_empty() {
-                return Err(PortfolioError::at(self.line(at), "there is no team to pay for it", "[[team]]"));
-            }
             Ok(SharedCost {
                 cloud: section.cloud.clone(),
                 account: section.account.clone(),

@@ -93,6 +93,20 @@ fn what_cannot_be_meant_is_refused_with_its_line() {
 }
 
 #[test]
+fn where_there_are_no_teams_every_run_is_of_all() {
+    let run = "[[run]]\nname = \"a\"\nusd_per_hour = 1.19\nhours = 100\ncloud = \"runpod\"\nsource = \"a list\"\nas_of = 2026-03-01\n";
+    let of = |teams: &str| {
+        Portfolio::read(&format!(
+            "currency = \"USD\"\ntax = \"excluded\"\nstart = \"2026-12\"\nmonths = 3\n{teams}{run}"
+        ))
+    };
+    let team = |portfolio: &Portfolio| (portfolio.phases[0].team.clone(), portfolio.teams.len());
+    assert_eq!(team(&of("").unwrap()), ("all".to_owned(), 1));
+    let one = of("[[team]]\nname = \"lab\"\n").unwrap_err().to_string();
+    assert!(one.contains("`team` is missing"), "one team is not everybody: {one}");
+}
+
+#[test]
 fn circles_and_overlaps_are_refused() {
     let text = GOOD.replace("months = 2\n", "months = 2\nafter = [\"tune\"]\n").replace("after = [\"base\"]", "");
     assert!(refused(&text).1.contains("circular"), "{}", refused(&text).1);

@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::charge::{Allocation, Resource, examples};
+use crate::charge::{Allocation, Costs, Invoice, Resource, examples};
 
 fn charge(run: &str, start: i64, end: i64, nanos: i128, waste: Option<Waste>) -> Charge {
     let charge = examples::charge(&format!("run/{run}@k/e1-0/{start}-{waste:?}"), run, Usd::from_nanos(nanos));
@@ -99,6 +99,27 @@ fn only_the_part_in_time_counts() {
     assert!(
         Spent::new(vec![charge("a", 0, 3600, 4_000, None)], Vec::new(), &[], BTreeMap::new(), &late).lines.is_empty()
     );
+}
+
+#[test]
+fn what_an_invoice_has_for_a_year_is_paid_in_its_month() {
+    let moment = |text: &str| text.parse::<Timestamp>().unwrap();
+    let (start, end) = (moment("2026-02-01T00:00:00Z"), moment("2027-02-01T00:00:00Z"));
+    let year = |invoice: Option<Invoice>| Charge { start, end, invoice, ..charge("a", 0, 10, 459_024, None) };
+    let months = |charge: Charge, asked: &CostFilter| {
+        let spent = Spent::new(vec![charge], Vec::new(), &[], BTreeMap::new(), asked);
+        let (rows, _) = spent.sums(&CostGrouping::Month);
+        rows.into_iter().map(|row| (row.name, row.contracted.nanos())).collect::<Vec<_>>()
+    };
+    let whole = ("2026-02".to_owned(), 459_024);
+    let of_bill = || year(Some(Invoice { account: "1".to_owned(), month: "2026-02".to_owned(), id: None }));
+    assert_eq!(months(of_bill(), &CostFilter::default()), std::slice::from_ref(&whole));
+    let february =
+        CostFilter { since: Some(start), until: Some(moment("2026-03-01T00:00:00Z")), ..CostFilter::default() };
+    assert_eq!(months(of_bill(), &february), [whole]);
+    let march = CostFilter { since: Some(moment("2026-03-01T00:00:00Z")), ..CostFilter::default() };
+    assert_eq!(months(of_bill(), &march), []);
+    assert_eq!(months(year(None), &CostFilter::default()).len(), 12, "what a run records lasts as long as it lasts");
 }
 
 proptest! {

@@ -155,7 +155,9 @@ impl<'a> FocusRow<'a> {
             return self.priced(&price.to_string());
         }
         let text = format!("{:.DIGITS$}", cost.dollars() / quantity);
-        self.priced(text.trim_end_matches('0').trim_end_matches('.'))
+        // With a point, as a quantity.
+        let text = text.trim_end_matches('0');
+        self.priced(&if text.ends_with('.') { format!("{text}0") } else { text.to_owned() })
     }
 
     pub fn resource_type(&self) -> String {

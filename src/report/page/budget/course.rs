@@ -10,6 +10,9 @@ use crate::page::document::{Cell, Column, Figure, Table};
 use crate::text::format;
 use gpuplan_units::{Quantiles, Usd};
 
+/// What no team alone pays.
+pub const SHARED: &str = "shared";
+
 /// Of a month on the axis of time.
 pub const HOURS_PER_MONTH: f64 = 730.0;
 
@@ -33,9 +36,9 @@ pub fn level(limit: Usd, months: usize) -> Series {
     Series { name: "budget".to_owned(), stroke: Stroke::Dashed, points }
 }
 
-/// A chart of lines over the months.
-pub fn lines_over_months(title: &str, description: String, series: Vec<Series>) -> Chart {
-    let (x_name, y_name) = ("time since the first month began".to_owned(), "dollars".to_owned());
+/// A chart of lines over the months from this one.
+pub fn lines_over_months(title: &str, description: String, first: &str, series: Vec<Series>) -> Chart {
+    let (x_name, y_name) = (format!("time since {first} began"), "dollars".to_owned());
     Chart::new(title, description, ChartKind::Lines(LineChart { x_name, y_name, begins_at_zero: true, series }))
 }
 
@@ -55,6 +58,7 @@ pub fn added_up(months: &[Cumulative], budget: Option<Usd>) -> Option<Figure> {
             format::usd(last.cost_usd.expected),
             format::usd(last.cost_usd.p90)
         ),
+        &months[0].month,
         series,
     );
     let row = |until: &Cumulative| {
@@ -80,11 +84,12 @@ pub fn by_team(lines: &[BudgetLine]) -> Option<Figure> {
     let mut months: BTreeMap<&str, BTreeMap<&str, Usd>> = BTreeMap::new();
     for line in lines {
         let (Some(month), Ok(cost)) = (line.month.as_deref(), Usd::parse_signed(&line.cost_usd)) else { continue };
-        let sum = months.entry(month).or_default().entry(line.team.as_deref().unwrap_or("shared")).or_default();
+        let sum = months.entry(month).or_default().entry(line.team.as_deref().unwrap_or(SHARED)).or_default();
         *sum = *sum + cost;
     }
     let mut teams: Vec<&str> = months.values().flat_map(BTreeMap::keys).copied().collect();
-    teams.sort_unstable();
+    // What no team alone pays comes last, so that teams lie side by side.
+    teams.sort_unstable_by_key(|team| (*team == SHARED, *team));
     teams.dedup();
     if teams.len() < 2 {
         return None;
@@ -95,7 +100,7 @@ pub fn by_team(lines: &[BudgetLine]) -> Option<Figure> {
         parts: teams.iter().map(|team| of_team.get(team).map_or(0.0, |cost| cost.dollars().max(0.0))).collect(),
     };
     let chart = Chart::new(
-        format!("Each month by team, from left to right: {}", teams.join(", ")),
+        format!("Each month by team, from left to right: {} (dark and light in turn)", teams.join(", ")),
         format!("{} bars of expected cost, divided by {} teams, on an axis from zero.", months.len(), teams.len()),
         ChartKind::Stacks(StackChart { stacks: months.iter().map(stack).collect() }),
     );
@@ -104,7 +109,7 @@ pub fn by_team(lines: &[BudgetLine]) -> Option<Figure> {
     });
     let table = Table {
         id: "month-by-team",
-        caption: "Expected cost".to_owned(),
+        caption: "Expected cost by month and team".to_owned(),
         columns: vec![
             Column::text("month", "Month"),
             Column::text("team", "Team"),

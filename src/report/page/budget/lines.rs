@@ -12,6 +12,8 @@ pub struct BudgetLine {
     #[serde(default)]
     run: Option<String>,
     #[serde(default)]
+    phase: Option<String>,
+    #[serde(default)]
     pub team: Option<String>,
     #[serde(default)]
     pub month: Option<String>,
@@ -30,13 +32,24 @@ pub struct BudgetLine {
     assumption: String,
 }
 
+impl BudgetLine {
+    /// The run, with its phase where it has several, as elsewhere on the page.
+    fn path(&self) -> Option<String> {
+        let run = self.run.clone()?;
+        Some(match self.phase.as_deref().filter(|phase| **phase != *run && !phase.is_empty()) {
+            Some(phase) => format!("{run}/{phase}"),
+            None => run,
+        })
+    }
+}
+
 pub fn section(lines: &[BudgetLine]) -> Section {
     let text = |text: &Option<String>| text.as_deref().map_or_else(Cell::none, Cell::text);
     let row = |line: &BudgetLine| {
         vec![
             text(&line.month),
             text(&line.team),
-            text(&line.run),
+            text(&line.path()),
             Cell::text(&*line.item),
             Cell::count(line.quantity),
             Cell::text(&*line.unit),
