@@ -182,6 +182,10 @@ pub const FLASH_FULL_SEQUENCE: f64 = 100.0;
 /// and backward together: cuDNN's 539 TFLOP/s forward at 16384 tokens of an H100 (the same figure), and as much backward.
 /// No published run is in the fit.
 pub const FLASH3_SHARE: f64 = 0.55;
+/// Shares of the 16-bit peak that FlashAttention 2 reaches on an A100, forward and backward (Dao 2023, arXiv 2307.08691, sections 1 and
+/// 4.1: up to 73 and 63 %). Its predecessor reaches 25 to 40 % (the same), which is what `flash_share` was fitted on.
+pub const FLASH2_FORWARD: f64 = 0.73;
+pub const FLASH2_BACKWARD: f64 = 0.63;
 /// Backward over forward time of a fused attention kernel written for Hopper and Blackwell: 2.5 times the FLOPs (Dao et al. 2022,
 /// arXiv 2205.14135) at nearly the rate. Kernels alone say 2.5 to 2.9 (FlashAttention-3 on an H100, arXiv 2407.08608, figures 5 and
 /// 6); runs over a million tokens, which are all attention (nemo-longseq), say that it is near the lower end.

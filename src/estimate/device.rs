@@ -17,6 +17,8 @@ pub struct DeviceRates {
     pub flash: f64,
     /// The same with kernels written for Hopper and Blackwell, on those alone.
     pub flash3: Option<f64>,
+    /// 16-bit FLOP/s that FlashAttention 2 has its shares of, on the chips it was written for.
+    pub flash2: Option<f64>,
     /// Share of what a kernel reaches alone that training sustains. The power limit is in what was measured alone.
     pub sustained: f64,
     pub memory_bandwidth: f64,
@@ -126,6 +128,7 @@ impl DeviceRates {
             vector: vector * share,
             head: attention_peak * plain * share,
             flash3: gpu.architecture.has_asynchronous_products().then_some(half * c::FLASH3_SHARE * power * share),
+            flash2: gpu.architecture.has_flash2().then_some(half * power * share),
             flash: attention_peak * flash_share(gpu, unit, ceiling, constants) * power * share,
             sustained: constants.sustained(gpu.architecture),
             memory_bandwidth: stream_bandwidth(gpu) * constants.bandwidth_share * share,

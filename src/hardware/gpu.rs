@@ -48,6 +48,11 @@ impl Architecture {
         if matches!(self, Self::Pascal | Self::Volta) { 2023 } else { 2022 }
     }
 
+    /// FlashAttention 2 was written for its matrix units and its copies past the registers (Dao 2023, arXiv 2307.08691).
+    pub fn has_flash2(self) -> bool {
+        matches!(self, Self::Ampere | Self::AmpereGa10x | Self::Ada | Self::BlackwellRtx)
+    }
+
     pub fn is_amd(self) -> bool {
         matches!(self, Self::Cdna2 | Self::Cdna3 | Self::Cdna4)
     }

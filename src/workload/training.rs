@@ -284,6 +284,8 @@ pub struct Training {
 
 /// FlashAttention: Dao et al. 2022, arXiv 2205.14135.
 const SINCE_FLASH_ATTENTION: u32 = 2022;
+/// FlashAttention 2: Dao, July 2023, arXiv 2307.08691; PyTorch's own attention is that kernel since version 2.2 of January 2024.
+const SINCE_FLASH_ATTENTION_2: u32 = 2024;
 /// Transformer Engine: version 0.2 of November 2022 is the first release for training (NVIDIA/TransformerEngine, releases); stacks of the
 /// year after it use it.
 const SINCE_TRANSFORMER_ENGINE: u32 = 2023;
@@ -420,6 +422,13 @@ impl Training {
         let engine = self.has_transformer_engine() || self.kernels.low_precision.attention;
         self.kernels.attention == Some(AttentionKernel::Flash3)
             || engine && self.kernels.attention != Some(AttentionKernel::Eager)
+    }
+
+    /// Fused attention that splits a sequence over multiprocessors, as every library of the time has it for causal text. It takes no mask of
+    /// one's own, as encoders and diffusion transformers bring (pytorch, `scaled_dot_product_attention`), which get an older kernel.
+    #[inline]
+    pub fn uses_flash2(&self) -> bool {
+        self.uses_flash() && self.is_since(SINCE_FLASH_ATTENTION_2)
     }
 
     /// The stated overlap; open: all of it on Transformer Engine, where the GPU is one that it is made for.

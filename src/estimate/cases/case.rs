@@ -338,6 +338,7 @@ impl EstimateCase {
         Ok(Request {
             gpus,
             layout: (!open).then_some(layout),
+            is_shard_open: stated.shard.is_none() && layout.copies() > 1 && (stated.data.is_some() || split > 1),
             virtual_pipeline: stated.virtual_pipeline,
             expert: stated.expert,
             micro_batch: self.training.micro_batch.map(|micro| within("micro_batch", micro, 1 << 24)).transpose()?,

@@ -14,6 +14,8 @@ pub struct Request {
     pub gpus: u32,
     /// Stated degrees; `None`: all open.
     pub layout: Option<Layout>,
+    /// The degrees are stated, and nothing is said of what data-parallel ranks split.
+    pub is_shard_open: bool,
     pub virtual_pipeline: Option<u32>,
     /// Degree that the experts of a mixture are split by.
     pub expert: Option<u32>,
@@ -23,8 +25,24 @@ pub struct Request {
     pub grad_accumulation: Option<u32>,
 }
 
-/// The fastest setting that fits, or the one that needs the least memory, with what was chosen.
+/// The fastest setting that fits, or the one that needs the least memory, with what was chosen. A published run ran: where its copies are
+/// whole as far as it says, and do not fit, its ranks split what the recipes of its stack have them split.
 pub fn complete(subject: &Subject, request: &Request) -> Result<(StepEstimate, Vec<String>), Infeasible> {
+    let whole = completed(subject, request)?;
+    let stack = Stacks::embedded().of(&subject.training.framework);
+    let usual = stack.and_then(|stack| stack.shard.recipe()).filter(|shard| *shard != Shard::None);
+    let Some((shard, layout)) = usual.zip(request.layout).filter(|_| request.is_shard_open && !whole.0.fits) else {
+        return Ok(whole);
+    };
+    let (split, mut assumed) = completed(subject, &Request { layout: Some(Layout { shard, ..layout }), ..*request })?;
+    if !split.fits {
+        return Ok(whole);
+    }
+    assumed.push(format!("shard={}", word(shard)));
+    Ok((split, assumed))
+}
+
+fn completed(subject: &Subject, request: &Request) -> Result<(StepEstimate, Vec<String>), Infeasible> {
     let stated_batch = request.global_batch;
     let request = &Request { global_batch: stated_batch.or_else(|| usual_batch(subject, request)), ..*request };
     let mut best: Option<(StepEstimate, Option<String>)> = None;

@@ -164,6 +164,27 @@ fn software_is_assumed_to_do_what_software_of_its_year_did() {
     assert_eq!(prepared(&line).unwrap_err(), "framework_year=21 is not a year from 2017 on; the nearest is 2017");
 }
 
+/// FlagPerf trained Llama 3 8B on eight H100 with tensor parallelism of two, where 16 bytes a weight on every rank of four would not fit.
+#[test]
+fn ranks_that_cannot_hold_whole_states_split_them_as_the_stack_s_recipes_do() {
+    let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
+    let answered = |gpu: &str, framework: &str, layout: &str| {
+        let training = format!(
+            "\"framework\":\"{framework}\",\"sequence_length\":8192,\"micro_batch\":1,\"global_batch\":512,\"recompute\":\"selective\""
+        );
+        let line = case("llama-3-8b", gpu, 8, &training, layout);
+        let CaseAnswer::Estimate(made) = answer(&line, &hardware, &models) else { panic!("{line}") };
+        (made.fits, made.assumed.iter().find(|one| one.starts_with("shard=")).cloned())
+    };
+    let degrees = "\"data\":4,\"tensor\":2";
+    assert_eq!(answered("h100-sxm5-80", "megatron", degrees), (true, Some("shard=zero1".to_owned())));
+    // Where they fit, or are stated, or no recipe is known, nothing is assumed.
+    assert_eq!(answered("h200-sxm-141", "megatron", degrees), (true, None));
+    let stated = "\"data\":4,\"tensor\":2,\"shard\":\"none\"";
+    assert_eq!(answered("h100-sxm5-80", "megatron", stated), (false, None));
+    assert_eq!(answered("h100-sxm5-80", "nanotron", degrees), (false, None));
+}
+
 #[test]
 fn a_stack_that_recomputes_unasked_is_timed_with_it() {
     let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());

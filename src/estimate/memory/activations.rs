@@ -26,6 +26,8 @@ impl StackHabits {
             // FlashAttention's cross entropy, which reads 16-bit logits and writes their gradient (mosaicml/llm-foundry,
             // llmfoundry/models/mpt/modeling_mpt.py, `loss_fn` is `fused_crossentropy`; jzhang38/TinyLlama, pretrain/tinyllama.py).
             "fsdp" | "llm-foundry" => LossKernel::Bf16Chunked,
+            // What compiles the model compiles the loss in its forward pass with it (karpathy/nanoGPT, model.py, `forward`).
+            _ if training.is_compiled() => LossKernel::Compiled,
             _ => LossKernel::Fp32,
         };
         Self {

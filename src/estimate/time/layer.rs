@@ -218,15 +218,20 @@ impl LayerInput<'_> {
             let is_causal = !matches!(m.kind, ModelKind::Encoder | ModelKind::Vit);
             let shorter =
                 if self.step.training.kernels.low_precision.attention { c::ATTENTION_IN_EIGHT_BITS } else { 1.0 };
+            let flash2 = self.step.rates.flash2.filter(|_| is_causal && self.step.training.uses_flash2());
             if let Some(forward) = self.measured_attention(is_causal) {
-                return shorter * forward * (1.0 + p.recomputed + c::ATTENTION_BACKWARD * p.backward);
+                let backward = flash2.map_or(c::ATTENTION_BACKWARD, |_| 2.5 * c::FLASH2_FORWARD / c::FLASH2_BACKWARD);
+                return shorter * forward * (1.0 + p.recomputed + backward * p.backward);
             }
             let (work, half_rate) =
                 if is_causal { (0.5, c::FLASH_CAUSAL_SEQUENCE) } else { (1.0, c::FLASH_FULL_SEQUENCE) };
             let endless =
                 self.step.rates.flash3.filter(|_| self.step.training.uses_flash3()).unwrap_or(self.step.rates.flash);
-            let rate = endless * self.step.sequence / (self.step.sequence + half_rate);
-            return shorter * scores * work * (1.0 + p.recomputed + 2.5 * p.backward) / rate
+            let (forward, backward) =
+                flash2.map_or((endless, endless), |peak| (peak * c::FLASH2_FORWARD, peak * c::FLASH2_BACKWARD));
+            let at_length = self.step.sequence / (self.step.sequence + half_rate);
+            let passes = (1.0 + p.recomputed) / forward + 2.5 * p.backward / backward;
+            return shorter * scores * work * passes / at_length
                 * self.step.factors.compute.at_size(scores * work).time;
         }
         let passes = 1.0 + p.recomputed + p.selective + 2.0 * p.backward;
@@ -248,10 +253,16 @@ impl LayerInput<'_> {
     }
 
     /// The forward kernel of a layer as it was measured on this GPU: of engines of 2025, so it stands for the kernels that were written
-    /// for Hopper and Blackwell and not for those that training ran before them.
+    /// for Hopper and Blackwell, and on chips before them for FlashAttention 2 of causal text, and not for those that training ran before.
     fn measured_attention(&self, is_causal: bool) -> Option<f64> {
         let (m, layout) = (self.step.model, &self.step.setting.layout);
-        self.step.rates.flash3.filter(|_| self.step.training.uses_flash3())?;
+        let newest = match self.step.rates.flash3 {
+            Some(_) => self.step.training.uses_flash3(),
+            None => is_causal && self.step.rates.flash2.is_some() && self.step.training.uses_flash2(),
+        };
+        if !newest {
+            return None;
+        }
         // Ranks of a ring share the scores of a sequence evenly.
         let sequences = self.tokens / self.step.sequence * f64::from(layout.context);
         let heads = sequences * f64::from(m.heads) / self.tensor();
