@@ -5,7 +5,8 @@
 use crate::memory::{MemoryBreakdown, MemoryInput};
 use crate::setting::Setting;
 use gpuplan_workload::{
-    Framework, Layout, Lora, Model, Models, Precision, Recompute, Shard, Task, Training, training::LoraTargets,
+    Framework, Layout, Lora, LossKernel, Model, Models, Precision, Recompute, Shard, Task, Training,
+    training::LoraTargets,
 };
 
 fn model(name: &str) -> Model {
@@ -132,4 +133,26 @@ fn experts_that_ranks_share_out_are_split_over_fewer_ranks() {
     // As many parts as ranks: of an expert nothing is left to split, of the others as much as before.
     let (whole, apart) = (parts(8, 1, Shard::Zero1).optimizer, parts(8, 8, Shard::Zero1).optimizer);
     assert!((whole / apart - 1.0).abs() < 0.01, "{whole} {apart}");
+}
+
+/// Qwen3 1.7B held 21 to 24 GiB over 65,536 tokens with Liger's loss on eight L40S (`fifth-look.jsonl`), where 16-bit logits alone are 18.5.
+#[test]
+fn a_loss_fused_with_the_head_never_holds_whole_logits() {
+    let model = model("qwen3-1.7b");
+    let logits = |loss, tokens: u32| {
+        let mut training = training(Task::FullFineTune, Precision::Bf16, "hf-trainer");
+        training.kernels.loss = Some(loss);
+        training.sequence_length = tokens;
+        held(&model, &training, Layout::default(), Recompute::Full).logits
+    };
+    let (fused, chunked) = (logits(LossKernel::FusedLinear, 65_536), logits(LossKernel::Chunked, 65_536));
+    let halves = 2.0 * 65_536.0 * f64::from(model.vocab);
+    assert!(chunked > halves && fused < 0.1 * halves, "{fused} {chunked}");
+    // 75 chunks of at most 1,024 rows, the gradients of the hidden values, and that of the head.
+    let vocab_times_hidden = f64::from(model.vocab) * f64::from(model.hidden);
+    let counted = 2.0 * (1024.0 * f64::from(model.vocab) + 65_536.0 * f64::from(model.hidden) + vocab_times_hidden);
+    assert!((fused / counted - 1.0).abs() < 1e-9, "{fused} {counted}");
+    // A few tokens are one chunk.
+    let few = logits(LossKernel::FusedLinear, 1) - 2.0 * vocab_times_hidden;
+    assert!((few / (2.0 * f64::from(model.vocab + model.hidden)) - 1.0).abs() < 1e-9, "{few}");
 }
