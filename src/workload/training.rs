@@ -78,6 +78,8 @@ pub enum LossKernel {
     Fp32,
     Bf16Chunked,
     Chunked,
+    // The product with the head and the cross entropy chunk by chunk: whole logits are never held (Liger, arXiv 2410.10989).
+    FusedLinear,
     Compiled,
     HfUpcast,
 }

@@ -316,6 +316,7 @@ impl MemoryInput<'_> {
         };
         let entries = share * tokens * f64::from(self.model.vocab) / f64::from(self.setting.layout.tensor);
         let (at_loss, kept) = match StackHabits::for_training(self.training).loss {
+            LossKernel::FusedLinear => return (self.fused_linear_loss(share * tokens), 0.0),
             LossKernel::Chunked => (constants.loss_chunked_bytes, 0.0),
             LossKernel::Bf16Chunked => (constants.loss_half_chunked_bytes, 0.0),
             LossKernel::Fp32 => (constants.loss_fp32_bytes, 0.0),
@@ -323,6 +324,18 @@ impl MemoryInput<'_> {
             LossKernel::HfUpcast => (constants.loss_upcast_bytes, constants.loss_upcast_kept_bytes),
         };
         (entries * at_loss, entries * kept)
+    }
+
+    /// A chunk of 16-bit logits that is as large as the hidden values, the gradients of those, and that of a trained head, which waits for the
+    /// backward pass (linkedin/Liger-Kernel, src/liger_kernel/ops/fused_linear_cross_entropy.py, `fused_linear_cross_entropy_forward`:
+    /// `inc_factor = cdiv(V, H)`, `chunk_size = next_power_of_2(cdiv(BT, inc_factor))`, and `ctx.save_for_backward`).
+    fn fused_linear_loss(&self, tokens: f64) -> f64 {
+        const HALF: f64 = 2.0;
+        let hidden = f64::from(self.model.hidden);
+        let vocab = f64::from(self.model.vocab) / f64::from(self.setting.layout.tensor);
+        let rows = (tokens / (vocab / hidden).ceil()).ceil().log2().ceil().exp2().min(tokens);
+        let head = if self.trains_whole_model() { vocab * hidden } else { 0.0 };
+        HALF * (rows * vocab + tokens * hidden + head)
     }
 
     /// KV cache in 16 bit and the widest working tensors of a prompt.

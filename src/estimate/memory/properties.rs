@@ -52,7 +52,7 @@ prop_compose! {
             Some(Optimizer::AdamwFlatFp32), Some(Optimizer::AdamwFp32Gradients),
         ]),
         loss in prop::sample::select(vec![
-            None, Some(LossKernel::Chunked), Some(LossKernel::Bf16Chunked), Some(LossKernel::Fp32), Some(LossKernel::HfUpcast),
+            None, Some(LossKernel::Chunked), Some(LossKernel::FusedLinear), Some(LossKernel::Bf16Chunked), Some(LossKernel::Fp32), Some(LossKernel::HfUpcast),
         ]),
         fsdp in prop::sample::select(vec![
             None, Some(FsdpStyle::One), Some(FsdpStyle::OneNoSync), Some(FsdpStyle::OneWeightsStayGathered), Some(FsdpStyle::Two),

@@ -5,7 +5,8 @@
 use crate::memory::{MemoryBreakdown, MemoryInput};
 use crate::setting::Setting;
 use gpuplan_workload::{
-    Framework, Layout, Lora, Model, Models, Precision, Recompute, Shard, Task, Training, training::LoraTargets,
+    Framework, Layout, Lora, LossKernel, Model, Models, Precision, Recompute, Shard, Task, Training,
+    training::LoraTargets,
 };
 
 fn model(name: &str) -> Model {
@@ -146,4 +147,26 @@ fn a_compiled_step_compiles_its_loss() {
     assert!(logits(true, "pytorch-eager") < 0.8 * logits(false, "pytorch-eager"));
     // A stack with a loss of its own keeps it.
     assert_eq!(logits(true, "hf-trainer"), logits(false, "hf-trainer"));
+}
+
+/// Qwen3 1.7B held 21 to 24 GiB over 65,536 tokens with Liger's loss on eight L40S (`fifth-look.jsonl`), where 16-bit logits alone are 18.5.
+#[test]
+fn a_loss_fused_with_the_head_never_holds_whole_logits() {
+    let model = model("qwen3-1.7b");
+    let logits = |loss, tokens: u32| {
+        let mut training = training(Task::FullFineTune, Precision::Bf16, "hf-trainer");
+        training.kernels.loss = Some(loss);
+        training.sequence_length = tokens;
+        held(&model, &training, Layout::default(), Recompute::Full).logits
+    };
+    let (fused, chunked) = (logits(LossKernel::FusedLinear, 65_536), logits(LossKernel::Chunked, 65_536));
+    let halves = 2.0 * 65_536.0 * f64::from(model.vocab);
+    assert!(chunked > halves && fused < 0.1 * halves, "{fused} {chunked}");
+    // 75 chunks of at most 1,024 rows, the gradients of the hidden values, and that of the head.
+    let vocab_times_hidden = f64::from(model.vocab) * f64::from(model.hidden);
+    let counted = 2.0 * (1024.0 * f64::from(model.vocab) + 65_536.0 * f64::from(model.hidden) + vocab_times_hidden);
+    assert!((fused / counted - 1.0).abs() < 1e-9, "{fused} {counted}");
+    // A few tokens are one chunk.
+    let few = logits(LossKernel::FusedLinear, 1) - 2.0 * vocab_times_hidden;
+    assert!((few / (2.0 * f64::from(model.vocab + model.hidden)) - 1.0).abs() < 1e-9, "{few}");
 }

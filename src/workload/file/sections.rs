@@ -115,7 +115,7 @@ pub struct TrainingSection {
     pub recompute: Option<String>,
     /// Attention kernel: flash, flash3 or eager.
     pub attention: Option<String>,
-    /// How logits and loss are computed: fp32, bf16-chunked, chunked, compiled or hf-upcast.
+    /// How logits and loss are computed: fp32, bf16-chunked, chunked, fused-linear, compiled or hf-upcast.
     pub loss: Option<String>,
     /// Whether the model is compiled.
     pub compile: Option<bool>,
