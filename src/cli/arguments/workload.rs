@@ -115,7 +115,12 @@ const FLAGS: [Flag; 69] = [
     ("compile", "training.compile", "", "Compile the model"),
     ("grad-accumulation", "training.grad_accumulation", "N", "Accumulate gradients over this many passes a step"),
     ("base-weights", "training.base_weights", "FORMAT", "Store a frozen base as nf4, nf4-dq, int8 or int4"),
-    ("loss", "training.loss", "LOSS", "Choose the loss: fp32, bf16-chunked, chunked, fused-linear, compiled or hf-upcast"),
+    (
+        "loss",
+        "training.loss",
+        "LOSS",
+        "Choose the loss: fp32, bf16-chunked, chunked, fused-linear, compiled or hf-upcast",
+    ),
     ("offload", "training.offload", "OFFLOAD", "Keep parameters or activations on the host"),
     ("lora-rank", "training.lora.rank", "N", "Set the rank of the adapters"),
     ("lora-targets", "training.lora.targets", "LIST", "Choose the matrices with adapters: q,v or all-linear"),
