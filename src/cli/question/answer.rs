@@ -3,7 +3,7 @@
 use crate::arguments::measured::MeasuredArguments;
 use crate::arguments::prices::PriceArguments;
 use crate::question::measurements::{self, Measurements};
-use crate::question::{booking, live, workload};
+use crate::question::{booking, fitting, live, workload};
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::{Catalogs, Session};
 use gpuplan_estimate::Correction;
@@ -165,6 +165,19 @@ pub fn context<'a>(
     })
 }
 
+/// The same as `nothing_fits`, and where memory is in the way what was planned in its place and fits.
+pub fn refused(answered: &Answered, file: &WorkloadFile, session: &Session) -> Diagnostic {
+    let mut diagnostic = nothing_fits(&answered.set);
+    if !matches!(answered.set.nearest.first().map(|nearest| &nearest.why), Some(Rejection::OutOfMemory { .. })) {
+        return diagnostic;
+    }
+    let hints = fitting::hints(answered, file, session);
+    if !hints.is_empty() {
+        diagnostic.hints = hints;
+    }
+    diagnostic
+}
+
 /// Exit 4 where money alone is in the way, else 3; both with what came nearest and what would let it in.
 pub fn nothing_fits(set: &PlanSet) -> Diagnostic {
     let (exit, message) = if set.only_policy {
@@ -177,6 +190,10 @@ pub fn nothing_fits(set: &PlanSet) -> Diagnostic {
     let mut message = message.to_owned();
     let by_policy = |rejected: &&Rejected| !set.only_policy || matches!(rejected.why, Rejection::Policy(_));
     let candidates = if set.only_policy { &set.rejected } else { &set.nearest };
+    let elsewhere = |rejected: &Rejected| matches!(rejected.why, Rejection::OtherCloud { .. });
+    if set.rejected.iter().any(elsewhere) && set.rejected.iter().all(|rejected| rejected.why.is_about_request()) {
+        message.push_str(": the clouds that were asked for have no price for these GPUs here");
+    }
     for nearest in candidates.iter().filter(by_policy).take(3) {
         message.push_str(&format!("\n  nearest: {}: {}", nearest.what, rejection::sentence(&nearest.why)));
     }
