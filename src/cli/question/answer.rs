@@ -165,9 +165,13 @@ pub fn context<'a>(
     })
 }
 
-/// The same as `nothing_fits`, and where memory is in the way what was planned in its place and fits.
+/// The same as `nothing_fits`, with what was planned in its place and fits where memory is in the way, and whether there was a price at all.
 pub fn refused(answered: &Answered, file: &WorkloadFile, session: &Session) -> Diagnostic {
     let mut diagnostic = nothing_fits(&answered.set);
+    if !has_price(answered) {
+        let none = "no plan fits: no price of these GPUs is known at the clouds that were asked for";
+        diagnostic.message = diagnostic.message.replacen("no plan fits", none, 1);
+    }
     if !matches!(answered.set.nearest.first().map(|nearest| &nearest.why), Some(Rejection::OutOfMemory { .. })) {
         return diagnostic;
     }
@@ -176,6 +180,20 @@ pub fn refused(answered: &Answered, file: &WorkloadFile, session: &Session) -> D
         diagnostic.hints = hints;
     }
     diagnostic
+}
+
+/// Whether the clouds that were named have a price for any of the GPUs that were named.
+fn has_price(answered: &Answered) -> bool {
+    let Catalogs { hardware, market, .. } = &answered.catalogs;
+    let asked = &answered.limits.offers;
+    asked.clouds.is_empty()
+        || asked.gpus.is_empty()
+        || market.offers().iter().any(|offer| {
+            let instance = hardware.instance(offer.instance);
+            let gpu = instance.node.gpu;
+            asked.clouds.contains(&instance.cloud)
+                && asked.gpus.iter().any(|asked| asked.matches_gpu(gpu, hardware.gpu(gpu)))
+        })
 }
 
 /// Exit 4 where money alone is in the way, else 3; both with what came nearest and what would let it in.
@@ -190,10 +208,6 @@ pub fn nothing_fits(set: &PlanSet) -> Diagnostic {
     let mut message = message.to_owned();
     let by_policy = |rejected: &&Rejected| !set.only_policy || matches!(rejected.why, Rejection::Policy(_));
     let candidates = if set.only_policy { &set.rejected } else { &set.nearest };
-    let elsewhere = |rejected: &Rejected| matches!(rejected.why, Rejection::OtherCloud { .. });
-    if set.rejected.iter().any(elsewhere) && set.rejected.iter().all(|rejected| rejected.why.is_about_request()) {
-        message.push_str(": the clouds that were asked for have no price for these GPUs here");
-    }
     for nearest in candidates.iter().filter(by_policy).take(3) {
         message.push_str(&format!("\n  nearest: {}: {}", nearest.what, rejection::sentence(&nearest.why)));
     }

@@ -62,7 +62,8 @@ fn more_gpus(answered: &Answered, file: &WorkloadFile, session: &Session) -> Opt
 
 /// `None`: nothing fits, or the model cannot be trained so.
 fn planned(answered: &Answered, file: &WorkloadFile, limits: &Limits, session: &Session) -> Option<PlanSet> {
-    let resolved = workload::resolve(file, &session.shared_models().ok()?).ok()?;
+    let models = session.shared_models().ok()?;
+    let resolved = workload::resolve(file, &models).ok()?;
     let catalogs = &answered.catalogs;
     let world = World { hardware: &catalogs.hardware, market: &catalogs.market, correction: &answered.correction };
     let set = gpuplan_plan::plan_from(world, &resolved.workload, limits, &session.stock);
