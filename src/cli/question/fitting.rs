@@ -4,15 +4,15 @@ use crate::question::answer::Answered;
 use crate::question::workload;
 use crate::session::Session;
 use gpuplan_hardware::GpuSelector;
-use gpuplan_plan::{Limits, PlanSet, World};
+use gpuplan_plan::{Limits, World};
 use gpuplan_workload::file::{Scalar, WorkloadFile};
 use gpuplan_workload::training::Task;
 
 /// Shorter sequences that are tried, in tokens: those of public recipes for cards of 24 GB.
 const SHORTER: [u32; 3] = [2048, 1024, 512];
 
-/// More GPUs of the same kind that are tried.
-const MORE: &str = "1..64";
+/// Counts of the same GPUs that are tried: those that machines and layouts usually divide into.
+const MORE: [u32; 6] = [2, 4, 8, 16, 32, 64];
 
 /// The same work on the same GPUs with less memory, and as it is on more of them. Empty: nothing of this fits.
 pub fn hints(answered: &Answered, file: &WorkloadFile, session: &Session) -> Vec<String> {
@@ -25,7 +25,7 @@ pub fn hints(answered: &Answered, file: &WorkloadFile, session: &Session) -> Vec
         Task::Lora => &["qlora"],
         _ => &[],
     };
-    let fits = |changed: &WorkloadFile| planned(answered, changed, &answered.limits, session).is_some();
+    let fits = |changed: &WorkloadFile| is_planned(answered, changed, &answered.limits, session);
     let task = lighter.iter().find(|task| {
         let mut changed = file.clone();
         changed.training.task = Some((**task).to_owned());
@@ -46,26 +46,28 @@ pub fn hints(answered: &Answered, file: &WorkloadFile, session: &Session) -> Vec
     same.into_iter().chain(more_gpus(answered, file, session)).collect()
 }
 
-/// The fewest of the GPUs that were asked for by name and number that carry the work as it is.
+/// The least of these counts of the GPUs that were asked for by name and number that carries the work as it is.
 fn more_gpus(answered: &Answered, file: &WorkloadFile, session: &Session) -> Option<String> {
     let asked = answered.limits.offers.gpus.as_slice();
     let text = file.limits.gpus.as_deref().filter(|text| asked.len() == 1 && !text.contains(','))?;
-    asked[0].count()?;
+    let most_asked = *asked[0].count()?.end();
     let name = text.split(':').next()?;
-    let mut limits = answered.limits.clone();
-    limits.offers.gpus = vec![GpuSelector::parse(&format!("{name}:{MORE}"), &answered.catalogs.hardware).ok()?];
-    let set = planned(answered, file, &limits, session)?;
-    let plans = set.recommendation.iter().chain(&set.frontier).chain(&set.alternatives);
-    let fewest = plans.map(gpuplan_plan::Plan::gpus).min()?;
+    let fewest = MORE.iter().filter(|count| **count > most_asked).find(|count| {
+        let Ok(more) = GpuSelector::parse(&format!("{name}:{count}"), &answered.catalogs.hardware) else {
+            return false;
+        };
+        let mut limits = answered.limits.clone();
+        limits.offers.gpus = vec![more];
+        is_planned(answered, file, &limits, session)
+    })?;
     Some(format!("--gpus {name}:{fewest}, which carry the work as it is"))
 }
 
-/// `None`: nothing fits, or the model cannot be trained so.
-fn planned(answered: &Answered, file: &WorkloadFile, limits: &Limits, session: &Session) -> Option<PlanSet> {
-    let models = session.shared_models().ok()?;
-    let resolved = workload::resolve(file, &models).ok()?;
+/// Whether anything fits, and the model can be trained so at all.
+fn is_planned(answered: &Answered, file: &WorkloadFile, limits: &Limits, session: &Session) -> bool {
+    let Ok(models) = session.shared_models() else { return false };
+    let Ok(resolved) = workload::resolve(file, &models) else { return false };
     let catalogs = &answered.catalogs;
     let world = World { hardware: &catalogs.hardware, market: &catalogs.market, correction: &answered.correction };
-    let set = gpuplan_plan::plan_from(world, &resolved.workload, limits, &session.stock);
-    set.recommendation.is_some().then_some(set)
+    gpuplan_plan::plan_from(world, &resolved.workload, limits, &session.stock).recommendation.is_some()
 }
