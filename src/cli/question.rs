@@ -4,6 +4,7 @@ pub mod answer;
 pub mod asking;
 pub mod booking;
 pub mod cases;
+pub mod fitting;
 pub mod gpus;
 pub mod hub_cache;
 pub mod live;

@@ -180,3 +180,68 @@ fn set_reaches_every_key_of_the_workload_file() {
     assert_eq!(code, 2);
     assert!(error["message"].as_str().unwrap().contains("did you mean `precision`?"), "{error}");
 }
+
+/// Questions of meta-llama/llama-cookbook#413, kijai/ComfyUI-FluxTrainer#118 and huggingface/transformers#20348: what is proposed is planned
+/// as it stands, and fits.
+#[test]
+fn where_memory_is_in_the_way_what_is_proposed_fits() {
+    let asked: [(&[&str], &[&str]); 3] = [
+        (&["--model", "meta-llama/Llama-2-7b-hf", "--task", "full-fine-tune", "--gpus", "A100:1"], &["lora", "A100:2"]),
+        (&["--model", "black-forest-labs/FLUX.1-dev", "--task", "lora", "--gpus", "RTX4090"], &["qlora"]),
+        (&["--model", "openai/whisper-large", "--task", "full-fine-tune", "--gpus", "RTX4090"], &["lora"]),
+    ];
+    for (question, proposed) in asked {
+        let question = [&["plan"], question, &["--samples", "1000"]].concat();
+        let ran = gpuplan(&question);
+        assert_eq!(ran.code, 3, "{}", ran.stderr);
+        let hints: Vec<&str> = ran.stderr.lines().filter_map(|line| line.strip_prefix("hint: ")).collect();
+        for word in proposed {
+            let hint = hints.iter().find(|hint| hint.split([' ', ',']).nth(1) == Some(word));
+            let (flag, _) =
+                hint.and_then(|hint| hint.split_once(' ')).unwrap_or_else(|| panic!("{word}: {}", ran.stderr));
+            let mut again: Vec<&str> = question.clone();
+            match again.iter().position(|stated| *stated == flag) {
+                Some(at) => again[at + 1] = word,
+                None => again.extend([flag, word]),
+            }
+            let fitting = gpuplan(&again);
+            assert_eq!(fitting.code, 0, "{again:?}: {}", fitting.stderr);
+        }
+    }
+}
+
+#[test]
+fn a_cloud_without_a_price_for_the_gpus_is_called_so() {
+    let ran = gpuplan(&[
+        "plan",
+        "--model",
+        "llama-3.1-8b",
+        "--task",
+        "qlora",
+        "--tokens",
+        "10M",
+        "--gpus",
+        "T4",
+        "--cloud",
+        "gcp",
+    ]);
+    assert_eq!(ran.code, 3, "{}", ran.stderr);
+    assert!(ran.stderr.contains("no price of these GPUs is known"), "{}", ran.stderr);
+    // One that has a price and is too small is no such cloud.
+    let small = gpuplan(&[
+        "plan",
+        "--model",
+        "llama-3.1-8b",
+        "--task",
+        "lora",
+        "--tokens",
+        "1M",
+        "--gpus",
+        "A100-40GB:1",
+        "--cloud",
+        "gcp",
+        "--micro-batch",
+        "64",
+    ]);
+    assert!(small.code == 3 && !small.stderr.contains("no price of"), "{}", small.stderr);
+}

@@ -48,11 +48,11 @@ const MACHINES: &str = "--max-nodes 2; or --gpus H100:16, which counts the GPUs 
 const ZONE: &str = "--region us-east-1, or the id of a zone, such as use1-az6";
 const UNTIL: &str = "--deadline 24h: when it must be done, starts and waiting included";
 const ACCOUNT: &str = "leave it out: plans need no account; `gpuplan doctor` says which credentials a launch finds";
-const ARRIVALS: &str = "--requests-per-second N: how many arrive; how many run at a time follows from it";
+const ARRIVALS: &str = "--requests-per-second N: how many arrive, which is users over the seconds between two requests of one; how many run at a time follows";
 const MEMORY: &str = "--gpus 24GB+";
 
 /// Flags that are refused with what says the same, and what it is called here.
-const FOREIGN: [(&str, &str); 68] = [
+const FOREIGN: [(&str, &str); 72] = [
     // Accelerate, DeepSpeed, Megatron, Hugging Face.
     ("batch-size", BATCHES),
     ("bs", BATCHES),
@@ -122,6 +122,10 @@ const FOREIGN: [(&str, &str); 68] = [
     ("max-model-len", "--sequence-length N of training; --prompt-tokens and --answer-tokens of a served model"),
     ("max-concurrency", ARRIVALS),
     ("concurrency", ARRIVALS),
+    ("users", ARRIVALS),
+    ("num-users", ARRIVALS),
+    ("concurrent-users", ARRIVALS),
+    ("concurrent-requests", ARRIVALS),
     // Money and output.
     ("max-cost", "--budget 100: dollars for the whole run"),
     ("price", "--max-price 20: dollars an hour for all machines together"),

@@ -31,7 +31,7 @@ pub fn run(arguments: &ExplainArguments, session: &Session) -> Result<Exit, Diag
     session.warn_about_age(&answered.catalogs.market);
     let context = answer::context(&answered, &file, session)?;
     let chosen = match &arguments.plan {
-        None => answered.set.recommendation.clone().ok_or_else(|| answer::nothing_fits(&answered.set))?,
+        None => answered.set.recommendation.clone().ok_or_else(|| answer::refused(&answered, &file, session))?,
         Some(name) => look_up(name, &answered, &file, session)?,
     };
     let is_best = answered

@@ -7,7 +7,7 @@ use crate::arguments::global::OutputFormat;
 use crate::planning::arguments::PlanArguments;
 use crate::planning::screen::shown;
 use crate::planning::{from, phases, processing};
-use crate::question::answer::{compute_with, context, nothing_fits};
+use crate::question::answer::{compute_with, context, refused};
 use crate::question::measurements::Measurements;
 use crate::question::{plan_file, workload};
 use crate::session::Session;
@@ -61,7 +61,7 @@ fn answer(
         }
         (OutputFormat::Table, None) => Exit::Done,
     };
-    if answered.set.recommendation.is_some() { Ok(Exit::Done) } else { Err(nothing_fits(&answered.set)) }
+    if answered.set.recommendation.is_some() { Ok(Exit::Done) } else { Err(refused(&answered, file, session)) }
 }
 
 /// The same question, asked of the same catalog at the same moment, gives the same bytes.

@@ -213,7 +213,9 @@ impl From<WorkloadFileError> for Diagnostic {
             }
             WorkloadFileError::UnknownModel { name, .. } if name.contains('/') && !name.contains(' ') => diagnostic
                 .hint(format!("huggingface-cli download {name} config.json --local-dir ."))
-                .hint("then `--config config.json` in place of --model; or its size alone, `--params 7B`, for an estimate with a wide band"),
+                .hint("then `--config config.json` in place of --model")
+                .hint(format!("a pipeline for images or video has no config.json at its root: huggingface-cli download {name} --include model_index.json '*/config.json' --local-dir ."))
+                .hint("then `--config model_index.json`; or the size of any model alone, `--params 7B`, for an estimate with a wide band"),
             WorkloadFileError::UnknownModel { .. } => {
                 diagnostic.hint("`gpuplan catalog models` lists every name; for another model give `--config FILE` with its config.json, its size alone with `--params 7B`, or its sizes under [model] of the workload file; for what is no transformer `--params 25M --flops-per-sample 8G`")
             }

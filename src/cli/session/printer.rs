@@ -122,6 +122,10 @@ impl Printer {
         if let Some((flag, instead)) = unknown.and_then(|flag| Some((flag, instead_of(flag)?))) {
             return self.diagnostic(&Diagnostic::usage(format!("there is no flag `{flag}`")).hint(instead));
         }
+        if let Some(instead) = instead_of("--nodes").filter(|_| lacks_a_job(&error, &words)) {
+            let refused = "`--nodes` counts the machines of a job that --from reads";
+            return self.diagnostic(&Diagnostic::usage(refused).hint(instead));
+        }
         match negative_value(&words).filter(|_| error.kind() == WrongArgument::UnknownArgument) {
             Some((flag, value)) => {
                 let meant = value.trim_start_matches('-');
@@ -187,6 +191,13 @@ impl Printer {
         let answer = line.trim();
         Ok(if answer.is_empty() { example.to_owned() } else { answer.to_owned() })
     }
+}
+
+/// `--nodes` without a job that it could be about.
+fn lacks_a_job(error: &clap::Error, words: &[String]) -> bool {
+    error.kind() == WrongArgument::MissingRequiredArgument
+        && words.iter().any(|word| word == "--nodes" || word.starts_with("--nodes="))
+        && !words.iter().any(|word| word == "--from" || word.starts_with("--from="))
 }
 
 /// Flags this much alike are one, misspelt: `--gups` and `--gpus` are, `--max-hours` and `--max-nodes` are not.

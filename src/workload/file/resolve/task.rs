@@ -15,24 +15,32 @@ pub(super) fn unknown_task(text: &str, words: &[&str]) -> WorkloadFileError {
             invalid_near("training.task", detail(""), ["pretrain".to_owned()])
         }
         "dpo" | "ipo" | "orpo" | "simpo" | "cpo" | "kto" | "reward" | "distill" | "distillation" => {
-            let both = format!(
-                "; `{word}` is an objective: --task full-fine-tune (or lora) with --set training.objective={word}"
+            let objective = format!(
+                "`{}` is what a step minimises, and no task of its own: --task full-fine-tune (or lora) with \
+                 --set training.objective={word}",
+                shown(text)
             );
-            invalid_near("training.task", detail(&both), Vec::new())
+            invalid_near("training.task", objective, Vec::new())
         }
         "grpo" | "ppo" | "rlhf" | "rlvr" | "rl" => {
-            let phases = "; reinforcement learning is planned in phases, rollouts under [serving] and updates under [training], as in \
-                          examples/grpo-7b.toml, and PPO with its critic in examples/ppo-13b.toml";
-            invalid_near("training.task", detail(phases), Vec::new())
+            let phases = format!(
+                "`{}` is planned in phases, rollouts under [serving] and updates under [training]: start from examples/grpo-7b.toml, \
+                 or from examples/ppo-13b.toml for PPO with its critic",
+                shown(text)
+            );
+            invalid_near("training.task", phases, Vec::new())
         }
         "serve" | "serving" | "inference" => {
             invalid_near("training.task", detail("; a served model is stated under [serving] of a file"), Vec::new())
         }
         "embed" | "embedding" | "embeddings" | "generate" | "generation" | "batch-inference" | "predict"
         | "evaluate" => {
-            let requests = "; requests to get done are stated under [serving] of a file, as in examples/embed-a-billion.toml, or as \
-                            --requests 1M --prompt-tokens 500 without a task";
-            invalid_near("training.task", detail(requests), Vec::new())
+            let requests = format!(
+                "`{}` trains nothing: in place of --task and --samples say --requests 1M --prompt-tokens 500, or state the same under \
+                 [serving] of a file, as in examples/embed-a-billion.toml",
+                shown(text)
+            );
+            invalid_near("training.task", requests, Vec::new())
         }
         _ => not_among("training.task", text, words),
     }
