@@ -5,7 +5,7 @@ use clap::Args;
 use crate::arguments::global::OutputFormat;
 use crate::arguments::question::QuestionArguments;
 use crate::question::answer::{self, Answered};
-use crate::question::workload;
+use crate::question::{fitting, workload};
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_accuracy::Published;
@@ -31,7 +31,7 @@ pub fn run(arguments: &ExplainArguments, session: &Session) -> Result<Exit, Diag
     session.warn_about_age(&answered.catalogs.market);
     let context = answer::context(&answered, &file, session)?;
     let chosen = match &arguments.plan {
-        None => answered.set.recommendation.clone().ok_or_else(|| answer::refused(&answered, &file, session))?,
+        None => answered.set.recommendation.clone().ok_or_else(|| fitting::refused(&answered, &file, session))?,
         Some(name) => look_up(name, &answered, &file, session)?,
     };
     let is_best = answered

@@ -12,7 +12,8 @@ use crate::arguments::global::OutputFormat;
 use crate::planning::arguments::PlanArguments;
 use crate::planning::from::work::Work;
 use crate::planning::screen::shown;
-use crate::question::answer::{Answered, compute, context, gathered, nothing_fits};
+use crate::question::answer::{Answered, compute, context, gathered};
+use crate::question::fitting::refused;
 use crate::question::workload;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
@@ -104,10 +105,10 @@ fn alone(
         let mut all = PlanDocument::new(&answered.set, &whole);
         all.from = Some(comparison(asked, None, best, &answered.catalogs.hardware));
         session.printer.data(&pretty(&all))?;
-        return if best.is_some() { Ok(Exit::Done) } else { Err(nothing_fits(&answered.set)) };
+        return if best.is_some() { Ok(Exit::Done) } else { Err(refused(&answered, file, session)) };
     }
     session.printer.data(&format!("{}\n", asked_text(asked, &answered.catalogs.hardware, session.width)))?;
-    let Some(best) = best else { return Err(nothing_fits(&answered.set)) };
+    let Some(best) = best else { return Err(refused(&answered, file, session)) };
     session.printer.data(&shown(&answered, best, &whole, arguments, session))
 }
 
@@ -221,7 +222,7 @@ fn compare(
         let mut all = PlanDocument::new(&answered.set, &whole);
         all.from = Some(comparison(asked, was, best, &catalogs.hardware));
         session.printer.data(&pretty(&all))?;
-        return if best.is_some() { Ok(Exit::Done) } else { Err(nothing_fits(&answered.set)) };
+        return if best.is_some() { Ok(Exit::Done) } else { Err(refused(&answered, file, session)) };
     }
     let mut text = headline.map_or_else(String::new, |line| format!("{line}\n\n"));
     text.push_str(&asked_text(asked, &catalogs.hardware, session.width));
@@ -240,6 +241,6 @@ fn compare(
         (Some(_), None) => {}
     }
     session.printer.data(&format!("{text}\n"))?;
-    let Some(best) = best else { return Err(nothing_fits(&answered.set)) };
+    let Some(best) = best else { return Err(refused(&answered, file, session)) };
     session.printer.data(&shown(&answered, best, &whole, arguments, session))
 }

@@ -3,7 +3,7 @@
 use crate::arguments::measured::MeasuredArguments;
 use crate::arguments::prices::PriceArguments;
 use crate::question::measurements::{self, Measurements};
-use crate::question::{booking, fitting, live, workload};
+use crate::question::{booking, live, workload};
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::{Catalogs, Session};
 use gpuplan_estimate::Correction;
@@ -163,37 +163,6 @@ pub fn context<'a>(
         seed: session.seed,
         words: &English,
     })
-}
-
-/// The same as `nothing_fits`, with what was planned in its place and fits where memory is in the way, and whether there was a price at all.
-pub fn refused(answered: &Answered, file: &WorkloadFile, session: &Session) -> Diagnostic {
-    let mut diagnostic = nothing_fits(&answered.set);
-    if !has_price(answered) {
-        let none = "no plan fits: no price of these GPUs is known at the clouds that were asked for";
-        diagnostic.message = diagnostic.message.replacen("no plan fits", none, 1);
-    }
-    if !matches!(answered.set.nearest.first().map(|nearest| &nearest.why), Some(Rejection::OutOfMemory { .. })) {
-        return diagnostic;
-    }
-    let hints = fitting::hints(answered, file, session);
-    if !hints.is_empty() {
-        diagnostic.hints = hints;
-    }
-    diagnostic
-}
-
-/// Whether the clouds that were named have a price for any of the GPUs that were named.
-fn has_price(answered: &Answered) -> bool {
-    let Catalogs { hardware, market, .. } = &answered.catalogs;
-    let asked = &answered.limits.offers;
-    asked.clouds.is_empty()
-        || asked.gpus.is_empty()
-        || market.offers().iter().any(|offer| {
-            let instance = hardware.instance(offer.instance);
-            let gpu = instance.node.gpu;
-            asked.clouds.contains(&instance.cloud)
-                && asked.gpus.iter().any(|asked| asked.matches_gpu(gpu, hardware.gpu(gpu)))
-        })
 }
 
 /// Exit 4 where money alone is in the way, else 3; both with what came nearest and what would let it in.

@@ -1,10 +1,11 @@
-//! What to type where a training needs more memory than the GPUs that were asked for have: each was planned, and fits.
+//! What to say where nothing fits, and what to type where a training needs more memory than the GPUs have: each was planned, and fits.
 
-use crate::question::answer::Answered;
+use crate::question::answer::{Answered, nothing_fits};
 use crate::question::workload;
-use crate::session::Session;
+use crate::session::diagnostic::Diagnostic;
+use crate::session::{Catalogs, Session};
 use gpuplan_hardware::GpuSelector;
-use gpuplan_plan::{Limits, World};
+use gpuplan_plan::{Limits, Rejection, World};
 use gpuplan_workload::file::{Scalar, WorkloadFile};
 use gpuplan_workload::training::Task;
 
@@ -14,8 +15,39 @@ const SHORTER: [u32; 3] = [2048, 1024, 512];
 /// Counts of the same GPUs that are tried: those that machines and layouts usually divide into.
 const MORE: [u32; 6] = [2, 4, 8, 16, 32, 64];
 
+/// The same as `nothing_fits`, with what was planned in its place and fits where memory is in the way, and whether there was a price at all.
+pub fn refused(answered: &Answered, file: &WorkloadFile, session: &Session) -> Diagnostic {
+    let mut diagnostic = nothing_fits(&answered.set);
+    if !has_price(answered) {
+        "no plan fits: no price of these GPUs is known at the clouds that were asked for"
+            .clone_into(&mut diagnostic.message);
+    }
+    if !matches!(answered.set.nearest.first().map(|nearest| &nearest.why), Some(Rejection::OutOfMemory { .. })) {
+        return diagnostic;
+    }
+    let hints = hints(answered, file, session);
+    if !hints.is_empty() {
+        diagnostic.hints = hints;
+    }
+    diagnostic
+}
+
+/// Whether the clouds that were named have a price for any of the GPUs that were named.
+fn has_price(answered: &Answered) -> bool {
+    let Catalogs { hardware, market, .. } = &answered.catalogs;
+    let asked = &answered.limits.offers;
+    asked.clouds.is_empty()
+        || asked.gpus.is_empty()
+        || market.offers().iter().any(|offer| {
+            let instance = hardware.instance(offer.instance);
+            let gpu = instance.node.gpu;
+            asked.clouds.contains(&instance.cloud)
+                && asked.gpus.iter().any(|asked| asked.matches_gpu(gpu, hardware.gpu(gpu)))
+        })
+}
+
 /// The same work on the same GPUs with less memory, and as it is on more of them. Empty: nothing of this fits.
-pub fn hints(answered: &Answered, file: &WorkloadFile, session: &Session) -> Vec<String> {
+fn hints(answered: &Answered, file: &WorkloadFile, session: &Session) -> Vec<String> {
     let workload = &answered.resolved.workload;
     if workload.serving.is_some() {
         return Vec::new();
