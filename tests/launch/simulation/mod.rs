@@ -122,6 +122,7 @@ impl Simulation {
         match due {
             Due::Beat => self.world.beat(),
             Due::StoreGoesAway => self.world.store_goes_away(),
+            Due::StoreIsGoneForHours => self.world.store_is_gone_for_hours(),
             Due::Arrives { leader, lead, order, refusal, answer_after } => {
                 self.world.arrive(leader, lead, &order, refusal, answer_after);
             }
@@ -224,6 +225,7 @@ impl Simulation {
             .iter()
             .find(|rented| rented.ends().min(world.now) > rented.freezes.min(rented.reboots) + noticed);
         let outlives = world.rented.iter().find(|rented| rented.outlives_its_lease(world.now));
+        world.check_terms();
         assert!(outlives.is_none(), "it outlives its lease: {outlives:?}\n{}", world.log.join("\n"));
         assert!(unnoticed.is_none(), "nobody notices that it is frozen: {unnoticed:?}\n{}", world.log.join("\n"));
     }
