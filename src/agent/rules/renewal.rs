@@ -188,7 +188,13 @@ mod tests {
             assert!(seldom.ends() > minutes(now));
         }
         let mut idle = lease();
-        assert_eq!((0..60).find_map(|now| { idle.see(minutes(now), Shown::default()); idle.due(minutes(now)) }), None);
+        assert_eq!(
+            (0..60).find_map(|now| {
+                idle.see(minutes(now), Shown::default());
+                idle.due(minutes(now))
+            }),
+            None
+        );
     }
 
     proptest! {

@@ -181,9 +181,8 @@ pub fn gc(arguments: &GcArguments, session: &Session) -> Result<Exit, Diagnostic
         }
         strays = own_groups(&clouds, strays)?;
     }
-    let (strays, strays_left) = not_elsewhere(strays, &journal, arguments, |group| {
-        (group.run.as_str(), is_past(&clouds, group), None)
-    })?;
+    let (strays, strays_left) =
+        not_elsewhere(strays, &journal, arguments, |group| (group.run.as_str(), is_past(&clouds, group), None))?;
     let (unknown, left) = not_elsewhere(unknown, &journal, arguments, |machine| {
         (machine.run.as_str(), overdue(&clouds, machine) == Overdue::Yes, Some(machine.created_at))
     })?;

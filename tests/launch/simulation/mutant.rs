@@ -86,13 +86,13 @@ impl Mutant {
             Self::NewGangDoesNotWait => 162,
             Self::NobodyAsksWhoLeads => 279,
             Self::RebootForgetsTheEnd => 579,
-            Self::WordsOfTheOldGangCount => 277,
+            Self::WordsOfTheOldGangCount => 1244,
             Self::LeaseEndsWithoutNotice => 28,
-            Self::RenewsBeyondItsShare
-            | Self::RenewsWithoutTheStore
-            | Self::RenewsWithoutProgress
-            | Self::TermBeginsWithTheAnswer
-            | Self::LeaseByTheWallClock => 0,
+            Self::RenewsBeyondItsShare => 45,
+            Self::RenewsWithoutTheStore => 35,
+            Self::RenewsWithoutProgress => 191,
+            Self::TermBeginsWithTheAnswer => 677,
+            Self::LeaseByTheWallClock => 391,
         }
     }
 }

@@ -463,7 +463,11 @@ impl World {
             assert!(lives_until <= term_ends + ENDS_WITHIN, "beyond its term: {rented:?}\n{}", self.log.join("\n"));
             // Whoever begins the last term before it stalls lives it to its end.
             let idle = lives_until - self.stalls_from(rented.machine.epoch).max(rented.created);
-            assert!(idle <= 1.5 * TERM + ENDS_WITHIN, "it gets nowhere and lives on: {rented:?}\n{}", self.log.join("\n"));
+            assert!(
+                idle <= 1.5 * TERM + ENDS_WITHIN,
+                "it gets nowhere and lives on: {rented:?}\n{}",
+                self.log.join("\n")
+            );
         }
     }
 
@@ -584,7 +588,8 @@ impl World {
         let freezes = if self.chance(0.05 * self.chaos) { 3.0 * HOUR * self.draws.uniform() } else { f64::INFINITY };
         let hangs = self.beside.contains(&order.epoch) && self.hangs.uniform() < 0.1 * self.chaos;
         let freezes = if hangs { 60.0 } else { freezes };
-        let stalls = if self.terms.uniform() < 0.05 * self.chaos { 4.0 * HOUR * self.terms.uniform() } else { f64::INFINITY };
+        let stalls =
+            if self.terms.uniform() < 0.05 * self.chaos { 4.0 * HOUR * self.terms.uniform() } else { f64::INFINITY };
         let jumps = self.terms.uniform() < 0.1 * self.chaos && self.lacks(Mutant::LeaseByTheWallClock);
         let skew = if jumps { 24.0 * HOUR } else { 0.0 };
         let machine = Machine { was_taken: true, ..made(order, format!("m-{}", self.rented.len())) };
@@ -608,6 +613,14 @@ impl World {
             stalls: self.now + stalls,
         });
         machine
+    }
+
+    /// How many terms the store has beyond the first ones, and how many machines ended with one of theirs before their share did.
+    pub fn terms(&self) -> (u64, usize) {
+        let renewed = self.store.renewed.values().map(|(_, count)| count).sum();
+        let with_term =
+            |rented: &&Rented| rented.term_timer() < rented.expires && rented.ends() >= rented.term_timer() - NOTICE;
+        (renewed, self.rented.iter().filter(with_term).count())
     }
 
     fn lease(&self, share: f64) -> Renewals {
