@@ -82,10 +82,6 @@ impl Rented {
         self.freezes.min(self.reboots) > until
     }
 
-    fn is_stalled(&self, now: f64) -> bool {
-        self.stalls <= now
-    }
-
     /// It lives beyond its own time, and no hanging kernel is the reason.
     pub fn outlives_its_lease(&self, now: f64) -> bool {
         self.freezes >= self.expires && self.expires + ENDS_WITHIN < now.min(self.ends())
