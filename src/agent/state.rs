@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::rules::improvement::ImprovementTracker;
 use gpuplan_runstore::status::{Finding, Staged};
@@ -28,6 +28,9 @@ pub struct State {
     pub is_assembled: bool,
     /// Once it has ended: whether nothing is left to do.
     pub is_done: Option<bool>,
+    /// When the lease of this machine ends, unless it is renewed before, and when the program last worked. From the start of the agent.
+    pub lease_ends: Option<Duration>,
+    pub busy_at: Duration,
     /// Of the job's data.
     pub staged: Option<Staged>,
     pub checkpoints: Checkpoints,

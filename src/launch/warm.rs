@@ -37,8 +37,14 @@ pub async fn take_over(
     let listed = launcher.list(Some(warm.tagged())).await?;
     let stands = |machine: &Machine| machine.id == warm.machine && machine.state == MachineState::Running;
     let Some(machine) = listed.into_iter().find(stands) else { return Ok(None) };
+    let ends_at = expires_at.min(machine.expires_at);
     if let Some(next) = taken {
+        launcher.ends_by(&machine, ends_at).await;
         return Ok(Some(machine_of(machine, warm, &next)));
+    }
+    // The run before this one may have moved it to its own end. If whoever leads dies after the next line but one, it stands late and not early.
+    if warm.rented_by.is_some() && !launcher.ends_by(&machine, machine.expires_at).await {
+        return Ok(None);
     }
     let left = machine.expires_at.duration_since(now).as_secs_f64();
     let shorter = Order { lifetime: order.lifetime.min(left), ..order.clone() };
@@ -49,10 +55,13 @@ pub async fn take_over(
         token: order.token.clone(),
         at: now,
         expires_at: machine.expires_at,
-        boot: boot_script(spec, &shorter, store, ordered_by.clone(), expires_at.min(machine.expires_at)).await?,
+        boot: boot_script(spec, &shorter, store, ordered_by.clone(), ends_at).await?,
     };
-    let is_ours = from.give_next(&warm.token, &next).await.map_err(unclear)?;
-    Ok(is_ours.then(|| machine_of(machine, warm, &next)))
+    if !from.give_next(&warm.token, &next).await.map_err(unclear)? {
+        return Ok(None);
+    }
+    launcher.ends_by(&machine, ends_at).await;
+    Ok(Some(machine_of(machine, warm, &next)))
 }
 
 fn unclear(error: impl ToString) -> LaunchError {
@@ -163,6 +172,10 @@ impl Launcher for Shared {
 
     fn destroy<'a>(&'a self, machine: &'a MachineId) -> BoxFuture<'a, Result<(), LaunchError>> {
         self.cloud.destroy(machine)
+    }
+
+    fn ends_by<'a>(&'a self, machine: &'a Machine, at: Timestamp) -> BoxFuture<'a, bool> {
+        self.cloud.ends_by(machine, at)
     }
 
     fn forget<'a>(&'a self, access: &'a Access) -> BoxFuture<'a, Result<(), LaunchError>> {

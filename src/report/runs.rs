@@ -220,7 +220,7 @@ impl Activity {
 pub struct StrayList {
     version: u32,
     found: Vec<StrayLine>,
-    /// Empty where nobody said `--yes`.
+    /// Empty where nobody said `--yes`; without those of runs that nothing here knows, unless `--unknown-runs` was given.
     ended: Vec<StrayLine>,
 }
 
@@ -235,9 +235,10 @@ pub struct StrayLine {
 }
 
 impl StrayList {
-    pub fn new(found: Vec<StrayLine>, are_ended: bool) -> Self {
-        let ended = if are_ended { found.clone() } else { Vec::new() };
-        Self { version: VERSION, found, ended }
+    /// `elsewhere`: what may be at work for a run of another computer, and is not ended.
+    pub fn new(strays: Vec<StrayLine>, elsewhere: Vec<StrayLine>, are_ended: bool) -> Self {
+        let ended = if are_ended { strays.clone() } else { Vec::new() };
+        Self { version: VERSION, found: strays.into_iter().chain(elsewhere).collect(), ended }
     }
 
     pub fn json(&self) -> String {
@@ -246,9 +247,11 @@ impl StrayList {
 
     /// A line each.
     pub fn text(&self) -> String {
-        let what = if self.ended.is_empty() { "found" } else { "ended" };
-        let line = |stray: &StrayLine| format!("{what}: {} of run {} ({})\n", stray.id, stray.run, stray.pool);
-        self.found.iter().map(line).collect()
+        let line = |(number, stray): (usize, &StrayLine)| {
+            let what = if number < self.ended.len() { "ended" } else { "found" };
+            format!("{what}: {} of run {} ({})\n", stray.id, stray.run, stray.pool)
+        };
+        self.found.iter().enumerate().map(line).collect()
     }
 }
 
@@ -297,8 +300,11 @@ mod tests {
     #[test]
     fn strays_are_ended_only_after_a_yes() {
         let found = vec![StrayLine { id: "i-1".to_owned(), run: "r".to_owned(), pool: "aws/x".to_owned() }];
-        assert_eq!(StrayList::new(found.clone(), false).text(), "found: i-1 of run r (aws/x)\n");
-        let json: serde_json::Value = serde_json::from_str(&StrayList::new(found, true).json()).unwrap();
+        assert_eq!(StrayList::new(found.clone(), Vec::new(), false).text(), "found: i-1 of run r (aws/x)\n");
+        let other = vec![StrayLine { id: "i-2".to_owned(), ..found[0].clone() }];
+        let both = StrayList::new(found.clone(), other, true);
+        assert_eq!(both.text(), "ended: i-1 of run r (aws/x)\nfound: i-2 of run r (aws/x)\n");
+        let json: serde_json::Value = serde_json::from_str(&StrayList::new(found, Vec::new(), true).json()).unwrap();
         assert_eq!((&json["version"], &json["found"]), (&1.into(), &json["ended"]));
     }
 }

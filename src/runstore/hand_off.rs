@@ -31,8 +31,22 @@ pub struct HandOff {
     pub notify: Option<String>,
     /// The leader that rented the machine; the agent begins only while it leads, or its successor keeps the machine.
     pub ordered_by: Option<OrderedBy>,
+    /// How this machine lives on its share of the money; `None`: for all of it at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<LeaseTerm>,
     /// Run when the agent has ended, whatever the outcome; such as `shutdown -P now`.
     pub at_end: Option<String>,
+}
+
+/// Terms in which a machine lives on the share that was granted with its order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LeaseTerm {
+    /// Token of the order.
+    pub order: String,
+    pub term_seconds: u64,
+    /// Where the machine reads when the present term ends, in seconds since it booted; the agent moves that.
+    pub file: String,
 }
 
 fn one() -> u32 {
@@ -113,6 +127,7 @@ mod tests {
             (node, more) in (0_u32..1000, 1_u32..1000),
             (run, notify) in (proptest::option::of(".{0,20}"), proptest::option::of(".{0,20}")),
             (lifetime_seconds, cut) in (proptest::option::of(0_u64..10_000_000), 0.0_f64..1.0),
+            lease in proptest::option::of((".{0,20}", 0_u64..1_000_000)),
         ) {
             let written = HandOff {
                 version: VERSION,
@@ -125,6 +140,7 @@ mod tests {
                 lifetime_seconds,
                 notify,
                 ordered_by: None,
+                lease: lease.map(|(order, term_seconds)| LeaseTerm { order, term_seconds, file: "../x".to_owned() }),
                 at_end: None,
             };
             let text = serde_json::to_string(&written).unwrap();

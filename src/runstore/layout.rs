@@ -199,6 +199,11 @@ impl Layout {
         format!("{}/{number:08}.zst", self.logs(epoch, node))
     }
 
+    /// A term of the lease of the machine of an order. Where machines may write and delete nothing, in setups of any age.
+    pub fn renewal(&self, order: &str, number: u64) -> String {
+        self.event(&format!("renewed-{order}-{number}"))
+    }
+
     pub fn event(&self, name: &str) -> String {
         format!("runs/{}/events/{name}.json", self.run)
     }

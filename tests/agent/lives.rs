@@ -1,9 +1,12 @@
 //! One agent after the other on the same run: finished, killed, interrupted, crashed.
 
+use std::fs;
+use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
 
 use crate::agent::bench::{Bench, TRAINER, kill_programs, processes_with, undisturbed};
 
@@ -196,6 +199,53 @@ fn a_program_whose_machine_ends_saves_before() {
     assert!(Timestamp::now().as_second() < end.parse::<i64>().unwrap(), "in time: {}", agent.log());
     assert!(agent.log().contains("the lease of this machine ends"), "{}", agent.log());
     assert_eq!(bench.committed(), Some(10), "{}", agent.log());
+}
+
+/// What a launch hands over to a machine that lives term by term, and when the first one ends. Seconds.
+fn lease(bench: &Bench, first: u64, term: u64) -> Vec<String> {
+    let (file, hand_off) = (bench.path("lease-ends"), bench.path("hand-off.json"));
+    let uptime = fs::read_to_string("/proc/uptime").unwrap();
+    let now: u64 = uptime.split('.').next().unwrap().parse().unwrap();
+    fs::write(&file, (now + first).to_string()).unwrap();
+    let lease = json!({"order": "0123ab", "term_seconds": term, "file": file});
+    fs::write(&hand_off, json!({"version": 1, "lease": lease}).to_string()).unwrap();
+    let share = (Timestamp::now() + SignedDuration::from_hours(9)).as_second().to_string();
+    ["--hand-off", &hand_off.display().to_string(), "--ends-at", &share].map(str::to_owned).into()
+}
+
+/// Nobody leads it, and it would cost its whole share: nine hours.
+#[test]
+fn a_machine_whose_program_gets_nowhere_ends_with_its_term() {
+    let bench = Bench::new();
+    let pipe = bench.path("pipe").display().to_string();
+    let words = lease(&bench, 8, 4);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let mut agent = bench.start("a", &words, &["sh", "-c", &format!("mkfifo {pipe}; read go < {pipe}")]);
+    agent.ends_with(77);
+    assert!(agent.log().contains("the lease of this machine ends"), "{}", agent.log());
+}
+
+#[test]
+fn a_machine_whose_program_gets_further_has_its_lease_renewed_and_moves_its_end() {
+    let bench = Bench::new();
+    // A first term that nobody has to hurry for, and further ones that are due at once.
+    let words = lease(&bench, 1000, 2);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let mut agent = bench.start("a", &words, &[TRAINER, "--steps", "1000000", "--every", "1000000"]);
+    // One that is being written has another name yet.
+    let is_renewal = |path: &Path| {
+        let name = path.file_name().unwrap().to_string_lossy();
+        name.starts_with("renewed-0123ab-") && name.ends_with(".json")
+    };
+    let renewals = || bench.objects("events").into_iter().filter(|path| is_renewal(path)).collect::<Vec<_>>();
+    agent.lives_until(|_| renewals().len() >= 2);
+    agent.signal("TERM");
+    agent.wait();
+    let number = |path| serde_json::from_slice::<Value>(&fs::read(path).unwrap()).unwrap()["number"].as_u64().unwrap();
+    let mut numbers: Vec<u64> = renewals().into_iter().map(number).collect();
+    numbers.sort_unstable();
+    assert!(numbers.len() >= 2, "{}", agent.log());
+    assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>(), "each once");
 }
 
 #[test]

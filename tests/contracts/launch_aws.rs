@@ -211,6 +211,17 @@ async fn a_machine_is_what_was_ordered(cloud: &CloudBox, launcher: &AwsLauncher)
     let at = (expires + SignedDuration::from_mins(5)).strftime("at(%Y-%m-%dT%H:%M:%S)").to_string();
     assert!(scheduled.contains(&at) && scheduled.contains(&machine.id.0), "{at}: {scheduled}");
     assert!(scheduled.contains(":role/gpuplan-end") && scheduled.contains("ec2:terminateInstances"), "{scheduled}");
+    // The next run that has the machine ends earlier. Moved twice it stands there; and where there is none it is made.
+    let earlier = expires - SignedDuration::from_mins(30);
+    let moved = (earlier + SignedDuration::from_mins(5)).strftime("at(%Y-%m-%dT%H:%M:%S)").to_string();
+    for _ in 0..2 {
+        assert!(launcher.ends_by(&machine, earlier).await, "{:?}", launcher.warnings());
+        let scheduled = schedule().expect("it is still scheduled");
+        assert!(scheduled.contains(&moved) && !scheduled.contains(&at), "{moved}: {scheduled}");
+        assert!(scheduled.contains(&machine.id.0) && scheduled.contains(":role/gpuplan-end"), "{scheduled}");
+    }
+    cloud.unschedule(&format!("gpuplan-{}", machine.id));
+    assert!(launcher.ends_by(&machine, earlier).await && schedule().is_some_and(|made| made.contains(&moved)));
     launcher.destroy(&machine.id).await.unwrap();
     assert_eq!(schedule(), None, "who ended the machine deletes it");
     assert_eq!(launcher.warnings(), Vec::<String>::new());

@@ -107,6 +107,13 @@ impl CloudBox {
         answer.starts_with("HTTP/1.1 200").then_some(answer)
     }
 
+    /// As somebody else deletes it.
+    pub fn unschedule(&self, name: &str) {
+        let path = format!("/schedules/{name}");
+        let answer = http(&self.moto.address, "DELETE", &path, "us-east-1", "scheduler", "");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+
     /// Keys below a prefix, as a list of the bucket shows them.
     pub fn keys(&self, bucket: &str, prefix: &str) -> Vec<String> {
         let answer =

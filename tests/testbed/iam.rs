@@ -374,6 +374,20 @@ pub(crate) mod tests {
             assert_eq!(ask("s3:PutObject", &object(key)), NotAllowed, "{key}");
             assert_eq!(ask("s3:GetObject", &object(key)), Allowed, "{key}");
         }
+        // Folders and files of a job's data may be called as those of a run.
+        let digest = "0123456789abcdef".repeat(4);
+        for file in ["data/x", "logs/2026/x", "result.json", "a/parts/x", "a/dataset.json"] {
+            for place in ["runs/r", "team/runs/r"] {
+                let key = format!("{place}/dataset/{digest}/{file}");
+                for action in ["s3:PutObject", "s3:DeleteObject"] {
+                    assert_ne!(ask(action, &object(&key)), Allowed, "{action} {key}");
+                }
+                assert_eq!(ask("s3:GetObject", &object(&key)), Allowed, "{key}");
+            }
+        }
+        for key in ["data/e1/1/step-5/dataset/state.json", "data/e1/1/step-5/dataset/shards/0.pt"] {
+            assert_eq!(ask("s3:PutObject", &object(&format!("runs/r/{key}"))), Allowed, "a checkpoint may have {key}");
+        }
         for key in ["runs/r/manifests/step-000000000500-e3.json", "runs/r/data/e1/1/w"] {
             assert_eq!(ask("s3:DeleteObject", &object(key)), Allowed, "{key}");
         }
@@ -424,6 +438,7 @@ pub(crate) mod tests {
     #[test]
     fn whoever_launches_rents_and_ends_what_bears_the_mark_alone() {
         let launch = role("\"aws_iam_policy\" \"launch\"");
+        let trains = role("\"aws_iam_role_policy\" \"machine\"");
         let ask =
             |action: &str, resource: &str, about: &[(&str, &str)]| evaluate(&launch, action, resource, &context(about));
         let machine = format!("arn:aws:ec2:us-east-1:{ACCOUNT}:instance/i-1");
@@ -458,10 +473,15 @@ pub(crate) mod tests {
         assert_eq!(
             [
                 ask("scheduler:CreateSchedule", &schedule("gpuplan-i-1"), &[]),
+                ask("scheduler:UpdateSchedule", &schedule("gpuplan-i-1"), &[]),
                 ask("scheduler:DeleteSchedule", &schedule("payroll"), &[])
             ],
-            [Allowed, NotAllowed]
+            [Allowed, Allowed, NotAllowed]
         );
+        // Whoever may move a schedule may have it end another machine, so machines that train may not.
+        for action in ["scheduler:CreateSchedule", "scheduler:UpdateSchedule", "scheduler:DeleteSchedule"] {
+            assert_eq!(evaluate(&trains, action, &schedule("gpuplan-i-1"), &Context::new()), NotAllowed, "{action}");
+        }
         for action in [
             "s3:DeleteObjectVersion",
             "iam:CreateRole",

@@ -32,6 +32,7 @@ impl Call {
             (Some((_, action)), _) => action.to_owned(),
             (None, Some(action)) => action,
             (None, None) if service == "scheduler" && request.method == "DELETE" => "DeleteSchedule".to_owned(),
+            (None, None) if service == "scheduler" && request.method == "PUT" => "UpdateSchedule".to_owned(),
             (None, None) if service == "scheduler" => "CreateSchedule".to_owned(),
             (None, None) => format!("GET {}", request.path),
         };

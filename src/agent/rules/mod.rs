@@ -5,6 +5,7 @@ pub mod framework;
 pub mod improvement;
 pub mod outcome;
 pub mod pipeline;
+pub mod renewal;
 pub mod restart;
 pub mod slots;
 pub mod stall;

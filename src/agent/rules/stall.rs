@@ -47,6 +47,11 @@ impl Stall {
         Self { after, alive: now, looked: now, last: Signs::default(), is_told: false }
     }
 
+    /// When the last sign was seen.
+    pub fn alive(&self) -> Duration {
+        self.alive
+    }
+
     /// For how long there was no sign, once for each stall.
     pub fn check(&mut self, now: Duration, signs: Signs) -> Option<Duration> {
         let span = now.saturating_sub(self.looked);

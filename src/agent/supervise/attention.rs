@@ -13,6 +13,7 @@ use crate::ports::notice::{Notice, Urgency, grace, sending};
 use crate::ports::notify::{Message, Occasion};
 use crate::process::program::Program;
 use crate::process::tree;
+use crate::rules::caps::Caps;
 use crate::rules::improvement::ImprovementTracker;
 use crate::rules::outcome::{Exit, StopReason};
 use crate::rules::stall::{OnStall, Signs};
@@ -170,7 +171,9 @@ impl Supervisor {
             self.notify(Occasion::Budget, &text);
         }
         let (alive, sending) = (self.life.begun.elapsed(), self.sending());
-        if let Some(left) = self.settings.caps.ends(alive, sending) {
+        let term_ends = with(&self.life.state, |state| state.lease_ends);
+        let ends = self.settings.caps.machine_ends.into_iter().chain(term_ends).min();
+        if let Some(left) = (Caps { machine_ends: ends, ..self.settings.caps }).ends(alive, sending) {
             self.drain(StopReason::Cap, "the lease of this machine ends", left, program);
         } else if let Some(why) = self.settings.caps.reached(spent, alive) {
             self.drain(StopReason::Cap, &why, self.settings.program.grace, program);
@@ -189,16 +192,15 @@ impl Supervisor {
 
     fn check_for_stall(&mut self, processor: Duration, program: Option<&Program>) {
         self.warn_of_lost_output();
-        if self.settings.stall.after.is_none() {
-            return;
-        }
         let signs = with(&self.life.state, |state| Signs {
             step: state.progress,
             committed: state.checkpoints.committed,
             output_bytes: state.output.bytes,
             processor,
         });
-        let Some(silent) = self.monitors.stall.check(self.life.begun.elapsed(), signs) else { return };
+        let silent = self.monitors.stall.check(self.life.begun.elapsed(), signs);
+        with(&self.life.state, |state| state.busy_at = state.busy_at.max(self.monitors.stall.alive()));
+        let Some(silent) = silent else { return };
         let text = format!("no step, checkpoint, output or work of a processor for {:.0} s", silent.as_secs_f64());
         self.handle(Event::Warning(text.clone()), None);
         self.notify(Occasion::Stalled, &text);

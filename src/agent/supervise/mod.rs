@@ -45,6 +45,7 @@ use crate::team::mandate::ensure_wanted;
 use crate::team::members;
 use crate::team::rendezvous;
 use crate::watch::notices;
+use crate::watch::renewals;
 use crate::watch::sampler::Sampler;
 use crate::watch::stops;
 use gpuplan_runstore::spec::command_of;
@@ -159,6 +160,9 @@ impl Supervisor {
             tasks.spawn(notices::listen(source.clone(), self.life.events.clone()));
         }
         tasks.spawn(stops::listen(self.life.clone()));
+        if let Some(lease) = self.settings.lease.clone() {
+            tasks.spawn(renewals::keep_renewing(self.life.clone(), lease));
+        }
         if !self.life.rank.is_alone() {
             tasks.spawn(members::listen(self.life.clone()));
         }

@@ -28,6 +28,8 @@ pub struct Settings {
     pub checkpoints: CheckpointSettings,
     pub team: TeamSettings,
     pub caps: Caps,
+    /// Terms in which this machine lives; `None`: until `caps` says.
+    pub lease: Option<LeaseSettings>,
     pub stall: StallSettings,
     pub notices: NoticeSettings,
     pub notifier: Option<Arc<dyn Notifier>>,
@@ -79,6 +81,20 @@ pub struct TeamSettings {
     pub force: bool,
     /// Stands for this machine, in tests.
     pub machine: Option<String>,
+}
+
+/// How the machine lives on the share that was granted for it.
+#[derive(Clone, Debug)]
+pub struct LeaseSettings {
+    /// Token of its order.
+    pub order: String,
+    pub term: Duration,
+    /// From the start of the agent until the present term ends.
+    pub ends: Duration,
+    /// Until the share does.
+    pub share_ends: Duration,
+    /// Where the machine reads it, in seconds since it booted.
+    pub file: PathBuf,
 }
 
 /// When a program counts as stalled, and what becomes of it.

@@ -2,6 +2,7 @@
 
 pub mod heartbeat;
 pub mod notices;
+pub mod renewals;
 pub mod sampler;
 pub mod saving;
 pub mod stops;

@@ -17,15 +17,16 @@ use crate::session::diagnostic::Diagnostic;
 use crate::session::printer::Printer;
 use gpuplan_agent::rules::outcome::{AGENT_FAULT, FENCED, INTERRUPTED};
 use gpuplan_agent::supervise::settings::{
-    CheckpointSettings, NoticeSettings, ProgramSettings, StallSettings, TeamSettings,
+    CheckpointSettings, LeaseSettings, NoticeSettings, ProgramSettings, StallSettings, TeamSettings,
 };
 use gpuplan_agent::supervise::{AgentError, Settings, supervise};
+use gpuplan_agent::watch::renewals;
 use gpuplan_agent::{Caps, ClaimError, Data, Logger, MetricQuestion, NoticeSource, Notifier, Rank, Stream};
 use gpuplan_clouds::notices;
 use gpuplan_clouds::webhook::Webhook;
 use gpuplan_runstore::history::Keep;
 use gpuplan_runstore::layout::Layout;
-use gpuplan_runstore::{HandOff, Run, Store, StoreError};
+use gpuplan_runstore::{HandOff, LeaseTerm, Run, Store, StoreError};
 use gpuplan_units::money::MoneyError;
 use gpuplan_units::{Usd, UsdPerHour};
 
@@ -180,6 +181,7 @@ fn settings(arguments: &AgentArguments, hand_off: Option<&HandOff>, offline: boo
             machine: arguments.machine.clone(),
         },
         caps,
+        lease: lease(hand_off, caps)?,
         stall: StallSettings {
             after: Some(arguments.stalls.stall).filter(|stall| !stall.is_zero()),
             action: arguments.stalls.on_stall,
@@ -223,6 +225,16 @@ fn caps(arguments: &AgentArguments, hand_off: Option<&HandOff>) -> Result<Caps, 
     let billing = hand_off.map(|hand_off| hand_off.billing).unwrap_or_default();
     let machine_ends = arguments.ends_at.map(until);
     Ok(Caps { budget, rate, billing, lifetime: arguments.spending.lifetime.or(agreed), machine_ends })
+}
+
+/// A machine that was granted a share lives on it term by term.
+fn lease(hand_off: Option<&HandOff>, caps: Caps) -> Result<Option<LeaseSettings>, Diagnostic> {
+    let agreed = hand_off.and_then(|hand_off| hand_off.lease.clone()).zip(caps.machine_ends);
+    let Some((LeaseTerm { order, term_seconds, file }, share_ends)) = agreed else { return Ok(None) };
+    let file = std::path::absolute(file).map_err(Diagnostic::unexpected)?;
+    let wrong = |error| Diagnostic::usage(format!("{}, which says when this lease ends: {error}", file.display()));
+    let ends = renewals::end_of(&file).map_err(wrong)?;
+    Ok(Some(LeaseSettings { order, term: Duration::from_secs(term_seconds), ends, share_ends, file }))
 }
 
 /// From now until that second since 1970.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use clap::Args;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::arguments::global::OutputFormat;
 use crate::finance::entries;
@@ -63,7 +64,14 @@ pub struct GcArguments {
     /// Include machines that others rented with the same account
     #[arg(long)]
     pub everyone: bool,
+    /// With --yes, terminate machines of runs that this computer knows nothing of, too: another of yours may lead them
+    #[arg(long, requires = "yes")]
+    pub unknown_runs: bool,
 }
+
+/// From the end of a run in the journal until nothing that was ordered for it can begin any more: a call of a minute, a list of another, and clocks
+/// that differ. Judgement.
+const LATE: SignedDuration = SignedDuration::from_mins(5);
 
 pub fn stop(arguments: &StopArguments, session: &Session) -> Result<Exit, Diagnostic> {
     if engine_jobs::is_submitted(&arguments.run, session)? {
@@ -173,6 +181,11 @@ pub fn gc(arguments: &GcArguments, session: &Session) -> Result<Exit, Diagnostic
         }
         strays = own_groups(&clouds, strays)?;
     }
+    let (strays, strays_left) =
+        not_elsewhere(strays, &journal, arguments, |group| (group.run.as_str(), is_past(&clouds, group), None))?;
+    let (unknown, left) = not_elsewhere(unknown, &journal, arguments, |machine| {
+        (machine.run.as_str(), overdue(&clouds, machine) == Overdue::Yes, Some(machine.created_at))
+    })?;
     if arguments.yes {
         let ending = || "terminating machines, and checking that they are gone".to_owned();
         let left = with_progress(&session.printer, ending, || {
@@ -184,43 +197,67 @@ pub fn gc(arguments: &GcArguments, session: &Session) -> Result<Exit, Diagnostic
             return Err(still_running(&left, "gpuplan gc -y"));
         }
     }
-    let groups = strays.iter().map(|group| StrayLine {
-        id: group.id.clone(),
-        run: group.run.clone(),
-        pool: format!("{}/{}, starts machines", group.cloud, group.region),
-    });
-    let machines = unknown.iter().map(|machine| StrayLine {
-        id: machine.id.0.clone(),
-        run: machine.run.clone(),
-        pool: machine.pool.to_string(),
-    });
-    let list = StrayList::new(groups.chain(machines).collect(), arguments.yes);
+    let lines = lines_of(&strays, &unknown);
+    let elsewhere = lines_of(&strays_left, &left);
+    let list = StrayList::new(lines, elsewhere.clone(), arguments.yes);
     if session.output == OutputFormat::Json {
         return session.printer.data(&list.json());
     }
     session.printer.data(&list.text())?;
     let names: Vec<&str> = clouds.iter().map(|launcher| launcher.cloud()).collect();
-    if unknown.is_empty() && strays.is_empty() {
+    if !elsewhere.is_empty() {
+        say_unknown_runs(&elsewhere, arguments.yes, session);
+    }
+    if unknown.is_empty() && strays.is_empty() && elsewhere.is_empty() {
         session.printer.note(&format!("{}: every machine with gpuplan's tag belongs to a known run", names.join(", ")));
-    } else if !arguments.yes {
-        say_unknown_runs(&journal, &unknown, session)?;
+    } else if !arguments.yes && !(unknown.is_empty() && strays.is_empty()) {
         session.printer.note("hint: gpuplan gc -y terminates them");
     }
     Ok(Exit::Done)
 }
 
-/// Whoever rents as the same user from two computers has two journals.
-fn say_unknown_runs(journal: &Journal, machines: &[Machine], session: &Session) -> Result<(), Diagnostic> {
-    let known = journal.runs()?;
-    let runs: BTreeSet<&str> = machines.iter().map(|machine| machine.run.as_str()).collect();
-    let runs: Vec<&str> = runs.into_iter().filter(|run| !known.iter().any(|known| known == run)).collect();
-    if !runs.is_empty() {
-        session.printer.note(&format!(
-            "warning: nothing on this computer knows {}: see first that no other computer of yours leads it",
-            runs.join(", ")
-        ));
+/// Groups, and machines, that were found.
+fn lines_of(groups: &[Group], machines: &[Machine]) -> Vec<StrayLine> {
+    let groups = groups.iter().map(|group| StrayLine {
+        id: group.id.clone(),
+        run: group.run.clone(),
+        pool: format!("{}/{}, starts machines", group.cloud, group.region),
+    });
+    let machines = machines.iter().map(|machine| StrayLine {
+        id: machine.id.0.clone(),
+        run: machine.run.clone(),
+        pool: machine.pool.to_string(),
+    });
+    groups.chain(machines).collect()
+}
+
+/// What may be ended, and what may be at work for a run of another computer of the same user, which has a journal of its own. `of`: the run, whether
+/// it is past its time, and when it began. A run that ended here before it began is not the one that it belongs to.
+fn not_elsewhere<T>(
+    found: Vec<T>,
+    journal: &Journal,
+    arguments: &GcArguments,
+    of: impl Fn(&T) -> (&str, bool, Option<Timestamp>),
+) -> Result<(Vec<T>, Vec<T>), Diagnostic> {
+    let (mut here, mut elsewhere) = (Vec::new(), Vec::new());
+    for one in found {
+        let (run, is_past, began_at) = of(&one);
+        let kept = journal.run(run)?;
+        let is_later = |kept: &RunRecord| kept.ended_at.is_some_and(|end| began_at.is_some_and(|at| at > end + LATE));
+        let is_known = kept.is_some_and(|kept| !is_later(&kept));
+        if is_known || is_past || arguments.unknown_runs { here.push(one) } else { elsewhere.push(one) }
     }
-    Ok(())
+    Ok((here, elsewhere))
+}
+
+fn say_unknown_runs(found: &[StrayLine], is_asked: bool, session: &Session) {
+    let runs: BTreeSet<&str> = found.iter().map(|line| line.run.as_str()).collect();
+    let runs = runs.into_iter().collect::<Vec<_>>().join(", ");
+    let left = if is_asked { ", and what it has is left" } else { "" };
+    session.printer.note(&format!(
+        "warning: nothing on this computer knows {runs}{left}: another computer of yours may lead it; `gpuplan take-over RUN --store URI` does \
+         so from here, `gpuplan gc -y --unknown-runs` terminates all of it"
+    ));
 }
 
 /// A colleague's journal may know what this one does not.

@@ -48,6 +48,11 @@ impl Request {
         Self { method: reqwest::Method::POST, body: Some((content_type, body.into())), ..Self::get(url) }
     }
 
+    /// What is so already stays so.
+    pub fn put(url: impl Into<String>, content_type: &'static str, body: impl Into<String>) -> Self {
+        Self { method: reqwest::Method::PUT, ..Self::post(url, content_type, body) }
+    }
+
     /// What is deleted already stays so.
     pub fn delete(url: impl Into<String>) -> Self {
         Self { method: reqwest::Method::DELETE, ..Self::get(url) }

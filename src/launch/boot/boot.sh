@@ -27,6 +27,17 @@ keep_end() {
     echo "gpuplan: the end of this machine does not survive a reboot" >&2
 }
 
+# hold_lease SECONDS: the first term of this machine's lease. Its agent moves the end as it renews it; an agent that hangs, or has deleted the file,
+# does not. Counted from the start of the machine, so no clock that is set changes it. Beyond its share the machine ends by its other timers.
+hold_lease() {
+  echo $(($(cut -d . -f 1 /proc/uptime) + $1)) >lease-ends
+  (
+    while [ "$(cut -d . -f 1 /proc/uptime)" -lt "$(cat "$place/lease-ends")" ]; do sleep 30; done
+    finish
+  ) >/dev/null 2>&1 &
+  lease_timer=$!
+}
+
 # Nothing that goes wrong here may leave a machine that idles.
 fail() {
   echo "gpuplan: $1" >&2
@@ -266,6 +277,7 @@ await_next() {
   left=$((ends_at - $(date +%s) - 60))
   [ "$left" -gt "$2" ] || set -- "$1" "$left" "$3" "$4"
   [ "$2" -gt 0 ] || return 0
+  [ -z "${lease_timer:-}" ] || kill "$lease_timer"
   echo "gpuplan: this machine waits $2 s for the next run" >&2
   cd "$place" || return 0
   "$agent" agent --store "$3" --run "$4" --await-next "$1" --within "$2s" --into next.sh -- true || return 0

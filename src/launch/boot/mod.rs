@@ -14,6 +14,9 @@ use gpuplan_runstore::store::Link;
 /// What every boot script says alike: how to fetch, to fail and to end.
 const PRELUDE: &str = include_str!("boot.sh");
 const SECONDS_PER_MINUTE: u64 = 60;
+/// A machine lives so long on its share without a word of progress: its agent asks for the next term from half of it on, so a store may be away for the
+/// other half. Judgement. Seconds.
+pub const TERM: u64 = 6 * 3600;
 
 /// What one machine of a run is told.
 pub struct Boot<'a> {
@@ -66,6 +69,7 @@ pub fn script(boot: &Boot) -> String {
         prelude(),
         format!("end={}; [ \"$ends_at\" -gt \"$end\" ] || end=$ends_at", boot.ends_at.as_second()),
         "keep GPUPLAN_ENDS_AT \"$end\"".to_owned(),
+        boot.ordered_by.as_ref().map_or_else(String::new, |_| format!("hold_lease {}", first_term(spec))),
         written("hand-off.json", &hand_off(boot).to_string()),
     ];
     lines.push(match &boot.agent {
@@ -112,10 +116,15 @@ pub fn script(boot: &Boot) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Without its comments: EC2 takes 16 KiB of a boot script, and links that were signed with the keys of a session are long.
+/// With the start of the machine, in which nobody can show progress: twice the worst that the plan knows of.
+fn first_term(spec: &RunSpec) -> u64 {
+    TERM.max((2.0 * spec.worst_changeover_hours * 3600.0).ceil() as u64)
+}
+
+/// Without its comments and indents, which no text in it needs: EC2 takes 16 KiB of a boot script, and links that were signed with the keys of a session are long.
 fn prelude() -> String {
-    let lines: Vec<&str> = PRELUDE.lines().filter(|line| !line.trim_start().starts_with('#')).collect();
-    lines.join("\n")
+    let lines = PRELUDE.lines().map(str::trim_start).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// What runs in the folder of the job, in its container if it has one, and becomes the agent.
@@ -199,6 +208,12 @@ fn hand_off(boot: &Boot) -> serde_json::Value {
         "notify": spec.job.notify,
         "lifetime_seconds": order.lifetime.max(0.0) as u64,
         "ordered_by": boot.ordered_by,
+        // Where no leader grants anything, as in a group of the cloud's, there is no share to live on.
+        "lease": boot.ordered_by.as_ref().map(|_| serde_json::json!({
+            "order": order.token,
+            "term_seconds": TERM,
+            "file": "../lease-ends",
+        })),
     })
 }
 

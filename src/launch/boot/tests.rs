@@ -314,7 +314,7 @@ fn a_machine_signs_in_to_the_registry_of_its_image_and_leaves_no_password() {
     fs::create_dir_all(root.path().join("var/lib")).unwrap();
     let stubs = "sleep() { :; }; secret() { echo 'us:pa:ss w0rd'; }; google() { echo '{\"access_token\": \"of-google\"}'; }; \
          aws() { echo \"aws $*\" >>asked; echo of-aws; }; \
-         docker() { echo \"$*\" >>asked; [ $1 != login ] || { cat >>given; cat given >$DOCKER_CONFIG/config.json; }; \
+         docker() { [ $1 != login ] || { cat >>given; cat given >$DOCKER_CONFIG/config.json; }; echo \"$*\" >>asked; \
          [ $1 != pull ] || ls registry >>asked 2>/dev/null; true; }";
     let images = [
         ("aws", "1.dkr.ecr.eu-west-1.amazonaws.com/a/b:1", ""),
@@ -389,6 +389,42 @@ fn the_agent_is_told_when_its_machine_ends() {
     assert!((life..life + 60).contains(&own), "{own}");
 }
 
+#[test]
+fn a_machine_whose_lease_nobody_renews_ends() {
+    let of = |lines: &str| {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("var/lib")).unwrap();
+        let stubs = "finish() { echo finished >>told; }; sleep() { command sleep 0.01; }";
+        let left = "echo $(($(cat lease-ends) - $(cut -d . -f 1 /proc/uptime) - 3500 > 0))";
+        begun(root.path(), &[], &format!("{stubs}\n{}", lines.replace("LEFT", left)))
+    };
+    let over = of("hold_lease 0\nwait $lease_timer\ncat told");
+    assert!(over.starts_with("finished\n"), "{over}");
+    let moved = of("hold_lease 3600\nLEFT\nkill $lease_timer\ncat told 2>/dev/null");
+    assert!(moved.starts_with("1\n") && !moved.contains("finished"), "{moved}");
+    // Whoever deletes the file gains nothing.
+    let deleted = of("hold_lease 3600\nrm lease-ends\nwait $lease_timer\ncat told");
+    assert!(deleted.starts_with("finished\n"), "{deleted}");
+    // Where a group of the cloud's starts machines nobody granted a share.
+    let (spec, order) = (spec(), order("aws"));
+    let boot = |ordered_by| Boot {
+        spec: &spec,
+        order: &order,
+        agent: Source::Here("a".to_owned()),
+        workdir: None,
+        ordered_by,
+        ends_at: Timestamp::MAX,
+    };
+    let by = OrderedBy { lead: 1, lead_at: Timestamp::UNIX_EPOCH, epoch: 1 };
+    let (led, kept) = (script(&boot(Some(by.clone()))), script(&boot(None)));
+    assert!(led.contains(&format!("\nhold_lease {TERM}\n")) && !kept.contains("\nhold_lease "));
+    let lease = &hand_off(&boot(Some(by)))["lease"];
+    assert_eq!((lease["order"].as_str(), lease["term_seconds"].as_u64()), (Some(order.token.as_str()), Some(TERM)));
+    assert!(hand_off(&boot(None))["lease"].is_null());
+    let slow = RunSpec { worst_changeover_hours: 5.0, ..spec.clone() };
+    assert_eq!(first_term(&slow), 10 * 3600, "a start that takes that long is no hang");
+}
+
 /// EC2 takes 16 KiB. A link that was signed with the keys of a session is nearly two of them.
 #[test]
 fn a_boot_script_with_long_links_fits() {
@@ -399,7 +435,7 @@ fn a_boot_script_with_long_links_fits() {
         order: &order("aws"),
         agent: link(),
         workdir: Some(link()),
-        ordered_by: None,
+        ordered_by: Some(OrderedBy { lead: 1, lead_at: Timestamp::UNIX_EPOCH, epoch: 1 }),
         ends_at: Timestamp::MAX,
     };
     let text = script(&boot);

@@ -44,6 +44,13 @@ pub trait Launcher: Send + Sync {
 
     fn destroy<'a>(&'a self, machine: &'a MachineId) -> BoxFuture<'a, Result<(), LaunchError>>;
 
+    /// The machine has another end from now on, no later than that it was created with: what its cloud ends it by where it misses its own is moved
+    /// there. It may be repeated. False: it stands where it stood, and `warnings` says why. Where a cloud has a fixed limit, or none, nothing moves.
+    fn ends_by<'a>(&'a self, machine: &'a Machine, at: Timestamp) -> BoxFuture<'a, bool> {
+        let _ = (machine, at);
+        Box::pin(async { true })
+    }
+
     /// The run is over, and none of its machines is left: what was made for it beside them goes. It may be repeated, and the run may begin again.
     fn forget<'a>(&'a self, access: &'a Access) -> BoxFuture<'a, Result<(), LaunchError>> {
         let _ = access;

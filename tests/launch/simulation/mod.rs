@@ -122,6 +122,7 @@ impl Simulation {
         match due {
             Due::Beat => self.world.beat(),
             Due::StoreGoesAway => self.world.store_goes_away(),
+            Due::StoreIsGoneForHours => self.world.store_is_gone_for_hours(),
             Due::Arrives { leader, lead, order, refusal, answer_after } => {
                 self.world.arrive(leader, lead, &order, refusal, answer_after);
             }
@@ -224,6 +225,7 @@ impl Simulation {
             .iter()
             .find(|rented| rented.ends().min(world.now) > rented.freezes.min(rented.reboots) + noticed);
         let outlives = world.rented.iter().find(|rented| rented.outlives_its_lease(world.now));
+        world.check_terms();
         assert!(outlives.is_none(), "it outlives its lease: {outlives:?}\n{}", world.log.join("\n"));
         assert!(unnoticed.is_none(), "nobody notices that it is frozen: {unnoticed:?}\n{}", world.log.join("\n"));
     }
@@ -348,8 +350,10 @@ fn simulate(seed: u64, mutant: Option<Mutant>) -> (End, Vec<String>) {
     simulation.at_the_end();
     let end = simulation.end().unwrap();
     let mut world = simulation.world;
+    let (terms, ended) = world.terms();
+    let (now, paid, machines) = (world.now, world.cost(world.now), world.rented.len());
     let line =
-        format!("{end:?} after {:.0} s, ${:.2}, {} machines", world.now, world.cost(world.now), world.rented.len());
+        format!("{end:?} after {now:.0} s, ${paid:.2}, {machines} machines, {terms} terms, {ended} ended with theirs");
     world.log.push(line);
     (end, world.log)
 }
@@ -393,6 +397,19 @@ fn a_seed_says_the_same_again() {
     for seed in [1, 2, 3] {
         assert_eq!(simulate(seed, None), simulate(seed, None));
     }
+}
+
+/// What the rules of terms are held against does happen.
+#[test]
+fn leases_are_renewed_and_end_where_they_are_not() {
+    let last = |seed: u64| simulate(seed, None).1.pop().unwrap();
+    let lines: Vec<String> = (0..600_u64).into_par_iter().map(last).collect();
+    let number = |line: &String, before: &str| {
+        let words = line.split(before).next().unwrap();
+        words.rsplit(' ').next().and_then(|word| word.parse::<u32>().ok()).unwrap()
+    };
+    let sum = |before: &str| lines.iter().map(|line| number(line, before)).sum::<u32>();
+    assert!(sum(" terms") > 1000 && sum(" ended with") > 20, "{} terms, {} ended", sum(" terms"), sum(" ended with"));
 }
 
 /// Everything else goes wrong as ever: its answer is lost, its leader dies, it freezes, is interrupted, or is gone before.

@@ -35,10 +35,20 @@ pub enum Mutant {
     WordsOfTheOldGangCount,
     /// A program hears nothing of the end of its machine's lease.
     LeaseEndsWithoutNotice,
+    /// An agent takes terms beyond what the leader granted for its machine, and moves the last of its timers.
+    RenewsBeyondItsShare,
+    /// An agent goes on where the store does not answer.
+    RenewsWithoutTheStore,
+    /// An agent renews whatever its program does.
+    RenewsWithoutProgress,
+    /// A term counts from when the answer came.
+    TermBeginsWithTheAnswer,
+    /// The machine goes by a clock that somebody sets.
+    LeaseByTheWallClock,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 21] = [
         Self::OldWordIsLife,
         Self::BlindIsSilent,
         Self::StopForgetsOrders,
@@ -55,6 +65,11 @@ impl Mutant {
         Self::LeaseAtThePlannedPrice,
         Self::WordsOfTheOldGangCount,
         Self::LeaseEndsWithoutNotice,
+        Self::RenewsBeyondItsShare,
+        Self::RenewsWithoutTheStore,
+        Self::RenewsWithoutProgress,
+        Self::TermBeginsWithTheAnswer,
+        Self::LeaseByTheWallClock,
     ];
 
     /// The seed that caught it last: looked at first, since the others take minutes. Where it catches it no more, they are searched.
@@ -71,8 +86,13 @@ impl Mutant {
             Self::NewGangDoesNotWait => 162,
             Self::NobodyAsksWhoLeads => 279,
             Self::RebootForgetsTheEnd => 579,
-            Self::WordsOfTheOldGangCount => 277,
+            Self::WordsOfTheOldGangCount => 1244,
             Self::LeaseEndsWithoutNotice => 28,
+            Self::RenewsBeyondItsShare => 45,
+            Self::RenewsWithoutTheStore => 35,
+            Self::RenewsWithoutProgress => 191,
+            Self::TermBeginsWithTheAnswer => 677,
+            Self::LeaseByTheWallClock => 391,
         }
     }
 }

@@ -1,7 +1,9 @@
 //! `World`: simulated clouds, the run's store and the agents, with everything going wrong that a seed asks.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
+use gpuplan::agent::rules::renewal::{Renewals, Shown};
 use gpuplan::launch::events::{Event, Order, Rentable};
 use gpuplan::launch::launcher::{LaunchError, Machine, MachineId, MachineState, Market, Pool};
 use gpuplan::runstore::Ledger;
@@ -12,6 +14,8 @@ use crate::launch::simulation::mutant::Mutant;
 use crate::launch::simulation::{HOUR, LIFETIME, WORK};
 
 const SAVES_EVERY: f64 = 900.0;
+/// A machine lives so long on its share without a word of progress.
+pub const TERM: f64 = 2.0 * HOUR;
 /// A program that is told to leave has saved within so long.
 const SAVES_WITHIN: f64 = 200.0;
 /// An agent has its program save so long before the lease of its machine ends, or for the last quarter of what it lives. As long as a leader
@@ -47,12 +51,35 @@ pub struct Rented {
     /// The number of the leader that ordered it.
     lead: u64,
     has_booted: bool,
+    /// Seconds that the leader granted with the order.
+    share: f64,
+    /// The lease as its agent knows it, from its creation on; the machine goes by that, too.
+    renewals: Renewals,
+    /// What its timer is wrong by, where it goes by a clock that somebody sets.
+    skew: f64,
+    /// From then on its program gets nowhere, though its agent says that it lives.
+    pub stalls: f64,
 }
 
 impl Rented {
     pub fn ends(&self) -> f64 {
         let forgets = self.freezes < self.expires || (self.reboots < self.expires && !self.keeps_end);
-        self.ends_by_cloud.min(if forgets { f64::INFINITY } else { self.expires })
+        self.ends_by_cloud.min(self.term_timer()).min(if forgets { f64::INFINITY } else { self.expires })
+    }
+
+    /// The timer that its agent moves.
+    fn term_timer(&self) -> f64 {
+        let at = self.term_ends();
+        if self.freezes.min(self.reboots) <= at { f64::INFINITY } else { at }
+    }
+
+    fn term_ends(&self) -> f64 {
+        self.created + self.renewals.ends().as_secs_f64() + self.skew
+    }
+
+    /// Neither its kernel nor its boot script is gone, so its timers hold.
+    fn holds_its_timers(&self, until: f64) -> bool {
+        self.freezes.min(self.reboots) > until
     }
 
     /// It lives beyond its own time, and no hanging kernel is the reason.
@@ -62,7 +89,8 @@ impl Rented {
 
     /// From then on its agent has its program save.
     pub fn saves_from(&self) -> f64 {
-        self.expires - NOTICE.min((self.expires - self.boots).max(0.0) / 4.0)
+        let ends = self.expires.min(self.term_ends());
+        ends - NOTICE.min((ends - self.boots).max(0.0) / 4.0)
     }
 
     fn is_at_work(&self, now: f64) -> bool {
@@ -125,6 +153,8 @@ pub struct Store {
     machines_away_until: f64,
     /// For how long leaders have not reached it.
     pub away_for: f64,
+    /// Of the machine of an order, when the last term of its lease was asked for that the store has, and how many it has.
+    renewed: BTreeMap<String, (f64, u64)>,
 }
 
 /// What happens at its time. Leaders by their number.
@@ -160,12 +190,16 @@ pub enum Due {
     /// Agents speak.
     Beat,
     StoreGoesAway,
+    /// For everybody, and longer than half a term.
+    StoreIsGoneForHours,
 }
 
 pub struct World {
     pub draws: Draws,
     /// Whether a machine that is ordered beside others hangs as it boots. Dice of its own: other seeds go as they went.
     hangs: Draws,
+    /// What becomes of leases: programs that get nowhere, clocks of machines that jump, answers that are lost. The same.
+    terms: Draws,
     pub chaos: f64,
     pub mutant: Option<Mutant>,
     pub nodes: u32,
@@ -203,6 +237,7 @@ impl World {
         let mut world = Self {
             draws,
             hangs: Draws::new(seed, 9),
+            terms: Draws::new(seed, 10),
             chaos,
             mutant,
             nodes: 1,
@@ -225,6 +260,10 @@ impl World {
         };
         world.at(30.0, Due::Beat);
         world.store_goes_away_later();
+        if world.terms.uniform() < 0.15 * chaos {
+            let after = 8.0 * HOUR * world.terms.uniform();
+            world.at(after, Due::StoreIsGoneForHours);
+        }
         world
     }
 
@@ -277,6 +316,14 @@ impl World {
         self.store_goes_away_later();
     }
 
+    pub fn store_is_gone_for_hours(&mut self) {
+        let seconds = (0.5 + self.terms.uniform()) * TERM;
+        self.store.away_until = self.store.away_until.max(self.now + seconds);
+        self.store.machines_away_until = self.store.away_until;
+        self.store.away_for += seconds;
+        self.say("the store is gone for hours");
+    }
+
     pub fn is_store_away(&self) -> bool {
         self.now < self.store.away_until
     }
@@ -298,7 +345,7 @@ impl World {
         let epoch = works.or(other);
         match (epoch, self.whole_since) {
             (Some(epoch), Some((of, since))) if epoch == of => {
-                let times = ((until - since) / SAVES_EVERY).floor();
+                let times = ((until.min(self.stalls_from(epoch)) - since) / SAVES_EVERY).floor().max(0.0);
                 if times >= 1.0 {
                     let saved = (self.safe + times * SAVES_EVERY).min(WORK);
                     (self.safe, self.whole_since) = (saved, Some((epoch, since + times * SAVES_EVERY)));
@@ -342,13 +389,14 @@ impl World {
         self.at(30.0, Due::Beat);
         self.beats += 1;
         let is_lost = self.chance(0.2 * self.chaos) || self.now < self.store.machines_away_until;
+        self.renew();
         let Some((epoch, since)) = self.whole_since.filter(|_| !is_lost) else { return };
         self.spoke = Some((epoch, self.now));
         let is_told = self.store.stop == Some(epoch);
         let is_over = self.saves_from(epoch) <= self.now && !self.lacks(Mutant::LeaseEndsWithoutNotice);
         let leaves = (is_told || is_over) && self.has_saved(epoch);
         if leaves {
-            self.safe = (self.safe + self.now - since).min(WORK);
+            self.safe = (self.safe + (self.now.min(self.stalls_from(epoch)) - since).max(0.0)).min(WORK);
             self.whole_since = None;
             for rented in self.rented.iter_mut().filter(|rented| rented.machine.epoch == epoch) {
                 rented.ends_by_cloud = rented.ends_by_cloud.min(self.now + ENDS_WITHIN);
@@ -357,6 +405,66 @@ impl World {
         }
         let is_capped = leaves && !is_told;
         self.store.word = Some(Word { epoch, beat: self.beats, done: self.safe / WORK, leaves, is_capped });
+    }
+
+    /// Every agent looks at its program, and asks the store for the next term of its own lease.
+    fn renew(&mut self) {
+        let gang = self.whole_since.map(|(epoch, _)| epoch);
+        let is_away = self.now < self.store.machines_away_until;
+        let stalled = gang.is_some_and(|epoch| self.stalls_from(epoch) <= self.now);
+        let (now, safe, mutant) = (self.now, self.safe, self.mutant);
+        for rented in self.rented.iter_mut().filter(|rented| Some(rented.machine.epoch) == gang) {
+            let age = Duration::from_secs_f64(now - rented.created);
+            let computes = !stalled || mutant == Some(Mutant::RenewsWithoutProgress);
+            // A step a second, while it gets anywhere.
+            let step = if computes { now as u64 } else { rented.stalls as u64 };
+            let busy_at = if stalled { Duration::ZERO } else { age };
+            rented.renewals.see(age, Shown { step: Some(step.max(safe as u64)), committed: None, busy_at });
+            let Some(number) = rented.renewals.due(age) else { continue };
+            let is_lost = self.terms.uniform() < 0.3 * self.chaos;
+            if mutant == Some(Mutant::RenewsWithoutTheStore) && is_away {
+                rented.renewals.is_granted(age);
+            }
+            if is_away {
+                continue;
+            }
+            let (asked_at, count) = self.store.renewed.entry(rented.machine.token.clone()).or_insert((now, 0));
+            if *count < number {
+                (*asked_at, *count) = (now, number);
+            }
+            if is_lost {
+                continue;
+            }
+            rented.renewals.is_granted(age);
+            if mutant == Some(Mutant::TermBeginsWithTheAnswer) {
+                rented.skew = now - *asked_at;
+            }
+        }
+    }
+
+    /// From then on the program of one of its machines gets nowhere, so none of them does.
+    fn stalls_from(&self, epoch: u64) -> f64 {
+        let of_epoch = self.rented.iter().filter(|rented| rented.machine.epoch == epoch);
+        of_epoch.map(|rented| rented.stalls).fold(f64::INFINITY, f64::min)
+    }
+
+    /// Leases run out of what leaders granted and the store has.
+    pub fn check_terms(&self) {
+        for rented in self.rented.iter().filter(|rented| rented.holds_its_timers(self.now)) {
+            let lives_until = self.now.min(rented.ends());
+            let share_ends = rented.created + rented.share;
+            assert!(lives_until <= share_ends + ENDS_WITHIN, "beyond its share: {rented:?}\n{}", self.log.join("\n"));
+            let asked_at = self.store.renewed.get(&rented.machine.token).map_or(rented.created, |(at, _)| *at);
+            let term_ends = asked_at + TERM;
+            assert!(lives_until <= term_ends + ENDS_WITHIN, "beyond its term: {rented:?}\n{}", self.log.join("\n"));
+            // Whoever begins the last term before it stalls lives it to its end.
+            let idle = lives_until - self.stalls_from(rented.machine.epoch).max(rented.created);
+            assert!(
+                idle <= 1.5 * TERM + ENDS_WITHIN,
+                "it gets nowhere and lives on: {rented:?}\n{}",
+                self.log.join("\n")
+            );
+        }
     }
 
     /// The lease of a machine of the epoch is about to end from then on.
@@ -458,6 +566,10 @@ impl World {
             lead,
             has_booted: false,
             machine: machine.clone(),
+            share: order.lifetime,
+            renewals: self.lease(order.lifetime),
+            skew: 0.0,
+            stalls: f64::INFINITY,
         });
         Some(machine)
     }
@@ -472,6 +584,10 @@ impl World {
         let freezes = if self.chance(0.05 * self.chaos) { 3.0 * HOUR * self.draws.uniform() } else { f64::INFINITY };
         let hangs = self.beside.contains(&order.epoch) && self.hangs.uniform() < 0.1 * self.chaos;
         let freezes = if hangs { 60.0 } else { freezes };
+        let stalls =
+            if self.terms.uniform() < 0.05 * self.chaos { 4.0 * HOUR * self.terms.uniform() } else { f64::INFINITY };
+        let jumps = self.terms.uniform() < 0.1 * self.chaos && self.lacks(Mutant::LeaseByTheWallClock);
+        let skew = if jumps { 24.0 * HOUR } else { 0.0 };
         let machine = Machine { was_taken: true, ..made(order, format!("m-{}", self.rented.len())) };
         self.rented.push(Rented {
             created: self.now,
@@ -479,15 +595,34 @@ impl World {
             boots: self.now + 100.0 + 400.0 * self.draws.uniform(),
             rate: order.choice.rate.dollars() * (1.0 + dearer),
             ends_by_cloud: taken,
-            expires: self.now + order.lifetime,
+            // An agent that moved the last of its timers could take what was not granted.
+            expires: self.now + if self.lacks(Mutant::RenewsBeyondItsShare) { 10.0 * LIFETIME } else { order.lifetime },
             freezes: self.now + freezes,
             reboots: self.now + reboots,
             keeps_end: !self.lacks(Mutant::RebootForgetsTheEnd),
             lead,
             has_booted: false,
             machine: machine.clone(),
+            share: order.lifetime,
+            renewals: self.lease(order.lifetime),
+            skew,
+            stalls: self.now + stalls,
         });
         machine
+    }
+
+    /// How many terms the store has beyond the first ones, and how many machines ended with one of theirs before their share did.
+    pub fn terms(&self) -> (u64, usize) {
+        let renewed = self.store.renewed.values().map(|(_, count)| count).sum();
+        let with_term =
+            |rented: &&Rented| rented.term_timer() < rented.expires && rented.ends() >= rented.term_timer() - NOTICE;
+        (renewed, self.rented.iter().filter(with_term).count())
+    }
+
+    fn lease(&self, share: f64) -> Renewals {
+        let share = if self.lacks(Mutant::RenewsBeyondItsShare) { 10.0 * LIFETIME } else { share };
+        let of = Duration::from_secs_f64;
+        Renewals::new(Duration::ZERO, of(TERM), of(TERM), of(share))
     }
 
     pub fn destroy(&mut self, leader: usize, id: MachineId) {

@@ -19,6 +19,8 @@ pub enum Asked {
     Get,
     /// A document in JSON.
     Post(String),
+    /// A document in JSON that takes the place of what stands there.
+    Put(String),
     /// Names and values, as the older services take them.
     Form(String),
     Delete,
@@ -56,6 +58,7 @@ impl Account {
         let request = match asked {
             Asked::Get => Request::get(&url),
             Asked::Post(body) => Request::post(&url, JSON, body.clone()),
+            Asked::Put(body) => Request::put(&url, JSON, body.clone()),
             Asked::Form(body) => Request::post(&url, FORM, body.clone()),
             Asked::Delete => Request::delete(&url),
         };
@@ -105,6 +108,7 @@ fn signature(
     let (method, body) = match asked {
         Asked::Get => ("GET", ""),
         Asked::Post(body) | Asked::Form(body) => ("POST", body.as_str()),
+        Asked::Put(body) => ("PUT", body.as_str()),
         Asked::Delete => ("DELETE", ""),
     };
     let signable = SignableRequest::new(method, url, std::iter::empty(), SignableBody::Bytes(body.as_bytes()));

@@ -59,6 +59,23 @@ pub async fn make(
     }
 }
 
+/// To another end of the same machine. One that is not there, as of a setup from before there were any, is made.
+pub async fn set(
+    account: &Account,
+    region: &str,
+    machine: &MachineId,
+    ends_at: Timestamp,
+    owner: &str,
+) -> Result<(), SourceError> {
+    let asked = Asked::Put(schedule(machine, ends_at, owner)?);
+    match account.signed(SERVICE, region, &path(machine), &asked).await {
+        Err(error) if is_refused(&error, "404", "ResourceNotFoundException") => {
+            make(account, region, machine, ends_at, owner).await
+        }
+        answer => answer.map(drop),
+    }
+}
+
 /// One that stays ends a machine that is gone, which changes nothing, and is deleted then by the cloud.
 pub async fn remove(account: &Account, region: &str, machine: &MachineId) -> Result<(), SourceError> {
     match account.signed(SERVICE, region, &path(machine), &Asked::Delete).await {

@@ -191,25 +191,30 @@ impl AwsLauncher {
         Ok(machines)
     }
 
-    /// The machine is there whatever becomes of this, and has its own timers: what fails is said.
-    async fn schedule_end(&self, machine: &MachineId, request: &CreateRequest) {
-        let region = &request.pool.region;
-        let make = async {
+    /// The machine is there whatever becomes of this, and has its own timers: what fails is said. `is_new`: no schedule of it stands yet, and
+    /// one that does all the same is its own. False if it failed.
+    async fn schedule_end(&self, machine: &MachineId, region: &str, ends_at: Timestamp, is_new: bool) -> bool {
+        let call = async {
             let account = &self.account().await?;
             let owner = self.caller(account).await?;
-            end_schedule::make(account, region, machine, request.expires_at, &owner).await.map_err(launch_error)
+            let answer = if is_new {
+                end_schedule::make(account, region, machine, ends_at, &owner).await
+            } else {
+                end_schedule::set(account, region, machine, ends_at, &owner).await
+            };
+            answer.map_err(launch_error)
         };
-        let answer = tokio::time::timeout(SCHEDULING, make).await;
+        let answer = tokio::time::timeout(SCHEDULING, call).await;
         let why = match answer {
-            Ok(Ok(())) => return,
+            Ok(Ok(())) => return true,
             Ok(Err(error)) => error.to_string(),
             Err(_) => format!("no answer within {} s", SCHEDULING.as_secs()),
         };
         self.known().warnings.push(format!(
-            "{machine} ends itself at {:.0}, and no schedule of EventBridge would if it hangs until then: {why}; \
-             `gpuplan setup aws --region {region}` makes what a schedule needs",
-            request.expires_at
+            "{machine} ends itself at {ends_at:.0}, and no schedule of EventBridge would then if it hangs until then: {why}; \
+             `gpuplan setup aws --region {region}` makes what a schedule needs"
         ));
+        false
     }
 
     async fn end(&self, machine: &MachineId) -> Result<(), LaunchError> {
@@ -300,9 +305,13 @@ impl Launcher for AwsLauncher {
     fn create(&self, request: CreateRequest) -> BoxFuture<'_, Result<Machine, LaunchError>> {
         Box::pin(async move {
             let machine = Box::pin(self.rent(&request)).await?;
-            self.schedule_end(&machine.id, &request).await;
+            self.schedule_end(&machine.id, &request.pool.region, request.expires_at, true).await;
             Ok(machine)
         })
+    }
+
+    fn ends_by<'a>(&'a self, machine: &'a Machine, at: Timestamp) -> BoxFuture<'a, bool> {
+        Box::pin(self.schedule_end(&machine.id, &machine.pool.region, at, false))
     }
 
     fn forget<'a>(&'a self, access: &'a Access) -> BoxFuture<'a, Result<(), LaunchError>> {

@@ -119,6 +119,13 @@ resource "aws_iam_role_policy" "machine" {
         ]
       },
       {
+        # A star takes slashes too, so the lists above and below would hold for a folder of the same name within the data of a job, which lies below
+        # a digest of 64 signs.
+        Effect   = "Deny"
+        Action   = ["s3:PutObject", "s3:DeleteObject"]
+        Resource = "${aws_s3_bucket.runs.arn}/*runs/*/dataset/????????????????????????????????????????????????????????????????/*"
+      },
+      {
         # What is no longer kept.
         Effect = "Allow"
         Action = "s3:DeleteObject"
@@ -379,7 +386,7 @@ resource "aws_iam_policy" "launch" {
         # A machine that hangs ends all the same.
         Sid      = "ScheduleTheEndOfMachines"
         Effect   = "Allow"
-        Action   = ["scheduler:CreateSchedule", "scheduler:DeleteSchedule"]
+        Action   = ["scheduler:CreateSchedule", "scheduler:UpdateSchedule", "scheduler:DeleteSchedule"]
         Resource = "arn:aws:scheduler:*:*:schedule/default/gpuplan-i-*"
       },
       {
