@@ -31,6 +31,8 @@ pub struct State {
     /// When the lease of this machine ends, unless it is renewed before, and when the program last worked. From the start of the agent.
     pub lease_ends: Option<Duration>,
     pub busy_at: Duration,
+    /// When the program last wrote to stdout or stderr, from the start of the agent.
+    pub wrote_at: Duration,
     /// Of the job's data.
     pub staged: Option<Staged>,
     pub checkpoints: Checkpoints,

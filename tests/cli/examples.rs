@@ -68,10 +68,12 @@ fn a_full_fine_tune_of_8b_is_never_put_on_one_80_gb_card() {
 
 #[test]
 fn a_7b_on_a_trillion_tokens_takes_the_published_gpu_hours() {
-    // Published: 82,432 A100-80GB hours for LLaMA-7B (Touvron et al. 2023, arXiv 2302.13971, table 15).
+    // Published: 82,432 A100-80GB hours for LLaMA-7B (Touvron et al. 2023, arXiv 2302.13971, table 15), with the software of its time.
+    let of_its_time = "training.framework_year=2022";
     for count in ["256", "512"] {
         let gpus = format!("a100-sxm4-80:{count}");
-        let document = plan("llama-7b-pretrain", &["--gpus", &gpus, "--deadline", "90d", "--on-demand"]);
+        let limits = ["--gpus", &gpus, "--deadline", "90d", "--on-demand", "--set", of_its_time];
+        let document = plan("llama-7b-pretrain", &limits);
         let hours = document["recommendation"]["gpu_hours"].as_f64().unwrap();
         assert!((60_000.0..110_000.0).contains(&hours), "{hours} GPU-hours on {count}");
     }

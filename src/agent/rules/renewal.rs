@@ -16,6 +16,8 @@ pub struct Shown {
     /// As the program reports it.
     pub step: Option<u64>,
     pub committed: Option<ManifestName>,
+    /// When it last wrote to stdout or stderr.
+    pub wrote_at: Duration,
     /// When it last wrote or computed, or data was fetched or sent for it.
     pub busy_at: Duration,
 }
@@ -72,15 +74,16 @@ impl Renewals {
             self.counted_at = Some(now);
         }
         let (step, committed) = (shown.step.max(self.last.step), shown.committed.max(self.last.committed));
-        self.last = Shown { step, committed, busy_at: shown.busy_at };
+        self.last = Shown { step, committed, ..shown };
     }
 
-    /// A program that has shown steps or checkpoints more often than twice a term has to show another; of one that shows them seldom or never
-    /// nobody can ask more than work.
+    /// A program that has shown steps or checkpoints more often than twice a term has to show another, or to write: the evaluation at its end may
+    /// take a day and says so line by line, and a collective that waits for ever is silent. Of one that shows them seldom or never nobody can ask
+    /// more than work.
     fn is_proven(&self) -> bool {
         let is_further = self.counted_at.is_some_and(|at| at > self.since);
         let counts = self.longest_gap.is_some_and(|gap| gap <= self.term / 2);
-        is_further || !counts && self.last.busy_at > self.since
+        is_further || self.last.wrote_at > self.since || !counts && self.last.busy_at > self.since
     }
 
     /// The number of the term to ask the store for, from half of the present one on. Asked again it is the same number, until it is answered or
@@ -186,6 +189,16 @@ mod tests {
                 assert!(seldom.is_granted(minutes(now)));
             }
             assert!(seldom.ends() > minutes(now));
+        }
+        // Its evaluation counts no steps, and writes a line every 25 minutes.
+        let mut evaluates = lease();
+        for now in 0..400_u64 {
+            let wrote_at = minutes(now / 25 * 25);
+            evaluates.see(minutes(now), Shown { wrote_at, busy_at: minutes(now), ..at_step(now.min(3)) });
+            if evaluates.due(minutes(now)).is_some() {
+                assert!(evaluates.is_granted(minutes(now)));
+            }
+            assert!(evaluates.ends() > minutes(now));
         }
         let mut idle = lease();
         assert_eq!(

@@ -36,6 +36,8 @@ pub struct Stall {
     /// Without any sign for so long it is stalled. `None`: nobody wants to know.
     after: Option<Duration>,
     alive: Duration,
+    /// When there was output last.
+    wrote: Duration,
     looked: Duration,
     last: Signs,
     is_told: bool,
@@ -44,12 +46,17 @@ pub struct Stall {
 impl Stall {
     /// `now` counts from any fixed moment.
     pub fn new(after: Option<Duration>, now: Duration) -> Self {
-        Self { after, alive: now, looked: now, last: Signs::default(), is_told: false }
+        Self { after, alive: now, wrote: Duration::ZERO, looked: now, last: Signs::default(), is_told: false }
     }
 
     /// When the last sign was seen.
     pub fn alive(&self) -> Duration {
         self.alive
+    }
+
+    /// When the last output was seen; zero before there was any.
+    pub fn wrote(&self) -> Duration {
+        self.wrote
     }
 
     /// For how long there was no sign, once for each stall.
@@ -59,6 +66,9 @@ impl Stall {
         // A process that ended takes its time with it: that is a change, and a change is life.
         let is_busy = worked.is_none_or(|worked| worked.as_secs_f64() >= span.as_secs_f64() * IDLE_SHARE);
         let has_moved = Signs { processor: self.last.processor, ..signs } != self.last;
+        if signs.output_bytes != self.last.output_bytes {
+            self.wrote = now;
+        }
         if is_busy && !span.is_zero() || has_moved {
             (self.alive, self.is_told) = (now, false);
         }

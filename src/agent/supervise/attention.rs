@@ -199,7 +199,11 @@ impl Supervisor {
             processor,
         });
         let silent = self.monitors.stall.check(self.life.begun.elapsed(), signs);
-        with(&self.life.state, |state| state.busy_at = state.busy_at.max(self.monitors.stall.alive()));
+        let stall = &self.monitors.stall;
+        with(&self.life.state, |state| {
+            state.busy_at = state.busy_at.max(stall.alive());
+            state.wrote_at = state.wrote_at.max(stall.wrote());
+        });
         let Some(silent) = silent else { return };
         let text = format!("no step, checkpoint, output or work of a processor for {:.0} s", silent.as_secs_f64());
         self.handle(Event::Warning(text.clone()), None);

@@ -108,7 +108,8 @@ impl Renewing {
             let gpus = state.machine.sample.iter().flat_map(|sample| &sample.gpus);
             let computes = gpus.filter_map(|gpu| gpu.busy).any(|busy| busy >= IDLE_SHARE);
             let (step, committed) = (state.progress, state.checkpoints.committed);
-            (Traffic::of(state), Shown { step, committed, busy_at: state.busy_at }, computes)
+            let shown = Shown { step, committed, wrote_at: state.wrote_at, busy_at: state.busy_at };
+            (Traffic::of(state), shown, computes)
         });
         if traffic != self.traffic || computes {
             (self.traffic, self.traffic_at) = (traffic, now);

@@ -210,7 +210,7 @@ pub fn gc(arguments: &GcArguments, session: &Session) -> Result<Exit, Diagnostic
     }
     if unknown.is_empty() && strays.is_empty() && elsewhere.is_empty() {
         session.printer.note(&format!("{}: every machine with gpuplan's tag belongs to a known run", names.join(", ")));
-    } else if !arguments.yes && !(unknown.is_empty() && strays.is_empty()) {
+    } else if !(arguments.yes || unknown.is_empty() && strays.is_empty()) {
         session.printer.note("hint: gpuplan gc -y terminates them");
     }
     Ok(Exit::Done)

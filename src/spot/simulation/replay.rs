@@ -143,10 +143,9 @@ pub fn replay(
     let mut outcome = Outcome::default();
     // True changeover left, of which the policy sees only how long it takes already, and progress since the last save.
     let (mut changing, mut unsaved) = (0.0_f64, 0.0);
-    let end = world.ticks();
     let mut tick = start;
     while state.left > DONE {
-        if tick >= end {
+        if tick >= world.ticks() {
             return Err(ReplayError::TraceEnds);
         }
         watch.advance(state.running.pool().filter(|_| !state.running.is_on_demand()), |pool| world.pools[pool][tick]);
@@ -158,7 +157,7 @@ pub fn replay(
             state = State { running: Action::Idle, pending: 0.0, pending_worst: 0.0, left, ..state };
         }
         let seen = State { elapsed: state.elapsed + world.clock_ahead, ..state };
-        let moved = if world.rates.is_empty() { None } else { Some(world.terms(limits, tick)) };
+        let moved = (!world.rates.is_empty()).then(|| world.terms(limits, tick));
         let terms = moved.as_deref().unwrap_or(limits);
         let decision = try_to_run(policy, &seen, terms, world, tick, &mut watch);
         let action = decision.action;

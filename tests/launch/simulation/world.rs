@@ -419,7 +419,8 @@ impl World {
             // A step a second, while it gets anywhere.
             let step = if computes { now as u64 } else { rented.stalls as u64 };
             let busy_at = if stalled { Duration::ZERO } else { age };
-            rented.renewals.see(age, Shown { step: Some(step.max(safe as u64)), committed: None, busy_at });
+            let shown = Shown { step: Some(step.max(safe as u64)), busy_at, ..Shown::default() };
+            rented.renewals.see(age, shown);
             let Some(number) = rented.renewals.due(age) else { continue };
             let is_lost = self.terms.uniform() < 0.3 * self.chaos;
             if mutant == Some(Mutant::RenewsWithoutTheStore) && is_away {
