@@ -286,7 +286,11 @@ fn what_no_journal_knows_is_found_and_ended() {
     assert_eq!((found["found"].as_array().unwrap().len(), found["ended"].as_array().unwrap().len()), (1, 0), "{found}");
     // Where the journal was lost and where it stands on another computer look the same from here.
     let left = run(home.path(), &["gc", "--cloud", "fake", "-y"]);
-    assert!(left.stdout.starts_with("found: ") && left.stderr.contains("nothing on this computer knows lost"), "{}", left.stderr);
+    assert!(
+        left.stdout.starts_with("found: ") && left.stderr.contains("nothing on this computer knows lost"),
+        "{}",
+        left.stderr
+    );
     assert_eq!(machines(home.path())[0]["state"], "running", "{}", left.stderr);
     let words = ["gc", "--cloud", "fake", "-y", "--unknown-runs", "--output", "json"];
     let ended = run(home.path(), &words).json();

@@ -268,7 +268,11 @@ fn a_fleet_keeps_a_run_alive_that_nobody_leads() {
     let another = tempfile::tempdir().unwrap();
     let left = gc(another.path(), &["-y"]);
     assert_eq!((left["found"].as_array().map(Vec::len), left["ended"].as_array().map(Vec::len)), (Some(2), Some(0)));
-    assert_eq!((cloud.world.fleets.active(), cloud.world.up().len()), (1, 1), "another computer's run goes on: {left:#}");
+    assert_eq!(
+        (cloud.world.fleets.active(), cloud.world.up().len()),
+        (1, 1),
+        "another computer's run goes on: {left:#}"
+    );
     let found = gc(another.path(), &["-y", "--unknown-runs"]);
     let ids: Vec<&str> = found["ended"].as_array().unwrap().iter().filter_map(|one| one["id"].as_str()).collect();
     assert_eq!(
@@ -411,7 +415,9 @@ fn the_next_launch_takes_a_machine_over_on_aws() {
     assert!(cloud.world.up().is_empty(), "it goes with the run that has it");
     assert!(is_scheduled && cloud.schedule(&schedule).is_none(), "so does the schedule that would have ended it");
     let moved: Vec<_> = cloud.calls().into_iter().filter(|call| call.action == "UpdateSchedule").collect();
-    let [moved] = moved.as_slice() else { panic!("it is moved once, to the end of the run that has the machine: {moved:?}") };
+    let [moved] = moved.as_slice() else {
+        panic!("it is moved once, to the end of the run that has the machine: {moved:?}")
+    };
     assert!(moved.body.contains(&machine.id), "{}", moved.body);
     let found = run(&cloud, home.path(), &["gc", "--cloud", "aws", "--output", "json"]);
     assert_eq!(found.json()["found"], serde_json::json!([]), "{}{}", found.stdout, found.stderr);

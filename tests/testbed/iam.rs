@@ -438,6 +438,7 @@ pub(crate) mod tests {
     #[test]
     fn whoever_launches_rents_and_ends_what_bears_the_mark_alone() {
         let launch = role("\"aws_iam_policy\" \"launch\"");
+        let trains = role("\"aws_iam_role_policy\" \"machine\"");
         let ask =
             |action: &str, resource: &str, about: &[(&str, &str)]| evaluate(&launch, action, resource, &context(about));
         let machine = format!("arn:aws:ec2:us-east-1:{ACCOUNT}:instance/i-1");
@@ -478,7 +479,6 @@ pub(crate) mod tests {
             [Allowed, Allowed, NotAllowed]
         );
         // Whoever may move a schedule may have it end another machine, so machines that train may not.
-        let trains = role("\"aws_iam_role_policy\" \"machine\"");
         for action in ["scheduler:CreateSchedule", "scheduler:UpdateSchedule", "scheduler:DeleteSchedule"] {
             assert_eq!(evaluate(&trains, action, &schedule("gpuplan-i-1"), &Context::new()), NotAllowed, "{action}");
         }

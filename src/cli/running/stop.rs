@@ -181,9 +181,8 @@ pub fn gc(arguments: &GcArguments, session: &Session) -> Result<Exit, Diagnostic
         }
         strays = own_groups(&clouds, strays)?;
     }
-    let (strays, strays_left) = not_elsewhere(strays, &journal, arguments, |group| {
-        (group.run.as_str(), is_past(&clouds, group), None)
-    })?;
+    let (strays, strays_left) =
+        not_elsewhere(strays, &journal, arguments, |group| (group.run.as_str(), is_past(&clouds, group), None))?;
     let (unknown, left) = not_elsewhere(unknown, &journal, arguments, |machine| {
         (machine.run.as_str(), overdue(&clouds, machine) == Overdue::Yes, Some(machine.created_at))
     })?;
@@ -211,7 +210,7 @@ pub fn gc(arguments: &GcArguments, session: &Session) -> Result<Exit, Diagnostic
     }
     if unknown.is_empty() && strays.is_empty() && elsewhere.is_empty() {
         session.printer.note(&format!("{}: every machine with gpuplan's tag belongs to a known run", names.join(", ")));
-    } else if !arguments.yes && !(unknown.is_empty() && strays.is_empty()) {
+    } else if !(arguments.yes || unknown.is_empty() && strays.is_empty()) {
         session.printer.note("hint: gpuplan gc -y terminates them");
     }
     Ok(Exit::Done)
