@@ -339,7 +339,7 @@ fn filters<'a>(arguments: &'a PricesArguments, query: &'a Query, catalogs: &'a C
         add(
             format!("the machine `{machine}`"),
             Box::new(move |offer| instance(offer).name.eq_ignore_ascii_case(machine)),
-            Box::new(move |offer| instance(offer).name.to_string()),
+            Box::new(move |offer| instance(offer).name.clone()),
         );
     }
     if !query.clouds.is_empty() {
