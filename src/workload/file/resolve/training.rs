@@ -435,9 +435,8 @@ mod tests {
             (
                 "gpt-2",
                 "task = \"embed\"",
-                "`training.task`: `embed` is not known; choose one of pretrain, full-fine-tune, lora, qlora, train; requests to get done \
-                 are stated under [serving] of a file, as in examples/embed-a-billion.toml, or as --requests 1M --prompt-tokens 500 \
-                 without a task",
+                "`training.task`: `embed` trains nothing: in place of --task and --samples say --requests 1M --prompt-tokens 500, or state \
+                 the same under [serving] of a file, as in examples/embed-a-billion.toml",
             ),
             (
                 "gpt-2",
