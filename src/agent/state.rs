@@ -28,8 +28,9 @@ pub struct State {
     pub is_assembled: bool,
     /// Once it has ended: whether nothing is left to do.
     pub is_done: Option<bool>,
-    /// When the lease of this machine ends, unless it is renewed before, and when the program last worked. From the start of the agent.
+    /// When the lease of this machine ends, unless it is renewed before. From the start of the agent.
     pub lease_ends: Option<Duration>,
+    /// When the program last worked, from the start of the agent.
     pub busy_at: Duration,
     /// When the program last wrote to stdout or stderr, from the start of the agent.
     pub wrote_at: Duration,

@@ -9,10 +9,10 @@ use gpuplan_plan::{Limits, Rejection, World};
 use gpuplan_workload::file::{Scalar, WorkloadFile};
 use gpuplan_workload::training::Task;
 
-/// Shorter sequences that are tried, in tokens: those of public recipes for cards of 24 GB.
+/// Shorter sequences that are tried, in tokens: halves of the 4,096 that are taken where nothing is said. Judgement.
 const SHORTER: [u32; 3] = [2048, 1024, 512];
 
-/// Counts of the same GPUs that are tried: those that machines and layouts usually divide into.
+/// Counts of the same GPUs that are tried: powers of two, as machines and layouts divide. Judgement.
 const MORE: [u32; 6] = [2, 4, 8, 16, 32, 64];
 
 /// The same as `nothing_fits`, with what was planned in its place and fits where memory is in the way, and whether there was a price at all.
