@@ -14,7 +14,7 @@ use crate::portfolio::file::keys::{CommitmentSection, RunSection, TeamSection};
 pub use crate::portfolio::file::keys::{PolicyRules, PortfolioFile};
 use crate::portfolio::file::rules::check_scopes;
 use crate::portfolio::file::schedule::{DraftPhase, schedule};
-use crate::portfolio::file::values::{Read, Reader};
+use crate::portfolio::file::values::{Read, Reader, Wanted};
 use crate::portfolio::rules::{RuleOrigin, SpentSoFar};
 use crate::portfolio::{CostSource, Phase, Portfolio, PortfolioError, Rate, Spread, Tax, Team};
 use gpuplan_market::Capacity;
@@ -28,6 +28,10 @@ const MOST_MONTHS: i64 = 120;
 const MOST_REPEATS: i64 = 10_000;
 const MOST_PHASES: usize = 2000;
 const MOST_NODES: i64 = 100_000;
+
+/// What a key that says where a figure is from may look like, and one that says when it was seen.
+const SOURCE_EXAMPLE: &str = "\"quote 4711 of the vendor\"";
+const AS_OF_EXAMPLE: &str = "2026-10-01";
 
 const PURCHASES: [&str; 7] =
     ["on-demand", "spot", "spot-with-fallback", "commitment", "capacity-block", "flex-start", "reserved"];
@@ -298,11 +302,17 @@ impl Reader<'_> {
 
     fn rate(&self, at: &Spanned<RunSection>) -> Read<Rate> {
         let section = at.get_ref();
-        let missing =
-            |key: &str, hint: &str| PortfolioError::at(self.line(at), format!("`usd_per_hour` needs `{key}`"), hint);
-        let price = section.usd_per_hour.as_ref().ok_or_else(|| missing("usd_per_hour", "usd_per_hour = \"98.32\""))?;
+        let mut wanted = Wanted::default();
+        let price = wanted.key("usd_per_hour", "98.32", section.usd_per_hour.as_ref());
+        let hours = wanted.key("hours", "240", section.hours.as_ref());
+        let cloud = wanted.key("cloud", "\"aws\"", section.cloud.clone());
+        let source = wanted.key("source", SOURCE_EXAMPLE, section.source.clone());
+        let as_of = wanted.key("as_of", AS_OF_EXAMPLE, section.as_of.as_ref());
+        let (Some(price), Some(hours), Some(cloud), Some(source), Some(as_of)) = (price, hours, cloud, source, as_of)
+        else {
+            return Err(wanted.error(self.line(at), "`usd_per_hour` needs"));
+        };
         let usd_per_hour = self.hourly("usd_per_hour", price)?;
-        let hours = section.hours.as_ref().ok_or_else(|| missing("hours", "hours = 240"))?;
         let time = |key: &str, value: &Spanned<Scalar>| {
             // The key says hours, so a number alone is one of hours.
             let text = value.get_ref().to_string();
@@ -338,41 +348,33 @@ impl Reader<'_> {
             nodes: whole("nodes", &section.nodes)?,
             hours,
             hours_p90,
-            cloud: section.cloud.clone().ok_or_else(|| missing("cloud", "cloud = \"aws\""))?,
+            cloud,
             region: section.region.clone(),
             instance_type: section.instance_type.clone(),
             gpu: section.gpu.clone(),
             gpus_per_node: whole("gpus_per_node", &section.gpus_per_node)?,
             purchase: purchase.to_owned(),
-            source: section.source.clone().ok_or_else(|| missing("source", "source = \"quote 4711 of the vendor\""))?,
-            as_of: self.day(section.as_of.as_ref().ok_or_else(|| missing("as_of", "as_of = 2026-10-01"))?)?,
+            source,
+            as_of: self.day(as_of)?,
         })
     }
 
     fn commitment(&self, at: &Spanned<CommitmentSection>, start: Month, months: u32) -> Read<Commitment> {
         let section = at.get_ref();
-        let missing = |key: &str, hint: &str| {
-            PortfolioError::at(self.line(at), format!("commitment `{}` has no `{key}`", section.name), hint)
-        };
-        let hourly = self.hourly("usd_per_hour", &section.usd_per_hour)?;
+        let mut wanted = Wanted::default();
         let kind = match section.kind.get_ref().as_str() {
-            "reservation" => CommitmentKind::Reservation {
-                instance_type: section
-                    .instance_type
-                    .clone()
-                    .ok_or_else(|| missing("instance_type", "instance_type = \"p5.48xlarge\""))?,
-                nodes: self.whole(
-                    "nodes",
-                    section.nodes.as_ref().ok_or_else(|| missing("nodes", "nodes = 2"))?,
-                    1..=MOST_NODES,
-                )?,
-            },
+            "reservation" => {
+                let instance_type = wanted.key("instance_type", "\"p5.48xlarge\"", section.instance_type.clone());
+                let nodes = wanted.key("nodes", "2", section.nodes.as_ref());
+                let nodes = nodes.map(|nodes| self.whole("nodes", nodes, 1..=MOST_NODES)).transpose()?;
+                instance_type
+                    .zip(nodes)
+                    .map(|(instance_type, nodes)| CommitmentKind::Reservation { instance_type, nodes })
+            }
             "savings-plan" => {
-                let percent = section.percent.as_ref().ok_or_else(|| missing("percent", "percent = 40"))?;
-                CommitmentKind::SavingsPlan {
-                    machines: section.machines.clone(),
-                    discount: self.percent("percent", percent)?,
-                }
+                let discount = wanted.key("percent", "40", section.percent.as_ref());
+                let discount = discount.map(|percent| self.percent("percent", percent)).transpose()?;
+                discount.map(|discount| CommitmentKind::SavingsPlan { machines: section.machines.clone(), discount })
             }
             other => {
                 let detail = format!("kind `{other}` is neither `reservation` nor `savings-plan`");
@@ -380,16 +382,21 @@ impl Reader<'_> {
                 return Err(PortfolioError::at(self.line(&section.kind), detail, format!("kind = \"{meant}\"")));
             }
         };
+        let source = wanted.key("source", SOURCE_EXAMPLE, section.source.clone());
+        let as_of = wanted.key("as_of", AS_OF_EXAMPLE, section.as_of.as_ref());
+        let (Some(kind), Some(source), Some(as_of)) = (kind, source, as_of) else {
+            return Err(wanted.error(self.line(at), &format!("commitment `{}` needs", section.name)));
+        };
         Ok(Commitment {
             name: section.name.clone(),
             kind,
             cloud: section.cloud.clone(),
             region: section.region.clone(),
-            usd_per_hour: hourly,
+            usd_per_hour: self.hourly("usd_per_hour", &section.usd_per_hour)?,
             start: section.start.as_ref().map_or(Ok(start), |month| self.month(month))?,
             months: section.months.as_ref().map_or(Ok(months), |value| self.whole("months", value, 1..=MOST_MONTHS))?,
-            source: section.source.clone().ok_or_else(|| missing("source", "source = \"quote 4711 of the vendor\""))?,
-            as_of: self.day(section.as_of.as_ref().ok_or_else(|| missing("as_of", "as_of = 2026-10-01"))?)?,
+            source,
+            as_of: self.day(as_of)?,
         })
     }
 }

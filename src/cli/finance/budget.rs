@@ -243,14 +243,21 @@ fn is_portfolio(text: &str) -> bool {
     !is_plan(text) && !text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("model"))
 }
 
+/// What people write into a `[[run]]`, and what belongs into its workload.
+const WORKLOAD_KEYS: [&str; 6] = ["model", "task", "tokens", "samples", "epochs", "training"];
+const WORKLOAD_FILE: &str = "what is trained stands in a file of its own: `gpuplan init sft.toml --model llama-3.1-8b \
+                             --task lora --tokens 50M`, and here workload = \"sft.toml\"";
+
 fn refused(path: &Path, error: PortfolioError) -> Diagnostic {
     let diagnostic = Diagnostic::usage(format!("{}: {error}", path.display()));
     match error {
-        PortfolioError::Invalid { hint, .. } => diagnostic.hint(hint),
+        PortfolioError::Invalid { hint, .. } => hint.lines().fold(diagnostic, Diagnostic::hint),
         PortfolioError::Syntax(text) => {
             let full = "full_usd_per_hour = \"14\": an hour of an own machine with what it loses in value";
             let full = text.contains("missing field `full_usd_per_hour`").then(|| full.to_owned());
-            let meant = meant_in_toml(&text).into_iter().chain(full);
+            let work = WORKLOAD_KEYS.iter().any(|key| text.contains(&format!("unknown field `{key}`")));
+            let work = work.then(|| WORKLOAD_FILE.to_owned());
+            let meant = meant_in_toml(&text).into_iter().chain(full).chain(work);
             meant.chain(["examples/portfolio.toml shows every key".to_owned()]).fold(diagnostic, Diagnostic::hint)
         }
     }

@@ -271,7 +271,10 @@ pub fn meant_in_toml(message: &str) -> Option<String> {
     match given.split(' ').next()? {
         "string" if is_number => {
             let value = given.trim_start_matches("string ").trim_matches('"');
-            Some(format!("write the number without quotes: {value}"))
+            Some(match value.parse::<f64>() {
+                Ok(_) => format!("write the number without quotes: {value}"),
+                Err(_) => "write a number there, such as 4".to_owned(),
+            })
         }
         "map" if expected.starts_with("a sequence") => {
             Some("write two brackets around the name, as in [[run]]: there may be several".to_owned())
@@ -353,6 +356,7 @@ mod tests {
             ("unknown field `repeat`, expected one of `name`, `repeats`", Some("did you mean `repeats`?")),
             ("unknown field `colour`, expected one of `name`, `repeats`", None),
             ("invalid type: string \"2\", expected u32", Some("write the number without quotes: 2")),
+            ("invalid type: string \"weekly\", expected i64", Some("write a number there, such as 4")),
             ("invalid type: floating point `4.5`, expected a string", Some("write it in quotes: \"4.5\"")),
             ("missing field `nodes`", None),
         ] {

@@ -176,3 +176,17 @@ fn rules_are_read_with_their_scope_and_refused_with_their_line() {
     assert!(refused("max_price_age = \"soon\"").starts_with("line 8: max_price_age"));
     assert!(refused("min_chance = 0.8\nbudget = 5\non_break = \"shout\"").contains("neither `fail` nor `warn`"));
 }
+
+#[test]
+fn all_keys_that_a_section_lacks_are_named_at_once() {
+    let (line, said, hint) = refused(&GOOD.replace("cloud = \"aws\"\nsource = \"a quote\"\nas_of = 2026-10-01\n", ""));
+    assert_eq!(line, line_of(GOOD, "[[run]]\nname = \"evaluate\""));
+    assert_eq!(said, "`usd_per_hour` needs `cloud`, `source` and `as_of`");
+    assert_eq!(
+        hint.lines().collect::<Vec<_>>(),
+        ["cloud = \"aws\"", "source = \"quote 4711 of the vendor\"", "as_of = 2026-10-01"]
+    );
+    let plan = "\n[[commitment]]\nname = \"sp\"\nkind = \"savings-plan\"\ncloud = \"aws\"\nusd_per_hour = 10\nas_of = 2026-10-01\n";
+    let (_, said, _) = refused(&format!("{}{plan}", GOOD.replace("after = [\"base\"]", "")));
+    assert_eq!(said, "commitment `sp` needs `percent` and `source`");
+}

@@ -15,6 +15,34 @@ use gpuplan_workload::file::Scalar;
 
 pub type Read<T> = Result<T, PortfolioError>;
 
+/// Keys that a section needs and does not have: all are named at once, so that nobody is sent back once a key.
+#[derive(Default)]
+pub struct Wanted {
+    /// Key and what it may look like.
+    missing: Vec<(&'static str, &'static str)>,
+}
+
+impl Wanted {
+    /// The value of `key` as it stands in the section; if none does, the key is missed, and shown with `example`.
+    pub fn key<T>(&mut self, key: &'static str, example: &'static str, value: Option<T>) -> Option<T> {
+        if value.is_none() {
+            self.missing.push((key, example));
+        }
+        value
+    }
+
+    /// What is said of a section at `line` when `whose` keys are missed, with a line of the hint a key.
+    pub fn error(&self, line: usize, whose: &str) -> PortfolioError {
+        let names: Vec<String> = self.missing.iter().map(|(key, _)| format!("`{key}`")).collect();
+        let hints: Vec<String> = self.missing.iter().map(|(key, example)| format!("{key} = {example}")).collect();
+        let detail = match names.as_slice() {
+            [most @ .., last] if !most.is_empty() => format!("{whose} {} and {last}", most.join(", ")),
+            names => format!("{whose} {}", names.concat()),
+        };
+        PortfolioError::at(line, detail, hints.join("\n"))
+    }
+}
+
 /// Knows the lines of its file.
 pub struct Reader<'a> {
     pub text: &'a str,
