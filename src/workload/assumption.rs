@@ -36,6 +36,8 @@ pub enum Assumption {
     Task {
         task: Task,
     },
+    /// The answers that a step learns from are there: writing them is a phase of its own.
+    RolloutsApart,
     SequenceLength {
         /// Tokens of text or patches, or the side of an image in pixels.
         length: u32,

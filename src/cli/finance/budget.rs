@@ -13,7 +13,8 @@ use crate::arguments::prices::PriceArguments;
 use crate::arguments::workload::WorkloadArguments;
 use crate::finance::actual::{planned, show_status, spent};
 use crate::finance::alert;
-use crate::question::answer::{compute_on, context, gathered_with, nothing_fits};
+use crate::question::answer::{compute_on, context, gathered_with};
+use crate::question::fitting;
 use crate::question::measurements::Measurements;
 use crate::question::workload;
 use crate::session::diagnostic::{Diagnostic, Exit, meant_in_toml};
@@ -393,7 +394,9 @@ impl Planner<'_> {
         let gathered = gathered_with(&capacity, &file.limits, &prices, self.session)?;
         let answered = compute_on(gathered, &file, &measured, self.session)?;
         if answered.set.recommendation.is_none() && self.pools.is_empty() {
-            return Err(nothing_fits(&answered.set));
+            let mut diagnostic = fitting::refused(&answered, &file, self.session);
+            diagnostic.message = format!("{path}: {}", diagnostic.message);
+            return Err(diagnostic);
         }
         Ok(PlanDocument::new(&answered.set, &context(&answered, &file, self.session)?))
     }

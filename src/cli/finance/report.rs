@@ -10,7 +10,8 @@ use crate::arguments::global::OutputFormat;
 use crate::arguments::question::QuestionArguments;
 use crate::finance::run_page;
 use crate::finance::watch::{self, WatchArguments};
-use crate::question::answer::{compute, context, nothing_fits};
+use crate::question::answer::{compute, context};
+use crate::question::fitting::refused;
 use crate::question::{plan_file, workload};
 use crate::runs::journal::{journal_if_any, unknown_run};
 use crate::session::diagnostic::{Diagnostic, Exit};
@@ -189,7 +190,7 @@ fn fresh(arguments: &ReportArguments, session: &Session) -> Result<(PlanDocument
         session.printer.warning(&headline);
     }
     if answered.set.recommendation.is_none() {
-        return Err(nothing_fits(&answered.set));
+        return Err(refused(&answered, &file, session));
     }
     let plans = PlanDocument::new(&answered.set, &context(&answered, &file, session)?);
     Ok((plans, answered.catalogs))

@@ -5,7 +5,8 @@ use clap::Args;
 use crate::arguments::global::OutputFormat;
 use crate::arguments::question::QuestionArguments;
 use crate::question::answer::{self, Answered};
-use crate::question::{fitting, workload};
+use crate::question::fitting::refused;
+use crate::question::workload;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_accuracy::Published;
@@ -31,7 +32,7 @@ pub fn run(arguments: &ExplainArguments, session: &Session) -> Result<Exit, Diag
     session.warn_about_age(&answered.catalogs.market);
     let context = answer::context(&answered, &file, session)?;
     let chosen = match &arguments.plan {
-        None => answered.set.recommendation.clone().ok_or_else(|| fitting::refused(&answered, &file, session))?,
+        None => answered.set.recommendation.clone().ok_or_else(|| refused(&answered, &file, session))?,
         Some(name) => look_up(name, &answered, &file, session)?,
     };
     let is_best = answered
@@ -107,7 +108,15 @@ fn look_up(name: &str, answered: &Answered, file: &WorkloadFile, session: &Sessi
         Some(count) => set.frontier.iter().chain(&set.alternatives).find(|plan| plan.nodes == count).cloned(),
     };
     wanted(&set).ok_or_else(|| {
-        let mut diagnostic = answer::nothing_fits(&set);
+        let asked = Answered {
+            catalogs: answered.catalogs.clone(),
+            resolved: answered.resolved.clone(),
+            correction: answered.correction.clone(),
+            measured_sha256: None,
+            limits,
+            set,
+        };
+        let mut diagnostic = refused(&asked, file, session);
         diagnostic.message = format!("`{name}` cannot carry this workload: {}", diagnostic.message);
         diagnostic
     })

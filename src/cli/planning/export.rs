@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::arguments::question::QuestionArguments;
-use crate::question::answer::{compute, context, nothing_fits};
+use crate::question::answer::{compute, context};
+use crate::question::fitting::refused;
 use crate::question::{plan_file, workload};
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
@@ -173,7 +174,7 @@ fn fresh(question: &QuestionArguments, session: &Session) -> Result<(PlanDocumen
     let file = workload::with_limits(&question.workload, &question.limits)?;
     let answered = compute(&file, &question.prices, &question.measured, session)?;
     if answered.set.recommendation.is_none() {
-        return Err(nothing_fits(&answered.set));
+        return Err(refused(&answered, &file, session));
     }
     let plans = PlanDocument::new(&answered.set, &context(&answered, &file, session)?);
     Ok((plans, answered.catalogs.hardware))

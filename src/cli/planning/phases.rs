@@ -5,7 +5,8 @@ use rayon::prelude::*;
 use crate::arguments::global::OutputFormat;
 use crate::planning::arguments::PlanArguments;
 use crate::planning::processing;
-use crate::question::answer::{Answered, compute_on, context, gathered, nothing_fits, settle_places};
+use crate::question::answer::{Answered, compute_on, context, gathered, settle_places};
+use crate::question::fitting::refused;
 use crate::question::measurements::Measurements;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::{Catalogs, Session};
@@ -136,7 +137,7 @@ impl Question<'_> {
         deadline: Option<Hours>,
         answered: &Answered,
     ) -> Result<Answer, Diagnostic> {
-        let Some(plan) = &answered.set.recommendation else { return Err(nothing_fits(&answered.set)) };
+        let Some(plan) = &answered.set.recommendation else { return Err(refused(answered, file, self.session)) };
         let context = context(answered, file, self.session)?;
         let document = PlanDocument::new(&answered.set, &context);
         let shown = PlanRecord::new(plan, &context);

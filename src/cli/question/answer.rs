@@ -1,4 +1,4 @@
-//! From a workload to its plan set: catalogs, limits and measurements joined, and what to say where nothing fits.
+//! From a workload to its plan set: catalogs, limits and measurements joined.
 
 use crate::arguments::measured::MeasuredArguments;
 use crate::arguments::prices::PriceArguments;
@@ -12,8 +12,7 @@ use gpuplan_market::Capacity;
 use gpuplan_plan::document::Context;
 use gpuplan_plan::limits::{check_data_place, check_regions, without_region};
 use gpuplan_plan::training::what_if::price_findings;
-use gpuplan_plan::{Context as Question, Limits, PlanSet, Rejected, Rejection, World};
-use gpuplan_report::sentences::rejection;
+use gpuplan_plan::{Context as Question, Limits, PlanSet, World};
 use gpuplan_report::sentences::words::English;
 use gpuplan_workload::file::{LimitsSection, Resolved, WorkloadFile};
 
@@ -163,41 +162,4 @@ pub fn context<'a>(
         seed: session.seed,
         words: &English,
     })
-}
-
-/// Exit 4 where money alone is in the way, else 3; both with what came nearest and what would let it in.
-pub fn nothing_fits(set: &PlanSet) -> Diagnostic {
-    let (exit, message) = if set.only_policy {
-        (Exit::OverBudget, "only policy.toml is in the way: without it there is a plan")
-    } else if set.only_money {
-        (Exit::OverBudget, "only the money limit is in the way: every plan that runs costs more")
-    } else {
-        (Exit::NoPlanFits, "no plan fits")
-    };
-    let mut message = message.to_owned();
-    let by_policy = |rejected: &&Rejected| !set.only_policy || matches!(rejected.why, Rejection::Policy(_));
-    let candidates = if set.only_policy { &set.rejected } else { &set.nearest };
-    for nearest in candidates.iter().filter(by_policy).take(3) {
-        message.push_str(&format!("\n  nearest: {}: {}", nearest.what, rejection::sentence(&nearest.why)));
-    }
-    let diagnostic = Diagnostic::new(exit, message);
-    // `-`: nothing that a person could type lets it in.
-    let Some(nearest) = candidates.iter().find(by_policy) else {
-        return diagnostic.hint("widen --gpus, --cloud or --region");
-    };
-    if let Some(precision) = possible_precision(&nearest.why) {
-        return diagnostic
-            .hint(format!("--precision {precision}"))
-            .hint("or GPUs with those units, such as `--gpus H100`");
-    }
-    diagnostic.hint(match rejection::fix(&nearest.why).as_str() {
-        "-" => "widen --gpus, --cloud or --deadline, or change the workload",
-        fix => fix,
-    })
-}
-
-/// The number format that the GPUs have in place of the one that was asked for.
-fn possible_precision(why: &Rejection) -> Option<&str> {
-    let Rejection::Unsupported { detail } = why else { return None };
-    detail.strip_prefix("precision=")?.split_once("the nearest is ").map(|(_, nearest)| nearest)
 }

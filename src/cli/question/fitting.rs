@@ -1,11 +1,12 @@
-//! What to say where nothing fits, and what to type where a training needs more memory than the GPUs have: each was planned, and fits.
+//! What to say where nothing fits, and what to type: where memory or the batch is in the way, each proposal was planned and fits.
 
-use crate::question::answer::{Answered, nothing_fits};
+use crate::question::answer::Answered;
 use crate::question::workload;
-use crate::session::diagnostic::Diagnostic;
+use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::{Catalogs, Session};
 use gpuplan_hardware::GpuSelector;
-use gpuplan_plan::{Limits, Rejection, World};
+use gpuplan_plan::{Limits, Plan, PlanSet, Rejected, Rejection, World};
+use gpuplan_report::sentences::rejection;
 use gpuplan_workload::file::{Scalar, WorkloadFile};
 use gpuplan_workload::training::Task;
 
@@ -15,91 +16,197 @@ const SHORTER: [u32; 3] = [2048, 1024, 512];
 /// Counts of the same GPUs that are tried: powers of two, as machines and layouts divide. Judgement.
 const MORE: [u32; 6] = [2, 4, 8, 16, 32, 64];
 
-/// The same as `nothing_fits`, with what was planned in its place and fits where memory is in the way, and whether there was a price at all.
+/// Formats of fewer bits that a model is served in, the most exact first.
+const FEWER_BITS: [&str; 2] = ["fp8", "int4"];
+
+/// Exit 4 where money alone is in the way, else 3; both with what came nearest and what would let it in.
 pub fn refused(answered: &Answered, file: &WorkloadFile, session: &Session) -> Diagnostic {
-    let mut diagnostic = nothing_fits(&answered.set);
-    if !has_price(answered) {
-        "no plan fits: no price of these GPUs is known at the clouds that were asked for"
-            .clone_into(&mut diagnostic.message);
+    let set = &answered.set;
+    let (exit, message) = if set.only_policy {
+        (Exit::OverBudget, "only policy.toml is in the way: without it there is a plan")
+    } else if set.only_money {
+        (Exit::OverBudget, "only the money limit is in the way: every plan that runs costs more")
+    } else if has_price(answered) {
+        (Exit::NoPlanFits, "no plan fits")
+    } else if answered.limits.offers.clouds.is_empty() {
+        (Exit::NoPlanFits, "no plan fits: no cloud is known to rent these GPUs")
+    } else {
+        (Exit::NoPlanFits, "no plan fits: no price of these GPUs is known at the clouds that were asked for")
+    };
+    let mut diagnostic = Diagnostic::new(exit, message);
+    for nearest in nearest(set).take(3) {
+        let line = format!("\n  nearest: {}: {}", nearest.what, rejection::sentence(&nearest.why));
+        diagnostic.message.push_str(&line);
     }
-    if !matches!(answered.set.nearest.first().map(|nearest| &nearest.why), Some(Rejection::OutOfMemory { .. })) {
-        return diagnostic;
-    }
-    let hints = hints(answered, file, session);
-    if !hints.is_empty() {
-        diagnostic.hints = hints;
-    }
+    diagnostic.hints = match nearest(set).next() {
+        None => vec!["widen --gpus, --cloud or --region".to_owned()],
+        Some(nearest) => {
+            let planned = Trials { answered, file, session }.hints(&nearest.why);
+            if planned.is_empty() { plain_hints(&nearest.why) } else { planned }
+        }
+    };
     diagnostic
+}
+
+/// What came closest; where the rules of the house alone are in the way, what broke them.
+fn nearest(set: &PlanSet) -> impl Iterator<Item = &Rejected> {
+    let candidates = if set.only_policy { &set.rejected } else { &set.nearest };
+    candidates.iter().filter(|rejected| !set.only_policy || matches!(rejected.why, Rejection::Policy(_)))
+}
+
+/// What would let it in, as far as the reason itself says.
+fn plain_hints(why: &Rejection) -> Vec<String> {
+    if let Some(precision) = possible_precision(why) {
+        return vec![format!("--precision {precision}"), "or GPUs with those units, such as `--gpus H100`".to_owned()];
+    }
+    // `-`: nothing that a person could type lets it in.
+    vec![match rejection::fix(why).as_str() {
+        "-" => "widen --gpus, --cloud or --deadline, or change the workload".to_owned(),
+        fix => fix.to_owned(),
+    }]
+}
+
+/// The number format that the GPUs have in place of the one that was asked for.
+fn possible_precision(why: &Rejection) -> Option<&str> {
+    let Rejection::Unsupported { detail } = why else { return None };
+    detail.strip_prefix("precision=")?.split_once("the nearest is ").map(|(_, nearest)| nearest)
 }
 
 /// Whether the clouds that were named have a price for any of the GPUs that were named.
 fn has_price(answered: &Answered) -> bool {
     let Catalogs { hardware, market, .. } = &answered.catalogs;
     let asked = &answered.limits.offers;
-    asked.clouds.is_empty()
-        || asked.gpus.is_empty()
+    asked.gpus.is_empty()
         || market.offers().iter().any(|offer| {
             let instance = hardware.instance(offer.instance);
             let gpu = instance.node.gpu;
-            asked.clouds.contains(&instance.cloud)
+            (asked.clouds.is_empty() || asked.clouds.contains(&instance.cloud))
                 && asked.gpus.iter().any(|asked| asked.matches_gpu(gpu, hardware.gpu(gpu)))
         })
 }
 
-/// The same work on the same GPUs with less memory, and as it is on more of them. Empty: nothing of this fits.
-fn hints(answered: &Answered, file: &WorkloadFile, session: &Session) -> Vec<String> {
-    let workload = &answered.resolved.workload;
-    if workload.serving.is_some() {
-        return Vec::new();
-    }
-    let lighter: &[&str] = match workload.training.task {
-        Task::FullFineTune => &["lora", "qlora"],
-        Task::Lora => &["qlora"],
-        _ => &[],
-    };
-    let fits = |changed: &WorkloadFile| is_planned(answered, changed, &answered.limits, session);
-    let task = lighter.iter().find(|task| {
-        let mut changed = file.clone();
-        changed.training.task = Some((**task).to_owned());
-        fits(&changed)
-    });
-    let task = task.map(|task| format!("--task {task}, which fits on these GPUs"));
-    let is_text = workload.model.kind.is_transformer();
-    let mut shorter = SHORTER.iter().filter(|length| is_text && **length < workload.training.sequence_length);
-    let sequence = || {
-        let length = shorter.find(|length| {
-            let mut changed = file.clone();
-            changed.training.sequence_length = Some(Scalar::Whole(i64::from(**length)));
-            fits(&changed)
-        });
-        length.map(|length| format!("--sequence-length {length}, if the samples are no longer: it fits on these GPUs"))
-    };
-    let same = task.or_else(sequence);
-    same.into_iter().chain(more_gpus(answered, file, session)).collect()
+/// Questions like the one that has no answer, which are planned before they are proposed.
+struct Trials<'a> {
+    answered: &'a Answered,
+    file: &'a WorkloadFile,
+    session: &'a Session,
 }
 
-/// The least of these counts of the GPUs that were asked for by name and number that carries the work as it is.
-fn more_gpus(answered: &Answered, file: &WorkloadFile, session: &Session) -> Option<String> {
-    let asked = answered.limits.offers.gpus.as_slice();
-    let text = file.limits.gpus.as_deref().filter(|text| asked.len() == 1 && !text.contains(','))?;
-    let most_asked = *asked[0].count()?.end();
-    let name = text.split(':').next()?;
-    let fewest = MORE.iter().filter(|count| **count > most_asked).find(|count| {
-        let Ok(more) = GpuSelector::parse(&format!("{name}:{count}"), &answered.catalogs.hardware) else {
-            return false;
+impl Trials<'_> {
+    /// The same work with less memory, on more GPUs or on others. Empty: nothing of this fits, or something else is in the way.
+    fn hints(&self, why: &Rejection) -> Vec<String> {
+        let limits = &self.answered.limits;
+        let batch = match why {
+            Rejection::OutOfMemory { .. } => None,
+            Rejection::Indivisible { gpus, .. } => self.batch(self.file, limits, *gpus),
+            Rejection::OtherGpu => return self.other_gpus().into_iter().collect(),
+            _ => return Vec::new(),
         };
-        let mut limits = answered.limits.clone();
-        limits.offers.gpus = vec![more];
-        is_planned(answered, file, &limits, session)
-    })?;
-    Some(format!("--gpus {name}:{fewest}, which carry the work as it is"))
+        let same = batch.map(|flag| flag.trim().to_owned()).or_else(|| self.lighter()).or_else(|| self.shorter());
+        let others = self.more_gpus().or_else(|| if same.is_none() { self.other_gpus() } else { None });
+        same.into_iter().chain(others).collect()
+    }
+
+    /// Adapters in place of all weights, or fewer bits a weight.
+    fn lighter(&self) -> Option<String> {
+        let workload = &self.answered.resolved.workload;
+        let words: &[&str] = match workload.training.task {
+            _ if workload.serving.is_some() => &FEWER_BITS,
+            Task::FullFineTune => &["lora", "qlora"],
+            Task::Lora => &["qlora"],
+            _ => &[],
+        };
+        words.iter().find_map(|word| {
+            let mut changed = self.file.clone();
+            let flag = if workload.serving.is_some() {
+                changed.serving.weights = Some((*word).to_owned());
+                "weights"
+            } else {
+                changed.training.task = Some((*word).to_owned());
+                "task"
+            };
+            let more = self.fits(&changed, &self.answered.limits)?;
+            Some(format!("--{flag} {word}{more}, which fits on these GPUs"))
+        })
+    }
+
+    fn shorter(&self) -> Option<String> {
+        let workload = &self.answered.resolved.workload;
+        let longest = workload.training.sequence_length;
+        let is_text = workload.model.kind.is_transformer() && workload.serving.is_none();
+        SHORTER.iter().filter(|length| is_text && **length < longest).find_map(|length| {
+            let mut changed = self.file.clone();
+            changed.training.sequence_length = Some(Scalar::Whole(i64::from(*length)));
+            let more = self.fits(&changed, &self.answered.limits)?;
+            Some(format!("--sequence-length {length}{more}, if the samples are no longer: it fits on these GPUs"))
+        })
+    }
+
+    /// The least of these counts of the GPUs that were asked for by name and number that carries the work as it is.
+    fn more_gpus(&self) -> Option<String> {
+        let asked = self.answered.limits.offers.gpus.as_slice();
+        let text = self.file.limits.gpus.as_deref().filter(|text| asked.len() == 1 && !text.contains(','))?;
+        let most_asked = *asked[0].count()?.end();
+        let name = text.split(':').next()?;
+        MORE.iter().filter(|count| **count > most_asked).find_map(|count| {
+            let more = GpuSelector::parse(&format!("{name}:{count}"), &self.answered.catalogs.hardware).ok()?;
+            let mut limits = self.answered.limits.clone();
+            limits.offers.gpus = vec![more];
+            let more = self.fits(self.file, &limits)?;
+            Some(format!("--gpus {}{more}, which carry the work as it is", quoted(&format!("{name}:{count}"))))
+        })
+    }
+
+    /// What is recommended where any GPU may be taken.
+    fn other_gpus(&self) -> Option<String> {
+        let mut limits = self.answered.limits.clone();
+        if std::mem::take(&mut limits.offers.gpus).is_empty() {
+            return None;
+        }
+        let plan = self.plan(self.file, &limits).ok()?;
+        let hardware = &self.answered.catalogs.hardware;
+        let family = &hardware.gpu(hardware.instance(plan.instance).node.gpu).family;
+        Some(format!("--gpus {family}:{}, which carry the work as it is", plan.gpus()))
+    }
+
+    /// What else has to be typed so that something fits, which may be nothing. `None`: nothing fits.
+    fn fits(&self, changed: &WorkloadFile, limits: &Limits) -> Option<String> {
+        match self.plan(changed, limits) {
+            Ok(_) => Some(String::new()),
+            Err(Some(Rejection::Indivisible { gpus, .. })) => self.batch(changed, limits, gpus),
+            Err(_) => None,
+        }
+    }
+
+    /// The batch next to the one that was asked for or assumed, of which so many GPUs have equal parts.
+    fn batch(&self, file: &WorkloadFile, limits: &Limits, gpus: u32) -> Option<String> {
+        let models = self.session.shared_models().ok()?;
+        let training = workload::resolve(file, &models).ok()?.workload.training;
+        let asked = training.global_batch? / u64::from(training.objective.sequences());
+        let gpus = u64::from(gpus);
+        let below = asked / gpus * gpus;
+        let mut near = [below, below + gpus];
+        near.sort_by_key(|batch| batch.abs_diff(asked));
+        near.into_iter().filter(|batch| *batch > 0).find_map(|batch| {
+            let mut changed = file.clone();
+            (changed.training.global_batch, changed.training.global_batch_tokens) =
+                (Some(Scalar::Whole(i64::try_from(batch).ok()?)), None);
+            self.plan(&changed, limits).ok().map(|_| format!(" --global-batch {batch}"))
+        })
+    }
+
+    /// The recommended plan, or what is in the way of the nearest one.
+    fn plan(&self, file: &WorkloadFile, limits: &Limits) -> Result<Plan, Option<Rejection>> {
+        let Answered { catalogs, correction, .. } = self.answered;
+        let models = self.session.shared_models().map_err(|_| None)?;
+        let resolved = workload::resolve(file, &models).map_err(|_| None)?;
+        let world = World { hardware: &catalogs.hardware, market: &catalogs.market, correction };
+        let set = gpuplan_plan::plan_from(world, &resolved.workload, limits, &self.session.stock);
+        set.recommendation.ok_or_else(|| set.nearest.into_iter().next().map(|nearest| nearest.why))
+    }
 }
 
-/// Whether anything fits, and the model can be trained so at all.
-fn is_planned(answered: &Answered, file: &WorkloadFile, limits: &Limits, session: &Session) -> bool {
-    let Ok(models) = session.shared_models() else { return false };
-    let Ok(resolved) = workload::resolve(file, &models) else { return false };
-    let catalogs = &answered.catalogs;
-    let world = World { hardware: &catalogs.hardware, market: &catalogs.market, correction: &answered.correction };
-    gpuplan_plan::plan_from(world, &resolved.workload, limits, &session.stock).recommendation.is_some()
+/// A value with a space, as a shell takes it.
+fn quoted(value: &str) -> String {
+    if value.contains(' ') { format!("'{value}'") } else { value.to_owned() }
 }

@@ -21,7 +21,8 @@ use std::process::{Command, Stdio};
 
 use jiff::Timestamp;
 
-use crate::question::answer::{Answered, compute, nothing_fits};
+use crate::question::answer::{Answered, compute};
+use crate::question::fitting::refused;
 use crate::question::workload::{self, Recorded};
 use crate::running::launch::arguments::LaunchArguments;
 use crate::running::launch::data::Receiver;
@@ -67,7 +68,7 @@ pub fn run(arguments: &LaunchArguments, session: &Session) -> Result<Exit, Diagn
     let planning = || compute(&file, &arguments.question.prices, &arguments.question.measured, session);
     let answered = with_early_progress(&session.printer, "planning", planning)?;
     let wanted = arguments.plan.as_deref().or(recorded.as_ref().map(|recorded| recorded.id.as_str()));
-    let plan = choose(&answered, wanted)?;
+    let plan = choose(&answered, wanted, &file, session)?;
     let chosen = Chosen { answered: &answered, plan: &plan, limits: &answered.limits, is_fake };
     let accepts_stale = arguments.question.prices.accept_stale_prices;
     may_be_rented(&chosen, session, accepts_stale || arguments.dry_run)?;
@@ -155,8 +156,13 @@ fn refuse_a_second_leader(run: &Run, session: &Session) -> Result<(), Diagnostic
 }
 
 /// The plan that was asked for, as it stands today.
-fn choose(answered: &Answered, wanted: Option<&str>) -> Result<Plan, Diagnostic> {
-    let Some(best) = &answered.set.recommendation else { return Err(nothing_fits(&answered.set)) };
+fn choose(
+    answered: &Answered,
+    wanted: Option<&str>,
+    file: &WorkloadFile,
+    session: &Session,
+) -> Result<Plan, Diagnostic> {
+    let Some(best) = &answered.set.recommendation else { return Err(refused(answered, file, session)) };
     let Some(wanted) = wanted else { return Ok(best.clone()) };
     let world = World {
         hardware: &answered.catalogs.hardware,

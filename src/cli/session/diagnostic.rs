@@ -307,9 +307,14 @@ fn flag(key: &str, value: &str) -> String {
     }
 }
 
-/// What was probably meant by a count of GPUs that is none: `8-16` and `16..8` as `8..16`.
+/// What was probably meant by a count of GPUs that is none: `8-16` and `16..8` as `8..16`, `8*2` of two machines as `16`.
 fn meant_count(text: &str) -> String {
     let counts = text.split_once(':').map_or("", |(_, counts)| counts);
+    let factors = counts.split_once(['*', 'x', 'X', '\u{d7}']);
+    let factors = factors.and_then(|(a, b)| Some((a.trim().parse::<u32>().ok()?, b.trim().parse::<u32>().ok()?)));
+    if let Some(product) = factors.and_then(|(a, b)| a.checked_mul(b)).filter(|product| *product > 0) {
+        return product.to_string();
+    }
     let ends = counts.split_once("..").or_else(|| counts.split_once(['-', '\u{2013}']));
     let ends = ends.and_then(|(from, to)| Some((from.trim().parse::<u32>().ok()?, to.trim().parse::<u32>().ok()?)));
     match ends.filter(|(from, to)| from.min(to) > &0) {

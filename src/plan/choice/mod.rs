@@ -159,7 +159,16 @@ impl Builder<'_> {
         let shapes = self.shapes;
         for candidate in shapes.candidates(offer.instance) {
             let nodes = candidate.nodes;
-            if !count_is_asked(instance, world.hardware, limits, nodes * instance.node.devices()) {
+            let gpus = nodes * instance.node.devices();
+            // A served model that fits on no count has one candidate, which says why.
+            let fits_on_none = workload.serving.is_some() && candidate.step.is_err();
+            if !fits_on_none && !count_is_asked(instance, world.hardware, limits, gpus) {
+                // Of a job every count is tried; a service has the one that its load takes.
+                if workload.is_service() {
+                    let gpu = world.hardware.gpu(instance.node.gpu).family.clone();
+                    let why = Rejection::OtherCount { gpu, needed_gpus: gpus };
+                    self.refused.add(offer.instance, offer.purchase, nodes, why);
+                }
                 continue;
             }
             self.candidates += 1;

@@ -73,6 +73,11 @@ pub enum LatencyTarget {
 pub enum Rejection {
     /// The user asks for another GPU, cloud, region or way to buy.
     OtherGpu,
+    /// A service needs so many of these GPUs, which `--gpus` does not allow.
+    OtherCount {
+        gpu: String,
+        needed_gpus: u32,
+    },
     /// Of all that are elsewhere, the cheapest machine is at this cloud, at this rate of one machine. Plans that were made before it was said have neither.
     OtherCloud {
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -246,6 +251,7 @@ impl Rejection {
     pub fn reason(&self) -> RejectionReason {
         match self {
             Self::OtherGpu
+            | Self::OtherCount { .. }
             | Self::OtherCloud { .. }
             | Self::OtherRegion { .. }
             | Self::OtherPurchase
@@ -306,7 +312,7 @@ impl Rejection {
             | Self::NoNetwork
             | Self::TooFewOwned { .. }
             | Self::UnprobedSpotCount { .. } => 3,
-            Self::Indivisible { .. } => 4,
+            Self::Indivisible { .. } | Self::OtherCount { .. } => 4,
             Self::OutOfMemory { .. } | Self::NoStandby | Self::SplitOverSpot => 5,
             Self::TooSlow { .. }
             | Self::TooFewReplicas { .. }
@@ -339,6 +345,7 @@ impl Rejection {
             Self::OtherCloud { rate_usd_per_hour, .. } => rate_usd_per_hour.map_or(f64::INFINITY, UsdPerHour::dollars),
             Self::OutOfMemory { needed_bytes, available_bytes } => needed_bytes.0 / available_bytes.0,
             Self::TooSlow { least_seconds, target_seconds, .. } => least_seconds.0 / target_seconds.0,
+            Self::OtherCount { needed_gpus, .. } => f64::from(*needed_gpus),
             Self::Overloaded { nodes, most_nodes, .. } => nodes / f64::from(*most_nodes),
             Self::TooFewReplicas { short_share, allowed_share, .. } => short_share / allowed_share,
             Self::Deadline { needed_hours, deadline_hours, .. } => needed_hours.0 / deadline_hours.0,

@@ -16,6 +16,7 @@ use gpuplan_plan::document::Context;
 use gpuplan_plan::{Objective, Pick, Plan, PlanSet, Reason, Role, Warning};
 use gpuplan_units::Hours;
 use gpuplan_units::names::word;
+use gpuplan_workload::Assumption;
 
 /// Lines of a terminal: what matters less gives way.
 const LINES: usize = 24;
@@ -126,7 +127,11 @@ fn rent(plan: &Plan, context: &Context) -> String {
 fn gpus(plan: &Plan, context: &Context) -> String {
     let instance = context.world.hardware.instance(plan.instance);
     let gpu = context.world.hardware.gpu(instance.node.gpu);
-    let count = if instance.node.gpus.is_slice() { instance.node.gpus.to_string() } else { plan.gpus().to_string() };
+    let count = match (instance.node.gpus.is_slice(), plan.nodes) {
+        (false, _) => plan.gpus().to_string(),
+        (true, 1) => instance.node.gpus.to_string(),
+        (true, nodes) => format!("{nodes} x {}", instance.node.gpus),
+    };
     format!("{count} x {}", gpu.name)
 }
 
@@ -201,6 +206,9 @@ fn why(best: &Plan) -> String {
     })
 }
 
+/// The column of the waiting, which is what the result takes beyond the work.
+const WAIT: usize = 5;
+
 /// A table whose reasons stand under their rows where there is no room beside them. `*` marks the recommended plan.
 fn choices(set: &PlanSet, context: &Context, width: u16, style: Style) -> String {
     let is_service = context.workload.is_service();
@@ -209,7 +217,14 @@ fn choices(set: &PlanSet, context: &Context, width: u16, style: Style) -> String
     } else {
         &["", "GPUs", "where", "terms", "work", "wait", "ends in", "cost", "90 %"]
     };
-    let rows: Vec<Vec<String>> = set.picks.iter().map(|pick| row(pick, context, width)).collect();
+    let mut titles: Vec<String> = titles.iter().map(|title| (*title).to_owned()).collect();
+    let mut rows: Vec<Vec<String>> = set.picks.iter().map(|pick| row(pick, context, width)).collect();
+    // With the least of a place, `ends in` less `work` says it where the name of a GPU would be cut.
+    let full = |index: usize| rows.iter().chain([&titles]).map(|row| row[index].chars().count()).max().unwrap_or(0);
+    let needed: usize = (0..titles.len()).map(|index| if index == 2 { LEAST_PLACE } else { full(index) } + 2).sum();
+    if !is_service && needed > usize::from(width) + 2 {
+        rows.iter_mut().chain([&mut titles]).for_each(|row| drop(row.remove(WAIT)));
+    }
     let longest = |index: usize| rows.iter().map(|row| row[index].chars().count()).max().unwrap_or(0);
     let mut lengths: Vec<usize> =
         titles.iter().enumerate().map(|(index, title)| longest(index).max(title.chars().count())).collect();
@@ -229,7 +244,6 @@ fn choices(set: &PlanSet, context: &Context, width: u16, style: Style) -> String
         }
         text.trim_end().to_owned()
     };
-    let titles: Vec<String> = titles.iter().map(|title| (*title).to_owned()).collect();
     let mut out = format!("{}\n", style.faint(&line(&titles)));
     let reason =
         |pick: &Pick| format!("{}: {}", sentences::pick::roles(&pick.roles), sentences::pick::sentence(&pick.why));
@@ -270,11 +284,12 @@ fn row(pick: &Pick, context: &Context, width: u16) -> Vec<String> {
     cells
 }
 
-/// `8 x H100` of `8 x H100 SXM5 80GB`: up to the first word after the count that has a figure in it.
+/// `8 x H100` of `8 x H100 SXM5 80GB`: up to the first word after the counts that has a figure in it.
 pub(crate) fn short_name(gpus: &str) -> String {
     let words: Vec<&str> = gpus.split(' ').collect();
     let has_figure = |word: &&str| word.chars().any(|c| c.is_ascii_digit());
-    let end = words.iter().skip(2).position(has_figure).map_or(words.len(), |index| index + 3);
+    let name = words.iter().rposition(|word| *word == "x").map_or(0, |sign| sign + 1);
+    let end = words.iter().skip(name).position(has_figure).map_or(words.len(), |index| name + index + 1);
     words[..end].join(" ")
 }
 
@@ -329,9 +344,27 @@ fn notes(set: &PlanSet, is_service: bool) -> Vec<String> {
     notes
 }
 
+/// What changes the answer most comes first.
+fn weight(assumption: &Assumption) -> u8 {
+    match assumption {
+        Assumption::RolloutsApart
+        | Assumption::ModelShape { .. }
+        | Assumption::ModelTraffic { .. }
+        | Assumption::ModelOfName { .. } => 0,
+        Assumption::SequenceLength { .. } | Assumption::ServingHours { .. } => 1,
+        Assumption::GlobalBatch { .. }
+        | Assumption::GlobalBatchOfGpt3 { .. }
+        | Assumption::ServingWeights { .. } => 2,
+        Assumption::Simplified { .. } => 3,
+        _ => 4,
+    }
+}
+
 /// As many assumptions as so many lines hold, and how many more there are.
 fn assumed(context: &Context, width: u16, lines: usize) -> Option<String> {
-    let all = sentences::assumption::sentences(context.assumed);
+    let mut ordered = context.assumed.to_vec();
+    ordered.sort_by_key(weight);
+    let all = sentences::assumption::sentences(&ordered);
     let text = |shown: usize| {
         let more = if shown < all.len() { format!("{} more", all.len() - shown) } else { String::new() };
         let parts: Vec<&str> =

@@ -87,6 +87,8 @@ pub fn sentence(assumption: &Assumption) -> String {
 }
 
 const NOT_STATED: &str = "not stated";
+const ROLLOUTS_APART: &str =
+    "the updates alone are counted: writing the answers is a phase of its own, as in examples/grpo-7b.toml";
 const SIXTEEN_BITS: &str = "not stated: recipes keep attention in 16 bits by default";
 const ENCODED_BEFORE: &str =
     "not stated: prompts and pictures are encoded once, before the training, as most trainers do";
@@ -97,6 +99,7 @@ const ONLY_THE_OPERATIONS: &str =
 fn key_and_why(assumption: &Assumption) -> (&'static str, Cow<'static, str>) {
     let (key, why) = match *assumption {
         Assumption::Task { .. } => ("task", NOT_STATED),
+        Assumption::RolloutsApart => ("rollouts", ROLLOUTS_APART),
         Assumption::SequenceLength { basis, .. } => ("sequence_length", sequence_basis(basis)),
         Assumption::GlobalBatch { basis, .. } => ("global_batch", batch_basis(basis)),
         Assumption::GlobalBatchOfGpt3 { tokens, .. } => return ("global_batch", batch_of_gpt3(tokens)),
@@ -208,6 +211,7 @@ const AS_PUBLISHED: &str = "not stated: as the model is published";
 fn value(assumption: &Assumption) -> String {
     match *assumption {
         Assumption::Task { task } => word(task),
+        Assumption::RolloutsApart => "apart".to_owned(),
         Assumption::SequenceLength { length, .. } => length.to_string(),
         Assumption::GlobalBatch { sequences, .. }
         | Assumption::GlobalBatchOfGpt3 { sequences, .. }

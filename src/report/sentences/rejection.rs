@@ -20,6 +20,9 @@ pub fn sentence(rejection: &Rejection) -> String {
         Rejection::TooLong { needed_hours, most_hours } => {
             format!("takes {needed_hours}, and is sold for {most_hours} at most")
         }
+        Rejection::OtherCount { gpu, needed_gpus } => {
+            format!("the load takes {needed_gpus} x {gpu}, a number that --gpus does not allow")
+        }
         Rejection::StalePrice { age_hours } => format!("its price was seen {age_hours} ago, and newer ones are known"),
         Rejection::OutOfMemory { needed_bytes, available_bytes } => {
             format!("needs {needed_bytes} of {available_bytes} a GPU in the smallest layout")
@@ -119,6 +122,7 @@ fn without_figures(rejection: &Rejection) -> &str {
 pub fn fix(rejection: &Rejection) -> String {
     match rejection {
         Rejection::OtherGpu => "widen --gpus".to_owned(),
+        Rejection::OtherCount { gpu, needed_gpus } => format!("--gpus {gpu}:{needed_gpus}"),
         Rejection::OtherCloud { cloud: Some(cloud), .. } => {
             format!("--cloud {cloud}, or `gpuplan refresh`, which asks for machines that the catalog does not have")
         }

@@ -11,10 +11,19 @@ pub(super) fn unknown_task(text: &str, words: &[&str]) -> WorkloadFileError {
         "sft" | "instruct" | "instruction-tuning" | "finetuning" | "fine-tuning" | "full" | "dreambooth" => {
             invalid_near("training.task", detail(""), ["full-fine-tune".to_owned(), "lora".to_owned()])
         }
+        "classification" | "sequence-classification" | "text-classification" | "token-classification" | "ner"
+        | "regression" | "contrastive" | "sentence-transformers" => {
+            let head = "; a head of a few columns is next to nothing beside the model";
+            invalid_near("training.task", detail(head), ["full-fine-tune".to_owned(), "lora".to_owned()])
+        }
+        "cpt" | "continued-pretraining" | "continual-pretraining" | "domain-adaptation" => {
+            invalid_near("training.task", detail(""), ["full-fine-tune".to_owned(), "pretrain".to_owned()])
+        }
         "pretraining" | "pre-train" | "pre-training" | "from-scratch" => {
             invalid_near("training.task", detail(""), ["pretrain".to_owned()])
         }
-        "dpo" | "ipo" | "orpo" | "simpo" | "cpo" | "kto" | "reward" | "distill" | "distillation" => {
+        "dpo" | "ipo" | "orpo" | "simpo" | "cpo" | "kto" | "reward" | "reward-model" | "distill"
+        | "distillation" => {
             let objective = format!(
                 "`{}` is what a step minimises, and no task of its own: --task full-fine-tune (or lora) with \
                  --set training.objective={word}",
@@ -33,7 +42,15 @@ pub(super) fn unknown_task(text: &str, words: &[&str]) -> WorkloadFileError {
         "serve" | "serving" | "inference" => {
             invalid_near("training.task", detail("; a served model is stated under [serving] of a file"), Vec::new())
         }
-        "embed" | "embedding" | "embeddings" | "generate" | "generation" | "batch-inference" | "predict"
+        "embedding" | "embeddings" | "reranker" | "reranking" => {
+            let both = format!(
+                "`{}` is no task: a model for it is trained with --task full-fine-tune (or lora); to use one, in place of --task and \
+                 --samples say --requests 1M --prompt-tokens 500 --answer-tokens 0",
+                shown(text)
+            );
+            invalid_near("training.task", both, Vec::new())
+        }
+        "embed" | "generate" | "generation" | "batch-inference" | "predict"
         | "evaluate" => {
             let requests = format!(
                 "`{}` trains nothing: in place of --task and --samples say --requests 1M --prompt-tokens 500, or state the same under \

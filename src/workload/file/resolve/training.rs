@@ -13,6 +13,7 @@ use crate::model::catalog::Models;
 use crate::model::pipeline::Pipeline;
 use crate::model::{Model, ModelKind};
 use crate::stack::Stacks;
+use crate::training::objective::Objective;
 use crate::training::precision::BaseWeights;
 use crate::training::{
     Framework, Kernels, Lora, LoraTargets, MemorySavings, Optimizer, Overlap, Synchronization, Task, Training,
@@ -24,7 +25,7 @@ const LONGEST_SEQUENCE: u32 = 16_777_216;
 /// Context where nothing is known: Brown et al. 2020 (arXiv 2005.14165) section 2.1.
 const UNKNOWN_CONTEXT: u32 = 2048;
 
-/// The same of an encoder: Devlin et al. 2018 (arXiv 1810.04805) appendix A.2.
+/// The same of an encoder, whose texts are seldom longer whatever it allows: Devlin et al. 2018 (arXiv 1810.04805) appendix A.2.
 const UNKNOWN_ENCODER_CONTEXT: u32 = 512;
 
 /// Longer sequences are stated, not assumed.
@@ -62,6 +63,9 @@ pub(super) fn resolve(
     let local = Local::read(section, objective)?;
     let mut training = Training::new(task, sequence_length);
     training.objective = objective;
+    if objective == Objective::Grpo {
+        assumed.push(Assumption::RolloutsApart);
+    }
     training.teacher = objective::teacher(section, objective, models)?;
     training.global_batch = Some(global_batch(section, local, task, model, sequence_length, assumed)?);
     training.micro_batch = local.micro_batch;
@@ -172,6 +176,9 @@ fn sequence_length(
     let (length, basis) = match (is_text, model.max_context) {
         (true, 0) if model.kind == ModelKind::Encoder => (UNKNOWN_ENCODER_CONTEXT, SequenceBasis::Bert),
         (true, 0) => (UNKNOWN_CONTEXT, SequenceBasis::Gpt3),
+        (true, context) if model.kind == ModelKind::Encoder && context > UNKNOWN_ENCODER_CONTEXT => {
+            (UNKNOWN_ENCODER_CONTEXT, SequenceBasis::ShorterThanModel)
+        }
         (true, context) if context <= LONGEST_ASSUMED => (context, SequenceBasis::LongestOfModel),
         (true, _) => (LONGEST_ASSUMED, SequenceBasis::ShorterThanModel),
         (false, _) => match (network.native_tokens, model.kind.is_transformer(), model.sample_side) {

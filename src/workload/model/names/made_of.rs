@@ -137,7 +137,10 @@ fn positions(own: &[&str], known: &[&str]) -> Option<Vec<usize>> {
 impl Spelling {
     /// The weight format that the name states.
     pub fn format(&self) -> Option<StoredFormat> {
-        self.words.iter().find_map(|word| format(word))
+        let is_gguf = |word: &String| word == "gguf";
+        // A repository of GGUF files has several, and what people take of it is the one of four bits.
+        let usual = || self.words.iter().any(is_gguf).then_some(StoredFormat::Int4);
+        self.words.iter().find_map(|word| format(word)).or_else(usual)
     }
 
     /// The known model whose name this one contains: `Hermes-3-Llama-3.1-8B` is a fine-tune of Llama 3.1 8B. The one with most
