@@ -10,6 +10,7 @@ pub mod footprint;
 pub mod launched;
 pub mod line_writer;
 pub mod lines;
+mod phase_of_plan;
 pub mod planned;
 pub mod pool_lines;
 pub mod rules;
@@ -107,11 +108,16 @@ pub enum CostSource {
     /// A question that is planned: path beside the portfolio, and limits laid over those of the file.
     Workload {
         path: String,
+        /// One `[[phase]]` of it; `None`: it has none.
+        phase: Option<String>,
         limits: Box<LimitsSection>,
     },
-    /// An answer of `plan --output json`, as it was recorded; `None`: its recommendation.
+    /// An answer of `plan --output json`, as it was recorded.
     Plan {
         path: String,
+        /// One phase of it; `None`: it has none.
+        phase: Option<String>,
+        /// `None`: its recommendation.
         id: Option<String>,
     },
     Rate(Box<Rate>),
@@ -189,6 +195,24 @@ impl Portfolio {
         }
     }
 
+    /// Puts the phases of a workload that has some, or of a plan of one, in place of it, each priced by itself in the months of the whole.
+    /// `phases_of` names them in their order; none: it has none.
+    pub fn split_into_phases<E>(
+        &mut self,
+        mut phases_of: impl FnMut(&Phase) -> Result<Vec<String>, E>,
+    ) -> Result<(), E> {
+        let mut split = Vec::new();
+        for phase in std::mem::take(&mut self.phases) {
+            let names = phases_of(&phase)?;
+            split.extend(names.iter().map(|name| phase.part(name)));
+            if names.is_empty() {
+                split.push(phase);
+            }
+        }
+        self.phases = split;
+        Ok(())
+    }
+
     pub fn all_months(&self) -> impl Iterator<Item = Month> + '_ {
         (0..self.months).map(|ahead| self.start.ahead(ahead))
     }
@@ -227,6 +251,17 @@ pub(crate) fn repeated(amount: Usd, times: u32) -> Usd {
 }
 
 impl Phase {
+    /// One `[[phase]]` of its workload as a phase of its run.
+    fn part(&self, part: &str) -> Self {
+        let name = if self.name == self.run { part.to_owned() } else { format!("{}/{part}", self.name) };
+        let mut what = self.what.clone();
+        match &mut what {
+            CostSource::Workload { phase, .. } | CostSource::Plan { phase, .. } => *phase = Some(part.to_owned()),
+            CostSource::Rate(_) => {}
+        }
+        Self { name, what, ..self.clone() }
+    }
+
     /// `run/phase`, or the run alone where it is its only phase.
     pub fn path(&self) -> String {
         if self.run == self.name { self.run.clone() } else { format!("{}/{}", self.run, self.name) }

@@ -8,6 +8,7 @@ pub mod costs;
 pub mod diff;
 pub mod entries;
 pub mod gather;
+pub mod phase_costs;
 pub mod report;
 pub mod run_page;
 pub mod watch;

@@ -182,11 +182,15 @@ pub enum AnyDocument {
 impl AnyDocument {
     /// Reads the text of a plan file; the version is checked before anything else.
     pub fn read(text: &str) -> Result<Self, DocumentError> {
-        let value = error::checked(text)?;
-        if processing_document::is_processing(&value) {
-            ProcessingDocument::from_value(&value).map(|document| Self::Processing(Box::new(document)))
+        Self::from_value(&error::checked(text)?)
+    }
+
+    /// The same of JSON whose version is not checked yet.
+    pub fn from_value(value: &Value) -> Result<Self, DocumentError> {
+        if processing_document::is_processing(value) {
+            ProcessingDocument::from_value(value).map(|document| Self::Processing(Box::new(document)))
         } else {
-            PlanDocument::from_value(&value).map(|document| Self::Gpu(Box::new(document)))
+            PlanDocument::from_value(value).map(|document| Self::Gpu(Box::new(document)))
         }
     }
 
@@ -203,6 +207,30 @@ impl AnyDocument {
         match self {
             Self::Gpu(document) => &document.inputs,
             Self::Processing(document) => &document.inputs,
+        }
+    }
+
+    /// Each phase and their total, where the workload has phases.
+    pub fn phases(&self) -> Option<&PhasesRecord> {
+        match self {
+            Self::Gpu(document) => document.phases.as_ref(),
+            Self::Processing(document) => document.phases.as_ref(),
+        }
+    }
+
+    /// Name of the workload, what its file and the flags say of it, and their limits: without what nobody gave.
+    pub fn asked(&self) -> (&str, &Map<String, Value>, &Map<String, Value>) {
+        match self {
+            Self::Gpu(document) => (&document.workload.name, &document.workload.file, &document.limits),
+            Self::Processing(document) => (&document.workload.name, &document.workload.file, &document.limits),
+        }
+    }
+
+    /// What is not in the answer, and why.
+    pub fn rejected(&self) -> &[RejectionRecord] {
+        match self {
+            Self::Gpu(document) => &document.rejected,
+            Self::Processing(document) => &document.rejected,
         }
     }
 

@@ -189,3 +189,56 @@ fn a_phase_may_say_nothing_but_that_it_needs_no_gpu() {
     assert_eq!(ran.code, 2, "{}", ran.stderr);
     assert!(ran.stderr.contains("`[processing]` and `[training]` exclude each other"), "{}", ran.stderr);
 }
+
+/// Expected nano-dollars of a budget of this file.
+fn budgeted(path: &str) -> (i128, usize) {
+    let ran = gpuplan(&["budget", path, "--output", "json"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let budget: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    (nanos(&budget["total"]["cost_usd"]["expected"]), budget["phases"].as_array().unwrap().len())
+}
+
+#[test]
+fn a_budget_has_every_phase_of_a_workload_of_its_recorded_plan_and_of_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    for example in ["phases", "ppo-13b"] {
+        let document = plan(example, &[]);
+        let (total, count) =
+            (nanos(&document["total"]["cost_usd"]["expected"]), document["phases"].as_array().unwrap().len());
+        fs::write(at("plan.json"), document.to_string()).unwrap();
+        let file = fs::canonicalize(format!("examples/{example}.toml")).unwrap();
+        let dated = "currency = \"USD\"\ntax = \"excluded\"\nstart = \"2026-12\"\nmonths = 1\n";
+        let portfolio = format!("{dated}[[run]]\nname = \"r\"\nworkload = {:?}\n", file.to_str().unwrap());
+        fs::write(at("portfolio.toml"), portfolio).unwrap();
+        for path in [file.to_str().unwrap(), &at("plan.json"), &at("portfolio.toml")] {
+            assert_eq!(budgeted(path), (total, count), "{example}: {path}");
+        }
+    }
+}
+
+#[test]
+fn the_difference_of_two_plans_is_that_of_all_their_phases() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, document: &serde_json::Value| {
+        let path = folder.path().join(name);
+        fs::write(&path, document.to_string()).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (all, dear) = (plan("ppo-13b", &[]), plan("ppo-13b", &["--gpus", "A100"]));
+    let ran = gpuplan(&["diff", &write("a.json", &all), &write("b.json", &dear), "--output", "json"]);
+    let diff: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let total = |document: &serde_json::Value| nanos(&document["total"]["cost_usd"]["expected"]);
+    assert_eq!(
+        [nanos(&diff["total"]["before_usd"]), nanos(&diff["total"]["after_usd"])],
+        [total(&all), total(&dear)],
+        "{diff}"
+    );
+    let lines = diff["lines"].as_array().unwrap();
+    assert!(lines.iter().any(|line| line["what"] == "actor, machines"), "{diff}");
+
+    let page = gpuplan(&["report", &write("a.json", &all)]);
+    assert_eq!(page.code, 2, "{}", page.stderr);
+    assert!(page.stderr.contains("this plan has phases (rollouts, scores, actor, critic)"), "{}", page.stderr);
+    assert!(page.stderr.contains("gpuplan budget"), "{}", page.stderr);
+}

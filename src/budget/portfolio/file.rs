@@ -284,6 +284,7 @@ impl Reader<'_> {
         if let Some(path) = &section.workload {
             return Ok(CostSource::Workload {
                 path: path.get_ref().clone(),
+                phase: None,
                 limits: Box::new(section.limits.clone().unwrap_or_default()),
             });
         }
@@ -295,7 +296,7 @@ impl Reader<'_> {
             ));
         }
         match &section.plan {
-            Some(path) => Ok(CostSource::Plan { path: path.get_ref().clone(), id: section.id.clone() }),
+            Some(path) => Ok(CostSource::Plan { path: path.get_ref().clone(), phase: None, id: section.id.clone() }),
             None => self.rate(at).map(|rate| CostSource::Rate(Box::new(rate))),
         }
     }

@@ -1,7 +1,7 @@
 //! `PhaseCost`: what doing a phase one time costs, from a recorded plan or from stated rates, with all that a line of a budget says.
 
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::Item;
 use crate::portfolio::Rate;
@@ -9,16 +9,18 @@ use crate::portfolio::shape::Shape;
 use crate::portfolio::simulation::AVAILABILITY_IN_COMMON;
 use crate::portfolio::unit_costs::Work;
 use gpuplan_market::capacity::pool::Pool;
-use gpuplan_plan::document::{BillLineRecord, DocumentError, PlanDocument, PlanRecord, TermsRecord};
+use gpuplan_plan::document::{BillLineRecord, DocumentError, PlanDocument, PlanRecord, PriceRecord, TermsRecord};
 use gpuplan_plan::money::bill::BillItem;
 use gpuplan_plan::normal::NORMAL_90;
-use gpuplan_units::{Quantiles, Usd, UsdPerHour};
+use gpuplan_units::{Band, Quantiles, Usd, UsdPerHour};
 
 /// Why a recorded plan is no ground for a budget.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PlannedError {
     #[error(transparent)]
     Document(#[from] DocumentError),
+    #[error("it has no phase `{0}` that can be asked again")]
+    NoPhase(String),
     #[error("the bill of `{id}` adds up to ${bill} and not to ${expected}")]
     Unbalanced { id: String, bill: Usd, expected: Usd },
     #[error("no distribution has the mean ${expected}, the median ${p50} and the 90th percentile ${p90} of `{id}`")]
@@ -116,26 +118,36 @@ pub struct Placed {
     pub repeats: u32,
 }
 
+/// What was asked of one time of a phase.
+pub(super) struct Asked {
+    pub(super) file: Map<String, Value>,
+    pub(super) work: Work,
+}
+
 impl PhaseCost {
     /// From a recorded answer.
     pub fn of_plan(document: &PlanDocument, id: Option<&str>) -> Result<Self, PlannedError> {
         let plan = document.pick(id)?;
-        let (machines, cost) = (&plan.machines, plan.cost.cost_usd);
-        let is_spot = machines.purchase.is_spot();
-        let lines: Vec<PhaseCostLine> = plan.cost.bill.iter().map(|line| bill_line(plan, line)).collect();
-        let bill: Usd = lines.iter().map(|line| line.cost).sum();
-        let Quantiles { expected, p50, p90 } = cost;
-        if bill != expected {
-            return Err(PlannedError::Unbalanced { id: plan.id.clone(), bill, expected });
-        }
-        let shape = shape(plan).ok_or_else(|| PlannedError::Unfit { id: plan.id.clone(), expected, p50, p90 })?;
-        let at_spot = lines.iter().filter(|line| is_spot && matches!(line.item, Item::Machines | Item::LostWork));
-        let at_spot: Usd = at_spot.map(|line| line.cost).sum();
+        let asked = Asked { file: document.workload.file.clone(), work: Work::of(&document.workload) };
         let is_recommended = document.plans.recommendation.as_ref().is_some_and(|best| best.id == plan.id);
         Ok(Self {
-            estimate: estimated(document),
+            elsewhere: elsewhere(document, plan),
+            // Terms are those of the recommended machines.
+            terms: if is_recommended { document.terms.clone() } else { Vec::new() },
+            ..Self::of_record(plan, asked)?
+        })
+    }
+
+    /// From a recorded plan alone, with nothing beside it.
+    pub(super) fn of_record(plan: &PlanRecord, asked: Asked) -> Result<Self, PlannedError> {
+        let (machines, cost) = (&plan.machines, plan.cost.cost_usd);
+        let is_spot = machines.purchase.is_spot();
+        let lines = bill_lines(&plan.id, &plan.cost.bill, &plan.price, cost.expected)?;
+        let shape = shape(plan).ok_or_else(|| unfit(&plan.id, cost))?;
+        Ok(Self {
+            estimate: estimated(&asked.file),
             plan: Some(plan.id.clone()),
-            question: Value::Object(document.workload.file.clone()),
+            question: Value::Object(asked.file),
             machines: PhaseMachines {
                 cloud: machines.cloud.clone(),
                 region: Some(machines.region.clone()),
@@ -149,15 +161,14 @@ impl PhaseCost {
             hours: plan.time.run_hours,
             cost,
             on_demand: None,
-            spot_share: if expected > Usd::ZERO { at_spot.dollars() / expected.dollars() } else { 0.0 },
+            spot_share: spot_share(&lines, is_spot, cost.expected),
             lines,
-            estimate_share: estimate_share(plan, &shape),
+            estimate_share: estimate_share(plan.step.step_seconds, is_spot, &shape),
             shape,
-            elsewhere: elsewhere(document, plan),
-            work: Work::of(&document.workload),
+            elsewhere: Vec::new(),
+            work: asked.work,
             gpu_utilization: Some(plan.step.gpu_utilization.expected),
-            // Terms are those of the recommended machines.
-            terms: if is_recommended { document.terms.clone() } else { Vec::new() },
+            terms: Vec::new(),
             held: Vec::new(),
         })
     }
@@ -251,10 +262,10 @@ impl HeldPlan {
     }
 }
 
-/// What the estimate of a document is of: the workload as it is asked, by its content and not by the name of its file, and whatever
-/// limits were set. A copy of a file has the same error.
-fn estimated(document: &PlanDocument) -> String {
-    let mut asked = document.workload.file.clone();
+/// What an estimate is of: the workload as it is asked, by its content and not by the name of its file, and whatever limits were set. A
+/// copy of a file has the same error.
+pub(super) fn estimated(file: &Map<String, Value>) -> String {
+    let mut asked = file.clone();
     asked.remove("limits");
     asked.remove("name");
     Value::Object(asked).to_string()
@@ -296,22 +307,49 @@ fn shape(plan: &PlanRecord) -> Option<Shape> {
     replayed.or_else(|| Shape::fit(figures))
 }
 
-/// Only where spot is in it does anything but the estimate move a plan.
-fn estimate_share(plan: &PlanRecord, shape: &Shape) -> f64 {
-    let of_step = (plan.step.step_seconds.high / plan.step.step_seconds.expected).ln() / NORMAL_90;
-    let is_risky = plan.machines.purchase.is_spot() && shape.spread() > 0.0;
-    if is_risky { (of_step / shape.spread()).powi(2).min(1.0) } else { 1.0 }
+/// Only where spot is in it does anything but the estimate, of a step or of all the work, move a plan.
+pub(super) fn estimate_share(estimated: Band, is_spot: bool, shape: &Shape) -> f64 {
+    let of_estimate = (estimated.high / estimated.expected).ln() / NORMAL_90;
+    let is_risky = is_spot && shape.spread() > 0.0;
+    if is_risky { (of_estimate / shape.spread()).powi(2).min(1.0) } else { 1.0 }
+}
+
+/// Part of the cost that is paid at a spot price.
+pub(super) fn spot_share(lines: &[PhaseCostLine], is_spot: bool, expected: Usd) -> f64 {
+    let at_spot = lines.iter().filter(|line| is_spot && matches!(line.item, Item::Machines | Item::LostWork));
+    let at_spot: Usd = at_spot.map(|line| line.cost).sum();
+    if expected > Usd::ZERO { at_spot.dollars() / expected.dollars() } else { 0.0 }
+}
+
+pub(super) fn unfit(id: &str, cost: Quantiles<Usd>) -> PlannedError {
+    PlannedError::Unfit { id: id.to_owned(), expected: cost.expected, p50: cost.p50, p90: cost.p90 }
 }
 
 /// Where no distribution has its figures, nothing evens out.
 fn variance_in_common(plan: &PlanRecord) -> f64 {
-    let of_estimate = shape(plan).map_or(1.0, |shape| estimate_share(plan, &shape));
+    let of_estimate = shape(plan)
+        .map_or(1.0, |shape| estimate_share(plan.step.step_seconds, plan.machines.purchase.is_spot(), &shape));
     let of_market = if plan.machines.purchase.is_spot() { AVAILABILITY_IN_COMMON } else { 0.0 };
     of_estimate + (1.0 - of_estimate) * of_market
 }
 
-fn bill_line(plan: &PlanRecord, line: &BillLineRecord) -> PhaseCostLine {
-    let (item, price) = (item(&line.item), &plan.price);
+/// The bill of a plan, which has to add up to what the plan is expected to cost.
+pub(super) fn bill_lines(
+    id: &str,
+    bill: &[BillLineRecord],
+    price: &PriceRecord,
+    expected: Usd,
+) -> Result<Vec<PhaseCostLine>, PlannedError> {
+    let lines: Vec<PhaseCostLine> = bill.iter().map(|line| bill_line(price, line)).collect();
+    let bill: Usd = lines.iter().map(|line| line.cost).sum();
+    if bill != expected {
+        return Err(PlannedError::Unbalanced { id: id.to_owned(), bill, expected });
+    }
+    Ok(lines)
+}
+
+fn bill_line(price: &PriceRecord, line: &BillLineRecord) -> PhaseCostLine {
+    let item = item(&line.item);
     // The basis of lost work is that of the risk; its price is the machines'.
     let is_machine = matches!(item, Item::Machines | Item::LostWork);
     let (source, dated) = split_basis(&line.basis);

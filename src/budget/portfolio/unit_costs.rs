@@ -6,7 +6,7 @@ use serde::Serialize;
 use gpuplan_plan::document::WorkloadRecord;
 use gpuplan_units::Usd;
 use gpuplan_units::quantity::parse_count;
-use gpuplan_workload::file::Scalar;
+use gpuplan_workload::file::{Scalar, WorkloadFile};
 
 /// Expected cost of one time, before tax and before commitments, by what the workload states; null: it does not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
@@ -45,12 +45,15 @@ impl Work {
             let each = if serving.answer_tokens > 0 { serving.answer_tokens } else { serving.prompt_tokens };
             return Self { requests, tokens: requests.map(|requests| requests * f64::from(each)), ..Self::default() };
         }
-        let Ok(file) = workload.workload_file() else { return Self::default() };
+        workload.workload_file().map_or_else(|_| Self::default(), |file| Self::of_file(&file, workload.global_batch))
+    }
+
+    /// As the file of a training states it; `global_batch` is in samples, `None` where nobody knows.
+    pub fn of_file(file: &WorkloadFile, global_batch: Option<u64>) -> Self {
         let (training, data) = (&file.training, &file.data);
         let epochs = count(training.epochs.as_ref());
         let passes = epochs.unwrap_or(1.0);
-        let of_steps =
-            count(training.steps.as_ref()).zip(workload.global_batch).map(|(steps, batch)| steps * batch as f64);
+        let of_steps = count(training.steps.as_ref()).zip(global_batch).map(|(steps, batch)| steps * batch as f64);
         let of_data = |stated| count(stated).filter(|_| epochs.is_some());
         let samples = count(training.samples.as_ref()).or(of_data(data.samples.as_ref())).map(|count| count * passes);
         let tokens = count(training.tokens.as_ref()).or(of_data(data.tokens.as_ref())).map(|count| count * passes);

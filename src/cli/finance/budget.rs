@@ -3,45 +3,33 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
 use clap::Args;
 
 use crate::arguments::global::OutputFormat;
 use crate::arguments::measured::MeasuredArguments;
 use crate::arguments::prices::PriceArguments;
-use crate::arguments::workload::WorkloadArguments;
 use crate::finance::actual::{planned, show_status, spent};
 use crate::finance::alert;
-use crate::question::answer::{compute_on, context, gathered_with};
-use crate::question::fitting;
+use crate::finance::phase_costs::Planner;
 use crate::question::measurements::Measurements;
-use crate::question::workload;
 use crate::session::diagnostic::{Diagnostic, Exit, meant_in_toml};
 use crate::session::input::read_text;
 use crate::session::{Catalogs, Session};
 use gpuplan_budget::portfolio::budget::months_for;
 use gpuplan_budget::portfolio::calendar::Month;
 use gpuplan_budget::portfolio::footprint::footprint;
-use gpuplan_budget::portfolio::planned::{HeldPlan, PhaseCost, PlannedError};
+use gpuplan_budget::portfolio::planned::PhaseCost;
 use gpuplan_budget::portfolio::rules::BudgetRule;
 use gpuplan_budget::portfolio::verdict::{RuleResult, Verdict};
-use gpuplan_budget::portfolio::{CostSource, Phase, Portfolio, PortfolioError};
+use gpuplan_budget::portfolio::{CostSource, Portfolio, PortfolioError};
 use gpuplan_budget::status::status;
 use gpuplan_budget::{Budget, Charge, budget, charges};
-use gpuplan_hardware::CloudId;
-use gpuplan_market::Capacity;
-use gpuplan_market::capacity::pool::Pool;
-use gpuplan_plan::document::{InputsRecord, PlanDocument, PlanRecord};
+use gpuplan_plan::document::InputsRecord;
 use gpuplan_report::finance::focus::{FocusVersion, write};
 use gpuplan_report::finance::rules_text::words;
 use gpuplan_report::finance::{budget_json, budget_text};
 use gpuplan_runstore::sha256;
-use gpuplan_units::UsdPerHour;
-use gpuplan_workload::file::{LimitsSection, WorkloadFile};
-
-/// Clouds that answered for one workload of a portfolio are not asked again for the next.
-const ASKED_LATELY: &str = "1h";
 
 #[derive(Debug, Args)]
 pub struct BudgetArguments {
@@ -195,20 +183,24 @@ fn ask(arguments: &BudgetArguments, session: &Session) -> Result<Asked, Diagnost
         policy_sha256: policy.map(|policy| sha256(format!("{policy:?}").as_bytes())),
         seed: session.seed,
     };
+    let pools = portfolio.pools.clone();
     let mut planner = Planner {
-        arguments,
+        file: &arguments.file,
+        prices: &arguments.prices,
+        measured: &arguments.measured,
         session,
         capacity: &capacity,
-        pools: &portfolio.pools,
+        pools: &pools,
         catalogs: &catalogs,
         documents: BTreeMap::new(),
     };
+    portfolio.split_into_phases(|phase| planner.phases_of(phase))?;
     let once = portfolio.phases.iter().map(|phase| planner.once(phase)).collect::<Result<Vec<PhaseCost>, _>>()?;
     if !is_portfolio(&text) {
-        // A single run has the months that it takes.
-        for (phase, once) in portfolio.phases.iter_mut().zip(&once) {
-            phase.months = months_for(phase.start, once.hours.expected);
-            portfolio.months = phase.months;
+        // A single run has the months that it takes, one of its phases after the other.
+        portfolio.months = months_for(portfolio.start, once.iter().map(|once| once.hours.expected).sum());
+        for phase in &mut portfolio.phases {
+            phase.months = portfolio.months;
         }
     }
     Ok(Asked { file: arguments.file.clone(), portfolio, once, inputs, catalogs })
@@ -228,9 +220,9 @@ fn portfolio(path: &Path, text: &str, session: &Session) -> Result<Portfolio, Di
     let part = |part: Option<&OsStr>| part.unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     let (file, name) = (part(path.file_name()), part(path.file_stem()));
     let what = if is_plan {
-        CostSource::Plan { path: file, id: None }
+        CostSource::Plan { path: file, phase: None, id: None }
     } else {
-        CostSource::Workload { path: file, limits: Box::default() }
+        CostSource::Workload { path: file, phase: None, limits: Box::default() }
     };
     Ok(Portfolio::of_single_phase(&name, what, Month::containing(session.now)))
 }
@@ -241,7 +233,8 @@ fn is_plan(text: &str) -> bool {
 
 /// Not a single plan or workload.
 fn is_portfolio(text: &str) -> bool {
-    !is_plan(text) && !text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("model"))
+    let is_workload = |table: toml::Table| ["model", "phase", "processing"].iter().any(|key| table.contains_key(*key));
+    !is_plan(text) && !text.parse().is_ok_and(is_workload)
 }
 
 /// What people write into a `[[run]]`, and what belongs into its workload.
@@ -262,175 +255,4 @@ fn refused(path: &Path, error: PortfolioError) -> Diagnostic {
             meant.chain(["examples/portfolio.toml shows every key".to_owned()]).fold(diagnostic, Diagnostic::hint)
         }
     }
-}
-
-/// Answers each question once, however many phases ask it.
-struct Planner<'a> {
-    arguments: &'a BudgetArguments,
-    session: &'a Session,
-    capacity: &'a Capacity,
-    pools: &'a [Pool],
-    catalogs: &'a Catalogs,
-    /// By the question.
-    documents: BTreeMap<String, Rc<PlanDocument>>,
-}
-
-impl Planner<'_> {
-    fn once(&mut self, phase: &Phase) -> Result<PhaseCost, Diagnostic> {
-        self.costs(&phase.what).map_err(|mut diagnostic| {
-            let (file, line, path) = (self.arguments.file.display(), phase.line, phase.path());
-            diagnostic.message = format!("{file} line {line}, `{path}`: {}", diagnostic.message);
-            diagnostic
-        })
-    }
-
-    fn costs(&mut self, what: &CostSource) -> Result<PhaseCost, Diagnostic> {
-        match what {
-            CostSource::Rate(rate) => {
-                let mut once = PhaseCost::of_rate(rate).ok_or_else(|| {
-                    Diagnostic::usage("its cost is beyond counting").hint("check `usd_per_hour`, `nodes` and `hours`")
-                })?;
-                let pools = self.pools.iter().enumerate();
-                once.held = pools.filter_map(|(at, pool)| HeldPlan::of_the_same(at, pool, &once)).collect();
-                Ok(once)
-            }
-            CostSource::Workload { path, limits } => {
-                let key = format!("{path} {}", serde_json::json!(limits));
-                let document = self.answered(&key, |planner| planner.planned(path, limits, None))?;
-                if document.plans.recommendation.is_none() {
-                    return Err(nothing_rented());
-                }
-                let mut once = PhaseCost::of_plan(&document, None).map_err(|error| no_plan(&error))?;
-                once.on_demand = self.on_demand(&once);
-                for (at, pool) in self.pools.iter().enumerate() {
-                    let on_pool = format!("{key} on {}", pool.name);
-                    let document =
-                        self.answered(&on_pool, |planner| planner.planned(path, limits, Some(&pool.name)))?;
-                    let Some(plan) = cheapest(&document, |plan| plan.cost.full_cost_usd.is_some()) else { continue };
-                    once.held.extend(held_plan(&document, plan, at)?);
-                }
-                Ok(once)
-            }
-            CostSource::Plan { path, id } => {
-                let document = self.answered(path, |planner| planner.recorded(path))?;
-                self.cost_of_recorded(&document, id.as_deref())
-            }
-        }
-    }
-
-    /// What its machine costs on demand where it runs, as it is priced today.
-    fn on_demand(&self, once: &PhaseCost) -> Option<UsdPerHour> {
-        let machines = &once.machines;
-        let Catalogs { hardware, market } = self.catalogs;
-        let instance = hardware.find_instance(&CloudId::new(&machines.cloud), machines.instance_type.as_deref()?)?;
-        market.on_demand_rate(instance, machines.region.as_deref()?)
-    }
-
-    /// A recorded plan on machines that are held is one way to run it; the cheapest rented plan beside it is the other.
-    fn cost_of_recorded(&self, document: &PlanDocument, id: Option<&str>) -> Result<PhaseCost, Diagnostic> {
-        let cost = |id| PhaseCost::of_plan(document, id).map_err(|error| no_plan(&error));
-        let chosen = document.pick(id).map_err(|error| no_plan(&error.into()))?;
-        if chosen.cost.full_cost_usd.is_none() {
-            return cost(id);
-        }
-        let machines = &chosen.machines;
-        let at = self
-            .pools
-            .iter()
-            .position(|pool| pool.cloud == machines.cloud && pool.instance_type == machines.instance_type)
-            .ok_or_else(|| {
-                Diagnostic::usage(format!(
-                    "plan `{}` is on {} that are held, and neither the portfolio nor capacity.toml says how many there are",
-                    chosen.id, machines.instance_type
-                ))
-                .hint("gpuplan budget FILE --capacity capacity.toml")
-            })?;
-        let Some(rented) = cheapest(document, |plan| plan.cost.full_cost_usd.is_none()) else {
-            return Err(nothing_rented());
-        };
-        let mut once = cost(Some(&rented.id))?;
-        once.held.extend(held_plan(document, chosen, at)?);
-        Ok(once)
-    }
-
-    fn answered(
-        &mut self,
-        question: &str,
-        answer: impl FnOnce(&Self) -> Result<PlanDocument, Diagnostic>,
-    ) -> Result<Rc<PlanDocument>, Diagnostic> {
-        if let Some(known) = self.documents.get(question) {
-            return Ok(Rc::clone(known));
-        }
-        let document = Rc::new(answer(self)?);
-        self.documents.insert(question.to_owned(), Rc::clone(&document));
-        Ok(document)
-    }
-
-    fn beside_portfolio(&self, path: &str) -> PathBuf {
-        self.arguments.file.parent().unwrap_or(Path::new("")).join(path)
-    }
-
-    /// As `plan --output json` answers it with this pool as the only machines that are held, or without any.
-    fn planned(&self, path: &str, limits: &LimitsSection, pool: Option<&str>) -> Result<PlanDocument, Diagnostic> {
-        let arguments = WorkloadArguments { file: Some(self.beside_portfolio(path)), ..WorkloadArguments::default() };
-        let file =
-            workload::read(&arguments)?.overlay(WorkloadFile { limits: limits.clone(), ..WorkloadFile::default() });
-        let given = &self.arguments.prices;
-        let max_age = if self.documents.is_empty() || !given.live {
-            given.max_age.clone()
-        } else {
-            Some(ASKED_LATELY.to_owned())
-        };
-        let prices = PriceArguments {
-            live: given.live,
-            max_age,
-            accept_stale_prices: given.accept_stale_prices,
-            capacity: given.capacity.clone(),
-            policy: given.policy.clone(),
-        };
-        let capacity = self.capacity.with_only(pool);
-        let measured = Measurements::find(&self.arguments.measured, self.session)?;
-        workload::resolve(&file, &self.session.models()?)?;
-        let gathered = gathered_with(&capacity, &file.limits, &prices, self.session)?;
-        let answered = compute_on(gathered, &file, &measured, self.session)?;
-        if answered.set.recommendation.is_none() && self.pools.is_empty() {
-            let mut diagnostic = fitting::refused(&answered, &file, self.session);
-            diagnostic.message = format!("{path}: {}", diagnostic.message);
-            return Err(diagnostic);
-        }
-        Ok(PlanDocument::new(&answered.set, &context(&answered, &file, self.session)?))
-    }
-
-    fn recorded(&self, path: &str) -> Result<PlanDocument, Diagnostic> {
-        let path = self.beside_portfolio(path);
-        let text = read_text(&path)?;
-        PlanDocument::read(&text).map_err(|error| no_plan(&error.into()))
-    }
-}
-
-/// Of all plans that a document shows, the cheapest of these.
-fn cheapest(document: &PlanDocument, is_wanted: impl Fn(&PlanRecord) -> bool) -> Option<&PlanRecord> {
-    let plans =
-        document.plans.recommendation.iter().chain(&document.plans.frontier).chain(&document.plans.alternatives);
-    plans
-        .filter(|plan| is_wanted(plan))
-        .min_by(|a, b| (a.cost.cost_usd.expected, &a.id).cmp(&(b.cost.cost_usd.expected, &b.id)))
-}
-
-/// `None`: no distribution has its hours.
-fn held_plan(document: &PlanDocument, plan: &PlanRecord, pool: usize) -> Result<Option<HeldPlan>, Diagnostic> {
-    let once = PhaseCost::of_plan(document, Some(&plan.id)).map_err(|error| no_plan(&error))?;
-    Ok(HeldPlan::of_plan(pool, once))
-}
-
-/// What does not fit on held machines would have no price.
-fn nothing_rented() -> Diagnostic {
-    Diagnostic::usage(
-        "no plan on rented machines is known: what does not fit on the machines that are held would have no price",
-    )
-    .hint("widen the `limits` of the run, such as `clouds` and `deadline`, so that machines can be rented too")
-}
-
-fn no_plan(error: &PlannedError) -> Diagnostic {
-    Diagnostic::usage(error).hint("gpuplan plan FILE --output json >plan.json")
 }

@@ -176,6 +176,14 @@ fn read_budget(path: &Path, budget: Value) -> Result<Budget, Diagnostic> {
 fn read_plan(path: &Path, document: &Value, arguments: &ReportArguments) -> Result<PlanDocument, Diagnostic> {
     let refused = |error: DocumentError| plan_file::refused(path, &error);
     let document = PlanDocument::from_value(document).map_err(refused)?;
+    if let Some(all) = &document.phases {
+        let names: Vec<&str> = all.phases.iter().map(|phase| phase.name.as_str()).collect();
+        let message =
+            format!("{}: this plan has phases ({}), and a page of a plan shows one", path.display(), names.join(", "));
+        return Err(Diagnostic::usage(message)
+            .hint(format!("gpuplan budget {} --output json >budget.json", path.display()))
+            .hint("gpuplan report budget.json   shows what all of them cost"));
+    }
     let stated = document.workload.workload_file().map_err(refused)?;
     let asked = workload::read(&arguments.question.workload)?;
     plan_file::is_unchanged(path, &stated, &asked, &workload::limits(&arguments.question.limits))?;

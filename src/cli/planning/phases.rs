@@ -25,48 +25,69 @@ pub fn run(
     arguments: &PlanArguments,
     session: &Session,
 ) -> Result<Exit, Diagnostic> {
-    let phases = file.phases()?;
-    let (catalogs, whole) = gathered(&file.limits, &arguments.question.prices, session)?;
-    let headline = session.warn_about_age(&catalogs.market);
-    let question = Question { whole, measured, session };
-    let unhurried = vec![None; phases.len()];
-    let mut answers = question.answers(&phases, &unhurried, &catalogs)?;
-    let mut total = Total::sum(&taken(&answers));
-    let deadline = question.whole.deadline;
-    // A service runs for its hours, whatever the deadline of what comes before it.
-    let hours: Vec<f64> =
-        answers.iter().map(|answer| if answer.is_service { 0.0 } else { answer.taken.hours.p90 }).collect();
-    if let Some(deadline) = deadline.filter(|deadline| hours.iter().sum::<f64>() > deadline.0) {
-        let shares: Vec<Option<Hours>> =
-            shares(deadline, &hours).into_iter().map(|share| (share.0 > 0.0).then_some(share)).collect();
-        answers = question.answers(&phases, &shares, &catalogs)?;
-        total = Total::sum(&taken(&answers));
-    }
-    let whole = Whole { name: file.name.as_deref().unwrap_or("workload"), file, answers: &answers, total, deadline };
+    let gathered = gathered(&file.limits, &arguments.question.prices, session)?;
+    let headline = session.warn_about_age(&gathered.0.market);
+    let (answers, question) = answers(file, measured, gathered, session)?;
+    let whole = question.whole(file, &answers);
     match session.output {
         OutputFormat::Json => session.printer.data(&pretty(&document(&whole)))?,
         OutputFormat::Table => session.printer.data(&text(&whole, headline.as_deref(), session.width))?,
         OutputFormat::Csv => {
             return Err(Diagnostic::usage("plans of several phases cannot be printed as CSV")
-                .hint(format!("--phase {}", phases[0].name)));
+                .hint(format!("--phase {}", answers[0].name)));
         }
     };
-    question.within_budget(&total)
+    question.within_budget(&whole.total)
 }
 
-fn taken(answers: &[Answer]) -> Vec<Taken> {
-    answers.iter().map(|answer| answer.taken).collect()
+/// The document of all phases, as `plan --output json` gives it, with nothing said of a budget that it exceeds.
+pub fn recorded(
+    file: &WorkloadFile,
+    measured: &Measurements,
+    gathered: (Catalogs, Limits),
+    session: &Session,
+) -> Result<AnyDocument, Diagnostic> {
+    let (answers, question) = answers(file, measured, gathered, session)?;
+    Ok(document(&question.whole(file, &answers)))
+}
+
+/// Each phase at its leisure; where all of them together are later than a deadline, each with its share of that.
+fn answers<'a>(
+    file: &WorkloadFile,
+    measured: &'a Measurements,
+    (catalogs, limits): (Catalogs, Limits),
+    session: &'a Session,
+) -> Result<(Vec<Answer>, Question<'a>), Diagnostic> {
+    let phases = file.phases()?;
+    let question = Question { limits, measured, session };
+    let answers = question.answers(&phases, &vec![None; phases.len()], &catalogs)?;
+    // A service runs for its hours, whatever the deadline of what comes before it.
+    let hours: Vec<f64> =
+        answers.iter().map(|answer| if answer.is_service { 0.0 } else { answer.taken.hours.p90 }).collect();
+    let Some(deadline) = question.limits.deadline.filter(|deadline| hours.iter().sum::<f64>() > deadline.0) else {
+        return Ok((answers, question));
+    };
+    let shares: Vec<Option<Hours>> =
+        shares(deadline, &hours).into_iter().map(|share| (share.0 > 0.0).then_some(share)).collect();
+    let answers = question.answers(&phases, &shares, &catalogs)?;
+    Ok((answers, question))
 }
 
 /// What is the same for all phases.
 struct Question<'a> {
-    /// Limits of the whole.
-    whole: Limits,
+    /// Of the whole.
+    limits: Limits,
     measured: &'a Measurements,
     session: &'a Session,
 }
 
 impl Question<'_> {
+    fn whole<'a>(&self, file: &'a WorkloadFile, answers: &'a [Answer]) -> Whole<'a> {
+        let taken: Vec<Taken> = answers.iter().map(|answer| answer.taken).collect();
+        let name = file.name.as_deref().unwrap_or("workload");
+        Whole { name, file, answers, total: Total::sum(&taken), deadline: self.limits.deadline }
+    }
+
     /// Each phase by its own limits; deadline and budget that stand above the phases are those of all together. Only what is handed over makes
     /// a phase wait for the one before it: the others are planned beside each other.
     fn answers(
@@ -112,13 +133,13 @@ impl Question<'_> {
             diagnostic
         };
         let mut own = Limits::read(&file.limits, &catalogs.hardware, self.session.now)?;
-        own.offers.accept_stale = self.whole.offers.accept_stale;
+        own.offers.accept_stale = self.limits.offers.accept_stale;
         settle_places(&mut own, &catalogs).map_err(said)?;
-        own.launchable.clone_from(&self.whole.launchable);
+        own.launchable.clone_from(&self.limits.launchable);
         let limits = Limits {
             deadline: own.deadline.or(deadline),
-            policy: self.whole.policy.clone(),
-            seed: self.whole.seed,
+            policy: self.limits.policy.clone(),
+            seed: self.limits.seed,
             ..own
         };
         if file.processing.is_some() {
@@ -165,7 +186,7 @@ impl Question<'_> {
 
     /// After the answer: a total that is likely to cost more than may be spent is no success.
     fn within_budget(&self, total: &Total) -> Result<Exit, Diagnostic> {
-        match self.whole.budget.filter(|budget| total.cost_usd.p90 > *budget) {
+        match self.limits.budget.filter(|budget| total.cost_usd.p90 > *budget) {
             None => Ok(Exit::Done),
             Some(budget) => {
                 let (p90, budget) = (format::usd(total.cost_usd.p90), format::usd(budget));

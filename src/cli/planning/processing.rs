@@ -52,6 +52,16 @@ pub fn run(file: &WorkloadFile, arguments: &PlanArguments, session: &Session) ->
     if set.recommendation.is_some() { Ok(Exit::Done) } else { Err(nothing_fits(&set, &catalogs, &limits)) }
 }
 
+/// The document of work without GPU that is no phase of anything, as `plan --output json` gives it.
+pub fn recorded(
+    file: &WorkloadFile,
+    (catalogs, limits): &(Catalogs, Limits),
+    session: &Session,
+) -> Result<AnyDocument, Diagnostic> {
+    let phase = Phase { name: file.name.clone().unwrap_or_default(), file: file.clone(), hands_over: None };
+    answer(&phase, file, None, limits, catalogs, session).map(|answer| answer.document)
+}
+
 /// For the answer of several phases.
 pub fn answer(
     phase: &Phase,
