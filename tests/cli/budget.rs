@@ -324,6 +324,28 @@ fn machines_that_are_held_are_never_sold_twice() {
 }
 
 #[test]
+fn a_slower_step_costs_on_machines_of_ones_own_too_and_what_costs_nothing_depends_on_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let workload = fs::canonicalize("examples/llama-3.1-8b-finetune.toml").unwrap();
+    let ask = |hourly: &str, more: &[&str]| {
+        let own = format!(
+            "[[own]]\nname = \"dgx\"\ngpu = \"h100-sxm5-80\"\ngpus_per_node = 8\nnodes = 2\nusd_per_hour = \"{hourly}\"\nfull_usd_per_hour = \"14\"\n"
+        );
+        let run = format!("[[run]]\nname = \"tune\"\nteam = \"research\"\nworkload = {workload:?}\nrepeats = 4\n");
+        portfolio(folder.path(), &format!("{HEAD}{own}{run}"), more)
+    };
+    let budget = ask("10", &["--output", "json"]).json();
+    let bars = budget["sensitivity"].as_array().unwrap();
+    let bar = bars.iter().find(|bar| bar["what"] == "throughput").unwrap();
+    let added = |key: &str| bar[key].as_str().unwrap().parse::<f64>().unwrap();
+    let lines = budget["lines"].as_array().unwrap();
+    assert!(lines.iter().all(|line| line["cloud"] == "own"), "{budget}");
+    assert!(added("low_usd") < 0.0 && added("high_usd") > 0.0, "{bar}");
+    let free = ask("0", &[]);
+    assert!(!free.stdout.contains("What the total depends on"), "{}", free.stdout);
+}
+
+#[test]
 fn a_broken_rule_is_exit_code_4_a_warning_or_allowed() {
     let folder = tempfile::tempdir().unwrap();
     let run = "[[run]]\nname = \"one\"\nteam = \"research\"\nusd_per_hour = \"2\"\nhours = 100\nhours_p90 = 150\ncloud = \"aws\"\nsource = \"a quote\"\n\

@@ -100,7 +100,7 @@ fn sections(budget: &Budget, most: usize) -> Vec<Section> {
     sections.extend(commitments(budget));
     sections.extend(term_commitments(budget));
     sections.extend(other_clouds(budget, most));
-    sections.push(sensitivity(budget));
+    sections.extend(sensitivity(budget));
     sections.extend(budget.footprint.as_ref().map(|footprint| carbon_text::section(footprint, most)));
     sections
 }
@@ -355,7 +355,7 @@ fn other_clouds(budget: &Budget, most: usize) -> Option<Section> {
     (!rows.is_empty()).then(|| Section { title: "Each phase on another cloud".to_owned(), columns, rows, foot })
 }
 
-fn sensitivity(budget: &Budget) -> Section {
+fn sensitivity(budget: &Budget) -> Option<Section> {
     let columns = vec![
         Column::left("what moves it", 0),
         Column::left("from", 0),
@@ -375,10 +375,11 @@ fn sensitivity(budget: &Budget) -> Section {
             bar.basis.clone(),
         ]
     });
-    Section {
+    let rows: Vec<Vec<String>> = rows.collect();
+    (!rows.is_empty()).then(|| Section {
         title: "What the total depends on, one thing at a time".to_owned(),
-        rows: rows.collect(),
+        rows,
         columns,
         foot: String::new(),
-    }
+    })
 }

@@ -230,7 +230,7 @@ pub fn report(budget: &Budget, now: Timestamp) -> Report {
     if !budget.commitments.is_empty() {
         sections.push(commitments(budget));
     }
-    if !budget.sensitivity.is_empty() {
+    if budget.sensitivity.iter().any(|bar| bar.low_usd != bar.high_usd) {
         sections.push(sensitivity(budget));
     }
     sections.extend(budget.footprint.as_ref().map(carbon::section));

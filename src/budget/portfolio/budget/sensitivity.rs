@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::charge::Item;
 use crate::portfolio::calendar::Month;
 use crate::portfolio::lines::CostedPhase;
+use crate::portfolio::shape::Shape;
 use crate::portfolio::simulation::{SPOT_PRICE_STEP, months_ahead};
 use crate::portfolio::{Portfolio, Tax};
 use gpuplan_plan::normal::NORMAL_90;
@@ -37,7 +38,7 @@ pub fn sensitivity_bars(portfolio: &Portfolio, costed: &[CostedPhase], now: Mont
     let levers = [
         list_price(costed),
         spot_price(costed, now),
-        throughput(costed),
+        throughput(portfolio, costed),
         interruptions(costed),
         data_size(portfolio, costed),
     ];
@@ -127,13 +128,21 @@ fn spot_price(costed: &[CostedPhase], now: Month) -> Lever {
     Lever { what: "spot prices", low: end(-1.0), high: end(1.0), basis }
 }
 
-fn throughput(costed: &[CostedPhase]) -> Lever {
+/// On machines that are held a slower step costs what using them longer does; on rented ones, all that is paid by the hour.
+fn throughput(portfolio: &Portfolio, costed: &[CostedPhase]) -> Lever {
     let added = |sign: f64| {
-        sum_of_phases(costed, |costed| {
+        let moved = |shape: &Shape, deviations: f64| shape.ratio_at(deviations) - shape.ratio_at(0.0);
+        let rented = sum_of_phases(costed, |costed| {
             let deviations = sign * NORMAL_90 * costed.once.estimate_share.sqrt();
-            costed.once.cost.expected.dollars()
-                * (costed.once.shape.ratio_at(deviations) - costed.once.shape.ratio_at(0.0))
-        })
+            costed.once.cost.expected.dollars() * moved(&costed.once.shape, deviations)
+        });
+        let placed = costed.iter().flat_map(|costed| costed.placed.iter().map(|placed| (placed, costed.once)));
+        let held = placed.map(|(placed, once)| {
+            let held = &once.held[placed.held];
+            let hourly = portfolio.pools[held.pool].marginal.dollars();
+            f64::from(placed.repeats) * hourly * held.machine_hours * moved(&held.shape, sign * NORMAL_90)
+        });
+        rented + held.sum::<f64>()
     };
     Lever {
         what: "throughput",
