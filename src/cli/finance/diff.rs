@@ -70,10 +70,23 @@ fn read(path: &Path, session: &Session) -> Result<Value, Diagnostic> {
     } else {
         fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error))?
     };
-    serde_json::from_str(&text).map_err(|error| {
-        Diagnostic::usage(format!("{} is not valid JSON: {error}", path.display()))
-            .hint("gpuplan plan FILE --output json >before.json")
-    })
+    serde_json::from_str(&text).map_err(|error| not_an_answer(path, &text, &error))
+}
+
+/// A question in place of its answer is what people try first.
+fn not_an_answer(path: &Path, text: &str, error: &serde_json::Error) -> Diagnostic {
+    let shown = path.display();
+    let asks = |what: &str, command: &str| {
+        Diagnostic::usage(format!("{shown} is {what}, and answers are compared"))
+            .hint(format!("gpuplan {command} {shown} --output json >{}", path.with_extension("json").display()))
+            .hint(format!("gpuplan diff {} ...", path.with_extension("json").display()))
+    };
+    match text.parse::<toml::Table>() {
+        Ok(table) if table.contains_key("run") => asks("a portfolio", "budget"),
+        Ok(table) if !table.is_empty() => asks("a workload", "plan"),
+        _ => Diagnostic::usage(format!("{shown} is not valid JSON: {error}"))
+            .hint("gpuplan plan FILE --output json >before.json"),
+    }
 }
 
 fn broken(path: &Path, diff: &Diff, session: &Session) -> Result<Vec<Broken>, Diagnostic> {

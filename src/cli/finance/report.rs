@@ -15,6 +15,7 @@ use crate::question::fitting::refused;
 use crate::question::{plan_file, workload};
 use crate::runs::journal::{journal_if_any, unknown_run};
 use crate::session::diagnostic::{Diagnostic, Exit};
+use crate::session::input::read_text;
 use crate::session::{Catalogs, Session};
 use gpuplan_hardware::{CloudId, Hardware};
 use gpuplan_launch::journal::RunRecord;
@@ -161,10 +162,23 @@ fn of_plan(
 /// A recorded plan or budget. `None`: no file was given, or it is a workload.
 fn recorded(arguments: &ReportArguments) -> Result<Option<(&Path, Value)>, Diagnostic> {
     let path = arguments.question.workload.file.as_deref();
-    let Some((path, text)) = path.zip(plan_file::json_text(path)?) else { return Ok(None) };
+    let Some((path, text)) = path.zip(plan_file::json_text(path)?) else {
+        return path.map_or(Ok(None), |path| is_no_portfolio(path).map(|()| None));
+    };
     let value = serde_json::from_str(&text)
         .map_err(|error| plan_file::refused(path, &DocumentError::NotJson { detail: error.to_string() }))?;
     Ok(Some((path, value)))
+}
+
+/// The page of a portfolio is that of its budget.
+fn is_no_portfolio(path: &Path) -> Result<(), Diagnostic> {
+    if !read_text(path)?.parse::<toml::Table>().is_ok_and(|table| table.contains_key("run")) {
+        return Ok(());
+    }
+    let shown = path.display();
+    Err(Diagnostic::usage(format!("{shown} is a portfolio, and its budget is what is shown"))
+        .hint(format!("gpuplan budget {shown} --output json >budget.json"))
+        .hint("gpuplan report budget.json"))
 }
 
 fn read_budget(path: &Path, budget: Value) -> Result<Budget, Diagnostic> {
