@@ -197,13 +197,7 @@ impl EstimateCase {
         let (Some(layers), Some(hidden)) = (stated.layers, stated.hidden) else {
             let preset = preset.ok_or_else(|| format!("`{name}` has neither layers and hidden nor a known name"))?;
             assumed.push(format!("model={}", preset.name));
-            let encoder_tokens =
-                stated.encoder_tokens.filter(|_| preset.encoder_layers > 0).map(|tokens| tokens.min(1 << 24));
-            return Ok(Model {
-                tied_embeddings: stated.tied_embeddings.unwrap_or(preset.tied_embeddings),
-                encoder_tokens: encoder_tokens.unwrap_or(preset.encoder_tokens),
-                ..preset
-            });
+            return self.as_stated(preset);
         };
         let (layers, hidden) = (within("layers", layers, 100_000)?, within("hidden", hidden, LARGEST_WIDTH)?);
         let heads = within("heads", stated.heads.unwrap_or_else(|| (hidden / 128).max(1)), LARGEST_WIDTH)?;
@@ -249,6 +243,30 @@ impl EstimateCase {
         };
         self.infer_open_forms(&mut model, parameters);
         Ok(model)
+    }
+
+    /// A model of the catalog with what the case states otherwise of its shape: a vocabulary or a width of one's own.
+    fn as_stated(&self, preset: Model) -> Result<Model, String> {
+        let stated = &self.model;
+        let size =
+            |name, value: Option<u32>, preset| value.map_or(Ok(preset), |size| within(name, size, LARGEST_WIDTH));
+        let heads = size("heads", stated.heads, preset.heads)?;
+        let encoder_tokens = stated.encoder_tokens.filter(|_| preset.encoder_layers > 0);
+        let model = Model {
+            layers: stated.layers.map_or(Ok(preset.layers), |layers| within("layers", layers, 100_000))?,
+            hidden: size("hidden", stated.hidden, preset.hidden)?,
+            heads,
+            kv_heads: stated.kv_heads.map_or(Ok(preset.kv_heads), |kv_heads| within("kv_heads", kv_heads, heads))?,
+            head_dim: size("head_dim", stated.head_dim, preset.head_dim)?,
+            ffn_hidden: size("ffn_hidden", stated.ffn_hidden, preset.ffn_hidden)?,
+            vocab: stated.vocab.map_or(preset.vocab, |vocab| vocab.min(1 << 28)),
+            tied_embeddings: stated.tied_embeddings.unwrap_or(preset.tied_embeddings),
+            encoder_tokens: encoder_tokens.map_or(preset.encoder_tokens, |tokens| tokens.min(1 << 24)),
+            ..preset.clone()
+        };
+        // What the catalog counts beside the shape stays.
+        let parameters = preset.parameters + model.counted_parameters() - preset.counted_parameters();
+        Ok(Model { parameters, ..model })
     }
 
     /// A mixture whose experts nobody counted: as many as the name says (`-4e`), else eight. A token's work is that of two

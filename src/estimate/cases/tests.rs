@@ -4,7 +4,7 @@
 
 use super::answer::{CaseAnswer, answer};
 use super::case::{EstimateCase, Prepared};
-use gpuplan_hardware::Hardware;
+use gpuplan_hardware::{GpuLink, Hardware};
 use gpuplan_workload::{Models, Precision, Stacks};
 
 #[test]
@@ -227,4 +227,32 @@ fn a_named_model_hears_how_many_tokens_its_encoder_sees() {
     };
     let (short, long) = (seconds(r#"{"name": "t5-large"}"#), seconds(r#"{"name": "t5-large", "encoder_tokens": 512}"#));
     assert!(long > 1.8 * short, "{short} {long}");
+}
+
+#[test]
+fn a_named_model_hears_what_is_stated_of_its_shape() {
+    let model = |more: &str| {
+        let line = format!(r#"{{"model": {{"name": "qwen3-8b"{more}}}, "hardware": {{"gpu": "h200-sxm-141"}}}}"#);
+        prepared(&line).map(|prepared| prepared.model)
+    };
+    let plain = model("").unwrap();
+    let wide = model(r#", "ffn_hidden": 14336"#).unwrap();
+    // Three matrices of a gated block in each of 36 layers.
+    let added = 36.0 * 3.0 * 4096.0 * (14_336.0 - 12_288.0);
+    assert!((wide.parameters - plain.parameters - added).abs() < 1.0, "{} {}", wide.parameters, plain.parameters);
+    let words = model(r#", "vocab": 262144"#).unwrap();
+    let added = 2.0 * 4096.0 * (262_144.0 - 151_936.0);
+    assert!((words.parameters - plain.parameters - added).abs() < 1.0, "{} {}", words.parameters, plain.parameters);
+    assert!(model(r#", "kv_heads": 64"#).unwrap_err().starts_with("kv_heads=64"));
+}
+
+/// Four of a machine of JUPITER or Alps have 150 GB/s to each other one (apps.fz-juelich.de/jsc/hps/jupiter/configuration.html).
+#[test]
+fn the_superchips_of_one_machine_have_nvlink_between_them() {
+    let link = |gpus: u32| {
+        let line = case("llama-3.1-8b", "gh200-96", gpus, "", "");
+        prepared(&line).unwrap().machine().link
+    };
+    assert!(matches!(link(4), GpuLink::Fast { bandwidth, .. } if (bandwidth.0 - 450e9).abs() < 1.0), "{:?}", link(4));
+    assert_eq!(link(1), GpuLink::Single);
 }
