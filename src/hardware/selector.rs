@@ -342,6 +342,19 @@ mod tests {
     }
 
     #[test]
+    fn another_card_is_no_slip_of_the_keyboard() {
+        let suggested = |text: &str| match GpuSelector::parse(text, &hardware()).unwrap_err() {
+            SelectorError::UnknownGpu { suggestion, .. } => suggestion,
+            other => panic!("{text}: {other:?}"),
+        };
+        for text in ["RTX 4070 Ti", "H800", "A800:8", "ada", "RTX 2080 Ti"] {
+            assert_eq!(suggested(text), None, "{text}");
+        }
+        assert_eq!(suggested("B200 NVL").as_deref(), Some("B200"));
+        assert!(suggested("RTX 4900").is_some_and(|near| near.contains("4090")));
+    }
+
+    #[test]
     fn nonsense_is_named_and_near_misses_are_suggested() {
         let error = GpuSelector::parse("H1000:8", &hardware()).unwrap_err();
         assert!(matches!(error, SelectorError::UnknownGpu { suggestion: Some(_), .. }), "{error:?}");

@@ -354,9 +354,7 @@ fn weight(assumption: &Assumption) -> u8 {
         | Assumption::ModelTraffic { .. }
         | Assumption::ModelOfName { .. } => 0,
         Assumption::SequenceLength { .. } | Assumption::ServingHours { .. } => 1,
-        Assumption::GlobalBatch { .. }
-        | Assumption::GlobalBatchOfGpt3 { .. }
-        | Assumption::ServingWeights { .. } => 2,
+        Assumption::GlobalBatch { .. } | Assumption::GlobalBatchOfGpt3 { .. } | Assumption::ServingWeights { .. } => 2,
         Assumption::Simplified { .. } => 3,
         _ => 4,
     }

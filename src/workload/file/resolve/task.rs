@@ -11,8 +11,14 @@ pub(super) fn unknown_task(text: &str, words: &[&str]) -> WorkloadFileError {
         "sft" | "instruct" | "instruction-tuning" | "finetuning" | "fine-tuning" | "full" | "dreambooth" => {
             invalid_near("training.task", detail(""), ["full-fine-tune".to_owned(), "lora".to_owned()])
         }
-        "classification" | "sequence-classification" | "text-classification" | "token-classification" | "ner"
-        | "regression" | "contrastive" | "sentence-transformers" => {
+        "classification"
+        | "sequence-classification"
+        | "text-classification"
+        | "token-classification"
+        | "ner"
+        | "regression"
+        | "contrastive"
+        | "sentence-transformers" => {
             let head = "; a head of a few columns is next to nothing beside the model";
             invalid_near("training.task", detail(head), ["full-fine-tune".to_owned(), "lora".to_owned()])
         }
@@ -22,8 +28,7 @@ pub(super) fn unknown_task(text: &str, words: &[&str]) -> WorkloadFileError {
         "pretraining" | "pre-train" | "pre-training" | "from-scratch" => {
             invalid_near("training.task", detail(""), ["pretrain".to_owned()])
         }
-        "dpo" | "ipo" | "orpo" | "simpo" | "cpo" | "kto" | "reward" | "reward-model" | "distill"
-        | "distillation" => {
+        "dpo" | "ipo" | "orpo" | "simpo" | "cpo" | "kto" | "reward" | "reward-model" | "distill" | "distillation" => {
             let objective = format!(
                 "`{}` is what a step minimises, and no task of its own: --task full-fine-tune (or lora) with \
                  --set training.objective={word}",
@@ -50,8 +55,7 @@ pub(super) fn unknown_task(text: &str, words: &[&str]) -> WorkloadFileError {
             );
             invalid_near("training.task", both, Vec::new())
         }
-        "embed" | "generate" | "generation" | "batch-inference" | "predict"
-        | "evaluate" => {
+        "embed" | "generate" | "generation" | "batch-inference" | "predict" | "evaluate" => {
             let requests = format!(
                 "`{}` trains nothing: in place of --task and --samples say --requests 1M --prompt-tokens 500, or state the same under \
                  [serving] of a file, as in examples/embed-a-billion.toml",
