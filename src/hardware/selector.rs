@@ -124,6 +124,12 @@ impl GpuSelector {
         self.count.as_ref()
     }
 
+    /// The same GPUs, however many.
+    #[must_use]
+    pub fn any_count(&self) -> Self {
+        Self { count: None, ..self.clone() }
+    }
+
     /// The part of one GPU, where exactly one was asked for.
     pub fn share(&self) -> Option<GpuCount> {
         match self.share? {
@@ -187,9 +193,20 @@ fn unknown(name: &str, hardware: &Hardware) -> SelectorError {
     let one = name.strip_suffix(['s', 'S']).filter(|one| find(one, hardware).is_ok());
     // `B200 NVL` is a B200 with a word too many.
     let first = name.split([' ', '-']).next().filter(|word| *word != name && find(word, hardware).is_ok());
-    let near = one.or(first).or_else(|| did_you_mean(name, hardware.gpu_names()));
+    let near = one.or(first).or_else(|| did_you_mean(name, hardware.gpu_names()).filter(|near| is_slip(name, near)));
     let suggestion = near.map(str::to_owned);
     SelectorError::UnknownGpu { name: name.to_owned(), suggestion }
+}
+
+/// Whether one name may be a slip of the other: `4070` is no slip of `4090` but another card, as `H800` is beside `H200`.
+fn is_slip(name: &str, near: &str) -> bool {
+    let digits = |text: &str| {
+        let mut digits: Vec<char> = text.chars().filter(char::is_ascii_digit).collect();
+        digits.sort_unstable();
+        digits
+    };
+    let (own, other) = (digits(name), digits(near));
+    !own.is_empty() && (own.len() != other.len() || own == other)
 }
 
 /// Count and name of `8xH100`, `8*H100`, `8 H100`, `H100x8` and `H100*8`.
@@ -322,6 +339,19 @@ mod tests {
         for text in ["L4:1/4:1/8", "L4:8:1/4", "L4:5/4", "L4:0/4", "L4:1/0", "L4:1/4+", "1/4..1/2"] {
             assert!(matches!(GpuSelector::parse(text, &hardware), Err(SelectorError::Malformed(_))), "{text}");
         }
+    }
+
+    #[test]
+    fn another_card_is_no_slip_of_the_keyboard() {
+        let suggested = |text: &str| match GpuSelector::parse(text, &hardware()).unwrap_err() {
+            SelectorError::UnknownGpu { suggestion, .. } => suggestion,
+            other => panic!("{text}: {other:?}"),
+        };
+        for text in ["RTX 4070 Ti", "H800", "A800:8", "ada", "RTX 2080 Ti"] {
+            assert_eq!(suggested(text), None, "{text}");
+        }
+        assert_eq!(suggested("B200 NVL").as_deref(), Some("B200"));
+        assert!(suggested("RTX 4900").is_some_and(|near| near.contains("4090")));
     }
 
     #[test]

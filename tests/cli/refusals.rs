@@ -245,3 +245,85 @@ fn a_cloud_without_a_price_for_the_gpus_is_called_so() {
     ]);
     assert!(small.code == 3 && !small.stderr.contains("no price of"), "{}", small.stderr);
 }
+
+/// The first hint as it would be typed behind the question: its flags take the place of those that are there.
+fn with_first_hint(question: &[&str], ran: &Ran) -> Vec<String> {
+    let hint =
+        ran.stderr.lines().find_map(|line| line.strip_prefix("hint: ")).unwrap_or_else(|| panic!("{}", ran.stderr));
+    let typed = hint.split(" carries").next().unwrap().split(',').next().unwrap();
+    let mut again: Vec<String> = question.iter().map(|word| (*word).to_owned()).collect();
+    let words: Vec<&str> = typed.split(' ').collect();
+    for pair in words.chunks(2) {
+        match again.iter().position(|stated| stated == pair[0]) {
+            Some(at) => pair[1].clone_into(&mut again[at + 1]),
+            None => again.extend(pair.iter().map(|word| (*word).to_owned())),
+        }
+    }
+    again
+}
+
+/// Of LLaMA 2 70B on 24 cards of 40 GB (LianjiaTech/BELLE and others ask), of adapters on cards that no network joins, of a picture model whose
+/// text encoder alone fills a card, of services that their load or their weights push off what was asked for.
+#[test]
+fn what_is_proposed_first_is_planned_and_fits() {
+    let questions: [&str; 6] = [
+        "--model meta-llama/Llama-2-70b-hf --task full-fine-tune --tokens 10M --gpus A100-40GB:24",
+        "--model meta-llama/Llama-3.3-70B-Instruct --task lora --samples 10000 --gpus RTX4090:8",
+        "--model meta-llama/Llama-2-70b-hf --task qlora --samples 10000 --gpus RTX3090:2",
+        "--model black-forest-labs/FLUX.2-dev --images 10000 --gpus H100",
+        "--model llama-3.1-8b --requests-per-second 40 --prompt-tokens 1000 --answer-tokens 300 --gpus L40S:1",
+        "--model zai-org/GLM-4.6 --requests-per-second 2 --prompt-tokens 1000 --answer-tokens 300 --gpus H100:8",
+    ];
+    for question in questions {
+        let question: Vec<&str> = ["plan"].into_iter().chain(question.split(' ')).collect();
+        let ran = gpuplan(&question);
+        assert_eq!(ran.code, 3, "{question:?}: {}", ran.stderr);
+        let again = with_first_hint(&question, &ran);
+        let again: Vec<&str> = again.iter().map(String::as_str).collect();
+        assert_ne!(again, question, "{}", ran.stderr);
+        let fitting = gpuplan(&again);
+        assert_eq!(fitting.code, 0, "{again:?}: {}", fitting.stderr);
+    }
+}
+
+#[test]
+fn every_command_says_the_same_where_nothing_fits() {
+    let question = "--model meta-llama/Llama-2-7b-hf --task full-fine-tune --samples 1000 --gpus A100:1";
+    let said = |command: &[&str], last: &[&str]| {
+        let words: Vec<&str> = question.split(' ').collect();
+        let ran = gpuplan(&[command, &words, last].concat());
+        assert_eq!(ran.code, 3, "{command:?}: {}", ran.stderr);
+        let from = ran.stderr.find("error: ").unwrap();
+        ran.stderr[from..].to_owned()
+    };
+    let plan = said(&["plan"], &[]);
+    assert!(plan.contains("hint: --task lora") && plan.contains("hint: --gpus A100:2 carries the work"), "{plan}");
+    assert_eq!(said(&["explain"], &[]), plan);
+    assert_eq!(said(&["export", "--to", "slurm"], &[]), plan);
+    assert_eq!(said(&["launch", "--dry-run"], &["--", "true"]), plan);
+}
+
+#[test]
+fn a_flag_that_a_phase_would_override_is_refused() {
+    let ran = gpuplan(&["plan", "examples/grpo-7b.toml", "--task", "lora"]);
+    assert_eq!(ran.code, 2, "{}", ran.stderr);
+    assert!(ran.stderr.contains("phase `updates` has a value of its own"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("hint: --phase updates --task lora"), "{}", ran.stderr);
+    // What no phase states is that of all.
+    assert_eq!(gpuplan(&["plan", "examples/grpo-7b.toml", "--precision", "fp8"]).code, 0);
+}
+
+#[test]
+fn what_nobody_rents_and_what_only_a_cloud_knows_is_called_so() {
+    let lora = ["plan", "--model", "qwen3-4b", "--task", "qlora", "--tokens", "1M"];
+    let own = gpuplan(&[&lora[..], &["--gpus", "RTX 4080"]].concat());
+    assert!(own.code == 3 && own.stderr.contains("no cloud is known to rent these GPUs"), "{}", own.stderr);
+    assert!(own.stderr.contains("carries the work as it is"), "{}", own.stderr);
+    let asked = gpuplan(&[&lora[..], &["--cloud", "vast"]].concat());
+    assert!(asked.code == 3 && asked.stderr.contains("no price is known"), "{}", asked.stderr);
+    assert!(asked.stderr.contains("hint: --live") && !asked.stderr.contains("MI300X"), "{}", asked.stderr);
+    let count = gpuplan(&[&lora[..], &["--gpus", "H100:8*2"]].concat());
+    assert!(count.code == 2 && count.stderr.contains("hint: --gpus H100:16"), "{}", count.stderr);
+    let before = gpuplan(&[&lora[..], &["--gpus", "2x RTX 5090"]].concat());
+    assert!(before.code == 2 && before.stderr.contains("hint: --gpus 'RTX 5090:2'"), "{}", before.stderr);
+}

@@ -137,7 +137,7 @@ fn targets_and_lengths_that_cannot_be_kept_are_refused_with_the_nearest_fix() {
         "1",
     ]);
     assert_eq!(alone.code, 3, "{}", alone.stdout);
-    assert!(alone.stderr.contains("a GPU with"), "{}", alone.stderr);
+    assert!(alone.stderr.contains("hint: --gpus H100:8 carries the work as it is"), "{}", alone.stderr);
     let instant = refused(&[("time_per_token", "time_per_token = \"0.1ms\"")], 3);
     assert!(instant.stderr.contains("0.10 ms are asked for"), "{}", instant.stderr);
 }

@@ -4,8 +4,8 @@ use crate::question::answer::Answered;
 use crate::question::workload;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::{Catalogs, Session};
-use gpuplan_hardware::GpuSelector;
-use gpuplan_plan::{Limits, Plan, PlanSet, Rejected, Rejection, World};
+use gpuplan_hardware::{CloudId, GpuSelector};
+use gpuplan_plan::{Limits, Objective, Plan, PlanSet, Rejected, Rejection, World};
 use gpuplan_report::sentences::rejection;
 use gpuplan_workload::file::{Scalar, WorkloadFile};
 use gpuplan_workload::training::Task;
@@ -30,10 +30,15 @@ pub fn refused(answered: &Answered, file: &WorkloadFile, session: &Session) -> D
         (Exit::NoPlanFits, "no plan fits")
     } else if answered.limits.offers.clouds.is_empty() {
         (Exit::NoPlanFits, "no plan fits: no cloud is known to rent these GPUs")
+    } else if answered.limits.offers.gpus.is_empty() {
+        (Exit::NoPlanFits, "no plan fits: no price is known at the clouds that were asked for")
     } else {
         (Exit::NoPlanFits, "no plan fits: no price of these GPUs is known at the clouds that were asked for")
     };
     let mut diagnostic = Diagnostic::new(exit, message);
+    if !has_price(answered) && answered.limits.offers.clouds.iter().any(has_price_source) {
+        return diagnostic.hint("--live, which asks them for their prices");
+    }
     for nearest in nearest(set).take(3) {
         let line = format!("\n  nearest: {}: {}", nearest.what, rejection::sentence(&nearest.why));
         diagnostic.message.push_str(&line);
@@ -76,13 +81,18 @@ fn possible_precision(why: &Rejection) -> Option<&str> {
 fn has_price(answered: &Answered) -> bool {
     let Catalogs { hardware, market, .. } = &answered.catalogs;
     let asked = &answered.limits.offers;
-    asked.gpus.is_empty()
-        || market.offers().iter().any(|offer| {
-            let instance = hardware.instance(offer.instance);
-            let gpu = instance.node.gpu;
-            (asked.clouds.is_empty() || asked.clouds.contains(&instance.cloud))
-                && asked.gpus.iter().any(|asked| asked.matches_gpu(gpu, hardware.gpu(gpu)))
-        })
+    market.offers().iter().any(|offer| {
+        let instance = hardware.instance(offer.instance);
+        let gpu = instance.node.gpu;
+        let is_gpu = |asked: &GpuSelector| asked.matches_gpu(gpu, hardware.gpu(gpu));
+        (asked.clouds.is_empty() || asked.clouds.contains(&instance.cloud))
+            && (asked.gpus.is_empty() || asked.gpus.iter().any(is_gpu))
+    })
+}
+
+/// Whether a cloud answers what its machines cost.
+fn has_price_source(cloud: &CloudId) -> bool {
+    gpuplan_clouds::sources(cloud).is_some_and(|sources| !sources.prices.is_empty())
 }
 
 /// Questions like the one that has no answer, which are planned before they are proposed.
@@ -100,6 +110,7 @@ impl Trials<'_> {
             Rejection::OutOfMemory { .. } => None,
             Rejection::Indivisible { gpus, .. } => self.batch(self.file, limits, *gpus),
             Rejection::OtherGpu => return self.other_gpus().into_iter().collect(),
+            Rejection::OtherCount { .. } => return self.other_count().into_iter().collect(),
             _ => return Vec::new(),
         };
         let same = batch.map(|flag| flag.trim().to_owned()).or_else(|| self.lighter()).or_else(|| self.shorter());
@@ -144,29 +155,47 @@ impl Trials<'_> {
 
     /// The least of these counts of the GPUs that were asked for by name and number that carries the work as it is.
     fn more_gpus(&self) -> Option<String> {
-        let asked = self.answered.limits.offers.gpus.as_slice();
-        let text = self.file.limits.gpus.as_deref().filter(|text| asked.len() == 1 && !text.contains(','))?;
-        let most_asked = *asked[0].count()?.end();
-        let name = text.split(':').next()?;
+        let (asked, name) = self.counted()?;
+        let most_asked = *asked.count()?.end();
         MORE.iter().filter(|count| **count > most_asked).find_map(|count| {
             let more = GpuSelector::parse(&format!("{name}:{count}"), &self.answered.catalogs.hardware).ok()?;
             let mut limits = self.answered.limits.clone();
             limits.offers.gpus = vec![more];
             let more = self.fits(self.file, &limits)?;
-            Some(format!("--gpus {}{more}, which carry the work as it is", quoted(&format!("{name}:{count}"))))
+            Some(format!("--gpus {}{more} carries the work as it is", quoted(&format!("{name}:{count}"))))
         })
     }
 
-    /// What is recommended where any GPU may be taken.
+    /// As many of the same GPUs as a service takes.
+    fn other_count(&self) -> Option<String> {
+        let (asked, name) = self.counted()?;
+        let mut limits = self.answered.limits.clone();
+        limits.offers.gpus = vec![asked.any_count()];
+        let plan = self.plan(self.file, &limits).ok()?;
+        Some(format!("--gpus {}", quoted(&format!("{name}:{}", plan.gpus()))))
+    }
+
+    /// The one choice of GPUs that has a count, and its text without it.
+    fn counted(&self) -> Option<(&GpuSelector, String)> {
+        let [asked] = self.answered.limits.offers.gpus.as_slice() else { return None };
+        asked.count()?;
+        let is_count = |part: &str| part.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | '+' | ' '));
+        let parts: Vec<&str> = self.file.limits.gpus.as_deref()?.split(':').map(str::trim).collect();
+        let name = parts.iter().enumerate().filter(|(at, part)| *at == 0 || !is_count(part)).map(|(_, part)| *part);
+        Some((asked, name.collect::<Vec<&str>>().join(":")))
+    }
+
+    /// The cheapest plan where any GPU may be taken.
     fn other_gpus(&self) -> Option<String> {
         let mut limits = self.answered.limits.clone();
         if std::mem::take(&mut limits.offers.gpus).is_empty() {
             return None;
         }
+        limits.objective = Objective::Cost;
         let plan = self.plan(self.file, &limits).ok()?;
         let hardware = &self.answered.catalogs.hardware;
         let family = &hardware.gpu(hardware.instance(plan.instance).node.gpu).family;
-        Some(format!("--gpus {family}:{}, which carry the work as it is", plan.gpus()))
+        Some(format!("--gpus {family}:{} carries the work as it is", plan.gpus()))
     }
 
     /// What else has to be typed so that something fits, which may be nothing. `None`: nothing fits.

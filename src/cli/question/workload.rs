@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::arguments::limits::LimitsArguments;
 use crate::arguments::workload::WorkloadArguments;
 use crate::question::{hub_cache, plan_file};
-use crate::session::diagnostic::Diagnostic;
+use crate::session::diagnostic::{Diagnostic, flag};
 use crate::session::input::read_text;
 use gpuplan_plan::document::AnyDocument;
 use gpuplan_units::UsdPerHour;
@@ -47,10 +47,24 @@ pub fn read(arguments: &WorkloadArguments) -> Result<WorkloadFile, Diagnostic> {
     for phase in &mut file.phase {
         resolve_paths(folder, &mut phase.model, &mut phase.data)?;
     }
-    if let Some(name) = &arguments.phase {
-        file = file.phase(name)?.file;
+    match &arguments.phase {
+        Some(name) => file = file.phase(name)?.file,
+        None => changes_every_phase(arguments, &file)?,
     }
     Ok(file.overlay(flags))
+}
+
+/// A flag stands above the phases: what a phase states itself would win over it, and nobody would see that.
+fn changes_every_phase(arguments: &WorkloadArguments, file: &WorkloadFile) -> Result<(), Diagnostic> {
+    for assignment in arguments.assignments() {
+        let Some((key, value)) = assignment.split_once('=') else { continue };
+        if let Some(phase) = file.phase.iter().find(|phase| phase.states(key.trim())) {
+            let flag = flag(key.trim(), value);
+            let message = format!("`{flag}` changes nothing: phase `{}` has a value of its own", phase.name);
+            return Err(Diagnostic::usage(message).hint(format!("--phase {} {flag}", phase.name)));
+        }
+    }
+    Ok(())
 }
 
 /// Where it matters how fast training is and not how much there is of it: one step, unless the file says how much.

@@ -146,8 +146,11 @@ impl From<SelectorError> for Diagnostic {
             SelectorError::UnknownGpu { suggestion: Some(name), .. } => {
                 diagnostic.hint(format!("did you mean `{name}`? `gpuplan catalog gpus` lists all"))
             }
+            SelectorError::UnknownGpu { suggestion: None, .. } => diagnostic
+                .hint("`gpuplan catalog gpus` lists every name")
+                .hint("--gpus 16GB+ takes any with so much memory"),
             SelectorError::Machine { cloud, gpus, .. } => diagnostic.hint(format!("--gpus {gpus} --cloud {cloud}")),
-            SelectorError::CountMisplaced { meant, .. } => diagnostic.hint(format!("--gpus {meant}")),
+            SelectorError::CountMisplaced { meant, .. } => diagnostic.hint(flag("limits.gpus", &meant)),
             SelectorError::CountOrName { count, name } => {
                 diagnostic.hint(format!("--gpus {name}")).hint(format!("`--gpus {count}..{count}` is the count"))
             }
@@ -299,7 +302,7 @@ fn of_format(diagnostic: Diagnostic, format: ForeignFormat) -> Diagnostic {
 }
 
 /// The flag that states a key of the workload file, with a value.
-fn flag(key: &str, value: &str) -> String {
+pub fn flag(key: &str, value: &str) -> String {
     let value = if value.contains(' ') { format!("'{value}'") } else { value.to_owned() };
     match flag_of(key) {
         Some(flag) => format!("--{flag} {value}"),

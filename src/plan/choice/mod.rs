@@ -160,9 +160,12 @@ impl Builder<'_> {
         for candidate in shapes.candidates(offer.instance) {
             let nodes = candidate.nodes;
             let gpus = nodes * instance.node.devices();
-            // A served model that fits on no count has one candidate, which says why.
+            let is_asked = |gpus: u32| count_is_asked(instance, world.hardware, limits, gpus);
+            // A served model that fits on no count of machines has one candidate, which says why for all of them.
             let fits_on_none = workload.serving.is_some() && candidate.step.is_err();
-            if !fits_on_none && !count_is_asked(instance, world.hardware, limits, gpus) {
+            let stands_for_one =
+                || fits_on_none && limits.node_counts().iter().any(|nodes| is_asked(nodes * instance.node.devices()));
+            if !is_asked(gpus) && !stands_for_one() {
                 // Of a job every count is tried; a service has the one that its load takes.
                 if workload.is_service() {
                     let gpu = world.hardware.gpu(instance.node.gpu).family.clone();

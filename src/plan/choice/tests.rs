@@ -385,3 +385,45 @@ fn a_booked_span_is_waited_for_and_paid_whole() {
     let refused = |why: &Rejection| matches!(why, Rejection::OtherSpan { nodes: 1, .. });
     assert!(short.nearest.iter().any(|nearest| refused(&nearest.why)), "{:?}", short.nearest);
 }
+
+#[test]
+fn a_service_that_takes_another_number_of_gpus_says_how_many() {
+    let case = Case::new();
+    let workload = case.read(
+        "model.preset = \"llama-3.1-8b\"\nserving = { requests_per_second = 40, prompt_tokens = 1000, answer_tokens = 300 }\n",
+    );
+    let asked = |gpus: &str| Limits {
+        now: Some(now()),
+        offers: OfferFilter { gpus: vec![GpuSelector::parse(gpus, &case.hardware).unwrap()], ..OfferFilter::default() },
+        ..Limits::default()
+    };
+    let one = case.ask(&case.market, &workload, &asked("L40S:1"));
+    assert!(one.recommendation.is_none());
+    let needed = one.nearest.iter().find_map(|nearest| match &nearest.why {
+        Rejection::OtherCount { gpu, needed_gpus } => Some((gpu.clone(), *needed_gpus)),
+        _ => None,
+    });
+    let (gpu, needed) = needed.unwrap_or_else(|| panic!("{:?}", one.nearest));
+    assert!(gpu == "L40S" && needed > 1, "{needed}");
+    assert!(case.ask(&case.market, &workload, &asked(&format!("L40S:{needed}"))).recommendation.is_some());
+    // However many machines are tried for a training, they are no reason.
+    let training = case.ask(&case.market, &case.workload("lora", 1e7), &asked("L40S:4"));
+    assert!(training.recommendation.is_some());
+    assert!(!training.rejected.iter().any(|rejected| matches!(rejected.why, Rejection::OtherCount { .. })));
+}
+
+#[test]
+fn what_a_gpu_counts_as_fp16_is_said() {
+    let case = Case::new();
+    let warns = |gpus: &str, precision: &str| {
+        let workload = case.read(&format!(
+            "model.preset = \"bert-base\"\ntraining = {{ task = \"full-ft\", samples = 1000, precision = \"{precision}\" }}\n"
+        ));
+        let offers =
+            OfferFilter { gpus: vec![GpuSelector::parse(gpus, &case.hardware).unwrap()], ..OfferFilter::default() };
+        let set = case.ask(&case.market, &workload, &Limits { now: Some(now()), offers, ..Limits::default() });
+        assert!(set.recommendation.is_some(), "{gpus}");
+        set.warnings.iter().any(|warning| matches!(warning, Warning::CountedAsFp16 { .. }))
+    };
+    assert!(warns("T4:1", "bf16") && !warns("T4:1", "fp16") && !warns("L4:1", "bf16"));
+}

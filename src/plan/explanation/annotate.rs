@@ -20,7 +20,8 @@ use gpuplan_estimate::StepEstimate;
 use gpuplan_market::Purchase;
 use gpuplan_spot::evidence::NOTHING_KNOWN;
 use gpuplan_units::{Bytes, Hours, Seconds, Usd};
-use gpuplan_workload::Shard;
+use gpuplan_workload::serving::StoredFormat;
+use gpuplan_workload::{Precision, Shard};
 
 /// A job that uses less of a card than this could share it.
 const SMALL_SHARE: f64 = 0.25;
@@ -48,6 +49,7 @@ pub fn annotate(pricer: &Pricer, plans: usize, set: &mut PlanSet) {
     warnings.extend(set.recommendation.as_ref().and_then(|best| at_old_price(pricer, best, set)));
     if let Some(best) = &set.recommendation {
         warnings.extend(booked(context, best));
+        warnings.extend(counted_as_fp16(context, best));
         warnings.extend(most_machines(context, best));
         warnings.extend(checks::warnings(context, best.instance));
         warnings.extend(unpriced(context, best));
@@ -93,6 +95,18 @@ fn booked(context: Context, best: &Plan) -> Option<Warning> {
     let booking = *offer.booking.as_deref()?;
     let upfront_usd = offer.quote.rate.for_hours(booking.machines, f64::from(booking.paid_hours))?;
     Some(Warning::Booked { booking, upfront_usd })
+}
+
+/// That the work cannot be run as it stands on a GPU before Ampere, where nobody stated another precision.
+fn counted_as_fp16(context: Context, best: &Plan) -> Option<Warning> {
+    let Context { world, workload, .. } = context;
+    let gpu = world.hardware.gpu(world.hardware.instance(best.instance).node.gpu);
+    let is_bf16 = match &workload.serving {
+        Some(serving) => serving.weights == StoredFormat::Bf16,
+        None => matches!(workload.training.precision, Precision::Bf16 | Precision::PureBf16),
+    };
+    let has_fp16_alone = gpu.peak_tflops.bf16.is_none() && gpu.peak_tflops.fp16.is_some();
+    (is_bf16 && has_fp16_alone).then(|| Warning::CountedAsFp16 { gpu: gpu.name.clone() })
 }
 
 /// That more machines could be better, where nobody said how many at most.

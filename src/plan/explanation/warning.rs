@@ -69,6 +69,10 @@ pub enum Warning {
         cost_usd: Usd,
         run_hours: Hours,
     },
+    /// The recommended GPU has no units for bf16, which the work is in: fp16 is counted in its place.
+    CountedAsFp16 {
+        gpu: String,
+    },
     /// The recommended plan has as many machines as plans are given unless the question names more.
     MostMachines {
         machines: u32,

@@ -93,7 +93,9 @@ fn remarks(set: &PlanSet, context: &Context, width: u16, mut room: usize) -> Str
     let mut out = String::new();
     let has_assumed = !context.assumed.is_empty() && room > 0;
     room -= usize::from(has_assumed);
-    for note in notes(set, context.workload.is_service()) {
+    let apart = context.assumed.iter().find(|assumption| **assumption == Assumption::RolloutsApart);
+    let apart = apart.map(|assumption| format!("Note:    {}", sentences::assumption::sentence(assumption)));
+    for note in apart.into_iter().chain(notes(set, context.workload.is_service())) {
         let text = wrap(&note, width, "  ");
         let lines = text.lines().count();
         if lines <= room {
@@ -335,7 +337,7 @@ fn notes(set: &PlanSet, is_service: bool) -> Vec<String> {
                 word(*recompute)
             )),
             Warning::Booked { .. } => notes.push(format!("Booked:  {}", sentences::warning::sentence(warning))),
-            Warning::NotLaunchable { .. } | Warning::MostMachines { .. } => {
+            Warning::NotLaunchable { .. } | Warning::MostMachines { .. } | Warning::CountedAsFp16 { .. } => {
                 notes.push(format!("Note:    {}", sentences::warning::sentence(warning)));
             }
             _ => {}

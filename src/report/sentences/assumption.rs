@@ -92,6 +92,7 @@ const ROLLOUTS_APART: &str =
 const SIXTEEN_BITS: &str = "not stated: recipes keep attention in 16 bits by default";
 const ENCODED_BEFORE: &str =
     "not stated: prompts and pictures are encoded once, before the training, as most trainers do";
+const BY_ITS_NAME: &str = "by its name a fine-tune or another packaging of it; --config config.json knows for certain";
 const ONLY_THE_SIZE: &str = "only the size is known: the shape of another model of about this size, with a wide band";
 const ONLY_THE_OPERATIONS: &str =
     "only parameters and operations are known: memory traffic as in this kind, with a wide band";
@@ -128,9 +129,7 @@ fn key_and_why(assumption: &Assumption) -> (&'static str, Cow<'static, str>) {
         Assumption::KvHeads { .. } => ("kv_heads", "as many as heads"),
         Assumption::HeadDim { .. } => ("head_dim", "hidden / heads"),
         Assumption::ModelOfCache { .. } => ("model", "its config.json in the cache of huggingface_hub"),
-        Assumption::ModelOfName { .. } => {
-            ("model", "by its name a fine-tune or another packaging of it; --config config.json knows for certain")
-        }
+        Assumption::ModelOfName { .. } => ("model", BY_ITS_NAME),
         Assumption::ModelShape { .. } => ("model", ONLY_THE_SIZE),
         Assumption::ModelTraffic { .. } => ("model.kind", ONLY_THE_OPERATIONS),
         Assumption::Parameters { replaces_own, .. } => ("parameters", sizes_basis(replaces_own)),

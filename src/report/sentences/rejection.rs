@@ -123,10 +123,7 @@ pub fn fix(rejection: &Rejection) -> String {
     match rejection {
         Rejection::OtherGpu => "widen --gpus".to_owned(),
         Rejection::OtherCount { gpu, needed_gpus } => format!("--gpus {gpu}:{needed_gpus}"),
-        Rejection::OtherCloud { cloud: Some(cloud), .. } => {
-            format!("--cloud {cloud}, or `gpuplan refresh`, which asks for machines that the catalog does not have")
-        }
-        Rejection::OtherCloud { .. } => "add it with --cloud".to_owned(),
+        Rejection::OtherCloud { cloud, .. } => other_cloud(cloud.as_deref()),
         Rejection::OtherRegion { region, .. } => format!("--region {region}"),
         Rejection::OtherPurchase => "change --purchase".to_owned(),
         Rejection::Policy(broken) => format!("line {} of policy.toml, by whoever keeps it", broken.line),
@@ -188,6 +185,15 @@ pub fn fix(rejection: &Rejection) -> String {
         }
         Rejection::Budget { most_usd, .. } => format!("--budget {:.0}", most_usd.dollars().ceil()),
         Rejection::Dominated { .. } => "name it with --gpus, --cloud or --region".to_owned(),
+    }
+}
+
+fn other_cloud(cloud: Option<&str>) -> String {
+    match cloud {
+        Some(cloud) => {
+            format!("--cloud {cloud}, or `gpuplan refresh`, which asks for machines that the catalog does not have")
+        }
+        None => "add it with --cloud".to_owned(),
     }
 }
 

@@ -102,6 +102,14 @@ impl WorkloadFile {
     }
 }
 
+impl PhaseSection {
+    /// Whether this phase has a value of its own for a key such as `training.task`, which nothing above it changes.
+    pub fn states(&self, key: &str) -> bool {
+        let own = serde_json::to_value(self).unwrap_or_default();
+        own.pointer(&format!("/{}", key.replace('.', "/"))).is_some_and(|value| !value.is_null())
+    }
+}
+
 impl From<PhaseSection> for WorkloadFile {
     fn from(section: PhaseSection) -> Self {
         let PhaseSection { model, training, serving, processing, data, checkpoint, sweep, limits, .. } = section;

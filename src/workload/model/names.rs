@@ -324,6 +324,9 @@ mod tests {
         assert_eq!(format("Qwen3-32B-FP8"), Some(StoredFormat::Fp8));
         assert_eq!(format("Qwen2.5-7B-Instruct-AWQ"), Some(StoredFormat::Int4));
         assert_eq!(format("x-8B-w8a8"), Some(StoredFormat::Int8));
+        // Of the files of such a repository people take the one of four bits, where they do not say which.
+        assert_eq!(format("unsloth/Qwen3-Coder-30B-A3B-Instruct-GGUF"), Some(StoredFormat::Int4));
+        assert_eq!(format("x-8B-GGUF-Q8_0"), Some(StoredFormat::Int8));
         assert_eq!(format("Qwen3-32B"), None);
     }
 

@@ -36,7 +36,7 @@ pub(super) fn unknown_task(text: &str, words: &[&str]) -> WorkloadFileError {
             );
             invalid_near("training.task", objective, Vec::new())
         }
-        "grpo" | "ppo" | "rlhf" | "rlvr" | "rl" => {
+        "grpo" | "gspo" | "dapo" | "rloo" | "reinforce" | "ppo" | "rlhf" | "rlvr" | "rl" => {
             let phases = format!(
                 "`{}` is planned in phases, rollouts under [serving] and updates under [training]: start from examples/grpo-7b.toml, \
                  or from examples/ppo-13b.toml for PPO with its critic",

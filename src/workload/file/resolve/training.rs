@@ -292,6 +292,22 @@ mod tests {
     }
 
     #[test]
+    fn texts_of_encoders_are_short_whatever_they_allow() {
+        let length = |preset: &str| resolved(preset, "task = \"full-ft\"").unwrap().workload.training.sequence_length;
+        assert_eq!((length("modernbert-large"), length("bert-base"), length("llama-3.1-8b")), (512, 512, 4096));
+    }
+
+    #[test]
+    fn rollouts_that_are_not_counted_are_said_to_be() {
+        let is_said = |objective: &str| {
+            let assumed =
+                resolved("llama-3.1-8b", &format!("task = \"lora\"\nobjective = \"{objective}\"")).unwrap().assumed;
+            assumed.contains(&Assumption::RolloutsApart)
+        };
+        assert!(is_said("grpo") && !is_said("dpo"));
+    }
+
+    #[test]
     fn qlora_follows_its_paper_and_says_so() {
         let Resolved { workload, assumed } = resolved("llama-2-7b", "task = \"qlora\"").unwrap();
         let training = workload.training;

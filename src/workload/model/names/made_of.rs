@@ -52,6 +52,23 @@ const PARTS: [&str; 42] = [
 /// Words of language models that were given eyes: more parameters than the model they name.
 const WITH_TOWERS: [&str; 7] = ["llava", "blip", "ovis", "onevision", "vlm", "captioner", "internvl"];
 
+/// Words of detectors and segmenters, whose name tells the network that they are built on: more work than that, at another resolution.
+const ON_BACKBONES: [&str; 13] = [
+    "detr",
+    "rcnn",
+    "maskrcnn",
+    "retinanet",
+    "fpn",
+    "unet",
+    "upernet",
+    "deeplab",
+    "deeplabv",
+    "maskformer",
+    "oneformer",
+    "former",
+    "ssd",
+];
+
 /// Words that tell one size of a family from another where no number does.
 const VARIANTS: [&str; 22] = [
     "tiny", "mini", "small", "medium", "large", "xlarge", "xsmall", "xl", "xxl", "nano", "micro", "lite", "light",
@@ -196,8 +213,10 @@ impl Spelling {
             }
             let is_inside = index > *first && index < *last;
             let is_of_another = word.len() < 2 || word.bytes().any(|byte| byte.is_ascii_digit());
-            let is_other =
-                PARTS.contains(&word) || WITH_TOWERS.contains(&word) || !is_sized && VARIANTS.contains(&word);
+            let is_other = PARTS.contains(&word)
+                || WITH_TOWERS.contains(&word)
+                || ON_BACKBONES.contains(&word)
+                || !is_sized && VARIANTS.contains(&word);
             !(is_other || is_inside && is_of_another && !is_date(word) && format(word).is_none())
         };
         let rest = || own.iter().enumerate().filter(|(index, _)| !at.contains(index));
@@ -300,6 +319,7 @@ mod tests {
             "llava-llama-3-8b-v1_1",
             "GLM-4.5-Air-Flash",
             "captioner-bert",
+            "facebook/detr-resnet-50",
             "bert-base-x",
         ] {
             assert_eq!(made_of(name), None, "{name}");
