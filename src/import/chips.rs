@@ -69,6 +69,29 @@ pub fn of_features(features: &str, hardware: &Hardware) -> Option<GpuModels> {
     Some(GpuModels { word: plain.to_owned(), ids })
 }
 
+/// Cards by which partitions are named (`NV_H100`, `gpu-a100-short,gpu-a100-long`): any of those of several. `None`: one of them names none, or
+/// more than one.
+pub fn of_partitions(partitions: &str, hardware: &Hardware) -> Option<GpuModels> {
+    // `p4` and `g5` are machines of a cloud.
+    let is_card = |word: &&str| word.len() > 2 || matches!(*word, "t4" | "l4");
+    let of = |partition: &str| {
+        let lower = partition.to_ascii_lowercase();
+        let words = lower.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(is_card);
+        let mut cards = words.filter(|word| word.chars().any(|letter| letter.is_ascii_alphabetic()));
+        let found: Vec<GpuModels> = cards.by_ref().filter_map(|word| find(word, hardware)).collect();
+        let [only] = found.as_slice() else { return None };
+        Some(only.clone())
+    };
+    let all = partitions.split(',').map(of).collect::<Option<Vec<GpuModels>>>()?;
+    let mut ids: Vec<GpuId> = Vec::new();
+    for id in all.into_iter().flat_map(|cards| cards.ids) {
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    Some(GpuModels { word: partitions.to_owned(), ids })
+}
+
 /// The words of a name that tell one card from another; `NVIDIAA100` and `TeslaV100` are written in one.
 fn telling(lower: &str) -> Vec<&str> {
     let words = lower.split(|c: char| !c.is_ascii_alphanumeric()).flat_map(with_memory);

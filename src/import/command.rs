@@ -153,6 +153,7 @@ fn read_start(
     let names_file = |key: &str| launcher::CONFIGURATIONS.contains(&key) || (is_of_hydra && hydra::is_flag(key));
     entries.retain(|entry| !names_file(&entry.key));
     recipe::apply(dialect, &entries, asked, names);
+    processes::of_program(&entries, asked);
     kind_of_work(&entries, asked);
     teacher_of_program(start.name(), asked);
     let training = &asked.workload.training;

@@ -27,6 +27,8 @@ const CONTRASTS: [&str; 7] = ["contrastive", "infonce", "simcse", "ntxent", "nt_
 const COMPARISONS: [&str; 6] = ["pooling", "passage", "passages", "negatives", "negative", "anchor"];
 /// The same by their ends: GradCache (Gao et al. 2021, arXiv 2101.06983), and the groups of Tevatron and FlagEmbedding.
 const GROUPS: [&str; 3] = ["grad_cache", "train_group_size", "train_n_passages"];
+/// Words of programs that train a part beside a model which they leave as it is (diffusers, examples).
+const PARTS: [&str; 5] = ["controlnet", "textual_inversion", "ip_adapter", "t2i_adapter", "t2iadapter"];
 /// What a teacher has said before is data.
 const SAID: [&str; 6] = ["output", "outputs", "data", "dataset", "responses", "answers"];
 /// Words for adapters, and which task they are. PEFT is a library of adapters, of which LoRA is the usual one.
@@ -166,7 +168,10 @@ pub fn kind_of_work(entries: &[Entry], asked: &mut JobRequest) {
         let is_on = entry.switch() != Some(false) && !is_zero;
         let of_key = first.filter(|word| word.len() > 2 && *word != "reward" && is_on);
         let named = [is_kind.then_some(value.as_str()), of_key].into_iter().flatten();
-        let is_open = asked.workload.training.objective.is_none() && asked.not_planned.is_none();
+        // What looked like generation before its method was stated is that method.
+        let is_generation = is_kind && asked.not_planned.as_deref() == Some(recipe::REINFORCEMENT);
+        let is_open =
+            asked.workload.training.objective.is_none() && (asked.not_planned.is_none() || is_generation);
         if let (true, Some(word)) = (is_open, named.into_iter().find(|word| REINFORCEMENTS.contains(word))) {
             recipe::objective(word, recipe::OBJECTIVES, asked);
         }
@@ -193,7 +198,7 @@ fn other_work(entry: &Entry, value: &str, is_kind: bool, asked: &mut JobRequest)
         recipe::objective("rl", recipe::OBJECTIVES, asked);
     } else if has(&["ctc"]) {
         asked.not_planned = Some(format!("the estimate knows no recognition of speech (`{}`)", entry.shown));
-    } else if has(&COMPARISONS) || GROUPS.iter().any(|key| entry.key.ends_with(key)) {
+    } else if has(&COMPARISONS) || has(&CONTRASTS) || GROUPS.iter().any(|key| entry.key.ends_with(key)) {
         asked.not_planned = Some(format!("the estimate knows no learning by comparison (`{}`)", entry.shown));
     } else if is_kind && CONTRASTS.contains(&value) {
         asked.not_planned = Some(format!("the estimate knows no learning by comparison (`{} {value}`)", entry.shown));
@@ -246,6 +251,11 @@ pub fn name_of_program(name: &str, asked: &mut JobRequest) {
     if let (Some(adapters), true) = (adapters, is_program) {
         asked.workload.training.task.get_or_insert_with(|| (*adapters).to_owned());
         asked.understand(name, adapters);
+    }
+    if let Some(part) = PARTS.iter().find(|part| lower.replace('-', "_").contains(**part)) {
+        let why = || format!("the estimate knows no training of a part beside a model (`{part}`)");
+        asked.not_planned.get_or_insert_with(why);
+        asked.understand(name, part);
     }
     match name {
         "pretrain_bert.py" => asked.workload.model.kind = Some("encoder".to_owned()),

@@ -174,7 +174,10 @@ fn image(words: &[String]) -> Option<Start> {
         let known = IMAGES.iter().find(|(image, _)| *image == name).map(|(_, program)| (at, *program));
         known.or_else(of_vllm)
     })?;
-    let after = words[at + 1..].to_vec();
+    // `--entrypoint vllm IMAGE serve MODEL`: the word of the program is no flag of it.
+    let word = program.split(' ').nth(1);
+    let own = usize::from(word.is_some() && words.get(at + 1).map(String::as_str) == word);
+    let after = words[at + 1 + own..].to_vec();
     Some(Start { before: words[..at].to_vec(), program: program.to_owned(), after })
 }
 

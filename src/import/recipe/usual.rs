@@ -78,6 +78,7 @@ pub const SETTINGS: &[(&str, Setting)] = &[
     ("gradient_accumulate_every", ACCUMULATION),
     ("accumulate_grad_batches", ACCUMULATION),
     ("global_batch_size", GLOBAL_BATCH),
+    ("effective_batch_size", GLOBAL_BATCH),
     ("max_steps", STEPS),
     ("train_iters", STEPS),
     ("max_train_steps", STEPS),
