@@ -67,6 +67,11 @@ fn not_yaml(text: &str, error: ImportError, names: Names) -> Result<JobRequest, 
     if text.contains("{{") && text.contains("}}") {
         return Err(ImportError::HelmTemplate);
     }
+    // A manifest with a mistake in it is no script.
+    let is_manifest = |key: &str| text.lines().any(|line| line.starts_with(key));
+    if is_manifest("apiVersion:") && is_manifest("kind:") {
+        return Err(error);
+    }
     script(text, names).map_err(|_| error)
 }
 

@@ -59,9 +59,6 @@ const SPLITS: [&str; 5] = [
     "tensor_parallel_size",
 ];
 
-/// Keys that say how many batches a step gathers.
-const ACCUMULATION: [&str; 3] = ["gradient_accumulation_steps", "grad_accum", "gradient_accumulation"];
-
 /// What each GPU takes times how many there are. A parser's own defaults, a micro-batch of one and no accumulation, are none of the job's.
 fn batch(training: &mut TrainingSection, asked: &JobRequest, assumed: &mut Vec<JobAssumption>) {
     let whole =
@@ -71,8 +68,8 @@ fn batch(training: &mut TrainingSection, asked: &JobRequest, assumed: &mut Vec<J
         SPLITS.iter().any(|split| key.ends_with(split)) && one.value != "1"
     });
     // `--gradient_accumulation_steps $STEPS`: as many as only a run would tell.
-    let is_open = training.grad_accumulation.is_none()
-        && asked.unread.iter().any(|one| ACCUMULATION.contains(&one.plain_key().as_str()));
+    let is_open =
+        training.grad_accumulation.is_none() && asked.unread.iter().any(|one| one.plain_key().contains("accum"));
     if is_split
         || is_open
         || training.micro_batch.is_none()

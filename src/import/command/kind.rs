@@ -66,7 +66,10 @@ pub fn settle(asked: &mut JobRequest, names: Names) {
     let is_kind = |one: &&KeyValue| one.plain_key().split(['_', '.']).any(|word| ENDS.contains(&word));
     let stated = asked.unread.iter().filter(is_known).filter(is_kind).map(|one| one.value.clone());
     let results = asked.no_effect.iter().chain(&asked.unread).filter(|one| RESULTS.contains(&one.plain_key().as_str()));
+    // Of `distill.py sft` the second word says which of its works it does.
+    let command = asked.program.as_ref().and_then(|program| program.rsplit_once(' ')).map(|(_, word)| word.to_owned());
     let all: Vec<String> = stated
+        .chain(command)
         .chain(asked.program.clone())
         .chain(asked.name.clone())
         .chain([names.path.to_owned()])
@@ -170,8 +173,7 @@ pub fn kind_of_work(entries: &[Entry], asked: &mut JobRequest) {
         let named = [is_kind.then_some(value.as_str()), of_key].into_iter().flatten();
         // What looked like generation before its method was stated is that method.
         let is_generation = is_kind && asked.not_planned.as_deref() == Some(recipe::REINFORCEMENT);
-        let is_open =
-            asked.workload.training.objective.is_none() && (asked.not_planned.is_none() || is_generation);
+        let is_open = asked.workload.training.objective.is_none() && (asked.not_planned.is_none() || is_generation);
         if let (true, Some(word)) = (is_open, named.into_iter().find(|word| REINFORCEMENTS.contains(word))) {
             recipe::objective(word, recipe::OBJECTIVES, asked);
         }

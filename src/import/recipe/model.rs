@@ -51,6 +51,8 @@ fn is_placeholder(text: &str) -> bool {
     (text.len() > 4 && text.starts_with("__") && text.ends_with("__"))
         || is_marked("<", ">")
         || is_marked("{", "}")
+        || lower.starts_with("path_to_")
+        || lower.starts_with("path-to-")
         || lower.starts_with("your_model")
         || lower.starts_with("your-model")
         || (lower.contains("path/to/") && !has_size(lower.rsplit('/').next().unwrap_or_default()))
