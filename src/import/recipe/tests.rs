@@ -221,3 +221,37 @@ fn a_configuration_of_a_policy_is_not_planned() {
     );
     assert!(read.not_planned.is_some() && read.workload.model.preset.as_deref() == Some("mistral-7b-v0.1"), "{read:?}");
 }
+
+#[test]
+fn sections_folders_and_copies_in_four_bits_say_what_they_are() {
+    for (text, expected) in [
+        (
+            "base_model: unsloth/Qwen2.5-1.5B-Instruct-bnb-4bit\nlora: {r: 16}\ntrain: {epochs: 2, batch_size: 2, grad_accum: 8, lr: 2.0e-4, max_seq_len: 1024}\n",
+            "qwen2.5-1.5b qlora 2 1024  ",
+        ),
+        (
+            "model_name_or_path: saves/qwen2_vl-2b/pretrain-2026-03-04\nstage: sft\nfinetuning_type: full\ncutoff_len: 32768\nper_device_train_batch_size: 1\n",
+            "qwen2-vl-2b full-fine-tune 1 32768  llama-factory",
+        ),
+        (
+            "[model]\nconfig = 'configs/transformer_340M.json'\n[training]\nbatch_size = 32\nseq_len = 2048\n",
+            "transformer_340M pretrain 32 2048  torchtitan",
+        ),
+        // Of a key that is said twice the last counts.
+        (
+            "base_model: a/b-7b\nadapter: lora\nsequence_len: 512\nmicro_batch_size: 1\nadapter: qlora\n",
+            "a/b-7b qlora 1 512  axolotl",
+        ),
+    ] {
+        assert_eq!(said(text), expected, "{text}");
+    }
+    let accelerate =
+        recipe("distributed_type: DEEPSPEED\ndeepspeed_config: {gradient_accumulation_steps: 4}\nnum_processes: 7\n");
+    assert_eq!(accelerate.workload.training.grad_accumulation, Some("4".into()));
+    // A method that is stated behind its settings is that one.
+    let dpo = recipe(
+        "method: dpo\nmodel: {name_or_path: a/b-7b}\ntraining: {per_device_train_batch_size: 1, effective_batch_size: 4}\ndpo: {beta: 5.0}\n",
+    );
+    assert_eq!((dpo.workload.training.objective.as_deref(), dpo.not_planned), (Some("dpo"), None));
+    assert_eq!(dpo.workload.training.global_batch, Some("4".into()));
+}

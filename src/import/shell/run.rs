@@ -137,12 +137,14 @@ impl<'a> Script<'a> {
         written.or_else(|| (self.open)(path))
     }
 
-    /// `((COUNT++))`, `let COUNT+=2`: a variable gets another value, which is not known where a part of it is not.
-    fn arithmetic(&mut self, sum: &str) {
-        for (name, value) in sum.split(',').filter_map(arithmetic::assignment) {
-            let value = arithmetic::evaluate(&value, &|name| self.variables.text(name));
+    /// `((COUNT++))`, `let COUNT+=2`: a variable gets another value, which is not known where a part of it is not. `((COUNT == 2))` asks.
+    fn arithmetic(&mut self, sum: &str) -> Option<bool> {
+        let mut value = arithmetic::evaluate(sum, &|name| self.variables.text(name));
+        for (name, sum) in sum.split(',').filter_map(arithmetic::assignment) {
+            value = arithmetic::evaluate(&sum, &|name| self.variables.text(name));
             self.set(&name, &value.map_or_else(|| format!("${name}"), |value| value.to_string()));
         }
+        value.map(|value| value != 0)
     }
 
     fn block(&mut self, all: &[Node]) {
@@ -161,7 +163,7 @@ impl<'a> Script<'a> {
             Node::Simple(simple) => return self.simple(simple),
             Node::Not(inner) => return self.node(inner).map(|holds| !holds),
             Node::Group(inner) => match arithmetic_of(inner) {
-                Some(sum) => self.arithmetic(&sum),
+                Some(sum) => return self.arithmetic(&sum),
                 None => self.block(inner),
             },
             Node::Background(inner) => {
@@ -330,7 +332,9 @@ impl<'a> Script<'a> {
             }
             ("[" | "[[" | "test", _) => return condition::holds(&words),
             ("let", _) => {
-                words[1..].iter().for_each(|sum| self.arithmetic(sum));
+                for sum in &words[1..] {
+                    self.arithmetic(sum);
+                }
                 return None;
             }
             ("true" | ":", _) => return Some(true),
@@ -460,13 +464,13 @@ fn doubtful(name: &str, one: Option<&Value>, other: Option<&Value>) -> Value {
 
 /// The sum of `((...))`, which has the brackets of two subshells.
 fn arithmetic_of(group: &[Node]) -> Option<String> {
-    match group {
-        [Node::Group(inner)] => match inner.as_slice() {
-            [Node::Simple(simple)] => Some(simple.words.join(" ")).filter(|sum| arithmetic::assignment(sum).is_some()),
-            _ => None,
-        },
-        _ => None,
-    }
+    let [Node::Group(inner)] = group else { return None };
+    let [Node::Simple(simple)] = inner.as_slice() else { return None };
+    let sum = simple.words.join(" ");
+    let asks = ["==", "!=", "%"].iter().any(|operator| sum.contains(operator));
+    // Behind `<` and `>` a file was read.
+    let is_whole = simple.output.is_none() && simple.document.is_none();
+    (is_whole && (asks || arithmetic::assignment(&sum).is_some())).then_some(sum)
 }
 
 /// `while [[ $# -gt 0 ]]`, `while [ -n "$1" ]`, `while (( $# ))`, `while getopts`.
