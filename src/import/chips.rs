@@ -51,6 +51,18 @@ pub fn named(word: &str, hardware: &Hardware) -> Option<GpuModels> {
     find(word, hardware).or_else(|| (!says_nothing).then(unknown))
 }
 
+/// Whether a word is the name of an older card of NVIDIA's that no catalog has to know: `k80`, `p40`, `m60`, `2080ti`.
+pub fn is_older(word: &str) -> bool {
+    let lower = word.to_ascii_lowercase();
+    let tokens = telling(&lower);
+    let [name] = tokens.as_slice() else { return false };
+    let digits = |text: &str, most: usize| {
+        (2..=most).contains(&text.len()) && text.chars().all(|letter| letter.is_ascii_digit())
+    };
+    let of_machines = name.strip_prefix(['k', 'm', 'p']).is_some_and(|number| digits(number, 3));
+    of_machines || name.strip_suffix("ti").is_some_and(|number| digits(number, 4))
+}
+
 /// Cards among the features of a node: `a100|h100` is any of them, `public&1v100` (one of them in a node) all at once. `None`: one of the
 /// alternatives names none.
 pub fn of_features(features: &str, hardware: &Hardware) -> Option<GpuModels> {

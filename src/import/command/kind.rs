@@ -59,7 +59,8 @@ pub const KIND: &str = "kind of work";
 pub fn settle(asked: &mut JobRequest, names: Names) {
     let has_model = asked.workload.model != ModelSection::default();
     let has_settings = says_training(&asked.workload.training);
-    if is_said(asked, &asked.workload) || !(asked.trains || has_settings) {
+    let is_open = asked.not_planned.as_deref() == Some(recipe::PREFERENCE);
+    if !is_open && (is_said(asked, &asked.workload) || !(asked.trains || has_settings)) {
         return;
     }
     let is_known = |one: &&KeyValue| !one.value.contains('$');
@@ -75,6 +76,14 @@ pub fn settle(asked: &mut JobRequest, names: Names) {
         .chain([names.path.to_owned()])
         .chain(results.filter(is_known).map(|one| one.value.clone()))
         .collect();
+    // Names say which preferences are learnt where the keys leave it open: `train_dpo.yaml`.
+    if is_open {
+        if let Some((name, word)) = all.iter().find_map(|name| Some((name, objective_in(name)?))) {
+            recipe::objective(&word, recipe::OBJECTIVES, asked);
+            asked.understand(KIND, name);
+        }
+        return;
+    }
     for name in all {
         if is_named(&name, has_model || has_settings, asked) {
             asked.understand(KIND, name);
@@ -101,6 +110,13 @@ pub fn unsaid(asked: &JobRequest, file: &WorkloadFile) -> Option<String> {
     ))
 }
 
+/// The first word of an objective in a name; two letters are anything.
+fn objective_in(name: &str) -> Option<String> {
+    let lower = name.to_ascii_lowercase();
+    let mut words = lower.split(|letter: char| !letter.is_ascii_alphanumeric());
+    words.find(|word| word.len() > 2 && REINFORCEMENTS.contains(word)).map(str::to_owned)
+}
+
 fn is_said(asked: &JobRequest, file: &WorkloadFile) -> bool {
     let training = &file.training;
     asked.not_planned.is_some() || training.task.is_some() || training.objective.is_some() || !file.serving.is_empty()
@@ -111,9 +127,8 @@ fn is_said(asked: &JobRequest, file: &WorkloadFile) -> bool {
 fn is_named(name: &str, has_words: bool, asked: &mut JobRequest) -> bool {
     let lower = name.to_ascii_lowercase();
     let words: Vec<&str> = lower.split(|letter: char| !letter.is_ascii_alphanumeric()).collect();
-    // Two letters are anything in a name that is no program's.
-    if let Some(word) = words.iter().find(|word| word.len() > 2 && REINFORCEMENTS.contains(word)) {
-        recipe::objective(word, recipe::OBJECTIVES, asked);
+    if let Some(word) = objective_in(name) {
+        recipe::objective(&word, recipe::OBJECTIVES, asked);
     } else if words.iter().any(|word| TEACHERS.contains(word)) {
         asked.not_planned = Some(format!("`{name}` says that it learns from a teacher, which it does not name"));
     } else if words.iter().any(|word| CONTRASTS.contains(word)) {
@@ -172,7 +187,8 @@ pub fn kind_of_work(entries: &[Entry], asked: &mut JobRequest) {
         let of_key = first.filter(|word| word.len() > 2 && *word != "reward" && is_on);
         let named = [is_kind.then_some(value.as_str()), of_key].into_iter().flatten();
         // What looked like generation before its method was stated is that method.
-        let is_generation = is_kind && asked.not_planned.as_deref() == Some(recipe::REINFORCEMENT);
+        let is_generation =
+            is_kind && [Some(recipe::REINFORCEMENT), Some(recipe::PREFERENCE)].contains(&asked.not_planned.as_deref());
         let is_open = asked.workload.training.objective.is_none() && (asked.not_planned.is_none() || is_generation);
         if let (true, Some(word)) = (is_open, named.into_iter().find(|word| REINFORCEMENTS.contains(word))) {
             recipe::objective(word, recipe::OBJECTIVES, asked);

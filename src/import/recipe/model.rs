@@ -45,16 +45,15 @@ pub fn name(text: &str, asked: &mut JobRequest, names: Names) -> Outcome {
 }
 
 /// `__MODEL__`, `<model>`, `{{ model }}`, `YOUR_MODEL`, `path/to/model`: what somebody has yet to fill in.
+const TO_FILL_IN: [&str; 6] = ["path_to_", "your_model", "replace_", "change_me", "changeme", "fill_in"];
+
 fn is_placeholder(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     let is_marked = |open: &str, close: &str| text.contains(open) && text.contains(close);
     (text.len() > 4 && text.starts_with("__") && text.ends_with("__"))
         || is_marked("<", ">")
         || is_marked("{", "}")
-        || lower.starts_with("path_to_")
-        || lower.starts_with("path-to-")
-        || lower.starts_with("your_model")
-        || lower.starts_with("your-model")
+        || TO_FILL_IN.iter().any(|beginning| lower.replace('-', "_").starts_with(beginning))
         || (lower.contains("path/to/") && !has_size(lower.rsplit('/').next().unwrap_or_default()))
 }
 

@@ -255,3 +255,28 @@ fn sections_folders_and_copies_in_four_bits_say_what_they_are() {
     assert_eq!((dpo.workload.training.objective.as_deref(), dpo.not_planned), (Some("dpo"), None));
     assert_eq!(dpo.workload.training.global_batch, Some("4".into()));
 }
+
+/// What is open stays open, and what a file says in words of its own counts: a card, a format, a name to fill in.
+#[test]
+fn cards_formats_and_open_preferences_are_what_the_file_says() {
+    let settings = "model_name_or_path: a/b-7b\nper_device_train_batch_size: 1\nmax_length: 512\n";
+    let of = |more: &str| recipe(&format!("{settings}{more}"));
+    let open = of("beta: 0.1\nmax_prompt_length: 64\n");
+    assert_eq!(open.not_planned.as_deref(), Some(super::PREFERENCE));
+    let generates = of("beta: 0.1\nnum_generations: 8\n");
+    assert_eq!(generates.not_planned.as_deref(), Some(super::REINFORCEMENT));
+    let named = of("beta: 0.1\noutput_dir: out/peft/dpo/lr\n");
+    assert_eq!((named.workload.training.objective.as_deref(), named.not_planned), (Some("dpo"), None));
+    let card = of("gpu: H100\n");
+    assert_eq!(card.choices.len(), 1);
+    assert_eq!((card.choices[0].gpus, card.choices[0].is_unnamed()), (Some(crate::Gpus::PerMachine(1)), false));
+    assert_eq!(of("gpu_type: a100:2\n").choices[0].gpus, Some(crate::Gpus::PerMachine(2)));
+    assert!(of("gpu: 0\n").choices.iter().all(crate::Choice::is_unnamed));
+    let precision = |more: &str| of(more).workload.training.precision;
+    assert_eq!(precision("torch_dtype: float32\nbf16: false\nfp16: false\n").as_deref(), Some("fp32"));
+    assert_eq!(precision("torch_dtype: float32\nbf16: true\nfp16: false\n").as_deref(), Some("bf16"));
+    let placeholder = recipe("model_name_or_path: REPLACE_WITH_MODEL\nper_device_train_batch_size: 1\n");
+    assert_eq!(placeholder.model_name, None);
+    let recompute = of("use_gradient_checkpointing: true\n").workload.training.recompute;
+    assert_eq!(recompute.as_deref(), Some("full"));
+}

@@ -304,3 +304,20 @@ fn an_image_is_told_flags_and_a_job_of_mpi_counts_cards_together() {
     let broken = crate::read("apiVersion: v1\nkind: Pod\nspec: {a: b['c'] }\n", names);
     assert!(matches!(broken, Err(ImportError::Yaml(_))), "no script: {broken:?}");
 }
+
+/// A card that no catalog has keeps its name, and a group of nodes is none.
+#[test]
+fn a_label_of_an_older_card_names_it() {
+    let pod = |label: &str| {
+        let limits = "resources: {limits: {nvidia.com/gpu: 1}}";
+        asked(&format!(
+            "apiVersion: v1\nkind: Pod\nspec: {{nodeSelector: {{{label}}}, containers: [{{image: a, {limits}}}]}}"
+        ))
+        .unwrap()
+    };
+    let word = |label: &str| pod(label).choices[0].chips.as_ref().map(|chips| (chips.word.clone(), chips.ids.len()));
+    assert_eq!(word("gpu: k80"), Some(("k80".to_owned(), 0)));
+    assert_eq!(word("gpu-type: 2080ti"), Some(("2080ti".to_owned(), 0)));
+    assert_eq!(word("gpu: 'true'"), None);
+    assert_eq!(word("gpu-pool: training"), None);
+}

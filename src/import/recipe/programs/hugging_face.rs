@@ -199,6 +199,16 @@ pub fn adapters(entries: &[Entry], asked: &mut JobRequest, _: Names) {
     } else if training.lora.rank.is_some() || has_method("lora") {
         training.task.get_or_insert_with(|| "lora".to_owned());
     }
+    // Weights of 32 bits and no arithmetic of 16.
+    let is = |key: &str, value: &str| {
+        let named = |entry: &&Entry| entry.key == key || entry.key.ends_with(&format!(".{key}"));
+        entries.iter().find(named).and_then(|entry| entry.value.as_deref()).is_some_and(|text| text == value)
+    };
+    let is_single =
+        ["float32", "fp32", "torch.float32"].iter().any(|word| is("torch_dtype", word) || is("dtype", word));
+    if is_single && is("bf16", "false") && is("fp16", "false") {
+        training.precision.get_or_insert_with(|| "fp32".to_owned());
+    }
     // Unsloth's copies in four bits have it in their names; bitsandbytes reads it from their own configuration.
     if asked.model_name.as_deref().is_some_and(|name| name.to_ascii_lowercase().contains("bnb-4bit")) {
         training.base_weights.get_or_insert_with(|| "nf4".to_owned());
