@@ -154,6 +154,30 @@ fn most_tokens(asked: &JobRequest) -> Option<u32> {
     stated.value.parse().ok()
 }
 
+/// Beginnings of words in names of models that are no dense language models: they make pictures or films, move robots, hear or compare.
+const OTHERS: [&str; 20] = [
+    "t2v",
+    "i2v",
+    "t2i",
+    "ti2v",
+    "hunyuanvideo",
+    "cogvideo",
+    "ltx",
+    "wan2",
+    "flux",
+    "sana",
+    "diffusion",
+    "sdxl",
+    "gr00t",
+    "groot",
+    "pi0",
+    "whisper",
+    "wav2vec",
+    "hubert",
+    "parakeet",
+    "siglip",
+];
+
 /// The model by the size in its name, where that is all that is known of it. `None`: it says none, or one of experts.
 pub fn by_size(model: &ModelSection) -> Option<(ModelSection, JobAssumption)> {
     let name = model.preset.as_deref()?;
@@ -165,7 +189,9 @@ pub fn by_size(model: &ModelSection) -> Option<(ModelSection, JobAssumption)> {
         let active = word.strip_prefix('a').and_then(size);
         word.starts_with(|first: char| first.is_ascii_digit()) && number.starts_with('x') || active.is_some()
     });
-    let parameters = words().find_map(size).filter(|_| !is_mixture)?;
+    // Of Wan2.1-T2V-14B the size is that of no language model.
+    let is_other = words().any(|word| OTHERS.iter().any(|other| word.starts_with(other)));
+    let parameters = words().find_map(size).filter(|_| !is_mixture && !is_other)?;
     let section = ModelSection { preset: None, parameters: Some(parameters.clone().into()), ..model.clone() };
     Some((section, JobAssumption::ModelOfSize { name: name.to_owned(), parameters }))
 }
@@ -256,7 +282,16 @@ mod tests {
         ] {
             assert_eq!(of(name).as_deref(), Some(size), "{name}");
         }
-        for name in ["Mixtral-8x7B", "Qwen3-30B-A3B", "whisper-large", "gemma-e4b", "b", "model-v2"] {
+        for name in [
+            "Mixtral-8x7B",
+            "Qwen3-30B-A3B",
+            "whisper-large",
+            "Wan2.1-T2V-14B",
+            "GR00T-N1.7-3B",
+            "gemma-e4b",
+            "b",
+            "model-v2",
+        ] {
             assert_eq!(of(name), None, "{name}");
         }
     }
