@@ -63,9 +63,7 @@ fn assumed(job: &Job) -> Vec<(Setting, String)> {
     if layout.copies() > 1 && job.training.overlaps_gradients {
         all.push((Setting::GradientOverlap, "gradients reduced during the backward pass".to_owned()));
     }
-    if layout.copies() > 1 && layout.shard == Shard::Zero1 && job.training.overlap.weight_gather {
-        all.push((Setting::WeightOverlap, "overlap weight-gather".to_owned()));
-    }
+    all.extend(weight_overlap(job).map(|words| (Setting::WeightOverlap, words)));
     if layout.tensor > 1 && job.training.overlap.tensor_parallel {
         all.push((Setting::TensorOverlap, "overlap tensor-parallel".to_owned()));
     }
@@ -79,6 +77,13 @@ fn assumed(job: &Job) -> Vec<(Setting, String)> {
     all
 }
 
+/// That updated weights are gathered while the next forward pass runs, where the price assumes it.
+pub fn weight_overlap(job: &Job) -> Option<String> {
+    let layout = job.layout();
+    let is_hidden = layout.copies() > 1 && layout.shard == Shard::Zero1 && job.training.overlap.weight_gather;
+    is_hidden.then(|| "overlap weight-gather".to_owned())
+}
+
 impl Framework {
     /// What the flags, variables or configuration of an export tell the program. What a program of that framework does by itself is told.
     fn is_told(self, job: &Job) -> Vec<Setting> {
@@ -88,7 +93,7 @@ impl Framework {
             Self::None => Vec::new(),
             // DDP and FSDP reduce beside the backward pass unless they are told otherwise.
             Self::Fsdp => vec![S::GradientOverlap],
-            Self::Accelerate => vec![S::Precision, S::Shard, S::Compile, S::GradientOverlap],
+            Self::Accelerate => vec![S::Precision, S::Shard, S::Compile],
             Self::Deepspeed => vec![S::MicroBatch, S::GradAccumulation, S::Precision, S::Shard, S::GradientOverlap],
             Self::HfTrainer => vec![
                 S::MicroBatch,
@@ -129,8 +134,10 @@ impl Framework {
             ],
         };
         match self {
-            Self::Accelerate if sharded => told.push(S::Recompute),
+            Self::Accelerate if sharded => told.extend([S::Recompute, S::GradientOverlap]),
+            // Its keys of DeepSpeed have none for `overlap_comm`, which DeepSpeed leaves off below stage 3.
             Self::Accelerate if job.zero_stage() > 0 => told.push(S::GradAccumulation),
+            Self::Accelerate => told.push(S::GradientOverlap),
             Self::Deepspeed if job.plan.layout.recompute == Recompute::Offload => told.push(S::Recompute),
             Self::Megatron if job.training.optimizer.is_some_and(crate::framework::megatron::knows) => {
                 told.push(S::Optimizer);
@@ -252,6 +259,31 @@ mod tests {
             let is_unfused = text.contains("--attention-backend unfused");
             assert_ne!(has("attention eager"), is_unfused, "{framework}: {text}");
         }
+    }
+
+    /// Configurations of programs say what they can, and name the rest.
+    #[test]
+    fn what_a_configuration_has_no_key_for_stands_at_its_head() {
+        let trl = |change: &dyn Fn(&mut Value)| export(Target::Trl, &job(ONE_NODE, "trl", change)).unwrap();
+        let set = |key: &'static str, value: Value| {
+            move |plan: &mut Value| plan["workload"]["file"]["training"][key] = value.clone()
+        };
+        let eager = trl(&set("attention", "eager".into()));
+        assert!(eager.contains("attn_implementation: eager") && !eager.contains("attention eager"), "{eager}");
+        assert!(trl(&set("attention", "flash3".into())).contains("attention flash3"));
+        let precise = trl(&|plan| plan["workload"]["precision"] = "fp32".into());
+        assert!(precise.contains("bf16: false"), "it takes 16 bits by itself: {precise}");
+        let gathered = |framework: &str, target| {
+            let all = |plan: &mut Value| {
+                plan["recommendation"]["layout"]["shard"] = "zero1".into();
+                plan["workload"]["file"]["training"]["overlap"] = serde_json::json!(["weight-gather"]);
+            };
+            export(target, &job(ONE_NODE, framework, all)).unwrap()
+        };
+        assert!(gathered("trl", Target::Axolotl).contains("overlap weight-gather"));
+        // The keys of Accelerate's file have none that lets DeepSpeed reduce beside the backward pass.
+        let accelerate = gathered("accelerate", Target::Accelerate);
+        assert!(accelerate.contains("gradients reduced during the backward pass"), "{accelerate}");
     }
 
     /// Columns in which the recipes of a stack do other than its parser: what a command gets that leaves the flag out.

@@ -6,6 +6,7 @@ pub mod trl;
 
 use serde_json::{Map, Value, json};
 
+use crate::assumed::weight_overlap;
 use crate::framework::{deepspeed, hf_trainer};
 use crate::job::{Job, prefixed_lines};
 use crate::{ExportError, yaml};
@@ -48,8 +49,13 @@ pub fn shared(job: &Job, names: Names) -> Result<Map<String, Value>, ExportError
     match job.training.precision {
         Precision::Bf16 | Precision::PureBf16 => add("bf16", json!(true)),
         Precision::Fp16 | Precision::AmpFp16 => add("fp16", json!(true)),
-        Precision::Tf32 => add("tf32", json!(true)),
-        Precision::Fp32 => None,
+        // Where nothing is said, Axolotl and TRL take 16 bits on cards that have them.
+        Precision::Tf32 | Precision::Fp32 => {
+            if job.training.precision == Precision::Tf32 {
+                add("tf32", json!(true));
+            }
+            add("bf16", json!(false))
+        }
         Precision::Fp8 if names.has_fp8 => {
             add("bf16", json!(true));
             add("fp8", json!(true))
@@ -66,6 +72,10 @@ pub fn shared(job: &Job, names: Names) -> Result<Map<String, Value>, ExportError
     if let Some(rank) = recipe.rank {
         add(names.rank, json!(rank));
         add(names.alpha, json!(rank * ALPHA));
+        // TRL drops some where nothing is said.
+        if stated(job, "lora.dropout") == Some("false") {
+            add("lora_dropout", json!(0.0));
+        }
     }
     if matches!(job.layout().shard, Shard::Zero1 | Shard::Zero2) {
         add("deepspeed", json!(DEEPSPEED));
@@ -74,6 +84,25 @@ pub fn shared(job: &Job, names: Names) -> Result<Map<String, Value>, ExportError
     add("save_strategy", json!("steps"));
     add("save_steps", json!(job.save_every_steps()));
     Ok(all)
+}
+
+/// A key of `[training]` as the plan has it.
+fn stated<'a>(job: &'a Job, key: &str) -> Option<&'a str> {
+    job.training.other.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+}
+
+/// Whether attention is computed without a fused kernel. Kernels that only newer cards have stay at the head of the file.
+pub fn is_eager(job: &Job) -> bool {
+    stated(job, "attention") == Some("eager")
+}
+
+/// Whether the constants of weights of four bits are quantised once more, where the plan says it. Axolotl and LLaMA-Factory do so by themselves, TRL does not.
+pub fn quantizes_twice(job: &Job) -> Option<bool> {
+    match stated(job, "base_weights")? {
+        "nf4-dq" => Some(true),
+        "nf4" => Some(false),
+        _ => None,
+    }
 }
 
 /// Whether activations are computed again. The programs recompute whole layers or none.
@@ -106,9 +135,14 @@ pub fn file(job: &Job, all: Map<String, Value>, edit: &[&str], how: &[String]) -
     if job.recipe.model_is_open() {
         lines.push(format!("EDIT {} (the weights that you start from)", job.recipe.model));
     }
-    let told = ["attention", "objective", "packing", "lora.rank", "lora.targets", "base_weights"];
-    let other = job.training.other.iter().filter(|(key, _)| !told.contains(&key.as_str()));
+    let told = ["objective", "packing", "lora.rank", "lora.targets", "base_weights"];
+    let is_told = |key: &str, value: &str| {
+        told.contains(&key) || matches!((key, value), ("attention", "flash" | "eager") | ("lora.dropout", "false"))
+    };
+    let other = job.training.other.iter().filter(|(key, value)| !is_told(key, value));
     let mut left: Vec<String> = other.map(|(key, value)| format!("{key} {value}")).collect();
+    // Neither DeepSpeed nor Hugging Face's Trainer does.
+    left.extend(weight_overlap(job));
     if job.recipe.epochs.is_none() && job.recipe.steps.is_none() {
         left.push(job.recipe.amount.clone().unwrap_or_else(|| "how much is trained".to_owned()));
     }

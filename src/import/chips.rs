@@ -51,6 +51,18 @@ pub fn named(word: &str, hardware: &Hardware) -> Option<GpuModels> {
     find(word, hardware).or_else(|| (!says_nothing).then(unknown))
 }
 
+/// Whether a word is the name of an older card of NVIDIA's that no catalog has to know: `k80`, `p40`, `m60`, `2080ti`.
+pub fn is_older(word: &str) -> bool {
+    let lower = word.to_ascii_lowercase();
+    let tokens = telling(&lower);
+    let [name] = tokens.as_slice() else { return false };
+    let digits = |text: &str, most: usize| {
+        (2..=most).contains(&text.len()) && text.chars().all(|letter| letter.is_ascii_digit())
+    };
+    let of_machines = name.strip_prefix(['k', 'm', 'p']).is_some_and(|number| digits(number, 3));
+    of_machines || name.strip_suffix("ti").is_some_and(|number| digits(number, 4))
+}
+
 /// Cards among the features of a node: `a100|h100` is any of them, `public&1v100` (one of them in a node) all at once. `None`: one of the
 /// alternatives names none.
 pub fn of_features(features: &str, hardware: &Hardware) -> Option<GpuModels> {
@@ -67,6 +79,29 @@ pub fn of_features(features: &str, hardware: &Hardware) -> Option<GpuModels> {
     let mut ids: Vec<GpuId> = all.into_iter().flat_map(|cards| cards.ids).collect();
     ids.dedup();
     Some(GpuModels { word: plain.to_owned(), ids })
+}
+
+/// Cards by which partitions are named (`NV_H100`, `gpu-a100-short,gpu-a100-long`): any of those of several. `None`: one of them names none, or
+/// more than one.
+pub fn of_partitions(partitions: &str, hardware: &Hardware) -> Option<GpuModels> {
+    // `p4` and `g5` are machines of a cloud.
+    let is_card = |word: &&str| word.len() > 2 || matches!(*word, "t4" | "l4");
+    let of = |partition: &str| {
+        let lower = partition.to_ascii_lowercase();
+        let words = lower.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(is_card);
+        let mut cards = words.filter(|word| word.chars().any(|letter| letter.is_ascii_alphabetic()));
+        let found: Vec<GpuModels> = cards.by_ref().filter_map(|word| find(word, hardware)).collect();
+        let [only] = found.as_slice() else { return None };
+        Some(only.clone())
+    };
+    let all = partitions.split(',').map(of).collect::<Option<Vec<GpuModels>>>()?;
+    let mut ids: Vec<GpuId> = Vec::new();
+    for id in all.into_iter().flat_map(|cards| cards.ids) {
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    Some(GpuModels { word: partitions.to_owned(), ids })
 }
 
 /// The words of a name that tell one card from another; `NVIDIAA100` and `TeslaV100` are written in one.

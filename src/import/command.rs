@@ -126,7 +126,10 @@ fn read_start(
     // `accelerate launch --mixed_precision bf16`: what the program says itself comes later.
     let precision: Vec<Entry> = launch.iter().filter(|entry| entry.key == "mixed_precision").cloned().collect();
     recipe::apply(recipe::of_command("", &[]), &precision, asked, names);
-    asked.program = Some(start.program.clone());
+    asked.program = Some(match start.command() {
+        Some(command) => format!("{} {command}", start.program),
+        None => start.program.clone(),
+    });
     asked.trains |= entries.iter().any(|entry| LEARNING.contains(&entry.key.as_str()) && entry.switch() != Some(false));
     processes::of_launcher(&start.before, &launch, asked);
     processes::of_mpi(start, asked);
@@ -142,6 +145,9 @@ fn read_start(
     }
     read_beside(start, &entries, script, asked, names);
     name_of_program(start.name(), asked);
+    if let Some(command) = start.command() {
+        name_of_program(command, asked);
+    }
     name_of_folder(&start.program, asked);
     recipe_of_torchtune(start, asked);
     if let Some(model) = start.named_model(&entries, environment) {
@@ -153,8 +159,9 @@ fn read_start(
     let names_file = |key: &str| launcher::CONFIGURATIONS.contains(&key) || (is_of_hydra && hydra::is_flag(key));
     entries.retain(|entry| !names_file(&entry.key));
     recipe::apply(dialect, &entries, asked, names);
+    processes::of_program(&entries, asked);
     kind_of_work(&entries, asked);
-    teacher_of_program(start.name(), asked);
+    teacher_of_program(start.command().unwrap_or(start.name()), asked);
     let training = &asked.workload.training;
     if several.is_no_training(start) && (training.task.is_some() || training.base_weights.is_some()) {
         let why = format!("`{}` says by its name that it trains nothing", start.name());

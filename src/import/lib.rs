@@ -12,6 +12,8 @@ mod recipe;
 pub mod shell;
 mod yaml;
 
+use gpuplan_workload::assumption::JobAssumption;
+
 pub use ask::{Choice, GpuModels, Gpus, JobKind, JobRequest, KeyValue, Launch, Need};
 pub use engine::{compose, dstack, kubernetes, skypilot, slurm};
 pub use error::ImportError;
@@ -67,6 +69,11 @@ fn not_yaml(text: &str, error: ImportError, names: Names) -> Result<JobRequest, 
     if text.contains("{{") && text.contains("}}") {
         return Err(ImportError::HelmTemplate);
     }
+    // A manifest with a mistake in it is no script.
+    let is_manifest = |key: &str| text.lines().any(|line| line.starts_with(key));
+    if is_manifest("apiVersion:") && is_manifest("kind:") {
+        return Err(error);
+    }
     script(text, names).map_err(|_| error)
 }
 
@@ -103,5 +110,33 @@ fn configuration(document: &serde_json::Value, names: Names) -> Option<JobReques
         return None;
     }
     asked.take_machines_of_launcher();
+    take_card(&mut asked, names);
     Some(asked)
+}
+
+/// `gpu: H100`, `gpu_type: a100:2`: what starts the program reads which card it starts on from the same file.
+fn take_card(asked: &mut JobRequest, names: Names) {
+    let is_card = |one: &KeyValue| matches!(one.plain_key().as_str(), "gpu" | "gpu_type" | "gpu_name" | "accelerator");
+    let card = |one: &KeyValue| {
+        let (word, count) = match one.value.split_once(':') {
+            Some((word, count)) => (word, Some(count.parse::<u32>().ok().filter(|count| *count > 0)?)),
+            None => (one.value.as_str(), None),
+        };
+        let is_name = word.contains(|letter: char| letter.is_ascii_alphabetic());
+        Some((chips::find(word, names.hardware).filter(|_| is_name)?, count))
+    };
+    let found = asked.unread.iter().position(|one| is_card(one) && card(one).is_some());
+    let Some(position) = found else { return };
+    let one = asked.unread.remove(position);
+    let Some((chips, count)) = card(&one) else { return };
+    if asked.choices.is_empty() {
+        if count.is_none() {
+            asked.assumed.push(JobAssumption::OneGpu);
+        }
+        asked.choices.push(Choice { gpus: Some(Gpus::PerMachine(count.unwrap_or(1))), ..Choice::default() });
+    }
+    for choice in asked.choices.iter_mut().filter(|choice| choice.chips.is_none()) {
+        choice.chips = Some(chips.clone());
+    }
+    asked.understood.push(one);
 }

@@ -59,9 +59,6 @@ const SPLITS: [&str; 5] = [
     "tensor_parallel_size",
 ];
 
-/// Keys that say how many batches a step gathers.
-const ACCUMULATION: [&str; 3] = ["gradient_accumulation_steps", "grad_accum", "gradient_accumulation"];
-
 /// What each GPU takes times how many there are. A parser's own defaults, a micro-batch of one and no accumulation, are none of the job's.
 fn batch(training: &mut TrainingSection, asked: &JobRequest, assumed: &mut Vec<JobAssumption>) {
     let whole =
@@ -71,8 +68,8 @@ fn batch(training: &mut TrainingSection, asked: &JobRequest, assumed: &mut Vec<J
         SPLITS.iter().any(|split| key.ends_with(split)) && one.value != "1"
     });
     // `--gradient_accumulation_steps $STEPS`: as many as only a run would tell.
-    let is_open = training.grad_accumulation.is_none()
-        && asked.unread.iter().any(|one| ACCUMULATION.contains(&one.plain_key().as_str()));
+    let is_open =
+        training.grad_accumulation.is_none() && asked.unread.iter().any(|one| one.plain_key().contains("accum"));
     if is_split
         || is_open
         || training.micro_batch.is_none()
@@ -157,6 +154,30 @@ fn most_tokens(asked: &JobRequest) -> Option<u32> {
     stated.value.parse().ok()
 }
 
+/// Beginnings of words in names of models that are no dense language models: they make pictures or films, move robots, hear or compare.
+const OTHERS: [&str; 20] = [
+    "t2v",
+    "i2v",
+    "t2i",
+    "ti2v",
+    "hunyuanvideo",
+    "cogvideo",
+    "ltx",
+    "wan2",
+    "flux",
+    "sana",
+    "diffusion",
+    "sdxl",
+    "gr00t",
+    "groot",
+    "pi0",
+    "whisper",
+    "wav2vec",
+    "hubert",
+    "parakeet",
+    "siglip",
+];
+
 /// The model by the size in its name, where that is all that is known of it. `None`: it says none, or one of experts.
 pub fn by_size(model: &ModelSection) -> Option<(ModelSection, JobAssumption)> {
     let name = model.preset.as_deref()?;
@@ -168,7 +189,9 @@ pub fn by_size(model: &ModelSection) -> Option<(ModelSection, JobAssumption)> {
         let active = word.strip_prefix('a').and_then(size);
         word.starts_with(|first: char| first.is_ascii_digit()) && number.starts_with('x') || active.is_some()
     });
-    let parameters = words().find_map(size).filter(|_| !is_mixture)?;
+    // Of Wan2.1-T2V-14B the size is that of no language model.
+    let is_other = words().any(|word| OTHERS.iter().any(|other| word.starts_with(other)));
+    let parameters = words().find_map(size).filter(|_| !is_mixture && !is_other)?;
     let section = ModelSection { preset: None, parameters: Some(parameters.clone().into()), ..model.clone() };
     Some((section, JobAssumption::ModelOfSize { name: name.to_owned(), parameters }))
 }
@@ -259,7 +282,16 @@ mod tests {
         ] {
             assert_eq!(of(name).as_deref(), Some(size), "{name}");
         }
-        for name in ["Mixtral-8x7B", "Qwen3-30B-A3B", "whisper-large", "gemma-e4b", "b", "model-v2"] {
+        for name in [
+            "Mixtral-8x7B",
+            "Qwen3-30B-A3B",
+            "whisper-large",
+            "Wan2.1-T2V-14B",
+            "GR00T-N1.7-3B",
+            "gemma-e4b",
+            "b",
+            "model-v2",
+        ] {
             assert_eq!(of(name), None, "{name}");
         }
     }

@@ -22,7 +22,7 @@ pub use stack::{leave_to_the_parser, of_command};
 pub use task::of_program as task_of_program;
 
 pub use apply::objective;
-pub use usual::OBJECTIVES;
+pub use usual::{OBJECTIVES, PREFERENCE, REINFORCEMENT};
 
 use crate::{JobRequest, Names};
 

@@ -4,6 +4,7 @@
 //! What is not known stays as it is written (`$NAME`, `$(command)`): a text with a `$` is unknown, never empty.
 
 mod arithmetic;
+mod condition;
 mod expand;
 mod lex;
 mod pattern;

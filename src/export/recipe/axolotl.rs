@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Names, adapters, file, recomputes, shared};
+use super::{Names, adapters, file, is_eager, quantizes_twice, recomputes, shared};
 use crate::ExportError;
 use crate::job::Job;
 use gpuplan_workload::{Shard, Task};
@@ -33,9 +33,12 @@ pub fn render(job: &Job) -> Result<String, ExportError> {
         }
         add("load_in_4bit", json!(has_four_bits));
         add("load_in_8bit", json!(recipe.has_eight_bits));
+        if has_four_bits && quantizes_twice(job) == Some(false) {
+            add("bnb_config_kwargs", json!({ "bnb_4bit_use_double_quant": false }));
+        }
     }
     add("gradient_checkpointing", json!(recomputes(job, NAMES.program)?));
-    add("flash_attention", json!(true));
+    add(if is_eager(job) { "eager_attention" } else { "flash_attention" }, json!(true));
     add("sample_packing", json!(recipe.packing));
     match recipe.objective.as_str() {
         "" | "next-token" => {}

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Names, adapters, file, fsdp, recomputes, shared};
+use super::{Names, adapters, file, fsdp, is_eager, quantizes_twice, recomputes, shared};
 use crate::ExportError;
 use crate::job::Job;
 use gpuplan_workload::Task;
@@ -43,10 +43,13 @@ pub fn render(job: &Job) -> Result<String, ExportError> {
         if has_four_bits || recipe.has_eight_bits {
             add("quantization_bit", json!(if has_four_bits { 4 } else { 8 }));
         }
+        if has_four_bits && quantizes_twice(job) == Some(false) {
+            add("double_quantization", json!(false));
+        }
     }
     // It recomputes where nothing is said.
     add("disable_gradient_checkpointing", json!(!recomputes(job, NAMES.program)?));
-    add("flash_attn", json!("fa2"));
+    add("flash_attn", json!(if is_eager(job) { "disabled" } else { "fa2" }));
     if recipe.packing {
         add("packing", json!(true));
     }

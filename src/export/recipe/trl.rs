@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Names, adapters, file, fsdp, recomputes, shared};
+use super::{Names, adapters, file, fsdp, is_eager, quantizes_twice, recomputes, shared};
 use crate::ExportError;
 use crate::job::Job;
 
@@ -34,9 +34,12 @@ pub fn render(job: &Job) -> Result<String, ExportError> {
         add("lora_target_modules", targets);
         add("load_in_4bit", json!(has_four_bits));
         add("load_in_8bit", json!(recipe.has_eight_bits));
+        if has_four_bits && let Some(twice) = quantizes_twice(job) {
+            add("use_bnb_nested_quant", json!(twice));
+        }
     }
     add("gradient_checkpointing", json!(recomputes(job, NAMES.program)?));
-    add("attn_implementation", json!("flash_attention_2"));
+    add("attn_implementation", json!(if is_eager(job) { "eager" } else { "flash_attention_2" }));
     if command == "sft" {
         add("packing", json!(recipe.packing));
     }

@@ -27,6 +27,8 @@ const CONTRASTS: [&str; 7] = ["contrastive", "infonce", "simcse", "ntxent", "nt_
 const COMPARISONS: [&str; 6] = ["pooling", "passage", "passages", "negatives", "negative", "anchor"];
 /// The same by their ends: GradCache (Gao et al. 2021, arXiv 2101.06983), and the groups of Tevatron and FlagEmbedding.
 const GROUPS: [&str; 3] = ["grad_cache", "train_group_size", "train_n_passages"];
+/// Words of programs that train a part beside a model which they leave as it is (diffusers, examples).
+const PARTS: [&str; 5] = ["controlnet", "textual_inversion", "ip_adapter", "t2i_adapter", "t2iadapter"];
 /// What a teacher has said before is data.
 const SAID: [&str; 6] = ["output", "outputs", "data", "dataset", "responses", "answers"];
 /// Words for adapters, and which task they are. PEFT is a library of adapters, of which LoRA is the usual one.
@@ -57,19 +59,31 @@ pub const KIND: &str = "kind of work";
 pub fn settle(asked: &mut JobRequest, names: Names) {
     let has_model = asked.workload.model != ModelSection::default();
     let has_settings = says_training(&asked.workload.training);
-    if is_said(asked, &asked.workload) || !(asked.trains || has_settings) {
+    let is_open = asked.not_planned.as_deref() == Some(recipe::PREFERENCE);
+    if !is_open && (is_said(asked, &asked.workload) || !(asked.trains || has_settings)) {
         return;
     }
     let is_known = |one: &&KeyValue| !one.value.contains('$');
     let is_kind = |one: &&KeyValue| one.plain_key().split(['_', '.']).any(|word| ENDS.contains(&word));
     let stated = asked.unread.iter().filter(is_known).filter(is_kind).map(|one| one.value.clone());
     let results = asked.no_effect.iter().chain(&asked.unread).filter(|one| RESULTS.contains(&one.plain_key().as_str()));
+    // Of `distill.py sft` the second word says which of its works it does.
+    let command = asked.program.as_ref().and_then(|program| program.rsplit_once(' ')).map(|(_, word)| word.to_owned());
     let all: Vec<String> = stated
+        .chain(command)
         .chain(asked.program.clone())
         .chain(asked.name.clone())
         .chain([names.path.to_owned()])
         .chain(results.filter(is_known).map(|one| one.value.clone()))
         .collect();
+    // Names say which preferences are learnt where the keys leave it open: `train_dpo.yaml`.
+    if is_open {
+        if let Some((name, word)) = all.iter().find_map(|name| Some((name, objective_in(name)?))) {
+            recipe::objective(&word, recipe::OBJECTIVES, asked);
+            asked.understand(KIND, name);
+        }
+        return;
+    }
     for name in all {
         if is_named(&name, has_model || has_settings, asked) {
             asked.understand(KIND, name);
@@ -96,6 +110,13 @@ pub fn unsaid(asked: &JobRequest, file: &WorkloadFile) -> Option<String> {
     ))
 }
 
+/// The first word of an objective in a name; two letters are anything.
+fn objective_in(name: &str) -> Option<String> {
+    let lower = name.to_ascii_lowercase();
+    let mut words = lower.split(|letter: char| !letter.is_ascii_alphanumeric());
+    words.find(|word| word.len() > 2 && REINFORCEMENTS.contains(word)).map(str::to_owned)
+}
+
 fn is_said(asked: &JobRequest, file: &WorkloadFile) -> bool {
     let training = &file.training;
     asked.not_planned.is_some() || training.task.is_some() || training.objective.is_some() || !file.serving.is_empty()
@@ -106,9 +127,8 @@ fn is_said(asked: &JobRequest, file: &WorkloadFile) -> bool {
 fn is_named(name: &str, has_words: bool, asked: &mut JobRequest) -> bool {
     let lower = name.to_ascii_lowercase();
     let words: Vec<&str> = lower.split(|letter: char| !letter.is_ascii_alphanumeric()).collect();
-    // Two letters are anything in a name that is no program's.
-    if let Some(word) = words.iter().find(|word| word.len() > 2 && REINFORCEMENTS.contains(word)) {
-        recipe::objective(word, recipe::OBJECTIVES, asked);
+    if let Some(word) = objective_in(name) {
+        recipe::objective(&word, recipe::OBJECTIVES, asked);
     } else if words.iter().any(|word| TEACHERS.contains(word)) {
         asked.not_planned = Some(format!("`{name}` says that it learns from a teacher, which it does not name"));
     } else if words.iter().any(|word| CONTRASTS.contains(word)) {
@@ -166,7 +186,10 @@ pub fn kind_of_work(entries: &[Entry], asked: &mut JobRequest) {
         let is_on = entry.switch() != Some(false) && !is_zero;
         let of_key = first.filter(|word| word.len() > 2 && *word != "reward" && is_on);
         let named = [is_kind.then_some(value.as_str()), of_key].into_iter().flatten();
-        let is_open = asked.workload.training.objective.is_none() && asked.not_planned.is_none();
+        // What looked like generation before its method was stated is that method.
+        let is_generation =
+            is_kind && [Some(recipe::REINFORCEMENT), Some(recipe::PREFERENCE)].contains(&asked.not_planned.as_deref());
+        let is_open = asked.workload.training.objective.is_none() && (asked.not_planned.is_none() || is_generation);
         if let (true, Some(word)) = (is_open, named.into_iter().find(|word| REINFORCEMENTS.contains(word))) {
             recipe::objective(word, recipe::OBJECTIVES, asked);
         }
@@ -193,7 +216,7 @@ fn other_work(entry: &Entry, value: &str, is_kind: bool, asked: &mut JobRequest)
         recipe::objective("rl", recipe::OBJECTIVES, asked);
     } else if has(&["ctc"]) {
         asked.not_planned = Some(format!("the estimate knows no recognition of speech (`{}`)", entry.shown));
-    } else if has(&COMPARISONS) || GROUPS.iter().any(|key| entry.key.ends_with(key)) {
+    } else if has(&COMPARISONS) || has(&CONTRASTS) || GROUPS.iter().any(|key| entry.key.ends_with(key)) {
         asked.not_planned = Some(format!("the estimate knows no learning by comparison (`{}`)", entry.shown));
     } else if is_kind && CONTRASTS.contains(&value) {
         asked.not_planned = Some(format!("the estimate knows no learning by comparison (`{} {value}`)", entry.shown));
@@ -246,6 +269,11 @@ pub fn name_of_program(name: &str, asked: &mut JobRequest) {
     if let (Some(adapters), true) = (adapters, is_program) {
         asked.workload.training.task.get_or_insert_with(|| (*adapters).to_owned());
         asked.understand(name, adapters);
+    }
+    if let Some(part) = PARTS.iter().find(|part| lower.replace('-', "_").contains(**part)) {
+        let why = || format!("the estimate knows no training of a part beside a model (`{part}`)");
+        asked.not_planned.get_or_insert_with(why);
+        asked.understand(name, part);
     }
     match name {
         "pretrain_bert.py" => asked.workload.model.kind = Some("encoder".to_owned()),

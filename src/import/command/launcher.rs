@@ -57,6 +57,9 @@ const IMAGES: [(&str, &str); 3] = [
 pub const CONFIGURATIONS: [&str; 6] =
     ["config", "config_path", "job.config_file", "deepspeed", "deepspeed_config", "yaml"];
 
+/// Words behind a program of one's own that say which of its works it does.
+const COMMANDS: [&str; 8] = ["sft", "dpo", "grpo", "ppo", "kto", "pretrain", "finetune", "distill"];
+
 /// A training program that a line starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Start {
@@ -71,6 +74,12 @@ pub struct Start {
 impl Start {
     pub fn name(&self) -> &str {
         self.program.rsplit('/').next().unwrap_or(&self.program)
+    }
+
+    /// The first word behind a program, where it is one by which programs say what they do: `distill.py sft`.
+    pub fn command(&self) -> Option<&str> {
+        let word = self.after.first().filter(|_| is_python(&self.program))?;
+        COMMANDS.contains(&word.as_str()).then_some(word)
     }
 
     /// Whether a launcher starts a process for each GPU.
@@ -174,7 +183,10 @@ fn image(words: &[String]) -> Option<Start> {
         let known = IMAGES.iter().find(|(image, _)| *image == name).map(|(_, program)| (at, *program));
         known.or_else(of_vllm)
     })?;
-    let after = words[at + 1..].to_vec();
+    // `--entrypoint vllm IMAGE serve MODEL`: the word of the program is no flag of it.
+    let word = program.split(' ').nth(1);
+    let own = usize::from(word.is_some() && words.get(at + 1).map(String::as_str) == word);
+    let after = words[at + 1 + own..].to_vec();
     Some(Start { before: words[..at].to_vec(), program: program.to_owned(), after })
 }
 
@@ -182,6 +194,9 @@ fn image(words: &[String]) -> Option<Start> {
 const OF_MODEL: [&str; 3] = ["model_name_or_path", "base_model", "pretrained_model_name_or_path"];
 const OF_TRAINING: [&str; 4] =
     ["per_device_train_batch_size", "gradient_accumulation_steps", "num_train_epochs", "micro_batch_size"];
+/// The same of the image of a container, which is told nothing but its flags: `--model_name=Qwen/Qwen3-0.6B --epochs=3`.
+const OF_MODEL_OF_IMAGE: [&str; 3] = ["model_name", "model_id", "model"];
+const OF_TRAINING_OF_IMAGE: [&str; 4] = ["epochs", "num_epochs", "learning_rate", "lr"];
 
 /// A program that nobody knows, which is told a model and how to train it: `petrogpt-train --stage dpo --model_name_or_path ...`. Its first
 /// word is a part of its name.
@@ -193,7 +208,9 @@ fn strange(words: &[String]) -> Option<Start> {
     let name = words.first().filter(|name| !name.starts_with('-') && !is_other(base(name)))?;
     // `multipa-train --num_train_epochs 2`
     let says = base(name).split(['-', '_', '.']).any(|word| matches!(word, "train" | "pretrain" | "finetune"));
-    if !(has(&OF_MODEL) || says) || !has(&OF_TRAINING) {
+    let is_image = words.get(1).is_some_and(|next| next.starts_with("--")) && (is_unknown(name) || is_image(name));
+    let of_image = is_image && has(&OF_MODEL_OF_IMAGE) && has(&OF_TRAINING_OF_IMAGE);
+    if !of_image && (!(has(&OF_MODEL) || says) || !has(&OF_TRAINING)) {
         return None;
     }
     let is_command = |word: &&String| word.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');

@@ -58,6 +58,18 @@ pub fn of_mpi(start: &Start, asked: &mut JobRequest) {
     asked.launch.gpus = asked.launch.gpus.or(processes);
 }
 
+/// `--gpus=4 --nodes=8` of a program that nobody knows: nodes beside a count of cards are machines, and no part of a graph.
+pub fn of_program(flags: &[Entry], asked: &mut JobRequest) {
+    const CARDS: [&str; 5] = ["gpus", "num_gpus", "devices", "gpus_per_node", "num_gpus_per_node"];
+    let counts = flags.iter().any(|flag| CARDS.contains(&flag.key.as_str()));
+    let Some(nodes) = flags.iter().find(|flag| flag.key == "nodes").filter(|_| counts) else { return };
+    let machines = nodes.value.as_deref().and_then(count);
+    if asked.launch.machines.is_none() && machines.is_some() {
+        asked.launch.machines = machines;
+        asked.understand_after_all(&nodes.shown);
+    }
+}
+
 /// `docker run --gpus '"device=0,1"' ...` (Docker, "Runtime options with Memory, CPUs, and GPUs"): `all` counts none.
 pub fn of_container(before: &[String], launch: &[Entry], asked: &mut JobRequest) {
     const RUNTIMES: [&str; 3] = ["docker", "nvidia-docker", "podman"];

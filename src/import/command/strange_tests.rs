@@ -319,3 +319,40 @@ fn further_configurations_are_known_by_their_words() {
         assert_eq!(said(&text).trim(), expected, "{text}");
     }
 }
+
+/// What stands behind a program or in its name says which part of a model it trains.
+#[test]
+fn words_behind_a_program_and_parts_of_a_model_are_heard() {
+    assert_eq!(asked("accelerate launch distill.py sft").not_planned, None);
+    assert!(asked("accelerate launch distill.py --lr 1").not_planned.is_some());
+    let sd = "--pretrained_model_name_or_path runwayml/stable-diffusion-v1-5 --resolution 512 --train_batch_size 1";
+    assert!(asked(&format!("accelerate launch train_controlnet_sdxl.py {sd}")).not_planned.is_some());
+    assert!(asked(&format!("accelerate launch textual_inversion.py {sd}")).not_planned.is_some());
+    let contrast =
+        "--per_device_train_batch_size 2 --model_name_or_path Qwen/Qwen2-VL-2B-Instruct --gen_contrastive_weight";
+    assert!(asked(&format!("torchrun --nproc_per_node 2 train.py {contrast} 0.5")).not_planned.is_some());
+    assert_eq!(asked(&format!("torchrun --nproc_per_node 2 train.py {contrast} 0")).not_planned, None);
+    // Sizes in the words of nanoGPT; RWKV has no heads.
+    let sizes = asked(
+        "torchrun train.py --n_layer 6 --n_embd 384 --n_head 8 --block_size 1024 --batch_size 4 --max_iters 3000",
+    );
+    assert_eq!(
+        (sizes.workload.model.hidden, sizes.workload.training.task.as_deref()),
+        (Some("384".into()), Some("pretrain"))
+    );
+    assert_eq!(asked("python train.py --n_layer 24 --n_embd 2048 --ctx_len 512").workload.model.layers, None);
+    // Nodes beside a count of cards are machines; of a graph they are none.
+    assert_eq!(asked("./launch.py train --gpus=4 --nodes=8").launch.machines, Some(8));
+    assert_eq!(asked("python train_gnn.py --nodes=512 --lr 1").launch.machines, None);
+    let batch = asked("torchrun --nproc_per_node 4 train_sft.py --batch 4 --accum 2 --lr 1");
+    assert_eq!(batch.workload.training.micro_batch, Some("4".into()));
+    for model in ["path_to_llama_model", "path-to-model"] {
+        assert_eq!(
+            asked(&format!("python train_sft.py --model_name_or_path {model} --lr 1")).model_name,
+            None,
+            "{model}"
+        );
+    }
+    let served = asked("docker run --gpus all --entrypoint vllm vllm/vllm-openai:v0.27 serve Qwen/Qwen3-8B --port 1");
+    assert_eq!(served.model_name.as_deref(), Some("Qwen/Qwen3-8B"));
+}

@@ -47,12 +47,17 @@ pub fn narrow(key: &str, value: &str, choice: &mut Choice, asked: &mut JobReques
             }
         }
         // Labels that clusters and smaller clouds made up (`accelerator`, `gpu-type`, `gpu.nvidia.com/class`), where they name a card.
-        _ => match chips::find(value, names.hardware)
-            .filter(|_| ["gpu", "accelerator"].iter().any(|word| key.contains(word)))
-        {
-            Some(found) => choice.chips = Some(found),
-            None => return asked.leave_unread(key, value),
-        },
+        _ => {
+            let is_of_cards = ["gpu", "accelerator"].iter().any(|word| key.contains(word));
+            match chips::find(value, names.hardware).filter(|_| is_of_cards) {
+                Some(found) => choice.chips = Some(found),
+                None if is_of_cards && chips::is_older(value) => {
+                    choice.chips = chips::named(value, names.hardware);
+                    return asked.leave_unread(key, format!("{value} (no GPU of the catalog is called so)"));
+                }
+                None => return asked.leave_unread(key, value),
+            }
+        }
     }
     asked.understand(key, value);
 }

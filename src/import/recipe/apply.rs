@@ -4,7 +4,7 @@ use super::entry::Entry;
 use super::model;
 use super::setting::{Dialect, Number, Outcome, Setting};
 use super::usual;
-use super::usual::REINFORCEMENT;
+use super::usual::{PREFERENCE, REINFORCEMENT};
 use crate::shell::is_unknown;
 use crate::{JobRequest, Names};
 use gpuplan_workload::file::{Scalar, WorkloadFile};
@@ -97,7 +97,7 @@ fn set(setting: Setting, entry: &Entry, asked: &mut JobRequest, names: Names) ->
         Setting::Objective(words) => return stated_objective(text, words, asked),
         Setting::Optimizer(words) => return optimizer(text, words, asked),
         Setting::Preference if asked.workload.training.objective.is_some() => return Outcome::WithoutEffect,
-        Setting::Preference => return not_planned(REINFORCEMENT, entry, asked),
+        Setting::Preference => return not_planned(PREFERENCE, entry, asked),
         Setting::NotPlanned(work) => return not_planned(work, entry, asked),
         Setting::Completed if entry.switch() != Some(false) => {}
         Setting::Completed | Setting::Nothing => return Outcome::WithoutEffect,
@@ -124,6 +124,10 @@ fn not_planned(work: &str, entry: &Entry, asked: &mut JobRequest) -> Outcome {
     if entry.switch() == Some(false) {
         return Outcome::WithoutEffect;
     }
+    // What is known of the work says more than that it is open.
+    if asked.not_planned.as_deref() == Some(PREFERENCE) {
+        asked.not_planned = None;
+    }
     asked.not_planned.get_or_insert_with(|| work.to_owned());
     Outcome::Understood
 }
@@ -144,9 +148,10 @@ pub fn objective(text: &str, words: &[(&str, &str)], asked: &mut JobRequest) {
         Some((_, "")) => {}
         Some((_, objective)) => {
             asked.workload.training.objective = Some((*objective).to_owned());
-            asked.not_planned = asked.not_planned.take().filter(|why| why != REINFORCEMENT);
+            asked.not_planned = asked.not_planned.take().filter(|why| why != REINFORCEMENT && why != PREFERENCE);
         }
         None => {
+            asked.not_planned = asked.not_planned.take().filter(|why| why != PREFERENCE);
             asked.not_planned.get_or_insert_with(|| REINFORCEMENT.to_owned());
         }
     }

@@ -56,7 +56,11 @@ pub fn of_document(document: &Value, entries: &[Entry]) -> Option<&'static Diale
     let has = |key: &&str| entries.iter().any(|entry| entry.key == **key);
     // Axolotl and Hugging Face's parser have no sections: a model beside `training.per_device_train_batch_size` is somebody's own.
     let is_own = |keys: &[&str]| {
-        let has_section = entries.iter().any(|entry| is_batch_of_section(entry) || entry.key == "training.batch_size");
+        let is_batch = |entry: &Entry| {
+            let section = entry.key.strip_suffix(".batch_size").or_else(|| entry.key.strip_suffix(".micro_batch_size"));
+            section.is_some_and(|section| ["training", "train", "trainer", "hyperparameters"].contains(&section))
+        };
+        let has_section = entries.iter().any(|entry| is_batch_of_section(entry) || is_batch(entry));
         (keys.starts_with(&["base_model"]) || keys == ["model_name_or_path"]) && has_section
     };
     let kinds = KINDS.iter().filter(|_| document.is_object());

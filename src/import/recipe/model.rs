@@ -7,6 +7,9 @@ use crate::{JobRequest, Names};
 /// Folders that say nothing of what lies in them.
 const GENERIC: [&str; 8] = ["hf", "model", "models", "weights", "final", "latest", "snapshots", "checkpoint"];
 
+/// End of the file in which a model without weights is described (`configs/transformer_340M.json`).
+const DESCRIPTION: &str = ".json";
+
 /// Files of weights by the names that transformers and PEFT give them (transformers/utils/__init__.py).
 const WEIGHTS: [&str; 4] = ["pytorch_model.bin", "model.safetensors", "tf_model.h5", "flax_model.msgpack"];
 
@@ -23,10 +26,15 @@ pub fn name(text: &str, asked: &mut JobRequest, names: Names) -> Outcome {
         return Outcome::Unread;
     }
     let text = known;
-    let is_path = text.starts_with(['/', '.', '~']) || text.matches('/').count() > 1;
+    let is_path = text.starts_with(['/', '.', '~']) || text.matches('/').count() > 1 || text.ends_with(DESCRIPTION);
     let candidates = if is_path { folders(text) } else { vec![text.to_owned()] };
-    let found = candidates.iter().find_map(|name| names.models.named(name));
+    let mut found = candidates.iter().find_map(|name| names.models.named(name));
     let Some(own) = candidates.first() else { return Outcome::Unread };
+    // `saves/qwen2_vl-2b/pretrain-2026-03-04`: what was made of the model in whose folder it lies.
+    if found.is_none() && is_path && !has_size(own) && names.models.made_of(own).is_none() {
+        let above = text.split('/').rev().skip(1).filter(|folder| has_size(folder));
+        found = above.into_iter().find_map(|folder| names.models.named(folder));
+    }
     // A folder without a size in its name may be anything, unless it has the name of a model in it.
     if found.is_none() && is_path && !has_size(own) && names.models.made_of(own).is_none() {
         return Outcome::Unread;
@@ -37,14 +45,15 @@ pub fn name(text: &str, asked: &mut JobRequest, names: Names) -> Outcome {
 }
 
 /// `__MODEL__`, `<model>`, `{{ model }}`, `YOUR_MODEL`, `path/to/model`: what somebody has yet to fill in.
+const TO_FILL_IN: [&str; 6] = ["path_to_", "your_model", "replace_", "change_me", "changeme", "fill_in"];
+
 fn is_placeholder(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     let is_marked = |open: &str, close: &str| text.contains(open) && text.contains(close);
     (text.len() > 4 && text.starts_with("__") && text.ends_with("__"))
         || is_marked("<", ">")
         || is_marked("{", "}")
-        || lower.starts_with("your_model")
-        || lower.starts_with("your-model")
+        || TO_FILL_IN.iter().any(|beginning| lower.replace('-', "_").starts_with(beginning))
         || (lower.contains("path/to/") && !has_size(lower.rsplit('/').next().unwrap_or_default()))
 }
 
@@ -83,7 +92,7 @@ fn folders(path: &str) -> Vec<String> {
     };
     let named = parts.iter().rev().find(|part| !says_nothing(part));
     // ModelScope writes `1___5B` for 1.5B.
-    named.map(|part| part.replace("___", ".")).into_iter().collect()
+    named.map(|part| part.strip_suffix(DESCRIPTION).unwrap_or(part).replace("___", ".")).into_iter().collect()
 }
 
 /// `7b`, `0.5B`, `350m` among the words of a name.

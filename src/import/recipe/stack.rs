@@ -99,7 +99,9 @@ fn of_words(name: &str, parts: &[&str], entries: &[Entry]) -> &'static Dialect {
         &DIFFUSERS
     } else if has("train_batch_size") && (has("bert_model") || (has("do_train") && has("max_seq_length"))) {
         &BERT
-    } else if SIZES.iter().all(|key| has(key)) && !MODELS.iter().any(|key| has(key)) {
+    } else if (SIZES.iter().all(|key| has(key)) || SIZES_OF_GPT.iter().all(|key| has(key)))
+        && !MODELS.iter().any(|key| has(key))
+    {
         &DECODER
     } else {
         &ANY
@@ -108,6 +110,8 @@ fn of_words(name: &str, parts: &[&str], entries: &[Entry]) -> &'static Dialect {
 
 /// Sizes by which a program of one's own describes a language model; Megatron-LM's are known by `num_attention_heads`.
 const SIZES: [&str; 4] = ["num_layers", "hidden_size", "num_heads", "vocab_size"];
+/// The same in the words of GPT-2's code and of nanoGPT. RWKV has no `n_head`.
+const SIZES_OF_GPT: [&str; 4] = ["n_layer", "n_embd", "n_head", "block_size"];
 /// Keys that name a model, of which sizes change a part.
 const MODELS: [&str; 5] = ["model_name_or_path", "model_name", "model", "model_path", "base_model"];
 

@@ -221,3 +221,62 @@ fn a_configuration_of_a_policy_is_not_planned() {
     );
     assert!(read.not_planned.is_some() && read.workload.model.preset.as_deref() == Some("mistral-7b-v0.1"), "{read:?}");
 }
+
+#[test]
+fn sections_folders_and_copies_in_four_bits_say_what_they_are() {
+    for (text, expected) in [
+        (
+            "base_model: unsloth/Qwen2.5-1.5B-Instruct-bnb-4bit\nlora: {r: 16}\ntrain: {epochs: 2, batch_size: 2, grad_accum: 8, lr: 2.0e-4, max_seq_len: 1024}\n",
+            "qwen2.5-1.5b qlora 2 1024  ",
+        ),
+        (
+            "model_name_or_path: saves/qwen2_vl-2b/pretrain-2026-03-04\nstage: sft\nfinetuning_type: full\ncutoff_len: 32768\nper_device_train_batch_size: 1\n",
+            "qwen2-vl-2b full-fine-tune 1 32768  llama-factory",
+        ),
+        (
+            "[model]\nconfig = 'configs/transformer_340M.json'\n[training]\nbatch_size = 32\nseq_len = 2048\n",
+            "transformer_340M pretrain 32 2048  torchtitan",
+        ),
+        // Of a key that is said twice the last counts.
+        (
+            "base_model: a/b-7b\nadapter: lora\nsequence_len: 512\nmicro_batch_size: 1\nadapter: qlora\n",
+            "a/b-7b qlora 1 512  axolotl",
+        ),
+    ] {
+        assert_eq!(said(text), expected, "{text}");
+    }
+    let accelerate =
+        recipe("distributed_type: DEEPSPEED\ndeepspeed_config: {gradient_accumulation_steps: 4}\nnum_processes: 7\n");
+    assert_eq!(accelerate.workload.training.grad_accumulation, Some("4".into()));
+    // A method that is stated behind its settings is that one.
+    let dpo = recipe(
+        "method: dpo\nmodel: {name_or_path: a/b-7b}\ntraining: {per_device_train_batch_size: 1, effective_batch_size: 4}\ndpo: {beta: 5.0}\n",
+    );
+    assert_eq!((dpo.workload.training.objective.as_deref(), dpo.not_planned), (Some("dpo"), None));
+    assert_eq!(dpo.workload.training.global_batch, Some("4".into()));
+}
+
+/// What is open stays open, and what a file says in words of its own counts: a card, a format, a name to fill in.
+#[test]
+fn cards_formats_and_open_preferences_are_what_the_file_says() {
+    let settings = "model_name_or_path: a/b-7b\nper_device_train_batch_size: 1\nmax_length: 512\n";
+    let of = |more: &str| recipe(&format!("{settings}{more}"));
+    let open = of("beta: 0.1\nmax_prompt_length: 64\n");
+    assert_eq!(open.not_planned.as_deref(), Some(super::PREFERENCE));
+    let generates = of("beta: 0.1\nnum_generations: 8\n");
+    assert_eq!(generates.not_planned.as_deref(), Some(super::REINFORCEMENT));
+    let named = of("beta: 0.1\noutput_dir: out/peft/dpo/lr\n");
+    assert_eq!((named.workload.training.objective.as_deref(), named.not_planned), (Some("dpo"), None));
+    let card = of("gpu: H100\n");
+    assert_eq!(card.choices.len(), 1);
+    assert_eq!((card.choices[0].gpus, card.choices[0].is_unnamed()), (Some(crate::Gpus::PerMachine(1)), false));
+    assert_eq!(of("gpu_type: a100:2\n").choices[0].gpus, Some(crate::Gpus::PerMachine(2)));
+    assert!(of("gpu: 0\n").choices.iter().all(crate::Choice::is_unnamed));
+    let precision = |more: &str| of(more).workload.training.precision;
+    assert_eq!(precision("torch_dtype: float32\nbf16: false\nfp16: false\n").as_deref(), Some("fp32"));
+    assert_eq!(precision("torch_dtype: float32\nbf16: true\nfp16: false\n").as_deref(), Some("bf16"));
+    let placeholder = recipe("model_name_or_path: REPLACE_WITH_MODEL\nper_device_train_batch_size: 1\n");
+    assert_eq!(placeholder.model_name, None);
+    let recompute = of("use_gradient_checkpointing: true\n").workload.training.recompute;
+    assert_eq!(recompute.as_deref(), Some("full"));
+}

@@ -11,6 +11,8 @@ use super::words::{
 /// The estimate knows the updates of GRPO and of preference learning, and no generation between them.
 pub const REINFORCEMENT: &str =
     "it generates answers as it trains, which is not planned; `objective` in WORKLOAD.toml plans its updates";
+/// What keys say that preference learning has, and generation beside it.
+pub const PREFERENCE: &str = "it learns from preferences or from answers that it generates, and no key says which; `objective` in WORKLOAD.toml does";
 /// Objectives by the names that programs have for them, as a workload file calls them.
 pub const OBJECTIVES: &[(&str, &str)] = &[
     ("sft", ""),
@@ -78,6 +80,7 @@ pub const SETTINGS: &[(&str, Setting)] = &[
     ("gradient_accumulate_every", ACCUMULATION),
     ("accumulate_grad_batches", ACCUMULATION),
     ("global_batch_size", GLOBAL_BATCH),
+    ("effective_batch_size", GLOBAL_BATCH),
     ("max_steps", STEPS),
     ("train_iters", STEPS),
     ("max_train_steps", STEPS),
@@ -150,6 +153,10 @@ pub const SETTINGS: &[(&str, Setting)] = &[
     ("optimizer", Optimizer(OPTIMIZERS)),
     ("use_8bit_adam", Switch(OPTIMIZER, "adamw-8bit")),
     ("gradient_checkpointing", Either(RECOMPUTE, "full", "none")),
+    ("use_gradient_checkpointing", Either(RECOMPUTE, "full", "none")),
+    ("enable_gradient_checkpointing", Either(RECOMPUTE, "full", "none")),
+    ("grad_checkpointing", Either(RECOMPUTE, "full", "none")),
+    ("grad_checkpoint", Either(RECOMPUTE, "full", "none")),
     ("recompute_granularity", Choice(RECOMPUTE, &[("full", "full"), ("selective", "selective")])),
     ("recompute_activations", Switch(RECOMPUTE, "selective")),
     ("checkpoint_activations", Switch(RECOMPUTE, "full")),

@@ -11,6 +11,26 @@ pub fn evaluate(text: &str, value_of: &dyn Fn(&str) -> Option<String>) -> Option
     (reader.at == reader.text.len()).then_some(value)
 }
 
+/// `NAME++`, `--NAME`, `NAME += sum`, `NAME = sum`: the name, and the sum that is its new value. `None`: it gives nobody a value.
+pub fn assignment(text: &str) -> Option<(String, String)> {
+    let text = text.trim();
+    let is_name = |name: &str| {
+        name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+            && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+    };
+    for (twice, once) in [("++", "+"), ("--", "-")] {
+        let name = text.strip_suffix(twice).or_else(|| text.strip_prefix(twice)).map(str::trim);
+        if let Some(name) = name.filter(|name| is_name(name)) {
+            return Some((name.to_owned(), format!("{name} {once} 1")));
+        }
+    }
+    let (name, sum) = text.split_once('=').filter(|(_, sum)| !sum.starts_with('='))?;
+    let plain = name.trim_end_matches(['+', '-', '*', '/', '%']);
+    let (operator, name) = (&name[plain.len()..], plain.trim());
+    let value = if operator.is_empty() { sum.to_owned() } else { format!("{name} {operator} ({sum})") };
+    (is_name(name) && operator.len() < 2).then(|| (name.to_owned(), value))
+}
+
 struct Reader<'a> {
     text: &'a [u8],
     at: usize,

@@ -1,5 +1,7 @@
 //! The commands of a script, in order, each with its words expanded.
 
+use super::arithmetic;
+use super::condition;
 use super::expand::{Value, Variables, is_unknown};
 use super::lex::{Token, tokens};
 use super::pattern::covers;
@@ -135,6 +137,16 @@ impl<'a> Script<'a> {
         written.or_else(|| (self.open)(path))
     }
 
+    /// `((COUNT++))`, `let COUNT+=2`: a variable gets another value, which is not known where a part of it is not. `((COUNT == 2))` asks.
+    fn arithmetic(&mut self, sum: &str) -> Option<bool> {
+        let mut value = arithmetic::evaluate(sum, &|name| self.variables.text(name));
+        for (name, sum) in sum.split(',').filter_map(arithmetic::assignment) {
+            value = arithmetic::evaluate(&sum, &|name| self.variables.text(name));
+            self.set(&name, &value.map_or_else(|| format!("${name}"), |value| value.to_string()));
+        }
+        value.map(|value| value != 0)
+    }
+
     fn block(&mut self, all: &[Node]) {
         for node in all {
             self.node(node);
@@ -150,7 +162,10 @@ impl<'a> Script<'a> {
         match node {
             Node::Simple(simple) => return self.simple(simple),
             Node::Not(inner) => return self.node(inner).map(|holds| !holds),
-            Node::Group(inner) => self.block(inner),
+            Node::Group(inner) => match arithmetic_of(inner) {
+                Some(sum) => return self.arithmetic(&sum),
+                None => self.block(inner),
+            },
             Node::Background(inner) => {
                 let before = std::mem::replace(&mut self.is_background, true);
                 self.node(inner);
@@ -315,7 +330,13 @@ impl<'a> Script<'a> {
                 self.variables.shift(count.map_or(Some(1), |count| count.parse().ok()));
                 return None;
             }
-            ("[" | "[[" | "test", _) => return test(&words),
+            ("[" | "[[" | "test", _) => return condition::holds(&words),
+            ("let", _) => {
+                for sum in &words[1..] {
+                    self.arithmetic(sum);
+                }
+                return None;
+            }
             ("true" | ":", _) => return Some(true),
             ("false", _) => return Some(false),
             ("read", _) => {
@@ -441,6 +462,17 @@ fn doubtful(name: &str, one: Option<&Value>, other: Option<&Value>) -> Value {
     Value::Text(format!("${name}"))
 }
 
+/// The sum of `((...))`, which has the brackets of two subshells.
+fn arithmetic_of(group: &[Node]) -> Option<String> {
+    let [Node::Group(inner)] = group else { return None };
+    let [Node::Simple(simple)] = inner.as_slice() else { return None };
+    let sum = simple.words.join(" ");
+    let asks = ["==", "!=", "%"].iter().any(|operator| sum.contains(operator));
+    // Behind `<` and `>` a file was read.
+    let is_whole = simple.output.is_none() && simple.document.is_none();
+    (is_whole && (asks || arithmetic::assignment(&sum).is_some())).then_some(sum)
+}
+
 /// `while [[ $# -gt 0 ]]`, `while [ -n "$1" ]`, `while (( $# ))`, `while getopts`.
 fn asks_for_arguments(node: &Node) -> bool {
     let is_argument = |word: &String| ["$#", "$1", "${1"].iter().any(|argument| word.contains(argument));
@@ -464,37 +496,4 @@ fn ends(body: &[Node]) -> bool {
 
 fn is_test(simple: &Simple) -> bool {
     matches!(simple.words.first().map(String::as_str), Some("[" | "[[" | "test"))
-}
-
-/// A test. `None`: what it asks is not known.
-fn test(words: &[String]) -> Option<bool> {
-    let inner: Vec<&str> = words[1..].iter().map(String::as_str).filter(|word| !matches!(*word, "]" | "]]")).collect();
-    let (is_negated, inner) = match inner.split_first() {
-        Some((&"!", rest)) => (true, rest.to_vec()),
-        _ => (false, inner),
-    };
-    // No arguments are given.
-    let number = |text: &str| if text == "$#" { Some(0) } else { text.parse::<i64>().ok() };
-    let holds = match inner.as_slice() {
-        [one, "==" | "=", other] if !is_unknown(one) && !is_unknown(other) => Some(covers(other, one)),
-        [one, "!=", other] if !is_unknown(one) && !is_unknown(other) => Some(!covers(other, one)),
-        ["-z", one] if !is_unknown(one) => Some(one.is_empty()),
-        ["-n", one] if !is_unknown(one) => Some(!one.is_empty()),
-        ["-z"] => Some(true),
-        ["-n"] => Some(false),
-        [one, comparison, other] => {
-            let (one, other) = (number(one)?, number(other)?);
-            match *comparison {
-                "-eq" => Some(one == other),
-                "-ne" => Some(one != other),
-                "-gt" => Some(one > other),
-                "-ge" => Some(one >= other),
-                "-lt" => Some(one < other),
-                "-le" => Some(one <= other),
-                _ => None,
-            }
-        }
-        _ => None,
-    };
-    holds.map(|holds| holds != is_negated)
 }

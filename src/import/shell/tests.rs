@@ -202,3 +202,12 @@ proptest! {
         read(&text);
     }
 }
+
+#[test]
+fn arithmetic_commands_change_a_variable() {
+    assert_eq!(last("N=3\n((N++))\n(( N += 2 ))\nlet N*=2\ntrain $N\n"), "train|12");
+    assert_eq!(last("N=3\nif [ \"$1\" -eq 0 ]; then\n  ((N++))\nfi\ntrain $N\n"), "train|$N", "only a run tells");
+    assert_eq!(last("((M=$2+1))\ntrain $M\n"), "train|$M");
+    assert_eq!(last("N=3\nif ((N == 3)); then\n  M=1\nelse\n  M=2\nfi\ntrain $M\n"), "train|1");
+    assert_eq!(last("N=3\n( (echo $N) )\n((N==4))\ntrain $N\n"), "train|3", "a test and subshells change none");
+}

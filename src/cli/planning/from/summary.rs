@@ -11,7 +11,7 @@ use crate::planning::from::beside;
 use crate::planning::from::work::Work;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
-use gpuplan_import::{Gpus, JobRequest, Names, command};
+use gpuplan_import::{Choice, Gpus, JobRequest, Names, command};
 use gpuplan_report::sentences::assumption::job_sentence;
 use gpuplan_report::text::json::pretty;
 use gpuplan_report::text::table::{Column, render};
@@ -149,7 +149,7 @@ fn record(file: String, asked: &JobRequest, names: Names) -> FileRecord {
         gpus: choice.and_then(|choice| choice.gpus).map(|gpus| match gpus {
             Gpus::PerMachine(count) | Gpus::Together(count) => count,
         }),
-        gpu: choice.and_then(|choice| choice.chips.as_ref()).map(|chips| chips.word.clone()),
+        gpu: choice.and_then(|choice| card(choice, names)),
         nodes: asked.nodes.as_ref().map(|nodes| *nodes.end()),
         not_planned: asked.why_not_planned(&asked.workload),
         work: work_of(asked),
@@ -158,6 +158,15 @@ fn record(file: String, asked: &JobRequest, names: Names) -> FileRecord {
         unread: asked.unread.iter().map(|one| one.key.clone()).collect(),
         ..empty(file)
     }
+}
+
+/// The card as the job names it, or that of the machine which it names.
+fn card(choice: &Choice, names: Names) -> Option<String> {
+    let of_machine = || {
+        let machine = names.hardware.instances().iter().find(|one| Some(&one.name) == choice.instance_type.as_ref())?;
+        Some(names.hardware.gpu(machine.node.gpu).id.clone())
+    };
+    choice.chips.as_ref().map(|chips| chips.word.clone()).or_else(of_machine)
 }
 
 fn work_of(asked: &JobRequest) -> Option<String> {

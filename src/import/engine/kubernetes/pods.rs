@@ -217,7 +217,7 @@ fn role_specs(spec: &Value) -> Option<&Value> {
 /// Replicas by their role: `pytorchReplicaSpecs`, `mpiReplicaSpecs`, `tfReplicaSpecs`; a list in the first version of TFJob.
 fn roles<'a>(spec: &'a Value, asked: &mut JobRequest) -> Result<Vec<Pods<'a>>, ImportError> {
     asked.hours = spec.get("runPolicy").map(deadline).transpose()?.flatten();
-    let Some(found) = role_specs(spec) else { return Ok(Vec::new()) };
+    let Some(found) = role_specs(spec) else { return all_alike(spec, asked) };
     if let Some(list) = found.as_array() {
         return replicas(list, "replicas", 1, asked);
     }
@@ -226,6 +226,27 @@ fn roles<'a>(spec: &'a Value, asked: &mut JobRequest) -> Result<Vec<Pods<'a>>, I
         all.extend(replicas(std::slice::from_ref(one), "replicas", 1, asked)?);
     }
     Ok(all)
+}
+
+/// The first version of MPIJob (mpi-operator, v1alpha1): one template, `replicas` of it or as many as have `gpus` together.
+fn all_alike<'a>(spec: &'a Value, asked: &mut JobRequest) -> Result<Vec<Pods<'a>>, ImportError> {
+    if !has_template(spec) {
+        return Ok(Vec::new());
+    }
+    let pod = at(spec, "/template/spec");
+    let number = |value: &Value| value.as_u64().or_else(|| value.as_str()?.parse().ok()).filter(|number| *number > 0);
+    let limits = list(pod, "/containers").iter().filter_map(|one| one.pointer("/resources/limits")?.as_object());
+    let each: u64 = limits
+        .flatten()
+        .filter(|(key, _)| GPU_RESOURCES.contains(&key.as_str()))
+        .filter_map(|(_, value)| number(value))
+        .sum();
+    let together = spec.get("gpus").and_then(number).filter(|all| each > 0 && all.is_multiple_of(each));
+    let count = match together.and_then(|all| u32::try_from(all / each).ok()) {
+        Some(count) => count,
+        None => count(spec, "replicas", asked)?,
+    };
+    Ok(vec![Pods { count, spec: pod }])
 }
 
 /// Kubeflow's TrainJob says machines and resources itself; its runtime has the rest.

@@ -279,3 +279,45 @@ fn labels_of_ones_own_name_cards_and_predictors_are_pods() {
     .unwrap();
     assert_eq!((served.nodes, served.choices[0].gpus), (Some(2..=2), Some(Gpus::PerMachine(4))));
 }
+
+/// What nobody but the image's own program reads says what it trains, and the first version of MPIJob counts GPUs of all pods together.
+#[test]
+fn an_image_is_told_flags_and_a_job_of_mpi_counts_cards_together() {
+    let container = "image: $IMAGE, args: ['--model_name=Qwen/Qwen3-0.6B', '--epochs=3']";
+    let pod = |container: &str| {
+        format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: sft-a}}\nspec: {{containers: [{{{container}}}]}}")
+    };
+    let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
+    let names = Names::new(&hardware, &models);
+    let sft = crate::read(&pod(&format!("{container}, resources: {{limits: {{nvidia.com/gpu: 2}}}}")), names).unwrap();
+    let training = &sft.workload.training;
+    assert_eq!(
+        (sft.workload.model.preset.as_deref(), training.task.as_deref()),
+        (Some("qwen3-0.6b"), Some("full-fine-tune"))
+    );
+    let other =
+        asked(&pod("image: a/b:1, args: ['--model=x', '--port=1'], resources: {limits: {nvidia.com/gpu: 1}}")).unwrap();
+    assert_eq!(other.model_name, None);
+    let mpi = "apiVersion: kubeflow.org/v1alpha1\nkind: MPIJob\nspec: {gpus: 16, template: {spec: {containers: [{resources: {limits: {nvidia.com/gpu: '8'}}}]}}}";
+    let mpi = asked(mpi).unwrap();
+    assert_eq!((mpi.nodes, mpi.choices[0].gpus), (Some(2..=2), Some(Gpus::PerMachine(8))));
+    let broken = crate::read("apiVersion: v1\nkind: Pod\nspec: {a: b['c'] }\n", names);
+    assert!(matches!(broken, Err(ImportError::Yaml(_))), "no script: {broken:?}");
+}
+
+/// A card that no catalog has keeps its name, and a group of nodes is none.
+#[test]
+fn a_label_of_an_older_card_names_it() {
+    let pod = |label: &str| {
+        let limits = "resources: {limits: {nvidia.com/gpu: 1}}";
+        asked(&format!(
+            "apiVersion: v1\nkind: Pod\nspec: {{nodeSelector: {{{label}}}, containers: [{{image: a, {limits}}}]}}"
+        ))
+        .unwrap()
+    };
+    let word = |label: &str| pod(label).choices[0].chips.as_ref().map(|chips| (chips.word.clone(), chips.ids.len()));
+    assert_eq!(word("gpu: k80"), Some(("k80".to_owned(), 0)));
+    assert_eq!(word("gpu-type: 2080ti"), Some(("2080ti".to_owned(), 0)));
+    assert_eq!(word("gpu: 'true'"), None);
+    assert_eq!(word("gpu-pool: training"), None);
+}

@@ -103,6 +103,8 @@ pub struct Options {
     tasks: Option<u32>,
     pub tasks_per_node: Option<u32>,
     chips: Option<GpuModels>,
+    /// Cards by which administrators have named the partition: those of the job, where it names none itself.
+    chips_of_partition: Option<GpuModels>,
     gpus_per_node: Option<u32>,
     gpus_per_task: Option<u32>,
     gpus: Option<u32>,
@@ -213,6 +215,9 @@ pub fn apply_option(
                 return Ok(());
             }
         },
+        "partition" if chips::of_partitions(value, names.hardware).is_some() => {
+            options.chips_of_partition = chips::of_partitions(value, names.hardware);
+        }
         known if WITHOUT_EFFECT.contains(&known) => {
             asked.note_without_effect(&format!("--{key}"), value);
             return Ok(());
@@ -403,9 +408,10 @@ pub fn combine(options: Options, asked: &mut JobRequest) -> Result<(), ImportErr
         // `--mem=0`: all that the machine has.
         .filter(|gib| *gib > 0.0);
     asked.assumed.push(JobAssumption::OnDemandOnly);
+    // A partition with cards is no request for one: some job there has none.
     if gpus.is_some() || options.chips.is_some() {
         asked.choices.push(Choice {
-            chips: options.chips,
+            chips: options.chips.or(options.chips_of_partition),
             gpus,
             vcpus: cpus.map(|cpus| Need::AtLeast(f64::from(cpus))),
             memory: memory.map(Need::AtLeast),

@@ -246,3 +246,23 @@ fn a_template_leaves_its_places_open() {
     let keys: Vec<&str> = read.unread.iter().map(|one| one.key.as_str()).collect();
     assert_eq!(keys, ["--nodes", "--time"]);
 }
+
+#[test]
+fn a_partition_may_be_named_by_its_card() {
+    let card = |options: &str| {
+        let mut asked = asked(&format!("#!/bin/bash\n#SBATCH {options}\npython train.py\n")).unwrap();
+        asked.choices.pop().and_then(|choice| choice.chips).map(|chips| chips.ids.len())
+    };
+    let hardware = Hardware::embedded().unwrap();
+    let of = |word: &str| chips::find(word, &hardware).map(|chips| chips.ids.len());
+    assert_eq!(card("-p NV_H100 --gres=gpu:8"), of("h100"));
+    assert_eq!(
+        card("--partition=kempner_h100,gpu-a100-short --gres=gpu:4"),
+        of("h100").zip(of("a100")).map(|(a, b)| a + b)
+    );
+    // One that names no card may have any, a machine of a cloud is no card, and what the job says itself counts.
+    for options in ["-p h100,long --gres=gpu:8", "-p gpu --gres=gpu:8", "-p p4,g5 --gres=gpu:8", "-p a100"] {
+        assert_eq!(card(options), None, "{options}");
+    }
+    assert_eq!(card("-p a100 --gres=gpu:v100:2"), of("v100"));
+}

@@ -68,7 +68,13 @@ fn unknown(entries: &[Entry], asked: &mut JobRequest, names: Names) {
     model_of_another_key(entries, asked, names);
     steps_of_a_training(entries, asked);
     let training = &mut asked.workload.training;
-    let found = ["batch_size", "train_batch_size"].into_iter().find_map(|key| Some((key, value(entries, key)?)));
+    // `--batch 4 --accum 8`: beside batches that a step gathers it is one of them.
+    let keys = if training.grad_accumulation.is_some() {
+        ["batch_size", "train_batch_size", "batch"].as_slice()
+    } else {
+        &["batch_size", "train_batch_size"]
+    };
+    let found = keys.iter().find_map(|key| Some((*key, value(entries, key)?)));
     let Some((key, batch)) = found.filter(|(_, batch)| batch.parse::<u32>().is_ok_and(|batch| batch > 0)) else {
         return;
     };
@@ -158,6 +164,12 @@ pub const DECODER: Dialect = Dialect {
         ("vocab_size", Number(|file| &mut file.model.vocab)),
         ("intermediate_size", Number(|file| &mut file.model.ffn_hidden)),
         ("ffn_hidden_size", Number(|file| &mut file.model.ffn_hidden)),
+        // The words of GPT-2's own code, and of nanoGPT.
+        ("n_layer", Number(|file| &mut file.model.layers)),
+        ("n_embd", Number(|file| &mut file.model.hidden)),
+        ("n_head", Number(|file| &mut file.model.heads)),
+        ("n_kv_head", Number(|file| &mut file.model.kv_heads)),
+        ("n_kv_heads", Number(|file| &mut file.model.kv_heads)),
     ],
     complete: |entries, asked, names| {
         pretrains(asked);
@@ -187,8 +199,23 @@ pub fn adapters(entries: &[Entry], asked: &mut JobRequest, _: Names) {
     } else if training.lora.rank.is_some() || has_method("lora") {
         training.task.get_or_insert_with(|| "lora".to_owned());
     }
+    // Weights of 32 bits and no arithmetic of 16.
+    let is = |key: &str, value: &str| {
+        let named = |entry: &&Entry| entry.key == key || entry.key.ends_with(&format!(".{key}"));
+        entries.iter().find(named).and_then(|entry| entry.value.as_deref()).is_some_and(|text| text == value)
+    };
+    let is_single =
+        ["float32", "fp32", "torch.float32"].iter().any(|word| is("torch_dtype", word) || is("dtype", word));
+    if is_single && is("bf16", "false") && is("fp16", "false") {
+        training.precision.get_or_insert_with(|| "fp32".to_owned());
+    }
+    // Unsloth's copies in four bits have it in their names; bitsandbytes reads it from their own configuration.
+    if asked.model_name.as_deref().is_some_and(|name| name.to_ascii_lowercase().contains("bnb-4bit")) {
+        training.base_weights.get_or_insert_with(|| "nf4".to_owned());
+    }
     let is_quantized = matches!(training.base_weights.as_deref(), Some("nf4"));
-    if is_quantized && training.task.as_deref().is_none_or(|task| task == "lora") {
+    let is_named = asked.model_name.as_deref().is_some_and(|name| name.to_ascii_lowercase().contains("bnb-4bit"));
+    if is_quantized && (training.task.as_deref() == Some("lora") || (training.task.is_none() && !is_named)) {
         training.task = Some("qlora".to_owned());
     }
     if training.base_weights.is_some() && !matches!(training.task.as_deref(), Some("lora" | "qlora")) {

@@ -3,12 +3,12 @@
 use super::hugging_face::ANY;
 use crate::recipe::setting::Dialect;
 use crate::recipe::setting::Setting::Precision;
-use crate::recipe::words::GLOBAL_BATCH;
+use crate::recipe::words::{ACCUMULATION, GLOBAL_BATCH};
 
 /// Accelerate's file of how to start.
 pub const ACCELERATE: Dialect = Dialect {
     stack: "",
-    settings: &[],
+    settings: &[("deepspeed_config.gradient_accumulation_steps", ACCUMULATION)],
     nothing: &[
         "compute_environment",
         "debug",

@@ -3,9 +3,9 @@
 use crate::recipe::entry::Entry;
 use crate::recipe::model;
 use crate::recipe::setting::Dialect;
-use crate::recipe::setting::Setting::{Choice, Flag, Optimizer};
+use crate::recipe::setting::Setting::{Choice, Flag, Model, Optimizer};
 use crate::recipe::usual::OPTIMIZERS;
-use crate::recipe::words::{GLOBAL_BATCH, LENGTH, MICRO_BATCH, PRECISION, RECOMPUTE, STEPS};
+use crate::recipe::words::{ACCUMULATION, GLOBAL_BATCH, LENGTH, MICRO_BATCH, PRECISION, RECOMPUTE, STEPS};
 use crate::recipe::words::{pretrains, value};
 use crate::{JobRequest, Names};
 
@@ -18,6 +18,9 @@ pub const TORCHTITAN: Dialect = Dialect {
         ("training.global_batch_size", GLOBAL_BATCH),
         ("training.seq_len", LENGTH),
         ("training.steps", STEPS),
+        // flame, which is built on it (fla-org/flame, flame/config_manager.py).
+        ("training.gradient_accumulation_steps", ACCUMULATION),
+        ("model.config", Model),
         ("training.dtype", Choice(PRECISION, &[("bfloat16", "pure-bf16"), ("float32", "bf16")])),
         ("training.mixed_precision_param", Choice(PRECISION, &[("bfloat16", "bf16"), ("float32", "fp32")])),
         ("training.compile", Flag(|file| &mut file.training.compile)),
@@ -45,6 +48,7 @@ pub const TORCHTITAN: Dialect = Dialect {
         "training.dataset",
         "activation_checkpoint",
         "comm",
+        "experimental",
         "training.mixed_precision_reduce",
         "float8",
         "model.name",
