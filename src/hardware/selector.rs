@@ -49,6 +49,12 @@ pub enum SelectorError {
     /// A TPU or another accelerator, with the words for what it is.
     #[error("`{name}` is {what}, and only GPUs that run CUDA or ROCm are planned")]
     OtherAccelerator { name: String, what: &'static str },
+    /// A word for parts of GPUs, or a MIG profile, without the GPU.
+    #[error("`{0}` is a part of a GPU, and does not say how much of which")]
+    PartOfWhich(String),
+    /// A name that is short for several.
+    #[error("`{name}` may be {}", families.join(", "))]
+    Ambiguous { name: String, families: Vec<String> },
     /// The memory is that of no chip, or of none with this name.
     #[error("no GPU matches `{text}`: their memory is {sizes}")]
     NoSuchMemory { text: String, sizes: String },
@@ -183,11 +189,46 @@ fn unknown(name: &str, hardware: &Hardware) -> SelectorError {
         let gpus = format!("{}:{}", hardware.gpu(machine.node.gpu).family, machine.node.gpus);
         return SelectorError::Machine { name: name.to_owned(), cloud: machine.cloud.to_string(), gpus };
     }
+    if is_part(name) {
+        return SelectorError::PartOfWhich(name.to_owned());
+    }
+    let families = families_of(name, hardware);
+    if families.len() > 1 {
+        return SelectorError::Ambiguous { name: name.to_owned(), families };
+    }
     // `H100s` is one more than one.
     let one = name.strip_suffix(['s', 'S']).filter(|one| find(one, hardware).is_ok());
     let near = one.or_else(|| did_you_mean(name, hardware.gpu_names()));
     let suggestion = near.map(str::to_owned);
     SelectorError::UnknownGpu { name: name.to_owned(), suggestion }
+}
+
+/// `MIG`, `vGPU`, or a profile such as `1g.10gb`.
+fn is_part(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let is_profile = || {
+        let (slices, memory) = name.rsplit(['-', ' ']).next()?.split_once("g.")?;
+        slices.parse::<u32>().ok().zip(memory.strip_suffix("gb")?.parse::<u32>().ok())
+    };
+    ["mig", "vgpu", "slice", "fraction", "fractional"].contains(&name.as_str()) || is_profile().is_some()
+}
+
+/// The families whose names have the letters and the number of this one, and other words beside them: `rtx6000` is short for three.
+fn families_of(name: &str, hardware: &Hardware) -> Vec<String> {
+    let plain_name = plain(name);
+    let letters = plain_name.trim_end_matches(|c: char| c.is_ascii_digit());
+    let number = &plain_name[letters.len()..];
+    if number.len() < 4 || letters.is_empty() {
+        return Vec::new();
+    }
+    let has_both = |family: &&str| plain(family).strip_prefix(letters).is_some_and(|rest| rest.contains(number));
+    let mut families: Vec<String> = Vec::new();
+    for family in hardware.gpus().iter().map(|gpu| gpu.family.as_str()).filter(has_both) {
+        if !families.iter().any(|known| known == family) {
+            families.push(family.to_owned());
+        }
+    }
+    families
 }
 
 /// Count and name of `8xH100`, `8*H100`, `8 H100`, `H100x8` and `H100*8`.
@@ -347,6 +388,14 @@ mod tests {
         for other in ["TPU:v5e", "tpu-v5p", "v6e-8", "Trainium2", "trn1", "Gaudi3"] {
             assert!(matches!(refused(other), SelectorError::OtherAccelerator { .. }), "{other}: {}", refused(other));
         }
+        for part in ["MIG", "vGPU", "1g.10gb", "mig-3g.40gb"] {
+            assert_eq!(refused(part), SelectorError::PartOfWhich(part.to_owned()));
+        }
+        assert!(
+            matches!(refused("rtx6000"), SelectorError::Ambiguous { families, .. } if families.len() == 3),
+            "{}",
+            refused("rtx6000")
+        );
         let named =
             |text: &str| GpuSelector::parse(text, &hardware()).unwrap_or_else(|error| panic!("{text}: {error}"));
         for (written, name) in [

@@ -148,6 +148,12 @@ impl From<SelectorError> for Diagnostic {
             }
             SelectorError::Machine { cloud, gpus, .. } => diagnostic.hint(format!("--gpus {gpus} --cloud {cloud}")),
             SelectorError::CountMisplaced { meant, .. } => diagnostic.hint(format!("--gpus {meant}")),
+            SelectorError::PartOfWhich(_) => {
+                diagnostic.hint("--gpus H100:1/7, or ..1/4 for any part of at most a quarter")
+            }
+            SelectorError::Ambiguous { families, .. } => {
+                families.iter().fold(diagnostic, |told, family| told.hint(format!("--gpus {family}")))
+            }
             SelectorError::CountOrName { count, name } => {
                 diagnostic.hint(format!("--gpus {name}")).hint(format!("`--gpus {count}..{count}` is the count"))
             }
