@@ -86,7 +86,9 @@ impl GpuSelector {
                     return Err(malformed());
                 }
             } else if position == 0 && !part.trim().is_empty() && !part.contains("..") {
-                selector.names = part.split(',').map(|name| find(name.trim(), hardware)).collect::<Result<_, _>>()?;
+                for name in part.split(',') {
+                    selector.names.extend(find(name.trim(), hardware)?);
+                }
             } else {
                 return Err(malformed());
             }
@@ -168,13 +170,22 @@ const OTHER_ACCELERATORS: [(&str, &str); 12] = [
     ("apple", "a chip of Apple"),
 ];
 
-fn find(name: &str, hardware: &Hardware) -> Result<Name, SelectorError> {
-    let family = plain(name);
-    let family = without_vendor(&family);
-    if hardware.gpus().iter().any(|gpu| plain(&gpu.family) == family) {
-        return Ok(Name::Family(family.to_owned()));
+/// A family, a chip, or a chip of either memory: `A100-SXM4`.
+fn find(name: &str, hardware: &Hardware) -> Result<Vec<Name>, SelectorError> {
+    let short = plain(name);
+    let short = without_vendor(&short);
+    if hardware.gpus().iter().any(|gpu| plain(&gpu.family) == short) {
+        return Ok(vec![Name::Family(short.to_owned())]);
     }
-    hardware.find_gpu(name).map(Name::Chip).ok_or_else(|| unknown(name, hardware))
+    if let Some(chip) = hardware.find_gpu(name) {
+        return Ok(vec![Name::Chip(chip)]);
+    }
+    let is_short_for = |id: &str| {
+        id.rsplit_once('-').is_some_and(|(chip, memory)| plain(chip) == short && memory.parse::<u32>().is_ok())
+    };
+    let of_any_memory = hardware.gpus().iter().enumerate().filter(|(_, gpu)| is_short_for(&gpu.id));
+    let chips: Vec<Name> = of_any_memory.map(|(index, _)| Name::Chip(GpuId(index as u16))).collect();
+    if chips.is_empty() { Err(unknown(name, hardware)) } else { Ok(chips) }
 }
 
 fn unknown(name: &str, hardware: &Hardware) -> SelectorError {
@@ -344,6 +355,8 @@ mod tests {
         }
         assert_eq!(chosen("A100:24..40GB"), ["a100-sxm4-40", "a100-pcie-40"]);
         assert_eq!(chosen("4090:2"), chosen("RTX-4090:2"));
+        assert_eq!(chosen("A100_SXM4"), ["a100-sxm4-40", "a100-sxm4-80"]);
+        assert_eq!(chosen("NVIDIA A100 SXM4:80GB"), ["a100-sxm4-80"]);
     }
 
     #[test]

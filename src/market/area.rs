@@ -56,11 +56,15 @@ const AREAS: [(&str, &[&str]); 3] = [
 
 /// Whether this name means that region, in letters of either case: `us-east-1`, `us-east`, `East US`, `europe`, `asia`, `us`.
 pub fn names_region(name: &str, region: &str) -> bool {
-    // Azure shows its regions with blanks.
-    let name: String = name.split_whitespace().collect();
+    // Azure shows its regions with blanks: `East US`; and `US East` is written so as well.
+    let words: Vec<&str> = name.split_whitespace().collect();
+    let (name, hyphenated) = (words.concat(), words.join("-"));
     let begins = |start: &str| region.get(..start.len()).is_some_and(|found| found.eq_ignore_ascii_case(start));
     let area = AREAS.iter().find(|(area, _)| name.eq_ignore_ascii_case(area));
-    !name.is_empty() && (begins(&name) || area.is_some_and(|(_, starts)| starts.iter().any(|start| begins(start))))
+    !name.is_empty()
+        && (begins(&name)
+            || begins(&hyphenated)
+            || area.is_some_and(|(_, starts)| starts.iter().any(|start| begins(start))))
 }
 
 #[cfg(test)]
@@ -99,6 +103,7 @@ mod tests {
         assert!(!names_region("us-east-1", "us-east") && !names_region("europe", "us-east-1"));
         assert!(names_region("europe", "norwayeast") && !names_region("eu", "westeurope"));
         assert!(names_region("East US 2", "eastus2") && !names_region("East US 2", "eastus"));
+        assert!(names_region("US East", "us-east-1") && names_region("us east", "us-east4"));
         assert!(names_region("asia", "malaysiawest") && names_region("us", "westcentralus"));
         assert!(!names_region("us-", "eastus"), "a beginning with its hyphen is no area");
     }

@@ -54,7 +54,7 @@ const SORTED: &str = "leave it out: the cheapest GPU stands first; --output csv 
 const MEMORY: &str = "--gpus 24GB+";
 
 /// Flags that are refused with what says the same, and what it is called here.
-const FOREIGN: [(&str, &str); 85] = [
+const FOREIGN: [(&str, &str); 87] = [
     // Accelerate, DeepSpeed, Megatron, Hugging Face.
     ("batch-size", BATCHES),
     ("bs", BATCHES),
@@ -119,6 +119,8 @@ const FOREIGN: [(&str, &str); 85] = [
     ("sort", SORTED),
     ("sort-by", SORTED),
     ("order-by", SORTED),
+    ("infra", "--cloud aws --region us-east-1"),
+    ("all", "--max-results 0: every row"),
     ("max", "--max-results 5: rows that are shown; --max-price 20: dollars an hour of a plan"),
     // The clouds' own programs.
     ("provider", "--cloud aws"),

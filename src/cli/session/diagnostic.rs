@@ -148,9 +148,9 @@ impl From<SelectorError> for Diagnostic {
             }
             SelectorError::Machine { cloud, gpus, .. } => diagnostic.hint(format!("--gpus {gpus} --cloud {cloud}")),
             SelectorError::CountMisplaced { meant, .. } => diagnostic.hint(format!("--gpus {meant}")),
-            SelectorError::PartOfWhich(_) => {
-                diagnostic.hint("--gpus H100:1/7, or ..1/4 for any part of at most a quarter")
-            }
+            SelectorError::PartOfWhich(_) => diagnostic
+                .hint("--gpus ..1/2: the parts that clouds rent, of at most a half")
+                .hint("`gpuplan estimate --gpus H100:1/7` computes with any part"),
             SelectorError::Ambiguous { families, .. } => {
                 families.iter().fold(diagnostic, |told, family| told.hint(format!("--gpus {family}")))
             }
