@@ -3,7 +3,7 @@
 use crate::catalog::price_query::{Places, Query, Wanted, flag};
 use crate::session::Catalogs;
 use crate::session::printer::Printer;
-use gpuplan_hardware::InstanceType;
+use gpuplan_hardware::{CloudId, InstanceType};
 use gpuplan_market::{ANYWHERE, Offer};
 use gpuplan_units::names::did_you_mean;
 
@@ -48,7 +48,7 @@ pub fn filters<'a>(query: &'a Query, places: &'a Places, catalogs: &'a Catalogs)
         }
     }
     if !query.clouds.is_empty() {
-        let named: Vec<&str> = query.clouds.iter().map(|cloud| cloud.as_str()).collect();
+        let named: Vec<&str> = query.clouds.iter().map(CloudId::as_str).collect();
         add(
             format!("--cloud {}", named.join(" --cloud ")),
             Box::new(move |offer| query.clouds.contains(&machine(offer).cloud)),
