@@ -206,7 +206,7 @@ pub fn table(offers: &[&Offer], hardware: &Hardware, now: Timestamp, width: u16,
     };
     let hidden = footer(offers.len(), around.matching, hint);
     let hidden = if hidden.is_empty() { hidden } else { wrap(hidden.trim_end(), width, "") + "\n" };
-    let has_bands = columns.iter().any(|column| column.title.starts_with(TAKEN));
+    let has_bands = columns.iter().any(|column| column.from_width <= width && column.title.starts_with(TAKEN));
     let bands = if has_bands { taken(offers, now, width) } else { String::new() };
     let below = [bands, legend(offers, width), hidden, unpriced(&around.unpriced, width)];
     for part in below.iter().filter(|part| !part.is_empty()) {
