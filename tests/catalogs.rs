@@ -233,7 +233,7 @@ fn google_s_n1_costs_its_host_and_its_cards() {
         offer.quote.rate.nanos()
     };
     let terms = [Purchase::OnDemand, Purchase::Spot];
-    for (card, regions) in [("t4", 20), ("v100", 5), ("p100", 7)] {
+    for (card, regions) in [("t4", 23), ("v100", 5), ("p100", 7)] {
         let id = hardware.find_instance(&CloudId::new("gcp"), &format!("n1-standard-8-{card}x1")).unwrap();
         let sold: BTreeSet<&str> =
             market.offers().iter().filter(|offer| offer.instance == id).map(|offer| &*offer.place.region).collect();
