@@ -204,6 +204,8 @@ fn prices_hold_their_anchors_to_the_cent() {
         ("aws", "g6e.xlarge", "us-east-1", "1.861"),
         ("gcp", "a3-highgpu-8g", "us-central1", "88.49"),
         ("gcp", "g4-standard-48", "us-central1", "4.49993"),
+        ("gcp", "n1-standard-4-t4x1", "us-central1", "0.539999"),
+        ("gcp", "n1-standard-32-v100x8", "us-central1", "21.359992"),
         ("azure", "Standard_NC24ads_A100_v4", "eastus", "3.673"),
     ];
     let cents = |rate: UsdPerHour| (rate.nanos() + 5_000_000) / 10_000_000;
@@ -217,6 +219,32 @@ fn prices_hold_their_anchors_to_the_cent() {
             assert_eq!(offer.quote.rate, wanted, "{instance}");
         }
         assert!(!offer.is_suspect(), "{instance} {:?}", offer.suspicions);
+    }
+}
+
+/// One more card, or a larger host, costs as much in every region of a kind of card that it is sold in: the parts are added up.
+#[test]
+fn google_s_n1_costs_its_host_and_its_cards() {
+    let hardware = hardware();
+    let market = Market::embedded(&hardware).unwrap();
+    let rate = |name: &str, region: &str, purchase: Purchase| {
+        let found = offers(&market, &hardware, "gcp", name, region, purchase);
+        let [offer] = found.as_slice() else { panic!("{name} {region}: {} rows", found.len()) };
+        offer.quote.rate.nanos()
+    };
+    let terms = [Purchase::OnDemand, Purchase::Spot];
+    for (card, regions) in [("t4", 23), ("v100", 5), ("p100", 7)] {
+        let id = hardware.find_instance(&CloudId::new("gcp"), &format!("n1-standard-8-{card}x1")).unwrap();
+        let sold: BTreeSet<&str> =
+            market.offers().iter().filter(|offer| offer.instance == id).map(|offer| &*offer.place.region).collect();
+        assert_eq!(sold.len(), regions, "{card}");
+        for (region, purchase) in sold.into_iter().flat_map(|region| terms.map(|purchase| (region, purchase))) {
+            let of = |vcpus: u32, cards: u32| rate(&format!("n1-standard-{vcpus}-{card}x{cards}"), region, purchase);
+            let (card_more, host_more) = (of(8, 2) - of(8, 1), of(8, 1) - of(4, 1));
+            assert!(card_more > 0 && host_more > 0, "{card} {region}");
+            // Four more vCPUs are all that four vCPUs have beside the card.
+            assert!((of(4, 1) - host_more - card_more).abs() <= 2, "{card} {region} {purchase:?}");
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 
 pub mod list;
 pub mod local_gpus;
+mod price_filters;
+mod price_query;
 pub mod prices;
 pub mod publish;
 pub mod refresh;

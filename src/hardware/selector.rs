@@ -49,6 +49,12 @@ pub enum SelectorError {
     /// A TPU or another accelerator, with the words for what it is.
     #[error("`{name}` is {what}, and only GPUs that run CUDA or ROCm are planned")]
     OtherAccelerator { name: String, what: &'static str },
+    /// A word for parts of GPUs, or a MIG profile, without the GPU.
+    #[error("`{0}` is a part of a GPU, and does not say how much of which")]
+    PartOfWhich(String),
+    /// A name that is short for several.
+    #[error("`{name}` may be {}", families.join(", "))]
+    Ambiguous { name: String, families: Vec<String> },
     /// The memory is that of no chip, or of none with this name.
     #[error("no GPU matches `{text}`: their memory is {sizes}")]
     NoSuchMemory { text: String, sizes: String },
@@ -80,7 +86,9 @@ impl GpuSelector {
                     return Err(malformed());
                 }
             } else if position == 0 && !part.trim().is_empty() && !part.contains("..") {
-                selector.names = part.split(',').map(|name| find(name.trim(), hardware)).collect::<Result<_, _>>()?;
+                for name in part.split(',') {
+                    selector.names.extend(find(name.trim(), hardware)?);
+                }
             } else {
                 return Err(malformed());
             }
@@ -168,13 +176,22 @@ const OTHER_ACCELERATORS: [(&str, &str); 12] = [
     ("apple", "a chip of Apple"),
 ];
 
-fn find(name: &str, hardware: &Hardware) -> Result<Name, SelectorError> {
-    let family = plain(name);
-    let family = without_vendor(&family);
-    if hardware.gpus().iter().any(|gpu| plain(&gpu.family) == family) {
-        return Ok(Name::Family(family.to_owned()));
+/// A family, a chip, or a chip of either memory: `A100-SXM4`.
+fn find(name: &str, hardware: &Hardware) -> Result<Vec<Name>, SelectorError> {
+    let short = plain(name);
+    let short = without_vendor(&short);
+    if hardware.gpus().iter().any(|gpu| plain(&gpu.family) == short) {
+        return Ok(vec![Name::Family(short.to_owned())]);
     }
-    hardware.find_gpu(name).map(Name::Chip).ok_or_else(|| unknown(name, hardware))
+    if let Some(chip) = hardware.find_gpu(name) {
+        return Ok(vec![Name::Chip(chip)]);
+    }
+    let is_short_for = |id: &str| {
+        id.rsplit_once('-').is_some_and(|(chip, memory)| plain(chip) == short && memory.parse::<u32>().is_ok())
+    };
+    let of_any_memory = hardware.gpus().iter().enumerate().filter(|(_, gpu)| is_short_for(&gpu.id));
+    let chips: Vec<Name> = of_any_memory.map(|(index, _)| Name::Chip(GpuId(index as u16))).collect();
+    if chips.is_empty() { Err(unknown(name, hardware)) } else { Ok(chips) }
 }
 
 fn unknown(name: &str, hardware: &Hardware) -> SelectorError {
@@ -188,6 +205,13 @@ fn unknown(name: &str, hardware: &Hardware) -> SelectorError {
     if let Some(machine) = hardware.instances().iter().find(|machine| machine.name.eq_ignore_ascii_case(name)) {
         let gpus = format!("{}:{}", hardware.gpu(machine.node.gpu).family, machine.node.gpus);
         return SelectorError::Machine { name: name.to_owned(), cloud: machine.cloud.to_string(), gpus };
+    }
+    if is_part(name) {
+        return SelectorError::PartOfWhich(name.to_owned());
+    }
+    let families = families_of(name, hardware);
+    if families.len() > 1 {
+        return SelectorError::Ambiguous { name: name.to_owned(), families };
     }
     // `H100s` is one more than one.
     let one = name.strip_suffix(['s', 'S']).filter(|one| find(one, hardware).is_ok());
@@ -207,6 +231,34 @@ fn is_slip(name: &str, near: &str) -> bool {
     };
     let (own, other) = (digits(name), digits(near));
     !own.is_empty() && (own.len() != other.len() || own == other)
+}
+
+/// `MIG`, `vGPU`, or a profile such as `1g.10gb`.
+fn is_part(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let is_profile = || {
+        let (slices, memory) = name.rsplit(['-', ' ']).next()?.split_once("g.")?;
+        slices.parse::<u32>().ok().zip(memory.strip_suffix("gb")?.parse::<u32>().ok())
+    };
+    ["mig", "vgpu", "slice", "fraction", "fractional"].contains(&name.as_str()) || is_profile().is_some()
+}
+
+/// The families whose names have the letters and the number of this one, and other words beside them: `rtx6000` is short for three.
+fn families_of(name: &str, hardware: &Hardware) -> Vec<String> {
+    let plain_name = plain(name);
+    let letters = plain_name.trim_end_matches(|c: char| c.is_ascii_digit());
+    let number = &plain_name[letters.len()..];
+    if number.len() < 4 || letters.is_empty() {
+        return Vec::new();
+    }
+    let has_both = |family: &&str| plain(family).strip_prefix(letters).is_some_and(|rest| rest.contains(number));
+    let mut families: Vec<String> = Vec::new();
+    for family in hardware.gpus().iter().map(|gpu| gpu.family.as_str()).filter(has_both) {
+        if !families.iter().any(|known| known == family) {
+            families.push(family.to_owned());
+        }
+    }
+    families
 }
 
 /// Count and name of `8xH100`, `8*H100`, `8 H100`, `H100x8` and `H100*8`.
@@ -322,6 +374,8 @@ mod tests {
         }
         assert_eq!(chosen("A100:24..40GB"), ["a100-sxm4-40", "a100-pcie-40"]);
         assert_eq!(chosen("4090:2"), chosen("RTX-4090:2"));
+        assert_eq!(chosen("A100_SXM4"), ["a100-sxm4-40", "a100-sxm4-80"]);
+        assert_eq!(chosen("NVIDIA A100 SXM4:80GB"), ["a100-sxm4-80"]);
     }
 
     #[test]
@@ -379,6 +433,14 @@ mod tests {
         for other in ["TPU:v5e", "tpu-v5p", "v6e-8", "Trainium2", "trn1", "Gaudi3"] {
             assert!(matches!(refused(other), SelectorError::OtherAccelerator { .. }), "{other}: {}", refused(other));
         }
+        for part in ["MIG", "vGPU", "1g.10gb", "mig-3g.40gb"] {
+            assert_eq!(refused(part), SelectorError::PartOfWhich(part.to_owned()));
+        }
+        assert!(
+            matches!(refused("rtx6000"), SelectorError::Ambiguous { families, .. } if families.len() == 3),
+            "{}",
+            refused("rtx6000")
+        );
         let named =
             |text: &str| GpuSelector::parse(text, &hardware()).unwrap_or_else(|error| panic!("{text}: {error}"));
         for (written, name) in [

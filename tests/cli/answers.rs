@@ -194,6 +194,49 @@ fn prices_are_asked_for_by_machine_and_by_continent() {
     assert_eq!(planned["recommendation"]["cloud"], "azure", "{}", planned["rejected"]);
 }
 
+/// Questions as people type them who have not read the manual, and what every offer of the answer is.
+#[test]
+fn prices_are_asked_for_in_many_words() {
+    let asked: [(&str, fn(&Value) -> bool); 14] = [
+        ("T4 --cloud gcp", |offer| offer["gpu"] == "t4" && offer["instance_type"].as_str().unwrap().starts_with("n1-")),
+        ("--gpus H200", |offer| offer["gpu"].as_str().unwrap().starts_with("h200")),
+        ("H100 --terms on-demand", |offer| offer["purchase"] == "on-demand"),
+        ("A100 80GB", |offer| offer["gpu"].as_str().unwrap().ends_with("-80")),
+        ("A100_SXM4", |offer| offer["gpu"].as_str().unwrap().starts_with("a100-sxm4")),
+        ("H100 H200 -n 5", |offer| offer["gpu"].as_str().unwrap().starts_with('h')),
+        ("H100 --cloud GCP", |offer| offer["cloud"] == "gcp"),
+        ("H100 --cloud google --limit 3", |offer| offer["cloud"] == "gcp"),
+        ("L4 --region frankfurt", |offer| {
+            ["eu-central-1", "europe-west3"].contains(&offer["region"].as_str().unwrap())
+        }),
+        ("p5 --spot", |offer| offer["instance_type"].as_str().unwrap().starts_with("p5.")),
+        ("NC24ads_A100_v4 --region eastus", |offer| offer["cloud"] == "azure"),
+        ("n1-standard-8", |offer| offer["cloud"] == "gcp" && offer["vcpus"] == 8),
+        ("cheapest -n 1", |offer| offer["purchase"] == "spot"),
+        ("..1/4", |offer| offer["gpu_count"].as_f64().unwrap() <= 0.25),
+    ];
+    for (words, is_meant) in asked {
+        let words: Vec<&str> = words.split(' ').collect();
+        let ran = gpuplan(&[&["prices", "--output", "json"], &words[..]].concat());
+        let document = ran.json();
+        let offers = document["offers"].as_array().unwrap();
+        assert!(!offers.is_empty() && offers.iter().all(is_meant), "{words:?}: {offers:?}");
+    }
+    let clouds_of = |region: &str| {
+        let document = gpuplan(&["prices", "A100,H100,L4", "--region", region, "--output", "json"]).json();
+        let offers = document["offers"].as_array().unwrap().clone();
+        offers
+            .iter()
+            .map(|offer| offer["cloud"].as_str().unwrap().to_owned())
+            .collect::<std::collections::BTreeSet<_>>()
+    };
+    for region in ["asia", "us", "virginia", "tokyo"] {
+        let clouds = clouds_of(region);
+        assert!(["aws", "azure", "gcp"].iter().all(|cloud| clouds.contains(*cloud)), "{region}: {clouds:?}");
+    }
+    assert_eq!(clouds_of("East US").into_iter().collect::<Vec<_>>(), ["azure"]);
+}
+
 #[test]
 fn the_same_question_gives_the_same_bytes() {
     let ask = || {

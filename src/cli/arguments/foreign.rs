@@ -49,10 +49,12 @@ const ZONE: &str = "--region us-east-1, or the id of a zone, such as use1-az6";
 const UNTIL: &str = "--deadline 24h: when it must be done, starts and waiting included";
 const ACCOUNT: &str = "leave it out: plans need no account; `gpuplan doctor` says which credentials a launch finds";
 const ARRIVALS: &str = "--requests-per-second N: how many arrive, which is users over the seconds between two requests of one; how many run at a time follows";
+const AHEAD: &str = "--purchase capacity-block, calendar or flex-start, with --live: no list has their prices";
+const SORTED: &str = "leave it out: the cheapest GPU stands first; --output csv for an order of your own";
 const MEMORY: &str = "--gpus 24GB+";
 
 /// Flags that are refused with what says the same, and what it is called here.
-const FOREIGN: [(&str, &str); 72] = [
+const FOREIGN: [(&str, &str); 87] = [
     // Accelerate, DeepSpeed, Megatron, Hugging Face.
     ("batch-size", BATCHES),
     ("bs", BATCHES),
@@ -80,8 +82,10 @@ const FOREIGN: [(&str, &str); 72] = [
     ("lora-alpha", CHANGES_NOTHING),
     ("output-dir", CHANGES_NOTHING),
     // SkyPilot, dstack, Slurm, torchrun; and ours, of commands that take them as a word.
-    ("gpus", "name them without a flag, as in `gpuplan prices H100:8`"),
-    ("gpu", "name them without a flag, as in `gpuplan prices H100:8`"),
+    ("gpus", "name them without a flag, as in `gpuplan catalog instances H100:8`"),
+    ("gpu", "--gpus H100:8"),
+    ("min-gpus", "--gpus H100:8+: that many or more"),
+    ("max-gpus", "--gpus H100:1..8"),
     ("num-gpus", "--gpus H100:8"),
     ("gpu-count", "--gpus H100:8"),
     ("gpu-type", "--gpus H100"),
@@ -106,6 +110,18 @@ const FOREIGN: [(&str, &str); 72] = [
     ("vram", MEMORY),
     ("min-vram", MEMORY),
     ("gpu-memory", MEMORY),
+    ("capacity-block", AHEAD),
+    ("capacity-blocks", AHEAD),
+    ("calendar", AHEAD),
+    ("flex-start", AHEAD),
+    ("reserved", "--purchase commitment: for one or three years; or capacity-block or calendar: for days"),
+    ("reservation", "--purchase commitment: for one or three years; or capacity-block or calendar: for days"),
+    ("sort", SORTED),
+    ("sort-by", SORTED),
+    ("order-by", SORTED),
+    ("infra", "--cloud aws --region us-east-1"),
+    ("all", "--max-results 0: every row"),
+    ("max", "--max-results 5: rows that are shown; --max-price 20: dollars an hour of a plan"),
     // The clouds' own programs.
     ("provider", "--cloud aws"),
     ("zone", ZONE),
@@ -127,6 +143,7 @@ const FOREIGN: [(&str, &str); 72] = [
     ("concurrent-users", ARRIVALS),
     ("concurrent-requests", ARRIVALS),
     // Money and output.
+    ("max-price", "leave it out: offers are listed from the cheapest GPU on; plans have such a limit"),
     ("max-cost", "--budget 100: dollars for the whole run"),
     ("price", "--max-price 20: dollars an hour for all machines together"),
     ("json", "--output json"),

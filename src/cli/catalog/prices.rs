@@ -1,4 +1,4 @@
-//! `prices`: selects the offers to list, and explains which filter removed the last one.
+//! `prices`: lists offers, their course, and what moved of them.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
@@ -7,31 +7,32 @@ use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::arguments::global::OutputFormat;
+use crate::catalog::price_filters::{Filter, explain_nothing, filters, unpriced};
+use crate::catalog::price_query::{Places, Query, Words};
 use crate::question::live;
 use crate::session::diagnostic::{Diagnostic, Exit};
-use crate::session::printer::Printer;
 use crate::session::{Catalogs, Session};
-use gpuplan_hardware::selector::SelectorError;
-use gpuplan_hardware::{CloudId, GpuSelector, Hardware, InstanceId, InstanceType};
+use gpuplan_hardware::InstanceId;
 use gpuplan_market::trend::{self, Trend};
-use gpuplan_market::{Cache, HostOffer, Offer, PricePoint, Purchase, changes, names_region};
-use gpuplan_plan::limits;
+use gpuplan_market::{Cache, HostOffer, Offer, PricePoint, Purchase, changes};
 use gpuplan_report::catalog;
 use gpuplan_report::catalog::changes as report;
 use gpuplan_report::catalog::history::{self, PoolTrend};
 use gpuplan_report::catalog::hosts::{self, HostPrice};
 use gpuplan_report::catalog::prices::{self, PriceTable};
 use gpuplan_units::Hours;
-use gpuplan_units::names::did_you_mean;
 
 #[derive(Debug, Args)]
 pub struct PricesArguments {
-    /// List only offers with these GPUs, such as H100:8, or of this machine, such as p5.48xlarge [default: every GPU]
-    pub gpus: Option<String>,
+    /// List only offers with these GPUs, such as H100:8 or H100 H200, or of this machine, such as p5.48xlarge [default: every GPU]
+    pub gpus: Vec<String>,
+    /// The same as a flag, as other commands have it
+    #[arg(long = "gpus", alias = "gpu", value_name = "GPUS", hide_short_help = true)]
+    pub gpu_flags: Vec<String>,
     /// List only this cloud (repeat for several)
     #[arg(long = "cloud", value_name = "CLOUD", value_delimiter = ',')]
     pub clouds: Vec<String>,
-    /// List only this region, zone id or prefix of one, or `europe`
+    /// List only this region, zone id or prefix of one, this city, or `europe`, `asia` or `us`
     #[arg(long = "region", value_name = "REGION")]
     pub regions: Vec<String>,
     /// List only spot offers
@@ -43,6 +44,9 @@ pub struct PricesArguments {
     /// Also list one- and three-year commitments
     #[arg(long)]
     pub commitments: bool,
+    /// List only these terms: on-demand, spot, commitment, capacity-block, calendar, flex-start, or any
+    #[arg(long = "purchase", alias = "terms", value_name = "TERMS", value_delimiter = ',', conflicts_with_all = ["spot", "on_demand"])]
+    pub purchases: Vec<String>,
     /// List only offers without a suspicion
     #[arg(long)]
     pub trusted: bool,
@@ -59,17 +63,33 @@ pub struct PricesArguments {
     #[arg(long, value_name = "TIME", conflicts_with_all = ["history", "hosts"])]
     pub since: Option<String>,
     /// List machines without GPUs instead
-    #[arg(long, conflicts_with_all = ["gpus", "commitments", "live", "history"])]
+    #[arg(long, conflicts_with_all = ["gpus", "gpu_flags", "commitments", "live", "history"])]
     pub hosts: bool,
     /// Show at most this many rows (0: all) [default: 30 in a table, all as JSON or CSV]
-    #[arg(long, value_name = "N")]
+    #[arg(short = 'n', long, visible_alias = "limit", alias = "top", value_name = "N")]
     pub max_results: Option<usize>,
 }
 
 /// Rows of a table where nobody says how many.
 const ROWS: usize = 30;
 
+/// Why nothing that is sold ahead is in a snapshot.
+const SOLD_AHEAD: &str = "what is sold ahead has no list price: `--live` asks EC2 for its next capacity blocks and Google for calendar and flex-start, and \
+     `gpuplan plan --live --purchase capacity-block` for as many machines for as long as a run needs";
+
 impl PricesArguments {
+    fn words(&self) -> Words<'_> {
+        Words {
+            gpus: self.gpus.iter().chain(&self.gpu_flags).map(String::as_str).collect(),
+            clouds: &self.clouds,
+            purchases: &self.purchases,
+            spot: self.spot,
+            on_demand: self.on_demand,
+            commitments: self.commitments,
+            trusted: self.trusted,
+        }
+    }
+
     /// The first of these, as many as are asked for.
     fn shorten<T>(&self, rows: &mut Vec<T>, output: OutputFormat) {
         let usual = if output == OutputFormat::Table { ROWS } else { 0 };
@@ -80,45 +100,16 @@ impl PricesArguments {
     }
 }
 
-/// Alternatives named where a filter leaves nothing.
-const MOST_ALTERNATIVES: usize = 8;
-
-/// The arguments, read.
-struct Query {
-    gpus: Option<GpuSelector>,
-    /// The machine that was named instead, in its own spelling.
-    machine: Option<String>,
-    clouds: Vec<CloudId>,
-    regions: Vec<String>,
-}
-
-/// One filter: its words on the command line, what it keeps, and what to ask for instead.
-struct Filter<'a> {
-    words: String,
-    keeps: Box<dyn Fn(&Offer) -> bool + 'a>,
-    alternative: Box<dyn Fn(&Offer) -> String + 'a>,
-}
-
 pub fn run(arguments: &PricesArguments, session: &Session) -> Result<Exit, Diagnostic> {
     if arguments.hosts {
         return host_prices(arguments, session);
     }
     let mut catalogs = session.catalogs()?;
-    let (gpus, machine) = wanted(arguments.gpus.as_deref(), &catalogs.hardware)?;
-    let query = Query {
-        gpus,
-        machine,
-        clouds: arguments
-            .clouds
-            .iter()
-            .map(|name| limits::cloud(name, &catalogs.hardware))
-            .collect::<Result<_, _>>()?,
-        regions: arguments.regions.iter().map(|region| region.to_ascii_lowercase()).collect(),
-    };
+    let query = Query::read(&arguments.words(), &catalogs.hardware)?;
     if arguments.live {
         let wanted = live::Request {
             clouds: query.clouds.clone(),
-            gpus: query.gpus.clone().into_iter().collect(),
+            gpus: query.wanted.iter().flat_map(|wanted| wanted.gpus.clone()).collect(),
             max_age: live::parse_max_age(arguments.max_age.as_deref())?,
             ..live::Request::default()
         };
@@ -126,7 +117,8 @@ pub fn run(arguments: &PricesArguments, session: &Session) -> Result<Exit, Diagn
         answers.warn(&session.printer);
         catalogs.market = answers.merge_into(catalogs.market, &catalogs.hardware);
     }
-    let filters = filters(arguments, &query, &catalogs);
+    let places = Places::read(&arguments.regions, &query.clouds, &catalogs.market, &catalogs.hardware)?;
+    let filters = filters(&query, &places, &catalogs);
     if let Some(text) = &arguments.since {
         return changes(text, &filters, arguments, &catalogs, session);
     }
@@ -151,6 +143,9 @@ pub fn run(arguments: &PricesArguments, session: &Session) -> Result<Exit, Diagn
             let unpriced = unpriced(&query, &catalogs);
             if offers.is_empty() {
                 explain_nothing(&filters, &catalogs, &unpriced, &session.printer);
+                if query.terms.are_sold_ahead() && !arguments.live {
+                    session.printer.note(SOLD_AHEAD);
+                }
                 return Ok(Exit::Done);
             }
             let around = PriceTable { head, matching, unpriced };
@@ -166,16 +161,13 @@ pub fn run(arguments: &PricesArguments, session: &Session) -> Result<Exit, Diagn
 /// Machines without GPU, cheapest vCPU first.
 fn host_prices(arguments: &PricesArguments, session: &Session) -> Result<Exit, Diagnostic> {
     let Catalogs { hardware, market } = session.catalogs()?;
-    let clouds: Vec<CloudId> =
-        arguments.clouds.iter().map(|name| limits::cloud(name, &hardware)).collect::<Result<_, _>>()?;
-    let regions: Vec<String> = arguments.regions.iter().map(|region| region.to_ascii_lowercase()).collect();
+    let query = Query::read(&arguments.words(), &hardware)?;
+    let places = Places::read(&arguments.regions, &query.clouds, &market, &hardware)?;
     let is_asked = |offer: &&HostOffer| {
-        let begins = |name: &str| regions.iter().any(|region| names_region(region, name));
-        (clouds.is_empty() || clouds.contains(&hardware.host(offer.host).cloud))
-            && (regions.is_empty() || begins(&offer.place.region) || offer.place.zone_id.as_deref().is_some_and(begins))
-            && (!arguments.spot || offer.purchase == Purchase::Spot)
-            && (!arguments.on_demand || offer.purchase == Purchase::OnDemand)
-            && (!arguments.trusted || offer.suspicions.is_empty())
+        (query.clouds.is_empty() || query.clouds.contains(&hardware.host(offer.host).cloud))
+            && places.include(&offer.place)
+            && query.terms.include(offer.purchase)
+            && (!query.trusted || offer.suspicions.is_empty())
     };
     let mut offers: Vec<&HostOffer> = market.host_offers().iter().filter(is_asked).collect();
     offers.sort_by_cached_key(|offer| {
@@ -300,152 +292,4 @@ fn sort(offers: &mut [&Offer], catalogs: &Catalogs) {
         let per_gpu = offer.quote.rate.per_gpu(instance.node.gpus.as_f64());
         (per_gpu, offer.quote.rate, instance.cloud.clone(), offer.instance, offer.place.clone(), offer.purchase)
     });
-}
-
-/// The GPUs that are asked for: those of a machine where one is named, with its name.
-fn wanted(text: Option<&str>, hardware: &Hardware) -> Result<(Option<GpuSelector>, Option<String>), SelectorError> {
-    let Some(text) = text else { return Ok((None, None)) };
-    match GpuSelector::parse(text, hardware) {
-        Err(SelectorError::Machine { name, gpus, .. }) => Ok((Some(GpuSelector::parse(&gpus, hardware)?), Some(name))),
-        given => given.map(|gpus| (Some(gpus), None)),
-    }
-}
-
-/// In the order in which people think of them; each names the one that a reader would change.
-fn filters<'a>(arguments: &'a PricesArguments, query: &'a Query, catalogs: &'a Catalogs) -> Vec<Filter<'a>> {
-    let instance = |offer: &Offer| catalogs.hardware.instance(offer.instance);
-    let mut filters = Vec::new();
-    let mut add =
-        |words: String, keeps: Box<dyn Fn(&Offer) -> bool + 'a>, alternative: Box<dyn Fn(&Offer) -> String + 'a>| {
-            filters.push(Filter { words, keeps, alternative });
-        };
-    if let Some((selector, text)) = query.gpus.as_ref().zip(arguments.gpus.as_deref()) {
-        let gpu = move |offer: &Offer| catalogs.hardware.gpu(instance(offer).node.gpu);
-        add(
-            format!("the GPU of `{text}`"),
-            Box::new(move |offer| selector.matches_gpu(instance(offer).node.gpu, gpu(offer))),
-            Box::new(move |offer| gpu(offer).family.clone()),
-        );
-        add(
-            format!("the count of `{text}`"),
-            Box::new(move |offer| {
-                let node = &instance(offer).node;
-                selector.matches_count(node.devices()) && selector.matches_share(node.gpus)
-            }),
-            Box::new(move |offer| format!("{:>3}", instance(offer).node.gpus)),
-        );
-    }
-    if let Some(machine) = &query.machine {
-        add(
-            format!("the machine `{machine}`"),
-            Box::new(move |offer| instance(offer).name.eq_ignore_ascii_case(machine)),
-            Box::new(move |offer| instance(offer).name.clone()),
-        );
-    }
-    if !query.clouds.is_empty() {
-        add(
-            format!("--cloud {}", arguments.clouds.join(" --cloud ")),
-            Box::new(move |offer| query.clouds.contains(&instance(offer).cloud)),
-            Box::new(move |offer| instance(offer).cloud.to_string()),
-        );
-    }
-    if !query.regions.is_empty() {
-        add(
-            format!("--region {}", arguments.regions.join(" --region ")),
-            Box::new(|offer| in_regions(offer, &query.regions)),
-            Box::new(|offer| match &*offer.place.region {
-                "any" => "any (its source names no region)".to_owned(),
-                region => region.to_owned(),
-            }),
-        );
-    }
-    let terms = match (arguments.spot, arguments.on_demand) {
-        (true, _) => "--spot",
-        (_, true) => "--on-demand",
-        _ => "no --commitments",
-    };
-    add(
-        terms.to_owned(),
-        Box::new(|offer| has_terms(offer, arguments)),
-        Box::new(|offer| format!("--{}", offer.purchase.word())),
-    );
-    if arguments.trusted {
-        add(
-            "--trusted".to_owned(),
-            Box::new(|offer| !offer.is_suspect()),
-            Box::new(|offer| offer.suspicions.iter().map(|suspicion| suspicion.word()).collect::<Vec<_>>().join(" ")),
-        );
-    }
-    filters
-}
-
-fn in_regions(offer: &Offer, regions: &[String]) -> bool {
-    let begins = |name: &str| regions.iter().any(|region| names_region(region, name));
-    begins(&offer.place.region) || offer.place.zone_id.as_deref().is_some_and(begins)
-}
-
-fn has_terms(offer: &Offer, arguments: &PricesArguments) -> bool {
-    match offer.purchase {
-        Purchase::Commitment { .. } => arguments.commitments,
-        Purchase::Spot => !arguments.on_demand,
-        Purchase::OnDemand => !arguments.spot,
-        _ => !arguments.spot && !arguments.on_demand,
-    }
-}
-
-/// Machines with the requested GPU that no source prices.
-fn unpriced(query: &Query, catalogs: &Catalogs) -> Vec<String> {
-    let Some(selector) = &query.gpus else { return Vec::new() };
-    let hardware = &catalogs.hardware;
-    let mut is_priced = vec![false; hardware.instances().len()];
-    for offer in catalogs.market.offers() {
-        is_priced[offer.instance.0 as usize] = true;
-    }
-    let is_asked_for = |instance: &InstanceType| {
-        selector.matches_gpu(instance.node.gpu, hardware.gpu(instance.node.gpu))
-            && selector.matches_count(instance.node.devices())
-            && selector.matches_share(instance.node.gpus)
-            && (query.clouds.is_empty() || query.clouds.contains(&instance.cloud))
-            && query.machine.as_ref().is_none_or(|machine| instance.name.eq_ignore_ascii_case(machine))
-    };
-    let instances = hardware.instances().iter().zip(is_priced);
-    instances
-        .filter(|(instance, priced)| !priced && is_asked_for(instance))
-        .map(|(instance, _)| instance.name.clone())
-        .collect()
-}
-
-/// Says how many offers each filter left, and what the last of them would have had to be instead.
-fn explain_nothing(filters: &[Filter], catalogs: &Catalogs, unpriced: &[String], printer: &Printer) {
-    printer.note("no offer matches");
-    let mut left: Vec<&Offer> = catalogs.market.offers().iter().collect();
-    for filter in filters {
-        let kept: Vec<&Offer> = left.iter().copied().filter(|offer| (filter.keeps)(offer)).collect();
-        if kept.len() < left.len() {
-            printer.note(&format!("  {} leaves {} of {}", filter.words, kept.len(), left.len()));
-        }
-        if kept.is_empty() {
-            let mut others: Vec<String> = left.iter().map(|offer| (filter.alternative)(offer)).collect();
-            others.sort();
-            others.dedup();
-            let others: Vec<&str> = others.iter().map(|other| other.trim()).collect();
-            printer.note(&nearest(&filter.words, &others));
-            break;
-        }
-        left = kept;
-    }
-    if !unpriced.is_empty() {
-        printer.note(&format!("no embedded price: {} (a live source will price them)", unpriced.join(", ")));
-    }
-}
-
-fn nearest(words: &str, others: &[&str]) -> String {
-    let wanted = words.rsplit(' ').next().unwrap_or(words);
-    let first = if others.len() > 1 { did_you_mean(wanted, others.iter().copied()) } else { None };
-    let mut named: Vec<&str> =
-        first.into_iter().chain(others.iter().copied().filter(|other| Some(*other) != first)).collect();
-    let more = named.len().saturating_sub(MOST_ALTERNATIVES);
-    named.truncate(MOST_ALTERNATIVES);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("nearest alternatives: {}{more}", named.join(", "))
 }

@@ -151,6 +151,12 @@ impl From<SelectorError> for Diagnostic {
                 .hint("--gpus 16GB+ takes any with so much memory"),
             SelectorError::Machine { cloud, gpus, .. } => diagnostic.hint(format!("--gpus {gpus} --cloud {cloud}")),
             SelectorError::CountMisplaced { meant, .. } => diagnostic.hint(flag("limits.gpus", &meant)),
+            SelectorError::PartOfWhich(_) => diagnostic
+                .hint("--gpus ..1/2: the parts that clouds rent, of at most a half")
+                .hint("`gpuplan estimate --gpus H100:1/7` computes with any part"),
+            SelectorError::Ambiguous { families, .. } => {
+                families.iter().fold(diagnostic, |told, family| told.hint(format!("--gpus {family}")))
+            }
             SelectorError::CountOrName { count, name } => {
                 diagnostic.hint(format!("--gpus {name}")).hint(format!("`--gpus {count}..{count}` is the count"))
             }

@@ -1,7 +1,7 @@
 //! Cities and states that people name where clouds have regions.
 
 /// As the lists of AWS ("AWS Regions"), Google Cloud ("Regions and zones") and Azure ("Azure regions list") place them.
-const PLACES: [(&str, &[&str]); 36] = [
+const PLACES: [(&str, &[&str]); 37] = [
     ("belgium", &["europe-west1"]),
     ("california", &["us-west-1", "us-west2", "westus"]),
     ("canada", &["ca-central-1", "northamerica-northeast1", "canadacentral"]),
@@ -24,6 +24,7 @@ const PLACES: [(&str, &[&str]); 36] = [
     ("netherlands", &["europe-west4", "westeurope"]),
     ("ohio", &["us-east-2", "us-east5"]),
     ("oregon", &["us-west-2", "us-west1", "westus2"]),
+    ("northern virginia", &["us-east-1", "us-east4", "eastus"]),
     ("osaka", &["ap-northeast-3", "asia-northeast2", "japanwest"]),
     ("paris", &["eu-west-3", "europe-west9", "francecentral"]),
     ("sao paulo", &["sa-east-1", "southamerica-east1", "brazilsouth"]),

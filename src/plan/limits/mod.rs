@@ -9,6 +9,7 @@ pub mod policy;
 pub mod purchase_choice;
 mod regions;
 
+pub use cities::regions_at;
 pub use cloud_names::cloud;
 pub use error::LimitsError;
 pub use offer_filter::OfferFilter;

@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 
 use crate::catalog::short_machine_name;
 use crate::text::fit::{ALWAYS, FlexibleColumn, WIDE, fit};
-use crate::text::format::{rate, seen};
+use crate::text::format::{age, rate, seen};
 use crate::text::json::{VERSION, pretty};
 use crate::text::table::{Column, footer, render};
 use crate::text::wrap::wrap;
@@ -172,6 +172,9 @@ pub fn csv(offers: &[&Offer], hardware: &Hardware) -> Result<String, csv::Error>
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// How the title of the column of interruptions begins.
+const TAKEN: &str = "taken";
+
 /// Rows, what the marks mean, what is hidden, and what has no price.
 pub fn table(offers: &[&Offer], hardware: &Hardware, now: Timestamp, width: u16, around: &PriceTable) -> String {
     let is_wide = width >= WIDE;
@@ -183,7 +186,7 @@ pub fn table(offers: &[&Offer], hardware: &Hardware, now: Timestamp, width: u16,
         FlexibleColumn::needed(Column::right("$/GPU-h", 0), ALWAYS),
         FlexibleColumn::needed(Column::right("$/h", 0), 2),
         FlexibleColumn::needed(Column::right("seen", 0), 1),
-        FlexibleColumn::extra(Column::right(if is_wide { "taken/month" } else { "taken" }, 0), 2),
+        FlexibleColumn::extra(Column::right(if is_wide { "taken/month" } else { TAKEN }, 0), 2),
         FlexibleColumn::extra(Column::right("GiB/GPU", 0), 1),
         FlexibleColumn::extra(Column::right("vCPU", 0), 0),
         FlexibleColumn::extra(Column::right("RAM GiB", 0), 0),
@@ -203,7 +206,9 @@ pub fn table(offers: &[&Offer], hardware: &Hardware, now: Timestamp, width: u16,
     };
     let hidden = footer(offers.len(), around.matching, hint);
     let hidden = if hidden.is_empty() { hidden } else { wrap(hidden.trim_end(), width, "") + "\n" };
-    let below = [legend(offers, width), hidden, unpriced(&around.unpriced, width)];
+    let has_bands = columns.iter().any(|column| column.from_width <= width && column.title.starts_with(TAKEN));
+    let bands = if has_bands { taken(offers, now, width) } else { String::new() };
+    let below = [bands, legend(offers, width), hidden, unpriced(&around.unpriced, width)];
     for part in below.iter().filter(|part| !part.is_empty()) {
         text.push('\n');
         text.push_str(part);
@@ -273,6 +278,15 @@ fn letter(suspicion: Suspicion) -> char {
     }
 }
 
+/// What the column of interruptions counts, and how old that is.
+fn taken(offers: &[&Offer], now: Timestamp, width: u16) -> String {
+    let oldest = offers.iter().filter_map(|offer| offer.risk.as_deref()).map(|risk| risk.observed_at).min();
+    oldest.map_or(String::new(), |seen| {
+        let text = format!("{TAKEN}: spot machines that are interrupted within a month, as of {} ago", age(seen, now));
+        wrap(&text, width, "  ") + "\n"
+    })
+}
+
 /// What every mark in these rows means.
 fn legend(offers: &[&Offer], width: u16) -> String {
     let is_used = |suspicion: &Suspicion| offers.iter().any(|offer| offer.suspicions.contains(suspicion));
@@ -307,5 +321,18 @@ mod tests {
         assert_eq!(lines.next().unwrap(), COLUMNS.join(","));
         assert_eq!(lines.next().unwrap().split(',').count(), COLUMNS.len());
         assert_eq!(csv(&[], &hardware).unwrap().lines().count(), 1);
+    }
+
+    #[test]
+    fn bands_of_interruptions_say_how_old_they_are_where_they_are_shown() {
+        let hardware = Hardware::embedded().unwrap();
+        let market = gpuplan_market::Market::embedded(&hardware).unwrap();
+        let of = |has_band: bool| -> Vec<&Offer> {
+            market.offers().iter().filter(|offer| offer.risk.is_some() == has_band).take(2).collect()
+        };
+        let now = "2026-11-27T00:00:00Z".parse().unwrap();
+        let shown = |has_band, width| table(&of(has_band), &hardware, now, width, &PriceTable::default());
+        assert!(shown(true, 200).contains("interrupted within a month, as of 517 d ago"), "{}", shown(true, 200));
+        assert!(!shown(false, 200).contains("interrupted") && !shown(true, 40).contains("interrupted"));
     }
 }

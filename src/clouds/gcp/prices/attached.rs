@@ -100,6 +100,21 @@ mod tests {
         assert_eq!(Attached::of("n1-standard-8", "nvidia-l4", 1), None);
     }
 
+    #[test]
+    fn machines_of_the_catalog_are_of_these_sizes() {
+        let hardware = gpuplan_hardware::Hardware::embedded().unwrap();
+        let mut found = 0;
+        for machine in hardware.instances().iter().filter(|machine| machine.name.starts_with("n1-")) {
+            let attached = Attached::named(&machine.name).unwrap_or_else(|| panic!("{}", machine.name));
+            let (_, vcpus) = attached.kind.sizes.iter().find(|(count, _)| *count == attached.count).unwrap();
+            assert!(vcpus.contains(&machine.vcpus), "{}", machine.name);
+            assert_eq!(machine.node.gpus.to_string(), attached.count.to_string());
+            assert_eq!(hardware.find_gpu(attached.kind.accelerator), Some(machine.node.gpu), "{}", machine.name);
+            found += 1;
+        }
+        assert_eq!(found, 24);
+    }
+
     proptest! {
         #[test]
         fn any_name_is_one_of_these_or_none(name in "(n1-standard-)?[a-z0-9-]{0,12}(t4|v100|p100)?x?[0-9]{0,3}") {
