@@ -114,7 +114,7 @@ fn lives_that_are_too_short_end_the_run_before_they_cost_more() {
         led.report(0.0, true, None);
         let mut listed = led.machines.clone();
         (listed[1].state, listed[1].reason) = (MachineState::Gone, Some("end of life".to_owned()));
-        led.hear(Event::Listed { machines: listed, asked_at: led.now });
+        led.hear(Event::Listed { machines: listed.into(), asked_at: led.now });
     }
     assert!(led.why_it_failed().contains("end of life"), "{}", led.why_it_failed());
 }
@@ -145,7 +145,7 @@ fn a_list_that_misses_a_machine_just_heard_of_does_not_make_it_gone() {
             .filter_map(|action| if let Action::Create(order) = action { Some(*order) } else { None })
             .collect()
     };
-    let nothing = |asked_at| Event::Listed { machines: Vec::new(), asked_at };
+    let nothing = |asked_at| Event::Listed { machines: [].into(), asked_at };
     let first = orders(controller.step(0.0, Event::Clock)).remove(0);
     controller
         .step(84.0, Event::Answered { token: first.token.clone(), outcome: Ok(made(&first, "first".to_owned())) });

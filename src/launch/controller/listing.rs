@@ -32,8 +32,8 @@ impl Controller {
         }
         if let Phase::Running { gang, looked_at, .. } = &mut self.phase {
             *looked_at = now;
-            let gang = gang.clone();
             if gang.machines.iter().any(is_lost) {
+                let gang = gang.clone();
                 let by_itself = |machine: &&Machine| {
                     gang.machines.contains(&machine.id) && machine.state == MachineState::Gone && !machine.was_taken
                 };

@@ -7,8 +7,9 @@ use gpuplan::launch::controller::liveness::Sign;
 use gpuplan::launch::events::{Action, Event, Order, Outcome, Report, ResumeState, Standing, Terms};
 use gpuplan::launch::launcher::{LaunchError, MachineState};
 use gpuplan::launch::names::Launch;
-use gpuplan::launch::rental::Rental;
+use gpuplan::launch::rental::{Rental, Rentals};
 
+use crate::launch::simulation::WORK;
 use crate::launch::simulation::mutant::Mutant;
 use crate::launch::simulation::world::{Due, World};
 
@@ -28,9 +29,10 @@ pub struct Journal {
 
 impl Journal {
     /// What the store and the marks of the machines tell somebody who has no other journal.
-    fn adopted(terms: &Terms, world: &World) -> Self {
+    fn adopted(terms: &Terms, world: &mut World) -> Self {
         let all: Vec<_> = terms.spot.iter().chain(&terms.on_demand).collect();
-        let listed = world.list().into_iter().filter(|machine| machine.state != MachineState::Gone);
+        let listed = world.list();
+        let listed = listed.iter().filter(|machine| machine.state != MachineState::Gone);
         let mut past = ResumeState { orders: 1, ..ResumeState::default() };
         for machine in listed {
             let choice = all.iter().find(|choice| choice.pool == machine.pool).unwrap();
@@ -41,7 +43,7 @@ impl Journal {
                 pool: machine.pool.clone(),
             });
             past.rentals.add(Rental {
-                machine: machine.id,
+                machine: machine.id.clone(),
                 rate: choice.rate,
                 minimum_seconds: choice.minimum_seconds,
                 since: world.now,
@@ -62,11 +64,12 @@ impl Journal {
     fn finds(&mut self, event: &Event) {
         let machines = match event {
             Event::Answered { outcome: Ok(machine), .. } => std::slice::from_ref(machine),
-            Event::Listed { machines, .. } => machines.as_slice(),
+            Event::Listed { machines, .. } => machines,
             _ => return,
         };
         for machine in machines {
-            if !self.found.iter().any(|found| found.machine == machine.id) {
+            // What is listed is what was found last.
+            if !self.found.iter().rev().any(|found| found.machine == machine.id) {
                 let (machine, epoch, pool) = (machine.id.clone(), machine.epoch, machine.pool.clone());
                 self.found.push(Standing { machine, epoch, pool });
             }
@@ -150,12 +153,15 @@ impl Leader {
         self.journal.finds(&event);
         self.gang = self.controller.gang_epoch().or(self.gang);
         let actions = self.controller.step(world.now + self.skew, event);
-        self.remember(settled);
-        world.check_books(self.controller.rentals(), &mut self.places);
+        let is_news = self.remember(settled);
+        if is_news || self.places.len() < self.controller.rentals().0.len() {
+            world.check_books(self.controller.rentals(), &mut self.places);
+        }
         for action in actions {
             self.act(action, world);
         }
         assert!(self.controller.done() >= self.seen_done, "progress went back");
+        assert!(self.controller.done() * WORK <= world.safe + 1e-6, "more was heard than is safe");
         self.seen_done = self.controller.done();
     }
 
@@ -233,12 +239,13 @@ impl Leader {
         }
     }
 
-    fn remember(&mut self, settled: Option<String>) {
+    /// True: machines came, went, or cost something else.
+    fn remember(&mut self, settled: Option<String>) -> bool {
         let journal = &mut self.journal;
         if let Some(token) = settled {
             journal.open.remove(&token);
         }
-        let is_news = journal.past.rentals != *self.controller.rentals();
+        let is_news = have_changed(&journal.past.rentals, self.controller.rentals());
         if is_news {
             journal.past.rentals = self.controller.rentals().clone();
         }
@@ -251,6 +258,7 @@ impl Leader {
         journal.past.done = self.controller.done();
         journal.past.interruptions = self.controller.interruptions;
         journal.past.open_since = journal.open.values().copied().reduce(f64::max);
+        is_news
     }
 
     /// The gang that runs, or else the last that was ordered.
@@ -300,6 +308,12 @@ impl Leader {
 /// The terms of the same run under another leader.
 pub fn led(terms: &Terms, lead: u64) -> Terms {
     Terms { launch: Launch { lead, ..terms.launch.clone() }, ..terms.clone() }
+}
+
+/// Which machine it is, since when and what is charged at least stay as they were.
+fn have_changed(before: &Rentals, now: &Rentals) -> bool {
+    let has = |(a, b): (&Rental, &Rental)| a.until != b.until || a.rate != b.rate || a.moved != b.moved;
+    before.0.len() != now.0.len() || before.0.iter().zip(&now.0).any(has)
 }
 
 /// The token of an order that the event answers clearly.
