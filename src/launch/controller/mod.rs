@@ -315,7 +315,7 @@ impl Controller {
             (_, Some(next)) => self.end_all(now, next, actions),
             (Outcome::Interrupted, None) => self.taken(now, &gang, "interrupted, its work is saved", actions),
             (Outcome::CapReached, None) => {
-                self.is_over(now, &gang, "its lease ends, and its work is saved", actions);
+                self.has_lived(now, &gang, "its lease ends, and its work is saved", actions);
             }
             // One agent alone has started its program again; those of several machines leave that to us.
             (Outcome::Failed(why), None) if self.terms.nodes > 1 => {
@@ -341,6 +341,19 @@ impl Controller {
         }
         let why = format!("{MOST_FRUITLESS} times in a row {what} before the run {lacks} ({why})");
         self.end_all(now, Next::End(End::Failed(why)), actions);
+    }
+
+    /// A gang lived as long as it was granted, or as it could renew that. Those that leave the run no further, as where a program hangs on every
+    /// machine, do so until all the money is gone.
+    fn has_lived(&mut self, now: f64, gang: &Gang, why: &str, actions: &mut Vec<Action>) {
+        if matches!(&self.phase, Phase::Running { is_working: false, leaving: None, .. }) {
+            self.fruitless += 1;
+            if self.fruitless >= MOST_FRUITLESS {
+                let why = format!("{MOST_FRUITLESS} times in a row a lease ended before the run got any further");
+                return self.end_all(now, Next::End(End::Failed(why)), actions);
+            }
+        }
+        self.is_over(now, gang, why, actions);
     }
 
     fn lost(&mut self, now: f64, gang: &Gang, why: &str, actions: &mut Vec<Action>) {
@@ -399,7 +412,7 @@ impl Controller {
         if now >= gang.ends_at {
             // Its own timer, and if that does not go, we.
             let gang = gang.clone();
-            return self.is_over(now, &gang, "its lease has ended", actions);
+            return self.has_lived(now, &gang, "its lease has ended", actions);
         }
         if now - *decided_at >= tick && !is_leaving && self.beside.is_none() {
             *decided_at = now;

@@ -93,6 +93,8 @@ pub struct Leader {
     /// Looks that were made, where an old word is taken for a new one.
     looks: u64,
     seen_done: f64,
+    /// Of all leases that were open when it began.
+    first_lease_ends: f64,
     /// Of each rental, which machine of the world it is.
     places: Vec<Option<usize>>,
 }
@@ -113,6 +115,8 @@ impl Leader {
         } else {
             Controller::new(terms, 0, now)
         };
+        let leases = journal.past.ledger.iter().flat_map(|ledger| &ledger.open);
+        let first_lease_ends = leases.map(|lease| lease.granted_at + lease.seconds).fold(f64::INFINITY, f64::min);
         let lead = world.store.lead;
         world.store.keeps = controller.gang_epoch();
         let mut leader = Self {
@@ -126,6 +130,7 @@ impl Leader {
             skew,
             looks: 0,
             seen_done: 0.0,
+            first_lease_ends,
             places: Vec::new(),
         };
         world.at(LOOK, Due::Look { leader: number });
@@ -152,7 +157,13 @@ impl Leader {
         let settled = settled(&event);
         self.journal.finds(&event);
         self.gang = self.controller.gang_epoch().or(self.gang);
-        let actions = self.controller.step(world.now + self.skew, event);
+        let mut actions = self.controller.step(world.now + self.skew, event);
+        if self.first_lease_ends <= world.now && world.lacks(Mutant::AnyLeaseEndsTheGang) {
+            self.first_lease_ends = f64::INFINITY;
+            actions.push(Action::Say("its lease has ended".to_owned()));
+            let running = self.controller.running().into_iter().flat_map(|(machines, _)| machines);
+            actions.extend(running.cloned().map(Action::Destroy));
+        }
         let is_news = self.remember(settled);
         if is_news || self.places.len() < self.controller.rentals().0.len() {
             world.check_books(self.controller.rentals(), &mut self.places);

@@ -326,6 +326,12 @@ impl World {
             "its lease ends, and its program was not told\n{}",
             self.log.join("\n")
         );
+        let is_for_its_end = self.log.last().is_some_and(|line| line.ends_with("its lease has ended"));
+        assert!(
+            is_its_end || !is_for_its_end || epoch != Some(gang),
+            "the lease of {machine:?} has not ended\n{}",
+            self.log.join("\n")
+        );
         let is_lost = self.rented.iter().any(|rented| Some(rented.machine.epoch) == epoch && rented.ends() <= self.now);
         // What a list shows besides the gang is ended in the same step.
         let is_of_the_gang = epoch == Some(gang);
