@@ -146,10 +146,9 @@ impl Ledger {
     /// The machine is gone. What it did not use is free again.
     pub fn settle(&mut self, machine: &str, now: f64) {
         let is_its = |lease: &Lease| lease.machine.as_deref() == Some(machine);
-        let settled =
-            self.open.iter().filter(|lease| is_its(lease)).fold(Usd::ZERO, |sum, lease| sum + lease.spent(now));
-        self.settled_usd = self.settled_usd + settled;
-        self.open.retain(|lease| !is_its(lease));
+        for lease in self.open.extract_if(.., |lease| is_its(lease)) {
+            self.settled_usd = self.settled_usd + lease.spent(now);
+        }
     }
 
     /// Nothing came of the order, and nothing can any more.

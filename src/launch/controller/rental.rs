@@ -71,7 +71,7 @@ impl Rentals {
     }
 
     pub fn end(&mut self, machine: &MachineId, now: f64) {
-        if let Some(rental) = self.0.iter_mut().find(|rental| rental.machine == *machine && rental.until.is_none()) {
+        if let Some(rental) = self.0.iter_mut().find(|rental| rental.until.is_none() && rental.machine == *machine) {
             rental.until = Some(now);
         }
     }

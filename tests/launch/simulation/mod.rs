@@ -167,10 +167,10 @@ impl Simulation {
                     self.world.at(after, Due::Follows { leader });
                     return;
                 }
-                self.leaders[leader].hear(event, &mut self.world);
+                self.leaders[leader].hear(*event, &mut self.world);
             }
             // Who is dead hears nothing; who follows is told to stop as well.
-            Due::To { event: Event::Stop, .. } => {
+            Due::To { event, .. } if *event == Event::Stop => {
                 let last = self.leaders.len() - 1;
                 self.world.send(60.0, last, Event::Stop);
             }
@@ -269,8 +269,8 @@ impl Simulation {
 impl World {
     /// A call that is under way creates a machine.
     fn is_created_later(&self) -> bool {
-        let mut all = self.due.values();
-        all.any(|due| match &**due {
+        let mut all = self.due.iter();
+        all.any(|(_, due)| match due {
             Due::Arrives { order, refusal: Ok(()), .. } => {
                 !self.rented.iter().any(|rented| rented.machine.token == order.token)
             }

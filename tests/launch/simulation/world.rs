@@ -166,13 +166,13 @@ pub struct Store {
 pub enum Due {
     To {
         leader: usize,
-        event: Event,
+        event: Box<Event>,
     },
     Arrives {
         leader: usize,
         /// Its number in the store.
         lead: u64,
-        order: Order,
+        order: Box<Order>,
         refusal: Result<(), LaunchError>,
         answer_after: Option<f64>,
     },
@@ -209,8 +209,8 @@ pub struct World {
     pub mutant: Option<Mutant>,
     pub nodes: u32,
     pub now: f64,
-    /// Behind a pointer, since a map moves what it holds.
-    pub due: BTreeMap<(u64, u64), Box<Due>>,
+    /// By time and then in the order in which it was said, the next one last: there are few at any time.
+    pub due: Vec<((u64, u64), Due)>,
     count: u64,
     /// In the order in which they were rented; at most one a token.
     pub rented: Vec<Rented>,
@@ -259,7 +259,7 @@ impl World {
             mutant,
             nodes: 1,
             now: 0.0,
-            due: BTreeMap::new(),
+            due: Vec::new(),
             count: 0,
             rented: Vec::new(),
             changing: Vec::new(),
@@ -300,19 +300,21 @@ impl World {
 
     pub fn at(&mut self, after: f64, due: Due) {
         self.count += 1;
-        self.due.insert((((self.now + after) * 1000.0) as u64, self.count), Box::new(due));
+        let at = (((self.now + after) * 1000.0) as u64, self.count);
+        let place = self.due.iter().rposition(|(other, _)| *other > at).map_or(0, |later| later + 1);
+        self.due.insert(place, (at, due));
     }
 
     pub fn send(&mut self, after: f64, leader: usize, event: Event) {
-        self.at(after, Due::To { leader, event });
+        self.at(after, Due::To { leader, event: Box::new(event) });
     }
 
     /// The next that happens, unless a leader wakes before.
     pub fn next(&mut self, wake: f64) -> Option<Due> {
-        let first = self.due.first_key_value().expect("agents speak for ever").0;
-        let at = first.0 as f64 / 1000.0;
+        let (first, _) = self.due.last().expect("agents speak for ever").0;
+        let at = first as f64 / 1000.0;
         self.pass_to(self.now.max(at.min(wake)));
-        if wake < at { None } else { self.due.pop_first().map(|(_, due)| *due) }
+        if wake < at { None } else { self.due.pop().map(|(_, due)| due) }
     }
 
     /// Those that may still change.
@@ -555,6 +557,7 @@ impl World {
             self.send(30.0, leader, Event::Answered { token: order.token.clone(), outcome: unclear });
         }
         if arrives {
+            let order = Box::new(order);
             self.at(latency, Due::Arrives { leader, lead, order, refusal, answer_after: (!is_lost).then_some(0.3) });
         }
     }
