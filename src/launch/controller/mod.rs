@@ -346,7 +346,9 @@ impl Controller {
     /// A gang lived as long as it was granted, or as it could renew that. Those that leave the run no further, as where a program hangs on every
     /// machine, do so until all the money is gone.
     fn has_lived(&mut self, now: f64, gang: &Gang, why: &str, actions: &mut Vec<Action>) {
-        if matches!(&self.phase, Phase::Running { is_working: false, leaving: None, .. }) {
+        // Of a program that counts more steps than its plan nobody knows whether it got further.
+        let is_no_further = matches!(&self.phase, Phase::Running { is_working: false, leaving: None, .. });
+        if is_no_further && self.done < 1.0 {
             self.fruitless += 1;
             if self.fruitless >= MOST_FRUITLESS {
                 let why = format!("{MOST_FRUITLESS} times in a row a lease ended before the run got any further");
