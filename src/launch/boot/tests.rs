@@ -406,8 +406,10 @@ fn a_machine_whose_lease_nobody_renews_ends() {
     let deleted = of("hold_lease 3600\nrm lease-ends\nwait $lease_timer\ncat told");
     assert!(deleted.starts_with("finished\n"), "{deleted}");
     // The agent that waits for a next run may hang, too.
-    let waits = of("hold_lease 9000\nends_at=$(($(date +%s) + 9000)) agent=waits\nwaits() { LEFT; kill -0 $lease_timer && echo watched; false; }\n\
-         await_next t 4000 s r 2>/dev/null\nawait_next t 3000 s r 2>/dev/null\nkill $lease_timer");
+    let waits = of(
+        "hold_lease 9000\nends_at=$(($(date +%s) + 9000)) agent=waits\nwaits() { LEFT; kill -0 $lease_timer && echo watched; false; }\n\
+         await_next t 4000 s r 2>/dev/null\nawait_next t 3000 s r 2>/dev/null\nkill $lease_timer",
+    );
     assert!(waits.starts_with("1\nwatched\n0\nwatched\n"), "3,500 s lie between: {waits}");
     // Where a group of the cloud's starts machines nobody granted a share.
     let (spec, order) = (spec(), order("aws"));

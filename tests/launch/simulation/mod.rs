@@ -215,9 +215,8 @@ impl Simulation {
         // Silence is watched for as long as a gang may need to start, by each leader anew, and looks are half a minute apart.
         let watched = (WORST_CHANGEOVER + 10.0 * SILENCE) * self.leaders.len() as f64;
         let noticed = watched + world.store.away_for + self.unled * 2.0;
-        let unnoticed = world
-            .changing()
-            .find(|rented| rented.ends().min(world.now) > rented.freezes.min(rented.reboots) + noticed);
+        let unnoticed =
+            world.changing().find(|rented| rented.ends().min(world.now) > rented.freezes.min(rented.reboots) + noticed);
         let outlives = world.changing().find(|rented| rented.outlives_its_lease(world.now));
         world.check_terms();
         assert!(outlives.is_none(), "it outlives its lease: {outlives:?}\n{}", world.log.join("\n"));

@@ -724,8 +724,9 @@ impl World {
         let shown: Vec<(usize, bool)> = shown.map(|place| (*place, is_gone(place))).collect();
         if shown != self.listed.0 {
             let state = |is_gone| if is_gone { MachineState::Gone } else { MachineState::Running };
-            let machine = |(place, is_gone): &(usize, bool)| {
-                Machine { state: state(*is_gone), ..self.rented[*place].machine.clone() }
+            let machine = |(place, is_gone): &(usize, bool)| Machine {
+                state: state(*is_gone),
+                ..self.rented[*place].machine.clone()
             };
             self.listed = (shown.clone(), shown.iter().map(machine).collect());
         }
