@@ -79,7 +79,7 @@ impl Mutant {
     pub fn caught_at(self) -> u64 {
         match self {
             Self::OldWordIsLife | Self::TokenOfTheName | Self::LifeWithoutLease => 0,
-            Self::LedgerIsForgotten | Self::LeaseAtThePlannedPrice => 1,
+            Self::LedgerIsForgotten | Self::LeaseAtThePlannedPrice | Self::AnyLeaseEndsTheGang => 1,
             Self::WallClock => 15,
             Self::EndsWithoutNotice => 5,
             Self::BlindIsSilent => 16,
@@ -91,7 +91,6 @@ impl Mutant {
             Self::RebootForgetsTheEnd => 579,
             Self::WordsOfTheOldGangCount => 1244,
             Self::LeaseEndsWithoutNotice => 28,
-            Self::AnyLeaseEndsTheGang => 0,
             Self::RenewsBeyondItsShare => 45,
             Self::RenewsWithoutTheStore => 35,
             Self::RenewsWithoutProgress => 191,
