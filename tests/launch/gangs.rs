@@ -242,6 +242,42 @@ fn a_gang_that_is_led_on_ends_with_its_own_lease() {
     assert_eq!(controller.running().map(|(_, ends_at)| ends_at), Some(19_000.0));
 }
 
+/// The run was completed while nobody led, and its machine had ended: whoever came next called it out of money, or rented another.
+#[test]
+fn a_run_that_was_completed_before_its_lease_ended_is_completed() {
+    let terms = terms(1, None);
+    let (place, machine) = (terms.spot[0].clone(), MachineId("m".to_owned()));
+    let mut past = ResumeState { epoch: 1, orders: 1, ..ResumeState::default() };
+    past.standing.push(Standing { machine: machine.clone(), epoch: 1, pool: place.pool.clone() });
+    let (rate, minimum_seconds, since) = (place.rate, 60, 0.0);
+    past.rentals.add(Rental { machine: machine.clone(), rate, minimum_seconds, since, until: None, moved: None });
+    let mut ledger = Ledger::new(Timestamp::UNIX_EPOCH);
+    ledger.grant(Lease {
+        token: "first".to_owned(),
+        most_usd_per_hour: rate,
+        minimum_seconds,
+        start_usd: Usd::ZERO,
+        usd: Usd::parse("200").unwrap(),
+        granted_at: 0.0,
+        seconds: 10_000.0,
+        machine: Some(machine.0.clone()),
+    });
+    past.ledger = Some(ledger);
+    let resumed = Controller::resume(terms, past, 40_000.0);
+    let read = |outcome: Option<Outcome>| {
+        let mut controller = resumed.clone();
+        controller.step(40_000.0, Event::Clock);
+        assert_eq!((controller.gang_epoch(), controller.end()), (Some(1), None), "nobody has looked yet");
+        let sign = Sign { epoch: 1, beat: 1 };
+        controller.step(40_001.0, Event::Reported(Report { epoch: 1, sign, done: 0.5, has_started: true, outcome }));
+        controller.step(40_002.0, Event::Destroyed(machine.clone()));
+        controller.step(41_000.0, Event::Clock);
+        (controller.gang_epoch(), controller.end().cloned())
+    };
+    assert_eq!(read(Some(Outcome::Completed)), (None, Some(End::Completed)));
+    assert_eq!(read(None), (None, None), "it goes on with another");
+}
+
 /// A program that hangs on every machine would cost a lease on each, until all the money is gone.
 #[test]
 fn leases_that_leave_the_run_no_further_end_it_and_others_do_not() {

@@ -411,8 +411,8 @@ impl Controller {
             actions.push(Action::List);
         }
         let next_look = *looked_at + LOOK;
-        if now >= gang.ends_at {
-            // Its own timer, and if that does not go, we.
+        // Its own timer, and if that does not go, we. Who comes late first reads in the store how the run stands: it may be completed.
+        if !is_blind && now >= gang.ends_at {
             let gang = gang.clone();
             return self.has_lived(now, &gang, "its lease has ended", actions);
         }

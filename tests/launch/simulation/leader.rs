@@ -21,6 +21,8 @@ const LOOK: f64 = 30.0;
 pub struct Journal {
     pub past: ResumeState,
     open: BTreeMap<String, f64>,
+    /// By token, the machine that it is.
+    answers: Vec<(String, String)>,
     /// Every machine that a cloud named.
     found: Vec<Standing>,
     /// So many of them were there when those that stand were counted last.
@@ -55,13 +57,16 @@ impl Journal {
             past.epoch = world.store.word.as_ref().map_or(0, |word| word.epoch) + 1000;
         }
         past.done = world.store.word.as_ref().map_or(0.0, |word| word.done);
-        Self { found: past.standing.clone(), counted: past.standing.len(), past, open: BTreeMap::new() }
+        Self { found: past.standing.clone(), counted: past.standing.len(), past, ..Self::default() }
     }
 }
 
 impl Journal {
     /// Machines that a cloud names are written down before the controller hears of them.
     fn finds(&mut self, event: &Event) {
+        if let Event::Answered { token, outcome: Ok(machine) } = event {
+            self.answers.push((token.clone(), machine.id.0.clone()));
+        }
         let machines = match event {
             Event::Answered { outcome: Ok(machine), .. } => std::slice::from_ref(machine),
             Event::Listed { machines, .. } => machines,
@@ -105,7 +110,8 @@ impl Leader {
         world.store.lead += 1;
         let terms = led(terms, world.store.lead);
         let mut journal = journal;
-        journal.past.ledger = world.store.ledger.clone().filter(|_| !world.lacks(Mutant::LedgerIsForgotten));
+        let ledger = world.store.ledger.clone().filter(|_| !world.lacks(Mutant::LedgerIsForgotten));
+        journal.past.ledger = ledger.map(|ledger| journal.past.settled(ledger, &journal.answers));
         // The store says what the time is, whatever the clock of the machine does, and it never goes back.
         let is_wrong = world.chance(0.2 * world.chaos) && world.lacks(Mutant::WallClock) && journal.past.orders > 0;
         let skew = if is_wrong { 24.0 * 3600.0 } else { 0.0 };
