@@ -119,9 +119,10 @@ impl Ledger {
         self.open.iter().fold(self.settled_usd, |sum, lease| sum + of(lease))
     }
 
-    /// When the first of the machines that were heard of ends itself; `otherwise` where there is none. Seconds of the run.
-    pub fn ends_at(&self, otherwise: f64) -> f64 {
-        self.open.iter().map(|lease| lease.granted_at + lease.seconds).fold(otherwise, f64::min)
+    /// When the first of the machines that `is_one` names ends itself; `None`: nobody knows which lease is theirs. Seconds of the run.
+    pub fn ends_at(&self, is_one: impl Fn(&str) -> bool) -> Option<f64> {
+        let theirs = self.open.iter().filter(|lease| lease.machine.as_deref().is_some_and(&is_one));
+        theirs.map(|lease| lease.granted_at + lease.seconds).reduce(f64::min)
     }
 
     pub fn left(&self, bound: Usd) -> Usd {
@@ -145,10 +146,9 @@ impl Ledger {
     /// The machine is gone. What it did not use is free again.
     pub fn settle(&mut self, machine: &str, now: f64) {
         let is_its = |lease: &Lease| lease.machine.as_deref() == Some(machine);
-        let settled =
-            self.open.iter().filter(|lease| is_its(lease)).fold(Usd::ZERO, |sum, lease| sum + lease.spent(now));
-        self.settled_usd = self.settled_usd + settled;
-        self.open.retain(|lease| !is_its(lease));
+        for lease in self.open.extract_if(.., |lease| is_its(lease)) {
+            self.settled_usd = self.settled_usd + lease.spent(now);
+        }
     }
 
     /// Nothing came of the order, and nothing can any more.

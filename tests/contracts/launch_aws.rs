@@ -714,6 +714,16 @@ async fn what_a_bucket_does_to_checkpoints_is_read(cloud: &CloudBox) {
     assert!(account.bucket("nowhere", "runs/").await.is_err());
 }
 
+/// A program on a machine may delete and overwrite what agents write: it can be brought back, and nobody whom the setup lets in can prevent that.
+#[test]
+fn aws_the_bucket_of_a_setup_keeps_what_was_deleted() {
+    let setup = gpuplan::clouds::aws::SETUP;
+    let versions = setup.split_once("resource \"aws_s3_bucket_versioning\" \"runs\"").unwrap().1;
+    let versions = versions.split_once("\n}\n").unwrap().0;
+    assert!(versions.contains("aws_s3_bucket.runs.id") && versions.contains("status = \"Enabled\""), "{versions}");
+    assert!(!setup.contains("DeleteObjectVersion") && !setup.contains("PutBucketVersioning"));
+}
+
 /// The policies of `setup.tf`, which `docs/launch.md` repeats, against every call that this test saw.
 fn the_policy_allows_what_was_done_and_no_more(cloud: &CloudBox) {
     let policy = ["launch", "run_roles"].map(|name| {

@@ -1,10 +1,14 @@
 //! A gang that comes to nothing: the controller goes on while the run gets any further, and ends it when it does not.
 
+use jiff::Timestamp;
+
 use gpuplan::launch::controller::Controller;
 use gpuplan::launch::controller::liveness::Sign;
 use gpuplan::launch::events::{Action, End, Event, Order, Outcome, Report, ResumeState, Standing, Terms};
 use gpuplan::launch::launcher::{LaunchError, Machine, MachineId, MachineState};
 use gpuplan::launch::rental::Rental;
+use gpuplan::runstore::{Lease, Ledger};
+use gpuplan::units::Usd;
 
 use crate::launch::{made, terms};
 
@@ -114,7 +118,7 @@ fn lives_that_are_too_short_end_the_run_before_they_cost_more() {
         led.report(0.0, true, None);
         let mut listed = led.machines.clone();
         (listed[1].state, listed[1].reason) = (MachineState::Gone, Some("end of life".to_owned()));
-        led.hear(Event::Listed { machines: listed, asked_at: led.now });
+        led.hear(Event::Listed { machines: listed.into(), asked_at: led.now });
     }
     assert!(led.why_it_failed().contains("end of life"), "{}", led.why_it_failed());
 }
@@ -145,7 +149,7 @@ fn a_list_that_misses_a_machine_just_heard_of_does_not_make_it_gone() {
             .filter_map(|action| if let Action::Create(order) = action { Some(*order) } else { None })
             .collect()
     };
-    let nothing = |asked_at| Event::Listed { machines: Vec::new(), asked_at };
+    let nothing = |asked_at| Event::Listed { machines: [].into(), asked_at };
     let first = orders(controller.step(0.0, Event::Clock)).remove(0);
     controller
         .step(84.0, Event::Answered { token: first.token.clone(), outcome: Ok(made(&first, "first".to_owned())) });
@@ -202,4 +206,96 @@ fn an_order_of_an_earlier_gang_without_an_answer_ends_no_gang_that_is_all_there(
         Controller::resume(terms.clone(), past, 2000.0).gang_epoch()
     };
     assert_eq!([None, Some(900.0), Some(1000.0)].map(goes_on), [Some(2), Some(2), None]);
+}
+
+/// Whoever had the store alone took the lease of a gang that was left long ago for that of the gang which runs, and ended it, unsaved work and all.
+#[test]
+fn a_gang_that_is_led_on_ends_with_its_own_lease() {
+    let terms = terms(1, None);
+    let place = terms.spot[0].clone();
+    let lease = |token: &str, granted_at: f64| Lease {
+        token: token.to_owned(),
+        most_usd_per_hour: place.rate,
+        minimum_seconds: 60,
+        start_usd: Usd::ZERO,
+        usd: Usd::parse("200").unwrap(),
+        granted_at,
+        seconds: 10_000.0,
+        machine: None,
+    };
+    let actions = Controller::new(terms.clone(), 1, 0.0).step(0.0, Event::Clock).into_iter();
+    let mut orders = actions.filter_map(|action| if let Action::Create(order) = action { Some(order) } else { None });
+    let order = orders.next().unwrap();
+    let runs = Machine { token: "second".to_owned(), ..made(&order, "m".to_owned()) };
+    let mut past = ResumeState { epoch: 2, orders: 2, ..ResumeState::default() };
+    let (machine, pool) = (runs.id.clone(), runs.pool.clone());
+    past.standing.push(Standing { machine: machine.clone(), epoch: 2, pool });
+    let (rate, minimum_seconds, since) = (place.rate, 60, 9000.0);
+    past.rentals.add(Rental { machine, rate, minimum_seconds, since, until: None, moved: None });
+    let (mut ledger, open) = (Ledger::new(Timestamp::UNIX_EPOCH), [lease("first", 0.0), lease("second", 9000.0)]);
+    open.into_iter().for_each(|lease| ledger.grant(lease));
+    past.ledger = Some(ledger);
+    let mut controller = Controller::resume(terms, past, 12_000.0);
+    controller.step(12_000.0, Event::Clock);
+    assert_eq!(controller.gang_epoch(), Some(2), "that of the first is over");
+    controller.step(12_010.0, Event::Listed { machines: [runs].into(), asked_at: 12_009.0 });
+    assert_eq!(controller.running().map(|(_, ends_at)| ends_at), Some(19_000.0));
+}
+
+/// The run was completed while nobody led, and its machine had ended: whoever came next called it out of money, or rented another.
+#[test]
+fn a_run_that_was_completed_before_its_lease_ended_is_completed() {
+    let terms = terms(1, None);
+    let (place, machine) = (terms.spot[0].clone(), MachineId("m".to_owned()));
+    let mut past = ResumeState { epoch: 1, orders: 1, ..ResumeState::default() };
+    past.standing.push(Standing { machine: machine.clone(), epoch: 1, pool: place.pool.clone() });
+    let (rate, minimum_seconds, since) = (place.rate, 60, 0.0);
+    past.rentals.add(Rental { machine: machine.clone(), rate, minimum_seconds, since, until: None, moved: None });
+    let mut ledger = Ledger::new(Timestamp::UNIX_EPOCH);
+    ledger.grant(Lease {
+        token: "first".to_owned(),
+        most_usd_per_hour: rate,
+        minimum_seconds,
+        start_usd: Usd::ZERO,
+        usd: Usd::parse("200").unwrap(),
+        granted_at: 0.0,
+        seconds: 10_000.0,
+        machine: Some(machine.0.clone()),
+    });
+    past.ledger = Some(ledger);
+    let resumed = Controller::resume(terms, past, 40_000.0);
+    let read = |outcome: Option<Outcome>| {
+        let mut controller = resumed.clone();
+        controller.step(40_000.0, Event::Clock);
+        assert_eq!((controller.gang_epoch(), controller.end()), (Some(1), None), "nobody has looked yet");
+        let sign = Sign { epoch: 1, beat: 1 };
+        controller.step(40_001.0, Event::Reported(Report { epoch: 1, sign, done: 0.5, has_started: true, outcome }));
+        controller.step(40_002.0, Event::Destroyed(machine.clone()));
+        controller.step(41_000.0, Event::Clock);
+        (controller.gang_epoch(), controller.end().cloned())
+    };
+    assert_eq!(read(Some(Outcome::Completed)), (None, Some(End::Completed)));
+    assert_eq!(read(None), (None, None), "it goes on with another");
+}
+
+/// A program that hangs on every machine would cost a lease on each, until all the money is gone.
+#[test]
+fn leases_that_leave_the_run_no_further_end_it_and_others_do_not() {
+    let mut led = Led::new();
+    for gang in 1..=4 {
+        led.comes_to_gang(gang);
+        led.report(0.1 * f64::from(gang), true, Some(Outcome::CapReached));
+    }
+    for gang in 5..=7 {
+        led.comes_to_gang(gang);
+        led.report(0.4, true, Some(Outcome::CapReached));
+    }
+    assert!(led.why_it_failed().contains("3 times in a row a lease ended before the run got any further"));
+    // It counts more steps than were planned, so nobody knows.
+    let mut led = Led::new();
+    for gang in 1..=5 {
+        led.comes_to_gang(gang);
+        led.report(1.0, true, Some(Outcome::CapReached));
+    }
+    assert_eq!(led.controller.end(), None);
 }

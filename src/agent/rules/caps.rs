@@ -44,9 +44,12 @@ impl Caps {
     /// cloud, and what sending its checkpoint takes beside.
     pub fn ends(&self, alive: Duration, sending: Duration) -> Option<Duration> {
         let end = self.machine_ends?;
-        let notice = LONGEST.saturating_add(sending).min(end / MOST_NOTICE);
-        let left = end.saturating_sub(alive);
-        (left <= notice).then_some(left)
+        notice(end, end / MOST_NOTICE, alive, sending)
+    }
+
+    /// The same of a term of its lease that ends then. Until half of it is over it may still be renewed, however long the checkpoint takes.
+    pub fn term_ends(end: Duration, term: Duration, alive: Duration, sending: Duration) -> Option<Duration> {
+        notice(end, end.min(term) / MOST_NOTICE, alive, sending)
     }
 
     /// The highest share of the budget that is passed, percent.
@@ -56,6 +59,11 @@ impl Caps {
             |share: &u32| spent.nanos().saturating_mul(100) >= budget.nanos().saturating_mul(i128::from(*share));
         TOLD_AT.into_iter().rev().find(passed)
     }
+}
+
+fn notice(end: Duration, most: Duration, alive: Duration, sending: Duration) -> Option<Duration> {
+    let left = end.saturating_sub(alive);
+    (left <= LONGEST.saturating_add(sending).min(most)).then_some(left)
 }
 
 #[cfg(test)]
@@ -87,6 +95,20 @@ mod tests {
         let short = Caps { machine_ends: Some(minutes(4)), ..Caps::default() };
         assert_eq!([2, 3].map(|passed| short.ends(minutes(passed), none)), [None, Some(minutes(1))]);
         assert_eq!(Caps::default().ends(Duration::MAX, none), None, "nobody knows when it ends");
+    }
+
+    /// A bad hour of the store made the next checkpoint seem to take five: a program that got further was told to leave, long before its term was over.
+    #[test]
+    fn a_term_that_may_still_be_renewed_is_no_notice() {
+        let (hours, none) = (|hours: u64| Duration::from_mins(60 * hours), Duration::ZERO);
+        let of_term = |end, alive, sending| Caps::term_ends(end, hours(6), alive, sending);
+        let share = Caps { machine_ends: Some(hours(103)), ..Caps::default() };
+        assert_eq!(share.ends(hours(100), hours(5)), Some(hours(3)), "as if it were its last");
+        assert_eq!(of_term(hours(103), hours(100), hours(5)), None);
+        assert_eq!(of_term(hours(103), hours(102), hours(5)), Some(hours(1)));
+        assert_eq!(of_term(hours(103), hours(102), none), None);
+        assert_eq!(of_term(hours(4), hours(2), hours(5)), None, "a share that is shorter than a term");
+        assert_eq!(of_term(hours(4), hours(3), hours(5)), Some(hours(1)));
     }
 
     #[test]

@@ -63,9 +63,11 @@ impl Renewals {
         self.ends
     }
 
-    /// A look at the program. A step or a checkpoint beyond all before counts; the first ones may be those of an earlier machine.
+    /// A look at the program. A checkpoint beyond all before counts, and any other step than the last one: many programs count those of each epoch
+    /// anew, and one that was started again does over what it had not saved. The first ones may be those of an earlier machine.
     pub fn see(&mut self, now: Duration, shown: Shown) {
-        let is_further = shown.step > self.last.step || shown.committed > self.last.committed;
+        let is_another = shown.step.is_some() && shown.step != self.last.step;
+        let is_further = is_another || shown.committed > self.last.committed;
         if is_further && self.last != Shown::default() {
             if let Some(before) = self.counted_at {
                 let gap = now.saturating_sub(before);
@@ -73,7 +75,7 @@ impl Renewals {
             }
             self.counted_at = Some(now);
         }
-        let (step, committed) = (shown.step.max(self.last.step), shown.committed.max(self.last.committed));
+        let (step, committed) = (shown.step.or(self.last.step), shown.committed.max(self.last.committed));
         self.last = Shown { step, committed, ..shown };
     }
 
@@ -208,6 +210,22 @@ mod tests {
             }),
             None
         );
+    }
+
+    #[test]
+    fn steps_that_are_counted_anew_are_progress_until_they_stand_still() {
+        let mut lease = lease();
+        let mut goes = |now: u64, step: u64| {
+            lease.see(minutes(now), at_step(step));
+            if lease.due(minutes(now)).is_some() {
+                assert!(lease.is_granted(minutes(now)));
+            }
+            lease.ends() > minutes(now)
+        };
+        // Epochs of 40 minutes; then it was started again from the first step, and then it hangs.
+        assert!((0..200).all(|now| goes(now, now % 40)));
+        assert!((200..300).all(|now| goes(now, now - 200)));
+        assert!((300..420).any(|now| !goes(now, 99)));
     }
 
     proptest! {

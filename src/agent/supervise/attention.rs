@@ -171,9 +171,10 @@ impl Supervisor {
             self.notify(Occasion::Budget, &text);
         }
         let (alive, sending) = (self.life.begun.elapsed(), self.sending());
-        let term_ends = with(&self.life.state, |state| state.lease_ends);
-        let ends = self.settings.caps.machine_ends.into_iter().chain(term_ends).min();
-        if let Some(left) = (Caps { machine_ends: ends, ..self.settings.caps }).ends(alive, sending) {
+        let term = with(&self.life.state, |state| state.lease_ends).zip(self.settings.lease.as_ref());
+        let of_term = term.and_then(|(ends, lease)| Caps::term_ends(ends, lease.term, alive, sending));
+        let ends = self.settings.caps.ends(alive, sending).into_iter().chain(of_term).min();
+        if let Some(left) = ends {
             self.drain(StopReason::Cap, "the lease of this machine ends", left, program);
         } else if let Some(why) = self.settings.caps.reached(spent, alive) {
             self.drain(StopReason::Cap, &why, self.settings.program.grace, program);

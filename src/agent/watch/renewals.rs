@@ -13,6 +13,7 @@ use crate::rules::renewal::{Renewals, Shown};
 use crate::state::{State, with};
 use crate::supervise::settings::LeaseSettings;
 use gpuplan_runstore::{Phase, Renewal};
+use gpuplan_telemetry::GpuSample;
 
 /// Less than this share of the time of a card is no work.
 const IDLE_SHARE: f64 = 0.05;
@@ -45,7 +46,11 @@ struct Renewing {
     asked: Option<Renewal>,
     traffic: Traffic,
     traffic_at: Duration,
+    /// As they were sampled last.
+    gpus: Vec<GpuSample>,
     is_told: bool,
+    /// The end that the machine goes by, which is earlier than that of the lease while it cannot be moved.
+    machine_ends: Duration,
 }
 
 /// Looks at every heartbeat. A store that does not answer is asked again until the term ends: then the program has to save, and the machine ends.
@@ -64,10 +69,14 @@ impl Renewing {
         let rule = Renewals::new(Duration::ZERO, settings.term, settings.ends, settings.share_ends);
         with(&life.state, |state| state.lease_ends = Some(rule.ends()));
         let (traffic, traffic_at) = (Traffic::default(), Duration::ZERO);
-        Self { life, settings, rule, asked: None, traffic, traffic_at, is_told: false }
+        let machine_ends = rule.ends();
+        let gpus = Vec::new();
+        Self { life, settings, rule, asked: None, traffic, traffic_at, gpus, is_told: false, machine_ends }
     }
 
     async fn look(&mut self, now: Duration) {
+        // A disk that was full may have room again.
+        self.move_end(now).await;
         let shown = self.shown(now);
         self.rule.see(now, shown);
         let Some(number) = self.rule.due(now) else { return };
@@ -78,7 +87,7 @@ impl Renewing {
         let answer = self.life.run.renew(&self.settings.order, &asked).await;
         self.asked = Some(asked);
         match answer {
-            Ok(true) => self.is_granted(),
+            Ok(true) => self.is_granted().await,
             Ok(false) => self.rule.is_taken(),
             Err(error) if !self.is_told => {
                 self.is_told = true;
@@ -88,25 +97,42 @@ impl Renewing {
         }
     }
 
-    fn is_granted(&mut self) {
-        let before = self.rule.ends();
+    async fn is_granted(&mut self) {
         // However long the answer took.
-        if !self.rule.is_granted(self.life.begun.elapsed()) {
+        let now = self.life.begun.elapsed();
+        if self.rule.is_granted(now) {
+            self.is_told = false;
+            self.move_end(now).await;
+        }
+    }
+
+    /// The machine first: what is written there and not known here ends the program early, and the machine not late. What cannot be written is tried
+    /// again; until then the program has to know the end that stands there.
+    async fn move_end(&mut self, now: Duration) {
+        let ends = self.rule.ends();
+        if now >= self.machine_ends || ends <= self.machine_ends {
             return;
         }
-        self.is_told = false;
-        // The machine first: what is written there and not known here ends the program early, and the machine not late.
-        match move_end(&self.settings.file, self.rule.ends().saturating_sub(self.life.begun.elapsed())) {
-            Ok(()) => with(&self.life.state, |state| state.lease_ends = Some(self.rule.ends())),
-            // It goes on to end then, so the program has to know.
-            Err(_) => with(&self.life.state, |state| state.lease_ends = Some(before)),
+        match move_end(&self.settings.file, ends.saturating_sub(self.life.begun.elapsed())) {
+            Ok(()) => {
+                self.machine_ends = ends;
+                with(&self.life.state, |state| state.lease_ends = Some(ends));
+            }
+            Err(error) if !self.is_told => {
+                self.is_told = true;
+                let file = self.settings.file.display();
+                self.warn(format!("this machine still ends as if its lease were not renewed: {file}: {error}")).await;
+            }
+            Err(_) => {}
         }
     }
 
     fn shown(&mut self, now: Duration) -> Shown {
         let (traffic, mut shown, computes) = with(&self.life.state, |state| {
-            let gpus = state.machine.sample.iter().flat_map(|sample| &sample.gpus);
-            let computes = gpus.filter_map(|gpu| gpu.busy).any(|busy| busy >= IDLE_SHARE);
+            let gpus = state.machine.sample.as_ref().map(|sample| sample.gpus.as_slice()).unwrap_or_default();
+            // Counters of a driver that hangs say the same for ever.
+            let computes = gpus != self.gpus && gpus.iter().filter_map(|gpu| gpu.busy).any(|busy| busy >= IDLE_SHARE);
+            self.gpus = gpus.to_vec();
             let (step, committed) = (state.progress, state.checkpoints.committed);
             let shown = Shown { step, committed, wrote_at: state.wrote_at, busy_at: state.busy_at };
             (Traffic::of(state), shown, computes)
@@ -266,6 +292,26 @@ mod tests {
         assert_eq!((machine.ends(), renewed(&store)), ((90, Some(90)), 1), "what has ended is not renewed");
     }
 
+    /// `nvidia-smi` stands still with the driver.
+    #[tokio::test]
+    async fn gpus_that_say_the_same_for_ever_do_not_work() {
+        let store = tempfile::tempdir().unwrap();
+        let mut asked = Vec::new();
+        for is_alive in [false, true] {
+            let mut machine = Machine::new(if is_alive { "alive" } else { "hung" }, store.path());
+            for minute in 0..40 {
+                let power_watts = Some(if is_alive { 400.0 + minute as f64 } else { 400.0 });
+                let gpus = vec![GpuSample { busy: Some(1.0), power_watts, ..GpuSample::default() }];
+                let sample = Some(gpuplan_telemetry::Sample { gpus, ..gpuplan_telemetry::Sample::default() });
+                with(&machine.renewing.life.state, |state| state.machine.sample = sample);
+                machine.renewing.look(minutes(minute)).await;
+                asked.push(machine.ends().0);
+            }
+        }
+        // Minutes until the end after 40 minutes of each. The first reading is news in both, and too early to count.
+        assert_eq!((asked[39], asked[79]), (60, 90));
+    }
+
     /// Its agent would go on beyond the end that the machine goes by.
     #[tokio::test]
     async fn an_end_that_cannot_be_moved_is_not_taken_for_moved() {
@@ -277,5 +323,11 @@ mod tests {
         }
         let ends = with(&machine.renewing.life.state, |state| state.lease_ends);
         assert_eq!((ends, renewed(store.path())), (Some(minutes(60)), 1));
+        let Ok(Event::Warning(said)) = machine.heard.try_recv() else { panic!("nothing is said") };
+        assert!(said.contains("still ends"), "{said}");
+        // As once a full disk has room again.
+        fs::remove_dir(machine.folder.path().join("lease-ends")).unwrap();
+        machine.look(40, 3).await;
+        assert_eq!((machine.ends(), renewed(store.path())), ((90, Some(90)), 1), "the term that it has, no other");
     }
 }

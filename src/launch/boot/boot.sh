@@ -272,15 +272,16 @@ run_in() {
 }
 
 # await_next TOKEN SECONDS STORE RUN: the machine stays for the next run, whose boot script comes through the store, and never beyond its own
-# end. Of the run before neither files nor processes are left.
+# end; an agent that hangs meanwhile keeps it no longer either. Of the run before neither files nor processes are left.
 await_next() {
   left=$((ends_at - $(date +%s) - 60))
   [ "$left" -gt "$2" ] || set -- "$1" "$left" "$3" "$4"
   [ "$2" -gt 0 ] || return 0
-  [ -z "${lease_timer:-}" ] || kill "$lease_timer"
+  [ -z "${lease_timer:-}" ] || echo $(($(cut -d . -f 1 /proc/uptime) + $2 + 60)) >"$place/lease-ends"
   echo "gpuplan: this machine waits $2 s for the next run" >&2
   cd "$place" || return 0
   "$agent" agent --store "$3" --run "$4" --await-next "$1" --within "$2s" --into next.sh -- true || return 0
+  [ -z "${lease_timer:-}" ] || kill "$lease_timer"
   for process in /proc/[0-9]*; do
     [ -r "$process/environ" ] || continue
     of=$(tr '\0' '\n' 2>/dev/null <"$process/environ") || continue

@@ -405,6 +405,20 @@ fn a_machine_whose_lease_nobody_renews_ends() {
     // Whoever deletes the file gains nothing.
     let deleted = of("hold_lease 3600\nrm lease-ends\nwait $lease_timer\ncat told");
     assert!(deleted.starts_with("finished\n"), "{deleted}");
+    // The agent that waits for a next run may hang, too.
+    let waits = of(
+        "hold_lease 9000\nends_at=$(($(date +%s) + 9000)) agent=waits\nwaits() { LEFT; kill -0 $lease_timer && echo watched; false; }\n\
+         await_next t 4000 s r 2>/dev/null\nawait_next t 3000 s r 2>/dev/null\nkill $lease_timer",
+    );
+    assert!(waits.starts_with("1\nwatched\n0\nwatched\n"), "3,500 s lie between: {waits}");
+    // And whoever takes the machine over has a timer of its own.
+    let next = "lives() { grep -q 'State:.[RSD]' /proc/TIMER/status 2>/dev/null; }\n\
+         for _ in 1 2 3 4 5 6 7 8 9; do lives || break; command sleep 0.1; done; lives || echo unwatched; ls";
+    let writes = format!("echo \"{next}\" | sed \"s/TIMER/$lease_timer/g\" >next.sh");
+    let taken = of(&format!(
+        "hold_lease 9000\nends_at=$(($(date +%s) + 9000)) agent=waits GPUPLAN_MACHINE_FOLDER=$place\nwaits() {{ {writes}; }}\nawait_next t 4000 s r 2>/dev/null"
+    ));
+    assert_eq!(taken, "unwatched\nnext.sh\nown-files\n");
     // Where a group of the cloud's starts machines nobody granted a share.
     let (spec, order) = (spec(), order("aws"));
     let boot = |ordered_by| Boot {

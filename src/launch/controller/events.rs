@@ -1,5 +1,7 @@
 //! What a run is, what its controller hears and what it wants: the words between the state machine and the world.
 
+use std::sync::Arc;
+
 use crate::controller::liveness::Sign;
 use crate::controller::rental::Rentals;
 use crate::names::Launch;
@@ -169,7 +171,7 @@ pub enum Event {
     },
     /// Every machine of the run that the clouds list, all of them together. What was created after they were asked may be missing.
     Listed {
-        machines: Vec<Machine>,
+        machines: Arc<[Machine]>,
         /// Seconds of the run.
         asked_at: f64,
     },

@@ -8,9 +8,7 @@ use crate::ports::machine::{Machine, MachineId, MachineState};
 
 impl Controller {
     pub(super) fn listed(&mut self, now: f64, asked_at: f64, machines: &[Machine], actions: &mut Vec<Action>) {
-        for machine in machines {
-            self.ledger.is_had_by(&machine.token, &machine.id.0);
-        }
+        self.learn_leases(machines);
         for machine in machines.iter().filter(|machine| machine.state == MachineState::Gone) {
             // What came and went unheard is written down with the least that it costs.
             self.rent_as_listed(machine, now);
@@ -32,8 +30,8 @@ impl Controller {
         }
         if let Phase::Running { gang, looked_at, .. } = &mut self.phase {
             *looked_at = now;
-            let gang = gang.clone();
             if gang.machines.iter().any(is_lost) {
+                let gang = gang.clone();
                 let by_itself = |machine: &&Machine| {
                     gang.machines.contains(&machine.id) && machine.state == MachineState::Gone && !machine.was_taken
                 };

@@ -184,19 +184,12 @@ impl Controller {
         match &self.phase {
             Phase::Choosing { from } if now >= *from => self.choose(now, actions),
             Phase::Choosing { from } => actions.push(Action::Wake(*from)),
-            Phase::Creating { gang, open } => {
-                let (gang, open) = (gang.clone(), open.clone());
-                self.create(now, gang, open, actions);
-            }
-            Phase::Running { gang, .. } => {
-                let gang = gang.clone();
-                self.run(now, &gang, actions);
+            Phase::Creating { .. } => self.create(now, actions),
+            Phase::Running { .. } => {
+                self.run(now, actions);
                 self.create_beside(now, actions);
             }
-            Phase::Ending { until, looked_at, next } => {
-                let (until, looked_at, next) = (*until, *looked_at, next.clone());
-                self.finish(now, until, looked_at, next, actions);
-            }
+            Phase::Ending { until, .. } => self.finish(now, *until, actions),
             Phase::Ended(_) => {}
         }
     }
@@ -305,27 +298,30 @@ impl Controller {
             self.fruitless = 0;
         }
         self.done = self.done.max(report.done.clamp(0.0, 1.0));
-        // The gang that whoever led before had ordered beside it is not needed.
-        let goes_on = was_heard && is_news && report.outcome.is_none() && leaving.is_none();
+        let Some(outcome) = report.outcome else {
+            // The gang that whoever led before had ordered beside it is not needed.
+            if was_heard && is_news && leaving.is_none() {
+                self.end_whole_beside(actions);
+            }
+            return;
+        };
         let (gang, leaves_for) = (gang.clone(), leaving.as_ref().map(|leaving| leaving.next.clone()));
-        match (report.outcome, leaves_for) {
-            (None, _) if goes_on => self.end_whole_beside(actions),
-            (None, _) => {}
-            (Some(Outcome::Completed), _) => {
+        match (outcome, leaves_for) {
+            (Outcome::Completed, _) => {
                 self.done = 1.0;
                 self.end_all(now, Next::End(End::Completed), actions);
             }
             // It has saved what it could, and ended as it was told.
-            (Some(_), Some(next)) => self.end_all(now, next, actions),
-            (Some(Outcome::Interrupted), None) => self.taken(now, &gang, "interrupted, its work is saved", actions),
-            (Some(Outcome::CapReached), None) => {
-                self.is_over(now, &gang, "its lease ends, and its work is saved", actions);
+            (_, Some(next)) => self.end_all(now, next, actions),
+            (Outcome::Interrupted, None) => self.taken(now, &gang, "interrupted, its work is saved", actions),
+            (Outcome::CapReached, None) => {
+                self.has_lived(now, &gang, "its lease ends, and its work is saved", actions);
             }
             // One agent alone has started its program again; those of several machines leave that to us.
-            (Some(Outcome::Failed(why)), None) if self.terms.nodes > 1 => {
+            (Outcome::Failed(why), None) if self.terms.nodes > 1 => {
                 self.came_to_nothing(now, &gang, "its program failed", &why, actions);
             }
-            (Some(Outcome::Failed(why) | Outcome::GivenUp(why)), None) => {
+            (Outcome::Failed(why) | Outcome::GivenUp(why), None) => {
                 self.end_all(now, Next::End(End::Failed(why)), actions);
             }
         }
@@ -345,6 +341,21 @@ impl Controller {
         }
         let why = format!("{MOST_FRUITLESS} times in a row {what} before the run {lacks} ({why})");
         self.end_all(now, Next::End(End::Failed(why)), actions);
+    }
+
+    /// A gang lived as long as it was granted, or as it could renew that. Those that leave the run no further, as where a program hangs on every
+    /// machine, do so until all the money is gone.
+    fn has_lived(&mut self, now: f64, gang: &Gang, why: &str, actions: &mut Vec<Action>) {
+        // Of a program that counts more steps than its plan nobody knows whether it got further.
+        let is_no_further = matches!(&self.phase, Phase::Running { is_working: false, leaving: None, .. });
+        if is_no_further && self.done < 1.0 {
+            self.fruitless += 1;
+            if self.fruitless >= MOST_FRUITLESS {
+                let why = format!("{MOST_FRUITLESS} times in a row a lease ended before the run got any further");
+                return self.end_all(now, Next::End(End::Failed(why)), actions);
+            }
+        }
+        self.is_over(now, gang, why, actions);
     }
 
     fn lost(&mut self, now: f64, gang: &Gang, why: &str, actions: &mut Vec<Action>) {
@@ -375,9 +386,9 @@ impl Controller {
         self.end_all(now, Next::Take, actions);
     }
 
-    fn run(&mut self, now: f64, gang: &Gang, actions: &mut Vec<Action>) {
+    fn run(&mut self, now: f64, actions: &mut Vec<Action>) {
         let (tick, silence) = (self.terms.limits.tick, self.terms.silence);
-        let Phase::Running { liveness, looked_at, decided_at, is_working, leaving, .. } = &mut self.phase else {
+        let Phase::Running { gang, liveness, looked_at, decided_at, is_working, leaving, .. } = &mut self.phase else {
             return;
         };
         if let Some(Leaving { since, next }) = leaving.as_ref().filter(|leaving| now - leaving.since > LEAVES * silence)
@@ -392,17 +403,18 @@ impl Controller {
         let patience =
             if working { SILENCES * silence } else { (SILENCES * silence).max(self.terms.limits.worst_changeover) };
         if !is_blind && silent > patience {
-            let why = format!("{patience:.0} s without a word of a program that runs");
-            return self.came_to_nothing(now, gang, "nothing was heard for too long", &why, actions);
+            let (gang, why) = (gang.clone(), format!("{patience:.0} s without a word of a program that runs"));
+            return self.came_to_nothing(now, &gang, "nothing was heard for too long", &why, actions);
         }
         if now - *looked_at >= LOOK {
             *looked_at = now;
             actions.push(Action::List);
         }
         let next_look = *looked_at + LOOK;
-        if now >= gang.ends_at {
-            // Its own timer, and if that does not go, we.
-            return self.is_over(now, gang, "its lease has ended", actions);
+        // Its own timer, and if that does not go, we. Who comes late first reads in the store how the run stands: it may be completed.
+        if !is_blind && now >= gang.ends_at {
+            let gang = gang.clone();
+            return self.has_lived(now, &gang, "its lease has ended", actions);
         }
         if now - *decided_at >= tick && !is_leaving && self.beside.is_none() {
             *decided_at = now;
@@ -454,9 +466,11 @@ impl Controller {
         self.rentals.open().map(|rental| rental.machine.clone()).filter(|machine| !stays(machine)).collect()
     }
 
-    fn finish(&mut self, now: f64, until: f64, looked_at: f64, next: Next, actions: &mut Vec<Action>) {
+    fn finish(&mut self, now: f64, until: f64, actions: &mut Vec<Action>) {
         let still = self.leftover();
+        let Phase::Ending { looked_at, next, .. } = &mut self.phase else { return };
         if still.is_empty() && now >= until {
+            let next = next.clone();
             if now >= self.unclear_until {
                 self.ledger.void_unheard(None);
             }
@@ -470,10 +484,10 @@ impl Controller {
             }
             return;
         }
-        if now - looked_at >= FIRST_PAUSE {
+        if now - *looked_at >= FIRST_PAUSE {
+            *looked_at = now;
             actions.extend(still.into_iter().map(Action::Destroy));
             actions.push(Action::List);
-            self.phase = Phase::Ending { until, looked_at: now, next };
         }
         actions.push(Action::Wake(now + FIRST_PAUSE));
     }

@@ -2,7 +2,7 @@
 
 use crate::controller::Controller;
 use crate::controller::events::{Action, End, Rentable};
-use crate::controller::phase::Next;
+use crate::controller::phase::{Next, Phase};
 use crate::ports::machine::{Machine, MachineId};
 use gpuplan_runstore::{Lease, Ledger};
 use gpuplan_units::Usd;
@@ -36,6 +36,24 @@ impl Controller {
             machine: None,
         };
         self.ledger.grant(lease);
+    }
+
+    /// When the first of these machines ends itself, as far as it is known which lease is theirs.
+    pub(super) fn lease_of(&self, machines: &[MachineId]) -> Option<f64> {
+        self.ledger.ends_at(|id| machines.iter().any(|machine| machine.0 == id))
+    }
+
+    /// A list says whose the leases are.
+    pub(super) fn learn_leases(&mut self, listed: &[Machine]) {
+        for machine in listed {
+            self.ledger.is_had_by(&machine.token, &machine.id.0);
+        }
+        let ledger = &self.ledger;
+        let running = if let Phase::Running { gang, .. } = &mut self.phase { Some(gang) } else { None };
+        for gang in running.into_iter().chain(self.beside.as_mut().map(|beside| &mut beside.gang)) {
+            let theirs = ledger.ends_at(|id| gang.machines.iter().any(|machine| machine.0 == id));
+            gang.ends_at = theirs.unwrap_or(gang.ends_at);
+        }
     }
 
     pub(super) fn is_out_of_money(&mut self, now: f64, actions: &mut Vec<Action>) {

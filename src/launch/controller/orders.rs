@@ -79,13 +79,16 @@ impl Controller {
         Some((gang, Open { order, sent_at: now, tries: 1, again_at: None }))
     }
 
-    pub(super) fn create(&mut self, now: f64, gang: Gang, mut open: Open, actions: &mut Vec<Action>) {
-        if now > gang.since + self.terms.gang_limit {
+    pub(super) fn create(&mut self, now: f64, actions: &mut Vec<Action>) {
+        let Phase::Creating { gang, open } = &mut self.phase else { return };
+        let limit = gang.since + self.terms.gang_limit;
+        if now > limit {
+            let which = gang.which;
             actions.push(Action::Say(format!(
                 "not all {} machines arrived in time; those that did are released",
                 self.terms.nodes
             )));
-            self.is_refused(now, gang.which, "incomplete gang");
+            self.is_refused(now, which, "incomplete gang");
             self.unclear_until = self.unclear_until.max(now + self.terms.settles);
             self.end_all(now, Next::Choose, actions);
             return;
@@ -96,9 +99,8 @@ impl Controller {
                 actions.push(Action::Create(Box::new(open.order.clone())));
             }
             Some(at) => actions.push(Action::Wake(at)),
-            None => actions.push(Action::Wake(gang.since + self.terms.gang_limit + 1.0)),
+            None => actions.push(Action::Wake(limit + 1.0)),
         }
-        self.phase = Phase::Creating { gang, open };
     }
 
     pub(super) fn answered(
@@ -258,6 +260,9 @@ impl Controller {
     }
 
     pub(super) fn rent_as_listed(&mut self, machine: &Machine, now: f64) {
+        if self.rentals.knows(&machine.id) {
+            return;
+        }
         let mut all = self.terms.spot.iter().chain(&self.terms.on_demand);
         if let Some(choice) = all.find(|choice| choice.pool == machine.pool).cloned() {
             self.rent(&machine.id, &choice, now, now);

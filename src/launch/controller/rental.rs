@@ -58,15 +58,20 @@ pub struct Rentals(pub Vec<Rental>);
 impl Rentals {
     /// Whether it was not known: renting what is rented already changes nothing.
     pub fn add(&mut self, rental: Rental) -> bool {
-        let is_new = !self.0.iter().any(|known| known.machine == rental.machine);
+        let is_new = !self.knows(&rental.machine);
         if is_new {
             self.0.push(rental);
         }
         is_new
     }
 
+    /// The machine was rented, whatever became of it.
+    pub fn knows(&self, machine: &MachineId) -> bool {
+        self.0.iter().rev().any(|known| known.machine == *machine)
+    }
+
     pub fn end(&mut self, machine: &MachineId, now: f64) {
-        if let Some(rental) = self.0.iter_mut().find(|rental| rental.machine == *machine && rental.until.is_none()) {
+        if let Some(rental) = self.0.iter_mut().find(|rental| rental.until.is_none() && rental.machine == *machine) {
             rental.until = Some(now);
         }
     }

@@ -65,13 +65,10 @@ impl Controller {
         let spot = self.terms.spot.iter().position(|choice| choice.pool == *pool).map(Which::Spot);
         let which =
             spot.or_else(|| self.terms.on_demand.iter().position(|choice| choice.pool == *pool).map(Which::OnDemand));
-        which.filter(|_| is_whole).map(|which| Gang {
-            epoch,
-            which,
-            since,
-            changeover: self.changeover(which),
-            ends_at: self.ledger.ends_at(now + self.terms.lifetime),
-            machines: machines.iter().map(|rental| rental.machine.clone()).collect(),
-        })
+        let machines: Vec<_> = machines.iter().map(|rental| rental.machine.clone()).collect();
+        // Who has the store alone learns from the first list which lease is whose. Until then no machine is ended for that.
+        let ends_at = self.lease_of(&machines).unwrap_or(now + self.terms.lifetime);
+        let changeover = self.changeover(which?);
+        which.filter(|_| is_whole).map(|which| Gang { epoch, which, since, changeover, ends_at, machines })
     }
 }

@@ -350,7 +350,7 @@ impl Leader<'_, '_> {
             }
             Event::Listed { machines, .. } => {
                 self.may_have_reported |= !machines.is_empty();
-                machines.as_slice()
+                machines
             }
             _ => return Ok(()),
         };

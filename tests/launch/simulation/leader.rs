@@ -7,8 +7,9 @@ use gpuplan::launch::controller::liveness::Sign;
 use gpuplan::launch::events::{Action, Event, Order, Outcome, Report, ResumeState, Standing, Terms};
 use gpuplan::launch::launcher::{LaunchError, MachineState};
 use gpuplan::launch::names::Launch;
-use gpuplan::launch::rental::Rental;
+use gpuplan::launch::rental::{Rental, Rentals};
 
+use crate::launch::simulation::WORK;
 use crate::launch::simulation::mutant::Mutant;
 use crate::launch::simulation::world::{Due, World};
 
@@ -20,6 +21,8 @@ const LOOK: f64 = 30.0;
 pub struct Journal {
     pub past: ResumeState,
     open: BTreeMap<String, f64>,
+    /// By token, the machine that it is.
+    answers: Vec<(String, String)>,
     /// Every machine that a cloud named.
     found: Vec<Standing>,
     /// So many of them were there when those that stand were counted last.
@@ -28,9 +31,10 @@ pub struct Journal {
 
 impl Journal {
     /// What the store and the marks of the machines tell somebody who has no other journal.
-    fn adopted(terms: &Terms, world: &World) -> Self {
+    fn adopted(terms: &Terms, world: &mut World) -> Self {
         let all: Vec<_> = terms.spot.iter().chain(&terms.on_demand).collect();
-        let listed = world.list().into_iter().filter(|machine| machine.state != MachineState::Gone);
+        let listed = world.list();
+        let listed = listed.iter().filter(|machine| machine.state != MachineState::Gone);
         let mut past = ResumeState { orders: 1, ..ResumeState::default() };
         for machine in listed {
             let choice = all.iter().find(|choice| choice.pool == machine.pool).unwrap();
@@ -41,7 +45,7 @@ impl Journal {
                 pool: machine.pool.clone(),
             });
             past.rentals.add(Rental {
-                machine: machine.id,
+                machine: machine.id.clone(),
                 rate: choice.rate,
                 minimum_seconds: choice.minimum_seconds,
                 since: world.now,
@@ -53,20 +57,24 @@ impl Journal {
             past.epoch = world.store.word.as_ref().map_or(0, |word| word.epoch) + 1000;
         }
         past.done = world.store.word.as_ref().map_or(0.0, |word| word.done);
-        Self { found: past.standing.clone(), counted: past.standing.len(), past, open: BTreeMap::new() }
+        Self { found: past.standing.clone(), counted: past.standing.len(), past, ..Self::default() }
     }
 }
 
 impl Journal {
     /// Machines that a cloud names are written down before the controller hears of them.
     fn finds(&mut self, event: &Event) {
+        if let Event::Answered { token, outcome: Ok(machine) } = event {
+            self.answers.push((token.clone(), machine.id.0.clone()));
+        }
         let machines = match event {
             Event::Answered { outcome: Ok(machine), .. } => std::slice::from_ref(machine),
-            Event::Listed { machines, .. } => machines.as_slice(),
+            Event::Listed { machines, .. } => machines,
             _ => return,
         };
         for machine in machines {
-            if !self.found.iter().any(|found| found.machine == machine.id) {
+            // What is listed is what was found last.
+            if !self.found.iter().rev().any(|found| found.machine == machine.id) {
                 let (machine, epoch, pool) = (machine.id.clone(), machine.epoch, machine.pool.clone());
                 self.found.push(Standing { machine, epoch, pool });
             }
@@ -90,6 +98,8 @@ pub struct Leader {
     /// Looks that were made, where an old word is taken for a new one.
     looks: u64,
     seen_done: f64,
+    /// Of all leases that were open when it began.
+    first_lease_ends: f64,
     /// Of each rental, which machine of the world it is.
     places: Vec<Option<usize>>,
 }
@@ -100,7 +110,8 @@ impl Leader {
         world.store.lead += 1;
         let terms = led(terms, world.store.lead);
         let mut journal = journal;
-        journal.past.ledger = world.store.ledger.clone().filter(|_| !world.lacks(Mutant::LedgerIsForgotten));
+        let ledger = world.store.ledger.clone().filter(|_| !world.lacks(Mutant::LedgerIsForgotten));
+        journal.past.ledger = ledger.map(|ledger| journal.past.settled(ledger, &journal.answers));
         // The store says what the time is, whatever the clock of the machine does, and it never goes back.
         let is_wrong = world.chance(0.2 * world.chaos) && world.lacks(Mutant::WallClock) && journal.past.orders > 0;
         let skew = if is_wrong { 24.0 * 3600.0 } else { 0.0 };
@@ -110,6 +121,8 @@ impl Leader {
         } else {
             Controller::new(terms, 0, now)
         };
+        let leases = journal.past.ledger.iter().flat_map(|ledger| &ledger.open);
+        let first_lease_ends = leases.map(|lease| lease.granted_at + lease.seconds).fold(f64::INFINITY, f64::min);
         let lead = world.store.lead;
         world.store.keeps = controller.gang_epoch();
         let mut leader = Self {
@@ -123,6 +136,7 @@ impl Leader {
             skew,
             looks: 0,
             seen_done: 0.0,
+            first_lease_ends,
             places: Vec::new(),
         };
         world.at(LOOK, Due::Look { leader: number });
@@ -149,13 +163,22 @@ impl Leader {
         let settled = settled(&event);
         self.journal.finds(&event);
         self.gang = self.controller.gang_epoch().or(self.gang);
-        let actions = self.controller.step(world.now + self.skew, event);
-        self.remember(settled);
-        world.check_books(self.controller.rentals(), &mut self.places);
+        let mut actions = self.controller.step(world.now + self.skew, event);
+        if self.first_lease_ends <= world.now && world.lacks(Mutant::AnyLeaseEndsTheGang) {
+            self.first_lease_ends = f64::INFINITY;
+            actions.push(Action::Say("its lease has ended".to_owned()));
+            let running = self.controller.running().into_iter().flat_map(|(machines, _)| machines);
+            actions.extend(running.cloned().map(Action::Destroy));
+        }
+        let is_news = self.remember(settled);
+        if is_news || self.places.len() < self.controller.rentals().0.len() {
+            world.check_books(self.controller.rentals(), &mut self.places);
+        }
         for action in actions {
             self.act(action, world);
         }
         assert!(self.controller.done() >= self.seen_done, "progress went back");
+        assert!(self.controller.done() * WORK <= world.safe + 1e-6, "more was heard than is safe");
         self.seen_done = self.controller.done();
     }
 
@@ -233,12 +256,13 @@ impl Leader {
         }
     }
 
-    fn remember(&mut self, settled: Option<String>) {
+    /// True: machines came, went, or cost something else.
+    fn remember(&mut self, settled: Option<String>) -> bool {
         let journal = &mut self.journal;
         if let Some(token) = settled {
             journal.open.remove(&token);
         }
-        let is_news = journal.past.rentals != *self.controller.rentals();
+        let is_news = have_changed(&journal.past.rentals, self.controller.rentals());
         if is_news {
             journal.past.rentals = self.controller.rentals().clone();
         }
@@ -251,6 +275,7 @@ impl Leader {
         journal.past.done = self.controller.done();
         journal.past.interruptions = self.controller.interruptions;
         journal.past.open_since = journal.open.values().copied().reduce(f64::max);
+        is_news
     }
 
     /// The gang that runs, or else the last that was ordered.
@@ -300,6 +325,12 @@ impl Leader {
 /// The terms of the same run under another leader.
 pub fn led(terms: &Terms, lead: u64) -> Terms {
     Terms { launch: Launch { lead, ..terms.launch.clone() }, ..terms.clone() }
+}
+
+/// Which machine it is, since when and what is charged at least stay as they were.
+fn have_changed(before: &Rentals, now: &Rentals) -> bool {
+    let has = |(a, b): (&Rental, &Rental)| a.until != b.until || a.rate != b.rate || a.moved != b.moved;
+    before.0.len() != now.0.len() || before.0.iter().zip(&now.0).any(has)
 }
 
 /// The token of an order that the event answers clearly.

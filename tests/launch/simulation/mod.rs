@@ -19,7 +19,7 @@ use gpuplan::launch::launcher::{MachineId, MachineState};
 use gpuplan::launch::names::Launch;
 use gpuplan::launch::rental::{Rental, Rentals};
 use gpuplan::runstore::Ledger;
-use gpuplan::units::{Usd, UsdPerHour};
+use gpuplan::units::UsdPerHour;
 
 use crate::launch::simulation::leader::{Journal, Leader, led};
 use crate::launch::simulation::mutant::Mutant;
@@ -41,8 +41,6 @@ pub const WORST_CHANGEOVER: f64 = 2160.0;
 struct Simulation {
     world: World,
     terms: Terms,
-    /// What a yes was given for.
-    bound: Usd,
     leaders: Vec<Leader>,
     crashes: u32,
     /// For how long nobody led.
@@ -61,7 +59,7 @@ impl Simulation {
         let budget = world.chance(0.5).then(|| 100.0 * f64::from(nodes) * (0.5 + 3.0 * world.draws.uniform()));
         let is_stopped = world.chance(0.1);
         let mut terms = terms(nodes, budget);
-        let bound = terms.bound.unwrap();
+        world.bound = terms.bound.unwrap().dollars();
         if !world.lacks(Mutant::LeaseAtThePlannedPrice) {
             for spot in &mut terms.spot {
                 spot.most = UsdPerHour::from_nanos((spot.rate.nanos() as f64 * (1.0 + OVER_PLAN)).ceil() as i64);
@@ -81,7 +79,7 @@ impl Simulation {
             let at = 8.0 * HOUR * world.draws.uniform();
             world.send(at, 0, Event::Stop);
         }
-        Self { world, terms, bound, leaders, crashes: 0, unled: 0.0, is_stopped: false, is_taken_over: false }
+        Self { world, terms, leaders, crashes: 0, unled: 0.0, is_stopped: false, is_taken_over: false }
     }
 
     fn end(&self) -> Option<End> {
@@ -112,10 +110,16 @@ impl Simulation {
                         leader.hear(Event::Clock, &mut self.world);
                     }
                 }
-                Some(due) => self.happens(due),
+                Some(due) => {
+                    if !matches!(due, Due::To { .. } | Due::Look { .. }) {
+                        self.check();
+                        self.world.forget();
+                    }
+                    self.happens(due);
+                }
             }
-            self.check();
         }
+        self.check();
     }
 
     fn happens(&mut self, due: Due) {
@@ -152,6 +156,7 @@ impl Simulation {
             Due::Look { leader } if !self.leaders[leader].is_dead => self.leaders[leader].look(&mut self.world),
             Due::To { leader, event } if !self.leaders[leader].is_dead => {
                 if self.crashes < 5 && self.world.chance(0.003 * self.world.chaos) {
+                    self.check();
                     // It dies before it hears of this, and somebody starts another, which knows the journal alone.
                     self.crashes += 1;
                     self.leaders[leader].is_dead = true;
@@ -162,10 +167,10 @@ impl Simulation {
                     self.world.at(after, Due::Follows { leader });
                     return;
                 }
-                self.leaders[leader].hear(event, &mut self.world);
+                self.leaders[leader].hear(*event, &mut self.world);
             }
             // Who is dead hears nothing; who follows is told to stop as well.
-            Due::To { event: Event::Stop, .. } => {
+            Due::To { event, .. } if *event == Event::Stop => {
                 let last = self.leaders.len() - 1;
                 self.world.send(60.0, last, Event::Stop);
             }
@@ -180,12 +185,9 @@ impl Simulation {
             return;
         }
         let world = &mut self.world;
-        let alive: Vec<MachineId> = world
-            .list()
-            .into_iter()
-            .filter(|machine| machine.state != MachineState::Gone)
-            .map(|machine| machine.id)
-            .collect();
+        let listed = world.list();
+        let alive = listed.iter().filter(|machine| machine.state != MachineState::Gone);
+        let alive: Vec<MachineId> = alive.map(|machine| machine.id.clone()).collect();
         let may_appear = settles_at(&self.leaders[leader].journal.past, &self.terms).filter(|at| *at > world.now);
         let is_over = alive.is_empty() && (may_appear.is_none() || world.lacks(Mutant::StopForgetsOrders));
         for machine in &alive {
@@ -205,26 +207,17 @@ impl Simulation {
         }
     }
 
+    /// What was wrong stays wrong as time passes, until something is granted, renewed, ended or excused: it is enough to look before that.
     fn check(&self) {
         let world = &self.world;
-        for leader in &self.leaders {
-            assert!(leader.controller.done() * WORK <= world.safe + 1e-6, "more was heard than is safe");
-        }
-        let bound = self.bound.dollars();
-        let (granted, paid) = (
-            world.store.ledger.as_ref().map_or(0.0, |ledger| ledger.committed().dollars()),
-            world.cost_by_timers(world.now),
-        );
-        assert!(granted <= bound + 1e-6, "${granted} are granted of ${bound}\n{}", world.log.join("\n"));
+        let (bound, paid) = (world.bound, world.cost_by_timers());
         assert!(paid <= bound + 1e-6, "${paid} are paid of ${bound}\n{}", world.log.join("\n"));
         // Silence is watched for as long as a gang may need to start, by each leader anew, and looks are half a minute apart.
         let watched = (WORST_CHANGEOVER + 10.0 * SILENCE) * self.leaders.len() as f64;
         let noticed = watched + world.store.away_for + self.unled * 2.0;
-        let unnoticed = world
-            .rented
-            .iter()
-            .find(|rented| rented.ends().min(world.now) > rented.freezes.min(rented.reboots) + noticed);
-        let outlives = world.rented.iter().find(|rented| rented.outlives_its_lease(world.now));
+        let unnoticed =
+            world.changing().find(|rented| rented.ends().min(world.now) > rented.freezes.min(rented.reboots) + noticed);
+        let outlives = world.changing().find(|rented| rented.outlives_its_lease(world.now));
         world.check_terms();
         assert!(outlives.is_none(), "it outlives its lease: {outlives:?}\n{}", world.log.join("\n"));
         assert!(unnoticed.is_none(), "nobody notices that it is frozen: {unnoticed:?}\n{}", world.log.join("\n"));
@@ -275,8 +268,8 @@ impl Simulation {
 impl World {
     /// A call that is under way creates a machine.
     fn is_created_later(&self) -> bool {
-        let mut all = self.due.values();
-        all.any(|due| match &**due {
+        let mut all = self.due.iter();
+        all.any(|(_, due)| match due {
             Due::Arrives { order, refusal: Ok(()), .. } => {
                 !self.rented.iter().any(|rented| rented.machine.token == order.token)
             }
@@ -290,14 +283,16 @@ impl World {
         places.extend(rentals.0[places.len()..].iter().map(place));
         let lives = |(_, place): &(&Rental, &Option<usize>)| {
             let rented = place.and_then(|place| self.rented.get(place));
-            rented.is_some_and(|rented| self.now < rented.ends())
+            rented.is_some_and(|rented| !rented.is_over && self.now < rented.ends())
         };
         let wrong = rentals.0.iter().zip(&*places).filter(|(rental, _)| rental.until.is_some()).find(lives);
         assert!(wrong.is_none(), "it lives and is called gone: {wrong:?}\n{}", self.log.join("\n"));
     }
 
-    /// Whatever lives is paid for by a lease.
+    /// Whatever lives is paid for by a lease, out of what a yes was given for.
     fn check_leases(&self, ledger: &Ledger) {
+        let (granted, bound) = (ledger.committed().dollars(), self.bound);
+        assert!(granted <= bound + 1e-6, "${granted} are granted of ${bound}\n{}", self.log.join("\n"));
         let has_lease = |rented: &Rented| ledger.open.iter().any(|lease| lease.token == rented.machine.token);
         let wrong = self.rented.iter().find(|rented| self.now < rented.ends() && !has_lease(rented));
         assert!(wrong.is_none(), "it lives without a lease: {wrong:?}\n{ledger:?}\n{}", self.log.join("\n"));
@@ -328,6 +323,12 @@ impl World {
         assert!(
             !(is_its_end && is_unsaved && could_save && !was_told),
             "its lease ends, and its program was not told\n{}",
+            self.log.join("\n")
+        );
+        let is_for_its_end = self.log.last().is_some_and(|line| line.ends_with("its lease has ended"));
+        assert!(
+            is_its_end || !is_for_its_end || epoch != Some(gang),
+            "the lease of {machine:?} has not ended\n{}",
             self.log.join("\n")
         );
         let is_lost = self.rented.iter().any(|rented| Some(rented.machine.epoch) == epoch && rented.ends() <= self.now);

@@ -35,6 +35,8 @@ pub enum Mutant {
     WordsOfTheOldGangCount,
     /// A program hears nothing of the end of its machine's lease.
     LeaseEndsWithoutNotice,
+    /// Whoever goes on with a gang takes the first lease of the run that ends for the gang's own.
+    AnyLeaseEndsTheGang,
     /// An agent takes terms beyond what the leader granted for its machine, and moves the last of its timers.
     RenewsBeyondItsShare,
     /// An agent goes on where the store does not answer.
@@ -48,7 +50,7 @@ pub enum Mutant {
 }
 
 impl Mutant {
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::OldWordIsLife,
         Self::BlindIsSilent,
         Self::StopForgetsOrders,
@@ -65,6 +67,7 @@ impl Mutant {
         Self::LeaseAtThePlannedPrice,
         Self::WordsOfTheOldGangCount,
         Self::LeaseEndsWithoutNotice,
+        Self::AnyLeaseEndsTheGang,
         Self::RenewsBeyondItsShare,
         Self::RenewsWithoutTheStore,
         Self::RenewsWithoutProgress,
@@ -76,7 +79,7 @@ impl Mutant {
     pub fn caught_at(self) -> u64 {
         match self {
             Self::OldWordIsLife | Self::TokenOfTheName | Self::LifeWithoutLease => 0,
-            Self::LedgerIsForgotten | Self::LeaseAtThePlannedPrice => 1,
+            Self::LedgerIsForgotten | Self::LeaseAtThePlannedPrice | Self::AnyLeaseEndsTheGang => 1,
             Self::WallClock => 15,
             Self::EndsWithoutNotice => 5,
             Self::BlindIsSilent => 16,

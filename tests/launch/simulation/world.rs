@@ -1,6 +1,7 @@
 //! `World`: simulated clouds, the run's store and the agents, with everything going wrong that a seed asks.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use gpuplan::agent::rules::renewal::{Renewals, Shown};
@@ -59,6 +60,11 @@ pub struct Rented {
     skew: f64,
     /// From then on its program gets nowhere, though its agent says that it lives.
     pub stalls: f64,
+    /// The last term of its lease that the store has, and when that was asked for; the first one comes with the lease.
+    renewed: u64,
+    asked_at: f64,
+    /// It has ended, and no list names it any more: nothing that happens changes what it was.
+    pub is_over: bool,
 }
 
 impl Rented {
@@ -77,11 +83,6 @@ impl Rented {
         self.created + self.renewals.ends().as_secs_f64() + self.skew
     }
 
-    /// Neither its kernel nor its boot script is gone, so its timers hold.
-    fn holds_its_timers(&self, until: f64) -> bool {
-        self.freezes.min(self.reboots) > until
-    }
-
     /// It lives beyond its own time, and no hanging kernel is the reason.
     pub fn outlives_its_lease(&self, now: f64) -> bool {
         self.freezes >= self.expires && self.expires + ENDS_WITHIN < now.min(self.ends())
@@ -95,6 +96,12 @@ impl Rented {
 
     fn is_at_work(&self, now: f64) -> bool {
         self.boots <= now && now < self.ends() && now < self.freezes.min(self.reboots)
+    }
+
+    /// `late`: seconds after its own end in which one that froze is ended.
+    fn paid(&self, until: f64, late: f64) -> f64 {
+        let excused = if self.freezes < self.expires { self.expires + late } else { f64::INFINITY };
+        (self.ends().min(until).min(excused) - self.created).max(60.0) / HOUR * self.rate
     }
 }
 
@@ -153,21 +160,19 @@ pub struct Store {
     machines_away_until: f64,
     /// For how long leaders have not reached it.
     pub away_for: f64,
-    /// Of the machine of an order, when the last term of its lease was asked for that the store has, and how many it has.
-    renewed: BTreeMap<String, (f64, u64)>,
 }
 
 /// What happens at its time. Leaders by their number.
 pub enum Due {
     To {
         leader: usize,
-        event: Event,
+        event: Box<Event>,
     },
     Arrives {
         leader: usize,
         /// Its number in the store.
         lead: u64,
-        order: Order,
+        order: Box<Order>,
         refusal: Result<(), LaunchError>,
         answer_after: Option<f64>,
     },
@@ -204,11 +209,23 @@ pub struct World {
     pub mutant: Option<Mutant>,
     pub nodes: u32,
     pub now: f64,
-    /// Behind a pointer, since a map moves what it holds.
-    pub due: BTreeMap<(u64, u64), Box<Due>>,
+    /// By time and then in the order in which it was said, the next one last: there are few at any time.
+    pub due: Vec<((u64, u64), Due)>,
     count: u64,
     /// In the order in which they were rented; at most one a token.
     pub rented: Vec<Rented>,
+    /// Those that may still change, in the same order: what holds of the others was checked once they had ended.
+    changing: Vec<usize>,
+    /// Epochs with all their machines at work, and until when that stays so unless something happens to a machine.
+    whole: (Vec<u64>, f64),
+    /// What was listed last: where each stands, whether it is gone, and in words.
+    listed: (Vec<(usize, bool)>, Arc<[Machine]>),
+    /// What a yes was given for. Dollars.
+    pub bound: f64,
+    /// What those that are over cost until a leader that sees the store ends them.
+    paid_by_timers: f64,
+    /// Of each epoch, when the program of the first of its machines gets nowhere any more.
+    stalls: BTreeMap<u64, f64>,
     /// Waits for this run; `None`: none does, or it is had.
     pub warm: Option<Warm>,
     pub store: Store,
@@ -242,9 +259,15 @@ impl World {
             mutant,
             nodes: 1,
             now: 0.0,
-            due: BTreeMap::new(),
+            due: Vec::new(),
             count: 0,
             rented: Vec::new(),
+            changing: Vec::new(),
+            whole: (Vec::new(), f64::NEG_INFINITY),
+            listed: (Vec::new(), Arc::new([])),
+            bound: 0.0,
+            paid_by_timers: 0.0,
+            stalls: BTreeMap::new(),
             warm: None,
             store: Store::default(),
             safe: 0.0,
@@ -277,19 +300,39 @@ impl World {
 
     pub fn at(&mut self, after: f64, due: Due) {
         self.count += 1;
-        self.due.insert((((self.now + after) * 1000.0) as u64, self.count), Box::new(due));
+        let at = (((self.now + after) * 1000.0) as u64, self.count);
+        let place = self.due.iter().rposition(|(other, _)| *other > at).map_or(0, |later| later + 1);
+        self.due.insert(place, (at, due));
     }
 
     pub fn send(&mut self, after: f64, leader: usize, event: Event) {
-        self.at(after, Due::To { leader, event });
+        self.at(after, Due::To { leader, event: Box::new(event) });
     }
 
     /// The next that happens, unless a leader wakes before.
     pub fn next(&mut self, wake: f64) -> Option<Due> {
-        let first = *self.due.keys().next().expect("agents speak for ever");
-        let at = first.0 as f64 / 1000.0;
+        let (first, _) = self.due.last().expect("agents speak for ever").0;
+        let at = first as f64 / 1000.0;
         self.pass_to(self.now.max(at.min(wake)));
-        if wake < at { None } else { self.due.remove(&first).map(|due| *due) }
+        if wake < at { None } else { self.due.pop().map(|(_, due)| due) }
+    }
+
+    /// Those that may still change.
+    pub fn changing(&self) -> impl Iterator<Item = &Rented> {
+        self.changing.iter().map(|place| &self.rented[*place])
+    }
+
+    /// After all that is checked was: who has ended and is listed no more has been seen as that.
+    pub fn forget(&mut self) {
+        let (now, rented, paid) = (self.now, &mut self.rented, &mut self.paid_by_timers);
+        self.changing.retain(|place| {
+            let machine = &mut rented[*place];
+            machine.is_over = machine.ends() + LISTED_AFTER <= now;
+            if machine.is_over {
+                *paid += machine.paid(now, ENDS_WITHIN);
+            }
+            !machine.is_over
+        });
     }
 
     pub fn say(&mut self, line: &str) {
@@ -332,8 +375,11 @@ impl World {
 
     fn pass_to(&mut self, until: f64) {
         self.now = until;
-        self.boot();
-        let whole = self.whole();
+        if until >= self.whole.1 {
+            self.boot();
+            self.whole = (self.whole(), self.stays_until());
+        }
+        let whole = &self.whole.0;
         // Whoever was ordered beside another gang waits while that one is at work, which has claimed the run before.
         let works = whole.iter().copied().find(|epoch| *epoch == self.claimed);
         let claims = whole.iter().copied().filter(|epoch| *epoch > self.claimed);
@@ -359,7 +405,11 @@ impl World {
     /// Each machine looks as it boots whether it is still wanted, and ends itself if it is not.
     fn boot(&mut self) {
         let (lead, keeps, lacks_look) = (self.store.lead, self.store.keeps, self.lacks(Mutant::DeposedMachineBegins));
-        for rented in self.rented.iter_mut().filter(|rented| !rented.has_booted && rented.boots <= self.now) {
+        for place in &self.changing {
+            let rented = &mut self.rented[*place];
+            if rented.has_booted || rented.boots > self.now {
+                continue;
+            }
             rented.has_booted = true;
             if !rented.is_at_work(self.now) {
                 continue;
@@ -372,10 +422,16 @@ impl World {
         }
     }
 
+    /// The next time that a machine boots, ends or stands still by itself.
+    fn stays_until(&self) -> f64 {
+        let times = self.changing().flat_map(|rented| [rented.boots, rented.ends(), rented.freezes, rented.reboots]);
+        times.filter(|at| *at > self.now).fold(f64::INFINITY, f64::min)
+    }
+
     /// Epochs with all their machines at work.
     fn whole(&self) -> Vec<u64> {
         let mut alive: Vec<(u64, u32)> = Vec::new();
-        for rented in self.rented.iter().filter(|rented| rented.is_at_work(self.now)) {
+        for rented in self.changing().filter(|rented| rented.is_at_work(self.now)) {
             match alive.iter_mut().find(|(epoch, _)| *epoch == rented.machine.epoch) {
                 Some((_, count)) => *count += 1,
                 None => alive.push((rented.machine.epoch, 1)),
@@ -388,6 +444,7 @@ impl World {
     pub fn beat(&mut self) {
         self.at(30.0, Due::Beat);
         self.beats += 1;
+        self.whole.1 = f64::NEG_INFINITY;
         let is_lost = self.chance(0.2 * self.chaos) || self.now < self.store.machines_away_until;
         self.renew();
         let Some((epoch, since)) = self.whole_since.filter(|_| !is_lost) else { return };
@@ -413,7 +470,11 @@ impl World {
         let is_away = self.now < self.store.machines_away_until;
         let stalled = gang.is_some_and(|epoch| self.stalls_from(epoch) <= self.now);
         let (now, safe, mutant) = (self.now, self.safe, self.mutant);
-        for rented in self.rented.iter_mut().filter(|rented| Some(rented.machine.epoch) == gang) {
+        for place in &self.changing {
+            let rented = &mut self.rented[*place];
+            if Some(rented.machine.epoch) != gang {
+                continue;
+            }
             let age = Duration::from_secs_f64(now - rented.created);
             let computes = !stalled || mutant == Some(Mutant::RenewsWithoutProgress);
             // A step a second, while it gets anywhere.
@@ -429,34 +490,31 @@ impl World {
             if is_away {
                 continue;
             }
-            let (asked_at, count) = self.store.renewed.entry(rented.machine.token.clone()).or_insert((now, 0));
-            if *count < number {
-                (*asked_at, *count) = (now, number);
+            if rented.renewed < number {
+                (rented.asked_at, rented.renewed) = (now, number);
             }
             if is_lost {
                 continue;
             }
             rented.renewals.is_granted(age);
             if mutant == Some(Mutant::TermBeginsWithTheAnswer) {
-                rented.skew = now - *asked_at;
+                rented.skew = now - rented.asked_at;
             }
         }
     }
 
     /// From then on the program of one of its machines gets nowhere, so none of them does.
     fn stalls_from(&self, epoch: u64) -> f64 {
-        let of_epoch = self.rented.iter().filter(|rented| rented.machine.epoch == epoch);
-        of_epoch.map(|rented| rented.stalls).fold(f64::INFINITY, f64::min)
+        self.stalls.get(&epoch).copied().unwrap_or(f64::INFINITY)
     }
 
     /// Leases run out of what leaders granted and the store has.
     pub fn check_terms(&self) {
-        for rented in self.rented.iter().filter(|rented| rented.holds_its_timers(self.now)) {
-            let lives_until = self.now.min(rented.ends());
+        for rented in self.changing() {
+            let lives_until = self.now.min(rented.ends()).min(rented.freezes).min(rented.reboots);
             let share_ends = rented.created + rented.share;
             assert!(lives_until <= share_ends + ENDS_WITHIN, "beyond its share: {rented:?}\n{}", self.log.join("\n"));
-            let asked_at = self.store.renewed.get(&rented.machine.token).map_or(rented.created, |(at, _)| *at);
-            let term_ends = asked_at + TERM;
+            let term_ends = rented.asked_at + TERM;
             assert!(lives_until <= term_ends + ENDS_WITHIN, "beyond its term: {rented:?}\n{}", self.log.join("\n"));
             // Whoever begins the last term before it stalls lives it to its end.
             let idle = lives_until - self.stalls_from(rented.machine.epoch).max(rented.created);
@@ -499,6 +557,7 @@ impl World {
             self.send(30.0, leader, Event::Answered { token: order.token.clone(), outcome: unclear });
         }
         if arrives {
+            let order = Box::new(order);
             self.at(latency, Due::Arrives { leader, lead, order, refusal, answer_after: (!is_lost).then_some(0.3) });
         }
     }
@@ -554,7 +613,7 @@ impl World {
         }
         self.say("the machine that waited is taken over");
         let machine = Machine { was_taken: true, ..made(order, "m-warm".to_owned()) };
-        self.rented.push(Rented {
+        let rented = Rented {
             created: self.now,
             listed_from: self.now,
             boots: self.now + 10.0,
@@ -571,7 +630,11 @@ impl World {
             renewals: self.lease(order.lifetime),
             skew: 0.0,
             stalls: f64::INFINITY,
-        });
+            renewed: 0,
+            asked_at: self.now,
+            is_over: false,
+        };
+        self.has(rented);
         Some(machine)
     }
 
@@ -590,7 +653,7 @@ impl World {
         let jumps = self.terms.uniform() < 0.1 * self.chaos && self.lacks(Mutant::LeaseByTheWallClock);
         let skew = if jumps { 24.0 * HOUR } else { 0.0 };
         let machine = Machine { was_taken: true, ..made(order, format!("m-{}", self.rented.len())) };
-        self.rented.push(Rented {
+        let rented = Rented {
             created: self.now,
             listed_from: self.now + LIST_BEHIND * self.draws.uniform() * self.chaos,
             boots: self.now + 100.0 + 400.0 * self.draws.uniform(),
@@ -608,13 +671,25 @@ impl World {
             renewals: self.lease(order.lifetime),
             skew,
             stalls: self.now + stalls,
-        });
+            renewed: 0,
+            asked_at: self.now,
+            is_over: false,
+        };
+        self.has(rented);
         machine
+    }
+
+    fn has(&mut self, rented: Rented) {
+        let first = self.stalls.entry(rented.machine.epoch).or_insert(f64::INFINITY);
+        *first = first.min(rented.stalls);
+        self.changing.push(self.rented.len());
+        self.whole.1 = f64::NEG_INFINITY;
+        self.rented.push(rented);
     }
 
     /// How many terms the store has beyond the first ones, and how many machines ended with one of theirs before their share did.
     pub fn terms(&self) -> (u64, usize) {
-        let renewed = self.store.renewed.values().map(|(_, count)| count).sum();
+        let renewed = self.rented.iter().map(|rented| rented.renewed).sum();
         let with_term =
             |rented: &&Rented| rented.term_timer() < rented.expires && rented.ends() >= rented.term_timer() - NOTICE;
         (renewed, self.rented.iter().filter(with_term).count())
@@ -636,34 +711,34 @@ impl World {
 
     pub fn end(&mut self, id: &MachineId) {
         let gone = self.now + ENDS_WITHIN * self.draws.uniform();
+        self.whole.1 = f64::NEG_INFINITY;
         if let Some(rented) = self.rented.iter_mut().find(|rented| rented.machine.id == *id) {
             rented.ends_by_cloud = rented.ends_by_cloud.min(gone);
         }
     }
 
-    pub fn list(&self) -> Vec<Machine> {
-        let shown = self
-            .rented
-            .iter()
-            .filter(|rented| rented.listed_from <= self.now && self.now < rented.ends() + LISTED_AFTER);
-        let state =
-            |rented: &Rented| if rented.ends() <= self.now { MachineState::Gone } else { MachineState::Running };
-        shown.map(|rented| Machine { state: state(rented), ..rented.machine.clone() }).collect()
+    pub fn list(&mut self) -> Arc<[Machine]> {
+        let is_shown = |rented: &&Rented| rented.listed_from <= self.now && self.now < rented.ends() + LISTED_AFTER;
+        let is_gone = |place: &usize| self.rented[*place].ends() <= self.now;
+        let shown = self.changing.iter().filter(|place| is_shown(&&self.rented[**place]));
+        let shown: Vec<(usize, bool)> = shown.map(|place| (*place, is_gone(place))).collect();
+        if shown != self.listed.0 {
+            let state = |is_gone| if is_gone { MachineState::Gone } else { MachineState::Running };
+            let machine = |(place, is_gone): &(usize, bool)| Machine {
+                state: state(*is_gone),
+                ..self.rented[*place].machine.clone()
+            };
+            self.listed = (shown.clone(), shown.iter().map(machine).collect());
+        }
+        self.listed.1.clone()
     }
 
     pub fn cost(&self, until: f64) -> f64 {
-        self.paid(until, f64::INFINITY)
+        self.rented.iter().map(|rented| rented.paid(until, f64::INFINITY)).sum()
     }
 
-    /// Of a machine that froze, and whose timer froze with it, what it cost until a leader that sees the store ends it.
-    pub fn cost_by_timers(&self, until: f64) -> f64 {
-        self.paid(until, ENDS_WITHIN)
-    }
-
-    fn paid(&self, until: f64, late: f64) -> f64 {
-        let excused =
-            |rented: &Rented| if rented.freezes < rented.expires { rented.expires + late } else { f64::INFINITY };
-        let seconds = |rented: &Rented| rented.ends().min(until).min(excused(rented)) - rented.created;
-        self.rented.iter().map(|rented| seconds(rented).max(60.0) / HOUR * rented.rate).sum()
+    /// Of a machine that froze, and whose timer froze with it, what it has cost until a leader that sees the store ends it.
+    pub fn cost_by_timers(&self) -> f64 {
+        self.paid_by_timers + self.changing().map(|rented| rented.paid(self.now, ENDS_WITHIN)).sum::<f64>()
     }
 }
