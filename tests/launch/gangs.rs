@@ -60,7 +60,7 @@ impl Led {
         let epoch = self.controller.epoch();
         self.beats += 1;
         let sign = Sign { epoch, beat: self.beats };
-        self.hear(Event::Reported(Report { epoch, sign, done, has_started, outcome }));
+        self.hear(Event::Reported(Report { epoch, sign, done, has_saved: true, has_started, outcome }));
     }
 
     /// Time passes in steps of ten seconds until the gang of this number is whole.
@@ -269,7 +269,10 @@ fn a_run_that_was_completed_before_its_lease_ended_is_completed() {
         controller.step(40_000.0, Event::Clock);
         assert_eq!((controller.gang_epoch(), controller.end()), (Some(1), None), "nobody has looked yet");
         let sign = Sign { epoch: 1, beat: 1 };
-        controller.step(40_001.0, Event::Reported(Report { epoch: 1, sign, done: 0.5, has_started: true, outcome }));
+        controller.step(
+            40_001.0,
+            Event::Reported(Report { epoch: 1, sign, done: 0.5, has_saved: true, has_started: true, outcome }),
+        );
         controller.step(40_002.0, Event::Destroyed(machine.clone()));
         controller.step(41_000.0, Event::Clock);
         (controller.gang_epoch(), controller.end().cloned())
@@ -298,4 +301,46 @@ fn leases_that_leave_the_run_no_further_end_it_and_others_do_not() {
         led.report(1.0, true, Some(Outcome::CapReached));
     }
     assert_eq!(led.controller.end(), None);
+}
+
+/// `its work is saved` was said of programs that had saved nothing, and a run that never counted steps was `starting` to its end.
+#[test]
+fn what_is_kept_and_where_a_run_stands_is_said_as_it_is() {
+    let terms = terms(1, None);
+    let (mut controller, mut said) = (Controller::new(terms, 0, 0.0), Vec::new());
+    let mut hear = |now: f64, event: Event, said: &mut Vec<String>| {
+        let mut events = vec![event];
+        while let Some(event) = events.pop() {
+            for action in controller.step(now, event) {
+                match action {
+                    Action::Create(order) => {
+                        let machine = made(&order, format!("{}-{}", order.epoch, order.node));
+                        events.push(Event::Answered { token: order.token, outcome: Ok(machine) });
+                    }
+                    Action::Destroy(machine) => events.push(Event::Destroyed(machine)),
+                    Action::Say(text) => said.push(text),
+                    Action::Notify | Action::List | Action::Wake(_) => {}
+                }
+            }
+        }
+        (controller.epoch(), controller.saved(), controller.standing(now))
+    };
+    let report = |epoch: u64, beat: u64, has_saved: bool, outcome: Option<Outcome>| {
+        let sign = Sign { epoch, beat };
+        Event::Reported(Report { epoch, sign, done: 0.0, has_saved, has_started: true, outcome })
+    };
+    let (epoch, saved, standing) = hear(0.0, Event::Clock, &mut said);
+    assert!(saved.is_none() && standing.starts_with("starting"), "{standing}");
+    let (_, saved, standing) = hear(100.0, report(epoch, 1, false, None), &mut said);
+    assert!(saved.is_none() && standing.starts_with("running on"), "{standing}");
+    hear(200.0, report(epoch, 2, false, Some(Outcome::Interrupted)), &mut said);
+    assert!(said.iter().any(|text| text.contains("interrupted, nothing was saved")), "{said:?}");
+    let mut epoch = epoch;
+    for now in (300..40_000).step_by(100) {
+        epoch = hear(f64::from(now), Event::Clock, &mut said).0;
+    }
+    let (_, saved, _) = hear(40_100.0, report(epoch, 1, true, None), &mut said);
+    assert_eq!(saved, Some(0.0), "how far is not known, but it is saved");
+    hear(40_200.0, report(epoch, 2, true, Some(Outcome::Interrupted)), &mut said);
+    assert!(said.iter().any(|text| text.contains("interrupted, its work is saved")), "{said:?}");
 }

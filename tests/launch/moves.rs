@@ -61,7 +61,7 @@ impl Led {
 
     fn says(&mut self, epoch: u64, beat: u64, outcome: Option<Outcome>) {
         let sign = Sign { epoch, beat };
-        self.hear(Event::Reported(Report { epoch, sign, done: 0.1, has_started: true, outcome }));
+        self.hear(Event::Reported(Report { epoch, sign, done: 0.1, has_saved: true, has_started: true, outcome }));
     }
 
     fn running(&self) -> u64 {

@@ -106,7 +106,14 @@ impl<'a> Led<'a> {
         self.beats += 1;
         let epoch = self.controller.gang_epoch().unwrap_or_default();
         let done = (1.0 - self.left / self.limits.work).min(1.0);
-        Event::Reported(Report { epoch, sign: Sign { epoch, beat: self.beats }, done, has_started: true, outcome })
+        Event::Reported(Report {
+            epoch,
+            sign: Sign { epoch, beat: self.beats },
+            done,
+            has_saved: true,
+            has_started: true,
+            outcome,
+        })
     }
 
     /// The cloud says what one machine of each pool costs now; nothing is done for that alone.

@@ -175,6 +175,7 @@ impl Controller {
             decided_at: now,
             is_working: false,
             has_spoken: false,
+            has_started: false,
             leaving: None,
         };
         actions.push(Action::Wake(now));

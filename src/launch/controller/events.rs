@@ -142,6 +142,8 @@ pub struct Report {
     pub sign: Sign,
     /// Share of the work that is safe.
     pub done: f64,
+    /// A checkpoint of the run is in the store, however far it got.
+    pub has_saved: bool,
     /// The program runs, or ran, so every machine of the gang takes part; or its data is being fetched.
     pub has_started: bool,
     pub outcome: Option<Outcome>,

@@ -61,6 +61,8 @@ pub struct Controller {
     epoch: u64,
     orders: u64,
     done: f64,
+    /// A checkpoint was seen, however far it got.
+    has_saved: bool,
     last_pool: Option<usize>,
     /// An order may have left a machine that no list shows before then.
     unclear_until: f64,
@@ -90,6 +92,7 @@ impl Controller {
             epoch,
             orders: 0,
             done: 0.0,
+            has_saved: false,
             last_pool: None,
             unclear_until: f64::NEG_INFINITY,
             heard_of: f64::NEG_INFINITY,
@@ -133,6 +136,11 @@ impl Controller {
     /// Share of the work that is safe.
     pub fn done(&self) -> f64 {
         self.done
+    }
+
+    /// The same; `None` until a checkpoint was seen.
+    pub fn saved(&self) -> Option<f64> {
+        (self.has_saved || self.done > 0.0).then_some(self.done)
     }
 
     pub fn rentals(&self) -> &Rentals {
@@ -280,13 +288,18 @@ impl Controller {
     }
 
     fn reported(&mut self, now: f64, report: Report, actions: &mut Vec<Action>) {
-        let Phase::Running { gang, liveness, is_working, has_spoken, leaving, .. } = &mut self.phase else { return };
+        let Phase::Running { gang, liveness, is_working, has_spoken, has_started, leaving, .. } = &mut self.phase
+        else {
+            return;
+        };
         // What another gang said last, as the one before it does for ever, says nothing of this one.
         if report.epoch != gang.epoch {
             liveness.saw(now, None, self.terms.silence * LONGEST_STEP);
             return;
         }
         *has_spoken = true;
+        *has_started |= report.has_started;
+        self.has_saved |= report.has_saved;
         let was_heard = liveness.has_spoken();
         let is_news = liveness.saw(now, Some(report.sign), self.terms.silence * LONGEST_STEP);
         // A first machine that waits for the others says so for ever, and all of them cost money.
@@ -313,9 +326,9 @@ impl Controller {
             }
             // It has saved what it could, and ended as it was told.
             (_, Some(next)) => self.end_all(now, next, actions),
-            (Outcome::Interrupted, None) => self.taken(now, &gang, "interrupted, its work is saved", actions),
+            (Outcome::Interrupted, None) => self.taken(now, &gang, &format!("interrupted, {}", self.kept()), actions),
             (Outcome::CapReached, None) => {
-                self.has_lived(now, &gang, "its lease ends, and its work is saved", actions);
+                self.has_lived(now, &gang, &format!("its lease ends, and {}", self.kept()), actions);
             }
             // One agent alone has started its program again; those of several machines leave that to us.
             (Outcome::Failed(why), None) if self.terms.nodes > 1 => {
@@ -324,6 +337,15 @@ impl Controller {
             (Outcome::Failed(why) | Outcome::GivenUp(why), None) => {
                 self.end_all(now, Next::End(End::Failed(why)), actions);
             }
+        }
+    }
+
+    /// What is left of the work of a gang that ended.
+    fn kept(&self) -> &'static str {
+        if self.has_saved {
+            "its work is saved"
+        } else {
+            "nothing was saved, so it begins again: `--checkpoints DIR` says where a program saves"
         }
     }
 

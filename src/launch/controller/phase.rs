@@ -67,6 +67,8 @@ pub enum Phase {
         decided_at: f64,
         is_working: bool,
         has_spoken: bool,
+        /// Its program runs, or its data is being fetched.
+        has_started: bool,
         /// It was told to save and end.
         leaving: Option<Leaving>,
     },

@@ -37,6 +37,7 @@ impl Controller {
                     // A gang that may still boot has its time to.
                     is_working: now - since > resumed.terms.limits.worst_changeover,
                     has_spoken: true,
+                    has_started: true,
                     leaving: None,
                 }
             }

@@ -23,10 +23,10 @@ impl Controller {
                     (gang.machines.len() + 1).min(nodes as usize)
                 )
             }
-            Phase::Running { gang, is_working, liveness, .. } => {
+            Phase::Running { gang, is_working, has_started, liveness, .. } => {
                 format!(
                     "{} {nodes} x {}{}",
-                    if *is_working { "running on" } else { "starting" },
+                    if *is_working || *has_started { "running on" } else { "starting" },
                     self.choice(gang.which).pool,
                     if liveness.is_blind() { ", not heard of now: the store does not answer" } else { "" }
                 )

@@ -78,8 +78,8 @@ pub struct LeadContext<'a> {
 pub struct Progress {
     pub what: String,
     pub spent: Usd,
-    /// Share of the work that is safe.
-    pub done: f64,
+    /// Share of the work that is safe; `None`: no checkpoint was seen.
+    pub done: Option<f64>,
 }
 
 /// A call to a cloud, unless somebody else leads by now.
@@ -273,7 +273,7 @@ impl Leader<'_, '_> {
         let standing = Progress {
             what: controller.standing(now) + &staged,
             spent: controller.rentals().spent(now),
-            done: controller.done(),
+            done: controller.saved(),
         };
         (self.wiring.show)(&standing);
     }

@@ -37,10 +37,12 @@ impl Leader<'_, '_> {
             return Ok(PollResult::Awaited);
         }
         self.staged = status.staged.filter(|_| status.phase == Phase::Staging);
+        let done = self.done(&status).await?;
         Ok(PollResult::Report(Report {
             epoch: speaks,
             sign: Sign { epoch: status.epoch, beat: status.beat },
-            done: self.done(&status).await?,
+            done,
+            has_saved: status.committed.is_some() || done > 0.0,
             has_started: status.starts > 0 || status.phase == Phase::Staging,
             outcome,
         }))

@@ -199,7 +199,7 @@ impl Leader {
                     let sign = Sign { epoch, beat: 0 };
                     let (epoch, done) = (sign.epoch, self.controller.done());
                     let outcome = Some(Outcome::Interrupted);
-                    let report = Report { epoch, sign, done, has_started: true, outcome };
+                    let report = Report { epoch, sign, done, has_saved: true, has_started: true, outcome };
                     world.send(0.1, self.number, Event::Reported(report));
                 } else if self.may_act(world) {
                     world.store.stop = Some(epoch);
@@ -309,6 +309,7 @@ impl Leader {
                     epoch: spoken.epoch,
                     sign: Sign { epoch: spoken.epoch, beat },
                     done: spoken.done,
+                    has_saved: spoken.done > 0.0,
                     has_started: true,
                     outcome: match spoken {
                         _ if spoken.done >= 1.0 => Some(Outcome::Completed),

@@ -288,7 +288,8 @@ fn bar(printer: &Printer) -> ProgressBar {
 }
 
 fn words(standing: &Progress) -> String {
-    format!("{:.0} % safe, {} spent: {}", standing.done * 100.0, usd(standing.spent), standing.what)
+    let safe = standing.done.map_or("no checkpoint yet".to_owned(), |done| format!("{:.0} % safe", done * 100.0));
+    format!("{safe}, {} spent: {}", usd(standing.spent), standing.what)
 }
 
 fn report_end(end: &End, run: &str, printer: &Printer) -> Result<Exit, Diagnostic> {
