@@ -262,7 +262,7 @@ fn with_first_hint(question: &[&str], ran: &Ran) -> Vec<String> {
     again
 }
 
-/// Of LLaMA 2 70B on 24 cards of 40 GB (LianjiaTech/BELLE and others ask), of adapters on cards that no network joins, of a picture model whose
+/// Of LLaMA 2 70B on 24 cards of 40 GB, of adapters on cards that no network joins, of a picture model whose
 /// text encoder alone fills a card, of services that their load or their weights push off what was asked for.
 #[test]
 fn what_is_proposed_first_is_planned_and_fits() {
