@@ -197,7 +197,8 @@ fn prices_are_asked_for_by_machine_and_by_continent() {
 /// Questions as people type them who have not read the manual, and what every offer of the answer is.
 #[test]
 fn prices_are_asked_for_in_many_words() {
-    let asked: [(&str, fn(&Value) -> bool); 14] = [
+    type IsMeant = fn(&Value) -> bool;
+    let asked: [(&str, IsMeant); 14] = [
         ("T4 --cloud gcp", |offer| offer["gpu"] == "t4" && offer["instance_type"].as_str().unwrap().starts_with("n1-")),
         ("--gpus H200", |offer| offer["gpu"].as_str().unwrap().starts_with("h200")),
         ("H100 --terms on-demand", |offer| offer["purchase"] == "on-demand"),

@@ -233,7 +233,9 @@ fn a_gang_that_is_led_on_ends_with_its_own_lease() {
     let (rate, minimum_seconds, since) = (place.rate, 60, 9000.0);
     past.rentals.add(Rental { machine, rate, minimum_seconds, since, until: None, moved: None });
     let (mut ledger, open) = (Ledger::new(Timestamp::UNIX_EPOCH), [lease("first", 0.0), lease("second", 9000.0)]);
-    open.into_iter().for_each(|lease| ledger.grant(lease));
+    for lease in open {
+        ledger.grant(lease);
+    }
     past.ledger = Some(ledger);
     let mut controller = Controller::resume(terms, past, 12_000.0);
     controller.step(12_000.0, Event::Clock);
