@@ -221,7 +221,7 @@ fn a_cloud_without_a_price_for_the_gpus_is_called_so() {
         "--tokens",
         "10M",
         "--gpus",
-        "T4",
+        "A10G",
         "--cloud",
         "gcp",
     ]);

@@ -315,7 +315,8 @@ pub fn value(xml: &str, name: &str) -> Option<String> {
 fn set_up(moto: &str, region: &str) {
     let network = value(&ask(moto, region, "ec2", "DescribeVpcs", ""), "vpcId").unwrap();
     let group = format!("&GroupName={MACHINE}&GroupDescription=machines&VpcId={network}");
-    assert!(ask(moto, region, "ec2", "CreateSecurityGroup", &group).contains("<groupId>"));
+    let made = ask(moto, region, "ec2", "CreateSecurityGroup", &group);
+    assert!(made.contains("<groupId>"), "{made}");
 }
 
 fn terminate(moto: &str, region: &str, id: &str) -> String {

@@ -83,7 +83,9 @@ fn not_an_answer(path: &Path, text: &str, error: &serde_json::Error) -> Diagnost
     };
     match text.parse::<toml::Table>() {
         Ok(table) if table.contains_key("run") => asks("a portfolio", "budget"),
-        Ok(table) if !table.is_empty() => asks("a workload", "plan"),
+        Ok(table) if ["model", "phase", "processing"].iter().any(|key| table.contains_key(*key)) => {
+            asks("a workload", "plan")
+        }
         _ => Diagnostic::usage(format!("{shown} is not valid JSON: {error}"))
             .hint("gpuplan plan FILE --output json >before.json"),
     }

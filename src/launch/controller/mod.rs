@@ -133,16 +133,6 @@ impl Controller {
         }
     }
 
-    /// Share of the work that is safe.
-    pub fn done(&self) -> f64 {
-        self.done
-    }
-
-    /// The same; `None` until a checkpoint was seen.
-    pub fn saved(&self) -> Option<f64> {
-        (self.has_saved || self.done > 0.0).then_some(self.done)
-    }
-
     pub fn rentals(&self) -> &Rentals {
         &self.rentals
     }
@@ -337,15 +327,6 @@ impl Controller {
             (Outcome::Failed(why) | Outcome::GivenUp(why), None) => {
                 self.end_all(now, Next::End(End::Failed(why)), actions);
             }
-        }
-    }
-
-    /// What is left of the work of a gang that ended.
-    fn kept(&self) -> &'static str {
-        if self.has_saved {
-            "its work is saved"
-        } else {
-            "nothing was saved, so it begins again: `--checkpoints DIR` says where a program saves"
         }
     }
 

@@ -1,10 +1,29 @@
-//! Where a run stands, in words for a person who waits.
+//! Where a run stands, how much of it is saved, and both in words for a person who waits.
 
 use crate::controller::Controller;
 use crate::controller::phase::Phase;
 use gpuplan_units::Hours;
 
 impl Controller {
+    /// Share of the work that is safe.
+    pub fn done(&self) -> f64 {
+        self.done
+    }
+
+    /// The same; `None` until a checkpoint was seen.
+    pub fn saved(&self) -> Option<f64> {
+        (self.has_saved || self.done > 0.0).then_some(self.done)
+    }
+
+    /// What is left of the work of a gang that ended.
+    pub(super) fn kept(&self) -> &'static str {
+        if self.has_saved {
+            "its work is saved"
+        } else {
+            "nothing was saved, so it begins again: `--checkpoints DIR` says where a program saves"
+        }
+    }
+
     /// Where the run stands, for a person who waits.
     pub fn standing(&self, now: f64) -> String {
         let nodes = self.terms.nodes;

@@ -16,8 +16,8 @@ pub enum LimitsError {
     UnknownCloud { name: String, nearest: Option<String>, known: Vec<String> },
     #[error("no region is called `{name}`{}", within(.clouds))]
     UnknownRegion { name: String, clouds: Vec<String>, nearest: Vec<String> },
-    /// The name of a zone, which is another zone in each account.
-    #[error("`{name}` is the name of a zone, which means another zone in each account; the region is {region}")]
+    /// The name of a zone: another zone in each account where zones have ids beside, else one that no offer is of.
+    #[error("`{name}` is the name of a zone, {}; the region is {region}", zone_says(zone_ids))]
     ZoneName { name: String, region: String, zone_ids: Vec<String> },
     /// A region, and the cloud that has it was left out.
     #[error("`{name}` is a region of {owner}, and only {asked} may be used")]
@@ -27,6 +27,10 @@ pub enum LimitsError {
     DataPlace { place: String, nearest: Vec<String> },
     #[error("limits.gpus: {0}")]
     Gpus(#[from] SelectorError),
+}
+
+fn zone_says(zone_ids: &[String]) -> &'static str {
+    if zone_ids.is_empty() { "of which no price is known" } else { "which means another zone in each account" }
 }
 
 fn within(clouds: &[String]) -> String {

@@ -286,11 +286,13 @@ fn row(pick: &Pick, context: &Context, width: u16) -> Vec<String> {
     cells
 }
 
-/// `8 x H100` of `8 x H100 SXM5 80GB`: up to the first word after the counts that has a figure in it.
+/// `8 x H100` of `8 x H100 SXM5 80GB`: up to the first word after the counts that has a figure in it. `3072 vCPUs` have no shorter name.
 pub(crate) fn short_name(gpus: &str) -> String {
     let words: Vec<&str> = gpus.split(' ').collect();
     let has_figure = |word: &&str| word.chars().any(|c| c.is_ascii_digit());
-    let name = words.iter().rposition(|word| *word == "x").map_or(0, |sign| sign + 1);
+    let Some(name) = words.iter().rposition(|word| *word == "x").map(|sign| sign + 1) else {
+        return gpus.to_owned();
+    };
     let end = words.iter().skip(name).position(has_figure).map_or(words.len(), |index| name + index + 1);
     words[..end].join(" ")
 }
@@ -353,10 +355,9 @@ fn weight(assumption: &Assumption) -> u8 {
         | Assumption::ModelShape { .. }
         | Assumption::ModelTraffic { .. }
         | Assumption::ModelOfName { .. } => 0,
-        Assumption::SequenceLength { .. } | Assumption::ServingHours { .. } => 1,
+        Assumption::SequenceLength { .. } | Assumption::ServingHours { .. } | Assumption::Simplified { .. } => 1,
         Assumption::GlobalBatch { .. } | Assumption::GlobalBatchOfGpt3 { .. } | Assumption::ServingWeights { .. } => 2,
-        Assumption::Simplified { .. } => 3,
-        _ => 4,
+        _ => 3,
     }
 }
 
