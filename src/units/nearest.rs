@@ -32,12 +32,16 @@ pub fn count(text: &str) -> Option<String> {
 /// The amount of dollars that `text` probably means; none for another currency.
 pub fn amount(text: &str) -> Option<String> {
     let plain = plain(text).to_ascii_lowercase();
+    let most = ["under ", "below ", "at most ", "up to ", "less than ", "max ", "<", "~"];
+    let plain =
+        most.iter().find_map(|word| plain.strip_prefix(word)).map_or(plain.clone(), |rest| rest.trim().to_owned());
     // Blanks, such as the narrow one of French and SI, group digits.
     let is_blank_group = plain.chars().all(|c| c.is_ascii_digit() || c.is_whitespace() || matches!(c, '.' | '$'));
     let plain = if is_blank_group { plain.split_whitespace().collect() } else { plain };
     let plain = plain.trim_start_matches('$').to_owned();
     let dollars =
-        [("usd", ""), ("us$", ""), ("dollars", ""), ("dollar", ""), ("$", ""), ("/hour", ""), ("/hr", ""), ("$/h", "")];
+        ["usd", "us$", "dollars", "dollar", "$", "/hour", "/hr", "$/h", "/month", "/mo", "a month", "per month"];
+    let dollars = dollars.map(|word| (word, ""));
     let bare = without_unit(plain.trim_start_matches("usd").trim_start_matches("us$").trim_start(), &dollars, "");
     let thousands = |suffix: char, factor: &str| {
         let (whole, part) =
@@ -140,6 +144,9 @@ mod tests {
             ("3,50", "3.50"),
             ("1.000,00", "1000.00"),
             ("300usd", "300"),
+            ("under 20 dollars", "20"),
+            ("$800/month", "800"),
+            ("<$50", "50"),
             ("1k", "1000"),
             ("-3", "3"),
             ("2.5k", "2500"),

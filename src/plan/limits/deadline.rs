@@ -45,7 +45,9 @@ fn refused(detail: String, nearest: Vec<String>) -> LimitsError {
 fn day(text: &str, today: Date) -> Option<Date> {
     let word = text.to_ascii_lowercase();
     let word = word.trim_start_matches("next ").trim_start_matches("by ").trim();
-    if let Some(days) = [("today", 0), ("tomorrow", 1)].iter().find(|(name, _)| *name == word).map(|(_, days)| *days) {
+    if let Some(days) =
+        [("today", 0), ("tonight", 1), ("tomorrow", 1)].iter().find(|(name, _)| *name == word).map(|(_, days)| *days)
+    {
         return today.checked_add(days.days()).ok();
     }
     let weekdays = [
@@ -105,6 +107,7 @@ mod tests {
             ("Friday", "2026-08-07"),
             ("sat", "2026-08-08"),
             ("tomorrow", "2026-08-02"),
+            ("tonight", "2026-08-02"),
             ("24.12.2026", "2026-12-24"),
             ("12/24/2026", "2026-12-24"),
             ("2026/12/24", "2026-12-24"),

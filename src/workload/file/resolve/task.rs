@@ -2,6 +2,7 @@
 
 use crate::file::WorkloadFileError;
 use crate::file::scalar::{invalid_near, not_among, shown};
+use crate::stack::Stacks;
 
 /// A task by a name that others use for it, or one that is not planned.
 pub(super) fn unknown_task(text: &str, words: &[&str]) -> WorkloadFileError {
@@ -62,6 +63,13 @@ pub(super) fn unknown_task(text: &str, words: &[&str]) -> WorkloadFileError {
                 shown(text)
             );
             invalid_near("training.task", requests, Vec::new())
+        }
+        _ if Stacks::embedded().find(&word).is_some() => {
+            let framework = format!(
+                "`{}` is what trains and no task: --framework {word} with --task lora (or qlora, full-fine-tune, pretrain)",
+                shown(text)
+            );
+            invalid_near("training.task", framework, Vec::new())
         }
         _ => not_among("training.task", text, words),
     }
