@@ -215,8 +215,9 @@ fn unknown(name: &str, hardware: &Hardware) -> SelectorError {
     }
     // `H100s` is one more than one.
     let one = name.strip_suffix(['s', 'S']).filter(|one| find(one, hardware).is_ok());
-    // `B200 NVL` is a B200 with a word too many.
-    let first = name.split([' ', '-']).next().filter(|word| *word != name && find(word, hardware).is_ok());
+    // `B200 NVL` is a B200 with a word too many; `RTX 4070 Ti` is not any RTX.
+    let is_chip = |word: &&str| word.chars().any(|c| c.is_ascii_digit()) && find(word, hardware).is_ok();
+    let first = name.split([' ', '-']).next().filter(|word| *word != name && is_chip(word));
     let near = one.or(first).or_else(|| did_you_mean(name, hardware.gpu_names()).filter(|near| is_slip(name, near)));
     let suggestion = near.map(str::to_owned);
     SelectorError::UnknownGpu { name: name.to_owned(), suggestion }
