@@ -44,9 +44,10 @@ pub fn name(text: &str, asked: &mut JobRequest, names: Names) -> Outcome {
     Outcome::Understood
 }
 
-/// `__MODEL__`, `<model>`, `{{ model }}`, `YOUR_MODEL`, `path/to/model`: what somebody has yet to fill in.
+/// Beginnings of names that somebody has yet to fill in.
 const TO_FILL_IN: [&str; 6] = ["path_to_", "your_model", "replace_", "change_me", "changeme", "fill_in"];
 
+/// `__MODEL__`, `<model>`, `{{ model }}`, `YOUR_MODEL`, `path/to/model`: what somebody has yet to fill in.
 fn is_placeholder(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     let is_marked = |open: &str, close: &str| text.contains(open) && text.contains(close);
