@@ -1,18 +1,21 @@
 //! Which regions a name means: one of them, the beginning of several, or an area whose regions begin differently.
 
-/// How names of regions in an area begin besides its own word, as AWS, Azure, Nebius and Oracle write them. `europe` is the continent,
-/// and not the Union, which has no United Kingdom, Norway or Switzerland in it; `asia` is without the Middle East and without
-/// Australia, which clouds list beside it.
+/// How names of regions in an area begin besides its own word, as AWS, Azure, Nebius, Oracle and Scaleway write them. `europe` is the
+/// continent, and not the Union, which has no United Kingdom, Norway or Switzerland in it; `asia` is without the Middle East and
+/// without Australia, which clouds list beside it.
 const AREAS: [(&str, &[&str]); 3] = [
     (
         "europe",
         &[
             "eu-",
+            "fr-par-",
             "france",
             "germany",
             "italy",
+            "nl-ams-",
             "northeurope",
             "norway",
+            "pl-waw-",
             "poland",
             "spain",
             "sweden",
