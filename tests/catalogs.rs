@@ -10,9 +10,10 @@ use gpuplan::market::{Market, Offer, Purchase, Suspicion, check};
 use gpuplan::units::UsdPerHour;
 use gpuplan::workload::Models;
 
-const GPUS: [&str; 42] = [
+const GPUS: [&str; 50] = [
     "p100-sxm2-16",
     "p100-pcie-16",
+    "p40",
     "v100-sxm2-16",
     "v100-sxm2-32",
     "v100-pcie-16",
@@ -30,10 +31,16 @@ const GPUS: [&str; 42] = [
     "l40",
     "l40s",
     "rtx-a6000",
+    "rtx-a4500",
+    "rtx-a5000",
     "rtx-6000-ada",
+    "rtx-2000-ada",
     "rtx-pro-6000-blackwell-se",
     "rtx-pro-4500-blackwell-se",
     "rtx-3090",
+    "rtx-3070",
+    "rtx-3080",
+    "rtx-3080-ti",
     "rtx-4090",
     "rtx-5090",
     "h100-sxm5-80",
@@ -49,6 +56,7 @@ const GPUS: [&str; 42] = [
     "gb200-186",
     "gb300-279",
     "mi250x",
+    "mi210",
     "mi300x",
     "mi325x",
     "mi350x",
@@ -219,6 +227,48 @@ fn prices_hold_their_anchors_to_the_cent() {
             assert_eq!(offer.quote.rate, wanted, "{instance}");
         }
         assert!(!offer.is_suspect(), "{instance} {:?}", offer.suspicions);
+    }
+}
+
+/// Clouds that price by the GPU: their list of one day names every size, and none of it is of the spring.
+#[test]
+fn neoclouds_ask_what_they_asked_in_october() {
+    let hardware = hardware();
+    let market = Market::embedded(&hardware).unwrap();
+    let since = "2026-10-01T00:00:00Z".parse().unwrap();
+    for cloud in ["runpod", "scaleway", "verda"] {
+        let mut of_one = HashMap::new();
+        let is_here = |offer: &&Offer| hardware.instance(offer.instance).cloud.as_str() == cloud;
+        let mut offers: Vec<&Offer> = market.offers().iter().filter(is_here).collect();
+        offers.sort_by(|a, b| {
+            let gpus = |offer: &Offer| hardware.instance(offer.instance).node.gpus.as_f64();
+            gpus(a).total_cmp(&gpus(b))
+        });
+        for offer in offers {
+            let machine = hardware.instance(offer.instance);
+            assert!(offer.quote.observed_at >= since, "{cloud}/{}", machine.name);
+            assert!(cloud == "runpod" || machine.vcpus > 0 && machine.memory.0 > 0.0, "{cloud}/{}", machine.name);
+            let per_gpu = offer.quote.rate.dollars() / machine.node.gpus.as_f64();
+            let kind = (machine.node.gpu, offer.purchase, offer.place.region.clone());
+            let least = *of_one.entry(kind).or_insert(per_gpu);
+            // Scaleway's four H100 cost less each than its two.
+            let tolerance = if cloud == "scaleway" { 0.04 } else { 0.002 };
+            assert!((per_gpu / least - 1.0).abs() < tolerance, "{cloud}/{}: {per_gpu} and {least}", machine.name);
+        }
+    }
+    let anchors = [
+        ("verda", "h100-sxm.8x", "any", "35.8944"),
+        ("verda", "l40s.1x", "any", "1.558"),
+        ("runpod", "rtx-a5000.1x", "any", "0.27"),
+        ("runpod", "h100-sxm.8x", "any", "31.92"),
+        ("lambda", "gpu_8x_h100_sxm5", "any", "31.92"),
+        ("scaleway", "L4-1-24G", "fr-par-1", "0.88396875"),
+        ("akamai", "g2-gpu-rtx4000a1-s", "any", "0.52"),
+    ];
+    for (cloud, instance, region, rate) in anchors {
+        let found = offers(&market, &hardware, cloud, instance, region, Purchase::OnDemand);
+        let [offer] = found.as_slice() else { panic!("{instance} {region}: {} rows", found.len()) };
+        assert_eq!(offer.quote.rate, UsdPerHour::parse(rate).unwrap(), "{instance}");
     }
 }
 

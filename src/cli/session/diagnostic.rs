@@ -179,6 +179,9 @@ impl From<LimitsError> for Diagnostic {
                 let known = format!("known clouds: {}", known.join(", "));
                 meant.into_iter().chain([known]).fold(diagnostic, Self::hint)
             }
+            LimitsError::CloudWithoutPrices { .. } => diagnostic
+                .hint("leave --cloud out: what others ask stands beside its quote, as in `gpuplan prices H100:8`")
+                .hint("or plan with its quote: an [[own]] entry of capacity.toml, with gpu, gpus_per_node, nodes and rates"),
             LimitsError::UnknownRegion { nearest, clouds, .. } => match (nearest.is_empty(), clouds.first()) {
                 (false, _) => nearest.iter().fold(diagnostic, |told, region| told.hint(format!("--region {region}"))),
                 (true, Some(cloud)) => diagnostic

@@ -14,6 +14,9 @@ pub enum LimitsError {
     DeadlinePassed { deadline: Timestamp, now: Timestamp },
     #[error("no cloud is called `{name}`")]
     UnknownCloud { name: String, nearest: Option<String>, known: Vec<String> },
+    /// A cloud that exists, and none of whose machines the catalog prices.
+    #[error("the catalog has no prices of `{name}`")]
+    CloudWithoutPrices { name: String },
     #[error("no region is called `{name}`{}", within(.clouds))]
     UnknownRegion { name: String, clouds: Vec<String>, nearest: Vec<String> },
     /// The name of a zone: another zone in each account where zones have ids beside, else one that no offer is of.

@@ -25,8 +25,10 @@ struct Row {
 /// - gcp: Cyclenerd's change points of 2022-02 to 2026-07 in places that have the machine (43,450 spot pairs of 30 days, deviation 0.13); growth
 ///   of spot from 2025-10 to 2026-10 (0.47 in 360 days, 0.11 in 90).
 /// - aws spot: medians of zones of 2026-01 against the feed of 2026-08 (61 pairs of 190 days: mean 0.17, deviation 0.35).
+/// - verda: rows of this catalog of 2026-05, 2026-10-04 and 2026-10-24 to 29 (13 pairs of 20 to 133 days, all of one rise, so their deviation is
+///   that of other clouds). Spot has become half of on-demand, a step that is no trend: it grows as on-demand does.
 /// - crusoe, lambda, nebius, runpod, vast: cherielilili's tracker of 2026-05 to 2026-07, pairs of 30 days, and which series had ended.
-const ROWS: [(&str, bool, Row); 10] = [
+const ROWS: [(&str, bool, Row); 12] = [
     ("aws", false, Row { growth: 0.0, deviation: 0.045, gone: 0.0 }),
     ("aws", true, Row { growth: 0.027, deviation: 0.138, gone: 0.02 }),
     ("azure", false, Row { growth: 0.0, deviation: 0.048, gone: 0.0 }),
@@ -37,6 +39,8 @@ const ROWS: [(&str, bool, Row); 10] = [
     ("nebius", false, Row { growth: 0.168, deviation: 0.230, gone: 0.0 }),
     ("runpod", false, Row { growth: 0.008, deviation: 0.043, gone: 0.015 }),
     ("vast", false, Row { growth: 0.0, deviation: 0.425, gone: 0.504 }),
+    ("verda", false, Row { growth: 0.095, deviation: 0.183, gone: 0.0 }),
+    ("verda", true, Row { growth: 0.095, deviation: 0.183, gone: 0.0 }),
 ];
 /// Clouds without pairs of their own: the root mean square over Crusoe, Lambda, Nebius and RunPod.
 const OTHER_LIST: Row = Row { growth: 0.044, deviation: 0.183, gone: 0.03 };
