@@ -101,7 +101,7 @@ pub fn unpriced(query: &Query, catalogs: &Catalogs) -> Vec<String> {
 }
 
 /// Says how many offers each filter left, and what the last of them would have had to be instead.
-pub fn explain_nothing(filters: &[Filter], catalogs: &Catalogs, unpriced: &[String], printer: &Printer) {
+pub fn explain_nothing(query: &Query, filters: &[Filter], catalogs: &Catalogs, unpriced: &[String], printer: &Printer) {
     printer.note("no offer matches");
     let mut left: Vec<&Offer> = catalogs.market.offers().iter().collect();
     for filter in filters {
@@ -119,9 +119,18 @@ pub fn explain_nothing(filters: &[Filter], catalogs: &Catalogs, unpriced: &[Stri
         }
         left = kept;
     }
+    if is_rented_by_nobody(query, catalogs) {
+        printer.note("no machine of the catalog has it: `gpuplan estimate --gpus` takes it, and so does an [[own]] machine of capacity.toml");
+    }
     if !unpriced.is_empty() {
         printer.note(&format!("no embedded price: {} (a live source will price them)", unpriced.join(", ")));
     }
+}
+
+/// GPUs that are known for what people own: the catalog has no machine with one, priced or not.
+fn is_rented_by_nobody(query: &Query, catalogs: &Catalogs) -> bool {
+    let has_it = |machine| query.wanted.iter().any(|wanted| wanted.is_gpu_of(machine, &catalogs.hardware));
+    !query.wanted.is_empty() && !catalogs.hardware.instances().iter().any(has_it)
 }
 
 fn nearest(words: &str, others: &[&str]) -> String {

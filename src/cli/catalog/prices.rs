@@ -142,7 +142,7 @@ pub fn run(arguments: &PricesArguments, session: &Session) -> Result<Exit, Diagn
         OutputFormat::Table => {
             let unpriced = unpriced(&query, &catalogs);
             if offers.is_empty() {
-                explain_nothing(&filters, &catalogs, &unpriced, &session.printer);
+                explain_nothing(&query, &filters, &catalogs, &unpriced, &session.printer);
                 if query.terms.are_sold_ahead() && !arguments.live {
                     session.printer.note(SOLD_AHEAD);
                 }

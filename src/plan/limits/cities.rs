@@ -26,7 +26,7 @@ const PLACES: [(&str, &[&str]); 37] = [
     ("oregon", &["us-west-2", "us-west1", "westus2"]),
     ("northern virginia", &["us-east-1", "us-east4", "eastus"]),
     ("osaka", &["ap-northeast-3", "asia-northeast2", "japanwest"]),
-    ("paris", &["eu-west-3", "europe-west9", "francecentral"]),
+    ("paris", &["eu-west-3", "europe-west9", "fr-par-1", "fr-par-2", "francecentral"]),
     ("sao paulo", &["sa-east-1", "southamerica-east1", "brazilsouth"]),
     ("salt lake city", &["us-west3"]),
     ("seoul", &["ap-northeast-2", "asia-northeast3", "koreacentral"]),
@@ -37,7 +37,7 @@ const PLACES: [(&str, &[&str]); 37] = [
     ("taiwan", &["asia-east1"]),
     ("tokyo", &["ap-northeast-1", "asia-northeast1", "japaneast"]),
     ("virginia", &["us-east-1", "us-east4", "eastus"]),
-    ("warsaw", &["europe-central2", "polandcentral"]),
+    ("warsaw", &["europe-central2", "pl-waw-2", "polandcentral"]),
     ("zurich", &["eu-central-2", "europe-west6", "switzerlandnorth"]),
 ];
 

@@ -94,7 +94,9 @@ mod tests {
         ] {
             assert_eq!(named(name), Ok(meant.to_owned()), "{name}");
         }
-        assert!(matches!(named("lamda"), Err(LimitsError::UnknownCloud { nearest: Some(near), .. }) if near == "lambda"));
+        assert!(
+            matches!(named("lamda"), Err(LimitsError::UnknownCloud { nearest: Some(near), .. }) if near == "lambda")
+        );
     }
 
     #[test]
