@@ -19,7 +19,7 @@ use tempfile::TempDir;
 const HOME: &str = "https://raw.githubusercontent.com/gpuplan/gpuplan/main/docs/schema";
 const RENEW: &str = "GPUPLAN_RENEW_SCHEMAS";
 /// Three days after the newest price of the snapshot.
-const NOW: &str = "2026-10-13T12:00:00Z";
+const NOW: &str = "2026-11-10T12:00:00Z";
 
 /// One document: the name of its schema, what it is, and its type.
 struct Document {

@@ -179,6 +179,11 @@ fn prices_are_asked_for_by_machine_and_by_continent() {
         assert!(europe.iter().any(|offer| text(offer, "cloud") == cloud), "{cloud}");
     }
     assert!(europe.iter().all(|offer| !text(offer, "region").starts_with("us")));
+    let paris = offers(&["L4:1", "--region", "paris"]);
+    assert!(paris.iter().any(|offer| text(offer, "instance_type") == "L4-1-24G"), "{paris:?}");
+    // People own it, and nobody rents it.
+    let owned = gpuplan(&["prices", "P40"]);
+    assert!(owned.stderr.contains("no machine of the catalog has it") && owned.stdout.is_empty(), "{}", owned.stderr);
     let asked = [
         "plan",
         "examples/llama-3.1-8b-lora.toml",
@@ -406,7 +411,7 @@ fn a_plan_is_valid_as_long_as_its_price_is_fresh() {
     for (terms, fresh) in
         [("--on-demand", SignedDuration::from_hours(30 * 24)), ("--spot", SignedDuration::from_hours(1))]
     {
-        for now in ["2026-10-13T12:00:00Z", "2027-02-10T12:00:00Z"] {
+        for now in ["2026-11-10T12:00:00Z", "2027-02-10T12:00:00Z"] {
             let document = ask(now, terms);
             let (until, price) = (moment(&document["valid_until"]), &document["recommendation"]["price"]);
             assert_eq!(until, moment(&price["observed_at"]) + fresh, "{terms} {now}");
@@ -415,7 +420,7 @@ fn a_plan_is_valid_as_long_as_its_price_is_fresh() {
     }
     // Four months after the snapshot every price of it is stale, and none is said to hold until tomorrow.
     assert!(
-        moment(&ask("2027-02-10T12:00:00Z", "--on-demand")["valid_until"]) < "2026-11-10T00:00:00Z".parse().unwrap()
+        moment(&ask("2027-02-10T12:00:00Z", "--on-demand")["valid_until"]) < "2026-12-10T00:00:00Z".parse().unwrap()
     );
 }
 

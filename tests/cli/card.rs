@@ -160,7 +160,7 @@ fn a_card_is_measured_from_driver_to_plan_and_kept() {
     assert!(step(&after) > 1.05 * step(&before), "the card reaches 650 TFLOP/s: {} {}", step(&before), step(&after));
     let notes = after["notes"].to_string();
     assert!(
-        notes.contains("measured on H100 SXM5 80GB (2026-10-13, shapes of llama-3.1-8b): ")
+        notes.contains("measured on H100 SXM5 80GB (2026-11-10, shapes of llama-3.1-8b): ")
             && notes.contains("matmuls reach 6")
             && notes.contains("the clock was held down by: power cap")
             && !notes.contains("SIMULATED"),

@@ -64,7 +64,7 @@ fn what_is_owned_is_used_first_as_far_as_it_goes() {
     assert!(best["nodes"].as_u64().unwrap() <= 2);
     let amount = |value: &serde_json::Value| value.as_str().unwrap().parse::<f64>().unwrap();
     assert!(amount(&best["cost_usd"]["expected"]) < 1.0 && amount(&best["full_cost_usd"]) > 10.0, "{best:#}");
-    fs::write(home.path().join("capacity.toml"), text.replace("2027-06-01", "2026-10-13")).unwrap();
+    fs::write(home.path().join("capacity.toml"), text.replace("2027-06-01", "2026-11-10")).unwrap();
     let plan = at_home(&home, &["plan", "examples/llama-3.1-8b-finetune.toml", "--output", "json"]).json();
     assert_ne!(plan["recommendation"]["purchase"], "reserved", "it has ended");
 }
@@ -80,7 +80,7 @@ fn another_tool_s_catalog_becomes_offers_of_its_day() {
     )
     .unwrap();
     let path = file.to_str().unwrap();
-    let ran = at_home(&home, &["catalog", "import", path, "--cloud", "aws", "--as-of", "2026-10-12"]);
+    let ran = at_home(&home, &["catalog", "import", path, "--cloud", "aws", "--as-of", "2026-11-09"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let ran =
         at_home(&home, &["prices", "H100:8", "--cloud", "aws", "--region", "use1-az4", "--spot", "--output", "json"]);
@@ -88,7 +88,7 @@ fn another_tool_s_catalog_becomes_offers_of_its_day() {
     let imported = prices["offers"].as_array().unwrap().iter().find(|row| row["origin"] == "user").unwrap();
     assert_eq!(
         (imported["rate_usd_per_hour"].as_str(), imported["observed_at"].as_str()),
-        (Some("17.50"), Some("2026-10-12T00:00:00Z"))
+        (Some("17.50"), Some("2026-11-09T00:00:00Z"))
     );
     assert_eq!(imported["source"], "import:vms.csv");
     let ran = at_home(&home, &["catalog", "import", path, "--cloud", "aws", "--as-of", "soon"]);

@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 
 /// Three days after the newest price of the snapshot.
-pub const NOW: &str = "2026-10-13T12:00:00Z";
+pub const NOW: &str = "2026-11-10T12:00:00Z";
 
 /// What a run left behind.
 pub struct Ran {

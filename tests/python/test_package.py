@@ -16,7 +16,7 @@ from gpuplan.program import options
 WITH_PANDAS = "--pandas" in sys.argv
 EXAMPLE = "examples/llama-3.1-8b-lora.toml"
 WORK = {"model": "llama-3.1-8b", "task": "lora", "tokens": "50M"}
-NOW = "2026-10-13T12:00:00Z"
+NOW = "2026-11-10T12:00:00Z"
 
 
 def printed(*words):
