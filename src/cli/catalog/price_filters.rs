@@ -120,7 +120,7 @@ pub fn explain_nothing(query: &Query, filters: &[Filter], catalogs: &Catalogs, u
         left = kept;
     }
     if is_rented_by_nobody(query, catalogs) {
-        printer.note("no machine of the catalog has it: `gpuplan estimate --gpus` takes it, and so does an [[own]] machine of capacity.toml");
+        printer.note("no machine of the catalog has it; `estimate --gpus` and [[own]] in capacity.toml take it");
     }
     if !unpriced.is_empty() {
         printer.note(&format!("no embedded price: {} (a live source will price them)", unpriced.join(", ")));

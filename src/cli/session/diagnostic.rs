@@ -181,7 +181,7 @@ impl From<LimitsError> for Diagnostic {
             }
             LimitsError::CloudWithoutPrices { .. } => diagnostic
                 .hint("leave --cloud out: what others ask stands beside its quote, as in `gpuplan prices H100:8`")
-                .hint("or plan with its quote: an [[own]] entry of capacity.toml, with gpu, gpus_per_node, nodes and rates"),
+                .hint("or plan with its quote, as an [[own]] entry of capacity.toml (docs/prices.md)"),
             LimitsError::UnknownRegion { nearest, clouds, .. } => match (nearest.is_empty(), clouds.first()) {
                 (false, _) => nearest.iter().fold(diagnostic, |told, region| told.hint(format!("--region {region}"))),
                 (true, Some(cloud)) => diagnostic

@@ -4,7 +4,7 @@ use crate::limits::error::LimitsError;
 use gpuplan_hardware::{CloudId, Hardware};
 use gpuplan_units::names::did_you_mean;
 
-/// Sellers of GPUs that no file of the catalog prices, in letters and digits alone. catalogs/README.md says why of some.
+/// Sellers of GPUs that no file of the catalog prices, in letters and digits. catalogs/README.md says why of some.
 const WITHOUT_PRICES: [&str; 38] = [
     "akash",
     "alibaba",
