@@ -45,6 +45,10 @@ pub enum WouldChange {
     Deadline {
         deadline_hours: Hours,
     },
+    /// It is cheaper and slower: it costs less where an hour of waiting is worth no more than this.
+    HourWorth {
+        usd_per_hour: f64,
+    },
 }
 
 /// What would make `other` win over the recommendation.
@@ -63,6 +67,13 @@ pub fn what_would_change(set: &PlanSet, other: &Plan) -> Vec<WouldChange> {
     }
     if other.run.hours.expected < best.run.hours.expected {
         changes.push(WouldChange::Deadline { deadline_hours: Hours(other.run.hours.p90.ceil()) });
+    }
+    let (saved, later) = (
+        best.cost.expected.dollars() - other.cost.expected.dollars(),
+        other.run.hours.expected - best.run.hours.expected,
+    );
+    if saved > 0.0 && later > 0.0 {
+        changes.push(WouldChange::HourWorth { usd_per_hour: saved / later });
     }
     changes
 }

@@ -38,5 +38,8 @@ pub fn would_change(change: &WouldChange) -> String {
         WouldChange::Deadline { deadline_hours } => {
             format!("--deadline {:.0}h asks for the faster one", deadline_hours.0)
         }
+        WouldChange::HourWorth { usd_per_hour } => {
+            format!("it costs less where an hour is worth under ${usd_per_hour:.2} (--value-of-time)")
+        }
     }
 }
