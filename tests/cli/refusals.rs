@@ -187,8 +187,8 @@ fn set_reaches_every_key_of_the_workload_file() {
 fn where_memory_is_in_the_way_what_is_proposed_fits() {
     let asked: [(&[&str], &[&str]); 3] = [
         (&["--model", "meta-llama/Llama-2-7b-hf", "--task", "full-fine-tune", "--gpus", "A100:1"], &["lora", "A100:2"]),
-        (&["--model", "black-forest-labs/FLUX.1-dev", "--task", "lora", "--gpus", "RTX4090"], &["qlora"]),
-        (&["--model", "openai/whisper-large", "--task", "full-fine-tune", "--gpus", "RTX4090"], &["lora"]),
+        (&["--model", "black-forest-labs/FLUX.1-dev", "--task", "lora", "--gpus", "RTX4090:1"], &["qlora"]),
+        (&["--model", "openai/whisper-large", "--task", "full-fine-tune", "--gpus", "RTX4090:1"], &["lora"]),
     ];
     for (question, proposed) in asked {
         let question = [&["plan"], question, &["--samples", "1000"]].concat();
