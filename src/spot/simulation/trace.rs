@@ -1,4 +1,4 @@
-//! AvailabilityModel traces: how many machines of a pool could be had at every tick. Reads JSON lines and the public spot-traces form.
+//! Traces of availability: how many machines of a pool could be had at every tick. Reads JSON lines and the public spot-traces form.
 
 use serde::Deserialize;
 
