@@ -44,7 +44,27 @@ pub enum Policy {
 /// Decides the coming tick: what the rule wants, as far as there is money for it.
 #[inline]
 pub fn decide(policy: &Policy, state: &State, observation: &Observation, limits: &Limits) -> Decision {
+    nothing_new(policy, state, observation, limits).unwrap_or_else(|| asked(policy, state, observation, limits))
+}
+
+/// Kept out of the loops that call `decide`, so that most of their ticks are a few comparisons.
+#[inline(never)]
+fn asked(policy: &Policy, state: &State, observation: &Observation, limits: &Limits) -> Decision {
     within_budget(wish(policy, state, observation, limits), state, limits)
+}
+
+/// Most ticks change nothing on the one pool of a job: spot runs on with slack to spare, on-demand while spot is down. What `asked` would say.
+#[inline]
+fn nothing_new(policy: &Policy, state: &State, observation: &Observation, limits: &Limits) -> Option<Decision> {
+    let [pool] = observation.pools else { return None };
+    let is_asked = limits.budget.is_some() || !matches!(policy, Policy::SemiMarkov(_) | Policy::SlackReserve);
+    let reason = match state.running {
+        _ if is_asked => return None,
+        Action::Spot(_) if state.pending_worst <= 0.0 && safety::has_slack(state, limits) => Reason::StayOnSpot,
+        Action::OnDemand(_) if !pool.up => Reason::StayOnDemand,
+        _ => return None,
+    };
+    Some(Decision { action: state.running, reason })
 }
 
 /// Lets a decision pass if there is money for its next tick.
@@ -76,5 +96,54 @@ fn wish(policy: &Policy, state: &State, observation: &Observation, limits: &Limi
         (Action::Spot(_), _) => Decision { action: state.running, reason: Reason::SoldOutTakeSpot },
         (_, Some(pool)) => Decision { action: Action::Spot(pool), reason: Reason::SoldOutTakeSpot },
         _ => Decision { action: Action::Idle, reason: Reason::SoldOut },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::availability::AvailabilityModel;
+    use crate::simulation::hindsight;
+
+    const HOUR: f64 = 3600.0;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(400))]
+
+        #[test]
+        fn what_is_not_asked_would_have_been_answered_so(
+            (work, slack, changeover) in (0.2_f64..40.0, -1.0_f64..20.0, 0.02_f64..1.5),
+            states in prop::collection::vec(
+                (0.0_f64..60.0, 0.0_f64..1.2, 0_usize..3, prop_oneof![Just(0.0), 0.0_f64..1.0], any::<bool>(), 0.0_f64..30.0, 0.0_f64..1.0),
+                1..40,
+            ),
+            on_demand in any::<bool>(),
+        ) {
+            let limits = hindsight::tests::limits(work * HOUR, (work + slack) * HOUR, changeover * HOUR, 3.0);
+            let tables = Arc::new(Tables::new(&AvailabilityModel::prior(), &limits));
+            let mut quick = 0;
+            for (elapsed, left, running, pending, up, age, availability) in states {
+                let state = State {
+                    elapsed: elapsed * HOUR,
+                    left: left * limits.work,
+                    running: [Action::Idle, Action::Spot(0), Action::OnDemand(None)][running],
+                    last_pool: (running > 0).then_some(0),
+                    pending: pending * limits.changeover,
+                    pending_worst: pending * limits.worst_changeover,
+                    ..State::default()
+                };
+                let pools = [PoolView { up, age: age * HOUR, availability, frailty: 1.0 }];
+                let seen = Observation { pools: &pools, on_demand };
+                for policy in [Policy::SlackReserve, Policy::SemiMarkov(tables.clone())] {
+                    if let Some(decision) = nothing_new(&policy, &state, &seen, &limits) {
+                        quick += 1;
+                        prop_assert_eq!(decision, asked(&policy, &state, &seen, &limits));
+                    }
+                }
+            }
+            prop_assume!(quick > 0);
+        }
     }
 }

@@ -39,7 +39,14 @@ pub fn is_safe(action: Action, state: &State, limits: &Limits) -> bool {
     needed + limits.tick <= after || (needed / limits.tick - EPSILON).ceil() * limits.tick <= after + EPSILON
 }
 
+/// Whether machines that do work now are safe for a tick more, with another one to spare.
+#[inline]
+pub fn has_slack(state: &State, limits: &Limits) -> bool {
+    state.until(limits) - state.left >= longest_fallback(state.running.pool(), limits) + 2.0 * limits.tick
+}
+
 /// The longest changeover to on-demand machines after a run in `last`. Seconds.
+#[inline]
 fn longest_fallback(last: Option<usize>, limits: &Limits) -> f64 {
     if limits.pools.len() < 2 {
         return limits.worst_changeover;

@@ -143,9 +143,9 @@ pub fn replay(
     let mut outcome = Outcome::default();
     // True changeover left, of which the policy sees only how long it takes already, and progress since the last save.
     let (mut changing, mut unsaved) = (0.0_f64, 0.0);
-    let mut tick = start;
+    let (mut tick, ticks) = (start, world.ticks());
     while state.left > DONE {
-        if tick >= world.ticks() {
+        if tick >= ticks {
             return Err(ReplayError::TraceEnds);
         }
         watch.advance(state.running.pool().filter(|_| !state.running.is_on_demand()), |pool| world.pools[pool][tick]);

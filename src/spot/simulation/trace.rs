@@ -1,4 +1,4 @@
-//! AvailabilityModel traces: how many machines of a pool could be had at every tick. Reads JSON lines and the public spot-traces form.
+//! Traces of availability: how many machines of a pool could be had at every tick. Reads JSON lines and the public spot-traces form.
 
 use serde::Deserialize;
 
@@ -27,7 +27,8 @@ pub enum TraceError {
     /// Neither form. A list of events or of prices says nothing of machines by time.
     #[error(
         "line {line} is no trace: write one line a pool, such as {{\"source\": \"us-west-2a\", \"gap_seconds\": 600, \"rle\": [[1, 12], [0, 3]]}}, \
-         where [1, 12] is one machine for 12 ticks of 600 s; or one file {{\"metadata\": {{\"gap_seconds\": 600}}, \"data\": [1, 1, 0]}}"
+         where [1, 12] is one machine for 12 ticks of 600 s; or one file {{\"metadata\": {{\"gap_seconds\": 600}}, \"data\": [1, 1, 0]}}; \
+         what spot cost stands in a case, as `spot_usd_per_hour_path` of a pool"
     )]
     NeitherForm { line: usize },
     #[error("no trace in it")]
@@ -136,7 +137,8 @@ mod tests {
         }
     }
 
-    /// Spot histories as others publish them (Bamboo, Oobleck, Parcae, the AWS command line): they were refused with the name of a type.
+    /// Spot histories as others publish them (Bamboo, Oobleck, Parcae, SpotServe, "Analysis and Exploitation of Dynamic Pricing" of Stanford, Google's audit log,
+    /// the AWS command line): they were refused with the name of a type.
     #[test]
     fn what_has_neither_form_is_told_both() {
         for text in [
@@ -144,6 +146,9 @@ mod tests {
             "0,10\n41093,10\n41093,9\n",
             "480000,add,node1\n540000,remove,node9\n",
             "[0, \"add\", {\"nodes\": [\"node-0\"], \"duration\": 60000}]\n",
+            "[120000, \"remove\", {\"nodes\": [\"node-4\"]}]\n[720000, \"DONE\", {\"nodes\": []}]\n",
+            "[2020-03-03T22:01:57.000Z] Instance instance3 not running in zone us-east1-c\n",
+            "{\"protoPayload\": {\"methodName\": \"compute.instances.preempted\"}, \"timestamp\": \"2023-08-31T09:30:00Z\"}",
             "AvailabilityZone,InstanceType,SpotPrice,Timestamp\nus-east-1a,p3.2xlarge,0.918,2023-01-01T00:00:00Z\n",
             "{\"SpotPriceHistory\":[{\"AvailabilityZone\":\"us-east-1a\",\"SpotPrice\":\"0.918\"}]}",
             "{\"source\":\"a\",\"gap_seconds\":600,\"rle\":[[-1,3]]}",
@@ -151,6 +156,7 @@ mod tests {
             let refused = Trace::parse_all(text, "x").unwrap_err();
             assert_eq!(refused, TraceError::NeitherForm { line: 1 }, "{text}");
             let told = refused.to_string();
+            assert!(told.contains("spot_usd_per_hour_path"), "a list of prices is told where they belong: {told}");
             let example = told.split_once("such as ").unwrap().1.split_once(", where").unwrap().0;
             assert!(Trace::parse_all(example, "x").is_ok(), "what it tells to write is read: {example}");
         }
