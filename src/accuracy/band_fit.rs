@@ -77,7 +77,8 @@ impl Share<'_> {
         let side = if self.miss.held.log_error < 0.0 { Side::Slower } else { Side::Faster };
         let (known, left_open) = self.squares;
         let beside = left_open + unfamiliar.square(side, self.miss.held.doubts, |_| 1.0);
-        ((self.miss.size.powi(2) - beside).max(0.0) / known).sqrt()
+        // The run that decides is inside, whatever squares and roots round to.
+        ((self.miss.size.powi(2) - beside).max(0.0) / known).sqrt() * (1.0 + 1e-9)
     }
 
     fn known(&self, new_source: f64) -> Known<'_> {
