@@ -94,35 +94,7 @@ pub fn fit(held: &[HeldOut], open: &[HeldOut], strangers: &[HeldOut]) -> FittedB
     let (widths, regimes, doubts) = widths(&misses, &open);
     let shares = left_out(&misses, &open);
     let inside = |factor: f64| percent(shares.iter().filter(|share| share.factor <= factor).count(), shares.len());
-    let mut by_source: BTreeMap<&str, Vec<&Share>> = BTreeMap::new();
-    for share in &shares {
-        by_source.entry(share.source()).or_default().push(share);
-    }
-    let large = by_source.values().filter(|shares| shares.len() >= FEWEST_RUNS);
-    let large: Vec<&Vec<&Share>> = large.collect();
-    let everybody: Vec<&Share> = shares.iter().collect();
-    // What is unfamiliar makes room for a part of it, and is fitted beside it.
-    let mut new_source = 1.0;
-    let mut unfamiliar = unfamiliar_fit::fit(&[]);
-    let mut beside: Vec<Known> = Vec::new();
-    for _ in 0..TURNS {
-        beside = strangers
-            .iter()
-            .map(|held| {
-                let (known, left_open) = Miss::of(held).squares(&widths);
-                Known { held, square: f64::powi(new_source, 2) * known + left_open }
-            })
-            .collect();
-        unfamiliar = unfamiliar_fit::fit(&beside);
-        let needed = |shares: &[&Share], inside| {
-            quantile(shares.iter().map(|share| (share.needed(&unfamiliar.widths), 1.0)).collect(), inside)
-        };
-        new_source = large
-            .iter()
-            .map(|shares| needed(shares, LEAST_INSIDE))
-            .fold(needed(&everybody, INSIDE), f64::max)
-            .max(1.0);
-    }
+    let (new_source, unfamiliar, beside) = in_turns(&shares, strangers, &widths);
     let covered = unfamiliar_fit::by_looks(&beside);
     let of_tables: Vec<Known> = shares.iter().map(|share| share.known(new_source)).collect();
     let is_inside: Vec<bool> = of_tables.iter().map(|known| known.is_inside(&unfamiliar.widths)).collect();
@@ -160,6 +132,36 @@ pub fn fit(held: &[HeldOut], open: &[HeldOut], strangers: &[HeldOut]) -> FittedB
         looks: covered.looks.into_iter().map(|(name, runs, inside)| coverage((&name, (runs, inside)))).collect(),
         sources: sources.into_iter().map(coverage).collect(),
     }
+}
+
+/// The factor of a new code base and the widths of what is unfamiliar, which make room for one another; the strangers beside that factor.
+fn in_turns<'a>(
+    shares: &[Share],
+    strangers: &'a [HeldOut<'a>],
+    widths: &Widths,
+) -> (f64, unfamiliar_fit::Fitted, Vec<Known<'a>>) {
+    let mut by_source: BTreeMap<&str, Vec<&Share>> = BTreeMap::new();
+    for share in shares {
+        by_source.entry(share.source()).or_default().push(share);
+    }
+    let everybody: Vec<&Share> = shares.iter().collect();
+    let mut turn = (1.0, unfamiliar_fit::fit(&[]), Vec::new());
+    for _ in 0..TURNS {
+        let known = |held| {
+            let (known, left_open) = Miss::of(held).squares(widths);
+            Known { held, square: f64::powi(turn.0, 2) * known + left_open }
+        };
+        let beside: Vec<Known> = strangers.iter().map(known).collect();
+        let unfamiliar = unfamiliar_fit::fit(&beside);
+        let needed = |shares: &[&Share], inside| {
+            quantile(shares.iter().map(|share| (share.needed(&unfamiliar.widths), 1.0)).collect(), inside)
+        };
+        let large = by_source.values().filter(|shares| shares.len() >= FEWEST_RUNS);
+        let half_of_each = large.map(|shares| needed(shares, LEAST_INSIDE));
+        let factor = half_of_each.fold(needed(&everybody, INSIDE), f64::max).max(1.0);
+        turn = (factor, unfamiliar, beside);
+    }
+    turn
 }
 
 fn is_dense_on_a_known_program(doubts: Doubts) -> bool {

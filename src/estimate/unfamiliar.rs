@@ -30,8 +30,7 @@ pub enum Unfamiliar {
 }
 
 impl Unfamiliar {
-    pub const ALL: [Self; 6] =
-        [Self::Setup, Self::Library, Self::Images, Self::Launches, Self::Vendor, Self::Experts];
+    pub const ALL: [Self; 6] = [Self::Setup, Self::Library, Self::Images, Self::Launches, Self::Vendor, Self::Experts];
 
     /// Word of the constants file.
     pub fn word(self) -> &'static str {
