@@ -6,7 +6,8 @@
 //! inside bands that never saw their base (conformal prediction by groups: Dunn et al. 2018, arXiv 1809.07441), and half of those of every
 //! source: a band that holds everyone but one source says nothing to whoever is like that one.
 //!
-//! What hardly a source of the tables has (`Unfamiliar`) is added to either side, by runs that no constant was fitted on (`unfamiliar_fit`).
+//! What runs of others have beside those of the tables (`Unfamiliar`) is added to either side, by runs that no constant was fitted on
+//! (`unfamiliar_fit`), in turns with that factor.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +15,8 @@ use crate::held_out::HeldOut;
 use crate::quantile::{percent, quantile, rounded};
 use crate::unfamiliar_fit::{self, Known};
 use gpuplan_estimate::band::{FittedBands, HalfWidth, SourceCoverage, Widths};
-use gpuplan_estimate::{Doubt, Regime};
+use gpuplan_estimate::unfamiliar::{Side, UnfamiliarWidths};
+use gpuplan_estimate::{Doubt, Doubts, Regime};
 
 /// Share of runs that a band holds.
 const INSIDE: f64 = 0.8;
@@ -70,6 +72,15 @@ impl Share<'_> {
         &self.miss.held.run.run.source
     }
 
+    /// The factor from which on it is inside with what is unfamiliar about it.
+    fn needed(&self, unfamiliar: &UnfamiliarWidths) -> f64 {
+        let side = if self.miss.held.log_error < 0.0 { Side::Slower } else { Side::Faster };
+        let (known, left_open) = self.squares;
+        let beside = left_open + unfamiliar.square(side, self.miss.held.doubts, |_| 1.0);
+        // The run that decides is inside, whatever squares and roots round to.
+        ((self.miss.size.powi(2) - beside).max(0.0) / known).sqrt() * (1.0 + 1e-9)
+    }
+
     fn known(&self, new_source: f64) -> Known<'_> {
         Known { held: self.miss.held, square: new_source.powi(2) * self.squares.0 + self.squares.1 }
     }
@@ -83,24 +94,8 @@ pub fn fit(held: &[HeldOut], open: &[HeldOut], strangers: &[HeldOut]) -> FittedB
     let (widths, regimes, doubts) = widths(&misses, &open);
     let shares = left_out(&misses, &open);
     let inside = |factor: f64| percent(shares.iter().filter(|share| share.factor <= factor).count(), shares.len());
-    let unweighted =
-        |shares: &[&Share], inside| quantile(shares.iter().map(|share| (share.factor, 1.0)).collect(), inside);
-    let mut by_source: BTreeMap<&str, Vec<&Share>> = BTreeMap::new();
-    for share in &shares {
-        by_source.entry(share.source()).or_default().push(share);
-    }
-    let large = by_source.values().filter(|shares| shares.len() >= FEWEST_RUNS);
-    let new_source = large
-        .map(|shares| unweighted(shares, LEAST_INSIDE))
-        .fold(unweighted(&shares.iter().collect::<Vec<_>>(), INSIDE), f64::max)
-        .max(1.0);
-    let seen = |held: &'_ HeldOut| {
-        let (known, left_open) = Miss::of(held).squares(&widths);
-        new_source.powi(2) * known + left_open
-    };
-    let strangers: Vec<Known> = strangers.iter().map(|held| Known { held, square: seen(held) }).collect();
-    let unfamiliar = unfamiliar_fit::fit(&strangers);
-    let covered = unfamiliar_fit::by_halves(&strangers);
+    let (new_source, unfamiliar, beside) = in_turns(&shares, strangers, &widths);
+    let covered = unfamiliar_fit::by_looks(&beside);
     let of_tables: Vec<Known> = shares.iter().map(|share| share.known(new_source)).collect();
     let is_inside: Vec<bool> = of_tables.iter().map(|known| known.is_inside(&unfamiliar.widths)).collect();
     let mut sources: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
@@ -119,7 +114,8 @@ pub fn fit(held: &[HeldOut], open: &[HeldOut], strangers: &[HeldOut]) -> FittedB
         half_width: rounded(half_width, 4),
         groups,
     };
-    let wide = of_tables.iter().map(|known| (known.log_high_over_low(&unfamiliar.widths), 1.0)).collect();
+    let known = of_tables.iter().filter(|known| is_dense_on_a_known_program(known.held.doubts));
+    let wide = known.map(|known| (known.log_high_over_low(&unfamiliar.widths), 1.0)).collect();
     FittedBands {
         runs: misses.len(),
         inside_before_percent: rounded(inside(1.0), 1),
@@ -133,8 +129,43 @@ pub fn fit(held: &[HeldOut], open: &[HeldOut], strangers: &[HeldOut]) -> FittedB
         regimes: (0..regimes.len()).map(|at| named(Regime::ALL[at].word(), widths.regimes[at], regimes[at])).collect(),
         doubts: (0..doubts.len()).map(|at| named(Doubt::ALL[at].word(), widths.doubts[at], doubts[at])).collect(),
         unfamiliar: unfamiliar.listed(),
+        looks: covered.looks.into_iter().map(|(name, runs, inside)| coverage((&name, (runs, inside)))).collect(),
         sources: sources.into_iter().map(coverage).collect(),
     }
+}
+
+/// The factor of a new code base and the widths of what is unfamiliar, which make room for one another; the strangers beside that factor.
+fn in_turns<'a>(
+    shares: &[Share],
+    strangers: &'a [HeldOut<'a>],
+    widths: &Widths,
+) -> (f64, unfamiliar_fit::Fitted, Vec<Known<'a>>) {
+    let mut by_source: BTreeMap<&str, Vec<&Share>> = BTreeMap::new();
+    for share in shares {
+        by_source.entry(share.source()).or_default().push(share);
+    }
+    let everybody: Vec<&Share> = shares.iter().collect();
+    let mut turn = (1.0, unfamiliar_fit::fit(&[]), Vec::new());
+    for _ in 0..TURNS {
+        let known = |held| {
+            let (known, left_open) = Miss::of(held).squares(widths);
+            Known { held, square: f64::powi(turn.0, 2) * known + left_open }
+        };
+        let beside: Vec<Known> = strangers.iter().map(known).collect();
+        let unfamiliar = unfamiliar_fit::fit(&beside);
+        let needed = |shares: &[&Share], inside| {
+            quantile(shares.iter().map(|share| (share.needed(&unfamiliar.widths), 1.0)).collect(), inside)
+        };
+        let large = by_source.values().filter(|shares| shares.len() >= FEWEST_RUNS);
+        let half_of_each = large.map(|shares| needed(shares, LEAST_INSIDE));
+        let factor = half_of_each.fold(needed(&everybody, INSIDE), f64::max).max(1.0);
+        turn = (factor, unfamiliar, beside);
+    }
+    turn
+}
+
+fn is_dense_on_a_known_program(doubts: Doubts) -> bool {
+    doubts.training && !(doubts.experts || doubts.images || doubts.library || doubts.framework || doubts.stack)
 }
 
 /// Every run by bands that never saw its code base.
@@ -214,7 +245,6 @@ mod tests {
     use super::*;
     use crate::fit::FitRun;
     use crate::published::Published;
-    use gpuplan_estimate::Doubts;
     use gpuplan_hardware::Hardware;
     use gpuplan_workload::Models;
 

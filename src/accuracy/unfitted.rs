@@ -5,6 +5,10 @@ use crate::published::{Published, Run};
 
 /// The file of runs whose figure is the hours of a whole project.
 pub const PROJECTS: &str = "project-hours.csv";
+/// The file of cases that turned out to say something else than what ran.
+pub const WRONG: &str = "wrong-cases.csv";
+/// The last look stays out of the widths of bands: it says how they do on sources that nobody had seen.
+pub const LAST_LOOK: &str = "seventh-look";
 
 /// A file that cannot be read as runs.
 #[derive(Debug, thiserror::Error)]
@@ -14,13 +18,21 @@ pub struct UnfittedError {
     pub source: own_table::OwnTableError,
 }
 
-/// Every run whose figure is a step or a rate, of files with their texts; `projects` is the text of `PROJECTS`.
-pub fn read(files: &[(String, String)], projects: &str) -> Result<Published, UnfittedError> {
-    let is_project = |run: &Run| projects.lines().any(|line| line.split(',').nth(1) == Some(run.id.as_str()));
+/// Every run whose figure is a step or a rate, of files with their texts; the name of its file without folder and end is its locator. `left_out`
+/// are the lines of `PROJECTS` and `WRONG`, which name a file and an `id`.
+pub fn read(files: &[(String, String)], left_out: &str) -> Result<Published, UnfittedError> {
     let mut runs = Vec::new();
     for (file, text) in files {
+        let look = file.rsplit('/').next().unwrap_or(file).trim_end_matches(".jsonl");
+        let is_named = |run: &Run| {
+            left_out.lines().any(|line| {
+                let mut fields = line.split(',');
+                fields.next() == Some(&format!("{look}.jsonl")) && fields.next() == Some(&run.id)
+            })
+        };
         let table = own_table::read(text).map_err(|source| UnfittedError { file: file.clone(), source })?;
-        runs.extend(table.runs.runs.into_iter().filter(|run| !is_project(run)));
+        let kept = table.runs.runs.into_iter().filter(|run| !is_named(run));
+        runs.extend(kept.map(|run| Run { locator: look.to_owned(), ..run }));
     }
     Ok(Published { runs })
 }
@@ -39,9 +51,19 @@ mod tests {
         let files = lines.filter(|path| path.extension().is_some_and(|end| end == "jsonl"));
         let files: Vec<_> =
             files.map(|path| (path.display().to_string(), fs::read_to_string(&path).unwrap())).collect();
-        let read = read(&files, &fs::read_to_string(folder.join(PROJECTS)).unwrap()).unwrap();
-        assert!(read.runs.len() > 350, "{}", read.runs.len());
+        let text = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
+        let left_out = text(PROJECTS) + &text(WRONG);
+        let (all, read) = (read(&files, "").unwrap(), read(&files, &left_out).unwrap());
+        for line in left_out.lines().filter(|line| !line.starts_with("file,")) {
+            let mut fields = line.split(',');
+            let (look, id) = (fields.next().unwrap().trim_end_matches(".jsonl"), fields.next().unwrap());
+            let is_it = |run: &&Run| run.locator == look && run.id == id;
+            assert!(all.runs.iter().any(|run| is_it(&run)), "{line} names no case");
+            assert!(!read.runs.iter().any(|run| is_it(&run)), "{line} is read");
+        }
+        assert!(read.runs.iter().any(|run| run.locator == LAST_LOOK));
         assert!(read.runs.iter().all(|run| run.source != "own"), "a line without `source`");
         assert!(read.runs.iter().all(|run| run.id != "phi-1.5"), "hours of a project");
+        assert!(read.runs.iter().all(|run| run.source != "swespot"), "wrong cases");
     }
 }

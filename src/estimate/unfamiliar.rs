@@ -1,7 +1,8 @@
 //! What a run may have that hardly a published source of the fit has, and how much slower or faster such runs were than estimated.
 //!
 //! Runs of the tables are those of vendors and of programs that many people tuned. What strangers run is slower than that far more often than it
-//! is faster: a loop of one's own, a port, a small model whose kernels wait for the host. So these widths have two sides.
+//! is faster: a loop of one's own, a port, a small model whose kernels wait for the host, the same program on another cluster. So these widths
+//! have two sides.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,10 +14,11 @@ pub const LAUNCHES: f64 = 0.2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfamiliar {
+    /// A training as anybody sets it up: on a cluster, with flags and in a version of their own. Those who published the runs of the tables tuned
+    /// them.
+    Setup,
     /// A library and no program: the loop around it is its user's. Where no stack is named it may be that.
     Library,
-    /// A program that no constant has seen a run of.
-    Program,
     /// Transformers on patches of images.
     Images,
     /// The host launches kernels for a good part of the time that they take.
@@ -28,14 +30,13 @@ pub enum Unfamiliar {
 }
 
 impl Unfamiliar {
-    pub const ALL: [Self; 6] =
-        [Self::Library, Self::Program, Self::Images, Self::Launches, Self::Vendor, Self::Experts];
+    pub const ALL: [Self; 6] = [Self::Setup, Self::Library, Self::Images, Self::Launches, Self::Vendor, Self::Experts];
 
     /// Word of the constants file.
     pub fn word(self) -> &'static str {
         match self {
+            Self::Setup => "setup",
             Self::Library => "library",
-            Self::Program => "program",
             Self::Images => "images",
             Self::Launches => "launches",
             Self::Vendor => "vendor",
@@ -47,8 +48,8 @@ impl Unfamiliar {
     pub fn is_in(self, doubts: Doubts) -> bool {
         doubts.training
             && match self {
+                Self::Setup => true,
                 Self::Library => doubts.library || doubts.stack,
-                Self::Program => doubts.framework && !doubts.library,
                 Self::Images => doubts.images,
                 Self::Launches => doubts.launches,
                 Self::Vendor => doubts.vendor,
@@ -124,9 +125,12 @@ mod tests {
         let square = |doubts| widths.square(Side::Slower, doubts, |_| 1.0);
         let one = Side::Slower.guess().powi(2);
         assert!(square(Doubts { library: true, ..Doubts::default() }).abs() < 1e-12, "nothing is trained");
-        let library = Doubts { library: true, framework: true, training: true, ..Doubts::default() };
-        assert!((square(library) - one).abs() < 1e-12, "a library is no unknown program");
-        assert!((square(Doubts { launches: true, ..library }) - 2.0 * one).abs() < 1e-12);
+        let program = Doubts { framework: true, training: true, ..Doubts::default() };
+        assert!((square(program) - one).abs() < 1e-12, "every training is set up by somebody");
+        let library = Doubts { library: true, ..program };
+        assert!((square(library) - 2.0 * one).abs() < 1e-12);
+        assert!((square(Doubts { stack: true, ..program }) - 2.0 * one).abs() < 1e-12, "it may be a library's");
+        assert!((square(Doubts { launches: true, ..library }) - 3.0 * one).abs() < 1e-12);
         assert!(widths.square(Side::Faster, library, |_| 1.0) < square(library));
     }
 }

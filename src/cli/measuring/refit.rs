@@ -106,12 +106,13 @@ fn unfitted_runs(folder: &Path) -> Result<Published, Diagnostic> {
     let listed = fs::read_dir(folder).map_err(at(folder))?;
     let mut paths: Vec<_> = listed.filter_map(|entry| Some(entry.ok()?.path())).collect();
     paths.retain(|path| path.extension().is_some_and(|end| end == "jsonl"));
+    paths.retain(|path| path.file_stem().is_some_and(|look| look != unfitted::LAST_LOOK));
     paths.sort();
     let text = |path: &Path| fs::read_to_string(path).map_err(at(path));
     let files: Result<Vec<_>, _> =
         paths.iter().map(|path| Ok((path.display().to_string(), text(path)?))).collect::<Result<_, Diagnostic>>();
-    let projects = text(&folder.join(unfitted::PROJECTS))?;
-    unfitted::read(&files?, &projects).map_err(Diagnostic::unexpected)
+    let left_out = text(&folder.join(unfitted::PROJECTS))? + &text(&folder.join(unfitted::WRONG))?;
+    unfitted::read(&files?, &left_out).map_err(Diagnostic::unexpected)
 }
 
 /// Writes the bands beside the constants of the time.

@@ -130,10 +130,10 @@ fn a_run_that_names_no_stack_may_split_layers() {
 #[test]
 fn what_a_stack_is_and_does_by_itself() {
     let of = |name: &str| Framework(name.to_owned());
-    for name in ["pytorch-eager", "accelerate", "deepspeed", "hf-trainer", "lightning", "jax"] {
+    for name in ["pytorch-eager", "accelerate", "deepspeed", "fsdp", "fsdp-compile", "hf-trainer", "lightning", "jax"] {
         assert!(of(name).is_library() && !of(name).splits_experts(), "{name}");
     }
-    for name in ["", "megatron", "torchtitan", "llm-foundry", "fsdp", "litgpt"] {
+    for name in ["", "megatron", "torchtitan", "llm-foundry", "litgpt"] {
         assert!(!of(name).is_library(), "{name}");
     }
     for name in ["", "megatron", "nemo", "torchtitan", "fsdp2"] {
