@@ -8,6 +8,7 @@ use jiff::tz::TimeZone;
 use crate::bill::dimensions::{Dimensions, RunTag};
 use crate::bill::export::ImportedBill;
 use crate::charge::{Allocation, Charge, Costs, Invoice, Item, Nature, Resource, utc_day};
+use crate::exchange::ExchangeRate;
 use gpuplan_hardware::{CloudId, Hardware};
 use gpuplan_units::{FineUsd, Usd};
 
@@ -77,24 +78,10 @@ pub struct Sums {
     pub rates: BTreeMap<String, ExchangeRate>,
 }
 
-/// What one unit of a currency is in US dollars, in billionths.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ExchangeRate(i128);
-
-impl ExchangeRate {
-    /// `EUR=1.0842`: of the currency, how many dollars it is. `None`: it is no rate.
-    pub fn parse(text: &str) -> Option<(String, Self)> {
-        let (currency, rate) = text.split_once('=')?;
-        let currency = currency.trim().to_ascii_uppercase();
-        let is_code = currency.len() == 3 && currency.bytes().all(|letter| letter.is_ascii_uppercase());
-        let rate = Usd::parse(rate.trim()).ok().filter(|rate| *rate > Usd::ZERO)?;
-        (is_code && currency != "USD").then_some((currency, Self(rate.nanos())))
-    }
-}
-
 impl BillLine {
     /// From another currency. `None`: beyond counting.
-    fn converted(self, ExchangeRate(billionths): ExchangeRate) -> Option<Self> {
+    fn converted(self, rate: ExchangeRate) -> Option<Self> {
+        let billionths = rate.billionths();
         let other = |amount: Option<FineUsd>| match amount {
             None => Some(None),
             Some(amount) => amount.times_billionths(billionths).map(Some),
