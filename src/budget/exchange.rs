@@ -261,13 +261,18 @@ mod tests {
         assert_eq!(rate.units(Usd::parse_signed("-1").unwrap()).to_string(), "-0.922339052");
         assert_eq!(rate.words(), "EUR at 1.0842 US dollars (ECB reference rate, 2026-10-30)");
         let text = serde_json::to_string(&rate).unwrap();
-        assert_eq!(text, r#"{"currency":"EUR","usd_per_unit":"1.0842","source":"ECB reference rate","as_of":"2026-10-30"}"#);
+        assert_eq!(
+            text,
+            r#"{"currency":"EUR","usd_per_unit":"1.0842","source":"ECB reference rate","as_of":"2026-10-30"}"#
+        );
         assert_eq!(serde_json::from_str::<Exchange>(&text).unwrap(), rate);
     }
 
     #[test]
     fn a_currency_is_three_letters_and_other_words_are_offered_as_such() {
-        for (word, code) in [("euro", "EUR"), ("€", "EUR"), ("eur", "EUR"), ("Pounds", "GBP"), ("usd", "USD"), ("$", "USD")] {
+        for (word, code) in
+            [("euro", "EUR"), ("€", "EUR"), ("eur", "EUR"), ("Pounds", "GBP"), ("usd", "USD"), ("$", "USD")]
+        {
             assert_eq!(Currency::parse(word), None, "{word}");
             assert_eq!(Currency::meant(word), Currency::parse(code), "{word}");
         }

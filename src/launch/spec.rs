@@ -214,9 +214,8 @@ impl RunSpec {
         let side = |of: Side| {
             let beside = self.expected.iter().flat_map(|expected| &expected.beside);
             // A disk is paid where it is; data only where it is not.
-            let is_there = |price: &&SidePrice| {
-                price.is_in(&offered.pool.cloud, &offered.pool.region) == (of == Side::Disk)
-            };
+            let is_there =
+                |price: &&SidePrice| price.is_in(&offered.pool.cloud, &offered.pool.region) == (of == Side::Disk);
             beside
                 .filter(|price| price.of == of)
                 .filter(is_there)

@@ -87,7 +87,13 @@ fn amounts(parts: &[Recommended]) -> Vec<Amount> {
 }
 
 fn amounts_of(part: &Recommended) -> Vec<Amount> {
-    let names = format!("{} x {} on {}, {}", part.plan.nodes, part.plan.instance_type, part.plan.cloud, part.plan.purchase.word());
+    let names = format!(
+        "{} x {} on {}, {}",
+        part.plan.nodes,
+        part.plan.instance_type,
+        part.plan.cloud,
+        part.plan.purchase.word()
+    );
     let of_phase = |what: String| if part.phase.is_empty() { what } else { format!("{}, {what}", part.phase) };
     // A bill may have an item twice, such as the price change of spot and that of the fallback: their order tells them apart.
     let mut times: BTreeMap<&str, u32> = BTreeMap::new();
@@ -124,7 +130,9 @@ fn reasons(old: &AnyDocument, new: &AnyDocument, was: &[Recommended], is: &[Reco
     let both = || was.iter().filter_map(|was| Some((was, is.iter().find(|is| is.phase == was.phase)?)));
     for (was, is) in both() {
         if was.plan.id == is.plan.id && was.plan.rate != is.plan.rate {
-            let seen = |part: &Recommended| format!("${} ({})", part.plan.rate, part.plan.price.observed_at.strftime("%Y-%m-%d"));
+            let seen = |part: &Recommended| {
+                format!("${} ({})", part.plan.rate, part.plan.price.observed_at.strftime("%Y-%m-%d"))
+            };
             let detail = said(was, format!("a machine an hour: {} -> {}", seen(was), seen(is)));
             reasons.push(Reason { cause: Cause::Price, detail });
         }

@@ -133,7 +133,12 @@ impl PhaseCost {
         let asked = Asked { file: document.workload.file.clone(), work: Work::of(&document.workload) };
         let is_recommended = document.plans.recommendation.as_ref().is_some_and(|best| best.id == plan.id);
         Ok(Self {
-            elsewhere: document.plans.on_other_clouds(plan).into_iter().map(|plan| OtherCloud::of(&plan.view())).collect(),
+            elsewhere: document
+                .plans
+                .on_other_clouds(plan)
+                .into_iter()
+                .map(|plan| OtherCloud::of(&plan.view()))
+                .collect(),
             // Terms are those of the recommended machines.
             terms: if is_recommended { document.terms.clone() } else { Vec::new() },
             ..Self::of_view(&plan.view(), asked)?
@@ -318,8 +323,7 @@ fn spot_share(lines: &[PhaseCostLine], is_spot: bool, expected: Usd) -> f64 {
 
 /// Where no distribution has its figures, nothing evens out.
 fn variance_in_common(plan: &PlanView) -> f64 {
-    let of_estimate =
-        shape(plan).map_or(1.0, |shape| estimate_share(plan.estimated, plan.purchase.is_spot(), &shape));
+    let of_estimate = shape(plan).map_or(1.0, |shape| estimate_share(plan.estimated, plan.purchase.is_spot(), &shape));
     let of_market = if plan.purchase.is_spot() { AVAILABILITY_IN_COMMON } else { 0.0 };
     of_estimate + (1.0 - of_estimate) * of_market
 }

@@ -110,6 +110,9 @@ pub fn run(arguments: &ImportArguments, session: &Session) -> Result<Exit, Diagn
                     sums.unread
                 ));
             }
+            if let Some(first) = &sums.first_unread {
+                session.printer.note(&format!("the first that cannot be read: {first}"));
+            }
             for currency in &sums.unrated {
                 session.printer.note(&format!("hint: {}", rate_hint(currency)));
             }

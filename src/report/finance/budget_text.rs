@@ -56,10 +56,7 @@ fn head(budget: &Budget) -> Vec<String> {
     }
     if let Some(saved) = budget.total.saved_usd {
         lines.push(if saved < Usd::ZERO {
-            format!(
-                "Spot and commitments cost {} more than the same machines on demand",
-                money.usd(Usd::ZERO - saved)
-            )
+            format!("Spot and commitments cost {} more than the same machines on demand", money.usd(Usd::ZERO - saved))
         } else {
             format!("Spot and commitments save {} against the same machines on demand", money.usd(saved))
         });
@@ -118,8 +115,7 @@ fn cost_groups(title: &str, name: &'static str, groups: &[CostGroup], money: Mon
     }
     let row = |group: &CostGroup| {
         let cost = group.cost_usd;
-        let mut cells =
-            vec![group.name.clone(), money.usd(cost.expected), money.usd(cost.p50), money.usd(cost.p90)];
+        let mut cells = vec![group.name.clone(), money.usd(cost.expected), money.usd(cost.p50), money.usd(cost.p90)];
         if has_budget {
             cells.push(group.budget_usd.map_or_else(|| "-".to_owned(), |amount| money.usd(amount)));
             cells.push(group.chance_within_budget.map_or_else(|| "-".to_owned(), format::probability));
@@ -151,7 +147,9 @@ fn unit_costs(budget: &Budget, most: usize) -> Option<Section> {
     let row = |(phase, costs): &(&PhaseFigures, UnitCosts)| {
         let busy = phase.gpu_utilization.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", share * 100.0));
         let mut cells = vec![phase.phase.clone(), money.usd(phase.cost_each_usd.expected), busy];
-        cells.extend(shown.iter().map(|(_, of)| of(costs).map_or_else(|| "-".to_owned(), |amount| small(amount, money))));
+        cells.extend(
+            shown.iter().map(|(_, of)| of(costs).map_or_else(|| "-".to_owned(), |amount| small(amount, money))),
+        );
         cells
     };
     let rows: Vec<Vec<String>> = counted.iter().take(most).map(row).collect();

@@ -3,7 +3,6 @@
 use gpuplan_budget::exchange::{Currency, Exchange};
 use gpuplan_units::Usd;
 
-use crate::page::document::Cell;
 use crate::text::format;
 
 /// Columns of a table in which some amounts are in the currency of `exchange`.
@@ -67,10 +66,5 @@ impl<'a> Money<'a> {
     /// For a chart in its currency.
     pub fn value(self, amount: Usd) -> f64 {
         self.units(amount).dollars()
-    }
-
-    /// Of a page: what is exact stays in dollars, as its name says.
-    pub fn cell(self, amount: Usd) -> Cell {
-        Cell::new(self.usd(amount), amount.to_string())
     }
 }

@@ -134,10 +134,12 @@ fn all(status: &BudgetStatus) -> Vec<Section> {
         section(title, columns(name, has_budget), rows.iter().map(|row| cells(row, has_budget, money)).collect())
     };
     let phases = status.by_phase.iter().map(|phase| phase_cells(phase, money)).collect();
-    let causes: Vec<Vec<String>> =
-        status.by_phase.iter().filter(|phase| phase.variance.total_usd != Usd::ZERO)
-            .map(|phase| cause_cells(phase, money))
-            .collect();
+    let causes: Vec<Vec<String>> = status
+        .by_phase
+        .iter()
+        .filter(|phase| phase.variance.total_usd != Usd::ZERO)
+        .map(|phase| cause_cells(phase, money))
+        .collect();
     [
         section("What the budget has to keep", rules_text::columns(), rules_text::rows(&status.rules, money)),
         section(

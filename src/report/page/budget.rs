@@ -186,9 +186,7 @@ fn key(budget: &Budget) -> Vec<KeyFigure> {
             value: shown.usd(cost.expected),
             note: format!("middle case {}", shown.usd(cost.p50)),
         },
-        KeyFigure {
-            name: "Nine of ten cases", value: format!("≤ {}", shown.usd(cost.p90)), note: "cost".to_owned()
-        },
+        KeyFigure { name: "Nine of ten cases", value: format!("≤ {}", shown.usd(cost.p90)), note: "cost".to_owned() },
     ];
     key.extend(budget.total.budget_usd.map(|limit| {
         KeyFigure {
@@ -260,7 +258,13 @@ pub fn report(budget: &Budget, now: Timestamp) -> Report {
     let made = budget.generated_at.map_or(String::new(), |at| format!(" made on {}", day_and_time(at)));
     let title = budget.name.clone().unwrap_or_else(|| "Budget".to_owned());
     let key = key(budget);
-    Report { title, lead: format!("A budget{made}, {} lines{}.", budget.lines.len(), shown.aside()), made_at: now, key, sections }
+    Report {
+        title,
+        lead: format!("A budget{made}, {} lines{}.", budget.lines.len(), shown.aside()),
+        made_at: now,
+        key,
+        sections,
+    }
 }
 
 /// From draws, which say neither never nor always.
@@ -317,9 +321,9 @@ fn group(id: &'static str, heading: &'static str, parts: &[&CostGroup], shown: M
     .in_currency(shown.currency());
     let row = |part: &CostGroup| {
         let mut cells = vec![Cell::text(&*part.name)];
-        cells.extend([part.cost_usd.p50, part.cost_usd.expected, part.cost_usd.p90].map(|usd| shown.cell(usd)));
+        cells.extend([part.cost_usd.p50, part.cost_usd.expected, part.cost_usd.p90].map(|usd| Cell::money(usd, shown)));
         if has_budget {
-            cells.push(part.budget_usd.map_or_else(Cell::none, |usd| shown.cell(usd)));
+            cells.push(part.budget_usd.map_or_else(Cell::none, |usd| Cell::money(usd, shown)));
             cells.push(part.chance_within_budget.map_or_else(Cell::none, chance_cell));
         }
         cells
@@ -367,8 +371,8 @@ fn phases(budget: &Budget) -> Section {
             Cell::text(&*phase.purchase),
             Cell::hours(phase.run_hours.expected),
             phase.gpu_utilization.map_or_else(Cell::none, Cell::share),
-            shown.cell(phase.cost_usd.expected),
-            shown.cell(phase.cost_usd.p90),
+            Cell::money(phase.cost_usd.expected, shown),
+            Cell::money(phase.cost_usd.p90, shown),
         ];
         if saves {
             cells.push(phase.saved_usd.as_deref().map_or_else(Cell::none, |text| money(text, shown)));
@@ -471,10 +475,7 @@ fn sensitivity(budget: &Budget) -> Section {
     };
     let chart = Chart::new(
         "What each adds to the total (dark) or saves (light), from a middle line at the expected cost",
-        format!(
-            "{} bars to both sides of a middle line, as long as what they add or save.",
-            table.rows.len()
-        ),
+        format!("{} bars to both sides of a middle line, as long as what they add or save.", table.rows.len()),
         ChartKind::Swings(SwingChart { swings: moving().map(swing).collect() }),
     )
     .in_currency(shown.currency());

@@ -12,7 +12,6 @@ use crate::page::budget::course::{Cumulative, SHARED, level, lines_over_months, 
 use crate::page::budget::{BudgetDocumentError, chance, chance_cell, in_words, read_versioned, rules};
 use crate::page::chart::{Chart, ChartKind, Part, PartsChart, Stroke};
 use crate::page::document::{Cell, Column, Figure, KeyFigure, Report, Section, Table, day};
-use crate::text::format;
 use gpuplan_budget::exchange::Exchange;
 use gpuplan_budget::portfolio::verdict::RuleResult;
 use gpuplan_units::{Quantiles, Usd};
@@ -200,7 +199,11 @@ fn course(status: &Status) -> Section {
     series.extend(status.total.budget_usd.map(|limit| level(limit, status.by_month.len(), shown)));
     let chart = lines_over_months(
         "All months added up, against what was planned and the budget",
-        format!("Lines over {} months from zero to {}.", status.by_month.len(), shown.usd(status.total.at_completion_usd)),
+        format!(
+            "Lines over {} months from zero to {}.",
+            status.by_month.len(),
+            shown.usd(status.total.at_completion_usd)
+        ),
         status.by_month.first().map_or("the first month", |row| &row.name),
         series,
         shown,
@@ -211,8 +214,8 @@ fn course(status: &Status) -> Section {
         status.cumulative.iter().map(|until| (until.month.as_str(), until.cost_usd.p90)).collect();
     let rows = status.by_month.iter().map(|row| {
         all = (all.0 + row.planned_usd, all.1 + row.at_completion_usd);
-        let p90 = until.get(row.name.as_str()).map_or_else(Cell::none, |p90| shown.cell(*p90));
-        vec![Cell::text(&*row.name), shown.cell(all.0), shown.cell(all.1), p90]
+        let p90 = until.get(row.name.as_str()).map_or_else(Cell::none, |p90| Cell::money(*p90, shown));
+        vec![Cell::text(&*row.name), Cell::money(all.0, shown), Cell::money(all.1, shown), p90]
     });
     let table = Table {
         id: "cumulative",
@@ -263,9 +266,11 @@ fn group(id: &'static str, heading: &'static str, table: &'static str, rows: &[R
     .in_currency(shown.currency());
     let cells = |row: &Row| {
         let mut cells = vec![Cell::text(&*row.name)];
-        cells.extend([row.planned_usd, row.spent_usd, row.to_go_usd, row.at_completion_usd].map(|usd| shown.cell(usd)));
+        cells.extend(
+            [row.planned_usd, row.spent_usd, row.to_go_usd, row.at_completion_usd].map(|usd| Cell::money(usd, shown)),
+        );
         if has_budget {
-            cells.push(row.budget_usd.map_or_else(Cell::none, |usd| shown.cell(usd)));
+            cells.push(row.budget_usd.map_or_else(Cell::none, |usd| Cell::money(usd, shown)));
             cells.push(row.chance_within_budget.map_or_else(Cell::none, chance_cell));
         }
         cells
@@ -297,7 +302,7 @@ fn phases(status: &Status) -> Section {
             Cell::text(&**name),
             Cell::new(format!("{:.1} of {}{late}", phase.done, phase.repeats), phase.done.to_string()),
         ];
-        cells.extend([planned_usd, spent_usd, to_go_usd, at_completion_usd].map(|amount| shown.cell(*amount)));
+        cells.extend([planned_usd, spent_usd, to_go_usd, at_completion_usd].map(|amount| Cell::money(*amount, shown)));
         cells
     };
     let mut phases: Vec<&Phase> = status.by_phase.iter().collect();
@@ -320,7 +325,7 @@ fn phases(status: &Status) -> Section {
 
 /// `None`: all was spent as it was planned.
 fn causes(status: &Status) -> Option<Section> {
-    let shown = status.shown();
+    let money = status.shown();
     const NAMES: [(&str, &str); 9] = [
         ("total_usd", "Difference"),
         ("timing_usd", "Timing"),
@@ -341,7 +346,7 @@ fn causes(status: &Status) -> Option<Section> {
     // A cause that explains nothing anywhere has no column.
     let is_shown = |cause: &str| other.iter().any(|phase| amount(phase, cause) != Usd::ZERO);
     let shown: Vec<(&'static str, &'static str)> = NAMES.into_iter().filter(|(cause, _)| is_shown(cause)).collect();
-    let change = |amount: Usd| Cell::new(shown.change(amount), amount.to_string());
+    let change = |amount: Usd| Cell::new(money.change(amount), amount.to_string());
     let cells = |phase: &&Phase| {
         let name = std::iter::once(Cell::text(&*phase.row.name));
         name.chain(shown.iter().map(|(cause, _)| change(amount(phase, cause)))).collect()
@@ -372,7 +377,7 @@ fn stands_out(status: &Status) -> Option<Section> {
             "not-planned" => "belongs to no phase of the portfolio".to_owned(),
             _ => "its months are over, and it is not done".to_owned(),
         };
-        vec![Cell::text(&*anomaly.run), Cell::text(what), shown.cell(anomaly.usd)]
+        vec![Cell::text(&*anomaly.run), Cell::text(what), Cell::money(anomaly.usd, shown)]
     };
     let mut anomalies: Vec<&Anomaly> = status.anomalies.iter().collect();
     anomalies.sort_by_key(|anomaly| Reverse(anomaly.usd));

@@ -28,7 +28,8 @@ impl Reader<'_> {
             if currency == Currency::USD {
                 return Ok(None);
             }
-            let detail = format!("currency is `{currency}`, and every price is in US dollars: no rate of exchange is assumed");
+            let detail =
+                format!("currency is `{currency}`, and every price is in US dollars: no rate of exchange is assumed");
             let hint = format!(
                 "exchange = {{ usd_per_unit = \"RATE\", source = \"ECB reference rate\", as_of = 2026-10-30 }}, with the dollars that one {currency} is"
             );
@@ -36,12 +37,20 @@ impl Reader<'_> {
         };
         let line = self.line(section);
         if currency == Currency::USD {
-            return Err(PortfolioError::at(line, "prices are in US dollars: they need no rate of exchange", "take `exchange` out"));
+            return Err(PortfolioError::at(
+                line,
+                "prices are in US dollars: they need no rate of exchange",
+                "take `exchange` out",
+            ));
         }
         let section = section.get_ref();
         let mut wanted = Wanted::default();
         let rate = wanted.key("usd_per_unit", "\"RATE\"", section.usd_per_unit.as_ref());
-        let source = wanted.key("source", "\"ECB reference rate\"", section.source.clone().filter(|text| !text.trim().is_empty()));
+        let source = wanted.key(
+            "source",
+            "\"ECB reference rate\"",
+            section.source.clone().filter(|text| !text.trim().is_empty()),
+        );
         let as_of = wanted.key("as_of", "2026-10-30", section.as_of.as_ref());
         let (Some(rate), Some(source), Some(as_of)) = (rate, source, as_of) else {
             return Err(wanted.error(line, "`exchange` needs"));
@@ -57,7 +66,9 @@ impl Reader<'_> {
 
     pub fn money(&self, key: &str, stated: &Spanned<Scalar>) -> Read<Usd> {
         let number = self.number(key, stated)?;
-        let refused = |detail: String, meant: String| PortfolioError::at(self.line(stated), detail, format!("{key} = \"{meant}\""));
+        let refused = |detail: String, meant: String| {
+            PortfolioError::at(self.line(stated), detail, format!("{key} = \"{meant}\""))
+        };
         // `20.000` is twenty thousand where a point groups digits, and nobody budgets thousandths of a unit.
         if let Some((whole, part)) = number.split_once('.').filter(|(_, part)| part.len() == 3)
             && (1..=3).contains(&whole.trim_start_matches('$').len())
@@ -108,7 +119,8 @@ impl Reader<'_> {
 
     /// An amount of another currency in a portfolio in dollars; `None`: it is none of a currency that is known.
     fn other_currency(&self, key: &str, stated: &Spanned<Scalar>, text: &str) -> Option<PortfolioError> {
-        let is_of_number = |c: char| c.is_ascii_digit() || c.is_whitespace() || matches!(c, '.' | ',' | '_' | '-' | '+');
+        let is_of_number =
+            |c: char| c.is_ascii_digit() || c.is_whitespace() || matches!(c, '.' | ',' | '_' | '-' | '+');
         let currency = Currency::called(text.trim_matches(is_of_number)).filter(|called| *called != Currency::USD)?;
         let detail = format!("{key}: `{text}` is in {currency}, and the portfolio is in US dollars");
         let hint = format!("currency = \"{currency}\" with its rate in `exchange`, or {key} in dollars");

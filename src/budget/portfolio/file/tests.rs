@@ -197,7 +197,10 @@ fn amounts_of_another_currency_are_dollars_at_the_rate_that_is_stated() {
     let good = GOOD.replace("after = [\"base\"]", "");
     let euro = good.replace("currency = \"USD\"\n", &format!("currency = \"EUR\"\n{rate}"));
     let portfolio = Portfolio::read(&euro).unwrap();
-    assert_eq!(portfolio.exchange.as_ref().unwrap().words(), "EUR at 1.0842 US dollars (ECB reference rate, 2026-10-30)");
+    assert_eq!(
+        portfolio.exchange.as_ref().unwrap().words(),
+        "EUR at 1.0842 US dollars (ECB reference rate, 2026-10-30)"
+    );
     // 120,000 and 90,000 euros; a price that says dollars stays one.
     assert_eq!(portfolio.budget.unwrap().to_string(), "130104.00");
     assert_eq!(portfolio.teams[0].budget.unwrap().to_string(), "97578.00");
@@ -224,7 +227,10 @@ fn a_rate_of_exchange_is_never_assumed_and_amounts_are_what_they_say() {
     };
     let (line, detail, hint) = with("EUR", "");
     assert_eq!((line, detail.contains("no rate of exchange is assumed")), (2, true), "{detail}");
-    assert!(hint.starts_with("exchange = { usd_per_unit = \"RATE\"") && hint.contains("dollars that one EUR is"), "{hint}");
+    assert!(
+        hint.starts_with("exchange = { usd_per_unit = \"RATE\"") && hint.contains("dollars that one EUR is"),
+        "{hint}"
+    );
     for (word, code) in [("euro", "EUR"), ("€", "EUR"), ("eur", "EUR"), ("usd", "USD"), ("bitcoins", "USD")] {
         assert_eq!(with(word, "").2, format!("currency = \"{code}\""), "{word}");
     }
@@ -252,7 +258,10 @@ fn a_rate_of_exchange_is_never_assumed_and_amounts_are_what_they_say() {
         assert!(Portfolio::read(&text.replace(&format!("\"{amount}\""), &format!("\"{meant}\""))).is_ok(), "{meant}");
     }
     let dollars = |amount: &str| refused(&good.replace("budget = \"120,000\"", &format!("budget = \"{amount}\"")));
-    assert_eq!((dollars("20k").2, dollars("1.5m").2), ("budget = \"20000\"".to_owned(), "budget = \"1500000\"".to_owned()));
+    assert_eq!(
+        (dollars("20k").2, dollars("1.5m").2),
+        ("budget = \"20000\"".to_owned(), "budget = \"1500000\"".to_owned())
+    );
     let (_, detail, hint) = dollars("€20,000");
     assert_eq!(detail, "budget: `€20,000` is in EUR, and the portfolio is in US dollars");
     assert!(hint.starts_with("currency = \"EUR\" with its rate"), "{hint}");

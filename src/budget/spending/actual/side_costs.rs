@@ -57,7 +57,10 @@ impl RunFacts {
         let charge = self.side_cost(price, bytes / price.unit_bytes, format!("{}/data-out", self.machine_id(machine)));
         let (start, end) = (rented.from, rented.from);
         let assumption = if price.cloud == rented.cloud {
-            format!("all of the data, once on each machine, out of {}; no list says what another region is charged", price.region)
+            format!(
+                "all of the data, once on each machine, out of {}; no list says what another region is charged",
+                price.region
+            )
         } else {
             format!("all of the data, once on each machine, out of {}", price.cloud)
         };

@@ -64,7 +64,8 @@ pub fn added_up(months: &[Cumulative], budget: Option<Usd>, shown: Money) -> Opt
         shown,
     );
     let row = |until: &Cumulative| {
-        let costs = [until.cost_usd.p50, until.cost_usd.expected, until.cost_usd.p90].map(|usd| shown.cell(usd));
+        let costs =
+            [until.cost_usd.p50, until.cost_usd.expected, until.cost_usd.p90].map(|usd| Cell::money(usd, shown));
         std::iter::once(Cell::text(&*until.month)).chain(costs).collect()
     };
     let table = Table {
@@ -108,7 +109,7 @@ pub fn by_team(lines: &[BudgetLine], shown: Money) -> Option<Figure> {
     )
     .in_currency(shown.currency());
     let rows = months.iter().flat_map(|(month, of_team)| {
-        of_team.iter().map(move |(team, cost)| vec![Cell::text(*month), Cell::text(*team), shown.cell(*cost)])
+        of_team.iter().map(move |(team, cost)| vec![Cell::text(*month), Cell::text(*team), Cell::money(*cost, shown)])
     });
     let table = Table {
         id: "month-by-team",

@@ -7,7 +7,8 @@ use gpuplan_budget::portfolio::verdict::{RuleResult, Verdict};
 
 /// `None`: there are no rules.
 pub fn section(rules: &[RuleResult], shown: Money) -> Option<Section> {
-    let row = |rule: &RuleResult| vec![Cell::text(asked(rule, shown)), Cell::text(found(rule)), Cell::text(verdict(rule))];
+    let row =
+        |rule: &RuleResult| vec![Cell::text(asked(rule, shown)), Cell::text(found(rule)), Cell::text(verdict(rule))];
     let table = Table {
         id: "rule",
         caption: "Each rule, what was found, and what comes of it".to_owned(),
