@@ -80,6 +80,22 @@ impl Currency {
         CALLED.iter().find(|(_, words)| words.contains(&word)).and_then(|(code, _)| Self::parse(code))
     }
 
+    /// The text without its sign, name or code before or behind it; as it is where none of them stands there.
+    pub fn taken_from(self, text: &str) -> String {
+        let (text, lower) = (text.trim(), text.trim().to_lowercase());
+        let code = self.to_string();
+        let known = CALLED.iter().find(|(known, _)| *known == code).map_or(&[][..], |(_, words)| *words);
+        let mut words: Vec<String> = known.iter().map(|word| (*word).to_owned()).chain([code.to_lowercase()]).collect();
+        // The longest first: `us dollar` before `dollar`.
+        words.sort_by_key(|word| std::cmp::Reverse(word.len()));
+        let rest = words.iter().find_map(|word| {
+            let behind = || lower.strip_suffix(&**word).map(|rest| 0..rest.len());
+            lower.strip_prefix(&**word).map(|_| word.len()..lower.len()).or_else(behind)
+        });
+        // Letters of which small ones are longer are no part of a number.
+        rest.and_then(|range| text.get(range)).unwrap_or(text).trim().to_owned()
+    }
+
     /// What stands before an amount: `$`, `€`, `£`, else the code and a space.
     pub fn prefix(self) -> String {
         match &self.0 {
@@ -277,6 +293,12 @@ mod tests {
             assert_eq!(Currency::meant(word), Currency::parse(code), "{word}");
         }
         assert_eq!(Currency::meant("gold"), None);
+        let bare = |code: &str, text: &str| Currency::parse(code).unwrap().taken_from(text);
+        for text in ["€20k", "20k €", "20k EUR", "eur 20k", "20k"] {
+            assert_eq!(bare("EUR", text), "20k", "{text}");
+        }
+        assert_eq!((bare("INR", "₹ 40,00,000"), bare("NOK", "nok 7")), ("40,00,000".to_owned(), "7".to_owned()));
+        assert_eq!(bare("EUR", "İ€"), "İ€");
         assert_eq!(["EUR", "CHF"].map(|code| Currency::parse(code).unwrap().prefix()), ["€", "CHF "]);
         for wrong in ["0", "1000.01"] {
             assert_eq!(ExchangeRate::new(Usd::parse(wrong).unwrap()), None, "{wrong}");

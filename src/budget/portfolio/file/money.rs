@@ -78,13 +78,13 @@ impl Reader<'_> {
             return Err(refused(detail, format!("{whole}{part}")));
         }
         let amount = parse_amount(&number).map_err(|error| {
-            let Some((currency, _)) = self.exchange else {
-                return self.other_currency(key, stated, &number).unwrap_or_else(|| {
-                    refused(format!("{key}: {error}"), nearest::amount(&number).unwrap_or_else(|| "120000".to_owned()))
-                });
-            };
-            let detail = format!("{key}: `{number}` is not an amount in {currency}, such as 120000");
-            refused(detail, nearest::amount(&number).unwrap_or_else(|| "120000".to_owned()))
+            self.other_currency(key, stated, &number).unwrap_or_else(|| {
+                let detail = match self.exchange {
+                    None => format!("{key}: {error}"),
+                    Some((currency, _)) => format!("{key}: `{number}` is not an amount in {currency}, such as 120000"),
+                };
+                refused(detail, nearest::amount(&number).unwrap_or_else(|| "120000".to_owned()))
+            })
         })?;
         Ok(self.exchange.map_or(amount, |(_, rate)| rate.to_usd(Units::from_billionths(amount.nanos()))))
     }
@@ -117,13 +117,18 @@ impl Reader<'_> {
         })
     }
 
-    /// An amount of another currency in a portfolio in dollars; `None`: it is none of a currency that is known.
+    /// An amount of another currency than the portfolio's; `None`: it is none of a currency that is known.
     fn other_currency(&self, key: &str, stated: &Spanned<Scalar>, text: &str) -> Option<PortfolioError> {
         let is_of_number =
             |c: char| c.is_ascii_digit() || c.is_whitespace() || matches!(c, '.' | ',' | '_' | '-' | '+');
-        let currency = Currency::called(text.trim_matches(is_of_number)).filter(|called| *called != Currency::USD)?;
-        let detail = format!("{key}: `{text}` is in {currency}, and the portfolio is in US dollars");
-        let hint = format!("currency = \"{currency}\" with its rate in `exchange`, or {key} in dollars");
+        let own = self.exchange.map_or(Currency::USD, |(currency, _)| currency);
+        let currency = Currency::called(text.trim_matches(is_of_number)).filter(|called| *called != own)?;
+        let detail = format!("{key}: `{text}` is in {currency}, and the portfolio is in {own}");
+        let hint = if own == Currency::USD {
+            format!("currency = \"{currency}\" with its rate in `exchange`, or {key} in US dollars")
+        } else {
+            format!("{key} in {own}")
+        };
         Some(PortfolioError::at(self.line(stated), detail, hint))
     }
 
@@ -131,14 +136,7 @@ impl Reader<'_> {
     fn number(&self, key: &str, stated: &Spanned<Scalar>) -> Read<String> {
         let text = stated.get_ref().to_string();
         let Some((currency, rate)) = self.exchange else { return Ok(text) };
-        let (code, sign) = (currency.to_string(), currency.prefix());
-        let marks = [sign.trim(), &code];
-        let bare = |text: &str| {
-            let before = marks.iter().find_map(|mark| text.strip_prefix(mark));
-            let behind = marks.iter().find_map(|mark| text.strip_suffix(mark));
-            before.or(behind).unwrap_or(text).trim().to_owned()
-        };
-        let number = bare(text.trim());
+        let number = currency.taken_from(&text);
         if number.contains('$') || number.to_ascii_lowercase().contains("usd") {
             let dollars = nearest::amount(&number).and_then(|amount| parse_amount(&amount).ok());
             let meant = dollars.map_or_else(|| "120000".to_owned(), |usd| cents(rate.to_units(usd)));

@@ -257,12 +257,14 @@ fn a_rate_of_exchange_is_never_assumed_and_amounts_are_what_they_say() {
         assert_eq!(refused(&text).2, format!("budget = \"{meant}\""), "{amount}: {}", refused(&text).1);
         assert!(Portfolio::read(&text.replace(&format!("\"{amount}\""), &format!("\"{meant}\""))).is_ok(), "{meant}");
     }
+    let pounds = refused(&euro.replace("budget = \"120,000\"", "budget = \"£20,000\""));
+    assert_eq!(pounds.1, "budget: `£20,000` is in GBP, and the portfolio is in EUR");
     let dollars = |amount: &str| refused(&good.replace("budget = \"120,000\"", &format!("budget = \"{amount}\"")));
     assert_eq!(
         (dollars("20k").2, dollars("1.5m").2),
         ("budget = \"20000\"".to_owned(), "budget = \"1500000\"".to_owned())
     );
     let (_, detail, hint) = dollars("€20,000");
-    assert_eq!(detail, "budget: `€20,000` is in EUR, and the portfolio is in US dollars");
+    assert_eq!(detail, "budget: `€20,000` is in EUR, and the portfolio is in USD");
     assert!(hint.starts_with("currency = \"EUR\" with its rate"), "{hint}");
 }
