@@ -325,7 +325,6 @@ fn phases(status: &Status) -> Section {
 
 /// `None`: all was spent as it was planned.
 fn causes(status: &Status) -> Option<Section> {
-    let money = status.shown();
     const NAMES: [(&str, &str); 9] = [
         ("total_usd", "Difference"),
         ("timing_usd", "Timing"),
@@ -337,6 +336,7 @@ fn causes(status: &Status) -> Option<Section> {
         ("bill_usd", "Bill"),
         ("other_usd", "Other"),
     ];
+    let money = status.shown();
     let amount = |phase: &Phase, cause: &str| {
         phase.variance.get(cause).and_then(|text| Usd::parse_signed(text).ok()).unwrap_or_default()
     };
