@@ -8,6 +8,7 @@ mod budget;
 #[cfg(all(feature = "cuda", target_os = "linux"))]
 mod card;
 mod costs;
+mod currency;
 mod diff;
 mod examples;
 mod export;

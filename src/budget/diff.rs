@@ -6,7 +6,6 @@ mod figure;
 pub mod guardrail;
 mod plans;
 mod prices;
-mod recommended;
 mod rented;
 
 use serde_json::Value;

@@ -3,6 +3,7 @@
 pub mod bill;
 pub mod charge;
 pub mod diff;
+pub mod exchange;
 pub mod ledger;
 pub mod portfolio;
 mod spending;

@@ -25,6 +25,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
+use crate::exchange::Exchange;
 use crate::portfolio::calendar::Month;
 use crate::portfolio::commitment::Commitment;
 use crate::portfolio::rules::{BudgetRule, SpentSoFar};
@@ -38,6 +39,8 @@ use gpuplan_workload::file::LimitsSection;
 #[derive(Clone, Debug)]
 pub struct Portfolio {
     pub name: String,
+    /// The currency in which it is stated and shown; every amount here is in dollars. `None`: dollars.
+    pub exchange: Option<Exchange>,
     pub tax: Tax,
     /// Of everything.
     pub budget: Option<Usd>,
@@ -179,6 +182,7 @@ impl Portfolio {
         };
         Self {
             name: name.to_owned(),
+            exchange: None,
             tax: Tax::default(),
             budget: None,
             rules: Vec::new(),

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::exchange::Exchange;
 use crate::portfolio::budget::{Budget, CumulativeCost, Period, budget};
 use crate::portfolio::calendar::Month;
 use crate::portfolio::planned::PhaseCost;
@@ -37,8 +38,11 @@ pub struct BudgetStatus {
     pub version: u32,
     pub generated_at: Timestamp,
     pub name: String,
-    /// Of every amount: `USD`.
+    /// Of every amount: `USD`; those whose name says `in_currency` are of `exchange`.
     pub currency: &'static str,
+    /// The currency in which the portfolio is stated, and in which people are shown the status; absent: dollars.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exchange: Option<Exchange>,
     pub tax: String,
     #[serde(flatten)]
     pub period: Period,
@@ -119,6 +123,7 @@ pub fn status(
         generated_at: now,
         name: portfolio.name.clone(),
         currency: "USD",
+        exchange: portfolio.exchange.clone(),
         tax: to_go.tax.clone(),
         period: Period { start: portfolio.start, months: portfolio.months },
         planned_from: planned.source.clone(),

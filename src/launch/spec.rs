@@ -209,13 +209,13 @@ impl RunSpec {
         Usd::from_dollars(whole + once)
     }
 
-    /// A place as the controller takes it: what a machine there costs with its disk, and the data that it fetches from another cloud.
+    /// A place as the controller takes it: what a machine there costs with its disk, and the data that it fetches from elsewhere.
     pub fn choice(&self, offered: &Offered) -> Rentable {
         let side = |of: Side| {
             let beside = self.expected.iter().flat_map(|expected| &expected.beside);
-            let is_there = |price: &&SidePrice| {
-                of != Side::Disk || (&price.cloud, &price.region) == (&offered.pool.cloud, &offered.pool.region)
-            };
+            // A disk is paid where it is; data only where it is not.
+            let is_there =
+                |price: &&SidePrice| price.is_in(&offered.pool.cloud, &offered.pool.region) == (of == Side::Disk);
             beside
                 .filter(|price| price.of == of)
                 .filter(is_there)

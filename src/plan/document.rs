@@ -15,6 +15,7 @@ pub mod reading;
 pub mod record;
 pub mod refused;
 pub mod remark;
+pub mod view;
 pub mod words;
 pub mod workload;
 
@@ -42,6 +43,7 @@ pub use record::step::{LayoutRecord, StepPart, StepRecord, time_parts};
 pub use record::{Explanation, PlanRecord};
 pub use refused::{FindingRecord, RejectionRecord, TermsOutcome, TermsRecord};
 pub use remark::Remark;
+pub use view::{PlanView, Recommended};
 pub use words::Words;
 pub use workload::{AskedServing, InputsRecord, WorkloadRecord, stated};
 
@@ -218,6 +220,22 @@ impl AnyDocument {
         }
     }
 
+    /// All that it recommends, in the order of its phases.
+    ///
+    /// # Errors
+    ///
+    /// Where it recommends nothing, or nothing for one of its phases.
+    pub fn recommended(&self) -> Result<Vec<Recommended<'_>>, DocumentError> {
+        if let Some(all) = self.phases() {
+            return all.phases.iter().map(PhaseRecord::recommended).collect();
+        }
+        let plan = match self {
+            Self::Gpu(document) => document.pick(None)?.view(),
+            Self::Processing(document) => document.plans.pick(None)?.view(),
+        };
+        Ok(vec![Recommended { phase: "", plan }])
+    }
+
     /// Name of the workload, what its file and the flags say of it, and their limits: without what nobody gave.
     pub fn asked(&self) -> (&str, &Map<String, Value>, &Map<String, Value>) {
         match self {
@@ -269,30 +287,39 @@ impl AnyDocument {
     /// What a document of several phases says of this one. `hands_over` is what the next phase gets from it, `deadline` its part of a
     /// deadline of all.
     pub fn into_phase(self, name: &str, hands_over: Option<Bytes>, deadline: Option<Hours>) -> PhaseRecord {
-        let (name, hands_over_bytes, deadline_hours) = (name.to_owned(), hands_over, deadline);
-        match self {
-            Self::Gpu(document) => PhaseRecord {
-                name,
-                hands_over_bytes,
-                deadline_hours,
-                recommendation: document.plans.recommendation.map(|plan| AnyPlan::Gpu(Box::new(plan))),
-                notes: document.notes,
-                warnings: document.warnings,
-                assumed: document.workload.assumed,
-                assumptions: document.workload.assumptions,
-            },
-            Self::Processing(document) => PhaseRecord {
-                name,
-                hands_over_bytes,
-                deadline_hours,
-                recommendation: document.plans.recommendation.map(|plan| AnyPlan::Processing(Box::new(plan))),
-                notes: document.notes,
-                warnings: document.warnings,
-                assumed: document.workload.assumed,
-                assumptions: document.workload.assumptions,
-            },
+        let (recommendation, alternatives) = match &self {
+            Self::Gpu(document) => recommended_and_elsewhere(&document.plans),
+            Self::Processing(document) => recommended_and_elsewhere(&document.plans),
+        };
+        let (notes, warnings, assumed, assumptions) = match self {
+            Self::Gpu(document) => {
+                (document.notes, document.warnings, document.workload.assumed, document.workload.assumptions)
+            }
+            Self::Processing(document) => {
+                (document.notes, document.warnings, document.workload.assumed, document.workload.assumptions)
+            }
+        };
+        PhaseRecord {
+            name: name.to_owned(),
+            hands_over_bytes: hands_over,
+            deadline_hours: deadline,
+            recommendation,
+            alternatives,
+            notes,
+            warnings,
+            assumed,
+            assumptions,
         }
     }
+}
+
+/// The recommended plan, and the cheapest on each other cloud.
+fn recommended_and_elsewhere<P: RecordedPlan + Clone + Into<AnyPlan>>(
+    plans: &Plans<P>,
+) -> (Option<AnyPlan>, Vec<AnyPlan>) {
+    let best = plans.recommendation.as_ref();
+    let elsewhere = best.map(|best| plans.on_other_clouds(best)).unwrap_or_default();
+    (best.cloned().map(Into::into), elsewhere.into_iter().cloned().map(Into::into).collect())
 }
 
 #[cfg(test)]

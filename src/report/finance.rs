@@ -8,6 +8,7 @@ pub mod costs;
 pub mod diff_text;
 pub mod focus;
 pub mod mine;
+pub mod money;
 pub mod rules_text;
 pub mod sections;
 pub mod status_text;

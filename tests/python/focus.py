@@ -29,6 +29,7 @@ NOT_OURS = {
     "InvoiceId-C-004-C": "of charges without an invoice; the validator demands it of those that have one too, and with the next rule of every file",
     "BillingAccountId-C-002-M": "a table of text has no types: the validator takes an account whose number is all digits for a number",
     "InvoiceId-C-005-C": "a forecast, and a bill of a month that is not closed, have no invoice yet; the rule is for those that have",
+    "CommitmentDiscountStatus-C-005-M": "each row is Used or Unused, as it asks; the validator demands that all rows of a file are the same one",
     "CommitmentDiscountStatus-C-004-C": "demanded of rows without a commitment too, though its own text excepts them",
 }
 # The columns of a currency that prices are in: all prices here are in the currency of the bill, for which the column is absent.

@@ -1,8 +1,8 @@
 //! One cell of an export, whoever wrote it: names of columns, moments, exact numbers in JSON.
 
-use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 
 /// Letters and digits alone: `lineItem/UnblendedCost` and `line_item_unblended_cost` are one column.
 pub fn normalized(name: &str) -> String {
@@ -61,6 +61,11 @@ pub fn numbers_as_text(json: &str) -> String {
         out.push('"');
     }
     out
+}
+
+/// The end of usage whose export says its beginning alone: exports without hours are by the day.
+pub fn a_day_after(start: Timestamp) -> Timestamp {
+    start.checked_add(SignedDuration::from_hours(24)).unwrap_or(Timestamp::MAX)
 }
 
 #[cfg(test)]

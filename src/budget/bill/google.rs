@@ -4,7 +4,7 @@ use std::io::BufRead;
 
 use serde_json::Value;
 
-use crate::bill::cell::{numbers_as_text, parse_moment, parse_period};
+use crate::bill::cell::{a_day_after, numbers_as_text, parse_moment, parse_period};
 use crate::bill::dimensions::{self, Dimensions, RunTag};
 use crate::bill::export::{BillError, Format, Position};
 use crate::bill::item::{Labels, classify};
@@ -37,7 +37,7 @@ pub fn read(file: &str, mut lines: impl BufRead, sums: &mut Sums) -> Result<(), 
         let currency = row["currency"].as_str().unwrap_or_default();
         let run = sums.mark.run_of(&row["labels"]);
         if run.is_none() {
-            sums.add_others(currency, bill_lines(file, number, &row, None, &sums.mark).unwrap_or_default());
+            sums.add_others(currency, bill_lines(file, number, &row, None, &sums.mark));
             continue;
         }
         sums.ours += 1;
@@ -130,7 +130,8 @@ fn bill_lines(
         dimensions: dimensions_of(row, run.is_some(), labels.usage, mark),
         run,
         start,
-        end: time("usage_end_time")?.max(start),
+        // As in a table: where an export does not say, usage is of a day.
+        end: if row["usage_end_time"].is_null() { a_day_after(start) } else { time("usage_end_time")?.max(start) },
         item: classify(Format::Google, labels),
         hours: None,
         billed: amount("cost", text("cost")?)?,
@@ -184,6 +185,20 @@ mod tests {
         let amounts: Vec<String> =
             bills[0].charges.iter().map(|charge| charge.costs.billed.unwrap().to_string()).collect();
         assert_eq!(amounts, ["1.23456789", "-0.0015"]);
+    }
+
+    #[test]
+    fn usage_without_an_end_is_of_a_day_and_what_cannot_be_read_of_nobody_is_named_once() {
+        let row = ROW
+            .replace('\n', "")
+            .replace(r#""usage_end_time":"2026-10-01T01:00:00Z","#, "")
+            .replace("gpuplan_run", "team");
+        let found = sums(&row).unwrap();
+        assert_eq!((found.lines, found.ours, found.unread, found.first_unread), (1, 0, 0, None));
+        let broken = row.replace("usage_start_time", "start");
+        let found = sums(&format!("{broken}\n{broken}")).unwrap();
+        let first = "bill.json line 1, column `usage_start_time`: it is missing";
+        assert_eq!((found.unread, found.first_unread.as_deref()), (2, Some(first)));
     }
 
     #[test]

@@ -6,8 +6,9 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::bill::dimensions::{Dimensions, RunTag};
-use crate::bill::export::ImportedBill;
+use crate::bill::export::{BillError, ImportedBill};
 use crate::charge::{Allocation, Charge, Costs, Invoice, Item, Nature, Resource, utc_day};
+use crate::exchange::ExchangeRate;
 use gpuplan_hardware::{CloudId, Hardware};
 use gpuplan_units::{FineUsd, Usd};
 
@@ -69,6 +70,8 @@ pub struct Sums {
     pub without_period: u64,
     /// Lines of no run that cannot be read, or are in a currency without a rate; nothing is known of their amounts.
     pub unread: u64,
+    /// What is wrong with the first of them that cannot be read.
+    pub first_unread: Option<String>,
     /// Their currencies that have no rate.
     pub unrated: BTreeSet<String>,
     /// By what lines are of runs.
@@ -77,24 +80,10 @@ pub struct Sums {
     pub rates: BTreeMap<String, ExchangeRate>,
 }
 
-/// What one unit of a currency is in US dollars, in billionths.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ExchangeRate(i128);
-
-impl ExchangeRate {
-    /// `EUR=1.0842`: of the currency, how many dollars it is. `None`: it is no rate.
-    pub fn parse(text: &str) -> Option<(String, Self)> {
-        let (currency, rate) = text.split_once('=')?;
-        let currency = currency.trim().to_ascii_uppercase();
-        let is_code = currency.len() == 3 && currency.bytes().all(|letter| letter.is_ascii_uppercase());
-        let rate = Usd::parse(rate.trim()).ok().filter(|rate| *rate > Usd::ZERO)?;
-        (is_code && currency != "USD").then_some((currency, Self(rate.nanos())))
-    }
-}
-
 impl BillLine {
     /// From another currency. `None`: beyond counting.
-    fn converted(self, ExchangeRate(billionths): ExchangeRate) -> Option<Self> {
+    fn converted(self, rate: ExchangeRate) -> Option<Self> {
+        let billionths = rate.billionths();
         let other = |amount: Option<FineUsd>| match amount {
             None => Some(None),
             Some(amount) => amount.times_billionths(billionths).map(Some),
@@ -129,7 +118,11 @@ impl Sums {
     }
 
     /// A line of no run, with its credits. Nothing of it is worth refusing a bill for.
-    pub fn add_others(&mut self, currency: &str, lines: Vec<BillLine>) {
+    pub fn add_others(&mut self, currency: &str, lines: Result<Vec<BillLine>, BillError>) {
+        let lines = lines.unwrap_or_else(|error| {
+            self.first_unread.get_or_insert_with(|| error.to_string());
+            Vec::new()
+        });
         let is_known = self.knows(currency) && !lines.is_empty();
         let is_code = currency.len() == 3 && currency.bytes().all(|letter| letter.is_ascii_alphabetic());
         if is_code && !self.knows(currency) {

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::io::BufRead;
 
 use csv::{ReaderBuilder, StringRecord};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::bill::cell::{braced, normalized, numbers_as_text, parse_moment, parse_period};
+use crate::bill::cell::{a_day_after, braced, normalized, numbers_as_text, parse_moment, parse_period};
 use crate::bill::columns::{AmountColumns, Columns, EffectiveColumns, FeeColumns, Header, RunColumns, UsageColumns};
 use crate::bill::dimensions::{self, Dimensions, RunTag};
 use crate::bill::export::{BillError, Format, Position};
@@ -43,8 +43,7 @@ impl<'a> Table<'a> {
         let currency = row.text(Some(self.columns.amounts.currency));
         let tags = Tags::of(&row, &self.columns.run, &sums.mark)?;
         let Some(run) = tags.run else {
-            let lines = bill_lines(&row, &self.columns, None, tags.own);
-            sums.add_others(currency, lines.unwrap_or_default());
+            sums.add_others(currency, bill_lines(&row, &self.columns, None, tags.own));
             return Ok(());
         };
         sums.ours += 1;
@@ -180,7 +179,7 @@ fn bill_lines(
     let start = row.time(columns.start)?;
     let end = match columns.end.filter(|column| !row.text(Some(*column)).is_empty()) {
         Some(column) => row.time(column)?,
-        None => start.checked_add(SignedDuration::from_hours(24)).unwrap_or(Timestamp::MAX),
+        None => a_day_after(start),
     };
     let usage = &columns.usage;
     let labels =

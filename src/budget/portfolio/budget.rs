@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::charge::{Allocation, Charge, Costs, Nature, Resource};
+use crate::exchange::{Exchange, Units};
 use crate::portfolio::assignment::{Assignment, assign};
 use crate::portfolio::budget::held::held_machines;
 pub use crate::portfolio::budget::held::{HeldMachines, PoolFigures};
@@ -53,8 +54,11 @@ pub struct Budget {
     pub version: u32,
     pub generated_at: Timestamp,
     pub name: String,
-    /// Of every amount: `USD`.
+    /// Of every amount: `USD`; those whose name says `in_currency` are of `exchange`.
     pub currency: &'static str,
+    /// The currency in which the portfolio is stated, and in which people are shown the budget; absent: dollars.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exchange: Option<Exchange>,
     /// `excluded`, or the share that is in every amount but the figures of phases, which are before tax.
     pub tax: String,
     #[serde(flatten)]
@@ -88,6 +92,9 @@ pub struct Budget {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct BudgetTotal {
     pub cost_usd: Quantiles<Usd>,
+    /// The same in the currency of `exchange`; absent: dollars.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_in_currency: Option<Quantiles<Units>>,
     /// Null: none is stated.
     pub budget_usd: Option<Usd>,
     pub chance_within_budget: Option<f64>,
@@ -205,6 +212,13 @@ fn counted(
     }
     let by_phase = phase_sums(&lines);
     spread_lines(&mut lines, costed, &by_phase, &simulated, total.cost_usd)?;
+    if let Some(exchange) = &portfolio.exchange {
+        total.cost_in_currency = Some(exchange.quantiles(total.cost_usd));
+        let parts = exchange.parts(lines.iter().map(|line| line.amount.cost_usd));
+        for (line, part) in lines.iter_mut().zip(parts) {
+            line.amount.cost_in_currency = Some(part);
+        }
+    }
     let covered = covered.into_iter().zip(&simulated.chances_of_loss).zip(&portfolio.commitments);
     let commitments =
         covered.map(|((covered, loss), commitment)| commitment.figures(portfolio, covered, *loss)).collect();
@@ -222,6 +236,7 @@ fn counted(
         generated_at: now,
         name: portfolio.name.clone(),
         currency: "USD",
+        exchange: portfolio.exchange.clone(),
         tax: tax_text(portfolio),
         period: Period { start: portfolio.start, months: portfolio.months },
         inputs,
@@ -277,6 +292,7 @@ fn total(
     let chance_within_budget = portfolio.budget.map(|budget| chance_within(draws, budget - portfolio.spent.total));
     Some(BudgetTotal {
         cost_usd: quantiles(draws, expected)?,
+        cost_in_currency: None,
         budget_usd: portfolio.budget,
         chance_within_budget,
         saved_usd: saved(lines.iter()),
@@ -353,8 +369,14 @@ fn assumptions(portfolio: &Portfolio, costed: &[CostedPhase]) -> Vec<String> {
              Google Cloud's did from 2024 to 2026; on-demand prices stay"
         ));
     }
-    if portfolio.tax.millionths == 0 {
-        assumed.push("amounts are in US dollars without tax".to_owned());
+    let without_tax = if portfolio.tax.millionths == 0 { " without tax" } else { "" };
+    match &portfolio.exchange {
+        Some(exchange) => assumed.push(format!(
+            "amounts are in {}{without_tax}; prices are in dollars, and the rate is taken to hold for all months",
+            exchange.words()
+        )),
+        None if portfolio.tax.millionths == 0 => assumed.push("amounts are in US dollars without tax".to_owned()),
+        None => {}
     }
     assumed
 }

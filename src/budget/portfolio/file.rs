@@ -1,6 +1,7 @@
 //! Reads a portfolio from TOML. Whatever cannot be meant is refused with its line and what to write instead.
 
 mod keys;
+mod money;
 mod rules;
 mod schedule;
 mod values;
@@ -8,6 +9,7 @@ mod values;
 use jiff::Timestamp;
 use toml::Spanned;
 
+use crate::exchange::Exchange;
 use crate::portfolio::calendar::Month;
 use crate::portfolio::commitment::{Commitment, CommitmentKind};
 use crate::portfolio::file::keys::{CommitmentSection, RunSection, TeamSection};
@@ -40,7 +42,9 @@ impl Portfolio {
     pub fn read(text: &str) -> Read<Self> {
         let file: PortfolioFile =
             toml::from_str(text).map_err(|error| PortfolioError::Syntax(error.to_string().trim_end().to_owned()))?;
-        Reader { text }.portfolio(file)
+        let exchange = Reader { text, exchange: None }.exchange(&file)?;
+        let at_its_rate = exchange.as_ref().map(|exchange| (exchange.currency, exchange.usd_per_unit));
+        Reader { text, exchange: at_its_rate }.portfolio(file, exchange)
     }
 }
 
@@ -48,8 +52,7 @@ impl Portfolio {
 const EVERYBODY: &str = "all";
 
 impl Reader<'_> {
-    fn portfolio(&self, file: PortfolioFile) -> Read<Portfolio> {
-        self.currency(file.currency.as_ref())?;
+    fn portfolio(&self, file: PortfolioFile, exchange: Option<Exchange>) -> Read<Portfolio> {
         let tax = self.tax(file.tax.as_ref())?;
         let start =
             file.start.as_ref().ok_or_else(|| PortfolioError::at(1, "`start` is missing", "start = \"2027-01\""))?;
@@ -98,6 +101,7 @@ impl Reader<'_> {
         let shared = self.shared(&file.shared, &teams)?;
         Ok(Portfolio {
             name: file.name.unwrap_or_else(|| "portfolio".to_owned()),
+            exchange,
             tax,
             budget,
             rules,
@@ -112,22 +116,6 @@ impl Reader<'_> {
             shared,
             data_spread,
         })
-    }
-
-    /// Prices are in dollars, and a rate of exchange is nothing to guess.
-    fn currency(&self, stated: Option<&Spanned<String>>) -> Read<()> {
-        let hint = "currency = \"USD\"";
-        match stated {
-            None => Err(PortfolioError::at(1, "`currency` is missing: state it, nobody should have to guess", hint)),
-            Some(word) if word.get_ref() == "USD" => Ok(()),
-            Some(word) => {
-                let detail = format!(
-                    "currency is `{}`, and every price is in US dollars: no rate of exchange is assumed",
-                    word.get_ref()
-                );
-                Err(PortfolioError::at(self.line(word), detail, hint))
-            }
-        }
     }
 
     fn tax(&self, stated: Option<&Spanned<Scalar>>) -> Read<Tax> {
@@ -276,7 +264,8 @@ impl Reader<'_> {
 
     fn what(&self, at: &Spanned<RunSection>) -> Read<CostSource> {
         let section = at.get_ref();
-        let given = [section.workload.is_some(), section.plan.is_some(), section.usd_per_hour.is_some()];
+        let prices = [&section.usd_per_hour, &section.price_per_hour].map(Option::is_some);
+        let given = [section.workload.is_some(), section.plan.is_some(), prices[0], prices[1]];
         if given.iter().filter(|given| **given).count() != 1 {
             let detail = "exactly one of `workload`, `plan` and `usd_per_hour` with `hours` must say what it costs";
             return Err(PortfolioError::at(self.line(at), detail, "workload = \"llama-3.1-8b-lora.toml\""));
@@ -304,16 +293,17 @@ impl Reader<'_> {
     fn rate(&self, at: &Spanned<RunSection>) -> Read<Rate> {
         let section = at.get_ref();
         let mut wanted = Wanted::default();
-        let price = wanted.key("usd_per_hour", "98.32", section.usd_per_hour.as_ref());
+        let price = self.price(section.usd_per_hour.as_ref(), section.price_per_hour.as_ref())?;
+        let price = wanted.key("usd_per_hour", "98.32", price);
         let hours = wanted.key("hours", "240", section.hours.as_ref());
         let cloud = wanted.key("cloud", "\"aws\"", section.cloud.clone());
         let source = wanted.key("source", SOURCE_EXAMPLE, section.source.clone());
         let as_of = wanted.key("as_of", AS_OF_EXAMPLE, section.as_of.as_ref());
-        let (Some(price), Some(hours), Some(cloud), Some(source), Some(as_of)) = (price, hours, cloud, source, as_of)
+        let (Some(usd_per_hour), Some(hours), Some(cloud), Some(source), Some(as_of)) =
+            (price, hours, cloud, source, as_of)
         else {
             return Err(wanted.error(self.line(at), "`usd_per_hour` needs"));
         };
-        let usd_per_hour = self.hourly("usd_per_hour", price)?;
         let time = |key: &str, value: &Spanned<Scalar>| {
             // The key says hours, so a number alone is one of hours.
             let text = value.get_ref().to_string();
@@ -383,9 +373,11 @@ impl Reader<'_> {
                 return Err(PortfolioError::at(self.line(&section.kind), detail, format!("kind = \"{meant}\"")));
             }
         };
+        let price = self.price(section.usd_per_hour.as_ref(), section.price_per_hour.as_ref())?;
+        let price = wanted.key("usd_per_hour", "4.13", price);
         let source = wanted.key("source", SOURCE_EXAMPLE, section.source.clone());
         let as_of = wanted.key("as_of", AS_OF_EXAMPLE, section.as_of.as_ref());
-        let (Some(kind), Some(source), Some(as_of)) = (kind, source, as_of) else {
+        let (Some(kind), Some(usd_per_hour), Some(source), Some(as_of)) = (kind, price, source, as_of) else {
             return Err(wanted.error(self.line(at), &format!("commitment `{}` needs", section.name)));
         };
         Ok(Commitment {
@@ -393,7 +385,7 @@ impl Reader<'_> {
             kind,
             cloud: section.cloud.clone(),
             region: section.region.clone(),
-            usd_per_hour: self.hourly("usd_per_hour", &section.usd_per_hour)?,
+            usd_per_hour,
             start: section.start.as_ref().map_or(Ok(start), |month| self.month(month))?,
             months: section.months.as_ref().map_or(Ok(months), |value| self.whole("months", value, 1..=MOST_MONTHS))?,
             source,

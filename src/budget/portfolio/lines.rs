@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::charge::Item;
+use crate::exchange::Units;
 use crate::portfolio::Phase;
 use crate::portfolio::calendar::Month;
 use crate::portfolio::planned::{PhaseCost, PhaseCostLine, Placed};
@@ -71,6 +72,9 @@ pub struct LineAmount {
     pub unit: String,
     pub unit_price_usd: Usd,
     pub cost_usd: Usd,
+    /// The same in the currency of `exchange`: all lines together are the total in it, to the billionth. Absent: dollars.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_in_currency: Option<Units>,
     /// What the same machines would cost on demand, where a commitment covers them or they are on spot; absent elsewhere, and where it is
     /// not known.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,17 +1,11 @@
 //! What one phase of a recorded plan of several costs, with GPUs or without, and what data processing costs that is planned alone.
 
-use serde_json::Value;
-
-use crate::portfolio::planned::{
-    Asked, PhaseCost, PhaseMachines, PlannedError, bill_lines, estimate_share, estimated, spot_share, unfit,
-};
-use crate::portfolio::shape::Shape;
+use crate::portfolio::planned::{Asked, OtherCloud, PhaseCost, PlannedError};
 use crate::portfolio::unit_costs::Work;
-use gpuplan_plan::document::{AnyDocument, AnyPlan, DocumentError, ProcessingDocument, ProcessingRecord, stated};
-use gpuplan_units::Quantiles;
+use gpuplan_plan::document::{AnyDocument, ProcessingDocument, RecordedPlan, stated};
 
 impl PhaseCost {
-    /// Of the phase of this name. What other clouds ask for it is not recorded.
+    /// Of the phase of this name.
     ///
     /// # Errors
     ///
@@ -22,10 +16,8 @@ impl PhaseCost {
         let phase = phases.iter().find(|phase| phase.name == name).ok_or_else(no_phase)?;
         let file = document.workload_file()?.phase(name).map_err(|_| no_phase())?.file;
         let asked = Asked { work: Work::of_file(&file, None), file: stated(&file) };
-        match phase.recommendation.as_ref().ok_or(DocumentError::NoRecommendation)? {
-            AnyPlan::Gpu(plan) => Self::of_record(plan, asked),
-            AnyPlan::Processing(plan) => Self::of_processing_record(plan, asked),
-        }
+        let elsewhere = phase.alternatives.iter().map(|plan| OtherCloud::of(&plan.view())).collect();
+        Ok(Self { elsewhere, ..Self::of_view(&phase.recommended()?.plan, asked)? })
     }
 
     /// Of data processing on machines without GPU.
@@ -35,42 +27,9 @@ impl PhaseCost {
     /// Where the document recommends nothing, or its bill does not add up.
     pub fn of_processing(document: &ProcessingDocument) -> Result<Self, PlannedError> {
         let asked = Asked { file: document.workload.file.clone(), work: Work::default() };
-        Self::of_processing_record(document.plans.pick(None)?, asked)
-    }
-
-    fn of_processing_record(plan: &ProcessingRecord, asked: Asked) -> Result<Self, PlannedError> {
-        let (machines, cost) = (&plan.machines, plan.cost_usd);
-        let is_spot = machines.purchase.is_spot();
-        let lines = bill_lines(&plan.id, &plan.bill, &plan.price, cost.expected)?;
-        let Quantiles { expected, p50, p90 } = cost;
-        let figures = Quantiles { expected: expected.dollars(), p50: p50.dollars(), p90: p90.dollars() };
-        let shape = Shape::fit(figures).ok_or_else(|| unfit(&plan.id, cost))?;
-        Ok(Self {
-            estimate: estimated(&asked.file),
-            plan: Some(plan.id.clone()),
-            question: Value::Object(asked.file),
-            machines: PhaseMachines {
-                cloud: machines.cloud.clone(),
-                region: Some(machines.region.clone()),
-                zone_id: machines.zone_id.clone(),
-                instance_type: Some(machines.instance_type.clone()),
-                gpu: machines.gpu.clone(),
-                gpus_per_node: machines.gpus_per_node.unwrap_or(0),
-                nodes: machines.nodes,
-                purchase: machines.purchase.word().to_owned(),
-            },
-            hours: plan.run_hours,
-            cost,
-            on_demand: None,
-            spot_share: spot_share(&lines, is_spot, cost.expected),
-            lines,
-            estimate_share: estimate_share(plan.work.work.seconds, is_spot, &shape),
-            shape,
-            elsewhere: Vec::new(),
-            work: asked.work,
-            gpu_utilization: None,
-            terms: Vec::new(),
-            held: Vec::new(),
-        })
+        let plan = document.plans.pick(None)?;
+        let elsewhere = document.plans.on_other_clouds(plan);
+        let elsewhere = elsewhere.into_iter().map(|plan| OtherCloud::of(&plan.view())).collect();
+        Ok(Self { elsewhere, ..Self::of_view(&plan.view(), asked)? })
     }
 }

@@ -9,7 +9,9 @@ use crate::portfolio::shape::Shape;
 use crate::portfolio::simulation::AVAILABILITY_IN_COMMON;
 use crate::portfolio::unit_costs::Work;
 use gpuplan_market::capacity::pool::Pool;
-use gpuplan_plan::document::{BillLineRecord, DocumentError, PlanDocument, PlanRecord, PriceRecord, TermsRecord};
+use gpuplan_plan::document::{
+    BillLineRecord, DocumentError, PlanDocument, PlanView, PriceRecord, RecordedPlan, TermsRecord,
+};
 use gpuplan_plan::money::bill::BillItem;
 use gpuplan_plan::normal::NORMAL_90;
 use gpuplan_units::{Band, Quantiles, Usd, UsdPerHour};
@@ -131,43 +133,48 @@ impl PhaseCost {
         let asked = Asked { file: document.workload.file.clone(), work: Work::of(&document.workload) };
         let is_recommended = document.plans.recommendation.as_ref().is_some_and(|best| best.id == plan.id);
         Ok(Self {
-            elsewhere: elsewhere(document, plan),
+            elsewhere: document
+                .plans
+                .on_other_clouds(plan)
+                .into_iter()
+                .map(|plan| OtherCloud::of(&plan.view()))
+                .collect(),
             // Terms are those of the recommended machines.
             terms: if is_recommended { document.terms.clone() } else { Vec::new() },
-            ..Self::of_record(plan, asked)?
+            ..Self::of_view(&plan.view(), asked)?
         })
     }
 
-    /// From a recorded plan alone, with nothing beside it.
-    pub(super) fn of_record(plan: &PlanRecord, asked: Asked) -> Result<Self, PlannedError> {
-        let (machines, cost) = (&plan.machines, plan.cost.cost_usd);
-        let is_spot = machines.purchase.is_spot();
-        let lines = bill_lines(&plan.id, &plan.cost.bill, &plan.price, cost.expected)?;
-        let shape = shape(plan).ok_or_else(|| unfit(&plan.id, cost))?;
+    /// From a recorded plan alone, with GPUs or without, and with nothing beside it.
+    pub(super) fn of_view(plan: &PlanView, asked: Asked) -> Result<Self, PlannedError> {
+        let is_spot = plan.purchase.is_spot();
+        let lines = bill_lines(plan)?;
+        let Quantiles { expected, p50, p90 } = plan.cost;
+        let shape = shape(plan).ok_or_else(|| PlannedError::Unfit { id: plan.id.to_owned(), expected, p50, p90 })?;
         Ok(Self {
             estimate: estimated(&asked.file),
-            plan: Some(plan.id.clone()),
+            plan: Some(plan.id.to_owned()),
             question: Value::Object(asked.file),
             machines: PhaseMachines {
-                cloud: machines.cloud.clone(),
-                region: Some(machines.region.clone()),
-                zone_id: machines.zone_id.clone(),
-                instance_type: Some(machines.instance_type.clone()),
-                gpu: Some(machines.gpu.clone()),
-                gpus_per_node: machines.gpus_per_node,
-                nodes: machines.nodes,
-                purchase: machines.purchase.word().to_owned(),
+                cloud: plan.cloud.to_owned(),
+                region: Some(plan.region.to_owned()),
+                zone_id: plan.zone_id.map(str::to_owned),
+                instance_type: Some(plan.instance_type.to_owned()),
+                gpu: plan.gpu.map(str::to_owned),
+                gpus_per_node: plan.gpus_per_node,
+                nodes: plan.nodes,
+                purchase: plan.purchase.word().to_owned(),
             },
-            hours: plan.time.run_hours,
-            cost,
+            hours: plan.hours,
+            cost: plan.cost,
             on_demand: None,
-            spot_share: spot_share(&lines, is_spot, cost.expected),
+            spot_share: spot_share(&lines, is_spot, expected),
             lines,
-            estimate_share: estimate_share(plan.step.step_seconds, is_spot, &shape),
+            estimate_share: estimate_share(plan.estimated, is_spot, &shape),
             shape,
             elsewhere: Vec::new(),
             work: asked.work,
-            gpu_utilization: Some(plan.step.gpu_utilization.expected),
+            gpu_utilization: plan.gpu_utilization,
             terms: Vec::new(),
             held: Vec::new(),
         })
@@ -264,7 +271,7 @@ impl HeldPlan {
 
 /// What an estimate is of: the workload as it is asked, by its content and not by the name of its file, and whatever limits were set. A
 /// copy of a file has the same error.
-pub(super) fn estimated(file: &Map<String, Value>) -> String {
+fn estimated(file: &Map<String, Value>) -> String {
     let mut asked = file.clone();
     asked.remove("limits");
     asked.remove("name");
@@ -274,31 +281,24 @@ pub(super) fn estimated(file: &Map<String, Value>) -> String {
 /// Unit of machine time on a bill.
 pub const MACHINE_HOUR: &str = "machine-hour";
 
-/// The cheapest of each other cloud among what is shown, cheapest first.
-fn elsewhere(document: &PlanDocument, than: &PlanRecord) -> Vec<OtherCloud> {
-    let shown = document.plans.frontier.iter().chain(&document.plans.alternatives);
-    let mut plans: Vec<&PlanRecord> = shown.filter(|plan| plan.machines.cloud != than.machines.cloud).collect();
-    plans.sort_by(|a, b| a.cost.cost_usd.expected.cmp(&b.cost.cost_usd.expected).then_with(|| a.id.cmp(&b.id)));
-    let mut found: Vec<OtherCloud> = Vec::new();
-    for plan in plans {
-        if !found.iter().any(|known| known.cloud == plan.machines.cloud) {
-            found.push(OtherCloud {
-                plan: plan.id.clone(),
-                cloud: plan.machines.cloud.clone(),
-                hours: plan.time.run_hours,
-                cost: plan.cost.cost_usd,
-                in_common: variance_in_common(plan),
-            });
+impl OtherCloud {
+    /// One of the plans that a document shows for the same question.
+    pub(super) fn of(plan: &PlanView) -> Self {
+        Self {
+            plan: plan.id.to_owned(),
+            cloud: plan.cloud.to_owned(),
+            hours: plan.hours,
+            cost: plan.cost,
+            in_common: variance_in_common(plan),
         }
     }
-    found
 }
 
 /// By the replays of its machines, where the document has them, with everything else beside; through its percentiles otherwise.
-fn shape(plan: &PlanRecord) -> Option<Shape> {
-    let Quantiles { expected, p50, p90 } = plan.cost.cost_usd;
+fn shape(plan: &PlanView) -> Option<Shape> {
+    let Quantiles { expected, p50, p90 } = plan.cost;
     let figures = Quantiles { expected: expected.dollars(), p50: p50.dollars(), p90: p90.dollars() };
-    let replayed = plan.spot.as_ref().and_then(|spot| {
+    let replayed = plan.spot.and_then(|spot| {
         let costs: Vec<f64> = spot.cost_quantiles_usd.iter().map(|cost| cost.dollars()).collect();
         let beside = figures.expected - costs.iter().sum::<f64>() / costs.len().max(1) as f64;
         let whole: Vec<f64> = costs.iter().map(|cost| cost + beside).collect();
@@ -308,42 +308,32 @@ fn shape(plan: &PlanRecord) -> Option<Shape> {
 }
 
 /// Only where spot is in it does anything but the estimate, of a step or of all the work, move a plan.
-pub(super) fn estimate_share(estimated: Band, is_spot: bool, shape: &Shape) -> f64 {
+fn estimate_share(estimated: Band, is_spot: bool, shape: &Shape) -> f64 {
     let of_estimate = (estimated.high / estimated.expected).ln() / NORMAL_90;
     let is_risky = is_spot && shape.spread() > 0.0;
     if is_risky { (of_estimate / shape.spread()).powi(2).min(1.0) } else { 1.0 }
 }
 
 /// Part of the cost that is paid at a spot price.
-pub(super) fn spot_share(lines: &[PhaseCostLine], is_spot: bool, expected: Usd) -> f64 {
+fn spot_share(lines: &[PhaseCostLine], is_spot: bool, expected: Usd) -> f64 {
     let at_spot = lines.iter().filter(|line| is_spot && matches!(line.item, Item::Machines | Item::LostWork));
     let at_spot: Usd = at_spot.map(|line| line.cost).sum();
     if expected > Usd::ZERO { at_spot.dollars() / expected.dollars() } else { 0.0 }
 }
 
-pub(super) fn unfit(id: &str, cost: Quantiles<Usd>) -> PlannedError {
-    PlannedError::Unfit { id: id.to_owned(), expected: cost.expected, p50: cost.p50, p90: cost.p90 }
-}
-
 /// Where no distribution has its figures, nothing evens out.
-fn variance_in_common(plan: &PlanRecord) -> f64 {
-    let of_estimate = shape(plan)
-        .map_or(1.0, |shape| estimate_share(plan.step.step_seconds, plan.machines.purchase.is_spot(), &shape));
-    let of_market = if plan.machines.purchase.is_spot() { AVAILABILITY_IN_COMMON } else { 0.0 };
+fn variance_in_common(plan: &PlanView) -> f64 {
+    let of_estimate = shape(plan).map_or(1.0, |shape| estimate_share(plan.estimated, plan.purchase.is_spot(), &shape));
+    let of_market = if plan.purchase.is_spot() { AVAILABILITY_IN_COMMON } else { 0.0 };
     of_estimate + (1.0 - of_estimate) * of_market
 }
 
 /// The bill of a plan, which has to add up to what the plan is expected to cost.
-pub(super) fn bill_lines(
-    id: &str,
-    bill: &[BillLineRecord],
-    price: &PriceRecord,
-    expected: Usd,
-) -> Result<Vec<PhaseCostLine>, PlannedError> {
-    let lines: Vec<PhaseCostLine> = bill.iter().map(|line| bill_line(price, line)).collect();
-    let bill: Usd = lines.iter().map(|line| line.cost).sum();
+fn bill_lines(plan: &PlanView) -> Result<Vec<PhaseCostLine>, PlannedError> {
+    let lines: Vec<PhaseCostLine> = plan.bill.iter().map(|line| bill_line(plan.price, line)).collect();
+    let (bill, expected) = (lines.iter().map(|line| line.cost).sum(), plan.cost.expected);
     if bill != expected {
-        return Err(PlannedError::Unbalanced { id: id.to_owned(), bill, expected });
+        return Err(PlannedError::Unbalanced { id: plan.id.to_owned(), bill, expected });
     }
     Ok(lines)
 }

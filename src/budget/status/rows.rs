@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::charge::{Item, UNALLOCATED};
+use crate::exchange::Exchange;
 use crate::portfolio::Portfolio;
 use crate::portfolio::budget::Budget;
 use crate::portfolio::calendar::Month;
@@ -69,6 +70,8 @@ impl Slice {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Planned {
     pub source: String,
+    /// The currency in which it was shown and approved; `None`: dollars.
+    pub exchange: Option<Exchange>,
     lines: Vec<PlannedLine>,
 }
 
@@ -102,8 +105,10 @@ impl Planned {
         if let Some(line) = lines.iter().find(|line| Month::parse(&line.month).is_none()) {
             return Err(refused(&format!("`{}` is not a month", line.month)));
         }
+        let exchange = document.get_mut("exchange").map(Value::take).map(serde_json::from_value);
+        let exchange = exchange.transpose().map_err(|error| refused(&error))?;
         let made = document.get("generated_at").and_then(Value::as_str).and_then(|at| at.get(..10));
-        Ok(Self { source: format!("the budget of {}", made.unwrap_or("an unknown day")), lines })
+        Ok(Self { source: format!("the budget of {}", made.unwrap_or("an unknown day")), exchange, lines })
     }
 
     /// Of today's plans and prices.
@@ -116,7 +121,11 @@ impl Planned {
             cost_usd: line.amount.cost_usd,
             tags: line.tags.clone(),
         };
-        Self { source: "today's plans and prices".to_owned(), lines: budget.lines.iter().map(line).collect() }
+        Self {
+            source: "today's plans and prices".to_owned(),
+            exchange: budget.exchange.clone(),
+            lines: budget.lines.iter().map(line).collect(),
+        }
     }
 }
 

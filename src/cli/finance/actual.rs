@@ -19,10 +19,26 @@ use gpuplan_report::finance::status_text;
 pub fn planned(recorded: Option<&Path>, today: &Budget) -> Result<Planned, Diagnostic> {
     let Some(path) = recorded else { return Ok(Planned::of_today(today)) };
     let text = fs::read_to_string(path).map_err(|error| Diagnostic::file(path, &error))?;
-    Planned::read(&text).map_err(|error| {
+    let planned = Planned::read(&text).map_err(|error| {
         Diagnostic::usage(format!("{}: {error}", path.display()))
             .hint("gpuplan budget FILE --output json >planned.json")
-    })
+    })?;
+    // Approved amounts of a currency stay what was approved at its rate alone.
+    if let (Some(then), Some(now)) = (&planned.exchange, &today.exchange)
+        && (then.currency, then.usd_per_unit) != (now.currency, now.usd_per_unit)
+    {
+        return Err(Diagnostic::usage(format!(
+            "{} was approved in {}, and the portfolio is in {}: amounts would not be those that were approved",
+            path.display(),
+            then.words(),
+            now.words()
+        ))
+        .hint(format!(
+            "currency = \"{}\" and exchange = {{ usd_per_unit = \"{}\", source = \"{}\", as_of = {} }}",
+            then.currency, then.usd_per_unit, then.source, then.as_of
+        )));
+    }
+    Ok(planned)
 }
 
 /// What was spent since its first month, by the runs that were launched from here, the ledger and imported bills.

@@ -11,6 +11,7 @@ use gpuplan_agent::ports::notify::{Message, Notifier, Occasion};
 use gpuplan_budget::portfolio::verdict::Verdict;
 use gpuplan_budget::status::BudgetStatus;
 use gpuplan_clouds::webhook::Webhook;
+use gpuplan_report::finance::money::Money;
 use gpuplan_report::finance::rules_text::words;
 use gpuplan_report::finance::status_text::{anomaly_words, head};
 
@@ -60,8 +61,9 @@ fn reader(address: &str) -> Result<Reader, Diagnostic> {
 /// What there is to say; `None`: every rule is kept, and nothing stands out.
 fn text(status: &BudgetStatus) -> Option<String> {
     let rules = status.rules.iter().filter(|rule| matches!(rule.verdict, Verdict::Broken | Verdict::Warned));
-    let mut alerts: Vec<String> = rules.map(words).collect();
-    alerts.extend(status.anomalies.iter().map(anomaly_words));
+    let money = Money::of(status.exchange.as_ref());
+    let mut alerts: Vec<String> = rules.map(|rule| words(rule, money)).collect();
+    alerts.extend(status.anomalies.iter().map(|anomaly| anomaly_words(anomaly, money)));
     (!alerts.is_empty()).then(|| format!("- {}\n\n{}\n", alerts.join("\n- "), head(status).join("\n")))
 }
 

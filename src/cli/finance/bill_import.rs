@@ -19,8 +19,9 @@ use crate::session::progress::with_progress;
 use gpuplan_budget::bill::compare::compare;
 use gpuplan_budget::bill::delivery::Loss;
 use gpuplan_budget::bill::dimensions::RunTag;
-use gpuplan_budget::bill::sums::{ExchangeRate, Known, Sums};
+use gpuplan_budget::bill::sums::{Known, Sums};
 use gpuplan_budget::bill::{BillError, Format, ImportedBill, columnar, is_columnar, read};
+use gpuplan_budget::exchange::ExchangeRate;
 use gpuplan_budget::spent::{CostFilter, CostLine};
 use gpuplan_budget::{Charge, Ledger};
 use gpuplan_report::finance::bill as report;
@@ -108,6 +109,9 @@ pub fn run(arguments: &ImportArguments, session: &Session) -> Result<Exit, Diagn
                     "of {} of them the amount is not known: it cannot be read, or is in a currency without --rate",
                     sums.unread
                 ));
+            }
+            if let Some(first) = &sums.first_unread {
+                session.printer.note(&format!("the first that cannot be read: {first}"));
             }
             for currency in &sums.unrated {
                 session.printer.note(&format!("hint: {}", rate_hint(currency)));

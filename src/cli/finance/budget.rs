@@ -16,6 +16,7 @@ use crate::question::measurements::Measurements;
 use crate::session::diagnostic::{Diagnostic, Exit, meant_in_toml};
 use crate::session::input::read_text;
 use crate::session::{Catalogs, Session};
+use gpuplan_budget::exchange::Exchange;
 use gpuplan_budget::portfolio::budget::months_for;
 use gpuplan_budget::portfolio::calendar::Month;
 use gpuplan_budget::portfolio::footprint::footprint;
@@ -27,6 +28,7 @@ use gpuplan_budget::status::status;
 use gpuplan_budget::{Budget, Charge, budget, charges};
 use gpuplan_plan::document::InputsRecord;
 use gpuplan_report::finance::focus::{FocusVersion, write};
+use gpuplan_report::finance::money::Money;
 use gpuplan_report::finance::rules_text::words;
 use gpuplan_report::finance::{budget_json, budget_text};
 use gpuplan_runstore::sha256;
@@ -75,7 +77,7 @@ pub fn run(arguments: &BudgetArguments, session: &Session) -> Result<Exit, Diagn
             .map_err(|error| refused(&arguments.file, error))?;
         show_status(&status, session)?;
         let told = alert::tell(&arguments.notify, &status);
-        let kept = keeps_its_rules(&status.rules, arguments, session);
+        let kept = keeps_its_rules(&status.rules, status.exchange.as_ref(), arguments, session);
         // A broken rule is what a job has to hear of first.
         return match (kept, told) {
             (Err(broken), Err(silent)) => {
@@ -87,12 +89,12 @@ pub fn run(arguments: &BudgetArguments, session: &Session) -> Result<Exit, Diagn
     }
     show(&answer, arguments, session)?;
     hint_at_unused(&answer, session);
-    keeps_its_rules(&answer.rules, arguments, session)
+    keeps_its_rules(&answer.rules, answer.exchange.as_ref(), arguments, session)
 }
 
 fn show(answer: &Budget, arguments: &BudgetArguments, session: &Session) -> Result<Exit, Diagnostic> {
     if let Some(version) = arguments.focus {
-        return session.printer.data(&focus(version, &charges(answer))?);
+        return session.printer.data(&focus(version, &charges(answer), answer.exchange.as_ref())?);
     }
     match session.output {
         OutputFormat::Json => session.printer.data(&budget_json::json(answer)),
@@ -120,7 +122,13 @@ fn hint_at_unused(answer: &Budget, session: &Session) {
 }
 
 /// Warns of rules that are broken and may be; any other broken rule is exit code 4.
-fn keeps_its_rules(rules: &[RuleResult], arguments: &BudgetArguments, session: &Session) -> Result<Exit, Diagnostic> {
+fn keeps_its_rules(
+    rules: &[RuleResult],
+    exchange: Option<&Exchange>,
+    arguments: &BudgetArguments,
+    session: &Session,
+) -> Result<Exit, Diagnostic> {
+    let words = |rule: &RuleResult| words(rule, Money::of(exchange));
     for rule in rules.iter().filter(|rule| rule.verdict == Verdict::Warned) {
         session.printer.warning(&words(rule));
     }
@@ -134,8 +142,8 @@ fn keeps_its_rules(rules: &[RuleResult], arguments: &BudgetArguments, session: &
 }
 
 /// Charges as the file that finance loads.
-pub fn focus(version: FocusVersion, charges: &[Charge]) -> Result<String, Diagnostic> {
-    write(version, charges).map_err(Diagnostic::unexpected)
+pub fn focus(version: FocusVersion, charges: &[Charge], exchange: Option<&Exchange>) -> Result<String, Diagnostic> {
+    write(version, charges, exchange).map_err(Diagnostic::unexpected)
 }
 
 /// A portfolio with what doing each of its phases once costs.

@@ -129,7 +129,7 @@ fn rows(version: FocusVersion, spent: &Spent, printer: &Printer) -> Result<Strin
     if open > 0 {
         printer.note(&format!("{open} charges still grow and are left out; they come once their machines have ended"));
     }
-    focus(version, &spent.closed_once())
+    focus(version, &spent.closed_once(), None)
 }
 
 /// A day, which begins at midnight UTC, or a moment.

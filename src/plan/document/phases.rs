@@ -4,11 +4,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::Value;
 
+use crate::document::error::DocumentError;
 use crate::document::plans::RecordedPlan;
 use crate::document::processing::ProcessingRecord;
 use crate::document::reading::OptionalGroup;
 use crate::document::record::PlanRecord;
 use crate::document::remark::Remark;
+use crate::document::view::{PlanView, Recommended};
 use crate::money::phases::Total;
 use gpuplan_units::{Bytes, Hours, Quantiles, Usd};
 
@@ -38,6 +40,9 @@ pub struct PhaseRecord {
     pub deadline_hours: Option<Hours>,
     /// The plan of the phase.
     pub recommendation: Option<AnyPlan>,
+    /// The cheapest plan of the phase on each other cloud, cheapest first; absent in documents of before it was recorded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alternatives: Vec<AnyPlan>,
     /// What else is worth knowing, as sentences.
     #[serde(default)]
     pub notes: Vec<String>,
@@ -72,6 +77,40 @@ pub enum AnyPlan {
     Gpu(Box<PlanRecord>),
     /// Data processing, which has a `work`.
     Processing(Box<ProcessingRecord>),
+}
+
+impl PhaseRecord {
+    /// Its plan.
+    ///
+    /// # Errors
+    ///
+    /// Where nothing is recommended for it.
+    pub fn recommended(&self) -> Result<Recommended<'_>, DocumentError> {
+        let plan = self.recommendation.as_ref().ok_or(DocumentError::NoRecommendation)?.view();
+        Ok(Recommended { phase: &self.name, plan })
+    }
+}
+
+impl AnyPlan {
+    /// What both kinds have in common.
+    pub fn view(&self) -> PlanView<'_> {
+        match self {
+            Self::Gpu(plan) => plan.view(),
+            Self::Processing(plan) => plan.view(),
+        }
+    }
+}
+
+impl From<PlanRecord> for AnyPlan {
+    fn from(plan: PlanRecord) -> Self {
+        Self::Gpu(Box::new(plan))
+    }
+}
+
+impl From<ProcessingRecord> for AnyPlan {
+    fn from(plan: ProcessingRecord) -> Self {
+        Self::Processing(Box::new(plan))
+    }
 }
 
 impl<'de> Deserialize<'de> for AnyPlan {

@@ -1,5 +1,7 @@
 //! `Plans`: the plans of an answer, of which one is recommended and each can be picked by its id.
 
+use std::collections::BTreeSet;
+
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -7,6 +9,7 @@ use serde_json::Value;
 
 use crate::document::error::DocumentError;
 use crate::document::reading::{Misread, read};
+use crate::document::view::PlanView;
 use gpuplan_units::names::did_you_mean;
 
 /// The plans of an answer; each can be picked by its id.
@@ -24,8 +27,13 @@ pub struct Plans<P> {
 
 /// One plan of a document.
 pub trait RecordedPlan: DeserializeOwned {
+    /// What it has in common with plans of the other kind.
+    fn view(&self) -> PlanView<'_>;
+
     /// Place, machine, count and terms; stable between runs. A plan is picked by it.
-    fn id(&self) -> &str;
+    fn id(&self) -> &str {
+        self.view().id
+    }
 
     /// What is wrong in the first group of fields that cannot be read; `None` where all groups can be.
     fn misread(plan: &Value) -> Option<Misread>;
@@ -50,6 +58,20 @@ impl<P: RecordedPlan> Plans<P> {
             id: id.to_owned(),
             similar: did_you_mean(id, self.all().map(P::id)).map(str::to_owned),
         })
+    }
+
+    /// The cheapest of each other cloud among those that are shown beside the recommended one, cheapest first.
+    pub fn on_other_clouds(&self, than: &P) -> Vec<&P> {
+        let here = than.view().cloud;
+        let shown = self.frontier.iter().chain(&self.alternatives);
+        let mut plans: Vec<&P> = shown.filter(|plan| plan.view().cloud != here).collect();
+        plans.sort_by(|a, b| {
+            let (a, b) = (a.view(), b.view());
+            a.cost.expected.cmp(&b.cost.expected).then_with(|| a.id.cmp(b.id))
+        });
+        let mut clouds = BTreeSet::new();
+        plans.retain(|plan| clouds.insert(plan.view().cloud));
+        plans
     }
 
     /// What is wrong with which plan of a document that cannot be read, where it is one of the plans.

@@ -10,6 +10,7 @@ use crate::document::record::Explanation;
 use crate::document::record::cost::BillLineRecord;
 use crate::document::record::machines::{PriceRecord, PurchaseTerms};
 use crate::document::record::run::WaitRecord;
+use crate::document::view::PlanView;
 use crate::document::words::Words;
 use crate::explanation::Reason;
 use crate::money::bill::Basis;
@@ -129,8 +130,28 @@ pub struct WithoutGpu {
 }
 
 impl RecordedPlan for ProcessingRecord {
-    fn id(&self) -> &str {
-        &self.id
+    fn view(&self) -> PlanView<'_> {
+        let machines = &self.machines;
+        PlanView {
+            id: &self.id,
+            cloud: &machines.cloud,
+            region: &machines.region,
+            zone_id: machines.zone_id.as_deref(),
+            instance_type: &machines.instance_type,
+            gpu: machines.gpu.as_deref(),
+            gpus_per_node: machines.gpus_per_node.unwrap_or(0),
+            nodes: machines.nodes,
+            purchase: machines.purchase,
+            rate: machines.rate_usd_per_hour,
+            price: &self.price,
+            bill: &self.bill,
+            cost: self.cost_usd,
+            hours: self.run_hours,
+            estimated: self.work.work.seconds,
+            has_steps: false,
+            gpu_utilization: None,
+            spot: None,
+        }
     }
 
     fn misread(plan: &Value) -> Option<Misread> {

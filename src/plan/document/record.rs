@@ -18,6 +18,7 @@ use crate::document::context::Context;
 use crate::document::plans::RecordedPlan;
 use crate::document::reading::{Misread, optional_group, read};
 use crate::document::remark::{Remark, sentences};
+use crate::document::view::PlanView;
 use crate::document::words::Words;
 use crate::explanation::{Advice, Reason};
 use cost::CostRecord;
@@ -99,8 +100,28 @@ impl PlanRecord {
 }
 
 impl RecordedPlan for PlanRecord {
-    fn id(&self) -> &str {
-        &self.id
+    fn view(&self) -> PlanView<'_> {
+        let machines = &self.machines;
+        PlanView {
+            id: &self.id,
+            cloud: &machines.cloud,
+            region: &machines.region,
+            zone_id: machines.zone_id.as_deref(),
+            instance_type: &machines.instance_type,
+            gpu: Some(&machines.gpu),
+            gpus_per_node: machines.gpus_per_node,
+            nodes: machines.nodes,
+            purchase: machines.purchase,
+            rate: machines.rate_usd_per_hour,
+            price: &self.price,
+            bill: &self.cost.bill,
+            cost: self.cost.cost_usd,
+            hours: self.time.run_hours,
+            estimated: self.step.step_seconds,
+            has_steps: true,
+            gpu_utilization: Some(self.step.gpu_utilization.expected),
+            spot: self.spot.as_ref(),
+        }
     }
 
     fn misread(plan: &Value) -> Option<Misread> {

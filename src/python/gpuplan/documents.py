@@ -135,6 +135,8 @@ class BudgetLine(Record):
     unit: str
     unit_price_usd: Money
     cost_usd: Money
+    cost_in_currency: str | None
+    """The same in the currency of `exchange`: all lines together are the total in it, to the billionth. Absent: dollars."""
     list_usd: Money | None
     """What the same machines would cost on demand, where a commitment covers them or they are on spot; absent elsewhere, and where it is
     not known."""
@@ -159,14 +161,16 @@ class BudgetQuantiles(Record):
 
 class BudgetQuantiles2(Record):
     """A figure under risk: mean, median and 90th percentile."""
-    expected: float
-    p50: float
-    p90: float
+    expected: str
+    p50: str
+    p90: str
 
 
 class BudgetTotal(Record):
     """The whole cost, and how likely it stays within the budget."""
     cost_usd: BudgetQuantiles
+    cost_in_currency: BudgetQuantiles2 | None
+    """The same in the currency of `exchange`; absent: dollars."""
     budget_usd: Money | None
     """Null: none is stated."""
     chance_within_budget: float | None
@@ -180,7 +184,7 @@ class BudgetTotal(Record):
     mean_of_draws_usd: Money
     """Mean of the draws: near the total where the draws are right."""
     price_age: PriceAge
-    _kinds = {"cost_usd": "BudgetQuantiles", "budget_usd": "Money", "saved_usd": "Money", "mean_of_draws_usd": "Money", "price_age": "PriceAge"}
+    _kinds = {"cost_usd": "BudgetQuantiles", "cost_in_currency": "BudgetQuantiles2", "budget_usd": "Money", "saved_usd": "Money", "mean_of_draws_usd": "Money", "price_age": "PriceAge"}
 
 
 class CheckpointRecord(Record):
@@ -300,6 +304,19 @@ class EnergyRecord(Record):
     co2e_kg: Band | None
     """Kilograms of CO2-equivalents by location, without what a cloud buys to match its consumption; `null`: unknown."""
     _kinds = {"kwh": "Band", "pue": "PueRecord", "grid": "GridRecord", "co2e_kg": "Band"}
+
+
+class Exchange(Record):
+    """A currency at its rate."""
+    currency: str
+    """ISO 4217, such as `EUR`."""
+    usd_per_unit: Money
+    """US dollars for one unit."""
+    source: str
+    """Of the rate, in the words of the portfolio."""
+    as_of: str
+    """Day of the rate."""
+    _kinds = {"usd_per_unit": "Money"}
 
 
 class FailedLine(Record):
@@ -665,9 +682,9 @@ class OtherCloudCost(Record):
     cost_usd: BudgetQuantiles
     more_usd: Money
     """Beyond what is planned; negative: less."""
-    run_hours: BudgetQuantiles2
+    run_hours: Quantiles3
     """Of one time."""
-    _kinds = {"cost_usd": "BudgetQuantiles", "more_usd": "Money", "run_hours": "BudgetQuantiles2"}
+    _kinds = {"cost_usd": "BudgetQuantiles", "more_usd": "Money", "run_hours": "Quantiles3"}
 
 
 class OwnPool(Record):
@@ -735,7 +752,7 @@ class PhaseFigures(Record):
     """Of all times together, before tax and after commitments."""
     saved_usd: Money | None
     """Of it, what spot and commitments save against renting the same machines on demand; null: no such price is known."""
-    run_hours: BudgetQuantiles2
+    run_hours: Quantiles3
     """Of one time."""
     cost_each_usd: BudgetQuantiles
     """Of one time."""
@@ -743,7 +760,7 @@ class PhaseFigures(Record):
     """Share of a step in which the GPUs do the model's work, as it is estimated; null for stated rates."""
     unit_costs: UnitCosts | None
     """Of one time; null: the workload states nothing to count by."""
-    _kinds = {"cost_usd": "BudgetQuantiles", "saved_usd": "Money", "run_hours": "BudgetQuantiles2", "cost_each_usd": "BudgetQuantiles", "unit_costs": "UnitCosts"}
+    _kinds = {"cost_usd": "BudgetQuantiles", "saved_usd": "Money", "run_hours": "Quantiles3", "cost_each_usd": "BudgetQuantiles", "unit_costs": "UnitCosts"}
 
 
 class PhaseFootprint(Record):
@@ -765,6 +782,8 @@ class PhaseRecord(Record):
     """Its part of a deadline of all."""
     recommendation: dict[str, Any] | None
     """The plan of the phase."""
+    alternatives: list[dict[str, Any]] | None
+    """The cheapest plan of the phase on each other cloud, cheapest first; absent in documents of before it was recorded."""
     notes: list[str]
     """What else is worth knowing, as sentences."""
     warnings: list[Remark] | None
@@ -1090,6 +1109,13 @@ class Quantiles2(Record):
     p50: Money
     p90: Money
     _kinds = {"expected": "Money", "p50": "Money", "p90": "Money"}
+
+
+class Quantiles3(Record):
+    """A figure under risk: mean, median and 90th percentile."""
+    expected: float
+    p50: float
+    p90: float
 
 
 class RejectionRecord(Record):
@@ -1623,7 +1649,9 @@ class Budget(Document):
     generated_at: str
     name: str
     currency: str
-    """Of every amount: `USD`."""
+    """Of every amount: `USD`; those whose name says `in_currency` are of `exchange`."""
+    exchange: Exchange | None
+    """The currency in which the portfolio is stated, and in which people are shown the budget; absent: dollars."""
     tax: str
     """`excluded`, or the share that is in every amount but the figures of phases, which are before tax."""
     start: str
@@ -1654,7 +1682,7 @@ class Budget(Document):
     assumptions: list[str]
     _rows = "lines"
     _has_page = True
-    _kinds = {"inputs": "InputsRecord", "total": "BudgetTotal", "by_month": "CostGroup", "by_team": "CostGroup", "by_cloud": "CostGroup", "by_gpu": "CostGroup", "cumulative": "CumulativeCost", "phases": "PhaseFigures", "commitments": "CommitmentFigures", "held": "HeldMachines", "footprint": "Footprint", "promises": "TermCommitment", "elsewhere": "OtherCloudCost", "rules": "RuleResult", "sensitivity": "SensitivityBar", "lines": "BudgetLine"}
+    _kinds = {"exchange": "Exchange", "inputs": "InputsRecord", "total": "BudgetTotal", "by_month": "CostGroup", "by_team": "CostGroup", "by_cloud": "CostGroup", "by_gpu": "CostGroup", "cumulative": "CumulativeCost", "phases": "PhaseFigures", "commitments": "CommitmentFigures", "held": "HeldMachines", "footprint": "Footprint", "promises": "TermCommitment", "elsewhere": "OtherCloudCost", "rules": "RuleResult", "sensitivity": "SensitivityBar", "lines": "BudgetLine"}
 
 
 class Status(Document):

@@ -1,5 +1,6 @@
 //! A budget as JSON and its lines as CSV.
 
+use crate::finance::money::{EXCHANGE_COLUMNS, exchange_cells};
 use crate::text::csv_text::csv_text;
 use crate::text::json::pretty;
 use gpuplan_budget::Budget;
@@ -36,9 +37,15 @@ const COLUMNS: [&str; 24] = [
     "tags",
 ];
 
-/// One row a line.
+/// One row a line. Where the portfolio is in another currency, with what the line is in it.
 pub fn csv(budget: &Budget) -> String {
-    csv_text(&COLUMNS, budget.lines.iter().map(csv_cells))
+    let Some(exchange) = &budget.exchange else { return csv_text(&COLUMNS, budget.lines.iter().map(csv_cells)) };
+    let columns = [&COLUMNS[..], &["cost_in_currency"], &EXCHANGE_COLUMNS].concat();
+    let cells = |line: &BudgetLine| {
+        let cost = line.amount.cost_in_currency.map(|cost| cost.to_string()).unwrap_or_default();
+        csv_cells(line).into_iter().chain([cost]).chain(exchange_cells(exchange))
+    };
+    csv_text(&columns, budget.lines.iter().map(cells))
 }
 
 fn csv_cells(line: &BudgetLine) -> Vec<String> {

@@ -2,6 +2,7 @@
 //! The same tables serve the terminal and Markdown.
 
 use crate::finance::carbon_text;
+use crate::finance::money::Money;
 use crate::finance::rules_text;
 use crate::finance::sections::{self, Section};
 use crate::text::format;
@@ -22,26 +23,28 @@ pub fn markdown(budget: &Budget, most_rows: usize) -> String {
 }
 
 fn head(budget: &Budget) -> Vec<String> {
+    let money = Money::of(budget.exchange.as_ref());
     let cost = budget.total.cost_usd;
     let last = budget.period.start.ahead(budget.period.months).back();
     let tax =
         if budget.tax == "excluded" { "tax excluded".to_owned() } else { format!("tax of {} included", budget.tax) };
     let mut lines = vec![
         format!(
-            "{}: {} to {last}, {}, US dollars, {tax}",
+            "{}: {} to {last}, {}, {}, {tax}",
             budget.name,
             budget.period.start,
-            if budget.phases.len() == 1 { "1 phase".to_owned() } else { format!("{} phases", budget.phases.len()) }
+            if budget.phases.len() == 1 { "1 phase".to_owned() } else { format!("{} phases", budget.phases.len()) },
+            money.name()
         ),
         format!(
             "{} expected; with probability 0.9 under {}, with probability 0.5 under {}",
-            format::usd(cost.expected),
-            format::usd(cost.p90),
-            format::usd(cost.p50)
+            money.usd(cost.expected),
+            money.usd(cost.p90),
+            money.usd(cost.p50)
         ),
     ];
     if let (Some(limit), Some(chance)) = (budget.total.budget_usd, budget.total.chance_within_budget) {
-        let kept = format!("Budget of {}: kept with probability {}", format::usd(limit), format::probability(chance));
+        let kept = format!("Budget of {}: kept with probability {}", money.usd(limit), format::probability(chance));
         lines.push(match (budget.total.chance_if_independent, budget.total.chance_if_common) {
             (Some(independent), Some(common)) => format!(
                 "{kept}; {} if the errors of the estimates had nothing in common, {} if they were one",
@@ -53,12 +56,9 @@ fn head(budget: &Budget) -> Vec<String> {
     }
     if let Some(saved) = budget.total.saved_usd {
         lines.push(if saved < Usd::ZERO {
-            format!(
-                "Spot and commitments cost {} more than the same machines on demand",
-                format::usd(Usd::ZERO - saved)
-            )
+            format!("Spot and commitments cost {} more than the same machines on demand", money.usd(Usd::ZERO - saved))
         } else {
-            format!("Spot and commitments save {} against the same machines on demand", format::usd(saved))
+            format!("Spot and commitments save {} against the same machines on demand", money.usd(saved))
         });
     }
     let age = budget.total.price_age;
@@ -81,18 +81,19 @@ fn traced(budget: &Budget) -> String {
 }
 
 fn sections(budget: &Budget, most: usize) -> Vec<Section> {
+    let money = Money::of(budget.exchange.as_ref());
     let rules = (!budget.rules.is_empty()).then(|| Section {
         title: "What the budget has to keep".to_owned(),
         columns: rules_text::columns(),
-        rows: rules_text::rows(&budget.rules),
+        rows: rules_text::rows(&budget.rules, money),
         foot: String::new(),
     });
     let mut sections: Vec<Section> = rules.into_iter().collect();
     sections.extend([
-        cost_groups("By month", "month", &budget.breakdown.by_month),
-        cost_groups("By team", "team", &budget.breakdown.by_team),
-        cost_groups("By cloud", "cloud", &budget.breakdown.by_cloud),
-        cost_groups("By GPU", "GPU", &budget.breakdown.by_gpu),
+        cost_groups("By month", "month", &budget.breakdown.by_month, money),
+        cost_groups("By team", "team", &budget.breakdown.by_team, money),
+        cost_groups("By cloud", "cloud", &budget.breakdown.by_cloud, money),
+        cost_groups("By GPU", "GPU", &budget.breakdown.by_gpu, money),
         phases(budget, most),
     ]);
     sections.extend(unit_costs(budget, most));
@@ -105,7 +106,7 @@ fn sections(budget: &Budget, most: usize) -> Vec<Section> {
     sections
 }
 
-fn cost_groups(title: &str, name: &'static str, groups: &[CostGroup]) -> Section {
+fn cost_groups(title: &str, name: &'static str, groups: &[CostGroup], money: Money) -> Section {
     let has_budget = groups.iter().any(|group| group.budget_usd.is_some());
     let mut columns =
         vec![Column::left(name, 0), Column::right("expected", 0), Column::right("50 %", 0), Column::right("90 %", 0)];
@@ -114,10 +115,9 @@ fn cost_groups(title: &str, name: &'static str, groups: &[CostGroup]) -> Section
     }
     let row = |group: &CostGroup| {
         let cost = group.cost_usd;
-        let mut cells =
-            vec![group.name.clone(), format::usd(cost.expected), format::usd(cost.p50), format::usd(cost.p90)];
+        let mut cells = vec![group.name.clone(), money.usd(cost.expected), money.usd(cost.p50), money.usd(cost.p90)];
         if has_budget {
-            cells.push(group.budget_usd.map_or_else(|| "-".to_owned(), format::usd));
+            cells.push(group.budget_usd.map_or_else(|| "-".to_owned(), |amount| money.usd(amount)));
             cells.push(group.chance_within_budget.map_or_else(|| "-".to_owned(), format::probability));
         }
         cells
@@ -130,6 +130,7 @@ type OfUnit = fn(&UnitCosts) -> Option<Usd>;
 
 /// `None`: no workload states anything to count by.
 fn unit_costs(budget: &Budget, most: usize) -> Option<Section> {
+    let money = Money::of(budget.exchange.as_ref());
     let mut counted: Vec<_> = budget.phases.iter().filter_map(|phase| Some((phase, phase.unit_costs?))).collect();
     counted.sort_by_key(|(phase, _)| std::cmp::Reverse(phase.cost_usd.expected));
     let units: [(&'static str, OfUnit); 5] = [
@@ -145,8 +146,10 @@ fn unit_costs(budget: &Budget, most: usize) -> Option<Section> {
     columns.extend(shown.iter().map(|(unit, _)| Column::right(unit, 0)));
     let row = |(phase, costs): &(&PhaseFigures, UnitCosts)| {
         let busy = phase.gpu_utilization.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", share * 100.0));
-        let mut cells = vec![phase.phase.clone(), format::usd(phase.cost_each_usd.expected), busy];
-        cells.extend(shown.iter().map(|(_, of)| of(costs).map_or_else(|| "-".to_owned(), small)));
+        let mut cells = vec![phase.phase.clone(), money.usd(phase.cost_each_usd.expected), busy];
+        cells.extend(
+            shown.iter().map(|(_, of)| of(costs).map_or_else(|| "-".to_owned(), |amount| small(amount, money))),
+        );
         cells
     };
     let rows: Vec<Vec<String>> = counted.iter().take(most).map(row).collect();
@@ -158,17 +161,18 @@ fn unit_costs(budget: &Budget, most: usize) -> Option<Section> {
     })
 }
 
-/// Three figures of what is less than a dollar.
-fn small(amount: Usd) -> String {
-    let dollars = amount.dollars();
+/// Three figures of what is less than a dollar or another unit.
+fn small(amount: Usd, money: Money) -> String {
+    let dollars = money.units(amount).dollars();
     if dollars >= 1.0 || dollars <= 0.0 {
-        return format::usd(amount);
+        return money.usd(amount);
     }
     let digits = (2.0 - dollars.log10().floor()).clamp(2.0, 9.0) as usize;
-    format!("${dollars:.digits$}")
+    money.signed(&format!("${dollars:.digits$}"))
 }
 
 fn phases(budget: &Budget, most: usize) -> Section {
+    let money = Money::of(budget.exchange.as_ref());
     let mut columns = vec![
         Column::left("phase", 0),
         Column::left("team", 120),
@@ -195,10 +199,10 @@ fn phases(budget: &Budget, most: usize) -> Section {
             format::machines(phase.nodes, phase.gpu.as_deref(), &phase.cloud),
             phase.purchase.clone(),
             Hours(phase.run_hours.expected).to_string(),
-            format::usd(phase.cost_usd.expected),
-            format::usd(phase.cost_usd.p90),
+            money.usd(phase.cost_usd.expected),
+            money.usd(phase.cost_usd.p90),
         ];
-        cells.extend(saves.then(|| phase.saved_usd.map_or_else(|| "-".to_owned(), format::change)));
+        cells.extend(saves.then(|| phase.saved_usd.map_or_else(|| "-".to_owned(), |amount| money.change(amount))));
         cells
     });
     let foot = footer(most.min(budget.phases.len()), budget.phases.len(), "--max-results shows more");
@@ -216,6 +220,7 @@ fn with_less_work(held: &HeldMachines) -> String {
 }
 
 fn held(budget: &Budget) -> Option<Section> {
+    let money = Money::of(budget.exchange.as_ref());
     let held = budget.held.as_ref()?;
     let columns = vec![
         Column::left("held", 0),
@@ -231,19 +236,19 @@ fn held(budget: &Budget) -> Option<Section> {
         vec![
             pool.name.clone(),
             format!("{} x {} on {}", pool.nodes, pool.instance_type, pool.cloud),
-            format::usd(pool.paid_usd),
+            money.usd(pool.paid_usd),
             format::thousands(pool.held_hours as i128),
             format!("{:.0} %", 100.0 * pool.used_hours / pool.held_hours.max(f64::MIN_POSITIVE)),
-            format::usd(pool.one_more_saves_usd),
-            best.map_or(String::new(), |best| format!("{} ({})", best.nodes, format::usd(best.net_usd))),
+            money.usd(pool.one_more_saves_usd),
+            best.map_or(String::new(), |best| format!("{} ({})", best.nodes, money.usd(best.net_usd))),
         ]
     };
     let foot = format!(
         "They save {} of rent; no assignment saves more than {}. With what own machines lose in value, everything costs {}.\nBest size: the number of \
          machines that saves most rent beyond what it costs; with {:.0} % of the work: {}.\nRule: {}.\n",
-        format::usd(held.saved_usd),
-        format::usd(held.most_saved_usd),
-        format::usd(held.full_cost_usd),
+        money.usd(held.saved_usd),
+        money.usd(held.most_saved_usd),
+        money.usd(held.full_cost_usd),
         100.0 * held.less_work,
         with_less_work(held),
         held.rule
@@ -257,6 +262,7 @@ fn held(budget: &Budget) -> Option<Section> {
 }
 
 fn commitments(budget: &Budget) -> Option<Section> {
+    let money = Money::of(budget.exchange.as_ref());
     let columns = vec![
         Column::left("commitment", 0),
         Column::left("kind", 100),
@@ -274,9 +280,9 @@ fn commitments(budget: &Budget) -> Option<Section> {
             vec![
                 figures.name.clone(),
                 figures.kind.to_owned(),
-                format::usd(figures.paid_usd),
+                money.usd(figures.paid_usd),
                 format!("{:.0} %", figures.expected_use * 100.0),
-                format::change(figures.saved_usd),
+                money.change(figures.saved_usd),
                 from.map_or_else(
                     || "-".to_owned(),
                     |(share, hours)| format!("{:.0} %, {hours:.0} h a month", share * 100.0),
@@ -290,6 +296,7 @@ fn commitments(budget: &Budget) -> Option<Section> {
 }
 
 fn term_commitments(budget: &Budget) -> Option<Section> {
+    let money = Money::of(budget.exchange.as_ref());
     let columns = vec![
         Column::left("machines", 0),
         Column::left("for", 0),
@@ -307,10 +314,10 @@ fn term_commitments(budget: &Budget) -> Option<Section> {
         vec![
             term.machines.clone(),
             term.purchase.replace("commitment ", ""),
-            format::usd(term.usd_per_year),
+            money.usd(term.usd_per_year),
             from,
             format!("{:.0} h", term.hours_per_year),
-            format::change(term.saved_usd_per_year),
+            money.change(term.saved_usd_per_year),
         ]
     };
     let rows: Vec<Vec<String>> = budget.alternatives.promises.iter().map(row).collect();
@@ -323,6 +330,7 @@ fn term_commitments(budget: &Budget) -> Option<Section> {
 }
 
 fn other_clouds(budget: &Budget, most: usize) -> Option<Section> {
+    let money = Money::of(budget.exchange.as_ref());
     let columns = vec![
         Column::left("phase", 0),
         Column::left("on", 0),
@@ -342,8 +350,8 @@ fn other_clouds(budget: &Budget, most: usize) -> Option<Section> {
                 other.cloud.clone(),
                 other.plan.clone(),
                 Hours(other.run_hours.expected).to_string(),
-                format::usd(other.cost_usd.expected),
-                format::change(other.more_usd),
+                money.usd(other.cost_usd.expected),
+                money.change(other.more_usd),
             ]
         })
         .collect();
@@ -356,6 +364,7 @@ fn other_clouds(budget: &Budget, most: usize) -> Option<Section> {
 }
 
 fn sensitivity(budget: &Budget) -> Option<Section> {
+    let money = Money::of(budget.exchange.as_ref());
     let columns = vec![
         Column::left("what moves it", 0),
         Column::left("from", 0),
@@ -369,9 +378,9 @@ fn sensitivity(budget: &Budget) -> Option<Section> {
         vec![
             bar.what.to_owned(),
             bar.low.clone(),
-            format::change(bar.low_usd),
+            money.change(bar.low_usd),
             bar.high.clone(),
-            format::change(bar.high_usd),
+            money.change(bar.high_usd),
             bar.basis.clone(),
         ]
     });

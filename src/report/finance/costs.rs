@@ -101,8 +101,8 @@ fn foot(shown: &CostsReport, total: &CostSum, width: u16) -> String {
         "Machine time in USD at the prices of launch, without tax; disks, storage and data out are on the clouds' bills.".to_owned()
     } else {
         format!(
-            "In USD at the prices of launch, without tax. {} of it is for disks, storage and data that left another cloud; traffic between \
-             regions is on the clouds' bills alone.",
+            "In USD at the prices of launch, without tax. {} of it is for disks, storage and data that left another cloud or region; what \
+             checkpoints cost between regions is on the clouds' bills alone.",
             usd(total.all_side_costs())
         )
     };

@@ -1,18 +1,19 @@
 //! The rules of a budget in words: what is asked, what was found, and what comes of it.
 
+use crate::finance::money::Money;
 use crate::text::format;
 use crate::text::table::Column;
 use gpuplan_budget::portfolio::rules::RuleOrigin;
 use gpuplan_budget::portfolio::verdict::{RuleKind, RuleResult, Verdict};
 
 /// What a rule asks, such as `vision keeps $25,000 with probability 0.80`.
-pub fn asked(rule: &RuleResult) -> String {
+pub fn asked(rule: &RuleResult, money: Money) -> String {
     let whose = match (&rule.team, rule.month) {
         (Some(team), _) => team.clone(),
         (None, Some(month)) => month.to_string(),
         (None, None) => "everything".to_owned(),
     };
-    let budget = rule.budget_usd.map_or_else(|| "a budget".to_owned(), format::usd);
+    let budget = rule.budget_usd.map_or_else(|| "a budget".to_owned(), |budget| money.usd(budget));
     match rule.rule {
         RuleKind::MinChance => format!("{whose} keeps {budget} with probability {:.2}", rule.limit),
         RuleKind::MaxSpent => format!("{whose} has spent at most {:.0} % of {budget}", rule.limit * 100.0),
@@ -67,14 +68,14 @@ pub fn columns() -> Vec<Column> {
     vec![Column::left("rule", 0), Column::left("in", 100), Column::right("found", 0), Column::left("", 0)]
 }
 
-pub fn rows(rules: &[RuleResult]) -> Vec<Vec<String>> {
-    rules.iter().map(|rule| vec![asked(rule), place(rule), found(rule), verdict(rule)]).collect()
+pub fn rows(rules: &[RuleResult], money: Money) -> Vec<Vec<String>> {
+    rules.iter().map(|rule| vec![asked(rule, money), place(rule), found(rule), verdict(rule)]).collect()
 }
 
 /// Where a rule stands, what it asks and what was found.
-pub fn words(rule: &RuleResult) -> String {
+pub fn words(rule: &RuleResult, money: Money) -> String {
     let is = if rule.found.is_some() { "it is " } else { "" };
-    format!("{}: {}, and {is}{}", place(rule), asked(rule), found(rule))
+    format!("{}: {}, and {is}{}", place(rule), asked(rule, money), found(rule))
 }
 
 #[cfg(test)]
@@ -98,7 +99,7 @@ mod tests {
             line: 7,
         };
         assert_eq!(
-            rows(std::slice::from_ref(&rule))[0],
+            rows(std::slice::from_ref(&rule), Money::of(None))[0],
             ["vision keeps $25,000 with probability 0.80", "policy line 7", "< 0.01", "BROKEN"]
         );
         let approval = Approval { by: "cfo".to_owned(), until: "2027-01-01T00:00:00Z".parse().unwrap() };
@@ -117,7 +118,7 @@ mod tests {
             ..rule
         };
         assert_eq!(
-            (asked(&old).as_str(), found(&old).as_str()),
+            (asked(&old, Money::of(None)).as_str(), found(&old).as_str()),
             ("at most 10 % of the money rests on prices older than 30 days", "63 %")
         );
     }

@@ -1,11 +1,13 @@
 //! A budget against what was spent, for a person: what it comes to first, then where, why, and what stands out.
 
+use crate::finance::money::{EXCHANGE_COLUMNS, Money, exchange_cells};
 use crate::finance::rules_text;
 use crate::finance::sections::{self, Section};
 use crate::text::csv_text::csv_text;
 use crate::text::format;
 use crate::text::json::pretty;
 use crate::text::table::Column;
+use gpuplan_budget::exchange::Exchange;
 use gpuplan_budget::status::{Anomaly, AnomalyKind, BudgetStatus, PhaseStatus, StatusRow};
 use gpuplan_units::Usd;
 
@@ -35,58 +37,79 @@ const COLUMNS: [&str; 9] = [
     "chance_within_budget",
 ];
 
+/// Besides, where the portfolio is in another currency.
+const IN_CURRENCY: [&str; 6] = [
+    "planned_in_currency",
+    "spent_in_currency",
+    "to_go_in_currency",
+    "committed_in_currency",
+    "at_completion_in_currency",
+    "budget_in_currency",
+];
+
 /// Every row, by what it is of.
 pub fn csv(status: &BudgetStatus) -> String {
-    let mut rows = vec![csv_cells("total", &status.total)];
-    rows.extend(status.by_month.iter().map(|row| csv_cells("month", row)));
-    rows.extend(status.by_team.iter().map(|row| csv_cells("team", row)));
-    rows.extend(status.by_project.iter().map(|row| csv_cells("project", row)));
-    rows.extend(status.by_phase.iter().map(|phase| csv_cells("phase", &phase.row)));
-    csv_text(&COLUMNS, rows)
+    let mut rows = vec![("total", &status.total)];
+    rows.extend(status.by_month.iter().map(|row| ("month", row)));
+    rows.extend(status.by_team.iter().map(|row| ("team", row)));
+    rows.extend(status.by_project.iter().map(|row| ("project", row)));
+    rows.extend(status.by_phase.iter().map(|phase| ("phase", &phase.row)));
+    let cells = rows.into_iter().map(|(by, row)| csv_cells(by, row, status.exchange.as_ref()));
+    match &status.exchange {
+        None => csv_text(&COLUMNS, cells),
+        Some(_) => csv_text(&[&COLUMNS[..], &IN_CURRENCY, &EXCHANGE_COLUMNS].concat(), cells),
+    }
 }
 
-fn csv_cells(by: &str, row: &StatusRow) -> Vec<String> {
-    let mut cells = vec![by.to_owned(), row.name.clone()];
+fn csv_cells(by: &str, row: &StatusRow, exchange: Option<&Exchange>) -> Vec<String> {
     let amounts = [row.planned_usd, row.spent_usd, row.to_go_usd, row.committed_usd, row.at_completion_usd];
-    cells.extend(amounts.map(|amount| amount.to_string()));
-    cells.push(row.budget_usd.map_or_else(String::new, |budget| budget.to_string()));
-    cells.push(row.chance_within_budget.map_or_else(String::new, |chance| chance.to_string()));
+    let amounts: Vec<Option<Usd>> = amounts.into_iter().map(Some).chain([row.budget_usd]).collect();
+    let text = |amount: Option<String>| amount.unwrap_or_default();
+    let mut cells = vec![by.to_owned(), row.name.clone()];
+    cells.extend(amounts.iter().map(|usd| text(usd.map(|usd| usd.to_string()))));
+    cells.push(text(row.chance_within_budget.map(|chance| chance.to_string())));
+    if let Some(exchange) = exchange {
+        cells.extend(amounts.iter().map(|usd| text(usd.map(|usd| exchange.units(usd).to_string()))));
+        cells.extend(exchange_cells(exchange));
+    }
     cells
 }
 
 /// What a reader wants to know first, in lines.
 pub fn head(status: &BudgetStatus) -> Vec<String> {
+    let money = Money::of(status.exchange.as_ref());
     let (total, cost) = (&status.total, status.at_completion_usd);
     let last = status.period.start.ahead(status.period.months).back();
     let tax =
         if status.tax == "excluded" { "tax excluded".to_owned() } else { format!("tax of {} included", status.tax) };
     let mut lines = vec![
         format!(
-            "{}: {} to {last}, as of {}, US dollars, {tax}",
+            "{}: {} to {last}, as of {}, {}, {tax}",
             status.name,
             status.period.start,
-            status.generated_at.strftime("%Y-%m-%d")
+            status.generated_at.strftime("%Y-%m-%d"),
+            money.name()
         ),
         format!(
             "{} spent and {} to go: {} at completion; with probability 0.9 under {}; {} was planned ({})",
-            format::usd(total.spent_usd),
-            format::usd(total.to_go_usd),
-            format::usd(total.at_completion_usd),
-            format::usd(cost.p90),
-            format::usd(total.planned_usd),
+            money.usd(total.spent_usd),
+            money.usd(total.to_go_usd),
+            money.usd(total.at_completion_usd),
+            money.usd(cost.p90),
+            money.usd(total.planned_usd),
             status.planned_from
         ),
     ];
     if let (Some(budget), Some(chance)) = (total.budget_usd, total.chance_within_budget) {
         let left = budget - total.spent_usd;
         let left = if left < Usd::ZERO {
-            format!("{} more than it is spent", format::usd(Usd::ZERO - left))
+            format!("{} more than it is spent", money.usd(Usd::ZERO - left))
         } else {
-            format!("{} of it is left", format::usd(left))
+            format!("{} of it is left", money.usd(left))
         };
         lines.push(format!(
             "Budget of {}: kept with probability {}, given what was spent; {left}",
-            format::usd(budget),
+            money.usd(budget),
             format::probability(chance)
         ));
     }
@@ -95,29 +118,34 @@ pub fn head(status: &BudgetStatus) -> Vec<String> {
         lines.push(format!(
             "{} runs in the ledger belong to no phase and no team of this portfolio ({}); they are left out: `launched_as` takes them in",
             status.other_runs,
-            format::usd(status.other_usd)
+            money.usd(status.other_usd)
         ));
     }
     lines
 }
 
 fn all(status: &BudgetStatus) -> Vec<Section> {
+    let money = Money::of(status.exchange.as_ref());
     let section = |title: &str, columns: Vec<Column>, rows: Vec<Vec<String>>| {
         (!rows.is_empty()).then(|| Section { title: title.to_owned(), columns, rows, foot: String::new() })
     };
     let rows = |title: &str, name: &'static str, rows: &[StatusRow]| {
         let has_budget = rows.iter().any(|row| row.budget_usd.is_some());
-        section(title, columns(name, has_budget), rows.iter().map(|row| cells(row, has_budget)).collect())
+        section(title, columns(name, has_budget), rows.iter().map(|row| cells(row, has_budget, money)).collect())
     };
-    let phases = status.by_phase.iter().map(phase_cells).collect();
-    let causes: Vec<Vec<String>> =
-        status.by_phase.iter().filter(|phase| phase.variance.total_usd != Usd::ZERO).map(cause_cells).collect();
+    let phases = status.by_phase.iter().map(|phase| phase_cells(phase, money)).collect();
+    let causes: Vec<Vec<String>> = status
+        .by_phase
+        .iter()
+        .filter(|phase| phase.variance.total_usd != Usd::ZERO)
+        .map(|phase| cause_cells(phase, money))
+        .collect();
     [
-        section("What the budget has to keep", rules_text::columns(), rules_text::rows(&status.rules)),
+        section("What the budget has to keep", rules_text::columns(), rules_text::rows(&status.rules, money)),
         section(
             "What stands out",
             vec![Column::left("run", 0), Column::left("what", 0), Column::right("cost", 0)],
-            status.anomalies.iter().map(anomaly).collect(),
+            status.anomalies.iter().map(|one| anomaly(one, money)).collect(),
         ),
         rows("By month", "month", &status.by_month),
         rows("By team", "team", &status.by_team),
@@ -145,12 +173,12 @@ fn columns(name: &'static str, has_budget: bool) -> Vec<Column> {
     columns
 }
 
-fn cells(row: &StatusRow, has_budget: bool) -> Vec<String> {
+fn cells(row: &StatusRow, has_budget: bool, money: Money) -> Vec<String> {
     let mut cells = vec![row.name.clone()];
     let amounts = [row.planned_usd, row.spent_usd, row.to_go_usd, row.committed_usd, row.at_completion_usd];
-    cells.extend(amounts.map(amount));
+    cells.extend(amounts.map(|usd| money.usd(usd)));
     if has_budget {
-        cells.push(row.budget_usd.map_or_else(|| "-".to_owned(), format::usd));
+        cells.push(row.budget_usd.map_or_else(|| "-".to_owned(), |amount| money.usd(amount)));
         cells.push(row.chance_within_budget.map_or_else(|| "-".to_owned(), format::probability));
     }
     cells
@@ -167,17 +195,12 @@ fn phase_columns() -> Vec<Column> {
     ]
 }
 
-fn phase_cells(phase: &PhaseStatus) -> Vec<String> {
+fn phase_cells(phase: &PhaseStatus, money: Money) -> Vec<String> {
     let row = &phase.row;
     let late = if phase.is_late { ", late" } else { "" };
     let mut cells = vec![row.name.clone(), format!("{:.1} of {}{late}", phase.done, phase.repeats)];
-    cells.extend([row.planned_usd, row.spent_usd, row.to_go_usd, row.at_completion_usd].map(amount));
+    cells.extend([row.planned_usd, row.spent_usd, row.to_go_usd, row.at_completion_usd].map(|usd| money.usd(usd)));
     cells
-}
-
-/// What prepaid machines took the place of may be more than what they cost.
-fn amount(usd: Usd) -> String {
-    if usd < Usd::ZERO { format::change(usd) } else { format::usd(usd) }
 }
 
 fn cause_columns() -> Vec<Column> {
@@ -195,7 +218,7 @@ fn cause_columns() -> Vec<Column> {
     ]
 }
 
-fn cause_cells(phase: &PhaseStatus) -> Vec<String> {
+fn cause_cells(phase: &PhaseStatus, money: Money) -> Vec<String> {
     let variance = &phase.variance;
     let amounts = [
         variance.total_usd,
@@ -208,16 +231,16 @@ fn cause_cells(phase: &PhaseStatus) -> Vec<String> {
         variance.bill_usd,
         variance.other_usd,
     ];
-    std::iter::once(phase.row.name.clone()).chain(amounts.map(format::change)).collect()
+    std::iter::once(phase.row.name.clone()).chain(amounts.map(|amount| money.change(amount))).collect()
 }
 
-fn anomaly(anomaly: &Anomaly) -> Vec<String> {
-    vec![anomaly.run.clone(), what_stands_out(anomaly), format::usd(anomaly.usd)]
+fn anomaly(anomaly: &Anomaly, money: Money) -> Vec<String> {
+    vec![anomaly.run.clone(), what_stands_out(anomaly), money.usd(anomaly.usd)]
 }
 
 /// The same in a sentence.
-pub fn anomaly_words(anomaly: &Anomaly) -> String {
-    format!("{}: {} ({})", anomaly.run, what_stands_out(anomaly), format::usd(anomaly.usd))
+pub fn anomaly_words(anomaly: &Anomaly, money: Money) -> String {
+    format!("{}: {} ({})", anomaly.run, what_stands_out(anomaly), money.usd(anomaly.usd))
 }
 
 fn what_stands_out(anomaly: &Anomaly) -> String {

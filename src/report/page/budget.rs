@@ -12,12 +12,14 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::finance::money::Money;
 use crate::page::budget::carbon::Footprint;
 use crate::page::budget::course::Cumulative;
 use crate::page::budget::lines::{BudgetLine, money};
 use crate::page::chart::{Chart, ChartKind, Range, RangeChart, Swing, SwingChart};
 use crate::page::document::{Cell, Column, Figure, KeyFigure, Report, Section, Table, day, day_and_time};
 use crate::text::format;
+use gpuplan_budget::exchange::Exchange;
 use gpuplan_budget::portfolio::verdict::RuleResult;
 use gpuplan_units::{Quantiles, Usd};
 
@@ -43,6 +45,8 @@ pub struct Budget {
     name: Option<String>,
     #[serde(default)]
     generated_at: Option<Timestamp>,
+    #[serde(default)]
+    exchange: Option<Exchange>,
     #[serde(default)]
     tax: Option<String>,
     total: CostGroup,
@@ -162,24 +166,32 @@ impl Budget {
     pub fn read(document: Value) -> Result<Self, BudgetDocumentError> {
         read_versioned(document)
     }
+
+    fn shown(&self) -> Money<'_> {
+        Money::of(self.exchange.as_ref())
+    }
+}
+
+/// What the amounts of a page are.
+pub fn in_words(shown: Money, tax: &str) -> String {
+    format!("Money is in {}; tax: {tax}.", shown.name())
 }
 
 fn key(budget: &Budget) -> Vec<KeyFigure> {
+    let shown = budget.shown();
     let cost = budget.total.cost_usd;
     let mut key = vec![
         KeyFigure {
             name: "Expected cost",
-            value: format::usd(cost.expected),
-            note: format!("middle case {}", format::usd(cost.p50)),
+            value: shown.usd(cost.expected),
+            note: format!("middle case {}", shown.usd(cost.p50)),
         },
-        KeyFigure {
-            name: "Nine of ten cases", value: format!("≤ {}", format::usd(cost.p90)), note: "cost".to_owned()
-        },
+        KeyFigure { name: "Nine of ten cases", value: format!("≤ {}", shown.usd(cost.p90)), note: "cost".to_owned() },
     ];
     key.extend(budget.total.budget_usd.map(|limit| {
         KeyFigure {
             name: "Budget",
-            value: format::usd(limit),
+            value: shown.usd(limit),
             note: budget
                 .total
                 .chance_within_budget
@@ -198,8 +210,9 @@ fn key(budget: &Budget) -> Vec<KeyFigure> {
 }
 
 pub fn report(budget: &Budget, now: Timestamp) -> Report {
+    let shown = budget.shown();
     let mut sections = vec![summary(budget)];
-    sections.extend(rules::section(&budget.rules));
+    sections.extend(rules::section(&budget.rules, shown));
     let mut missing = Vec::new();
     let groups = [
         ("by-month", "By month", &budget.by_month),
@@ -216,10 +229,10 @@ pub fn report(budget: &Budget, now: Timestamp) -> Report {
             if id != "by-month" {
                 parts.sort_by_key(|part| Reverse(part.cost_usd.expected));
             }
-            let mut section = group(id, heading, &parts);
+            let mut section = group(id, heading, &parts, shown);
             if id == "by-month" {
-                section.figures.extend(course::by_team(&budget.lines));
-                section.figures.extend(course::added_up(&budget.cumulative, budget.total.budget_usd));
+                section.figures.extend(course::by_team(&budget.lines, shown));
+                section.figures.extend(course::added_up(&budget.cumulative, budget.total.budget_usd, shown));
             }
             sections.push(section);
         }
@@ -234,10 +247,10 @@ pub fn report(budget: &Budget, now: Timestamp) -> Report {
         sections.push(sensitivity(budget));
     }
     sections.extend(budget.footprint.as_ref().map(carbon::section));
-    sections.push(lines::section(&budget.lines));
+    sections.push(lines::section(&budget.lines, shown));
     let tax = budget.tax.as_deref().unwrap_or("not stated");
     let mut points: Vec<String> = budget.assumptions.clone();
-    points.push(format!("Money is in United States dollars; tax: {tax}."));
+    points.push(in_words(shown, tax));
     sections.push(Section { id: "assumptions", heading: "Assumptions and sources", points, ..Section::default() });
     if !missing.is_empty() {
         sections.push(Section { id: "not-shown", heading: "What is not shown", points: missing, ..Section::default() });
@@ -245,7 +258,13 @@ pub fn report(budget: &Budget, now: Timestamp) -> Report {
     let made = budget.generated_at.map_or(String::new(), |at| format!(" made on {}", day_and_time(at)));
     let title = budget.name.clone().unwrap_or_else(|| "Budget".to_owned());
     let key = key(budget);
-    Report { title, lead: format!("A budget{made}, {} lines.", budget.lines.len()), made_at: now, key, sections }
+    Report {
+        title,
+        lead: format!("A budget{made}, {} lines{}.", budget.lines.len(), shown.aside()),
+        made_at: now,
+        key,
+        sections,
+    }
 }
 
 /// From draws, which say neither never nor always.
@@ -262,27 +281,28 @@ pub fn chance_cell(share: f64) -> Cell {
 }
 
 fn summary(budget: &Budget) -> Section {
+    let shown = budget.shown();
     let cost = budget.total.cost_usd;
     let mut text = vec![format!(
         "All runs together are expected to cost {}. In nine of ten cases they cost no more than {}.",
-        format::usd(cost.expected),
-        format::usd(cost.p90)
+        shown.usd(cost.expected),
+        shown.usd(cost.p90)
     )];
     if let (Some(limit), Some(likely)) = (budget.total.budget_usd, budget.total.chance_within_budget) {
-        text.push(format!("The budget of {} is kept with a chance of {}.", format::usd(limit), chance(likely)));
+        text.push(format!("The budget of {} is kept with a chance of {}.", shown.usd(limit), chance(likely)));
     }
     text.extend(rules::broken(&budget.rules));
     Section { id: "summary", heading: "Summary", text, ..Section::default() }
 }
 
-fn group(id: &'static str, heading: &'static str, parts: &[&CostGroup]) -> Section {
+fn group(id: &'static str, heading: &'static str, parts: &[&CostGroup], shown: Money) -> Section {
     let has_budget = parts.iter().any(|part| part.budget_usd.is_some());
     let range = |part: &CostGroup| Range {
         name: part.name.clone(),
-        words: format!("{} to {}", format::usd(part.cost_usd.p50), format::usd(part.cost_usd.p90)),
-        median: part.cost_usd.p50.dollars(),
-        p90: part.cost_usd.p90.dollars(),
-        expected: part.cost_usd.expected.dollars(),
+        words: format!("{} to {}", shown.usd(part.cost_usd.p50), shown.usd(part.cost_usd.p90)),
+        median: shown.value(part.cost_usd.p50),
+        p90: shown.value(part.cost_usd.p90),
+        expected: shown.value(part.cost_usd.expected),
         is_best: true,
     };
     let chart = Chart::new(
@@ -294,15 +314,16 @@ fn group(id: &'static str, heading: &'static str, parts: &[&CostGroup]) -> Secti
         ),
         ChartKind::Ranges(RangeChart {
             ranges: parts.iter().copied().map(range).collect(),
-            limits: parts.iter().map(|part| part.budget_usd.map(Usd::dollars)).collect(),
+            limits: parts.iter().map(|part| part.budget_usd.map(|usd| shown.value(usd))).collect(),
             is_from_zero: true,
         }),
-    );
+    )
+    .in_currency(shown.currency());
     let row = |part: &CostGroup| {
         let mut cells = vec![Cell::text(&*part.name)];
-        cells.extend([part.cost_usd.p50, part.cost_usd.expected, part.cost_usd.p90].map(Cell::usd));
+        cells.extend([part.cost_usd.p50, part.cost_usd.expected, part.cost_usd.p90].map(|usd| Cell::money(usd, shown)));
         if has_budget {
-            cells.push(part.budget_usd.map_or_else(Cell::none, Cell::usd));
+            cells.push(part.budget_usd.map_or_else(Cell::none, |usd| Cell::money(usd, shown)));
             cells.push(part.chance_within_budget.map_or_else(Cell::none, chance_cell));
         }
         cells
@@ -337,6 +358,7 @@ fn section_id(table: &str) -> &'static str {
 }
 
 fn phases(budget: &Budget) -> Section {
+    let shown = budget.shown();
     let saves = budget.phases.iter().any(|phase| phase.saved_usd.is_some());
     let row = |phase: &PhaseFigures| {
         let mut cells = vec![
@@ -349,11 +371,11 @@ fn phases(budget: &Budget) -> Section {
             Cell::text(&*phase.purchase),
             Cell::hours(phase.run_hours.expected),
             phase.gpu_utilization.map_or_else(Cell::none, Cell::share),
-            Cell::usd(phase.cost_usd.expected),
-            Cell::usd(phase.cost_usd.p90),
+            Cell::money(phase.cost_usd.expected, shown),
+            Cell::money(phase.cost_usd.p90, shown),
         ];
         if saves {
-            cells.push(phase.saved_usd.as_deref().map_or_else(Cell::none, money));
+            cells.push(phase.saved_usd.as_deref().map_or_else(Cell::none, |text| money(text, shown)));
         }
         cells
     };
@@ -385,13 +407,14 @@ fn phases(budget: &Budget) -> Section {
 }
 
 fn commitments(budget: &Budget) -> Section {
+    let shown = budget.shown();
     let row = |commitment: &CommitmentFigures| {
         vec![
             Cell::text(&*commitment.name),
             Cell::text(&*commitment.kind),
-            money(&commitment.paid_usd),
+            money(&commitment.paid_usd, shown),
             Cell::share(commitment.expected_use),
-            money(&commitment.saved_usd),
+            money(&commitment.saved_usd, shown),
             chance_cell(commitment.chance_of_loss),
         ]
     };
@@ -417,21 +440,22 @@ fn commitments(budget: &Budget) -> Section {
 }
 
 fn sensitivity(budget: &Budget) -> Section {
+    let shown = budget.shown();
     // What moves nothing is in the JSON.
     let moving = || budget.sensitivity.iter().filter(|bar| bar.low_usd != bar.high_usd);
     let row = |bar: &SensitivityBar| {
         vec![
             Cell::text(&*bar.what),
             Cell::text(&*bar.low),
-            money(&bar.low_usd),
+            money(&bar.low_usd, shown),
             Cell::text(&*bar.high),
-            money(&bar.high_usd),
+            money(&bar.high_usd, shown),
             Cell::text(&*bar.basis),
         ]
     };
     let table = Table {
         id: "levers",
-        caption: "Dollars that each adds to the total, or saves where negative; the widest first".to_owned(),
+        caption: "What each adds to the total, or saves where negative; the widest first".to_owned(),
         columns: vec![
             Column::text("what", "What"),
             Column::text("low", "At best"),
@@ -445,18 +469,16 @@ fn sensitivity(budget: &Budget) -> Section {
     let dollars = |text: &str| Usd::parse_signed(text).unwrap_or_default();
     let swing = |bar: &SensitivityBar| Swing {
         name: bar.what.clone(),
-        words: format!("{} to {}", format::change(dollars(&bar.low_usd)), format::change(dollars(&bar.high_usd))),
-        low: dollars(&bar.low_usd).dollars(),
-        high: dollars(&bar.high_usd).dollars(),
+        words: format!("{} to {}", shown.change(dollars(&bar.low_usd)), shown.change(dollars(&bar.high_usd))),
+        low: shown.value(dollars(&bar.low_usd)),
+        high: shown.value(dollars(&bar.high_usd)),
     };
     let chart = Chart::new(
         "What each adds to the total (dark) or saves (light), from a middle line at the expected cost",
-        format!(
-            "{} bars to both sides of a middle line, as long as the dollars that they add or save.",
-            table.rows.len()
-        ),
+        format!("{} bars to both sides of a middle line, as long as what they add or save.", table.rows.len()),
         ChartKind::Swings(SwingChart { swings: moving().map(swing).collect() }),
-    );
+    )
+    .in_currency(shown.currency());
     Section {
         id: "sensitivity",
         heading: "What the total depends on",

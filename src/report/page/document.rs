@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 
+use crate::finance::money::Money;
 use crate::page::chart::Chart;
 use crate::text::format;
 use gpuplan_units::{Hours, Usd, UsdPerHour};
@@ -99,6 +100,11 @@ impl Cell {
 
     pub fn usd(amount: Usd) -> Self {
         Self::new(format::usd(amount), amount.to_string())
+    }
+
+    /// In the currency of a portfolio; what is exact stays in dollars, as its name says.
+    pub fn money(amount: Usd, shown: Money) -> Self {
+        Self::new(shown.usd(amount), amount.to_string())
     }
 
     pub fn rate(rate: UsdPerHour) -> Self {

@@ -7,11 +7,12 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::finance::money::Money;
 use crate::page::budget::course::{Cumulative, SHARED, level, lines_over_months, months_added_up};
-use crate::page::budget::{BudgetDocumentError, chance, chance_cell, read_versioned, rules};
+use crate::page::budget::{BudgetDocumentError, chance, chance_cell, in_words, read_versioned, rules};
 use crate::page::chart::{Chart, ChartKind, Part, PartsChart, Stroke};
 use crate::page::document::{Cell, Column, Figure, KeyFigure, Report, Section, Table, day};
-use crate::text::format;
+use gpuplan_budget::exchange::Exchange;
 use gpuplan_budget::portfolio::verdict::RuleResult;
 use gpuplan_units::{Quantiles, Usd};
 
@@ -20,6 +21,8 @@ use gpuplan_units::{Quantiles, Usd};
 pub struct Status {
     name: String,
     generated_at: Timestamp,
+    #[serde(default)]
+    exchange: Option<Exchange>,
     tax: String,
     planned_from: String,
     total: Row,
@@ -83,38 +86,43 @@ impl Status {
     pub fn read(document: Value) -> Result<Self, BudgetDocumentError> {
         read_versioned(document)
     }
+
+    fn shown(&self) -> Money<'_> {
+        Money::of(self.exchange.as_ref())
+    }
 }
 
 pub fn report(status: &Status, now: Timestamp) -> Report {
+    let shown = status.shown();
     let Status { total, at_completion_usd: ends, .. } = status;
     let mut key = vec![
         KeyFigure {
             name: "Spent",
-            value: money(total.spent_usd),
+            value: shown.usd(total.spent_usd),
             note: format!("{:.0} % of it on imported bills", status.billed_share * 100.0),
         },
         KeyFigure {
             name: "At completion",
-            value: money(total.at_completion_usd),
-            note: format!("{} was planned", format::usd(total.planned_usd)),
+            value: shown.usd(total.at_completion_usd),
+            note: format!("{} was planned", shown.usd(total.planned_usd)),
         },
         KeyFigure {
             name: "Nine of ten cases",
-            value: format!("≤ {}", money(ends.p90)),
-            note: format!("{} to go", money(total.to_go_usd)),
+            value: format!("≤ {}", shown.usd(ends.p90)),
+            note: format!("{} to go", shown.usd(total.to_go_usd)),
         },
     ];
     key.extend(total.budget_usd.map(|limit| {
         KeyFigure {
             name: "Budget",
-            value: format::usd(limit),
+            value: shown.usd(limit),
             note: total
                 .chance_within_budget
                 .map_or_else(String::new, |likely| format!("{} chance to keep it", chance(likely))),
         }
     }));
     let mut sections = vec![summary(status)];
-    sections.extend(rules::section(&status.rules));
+    sections.extend(rules::section(&status.rules, shown));
     sections.push(course(status));
     let groups = [
         ("teams", "By team", "by-team", &status.by_team),
@@ -124,19 +132,20 @@ pub fn report(status: &Status, now: Timestamp) -> Report {
         groups
             .into_iter()
             .filter(|(.., rows)| !rows.is_empty())
-            .map(|(id, heading, table, rows)| group(id, heading, table, &dearest_first(rows))),
+            .map(|(id, heading, table, rows)| group(id, heading, table, &dearest_first(rows), shown)),
     );
     sections.push(phases(status));
     sections.extend(causes(status));
     sections.extend(stands_out(status));
     let mut points = status.assumptions.clone();
-    points.push(format!("Money is in United States dollars; tax: {}.", status.tax));
+    points.push(in_words(shown, &status.tax));
     sections.push(Section { id: "assumptions", heading: "Assumptions and sources", points, ..Section::default() });
     Report {
         title: status.name.clone(),
         lead: format!(
-            "A budget against what was spent, as of {}; what was planned is from {}.",
+            "A budget against what was spent, as of {}{}; what was planned is from {}.",
             day(status.generated_at),
+            shown.aside(),
             status.planned_from
         ),
         made_at: now,
@@ -145,30 +154,23 @@ pub fn report(status: &Status, now: Timestamp) -> Report {
     }
 }
 
-fn money(amount: Usd) -> String {
-    if amount < Usd::ZERO { format!("-{}", format::usd(Usd::ZERO - amount)) } else { format::usd(amount) }
-}
-
-fn money_cell(amount: Usd) -> Cell {
-    Cell::new(money(amount), amount.to_string())
-}
-
 fn summary(status: &Status) -> Section {
+    let shown = status.shown();
     let total = &status.total;
     let more = total.at_completion_usd - total.planned_usd;
     let than = if more < Usd::ZERO { "less than" } else { "more than" };
     let mut text = vec![format!(
         "{} is spent and {} is to go. That is {} at completion, {} {than} planned; in nine of ten cases it is no more than {}.",
-        money(total.spent_usd),
-        money(total.to_go_usd),
-        money(total.at_completion_usd),
-        format::usd(if more < Usd::ZERO { Usd::ZERO - more } else { more }),
-        money(status.at_completion_usd.p90)
+        shown.usd(total.spent_usd),
+        shown.usd(total.to_go_usd),
+        shown.usd(total.at_completion_usd),
+        shown.usd(if more < Usd::ZERO { Usd::ZERO - more } else { more }),
+        shown.usd(status.at_completion_usd.p90)
     )];
     if let (Some(limit), Some(likely)) = (total.budget_usd, total.chance_within_budget) {
         text.push(format!(
             "The budget of {} is kept with a chance of {}, given what was spent.",
-            format::usd(limit),
+            shown.usd(limit),
             chance(likely)
         ));
     }
@@ -178,6 +180,7 @@ fn summary(status: &Status) -> Section {
 
 /// The months one after another, and all of them added up.
 fn course(status: &Status) -> Section {
+    let shown = status.shown();
     let sum = |of: fn(&Row) -> Usd| {
         let mut all = Usd::ZERO;
         status.by_month.iter().map(move |row| {
@@ -186,28 +189,33 @@ fn course(status: &Status) -> Section {
         })
     };
     let mut series = vec![
-        months_added_up("planned", Stroke::Dotted, sum(|row| row.planned_usd)),
-        months_added_up("spent and to go", Stroke::Solid, sum(|row| row.at_completion_usd)),
+        months_added_up("planned", Stroke::Dotted, sum(|row| row.planned_usd), shown),
+        months_added_up("spent and to go", Stroke::Solid, sum(|row| row.at_completion_usd), shown),
     ];
     if !status.cumulative.is_empty() {
         let ends = status.cumulative.iter().map(|until| until.cost_usd.p90);
-        series.push(months_added_up("the same in nine of ten cases", Stroke::DashDotted, ends));
+        series.push(months_added_up("the same in nine of ten cases", Stroke::DashDotted, ends, shown));
     }
-    series.extend(status.total.budget_usd.map(|limit| level(limit, status.by_month.len())));
+    series.extend(status.total.budget_usd.map(|limit| level(limit, status.by_month.len(), shown)));
     let chart = lines_over_months(
         "All months added up, against what was planned and the budget",
-        format!("Lines over {} months from zero to {}.", status.by_month.len(), money(status.total.at_completion_usd)),
+        format!(
+            "Lines over {} months from zero to {}.",
+            status.by_month.len(),
+            shown.usd(status.total.at_completion_usd)
+        ),
         status.by_month.first().map_or("the first month", |row| &row.name),
         series,
+        shown,
     );
-    let mut section = group("months", "By month", "by-month", &status.by_month);
+    let mut section = group("months", "By month", "by-month", &status.by_month, shown);
     let mut all = (Usd::ZERO, Usd::ZERO);
     let until: BTreeMap<&str, Usd> =
         status.cumulative.iter().map(|until| (until.month.as_str(), until.cost_usd.p90)).collect();
     let rows = status.by_month.iter().map(|row| {
         all = (all.0 + row.planned_usd, all.1 + row.at_completion_usd);
-        let p90 = until.get(row.name.as_str()).map_or_else(Cell::none, |p90| money_cell(*p90));
-        vec![Cell::text(&*row.name), money_cell(all.0), money_cell(all.1), p90]
+        let p90 = until.get(row.name.as_str()).map_or_else(Cell::none, |p90| Cell::money(*p90, shown));
+        vec![Cell::text(&*row.name), Cell::money(all.0, shown), Cell::money(all.1, shown), p90]
     });
     let table = Table {
         id: "cumulative",
@@ -227,18 +235,18 @@ fn course(status: &Status) -> Section {
 const SHARED_WORDS: &str = "shared: what reservations, savings plans and prepaid machines cost in months that are over, less the charges that \
     they took the place of; and what is to come of it.";
 
-/// Dollars of a row, against its budget, or what was planned where it has none.
-fn parts(row: &Row) -> Part {
+/// A row, against its budget, or what was planned where it has none.
+fn parts(row: &Row, shown: Money) -> Part {
     Part {
         name: row.name.clone(),
         words: format!(
             "{} of {}",
-            money(row.at_completion_usd),
-            format::usd(row.budget_usd.unwrap_or(row.planned_usd))
+            shown.usd(row.at_completion_usd),
+            shown.usd(row.budget_usd.unwrap_or(row.planned_usd))
         ),
-        done: row.spent_usd.dollars().max(0.0),
-        ahead: row.to_go_usd.dollars().max(0.0),
-        limit: Some(row.budget_usd.unwrap_or(row.planned_usd).dollars()),
+        done: shown.value(row.spent_usd).max(0.0),
+        ahead: shown.value(row.to_go_usd).max(0.0),
+        limit: Some(shown.value(row.budget_usd.unwrap_or(row.planned_usd))),
     }
 }
 
@@ -248,18 +256,21 @@ fn dearest_first(rows: &[Row]) -> Vec<Row> {
     rows
 }
 
-fn group(id: &'static str, heading: &'static str, table: &'static str, rows: &[Row]) -> Section {
+fn group(id: &'static str, heading: &'static str, table: &'static str, rows: &[Row], shown: Money) -> Section {
     let has_budget = rows.iter().any(|row| row.budget_usd.is_some());
     let chart = Chart::new(
         format!("{heading}: spent (dark), to go (light), and a line at the budget, or at the plan where there is none"),
         format!("{} bars of what is spent and what is to go, on an axis from zero.", rows.len()),
-        ChartKind::Parts(PartsChart { parts: rows.iter().map(parts).collect() }),
-    );
+        ChartKind::Parts(PartsChart { parts: rows.iter().map(|row| parts(row, shown)).collect() }),
+    )
+    .in_currency(shown.currency());
     let cells = |row: &Row| {
         let mut cells = vec![Cell::text(&*row.name)];
-        cells.extend([row.planned_usd, row.spent_usd, row.to_go_usd, row.at_completion_usd].map(money_cell));
+        cells.extend(
+            [row.planned_usd, row.spent_usd, row.to_go_usd, row.at_completion_usd].map(|usd| Cell::money(usd, shown)),
+        );
         if has_budget {
-            cells.push(row.budget_usd.map_or_else(Cell::none, Cell::usd));
+            cells.push(row.budget_usd.map_or_else(Cell::none, |usd| Cell::money(usd, shown)));
             cells.push(row.chance_within_budget.map_or_else(Cell::none, chance_cell));
         }
         cells
@@ -283,6 +294,7 @@ fn group(id: &'static str, heading: &'static str, table: &'static str, rows: &[R
 }
 
 fn phases(status: &Status) -> Section {
+    let shown = status.shown();
     let cells = |phase: &Phase| {
         let late = if phase.is_late { ", late" } else { "" };
         let Row { name, planned_usd, spent_usd, to_go_usd, at_completion_usd, .. } = &phase.row;
@@ -290,7 +302,7 @@ fn phases(status: &Status) -> Section {
             Cell::text(&**name),
             Cell::new(format!("{:.1} of {}{late}", phase.done, phase.repeats), phase.done.to_string()),
         ];
-        cells.extend([planned_usd, spent_usd, to_go_usd, at_completion_usd].map(|amount| money_cell(*amount)));
+        cells.extend([planned_usd, spent_usd, to_go_usd, at_completion_usd].map(|amount| Cell::money(*amount, shown)));
         cells
     };
     let mut phases: Vec<&Phase> = status.by_phase.iter().collect();
@@ -324,6 +336,7 @@ fn causes(status: &Status) -> Option<Section> {
         ("bill_usd", "Bill"),
         ("other_usd", "Other"),
     ];
+    let money = status.shown();
     let amount = |phase: &Phase, cause: &str| {
         phase.variance.get(cause).and_then(|text| Usd::parse_signed(text).ok()).unwrap_or_default()
     };
@@ -333,7 +346,7 @@ fn causes(status: &Status) -> Option<Section> {
     // A cause that explains nothing anywhere has no column.
     let is_shown = |cause: &str| other.iter().any(|phase| amount(phase, cause) != Usd::ZERO);
     let shown: Vec<(&'static str, &'static str)> = NAMES.into_iter().filter(|(cause, _)| is_shown(cause)).collect();
-    let change = |amount: Usd| Cell::new(format::change(amount), amount.to_string());
+    let change = |amount: Usd| Cell::new(money.change(amount), amount.to_string());
     let cells = |phase: &&Phase| {
         let name = std::iter::once(Cell::text(&*phase.row.name));
         name.chain(shown.iter().map(|(cause, _)| change(amount(phase, cause)))).collect()
@@ -356,6 +369,7 @@ fn causes(status: &Status) -> Option<Section> {
 
 /// `None`: nothing does.
 fn stands_out(status: &Status) -> Option<Section> {
+    let shown = status.shown();
     let cells = |anomaly: &Anomaly| {
         let what = match anomaly.kind.as_str() {
             "far-over-forecast" => format!("{:.1} times its forecast", anomaly.times_forecast.unwrap_or_default()),
@@ -363,7 +377,7 @@ fn stands_out(status: &Status) -> Option<Section> {
             "not-planned" => "belongs to no phase of the portfolio".to_owned(),
             _ => "its months are over, and it is not done".to_owned(),
         };
-        vec![Cell::text(&*anomaly.run), Cell::text(what), Cell::usd(anomaly.usd)]
+        vec![Cell::text(&*anomaly.run), Cell::text(what), Cell::money(anomaly.usd, shown)]
     };
     let mut anomalies: Vec<&Anomaly> = status.anomalies.iter().collect();
     anomalies.sort_by_key(|anomaly| Reverse(anomaly.usd));

@@ -34,6 +34,13 @@ pub struct SidePrice {
     pub observed_at: Timestamp,
 }
 
+impl SidePrice {
+    /// Whether a machine there is where it is charged: in that region, or anywhere on that cloud where its region is not known (`*`).
+    pub fn is_in(&self, cloud: &str, region: &str) -> bool {
+        self.cloud == cloud && (self.region == "*" || self.region == region)
+    }
+}
+
 /// An object of the run as a listing shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stored {

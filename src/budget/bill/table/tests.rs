@@ -270,7 +270,7 @@ fn words_for_nothing_are_nothing() {
 
 #[test]
 fn other_currencies_are_converted_at_the_rate_that_is_stated_and_at_no_other() {
-    use crate::bill::sums::ExchangeRate;
+    use crate::exchange::ExchangeRate;
     let line = |currency: &str, amount: &str, run: &str| {
         format!(
             "1,2026-10-01T00:00:00Z,,{currency},{amount},Usage,BoxUsage,1,\"{{\"\"user_gpuplan_{run}\"\":\"\"a\"\"}}\"\n"

@@ -15,13 +15,16 @@ use gpuplan_workload::file::{LimitsSection, Scalar};
 pub struct PortfolioFile {
     /// Default: `portfolio`.
     pub name: Option<String>,
-    /// `USD`: prices are in dollars, and no rate of exchange is assumed.
+    /// Of every amount but those whose key says `usd`: `USD`, or another code such as `EUR` with its rate in `exchange`.
     #[schemars(with = "Option<String>")]
     pub currency: Option<Spanned<String>>,
+    /// What one unit of `currency` is in dollars, where it is not the dollar: prices are in dollars, and no rate is assumed.
+    #[schemars(with = "Option<ExchangeSection>")]
+    pub exchange: Option<Spanned<ExchangeSection>>,
     /// `excluded`, or the percentage that is added to every amount, such as `19 %`.
     #[schemars(with = "Option<Scalar>")]
     pub tax: Option<Spanned<Scalar>>,
-    /// US dollars for everything.
+    /// For everything.
     #[schemars(with = "Option<Scalar>")]
     pub budget: Option<Spanned<Scalar>>,
     /// The first month, such as `2027-01`.
@@ -58,6 +61,19 @@ pub struct PortfolioFile {
     pub committed: Vec<Committed>,
 }
 
+/// A rate of exchange, with its source and its day.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExchangeSection {
+    /// US dollars for one unit of the currency, such as `1.0842`.
+    #[schemars(with = "Option<Scalar>")]
+    pub usd_per_unit: Option<Spanned<Scalar>>,
+    pub source: Option<String>,
+    /// Day of the rate, such as `2026-10-30`.
+    #[schemars(with = "Option<Scalar>")]
+    pub as_of: Option<Spanned<Scalar>>,
+}
+
 /// Lines of bills that are of no run, such as notebooks. The first section that fits a line takes it; what no section takes is not counted.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -86,12 +102,11 @@ pub enum SplitKey {
 #[serde(deny_unknown_fields)]
 pub struct TeamSection {
     pub name: String,
-    /// US dollars.
     #[schemars(with = "Option<Scalar>")]
     pub budget: Option<Spanned<Scalar>>,
 }
 
-/// A run or a phase of one. What it costs comes from exactly one of `workload`, `plan` and `usd_per_hour`.
+/// A run or a phase of one. What it costs comes from exactly one of `workload`, `plan`, `usd_per_hour` and `price_per_hour`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunSection {
@@ -111,9 +126,12 @@ pub struct RunSection {
     pub plan: Option<Spanned<String>>,
     /// Of a plan in that file. Default: the recommended one.
     pub id: Option<String>,
-    /// Stated price of one machine.
+    /// Stated price of one machine in US dollars.
     #[schemars(with = "Option<Scalar>")]
     pub usd_per_hour: Option<Spanned<Scalar>>,
+    /// The same in the currency of the portfolio, in place of `usd_per_hour`.
+    #[schemars(with = "Option<Scalar>")]
+    pub price_per_hour: Option<Spanned<Scalar>>,
     /// Stated time from begin to end of one run, in which each of its machines is paid: hours, or a duration such as `12h` or `3d`.
     #[schemars(with = "Option<Scalar>")]
     pub hours: Option<Spanned<Scalar>>,
@@ -181,9 +199,12 @@ pub struct CommitmentSection {
     /// Of a reservation.
     #[schemars(with = "Option<i64>")]
     pub nodes: Option<Spanned<i64>>,
-    /// Of one machine of a reservation, or what a savings plan commits to spend.
-    #[schemars(with = "Scalar")]
-    pub usd_per_hour: Spanned<Scalar>,
+    /// Of one machine of a reservation, or what a savings plan commits to spend, in US dollars.
+    #[schemars(with = "Option<Scalar>")]
+    pub usd_per_hour: Option<Spanned<Scalar>>,
+    /// The same in the currency of the portfolio, in place of `usd_per_hour`.
+    #[schemars(with = "Option<Scalar>")]
+    pub price_per_hour: Option<Spanned<Scalar>>,
     /// Of a savings plan: off the on-demand price.
     #[schemars(with = "Option<Scalar>")]
     pub percent: Option<Spanned<Scalar>>,
@@ -217,7 +238,8 @@ pub struct RuleSection {
     /// For this month, such as `2027-01`, or `*` for each one.
     #[schemars(with = "Option<String>")]
     pub month: Option<Spanned<String>>,
-    /// US dollars. Default: the budget of the portfolio or of the team; a month has none of its own.
+    /// In the currency of the portfolio, in `policy.toml` in US dollars. Default: the budget of the portfolio or of the team; a month has none of
+    /// its own.
     #[schemars(with = "Option<Scalar>")]
     pub budget: Option<Spanned<Scalar>>,
     /// Least probability that the budget is kept: `0.8` or `80 %`.
@@ -247,7 +269,7 @@ impl RunSection {
     /// Whether it says of itself what is to be done, or when.
     pub fn is_work(&self) -> bool {
         [&self.workload, &self.plan, &self.start].iter().any(|key| key.is_some())
-            || [&self.usd_per_hour, &self.hours, &self.hours_p90].iter().any(|key| key.is_some())
+            || [&self.usd_per_hour, &self.price_per_hour, &self.hours, &self.hours_p90].iter().any(|key| key.is_some())
             || [&self.repeats, &self.months, &self.nodes].iter().any(|key| key.is_some())
             || self.limits.is_some()
             || !self.after.is_empty()

@@ -20,7 +20,7 @@ impl BudgetRule {
     pub fn of_policy(text: &str) -> Read<Vec<Self>> {
         let file: PolicyRules =
             toml::from_str(text).map_err(|error| PortfolioError::Syntax(error.to_string().trim_end().to_owned()))?;
-        Reader { text }.rules(&file.rule, RuleOrigin::Policy)
+        Reader { text, exchange: None }.rules(&file.rule, RuleOrigin::Policy)
     }
 }
 

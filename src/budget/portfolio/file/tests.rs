@@ -190,3 +190,81 @@ fn all_keys_that_a_section_lacks_are_named_at_once() {
     let (_, said, _) = refused(&format!("{}{plan}", GOOD.replace("after = [\"base\"]", "")));
     assert_eq!(said, "commitment `sp` needs `percent` and `source`");
 }
+
+#[test]
+fn amounts_of_another_currency_are_dollars_at_the_rate_that_is_stated() {
+    let rate = "exchange = { usd_per_unit = \"1.0842\", source = \"ECB reference rate\", as_of = 2026-10-30 }\n";
+    let good = GOOD.replace("after = [\"base\"]", "");
+    let euro = good.replace("currency = \"USD\"\n", &format!("currency = \"EUR\"\n{rate}"));
+    let portfolio = Portfolio::read(&euro).unwrap();
+    assert_eq!(
+        portfolio.exchange.as_ref().unwrap().words(),
+        "EUR at 1.0842 US dollars (ECB reference rate, 2026-10-30)"
+    );
+    // 120,000 and 90,000 euros; a price that says dollars stays one.
+    assert_eq!(portfolio.budget.unwrap().to_string(), "130104.00");
+    assert_eq!(portfolio.teams[0].budget.unwrap().to_string(), "97578.00");
+    let price = |text: &str| match &Portfolio::read(text).unwrap().phases[2].what {
+        CostSource::Rate(rate) => rate.usd_per_hour.to_string(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(price(&euro), "98.32");
+    let own = euro.replace("usd_per_hour = \"98.32\"", "price_per_hour = \"100\"");
+    assert_eq!((price(&own), price(&own.replace("\"100\"", "\"€100\""))), ("108.42".to_owned(), "108.42".to_owned()));
+    for same in ["\"€120,000\"", "\"120,000 EUR\"", "120000", "\"120_000.00 €\""] {
+        let text = euro.replace("budget = \"120,000\"", &format!("budget = {same}"));
+        assert_eq!(Portfolio::read(&text).unwrap().budget.unwrap().to_string(), "130104.00", "{same}");
+    }
+    let both = refused(&own.replace("price_per_hour", "usd_per_hour = 1\nprice_per_hour"));
+    assert!(both.1.contains("exactly one of"), "{}", both.1);
+}
+
+#[test]
+fn a_rate_of_exchange_is_never_assumed_and_amounts_are_what_they_say() {
+    let good = GOOD.replace("after = [\"base\"]", "");
+    let with = |currency: &str, more: &str| {
+        refused(&good.replace("currency = \"USD\"\n", &format!("currency = \"{currency}\"\n{more}")))
+    };
+    let (line, detail, hint) = with("EUR", "");
+    assert_eq!((line, detail.contains("no rate of exchange is assumed")), (2, true), "{detail}");
+    assert!(
+        hint.starts_with("exchange = { usd_per_unit = \"RATE\"") && hint.contains("dollars that one EUR is"),
+        "{hint}"
+    );
+    for (word, code) in [("euro", "EUR"), ("€", "EUR"), ("eur", "EUR"), ("usd", "USD"), ("bitcoins", "USD")] {
+        assert_eq!(with(word, "").2, format!("currency = \"{code}\""), "{word}");
+    }
+    let rate = |rate: &str| format!("exchange = {{ usd_per_unit = {rate}, source = \"ECB\", as_of = 2026-10-30 }}\n");
+    assert!(with("USD", &rate("1")).1.contains("need no rate of exchange"));
+    for wrong in ["0", "-1", "\"many\"", "5000"] {
+        assert!(with("EUR", &rate(wrong)).1.contains("not the number of US dollars that one EUR is"), "{wrong}");
+    }
+    let (_, detail, hint) = with("EUR", "exchange = { usd_per_unit = 1.1 }\n");
+    assert_eq!((detail.as_str(), hint.lines().count()), ("`exchange` needs `source` and `as_of`", 2));
+    // What is offered can be typed: the amount itself, or the same in the currency of the portfolio.
+    let euro = good.replace("currency = \"USD\"\n", &format!("currency = \"EUR\"\n{}", rate("\"1.0842\"")));
+    for (amount, meant) in [
+        ("20k", "20000"),
+        ("20k€", "20000"),
+        ("20.000", "20000"),
+        ("20.000 €", "20000"),
+        ("20.000,00 €", "20000.00"),
+        ("20 000 EUR", "20000"),
+        ("$21,684", "20000.00"),
+        ("21684 USD", "20000.00"),
+    ] {
+        let text = euro.replace("budget = \"120,000\"", &format!("budget = \"{amount}\""));
+        assert_eq!(refused(&text).2, format!("budget = \"{meant}\""), "{amount}: {}", refused(&text).1);
+        assert!(Portfolio::read(&text.replace(&format!("\"{amount}\""), &format!("\"{meant}\""))).is_ok(), "{meant}");
+    }
+    let pounds = refused(&euro.replace("budget = \"120,000\"", "budget = \"£20,000\""));
+    assert_eq!(pounds.1, "budget: `£20,000` is in GBP, and the portfolio is in EUR");
+    let dollars = |amount: &str| refused(&good.replace("budget = \"120,000\"", &format!("budget = \"{amount}\"")));
+    assert_eq!(
+        (dollars("20k").2, dollars("1.5m").2),
+        ("budget = \"20000\"".to_owned(), "budget = \"1500000\"".to_owned())
+    );
+    let (_, detail, hint) = dollars("€20,000");
+    assert_eq!(detail, "budget: `€20,000` is in EUR, and the portfolio is in USD");
+    assert!(hint.starts_with("currency = \"EUR\" with its rate"), "{hint}");
+}

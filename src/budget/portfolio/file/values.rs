@@ -1,16 +1,15 @@
-//! Values of a portfolio: months, amounts, shares and days, each refused with its line and what to write instead.
+//! Values of a portfolio: months, shares and days, each refused with its line and what to write instead.
 
 use std::ops::RangeInclusive;
 
 use jiff::Timestamp;
+use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use toml::Spanned;
 
+use crate::exchange::{Currency, ExchangeRate};
 use crate::portfolio::PortfolioError;
 use crate::portfolio::calendar::Month;
-use gpuplan_units::nearest;
-use gpuplan_units::separators::{parse_amount, parse_rate};
-use gpuplan_units::{Usd, UsdPerHour};
 use gpuplan_workload::file::Scalar;
 
 pub type Read<T> = Result<T, PortfolioError>;
@@ -46,6 +45,8 @@ impl Wanted {
 /// Knows the lines of its file.
 pub struct Reader<'a> {
     pub text: &'a str,
+    /// What its amounts are in; `None`: in dollars.
+    pub exchange: Option<(Currency, ExchangeRate)>,
 }
 
 impl Reader<'_> {
@@ -73,22 +74,6 @@ impl Reader<'_> {
         })
     }
 
-    pub fn money(&self, key: &str, stated: &Spanned<Scalar>) -> Read<Usd> {
-        let text = stated.get_ref().to_string();
-        parse_amount(&text).map_err(|error| {
-            let meant = nearest::amount(&text).unwrap_or_else(|| "120000".to_owned());
-            PortfolioError::at(self.line(stated), format!("{key}: {error}"), format!("{key} = \"{meant}\""))
-        })
-    }
-
-    pub fn hourly(&self, key: &str, stated: &Spanned<Scalar>) -> Read<UsdPerHour> {
-        let text = stated.get_ref().to_string();
-        parse_rate(&text).map_err(|error| {
-            let meant = nearest::amount(&text).unwrap_or_else(|| "98.32".to_owned());
-            PortfolioError::at(self.line(stated), format!("{key}: {error}"), format!("{key} = \"{meant}\""))
-        })
-    }
-
     /// `40`, `40 %` or `"40%"` as 0.4.
     pub fn percent(&self, key: &str, stated: &Spanned<Scalar>) -> Read<f64> {
         let text = stated.get_ref().to_string();
@@ -105,16 +90,17 @@ impl Reader<'_> {
     }
 
     pub fn day(&self, stated: &Spanned<Scalar>) -> Read<Timestamp> {
-        let text = stated.get_ref().to_string();
-        let refused = || {
-            PortfolioError::at(
-                self.line(stated),
-                format!("`{text}` is not a valid day; try 2026-10-01"),
-                "as_of = 2026-10-01",
-            )
-        };
-        let day: jiff::civil::Date = text.parse().map_err(|_| refused())?;
-        day.to_zoned(TimeZone::UTC).map(|zoned| zoned.timestamp()).map_err(|_| refused())
+        let day = self.date(stated)?.to_zoned(TimeZone::UTC).map(|zoned| zoned.timestamp());
+        day.map_err(|_| self.no_day(stated))
+    }
+
+    pub fn date(&self, stated: &Spanned<Scalar>) -> Read<Date> {
+        stated.get_ref().to_string().parse().map_err(|_| self.no_day(stated))
+    }
+
+    fn no_day(&self, stated: &Spanned<Scalar>) -> PortfolioError {
+        let detail = format!("`{}` is not a valid day; try 2026-10-01", stated.get_ref());
+        PortfolioError::at(self.line(stated), detail, "as_of = 2026-10-01")
     }
 
     /// A probability or a share: `0.8` or `"80 %"`.

@@ -1,4 +1,4 @@
-//! What a run paid for besides machines: their disks, what it keeps in its store, and data that left another cloud.
+//! What a run paid for besides machines: their disks, what it keeps in its store, and data that left another cloud or region.
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -50,9 +50,20 @@ impl RunFacts {
     fn data_out(&self, machine: &Seen) -> Option<Result<RunCharge, UncountableCharge>> {
         let (rented, expected) = (machine.rented.filter(|_| !machine.billed.is_empty())?, self.expected.as_ref()?);
         let (price, bytes) = (self.side_price(Side::DataOut, None)?, expected.fetched_bytes?);
+        // Where the data lies, nothing is moved.
+        if price.is_in(&rented.cloud, &rented.region) {
+            return None;
+        }
         let charge = self.side_cost(price, bytes / price.unit_bytes, format!("{}/data-out", self.machine_id(machine)));
         let (start, end) = (rented.from, rented.from);
-        let assumption = format!("all of the data, once on each machine, out of {}", price.cloud);
+        let assumption = if price.cloud == rented.cloud {
+            format!(
+                "all of the data, once on each machine, out of {}; no list says what another region is charged",
+                price.region
+            )
+        } else {
+            format!("all of the data, once on each machine, out of {}", price.cloud)
+        };
         // Who sends it bills it: it has no zone of the machine.
         Some(charge.map(|charge| RunCharge {
             charge: Charge { item: Item::Egress, start, end, assumption, ..charge },
@@ -233,6 +244,24 @@ mod tests {
             assert!(*id == wanted && cost.starts_with(amount.trim_end_matches('0')) && *is_open == open, "{shown:?}");
         }
         assert_eq!((found[1].charge.resource.cloud.as_str(), found[0].charge.unit.as_str()), ("gcp", "GiB-month"));
+    }
+
+    #[test]
+    fn data_of_another_region_is_moved_and_that_of_the_same_is_not() {
+        let moved = |region: &str| {
+            let mut facts = facts();
+            if let Some(expected) = &mut facts.expected {
+                expected.beside = vec![SidePrice { region: region.to_owned(), ..price(Side::DataOut, "aws", "0.09") }];
+            }
+            let found = facts.charges(at("2026-11-06T00:00:00Z")).unwrap();
+            let of_data = found.into_iter().map(|one| one.charge).filter(|charge| charge.item == Item::Egress);
+            of_data.map(|charge| (charge.costs.contracted.to_string(), charge.assumption)).collect::<Vec<_>>()
+        };
+        // The machine that fetched is in the region `r`: 50 GB at no more than what the internet costs.
+        let found = moved("us-west-2");
+        assert_eq!((found.len(), found[0].0.as_str()), (1, "4.50"));
+        assert!(found[0].1.contains("out of us-west-2; no list says"), "{}", found[0].1);
+        assert_eq!((moved("r"), moved("*")), (Vec::new(), Vec::new()));
     }
 
     #[test]

@@ -210,6 +210,13 @@ impl Chosen<'_> {
                 observed_at: offer.quote.observed_at,
             })
         });
+        let mut places: Vec<(&str, &str)> = Vec::new();
+        for Offered { pool, .. } in spot.iter().chain(on_demand) {
+            let place = (pool.cloud.as_str(), pool.region.as_str());
+            if !places.contains(&place) {
+                places.push(place);
+            }
+        }
         let node = &hardware.instance(plan.instance).node;
         Expected {
             plan: plan_id(world, plan),
@@ -223,36 +230,34 @@ impl Chosen<'_> {
             tokens: (!workload.model.kind.counts_samples()).then_some(plan.run.steps * tokens_of_a_step),
             prices: prices.collect(),
             basis: Some(self.basis()),
-            beside: self.side_prices(spot.iter().chain(on_demand)),
-            fetched_bytes: self.fetched_from().map(|(data, _)| data.size.0),
+            beside: self.side_prices(&places),
+            fetched_bytes: self.fetched_from(&places).map(|(data, _)| data.size.0),
         }
     }
 
-    /// Data that a launch brings from another cloud than its own, and where it lies.
-    fn fetched_from(&self) -> Option<(&DataSet, &str)> {
+    /// Data that a launch brings to some of these places from elsewhere, and where it lies: cloud and region, `*` where that is not stated.
+    fn fetched_from<'a>(&'a self, places: &[(&str, &str)]) -> Option<(&'a DataSet, (&'a str, &'a str))> {
         let data = self.answered.resolved.workload.data.as_ref().filter(|data| data.location.is_some())?;
         let place = data.place.as_deref()?;
-        let cloud = place.split('/').next().unwrap_or_default();
-        (!self.is_fake && cloud != self.cloud()).then_some((data, place))
+        let from = place.split_once('/').unwrap_or((place, "*"));
+        let is_here = |(cloud, region): &(&str, &str)| from.0 == *cloud && (from.1 == "*" || from.1 == *region);
+        (!self.is_fake && !places.iter().all(is_here)).then_some((data, from))
     }
 
-    /// Prices of what is paid in addition to machines. The store is taken to lie where the plan would rent first. What a stand-in rehearses costs
+    /// Prices of what is paid in addition to machines in these places. The store is taken to lie in the first. What a stand-in rehearses costs
     /// nothing.
-    fn side_prices<'o>(&self, places: impl Iterator<Item = &'o Offered>) -> Vec<SidePrice> {
+    fn side_prices(&self, places: &[(&str, &str)]) -> Vec<SidePrice> {
         if self.is_fake {
             return Vec::new();
         }
-        let mut regions: Vec<(&str, &str)> = Vec::new();
-        for Offered { pool, .. } in places {
-            let region = (pool.cloud.as_str(), pool.region.as_str());
-            if !regions.contains(&region) {
-                regions.push(region);
-            }
-        }
-        let disks = regions.iter().filter_map(|place| self.side(Side::Disk, ChargeKind::NetworkDisk, *place));
-        let storage = regions.first().and_then(|place| self.side(Side::Storage, ChargeKind::ObjectStorage, *place));
-        let from = self.fetched_from().map(|(_, place)| place.split_once('/').unwrap_or((place, "*")));
-        let data_out = from.and_then(|place| self.side(Side::DataOut, ChargeKind::EgressInternet, place));
+        let disks = places.iter().filter_map(|place| self.side(Side::Disk, ChargeKind::NetworkDisk, *place));
+        let storage = places.first().and_then(|place| self.side(Side::Storage, ChargeKind::ObjectStorage, *place));
+        let data_out = self.fetched_from(places).and_then(|(_, from)| {
+            let price = self.side(Side::DataOut, ChargeKind::EgressInternet, from)?;
+            // As in the bill of a plan: rates between regions of a cloud are in no source, and that of the internet is the most that they can be.
+            let within = if from.0 == self.cloud() { ", as to the internet" } else { "" };
+            Some(SidePrice { source: format!("{}{within}", price.source), ..price })
+        });
         disks.chain(storage).chain(data_out).collect()
     }
 

@@ -12,18 +12,47 @@ mod vocabulary;
 use crate::finance::focus::row::{FocusRow, whole_seconds};
 pub use crate::finance::focus::version::{FocusError, FocusVersion};
 use crate::text::csv_text::csv_text;
-use gpuplan_budget::Charge;
+use gpuplan_budget::exchange::Exchange;
+use gpuplan_budget::{Charge, Costs, Nature};
+use gpuplan_units::Usd;
 
-/// One row a charge, the columns of the version first and our own (`x_...`) after them. An empty field is null.
-pub fn write(version: FocusVersion, charges: &[Charge]) -> Result<String, FocusError> {
-    let columns: Vec<&Column> = COLUMNS.iter().filter(|column| column.is_in(version)).collect();
+/// One row a charge, the columns of the version first and our own (`x_...`) after them. An empty field is null. With an exchange, amounts are
+/// billed in its currency and priced in dollars.
+pub fn write(version: FocusVersion, charges: &[Charge], exchange: Option<&Exchange>) -> Result<String, FocusError> {
+    let is_here = |column: &&Column| column.is_in(version) && (!column.is_of_exchange || exchange.is_some());
+    let columns: Vec<&Column> = COLUMNS.iter().filter(is_here).collect();
     let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
     let mut lines: Vec<Vec<String>> = Vec::with_capacity(charges.len());
-    for charge in charges {
-        let row = FocusRow::new(charge)?;
+    let billed = exchange.map(|exchange| in_currency(charges, exchange));
+    for (at, charge) in charges.iter().enumerate() {
+        let row = match (exchange, &billed) {
+            (Some(exchange), Some(billed)) => FocusRow::new(&billed[at])?.priced_in_dollars(charge, exchange),
+            _ => FocusRow::new(charge)?,
+        };
         lines.push(columns.iter().map(|column| (column.value)(&row).unwrap_or_default()).collect());
     }
     Ok(csv_text(&names, lines))
+}
+
+/// The same charges with every amount in units of a currency. Each column of costs adds up to its sum in dollars, converted once.
+fn in_currency(charges: &[Charge], exchange: &Exchange) -> Vec<Charge> {
+    let units = |usd: Usd| Usd::from_nanos(exchange.units(usd).billionths());
+    let column = |of: fn(&Costs) -> Usd| {
+        let parts = exchange.parts(charges.iter().map(|charge| of(&charge.costs))).into_iter();
+        parts.map(|part| Usd::from_nanos(part.billionths()))
+    };
+    let costs = column(|costs| costs.list).zip(column(|costs| costs.contracted));
+    let costs = costs.zip(column(|costs| costs.effective)).zip(column(|costs| costs.billed.unwrap_or_default()));
+    let converted = |(charge, (((list, contracted), effective), billed)): (&Charge, _)| Charge {
+        nature: match charge.nature {
+            Nature::Actual => Nature::Actual,
+            Nature::Forecast { p50, p90 } => Nature::Forecast { p50: units(p50), p90: units(p90) },
+        },
+        unit_price: units(charge.unit_price),
+        costs: Costs { list, contracted, effective, billed: charge.costs.billed.map(|_| billed) },
+        ..charge.clone()
+    };
+    charges.iter().zip(costs).map(converted).collect()
 }
 
 /// A column: in which versions it stands, and what a row has in it.
@@ -31,6 +60,8 @@ struct Column {
     name: &'static str,
     since: FocusVersion,
     until: FocusVersion,
+    /// Only where amounts are billed in another currency than they are priced in.
+    is_of_exchange: bool,
     value: fn(&FocusRow) -> Option<String>,
 }
 
@@ -41,7 +72,7 @@ impl Column {
 }
 
 const fn column(name: &'static str, value: fn(&FocusRow) -> Option<String>) -> Column {
-    Column { name, since: FocusVersion::V1_2, until: FocusVersion::V1_4, value }
+    Column { name, since: FocusVersion::V1_2, until: FocusVersion::V1_4, is_of_exchange: false, value }
 }
 
 const fn since(since: FocusVersion, column: Column) -> Column {
@@ -50,6 +81,10 @@ const fn since(since: FocusVersion, column: Column) -> Column {
 
 const fn until(until: FocusVersion, column: Column) -> Column {
     Column { until, ..column }
+}
+
+const fn of_exchange(name: &'static str, value: fn(&FocusRow) -> Option<String>) -> Column {
+    Column { is_of_exchange: true, ..column(name, value) }
 }
 
 /// Alphabetically, as the specification lists them; columns of our own at the end, as it demands.
@@ -62,7 +97,7 @@ const COLUMNS: &[Column] = &[
     column("BilledCost", |row| Some(row.billed().to_string())),
     column("BillingAccountId", |row| Some(row.account())),
     column("BillingAccountName", |_| None),
-    column("BillingCurrency", |_| Some("USD".to_owned())),
+    column("BillingCurrency", |row| Some(row.billing_currency())),
     column("BillingPeriodEnd", |row| Some(row.month_end.clone())),
     column("BillingPeriodStart", |row| Some(row.month_start.clone())),
     column("ChargeCategory", |row| Some(row.category.to_owned())),
@@ -90,6 +125,10 @@ const COLUMNS: &[Column] = &[
     column("ListCost", |row| Some(row.charge.costs.list.to_string())),
     column("ListUnitPrice", |row| row.unit_price(row.charge.costs.list)),
     column("PricingCategory", |row| row.priced(row.pricing())),
+    of_exchange("PricingCurrency", |row| row.priced("USD")),
+    of_exchange("PricingCurrencyContractedUnitPrice", |row| row.dollars_each(|costs| costs.contracted)),
+    of_exchange("PricingCurrencyEffectiveCost", |row| row.effective_dollars()),
+    of_exchange("PricingCurrencyListUnitPrice", |row| row.dollars_each(|costs| costs.list)),
     column("PricingQuantity", |row| row.quantity()),
     column("PricingUnit", |row| row.unit()),
     until(FocusVersion::V1_3, column("ProviderName", |row| Some(row.provider.clone()))),
@@ -110,6 +149,9 @@ const COLUMNS: &[Column] = &[
     column("Tags", |row| Some(row.tags.clone())),
     column("x_Assumption", |row| non_empty(&row.charge.assumption)),
     column("x_ChargeId", |row| non_empty(&row.charge.id)),
+    of_exchange("x_ExchangeDate", |row| row.exchange().map(|exchange| exchange.as_of.to_string())),
+    of_exchange("x_ExchangeRate", |row| row.exchange().map(|exchange| exchange.usd_per_unit.to_string())),
+    of_exchange("x_ExchangeSource", |row| row.exchange().map(|exchange| exchange.source.clone())),
     column("x_Forecast", |row| Some(row.is_forecast().to_string())),
     column("x_Gpu", |row| row.charge.resource.gpu.clone()),
     column("x_GpuCount", |row| row.charge.resource.gpus.map(|gpus| gpus.to_string())),

@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 
 use crate::finance::focus::version::FocusError;
 use crate::finance::focus::vocabulary::{self, Service};
-use gpuplan_budget::{Charge, Item, Nature, Waste};
+use gpuplan_budget::exchange::{Currency, Exchange};
+use gpuplan_budget::{Charge, Costs, Item, Nature, Waste};
 use gpuplan_units::Usd;
 
 /// Digits of a unit price that had to be worked out from a cost and a quantity: below a billionth of a cent.
@@ -27,6 +28,8 @@ pub struct FocusRow<'a> {
     pub tags: String,
     pub sku_details: String,
     unit: &'static str,
+    /// The same charge in dollars, and the rate at which it is billed, where that is in another currency.
+    priced: Option<(&'a Charge, &'a Exchange)>,
 }
 
 impl<'a> FocusRow<'a> {
@@ -59,7 +62,32 @@ impl<'a> FocusRow<'a> {
             tags: written(&tags(charge))?,
             sku_details: written(&details(charge))?,
             unit,
+            priced: None,
         })
+    }
+
+    /// Of a charge whose amounts are in another currency.
+    pub fn priced_in_dollars(self, charge: &'a Charge, exchange: &'a Exchange) -> Self {
+        Self { priced: Some((charge, exchange)), ..self }
+    }
+
+    pub fn exchange(&self) -> Option<&'a Exchange> {
+        self.priced.map(|(_, exchange)| exchange)
+    }
+
+    pub fn billing_currency(&self) -> String {
+        self.exchange().map_or(Currency::USD, |exchange| exchange.currency).to_string()
+    }
+
+    /// Of a unit, in dollars.
+    pub fn dollars_each(&self, cost: fn(&Costs) -> Usd) -> Option<String> {
+        let (charge, _) = self.priced?;
+        self.priced(&price_of_a_unit(charge, cost(&charge.costs)))
+    }
+
+    pub fn effective_dollars(&self) -> Option<String> {
+        let (charge, _) = self.priced?;
+        self.priced(&charge.costs.effective.to_string())
     }
 
     pub fn is_forecast(&self) -> bool {
@@ -145,19 +173,8 @@ impl<'a> FocusRow<'a> {
         self.priced(self.unit)
     }
 
-    /// The price that was charged where it gives this cost, else the cost by the quantity.
     pub fn unit_price(&self, cost: Usd) -> Option<String> {
-        let size = |amount: Usd| if amount < Usd::ZERO { Usd::ZERO - amount } else { amount };
-        let (price, quantity, cost) = (size(self.charge.unit_price), self.charge.quantity.abs(), size(cost));
-        let gives = Usd::from_dollars(price.dollars() * quantity)
-            .is_some_and(|product| (product.nanos() - cost.nanos()).abs() <= 1);
-        if gives || quantity == 0.0 {
-            return self.priced(&price.to_string());
-        }
-        let text = format!("{:.DIGITS$}", cost.dollars() / quantity);
-        // With a point, as a quantity.
-        let text = text.trim_end_matches('0');
-        self.priced(&if text.ends_with('.') { format!("{text}0") } else { text.to_owned() })
+        self.priced(&price_of_a_unit(self.charge, cost))
     }
 
     pub fn resource_type(&self) -> String {
@@ -190,6 +207,21 @@ impl<'a> FocusRow<'a> {
         let is_lost = self.charge.item == Item::LostWork || self.charge.waste == Some(Waste::Redone);
         is_lost.then_some(self.charge.costs.effective)
     }
+}
+
+/// The price that was charged where it gives this cost, else the cost by the quantity.
+fn price_of_a_unit(charge: &Charge, cost: Usd) -> String {
+    let size = |amount: Usd| if amount < Usd::ZERO { Usd::ZERO - amount } else { amount };
+    let (price, quantity, cost) = (size(charge.unit_price), charge.quantity.abs(), size(cost));
+    let gives = Usd::from_dollars(price.dollars() * quantity)
+        .is_some_and(|product| (product.nanos() - cost.nanos()).abs() <= 1);
+    if gives || quantity == 0.0 {
+        return price.to_string();
+    }
+    let text = format!("{:.DIGITS$}", cost.dollars() / quantity);
+    // With a point, as a quantity.
+    let text = text.trim_end_matches('0');
+    if text.ends_with('.') { format!("{text}0") } else { text.to_owned() }
 }
 
 fn category(item: Item) -> &'static str {

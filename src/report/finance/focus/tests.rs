@@ -127,7 +127,7 @@ fn rows(text: &str) -> Vec<BTreeMap<String, String>> {
 #[test]
 fn every_kind_of_charge_keeps_every_rule_of_every_version() {
     for version in VERSIONS {
-        let text = write(version, &every_kind()).unwrap();
+        let text = write(version, &every_kind(), None).unwrap();
         let found = problems(version, &text);
         assert!(found.is_empty(), "FOCUS {version}:\n{}", found.join("\n"));
         assert_eq!(rows(&text).len(), every_kind().len());
@@ -136,7 +136,7 @@ fn every_kind_of_charge_keeps_every_rule_of_every_version() {
 
 #[test]
 fn the_checker_finds_what_is_wrong() {
-    let text = write(FocusVersion::V1_3, &[charge()]).unwrap();
+    let text = write(FocusVersion::V1_3, &[charge()], None).unwrap();
     let broken = [
         (FocusVersion::V1_3, "BilledCost", "BilledCosts", "BilledCost is missing"),
         (FocusVersion::V1_4, "", "", "ProviderName is no column of FOCUS 1.4"),
@@ -161,7 +161,7 @@ fn the_checker_finds_what_is_wrong() {
 
 #[test]
 fn a_forecast_bills_nothing_and_says_that_it_is_one() {
-    let text = write(FocusVersion::V1_4, &[charge(), forecast()]).unwrap();
+    let text = write(FocusVersion::V1_4, &[charge(), forecast()], None).unwrap();
     let rows = rows(&text);
     let cells = |row: usize, names: [&str; 5]| names.map(|name| rows[row][name].clone());
     let names = ["BilledCost", "EffectiveCost", "x_Forecast", "x_P50Cost", "x_P90Cost"];
@@ -184,14 +184,15 @@ fn a_forecast_bills_nothing_and_says_that_it_is_one() {
 #[test]
 fn a_line_of_a_bill_stays_with_its_invoice() {
     let invoice = Invoice { account: "7".to_owned(), month: "2026-11".to_owned(), id: Some("INV-1".to_owned()) };
-    let text = write(FocusVersion::V1_2, &[Charge { invoice: Some(invoice), ..charge() }]).unwrap();
+    let text = write(FocusVersion::V1_2, &[Charge { invoice: Some(invoice), ..charge() }], None).unwrap();
     let row = &rows(&text)[0];
     let cells = ["BillingAccountId", "InvoiceId", "BillingPeriodStart", "ChargePeriodStart", "PricingQuantity"];
     assert_eq!(cells.map(|name| &*row[name]), ["7", "INV-1", "2026-11-01T00:00:00Z", "2026-10-31T22:30:15Z", "4.0"]);
     // Usage that was charged before counts backwards: its prices are not negative.
     let back = usd("-80.0625");
     let costs = Costs { list: back, contracted: back, effective: back, billed: Some(back) };
-    let text = write(FocusVersion::V1_2, &[Charge { costs, unit_price: back, quantity: 1.0, ..charge() }]).unwrap();
+    let text =
+        write(FocusVersion::V1_2, &[Charge { costs, unit_price: back, quantity: 1.0, ..charge() }], None).unwrap();
     let row = &rows(&text)[0];
     assert_eq!(
         (&*row["PricingQuantity"], &*row["ListUnitPrice"], &*row["BilledCost"]),
@@ -201,7 +202,7 @@ fn a_line_of_a_bill_stays_with_its_invoice() {
 
 #[test]
 fn the_columns_of_each_version_are_its_own() {
-    let header = |version| write(version, &[]).unwrap().trim().split(',').map(str::to_owned).collect::<Vec<_>>();
+    let header = |version| write(version, &[], None).unwrap().trim().split(',').map(str::to_owned).collect::<Vec<_>>();
     let has = |version, name: &str| header(version).iter().any(|known| known == name);
     for (name, expected) in [
         ("ProviderName", [true, true, false]),
@@ -216,7 +217,7 @@ fn the_columns_of_each_version_are_its_own() {
 
 #[test]
 fn what_cannot_be_written_is_named() {
-    let refused = |charge: Charge| write(FocusVersion::V1_2, &[charge]).unwrap_err();
+    let refused = |charge: Charge| write(FocusVersion::V1_2, &[charge], None).unwrap_err();
     assert!(matches!(refused(Charge { unit: "furlong".to_owned(), ..charge() }), FocusError::Unit { .. }));
     assert!(matches!(refused(Charge { quantity: f64::NAN, ..charge() }), FocusError::Quantity { .. }));
     let (start, end) = (charge().end, charge().start);

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use crate::finance::money::Money;
 use crate::page::budget::lines::BudgetLine;
 use crate::page::chart::{Chart, ChartKind, LineChart, Series, Stack, StackChart, Stroke};
 use crate::page::document::{Cell, Column, Figure, Table};
-use crate::text::format;
 use gpuplan_units::{Quantiles, Usd};
 
 /// What no team alone pays.
@@ -24,45 +24,48 @@ pub struct Cumulative {
 }
 
 /// A line through the ends of the months, from nothing at their beginning.
-pub fn months_added_up(name: &str, stroke: Stroke, ends: impl Iterator<Item = Usd>) -> Series {
-    let points = ends.enumerate().map(|(at, sum)| ((at + 1) as f64 * HOURS_PER_MONTH, sum.dollars()));
+pub fn months_added_up(name: &str, stroke: Stroke, ends: impl Iterator<Item = Usd>, shown: Money) -> Series {
+    let points = ends.enumerate().map(|(at, sum)| ((at + 1) as f64 * HOURS_PER_MONTH, shown.value(sum)));
     Series { name: name.to_owned(), stroke, points: std::iter::once((0.0, 0.0)).chain(points).collect() }
 }
 
 /// The budget over so many months.
-pub fn level(limit: Usd, months: usize) -> Series {
+pub fn level(limit: Usd, months: usize, shown: Money) -> Series {
     let end = months as f64 * HOURS_PER_MONTH;
-    let points = vec![(0.0, limit.dollars()), (end, limit.dollars())];
+    let points = vec![(0.0, shown.value(limit)), (end, shown.value(limit))];
     Series { name: "budget".to_owned(), stroke: Stroke::Dashed, points }
 }
 
 /// A chart of lines over the months from this one.
-pub fn lines_over_months(title: &str, description: String, first: &str, series: Vec<Series>) -> Chart {
-    let (x_name, y_name) = (format!("time since {first} began"), "dollars".to_owned());
+pub fn lines_over_months(title: &str, description: String, first: &str, series: Vec<Series>, shown: Money) -> Chart {
+    let (x_name, y_name) = (format!("time since {first} began"), shown.unit());
     Chart::new(title, description, ChartKind::Lines(LineChart { x_name, y_name, begins_at_zero: true, series }))
+        .in_currency(shown.currency())
 }
 
 /// `None`: a budget of before this was in it, or of one month.
-pub fn added_up(months: &[Cumulative], budget: Option<Usd>) -> Option<Figure> {
+pub fn added_up(months: &[Cumulative], budget: Option<Usd>, shown: Money) -> Option<Figure> {
     let last = months.last().filter(|_| months.len() > 1)?;
     let mut series = vec![
-        months_added_up("nine of ten (p90)", Stroke::DashDotted, months.iter().map(|until| until.cost_usd.p90)),
-        months_added_up("expected (mean)", Stroke::Solid, months.iter().map(|until| until.cost_usd.expected)),
+        months_added_up("nine of ten (p90)", Stroke::DashDotted, months.iter().map(|until| until.cost_usd.p90), shown),
+        months_added_up("expected (mean)", Stroke::Solid, months.iter().map(|until| until.cost_usd.expected), shown),
     ];
-    series.extend(budget.map(|limit| level(limit, months.len())));
+    series.extend(budget.map(|limit| level(limit, months.len(), shown)));
     let chart = lines_over_months(
         "All months added up, expected and in nine of ten cases, against the budget",
         format!(
             "Lines over {} months from zero to {} expected, {} in nine of ten cases.",
             months.len(),
-            format::usd(last.cost_usd.expected),
-            format::usd(last.cost_usd.p90)
+            shown.usd(last.cost_usd.expected),
+            shown.usd(last.cost_usd.p90)
         ),
         &months[0].month,
         series,
+        shown,
     );
     let row = |until: &Cumulative| {
-        let costs = [until.cost_usd.p50, until.cost_usd.expected, until.cost_usd.p90].map(Cell::usd);
+        let costs =
+            [until.cost_usd.p50, until.cost_usd.expected, until.cost_usd.p90].map(|usd| Cell::money(usd, shown));
         std::iter::once(Cell::text(&*until.month)).chain(costs).collect()
     };
     let table = Table {
@@ -80,7 +83,7 @@ pub fn added_up(months: &[Cumulative], budget: Option<Usd>) -> Option<Figure> {
 }
 
 /// `None`: there is one team, or none is stated.
-pub fn by_team(lines: &[BudgetLine]) -> Option<Figure> {
+pub fn by_team(lines: &[BudgetLine], shown: Money) -> Option<Figure> {
     let mut months: BTreeMap<&str, BTreeMap<&str, Usd>> = BTreeMap::new();
     for line in lines {
         let (Some(month), Ok(cost)) = (line.month.as_deref(), Usd::parse_signed(&line.cost_usd)) else { continue };
@@ -96,16 +99,17 @@ pub fn by_team(lines: &[BudgetLine]) -> Option<Figure> {
     }
     let stack = |(month, of_team): (&&str, &BTreeMap<&str, Usd>)| Stack {
         name: (*month).to_owned(),
-        words: format::usd(of_team.values().copied().sum()),
-        parts: teams.iter().map(|team| of_team.get(team).map_or(0.0, |cost| cost.dollars().max(0.0))).collect(),
+        words: shown.usd(of_team.values().copied().sum()),
+        parts: teams.iter().map(|team| of_team.get(team).map_or(0.0, |cost| shown.value(*cost).max(0.0))).collect(),
     };
     let chart = Chart::new(
         format!("Each month by team, from left to right: {} (dark and light in turn)", teams.join(", ")),
         format!("{} bars of expected cost, divided by {} teams, on an axis from zero.", months.len(), teams.len()),
         ChartKind::Stacks(StackChart { stacks: months.iter().map(stack).collect() }),
-    );
+    )
+    .in_currency(shown.currency());
     let rows = months.iter().flat_map(|(month, of_team)| {
-        of_team.iter().map(move |(team, cost)| vec![Cell::text(*month), Cell::text(*team), Cell::usd(*cost)])
+        of_team.iter().map(move |(team, cost)| vec![Cell::text(*month), Cell::text(*team), Cell::money(*cost, shown)])
     });
     let table = Table {
         id: "month-by-team",

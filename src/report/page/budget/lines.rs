@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 
+use crate::finance::money::Money;
 use crate::page::document::{Cell, Column, Figure, Section, Table};
-use crate::text::format;
 use gpuplan_units::Usd;
 
 /// What the page takes from a line.
@@ -43,7 +43,7 @@ impl BudgetLine {
     }
 }
 
-pub fn section(lines: &[BudgetLine]) -> Section {
+pub fn section(lines: &[BudgetLine], shown: Money) -> Section {
     let text = |text: &Option<String>| text.as_deref().map_or_else(Cell::none, Cell::text);
     let row = |line: &BudgetLine| {
         vec![
@@ -53,8 +53,8 @@ pub fn section(lines: &[BudgetLine]) -> Section {
             Cell::text(&*line.item),
             Cell::count(line.quantity),
             Cell::text(&*line.unit),
-            money(&line.unit_price_usd),
-            money(&line.cost_usd),
+            money(&line.unit_price_usd, shown),
+            money(&line.cost_usd, shown),
             Cell::text(&*line.cloud),
             text(&line.purchase),
             Cell::text(&*line.source),
@@ -84,8 +84,6 @@ pub fn section(lines: &[BudgetLine]) -> Section {
 }
 
 /// An amount that may be negative.
-pub fn money(text: &str) -> Cell {
-    let (sign, size) = text.strip_prefix('-').map_or(("", text), |size| ("-", size));
-    Usd::parse(size)
-        .map_or_else(|_| Cell::text(text), |amount| Cell::new(format!("{sign}{}", format::usd(amount)), text))
+pub fn money(text: &str, shown: Money) -> Cell {
+    Usd::parse_signed(text).map_or_else(|_| Cell::text(text), |amount| Cell::new(shown.usd(amount), text))
 }

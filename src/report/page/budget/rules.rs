@@ -1,12 +1,14 @@
 //! What a budget has to keep, with what was found: on the page of the budget and on that of what was spent.
 
+use crate::finance::money::Money;
 use crate::finance::rules_text::{asked, found, verdict};
 use crate::page::document::{Cell, Column, Figure, Section, Table};
 use gpuplan_budget::portfolio::verdict::{RuleResult, Verdict};
 
 /// `None`: there are no rules.
-pub fn section(rules: &[RuleResult]) -> Option<Section> {
-    let row = |rule: &RuleResult| vec![Cell::text(asked(rule)), Cell::text(found(rule)), Cell::text(verdict(rule))];
+pub fn section(rules: &[RuleResult], shown: Money) -> Option<Section> {
+    let row =
+        |rule: &RuleResult| vec![Cell::text(asked(rule, shown)), Cell::text(found(rule)), Cell::text(verdict(rule))];
     let table = Table {
         id: "rule",
         caption: "Each rule, what was found, and what comes of it".to_owned(),

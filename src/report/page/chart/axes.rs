@@ -173,12 +173,12 @@ impl Plot<'_> {
     /// Grid, ticks and names of both axes. The name of the upright one stands above it, where it needs no turning.
     fn draw_axes(&self, svg: &mut Svg) {
         let (right, floor) = (self.width - RIGHT, self.top + HEIGHT);
-        for (at, label) in self.y.ticks() {
+        for (at, label) in self.y.ticks(svg.currency) {
             svg.line("grid", (LEFT, at), (right, at));
             svg.text("t e", (LEFT - 6.0, at + 4.0), &label);
         }
         let mut last = f64::NEG_INFINITY;
-        for (at, label) in self.x.ticks() {
+        for (at, label) in self.x.ticks(svg.currency) {
             svg.line("tick", (at, floor), (at, floor + 5.0));
             let half = label.chars().count() as f64 * CHARACTER / 2.0;
             if at - half > last {

@@ -11,6 +11,7 @@ pub use rows::{
 };
 
 use crate::page::chart::svg::Svg;
+use gpuplan_budget::exchange::Currency;
 
 /// Pixels of a drawing beside text on a desk, and of one on a telephone.
 pub const WIDE: f64 = 720.0;
@@ -22,6 +23,8 @@ pub struct Chart {
     /// What can be seen, in a sentence, for those who do not see it.
     pub description: String,
     pub kind: ChartKind,
+    /// Of its amounts.
+    pub currency: Currency,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -46,13 +49,18 @@ pub enum ChartKind {
 
 impl Chart {
     pub fn new(title: impl Into<String>, description: impl Into<String>, kind: ChartKind) -> Self {
-        Self { title: title.into(), description: description.into(), kind }
+        Self { title: title.into(), description: description.into(), kind, currency: Currency::USD }
+    }
+
+    /// Of amounts that are not dollars.
+    pub fn in_currency(self, currency: Currency) -> Self {
+        Self { currency, ..self }
     }
 
     /// Twice: the style sheet shows the one that fits. Empty where nothing can be drawn.
     pub fn drawn(&self, id: &str) -> String {
         let each = [("wide", WIDE), ("narrow", NARROW)].map(|(class, width)| {
-            let mut svg = Svg::default();
+            let mut svg = Svg::of(self.currency);
             let height = match &self.kind {
                 ChartKind::Scatter(plot) => plot.draw(&mut svg, width),
                 ChartKind::Bars(bars) => bars.draw(&mut svg, width),

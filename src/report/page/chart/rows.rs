@@ -251,7 +251,7 @@ fn head(svg: &mut Svg, y: f64, width: f64, name: &str, words: &str) {
 
 fn axis(svg: &mut Svg, x: &Scale, bottom: f64, width: f64) {
     let mut last = f64::NEG_INFINITY;
-    for (at, label) in x.ticks() {
+    for (at, label) in x.ticks(svg.currency) {
         svg.line("grid", (at, TOP), (at, bottom));
         let half = label.chars().count() as f64 * CHARACTER / 2.0;
         let middle = at.clamp(half, width - half);

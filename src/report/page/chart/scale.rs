@@ -1,6 +1,7 @@
 //! `Scale`: from values to places along an axis, with ticks at round numbers.
 
 use crate::text::format;
+use gpuplan_budget::exchange::Currency;
 use gpuplan_units::Hours;
 
 /// What is counted along an axis, which decides how a tick is written.
@@ -110,8 +111,9 @@ impl Scale {
         self.from + share.clamp(0.0, 1.0) * (self.to - self.from)
     }
 
-    pub fn ticks(&self) -> impl Iterator<Item = (f64, String)> {
-        self.ticks.iter().map(|tick| (self.at(*tick), self.words(*tick)))
+    /// Where each is, and what stands at it; amounts are in the currency of the chart.
+    pub fn ticks(&self, currency: Currency) -> impl Iterator<Item = (f64, String)> {
+        self.ticks.iter().map(move |tick| (self.at(*tick), self.words(*tick, currency)))
     }
 
     /// The note that an axis by ratios needs.
@@ -119,11 +121,11 @@ impl Scale {
         if self.is_logarithmic { " (each step a multiple of the last)" } else { "" }
     }
 
-    fn words(&self, value: f64) -> String {
+    fn words(&self, value: f64, currency: Currency) -> String {
         let step =
             if self.is_logarithmic { value } else { self.ticks.get(1).map_or(value, |second| second - self.ticks[0]) };
         match self.quantity {
-            Quantity::Usd => dollars(value, step),
+            Quantity::Usd => amount(value, step, &currency.prefix()),
             Quantity::Hours if self.is_logarithmic => Hours(value).to_string(),
             Quantity::Hours if self.high > DAYS_FROM => format!("{} d", plain(value / 24.0)),
             Quantity::Hours => format!("{} h", plain(value)),
@@ -139,18 +141,18 @@ fn most_ticks(from: f64, to: f64) -> f64 {
 }
 
 /// As many decimals as tell neighbouring ticks apart.
-fn dollars(value: f64, step: f64) -> String {
+fn amount(value: f64, step: f64, prefix: &str) -> String {
     if value == 0.0 {
-        return "$0".to_owned();
+        return format!("{prefix}0");
     }
     if value.abs() < 1e4 && step < 1.0 {
         let digits = (-step.log10().floor()).clamp(2.0, 9.0) as usize;
-        return format!("${value:.digits$}");
+        return format!("{prefix}{value:.digits$}");
     }
     match value.abs() {
-        size if size >= 1e6 => format!("${}M", plain(value / 1e6)),
-        size if size >= 1e4 => format!("${}k", plain(value / 1e3)),
-        _ => format!("${}", format::thousands(value.round() as i128)),
+        size if size >= 1e6 => format!("{prefix}{}M", plain(value / 1e6)),
+        size if size >= 1e4 => format!("{prefix}{}k", plain(value / 1e3)),
+        _ => format!("{prefix}{}", format::thousands(value.round() as i128)),
     }
 }
 
@@ -189,7 +191,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn labels(scale: &Scale) -> Vec<String> {
-        scale.ticks().map(|(_, label)| label).collect()
+        scale.ticks(Currency::USD).map(|(_, label)| label).collect()
     }
 
     #[test]
@@ -225,7 +227,7 @@ mod tests {
                 Scale::over(values.iter().copied(), Quantity::Usd, (0.0, pixels)).unwrap(),
                 Scale::from_zero(values.iter().copied(), Quantity::Hours, (0.0, pixels)).unwrap(),
             ] {
-                prop_assert!(scale.ticks().count() <= 40, "{scale:?}");
+                prop_assert!(scale.ticks(Currency::USD).count() <= 40, "{scale:?}");
                 for value in &values {
                     prop_assert!((0.0..=pixels).contains(&scale.at(*value)));
                 }

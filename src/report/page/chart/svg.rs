@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use gpuplan_budget::exchange::Currency;
+
 /// Characters of markup, as text has to have them; what no document may hold is replaced.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -32,9 +34,15 @@ pub fn fitted(text: &str, room: f64) -> String {
 #[derive(Clone, Debug, Default)]
 pub struct Svg {
     body: String,
+    /// Of its amounts.
+    pub currency: Currency,
 }
 
 impl Svg {
+    pub fn of(currency: Currency) -> Self {
+        Self { body: String::new(), currency }
+    }
+
     pub fn line(&mut self, class: &str, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
         let _ = write!(self.body, r#"<line class="{class}" x1="{x1:.1}" y1="{y1:.1}" x2="{x2:.1}" y2="{y2:.1}"/>"#);
     }
