@@ -154,11 +154,12 @@ impl Controller {
 
     /// The other gang is gone, and this one runs.
     pub(super) fn take(&mut self, now: f64, actions: &mut Vec<Action>) {
-        let Some(Beside { gang, open: None }) = self.beside.take() else {
+        let Some(Beside { mut gang, open: None }) = self.beside.take() else {
             self.phase = Phase::Choosing { from: now };
             return self.choose(now, actions);
         };
         actions.push(Action::Say(format!("{} takes over", self.choice(gang.which).pool)));
+        gang.done_before = Some(self.done);
         self.runs(now, gang, actions);
     }
 

@@ -143,6 +143,7 @@ impl Simulation {
                 let number = self.leaders.len();
                 self.world.say("somebody else takes the lead");
                 self.is_taken_over = true;
+                self.world.uncounted += 1;
                 let mut other = Leader::takes_over(number, &self.terms, &mut self.world);
                 if sleeps {
                     other.is_dead = true;
@@ -160,6 +161,7 @@ impl Simulation {
                     // It dies before it hears of this, and somebody starts another, which knows the journal alone.
                     self.crashes += 1;
                     self.leaders[leader].is_dead = true;
+                    self.world.uncounted += u32::from(self.leaders[leader].controller.gang_epoch().is_none());
                     // Or after a night.
                     let longest = if self.world.chance(0.1) { 10.0 * HOUR } else { 300.0 };
                     let after = longest * self.world.draws.uniform();
@@ -242,6 +244,12 @@ impl Simulation {
         if controller.end() == Some(&End::Completed) {
             assert!(world.safe >= WORK);
         }
+        assert!(
+            !world.is_completed() || matches!(self.end(), Some(End::Completed | End::Stopped)),
+            "it is completed, and ends as {:?}\n{}",
+            self.end(),
+            world.log.join("\n")
+        );
         let knows_all = !self.is_taken_over && self.unled < LISTED_AFTER;
         if self.is_stopped || !knows_all {
             // Who took over, stopped the run, or came after no list had it any more, knows nothing of what was paid before; leases do.

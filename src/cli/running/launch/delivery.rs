@@ -85,7 +85,7 @@ impl Delivery {
         let container_login = arguments.container_login.clone();
         let (data, upload) = find_data(data, to)?.unzip();
         let setup = arguments.setup.clone();
-        let (agent_options, notify) = (arguments.agents.words(), arguments.agents.notified()?);
+        let (agent_options, notify) = (arguments.agents.words(), arguments.agents.notified(&secrets, printer)?);
         let job = Job {
             command,
             agent,

@@ -20,7 +20,7 @@ use crate::session::printer::Printer;
 use crate::session::progress::with_progress;
 use crate::session::runtime::runtime;
 use gpuplan_agent::{Message, Notifier, Occasion};
-use gpuplan_clouds::webhook::Webhook;
+use gpuplan_clouds::reader::Reader;
 use gpuplan_launch::execute::LeadError;
 use gpuplan_launch::{End, Journal, LaunchError, LeadContext, LeaderCommand, Progress, RunSpec, lead};
 use gpuplan_report::text::format::usd;
@@ -268,9 +268,9 @@ fn conclude(
 fn notify(url: &str, run: &str, why: &str) -> Result<(), String> {
     let text = format!("gpuplan leads no more: {why}");
     let message = Message { event: Occasion::Finished, run: run.to_owned(), epoch: 0, node: 0, text, spent_usd: None };
-    let hook = Webhook::new(url)?;
+    let reader = Reader::parse(url)?.notifier()?;
     let runtime = runtime().map_err(|error| error.message)?;
-    let told = runtime.block_on(async { tokio::time::timeout(NOTIFYING, hook.notify(&message)).await });
+    let told = runtime.block_on(async { tokio::time::timeout(NOTIFYING, reader.notify(&message)).await });
     told.unwrap_or_else(|_| Err(format!("no answer within {} s", NOTIFYING.as_secs())))
 }
 
