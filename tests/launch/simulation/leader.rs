@@ -144,6 +144,10 @@ impl Leader {
         };
         world.at(LOOK, Due::Look { leader: number });
         leader.hear(Event::Clock, world);
+        // How the run stands is read first of all.
+        if let Some(event) = leader.read(world) {
+            leader.hear(event, world);
+        }
         leader
     }
 
@@ -310,6 +314,20 @@ impl Leader {
         if self.is_dead {
             return;
         }
+        if let Some(event) = self.read(world) {
+            self.hear(event, world);
+        }
+    }
+
+    /// A machine that is gone may have said before that the run is completed: the store is read before a list counts.
+    pub fn is_shown(&mut self, listed: Event, world: &mut World) {
+        if let Some(event @ Event::Reported(_)) = self.read(world) {
+            self.hear(event, world);
+        }
+        self.hear(listed, world);
+    }
+
+    fn read(&self, world: &World) -> Option<Event> {
         // What the gang before it said last stands there until one that was ordered beside it speaks, and is heard as that.
         let speaks = self.speaks();
         let is_heard = |epoch: u64| epoch == speaks || world.beside.contains(&speaks);
@@ -317,9 +335,9 @@ impl Leader {
         let spoken = world.store.word.clone().filter(|spoken| is_heard(spoken.epoch) || is_completed);
         let is_anothers = spoken.as_ref().is_some_and(|spoken| spoken.epoch != speaks);
         if is_anothers && world.lacks(Mutant::WordsOfTheOldGangCount) {
-            return;
+            return None;
         }
-        let event = match spoken {
+        Some(match spoken {
             _ if world.is_store_away() && world.lacks(Mutant::BlindIsSilent) => Event::Silent,
             _ if world.is_store_away() => Event::Unreadable,
             None => Event::Silent,
@@ -338,8 +356,7 @@ impl Leader {
                     },
                 })
             }
-        };
-        self.hear(event, world);
+        })
     }
 }
 

@@ -132,6 +132,12 @@ impl Simulation {
             }
             // Whoever has another journal than the one who leads is refused.
             Due::Follows { leader } if self.leaders[leader].lead != self.world.store.lead => {}
+            // Nobody takes the lead without the store.
+            Due::Follows { leader } if self.world.is_store_away() => {
+                let after = self.world.store.away_until - self.world.now + 1.0;
+                self.unled += after;
+                self.world.at(after, Due::Follows { leader });
+            }
             Due::Follows { leader } => {
                 let journal = self.leaders[leader].journal.clone();
                 let number = self.leaders.len();
@@ -169,7 +175,10 @@ impl Simulation {
                     self.world.at(after, Due::Follows { leader });
                     return;
                 }
-                self.leaders[leader].hear(*event, &mut self.world);
+                match *event {
+                    listed @ Event::Listed { .. } => self.leaders[leader].is_shown(listed, &mut self.world),
+                    event => self.leaders[leader].hear(event, &mut self.world),
+                }
             }
             // Who is dead hears nothing; who follows is told to stop as well.
             Due::To { event, .. } if *event == Event::Stop => {
