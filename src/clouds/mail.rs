@@ -274,7 +274,7 @@ mod tests {
         let text = text(&message, &from, &to, Timestamp::from_second(1_700_000_000).unwrap());
         assert!(text.is_ascii() && text.lines().all(|line| line.len() <= 78), "{text}");
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        assert!(!head.contains("Bcc") && head.contains("Date: Tue, 14 Nov 2023 22:13:20 +0000"), "{head}");
+        assert!(!head.contains("Bcc") && head.contains("Date: Tue, 14 Nov 2023 22:13:20 -0000"), "{head}");
         let body = STANDARD.decode(body.replace("\r\n", "")).unwrap();
         assert!(
             String::from_utf8(body)

@@ -64,7 +64,7 @@ impl Delivery {
         };
         let wrong = |error: &dyn std::error::Error, hint: &str| Diagnostic::usage(error).hint(hint);
         let secrets = arguments.secrets.iter().map(|text| Secret::parse(text));
-        let secrets =
+        let secrets: Vec<Secret> =
             secrets.collect::<Result<_, _>>().map_err(|error| wrong(&error, "--secret HF_TOKEN=gpuplan/hf-token"))?;
         let mut environment = match region(cloud) {
             Err(_) if to.is_dry => Vec::new(),

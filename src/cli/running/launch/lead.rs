@@ -19,7 +19,7 @@ use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::printer::Printer;
 use crate::session::progress::with_progress;
 use crate::session::runtime::runtime;
-use gpuplan_agent::{Message, Notifier, Occasion};
+use gpuplan_agent::{Message, Occasion};
 use gpuplan_clouds::reader::Reader;
 use gpuplan_launch::execute::LeadError;
 use gpuplan_launch::{End, Journal, LaunchError, LeadContext, LeaderCommand, Progress, RunSpec, lead};
