@@ -680,5 +680,6 @@ fn a_run_that_was_completed_before_its_order_was_answered_is_completed() {
     }
     let led = run(home.path(), &["watch", "k"]);
     assert_eq!((led.code, led.stdout.as_str()), (0, "k: completed\n"), "{}", led.stderr);
+    assert!(led.stderr.contains("ended with 0, and no checkpoint of it was seen"), "{}", led.stderr);
     assert_eq!(machines().len(), 1, "{}", led.stderr);
 }

@@ -253,6 +253,9 @@ fn conclude(
         )),
         Ok(Some(end)) => {
             entries::enter_ended_run(store, session);
+            if end == End::Completed && spec.job.sweep.is_none() {
+                say_where_nothing_is_kept(store, run, &session.printer);
+            }
             let reported = report_end(&end, run, &session.printer);
             if let (Err(diagnostic), Some(url)) = (&reported, &spec.job.notify)
                 && let Err(why) = notify(url, run, &diagnostic.message)
@@ -261,6 +264,17 @@ fn conclude(
             }
             reported
         }
+    }
+}
+
+/// A script that went on after what failed in it ends with 0 as well, and one that saves out of sight leaves nothing.
+fn say_where_nothing_is_kept(store: &Run, run: &str, printer: &Printer) {
+    let kept = runtime().ok().and_then(|runtime| runtime.block_on(store.restore_order()).ok());
+    if kept.is_some_and(|kept| kept.is_empty()) {
+        printer.warning(&format!(
+            "the command of {run} ended with 0, and no checkpoint of it was seen: `gpuplan logs {run}` shows what it said, and `--checkpoints DIR` names \
+             where a program saves"
+        ));
     }
 }
 
