@@ -47,7 +47,6 @@ fn a_mailbox_that_cannot_be_reached_costs_nothing_but_a_warning() {
     in_the_clear.ends_with(0);
     let heard = server.heard()[heard..].to_owned();
     assert!(!heard.contains("AUTH") && !heard.contains("you@") && server.letters().is_empty(), "{heard}");
-    assert!(in_the_clear.log().contains("the mail server cannot be used"), "{}", in_the_clear.log());
     let unarmed = Bench::new();
     let mut without = unarmed.start("c", &["--notify", &address("smtp")], &["true"]);
     without.ends_with(2);
