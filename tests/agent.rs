@@ -6,6 +6,7 @@ mod bucket;
 mod faults;
 mod frameworks;
 mod lives;
+mod mail;
 mod notices;
 mod owners;
 mod s3;

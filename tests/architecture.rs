@@ -85,6 +85,7 @@ const OWNERS: &[(&str, &str)] = &[
     ("reqwest", "clouds/http/"),
     ("quick_xml", "clouds/aws/account/bucket.rs"),
     ("nvml_wrapper", "telemetry/counters/nvml.rs"),
+    ("lettre", "clouds/mail.rs"),
     ("object_store", "runstore/store/"),
     ("microlp", "budget/portfolio/assignment/solver.rs"),
     ("parquet", "budget/bill/columnar.rs budget/bill/columnar/"),

@@ -8,15 +8,15 @@ use tokio::sync::mpsc;
 use crate::event::Event;
 use crate::state::SharedState;
 use crate::team::rank::Rank;
-use gpuplan_runstore::Run;
+use gpuplan_runstore::{OrderedBy, Run};
 
 /// One agent on one machine in one epoch. Cheap to clone: each task has its own.
 #[derive(Clone)]
 pub struct Life {
     pub run: Run,
     pub epoch: u64,
-    /// The gang that whoever leads the run ordered this machine for.
-    pub ordered_epoch: Option<u64>,
+    /// Whoever leads the run, and for which gang it ordered this machine.
+    pub ordered_by: Option<OrderedBy>,
     pub rank: Rank,
     /// Between two heartbeats.
     pub heartbeat: Duration,

@@ -44,6 +44,9 @@ pub struct OrderedBy {
     /// When it took the lead, as it said itself: numbers begin again once a run was deleted.
     pub lead_at: Timestamp,
     pub epoch: u64,
+    /// The launch that the run goes back to, which tells it from an earlier one of the same name; `None`: ordered before this was told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launched_at: Option<Timestamp>,
 }
 
 /// Whether a machine that has just booted is still wanted. That the store cannot be read is an error, and none of these.
@@ -163,7 +166,7 @@ mod tests {
     async fn a_machine_of_a_deposed_leader_is_wanted_only_if_the_next_one_keeps_it() {
         let folder = tempfile::tempdir().unwrap();
         let run = Run::new(Store::open(&folder.path().display().to_string()).unwrap(), Layout::new("a").unwrap());
-        let ordered = |epoch| OrderedBy { lead: 1, lead_at: Timestamp::UNIX_EPOCH, epoch };
+        let ordered = |epoch| OrderedBy { lead: 1, lead_at: Timestamp::UNIX_EPOCH, epoch, launched_at: None };
         assert!(matches!(run.mandate(&ordered(4)).await.unwrap(), Mandate::Ended { .. }), "nobody led it");
         run.take_lead(1, &lead("1")).await.unwrap();
         assert_eq!(run.mandate(&ordered(4)).await.unwrap(), Mandate::Holds);

@@ -35,6 +35,9 @@ pub struct Lease {
     pub seconds: f64,
     /// The cloud's name of the machine; `None`: nobody has heard of one.
     pub machine: Option<String>,
+    /// Share of the work that was safe when it was granted; `None`: granted before leases said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub done: Option<f64>,
 }
 
 impl Lease {
@@ -70,6 +73,9 @@ pub struct Ledger {
     /// The launch that agreed to its bound, by the moment of its confirmation; `None`: written before balances named it.
     #[serde(default)]
     pub launched_at: Option<Timestamp>,
+    /// Gangs in a row, before those of the open leases, that ended by themselves and left the run no further.
+    #[serde(default)]
+    pub fruitless: u32,
 }
 
 impl Ledger {
@@ -88,11 +94,11 @@ impl Ledger {
     #[must_use]
     pub fn of_launch(mut self, launched_at: Timestamp, speed: f64) -> Self {
         if let Some(before) = self.launched_at.filter(|before| *before != launched_at) {
-            self.settled_usd = Usd::ZERO;
+            (self.settled_usd, self.fruitless) = (Usd::ZERO, 0);
             // Each launch counts its seconds from its own beginning.
             let shift = launched_at.duration_since(before).as_secs_f64() * speed;
             for lease in &mut self.open {
-                lease.granted_at -= shift;
+                (lease.granted_at, lease.done) = (lease.granted_at - shift, None);
             }
         }
         self.launched_at = Some(launched_at);
@@ -123,6 +129,17 @@ impl Ledger {
     pub fn ends_at(&self, is_one: impl Fn(&str) -> bool) -> Option<f64> {
         let theirs = self.open.iter().filter(|lease| lease.machine.as_deref().is_some_and(&is_one));
         theirs.map(|lease| lease.granted_at + lease.seconds).reduce(f64::min)
+    }
+
+    /// Share of the work that was safe when the machines that `is_one` names were granted their leases; `None`: nobody knows.
+    pub fn done_before(&self, is_one: impl Fn(&str) -> bool) -> Option<f64> {
+        let theirs = self.open.iter().filter(|lease| lease.machine.as_deref().is_some_and(&is_one));
+        theirs.filter_map(|lease| lease.done).reduce(f64::min)
+    }
+
+    /// The most that any open lease says was safe.
+    pub fn done(&self) -> f64 {
+        self.open.iter().filter_map(|lease| lease.done).fold(0.0, f64::max)
     }
 
     pub fn left(&self, bound: Usd) -> Usd {
@@ -208,6 +225,7 @@ mod tests {
             granted_at,
             seconds,
             machine: None,
+            done: None,
         }
     }
 

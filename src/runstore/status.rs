@@ -24,6 +24,9 @@ pub struct Status {
     /// The gang that its leader ordered it for, as the leader counts them; `None`: nobody ordered it, or its agent is from before this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ordered_epoch: Option<u64>,
+    /// The launch that its machine was rented for; `None`: nobody launched it, or its agent is from before this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launched_at: Option<Timestamp>,
     pub phase: Phase,
     /// Counts up, so that two statuses are never the same.
     pub beat: u64,
@@ -50,6 +53,13 @@ pub struct Status {
     pub warnings: Vec<String>,
     #[serde(flatten)]
     pub machine: MachineStatus,
+}
+
+impl Status {
+    /// An agent of this launch has said that nothing is left to do. An earlier launch of the same name may have said so of its own.
+    pub fn has_completed(&self, launch: Timestamp) -> bool {
+        self.phase == Phase::Ended && self.is_done == Some(true) && self.launched_at == Some(launch)
+    }
 }
 
 /// The machine as its agent last sampled it.

@@ -644,3 +644,42 @@ fn killed_at(moment: Moment) {
         nothing_is_left(home.path());
     }
 }
+
+/// Its machine was rented, and completed the run, while nobody led: whoever came next rented another one, which did the work again.
+#[test]
+fn a_run_that_was_completed_before_its_order_was_answered_is_completed() {
+    let home = tempfile::tempdir().unwrap();
+    let scenario = home.path().join("scenario.toml");
+    std::fs::write(&scenario, "latency_seconds = 4.0\n").unwrap();
+    let words =
+        [&LAUNCH[..], &["-y", "--run", "k", "--fake-scenario", scenario.to_str().unwrap(), "--", "true"]].concat();
+    let mut leader = gpuplan(home.path(), &words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let machines = || -> Vec<Value> {
+        let text = std::fs::read_to_string(home.path().join("fake-cloud/state.json")).unwrap_or_default();
+        serde_json::from_str::<Value>(&text)
+            .map_or_else(|_| Vec::new(), |state| state["machines"].as_array().unwrap().clone())
+    };
+    let until = Instant::now() + PATIENCE;
+    while machines().is_empty() {
+        assert!(Instant::now() < until && leader.try_wait().unwrap().is_none(), "no machine was rented");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    leader.kill().unwrap();
+    leader.wait().unwrap();
+    let known = run(home.path(), &["status", "k", "--output", "json"]).json()["runs"][0].clone();
+    assert_eq!(
+        known["machines"].as_array().map(Vec::len),
+        Some(0),
+        "its answer came before the leader died: {known:#}"
+    );
+    while !machines().iter().all(|machine| machine["machine"]["state"] == "gone") {
+        assert!(Instant::now() < until, "it does not end: {:?}", machines());
+        std::thread::sleep(Duration::from_millis(100));
+        // Whoever looks sees that its processes have ended.
+        run(home.path(), &["gc", "--cloud", "fake"]);
+    }
+    let led = run(home.path(), &["watch", "k"]);
+    assert_eq!((led.code, led.stdout.as_str()), (0, "k: completed\n"), "{}", led.stderr);
+    assert!(led.stderr.contains("ended with 0, and no checkpoint of it was seen"), "{}", led.stderr);
+    assert_eq!(machines().len(), 1, "{}", led.stderr);
+}

@@ -7,6 +7,7 @@ use std::process::Stdio;
 use serde_json::Value;
 
 use crate::cli::launch::{HOLD, gpuplan, launched, nothing_is_left, run, wait_for};
+use gpuplan_testbed::smtp::MailServer;
 
 const TRAINER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/train.py");
 
@@ -47,6 +48,57 @@ fn a_program_that_fails_is_quoted_and_a_secret_that_is_empty_fails_the_run() {
     let ran = run(home.path(), &launched("e", &[&calm[..], &["--secret", "TOKEN=token"]].concat()));
     assert!(ran.code == 1 && ran.stderr.contains("the secret token is empty or cannot be read"), "{}", ran.stderr);
     nothing_is_left(home.path());
+}
+
+#[test]
+fn mail_is_sent_by_agents_and_by_whoever_leads_and_its_password_is_written_nowhere() {
+    const PASSWORD: &str = "correct horse battery";
+    let (home, server) = (tempfile::tempdir().unwrap(), MailServer::start(Some(("me@example.com", PASSWORD))));
+    let secrets = home.path().join("fake-cloud/secrets");
+    std::fs::create_dir_all(&secrets).unwrap();
+    std::fs::write(secrets.join("mail"), PASSWORD).unwrap();
+    let address = format!("smtp://me%40example.com@127.0.0.1:{}?to=you@example.org", server.port);
+    let mail = ["--fake-scenario", "calm", "--notify", &address];
+    let lacks = run(home.path(), &launched("m", &mail));
+    assert!(lacks.code == 2 && lacks.stderr.contains("--secret GPUPLAN_SMTP_PASSWORD=NAME"), "{}", lacks.stderr);
+    let named = [&mail[..], &["--secret", "GPUPLAN_SMTP_PASSWORD=mail"]].concat();
+    let mut words = launched("m", &named);
+    words.truncate(words.len() - 1);
+    let ran = run(home.path(), &[&words[..], &["env"]].concat());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(ran.stderr.contains("GPUPLAN_SMTP_PASSWORD is not set here: agents send mail"), "{}", ran.stderr);
+    let texts: Vec<String> = server.letters().into_iter().map(|letter| letter.text).collect();
+    // Its machine may be ended before the word of its end is sent.
+    assert!(texts.iter().any(|text| text.contains("start 1 of the program")), "{texts:?}");
+    let log = run(home.path(), &["logs", "m"]).stdout;
+    assert!(log.contains("GPUPLAN_RUN_ID=m") && !log.contains("GPUPLAN_SMTP_PASSWORD"), "{log}");
+    // No agent is there to tell of a run that is refused everywhere.
+    let scenario = home.path().join("keys.toml");
+    std::fs::write(&scenario, "refuse = [\"UnauthorizedOperation\"]\n").unwrap();
+    let named = [&["--fake-scenario", scenario.to_str().unwrap()], &named[2..]].concat();
+    let led = gpuplan(home.path(), &launched("k", &named)).env("GPUPLAN_SMTP_PASSWORD", PASSWORD).output().unwrap();
+    assert_eq!(led.status.code(), Some(8), "{}", String::from_utf8_lossy(&led.stderr));
+    let last = server.letters().pop().unwrap();
+    assert!(
+        last.text.contains("gpuplan leads no more") && last.head.contains("Subject: gpuplan: k: ended"),
+        "{last:?}"
+    );
+    for file in files(home.path()).iter().filter(|file| !file.starts_with(&secrets)) {
+        let text = String::from_utf8_lossy(&std::fs::read(file).unwrap_or_default()).into_owned();
+        assert!(!text.contains(PASSWORD), "{}", file.display());
+    }
+}
+
+/// All files below a folder; no link is followed.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .flat_map(|entry| match entry.file_type() {
+            Ok(kind) if kind.is_dir() => files(&entry.path()),
+            Ok(kind) if kind.is_file() => vec![entry.path()],
+            _ => Vec::new(),
+        })
+        .collect()
 }
 
 #[test]

@@ -222,6 +222,7 @@ fn a_gang_that_is_led_on_ends_with_its_own_lease() {
         granted_at,
         seconds: 10_000.0,
         machine: None,
+        done: None,
     };
     let actions = Controller::new(terms.clone(), 1, 0.0).step(0.0, Event::Clock).into_iter();
     let mut orders = actions.filter_map(|action| if let Action::Create(order) = action { Some(order) } else { None });
@@ -263,6 +264,7 @@ fn a_run_that_was_completed_before_its_lease_ended_is_completed() {
         granted_at: 0.0,
         seconds: 10_000.0,
         machine: Some(machine.0.clone()),
+        done: None,
     });
     past.ledger = Some(ledger);
     let resumed = Controller::resume(terms, past, 40_000.0);

@@ -25,3 +25,4 @@ pub mod moto;
 pub mod proxy;
 pub mod python;
 pub mod server;
+pub mod smtp;

@@ -5,6 +5,9 @@ use serde::Serialize;
 use crate::ports::notice::BoxFuture;
 use gpuplan_units::Usd;
 
+/// The variable with the password of a mailbox that sends messages. No address has one, since addresses stand in the store of a run.
+pub const PASSWORD: &str = "GPUPLAN_SMTP_PASSWORD";
+
 /// Why somebody is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]

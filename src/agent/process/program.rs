@@ -10,6 +10,7 @@ pub use rustix::process::Signal;
 use rustix::process::{Pid, kill_process};
 use tokio::process::{Child, Command};
 
+use crate::ports::notify::PASSWORD;
 use crate::process::control_group::ControlGroup;
 use crate::process::group;
 use crate::rules::outcome::Exit;
@@ -43,6 +44,8 @@ impl Program {
         let mut starting = Command::new(name);
         starting
             .args(arguments)
+            // That is for the agent.
+            .env_remove(PASSWORD)
             .envs(environment.iter().cloned())
             .process_group(0)
             .stdin(Stdio::null())

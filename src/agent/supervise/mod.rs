@@ -110,8 +110,8 @@ async fn own_and_live(
     let state = Arc::new(Mutex::new(State { phase: Some(Phase::Running), improvement, ..State::default() }));
     let begun = Instant::now();
     let (run, begun_at) = (run.clone(), Timestamp::now());
-    let ordered_epoch = settings.team.ordered_by.as_ref().map(|ordered| ordered.epoch);
-    let life = Life { run, epoch, ordered_epoch, rank, heartbeat, begun, begun_at, state, events: sender };
+    let ordered_by = settings.team.ordered_by.clone();
+    let life = Life { run, epoch, ordered_by, rank, heartbeat, begun, begun_at, state, events: sender };
     let monitors = Monitors {
         stall: Stall::new(settings.stall.after, Duration::ZERO),
         sampler: Sampler::new(&settings.nvidia_smi, heartbeat),

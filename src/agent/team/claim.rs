@@ -168,6 +168,7 @@ mod tests {
             let status = Status {
                 epoch: 1,
                 ordered_epoch: None,
+                launched_at: None,
                 phase: Phase::Running,
                 beat,
                 at,

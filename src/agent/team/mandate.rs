@@ -75,7 +75,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let run = Run::new(Store::open(&folder.path().display().to_string()).unwrap(), Layout::new("a").unwrap());
         let lead = |by: &str| Lead { journal: by.to_owned(), by: by.to_owned(), at: Timestamp::UNIX_EPOCH };
-        let ordered = OrderedBy { lead: 1, lead_at: Timestamp::UNIX_EPOCH, epoch: 4 };
+        let ordered = OrderedBy { lead: 1, lead_at: Timestamp::UNIX_EPOCH, epoch: 4, launched_at: None };
         run.take_lead(1, &lead("one")).await.unwrap();
         looking_every(Duration::ZERO, &run, &ordered, &Nobody).await.unwrap();
         run.take_lead(2, &lead("two")).await.unwrap();

@@ -235,6 +235,7 @@ mod tests {
         Status {
             epoch: 1,
             ordered_epoch: None,
+            launched_at: None,
             phase,
             beat,
             at: Timestamp::UNIX_EPOCH,

@@ -116,7 +116,8 @@ impl Heartbeat {
         let spent_usd = self.spent();
         with(&self.life.state, |state| Status {
             epoch: self.life.epoch,
-            ordered_epoch: self.life.ordered_epoch,
+            ordered_epoch: self.life.ordered_by.as_ref().map(|by| by.epoch),
+            launched_at: self.life.ordered_by.as_ref().and_then(|by| by.launched_at),
             phase: state.phase.unwrap_or(Phase::Running),
             beat,
             at: Timestamp::now(),

@@ -203,7 +203,7 @@ mod tests {
             let life = Life {
                 run: Run::new(Store::open(&store.display().to_string()).unwrap(), Layout::new("a").unwrap()),
                 epoch: 1,
-                ordered_epoch: None,
+                ordered_by: None,
                 rank: Rank { node: 0, nodes: 1 },
                 heartbeat: minutes(1),
                 begun: Instant::now(),

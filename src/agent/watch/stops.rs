@@ -41,7 +41,7 @@ mod tests {
         let life = Life {
             run: run.clone(),
             epoch: 2,
-            ordered_epoch: None,
+            ordered_by: None,
             rank: Rank { node: 0, nodes: 1 },
             heartbeat: Duration::from_millis(1),
             begun: Instant::now(),

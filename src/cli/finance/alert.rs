@@ -10,7 +10,6 @@ use crate::session::runtime::runtime;
 use gpuplan_agent::ports::notify::{Message, Notifier, Occasion};
 use gpuplan_budget::portfolio::verdict::Verdict;
 use gpuplan_budget::status::BudgetStatus;
-use gpuplan_clouds::webhook::Webhook;
 use gpuplan_report::finance::money::Money;
 use gpuplan_report::finance::rules_text::words;
 use gpuplan_report::finance::status_text::{anomaly_words, head};
@@ -22,17 +21,19 @@ const SENDMAIL: &str = "sendmail";
 
 /// Where somebody reads.
 enum Reader {
-    Webhook(Webhook),
+    /// A webhook, or a mailbox by a mail server of the user's.
+    Sent(Box<dyn Notifier>),
+    /// A mailbox by this computer's own mail program.
     Mail(String),
 }
 
 /// `https://...`, `mailto:cfo@example.com` or `cfo@example.com`, checked before anything is computed.
 pub fn check(addresses: &[String], session: &Session) -> Result<(), Diagnostic> {
     for address in addresses {
-        if let Reader::Webhook(_) = reader(address)?
+        if let Reader::Sent(_) = reader(address)?
             && session.offline
         {
-            return Err(Diagnostic::usage("nobody can be notified by a webhook with --offline")
+            return Err(Diagnostic::usage("nobody can be notified over the network with --offline")
                 .hint("--notify mailto:cfo@example.com"));
         }
     }
@@ -42,8 +43,9 @@ pub fn check(addresses: &[String], session: &Session) -> Result<(), Diagnostic> 
 fn reader(address: &str) -> Result<Reader, Diagnostic> {
     let mail = address.strip_prefix("mailto:").or_else(|| Some(address).filter(|address| !address.contains("://")));
     let Some(mail) = mail else {
-        return Webhook::new(address)
-            .map(Reader::Webhook)
+        return gpuplan_clouds::reader::Reader::parse(address)
+            .and_then(gpuplan_clouds::reader::Reader::notifier)
+            .map(Reader::Sent)
             .map_err(|error| Diagnostic::usage(error).hint("--notify https://HOST/PATH"));
     };
     // A line break in it would begin a header of its own.
@@ -73,7 +75,7 @@ pub fn tell(addresses: &[String], status: &BudgetStatus) -> Result<(), Diagnosti
     let mut failed = Vec::new();
     for address in addresses {
         let told = match reader(address)? {
-            Reader::Webhook(hook) => post(&hook, status, &text),
+            Reader::Sent(notifier) => post(&*notifier, status, &text),
             Reader::Mail(to) => mail(&to, &status.name, &text),
         };
         // The path of a webhook is its key.
@@ -85,7 +87,7 @@ pub fn tell(addresses: &[String], status: &BudgetStatus) -> Result<(), Diagnosti
     Err(Diagnostic::unexpected(format!("an alert was not delivered: {}", failed.join("; "))))
 }
 
-fn post(hook: &Webhook, status: &BudgetStatus, text: &str) -> Result<(), String> {
+fn post(notifier: &dyn Notifier, status: &BudgetStatus, text: &str) -> Result<(), String> {
     let message = Message {
         event: Occasion::Budget,
         run: status.name.clone(),
@@ -95,7 +97,7 @@ fn post(hook: &Webhook, status: &BudgetStatus, text: &str) -> Result<(), String>
         spent_usd: Some(status.total.spent_usd),
     };
     let runtime = runtime().map_err(|error| error.message)?;
-    let told = runtime.block_on(async { tokio::time::timeout(NOTIFYING, hook.notify(&message)).await });
+    let told = runtime.block_on(async { tokio::time::timeout(NOTIFYING, notifier.notify(&message)).await });
     told.unwrap_or_else(|_| Err(format!("no answer within {} s", NOTIFYING.as_secs())))
 }
 

@@ -23,7 +23,7 @@ use gpuplan_agent::supervise::{AgentError, Settings, supervise};
 use gpuplan_agent::watch::renewals;
 use gpuplan_agent::{Caps, ClaimError, Data, Logger, MetricQuestion, NoticeSource, Notifier, Rank, Stream};
 use gpuplan_clouds::notices;
-use gpuplan_clouds::webhook::Webhook;
+use gpuplan_clouds::reader::Reader;
 use gpuplan_runstore::history::Keep;
 use gpuplan_runstore::layout::Layout;
 use gpuplan_runstore::{HandOff, LeaseTerm, Run, Store, StoreError};
@@ -274,6 +274,5 @@ fn notifier(
 ) -> Result<Option<Arc<dyn Notifier>>, Diagnostic> {
     let url = arguments.notify.as_deref().or(hand_off.and_then(|hand_off| hand_off.notify.as_deref()));
     let Some(url) = url.filter(|_| !offline) else { return Ok(None) };
-    let webhook = Webhook::new(url).map_err(Diagnostic::usage)?;
-    Ok(Some(Arc::new(webhook)))
+    Ok(Some(Arc::from(Reader::parse(url).and_then(Reader::notifier).map_err(Diagnostic::usage)?)))
 }

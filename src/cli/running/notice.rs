@@ -41,8 +41,12 @@ pub fn give(kept: &RunRecord, session: &Session) -> Result<(), Diagnostic> {
     });
     match saved {
         Ok(Some(status)) => {
-            let safe = status.committed.map_or_else(|| "nothing".to_owned(), |name| format!("step {}", name.step));
-            session.printer.note(&format!("gpuplan: {run} has saved and ended: {safe} is safe"));
+            session.printer.note(&match status.committed {
+                Some(name) => format!("gpuplan: {run} has saved and ended: step {} is safe", name.step),
+                None => format!(
+                    "gpuplan: {run} has ended, and nothing of it is safe: no whole checkpoint was seen; `--checkpoints DIR` says where a program saves"
+                ),
+            });
         }
         Ok(None) => session.printer.warning(&format!("{run} did not answer its notice; what it has not saved is lost")),
         Err(error) => session.printer.warning(&format!("{run} could not be told to save: {}", error.message)),

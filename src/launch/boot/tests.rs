@@ -84,7 +84,7 @@ fn order(cloud: &str) -> Order {
 fn written(cloud: &str) -> String {
     let signed = Link::Signed("https://b.s3.amazonaws.com/agent?X-Amz-Signature=a&b=c".to_owned());
     let source = Source::linked(&signed, "ab");
-    let ordered_by = Some(OrderedBy { lead: 2, lead_at: Timestamp::UNIX_EPOCH, epoch: 1 });
+    let ordered_by = Some(OrderedBy { lead: 2, lead_at: Timestamp::UNIX_EPOCH, epoch: 1, launched_at: None });
     script(&Boot {
         spec: &spec(),
         order: &order(cloud),
@@ -429,7 +429,7 @@ fn a_machine_whose_lease_nobody_renews_ends() {
         ordered_by,
         ends_at: Timestamp::MAX,
     };
-    let by = OrderedBy { lead: 1, lead_at: Timestamp::UNIX_EPOCH, epoch: 1 };
+    let by = OrderedBy { lead: 1, lead_at: Timestamp::UNIX_EPOCH, epoch: 1, launched_at: None };
     let (led, kept) = (script(&boot(Some(by.clone()))), script(&boot(None)));
     assert!(led.contains(&format!("\nhold_lease {TERM}\n")) && !kept.contains("\nhold_lease "));
     let lease = &hand_off(&boot(Some(by)))["lease"];
@@ -449,7 +449,7 @@ fn a_boot_script_with_long_links_fits() {
         order: &order("aws"),
         agent: link(),
         workdir: Some(link()),
-        ordered_by: Some(OrderedBy { lead: 1, lead_at: Timestamp::UNIX_EPOCH, epoch: 1 }),
+        ordered_by: Some(OrderedBy { lead: 1, lead_at: Timestamp::UNIX_EPOCH, epoch: 1, launched_at: None }),
         ends_at: Timestamp::MAX,
     };
     let text = script(&boot);

@@ -19,12 +19,16 @@ impl Controller {
         let (running, passed) = (gang.which.action(&self.terms), now - gang.since);
         let left = |all: f64| if *is_working { 0.0 } else { (all - passed).max(1e-3) };
         let (pending, is_blind) = ((left(gang.changeover.0), left(gang.changeover.1)), liveness.is_blind());
+        // What the gang has saved since the store was read last is not known, so nobody can say that it is behind, or that it is not completed.
+        // Whatever its machines cost meanwhile is in their leases.
+        if is_blind {
+            return;
+        }
         let decision = self.decide(now, running, pending);
         if decision.reason == Reason::BudgetReached {
             return self.end_all(now, Next::End(End::OutOfBudget), actions);
         }
-        // What the gang has saved since the store was read last is not known, so nobody can say that it is behind.
-        if is_blind || decision.action == running {
+        if decision.action == running {
             return;
         }
         let which = match decision.action {
@@ -154,11 +158,12 @@ impl Controller {
 
     /// The other gang is gone, and this one runs.
     pub(super) fn take(&mut self, now: f64, actions: &mut Vec<Action>) {
-        let Some(Beside { gang, open: None }) = self.beside.take() else {
+        let Some(Beside { mut gang, open: None }) = self.beside.take() else {
             self.phase = Phase::Choosing { from: now };
             return self.choose(now, actions);
         };
         actions.push(Action::Say(format!("{} takes over", self.choice(gang.which).pool)));
+        gang.done_before = Some(self.done);
         self.runs(now, gang, actions);
     }
 

@@ -6,6 +6,7 @@
 
 mod beside;
 pub mod events;
+mod fruitless;
 mod listing;
 pub mod liveness;
 mod money;
@@ -37,8 +38,6 @@ const FIRST_PAUSE: f64 = 5.0;
 const LISTS_ARE_LATE: f64 = 0.5;
 /// Between two looks at what the cloud says of the machines. Seconds.
 const LOOK: f64 = 30.0;
-/// Gangs in a row that may end by themselves and leave the run no further.
-const MOST_FRUITLESS: u32 = 3;
 /// Silences after which machines that look alive are taken for dead.
 const SILENCES: f64 = 3.0;
 /// Silences within which a gang that has its notice saves and ends.
@@ -70,8 +69,6 @@ pub struct Controller {
     heard_of: f64,
     pub interruptions: u32,
     last_refusal: Option<(Pool, LaunchError)>,
-    /// Gangs in a row that ended by themselves and left the run no further.
-    fruitless: u32,
     /// Of spot pools, not yet told.
     sightings: Vec<(Pool, Saw)>,
 }
@@ -98,7 +95,6 @@ impl Controller {
             heard_of: f64::NEG_INFINITY,
             interruptions: 0,
             last_refusal: None,
-            fruitless: 0,
             sightings: Vec::new(),
             terms,
         }
@@ -163,12 +159,8 @@ impl Controller {
                 return actions;
             }
             Event::Stop => {
-                let is_ending = match &self.phase {
-                    Phase::Ended(_) | Phase::Ending { next: Next::End(_), .. } => true,
-                    Phase::Running { leaving: Some(leaving), .. } => matches!(leaving.next, Next::End(_)),
-                    _ => false,
-                };
-                if !is_ending {
+                let leaves = matches!(&self.phase, Phase::Running { leaving: Some(leaving), .. } if matches!(leaving.next, Next::End(_)));
+                if !leaves && !self.is_ending() {
                     self.leave(now, Next::End(End::Stopped), &mut actions);
                 }
             }
@@ -176,6 +168,11 @@ impl Controller {
         self.advance(now, &mut actions);
         self.has_run(before);
         actions
+    }
+
+    /// How the run ends is settled.
+    fn is_ending(&self) -> bool {
+        matches!(self.phase, Phase::Ended(_) | Phase::Ending { next: Next::End(_), .. })
     }
 
     fn advance(&mut self, now: f64, actions: &mut Vec<Action>) {
@@ -277,7 +274,19 @@ impl Controller {
         policy::within_budget(wish, &state, &self.terms.limits)
     }
 
+    /// Whichever gang did it, and whether or not anybody knew of it: nothing more is rented, and no money was missing.
+    fn is_completed(&mut self, now: f64, actions: &mut Vec<Action>) {
+        let settled = [Next::End(End::Completed), Next::End(End::Stopped)];
+        if self.end().is_none() && !matches!(&self.phase, Phase::Ending { next, .. } if settled.contains(next)) {
+            self.done = 1.0;
+            self.end_all(now, Next::End(End::Completed), actions);
+        }
+    }
+
     fn reported(&mut self, now: f64, report: Report, actions: &mut Vec<Action>) {
+        if report.outcome == Some(Outcome::Completed) {
+            return self.is_completed(now, actions);
+        }
         let Phase::Running { gang, liveness, is_working, has_spoken, has_started, leaving, .. } = &mut self.phase
         else {
             return;
@@ -296,11 +305,11 @@ impl Controller {
         if is_news && (report.has_started || self.terms.nodes == 1) {
             liveness.lives();
         }
-        if report.done > self.done {
-            *is_working = true;
-            self.fruitless = 0;
-        }
+        *is_working |= report.done > self.done;
         self.done = self.done.max(report.done.clamp(0.0, 1.0));
+        if gang.done_before.is_some_and(|before| self.done > before) {
+            self.ledger.fruitless = 0;
+        }
         let Some(outcome) = report.outcome else {
             // The gang that whoever led before had ordered beside it is not needed.
             if was_heard && is_news && leaving.is_none() {
@@ -310,10 +319,7 @@ impl Controller {
         };
         let (gang, leaves_for) = (gang.clone(), leaving.as_ref().map(|leaving| leaving.next.clone()));
         match (outcome, leaves_for) {
-            (Outcome::Completed, _) => {
-                self.done = 1.0;
-                self.end_all(now, Next::End(End::Completed), actions);
-            }
+            (Outcome::Completed, _) => {}
             // It has saved what it could, and ended as it was told.
             (_, Some(next)) => self.end_all(now, next, actions),
             (Outcome::Interrupted, None) => self.taken(now, &gang, &format!("interrupted, {}", self.kept()), actions),
@@ -330,38 +336,7 @@ impl Controller {
         }
     }
 
-    /// A gang ended by itself: nobody took its machines away. One whose boot script fails, or whose life is too short, does so
-    /// everywhere: after a few that left the run no further it ends before it costs more.
-    fn came_to_nothing(&mut self, now: f64, gang: &Gang, what: &str, why: &str, actions: &mut Vec<Action>) {
-        let Phase::Running { is_working, has_spoken, leaving, .. } = &self.phase else { return };
-        if *is_working || leaving.is_some() {
-            return self.lost(now, gang, what, actions);
-        }
-        let lacks = if *has_spoken { "got any further" } else { "said a word" };
-        self.fruitless += 1;
-        if self.fruitless < MOST_FRUITLESS {
-            return self.lost(now, gang, &format!("{what} before the run {lacks}"), actions);
-        }
-        let why = format!("{MOST_FRUITLESS} times in a row {what} before the run {lacks} ({why})");
-        self.end_all(now, Next::End(End::Failed(why)), actions);
-    }
-
-    /// A gang lived as long as it was granted, or as it could renew that. Those that leave the run no further, as where a program hangs on every
-    /// machine, do so until all the money is gone.
-    fn has_lived(&mut self, now: f64, gang: &Gang, why: &str, actions: &mut Vec<Action>) {
-        // Of a program that counts more steps than its plan nobody knows whether it got further.
-        let is_no_further = matches!(&self.phase, Phase::Running { is_working: false, leaving: None, .. });
-        if is_no_further && self.done < 1.0 {
-            self.fruitless += 1;
-            if self.fruitless >= MOST_FRUITLESS {
-                let why = format!("{MOST_FRUITLESS} times in a row a lease ended before the run got any further");
-                return self.end_all(now, Next::End(End::Failed(why)), actions);
-            }
-        }
-        self.is_over(now, gang, why, actions);
-    }
-
-    fn lost(&mut self, now: f64, gang: &Gang, why: &str, actions: &mut Vec<Action>) {
+    pub(super) fn lost(&mut self, now: f64, gang: &Gang, why: &str, actions: &mut Vec<Action>) {
         if matches!(&self.phase, Phase::Running { leaving: None, .. }) {
             self.interruptions += 1;
             if let Which::Spot(pool) = gang.which {
@@ -373,7 +348,7 @@ impl Controller {
     }
 
     /// A gang is no more, and the run goes on. That the life which it was granted is over says nothing of its place.
-    fn is_over(&mut self, now: f64, gang: &Gang, why: &str, actions: &mut Vec<Action>) {
+    pub(super) fn is_over(&mut self, now: f64, gang: &Gang, why: &str, actions: &mut Vec<Action>) {
         if let Phase::Running { leaving: Some(leaving), .. } = &self.phase {
             let next = leaving.next.clone();
             return self.end_all(now, next, actions);
@@ -440,7 +415,7 @@ impl Controller {
     }
 
     /// Ends every machine that may cost money, and then goes on.
-    fn end_all(&mut self, now: f64, next: Next, actions: &mut Vec<Action>) {
+    pub(super) fn end_all(&mut self, now: f64, next: Next, actions: &mut Vec<Action>) {
         // The answer is still under way.
         let is_open = matches!(self.phase, Phase::Creating { .. })
             || self.beside.as_ref().is_some_and(|beside| beside.open.is_some());

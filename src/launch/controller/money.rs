@@ -34,6 +34,7 @@ impl Controller {
             granted_at: now,
             seconds: life,
             machine: None,
+            done: Some(self.done),
         };
         self.ledger.grant(lease);
     }
@@ -53,6 +54,8 @@ impl Controller {
         for gang in running.into_iter().chain(self.beside.as_mut().map(|beside| &mut beside.gang)) {
             let theirs = ledger.ends_at(|id| gang.machines.iter().any(|machine| machine.0 == id));
             gang.ends_at = theirs.unwrap_or(gang.ends_at);
+            let before = ledger.done_before(|id| gang.machines.iter().any(|machine| machine.0 == id));
+            gang.done_before = gang.done_before.or(before);
         }
     }
 
@@ -89,6 +92,7 @@ impl Controller {
     pub(super) fn granted_elsewhere(&mut self, now: f64, theirs: Ledger, actions: &mut Vec<Action>) {
         let theirs = theirs.inherited();
         self.ledger.number = self.ledger.number.max(theirs.number);
+        self.ledger.fruitless = self.ledger.fruitless.max(theirs.fruitless);
         for lease in theirs.open {
             if !self.ledger.open.iter().any(|known| known.token == lease.token) {
                 self.ledger.open.push(lease);

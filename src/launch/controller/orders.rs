@@ -38,7 +38,15 @@ impl Controller {
 
     pub(super) fn new_gang(&self, now: f64, which: Which) -> Gang {
         let changeover = self.changeover(which);
-        Gang { epoch: self.epoch, which, since: now, changeover, ends_at: f64::INFINITY, machines: Vec::new() }
+        Gang {
+            epoch: self.epoch,
+            which,
+            since: now,
+            changeover,
+            ends_at: f64::INFINITY,
+            done_before: Some(self.done),
+            machines: Vec::new(),
+        }
     }
 
     fn order_next(&mut self, now: f64, gang: Gang, actions: &mut Vec<Action>) {

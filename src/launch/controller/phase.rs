@@ -30,6 +30,8 @@ pub struct Gang {
     pub changeover: (f64, f64),
     /// The first of its machines ends itself then.
     pub ends_at: f64,
+    /// Share of the work that was safe when it was ordered, or took over; `None`: nobody knows any more.
+    pub done_before: Option<f64>,
     pub machines: Vec<MachineId>,
 }
 

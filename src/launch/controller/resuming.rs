@@ -16,6 +16,8 @@ impl Controller {
             .ledger
             .clone()
             .map_or_else(|| Ledger::settled(past.rentals.spent(now), resumed.terms.launch.moment()), Ledger::inherited);
+        // Whoever has the store alone knows from its leases how far the run was.
+        resumed.done = resumed.done.max(resumed.ledger.done());
         resumed.rentals = past.rentals.clone();
         (resumed.unclear_until, resumed.heard_of) = (now + resumed.terms.settles, now);
         let mut gangs = resumed.whole_gangs(&past, now).into_iter();
@@ -69,7 +71,8 @@ impl Controller {
         let machines: Vec<_> = machines.iter().map(|rental| rental.machine.clone()).collect();
         // Who has the store alone learns from the first list which lease is whose. Until then no machine is ended for that.
         let ends_at = self.lease_of(&machines).unwrap_or(now + self.terms.lifetime);
+        let done_before = self.ledger.done_before(|id| machines.iter().any(|machine| machine.0 == id));
         let changeover = self.changeover(which?);
-        which.filter(|_| is_whole).map(|which| Gang { epoch, which, since, changeover, ends_at, machines })
+        which.filter(|_| is_whole).map(|which| Gang { epoch, which, since, changeover, ends_at, done_before, machines })
     }
 }

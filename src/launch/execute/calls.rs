@@ -2,16 +2,58 @@
 
 use std::collections::BTreeMap;
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 
-use crate::controller::events::Event;
+use crate::controller::events::{Event, Order, Outcome, Report};
+use crate::controller::liveness::Sign;
 use crate::execute::error::LeadError;
 use crate::execute::{CALL, Leader, ask_to_stop};
+use crate::ports::launch_error::LaunchError;
 use crate::ports::launcher::Launcher;
 use crate::ports::machine::{MachineId, Pool};
 use crate::spec::Offered;
+use gpuplan_runstore::{Status, StoreError};
 
 impl<'a> Leader<'a, '_> {
+    /// Before the first machine of a gang is asked for. An event: nothing is asked of the cloud.
+    pub(super) async fn prepare_gang(&mut self, order: &Order) -> Result<Option<Event>, LeadError> {
+        if order.epoch == self.gang_epoch {
+            return Ok(None);
+        }
+        // A place that refuses costs one call, its own.
+        let mut before = self.store_epochs.get(&self.gang_epoch).copied();
+        if self.may_have_reported || before.is_none() {
+            let store = self.wiring.store;
+            let (highest, status) = join(store.highest_epoch(), store.status(0)).await;
+            let status = match status {
+                // What cannot be read says nothing.
+                Err(StoreError::Unreadable { .. }) => Ok(None),
+                status => status,
+            };
+            match highest.and_then(|highest| Ok((highest, status?))) {
+                Ok((_, Some(status))) if status.has_completed(self.spec.started_at) => {
+                    return Ok(Some(Event::Reported(completed(&status))));
+                }
+                Ok((highest, _)) => before = Some(highest),
+                // Words of the last gang would be taken for those of this one: the same order is tried again.
+                Err(error) => {
+                    let outcome = Err(LaunchError::Unclear { code: error.to_string() });
+                    return Ok(Some(Event::Answered { token: order.token.clone(), outcome }));
+                }
+            }
+            self.may_have_reported = false;
+            if order.epoch > 1 {
+                self.write_rented().await?;
+            }
+        }
+        // A gang that runs still speaks while another one is ordered beside it.
+        let runs = self.controller.gang_epoch();
+        self.store_epochs.retain(|epoch, _| runs == Some(*epoch));
+        self.store_epochs.extend(before.map(|before| (order.epoch, before)));
+        self.gang_epoch = order.epoch;
+        Ok(None)
+    }
+
     pub(super) fn launcher(&self, cloud: &str) -> Result<&'a dyn Launcher, LeadError> {
         let wanted = self.spec.rented_from(cloud);
         let launchers: &'a [Box<dyn Launcher>] = self.wiring.launchers;
@@ -97,5 +139,17 @@ impl<'a> Leader<'a, '_> {
         let launchers: &'a [Box<dyn Launcher>] = self.wiring.launchers;
         let used = self.spec.clouds();
         launchers.iter().map(|launcher| &**launcher).filter(|launcher| used.contains(launcher.cloud())).collect()
+    }
+}
+
+/// What an agent has said to the end.
+fn completed(status: &Status) -> Report {
+    Report {
+        epoch: status.ordered_epoch.unwrap_or_default(),
+        sign: Sign { epoch: status.epoch, beat: status.beat },
+        done: 1.0,
+        has_saved: status.committed.is_some(),
+        has_started: true,
+        outcome: Some(Outcome::Completed),
     }
 }

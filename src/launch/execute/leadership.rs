@@ -53,8 +53,8 @@ impl Leadership {
     }
 
     /// For a machine of this gang, so that it can see at boot whether it is still wanted.
-    pub fn orders(&self, epoch: u64) -> OrderedBy {
-        OrderedBy { lead: self.number, lead_at: self.lead.at, epoch }
+    pub fn orders(&self, epoch: u64, launched_at: Timestamp) -> OrderedBy {
+        OrderedBy { lead: self.number, lead_at: self.lead.at, epoch, launched_at: Some(launched_at) }
     }
 
     /// Says which gang of earlier leaders goes on: machines of theirs that are still to boot end themselves, unless they are of it.
@@ -82,8 +82,8 @@ impl Leadership {
 
     /// The run has ended: anybody may lead it from now on.
     pub async fn is_over(&self, store: &Run, ledger: &Ledger) -> Result<(), StoreError> {
-        // Nothing is open any more: what is left may be granted by whoever resumes it.
-        store.write_ledger(&Ledger { number: ledger.number + 1, ..ledger.clone() }).await?;
+        // Nothing is open any more: what is left may be granted by whoever resumes it, who knows why it goes on.
+        store.write_ledger(&Ledger { number: ledger.number + 1, fruitless: 0, ..ledger.clone() }).await?;
         store.end_lead(self.number, &self.lead).await
     }
 }

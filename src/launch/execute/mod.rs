@@ -365,31 +365,9 @@ impl Leader<'_, '_> {
 
     async fn create(&mut self, order: Order, now: f64) -> Result<(), LeadError> {
         self.ensure_leading()?;
-        if order.epoch != self.gang_epoch {
-            // A place that refuses costs one call, its own.
-            let mut before = self.store_epochs.get(&self.gang_epoch).copied();
-            if self.may_have_reported || before.is_none() {
-                match self.wiring.store.highest_epoch().await {
-                    Ok(highest) => before = Some(highest),
-                    // Words of the last gang would be taken for those of this one: nothing is asked of the cloud, and the same order is
-                    // tried again.
-                    Err(error) => {
-                        let outcome = Err(LaunchError::Unclear { code: error.to_string() });
-                        self.calls
-                            .push(Box::pin(std::future::ready(Ok(Event::Answered { token: order.token, outcome }))));
-                        return Ok(());
-                    }
-                }
-                self.may_have_reported = false;
-                if order.epoch > 1 {
-                    self.write_rented().await?;
-                }
-            }
-            // A gang that runs still speaks while another one is ordered beside it.
-            let runs = self.controller.gang_epoch();
-            self.store_epochs.retain(|epoch, _| runs == Some(*epoch));
-            self.store_epochs.extend(before.map(|before| (order.epoch, before)));
-            self.gang_epoch = order.epoch;
+        if let Some(event) = self.prepare_gang(&order).await? {
+            self.calls.push(Box::pin(std::future::ready(Ok(event))));
+            return Ok(());
         }
         let launcher = self.launcher(&order.choice.pool.cloud)?;
         let number = order.epoch * 1000 + u64::from(order.node);
@@ -411,7 +389,7 @@ impl Leader<'_, '_> {
                 Err(error) => return Ok(Event::Answered { token: order.token, outcome: unclear(error) }),
             }
             let call = async {
-                let ordered_by = leadership.orders(order.epoch);
+                let ordered_by = leadership.orders(order.epoch, spec.started_at);
                 if let Some(machine) =
                     warm::take_over(&spec, &order, store, launcher, &ordered_by, expires_at, Timestamp::now()).await?
                 {

@@ -30,7 +30,12 @@ impl Leader<'_, '_> {
             let before = self.wiring.store.highest_epoch().await?.saturating_sub(1);
             self.store_epochs.insert(runs, before);
         }
-        let Some(speaks) = speaker(&self.store_epochs, &status) else { return Ok(PollResult::Nothing) };
+        let speaks = match speaker(&self.store_epochs, &status) {
+            Some(speaks) => speaks,
+            // Whichever gang it was: one that nobody has heard of, as its leader died before the answer to its order.
+            None if status.has_completed(self.spec.started_at) => status.ordered_epoch.unwrap_or_default(),
+            None => return Ok(PollResult::Nothing),
+        };
         self.pass_on(&status);
         let outcome = self.outcome(&status).await?;
         if outcome.is_some() && self.others_still_report(status.epoch).await {
@@ -143,6 +148,7 @@ mod tests {
         Status {
             epoch,
             ordered_epoch,
+            launched_at: None,
             phase: Phase::Running,
             beat: 1,
             at: Timestamp::UNIX_EPOCH,

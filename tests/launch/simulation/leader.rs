@@ -110,7 +110,10 @@ impl Leader {
         world.store.lead += 1;
         let terms = led(terms, world.store.lead);
         let mut journal = journal;
-        let ledger = world.store.ledger.clone().filter(|_| !world.lacks(Mutant::LedgerIsForgotten));
+        let mut ledger = world.store.ledger.clone().filter(|_| !world.lacks(Mutant::LedgerIsForgotten));
+        if let Some(ledger) = ledger.as_mut().filter(|_| world.lacks(Mutant::FruitlessIsForgotten)) {
+            ledger.fruitless = 0;
+        }
         journal.past.ledger = ledger.map(|ledger| journal.past.settled(ledger, &journal.answers));
         // The store says what the time is, whatever the clock of the machine does, and it never goes back.
         let is_wrong = world.chance(0.2 * world.chaos) && world.lacks(Mutant::WallClock) && journal.past.orders > 0;
@@ -141,6 +144,10 @@ impl Leader {
         };
         world.at(LOOK, Due::Look { leader: number });
         leader.hear(Event::Clock, world);
+        // How the run stands is read first of all.
+        if let Some(event) = leader.read(world) {
+            leader.hear(event, world);
+        }
         leader
     }
 
@@ -216,11 +223,27 @@ impl Leader {
                 }
             }
             Action::Wake(at) => self.wake = (at - self.skew).max(world.now + 0.001),
-            Action::Say(line) => world.say(&line),
+            Action::Say(line) => {
+                if line.contains(": its lease ") {
+                    world.leads_no_further();
+                }
+                world.say(&line);
+            }
         }
     }
 
     fn create(&mut self, order: Order, world: &mut World) {
+        // Whoever asks for a gang first reads how the run stands.
+        let is_first = order.node == 0 && !self.journal.open.contains_key(&order.token);
+        if is_first && world.is_completed() && self.may_act(world) {
+            if !world.lacks(Mutant::CompletionIsMissed) {
+                let sign = Sign { epoch: 0, beat: 0 };
+                let outcome = Some(Outcome::Completed);
+                let report = Report { epoch: 0, sign, done: 1.0, has_saved: true, has_started: true, outcome };
+                return world.send(0.1, self.number, Event::Reported(report));
+            }
+            panic!("a gang is asked for, and the run is completed\n{}", world.log.join("\n"));
+        }
         if !self.may_act(world) {
             // What the last gang said could not be told from the words of the next.
             let unclear = Err(LaunchError::Unclear { code: "the store did not answer".to_owned() });
@@ -291,15 +314,30 @@ impl Leader {
         if self.is_dead {
             return;
         }
+        if let Some(event) = self.read(world) {
+            self.hear(event, world);
+        }
+    }
+
+    /// A machine that is gone may have said before that the run is completed: the store is read before a list counts.
+    pub fn is_shown(&mut self, listed: Event, world: &mut World) {
+        if let Some(event @ Event::Reported(_)) = self.read(world) {
+            self.hear(event, world);
+        }
+        self.hear(listed, world);
+    }
+
+    fn read(&self, world: &World) -> Option<Event> {
         // What the gang before it said last stands there until one that was ordered beside it speaks, and is heard as that.
         let speaks = self.speaks();
         let is_heard = |epoch: u64| epoch == speaks || world.beside.contains(&speaks);
-        let spoken = world.store.word.clone().filter(|spoken| is_heard(spoken.epoch));
+        let is_completed = world.is_completed() && !world.lacks(Mutant::CompletionIsMissed);
+        let spoken = world.store.word.clone().filter(|spoken| is_heard(spoken.epoch) || is_completed);
         let is_anothers = spoken.as_ref().is_some_and(|spoken| spoken.epoch != speaks);
         if is_anothers && world.lacks(Mutant::WordsOfTheOldGangCount) {
-            return;
+            return None;
         }
-        let event = match spoken {
+        Some(match spoken {
             _ if world.is_store_away() && world.lacks(Mutant::BlindIsSilent) => Event::Silent,
             _ if world.is_store_away() => Event::Unreadable,
             None => Event::Silent,
@@ -318,8 +356,7 @@ impl Leader {
                     },
                 })
             }
-        };
-        self.hear(event, world);
+        })
     }
 }
 

@@ -47,10 +47,14 @@ pub enum Mutant {
     TermBeginsWithTheAnswer,
     /// The machine goes by a clock that somebody sets.
     LeaseByTheWallClock,
+    /// Whoever follows counts the leases that left the run no further from nothing.
+    FruitlessIsForgotten,
+    /// That the run is completed is heard of the gang that runs alone.
+    CompletionIsMissed,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 24] = [
         Self::OldWordIsLife,
         Self::BlindIsSilent,
         Self::StopForgetsOrders,
@@ -73,6 +77,8 @@ impl Mutant {
         Self::RenewsWithoutProgress,
         Self::TermBeginsWithTheAnswer,
         Self::LeaseByTheWallClock,
+        Self::FruitlessIsForgotten,
+        Self::CompletionIsMissed,
     ];
 
     /// The seed that caught it last: looked at first, since the others take minutes. Where it catches it no more, they are searched.
@@ -96,6 +102,8 @@ impl Mutant {
             Self::RenewsWithoutProgress => 191,
             Self::TermBeginsWithTheAnswer => 677,
             Self::LeaseByTheWallClock => 391,
+            Self::FruitlessIsForgotten => 10,
+            Self::CompletionIsMissed => 270,
         }
     }
 }

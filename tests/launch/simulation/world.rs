@@ -244,6 +244,11 @@ pub struct World {
     pub told: Option<(u64, f64)>,
     /// Of every call that came to the clouds, which remember them.
     pub tokens: BTreeSet<String>,
+    /// The program gets nowhere on any machine, from its start on.
+    pub hangs_everywhere: bool,
+    /// Leases that ended and left the run no further, and how many at most no leader counts: that ended as nobody led.
+    pub fruitless: u32,
+    pub uncounted: u32,
     pub log: Vec<String>,
 }
 
@@ -279,6 +284,10 @@ impl World {
             beside: BTreeSet::new(),
             told: None,
             tokens: BTreeSet::new(),
+            // Dice of its own again.
+            hangs_everywhere: Draws::new(seed, 11).uniform() < 0.05,
+            fruitless: 0,
+            uncounted: 0,
             log: Vec::new(),
         };
         world.at(30.0, Due::Beat);
@@ -369,6 +378,11 @@ impl World {
 
     pub fn is_store_away(&self) -> bool {
         self.now < self.store.away_until
+    }
+
+    /// The store says so.
+    pub fn is_completed(&self) -> bool {
+        self.store.word.as_ref().is_some_and(|word| word.done >= 1.0)
     }
 
     // The agents.
@@ -508,6 +522,16 @@ impl World {
         self.stalls.get(&epoch).copied().unwrap_or(f64::INFINITY)
     }
 
+    /// A lease has ended, and whoever leads says that the run goes on.
+    pub fn leads_no_further(&mut self) {
+        self.fruitless += 1;
+        assert!(
+            !self.hangs_everywhere || self.fruitless <= 2 + self.uncounted,
+            "leases leave the run no further, and it goes on\n{}",
+            self.log.join("\n")
+        );
+    }
+
     /// Leases run out of what leaders granted and the store has.
     pub fn check_terms(&self) {
         for rented in self.changing() {
@@ -629,7 +653,7 @@ impl World {
             share: order.lifetime,
             renewals: self.lease(order.lifetime),
             skew: 0.0,
-            stalls: f64::INFINITY,
+            stalls: if self.hangs_everywhere { self.now } else { f64::INFINITY },
             renewed: 0,
             asked_at: self.now,
             is_over: false,
@@ -648,8 +672,13 @@ impl World {
         let freezes = if self.chance(0.05 * self.chaos) { 3.0 * HOUR * self.draws.uniform() } else { f64::INFINITY };
         let hangs = self.beside.contains(&order.epoch) && self.hangs.uniform() < 0.1 * self.chaos;
         let freezes = if hangs { 60.0 } else { freezes };
-        let stalls =
-            if self.terms.uniform() < 0.05 * self.chaos { 4.0 * HOUR * self.terms.uniform() } else { f64::INFINITY };
+        let stalls = if self.hangs_everywhere {
+            0.0
+        } else if self.terms.uniform() < 0.05 * self.chaos {
+            4.0 * HOUR * self.terms.uniform()
+        } else {
+            f64::INFINITY
+        };
         let jumps = self.terms.uniform() < 0.1 * self.chaos && self.lacks(Mutant::LeaseByTheWallClock);
         let skew = if jumps { 24.0 * HOUR } else { 0.0 };
         let machine = Machine { was_taken: true, ..made(order, format!("m-{}", self.rented.len())) };

@@ -26,7 +26,7 @@ async fn is_synced(make: impl FnOnce(&Path)) -> (bool, Vec<Event>) {
     let life = Life {
         run,
         epoch: 1,
-        ordered_epoch: None,
+        ordered_by: None,
         rank: Rank::ALONE,
         heartbeat: Duration::from_secs(1),
         begun: Instant::now(),

@@ -19,7 +19,7 @@ async fn what_others_cost_is_unknown_until_it_was_read_and_while_a_bill_is_torn(
     let life = Life {
         run,
         epoch: 0,
-        ordered_epoch: None,
+        ordered_by: None,
         rank: Rank::ALONE,
         heartbeat: Duration::from_secs(1),
         begun: Instant::now(),

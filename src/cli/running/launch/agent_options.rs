@@ -4,15 +4,20 @@ use clap::Args;
 
 use crate::running::agent::arguments::{duration, on_stall, signal};
 use crate::session::diagnostic::Diagnostic;
+use crate::session::printer::Printer;
 use gpuplan_agent::Framework;
-use gpuplan_clouds::webhook::Webhook;
+use gpuplan_agent::ports::notify::PASSWORD;
+use gpuplan_clouds::mail::has_password;
+use gpuplan_clouds::reader::Reader;
+use gpuplan_launch::Secret;
 
 /// Options of `gpuplan agent`, checked here, before anything is rented, and passed on as they were written.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "What the agents do")]
 pub struct AgentOptions {
-    /// Send a JSON message to this address on start, interruption and end, and at 50, 80 and 100 % of the budget; stored as --env is
-    /// (--secret GPUPLAN_NOTIFY=NAME for an address that is a secret)
+    /// Send a JSON message to this address on start, interruption and end, and at 50, 80 and 100 % of the budget, or mail with
+    /// smtps://USER@HOST?to=ADDRESS and --secret GPUPLAN_SMTP_PASSWORD=NAME; stored as --env is (--secret GPUPLAN_NOTIFY=NAME for an
+    /// address that is a secret)
     #[arg(long, value_name = "URL")]
     pub notify: Option<String>,
     /// Consider the program stalled after this long without a step, checkpoint, output or CPU work; 0: never [default: 15m]
@@ -58,12 +63,25 @@ impl AgentOptions {
         all.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", value?))).collect()
     }
 
-    /// An address that an agent would take.
-    pub fn notified(&self) -> Result<Option<String>, Diagnostic> {
-        if let Some(url) = &self.notify {
-            Webhook::new(url).map_err(|error| Diagnostic::usage(error).hint("--notify https://HOST/PATH"))?;
+    /// An address that an agent would take, which machines have the password for.
+    pub fn notified(&self, secrets: &[Secret], printer: &Printer) -> Result<Option<String>, Diagnostic> {
+        let Some(address) = &self.notify else { return Ok(None) };
+        let reader =
+            Reader::parse(address).map_err(|error| Diagnostic::usage(error).hint("--notify https://HOST/PATH"))?;
+        if reader.needs_password() {
+            if !secrets.iter().any(|secret| secret.variable == PASSWORD) {
+                return Err(Diagnostic::usage(
+                    "the mail server wants a password of its user, which machines have to be given",
+                )
+                .hint(format!("--secret {PASSWORD}=NAME, the name of an entry of the cloud's secret store")));
+            }
+            if !has_password() {
+                printer.warning(&format!(
+                    "{PASSWORD} is not set here: agents send mail, but whoever leads the run does not, as when its budget is used up"
+                ));
+            }
         }
-        Ok(self.notify.clone())
+        Ok(Some(address.clone()))
     }
 }
 
@@ -146,7 +164,16 @@ mod tests {
         ] {
             assert!(Launched::try_parse_from(["launch", wrong[0], wrong[1]]).is_err(), "{wrong:?}");
         }
-        let address = |url: &str| AgentOptions { notify: Some(url.to_owned()), ..AgentOptions::default() }.notified();
-        assert!(address("https://hooks.example/x").is_ok() && address("http://hooks.example/x").is_err());
+        let printer = Printer::new(false);
+        let password = || vec![Secret { variable: PASSWORD.to_owned(), name: "gpuplan/smtp-password".to_owned() }];
+        let asked = |url: &str, secrets: Vec<Secret>| {
+            AgentOptions { notify: Some(url.to_owned()), ..AgentOptions::default() }.notified(&secrets, &printer)
+        };
+        assert!(asked("https://hooks.example/x", vec![]).is_ok() && asked("http://hooks.example/x", vec![]).is_err());
+        let mail = "smtps://me@mail.example.com?to=me@example.org";
+        assert_eq!(asked(mail, password()).unwrap().as_deref(), Some(mail));
+        let lacks = asked(mail, vec![]).unwrap_err();
+        assert!(lacks.hints.iter().any(|hint| hint.starts_with("--secret GPUPLAN_SMTP_PASSWORD=")), "{lacks:?}");
+        assert!(asked("smtp://localhost:25?to=me@example.org", vec![]).is_ok(), "a relay wants no user");
     }
 }

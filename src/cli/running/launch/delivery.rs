@@ -64,7 +64,7 @@ impl Delivery {
         };
         let wrong = |error: &dyn std::error::Error, hint: &str| Diagnostic::usage(error).hint(hint);
         let secrets = arguments.secrets.iter().map(|text| Secret::parse(text));
-        let secrets =
+        let secrets: Vec<Secret> =
             secrets.collect::<Result<_, _>>().map_err(|error| wrong(&error, "--secret HF_TOKEN=gpuplan/hf-token"))?;
         let mut environment = match region(cloud) {
             Err(_) if to.is_dry => Vec::new(),
@@ -85,7 +85,7 @@ impl Delivery {
         let container_login = arguments.container_login.clone();
         let (data, upload) = find_data(data, to)?.unzip();
         let setup = arguments.setup.clone();
-        let (agent_options, notify) = (arguments.agents.words(), arguments.agents.notified()?);
+        let (agent_options, notify) = (arguments.agents.words(), arguments.agents.notified(&secrets, printer)?);
         let job = Job {
             command,
             agent,

@@ -19,8 +19,8 @@ use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::printer::Printer;
 use crate::session::progress::with_progress;
 use crate::session::runtime::runtime;
-use gpuplan_agent::{Message, Notifier, Occasion};
-use gpuplan_clouds::webhook::Webhook;
+use gpuplan_agent::{Message, Occasion};
+use gpuplan_clouds::reader::Reader;
 use gpuplan_launch::execute::LeadError;
 use gpuplan_launch::{End, Journal, LaunchError, LeadContext, LeaderCommand, Progress, RunSpec, lead};
 use gpuplan_report::text::format::usd;
@@ -253,6 +253,9 @@ fn conclude(
         )),
         Ok(Some(end)) => {
             entries::enter_ended_run(store, session);
+            if end == End::Completed && spec.job.sweep.is_none() {
+                say_where_nothing_is_kept(store, run, &session.printer);
+            }
             let reported = report_end(&end, run, &session.printer);
             if let (Err(diagnostic), Some(url)) = (&reported, &spec.job.notify)
                 && let Err(why) = notify(url, run, &diagnostic.message)
@@ -264,13 +267,24 @@ fn conclude(
     }
 }
 
+/// A script that went on after what failed in it ends with 0 as well, and one that saves out of sight leaves nothing.
+fn say_where_nothing_is_kept(store: &Run, run: &str, printer: &Printer) {
+    let kept = runtime().ok().and_then(|runtime| runtime.block_on(store.restore_order()).ok());
+    if kept.is_some_and(|kept| kept.is_empty()) {
+        printer.warning(&format!(
+            "the command of {run} ended with 0, and no checkpoint of it was seen: `gpuplan logs {run}` shows what it said, and `--checkpoints DIR` names \
+             where a program saves"
+        ));
+    }
+}
+
 /// Agents tell how their programs ended; that no machine is rented any more, none is left to tell.
 fn notify(url: &str, run: &str, why: &str) -> Result<(), String> {
     let text = format!("gpuplan leads no more: {why}");
     let message = Message { event: Occasion::Finished, run: run.to_owned(), epoch: 0, node: 0, text, spent_usd: None };
-    let hook = Webhook::new(url)?;
+    let reader = Reader::parse(url)?.notifier()?;
     let runtime = runtime().map_err(|error| error.message)?;
-    let told = runtime.block_on(async { tokio::time::timeout(NOTIFYING, hook.notify(&message)).await });
+    let told = runtime.block_on(async { tokio::time::timeout(NOTIFYING, reader.notify(&message)).await });
     told.unwrap_or_else(|_| Err(format!("no answer within {} s", NOTIFYING.as_secs())))
 }
 

@@ -13,6 +13,7 @@ use crate::runs::store::{store_of_run, unasked_store};
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::runtime::runtime;
+use gpuplan_clouds::reader::Reader;
 use gpuplan_clouds::{aws, fake, gcp};
 use gpuplan_launch::job::command_line;
 use gpuplan_launch::spec::{LIVES, Offered};
@@ -94,7 +95,12 @@ impl LeadingMachine {
             container_login: None,
             sweep: None,
             agent_options: Vec::new(),
-            notify: of.job.notify.clone(),
+            // A leading machine reads no secret.
+            notify: of
+                .job
+                .notify
+                .clone()
+                .filter(|address| Reader::parse(address).is_ok_and(|reader| !reader.needs_password())),
         };
         Ok(Some(Self { spec: spec(by, name, of, job), program }))
     }
