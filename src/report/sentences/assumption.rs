@@ -102,6 +102,10 @@ fn key_and_why(assumption: &Assumption) -> (&'static str, Cow<'static, str>) {
         Assumption::Task { .. } => ("task", NOT_STATED),
         Assumption::RolloutsApart => ("rollouts", ROLLOUTS_APART),
         Assumption::SequenceLength { basis, .. } => ("sequence_length", sequence_basis(basis)),
+        // Recipes have powers of two.
+        Assumption::GlobalBatch { sequences, basis } if !sequences.is_power_of_two() => {
+            return ("global_batch", format!("{}, rounded to divide over GPUs", batch_basis(basis)).into());
+        }
         Assumption::GlobalBatch { basis, .. } => ("global_batch", batch_basis(basis)),
         Assumption::GlobalBatchOfGpt3 { tokens, .. } => return ("global_batch", batch_of_gpt3(tokens)),
         Assumption::GlobalBatchRounded { tokens, sequence_length, .. } => {
