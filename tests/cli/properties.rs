@@ -139,3 +139,16 @@ fn a_later_deadline_a_larger_budget_and_more_machines_never_cost_more() {
     }
     assert!(compared >= 6, "only {compared} pairs had a plan");
 }
+
+/// A card that answers one request in twenty seconds is paid for by the hour.
+#[test]
+fn a_service_that_is_hardly_asked_is_told_of_what_charges_by_use() {
+    let ask = |rate: &str| {
+        let model = ["plan", "--model", "llama-3.1-8b", "--gpus", "H100:1..8", "--cloud", "aws"];
+        let load = ["--requests-per-second", rate, "--prompt-tokens", "500", "--answer-tokens", "200"];
+        gpuplan(&[&model[..], &load].concat()).stdout
+    };
+    let (seldom, often) = (ask("0.05"), ask("30"));
+    assert!(seldom.contains("% of what these machines could answer is asked for"), "{seldom}");
+    assert!(!often.contains("what these machines could answer"), "{often}");
+}

@@ -27,10 +27,11 @@ pub fn run(
 ) -> Result<Exit, Diagnostic> {
     let gathered = gathered(&file.limits, &arguments.question.prices, session)?;
     let headline = session.warn_about_age(&gathered.0.market);
-    let (answers, question) = answers(file, measured, gathered, session)?;
+    let is_recorded = matches!(session.output, OutputFormat::Json);
+    let (answers, question) = answers(file, measured, gathered, session, is_recorded)?;
     let whole = question.whole(file, &answers);
     match session.output {
-        OutputFormat::Json => session.printer.data(&pretty(&document(&whole)))?,
+        OutputFormat::Json => session.printer.data(&pretty(&recorded_whole(&whole)?))?,
         OutputFormat::Table => session.printer.data(&text(&whole, headline.as_deref(), session.width))?,
         OutputFormat::Csv => {
             return Err(Diagnostic::usage("plans of several phases cannot be printed as CSV")
@@ -47,8 +48,12 @@ pub fn recorded(
     gathered: (Catalogs, Limits),
     session: &Session,
 ) -> Result<AnyDocument, Diagnostic> {
-    let (answers, question) = answers(file, measured, gathered, session)?;
-    Ok(document(&question.whole(file, &answers)))
+    let (answers, question) = answers(file, measured, gathered, session, true)?;
+    recorded_whole(&question.whole(file, &answers))
+}
+
+fn recorded_whole(whole: &Whole) -> Result<AnyDocument, Diagnostic> {
+    document(whole).ok_or_else(|| Diagnostic::unexpected("phases were answered without documents"))
 }
 
 /// Each phase at its leisure; where all of them together are later than a deadline, each with its share of that.
@@ -57,9 +62,10 @@ fn answers<'a>(
     measured: &'a Measurements,
     (catalogs, limits): (Catalogs, Limits),
     session: &'a Session,
+    is_recorded: bool,
 ) -> Result<(Vec<Answer>, Question<'a>), Diagnostic> {
     let phases = file.phases()?;
-    let question = Question { limits, measured, session };
+    let question = Question { limits, measured, session, is_recorded };
     let answers = question.answers(&phases, &vec![None; phases.len()], &catalogs)?;
     // A service runs for its hours, whatever the deadline of what comes before it.
     let hours: Vec<f64> =
@@ -79,6 +85,8 @@ struct Question<'a> {
     limits: Limits,
     measured: &'a Measurements,
     session: &'a Session,
+    /// Whether each phase is wanted as a document: making one takes milliseconds, and a table shows nothing of it.
+    is_recorded: bool,
 }
 
 impl Question<'_> {
@@ -143,7 +151,9 @@ impl Question<'_> {
             ..own
         };
         if file.processing.is_some() {
-            let answer = processing::answer(phase, file, deadline, &limits, &catalogs, self.session).map_err(said)?;
+            let answer =
+                processing::answer((phase, file), deadline, &limits, &catalogs, self.session, self.is_recorded);
+            let answer = answer.map_err(said)?;
             return Ok((answer, catalogs));
         }
         let answered = compute_on((catalogs, limits), file, self.measured, self.session).map_err(said)?;
@@ -160,7 +170,7 @@ impl Question<'_> {
     ) -> Result<Answer, Diagnostic> {
         let Some(plan) = &answered.set.recommendation else { return Err(refused(answered, file, self.session)) };
         let context = context(answered, file, self.session)?;
-        let document = PlanDocument::new(&answered.set, &context);
+        let document = self.is_recorded.then(|| PlanDocument::new(&answered.set, &context));
         let shown = PlanRecord::new(plan, &context);
         let machines = shown.machines;
         let hardware = &answered.catalogs.hardware;
@@ -180,7 +190,7 @@ impl Question<'_> {
             deadline,
             taken: Taken { hours: plan.run.hours, cost: plan.cost },
             remark: None,
-            document: AnyDocument::Gpu(Box::new(document)),
+            document: document.map(|document| AnyDocument::Gpu(Box::new(document))),
         })
     }
 

@@ -339,7 +339,10 @@ fn notes(set: &PlanSet, is_service: bool) -> Vec<String> {
                 word(*recompute)
             )),
             Warning::Booked { .. } => notes.push(format!("Booked:  {}", sentences::warning::sentence(warning))),
-            Warning::NotLaunchable { .. } | Warning::MostMachines { .. } | Warning::CountedAsFp16 { .. } => {
+            Warning::NotLaunchable { .. }
+            | Warning::MostMachines { .. }
+            | Warning::MostlyIdle { .. }
+            | Warning::CountedAsFp16 { .. } => {
                 notes.push(format!("Note:    {}", sentences::warning::sentence(warning)));
             }
             _ => {}

@@ -30,6 +30,10 @@ pub fn sentence(warning: &Warning) -> String {
         | Warning::NotLaunchable { .. }
         | Warning::BetterWherePricedOnly { .. }
         | Warning::BetterAtOldPrice { .. } => offer(warning),
+        Warning::MostlyIdle { load_share } => format!(
+            "{} % of what these machines could answer is asked for: an API that charges by use may cost less",
+            format::three_figures(load_share * 100.0)
+        ),
         Warning::CountedAsFp16 { gpu } => format!("{gpu} has no units for bf16: fp16 is counted, and to be asked for"),
         Warning::MostMachines { machines, limit } => {
             format!("more than {machines} machines are looked at where they are asked for: --max-nodes, up to {limit}")
