@@ -152,3 +152,25 @@ fn a_service_that_is_hardly_asked_is_told_of_what_charges_by_use() {
     assert!(seldom.contains("% of what these machines could answer is asked for"), "{seldom}");
     assert!(!often.contains("what these machines could answer"), "{often}");
 }
+
+/// A table looks at less than the document does, and recommends the same.
+#[test]
+fn the_total_of_phases_is_the_same_in_text_and_json() {
+    for example in ["phases", "grpo-7b"] {
+        let path = format!("examples/{example}.toml");
+        let document = plan(example, &[]);
+        let text = gpuplan_at(NOW, "80", &["plan", &path]).stdout;
+        let total = text.lines().find(|line| line.starts_with("total ")).unwrap();
+        let shown = amounts(total);
+        let cost = &document["total"]["cost_usd"];
+        for (shown, exact) in shown.iter().zip([dollars(&cost["expected"]), dollars(&cost["p90"])]) {
+            assert!((shown - exact).abs() <= 0.005 + 1e-9, "{example}: {total} for {exact}");
+        }
+        for phase in document["phases"].as_array().unwrap() {
+            let name = phase["name"].as_str().unwrap();
+            let line = text.lines().find(|line| line.starts_with(name)).unwrap();
+            let exact = dollars(&phase["recommendation"]["cost_usd"]["expected"]);
+            assert!((amounts(line)[0] - exact).abs() <= 0.005 + 1e-9, "{example}: {line} for {exact}");
+        }
+    }
+}

@@ -5,14 +5,14 @@ use rayon::prelude::*;
 use crate::arguments::global::OutputFormat;
 use crate::planning::arguments::PlanArguments;
 use crate::planning::processing;
-use crate::question::answer::{Answered, compute_on, context, gathered, settle_places};
+use crate::question::answer::{Answered, compute_as_far_as, context, gathered, settle_places};
 use crate::question::fitting::refused;
 use crate::question::measurements::Measurements;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::{Catalogs, Session};
-use gpuplan_plan::Limits;
 use gpuplan_plan::document::{AnyDocument, PlanDocument, PlanRecord};
 use gpuplan_plan::money::phases::{Taken, Total, shares};
+use gpuplan_plan::{Breadth, Limits};
 use gpuplan_report::plan::phases::{Answer, Whole, document, text};
 use gpuplan_report::text::format;
 use gpuplan_report::text::json::pretty;
@@ -85,7 +85,7 @@ struct Question<'a> {
     limits: Limits,
     measured: &'a Measurements,
     session: &'a Session,
-    /// Whether each phase is wanted as a document: making one takes milliseconds, and a table shows nothing of it.
+    /// Whether each phase is wanted as a document, with all that stands beside its recommended plan: a table shows nothing of it.
     is_recorded: bool,
 }
 
@@ -156,7 +156,9 @@ impl Question<'_> {
             let answer = answer.map_err(said)?;
             return Ok((answer, catalogs));
         }
-        let answered = compute_on((catalogs, limits), file, self.measured, self.session).map_err(said)?;
+        let breadth = if self.is_recorded { Breadth::Everything } else { Breadth::Recommendation };
+        let answered = compute_as_far_as(breadth, (catalogs, limits), file, self.measured, self.session);
+        let answered = answered.map_err(said)?;
         let answer = self.read(phase, file, deadline, &answered).map_err(said)?;
         Ok((answer, answered.catalogs))
     }

@@ -5,7 +5,7 @@ use crate::question::workload;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::{Catalogs, Session};
 use gpuplan_hardware::{CloudId, GpuSelector};
-use gpuplan_plan::{Limits, Objective, Plan, PlanSet, Rejected, Rejection, World};
+use gpuplan_plan::{Breadth, Limits, Objective, Plan, PlanSet, Rejected, Rejection, World};
 use gpuplan_report::sentences::rejection;
 use gpuplan_workload::file::{Scalar, WorkloadFile};
 use gpuplan_workload::model::ModelKind;
@@ -319,7 +319,8 @@ impl Trials<'_> {
         let models = self.session.shared_models().map_err(|_| None)?;
         let resolved = workload::resolve(file, &models).map_err(|_| None)?;
         let world = World { hardware: &catalogs.hardware, market: &catalogs.market, correction };
-        let set = gpuplan_plan::plan_from(world, &resolved.workload, limits, &self.session.stock);
+        let breadth = Breadth::Recommendation;
+        let set = gpuplan_plan::plan_from(world, &resolved.workload, limits, &self.session.stock, breadth);
         set.recommendation.ok_or_else(|| set.nearest.into_iter().next().map(|nearest| nearest.why))
     }
 }
