@@ -175,13 +175,16 @@ impl Question<'_> {
         let document = self.is_recorded.then(|| PlanDocument::new(&answered.set, &context));
         let shown = PlanRecord::new(plan, &context);
         let machines = shown.machines;
-        let hardware = &answered.catalogs.hardware;
+        let (hardware, clouds) = (&answered.catalogs.hardware, answered.limits.launchable.as_ref());
+        let is_service = answered.resolved.workload.is_service();
         let gpu = hardware.gpu(hardware.instance(plan.instance).node.gpu);
         Ok(Answer {
             name: phase.name.clone(),
             hands_over: phase.hands_over,
             is_served: answered.resolved.workload.serving.is_some(),
-            is_service: answered.resolved.workload.is_service(),
+            is_service,
+            is_launched: !is_service
+                && clouds.is_none_or(|clouds| clouds.iter().any(|cloud| cloud.as_str() == machines.cloud)),
             place: format!("{}/{}", machines.cloud, machines.region),
             machines: format!("{} x {}", machines.nodes, machines.instance_type),
             chips: format!("{} x {}", plan.gpus(), gpu.name),

@@ -94,6 +94,7 @@ pub fn answer(
         hands_over: phase.hands_over,
         is_served: false,
         is_service: false,
+        is_launched: false,
         place: best.on.region(),
         machines: format!("{} x {}", best.nodes, best.on.host.name),
         chips: format!("{} vCPUs", best.nodes * best.on.host.vcpus),

@@ -23,6 +23,8 @@ pub struct Answer {
     pub is_served: bool,
     /// It does so for a time and not until something is done.
     pub is_service: bool,
+    /// gpuplan rents these machines and runs a command there to its end.
+    pub is_launched: bool,
     /// `cloud/region`.
     pub place: String,
     pub machines: String,
@@ -145,6 +147,9 @@ fn remarks(whole: &Whole) -> Vec<String> {
     );
     if let Some(first) = whole.answers.first() {
         lines.push(format!("More about one: gpuplan plan FILE --phase {}", first.name));
+    }
+    if let Some(first) = whole.answers.iter().find(|answer| answer.is_launched) {
+        lines.push(format!("Launch one: gpuplan launch FILE --phase {} --live -- COMMAND", first.name));
     }
     lines
 }
