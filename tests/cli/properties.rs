@@ -174,3 +174,25 @@ fn the_total_of_phases_is_the_same_in_text_and_json() {
         }
     }
 }
+
+#[test]
+fn work_without_gpu_is_answered_on_one_screen() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.toml");
+    let text = "name = \"resize\"\n[processing]\nsamples = \"50M\"\ncpu_seconds_per_sample = 0.05\nreads = \"5TB\"\nwrites = \"100GB\"\n\
+                [data]\nplace = \"gcp/us-central1\"\nsize = \"5TB\"\n";
+    std::fs::write(&path, text).unwrap();
+    let path = path.to_str().unwrap();
+    for columns in ["80", "160"] {
+        let screen = gpuplan_at(NOW, columns, &["plan", path]).stdout;
+        assert!(screen.lines().count() <= 24, "{screen}");
+        assert!(screen.lines().all(|line| line.chars().count() <= columns.parse().unwrap()), "{screen}");
+        for said in
+            ["Recommended: ", "cost ", "time ", "why ", "Cheapest, recommended (*), fastest", "\n*  ", "--details"]
+        {
+            assert!(screen.contains(said), "{said}: {screen}");
+        }
+    }
+    let details = gpuplan(&["plan", path, "--details"]).stdout;
+    assert!(details.contains("machine-hour") && details.contains("Looked at "), "{details}");
+}

@@ -42,7 +42,7 @@ pub fn run(file: &WorkloadFile, arguments: &PlanArguments, session: &Session) ->
             &context,
             headline.as_deref(),
             session.width,
-            arguments.max_results,
+            arguments.details.then_some(arguments.max_results),
         ))?,
         OutputFormat::Table => Exit::Done,
         OutputFormat::Csv => {
