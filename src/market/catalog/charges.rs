@@ -1,6 +1,6 @@
 //! `Charges`: what is billed beside machines: disks, object storage, traffic out of the cloud.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -9,7 +9,7 @@ use gpuplan_embedded::Table;
 use gpuplan_hardware::CloudId;
 use gpuplan_units::Usd;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChargeKind {
     NetworkDisk,
     ObjectStorage,
@@ -34,8 +34,8 @@ pub struct Charge {
 #[derive(Clone, Debug, Default)]
 pub struct Charges {
     rows: Vec<Charge>,
-    /// Of each cloud and kind the row of each region; the first where there are several.
-    places: HashMap<CloudId, BTreeMap<ChargeKind, HashMap<Arc<str>, usize>>>,
+    /// Of each kind and cloud the row of each region; the first where there are several.
+    places: HashMap<(ChargeKind, CloudId), HashMap<Arc<str>, usize>>,
 }
 
 impl Charges {
@@ -55,7 +55,7 @@ impl Charges {
                 other => return Err(broken(format!("`{other}` is not a known charge"))),
             };
             let region: Arc<str> = regions[row].into();
-            let places = self.places.entry(cloud.clone()).or_default().entry(kind).or_default();
+            let places = self.places.entry((kind, cloud.clone())).or_default();
             places.entry(region.clone()).or_insert(self.rows.len());
             self.rows.push(Charge {
                 kind,
@@ -77,7 +77,7 @@ impl Charges {
 
     /// The region's own rate, else the cloud's assumed one; `None`: not priced.
     pub fn find(&self, kind: ChargeKind, cloud: &CloudId, region: &str) -> Option<&Charge> {
-        let places = self.places.get(cloud)?.get(&kind)?;
+        let places = self.places.get(&(kind, cloud.clone()))?;
         places.get(region).or_else(|| places.get("*")).map(|row| &self.rows[*row])
     }
 }

@@ -52,7 +52,9 @@ pub fn text(set: &ProcessingSet, context: &Context, headline: Option<&str>, widt
     for (name, value) in facts(best, context.now) {
         say(&format!("  {name:<9} {value}"), "            ");
     }
-    for reason in set.reasons.iter().map(sentences::reason::sentence) {
+    // The first says what bounds the work.
+    let reasons = set.reasons.iter().take(if most.is_some() { usize::MAX } else { 1 });
+    for reason in reasons.map(sentences::reason::sentence) {
         say(&format!("  {:<9} {reason}", "why"), "            ");
     }
     out.push('\n');
