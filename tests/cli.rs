@@ -40,6 +40,7 @@ mod on;
 #[cfg(target_os = "linux")]
 mod phases;
 mod profile;
+mod properties;
 mod refusals;
 pub mod report;
 mod serving;

@@ -31,6 +31,7 @@ pub mod spot;
 pub mod training;
 
 pub use candidate::{Plan, plan_id};
+pub use choice::breadth::Breadth;
 pub use choice::picks::{Pick, PickReason, Role};
 pub use choice::value_of_time::ValueOfTime;
 pub use choice::{plan, plan_from};

@@ -120,7 +120,7 @@ fn work_without_gpu_is_planned_on_machines_that_have_none() {
     let beside = &document["on_gpu_machines"];
     assert!(beside["gpu"].is_string() && nanos(&beside["cost_usd"]["expected"]) > nanos(&best["cost_usd"]["expected"]));
     for (width, lines) in [("80", 80), ("160", 160)] {
-        let ran = gpuplan_at(NOW, width, &["plan", "examples/phases.toml", "--phase", "prepare"]);
+        let ran = gpuplan_at(NOW, width, &["plan", "examples/phases.toml", "--phase", "prepare", "--details"]);
         assert!(ran.stdout.lines().all(|line| line.chars().count() <= lines), "{}", ran.stdout);
         assert!(ran.stdout.contains("on the CPUs of the cheapest machines with GPUs"), "{}", ran.stdout);
     }

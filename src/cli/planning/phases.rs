@@ -5,14 +5,14 @@ use rayon::prelude::*;
 use crate::arguments::global::OutputFormat;
 use crate::planning::arguments::PlanArguments;
 use crate::planning::processing;
-use crate::question::answer::{Answered, compute_on, context, gathered, settle_places};
+use crate::question::answer::{Answered, compute_as_far_as, context, gathered, settle_places};
 use crate::question::fitting::refused;
 use crate::question::measurements::Measurements;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::{Catalogs, Session};
-use gpuplan_plan::Limits;
 use gpuplan_plan::document::{AnyDocument, PlanDocument, PlanRecord};
 use gpuplan_plan::money::phases::{Taken, Total, shares};
+use gpuplan_plan::{Breadth, Limits};
 use gpuplan_report::plan::phases::{Answer, Whole, document, text};
 use gpuplan_report::text::format;
 use gpuplan_report::text::json::pretty;
@@ -27,10 +27,11 @@ pub fn run(
 ) -> Result<Exit, Diagnostic> {
     let gathered = gathered(&file.limits, &arguments.question.prices, session)?;
     let headline = session.warn_about_age(&gathered.0.market);
-    let (answers, question) = answers(file, measured, gathered, session)?;
+    let is_recorded = matches!(session.output, OutputFormat::Json);
+    let (answers, question) = answers(file, measured, gathered, session, is_recorded)?;
     let whole = question.whole(file, &answers);
     match session.output {
-        OutputFormat::Json => session.printer.data(&pretty(&document(&whole)))?,
+        OutputFormat::Json => session.printer.data(&pretty(&recorded_whole(&whole)?))?,
         OutputFormat::Table => session.printer.data(&text(&whole, headline.as_deref(), session.width))?,
         OutputFormat::Csv => {
             return Err(Diagnostic::usage("plans of several phases cannot be printed as CSV")
@@ -47,8 +48,12 @@ pub fn recorded(
     gathered: (Catalogs, Limits),
     session: &Session,
 ) -> Result<AnyDocument, Diagnostic> {
-    let (answers, question) = answers(file, measured, gathered, session)?;
-    Ok(document(&question.whole(file, &answers)))
+    let (answers, question) = answers(file, measured, gathered, session, true)?;
+    recorded_whole(&question.whole(file, &answers))
+}
+
+fn recorded_whole(whole: &Whole) -> Result<AnyDocument, Diagnostic> {
+    document(whole).ok_or_else(|| Diagnostic::unexpected("phases were answered without documents"))
 }
 
 /// Each phase at its leisure; where all of them together are later than a deadline, each with its share of that.
@@ -57,9 +62,10 @@ fn answers<'a>(
     measured: &'a Measurements,
     (catalogs, limits): (Catalogs, Limits),
     session: &'a Session,
+    is_recorded: bool,
 ) -> Result<(Vec<Answer>, Question<'a>), Diagnostic> {
     let phases = file.phases()?;
-    let question = Question { limits, measured, session };
+    let question = Question { limits, measured, session, is_recorded };
     let answers = question.answers(&phases, &vec![None; phases.len()], &catalogs)?;
     // A service runs for its hours, whatever the deadline of what comes before it.
     let hours: Vec<f64> =
@@ -79,6 +85,8 @@ struct Question<'a> {
     limits: Limits,
     measured: &'a Measurements,
     session: &'a Session,
+    /// Whether each phase is wanted as a document, with all that stands beside its recommended plan: a table shows nothing of it.
+    is_recorded: bool,
 }
 
 impl Question<'_> {
@@ -143,10 +151,14 @@ impl Question<'_> {
             ..own
         };
         if file.processing.is_some() {
-            let answer = processing::answer(phase, file, deadline, &limits, &catalogs, self.session).map_err(said)?;
+            let answer =
+                processing::answer((phase, file), deadline, &limits, &catalogs, self.session, self.is_recorded);
+            let answer = answer.map_err(said)?;
             return Ok((answer, catalogs));
         }
-        let answered = compute_on((catalogs, limits), file, self.measured, self.session).map_err(said)?;
+        let breadth = if self.is_recorded { Breadth::Everything } else { Breadth::Recommendation };
+        let answered = compute_as_far_as(breadth, (catalogs, limits), file, self.measured, self.session);
+        let answered = answered.map_err(said)?;
         let answer = self.read(phase, file, deadline, &answered).map_err(said)?;
         Ok((answer, answered.catalogs))
     }
@@ -160,16 +172,19 @@ impl Question<'_> {
     ) -> Result<Answer, Diagnostic> {
         let Some(plan) = &answered.set.recommendation else { return Err(refused(answered, file, self.session)) };
         let context = context(answered, file, self.session)?;
-        let document = PlanDocument::new(&answered.set, &context);
+        let document = self.is_recorded.then(|| PlanDocument::new(&answered.set, &context));
         let shown = PlanRecord::new(plan, &context);
         let machines = shown.machines;
-        let hardware = &answered.catalogs.hardware;
+        let (hardware, clouds) = (&answered.catalogs.hardware, answered.limits.launchable.as_ref());
+        let is_service = answered.resolved.workload.is_service();
         let gpu = hardware.gpu(hardware.instance(plan.instance).node.gpu);
         Ok(Answer {
             name: phase.name.clone(),
             hands_over: phase.hands_over,
             is_served: answered.resolved.workload.serving.is_some(),
-            is_service: answered.resolved.workload.is_service(),
+            is_service,
+            is_launched: !is_service
+                && clouds.is_none_or(|clouds| clouds.iter().any(|cloud| cloud.as_str() == machines.cloud)),
             place: format!("{}/{}", machines.cloud, machines.region),
             machines: format!("{} x {}", machines.nodes, machines.instance_type),
             chips: format!("{} x {}", plan.gpus(), gpu.name),
@@ -180,7 +195,7 @@ impl Question<'_> {
             deadline,
             taken: Taken { hours: plan.run.hours, cost: plan.cost },
             remark: None,
-            document: AnyDocument::Gpu(Box::new(document)),
+            document: document.map(|document| AnyDocument::Gpu(Box::new(document))),
         })
     }
 

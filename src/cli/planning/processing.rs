@@ -42,7 +42,7 @@ pub fn run(file: &WorkloadFile, arguments: &PlanArguments, session: &Session) ->
             &context,
             headline.as_deref(),
             session.width,
-            arguments.max_results,
+            arguments.details.then_some(arguments.max_results),
         ))?,
         OutputFormat::Table => Exit::Done,
         OutputFormat::Csv => {
@@ -58,28 +58,43 @@ pub fn recorded(
     (catalogs, limits): &(Catalogs, Limits),
     session: &Session,
 ) -> Result<AnyDocument, Diagnostic> {
-    let phase = Phase { name: file.name.clone().unwrap_or_default(), file: file.clone(), hands_over: None };
-    answer(&phase, file, None, limits, catalogs, session).map(|answer| answer.document)
+    let resolved = resolve(file)?;
+    let set = plan(&catalogs.hardware, &catalogs.market, &resolved.processing, limits);
+    if set.recommendation.is_none() {
+        return Err(nothing_fits(&set, catalogs, limits));
+    }
+    recorded_set(&set, file, &resolved, catalogs, session)
+}
+
+fn recorded_set(
+    set: &ProcessingSet,
+    file: &WorkloadFile,
+    resolved: &ResolvedProcessing,
+    catalogs: &Catalogs,
+    session: &Session,
+) -> Result<AnyDocument, Diagnostic> {
+    let context = context(file, resolved, catalogs, session)?;
+    Ok(AnyDocument::Processing(Box::new(ProcessingDocument::new(set, &context))))
 }
 
 /// For the answer of several phases.
 pub fn answer(
-    phase: &Phase,
-    file: &WorkloadFile,
+    (phase, file): (&Phase, &WorkloadFile),
     deadline: Option<Hours>,
     limits: &Limits,
     catalogs: &Catalogs,
     session: &Session,
+    is_recorded: bool,
 ) -> Result<Answer, Diagnostic> {
     let resolved = resolve(file)?;
     let set = plan(&catalogs.hardware, &catalogs.market, &resolved.processing, limits);
-    let context = context(file, &resolved, catalogs, session)?;
     let Some(best) = &set.recommendation else { return Err(nothing_fits(&set, catalogs, limits)) };
     Ok(Answer {
         name: phase.name.clone(),
         hands_over: phase.hands_over,
         is_served: false,
         is_service: false,
+        is_launched: false,
         place: best.on.region(),
         machines: format!("{} x {}", best.nodes, best.on.host.name),
         chips: format!("{} vCPUs", best.nodes * best.on.host.vcpus),
@@ -90,7 +105,7 @@ pub fn answer(
         deadline,
         taken: Taken { hours: best.hours, cost: best.cost },
         remark: processing::remark(&set),
-        document: AnyDocument::Processing(Box::new(ProcessingDocument::new(&set, &context))),
+        document: is_recorded.then(|| recorded_set(&set, file, &resolved, catalogs, session)).transpose()?,
     })
 }
 

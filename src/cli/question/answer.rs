@@ -12,7 +12,7 @@ use gpuplan_market::Capacity;
 use gpuplan_plan::document::Context;
 use gpuplan_plan::limits::{check_data_place, check_regions, without_region};
 use gpuplan_plan::training::what_if::price_findings;
-use gpuplan_plan::{Context as Question, Limits, PlanSet, World};
+use gpuplan_plan::{Breadth, Context as Question, Limits, PlanSet, World};
 use gpuplan_report::sentences::words::English;
 use gpuplan_workload::file::{LimitsSection, Resolved, WorkloadFile};
 
@@ -61,6 +61,16 @@ pub fn compute_with(
 
 /// The same on catalogs, limits and measurements that are there.
 pub fn compute_on(
+    gathered: (Catalogs, Limits),
+    file: &WorkloadFile,
+    measured: &Measurements,
+    session: &Session,
+) -> Result<Answered, Diagnostic> {
+    compute_as_far_as(Breadth::Everything, gathered, file, measured, session)
+}
+
+pub fn compute_as_far_as(
+    breadth: Breadth,
     (mut catalogs, limits): (Catalogs, Limits),
     file: &WorkloadFile,
     measured: &Measurements,
@@ -75,7 +85,7 @@ pub fn compute_on(
     let correction = measurements::correction(measured, &resolved, &catalogs.hardware, session)?;
     catalogs.market = catalogs.market.seen_by_user(measured.own_pools(&session.printer));
     let world = World { hardware: &catalogs.hardware, market: &catalogs.market, correction: &correction };
-    let mut set = gpuplan_plan::plan_from(world, &resolved.workload, &limits, &session.stock);
+    let mut set = gpuplan_plan::plan_from(world, &resolved.workload, &limits, &session.stock, breadth);
     if let Some(profile) = measured.profile() {
         let question = Question { world, workload: &resolved.workload, limits: &limits };
         set.findings = price_findings(question, set.recommendation.as_ref(), &profile.findings);

@@ -5,13 +5,30 @@ use crate::question::workload;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::{Catalogs, Session};
 use gpuplan_hardware::{CloudId, GpuSelector};
-use gpuplan_plan::{Limits, Objective, Plan, PlanSet, Rejected, Rejection, World};
+use gpuplan_plan::{Breadth, Limits, Objective, Plan, PlanSet, Rejected, Rejection, World};
 use gpuplan_report::sentences::rejection;
 use gpuplan_workload::file::{Scalar, WorkloadFile};
+use gpuplan_workload::model::ModelKind;
 use gpuplan_workload::training::Task;
 
-/// Shorter sequences that are tried, in tokens: halves of the 4,096 that are taken where nothing is said. Judgement.
-const SHORTER: [u32; 3] = [2048, 1024, 512];
+/// Shorter sequences that are tried are powers of two down to this many tokens. Judgement.
+const SHORTEST: u32 = 512;
+
+/// Sides of pictures in pixels, and frames of a clip with them, that are tried in place of a diffusion model's own, the largest first; one
+/// frame is a picture. Frames of the published models are a multiple of eight and one more. Judgement.
+const SMALLER: [(Option<u32>, Option<u32>); 6] = [
+    (Some(65), None),
+    (None, Some(512)),
+    (Some(33), Some(512)),
+    (None, Some(256)),
+    (Some(33), Some(256)),
+    (Some(1), Some(512)),
+];
+
+/// Settings of a training of text that hold less memory and leave the work as it is: where activations wait for the backward pass, and how the
+/// loss is computed.
+const THRIFTIER: [(Option<&str>, Option<&str>); 3] =
+    [(Some("offload"), None), (None, Some("fused-linear")), (Some("offload"), Some("fused-linear"))];
 
 /// Counts of the same GPUs that are tried: powers of two, as machines and layouts divide. Judgement.
 const MORE: [u32; 6] = [2, 4, 8, 16, 32, 64];
@@ -113,7 +130,8 @@ impl Trials<'_> {
             Rejection::OtherCount { .. } => return self.other_count().into_iter().collect(),
             _ => return Vec::new(),
         };
-        let same = batch.map(|flag| flag.trim().to_owned()).or_else(|| self.lighter()).or_else(|| self.shorter());
+        let same = batch.map(|flag| flag.trim().to_owned()).or_else(|| self.lighter());
+        let same = same.or_else(|| self.thriftier()).or_else(|| self.shorter()).or_else(|| self.smaller());
         let others = self.more_gpus().or_else(|| if same.is_none() { self.other_gpus() } else { None });
         same.into_iter().chain(others).collect()
     }
@@ -141,15 +159,86 @@ impl Trials<'_> {
         })
     }
 
-    fn shorter(&self) -> Option<String> {
+    fn is_text(&self) -> bool {
         let workload = &self.answered.resolved.workload;
-        let longest = workload.training.sequence_length;
-        let is_text = workload.model.kind.is_transformer() && workload.serving.is_none();
-        SHORTER.iter().filter(|length| is_text && **length < longest).find_map(|length| {
+        workload.model.kind.is_transformer() && workload.serving.is_none()
+    }
+
+    /// The same training with its activations in the memory of the host, or without whole logits.
+    fn thriftier(&self) -> Option<String> {
+        let section = &self.file.training;
+        let is_open = self.is_text() && section.recompute.is_none() && section.loss.is_none();
+        THRIFTIER.iter().filter(|_| is_open).find_map(|(recompute, loss)| {
             let mut changed = self.file.clone();
-            changed.training.sequence_length = Some(Scalar::Whole(i64::from(*length)));
+            let mut flags = Vec::new();
+            if let Some(recompute) = recompute {
+                changed.training.recompute = Some((*recompute).to_owned());
+                flags.push(format!("--recompute {recompute}"));
+            }
+            if let Some(loss) = loss {
+                changed.training.loss = Some((*loss).to_owned());
+                flags.push(format!("--set training.loss={loss}"));
+            }
             let more = self.fits(&changed, &self.answered.limits)?;
-            Some(format!("--sequence-length {length}{more}, if the samples are no longer: it fits on these GPUs"))
+            Some(format!("{}{more}, which fits on these GPUs", flags.join(" ")))
+        })
+    }
+
+    /// The longest power of two that fits.
+    fn shorter(&self) -> Option<String> {
+        let longest = self.answered.resolved.workload.training.sequence_length;
+        let lengths: Vec<u32> =
+            (0..u32::BITS).map(|power| 1 << power).filter(|length| (SHORTEST..longest).contains(length)).collect();
+        let fits = |length: u32| {
+            let mut changed = self.file.clone();
+            changed.training.sequence_length = Some(Scalar::Whole(i64::from(length)));
+            self.fits(&changed, &self.answered.limits)
+        };
+        // Memory grows with the length, so that halves find the longest.
+        let (mut from, mut to, mut found) = (0, if self.is_text() { lengths.len() } else { 0 }, None);
+        while from < to {
+            let middle = from.midpoint(to);
+            match fits(lengths[middle]) {
+                Some(more) => (from, found) = (middle + 1, Some((lengths[middle], more))),
+                None => to = middle,
+            }
+        }
+        let (length, more) = found?;
+        Some(format!("--sequence-length {length}{more}, if the samples are no longer: it fits on these GPUs"))
+    }
+
+    /// Smaller pictures and shorter clips for a diffusion model, over a base of fewer bits where that is needed too.
+    fn smaller(&self) -> Option<String> {
+        let workload = &self.answered.resolved.workload;
+        let tasks: &[Option<&str>] = match workload.training.task {
+            _ if workload.model.kind != ModelKind::Diffusion || workload.serving.is_some() => &[],
+            Task::Lora => &[None, Some("qlora")],
+            _ => &[None],
+        };
+        let (training, pipeline) = (&workload.training, workload.model.pipeline.as_ref());
+        let clip = training.latents.frames.or(pipeline.map(|pipeline| pipeline.frames)).unwrap_or_default();
+        let is_less = |frames: &Option<u32>, pixels: &Option<u32>| {
+            frames.is_none_or(|frames| frames < clip) && pixels.is_none_or(|pixels| pixels < training.sequence_length)
+        };
+        let ways = tasks.iter().flat_map(|task| SMALLER.iter().map(move |(frames, pixels)| (task, frames, pixels)));
+        ways.filter(|(_, frames, pixels)| is_less(frames, pixels)).find_map(|(task, frames, pixels)| {
+            let mut changed = self.file.clone();
+            let mut flags = Vec::new();
+            if let Some(task) = task {
+                changed.training.task = Some((*task).to_owned());
+                flags.push(format!("--task {task}"));
+            }
+            if let Some(frames) = frames {
+                changed.training.frames = Some(Scalar::Whole(i64::from(*frames)));
+                flags.push(format!("--set training.frames={frames}"));
+            }
+            if let Some(pixels) = pixels {
+                changed.training.sequence_length = Some(Scalar::Whole(i64::from(*pixels)));
+                flags.push(format!("--sequence-length {pixels}"));
+            }
+            let more = self.fits(&changed, &self.answered.limits)?;
+            let what = if *frames == Some(1) { "for pictures alone" } else { "if it may be trained on as little" };
+            Some(format!("{}{more}, {what}: it fits on these GPUs", flags.join(" ")))
         })
     }
 
@@ -230,7 +319,8 @@ impl Trials<'_> {
         let models = self.session.shared_models().map_err(|_| None)?;
         let resolved = workload::resolve(file, &models).map_err(|_| None)?;
         let world = World { hardware: &catalogs.hardware, market: &catalogs.market, correction };
-        let set = gpuplan_plan::plan_from(world, &resolved.workload, limits, &self.session.stock);
+        let breadth = Breadth::Recommendation;
+        let set = gpuplan_plan::plan_from(world, &resolved.workload, limits, &self.session.stock, breadth);
         set.recommendation.ok_or_else(|| set.nearest.into_iter().next().map(|nearest| nearest.why))
     }
 }

@@ -8,8 +8,9 @@ use gpuplan_units::{Bytes, Quantiles, Seconds};
 pub const HEADROOM: f64 = 0.8;
 /// Sequences that run at once scatter like arrivals; so many deviations of a Poisson count have room (99 % of a normal one).
 pub(super) const ROOM_DEVIATIONS: f64 = 2.33;
-/// Halvings of a search for a load.
+/// Steps of a search for a load at most, and how near to it one ends, as a share: figures are shown to three digits.
 const HALVINGS: u32 = 40;
+const NEAR: f64 = 1e-6;
 /// Rounds in which the number of running sequences of a closed loop settles.
 const LOOP_ROUNDS: u32 = 16;
 /// The smallest load that is looked at, in running sequences.
@@ -238,19 +239,33 @@ impl<'a> Flow<'a> {
         };
         let (mut low, mut high) = (idle, f64::from(self.held.sequences));
         for _ in 0..HALVINGS {
+            if high <= low.batch * (1.0 + NEAR) {
+                break;
+            }
             let state = self.state((low.batch * high).sqrt())?;
             if keeps(&state) { low = state } else { high = state.batch }
         }
         Ok(low)
     }
 
-    /// The state under this load.
+    /// The state under this load, by false position: an end that stays twice counts half (the Illinois rule, Dowell and Jarratt, BIT 11, 1971).
     pub fn under(&self, requests_per_second: f64) -> Result<State, Infeasible> {
+        let miss = |state: &State| state.requests_per_second - requests_per_second;
         let (mut low, mut high) = (0.0, f64::from(self.held.sequences));
         let mut state = self.state(high)?;
+        let (mut below, mut above, mut was_below) = (-requests_per_second, miss(&state), None);
         for _ in 0..HALVINGS {
-            state = self.state(f64::midpoint(low, high))?;
-            if state.requests_per_second < requests_per_second { low = state.batch } else { high = state.batch }
+            if above <= 0.0 || miss(&state).abs() <= NEAR * requests_per_second || high - low <= NEAR * low {
+                break;
+            }
+            state = self.state((low * above - high * below) / (above - below))?;
+            let missed = miss(&state);
+            let less = if was_below.replace(missed < 0.0) == Some(missed < 0.0) { 0.5 } else { 1.0 };
+            if missed < 0.0 {
+                (low, below, above) = (state.batch, missed, above * less);
+            } else {
+                (high, above, below) = (state.batch, missed, below * less);
+            }
         }
         Ok(state)
     }

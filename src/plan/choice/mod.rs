@@ -1,5 +1,6 @@
 //! `plan`: every offer x node count x setting, filtered with reasons, priced, and the choice among what is left.
 
+pub mod breadth;
 pub mod objective;
 pub mod picks;
 pub mod refusals;
@@ -15,6 +16,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::candidate::Plan;
+use crate::choice::breadth::Breadth;
 use crate::choice::objective::Aim;
 use crate::choice::picks::picks;
 use crate::choice::refusals::Refusals;
@@ -44,31 +46,32 @@ const MOST_NEAREST: usize = 3;
 
 /// The best ways to carry out a workload within some limits.
 pub fn plan(world: World, workload: &Workload, limits: &Limits) -> PlanSet {
-    plan_from(world, workload, limits, &Stock::default())
+    plan_from(world, workload, limits, &Stock::default(), Breadth::Everything)
 }
 
 /// The same with futures that other questions have drawn already: the answer is the same, and there sooner.
-pub fn plan_from(world: World, workload: &Workload, limits: &Limits, stock: &Stock) -> PlanSet {
+pub fn plan_from(world: World, workload: &Workload, limits: &Limits, stock: &Stock, breadth: Breadth) -> PlanSet {
     // From within the thread pool: outside of it, the calling thread sleeps and is woken for each of the thousand small
     // loops that are shared out below.
-    rayon::scope(|_| plan_with_policy(world, workload, limits, stock))
+    rayon::scope(|_| plan_with_policy(Context { world, workload, limits }, stock, breadth))
 }
 
-fn plan_with_policy(world: World, workload: &Workload, limits: &Limits, stock: &Stock) -> PlanSet {
-    let context = Context { world, workload, limits };
-    let mut set = plan_under(context, stock);
+fn plan_with_policy(context: Context, stock: &Stock, breadth: Breadth) -> PlanSet {
+    let limits = context.limits;
+    let mut set = plan_under(context, stock, breadth);
     if set.recommendation.is_none() && limits.policy.is_some() {
         // The rules of the house are in the way if a plan stands without them.
         let limits = Limits { policy: None, ..limits.clone() };
-        set.only_policy = plan_under(Context { limits: &limits, ..context }, stock).recommendation.is_some();
+        let without = plan_under(Context { limits: &limits, ..context }, stock, Breadth::Recommendation);
+        set.only_policy = without.recommendation.is_some();
     }
     set
 }
 
-fn plan_under(context: Context, stock: &Stock) -> PlanSet {
+fn plan_under(context: Context, stock: &Stock, breadth: Breadth) -> PlanSet {
     let pricer = Pricer::new(context);
     let found = candidates(&pricer);
-    choose(&pricer, found, stock)
+    choose(&pricer, found, stock, breadth)
 }
 
 /// What can be had, priced, before anything on spot is forecast.
@@ -204,7 +207,7 @@ fn needs_network(nodes: u32, step: &StepEstimate) -> bool {
     step.served.map_or(nodes > 1, |served| served.nodes_each > 1)
 }
 
-fn choose(pricer: &Pricer, found: Candidates, stock: &Stock) -> PlanSet {
+fn choose(pricer: &Pricer, found: Candidates, stock: &Stock, breadth: Breadth) -> PlanSet {
     let Candidates { kept_offers: kept, mut plans, mut refused, counts } = found;
     let context = pricer.context;
     let world = context.world;
@@ -212,7 +215,7 @@ fn choose(pricer: &Pricer, found: Candidates, stock: &Stock) -> PlanSet {
     let aim = Aim::new(context.limits, value_of_time);
     let mut forecaster = Forecaster::new(&pricer.model, stock, context.limits.seed);
     let candidates = plans.len();
-    let shortlist = shortlist(pricer, &mut forecaster, &mut plans, &mut refused, aim);
+    let shortlist = shortlist(pricer, &mut forecaster, &mut plans, (&mut refused, breadth), aim);
     let only_money = plans.is_empty() && refused.has_money_in_the_way();
     let shown: BTreeSet<usize> = shortlist.frontier.iter().copied().collect();
     for (_, plan) in plans.iter().enumerate().filter(|(index, _)| !shown.contains(index)) {
@@ -230,8 +233,8 @@ fn choose(pricer: &Pricer, found: Candidates, stock: &Stock) -> PlanSet {
         best.input_fixes = input_fixes(pricer, &kept, best);
     }
     let cheaper_if_fed = recommendation.as_ref().and_then(|best| cheaper_without_waiting(world, &plans, best));
-    let terms =
-        recommendation.as_ref().map_or_else(Vec::new, |best| terms::compare(pricer, &mut forecaster, best, aim));
+    let compared = recommendation.as_ref().filter(|_| breadth == Breadth::Everything);
+    let terms = compared.map_or_else(Vec::new, |best| terms::compare(pricer, &mut forecaster, best, aim));
     let rejected = refused.lines(world.hardware);
     let nearest = if plans.is_empty() { rejected.iter().take(MOST_NEAREST).cloned().collect() } else { Vec::new() };
     let picks = recommendation.as_ref().map_or_else(Vec::new, |best| picks(context, best, &frontier));

@@ -11,7 +11,8 @@ use gpuplan_units::{Hours, UsdPerHour};
 /// A plan on spot machines that is not forecast, and what no forecast of it undercuts.
 #[derive(Clone, Debug)]
 pub struct Undecided {
-    pub plan: Plan,
+    /// In a box, since thousands of these are sorted anew for every aim.
+    pub plan: Box<Plan>,
     pub least: Least,
     pub standing: Standing,
     /// Of the ways that break a limit the one that comes closest, once they are forecast.
@@ -34,13 +35,14 @@ impl Undecided {
     /// Or the plan itself, where its cost is beyond counting.
     pub fn new(pricer: &Pricer, plan: Plan) -> Result<Self, Box<Plan>> {
         let offer = pricer.context.world.market.offer(plan.offer);
-        let found = least(pricer, &plan).zip(pricer.rate_today(plan.offer, plan.nodes));
+        let spot = pricer.rate_today(plan.offer, plan.nodes);
+        let found = spot.and_then(|spot| Some((least(spot, &plan)?, spot)));
         let Some((least, spot)) = found else { return Err(Box::new(plan)) };
         let on_demand = pricer.on_demand_like(offer).and_then(|id| pricer.rate_today(id, plan.nodes));
         let availability = plan.spot.as_ref().map_or(0.0, |spot| spot.availability);
         let standing = pricer.standing(offer);
         Ok(Self {
-            plan,
+            plan: Box::new(plan),
             least,
             standing,
             refused: None,

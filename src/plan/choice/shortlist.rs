@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::candidate::Plan;
+use crate::choice::breadth::Breadth;
 use crate::choice::objective::{Aim, by_key};
 use crate::choice::refusals::Refusals;
 use crate::choice::settling::{Depth, Question, Undecided, settle};
@@ -38,14 +39,16 @@ pub fn shortlist(
     pricer: &Pricer,
     forecaster: &mut Forecaster,
     plans: &mut Vec<Plan>,
-    refused: &mut Refusals,
+    (refused, breadth): (&mut Refusals, Breadth),
     aim: Aim,
 ) -> Shortlist {
     let mut search = Search::new(pricer, forecaster, refused, std::mem::take(plans));
     search.find(aim, Depth::EveryWay);
-    search.find(Aim::CHEAPEST, Depth::AloneWhereItKeeps);
-    search.find_one_of_each_gpu(aim);
-    search.find_at_an_old_price(aim);
+    if breadth == Breadth::Everything {
+        search.find(Aim::CHEAPEST, Depth::AloneWhereItKeeps);
+        search.find_one_of_each_gpu(aim);
+        search.find_at_an_old_price(aim);
+    }
     *plans = search.finish();
     let ranked = Ranked { pricer, plans: plans.as_slice(), aim };
     ranked.shortlist()

@@ -5,7 +5,8 @@ use std::cmp::Ordering;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::candidate::Plan;
+use crate::candidate::{Plan, plan_id};
+use crate::choice::breadth::Breadth;
 use crate::choice::objective::Aim;
 use crate::choice::shortlist::{best_of_all, rank_of};
 use crate::choice::value_of_time::ValueOfTime;
@@ -185,9 +186,13 @@ fn what_is_not_forecast_would_not_have_been_recommended() {
             found.plans.clone(),
             aim,
         );
-        let recommended =
-            choose(&pricer, found, &Stock::default()).recommendation.map(|plan| rank_of(&pricer, &plan, aim));
+        let chosen = choose(&pricer, found, &Stock::default(), Breadth::Everything).recommendation;
+        let id = chosen.as_ref().map(|plan| plan_id(world, plan));
+        let recommended = chosen.map(|plan| rank_of(&pricer, &plan, aim));
         assert_eq!(recommended, best, "question {question}: {objective:?}, {gpus}, {clouds:?}, {deadline:?}");
+        // Who wants nothing beside it gets the same plan.
+        let alone = choose(&pricer, candidates(&pricer), &Stock::default(), Breadth::Recommendation).recommendation;
+        assert_eq!(alone.map(|plan| plan_id(world, &plan)), id, "question {question}");
     }
     assert!(forecast_all > 1_000, "{forecast_all} plans on spot");
 }

@@ -50,6 +50,8 @@ pub fn annotate(pricer: &Pricer, plans: usize, set: &mut PlanSet) {
     if let Some(best) = &set.recommendation {
         warnings.extend(booked(context, best));
         warnings.extend(counted_as_fp16(context, best));
+        let serving = workload.serving.as_ref();
+        warnings.extend(serving.and_then(|serving| serving_explanation::mostly_idle(serving, best)));
         warnings.extend(most_machines(context, best));
         warnings.extend(checks::warnings(context, best.instance));
         warnings.extend(unpriced(context, best));

@@ -73,6 +73,10 @@ pub enum Warning {
     CountedAsFp16 {
         gpu: String,
     },
+    /// A service is asked for so small a part of what its machines could answer.
+    MostlyIdle {
+        load_share: f64,
+    },
     /// The recommended plan has as many machines as plans are given unless the question names more.
     MostMachines {
         machines: u32,

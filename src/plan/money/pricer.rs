@@ -123,8 +123,12 @@ impl<'a> Pricer<'a> {
     /// Of all machines together, as expected today.
     pub fn rate_today(&self, id: OfferId, nodes: u32) -> Option<UsdPerHour> {
         let offer = self.context.world.market.offer(id);
-        let today = offer.quote.rate.nanos() as f64 * self.drift(offer).expected * f64::from(nodes);
-        (today < i64::MAX as f64).then(|| UsdPerHour::from_nanos(today.round() as i64))
+        today(offer, self.drift(offer), nodes)
+    }
+
+    /// The same of an offer whose drift is known already: it takes powers, and thousands of candidates ask.
+    pub fn rate_of(&self, priced: &PricedOffer, nodes: u32) -> Option<UsdPerHour> {
+        today(self.context.world.market.offer(priced.id), priced.drift, nodes)
     }
 
     /// Of all machines together.
@@ -182,6 +186,11 @@ impl<'a> Pricer<'a> {
             None => Ok(()),
         }
     }
+}
+
+fn today(offer: &Offer, drift: Drift, nodes: u32) -> Option<UsdPerHour> {
+    let today = offer.quote.rate.nanos() as f64 * drift.expected * f64::from(nodes);
+    (today < i64::MAX as f64).then(|| UsdPerHour::from_nanos(today.round() as i64))
 }
 
 /// Rented as spot, and not the user's own.

@@ -17,7 +17,7 @@ use gpuplan_estimate::{Machine, StepEstimate};
 use gpuplan_market::{Offer, OfferId, Quote};
 use gpuplan_spot::forecast::Forecast;
 use gpuplan_spot::{hardware_failure_rate, spot_rate};
-use gpuplan_units::{Bytes, Hours, Quantiles, Usd};
+use gpuplan_units::{Bytes, Hours, Quantiles, Usd, UsdPerHour};
 
 /// A plan, or the first limit that it breaks. On spot its figures are a first guess, until one of its ways is settled.
 pub fn price_run(
@@ -33,7 +33,7 @@ pub fn price_run(
     }
     let pool = || Pool::new(pricer.context.world, priced_offer.id, nodes, pricer.context.limits.now);
     let outlook = is_spot(offer).then(|| SpotForecast::new(&pool()));
-    let mut run = run_time(pricer, priced_offer.id, nodes, &step, outlook.as_ref());
+    let mut run = run_time(pricer, priced_offer, nodes, &step, outlook.as_ref());
     let least = least_hours(&run);
     let booked = pricer.check_span(offer, nodes, run.hours.p90)?;
     let used = match &outlook {
@@ -224,11 +224,10 @@ fn least_hours(run: &RunTime) -> f64 {
     run.start() + SURE_WORK * run.work.expected
 }
 
-/// Of a plan on spot whatever its way. `None` where it is beyond counting.
-pub fn least(pricer: &Pricer, plan: &Plan) -> Option<Least> {
+/// Of a plan on spot at this rate of all machines, whatever its way. `None` where it is beyond counting.
+pub fn least(rate: UsdPerHour, plan: &Plan) -> Option<Least> {
     let hours = least_hours(&plan.run);
-    let cost = pricer.rate_today(plan.offer, plan.nodes)?.for_hours(1, hours)?;
-    Some(Least { cost, hours })
+    Some(Least { cost: rate.for_hours(1, hours)?, hours })
 }
 
 /// No way to use these spot machines could keep the limits.
@@ -238,14 +237,20 @@ fn check_least(pricer: &Pricer, hours: f64, offer: &PricedOffer, nodes: u32) -> 
         return Err(Rejection::GuessedLate { expected_hours: Hours(hours), deadline_hours: deadline });
     }
     let Some(budget) = limits.budget else { return Ok(()) };
-    let rate = pricer.rate_today(offer.id, nodes).ok_or(Rejection::Uncountable)?;
+    let rate = pricer.rate_of(offer, nodes).ok_or(Rejection::Uncountable)?;
     let cost = rate.for_hours(1, hours).ok_or(Rejection::Uncountable)?;
     if cost > budget { Err(Rejection::GuessedOverBudget { expected_usd: cost, budget_usd: budget }) } else { Ok(()) }
 }
 
-fn run_time(pricer: &Pricer, id: OfferId, nodes: u32, step: &StepEstimate, outlook: Option<&SpotForecast>) -> RunTime {
+fn run_time(
+    pricer: &Pricer,
+    priced_offer: &PricedOffer,
+    nodes: u32,
+    step: &StepEstimate,
+    outlook: Option<&SpotForecast>,
+) -> RunTime {
     let Context { world, workload, .. } = pricer.context;
-    let offer = world.market.offer(id);
+    let offer = world.market.offer(priced_offer.id);
     let instance = world.hardware.instance(offer.instance);
     let machine = Machine::new(world.hardware.gpu(instance.node.gpu), &instance.node);
     let packing = Packing::new(workload.sweep.as_ref(), instance.node.devices());
@@ -266,7 +271,7 @@ fn run_time(pricer: &Pricer, id: OfferId, nodes: u32, step: &StepEstimate, outlo
         staging: Staging::new(instance, workload.data.as_ref()),
         interruptions,
         notice_seconds: outlook.and_then(|_| Notice::seconds(instance.cloud.as_str())),
-        hourly_rate: pricer.rate_today(id, nodes),
+        hourly_rate: pricer.rate_of(priced_offer, nodes),
     };
     input.time()
 }

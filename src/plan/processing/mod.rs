@@ -247,7 +247,12 @@ fn frontier_and_alternatives<'a>(
     let best = |plans: Vec<ProcessingPlan<'a>>| recommend(&plans, aim).map(|index| plans[index].clone());
     let mut alternatives: Vec<ProcessingPlan> = rest.into_values().filter_map(best).collect();
     alternatives.sort_by_key(|plan| plan.cost.expected);
-    frontier.truncate(MOST_SHOWN);
+    // The recommended and the fastest stay, however many are cheaper.
+    let (chosen, last, mut index) = (recommend(&frontier, aim), frontier.len(), 0);
+    frontier.retain(|_| {
+        index += 1;
+        index + 2 <= MOST_SHOWN || index == last || chosen.is_some_and(|chosen| chosen + 1 == index)
+    });
     (frontier, alternatives)
 }
 
@@ -286,6 +291,9 @@ mod tests {
                 "{:?}",
                 set.reasons
             );
+            let is_best = |plan: &ProcessingPlan| (plan.nodes, &plan.on.host.name) == (best.nodes, &best.on.host.name);
+            assert!(set.frontier.iter().any(is_best), "the recommended plan is among those that nothing beats");
+            assert!(set.frontier.len() <= MOST_SHOWN);
             // Every plan of the frontier is dearer and faster than the one before it.
             for pair in set.frontier.windows(2) {
                 assert!(

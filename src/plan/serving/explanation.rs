@@ -9,6 +9,9 @@ use gpuplan_estimate::{Bound, StepEstimate};
 use gpuplan_units::{Bytes, Seconds};
 use gpuplan_workload::{Serving, StoredFormat, Workload};
 
+/// A service whose machines are asked for less than this part of what they could answer is one that a shared API may carry for less. Judged.
+const LITTLE_LOAD: f64 = 0.1;
+
 /// How many requests run at once and why, and what bounds that.
 pub fn reasons(context: Context, serving: &Serving, best: &Plan) -> Vec<Reason> {
     let Some(served) = best.step.served else { return Vec::new() };
@@ -72,6 +75,13 @@ pub fn advice(context: Context, serving: &Serving, plan: &Plan) -> Vec<Advice> {
         advice.push(Advice::ExpertParallel);
     }
     advice
+}
+
+/// Machines are paid for by the hour, whether anybody asks or not.
+pub fn mostly_idle(serving: &Serving, best: &Plan) -> Option<Warning> {
+    let served = best.step.served.filter(|_| !serving.is_job())?;
+    let load_share = served.requests_per_second / served.most_requests_per_second;
+    (load_share < LITTLE_LOAD).then_some(Warning::MostlyIdle { load_share })
 }
 
 /// What the figures of every such plan leave out.

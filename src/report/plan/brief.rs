@@ -103,7 +103,7 @@ fn remarks(set: &PlanSet, context: &Context, width: u16, mut room: usize) -> Str
             let _ = writeln!(out, "{text}");
         }
     }
-    if let Some(assumed) = assumed(context, width, (room + usize::from(has_assumed)).min(ASSUMED_LINES)) {
+    if let Some(assumed) = assumed(context.assumed, width, (room + usize::from(has_assumed)).min(ASSUMED_LINES)) {
         let _ = writeln!(out, "{assumed}");
     }
     out
@@ -339,7 +339,10 @@ fn notes(set: &PlanSet, is_service: bool) -> Vec<String> {
                 word(*recompute)
             )),
             Warning::Booked { .. } => notes.push(format!("Booked:  {}", sentences::warning::sentence(warning))),
-            Warning::NotLaunchable { .. } | Warning::MostMachines { .. } | Warning::CountedAsFp16 { .. } => {
+            Warning::NotLaunchable { .. }
+            | Warning::MostMachines { .. }
+            | Warning::MostlyIdle { .. }
+            | Warning::CountedAsFp16 { .. } => {
                 notes.push(format!("Note:    {}", sentences::warning::sentence(warning)));
             }
             _ => {}
@@ -362,8 +365,8 @@ fn weight(assumption: &Assumption) -> u8 {
 }
 
 /// As many assumptions as so many lines hold, and how many more there are.
-fn assumed(context: &Context, width: u16, lines: usize) -> Option<String> {
-    let mut ordered = context.assumed.to_vec();
+pub(crate) fn assumed(assumptions: &[Assumption], width: u16, lines: usize) -> Option<String> {
+    let mut ordered = assumptions.to_vec();
     ordered.sort_by_key(weight);
     let all = sentences::assumption::sentences(&ordered);
     let text = |shown: usize| {

@@ -23,6 +23,8 @@ pub struct Answer {
     pub is_served: bool,
     /// It does so for a time and not until something is done.
     pub is_service: bool,
+    /// gpuplan rents these machines and runs a command there to its end.
+    pub is_launched: bool,
     /// `cloud/region`.
     pub place: String,
     pub machines: String,
@@ -38,8 +40,8 @@ pub struct Answer {
     pub taken: Taken,
     /// What is worth a line below the table.
     pub remark: Option<String>,
-    /// As `plan --phase` gives it.
-    pub document: AnyDocument,
+    /// As `plan --phase` gives it; for the document of all phases, and for nobody else: a table shows nothing of it.
+    pub document: Option<AnyDocument>,
 }
 
 pub struct Whole<'a> {
@@ -50,15 +52,18 @@ pub struct Whole<'a> {
     pub deadline: Option<Hours>,
 }
 
-/// The document of the costliest phase, whose plan is the top recommendation, with all phases and their total beside it.
-pub fn document(whole: &Whole) -> AnyDocument {
-    let costliest = whole.answers.iter().max_by_key(|answer| answer.taken.cost.expected);
-    let costliest = costliest.expect("a workload with phases has at least one").document.clone();
+/// The document of the costliest phase, whose plan is the top recommendation, with all phases and their total beside it. `None`: the phases were
+/// answered without documents.
+pub fn document(whole: &Whole) -> Option<AnyDocument> {
+    let costliest = whole.answers.iter().max_by_key(|answer| answer.taken.cost.expected)?.document.clone()?;
     let valid_until = whole.answers.iter().map(|answer| answer.valid_until).min();
-    let phase = |answer: &Answer| answer.document.clone().into_phase(&answer.name, answer.hands_over, answer.deadline);
-    let phases = whole.answers.iter().map(phase).collect();
+    let phase = |answer: &Answer| {
+        let document = answer.document.clone()?;
+        Some(document.into_phase(&answer.name, answer.hands_over, answer.deadline))
+    };
+    let phases = whole.answers.iter().map(phase).collect::<Option<Vec<_>>>()?;
     let total = TotalRecord::new(whole.total, whole.deadline);
-    costliest.with_phases(whole.name, whole.file, valid_until, PhasesRecord { phases, total })
+    Some(costliest.with_phases(whole.name, whole.file, valid_until, PhasesRecord { phases, total }))
 }
 
 pub fn text(whole: &Whole, headline: Option<&str>, width: u16) -> String {
@@ -142,6 +147,9 @@ fn remarks(whole: &Whole) -> Vec<String> {
     );
     if let Some(first) = whole.answers.first() {
         lines.push(format!("More about one: gpuplan plan FILE --phase {}", first.name));
+    }
+    if let Some(first) = whole.answers.iter().find(|answer| answer.is_launched) {
+        lines.push(format!("Launch one: gpuplan launch FILE --phase {} --live -- COMMAND", first.name));
     }
     lines
 }

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 
+use crate::plan::brief::assumed;
 use crate::plan::plan_text::{bill_table, rejected};
 use crate::sentences;
 use crate::text::format;
@@ -26,7 +27,11 @@ pub fn remark(set: &ProcessingSet) -> Option<String> {
     ))
 }
 
-pub fn text(set: &ProcessingSet, context: &Context, headline: Option<&str>, width: u16, most: usize) -> String {
+/// Lines for what was assumed on the first screen.
+const LINES_ASSUMED: usize = 2;
+
+/// `most`: as many rows of each table, with everything else; `None`: the first screen alone.
+pub fn text(set: &ProcessingSet, context: &Context, headline: Option<&str>, width: u16, most: Option<usize>) -> String {
     let Some(best) = &set.recommendation else { return String::new() };
     let mut out = headline.map_or_else(String::new, |headline| format!("{headline}\n\n"));
     let mut say = |line: &str, indent: &str| {
@@ -36,7 +41,7 @@ pub fn text(set: &ProcessingSet, context: &Context, headline: Option<&str>, widt
     let work = context.work;
     let samples = format::count(work.samples);
     say(&format!("{}: {samples} samples, {} read, {} stored, no GPU", work.name, work.reads, work.writes), "  ");
-    if !context.assumed.is_empty() {
+    if !context.assumed.is_empty() && most.is_some() {
         say(&format!("Assumed: {}", sentences::assumption::sentences(context.assumed).join("; ")), "  ");
     }
     say("", "");
@@ -47,20 +52,26 @@ pub fn text(set: &ProcessingSet, context: &Context, headline: Option<&str>, widt
     for (name, value) in facts(best, context.now) {
         say(&format!("  {name:<9} {value}"), "            ");
     }
-    for reason in set.reasons.iter().map(sentences::reason::sentence) {
+    // The first says what bounds the work.
+    let reasons = set.reasons.iter().take(if most.is_some() { usize::MAX } else { 1 });
+    for reason in reasons.map(sentences::reason::sentence) {
         say(&format!("  {:<9} {reason}", "why"), "            ");
     }
     out.push('\n');
+    let Some(most) = most else {
+        let is_end = |index: usize| index == 0 || index + 1 == set.frontier.len();
+        let few = set.frontier.iter().enumerate().filter(|(index, plan)| is_end(*index) || id(plan) == id(best));
+        let few: Vec<ProcessingPlan> = few.map(|(_, plan)| plan.clone()).collect();
+        out.push_str(&plans("Cheapest, recommended (*), fastest", &few, best, context.now, width, few.len()));
+        let said = assumed(context.assumed, width, LINES_ASSUMED);
+        out.push_str(&said.map_or_else(String::new, |said| format!("\n{said}\n")));
+        out.push_str("More:    --details\n");
+        return out;
+    };
     out.push_str(&bill_table(&best.bill, best.cost.expected, width));
     out.push('\n');
-    out.push_str(&plans(
-        "Cheaper or faster (nothing beats these in both)",
-        &set.frontier,
-        best,
-        context.now,
-        width,
-        most,
-    ));
+    let title = "Cheaper or faster (nothing beats these in both)";
+    out.push_str(&plans(title, &set.frontier, best, context.now, width, most));
     if !set.alternatives.is_empty() {
         out.push('\n');
         out.push_str(&plans("Best of other machines", &set.alternatives, best, context.now, width, most));

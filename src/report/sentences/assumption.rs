@@ -102,7 +102,7 @@ fn key_and_why(assumption: &Assumption) -> (&'static str, Cow<'static, str>) {
         Assumption::Task { .. } => ("task", NOT_STATED),
         Assumption::RolloutsApart => ("rollouts", ROLLOUTS_APART),
         Assumption::SequenceLength { basis, .. } => ("sequence_length", sequence_basis(basis)),
-        Assumption::GlobalBatch { basis, .. } => ("global_batch", batch_basis(basis)),
+        Assumption::GlobalBatch { sequences, basis } => return ("global_batch", recipe(sequences, basis)),
         Assumption::GlobalBatchOfGpt3 { tokens, .. } => return ("global_batch", batch_of_gpt3(tokens)),
         Assumption::GlobalBatchRounded { tokens, sequence_length, .. } => {
             return ("global_batch", rounded_batch(tokens, sequence_length));
@@ -322,6 +322,12 @@ fn batch_basis(basis: BatchBasis) -> &'static str {
         BatchBasis::Dosovitskiy => "recipe of ViT, arXiv 2010.11929 table 3",
         BatchBasis::Llama3 => "16M tokens, as Llama 3 405B, arXiv 2407.21783 section 3.4.1",
     }
+}
+
+/// Recipes have powers of two.
+fn recipe(sequences: u64, basis: BatchBasis) -> Cow<'static, str> {
+    let basis = batch_basis(basis);
+    if sequences.is_power_of_two() { basis.into() } else { format!("{basis}, rounded to divide over GPUs").into() }
 }
 
 fn batch_of_gpt3(tokens: f64) -> Cow<'static, str> {

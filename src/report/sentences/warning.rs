@@ -30,6 +30,7 @@ pub fn sentence(warning: &Warning) -> String {
         | Warning::NotLaunchable { .. }
         | Warning::BetterWherePricedOnly { .. }
         | Warning::BetterAtOldPrice { .. } => offer(warning),
+        Warning::MostlyIdle { load_share } => mostly_idle(*load_share),
         Warning::CountedAsFp16 { gpu } => format!("{gpu} has no units for bf16: fp16 is counted, and to be asked for"),
         Warning::MostMachines { machines, limit } => {
             format!("more than {machines} machines are looked at where they are asked for: --max-nodes, up to {limit}")
@@ -52,14 +53,7 @@ pub fn sentence(warning: &Warning) -> String {
         Warning::InputUnchecked { usual_kind } => format!(
             "the input pipeline was not checked: [data] does not say what the samples are (kind = \"{usual_kind}\", with size and samples)"
         ),
-        Warning::StorageUnchecked { usual_kind, knows_vcpus } => {
-            let cores = if *knows_vcpus {
-                "only the stated time of a sample was checked"
-            } else {
-                "nobody says how many vCPUs the machine has"
-            };
-            format!("{cores}; storage was not (kind = \"{usual_kind}\", with size and samples)")
-        }
+        Warning::StorageUnchecked { usual_kind, knows_vcpus } => storage_unchecked(usual_kind, *knows_vcpus),
         Warning::InputPartlyUnchecked { missing } => {
             let missing: Vec<String> = missing.iter().map(missing_input).collect();
             format!("input: not checked in full, since nobody says {}", missing.join(", nor "))
@@ -83,6 +77,20 @@ pub fn sentence(warning: &Warning) -> String {
             format!("not taken although it asks less: {offer}: {}", rejection::sentence(why))
         }
     }
+}
+
+fn mostly_idle(load_share: f64) -> String {
+    let asked = format::three_figures(load_share * 100.0);
+    format!("{asked} % of what these machines could answer is asked for: an API that charges by use may cost less")
+}
+
+fn storage_unchecked(usual_kind: &str, knows_vcpus: bool) -> String {
+    let cores = if knows_vcpus {
+        "only the stated time of a sample was checked"
+    } else {
+        "nobody says how many vCPUs the machine has"
+    };
+    format!("{cores}; storage was not (kind = \"{usual_kind}\", with size and samples)")
 }
 
 /// What is said of the recommended offer and of those that gpuplan cannot launch on.

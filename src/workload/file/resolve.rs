@@ -42,7 +42,9 @@ impl WorkloadFile {
         if !self.serving.is_empty() || serving::is_named_as_task(&self.training) {
             return serving::resolve(self, network, assumed);
         }
-        let training = training::resolve(&self.training, &network, models, &mut assumed)?;
+        let is_one_run = self.sweep == SweepSection::default();
+        let gpus = batch::gpus_asked(self.limits.gpus.as_deref()).filter(|_| is_one_run);
+        let training = training::resolve(&self.training, &network, models, gpus, &mut assumed)?;
         let amount = amount(&self.training, &self.data, network.model.kind)?;
         let amount = objective::sequences(amount, &training, &self.training, &self.data)?;
         let data = data::resolve(&self.data, training.sequence_length, &mut assumed)?;

@@ -47,14 +47,16 @@ pub(super) struct Local {
     pub grad_accumulation: Option<u32>,
     /// Sequences of a sample, of which batches are stated.
     each: u32,
+    /// GPUs that are asked for, where that is one number.
+    gpus: Option<u64>,
 }
 
 impl Local {
-    pub fn read(section: &TrainingSection, objective: Objective) -> Result<Self, WorkloadFileError> {
+    pub fn read(section: &TrainingSection, objective: Objective, gpus: Option<u64>) -> Result<Self, WorkloadFileError> {
         let micro_batch = whole("training.micro_batch", section.micro_batch.as_ref(), 1..=1 << 20)?;
         let grad_accumulation = whole("training.grad_accumulation", section.grad_accumulation.as_ref(), 1..=1 << 20)?;
         let each = objective.sequences();
-        let local = Self { micro_batch: micro_batch.map(|samples| samples * each), grad_accumulation, each };
+        let local = Self { micro_batch: micro_batch.map(|samples| samples * each), grad_accumulation, each, gpus };
         if local.sequences() > LARGEST_BATCH {
             return Err(invalid(
                 "training.grad_accumulation",
@@ -68,6 +70,23 @@ impl Local {
     fn sequences(self) -> u64 {
         u64::from(self.micro_batch.unwrap_or(1)) * u64::from(self.grad_accumulation.unwrap_or(1))
     }
+
+    /// A recipe's batch in multiples of what one rank does; where it is larger than that of all GPUs and has no equal parts for them, the nearest
+    /// that has.
+    fn shared(self, sequences: u64) -> u64 {
+        let sequences = sequences.next_multiple_of(self.sequences());
+        let all = self.sequences().saturating_mul(self.gpus.unwrap_or(1).max(1));
+        if sequences < all || sequences.is_multiple_of(all) {
+            return sequences;
+        }
+        (sequences + all / 2) / all * all
+    }
+}
+
+/// The number of GPUs in a choice of GPUs, where it is one: `H100:24`, and neither `H100:8..64` nor two choices.
+pub(super) fn gpus_asked(choice: Option<&str>) -> Option<u64> {
+    let (name, count) = choice?.rsplit_once(':')?;
+    count.trim().parse().ok().filter(|_| !name.contains(','))
 }
 
 pub(super) fn global_batch(
@@ -87,7 +106,7 @@ pub(super) fn global_batch(
             .map(|sequences| ("training.global_batch_tokens", sequences)),
     };
     let Some((key, sequences)) = stated else {
-        return Ok(recipe(task, model, sequence_length, local.sequences(), assumed));
+        return Ok(recipe(task, model, sequence_length, local, assumed));
     };
     if !sequences.is_multiple_of(local.sequences()) {
         let rank = local.sequences();
@@ -122,8 +141,8 @@ fn from_tokens(
     Ok(Some(rounded))
 }
 
-/// Sequences of a published recipe, in multiples of what one rank does.
-fn recipe(task: Task, model: &Model, sequence_length: u32, multiple: u64, assumed: &mut Vec<Assumption>) -> u64 {
+/// Sequences of a published recipe, as they are shared out over ranks.
+fn recipe(task: Task, model: &Model, sequence_length: u32, local: Local, assumed: &mut Vec<Assumption>) -> u64 {
     let published = match (task, model.kind) {
         (task, _) if task.has_adapters() => Some((ADAPTER_SEQUENCES, BatchBasis::Qlora)),
         (_, ModelKind::Vit) => Some((PATCHED_IMAGES, BatchBasis::Dosovitskiy)),
@@ -143,13 +162,12 @@ fn recipe(task: Task, model: &Model, sequence_length: u32, multiple: u64, assume
         if matches!(basis, BatchBasis::Qlora | BatchBasis::Alpaca) && sequences > most {
             (sequences, basis) = (most, BatchBasis::ProLong);
         }
-        let sequences = sequences.next_multiple_of(multiple);
+        let sequences = local.shared(sequences);
         assumed.push(Assumption::GlobalBatch { sequences, basis });
         return sequences;
     }
-    let of_tokens = |tokens: f64| divisible((tokens / f64::from(sequence_length)).max(1.0)).next_multiple_of(multiple);
     let tokens = pretraining_batch_tokens(model.parameters);
-    let sequences = of_tokens(tokens);
+    let sequences = local.shared(divisible((tokens / f64::from(sequence_length)).max(1.0)));
     assumed.push(if model.parameters > LARGEST_OF_GPT3 {
         Assumption::GlobalBatch { sequences, basis: BatchBasis::Llama3 }
     } else {
@@ -172,6 +190,8 @@ fn divisible(sequences: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Models;
+    use crate::file::WorkloadFile;
     use proptest::prelude::*;
 
     #[test]
@@ -181,6 +201,28 @@ mod tests {
         assert_eq!(divisible(0.5e6 / 2048.0), 256);
         assert_eq!(divisible(977.0), 977);
         assert_eq!(divisible(1.4), 1);
+    }
+
+    /// BLOOM on its 384 GPUs and Falcon 7B on its own were refused for a batch that nobody had stated.
+    #[test]
+    fn a_batch_that_nobody_states_is_shared_by_the_gpus_that_are_asked_for() {
+        let models = Models::embedded().unwrap();
+        let batch = |model: &str, training: &str, gpus: &str| {
+            let text =
+                format!("model.preset = \"{model}\"\nlimits.gpus = \"{gpus}\"\n[training]\ntokens = 1e12\n{training}");
+            let resolved = WorkloadFile::parse(&text).unwrap().resolve(&models, None).unwrap();
+            resolved.workload.training.global_batch.unwrap()
+        };
+        let pretrain = "task = \"pretrain\"\nsequence_length = 2048";
+        assert_eq!(batch("bloom-176b", pretrain, "A100:80GB:384"), 1536);
+        assert_eq!(batch("falcon-7b", pretrain, "A100-40GB:384"), 1152);
+        assert_eq!(batch("falcon-7b", pretrain, "A100-40GB:8..384"), 1024);
+        assert_eq!(batch("falcon-7b", pretrain, "A100:384, H100:384"), 1024);
+        assert_eq!(batch("llama-3.1-8b", "task = \"full-fine-tune\"", "H100:24"), 120);
+        assert_eq!(batch("llama-3.1-8b", "task = \"full-fine-tune\"\nmicro_batch = 2", "H100:24"), 144);
+        // Sixteen are fewer than the GPUs: whether tensor parallelism carries it is the planner's to say.
+        assert_eq!(batch("llama-3.1-8b", "task = \"lora\"", "H100:24"), 16);
+        assert_eq!(batch("llama-3.1-8b", "task = \"full-fine-tune\"\nglobal_batch = 128", "H100:24"), 128);
     }
 
     proptest! {

@@ -3,7 +3,7 @@
 use crate::file::resolve::model::ResolvedModel;
 use crate::file::resolve::resolved::Resolved;
 use crate::file::resolve::{serving_images, serving_layout, serving_load, serving_speech};
-use crate::file::scalar::{choice, conflict, invalid, missing, shown, stated_count, whole};
+use crate::file::scalar::{choice, conflict, invalid, invalid_near, missing, shown, stated_count, whole};
 use crate::file::{
     DataSection, Scalar, ServingSection, SweepSection, TrainingSection, WorkloadFile, WorkloadFileError,
 };
@@ -139,7 +139,15 @@ fn contradictions(file: &WorkloadFile) -> Result<(), WorkloadFileError> {
         return Err(invalid("training.steps", why));
     }
     if file.training != TrainingSection::default() && !is_named_as_task(&file.training) {
-        return Err(conflict("[serving]", "[training]"));
+        let side_alone = ServingSection { resolution: serving.resolution.clone(), ..ServingSection::default() };
+        return Err(match &serving.resolution {
+            Some(side) if *serving == side_alone => invalid_near(
+                "training.sequence_length",
+                "images that are made have a resolution; what is trained on has its side in pixels here, in place of --resolution",
+                [side.to_string()],
+            ),
+            _ => conflict("[serving]", "[training]"),
+        });
     }
     if file.sweep != SweepSection::default() {
         return Err(conflict("[serving]", "[sweep]"));

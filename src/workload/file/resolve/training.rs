@@ -51,6 +51,7 @@ pub(super) fn resolve(
     section: &TrainingSection,
     network: &ResolvedModel,
     models: &Models,
+    gpus: Option<u64>,
     assumed: &mut Vec<Assumption>,
 ) -> Result<Training, WorkloadFileError> {
     let model = &network.model;
@@ -60,7 +61,7 @@ pub(super) fn resolve(
     }
     let objective = objective::read(section, model)?;
     let sequence_length = sequence_length(section, network, assumed)?;
-    let local = Local::read(section, objective)?;
+    let local = Local::read(section, objective, gpus)?;
     let mut training = Training::new(task, sequence_length);
     training.objective = objective;
     if objective == Objective::Grpo {
