@@ -357,10 +357,14 @@ mod tests {
         ] {
             assert_eq!(finder.line(0.0, line), None, "{line}");
         }
-        let lit = |iter: u32, step: u32| format!("Epoch 1 | iter {iter} step {step} | loss train: 2.1, val: n/a | iter time: 25.3 ms");
+        let lit = |iter: u32, step: u32| {
+            format!("Epoch 1 | iter {iter} step {step} | loss train: 2.1, val: n/a | iter time: 25.3 ms")
+        };
         let found = times(&[(0.0, &lit(3, 0)), (1.0, &lit(4, 1)), (2.0, &lit(5, 1)), (5.0, &lit(8, 2))]);
         assert_eq!((found.found_in.as_str(), found.count, found.median_seconds), ("LitGPT", 2, 2.5));
-        let fair = |step: u32| format!(r#"[train_inner][INFO] - {{"epoch": 1, "ups": "0.12", "num_updates": "{step}", "wall": "259"}}"#);
+        let fair = |step: u32| {
+            format!(r#"[train_inner][INFO] - {{"epoch": 1, "ups": "0.12", "num_updates": "{step}", "wall": "259"}}"#)
+        };
         assert_eq!(times(&[(0.0, &fair(10)), (83.0, &fair(20))]).median_seconds, 8.3);
     }
 

@@ -237,3 +237,43 @@ fn an_old_driver_and_a_library_that_does_not_start_waive_what_needs_them() {
     let products = reasons(&card, "cublas");
     assert!(products.len() > 5 && products.iter().all(|(_, why)| why.contains("NOT_INITIALIZED")), "{products:?}");
 }
+
+/// Every call that the stand-in knows, and it knows all that are made: one that it lacked would not be found.
+fn calls() -> Vec<String> {
+    let source = include_str!("../testbed/fake_cuda.c");
+    let name = |line: &str| Some(line.strip_prefix("int ")?.split_once('(')?.0.to_owned());
+    let is_call = |name: &String| ["cu", "nvrtc", "nccl"].iter().any(|library| name.starts_with(library));
+    source.lines().filter_map(name).filter(is_call).collect()
+}
+
+/// Whichever call is refused: no crash, nothing left behind, nothing kept of nothing, and words that name the call.
+#[test]
+fn any_call_may_be_refused() {
+    let Some(card) = Card::new(&ALL) else { return };
+    let calls = calls();
+    assert!(calls.len() >= 62, "{calls:?}");
+    // What gives something back is refused after the figures are known, and some is asked only after another refusal or not needed.
+    let is_harmless = |call: &str| {
+        ["Destroy", "Free", "Release", "Unload", "Log", "Version", "PeerAccess"].iter().any(|part| call.contains(part))
+    };
+    for call in calls {
+        let suite = ["bench", "--seconds", "300", "--output", "json"];
+        // Of the products, attention alone has several side by side.
+        let shapes = call.contains("LayoutSetAttribute").then_some(WORKLOAD);
+        let arguments: Vec<&str> = suite.into_iter().chain(shapes).collect();
+        let ran = card.gpuplan_with(&format!("call:{call}"), &arguments);
+        let said = || format!("{call}: {} {} {}", ran.code, ran.stdout, ran.stderr);
+        assert!([0, 1, 2].contains(&ran.code) && !ran.stderr.contains("panicked"), "{}", said());
+        assert!(!ran.stderr.contains("PROTOCOL"), "{}", said());
+        assert_eq!(ran.code == 0, card.home().join("calibrations").exists(), "{}", said());
+        if ran.code == 0 {
+            let calibration = ran.json();
+            let waived = calibration["waived"].as_array().unwrap();
+            assert!(!calibration["results"].as_array().unwrap().is_empty(), "{}", said());
+            assert!(!waived.is_empty() || is_harmless(&call), "{}", said());
+            std::fs::remove_dir_all(card.home()).unwrap();
+        } else {
+            assert!(ran.stderr.contains(call.trim_end_matches("_v2")) && ran.stderr.contains("\"hint\""), "{}", said());
+        }
+    }
+}

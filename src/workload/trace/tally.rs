@@ -254,7 +254,8 @@ impl Tally {
         let devices = totals.len().max(1) as f64;
         let seconds = |nanos: i64| nanos as f64 * NANOS / devices;
         // Nothing adds up to -0.0, which JSON would show.
-        let sum = |of: fn(&Totals) -> i64| totals.iter().map(|device| seconds(of(device))).fold(0.0, |sum, each| sum + each);
+        let sum =
+            |of: fn(&Totals) -> i64| totals.iter().map(|device| seconds(of(device))).fold(0.0, |sum, each| sum + each);
         let (span_seconds, busy_seconds) = match host_span {
             Some((span, busy)) => (seconds(span), seconds(busy)),
             None => (sum(Totals::span), sum(|device| device.busy)),

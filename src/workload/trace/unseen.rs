@@ -51,7 +51,8 @@ mod tests {
     const HEAD: &str = r#"{"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA A100-PCIE-40GB", "totalGlobalMem": 42346610688}], "traceEvents": ["#;
     /// As a public trace of an A100 has it that was recorded around nothing.
     const CALL: &str = r#"{"ph": "X", "cat": "cuda_runtime", "name": "cudaDeviceSynchronize", "pid": 3869528, "tid": 3869528, "ts": 4884379028972.798, "dur": 29.959, "args": {"External id": 18, "cbid": 165, "correlation": 18}}"#;
-    const OPERATOR: &str = r#"{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 7, "tid": 7, "ts": 21, "dur": 9}"#;
+    const OPERATOR: &str =
+        r#"{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 7, "tid": 7, "ts": 21, "dur": 9}"#;
 
     #[test]
     fn a_gpu_of_which_nothing_was_recorded_is_told_how() {
