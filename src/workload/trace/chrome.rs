@@ -6,6 +6,7 @@ use std::io::BufRead;
 use serde::Deserialize;
 
 use crate::profile::{MOST_GPUS, ProfiledGpu};
+use crate::trace::classes::is_xla_operator;
 use crate::trace::event::{Event, product};
 use crate::trace::scan::{Scan, TraceError};
 use crate::trace::shapes::Shapes;
@@ -275,8 +276,10 @@ impl TraceReader {
                 let device = self.device_of.get(&process).copied().unwrap_or(process);
                 self.tally.device_step(device, "the device's steps", &event.name, start, end);
             }
-            Some(EventLine::HostOperators) => self.tally.host.add(thread.unsigned_abs(), &event.name, start, end),
-            None => {}
+            Some(EventLine::HostOperators) if is_xla_operator(&event.name) => {
+                self.tally.host.add(thread.unsigned_abs(), &event.name, start, end);
+            }
+            Some(EventLine::HostOperators) | None => {}
         }
     }
 
