@@ -238,6 +238,22 @@ fn an_old_driver_and_a_library_that_does_not_start_waive_what_needs_them() {
     assert!(products.len() > 5 && products.iter().all(|(_, why)| why.contains("NOT_INITIALIZED")), "{products:?}");
 }
 
+#[test]
+fn a_rate_that_no_card_reaches_is_not_believed() {
+    let Some(card) = Card::new(&ALL) else { return };
+    let calibration = card.gpuplan_with("fast", &["bench", "--seconds", "300", "--output", "json"]).json();
+    let waived = calibration["waived"].as_array().unwrap();
+    assert!(!waived.is_empty());
+    for one in waived {
+        assert_eq!(one["benchmark"]["work"]["kind"], "matmul", "{one}");
+        assert!(one["reason"].as_str().unwrap().contains("times as fast as the data sheet of H100"), "{one}");
+    }
+    // A product of a small size is no faster than its launch allows, and memory is as it was.
+    let names: Vec<&Value> =
+        calibration["results"].as_array().unwrap().iter().map(|one| &one["benchmark"]["name"]).collect();
+    assert!(names.contains(&&Value::from("memory")), "{names:?}");
+}
+
 /// Every call that the stand-in knows, and it knows all that are made: one that it lacked would not be found.
 fn calls() -> Vec<String> {
     let source = include_str!("../testbed/fake_cuda.c");

@@ -394,7 +394,9 @@ int cublasLtMatmul(void *handle, struct description *d, const float *alpha, cons
     held(at, a, "the first matrix"), held(bt, b, "the second matrix"), held(dt, out, "the result");
     fake_protocol(bytes == 0 || fake_memory((uint64_t)workspace, bytes, 256, "the workspace"), "a workspace without memory");
     double k = (double)a->rows * (double)a->columns / (double)out->rows;
-    fake_clock += 0.0025 + 2.0 * out->batch * (double)out->rows * (double)out->columns * k / 6.5e11;
+    const char *asked = getenv("FAKE_CUDA_FAULT");
+    double rate = asked && !strcmp(asked, "fast") ? 6.5e12 : 6.5e11; // operations a millisecond
+    fake_clock += 0.0025 + 2.0 * out->batch * (double)out->rows * (double)out->columns * k / rate;
     return 0;
 }
 #endif
