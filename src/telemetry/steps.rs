@@ -48,7 +48,7 @@ const FORMATS: [(&str, &str); 20] = [
 ];
 /// Steps of which the time is kept: 8 MiB. A longer run is judged by its last ones.
 const MOST_STEPS: usize = 1 << 20;
-/// The first step compiles and fills caches where it takes more than this many times the usual one.
+/// The first step compiles and fills caches where it takes more than this many times what the others do.
 const WARM_UP: f64 = 2.0;
 
 /// Why a pattern cannot be used.
@@ -140,13 +140,11 @@ impl StepFinder {
         let timed = self.series.iter().filter(|(_, series)| !series.seconds.is_empty());
         let ((format, _), series) = timed.max_by(|a, b| a.1.elapsed.total_cmp(&b.1.elapsed))?;
         let name = self.formats.get(*format).map_or("", |(name, _)| name);
-        let all = StepTimes::from_seconds(&series.seconds, None, name)?;
-        match series.seconds.split_first() {
-            Some((first, rest)) if !rest.is_empty() && *first > WARM_UP * all.median_seconds => {
-                StepTimes::from_seconds(rest, Some(*first), name)
-            }
-            _ => Some(all),
-        }
+        let rest = series.seconds.split_first().and_then(|(first, rest)| {
+            let times = StepTimes::from_seconds(rest, Some(*first), name)?;
+            (*first > WARM_UP * times.median_seconds).then_some(times)
+        });
+        rest.or_else(|| StepTimes::from_seconds(&series.seconds, None, name))
     }
 }
 
@@ -373,6 +371,12 @@ mod tests {
         let line = |step| format!("step: {step} loss: 1");
         let found = times(&[(0.0, &line(0)), (30.0, &line(1)), (31.0, &line(2)), (32.0, &line(3)), (33.0, &line(4))]);
         assert_eq!((found.count, found.median_seconds, found.first_seconds), (3, 1.0, Some(30.0)));
+        // Two are enough to tell, against the rest and not against the middle of both.
+        let timm = |step: u32, time: &str| {
+            format!("Train: 0 [  {step:2}/10009 (  0%)]  Loss:  6.9 (6.9)  Time: {time}s,   87.53/s")
+        };
+        let found = times(&[(0.0, &timm(0, "23.170")), (9.0, &timm(50, "1.462"))]);
+        assert_eq!((found.count, found.median_seconds, found.first_seconds), (1, 1.462, Some(23.17)));
     }
 
     #[test]

@@ -327,7 +327,7 @@ struct layout {
     int batch, type;
 };
 struct description {
-    int transposed[2];
+    int transposed[2], compute;
 };
 
 size_t cublasLtGetVersion(void) { return 120405; }
@@ -350,9 +350,9 @@ int cublasLtMatrixLayoutSetAttribute(struct layout *layout, int attribute, const
     return attribute == 5 || attribute == 6 ? 0 : 7;
 }
 int cublasLtMatrixLayoutDestroy(void *layout) { return BACK(14, (fake_end(layout, 'l') ? 0 : 7)); }
-int cublasLtMatmulDescCreate(void **description, int compute, int scale) {
+int cublasLtMatmulDescCreate(struct description **description, int compute, int scale) {
     CALL(14);
-    return *description = fake_make('d'), 0;
+    return *description = fake_make('d'), (*description)->compute = compute, 0;
 }
 int cublasLtMatmulDescSetAttribute(struct description *description, int attribute, const void *value, size_t bytes) {
     CALL(14);
@@ -399,7 +399,9 @@ int cublasLtMatmul(void *handle, struct description *d, const float *alpha, cons
     fake_protocol(bytes == 0 || fake_memory((uint64_t)workspace, bytes, 256, "the workspace"), "a workspace without memory");
     double k = (double)a->rows * (double)a->columns / (double)out->rows;
     const char *asked = getenv("FAKE_CUDA_FAULT");
-    double rate = asked && !strcmp(asked, "fast") ? 6.5e12 : 6.5e11; // operations a millisecond
+    // Operations a millisecond: in fp32 (CUBLAS_COMPUTE_32F of fp32 numbers), in tf32 (77), in 16 and 8 bits.
+    double rate = a->type ? 6.5e11 : d->compute == 77 ? 3.3e11 : 4.5e10;
+    if (asked && !strcmp(asked, "fast")) rate *= 10;
     fake_clock += 0.0025 + 2.0 * out->batch * (double)out->rows * (double)out->columns * k / rate;
     return 0;
 }
