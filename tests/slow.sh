@@ -77,6 +77,8 @@ cargo build --release --locked --no-default-features
 cargo test --release --locked --no-default-features --test tests -- --nocapture cli::export::
 # The GPU kernels as C++ under sanitizers.
 tests/kernels.sh || (($? == 3))
+# Each call of a card refused by itself.
+cargo test --release --locked --test tests -- --ignored --nocapture cli::card::
 # A real Slurm on this machine; it says so where it cannot run.
 tests/slurm.sh "${CARGO_TARGET_DIR:-target}/release/gpuplan" || (($? == 3))
 if [[ -n "${GPUPLAN_TEST_PYTHON:-}" ]]; then
