@@ -77,8 +77,6 @@ cargo build --release --locked --no-default-features
 cargo test --release --locked --no-default-features --test tests -- --nocapture cli::export::
 # The GPU kernels as C++ under sanitizers.
 tests/kernels.sh || (($? == 3))
-# Each call of a card refused by itself.
-cargo test --release --locked --test tests -- --ignored --nocapture cli::card::
 # A real Slurm on this machine; it says so where it cannot run.
 tests/slurm.sh "${CARGO_TARGET_DIR:-target}/release/gpuplan" || (($? == 3))
 if [[ -n "${GPUPLAN_TEST_PYTHON:-}" ]]; then
@@ -137,6 +135,8 @@ else
 fi
 # Inference on GPUs that no constant was fitted on: the constants are fitted again without each.
 cargo test --release --locked --no-default-features --test tests -- --include-ignored accuracy::held_out_inference
+# Each call of a card refused by itself.
+cargo test --release --locked --no-default-features --features cuda --test tests -- --ignored --nocapture cli::card::
 # The controller of a launch, four hundred times as often as in every test run.
 GPUPLAN_SIMULATED_SEEDS=1000000 cargo test --release --locked --no-default-features --test tests launch::simulation::whatever
 exit "$late"
