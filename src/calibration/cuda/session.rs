@@ -136,10 +136,11 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        let events = [self.begin, self.end].into_iter().filter(|event| !event.is_null());
         // SAFETY: all were made by `open` and are used no more; failures at the end have nobody to tell.
         unsafe {
-            events.for_each(|event| drop(event::destroy(event)));
+            for made in [self.begin, self.end].into_iter().filter(|made| !made.is_null()) {
+                let _ = event::destroy(made);
+            }
             if !self.stream.is_null() {
                 let _ = stream::destroy(self.stream);
             }
