@@ -141,8 +141,8 @@ impl StepFinder {
         let ((format, _), series) = timed.max_by(|a, b| a.1.elapsed.total_cmp(&b.1.elapsed))?;
         let name = self.formats.get(*format).map_or("", |(name, _)| name);
         let rest = series.seconds.split_first().and_then(|(first, rest)| {
-            let times = StepTimes::from_seconds(rest, Some(*first), name)?;
-            (*first > WARM_UP * times.median_seconds).then_some(times)
+            let later = StepTimes::from_seconds(rest, Some(*first), name)?;
+            (*first > WARM_UP * later.median_seconds).then_some(later)
         });
         rest.or_else(|| StepTimes::from_seconds(&series.seconds, None, name))
     }
