@@ -47,7 +47,7 @@ const CRATES: &[(&str, &str)] = &[
 
 /// The only files and folders that may touch files, network, processes, threads, clocks, the environment or chance.
 const EDGE: &str = "main.rs agent_main.rs embedded/build.rs features/build.rs cli/ clouds/ calibration/cuda/ calibration/host.rs workload/trace/nsight.rs market/cache.rs \
-    launch/clock.rs launch/journal/ launch/execute/ runstore/private.rs runstore/store/ budget/ledger.rs telemetry/counters/nvml.rs telemetry/counters/smi.rs telemetry/counters/host.rs \
+    launch/clock.rs launch/journal/ launch/execute/ runstore/private.rs runstore/store/ budget/ledger.rs telemetry/counters/amd.rs telemetry/counters/nvml.rs telemetry/counters/smi.rs telemetry/counters/host.rs \
     agent/checkpoint/ agent/life.rs agent/process/ agent/staging/ agent/supervise/ agent/sweep.rs agent/team/ agent/watch/";
 
 /// What the middle may not name, and what it takes instead.

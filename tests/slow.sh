@@ -135,6 +135,8 @@ else
 fi
 # Inference on GPUs that no constant was fitted on: the constants are fitted again without each.
 cargo test --release --locked --no-default-features --test tests -- --include-ignored accuracy::held_out_inference
+# Each call of a card refused by itself.
+cargo test --release --locked --no-default-features --features cuda --test tests -- --ignored --nocapture cli::card::
 # The controller of a launch, four hundred times as often as in every test run.
 GPUPLAN_SIMULATED_SEEDS=1000000 cargo test --release --locked --no-default-features --test tests launch::simulation::whatever
 exit "$late"

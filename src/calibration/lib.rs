@@ -7,6 +7,7 @@ pub mod cuda;
 pub mod device;
 pub mod file;
 pub mod host;
+pub mod plausible;
 pub mod readings;
 pub mod recorded;
 pub mod simulated;

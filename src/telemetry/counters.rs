@@ -1,5 +1,6 @@
 //! Counters of GPUs and host, as drivers and the kernel tell them.
 
+mod amd;
 pub mod gpus;
 pub mod host;
 mod host_text;

@@ -10,14 +10,36 @@ use gpuplan_workload::profile::StepTimes;
 ///
 /// Groups: `step` its number, `total` of how many, and the time that the trainer itself says, as `seconds`, `milliseconds` or
 /// `rate` (steps a second).
-const FORMATS: [(&str, &str); 8] = [
+const FORMATS: [(&str, &str); 20] = [
     (
         "Megatron",
         r"iteration\s+(?P<step>\d+)/\s*(?P<total>\d+)\s*\|.*elapsed time per iteration \(ms\):\s*(?P<milliseconds>[\d.]+)",
     ),
+    ("NeMo", r"iteration (?P<step>\d+)/\d+ \|.*train_step_timing in s: (?P<seconds>[\d.]+)"),
+    // A thousand milliseconds and more come as `4.71K`.
+    (
+        "nanotron",
+        r"iteration: (?P<step>\d+) / \d+ \|.*elapsed_time_per_iteration_ms: (?:(?P<seconds>[\d.]+)K|(?P<milliseconds>[\d.]+)\b)",
+    ),
     ("MaxText (JAX)", r"completed step:\s*(?P<step>\d+),\s*seconds:\s*(?P<seconds>[\d.]+)"),
+    ("verl", r"\bstep:(?P<step>\d+) - .*timing_s/step:(?P<seconds>[\d.]+)"),
     ("torchtitan", r"\bstep:\s*(?P<step>\d+)\s+loss:"),
     ("nanoGPT", r"\biter (?P<step>\d+): loss \S+ time (?P<milliseconds>[\d.]+)ms"),
+    ("llm.c", r"\bstep\s+(?P<step>\d+)/\d+ \| .*\| (?P<milliseconds>[\d.]+) ms \|"),
+    ("nanochat", r"\bstep\s+(?P<step>\d+)\b.*\| dt: (?P<milliseconds>[\d.]+) ?ms"),
+    // Its `iter` counts micro batches.
+    ("LitGPT", r"\biter \d+ step (?P<step>\d+)\b"),
+    // Both write validation as `Epoch(val)`.
+    (
+        "MMEngine, MMCV",
+        r"(?:Epoch|Iter)(?:\(train\))?\s*(?:\[\d+\])?\s*\[\s*(?P<step>\d+)/\d+\].*[\s,]time: (?P<seconds>[\d.]+)",
+    ),
+    ("Detectron2", r"\biter: (?P<step>\d+)  total_loss: .*\btime: (?P<seconds>[\d.]+)"),
+    ("timm", r"Train: \d+ \[\s*(?P<step>\d+)/\d+ .*?Time: (?P<seconds>[\d.]+)s"),
+    // The examples of PyTorch, and what was made of them.
+    ("ImageNet example", r"Epoch: \[\d+\]\[\s*(?P<step>\d+)/\d+\]\s+Time\s+(?P<seconds>[\d.]+)"),
+    ("OpenCLIP", r"Train Epoch: \d+ \[.*Batch \(t\): (?P<seconds>[\d.]+)"),
+    ("fairseq", r#"train_inner.*"num_updates": "(?P<step>\d+)""#),
     // Hugging Face Trainer and Lightning draw this bar.
     ("progress bar (HF Trainer, Lightning)", r"(?P<step>\d+)/(?P<total>\d+) \[[\d:]+<[\d:?]+"),
     ("Keras", r"(?P<step>\d+)/(?P<total>\d+) (?:\[[=>.]+\]|━+)"),
@@ -26,7 +48,7 @@ const FORMATS: [(&str, &str); 8] = [
 ];
 /// Steps of which the time is kept: 8 MiB. A longer run is judged by its last ones.
 const MOST_STEPS: usize = 1 << 20;
-/// The first step compiles and fills caches where it takes more than this many times the usual one.
+/// The first step compiles and fills caches where it takes more than this many times what the others do.
 const WARM_UP: f64 = 2.0;
 
 /// Why a pattern cannot be used.
@@ -118,13 +140,11 @@ impl StepFinder {
         let timed = self.series.iter().filter(|(_, series)| !series.seconds.is_empty());
         let ((format, _), series) = timed.max_by(|a, b| a.1.elapsed.total_cmp(&b.1.elapsed))?;
         let name = self.formats.get(*format).map_or("", |(name, _)| name);
-        let all = StepTimes::from_seconds(&series.seconds, None, name)?;
-        match series.seconds.split_first() {
-            Some((first, rest)) if !rest.is_empty() && *first > WARM_UP * all.median_seconds => {
-                StepTimes::from_seconds(rest, Some(*first), name)
-            }
-            _ => Some(all),
-        }
+        let rest = series.seconds.split_first().and_then(|(first, rest)| {
+            let later = StepTimes::from_seconds(rest, Some(*first), name)?;
+            (*first > WARM_UP * later.median_seconds).then_some(later)
+        });
+        rest.or_else(|| StepTimes::from_seconds(&series.seconds, None, name))
     }
 }
 
@@ -234,11 +254,129 @@ mod tests {
         assert_eq!(times(&[(0.0, "Step 1 of training"), (3.0, "global_step=2")]).median_seconds, 3.0);
     }
 
+    /// Two lines each as public logs have them, cut before their end; what a line states counts, whatever the clock says.
+    #[test]
+    fn a_step_takes_what_its_line_states() {
+        for (trainer, lines, seconds) in [
+            (
+                "NeMo",
+                [
+                    "Training epoch 0, iteration 45/99 | lr: 6.897e-06 | global_step: 45 | reduced_train_loss: 11.96 | train_step_timing in s: 6.08 | T",
+                    " 0: Training epoch 0, iteration 46/99 | lr: 7.046e-06 | global_step: 46 | reduced_train_loss: 11.96 | train_step_timing in s: 6.06 | T",
+                ],
+                6.07,
+            ),
+            (
+                "nanotron",
+                [
+                    "08/31/2024 14:37:31 [INFO|DP=0|PP=0|TP=0]: iteration: 1 / 15 | consumed_tokens: 512 | elapsed_time_per_iteration_ms: 1.21K | tokens_per_sec: 109",
+                    "08/31/2024 14:37:32 [INFO|DP=0|PP=0|TP=0]: iteration: 2 / 15 | consumed_tokens: 1.02K | elapsed_time_per_iteration_ms: 990 | tokens_per_sec: 109",
+                ],
+                1.1,
+            ),
+            (
+                "verl",
+                [
+                    "(TaskRunner pid=1) step:1 - global_seqlen/min:1 - timing_s/gen:87.4 - timing_s/step:330.467 - timing_per_token_ms/gen:0.214",
+                    "step:2 - actor/entropy:6.29 - timing_s/update_actor:3.1 - timing_s/step:330.469 - timing_per_token_ms/gen:0.214",
+                ],
+                330.468,
+            ),
+            (
+                "llm.c",
+                [
+                    "step    1/3 | loss 11.032358 (+nanz)| norm 22.1414 (+nanz)| lr 8.57e-07 | 2500.46 ms | 40.2% bf16 MFU | 209676 tok/s",
+                    "step    2/3 | loss 10.958507 (+nanz)| norm 22.0968 (+nanz)| lr 1.71e-06 | 2494.80 ms | 40.3% bf16 MFU | 210153 tok/s",
+                ],
+                2.49763,
+            ),
+            (
+                "nanochat",
+                [
+                    "step 00000 (0.0%) | loss: 9.011034 | lrm: 1.00 | dt: 671ms | tok/sec: 4,882 | mfu: 0.1% | epoch: 1 | remaining: 300s",
+                    "step 00010/21400 (0.05%) | loss: 6.5 | lrm: 1.00 | dt: 673.00ms | tok/sec: 155,764 | mfu: 49.00",
+                ],
+                0.672,
+            ),
+            (
+                "MMEngine, MMCV",
+                [
+                    "06/11 00:20:51 - mmengine - INFO - Epoch(train)  [9][ 50/400]  base_lr: 2.5000e-04 lr: 2.5000e-04  eta: 1:04:47  time: 0.6590  data_time: 0.0086  memory: 16178",
+                    "2023-03-13 10:48:45,976 - mmdet - INFO - Epoch [1][25/25]       lr: 2.500e-03, eta: -1 day, 23:59:54, time: 0.661, data_time: 0.092, loss_rpn_cls: 0.0237",
+                ],
+                0.66,
+            ),
+            (
+                "Detectron2",
+                [
+                    "[04/13 23:51:12 d2.utils.events]:  eta: 3 days, 0:24:23  iter: 359  total_loss: 59.9  loss_ce: 0.5766    time: 0.7098  last_time: 0.7054  data_time: 0.0058",
+                    "[04/13 23:51:26 d2.utils.events]:  eta: 3 days, 0:24:23  iter: 379  total_loss: 59.9  loss_ce: 0.5766    time: 0.7102  last_time: 0.7054  data_time: 0.0058",
+                ],
+                0.71,
+            ),
+            (
+                "timm",
+                [
+                    "Train: 0 [  50/10009 (  0%)]  Loss:  6.927876 (6.9180)  Time: 1.462s,   87.53/s  (1.896s,   67.51/s)  LR: 1.000e-06  Data: 0.026 (0.199)",
+                    "Train: 0 [ 100/10009 (  1%)]  Loss: 6.77 (6.83)  Time: 1.464s,  400.32/s  (0.470s,  272.39/s)  LR: 1.000e-05  Data: 0.217 (0.047)",
+                ],
+                1.463,
+            ),
+            (
+                "ImageNet example",
+                [
+                    "Epoch: [0][ 10/625]\tTime  1.425 ( 2.465)\tData  0.000 ( 0.559)\tLoss 0.0000e+00 (6.1692e-01)",
+                    "Epoch: [0][ 20/625]  Time  1.427 ( 0.211)  Data  0.015 ( 0.017)  Loss 3.0120e+00 (1.5143e+01)",
+                ],
+                1.426,
+            ),
+            (
+                "OpenCLIP",
+                [
+                    "2023-04-21,12:03:13 | INFO | Train Epoch: 0 [  16384/3200000 (1%)] Data (t): 0.938 Batch (t): 137.606, 119.065/s, 3.72078/s/gpu LR: 0.000000",
+                    "2023-04-21,12:03:20 | INFO | Train Epoch: 0 [  32768/3200000 (1%)] Data (t): 0.938 Batch (t): 137.608, 119.065/s, 3.72078/s/gpu LR: 0.000000",
+                ],
+                137.607,
+            ),
+        ] {
+            let found = times(&lines.map(|line| (0.0, line)));
+            assert_eq!((found.found_in.as_str(), found.count), (trainer, 2));
+            assert!((found.median_seconds - seconds).abs() < 1e-9, "{trainer}: {}", found.median_seconds);
+        }
+    }
+
+    #[test]
+    fn validation_and_micro_batches_are_no_steps() {
+        let mut finder = StepFinder::new(None).unwrap();
+        for line in [
+            "2023/06/07 - mmengine - INFO - Epoch(val) [40][56/56]  coco/bbox_mAP: 0.9320  data_time: 0.0758  time: 0.1038",
+            "Test: [   0/30]  Time: 6.593 (6.593)  Loss:  6.8 (6.8)",
+            r#"2024-02-29 | INFO | valid | {"valid_loss": "4", "valid_num_updates": "20"}"#,
+        ] {
+            assert_eq!(finder.line(0.0, line), None, "{line}");
+        }
+        let lit = |iter: u32, step: u32| {
+            format!("Epoch 1 | iter {iter} step {step} | loss train: 2.1, val: n/a | iter time: 25.3 ms")
+        };
+        let found = times(&[(0.0, &lit(3, 0)), (1.0, &lit(4, 1)), (2.0, &lit(5, 1)), (5.0, &lit(8, 2))]);
+        assert_eq!((found.found_in.as_str(), found.count, found.median_seconds), ("LitGPT", 2, 2.5));
+        let fair = |step: u32| {
+            format!(r#"[train_inner][INFO] - {{"epoch": 1, "ups": "0.12", "num_updates": "{step}", "wall": "259"}}"#)
+        };
+        assert_eq!(times(&[(0.0, &fair(10)), (83.0, &fair(20))]).median_seconds, 8.3);
+    }
+
     #[test]
     fn a_long_first_step_is_told_apart() {
         let line = |step| format!("step: {step} loss: 1");
         let found = times(&[(0.0, &line(0)), (30.0, &line(1)), (31.0, &line(2)), (32.0, &line(3)), (33.0, &line(4))]);
         assert_eq!((found.count, found.median_seconds, found.first_seconds), (3, 1.0, Some(30.0)));
+        // Two are enough to tell, against the rest and not against the middle of both.
+        let timm = |step: u32, time: &str| {
+            format!("Train: 0 [  {step:2}/10009 (  0%)]  Loss:  6.9 (6.9)  Time: {time}s,   87.53/s")
+        };
+        let found = times(&[(0.0, &timm(0, "23.170")), (9.0, &timm(50, "1.462"))]);
+        assert_eq!((found.count, found.median_seconds, found.first_seconds), (1, 1.462, Some(23.17)));
     }
 
     #[test]

@@ -237,3 +237,77 @@ fn an_old_driver_and_a_library_that_does_not_start_waive_what_needs_them() {
     let products = reasons(&card, "cublas");
     assert!(products.len() > 5 && products.iter().all(|(_, why)| why.contains("NOT_INITIALIZED")), "{products:?}");
 }
+
+#[test]
+fn a_rate_that_no_card_reaches_is_not_believed() {
+    let Some(card) = Card::new(&ALL) else { return };
+    let calibration = card.gpuplan_with("fast", &["bench", "--seconds", "300", "--output", "json"]).json();
+    let waived = calibration["waived"].as_array().unwrap();
+    assert!(!waived.is_empty());
+    for one in waived {
+        assert_eq!(one["benchmark"]["work"]["kind"], "matmul", "{one}");
+        assert!(one["reason"].as_str().unwrap().contains("times as fast as the data sheet of H100"), "{one}");
+    }
+    // A product of a small size is no faster than its launch allows, and memory is as it was.
+    let names: Vec<&Value> =
+        calibration["results"].as_array().unwrap().iter().map(|one| &one["benchmark"]["name"]).collect();
+    assert!(names.contains(&&Value::from("memory")), "{names:?}");
+}
+
+/// Every call that the stand-in knows, and it knows all that are made: one that it lacked would not be found.
+fn calls() -> Vec<String> {
+    let source = include_str!("../testbed/fake_cuda.c");
+    let name = |line: &str| Some(line.strip_prefix("int ")?.split_once('(')?.0.to_owned());
+    let is_call = |name: &String| ["cu", "nvrtc", "nccl"].iter().any(|library| name.starts_with(library));
+    source.lines().filter_map(name).filter(is_call).collect()
+}
+
+/// Whichever call is refused: no crash, nothing left behind, nothing kept of nothing, and words that name the call.
+fn refuse(card: &Card, call: &str) {
+    let suite = ["bench", "--seconds", "300", "--output", "json"];
+    // Of the products, attention alone has several side by side.
+    let shapes = call.contains("LayoutSetAttribute").then_some(WORKLOAD);
+    let arguments: Vec<&str> = suite.into_iter().chain(shapes).collect();
+    let ran = card.gpuplan_with(&format!("call:{call}"), &arguments);
+    let said = || format!("{call}: {} {} {}", ran.code, ran.stdout, ran.stderr);
+    assert!([0, 1, 2].contains(&ran.code) && !ran.stderr.contains("panicked"), "{}", said());
+    assert!(!ran.stderr.contains("PROTOCOL"), "{}", said());
+    assert_eq!(ran.code == 0, card.home().join("calibrations").exists(), "{}", said());
+    if ran.code != 0 {
+        assert!(ran.stderr.contains(call.trim_end_matches("_v2")) && ran.stderr.contains("\"hint\""), "{}", said());
+        return;
+    }
+    let calibration = ran.json();
+    assert!(!calibration["results"].as_array().unwrap().is_empty(), "{}", said());
+    // What gives something back is refused after the figures are known; the others are asked after another refusal alone, or not needed.
+    let is_harmless =
+        ["Destroy", "Free", "Release", "Unload", "Log", "Version", "PeerAccess"].iter().any(|part| call.contains(part));
+    assert!(is_harmless || !calibration["waived"].as_array().unwrap().is_empty(), "{}", said());
+    std::fs::remove_dir_all(card.home()).unwrap();
+}
+
+/// Some at a time, since each looks at the host for seconds.
+fn refuse_all(calls: &[String]) {
+    std::thread::scope(|scope| {
+        for part in calls.chunks(calls.len().div_ceil(4)) {
+            scope
+                .spawn(move || Card::new(&ALL).iter().for_each(|card| part.iter().for_each(|call| refuse(card, call))));
+        }
+    });
+}
+
+/// Those after which something was left behind once, or the program crashed.
+#[test]
+fn what_a_refused_call_had_made_goes_with_it() {
+    let calls = ["cuCtxSetCurrent", "cuEventCreate", "cuMemAlloc_v2", "cuLaunchKernel", "nvrtcGetCUBINSize"];
+    let products = ["cublasLtMatrixLayoutCreate", "cublasLtMatmulAlgoGetHeuristic", "ncclCommInitAll"];
+    refuse_all(&[&calls[..], &products].concat().into_iter().map(str::to_owned).collect::<Vec<_>>());
+}
+
+#[test]
+#[ignore = "a minute and more"]
+fn any_call_may_be_refused() {
+    let calls = calls();
+    assert!(calls.len() >= 62, "{calls:?}");
+    refuse_all(&calls);
+}

@@ -209,15 +209,35 @@ fn what_nvml_refuses_is_said_and_what_it_lost_is_missing() {
         );
         return;
     }
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (gone, samples) = (at("gone"), at("samples"));
+    // A step ends with the second look that saw the GPU, and the GPU goes with the fourth step, however busy this machine is.
+    let seen = format!("until [ \"$(grep -c '\"index\":0' {samples})\" -ge $((2 * i)) ]; do sleep 0.02; done");
+    let losing = format!(
+        "for i in 1 2 3 4; do {seen}; echo \"step: $i  loss: 2.0\"; done; touch {gone}; sleep 0.3; echo 'step: 5  loss: 2.0'"
+    );
     let run = |fault: &str| {
-        let out = folder.path().join(format!("{fault}.json"));
+        let out = at(&format!("{fault}.json"));
+        let script = if fault == "lost" { &losing } else { TRAINING };
         let mut program = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
-        program.args(["profile", "run", "--interval=0.1s", "--out", out.to_str().unwrap(), "--", "sh", "-c", TRAINING]);
+        program.args([
+            "profile",
+            "run",
+            "--interval=0.1s",
+            "--out",
+            &out,
+            "--jsonl",
+            &samples,
+            "--",
+            "sh",
+            "-c",
+            script,
+        ]);
         let path = std::env::var_os("PATH").unwrap_or_default();
         program.env_clear().env("PATH", path).env("LD_LIBRARY_PATH", folder.path()).stdin(Stdio::null());
-        let ran = program.env("FAKE_NVML_FAULT", fault).output().unwrap();
+        let ran = program.env("FAKE_NVML_FAULT", fault).env("FAKE_NVML_GONE", &gone).output().unwrap();
         assert!(ran.status.success(), "{fault}: {}", String::from_utf8_lossy(&ran.stderr));
-        (String::from_utf8_lossy(&ran.stderr).into_owned(), json_file(&out))
+        (String::from_utf8_lossy(&ran.stderr).into_owned(), json_file(Path::new(&out)))
     };
     for (fault, words) in [
         ("not-loaded", "NVML cannot be used"),

@@ -4,12 +4,27 @@
 //
 // It keeps the books of a real driver: which context is current, which handles and memory are alive, which events were recorded. What a
 // real one would punish is a line `PROTOCOL ...` on stderr, and so is what is still alive when the program ends. FAKE_CUDA_FAULT
-// names a failure; one of a running GPU is sticky, as it is on a real one. -DOLD leaves out the functions of CUDA graphs.
+// names a failure; one of a running GPU is sticky, as it is on a real one. `call:cuMemAlloc_v2` lets every such call fail, and
+// `call:cuMemAlloc_v2@5` from the fifth on. -DOLD leaves out the functions of CUDA graphs.
 
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+
+// Whether this call is the one that was asked to fail.
+static int refused(const char *call) {
+    static int calls = 0;
+    const char *asked = getenv("FAKE_CUDA_FAULT");
+    if (!asked || strncmp(asked, "call:", 5)) return 0;
+    size_t length = strcspn(asked + 5, "@");
+    if (strlen(call) != length || strncmp(asked + 5, call, length)) return 0;
+    return ++calls >= (asked[5 + length] ? atoi(asked + 6 + length) : 1);
+}
+// At the head of a call; what gives something back does so and complains after that.
+#define CALL(code) if (refused(__func__)) return (code)
+#define BACK(code, result) ({ int done = (result); refused(__func__) ? (code) : done; })
 
 extern double fake_clock; // milliseconds
 extern int fake_protocol(int is_kept, const char *what);
@@ -20,7 +35,6 @@ extern int fake_alive(void *handle, char kind);
 
 #ifdef DRIVER
 double fake_clock = 0.0;
-static uint64_t next_address = 1 << 20;
 static void *current = NULL;
 
 static int fault(const char *name) {
@@ -102,22 +116,25 @@ struct function {
 };
 
 int cuInit(unsigned flags) {
+    CALL(1);
     if (fault("no-device")) return 100;
     if (fault("stub")) return 34;
     if (fault("mismatch")) return 803;
     return flags == 0 ? 0 : 1;
 }
-int cuDriverGetVersion(int *version) { return *version = 12040, 0; }
-int cuDeviceGetCount(int *count) { return *count = 2, 0; }
-int cuDeviceGet(int *device, int ordinal) { return *device = ordinal, ordinal < 2 ? 0 : 101; }
-int cuDeviceTotalMem_v2(size_t *bytes, int device) { return *bytes = 85017624576ull, 0; }
+int cuDriverGetVersion(int *version) { CALL(1); return *version = 12040, 0; }
+int cuDeviceGetCount(int *count) { CALL(1); return *count = 2, 0; }
+int cuDeviceGet(int *device, int ordinal) { CALL(1); return *device = ordinal, ordinal < 2 ? 0 : 101; }
+int cuDeviceTotalMem_v2(size_t *bytes, int device) { CALL(1); return *bytes = 85017624576ull, 0; }
 
 int cuDeviceGetName(char *name, int length, int device) {
+    CALL(1);
     snprintf(name, (size_t)length, "NVIDIA H100 80GB HBM3");
     return 0;
 }
 
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
+    CALL(1);
     switch (attribute) {
     case 75: return *value = 9, 0;   // compute capability, major
     case 76: return *value = 0, 0;   // and minor
@@ -127,61 +144,71 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
 }
 
 int cuDevicePrimaryCtxRetain(void **context, int device) {
+    CALL(1);
     if (fault("exclusive")) return 46;
     return *context = (void *)(intptr_t)(device + 1), retained[device + 1]++, 0;
 }
-int cuDevicePrimaryCtxRelease_v2(int device) { return retained[device + 1]--, 0; }
-int cuCtxSetCurrent(void *context) { return current = context, context ? 0 : 201; }
-int cuCtxEnablePeerAccess(void *context, unsigned flags) { return context != current ? 0 : 1; }
+int cuDevicePrimaryCtxRelease_v2(int device) { return BACK(1, (retained[device + 1]--, 0)); }
+int cuCtxSetCurrent(void *context) { CALL(1); return current = context, context ? 0 : 201; }
+int cuCtxEnablePeerAccess(void *context, unsigned flags) { CALL(1); return context != current ? 0 : 1; }
 
 static int needs_context(const char *call) { return fake_protocol(current != NULL, call) ? sticky() : 201; }
 
-int cuStreamCreate(void **stream, unsigned flags) { return *stream = fake_make('s'), needs_context("cuStreamCreate without a context"); }
-int cuStreamSynchronize(void *stream) { return fake_alive(stream, 's') ? sticky() : 400; }
-int cuStreamDestroy_v2(void *stream) { return fake_end(stream, 's') ? 0 : 400; }
+int cuStreamCreate(void **stream, unsigned flags) { CALL(1); return *stream = fake_make('s'), needs_context("cuStreamCreate without a context"); }
+int cuStreamSynchronize(void *stream) { CALL(1); return fake_alive(stream, 's') ? sticky() : 400; }
+int cuStreamDestroy_v2(void *stream) { return BACK(1, (fake_end(stream, 's') ? 0 : 400)); }
 static int captured = -1;
 #ifndef OLD
-int cuStreamBeginCapture_v2(void *stream, int mode) { return captured = 0, fake_alive(stream, 's') ? sticky() : 400; }
+int cuStreamBeginCapture_v2(void *stream, int mode) { CALL(1); return captured = 0, fake_alive(stream, 's') ? sticky() : 400; }
 int cuStreamEndCapture(void *stream, void **graph) {
-    int *nodes = fake_make('g');
-    *nodes = captured, captured = -1, *graph = nodes;
+    int nodes = captured; // it is over, whatever comes of it
+    captured = -1;
+    CALL(1);
+    int *made = fake_make('g');
+    *made = nodes, *graph = made;
     return fake_alive(stream, 's') ? 0 : 400;
 }
 int cuGraphInstantiateWithFlags(void **made, int *graph, unsigned long long flags) {
+    CALL(1);
     if (!fake_alive(graph, 'g')) return 400;
     int *nodes = fake_make('x');
     *nodes = *graph, *made = nodes;
     return 0;
 }
 int cuGraphLaunch(int *made, void *stream) {
+    CALL(1);
     if (!fake_alive(made, 'x') || !fake_alive(stream, 's')) return 400;
     return fake_clock += *made * 0.0012, sticky();
 }
-int cuGraphDestroy(void *graph) { return fake_end(graph, 'g') ? 0 : 400; }
-int cuGraphExecDestroy(void *made) { return fake_end(made, 'x') ? 0 : 400; }
+int cuGraphDestroy(void *graph) { return BACK(1, (fake_end(graph, 'g') ? 0 : 400)); }
+int cuGraphExecDestroy(void *made) { return BACK(1, (fake_end(made, 'x') ? 0 : 400)); }
 #endif
 
 // Time of the record, whether it was recorded, whether it was waited for.
-int cuEventCreate(double **event, unsigned flags) { return *event = fake_make('e'), needs_context("cuEventCreate without a context"); }
+int cuEventCreate(double **event, unsigned flags) { CALL(1); return *event = fake_make('e'), needs_context("cuEventCreate without a context"); }
 int cuEventRecord(double *event, void *stream) {
+    CALL(1);
     if (!fake_alive(event, 'e') || !fake_alive(stream, 's')) return 400;
     return event[0] = fake_clock, event[1] = 1, event[2] = 0, sticky();
 }
-int cuEventSynchronize(double *event) { return waits++, fake_alive(event, 'e') ? event[2] = 1, sticky() : 400; }
-int cuEventDestroy_v2(double *event) { return fake_end(event, 'e') ? 0 : 400; }
+int cuEventSynchronize(double *event) { CALL(1); return waits++, fake_alive(event, 'e') ? event[2] = 1, sticky() : 400; }
+int cuEventDestroy_v2(double *event) { return BACK(1, (fake_end(event, 'e') ? 0 : 400)); }
 int cuEventElapsedTime(float *milliseconds, double *begin, double *end) {
+    CALL(1);
     if (!fake_alive(begin, 'e') || !fake_alive(end, 'e')) return 400;
     fake_protocol(begin[1] && end[1] && end[2] && *begin <= *end, "a time between events that have not passed");
     return *milliseconds = (float)(*end - *begin), sticky();
 }
 
-// Addresses without memory behind them.
+// Memory of the host behind every address, of which the system gives a page once it is touched; gone when it is freed.
 int cuMemAlloc_v2(uint64_t *address, size_t bytes) {
+    CALL(1);
     if (fault("out-of-memory") && bytes > 64 << 20) return 2;
     int refused = needs_context("cuMemAlloc without a context");
     if (refused) return refused;
-    *address = next_address;
-    next_address += (bytes + 511) / 256 * 256;
+    void *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (pages == MAP_FAILED) return 2;
+    *address = (uint64_t)pages;
     memory[memories].at = *address, memory[memories].bytes = bytes, memory[memories].context = current, memory[memories++].is_alive = 1;
     return 0;
 }
@@ -189,25 +216,30 @@ int cuMemFree_v2(uint64_t address) {
     for (int i = 0; i < memories; i++)
         if (memory[i].at == address && memory[i].is_alive) {
             fake_protocol(retained[(intptr_t)memory[i].context] > 0, "memory is freed after its context");
-            return memory[i].is_alive = 0, 0;
+            return memory[i].is_alive = 0, BACK(1, munmap((void *)address, memory[i].bytes));
         }
     return fake_protocol(0, "memory is freed that is not alive"), 1;
 }
 int cuMemHostAlloc(void **memory, size_t bytes, unsigned flags) {
+    CALL(1);
     int refused = needs_context("cuMemHostAlloc without a context");
     return refused ? refused : (*memory = malloc(bytes), pinned++, *memory ? 0 : 2);
 }
-int cuMemFreeHost(void *memory) { return pinned--, free(memory), 0; }
-// Host memory is read and written, so that a sanitizer sees both ends.
-int cuMemcpyHtoDAsync_v2(uint64_t to, unsigned char *from, size_t bytes, void *stream) {
-    if (!fake_memory(to, bytes, 1, "a copy to the device") || !fake_alive(stream, 's')) return 1;
-    volatile unsigned char seen = from[0] + from[bytes - 1];
-    return fake_clock += 0.01 + bytes / 5e7 + 0 * seen, sticky();
+int cuMemFreeHost(void *memory) { return BACK(1, (pinned--, free(memory), 0)); }
+// The first and the last page are moved: a sanitizer sees both ends, and gigabytes take no time.
+static void move(void *to, const void *from, size_t bytes) {
+    size_t page = bytes < 4096 ? bytes : 4096;
+    memmove(to, from, page), memmove((char *)to + bytes - page, (const char *)from + bytes - page, page);
 }
-int cuMemcpyDtoHAsync_v2(unsigned char *to, uint64_t from, size_t bytes, void *stream) {
+int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *stream) {
+    CALL(1);
+    if (!fake_memory(to, bytes, 1, "a copy to the device") || !fake_alive(stream, 's')) return 1;
+    return move((void *)to, from, bytes), fake_clock += 0.01 + bytes / 5e7, sticky();
+}
+int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, void *stream) {
+    CALL(1);
     if (!fake_memory(from, bytes, 1, "a copy to the host") || !fake_alive(stream, 's')) return 1;
-    to[0] = to[bytes - 1] = 7;
-    return fake_clock += 0.01 + bytes / 5e7, sticky();
+    return move(to, (void *)from, bytes), fake_clock += 0.01 + bytes / 5e7, sticky();
 }
 static void *context_of(uint64_t address) {
     for (int i = 0; i < memories; i++)
@@ -215,15 +247,18 @@ static void *context_of(uint64_t address) {
     return NULL;
 }
 int cuMemcpyPeerAsync(uint64_t to, void *there, uint64_t from, void *here, size_t bytes, void *stream) {
+    CALL(1);
     if (!fake_memory(to, bytes, 1, "a copy to a peer") || !fake_memory(from, bytes, 1, "a copy from a peer")) return 1;
     fake_protocol(context_of(to) == there && context_of(from) == here, "a peer copy names other contexts than those of its memory");
+    move((void *)to, (void *)from, bytes);
     return fake_clock += 0.01 + bytes / 3e8, there != here ? sticky() : 1;
 }
 
 int cuModuleLoadData(void **module, const char *image) {
+    CALL(1);
     return *module = fake_make('m'), memcmp(image, "\x7f" "ELF", 4) ? 200 : needs_context("cuModuleLoadData without a context");
 }
-int cuModuleUnload(void *module) { return fake_end(module, 'm') ? 0 : 400; }
+int cuModuleUnload(void *module) { return BACK(1, (fake_end(module, 'm') ? 0 : 400)); }
 
 // Kernels of src/calibration/cuda/kernels, and how many of their first parameters are addresses.
 static const struct {
@@ -245,6 +280,7 @@ static void check_arguments(const char *name, void **arguments) {
     fake_protocol(0, name);
 }
 int cuModuleGetFunction(struct function **function, void *module, const char *name) {
+    CALL(1);
     *function = malloc(sizeof **function);
     snprintf((*function)->name, sizeof (*function)->name, "%s", name);
     return 0;
@@ -252,6 +288,7 @@ int cuModuleGetFunction(struct function **function, void *module, const char *na
 
 int cuLaunchKernel(struct function *function, unsigned x, unsigned y, unsigned z, unsigned a, unsigned b, unsigned c, unsigned shared,
                    void *stream, void **arguments, void **extra) {
+    CALL(1);
     if (x == 0 || a != 256 || !fake_alive(stream, 's')) return 1;
     int refused = needs_context("cuLaunchKernel without a context");
     if (refused) return refused;
@@ -268,18 +305,20 @@ int cuLaunchKernel(struct function *function, unsigned x, unsigned y, unsigned z
 #endif
 
 #ifdef COMPILER
-int nvrtcVersion(int *major, int *minor) { return *major = 12, *minor = 9, 0; }
+int nvrtcVersion(int *major, int *minor) { CALL(11); return *major = 12, *minor = 9, 0; }
 int nvrtcCreateProgram(void **program, const char *source, const char *name, int count, void *headers, void *names) {
+    CALL(11);
     return *program = malloc(1), strstr(source, "__global__") ? 0 : 6;
 }
 int nvrtcCompileProgram(void *program, int count, const char **options) {
+    CALL(11);
     return count > 0 && !strcmp(options[0], "--gpu-architecture=sm_90") ? 0 : 5;
 }
-int nvrtcGetCUBINSize(void *program, size_t *bytes) { return *bytes = 4, 0; }
-int nvrtcGetCUBIN(void *program, char *code) { return memcpy(code, "\x7f" "ELF", 4), 0; }
-int nvrtcGetProgramLogSize(void *program, size_t *bytes) { return *bytes = 1, 0; }
-int nvrtcGetProgramLog(void *program, char *log) { return *log = 0, 0; }
-int nvrtcDestroyProgram(void **program) { return free(*program), 0; }
+int nvrtcGetCUBINSize(void *program, size_t *bytes) { CALL(11); return *bytes = 4, 0; }
+int nvrtcGetCUBIN(void *program, char *code) { CALL(11); return memcpy(code, "\x7f" "ELF", 4), 0; }
+int nvrtcGetProgramLogSize(void *program, size_t *bytes) { CALL(11); return *bytes = 1, 0; }
+int nvrtcGetProgramLog(void *program, char *log) { CALL(11); return *log = 0, 0; }
+int nvrtcDestroyProgram(void **program) { return BACK(11, (free(*program), 0)); }
 #endif
 
 #ifdef PRODUCTS
@@ -288,37 +327,42 @@ struct layout {
     int batch, type;
 };
 struct description {
-    int transposed[2];
+    int transposed[2], compute;
 };
 
 size_t cublasLtGetVersion(void) { return 120405; }
 int cublasLtCreate(void **handle) {
+    CALL(14);
     const char *asked = getenv("FAKE_CUDA_FAULT");
     if (asked && !strcmp(asked, "cublas")) return 1; // not initialised
     return *handle = fake_make('b'), 0;
 }
-int cublasLtDestroy(void *handle) { return fake_end(handle, 'b') ? 0 : 7; }
+int cublasLtDestroy(void *handle) { return BACK(14, (fake_end(handle, 'b') ? 0 : 7)); }
 int cublasLtMatrixLayoutCreate(struct layout **layout, int type, uint64_t rows, uint64_t columns, int64_t leading) {
+    CALL(14);
     *layout = fake_make('l');
     **layout = (struct layout){rows, columns, 1, type};
     return leading >= (int64_t)rows ? 0 : 7;
 }
 int cublasLtMatrixLayoutSetAttribute(struct layout *layout, int attribute, const void *value, size_t bytes) {
+    CALL(14);
     if (attribute == 5) layout->batch = *(const int *)value; // batch count
     return attribute == 5 || attribute == 6 ? 0 : 7;
 }
-int cublasLtMatrixLayoutDestroy(void *layout) { return fake_end(layout, 'l') ? 0 : 7; }
-int cublasLtMatmulDescCreate(void **description, int compute, int scale) {
-    return *description = fake_make('d'), 0;
+int cublasLtMatrixLayoutDestroy(void *layout) { return BACK(14, (fake_end(layout, 'l') ? 0 : 7)); }
+int cublasLtMatmulDescCreate(struct description **description, int compute, int scale) {
+    CALL(14);
+    return *description = fake_make('d'), (*description)->compute = compute, 0;
 }
 int cublasLtMatmulDescSetAttribute(struct description *description, int attribute, const void *value, size_t bytes) {
+    CALL(14);
     if (attribute != 3 && attribute != 4) return 7;
     return description->transposed[attribute - 3] = *(const int *)value, bytes == 4 ? 0 : 7;
 }
-int cublasLtMatmulDescDestroy(void *description) { return fake_end(description, 'd') ? 0 : 7; }
-int cublasLtMatmulPreferenceCreate(void **preference) { return *preference = fake_make('p'), 0; }
-int cublasLtMatmulPreferenceSetAttribute(void *preference, int attribute, const void *value, size_t bytes) { return 0; }
-int cublasLtMatmulPreferenceDestroy(void *preference) { return fake_end(preference, 'p') ? 0 : 7; }
+int cublasLtMatmulDescDestroy(void *description) { return BACK(14, (fake_end(description, 'd') ? 0 : 7)); }
+int cublasLtMatmulPreferenceCreate(void **preference) { CALL(14); return *preference = fake_make('p'), 0; }
+int cublasLtMatmulPreferenceSetAttribute(void *preference, int attribute, const void *value, size_t bytes) { CALL(14); return 0; }
+int cublasLtMatmulPreferenceDestroy(void *preference) { return BACK(14, (fake_end(preference, 'p') ? 0 : 7)); }
 
 // The three sizes have to meet: D (n x m) = A (n x k) B (k x m).
 static int sizes_meet(struct description *d, struct layout *a, struct layout *b, struct layout *out) {
@@ -336,6 +380,7 @@ struct heuristic {
 };
 int cublasLtMatmulAlgoGetHeuristic(void *handle, struct description *d, struct layout *a, struct layout *b, struct layout *c,
                                    struct layout *out, void *preference, int wanted, struct heuristic *found, int *count) {
+    CALL(14);
     memset(found, 0, sizeof *found);
     return *count = 1, sizes_meet(d, a, b, out) ? 0 : 7;
 }
@@ -347,12 +392,17 @@ static void held(const void *at, struct layout *matrix, const char *what) {
 int cublasLtMatmul(void *handle, struct description *d, const float *alpha, const void *at, struct layout *a, const void *bt,
                    struct layout *b, const float *beta, const void *ct, struct layout *c, void *dt, struct layout *out,
                    const void *algorithm, void *workspace, size_t bytes, void *stream) {
+    CALL(14);
     if (*alpha != 1.0f || *beta != 0.0f || !at || !bt || !dt || !stream || !sizes_meet(d, a, b, out)) return 7;
     if (!fake_alive(handle, 'b') || !fake_alive(d, 'd') || !fake_alive(stream, 's')) return 7;
     held(at, a, "the first matrix"), held(bt, b, "the second matrix"), held(dt, out, "the result");
     fake_protocol(bytes == 0 || fake_memory((uint64_t)workspace, bytes, 256, "the workspace"), "a workspace without memory");
     double k = (double)a->rows * (double)a->columns / (double)out->rows;
-    fake_clock += 0.0025 + 2.0 * out->batch * (double)out->rows * (double)out->columns * k / 6.5e11;
+    const char *asked = getenv("FAKE_CUDA_FAULT");
+    // Operations a millisecond: in fp32 (CUBLAS_COMPUTE_32F of fp32 numbers), in tf32 (77), in 16 and 8 bits.
+    double rate = a->type ? 6.5e11 : d->compute == 77 ? 3.3e11 : 4.5e10;
+    if (asked && !strcmp(asked, "fast")) rate *= 10;
+    fake_clock += 0.0025 + 2.0 * out->batch * (double)out->rows * (double)out->columns * k / rate;
     return 0;
 }
 #endif
@@ -360,16 +410,18 @@ int cublasLtMatmul(void *handle, struct description *d, const float *alpha, cons
 #ifdef COLLECTIVES
 static int in_group = 0, asked = 0;
 int ncclCommInitAll(void **communicators, int count, const int *devices) {
+    CALL(3);
     for (int i = 0; i < count; i++) communicators[i] = fake_make('n');
     return count == 2 && devices[1] == 1 ? 0 : 4;
 }
-int ncclCommDestroy(void *communicator) { return fake_end(communicator, 'n') ? 0 : 4; }
-int ncclGroupStart(void) { return in_group = 1, asked = 0, 0; }
+int ncclCommDestroy(void *communicator) { return BACK(3, (fake_end(communicator, 'n') ? 0 : 4)); }
+int ncclGroupStart(void) { CALL(3); return in_group = 1, asked = 0, 0; }
 int ncclAllReduce(const void *from, void *to, size_t count, int type, int operation, void *communicator, void *stream) {
+    CALL(3);
     if (!in_group || type != 9 || operation != 0 || !fake_alive(stream, 's') || !fake_alive(communicator, 'n')) return 4;
     fake_memory((uint64_t)from, count * 2, 256, "the sent"), fake_memory((uint64_t)to, count * 2, 256, "the received");
     if (asked++ == 0) fake_clock += 0.02 + (double)count * 2.0 / 3e8;
     return 0;
 }
-int ncclGroupEnd(void) { return in_group = 0, asked == 2 ? 0 : 5; }
+int ncclGroupEnd(void) { CALL(3); return in_group = 0, asked == 2 ? 0 : 5; }
 #endif

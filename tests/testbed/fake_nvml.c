@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 struct field_value {
     unsigned field, scope;
@@ -32,9 +33,8 @@ int nvmlInit_v2(void) {
 int nvmlShutdown(void) { return 0; }
 int nvmlDeviceGetCount_v2(unsigned *count) { return *count = is("no-device") ? 0 : 1, 0; }
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) {
-    static int asked;
-    // NVML_ERROR_GPU_IS_LOST, from the third look on.
-    if (is("lost") && ++asked > 3) return 15;
+    // NVML_ERROR_GPU_IS_LOST, once this file is there.
+    if (is("lost") && !access(getenv("FAKE_NVML_GONE"), F_OK)) return 15;
     return *device = (void *)&nvmlShutdown, index == 0 ? 0 : 2;
 }
 // Shares are in percent; a driver has been seen to say more.

@@ -96,8 +96,11 @@ fn bytes(
     let mut length = 0;
     // SAFETY: `program` is alive, `length` is of this frame.
     let sized = unsafe { size(program, &raw mut length) };
+    if sized != SUCCESS {
+        return Err(format!("NVRTC gave {sized}"));
+    }
     let mut bytes = vec![0_u8; length];
     // SAFETY: the library writes the `length` bytes that it asked for.
     let written = unsafe { read(program, bytes.as_mut_ptr().cast()) };
-    if (sized, written) == (SUCCESS, SUCCESS) { Ok(bytes) } else { Err(format!("NVRTC gave {sized} and {written}")) }
+    if written == SUCCESS { Ok(bytes) } else { Err(format!("NVRTC gave {written}")) }
 }

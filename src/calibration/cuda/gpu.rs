@@ -313,9 +313,9 @@ impl CudaDevice {
             stream::begin_capture(stream, mode).map_err(refused("cuStreamBeginCapture"))?;
             let launched = (0..GRAPH_NODES).try_for_each(|_| Kernels::launch(&self.session, function, 1, &mut []));
             let captured = stream::end_capture(stream).map_err(refused("cuStreamEndCapture"))?;
-            launched?;
-            let whole =
-                graph::instantiate(captured, CUgraphInstantiate_flags(0)).map_err(refused("cuGraphInstantiate"));
+            let whole = launched.and_then(|()| {
+                graph::instantiate(captured, CUgraphInstantiate_flags(0)).map_err(refused("cuGraphInstantiate"))
+            });
             let _ = graph::destroy(captured);
             whole.map(Graph)
         }

@@ -38,13 +38,15 @@ impl Argument {
 impl Kernels {
     /// Compiles for the GPU of the current context.
     pub fn new(compiler: &Compiler, capability: (u32, u32)) -> Result<Self, Waived> {
-        let mut modules = Vec::new();
+        // A module that was loaded goes with it where the next one is refused.
+        let mut kernels = Self { modules: Vec::new() };
         for (_, source) in SOURCES {
             let code = compiler.compile(source, capability).map_err(Waived)?;
             // SAFETY: `code` is a whole image that the driver copies.
-            modules.push(unsafe { module::load_data(code.as_ptr().cast()) }.map_err(refused("cuModuleLoadData"))?);
+            let loaded = unsafe { module::load_data(code.as_ptr().cast()) };
+            kernels.modules.push(loaded.map_err(refused("cuModuleLoadData"))?);
         }
-        Ok(Self { modules })
+        Ok(kernels)
     }
 
     pub fn function(&self, name: &str) -> Result<CUfunction, Waived> {

@@ -29,8 +29,8 @@ pub struct Products {
 
 impl Products {
     pub fn new() -> Result<Self, Waived> {
-        let handle = result::create_handle().map_err(refused("cublasLtCreate"))?;
-        Ok(Self { handle, workspace: Memory::new(WORKSPACE_BYTES)? })
+        let workspace = Memory::new(WORKSPACE_BYTES)?;
+        Ok(Self { handle: result::create_handle().map_err(refused("cublasLtCreate"))?, workspace })
     }
 }
 
@@ -56,9 +56,28 @@ pub struct Shape {
 /// cuBLASLt counts columns first, so the product is computed as its transpose: D^T (n x m) = A (n x k) B (k x m), where A is
 /// the second operand and B the first one.
 pub struct Product {
-    description: cublasLtMatmulDesc_t,
-    layouts: [cublasLtMatrixLayout_t; 3],
+    description: Description,
+    layouts: [Layout; 3],
     algorithm: cublasLtMatmulHeuristicResult_t,
+}
+
+/// Given back with the value, also where a later step of planning is refused.
+struct Description(cublasLtMatmulDesc_t);
+
+impl Drop for Description {
+    fn drop(&mut self) {
+        // SAFETY: made for this value, used no more. A failure has nobody to tell.
+        let _ = unsafe { result::destroy_matmul_desc(self.0) };
+    }
+}
+
+struct Layout(cublasLtMatrixLayout_t);
+
+impl Drop for Layout {
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        let _ = unsafe { result::destroy_matrix_layout(self.0) };
+    }
 }
 
 impl Product {
@@ -67,6 +86,7 @@ impl Product {
         let (second_is_transposed, first_is_transposed) = transposed(shape);
         let Shape { m, n, k, .. } = shape;
         let description = result::create_matmul_desc(compute, cudaDataType::CUDA_R_32F)
+            .map(Description)
             .map_err(refused("cublasLtMatmulDescCreate"))?;
         let sizes = [
             if second_is_transposed { (k, n) } else { (n, k) },
@@ -75,15 +95,17 @@ impl Product {
         ];
         let layout = |(rows, columns): (u64, u64), kind| {
             let made = result::create_matrix_layout(kind, rows, columns, rows as i64)
+                .map(Layout)
                 .map_err(refused("cublasLtMatrixLayoutCreate"))?;
-            batch(made, shape.batch, rows * columns)?;
+            batch(made.0, shape.batch, rows * columns)?;
             Ok::<_, Waived>(made)
         };
         let layouts = [layout(sizes[0], inputs)?, layout(sizes[1], inputs)?, layout(sizes[2], output)?];
         let attributes = cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_TRANSA;
-        transpose(description, attributes, second_is_transposed)?;
-        transpose(description, cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_TRANSB, first_is_transposed)?;
-        let algorithm = pick(products, description, layouts)?;
+        transpose(description.0, attributes, second_is_transposed)?;
+        transpose(description.0, cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_TRANSB, first_is_transposed)?;
+        let [a, b, d] = &layouts;
+        let algorithm = pick(products, description.0, [a.0, b.0, d.0])?;
         Ok(Self { description, layouts, algorithm })
     }
 
@@ -103,17 +125,17 @@ impl Product {
         let launched = unsafe {
             result::matmul(
                 products.handle,
-                self.description,
+                self.description.0,
                 (&raw const one).cast(),
                 (&raw const zero).cast(),
                 at(second),
-                self.layouts[0],
+                self.layouts[0].0,
                 at(first),
-                self.layouts[1],
+                self.layouts[1].0,
                 at(out),
-                self.layouts[2],
+                self.layouts[2].0,
                 out as *mut c_void,
-                self.layouts[2],
+                self.layouts[2].0,
                 &raw const self.algorithm.algo,
                 products.workspace.at as *mut c_void,
                 WORKSPACE_BYTES as usize,
@@ -121,18 +143,6 @@ impl Product {
             )
         };
         launched.map_err(refused("cublasLtMatmul"))
-    }
-}
-
-impl Drop for Product {
-    fn drop(&mut self) {
-        // SAFETY: all were made by `new` and are used no more; failures have nobody to tell.
-        unsafe {
-            let _ = result::destroy_matmul_desc(self.description);
-            for layout in self.layouts {
-                let _ = result::destroy_matrix_layout(layout);
-            }
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! `Session`: one GPU's context, stream, clock and memory, given back when it ends.
 
 use std::ffi::c_uint;
+use std::ptr::null_mut;
 
 use cudarc::driver::result::{self, ctx, device, event, primary_ctx, stream};
 use cudarc::driver::sys::{
@@ -68,25 +69,23 @@ pub struct Session {
 impl Session {
     /// The driver is present and initialised. `ordinal` counts the GPUs that it lists.
     pub fn open(ordinal: i32) -> Result<Self, Waived> {
+        let elapsed = elapsed_time()?;
         let device = device::get(ordinal).map_err(refused("cuDeviceGet"))?;
-        // SAFETY: `device` is a device of the driver; the context is released in `drop`.
-        let context = unsafe { primary_ctx::retain(device) }.map_err(refused("cuDevicePrimaryCtxRetain"))?;
-        // SAFETY: the context was retained above.
-        unsafe { ctx::set_current(context) }.map_err(refused("cuCtxSetCurrent"))?;
-        let stream = stream::create(stream::StreamKind::NonBlocking).map_err(refused("cuStreamCreate"))?;
-        let event = || event::create(CUevent_flags::CU_EVENT_DEFAULT).map_err(refused("cuEventCreate"));
         // SAFETY: `device` is a device of the driver.
         let count =
             unsafe { device::get_attribute(device, CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) };
-        Ok(Self {
-            device,
-            context,
-            stream,
-            begin: event()?,
-            end: event()?,
-            elapsed: elapsed_time()?,
-            multiprocessors: count.map_err(refused("cuDeviceGetAttribute"))?.unsigned_abs(),
-        })
+        let multiprocessors = count.map_err(refused("cuDeviceGetAttribute"))?.unsigned_abs();
+        // SAFETY: `device` is a device of the driver; the context is released in `drop`.
+        let context = unsafe { primary_ctx::retain(device) }.map_err(refused("cuDevicePrimaryCtxRetain"))?;
+        // From here on `drop` gives back what was made, also where the next call is refused.
+        let (stream, begin, end) = (null_mut(), null_mut(), null_mut());
+        let mut session = Self { device, context, stream, begin, end, elapsed, multiprocessors };
+        session.enter()?;
+        session.stream = stream::create(stream::StreamKind::NonBlocking).map_err(refused("cuStreamCreate"))?;
+        let event = || event::create(CUevent_flags::CU_EVENT_DEFAULT).map_err(refused("cuEventCreate"));
+        session.begin = event()?;
+        session.end = event()?;
+        Ok(session)
     }
 
     /// Calls of this session go to its GPU from now on.
@@ -137,11 +136,14 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // SAFETY: all four were made by `open` and are used no more; failures at the end have nobody to tell.
+        // SAFETY: all were made by `open` and are used no more; failures at the end have nobody to tell.
         unsafe {
-            let _ = event::destroy(self.begin);
-            let _ = event::destroy(self.end);
-            let _ = stream::destroy(self.stream);
+            for made in [self.begin, self.end].into_iter().filter(|made| !made.is_null()) {
+                let _ = event::destroy(made);
+            }
+            if !self.stream.is_null() {
+                let _ = stream::destroy(self.stream);
+            }
             let _ = primary_ctx::release(self.device);
         }
     }

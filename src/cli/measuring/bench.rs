@@ -18,7 +18,7 @@ use gpuplan_calibration::device::Device;
 use gpuplan_calibration::file::{self, MeasuredWorkload};
 use gpuplan_calibration::statistics::six_figures;
 use gpuplan_calibration::suite::{self, Shapes};
-use gpuplan_calibration::{Calibration, SimulatedDevice, Suite, host, local_gpus, match_catalog};
+use gpuplan_calibration::{Calibration, SimulatedDevice, Suite, host, local_gpus, match_catalog, plausible};
 use gpuplan_estimate::measured::{measured_gpu, roof};
 use gpuplan_estimate::{Machine, Setting, Subject};
 use gpuplan_hardware::{GpuId, Hardware};
@@ -87,11 +87,14 @@ pub fn run(arguments: &BenchArguments, session: &Session) -> Result<Exit, Diagno
     }
     let benchmarks = suite.benchmarks(shapes.as_ref(), target.device.facts());
     let bar = bar(&session.printer);
-    let outcome = suite::run(&suite, benchmarks, &mut *target.device, &mut |share, what| {
+    let mut outcome = suite::run(&suite, benchmarks, &mut *target.device, &mut |share, what| {
         bar.set_position((share * 1000.0) as u64);
         bar.set_message(what.to_owned());
     });
     bar.finish_and_clear();
+    if let Some(id) = target.gpu {
+        plausible::leave_out(&mut outcome, hardware.gpu(id));
+    }
     if let Some(first) = outcome.waived.first().filter(|_| outcome.sampled.is_empty()) {
         // An empty calibration would take the place of a good one.
         let message = format!("nothing could be measured, and nothing is kept: {}", first.reason);

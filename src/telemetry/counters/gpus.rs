@@ -1,7 +1,9 @@
-//! `GpuCounters`: NVML where this build has it, else one long-lived `nvidia-smi`.
+//! `GpuCounters`: NVML where this build has it, else one long-lived `nvidia-smi`; of AMD's GPUs what the kernel tells.
 
+use std::path::Path;
 use std::time::Duration;
 
+use crate::counters::amd::{AmdCounters, CARDS};
 #[cfg(feature = "cuda")]
 use crate::counters::nvml::NvmlCounters;
 use crate::counters::smi::Smi;
@@ -14,6 +16,7 @@ pub enum GpuCounters {
     #[cfg(feature = "cuda")]
     Nvml(NvmlCounters),
     Smi(Smi),
+    Amd(AmdCounters),
 }
 
 impl GpuCounters {
@@ -28,7 +31,14 @@ impl GpuCounters {
         };
         #[cfg(not(feature = "cuda"))]
         let refused = "";
-        Smi::start(program, interval, asks_for_links).map(Self::Smi).map_err(|why| format!("{refused}{why}"))
+        let refused = match Smi::start(program, interval, asks_for_links) {
+            Ok(smi) => return Ok(Self::Smi(smi)),
+            Err(why) => format!("{refused}{why}"),
+        };
+        if program != NVIDIA_SMI {
+            return Err(refused);
+        }
+        AmdCounters::start(Path::new(CARDS)).map(Self::Amd).map_err(|why| format!("{refused}; {why}"))
     }
 
     /// What each GPU last said.
@@ -37,6 +47,7 @@ impl GpuCounters {
             #[cfg(feature = "cuda")]
             Self::Nvml(counters) => counters.latest(),
             Self::Smi(smi) => smi.latest(),
+            Self::Amd(counters) => counters.latest(),
         }
     }
 
@@ -46,6 +57,7 @@ impl GpuCounters {
             #[cfg(feature = "cuda")]
             Self::Nvml(_) => true,
             Self::Smi(smi) => smi.is_running(),
+            Self::Amd(_) => true,
         }
     }
 }

@@ -6,10 +6,12 @@ use std::io::BufRead;
 use serde::Deserialize;
 
 use crate::profile::{MOST_GPUS, ProfiledGpu};
+use crate::trace::classes::is_xla_operator;
 use crate::trace::event::{Event, product};
 use crate::trace::scan::{Scan, TraceError};
 use crate::trace::shapes::Shapes;
 use crate::trace::tally::{Counted, Tally, Work};
+use crate::trace::unseen::Unseen;
 
 /// What PyTorch marks a step of an optimizer with, `Optimizer.step#AdamW.step` (`torch/optim/optimizer.py`).
 const OPTIMIZER: &str = "Optimizer.step#";
@@ -68,6 +70,7 @@ struct TraceReader {
     notes: Vec<String>,
     /// Kineto gives each event a category; the others do not.
     is_kineto: bool,
+    unseen: Unseen,
     /// Lines that TensorFlow and JAX draw: a device by process, and what kind of line by process and thread.
     device_of: BTreeMap<i64, i64>,
     lines: BTreeMap<(i64, i64), EventLine>,
@@ -155,6 +158,7 @@ impl TraceReader {
         let (Some(start), Some(length)) = (event.ts.nanos(), event.dur.nanos()) else { return Ok(()) };
         let end = start.saturating_add(length);
         if event.cat.is_empty() {
+            self.unseen.uncategorised(event.pid, json);
             self.xla_event(&event, start, end);
         } else {
             self.kineto_event(&event, json, start, end);
@@ -179,7 +183,9 @@ impl TraceReader {
                     bytes: event.args.bytes.0.unwrap_or(0.0),
                 });
             }
-            "cuda_runtime" | "cuda_driver" | "Runtime" | "hip_runtime" => {
+            // `cuda_runtime`, `hip_runtime`, `xpu_driver`, ...; early versions of Kineto wrote `Runtime`.
+            calls if calls.ends_with("_runtime") || calls.ends_with("_driver") || calls == "Runtime" => {
+                self.unseen.calls += 1;
                 if event.name.contains("Synchronize") {
                     self.tally.synchronisation(end - start);
                 }
@@ -270,8 +276,10 @@ impl TraceReader {
                 let device = self.device_of.get(&process).copied().unwrap_or(process);
                 self.tally.device_step(device, "the device's steps", &event.name, start, end);
             }
-            Some(EventLine::HostOperators) => self.tally.host.add(thread.unsigned_abs(), &event.name, start, end),
-            None => {}
+            Some(EventLine::HostOperators) if is_xla_operator(&event.name) => {
+                self.tally.host.add(thread.unsigned_abs(), &event.name, start, end);
+            }
+            Some(EventLine::HostOperators) | None => {}
         }
     }
 
@@ -282,13 +290,13 @@ impl TraceReader {
         if self.events == 0 {
             return Err(scan.error("the trace has no events"));
         }
-        let events = self.events;
         let mut counted =
             self.tally.finish(if self.is_kineto { "PyTorch profiler" } else { "TensorFlow or JAX profiler" });
         if counted.operators.classes.is_empty() && counted.step.is_none() {
-            return Err(scan.error(format!(
-                "none of its {events} events is an operator, a kernel or a step as the profilers of PyTorch, TensorFlow and JAX write them"
-            )));
+            return Err(scan.error(self.unseen.why_nothing(self.events)));
+        }
+        if counted.operators.devices == 0 {
+            counted.notes.extend(self.unseen.device(!self.devices.is_empty()));
         }
         counted.notes.extend(self.notes);
         let used = counted.operators.devices.max(1);

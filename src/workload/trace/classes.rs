@@ -167,6 +167,11 @@ pub fn class(name: &str) -> OperatorClass {
     }
 }
 
+/// Whether an operator of XLA may be called so, such as `dot.14`; beside them stand calls of its runtime (`ThunkExecutor::Execute (wait for completion)`).
+pub fn is_xla_operator(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
+}
+
 /// Which unit multiplied.
 pub fn unit(name: &str) -> Unit {
     let name = name.to_ascii_lowercase();
@@ -274,6 +279,23 @@ mod tests {
         ] {
             assert_eq!(class(name), wanted, "{name}");
         }
+    }
+
+    /// Names of a trace of JAX 0.4.38.
+    #[test]
+    fn calls_of_xla_s_runtime_are_no_operators() {
+        assert!(
+            ["dot.14", "multiply_subtract_fusion.1", "tanh.15", "all-reduce-start"]
+                .iter()
+                .all(|name| is_xla_operator(name))
+        );
+        let calls = [
+            "ThunkExecutor::Execute",
+            "ThunkExecutor::Execute (wait for completion)",
+            "ThreadpoolListener::StartRegion",
+            "",
+        ];
+        assert!(!calls.iter().any(|name| is_xla_operator(name)));
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod scan;
 mod shapes;
 mod tally;
 mod timeline;
+mod unseen;
 mod xplane;
 
 use std::io::{BufRead, BufReader, Read};

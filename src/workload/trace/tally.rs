@@ -253,7 +253,9 @@ impl Tally {
     fn figures(self, format: &str, totals: &[Totals], work: &[f64], host_span: Option<(i64, i64)>) -> Operators {
         let devices = totals.len().max(1) as f64;
         let seconds = |nanos: i64| nanos as f64 * NANOS / devices;
-        let sum = |of: fn(&Totals) -> i64| totals.iter().map(|device| seconds(of(device))).sum::<f64>();
+        // Nothing adds up to -0.0, which JSON would show.
+        let sum =
+            |of: fn(&Totals) -> i64| totals.iter().map(|device| seconds(of(device))).fold(0.0, |sum, each| sum + each);
         let (span_seconds, busy_seconds) = match host_span {
             Some((span, busy)) => (seconds(span), seconds(busy)),
             None => (sum(Totals::span), sum(|device| device.busy)),
@@ -334,5 +336,15 @@ mod tests {
         assert_eq!(found.top[0].name, "ampere_bf16_s16816gemm_bf16");
         assert_eq!(counted.step.unwrap().count, 1);
         assert!(counted.notes.is_empty());
+    }
+
+    #[test]
+    fn without_a_device_nothing_is_a_plain_zero() {
+        let mut tally = Tally::default();
+        tally.host.add(1, "aten::mm", 0, 10);
+        let found = tally.finish("test").operators;
+        for seconds in [found.host_bound_seconds, found.exposed_communication_seconds] {
+            assert!(seconds == 0.0 && seconds.is_sign_positive());
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 
 use crate::trace::chrome::ChromeTrace;
+use crate::trace::classes::is_xla_operator;
 use crate::trace::protobuf::{Part, Value};
 use crate::trace::scan::TraceError;
 use crate::trace::tally::{Tally, Work};
@@ -139,7 +140,9 @@ impl<'a> Plane<'a> {
                         tally.input_wait(end.saturating_sub(start));
                     }
                     if name.starts_with("tf_XLA") {
-                        tally.host.add(thread, event.name, start, end);
+                        if is_xla_operator(event.name) {
+                            tally.host.add(thread, event.name, start, end);
+                        }
                     } else if let Some(kind) = tensorflow_operator(event.name).filter(|_| !name.starts_with("tf_data"))
                     {
                         tally.host.add(thread, kind, start, end);
