@@ -8,9 +8,9 @@ use gpuplan_workload::assumption::JobAssumption;
 use gpuplan_workload::file::{ModelSection, WorkloadFile};
 
 /// Words by which programs of preference and reinforcement learning call themselves; those of `recipe::OBJECTIVES` are planned.
-const REINFORCEMENTS: [&str; 17] = [
+const REINFORCEMENTS: [&str; 20] = [
     "dpo", "ipo", "simpo", "grpo", "ppo", "kto", "orpo", "cpo", "rloo", "rlhf", "reward", "rl", "rm", "dapo", "gspo",
-    "rlvr", "prm",
+    "rlvr", "prm", "mapo", "npo", "rrhf",
 ];
 
 /// Words of keys and programs that learn from the answers of another model.
@@ -173,7 +173,8 @@ pub fn kind_of_work(entries: &[Entry], asked: &mut JobRequest) {
         entries.iter().filter(|entry| asked.unread.iter().any(|one| one.key == entry.shown)).collect();
     for entry in unread {
         let mut words = entry.key.split(['_', '.']).filter(|word| !word.is_empty());
-        let first = words.clone().next();
+        // `--dpo_beta 0.1`, `--beta_dpo 5000`: Diffusion-DPO has it behind.
+        let method = words.clone().find(|word| word.len() > 2 && *word != "reward" && REINFORCEMENTS.contains(word));
         // `torchtune.rlhf.loss.DPOLoss` is a class.
         let value = entry.value.as_deref().unwrap_or_default().to_ascii_lowercase();
         let value = value.rsplit('.').next().unwrap_or_default().trim_end_matches("loss").to_owned();
@@ -184,7 +185,7 @@ pub fn kind_of_work(entries: &[Entry], asked: &mut JobRequest) {
         }
         let is_zero = entry.value.as_deref().is_some_and(|text| text.parse::<f64>() == Ok(0.0));
         let is_on = entry.switch() != Some(false) && !is_zero;
-        let of_key = first.filter(|word| word.len() > 2 && *word != "reward" && is_on);
+        let of_key = method.filter(|_| is_on);
         let named = [is_kind.then_some(value.as_str()), of_key].into_iter().flatten();
         // What looked like generation before its method was stated is that method.
         let is_generation =
@@ -236,8 +237,10 @@ pub fn teacher_of_program(name: &str, asked: &mut JobRequest) {
 
 /// Some programs say by their name what they do.
 pub fn name_of_program(name: &str, asked: &mut JobRequest) {
-    // Of `safe_rlhf.finetune` the package says nothing.
-    let own = if name.strip_suffix(".py").is_some() { name } else { name.rsplit('.').next().unwrap_or(name) };
+    // Of `safe_rlhf.finetune` the package says nothing; of `grpo_trainer.cli` the module says nothing.
+    let module = ["cli", "main", "__main__"].iter().find_map(|end| name.strip_suffix(end)?.strip_suffix('.'));
+    let module = module.unwrap_or(name);
+    let own = if name.strip_suffix(".py").is_some() { name } else { module.rsplit('.').next().unwrap_or(module) };
     let lower = own.to_ascii_lowercase();
     let mut parts = lower.split(|letter: char| !letter.is_ascii_alphanumeric());
     let is_pretraining = !lower.contains("tun") && parts.any(|word| matches!(word, "pretrain" | "pretraining"));

@@ -4,13 +4,13 @@ use serde_json::Value;
 
 use super::entry::Entry;
 use super::programs::{
-    ACCELERATE, ANY, AXOLOTL, COMPOSER, DEEPSPEED, DIFFUSERS, GPT_NEOX, HUGGING_FACE, LEVANTER, LITGPT, LLAMA_FACTORY,
-    MAXTEXT, NANOTRON, NEMO, OUMI, TORCHTITAN, TORCHTUNE, VERL,
+    ACCELERATE, ANY, AXOLOTL, COMPOSER, DEEPSPEED, DIFFUSERS, DIFFUSION_PIPE, GPT_NEOX, HUGGING_FACE, LEVANTER, LITGPT,
+    LLAMA_FACTORY, MAXTEXT, NANOTRON, NEMO, OUMI, TORCHTITAN, TORCHTUNE, VERL,
 };
 use super::setting::Dialect;
 
 /// Keys of which each group means a program, from the most particular to the least.
-const KINDS: [(&[&str], &Dialect); 37] = [
+const KINDS: [(&[&str], &Dialect); 38] = [
     (&["device_train_microbatch_size"], &COMPOSER),
     (&["training.seq_len"], &TORCHTITAN),
     (&["model.flavor"], &TORCHTITAN),
@@ -42,6 +42,7 @@ const KINDS: [(&[&str], &Dialect); 37] = [
     (&["train.micro_batch_size"], &NEMO),
     (&["train.global_batch_size"], &NEMO),
     (&["pretrained_model_name_or_path", "network_module"], &DIFFUSERS),
+    (&["micro_batch_size_per_gpu", "model.type"], &DIFFUSION_PIPE),
     (&["distributed_type"], &ACCELERATE),
     (&["train_micro_batch_size_per_gpu"], &DEEPSPEED),
     (&["zero_optimization.stage"], &DEEPSPEED),

@@ -25,7 +25,7 @@ pub use megatron::{AWS_SAMPLES, GPT_NEOX, MEGATRON, MEGATRON_DEEPSPEED};
 pub use oumi::OUMI;
 pub use pretraining::{LEVANTER, MAXTEXT, NANOTRON, NEMO};
 pub use reinforcement::{OPEN_RLHF, RL2, RL2_SFT, VERL, VERL_SFT};
-pub use research::{DPO_REFERENCE, FAIRSEQ, GALORE, LLAMA_COOKBOOK, OPEN_CLIP};
+pub use research::{DIFFUSION_PIPE, DPO_REFERENCE, FAIRSEQ, GALORE, LLAMA_COOKBOOK, OPEN_CLIP};
 pub use serving::{SERVE, SGLANG, TGI};
 pub use starting::{ACCELERATE, DEEPSPEED};
 pub use swift::{MEGATRON_SWIFT, SWIFT};

@@ -27,6 +27,9 @@ pub const OBJECTIVES: &[(&str, &str)] = &[
     ("rm", "reward"),
     ("reward", "reward"),
 ];
+/// Methods with losses of their own that generate nothing as they train: MaPO (Hong et al. 2024), negative preference optimization (Zhang et al.
+/// 2024), rewards for the steps of an answer (Lightman et al. 2023), RRHF (Yuan et al. 2023).
+pub const OTHER_METHODS: [&str; 4] = ["mapo", "npo", "prm", "rrhf"];
 /// Few weights before the input are trained; the estimate knows adapters and whole models.
 pub const PREFIX: &str = "the estimate knows no prefix or prompt tuning";
 /// A projector between frozen towers.
@@ -145,7 +148,17 @@ pub const SETTINGS: &[(&str, Setting)] = &[
         "precision",
         Choice(
             PRECISION,
-            &[("bf16-mixed", "bf16"), ("16-mixed", "amp-fp16"), ("bf16-true", "pure-bf16"), ("bf16", "bf16")],
+            &[
+                ("bf16-mixed", "bf16"),
+                ("16-mixed", "amp-fp16"),
+                ("bf16-true", "pure-bf16"),
+                ("bf16", "bf16"),
+                ("fp16", "amp-fp16"),
+                ("16", "amp-fp16"),
+                ("fp32", "fp32"),
+                ("32", "fp32"),
+                ("32-true", "fp32"),
+            ],
         ),
     ),
     ("fp8_format", Precision("fp8")),
