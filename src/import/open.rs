@@ -82,9 +82,8 @@ fn batch(training: &mut TrainingSection, asked: &JobRequest, assumed: &mut Vec<J
         |number: &Option<Scalar>| number.as_ref().map_or(Some(1), |number| number.to_string().parse::<u64>().ok());
     let is_split = asked.no_effect.iter().chain(&asked.unread).any(|one| {
         let key = one.plain_key();
-        let is_key = |split: &str| {
-            key.strip_suffix(split).is_some_and(|rest| rest.is_empty() || rest.ends_with(['.', '_']))
-        };
+        let is_key =
+            |split: &str| key.strip_suffix(split).is_some_and(|rest| rest.is_empty() || rest.ends_with(['.', '_']));
         let is_many = is_unknown(&one.value) || one.value.parse::<u32>().is_ok_and(|degree| degree > 1);
         is_many && SPLITS.into_iter().any(is_key)
     });

@@ -3,7 +3,7 @@
 
 use crate::open::says_training;
 use crate::recipe::{self, Entry};
-use crate::{JobRequest, KeyValue, Names};
+use crate::{JobKind, JobRequest, KeyValue, Names};
 use gpuplan_workload::assumption::JobAssumption;
 use gpuplan_workload::file::{ModelSection, WorkloadFile};
 
@@ -61,6 +61,10 @@ pub fn settle(asked: &mut JobRequest, names: Names) {
     let has_settings = says_training(&asked.workload.training);
     let is_open = asked.not_planned.as_deref() == Some(recipe::PREFERENCE);
     if !is_open && (is_said(asked, &asked.workload) || !(asked.trains || has_settings)) {
+        return;
+    }
+    // A file of how to start, under whatever name, is no work.
+    if asked.kind == JobKind::Recipe && !has_model {
         return;
     }
     let is_known = |one: &&KeyValue| !one.value.contains('$');
@@ -182,6 +186,10 @@ pub fn kind_of_work(entries: &[Entry], asked: &mut JobRequest) {
         // Weights whose answers are learnt are no pretraining, whatever the program is called.
         if is_kind && value == "sft" && asked.workload.training.task.as_deref() == Some("pretrain") {
             asked.workload.training.task = None;
+        }
+        // A program of several stages has the words of each.
+        if is_kind && value == "sft" && asked.not_planned.as_deref() == Some(recipe::PREFERENCE) {
+            asked.not_planned = None;
         }
         let is_zero = entry.value.as_deref().is_some_and(|text| text.parse::<f64>() == Ok(0.0));
         let is_on = entry.switch() != Some(false) && !is_zero;

@@ -176,6 +176,30 @@ pub const DIFFUSION_PIPE: Dialect = Dialect {
     ..ANY
 };
 
+/// mlx-lm (mlx_lm/lora.py): `num_layers` is how many of the layers have adapters.
+pub const MLX: Dialect = Dialect {
+    settings: &[
+        ("fine_tune_type", Choice(TASK, &[("lora", "lora"), ("full", "full-fine-tune")])),
+        ("batch_size", MICRO_BATCH),
+        ("iters", STEPS),
+        ("lora_parameters.rank", Rank),
+        ("grad_checkpoint", Either(RECOMPUTE, "full", "none")),
+    ],
+    nothing: &[
+        "train",
+        "data",
+        "adapter_path",
+        "lora_parameters",
+        "steps_per_report",
+        "steps_per_eval",
+        "val_batches",
+        "save_every",
+        "test",
+    ],
+    complete: |_, _, _| {},
+    ..ANY
+};
+
 /// Llama Cookbook: whole models, unless adapters are asked for.
 pub const LLAMA_COOKBOOK: Dialect = Dialect {
     settings: &[
