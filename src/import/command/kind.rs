@@ -179,9 +179,15 @@ pub fn kind_of_work(entries: &[Entry], asked: &mut JobRequest) {
         let mut words = entry.key.split(['_', '.']).filter(|word| !word.is_empty());
         // `--dpo_beta 0.1`, `--beta_dpo 5000`: Diffusion-DPO has it behind.
         let method = words.clone().find(|word| word.len() > 2 && *word != "reward" && REINFORCEMENTS.contains(word));
-        // `torchtune.rlhf.loss.DPOLoss` is a class.
+        // `torchtune.rlhf.loss.DPOLoss` is a class, `--train_type dpo_loss` a word.
         let value = entry.value.as_deref().unwrap_or_default().to_ascii_lowercase();
-        let value = value.rsplit('.').next().unwrap_or_default().trim_end_matches("loss").to_owned();
+        let value = value
+            .rsplit('.')
+            .next()
+            .unwrap_or_default()
+            .trim_end_matches("loss")
+            .trim_end_matches(['_', '-'])
+            .to_owned();
         let is_kind = words.any(|word| ENDS.contains(&word));
         // Weights whose answers are learnt are no pretraining, whatever the program is called.
         if is_kind && value == "sft" && asked.workload.training.task.as_deref() == Some("pretrain") {

@@ -56,9 +56,8 @@ fn a_method_of_preferences_is_heard_wherever_it_stands_in_a_key() {
 fn degrees_that_split_a_model_leave_the_batch_of_all_open() {
     let models = Models::embedded().unwrap();
     let global = |flags: &str| {
-        let asked = asked(&format!(
-            "torchrun --nproc_per_node=4 finetune.py --model_name_or_path gpt2 --num_train_epochs 2 --per_device_train_batch_size 2 {flags}"
-        ));
+        let words = "--model_name_or_path gpt2 --num_train_epochs 2 --per_device_train_batch_size 2";
+        let asked = job(&format!("#!/bin/bash\ntorchrun --nproc_per_node=4 finetune.py {words} {flags}\n"), "a.sh");
         let mut file = asked.workload.clone();
         crate::open::complete(&mut file, &asked, &models);
         text(&file.training.global_batch)
@@ -154,12 +153,26 @@ fn queues_and_pools_are_named_by_what_they_have() {
         ("gpuA40x4".into(), String::new(), String::new())
     );
     let line = "#!/bin/bash\nFLAGS=(--partition=\"gpuA40x4\" --gpus-per-node=\"2\")\nARGS=(train/pretrain.py --epochs \"3\")\nJOB=\"torchrun --nproc-per-node=2 $(printf '%q ' \"${ARGS[@]}\")\"\nsbatch \"${FLAGS[@]}\" --wrap=\"$JOB\"\n";
-    let asked = job(line, "a.sh");
-    assert_eq!((text(&asked.workload.training.epochs), gpus(&asked)), ("3".to_owned(), Some(2)));
+    let wrapped = job(line, "a.sh");
+    assert_eq!((text(&wrapped.workload.training.epochs), gpus(&wrapped)), ("3".to_owned(), Some(2)));
     let pool = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec:\n  template:\n    spec:\n      nodeSelector: {cloud.google.com/gke-nodepool: g2-standard-96}\n      containers: [{name: a, resources: {limits: {nvidia.com/gpu: 8}}}]\n";
     assert_eq!(job(pool, "a.yaml").choices[0].instance_type.as_deref(), Some("g2-standard-96"));
     let far = asked("ssh node1 \"conda activate a; nohup python3 -m sglang.launch_server --model-path gpt2 --tp 2\"")
         .launch
         .gpus;
     assert_eq!(far, Some(2));
+}
+
+/// What a program of one's own calls its work, its batch and its sizes.
+#[test]
+fn words_of_programs_of_ones_own_are_heard() {
+    let preferred = asked("python train.py --model_name_or_path gpt2 --lora_rank 8 --train_type dpo_loss");
+    assert_eq!(preferred.workload.training.objective.as_deref(), Some("dpo"));
+    let whole = asked("torchrun --nproc-per-node 2 train.py --model_name_or_path gpt2 --batch_size 64 --micro_batch 4")
+        .workload;
+    assert_eq!(text(&whole.training.global_batch), "64");
+    let sizes =
+        "--model_name my_run --n_layers 8 --n_embed 512 --n_heads 8 --block_size 256 --vocab_size 5000 --batch_size 32";
+    let described = asked(&format!("python train.py {sizes}")).workload.model;
+    assert_eq!((text(&described.layers), text(&described.hidden), described.preset), ("8".into(), "512".into(), None));
 }

@@ -109,7 +109,7 @@ fn of_words(name: &str, parts: &[&str], entries: &[Entry]) -> &'static Dialect {
         &DIFFUSERS
     } else if has("train_batch_size") && (has("bert_model") || (has("do_train") && has("max_seq_length"))) {
         &BERT
-    } else if (SIZES.iter().all(|key| has(key)) || SIZES_OF_GPT.iter().all(|key| has(key)))
+    } else if (SIZES.iter().all(|key| has(key)) || SIZES_OF_GPT.iter().any(|sizes| sizes.iter().all(|key| has(key))))
         && !MODELS.iter().any(|key| has(key))
     {
         &DECODER
@@ -121,9 +121,10 @@ fn of_words(name: &str, parts: &[&str], entries: &[Entry]) -> &'static Dialect {
 /// Sizes by which a program of one's own describes a language model; Megatron-LM's are known by `num_attention_heads`.
 const SIZES: [&str; 4] = ["num_layers", "hidden_size", "num_heads", "vocab_size"];
 /// The same in the words of GPT-2's code and of nanoGPT. RWKV has no `n_head`.
-const SIZES_OF_GPT: [&str; 4] = ["n_layer", "n_embd", "n_head", "block_size"];
+const SIZES_OF_GPT: [[&str; 4]; 2] =
+    [["n_layer", "n_embd", "n_head", "block_size"], ["n_layers", "n_embed", "n_heads", "block_size"]];
 /// Keys that name a model, of which sizes change a part.
-const MODELS: [&str; 5] = ["model_name_or_path", "model_name", "model", "model_path", "base_model"];
+const MODELS: [&str; 4] = ["model_name_or_path", "model", "model_path", "base_model"];
 
 /// Its settings, or one of its examples (examples/nlp/language_modeling/megatron_*.py) with some of them.
 fn is_nemo(name: &str, entries: &[Entry]) -> bool {
