@@ -109,14 +109,16 @@ fn tgi(entries: &[Entry], asked: &mut JobRequest, names: Names) {
     asked.leave_unread("text-generation-launcher", "estimated as vLLM");
 }
 
+/// Flags that multiply to the GPUs of a server, each under the names of the engines.
+const DEGREES: [&[&str]; 3] = [
+    &["tensor_parallel_size", "tp", "tp_size", "num_shard"],
+    &["pipeline_parallel_size", "pp", "pp_size"],
+    &["data_parallel_size", "dp", "dp_size"],
+];
+
 fn gpus(entries: &[Entry], asked: &mut JobRequest) {
     let count = |keys: &[&str]| keys.iter().find_map(|key| value(entries, key)?.parse::<u32>().ok()).filter(|n| *n > 0);
     // The GPUs that the engine spreads the model over; what it is not told is one. A degree that only a run would tell leaves them open.
-    const DEGREES: [&[&str]; 3] = [
-        &["tensor_parallel_size", "tp", "tp_size", "num_shard"],
-        &["pipeline_parallel_size", "pp", "pp_size"],
-        &["data_parallel_size", "dp", "dp_size"],
-    ];
     let is_named = |keys: &&[&str]| keys.iter().any(|key| value(entries, key).is_some());
     let named: Vec<&[&str]> = DEGREES.into_iter().filter(is_named).collect();
     // SGLang's data parallel attention divides the GPUs of its tensor parallelism.
