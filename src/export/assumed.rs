@@ -156,16 +156,16 @@ impl Framework {
             Self::Torchtitan if job.layout().virtual_pipeline == 2 => told.push(S::Interleaving),
             _ => {}
         }
-        // Nothing says so: single precision is what programs run by themselves.
-        if job.training.precision == Precision::Fp32 {
-            told.push(S::Precision);
-        }
-        // Nor does a program recompute by itself.
-        if job.plan.layout.recompute == Recompute::None {
-            told.push(S::Recompute);
-        }
+        told.extend(by_itself(job));
         told
     }
+}
+
+/// What every program does where nothing says so: it computes in single precision, and recomputes nothing.
+fn by_itself(job: &Job) -> impl Iterator<Item = Setting> {
+    let is_single = job.training.precision == Precision::Fp32;
+    let is_kept = job.plan.layout.recompute == Recompute::None;
+    is_single.then_some(Setting::Precision).into_iter().chain(is_kept.then_some(Setting::Recompute))
 }
 
 #[cfg(test)]

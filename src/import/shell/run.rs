@@ -376,6 +376,12 @@ impl<'a> Script<'a> {
             ("unset", _) => return None,
             _ => {}
         }
+        self.program(words, document, simple);
+        None
+    }
+
+    /// A command that the shell does not run itself, with its environment, and what it reads as a script.
+    fn program(&mut self, words: Vec<String>, document: Option<String>, simple: &Simple) {
         if let (Some(output), Some(text)) = (&simple.output, &document) {
             let path = self.variables.joined(output);
             self.written.push((path, text.clone()));
@@ -395,7 +401,6 @@ impl<'a> Script<'a> {
         for text in inner.into_iter().chain(file).chain(document.filter(|_| is_shell)) {
             self.read(&text);
         }
-        None
     }
 
     /// `NAME=value`, `NAME+=value`, `NAME=(list)`. Whether the word is one.
