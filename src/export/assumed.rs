@@ -28,7 +28,9 @@ pub enum Setting {
     /// Several short stages of a pipeline on each GPU.
     Interleaving,
     Attention,
-    /// Another key of the workload's `[training]`.
+    /// Processes of each GPU that read data.
+    Workers,
+    /// Another key of the workload's `[training]` or `[data]`.
     Other,
 }
 
@@ -71,7 +73,11 @@ fn assumed(job: &Job) -> Vec<(Setting, String)> {
         all.push((Setting::Interleaving, format!("{} stages of the pipeline on each GPU", layout.virtual_pipeline)));
     }
     all.extend(job.training.other.iter().map(|(key, value)| {
-        let setting = if key == "attention" { Setting::Attention } else { Setting::Other };
+        let setting = match key.as_str() {
+            "attention" => Setting::Attention,
+            "data.workers" => Setting::Workers,
+            _ => Setting::Other,
+        };
         (setting, format!("{key} {value}"))
     }));
     all
@@ -105,8 +111,11 @@ impl Framework {
                 S::Optimizer,
                 S::SaveInterval,
                 S::GradientOverlap,
+                S::Workers,
             ],
-            Self::Lightning => vec![S::MicroBatch, S::GradAccumulation, S::Precision, S::Shard, S::GradientOverlap],
+            Self::Lightning => {
+                vec![S::MicroBatch, S::GradAccumulation, S::Precision, S::Shard, S::GradientOverlap, S::Workers]
+            }
             Self::Megatron => vec![
                 S::MicroBatch,
                 S::GradAccumulation,
@@ -120,6 +129,7 @@ impl Framework {
                 S::TensorOverlap,
                 S::Interleaving,
                 S::Attention,
+                S::Workers,
             ],
             Self::Torchtitan => vec![
                 S::MicroBatch,
@@ -146,16 +156,16 @@ impl Framework {
             Self::Torchtitan if job.layout().virtual_pipeline == 2 => told.push(S::Interleaving),
             _ => {}
         }
-        // Nothing says so: single precision is what programs run by themselves.
-        if job.training.precision == Precision::Fp32 {
-            told.push(S::Precision);
-        }
-        // Nor does a program recompute by itself.
-        if job.plan.layout.recompute == Recompute::None {
-            told.push(S::Recompute);
-        }
+        told.extend(by_itself(job));
         told
     }
+}
+
+/// What every program does where nothing says so: it computes in single precision, and recomputes nothing.
+fn by_itself(job: &Job) -> impl Iterator<Item = Setting> {
+    let is_single = job.training.precision == Precision::Fp32;
+    let is_kept = job.plan.layout.recompute == Recompute::None;
+    is_single.then_some(Setting::Precision).into_iter().chain(is_kept.then_some(Setting::Recompute))
 }
 
 #[cfg(test)]
@@ -261,6 +271,39 @@ mod tests {
         }
     }
 
+    /// Processes that read data are a flag where the framework has one, and stand at the head elsewhere.
+    #[test]
+    fn workers_of_the_data_are_told_or_named() {
+        let stated = |plan: &mut Value| {
+            plan["workload"]["file"]["data"] = serde_json::json!({ "workers": 12, "decode": "gpu" });
+        };
+        let flags = ["--dataloader_num_workers 12", "--data.num_workers 12", "--num-workers 12"];
+        for framework in Framework::ALL {
+            let job = job(ONE_NODE, framework.word(), stated);
+            let (text, left) = (script(&job), left_to_program(&job));
+            let is_told = flags.iter().any(|flag| text.contains(flag));
+            assert_ne!(left.contains(&"data.workers 12".to_owned()), is_told, "{framework}: {text}");
+            assert!(left.contains(&"data.decode gpu".to_owned()), "{framework}: {left:?}");
+        }
+        for target in [Target::Axolotl, Target::LlamaFactory, Target::Trl] {
+            let text = export(target, &job(ONE_NODE, "trl", stated)).unwrap();
+            assert!(text.contains("dataloader_num_workers: 12") && text.contains("data.decode gpu"), "{text}");
+            assert!(!text.contains("data.workers"), "{text}");
+        }
+    }
+
+    /// The file that DeepSpeed reads says for which plan it is and what it does not switch on.
+    #[test]
+    fn the_file_of_deepspeed_has_its_head_too() {
+        let job = job(ONE_NODE, "fsdp", |plan| plan["recommendation"]["layout"]["recompute"] = "full".into());
+        let text = export(Target::Deepspeed, &job).unwrap();
+        let read: Value = serde_json::from_str(&text).unwrap();
+        let head: Vec<&str> = read["_comment"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        assert!(head[0].contains(&job.plan.id) && head.iter().any(|line| line.starts_with("layout ")), "{head:?}");
+        let set = head.iter().find(|line| line.starts_with("SET in your program: ")).unwrap();
+        assert!(set.contains("recompute full") && !set.contains("micro batch"), "{set}");
+    }
+
     /// Configurations of programs say what they can, and name the rest.
     #[test]
     fn what_a_configuration_has_no_key_for_stands_at_its_head() {
@@ -295,21 +338,31 @@ mod tests {
         let parallel = |column| stack.sequence_parallel_by(column, 2);
         let all = [
             ("sequence_parallel", parallel(Column::Recipe) != parallel(Column::Parser)),
+            ("splits_layers", differ(&stack.splits_layers)),
             ("attention", differ(&stack.attention)),
             ("shard", differ(&stack.shard)),
             ("gradient_format", differ(&stack.gradient_format)),
+            ("zero1", differ(&stack.zero1)),
             ("recompute", differ(&stack.recompute)),
             ("cuda_graphs", differ(&stack.cuda_graphs)),
             ("fused_kernels", differ(&stack.fused_kernels)),
             ("compile", differ(&stack.compile)),
             ("lora_targets", differ(&stack.lora_targets)),
+            ("adapters_in_fp32", differ(&stack.adapters_in_fp32)),
             ("overlap", differ(&stack.overlap)),
+            ("prefetch", differ(&stack.prefetch)),
             ("gradient_overlap", differ(&stack.gradient_overlap)),
             ("gradient_bucket", differ(&stack.gradient_bucket)),
+            ("selective_recompute", differ(&stack.selective_recompute)),
             ("expert_dispatch", differ(&stack.expert_dispatch)),
             ("scattered_stages", differ(&stack.scattered_stages)),
             ("interleaved", differ(&stack.interleaved)),
         ];
+        let of_table = stack.evidence();
+        assert!(
+            of_table.iter().all(|value| all.iter().any(|(column, _)| *column == value.key)),
+            "a column is not compared"
+        );
         all.into_iter().filter(|(_, differs)| *differs).map(|(column, _)| column).collect()
     }
 
@@ -323,7 +376,8 @@ mod tests {
             ("accelerate", vec![]),
             ("hf-trainer", vec![]),
             ("lightning", vec![]),
-            ("torchtitan", vec![]),
+            // Gathers are issued ahead by FSDP2 itself; selective recomputation is the policy's own, and a flag up to 0.2.
+            ("torchtitan", vec!["prefetch", "selective_recompute"]),
         ];
         for framework in Framework::ALL.iter().filter(|one| !matches!(one, Framework::None | Framework::Fsdp)) {
             let stack = Stacks::embedded().find(framework.word()).unwrap();
@@ -334,6 +388,11 @@ mod tests {
         for flag in ["--sequence-parallel", "--use-distributed-optimizer", "--num-virtual-stages-per-pipeline-rank 4"] {
             assert!(split.contains(flag), "{flag}: {split}");
         }
+        let mut file =
+            job(ONE_NODE, "torchtitan", |plan| plan["recommendation"]["layout"]["recompute"] = "selective".into());
+        assert!(!script(&file).contains("selective_ac_option"));
+        file.command = vec!["train.toml".to_owned()];
+        assert!(script(&file).contains("--activation_checkpoint.selective_ac_option op"), "{}", script(&file));
         let sharded = job(ONE_NODE, "deepspeed", |plan| plan["recommendation"]["layout"]["recompute"] = "full".into());
         assert!(script(&sharded).contains("\"overlap_comm\": true") && script(&sharded).contains("\"stage\": 3"));
         assert!(left_to_program(&sharded).contains(&"recompute full".to_owned()));

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::framework::Framework;
-use crate::stated::other_keys;
+use crate::stated::{data_keys, other_keys};
 use crate::swept::Swept;
 use crate::trained::{Recipe, recipe};
 use crate::{ExportError, Target};
@@ -64,7 +64,7 @@ pub struct TrainingSettings {
     /// Traffic that the price takes for hidden.
     pub overlap: Overlap,
     pub overlaps_gradients: bool,
-    /// Further keys of `[training]` that were stated, and their values.
+    /// Further keys of `[training]` and of `[data]` that were stated, and their values.
     pub other: Vec<(String, String)>,
 }
 
@@ -135,7 +135,7 @@ impl Job {
                 is_compiled: file.training.compile.unwrap_or(false) || named.contains("compile"),
                 overlap: priced.overlap(gpu.architecture.has_asynchronous_products()),
                 overlaps_gradients: priced.framework.overlaps_gradients(),
-                other: other_keys(&json!(file.training)),
+                other: [other_keys(&json!(file.training)), data_keys(&json!(file.data))].concat(),
             },
             recipe: recipe(workload, &file),
             // That of a sweep is nobody's alone.
@@ -150,6 +150,11 @@ impl Job {
 
     pub fn layout(&self) -> &Layout {
         &self.plan.layout.degrees
+    }
+
+    /// A further key of the workload, as it was stated: `attention`, `data.workers`.
+    pub fn stated(&self, key: &str) -> Option<&str> {
+        self.training.other.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
     pub fn machines(&self) -> &MachinesRecord {

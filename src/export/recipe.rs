@@ -73,12 +73,15 @@ pub fn shared(job: &Job, names: Names) -> Result<Map<String, Value>, ExportError
         add(names.rank, json!(rank));
         add(names.alpha, json!(rank * ALPHA));
         // TRL drops some where nothing is said.
-        if stated(job, "lora.dropout") == Some("false") {
+        if job.stated("lora.dropout") == Some("false") {
             add("lora_dropout", json!(0.0));
         }
     }
     if matches!(job.layout().shard, Shard::Zero1 | Shard::Zero2) {
         add("deepspeed", json!(DEEPSPEED));
+    }
+    if let Some(workers) = job.stated("data.workers") {
+        add("dataloader_num_workers", number(workers));
     }
     add("output_dir", json!("checkpoints"));
     add("save_strategy", json!("steps"));
@@ -86,19 +89,14 @@ pub fn shared(job: &Job, names: Names) -> Result<Map<String, Value>, ExportError
     Ok(all)
 }
 
-/// A key of `[training]` as the plan has it.
-fn stated<'a>(job: &'a Job, key: &str) -> Option<&'a str> {
-    job.training.other.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
-}
-
 /// Whether attention is computed without a fused kernel. Kernels that only newer cards have stay at the head of the file.
 pub fn is_eager(job: &Job) -> bool {
-    stated(job, "attention") == Some("eager")
+    job.stated("attention") == Some("eager")
 }
 
 /// Whether the constants of weights of four bits are quantised once more, where the plan says it. Axolotl and LLaMA-Factory do so by themselves, TRL does not.
 pub fn quantizes_twice(job: &Job) -> Option<bool> {
-    match stated(job, "base_weights")? {
+    match job.stated("base_weights")? {
         "nf4-dq" => Some(true),
         "nf4" => Some(false),
         _ => None,
@@ -135,7 +133,7 @@ pub fn file(job: &Job, all: Map<String, Value>, edit: &[&str], how: &[String]) -
     if job.recipe.model_is_open() {
         lines.push(format!("EDIT {} (the weights that you start from)", job.recipe.model));
     }
-    let told = ["objective", "packing", "lora.rank", "lora.targets", "base_weights"];
+    let told = ["objective", "packing", "lora.rank", "lora.targets", "base_weights", "data.workers"];
     let is_told = |key: &str, value: &str| {
         told.contains(&key) || matches!((key, value), ("attention", "flash" | "eager") | ("lora.dropout", "false"))
     };

@@ -1,4 +1,4 @@
-//! Keys of the workload's `[training]` that no framework has a flag for.
+//! Keys of the workload's `[training]` and `[data]` that the plan does not hold, and that most frameworks have no flag for.
 
 use serde_json::Value;
 
@@ -38,6 +38,12 @@ pub fn other_keys(training: &Value) -> Vec<(String, String)> {
         }
     }
     all
+}
+
+/// Stated keys of `[data]` that programs have to be told, with their values: `data.workers`.
+pub fn data_keys(data: &Value) -> Vec<(String, String)> {
+    let stated = |key: &str| data.get(key).filter(|value| !value.is_null()).map(text);
+    ["workers", "decode", "pinned"].into_iter().filter_map(|key| Some((format!("data.{key}"), stated(key)?))).collect()
 }
 
 fn text(value: &Value) -> String {

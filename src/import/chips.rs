@@ -81,7 +81,7 @@ pub fn of_features(features: &str, hardware: &Hardware) -> Option<GpuModels> {
     Some(GpuModels { word: plain.to_owned(), ids })
 }
 
-/// Cards by which partitions are named (`NV_H100`, `gpu-a100-short,gpu-a100-long`): any of those of several. `None`: one of them names none, or
+/// Cards by which partitions are named (`NV_H100`, `gpu-a100-short,gpu-a100-long`, `gpuA40x4`): any of those of several. `None`: one of them names none, or
 /// more than one.
 pub fn of_partitions(partitions: &str, hardware: &Hardware) -> Option<GpuModels> {
     // `p4` and `g5` are machines of a cloud.
@@ -90,7 +90,8 @@ pub fn of_partitions(partitions: &str, hardware: &Hardware) -> Option<GpuModels>
         let lower = partition.to_ascii_lowercase();
         let words = lower.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(is_card);
         let mut cards = words.filter(|word| word.chars().any(|letter| letter.is_ascii_alphabetic()));
-        let found: Vec<GpuModels> = cards.by_ref().filter_map(|word| find(word, hardware)).collect();
+        let named = |word: &str| find(word, hardware).or_else(|| find(without_count(word)?, hardware));
+        let found: Vec<GpuModels> = cards.by_ref().filter_map(named).collect();
         let [only] = found.as_slice() else { return None };
         Some(only.clone())
     };
@@ -102,6 +103,13 @@ pub fn of_partitions(partitions: &str, hardware: &Hardware) -> Option<GpuModels>
         }
     }
     Some(GpuModels { word: partitions.to_owned(), ids })
+}
+
+/// `a40` of `gpua40x4`, four in each machine.
+fn without_count(word: &str) -> Option<&str> {
+    let word = word.strip_prefix("gpu")?;
+    let (card, count) = word.rsplit_once('x').unwrap_or((word, ""));
+    count.chars().all(|letter| letter.is_ascii_digit()).then_some(card)
 }
 
 /// The words of a name that tell one card from another; `NVIDIAA100` and `TeslaV100` are written in one.

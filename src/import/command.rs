@@ -7,6 +7,7 @@ mod launcher;
 mod processes;
 mod several;
 mod several_tests;
+mod sight_tests;
 mod strange_tests;
 mod tests;
 

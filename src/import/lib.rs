@@ -31,8 +31,8 @@ fn of_kind(text: &str, names: Names) -> Result<JobRequest, ImportError> {
     if slurm::is_script(text) && !slurm::is_generator(text) {
         return slurm::read(text, names);
     }
-    // A program of Python may have a first line that says so.
-    if engine::python::is_program(text) {
+    // A program of Python may have a first line that says so; one that a manifest holds is part of the manifest.
+    if !is_manifest(text) && engine::python::is_program(text) {
         return engine::python::read(text, names);
     }
     if text.starts_with("#!") || slurm::is_generator(text) {
@@ -59,6 +59,12 @@ fn of_kind(text: &str, names: Names) -> Result<JobRequest, ImportError> {
     }
 }
 
+/// Whether a text has the two lines that each object of Kubernetes begins with.
+fn is_manifest(text: &str) -> bool {
+    let has = |key: &str| text.lines().any(|line| line.starts_with(key));
+    has("apiVersion:") && has("kind:")
+}
+
 /// What is no YAML may be TOML, a template, or a script without its first line.
 fn not_yaml(text: &str, error: ImportError, names: Names) -> Result<JobRequest, ImportError> {
     if let Some(table) = document::of_toml(text) {
@@ -70,8 +76,7 @@ fn not_yaml(text: &str, error: ImportError, names: Names) -> Result<JobRequest, 
         return Err(ImportError::HelmTemplate);
     }
     // A manifest with a mistake in it is no script.
-    let is_manifest = |key: &str| text.lines().any(|line| line.starts_with(key));
-    if is_manifest("apiVersion:") && is_manifest("kind:") {
+    if is_manifest(text) {
         return Err(error);
     }
     script(text, names).map_err(|_| error)

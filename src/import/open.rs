@@ -1,6 +1,7 @@
 //! What a job leaves open of its work, and what is taken for it so that it has a price at once. Nothing is taken unsaid.
 
 use crate::JobRequest;
+use crate::shell::is_unknown;
 use gpuplan_workload::Models;
 use gpuplan_workload::assumption::JobAssumption;
 use gpuplan_workload::file::{ModelSection, Scalar, ServingSection, TrainingSection, WorkloadFile};
@@ -51,12 +52,28 @@ pub fn says_training(training: &TrainingSection) -> bool {
 }
 
 /// Keys that split a model over GPUs, so that fewer of them have a batch of their own.
-const SPLITS: [&str; 5] = [
-    "tensor_model_parallel_size",
-    "pipeline_model_parallel_size",
+const SPLITS: [&str; 21] = [
+    "model_parallel_size",
     "context_parallel_size",
     "sequence_parallel_size",
     "tensor_parallel_size",
+    "pipeline_parallel_size",
+    "ulysses_parallel_size",
+    "model_parallel_degree",
+    "context_parallel_degree",
+    "sequence_parallel_degree",
+    "tensor_parallel_degree",
+    "pipeline_parallel_degree",
+    "tensor_parallelism",
+    "pipeline_parallelism",
+    "pipeline_stages",
+    "tp_size",
+    "pp_size",
+    "cp_size",
+    "sp_size",
+    "tp",
+    "pp",
+    "cp",
 ];
 
 /// What each GPU takes times how many there are. A parser's own defaults, a micro-batch of one and no accumulation, are none of the job's.
@@ -65,7 +82,10 @@ fn batch(training: &mut TrainingSection, asked: &JobRequest, assumed: &mut Vec<J
         |number: &Option<Scalar>| number.as_ref().map_or(Some(1), |number| number.to_string().parse::<u64>().ok());
     let is_split = asked.no_effect.iter().chain(&asked.unread).any(|one| {
         let key = one.plain_key();
-        SPLITS.iter().any(|split| key.ends_with(split)) && one.value != "1"
+        let is_key =
+            |split: &str| key.strip_suffix(split).is_some_and(|rest| rest.is_empty() || rest.ends_with(['.', '_']));
+        let is_many = is_unknown(&one.value) || one.value.parse::<u32>().is_ok_and(|degree| degree > 1);
+        is_many && SPLITS.into_iter().any(is_key)
     });
     // `--gradient_accumulation_steps $STEPS`: as many as only a run would tell.
     let is_open =

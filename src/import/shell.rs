@@ -9,6 +9,7 @@ mod expand;
 mod lex;
 mod pattern;
 mod run;
+mod shape;
 mod shells;
 mod substitute;
 mod tests;

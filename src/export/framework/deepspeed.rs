@@ -3,14 +3,19 @@
 use serde_json::{Map, Value, json};
 
 use crate::ExportError;
+use crate::framework::Framework;
 use crate::framework::invocation::{Invocation, configuration_path, flag, torchrun};
 use crate::job::Job;
 use gpuplan_workload::{Precision, Recompute, Shard};
 
 pub const FILE: &str = "deepspeed.json";
 
+/// JSON has no comments: what stands at the head of other files is a key that DeepSpeed does not look at.
 pub fn render(job: &Job) -> Result<String, ExportError> {
-    pretty(job)
+    let plain = Job { to_edit: Vec::new(), framework: Framework::Deepspeed, ..job.clone() };
+    let mut all = configuration(job)?;
+    all["_comment"] = json!(plain.summary());
+    Ok(format!("{all:#}\n"))
 }
 
 pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {

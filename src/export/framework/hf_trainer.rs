@@ -41,6 +41,9 @@ pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
     if job.training.is_compiled {
         flag(&mut flags, "torch_compile", "True");
     }
+    if let Some(workers) = job.stated("data.workers") {
+        flag(&mut flags, "dataloader_num_workers", workers);
+    }
     let mut configuration = None;
     match job.layout().shard {
         Shard::None => {}

@@ -36,5 +36,8 @@ pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
     flag(&mut flags, "trainer.precision", precision);
     flag(&mut flags, "trainer.accumulate_grad_batches", job.micro_steps());
     flag(&mut flags, "data.batch_size", job.plan.layout.micro_batch);
+    if let Some(workers) = job.stated("data.workers") {
+        flag(&mut flags, "data.num_workers", workers);
+    }
     Ok(Invocation { launcher: torchrun(job), flags, checkpoints: "lightning", ..Invocation::default() })
 }

@@ -55,6 +55,9 @@ pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
     if job.training.optimizer == Some(Optimizer::Sgd) {
         flag(&mut flags, "optimizer", "sgd");
     }
+    if let Some(workers) = job.stated("data.workers") {
+        flag(&mut flags, "num-workers", workers);
+    }
     flag(&mut flags, "save", "checkpoints");
     flag(&mut flags, "load", "checkpoints");
     flag(&mut flags, "save-interval", job.save_every_steps());
@@ -87,8 +90,7 @@ fn overlap(job: &Job, flags: &mut Vec<String>) {
 
 /// Names of its `AttnBackend`; without one Transformer Engine chooses.
 fn attention_backend(job: &Job) -> Option<&'static str> {
-    let (_, stated) = job.training.other.iter().find(|(key, _)| key == "attention")?;
-    match stated.as_str() {
+    match job.stated("attention")? {
         "eager" => Some("unfused"),
         "flash" => Some("flash"),
         _ => None,

@@ -81,6 +81,10 @@ pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
     if has_file {
         launcher.push("--job.config_file".to_owned());
         flag(&mut flags, "activation_checkpoint.mode", mode);
+        if plan.recompute == Recompute::Selective {
+            // Else every second layer is recomputed whole (`selective_ac_option: str = "2"`, torchtitan 0.2.2): another price.
+            flag(&mut flags, "activation_checkpoint.selective_ac_option", "op");
+        }
     } else {
         // A choice among policies, behind which its parser takes nothing else.
         flags.push(format!("activation-checkpoint:{mode}"));

@@ -3,14 +3,14 @@
 
 use crate::open::says_training;
 use crate::recipe::{self, Entry};
-use crate::{JobRequest, KeyValue, Names};
+use crate::{JobKind, JobRequest, KeyValue, Names};
 use gpuplan_workload::assumption::JobAssumption;
 use gpuplan_workload::file::{ModelSection, WorkloadFile};
 
 /// Words by which programs of preference and reinforcement learning call themselves; those of `recipe::OBJECTIVES` are planned.
-const REINFORCEMENTS: [&str; 17] = [
+const REINFORCEMENTS: [&str; 20] = [
     "dpo", "ipo", "simpo", "grpo", "ppo", "kto", "orpo", "cpo", "rloo", "rlhf", "reward", "rl", "rm", "dapo", "gspo",
-    "rlvr", "prm",
+    "rlvr", "prm", "mapo", "npo", "rrhf",
 ];
 
 /// Words of keys and programs that learn from the answers of another model.
@@ -61,6 +61,10 @@ pub fn settle(asked: &mut JobRequest, names: Names) {
     let has_settings = says_training(&asked.workload.training);
     let is_open = asked.not_planned.as_deref() == Some(recipe::PREFERENCE);
     if !is_open && (is_said(asked, &asked.workload) || !(asked.trains || has_settings)) {
+        return;
+    }
+    // A file of how to start, under whatever name, is no work.
+    if asked.kind == JobKind::Recipe && !has_model {
         return;
     }
     let is_known = |one: &&KeyValue| !one.value.contains('$');
@@ -173,18 +177,29 @@ pub fn kind_of_work(entries: &[Entry], asked: &mut JobRequest) {
         entries.iter().filter(|entry| asked.unread.iter().any(|one| one.key == entry.shown)).collect();
     for entry in unread {
         let mut words = entry.key.split(['_', '.']).filter(|word| !word.is_empty());
-        let first = words.clone().next();
-        // `torchtune.rlhf.loss.DPOLoss` is a class.
+        // `--dpo_beta 0.1`, `--beta_dpo 5000`: Diffusion-DPO has it behind.
+        let method = words.clone().find(|word| word.len() > 2 && *word != "reward" && REINFORCEMENTS.contains(word));
+        // `torchtune.rlhf.loss.DPOLoss` is a class, `--train_type dpo_loss` a word.
         let value = entry.value.as_deref().unwrap_or_default().to_ascii_lowercase();
-        let value = value.rsplit('.').next().unwrap_or_default().trim_end_matches("loss").to_owned();
+        let value = value
+            .rsplit('.')
+            .next()
+            .unwrap_or_default()
+            .trim_end_matches("loss")
+            .trim_end_matches(['_', '-'])
+            .to_owned();
         let is_kind = words.any(|word| ENDS.contains(&word));
         // Weights whose answers are learnt are no pretraining, whatever the program is called.
         if is_kind && value == "sft" && asked.workload.training.task.as_deref() == Some("pretrain") {
             asked.workload.training.task = None;
         }
+        // A program of several stages has the words of each.
+        if is_kind && value == "sft" && asked.not_planned.as_deref() == Some(recipe::PREFERENCE) {
+            asked.not_planned = None;
+        }
         let is_zero = entry.value.as_deref().is_some_and(|text| text.parse::<f64>() == Ok(0.0));
         let is_on = entry.switch() != Some(false) && !is_zero;
-        let of_key = first.filter(|word| word.len() > 2 && *word != "reward" && is_on);
+        let of_key = method.filter(|_| is_on);
         let named = [is_kind.then_some(value.as_str()), of_key].into_iter().flatten();
         // What looked like generation before its method was stated is that method.
         let is_generation =
@@ -236,8 +251,10 @@ pub fn teacher_of_program(name: &str, asked: &mut JobRequest) {
 
 /// Some programs say by their name what they do.
 pub fn name_of_program(name: &str, asked: &mut JobRequest) {
-    // Of `safe_rlhf.finetune` the package says nothing.
-    let own = if name.strip_suffix(".py").is_some() { name } else { name.rsplit('.').next().unwrap_or(name) };
+    // Of `safe_rlhf.finetune` the package says nothing; of `grpo_trainer.cli` the module says nothing.
+    let module = ["cli", "main", "__main__"].iter().find_map(|end| name.strip_suffix(end)?.strip_suffix('.'));
+    let module = module.unwrap_or(name);
+    let own = if name.strip_suffix(".py").is_some() { name } else { module.rsplit('.').next().unwrap_or(module) };
     let lower = own.to_ascii_lowercase();
     let mut parts = lower.split(|letter: char| !letter.is_ascii_alphanumeric());
     let is_pretraining = !lower.contains("tun") && parts.any(|word| matches!(word, "pretrain" | "pretraining"));

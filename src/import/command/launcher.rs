@@ -53,6 +53,8 @@ const IMAGES: [(&str, &str); 3] = [
     ("vllm-openai-rocm", "vllm serve"),
     ("text-generation-inference", "text-generation-launcher"),
 ];
+/// Flags that only vLLM's server has.
+const OF_VLLM: [&str; 2] = ["--max-model-len", "--gpu-memory-utilization"];
 /// Flags that name a configuration of the training program.
 pub const CONFIGURATIONS: [&str; 6] =
     ["config", "config_path", "job.config_file", "deepspeed", "deepspeed_config", "yaml"];
@@ -76,9 +78,10 @@ impl Start {
         self.program.rsplit('/').next().unwrap_or(&self.program)
     }
 
-    /// The first word behind a program, where it is one by which programs say what they do: `distill.py sft`.
+    /// The first word behind a program, where it is one by which programs say what they do: `distill.py sft`, `-m reler.cli grpo`.
     pub fn command(&self) -> Option<&str> {
-        let word = self.after.first().filter(|_| is_python(&self.program))?;
+        let is_module = self.before.last().is_some_and(|word| word == "-m" || word == "--module");
+        let word = self.after.first().filter(|_| is_module || is_python(&self.program))?;
         COMMANDS.contains(&word.as_str()).then_some(word)
     }
 
@@ -176,13 +179,17 @@ fn is_image(word: &str) -> bool {
 
 /// `docker run ... IMAGE FLAGS`, and the container of a pod that has no command of its own.
 fn image(words: &[String]) -> Option<Start> {
-    let (at, program) = words.iter().enumerate().find_map(|(at, word)| {
+    let found = words.iter().enumerate().find_map(|(at, word)| {
         // Apptainer keeps an image as a file.
         let name = base(word).split([':', '@']).next()?.trim_end_matches(".sif");
         let of_vllm = || (name == "vllm" && is_image(word)).then_some((at, "vllm serve"));
         let known = IMAGES.iter().find(|(image, _)| *image == name).map(|(_, program)| (at, *program));
         known.or_else(of_vllm)
-    })?;
+    });
+    // An image under a name of one's own, which is told what only vLLM is told: `${VLLM_IMAGE} --model M --max-model-len 8192`.
+    let is_told = |word: &String| OF_VLLM.iter().any(|flag| word.split('=').next() == Some(*flag));
+    let is_alone = matches!(words, [name, next, ..] if !name.starts_with('-') && next.starts_with("--"));
+    let (at, program) = found.or_else(|| (is_alone && words.iter().any(is_told)).then_some((0, "vllm serve")))?;
     // `--entrypoint vllm IMAGE serve MODEL`: the word of the program is no flag of it.
     let word = program.split(' ').nth(1);
     let own = usize::from(word.is_some() && words.get(at + 1).map(String::as_str) == word);

@@ -130,6 +130,8 @@ struct Lsf {
     /// Whether each task has so many, and not each host.
     is_per_task: bool,
     chips: Option<GpuModels>,
+    /// The card by which administrators have named the queue.
+    chips_of_queue: Option<GpuModels>,
     tasks: Option<u32>,
     tasks_per_host: Option<u32>,
     hosts: Option<u32>,
@@ -151,6 +153,7 @@ impl Lsf {
                 "-nnodes" => self.hosts = number(value),
                 "-gpu" => self.gpu(value, asked, hardware),
                 "-R" => self.needs(value, hardware),
+                "-q" => self.chips_of_queue = chips::of_partitions(value, hardware),
                 "-W" => asked.hours = minutes(value).or(asked.hours),
                 _ => {}
             }
@@ -193,7 +196,8 @@ impl Lsf {
         let tasks = self.tasks_per_host.or(self.tasks.filter(|_| hosts == Some(1))).unwrap_or(1);
         let each = if self.is_per_task { count.checked_mul(tasks) } else { Some(count) };
         if let (Some(each), true) = (each, asked.choices.is_empty()) {
-            asked.choices.push(Choice { chips: self.chips, gpus: Some(Gpus::PerMachine(each)), ..Choice::default() });
+            let chips = self.chips.or(self.chips_of_queue);
+            asked.choices.push(Choice { chips, gpus: Some(Gpus::PerMachine(each)), ..Choice::default() });
             asked.nodes = hosts.map(|hosts| hosts..=hosts).or(asked.nodes.take());
         }
     }
@@ -267,6 +271,7 @@ mod tests {
         let tasks = one("#BSUB -n 4 -gpu \"num=2/task:gmodel=NVIDIAA100_SXM4_80GB\" -R \"span[hosts=1]\"");
         assert_eq!((tasks.0, tasks.1.as_str()), (Some(Gpus::PerMachine(8)), "NVIDIAA100_SXM4_80GB"));
         assert_eq!(one("#BSUB -n 4\n#BSUB -q gpu").0, None);
+        assert_eq!((one(&format!("{gpu}#BSUB -q gpuv100")).1, one("#BSUB -q gpuv100").0), ("gpuv100".to_owned(), None));
     }
 
     #[test]

@@ -73,7 +73,11 @@ pub fn read(documents: &[Value], names: Names) -> Result<JobRequest, ImportError
     let strange = note_others(&others, &mut asked);
     // Of a kind that nobody knows its one container with GPUs says what it asks for.
     let alone = if jobs.is_empty() { pods::with_one_container(&others) } else { None };
-    let jobs: Vec<&Value> = jobs.into_iter().chain(&alone).collect();
+    let mut jobs: Vec<&Value> = jobs.into_iter().chain(&alone).collect();
+    // A head of a cluster or a page beside the work asks for no GPUs.
+    if jobs.len() > 1 && jobs.iter().filter(|job| pods::asks_for_gpus(job)).count() == 1 {
+        jobs.retain(|job| pods::asks_for_gpus(job));
+    }
     let [job] = jobs.as_slice() else {
         let name = |job: &&Value| {
             format!("{} {}", word(job, "kind"), job.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("-"))

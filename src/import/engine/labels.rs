@@ -46,6 +46,12 @@ pub fn narrow(key: &str, value: &str, choice: &mut Choice, asked: &mut JobReques
                 }
             }
         }
+        // Pools of machines are often named by the only one that they have.
+        "cloud.google.com/gke-nodepool" | "eks.amazonaws.com/nodegroup"
+            if names.hardware.instances().iter().any(|one| one.name == value) =>
+        {
+            choice.instance_type = Some(value.to_owned());
+        }
         // Labels that clusters and smaller clouds made up (`accelerator`, `gpu-type`, `gpu.nvidia.com/class`), where they name a card.
         _ => {
             let is_of_cards = ["gpu", "accelerator"].iter().any(|word| key.contains(word));

@@ -159,6 +159,11 @@ impl ServiceJob<'_> {
         }
         let first = pools.iter().map(|pool| self.command(pool)).find(|words| !words.is_empty()).unwrap_or_default();
         command::read(&first, &self.variables(), &mut asked, names);
+        // Determined hands these over to the program.
+        let own = document.get("hyperparameters").filter(|own| service.is_together && own.is_object());
+        if let Some(own) = own {
+            command::read_document(own, None, asked.program.clone().as_deref().unwrap_or_default(), &mut asked, names);
+        }
         asked.take_machines_of_launcher();
         if asked.choices.is_empty() && at(document, &["build", "gpu"]) == Some(&Value::Bool(true)) {
             asked.understand("build.gpu", true);

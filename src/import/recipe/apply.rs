@@ -4,7 +4,7 @@ use super::entry::Entry;
 use super::model;
 use super::setting::{Dialect, Number, Outcome, Setting};
 use super::usual;
-use super::usual::{PREFERENCE, REINFORCEMENT};
+use super::usual::{OTHER_METHODS, PREFERENCE, REINFORCEMENT};
 use crate::shell::is_unknown;
 use crate::{JobRequest, Names};
 use gpuplan_workload::file::{Scalar, WorkloadFile};
@@ -152,7 +152,11 @@ pub fn objective(text: &str, words: &[(&str, &str)], asked: &mut JobRequest) {
         }
         None => {
             asked.not_planned = asked.not_planned.take().filter(|why| why != PREFERENCE);
-            asked.not_planned.get_or_insert_with(|| REINFORCEMENT.to_owned());
+            let is_other = OTHER_METHODS.contains(&lower.as_str());
+            let why = || {
+                if is_other { format!("the estimate knows no training by `{lower}`") } else { REINFORCEMENT.to_owned() }
+            };
+            asked.not_planned.get_or_insert_with(why);
         }
     }
 }

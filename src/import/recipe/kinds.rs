@@ -4,13 +4,13 @@ use serde_json::Value;
 
 use super::entry::Entry;
 use super::programs::{
-    ACCELERATE, ANY, AXOLOTL, COMPOSER, DEEPSPEED, DIFFUSERS, GPT_NEOX, HUGGING_FACE, LEVANTER, LITGPT, LLAMA_FACTORY,
-    MAXTEXT, NANOTRON, NEMO, OUMI, TORCHTITAN, TORCHTUNE, VERL,
+    ACCELERATE, ANY, AXOLOTL, COMPOSER, DEEPSPEED, DIFFUSERS, DIFFUSION_PIPE, GPT_NEOX, HUGGING_FACE, LEVANTER, LITGPT,
+    LLAMA_FACTORY, MAXTEXT, MLX, NANOTRON, NEMO, OUMI, TORCHTITAN, TORCHTUNE, VERL,
 };
 use super::setting::Dialect;
 
 /// Keys of which each group means a program, from the most particular to the least.
-const KINDS: [(&[&str], &Dialect); 37] = [
+const KINDS: [(&[&str], &Dialect); 42] = [
     (&["device_train_microbatch_size"], &COMPOSER),
     (&["training.seq_len"], &TORCHTITAN),
     (&["model.flavor"], &TORCHTITAN),
@@ -42,9 +42,14 @@ const KINDS: [(&[&str], &Dialect); 37] = [
     (&["train.micro_batch_size"], &NEMO),
     (&["train.global_batch_size"], &NEMO),
     (&["pretrained_model_name_or_path", "network_module"], &DIFFUSERS),
+    (&["micro_batch_size_per_gpu", "model.type"], &DIFFUSION_PIPE),
     (&["distributed_type"], &ACCELERATE),
     (&["train_micro_batch_size_per_gpu"], &DEEPSPEED),
     (&["zero_optimization.stage"], &DEEPSPEED),
+    (&["train_batch_size", "optimizer.type"], &DEEPSPEED),
+    (&["train_batch_size", "scheduler.type"], &DEEPSPEED),
+    (&["train_batch_size", "steps_per_print"], &DEEPSPEED),
+    (&["fine_tune_type", "iters"], &MLX),
     (&["model_name", "per_device_train_batch_size"], &ANY),
     (&["model", "per_device_train_batch_size"], &ANY),
     // Hugging Face's arguments, with a model that the program has of elsewhere.
@@ -84,9 +89,45 @@ const NAMES_OF_MODEL: [&str; 13] = [
     "pretrained_model_name_or_path",
 ];
 
-/// Sections of which nothing is the training's.
-const OTHERS: [&str; 9] =
-    ["eval", "evaluation", "validation", "val", "test", "inference", "generation", "rollout", "vllm"];
+/// Words for sections of which nothing is the training's.
+const OTHERS: [&str; 14] = [
+    "eval",
+    "evaluation",
+    "validation",
+    "val",
+    "test",
+    "inference",
+    "generation",
+    "rollout",
+    "vllm",
+    "teacher",
+    "ref",
+    "reference",
+    "reward",
+    "judge",
+];
+
+/// Words of Hugging Face's that mean the same however deep they stand.
+const NESTED: [&str; 14] = [
+    "per_device_train_batch_size",
+    "gradient_accumulation_steps",
+    "num_train_epochs",
+    "max_steps",
+    "learning_rate",
+    "bf16",
+    "fp16",
+    "optim",
+    "gradient_checkpointing",
+    "load_in_4bit",
+    "load_in_8bit",
+    "max_seq_length",
+    "lora_alpha",
+    "lora_dropout",
+];
+
+fn is_of_adapters(sections: &str) -> bool {
+    sections.split(['.', '_']).any(|word| matches!(word, "lora" | "peft" | "qlora"))
+}
 
 /// A configuration of somebody's own with sections of Hugging Face's arguments (`trainer.per_device_train_batch_size`), or of a batch, a rate
 /// of learning and an amount of work beside a model: its keys without their sections. Another is left as it is, and no dialect is known.
@@ -101,22 +142,27 @@ pub fn without_sections(entries: Vec<Entry>) -> (Vec<Entry>, Option<&'static Dia
     let batches =
         ["batch_size", "micro_batch_size", "train_batch_size", "batch_size_per_device", "per_device_batch_size"];
     let amounts = ["epochs", "num_epochs", "num_train_epochs", "max_steps", "num_steps", "total_steps", "max_epochs"];
-    let own = ends(&batches) && ends(&["learning_rate", "lr"]) && ends(&amounts) && ends(&NAMES_OF_MODEL);
+    // Without a model it is one that counts its cards.
+    let has_subject = ends(&NAMES_OF_MODEL) || ends(&["gpus", "num_gpus"]);
+    let own = ends(&batches) && ends(&["learning_rate", "lr"]) && ends(&amounts) && has_subject;
     if !of_trainer && !own {
         return (entries, None);
     }
-    let is_own =
-        |(section, rest): &(&str, &str)| !rest.contains('.') && !section.split('_').any(|word| OTHERS.contains(&word));
+    // Sections in sections are left out where a word of Hugging Face's stands in them: `train.train_config.num_train_epochs`.
+    let is_own = |(sections, rest): &(&str, &str)| {
+        let is_flat = !sections.contains('.') || NESTED.contains(rest) || is_of_adapters(sections);
+        is_flat && !sections.split(['.', '_']).any(|word| OTHERS.contains(&word))
+    };
     let plain = |entry: Entry| {
-        let Some((section, rest)) = entry.key.split_once('.').filter(is_own) else {
+        let Some((section, rest)) = entry.key.rsplit_once('.').filter(is_own) else {
             return entry;
         };
         let key = match (section, rest) {
             ("model" | "lm", "name" | "path" | "dir" | "model_dir" | "model_path" | "name_or_path" | "base" | "id") => {
                 "model_name_or_path"
             }
-            ("lora" | "peft" | "qlora", "r" | "rank") => "lora_r",
-            ("lora" | "peft" | "qlora", "target_modules") => "lora_target_modules",
+            (section, "r" | "rank") if is_of_adapters(section) => "lora_r",
+            (section, "target_modules") if is_of_adapters(section) => "lora_target_modules",
             (_, rest) => rest,
         };
         Entry { key: key.to_owned(), ..entry }

@@ -3,9 +3,9 @@
 use super::entry::Entry;
 use super::programs::{
     ANY, AWS_SAMPLES, AXOLOTL, BERT, DECODER, DIFFUSERS, DPO_REFERENCE, FAIRSEQ, GALORE, HUGGING_FACE, LEROBOT,
-    LEVANTER, LITGPT, LITGPT_FULL, LITGPT_PRETRAIN, LLAMA_COOKBOOK, LLAMA_FACTORY, MAXTEXT, MEGATRON,
-    MEGATRON_DEEPSPEED, MEGATRON_SWIFT, NEMO, OPEN_CLIP, OPEN_RLHF, OUMI, RL2, RL2_SFT, SERVE, SGLANG, SWIFT, TGI,
-    TORCHTITAN, TORCHTUNE, TRL, UNSLOTH, VERL, VERL_SFT,
+    LEVANTER, LIKE_LLAMA_FACTORY, LITGPT, LITGPT_FULL, LITGPT_PRETRAIN, LLAMA_COOKBOOK, LLAMA_FACTORY, MAXTEXT,
+    MEGATRON, MEGATRON_DEEPSPEED, MEGATRON_SWIFT, NEMO, OPEN_CLIP, OPEN_RLHF, OUMI, RL2, RL2_SFT, SERVE, SGLANG, SWIFT,
+    TGI, TORCHTITAN, TORCHTUNE, TRL, UNSLOTH, VERL, VERL_SFT,
 };
 use super::setting::Dialect;
 use crate::JobRequest;
@@ -27,8 +27,10 @@ pub fn of_command(program: &str, entries: &[Entry]) -> &'static Dialect {
         &TGI
     } else if is_of("axolotl") {
         &AXOLOTL
-    } else if program.starts_with("llamafactory-cli") || has("finetuning_type") {
+    } else if program.starts_with("llamafactory-cli") || (has("finetuning_type") && is_llama_factory(program)) {
         &LLAMA_FACTORY
+    } else if has("finetuning_type") {
+        &LIKE_LLAMA_FACTORY
     } else if program.starts_with("megatron ") {
         &MEGATRON_SWIFT
     } else if program.starts_with("swift ") || is_of("swift") || has("sft_type") {
@@ -60,6 +62,14 @@ pub fn of_command(program: &str, entries: &[Entry]) -> &'static Dialect {
     } else {
         of_words(name, &parts, entries)
     }
+}
+
+/// LLaMA-Factory's own programs, in its early versions too (`src/train_bash.py`, `src/train_sft.py`).
+fn is_llama_factory(program: &str) -> bool {
+    const NAMES: [&str; 7] =
+        ["train.py", "train_bash.py", "train_sft.py", "train_pt.py", "train_rm.py", "train_dpo.py", "train_ppo.py"];
+    let name = program.rsplit('/').next().unwrap_or(program);
+    program.contains("llamafactory") || NAMES.contains(&name)
 }
 
 /// Programs of SGLang that serve. Its others (`sglang.bench_serving`) ask one that does, of any engine.
@@ -99,7 +109,7 @@ fn of_words(name: &str, parts: &[&str], entries: &[Entry]) -> &'static Dialect {
         &DIFFUSERS
     } else if has("train_batch_size") && (has("bert_model") || (has("do_train") && has("max_seq_length"))) {
         &BERT
-    } else if (SIZES.iter().all(|key| has(key)) || SIZES_OF_GPT.iter().all(|key| has(key)))
+    } else if (SIZES.iter().all(|key| has(key)) || SIZES_OF_GPT.iter().any(|sizes| sizes.iter().all(|key| has(key))))
         && !MODELS.iter().any(|key| has(key))
     {
         &DECODER
@@ -111,9 +121,10 @@ fn of_words(name: &str, parts: &[&str], entries: &[Entry]) -> &'static Dialect {
 /// Sizes by which a program of one's own describes a language model; Megatron-LM's are known by `num_attention_heads`.
 const SIZES: [&str; 4] = ["num_layers", "hidden_size", "num_heads", "vocab_size"];
 /// The same in the words of GPT-2's code and of nanoGPT. RWKV has no `n_head`.
-const SIZES_OF_GPT: [&str; 4] = ["n_layer", "n_embd", "n_head", "block_size"];
+const SIZES_OF_GPT: [[&str; 4]; 2] =
+    [["n_layer", "n_embd", "n_head", "block_size"], ["n_layers", "n_embed", "n_heads", "block_size"]];
 /// Keys that name a model, of which sizes change a part.
-const MODELS: [&str; 5] = ["model_name_or_path", "model_name", "model", "model_path", "base_model"];
+const MODELS: [&str; 4] = ["model_name_or_path", "model", "model_path", "base_model"];
 
 /// Its settings, or one of its examples (examples/nlp/language_modeling/megatron_*.py) with some of them.
 fn is_nemo(name: &str, entries: &[Entry]) -> bool {

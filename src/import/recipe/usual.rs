@@ -27,6 +27,9 @@ pub const OBJECTIVES: &[(&str, &str)] = &[
     ("rm", "reward"),
     ("reward", "reward"),
 ];
+/// Methods with losses of their own that generate nothing as they train: MaPO (Hong et al. 2024), negative preference optimization (Zhang et al.
+/// 2024), rewards for the steps of an answer (Lightman et al. 2023), RRHF (Yuan et al. 2023).
+pub const OTHER_METHODS: [&str; 4] = ["mapo", "npo", "prm", "rrhf"];
 /// Few weights before the input are trained; the estimate knows adapters and whole models.
 pub const PREFIX: &str = "the estimate knows no prefix or prompt tuning";
 /// A projector between frozen towers.
@@ -75,6 +78,7 @@ pub const SETTINGS: &[(&str, Setting)] = &[
     ("grad_acc_steps", ACCUMULATION),
     ("grad_acc", ACCUMULATION),
     ("accum_steps", ACCUMULATION),
+    ("grad_accum_step", ACCUMULATION),
     ("accum_iter", ACCUMULATION),
     ("accum", ACCUMULATION),
     ("gradient_accumulate_every", ACCUMULATION),
@@ -145,7 +149,17 @@ pub const SETTINGS: &[(&str, Setting)] = &[
         "precision",
         Choice(
             PRECISION,
-            &[("bf16-mixed", "bf16"), ("16-mixed", "amp-fp16"), ("bf16-true", "pure-bf16"), ("bf16", "bf16")],
+            &[
+                ("bf16-mixed", "bf16"),
+                ("16-mixed", "amp-fp16"),
+                ("bf16-true", "pure-bf16"),
+                ("bf16", "bf16"),
+                ("fp16", "amp-fp16"),
+                ("16", "amp-fp16"),
+                ("fp32", "fp32"),
+                ("32", "fp32"),
+                ("32-true", "fp32"),
+            ],
         ),
     ),
     ("fp8_format", Precision("fp8")),
@@ -183,6 +197,7 @@ pub const SETTINGS: &[(&str, Setting)] = &[
     ("full_finetune", Switch(TASK, "full-fine-tune")),
     ("load_in_bits", Choice(|file| &mut file.training.base_weights, &[("4", "nf4")])),
     ("bits", Choice(|file| &mut file.training.base_weights, &[("4", "nf4")])),
+    ("num_bits", Choice(|file| &mut file.training.base_weights, &[("4", "nf4"), ("8", "int8")])),
     ("load_in_4bit", Switch(|file| &mut file.training.base_weights, "nf4")),
     ("use_4bit", Switch(|file| &mut file.training.base_weights, "nf4")),
     ("load_in_8bit", Switch(|file| &mut file.training.base_weights, "int8")),
@@ -203,6 +218,7 @@ pub const SETTINGS: &[(&str, Setting)] = &[
     ("n_gpus", GpusPerMachine),
     ("num_devices", GpusPerMachine),
     ("gpus_per_node", GpusPerMachine),
+    ("gpu_per_node", GpusPerMachine),
     ("num_gpus_per_node", GpusPerMachine),
     ("n_gpus_per_node", GpusPerMachine),
     ("gpus", Cards),

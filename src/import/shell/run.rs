@@ -5,6 +5,7 @@ use super::condition;
 use super::expand::{Value, Variables, is_unknown};
 use super::lex::{Token, tokens};
 use super::pattern::covers;
+use super::shape::{self, arithmetic_of, asks_for_arguments, ends, is_test};
 use super::shells::{inner_script, is_shell, script_file};
 use super::tree::{Node, Simple, nodes};
 
@@ -227,7 +228,7 @@ impl<'a> Script<'a> {
                 }
                 (decided, _) => decided,
             };
-            is_test &= !matches!(next, Node::Simple(simple) if !self::is_test(simple));
+            is_test &= !matches!(next, Node::Simple(simple) if !shape::is_test(simple));
         }
         status
     }
@@ -365,9 +366,22 @@ impl<'a> Script<'a> {
                 self.variables.all.insert("@".to_owned(), Value::List(words[2..].to_vec()));
                 return Some(true);
             }
-            ("echo" | "printf" | "unset", _) => return None,
+            ("echo" | "printf", _) => {
+                // `printf "%s" "$PROGRAM" > train.py`
+                if let (Some(output), Some(text)) = (&simple.output, words.last().filter(|_| words.len() > 1)) {
+                    self.written.push((self.variables.joined(output), text.clone()));
+                }
+                return None;
+            }
+            ("unset", _) => return None,
             _ => {}
         }
+        self.program(words, document, simple);
+        None
+    }
+
+    /// A command that the shell does not run itself, with its environment, and what it reads as a script.
+    fn program(&mut self, words: Vec<String>, document: Option<String>, simple: &Simple) {
         if let (Some(output), Some(text)) = (&simple.output, &document) {
             let path = self.variables.joined(output);
             self.written.push((path, text.clone()));
@@ -387,7 +401,6 @@ impl<'a> Script<'a> {
         for text in inner.into_iter().chain(file).chain(document.filter(|_| is_shell)) {
             self.read(&text);
         }
-        None
     }
 
     /// `NAME=value`, `NAME+=value`, `NAME=(list)`. Whether the word is one.
@@ -460,40 +473,4 @@ fn doubtful(name: &str, one: Option<&Value>, other: Option<&Value>) -> Value {
         }
     }
     Value::Text(format!("${name}"))
-}
-
-/// The sum of `((...))`, which has the brackets of two subshells.
-fn arithmetic_of(group: &[Node]) -> Option<String> {
-    let [Node::Group(inner)] = group else { return None };
-    let [Node::Simple(simple)] = inner.as_slice() else { return None };
-    let sum = simple.words.join(" ");
-    let asks = ["==", "!=", "%"].iter().any(|operator| sum.contains(operator));
-    // Behind `<` and `>` a file was read.
-    let is_whole = simple.output.is_none() && simple.document.is_none();
-    (is_whole && (asks || arithmetic::assignment(&sum).is_some())).then_some(sum)
-}
-
-/// `while [[ $# -gt 0 ]]`, `while [ -n "$1" ]`, `while (( $# ))`, `while getopts`.
-fn asks_for_arguments(node: &Node) -> bool {
-    let is_argument = |word: &String| ["$#", "$1", "${1"].iter().any(|argument| word.contains(argument));
-    match node {
-        Node::Simple(simple) => {
-            let first = simple.words.first();
-            let asks = is_test(simple) || first.is_some_and(is_argument);
-            first.is_some_and(|name| name == "getopts") || (asks && simple.words.iter().any(is_argument))
-        }
-        // An arithmetic test has the brackets of two subshells.
-        Node::Group(inner) => inner.iter().any(asks_for_arguments),
-        _ => false,
-    }
-}
-
-/// Whether the script is over behind these commands: nothing that they set counts.
-fn ends(body: &[Node]) -> bool {
-    let exits = |simple: &Simple| simple.words.first().is_some_and(|word| word == "exit");
-    matches!(body.last(), Some(Node::Simple(simple)) if exits(simple))
-}
-
-fn is_test(simple: &Simple) -> bool {
-    matches!(simple.words.first().map(String::as_str), Some("[" | "[[" | "test"))
 }

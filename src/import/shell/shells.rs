@@ -4,11 +4,12 @@ pub fn is_shell(word: &str) -> bool {
     matches!(word.rsplit('/').next().unwrap_or(word), "sh" | "bash" | "dash" | "ksh" | "zsh")
 }
 
-/// What a shell gets behind `-c`, and what tmux starts one with (tmux(1), new-session and send-keys).
+/// What a shell gets behind `-c`, and what tmux (tmux(1), new-session and send-keys) and ssh start one with.
 pub fn inner_script(words: &[String]) -> Option<String> {
     let is_session = |word: &String| matches!(word.as_str(), "new-session" | "new" | "send-keys" | "send");
-    if words.first().is_some_and(|name| name == "tmux") && words.get(1).is_some_and(is_session) {
-        return words[2..]
+    let is_tmux = words.first().is_some_and(|name| name == "tmux") && words.get(1).is_some_and(is_session);
+    if is_tmux || words.first().is_some_and(|name| name == "ssh" || name == "pdsh") {
+        return words[1..]
             .iter()
             .filter(|word| word.contains(char::is_whitespace))
             .max_by_key(|word| word.len())

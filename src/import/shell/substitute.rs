@@ -55,8 +55,11 @@ fn command(words: &[String], input: Option<&str>, folder: &mut String) -> Option
             *folder = known(path)?;
             Some(String::new())
         }
+        // Wherever that is.
+        ("mktemp", None, _) => Some("/tmp/mktemp".to_owned()),
         ("pwd", None, []) => Some(folder.clone()),
         ("echo", None, _) => known(&paths.join(" ")),
+        ("printf", None, _) => printf(arguments),
         ("expr", None, _) => {
             let sum = arguments.join(" ");
             let is_sum = sum.chars().all(|letter| letter.is_ascii_digit() || " +-*/%()".contains(letter));
@@ -73,6 +76,24 @@ fn command(words: &[String], input: Option<&str>, folder: &mut String) -> Option
         }
         _ => None,
     }
+}
+
+/// `printf '%q ' "${ARGS[@]}"`: a format with one place is used for each word.
+fn printf(arguments: &[String]) -> Option<String> {
+    let (format, words) = arguments.split_first()?;
+    let (before, after) = format.split_once("%q").or_else(|| format.split_once("%s"))?;
+    if before.contains(['%', '\\']) || after.contains('%') || words.is_empty() {
+        return None;
+    }
+    let is_plain =
+        |word: &&String| word.chars().all(|letter| letter.is_ascii_alphanumeric() || "_-./=:,@+".contains(letter));
+    let is_quoted = format.contains("%q");
+    let each = words.iter().map(|word| {
+        let shown = if is_quoted && !is_plain(&word) { format!("'{word}'") } else { word.clone() };
+        let fits = is_known(word) && !(is_quoted && word.contains('\''));
+        fits.then(|| format!("{before}{shown}{}", unescaped(after)))
+    });
+    each.collect()
 }
 
 /// `seq 4`, `seq 0 3`, `seq -s, 0 3`.

@@ -55,6 +55,13 @@ pub fn with_one_container(objects: &[&Value]) -> Option<Value> {
     Some(json!({ "apiVersion": "v1", "kind": "Deployment", "metadata": metadata, "spec": spec }))
 }
 
+/// Whether a container of it asks for GPUs.
+pub fn asks_for_gpus(object: &Value) -> bool {
+    let mut found = Vec::new();
+    containers(object, &Value::Null, &mut found, DEEPEST);
+    !found.is_empty()
+}
+
 /// Deeper objects are no manifest that a person wrote.
 const DEEPEST: usize = 12;
 

@@ -2,7 +2,7 @@
 
 use crate::recipe::entry::Entry;
 use crate::recipe::model;
-use crate::recipe::setting::Setting::{self, Completed, Devices, Flag, Number, Optimizer, Rank};
+use crate::recipe::setting::Setting::{self, Completed, Devices, Flag, Nothing, Number, Optimizer, Rank};
 use crate::recipe::setting::{Dialect, Outcome};
 use crate::recipe::usual::OPTIMIZERS;
 use crate::recipe::words::{EPOCHS, MICRO_BATCH, STEPS, pretrains, value};
@@ -82,9 +82,11 @@ fn unknown(entries: &[Entry], asked: &mut JobRequest, names: Names) {
     if training.global_batch.is_some() {
         return;
     }
-    // alpaca-lora (finetune.py) and its descendants: `batch_size` is that of all, beside the `micro_batch_size` that fits a card.
+    // alpaca-lora (finetune.py) and its descendants: `batch_size` is that of all, beside the `micro_batch_size` that fits a card, or one of a
+    // card under another name.
     let whole = |text: &str| text.parse::<u32>().ok().filter(|number| *number > 0);
-    let each = value(entries, "micro_batch_size").and_then(whole);
+    let of_card = training.micro_batch.as_ref().map(ToString::to_string);
+    let each = value(entries, "micro_batch_size").map(str::to_owned).or(of_card).as_deref().and_then(whole);
     if let (Some(together), Some(each)) = (whole(batch), each) {
         if key == "batch_size" && training.grad_accumulation.is_none() && together.is_multiple_of(each) {
             training.global_batch = Some(batch.to_owned().into());
@@ -168,6 +170,11 @@ pub const DECODER: Dialect = Dialect {
         ("n_layer", Number(|file| &mut file.model.layers)),
         ("n_embd", Number(|file| &mut file.model.hidden)),
         ("n_head", Number(|file| &mut file.model.heads)),
+        ("n_layers", Number(|file| &mut file.model.layers)),
+        ("n_embed", Number(|file| &mut file.model.hidden)),
+        ("n_heads", Number(|file| &mut file.model.heads)),
+        // What is described is none of the models of others: its name is its own.
+        ("model_name", Nothing),
         ("n_kv_head", Number(|file| &mut file.model.kv_heads)),
         ("n_kv_heads", Number(|file| &mut file.model.kv_heads)),
     ],

@@ -12,6 +12,9 @@ use crate::recipe::words::{EPOCHS, RECOMPUTE, TASK};
 use crate::shell::is_unknown;
 use crate::{JobRequest, Names};
 
+/// Programs that took over its words: what they leave open is what Hugging Face's Trainer makes of it.
+pub const LIKE_LLAMA_FACTORY: Dialect = Dialect { stack: "hf-trainer", ..LLAMA_FACTORY };
+
 /// LLaMA-Factory, src/llamafactory/hparams.
 pub const LLAMA_FACTORY: Dialect = Dialect {
     stack: "llama-factory",

@@ -4,10 +4,12 @@
 use super::hugging_face::{ANY, adapters};
 use crate::recipe::entry::Entry;
 use crate::recipe::setting::Dialect;
-use crate::recipe::setting::Setting::{Choice, Either, Gpus, Model, NotPlanned, Nothing, Number, Objective, Precision};
-use crate::recipe::usual::{OBJECTIVES, PREFIX};
+use crate::recipe::setting::Setting::{
+    Choice, Either, Gpus, Model, ModelOrKind, NotPlanned, Nothing, Number, Objective, Optimizer, Precision, Rank,
+};
+use crate::recipe::usual::{OBJECTIVES, OPTIMIZERS, PREFIX};
 use crate::recipe::words::{
-    ACCUMULATION, EPOCHS, GLOBAL_BATCH, LENGTH, MICRO_BATCH, PRECISION, RECOMPUTE, STEPS, pretrains, value,
+    ACCUMULATION, EPOCHS, GLOBAL_BATCH, LENGTH, MICRO_BATCH, PRECISION, RECOMPUTE, STEPS, TASK, pretrains, value,
 };
 use crate::{JobRequest, Names};
 
@@ -134,6 +136,67 @@ pub const DPO_REFERENCE: Dialect = Dialect {
     complete: |_, asked, _| {
         asked.workload.training.task.get_or_insert_with(|| "full-fine-tune".to_owned());
     },
+    ..ANY
+};
+
+/// diffusion-pipe (tdrussell/diffusion-pipe, examples/main_example.toml): whole models, unless it has an adapter.
+pub const DIFFUSION_PIPE: Dialect = Dialect {
+    settings: &[
+        ("micro_batch_size_per_gpu", MICRO_BATCH),
+        ("model.diffusers_path", Model),
+        ("model.ckpt_path", Model),
+        ("model.transformer_path", Model),
+        ("model.type", ModelOrKind),
+        ("model.dtype", Choice(PRECISION, &[("bfloat16", "bf16"), ("float16", "amp-fp16"), ("float32", "fp32")])),
+        ("adapter.type", Choice(TASK, &[("lora", "lora")])),
+        ("adapter.rank", Rank),
+        ("optimizer.type", Optimizer(OPTIMIZERS)),
+        ("activation_checkpointing", Either(RECOMPUTE, "full", "none")),
+    ],
+    nothing: &[
+        "dataset",
+        "gradient_clipping",
+        "partition_method",
+        "save_dtype",
+        "caching_batch_size",
+        "steps_per_print",
+        "save_every_n_epochs",
+        "checkpoint_every_n_minutes",
+        "eval_every_n_epochs",
+        "eval_before_first_step",
+        "eval_micro_batch_size_per_gpu",
+        "eval_gradient_accumulation_steps",
+        "model.timestep_sample_method",
+        "adapter.dtype",
+        "optimizer",
+    ],
+    complete: |_, asked, _| {
+        asked.workload.training.task.get_or_insert_with(|| "full-fine-tune".to_owned());
+    },
+    ..ANY
+};
+
+/// mlx-lm (mlx_lm/lora.py): `num_layers` is how many of the layers have adapters.
+pub const MLX: Dialect = Dialect {
+    settings: &[
+        ("fine_tune_type", Choice(TASK, &[("lora", "lora"), ("full", "full-fine-tune")])),
+        ("batch_size", MICRO_BATCH),
+        ("iters", STEPS),
+        ("lora_parameters.rank", Rank),
+        ("grad_checkpoint", Either(RECOMPUTE, "full", "none")),
+    ],
+    nothing: &[
+        "train",
+        "data",
+        "adapter_path",
+        "lora_parameters",
+        "steps_per_report",
+        "steps_per_eval",
+        "val_batches",
+        "save_every",
+        "test",
+    ],
+    complete: |_, _, _| {},
     ..ANY
 };
 

@@ -109,14 +109,23 @@ fn tgi(entries: &[Entry], asked: &mut JobRequest, names: Names) {
     asked.leave_unread("text-generation-launcher", "estimated as vLLM");
 }
 
+/// Flags that multiply to the GPUs of a server, each under the names of the engines.
+const DEGREES: [&[&str]; 3] = [
+    &["tensor_parallel_size", "tp", "tp_size", "num_shard"],
+    &["pipeline_parallel_size", "pp", "pp_size"],
+    &["data_parallel_size", "dp", "dp_size"],
+];
+
 fn gpus(entries: &[Entry], asked: &mut JobRequest) {
     let count = |keys: &[&str]| keys.iter().find_map(|key| value(entries, key)?.parse::<u32>().ok()).filter(|n| *n > 0);
-    // The GPUs that the engine spreads the model over.
-    let Some(tensor) = count(&["tensor_parallel_size", "tp", "tp_size", "num_shard"]) else { return };
-    let pipeline = count(&["pipeline_parallel_size", "pp", "pp_size"]).unwrap_or(1);
+    // The GPUs that the engine spreads the model over; what it is not told is one. A degree that only a run would tell leaves them open.
+    let is_named = |keys: &&[&str]| keys.iter().any(|key| value(entries, key).is_some());
+    let named: Vec<&[&str]> = DEGREES.into_iter().filter(is_named).collect();
     // SGLang's data parallel attention divides the GPUs of its tensor parallelism.
     let divides = entries.iter().any(|entry| entry.key == "enable_dp_attention");
-    let data = count(&["data_parallel_size", "dp", "dp_size"]).filter(|_| !divides).unwrap_or(1);
-    asked.launch.gpus = tensor.checked_mul(pipeline).and_then(|all| all.checked_mul(data));
+    let counted = named.iter().filter(|keys| !(divides && keys.contains(&"dp")));
+    let gpus = counted.map(|keys| count(keys)).try_fold(1u32, |all, degree| all.checked_mul(degree?));
+    let Some(gpus) = gpus.filter(|_| !named.is_empty()) else { return };
+    asked.launch.gpus = Some(gpus);
     asked.launch.gpus_per_machine = None;
 }

@@ -1,0 +1,178 @@
+//! Tests of what public job files of repositories that nobody had seen showed (`tests/fixtures/jobs/labels/strict.csv`).
+
+#![cfg(test)]
+
+use super::tests::asked;
+use crate::{Gpus, JobRequest, Names};
+use gpuplan_hardware::Hardware;
+use gpuplan_workload::Models;
+use gpuplan_workload::file::Scalar;
+
+fn job(text: &str, path: &str) -> JobRequest {
+    let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
+    crate::read(text, Names { path, ..Names::new(&hardware, &models) })
+        .unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn text(number: &Option<Scalar>) -> String {
+    number.as_ref().map(ToString::to_string).unwrap_or_default()
+}
+
+fn gpus(asked: &JobRequest) -> Option<u32> {
+    asked.choices.first().and_then(|choice| choice.gpus).map(|gpus| match gpus {
+        Gpus::PerMachine(count) | Gpus::Together(count) => count,
+    })
+}
+
+fn card(asked: &JobRequest) -> String {
+    let chips = asked.choices.first().and_then(|choice| choice.chips.clone());
+    chips.map(|chips| chips.word).unwrap_or_default()
+}
+
+/// A method may stand anywhere in a key; one that generates nothing is not said to.
+#[test]
+fn a_method_of_preferences_is_heard_wherever_it_stands_in_a_key() {
+    let why = |flags: &str| {
+        let line = format!("accelerate launch train_with_lora.py --model_name_or_path gpt2 --lora_rank 8 {flags}");
+        let asked = asked(&line);
+        (asked.workload.training.objective.clone(), asked.not_planned.unwrap_or_default())
+    };
+    assert_eq!(why("--beta_dpo 5000").0.as_deref(), Some("dpo"));
+    assert_eq!(why("--beta_mapo=0.05").1, "the estimate knows no training by `mapo`");
+    assert_eq!(why("--npo_beta 0.05").1, "the estimate knows no training by `npo`");
+    assert_eq!((why("--npo_beta 0").1, why("--orthogonal true").1), (String::new(), String::new()));
+    let prm = asked("accelerate launch run_prm_train.py --model_name_or_path gpt2 --per_device_train_batch_size 1");
+    assert_eq!(prm.not_planned.as_deref(), Some("the estimate knows no training by `prm`"));
+    let stage = asked("torchrun train.py --model_name gpt2 --stage sft --lora_r 8 --max_completion_length 3072");
+    assert_eq!(stage.not_planned, None, "the words of its other stages are no work of this one");
+    let module = asked("deepspeed --num_gpus 4 -m grpo_trainer.cli train -c a.yaml");
+    assert!(module.not_planned.is_some_and(|why| why.contains("generates answers")));
+    let word = asked("torchrun --nproc_per_node=8 --module reler.cli grpo \"$@\"");
+    assert!(word.not_planned.is_some_and(|why| why.contains("generates answers")));
+}
+
+/// Of GPUs that share a model not each has a batch of its own.
+#[test]
+fn degrees_that_split_a_model_leave_the_batch_of_all_open() {
+    let models = Models::embedded().unwrap();
+    let global = |flags: &str| {
+        let words = "--model_name_or_path gpt2 --num_train_epochs 2 --per_device_train_batch_size 2";
+        let asked = job(&format!("#!/bin/bash\ntorchrun --nproc_per_node=4 finetune.py {words} {flags}\n"), "a.sh");
+        let mut file = asked.workload.clone();
+        crate::open::complete(&mut file, &asked, &models);
+        text(&file.training.global_batch)
+    };
+    assert_eq!((global(""), global("--tp 1"), global("--http 2")), ("8".to_owned(), "8".to_owned(), "8".to_owned()));
+    for split in ["--tp 2", "--pp_size 2", "--model_parallel_size 2", "--tp $TP", "--ulysses_parallel_size 2"] {
+        assert_eq!(global(split), "", "{split}");
+    }
+}
+
+#[test]
+fn replicas_of_a_server_are_gpus_too() {
+    let count = |flags: &str| asked(&format!("python -m sglang.launch_server --model-path gpt2 {flags}")).launch.gpus;
+    assert_eq!((count("--dp 2"), count("--tp 2 --dp 2"), count("")), (Some(2), Some(4), None));
+    assert_eq!((count("--tp $TP --dp 2"), count("--tp 8 --dp 8 --enable-dp-attention")), (None, Some(8)));
+    let own = asked("$VLLM_IMAGE --model gpt2 --tensor-parallel-size 2 --max-model-len 8192");
+    assert_eq!((own.workload.serving.engine.as_deref(), own.launch.gpus), (Some("vllm"), Some(2)));
+}
+
+/// A manifest that holds a program of Python, as Kubeflow's client writes it, is a manifest; its program is read.
+#[test]
+fn a_manifest_with_a_program_in_it_asks_for_its_machines() {
+    let program = "from trl import SFTConfig, SFTTrainer\n              def main(parameters):\n                  trainer = SFTTrainer(model='gpt2', args=SFTConfig(per_device_train_batch_size=32, max_length=1024))\n              main({'lora_r': 16})";
+    let pods = format!(
+        "replicas: 1\n      template:\n        spec:\n          containers:\n          - command: [bash, -c]\n            args:\n            - |-\n              path=$(mktemp -d)\n              read -r -d '' SCRIPT << EOM\n\n              {program}\n\n              EOM\n              printf \"%s\" \"$SCRIPT\" > \"$path/ephemeral_script.py\"\n              torchrun \"$path/ephemeral_script.py\"\n            image: training\n            name: pytorch\n            resources: {{limits: {{nvidia.com/gpu: 1}}}}\n"
+    );
+    let manifest = format!(
+        "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {{name: sft}}\nspec:\n  pytorchReplicaSpecs:\n    Master: &one\n      {pods}    Worker: *one\n"
+    );
+    let asked = job(&manifest, "pytorchjob.yaml");
+    assert_eq!((gpus(&asked), asked.nodes.clone()), (Some(1), Some(2..=2)));
+    assert_eq!(text(&asked.workload.training.micro_batch), "32");
+}
+
+/// Of a head without GPUs and workers with them the workers are the job.
+#[test]
+fn of_two_deployments_the_one_with_gpus_is_the_job() {
+    let one = |name: &str, replicas: u32, limits: &str| {
+        format!(
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: {name}}}\nspec:\n  replicas: {replicas}\n  template:\n    spec:\n      nodeSelector: {{gpu: v100}}\n      containers: [{{name: a, resources: {{limits: {{{limits}}}}}}}]\n---\n"
+        )
+    };
+    let (head, worker) = (one("head", 1, "memory: 1Gi"), one("worker", 2, "nvidia.com/gpu: 1"));
+    let asked = job(&format!("{head}{worker}"), "ray.yaml");
+    assert_eq!((gpus(&asked), asked.nodes.clone(), card(&asked)), (Some(1), Some(2..=2), "v100".to_owned()));
+    let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
+    assert!(crate::read(&format!("{worker}{worker}"), Names::new(&hardware, &models)).is_err());
+}
+
+/// Configurations of programs that had none of their own tables, and sections in sections.
+#[test]
+fn further_configurations_are_read() {
+    let pipe = "epochs = 1000\nmicro_batch_size_per_gpu = 1\ngradient_accumulation_steps = 4\npipeline_stages = 2\n[model]\ntype = \"flux\"\ndiffusers_path = \"/models/FLUX.1-dev\"\ndtype = \"bfloat16\"\n[adapter]\ntype = \"lora\"\nrank = 32\n";
+    let read = job(pipe, "train.toml").workload.training;
+    assert_eq!(
+        (read.task.as_deref(), text(&read.micro_batch), text(&read.lora.rank)),
+        (Some("lora"), "1".into(), "32".into())
+    );
+    let mlx = "model: Qwen/Qwen2.5-1.5B-Instruct\nfine_tune_type: lora\nnum_layers: 16\nmax_seq_length: 512\nbatch_size: 4\niters: 400\n";
+    let asked = job(mlx, "lora.yaml");
+    let read = &asked.workload.training;
+    assert_eq!(
+        (text(&read.steps), text(&read.micro_batch), &asked.workload.model.layers),
+        ("400".into(), "4".into(), &None)
+    );
+    let deepspeed = job("{\"train_batch_size\": 400, \"optimizer\": {\"type\": \"Adam\"}}", "ds_config.json");
+    assert_eq!(text(&deepspeed.workload.training.global_batch), "400");
+    let nested = "model:\n  model_name: tiiuae/falcon-7b\n  quant_config: {load_in_4bit: true}\npeft:\n  type: lora\n  peft_config: {r: 2}\ntrain:\n  train_config: {per_device_train_batch_size: 1, num_train_epochs: 5}\nteacher:\n  config: {learning_rate: 3}\n";
+    let read = job(nested, "a.yaml").workload.training;
+    assert_eq!(
+        (read.task.as_deref(), text(&read.micro_batch), text(&read.lora.rank)),
+        (Some("qlora"), "1".into(), "2".into())
+    );
+    let determined = "name: a\nresources: {slots_per_trial: 4}\nentrypoint: python -m determined.launch.deepspeed python sft.py\nhyperparameters:\n  model: gpt2\n  max_seq_length: 512\n  training_args: {per_device_train_batch_size: 1, max_steps: 9, bf16: true}\n";
+    let read = job(determined, "a.yaml");
+    assert_eq!((text(&read.workload.training.steps), gpus(&read)), ("9".into(), Some(4)));
+    let start = "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config: {gradient_accumulation_steps: 1}\n";
+    assert_eq!(job(start, "sft.yaml").workload.training.task, None, "a file of how to start is no work");
+    let alone = job("batch_size: 8\nmax_epochs: 9\ngpus: 2\nprecision: 16-mixed\nlr: 0.1\n", "a.yaml");
+    assert_eq!(gpus(&alone), Some(2));
+}
+
+#[test]
+fn queues_and_pools_are_named_by_what_they_have() {
+    let slurm = |partition: &str| {
+        card(&job(
+            &format!("#!/bin/bash\n#SBATCH --partition={partition}\n#SBATCH --gres=gpu:2\npython train.py\n"),
+            "a.sh",
+        ))
+    };
+    assert_eq!(
+        (slurm("gpuA40x4"), slurm("gpu4_short"), slurm("gpux4")),
+        ("gpuA40x4".into(), String::new(), String::new())
+    );
+    let line = "#!/bin/bash\nFLAGS=(--partition=\"gpuA40x4\" --gpus-per-node=\"2\")\nARGS=(train/pretrain.py --epochs \"3\")\nJOB=\"torchrun --nproc-per-node=2 $(printf '%q ' \"${ARGS[@]}\")\"\nsbatch \"${FLAGS[@]}\" --wrap=\"$JOB\"\n";
+    let wrapped = job(line, "a.sh");
+    assert_eq!((text(&wrapped.workload.training.epochs), gpus(&wrapped)), ("3".to_owned(), Some(2)));
+    let pool = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec:\n  template:\n    spec:\n      nodeSelector: {cloud.google.com/gke-nodepool: g2-standard-96}\n      containers: [{name: a, resources: {limits: {nvidia.com/gpu: 8}}}]\n";
+    assert_eq!(job(pool, "a.yaml").choices[0].instance_type.as_deref(), Some("g2-standard-96"));
+    let far = asked("ssh node1 \"conda activate a; nohup python3 -m sglang.launch_server --model-path gpt2 --tp 2\"")
+        .launch
+        .gpus;
+    assert_eq!(far, Some(2));
+}
+
+/// What a program of one's own calls its work, its batch and its sizes.
+#[test]
+fn words_of_programs_of_ones_own_are_heard() {
+    let preferred = asked("python train.py --model_name_or_path gpt2 --lora_rank 8 --train_type dpo_loss");
+    assert_eq!(preferred.workload.training.objective.as_deref(), Some("dpo"));
+    let whole = asked("torchrun --nproc-per-node 2 train.py --model_name_or_path gpt2 --batch_size 64 --micro_batch 4")
+        .workload;
+    assert_eq!(text(&whole.training.global_batch), "64");
+    let sizes =
+        "--model_name my_run --n_layers 8 --n_embed 512 --n_heads 8 --block_size 256 --vocab_size 5000 --batch_size 32";
+    let described = asked(&format!("python train.py {sizes}")).workload.model;
+    assert_eq!((text(&described.layers), text(&described.hidden), described.preset), ("8".into(), "512".into(), None));
+}
