@@ -35,10 +35,7 @@ fn rows_of_text(text: &str) -> Vec<(String, f64, f64)> {
     let lines: Vec<&str> = text.lines().skip_while(|line| !line.trim_start().starts_with("GPUs ")).skip(1).collect();
     let pairs = lines.chunks(2).take_while(|pair| pair.len() == 2 && pair[1].starts_with("   "));
     let row = |pair: &[&str]| {
-        let (cost, p90) = match amounts(pair[0])[..] {
-            [.., cost, p90] => (cost, p90),
-            _ => panic!("{}", pair[0]),
-        };
+        let [.., cost, p90] = amounts(pair[0])[..] else { panic!("{}", pair[0]) };
         (pair[1].trim().split(':').next().unwrap().replace(" and ", ", "), cost, p90)
     };
     pairs.map(row).collect()

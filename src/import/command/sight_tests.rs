@@ -14,8 +14,8 @@ fn job(text: &str, path: &str) -> JobRequest {
         .unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-fn text(number: &Option<Scalar>) -> String {
-    number.as_ref().map(ToString::to_string).unwrap_or_default()
+fn text(number: Option<&Scalar>) -> String {
+    number.map(ToString::to_string).unwrap_or_default()
 }
 
 fn gpus(asked: &JobRequest) -> Option<u32> {
@@ -60,7 +60,7 @@ fn degrees_that_split_a_model_leave_the_batch_of_all_open() {
         let asked = job(&format!("#!/bin/bash\ntorchrun --nproc_per_node=4 finetune.py {words} {flags}\n"), "a.sh");
         let mut file = asked.workload.clone();
         crate::open::complete(&mut file, &asked, &models);
-        text(&file.training.global_batch)
+        text(file.training.global_batch.as_ref())
     };
     assert_eq!((global(""), global("--tp 1"), global("--http 2")), ("8".to_owned(), "8".to_owned(), "8".to_owned()));
     for split in ["--tp 2", "--pp_size 2", "--model_parallel_size 2", "--tp $TP", "--ulysses_parallel_size 2"] {
@@ -89,7 +89,7 @@ fn a_manifest_with_a_program_in_it_asks_for_its_machines() {
     );
     let asked = job(&manifest, "pytorchjob.yaml");
     assert_eq!((gpus(&asked), asked.nodes.clone()), (Some(1), Some(2..=2)));
-    assert_eq!(text(&asked.workload.training.micro_batch), "32");
+    assert_eq!(text(asked.workload.training.micro_batch.as_ref()), "32");
 }
 
 /// Of a head without GPUs and workers with them the workers are the job.
@@ -113,27 +113,27 @@ fn further_configurations_are_read() {
     let pipe = "epochs = 1000\nmicro_batch_size_per_gpu = 1\ngradient_accumulation_steps = 4\npipeline_stages = 2\n[model]\ntype = \"flux\"\ndiffusers_path = \"/models/FLUX.1-dev\"\ndtype = \"bfloat16\"\n[adapter]\ntype = \"lora\"\nrank = 32\n";
     let read = job(pipe, "train.toml").workload.training;
     assert_eq!(
-        (read.task.as_deref(), text(&read.micro_batch), text(&read.lora.rank)),
+        (read.task.as_deref(), text(read.micro_batch.as_ref()), text(read.lora.rank.as_ref())),
         (Some("lora"), "1".into(), "32".into())
     );
     let mlx = "model: Qwen/Qwen2.5-1.5B-Instruct\nfine_tune_type: lora\nnum_layers: 16\nmax_seq_length: 512\nbatch_size: 4\niters: 400\n";
     let asked = job(mlx, "lora.yaml");
     let read = &asked.workload.training;
     assert_eq!(
-        (text(&read.steps), text(&read.micro_batch), &asked.workload.model.layers),
+        (text(read.steps.as_ref()), text(read.micro_batch.as_ref()), &asked.workload.model.layers),
         ("400".into(), "4".into(), &None)
     );
     let deepspeed = job("{\"train_batch_size\": 400, \"optimizer\": {\"type\": \"Adam\"}}", "ds_config.json");
-    assert_eq!(text(&deepspeed.workload.training.global_batch), "400");
+    assert_eq!(text(deepspeed.workload.training.global_batch.as_ref()), "400");
     let nested = "model:\n  model_name: tiiuae/falcon-7b\n  quant_config: {load_in_4bit: true}\npeft:\n  type: lora\n  peft_config: {r: 2}\ntrain:\n  train_config: {per_device_train_batch_size: 1, num_train_epochs: 5}\nteacher:\n  config: {learning_rate: 3}\n";
     let read = job(nested, "a.yaml").workload.training;
     assert_eq!(
-        (read.task.as_deref(), text(&read.micro_batch), text(&read.lora.rank)),
+        (read.task.as_deref(), text(read.micro_batch.as_ref()), text(read.lora.rank.as_ref())),
         (Some("qlora"), "1".into(), "2".into())
     );
     let determined = "name: a\nresources: {slots_per_trial: 4}\nentrypoint: python -m determined.launch.deepspeed python sft.py\nhyperparameters:\n  model: gpt2\n  max_seq_length: 512\n  training_args: {per_device_train_batch_size: 1, max_steps: 9, bf16: true}\n";
     let read = job(determined, "a.yaml");
-    assert_eq!((text(&read.workload.training.steps), gpus(&read)), ("9".into(), Some(4)));
+    assert_eq!((text(read.workload.training.steps.as_ref()), gpus(&read)), ("9".into(), Some(4)));
     let start = "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config: {gradient_accumulation_steps: 1}\n";
     assert_eq!(job(start, "sft.yaml").workload.training.task, None, "a file of how to start is no work");
     let alone = job("batch_size: 8\nmax_epochs: 9\ngpus: 2\nprecision: 16-mixed\nlr: 0.1\n", "a.yaml");
@@ -154,7 +154,7 @@ fn queues_and_pools_are_named_by_what_they_have() {
     );
     let line = "#!/bin/bash\nFLAGS=(--partition=\"gpuA40x4\" --gpus-per-node=\"2\")\nARGS=(train/pretrain.py --epochs \"3\")\nJOB=\"torchrun --nproc-per-node=2 $(printf '%q ' \"${ARGS[@]}\")\"\nsbatch \"${FLAGS[@]}\" --wrap=\"$JOB\"\n";
     let wrapped = job(line, "a.sh");
-    assert_eq!((text(&wrapped.workload.training.epochs), gpus(&wrapped)), ("3".to_owned(), Some(2)));
+    assert_eq!((text(wrapped.workload.training.epochs.as_ref()), gpus(&wrapped)), ("3".to_owned(), Some(2)));
     let pool = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec:\n  template:\n    spec:\n      nodeSelector: {cloud.google.com/gke-nodepool: g2-standard-96}\n      containers: [{name: a, resources: {limits: {nvidia.com/gpu: 8}}}]\n";
     assert_eq!(job(pool, "a.yaml").choices[0].instance_type.as_deref(), Some("g2-standard-96"));
     let far = asked("ssh node1 \"conda activate a; nohup python3 -m sglang.launch_server --model-path gpt2 --tp 2\"")
@@ -170,9 +170,12 @@ fn words_of_programs_of_ones_own_are_heard() {
     assert_eq!(preferred.workload.training.objective.as_deref(), Some("dpo"));
     let whole = asked("torchrun --nproc-per-node 2 train.py --model_name_or_path gpt2 --batch_size 64 --micro_batch 4")
         .workload;
-    assert_eq!(text(&whole.training.global_batch), "64");
+    assert_eq!(text(whole.training.global_batch.as_ref()), "64");
     let sizes =
         "--model_name my_run --n_layers 8 --n_embed 512 --n_heads 8 --block_size 256 --vocab_size 5000 --batch_size 32";
     let described = asked(&format!("python train.py {sizes}")).workload.model;
-    assert_eq!((text(&described.layers), text(&described.hidden), described.preset), ("8".into(), "512".into(), None));
+    assert_eq!(
+        (text(described.layers.as_ref()), text(described.hidden.as_ref()), described.preset),
+        ("8".into(), "512".into(), None)
+    );
 }
