@@ -45,6 +45,7 @@ fn a_mailbox_that_cannot_be_reached_costs_nothing_but_a_warning() {
     let other = Bench::with(&[("GPUPLAN_SMTP_PASSWORD", "another")]);
     let mut in_the_clear = other.start("b", &["--notify", &address("smtps")], &["true"]);
     in_the_clear.ends_with(0);
+    assert!(in_the_clear.log().contains("nobody was notified"), "{}", in_the_clear.log());
     let heard = server.heard()[heard..].to_owned();
     assert!(!heard.contains("AUTH") && !heard.contains("you@") && server.letters().is_empty(), "{heard}");
     let unarmed = Bench::new();

@@ -13,7 +13,7 @@ const TRACES: &str = include_str!("../fixtures/spot_h100.jsonl");
 const ZONE: &str = "skynomad-artifact/h100_16/us-east5-a";
 /// The run begins in the outage of 45 ticks, this many before its end: longer than its promise lets it wait.
 const OUTAGE: usize = 45;
-const BEFORE_ITS_END: usize = 12;
+const BEFORE_ITS_END: usize = 42;
 
 /// Far ahead of the plan at once, and then it trains on until it is told to leave: what is gained is time to go back to spot. What is
 /// left takes no time.
@@ -69,7 +69,7 @@ fn a_run_comes_back_from_on_demand_over_a_recorded_trace() {
         "--tokens",
         "3B",
         "--deadline",
-        "9h",
+        "12h30m",
         "--cloud",
         "fake",
         "--lifetime",

@@ -52,8 +52,6 @@ use gpuplan_runstore::spec::command_of;
 use gpuplan_runstore::{Owner, Phase, Spec, Start, StoreError};
 use gpuplan_telemetry::host::UnrelatedProcesses;
 
-/// Messages to people are waited for so long at the end.
-const NOTIFYING: Duration = Duration::from_secs(5);
 /// Before a restore that the store refused is tried again, and how often it is.
 const RESTORE_PAUSE: Duration = Duration::from_secs(1);
 const RESTORE_RETRIES: usize = 4;
@@ -179,8 +177,7 @@ impl Supervisor {
         {
             self.record(*outcome).await;
         }
-        let notifications = std::mem::take(&mut self.notifications);
-        let _ = tokio::time::timeout(NOTIFYING, notifications.join_all()).await;
+        self.wait_for_notifications().await;
         outcome
     }
 

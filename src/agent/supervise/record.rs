@@ -1,10 +1,12 @@
 //! The end of a run on this machine: what is written into the store, and who is told.
 
+use std::mem;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::json;
 
+use crate::event::Event;
 use crate::ports::notify::Occasion;
 use crate::rules::outcome::{Outcome, StopReason};
 use crate::state::with;
@@ -13,6 +15,8 @@ use gpuplan_runstore::Phase;
 
 /// Of the time left, kept for recording the outcome.
 pub(super) const RECORDING: Duration = Duration::from_secs(2);
+/// Whoever is told of the end is waited for so long.
+const NOTIFYING: Duration = Duration::from_secs(5);
 /// A store that is away is waited for so long, while the machine is there.
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -25,6 +29,14 @@ impl Supervisor {
             state.is_done = Some(outcome == Outcome::Completed);
             state.is_taken &= is_interrupted;
         });
+        let committed = with(&self.life.state, |state| state.checkpoints.committed);
+        let safe =
+            committed.map_or_else(|| "nothing is committed".to_owned(), |name| format!("step {} is safe", name.step));
+        self.notify(Occasion::Finished, &format!("{}; {safe}", outcome.words()));
+        if !is_interrupted {
+            // Whoever reads in the status that the run has ended may end this machine at once.
+            self.wait_for_notifications().await;
+        }
         let (heart, run, node) = (self.heartbeat(), self.life.run.clone(), self.life.rank.node);
         let logs = self.logs.take();
         let recording = async {
@@ -50,7 +62,7 @@ impl Supervisor {
                 run.write_result(&result).await?;
             }
             if let Some(logs) = &logs {
-                // Whoever reads in the status that the run has ended may end this machine at once.
+                // For the same reason before the status.
                 let _ = tokio::time::timeout(RECORDING, logs.send()).await;
             }
             run.write_status(node, &status).await?;
@@ -64,13 +76,21 @@ impl Supervisor {
         if let Some(why) = why {
             self.logger.say(&format!("warning: the outcome is not recorded: {why}"));
         }
-        let committed = with(&self.life.state, |state| state.checkpoints.committed);
-        let safe =
-            committed.map_or_else(|| "nothing is committed".to_owned(), |name| format!("step {} is safe", name.step));
-        self.notify(Occasion::Finished, &format!("{}; {safe}", outcome.words()));
         if self.ending.reason == Some(StopReason::Interruption) {
             for source in &self.settings.notices.sources {
                 let _ = tokio::time::timeout(RECORDING, source.acknowledge()).await;
+            }
+        }
+    }
+    /// Until everybody who is told of something was told, or for so long; what went wrong is said.
+    pub(super) async fn wait_for_notifications(&mut self) {
+        let notifications = mem::take(&mut self.notifications);
+        if tokio::time::timeout(NOTIFYING, notifications.join_all()).await.is_err() {
+            self.logger.say(&format!("warning: nobody was notified within {} s", NOTIFYING.as_secs()));
+        }
+        while let Ok(event) = self.events.try_recv() {
+            if let Event::Warning(text) = event {
+                self.logger.say(&format!("warning: {text}"));
             }
         }
     }

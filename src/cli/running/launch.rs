@@ -266,11 +266,14 @@ fn tell(
 
 /// Whether a spot machine may become dearer than was planned.
 fn bid_words(spec: &RunSpec) -> String {
-    let Some(first) = spec.spot.first() else { return String::new() };
-    match first.most_usd_per_hour {
-        Some(most) => format!("; on spot never more than ${most}, where the cloud would take the machine away"),
-        None => format!("; {} takes no highest price for spot machines, and may change its own", first.pool.cloud),
+    // Of all places that it may fail over to: each has a highest price of its own, or its cloud takes none.
+    if let Some(open) = spec.spot.iter().find(|place| place.most_usd_per_hour.is_none()) {
+        return format!("; {} takes no highest price for spot machines, and may change its own", open.pool.cloud);
     }
+    let most = spec.spot.iter().filter_map(|place| place.most_usd_per_hour).max();
+    most.map_or_else(String::new, |most| {
+        format!("; on spot never more than ${most}, where the cloud would take the machine away")
+    })
 }
 
 /// The same as `watch`, without this terminal.

@@ -270,6 +270,7 @@ fn convolution_rate(c: &Constants, rates: &DeviceRates) -> f64 {
     let winograd = rates.vector * c.convolution_vector_share;
     let tensor = rates.matmul * c.convolution_share;
     match (rates.on_vector_units, rates.is_single_precision) {
+        (true, true) if rates.element_bytes < 4.0 => winograd.min(rates.peak),
         (true, true) => winograd,
         (true, false) => (rates.matmul * c.convolution_vector_share).min(rates.peak),
         (false, true) => tensor.max(winograd),

@@ -28,9 +28,10 @@ impl Controller {
         if self.beside.as_ref().is_some_and(|beside| beside.gang.machines.iter().any(is_lost)) {
             self.give_up_beside(now, "a machine is gone before it took over", actions);
         }
-        if let Phase::Running { gang, looked_at, .. } = &mut self.phase {
+        if let Phase::Running { gang, looked_at, liveness, .. } = &mut self.phase {
             *looked_at = now;
-            if gang.machines.iter().any(is_lost) {
+            // While the store does not answer nobody knows whether they completed the run, and nothing could be restored from it elsewhere.
+            if !liveness.is_blind() && gang.machines.iter().any(is_lost) {
                 let gang = gang.clone();
                 let by_itself = |machine: &&Machine| {
                     gang.machines.contains(&machine.id) && machine.state == MachineState::Gone && !machine.was_taken

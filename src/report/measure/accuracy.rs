@@ -107,7 +107,7 @@ pub fn bands(bands: &FittedBands, width: u16) -> String {
     let mut out = render(&columns, bands.sources.iter().map(row), width);
     let _ = writeln!(
         out,
-        "All     {:.0} % of {} runs inside, median high / low {:.2} of dense models on known programs\n",
+        "All     {:.0} % of {} runs inside; high / low {:.2} for dense, known programs\n",
         bands.inside_percent, bands.runs, bands.median_high_over_low
     );
     out += &table("regime", &bands.regimes);

@@ -15,7 +15,8 @@ pub fn usd(amount: Usd) -> String {
     if cents < 100_000 {
         format!("${}.{:02}", cents / 100, cents % 100)
     } else {
-        format!("${}", thousands((cents + 50) / 100))
+        // Rounded once: $1,000.4966 is not $1,000.50 and then $1,001.
+        format!("${}", thousands((amount.nanos() + 500_000_000) / 1_000_000_000))
     }
 }
 
@@ -153,6 +154,7 @@ mod tests {
         assert_eq!(usd(Usd::parse("3.005").unwrap()), "$3.01");
         assert_eq!(usd(Usd::parse("999.994").unwrap()), "$999.99");
         assert_eq!(usd(Usd::parse("1234567.5").unwrap()), "$1,234,568");
+        assert_eq!(usd(Usd::parse("208291.4966").unwrap()), "$208,291");
         assert_eq!(usd(Usd::ZERO), "$0.00");
         assert_eq!(change(Usd::from_nanos(-3_204_000_000)), "-$3.20");
         assert_eq!([probability(1.0), probability(0.0), probability(0.874)], ["> 0.99", "< 0.01", "0.87"]);

@@ -225,7 +225,7 @@ impl Leader {
             Action::Wake(at) => self.wake = (at - self.skew).max(world.now + 0.001),
             Action::Say(line) => {
                 if line.contains(": its lease ") {
-                    world.leads_no_further();
+                    world.leads_no_further(self.controller.epoch());
                 }
                 world.say(&line);
             }

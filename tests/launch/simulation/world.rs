@@ -246,9 +246,10 @@ pub struct World {
     pub tokens: BTreeSet<String>,
     /// The program gets nowhere on any machine, from its start on.
     pub hangs_everywhere: bool,
-    /// Leases that ended and left the run no further, and how many at most no leader counts: that ended as nobody led.
-    pub fruitless: u32,
-    pub uncounted: u32,
+    /// Gangs whose leases ended and left the run no further, and how many at most no leader counts: that ended as nobody led, or whose count
+    /// went with its leader.
+    pub fruitless: BTreeSet<u64>,
+    pub uncounted: usize,
     pub log: Vec<String>,
 }
 
@@ -286,7 +287,7 @@ impl World {
             tokens: BTreeSet::new(),
             // Dice of its own again.
             hangs_everywhere: Draws::new(seed, 11).uniform() < 0.05,
-            fruitless: 0,
+            fruitless: BTreeSet::new(),
             uncounted: 0,
             log: Vec::new(),
         };
@@ -523,10 +524,10 @@ impl World {
     }
 
     /// A lease has ended, and whoever leads says that the run goes on.
-    pub fn leads_no_further(&mut self) {
-        self.fruitless += 1;
+    pub fn leads_no_further(&mut self, epoch: u64) {
+        self.fruitless.insert(epoch);
         assert!(
-            !self.hangs_everywhere || self.fruitless <= 2 + self.uncounted,
+            !self.hangs_everywhere || self.fruitless.len() <= 2 + self.uncounted,
             "leases leave the run no further, and it goes on\n{}",
             self.log.join("\n")
         );
