@@ -102,8 +102,8 @@ impl Mutant {
             Self::RenewsWithoutProgress => 191,
             Self::TermBeginsWithTheAnswer => 677,
             Self::LeaseByTheWallClock => 391,
-            Self::FruitlessIsForgotten => 10,
-            Self::CompletionIsMissed => 270,
+            Self::FruitlessIsForgotten => 535,
+            Self::CompletionIsMissed => 448,
         }
     }
 }
