@@ -20,7 +20,7 @@ pub fn has_password() -> bool {
     variable(PASSWORD).is_some()
 }
 
-/// What the server may take for each answer, and how often it is asked: together less than a minute.
+/// What the server may take for each answer, how often a message is tried, and the pause between. Judged.
 const ANSWER: Duration = Duration::from_secs(15);
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(2);

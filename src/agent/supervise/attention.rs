@@ -281,7 +281,7 @@ impl Supervisor {
             .map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize))
     }
 
-    /// Tells people elsewhere. Nothing waits for it, and nothing depends on it.
+    /// Tells people elsewhere. Nothing depends on it, and only the end of a run waits for it, for a few seconds.
     pub(super) fn notify(&mut self, event: Occasion, text: &str) {
         let Some(notifier) = self.settings.notifier.clone() else { return };
         let (run, epoch, node) = (self.life.run.name().to_owned(), self.life.epoch, self.life.rank.node);
