@@ -47,7 +47,7 @@ fn replays(bencher: Bencher, name: &str) {
     let mut future =
         Future::new(&model, &Watch::attempts(1, limits.tick, FIRST_PAUSE), 0, limits.tick, Draws::new(1, 0));
     let pools = [future.reach(1000)];
-    let world = World::of(&pools);
+    let world = World::from_pools(&pools);
     let run = || replay(&policy, &limits, &world, 0, Watch::attempts(1, limits.tick, FIRST_PAUSE), false);
     let ticks = run().map_or(0, |outcome| outcome.ticks);
     bencher.counter(ItemsCount::new(ticks)).bench(run);

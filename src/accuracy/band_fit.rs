@@ -44,7 +44,7 @@ struct Miss<'a> {
 }
 
 impl<'a> Miss<'a> {
-    fn of(held: &'a HeldOut<'a>) -> Self {
+    fn from_held_out(held: &'a HeldOut<'a>) -> Self {
         Self { held, size: held.log_error.abs() }
     }
 
@@ -89,8 +89,8 @@ impl Share<'_> {
 /// Bands of the runs as constants that never saw their code base missed them. `open` are runs of which something was left open
 /// (`held_out::left_open`): they decide the doubts about that and nothing else. `strangers` are runs that no constant was fitted on.
 pub fn fit(held: &[HeldOut], open: &[HeldOut], strangers: &[HeldOut]) -> FittedBands {
-    let misses: Vec<Miss> = held.iter().map(Miss::of).collect();
-    let open: Vec<Miss> = open.iter().map(Miss::of).collect();
+    let misses: Vec<Miss> = held.iter().map(Miss::from_held_out).collect();
+    let open: Vec<Miss> = open.iter().map(Miss::from_held_out).collect();
     let (widths, regimes, doubts) = widths(&misses, &open);
     let shares = left_out(&misses, &open);
     let inside = |factor: f64| percent(shares.iter().filter(|share| share.factor <= factor).count(), shares.len());
@@ -148,7 +148,7 @@ fn in_turns<'a>(
     let mut turn = (1.0, unfamiliar_fit::fit(&[]), Vec::new());
     for _ in 0..TURNS {
         let known = |held| {
-            let (known, left_open) = Miss::of(held).squares(widths);
+            let (known, left_open) = Miss::from_held_out(held).squares(widths);
             Known { held, square: f64::powi(turn.0, 2) * known + left_open }
         };
         let beside: Vec<Known> = strangers.iter().map(known).collect();

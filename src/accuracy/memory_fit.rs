@@ -53,7 +53,7 @@ impl<'a> MemoryRun<'a> {
         let Prepared { model, training, measure, .. } = &self.prepared;
         let sequence = f64::from(training.sequence_length);
         let made = MemoryInput { model, training, setting: &self.setting, sequence }.breakdown_with(constants);
-        made.of(*measure) / self.measured
+        made.measured_as(*measure) / self.measured
     }
 }
 

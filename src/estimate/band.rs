@@ -104,7 +104,7 @@ pub struct FittedBands {
 /// Half-widths of what is unfamiliar, as the file has them.
 fn unfamiliar() -> &'static UnfamiliarWidths {
     static READ: OnceLock<UnfamiliarWidths> = OnceLock::new();
-    READ.get_or_init(|| UnfamiliarWidths::of(&FittedBands::embedded().unfamiliar))
+    READ.get_or_init(|| UnfamiliarWidths::from_list(&FittedBands::embedded().unfamiliar))
 }
 
 /// Half-width of one regime or doubt.

@@ -128,7 +128,7 @@ impl<'a> Subject<'a> {
         possible::check(self.machine.gpu, self.model, self.training, setting)?;
         let made = if self.model.kind.is_transformer() {
             self.transformer(setting, products)
-        } else if let Some(denoiser) = Denoiser::of(self.model, self.training) {
+        } else if let Some(denoiser) = Denoiser::from_model(self.model, self.training) {
             self.denoiser(&denoiser, setting, products)
         } else {
             self.vision(setting)?
@@ -138,7 +138,7 @@ impl<'a> Subject<'a> {
 
     /// Memory alone: a tenth of the work, so searches ask it first.
     pub fn memory(&self, setting: &Setting) -> MemoryBreakdown {
-        if let Some(denoiser) = Denoiser::of(self.model, self.training) {
+        if let Some(denoiser) = Denoiser::from_model(self.model, self.training) {
             return denoiser.complete(self.layers_of(&denoiser).memory(setting), setting);
         }
         let held =
@@ -326,7 +326,7 @@ impl<'a> Subject<'a> {
         let per_sample = if self.model.kind.is_transformer() {
             self.model.training_flops_per_sample(self.sequence)
         } else {
-            let denoiser = Denoiser::of(self.model, self.training);
+            let denoiser = Denoiser::from_model(self.model, self.training);
             let by_layers = denoiser.map(|network| network.model.training_flops_per_sample(network.tokens));
             by_layers.unwrap_or(3.0 * self.model.forward_flops_per_sample)
         };

@@ -94,7 +94,7 @@ pub struct UnfamiliarWidths(pub [[f64; 2]; Unfamiliar::ALL.len()]);
 
 impl UnfamiliarWidths {
     /// Those of a list; what it lacks has none.
-    pub fn of(list: &[TwoSided]) -> Self {
+    pub fn from_list(list: &[TwoSided]) -> Self {
         let of = |name: &str| list.iter().find(|one| one.name == name);
         Self(Unfamiliar::ALL.map(|one| of(one.word()).map_or([0.0; 2], |width| [width.slower, width.faster])))
     }

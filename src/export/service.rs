@@ -60,7 +60,7 @@ impl Service {
         let (serving, asked) = plan.serving.clone().zip(document.workload.serving).ok_or_else(missing)?;
         let file = document.workload.workload_file()?;
         let stated = &file.serving;
-        let engine = engine::of(stated.engine.as_deref())?;
+        let engine = engine::serving_engine(stated.engine.as_deref())?;
         let models = Models::embedded().map_err(|error| DocumentError::Malformed { detail: error.to_string() })?;
         let row = models.find(&document.workload.model);
         let mut to_edit = Vec::new();

@@ -63,7 +63,7 @@ pub fn quote(word: &str) -> String {
 }
 
 fn read_commands(script: &Script, asked: &mut JobRequest, names: Names) {
-    let several = Several::of(script.commands());
+    let several = Several::from_commands(script.commands());
     for (Command { words, environment, is_cut, .. }, start) in script.commands().iter().zip(&several.starts) {
         if words.first().is_some_and(|name| launcher::base(name) == "sbatch") {
             // Of a plain script it is the job (`slurm::submitted`).
@@ -218,7 +218,7 @@ fn read_configuration(path: &str, program: &str, script: &Script, asked: &mut Jo
         asked.leave_unread(path, "a configuration that is not there");
         return false;
     };
-    let Some(document) = document::of(&text) else {
+    let Some(document) = document::parse(&text) else {
         asked.leave_unread(path, "neither YAML, TOML nor JSON");
         return false;
     };

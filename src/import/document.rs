@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::yaml;
 
 /// `None`: it is none of them, or no table.
-pub fn of(text: &str) -> Option<Value> {
+pub fn parse(text: &str) -> Option<Value> {
     of_toml(text).or_else(|| yaml::documents(text).ok()?.into_iter().find(Value::is_object))
 }
 

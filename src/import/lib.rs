@@ -48,7 +48,7 @@ fn of_kind(text: &str, names: Names) -> Result<JobRequest, ImportError> {
         dstack::read(run, names)
     } else if let Some(project) = documents.iter().find(|document| compose::is_project(document)) {
         compose::read(project, names)
-    } else if let Some(job) = documents.iter().find_map(engine::service::of) {
+    } else if let Some(job) = documents.iter().find_map(engine::service::service) {
         job.read(names)
     } else if documents.iter().any(skypilot::is_task) {
         skypilot::read(&documents, names)

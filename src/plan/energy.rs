@@ -27,7 +27,7 @@ pub struct Energy {
 
 impl Energy {
     /// Of so many hours of GPUs, each rented for one hour whether it works or not, with this rated power in watts.
-    pub fn of(gpu_hours: f64, rated_watts: f64, site: Option<&Site>) -> Self {
+    pub fn consumed(gpu_hours: f64, rated_watts: f64, site: Option<&Site>) -> Self {
         let rated = gpu_hours * rated_watts / 1000.0;
         let pue = site.and_then(|site| site.pue.as_ref());
         let kwh = MACHINE_OVER_RATED
@@ -76,16 +76,16 @@ mod tests {
         let hardware = Hardware::embedded().unwrap();
         let market = Market::embedded(&hardware).unwrap();
         let site = |cloud: &str, region: &str| market.sites.find(&CloudId::new(cloud), region);
-        let energy = Energy::of(1000.0, 700.0, site("aws", "us-east-1"));
+        let energy = Energy::consumed(1000.0, 700.0, site("aws", "us-east-1"));
         // 1,000 h x 0.7 kW x 1.5 x 1.15; x 369.865 g.
         assert!((energy.kwh.expected - 1207.5).abs() < 1e-9, "{energy:?}");
         assert!((energy.co2e_kg.unwrap().expected - 446.612).abs() < 0.01, "{energy:?}");
         let (kwh, kg) = (energy.kwh, energy.co2e_kg.unwrap());
         assert!(kwh.low < kwh.expected && kwh.expected < kwh.high && kg.low < kg.expected && kg.expected < kg.high);
-        let nowhere = Energy::of(1000.0, 700.0, None);
+        let nowhere = Energy::consumed(1000.0, 700.0, None);
         assert_eq!(nowhere.co2e_kg, None, "unknown is not zero");
         assert!(nowhere.kwh.high / nowhere.kwh.expected > kwh.high / kwh.expected, "and less is known of the building");
-        let france = Energy::of(1000.0, 700.0, site("gcp", "europe-west9")).co2e_kg.unwrap();
+        let france = Energy::consumed(1000.0, 700.0, site("gcp", "europe-west9")).co2e_kg.unwrap();
         assert!(france.expected < kg.expected / 8.0, "nuclear power: {france:?}");
     }
 }

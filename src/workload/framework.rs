@@ -56,7 +56,7 @@ impl Framework {
 
     /// No program, but something that people write theirs with.
     pub fn is_library(&self) -> bool {
-        Stacks::embedded().of(self).is_some_and(|stack| stack.library)
+        Stacks::embedded().for_framework(self).is_some_and(|stack| stack.library)
     }
 
     /// Experts of a layer can be shared out over ranks. Stacks that split layers do that too; others keep every expert on every rank, whatever
@@ -72,11 +72,11 @@ impl Framework {
 
     /// The stated year of the software, else that of a stack which is no longer developed; `None` is today's.
     pub fn year(&self, stated: Option<u32>) -> Option<u32> {
-        stated.or_else(|| Stacks::embedded().of(self)?.last_year)
+        stated.or_else(|| Stacks::embedded().for_framework(self)?.last_year)
     }
 
     /// What the recipes of the stack do; `None` where none is named, or nobody has found out.
     pub fn recipe<T: Copy + 'static>(&self, cell: impl Fn(&'static Stack) -> &'static Cell<T>) -> Option<T> {
-        Stacks::embedded().of(self).and_then(|stack| cell(stack).recipe())
+        Stacks::embedded().for_framework(self).and_then(|stack| cell(stack).recipe())
     }
 }

@@ -382,7 +382,7 @@ impl Stacks {
     }
 
     /// The stack of a run. `None`: the run names none.
-    pub fn of(&self, framework: &Framework) -> Option<&Stack> {
+    pub fn for_framework(&self, framework: &Framework) -> Option<&Stack> {
         // Asked for a hundred times a layout, and most runs name none.
         if framework.0.is_empty() {
             return None;
@@ -405,7 +405,8 @@ impl Stacks {
 
     /// Whether a run of this framework may split layers and matrices over GPUs. A run that names none may do anything.
     pub fn splits_layers(&self, framework: &Framework) -> bool {
-        framework.0.is_empty() || self.of(framework).and_then(|stack| stack.splits_layers.recipe()) == Some(true)
+        framework.0.is_empty()
+            || self.for_framework(framework).and_then(|stack| stack.splits_layers.recipe()) == Some(true)
     }
 }
 

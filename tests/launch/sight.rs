@@ -215,12 +215,12 @@ fn compare(jobs: &[Vec<Vec<bool>>], nodes: u32, starts: usize) -> usize {
                 for window in 0..starts {
                     let start = room * window / starts;
                     let watch = Watch::attempts(pools.len(), TICK, FIRST_PAUSE);
-                    let replayed = replay(&policy, &limits, &World::of(&pools), start, watch, true).unwrap();
+                    let replayed = replay(&policy, &limits, &World::from_pools(&pools), start, watch, true).unwrap();
                     let expected: Vec<policy::Action> = (replayed.decisions.iter())
                         .flat_map(|stretch| std::iter::repeat_n(stretch.action, stretch.ticks as usize))
                         .collect();
                     let Run { taken, seen, .. } =
-                        Led::new(&policy, &limits, nodes, World::of(&pools), start).decisions();
+                        Led::new(&policy, &limits, nodes, World::from_pools(&pools), start).decisions();
                     windows += 1;
                     let pools = pools.len();
                     assert_eq!(
@@ -303,7 +303,7 @@ fn the_controller_decides_as_the_replay_does_where_a_pool_becomes_dearer() {
                 })
                 .collect();
             let rates: Vec<&[UsdPerHour]> = rates.iter().map(Vec::as_slice).collect();
-            let world = World { rates: &rates, ..World::of(&pools) };
+            let world = World { rates: &rates, ..World::from_pools(&pools) };
             limits = world.terms(&limits, start).into_owned();
             let model = AvailabilityModel::prior();
             let all = [LOW, HIGH].into_iter().map(|rate| UsdPerHour::from_nanos(rate * i64::from(nodes)));
@@ -319,7 +319,7 @@ fn the_controller_decides_as_the_replay_does_where_a_pool_becomes_dearer() {
             assert_eq!(led.taken, course(&replayed), "{work} h in {deadline} h from {start}");
             windows += 1;
             moves += replayed.decisions.iter().filter(|stretch| stretch.reason == Reason::CheaperPool).count();
-            otherwise += usize::from(course(&of(&World::of(&pools))) != led.taken);
+            otherwise += usize::from(course(&of(&World::from_pools(&pools))) != led.taken);
             // Machines that were ordered beside others are paid for at once, as a replay pays whole ticks: they agree to a tick of on-demand.
             let (paid, cost) = (led.spent.dollars(), replayed.cost.dollars());
             let most = limits.on_demand.dollars() * TICK / HOUR * f64::from(replayed.starts + 1);

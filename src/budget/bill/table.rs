@@ -41,7 +41,7 @@ impl<'a> Table<'a> {
         sums.lines += 1;
         let row = LineCells { file: self.file, format: self.format, at, header: &self.header, record };
         let currency = row.text(Some(self.columns.amounts.currency));
-        let tags = Tags::of(&row, &self.columns.run, &sums.mark)?;
+        let tags = Tags::from_line(&row, &self.columns.run, &sums.mark)?;
         let Some(run) = tags.run else {
             sums.add_others(currency, bill_lines(&row, &self.columns, None, tags.own));
             return Ok(());
@@ -125,7 +125,7 @@ struct Tags {
 }
 
 impl Tags {
-    fn of(row: &LineCells, columns: &RunColumns, mark: &RunTag) -> Result<Self, BillError> {
+    fn from_line(row: &LineCells, columns: &RunColumns, mark: &RunTag) -> Result<Self, BillError> {
         let mut found = Self::default();
         if let Some(column) = columns.tags {
             let text = row.text(Some(column));

@@ -276,7 +276,7 @@ impl Forecast for Drawn<'_> {
     }
 
     fn price_age(&self, days: f64) -> PriceAge {
-        PriceAge::of(self.lines, days, self.now)
+        PriceAge::from_lines(self.lines, days, self.now)
     }
 }
 
@@ -299,7 +299,7 @@ fn total(
         chance_if_independent: None,
         chance_if_common: None,
         mean_of_draws_usd: Usd::from_dollars((mean * 100.0).round() / 100.0)?,
-        price_age: PriceAge::of(lines, OLD_PRICE_DAYS, now),
+        price_age: PriceAge::from_lines(lines, OLD_PRICE_DAYS, now),
     })
 }
 

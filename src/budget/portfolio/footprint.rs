@@ -72,7 +72,7 @@ pub fn footprint(lines: &[BudgetLine], names: &[&str], hardware: &Hardware, mark
         };
         let place = line.machines.region.as_deref();
         let site = place.and_then(|region| market.sites.find(&CloudId::new(&line.machines.cloud), region));
-        let energy = Energy::of(hours * gpus, watts, site);
+        let energy = Energy::consumed(hours * gpus, watts, site);
         footprint.kwh = footprint.kwh.plus(energy.kwh);
         match energy.co2e_kg {
             Some(kg) => footprint.co2e_kg = Some(footprint.co2e_kg.unwrap_or_default().plus(kg)),

@@ -16,7 +16,7 @@ impl PhaseCost {
         let phase = phases.iter().find(|phase| phase.name == name).ok_or_else(no_phase)?;
         let file = document.workload_file()?.phase(name).map_err(|_| no_phase())?.file;
         let asked = Asked { work: Work::of_file(&file, None), file: stated(&file) };
-        let elsewhere = phase.alternatives.iter().map(|plan| OtherCloud::of(&plan.view())).collect();
+        let elsewhere = phase.alternatives.iter().map(|plan| OtherCloud::from_plan(&plan.view())).collect();
         Ok(Self { elsewhere, ..Self::of_view(&phase.recommended()?.plan, asked)? })
     }
 
@@ -29,7 +29,7 @@ impl PhaseCost {
         let asked = Asked { file: document.workload.file.clone(), work: Work::default() };
         let plan = document.plans.pick(None)?;
         let elsewhere = document.plans.on_other_clouds(plan);
-        let elsewhere = elsewhere.into_iter().map(|plan| OtherCloud::of(&plan.view())).collect();
+        let elsewhere = elsewhere.into_iter().map(|plan| OtherCloud::from_plan(&plan.view())).collect();
         Ok(Self { elsewhere, ..Self::of_view(&plan.view(), asked)? })
     }
 }

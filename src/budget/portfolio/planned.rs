@@ -130,14 +130,14 @@ impl PhaseCost {
     /// From a recorded answer.
     pub fn of_plan(document: &PlanDocument, id: Option<&str>) -> Result<Self, PlannedError> {
         let plan = document.pick(id)?;
-        let asked = Asked { file: document.workload.file.clone(), work: Work::of(&document.workload) };
+        let asked = Asked { file: document.workload.file.clone(), work: Work::from_workload(&document.workload) };
         let is_recommended = document.plans.recommendation.as_ref().is_some_and(|best| best.id == plan.id);
         Ok(Self {
             elsewhere: document
                 .plans
                 .on_other_clouds(plan)
                 .into_iter()
-                .map(|plan| OtherCloud::of(&plan.view()))
+                .map(|plan| OtherCloud::from_plan(&plan.view()))
                 .collect(),
             // Terms are those of the recommended machines.
             terms: if is_recommended { document.terms.clone() } else { Vec::new() },
@@ -283,7 +283,7 @@ pub const MACHINE_HOUR: &str = "machine-hour";
 
 impl OtherCloud {
     /// One of the plans that a document shows for the same question.
-    pub(super) fn of(plan: &PlanView) -> Self {
+    pub(super) fn from_plan(plan: &PlanView) -> Self {
         Self {
             plan: plan.id.to_owned(),
             cloud: plan.cloud.to_owned(),

@@ -38,7 +38,7 @@ fn count(stated: Option<&Scalar>) -> Option<f64> {
 
 impl Work {
     /// As the workload states it. Samples and tokens beside epochs are those of the data set.
-    pub fn of(workload: &WorkloadRecord) -> Self {
+    pub fn from_workload(workload: &WorkloadRecord) -> Self {
         if let Some(serving) = &workload.serving {
             let rate = serving.requests_per_second.zip(serving.hours).map(|(rate, hours)| rate * hours.0 * 3600.0);
             let requests = serving.requests.or(rate).filter(|requests| *requests > 0.0);

@@ -71,7 +71,7 @@ pub struct PriceAge {
 
 impl PriceAge {
     /// Of these lines; tax has no price.
-    pub fn of(lines: &[BudgetLine], days: f64, now: Timestamp) -> Self {
+    pub fn from_lines(lines: &[BudgetLine], days: f64, now: Timestamp) -> Self {
         let (mut all, mut older, mut undated, mut oldest) = (0.0, 0.0, 0.0, None::<Timestamp>);
         for line in lines.iter().filter(|line| line.origin != LineOrigin::Tax && line.amount.cost_usd > Usd::ZERO) {
             let cost = line.amount.cost_usd.dollars();

@@ -42,16 +42,20 @@ pub struct Wanted {
 
 impl Wanted {
     pub fn is_gpu_of(&self, machine: &InstanceType, hardware: &Hardware) -> bool {
-        self.of(machine, hardware).next().is_some()
+        self.selectors(machine, hardware).next().is_some()
     }
 
     pub fn is_count_of(&self, machine: &InstanceType, hardware: &Hardware) -> bool {
         let node = &machine.node;
-        self.of(machine, hardware)
+        self.selectors(machine, hardware)
             .any(|selector| selector.matches_count(node.devices()) && selector.matches_share(node.gpus))
     }
 
-    fn of<'a>(&'a self, machine: &InstanceType, hardware: &'a Hardware) -> impl Iterator<Item = &'a GpuSelector> {
+    fn selectors<'a>(
+        &'a self,
+        machine: &InstanceType,
+        hardware: &'a Hardware,
+    ) -> impl Iterator<Item = &'a GpuSelector> {
         let gpu = machine.node.gpu;
         self.gpus.iter().filter(move |selector| selector.matches_gpu(gpu, hardware.gpu(gpu)))
     }

@@ -63,7 +63,7 @@ fn reader(address: &str) -> Result<Reader, Diagnostic> {
 /// What there is to say; `None`: every rule is kept, and nothing stands out.
 fn text(status: &BudgetStatus) -> Option<String> {
     let rules = status.rules.iter().filter(|rule| matches!(rule.verdict, Verdict::Broken | Verdict::Warned));
-    let money = Money::of(status.exchange.as_ref());
+    let money = Money::in_currency(status.exchange.as_ref());
     let mut alerts: Vec<String> = rules.map(|rule| words(rule, money)).collect();
     alerts.extend(status.anomalies.iter().map(|anomaly| anomaly_words(anomaly, money)));
     (!alerts.is_empty()).then(|| format!("- {}\n\n{}\n", alerts.join("\n- "), head(status).join("\n")))

@@ -128,7 +128,7 @@ fn keeps_its_rules(
     arguments: &BudgetArguments,
     session: &Session,
 ) -> Result<Exit, Diagnostic> {
-    let words = |rule: &RuleResult| words(rule, Money::of(exchange));
+    let words = |rule: &RuleResult| words(rule, Money::in_currency(exchange));
     for rule in rules.iter().filter(|rule| rule.verdict == Verdict::Warned) {
         session.printer.warning(&words(rule));
     }

@@ -36,7 +36,7 @@ pub fn call(
         (Ok(question), Ok(delivery)) => (question, delivery),
         (Err(wrong), _) | (_, Err(wrong)) => return Ok(Answer::refused(&wrong, "tools/list shows the arguments")),
     };
-    let planned = client.program.json(&question.of("plan"));
+    let planned = client.program.json(&question.with_command("plan"));
     if planned.is_error {
         return Ok(planned);
     }
@@ -121,7 +121,7 @@ impl Wanted {
 
 impl Typed {
     /// The same question to another command.
-    fn of(&self, command: &str) -> Self {
+    fn with_command(&self, command: &str) -> Self {
         let words = std::iter::once(command.to_owned()).chain(self.words.iter().skip(1).cloned());
         Self { words: words.collect(), stdin: self.stdin.clone() }
     }
@@ -164,7 +164,7 @@ mod tests {
             "launch --accept-stale-prices --run=r --cloud=fake --workdir=. - --yes -- python train.py"
         );
         assert_eq!(yes.stdin.as_deref(), Some(r#"{"version":1}"#));
-        assert_eq!(question.of("plan").words[0], "plan");
+        assert_eq!(question.with_command("plan").words[0], "plan");
         let line = wanted.line(&question, &delivery);
         assert!(line.starts_with("gpuplan launch --live") && line.ends_with("-- python train.py"), "{line}");
     }

@@ -31,7 +31,7 @@ pub fn read(arguments: &WorkloadArguments) -> Result<WorkloadFile, Diagnostic> {
         return Ok(flags);
     };
     let text = read_text(path)?;
-    if ForeignFormat::of(&text) == Some(ForeignFormat::ModelConfig) {
+    if ForeignFormat::detect(&text) == Some(ForeignFormat::ModelConfig) {
         return Err(at(path, WorkloadFileError::Foreign { format: ForeignFormat::ModelConfig }.into()));
     }
     if text.trim_start().starts_with('{') {

@@ -13,10 +13,10 @@ pub struct Home {
 
 impl Home {
     pub fn from_environment() -> Self {
-        Self::of(|name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from))
+        Self::from_variables(|name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from))
     }
 
-    fn of(variable: impl Fn(&str) -> Option<PathBuf>) -> Self {
+    fn from_variables(variable: impl Fn(&str) -> Option<PathBuf>) -> Self {
         if let Some(home) = variable("GPUPLAN_HOME") {
             return Self { config: Some(home.clone()), cache: Some(home.clone()), state: Some(home) };
         }
@@ -60,7 +60,9 @@ mod tests {
     use super::*;
 
     fn home(variables: &[(&str, &str)]) -> Home {
-        Home::of(|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| PathBuf::from(value)))
+        Home::from_variables(|name| {
+            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| PathBuf::from(value))
+        })
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub struct Request {
 /// whole as far as it says, and do not fit, its ranks split what the recipes of its stack have them split.
 pub fn complete(subject: &Subject, request: &Request) -> Result<(StepEstimate, Vec<String>), Infeasible> {
     let whole = completed(subject, request)?;
-    let stack = Stacks::embedded().of(&subject.training.framework);
+    let stack = Stacks::embedded().for_framework(&subject.training.framework);
     let usual = stack.and_then(|stack| stack.shard.recipe()).filter(|shard| *shard != Shard::None);
     let Some((shard, layout)) = usual.zip(request.layout).filter(|_| request.is_shard_open && !whole.0.fits) else {
         return Ok(whole);
@@ -190,7 +190,7 @@ fn recomputed(
         return Ok((estimate(stated)?, None));
     }
     let is_open = subject.training.task.has_backward() && subject.model.kind.can_recompute();
-    let stack = Stacks::embedded().of(&subject.training.framework);
+    let stack = Stacks::embedded().for_framework(&subject.training.framework);
     let unasked = stack.and_then(|stack| stack.recompute.parser()).filter(|usual| is_open && *usual != Recompute::None);
     if let Some(usual) = unasked {
         return Ok((estimate(usual)?, Some(word(usual))));
@@ -216,7 +216,7 @@ fn interleaves(subject: &Subject, request: &Request, layout: &Layout, micro_batc
     if let Some(stated) = request.virtual_pipeline {
         return vec![stated.max(1)];
     }
-    let stack = Stacks::embedded().of(&subject.training.framework);
+    let stack = Stacks::embedded().for_framework(&subject.training.framework);
     let usual = stack.and_then(|stack| stack.interleaved.recipe()).unwrap_or(request.micro_batch.is_none());
     if layout.pipeline <= 1 || !usual {
         return vec![1];
@@ -240,7 +240,7 @@ fn interleaves(subject: &Subject, request: &Request, layout: &Layout, micro_batc
 /// Whether tensor-parallel ranks of this stack split the work between products too, as its recipes have it (`catalogs/stacks.toml`). A stack
 /// that nobody named is taken for one of those that are in use: Megatron, NeMo, torchtitan and Nanotron all do.
 pub fn sequence_parallel(training: &Training, tensor: u32, assumed: &mut Vec<String>) -> bool {
-    let stack = Stacks::embedded().of(&training.framework);
+    let stack = Stacks::embedded().for_framework(&training.framework);
     let known = stack.and_then(|stack| stack.sequence_parallel(tensor));
     let usual = known.unwrap_or(training.framework.0.is_empty()) && training.is_since(SINCE_SEQUENCE_PARALLEL);
     let usual = tensor > 1 && usual;

@@ -47,16 +47,16 @@ impl KernelTable {
             let text = kernels_text(KERNELS[place].1).expect("a test unpacks every committed table");
             Packed::new(text).expect("a test reads every committed table")
         });
-        Some(Self::of(packed, gpu))
+        Some(Self::for_gpu(packed, gpu))
     }
 
     /// A table of the same kind from elsewhere: the unpacked text of what `benchmarks/kernels/pack.py` writes. It stays for as long
     /// as the program runs.
     pub fn read(text: String, gpu: &Gpu) -> Result<Self, PackedError> {
-        Ok(Self::of(Box::leak(Box::new(Packed::new(text)?)), gpu))
+        Ok(Self::for_gpu(Box::leak(Box::new(Packed::new(text)?)), gpu))
     }
 
-    fn of(packed: &'static Packed, gpu: &Gpu) -> Self {
+    fn for_gpu(packed: &'static Packed, gpu: &Gpu) -> Self {
         let of_flop = |format| gpu.peak_tflops.get(format).map_or(0.0, |tera| 1e-12 / tera);
         let fastest = Fastest {
             bf16: of_flop(NumberFormat::Bf16),

@@ -51,7 +51,7 @@ pub struct MemoryBreakdown {
 }
 
 impl MemoryBreakdown {
-    pub fn of(&self, measure: Measure) -> f64 {
+    pub fn measured_as(&self, measure: Measure) -> f64 {
         match measure {
             Measure::Allocated => self.allocated,
             Measure::Reserved => self.reserved,
@@ -93,7 +93,7 @@ impl MemoryBreakdown {
     /// A figure on a machine: an allocator never holds more than the card has, and gives its cache back before a tensor fails.
     pub fn on(&self, machine: &Machine, measure: Measure) -> Band {
         let (low, high) = Self::band(measure);
-        let made = Band::around(self.of(measure), low, high);
+        let made = Band::around(self.measured_as(measure), low, high);
         let capped = self.fits(machine) && matches!(measure, Measure::Reserved | Measure::Device);
         if capped { made.map(|bytes| bytes.min(machine.memory.0)) } else { made }
     }

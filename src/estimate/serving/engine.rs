@@ -84,7 +84,7 @@ const SGLANG: EngineCosts = EngineCosts {
 };
 
 impl EngineCosts {
-    pub(super) fn of(engine: ServingEngine) -> Self {
+    pub(super) fn for_engine(engine: ServingEngine) -> Self {
         match engine {
             ServingEngine::TensorRtLlm => TENSORRT_LLM,
             ServingEngine::Vllm => VLLM,
@@ -120,7 +120,7 @@ impl Measured {
             }
         };
         let table = KernelTable::embedded(machine.gpu)?;
-        Some(Self { table, engine, costs: EngineCosts::of(serving.engine) })
+        Some(Self { table, engine, costs: EngineCosts::for_engine(serving.engine) })
     }
 
     /// The faster of the engines' kernels, which engines take over from each other.

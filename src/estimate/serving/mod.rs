@@ -231,7 +231,7 @@ impl<'a> Replica<'a> {
     }
 
     fn engine_costs(&self) -> EngineCosts {
-        EngineCosts::of(self.serving.engine)
+        EngineCosts::for_engine(self.serving.engine)
     }
 
     pub(super) fn stages(&self) -> f64 {

@@ -32,7 +32,7 @@ pub struct Denoiser {
 
 impl Denoiser {
     /// `None`: it is no diffusion model, or one whose layers are not known.
-    pub fn of(model: &Model, training: &Training) -> Option<Self> {
+    pub fn from_model(model: &Model, training: &Training) -> Option<Self> {
         let is_known = |pipeline: &&Pipeline| model.kind == ModelKind::Diffusion && pipeline.is_transformer();
         let pipeline = model.pipeline.as_ref().filter(is_known)?;
         let frames = training.latents.frames.unwrap_or(pipeline.frames);

@@ -45,16 +45,16 @@ impl RecipeKernels {
 
     /// A product of the linear layers, and those for the gradients of its input and its weight. `None` where they were not measured.
     pub fn product(&self, gemm: Gemm) -> Option<[f64; 3]> {
-        self.of(self.linear, gemm)
+        self.fastest_seconds(self.linear, gemm)
     }
 
     /// The same in 16 bits, which recipes of fewer bits keep for the head and for some layers.
     pub fn half(&self, gemm: Gemm) -> Option<[f64; 3]> {
-        if self.lent.is_some() { None } else { self.of(KernelPrecision::Bf16, gemm) }
+        if self.lent.is_some() { None } else { self.fastest_seconds(KernelPrecision::Bf16, gemm) }
     }
 
     /// By the faster of the engines' kernels: a training stack picks among the same libraries.
-    fn of(&self, precision: KernelPrecision, gemm: Gemm) -> Option<[f64; 3]> {
+    fn fastest_seconds(&self, precision: KernelPrecision, gemm: Gemm) -> Option<[f64; 3]> {
         let identity = self.lent.map_or(self.table.identity(), |lent| lent.identity());
         let shape = [identity, precision as u64, gemm.m.to_bits(), gemm.n.to_bits(), gemm.k.to_bits(), 0];
         let fastest = |one: Gemm| {

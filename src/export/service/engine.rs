@@ -8,7 +8,7 @@ use gpuplan_plan::document::DocumentError;
 use gpuplan_workload::{ServingEngine, StoredFormat};
 
 /// vLLM where the workload names none.
-pub fn of(stated: Option<&str>) -> Result<ServingEngine, ExportError> {
+pub fn serving_engine(stated: Option<&str>) -> Result<ServingEngine, ExportError> {
     let Some(name) = stated else { return Ok(ServingEngine::default()) };
     serde_json::from_value(json!(name))
         .map_err(|error| DocumentError::Malformed { detail: format!("`workload.file.serving.engine`: {error}") }.into())

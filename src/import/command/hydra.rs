@@ -69,7 +69,7 @@ impl Reading<'_> {
 
     fn file(&mut self, path: &str) -> Option<(String, Value)> {
         self.left = self.left.checked_sub(1)?;
-        let found = (self.open)(path).and_then(|text| Some((text.clone(), document::of(&text)?)));
+        let found = (self.open)(path).and_then(|text| Some((text.clone(), document::parse(&text)?)));
         if found.is_none() {
             self.missing.push(path.to_owned());
         }
@@ -142,7 +142,7 @@ mod tests {
             Some(text.to_owned())
         };
         let text = "defaults:\n  - model: gpt\n  - experiment: a\n  - optim: adam\n  - override hydra/launcher: slurm\n  - _self_\nmodel: {heads: 32}\n";
-        let (all, missing) = composed(&document::of(text).unwrap(), "conf/config.yaml", &open);
+        let (all, missing) = composed(&document::parse(text).unwrap(), "conf/config.yaml", &open);
         assert_eq!(
             all,
             serde_json::json!({"model": {"layers": 24, "hidden": 1024, "heads": 32}, "trainer": {"devices": 8}})
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn a_file_that_names_itself_comes_to_an_end() {
         let open = |_: &str| Some("defaults: [a, a]\nx: 1".to_owned());
-        let (all, missing) = composed(&document::of("defaults: [a]").unwrap(), "a.yaml", &open);
+        let (all, missing) = composed(&document::parse("defaults: [a]").unwrap(), "a.yaml", &open);
         assert_eq!((all, missing.len()), (serde_json::json!({"x": 1}), 0));
     }
 

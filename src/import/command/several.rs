@@ -53,7 +53,7 @@ pub struct Several {
 }
 
 impl Several {
-    pub fn of(commands: &[Command]) -> Self {
+    pub fn from_commands(commands: &[Command]) -> Self {
         let is_other = |command: &Command| {
             let name = command.words.first().map(|name| launcher::base(name)).unwrap_or_default();
             ["sbatch", "eval"].contains(&name)

@@ -129,7 +129,7 @@ pub fn read(documents: &[Value], names: Names) -> Result<JobRequest, ImportError
 /// How many machines the pods with GPUs ask for, and what each may be; `None`: none of them asks for a GPU.
 fn machines_of(job: &Value, asked: &mut JobRequest, names: Names) -> Result<Option<(u32, Vec<Choice>)>, ImportError> {
     let mut machines: Option<(u32, Vec<Choice>)> = None;
-    for pods in pods::of(job, asked)? {
+    for pods in pods::pods(job, asked)? {
         let choices = choices(pods.spec, asked, names)?;
         if choices.iter().all(|choice| choice.gpus.is_none()) {
             asked.note_without_effect("pods without GPUs", pods.count);

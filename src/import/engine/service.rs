@@ -124,7 +124,7 @@ pub struct ServiceJob<'a> {
 }
 
 /// `None`: it is of none of them.
-pub fn of(document: &Value) -> Option<ServiceJob<'_>> {
+pub fn service(document: &Value) -> Option<ServiceJob<'_>> {
     let is_of = |service: &&Service| {
         let has = |path: &&[&str]| at(document, path).is_some();
         let has_pools = service.marks.is_empty() && at(document, service.pools).is_some();
@@ -241,7 +241,7 @@ mod tests {
 
     fn asked(job: &str) -> Result<JobRequest, ImportError> {
         let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
-        assert!(of(&yaml::documents(job).unwrap()[0]).is_some(), "{job}");
+        assert!(service(&yaml::documents(job).unwrap()[0]).is_some(), "{job}");
         crate::read(job, Names::new(&hardware, &models))
     }
 

@@ -31,15 +31,15 @@ impl ValueOfTime {
         if workload.is_service() {
             return Self { usd_per_hour: Usd::ZERO, is_stated: false };
         }
-        Self::of(limits, useful_flops(workload) / 1e18 * USD_PER_EXAFLOP)
+        Self::for_work(limits, useful_flops(workload) / 1e18 * USD_PER_EXAFLOP)
     }
 
     /// Of work without GPU that takes so long on one core.
     pub fn of_cores(core: Seconds, limits: &Limits) -> Self {
-        Self::of(limits, core.0 / 3600.0 * USD_PER_CORE_HOUR)
+        Self::for_work(limits, core.0 / 3600.0 * USD_PER_CORE_HOUR)
     }
 
-    fn of(limits: &Limits, dollars_of_work: f64) -> Self {
+    fn for_work(limits: &Limits, dollars_of_work: f64) -> Self {
         let by_work = REFERENCE_VALUE * (dollars_of_work / REFERENCE_RUN).sqrt();
         // To the cent, as it is told.
         let by_work = Usd::from_dollars((by_work * 100.0).ceil() / 100.0).unwrap_or(Usd::ZERO);
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     fn default_value(dollars_of_work: f64) -> f64 {
-        ValueOfTime::of(&Limits::default(), dollars_of_work).usd_per_hour.dollars()
+        ValueOfTime::for_work(&Limits::default(), dollars_of_work).usd_per_hour.dollars()
     }
 
     #[test]
@@ -97,7 +97,7 @@ mod tests {
         let of_millions = default_value(5e6);
         assert!((3300.0..=3700.0).contains(&of_millions), "{of_millions}");
         let stated = Limits { value_of_time: Usd::from_dollars(7.0), ..Limits::default() };
-        let value = ValueOfTime::of(&stated, 5e6);
+        let value = ValueOfTime::for_work(&stated, 5e6);
         assert!(value.is_stated && (value.usd_per_hour.dollars() - 7.0).abs() < 1e-9);
     }
 }

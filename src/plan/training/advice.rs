@@ -103,7 +103,7 @@ pub fn recomputes_unasked(context: Context, plan: &Plan) -> Option<Warning> {
     let is_open = training.recompute.is_none() && training.task.has_backward() && workload.model.kind.is_transformer();
     // Where the plan recomputes layers, the memory needs it, and another piece of advice says so.
     let is_kept = matches!(setting.recompute, Recompute::None | Recompute::Selective);
-    let stack = Stacks::embedded().of(&training.framework).filter(|_| is_open && is_kept)?;
+    let stack = Stacks::embedded().for_framework(&training.framework).filter(|_| is_open && is_kept)?;
     let fact = stack.recompute.fact(Column::Parser)?;
     if matches!(fact.value, Recompute::None) || fact.value == setting.recompute {
         return None;

@@ -104,7 +104,7 @@ fn splits_layers(model: &Model, training: &Training) -> bool {
 
 /// Whether weights are split over the data-parallel ranks of a model that is itself split: by stacks made for it, such as torchtitan.
 fn splits_weights(training: &Training) -> bool {
-    let stack = Stacks::embedded().of(&training.framework);
+    let stack = Stacks::embedded().for_framework(&training.framework);
     stack.and_then(|stack| stack.shard.recipe()) == Some(Shard::Zero3)
 }
 

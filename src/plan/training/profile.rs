@@ -109,7 +109,7 @@ pub fn deviation(
     // What runs inside a CUDA graph that is in the trace as a whole is of no class.
     let known = profile.operators.as_ref().filter(|found| found.devices > 0);
     let mut terms: Vec<TermDeviation> = known.map_or_else(Vec::new, |operators| {
-        let measured = Terms::of(operators, step);
+        let measured = Terms::from_profile(operators, step);
         let pairs = [
             (Term::Products, measured.products, time.matmul + time.attention + time.head),
             (Term::Memory, measured.memory, time.elementwise + time.optimizer + time.dequantise),
@@ -150,7 +150,7 @@ struct Terms {
 }
 
 impl Terms {
-    fn of(operators: &Operators, step: &StepTimes) -> Self {
+    fn from_profile(operators: &Operators, step: &StepTimes) -> Self {
         let steps = step.count.max(operators.steps) as f64;
         // What input waits for is the program's own and is a finding, no property of the host's launches.
         let input = operators.input_wait_seconds.min(operators.gap_seconds);
@@ -223,7 +223,7 @@ struct ComparedClass {
 fn by_class(operators: &Operators, step: &StepTimes, expected: &StepEstimate, left: f64) -> Vec<ComparedClass> {
     let time = &expected.time;
     let spread = relative_spread(step);
-    let measured = Terms::of(operators, step);
+    let measured = Terms::from_profile(operators, step);
     let pairs = [
         // A clock that is held down slows arithmetic, and memory hardly.
         (WorkClass::Compute, measured.products * left, time.matmul + time.attention + time.head),

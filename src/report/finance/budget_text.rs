@@ -23,7 +23,7 @@ pub fn markdown(budget: &Budget, most_rows: usize) -> String {
 }
 
 fn head(budget: &Budget) -> Vec<String> {
-    let money = Money::of(budget.exchange.as_ref());
+    let money = Money::in_currency(budget.exchange.as_ref());
     let cost = budget.total.cost_usd;
     let last = budget.period.start.ahead(budget.period.months).back();
     let tax =
@@ -81,7 +81,7 @@ fn traced(budget: &Budget) -> String {
 }
 
 fn sections(budget: &Budget, most: usize) -> Vec<Section> {
-    let money = Money::of(budget.exchange.as_ref());
+    let money = Money::in_currency(budget.exchange.as_ref());
     let rules = (!budget.rules.is_empty()).then(|| Section {
         title: "What the budget has to keep".to_owned(),
         columns: rules_text::columns(),
@@ -130,7 +130,7 @@ type OfUnit = fn(&UnitCosts) -> Option<Usd>;
 
 /// `None`: no workload states anything to count by.
 fn unit_costs(budget: &Budget, most: usize) -> Option<Section> {
-    let money = Money::of(budget.exchange.as_ref());
+    let money = Money::in_currency(budget.exchange.as_ref());
     let mut counted: Vec<_> = budget.phases.iter().filter_map(|phase| Some((phase, phase.unit_costs?))).collect();
     counted.sort_by_key(|(phase, _)| std::cmp::Reverse(phase.cost_usd.expected));
     let units: [(&'static str, OfUnit); 5] = [
@@ -172,7 +172,7 @@ fn small(amount: Usd, money: Money) -> String {
 }
 
 fn phases(budget: &Budget, most: usize) -> Section {
-    let money = Money::of(budget.exchange.as_ref());
+    let money = Money::in_currency(budget.exchange.as_ref());
     let mut columns = vec![
         Column::left("phase", 0),
         Column::left("team", 120),
@@ -220,7 +220,7 @@ fn with_less_work(held: &HeldMachines) -> String {
 }
 
 fn held(budget: &Budget) -> Option<Section> {
-    let money = Money::of(budget.exchange.as_ref());
+    let money = Money::in_currency(budget.exchange.as_ref());
     let held = budget.held.as_ref()?;
     let columns = vec![
         Column::left("held", 0),
@@ -262,7 +262,7 @@ fn held(budget: &Budget) -> Option<Section> {
 }
 
 fn commitments(budget: &Budget) -> Option<Section> {
-    let money = Money::of(budget.exchange.as_ref());
+    let money = Money::in_currency(budget.exchange.as_ref());
     let columns = vec![
         Column::left("commitment", 0),
         Column::left("kind", 100),
@@ -296,7 +296,7 @@ fn commitments(budget: &Budget) -> Option<Section> {
 }
 
 fn term_commitments(budget: &Budget) -> Option<Section> {
-    let money = Money::of(budget.exchange.as_ref());
+    let money = Money::in_currency(budget.exchange.as_ref());
     let columns = vec![
         Column::left("machines", 0),
         Column::left("for", 0),
@@ -330,7 +330,7 @@ fn term_commitments(budget: &Budget) -> Option<Section> {
 }
 
 fn other_clouds(budget: &Budget, most: usize) -> Option<Section> {
-    let money = Money::of(budget.exchange.as_ref());
+    let money = Money::in_currency(budget.exchange.as_ref());
     let columns = vec![
         Column::left("phase", 0),
         Column::left("on", 0),
@@ -364,7 +364,7 @@ fn other_clouds(budget: &Budget, most: usize) -> Option<Section> {
 }
 
 fn sensitivity(budget: &Budget) -> Option<Section> {
-    let money = Money::of(budget.exchange.as_ref());
+    let money = Money::in_currency(budget.exchange.as_ref());
     let columns = vec![
         Column::left("what moves it", 0),
         Column::left("from", 0),

@@ -19,7 +19,7 @@ pub struct Money<'a>(Option<&'a Exchange>);
 
 impl<'a> Money<'a> {
     /// In dollars where no other currency is stated.
-    pub fn of(exchange: Option<&'a Exchange>) -> Self {
+    pub fn in_currency(exchange: Option<&'a Exchange>) -> Self {
         Self(exchange)
     }
 

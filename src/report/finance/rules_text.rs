@@ -99,7 +99,7 @@ mod tests {
             line: 7,
         };
         assert_eq!(
-            rows(std::slice::from_ref(&rule), Money::of(None))[0],
+            rows(std::slice::from_ref(&rule), Money::in_currency(None))[0],
             ["vision keeps $25,000 with probability 0.80", "policy line 7", "< 0.01", "BROKEN"]
         );
         let approval = Approval { by: "cfo".to_owned(), until: "2027-01-01T00:00:00Z".parse().unwrap() };
@@ -118,7 +118,7 @@ mod tests {
             ..rule
         };
         assert_eq!(
-            (asked(&old, Money::of(None)).as_str(), found(&old).as_str()),
+            (asked(&old, Money::in_currency(None)).as_str(), found(&old).as_str()),
             ("at most 10 % of the money rests on prices older than 30 days", "63 %")
         );
     }

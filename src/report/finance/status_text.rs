@@ -77,7 +77,7 @@ fn csv_cells(by: &str, row: &StatusRow, exchange: Option<&Exchange>) -> Vec<Stri
 
 /// What a reader wants to know first, in lines.
 pub fn head(status: &BudgetStatus) -> Vec<String> {
-    let money = Money::of(status.exchange.as_ref());
+    let money = Money::in_currency(status.exchange.as_ref());
     let (total, cost) = (&status.total, status.at_completion_usd);
     let last = status.period.start.ahead(status.period.months).back();
     let tax =
@@ -125,7 +125,7 @@ pub fn head(status: &BudgetStatus) -> Vec<String> {
 }
 
 fn all(status: &BudgetStatus) -> Vec<Section> {
-    let money = Money::of(status.exchange.as_ref());
+    let money = Money::in_currency(status.exchange.as_ref());
     let section = |title: &str, columns: Vec<Column>, rows: Vec<Vec<String>>| {
         (!rows.is_empty()).then(|| Section { title: title.to_owned(), columns, rows, foot: String::new() })
     };

@@ -168,7 +168,7 @@ impl Budget {
     }
 
     fn shown(&self) -> Money<'_> {
-        Money::of(self.exchange.as_ref())
+        Money::in_currency(self.exchange.as_ref())
     }
 }
 

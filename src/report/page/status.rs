@@ -88,7 +88,7 @@ impl Status {
     }
 
     fn shown(&self) -> Money<'_> {
-        Money::of(self.exchange.as_ref())
+        Money::in_currency(self.exchange.as_ref())
     }
 }
 

@@ -90,7 +90,7 @@ mod tests {
                 work, deadline: 50_000.0, tick: 600.0, changeover, worst_changeover: changeover, on_demand: spot, pools, budget: None,
             };
             let watch = pause.map_or_else(|| Watch::full(1, 600.0), |pause| Watch::attempts(1, 600.0, pause));
-            let slow = replay(&Policy::SpotOnly, &limits, &World::of(&[&up]), 0, watch, true);
+            let slow = replay(&Policy::SpotOnly, &limits, &World::from_pools(&[&up]), 0, watch, true);
             let turns: Vec<usize> = (1..up.len()).filter(|tick| up[*tick] != up[tick - 1]).collect();
             match (spot_only(&limits, Spells { begins_up: up[0], turns: &turns, ticks: up.len() }, pause), slow) {
                 (Ok(fast), Ok(slow)) => {

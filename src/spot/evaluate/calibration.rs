@@ -73,7 +73,7 @@ fn calibrate(field: &Field, shape: &JobShape, jobs: &[Vec<usize>], seed: u64) ->
         .par_iter()
         .enumerate()
         .filter_map(|(index, (pools, start))| {
-            let world = World::of(pools);
+            let world = World::from_pools(pools);
             let mut watch = Watch::full(together, field.tick);
             look_back(&mut watch, &world, *start);
             // Draws of its own for each window, so that the chance of one set of draws averages out.
@@ -167,7 +167,8 @@ pub fn calibrate_plans(field: &Field, shape: &JobShape, seed: u64) -> Vec<PlanCa
                 let watch = Watch::attempts(1, field.tick, FIRST_PAUSE).assuming(availability);
                 let seed = seed.wrapping_add((index * WINDOWS + start) as u64);
                 let said = forecast(&policy, &limits, &model, watch.clone(), seed).ok()?.cost_usd;
-                let cost = replay(&policy, &limits, &World::of(&pools), start, watch, false).ok()?.cost.dollars();
+                let cost =
+                    replay(&policy, &limits, &World::from_pools(&pools), start, watch, false).ok()?.cost.dollars();
                 Some(ForecastOutcome {
                     cost,
                     p50: said.p50.dollars(),

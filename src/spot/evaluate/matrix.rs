@@ -155,7 +155,7 @@ fn window(
 ) -> Option<[(f64, bool); 3]> {
     let run = |policy: &Policy| {
         let watch = Watch::attempts(ups.len(), limits.tick, FIRST_PAUSE);
-        let done = replay(policy, limits, &World::of(ups), start, watch, false).ok()?;
+        let done = replay(policy, limits, &World::from_pools(ups), start, watch, false).ok()?;
         // Machines are billed by the second.
         let done = done.to_the_second(limits);
         Some((done.cost.dollars() / shape.on_demand_dollars(), done.met_deadline))

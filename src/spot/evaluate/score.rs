@@ -153,7 +153,7 @@ fn score(
     start: usize,
 ) -> Option<Score> {
     let pools: Vec<&[bool]> = pools.iter().map(|pool| pool.up.as_slice()).collect();
-    let world = World { changeovers: &run.changeovers, ..World::of(&pools) };
+    let world = World { changeovers: &run.changeovers, ..World::from_pools(&pools) };
     let Some(policy) = policy else {
         let cost = least_cost(limits, &world, start)?.dollars() / shape.on_demand_dollars();
         return Some(Score { cost, ..Score::default() });

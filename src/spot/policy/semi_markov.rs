@@ -356,7 +356,7 @@ mod tests {
             let pools: Vec<&[bool]> = pools.iter().map(Vec::as_slice).collect();
             let policy = Policy::SemiMarkov(Arc::new(Tables::new(&AvailabilityModel::prior(), &limits)));
             let watch = if sees_all { Watch::full(3, limits.tick) } else { Watch::attempts(3, limits.tick, FIRST_PAUSE) };
-            let done = replay(&policy, &limits, &World::of(&pools), 0, watch, false).unwrap();
+            let done = replay(&policy, &limits, &World::from_pools(&pools), 0, watch, false).unwrap();
             prop_assert!(done.met_deadline, "{done:?}");
         }
     }

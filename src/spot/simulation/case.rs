@@ -204,7 +204,7 @@ impl Simulator {
             save_every: case.save_every_hours * 3600.0,
             clock_ahead: case.clock_ahead_hours * 3600.0,
             rates: &rates,
-            ..World::of(&pools)
+            ..World::from_pools(&pools)
         };
         let limits = world.terms(&limits, case.start_tick).into_owned();
         if case.policy == PolicyName::Omniscient {

@@ -297,8 +297,8 @@ impl Solver {
         let mut while_working = idle;
         while_working[done..].fill(0.0);
         Gone {
-            while_ending: self.last.of(&idle),
-            while_starting: self.wait.of(&idle),
+            while_ending: self.last.applied_to(&idle),
+            while_starting: self.wait.applied_to(&idle),
             while_working,
             idle,
             on_demand: mixed(&self.then.on_demand),
@@ -309,10 +309,10 @@ impl Solver {
     #[inline(always)]
     fn solve(&mut self, phase: usize, way: &Onward, gone: &Gone, done: usize, actions: &mut [u8]) {
         let kept = |values: &[CostRow]| between(&values[phase], &values[way.older], way.ages);
-        let waited = self.wait.of(&between(&kept(&self.drifted.idle), &gone.idle, way.leaves));
+        let waited = self.wait.applied_to(&between(&kept(&self.drifted.idle), &gone.idle, way.leaves));
         let mut wait: CostRow = std::array::from_fn(|cell| self.waiting + waited[cell]);
         let stay = between(&kept(&self.drifted.on_demand), &gone.on_demand, way.leaves);
-        let change = self.changeover.of(&stay);
+        let change = self.changeover.applied_to(&stay);
         let (mut on_spot, mut start_spot) =
             if way.up { self.spot(phase, way, gone) } else { ([0.0; CELLS], [f32::INFINITY; CELLS]) };
         wait[..self.may_wait].fill(f32::INFINITY);
@@ -353,10 +353,10 @@ impl Solver {
             std::array::from_fn(|cell| spot + kept[cell] + way.leaves * (gone[cell] - kept[cell]))
         };
         let running = kept(&self.drifted.spot);
-        let mut start = cost(&self.last.of(&running), &gone.while_ending);
+        let mut start = cost(&self.last.applied_to(&running), &gone.while_ending);
         for first in (0..self.stages).map(|stage| stage * PHASES) {
             self.now.starting[first + phase] = start;
-            let onward = self.wait.of(&kept(&self.drifted.starting[first..first + PHASES]));
+            let onward = self.wait.applied_to(&kept(&self.drifted.starting[first..first + PHASES]));
             start = cost(&onward, &gone.while_starting);
         }
         (cost(&running, &gone.while_working), start)

@@ -152,7 +152,7 @@ fn run_to_the_end(
             [pool] if is_spot_alone(policy, limits) => spot_only(limits, pool.spells(), watch.pause()),
             _ => {
                 let pools: Vec<&[bool]> = futures.iter().map(Future::up).collect();
-                replay(policy, limits, &World::of(&pools), 0, watch.clone(), false)
+                replay(policy, limits, &World::from_pools(&pools), 0, watch.clone(), false)
             }
         };
         match outcome {

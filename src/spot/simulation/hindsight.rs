@@ -162,7 +162,7 @@ pub(crate) mod tests {
             let mut turns = Vec::new();
             let begins_up = spells(&trace, &mut turns);
             let known = Spells { begins_up, turns: &turns, ticks: trace.len() };
-            if let Some(cheapest) = least_cost(&limits, &World::of(&[&trace]), 0) {
+            if let Some(cheapest) = least_cost(&limits, &World::from_pools(&[&trace]), 0) {
                 let bound = least(&limits, Fallback::OnDemand, known, 0.0);
                 prop_assert!(bound.dollars <= cheapest.dollars() + 1e-6, "{bound:?} {cheapest:?}");
             }
@@ -195,7 +195,7 @@ pub(crate) mod tests {
                 (Policy::SlackReserve, Fallback::OnDemand),
                 (Policy::SpotOnly, Fallback::None),
             ] {
-                let Ok(outcome) = replay(&policy, &limits, &World::of(&[&trace]), 0, Watch::full(1, 600.0), false) else { continue };
+                let Ok(outcome) = replay(&policy, &limits, &World::from_pools(&[&trace]), 0, Watch::full(1, 600.0), false) else { continue };
                 if fallback == Fallback::OnDemand && !outcome.met_deadline {
                     continue;
                 }

@@ -29,7 +29,7 @@ pub struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    pub fn of(pools: &'a [&'a [bool]]) -> Self {
+    pub fn from_pools(pools: &'a [&'a [bool]]) -> Self {
         Self { pools, ..Self::default() }
     }
 

@@ -54,7 +54,7 @@ impl Loss {
 
     /// The values with so much slack less; there is never less than none.
     #[inline(always)]
-    pub fn of(&self, row: &CostRow) -> CostRow {
+    pub fn applied_to(&self, row: &CostRow) -> CostRow {
         let mut lost = *row;
         for _ in 0..self.times {
             let mut below = [lost[0]; CELLS];

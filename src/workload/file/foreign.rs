@@ -27,7 +27,7 @@ pub enum ForeignFormat {
 
 impl ForeignFormat {
     /// `None` for what may well be TOML with a mistake in it.
-    pub fn of(text: &str) -> Option<Self> {
+    pub fn detect(text: &str) -> Option<Self> {
         let text = text.trim_start_matches('\u{feff}');
         let mut lines = text.lines().map(str::trim_end).filter(|line| !line.trim().is_empty());
         let is_comment = |line: &&str| line.trim_start().starts_with('#') && !line.starts_with("#!");
@@ -108,12 +108,12 @@ mod tests {
             ("<!DOCTYPE html>\n", Markup),
             ("FROM nvidia/cuda:12\n", Dockerfile),
         ] {
-            assert_eq!(ForeignFormat::of(text), Some(format), "{text}");
+            assert_eq!(ForeignFormat::detect(text), Some(format), "{text}");
         }
         for text in
             ["", "[model]\npreset = ", "[[phase]]\n", "a = 1", "# only: a comment", "name = \"a: b\"\nx", "[\"a\"]\n"]
         {
-            assert_eq!(ForeignFormat::of(text), None, "{text}");
+            assert_eq!(ForeignFormat::detect(text), None, "{text}");
         }
     }
 }

@@ -37,7 +37,7 @@ impl WorkloadFile {
     pub fn parse(text: &str) -> Result<Self, WorkloadFileError> {
         // A table that was read has keys; what is no TOML at all may be another format.
         toml::from_str(text).map_err(|error| {
-            match ForeignFormat::of(text).filter(|_| unknown_key(error.message()).is_none()) {
+            match ForeignFormat::detect(text).filter(|_| unknown_key(error.message()).is_none()) {
                 Some(format) => WorkloadFileError::Foreign { format },
                 None => syntax_error(text, &error),
             }

@@ -170,8 +170,8 @@ impl Models {
         if let Some(row) = self.find(name) {
             return Some((row, None));
         }
-        let spelling = Spelling::of(name)?;
-        let joined = |known: &str| Spelling::of(known).map(|spelling| spelling.joined());
+        let spelling = Spelling::parse(name)?;
+        let joined = |known: &str| Spelling::parse(known).map(|spelling| spelling.joined());
         let places = self.by_spelling.get_or_init(|| self.places(joined));
         spelling.readings().find_map(|(wanted, format)| Some((&self.rows[*places.get(&wanted)?], format)))
     }
@@ -179,10 +179,10 @@ impl Models {
     /// The model whose name the name of a fine-tune or of another packaging contains, with the format that it states;
     /// a fine-tune of a mixture says at least how many experts of which size it has.
     pub fn made_of(&self, name: &str) -> Option<(&ModelRow, Option<StoredFormat>)> {
-        let spelling = Spelling::of(name)?;
+        let spelling = Spelling::parse(name)?;
         let of_mixture = || {
             let mixture = spelling.mixture()?;
-            self.rows.iter().find(|row| Spelling::of(&row.id).is_some_and(|known| known.mixture() == Some(mixture)))
+            self.rows.iter().find(|row| Spelling::parse(&row.id).is_some_and(|known| known.mixture() == Some(mixture)))
         };
         let row = match spelling.made_of(self.sizes()) {
             Some(name) => self.find(name)?,
@@ -193,7 +193,7 @@ impl Models {
 
     /// The model of the same family and about the same size that a name is nearest to.
     pub fn nearest(&self, name: &str) -> Option<&ModelRow> {
-        let spelling = Spelling::of(name)?;
+        let spelling = Spelling::parse(name)?;
         self.find(spelling.nearest(self.sizes())?)
     }
 

@@ -117,7 +117,7 @@ fn is_revision(word: &str) -> bool {
 
 impl Spelling {
     /// `None` where the text has no letter or digit, or is longer than a name.
-    pub fn of(name: &str) -> Option<Self> {
+    pub fn parse(name: &str) -> Option<Self> {
         if name.len() > LONGEST {
             return None;
         }
@@ -204,7 +204,7 @@ impl Spelling {
         let (wanted, stated) = (self.joined(), self.size());
         let digits = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();
         let is_near = |name: &str, parameters: f64| {
-            let Some(other) = Self::of(name) else { return false };
+            let Some(other) = Self::parse(name) else { return false };
             let family = |stem: &str| self.stems().any(|own| is_slip(own, stem));
             if !self.purposes().eq(other.purposes()) {
                 return false;
@@ -226,7 +226,7 @@ impl Spelling {
         };
         // Of a family and size those with most words in common: `gpt-oss-safeguard-20b` is no `gpt-neox-20b`.
         let shared = |name: &str| {
-            let other = Self::of(name);
+            let other = Self::parse(name);
             other.map_or(0, |other| self.stems().filter(|own| other.stems().any(|stem| stem == *own)).count())
         };
         let near: Vec<(&'a str, usize)> = known
@@ -293,7 +293,7 @@ mod tests {
     use super::*;
 
     fn readings(name: &str) -> Vec<String> {
-        Spelling::of(name).unwrap().readings().map(|(name, _)| name).collect()
+        Spelling::parse(name).unwrap().readings().map(|(name, _)| name).collect()
     }
 
     #[test]
@@ -320,7 +320,7 @@ mod tests {
 
     #[test]
     fn a_format_in_the_name_is_read() {
-        let format = |name: &str| Spelling::of(name).unwrap().readings().last().unwrap().1;
+        let format = |name: &str| Spelling::parse(name).unwrap().readings().last().unwrap().1;
         assert_eq!(format("Qwen3-32B-FP8"), Some(StoredFormat::Fp8));
         assert_eq!(format("Qwen2.5-7B-Instruct-AWQ"), Some(StoredFormat::Int4));
         assert_eq!(format("x-8B-w8a8"), Some(StoredFormat::Int8));
@@ -339,8 +339,8 @@ mod tests {
         for word in ["", "b", "nanb", "infb", "1e9b", "-7b", "xb", "x7b", "8x", "v3", "0b"] {
             assert_eq!(size(word), None, "{word}");
         }
-        assert_eq!(Spelling::of("a 7B model").unwrap().size_alone(), Some(7e9));
-        assert_eq!(Spelling::of("llama-7b").unwrap().size_alone(), None);
+        assert_eq!(Spelling::parse("a 7B model").unwrap().size_alone(), Some(7e9));
+        assert_eq!(Spelling::parse("llama-7b").unwrap().size_alone(), None);
     }
 
     #[test]
@@ -352,7 +352,7 @@ mod tests {
             ("gpt-2", 1.24e8),
             ("resnet-50", 2.6e7),
         ];
-        let nearest = |name: &str| Spelling::of(name).unwrap().nearest(known.into_iter());
+        let nearest = |name: &str| Spelling::parse(name).unwrap().nearest(known.into_iter());
         assert_eq!(nearest("Hermes-3-Llama-3.1-8B"), Some("llama-3.1-8b"));
         assert_eq!(nearest("lama-8b"), Some("llama-3.1-8b"));
         assert_eq!(nearest("Llama-4-Maverick-17B-128E"), None);
@@ -363,9 +363,9 @@ mod tests {
         assert_eq!(nearest("kimi-8b"), None);
         assert_eq!(nearest("Llama-3.1-Audio-8B"), None);
         let arctic =
-            |name: &str| Spelling::of(name).unwrap().nearest([("snowflake-arctic-embed-l", 5.7e8)].into_iter());
+            |name: &str| Spelling::parse(name).unwrap().nearest([("snowflake-arctic-embed-l", 5.7e8)].into_iter());
         assert_eq!((arctic("snowflake-arctic-instruct"), arctic("snowflake-artic-embed-l").is_some()), (None, true));
-        assert_eq!(Spelling::of(&"z".repeat(100_000)), None);
-        assert_eq!(Spelling::of(" /-/ "), None);
+        assert_eq!(Spelling::parse(&"z".repeat(100_000)), None);
+        assert_eq!(Spelling::parse(" /-/ "), None);
     }
 }

@@ -70,7 +70,7 @@ pub fn layer_products(model: &Model, layout: &Layout, tokens: f64) -> impl Itera
     let routed = (tokens * f64::from(experts.experts_per_token) / held).max(1.0);
     let (dense_width, expert_width) = (f64::from(model.ffn_hidden) / t, f64::from(experts.ffn_hidden) / t);
     let shared = f64::from(experts.shared_experts) * mixtures;
-    let cross = CrossAttention::of(model);
+    let cross = CrossAttention::from_model(model);
     let all = [
         ("queries, keys, values", Gemm::new(tokens, in_width / t, hidden, 1.0)),
         ("attention output", Gemm::new(tokens, hidden, out_width / t, 1.0)),
@@ -99,7 +99,7 @@ struct CrossAttention {
 }
 
 impl CrossAttention {
-    fn of(model: &Model) -> Self {
+    fn from_model(model: &Model) -> Self {
         let layers = f64::from(model.layers);
         match model.stack {
             Some(LayerStack::Decoder { encoder_tokens }) => {

@@ -101,7 +101,7 @@ pub struct Pods<'a> {
 
 const EMPTY: &Value = &Value::Null;
 
-pub fn of<'a>(object: &'a Value, asked: &mut JobRequest) -> Result<Vec<Pods<'a>>, ImportError> {
+pub fn pods<'a>(object: &'a Value, asked: &mut JobRequest) -> Result<Vec<Pods<'a>>, ImportError> {
     let spec = object.get("spec").unwrap_or(EMPTY);
     match word(object, "kind") {
         // Volcano's Job has the name of Kubernetes' own.
@@ -130,7 +130,7 @@ pub fn of<'a>(object: &'a Value, asked: &mut JobRequest) -> Result<Vec<Pods<'a>>
             let wrapped = list(spec, "/components").iter().map(|one| at(one, "/template"));
             let mut all = Vec::new();
             for object in wrapped.filter(|object| is_read(object) && word(object, "kind") != "AppWrapper") {
-                all.extend(of(object, asked)?);
+                all.extend(pods(object, asked)?);
             }
             Ok(all)
         }

@@ -56,7 +56,7 @@ impl EnergyRecord {
         let paid = plan.bill.lines.iter().filter(|line| is_machines(line.item) && line.unit == MACHINE_HOUR);
         let gpu_hours = paid.map(|line| line.quantity).sum::<f64>() * instance.node.gpus.as_f64();
         let gpu_rated_watts = world.gpu_of(plan.instance).tdp_watts;
-        let energy = Energy::of(gpu_hours, gpu_rated_watts, site);
+        let energy = Energy::consumed(gpu_hours, gpu_rated_watts, site);
         let pue = site.and_then(|site| site.pue.as_ref()).map(|pue| PueRecord {
             value: pue.value,
             of: pue.of.clone(),

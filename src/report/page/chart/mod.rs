@@ -60,7 +60,7 @@ impl Chart {
     /// Twice: the style sheet shows the one that fits. Empty where nothing can be drawn.
     pub fn drawn(&self, id: &str) -> String {
         let each = [("wide", WIDE), ("narrow", NARROW)].map(|(class, width)| {
-            let mut svg = Svg::of(self.currency);
+            let mut svg = Svg::in_currency(self.currency);
             let height = match &self.kind {
                 ChartKind::Scatter(plot) => plot.draw(&mut svg, width),
                 ChartKind::Bars(bars) => bars.draw(&mut svg, width),

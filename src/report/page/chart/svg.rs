@@ -39,7 +39,7 @@ pub struct Svg {
 }
 
 impl Svg {
-    pub fn of(currency: Currency) -> Self {
+    pub fn in_currency(currency: Currency) -> Self {
         Self { body: String::new(), currency }
     }
 

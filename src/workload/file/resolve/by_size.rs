@@ -65,7 +65,7 @@ pub(super) fn by_name(
     assumed: &mut Vec<Assumption>,
 ) -> Result<Option<Model>, WorkloadFileError> {
     // Letters of another alphabet are a slip too, of which a spelling has nothing left.
-    let spelling = Spelling::of(name).filter(|_| name.is_ascii());
+    let spelling = Spelling::parse(name).filter(|_| name.is_ascii());
     let Some(stated) = spelling.and_then(|name| name.stated_size()) else { return Ok(None) };
     let nearest = models.nearest(name);
     if !(LEAST..=MOST).contains(&stated.parameters) || nearest.is_some_and(|row| is_slip(name, row)) {
@@ -75,13 +75,13 @@ pub(super) fn by_name(
     let relative = nearest.filter(|row| row.kind == kind && row.to_model().deviations.hybrid.is_none());
     let typed = shown(name.trim().rsplit('/').next().unwrap_or(name)).to_ascii_lowercase();
     let model = like(stated, relative, models, assumed)?;
-    let published = Spelling::of(name).and_then(|name| name.format()).unwrap_or(model.published);
+    let published = Spelling::parse(name).and_then(|name| name.format()).unwrap_or(model.published);
     Ok(Some(Model { name: typed, published, ..model }))
 }
 
 fn is_slip(name: &str, row: &ModelRow) -> bool {
     let known = std::iter::once(&row.id).chain(&row.aliases);
-    Spelling::of(name).is_some_and(|name| known.into_iter().any(|known| name.is_slip_of(known)))
+    Spelling::parse(name).is_some_and(|name| known.into_iter().any(|known| name.is_slip_of(known)))
 }
 
 /// A dense language model: the shape of the one nearest in size.

@@ -51,7 +51,7 @@ pub(super) fn resolve(
                 Some(made_of)
             });
             let Some((row, format)) = known else {
-                let size = Spelling::of(name).and_then(|name| name.size_alone());
+                let size = Spelling::parse(name).and_then(|name| name.size_alone());
                 if let Some(model) = by_size::model(section, size, models, assumed)? {
                     return Ok(ResolvedModel { model, native_tokens: None });
                 }

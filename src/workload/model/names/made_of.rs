@@ -166,7 +166,7 @@ impl Spelling {
         let own = tokens(&self.words);
         let mut best: Option<(usize, &'a str)> = None;
         for (name, parameters) in known {
-            let Some(other) = Self::of(name) else { continue };
+            let Some(other) = Self::parse(name) else { continue };
             let words = tokens(&other.words);
             // Without a size `base` tells one model from another.
             let is_sized = words.iter().any(|word| size(word).is_some());
@@ -255,7 +255,7 @@ impl Spelling {
     /// Typed by a slip for a known name: the same digits, and two letters or signs off at most.
     pub fn is_slip_of(&self, known: &str) -> bool {
         let digits = |text: &str| text.bytes().filter(u8::is_ascii_digit).collect::<Vec<u8>>();
-        Self::of(known).is_some_and(|known| {
+        Self::parse(known).is_some_and(|known| {
             let (own, known) = (self.joined(), known.joined());
             digits(&own) == digits(&known) && slips(&own, &known) <= 2
         })
@@ -282,7 +282,7 @@ mod tests {
     ];
 
     fn made_of(name: &str) -> Option<&'static str> {
-        Spelling::of(name).unwrap().made_of(KNOWN.into_iter())
+        Spelling::parse(name).unwrap().made_of(KNOWN.into_iter())
     }
 
     #[test]
@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn a_size_is_stated_once_or_not_at_all() {
-        let stated = |name: &str| Spelling::of(name).unwrap().stated_size();
+        let stated = |name: &str| Spelling::parse(name).unwrap().stated_size();
         let dense = |parameters| Some(StatedSize { parameters, active: None });
         assert_eq!(stated("acme/Kolibri-7B-Instruct"), dense(7e9));
         assert_eq!(stated("acme/Kolibri-350m"), dense(3.5e8));
@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn a_slip_is_told_from_another_model() {
-        let slip = |name: &str, known: &str| Spelling::of(name).unwrap().is_slip_of(known);
+        let slip = |name: &str, known: &str| Spelling::parse(name).unwrap().is_slip_of(known);
         assert!(slip("llama-31-8b", "llama-3.1-8b") && slip("lama-3.1-8b", "llama-3.1-8b"));
         assert!(!slip("qwen3.6-27b", "qwen3.5-27b") && !slip("kolibri-8b", "qwen3-8b"));
     }
