@@ -57,7 +57,7 @@ impl<'a> FitRun<'a> {
 
     pub fn trains_transformer(&self) -> bool {
         let Prepared { model, training, .. } = &self.prepared;
-        training.task.has_backward() && model.kind.is_transformer() && !training.framework.0.is_empty()
+        training.task.has_backward() && model.kind.is_transformer() && !training.framework.is_open()
     }
 
     /// The same run of a case that names no stack, nor what its kernels and traffic do.

@@ -290,9 +290,9 @@ impl<'a> Subject<'a> {
         let architecture = self.machine.gpu.architecture;
         let layout = &setting.layout;
         let kind = self.model.kind;
-        let names_no_stack = self.training.framework.0.is_empty() && self.training.task.has_backward();
+        let names_no_stack = self.training.framework.is_open() && self.training.task.has_backward();
         Doubts {
-            framework: !names_no_stack && !self.constants.framework(&self.training.framework.0).fitted,
+            framework: !names_no_stack && !self.constants.framework(self.training.framework.id()).fitted,
             stack: names_no_stack,
             // Whoever asks for a setting states it; `cases::defaults` chooses.
             setting: false,

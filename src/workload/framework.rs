@@ -6,7 +6,7 @@ use crate::training::Framework;
 impl Framework {
     /// Kernels fused by the stack itself or by the compiler.
     pub fn fuses_kernels(&self) -> bool {
-        self.0.starts_with("megatron") || self.is_compiled()
+        self.id().starts_with("megatron") || self.is_compiled()
     }
 
     /// Kernels that a compiler fuses, as the stack's recipes have it.

@@ -383,20 +383,18 @@ impl Stacks {
 
     /// The stack of a run. `None`: the run names none.
     pub fn for_framework(&self, framework: &Framework) -> Option<&Stack> {
-        // Asked for a hundred times a layout, and most runs name none.
-        if framework.0.is_empty() {
-            return None;
-        }
-        self.by_id.get(&framework.0).map(|at| &self.rows[*at])
+        let stack = framework.row(|id| self.by_id.get(id).copied()).and_then(|at| self.rows.get(at));
+        debug_assert!(stack.is_none_or(|stack| stack.id == framework.id()), "{framework:?}");
+        stack
     }
 
     /// The framework by its id, whatever name of it was written; empty text and `none` are no framework.
     pub fn framework(&self, name: &str) -> Result<Framework, UnknownStack> {
         let name = name.trim();
         if name.is_empty() || name == NONE {
-            return Ok(Framework(name.to_owned()));
+            return Ok(Framework::new(name));
         }
-        self.find(name).map(|stack| Framework(stack.id.clone())).ok_or_else(|| {
+        self.find(name).map(|stack| Framework::new(stack.id.as_str())).ok_or_else(|| {
             let near = did_you_mean(name, self.rows.iter().flat_map(Stack::names));
             let suggestion = near.and_then(|near| self.find(near)).map(|stack| stack.id.clone());
             UnknownStack { name: name.to_owned(), suggestion }
@@ -405,7 +403,7 @@ impl Stacks {
 
     /// Whether a run of this framework may split layers and matrices over GPUs. A run that names none may do anything.
     pub fn splits_layers(&self, framework: &Framework) -> bool {
-        framework.0.is_empty()
+        framework.is_open()
             || self.for_framework(framework).and_then(|stack| stack.splits_layers.recipe()) == Some(true)
     }
 }

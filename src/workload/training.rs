@@ -1,5 +1,6 @@
 //! `Training`: task, batch, kernels, optimizer and framework. What the user left out is `None` and is chosen visibly later.
 
+pub mod framework;
 pub mod layout;
 pub mod objective;
 pub mod precision;
@@ -10,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::model::Model;
+pub use crate::training::framework::Framework;
 use crate::training::objective::Objective;
 use crate::training::precision::{BaseWeights, LowPrecision, Precision, Scaling};
 
@@ -247,12 +249,6 @@ impl From<LoraTargets> for Vec<String> {
     }
 }
 
-/// Training stack by its id in `catalogs/stacks.toml`, by what it does differently on the GPU and on the host. Empty: none was
-/// named. Text of a user becomes one in `Stacks::framework`, which knows every name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(transparent)]
-pub struct Framework(pub String);
-
 /// A model in training: complete but for what is chosen with the machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Training {
@@ -394,7 +390,7 @@ impl Training {
     /// deepspeed/runtime/bf16_optimizer.py, `fp32_groups_gradients_flat`; "4 bytes x params and it's not sharded", bigscience-workshop/bigscience,
     /// train/tr11-176B-ml/chronicles-prequel.md).
     pub fn sums_beside_gradients(&self) -> bool {
-        self.framework.0 == "megatron-deepspeed" && self.precision == Precision::Bf16
+        self.framework.id() == "megatron-deepspeed" && self.precision == Precision::Bf16
     }
 
     /// The product of a weight's gradient adds to the sum of earlier micro-batches, beside its arithmetic. So do the stacks on Transformer Engine.

@@ -242,7 +242,7 @@ fn interleaves(subject: &Subject, request: &Request, layout: &Layout, micro_batc
 pub fn sequence_parallel(training: &Training, tensor: u32, assumed: &mut Vec<String>) -> bool {
     let stack = Stacks::embedded().for_framework(&training.framework);
     let known = stack.and_then(|stack| stack.sequence_parallel(tensor));
-    let usual = known.unwrap_or(training.framework.0.is_empty()) && training.is_since(SINCE_SEQUENCE_PARALLEL);
+    let usual = known.unwrap_or(training.framework.is_open()) && training.is_since(SINCE_SEQUENCE_PARALLEL);
     let usual = tensor > 1 && usual;
     if tensor > 1 {
         assumed.push(format!("sequence_parallel={usual}"));

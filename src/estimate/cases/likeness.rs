@@ -25,7 +25,7 @@ impl Likeness {
         Self {
             gpu: gpu.id.clone(),
             architecture: gpu.architecture,
-            framework: training.framework.0.clone(),
+            framework: training.framework.id().to_owned(),
             kind: model.kind,
             task: training.task,
             precision: training.precision,

@@ -131,7 +131,7 @@ fn a_stack_is_known_by_name_or_the_case_is_unsupported() {
             r#"{{"model":{{"name":"llama-3.1-8b"}},"hardware":{{"gpu":"a100-sxm4-80"}},"training":{{"framework":"{name}"}}}}"#
         );
         let case: EstimateCase = serde_json::from_str(&line).unwrap();
-        case.prepare(&hardware, &models).map(|prepared| prepared.training.framework.0)
+        case.prepare(&hardware, &models).map(|prepared| prepared.training.framework.id().to_owned())
     };
     for name in Stacks::embedded().ids() {
         assert_eq!(framework(name).as_deref(), Ok(name));

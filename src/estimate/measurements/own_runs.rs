@@ -27,7 +27,7 @@ pub struct Program {
 
 impl Program {
     pub fn new(model: &Model, training: &Training) -> Self {
-        Self { model: model.name.clone(), task: word(training.task), framework: training.framework.0.clone() }
+        Self { model: model.name.clone(), task: word(training.task), framework: training.framework.id().to_owned() }
     }
 }
 

@@ -19,7 +19,7 @@ pub struct StackHabits {
 
 impl StackHabits {
     pub fn for_training(training: &Training) -> Self {
-        let name = training.framework.0.as_str();
+        let name = training.framework.id();
         let own_kernels = name.starts_with("megatron") || name == "internevo" || name.starts_with("nvidia");
         let loss = match name {
             "hf-trainer" => LossKernel::HfUpcast,
@@ -75,7 +75,7 @@ fn frozen(training: &Training) -> bool {
 
 /// bitsandbytes' layers, as against torchao's `NF4Tensor`, which torchtune uses and which keeps the 4-bit weight alone.
 fn uses_bitsandbytes(training: &Training) -> bool {
-    training.base_weights.is_some() && training.framework.0 != "torchtune"
+    training.base_weights.is_some() && training.framework.id() != "torchtune"
 }
 
 /// A plain frozen matrix does not need its input; bitsandbytes keeps it all the same.
@@ -236,7 +236,7 @@ mod tests {
         (model.mlp, model.norm, model.ffn_hidden) = (MlpKind::Gelu, NormKind::Layer, 4 * 4096);
         let mut training = Training::new(Task::Pretrain, 2048);
         (training.dropout, training.kernels.attention) = (true, Some(AttentionKernel::Eager));
-        training.framework = Framework("megatron".to_owned());
+        training.framework = Framework::new("megatron");
         let (h, a, s) = (4096.0, 32.0, 2048.0);
         let bytes = bytes_per_token(&model, &training, Recompute::None, s, MemoryConstants::embedded());
         assert!((bytes / (34.0 * h + 5.0 * a * s + 4.0 * a) - 1.0).abs() < 1e-9, "{bytes}");

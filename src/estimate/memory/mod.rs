@@ -300,7 +300,7 @@ impl MemoryInput<'_> {
 
     /// LitGPT passes activation checkpointing to its FSDP strategy only; one GPU has none (litgpt/finetune/full.py, `setup`).
     fn can_recompute(&self) -> bool {
-        self.training.framework.0 != "litgpt" || self.setting.gpus() > 1
+        self.training.framework.id() != "litgpt" || self.setting.gpus() > 1
     }
 
     /// Logits at the loss, and what of them is still there during the layers' backward pass.

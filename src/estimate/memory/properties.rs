@@ -73,7 +73,7 @@ prop_compose! {
             },
             base_weights: (task == Task::Qlora).then_some(BaseWeights::Nf4),
             lora: task.has_adapters().then_some(Lora { rank, targets: LoraTargets::ALL_LINEAR, dropout }),
-            framework: Framework(framework.to_owned()),
+            framework: Framework::new(framework),
             ..Training::new(task, 2048)
         }
     }

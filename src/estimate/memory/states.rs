@@ -127,7 +127,7 @@ impl MemoryInput<'_> {
     /// torchtitan/models/llama3/infra/parallelize.py, `reshard_after_forward_policy`; torch/distributed/pipelining/stage.py, `backward_maybe_with_nosync`).
     fn keeps_stage_whole(&self) -> bool {
         let layout = &self.setting.layout;
-        self.training.framework.0 == "torchtitan"
+        self.training.framework.id() == "torchtitan"
             && self.trains_whole_model()
             && matches!(layout.shard, Shard::Zero3 | Shard::Hsdp)
             && layout.pipeline > 1
@@ -244,7 +244,7 @@ impl MemoryInput<'_> {
 /// How a stack writes plain NF4: torchao's `NF4Tensor` (torchtune) and bitsandbytes' `Linear4bit` used directly (FSDP-QLoRA,
 /// whose `compress_statistics` is on by default) quantise the block constants again; LitGPT and transformers when asked.
 fn stored(base: BaseWeights, training: &Training) -> BaseWeights {
-    match (base, training.framework.0.as_str()) {
+    match (base, training.framework.id()) {
         (BaseWeights::Nf4, "torchtune" | "fsdp") => BaseWeights::Nf4Dq,
         _ => base,
     }

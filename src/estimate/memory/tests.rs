@@ -14,7 +14,7 @@ fn model(name: &str) -> Model {
 }
 
 fn training(task: Task, precision: Precision, framework: &str) -> Training {
-    Training { precision, framework: Framework(framework.to_owned()), ..Training::new(task, 2048) }
+    Training { precision, framework: Framework::new(framework), ..Training::new(task, 2048) }
 }
 
 /// With eight micro-steps.

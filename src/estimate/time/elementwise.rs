@@ -81,7 +81,7 @@ impl LayerInput<'_> {
         // FlashAttention's cross entropy comes with its norms and rotary positions.
         let own_kernels = fused || habits.loss == LossKernel::Bf16Chunked && training.kernels.loss.is_none();
         self.passes.weights > 0.0
-            && !training.framework.0.is_empty()
+            && !training.framework.is_open()
             && self.step.rates.element_bytes == 2.0
             && !own_kernels
             && habits.upcasts_norms

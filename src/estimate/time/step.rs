@@ -25,7 +25,7 @@ impl StepInput<'_> {
     }
 
     fn layer(&self) -> LayerInput<'_> {
-        let framework = self.constants.framework(&self.training.framework.0);
+        let framework = self.constants.framework(self.training.framework.id());
         LayerInput {
             step: self,
             passes: Passes::new(self.training, self.setting),

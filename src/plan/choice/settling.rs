@@ -120,7 +120,7 @@ pub fn settle(pricer: &Pricer, forecaster: &mut Forecaster, open: &mut Undecided
     let mut kept: Vec<Plan> = Vec::new();
     let mut before = f64::INFINITY;
     open.is_left = false;
-    for way in ways {
+    for (at, way) in ways.iter().copied().enumerate() {
         if depth == Depth::AloneWhereItKeeps && open.keeps_alone {
             break;
         }
@@ -132,7 +132,12 @@ pub fn settle(pricer: &Pricer, forecaster: &mut Forecaster, open: &mut Undecided
             open.is_left = true;
             continue;
         }
-        let Some(forecast) = forecaster.forecasts(std::slice::from_ref(&job)).pop() else { continue };
+        // After one end the next is mostly tried, too, and its table often answers for both.
+        let next = ways.get(at + 1).filter(|_| way != Way::Alone);
+        let next = next.and_then(|next| spot_job(pricer, &open.plan, *next));
+        let jobs: Vec<Job> = std::iter::once(job).chain(next).collect();
+        forecaster.solve(&jobs);
+        let Some(forecast) = forecaster.forecasts(&jobs[..1]).pop() else { continue };
         let mut is_worse = false;
         if let (Way::Until { .. }, Ok(forecast)) = (way, &forecast) {
             let score = aim.score(forecast.cost_usd.expected, forecast.finish_hours.expected);

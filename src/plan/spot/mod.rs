@@ -333,8 +333,8 @@ impl<'a> Forecaster<'a> {
         Some(from + (at - from) * more[last_dearer] / (more[last_dearer] - next))
     }
 
-    /// Solves the tables that these jobs need and that are not solved yet.
-    fn solve(&mut self, jobs: &[Job]) {
+    /// Solves the tables that these jobs need and that are not solved yet, at the same time.
+    pub fn solve(&mut self, jobs: &[Job]) {
         let mut missing: Vec<Terms> = Vec::new();
         for terms in jobs.iter().filter(|job| job.can_be_forecast().is_ok()).filter_map(Job::terms) {
             if !missing.iter().chain(self.tables.iter().map(|(solved, _)| solved)).any(|solved| solved.cover(&terms)) {

@@ -98,7 +98,7 @@ pub fn interleaves(model: &Model, layout: &Layout, micro_steps: u64) -> Vec<u32>
 /// Stacks that were named decide; where none was, only pre-training teams split layers and matrices by hand.
 fn splits_layers(model: &Model, training: &Training) -> bool {
     let stack = Stacks::embedded().splits_layers(&training.framework)
-        && (training.task == Task::Pretrain || !training.framework.0.is_empty());
+        && (training.task == Task::Pretrain || !training.framework.is_open());
     stack && model.kind.is_transformer() && !training.task.has_adapters()
 }
 

@@ -286,7 +286,7 @@ pub fn checkpoint_bytes(workload: &Workload) -> Bytes {
     };
     let average = if training.ema { 4.0 } else { 0.0 };
     // FSDP and the Hugging Face trainer keep 32-bit weights and no 16-bit copy with them (PyTorch, "FullyShardedDataParallel").
-    let framework = training.framework.0.as_str();
+    let framework = training.framework.id();
     let keeps_one_copy = each > 12.0 && (framework.starts_with("fsdp") || framework == "hf-trainer");
     Bytes(trained * (average + if keeps_one_copy { each - 2.0 } else { each }))
 }

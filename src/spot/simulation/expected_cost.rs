@@ -215,7 +215,7 @@ struct Solver {
 }
 
 /// One step of time for all phases.
-#[multiversion(targets("x86_64+avx2", "x86_64+avx512f"))]
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn pass(solver: &mut Solver, ways: &[Onward], done: Done, actions: &mut [u8]) {
     let count = actions.len() / PHASES;
     solver.drift(ways);

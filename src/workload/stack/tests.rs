@@ -97,7 +97,7 @@ fn what_a_recipe_leaves_out_is_the_parsers_and_what_nobody_knows_is_unknown() {
 #[test]
 fn names_are_read_as_people_write_them() {
     let stacks = Stacks::embedded();
-    let named = |name: &str| stacks.framework(name).map(|framework| framework.0);
+    let named = |name: &str| stacks.framework(name).map(|framework| framework.id().to_owned());
     for (name, id) in [
         ("Megatron-LM", "megatron"),
         ("megatron_core", "megatron"),
@@ -118,7 +118,7 @@ fn names_are_read_as_people_write_them() {
 #[test]
 fn a_run_that_names_no_stack_may_split_layers() {
     let stacks = Stacks::embedded();
-    let splits = |name: &str| stacks.splits_layers(&Framework(name.to_owned()));
+    let splits = |name: &str| stacks.splits_layers(&Framework::new(name));
     for name in ["", "megatron", "megatron-deepspeed", "internevo", "nemo", "torchtitan"] {
         assert!(splits(name), "{name}");
     }
@@ -129,7 +129,7 @@ fn a_run_that_names_no_stack_may_split_layers() {
 
 #[test]
 fn what_a_stack_is_and_does_by_itself() {
-    let of = |name: &str| Framework(name.to_owned());
+    let of = |name: &str| Framework::new(name);
     for name in ["pytorch-eager", "accelerate", "deepspeed", "fsdp", "fsdp-compile", "hf-trainer", "lightning", "jax"] {
         assert!(of(name).is_library() && !of(name).splits_experts(), "{name}");
     }

@@ -222,7 +222,7 @@ impl Chosen<'_> {
             plan: plan_id(world, plan),
             gpu: hardware.gpu(node.gpu).id.clone(),
             gpus_per_node: f64::from(node.devices()),
-            framework: workload.training.framework.0.clone(),
+            framework: workload.training.framework.id().to_owned(),
             cost_usd: plan.cost,
             hours: plan.run.hours,
             interruptions: forecast
