@@ -69,7 +69,7 @@ fn portfolio(folder: &Path) -> PathBuf {
             1 => "workload = \"resnet-50-imagenet.toml\"\n",
             2 => "plan = \"plan.json\"\n",
             _ => {
-                "usd_per_hour = \"6.88\"\nhours = 1500\nhours_p90 = 1900\ncloud = \"aws\"\nregion = \"us-east-1\"\n\
+                "usd_per_hour = \"6.88\"\nhours = 500\nhours_p90 = 640\ncloud = \"aws\"\nregion = \"us-east-1\"\n\
                   instance_type = \"p5.4xlarge\"\ngpu = \"h100-sxm5-80\"\nsource = \"a list\"\nas_of = 2026-07-20\n"
             }
         };

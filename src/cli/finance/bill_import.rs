@@ -64,6 +64,8 @@ pub struct ImportArguments {
 
 pub fn run(arguments: &ImportArguments, session: &Session) -> Result<Exit, Diagnostic> {
     let format = arguments.format.as_deref().map(format).transpose()?;
+    // The prices are dropped before the bill takes their room.
+    let hardware = session.catalogs()?.hardware;
     let (sums, hash, formats) =
         with_progress(&session.printer, || "reading the bill".to_owned(), || read_all(arguments, format))?;
     // What was charged is known as well as can be before the two are compared.
@@ -74,8 +76,7 @@ pub fn run(arguments: &ImportArguments, session: &Session) -> Result<Exit, Diagn
     let mut ledger = open_ledger(session)?;
     let entering = enter(&gathered, &mut ledger, session.now)?;
     let runs: BTreeSet<String> = ledger.runs()?.into_values().map(|run| run.run).collect();
-    let catalogs = session.catalogs()?;
-    let known = Known { runs: &runs, hardware: &catalogs.hardware };
+    let known = Known { runs: &runs, hardware: &hardware };
     let names: Vec<String> = arguments.files.iter().map(|path| name(path)).collect();
     let source = format!("{} {}{}", formats.join("+"), names.join(" "), stated_rates(arguments).unwrap_or_default());
     let bills = sums.bills(&hash, &source, &known);

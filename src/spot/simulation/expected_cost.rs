@@ -76,6 +76,8 @@ pub struct Table {
     horizon: f64,
     /// Slack of each cell, in seconds.
     slacks: Vec<f64>,
+    /// By whole steps of slack: cells with less.
+    cells_below: Vec<u8>,
     /// Two bits for `Start`, and `LEAVE`.
     actions: Vec<u8>,
     /// Where pools are weighed against each other.
@@ -119,7 +121,10 @@ impl Table {
             pass(&mut solver, &ways, done, block);
             keep(left, &solver.then);
         }
-        Self { step, steps, horizon: terms.horizon, slacks, actions, costs }
+        let most_steps = (slacks[count - 1] / step) as usize + 1;
+        let below = |steps: usize| slacks.partition_point(|slack| *slack < steps as f64 * step) as u8;
+        let cells_below = (0..=most_steps).map(below).collect();
+        Self { step, steps, horizon: terms.horizon, slacks, cells_below, actions, costs }
     }
 
     /// From idle, and from on-demand, with this slack (time left less work and changeover left) and work left.
@@ -163,7 +168,14 @@ impl Table {
         // Beyond the horizon more slack changes nothing, and the work stays the one that is asked for.
         let most = (self.horizon - work).max(0.0);
         let slack = slack.clamp(0.0, most.min(self.slacks[self.slacks.len() - 1]));
-        let above = self.slacks.partition_point(|of| *of < slack).min(self.slacks.len() - 1);
+        // The first cell with no less: the one of the whole steps, or one beside it.
+        let mut above = usize::from(self.cells_below[(slack / self.step) as usize]);
+        while above > 0 && self.slacks[above - 1] >= slack {
+            above -= 1;
+        }
+        while above < self.slacks.len() - 1 && self.slacks[above] < slack {
+            above += 1;
+        }
         (slack, above.saturating_sub(1), above)
     }
 }
@@ -394,6 +406,18 @@ mod tests {
         for phase in 0..PHASES {
             let within = table.best(WORK, TERMS.horizon - WORK, phase);
             assert_eq!(table.best(WORK, 1000.0 * 3600.0, phase), within, "{phase}");
+        }
+    }
+
+    #[test]
+    fn cells_are_found_as_a_search_finds_them() {
+        let table = Table::new(&AvailabilityModel::prior(), &TERMS);
+        let most = table.slacks[table.slacks.len() - 1];
+        let near = table.slacks.iter().flat_map(|slack| [slack - 1e-9, *slack, slack + 1e-9]);
+        let steps = (0..=(most / 7.0) as u32).map(|at| 7.0 * f64::from(at));
+        for slack in near.chain(steps).map(|slack| slack.clamp(0.0, most.min(TERMS.horizon))) {
+            let above = table.slacks.partition_point(|of| *of < slack).min(table.slacks.len() - 1);
+            assert_eq!(table.cells(0.0, slack), (slack, above.saturating_sub(1), above), "{slack}");
         }
     }
 
