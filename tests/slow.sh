@@ -112,6 +112,8 @@ cargo test --release --locked --no-default-features --test tests -- --include-ig
 cargo test --release --locked --no-default-features --test tests -- --include-ignored --nocapture agent::frameworks:: agent::stores:: agent::speed::
 # The wheel with program and agent, built, weighed, installed into a clean environment and asked for a plan.
 .ci/wheel "$folder/wheel"
+# The wheels of the other kinds of machines, and whether it compiles for a Mac; it says so where zig cannot be had.
+.ci/cross "$folder/wheels"
 # The notebooks in a kernel of Jupyter, with the package and the program of this build.
 if python3 -m venv "$folder/notebooks" \
   && "$folder/notebooks/bin/pip" install --quiet --no-cache-dir nbclient ipykernel pandas matplotlib; then

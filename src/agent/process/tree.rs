@@ -5,7 +5,9 @@ use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, pidfd_send_signal, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+#[cfg(target_os = "linux")]
+use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
 
 use crate::process::control_group::{ControlGroup, end_left_behind};
 use gpuplan_runstore::Owner;
@@ -158,6 +160,7 @@ fn end(what: &str, find: impl Fn() -> io::Result<Vec<Process>>) -> io::Result<()
 }
 
 /// Kills this very process: its number may be another's by now, what a descriptor stands for may not.
+#[cfg(target_os = "linux")]
 fn kill(process: &Process) {
     let Some(pid) = Pid::from_raw(process.pid) else { return };
     // Whoever ended meanwhile is what was wanted.
@@ -166,6 +169,12 @@ fn kill(process: &Process) {
         Ok(descriptor) => pidfd_send_signal(descriptor, Signal::KILL),
         Err(_) => kill_process(pid, Signal::KILL),
     };
+}
+
+/// Elsewhere there is neither such a descriptor nor a `/proc` in which anybody could be found.
+#[cfg(not(target_os = "linux"))]
+fn kill(process: &Process) {
+    let _ = Pid::from_raw(process.pid).map(|pid| kill_process(pid, Signal::KILL));
 }
 
 /// How often the kernel has killed for lack of memory since it started.
