@@ -110,7 +110,7 @@ fn rank(start: &Start) -> Rank {
         "text-generation-launcher",
         "trl vllm-serve",
     ];
-    if serves.iter().any(|name| start.program.starts_with(name)) {
+    if serves.iter().any(|name| start.program.starts_with(name)) || start.serves_otherwise() {
         return Rank::Serves;
     }
     let flags = launcher::flags(&start.after);

@@ -6,6 +6,7 @@ use crate::{ImportError, JobKind, JobRequest, Names, command};
 use calls::{Call, calls};
 
 mod calls;
+mod lists;
 pub mod training;
 
 /// Packages by whose import such a program is known, with the cloud whose names it uses.
@@ -73,6 +74,10 @@ pub fn read(text: &str, names: Names) -> Result<JobRequest, ImportError> {
     }
     if cloud == Some("aws") {
         hyperparameters(&all, &mut asked, names);
+    }
+    let commands = lists::commands(text);
+    if !commands.is_empty() {
+        command::read(&commands.join("\n"), &[], &mut asked, names);
     }
     if asked.choices.is_empty() { Err(ImportError::NoGpu) } else { Ok(asked) }
 }
