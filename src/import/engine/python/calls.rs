@@ -180,7 +180,7 @@ impl Scanner {
         match self.open.last_mut().filter(is_part) {
             Some(parent) => parent.arguments.extend(call.arguments),
             None => {
-                if matches!(call.name.rsplit('.').next(), Some("function" | "cls")) {
+                if matches!(call.name.rsplit('.').next(), Some("function" | "cls" | "server")) {
                     self.decorators.push(self.all.len());
                 }
                 self.all.push(call);

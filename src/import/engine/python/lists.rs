@@ -109,3 +109,21 @@ fn without_comments(code: &str) -> String {
     };
     code.lines().map(line).collect::<Vec<_>>().join("\n")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_words_are_command_lines() {
+        let program = "MODEL = \"Qwen/Qwen3-8B\"  # not \"gpt2\"\nN = 2\nFAST = True\n\ndef serve():\n    cmd = [\n        \"vllm\",\n        \"serve\",  # [\n        MODEL,\n        f\"--port={PORT}\",\n        \"--tensor-parallel-size\", str(N),\n    ]\n    cmd += [\"--enforce-eager\" if FAST else \"--no-enforce-eager\"]\n    if FAST:\n        cmd += [\"--max-model-len\", \"8192\"]\n    cmd.extend([\"--seed\", seed(), *more])\n    subprocess.Popen(cmd)\n    print([\"gpt2\", \"serve\"])\n    subprocess.run([\"torchrun\", \"train.py\"])\n";
+        assert_eq!(
+            commands(program),
+            [
+                "\"vllm\" \"serve\" \"Qwen/Qwen3-8B\" \"--port=${PORT}\" \"--tensor-parallel-size\" \"2\" \"$VALUE\" \"--seed\" \"$VALUE\" \"$ARGS\"",
+                "\"torchrun\" \"train.py\"",
+            ]
+        );
+        assert_eq!(commands("a = [\"vllm\", \"serve\"\n"), [String::new(); 0], "it does not end");
+    }
+}
