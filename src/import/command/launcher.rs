@@ -166,7 +166,7 @@ pub fn start(words: &[String]) -> Option<Start> {
     // `$LAUNCHER train.py --lr 1`, `bash launch.sh train.py --lr 1`: what starts it only a run or that script would tell.
     let is_handed = match words {
         [launcher, _, ..] if at == 1 => is_unknown(launcher),
-        [launcher, module, _, ..] if at == 2 && module == "-m" => is_unknown(launcher),
+        [launcher, flag, module, ..] if at == 2 && flag == "-m" => is_unknown(launcher) && !is_unknown(module),
         [shell, script, _, ..] if at == 2 => {
             matches!(base(shell), "bash" | "sh") && script.strip_suffix(".sh").is_some()
         }

@@ -240,3 +240,24 @@ fn a_service_with_a_profile_waits_for_somebody_to_ask() {
     assert_eq!(read(&two("    profiles: [large]\n")).unwrap().model_name.as_deref(), Some("gpt2"));
     assert!(read(&two("")).is_err(), "which of the two nobody says");
 }
+
+/// The degrees of a training stand where everybody looks, and those of a server are taken over.
+#[test]
+fn degrees_of_a_training_are_said_to_be_left_to_the_plan() {
+    let degrees = |line: &str| {
+        let asked = job(&format!("#!/bin/bash\n{line}\n"), "a.sh");
+        let said = asked.unread.into_iter().find(|one| one.key == "degrees of parallelism");
+        said.map(|one| one.value)
+    };
+    let megatron = "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 24 --hidden-size 1024 --num-attention-heads 16 --micro-batch-size 1 --seq-length 512";
+    assert_eq!(
+        degrees(&format!(
+            "{megatron} --tensor-model-parallel-size 2 --pipeline-model-parallel-size 4 --context-parallel-size 1"
+        )),
+        Some(
+            "tensor_model_parallel_size 2, pipeline_model_parallel_size 4 (the plan chooses its own layout)".to_owned()
+        )
+    );
+    assert_eq!(degrees(&format!("{megatron} --tensor-model-parallel-size 1")), None);
+    assert_eq!(degrees("vllm serve gpt2 --tensor-parallel-size 2"), None);
+}
