@@ -91,8 +91,7 @@ pub fn name_degrees(asked: &mut JobRequest) {
     let stated: Vec<String> =
         asked.no_effect.iter().filter(is_many).map(|one| format!("{} {}", one.plain_key(), one.value)).collect();
     if is_training && !stated.is_empty() {
-        asked
-            .leave_unread("degrees of parallelism", format!("{} (the plan chooses its own layout)", stated.join(", ")));
+        asked.assumed.push(JobAssumption::LayoutOfPlan { degrees: stated.join(", ") });
     }
 }
 

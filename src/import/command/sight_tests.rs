@@ -6,6 +6,7 @@ use super::tests::asked;
 use crate::{Gpus, JobRequest, Names};
 use gpuplan_hardware::Hardware;
 use gpuplan_workload::Models;
+use gpuplan_workload::assumption::JobAssumption;
 use gpuplan_workload::file::Scalar;
 
 fn job(text: &str, path: &str) -> JobRequest {
@@ -246,17 +247,17 @@ fn a_service_with_a_profile_waits_for_somebody_to_ask() {
 fn degrees_of_a_training_are_said_to_be_left_to_the_plan() {
     let degrees = |line: &str| {
         let asked = job(&format!("#!/bin/bash\n{line}\n"), "a.sh");
-        let said = asked.unread.into_iter().find(|one| one.key == "degrees of parallelism");
-        said.map(|one| one.value)
+        asked.assumed.into_iter().find_map(|one| match one {
+            JobAssumption::LayoutOfPlan { degrees } => Some(degrees),
+            _ => None,
+        })
     };
     let megatron = "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 24 --hidden-size 1024 --num-attention-heads 16 --micro-batch-size 1 --seq-length 512";
     assert_eq!(
         degrees(&format!(
             "{megatron} --tensor-model-parallel-size 2 --pipeline-model-parallel-size 4 --context-parallel-size 1"
         )),
-        Some(
-            "tensor_model_parallel_size 2, pipeline_model_parallel_size 4 (the plan chooses its own layout)".to_owned()
-        )
+        Some("tensor_model_parallel_size 2, pipeline_model_parallel_size 4".to_owned())
     );
     assert_eq!(degrees(&format!("{megatron} --tensor-model-parallel-size 1")), None);
     assert_eq!(degrees("vllm serve gpt2 --tensor-parallel-size 2"), None);
