@@ -148,9 +148,7 @@ pub fn start(words: &[String]) -> Option<Start> {
         && second == "launch"
         && words[2..].iter().any(|word| is_python(word))
     {
-        let mut known = words.to_vec();
-        known[0] = "accelerate".to_owned();
-        return start(&known);
+        return start(&[&["accelerate".to_owned()], &words[1..]].concat());
     }
     // `SRUN` behind a variable is known by what it holds.
     if let Some(start) = program(words) {

@@ -20,9 +20,9 @@ pub fn read(document: &Value, names: Names) -> Result<JobRequest, ImportError> {
     let is_work = |service: &Value| has_gpus(service) && !watches(service);
     let with_gpus: Vec<(&String, &Value)> = services.iter().filter(|(_, service)| is_work(service)).collect();
     // What has a profile is started only when somebody asks for it ("Using profiles with Compose").
-    let (started, asked_for): (Vec<_>, Vec<_>) =
+    let (always, on_request): (Vec<_>, Vec<_>) =
         with_gpus.into_iter().partition(|(_, service)| service.get("profiles").is_none());
-    let with_gpus = if started.is_empty() { asked_for } else { started };
+    let with_gpus = if always.is_empty() { on_request } else { always };
     let (name, service) = match with_gpus.as_slice() {
         [one] => *one,
         [] => return Err(ImportError::NoGpu),

@@ -43,6 +43,14 @@ enum Expanded {
     List(Vec<String>),
 }
 
+/// An element of an array.
+enum Element {
+    Is(String),
+    /// There is no such key.
+    None,
+    Unknown,
+}
+
 /// Arguments of a function, by their number.
 const ARGUMENTS: [&str; 9] = ["1", "2", "3", "4", "5", "6", "7", "8", "9"];
 
@@ -267,7 +275,11 @@ impl Variables {
                 ("@" | "*", "", false) => Some(Expanded::List(list)),
                 ("@" | "*", ..) | (.., true) => None,
                 (index, operation, false) => {
-                    let element = self.element(&list, index, depth)?;
+                    let element = match self.element(&list, index, depth) {
+                        Element::Is(text) => Some(text),
+                        Element::None => None,
+                        Element::Unknown => return None,
+                    };
                     self.operated(&name, element, operation, depth).map(Expanded::Text)
                 }
             };
@@ -282,18 +294,22 @@ impl Variables {
     }
 
     /// An element of an array by its number, or by its key where the array has keys (`declare -A`). Of an index that only a run would tell it is
-    /// what all elements are. `None`: not known; within it: there is no such key.
-    fn element(&mut self, list: &[String], index: &str, depth: usize) -> Option<Option<String>> {
+    /// what all elements are.
+    fn element(&mut self, list: &[String], index: &str, depth: usize) -> Element {
         let index = self.inner(index, depth);
         let keyed = |one: &str| one.strip_prefix('[').and_then(|rest| Some(rest.split_once("]=")?.1.to_owned()));
         let values: Option<Vec<String>> = list.iter().map(|one| keyed(one)).collect();
         let key = format!("[{index}]=");
-        match (evaluate(&index, &|name| self.text(name)), &values) {
-            (_, Some(values)) if is_unknown(&index) => same(values).map(Some),
-            (_, Some(_)) => Some(list.iter().rev().find_map(|one| one.strip_prefix(&key)).map(str::to_owned)),
-            (Some(at), None) => list.get(usize::try_from(at).ok()?).cloned().map(Some),
-            (None, None) => same(list).map(Some),
-        }
+        let found = match (evaluate(&index, &|name| self.text(name)), &values) {
+            (_, Some(values)) if is_unknown(&index) => same(values),
+            (_, Some(_)) => {
+                let value = list.iter().rev().find_map(|one| one.strip_prefix(&key));
+                return value.map_or(Element::None, |value| Element::Is(value.to_owned()));
+            }
+            (Some(at), None) => usize::try_from(at).ok().and_then(|at| list.get(at).cloned()),
+            (None, None) => same(list),
+        };
+        found.map_or(Element::Unknown, Element::Is)
     }
 
     /// `LIST[2]=value`, `MAP[key]=value`

@@ -39,7 +39,9 @@ pub fn commands(text: &str) -> Vec<String> {
         let is_command = elements.first().is_some_and(|first| PROGRAMS.contains(&first.trim_matches(['"', '\''])));
         if let Some(name) = added.map(str::trim_end) {
             let line = all.iter_mut().rev().find(|line| line.name == name && line.indent == indent);
-            line.into_iter().for_each(|line| line.words.extend(words()));
+            if let Some(line) = line {
+                line.words.extend(words());
+            }
         } else if is_command && elements[0].starts_with(['"', '\'']) {
             let name = before.strip_suffix('=').unwrap_or_default().split(':').next().unwrap_or_default();
             all.push(Line { name: name.trim().to_owned(), indent, words: words() });
@@ -124,6 +126,6 @@ mod tests {
                 "\"torchrun\" \"train.py\"",
             ]
         );
-        assert_eq!(commands("a = [\"vllm\", \"serve\"\n"), [String::new(); 0], "it does not end");
+        assert_eq!(commands("a = [\"vllm\", \"serve\"\n"), Vec::<String>::new(), "it does not end");
     }
 }
