@@ -51,6 +51,10 @@ pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
         let schedule = if layout.virtual_pipeline > 1 { "Interleaved1F1B" } else { "1F1B" };
         flag(&mut flags, "parallelism.pipeline_parallel_schedule", schedule);
     }
+    // CUDA graphs are on by default in 0.3, which refuses them with a pipeline and with most dispatchers of experts (`_validate_cuda_graphs`).
+    if (layout.pipeline > 1 || layout.expert > 1) && !has_file {
+        flags.push("--training.disable_cuda_graphs".to_owned());
+    }
     if layout.tensor > 1 && !layout.sequence_parallel && !has_file {
         flags.push("--parallelism.no-enable-sequence-parallel".to_owned());
     }
