@@ -23,6 +23,9 @@ use several::Several;
 
 pub use kind::{KIND, settle, unsaid};
 
+/// Why a server of another kind is not planned.
+pub const OTHER_ENGINE: &str = "it serves a model by an engine that the estimate does not know";
+
 /// Flags that only a program that trains has.
 const LEARNING: [&str; 6] = ["do_train", "train", "learning_rate", "lr", "train_file", "weight_decay"];
 
@@ -79,6 +82,7 @@ fn read_commands(script: &Script, asked: &mut JobRequest, names: Names) {
         rent(words, asked, names);
         let Some(start) = start else {
             processes::of_unknown_step(words, asked, names);
+            processes::of_ray(words, asked);
             continue;
         };
         if *is_cut {
@@ -122,6 +126,9 @@ fn read_start(
     let launch = launcher::flags(&start.before);
     let mut entries = launcher::flags(&start.after);
     without_stage(&mut entries);
+    if start.serves_otherwise() {
+        of_other_engine(&mut entries, asked);
+    }
     let dialect = recipe::of_command(&start.program, &entries);
     several.blur(&mut entries);
     // `accelerate launch --mixed_precision bf16`: what the program says itself comes later.
@@ -178,6 +185,16 @@ fn read_start(
         recipe::leave_to_the_parser(dialect, &entries, asked);
     }
     keep_told(told, asked);
+}
+
+/// Of an engine that nobody knows the model alone is read: `--batch-size 512` of llama.cpp is none of a training.
+fn of_other_engine(entries: &mut Vec<Entry>, asked: &mut JobRequest) {
+    asked.not_planned.get_or_insert_with(|| OTHER_ENGINE.to_owned());
+    let is_model = |entry: &Entry| entry.key.starts_with("model");
+    for other in entries.iter().filter(|entry| !is_model(entry)) {
+        asked.leave_unread(&other.shown, other.value.as_deref().unwrap_or_default());
+    }
+    entries.retain(is_model);
 }
 
 /// A Python program that lies beside the job, with the flags that it is given in place of its own defaults.

@@ -24,6 +24,7 @@ pub fn read(text: &str, names: Names) -> Result<JobRequest, ImportError> {
     let mut asked = of_kind(text, names)?;
     asked.name_conflicts();
     command::settle(&mut asked, names);
+    open::name_degrees(&mut asked);
     Ok(asked)
 }
 

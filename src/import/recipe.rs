@@ -18,7 +18,7 @@ pub use amount::of_data as amount_of_data;
 pub use entry::{Entry, entries};
 pub use kinds::{of_document, without_sections};
 pub use setting::Dialect;
-pub use stack::{leave_to_the_parser, of_command};
+pub use stack::{leave_to_the_parser, of_command, serves_with_vllm};
 pub use task::of_program as task_of_program;
 
 pub use apply::objective;

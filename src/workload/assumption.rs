@@ -285,6 +285,8 @@ pub enum JobAssumption {
     AnyGpu { gpus: u32 },
     /// A script starts its program once and says nothing of machines.
     OneGpu,
+    /// The job states degrees of parallelism (`tensor_parallel_size 2`), and the plan chooses its own layout.
+    LayoutOfPlan { degrees: String },
 }
 
 /// Where an assumed sequence length comes from.

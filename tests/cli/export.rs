@@ -353,6 +353,7 @@ fn torchtitan_gets_the_flags_of_the_version_that_the_command_is_for() {
         "{now}"
     );
     assert!(now.contains(" --dump_folder . ") && now.ends_with(" activation-checkpoint:none"), "{now}");
+    assert!(!now.contains("disable_cuda_graphs"), "{now}");
     let before = words(&["train.toml"]);
     assert!(before.contains("-m torchtitan.train --job.config_file train.toml --training"), "{before}");
     assert!(
@@ -376,6 +377,9 @@ fn a_framework_limits_the_layouts_that_are_searched() {
     ];
     let ran = gpuplan(&[&ask[..], &["--framework", "torchtitan", "--to", "slurm"]].concat());
     assert!(ran.code == 0 && ran.stdout.contains("torchtitan.train"), "{}", ran.stderr);
+    // 0.3 refuses a pipeline with the CUDA graphs that it has by default.
+    let has_pipeline = !ran.stdout.contains("--parallelism.pipeline_parallel_degree 1");
+    assert!(has_pipeline && ran.stdout.contains(" --training.disable_cuda_graphs "), "{}", ran.stdout);
     // A recorded plan stays as it is, and the answer says how to plan again.
     let refused = exported("eight-nodes", "slurm", &["--framework", "torchtitan"]);
     assert!(

@@ -100,14 +100,27 @@ def served(path, package, files, program):
             assert value in texts, (flag, value)
 
 
+def existing(package, *patterns):
+    """Files of a package under the places that its releases have had them in."""
+    import glob
+    import importlib.metadata
+
+    folder = str(importlib.metadata.distribution(package).locate_file("."))
+    return [file for pattern in patterns for file in glob.glob(pattern, root_dir=folder)]
+
+
 def vllm(path):
-    files = ["vllm/engine/arg_utils.py", "vllm/entrypoints/openai/cli_args.py", "vllm/config/cache.py"]
-    files.append("vllm/model_executor/layers/quantization/__init__.py")
-    served(path, "vllm", files, "vllm serve")
+    files = ["vllm/engine/arg_utils.py", "vllm/config/cache.py", "vllm/model_executor/layers/quantization/__init__.py"]
+    # The server's own arguments are `common` in 0.33.
+    server = existing("vllm", "vllm/entrypoints/openai/cli_args.py", "vllm/entrypoints/common/cli_args.py")
+    assert server, "no file has the arguments of the server"
+    served(path, "vllm", files + server, "vllm serve")
 
 
 def sglang(path):
-    served(path, "sglang", ["sglang/srt/server_args.py"], "sglang.launch_server")
+    # Of 0.5.23 the arguments are the fields of several classes.
+    fields = existing("sglang", "sglang/srt/arg_groups/fields/*.py", "sglang/srt/arg_groups/choices.py")
+    served(path, "sglang", ["sglang/srt/server_args.py", *fields], "sglang.launch_server")
 
 
 def recipe(path, folders, more=()):

@@ -5,7 +5,7 @@
 use crate::ExportError;
 use crate::framework::invocation::{Invocation, flag, torchrun};
 use crate::job::Job;
-use gpuplan_workload::{Precision, Recompute, Shard};
+use gpuplan_workload::{Layout, Precision, Recompute, Shard};
 
 /// How many replicas there are, and over how many GPUs each is sharded.
 fn data_parallel_degrees(job: &Job) -> Result<(u32, u32), ExportError> {
@@ -35,21 +35,15 @@ pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
     );
     flag(&mut flags, "training.global_batch_size", job.global_batch());
     flag(&mut flags, "training.seq_len", job.training.sequence_length);
-    let degrees = [
-        ("data_parallel_replicate_degree", replicate),
-        ("data_parallel_shard_degree", shard),
-        ("tensor_parallel_degree", layout.tensor),
-        ("pipeline_parallel_degree", layout.pipeline),
-        ("context_parallel_degree", layout.context),
-        ("expert_parallel_degree", layout.expert),
-    ];
-    for (name, degree) in degrees {
-        flag(&mut flags, &format!("parallelism.{name}"), degree);
-    }
+    degrees(layout, (replicate, shard), &mut flags);
     if layout.pipeline > 1 {
         flag(&mut flags, "parallelism.pipeline_parallel_microbatch_size", plan.micro_batch);
         let schedule = if layout.virtual_pipeline > 1 { "Interleaved1F1B" } else { "1F1B" };
         flag(&mut flags, "parallelism.pipeline_parallel_schedule", schedule);
+    }
+    // CUDA graphs are on by default in 0.3, which refuses them with a pipeline and with most dispatchers of experts (`_validate_cuda_graphs`).
+    if (layout.pipeline > 1 || layout.expert > 1) && !has_file {
+        flags.push("--training.disable_cuda_graphs".to_owned());
     }
     if layout.tensor > 1 && !layout.sequence_parallel && !has_file {
         flags.push("--parallelism.no-enable-sequence-parallel".to_owned());
@@ -90,6 +84,20 @@ pub fn invocation(job: &Job) -> Result<Invocation, ExportError> {
         flags.push(format!("activation-checkpoint:{mode}"));
     }
     Ok(Invocation { launcher, flags, checkpoints: "dcp", ..Invocation::default() })
+}
+
+fn degrees(layout: &Layout, (replicate, shard): (u32, u32), flags: &mut Vec<String>) {
+    let all = [
+        ("data_parallel_replicate_degree", replicate),
+        ("data_parallel_shard_degree", shard),
+        ("tensor_parallel_degree", layout.tensor),
+        ("pipeline_parallel_degree", layout.pipeline),
+        ("context_parallel_degree", layout.context),
+        ("expert_parallel_degree", layout.expert),
+    ];
+    for (name, degree) in all {
+        flag(flags, &format!("parallelism.{name}"), degree);
+    }
 }
 
 fn precision(job: &Job, flags: &mut Vec<String>) -> Result<(), ExportError> {

@@ -269,7 +269,10 @@ pub fn name_of_program(name: &str, asked: &mut JobRequest) {
         // RL2 is a package with trainers of every kind.
         if plain.len() > 2 { plain.to_owned() } else { word.to_owned() }
     };
-    if let Some(word) = words.find_map(|word| Some(numbered(word)).filter(|word| REINFORCEMENTS.contains(&&**word))) {
+    // `run_prime_rl_sft.py`: supervised training by a package for reinforcement.
+    let is_supervised = lower.split(|letter: char| !letter.is_ascii_alphanumeric()).any(|word| word == "sft");
+    let is_method = |word: &String| REINFORCEMENTS.contains(&&**word) && !(is_supervised && word.starts_with("rl"));
+    if let Some(word) = words.find_map(|word| Some(numbered(word)).filter(is_method)) {
         recipe::objective(&word, recipe::OBJECTIVES, asked);
         asked.understand(name, word);
     }

@@ -29,7 +29,7 @@ const LAUNCHERS: [&str; 18] = [
 const LAUNCHING_MODULES: [&str; 4] =
     ["torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch", "deepspeed.launcher.runner"];
 /// Programs that train or serve by themselves, with the word that says so.
-const PROGRAMS: [(&str, &[&str]); 16] = [
+const PROGRAMS: [(&str, &[&str]); 21] = [
     ("llamafactory-cli", &["train"]),
     ("axolotl", &["train"]),
     ("oumi", &["train"]),
@@ -46,7 +46,15 @@ const PROGRAMS: [(&str, &[&str]); 16] = [
     ("unsloth-cli", &[]),
     ("fairseq-train", &[]),
     ("fairseq-hydra-train", &[]),
+    ("transformers-cli", &["serve"]),
+    ("transformers", &["serve"]),
+    ("lmdeploy", &["serve"]),
+    ("llama-server", &[]),
+    ("tritonserver", &[]),
 ];
+/// Those of them that serve by an engine which the estimate does not know.
+const OTHER_ENGINES: [&str; 5] =
+    ["transformers-cli serve", "transformers serve", "lmdeploy serve", "llama-server", "tritonserver"];
 /// Images of containers that start a program by themselves: what stands behind them are its flags.
 const IMAGES: [(&str, &str); 3] = [
     ("vllm-openai", "vllm serve"),
@@ -60,7 +68,7 @@ pub const CONFIGURATIONS: [&str; 6] =
     ["config", "config_path", "job.config_file", "deepspeed", "deepspeed_config", "yaml"];
 
 /// Words behind a program of one's own that say which of its works it does.
-const COMMANDS: [&str; 8] = ["sft", "dpo", "grpo", "ppo", "kto", "pretrain", "finetune", "distill"];
+const COMMANDS: [&str; 9] = ["sft", "dpo", "grpo", "ppo", "kto", "pretrain", "finetune", "distill", "serve"];
 
 /// A training program that a line starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +91,11 @@ impl Start {
         let is_module = self.before.last().is_some_and(|word| word == "-m" || word == "--module");
         let word = self.after.first().filter(|_| is_module || is_python(&self.program))?;
         COMMANDS.contains(&word.as_str()).then_some(word)
+    }
+
+    /// Whether it serves a model by an engine that the estimate does not know.
+    pub fn serves_otherwise(&self) -> bool {
+        OTHER_ENGINES.contains(&self.program.as_str()) || self.command() == Some("serve")
     }
 
     /// Whether a launcher starts a process for each GPU.
@@ -129,6 +142,14 @@ impl Start {
 
 /// The training program of a line. `None`: it starts none.
 pub fn start(words: &[String]) -> Option<Start> {
+    // `"$ACCELERATE" launch --num_processes 2 train.py`: no other launcher has this word.
+    if let [first, second, ..] = words
+        && is_unknown(first)
+        && second == "launch"
+        && words[2..].iter().any(|word| is_python(word))
+    {
+        return start(&[&["accelerate".to_owned()], &words[1..]].concat());
+    }
     // `SRUN` behind a variable is known by what it holds.
     if let Some(start) = program(words) {
         return Some(start);
@@ -143,6 +164,7 @@ pub fn start(words: &[String]) -> Option<Start> {
     // `$LAUNCHER train.py --lr 1`, `bash launch.sh train.py --lr 1`: what starts it only a run or that script would tell.
     let is_handed = match words {
         [launcher, _, ..] if at == 1 => is_unknown(launcher),
+        [launcher, flag, module, ..] if at == 2 && flag == "-m" => is_unknown(launcher) && !is_unknown(module),
         [shell, script, _, ..] if at == 2 => {
             matches!(base(shell), "bash" | "sh") && script.strip_suffix(".sh").is_some()
         }

@@ -1,6 +1,6 @@
 //! On how many GPUs and machines a command runs: by its launcher, the step of Slurm that it is, and its environment.
 
-use super::launcher::Start;
+use super::launcher::{Start, base, flags};
 use crate::engine::slurm::options;
 use crate::recipe::Entry;
 use crate::{JobKind, JobRequest, Names};
@@ -110,6 +110,15 @@ pub fn of_unknown_step(words: &[String], asked: &mut JobRequest, names: Names) {
     {
         of_step(words, asked, names);
     }
+}
+
+/// `ray start --head --num-gpus=8`: the cards of each machine that a script gives Ray before it starts its work there.
+pub fn of_ray(words: &[String], asked: &mut JobRequest) {
+    let starts = |pair: &[String]| base(&pair[0]) == "ray" && pair[1] == "start";
+    let Some(at) = words.windows(2).position(starts) else { return };
+    let given = flags(&words[at + 2..]).into_iter().find(|flag| flag.key == "num_gpus");
+    let gpus = given.and_then(|flag| count(&flag.value?));
+    asked.launch.gpus_per_machine = asked.launch.gpus_per_machine.max(gpus);
 }
 
 /// `CUDA_VISIBLE_DEVICES=0,1 python ...`, where no launcher counts, or where a process has several cards.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::launcher::{self, Start};
 use super::processes;
 use crate::Launch;
-use crate::recipe::Entry;
+use crate::recipe::{self, Entry};
 use crate::shell::{Command, is_unknown};
 
 /// Beginnings of the words by which a program says that it does something before or behind a training.
@@ -110,10 +110,13 @@ fn rank(start: &Start) -> Rank {
         "text-generation-launcher",
         "trl vllm-serve",
     ];
-    if serves.iter().any(|name| start.program.starts_with(name)) {
+    if serves.iter().any(|name| start.program.starts_with(name)) || start.serves_otherwise() {
         return Rank::Serves;
     }
     let flags = launcher::flags(&start.after);
+    if recipe::serves_with_vllm(&start.program, &flags) {
+        return Rank::Serves;
+    }
     let learns = flags.iter().any(|flag| LEARNING.contains(&flag.key.as_str()) && flag.switch() != Some(false));
     let (trains, further) = (begins(&TRAINS), begins(&FURTHER));
     // A tokenizer is trained without cards.

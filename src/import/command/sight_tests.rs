@@ -6,6 +6,7 @@ use super::tests::asked;
 use crate::{Gpus, JobRequest, Names};
 use gpuplan_hardware::Hardware;
 use gpuplan_workload::Models;
+use gpuplan_workload::assumption::JobAssumption;
 use gpuplan_workload::file::Scalar;
 
 fn job(text: &str, path: &str) -> JobRequest {
@@ -178,4 +179,86 @@ fn words_of_programs_of_ones_own_are_heard() {
         (text(described.layers.as_ref()), text(described.hidden.as_ref()), described.preset),
         ("8".into(), "512".into(), None)
     );
+}
+
+/// A launcher behind a variable, Ray's own start, servers that nobody knows and one that is told what only vLLM is told.
+#[test]
+fn launchers_and_servers_of_ones_own_are_known_by_their_words() {
+    let unknown = "if [ -x bin/accelerate ]; then ACCELERATE=bin/accelerate; fi\n";
+    let launched =
+        asked(&format!("{unknown}\"${{ACCELERATE:-accelerate}}\" launch --num_processes 2 train_sft.py --lr 1"));
+    assert_eq!((launched.launch.gpus, launched.trains), (Some(2), true));
+    let ray = asked("ray start --head --num-gpus=8\npython -m openrlhf.cli.train_ppo_ray --pretrain gpt2");
+    assert_eq!(ray.launch.gpus_per_machine, Some(8));
+    for line in [
+        "transformers-cli serve --task text-generation --model openai-community/gpt2 --batch-size 512",
+        "python -m megaquant.cli serve --model openai-community/gpt2",
+        "lmdeploy serve api_server --model openai-community/gpt2",
+    ] {
+        let served = asked(line);
+        assert_eq!(served.not_planned.as_deref(), Some(super::OTHER_ENGINE), "{line}");
+        assert_eq!(
+            (served.model_name.as_deref(), served.workload.training.micro_batch),
+            (Some("openai-community/gpt2"), None)
+        );
+    }
+    let own =
+        asked("\"$PYTHON\" -m own.serve_compat --model gpt2 --tensor_parallel_size 2 --gpu_memory_utilization 0.9");
+    assert_eq!((own.workload.serving.engine.as_deref(), own.launch.gpus), (Some("vllm"), Some(2)));
+    let offline = asked("python generate.py --model gpt2 --gpu_memory_utilization 0.9");
+    assert!(offline.workload.serving.is_empty());
+}
+
+/// Not said, rather than what a word may mean elsewhere.
+#[test]
+fn words_that_may_be_anything_say_nothing() {
+    let supervised = job("#!/bin/bash\npython run_prime_rl_sft.py --config a.toml --ckpt\n", "a.sh");
+    assert_eq!((supervised.not_planned, supervised.workload.training.objective), (None, None));
+    assert_eq!(asked("python pretrain.py arch=trm epochs=9").model_name, None, "a class of its own");
+    assert_eq!(asked("python pretrain.py arch=gpt2 epochs=9").model_name.as_deref(), Some("gpt2"));
+    let trainer = "++train_config.model_name=asr ++train_config.num_epochs=5 ++train_config.use_peft=true";
+    let speech =
+        asked(&format!("deepspeed finetune.py ++model_config.llm_path=gpt2 {trainer} ++train_config.freeze_llm=true"));
+    let training = &speech.workload.training;
+    assert_eq!((speech.model_name.as_deref(), training.task.as_deref()), (Some("gpt2"), Some("lora")));
+    assert_eq!(text(training.epochs.as_ref()), "5");
+    assert!(speech.not_planned.is_some(), "a part of the model is trained");
+    let folder = asked("torchrun sft.py --model_name=\"${SLURM_SUBMIT_DIR}/ckpts/Qwen3-8B\" --num_train_epochs 1");
+    assert_eq!(folder.model_name.as_deref(), Some("Qwen3-8B"));
+    assert_eq!(asked("torchrun sft.py --model_name \"{model}\" --num_train_epochs 1").model_name, None);
+}
+
+#[test]
+fn a_service_with_a_profile_waits_for_somebody_to_ask() {
+    let service = |name: &str, model: &str, more: &str| {
+        format!(
+            "  {name}:\n    image: vllm/vllm-openai\n    runtime: nvidia\n    command: --model {model} --tensor-parallel-size 1\n{more}"
+        )
+    };
+    let two = |more: &str| format!("services:\n{}{}", service("a", "gpt2", ""), service("b", "gpt2-xl", more));
+    let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
+    let read = |text: &str| crate::read(text, Names::new(&hardware, &models));
+    assert_eq!(read(&two("    profiles: [large]\n")).unwrap().model_name.as_deref(), Some("gpt2"));
+    assert!(read(&two("")).is_err(), "which of the two nobody says");
+}
+
+/// The degrees of a training stand where everybody looks, and those of a server are taken over.
+#[test]
+fn degrees_of_a_training_are_said_to_be_left_to_the_plan() {
+    let degrees = |line: &str| {
+        let asked = job(&format!("#!/bin/bash\n{line}\n"), "a.sh");
+        asked.assumed.into_iter().find_map(|one| match one {
+            JobAssumption::LayoutOfPlan { degrees } => Some(degrees),
+            _ => None,
+        })
+    };
+    let megatron = "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 24 --hidden-size 1024 --num-attention-heads 16 --micro-batch-size 1 --seq-length 512";
+    assert_eq!(
+        degrees(&format!(
+            "{megatron} --tensor-model-parallel-size 2 --pipeline-model-parallel-size 4 --context-parallel-size 1"
+        )),
+        Some("tensor_model_parallel_size 2, pipeline_model_parallel_size 4".to_owned())
+    );
+    assert_eq!(degrees(&format!("{megatron} --tensor-model-parallel-size 1")), None);
+    assert_eq!(degrees("vllm serve gpt2 --tensor-parallel-size 2"), None);
 }

@@ -19,6 +19,10 @@ pub fn read(document: &Value, names: Names) -> Result<JobRequest, ImportError> {
     let services = document.get("services").and_then(Value::as_object).unwrap_or(&empty);
     let is_work = |service: &Value| has_gpus(service) && !watches(service);
     let with_gpus: Vec<(&String, &Value)> = services.iter().filter(|(_, service)| is_work(service)).collect();
+    // What has a profile is started only when somebody asks for it ("Using profiles with Compose").
+    let (always, on_request): (Vec<_>, Vec<_>) =
+        with_gpus.into_iter().partition(|(_, service)| service.get("profiles").is_none());
+    let with_gpus = if always.is_empty() { on_request } else { always };
     let (name, service) = match with_gpus.as_slice() {
         [one] => *one,
         [] => return Err(ImportError::NoGpu),

@@ -107,7 +107,7 @@ pub fn read(documents: &[Value], names: Names) -> Result<JobRequest, ImportError
     }
     let machines = machines_of(job, &mut asked, names)?;
     if word(job, "kind") == "InferenceService" && asked.workload.serving.is_empty() && asked.not_planned.is_none() {
-        asked.not_planned = Some("it serves a model by an engine that the estimate does not know".to_owned());
+        asked.not_planned = Some(command::OTHER_ENGINE.to_owned());
     }
     let Some((count, choices)) = machines else {
         return open_machines(asked);

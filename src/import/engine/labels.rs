@@ -54,7 +54,9 @@ pub fn narrow(key: &str, value: &str, choice: &mut Choice, asked: &mut JobReques
         }
         // Labels that clusters and smaller clouds made up (`accelerator`, `gpu-type`, `gpu.nvidia.com/class`), where they name a card.
         _ => {
-            let is_of_cards = ["gpu", "accelerator"].iter().any(|word| key.contains(word));
+            // `node: nvidia-v100` says it by the vendor.
+            let is_of_cards = ["gpu", "accelerator"].iter().any(|word| key.contains(word))
+                || value.to_ascii_lowercase().starts_with("nvidia-");
             match chips::find(value, names.hardware).filter(|_| is_of_cards) {
                 Some(found) => choice.chips = Some(found),
                 None if is_of_cards && chips::is_older(value) => {

@@ -6,6 +6,7 @@ use crate::{ImportError, JobKind, JobRequest, Names, command};
 use calls::{Call, calls};
 
 mod calls;
+mod lists;
 pub mod training;
 
 /// Packages by whose import such a program is known, with the cloud whose names it uses.
@@ -74,6 +75,10 @@ pub fn read(text: &str, names: Names) -> Result<JobRequest, ImportError> {
     if cloud == Some("aws") {
         hyperparameters(&all, &mut asked, names);
     }
+    let commands = lists::commands(text);
+    if !commands.is_empty() {
+        command::read(&commands.join("\n"), &[], &mut asked, names);
+    }
     if asked.choices.is_empty() { Err(ImportError::NoGpu) } else { Ok(asked) }
 }
 
@@ -110,7 +115,7 @@ fn value(call: &Call, keys: &[&str]) -> Option<String> {
 fn machines(call: &Call, cloud: Option<&'static str>) -> Option<Rented> {
     let value = |keys: &[&str]| value(call, keys);
     // Images of Modal are built on a card of their own.
-    let starts = matches!(call.name.rsplit('.').next(), Some("function" | "cls"));
+    let starts = matches!(call.name.rsplit('.').next(), Some("function" | "cls" | "server"));
     let card = value(&["gpu"]).filter(|_| starts).or_else(|| value(&["accelerator_type"]));
     let uses_gpu = value(&["use_gpu"]).is_some_and(|value| value == "True");
     // Ray Train has a GPU for each worker, wherever they are.
@@ -169,6 +174,9 @@ mod tests {
         assert_eq!(machines(&modal.replace("\"A100-80GB:4\"", "pick_gpu()")), Err(ImportError::NoGpu));
         assert_eq!(machines(&modal.replace("\"A100-80GB:4\"", "\"any\"")), each(1, "", None));
         assert!(machines("import torch\ngpu = 4\n").is_err());
+        let counted = modal.replace("\"A100-80GB:4\"", "modal.gpu.A10G(count=N)").replace("\n\napp", "\nN = 2\n\napp");
+        assert_eq!(machines(&counted), each(2, "A10G", None));
+        assert_eq!(machines(&modal.replace("@app.function", "@app.server")), each(4, "A100-80GB", None));
     }
 
     /// Its first line, and lines of Python that stand in something else.

@@ -10,7 +10,8 @@ use crate::{JobRequest, Names};
 use gpuplan_workload::file::{Scalar, WorkloadFile};
 
 /// Sections for the arguments of Hugging Face's Trainer in programs that have further ones.
-const TRAINER_SECTIONS: [&str; 4] = ["training_arguments.", "training_args.", "train_args.", "trainer_args."];
+const TRAINER_SECTIONS: [&str; 5] =
+    ["training_arguments.", "training_args.", "train_args.", "trainer_args.", "train_config."];
 
 /// Looks an entry up in the tables of a program, and sets what it says.
 pub fn apply(dialect: &Dialect, entry: &Entry, asked: &mut JobRequest, names: Names) -> Outcome {
@@ -23,7 +24,16 @@ pub fn apply(dialect: &Dialect, entry: &Entry, asked: &mut JobRequest, names: Na
     let of_program = find(dialect.settings, &entry.key);
     // Of a program that nobody knows `beta` may be anything: that of an optimizer, of a schedule of noise.
     let is_anything = of_program.is_none() && own == "beta" && dialect.stack.is_empty();
-    if let Some(setting) = of_program.or_else(|| find(usual, own)).filter(|_| !is_anything) {
+    // `arch=trm`: a word without a number is a class of a program's own.
+    let is_class = |setting: &Setting| {
+        let text = entry.value.as_deref().unwrap_or_default();
+        let is_named = text.contains(|letter: char| letter.is_ascii_digit()) || names.models.named(text).is_some();
+        own == "arch" && dialect.stack.is_empty() && matches!(setting, Setting::Model) && !is_named
+    };
+    // What a trainer is told of a model is no name of one.
+    let is_of_trainer = |setting: &Setting| own != entry.key && matches!(setting, Setting::Model);
+    let usually = || find(usual, own).filter(|setting| !is_class(setting) && !is_of_trainer(setting));
+    if let Some(setting) = of_program.or_else(usually).filter(|_| !is_anything) {
         return set(setting, entry, asked, names);
     }
     let is_nothing = dialect

@@ -50,7 +50,9 @@ const TO_FILL_IN: [&str; 6] = ["path_to_", "your_model", "replace_", "change_me"
 /// `__MODEL__`, `<model>`, `{{ model }}`, `YOUR_MODEL`, `path/to/model`: what somebody has yet to fill in.
 fn is_placeholder(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
-    let is_marked = |open: &str, close: &str| text.contains(open) && text.contains(close);
+    // The braces of `${HOME}` are a variable's.
+    let plain = text.replace("${", "$");
+    let is_marked = |open: &str, close: &str| plain.contains(open) && plain.contains(close);
     (text.len() > 4 && text.starts_with("__") && text.ends_with("__"))
         || is_marked("<", ">")
         || is_marked("{", "}")

@@ -19,7 +19,11 @@ pub fn of_command(program: &str, entries: &[Entry]) -> &'static Dialect {
     let name = program.rsplit('/').next().unwrap_or(program);
     let parts: Vec<&str> = program.split(['/', '.', ' ']).collect();
     let is_of = |package: &str| parts.contains(&package);
-    if program.starts_with("vllm serve") || program == "trl vllm-serve" || program.starts_with("vllm.entrypoints") {
+    if program.starts_with("vllm serve")
+        || program == "trl vllm-serve"
+        || program.starts_with("vllm.entrypoints")
+        || serves_with_vllm(program, entries)
+    {
         &SERVE
     } else if SGLANGS.iter().any(|known| program.starts_with(known)) {
         &SGLANG
@@ -62,6 +66,15 @@ pub fn of_command(program: &str, entries: &[Entry]) -> &'static Dialect {
     } else {
         of_words(name, &parts, entries)
     }
+}
+
+/// A server of somebody's own that is told what only vLLM is told: `serve_compat.py --gpu_memory_utilization 0.9`.
+pub fn serves_with_vllm(program: &str, entries: &[Entry]) -> bool {
+    const OF_VLLM: [&str; 2] = ["max_model_len", "gpu_memory_utilization"];
+    let module = program.rsplit('/').next().unwrap_or(program).trim_end_matches(".py");
+    let name = module.rsplit('.').next().unwrap_or(module).to_ascii_lowercase();
+    let is_server = name.split(|letter: char| !letter.is_ascii_alphanumeric()).any(|word| word.starts_with("serv"));
+    is_server && entries.iter().any(|entry| OF_VLLM.contains(&entry.key.as_str()))
 }
 
 /// LLaMA-Factory's own programs, in its early versions too (`src/train_bash.py`, `src/train_sft.py`).

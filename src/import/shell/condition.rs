@@ -3,6 +3,29 @@
 use super::expand::is_unknown;
 use super::pattern::covers;
 
+/// `echo "$ARGS" | grep -q -- --flag`: whether a printed text has a pattern without wildcards in it. `None`: it asks something else, or a part of
+/// the text is not known.
+pub fn finds(printed: &[String], search: &[String]) -> Option<bool> {
+    let (("echo", text), ("grep", rest)) = (named(printed)?, named(search)?) else { return None };
+    let count = rest.iter().take_while(|word| word.starts_with('-') && *word != "--").count();
+    let (options, rest) = rest.split_at(count);
+    let options = options.concat();
+    let pattern = match rest {
+        [pattern] => pattern,
+        [end, pattern] if end == "--" => pattern,
+        _ => return None,
+    };
+    let is_plain = options.contains('F') || !pattern.contains(['.', '*', '[', '^', '$', '\\', '+', '?', '|', '(', '{']);
+    let is_asked = options.contains('q') && options.chars().all(|letter| "-qFE".contains(letter));
+    let text = text.join(" ");
+    let is_found = text.contains(pattern.as_str());
+    (is_asked && is_plain && (is_found || !is_unknown(&text))).then_some(is_found)
+}
+
+fn named(words: &[String]) -> Option<(&str, &[String])> {
+    words.split_first().map(|(name, rest)| (name.as_str(), rest))
+}
+
 /// A test. `None`: what it asks is not known.
 pub fn holds(words: &[String]) -> Option<bool> {
     let inner: Vec<&str> = words[1..].iter().map(String::as_str).filter(|word| !matches!(*word, "]" | "]]")).collect();

@@ -43,6 +43,14 @@ enum Expanded {
     List(Vec<String>),
 }
 
+/// An element of an array.
+enum Element {
+    Is(String),
+    /// There is no such key.
+    None,
+    Unknown,
+}
+
 /// Arguments of a function, by their number.
 const ARGUMENTS: [&str; 9] = ["1", "2", "3", "4", "5", "6", "7", "8", "9"];
 
@@ -265,11 +273,15 @@ impl Variables {
             return match (index, operation, counts) {
                 ("@" | "*", "", true) => Some(Expanded::Text(list.len().to_string())),
                 ("@" | "*", "", false) => Some(Expanded::List(list)),
-                (index, "", false) => {
-                    let at = evaluate(index, &|name| self.text(name))?;
-                    list.get(usize::try_from(at).ok()?).cloned().map(Expanded::Text)
+                ("@" | "*", ..) | (.., true) => None,
+                (index, operation, false) => {
+                    let element = match self.element(&list, index, depth) {
+                        Element::Is(text) => Some(text),
+                        Element::None => None,
+                        Element::Unknown => return None,
+                    };
+                    self.operated(&name, element, operation, depth).map(Expanded::Text)
                 }
-                _ => None,
             };
         }
         let value = self.text(&name);
@@ -279,6 +291,39 @@ impl Variables {
                 .map(|value| Expanded::Text(value.chars().count().to_string()));
         }
         self.operated(&name, value, operation, depth).map(Expanded::Text)
+    }
+
+    /// An element of an array by its number, or by its key where the array has keys (`declare -A`). Of an index that only a run would tell it is
+    /// what all elements are.
+    fn element(&mut self, list: &[String], index: &str, depth: usize) -> Element {
+        let index = self.inner(index, depth);
+        let keyed = |one: &str| one.strip_prefix('[').and_then(|rest| Some(rest.split_once("]=")?.1.to_owned()));
+        let values: Option<Vec<String>> = list.iter().map(|one| keyed(one)).collect();
+        let key = format!("[{index}]=");
+        let found = match (evaluate(&index, &|name| self.text(name)), &values) {
+            (_, Some(values)) if is_unknown(&index) => same(values),
+            (_, Some(_)) => {
+                let value = list.iter().rev().find_map(|one| one.strip_prefix(&key));
+                return value.map_or(Element::None, |value| Element::Is(value.to_owned()));
+            }
+            (Some(at), None) => usize::try_from(at).ok().and_then(|at| list.get(at).cloned()),
+            (None, None) => same(list),
+        };
+        found.map_or(Element::Unknown, Element::Is)
+    }
+
+    /// `LIST[2]=value`, `MAP[key]=value`
+    pub fn put(&mut self, name: &str, key: &str, value: String) {
+        let mut list = match self.all.remove(name) {
+            Some(Value::List(list)) => list,
+            _ => Vec::new(),
+        };
+        match key.parse::<usize>() {
+            Ok(at) if at < list.len() => list[at] = value,
+            Ok(at) if at == list.len() => list.push(value),
+            _ => list.push(format!("[{key}]={value}")),
+        }
+        self.all.insert(name.to_owned(), Value::List(list));
     }
 
     fn operated(&mut self, name: &str, value: Option<String>, operation: &str, depth: usize) -> Option<String> {
@@ -333,6 +378,12 @@ impl Variables {
         self.expand(word, &mut fields, depth + 1);
         fields.done().join(" ")
     }
+}
+
+/// The one text that all of these are.
+fn same(all: &[String]) -> Option<String> {
+    let first = all.first()?;
+    all.iter().all(|one| one == first).then(|| first.clone())
 }
 
 /// Words in the making.

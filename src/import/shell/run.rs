@@ -239,12 +239,26 @@ impl<'a> Script<'a> {
         for node in test {
             holds = self.node(node);
         }
-        match holds {
+        match self.searched(test).or(holds) {
             Some(true) => self.block(body),
             Some(false) => self.branches(rest, otherwise),
             None if ends(body) => self.branches(rest, otherwise),
             None => self.either(|script| script.block(body), |script| script.branches(rest, otherwise)),
         }
+    }
+
+    /// A test that searches what another command prints.
+    fn searched(&mut self, test: &[Node]) -> Option<bool> {
+        let [first, Node::Simple(search)] = test else { return None };
+        let (is_negated, first) = match first {
+            Node::Not(inner) => (true, &**inner),
+            other => (false, other),
+        };
+        let Node::Simple(print) = first else { return None };
+        let mut words = |simple: &Simple| -> Vec<String> {
+            simple.words.iter().flat_map(|word| self.variables.fields(word)).collect()
+        };
+        condition::finds(&words(print), &words(search)).map(|found| found != is_negated)
     }
 
     fn case(&mut self, subject: &str, arms: &[(Vec<String>, Vec<Node>)]) {
@@ -412,10 +426,15 @@ impl<'a> Script<'a> {
                 && word.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
         };
         self.submit(value);
+        let is_word = |text: &str| text.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
+        let element = name.strip_suffix(']').and_then(|name| name.split_once('['));
+        if let Some((name, key)) = element.filter(|(name, _)| !name.is_empty() && is_word(name)) {
+            let (key, value) = (self.variables.joined(key), self.variables.joined(value));
+            self.variables.put(name, &key, value);
+            return true;
+        }
         let (name, adds) = name.strip_suffix('+').map_or((name, false), |name| (name, true));
-        let is_name = !name.is_empty()
-            && !name.starts_with(|letter: char| letter.is_ascii_digit())
-            && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
+        let is_name = !name.is_empty() && !name.starts_with(|letter: char| letter.is_ascii_digit()) && is_word(name);
         if !is_name {
             return false;
         }

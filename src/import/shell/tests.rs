@@ -211,3 +211,27 @@ fn arithmetic_commands_change_a_variable() {
     assert_eq!(last("N=3\nif ((N == 3)); then\n  M=1\nelse\n  M=2\nfi\ntrain $M\n"), "train|1");
     assert_eq!(last("N=3\n( (echo $N) )\n((N==4))\ntrain $N\n"), "train|3", "a test and subshells change none");
 }
+
+/// `declare -A`, elements of an index that only a run would tell, and elements that are set one by one.
+#[test]
+fn arrays_have_keys_and_what_all_of_them_are_is_known() {
+    let map = "declare -A M=(\n  [small]=\"Qwen/Qwen3-8B\"\n  [large]=\"Qwen/Qwen3-32B\"\n)\n";
+    assert_eq!(last(&format!("{map}K=\"${{1:-large}}\"\ntrain \"${{M[$K]:-}}\"\n")), "train|Qwen/Qwen3-32B");
+    assert_eq!(last(&format!("{map}train ${{M[other]:-none}}\n")), "train|none");
+    assert_eq!(last(&format!("{map}train ${{M[$K]}}\n")), "train|${M[$K]}", "only a run tells");
+    assert_eq!(last("declare -A M\nM[a]=1\nM[\"b\"]=2\ntrain ${M[b]} ${M[a]}\n"), "train|2|1");
+    let tasks = "A=(gpt2 gpt2)\nB=(1 2)\ntrain ${A[${SLURM_ARRAY_TASK_ID}]} ${B[$SLURM_ARRAY_TASK_ID]}\n";
+    assert_eq!(last(tasks), "train|gpt2|${B[$SLURM_ARRAY_TASK_ID]}");
+}
+
+#[test]
+fn a_text_is_searched_for_a_word() {
+    let script =
+        |args: &str, test: &str| last(&format!("ARGS=\"{args}\"\nN=8\nif {test}; then\n  N=1\nfi\ntrain $N\n"));
+    assert_eq!(script("--a 1 --scaling", "echo \"$ARGS\" | grep -q -- \"--scaling\""), "train|1");
+    assert_eq!(script("--a 1", "echo \"$ARGS\" | grep -q -- \"--scaling\""), "train|8");
+    assert_eq!(script("--a 1", "! echo \"$ARGS\" | grep -qF scaling"), "train|1");
+    assert_eq!(script("--a $X", "echo \"$ARGS\" | grep -q scaling"), "train|$N", "a part of it is not known");
+    assert_eq!(script("--a 1", "echo \"$ARGS\" | grep -q 'a.*1'"), "train|$N", "a pattern");
+    assert_eq!(script("--a 1", "echo \"$ARGS\" | grep -q a file.txt"), "train|$N", "it reads a file");
+}

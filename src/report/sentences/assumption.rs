@@ -74,6 +74,9 @@ pub fn job_sentence(assumption: &JobAssumption) -> String {
             format!("{gpus} of any one kind of GPU: the job names none (--gpus a100)")
         }
         JobAssumption::OneGpu => "1 GPU: the job counts none (--gpus h100:8 does)".to_owned(),
+        JobAssumption::LayoutOfPlan { degrees } => {
+            format!("the plan's own layout: the degrees of the job ({degrees}) are not taken over")
+        }
         JobAssumption::LoraTargetsOfStack { stack, targets } => {
             format!("lora.targets={}, as {stack} does when nothing is said", Vec::<String>::from(*targets).join(","))
         }

@@ -18,7 +18,8 @@ use gpuplan_report::text::table::{Column, render};
 use gpuplan_workload::file::Scalar;
 
 /// Ends of names that jobs and configurations have.
-const ENDS: [&str; 11] = ["sh", "sbatch", "slurm", "pbs", "lsf", "yaml", "yml", "toml", "json", "bash", "py"];
+const ENDS: [&str; 14] =
+    ["sh", "sbatch", "slurm", "pbs", "qsub", "lsf", "bsub", "job", "yaml", "yml", "toml", "json", "bash", "py"];
 /// Deeper folders are no collection of jobs.
 const DEEPEST: usize = 12;
 

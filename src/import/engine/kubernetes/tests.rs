@@ -320,4 +320,6 @@ fn a_label_of_an_older_card_names_it() {
     assert_eq!(word("gpu-type: 2080ti"), Some(("2080ti".to_owned(), 0)));
     assert_eq!(word("gpu: 'true'"), None);
     assert_eq!(word("gpu-pool: training"), None);
+    assert_eq!(word("node: nvidia-v100").map(|(word, _)| word), Some("nvidia-v100".to_owned()), "by its vendor");
+    assert_eq!(word("node: v100-pool"), None);
 }

@@ -26,7 +26,7 @@ pub struct Call {
 }
 
 /// Values that names are set to, in order.
-type Values = Vec<(String, String)>;
+pub type Values = Vec<(String, String)>;
 
 /// Calls of a program. A name that the program sets to a literal before is that literal, or else the one that it is set to behind.
 pub fn calls(text: &str) -> Vec<Call> {
@@ -49,7 +49,7 @@ pub fn calls_with(text: &str, flags: &[(String, String)]) -> Vec<Call> {
 }
 
 /// Texts in three quotes, which are mostly documentation, become empty.
-fn without_long_texts(text: &str) -> String {
+pub fn without_long_texts(text: &str) -> String {
     let (mut rest, mut all) = (text, String::new());
     loop {
         let starts = ["\"\"\"", "'''"].into_iter().filter_map(|quote| Some((rest.find(quote)?, quote)));
@@ -64,6 +64,13 @@ fn without_long_texts(text: &str) -> String {
         all.extend(std::iter::repeat_n('\n', inner[..end].matches('\n').count()));
         rest = inner.get(end + quote.len()..).unwrap_or_default();
     }
+}
+
+/// Values that the names of a program are set to.
+pub fn values(text: &str) -> Values {
+    let mut scanner = Scanner::default();
+    scanner.read(&without_long_texts(text));
+    scanner.set
 }
 
 #[derive(Default)]
@@ -173,7 +180,7 @@ impl Scanner {
         match self.open.last_mut().filter(is_part) {
             Some(parent) => parent.arguments.extend(call.arguments),
             None => {
-                if matches!(call.name.rsplit('.').next(), Some("function" | "cls")) {
+                if matches!(call.name.rsplit('.').next(), Some("function" | "cls" | "server")) {
                     self.decorators.push(self.all.len());
                 }
                 self.all.push(call);
@@ -242,7 +249,7 @@ fn with_underscores(key: &str) -> String {
 
 /// A text without its quotes, of a list the first, a number, a name that is set to one; the default of a variable of the environment or of the
 /// command line, a text with such names in it, and `gpu.A100(count=4, size="80GB")` of Modal's first versions. `None`: only a run would tell.
-fn literal(text: &str, set: &Values) -> Option<String> {
+pub fn literal(text: &str, set: &Values) -> Option<String> {
     let text = text.trim_start_matches(['[', '(']);
     let quoted = |text: &str| {
         let quote = text.chars().next().filter(|first| matches!(first, '"' | '\''))?;
@@ -265,7 +272,7 @@ fn literal(text: &str, set: &Values) -> Option<String> {
         }
     }
     if let Some(card) = text.strip_prefix("modal.gpu.").or_else(|| text.strip_prefix("gpu.")) {
-        return card_of_modal(card);
+        return card_of_modal(card, set);
     }
     // `field(default="gpt2")` of a data class.
     if let Some(inner) = text.strip_prefix("field(").or_else(|| text.strip_prefix("dataclasses.field(")) {
@@ -297,12 +304,13 @@ fn filled(text: &str, set: &Values) -> String {
     all
 }
 
-/// `A100(count=4, size="80GB")`
-fn card_of_modal(card: &str) -> Option<String> {
+/// `A100(count=4, size="80GB")`, `A10G(count=N_GPU)`
+fn card_of_modal(card: &str, set: &Values) -> Option<String> {
     let (name, inner) = card.split_once('(')?;
     let given = |key: &str| {
         let rest = inner.split_once(key)?.1;
-        rest.split([',', ')']).next().map(|value| value.trim_matches(['"', '\'']).to_owned())
+        let value = rest.split([',', ')']).next()?;
+        literal(value, set).or_else(|| Some(format!("${value}")))
     };
     let size = given("size=").map(|size| format!("-{size}")).unwrap_or_default();
     Some(format!("{name}{size}:{}", given("count=").unwrap_or_else(|| "1".to_owned())))
