@@ -186,6 +186,10 @@ pub const FLASH3_SHARE: f64 = 0.55;
 /// 4.1: up to 73 and 63 %). Its predecessor reaches 25 to 40 % (the same), which is what `flash_share` was fitted on.
 pub const FLASH2_FORWARD: f64 = 0.73;
 pub const FLASH2_BACKWARD: f64 = 0.63;
+/// FLOP/s of FlashAttention 2, forward and backward, on a multiprocessor of Hopper, whose own instructions for products it does not use: on
+/// the 132 of an H100 335 TFLOP/s forward over 16,384 causal tokens (arXiv 2407.08608, figure 5; 342 without end, by
+/// `FLASH_CAUSAL_SEQUENCE`), and backward 1.5 to 1.75 times less than its successor (section 4.1), which is taken to reach `FLASH3_SHARE`.
+pub const FLASH2_OF_MULTIPROCESSOR: (f64, f64) = (342e12 / 132.0, FLASH3_SHARE * 989e12 / 1.62 / 132.0);
 /// Backward over forward time of a fused attention kernel written for Hopper and Blackwell: 2.5 times the FLOPs (Dao et al. 2022,
 /// arXiv 2205.14135) at nearly the rate. Kernels alone say 2.5 to 2.9 (FlashAttention-3 on an H100, arXiv 2407.08608, figures 5 and
 /// 6); runs over a million tokens, which are all attention (nemo-longseq), say that it is near the lower end.
@@ -348,6 +352,14 @@ pub struct FrameworkFactors {
     /// Published runs of this framework exist.
     pub fitted: bool,
 }
+
+/// Watts of a superchip, host and chip together, in machines of four: about 660 on Alps (eth-cscs/cscs-docs, docs/running/slurm.md, "GH200
+/// power capping") and 680 on JUPITER (apps.fz-juelich.de/jsc/hps/jupiter/configuration.html).
+pub const SUPERCHIP_WATTS: f64 = 670.0;
+/// Watts of them that the host takes first: what the same page of Alps caps it at in its example, of 50 to 300.
+pub const SUPERCHIP_HOST_WATTS: f64 = 100.0;
+/// Watts of an H100 SXM5, at which Hopper's ceilings were measured.
+pub const HOPPER_WATTS: f64 = 700.0;
 
 /// Work per watt relative to Volta, from the process node: a guess that only limits cards with little power.
 pub fn work_per_watt(architecture: Architecture) -> f64 {

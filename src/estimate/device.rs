@@ -17,8 +17,8 @@ pub struct DeviceRates {
     pub flash: f64,
     /// The same with kernels written for Hopper and Blackwell, on those alone.
     pub flash3: Option<f64>,
-    /// 16-bit FLOP/s that FlashAttention 2 has its shares of, on the chips it was written for.
-    pub flash2: Option<f64>,
+    /// FlashAttention 2 over causal sequences without end, forward and backward, on chips that it has published rates of.
+    pub flash2: Option<(f64, f64)>,
     /// Share of what a kernel reaches alone that training sustains. The power limit is in what was measured alone.
     pub sustained: f64,
     pub memory_bandwidth: f64,
@@ -128,7 +128,7 @@ impl DeviceRates {
             vector: vector * share,
             head: attention_peak * plain * share,
             flash3: gpu.architecture.has_asynchronous_products().then_some(half * c::FLASH3_SHARE * power * share),
-            flash2: gpu.architecture.has_flash2().then_some(half * power * share),
+            flash2: flash2(gpu, half).map(|(forward, backward)| (forward * power * share, backward * power * share)),
             flash: attention_peak * flash_share(gpu, unit, ceiling, constants) * power * share,
             sustained: constants.sustained(gpu.architecture),
             memory_bandwidth: stream_bandwidth(gpu) * constants.bandwidth_share * share,
@@ -141,6 +141,23 @@ impl DeviceRates {
             on_vector_units: unit == Unit::Vector32 || !gpu.architecture.has_tensor_cores(),
             is_single_precision: matches!(unit, Unit::Vector32 | Unit::Tensor32),
             host_time: 1.0,
+        }
+    }
+}
+
+impl DeviceRates {
+    /// [F2] With so much of the power that the ceiling was measured at.
+    pub fn at(self, power: f64, constants: &Constants) -> Self {
+        let share = power.powf(constants.power_exponent);
+        Self {
+            matmul: self.matmul * share,
+            vector: self.vector * share,
+            head: self.head * share,
+            flash: self.flash * share,
+            flash3: self.flash3.map(|rate| rate * share),
+            flash2: self.flash2.map(|(forward, backward)| (forward * share, backward * share)),
+            sustained: self.sustained * share,
+            ..self
         }
     }
 }
@@ -159,6 +176,19 @@ fn clock(gpu: &Gpu, constants: &Constants) -> f64 {
 fn half_peak(gpu: &Gpu) -> f64 {
     let tera = |format| gpu.peak_tflops.get(format).unwrap_or(0.0) * 1e12;
     tera(NumberFormat::Bf16).max(tera(NumberFormat::Fp16)).max(tera(NumberFormat::Fp32))
+}
+
+/// Forward and backward FLOP/s of FlashAttention 2 on a whole card of this 16-bit peak.
+fn flash2(gpu: &Gpu, half: f64) -> Option<(f64, f64)> {
+    let (forward, backward) = (half * c::FLASH2_FORWARD, half * c::FLASH2_BACKWARD);
+    let multiprocessors = f64::from(gpu.streaming_multiprocessors);
+    match gpu.architecture {
+        Architecture::Hopper => {
+            let (of_one, back) = c::FLASH2_OF_MULTIPROCESSOR;
+            Some((forward.min(of_one * multiprocessors), backward.min(back * multiprocessors)))
+        }
+        other => other.has_flash2().then_some((forward, backward)),
+    }
 }
 
 /// What fused attention reaches of the peak on sequences without end.

@@ -1,7 +1,7 @@
 //! `Machine`: one kind of machine as the estimate needs it, from a catalog shape or from what a case states.
 
 use crate::collectives::{LinkKind, Topology, Transport};
-use crate::constants::Constants;
+use crate::constants::{self as c, Constants};
 use gpuplan_hardware::{Architecture, Gpu, GpuLink, MeasuredLinks, NodeShape};
 use gpuplan_units::{Bytes, BytesPerSecond};
 
@@ -63,6 +63,12 @@ impl<'a> Machine<'a> {
                 bandwidth.0 * constants.pcie_share * peer
             }
         }
+    }
+
+    /// Watts of the chip over those that its ceiling was measured at: host and chip of a superchip share what four of them in a machine get.
+    pub fn power_share(&self) -> f64 {
+        let shares = self.gpu.form_factor == "superchip" && self.gpus_per_node >= 4;
+        if shares { (c::SUPERCHIP_WATTS - c::SUPERCHIP_HOST_WATTS) / c::HOPPER_WATTS } else { 1.0 }
     }
 
     pub fn network_bus(&self, constants: &Constants) -> f64 {
