@@ -186,10 +186,12 @@ pub const FLASH3_SHARE: f64 = 0.55;
 /// 4.1: up to 73 and 63 %). Its predecessor reaches 25 to 40 % (the same), which is what `flash_share` was fitted on.
 pub const FLASH2_FORWARD: f64 = 0.73;
 pub const FLASH2_BACKWARD: f64 = 0.63;
-/// FLOP/s of FlashAttention 2, forward and backward, on a multiprocessor of Hopper, whose own instructions for products it does not use: on
-/// the 132 of an H100 335 TFLOP/s forward over 16,384 causal tokens (arXiv 2407.08608, figure 5; 342 without end, by
-/// `FLASH_CAUSAL_SEQUENCE`), and backward 1.5 to 1.75 times less than its successor (section 4.1), which is taken to reach `FLASH3_SHARE`.
-pub const FLASH2_OF_MULTIPROCESSOR: (f64, f64) = (342e12 / 132.0, FLASH3_SHARE * 989e12 / 1.62 / 132.0);
+/// Plain fp32 FLOP/s of an H100 over those of its matrix units in 16 bits (67 and 989 TFLOP/s).
+pub const HOPPER_VECTOR_SHARE: f64 = 67.0 / 989.0;
+/// Shares of the 16-bit peak that FlashAttention 2 and 3 reach where nothing but the matrix units bounds them: 65.9 and 107.8 of the 148 TFLOP/s of
+/// an H20 over 2,048 causal tokens, 83.7 and 126.2 without a mask, made endless (Dao-AILab/flash-attention issue 1310); the means of both.
+pub const CUT_FLASH2_SHARE: f64 = 0.56;
+pub const CUT_FLASH3_SHARE: f64 = 0.87;
 /// Backward over forward time of a fused attention kernel written for Hopper and Blackwell: 2.5 times the FLOPs (Dao et al. 2022,
 /// arXiv 2205.14135) at nearly the rate. Kernels alone say 2.5 to 2.9 (FlashAttention-3 on an H100, arXiv 2407.08608, figures 5 and
 /// 6); runs over a million tokens, which are all attention (nemo-longseq), say that it is near the lower end.

@@ -17,8 +17,8 @@ pub struct DeviceRates {
     pub flash: f64,
     /// The same with kernels written for Hopper and Blackwell, on those alone.
     pub flash3: Option<f64>,
-    /// FlashAttention 2 over causal sequences without end, forward and backward, on chips that it has published rates of.
-    pub flash2: Option<(f64, f64)>,
+    /// 16-bit FLOP/s that FlashAttention 2 has its shares of, on the chips it was written for.
+    pub flash2: Option<f64>,
     /// Share of what a kernel reaches alone that training sustains. The power limit is in what was measured alone.
     pub sustained: f64,
     pub memory_bandwidth: f64,
@@ -127,9 +127,9 @@ impl DeviceRates {
             matmul: matmul * share,
             vector: vector * share,
             head: attention_peak * plain * share,
-            flash3: gpu.architecture.has_asynchronous_products().then_some(half * c::FLASH3_SHARE * power * share),
-            flash2: flash2(gpu, half).map(|(forward, backward)| (forward * power * share, backward * power * share)),
-            flash: attention_peak * flash_share(gpu, unit, ceiling, constants) * power * share,
+            flash3: flash3_share(gpu, half).map(|of_peak| half * of_peak * power * share),
+            flash2: gpu.architecture.has_flash2().then_some(half * power * share),
+            flash: attention_peak * flash_share(gpu, unit, half, ceiling, constants) * power * share,
             sustained: constants.sustained(gpu.architecture),
             memory_bandwidth: stream_bandwidth(gpu) * constants.bandwidth_share * share,
             wave_exponent: constants.wave_exponent,
@@ -155,7 +155,7 @@ impl DeviceRates {
             head: self.head * share,
             flash: self.flash * share,
             flash3: self.flash3.map(|rate| rate * share),
-            flash2: self.flash2.map(|(forward, backward)| (forward * share, backward * share)),
+            flash2: self.flash2.map(|rate| rate * share),
             sustained: self.sustained * share,
             ..self
         }
@@ -178,25 +178,30 @@ fn half_peak(gpu: &Gpu) -> f64 {
     tera(NumberFormat::Bf16).max(tera(NumberFormat::Fp16)).max(tera(NumberFormat::Fp32))
 }
 
-/// Forward and backward FLOP/s of FlashAttention 2 on a whole card of this 16-bit peak.
-fn flash2(gpu: &Gpu, half: f64) -> Option<(f64, f64)> {
-    let (forward, backward) = (half * c::FLASH2_FORWARD, half * c::FLASH2_BACKWARD);
-    let multiprocessors = f64::from(gpu.streaming_multiprocessors);
-    match gpu.architecture {
-        Architecture::Hopper => {
-            let (of_one, back) = c::FLASH2_OF_MULTIPROCESSOR;
-            Some((forward.min(of_one * multiprocessors), backward.min(back * multiprocessors)))
-        }
-        other => other.has_flash2().then_some((forward, backward)),
-    }
+/// A share of Hopper's 16-bit peak that attention reaches on an H100, on any of the generation: what bounds it there beside products (exponentials,
+/// loads, copies) goes with the vector units, and of a chip whose matrix units alone were cut it leaves more of their peak, up to `most`.
+fn of_cut_units(gpu: &Gpu, half: f64, of_h100: f64, most: f64) -> f64 {
+    let vector = gpu.peak_tflops.fp32.unwrap_or(0.0) * 1e12 / half;
+    let cut = (vector / c::HOPPER_VECTOR_SHARE).max(1.0);
+    if cut > 1.0 { (of_h100 * cut).min(most.max(of_h100)) } else { of_h100 }
 }
 
 /// What fused attention reaches of the peak on sequences without end.
-fn flash_share(gpu: &Gpu, unit: Unit, ceiling: f64, constants: &Constants) -> f64 {
+fn flash_share(gpu: &Gpu, unit: Unit, half: f64, ceiling: f64, constants: &Constants) -> f64 {
+    let newer = ceiling * constants.flash_share * constants.flash_share_newer;
     match gpu.architecture {
         Architecture::Cdna3 | Architecture::Cdna4 if unit != Unit::Vector32 => c::CDNA_FLASH_SHARE,
-        Architecture::Hopper | Architecture::Blackwell => ceiling * constants.flash_share * constants.flash_share_newer,
+        Architecture::Hopper if unit != Unit::Vector32 => of_cut_units(gpu, half, newer, c::CUT_FLASH2_SHARE),
+        Architecture::Hopper | Architecture::Blackwell => newer,
         _ => ceiling * constants.flash_share,
+    }
+}
+
+/// The same of kernels that were written for Hopper and Blackwell, on those alone.
+fn flash3_share(gpu: &Gpu, half: f64) -> Option<f64> {
+    match gpu.architecture {
+        Architecture::Hopper => Some(of_cut_units(gpu, half, c::FLASH3_SHARE, c::CUT_FLASH3_SHARE)),
+        other => other.has_asynchronous_products().then_some(c::FLASH3_SHARE),
     }
 }
 

@@ -304,7 +304,7 @@ impl<'a> Factors<'a> {
             head: rates.head / compute,
             flash: rates.flash / compute,
             flash3: rates.flash3.map(|rate| rate / compute),
-            flash2: rates.flash2.map(|(forward, backward)| (forward / compute, backward / compute)),
+            flash2: rates.flash2.map(|rate| rate / compute),
             memory_bandwidth: rates.memory_bandwidth / self.memory.overall().time,
             host_time: rates.host_time * self.launch.overall().time,
             ..rates

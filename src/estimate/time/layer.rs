@@ -218,17 +218,17 @@ impl LayerInput<'_> {
             let is_causal = !matches!(m.kind, ModelKind::Encoder | ModelKind::Vit);
             let shorter =
                 if self.step.training.kernels.low_precision.attention { c::ATTENTION_IN_EIGHT_BITS } else { 1.0 };
-            let runs_flash2 = is_causal && self.step.training.uses_flash2() && !self.runs_flash3();
-            let flash2 = self.step.rates.flash2.filter(|_| runs_flash2);
+            let flash2 = self.step.rates.flash2.filter(|_| is_causal && self.step.training.uses_flash2());
             if let Some(forward) = self.measured_attention(is_causal) {
-                let backward = flash2.map_or(c::ATTENTION_BACKWARD, |(forward, backward)| 2.5 * forward / backward);
+                let backward = flash2.map_or(c::ATTENTION_BACKWARD, |_| 2.5 * c::FLASH2_FORWARD / c::FLASH2_BACKWARD);
                 return shorter * forward * (1.0 + p.recomputed + backward * p.backward);
             }
             let (work, half_rate) =
                 if is_causal { (0.5, c::FLASH_CAUSAL_SEQUENCE) } else { (1.0, c::FLASH_FULL_SEQUENCE) };
             let endless =
                 self.step.rates.flash3.filter(|_| self.step.training.uses_flash3()).unwrap_or(self.step.rates.flash);
-            let (forward, backward) = flash2.unwrap_or((endless, endless));
+            let (forward, backward) =
+                flash2.map_or((endless, endless), |peak| (peak * c::FLASH2_FORWARD, peak * c::FLASH2_BACKWARD));
             let at_length = self.step.sequence / (self.step.sequence + half_rate);
             let passes = (1.0 + p.recomputed) / forward + 2.5 * p.backward / backward;
             return shorter * scores * work * passes / at_length
@@ -242,11 +242,6 @@ impl LayerInput<'_> {
             / 3.0;
         scores * passes / self.scores_rate() * self.step.factors.compute.at_size(scores).time
             + self.streamed(traffic, score_count * self.step.rates.element_bytes)
-    }
-
-    /// Kernels that were written for Hopper and Blackwell run, on one of these.
-    fn runs_flash3(&self) -> bool {
-        self.step.rates.flash3.is_some() && self.step.training.uses_flash3()
     }
 
     /// FLOP/s of the products of unfused attention. Matrix units load 16 bytes at a time, so heads whose rows are no multiple of that are
