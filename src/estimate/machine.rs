@@ -172,6 +172,16 @@ mod tests {
     }
 
     #[test]
+    fn four_superchips_in_a_machine_share_its_power_with_their_hosts() {
+        let hardware = Hardware::embedded().unwrap();
+        let gpu = hardware.gpu(hardware.find_gpu("gh200-96").unwrap());
+        let of = |machine: Machine| machine.power_share();
+        let one = Machine { gpu, gpus_per_node: 1, ..machine(&hardware, "aws", "p5.48xlarge") };
+        assert!((of(Machine { gpus_per_node: 4, ..one }) - 570.0 / 700.0).abs() < 1e-9);
+        assert_eq!((of(one), of(machine(&hardware, "aws", "p5.48xlarge"))), (1.0, 1.0));
+    }
+
+    #[test]
     fn a_measured_link_counts_once() {
         let hardware = Hardware::embedded().unwrap();
         let link = |cloud: &str, name: &str| machine(&hardware, cloud, name).link.bandwidth().unwrap();
