@@ -181,9 +181,9 @@ fn half_peak(gpu: &Gpu) -> f64 {
 /// A share of Hopper's 16-bit peak that attention reaches on an H100, on any of the generation: what bounds it there beside products (exponentials,
 /// loads, copies) goes with the vector units, and of a chip whose matrix units alone were cut it leaves more of their peak, up to `most`.
 fn of_cut_units(gpu: &Gpu, half: f64, of_h100: f64, most: f64) -> f64 {
-    let vector = gpu.peak_tflops.fp32.unwrap_or(0.0) * 1e12 / half;
-    let cut = (vector / c::HOPPER_VECTOR_SHARE).max(1.0);
-    if cut > 1.0 { (of_h100 * cut).min(most.max(of_h100)) } else { of_h100 }
+    let left = gpu.peak_tflops.fp32.unwrap_or(0.0) * 1e12 / half / c::HOPPER_VECTOR_SHARE;
+    // Sheets of chips that were not cut differ by a few percent.
+    if left > 2.0 { (of_h100 * left).min(most) } else { of_h100 }
 }
 
 /// What fused attention reaches of the peak on sequences without end.
