@@ -186,6 +186,12 @@ pub const FLASH3_SHARE: f64 = 0.55;
 /// 4.1: up to 73 and 63 %). Its predecessor reaches 25 to 40 % (the same), which is what `flash_share` was fitted on.
 pub const FLASH2_FORWARD: f64 = 0.73;
 pub const FLASH2_BACKWARD: f64 = 0.63;
+/// Plain fp32 FLOP/s of an H100 over those of its matrix units in 16 bits (67 and 989 TFLOP/s).
+pub const HOPPER_VECTOR_SHARE: f64 = 67.0 / 989.0;
+/// Shares of the 16-bit peak that FlashAttention 2 and 3 reach where nothing but the matrix units bounds them: 65.9 and 107.8 of the 148 TFLOP/s of
+/// an H20 over 2,048 causal tokens, 83.7 and 126.2 without a mask, made endless (Dao-AILab/flash-attention issue 1310); the means of both.
+pub const CUT_FLASH2_SHARE: f64 = 0.56;
+pub const CUT_FLASH3_SHARE: f64 = 0.87;
 /// Backward over forward time of a fused attention kernel written for Hopper and Blackwell: 2.5 times the FLOPs (Dao et al. 2022,
 /// arXiv 2205.14135) at nearly the rate. Kernels alone say 2.5 to 2.9 (FlashAttention-3 on an H100, arXiv 2407.08608, figures 5 and
 /// 6); runs over a million tokens, which are all attention (nemo-longseq), say that it is near the lower end.
@@ -348,6 +354,14 @@ pub struct FrameworkFactors {
     /// Published runs of this framework exist.
     pub fitted: bool,
 }
+
+/// Watts of a superchip, host and chip together, in machines of four: about 660 on Alps (eth-cscs/cscs-docs, docs/running/slurm.md, "GH200
+/// power capping") and 680 on JUPITER (apps.fz-juelich.de/jsc/hps/jupiter/configuration.html).
+pub const SUPERCHIP_WATTS: f64 = 670.0;
+/// Watts of them that the host takes first: what the same page of Alps caps it at in its example, of 50 to 300.
+pub const SUPERCHIP_HOST_WATTS: f64 = 100.0;
+/// Watts of an H100 SXM5, at which Hopper's ceilings were measured.
+pub const HOPPER_WATTS: f64 = 700.0;
 
 /// Work per watt relative to Volta, from the process node: a guess that only limits cards with little power.
 pub fn work_per_watt(architecture: Architecture) -> f64 {

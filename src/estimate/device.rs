@@ -127,9 +127,9 @@ impl DeviceRates {
             matmul: matmul * share,
             vector: vector * share,
             head: attention_peak * plain * share,
-            flash3: gpu.architecture.has_asynchronous_products().then_some(half * c::FLASH3_SHARE * power * share),
+            flash3: flash3_share(gpu, half).map(|of_peak| half * of_peak * power * share),
             flash2: gpu.architecture.has_flash2().then_some(half * power * share),
-            flash: attention_peak * flash_share(gpu, unit, ceiling, constants) * power * share,
+            flash: attention_peak * flash_share(gpu, unit, half, ceiling, constants) * power * share,
             sustained: constants.sustained(gpu.architecture),
             memory_bandwidth: stream_bandwidth(gpu) * constants.bandwidth_share * share,
             wave_exponent: constants.wave_exponent,
@@ -141,6 +141,23 @@ impl DeviceRates {
             on_vector_units: unit == Unit::Vector32 || !gpu.architecture.has_tensor_cores(),
             is_single_precision: matches!(unit, Unit::Vector32 | Unit::Tensor32),
             host_time: 1.0,
+        }
+    }
+}
+
+impl DeviceRates {
+    /// [F2] With so much of the power that the ceiling was measured at.
+    pub fn at(self, power: f64, constants: &Constants) -> Self {
+        let share = power.powf(constants.power_exponent);
+        Self {
+            matmul: self.matmul * share,
+            vector: self.vector * share,
+            head: self.head * share,
+            flash: self.flash * share,
+            flash3: self.flash3.map(|rate| rate * share),
+            flash2: self.flash2.map(|rate| rate * share),
+            sustained: self.sustained * share,
+            ..self
         }
     }
 }
@@ -161,12 +178,30 @@ fn half_peak(gpu: &Gpu) -> f64 {
     tera(NumberFormat::Bf16).max(tera(NumberFormat::Fp16)).max(tera(NumberFormat::Fp32))
 }
 
+/// A share of Hopper's 16-bit peak that attention reaches on an H100, on any of the generation: what bounds it there beside products (exponentials,
+/// loads, copies) goes with the vector units, and of a chip whose matrix units alone were cut it leaves more of their peak, up to `most`.
+fn of_cut_units(gpu: &Gpu, half: f64, of_h100: f64, most: f64) -> f64 {
+    let left = gpu.peak_tflops.fp32.unwrap_or(0.0) * 1e12 / half / c::HOPPER_VECTOR_SHARE;
+    // Sheets of chips that were not cut differ by a few percent.
+    if left > 2.0 { (of_h100 * left).min(most) } else { of_h100 }
+}
+
 /// What fused attention reaches of the peak on sequences without end.
-fn flash_share(gpu: &Gpu, unit: Unit, ceiling: f64, constants: &Constants) -> f64 {
+fn flash_share(gpu: &Gpu, unit: Unit, half: f64, ceiling: f64, constants: &Constants) -> f64 {
+    let newer = ceiling * constants.flash_share * constants.flash_share_newer;
     match gpu.architecture {
         Architecture::Cdna3 | Architecture::Cdna4 if unit != Unit::Vector32 => c::CDNA_FLASH_SHARE,
-        Architecture::Hopper | Architecture::Blackwell => ceiling * constants.flash_share * constants.flash_share_newer,
+        Architecture::Hopper if unit != Unit::Vector32 => of_cut_units(gpu, half, newer, c::CUT_FLASH2_SHARE),
+        Architecture::Hopper | Architecture::Blackwell => newer,
         _ => ceiling * constants.flash_share,
+    }
+}
+
+/// The same of kernels that were written for Hopper and Blackwell, on those alone.
+fn flash3_share(gpu: &Gpu, half: f64) -> Option<f64> {
+    match gpu.architecture {
+        Architecture::Hopper => Some(of_cut_units(gpu, half, c::FLASH3_SHARE, c::CUT_FLASH3_SHARE)),
+        other => other.has_asynchronous_products().then_some(c::FLASH3_SHARE),
     }
 }
 
@@ -216,6 +251,36 @@ fn power_share(gpu: &Gpu, unit: Unit, half: f64) -> f64 {
 mod tests {
     use super::*;
     use gpuplan_hardware::Hardware;
+
+    #[test]
+    fn attention_of_a_chip_whose_matrix_units_were_cut_is_bound_by_them() {
+        let hardware = Hardware::embedded().unwrap();
+        let of = |id: &str| {
+            let gpu = hardware.gpu(hardware.find_gpu(id).unwrap());
+            let rates = DeviceRates::new(gpu, Precision::Bf16, 1.0, Constants::embedded());
+            (rates.flash / rates.peak, rates.flash3.unwrap() / rates.peak)
+        };
+        // 83.7 and 126.2 of 148 TFLOP/s over 2,048 tokens without a mask, and 65.9 and 107.8 with one (Dao-AILab/flash-attention issue 1310).
+        for (endless, forward, newer) in [(100.0, 83.7, 126.2), (350.0, 65.9, 107.8)] {
+            let (flash2, flash3) = of("h20-sxm-96");
+            let at_length = 148.0 * 2048.0 / (2048.0 + endless);
+            assert!(
+                (flash2 * at_length / forward - 1.0).abs() < 0.1 && (flash3 * at_length / newer - 1.0).abs() < 0.05
+            );
+        }
+        assert_eq!((of("h100-sxm5-80").1, of("h200-sxm-141").1), (c::FLASH3_SHARE, c::FLASH3_SHARE));
+    }
+
+    #[test]
+    fn a_superchip_that_shares_its_power_with_the_host_is_slower() {
+        let hardware = Hardware::embedded().unwrap();
+        let gpu = hardware.gpu(hardware.find_gpu("gh200-96").unwrap());
+        let alone = DeviceRates::new(gpu, Precision::Bf16, 1.0, Constants::embedded());
+        let shared = alone.at(570.0 / 700.0, Constants::embedded());
+        // An H100 of 600 W loses 10 to 15 % of a step (factryze.ai, Power Capping), one of 570 some more.
+        assert!((0.84..0.90).contains(&(shared.matmul / alone.matmul)), "{}", shared.matmul / alone.matmul);
+        assert_eq!((shared.memory_bandwidth, alone.at(1.0, Constants::embedded())), (alone.memory_bandwidth, alone));
+    }
 
     #[test]
     fn amd_reaches_more_of_its_peak_in_8_bits() {

@@ -1,7 +1,7 @@
 //! `Machine`: one kind of machine as the estimate needs it, from a catalog shape or from what a case states.
 
 use crate::collectives::{LinkKind, Topology, Transport};
-use crate::constants::Constants;
+use crate::constants::{self as c, Constants};
 use gpuplan_hardware::{Architecture, Gpu, GpuLink, MeasuredLinks, NodeShape};
 use gpuplan_units::{Bytes, BytesPerSecond};
 
@@ -63,6 +63,12 @@ impl<'a> Machine<'a> {
                 bandwidth.0 * constants.pcie_share * peer
             }
         }
+    }
+
+    /// Watts of the chip over those that its ceiling was measured at: host and chip of a superchip share what four of them in a machine get.
+    pub fn power_share(&self) -> f64 {
+        let shares = self.gpu.form_factor == "superchip" && self.gpus_per_node >= 4;
+        if shares { (c::SUPERCHIP_WATTS - c::SUPERCHIP_HOST_WATTS) / c::HOPPER_WATTS } else { 1.0 }
     }
 
     pub fn network_bus(&self, constants: &Constants) -> f64 {
@@ -163,6 +169,16 @@ mod tests {
         assert!(near(host("aws", "g7e.48xlarge"), 27.83) && near(host("gcp", "a3-highgpu-8g"), 13.87));
         // Nobody measured these: three quarters of the sheet.
         assert!(near(host("aws", "p5.48xlarge"), 48.0) && near(host("aws", "p4d.24xlarge"), 24.0));
+    }
+
+    #[test]
+    fn four_superchips_in_a_machine_share_its_power_with_their_hosts() {
+        let hardware = Hardware::embedded().unwrap();
+        let gpu = hardware.gpu(hardware.find_gpu("gh200-96").unwrap());
+        let of = |machine: Machine| machine.power_share();
+        let one = Machine { gpu, gpus_per_node: 1, ..machine(&hardware, "aws", "p5.48xlarge") };
+        assert!((of(Machine { gpus_per_node: 4, ..one }) - 570.0 / 700.0).abs() < 1e-9);
+        assert_eq!((of(one), of(machine(&hardware, "aws", "p5.48xlarge"))), (1.0, 1.0));
     }
 
     #[test]

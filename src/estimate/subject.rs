@@ -83,7 +83,8 @@ impl<'a> Subject<'a> {
 
     pub fn with(constants: &'a Constants, model: &'a Model, training: &'a Training, machine: Machine<'a>) -> Self {
         let precision = training.timed_as();
-        let mut rates = DeviceRates::new(machine.gpu, precision, machine.card_share, constants);
+        let mut rates = DeviceRates::new(machine.gpu, precision, machine.card_share, constants)
+            .at(machine.power_share(), constants);
         let mut kernels = RecipeKernels::new(machine.gpu, precision, machine.card_share, constants);
         if let Some(share) = plain_share(machine.gpu, training) {
             (rates.matmul, kernels) = (rates.matmul * share, None);

@@ -69,6 +69,18 @@ fn kept_operators(model: &Model) -> f64 {
     2.0 * hidden + 2.0 * query + 4.0 * f64::from(model.heads) + 2.0 * products / 2.0
 }
 
+/// Bytes of a value of the stream that layers add to. Wan's own layers cast what they add to it to fp32 (Wan-Video/Wan2.1, wan/modules/model.py,
+/// `WanAttentionBlock.forward`: `with amp.autocast(dtype=torch.float32): x = x + y * e[2]`), and forks multiply by `e`, which is fp32.
+pub fn residual_bytes(model: &Model, training: &Training) -> f64 {
+    let is_wide = model.deviations.diffusion.is_some_and(|layer| layer.residual_in_fp32);
+    if is_wide { 4.0 } else { training.precision.activation_bytes() }
+}
+
+/// The same over that of what layers multiply.
+fn width_of_residual(model: &Model, training: &Training) -> f64 {
+    residual_bytes(model, training) / training.precision.activation_bytes()
+}
+
 fn frozen(training: &Training) -> bool {
     training.task.has_adapters()
 }
@@ -88,7 +100,7 @@ fn norms(model: &Model, training: &Training) -> f64 {
     let hidden = f64::from(model.hidden);
     let upcasts = model.norm == NormKind::Rms && StackHabits::for_training(training).upcasts_norms;
     let one = match (upcasts, frozen(training)) {
-        (false, _) => 2.0 * hidden,
+        (false, _) => 2.0 * hidden * width_of_residual(model, training),
         (true, true) => 4.0 * hidden,
         (true, false) => 8.0 * hidden,
     };
@@ -177,7 +189,8 @@ fn modulation(model: &Model, training: &Training) -> f64 {
         return 0.0;
     }
     let norms = if model.query_key_norm.is_some() { 2.0 * (model.query_width() + model.kv_width()) } else { 0.0 };
-    let modulated = if frozen(training) { 0.0 } else { 4.0 * 2.0 * f64::from(model.hidden) };
+    let of_norms = 2.0 * 2.0 * width_of_residual(model, training);
+    let modulated = if frozen(training) { 0.0 } else { (of_norms + 2.0 * 2.0) * f64::from(model.hidden) };
     norms + modulated
 }
 

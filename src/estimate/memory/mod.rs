@@ -284,8 +284,8 @@ impl MemoryInput<'_> {
             return (tokens * one * layers * in_flight, 0.0);
         }
         let on_host = recompute == Recompute::Offload || self.training.memory.offload == Some(Offload::Activations);
-        let element = self.training.precision.activation_bytes();
-        let input = element * hidden / if layout.sequence_parallel { tensor } else { 1.0 };
+        let input = activations::residual_bytes(self.model, self.training) * hidden
+            / if layout.sequence_parallel { tensor } else { 1.0 };
         // The layer that is rebuilt keeps what a layer without recompute keeps, scores too.
         let rebuilt = tokens
             * divided(activations::bytes_per_token(

@@ -23,6 +23,8 @@ pub struct DiffusionLayer {
     pub eager_elements: f64,
     /// Operators of a layer's forward pass, as PyTorch launches them one by one. Zero: nobody counted.
     pub operators: f64,
+    /// What layers add to, and what their norms read, is in fp32 whatever they multiply in.
+    pub residual_in_fp32: bool,
 }
 
 /// Layers that are not all attention with a feed-forward block: Mamba, linear attention, blocks of one part each.

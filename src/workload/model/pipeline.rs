@@ -91,6 +91,8 @@ pub struct Pipeline {
     pub cross_attention: bool,
     /// Queries and keys have norms of their own.
     pub query_key_norm: bool,
+    /// The stream that layers add to stays in fp32 whatever they multiply in.
+    pub residual_in_fp32: bool,
     /// Pixels of the side of a picture for one token, where they are not sixteen.
     pub token_side: Option<u32>,
     /// Frames of the videos that it was made for; zero: it makes pictures.

@@ -148,6 +148,7 @@ fn wan(fields: &Fields, pipeline: Pipeline) -> Result<Pipeline, ConfigError> {
         ffn_hidden: Some(fields.required(&["ffn_dim"], WIDTH)?),
         prompt_tokens: 512,
         cross_attention: true,
+        residual_in_fp32: true,
         ..pipeline
     })
 }

@@ -25,6 +25,7 @@ impl Pipeline {
             idle_parameters: (parameters / layers - transformer.layer_parameters()).max(0.0),
             eager_elements: self.eager_elements,
             operators: self.operators / layers,
+            residual_in_fp32: self.residual_in_fp32,
         };
         Model {
             name: model.name.clone(),
