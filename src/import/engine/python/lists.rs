@@ -17,6 +17,9 @@ const PROGRAMS: [&str; 10] = [
     "axolotl",
 ];
 
+/// Letters of a list that are read: no command line is longer, and of many lists that do not end each would be read to the end of the file.
+const LONGEST: usize = 16_384;
+
 /// A list, the name that it is given, and how far in its line begins.
 struct Line {
     name: String,
@@ -33,27 +36,38 @@ pub fn commands(text: &str) -> Vec<String> {
         let start = code[..at].rfind('\n').map_or(0, |end| end + 1);
         let before = code[start..at].trim();
         let indent = code[start..at].len() - code[start..at].trim_start().len();
-        let Some(elements) = elements(&code[at + 1..]) else { continue };
-        let words = || elements.iter().map(|element| word(element, &set)).collect::<Vec<String>>();
+        let words = || {
+            let elements = elements(&code[at + 1..])?;
+            Some(elements.iter().map(|element| word(element, &set)).collect::<Vec<String>>())
+        };
         let added = before.strip_suffix("+=").or_else(|| before.strip_suffix(".extend("));
-        let is_command = elements.first().is_some_and(|first| PROGRAMS.contains(&first.trim_matches(['"', '\''])));
         if let Some(name) = added.map(str::trim_end) {
             let line = all.iter_mut().rev().find(|line| line.name == name && line.indent == indent);
             if let Some(line) = line {
-                line.words.extend(words());
+                line.words.extend(words().unwrap_or_default());
             }
-        } else if is_command && elements[0].starts_with(['"', '\'']) {
+        } else if let Some(words) =
+            Some(&code[at + 1..]).filter(|list| begins_with_a_program(list)).and_then(|_| words())
+        {
             let name = before.strip_suffix('=').unwrap_or_default().split(':').next().unwrap_or_default();
-            all.push(Line { name: name.trim().to_owned(), indent, words: words() });
+            all.push(Line { name: name.trim().to_owned(), indent, words });
         }
     }
     all.iter().map(|line| line.words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")).collect()
 }
 
+/// `"vllm", ...`: the first of a list is one of the programs, in quotes.
+fn begins_with_a_program(list: &str) -> bool {
+    let first = list.trim_start();
+    let quote = first.chars().next().filter(|letter| matches!(letter, '"' | '\''));
+    let text = quote.and_then(|quote| first[1..].split(quote).next());
+    text.is_some_and(|text| PROGRAMS.contains(&text))
+}
+
 /// What stands between the commas of a list up to its end. `None`: it does not end.
 fn elements(text: &str) -> Option<Vec<String>> {
     let (mut all, mut current, mut depth, mut quote) = (Vec::new(), String::new(), 0_u32, None);
-    for letter in text.chars() {
+    for letter in text.chars().take(LONGEST) {
         match (letter, quote) {
             (end, Some(begin)) if end == begin && !current.ends_with('\\') => quote = None,
             (_, Some(_)) => {}
@@ -127,5 +141,9 @@ mod tests {
             ]
         );
         assert_eq!(commands("a = [\"vllm\", \"serve\"\n"), Vec::<String>::new(), "it does not end");
+        // Each of these was read to the end of the file: 200 kB took a minute.
+        for many in ["[".repeat(200_000), "a += [\n".repeat(30_000)] {
+            assert_eq!(commands(&many), Vec::<String>::new());
+        }
     }
 }
