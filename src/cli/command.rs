@@ -27,9 +27,10 @@ use crate::planning::export::{self, ExportArguments};
 use crate::planning::init::{self, InitArguments};
 use crate::planning::plan;
 use crate::planning::simulate::{self, SimulateArguments};
-use crate::running::access::{self, CopyArguments, ExecArguments, ForwardArguments, SshArguments};
+use crate::running::access::{self, ExecArguments, ForwardArguments, SshArguments};
 use crate::running::agent;
 use crate::running::agent::arguments::AgentArguments;
+use crate::running::copying::{self, CopyArguments};
 use crate::running::doctor::{self, DoctorArguments};
 use crate::running::download::{self, DownloadArguments};
 use crate::running::launch;
@@ -185,7 +186,7 @@ pub fn dispatch(command: &Command, session: &Session) -> Result<ExitCode, Diagno
         Command::Verify(arguments) => verify::run(arguments, session),
         Command::Ssh(arguments) => access::ssh(arguments, session),
         Command::Exec(arguments) => access::exec(arguments, session),
-        Command::Cp(arguments) => access::copy(arguments, session),
+        Command::Cp(arguments) => copying::copy(arguments, session),
         Command::Forward(arguments) => access::forward(arguments, session),
         Command::Stop(arguments) => stop::stop(arguments, session),
         Command::Delete(arguments) => stop::down(arguments, session),

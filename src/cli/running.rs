@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod agent;
+pub mod copying;
 pub mod doctor;
 pub mod download;
 pub mod engine_jobs;

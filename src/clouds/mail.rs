@@ -189,7 +189,7 @@ fn text(message: &Message, from: &Address, to: &[Address], now: Timestamp) -> St
     let spent = spent_usd.map_or_else(String::new, |usd| format!(", ${usd} spent"));
     let body = STANDARD.encode(format!("{text}\r\n\r\nrun {run}, machine {node}, epoch {epoch}{spent}\r\n"));
     let to: Vec<String> = to.iter().map(ToString::to_string).collect();
-    let date = DateTimePrinter::new().timestamp_to_string(&now).unwrap_or_default();
+    let date = DateTimePrinter::new().timestamp_to_string(&now).expect("a year of four digits can be written");
     let mut lines = vec![
         format!("From: {from}"),
         format!("To: {}", to.join(", ")),

@@ -1,19 +1,16 @@
 //! The same lives on Azure Blob Storage, as azurite plays it.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use ring::hmac;
 
 use crate::agent::bench::{Agent, Bench, TRAINER, kill_programs, undisturbed};
 
 const WANTED: &str = "azurite@3.37.0";
-const STARTS_WITHIN: Duration = Duration::from_mins(3);
 /// The account and key that every emulator has (Azurite README, "Default Storage Account").
 const ACCOUNT: &str = "devstoreaccount1";
 const KEY: &str = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
@@ -63,33 +60,23 @@ fn installed() -> Result<PathBuf, String> {
     Ok(folder)
 }
 
+/// It takes a free port itself and says which: one that was free a moment ago may be another test's by then.
 fn serve(folder: &Path) -> Result<Azurite, String> {
-    let free = TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())
-        .map_err(|error| error.to_string())?;
     let mut command = Command::new(folder.join("node_modules/.bin/azurite-blob"));
-    command.args([
-        "--silent",
-        "--disableTelemetry",
-        "--inMemoryPersistence",
-        "--skipApiVersionCheck",
-        "--blobHost",
-        "127.0.0.1",
-    ]);
     command
-        .args(["--blobPort", &free.port().to_string()])
+        .args(["--disableTelemetry", "--inMemoryPersistence", "--skipApiVersionCheck", "--blobHost", "127.0.0.1"])
+        .args(["--blobPort", "0"])
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::null());
     let server = command.spawn().map_err(|error| error.to_string())?;
-    let azurite = Azurite { server, address: free.to_string() };
-    let begun = Instant::now();
-    while TcpStream::connect(free).is_err() {
-        if begun.elapsed() > STARTS_WITHIN {
-            return Err("it does not listen".to_owned());
-        }
-        sleep(Duration::from_millis(100));
-    }
+    let mut azurite = Azurite { server, address: String::new() };
+    let mut said = BufReader::new(azurite.server.stdout.take().expect("it is piped")).lines().map_while(Result::ok);
+    azurite.address = said
+        .find_map(|line| Some(line.split_once("listens on http://")?.1.to_owned()))
+        .ok_or("it ended before it listened")?;
+    // It writes a line for each request: somebody has to read them.
+    std::thread::spawn(move || said.for_each(drop));
     Ok(azurite)
 }
 
@@ -154,7 +141,7 @@ fn a_run_survives_on_azure() {
     let script = format!("until [ -e {go} ]; do sleep 0.1; done");
     let mut agents = ["x", "y"].map(|name| bench.start(name, &["--machine", name], &["sh", "-c", &script]));
     while !agents.iter_mut().any(Agent::has_ended) {
-        sleep(Duration::from_millis(10));
+        std::thread::sleep(std::time::Duration::from_millis(10));
     }
     fs::write(&go, "").unwrap();
     let mut codes = agents.map(|mut agent| agent.wait().code().unwrap());

@@ -15,7 +15,7 @@ use gpuplan_testbed::cloud_box::{CloudBox, KEYS};
 use gpuplan_testbed::machines::Seen;
 use gpuplan_testbed::proxy::{Call, Fault, Rule};
 
-const QUESTION: [&str; 12] = [
+pub const QUESTION: [&str; 12] = [
     "examples/resnet-50-imagenet.toml",
     "--cloud",
     "aws",
@@ -41,7 +41,7 @@ fn rules() -> Vec<Rule> {
     ]
 }
 
-fn gpuplan(cloud: &CloudBox, home: &Path, arguments: &[&str]) -> Command {
+pub fn gpuplan(cloud: &CloudBox, home: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
     command
         .args(arguments)
@@ -56,10 +56,8 @@ fn gpuplan(cloud: &CloudBox, home: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-fn run(cloud: &CloudBox, home: &Path, arguments: &[&str]) -> Ran {
-    let output = gpuplan(cloud, home, arguments).output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    Ran { stdout: text(output.stdout), stderr: text(output.stderr), code: output.status.code().unwrap_or(-1) }
+pub fn run(cloud: &CloudBox, home: &Path, arguments: &[&str]) -> Ran {
+    Ran::of(gpuplan(cloud, home, arguments).output().unwrap())
 }
 
 fn wait_for<T>(what: &str, leader: &mut Child, said: &Path, look: impl Fn() -> Option<T>) -> T {
@@ -79,7 +77,7 @@ fn wait_for<T>(what: &str, leader: &mut Child, said: &Path, look: impl Fn() -> O
 }
 
 /// What the trainer writes when nobody disturbs it.
-fn undisturbed(trainer: &Path) -> String {
+pub fn undisturbed(trainer: &Path) -> String {
     let folder = tempfile::tempdir().unwrap();
     let ended = Command::new(trainer).current_dir(folder.path()).stderr(Stdio::null()).status().unwrap();
     assert!(ended.success());
@@ -87,7 +85,7 @@ fn undisturbed(trainer: &Path) -> String {
 }
 
 /// By the tool that machines use as well: a debug build of ours takes a quarter of a minute for a debug build.
-fn sha256(path: &str) -> String {
+pub fn sha256(path: &str) -> String {
     let output = Command::new("sha256sum").arg(path).output().unwrap();
     String::from_utf8(output.stdout).unwrap().split(' ').next().unwrap().to_owned()
 }
@@ -195,7 +193,7 @@ fn a_run_on_aws_survives_a_stock_out_and_an_interruption() {
 }
 
 /// Waits until the cloud is so.
-fn comes<T>(cloud: &CloudBox, what: &str, look: impl Fn() -> Option<T>) -> T {
+pub fn comes<T>(cloud: &CloudBox, what: &str, look: impl Fn() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
         if let Some(found) = look() {

@@ -252,6 +252,10 @@ impl Bed {
     }
 
     fn run(&self, arguments: &[&str]) -> Ran {
+        Ran::of(self.command(arguments).output().unwrap())
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
         let Self { home, machines, bucket } = self;
         let mut command = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
         command
@@ -269,9 +273,7 @@ impl Bed {
         // Nobody asks the metadata service of the machine that the test runs on.
         let nobody = machines.endpoint().trim_start_matches("http://");
         command.env("GCE_METADATA_HOST", nobody).env("GCE_METADATA_IP", nobody);
-        let output = command.output().unwrap();
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        Ran { stdout: text(output.stdout), stderr: text(output.stderr), code: output.status.code().unwrap_or(-1) }
+        command
     }
 
     fn console(&self, machine: &str) -> String {
@@ -374,17 +376,17 @@ fn a_group_of_google_keeps_a_run_alive_that_nobody_leads() {
     assert!(bed.machines.groups().0 == 0 && bed.machines.alive().is_empty(), "{}", stopped.stderr);
 }
 
-/// No order, no boot: the machine of a completed run serves the next one, and then deletes itself or is deleted, by its own end or by whoever leads.
+/// No order, no boot: the machine of a completed run serves the next one, and deletes itself where nobody leads any more.
 #[test]
 fn the_next_launch_takes_a_machine_over_on_google_cloud() {
     let (bed, job) = (Bed::start(), tempfile::tempdir().unwrap());
     std::fs::copy(TRAINER, job.path().join("train.py")).unwrap();
     let program = env!("CARGO_BIN_EXE_gpuplan");
     let agent = format!("{program}#sha256={}", gpuplan::runstore::sha256(std::fs::read(program).unwrap()));
+    let folder = job.path().to_str().unwrap();
+    let sent = ["--live", "-y", "--store", "gs://runs/team", "--agent", &agent, "--workdir", folder];
     let launch = |name: &str, more: &[&str], command: &str| {
-        let sent = ["--store", "gs://runs/team", "--agent", &agent, "--workdir", job.path().to_str().unwrap()];
-        let named = ["--live", "-y", "--run", name];
-        let words = [&["launch"], &QUESTION[..], &named, &sent, more, &["--", "sh", "-c", command]].concat();
+        let words = [&["launch"], &QUESTION[..], &sent, &["--run", name], more, &["--", "sh", "-c", command]].concat();
         let ran = bed.run(&words);
         let consoles = || bed.machines.inserted().iter().map(|machine| bed.console(machine)).collect::<Vec<_>>();
         let expected = (0, format!("{name}: completed\n"));
@@ -408,14 +410,24 @@ fn the_next_launch_takes_a_machine_over_on_google_cloud() {
     assert!(logs.starts_with("looked\ntrain: from step 0 of "), "nothing of the run before is found: {logs}");
     let result = std::fs::read_to_string(bed.machines.folder_of(machine).join("work/result.json")).unwrap();
     assert_eq!(result, undisturbed());
-    // It stays for a third, whose program nobody waits for: what leads dies, and the machine still knows how to delete itself.
-    let said = launch("three", &[], "true");
+    // It stays for a third, whose leader dies: the machine still knows how to delete itself.
+    let third = "echo begun >begun.txt; until test -e go.txt; do sleep 0.05; done";
+    let words = [&["launch"], &QUESTION[..], &sent, &["--run", "three", "--", "sh", "-c", third]].concat();
+    let work = bed.machines.folder_of(machine).join("work");
+    let comes = |what: &str, look: &dyn Fn() -> bool| {
+        let until = Instant::now() + PATIENCE;
+        while !look() {
+            assert!(Instant::now() < until, "{what}: {}", bed.console(machine));
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    let mut leader = bed.command(&words).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    comes("the third run", &|| work.join("begun.txt").exists());
+    leader.kill().unwrap();
+    let said = Ran::of(leader.wait_with_output().unwrap()).stderr;
     assert!(said.contains(&format!("{machine} of two is taken over")), "{said}");
-    let until = Instant::now() + PATIENCE;
-    while !bed.machines.alive().is_empty() {
-        assert!(Instant::now() < until, "{}", bed.console(machine));
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    std::fs::write(work.join("go.txt"), "").unwrap();
+    comes("the end of the machine", &|| bed.machines.alive().is_empty());
     let own = |call: &gpuplan_testbed::fake_gce::Call| {
         call.method == "compute.instances.delete"
             && call.headers.get("authorization").is_some_and(|key| *key == format!("Bearer {TOKEN}"))

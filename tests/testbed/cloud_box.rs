@@ -96,6 +96,13 @@ impl CloudBox {
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
 
+    /// Reads an object; `None`: there is none.
+    pub fn object(&self, path: &str) -> Option<String> {
+        let answer = http(&self.moto.address, "GET", path, "us-east-1", "s3", "");
+        let (head, body) = answer.split_once("\r\n\r\n")?;
+        head.starts_with("HTTP/1.1 200").then(|| body.to_owned())
+    }
+
     /// Asks IAM beside the program, as whoever sets up the account.
     pub fn iam(&self, action: &str, parameters: &str) -> String {
         ask(&self.moto.address, "us-east-1", "iam", action, parameters)

@@ -1,19 +1,15 @@
 //! moto, a fake AWS, as a process of its own on a loopback port. Installed once into the target folder.
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use crate::python::{environment, interpreter, say};
 
 /// The version whose answers the tests were written against; where it cannot be had, any version will do.
 const WANTED: &str = "moto[server]==5.2.5";
 const ANY: &str = "moto[server]";
-/// A cold start compiles a hundred Python modules.
-const STARTS_WITHIN: Duration = Duration::from_mins(3);
 
 pub struct Moto {
     server: Child,
@@ -65,26 +61,30 @@ impl Drop for Moto {
     }
 }
 
+/// It takes a free port itself and says which: one that was free a moment ago may be another test's by then. One request is answered
+/// after the other: moto's lists are not made for a request that reads one while another changes it, and the answer would be a 500.
+const SERVE: &str = "
+import threading
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+from werkzeug.serving import make_server
+moto, one = DomainDispatcherApplication(create_backend_app), threading.Lock()
+def answer(environ, start_response):
+    with one:
+        return moto(environ, start_response)
+server = make_server('127.0.0.1', 0, answer, threaded=True, request_handler=MotoRequestHandler)
+print('%s:%s' % server.server_address[:2], flush=True)
+server.serve_forever()
+";
+
 fn serve(folder: &Path) -> Result<Moto, String> {
-    let free = TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())
-        .map_err(|error| error.to_string())?;
-    let mut command = Command::new(folder.join("venv/bin/moto_server"));
-    command.args(["-H", "127.0.0.1", "-p", &free.port().to_string()]);
+    let mut command = Command::new(interpreter(folder));
+    command.args(["-c", SERVE]);
     // Otherwise it would start any type, whether there is such a thing or not.
     command.env("MOTO_EC2_ENABLE_INSTANCE_TYPE_VALIDATION", "true");
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let server = command.spawn().map_err(|error| error.to_string())?;
-    let mut moto = Moto { server, address: free.to_string(), python: interpreter(folder) };
-    let begun = Instant::now();
-    while TcpStream::connect(free).is_err() {
-        if let Ok(Some(status)) = moto.server.try_wait() {
-            return Err(format!("moto_server ended with {status}"));
-        }
-        if begun.elapsed() > STARTS_WITHIN {
-            return Err(format!("moto_server did not listen within {} s", STARTS_WITHIN.as_secs()));
-        }
-        thread::sleep(Duration::from_millis(100));
-    }
+    let mut moto = Moto { server, address: String::new(), python: interpreter(folder) };
+    let said = BufReader::new(moto.server.stdout.take().expect("it is piped")).lines().next();
+    moto.address = said.and_then(Result::ok).ok_or("it ended before it listened")?;
     Ok(moto)
 }

@@ -1,7 +1,7 @@
-//! `ssh`, `exec`, `cp` and `forward`: the way to a run's machines, by the clouds' own tools and OpenSSH, without an open port.
+//! `ssh`, `exec` and `forward`: the way to a run's machines, by the clouds' own tools and OpenSSH, without an open port.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
 
 use clap::Args;
 
@@ -17,7 +17,7 @@ use gpuplan_runstore::private;
 
 /// The boot script takes the first of these that is there; the job runs as root in it.
 const TO_THE_JOB: &str = "for place in /opt/dlami/nvme /mnt/disks/ssd /var/lib; do \
-     if [ -d \"$place/gpuplan/work\" ]; then cd \"$place/gpuplan/work\" || exit 1; break; fi; done; exec ";
+     if [ -d \"$place/gpuplan/work\" ]; then cd \"$place/gpuplan/work\" || exit 1; break; fi; done; ";
 
 /// Which machine of which run.
 #[derive(Debug, Args)]
@@ -51,16 +51,6 @@ pub struct ExecArguments {
 }
 
 #[derive(Debug, Args)]
-pub struct CopyArguments {
-    #[command(flatten)]
-    pub machine: MachineArguments,
-    /// Copy this file or folder; `:PATH` is on the machine
-    pub from: String,
-    /// To this place; `:PATH` is on the machine
-    pub to: String,
-}
-
-#[derive(Debug, Args)]
 pub struct ForwardArguments {
     #[command(flatten)]
     pub machine: MachineArguments,
@@ -70,13 +60,13 @@ pub struct ForwardArguments {
 }
 
 /// A machine that runs now.
-struct Target {
+pub struct Target {
     cloud: String,
     pool: Pool,
     id: MachineId,
 }
 
-fn find(arguments: &MachineArguments, session: &Session) -> Result<Target, Diagnostic> {
+pub fn find(arguments: &MachineArguments, session: &Session) -> Result<Target, Diagnostic> {
     let kept = find_run(&arguments.run, session)?;
     let newest = kept.machines.iter().rfind(|machine| !machine.is_over && machine.node == arguments.node);
     let machine = newest.ok_or_else(|| {
@@ -111,33 +101,24 @@ pub fn ssh(arguments: &SshArguments, session: &Session) -> Result<Exit, Diagnost
 
 pub fn exec(arguments: &ExecArguments, session: &Session) -> Result<Exit, Diagnostic> {
     let target = find(&arguments.machine, session)?;
-    if let Some(work) = work_here(&target, session)? {
-        let mut command = Command::new(&arguments.command[0]);
-        command.args(&arguments.command[1..]).current_dir(work);
-        return ended(command);
-    }
-    let inner = format!("{TO_THE_JOB}{}", command_line(&arguments.command));
-    let line = command_line(&["sudo", "sh", "-c", &inner].map(str::to_owned));
-    ended(to(&target, &Errand::Run(&line), &arguments.machine, session)?)
+    let script = format!("exec {}", command_line(&arguments.command));
+    ended(in_the_job(&target, &script, &arguments.machine, session)?)
 }
 
-pub fn copy(arguments: &CopyArguments, session: &Session) -> Result<Exit, Diagnostic> {
-    let (from, to_place) = (arguments.from.as_str(), arguments.to.as_str());
-    if from.starts_with(':') == to_place.starts_with(':') {
-        return Err(Diagnostic::usage("one of the two places has to be on the machine, and the other here")
-            .hint(format!("gpuplan cp {} :checkpoints/log.txt .", arguments.machine.run)));
+/// A script of the shell, as root in the folder of the job.
+pub fn in_the_job(
+    target: &Target,
+    script: &str,
+    arguments: &MachineArguments,
+    session: &Session,
+) -> Result<Command, Diagnostic> {
+    if target.cloud == fake::CLOUD {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).current_dir(fake_cloud(session)?.folder_of(&target.id).join("work"));
+        return Ok(command);
     }
-    if [from, to_place].iter().any(|path| path.starts_with('-')) {
-        return Err(Diagnostic::usage("a path that begins with `-` is read as an option").hint("./-NAME"));
-    }
-    let target = find(&arguments.machine, session)?;
-    if let Some(work) = work_here(&target, session)? {
-        let place = |path: &str| path.strip_prefix(':').map_or_else(|| PathBuf::from(path), |below| work.join(below));
-        let mut command = Command::new("cp");
-        command.arg("-rp").arg(place(from)).arg(place(to_place));
-        return ended(command);
-    }
-    ended(to(&target, &Errand::Copy { from, to: to_place }, &arguments.machine, session)?)
+    let line = command_line(&["sudo", "sh", "-c", &format!("{TO_THE_JOB}{script}")].map(str::to_owned));
+    to(target, &Errand::Run(&line), arguments, session)
 }
 
 pub fn forward(arguments: &ForwardArguments, session: &Session) -> Result<Exit, Diagnostic> {
@@ -150,11 +131,6 @@ pub fn forward(arguments: &ForwardArguments, session: &Session) -> Result<Exit, 
     let way = to(&target, &Errand::Forward(&arguments.ports), &arguments.machine, session)?;
     session.printer.note(&format!("gpuplan: {} until Ctrl-C", places.join(", ")));
     ended(way)
-}
-
-/// The job's folder, where the machine is a folder of this computer.
-fn work_here(target: &Target, session: &Session) -> Result<Option<PathBuf>, Diagnostic> {
-    Ok(if target.cloud == fake::CLOUD { Some(fake_cloud(session)?.folder_of(&target.id).join("work")) } else { None })
 }
 
 fn to(
@@ -199,14 +175,19 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> Diagnostic {
 }
 
 fn ended(mut command: Command) -> Result<Exit, Diagnostic> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let ended = command.status().map_err(|error| {
-        Diagnostic::usage(format!("`{program}` cannot be run: {error}"))
-            .hint("it is the cloud's own tool or part of OpenSSH; install it and sign in")
-    })?;
-    if ended.success() {
-        Ok(Exit::Done)
-    } else {
-        Err(Diagnostic::unexpected(format!("`{program}` ended with {ended}")))
-    }
+    let ended = command.status().map_err(|error| cannot_run(&command, &error))?;
+    checked(&command, ended)?;
+    Ok(Exit::Done)
+}
+
+/// # Errors
+/// Where a command did not end well.
+pub fn checked(command: &Command, ended: ExitStatus) -> Result<(), Diagnostic> {
+    let name = command.get_program().display();
+    if ended.success() { Ok(()) } else { Err(Diagnostic::unexpected(format!("`{name}` ended with {ended}"))) }
+}
+
+pub fn cannot_run(command: &Command, error: &std::io::Error) -> Diagnostic {
+    Diagnostic::usage(format!("`{}` cannot be run: {error}", command.get_program().display()))
+        .hint("it is the cloud's own tool or part of OpenSSH; install it and sign in")
 }

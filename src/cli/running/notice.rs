@@ -60,7 +60,7 @@ async fn until_saved(store: &Run, clouds: &Launchers, kept: &RunRecord) -> Resul
         return Ok(None);
     }
     let epoch = store.highest_epoch().await?;
-    let (begun, mut heard_at, mut known) = (Instant::now(), Instant::now(), Vec::new());
+    let (begun, mut heard_at, mut known, mut is_gone) = (Instant::now(), Instant::now(), Vec::new(), false);
     while begun.elapsed() < LONGEST && heard_at.elapsed() < SILENT {
         let mut all = Vec::new();
         for node in 0..kept.spec.nodes {
@@ -69,10 +69,15 @@ async fn until_saved(store: &Run, clouds: &Launchers, kept: &RunRecord) -> Resul
         if all.iter().all(|status| status.as_ref().is_some_and(|status| status.phase == Phase::Ended)) {
             return Ok(all.into_iter().next().flatten());
         }
+        if is_gone {
+            return Ok(None);
+        }
         if all != known {
             (heard_at, known) = (Instant::now(), all);
         } else if are_gone(clouds, &kept.spec.run).await {
-            return Ok(None);
+            // Their last words may have come after the look above, and before they went.
+            is_gone = true;
+            continue;
         }
         tokio::time::sleep(LOOK).await;
     }

@@ -27,11 +27,6 @@ pub enum Errand<'a> {
     Shell,
     /// A line for the shell of the machine.
     Run(&'a str),
-    /// Files or folders; a path on the machine begins with a colon.
-    Copy {
-        from: &'a str,
-        to: &'a str,
-    },
     /// Ports of the machine, each under the same number here.
     Forward(&'a [u16]),
 }
@@ -50,20 +45,15 @@ pub struct SshAccess {
 impl Errand<'_> {
     /// By OpenSSH, with a configuration that knows the machine.
     pub fn by_ssh(&self, config: &Path, alias: &str) -> Command {
-        let mut command = Command::new(if matches!(self, Self::Copy { .. }) { "scp" } else { "ssh" });
+        let mut command = Command::new("ssh");
         command.arg("-F").arg(config);
         match self {
             Self::Shell => command.arg(alias),
             Self::Run(line) => command.args([alias, "--", line]),
-            Self::Copy { from, to } => command.arg("-rp").args([remote(from, alias), remote(to, alias)]),
             Self::Forward(ports) => command.args(forwards(ports)).args(["-N", alias]),
         };
         command
     }
-}
-
-fn remote(path: &str, alias: &str) -> String {
-    path.strip_prefix(':').map_or_else(|| path.to_owned(), |path| format!("{alias}:{path}"))
 }
 
 fn forwards(ports: &[u16]) -> Vec<String> {
@@ -113,12 +103,10 @@ static CLOUDS: [RentalCloud; 2] = [
         go: |pool, id, errand| {
             let (zone, name) = google_place(pool, id);
             let mut session = Command::new("gcloud");
-            session.arg("compute").arg(if matches!(errand, Errand::Copy { .. }) { "scp" } else { "ssh" });
-            session.args(["--zone", zone, "--tunnel-through-iap"]);
+            session.args(["compute", "ssh", "--zone", zone, "--tunnel-through-iap"]);
             match errand {
                 Errand::Shell => session.arg(name),
                 Errand::Run(line) => session.args([name, "--command", line]),
-                Errand::Copy { from, to } => session.args(["--recurse", &remote(from, name), &remote(to, name)]),
                 Errand::Forward(ports) => session.args([name, "--"]).args(forwards(ports)).arg("-N"),
             };
             session
@@ -163,17 +151,14 @@ mod tests {
 
     #[test]
     fn errands_are_words_of_openssh_and_of_gcloud() {
-        let copy = Errand::Copy { from: ":out/a b", to: "." };
         let by_ssh = |errand: Errand| words(&errand.by_ssh(Path::new("/s/config"), "r")).join("|");
         assert_eq!(by_ssh(Errand::Run("nvidia-smi -L")), "ssh|-F|/s/config|r|--|nvidia-smi -L");
-        assert_eq!(by_ssh(copy), "scp|-F|/s/config|-rp|r:out/a b|.");
         assert_eq!(by_ssh(Errand::Forward(&[6006])), "ssh|-F|/s/config|-L|127.0.0.1:6006:127.0.0.1:6006|-N|r");
         let google = rental_cloud(gcp::CLOUD).unwrap();
         let gcloud = |errand: Errand| words(&(google.go)(&pool("us-central1"), "us-central1-a/m", &errand)).join("|");
         let way = "--zone|us-central1-a|--tunnel-through-iap";
         assert_eq!(gcloud(Errand::Shell), format!("gcloud|compute|ssh|{way}|m"));
         assert_eq!(gcloud(Errand::Run("ls")), format!("gcloud|compute|ssh|{way}|m|--command|ls"));
-        assert_eq!(gcloud(copy), format!("gcloud|compute|scp|{way}|--recurse|m:out/a b|."));
         let of_group = (google.go)(&pool("us-central1"), "us-central1-a/m/77", &Errand::Shell);
         assert_eq!(
             words(&of_group).join("|"),

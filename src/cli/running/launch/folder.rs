@@ -26,6 +26,8 @@ pub struct Folder {
     root: PathBuf,
     /// Sorted, below the root.
     files: Vec<PathBuf>,
+    /// With no file in them that is sent: programs write into such folders without making them.
+    empty_folders: Vec<PathBuf>,
     /// That look like secrets, and that git does not track.
     left_out: Vec<PathBuf>,
 }
@@ -33,7 +35,8 @@ pub struct Folder {
 impl Folder {
     /// Lists a folder; nothing is read yet.
     pub fn list(root: &Path) -> Result<Self, Diagnostic> {
-        let mut folder = Self { root: root.to_owned(), files: Vec::new(), left_out: Vec::new() };
+        let mut folder =
+            Self { root: root.to_owned(), files: Vec::new(), empty_folders: Vec::new(), left_out: Vec::new() };
         let is_repository =
             root.canonicalize().is_ok_and(|root| root.ancestors().any(|above| above.join(".git").exists()));
         if is_repository {
@@ -43,6 +46,7 @@ impl Folder {
         }
         folder.files.sort();
         folder.files.dedup();
+        folder.empty_folders.sort();
         if folder.files.is_empty() {
             return Err(Diagnostic::usage(format!("{} has no files to upload", root.display())));
         }
@@ -75,6 +79,13 @@ impl Folder {
                 self.add_untracked(path);
             }
         }
+        // Whole folders that git tracks nothing of, and does not ignore.
+        for name in self.git(below, &["ls-files", "-z", "--others", "--exclude-standard", "--directory"])? {
+            let path = below.join(&name);
+            if name.ends_with('/') && !self.files.iter().any(|file| file.starts_with(&path)) {
+                self.empty_folders.push(path);
+            }
+        }
         Ok(())
     }
 
@@ -94,8 +105,11 @@ impl Folder {
     }
 
     fn add_all(&mut self, below: &Path) -> io::Result<()> {
-        for entry in fs::read_dir(self.root.join(below))? {
-            let entry = entry?;
+        let entries = fs::read_dir(self.root.join(below))?.collect::<io::Result<Vec<_>>>()?;
+        if entries.is_empty() && below != Path::new("") {
+            self.empty_folders.push(below.to_owned());
+        }
+        for entry in entries {
             let path = below.join(entry.file_name());
             if entry.file_type()?.is_dir() { self.add_all(&path)? } else { self.add_untracked(path) }
         }
@@ -164,6 +178,9 @@ impl Folder {
         let unreadable = |error: io::Error| Diagnostic::file(&self.root, &error);
         let mut size = 0;
         let mut archive = archive();
+        for folder in &self.empty_folders {
+            archive.append_dir(folder, self.root.join(folder)).map_err(unreadable)?;
+        }
         for file in &self.files {
             let path = self.root.join(file);
             let about = match path.symlink_metadata() {
@@ -272,6 +289,26 @@ mod tests {
         git(&own, &["submodule", "-q", "deinit", "-f", "third_party/m"]);
         let refused = Folder::list(&own).unwrap_err();
         assert!(refused.message.contains("third_party/m is not checked out"), "{}", refused.message);
+    }
+
+    #[test]
+    fn folders_without_files_are_sent_unless_git_ignores_them() {
+        let root = tempfile::tempdir().unwrap();
+        let plain = root.path().join("plain");
+        write(&plain, &["train.py", "logs/a.log"]);
+        for empty in ["checkpoints", "out/deep", "wandb"] {
+            fs::create_dir_all(plain.join(empty)).unwrap();
+        }
+        assert_eq!(
+            unpacked(&Folder::list(&plain).unwrap()),
+            ["checkpoints", "out/deep", "wandb", "logs/a.log", "train.py"]
+        );
+        git(&plain, &["init", "-q"]);
+        fs::write(plain.join(".gitignore"), "wandb/\n*.log\n").unwrap();
+        let sent = unpacked(&Folder::list(&plain).unwrap());
+        let (folders, files): (Vec<String>, Vec<String>) = sent.into_iter().partition(|name| name.ends_with('/'));
+        assert_eq!(files, [".gitignore", "train.py"]);
+        assert!(folders.contains(&"checkpoints/".to_owned()) && !folders.contains(&"wandb/".to_owned()), "{folders:?}");
     }
 
     #[test]
