@@ -6,11 +6,26 @@ use crate::bill::export::ImportedBill;
 use crate::charge::{Charge, Item, utc_day};
 use gpuplan_units::Usd;
 
-/// Of each account and billing period the delivery that came last: clouds write a period again until its invoice is final.
-/// `bills` are in the order in which they were imported.
-pub fn current(bills: &[ImportedBill]) -> Vec<&ImportedBill> {
-    let newest: BTreeMap<_, &ImportedBill> = bills.iter().map(|bill| (period_of(bill), bill)).collect();
-    newest.into_values().collect()
+/// Of each account and billing period the delivery that came last, and what was added to it: clouds write a period again until its
+/// invoice is final. `bills` are in the order in which they were imported.
+pub fn current<'a>(bills: impl IntoIterator<Item = &'a ImportedBill>) -> Vec<&'a ImportedBill> {
+    let mut counting: BTreeMap<_, Vec<&ImportedBill>> = BTreeMap::new();
+    for bill in bills {
+        let of_period = counting.entry(period_of(bill)).or_default();
+        if !bill.adds {
+            of_period.clear();
+        }
+        of_period.push(bill);
+    }
+    counting.into_values().flatten().collect()
+}
+
+/// The same of one period.
+pub fn counted<'a>(
+    bills: impl IntoIterator<Item = &'a ImportedBill>,
+    period: (&str, &str, &str),
+) -> Vec<&'a ImportedBill> {
+    current(bills.into_iter().filter(|bill| period_of(bill) == period))
 }
 
 /// Source, account and billing period.
@@ -29,6 +44,8 @@ pub struct Delivered {
     pub superseded: Vec<ImportedBill>,
     /// What the new deliveries would take away. Where there is any, nothing is kept.
     pub losses: Vec<Loss>,
+    /// They would add to something else than what counts now: another import was faster. Where there is any, nothing is kept.
+    pub outrun: usize,
 }
 
 /// What a billing period would lose.
@@ -48,18 +65,19 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// `None`: the newer delivery has everything that the kept one has. Credits, refunds and tax may lower what is billed; lines and
-    /// charges do not go away by themselves.
-    pub fn between(kept: &ImportedBill, newer: &ImportedBill) -> Option<Self> {
-        let (had, has) = (sums_of(kept), sums_of(newer));
-        let (kept_usd, usd) = (before_credits(kept), before_credits(newer));
+    /// `kept` is all that counts of the period. `None`: the newer delivery has everything that it has. Credits, refunds and tax may
+    /// lower what is billed; lines and charges do not go away by themselves.
+    pub fn between(kept: &[&ImportedBill], newer: &ImportedBill) -> Option<Self> {
+        let (had, has) = (kept.iter().flat_map(|bill| sums_of(bill)).collect::<BTreeSet<_>>(), sums_of(newer));
+        let (kept_usd, usd) = (kept.iter().map(|bill| before_credits(bill)).sum(), before_credits(newer));
+        let kept_lines = kept.iter().map(|bill| bill.lines).sum();
         let missing = had.difference(&has).count();
-        (missing > 0 || newer.lines < kept.lines || usd < kept_usd).then(|| Self {
-            cloud: kept.cloud.clone(),
-            account: kept.account.clone(),
-            month: kept.month.clone(),
+        (missing > 0 || newer.lines < kept_lines || usd < kept_usd).then(|| Self {
+            cloud: newer.cloud.clone(),
+            account: newer.account.clone(),
+            month: newer.month.clone(),
             missing,
-            kept_lines: kept.lines,
+            kept_lines,
             lines: newer.lines,
             kept_usd,
             usd,

@@ -8,7 +8,8 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
 use crate::arguments::global::OutputFormat;
-use crate::finance::bill_import::{self, ImportArguments};
+use crate::finance::bill_files::ImportArguments;
+use crate::finance::bill_import;
 use crate::finance::budget::{focus, read_portfolio};
 use crate::finance::entries::{differ, enter, sum_up};
 use crate::finance::gather::{from_journal, from_store};
