@@ -28,6 +28,8 @@ pub type Parts = BTreeMap<String, Part>;
 pub struct Part {
     /// The hashes of its lines, added up: the order in which they come says nothing.
     pub content: u64,
+    /// Negative where it takes back what was billed.
+    #[serde(with = "gpuplan_units::money::signed_usd")]
     pub billed_usd: Usd,
 }
 
