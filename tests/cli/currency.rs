@@ -201,3 +201,35 @@ fn each_phase_of_a_workload_says_what_other_clouds_ask_for_it() {
         }
     }
 }
+
+#[test]
+fn two_budgets_in_euros_differ_in_euros_and_at_two_rates_in_dollars() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let budget = |name: &str, text: String| {
+        fs::write(path.join("p.toml"), text.replace("[[rule]]\nmin_chance = \"50 %\"\n", "")).unwrap();
+        let ran = ask(path, &["budget", "p.toml", "--output", "json"]);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        fs::write(path.join(name), ran.stdout).unwrap();
+    };
+    budget("before.json", EUROS.to_owned());
+    // Ten hours more of two machines at a hundred euros.
+    budget("after.json", EUROS.replace("hours = 10\n", "hours = 20\n"));
+    budget("rate.json", EUROS.replace("1.0842", "1.10"));
+    let text = ask(path, &["diff", "before.json", "after.json"]).stdout;
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("€3,000 -> €5,000: +€2,000 (+67 %)") && words.contains(RATE), "{text}");
+    assert!(!text.contains('$'), "{text}");
+    let markdown = ask(path, &["diff", "before.json", "after.json", "--output", "markdown"]).stdout;
+    assert!(markdown.contains("€3,000 -> €5,000") && markdown.contains(RATE) && !markdown.contains('$'), "{markdown}");
+    let json = ask(path, &["diff", "before.json", "after.json", "--output", "json"]).json();
+    assert_eq!((&json["total"]["change_usd"], &json["exchange"]["currency"]), (&"2168.40".into(), &"EUR".into()));
+    let text = ask(path, &["diff", "before.json", "rate.json"]).stdout;
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        words.contains("currency: EUR at 1.0842 US dollars") && words.contains("-> EUR at 1.10 US dollars"),
+        "{text}"
+    );
+    // Two thousand euros of machines are dearer in dollars; the hundred hours in dollars cost what they did.
+    assert!(words.contains("$3,253 -> $3,284: +$31.60"), "{text}");
+}
