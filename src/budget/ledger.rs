@@ -301,6 +301,7 @@ fn from_json<T: DeserializeOwned>(id: &str, text: &str) -> Result<T, LedgerError
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bill::parts::Part;
     use crate::charge::{Item, Resource, Waste, examples};
     use gpuplan_units::Usd;
 
@@ -359,7 +360,7 @@ mod tests {
         let bill = |id: &str, adds| ImportedBill {
             id: id.to_owned(),
             adds,
-            parts: [(id.to_owned(), Default::default())].into(),
+            parts: [(id.to_owned(), Part::default())].into(),
             ..ImportedBill::default()
         };
         let now = Timestamp::UNIX_EPOCH;

@@ -110,6 +110,17 @@ fn euros_on_a_bill_are_euros_in_the_status_at_the_rate_that_was_approved() {
         assert!(text.contains(said), "{said}: {text}");
     }
     assert!(!status.stdout.contains('$'), "{}", status.stdout);
+    // What was spent is in the currency of the portfolio that is named, to the cent of the bill, and as FOCUS billed in it.
+    let by_phase = ask(path, &["costs", "--by", "phase", "--portfolio", "p.toml"]).stdout;
+    let words = by_phase.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("tune 0 €400.00") && words.contains(RATE) && !by_phase.contains('$'), "{by_phase}");
+    let json = ask(path, &["costs", "--portfolio", "p.toml", "--output", "json"]).json();
+    assert_eq!((&json["total"]["billed_usd"], &json["exchange"]["currency"]), (&"433.68".into(), &"EUR".into()));
+    assert!(ask(path, &["costs"]).stdout.contains("$433.68"));
+    let focus = ask(path, &["costs", "--portfolio", "p.toml", "--focus", "1.2"]).stdout;
+    let sum: i128 = cells(&focus, "BilledCost").into_iter().map(|cost| nanos(&Value::from(cost))).sum();
+    assert_eq!(sum, 400_000_000_000);
+    assert!(cells(&focus, "BillingCurrency").iter().all(|currency| currency == "EUR"), "{focus}");
     let csv = ask(path, &["budget", "p.toml", "--actual", "--output", "csv"]).stdout;
     assert_eq!(cells(&csv, "spent_in_currency")[0], "400.00");
     let document = ask(path, &["budget", "p.toml", "--actual", "--output", "json"]).stdout;
