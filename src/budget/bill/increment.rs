@@ -62,13 +62,13 @@ impl Increment {
         if conflicts.is_empty() { Ok(found) } else { Err(conflicts) }
     }
 
-    /// Says of bills that were read without the known parts which parts they have.
-    pub fn mark(&self, bills: &mut [ImportedBill]) {
+    /// Says of bills that were read without the known parts which parts they have, and leaves them to the bills.
+    pub fn mark(&mut self, bills: &mut [ImportedBill]) {
         for bill in bills {
             let (source, account, month) = period_of(bill);
             let period = (source.to_owned(), account.to_owned(), month.to_owned());
             bill.adds = self.adds.contains(&period);
-            bill.parts = self.new.get(&period).cloned().unwrap_or_default();
+            bill.parts = self.new.get_mut(&period).map(std::mem::take).unwrap_or_default();
         }
     }
 }
@@ -113,7 +113,7 @@ mod tests {
         Increment::new(survey, &ledger.bills().unwrap(), replace)
     }
 
-    fn rest(text: &str, increment: &Increment) -> Vec<ImportedBill> {
+    fn rest(text: &str, increment: &mut Increment) -> Vec<ImportedBill> {
         // As `costs import` names them: what is left of a file is not the file.
         let mut bills = bills(&format!("{text}incremental"), &sums(text, Pass::Rest(increment.known.clone())));
         increment.mark(&mut bills);
@@ -122,8 +122,8 @@ mod tests {
 
     /// What was added, and how many parts were left out.
     fn add(ledger: &mut Ledger, text: &str) -> Result<(usize, usize), Vec<Conflict>> {
-        let increment = plan(ledger, text, false)?;
-        let delivered = ledger.deliver(&rest(text, &increment), false, Timestamp::UNIX_EPOCH).unwrap();
+        let mut increment = plan(ledger, text, false)?;
+        let delivered = ledger.deliver(&rest(text, &mut increment), false, Timestamp::UNIX_EPOCH).unwrap();
         assert_eq!((&delivered.losses, delivered.outrun), (&Vec::new(), 0));
         Ok((delivered.new, increment.known.values().map(BTreeSet::len).sum()))
     }
@@ -178,8 +178,8 @@ mod tests {
         assert_eq!((whole(&mut ledger, &all).new, total(&ledger)), (1, usd("36")));
         // Of what was imported as a whole no parts are known, until it is imported with them.
         assert_eq!(add(&mut ledger, &newer), Err(vec![Conflict::Whole { period }]));
-        let anew = plan(&ledger, &all, true).unwrap();
-        assert_eq!(ledger.deliver(&rest(&all, &anew), true, Timestamp::UNIX_EPOCH).unwrap().new, 1);
+        let mut anew = plan(&ledger, &all, true).unwrap();
+        assert_eq!(ledger.deliver(&rest(&all, &mut anew), true, Timestamp::UNIX_EPOCH).unwrap().new, 1);
         assert_eq!(add(&mut ledger, &[CUR, &cur("z", 4, "4", "r")].concat()), Ok((1, 0)));
         assert_eq!(total(&ledger), usd("40"));
     }
@@ -189,9 +189,9 @@ mod tests {
         let (_folder, mut ledger) = ledger();
         add(&mut ledger, &[CUR, &cur("a", 1, "10", "r")].concat()).unwrap();
         let text = [CUR, &cur("b", 2, "20", "r")].concat();
-        let slow = plan(&ledger, &text, false).unwrap();
+        let mut slow = plan(&ledger, &text, false).unwrap();
         add(&mut ledger, &text).unwrap();
-        let delivered = ledger.deliver(&rest(&text, &slow), false, Timestamp::UNIX_EPOCH).unwrap();
+        let delivered = ledger.deliver(&rest(&text, &mut slow), false, Timestamp::UNIX_EPOCH).unwrap();
         assert_eq!((delivered.new, delivered.outrun, total(&ledger)), (0, 1, usd("30")));
     }
 

@@ -29,7 +29,7 @@ pub fn run(arguments: &ImportArguments, session: &Session) -> Result<Exit, Diagn
     let hardware = session.catalogs()?.hardware;
     let mut ledger = open_ledger(session)?;
     let read = with_progress(&session.printer, || "reading the bill".to_owned(), || read_bill(arguments, &ledger))?;
-    let Read { sums, hash, formats, increment } = read;
+    let Read { sums, hash, formats, mut increment } = read;
     // What was charged is known as well as can be before the two are compared.
     let gathered = from_journal(session)?;
     for note in &gathered.notes {
@@ -41,12 +41,13 @@ pub fn run(arguments: &ImportArguments, session: &Session) -> Result<Exit, Diagn
     let names: Vec<String> = arguments.files.iter().map(|path| name(path)).collect();
     let source = format!("{} {}{}", formats.join("+"), names.join(" "), stated_rates(arguments).unwrap_or_default());
     let mut bills = sums.bills(&hash, &source, &known);
-    if let Some(increment) = &increment {
+    if let Some(increment) = &mut increment {
+        left_out(increment, session);
         increment.mark(&mut bills);
     }
     let is_new = keep(&bills, arguments.replace, &mut ledger, session)?;
     if let Some(increment) = &increment {
-        left_out(increment, session);
+        bills.clear();
         bills = counting(increment, &ledger)?;
     }
     if sums.without_period > 0 {

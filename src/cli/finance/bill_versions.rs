@@ -77,13 +77,13 @@ mod tests {
 
     #[test]
     fn folders_below_one_period_are_versions_of_its_report() {
-        let versions = |one: &str, other: &str| super::versions(Path::new(one), Path::new(other)).is_some();
-        assert!(versions("cur/20261001-20261101/1a2b/cur-1.csv.gz", "cur/20261001-20261101/3c4d/cur-1.csv.gz"));
-        assert!(versions("data/BILLING_PERIOD=2026-10/a/x.parquet", "data/BILLING_PERIOD=2026-10/b/x.parquet"));
+        let are = |one: &str, other: &str| versions(Path::new(one), Path::new(other)).is_some();
+        assert!(are("cur/20261001-20261101/1a2b/cur-1.csv.gz", "cur/20261001-20261101/3c4d/cur-1.csv.gz"));
+        assert!(are("data/BILLING_PERIOD=2026-10/a/x.parquet", "data/BILLING_PERIOD=2026-10/b/x.parquet"));
         // Parts of one version, of two periods, and days of Oracle, whose reports have what is new.
-        assert!(!versions("cur/20261001-20261101/1a2b/cur-1.csv.gz", "cur/20261001-20261101/1a2b/cur-2.csv.gz"));
-        assert!(!versions("cur/20261001-20261101/1a2b/cur-1.csv.gz", "cur/20261101-20261201/1a2b/cur-1.csv.gz"));
-        assert!(!versions("FOCUS Reports/2026/10/01/1.csv.gz", "FOCUS Reports/2026/10/02/1.csv.gz"));
-        assert!(!versions("a.csv", "b.csv"));
+        assert!(!are("cur/20261001-20261101/1a2b/cur-1.csv.gz", "cur/20261001-20261101/1a2b/cur-2.csv.gz"));
+        assert!(!are("cur/20261001-20261101/1a2b/cur-1.csv.gz", "cur/20261101-20261201/1a2b/cur-1.csv.gz"));
+        assert!(!are("FOCUS Reports/2026/10/01/1.csv.gz", "FOCUS Reports/2026/10/02/1.csv.gz"));
+        assert!(!are("a.csv", "b.csv"));
     }
 }
