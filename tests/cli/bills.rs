@@ -448,3 +448,44 @@ fn a_file_named_twice_and_two_versions_of_a_report_are_refused() {
     assert!(ran.stderr.contains("gpuplan costs import") && ran.stderr.contains("newer one alone"), "{}", ran.stderr);
     assert_eq!(ask(home.path(), &["costs", "--output", "json"]).json()["rows"].as_array().unwrap().len(), 0);
 }
+
+/// Examples of the FOCUS specification, "Correction Handling": in an open period a provider overwrites what it delivered, or appends to it.
+#[test]
+fn a_correction_by_itself_does_not_take_the_place_of_a_period_of_no_run() {
+    let home = tempfile::tempdir().unwrap();
+    let write = |name: &str, costs: &[(&str, &str)]| {
+        let mut text = "BillingPeriodStart,BillingPeriodEnd,ChargePeriodStart,ChargePeriodEnd,ChargeCategory,ChargeClass,BilledCost,EffectiveCost,\
+            BillingCurrency,ServiceProviderName,BillingAccountId,ResourceId\n"
+            .to_owned();
+        for (resource, cost) in costs {
+            text += &format!(
+                "2025-07-01T00:00:00Z,2025-08-01T00:00:00Z,2025-07-01T00:00:00Z,2025-07-01T01:00:00Z,Usage,,{cost},{cost},USD,Acme,acct-1,{resource}\n"
+            );
+        }
+        let path = home.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let original = write("original.csv", &[("R-111", "1500")]);
+    let appended = write("ledger.csv", &[("R-111", "-300"), ("R-222", "300")]);
+    let overwritten = write("replacement.csv", &[("R-111", "1200"), ("R-222", "300")]);
+    let month = |usd: &str| assert_eq!(billed(home.path(), &["--all", "--by", "month"]), expected(&[("2025-07", usd)]));
+    assert_eq!(ask(home.path(), &["costs", "import", &original]).code, 0);
+    let ran = ask(home.path(), &["costs", "import", &appended]);
+    assert!(
+        ran.code == 2 && ran.stderr.contains("would shrink from $1,500 to $0.00; nothing was kept"),
+        "{}",
+        ran.stderr
+    );
+    month("1500.00");
+    // Nothing tells records of this provider apart, so what adds to an hour that counts is named with it, in one command.
+    let ran = ask(home.path(), &["costs", "import", "--incremental", "--replace", &original]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let ran = ask(home.path(), &["costs", "import", "--incremental", &appended]);
+    assert!(ran.code == 2 && ran.stderr.contains("has other lines in 2025-07-01T00"), "{}", ran.stderr);
+    assert_eq!(ask(home.path(), &["costs", "import", &original, &appended]).code, 0);
+    month("1500.00");
+    assert_eq!(ask(home.path(), &["costs", "import", &overwritten]).code, 0);
+    month("1500.00");
+    assert_eq!(billed(home.path(), &["--all", "--by", "cloud"]), expected(&[("acme", "1500.00")]));
+}

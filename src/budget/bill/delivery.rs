@@ -57,11 +57,15 @@ pub struct Loss {
     pub month: String,
     /// Sums of a run, day and item that the newer delivery has no line for.
     pub missing: usize,
+    /// Lines of runs.
     pub kept_lines: u64,
     pub lines: u64,
-    /// Billed before credits.
+    /// Billed for runs before credits.
     pub kept_usd: Usd,
     pub usd: Usd,
+    /// With what is of no run, of which no lines are kept: a part of a bill shows by its sum alone.
+    pub kept_all_usd: Usd,
+    pub all_usd: Usd,
 }
 
 impl Loss {
@@ -69,10 +73,15 @@ impl Loss {
     /// lower what is billed; lines and charges do not go away by themselves.
     pub fn between(kept: &[&ImportedBill], newer: &ImportedBill) -> Option<Self> {
         let (had, has) = (kept.iter().flat_map(|bill| sums_of(bill)).collect::<BTreeSet<_>>(), sums_of(newer));
-        let (kept_usd, usd) = (kept.iter().map(|bill| before_credits(bill)).sum(), before_credits(newer));
+        let (kept_usd, usd) = (kept.iter().map(|bill| of_runs(bill)).sum(), of_runs(newer));
+        let (kept_all_usd, all_usd) = (kept.iter().map(|bill| of_all(bill)).sum(), of_all(newer));
         let kept_lines = kept.iter().map(|bill| bill.lines).sum();
         let missing = had.difference(&has).count();
-        (missing > 0 || newer.lines < kept_lines || usd < kept_usd).then(|| Self {
+        // Lines that bear the tag of a run now, and did not before, are rounded in other sums.
+        let sums = |bill: &ImportedBill| bill.charges.len() + bill.others.len();
+        let rounded = sums(newer) + kept.iter().map(|bill| sums(bill)).sum::<usize>();
+        let shrinks = kept_all_usd - all_usd > Usd::from_nanos(rounded as i128);
+        (missing > 0 || newer.lines < kept_lines || usd < kept_usd || shrinks).then(|| Self {
             cloud: newer.cloud.clone(),
             account: newer.account.clone(),
             month: newer.month.clone(),
@@ -81,6 +90,8 @@ impl Loss {
             lines: newer.lines,
             kept_usd,
             usd,
+            kept_all_usd,
+            all_usd,
         })
     }
 }
@@ -91,9 +102,16 @@ fn sums_of(bill: &ImportedBill) -> BTreeSet<(&str, (String, Item))> {
     bill.charges.iter().map(|charge| (charge.allocation.run.as_deref().unwrap_or_default(), key(charge))).collect()
 }
 
-fn before_credits(bill: &ImportedBill) -> Usd {
-    let costs = bill.charges.iter().filter(|charge| !matches!(charge.item, Item::Credit | Item::Tax));
-    costs.map(Charge::on_bill).sum()
+fn of_runs(bill: &ImportedBill) -> Usd {
+    bill.charges.iter().map(before_credits).sum()
+}
+
+fn of_all(bill: &ImportedBill) -> Usd {
+    bill.charges.iter().chain(&bill.others).map(before_credits).sum()
+}
+
+fn before_credits(charge: &Charge) -> Usd {
+    if matches!(charge.item, Item::Credit | Item::Tax) { Usd::ZERO } else { charge.on_bill() }
 }
 
 #[cfg(test)]
@@ -191,6 +209,25 @@ mod tests {
             ledger.deliver(&whole, true, Timestamp::UNIX_EPOCH).unwrap();
             assert_eq!((total(&ledger), ledger.bills().unwrap().len()), (usd("14"), 3));
         }
+    }
+
+    /// Of the FOCUS specification: what corrects a line of an open period, delivered by itself, is not the period.
+    #[test]
+    fn what_is_of_no_run_does_not_shrink_without_a_word_and_may_get_the_tag_of_one() {
+        let untagged = |cost: &str| google_row("202610", "2026-10-01", cost).replace("gpuplan_run", "team");
+        let (_folder, mut ledger) = ledger();
+        let kept = bills(&[GOOGLE, &untagged("1500"), &untagged("0.0000000004")].concat());
+        assert_eq!(ledger.deliver(&kept, false, Timestamp::UNIX_EPOCH).unwrap().new, 1);
+        let part = bills(&[GOOGLE, &untagged("-300"), &untagged("300")].concat());
+        let refused = ledger.deliver(&part, false, Timestamp::UNIX_EPOCH).unwrap();
+        assert_eq!(
+            (refused.new, refused.losses[0].kept_all_usd, refused.losses[0].all_usd),
+            (0, usd("1500"), usd("0"))
+        );
+        assert_eq!((refused.losses[0].kept_usd, refused.losses[0].kept_lines), (Usd::ZERO, 0));
+        // The same lines with the tag of a run: nothing is gone, but what is rounded in other sums.
+        let tagged = bills(&[GOOGLE, &google_row("202610", "2026-10-01", "1500"), &untagged("0.0000000004")].concat());
+        assert_eq!(ledger.deliver(&tagged, false, Timestamp::UNIX_EPOCH).unwrap().new, 1);
     }
 
     proptest! {

@@ -153,13 +153,15 @@ fn keep(bills: &[ImportedBill], replace: bool, ledger: &mut Ledger, session: &Se
 /// What would go, period by period.
 fn shrinks(losses: &[Loss]) -> Diagnostic {
     let words = losses.iter().map(|loss| {
-        let Loss { cloud, month, missing, kept_lines, lines, kept_usd, usd: billed, .. } = loss;
-        let days = if *missing > 0 { format!("; {missing} sums of a run and day would be gone") } else { String::new() };
-        format!(
-            "the bill of {cloud} {month} would shrink from {} to {} and from {kept_lines} to {lines} lines of runs{days}",
-            usd(*kept_usd),
-            usd(*billed)
-        )
+        let Loss { cloud, month, missing, kept_lines, lines, kept_usd, usd: billed, kept_all_usd, all_usd, .. } = loss;
+        let days =
+            if *missing > 0 { format!("; {missing} sums of a run and day would be gone") } else { String::new() };
+        let all = format!("the bill of {cloud} {month} would shrink from {} to {}", usd(*kept_all_usd), usd(*all_usd));
+        if *kept_lines == 0 {
+            return all;
+        }
+        let (kept, billed) = (usd(*kept_usd), usd(*billed));
+        format!("{all}, for runs from {kept} to {billed} and from {kept_lines} to {lines} lines{days}")
     });
     let words: Vec<String> = words.collect();
     Diagnostic::usage(format!("{}; nothing was kept", words.join("\n  "))).hint(

@@ -58,7 +58,7 @@ pub fn differs(conflicts: &[Conflict]) -> Diagnostic {
     let diagnostic = Diagnostic::usage(format!("{}; nothing was kept", words.join("\n  ")));
     if conflicts.iter().any(|conflict| matches!(conflict, Conflict::Differs { .. })) {
         diagnostic
-            .hint("a cloud that writes its period again is imported without --incremental, with all files of the newest export")
+            .hint("import the period as a whole, without --incremental: all files of the newest export, or all that were appended, in one command")
             .hint("to begin the period anew with these files: gpuplan costs import --incremental --replace FILE")
     } else {
         diagnostic.hint(
