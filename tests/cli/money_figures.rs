@@ -262,19 +262,19 @@ fn a_bill_of_a_gigabyte_is_imported_in_bounded_memory() {
     write_csv(&csv, bytes);
     write_parquet(&parquet, bytes);
     let mut peaks = Vec::new();
-    // What adds to a bill is read twice, and has no aim of its own.
+    // What adds to a bill is read twice, and no speed of it is asked for.
     let incremental: &[&str] = &["--incremental"];
     let cases = [
-        ("CSV", &csv, 200, [].as_slice()),
-        ("Parquet", &parquet, 80, &[]),
-        ("CSV with --incremental", &csv, 100, incremental),
-        ("Parquet with --incremental", &parquet, 40, incremental),
+        ("CSV (aim 200)", &csv, [].as_slice()),
+        ("Parquet (aim 80)", &parquet, &[]),
+        ("CSV with --incremental", &csv, incremental),
+        ("Parquet with --incremental", &parquet, incremental),
     ];
-    for (name, path, aim, more) in cases {
+    for (name, path, more) in cases {
         let (took, mib, answer) = import(path, more);
         let (lines, bytes) = (answer["lines"].as_u64().unwrap(), fs::metadata(path).unwrap().len());
         println!(
-            "import of {name}: {} MB and {lines} lines in {took:?}, {:.0} MB/s (aim {aim}), peak {mib} MiB (limit {MOST_MIB})",
+            "import of {name}: {} MB and {lines} lines in {took:?}, {:.0} MB/s, peak {mib} MiB (limit {MOST_MIB})",
             bytes / 1_000_000,
             bytes as f64 / 1e6 / took.as_secs_f64()
         );
