@@ -8,7 +8,9 @@ pub mod delivery;
 pub mod dimensions;
 mod export;
 mod google;
+pub mod increment;
 mod item;
+pub mod parts;
 pub mod sums;
 mod table;
 

@@ -11,13 +11,16 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::bill::ImportedBill;
-use crate::bill::delivery::{Delivered, Loss, period_of};
+use crate::bill::delivery::{Delivered, Loss, counted, period_of};
 use crate::charge::Charge;
 use crate::spending::spent::RunKnown;
 use gpuplan_runstore::private;
 
-/// Version of the tables below. A ledger of another version is never touched.
-const VERSION: i64 = 1;
+/// Version of a ledger in which each delivery is that of a whole billing period. Its tables are those of the newest.
+const OF_WHOLE_DELIVERIES: i64 = 1;
+/// The newest version, in which deliveries may add to others: a program that does not know of them would take the last one for the
+/// whole period. A ledger of a newer version is never touched.
+const VERSION: i64 = 2;
 /// "gpLe": tells a ledger from any other SQLite file (https://www.sqlite.org/pragma.html#pragma_application_id).
 const APPLICATION: i64 = 0x6770_4c65;
 /// How long another process may hold the file.
@@ -104,7 +107,7 @@ impl Ledger {
         let (version, application, tables) =
             (pragma(&database, "user_version")?, pragma(&database, "application_id")?, tables(&database)?);
         match (version, application) {
-            (VERSION, APPLICATION) => {}
+            (OF_WHOLE_DELIVERIES | VERSION, APPLICATION) => {}
             (newer, APPLICATION) if newer > VERSION => return Err(LedgerError::Newer(newer)),
             (0, 0) if tables == 0 => begin(&mut database)?,
             _ => {
@@ -157,25 +160,31 @@ impl Ledger {
         Ok(())
     }
 
-    /// Bills of a cloud, all or none. A delivery takes the place of the one that counts for its account and billing period. One that
-    /// would take lines or charges away is given back, and so is one that a newer delivery has replaced: only `replace` lets it count.
+    /// Bills of a cloud, all or none. A delivery takes the place of what counts for its account and billing period, or adds to it. One
+    /// that would take lines or charges away is given back, and so is one that a newer delivery has replaced: only `replace` lets it count.
     pub fn deliver(&mut self, bills: &[ImportedBill], replace: bool, now: Timestamp) -> Result<Delivered, LedgerError> {
         let writing = self.database.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let kept: Vec<(String, ImportedBill)> = all(&writing, "SELECT id, content FROM bills ORDER BY number")?;
         let mut delivered = Delivered::default();
         for bill in bills {
-            let current = kept.iter().rev().find(|(_, kept)| period_of(kept) == period_of(bill));
-            if current.is_some_and(|(_, kept)| kept.id == bill.id) {
+            let current = counted(kept.iter().map(|(_, kept)| kept), period_of(bill));
+            let times = kept.iter().filter(|(_, kept)| kept.id == bill.id).count();
+            if bill.adds {
+                let counts = |part| current.iter().any(|kept| kept.parts.contains_key(part));
+                if current.is_empty() || bill.parts.keys().any(counts) {
+                    delivered.outrun += 1;
+                    continue;
+                }
+                writing.pragma_update(None, "user_version", VERSION)?;
+            } else if matches!(current[..], [only] if only.id == bill.id) {
                 delivered.known += 1;
                 continue;
-            }
-            let times = kept.iter().filter(|(_, kept)| kept.id == bill.id).count();
-            if times > 0 && !replace {
+            } else if times > 0 && !replace {
                 delivered.superseded.push(bill.clone());
                 continue;
-            }
-            let loss = current.filter(|_| !replace).and_then(|(_, kept)| Loss::between(kept, bill));
-            if let Some(loss) = loss {
+            } else if let Some(loss) =
+                (!replace && !current.is_empty()).then(|| Loss::between(&current, bill)).flatten()
+            {
                 delivered.losses.push(loss);
                 continue;
             }
@@ -187,7 +196,7 @@ impl Ledger {
             )?;
             delivered.new += 1;
         }
-        if !delivered.losses.is_empty() {
+        if !delivered.losses.is_empty() || delivered.outrun > 0 {
             return Ok(Delivered { new: 0, ..delivered });
         }
         writing.commit()?;
@@ -258,7 +267,7 @@ fn begin(database: &mut Connection) -> Result<(), LedgerError> {
     if tables(&making)? == 0 {
         making.execute_batch(TABLES)?;
         making.pragma_update(None, "application_id", APPLICATION)?;
-        making.pragma_update(None, "user_version", VERSION)?;
+        making.pragma_update(None, "user_version", OF_WHOLE_DELIVERIES)?;
     }
     making.commit()?;
     Ok(())
@@ -292,6 +301,7 @@ fn from_json<T: DeserializeOwned>(id: &str, text: &str) -> Result<T, LedgerError
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bill::parts::Part;
     use crate::charge::{Item, Resource, Waste, examples};
     use gpuplan_units::Usd;
 
@@ -341,6 +351,25 @@ mod tests {
         assert_eq!(ledger.deliver(&[bill], false, Timestamp::UNIX_EPOCH).unwrap().new, 1);
         let said = ledger.bills().unwrap_err().to_string();
         assert_eq!(said, "the ledger: the row `bill/1` cannot be read: its line `bill/1/a` has no amount");
+    }
+
+    /// A program that does not know of deliveries that add would take the last one for the whole month.
+    #[test]
+    fn a_ledger_with_a_delivery_that_adds_is_of_the_newer_version_and_any_other_is_not() {
+        let (_folder, mut ledger) = ledger();
+        let bill = |id: &str, adds| ImportedBill {
+            id: id.to_owned(),
+            adds,
+            parts: [(id.to_owned(), Part::default())].into(),
+            ..ImportedBill::default()
+        };
+        let now = Timestamp::UNIX_EPOCH;
+        assert_eq!(ledger.deliver(&[bill("a", true)], false, now).unwrap().outrun, 1, "there is nothing to add to");
+        assert_eq!(ledger.deliver(&[bill("a", false)], false, now).unwrap().new, 1);
+        assert_eq!(pragma(&ledger.database, "user_version").unwrap(), OF_WHOLE_DELIVERIES);
+        assert_eq!(ledger.deliver(&[bill("b", true)], false, now).unwrap().new, 1);
+        assert_eq!(pragma(&ledger.database, "user_version").unwrap(), VERSION);
+        assert_eq!(counted(&ledger.bills().unwrap(), ("", "", "")).len(), 2);
     }
 
     #[test]

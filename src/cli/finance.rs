@@ -2,7 +2,10 @@
 
 pub mod actual;
 pub mod alert;
+pub mod bill_files;
 pub mod bill_import;
+pub mod bill_increment;
+pub mod bill_versions;
 pub mod budget;
 pub mod costs;
 pub mod diff;

@@ -354,3 +354,138 @@ fn a_broken_rule_is_told_to_a_webhook_and_by_mail() {
         assert!(ran.code == 2 && ran.stderr.contains("--notify https://HOST/PATH"), "{wrong}: {}", ran.stderr);
     }
 }
+
+/// As Oracle writes them every six hours: what is new, late lines of earlier hours, and corrections as rows of their own
+/// (docs.oracle.com, "Cost Reports"). `(reference, hour, cost, run)`.
+fn oracle(home: &Path, name: &str, lines: &[(&str, u8, &str, &str)]) -> String {
+    let mut text = "BilledCost,BillingAccountId,BillingCurrency,BillingPeriodStart,ChargeCategory,ChargePeriodEnd,ChargePeriodStart,EffectiveCost,\
+        ListCost,Provider,Region,ServiceCategory,ServiceName,Tags,UsageQuantity,UsageUnit,oci_ReferenceNumber\n"
+        .to_owned();
+    for (reference, hour, cost, run) in lines {
+        let tags = format!("\"{{\"\"gpuplan:run\"\": \"\"{run}\"\"}}\"");
+        text += &format!(
+            "{cost},S1,USD,2026-11-01T00:00Z,Usage,2026-11-03T{:02}:00Z,2026-11-03T{hour:02}:00Z,{cost},{cost},Oracle,us-chicago-1,Compute,\
+             COMPUTE,{tags},1,HOURS,{reference}\n",
+            hour + 1
+        );
+    }
+    let path = home.join(name);
+    fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn reports_of_six_hours_add_up_and_nothing_counts_twice() {
+    let home = tempfile::tempdir().unwrap();
+    let first = oracle(home.path(), "1.csv", &[("A", 1, "10.00", "tune"), ("B", 2, "10.00", "tune")]);
+    let second =
+        oracle(home.path(), "2.csv", &[("C", 7, "10.00", "tune"), ("D", 2, "-4.00", "tune"), ("E", 7, "3.00", "eval")]);
+    let add = |files: &[&str], more: &[&str]| {
+        ask(home.path(), &[&["costs", "import", "--incremental"], files, more].concat())
+    };
+    assert_eq!(add(&[&first], &[]).code, 0);
+    // A run is compared with the whole of its bill, and not with what was added to it.
+    let ran = add(&[&second], &["--output", "json"]);
+    assert_eq!(ran.json()["total"]["billed_usd"], "29.00");
+    let all = expected(&[("eval", "3.00"), ("tune", "26.00")]);
+    assert_eq!(billed(home.path(), &[]), all);
+    // Again, and one that has a line of each and a new one.
+    let ran = add(&[&first, &second], &[]);
+    assert!(ran.stderr.contains("5 of 5 parts of these files ($29.00) count already"), "{}", ran.stderr);
+    assert!(ran.stdout.contains("in the ledger already"), "{}", ran.stdout);
+    let third =
+        oracle(home.path(), "3.csv", &[("B", 2, "10.00", "tune"), ("E", 7, "3.00", "eval"), ("F", 8, "1.50", "eval")]);
+    let ran = add(&[&third], &[]);
+    assert!(ran.stderr.contains("2 of 3 parts of these files ($13.00) count already"), "{}", ran.stderr);
+    assert_eq!(billed(home.path(), &[]), expected(&[("eval", "4.50"), ("tune", "26.00")]));
+    // A line that has another amount now is neither added nor left out.
+    let other = oracle(home.path(), "4.csv", &[("A", 1, "11.00", "tune"), ("G", 9, "5.00", "tune")]);
+    let ran = add(&[&other], &[]);
+    assert!(ran.code == 2 && ran.stderr.contains("oci 2026-11 has other lines in A"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("$10.00 counted and $11.00 here; nothing was kept"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("without --incremental") && ran.stderr.contains("--incremental --replace"),
+        "{}",
+        ran.stderr
+    );
+    // A part of the month as the whole of it would lose the rest, and the answer says what to do.
+    let ran = ask(home.path(), &["costs", "import", &third]);
+    assert!(
+        ran.code == 2 && ran.stderr.contains("would shrink") && ran.stderr.contains("--incremental"),
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(billed(home.path(), &[]), expected(&[("eval", "4.50"), ("tune", "26.00")]));
+    // All at once are the month too, and from then on nothing is known of its parts.
+    assert_eq!(ask(home.path(), &["costs", "import", &first, &second, &third, "--replace"]).code, 0);
+    let ran = add(&[&other], &[]);
+    assert!(ran.code == 2 && ran.stderr.contains("imported as a whole"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("--incremental --replace"), "{}", ran.stderr);
+    assert_eq!(add(&[&first, &second], &["--replace"]).code, 0);
+    assert_eq!(billed(home.path(), &[]), all);
+}
+
+#[test]
+fn a_file_named_twice_and_two_versions_of_a_report_are_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let first = oracle(home.path(), "1.csv", &[("A", 1, "10.00", "tune")]);
+    let copy = home.path().join("copy.csv");
+    fs::copy(&first, &copy).unwrap();
+    for twice in [[first.as_str(), &first], [&first, copy.to_str().unwrap()]] {
+        let ran = ask(home.path(), &[&["costs", "import"][..], &twice].concat());
+        assert!(ran.code == 2 && ran.stderr.contains("are the same: its lines would count twice"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("name each file once"), "{}", ran.stderr);
+    }
+    let period = home.path().join("data/BILLING_PERIOD=2026-11");
+    let versions = ["2026-11-03T00:00:00Z-1a", "2026-11-04T00:00:00Z-2b"].map(|version| period.join(version));
+    let files = versions.each_ref().map(|folder| {
+        fs::create_dir_all(folder).unwrap();
+        let hour = if folder.ends_with("2026-11-03T00:00:00Z-1a") { 1 } else { 2 };
+        oracle(folder, "bill.csv", &[("A", hour, "10.00", "tune")])
+    });
+    let ran = ask(home.path(), &["costs", "import", &files[0], &files[1]]);
+    assert!(ran.code == 2 && ran.stderr.contains("two versions of the report of one billing period"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("gpuplan costs import") && ran.stderr.contains("newer one alone"), "{}", ran.stderr);
+    assert_eq!(ask(home.path(), &["costs", "--output", "json"]).json()["rows"].as_array().unwrap().len(), 0);
+}
+
+/// Examples of the FOCUS specification, "Correction Handling": in an open period a provider overwrites what it delivered, or appends to it.
+#[test]
+fn a_correction_by_itself_does_not_take_the_place_of_a_period_of_no_run() {
+    let home = tempfile::tempdir().unwrap();
+    let write = |name: &str, costs: &[(&str, &str)]| {
+        let mut text = "BillingPeriodStart,BillingPeriodEnd,ChargePeriodStart,ChargePeriodEnd,ChargeCategory,ChargeClass,BilledCost,EffectiveCost,\
+            BillingCurrency,ServiceProviderName,BillingAccountId,ResourceId\n"
+            .to_owned();
+        for (resource, cost) in costs {
+            text += &format!(
+                "2025-07-01T00:00:00Z,2025-08-01T00:00:00Z,2025-07-01T00:00:00Z,2025-07-01T01:00:00Z,Usage,,{cost},{cost},USD,Acme,acct-1,{resource}\n"
+            );
+        }
+        let path = home.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let original = write("original.csv", &[("R-111", "1500")]);
+    let appended = write("ledger.csv", &[("R-111", "-300"), ("R-222", "300")]);
+    let overwritten = write("replacement.csv", &[("R-111", "1200"), ("R-222", "300")]);
+    let month = |usd: &str| assert_eq!(billed(home.path(), &["--all", "--by", "month"]), expected(&[("2025-07", usd)]));
+    assert_eq!(ask(home.path(), &["costs", "import", &original]).code, 0);
+    let ran = ask(home.path(), &["costs", "import", &appended]);
+    assert!(
+        ran.code == 2 && ran.stderr.contains("would shrink from $1,500 to $0.00; nothing was kept"),
+        "{}",
+        ran.stderr
+    );
+    month("1500.00");
+    // Nothing tells records of this provider apart, so what adds to an hour that counts is named with it, in one command.
+    let ran = ask(home.path(), &["costs", "import", "--incremental", "--replace", &original]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let ran = ask(home.path(), &["costs", "import", "--incremental", &appended]);
+    assert!(ran.code == 2 && ran.stderr.contains("has other lines in 2025-07-01T00"), "{}", ran.stderr);
+    assert_eq!(ask(home.path(), &["costs", "import", &original, &appended]).code, 0);
+    month("1500.00");
+    assert_eq!(ask(home.path(), &["costs", "import", &overwritten]).code, 0);
+    month("1500.00");
+    assert_eq!(billed(home.path(), &["--all", "--by", "cloud"]), expected(&[("acme", "1500.00")]));
+}

@@ -110,6 +110,17 @@ fn euros_on_a_bill_are_euros_in_the_status_at_the_rate_that_was_approved() {
         assert!(text.contains(said), "{said}: {text}");
     }
     assert!(!status.stdout.contains('$'), "{}", status.stdout);
+    // What was spent is in the currency of the portfolio that is named, to the cent of the bill, and as FOCUS billed in it.
+    let by_phase = ask(path, &["costs", "--by", "phase", "--portfolio", "p.toml"]).stdout;
+    let words = by_phase.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("tune 0 €400.00") && words.contains(RATE) && !by_phase.contains('$'), "{by_phase}");
+    let json = ask(path, &["costs", "--portfolio", "p.toml", "--output", "json"]).json();
+    assert_eq!((&json["total"]["billed_usd"], &json["exchange"]["currency"]), (&"433.68".into(), &"EUR".into()));
+    assert!(ask(path, &["costs"]).stdout.contains("$433.68"));
+    let focus = ask(path, &["costs", "--portfolio", "p.toml", "--focus", "1.2"]).stdout;
+    let sum: i128 = cells(&focus, "BilledCost").into_iter().map(|cost| nanos(&Value::from(cost))).sum();
+    assert_eq!(sum, 400_000_000_000);
+    assert!(cells(&focus, "BillingCurrency").iter().all(|currency| currency == "EUR"), "{focus}");
     let csv = ask(path, &["budget", "p.toml", "--actual", "--output", "csv"]).stdout;
     assert_eq!(cells(&csv, "spent_in_currency")[0], "400.00");
     let document = ask(path, &["budget", "p.toml", "--actual", "--output", "json"]).stdout;
@@ -200,4 +211,36 @@ fn each_phase_of_a_workload_says_what_other_clouds_ask_for_it() {
             );
         }
     }
+}
+
+#[test]
+fn two_budgets_in_euros_differ_in_euros_and_at_two_rates_in_dollars() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let budget = |name: &str, text: String| {
+        fs::write(path.join("p.toml"), text.replace("[[rule]]\nmin_chance = \"50 %\"\n", "")).unwrap();
+        let ran = ask(path, &["budget", "p.toml", "--output", "json"]);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        fs::write(path.join(name), ran.stdout).unwrap();
+    };
+    budget("before.json", EUROS.to_owned());
+    // Ten hours more of two machines at a hundred euros.
+    budget("after.json", EUROS.replace("hours = 10\n", "hours = 20\n"));
+    budget("rate.json", EUROS.replace("1.0842", "1.10"));
+    let text = ask(path, &["diff", "before.json", "after.json"]).stdout;
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("€3,000 -> €5,000: +€2,000 (+67 %)") && words.contains(RATE), "{text}");
+    assert!(!text.contains('$'), "{text}");
+    let markdown = ask(path, &["diff", "before.json", "after.json", "--output", "markdown"]).stdout;
+    assert!(markdown.contains("€3,000 -> €5,000") && markdown.contains(RATE) && !markdown.contains('$'), "{markdown}");
+    let json = ask(path, &["diff", "before.json", "after.json", "--output", "json"]).json();
+    assert_eq!((&json["total"]["change_usd"], &json["exchange"]["currency"]), (&"2168.40".into(), &"EUR".into()));
+    let text = ask(path, &["diff", "before.json", "rate.json"]).stdout;
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        words.contains("currency: EUR at 1.0842 US dollars") && words.contains("-> EUR at 1.10 US dollars"),
+        "{text}"
+    );
+    // Two thousand euros of machines are dearer in dollars; the hundred hours in dollars cost what they did.
+    assert!(words.contains("$3,253 -> $3,284: +$31.60"), "{text}");
 }

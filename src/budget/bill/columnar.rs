@@ -56,8 +56,9 @@ fn read_whole(
     let fields = fields::fields(reader.metadata().file_metadata().schema_descr());
     let names = fields.iter().map(|field| field.name.clone());
     let all = Table::new(file, format, Header::new(Position::File, names), &sums.mark)?;
+    let places = all.needed(sums.tells_parts());
     let needed: Vec<&Field> =
-        fields.iter().enumerate().filter(|(place, _)| all.needs(*place)).map(|(_, field)| field).collect();
+        fields.iter().enumerate().filter(|(place, _)| places.contains(place)).map(|(_, field)| field).collect();
     let names = needed.iter().map(|field| field.name.clone());
     let table = Table::new(file, Some(all.format), Header::new(Position::File, names), &sums.mark)?;
     let mut before = 0;

@@ -90,6 +90,16 @@ pub struct Columns {
     pub amounts: AmountColumns,
     pub usage: UsageColumns,
     pub place: PlaceColumns,
+    pub identity: IdentityColumns,
+}
+
+/// Where an export tells lines apart, for deliveries that add to each other.
+#[derive(Default)]
+pub struct IdentityColumns {
+    /// The append with which a line came, or its own reference, which never change.
+    pub part: Option<usize>,
+    /// What tells lines apart that are alike in everything else that is read.
+    pub more: Vec<usize>,
 }
 
 /// Where an export says which run a line is of.
@@ -174,6 +184,11 @@ impl Search<'_> {
         self.header.find(names)
     }
 
+    fn identity(&self, part: &[&str], more: &[&str]) -> IdentityColumns {
+        let more = more.iter().filter_map(|name| self.find(&[name])).collect();
+        IdentityColumns { part: self.find(part), more }
+    }
+
     fn need(&self, names: &[&str]) -> Result<usize, BillError> {
         let column = names[0].to_owned();
         self.find(names).ok_or_else(|| BillError::Missing { file: self.file.to_owned(), at: self.header.at, column })
@@ -197,7 +212,7 @@ impl Columns {
 
     /// All columns that are read.
     pub fn needed(&self) -> BTreeSet<usize> {
-        let Self { run, period, start, end, account, cloud, amounts, usage, place } = self;
+        let Self { run, period, start, end, account, cloud, amounts, usage, place, identity: _ } = self;
         let always = [*start, amounts.currency, amounts.billed];
         let optional = [
             [run.tag, run.tags, *end, *account, *cloud, amounts.list],
@@ -253,6 +268,7 @@ fn cur(search: &Search) -> Result<Columns, BillError> {
             invoice: search.find(&["bill_invoice_id"]),
             ..PlaceColumns::default()
         },
+        identity: search.identity(&[], &["identity_line_item_id", "identity_time_interval", "line_item_resource_id"]),
     })
 }
 
@@ -294,6 +310,8 @@ fn focus(search: &Search) -> Result<Columns, BillError> {
             invoice: search.find(&["InvoiceId"]),
             ..PlaceColumns::default()
         },
+        identity: search
+            .identity(&["oci_ReferenceNumber", "x_oci_ReferenceNumber", "x_ExportTime"], &["ResourceId", "SkuPriceId"]),
     })
 }
 
@@ -323,6 +341,7 @@ fn google(search: &Search) -> Result<Columns, BillError> {
             details: search.find(&["system_labels"]),
             ..PlaceColumns::default()
         },
+        identity: search.identity(&["export_time"], &["sku_id", "project_id", "resource_name", "resource_global_name"]),
     })
 }
 
@@ -355,5 +374,6 @@ fn azure(search: &Search) -> Result<Columns, BillError> {
             invoice: search.find(&["InvoiceId"]),
             ..PlaceColumns::default()
         },
+        identity: search.identity(&[], &["ResourceId", "InstanceId", "InstanceName", "MeterId"]),
     })
 }

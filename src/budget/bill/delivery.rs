@@ -6,11 +6,26 @@ use crate::bill::export::ImportedBill;
 use crate::charge::{Charge, Item, utc_day};
 use gpuplan_units::Usd;
 
-/// Of each account and billing period the delivery that came last: clouds write a period again until its invoice is final.
-/// `bills` are in the order in which they were imported.
-pub fn current(bills: &[ImportedBill]) -> Vec<&ImportedBill> {
-    let newest: BTreeMap<_, &ImportedBill> = bills.iter().map(|bill| (period_of(bill), bill)).collect();
-    newest.into_values().collect()
+/// Of each account and billing period the delivery that came last, and what was added to it: clouds write a period again until its
+/// invoice is final. `bills` are in the order in which they were imported.
+pub fn current<'a>(bills: impl IntoIterator<Item = &'a ImportedBill>) -> Vec<&'a ImportedBill> {
+    let mut counting: BTreeMap<_, Vec<&ImportedBill>> = BTreeMap::new();
+    for bill in bills {
+        let of_period = counting.entry(period_of(bill)).or_default();
+        if !bill.adds {
+            of_period.clear();
+        }
+        of_period.push(bill);
+    }
+    counting.into_values().flatten().collect()
+}
+
+/// The same of one period.
+pub fn counted<'a>(
+    bills: impl IntoIterator<Item = &'a ImportedBill>,
+    period: (&str, &str, &str),
+) -> Vec<&'a ImportedBill> {
+    current(bills.into_iter().filter(|bill| period_of(bill) == period))
 }
 
 /// Source, account and billing period.
@@ -29,6 +44,8 @@ pub struct Delivered {
     pub superseded: Vec<ImportedBill>,
     /// What the new deliveries would take away. Where there is any, nothing is kept.
     pub losses: Vec<Loss>,
+    /// They would add to something else than what counts now: another import was faster. Where there is any, nothing is kept.
+    pub outrun: usize,
 }
 
 /// What a billing period would lose.
@@ -40,29 +57,41 @@ pub struct Loss {
     pub month: String,
     /// Sums of a run, day and item that the newer delivery has no line for.
     pub missing: usize,
+    /// Lines of runs.
     pub kept_lines: u64,
     pub lines: u64,
-    /// Billed before credits.
+    /// Billed for runs before credits.
     pub kept_usd: Usd,
     pub usd: Usd,
+    /// With what is of no run, of which no lines are kept: a part of a bill shows by its sum alone.
+    pub kept_all_usd: Usd,
+    pub all_usd: Usd,
 }
 
 impl Loss {
-    /// `None`: the newer delivery has everything that the kept one has. Credits, refunds and tax may lower what is billed; lines and
-    /// charges do not go away by themselves.
-    pub fn between(kept: &ImportedBill, newer: &ImportedBill) -> Option<Self> {
-        let (had, has) = (sums_of(kept), sums_of(newer));
-        let (kept_usd, usd) = (before_credits(kept), before_credits(newer));
+    /// `kept` is all that counts of the period. `None`: the newer delivery has everything that it has. Credits, refunds and tax may
+    /// lower what is billed; lines and charges do not go away by themselves.
+    pub fn between(kept: &[&ImportedBill], newer: &ImportedBill) -> Option<Self> {
+        let (had, has) = (kept.iter().flat_map(|bill| sums_of(bill)).collect::<BTreeSet<_>>(), sums_of(newer));
+        let (kept_usd, usd) = (kept.iter().map(|bill| of_runs(bill)).sum(), of_runs(newer));
+        let (kept_all_usd, all_usd) = (kept.iter().map(|bill| of_all(bill)).sum(), of_all(newer));
+        let kept_lines = kept.iter().map(|bill| bill.lines).sum();
         let missing = had.difference(&has).count();
-        (missing > 0 || newer.lines < kept.lines || usd < kept_usd).then(|| Self {
-            cloud: kept.cloud.clone(),
-            account: kept.account.clone(),
-            month: kept.month.clone(),
+        // Lines that bear the tag of a run now, and did not before, are rounded in other sums.
+        let sums = |bill: &ImportedBill| bill.charges.len() + bill.others.len();
+        let rounded = sums(newer) + kept.iter().map(|bill| sums(bill)).sum::<usize>();
+        let shrinks = kept_all_usd - all_usd > Usd::from_nanos(rounded as i128);
+        (missing > 0 || newer.lines < kept_lines || usd < kept_usd || shrinks).then(|| Self {
+            cloud: newer.cloud.clone(),
+            account: newer.account.clone(),
+            month: newer.month.clone(),
             missing,
-            kept_lines: kept.lines,
+            kept_lines,
             lines: newer.lines,
             kept_usd,
             usd,
+            kept_all_usd,
+            all_usd,
         })
     }
 }
@@ -73,9 +102,16 @@ fn sums_of(bill: &ImportedBill) -> BTreeSet<(&str, (String, Item))> {
     bill.charges.iter().map(|charge| (charge.allocation.run.as_deref().unwrap_or_default(), key(charge))).collect()
 }
 
-fn before_credits(bill: &ImportedBill) -> Usd {
-    let costs = bill.charges.iter().filter(|charge| !matches!(charge.item, Item::Credit | Item::Tax));
-    costs.map(Charge::on_bill).sum()
+fn of_runs(bill: &ImportedBill) -> Usd {
+    bill.charges.iter().map(before_credits).sum()
+}
+
+fn of_all(bill: &ImportedBill) -> Usd {
+    bill.charges.iter().chain(&bill.others).map(before_credits).sum()
+}
+
+fn before_credits(charge: &Charge) -> Usd {
+    if matches!(charge.item, Item::Credit | Item::Tax) { Usd::ZERO } else { charge.on_bill() }
 }
 
 #[cfg(test)]
@@ -173,6 +209,25 @@ mod tests {
             ledger.deliver(&whole, true, Timestamp::UNIX_EPOCH).unwrap();
             assert_eq!((total(&ledger), ledger.bills().unwrap().len()), (usd("14"), 3));
         }
+    }
+
+    /// Of the FOCUS specification: what corrects a line of an open period, delivered by itself, is not the period.
+    #[test]
+    fn what_is_of_no_run_does_not_shrink_without_a_word_and_may_get_the_tag_of_one() {
+        let untagged = |cost: &str| google_row("202610", "2026-10-01", cost).replace("gpuplan_run", "team");
+        let (_folder, mut ledger) = ledger();
+        let kept = bills(&[GOOGLE, &untagged("1500"), &untagged("0.0000000004")].concat());
+        assert_eq!(ledger.deliver(&kept, false, Timestamp::UNIX_EPOCH).unwrap().new, 1);
+        let part = bills(&[GOOGLE, &untagged("-300"), &untagged("300")].concat());
+        let refused = ledger.deliver(&part, false, Timestamp::UNIX_EPOCH).unwrap();
+        assert_eq!(
+            (refused.new, refused.losses[0].kept_all_usd, refused.losses[0].all_usd),
+            (0, usd("1500"), usd("0"))
+        );
+        assert_eq!((refused.losses[0].kept_usd, refused.losses[0].kept_lines), (Usd::ZERO, 0));
+        // The same lines with the tag of a run: nothing is gone, but what is rounded in other sums.
+        let tagged = bills(&[GOOGLE, &google_row("202610", "2026-10-01", "1500"), &untagged("0.0000000004")].concat());
+        assert_eq!(ledger.deliver(&tagged, false, Timestamp::UNIX_EPOCH).unwrap().new, 1);
     }
 
     proptest! {

@@ -48,6 +48,11 @@ impl RunTag {
         if given.normalized == Self::default().normalized { Self::default() } else { given }
     }
 
+    /// As it is compared.
+    pub fn name(&self) -> &str {
+        &self.normalized
+    }
+
     /// Whether a tag, label or column is it, in every spelling that exports have, such as `resource_tags_user_gpuplan_run` and
     /// `user_gpuplan_run`.
     pub fn is(&self, name: &str) -> bool {

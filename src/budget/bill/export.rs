@@ -4,9 +4,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::bill::parts::Parts;
 use crate::charge::Charge;
 
-/// One delivery: what an import has of one account and one billing period. A newer delivery of that period replaces it.
+/// One delivery: what an import has of one account and one billing period. A newer delivery of that period replaces it, unless it
+/// adds to it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ImportedBill {
     /// Of what was imported: the hash of the files, cloud, account and billing period.
@@ -24,6 +26,12 @@ pub struct ImportedBill {
     /// Lines of no run, added up by month of usage, item, machine and team.
     #[serde(default)]
     pub others: Vec<Charge>,
+    /// It adds to what counts of its period, in place of replacing it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub adds: bool,
+    /// What it has of the period, for deliveries that add to it; empty: it was imported as a whole.
+    #[serde(default, skip_serializing_if = "Parts::is_empty")]
+    pub parts: Parts,
 }
 
 /// Whose export it is.

@@ -8,6 +8,7 @@ use crate::bill::cell::{a_day_after, numbers_as_text, parse_moment, parse_period
 use crate::bill::dimensions::{self, Dimensions, RunTag};
 use crate::bill::export::{BillError, Format, Position};
 use crate::bill::item::{Labels, classify};
+use crate::bill::parts::Identity;
 use crate::bill::sums::{BillLine, Sums};
 use crate::charge::Item;
 use gpuplan_units::FineUsd;
@@ -36,12 +37,17 @@ pub fn read(file: &str, mut lines: impl BufRead, sums: &mut Sums) -> Result<(), 
         let row: Value = serde_json::from_str(&numbers_as_text(text)).map_err(|error| broken(file, number, &error))?;
         let currency = row["currency"].as_str().unwrap_or_default();
         let run = sums.mark.run_of(&row["labels"]);
-        if run.is_none() {
-            sums.add_others(currency, bill_lines(file, number, &row, None, &sums.mark));
+        let identity = sums
+            .tells_parts()
+            .then(|| Identity::new(row["export_time"].as_str(), sums.mark.name(), std::iter::once(text.trim())));
+        let is_ours = run.is_some();
+        let lines = bill_lines(file, number, &row, run, &sums.mark).map(|lines| marked(lines, identity.as_ref()));
+        if !is_ours {
+            sums.add_others(currency, lines);
             continue;
         }
         sums.ours += 1;
-        let lines = bill_lines(file, number, &row, run, &sums.mark)?;
+        let lines = lines?;
         for line in lines {
             if !sums.knows(currency) {
                 return Err(BillError::NoRate {
@@ -54,6 +60,13 @@ pub fn read(file: &str, mut lines: impl BufRead, sums: &mut Sums) -> Result<(), 
             sums.add_in(currency, line).ok_or_else(|| BillError::TooLarge { file: file.to_owned() })?;
         }
     }
+}
+
+fn marked(mut lines: Vec<BillLine>, identity: Option<&Identity>) -> Vec<BillLine> {
+    for line in &mut lines {
+        line.identity = identity.cloned();
+    }
+    lines
 }
 
 /// A row that is spread over several lines ends before it is whole.
@@ -129,6 +142,7 @@ fn bill_lines(
         period: period(file, number, row)?,
         dimensions: dimensions_of(row, run.is_some(), labels.usage, mark),
         run,
+        identity: None,
         start,
         // As in a table: where an export does not say, usage is of a day.
         end: if row["usage_end_time"].is_null() { a_day_after(start) } else { time("usage_end_time")?.max(start) },

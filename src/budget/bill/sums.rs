@@ -7,6 +7,7 @@ use jiff::tz::TimeZone;
 
 use crate::bill::dimensions::{Dimensions, RunTag};
 use crate::bill::export::{BillError, ImportedBill};
+use crate::bill::parts::{Identity, Pass};
 use crate::charge::{Allocation, Charge, Costs, Invoice, Item, Nature, Resource, utc_day};
 use crate::exchange::ExchangeRate;
 use gpuplan_hardware::{CloudId, Hardware};
@@ -21,6 +22,8 @@ pub struct BillLine {
     pub period: Option<String>,
     /// As the tag or label says it; `None`: it bears no mark of a run.
     pub run: Option<String>,
+    /// `None`: nobody asks for parts.
+    pub identity: Option<Identity>,
     pub dimensions: Dimensions,
     pub start: Timestamp,
     pub end: Timestamp,
@@ -78,6 +81,8 @@ pub struct Sums {
     pub mark: RunTag,
     /// US dollars for one unit of other currencies, as they are stated.
     pub rates: BTreeMap<String, ExchangeRate>,
+    /// Which lines are added up.
+    pub pass: Pass,
 }
 
 impl BillLine {
@@ -103,6 +108,11 @@ fn is_dollars(currency: &str) -> bool {
 }
 
 impl Sums {
+    /// Of the lines that a pass takes.
+    pub fn of(pass: Pass) -> Self {
+        Self { pass, ..Self::default() }
+    }
+
     /// Whether amounts of this currency are dollars or have a rate; an export that does not say is in dollars.
     pub fn knows(&self, currency: &str) -> bool {
         is_dollars(currency) || self.rates.contains_key(&currency.to_ascii_uppercase())
@@ -132,12 +142,24 @@ impl Sums {
         self.unread += u64::from(!added);
     }
 
+    /// Whether lines have to say what they are parts of.
+    pub fn tells_parts(&self) -> bool {
+        self.pass != Pass::Whole
+    }
+
     /// `None` where a sum is beyond counting.
     pub fn add(&mut self, line: BillLine) -> Option<()> {
         self.without_period += u64::from(line.period.is_none() && line.run.is_some());
         let month_of_usage = || line.start.to_zoned(TimeZone::UTC).strftime("%Y-%m").to_string();
+        let period = line.period.clone().unwrap_or_else(month_of_usage);
+        if let Some(identity) = &line.identity {
+            let of = (line.cloud.clone(), line.account.clone(), period.clone());
+            if !self.pass.takes(identity, of, line.start, line.billed)? {
+                return Some(());
+            }
+        }
         let key = Key {
-            period: line.period.clone().unwrap_or_else(month_of_usage),
+            period,
             cloud: line.cloud,
             account: line.account,
             day: if line.run.is_some() { utc_day(line.start) } else { month_of_usage() },
@@ -178,8 +200,7 @@ impl Sums {
                 account: account.clone(),
                 month: period.clone(),
                 lines: 0,
-                charges: Vec::new(),
-                others: Vec::new(),
+                ..ImportedBill::default()
             });
             let into = if key.run.is_some() { &bill.charges } else { &bill.others };
             let charge = charge(&format!("{}/{}", bill.id, into.len()), key, sum, source, known);
@@ -292,6 +313,7 @@ mod tests {
             account: "1".to_owned(),
             period: None,
             run: Some(run.to_owned()),
+            identity: None,
             dimensions: Dimensions::default(),
             start,
             end: Timestamp::from_second(second + 3600).unwrap(),

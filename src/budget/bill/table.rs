@@ -1,6 +1,6 @@
 //! Bills as tables: AWS CUR 2.0 and legacy, FOCUS, Azure cost details, and Google's export with flat columns. Here from CSV.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead;
 
 use csv::{ReaderBuilder, StringRecord};
@@ -12,6 +12,7 @@ use crate::bill::columns::{AmountColumns, Columns, EffectiveColumns, FeeColumns,
 use crate::bill::dimensions::{self, Dimensions, RunTag};
 use crate::bill::export::{BillError, Format, Position};
 use crate::bill::item::{Labels, classify};
+use crate::bill::parts::Identity;
 use crate::bill::sums::{BillLine, Sums};
 use crate::charge::Item;
 use gpuplan_units::FineUsd;
@@ -32,8 +33,11 @@ impl<'a> Table<'a> {
         Ok(Self { file, format, columns: Columns::new(file, format, &header, mark)?, header })
     }
 
-    pub fn needs(&self, column: usize) -> bool {
-        self.columns.needed().contains(&column)
+    /// The columns that are read; with `parts`, those too that tell lines apart.
+    pub fn needed(&self, parts: bool) -> BTreeSet<usize> {
+        let identity = &self.columns.identity;
+        let more = identity.part.iter().chain(&identity.more).filter(|_| parts);
+        self.columns.needed().into_iter().chain(more.copied()).collect()
     }
 
     /// One line of the bill. One of a run has to be right; of any other, what cannot be read is counted as unread.
@@ -42,8 +46,10 @@ impl<'a> Table<'a> {
         let row = LineCells { file: self.file, format: self.format, at, header: &self.header, record };
         let currency = row.text(Some(self.columns.amounts.currency));
         let tags = Tags::from_line(&row, &self.columns.run, &sums.mark)?;
+        let part = row.text(self.columns.identity.part);
+        let identity = sums.tells_parts().then(|| Identity::new(Some(part), sums.mark.name(), record.iter()));
         let Some(run) = tags.run else {
-            sums.add_others(currency, bill_lines(&row, &self.columns, None, tags.own));
+            sums.add_others(currency, bill_lines(&row, &self.columns, None, tags.own, identity));
             return Ok(());
         };
         sums.ours += 1;
@@ -55,7 +61,7 @@ impl<'a> Table<'a> {
                 currency: currency.to_owned(),
             });
         }
-        for line in bill_lines(&row, &self.columns, Some(run), tags.own)? {
+        for line in bill_lines(&row, &self.columns, Some(run), tags.own, identity)? {
             sums.add_in(currency, line).ok_or_else(|| BillError::TooLarge { file: self.file.to_owned() })?;
         }
         Ok(())
@@ -175,6 +181,7 @@ fn bill_lines(
     columns: &Columns,
     run: Option<String>,
     tags: BTreeMap<String, String>,
+    identity: Option<Identity>,
 ) -> Result<Vec<BillLine>, BillError> {
     let start = row.time(columns.start)?;
     let end = match columns.end.filter(|column| !row.text(Some(*column)).is_empty()) {
@@ -192,6 +199,7 @@ fn bill_lines(
         period: period(row, columns.period)?,
         dimensions: dimensions_of(row, columns, tags, run.is_some()),
         run,
+        identity,
         start,
         end: end.max(start),
         item,

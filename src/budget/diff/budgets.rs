@@ -9,6 +9,7 @@ use crate::charge::Item;
 use crate::diff::change::{Amount, Cause, Change, Diff, DiffError, Reason, behind, changed, differing, input_changes};
 use crate::diff::figure::{Figure, figures};
 use crate::diff::rented::Rented;
+use crate::exchange::Exchange;
 use crate::portfolio::NO_TEAM;
 use crate::portfolio::planned::MACHINE_HOUR;
 use gpuplan_plan::document::InputsRecord;
@@ -20,6 +21,8 @@ struct BudgetRecord {
     inputs: InputsRecord,
     #[serde(default)]
     tax: String,
+    #[serde(default)]
+    exchange: Option<Exchange>,
     total: TotalRecord,
     #[serde(default)]
     phases: Vec<PhaseRecord>,
@@ -103,6 +106,8 @@ pub fn diff(before: &Value, after: &Value) -> Result<Diff, DiffError> {
         kind: "budgets",
         total: Some(Change::new(old.total.cost_usd.expected, new.total.cost_usd.expected)),
         p90_usd: Some(new.total.cost_usd.p90),
+        // At another rate the same amount is another one: both are then in dollars.
+        exchange: new.exchange.clone().filter(|exchange| old.exchange.as_ref() == Some(exchange)),
         figures: figures(figures_of(&old), figures_of(&new)),
         reasons,
         lines,
@@ -154,6 +159,15 @@ fn request_changes(old: &BudgetRecord, new: &BudgetRecord) -> Vec<Reason> {
     found.extend(was.keys().filter(|path| !is.contains_key(*path)).map(|path| format!("{path}: gone")));
     if old.tax != new.tax {
         found.push(format!("tax: {} -> {}", old.tax, new.tax));
+    }
+    if old.exchange != new.exchange {
+        let words =
+            |exchange: &Option<Exchange>| exchange.as_ref().map_or_else(|| "US dollars".to_owned(), Exchange::words);
+        found.push(format!(
+            "currency: {} -> {}; amounts are in US dollars",
+            words(&old.exchange),
+            words(&new.exchange)
+        ));
     }
     found.into_iter().map(|detail| Reason { cause: Cause::Request, detail }).collect()
 }

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::diff::figure::FigureChange;
 use crate::diff::rented::Rented;
+use crate::exchange::Exchange;
 use gpuplan_plan::document::InputsRecord;
 use gpuplan_units::Usd;
 
@@ -20,6 +21,9 @@ pub struct Diff {
     pub total: Option<Change>,
     /// The 90th percentile of the second.
     pub p90_usd: Option<Usd>,
+    /// The currency of both budgets, where it is not the dollar and its rate is the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exchange: Option<Exchange>,
     /// The bad case, hours, GPU-hours and age of prices before and after; empty for price lists.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub figures: Vec<FigureChange>,

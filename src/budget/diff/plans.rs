@@ -27,6 +27,7 @@ pub fn diff(before: &Value, after: &Value) -> Result<Diff, DiffError> {
         kind: "plans",
         total: Some(Change::new(expected(&was), expected(&is))),
         p90_usd: Some(p90(&is)),
+        exchange: None,
         figures: figures(figures_of(&old, &was), figures_of(&new, &is)),
         reasons,
         lines,

@@ -55,6 +55,7 @@ pub fn diff(before: &Value, after: &Value) -> Result<Diff, DiffError> {
         kind: "prices",
         total: None,
         p90_usd: None,
+        exchange: None,
         figures: Vec::new(),
         reasons: vec![Reason { cause: Cause::Price, detail }],
         lines,

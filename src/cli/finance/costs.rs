@@ -8,7 +8,8 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
 use crate::arguments::global::OutputFormat;
-use crate::finance::bill_import::{self, ImportArguments};
+use crate::finance::bill_files::ImportArguments;
+use crate::finance::bill_import;
 use crate::finance::budget::{focus, read_portfolio};
 use crate::finance::entries::{differ, enter, sum_up};
 use crate::finance::gather::{from_journal, from_store};
@@ -17,6 +18,7 @@ use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::printer::Printer;
 use crate::session::progress::with_progress;
+use gpuplan_budget::exchange::Exchange;
 use gpuplan_budget::spent::{CostFilter, CostGrouping, Spent};
 use gpuplan_report::finance::costs::{self as report, CostsReport};
 use gpuplan_report::finance::focus::FocusVersion;
@@ -41,7 +43,7 @@ pub struct CostsArguments {
     /// Show only this cloud (repeat for several); `fake` shows rehearsals
     #[arg(long = "cloud", value_name = "CLOUD", value_delimiter = ',')]
     pub clouds: Vec<String>,
-    /// Tell phases apart by this portfolio (TOML), for `--by phase`
+    /// Tell phases apart by this portfolio (TOML), for `--by phase`, and show its currency
     #[arg(long, value_name = "FILE")]
     pub portfolio: Option<PathBuf>,
     /// Count the lines of imported bills that are of no run too
@@ -93,13 +95,16 @@ pub fn run(arguments: &CostsArguments, session: &Session) -> Result<Exit, Diagno
         asked.runs = Some(gathered.runs.iter().map(|run| run.known.key.clone()).collect());
     }
     let mut spent = sum_up(&ledger, entered.open, &asked)?;
-    if let Some(path) = &arguments.portfolio {
-        spent.name_phases(&read_portfolio(path)?);
+    let portfolio = arguments.portfolio.as_deref().map(read_portfolio).transpose()?;
+    let exchange = portfolio.as_ref().and_then(|portfolio| portfolio.exchange.as_ref());
+    if let Some(portfolio) = &portfolio {
+        spent.name_phases(portfolio);
     } else if by == CostGrouping::Phase {
         return Err(Diagnostic::usage("--by phase needs the portfolio that has the phases")
             .hint("gpuplan costs --by phase --portfolio examples/portfolio.toml"));
     }
-    let shown = CostsReport { spent: &spent, by: &by, asked: &asked, stores: &arguments.stores, now: session.now };
+    let (stores, now) = (&arguments.stores, session.now);
+    let shown = CostsReport { spent: &spent, by: &by, asked: &asked, stores, now, exchange };
     for note in &gathered.notes {
         session.printer.note(note);
     }
@@ -110,7 +115,7 @@ pub fn run(arguments: &CostsArguments, session: &Session) -> Result<Exit, Diagno
         ));
     }
     match (arguments.focus, session.output) {
-        (Some(version), _) => session.printer.data(&rows(version, &spent, &session.printer)?)?,
+        (Some(version), _) => session.printer.data(&rows(version, &spent, exchange, &session.printer)?)?,
         (None, OutputFormat::Json) => session.printer.data(&report::json(&shown))?,
         (None, OutputFormat::Csv) => session.printer.data(&report::csv(&shown))?,
         (None, OutputFormat::Table) if spent.lines.is_empty() => {
@@ -124,12 +129,17 @@ pub fn run(arguments: &CostsArguments, session: &Session) -> Result<Exit, Diagno
 }
 
 /// Every charge once: what a bill has of a run takes the place of what the run recorded itself, and what still grows is left out.
-fn rows(version: FocusVersion, spent: &Spent, printer: &Printer) -> Result<String, Diagnostic> {
+fn rows(
+    version: FocusVersion,
+    spent: &Spent,
+    exchange: Option<&Exchange>,
+    printer: &Printer,
+) -> Result<String, Diagnostic> {
     let open = spent.lines.iter().filter(|line| line.so_far).count();
     if open > 0 {
         printer.note(&format!("{open} charges still grow and are left out; they come once their machines have ended"));
     }
-    focus(version, &spent.closed_once(), None)
+    focus(version, &spent.closed_once(), exchange)
 }
 
 /// A day, which begins at midnight UTC, or a moment.

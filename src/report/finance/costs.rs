@@ -6,12 +6,14 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::finance::money::Money;
 use crate::text::csv_text::csv_text;
 use crate::text::format::{three_figures, usd};
 use crate::text::json::{VERSION, pretty};
 use crate::text::table::{Column, render};
 use crate::text::wrap::wrap;
 use gpuplan_budget::charge::utc_day;
+use gpuplan_budget::exchange::Exchange;
 use gpuplan_budget::spent::{CostFilter, CostGrouping, CostLine, CostSum, Coverage, Spent};
 use gpuplan_budget::{Item, Waste};
 use gpuplan_units::Usd;
@@ -23,6 +25,8 @@ pub struct CostsReport<'a> {
     pub asked: &'a CostFilter,
     pub stores: &'a [String],
     pub now: Timestamp,
+    /// In which the table is, where it is not the dollar.
+    pub exchange: Option<&'a Exchange>,
 }
 
 /// Money for people, with its sign.
@@ -33,6 +37,8 @@ pub fn signed(amount: Usd) -> String {
 pub fn text(shown: &CostsReport, width: u16) -> String {
     let (rows, mut total) = shown.spent.sums(shown.by);
     "total".clone_into(&mut total.name);
+    let money = Money::in_currency(shown.exchange);
+    let for_tokens = if shown.exchange.is_some() { "per Mtok" } else { "$/Mtok" };
     let has_discount = total.list != total.contracted;
     let has_bill = total.billed.is_some();
     let title = shown.by.word();
@@ -58,21 +64,23 @@ pub fn text(shown: &CostsReport, width: u16) -> String {
         Column::right("redone", own(100)),
         Column::right("failed", own(100)),
         Column::right("wasted", own(0)),
-        Column::right("$/Mtok", if total.tokens > 0.0 { 0 } else { never }),
+        Column::right(for_tokens, if total.tokens > 0.0 { 0 } else { never }),
         Column::left("", if total.so_far == Usd::ZERO { never } else { 0 }),
     ];
     let cells = rows.iter().chain((rows.len() > 1).then_some(&total)).map(|row| {
-        let side_cost = |item: Item| row.side_costs.get(&item).copied().map_or_else(|| "-".to_owned(), usd);
-        let wasted = |waste: Waste| row.wasted.get(&waste).copied().map_or_else(|| "-".to_owned(), usd);
+        let side_cost =
+            |item: Item| row.side_costs.get(&item).copied().map_or_else(|| "-".to_owned(), |amount| money.usd(amount));
+        let wasted =
+            |waste: Waste| row.wasted.get(&waste).copied().map_or_else(|| "-".to_owned(), |amount| money.usd(amount));
         vec![
             row.name.clone(),
             three_figures(if by_bills { row.billed_hours } else { row.machine_hours }),
-            signed(row.list),
-            signed(row.contracted),
+            money.usd(row.list),
+            money.usd(row.contracted),
             row.saved_share().map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", share * 100.0)),
-            row.billed.map_or_else(|| "-".to_owned(), signed),
-            row.effective_on_bill.map_or_else(|| "-".to_owned(), signed),
-            signed(row.credits),
+            row.billed.map_or_else(|| "-".to_owned(), |amount| money.usd(amount)),
+            row.effective_on_bill.map_or_else(|| "-".to_owned(), |amount| money.usd(amount)),
+            money.usd(row.credits),
             side_cost(Item::Disk),
             side_cost(Item::CheckpointStorage),
             side_cost(Item::Egress),
@@ -80,12 +88,18 @@ pub fn text(shown: &CostsReport, width: u16) -> String {
             wasted(Waste::Redone),
             wasted(Waste::Failed),
             row.wasted_share().map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", share * 100.0)),
-            row.usd_per_million_tokens().map_or_else(|| "-".to_owned(), |dollars| format!("${dollars:.4}")),
+            row.usd_per_million_tokens().map_or_else(|| "-".to_owned(), |dollars| for_a_million(dollars, money)),
             if row.so_far == Usd::ZERO { String::new() } else { "so far".to_owned() },
         ]
     });
     let table = render(&columns, cells, width);
     format!("{table}{}", foot(shown, &total, width))
+}
+
+/// Dollars, with more digits than an amount has.
+fn for_a_million(dollars: f64, money: Money) -> String {
+    let units = Usd::from_dollars(dollars).map_or(dollars, |dollars| money.value(dollars));
+    money.signed(&format!("${units:.4}"))
 }
 
 /// Only bills know of these runs.
@@ -95,22 +109,28 @@ fn is_of_bills(total: &CostSum) -> bool {
 
 /// What the figures are, under the table.
 fn foot(shown: &CostsReport, total: &CostSum, width: u16) -> String {
+    let money = Money::in_currency(shown.exchange);
+    let currency = shown.exchange.map_or_else(|| "USD".to_owned(), Exchange::words);
     let what = if is_of_bills(total) {
-        "In USD as the clouds' bills have it; nothing is known here of what these runs recorded themselves.".to_owned()
+        format!(
+            "In {currency} as the clouds' bills have it; nothing is known here of what these runs recorded themselves."
+        )
     } else if total.side_costs.is_empty() {
-        "Machine time in USD at the prices of launch, without tax; disks, storage and data out are on the clouds' bills.".to_owned()
+        format!(
+            "Machine time in {currency} at the prices of launch, without tax; disks, storage and data out are on the clouds' bills."
+        )
     } else {
         format!(
-            "In USD at the prices of launch, without tax. {} of it is for disks, storage and data that left another cloud or region; what \
+            "In {currency} at the prices of launch, without tax. {} of it is for disks, storage and data that left another cloud or region; what \
              checkpoints cost between regions is on the clouds' bills alone.",
-            usd(total.all_side_costs())
+            money.usd(total.all_side_costs())
         )
     };
     let mut lines = vec![what];
     if total.so_far != Usd::ZERO {
         lines.push(format!(
             "{} of it is so far: machines that run still, or were not seen to end, and what is stored this month.",
-            usd(total.so_far)
+            money.usd(total.so_far)
         ));
     }
     if total.all_wasted() != Usd::ZERO {
@@ -126,8 +146,8 @@ fn foot(shown: &CostsReport, total: &CostSum, width: u16) -> String {
         let rest = if shown.asked.others { "" } else { "; --all shows the rest" };
         lines.push(format!(
             "Of {} that bills have for machines with GPUs, {} ({:.0} %) is of runs{rest}.",
-            usd(all),
-            usd(of_runs),
+            money.usd(all),
+            money.usd(of_runs),
             share * 100.0
         ));
     }
@@ -144,8 +164,11 @@ fn foot(shown: &CostsReport, total: &CostSum, width: u16) -> String {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct CostsDocument<'a> {
     pub version: u32,
-    /// Of every amount: `USD`.
+    /// Of every amount: `USD`; `exchange` has the currency of the portfolio.
     pub currency: &'static str,
+    /// The currency of the portfolio that was named, where it is not the dollar, and its rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exchange: Option<&'a Exchange>,
     pub tax: &'static str,
     pub generated_at: Timestamp,
     /// Stores that were named; none: the runs that were launched from here, and all that the ledger has.
@@ -282,6 +305,7 @@ pub fn json(shown: &CostsReport) -> String {
     let document = CostsDocument {
         version: VERSION,
         currency: "USD",
+        exchange: shown.exchange,
         tax: "not included",
         generated_at: shown.now,
         stores: shown.stores,

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::finance::money::Money;
 use crate::finance::sections::markdown_table;
 use crate::text::format;
 use crate::text::json::{VERSION, pretty};
@@ -25,7 +26,7 @@ pub struct Context<'a> {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct DiffDocument<'a> {
     pub version: u32,
-    /// Of every amount: `USD`.
+    /// Of every amount: `USD`; `exchange` has the currency of the budgets.
     pub currency: &'static str,
     /// The first file.
     pub before: &'a str,
@@ -118,17 +119,20 @@ pub fn markdown(diff: &Diff, context: &Context, most: usize) -> String {
     out
 }
 
+fn money_of(diff: &Diff) -> Money<'_> {
+    Money::in_currency(diff.exchange.as_ref())
+}
+
 /// Name, before and after.
 fn figure_words(diff: &Diff) -> Vec<(&'static str, String, String)> {
+    let money = |usd: f64| Usd::from_dollars(usd).map_or_else(|| format!("${usd}"), |usd| money_of(diff).usd(usd));
     let words = |change: &FigureChange| {
-        let of: (&str, fn(f64) -> String) = match change.figure {
-            Figure::P90Usd => {
-                ("nine of ten cases", |usd| Usd::from_dollars(usd).map_or_else(|| format!("${usd}"), format::usd))
-            }
-            Figure::RunHours => ("time", |hours| Hours(hours).to_string()),
-            Figure::GpuHours => ("GPU-hours", format::count),
-            Figure::PriceAgeDays => ("age of the price", |days| format::duration(Hours(days * 24.0))),
-            Figure::OldPriceShare => ("on old prices", |share| format!("{:.0} % of the money", share * 100.0)),
+        let of: (&str, &dyn Fn(f64) -> String) = match change.figure {
+            Figure::P90Usd => ("nine of ten cases", &money),
+            Figure::RunHours => ("time", &|hours| Hours(hours).to_string()),
+            Figure::GpuHours => ("GPU-hours", &format::count),
+            Figure::PriceAgeDays => ("age of the price", &|days| format::duration(Hours(days * 24.0))),
+            Figure::OldPriceShare => ("on old prices", &|share| format!("{:.0} % of the money", share * 100.0)),
         };
         let side = |figure: Option<f64>| figure.map_or_else(|| "-".to_owned(), of.1);
         (of.0, side(change.before), side(change.after))
@@ -147,25 +151,22 @@ fn summary(diff: &Diff) -> String {
     };
     let verb = if diff.lines.len() == 1 { "differs" } else { "differ" };
     let lines = format!("{} {verb}, {} alike", count(diff.lines.len()), count(diff.unchanged));
+    let money = money_of(diff);
     match &diff.total {
         Some(total) if total.change_usd == Usd::ZERO => {
-            format!("{} before and after; {lines}", format::usd(total.after_usd))
+            format!("{} before and after; {lines}{}", money.usd(total.after_usd), money.aside())
         }
         Some(total) => {
-            format!(
-                "{} -> {}: {}; {lines}",
-                format::usd(total.before_usd),
-                format::usd(total.after_usd),
-                change_text(total)
-            )
+            let (before, after) = (money.usd(total.before_usd), money.usd(total.after_usd));
+            format!("{before} -> {after}: {}; {lines}{}", change_text(total, money), money.aside())
         }
         None => lines,
     }
 }
 
-fn change_text(total: &Change) -> String {
+fn change_text(total: &Change, money: Money) -> String {
     let share = total.share.map_or(String::new(), |share| format!(" ({})", percent(share)));
-    format!("{}{share}", format::change(total.change_usd))
+    format!("{}{share}", money.change(total.change_usd))
 }
 
 /// Whole percents where that says enough.
@@ -194,7 +195,7 @@ fn visible(diff: &Diff) -> impl Iterator<Item = &ChangedLine> {
 }
 
 fn rows(diff: &Diff, most: usize) -> Vec<Vec<String>> {
-    visible(diff).take(most).map(line_cells).collect()
+    visible(diff).take(most).map(|line| line_cells(line, money_of(diff))).collect()
 }
 
 /// What the table leaves out.
@@ -205,17 +206,17 @@ fn foot(diff: &Diff, most: usize) -> String {
     format!("{}{tiny}", footer(most.min(seen), seen, "--max-results shows more"))
 }
 
-fn line_cells(line: &ChangedLine) -> Vec<String> {
-    let amount = |amount: Option<Usd>| amount.map_or_else(|| "-".to_owned(), format::usd);
+fn line_cells(line: &ChangedLine, money: Money) -> Vec<String> {
+    let amount = |amount: Option<Usd>| amount.map_or_else(|| "-".to_owned(), |amount| money.usd(amount));
     let change = match (line.before_usd, line.after_usd) {
-        (Some(before), Some(after)) => change_text(&Change::new(before, after)),
-        _ => format::change(line.change_usd),
+        (Some(before), Some(after)) => change_text(&Change::new(before, after), money),
+        _ => money.change(line.change_usd),
     };
     let parts = match line.parts.as_slice() {
         [part] => part.cause.word().to_owned(),
         parts => parts
             .iter()
-            .map(|part| format!("{} {}", part.cause.word(), format::change(part.change_usd)))
+            .map(|part| format!("{} {}", part.cause.word(), money.change(part.change_usd)))
             .collect::<Vec<_>>()
             .join(", "),
     };

@@ -1,0 +1,275 @@
+//! `Increment`: what of a delivery adds to what counts of its billing periods, part by part.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::bill::delivery::{counted, period_of};
+use crate::bill::export::ImportedBill;
+use crate::bill::parts::{Parts, Period, Survey};
+use gpuplan_units::Usd;
+
+/// What of a delivery does not count yet.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Increment {
+    /// Parts that count, and are left out of it.
+    pub known: BTreeMap<Period, BTreeSet<String>>,
+    /// What was billed for them.
+    pub known_usd: Usd,
+    /// The other parts, of every period that the delivery is about.
+    pub new: BTreeMap<Period, Parts>,
+    /// Periods of which something counts, to which the new parts are added.
+    adds: BTreeSet<Period>,
+}
+
+/// Why a delivery cannot be added to what counts of a period.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Conflict {
+    /// What counts was imported as a whole, and nothing is known of its parts.
+    Whole { period: Period },
+    /// Parts have other lines here than those that count: which of the two is right, no part says.
+    Differs { period: Period, parts: usize, first: String, kept_usd: Usd, usd: Usd },
+}
+
+impl Increment {
+    /// `bills` are those of the ledger in the order in which they were imported. With `replace` the periods of the delivery begin anew.
+    pub fn new(survey: Survey, bills: &[ImportedBill], replace: bool) -> Result<Self, Vec<Conflict>> {
+        let (mut found, mut conflicts) = (Self::default(), Vec::new());
+        for (period, parts) in survey.parts() {
+            let (source, account, month) = &period;
+            let kept = if replace { Vec::new() } else { counted(bills, (source, account, month)) };
+            if kept.iter().any(|bill| bill.parts.is_empty()) {
+                conflicts.push(Conflict::Whole { period });
+                continue;
+            }
+            let kept_part = |name: &str| kept.iter().find_map(|bill| bill.parts.get(name));
+            let (known, new): (Parts, Parts) = parts.into_iter().partition(|(name, _)| kept_part(name).is_some());
+            let mut differing = known.iter().filter_map(|(name, part)| {
+                kept_part(name)
+                    .filter(|kept| *kept != part)
+                    .map(|kept| (name.clone(), kept.billed_usd, part.billed_usd))
+            });
+            if let Some((first, kept_usd, usd)) = differing.next() {
+                let parts = 1 + differing.count();
+                conflicts.push(Conflict::Differs { period, parts, first, kept_usd, usd });
+                continue;
+            }
+            found.known_usd = found.known_usd + known.values().map(|part| part.billed_usd).sum();
+            found.known.insert(period.clone(), known.into_keys().collect());
+            if !kept.is_empty() {
+                found.adds.insert(period.clone());
+            }
+            found.new.insert(period, new);
+        }
+        if conflicts.is_empty() { Ok(found) } else { Err(conflicts) }
+    }
+
+    /// Says of bills that were read without the known parts which parts they have, and leaves them to the bills.
+    pub fn mark(&mut self, bills: &mut [ImportedBill]) {
+        for bill in bills {
+            let (source, account, month) = period_of(bill);
+            let period = (source.to_owned(), account.to_owned(), month.to_owned());
+            bill.adds = self.adds.contains(&period);
+            bill.parts = self.new.get_mut(&period).map(std::mem::take).unwrap_or_default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::bill::delivery::{Delivered, current};
+    use crate::bill::parts::Pass;
+    use crate::bill::read;
+    use crate::bill::sums::{Known, Sums};
+    use crate::charge::Charge;
+    use crate::ledger::Ledger;
+    use gpuplan_hardware::Hardware;
+
+    fn ledger() -> (tempfile::TempDir, Ledger) {
+        let folder = tempfile::tempdir().unwrap();
+        let ledger = Ledger::open(&folder.path().join("ledger.sqlite")).unwrap();
+        (folder, ledger)
+    }
+
+    fn sums(text: &str, pass: Pass) -> Sums {
+        let mut sums = Sums::of(pass);
+        read("bill.csv", None, text.as_bytes(), &mut sums).unwrap();
+        sums
+    }
+
+    fn bills(text: &str, sums: &Sums) -> Vec<ImportedBill> {
+        let known = Known { runs: &BTreeSet::new(), hardware: &Hardware::default() };
+        sums.bills(&gpuplan_runstore::sha256(text.as_bytes()), "a bill", &known)
+    }
+
+    fn whole(ledger: &mut Ledger, text: &str) -> Delivered {
+        ledger.deliver(&bills(text, &sums(text, Pass::Whole)), false, Timestamp::UNIX_EPOCH).unwrap()
+    }
+
+    fn plan(ledger: &Ledger, text: &str, replace: bool) -> Result<Increment, Vec<Conflict>> {
+        let Pass::Survey(survey) = sums(text, Pass::Survey(Survey::default())).pass else { panic!("another pass") };
+        Increment::new(survey, &ledger.bills().unwrap(), replace)
+    }
+
+    fn rest(text: &str, increment: &mut Increment) -> Vec<ImportedBill> {
+        // As `costs import` names them: what is left of a file is not the file.
+        let mut bills = bills(&format!("{text}incremental"), &sums(text, Pass::Rest(increment.known.clone())));
+        increment.mark(&mut bills);
+        bills
+    }
+
+    /// What was added, and how many parts were left out.
+    fn add(ledger: &mut Ledger, text: &str) -> Result<(usize, usize), Vec<Conflict>> {
+        let mut increment = plan(ledger, text, false)?;
+        let delivered = ledger.deliver(&rest(text, &mut increment), false, Timestamp::UNIX_EPOCH).unwrap();
+        assert_eq!((&delivered.losses, delivered.outrun), (&Vec::new(), 0));
+        Ok((delivered.new, increment.known.values().map(BTreeSet::len).sum()))
+    }
+
+    fn total(ledger: &Ledger) -> Usd {
+        let kept = ledger.bills().unwrap();
+        current(&kept).iter().flat_map(|bill| bill.charges.iter().chain(&bill.others)).map(Charge::on_bill).sum()
+    }
+
+    fn usd(text: &str) -> Usd {
+        Usd::parse_signed(text).unwrap()
+    }
+
+    const CUR: &str = "identity_line_item_id,bill_payer_account_id,bill_billing_period_start_date,line_item_usage_start_date,line_item_currency_code,\
+        line_item_unblended_cost,line_item_line_item_type,line_item_usage_type,resource_tags_user_gpuplan_run\n";
+
+    fn cur(id: &str, hour: u8, cost: &str, run: &str) -> String {
+        format!("{id},1,2026-10-01T00:00:00Z,2026-10-05T{hour:02}:00:00Z,USD,{cost},Usage,BoxUsage:p5.48xlarge,{run}\n")
+    }
+
+    #[test]
+    fn extracts_of_one_report_that_overlap_count_each_hour_once() {
+        let (one, two, three) = (cur("a", 1, "10", "r"), cur("b", 2, "20", "r"), cur("c", 2, "5", ""));
+        let (_folder, mut ledger) = ledger();
+        assert_eq!(add(&mut ledger, &[CUR, &one, &two, &three].concat()), Ok((1, 0)));
+        let later = [CUR, &three, &two, &cur("d", 3, "40", "r")].concat();
+        assert_eq!(add(&mut ledger, &later), Ok((1, 1)));
+        assert_eq!(total(&ledger), usd("75"), "of runs and of none");
+        assert_eq!(add(&mut ledger, &later), Ok((0, 2)), "again it adds nothing");
+        assert_eq!((total(&ledger), ledger.bills().unwrap().len()), (usd("75"), 2));
+    }
+
+    /// AWS numbers the lines of every version of a report anew: the same hour may have other amounts, and no id says so.
+    #[test]
+    fn another_version_of_an_hour_is_refused_and_the_whole_period_takes_its_place() {
+        let (_folder, mut ledger) = ledger();
+        add(&mut ledger, &[CUR, &cur("a", 1, "10", "r"), &cur("b", 2, "20", "r")].concat()).unwrap();
+        let newer = [CUR, &cur("x", 2, "21", "r"), &cur("y", 3, "5", "r")].concat();
+        let period = ("aws".to_owned(), "1".to_owned(), "2026-10".to_owned());
+        let refused = Conflict::Differs {
+            period: period.clone(),
+            parts: 1,
+            first: "2026-10-05T02".to_owned(),
+            kept_usd: usd("20"),
+            usd: usd("21"),
+        };
+        assert_eq!(add(&mut ledger, &newer), Err(vec![refused]));
+        assert_eq!(total(&ledger), usd("30"));
+        // As a whole it would lose the first hour, and is refused as before; the newest report has all three.
+        assert_eq!(whole(&mut ledger, &newer).losses.len(), 1);
+        let all = [CUR, &cur("w", 1, "10", "r"), &newer[CUR.len()..]].concat();
+        assert_eq!((whole(&mut ledger, &all).new, total(&ledger)), (1, usd("36")));
+        // Of what was imported as a whole no parts are known, until it is imported with them.
+        assert_eq!(add(&mut ledger, &newer), Err(vec![Conflict::Whole { period }]));
+        let mut anew = plan(&ledger, &all, true).unwrap();
+        assert_eq!(ledger.deliver(&rest(&all, &mut anew), true, Timestamp::UNIX_EPOCH).unwrap().new, 1);
+        assert_eq!(add(&mut ledger, &[CUR, &cur("z", 4, "4", "r")].concat()), Ok((1, 0)));
+        assert_eq!(total(&ledger), usd("40"));
+    }
+
+    #[test]
+    fn an_import_that_was_faster_is_added_to_and_not_overwritten() {
+        let (_folder, mut ledger) = ledger();
+        add(&mut ledger, &[CUR, &cur("a", 1, "10", "r")].concat()).unwrap();
+        let text = [CUR, &cur("b", 2, "20", "r")].concat();
+        let mut slow = plan(&ledger, &text, false).unwrap();
+        add(&mut ledger, &text).unwrap();
+        let delivered = ledger.deliver(&rest(&text, &mut slow), false, Timestamp::UNIX_EPOCH).unwrap();
+        assert_eq!((delivered.new, delivered.outrun, total(&ledger)), (0, 1, usd("30")));
+    }
+
+    #[test]
+    fn the_same_lines_by_another_tag_of_runs_are_no_lines_that_count() {
+        let (_folder, mut ledger) = ledger();
+        let text = [CUR, &cur("a", 1, "10", "r")].concat();
+        add(&mut ledger, &text).unwrap();
+        let mut sums = Sums::of(Pass::Survey(Survey::default()));
+        sums.mark = crate::bill::dimensions::RunTag::named("cluster");
+        read("bill.csv", None, text.as_bytes(), &mut sums).unwrap();
+        let Pass::Survey(survey) = sums.pass else { panic!("another pass") };
+        assert!(Increment::new(survey, &ledger.bills().unwrap(), false).is_err());
+    }
+
+    /// By a batch of Google or a reference of Oracle: `(day, name, cents)`.
+    fn named(is_google: bool, lines: &[(u8, u8, i32)]) -> String {
+        let head = if is_google {
+            "billing_account_id,invoice.month,usage_start_time,usage_end_time,cost,currency,labels,export_time\n"
+        } else {
+            "BillingPeriodStart,ChargePeriodStart,ChargePeriodEnd,BilledCost,BillingCurrency,Tags,oci_ReferenceNumber,ChargeCategory,ProviderName\n"
+        };
+        let line = |(day, name, cents): &(u8, u8, i32)| {
+            let sign = if *cents < 0 { "-" } else { "" };
+            let cost = format!("{sign}{}.{:02}", cents.abs() / 100, cents.abs() % 100);
+            if is_google {
+                format!(
+                    "A,202610,2026-10-{day:02} 01:00:00 UTC,2026-10-{day:02} 02:00:00 UTC,{cost},USD,,2026-10-07 0{name}:00:00 UTC\n"
+                )
+            } else {
+                format!(
+                    "2026-10-01T00:00:00Z,2026-10-{day:02}T01:00Z,2026-10-{day:02}T02:00Z,{cost},USD,,R{name},Usage,Oracle\n"
+                )
+            }
+        };
+        lines.iter().fold(head.to_owned(), |text, one| text + &line(one))
+    }
+
+    #[test]
+    fn late_lines_and_corrections_of_an_hour_that_counts_are_added() {
+        for is_google in [true, false] {
+            let (_folder, mut ledger) = ledger();
+            add(&mut ledger, &named(is_google, &[(1, 1, 500), (2, 2, 100)])).unwrap();
+            // The next export has the second again, and what takes back a part of the first, in its hour.
+            assert_eq!(add(&mut ledger, &named(is_google, &[(2, 2, 100), (1, 3, -25)])), Ok((1, 1)));
+            assert_eq!(total(&ledger), usd("5.75"));
+            // One that has the name of another line with another amount is neither.
+            let refused = add(&mut ledger, &named(is_google, &[(2, 2, 150)])).unwrap_err();
+            assert!(matches!(&refused[..], [Conflict::Differs { parts: 1, .. }]), "{refused:?}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+        #[test]
+        fn deliveries_that_overlap_add_up_to_what_any_of_them_has(
+            amounts in proptest::collection::vec(-9999_i32..9999, 12),
+            deliveries in proptest::collection::vec(proptest::collection::btree_set(0_usize..12, 1..12), 1..6),
+            is_google in any::<bool>(),
+        ) {
+            // Two lines in each append of Google, and one for each reference of Oracle.
+            let lines = |part: usize| {
+                let line = |which: usize| (1 + (which % 20) as u8, part as u8 % 10, amounts[which]);
+                if is_google { vec![line(2 * part), line(2 * part + 1)] } else { vec![line(part)] }
+            };
+            let all = if is_google { 6 } else { 10 };
+            let (_folder, mut ledger) = ledger();
+            let mut had = BTreeSet::new();
+            for delivery in &deliveries {
+                let parts: BTreeSet<usize> = delivery.iter().map(|part| part % all).collect();
+                let text: Vec<_> = parts.iter().flat_map(|part| lines(*part)).collect();
+                let (new, left_out) = add(&mut ledger, &named(is_google, &text)).unwrap();
+                prop_assert_eq!(left_out, parts.intersection(&had).count());
+                prop_assert_eq!(new, usize::from(left_out < parts.len()));
+                had.extend(parts);
+            }
+            let cents: i128 = had.iter().flat_map(|part| lines(*part)).map(|(.., cents)| i128::from(cents)).sum();
+            prop_assert_eq!(total(&ledger), Usd::from_nanos(cents * 10_000_000));
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! `Parts`: the pieces of a billing period that its cloud never changes, so that what two deliveries have in common counts once.
+//!
+//! What a piece is follows from how a cloud delivers:
+//! - Google appends to a table, and every append has its `export_time`, which "will always increase with each new export"
+//!   (cloud.google.com/billing/docs, "Structure of Standard data export"; `x_ExportTime` in its FOCUS table): a piece is an append.
+//! - Oracle writes a file every six hours, with late lines and corrections as new rows (docs.oracle.com, "Cost Reports"): a piece is
+//!   a line, by its `oci_ReferenceNumber`.
+//! - AWS and Azure write the whole period again, and the `identity/LineItemId` of AWS "can't be used to identify the same line item
+//!   across different reports" (docs.aws.amazon.com/cur, "Identity details"). Extracts of such a table are cut by time: a piece is
+//!   an hour of usage, and it is the same piece only where all of its lines are the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde::{Deserialize, Serialize};
+
+use gpuplan_units::{FineUsd, Usd};
+
+/// Source, account and billing period.
+pub type Period = (String, String, String);
+
+/// The parts of one billing period, by their names.
+pub type Parts = BTreeMap<String, Part>;
+
+/// What is remembered of a part: enough to tell whether another one of its name is the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// The hashes of its lines, added up: the order in which they come says nothing.
+    pub content: u64,
+    /// Negative where it takes back what was billed.
+    #[serde(with = "gpuplan_units::money::signed_usd")]
+    pub billed_usd: Usd,
+}
+
+/// What tells a line apart from others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The part that it belongs to, where the export names one; `None`: the hour in which its usage began.
+    name: Option<String>,
+    content: u64,
+}
+
+impl Identity {
+    /// Of the cells of a line. `mark` is that of runs: by another one the same line is of another run.
+    pub fn new<'a>(name: Option<&str>, mark: &str, cells: impl Iterator<Item = &'a str>) -> Self {
+        let content = cells.fold(hash(FNV_BASIS, mark), hash);
+        Self { name: name.filter(|name| !name.is_empty()).map(str::to_owned), content: mixed(content) }
+    }
+
+    fn part(&self, start: Timestamp) -> String {
+        let hour = || start.to_zoned(TimeZone::UTC).strftime("%Y-%m-%dT%H").to_string();
+        self.name.clone().unwrap_or_else(hour)
+    }
+}
+
+/// FNV-1a (Fowler, Noll, Vo; RFC 9923), which stays the same from version to version, as what the ledger keeps has to.
+const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
+
+/// With an end that no text has, so that cells do not run into each other.
+fn hash(before: u64, text: &str) -> u64 {
+    text.bytes().chain([0xff]).fold(before, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME))
+}
+
+/// The last step of SplitMix64 (Steele, Lea, Flood 2014): sums of hashes that differ in their last digits alone would meet.
+fn mixed(hash: u64) -> u64 {
+    let hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    hash ^ (hash >> 31)
+}
+
+/// What is done with the lines of a delivery.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Pass {
+    /// All are added up, and nothing is asked of their parts.
+    #[default]
+    Whole,
+    /// None is added up; their parts are told apart.
+    Survey(Survey),
+    /// Those of parts that count already are left out.
+    Rest(BTreeMap<Period, BTreeSet<String>>),
+}
+
+impl Pass {
+    /// Whether a line is added up. `None` where a sum is beyond counting.
+    pub fn takes(&mut self, identity: &Identity, of: Period, start: Timestamp, billed: FineUsd) -> Option<bool> {
+        match self {
+            Self::Whole => Some(true),
+            Self::Survey(survey) => survey.add(identity, of, start, billed).map(|()| false),
+            Self::Rest(known) => Some(known.get(&of).is_none_or(|parts| !parts.contains(&identity.part(start)))),
+        }
+    }
+}
+
+/// The parts of a delivery while they are told apart. It grows with them, and not with lines, but for Oracle.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Survey(BTreeMap<Period, BTreeMap<String, (u64, FineUsd)>>);
+
+impl Survey {
+    fn add(&mut self, identity: &Identity, of: Period, start: Timestamp, billed: FineUsd) -> Option<()> {
+        let (content, sum) = self.0.entry(of).or_default().entry(identity.part(start)).or_default();
+        *content = content.wrapping_add(identity.content);
+        *sum = sum.checked_add(billed)?;
+        Some(())
+    }
+
+    /// As they are remembered.
+    pub fn parts(self) -> BTreeMap<Period, Parts> {
+        let part = |(content, sum): (u64, FineUsd)| Part { content, billed_usd: sum.rounded() };
+        let parts = |parts: BTreeMap<String, (u64, FineUsd)>| parts.into_iter().map(|(name, one)| (name, part(one)));
+        self.0.into_iter().map(|(period, all)| (period, parts(all).collect())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(name: Option<&str>, cells: &[&str]) -> Identity {
+        Identity::new(name, "gpuplanrun", cells.iter().copied())
+    }
+
+    fn parts(lines: &[(Identity, i64, &str)]) -> BTreeMap<Period, Parts> {
+        let mut survey = Survey::default();
+        for (identity, second, billed) in lines {
+            let period = ("aws".to_owned(), "1".to_owned(), "2026-10".to_owned());
+            let start = Timestamp::from_second(*second).unwrap();
+            survey.add(identity, period, start, FineUsd::parse(billed).unwrap()).unwrap();
+        }
+        survey.parts()
+    }
+
+    #[test]
+    fn a_part_is_the_same_in_any_order_and_another_one_where_two_cells_change_places() {
+        let (one, two) = (identity(None, &["a", "1"]), identity(None, &["b", "2"]));
+        let lines = [(one.clone(), 0, "1"), (two.clone(), 3599, "2"), (one.clone(), 3600, "1")];
+        let found = parts(&lines);
+        let names: Vec<&String> = found.values().flat_map(BTreeMap::keys).collect();
+        assert_eq!(names, ["1970-01-01T00", "1970-01-01T01"]);
+        assert_eq!(parts(&[lines[2].clone(), lines[1].clone(), lines[0].clone()]), found);
+        let exchanged =
+            [(identity(None, &["a", "2"]), 0, "1"), (identity(None, &["b", "1"]), 3599, "2"), lines[2].clone()];
+        assert_ne!(parts(&exchanged), found);
+        assert_ne!(identity(None, &["a", "b"]), identity(None, &["ab", ""]));
+        assert_ne!(one, Identity::new(None, "cluster", ["a", "1"].into_iter()));
+    }
+
+    #[test]
+    fn a_name_of_the_cloud_is_the_name_of_the_part() {
+        let found = parts(&[(identity(Some("R1"), &["x"]), 0, "1"), (identity(Some(""), &["x"]), 0, "1")]);
+        assert_eq!(found.values().flat_map(BTreeMap::keys).collect::<Vec<_>>(), ["1970-01-01T00", "R1"]);
+    }
+
+    /// What the ledger keeps is compared with what later versions of this program read.
+    #[test]
+    fn hashes_are_those_of_fnv() {
+        // "foobar" by the test vectors of draft-eastlake-fnv, before the end of the cell.
+        let bytes = "foobar".bytes().fold(FNV_BASIS, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME));
+        assert_eq!(bytes, 0x8594_4171_f739_67e8);
+        assert_eq!(hash(FNV_BASIS, "foobar"), (bytes ^ 0xff).wrapping_mul(FNV_PRIME));
+        // The first output of SplitMix64 with the seed 0 is the mix of its increment.
+        assert_eq!(mixed(0x9e37_79b9_7f4a_7c15), 0xe220_a839_7b1d_cdaf);
+    }
+}
