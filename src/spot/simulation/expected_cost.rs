@@ -84,7 +84,7 @@ impl Table {
         // The nearest cell, and between two the lower one, whatever a sum of seconds was rounded to.
         let cell = if slack - self.slacks[below] < self.slacks[above] - slack + 1e-3 { below } else { above };
         // With the slack of the cell: what is rounded is slack, and never work, which may be less than a cell.
-        let left = (((work + self.slacks[cell]) / self.step - 1e-6).ceil() as usize).min(self.steps);
+        let left = whole_up((work + self.slacks[cell]) / self.step - 1e-6).min(self.steps);
         self.actions.at(phase, left, cell)
     }
 
@@ -123,6 +123,12 @@ impl Table {
         }
         (slack, above.saturating_sub(1), above)
     }
+}
+
+/// Up to a whole number, of what is above -1: `ceil` is a call where a processor need not know it.
+fn whole_up(steps: f64) -> usize {
+    let below = steps as usize;
+    below + usize::from(steps > below as f64)
 }
 
 #[cfg(test)]
