@@ -132,12 +132,11 @@ pub fn settle(pricer: &Pricer, forecaster: &mut Forecaster, open: &mut Undecided
             open.is_left = true;
             continue;
         }
-        // After one end the next is mostly tried, too, and its table often answers for both.
-        let next = ways.get(at + 1).filter(|_| way != Way::Alone);
+        // After one end the next is mostly tried, too: another table is solved beside one that must be.
+        let next = ways.get(at + 1).filter(|_| forecaster.lacks_table(&job));
         let next = next.and_then(|next| spot_job(pricer, &open.plan, *next));
-        let jobs: Vec<Job> = std::iter::once(job).chain(next).collect();
-        forecaster.solve(&jobs);
-        let Some(forecast) = forecaster.forecasts(&jobs[..1]).pop() else { continue };
+        forecaster.solve(&std::iter::once(job.clone()).chain(next).collect::<Vec<Job>>());
+        let forecast = forecaster.forecast(&job);
         let mut is_worse = false;
         if let (Way::Until { .. }, Ok(forecast)) = (way, &forecast) {
             let score = aim.score(forecast.cost_usd.expected, forecast.finish_hours.expected);

@@ -26,7 +26,7 @@ use gpuplan_spot::policy::semi_markov::Tables;
 use gpuplan_spot::policy::{Limits, Policy, PoolTerms};
 use gpuplan_spot::replay::{Outcome, ReplayError};
 use gpuplan_spot::watch::{FIRST_PAUSE, Watch};
-use gpuplan_units::{Hours, Usd, UsdPerHour};
+use gpuplan_units::{Band, Hours, Usd, UsdPerHour};
 
 /// Time between two decisions: the probes that the model is fitted on. Longer for long runs, which need no finer look. Seconds.
 const TICK: f64 = 600.0;
@@ -205,6 +205,17 @@ pub struct Job<'a> {
     pub deadline: Option<Hours>,
 }
 
+/// All that a forecast of a job depends on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Asked {
+    work: Band,
+    changeovers: (Hours, Hours),
+    availability: f64,
+    spot: UsdPerHour,
+    on_demand: Option<UsdPerHour>,
+    deadline: Option<Hours>,
+}
+
 /// Which futures a forecast needs: the seed, the availability that they start from, and their tick in seconds, as bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind {
@@ -232,6 +243,17 @@ impl Stock {
 }
 
 impl Job<'_> {
+    fn asked(&self) -> Asked {
+        Asked {
+            work: self.run.work,
+            changeovers: (self.run.changeover, self.run.worst_changeover),
+            availability: self.availability,
+            spot: self.spot,
+            on_demand: self.on_demand,
+            deadline: self.deadline,
+        }
+    }
+
     /// Falling back ends the run by the deadline, or little later; waiting for spot alone may take several times the work.
     fn horizon(&self) -> f64 {
         let work = self.run.work.high * 3600.0;
@@ -297,6 +319,8 @@ pub struct Forecaster<'a> {
     seed: u64,
     stock: Stock,
     tables: Vec<(Terms, Arc<Table>)>,
+    /// Of jobs that were asked for already: the recommended machines are forecast once more to compare the ways to buy them.
+    made: Vec<(Asked, Forecast)>,
     /// Step times of the draws, in 90th percentiles: spread evenly, in an order of its own.
     deviations: Arc<[f64]>,
 }
@@ -306,15 +330,28 @@ impl<'a> Forecaster<'a> {
         // Multiples of the golden ratio fill the unit interval evenly, however many are taken.
         let golden = 0.618_033_988_749_895;
         let deviations = (0..DRAWS).map(|draw| deviations(((draw as f64 + 0.5) * golden).fract())).collect();
-        Self { model, seed, stock: stock.clone(), tables: Vec::new(), deviations }
+        Self { model, seed, stock: stock.clone(), tables: Vec::new(), made: Vec::new(), deviations }
     }
 
-    /// One forecast a job, in their order.
-    pub fn forecasts(&mut self, jobs: &[Job]) -> Vec<Result<Forecast, ReplayError>> {
-        self.solve(jobs);
-        jobs.iter()
-            .map(|job| self.outcomes(job, job.availability, DRAWN_TICKS).map(|outcomes| summary(&outcomes)))
-            .collect()
+    pub fn forecast(&mut self, job: &Job) -> Result<Forecast, ReplayError> {
+        if let Some(made) = self.made(job) {
+            return Ok(made.clone());
+        }
+        self.solve(std::slice::from_ref(job));
+        let forecast = self.outcomes(job, job.availability, DRAWN_TICKS).map(|outcomes| summary(&outcomes))?;
+        self.made.push((job.asked(), forecast.clone()));
+        Ok(forecast)
+    }
+
+    fn made(&self, job: &Job) -> Option<&Forecast> {
+        let asked = job.asked();
+        self.made.iter().find(|(of, _)| *of == asked).map(|(_, forecast)| forecast)
+    }
+
+    /// Whether a table must be solved before it is forecast.
+    pub fn lacks_table(&self, job: &Job) -> bool {
+        let is_solved = |terms: &Terms| self.tables.iter().any(|(solved, _)| solved.cover(terms));
+        self.made(job).is_none() && job.terms().is_some_and(|terms| !is_solved(&terms))
     }
 
     /// The share of time up at which the job costs on average what `on_demand` does.

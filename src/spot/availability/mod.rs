@@ -25,6 +25,8 @@ pub const CORRELATION: f64 = 0.41;
 const SHARED_SHARE: f64 = 0.97;
 /// More than this share of ticks with an event says nothing finer about the rate.
 const MOST_EVENTS_A_TICK: f64 = 0.95;
+/// Spells are drawn in pieces of so many ticks at least.
+const TICKS_AT_ONCE: usize = 64;
 
 impl AvailabilityModel {
     /// Fits the rates to traces of probes, each with its seconds between probes.
@@ -37,14 +39,63 @@ impl AvailabilityModel {
     }
 }
 
-/// Availability as the ticks at which it changes.
+/// Availability as the ticks at which it changes, for whoever asks for them in their order.
+pub trait Spells {
+    fn begins_up(&mut self) -> bool;
+    /// First tick of a spell, from that of the second on; `None`: the spell before it is the last.
+    fn turn(&mut self, index: usize) -> Option<usize>;
+    /// Known at most; the last spell goes on beyond.
+    fn ticks(&self) -> usize;
+}
+
+/// Spells of a trace.
+#[cfg(test)]
 #[derive(Clone, Copy, Debug)]
-pub struct Spells<'a> {
+pub(crate) struct KnownSpells<'a> {
     pub begins_up: bool,
-    /// First tick of every spell but the first.
     pub turns: &'a [usize],
-    /// Known so far; the last spell goes on beyond.
     pub ticks: usize,
+}
+
+#[cfg(test)]
+impl Spells for KnownSpells<'_> {
+    fn begins_up(&mut self) -> bool {
+        self.begins_up
+    }
+
+    fn turn(&mut self, index: usize) -> Option<usize> {
+        self.turns.get(index).copied()
+    }
+
+    fn ticks(&self) -> usize {
+        self.ticks
+    }
+}
+
+/// Spells of a future, which is drawn as far as they are asked for.
+#[derive(Debug)]
+pub struct DrawnSpells<'a> {
+    future: &'a mut Future,
+    most_ticks: usize,
+}
+
+impl Spells for DrawnSpells<'_> {
+    fn begins_up(&mut self) -> bool {
+        self.future.reach(1)[0]
+    }
+
+    #[inline]
+    fn turn(&mut self, index: usize) -> Option<usize> {
+        while index >= self.future.turns.len() && self.future.up.len() < self.most_ticks {
+            let more = (self.future.up.len() / 8).max(TICKS_AT_ONCE);
+            self.future.reach((self.future.up.len() + more).min(self.most_ticks));
+        }
+        self.future.turns.get(index).copied()
+    }
+
+    fn ticks(&self) -> usize {
+        self.most_ticks
+    }
 }
 
 /// One future of a pool from what is known of it now, drawn as far as it is asked for. Before the first probe it is up as often
@@ -120,9 +171,9 @@ impl Future {
         &self.up
     }
 
-    /// The same, spell by spell.
-    pub fn spells(&self) -> Spells<'_> {
-        Spells { begins_up: self.up.first().copied().unwrap_or_default(), turns: &self.turns, ticks: self.up.len() }
+    /// The same, spell by spell, for so many ticks at most.
+    pub fn spells(&mut self, most_ticks: usize) -> DrawnSpells<'_> {
+        DrawnSpells { future: self, most_ticks }
     }
 
     /// As far as it is drawn.

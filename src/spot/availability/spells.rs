@@ -6,17 +6,18 @@ use crate::simulation::replay::{DONE, Outcome, ReplayError};
 
 /// `Policy::SpotOnly` on a pool that starts as long as expected. It is seen at every tick, or known from attempts alone, the first two
 /// of which are `pause` seconds apart.
-pub fn spot_only(limits: &Limits, spells: Spells, pause: Option<f64>) -> Result<Outcome, ReplayError> {
+pub fn spot_only(limits: &Limits, mut spells: impl Spells, pause: Option<f64>) -> Result<Outcome, ReplayError> {
     let (tick, rate) = (limits.tick, limits.rate(Action::Spot(0)));
     let mut outcome = Outcome { last: Action::Spot(0), ..Outcome::default() };
     let (mut left, mut at, mut paid) = (limits.work, 0, 0);
     let mut refusals = 0;
-    let mut turns = spells.turns.iter().copied();
-    let mut begins = if spells.begins_up { Some(0) } else { turns.next() };
+    // The turn that ends the spell of being up that is looked at.
+    let mut ends = usize::from(!spells.begins_up());
     while left > DONE {
-        let begun = begins.filter(|start| *start < spells.ticks).ok_or(ReplayError::TraceEnds)?;
-        let end = turns.next();
-        begins = turns.next();
+        let begun = if ends == 0 { Some(0) } else { spells.turn(ends - 1) };
+        let begun = begun.filter(|start| *start < spells.ticks()).ok_or(ReplayError::TraceEnds)?;
+        let end = spells.turn(ends);
+        ends += 2;
         let start = match pause {
             None => begun,
             Some(pause) => next_attempt(at, begun, pause, tick, &mut refusals),
@@ -25,7 +26,7 @@ pub fn spot_only(limits: &Limits, spells: Spells, pause: Option<f64>) -> Result<
             at = start;
             continue;
         }
-        if start >= spells.ticks {
+        if start >= spells.ticks() {
             return Err(ReplayError::TraceEnds);
         }
         if outcome.starts == 0 {
@@ -36,7 +37,7 @@ pub fn spot_only(limits: &Limits, spells: Spells, pause: Option<f64>) -> Result<
         let lasts = end.map(|end| end - start).filter(|ticks| *ticks as f64 * tick < need);
         let ticks = lasts.unwrap_or_else(|| (need / tick).ceil() as usize);
         at = start + ticks;
-        if at > spells.ticks {
+        if at > spells.ticks() {
             return Err(ReplayError::TraceEnds);
         }
         paid += ticks;
@@ -70,7 +71,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::availability::Spells;
+    use crate::availability::KnownSpells;
     use crate::availability::watch::Watch;
     use crate::policy::{Policy, PoolTerms};
     use crate::simulation::replay::{World, replay};
@@ -92,7 +93,7 @@ mod tests {
             let watch = pause.map_or_else(|| Watch::full(1, 600.0), |pause| Watch::attempts(1, 600.0, pause));
             let slow = replay(&Policy::SpotOnly, &limits, &World::from_pools(&[&up]), 0, watch, true);
             let turns: Vec<usize> = (1..up.len()).filter(|tick| up[*tick] != up[tick - 1]).collect();
-            match (spot_only(&limits, Spells { begins_up: up[0], turns: &turns, ticks: up.len() }, pause), slow) {
+            match (spot_only(&limits, KnownSpells { begins_up: up[0], turns: &turns, ticks: up.len() }, pause), slow) {
                 (Ok(fast), Ok(slow)) => {
                     prop_assert!((fast.finish_hours - slow.finish_hours).abs() < 1e-9 && (fast.spare_hours - slow.spare_hours).abs() < 1e-9);
                     let exact = |of: Outcome| Outcome { finish_hours: 0.0, spare_hours: 0.0, decisions: Vec::new(), last: Action::Idle, ..of };

@@ -24,7 +24,7 @@ pub const LONGEST_PAUSE: f64 = 3600.0;
 
 /// From a refusal that follows so many others of a row to the next attempt. Seconds.
 pub fn pause_after(refusals: u32, first: f64) -> f64 {
-    (first * 2_f64.powi(refusals.min(16) as i32)).min(LONGEST_PAUSE.max(first))
+    (first * f64::from(1_u32 << refusals.min(16))).min(LONGEST_PAUSE.max(first))
 }
 
 /// How a job comes to know of pools in which it does not run.
@@ -144,6 +144,24 @@ impl Watch {
                     self.refused(pool);
                 }
             }
+        }
+    }
+
+    /// As `advance` with the one pool of a job, which runs in it and finds it up: once for every tick that `goes_on`.
+    pub fn run_on(&mut self, mut goes_on: impl FnMut() -> bool) {
+        let [view] = &mut self.views[..] else { return };
+        // On their own, so that the compiler keeps them in registers.
+        let (tick, decay, mut weight, mut up, mut age) = (self.tick, self.decay, self.weight, self.up[0], view.age);
+        let mut ran = false;
+        while goes_on() {
+            weight = weight * decay + tick;
+            up = up * decay + tick;
+            age += tick;
+            ran = true;
+        }
+        if ran {
+            *view = PoolView { up: true, age, availability: up / weight, ..*view };
+            (self.weight, self.up[0], self.asked[0]) = (weight, up, Asked::default());
         }
     }
 

@@ -53,13 +53,18 @@ fn asked(policy: &Policy, state: &State, observation: &Observation, limits: &Lim
     within_budget(wish(policy, state, observation, limits), state, limits)
 }
 
+/// Whether spot in the one pool of a job runs on for as long as there is slack to spare, whatever else is known.
+#[inline]
+pub fn goes_on_with_slack(policy: &Policy, limits: &Limits) -> bool {
+    limits.budget.is_none() && matches!(policy, Policy::SemiMarkov(_) | Policy::SlackReserve)
+}
+
 /// Most ticks change nothing on the one pool of a job: spot runs on with slack to spare, on-demand while spot is down. What `asked` would say.
 #[inline]
 fn nothing_new(policy: &Policy, state: &State, observation: &Observation, limits: &Limits) -> Option<Decision> {
     let [pool] = observation.pools else { return None };
-    let is_asked = limits.budget.is_some() || !matches!(policy, Policy::SemiMarkov(_) | Policy::SlackReserve);
     let reason = match state.running {
-        _ if is_asked => return None,
+        _ if !goes_on_with_slack(policy, limits) => return None,
         Action::Spot(_) if state.pending_worst <= 0.0 && safety::has_slack(state, limits) => Reason::StayOnSpot,
         Action::OnDemand(_) if !pool.up => Reason::StayOnDemand,
         _ => return None,

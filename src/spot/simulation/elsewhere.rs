@@ -55,7 +55,7 @@ impl Costs {
     }
 
     /// What is left with so many steps to go, from none on: by phase, the cells of slack first.
-    pub fn keep(&mut self, left: usize, idle: &[CostRow], on_demand: &[CostRow]) {
+    pub fn keep<const CELLS: usize>(&mut self, left: usize, idle: &[CostRow<CELLS>], on_demand: &[CostRow<CELLS>]) {
         if left.is_multiple_of(self.stride) {
             self.idle.extend(idle.iter().flat_map(|row| &row[..self.cells]));
             self.on_demand.extend(on_demand.iter().flat_map(|row| &row[..self.cells]));

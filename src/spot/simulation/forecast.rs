@@ -126,8 +126,7 @@ impl Futures {
         let of_one = |limits: &mut Limits, draw: usize| {
             limits.work = work(draw);
             let mut futures = self.draw(draw);
-            futures[0].reach(ticks as usize + 10);
-            hindsight::least(limits, fallback, futures[0].spells(), value_of_hour)
+            hindsight::least(limits, fallback, futures[0].spells(ticks as usize + 10), value_of_hour)
         };
         let of_each: Vec<Least> = (0..draws.min(DRAWS)).into_par_iter().map_init(|| limits.clone(), of_one).collect();
         let mean = |value: fn(&Least) -> f64| of_each.iter().map(value).sum::<f64>() / of_each.len().max(1) as f64;
@@ -143,18 +142,19 @@ fn run_to_the_end(
     watch: &Watch,
     first: usize,
 ) -> Result<Outcome, ReplayError> {
+    if let ([pool], true) = (&mut *futures, is_spot_alone(policy, limits)) {
+        return spot_only(limits, pool.spells(MOST_TICKS), watch.pause()).map_err(|error| match error {
+            ReplayError::TraceEnds => ReplayError::TooLong(MOST_TICKS),
+            other => other,
+        });
+    }
     let mut ticks = first.min(MOST_TICKS);
     loop {
         for future in futures.iter_mut() {
             future.reach(ticks);
         }
-        let outcome = match futures {
-            [pool] if is_spot_alone(policy, limits) => spot_only(limits, pool.spells(), watch.pause()),
-            _ => {
-                let pools: Vec<&[bool]> = futures.iter().map(Future::up).collect();
-                replay(policy, limits, &World::from_pools(&pools), 0, watch.clone(), false)
-            }
-        };
+        let pools: Vec<&[bool]> = futures.iter().map(Future::up).collect();
+        let outcome = replay(policy, limits, &World::from_pools(&pools), 0, watch.clone(), false);
         match outcome {
             Err(ReplayError::TraceEnds) if ticks < MOST_TICKS => ticks = (2 * ticks).min(MOST_TICKS),
             Err(ReplayError::TraceEnds) => return Err(ReplayError::TooLong(MOST_TICKS)),

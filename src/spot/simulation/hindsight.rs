@@ -27,7 +27,7 @@ pub enum Fallback {
 ///
 /// A spell of spot that is used saves what its work would cost on demand, less what it costs itself. So the job costs what it would on
 /// demand, less what the spells until its end save, and waiting pays only until the end of one of them.
-pub fn least(limits: &Limits, fallback: Fallback, spells: Spells, value_of_hour: f64) -> Least {
+pub fn least(limits: &Limits, fallback: Fallback, spells: impl Spells, value_of_hour: f64) -> Least {
     let hours = |seconds: f64| seconds / 3600.0;
     let spot = limits.rate(Action::Spot(0)).dollars();
     let on_demand = match fallback {
@@ -93,12 +93,13 @@ struct Used {
 }
 
 /// First tick and the one after the last of every spell of being up.
-fn up(spells: Spells) -> impl Iterator<Item = (usize, usize)> {
-    let begins = spells.begins_up.then_some(0).into_iter();
-    let mut turns = begins.chain(spells.turns.iter().copied());
+fn up(mut spells: impl Spells) -> impl Iterator<Item = (usize, usize)> {
+    let mut ends = usize::from(!spells.begins_up());
     std::iter::from_fn(move || {
-        let first = turns.next()?;
-        Some((first, turns.next().unwrap_or(spells.ticks)))
+        let first = if ends == 0 { 0 } else { spells.turn(ends - 1)? };
+        let end = spells.turn(ends).unwrap_or(spells.ticks());
+        ends += 2;
+        Some((first, end))
     })
 }
 
@@ -109,8 +110,8 @@ pub(crate) mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::availability::AvailabilityModel;
     use crate::availability::watch::Watch;
+    use crate::availability::{AvailabilityModel, KnownSpells};
     use crate::policy::semi_markov::Tables;
     use crate::policy::{Policy, PoolTerms};
     use crate::simulation::omniscient::least_cost;
@@ -161,7 +162,7 @@ pub(crate) mod tests {
             let trace = trace(&spells_of, begins_up, (limits.deadline / 600.0).ceil() as usize + 1);
             let mut turns = Vec::new();
             let begins_up = spells(&trace, &mut turns);
-            let known = Spells { begins_up, turns: &turns, ticks: trace.len() };
+            let known = KnownSpells { begins_up, turns: &turns, ticks: trace.len() };
             if let Some(cheapest) = least_cost(&limits, &World::from_pools(&[&trace]), 0) {
                 let bound = least(&limits, Fallback::OnDemand, known, 0.0);
                 prop_assert!(bound.dollars <= cheapest.dollars() + 1e-6, "{bound:?} {cheapest:?}");
@@ -186,7 +187,7 @@ pub(crate) mod tests {
             let limits = limits(work, work + 3.0 * changeover + slack, changeover, ratio);
             let mut turns = Vec::new();
             let begins_up = spells(&trace, &mut turns);
-            let known = Spells { begins_up, turns: &turns, ticks: trace.len() };
+            let known = KnownSpells { begins_up, turns: &turns, ticks: trace.len() };
             let score = |dollars: f64, hours: f64| dollars + value_of_hour * hours;
             let table = Policy::SemiMarkov(Arc::new(Tables::new(&AvailabilityModel::prior(), &limits)));
             for (policy, fallback) in [
@@ -209,14 +210,14 @@ pub(crate) mod tests {
     #[test]
     fn a_pool_that_is_up_is_used_and_one_that_is_down_is_waited_for_if_that_pays() {
         let limits = limits(4.0 * 3600.0, 24.0 * 3600.0, 0.0, 3.0);
-        let up = Spells { begins_up: true, turns: &[], ticks: 144 };
+        let up = KnownSpells { begins_up: true, turns: &[], ticks: 144 };
         assert_eq!(least(&limits, Fallback::OnDemand, up, 1.0), Least { dollars: 4.0, hours: 4.0 });
         // Two hours of waiting save eight dollars.
-        let late = Spells { begins_up: false, turns: &[12], ticks: 144 };
+        let late = KnownSpells { begins_up: false, turns: &[12], ticks: 144 };
         assert_eq!(least(&limits, Fallback::OnDemand, late, 1.0), Least { dollars: 4.0, hours: 6.0 });
         assert_eq!(least(&limits, Fallback::OnDemand, late, 5.0).hours, 4.0);
         assert_eq!(least(&limits, Fallback::None, late, 5.0), Least { dollars: 4.0, hours: 6.0 });
-        let never = Spells { begins_up: false, turns: &[], ticks: 144 };
+        let never = KnownSpells { begins_up: false, turns: &[], ticks: 144 };
         assert_eq!(least(&limits, Fallback::None, never, 1.0), Least { dollars: 4.0, hours: 24.0 });
     }
 }

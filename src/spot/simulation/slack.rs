@@ -6,16 +6,16 @@
 )]
 
 /// Cells of slack at most.
-pub const CELLS: usize = 64;
+pub const MOST_CELLS: usize = 64;
 /// Cells are a step wide near no slack, where a changeover decides, and this share of the slack where there is more. A step is at most
 /// half a changeover, so waiting for the length of one is never lost between two cells.
 const WIDTH_OF_SLACK: f64 = 0.1;
 /// By slack. Cells above the most slack only fill a processor's vectors: less slack never follows from more.
-pub type CostRow = [f32; CELLS];
+pub type CostRow<const CELLS: usize> = [f32; CELLS];
 
 /// How far a loss of slack shorter than a cell reaches into the cell below, so many times.
-pub struct Loss {
-    share: CostRow,
+pub struct Loss<const CELLS: usize> {
+    share: CostRow<CELLS>,
     times: u32,
 }
 
@@ -23,7 +23,7 @@ pub struct Loss {
 pub fn cells(most: f64, step: f64) -> Vec<f64> {
     let mut slacks = vec![0.0];
     let mut slack = 0.0;
-    while slack < most && slacks.len() < CELLS {
+    while slack < most && slacks.len() < MOST_CELLS {
         slack += width(slack, step);
         slacks.push(slack);
     }
@@ -36,14 +36,14 @@ pub fn width(slack: f64, step: f64) -> f64 {
 }
 
 #[inline(always)]
-pub fn between(from: &CostRow, to: &CostRow, share: f32) -> CostRow {
+pub fn between<const CELLS: usize>(from: &CostRow<CELLS>, to: &CostRow<CELLS>, share: f32) -> CostRow<CELLS> {
     std::array::from_fn(|cell| from[cell] + share * (to[cell] - from[cell]))
 }
 
-impl Loss {
+impl<const CELLS: usize> Loss<CELLS> {
     /// No cell is narrower than a step.
     pub fn new(seconds: f64, step: f64, slacks: &[f64]) -> Self {
-        let times = (seconds / step - 1e-9).ceil().clamp(0.0, CELLS as f64);
+        let times = (seconds / step - 1e-9).ceil().clamp(0.0, MOST_CELLS as f64);
         let each = if times > 0.0 { seconds / times } else { 0.0 };
         let mut share = [0.0; CELLS];
         for (cell, pair) in slacks.windows(2).enumerate() {
@@ -54,7 +54,7 @@ impl Loss {
 
     /// The values with so much slack less; there is never less than none.
     #[inline(always)]
-    pub fn applied_to(&self, row: &CostRow) -> CostRow {
+    pub fn applied_to(&self, row: &CostRow<CELLS>) -> CostRow<CELLS> {
         let mut lost = *row;
         for _ in 0..self.times {
             let mut below = [lost[0]; CELLS];
