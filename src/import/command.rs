@@ -126,6 +126,7 @@ fn read_start(
     let launch = launcher::flags(&start.before);
     let mut entries = launcher::flags(&start.after);
     without_stage(&mut entries);
+    without_rollouts(&mut entries);
     if start.serves_otherwise() {
         of_other_engine(&mut entries, asked);
     }
@@ -146,10 +147,13 @@ fn read_start(
     processes::of_step(&start.before, asked, names);
     processes::of_environment(start, &launch, &entries, environment, asked);
     // Files come first: a flag behind them wins.
-    let mut has_configuration = false;
     let is_of_hydra = hydra::named(&entries).is_some();
+    let (mut has_configuration, mut is_told_elsewhere) = (false, false);
     for path in start.configurations(&launch, &entries) {
-        has_configuration |= read_configuration(&path, &start.program, script, asked, names);
+        let is_read = read_configuration(&path, &start.program, script, asked, names);
+        has_configuration |= is_read;
+        is_told_elsewhere |=
+            !is_read && entries.iter().any(|entry| entry.key == "config" && entry.value.as_ref() == Some(&path));
     }
     read_beside(start, &entries, script, asked, names);
     name_of_program(start.name(), asked);
@@ -176,7 +180,10 @@ fn read_start(
         asked.not_planned.get_or_insert(why);
     }
     recipe::task_of_program(start.name(), &entries, asked);
-    recipe::amount_of_data(dialect, &entries, asked);
+    // A configuration that is not there may say how long it trains.
+    if !is_told_elsewhere {
+        recipe::amount_of_data(dialect, &entries, asked);
+    }
     // A launcher of GPUs starts work, whatever else its line leaves open.
     if launch.is_empty() && entries.is_empty() && start.is_distributed() {
         asked.leave_unread(start.name(), "what it trains is not said on its command line");
@@ -224,6 +231,17 @@ fn without_stage(entries: &mut [Entry]) {
         let rest = entry.key.strip_prefix("training.");
         if let Some(rest) = rest.filter(|rest| rest.starts_with("model.") || rest.starts_with("trainer.")) {
             entry.key = rest.to_owned();
+        }
+    }
+}
+
+/// Steps of a rollout are none of the training: `num_steps` is that of each environment where a program counts its steps or episodes together
+/// (CleanRL, `ppo.py`: `total_timesteps`).
+fn without_rollouts(entries: &mut [Entry]) {
+    let is_total = |entry: &Entry| matches!(entry.key.as_str(), "total_timesteps" | "total_episodes");
+    if entries.iter().any(is_total) {
+        for entry in entries.iter_mut().filter(|entry| entry.key == "num_steps") {
+            entry.key = "steps_of_a_rollout".to_owned();
         }
     }
 }
