@@ -124,9 +124,7 @@ fn read_start(
     names: Names,
 ) {
     let launch = launcher::flags(&start.before);
-    let mut entries = launcher::flags(&start.after);
-    without_stage(&mut entries);
-    without_rollouts(&mut entries);
+    let mut entries = own_flags(start);
     if start.serves_otherwise() {
         of_other_engine(&mut entries, asked);
     }
@@ -148,13 +146,7 @@ fn read_start(
     processes::of_environment(start, &launch, &entries, environment, asked);
     // Files come first: a flag behind them wins.
     let is_of_hydra = hydra::named(&entries).is_some();
-    let (mut has_configuration, mut is_told_elsewhere) = (false, false);
-    for path in start.configurations(&launch, &entries) {
-        let is_read = read_configuration(&path, &start.program, script, asked, names);
-        has_configuration |= is_read;
-        is_told_elsewhere |=
-            !is_read && entries.iter().any(|entry| entry.key == "config" && entry.value.as_ref() == Some(&path));
-    }
+    let (has_configuration, is_told_elsewhere) = read_configurations(start, (&launch, &entries), script, asked, names);
     read_beside(start, &entries, script, asked, names);
     name_of_program(start.name(), asked);
     if let Some(command) = start.command() {
@@ -235,6 +227,14 @@ fn without_stage(entries: &mut [Entry]) {
     }
 }
 
+/// The flags of a program, under the names that the tables have.
+fn own_flags(start: &Start) -> Vec<Entry> {
+    let mut entries = launcher::flags(&start.after);
+    without_stage(&mut entries);
+    without_rollouts(&mut entries);
+    entries
+}
+
 /// Steps of a rollout are none of the training: `num_steps` is that of each environment where a program counts its steps or episodes together
 /// (CleanRL, `ppo.py`: `total_timesteps`).
 fn without_rollouts(entries: &mut [Entry]) {
@@ -244,6 +244,25 @@ fn without_rollouts(entries: &mut [Entry]) {
             entry.key = "steps_of_a_rollout".to_owned();
         }
     }
+}
+
+/// Reads the files that a command names. Whether one is a training program's, and whether one of its own is not there.
+fn read_configurations(
+    start: &Start,
+    (launch, entries): (&[Entry], &[Entry]),
+    script: &Script,
+    asked: &mut JobRequest,
+    names: Names,
+) -> (bool, bool) {
+    let is_own =
+        |path: &String| entries.iter().any(|entry| entry.key == "config" && entry.value.as_ref() == Some(path));
+    let (mut is_there, mut is_absent) = (false, false);
+    for path in start.configurations(launch, entries) {
+        let is_read = read_configuration(&path, &start.program, script, asked, names);
+        is_there |= is_read;
+        is_absent |= !is_read && is_own(&path);
+    }
+    (is_there, is_absent)
 }
 
 /// Reads a file that a command names. Whether it is there and is known.
