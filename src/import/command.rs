@@ -124,8 +124,7 @@ fn read_start(
     names: Names,
 ) {
     let launch = launcher::flags(&start.before);
-    let mut entries = launcher::flags(&start.after);
-    without_stage(&mut entries);
+    let mut entries = own_flags(start);
     if start.serves_otherwise() {
         of_other_engine(&mut entries, asked);
     }
@@ -146,11 +145,8 @@ fn read_start(
     processes::of_step(&start.before, asked, names);
     processes::of_environment(start, &launch, &entries, environment, asked);
     // Files come first: a flag behind them wins.
-    let mut has_configuration = false;
     let is_of_hydra = hydra::named(&entries).is_some();
-    for path in start.configurations(&launch, &entries) {
-        has_configuration |= read_configuration(&path, &start.program, script, asked, names);
-    }
+    let (has_configuration, is_told_elsewhere) = read_configurations(start, (&launch, &entries), script, asked, names);
     read_beside(start, &entries, script, asked, names);
     name_of_program(start.name(), asked);
     if let Some(command) = start.command() {
@@ -176,7 +172,10 @@ fn read_start(
         asked.not_planned.get_or_insert(why);
     }
     recipe::task_of_program(start.name(), &entries, asked);
-    recipe::amount_of_data(dialect, &entries, asked);
+    // A configuration that is not there may say how long it trains.
+    if !is_told_elsewhere {
+        recipe::amount_of_data(dialect, &entries, asked);
+    }
     // A launcher of GPUs starts work, whatever else its line leaves open.
     if launch.is_empty() && entries.is_empty() && start.is_distributed() {
         asked.leave_unread(start.name(), "what it trains is not said on its command line");
@@ -226,6 +225,44 @@ fn without_stage(entries: &mut [Entry]) {
             entry.key = rest.to_owned();
         }
     }
+}
+
+/// The flags of a program, under the names that the tables have.
+fn own_flags(start: &Start) -> Vec<Entry> {
+    let mut entries = launcher::flags(&start.after);
+    without_stage(&mut entries);
+    without_rollouts(&mut entries);
+    entries
+}
+
+/// Steps of a rollout are none of the training: `num_steps` is that of each environment where a program counts its steps or episodes together
+/// (CleanRL, `ppo.py`: `total_timesteps`).
+fn without_rollouts(entries: &mut [Entry]) {
+    let is_total = |entry: &Entry| matches!(entry.key.as_str(), "total_timesteps" | "total_episodes");
+    if entries.iter().any(is_total) {
+        for entry in entries.iter_mut().filter(|entry| entry.key == "num_steps") {
+            entry.key = "steps_of_a_rollout".to_owned();
+        }
+    }
+}
+
+/// Reads the files that a command names. Whether one is a training program's, and whether one of its own is not there.
+fn read_configurations(
+    start: &Start,
+    (launch, entries): (&[Entry], &[Entry]),
+    script: &Script,
+    asked: &mut JobRequest,
+    names: Names,
+) -> (bool, bool) {
+    let is_own =
+        |path: &String| entries.iter().any(|entry| entry.key == "config" && entry.value.as_ref() == Some(path));
+    let (mut is_there, mut is_absent) = (false, false);
+    for path in start.configurations(launch, entries) {
+        let is_read = read_configuration(&path, &start.program, script, asked, names);
+        is_there |= is_read;
+        is_absent |= !is_read && is_own(&path);
+    }
+    (is_there, is_absent)
 }
 
 /// Reads a file that a command names. Whether it is there and is known.

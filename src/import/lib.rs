@@ -3,6 +3,7 @@
 pub mod ask;
 pub mod chips;
 pub mod command;
+pub mod degrees;
 mod document;
 mod engine;
 mod error;
@@ -15,6 +16,7 @@ mod yaml;
 use gpuplan_workload::assumption::JobAssumption;
 
 pub use ask::{Choice, GpuModels, Gpus, JobKind, JobRequest, KeyValue, Launch, Need};
+pub use degrees::StatedLayout;
 pub use engine::{compose, dstack, kubernetes, skypilot, slurm};
 pub use error::ImportError;
 pub use names::{Files, Names};
@@ -24,7 +26,7 @@ pub fn read(text: &str, names: Names) -> Result<JobRequest, ImportError> {
     let mut asked = of_kind(text, names)?;
     asked.name_conflicts();
     command::settle(&mut asked, names);
-    open::name_degrees(&mut asked);
+    degrees::name_degrees(&mut asked);
     Ok(asked)
 }
 

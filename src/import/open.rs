@@ -1,7 +1,7 @@
 //! What a job leaves open of its work, and what is taken for it so that it has a price at once. Nothing is taken unsaid.
 
-use crate::shell::is_unknown;
-use crate::{JobRequest, KeyValue};
+use crate::JobRequest;
+use crate::degrees::is_split;
 use gpuplan_workload::Models;
 use gpuplan_workload::assumption::JobAssumption;
 use gpuplan_workload::file::{ModelSection, Scalar, ServingSection, TrainingSection, WorkloadFile};
@@ -51,57 +51,11 @@ pub fn says_training(training: &TrainingSection) -> bool {
     numbers.into_iter().any(Option::is_some) || words.into_iter().any(Option::is_some)
 }
 
-/// Keys that split a model over GPUs, so that fewer of them have a batch of their own.
-const SPLITS: [&str; 21] = [
-    "model_parallel_size",
-    "context_parallel_size",
-    "sequence_parallel_size",
-    "tensor_parallel_size",
-    "pipeline_parallel_size",
-    "ulysses_parallel_size",
-    "model_parallel_degree",
-    "context_parallel_degree",
-    "sequence_parallel_degree",
-    "tensor_parallel_degree",
-    "pipeline_parallel_degree",
-    "tensor_parallelism",
-    "pipeline_parallelism",
-    "pipeline_stages",
-    "tp_size",
-    "pp_size",
-    "cp_size",
-    "sp_size",
-    "tp",
-    "pp",
-    "cp",
-];
-
-/// Whether a key splits a model over GPUs.
-fn is_degree(one: &KeyValue) -> bool {
-    let key = one.plain_key();
-    let is_key =
-        |split: &str| key.strip_suffix(split).is_some_and(|rest| rest.is_empty() || rest.ends_with(['.', '_']));
-    SPLITS.into_iter().any(is_key)
-}
-
-/// Says which degrees of parallelism a training states: the plan chooses its own layout.
-pub fn name_degrees(asked: &mut JobRequest) {
-    let is_training = asked.workload.serving.is_empty() && asked.not_planned.is_none();
-    let is_many = |one: &&KeyValue| is_degree(one) && one.value.parse::<u32>().is_ok_and(|degree| degree > 1);
-    let stated: Vec<String> =
-        asked.no_effect.iter().filter(is_many).map(|one| format!("{} {}", one.plain_key(), one.value)).collect();
-    if is_training && !stated.is_empty() {
-        asked.assumed.push(JobAssumption::LayoutOfPlan { degrees: stated.join(", ") });
-    }
-}
-
 /// What each GPU takes times how many there are. A parser's own defaults, a micro-batch of one and no accumulation, are none of the job's.
 fn batch(training: &mut TrainingSection, asked: &JobRequest, assumed: &mut Vec<JobAssumption>) {
     let whole =
         |number: &Option<Scalar>| number.as_ref().map_or(Some(1), |number| number.to_string().parse::<u64>().ok());
-    let is_split = asked.no_effect.iter().chain(&asked.unread).any(|one| {
-        is_degree(one) && (is_unknown(&one.value) || one.value.parse::<u32>().is_ok_and(|degree| degree > 1))
-    });
+    let is_split = asked.no_effect.iter().chain(&asked.unread).any(is_split);
     // `--gradient_accumulation_steps $STEPS`: as many as only a run would tell.
     let is_open =
         training.grad_accumulation.is_none() && asked.unread.iter().any(|one| one.plain_key().contains("accum"));

@@ -119,6 +119,7 @@ pub fn baseline(
         max_nodes: offers.iter().map(|one| one.nodes).max(),
         // It runs there today.
         allow_slow_network: true,
+        layout: asked.stated_layout(),
         ..limits.clone()
     })
 }

@@ -132,6 +132,27 @@ fn a_workload_is_planned_beside_the_job() {
     );
 }
 
+/// The plan of a job's own machines has the layout that the job states, and the recommended one its own.
+#[test]
+fn a_stated_layout_is_that_of_the_job_s_own_machines() {
+    const JOB: &str = "tests/fixtures/jobs/layout.sbatch";
+    let answer = priced(JOB, &[]);
+    let layout = &answer["from"]["baseline"]["layout"];
+    assert_eq!((layout["tensor"].as_u64(), layout["pipeline"].as_u64()), (Some(4), Some(2)), "{layout}");
+    assert!(keys(&answer["from"]["understood"]).contains(&"--tensor_model_parallel_size"), "{}", answer["from"]);
+    let said = from(JOB, &[]).stdout;
+    assert!(said.contains("Layout: as asked keeps what the job states (TP4 PP2)"), "{said}");
+    assert!(!said.contains("not taken over"), "{said}");
+    // 32 heads are no multiple of 3.
+    let text = fs::read_to_string(JOB).unwrap().replace("${TP:-4}", "3");
+    let folder = tempfile::tempdir().unwrap();
+    let other = folder.path().join("layout.sbatch");
+    fs::write(&other, text).unwrap();
+    let said = from(other.to_str().unwrap(), &[]).stdout;
+    assert!(said.contains("Layout: as the job states it (TP3 PP2) it is not known to run there"), "{said}");
+    assert!(said.split_whitespace().collect::<Vec<_>>().join(" ").contains("are not taken over"), "{said}");
+}
+
 #[test]
 fn a_table_says_what_was_not_understood_and_what_a_workload_would_add() {
     let (workload, rows) = ("WORKLOAD.toml", "--set data.samples=");

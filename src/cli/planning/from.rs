@@ -18,14 +18,15 @@ use crate::question::workload;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_hardware::Hardware;
-use gpuplan_import::{Choice, ImportError, JobKind, JobRequest, Names, chips};
-use gpuplan_plan::World;
+use gpuplan_import::{Choice, ImportError, JobKind, JobRequest, Names, StatedLayout, chips};
 use gpuplan_plan::document::{Context, PlanDocument};
 use gpuplan_plan::job::{baseline, narrowed, price};
+use gpuplan_plan::{Limits, PlanSet, World};
 use gpuplan_report::plan::job::{Named, asked_text, comparison, comparison_text, json, priced_text};
 use gpuplan_report::sentences::rejection::sentence;
 use gpuplan_report::text::json::pretty;
 use gpuplan_report::text::wrap::wrap;
+use gpuplan_workload::Workload;
 use gpuplan_workload::file::{LimitsSection, ModelSection, WorkloadFile};
 
 pub fn run(path: &Path, arguments: &PlanArguments, session: &Session) -> Result<Exit, Diagnostic> {
@@ -200,6 +201,25 @@ fn priced(
     session.printer.data(&format!("{text}\n{}\n", wrap(&note, session.width, "  ")))
 }
 
+/// The workload on the job's own machines, split as the job states where that runs, and what to say of it.
+fn as_asked(asked: &mut JobRequest, world: World, workload: &Workload, own: Limits) -> (PlanSet, Option<String>) {
+    let stated = own.layout;
+    let set = gpuplan_plan::plan(world, workload, &own);
+    if stated.is_open() {
+        return (set, None);
+    }
+    if set.recommendation.is_some() {
+        asked.take_stated_layout();
+        let line = format!("Layout: as asked keeps what the job states ({stated}); the recommended plan has its own");
+        return (set, Some(line));
+    }
+    let why = set.nearest.first().map_or_else(String::new, |nearest| format!(": {}", sentence(&nearest.why)));
+    let free = gpuplan_plan::plan(world, workload, &Limits { layout: StatedLayout::default(), ..own });
+    let line =
+        format!("Layout: as the job states it ({stated}) it is not known to run there{why}; both plans have their own");
+    (free, Some(line))
+}
+
 /// The workload on the job's own machines, and on the recommended ones.
 fn compare(
     asked: &JobRequest,
@@ -211,11 +231,13 @@ fn compare(
     let Answered { catalogs, limits, .. } = &answered;
     let headline = session.warn_about_age(&catalogs.market);
     let whole = context(&answered, file, session)?;
-    let offers = price(asked, &catalogs.market, &catalogs.hardware, limits).offers;
-    let market = narrowed(asked, &catalogs.market, &catalogs.hardware);
-    let own = baseline(asked, &offers, &catalogs.market, &catalogs.hardware, limits)?;
+    let mut asked = asked.clone();
+    let offers = price(&asked, &catalogs.market, &catalogs.hardware, limits).offers;
+    let market = narrowed(&asked, &catalogs.market, &catalogs.hardware);
+    let own = baseline(&asked, &offers, &catalogs.market, &catalogs.hardware, limits)?;
     let world = World { market: &market, ..whole.world };
-    let set = gpuplan_plan::plan(world, &answered.resolved.workload, &own);
+    let (set, layout) = as_asked(&mut asked, world, &answered.resolved.workload, own);
+    let asked = &asked;
     let narrow = Context { world, ..whole.clone() };
     let (was, best) = (set.recommendation.as_ref().map(|plan| (plan, &narrow)), answered.set.recommendation.as_ref());
     if session.output == OutputFormat::Json {
@@ -228,7 +250,13 @@ fn compare(
     text.push_str(&asked_text(asked, &catalogs.hardware, session.width));
     text.push('\n');
     match (was, best) {
-        (Some(was), Some(best)) => text.push_str(&comparison_text(asked, was, (best, &whole), session.width)),
+        (Some(was), Some(best)) => {
+            text.push_str(&comparison_text(asked, was, (best, &whole), session.width));
+            if let Some(layout) = layout {
+                text.push_str(&wrap(&layout, session.width, "  "));
+                text.push('\n');
+            }
+        }
         (None, _) if offers.is_empty() => {
             text.push_str("No place offers what the job asks for: there is nothing to compare with.\n");
         }

@@ -6,6 +6,7 @@ use crate::recipe::{self, Entry};
 use crate::{JobKind, JobRequest, KeyValue, Names};
 use gpuplan_workload::assumption::JobAssumption;
 use gpuplan_workload::file::{ModelSection, WorkloadFile};
+use std::collections::BTreeSet;
 
 /// Words by which programs of preference and reinforcement learning call themselves; those of `recipe::OBJECTIVES` are planned.
 const REINFORCEMENTS: [&str; 20] = [
@@ -173,8 +174,8 @@ pub fn name_of_folder(program: &str, asked: &mut JobRequest) {
 
 /// What words of its own say of the kind of work, where no table knows them: `--task DPO`, `--finetune_mode sft`, `--dpo_beta 0.1`.
 pub fn kind_of_work(entries: &[Entry], asked: &mut JobRequest) {
-    let unread: Vec<&Entry> =
-        entries.iter().filter(|entry| asked.unread.iter().any(|one| one.key == entry.shown)).collect();
+    let keys: BTreeSet<&str> = asked.unread.iter().map(|one| one.key.as_str()).collect();
+    let unread: Vec<&Entry> = entries.iter().filter(|entry| keys.contains(entry.shown.as_str())).collect();
     for entry in unread {
         let mut words = entry.key.split(['_', '.']).filter(|word| !word.is_empty());
         // `--dpo_beta 0.1`, `--beta_dpo 5000`: Diffusion-DPO has it behind.

@@ -262,3 +262,21 @@ fn degrees_of_a_training_are_said_to_be_left_to_the_plan() {
     assert_eq!(degrees(&format!("{megatron} --tensor-model-parallel-size 1")), None);
     assert_eq!(degrees("vllm serve gpt2 --tensor-parallel-size 2"), None);
 }
+
+/// A program of reinforcement learning counts its steps together, and a configuration that is not there may say how long it trains.
+#[test]
+fn how_long_it_trains_is_what_is_said_of_it() {
+    let amount = |line: &str| {
+        let training = job(&format!("#!/bin/bash\n{line}\n"), "a.sh").workload.training;
+        (training.steps.map(|steps| steps.to_string()), training.epochs.map(|epochs| epochs.to_string()))
+    };
+    let steps = |steps: &str| (Some(steps.to_owned()), None);
+    assert_eq!(amount("python grpo_fsdp.py --num_steps 160 --total_episodes 100000"), (None, None));
+    assert_eq!(amount("python train.py --num_steps 160 --lr 1"), steps("160"));
+    let epochs = |epochs: &str| (None, Some(epochs.to_owned()));
+    assert_eq!(amount("torchrun train_grpo.py --trainer.total_epochs 3"), epochs("3"));
+    let sft = "accelerate launch sft.py --model_name_or_path Qwen/Qwen2.5-0.5B --per_device_train_batch_size 32";
+    assert_eq!(amount(sft), epochs("3"));
+    assert_eq!(amount(&format!("{sft} --config configs/sft.yaml")), (None, None));
+    assert_eq!(amount(&format!("{sft} --deepspeed zero3.json")), epochs("3"), "DeepSpeed's says nothing of it");
+}

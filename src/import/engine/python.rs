@@ -193,6 +193,36 @@ mod tests {
         assert_eq!(machines(shell).map(|found| found.0), Ok(Some(Gpus::PerMachine(2))));
     }
 
+    /// Each of these took time by the square of its length, or doubled its values with each line; one overflowed the stack.
+    #[test]
+    fn long_programs_are_read_letter_by_letter() {
+        let shapes = [
+            "a += [\n",
+            "a += [",
+            "f(",
+            "{\"a\": ",
+            "a=",
+            "\"\"\"a\"\"\" ",
+            "x = f\"{a}\"\n",
+            "int(",
+            "field(default=",
+            "gpu.A(count=",
+            "f(a",
+            "a = f\"{a}{a}\"\n",
+            "c += [\"a\"]\n",
+            "é=(",
+        ];
+        for (shape, head) in shapes.iter().flat_map(|shape| {
+            [(shape, "import modal\na = \"xy\"\nc = [\"vllm\"]\n"), (shape, "import trl\nTrainer(\n")]
+        }) {
+            let text = format!("{head}{}", shape.repeat(20_000 / shape.len()));
+            assert!(
+                machines(&text).map_or(true, |(gpus, ..)| gpus == Some(Gpus::PerMachine(1)) || gpus.is_none()),
+                "{shape}"
+            );
+        }
+    }
+
     /// Documentation, names with types, texts with names in them, defaults of the command line, dictionaries, functions that do not train.
     #[test]
     fn values_are_found_where_programs_keep_them() {

@@ -139,11 +139,12 @@ fn read_resources(map: &Map<String, Value>, asked: &mut JobRequest, names: Names
     };
     let before = asked.choices.len();
     let mut refused = None;
+    // The keys next to the list hold for each entry of it.
+    let beside: Map<String, Value> =
+        map.iter().filter(|(other, _)| *other != key).map(|(key, value)| (key.clone(), value.clone())).collect();
     for alternative in alternatives {
         let inner = alternative.as_object().ok_or_else(|| invalid(key, "it is not a list of maps"))?;
-        // The keys next to the list hold for each entry of it.
-        let mut whole = map.clone();
-        whole.retain(|other, _| other != key);
+        let mut whole = beside.clone();
         whole.extend(inner.clone());
         // Of several, one that has no price is left out.
         if let Err(error) = candidate(&whole, false, asked, names) {

@@ -116,6 +116,8 @@ pub const SETTINGS: &[(&str, Setting)] = &[
     ("total_epoch", EPOCHS),
     ("max_epoches", EPOCHS),
     ("total_epochs", EPOCHS),
+    // verl's, in programs of somebody's own on top of it.
+    ("trainer.total_epochs", EPOCHS),
     ("block_size", LENGTH),
     ("max_seq_length", LENGTH),
     ("max_seq_len", LENGTH),

@@ -1,5 +1,7 @@
 //! A script as tokens: words with their quotes still on, operators, here-documents. Comments and continued lines are gone.
 
+use std::collections::HashMap;
+
 /// A piece of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Token {
@@ -20,7 +22,7 @@ const OPERATORS: [&str; 11] = [";;&", ";;", ";&", ";", "&&", "||", "|&", "|", "&
 const REDIRECTS: [&str; 10] = ["&>>", "&>", "<<<", "<>", ">>", ">&", "<&", ">|", ">", "<"];
 
 pub fn tokens(script: &str) -> Vec<Token> {
-    let mut lexer = Lexer { text: script, at: 0, tokens: Vec::new(), open: Vec::new() };
+    let mut lexer = Lexer { text: script, at: 0, tokens: Vec::new(), open: Vec::new(), ends: None, in_vain: 0 };
     while lexer.at < lexer.text.len() {
         lexer.next();
     }
@@ -40,7 +42,39 @@ struct Lexer<'a> {
     at: usize,
     tokens: Vec<Token>,
     open: Vec<Open>,
+    ends: Option<Ends<'a>>,
+    /// Letters that were searched for the end of words that are never closed.
+    in_vain: usize,
 }
+
+/// Where each line begins, by what it says, and by what it says behind its tabs: of two million here-documents each finds its end at once.
+struct Ends<'a> {
+    plain: HashMap<&'a str, Vec<usize>>,
+    without_tabs: HashMap<&'a str, Vec<usize>>,
+}
+
+impl<'a> Ends<'a> {
+    fn of(text: &'a str) -> Self {
+        let (mut at, mut all) = (0, Self { plain: HashMap::new(), without_tabs: HashMap::new() });
+        for line in text.split_inclusive('\n') {
+            let says = line.trim_end_matches(['\n', '\r']);
+            all.plain.entry(says).or_default().push(at);
+            all.without_tabs.entry(says.trim_start_matches('\t')).or_default().push(at);
+            at += line.len();
+        }
+        all
+    }
+
+    /// The first line from here on that says no more than the mark.
+    fn next(&self, open: &Open, from: usize) -> Option<usize> {
+        let all = if open.strips_tabs { &self.without_tabs } else { &self.plain };
+        let lines = all.get(open.mark.as_str())?;
+        lines.get(lines.partition_point(|at| *at < from)).copied()
+    }
+}
+
+/// Times the length of a script that its letters are searched in vain, before what is left of it is cut: no script has so many open quotes.
+const PATIENCE: usize = 64;
 
 impl Lexer<'_> {
     fn rest(&self) -> &str {
@@ -86,7 +120,9 @@ impl Lexer<'_> {
             }
             None => {
                 let rest = self.rest();
-                self.at += rest.find('\n').unwrap_or(rest.len());
+                let (line, all) = (rest.find('\n').unwrap_or(rest.len()), rest.len());
+                self.in_vain += all;
+                self.at += if self.in_vain > PATIENCE * self.text.len() { all } else { line };
                 self.tokens.push(Token::Cut);
             }
         }
@@ -112,23 +148,15 @@ impl Lexer<'_> {
     /// Reads the bodies of the here-documents that the line before announced.
     fn documents(&mut self) {
         for open in std::mem::take(&mut self.open) {
-            let (mut body, mut length) = (String::new(), 0);
-            let mut is_closed = false;
-            for line in self.rest().split_inclusive('\n') {
-                length += line.len();
-                let line = if open.strips_tabs { line.trim_start_matches('\t') } else { line };
-                if line.trim_end_matches(['\n', '\r']) == open.mark {
-                    is_closed = true;
-                    break;
-                }
-                body.push_str(line);
-            }
+            let text = self.text;
+            let end = self.ends.get_or_insert_with(|| Ends::of(text)).next(&open, self.at);
             // Without its end it is no document.
-            if is_closed {
-                self.at += length;
-                if let Some(Token::Document { text, .. }) = self.tokens.get_mut(open.token) {
-                    *text = body;
-                }
+            let Some(end) = end else { continue };
+            let lines = text[self.at..end].split_inclusive('\n');
+            let body = lines.map(|line| if open.strips_tabs { line.trim_start_matches('\t') } else { line }).collect();
+            self.at = end + text[end..].find('\n').map_or(text.len() - end, |length| length + 1);
+            if let Some(Token::Document { text, .. }) = self.tokens.get_mut(open.token) {
+                *text = body;
             }
         }
     }

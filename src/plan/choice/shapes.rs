@@ -8,7 +8,7 @@ use crate::candidate::Candidate;
 use crate::context::Context;
 use crate::serving::replicas;
 use crate::training::packing;
-use crate::training::search::best_setting;
+use crate::training::search::best_stated;
 use gpuplan_estimate::{Machine, Subject};
 use gpuplan_hardware::{InstanceId, NodeShape};
 
@@ -24,7 +24,7 @@ pub struct Shapes {
 impl Shapes {
     /// Works out every instance type in `wanted`; equal shapes share one answer.
     pub fn estimate(context: Context, wanted: &[InstanceId], nodes: &[u32]) -> Self {
-        let Context { world, workload, .. } = context;
+        let Context { world, workload, limits, .. } = context;
         let (model, training, sweep) = (&workload.model, &workload.training, workload.sweep.as_ref());
         let global_batch = training.global_batch.unwrap_or(1);
         let mut shapes: Vec<NodeShape> = Vec::new();
@@ -57,7 +57,7 @@ impl Shapes {
                 };
                 let machine = Machine::new(world.hardware.gpu(shape.gpu), &shape);
                 let subject = Subject::new(model, training, machine).corrected(world.correction);
-                let (outcome, estimated) = best_setting(&subject, global_batch, nodes);
+                let (outcome, estimated) = best_stated(&subject, global_batch, nodes, &limits.layout);
                 (index, Candidate { nodes, step: outcome.map_err(Into::into) }, estimated)
             })
             .collect();

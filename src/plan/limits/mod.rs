@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::limits::deadline::deadline;
 use crate::limits::policy::Policy;
 use gpuplan_hardware::{CloudId, GpuSelector, Hardware, NodeShape};
+use gpuplan_import::StatedLayout;
 use gpuplan_units::names::did_you_mean;
 use gpuplan_units::separators::parse_amount;
 use gpuplan_units::{GpuCount, Hours, Usd, nearest};
@@ -86,6 +87,8 @@ pub struct Limits {
     pub now: Option<Timestamp>,
     /// Several machines may be joined by a network that GPUs cannot use directly.
     pub allow_slow_network: bool,
+    /// What a job says of how it is split over its GPUs: every plan has it.
+    pub layout: StatedLayout,
 }
 
 impl Default for Limits {
@@ -105,6 +108,7 @@ impl Default for Limits {
             policy: None,
             now: None,
             allow_slow_network: false,
+            layout: StatedLayout::default(),
         }
     }
 }

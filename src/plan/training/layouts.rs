@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use gpuplan_estimate::Machine;
+use gpuplan_import::StatedLayout;
 use gpuplan_workload::{Layout, Model, Recompute, Shard, Stacks, Task, Training};
 
 /// Sequences of so many tokens and more are worth splitting over GPUs.
@@ -29,25 +30,31 @@ pub enum UnevenStages {
     },
 }
 
-/// Every layout of `gpus` GPUs that divides the model, the batch and the machine.
-pub fn layouts(model: &Model, training: &Training, machine: &Machine, gpus: u32, global_batch: u64) -> Vec<Layout> {
+/// Every layout of `gpus` GPUs that divides the model, the batch and the machine, and has what is stated of it.
+pub fn layouts(
+    (model, training): (&Model, &Training),
+    machine: &Machine,
+    gpus: u32,
+    global_batch: u64,
+    stated: &StatedLayout,
+) -> Vec<Layout> {
     let mut found = Vec::new();
     let splits_weights = splits_weights(training);
     // A layout that the stack cannot be told is none.
     let has_zero1 = training.framework.recipe(|stack| &stack.zero1) != Some(false);
-    for tensor in tensor_degrees(model, training, machine, gpus) {
-        for pipeline in pipeline_degrees(model, training, gpus / tensor) {
-            for context in context_degrees(training, gpus / (tensor * pipeline)) {
+    for tensor in tensor_degrees(model, training, machine, gpus, stated.tensor) {
+        for pipeline in pipeline_degrees(model, training, gpus / tensor, stated.pipeline) {
+            for context in context_degrees(training, gpus / (tensor * pipeline), stated.context) {
                 let data = gpus / (tensor * pipeline * context);
                 if !global_batch.is_multiple_of(u64::from(data)) {
                     continue;
                 }
                 let base =
                     Layout { data, tensor, pipeline, context, sequence_parallel: tensor > 1, ..Layout::default() };
-                for expert in expert_degrees(model, machine, data) {
-                    let shards = shards(&base, splits_weights, machine, gpus);
+                let shards = stated_shards(shards(&base, splits_weights, machine, gpus), stated.shard, &base);
+                for expert in expert_degrees(model, machine, data, stated.expert) {
                     for (shard, shard_group) in
-                        shards.into_iter().filter(|(shard, _)| has_zero1 || *shard != Shard::Zero1)
+                        shards.iter().copied().filter(|(shard, _)| has_zero1 || *shard != Shard::Zero1)
                     {
                         found.push(Layout { expert, shard, shard_group, ..base });
                     }
@@ -108,8 +115,13 @@ fn splits_weights(training: &Training) -> bool {
     stack.and_then(|stack| stack.shard.recipe()) == Some(Shard::Zero3)
 }
 
+/// A degree that is stated is the only one.
+fn candidates(stated: Option<u32>, usual: &[u32]) -> Vec<u32> {
+    stated.map_or_else(|| usual.to_vec(), |degree| vec![degree])
+}
+
 /// Inside one link domain only, and only where the stack splits matrices.
-fn tensor_degrees(model: &Model, training: &Training, machine: &Machine, gpus: u32) -> Vec<u32> {
+fn tensor_degrees(model: &Model, training: &Training, machine: &Machine, gpus: u32, stated: Option<u32>) -> Vec<u32> {
     let splits = splits_layers(model, training) && machine.link.is_fast();
     let most = if splits { machine.link_domain(gpus).min(8) } else { 1 };
     let divides = |t: &u32| {
@@ -118,10 +130,10 @@ fn tensor_degrees(model: &Model, training: &Training, machine: &Machine, gpus: u
             && model.heads.is_multiple_of(*t)
             && (model.kv_heads.is_multiple_of(*t) || t.is_multiple_of(model.kv_heads))
     };
-    [1, 2, 4, 8].into_iter().filter(|t| *t == 1 || divides(t)).collect()
+    candidates(stated, &[1, 2, 4, 8]).into_iter().filter(|t| *t == 1 || divides(t)).collect()
 }
 
-fn pipeline_degrees(model: &Model, training: &Training, ranks: u32) -> Vec<u32> {
+fn pipeline_degrees(model: &Model, training: &Training, ranks: u32, stated: Option<u32>) -> Vec<u32> {
     let splits = splits_layers(model, training) && model.encoder_layers == 0 && model.text_tower.is_none();
     let is_even_enough = |p: u32| {
         let fullest = model.layers.div_ceil(p);
@@ -129,7 +141,7 @@ fn pipeline_degrees(model: &Model, training: &Training, ranks: u32) -> Vec<u32> 
         is_even && (fullest * p == model.layers || uneven_stages(model.layers, p, 1).is_some())
     };
     let divides = |p: &u32| splits && ranks.is_multiple_of(*p) && *p < model.layers && is_even_enough(*p);
-    [1, 2, 4, 8, 16, 32].into_iter().filter(|p| *p == 1 || divides(p)).collect()
+    candidates(stated, &[1, 2, 4, 8, 16, 32]).into_iter().filter(|p| *p == 1 || divides(p)).collect()
 }
 
 /// How layers are dealt out where the stages of a pipeline cannot all have as many. `None`: they can, or no way is known.
@@ -146,18 +158,18 @@ pub fn uneven_stages(layers: u32, stages: u32, virtual_stages: u32) -> Option<Un
     last.filter(|_| virtual_stages <= 1).map(|layers| UnevenStages::LastHas { layers })
 }
 
-fn context_degrees(training: &Training, ranks: u32) -> Vec<u32> {
-    let long = training.sequence_length >= CONTEXT_PARALLEL_FROM;
-    [1, 2, 4, 8].into_iter().filter(|c| *c == 1 || (long && ranks.is_multiple_of(*c))).collect()
+fn context_degrees(training: &Training, ranks: u32, stated: Option<u32>) -> Vec<u32> {
+    let long = stated.is_some() || training.sequence_length >= CONTEXT_PARALLEL_FROM;
+    candidates(stated, &[1, 2, 4, 8]).into_iter().filter(|c| *c == 1 || (long && ranks.is_multiple_of(*c))).collect()
 }
 
 /// Inside a link domain, and over several machines for models of more experts than it has GPUs.
-fn expert_degrees(model: &Model, machine: &Machine, data: u32) -> Vec<u32> {
+fn expert_degrees(model: &Model, machine: &Machine, data: u32, stated: Option<u32>) -> Vec<u32> {
     let Some(experts) = model.experts else { return vec![1] };
     let domain = machine.link_domain(data).max(8);
     let is_wide = experts.experts > 8 * domain;
     let divides = |e: &u32| data.is_multiple_of(*e) && experts.experts.is_multiple_of(*e) && (*e <= domain || is_wide);
-    [1, 8, 16, 32, 64].into_iter().filter(|e| *e == 1 || divides(e)).collect()
+    candidates(stated, &[1, 8, 16, 32, 64]).into_iter().filter(|e| *e == 1 || divides(e)).collect()
 }
 
 /// Data-parallel ranks copy everything, or split states, or split weights too: over all ranks, or in groups of those that
@@ -185,6 +197,21 @@ fn shards(layout: &Layout, splits_weights: bool, machine: &Machine, gpus: u32) -
         shards.push((Shard::Hsdp, group));
     }
     shards
+}
+
+/// Of what may be split, what is stated: over all ranks. One rank has nothing to split with.
+fn stated_shards(
+    mut found: Vec<(Shard, Option<u32>)>,
+    stated: Option<Shard>,
+    layout: &Layout,
+) -> Vec<(Shard, Option<u32>)> {
+    let Some(stated) = stated.filter(|_| layout.copies() > 1) else { return found };
+    // Gradients alone beside the states: nobody chooses that who could split weights too, but DeepSpeed's users do.
+    if stated == Shard::Zero2 && layout.model_parallel() == 1 {
+        found.push((stated, None));
+    }
+    found.retain(|(shard, group)| *shard == stated && group.is_none());
+    found
 }
 
 #[cfg(test)]

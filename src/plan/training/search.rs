@@ -2,11 +2,22 @@
 
 use crate::training::layouts;
 use gpuplan_estimate::{Infeasible, Products, Setting, StepEstimate, Subject};
+use gpuplan_import::StatedLayout;
 use gpuplan_units::Bytes;
 use gpuplan_workload::{Layout, Recompute};
 
 /// The fastest setting on `nodes` machines, and how many settings were looked at.
 pub fn best_setting(subject: &Subject, global_batch: u64, nodes: u32) -> (Result<StepEstimate, Infeasible>, u64) {
+    best_stated(subject, global_batch, nodes, &StatedLayout::default())
+}
+
+/// The same among the layouts that have what is stated of them.
+pub fn best_stated(
+    subject: &Subject,
+    global_batch: u64,
+    nodes: u32,
+    stated: &StatedLayout,
+) -> (Result<StepEstimate, Infeasible>, u64) {
     let machine = &subject.machine;
     if nodes > 1 && machine.card_share < 1.0 {
         return (
@@ -27,7 +38,7 @@ pub fn best_setting(subject: &Subject, global_batch: u64, nodes: u32) -> (Result
         estimated: 0,
         unsupported: None,
     };
-    for layout in layouts::layouts(subject.model, subject.training, machine, gpus, global_batch) {
+    for layout in layouts::layouts((subject.model, subject.training), machine, gpus, global_batch, stated) {
         search.try_layout(&layout);
     }
     let outcome = match (search.best, search.unsupported) {

@@ -1,5 +1,15 @@
 //! Calls of a Python program with the arguments that are written out, the values of its names, and the defaults of its command line.
-//! Nothing is run: what only a run would tell is left out.
+//! Nothing is run: what only a run would tell is left out. However long a line is, each of its letters is looked at a bounded number of times.
+
+use std::collections::BTreeMap;
+
+/// Letters of a line in which a name before a sign, and a value behind it, is looked for: none of a job is longer.
+const BEFORE: usize = 128;
+const BEHIND: usize = 256;
+/// Brackets that are open at once: CPython refuses a program with more (`MAXLEVEL` of its tokenizer).
+const DEEPEST: usize = 200;
+/// Letters of a text that names fill: one that holds itself doubles with each line.
+const LONGEST_TEXT: usize = 16_384;
 
 /// A call, or a dictionary, and what it is told by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,8 +35,8 @@ pub struct Call {
     is_head: bool,
 }
 
-/// Values that names are set to, in order.
-pub type Values = Vec<(String, String)>;
+/// Values that names are set to, the last of each.
+pub type Values = BTreeMap<String, String>;
 
 /// Calls of a program. A name that the program sets to a literal before is that literal, or else the one that it is set to behind.
 pub fn calls(text: &str) -> Vec<Call> {
@@ -52,8 +62,9 @@ pub fn calls_with(text: &str, flags: &[(String, String)]) -> Vec<Call> {
 pub fn without_long_texts(text: &str) -> String {
     let (mut rest, mut all) = (text, String::new());
     loop {
-        let starts = ["\"\"\"", "'''"].into_iter().filter_map(|quote| Some((rest.find(quote)?, quote)));
-        let Some((at, quote)) = starts.min() else {
+        let starts = |at: usize| ["\"\"\"", "'''"].into_iter().find(|quote| rest[at..].starts_with(quote));
+        let mut quotes = rest.match_indices(['"', '\'']);
+        let Some((at, quote)) = quotes.find_map(|(at, _)| Some((at, starts(at)?))) else {
             all.push_str(rest);
             return all;
         };
@@ -64,6 +75,15 @@ pub fn without_long_texts(text: &str) -> String {
         all.extend(std::iter::repeat_n('\n', inner[..end].matches('\n').count()));
         rest = inner.get(end + quote.len()..).unwrap_or_default();
     }
+}
+
+/// The last letters before a sign and the first behind one.
+fn near_end(text: &str) -> &str {
+    &text[text.ceil_char_boundary(text.len().saturating_sub(BEFORE))..]
+}
+
+fn near_start(text: &str) -> &str {
+    &text[..text.floor_char_boundary(BEHIND)]
 }
 
 /// Values that the names of a program are set to.
@@ -112,21 +132,22 @@ impl Scanner {
         let mut quote = None;
         let start = line.trim_start();
         if let Some(call) = self.open.last_mut().filter(|call| call.awaits_first && !start.is_empty()) {
-            (call.positional, call.awaits_first) = (unnamed(start, &self.set), false);
+            (call.positional, call.awaits_first) = (unnamed(near_start(start), &self.set), false);
         }
+        let indent = line.len() - start.len();
         for (at, letter) in line.char_indices() {
-            let (before, after) = (&line[..at], &line[at + letter.len_utf8()..]);
+            let (before, after) = (near_end(&line[..at]), near_start(&line[at + letter.len_utf8()..]));
             match (letter, quote) {
                 (end, Some(begin)) if end == begin && !before.ends_with('\\') => quote = None,
                 (_, Some(_)) => {}
                 ('"' | '\'', None) => {
                     quote = Some(letter);
                     if let Some((_, texts)) = self.open.last_mut().and_then(|call| call.list.as_mut()) {
-                        texts.extend(after.split(letter).next().map(str::to_owned));
+                        texts.extend(after.split_once(letter).map(|(text, _)| text.to_owned()));
                     }
-                    let is_first = before.trim_end().ends_with('(') || before.trim().is_empty();
+                    let is_first = before.trim_end().ends_with('(') || at <= indent;
                     if let (true, Some(call)) = (is_first, self.open.last_mut().filter(|call| call.first.is_none())) {
-                        call.first = after.split(letter).next().map(str::to_owned);
+                        call.first = after.split_once(letter).map(|(text, _)| text.to_owned());
                     }
                 }
                 ('#', None) => break,
@@ -140,6 +161,9 @@ impl Scanner {
                     let (inner, is_call) = (after.trim_start(), letter == '(');
                     let positional = if is_call { unnamed(inner, &self.set) } else { None };
                     let awaits_first = is_call && (inner.is_empty() || inner.starts_with('#'));
+                    if self.open.len() >= DEEPEST {
+                        self.open.clear();
+                    }
                     self.open.push(Call {
                         name,
                         is_dictionary: letter == '{',
@@ -172,8 +196,8 @@ impl Scanner {
         if let (Some(flag), Some(default)) = (call.first.as_deref().and_then(|text| text.strip_prefix("--")), default) {
             let name = flag.replace('-', "_");
             if !self.flags.contains(&name) {
-                self.set.push((format!("args.{name}"), default.clone()));
-                self.set.push((name, default));
+                self.set.insert(format!("args.{name}"), default.clone());
+                self.set.insert(name, default);
             }
         }
         let is_part = |parent: &&mut Call| call.is_dictionary && parent.is_dictionary && parent.name.is_empty();
@@ -190,8 +214,8 @@ impl Scanner {
 
     /// `"InstanceType": "ml.p4d.24xlarge"`
     fn entry(&mut self, before: &str, after: &str) {
-        let Some(value) = literal(after.trim_start(), &self.set) else { return };
         let Some(dictionary) = self.open.last_mut().filter(|call| call.is_dictionary) else { return };
+        let Some(value) = literal(after.trim_start(), &self.set) else { return };
         let mut parts = before.trim_end().rsplit(['"', '\'']);
         if let (Some(""), Some(key)) = (parts.next(), parts.next()) {
             dictionary.arguments.push((with_underscores(key), value));
@@ -200,24 +224,29 @@ impl Scanner {
 
     /// `gpu="H100"` in a call, `GPU: str = "H100"` outside.
     fn argument(&mut self, before: &str, after: &str) {
-        let name = named_before(&format!("{before}="));
+        let name = name_at_end(before);
         match (self.open.last_mut(), literal(after.trim_start(), &self.set)) {
             (Some(call), Some(value)) if call.is_head => {
                 if self.is_cli && !self.flags.contains(&name) {
-                    self.set.push((name, value));
+                    self.set.insert(name, value);
                 }
             }
             (Some(call), Some(value)) => call.arguments.push((name, value)),
             (Some(call), None) => call.computed.push(name),
-            (None, Some(value)) if !self.flags.contains(&name) => self.set.push((name, value)),
+            (None, Some(value)) if !self.flags.contains(&name) => {
+                self.set.insert(name, value);
+            }
             (None, _) => {}
         }
     }
 }
 
-/// The name in front of a sign of equality, without its type: `gpu=`, `GPU: str = `.
+/// The name in front of a sign of equality, without its type: `gpu=`, `GPU: str = `. Empty: there is no such sign.
 fn named_before(before: &str) -> String {
-    let Some(before) = before.trim_end().strip_suffix('=') else { return String::new() };
+    before.trim_end().strip_suffix('=').map_or_else(String::new, name_at_end)
+}
+
+fn name_at_end(before: &str) -> String {
     let last = before.rsplit([',', '(']).next().unwrap_or(before);
     let name = last.split(':').next().unwrap_or(last).trim();
     name.rsplit(|letter| !is_name(letter)).next().unwrap_or_default().to_owned()
@@ -225,9 +254,9 @@ fn named_before(before: &str) -> String {
 
 /// The value of an argument without a name.
 fn unnamed(text: &str, set: &Values) -> Option<String> {
-    let first = text.split([',', ')']).next()?;
-    let is_named = first.split_once('=').is_some_and(|(name, _)| name.trim_end().chars().all(is_name));
-    if is_named || first.starts_with(['[', '{', '(']) { None } else { literal(text, set) }
+    let name = text.find(|letter| !is_name(letter)).unwrap_or(text.len());
+    let is_named = text[name..].trim_start().starts_with('=');
+    if is_named || text.starts_with(['[', '{', '(']) { None } else { literal(text, set) }
 }
 
 fn is_name(letter: char) -> bool {
@@ -250,33 +279,19 @@ fn with_underscores(key: &str) -> String {
 /// A text without its quotes, of a list the first, a number, a name that is set to one; the default of a variable of the environment or of the
 /// command line, a text with such names in it, and `gpu.A100(count=4, size="80GB")` of Modal's first versions. `None`: only a run would tell.
 pub fn literal(text: &str, set: &Values) -> Option<String> {
-    let text = text.trim_start_matches(['[', '(']);
+    let text = without_calls(text)?;
     let quoted = |text: &str| {
         let quote = text.chars().next().filter(|first| matches!(first, '"' | '\''))?;
-        text[1..].split(quote).next().map(str::to_owned)
+        Some(text[1..].split_once(quote)?.0.to_owned())
     };
     if let Some(text) = quoted(text) {
         return Some(text);
     }
     if let Some(inner) = text.strip_prefix('f').and_then(quoted) {
-        return Some(filled(&inner, set));
-    }
-    for environment in ["os.environ.get(", "os.getenv("] {
-        if let Some(inner) = text.strip_prefix(environment) {
-            return literal(inner.split_once(',')?.1.trim_start(), set);
-        }
-    }
-    for function in ["int(", "str(", "typer.Option(", "typer.Argument("] {
-        if let Some(inner) = text.strip_prefix(function) {
-            return literal(inner, set);
-        }
+        return filled(&inner, set);
     }
     if let Some(card) = text.strip_prefix("modal.gpu.").or_else(|| text.strip_prefix("gpu.")) {
         return card_of_modal(card, set);
-    }
-    // `field(default="gpt2")` of a data class.
-    if let Some(inner) = text.strip_prefix("field(").or_else(|| text.strip_prefix("dataclasses.field(")) {
-        return literal(inner.split_once("default=")?.1, set);
     }
     let word = text.split(|letter| !is_name(letter)).next()?;
     // `4 * count`, `2 if small else 8`, `value[0]` and calls are computed.
@@ -284,7 +299,7 @@ pub fn literal(text: &str, set: &Values) -> Option<String> {
     if !(rest.is_empty() || rest.starts_with([',', ')', ']', '}', '#', ';'])) {
         return None;
     }
-    let of = |wanted: &str| set.iter().rev().find(|(name, _)| name == wanted).map(|(_, value)| value.clone());
+    let of = |wanted: &str| set.get(wanted).cloned();
     // `script_args.model_name`, `config.model_name` have the name's value where a class or a flag sets it.
     let of_object = || {
         let (object, name) = word.rsplit_once('.')?;
@@ -295,13 +310,39 @@ pub fn literal(text: &str, set: &Values) -> Option<String> {
     of(word).or_else(of_object).or_else(|| is_literal.then(|| word.to_owned()))
 }
 
-/// `{GPU}:{COUNT}`. A name that is not known stays in its brackets.
-fn filled(text: &str, set: &Values) -> String {
-    let mut all = text.to_owned();
-    for (name, value) in set.iter().rev() {
-        all = all.replace(&format!("{{{name}}}"), value);
+/// What stands in the calls that hand a value on: `int(os.environ.get("N", 4))`, `field(default="gpt2")` of a data class. `None`: no value does.
+fn without_calls(text: &str) -> Option<&str> {
+    let mut text = text;
+    loop {
+        text = text.trim_start_matches(['[', '(']);
+        let inner = |functions: &[&str]| functions.iter().find_map(|function| text.strip_prefix(function));
+        text = if let Some(inner) = inner(&["os.environ.get(", "os.getenv("]) {
+            inner.split_once(',')?.1.trim_start()
+        } else if let Some(inner) = inner(&["int(", "str(", "typer.Option(", "typer.Argument("]) {
+            inner
+        } else if let Some(inner) = inner(&["field(", "dataclasses.field("]) {
+            inner.split_once("default=")?.1
+        } else {
+            return Some(text);
+        };
     }
-    all
+}
+
+/// `{GPU}:{COUNT}`. A name that is not known stays in its brackets. `None`: too long to be a word of a job.
+fn filled(text: &str, set: &Values) -> Option<String> {
+    let mut parts = text.split('{');
+    let mut all = parts.next()?.to_owned();
+    for part in parts {
+        let known = part.split_once('}').and_then(|(name, rest)| Some((set.get(name)?, rest)));
+        match known {
+            Some((value, rest)) => all.extend([value, rest]),
+            None => all.extend(["{", part]),
+        }
+        if all.len() > LONGEST_TEXT {
+            return None;
+        }
+    }
+    Some(all)
 }
 
 /// `A100(count=4, size="80GB")`, `A10G(count=N_GPU)`

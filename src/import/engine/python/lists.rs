@@ -2,6 +2,7 @@
 
 use super::calls::{Values, literal, values, without_long_texts};
 use crate::command::quote;
+use std::collections::HashMap;
 
 /// Programs by whose name at its beginning a list is known as a command line.
 const PROGRAMS: [&str; 10] = [
@@ -17,67 +18,90 @@ const PROGRAMS: [&str; 10] = [
     "axolotl",
 ];
 
-/// Letters of a list that are read: no command line is longer, and of many lists that do not end each would be read to the end of the file.
+/// Letters of a command line, and of a name that one is given: none is longer.
 const LONGEST: usize = 16_384;
-
-/// A list, the name that it is given, and how far in its line begins.
-struct Line {
-    name: String,
-    indent: usize,
-    words: Vec<String>,
-}
+const LONGEST_NAME: usize = 256;
 
 /// The command lines of a program as a shell would need them, each on a line of its own. Words that only a run would tell stay variables, and
 /// what is added under a condition is left out.
 pub fn commands(text: &str) -> Vec<String> {
     let (code, set) = (without_comments(&without_long_texts(text)), values(text));
-    let mut all: Vec<Line> = Vec::new();
-    for (at, _) in code.match_indices('[') {
-        let start = code[..at].rfind('\n').map_or(0, |end| end + 1);
-        let before = code[start..at].trim();
-        let indent = code[start..at].len() - code[start..at].trim_start().len();
-        let words = || {
-            let elements = elements(&code[at + 1..])?;
-            Some(elements.iter().map(|element| word(element, &set)).collect::<Vec<String>>())
-        };
-        let added = before.strip_suffix("+=").or_else(|| before.strip_suffix(".extend("));
+    let (mut all, mut named): (Vec<Vec<String>>, HashMap<(&str, usize), usize>) = Default::default();
+    let mut read = 0;
+    for List { line, at, end } in lists(&code) {
+        // What stands in a list that was read is part of it.
+        if at < read || end - at > LONGEST {
+            continue;
+        }
+        let before = code[line..at].trim_end();
+        let name = before.trim_start();
+        let indent = before.len() - name.len();
+        let words =
+            || Some(elements(&code[at + 1..end])?.iter().map(|element| word(element, &set)).collect::<Vec<_>>());
+        let is_name = name.len() <= LONGEST_NAME;
+        let added = name.strip_suffix("+=").or_else(|| name.strip_suffix(".extend(")).filter(|_| is_name);
         if let Some(name) = added.map(str::trim_end) {
-            let line = all.iter_mut().rev().find(|line| line.name == name && line.indent == indent);
-            if let Some(line) = line {
-                line.words.extend(words().unwrap_or_default());
+            if let Some(line) = named.get(&(name, indent)) {
+                all[*line].extend(words().unwrap_or_default());
+                read = end;
             }
-        } else if let Some(words) =
-            Some(&code[at + 1..]).filter(|list| begins_with_a_program(list)).and_then(|_| words())
+        } else if begins_with_a_program(&code[at + 1..end])
+            && let Some(words) = words()
         {
-            let name = before.strip_suffix('=').unwrap_or_default().split(':').next().unwrap_or_default();
-            all.push(Line { name: name.trim().to_owned(), indent, words });
+            let name = name.strip_suffix('=').filter(|_| is_name).unwrap_or_default();
+            named.insert((name.split(':').next().unwrap_or_default().trim(), indent), all.len());
+            all.push(words);
+            read = end;
         }
     }
-    all.iter().map(|line| line.words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")).collect()
+    all.iter().map(|words| words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")).collect()
+}
+
+/// Where a list begins and ends, and the line in which it begins.
+struct List {
+    line: usize,
+    at: usize,
+    end: usize,
+}
+
+/// The lists of a program that end, in the order in which they begin. A text in quotes ends with its line at the latest.
+fn lists(code: &str) -> Vec<List> {
+    let (mut all, mut open, mut line, mut quote, mut is_escaped) = (Vec::new(), Vec::new(), 0, None, false);
+    for (at, letter) in code.char_indices() {
+        match (letter, quote) {
+            ('\n', _) => (line, quote) = (at + 1, None),
+            (end, Some(begin)) if end == begin && !is_escaped => quote = None,
+            (_, Some(_)) => {}
+            ('"' | '\'', None) => quote = Some(letter),
+            ('[', None) => open.push((line, at)),
+            (']', None) => all.extend(open.pop().map(|(line, start)| List { line, at: start, end: at })),
+            _ => {}
+        }
+        is_escaped = letter == '\\' && !is_escaped;
+    }
+    all.sort_unstable_by_key(|list| list.at);
+    all
 }
 
 /// `"vllm", ...`: the first of a list is one of the programs, in quotes.
 fn begins_with_a_program(list: &str) -> bool {
     let first = list.trim_start();
     let quote = first.chars().next().filter(|letter| matches!(letter, '"' | '\''));
-    let text = quote.and_then(|quote| first[1..].split(quote).next());
-    text.is_some_and(|text| PROGRAMS.contains(&text))
+    let is_program = |program: &&str| {
+        quote.is_some_and(|quote| first[1..].strip_prefix(*program).is_some_and(|rest| rest.starts_with(quote)))
+    };
+    PROGRAMS.iter().any(is_program)
 }
 
-/// What stands between the commas of a list up to its end. `None`: it does not end.
+/// What stands between the commas of a list. `None`: its brackets are no pairs.
 fn elements(text: &str) -> Option<Vec<String>> {
     let (mut all, mut current, mut depth, mut quote) = (Vec::new(), String::new(), 0_u32, None);
-    for letter in text.chars().take(LONGEST) {
+    for letter in text.chars() {
         match (letter, quote) {
             (end, Some(begin)) if end == begin && !current.ends_with('\\') => quote = None,
             (_, Some(_)) => {}
             ('"' | '\'', None) => quote = Some(letter),
             ('(' | '[' | '{', None) => depth += 1,
-            (']', None) if depth == 0 => {
-                all.push(current.trim().to_owned());
-                all.retain(|element| !element.is_empty());
-                return Some(all);
-            }
             (')' | ']' | '}', None) => depth = depth.checked_sub(1)?,
             (',', None) if depth == 0 => {
                 all.push(std::mem::take(&mut current).trim().to_owned());
@@ -87,7 +111,9 @@ fn elements(text: &str) -> Option<Vec<String>> {
         }
         current.push(letter);
     }
-    None
+    all.push(current.trim().to_owned());
+    all.retain(|element| !element.is_empty());
+    Some(all)
 }
 
 /// A word of a command line: a text, a value that a name is set to, or a variable where only a run would tell.
@@ -141,8 +167,9 @@ mod tests {
             ]
         );
         assert_eq!(commands("a = [\"vllm\", \"serve\"\n"), Vec::<String>::new(), "it does not end");
-        // Each of these was read to the end of the file: 200 kB took a minute.
-        for many in ["[".repeat(200_000), "a += [\n".repeat(30_000)] {
+        // Each of these took time by the square of its length.
+        let many = |text: &str| text.repeat(100_000 / text.len());
+        for many in [many("["), many("a += [\n"), many("a += ["), many("[\"vllm\", "), many("a=[\"x\"];")] {
             assert_eq!(commands(&many), Vec::<String>::new());
         }
     }

@@ -47,6 +47,8 @@ pub const VERL: Dialect = Dialect {
     stack: "",
     settings: &[
         ("actor_rollout_ref.model.path", Model),
+        ("trainer.total_epochs", EPOCHS),
+        ("trainer.total_training_steps", STEPS),
         ("trainer.n_gpus_per_node", GpusPerMachine),
         ("trainer.nnodes", Machines),
     ],
