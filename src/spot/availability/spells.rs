@@ -71,10 +71,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::availability::KnownSpells;
-    use crate::availability::watch::Watch;
+    use crate::availability::watch::{FIRST_PAUSE, Watch};
+    use crate::availability::{AvailabilityModel, Future, KnownSpells};
     use crate::policy::{Policy, PoolTerms};
     use crate::simulation::replay::{World, replay};
+    use gpuplan_units::draw::Draws;
     use gpuplan_units::{Usd, UsdPerHour};
 
     proptest! {
@@ -101,6 +102,38 @@ mod tests {
                 }
                 (fast, slow) => prop_assert_eq!(fast.map(|_| ()), slow.map(|_| ())),
             }
+        }
+    }
+
+    #[test]
+    fn spells_that_are_drawn_on_demand_come_to_the_same() {
+        let spot = UsdPerHour::from_nanos(1_234_567_890);
+        let pools = vec![PoolTerms { spot, on_demand: None, switch_cost: Usd::ZERO, switch_changeover: 720.0 }];
+        for draw in 0..200 {
+            let watch = Watch::attempts(1, 600.0, FIRST_PAUSE).assuming(0.1 + 0.004 * draw as f64);
+            let future = || Future::new(&AvailabilityModel::PRIOR, &watch, 0, 600.0, Draws::new(3, draw));
+            let limits = Limits {
+                work: 3600.0 * draw as f64,
+                deadline: 7200.0 * draw as f64,
+                tick: 600.0,
+                changeover: 720.0,
+                worst_changeover: 720.0,
+                on_demand: spot,
+                pools: pools.clone(),
+                budget: None,
+            };
+            let (mut before, mut drawn) = (future(), future());
+            let up = before.reach(100_000).to_vec();
+            let turns: Vec<usize> = (1..up.len()).filter(|tick| up[*tick] != up[tick - 1]).collect();
+            let known = KnownSpells { begins_up: up[0], turns: &turns, ticks: up.len() };
+            let found = spot_only(&limits, drawn.spells(up.len()), watch.pause()).unwrap();
+            assert_eq!(found, spot_only(&limits, known, watch.pause()).unwrap(), "{draw}");
+            assert!(
+                drawn.up().len() <= 2 * found.ticks + 2000,
+                "{} ticks were drawn for {}",
+                drawn.up().len(),
+                found.ticks
+            );
         }
     }
 }

@@ -223,6 +223,26 @@ mod tests {
     }
 
     #[test]
+    fn wider_rows_say_the_same() {
+        let model = AvailabilityModel::prior();
+        for hours in [6.0, 20.0, 40.0] {
+            let terms = Terms { horizon: hours * 3600.0, ..TERMS };
+            let slacks = cells(terms.horizon, terms.step());
+            assert!(slacks.len() <= 48);
+            let wide = Table::solved::<MOST_CELLS>(&model, &terms, slacks, None);
+            let narrow = Table::new(&model, &terms);
+            for (left, cell) in
+                (0..=narrow.steps).flat_map(|left| (0..narrow.slacks.len()).map(move |cell| (left, cell)))
+            {
+                for phase in 0..PHASES {
+                    let of = |table: &Table| table.actions.at(phase, left, cell);
+                    assert_eq!(of(&narrow), of(&wide), "{hours} h, {left} {cell} {phase}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_longer_table_says_the_same() {
         let longer = Terms { horizon: 100.0 * 3600.0, ..TERMS };
         assert!(longer.cover(&TERMS) && !TERMS.cover(&longer));

@@ -335,3 +335,42 @@ impl Meter {
         Some(outcome)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::availability::AvailabilityModel;
+    use crate::availability::watch::FIRST_PAUSE;
+    use crate::policy::semi_markov::Tables;
+    use crate::simulation::hindsight;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(60))]
+
+        /// A save at every tick keeps all the work, as saving all the time does, and is gone through tick by tick.
+        #[test]
+        fn ticks_at_once_come_to_the_same_as_one_by_one(
+            spells in prop::collection::vec(1_usize..60, 1..40),
+            (work, slack, changeover) in (0.2_f64..60.0, 0.0_f64..40.0, 0.02_f64..1.5),
+            is_seen in any::<bool>(),
+        ) {
+            let limits = hindsight::tests::limits(work * 3600.0, (work + slack) * 3600.0, changeover * 3600.0, 3.0);
+            let states = spells.iter().enumerate().flat_map(|(at, ticks)| std::iter::repeat_n(at % 2 == 0, *ticks));
+            let up: Vec<bool> = states.chain(std::iter::repeat_n(false, 1000)).collect();
+            let watch = || if is_seen { Watch::full(1, 600.0) } else { Watch::attempts(1, 600.0, FIRST_PAUSE) };
+            let tables = Arc::new(Tables::new(&AvailabilityModel::prior(), &limits));
+            for policy in [Policy::SemiMarkov(tables), Policy::SlackReserve] {
+                let pools = [&up[..]];
+                let at_once = World::from_pools(&pools);
+                let one_by_one = World { save_every: 1e-9, ..at_once };
+                prop_assert!(is_plain(&policy, &limits, &at_once) && !is_plain(&policy, &limits, &one_by_one));
+                let run = |world: &World| replay(&policy, &limits, world, 0, watch(), true);
+                prop_assert_eq!(run(&at_once), run(&one_by_one));
+            }
+        }
+    }
+}
