@@ -275,7 +275,7 @@ fn how_long_it_trains_is_what_is_said_of_it() {
     assert_eq!(amount("python train.py --num_steps 160 --lr 1"), steps("160"));
     let epochs = |epochs: &str| (None, Some(epochs.to_owned()));
     assert_eq!(amount("torchrun train_grpo.py --trainer.total_epochs 3"), epochs("3"));
-    let sft = "accelerate launch sft.py --model_name_or_path Qwen/Qwen2.5-0.5B --per_device_train_batch_size 32";
+    let sft = "accelerate launch sft.py --model_name_or_path Qwen/Qwen2.5-0.5B --per_device_train_batch_size 32 --learning_rate 1e-5";
     assert_eq!(amount(sft), epochs("3"));
     assert_eq!(amount(&format!("{sft} --config configs/sft.yaml")), (None, None));
     assert_eq!(amount(&format!("{sft} --deepspeed zero3.json")), epochs("3"), "DeepSpeed's says nothing of it");
