@@ -4,6 +4,13 @@ use crate::stack::{Cell, ExpertDispatch, SelectiveRecompute, Stack, StackAttenti
 use crate::training::Framework;
 
 impl Framework {
+    /// Layers are Megatron's, as those of NeMo and Megatron Bridge, which configure Megatron-Core (NVIDIA-NeMo/Megatron-Bridge,
+    /// src/megatron/bridge/recipes/llama/llama3.py: `cfg.model.transformer_impl = "transformer_engine"`).
+    #[inline]
+    pub fn is_megatron(&self) -> bool {
+        self.id().starts_with("megatron") || self.id() == "nemo"
+    }
+
     /// Kernels fused by the stack itself or by the compiler.
     pub fn fuses_kernels(&self) -> bool {
         self.id().starts_with("megatron") || self.is_compiled()

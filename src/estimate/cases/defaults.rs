@@ -6,7 +6,7 @@ use crate::subject::{StepEstimate, Subject};
 use gpuplan_units::names::word;
 use gpuplan_workload::training::SINCE_SEQUENCE_PARALLEL;
 use gpuplan_workload::training::usual_batch::pretraining_batch_tokens;
-use gpuplan_workload::{AttentionKernel, Layout, Model, ModelKind, Recompute, Shard, Stacks, Task, Training};
+use gpuplan_workload::{AttentionKernel, Layout, Model, ModelKind, Overlap, Recompute, Shard, Stacks, Task, Training};
 
 /// What is fixed; the rest is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -26,16 +26,20 @@ pub struct Request {
 }
 
 /// The fastest setting that fits, or the one that needs the least memory, with what was chosen. A published run ran: where its copies are
-/// whole as far as it says, and do not fit, its ranks split what the recipes of its stack have them split.
+/// whole as far as it says, and do not fit, or only with layers that run again though it says nothing of that, its ranks split what the
+/// recipes of its stack have them split.
 pub fn complete(subject: &Subject, request: &Request) -> Result<(StepEstimate, Vec<String>), Infeasible> {
     let whole = completed(subject, request)?;
     let stack = Stacks::embedded().for_framework(&subject.training.framework);
     let usual = stack.and_then(|stack| stack.shard.recipe()).filter(|shard| *shard != Shard::None);
-    let Some((shard, layout)) = usual.zip(request.layout).filter(|_| request.is_shard_open && !whole.0.fits) else {
+    let runs_as_said =
+        |made: &StepEstimate| made.fits && (request.recompute.is_some() || made.setting.recompute == Recompute::None);
+    let is_open = request.is_shard_open && !runs_as_said(&whole.0);
+    let Some((shard, layout)) = usual.zip(request.layout).filter(|_| is_open) else {
         return Ok(whole);
     };
     let (split, mut assumed) = completed(subject, &Request { layout: Some(Layout { shard, ..layout }), ..*request })?;
-    if !split.fits {
+    if !split.fits || whole.0.fits && !runs_as_said(&split) {
         return Ok(whole);
     }
     assumed.push(format!("shard={}", word(shard)));
@@ -260,8 +264,11 @@ fn assumed_of_the_stack(subject: &Subject, chosen: &Setting) -> Vec<String> {
     if training.uses_flash() && training.kernels.attention != Some(AttentionKernel::Flash3) {
         list.push("attention=flash3".to_owned());
     }
-    if training.synchronization.overlap.is_none() && (chosen.layout.tensor > 1 || chosen.layout.shard == Shard::Zero1) {
-        list.push(format!("overlap={}", Vec::<String>::from(training.overlap(true)).join(",")));
+    let splits_products = chosen.layout.tensor > 1 && chosen.layout.sequence_parallel;
+    if training.synchronization.overlap.is_none() && (splits_products || chosen.layout.shard == Shard::Zero1) {
+        let usual = training.overlap(true);
+        let possible = Overlap { tensor_parallel: usual.tensor_parallel && splits_products, ..usual };
+        list.push(format!("overlap={}", Vec::<String>::from(possible).join(",")));
     }
     list
 }

@@ -20,7 +20,7 @@ pub struct StackHabits {
 impl StackHabits {
     pub fn for_training(training: &Training) -> Self {
         let name = training.framework.id();
-        let own_kernels = name.starts_with("megatron") || name == "internevo" || name.starts_with("nvidia");
+        let own_kernels = training.framework.is_megatron() || name == "internevo" || name.starts_with("nvidia");
         let loss = match name {
             "hf-trainer" => LossKernel::HfUpcast,
             // FlashAttention's cross entropy, which reads 16-bit logits and writes their gradient (mosaicml/llm-foundry,
@@ -241,6 +241,19 @@ mod tests {
         let (h, f) = (4096.0, 11008.0);
         let bytes = bytes_per_token(&model, &training, Recompute::None, 4096.0, MemoryConstants::embedded());
         assert!((bytes / (h * 16.0 + 8.0 * f + 4.0 * 32.0) - 1.0).abs() < 1e-9, "{bytes}");
+    }
+
+    /// Megatron-Core's norms are Transformer Engine's, whoever configures them: they keep no copies in fp32, as norms in PyTorch's operators do.
+    #[test]
+    fn the_layer_of_nemo_is_megatron_s() {
+        let model = Models::embedded().unwrap().find("llama-3.1-8b").unwrap().to_model();
+        let of = |framework: &str| {
+            let mut training = Training::new(Task::Pretrain, 8192);
+            training.framework = Framework::new(framework);
+            bytes_per_token(&model, &training, Recompute::None, 8192.0, MemoryConstants::embedded())
+        };
+        assert_eq!(of("nemo"), of("megatron"));
+        assert!(of("nemo") < of("pytorch-eager") - 8.0 * 4096.0, "{} {}", of("nemo"), of("pytorch-eager"));
     }
 
     #[test]

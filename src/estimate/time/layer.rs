@@ -157,8 +157,7 @@ impl LayerInput<'_> {
             (self.elementwise() + self.permutation() + self.adapters() + self.summed_gradients(self.layer_weights()))
                 * self.work;
         let (transfer, latency) = self.tensor_parallel();
-        let overlap = self.step.training.overlap(self.step.rates.flash3.is_some());
-        let tensor_parallel = if overlap.tensor_parallel { self.exposed(transfer, linear) } else { transfer };
+        let tensor_parallel = if self.overlaps_tensor_parallel() { self.exposed(transfer, linear) } else { transfer };
         let expert_exchange = self.expert_exchange();
         let context_exchange = self.context_exchange(attention);
         let launch = self.launch();
@@ -321,6 +320,13 @@ impl LayerInput<'_> {
         let transfer = (once(bytes) - latency).max(0.0);
         let measured = if inside < ranks { 1.0 } else { self.step.factors.copy.at_size(bytes).time };
         (self.reduces() * transfer * measured, self.reduces() * latency)
+    }
+
+    /// Pieces of an all-gather or a reduce-scatter run beside the product that needs them; an all-reduce waits for all of its product
+    /// (Megatron-LM, `megatron/training/arguments.py`: `--tp-comm-overlap` "can happen only when sequence parallelism is enabled").
+    fn overlaps_tensor_parallel(&self) -> bool {
+        self.step.setting.layout.sequence_parallel
+            && self.step.training.overlap(self.step.rates.flash3.is_some()).tensor_parallel
     }
 
     /// What is left of a transfer that runs beside arithmetic: all that outlasts it, and of the rest as large a share as of
