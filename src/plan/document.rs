@@ -37,7 +37,9 @@ pub use record::energy::{EnergyRecord, GridRecord, PueRecord};
 pub use record::input::{FixKind, FixRecord, InputRecord};
 pub use record::machines::{MachinesRecord, PriceRecord, PurchaseTerms};
 pub use record::run::{CheckpointRecord, NoticeRecord, StagingRecord, SweepRecord, TimeRecord, WaitRecord};
-pub use record::serving::{LatencyRecord, PrefillRecord, ServingDetail, ServingRecord, StandbyPlace, StandbyRecord};
+pub use record::serving::{
+    LatencyRecord, PrefillRecord, ServingDetail, ServingRecord, StandbyPlace, StandbyRecord, per_token_band,
+};
 pub use record::spot::{CostBar, PoolRecord, SpotRecord};
 pub use record::step::{LayoutRecord, StepPart, StepRecord, time_parts};
 pub use record::{Explanation, PlanRecord};
