@@ -125,7 +125,7 @@ impl PlanDocument {
             version: VERSION,
             generated_at: context.now,
             valid_until: set.recommendation.as_ref().map(|plan| plan.valid_until(context.world.market)),
-            inputs: InputsRecord::new(context),
+            inputs: InputsRecord { quotas: set.quotas.clone(), ..InputsRecord::new(context) },
             workload: WorkloadRecord::new(context),
             limits: stated(&context.file.limits),
             plans: Plans {
