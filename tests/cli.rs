@@ -42,6 +42,7 @@ mod on;
 mod phases;
 mod profile;
 mod properties;
+mod quotas;
 mod refusals;
 pub mod report;
 mod serving;

@@ -7,4 +7,5 @@ pub mod journal;
 pub mod launchers;
 pub mod leader;
 pub mod ledger;
+pub mod quotas;
 pub mod store;

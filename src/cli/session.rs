@@ -25,6 +25,7 @@ use gpuplan_hardware::sheet::DESCRIBED;
 use gpuplan_hardware::{CloudId, Hardware};
 use gpuplan_market::{Cache, CacheError, Capacity, MachineList, Market};
 use gpuplan_plan::Policy;
+use gpuplan_plan::limits::KnownQuota;
 use gpuplan_plan::spot::Stock;
 use gpuplan_report::text::style::Style;
 use gpuplan_runstore::sha256;
@@ -56,6 +57,8 @@ pub struct Session {
     pub home: Home,
     pub printer: Printer,
     catalog_dir: Option<PathBuf>,
+    /// What was known of the user's accounts when an answer was made that is made again; `None`: what is kept here counts.
+    pub quotas: Option<Vec<KnownQuota>>,
     /// Futures of spot that this call has drawn: phases and runs of a portfolio share them.
     pub stock: Stock,
 }
@@ -93,6 +96,7 @@ impl Session {
             home: Home::from_environment(),
             printer: Printer::new(arguments.output == OutputWord::Json).with_verbosity(arguments.verbosity()),
             catalog_dir: arguments.catalog_dir.clone(),
+            quotas: None,
             stock: Stock::default(),
         })
     }
@@ -105,6 +109,11 @@ impl Session {
     /// The same at another time.
     pub fn at(&self, now: Timestamp) -> Self {
         Self { now, ..self.clone() }
+    }
+
+    /// The same where this is what is known of the user's accounts.
+    pub fn knowing(&self, quotas: Vec<KnownQuota>) -> Self {
+        Self { quotas: Some(quotas), ..self.clone() }
     }
 
     /// The folder that replaces the embedded catalog.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::context::World;
 use crate::explanation::{Advice, Reason, Rejection};
 use crate::input::fix::InputFix;
+use crate::limits::QuotaRoom;
 use crate::money::bill::Bill;
 use crate::serving::standby::Standby;
 use crate::spot::SpotForecast;
@@ -41,6 +42,8 @@ pub struct Plan {
     pub input_fixes: Vec<InputFix>,
     /// For a service on spot machines: places, spare machines and what stands in.
     pub standby: Option<Box<Standby>>,
+    /// What is known of the account's room for its machines; of plans that are shown.
+    pub quota: QuotaRoom,
     /// Why it is recommended; of the recommended plan.
     pub reasons: Vec<Reason>,
     pub advice: Vec<Advice>,
@@ -59,11 +62,12 @@ impl Plan {
 
     /// The JSON's `purchase`: a way to buy, of which the offer's are only a part where there is a fallback.
     pub fn terms(&self, offered: Purchase) -> &'static str {
-        if self.standby.is_some() || self.spot.as_ref().is_some_and(|spot| spot.fallback.is_some()) {
-            "spot-with-fallback"
-        } else {
-            offered.word()
-        }
+        if self.falls_back() { "spot-with-fallback" } else { offered.word() }
+    }
+
+    /// On-demand machines take over from those on spot.
+    pub fn falls_back(&self) -> bool {
+        self.standby.is_some() || self.spot.as_ref().is_some_and(|spot| spot.fallback.is_some())
     }
 
     /// A plan on spot machines of which only the mean is known so far.

@@ -37,7 +37,9 @@ pub use record::energy::{EnergyRecord, GridRecord, PueRecord};
 pub use record::input::{FixKind, FixRecord, InputRecord};
 pub use record::machines::{MachinesRecord, PriceRecord, PurchaseTerms};
 pub use record::run::{CheckpointRecord, NoticeRecord, StagingRecord, SweepRecord, TimeRecord, WaitRecord};
-pub use record::serving::{LatencyRecord, PrefillRecord, ServingDetail, ServingRecord, StandbyPlace, StandbyRecord};
+pub use record::serving::{
+    LatencyRecord, PrefillRecord, ServingDetail, ServingRecord, StandbyPlace, StandbyRecord, per_token_band,
+};
 pub use record::spot::{CostBar, PoolRecord, SpotRecord};
 pub use record::step::{LayoutRecord, StepPart, StepRecord, time_parts};
 pub use record::{Explanation, PlanRecord};
@@ -123,7 +125,7 @@ impl PlanDocument {
             version: VERSION,
             generated_at: context.now,
             valid_until: set.recommendation.as_ref().map(|plan| plan.valid_until(context.world.market)),
-            inputs: InputsRecord::new(context),
+            inputs: InputsRecord { quotas: set.quotas.clone(), ..InputsRecord::new(context) },
             workload: WorkloadRecord::new(context),
             limits: stated(&context.file.limits),
             plans: Plans {

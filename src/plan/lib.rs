@@ -38,6 +38,6 @@ pub use choice::{plan, plan_from};
 pub use context::{Context, World};
 pub use explanation::{Advice, Reason, Rejected, Rejection, RejectionReason, Warning};
 pub use limits::policy::{Policy, PolicyError};
-pub use limits::{Limits, Objective, OfferFilter, PurchaseChoice};
+pub use limits::{Limits, Objective, OfferFilter, PurchaseChoice, QuotaRoom, Quotas};
 pub use money::bill::{Bill, BillLine};
 pub use plan_set::PlanSet;

@@ -8,6 +8,7 @@ use crate::choice::picks::Pick;
 use crate::choice::terms::Terms;
 use crate::choice::value_of_time::ValueOfTime;
 use crate::explanation::{Rejected, Warning};
+use crate::limits::KnownQuota;
 use crate::training::what_if::PricedFinding;
 
 /// How much was looked at.
@@ -45,6 +46,8 @@ pub struct PlanSet {
     /// A rule of the house alone keeps a plan out.
     pub only_policy: bool,
     pub counts: Counts,
+    /// What was known of the user's accounts.
+    pub quotas: Vec<KnownQuota>,
     /// What a profile of the run found, and what fixing it would save of the recommended plan.
     pub findings: Vec<PricedFinding>,
     /// What else to know about the answer: its notes.

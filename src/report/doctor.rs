@@ -234,7 +234,7 @@ pub fn text(checks: &[Check], context: &Context) -> String {
     if !context.has_plan {
         text.push('\n');
         text.push_str(&wrap(
-            "Quotas are checked for a plan: `gpuplan doctor FILE` names those that would block it.",
+            "Quotas are checked for a plan: `gpuplan doctor FILE`, or with the flags of `plan`, names those that would block it.",
             context.width,
             "",
         ));

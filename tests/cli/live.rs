@@ -240,6 +240,10 @@ fn gives_the_same_plan_from_the_cache(clouds: &Clouds) {
         let best = &plan["recommendation"];
         let chosen = (best["zone_id"].as_str(), best["rate_usd_per_hour"].as_str(), best["price"]["origin"].as_str());
         assert_eq!(chosen, (Some("use1-az1"), Some("0.42"), Some("cached")), "{best:#}");
+        // As doctor was told.
+        let quota =
+            (best["quota"]["state"].as_str(), best["quota"]["account"].as_str(), best["quota"]["limit"].as_f64());
+        assert_eq!(quota, (Some("exceeded"), Some("123456789012"), Some(0.0)), "{best:#}");
     }
     let (stale, _) = clouds.plan(&["--accept-stale-prices"], &[("GPUPLAN_OFFLINE", "1")]);
     assert_eq!(stale["recommendation"]["price"]["stale"], true, "an older price asks less, and was asked for");

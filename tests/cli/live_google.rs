@@ -100,6 +100,7 @@ fn google_prices_are_taken_by_zone_and_kept() {
     let closed = format!("http://{}", std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
     let cached = recommended(&home, &closed);
     assert_eq!(cached["price"]["origin"], "cached", "{cached:#}");
+    assert_eq!((&live["quota"]["state"], &cached["quota"]["state"]), (&"unknown".into(), &"exceeded".into()));
     for same in ["zone_id", "rate_usd_per_hour", "instance_type", "cost_usd"] {
         assert_eq!(cached[same], live[same], "{same}");
     }

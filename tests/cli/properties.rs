@@ -193,3 +193,14 @@ fn work_without_gpu_is_answered_on_one_screen() {
     let details = gpuplan(&["plan", path, "--details"]).stdout;
     assert!(details.contains("machine-hour") && details.contains("Looked at "), "{details}");
 }
+
+/// Behind the point of a name of timm stands how its weights were trained, which changes no size.
+#[test]
+fn a_model_of_timm_is_known_by_its_architecture() {
+    let asked = |name: &str| {
+        gpuplan(&["estimate", "--model", name, "--task", "train", "--samples", "1", "--gpus", "A100:1", "-o", "json"])
+    };
+    let [tagged, plain] = ["timm/resnet18.a1_in1k", "resnet-18"].map(|name| asked(name).json());
+    assert_eq!(tagged["step_seconds"], plain["step_seconds"], "{tagged:#}");
+    assert_eq!(asked("timm/nobodys_net.a1_in1k").code, 2);
+}

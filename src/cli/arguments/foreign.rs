@@ -49,12 +49,13 @@ const ZONE: &str = "--region us-east-1, or the id of a zone, such as use1-az6";
 const UNTIL: &str = "--deadline 24h: when it must be done, starts and waiting included";
 const ACCOUNT: &str = "leave it out: plans need no account; `gpuplan doctor` says which credentials a launch finds";
 const ARRIVALS: &str = "--requests-per-second N: how many arrive, which is users over the seconds between two requests of one; how many run at a time follows";
+const VIDEOS: &str = "leave it out: models that make clips are planned for training alone (--task lora --steps 1000); for clips, measure one: its GPU hours times their number, at the rate that `gpuplan prices H100` shows";
 const AHEAD: &str = "--purchase capacity-block, calendar or flex-start, with --live: no list has their prices";
 const SORTED: &str = "leave it out: the cheapest GPU stands first; --output csv for an order of your own";
 const MEMORY: &str = "--gpus 24GB+";
 
 /// Flags that are refused with what says the same, and what it is called here.
-const FOREIGN: [(&str, &str); 87] = [
+const FOREIGN: [(&str, &str); 90] = [
     // Accelerate, DeepSpeed, Megatron, Hugging Face.
     ("batch-size", BATCHES),
     ("bs", BATCHES),
@@ -142,6 +143,9 @@ const FOREIGN: [(&str, &str); 87] = [
     ("num-users", ARRIVALS),
     ("concurrent-users", ARRIVALS),
     ("concurrent-requests", ARRIVALS),
+    ("videos", VIDEOS),
+    ("clips", VIDEOS),
+    ("num-videos", VIDEOS),
     // Money and output.
     ("max-price", "leave it out: offers are listed from the cheapest GPU on; plans have such a limit"),
     ("max-cost", "--budget 100: dollars for the whole run"),

@@ -214,6 +214,11 @@ const FLAGS: [Flag; 69] = [
     ("accepted-tokens", "serving.accepted_tokens", "N", "State how many drafted tokens are accepted, on average"),
 ];
 
+/// The flag of this name, and the key of the workload file that it sets.
+pub fn flag_named(name: &str) -> Option<(&'static str, &'static str)> {
+    FLAGS.iter().find(|(flag, ..)| *flag == name).map(|(flag, key, ..)| (*flag, *key))
+}
+
 /// The flag that states a key of the workload file, limits included. `None`: only `--set` reaches it.
 pub fn flag_of(key: &str) -> Option<&str> {
     let of_limit = |limit: &str| {

@@ -188,6 +188,7 @@ fn ask(arguments: &BudgetArguments, session: &Session) -> Result<Asked, Diagnost
         measured_sha256: measured.sha256(),
         own_runs: measured.own_runs(&session.printer).map(|own| own.runs().to_vec()).unwrap_or_default(),
         own_pools: measured.own_pools(&session.printer),
+        quotas: Vec::new(),
         policy_sha256: policy.map(|policy| sha256(format!("{policy:?}").as_bytes())),
         seed: session.seed,
     };

@@ -21,7 +21,7 @@ use gpuplan_accuracy::Published;
 use gpuplan_accuracy::nearest::PublishedRuns;
 use gpuplan_estimate::answer::{CaseAnswer, answer};
 use gpuplan_estimate::likeness::Likeness;
-use gpuplan_estimate::{Infeasible, Machine, Subject};
+use gpuplan_estimate::{Infeasible, Machine, StepEstimate, Subject};
 use gpuplan_hardware::{Gpu, GpuSelector};
 use gpuplan_plan::Rejection;
 use gpuplan_plan::training::search::best_setting;
@@ -46,6 +46,9 @@ pub struct EstimateArguments {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["file", "gpus"])]
     pub cases: Option<PathBuf>,
 }
+
+/// Times as many of the same GPUs that are tried where too few were named. Judgement.
+const MORE: [u32; 8] = [2, 4, 8, 16, 32, 64, 128, 256];
 
 /// Work shorter than this needs no progress bar.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -109,33 +112,34 @@ fn one(arguments: &EstimateArguments, session: &Session) -> Result<Exit, Diagnos
     let wanted = wanted.ok_or_else(|| {
         Diagnostic::usage("no GPUs given").hint("name them, as in `gpuplan estimate FILE --gpus H100:8`")
     })?;
-    let (id, count) = chip(wanted, &hardware)?;
+    let (id, asked) = chip(wanted, &hardware)?;
     let gpu = hardware.gpu(id);
-    let (shape, nodes) = match part(wanted, id, &hardware)? {
+    let (node, nodes) = match part(wanted, id, &hardware)? {
         Some(part) => (part, 1),
-        None => shape(id, gpu, count, &hardware)?,
+        None => shape(id, gpu, asked, &hardware)?,
     };
-    let count = if shape.gpus.is_slice() { shape.gpus.to_string() } else { count.to_string() };
+    let count = if node.gpus.is_slice() { node.gpus.to_string() } else { asked.to_string() };
     let job = &resolved.workload;
     let global_batch = job.training.global_batch.unwrap_or(1);
     let measured = Measurements::find(&arguments.measured, session)?;
     let correction = measurements::correction(&measured, &resolved, &hardware, session)?;
-    let subject = Subject::new(&job.model, &job.training, Machine::new(gpu, &shape)).corrected(&correction);
+    let subject = Subject::new(&job.model, &job.training, Machine::new(gpu, &node)).corrected(&correction);
     let (outcome, _) = best_setting(&subject, global_batch, nodes);
-    let made = outcome.map_err(|misfit| no_setting(misfit, gpu, &count))?;
+    let fits = |gpus: u32| {
+        shape(id, gpu, gpus, &hardware).is_ok_and(|(shape, nodes)| {
+            let subject = Subject::new(&job.model, &job.training, Machine::new(gpu, &shape)).corrected(&correction);
+            best_setting(&subject, global_batch, nodes).0.is_ok()
+        })
+    };
+    let more = || MORE.iter().map(|factor| factor * asked).find(|gpus| fits(*gpus));
+    let made = outcome.map_err(|misfit| no_setting(misfit, gpu, &count, more))?;
     let published = Published::embedded().map_err(Diagnostic::unexpected)?;
     let known = PublishedRuns::new(&published, &hardware, &session.models()?);
     let likeness = Likeness::new(&job.model, &job.training, gpu, &made.setting);
     let nearest = known.nearest(&likeness);
     match session.output {
         OutputFormat::Json => session.printer.data(&report::json(&subject, &made, &resolved.assumed, &nearest)),
-        OutputFormat::Csv => {
-            let mut text = "part,seconds\n".to_owned();
-            for (name, seconds) in gpuplan_plan::document::time_parts(&made.time) {
-                let _ = writeln!(text, "{name},{seconds}");
-            }
-            session.printer.data(&text)
-        }
+        OutputFormat::Csv => session.printer.data(&csv(&made)),
         OutputFormat::Table => {
             let mut text = format!("{}\n", wrap(&plan_text::workload_line(job), session.width, "  "));
             let _ = writeln!(
@@ -153,17 +157,29 @@ fn one(arguments: &EstimateArguments, session: &Session) -> Result<Exit, Diagnos
                 "step {}, {} of {} a GPU",
                 format::step_band(made.step_seconds()),
                 Bytes(made.memory.required),
-                shape.gpu_memory
+                node.gpu_memory
             );
             let _ = writeln!(text, "{}\n", wrap(&nearest::sentence(&nearest), session.width, "  "));
-            text.push_str(&report::breakdown(&made, shape.gpu_memory, session.width));
+            text.push_str(&report::breakdown(&made, node.gpu_memory, session.width));
             session.printer.data(&text)
         }
     }
 }
 
-fn no_setting(misfit: Infeasible, gpu: &Gpu, count: &str) -> Diagnostic {
+/// What each part of a step takes.
+fn csv(made: &StepEstimate) -> String {
+    let mut text = "part,seconds\n".to_owned();
+    for (name, seconds) in gpuplan_plan::document::time_parts(&made.time) {
+        let _ = writeln!(text, "{name},{seconds}");
+    }
+    text
+}
+
+/// `more`: a larger number of the same GPUs that carries the work as it is.
+fn no_setting(misfit: Infeasible, gpu: &Gpu, count: &str, more: impl Fn() -> Option<u32>) -> Diagnostic {
     let why = Rejection::from(misfit);
     let message = format!("{count} x {}: {}", gpu.name, rejection::sentence(&why));
-    Diagnostic::new(Exit::NoPlanFits, message).hint(rejection::fix(&why))
+    let larger = if matches!(why, Rejection::OutOfMemory { .. }) { more() } else { None };
+    let hint = larger.map_or_else(|| rejection::fix(&why), |gpus| format!("--gpus {}:{gpus}", gpu.id));
+    Diagnostic::new(Exit::NoPlanFits, message).hint(hint)
 }

@@ -74,6 +74,7 @@ fn locked(path: &Path, arguments: &PlanArguments, session: &Session) -> Result<E
     let inputs = recorded.inputs();
     let mut session = session.clone();
     (session.now, session.seed, session.output) = (recorded.generated_at(), inputs.seed, OutputFormat::Json);
+    session.quotas = Some(inputs.quotas.clone());
     let (catalog, offers) = session.catalog_sha256(&session.catalogs()?)?;
     let version = gpuplan_estimate::constants::Fitted::embedded().version.clone();
     let mut gone = Vec::new();

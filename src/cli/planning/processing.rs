@@ -134,6 +134,7 @@ fn context<'a>(
             measured_sha256: None,
             own_runs: Vec::new(),
             own_pools: Vec::new(),
+            quotas: Vec::new(),
             policy_sha256: None,
             seed: session.seed,
         },

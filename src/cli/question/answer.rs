@@ -4,6 +4,7 @@ use crate::arguments::measured::MeasuredArguments;
 use crate::arguments::prices::PriceArguments;
 use crate::question::measurements::{self, Measurements};
 use crate::question::{booking, live, workload};
+use crate::runs::quotas;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::{Catalogs, Session};
 use gpuplan_estimate::Correction;
@@ -139,6 +140,7 @@ pub fn gathered_with(
     }
     catalogs.market =
         capacity.apply(catalogs.market, &mut catalogs.hardware, session.now).map_err(Diagnostic::usage)?;
+    limits.quotas = quotas::known(session, &catalogs.hardware);
     settle_places(&mut limits, &catalogs)?;
     Ok((catalogs, limits))
 }

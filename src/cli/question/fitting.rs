@@ -7,6 +7,7 @@ use crate::session::{Catalogs, Session};
 use gpuplan_hardware::{CloudId, GpuSelector};
 use gpuplan_plan::{Breadth, Limits, Objective, Plan, PlanSet, Rejected, Rejection, World};
 use gpuplan_report::sentences::rejection;
+use gpuplan_workload::Assumption;
 use gpuplan_workload::file::{Scalar, WorkloadFile};
 use gpuplan_workload::model::ModelKind;
 use gpuplan_workload::training::Task;
@@ -130,10 +131,15 @@ impl Trials<'_> {
             Rejection::OtherCount { .. } => return self.other_count().into_iter().collect(),
             _ => return Vec::new(),
         };
+        // What was assumed is looked at before what was stated.
+        let is_memory = matches!(why, Rejection::OutOfMemory { .. });
+        let assumed = if is_memory && self.is_length_assumed() { self.shorter() } else { None };
         let same = batch.map(|flag| flag.trim().to_owned()).or_else(|| self.lighter());
-        let same = same.or_else(|| self.thriftier()).or_else(|| self.shorter()).or_else(|| self.smaller());
-        let others = self.more_gpus().or_else(|| if same.is_none() { self.other_gpus() } else { None });
-        same.into_iter().chain(others).collect()
+        let same = same.or_else(|| self.thriftier());
+        let same = if assumed.is_some() { same } else { same.or_else(|| self.shorter()).or_else(|| self.smaller()) };
+        let is_lost = same.is_none() && assumed.is_none();
+        let others = self.more_gpus().or_else(|| if is_lost { self.other_gpus() } else { None });
+        assumed.into_iter().chain(same).chain(others).collect()
     }
 
     /// Adapters in place of all weights, or fewer bits a weight.
@@ -157,6 +163,12 @@ impl Trials<'_> {
             let more = self.fits(&changed, &self.answered.limits)?;
             Some(format!("--{flag} {word}{more}, which fits on these GPUs"))
         })
+    }
+
+    /// Nobody said how long the samples are.
+    fn is_length_assumed(&self) -> bool {
+        let assumed = &self.answered.resolved.assumed;
+        assumed.iter().any(|assumption| matches!(assumption, Assumption::SequenceLength { .. }))
     }
 
     fn is_text(&self) -> bool {

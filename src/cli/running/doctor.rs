@@ -13,6 +13,7 @@ use crate::question::answer::{self, Answered};
 use crate::question::workload;
 use crate::runs::clouds::rental_cloud;
 use crate::runs::journal::journal_if_any;
+use crate::runs::quotas;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_clouds::{Sources, ask, sources};
@@ -57,13 +58,7 @@ pub fn run(arguments: &DoctorArguments, session: &Session) -> Result<Exit, Diagn
         return Err(Diagnostic::usage("doctor asks the clouds, which --offline (or GPUPLAN_OFFLINE) forbids")
             .hint("unset GPUPLAN_OFFLINE and run `gpuplan doctor`"));
     }
-    let answered = match arguments.workload.file {
-        None => None,
-        Some(_) => {
-            let file = workload::with_limits(&arguments.workload, &arguments.limits)?;
-            Some(answer::compute(&file, &PriceArguments::default(), &MeasuredArguments::default(), session)?)
-        }
-    };
+    let answered = arguments.workload.is_given().then(|| planned(arguments, session)).transpose()?;
     let hardware = match &answered {
         Some(answered) => answered.catalogs.hardware.clone(),
         None => session.hardware()?,
@@ -82,6 +77,7 @@ pub fn run(arguments: &DoctorArguments, session: &Session) -> Result<Exit, Diagn
         .iter()
         .map(|(cloud, sources)| check(cloud, sources, &wanted, &stores, &hardware))
         .collect::<Result<_, _>>()?;
+    quotas::keep(&checks, session);
     let context = doctor::Context { has_plan: answered.is_some(), width: session.width };
     match session.output {
         OutputFormat::Json => session.printer.data(&doctor::json(&checks))?,
@@ -92,6 +88,12 @@ pub fn run(arguments: &DoctorArguments, session: &Session) -> Result<Exit, Diagn
         OutputFormat::Table => session.printer.data(&doctor::text(&checks, &context))?,
     };
     Ok(exit(&checks))
+}
+
+/// As if no account had been asked before, so that one which has more today is asked again.
+fn planned(arguments: &DoctorArguments, session: &Session) -> Result<Answered, Diagnostic> {
+    let file = workload::with_limits(&arguments.workload, &arguments.limits)?;
+    answer::compute(&file, &PriceArguments::default(), &MeasuredArguments::default(), &session.knowing(Vec::new()))
 }
 
 /// What stands in the way decides the code: a quota, else a permission.
@@ -167,7 +169,7 @@ fn check(
         Ok(permissions) => check.permissions = permissions,
         Err(error) => check.problems.push(format!("permissions in {region}: {error}")),
     }
-    quotas(account, &mine, hardware, &mut check)?;
+    ask_for_quotas(account, &mine, hardware, &mut check)?;
     buckets(account, stores, &mut check)?;
     check.permissions.sort_by_key(|permission: &Permission| !matches!(permission.verdict, Verdict::Denied { .. }));
     Ok(check)
@@ -204,7 +206,7 @@ fn buckets(account: &dyn AccountSource, stores: &BTreeSet<String>, check: &mut C
 }
 
 /// Every quota once, counted against the plan that needs most of it.
-fn quotas(
+fn ask_for_quotas(
     account: &dyn AccountSource,
     mine: &[&Machines],
     hardware: &gpuplan_hardware::Hardware,

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::arguments::workload::flag_of;
+use crate::arguments::foreign::instead_of;
+use crate::arguments::workload::{flag_named, flag_of};
 use gpuplan_embedded::EmbeddedError;
 use gpuplan_hardware::catalog::HardwareError;
 use gpuplan_hardware::selector::SelectorError;
@@ -251,10 +252,34 @@ impl From<WorkloadFileError> for Diagnostic {
                 key => diagnostic.hint(flag(key, "VALUE")),
             },
             WorkloadFileError::Conflict { first, second } => diagnostic.hint(format!("leave out `{first}` or `{second}`")),
+            WorkloadFileError::Invalid { key, detail, .. } if detail.starts_with(NO_SUCH_KEY) => match key_meant(&key) {
+                Some(hint) => diagnostic.hint(hint),
+                None if detail.contains("did you mean") => diagnostic,
+                None => diagnostic.hint("docs/book/keys.md has every key with its value"),
+            },
+            WorkloadFileError::Invalid { key, detail, .. } if key == "serving" && detail.contains(MAKES_VIDEOS) => {
+                diagnostic
+                    .hint("--task lora --steps 1000 in place of what is served plans its training")
+                    .hint("for clips, measure one: its GPU hours times their number, at the rate that `gpuplan prices H100` shows")
+            }
             WorkloadFileError::Invalid { key, nearest, .. } => {
                 nearest.iter().fold(diagnostic, |told, value| told.hint(flag(&key, value)))
             }
         }
+    }
+}
+
+/// How a refusal of a key that no file has begins.
+const NO_SUCH_KEY: &str = "there is no such key";
+/// What a refusal of a served model says where it makes clips.
+const MAKES_VIDEOS: &str = "it makes videos";
+
+/// `training.lora_rank` is what `--lora-rank` sets, and `training.lora_r` what other programs call it: the key whose last word names a flag.
+fn key_meant(key: &str) -> Option<String> {
+    let name = key.rsplit('.').next().unwrap_or(key).trim().to_ascii_lowercase().replace('_', "-");
+    match flag_named(&name) {
+        Some((flag, set)) => Some(format!("--{flag} VALUE, which is {set} in a file")),
+        None => instead_of(&name),
     }
 }
 

@@ -250,6 +250,7 @@ fn choose(pricer: &Pricer, found: Candidates, stock: &Stock, breadth: Breadth) -
         only_money,
         only_policy: false,
         counts,
+        quotas: context.limits.quotas.known.iter().map(|counted| counted.quota.clone()).collect(),
         findings: Vec::new(),
         warnings: cheaper_if_fed.into_iter().collect(),
     };

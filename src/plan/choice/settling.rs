@@ -40,7 +40,7 @@ impl Undecided {
         let Some((least, spot)) = found else { return Err(Box::new(plan)) };
         let on_demand = pricer.on_demand_like(offer).and_then(|id| pricer.rate_today(id, plan.nodes));
         let availability = plan.spot.as_ref().map_or(0.0, |spot| spot.availability);
-        let standing = pricer.standing(offer);
+        let standing = pricer.standing(offer, plan.nodes);
         Ok(Self {
             plan: Box::new(plan),
             least,

@@ -189,7 +189,7 @@ fn best_case(open: &Undecided, aim: Aim) -> Rank {
 
 pub fn rank_of(pricer: &Pricer, plan: &Plan, aim: Aim) -> Rank {
     let offer = pricer.context.world.market.offer(plan.offer);
-    (pricer.standing(offer), aim.key(plan.cost.expected, plan.run.hours.expected))
+    (pricer.standing(offer, plan.nodes), aim.key(plan.cost.expected, plan.run.hours.expected))
 }
 
 fn by_rank(a: Rank, b: Rank) -> Ordering {
@@ -260,8 +260,9 @@ impl Ranked<'_, '_> {
         let purchase = |index: &usize| self.pricer.context.world.market.offer(self.plans[*index].offer).purchase;
         let firm: Vec<usize> = all.iter().copied().filter(|index| purchase(index) == Purchase::OnDemand).collect();
         let elsewhere: Vec<usize> = all.iter().copied().filter(|index| self.standing(*index).is_elsewhere).collect();
+        let beyond: Vec<usize> = all.iter().copied().filter(|index| self.standing(*index).is_beyond_quota).collect();
         let old: Vec<usize> = all.iter().copied().filter(|index| self.standing(*index).is_price_unknown).collect();
-        for found in [&firm, &elsewhere, &old].map(|among| self.best(among, self.aim)).into_iter().flatten() {
+        for found in [&firm, &elsewhere, &beyond, &old].map(|among| self.best(among, self.aim)).into_iter().flatten() {
             if !frontier.contains(&found) && !alternatives.contains(&found) {
                 alternatives.push(found);
             }
@@ -285,6 +286,7 @@ impl Ranked<'_, '_> {
     }
 
     fn standing(&self, index: usize) -> Standing {
-        self.pricer.standing(self.pricer.context.world.market.offer(self.plans[index].offer))
+        let plan = &self.plans[index];
+        self.pricer.standing(self.pricer.context.world.market.offer(plan.offer), plan.nodes)
     }
 }

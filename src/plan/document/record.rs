@@ -21,6 +21,7 @@ use crate::document::remark::{Remark, sentences};
 use crate::document::view::PlanView;
 use crate::document::words::Words;
 use crate::explanation::{Advice, Reason};
+use crate::limits::QuotaRoom;
 use cost::CostRecord;
 use energy::EnergyRecord;
 use machines::{MachinesRecord, PriceRecord};
@@ -56,6 +57,9 @@ pub struct PlanRecord {
     /// `null`: no deadline was given.
     #[serde(default)]
     pub chance_by_deadline: Option<f64>,
+    /// What is known of the account's room for its machines, as the cloud last said it to `gpuplan doctor`.
+    #[serde(default)]
+    pub quota: QuotaRoom,
     /// For spot machines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spot: Option<SpotRecord>,
@@ -150,6 +154,7 @@ impl PlanRecord {
             cost: CostRecord::new(plan, context.words),
             energy: Some(EnergyRecord::new(plan, world)),
             chance_by_deadline: plan.chance_by_deadline,
+            quota: plan.quota.clone(),
             spot: plan.spot.as_ref().and_then(|spot| SpotRecord::new(spot, world, context.words)),
             serving: ServingRecord::new(plan, context),
             checkpoint: (!workload.is_service()).then(|| CheckpointRecord::new(&plan.run.saving)),

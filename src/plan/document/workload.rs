@@ -9,6 +9,7 @@ use crate::document::error::DocumentError;
 use crate::document::reading::read;
 use crate::document::remark::{Remark, sentences};
 use crate::document::words::Words;
+use crate::limits::KnownQuota;
 use gpuplan_estimate::OwnRun;
 use gpuplan_estimate::constants::Fitted;
 use gpuplan_market::own::OwnPool;
@@ -35,6 +36,9 @@ pub struct InputsRecord {
     /// What the user's own launches saw of pools of spot machines.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub own_pools: Vec<OwnPool>,
+    /// What the user's accounts may run, as their clouds last said it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub quotas: Vec<KnownQuota>,
     /// Of the organisation's `policy.toml`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy_sha256: Option<String>,
@@ -135,6 +139,7 @@ impl InputsRecord {
             measured_sha256: context.measured_sha256.clone(),
             own_runs: own_runs.map(|own| own.runs().to_vec()).unwrap_or_default(),
             own_pools: context.world.market.own_pools.clone(),
+            quotas: Vec::new(),
             policy_sha256: None,
             seed: context.seed,
         }

@@ -9,7 +9,7 @@ use crate::explanation::reason::RunnerUp;
 use crate::explanation::{Advice, Reason, Warning};
 use crate::input::checks;
 use crate::input::waiting::input_wait;
-use crate::limits::{MOST_NODES, Objective, USUAL_NODES};
+use crate::limits::{KnownQuota, MOST_NODES, Objective, QuotaRoom, USUAL_NODES};
 use crate::money::pricer::{Pricer, Standing};
 use crate::money::side_charges::SideCharges;
 use crate::plan_set::PlanSet;
@@ -22,6 +22,7 @@ use gpuplan_spot::evidence::NOTHING_KNOWN;
 use gpuplan_units::{Bytes, Hours, Seconds, Usd};
 use gpuplan_workload::serving::StoredFormat;
 use gpuplan_workload::{Precision, Shard};
+use jiff::Timestamp;
 
 /// A job that uses less of a card than this could share it.
 const SMALL_SHARE: f64 = 0.25;
@@ -32,6 +33,9 @@ const SHORT_RUN: Hours = Hours(2.0);
 pub fn annotate(pricer: &Pricer, plans: usize, set: &mut PlanSet) {
     let context = pricer.context;
     let Context { world, workload, .. } = context;
+    for plan in set.recommendation.iter_mut().chain(&mut set.frontier).chain(&mut set.alternatives) {
+        plan.quota = room(pricer, plan);
+    }
     let runner_up = runner_up(set).cloned();
     if let Some(best) = &mut set.recommendation {
         best.reasons = reasons(context, plans, best, set.value_of_time, runner_up.as_ref());
@@ -45,6 +49,8 @@ pub fn annotate(pricer: &Pricer, plans: usize, set: &mut PlanSet) {
     warnings.extend(workload.serving.as_ref().map(|serving| serving_explanation::warning(workload, serving)));
     warnings.extend(set.recommendation.as_ref().and_then(|best| training_advice::recomputes_unasked(context, best)));
     warnings.extend(set.recommendation.as_ref().and_then(|best| old_price(pricer, best)));
+    warnings.extend(set.recommendation.as_ref().and_then(|best| quota(context, best)));
+    warnings.extend(set.recommendation.as_ref().and_then(|best| beyond_quota(pricer, best, set)));
     warnings.extend(set.recommendation.as_ref().and_then(|best| priced_only(pricer, best, set)));
     warnings.extend(set.recommendation.as_ref().and_then(|best| at_old_price(pricer, best, set)));
     if let Some(best) = &set.recommendation {
@@ -130,7 +136,9 @@ fn priced_only(pricer: &Pricer, best: &Plan, set: &PlanSet) -> Option<Warning> {
         let not_asked = not_asked.map(|cloud| cloud.as_str().to_owned()).collect();
         return Some(Warning::NotLaunchable { cloud: cloud(best), not_asked });
     }
-    let other = better(pricer, best, set, |standing| standing.is_elsewhere && !standing.is_price_unknown)?;
+    let other = better(pricer, best, set, |standing| {
+        standing.is_elsewhere && !standing.is_beyond_quota && !standing.is_price_unknown
+    })?;
     Some(Warning::BetterWherePricedOnly {
         plan: plan_id(world, other),
         cloud: cloud(other),
@@ -142,7 +150,9 @@ fn priced_only(pricer: &Pricer, best: &Plan, set: &PlanSet) -> Option<Warning> {
 /// What would be chosen at prices that are too old to know, where the recommended one has a price that is known.
 fn at_old_price(pricer: &Pricer, best: &Plan, set: &PlanSet) -> Option<Warning> {
     let Context { world, limits, .. } = pricer.context;
-    let other = better(pricer, best, set, |standing| !standing.is_elsewhere && standing.is_price_unknown)?;
+    let other = better(pricer, best, set, |standing| {
+        !standing.is_elsewhere && !standing.is_beyond_quota && standing.is_price_unknown
+    })?;
     Some(Warning::BetterAtOldPrice {
         plan: plan_id(world, other),
         age_hours: world.market.offer(other.offer).quote.age(limits.now?),
@@ -151,11 +161,60 @@ fn at_old_price(pricer: &Pricer, best: &Plan, set: &PlanSet) -> Option<Warning> 
     })
 }
 
+/// What is known of the account's room for the machines of a plan, and for those that it falls back to.
+fn room(pricer: &Pricer, plan: &Plan) -> QuotaRoom {
+    let offer = pricer.context.world.market.offer(plan.offer);
+    let room = pricer.room(offer, offer.purchase, plan.nodes);
+    if plan.falls_back() { room.and(pricer.room(offer, Purchase::OnDemand, plan.nodes)) } else { room }
+}
+
+/// That the account may not run the recommended machines, or may have no room for them, or that nobody asked it.
+fn quota(context: Context, best: &Plan) -> Option<Warning> {
+    let Context { world, limits, .. } = context;
+    let age = |quota: &KnownQuota| Hours(limits.now.map_or(0.0, |now| hours_between(quota.asked_at, now)));
+    match &best.quota {
+        QuotaRoom::Exceeded { needed, quota } => {
+            Some(Warning::OverQuota { needed: *needed, quota: quota.clone(), age_hours: age(quota) })
+        }
+        QuotaRoom::Within { needed, quota } if quota.was_taken(*needed) => {
+            Some(Warning::QuotaWasTaken { needed: *needed, quota: quota.clone(), age_hours: age(quota) })
+        }
+        QuotaRoom::Within { .. } | QuotaRoom::NotNeeded => None,
+        QuotaRoom::Unknown => {
+            let cloud = &world.hardware.instance(best.instance).cloud;
+            let region = world.market.offer(best.offer).place.region.to_string();
+            let can_be_asked = limits.quotas.clouds.contains(cloud);
+            can_be_asked.then(|| Warning::QuotaUnknown { cloud: cloud.label().to_owned(), region })
+        }
+    }
+}
+
+/// What would be chosen if the account had room for it.
+fn beyond_quota(pricer: &Pricer, best: &Plan, set: &PlanSet) -> Option<Warning> {
+    let Context { world, limits, .. } = pricer.context;
+    let other = better(pricer, best, set, |standing| {
+        !standing.is_elsewhere && standing.is_beyond_quota && !standing.is_price_unknown
+    })?;
+    let QuotaRoom::Exceeded { needed, quota } = &other.quota else { return None };
+    Some(Warning::BetterBeyondQuota {
+        plan: plan_id(world, other),
+        needed: *needed,
+        quota: quota.clone(),
+        age_hours: Hours(hours_between(quota.asked_at, limits.now?)),
+        cost_usd: other.cost.expected,
+        run_hours: other.hours(),
+    })
+}
+
+fn hours_between(then: Timestamp, now: Timestamp) -> f64 {
+    now.duration_since(then).as_secs_f64() / 3600.0
+}
+
 /// Of the plans beside it that stand so, the best, where it is better than the recommended one.
 fn better<'p>(pricer: &Pricer, best: &Plan, set: &'p PlanSet, stands: fn(Standing) -> bool) -> Option<&'p Plan> {
     let aim = Aim::new(pricer.context.limits, set.value_of_time);
     let key = |plan: &Plan| aim.key(plan.cost.expected, plan.run.hours.expected);
-    let standing = |plan: &Plan| pricer.standing(pricer.context.world.market.offer(plan.offer));
+    let standing = |plan: &Plan| pricer.standing(pricer.context.world.market.offer(plan.offer), plan.nodes);
     let others = set.alternatives.iter().filter(|plan| stands(standing(plan)) && standing(best) < standing(plan));
     others.min_by(|a, b| by_key(key(a), key(b))).filter(|plan| by_key(key(plan), key(best)).is_lt())
 }

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::explanation::rejection::Rejection;
+use crate::limits::KnownQuota;
 use crate::money::bill::BillItem;
 use gpuplan_market::Booking;
 use gpuplan_units::{Hours, Usd};
@@ -54,6 +55,32 @@ pub enum Warning {
         /// Clouds on which it launches and that the question left out. Empty: they were looked at, and nothing there keeps every limit.
         #[serde(default)]
         not_asked: Vec<String>,
+    },
+    /// The account may not run the recommended machines, as its cloud said it so long ago.
+    OverQuota {
+        needed: f64,
+        quota: KnownQuota,
+        age_hours: Hours,
+    },
+    /// The limit allows the recommended machines, but not beside what ran when the cloud said it.
+    QuotaWasTaken {
+        needed: f64,
+        quota: KnownQuota,
+        age_hours: Hours,
+    },
+    /// Nobody asked the account whether it may run the recommended machines.
+    QuotaUnknown {
+        cloud: String,
+        region: String,
+    },
+    /// A plan that the account may not run would have been recommended.
+    BetterBeyondQuota {
+        plan: String,
+        needed: f64,
+        quota: KnownQuota,
+        age_hours: Hours,
+        cost_usd: Usd,
+        run_hours: Hours,
     },
     /// A cloud on which nothing can be launched has a plan that would have been recommended.
     BetterWherePricedOnly {

@@ -7,6 +7,7 @@ pub mod error;
 pub mod offer_filter;
 pub mod policy;
 pub mod purchase_choice;
+pub mod quotas;
 mod regions;
 
 pub use cities::regions_at;
@@ -14,9 +15,11 @@ pub use cloud_names::cloud;
 pub use error::LimitsError;
 pub use offer_filter::OfferFilter;
 pub use purchase_choice::PurchaseChoice;
+pub use quotas::{CountedQuota, KnownQuota, QuotaRoom, Quotas};
 pub use regions::{check_data_place, check_regions, without_region};
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -79,6 +82,8 @@ pub struct Limits {
     pub value_of_time: Option<Usd>,
     /// Clouds on which the program can launch: plans there go before plans elsewhere. `None`: all clouds are the same.
     pub launchable: Option<Vec<CloudId>>,
+    /// What is known of the user's accounts: plans that they have no room for go after those that they may have room for.
+    pub quotas: Arc<Quotas>,
     /// Machines of one plan.
     pub max_nodes: Option<u32>,
     /// Rules of the house, from `policy.toml`.
@@ -104,6 +109,7 @@ impl Default for Limits {
             objective: Objective::default(),
             value_of_time: None,
             launchable: None,
+            quotas: Arc::default(),
             max_nodes: None,
             policy: None,
             now: None,

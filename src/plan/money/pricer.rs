@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::explanation::Rejection;
 use crate::filters::refuse_offer;
 use crate::input::feeding::reads_from_afar;
-use crate::limits::{Limits, Objective, OfferFilter, PurchaseChoice};
+use crate::limits::{Limits, Objective, OfferFilter, PurchaseChoice, QuotaRoom};
 use crate::money::drift::Drift;
 use crate::money::side_charges::SideCharges;
 use crate::normal::deviations;
@@ -21,6 +21,8 @@ use gpuplan_units::{Hours, Usd, UsdPerHour};
 pub struct Standing {
     /// The program cannot launch there.
     pub is_elsewhere: bool,
+    /// The account may not run so many, as its cloud said it.
+    pub is_beyond_quota: bool,
     /// The price is too old to say what it is today.
     pub is_price_unknown: bool,
 }
@@ -114,10 +116,21 @@ impl<'a> Pricer<'a> {
     }
 
     /// Who asks for the least cost alone takes any price; everybody else first those that are known.
-    pub fn standing(&self, offer: &Offer) -> Standing {
+    pub fn standing(&self, offer: &Offer, nodes: u32) -> Standing {
         let limits = self.context.limits;
         let is_price_unknown = limits.objective != Objective::Cost && !Drift::reaches(offer, limits.now);
-        Standing { is_elsewhere: !self.is_launchable(offer), is_price_unknown }
+        let is_beyond_quota = !limits.quotas.known.is_empty() && self.room(offer, offer.purchase, nodes).is_exceeded();
+        Standing { is_elsewhere: !self.is_launchable(offer), is_beyond_quota, is_price_unknown }
+    }
+
+    /// What is known of the account's room for so many machines of an offer, bought so.
+    pub fn room(&self, offer: &Offer, purchase: Purchase, nodes: u32) -> QuotaRoom {
+        if offer.owned.is_some() {
+            return QuotaRoom::NotNeeded;
+        }
+        let Context { world, limits, .. } = self.context;
+        let cloud = &world.hardware.instance(offer.instance).cloud;
+        limits.quotas.room(cloud, &offer.place.region, (offer.instance, purchase), nodes)
     }
 
     /// Of all machines together, as expected today.

@@ -6,7 +6,7 @@ use crate::candidate::Plan;
 use crate::context::Context;
 use crate::explanation::Rejection;
 use crate::input::staging::Staging;
-use crate::limits::PurchaseChoice;
+use crate::limits::{PurchaseChoice, QuotaRoom};
 use crate::money::billing::{BillInput, FallbackHours, UsedHours, price_basis};
 use crate::money::pricer::{PricedOffer, Pricer, is_spot};
 use crate::normal::point;
@@ -80,6 +80,7 @@ pub fn price_run(
         spot: outlook.map(Box::new),
         input_fixes: Vec::new(),
         standby: None,
+        quota: QuotaRoom::Unknown,
         reasons: Vec::new(),
         advice: Vec::new(),
     })

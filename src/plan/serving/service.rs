@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::candidate::Plan;
 use crate::context::Context;
 use crate::explanation::Rejection;
+use crate::limits::QuotaRoom;
 use crate::money::bill::Bill;
 use crate::money::billing::{BillInput, FallbackHours, UsedHours, price_basis};
 use crate::money::pricer::{PricedOffer, Pricer, is_spot};
@@ -92,6 +93,7 @@ pub fn price_service(
         spot: None,
         input_fixes: Vec::new(),
         standby: standby.map(Box::new),
+        quota: QuotaRoom::Unknown,
         reasons: Vec::new(),
         advice: Vec::new(),
     })

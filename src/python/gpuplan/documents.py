@@ -473,11 +473,13 @@ class InputsRecord(Record):
     """The user's own finished runs that the time goes by."""
     own_pools: list[OwnPool] | None
     """What the user's own launches saw of pools of spot machines."""
+    quotas: list[KnownQuota] | None
+    """What the user's accounts may run, as their clouds last said it."""
     policy_sha256: str | None
     """Of the organisation's `policy.toml`."""
     seed: int
     """Of every draw."""
-    _kinds = {"own_runs": "OwnRun", "own_pools": "OwnPool"}
+    _kinds = {"own_runs": "OwnRun", "own_pools": "OwnPool", "quotas": "KnownQuota"}
 
 
 class InterruptionRate(Record):
@@ -527,13 +529,35 @@ class KeyRecord(Record):
     value: str
 
 
+class KnownQuota(Record):
+    """A limit of an account, and when its cloud said it."""
+    cloud: str
+    account: str
+    """Number of the account or name of the project."""
+    region: str
+    """`global`: of all regions together."""
+    code: str
+    """As the cloud names it, such as `L-7212CCBC`."""
+    name: str
+    unit: str
+    """What it counts, such as `vCPUs`."""
+    limit: float | None
+    """`null`: there is none."""
+    used: float | None
+    """What ran when the cloud said it; `null` where it did not say."""
+    asked_at: str
+
+
 class LatencyRecord(Record):
     """Seconds over requests. Of a job, from the moment that a request begins."""
     ttft: Quantiles
     """To the first token."""
     per_token: Quantiles
     """The mean over an answer, which is the same for all; zero where an answer has no tokens."""
-    _kinds = {"ttft": "Quantiles", "per_token": "Quantiles"}
+    per_token_band: Band | None
+    """How far the estimate of `per_token` may be off: what a pass takes, at the same number of sequences; absent where an answer has no
+    tokens."""
+    _kinds = {"ttft": "Quantiles", "per_token": "Quantiles", "per_token_band": "Band"}
 
 
 class Layout(Record):
@@ -864,6 +888,8 @@ class PlanRecord(Record):
     """Electricity of the machines, and what it emits; absent in plans of before it was counted."""
     chance_by_deadline: float | None
     """`null`: no deadline was given."""
+    quota: dict[str, Any]
+    """What is known of the account's room for its machines, as the cloud last said it to `gpuplan doctor`."""
     spot: SpotRecord | None
     """For spot machines."""
     replicas: int | None

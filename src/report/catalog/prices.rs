@@ -179,12 +179,12 @@ const TAKEN: &str = "taken";
 pub fn table(offers: &[&Offer], hardware: &Hardware, now: Timestamp, width: u16, around: &PriceTable) -> String {
     let is_wide = width >= WIDE;
     let flexible = [
-        FlexibleColumn::needed(Column::left("GPUs", 0), 2),
-        FlexibleColumn::elastic(Column::left("machine", 0), 14),
-        FlexibleColumn::elastic(Column::left("place", 0), 14),
-        FlexibleColumn::needed(Column::left("terms", 0), 3),
+        FlexibleColumn::elastic(Column::left("GPUs", 0), 8),
+        FlexibleColumn::elastic(Column::left("machine", 0), 8),
+        FlexibleColumn::elastic(Column::left("place", 0), 8),
+        FlexibleColumn::needed(Column::left("terms", 0), ALWAYS),
         FlexibleColumn::needed(Column::right("$/GPU-h", 0), ALWAYS),
-        FlexibleColumn::needed(Column::right("$/h", 0), 2),
+        FlexibleColumn::needed(Column::right("$/h", 0), ALWAYS),
         FlexibleColumn::needed(Column::right("seen", 0), 1),
         FlexibleColumn::extra(Column::right(if is_wide { "taken/month" } else { TAKEN }, 0), 2),
         FlexibleColumn::extra(Column::right("GiB/GPU", 0), 1),
@@ -231,7 +231,7 @@ fn cells(offer: &Offer, hardware: &Hardware, now: Timestamp, layout: (bool, usiz
         terms(offer.purchase, is_wide),
         format!("{}{marks}", rate(per_gpu).trim_start_matches('$')),
         rate(offer.quote.rate).trim_start_matches('$').to_owned(),
-        seen(&offer.quote, now),
+        if is_wide { seen(&offer.quote, now) } else { age(offer.quote.observed_at, now) },
         offer.risk.as_deref().map_or(String::new(), |risk| {
             match (risk.monthly_percent_low, risk.monthly_percent_high) {
                 (0, high) => format!("<{high} %"),
@@ -334,5 +334,29 @@ mod tests {
         let shown = |has_band, width| table(&of(has_band), &hardware, now, width, &PriceTable::default());
         assert!(shown(true, 200).contains("interrupted within a month, as of 517 d ago"), "{}", shown(true, 200));
         assert!(!shown(false, 200).contains("interrupted") && !shown(true, 40).contains("interrupted"));
+    }
+
+    /// What a machine costs an hour is what the table is for: names give way, and so do columns that say less.
+    #[test]
+    fn no_price_is_dropped_or_cut_on_a_narrow_terminal() {
+        let hardware = Hardware::embedded().unwrap();
+        let market = gpuplan_market::Market::embedded(&hardware).unwrap();
+        let now = "2026-11-27T00:00:00Z".parse().unwrap();
+        let all: Vec<&Offer> = market.offers().iter().collect();
+        for offers in all.chunks(30).step_by(40) {
+            for width in [60, 80, 100, 160] {
+                let text = table(offers, &hardware, now, width, &PriceTable::default());
+                let rows: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).collect();
+                let is_whole = |row: &&str| row.chars().count() <= usize::from(width);
+                assert!(rows.iter().all(is_whole) && rows.len() == offers.len() + 2, "{width}\n{text}");
+                assert!(rows[0].contains("$/GPU-h") && rows[0].contains("$/h"), "{width}\n{text}");
+                for (offer, row) in offers.iter().zip(&rows[2..]) {
+                    let hourly = rate(offer.quote.rate).trim_start_matches('$').to_owned();
+                    assert!(row.split(' ').any(|word| word == hourly), "{width}: {hourly}\n{row}");
+                }
+                let has_age = rows[0].contains("seen");
+                assert!(has_age || width < 80, "{width}\n{text}");
+            }
+        }
     }
 }

@@ -153,9 +153,11 @@ fn serving(served: &ServingRecord) -> String {
     } else {
         format!("{} copies of the model answer", served.replicas)
     };
-    let LatencyRecord { ttft, per_token } = served.latency_seconds;
+    let LatencyRecord { ttft, per_token, per_token_band } = served.latency_seconds;
     let pace = if per_token.expected > 0.0 {
-        format!(", then one every {:.0} ms", per_token.expected * 1e3)
+        let within =
+            per_token_band.map_or(String::new(), |band| format!(" ({:.0} to {:.0})", band.low * 1e3, band.high * 1e3));
+        format!(", then one every {:.0} ms{within}", per_token.expected * 1e3)
     } else {
         String::new()
     };

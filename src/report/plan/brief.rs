@@ -13,6 +13,7 @@ use crate::text::style::Style;
 use crate::text::wrap::wrap;
 use gpuplan_market::Offer;
 use gpuplan_plan::document::Context;
+use gpuplan_plan::limits::KnownQuota;
 use gpuplan_plan::{Objective, Pick, Plan, PlanSet, Reason, Role, Warning};
 use gpuplan_units::Hours;
 use gpuplan_units::names::word;
@@ -70,7 +71,7 @@ pub fn text(set: &PlanSet, context: &Context, screen: &Screen) -> String {
     out.push('\n');
     out.push_str(&choices(set, context, width, style));
     out.push('\n');
-    let last = last(context, screen);
+    let last = last(set, context, screen);
     let room = LINES.saturating_sub(out.lines().count() + last.lines().count());
     out.push_str(&remarks(set, context, width, room));
     out.push_str(&last);
@@ -78,13 +79,19 @@ pub fn text(set: &PlanSet, context: &Context, screen: &Screen) -> String {
 }
 
 /// What to type next.
-fn last(context: &Context, screen: &Screen) -> String {
+fn last(set: &PlanSet, context: &Context, screen: &Screen) -> String {
     let launch = match screen.launch {
         Some(launch) => format!("Launch:  {launch}\n"),
         None if context.workload.is_service() => String::new(),
         None => "Launch:  not with gpuplan; `gpuplan export PLAN.json --to skypilot` hands it over\n".to_owned(),
     };
-    let text = format!("{launch}More:    --details, or `gpuplan explain` for one plan in full\n");
+    let is_unknown = set.warnings.iter().any(|warning| matches!(warning, Warning::QuotaUnknown { .. }));
+    let more = if is_unknown {
+        "--details, `gpuplan explain`; quota not known: `gpuplan doctor` asks"
+    } else {
+        "--details, or `gpuplan explain` for one plan in full"
+    };
+    let text = format!("{launch}More:    {more}\n");
     text.lines().fold(String::new(), |out, line| out + &wrap(line, screen.width, "  ") + "\n")
 }
 
@@ -334,6 +341,20 @@ fn notes(set: &PlanSet, is_service: bool) -> Vec<String> {
                 format::usd(*cost_usd),
                 within(run_hours)
             )),
+            Warning::OverQuota { needed, quota, age_hours } => {
+                notes.push(format!("Quota:   OVER IT: {}", short_of(*needed, quota, *age_hours)));
+            }
+            Warning::QuotaWasTaken { needed, quota, age_hours } => notes.push(format!(
+                "Quota:   {}, and {} of it in use then",
+                short_of(*needed, quota, *age_hours),
+                quota.used.unwrap_or(0.0)
+            )),
+            Warning::BetterBeyondQuota { needed, quota, age_hours, cost_usd, run_hours, .. } => notes.push(format!(
+                "Quota:   better with more: {}{}, but that is {}",
+                format::usd(*cost_usd),
+                within(run_hours),
+                short_of(*needed, quota, *age_hours)
+            )),
             Warning::RecomputesUnasked { stack, recompute, step_ratio, .. } => notes.push(format!(
                 "Setting: {stack} recomputes by default: {step_ratio:.2}x the work; --recompute {}",
                 word(*recompute)
@@ -349,6 +370,16 @@ fn notes(set: &PlanSet, is_service: bool) -> Vec<String> {
         }
     }
     notes
+}
+
+/// What a plan takes of a quota, and when its cloud said it.
+fn short_of(needed: f64, quota: &KnownQuota, age: Hours) -> String {
+    let KnownQuota { unit, code, region, account, .. } = quota;
+    let limit = quota.limit.map_or_else(|| "any".to_owned(), |limit| limit.to_string());
+    let ago = format::duration(age);
+    format!(
+        "{needed} of {limit} {unit} ({code}) in {region} of account {account}, {ago} ago; `gpuplan doctor` asks again"
+    )
 }
 
 /// What changes the answer most comes first.

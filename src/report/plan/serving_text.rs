@@ -2,7 +2,7 @@
 
 use crate::text::format;
 use crate::text::table::{Column, footer, render_folding};
-use gpuplan_plan::document::{Context, ServingRecord};
+use gpuplan_plan::document::{Context, ServingRecord, per_token_band};
 use gpuplan_plan::{Plan, PlanSet, plan_id};
 use gpuplan_units::{Bytes, Usd};
 use gpuplan_workload::{Load, Serving, Workload};
@@ -160,7 +160,10 @@ fn latency(plan: &Plan, serving: &Serving) -> String {
         let target = serving
             .time_per_token
             .map_or(String::new(), |target| format!(" of {} asked", format::step_seconds(target.0)));
-        format!("; {} a token{target}", format::step_seconds(served.per_token))
+        let within = per_token_band(plan).map_or(String::new(), |band| {
+            format!(" ({} to {})", format::step_seconds(band.low), format::step_seconds(band.high))
+        });
+        format!("; {} a token{within}{target}", format::step_seconds(served.per_token))
     } else {
         String::new()
     };

@@ -4,6 +4,8 @@ use crate::sentences::{rejection, span};
 use crate::text::format;
 use gpuplan_plan::Warning;
 use gpuplan_plan::explanation::warning::MissingInput;
+use gpuplan_plan::limits::KnownQuota;
+use gpuplan_units::Hours;
 use gpuplan_units::names::word;
 use gpuplan_workload::Recompute;
 
@@ -12,6 +14,9 @@ const EQUAL_CORES: &str =
 const CATALOG_PRICES_OF_HOSTS: &str =
     "prices of machines without GPU are those of the catalog: the clouds are asked about machines with GPUs";
 const SPOT_REPLAY: &str = "spot: hours, cost and chance are replayed on availability fitted to V100 and K80 probes on AWS in 2022 (docs/risk.md)";
+
+/// What to type for a quota.
+const ASKS: &str = "`gpuplan doctor` with the same question asks";
 
 /// One warning as a sentence: a note of the answer.
 pub fn sentence(warning: &Warning) -> String {
@@ -25,6 +30,10 @@ pub fn sentence(warning: &Warning) -> String {
         ),
         Warning::Measured { detail } => detail.clone(),
         Warning::ServingFigures { counts_samples, generates } => serving_figures(*counts_samples, *generates),
+        Warning::OverQuota { .. }
+        | Warning::QuotaWasTaken { .. }
+        | Warning::QuotaUnknown { .. }
+        | Warning::BetterBeyondQuota { .. } => quota(warning),
         Warning::OldPrice { .. }
         | Warning::Booked { .. }
         | Warning::NotLaunchable { .. }
@@ -91,6 +100,44 @@ fn storage_unchecked(usual_kind: &str, knows_vcpus: bool) -> String {
         "nobody says how many vCPUs the machine has"
     };
     format!("{cores}; storage was not (kind = \"{usual_kind}\", with size and samples)")
+}
+
+/// What is known of the account's room for the machines.
+fn quota(warning: &Warning) -> String {
+    let says = |quota: &KnownQuota, age: Hours| {
+        let limit = quota.limit.map_or_else(|| "any number of".to_owned(), |limit| limit.to_string());
+        format!(
+            "account {} may run {limit} {} of {} ({}) in {}, as {} said on {}, {} ago",
+            quota.account,
+            quota.unit,
+            quota.code,
+            quota.name,
+            quota.region,
+            quota.cloud,
+            quota.asked_at.strftime("%Y-%m-%d"),
+            format::duration(age)
+        )
+    };
+    match warning {
+        Warning::OverQuota { needed, quota, age_hours } => format!(
+            "over the quota: this plan takes {needed}, and {}; {ASKS} again, and says how to ask for more",
+            says(quota, *age_hours)
+        ),
+        Warning::QuotaWasTaken { needed, quota, age_hours } => format!(
+            "the quota may be in use: this plan takes {needed}, and {}, when {} of it were in use; {ASKS} again",
+            says(quota, *age_hours),
+            quota.used.unwrap_or(0.0)
+        ),
+        Warning::QuotaUnknown { cloud, region } => {
+            format!("the quota of {cloud} in {region} is not known, so there may be no room for this plan: {ASKS}")
+        }
+        Warning::BetterBeyondQuota { plan, needed, quota, age_hours, cost_usd, run_hours } => format!(
+            "better with more quota: {} in {run_hours} ({plan}), which takes {needed}, but {}; {ASKS} again, and says how to ask for more",
+            format::usd(*cost_usd),
+            says(quota, *age_hours)
+        ),
+        _ => String::new(),
+    }
 }
 
 /// What is said of the recommended offer and of those that gpuplan cannot launch on.

@@ -126,6 +126,12 @@ pub(super) fn shown(value: impl fmt::Display) -> String {
     }
 }
 
+/// A name of the Hub in full, since it stands in a command: owner and repository have 96 letters each at most
+/// (huggingface_hub, `validate_repo_id`).
+pub(super) fn shown_name(name: &str) -> String {
+    if name.chars().count() <= 2 * 96 + 1 { name.to_owned() } else { shown(name) }
+}
+
 pub(super) fn invalid(key: &str, detail: impl Into<String>) -> WorkloadFileError {
     invalid_near(key, detail, Vec::new())
 }

@@ -122,6 +122,8 @@ impl Spelling {
             return None;
         }
         let name = name.trim().trim_end_matches('/').to_ascii_lowercase();
+        // `timm/resnet18.a1_in1k`: behind the point stands how it was trained, which changes no size.
+        let name = name.strip_prefix("timm/").map_or(name.as_str(), |name| name.split('.').next().unwrap_or(name));
         let name = name.rsplit('/').next().unwrap_or_default();
         let name = name.strip_suffix(".gguf").or(name.strip_suffix(".safetensors")).unwrap_or(name);
         let letters: Vec<char> = name.chars().collect();

@@ -8,7 +8,7 @@ use crate::context::World;
 use crate::document::context::Context;
 use crate::document::reading::OptionalGroup;
 use crate::serving::standby::Standby;
-use gpuplan_units::{Quantiles, Seconds, Usd, UsdPerHour};
+use gpuplan_units::{Band, Quantiles, Seconds, Usd, UsdPerHour};
 use gpuplan_workload::Transcription;
 
 /// A served model, beside the fields of every plan.
@@ -40,6 +40,9 @@ pub struct LatencyRecord {
     pub ttft: Quantiles<f64>,
     /// The mean over an answer, which is the same for all; zero where an answer has no tokens.
     pub per_token: Quantiles<f64>,
+    /// How far the estimate of `per_token` may be off: what a pass takes, at the same number of sequences; absent where an answer has no tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_token_band: Option<Band>,
 }
 
 /// How the replicas carry the load.
@@ -120,7 +123,11 @@ impl ServingRecord {
         let per_token = Quantiles { expected: served.per_token, p50: served.per_token, p90: served.per_token };
         Some(Self {
             replicas: served.replicas,
-            latency_seconds: LatencyRecord { ttft: served.first_token, per_token },
+            latency_seconds: LatencyRecord {
+                ttft: served.first_token,
+                per_token,
+                per_token_band: per_token_band(plan),
+            },
             usd_per_million_tokens: if counts_samples || serving.audio.is_some() {
                 None
             } else {
@@ -149,6 +156,14 @@ impl ServingRecord {
             },
         })
     }
+}
+
+/// A token comes with a pass, so that it may be off by what passes may be off by.
+pub fn per_token_band(plan: &Plan) -> Option<Band> {
+    let expected = plan.step.served?.per_token;
+    let passes = plan.step.step_seconds();
+    let times = |seconds: f64| expected * seconds / passes.expected;
+    (expected > 0.0).then(|| Band { low: times(passes.low), expected, high: times(passes.high) })
 }
 
 impl OptionalGroup for ServingRecord {

@@ -2,7 +2,7 @@
 
 use crate::assumption::Assumption;
 use crate::file::resolve::by_size::{self, sizes};
-use crate::file::scalar::{choice, conflict, count, invalid, missing, shown, whole};
+use crate::file::scalar::{choice, conflict, count, invalid, missing, shown, shown_name, whole};
 use crate::file::{ModelSection, WorkloadFileError};
 use crate::model::catalog::Models;
 use crate::model::deviations::Deviations;
@@ -60,7 +60,7 @@ pub(super) fn resolve(
                     return Ok(ResolvedModel { model, native_tokens: None });
                 }
                 let suggestion = models.nearest(name).map(|row| row.id.clone());
-                return Err(WorkloadFileError::UnknownModel { name: shown(name), suggestion });
+                return Err(WorkloadFileError::UnknownModel { name: shown_name(name), suggestion });
             };
             let mut base = row.to_model();
             base.published = format.unwrap_or(base.published);

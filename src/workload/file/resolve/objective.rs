@@ -1,7 +1,7 @@
 //! What a step minimises, whose answers it meets, and how many sequences the samples of the data are for it.
 
 use crate::amount::Amount;
-use crate::file::scalar::{choice, count, invalid, missing, shown};
+use crate::file::scalar::{choice, count, invalid, missing, shown, shown_name};
 use crate::file::{DataSection, TrainingSection, WorkloadFileError};
 use crate::model::catalog::Models;
 use crate::model::{Model, ModelKind};
@@ -32,7 +32,7 @@ pub(super) fn teacher(
         (Objective::Distill, Some(name)) => {
             let Some((row, _)) = models.named(name).or_else(|| models.made_of(name)) else {
                 let suggestion = models.nearest(name).map(|row| row.id.clone());
-                return Err(WorkloadFileError::UnknownModel { name: shown(name), suggestion });
+                return Err(WorkloadFileError::UnknownModel { name: shown_name(name), suggestion });
             };
             let teacher = row.to_model();
             if matches!(teacher.kind, ModelKind::Decoder | ModelKind::Moe) {
