@@ -241,7 +241,7 @@ fn without_rollouts(entries: &mut [Entry]) {
     let is_total = |entry: &Entry| matches!(entry.key.as_str(), "total_timesteps" | "total_episodes");
     if entries.iter().any(is_total) {
         for entry in entries.iter_mut().filter(|entry| entry.key == "num_steps") {
-            entry.key = "steps_of_a_rollout".to_owned();
+            "steps_of_a_rollout".clone_into(&mut entry.key);
         }
     }
 }

@@ -26,7 +26,8 @@ const LONGEST_NAME: usize = 256;
 /// what is added under a condition is left out.
 pub fn commands(text: &str) -> Vec<String> {
     let (code, set) = (without_comments(&without_long_texts(text)), values(text));
-    let (mut all, mut named): (Vec<Vec<String>>, HashMap<(&str, usize), usize>) = Default::default();
+    let mut all: Vec<Vec<String>> = Vec::new();
+    let mut named: HashMap<(&str, usize), usize> = HashMap::new();
     let mut read = 0;
     for List { line, at, end } in lists(&code) {
         // What stands in a list that was read is part of it.
