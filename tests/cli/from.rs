@@ -139,7 +139,7 @@ fn a_stated_layout_is_that_of_the_job_s_own_machines() {
     let answer = priced(JOB, &[]);
     let layout = &answer["from"]["baseline"]["layout"];
     assert_eq!((layout["tensor"].as_u64(), layout["pipeline"].as_u64()), (Some(4), Some(2)), "{layout}");
-    assert!(keys(&answer["from"]["understood"]).contains(&"--tensor_model_parallel_size"), "{}", answer["from"]);
+    assert!(keys(&answer["from"]["job"]["understood"]).contains(&"--tensor_model_parallel_size"), "{}", answer["from"]);
     let said = from(JOB, &[]).stdout;
     assert!(said.contains("Layout: as asked keeps what the job states (TP4 PP2)"), "{said}");
     assert!(!said.contains("not taken over"), "{said}");
