@@ -9,7 +9,7 @@ use crate::availability::chain::{Onward, PHASES};
 use crate::policy::safety::whole_ticks_up;
 use crate::simulation::actions::{Actions, LEAVE, START_ON_DEMAND, START_SPOT};
 use crate::simulation::elsewhere::Elsewhere;
-use crate::simulation::slack::{CostRow, Loss, between};
+use crate::simulation::slack::{CostRow, Loss, between, each};
 use crate::simulation::terms::{Terms, WAITING};
 
 /// From these cells of slack on no work is left, with so many steps to go and with one less.
@@ -161,7 +161,7 @@ impl<const CELLS: usize> Solver<CELLS> {
     fn solve(&mut self, phase: usize, way: &Onward, gone: &Gone<CELLS>, done: usize) -> [u8; CELLS] {
         let kept = |values: &[CostRow<CELLS>]| between(&values[phase], &values[way.older], way.ages);
         let waited = self.wait.applied_to(&between(&kept(&self.drifted.idle), &gone.idle, way.leaves));
-        let mut wait: CostRow<CELLS> = std::array::from_fn(|cell| self.waiting + waited[cell]);
+        let mut wait: CostRow<CELLS> = each(|cell| self.waiting + waited[cell]);
         let stay = between(&kept(&self.drifted.on_demand), &gone.on_demand, way.leaves);
         let change = self.changeover.applied_to(&stay);
         let (mut on_spot, mut start_spot) =
@@ -201,7 +201,7 @@ impl<const CELLS: usize> Solver<CELLS> {
         let kept = |values: &[CostRow<CELLS>]| between(&values[phase], &values[way.older], way.ages);
         let spot = self.spot;
         let cost = |kept: &CostRow<CELLS>, gone: &CostRow<CELLS>| -> CostRow<CELLS> {
-            std::array::from_fn(|cell| spot + kept[cell] + way.leaves * (gone[cell] - kept[cell]))
+            each(|cell| spot + kept[cell] + way.leaves * (gone[cell] - kept[cell]))
         };
         let running = kept(&self.drifted.spot);
         let mut start = cost(&self.last.applied_to(&running), &gone.while_ending);

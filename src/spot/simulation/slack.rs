@@ -35,9 +35,19 @@ pub fn width(slack: f64, step: f64) -> f64 {
     step.max(WIDTH_OF_SLACK * slack)
 }
 
+/// A row by its cells. A loop of its own, since `array::from_fn` is at times called, and then compiled for the least of processors.
+#[inline(always)]
+pub fn each<const CELLS: usize>(of: impl Fn(usize) -> f32) -> CostRow<CELLS> {
+    let mut row = [0.0; CELLS];
+    for (cell, cost) in row.iter_mut().enumerate() {
+        *cost = of(cell);
+    }
+    row
+}
+
 #[inline(always)]
 pub fn between<const CELLS: usize>(from: &CostRow<CELLS>, to: &CostRow<CELLS>, share: f32) -> CostRow<CELLS> {
-    std::array::from_fn(|cell| from[cell] + share * (to[cell] - from[cell]))
+    each(|cell| from[cell] + share * (to[cell] - from[cell]))
 }
 
 impl<const CELLS: usize> Loss<CELLS> {
@@ -59,7 +69,7 @@ impl<const CELLS: usize> Loss<CELLS> {
         for _ in 0..self.times {
             let mut below = [lost[0]; CELLS];
             below[1..].copy_from_slice(&lost[..CELLS - 1]);
-            lost = std::array::from_fn(|cell| lost[cell] + self.share[cell] * (below[cell] - lost[cell]));
+            lost = each(|cell| lost[cell] + self.share[cell] * (below[cell] - lost[cell]));
         }
         lost
     }
