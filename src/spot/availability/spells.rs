@@ -111,7 +111,7 @@ mod tests {
         let pools = vec![PoolTerms { spot, on_demand: None, switch_cost: Usd::ZERO, switch_changeover: 720.0 }];
         for draw in 0..200 {
             let watch = Watch::attempts(1, 600.0, FIRST_PAUSE).assuming(0.1 + 0.004 * draw as f64);
-            let future = || Future::new(&AvailabilityModel::PRIOR, &watch, 0, 600.0, Draws::new(3, draw));
+            let future = || Future::new(AvailabilityModel::PRIOR, &watch, 0, 600.0, Draws::new(3, draw));
             let limits = Limits {
                 work: 3600.0 * draw as f64,
                 deadline: 7200.0 * draw as f64,
