@@ -175,17 +175,11 @@ pub fn replay(
             break;
         }
         if action != Action::Idle && action != state.running {
-            changing = changeover(action, &state, limits, world, outcome.starts);
+            changing = start_machines(action, &mut state, &mut outcome, limits, world);
             meter.moves =
                 meter.moves + limits.switched_to(action, state.last_pool).map_or(Usd::ZERO, |terms| terms.switch_cost);
-            state.pending = limits.changeover_to(action, state.last_pool);
-            state.pending_worst = limits.worst_changeover_to(action, state.last_pool);
             // Who leaves a machine saves first.
             unsaved = 0.0;
-            if outcome.starts == 0 {
-                outcome.wait_hours = state.elapsed / 3600.0;
-            }
-            outcome.starts += 1;
         }
         if limits.budget.is_some() {
             let last = state.last_pool.filter(|_| action != state.running);
@@ -208,6 +202,18 @@ pub fn replay(
     }
     outcome.ticks = tick - start;
     meter.settle(limits, ended(outcome, &state, limits)).ok_or(ReplayError::Uncountable)
+}
+
+/// The true changeover to what is started now, of which the policy sees what it expects.
+fn start_machines(action: Action, state: &mut State, outcome: &mut Outcome, limits: &Limits, world: &World) -> f64 {
+    let changing = changeover(action, state, limits, world, outcome.starts);
+    state.pending = limits.changeover_to(action, state.last_pool);
+    state.pending_worst = limits.worst_changeover_to(action, state.last_pool);
+    if outcome.starts == 0 {
+        outcome.wait_hours = state.elapsed / 3600.0;
+    }
+    outcome.starts += 1;
+    changing
 }
 
 /// Whether ticks on spot change nothing but sums as long as there is slack.
