@@ -144,8 +144,7 @@ pub fn replay(
     let mut outcome = Outcome::default();
     // True changeover left, of which the policy sees only how long it takes already, and progress since the last save.
     let (mut changing, mut unsaved) = (0.0_f64, 0.0);
-    let (mut tick, ticks) = (start, world.ticks());
-    let is_plain = is_plain(policy, limits, world);
+    let (mut tick, ticks, is_plain) = (start, world.ticks(), is_plain(policy, limits, world));
     while state.left > DONE {
         let ran = if is_plain && changing <= 0.0 { run_on(&mut state, limits, world, tick, &mut watch) } else { 0 };
         if ran > 0 {
@@ -176,8 +175,7 @@ pub fn replay(
         }
         if action != Action::Idle && action != state.running {
             changing = start_machines(action, &mut state, &mut outcome, limits, world);
-            meter.moves =
-                meter.moves + limits.switched_to(action, state.last_pool).map_or(Usd::ZERO, |terms| terms.switch_cost);
+            meter.moves = meter.moves + switch_cost(action, &state, limits);
             // Who leaves a machine saves first.
             unsaved = 0.0;
         }
@@ -202,6 +200,10 @@ pub fn replay(
     }
     outcome.ticks = tick - start;
     meter.settle(limits, ended(outcome, &state, limits)).ok_or(ReplayError::Uncountable)
+}
+
+fn switch_cost(action: Action, state: &State, limits: &Limits) -> Usd {
+    limits.switched_to(action, state.last_pool).map_or(Usd::ZERO, |terms| terms.switch_cost)
 }
 
 /// The true changeover to what is started now, of which the policy sees what it expects.
