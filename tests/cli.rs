@@ -26,6 +26,7 @@ mod launch_figures;
 #[cfg(feature = "gcp")]
 mod launch_google;
 mod launch_leader;
+#[cfg(feature = "aws")]
 mod launch_life_aws;
 mod launch_prices;
 mod launch_sweep;
