@@ -47,11 +47,8 @@ fn fetch(from: &str, to: &Path, machine: &MachineArguments, session: &Session) -
     let stream = bar.wrap_read(child.stdout.take().expect("it is piped"));
     let unpacked = unpack(stream, to);
     bar.finish_and_clear();
-    // What went wrong on the machine was said there, and is why nothing came.
     let ended = child.wait().map_err(|error| cannot_run(&command, &error))?;
-    checked(&command, ended)?;
-    unpacked.map_err(|error| cannot_copy(to, &error))?;
-    Ok(Exit::Done)
+    both_sides(unpacked, checked(&command, ended), to)
 }
 
 fn send(from: &Path, to: &str, machine: &MachineArguments, session: &Session) -> Result<Exit, Diagnostic> {
@@ -71,9 +68,19 @@ fn send(from: &Path, to: &str, machine: &MachineArguments, session: &Session) ->
     let packed = pack(stream, &whole, Path::new(name));
     bar.finish_and_clear();
     let ended = child.wait().map_err(|error| cannot_run(&command, &error))?;
-    checked(&command, ended)?;
-    packed.map_err(|error| cannot_copy(from, &error))?;
-    Ok(Exit::Done)
+    both_sides(packed, checked(&command, ended), from)
+}
+
+/// The side that failed first is the reason: a stream that breaks off here is the machine's, which has said why, and a disk that is
+/// full or a file that cannot be read is this computer's, after which the machine's tar fails too.
+fn both_sides(here: io::Result<()>, there: Result<(), Diagnostic>, path: &Path) -> Result<Exit, Diagnostic> {
+    use io::ErrorKind::{BrokenPipe, Other, UnexpectedEof};
+    match here {
+        Err(error) if there.is_ok() || !matches!(error.kind(), BrokenPipe | Other | UnexpectedEof) => {
+            Err(cannot_copy(path, &error))
+        }
+        _ => there.map(|()| Exit::Done),
+    }
 }
 
 /// A path as a word of a shell that is no option.
@@ -164,6 +171,21 @@ mod tests {
         unpack(packed(&out.join("deep/a.txt"), "a.txt").as_slice(), &folder.path().join("b.txt")).unwrap();
         assert_eq!(fs::read_to_string(folder.path().join("b.txt")).unwrap(), "new");
         assert!(fs::read_dir(&here).unwrap().count() == 1, "nothing else stays");
+    }
+
+    #[test]
+    fn the_side_that_failed_first_is_the_reason() {
+        let said = |here: io::Result<()>, there: bool| {
+            let there = if there { Ok(()) } else { Err(Diagnostic::unexpected("`ssh` ended with 2")) };
+            both_sides(here, there, Path::new("a.txt")).map_or_else(|error| error.message, |_| "done".to_owned())
+        };
+        let error = |kind: io::ErrorKind| Err(io::Error::from(kind));
+        assert_eq!(said(Ok(()), true), "done");
+        assert_eq!(said(Ok(()), false), "`ssh` ended with 2");
+        assert_eq!(said(error(io::ErrorKind::BrokenPipe), false), "`ssh` ended with 2");
+        for here in [said(error(io::ErrorKind::StorageFull), false), said(error(io::ErrorKind::Other), true)] {
+            assert!(here.starts_with("cannot copy a.txt"), "{here}");
+        }
     }
 
     /// A machine that sends more than was asked for, or somewhere else, changes nothing here.
