@@ -8,6 +8,7 @@ mod circles;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use circles::Files;
 
@@ -299,12 +300,16 @@ fn files(folder: &Path, into: &mut Vec<Source>, root: &Path) {
     }
 }
 
-fn sources() -> Vec<Source> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut sources = Vec::new();
-    files(&root, &mut sources, &root);
-    assert!(sources.len() > 10, "no sources under {}", root.display());
-    sources
+/// Read once: every rule looks at all of them.
+fn sources() -> &'static [Source] {
+    static SOURCES: LazyLock<Vec<Source>> = LazyLock::new(|| {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let mut sources = Vec::new();
+        files(&root, &mut sources, &root);
+        assert!(sources.len() > 10, "no sources under {}", root.display());
+        sources
+    });
+    &SOURCES
 }
 
 fn complain(problems: &[String]) {

@@ -12,6 +12,7 @@ mod archive;
 mod grid;
 
 use archive::{ARCHIVES, Archive, compressed, unpacked};
+use grid::KernelText;
 
 fn main() -> Result<(), Box<dyn Error>> {
     // Asked as it runs: checkouts that share a target folder share the compiled script too.
@@ -41,8 +42,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let id = name.strip_suffix(".txt.zst").ok_or_else(|| at(&path, &"it is not called GPU.txt.zst"))?;
         let text = String::from_utf8(unpacked(&fs::read(&path)?)?)?;
-        let packed = grid::pack(&text).ok_or_else(|| at(&path, &"it is not as pack.py writes it"))?;
-        fs::write(out.join(format!("{id}.bin")), compressed(&packed)?)?;
+        let packed = KernelText::new(&text).packed().ok_or_else(|| at(&path, &"it is not as pack.py writes it"))?;
+        fs::write(out.join(format!("{id}.bin")), compressed(&postcard::to_stdvec(&packed)?)?)?;
     }
     Ok(())
 }

@@ -1,68 +1,151 @@
-//! A table of measured kernels in three quarters of the bytes: cells as what neither the one before nor the row above foretells.
+//! Tables of measured kernels in three quarters of the bytes, of which a part becomes text when it is asked for.
 //!
-//! The committed text is what people read and what `estimate` reads; this is how it lies in the program. Times grow along a row and
-//! from row to row alike, so `left + above - left above` misses by a unit or two, and zstd gives such a byte four bits, where it
-//! gives the digits of a difference six.
+//! The committed text is what people read and what `estimate` reads; this is how it lies in the program. A table has some two
+//! hundred parts of which a plan asks for a few. Times grow along a row and from row to row alike, so `left + above - left above`
+//! misses by a unit or two, and zstd gives such a byte four bits, where it gives the digits of a difference six.
 
-/// First byte of a packed table. A text begins with `gpu,`.
-const PACKED: u8 = 1;
+use std::borrow::Cow;
+use std::ops::Range;
 
-/// The text of one table, smaller. `None` for what does not come back to the byte.
-#[allow(dead_code, reason = "the build script packs")]
-pub fn pack(text: &str) -> Option<Vec<u8>> {
-    let mut frame = String::new();
-    let mut misses = Vec::new();
-    let mut above: Vec<i32> = Vec::new();
-    for line in text.strip_suffix('\n')?.split('\n') {
-        if is_row(line) {
-            let (places, cells) = line.rsplit_once(',')?;
-            let mut row = Vec::new();
-            for difference in cells.split(' ') {
-                let value = row.last().copied().unwrap_or(0) + difference.parse::<i32>().ok()?;
-                put(&mut misses, value - foretold(&row, &above));
-                row.push(value);
-            }
-            frame.push_str(&format!("{places},{}", row.len()));
-            above = row;
-        } else {
-            frame.push_str(line);
-            above.clear();
-        }
-        frame.push('\n');
-    }
-    let packed =
-        [&[PACKED], u32::try_from(frame.len()).ok()?.to_le_bytes().as_slice(), frame.as_bytes(), &misses].concat();
-    (unpack(&packed).as_deref() == Some(text)).then_some(packed)
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// What stands between two parts.
+const BEGINNING: &str = "\ntable,";
+
+/// The text of one GPU's table: a head, and parts that begin with a line `table,NAME` each.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelText {
+    head: String,
+    parts: Vec<Part>,
+    /// Of all parts; where they are packed, rows have a count of cells in place of these.
+    lines: String,
+    /// By what each cell of a packed row misses its foretold value. `None`: the rows stand in `lines` as they are.
+    #[serde(deserialize_with = "bytes")]
+    misses: Option<Vec<u8>>,
 }
 
-/// Back to the text, which stays as it is where it was not packed. `None` for what is damaged.
-pub fn unpack(bytes: &[u8]) -> Option<String> {
-    let Some((&PACKED, rest)) = bytes.split_first() else {
-        return String::from_utf8(bytes.to_vec()).ok();
-    };
-    let (length, rest) = rest.split_first_chunk()?;
-    let (frame, mut misses) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Part {
+    name: String,
+    lines: Range<u32>,
+    misses: Range<u32>,
+}
+
+/// In one piece: a sequence is read byte by byte.
+fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<u8>>, D::Error> {
+    Ok(Option::<&[u8]>::deserialize(from)?.map(<[u8]>::to_vec))
+}
+
+impl KernelText {
+    /// Of a table as it is committed, or as somebody measured it.
+    pub fn new(text: &str) -> Self {
+        let text = text.strip_suffix('\n').unwrap_or(text);
+        let mut pieces = text.split(BEGINNING);
+        let head = pieces.next().unwrap_or_default().to_owned();
+        let mut table = Self { head, parts: Vec::new(), lines: String::new(), misses: None };
+        for piece in pieces {
+            let (name, lines) = piece.split_once('\n').unwrap_or((piece, ""));
+            table.add(name, |text, _| {
+                text.push_str(lines);
+                Some(())
+            });
+        }
+        table
+    }
+
+    /// The same, smaller. `None` for what does not come back to the byte.
+    #[allow(dead_code, reason = "the build script packs")]
+    pub fn packed(&self) -> Option<Self> {
+        let mut packed =
+            Self { head: self.head.clone(), parts: Vec::new(), lines: String::new(), misses: Some(Vec::new()) };
+        for (index, part) in self.parts.iter().enumerate() {
+            let lines = self.part(index)?;
+            packed.add(&part.name, |text, misses| pack(&lines, text, misses))?;
+        }
+        (0..self.parts.len()).all(|index| packed.part(index) == self.part(index)).then_some(packed)
+    }
+
+    fn add(&mut self, name: &str, write: impl FnOnce(&mut String, &mut Vec<u8>) -> Option<()>) -> Option<()> {
+        let ends = |table: &Self| {
+            let misses = table.misses.as_ref().map_or(0, Vec::len);
+            Some((u32::try_from(table.lines.len()).ok()?, u32::try_from(misses).ok()?))
+        };
+        let from = ends(self)?;
+        write(&mut self.lines, self.misses.as_mut().unwrap_or(&mut Vec::new()))?;
+        let to = ends(self)?;
+        self.parts.push(Part { name: name.to_owned(), lines: from.0..to.0, misses: from.1..to.1 });
+        Some(())
+    }
+
+    /// The lines before the first part.
+    pub fn head(&self) -> &str {
+        &self.head
+    }
+
+    /// Names of the parts, in their order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().map(|part| part.name.as_str())
+    }
+
+    /// The lines of a part, without the one that names it. `None`: there is none, or it is damaged.
+    pub fn part(&self, index: usize) -> Option<Cow<'_, str>> {
+        let part = self.parts.get(index)?;
+        let lines = self.lines.get(part.lines.start as usize..part.lines.end as usize)?;
+        let Some(misses) = &self.misses else { return Some(Cow::Borrowed(lines)) };
+        let misses = misses.get(part.misses.start as usize..part.misses.end as usize)?;
+        unpack(lines, misses).map(Cow::Owned)
+    }
+}
+
+#[allow(dead_code, reason = "the build script packs")]
+fn pack(lines: &str, packed: &mut String, misses: &mut Vec<u8>) -> Option<()> {
+    let mut above: Vec<i32> = Vec::new();
+    for (at, line) in lines.split('\n').enumerate() {
+        if at > 0 {
+            packed.push('\n');
+        }
+        if !is_row(line) {
+            packed.push_str(line);
+            above.clear();
+            continue;
+        }
+        let (places, cells) = line.rsplit_once(',')?;
+        let mut row = Vec::new();
+        for difference in cells.split(' ') {
+            let value = row.last().copied().unwrap_or(0) + difference.parse::<i32>().ok()?;
+            put(misses, value - foretold(&row, &above));
+            row.push(value);
+        }
+        packed.push_str(&format!("{places},{}", row.len()));
+        above = row;
+    }
+    Some(())
+}
+
+fn unpack(lines: &str, mut misses: &[u8]) -> Option<String> {
     // Three characters a cell, roughly.
-    let mut text = Vec::with_capacity(frame.len() + 3 * misses.len());
+    let mut text = Vec::with_capacity(lines.len() + 3 * misses.len());
     let (mut above, mut row): (Vec<i32>, Vec<i32>) = (Vec::new(), Vec::new());
-    for line in std::str::from_utf8(frame).ok()?.lines() {
-        if is_row(line) {
-            let (places, count) = line.rsplit_once(',')?;
-            text.extend_from_slice(places.as_bytes());
-            row.clear();
-            for column in 0..count.parse::<usize>().ok()? {
-                let before = row.last().copied().unwrap_or(0);
-                let value = foretold(&row, &above).checked_add(take(&mut misses)?)?;
-                text.push(if column == 0 { b',' } else { b' ' });
-                write(&mut text, value.checked_sub(before)?);
-                row.push(value);
-            }
-            std::mem::swap(&mut above, &mut row);
-        } else {
+    for (at, line) in lines.split('\n').enumerate() {
+        if at > 0 {
+            text.push(b'\n');
+        }
+        if !is_row(line) {
             text.extend_from_slice(line.as_bytes());
             above.clear();
+            continue;
         }
-        text.push(b'\n');
+        let (places, count) = line.rsplit_once(',')?;
+        text.extend_from_slice(places.as_bytes());
+        row.clear();
+        for column in 0..count.parse::<usize>().ok()? {
+            let before = row.last().copied().unwrap_or(0);
+            let value = foretold(&row, &above).checked_add(take(&mut misses)?)?;
+            text.push(if column == 0 { b',' } else { b' ' });
+            write(&mut text, value.checked_sub(before)?);
+            row.push(value);
+        }
+        std::mem::swap(&mut above, &mut row);
     }
     if misses.is_empty() { String::from_utf8(text).ok() } else { None }
 }
@@ -139,14 +222,22 @@ fn write(text: &mut Vec<u8>, value: i32) {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "gpu,x\nstep,0.02\ntable,a\naxes,n,k,m\nalong,1,2,3\n1,1,-5 50 300\n1,2,-7 51 299\n2,1,100\n2,2,90 1 2\ntable,b\n";
+    const TEXT: &str = "gpu,x\nstep,0.02\ntable,a\naxes,n,k,m\nalong,1,2,3\n1,1,-5 50 300\n1,2,-7 51 299\n2,1,100\n2,2,90 1 2\ntable,b\ntable,c\n1,1,7\n";
 
     #[test]
-    fn a_table_comes_back_to_the_byte() {
-        let packed = pack(TEXT).unwrap();
-        assert_eq!(packed[0], PACKED);
-        assert_eq!(unpack(&packed).as_deref(), Some(TEXT));
-        assert_eq!(unpack(TEXT.as_bytes()).as_deref(), Some(TEXT));
+    fn parts_come_back_to_the_byte() {
+        let text = KernelText::new(TEXT);
+        assert_eq!(text.head(), "gpu,x\nstep,0.02");
+        assert_eq!(text.names().collect::<Vec<_>>(), ["a", "b", "c"]);
+        assert_eq!(text.part(2).as_deref(), Some("1,1,7"));
+        let packed = text.packed().unwrap();
+        assert!(packed.lines.len() < text.lines.len());
+        assert_eq!(packed.head(), text.head());
+        assert_eq!(packed.names().collect::<Vec<_>>(), ["a", "b", "c"]);
+        for index in 0..4 {
+            assert_eq!(packed.part(index), text.part(index), "{index}");
+        }
+        assert_eq!(packed.part(3), None);
     }
 
     #[test]
@@ -163,17 +254,21 @@ mod tests {
 
     #[test]
     fn what_is_written_otherwise_is_not_packed() {
-        for text in ["gpu,x\n1,1,05 6\n", "gpu,x\n1,1,5  6\n", "gpu,x\n1,1,\n", "gpu,x\n1,1,+5\n", "gpu,x"] {
-            assert_eq!(pack(text), None, "{text}");
+        for row in ["1,1,05 6", "1,1,5  6", "1,1,", "1,1,+5"] {
+            assert_eq!(KernelText::new(&format!("gpu,x\ntable,a\n{row}\n")).packed(), None, "{row}");
         }
     }
 
     #[test]
-    fn damage_is_no_table() {
-        let packed = pack(TEXT).unwrap();
-        for length in 1..packed.len() {
-            assert_eq!(unpack(&packed[..length]), None, "{length}");
+    fn damage_is_no_part() {
+        let packed = KernelText::new(TEXT).packed().unwrap();
+        let misses = packed.misses.clone().unwrap();
+        for length in 0..misses.len() {
+            let torn = KernelText { misses: Some(misses[..length].to_vec()), ..packed.clone() };
+            assert!((0..3).any(|index| torn.part(index).is_none()), "{length}");
         }
-        assert_eq!(unpack(&[packed.as_slice(), &[0]].concat()), None);
+        let mut longer = packed.clone();
+        longer.parts[0].misses.end += 1;
+        assert_eq!(longer.part(0), None);
     }
 }

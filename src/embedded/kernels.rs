@@ -1,7 +1,7 @@
 //! Measured times of kernels, a packed table for each GPU that has one: `benchmarks/kernels/`.
 
 use crate::archive::{EmbeddedError, unpacked};
-use crate::grid::unpack;
+use crate::grid::KernelText;
 
 /// The id of `catalogs/gpus.toml` and the packed table. Apart and not one archive: a plan reads those that it asks for.
 pub static KERNELS: [(&str, &[u8]); 9] = [
@@ -16,7 +16,8 @@ pub static KERNELS: [(&str, &[u8]); 9] = [
     ("rtx-pro-6000-blackwell-se", include_bytes!(concat!(env!("OUT_DIR"), "/rtx-pro-6000-blackwell-se.bin"))),
 ];
 
-/// The text of a table, be it packed into the program or as it was committed.
-pub fn kernels_text(packed: &[u8]) -> Result<String, EmbeddedError> {
-    unpack(&unpacked(packed)?).ok_or_else(|| EmbeddedError::Damaged("a table of kernels".to_owned()))
+/// The table of one of them.
+pub fn kernel_text(packed: &[u8]) -> Result<KernelText, EmbeddedError> {
+    postcard::from_bytes(&unpacked(packed)?)
+        .map_err(|error| EmbeddedError::Damaged(format!("a table of kernels: {error}")))
 }

@@ -5,7 +5,8 @@ mod grid;
 mod kernels;
 
 pub use archive::{ARCHIVES, Archive, Contents, EmbeddedError, MAY_BE_ABSENT, Table, text};
-pub use kernels::{KERNELS, kernels_text};
+pub use grid::KernelText;
+pub use kernels::{KERNELS, kernel_text};
 
 /// GPUs, links, instance types and hosts: `catalogs/`.
 pub static HARDWARE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/hardware.bin"));

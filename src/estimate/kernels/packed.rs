@@ -1,10 +1,10 @@
 //! `Packed`: the text of one GPU's table. Its parts are found at once and read when they are first asked for.
 
-use std::ops::Range;
 use std::sync::OnceLock;
 
 use crate::kernels::names::Part;
 use crate::kernels::surface::Surface;
+use gpuplan_embedded::KernelText;
 
 /// What can be wrong with a table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,7 +17,7 @@ pub enum PackedError {
 
 #[derive(Debug)]
 pub(super) struct Packed {
-    text: String,
+    text: KernelText,
     /// Width of a code: a cell is the logarithm of microseconds in these.
     step: f64,
     /// Sorted.
@@ -27,33 +27,24 @@ pub(super) struct Packed {
 #[derive(Debug)]
 struct Entry {
     part: Part,
-    lines: Range<usize>,
+    /// Its number in the text.
+    index: usize,
     surface: OnceLock<Option<Surface>>,
 }
 
-const BEGINNING: &str = "\ntable,";
-
 impl Packed {
-    pub(super) fn new(text: String) -> Result<Self, PackedError> {
-        let mut header = text.lines();
+    pub(super) fn new(text: KernelText) -> Result<Self, PackedError> {
+        let mut header = text.head().lines();
         let gpu = header.next().and_then(|line| line.strip_prefix("gpu,"));
         let step = header.next().and_then(|line| line.strip_prefix("step,")).and_then(|step| step.parse().ok());
         let (Some(_), Some(step)) = (gpu, step) else {
             return Err(PackedError::Header);
         };
-        let mut parts = Vec::new();
-        let mut rest = text.find(BEGINNING);
-        while let Some(at) = rest {
-            let from = at + BEGINNING.len();
-            let line = text[from..].find('\n').map_or(text.len(), |length| from + length);
-            let next = text[line..].find(BEGINNING).map(|length| line + length);
-            let name = &text[from..line];
+        let entry = |(index, name): (usize, &str)| {
             let part = Part::named(name).ok_or_else(|| PackedError::Part(name.to_owned()))?;
-            let start = (line + 1).min(text.len());
-            let lines = start..next.unwrap_or(text.len()).max(start);
-            parts.push(Entry { part, lines, surface: OnceLock::new() });
-            rest = next;
-        }
+            Ok(Entry { part, index, surface: OnceLock::new() })
+        };
+        let mut parts = text.names().enumerate().map(entry).collect::<Result<Vec<_>, _>>()?;
         parts.sort_by_key(|entry| entry.part);
         Ok(Self { text, step, parts })
     }
@@ -66,7 +57,8 @@ impl Packed {
     pub(super) fn surface(&self, part: Part) -> Option<&Surface> {
         let found = self.parts.binary_search_by_key(&part, |entry| entry.part).ok()?;
         let entry = &self.parts[found];
-        entry.surface.get_or_init(|| Surface::read(&self.text[entry.lines.clone()], self.step, part.form())).as_ref()
+        let read = || Surface::read(&self.text.part(entry.index)?, self.step, part.form());
+        entry.surface.get_or_init(read).as_ref()
     }
 
     #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use rustc_hash::FxHasher;
 
-use gpuplan_embedded::{KERNELS, kernels_text};
+use gpuplan_embedded::{KERNELS, KernelText, kernel_text};
 use gpuplan_hardware::{Gpu, NumberFormat};
 use gpuplan_units::Seconds;
 
@@ -38,13 +38,13 @@ const SAME_SILICON: [(&str, &str); 1] = [("a100-sxm4-40", "a100-sxm4-80")];
 static EMBEDDED: [OnceLock<Packed>; KERNELS.len()] = [const { OnceLock::new() }; KERNELS.len()];
 
 impl KernelTable {
-    /// The table inside this binary; `None` for a GPU without one. The first call for a GPU unpacks its text (milliseconds), and
-    /// the first question about a part of it reads that part.
+    /// The table inside this binary; `None` for a GPU without one. The first call for a GPU decompresses it (a millisecond),
+    /// and the first question about a part of it reads that part.
     pub fn embedded(gpu: &Gpu) -> Option<Self> {
         let id = SAME_SILICON.iter().find(|(id, _)| *id == gpu.id).map_or(gpu.id.as_str(), |(_, measured)| measured);
         let place = KERNELS.iter().position(|(measured, _)| *measured == id)?;
         let packed = EMBEDDED[place].get_or_init(|| {
-            let text = kernels_text(KERNELS[place].1).expect("a test unpacks every committed table");
+            let text = kernel_text(KERNELS[place].1).expect("a test unpacks every committed table");
             Packed::new(text).expect("a test reads every committed table")
         });
         Some(Self::for_gpu(packed, gpu))
@@ -52,8 +52,8 @@ impl KernelTable {
 
     /// A table of the same kind from elsewhere: the unpacked text of what `benchmarks/kernels/pack.py` writes. It stays for as long
     /// as the program runs.
-    pub fn read(text: String, gpu: &Gpu) -> Result<Self, PackedError> {
-        Ok(Self::for_gpu(Box::leak(Box::new(Packed::new(text)?)), gpu))
+    pub fn read(text: &str, gpu: &Gpu) -> Result<Self, PackedError> {
+        Ok(Self::for_gpu(Box::leak(Box::new(Packed::new(KernelText::new(text))?)), gpu))
     }
 
     fn for_gpu(packed: &'static Packed, gpu: &Gpu) -> Self {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use gpuplan_embedded::{KERNELS, kernels_text};
+use gpuplan_embedded::{KERNELS, text};
 use gpuplan_hardware::{Gpu, Hardware};
 use gpuplan_units::{Bytes, Seconds};
 use gpuplan_workload::{Gemm, Precision};
@@ -77,7 +77,7 @@ fn errors(folder: &Path, words: usize) -> (BTreeMap<(String, String), Vec<f64>>,
         let (id, name, shape) = (&record[0], &record[1], &record[2]);
         let table = tables.entry(id.to_owned()).or_insert_with(|| {
             let packed = std::fs::read(folder.join(format!("{id}.txt.zst"))).unwrap();
-            KernelTable::read(kernels_text(&packed).unwrap(), &gpu(&hardware, id)).unwrap()
+            KernelTable::read(&text(&packed).unwrap(), &gpu(&hardware, id)).unwrap()
         });
         let kind = name.split(' ').take(words).collect::<Vec<_>>().join(" ");
         match ask(table, name, shape) {
@@ -187,10 +187,10 @@ fn no_product_is_faster_than_the_peak_and_a_huge_one_runs_at_the_rate_of_the_edg
 #[test]
 fn a_damaged_table_is_an_error_and_not_a_panic() {
     let chip = gpu(&Hardware::embedded().unwrap(), "l40s");
-    let read = |text: &str| KernelTable::read(text.to_owned(), &chip).map(drop);
+    let read = |text: &str| KernelTable::read(text, &chip).map(drop);
     assert_eq!(read(""), Err(PackedError::Header));
     assert_eq!(read("gpu,l40s\nstep,0.02\ntable,dance\n"), Err(PackedError::Part("dance".to_owned())));
-    let torn = KernelTable::read("gpu,l40s\nstep,0.02\ntable,gemm vllm bf16".to_owned(), &chip).unwrap();
+    let torn = KernelTable::read("gpu,l40s\nstep,0.02\ntable,gemm vllm bf16", &chip).unwrap();
     assert!(torn.gemm_seconds(Engine::Vllm, KernelPrecision::Bf16, 1.0, 1.0, 1.0).is_none());
 }
 
