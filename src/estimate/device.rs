@@ -192,6 +192,7 @@ fn flash_share(gpu: &Gpu, unit: Unit, half: f64, ceiling: f64, constants: &Const
     match gpu.architecture {
         Architecture::Cdna3 | Architecture::Cdna4 if unit != Unit::Vector32 => c::CDNA_FLASH_SHARE,
         Architecture::Hopper if unit != Unit::Vector32 => of_cut_units(gpu, half, newer, c::CUT_FLASH2_SHARE),
+        Architecture::Blackwell if !matches!(unit, Unit::Vector32 | Unit::Tensor32) => c::BLACKWELL_FLASH2 / half,
         Architecture::Hopper | Architecture::Blackwell => newer,
         _ => ceiling * constants.flash_share,
     }
