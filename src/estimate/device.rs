@@ -272,6 +272,18 @@ mod tests {
         assert_eq!((of("h100-sxm5-80").1, of("h200-sxm-141").1), (c::FLASH3_SHARE, c::FLASH3_SHARE));
     }
 
+    /// 352, 354 and 362 TFLOP/s forward over 2,048 to 8,192 tokens without a mask (meta-pytorch/tritonbench pull request 171), a tenth less backward.
+    #[test]
+    fn flash_attention_2_does_not_know_the_matrix_units_of_blackwell() {
+        let hardware = Hardware::embedded().unwrap();
+        for id in ["b200-sxm-180", "b300-sxm-288", "gb200-186", "gb300-279"] {
+            let gpu = hardware.gpu(hardware.find_gpu(id).unwrap());
+            let rates = DeviceRates::new(gpu, Precision::Bf16, 1.0, Constants::embedded());
+            assert!((rates.flash / 354e12 - 1.0).abs() < 0.05, "{id} {}", rates.flash);
+            assert!(rates.flash3.unwrap() > 3.0 * rates.flash, "{id} {:?}", rates.flash3);
+        }
+    }
+
     #[test]
     fn a_superchip_that_shares_its_power_with_the_host_is_slower() {
         let hardware = Hardware::embedded().unwrap();
