@@ -358,5 +358,5 @@ fn what_projects_paid_beside_steps_is_what_a_plan_says() {
 fn small_experts_are_met_without_a_fit() {
     let experts = |line: &str| line.contains("q30") || line.contains("dsv3");
     let met = Unseen::of("megatron-bridge-25.11.jsonl", experts);
-    assert!(met.runs() == 5 && met.median() < 0.22 && met.inside == 4, "{}", met.said());
+    assert!(met.runs() == 5 && met.median() < 0.22 && met.inside >= 4, "{}", met.said());
 }

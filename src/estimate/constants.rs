@@ -192,6 +192,10 @@ pub const HOPPER_VECTOR_SHARE: f64 = 67.0 / 989.0;
 /// an H20 over 2,048 causal tokens, 83.7 and 126.2 without a mask, made endless (Dao-AILab/flash-attention issue 1310); the means of both.
 pub const CUT_FLASH2_SHARE: f64 = 0.56;
 pub const CUT_FLASH3_SHARE: f64 = 0.87;
+/// FLOP/s of FlashAttention 2 over endless sequences on data-centre Blackwell, forward and backward together: it multiplies with Ampere's instructions, which
+/// the newer matrix units do not speed up, so it is hardly faster there than on an H100. On a B200 354 to 362 forward over 4,096 and 8,192 tokens of heads of
+/// 128 (meta-pytorch/tritonbench pull request 171), 334 backward (Dao-AILab/flash-attention issue 1589): 3.5 / (1 / 358 + 2.5 / 334).
+pub const BLACKWELL_FLASH2: f64 = 3.5e12 / (1.0 / 358.0 + 2.5 / 334.0);
 /// Backward over forward time of a fused attention kernel written for Hopper and Blackwell: 2.5 times the FLOPs (Dao et al. 2022,
 /// arXiv 2205.14135) at nearly the rate. Kernels alone say 2.5 to 2.9 (FlashAttention-3 on an H100, arXiv 2407.08608, figures 5 and
 /// 6); runs over a million tokens, which are all attention (nemo-longseq), say that it is near the lower end.

@@ -192,6 +192,7 @@ fn flash_share(gpu: &Gpu, unit: Unit, half: f64, ceiling: f64, constants: &Const
     match gpu.architecture {
         Architecture::Cdna3 | Architecture::Cdna4 if unit != Unit::Vector32 => c::CDNA_FLASH_SHARE,
         Architecture::Hopper if unit != Unit::Vector32 => of_cut_units(gpu, half, newer, c::CUT_FLASH2_SHARE),
+        Architecture::Blackwell if !matches!(unit, Unit::Vector32 | Unit::Tensor32) => c::BLACKWELL_FLASH2 / half,
         Architecture::Hopper | Architecture::Blackwell => newer,
         _ => ceiling * constants.flash_share,
     }
@@ -269,6 +270,18 @@ mod tests {
             );
         }
         assert_eq!((of("h100-sxm5-80").1, of("h200-sxm-141").1), (c::FLASH3_SHARE, c::FLASH3_SHARE));
+    }
+
+    /// 352, 354 and 362 TFLOP/s forward over 2,048 to 8,192 tokens without a mask (meta-pytorch/tritonbench pull request 171), a tenth less backward.
+    #[test]
+    fn flash_attention_2_does_not_know_the_matrix_units_of_blackwell() {
+        let hardware = Hardware::embedded().unwrap();
+        for id in ["b200-sxm-180", "b300-sxm-288", "gb200-186", "gb300-279"] {
+            let gpu = hardware.gpu(hardware.find_gpu(id).unwrap());
+            let rates = DeviceRates::new(gpu, Precision::Bf16, 1.0, Constants::embedded());
+            assert!((rates.flash / 354e12 - 1.0).abs() < 0.05, "{id} {}", rates.flash);
+            assert!(rates.flash3.unwrap() > 3.0 * rates.flash, "{id} {:?}", rates.flash3);
+        }
     }
 
     #[test]

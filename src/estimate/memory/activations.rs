@@ -58,12 +58,13 @@ pub fn bytes_per_token(
     layer * element
 }
 
-/// The layer's input, what attention gives, and every second product of the layer.
+/// The layer's input, what attention gives, and every second product of the layer. Grouped products of routed experts are not in the list of what
+/// is kept (pytorch/torchtitan, torchtitan/models/llama4/infra/parallelize.py, `_op_sac_save_list`), and run again.
 fn kept_operators(model: &Model) -> f64 {
     let (hidden, query) = (f64::from(model.hidden), model.query_width());
     let width = match model.experts {
         None => f64::from(model.ffn_hidden),
-        Some(experts) => f64::from(experts.ffn_hidden) * f64::from(experts.experts_per_token + experts.shared_experts),
+        Some(experts) => f64::from(experts.ffn_hidden) * f64::from(experts.shared_experts),
     };
     let products = query + 2.0 * model.kv_width() + hidden + (model.mlp_matrices() - 1.0) * width + hidden;
     2.0 * hidden + 2.0 * query + 4.0 * f64::from(model.heads) + 2.0 * products / 2.0

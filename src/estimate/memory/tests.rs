@@ -45,6 +45,21 @@ fn what_wan_adds_to_is_kept_in_fp32() {
     assert!(kept(&trained, Recompute::None) > kept(&narrow, Recompute::None));
 }
 
+/// Of Qwen3 30B a token goes to 8 experts of 768 units: gate, up and down of each are kept but under selective recompute, which keeps every second
+/// product of the dense layers alone.
+#[test]
+fn selective_recompute_of_operators_keeps_nothing_of_routed_experts() {
+    let mixture = model("qwen3-30b-a3b");
+    let training = training(Task::Pretrain, Precision::Bf16, "torchtitan");
+    let kept =
+        |model: &Model| held(model, &training, pipeline(8, 1, 1, Shard::Zero3), Recompute::Selective).activations;
+    let mut narrow = mixture.clone();
+    narrow.experts.as_mut().unwrap().ffn_hidden /= 2;
+    assert_eq!(kept(&mixture), kept(&narrow));
+    let whole = |model: &Model| held(model, &training, pipeline(8, 1, 1, Shard::Zero3), Recompute::None).activations;
+    assert!(whole(&mixture) > whole(&narrow));
+}
+
 #[test]
 fn the_bf16_optimizer_of_deepspeed_sums_in_fp32_beside_the_gradients() {
     let model = model("llama-2-7b");

@@ -11,7 +11,7 @@ use crate::time::gemm;
 use crate::time::input::StepInput;
 use crate::time::kernels::RecipeKernels;
 use gpuplan_units::Bytes;
-use gpuplan_workload::operators::{head_product, layer_products};
+use gpuplan_workload::operators::{Product, head_product, layer_products};
 use gpuplan_workload::stack::SelectiveRecompute;
 use gpuplan_workload::{Gemm, ModelKind, Recompute, Shard, Task, Training};
 
@@ -178,9 +178,12 @@ impl LayerInput<'_> {
     fn linear(&self) -> f64 {
         let layout = &self.step.setting.layout;
         let recomputed = self.passes.recomputed + 0.5 * self.passes.operators;
+        // Selective recompute keeps every second plain product, and no grouped one (pytorch/torchtitan, `_op_sac_save_list`: `mm` and attention).
+        let grouped = self.passes.recomputed + self.passes.operators;
         let work_out = || -> f64 {
             let products = layer_products(self.step.model, layout, self.tokens);
-            products.map(|product| self.linear_product(product.gemm, recomputed)).sum()
+            let again = |product: &Product| if product.is_grouped() { grouped } else { recomputed };
+            products.map(|product| self.linear_product(product.gemm, again(&product))).sum()
         };
         let Some(products) = self.step.products else { return work_out() };
         let shape = (layout.tensor, layout.expert, self.tokens.to_bits(), recomputed.to_bits());

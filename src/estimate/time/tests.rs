@@ -191,3 +191,23 @@ fn ampere_has_flash_attention_2_since_2024() {
     }
     assert_eq!(of("h100-sxm5-80", 2023), of("h100-sxm5-80", 2024));
 }
+
+/// torchtitan's list of what selective recompute keeps has `mm`, every second one, and no grouped product.
+#[test]
+fn grouped_products_run_again_under_selective_recompute_of_operators() {
+    let products = |model: &str, recompute| {
+        let case = format!(
+            r#"{{"model": {{"name": "{model}"}}, "hardware": {{"gpu": "h200-sxm-141", "gpus": 8}},
+            "training": {{"sequence_length": 8192, "framework": "torchtitan", "compile": true}}}}"#
+        );
+        let case: EstimateCase = serde_json::from_str(&case).unwrap();
+        let prepared = case.prepare(&Hardware::embedded().unwrap(), &Models::embedded().unwrap()).unwrap();
+        let layout = Layout { data: 8, shard: Shard::Zero3, ..Layout::default() };
+        let setting = Setting { layout, micro_batch: 4, global_batch: 32.0, recompute };
+        Subject::new(&prepared.model, &prepared.training, prepared.machine()).estimate(&setting).unwrap().time.matmul
+    };
+    let again = |model| products(model, Recompute::Selective) / products(model, Recompute::None) - 1.0;
+    // Half of a third of a dense model's products, and a third of the experts'.
+    let (dense, mixture) = (again("qwen3-8b"), again("qwen3-30b-a3b"));
+    assert!((0.13..0.20).contains(&dense) && (0.22..0.36).contains(&mixture), "{dense} {mixture}");
+}

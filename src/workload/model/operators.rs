@@ -51,6 +51,16 @@ pub struct Product {
     pub gemm: Gemm,
 }
 
+impl Product {
+    /// The routed experts of a rank are multiplied together, by one grouped product.
+    pub fn is_grouped(&self) -> bool {
+        matches!(self.what, EXPERT_UP | EXPERT_DOWN)
+    }
+}
+
+const EXPERT_UP: &str = "expert up";
+const EXPERT_DOWN: &str = "expert down";
+
 /// Forward products of an average layer for `tokens` of one rank, split over tensor- and expert-parallel ranks. A search asks
 /// this many thousand times, so nothing is allocated.
 #[inline]
@@ -76,8 +86,8 @@ pub fn layer_products(model: &Model, layout: &Layout, tokens: f64) -> impl Itera
         ("attention output", Gemm::new(tokens, hidden, out_width / t, 1.0)),
         ("feed-forward up", Gemm::new(tokens, dense_width, hidden, gates * dense_layers)),
         ("feed-forward down", Gemm::new(tokens, hidden, dense_width, dense_layers)),
-        ("expert up", Gemm::new(routed, expert_width, hidden, gates * held * mixtures)),
-        ("expert down", Gemm::new(routed, hidden, expert_width, held * mixtures)),
+        (EXPERT_UP, Gemm::new(routed, expert_width, hidden, gates * held * mixtures)),
+        (EXPERT_DOWN, Gemm::new(routed, hidden, expert_width, held * mixtures)),
         ("shared expert up", Gemm::new(tokens, expert_width, hidden, gates * shared)),
         ("shared expert down", Gemm::new(tokens, hidden, expert_width, shared)),
         ("cross attention queries", Gemm::new(tokens, out_width / t, hidden, cross.decoders)),
