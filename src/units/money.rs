@@ -168,6 +168,16 @@ impl FineUsd {
         whole.checked_add(rest).filter(|fine| fine.abs() < MOST_FINE).map(Self)
     }
 
+    /// As it may be kept, digit for digit.
+    pub const fn to_bytes(self) -> [u8; 16] {
+        self.0.to_be_bytes()
+    }
+
+    /// What `to_bytes` gave.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(i128::from_be_bytes(bytes))
+    }
+
     /// To the nearest nano-dollar, halves away from zero.
     pub fn rounded(self) -> Usd {
         Usd(self.0 / FINE_IN_A_NANO + 2 * (self.0 % FINE_IN_A_NANO) / FINE_IN_A_NANO)

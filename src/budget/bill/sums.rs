@@ -7,7 +7,8 @@ use jiff::tz::TimeZone;
 
 use crate::bill::dimensions::{Dimensions, RunTag};
 use crate::bill::export::{BillError, ImportedBill};
-use crate::bill::parts::{Identity, Pass};
+use crate::bill::parts::Identity;
+use crate::bill::survey::Pass;
 use crate::charge::{Allocation, Charge, Costs, Invoice, Item, Nature, Resource, utc_day};
 use crate::exchange::ExchangeRate;
 use gpuplan_hardware::{CloudId, Hardware};
@@ -62,7 +63,7 @@ struct Sum {
 }
 
 /// Grows with runs and days, not with lines.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Sums {
     by_key: BTreeMap<Key, Sum>,
     /// Lines of all files.
@@ -144,7 +145,7 @@ impl Sums {
 
     /// Whether lines have to say what they are parts of.
     pub fn tells_parts(&self) -> bool {
-        self.pass != Pass::Whole
+        !matches!(self.pass, Pass::Whole)
     }
 
     /// `None` where a sum is beyond counting.
