@@ -195,7 +195,7 @@ mod tests {
         let row = ROW.replace('\n', " ");
         let sums = sums(&format!("{row}\n\n{}\n", row.replace("gpuplan_run", "other"))).unwrap();
         assert_eq!((sums.lines, sums.ours), (2, 1), "a credit is a part of its line");
-        let bills = sums.bills("h", "google", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() });
+        let bills = sums.take_bills("h", "google", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() });
         let amounts: Vec<String> =
             bills[0].charges.iter().map(|charge| charge.costs.billed.unwrap().to_string()).collect();
         assert_eq!(amounts, ["1.23456789", "-0.0015"]);

@@ -124,13 +124,13 @@ mod tests {
         sums
     }
 
-    fn bills(text: &str, sums: &Sums) -> Vec<ImportedBill> {
+    fn bills(text: &str, sums: &mut Sums) -> Vec<ImportedBill> {
         let known = Known { runs: &BTreeSet::new(), hardware: &Hardware::default() };
-        sums.bills(&gpuplan_runstore::sha256(text.as_bytes()), "a bill", &known)
+        sums.take_bills(&gpuplan_runstore::sha256(text.as_bytes()), "a bill", &known)
     }
 
     fn whole(ledger: &mut Ledger, text: &str) -> Delivered {
-        ledger.deliver(&bills(text, &sums(text, Pass::Whole)), false, Timestamp::UNIX_EPOCH).unwrap()
+        ledger.deliver(&bills(text, &mut sums(text, Pass::Whole)), false, Timestamp::UNIX_EPOCH).unwrap()
     }
 
     fn survey(text: &str) -> Survey {
@@ -150,7 +150,7 @@ mod tests {
     fn deliver(ledger: &mut Ledger, text: &str, (increment, survey): (Increment, Survey), replace: bool) -> Delivered {
         let mut sums = sums(text, Pass::Rest(survey));
         // As `costs import` names them: what is left of a file is not the file.
-        let mut bills = bills(&format!("{text}incremental"), &sums);
+        let mut bills = bills(&format!("{text}incremental"), &mut sums);
         increment.mark(&mut bills);
         let Pass::Rest(survey) = &mut sums.pass else { panic!("another pass") };
         survey.check().unwrap();

@@ -79,7 +79,10 @@ mod tests {
     fn a_line_is_of_the_part_that_its_cloud_names_or_of_its_hour_and_another_one_where_cells_change_places() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let (one, two) = (identity(None, &["a", "1"]), identity(None, &["a", "1", ""]));
-        assert_eq!([0, 3599, 3600].map(|second| one.part(at(second))), ["1970-01-01T00", "1970-01-01T00", "1970-01-01T01"]);
+        assert_eq!(
+            [0, 3599, 3600].map(|second| one.part(at(second))),
+            ["1970-01-01T00", "1970-01-01T00", "1970-01-01T01"]
+        );
         assert_eq!(identity(Some("R1"), &["x"]).part(at(0)), "R1");
         assert_eq!(identity(Some(""), &["x"]).part(at(0)), "1970-01-01T00");
         assert_eq!(one, identity(None, &["a", "1"]));

@@ -17,7 +17,7 @@ fn read_text(text: &str) -> Result<(Format, Sums), BillError> {
 
 fn billed(text: &str) -> Vec<(String, String, Item, String, f64)> {
     let (format, sums) = read_text(text).unwrap();
-    let bills = sums.bills("h", format.name(), &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() });
+    let bills = sums.take_bills("h", format.name(), &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() });
     let charges = bills.iter().flat_map(|bill| &bill.charges);
     charges
         .map(|charge| {
@@ -69,7 +69,7 @@ fn effective_cost_follows_the_type_of_the_line_in_an_export_that_is_filled_with_
         line("SavingsPlanNegation", "-55.04", "0.0", "0.0"),
     ];
     let (_, sums) = read_text(&format!("{head}{}", text.concat())).unwrap();
-    let bills = sums.bills("h", "s", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() });
+    let bills = sums.take_bills("h", "s", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() });
     assert_eq!(
         (bills.len(), bills[0].month.as_str(), sums.without_period),
         (1, "2026-10", 0),
@@ -162,7 +162,7 @@ fn an_export_without_tags_is_of_no_run_and_counts() {
     for tags in ["x", "resourceTags/user:environment"] {
         let (_, sums) = read_text(&format!("{}{row}", CUR.replace("resource_tags", tags))).unwrap();
         assert_eq!((sums.lines, sums.ours, sums.unread), (1, 0, 0));
-        let bills = sums.bills("h", "cur", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() });
+        let bills = sums.take_bills("h", "cur", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() });
         assert_eq!((bills[0].charges.len(), bills[0].others[0].costs.effective.to_string()), (0, "2.345".to_owned()));
     }
 }
@@ -189,7 +189,7 @@ fn the_effective_cost_of_a_commitment_is_what_it_costs() {
     let row = |kind: &str, cost: &str, more: &str| format!("1,2026-10-01,,USD,{cost},{kind},BoxUsage,1,{more}\n");
     let effective = |rows: &[String]| {
         let (_, sums) = read_text(&format!("{head}{}", rows.concat())).unwrap();
-        let bills = sums.bills("h", "cur", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() });
+        let bills = sums.take_bills("h", "cur", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() });
         let sum =
             |of: fn(&Costs) -> Usd| bills[0].others.iter().map(|charge| of(&charge.costs)).sum::<Usd>().to_string();
         (sum(|costs| costs.billed.unwrap()), sum(|costs| costs.effective))
@@ -261,8 +261,9 @@ fn words_for_nothing_are_nothing() {
     let focus = "BilledCost,BillingAccountId,BillingCurrency,ChargeCategory,ChargePeriodStart,ChargePeriodEnd,ContractedCost,EffectiveCost,ListCost,\
         ProviderName,ServiceCategory,Tags\n0.5,1,USD,Usage,2024-10-01T00:00:00Z,NULL,NULL,None,NULL,AWS,Compute,\"{\"\"gpuplan:run\"\": \"\"a\"\"}\"\n";
     let (_, sums) = read_text(focus).unwrap();
-    let costs =
-        sums.bills("h", "s", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() })[0].charges[0].costs;
+    let costs = sums.take_bills("h", "s", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() })[0].charges
+        [0]
+    .costs;
     assert_eq!([costs.list, costs.contracted, costs.effective].map(|cost| cost.to_string()), ["0.50", "0.50", "0.50"]);
     let said = read_text(&focus.replace("0.5,1,USD", "NULL,1,USD")).unwrap_err().to_string();
     assert!(said.contains("column `BilledCost`"), "what must be there is not nothing: {said}");
@@ -281,8 +282,9 @@ fn other_currencies_are_converted_at_the_rate_that_is_stated_and_at_no_other() {
     let mut sums = Sums::default();
     sums.rates.extend(ExchangeRate::parse("eur = 1.0842"));
     read("bill.csv", None, text.as_bytes(), &mut sums).unwrap();
-    let costs =
-        sums.bills("h", "s", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() })[0].charges[0].costs;
+    let costs = sums.take_bills("h", "s", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() })[0].charges
+        [0]
+    .costs;
     assert_eq!(costs.billed.unwrap().to_string(), "-1.7105", "a line of nobody's run needs no rate");
     for text in ["EUR", "EUR=0", "EUR=-1", "USD=1", "EURO=1", "EUR=x"] {
         assert_eq!(ExchangeRate::parse(text), None, "{text}");
@@ -311,7 +313,7 @@ fn focus_without_tags_is_of_no_run_and_credits_may_be_one_or_none() {
     let (format, sums) = read_text(focus).unwrap();
     assert_eq!((format, sums.lines, sums.ours, sums.unread), (Format::Focus, 1, 0, 0));
     let known = Known { runs: &BTreeSet::new(), hardware: &Hardware::default() };
-    let bills = sums.bills("h", "s", &known);
+    let bills = sums.take_bills("h", "s", &known);
     assert_eq!(bills[0].others[0].costs.billed.unwrap().to_string(), "258000.00");
     let google = |credits: &str| {
         billed(&format!(
@@ -339,7 +341,7 @@ proptest::proptest! {
     fn any_text_is_read_or_refused_by_the_name_of_its_file(text in ".{0,80}") {
         for text in [text.clone(), format!("{CUR}{text}")] {
             match read_text(&text) {
-                Ok((_, sums)) => assert!(sums.ours <= sums.lines && sums.bills("h", "s", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() }).len() as u64 <= sums.ours),
+                Ok((_, sums)) => assert!(sums.ours <= sums.lines && sums.take_bills("h", "s", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() }).len() as u64 <= sums.ours),
                 Err(error) => assert!(error.to_string().starts_with("bill.csv"), "{error}"),
             }
         }
@@ -356,7 +358,7 @@ proptest::proptest! {
         match read_text(&text) {
             Ok((format, sums)) => {
                 assert_eq!((format, sums.lines, sums.ours, unreadable), (Format::Cur, 1, 1, Vec::new()));
-                let bills = sums.bills("h", "s", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() });
+                let bills = sums.take_bills("h", "s", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() });
                 let charges: Vec<_> = bills.iter().flat_map(|bill| &bill.charges).collect();
                 assert_eq!(charges.len(), 1);
                 assert_eq!(charges[0].costs.billed, Some(FineUsd::parse(&amount).unwrap().rounded()));

@@ -224,7 +224,8 @@ fn amounts_of_another_currency_are_dollars_at_the_rate_that_is_stated() {
 fn rules_of_the_house_have_a_currency_of_their_own() {
     use crate::exchange::Exchange;
     use crate::portfolio::rules::BudgetRule;
-    let rate = |rate: &str| format!("exchange = {{ usd_per_unit = \"{rate}\", source = \"ECB\", as_of = 2026-10-30 }}\n");
+    let rate =
+        |rate: &str| format!("exchange = {{ usd_per_unit = \"{rate}\", source = \"ECB\", as_of = 2026-10-30 }}\n");
     let portfolio = |currency: &str| {
         let good = GOOD.replace("after = [\"base\"]", "");
         let head = format!("currency = \"{currency}\"\n{}", rate("1.1"));
@@ -250,7 +251,10 @@ fn rules_of_the_house_have_a_currency_of_their_own() {
         other => panic!("{other:?}"),
     };
     let (line, detail, hint) = refused("currency = \"EUR\"\n", "1000", Some(&pounds));
-    assert!(line == 1 && detail.contains("no rate of exchange is assumed") && hint.contains("exchange = {"), "{detail}");
+    assert!(
+        line == 1 && detail.contains("no rate of exchange is assumed") && hint.contains("exchange = {"),
+        "{detail}"
+    );
     assert!(refused(&rate("1.2"), "1000", None).1.contains("no `currency` is stated"));
     assert_eq!(refused("currency = \"euro\"\n", "1000", None).2, "currency = \"EUR\"");
     assert_eq!(refused(&own, "\"$1,000\"", None).2, "budget = \"833.33\"");
