@@ -404,7 +404,7 @@ fn sensitivity(budget: &Budget) -> Section {
         high: shown.value(dollars(&bar.high_usd)),
     };
     let chart = Chart::new(
-        "What each adds to the total (dark) or saves (light), from a middle line at the expected cost",
+        "What each adds to the total (strong) or saves (faint), from a middle line at the expected cost",
         format!("{} bars to both sides of a middle line, as long as what they add or save.", table.rows.len()),
         ChartKind::Swings(SwingChart { swings: moving().map(swing).collect() }),
     )

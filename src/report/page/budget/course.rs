@@ -75,7 +75,7 @@ pub fn added_up(months: &[Cumulative], budget: Option<Usd>, shown: Money) -> Opt
         id: "cumulative",
         caption: "Until the end of each month, added up draw by draw".to_owned(),
         columns: vec![
-            Column::text("month", "Until the end of"),
+            Column::text("month", "Month"),
             Column::number("cost_usd_p50", "Middle case (p50)"),
             Column::number("cost_usd_expected", "Expected (mean)"),
             Column::number("cost_usd_p90", "Nine of ten (p90)"),
@@ -106,7 +106,7 @@ pub fn by_team(lines: &[BudgetLine], shown: Money) -> Option<Figure> {
         parts: teams.iter().map(|team| of_team.get(team).map_or(0.0, |cost| shown.value(*cost).max(0.0))).collect(),
     };
     let chart = Chart::new(
-        format!("Each month by team, from left to right: {} (dark and light in turn)", teams.join(", ")),
+        format!("Each month by team, from left to right: {} (strong and faint in turn)", teams.join(", ")),
         format!("{} bars of expected cost, divided by {} teams, on an axis from zero.", months.len(), teams.len()),
         ChartKind::Stacks(StackChart { stacks: months.iter().map(stack).collect() }),
     )
