@@ -1,5 +1,7 @@
 //! What is entered stays, comes once, and a ledger of others is left as it is.
 
+#![cfg(test)]
+
 use super::*;
 use crate::charge::{Item, Resource, Waste, examples};
 
