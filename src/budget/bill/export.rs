@@ -36,7 +36,6 @@ pub struct ImportedBill {
     pub number: i64,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde asks")]
 fn is_none(count: &u64) -> bool {
     *count == 0
 }

@@ -11,7 +11,6 @@
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use serde::{Deserialize, Serialize};
 
 use gpuplan_units::Usd;
 
@@ -19,12 +18,11 @@ use gpuplan_units::Usd;
 pub type Period = (String, String, String);
 
 /// What is remembered of a part: enough to tell whether another one of its name is the same.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Part {
     /// The hashes of its lines, added up: the order in which they come says nothing.
     pub content: u64,
     /// Negative where it takes back what was billed.
-    #[serde(with = "gpuplan_units::money::signed_usd")]
     pub billed_usd: Usd,
 }
 
