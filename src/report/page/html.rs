@@ -135,7 +135,7 @@ fn class(column: &Column) -> &'static str {
 }
 
 /// Columns from which a table is set closely, and printed across.
-const MANY: usize = 9;
+const MANY: usize = 8;
 /// Letters from which a cell has a width of its own: in a narrow one a sentence would make its row a tower.
 const LONG: usize = 48;
 /// Letters up to which it is not broken.

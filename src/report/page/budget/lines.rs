@@ -4,7 +4,6 @@ use serde::Deserialize;
 
 use crate::finance::money::Money;
 use crate::page::document::{Cell, Column, Figure, Section, Table};
-use crate::text::format;
 use gpuplan_units::Usd;
 
 /// What the page takes from a line.
@@ -49,19 +48,21 @@ pub fn section(lines: &[BudgetLine], shown: Money) -> Section {
     let row = |line: &BudgetLine| {
         let terms = [Some(line.cloud.as_str()), line.purchase.as_deref()];
         let terms: Vec<&str> = terms.into_iter().flatten().filter(|word| !word.is_empty()).collect();
+        let rests_on = [line.source.as_str(), line.assumption.as_str()];
+        let rests_on: Vec<&str> = rests_on.into_iter().filter(|words| !words.is_empty()).collect();
         vec![
             text(&line.month),
             text(&line.team),
             text(&line.path()),
-            Cell::text(&*line.item),
-            Cell::new(format!("{} {}", format::three_figures(line.quantity), line.unit), line.quantity.to_string()),
+            Cell::new(format!("{} ({})", line.item, line.unit), &*line.item),
+            Cell::count(line.quantity),
             Cell::text(&*line.unit),
             money(&line.unit_price_usd, shown),
             money(&line.cost_usd, shown),
             Cell::new(terms.join(", "), &*line.cloud),
             text(&line.purchase),
             Cell::text(&*line.source),
-            Cell::text(&*line.assumption),
+            Cell::new(rests_on.join(": "), &*line.assumption),
         ]
     };
     let table = Table {
@@ -78,8 +79,8 @@ pub fn section(lines: &[BudgetLine], shown: Money) -> Section {
             Column::number("cost_usd", "Cost"),
             Column::text("cloud", "Cloud and terms"),
             Column::for_programs("purchase"),
-            Column::text("source", "Source"),
-            Column::text("assumption", "Assumption"),
+            Column::for_programs("source"),
+            Column::text("assumption", "Rests on"),
         ],
         rows: lines.iter().map(row).collect(),
     };
