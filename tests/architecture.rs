@@ -48,7 +48,7 @@ const CRATES: &[(&str, &str)] = &[
 
 /// The only files and folders that may touch files, network, processes, threads, clocks, the environment or chance.
 const EDGE: &str = "main.rs agent_main.rs embedded/build.rs features/build.rs cli/ clouds/ calibration/cuda/ calibration/host.rs workload/trace/nsight.rs market/cache.rs \
-    launch/clock.rs launch/journal/ launch/execute/ runstore/private.rs runstore/store/ budget/ledger.rs telemetry/counters/amd.rs telemetry/counters/nvml.rs telemetry/counters/smi.rs telemetry/counters/host.rs \
+    launch/clock.rs launch/journal/ launch/execute/ runstore/private.rs runstore/store/ budget/ledger.rs budget/bill/survey.rs telemetry/counters/amd.rs telemetry/counters/nvml.rs telemetry/counters/smi.rs telemetry/counters/host.rs \
     agent/checkpoint/ agent/life.rs agent/process/ agent/staging/ agent/supervise/ agent/sweep.rs agent/team/ agent/watch/";
 
 /// What the middle may not name, and what it takes instead.
@@ -91,7 +91,7 @@ const OWNERS: &[(&str, &str)] = &[
     ("microlp", "budget/portfolio/assignment/solver.rs"),
     ("parquet", "budget/bill/columnar.rs budget/bill/columnar/"),
     ("serde_saphyr", "import/yaml.rs export/yaml.rs"),
-    ("rusqlite", "budget/ledger.rs market/cache.rs launch/journal/ workload/trace/nsight.rs"),
+    ("rusqlite", "budget/ledger.rs budget/bill/survey.rs market/cache.rs launch/journal/ workload/trace/nsight.rs"),
     ("clap", "cli/"),
     ("indicatif", "cli/"),
     ("comfy_table", "report/text/table.rs"),

@@ -107,7 +107,7 @@ cargo test --release --locked --no-default-features --test tests -- --ignored --
 cargo test --release --locked --no-default-features --test tests -- --ignored --nocapture --test-threads=1 cli::money_figures:: cli::launch_figures::
 
 # The page of a report, and those that renew themselves, in a real browser; it says so where there is none.
-cargo test --release --locked --no-default-features --test tests -- --include-ignored --nocapture cli::report::the_page reach::watching::the_pages
+cargo test --release --locked --no-default-features --test tests -- --include-ignored --nocapture cli::report::the_page cli::bills::pages reach::watching::the_pages
 
 cargo test --release --locked --no-default-features --test tests -- --include-ignored --nocapture agent::frameworks:: agent::stores:: agent::speed::
 # The wheel with program and agent, built, weighed, installed into a clean environment and asked for a plan.

@@ -12,6 +12,7 @@ pub mod increment;
 mod item;
 pub mod parts;
 pub mod sums;
+pub mod survey;
 mod table;
 
 use std::io::BufRead;

@@ -5,16 +5,19 @@ use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::bill::ImportedBill;
 use crate::bill::delivery::{Delivered, Loss, counted, period_of};
+use crate::bill::parts::Part;
+use crate::bill::survey::Survey;
 use crate::charge::Charge;
 use crate::spending::spent::RunKnown;
 use gpuplan_runstore::private;
+use gpuplan_units::Usd;
 
 /// Version of a ledger in which each delivery is that of a whole billing period. Its tables are those of the newest.
 const OF_WHOLE_DELIVERIES: i64 = 1;
@@ -43,6 +46,17 @@ const TABLES: &str = "
     CREATE TRIGGER runs_are_kept BEFORE DELETE ON runs BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
     CREATE TRIGGER runs_come_once BEFORE INSERT ON runs WHEN EXISTS (SELECT 1 FROM runs WHERE number = NEW.number)
         BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+";
+
+/// Parts of deliveries to which others may be added, by the row of the bill that began their period. An insert of one that is there is
+/// ignored, so that nothing replaces it either.
+const PARTS: &str = "
+    CREATE TABLE IF NOT EXISTS parts (began INTEGER NOT NULL, name TEXT NOT NULL, content INTEGER NOT NULL, billed TEXT NOT NULL,
+        PRIMARY KEY (began, name)) STRICT, WITHOUT ROWID;
+    CREATE TRIGGER IF NOT EXISTS parts_stay BEFORE UPDATE ON parts BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+    CREATE TRIGGER IF NOT EXISTS parts_are_kept BEFORE DELETE ON parts BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+    CREATE TRIGGER IF NOT EXISTS parts_come_once BEFORE INSERT ON parts
+        WHEN EXISTS (SELECT 1 FROM parts WHERE began = NEW.began AND name = NEW.name) BEGIN SELECT RAISE(IGNORE); END;
 ";
 
 /// Why the ledger cannot be used, by what a person does next. What was entered before stands in every case.
@@ -163,15 +177,35 @@ impl Ledger {
     /// Bills of a cloud, all or none. A delivery takes the place of what counts for its account and billing period, or adds to it. One
     /// that would take lines or charges away is given back, and so is one that a newer delivery has replaced: only `replace` lets it count.
     pub fn deliver(&mut self, bills: &[ImportedBill], replace: bool, now: Timestamp) -> Result<Delivered, LedgerError> {
+        self.deliver_with(bills, None, replace, now)
+    }
+
+    /// The same of bills that were read without what counts already. Their parts are kept, so that others may be added later.
+    pub fn add_parts(
+        &mut self,
+        bills: &[ImportedBill],
+        survey: &Survey,
+        replace: bool,
+        now: Timestamp,
+    ) -> Result<Delivered, LedgerError> {
+        self.deliver_with(bills, Some(survey), replace, now)
+    }
+
+    fn deliver_with(
+        &mut self,
+        bills: &[ImportedBill],
+        survey: Option<&Survey>,
+        replace: bool,
+        now: Timestamp,
+    ) -> Result<Delivered, LedgerError> {
         let writing = self.database.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let kept: Vec<(String, ImportedBill)> = all(&writing, "SELECT id, content FROM bills ORDER BY number")?;
+        let kept = bills_of(&writing)?;
         let mut delivered = Delivered::default();
         for bill in bills {
-            let current = counted(kept.iter().map(|(_, kept)| kept), period_of(bill));
-            let times = kept.iter().filter(|(_, kept)| kept.id == bill.id).count();
+            let current = counted(&kept, period_of(bill));
+            let times = kept.iter().filter(|kept| kept.id == bill.id).count();
             if bill.adds {
-                let counts = |part| current.iter().any(|kept| kept.parts.contains_key(part));
-                if current.is_empty() || bill.parts.keys().any(counts) {
+                if current.is_empty() {
                     delivered.outrun += 1;
                     continue;
                 }
@@ -194,7 +228,11 @@ impl Ledger {
                 "INSERT INTO bills (id, content, entered_at) VALUES (?1, ?2, ?3)",
                 params![row, to_json(&bill.id, bill)?, now.as_second()],
             )?;
-            delivered.new += 1;
+            let began = current.first().filter(|_| bill.adds).map_or(writing.last_insert_rowid(), |first| first.number);
+            let is_outrun =
+                survey.map(|survey| keep_parts(&writing, began, survey, bill)).transpose()?.unwrap_or(false);
+            delivered.outrun += usize::from(is_outrun);
+            delivered.new += usize::from(!is_outrun);
         }
         if !delivered.losses.is_empty() || delivered.outrun > 0 {
             return Ok(Delivered { new: 0, ..delivered });
@@ -230,7 +268,7 @@ impl Ledger {
 
     /// Every bill, in the order in which they were imported.
     pub fn bills(&self) -> Result<Vec<ImportedBill>, LedgerError> {
-        let bills: Vec<ImportedBill> = contents(&self.database, "SELECT id, content FROM bills ORDER BY number")?;
+        let bills = bills_of(&self.database)?;
         for bill in &bills {
             if let Some(line) = bill.charges.iter().find(|line| line.costs.billed.is_none()) {
                 return Err(LedgerError::Row {
@@ -241,6 +279,48 @@ impl Ledger {
         }
         Ok(bills)
     }
+
+    /// A part of the period that this bill began, and that has parts.
+    pub fn part(&self, began: &ImportedBill, name: &str) -> Result<Option<Part>, LedgerError> {
+        let query = "SELECT content, billed FROM parts WHERE began = ?1 AND name = ?2";
+        let row = |row: &Row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?));
+        let kept = self.database.query_row(query, params![began.number, name], row).optional()?;
+        let part = |(content, billed): (i64, String)| match Usd::parse_signed(&billed) {
+            Ok(billed_usd) => Ok(Part { content: content.cast_unsigned(), billed_usd }),
+            Err(error) => Err(LedgerError::Row { id: format!("{}/{name}", began.id), detail: error.to_string() }),
+        };
+        kept.map(part).transpose()
+    }
+}
+
+/// The new parts of a bill. True if one of them is there already.
+fn keep_parts(
+    writing: &Transaction<'_>,
+    began: i64,
+    survey: &Survey,
+    bill: &ImportedBill,
+) -> Result<bool, LedgerError> {
+    writing.execute_batch(PARTS)?;
+    let mut enter = writing.prepare("INSERT INTO parts (began, name, content, billed) VALUES (?1, ?2, ?3, ?4)")?;
+    let (source, account, month) = period_of(bill);
+    let mut is_outrun = false;
+    survey.each_new(&(source.to_owned(), account.to_owned(), month.to_owned()), |name, part| {
+        let rows = enter.execute(params![began, name, part.content.cast_signed(), part.billed_usd.to_string()])?;
+        is_outrun |= rows == 0;
+        Ok::<(), LedgerError>(())
+    })?;
+    Ok(is_outrun)
+}
+
+fn bills_of(database: &Connection) -> Result<Vec<ImportedBill>, LedgerError> {
+    let mut statement = database.prepare("SELECT number, id, content FROM bills ORDER BY number")?;
+    let mut rows = statement.query([])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (number, id, content): (i64, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        found.push(ImportedBill { number, ..from_json(&id, &content)? });
+    }
+    Ok(found)
 }
 
 /// Every row that is found, with its id.
@@ -299,153 +379,4 @@ fn from_json<T: DeserializeOwned>(id: &str, text: &str) -> Result<T, LedgerError
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::bill::parts::Part;
-    use crate::charge::{Item, Resource, Waste, examples};
-    use gpuplan_units::Usd;
-
-    fn charge(id: &str, dollars: &str) -> Charge {
-        let amount = Usd::parse_signed(dollars).unwrap();
-        let kept = examples::charge(id, "a", amount);
-        Charge {
-            item: if amount < Usd::ZERO { Item::Credit } else { Item::Machines },
-            resource: Resource { id: Some("i-1".to_owned()), gpus: Some(1.0), ..kept.resource },
-            quantity: 0.1,
-            waste: Some(Waste::Idle),
-            priced_at: Some(Timestamp::UNIX_EPOCH),
-            ..kept
-        }
-    }
-
-    fn ledger() -> (tempfile::TempDir, Ledger) {
-        let folder = tempfile::tempdir().unwrap();
-        let ledger = Ledger::open(&folder.path().join("ledger.sqlite")).unwrap();
-        (folder, ledger)
-    }
-
-    #[test]
-    fn a_charge_is_entered_once_and_never_priced_again() {
-        let (folder, mut ledger) = ledger();
-        let (one, credit) = (charge("1", "3.000000001"), charge("2", "-0.5"));
-        let now = Timestamp::UNIX_EPOCH;
-        assert_eq!(
-            ledger.enter(&[one.clone(), credit.clone()], now).unwrap(),
-            Entered { new: 2, ..Entered::default() }
-        );
-        assert_eq!(ledger.enter(std::slice::from_ref(&one), now).unwrap(), Entered { known: 1, ..Entered::default() });
-        let dearer = charge("1", "4");
-        let entered = ledger.enter(&[dearer.clone(), charge("3", "1")], now).unwrap();
-        assert_eq!((entered.new, entered.differing.len()), (1, 1));
-        assert_eq!((&entered.differing[0].kept, &entered.differing[0].found), (&one, &dearer));
-        drop(ledger);
-        let again = Ledger::open(&folder.path().join("ledger.sqlite")).unwrap();
-        assert_eq!(again.charges().unwrap(), [one, credit, charge("3", "1")]);
-    }
-
-    #[test]
-    fn a_line_of_a_bill_without_amount_is_an_error_and_not_nothing() {
-        let (_folder, mut ledger) = ledger();
-        let bill =
-            ImportedBill { id: "bill/1".to_owned(), charges: vec![charge("bill/1/a", "3")], ..ImportedBill::default() };
-        assert_eq!(ledger.deliver(&[bill], false, Timestamp::UNIX_EPOCH).unwrap().new, 1);
-        let said = ledger.bills().unwrap_err().to_string();
-        assert_eq!(said, "the ledger: the row `bill/1` cannot be read: its line `bill/1/a` has no amount");
-    }
-
-    /// A program that does not know of deliveries that add would take the last one for the whole month.
-    #[test]
-    fn a_ledger_with_a_delivery_that_adds_is_of_the_newer_version_and_any_other_is_not() {
-        let (_folder, mut ledger) = ledger();
-        let bill = |id: &str, adds| ImportedBill {
-            id: id.to_owned(),
-            adds,
-            parts: [(id.to_owned(), Part::default())].into(),
-            ..ImportedBill::default()
-        };
-        let now = Timestamp::UNIX_EPOCH;
-        assert_eq!(ledger.deliver(&[bill("a", true)], false, now).unwrap().outrun, 1, "there is nothing to add to");
-        assert_eq!(ledger.deliver(&[bill("a", false)], false, now).unwrap().new, 1);
-        assert_eq!(pragma(&ledger.database, "user_version").unwrap(), OF_WHOLE_DELIVERIES);
-        assert_eq!(ledger.deliver(&[bill("b", true)], false, now).unwrap().new, 1);
-        assert_eq!(pragma(&ledger.database, "user_version").unwrap(), VERSION);
-        assert_eq!(counted(&ledger.bills().unwrap(), ("", "", "")).len(), 2);
-    }
-
-    #[test]
-    fn nobody_changes_or_deletes_a_row() {
-        let (folder, mut ledger) = ledger();
-        ledger.enter(&[charge("1", "3")], Timestamp::UNIX_EPOCH).unwrap();
-        ledger.know(&RunKnown { key: "a@1".to_owned(), ..RunKnown::default() }, Timestamp::UNIX_EPOCH).unwrap();
-        let direct = Connection::open(folder.path().join("ledger.sqlite")).unwrap();
-        for statement in [
-            "UPDATE charges SET content = '{}'",
-            "DELETE FROM charges",
-            "INSERT OR REPLACE INTO charges VALUES ('1', '{}', 0)",
-            "REPLACE INTO runs (number, run, content, entered_at) VALUES (1, 'a', '{}', 0)",
-            "UPDATE runs SET content = '{}'",
-            "DELETE FROM runs",
-            "DELETE FROM bills WHERE 1",
-        ] {
-            let refused = direct.execute_batch(statement);
-            // There is no bill, so nothing is deleted.
-            assert!(refused.is_err() || statement.contains("bills"), "{statement}");
-        }
-        assert_eq!(ledger.charges().unwrap(), [charge("1", "3")]);
-    }
-
-    #[test]
-    fn a_newer_ledger_and_a_foreign_file_are_left_as_they_are() {
-        let folder = tempfile::tempdir().unwrap();
-        let newer = folder.path().join("newer.sqlite");
-        drop(Ledger::open(&newer).unwrap());
-        let direct = Connection::open(&newer).unwrap();
-        direct.execute_batch("PRAGMA user_version = 7; PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
-        drop(direct);
-        let before = std::fs::read(&newer).unwrap();
-        assert!(matches!(Ledger::open(&newer), Err(LedgerError::Newer(7))));
-        assert!(std::fs::read(&newer).unwrap() == before, "not a byte is another");
-        let text = folder.path().join("text.sqlite");
-        std::fs::write(
-            &text,
-            "not a database, and long enough to be looked at as one: 0123456789012345678901234567890123456789",
-        )
-        .unwrap();
-        assert!(matches!(Ledger::open(&text), Err(LedgerError::Foreign(_))));
-        let foreign = folder.path().join("foreign.sqlite");
-        Connection::open(&foreign).unwrap().execute_batch("CREATE TABLE a (b)").unwrap();
-        assert!(matches!(Ledger::open(&foreign), Err(LedgerError::Foreign(_))));
-    }
-
-    #[test]
-    fn a_full_disk_enters_nothing_and_loses_nothing() {
-        let (_folder, mut ledger) = ledger();
-        ledger.enter(&[charge("first", "1")], Timestamp::UNIX_EPOCH).unwrap();
-        let pages = pragma(&ledger.database, "page_count").unwrap();
-        // SQLite answers SQLITE_FULL here as it does where the disk has no room.
-        ledger.database.pragma_update(None, "max_page_count", pages).unwrap();
-        let many: Vec<Charge> = (0..200).map(|number| charge(&format!("{number:04}"), "1")).collect();
-        assert!(matches!(ledger.enter(&many, Timestamp::UNIX_EPOCH), Err(LedgerError::Full)));
-        assert_eq!(ledger.charges().unwrap().len(), 1);
-        ledger.database.pragma_update(None, "max_page_count", 1_000_000).unwrap();
-        assert_eq!(ledger.enter(&many, Timestamp::UNIX_EPOCH).unwrap().new, 200);
-    }
-
-    #[test]
-    fn the_newest_word_on_a_run_counts() {
-        let (_folder, mut ledger) = ledger();
-        let mut run = RunKnown { key: "a@1".to_owned(), run: "a".to_owned(), ..RunKnown::default() };
-        let now = Timestamp::UNIX_EPOCH;
-        ledger.know(&run, now).unwrap();
-        ledger.know(&run, now).unwrap();
-        run.outcome = Some("completed".to_owned());
-        ledger.know(&run, now).unwrap();
-        let count: i64 = ledger.database.query_row("SELECT count(*) FROM runs", [], |row| row.get(0)).unwrap();
-        assert_eq!((count, ledger.runs().unwrap()["a@1"].outcome.as_deref()), (2, Some("completed")));
-        ledger.know(&RunKnown { key: "b@1".to_owned(), ..RunKnown::default() }, now).unwrap();
-        ledger.know(&RunKnown { outcome: Some("failed".to_owned()), ..run.clone() }, now).unwrap();
-        let turn: Vec<(String, Option<String>)> =
-            ledger.runs_in_turn().unwrap().into_iter().map(|run| (run.key, run.outcome)).collect();
-        assert_eq!(turn, [("b@1".to_owned(), None), ("a@1".to_owned(), Some("failed".to_owned()))]);
-    }
-}
+mod tests;

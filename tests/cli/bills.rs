@@ -13,6 +13,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::cli::report::fits_in_a_browser;
 use crate::cli::support::Ran;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -206,6 +207,18 @@ fn spent_against_budget_is_a_page_too() {
     assert_ne!(evaluation["variance"]["hours_usd"], "0.00");
     let newer = page_of_newer(home.path(), &document.json());
     assert!(newer.code == 2 && newer.stderr.contains("update gpuplan"), "{}", newer.stderr);
+}
+
+#[test]
+#[ignore = "needs chromium; tests/slow.sh runs it"]
+fn pages_of_a_budget_and_of_what_was_spent_fit_and_can_be_read_in_a_browser() {
+    let home = imported();
+    for asked in [["--carbon"].as_slice(), &["--actual"]] {
+        let document = ask(home.path(), &[&["budget", "examples/portfolio.toml", "--output", "json"], asked].concat());
+        let path = home.path().join("document.json");
+        fs::write(&path, document.stdout).unwrap();
+        fits_in_a_browser(&ask(home.path(), &["report", path.to_str().unwrap()]).stdout);
+    }
 }
 
 fn page_of_newer(home: &Path, status: &Value) -> Ran {

@@ -172,6 +172,27 @@ fn write_csv(path: &Path, bytes: u64) {
     file.flush().unwrap();
 }
 
+/// As Oracle writes its reports, each line with a reference of its own. They are parts that others are added to, so many as there are lines.
+fn write_oracle(path: &Path, bytes: u64) {
+    let mut file = BufWriter::with_capacity(1 << 20, fs::File::create(path).unwrap());
+    let mut lines = Lines { state: 88_172_645_463_325_252 };
+    let head = "BilledCost,BillingAccountId,BillingCurrency,BillingPeriodStart,ChargeCategory,ChargePeriodEnd,ChargePeriodStart,EffectiveCost,\
+        ListCost,Provider,Region,ServiceCategory,ServiceName,Tags,UsageQuantity,UsageUnit,oci_ReferenceNumber\n";
+    file.write_all(head.as_bytes()).unwrap();
+    let mut written = 0;
+    while written < bytes {
+        let (id, second, amount, run) = lines.line();
+        let (time, cost) = (jiff::Timestamp::from_second(second).unwrap(), usd(amount));
+        let tags = run.map_or_else(|| "{}".to_owned(), |run| format!("\"{{\"\"gpuplan:run\"\": \"\"run-{run}\"\"}}\""));
+        let line = format!(
+            "{cost},S1,USD,2026-10-01T00:00Z,Usage,{time},{time},{cost},{cost},Oracle,us-chicago-1,Compute,COMPUTE,{tags},1,HOURS,V2.{id}\n"
+        );
+        file.write_all(line.as_bytes()).unwrap();
+        written += line.len() as u64;
+    }
+    file.flush().unwrap();
+}
+
 /// Rows of a group, as many as engines put into 128 MB.
 const IN_A_GROUP: usize = 500_000;
 
@@ -258,9 +279,11 @@ fn a_bill_of_a_gigabyte_is_imported_in_bounded_memory() {
     // A debug build tries whether it works at all.
     let bytes = if cfg!(debug_assertions) { 40_000_000 } else { 1_000_000_000 };
     let folder = tempfile::tempdir().unwrap();
-    let (csv, parquet) = (folder.path().join("cur.csv"), folder.path().join("cur.snappy.parquet"));
+    let [csv, parquet, oracle] = ["cur.csv", "cur.snappy.parquet", "oracle.csv"].map(|name| folder.path().join(name));
     write_csv(&csv, bytes);
     write_parquet(&parquet, bytes);
+    // A million lines.
+    write_oracle(&oracle, bytes / 5);
     let mut peaks = Vec::new();
     // What adds to a bill is read twice, and no speed of it is asked for.
     let incremental: &[&str] = &["--incremental"];
@@ -269,6 +292,7 @@ fn a_bill_of_a_gigabyte_is_imported_in_bounded_memory() {
         ("Parquet (aim 80)", &parquet, &[]),
         ("CSV with --incremental", &csv, incremental),
         ("Parquet with --incremental", &parquet, incremental),
+        ("lines of Oracle with --incremental", &oracle, incremental),
     ];
     for (name, path, more) in cases {
         let (took, mib, answer) = import(path, more);

@@ -297,6 +297,8 @@ fn a_budget_is_a_page_too() {
     let page = report(path, &[]);
     assert!(!page.contains("<b>2027") && !page.contains("<i>") && page.matches("<svg").count() == 10);
     assert!(page.contains("Each month by team, from left to right: a, shared"));
+    // Months by their names at their ends, and not days since the first began.
+    assert!(page.contains(">2027-02</text>") && !page.contains(" d</text>"));
     let markdown = report(path, &["--format", "md"]);
     for said in [
         "The budget of $1,500 is kept with a chance of 70 %.",

@@ -272,9 +272,10 @@ pub fn bill(data: &[u8]) {
         let mut sums = Sums::default();
         if let Ok(found) = bills::read("bill", format, data, &mut sums) {
             assert!(format.is_none_or(|format| format == found));
-            assert_bills(&sums);
-            let mut twice = sums.clone();
-            if bills::read("bill", format, data, &mut twice).is_ok() {
+            assert_bills(&mut sums);
+            let mut twice = Sums::default();
+            let mut again = || bills::read("bill", format, data, &mut twice).is_ok();
+            if again() && again() {
                 assert_eq!((twice.lines, twice.ours), (2 * sums.lines, 2 * sums.ours));
             }
         }
@@ -287,14 +288,14 @@ pub fn bill_parquet(data: &[u8]) {
     file.write_all(data).expect("a temporary file");
     if bills::columnar::read("bill", None, file, &mut sums).is_ok() {
         assert!(bills::is_columnar(data));
-        assert_bills(&sums);
+        assert_bills(&mut sums);
     }
 }
 
-fn assert_bills(sums: &Sums) {
+fn assert_bills(sums: &mut Sums) {
     assert!(sums.ours <= sums.lines, "{} of {} lines", sums.ours, sums.lines);
     let known = Known { runs: &BTreeSet::new(), hardware: &HARDWARE };
-    let bills = sums.bills("hash", "a bill", &known);
+    let bills = sums.take_bills("hash", "a bill", &known);
     let charges: Vec<_> = bills.iter().flat_map(|bill| &bill.charges).collect();
     assert_eq!(charges.is_empty(), sums.ours == 0);
     assert_eq!(

@@ -141,7 +141,7 @@ mod tests {
     fn bills(text: &str) -> Vec<ImportedBill> {
         let mut sums = Sums::default();
         read("bill.csv", None, text.as_bytes(), &mut sums).unwrap();
-        sums.bills(
+        sums.take_bills(
             &gpuplan_runstore::sha256(text.as_bytes()),
             "a bill",
             &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() },

@@ -4,7 +4,6 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::bill::parts::Parts;
 use crate::charge::Charge;
 
 /// One delivery: what an import has of one account and one billing period. A newer delivery of that period replaces it, unless it
@@ -29,9 +28,16 @@ pub struct ImportedBill {
     /// It adds to what counts of its period, in place of replacing it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub adds: bool,
-    /// What it has of the period, for deliveries that add to it; empty: it was imported as a whole.
-    #[serde(default, skip_serializing_if = "Parts::is_empty")]
-    pub parts: Parts,
+    /// How many parts of the period it has, to which others may be added; 0: it was imported as a whole, and nothing is known of its parts.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub part_count: u64,
+    /// Its row in the ledger; 0: it is in none yet.
+    #[serde(skip)]
+    pub number: i64,
+}
+
+fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Whose export it is.

@@ -193,9 +193,9 @@ mod tests {
     #[test]
     fn amounts_are_read_as_they_are_written() {
         let row = ROW.replace('\n', " ");
-        let sums = sums(&format!("{row}\n\n{}\n", row.replace("gpuplan_run", "other"))).unwrap();
+        let mut sums = sums(&format!("{row}\n\n{}\n", row.replace("gpuplan_run", "other"))).unwrap();
         assert_eq!((sums.lines, sums.ours), (2, 1), "a credit is a part of its line");
-        let bills = sums.bills("h", "google", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() });
+        let bills = sums.take_bills("h", "google", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() });
         let amounts: Vec<String> =
             bills[0].charges.iter().map(|charge| charge.costs.billed.unwrap().to_string()).collect();
         assert_eq!(amounts, ["1.23456789", "-0.0015"]);

@@ -4,18 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::bill::delivery::{counted, period_of};
 use crate::bill::export::ImportedBill;
-use crate::bill::parts::{Parts, Period, Survey};
+use crate::bill::parts::Period;
+use crate::bill::survey::Survey;
+use crate::ledger::{Ledger, LedgerError};
 use gpuplan_units::Usd;
 
 /// What of a delivery does not count yet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Increment {
     /// Parts that count, and are left out of it.
-    pub known: BTreeMap<Period, BTreeSet<String>>,
+    pub known: usize,
     /// What was billed for them.
     pub known_usd: Usd,
-    /// The other parts, of every period that the delivery is about.
-    pub new: BTreeMap<Period, Parts>,
+    /// How many others there are, of every period that the delivery is about.
+    pub new: BTreeMap<Period, u64>,
     /// Periods of which something counts, to which the new parts are added.
     adds: BTreeSet<Period>,
 }
@@ -30,45 +32,69 @@ pub enum Conflict {
 }
 
 impl Increment {
-    /// `bills` are those of the ledger in the order in which they were imported. With `replace` the periods of the delivery begin anew.
-    pub fn new(survey: Survey, bills: &[ImportedBill], replace: bool) -> Result<Self, Vec<Conflict>> {
+    /// Notes in the survey which parts count. With `replace` the periods of the delivery begin anew, and none does.
+    pub fn new(survey: &Survey, ledger: &Ledger, replace: bool) -> Result<Result<Self, Vec<Conflict>>, LedgerError> {
         let (mut found, mut conflicts) = (Self::default(), Vec::new());
-        for (period, parts) in survey.parts() {
+        let bills = ledger.bills()?;
+        for period in survey.periods() {
             let (source, account, month) = &period;
-            let kept = if replace { Vec::new() } else { counted(bills, (source, account, month)) };
-            if kept.iter().any(|bill| bill.parts.is_empty()) {
+            let kept = if replace { Vec::new() } else { counted(&bills, (source, account, month)) };
+            if kept.iter().any(|bill| bill.part_count == 0) {
                 conflicts.push(Conflict::Whole { period });
                 continue;
             }
-            let kept_part = |name: &str| kept.iter().find_map(|bill| bill.parts.get(name));
-            let (known, new): (Parts, Parts) = parts.into_iter().partition(|(name, _)| kept_part(name).is_some());
-            let mut differing = known.iter().filter_map(|(name, part)| {
-                kept_part(name)
-                    .filter(|kept| *kept != part)
-                    .map(|kept| (name.clone(), kept.billed_usd, part.billed_usd))
-            });
-            if let Some((first, kept_usd, usd)) = differing.next() {
-                let parts = 1 + differing.count();
-                conflicts.push(Conflict::Differs { period, parts, first, kept_usd, usd });
-                continue;
+            match found.add(&period, kept.first().copied(), survey, ledger)? {
+                Some(conflict) => conflicts.push(conflict),
+                None if kept.is_empty() => {}
+                None => {
+                    found.adds.insert(period);
+                }
             }
-            found.known_usd = found.known_usd + known.values().map(|part| part.billed_usd).sum();
-            found.known.insert(period.clone(), known.into_keys().collect());
-            if !kept.is_empty() {
-                found.adds.insert(period.clone());
-            }
-            found.new.insert(period, new);
         }
-        if conflicts.is_empty() { Ok(found) } else { Err(conflicts) }
+        Ok(if conflicts.is_empty() { Ok(found) } else { Err(conflicts) })
     }
 
-    /// Says of bills that were read without the known parts which parts they have, and leaves them to the bills.
-    pub fn mark(&mut self, bills: &mut [ImportedBill]) {
+    /// The parts of one period, of which the bill that was imported first is `began`.
+    fn add(
+        &mut self,
+        period: &Period,
+        began: Option<&ImportedBill>,
+        survey: &Survey,
+        ledger: &Ledger,
+    ) -> Result<Option<Conflict>, LedgerError> {
+        let (mut new, mut differing, mut conflict) = (0, 0, None);
+        survey.judge(period, |name, part| {
+            let kept = began.map(|bill| ledger.part(bill, name)).transpose()?.flatten();
+            match kept {
+                None => new += 1,
+                Some(kept) if kept == part => {
+                    self.known += 1;
+                    self.known_usd = self.known_usd + part.billed_usd;
+                }
+                Some(kept) => {
+                    differing += 1;
+                    conflict.get_or_insert_with(|| (name.to_owned(), kept.billed_usd, part.billed_usd));
+                }
+            }
+            Ok::<bool, LedgerError>(kept.is_some())
+        })?;
+        self.new.insert(period.clone(), new);
+        Ok(conflict.map(|(first, kept_usd, usd)| Conflict::Differs {
+            period: period.clone(),
+            parts: differing,
+            first,
+            kept_usd,
+            usd,
+        }))
+    }
+
+    /// Says of bills that were read without the known parts how many others they have.
+    pub fn mark(&self, bills: &mut [ImportedBill]) {
         for bill in bills {
             let (source, account, month) = period_of(bill);
             let period = (source.to_owned(), account.to_owned(), month.to_owned());
             bill.adds = self.adds.contains(&period);
-            bill.parts = self.new.get_mut(&period).map(std::mem::take).unwrap_or_default();
+            bill.part_count = self.new.get(&period).copied().unwrap_or_default();
         }
     }
 }
@@ -80,11 +106,10 @@ mod tests {
 
     use super::*;
     use crate::bill::delivery::{Delivered, current};
-    use crate::bill::parts::Pass;
     use crate::bill::read;
     use crate::bill::sums::{Known, Sums};
+    use crate::bill::survey::Pass;
     use crate::charge::Charge;
-    use crate::ledger::Ledger;
     use gpuplan_hardware::Hardware;
 
     fn ledger() -> (tempfile::TempDir, Ledger) {
@@ -99,33 +124,46 @@ mod tests {
         sums
     }
 
-    fn bills(text: &str, sums: &Sums) -> Vec<ImportedBill> {
+    fn bills(text: &str, sums: &mut Sums) -> Vec<ImportedBill> {
         let known = Known { runs: &BTreeSet::new(), hardware: &Hardware::default() };
-        sums.bills(&gpuplan_runstore::sha256(text.as_bytes()), "a bill", &known)
+        sums.take_bills(&gpuplan_runstore::sha256(text.as_bytes()), "a bill", &known)
     }
 
     fn whole(ledger: &mut Ledger, text: &str) -> Delivered {
-        ledger.deliver(&bills(text, &sums(text, Pass::Whole)), false, Timestamp::UNIX_EPOCH).unwrap()
+        ledger.deliver(&bills(text, &mut sums(text, Pass::Whole)), false, Timestamp::UNIX_EPOCH).unwrap()
     }
 
-    fn plan(ledger: &Ledger, text: &str, replace: bool) -> Result<Increment, Vec<Conflict>> {
-        let Pass::Survey(survey) = sums(text, Pass::Survey(Survey::default())).pass else { panic!("another pass") };
-        Increment::new(survey, &ledger.bills().unwrap(), replace)
+    fn survey(text: &str) -> Survey {
+        let Pass::Survey(mut survey) = sums(text, Pass::Survey(Survey::new().unwrap())).pass else {
+            panic!("another pass")
+        };
+        survey.end().unwrap().unwrap();
+        survey
     }
 
-    fn rest(text: &str, increment: &mut Increment) -> Vec<ImportedBill> {
+    /// What of a text does not count yet, with the survey in which that is noted.
+    fn plan(ledger: &Ledger, text: &str, replace: bool) -> Result<(Increment, Survey), Vec<Conflict>> {
+        let survey = survey(text);
+        Increment::new(&survey, ledger, replace).unwrap().map(|increment| (increment, survey))
+    }
+
+    fn deliver(ledger: &mut Ledger, text: &str, (increment, survey): (Increment, Survey), replace: bool) -> Delivered {
+        let mut sums = sums(text, Pass::Rest(survey));
         // As `costs import` names them: what is left of a file is not the file.
-        let mut bills = bills(&format!("{text}incremental"), &sums(text, Pass::Rest(increment.known.clone())));
+        let mut bills = bills(&format!("{text}incremental"), &mut sums);
         increment.mark(&mut bills);
-        bills
+        let Pass::Rest(survey) = &mut sums.pass else { panic!("another pass") };
+        survey.check().unwrap();
+        ledger.add_parts(&bills, survey, replace, Timestamp::UNIX_EPOCH).unwrap()
     }
 
     /// What was added, and how many parts were left out.
     fn add(ledger: &mut Ledger, text: &str) -> Result<(usize, usize), Vec<Conflict>> {
-        let mut increment = plan(ledger, text, false)?;
-        let delivered = ledger.deliver(&rest(text, &mut increment), false, Timestamp::UNIX_EPOCH).unwrap();
+        let (increment, survey) = plan(ledger, text, false)?;
+        let known = increment.known;
+        let delivered = deliver(ledger, text, (increment, survey), false);
         assert_eq!((&delivered.losses, delivered.outrun), (&Vec::new(), 0));
-        Ok((delivered.new, increment.known.values().map(BTreeSet::len).sum()))
+        Ok((delivered.new, known))
     }
 
     fn total(ledger: &Ledger) -> Usd {
@@ -178,8 +216,8 @@ mod tests {
         assert_eq!((whole(&mut ledger, &all).new, total(&ledger)), (1, usd("36")));
         // Of what was imported as a whole no parts are known, until it is imported with them.
         assert_eq!(add(&mut ledger, &newer), Err(vec![Conflict::Whole { period }]));
-        let mut anew = plan(&ledger, &all, true).unwrap();
-        assert_eq!(ledger.deliver(&rest(&all, &mut anew), true, Timestamp::UNIX_EPOCH).unwrap().new, 1);
+        let anew = plan(&ledger, &all, true).unwrap();
+        assert_eq!(deliver(&mut ledger, &all, anew, true).new, 1);
         assert_eq!(add(&mut ledger, &[CUR, &cur("z", 4, "4", "r")].concat()), Ok((1, 0)));
         assert_eq!(total(&ledger), usd("40"));
     }
@@ -189,9 +227,9 @@ mod tests {
         let (_folder, mut ledger) = ledger();
         add(&mut ledger, &[CUR, &cur("a", 1, "10", "r")].concat()).unwrap();
         let text = [CUR, &cur("b", 2, "20", "r")].concat();
-        let mut slow = plan(&ledger, &text, false).unwrap();
+        let slow = plan(&ledger, &text, false).unwrap();
         add(&mut ledger, &text).unwrap();
-        let delivered = ledger.deliver(&rest(&text, &mut slow), false, Timestamp::UNIX_EPOCH).unwrap();
+        let delivered = deliver(&mut ledger, &text, slow, false);
         assert_eq!((delivered.new, delivered.outrun, total(&ledger)), (0, 1, usd("30")));
     }
 
@@ -200,11 +238,12 @@ mod tests {
         let (_folder, mut ledger) = ledger();
         let text = [CUR, &cur("a", 1, "10", "r")].concat();
         add(&mut ledger, &text).unwrap();
-        let mut sums = Sums::of(Pass::Survey(Survey::default()));
+        let mut sums = Sums::of(Pass::Survey(Survey::new().unwrap()));
         sums.mark = crate::bill::dimensions::RunTag::named("cluster");
         read("bill.csv", None, text.as_bytes(), &mut sums).unwrap();
-        let Pass::Survey(survey) = sums.pass else { panic!("another pass") };
-        assert!(Increment::new(survey, &ledger.bills().unwrap(), false).is_err());
+        let Pass::Survey(mut survey) = sums.pass else { panic!("another pass") };
+        survey.end().unwrap().unwrap();
+        assert!(Increment::new(&survey, &ledger, false).unwrap().is_err());
     }
 
     /// By a batch of Google or a reference of Oracle: `(day, name, cents)`.

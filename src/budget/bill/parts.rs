@@ -9,27 +9,20 @@
 //!   across different reports" (docs.aws.amazon.com/cur, "Identity details"). Extracts of such a table are cut by time: a piece is
 //!   an hour of usage, and it is the same piece only where all of its lines are the same.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use serde::{Deserialize, Serialize};
 
-use gpuplan_units::{FineUsd, Usd};
+use gpuplan_units::Usd;
 
 /// Source, account and billing period.
 pub type Period = (String, String, String);
 
-/// The parts of one billing period, by their names.
-pub type Parts = BTreeMap<String, Part>;
-
 /// What is remembered of a part: enough to tell whether another one of its name is the same.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Part {
     /// The hashes of its lines, added up: the order in which they come says nothing.
     pub content: u64,
     /// Negative where it takes back what was billed.
-    #[serde(with = "gpuplan_units::money::signed_usd")]
     pub billed_usd: Usd,
 }
 
@@ -38,7 +31,8 @@ pub struct Part {
 pub struct Identity {
     /// The part that it belongs to, where the export names one; `None`: the hour in which its usage began.
     name: Option<String>,
-    content: u64,
+    /// A hash of its cells.
+    pub content: u64,
 }
 
 impl Identity {
@@ -48,7 +42,8 @@ impl Identity {
         Self { name: name.filter(|name| !name.is_empty()).map(str::to_owned), content: mixed(content) }
     }
 
-    fn part(&self, start: Timestamp) -> String {
+    /// The name of its part.
+    pub fn part(&self, start: Timestamp) -> String {
         let hour = || start.to_zoned(TimeZone::UTC).strftime("%Y-%m-%dT%H").to_string();
         self.name.clone().unwrap_or_else(hour)
     }
@@ -70,49 +65,6 @@ fn mixed(hash: u64) -> u64 {
     hash ^ (hash >> 31)
 }
 
-/// What is done with the lines of a delivery.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub enum Pass {
-    /// All are added up, and nothing is asked of their parts.
-    #[default]
-    Whole,
-    /// None is added up; their parts are told apart.
-    Survey(Survey),
-    /// Those of parts that count already are left out.
-    Rest(BTreeMap<Period, BTreeSet<String>>),
-}
-
-impl Pass {
-    /// Whether a line is added up. `None` where a sum is beyond counting.
-    pub fn takes(&mut self, identity: &Identity, of: Period, start: Timestamp, billed: FineUsd) -> Option<bool> {
-        match self {
-            Self::Whole => Some(true),
-            Self::Survey(survey) => survey.add(identity, of, start, billed).map(|()| false),
-            Self::Rest(known) => Some(known.get(&of).is_none_or(|parts| !parts.contains(&identity.part(start)))),
-        }
-    }
-}
-
-/// The parts of a delivery while they are told apart. It grows with them, and not with lines, but for Oracle.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Survey(BTreeMap<Period, BTreeMap<String, (u64, FineUsd)>>);
-
-impl Survey {
-    fn add(&mut self, identity: &Identity, of: Period, start: Timestamp, billed: FineUsd) -> Option<()> {
-        let (content, sum) = self.0.entry(of).or_default().entry(identity.part(start)).or_default();
-        *content = content.wrapping_add(identity.content);
-        *sum = sum.checked_add(billed)?;
-        Some(())
-    }
-
-    /// As they are remembered.
-    pub fn parts(self) -> BTreeMap<Period, Parts> {
-        let part = |(content, sum): (u64, FineUsd)| Part { content, billed_usd: sum.rounded() };
-        let parts = |parts: BTreeMap<String, (u64, FineUsd)>| parts.into_iter().map(|(name, one)| (name, part(one)));
-        self.0.into_iter().map(|(period, all)| (period, parts(all).collect())).collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,35 +73,25 @@ mod tests {
         Identity::new(name, "gpuplanrun", cells.iter().copied())
     }
 
-    fn parts(lines: &[(Identity, i64, &str)]) -> BTreeMap<Period, Parts> {
-        let mut survey = Survey::default();
-        for (identity, second, billed) in lines {
-            let period = ("aws".to_owned(), "1".to_owned(), "2026-10".to_owned());
-            let start = Timestamp::from_second(*second).unwrap();
-            survey.add(identity, period, start, FineUsd::parse(billed).unwrap()).unwrap();
-        }
-        survey.parts()
-    }
-
     #[test]
-    fn a_part_is_the_same_in_any_order_and_another_one_where_two_cells_change_places() {
-        let (one, two) = (identity(None, &["a", "1"]), identity(None, &["b", "2"]));
-        let lines = [(one.clone(), 0, "1"), (two.clone(), 3599, "2"), (one.clone(), 3600, "1")];
-        let found = parts(&lines);
-        let names: Vec<&String> = found.values().flat_map(BTreeMap::keys).collect();
-        assert_eq!(names, ["1970-01-01T00", "1970-01-01T01"]);
-        assert_eq!(parts(&[lines[2].clone(), lines[1].clone(), lines[0].clone()]), found);
-        let exchanged =
-            [(identity(None, &["a", "2"]), 0, "1"), (identity(None, &["b", "1"]), 3599, "2"), lines[2].clone()];
-        assert_ne!(parts(&exchanged), found);
+    fn a_line_is_of_the_part_that_its_cloud_names_or_of_its_hour_and_another_one_where_cells_change_places() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let (one, two) = (identity(None, &["a", "1"]), identity(None, &["a", "1", ""]));
+        assert_eq!(
+            [0, 3599, 3600].map(|second| one.part(at(second))),
+            ["1970-01-01T00", "1970-01-01T00", "1970-01-01T01"]
+        );
+        assert_eq!(identity(Some("R1"), &["x"]).part(at(0)), "R1");
+        assert_eq!(identity(Some(""), &["x"]).part(at(0)), "1970-01-01T00");
+        assert_eq!(one, identity(None, &["a", "1"]));
+        assert_ne!(one, two);
+        // Hashes are added up: two lines are not the same as two others with their cells exchanged.
+        let sum = |cells: [[&str; 2]; 2]| {
+            cells.iter().fold(0_u64, |sum, cells| sum.wrapping_add(identity(None, cells).content))
+        };
+        assert_ne!(sum([["a", "1"], ["b", "2"]]), sum([["a", "2"], ["b", "1"]]));
         assert_ne!(identity(None, &["a", "b"]), identity(None, &["ab", ""]));
         assert_ne!(one, Identity::new(None, "cluster", ["a", "1"].into_iter()));
-    }
-
-    #[test]
-    fn a_name_of_the_cloud_is_the_name_of_the_part() {
-        let found = parts(&[(identity(Some("R1"), &["x"]), 0, "1"), (identity(Some(""), &["x"]), 0, "1")]);
-        assert_eq!(found.values().flat_map(BTreeMap::keys).collect::<Vec<_>>(), ["1970-01-01T00", "R1"]);
     }
 
     /// What the ledger keeps is compared with what later versions of this program read.

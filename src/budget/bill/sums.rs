@@ -7,7 +7,8 @@ use jiff::tz::TimeZone;
 
 use crate::bill::dimensions::{Dimensions, RunTag};
 use crate::bill::export::{BillError, ImportedBill};
-use crate::bill::parts::{Identity, Pass};
+use crate::bill::parts::Identity;
+use crate::bill::survey::Pass;
 use crate::charge::{Allocation, Charge, Costs, Invoice, Item, Nature, Resource, utc_day};
 use crate::exchange::ExchangeRate;
 use gpuplan_hardware::{CloudId, Hardware};
@@ -62,7 +63,7 @@ struct Sum {
 }
 
 /// Grows with runs and days, not with lines.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Sums {
     by_key: BTreeMap<Key, Sum>,
     /// Lines of all files.
@@ -144,7 +145,7 @@ impl Sums {
 
     /// Whether lines have to say what they are parts of.
     pub fn tells_parts(&self) -> bool {
-        self.pass != Pass::Whole
+        !matches!(self.pass, Pass::Whole)
     }
 
     /// `None` where a sum is beyond counting.
@@ -189,12 +190,13 @@ impl Sums {
         Some(())
     }
 
-    /// A bill for each account and billing period. `hash` is of the files.
-    pub fn bills(&self, hash: &str, source: &str, known: &Known) -> Vec<ImportedBill> {
-        let mut bills: BTreeMap<(&str, &str, &str), ImportedBill> = BTreeMap::new();
-        for (key, sum) in &self.by_key {
-            let Key { cloud, account, period, .. } = key;
-            let bill = bills.entry((cloud, account, period)).or_insert_with(|| ImportedBill {
+    /// A bill for each account and billing period. `hash` is of the files. The sums become its charges and are gone: there is no need to
+    /// hold both.
+    pub fn take_bills(&mut self, hash: &str, source: &str, known: &Known) -> Vec<ImportedBill> {
+        let mut bills: BTreeMap<(String, String, String), ImportedBill> = BTreeMap::new();
+        for (key, sum) in std::mem::take(&mut self.by_key) {
+            let Key { cloud, account, period, .. } = &key;
+            let bill = bills.entry((cloud.clone(), account.clone(), period.clone())).or_insert_with(|| ImportedBill {
                 id: format!("bill/{hash}/{cloud}/{account}/{period}"),
                 cloud: cloud.clone(),
                 account: account.clone(),
@@ -203,7 +205,7 @@ impl Sums {
                 ..ImportedBill::default()
             });
             let into = if key.run.is_some() { &bill.charges } else { &bill.others };
-            let charge = charge(&format!("{}/{}", bill.id, into.len()), key, sum, source, known);
+            let charge = charge(&format!("{}/{}", bill.id, into.len()), &key, &sum, source, known);
             if key.run.is_some() {
                 bill.lines += sum.lines;
                 bill.charges.push(charge);
@@ -335,7 +337,7 @@ mod tests {
         sums.add(line("life_1-0", 0, Item::Credit, "-2")).unwrap();
         sums.add(line("life_1-0", 40 * 86_400, Item::Machines, "1")).unwrap();
         let runs = BTreeSet::from(["Life_1.0".to_owned(), "other".to_owned()]);
-        let bills = sums.bills("h", "google a.json", &Known { runs: &runs, hardware: &Hardware::default() });
+        let bills = sums.take_bills("h", "google a.json", &Known { runs: &runs, hardware: &Hardware::default() });
         assert_eq!(bills.iter().map(|bill| bill.month.as_str()).collect::<Vec<_>>(), ["1970-01", "1970-02"]);
         let first = &bills[0].charges;
         assert_eq!(first.len(), 2, "{first:#?}");

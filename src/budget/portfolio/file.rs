@@ -42,7 +42,7 @@ impl Portfolio {
     pub fn read(text: &str) -> Read<Self> {
         let file: PortfolioFile =
             toml::from_str(text).map_err(|error| PortfolioError::Syntax(error.to_string().trim_end().to_owned()))?;
-        let exchange = Reader { text, exchange: None }.exchange(&file)?;
+        let exchange = Reader { text, exchange: None }.exchange(file.currency.as_ref(), file.exchange.as_ref())?;
         let at_its_rate = exchange.as_ref().map(|exchange| (exchange.currency, exchange.usd_per_unit));
         Reader { text, exchange: at_its_rate }.portfolio(file, exchange)
     }

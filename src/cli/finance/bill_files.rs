@@ -10,8 +10,8 @@ use flate2::read::MultiGzDecoder;
 
 use crate::session::diagnostic::Diagnostic;
 use gpuplan_budget::bill::dimensions::RunTag;
-use gpuplan_budget::bill::parts::Pass;
 use gpuplan_budget::bill::sums::Sums;
+use gpuplan_budget::bill::survey::Pass;
 use gpuplan_budget::bill::{BillError, Format, columnar, is_columnar, read};
 use gpuplan_budget::exchange::ExchangeRate;
 use gpuplan_runstore::store::Hash;

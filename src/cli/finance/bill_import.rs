@@ -6,7 +6,7 @@ use crate::arguments::global::OutputFormat;
 use crate::finance::bill_files::{ImportArguments, name, rate_hint, read_all, stated_rates};
 use crate::finance::bill_increment::{counting, differs, left_out};
 use crate::finance::bill_versions::of_one_delivery;
-use crate::finance::entries::{enter, sum_up};
+use crate::finance::entries::{enter, sum_up_own};
 use crate::finance::gather::from_journal;
 use crate::runs::ledger::open_ledger;
 use crate::session::Session;
@@ -16,10 +16,10 @@ use gpuplan_budget::bill::ImportedBill;
 use gpuplan_budget::bill::compare::compare;
 use gpuplan_budget::bill::delivery::Loss;
 use gpuplan_budget::bill::increment::Increment;
-use gpuplan_budget::bill::parts::{Pass, Survey};
 use gpuplan_budget::bill::sums::{Known, Sums};
-use gpuplan_budget::spent::{CostFilter, CostLine};
-use gpuplan_budget::{Charge, Ledger};
+use gpuplan_budget::bill::survey::{Pass, Survey};
+use gpuplan_budget::spent::CostFilter;
+use gpuplan_budget::{Charge, Ledger, LedgerError};
 use gpuplan_report::finance::bill as report;
 use gpuplan_report::text::format::usd;
 
@@ -29,7 +29,7 @@ pub fn run(arguments: &ImportArguments, session: &Session) -> Result<Exit, Diagn
     let hardware = session.catalogs()?.hardware;
     let mut ledger = open_ledger(session)?;
     let read = with_progress(&session.printer, || "reading the bill".to_owned(), || read_bill(arguments, &ledger))?;
-    let Read { sums, hash, formats, mut increment } = read;
+    let Read { mut sums, hash, formats, increment } = read;
     // What was charged is known as well as can be before the two are compared.
     let gathered = from_journal(session)?;
     for note in &gathered.notes {
@@ -40,12 +40,13 @@ pub fn run(arguments: &ImportArguments, session: &Session) -> Result<Exit, Diagn
     let known = Known { runs: &runs, hardware: &hardware };
     let names: Vec<String> = arguments.files.iter().map(|path| name(path)).collect();
     let source = format!("{} {}{}", formats.join("+"), names.join(" "), stated_rates(arguments).unwrap_or_default());
-    let mut bills = sums.bills(&hash, &source, &known);
-    if let Some(increment) = &mut increment {
+    let mut bills = sums.take_bills(&hash, &source, &known);
+    drop(hardware);
+    if let Some(increment) = &increment {
         left_out(increment, session);
         increment.mark(&mut bills);
     }
-    let is_new = keep(&bills, arguments.replace, &mut ledger, session)?;
+    let is_new = keep(&bills, &sums.pass, arguments.replace, &mut ledger, session)?;
     if let Some(increment) = &increment {
         bills.clear();
         bills = counting(increment, &ledger)?;
@@ -119,19 +120,33 @@ fn read_bill(arguments: &ImportArguments, ledger: &Ledger) -> Result<Read, Diagn
         let (sums, hash, formats) = read_all(arguments, Pass::Whole)?;
         return Ok(Read { sums, hash, formats, increment: None });
     }
-    let (surveyed, ..) = read_all(arguments, Pass::Survey(Survey::default()))?;
-    let Pass::Survey(survey) = surveyed.pass else {
+    let (surveyed, ..) = read_all(arguments, Pass::Survey(Survey::new().map_err(LedgerError::from)?))?;
+    let Pass::Survey(mut survey) = surveyed.pass else {
         return Err(Diagnostic::unexpected("the parts of the bill were not told apart"));
     };
-    let increment =
-        Increment::new(survey, &ledger.bills()?, arguments.replace).map_err(|conflicts| differs(&conflicts))?;
-    let (sums, hash, formats) = read_all(arguments, Pass::Rest(increment.known.clone()))?;
+    survey.end().map_err(LedgerError::from)?.ok_or_else(|| {
+        Diagnostic::usage("the sum of a part is more than this program can count").hint("nothing of it was kept")
+    })?;
+    let increment = Increment::new(&survey, ledger, arguments.replace)?.map_err(|conflicts| differs(&conflicts))?;
+    let (mut sums, hash, formats) = read_all(arguments, Pass::Rest(survey))?;
+    if let Pass::Rest(survey) = &mut sums.pass {
+        survey.check().map_err(LedgerError::from)?;
+    }
     Ok(Read { sums, hash, formats, increment: Some(increment) })
 }
 
 /// True if any of it did not count before.
-fn keep(bills: &[ImportedBill], replace: bool, ledger: &mut Ledger, session: &Session) -> Result<bool, Diagnostic> {
-    let delivered = ledger.deliver(bills, replace, session.now)?;
+fn keep(
+    bills: &[ImportedBill],
+    pass: &Pass,
+    replace: bool,
+    ledger: &mut Ledger,
+    session: &Session,
+) -> Result<bool, Diagnostic> {
+    let delivered = match pass {
+        Pass::Rest(survey) => ledger.add_parts(bills, survey, replace, session.now)?,
+        Pass::Whole | Pass::Survey(_) => ledger.deliver(bills, replace, session.now)?,
+    };
     if !delivered.losses.is_empty() {
         return Err(shrinks(&delivered.losses));
     }
@@ -177,8 +192,8 @@ fn charged(ledger: &Ledger, open: Vec<Charge>, bills: &[ImportedBill]) -> Result
         let (since, until) = month_of(month)
             .ok_or_else(|| Diagnostic::unexpected(format!("`{month}` is not a valid month; try 2026-10")))?;
         let asked = CostFilter { since: Some(since), until: Some(until), ..CostFilter::default() };
-        let lines = sum_up(ledger, open.clone(), &asked)?.lines;
-        charged.extend(lines.into_iter().filter(|line: &CostLine| !line.of_bill).map(|line| line.charge));
+        let lines = sum_up_own(ledger, open.clone(), &asked)?.lines;
+        charged.extend(lines.into_iter().map(|line| line.charge));
     }
     Ok(charged)
 }

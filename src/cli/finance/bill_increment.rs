@@ -1,7 +1,5 @@
 //! `costs import --incremental` in words: what of the files counted already, and why they do not add to what counts.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use crate::session::Session;
 use crate::session::diagnostic::Diagnostic;
 use gpuplan_budget::Ledger;
@@ -12,11 +10,7 @@ use gpuplan_report::text::format::usd;
 
 /// All that counts now of the periods of the delivery: a run is compared with the whole of its bill.
 pub fn counting(increment: &Increment, ledger: &Ledger) -> Result<Vec<ImportedBill>, Diagnostic> {
-    let mut bills = ledger.bills()?;
-    for bill in &mut bills {
-        // Of a month of Oracle they are the most of it, and nobody compares them.
-        bill.parts.clear();
-    }
+    let bills = ledger.bills()?;
     let periods = increment.new.keys();
     let of = periods.flat_map(|(source, account, month)| counted(&bills, (source, account, month)));
     Ok(of.cloned().collect())
@@ -24,12 +18,11 @@ pub fn counting(increment: &Increment, ledger: &Ledger) -> Result<Vec<ImportedBi
 
 /// Says what was not counted again.
 pub fn left_out(increment: &Increment, session: &Session) {
-    let parts: usize = increment.known.values().map(BTreeSet::len).sum();
-    if parts > 0 {
-        let new: usize = increment.new.values().map(BTreeMap::len).sum();
+    let known = increment.known;
+    if known > 0 {
+        let all = known as u64 + increment.new.values().sum::<u64>();
         session.printer.note(&format!(
-            "{parts} of {} parts of these files ({}) count already and were left out",
-            parts + new,
+            "{known} of {all} parts of these files ({}) count already and were left out",
             usd(increment.known_usd)
         ));
     }

@@ -177,7 +177,8 @@ fn ask(arguments: &BudgetArguments, session: &Session) -> Result<Asked, Diagnost
     let (catalog_sha256, offers_sha256) = session.catalog_sha256(&catalogs)?;
     let policy = session.policy(arguments.prices.policy.as_deref(), &catalogs.hardware)?;
     if let Some(text) = session.policy_text(arguments.prices.policy.as_deref())? {
-        let rules = BudgetRule::of_policy(&text).map_err(|error| refused(Path::new("policy.toml"), error))?;
+        let rules = BudgetRule::of_policy(&text, portfolio.exchange.as_ref())
+            .map_err(|error| refused(Path::new("policy.toml"), error))?;
         portfolio.rules.extend(rules);
     }
     let measured = Measurements::find(&arguments.measured, session)?;

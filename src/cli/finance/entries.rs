@@ -8,6 +8,7 @@ use crate::finance::gather::{Gathered, charges_of_run};
 use crate::runs::ledger::open_ledger;
 use crate::session::Session;
 use crate::session::diagnostic::Diagnostic;
+use gpuplan_budget::bill::ImportedBill;
 use gpuplan_budget::ledger::{Differing, Ledger};
 use gpuplan_budget::spent::{CostFilter, RunKnown, Spent};
 use gpuplan_budget::{Charge, Item};
@@ -89,10 +90,19 @@ pub fn enter_before_deletion(run: &Run, session: &Session) -> Result<(), Diagnos
 }
 
 pub fn sum_up(ledger: &Ledger, open: Vec<Charge>, asked: &CostFilter) -> Result<Spent, Diagnostic> {
-    let (charges, bills) = (ledger.charges()?, ledger.bills()?);
+    summed(ledger, open, &ledger.bills()?, asked)
+}
+
+/// What was charged here alone, without what bills say.
+pub fn sum_up_own(ledger: &Ledger, open: Vec<Charge>, asked: &CostFilter) -> Result<Spent, Diagnostic> {
+    summed(ledger, open, &[], asked)
+}
+
+fn summed(ledger: &Ledger, open: Vec<Charge>, bills: &[ImportedBill], asked: &CostFilter) -> Result<Spent, Diagnostic> {
+    let charges = ledger.charges()?;
     let known: BTreeMap<String, RunKnown> = ledger.runs()?;
     // What was entered as a whole before stands; what grows is not in it.
     let entered: BTreeSet<&str> = charges.iter().map(|charge| charge.id.as_str()).collect();
     let open = open.into_iter().filter(|charge| !entered.contains(charge.id.as_str())).collect();
-    Ok(Spent::new(charges, open, &bills, known, asked))
+    Ok(Spent::new(charges, open, bills, known, asked))
 }

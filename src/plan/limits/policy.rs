@@ -118,6 +118,14 @@ pub struct PolicyFile {
     #[serde(rename = "guardrail")]
     #[schemars(with = "Option<BTreeMap<String, Amount>>")]
     _guardrail: Option<serde::de::IgnoredAny>,
+    /// Of the amounts of `[[rule]]`, for `budget` alone: `USD`, or another code such as `EUR`.
+    #[serde(rename = "currency")]
+    #[schemars(with = "Option<String>")]
+    _currency: Option<serde::de::IgnoredAny>,
+    /// What one unit of `currency` is in dollars, for `budget` alone: `usd_per_unit`, `source`, `as_of`.
+    #[serde(rename = "exchange")]
+    #[schemars(with = "Option<BTreeMap<String, Amount>>")]
+    _exchange: Option<serde::de::IgnoredAny>,
     /// What every budget has to keep, for `budget` alone: `min_chance`, `max_price_age`, `max_spent`.
     #[serde(rename = "rule")]
     #[schemars(with = "Option<Vec<BTreeMap<String, Amount>>>")]

@@ -4,6 +4,7 @@ mod carbon;
 pub mod course;
 mod lines;
 pub mod rules;
+mod runs;
 
 use std::cmp::Reverse;
 
@@ -16,9 +17,9 @@ use crate::finance::money::Money;
 use crate::page::budget::carbon::Footprint;
 use crate::page::budget::course::Cumulative;
 use crate::page::budget::lines::{BudgetLine, money};
+use crate::page::budget::runs::PhaseFigures;
 use crate::page::chart::{Chart, ChartKind, Range, RangeChart, Swing, SwingChart};
 use crate::page::document::{Cell, Column, Figure, KeyFigure, Report, Section, Table, day, day_and_time};
-use crate::text::format;
 use gpuplan_budget::exchange::Exchange;
 use gpuplan_budget::portfolio::verdict::RuleResult;
 use gpuplan_units::{Quantiles, Usd};
@@ -96,31 +97,6 @@ struct PriceAge {
     older_than_days: f64,
     older_share: f64,
     oldest: Option<Timestamp>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-struct PhaseFigures {
-    phase: String,
-    #[serde(default)]
-    team: String,
-    #[serde(default)]
-    start: String,
-    months: u32,
-    repeats: u32,
-    #[serde(default)]
-    cloud: String,
-    #[serde(default)]
-    gpu: Option<String>,
-    nodes: u32,
-    #[serde(default)]
-    purchase: String,
-    cost_usd: Quantiles<Usd>,
-    /// Signed.
-    #[serde(default)]
-    saved_usd: Option<String>,
-    run_hours: Quantiles<f64>,
-    #[serde(default)]
-    gpu_utilization: Option<f64>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -238,7 +214,7 @@ pub fn report(budget: &Budget, now: Timestamp) -> Report {
         }
     }
     if !budget.phases.is_empty() {
-        sections.push(phases(budget));
+        sections.push(runs::section(&budget.phases, budget.shown()));
     }
     if !budget.commitments.is_empty() {
         sections.push(commitments(budget));
@@ -306,7 +282,10 @@ fn group(id: &'static str, heading: &'static str, parts: &[&CostGroup], shown: M
         is_best: true,
     };
     let chart = Chart::new(
-        format!("{heading}: from the middle case to nine of ten"),
+        format!(
+            "{heading}: from the middle case to nine of ten, with a mark at the expected cost{}",
+            if has_budget { " and a line at the budget" } else { "" }
+        ),
         format!(
             "{} bars from the 50th to the 90th percentile of cost, each with a mark at the expected cost{}, on an axis from zero.",
             parts.len(),
@@ -355,55 +334,6 @@ fn section_id(table: &str) -> &'static str {
         "by-cloud" => "clouds",
         _ => "gpus",
     }
-}
-
-fn phases(budget: &Budget) -> Section {
-    let shown = budget.shown();
-    let saves = budget.phases.iter().any(|phase| phase.saved_usd.is_some());
-    let row = |phase: &PhaseFigures| {
-        let mut cells = vec![
-            Cell::text(&*phase.phase),
-            Cell::text(&*phase.team),
-            Cell::text(&*phase.start),
-            Cell::count(f64::from(phase.months)),
-            Cell::count(f64::from(phase.repeats)),
-            Cell::text(format::machines(phase.nodes, phase.gpu.as_deref(), &phase.cloud)),
-            Cell::text(&*phase.purchase),
-            Cell::hours(phase.run_hours.expected),
-            phase.gpu_utilization.map_or_else(Cell::none, Cell::share),
-            Cell::money(phase.cost_usd.expected, shown),
-            Cell::money(phase.cost_usd.p90, shown),
-        ];
-        if saves {
-            cells.push(phase.saved_usd.as_deref().map_or_else(Cell::none, |text| money(text, shown)));
-        }
-        cells
-    };
-    let mut by_cost: Vec<&PhaseFigures> = budget.phases.iter().collect();
-    by_cost.sort_by_key(|phase| Reverse(phase.cost_usd.expected));
-    let mut columns = vec![
-        Column::text("phase", "Run"),
-        Column::text("team", "Team"),
-        Column::text("start", "From"),
-        Column::number("months", "Months"),
-        Column::number("repeats", "Times"),
-        Column::text("machines", "Machines"),
-        Column::text("purchase", "Terms"),
-        Column::number("run_hours_expected", "Hours each"),
-        Column::number("gpu_utilization", "GPUs busy"),
-        Column::number("cost_usd_expected", "Expected (mean)"),
-        Column::number("cost_usd_p90", "Nine of ten (p90)"),
-    ];
-    if saves {
-        columns.push(Column::number("saved_usd", "Saved"));
-    }
-    let table = Table {
-        id: "phase",
-        caption: "Every run and phase, the dearest first; saved by spot and commitments".to_owned(),
-        columns,
-        rows: by_cost.into_iter().map(row).collect(),
-    };
-    Section { id: "runs", heading: "Runs", figures: vec![Figure { chart: None, table }], ..Section::default() }
 }
 
 fn commitments(budget: &Budget) -> Section {
@@ -474,7 +404,7 @@ fn sensitivity(budget: &Budget) -> Section {
         high: shown.value(dollars(&bar.high_usd)),
     };
     let chart = Chart::new(
-        "What each adds to the total (dark) or saves (light), from a middle line at the expected cost",
+        "What each adds to the total (strong) or saves (faint), from a middle line at the expected cost",
         format!("{} bars to both sides of a middle line, as long as what they add or save.", table.rows.len()),
         ChartKind::Swings(SwingChart { swings: moving().map(swing).collect() }),
     )

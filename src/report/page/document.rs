@@ -51,6 +51,18 @@ pub struct Table {
     pub rows: Vec<Vec<Cell>>,
 }
 
+impl Table {
+    /// The columns that people see.
+    pub fn seen(&self) -> impl Iterator<Item = &Column> {
+        self.columns.iter().filter(|column| !column.is_for_programs)
+    }
+
+    /// A row of it in these columns.
+    pub fn seen_of<'a>(&'a self, row: &'a [Cell]) -> impl Iterator<Item = (&'a Column, &'a Cell)> {
+        self.columns.iter().zip(row).filter(|(column, _)| !column.is_for_programs)
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Column {
     /// In CSV and JSON, with the unit at its end.
@@ -58,15 +70,21 @@ pub struct Column {
     /// For people.
     pub name: &'static str,
     pub is_number: bool,
+    /// In CSV and JSON alone: people find it in another column.
+    pub is_for_programs: bool,
 }
 
 impl Column {
     pub fn text(key: &'static str, name: &'static str) -> Self {
-        Self { key, name, is_number: false }
+        Self { key, name, is_number: false, is_for_programs: false }
     }
 
     pub fn number(key: &'static str, name: &'static str) -> Self {
-        Self { key, name, is_number: true }
+        Self { is_number: true, ..Self::text(key, name) }
+    }
+
+    pub fn for_programs(key: &'static str) -> Self {
+        Self { is_for_programs: true, ..Self::text(key, "") }
     }
 }
 

@@ -31,11 +31,11 @@ fn section(out: &mut String, section: &Section) {
 }
 
 fn table(out: &mut String, table: &Table) {
-    let names: Vec<String> = table.columns.iter().map(|column| escape(column.name)).collect();
-    let rules: Vec<&str> = table.columns.iter().map(|column| if column.is_number { "---:" } else { "---" }).collect();
+    let names: Vec<String> = table.seen().map(|column| escape(column.name)).collect();
+    let rules: Vec<&str> = table.seen().map(|column| if column.is_number { "---:" } else { "---" }).collect();
     out.push_str(&format!("\n{}:\n\n| {} |\n| {} |\n", escape(&table.caption), names.join(" | "), rules.join(" | ")));
     for row in &table.rows {
-        let cells: Vec<String> = row.iter().map(|cell| escape(&cell.shown)).collect();
+        let cells: Vec<String> = table.seen_of(row).map(|(_, cell)| escape(&cell.shown)).collect();
         out.push_str(&format!("| {} |\n", cells.join(" | ")));
     }
 }

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use jiff::Timestamp;
 
-use crate::page::chart::{Chart, ChartKind, LineChart, Part, PartsChart, Series, Stroke};
+use crate::page::chart::{Chart, ChartKind, LineChart, Part, PartsChart, Quantity, Series, Stroke};
 use crate::page::document::{Cell, Column, Figure, KeyFigure, Report, Section, Table, day};
 use crate::page::run::RunFacts;
 use crate::runs::{MachineState, RunLine, RunState};
@@ -261,6 +261,7 @@ fn spending(runs: &[WatchedRun]) -> Option<Section> {
             words(planned)
         ),
         ChartKind::Lines(LineChart {
+            time: Quantity::Hours,
             x_name: "since the first run began".to_owned(),
             y_name: "spent".to_owned(),
             begins_at_zero: true,

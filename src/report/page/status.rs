@@ -221,7 +221,7 @@ fn course(status: &Status) -> Section {
         id: "cumulative",
         caption: "Until the end of each month".to_owned(),
         columns: vec![
-            Column::text("name", "Until the end of"),
+            Column::text("name", "Month"),
             Column::number("planned_usd", "Planned"),
             Column::number("at_completion_usd", "Spent and to go"),
             Column::number("at_completion_usd_p90", "In nine of ten cases"),
@@ -259,7 +259,9 @@ fn dearest_first(rows: &[Row]) -> Vec<Row> {
 fn group(id: &'static str, heading: &'static str, table: &'static str, rows: &[Row], shown: Money) -> Section {
     let has_budget = rows.iter().any(|row| row.budget_usd.is_some());
     let chart = Chart::new(
-        format!("{heading}: spent (dark), to go (light), and a line at the budget, or at the plan where there is none"),
+        format!(
+            "{heading}: spent (strong), to go (faint), and a line at the budget, or at the plan where there is none"
+        ),
         format!("{} bars of what is spent and what is to go, on an axis from zero.", rows.len()),
         ChartKind::Parts(PartsChart { parts: rows.iter().map(|row| parts(row, shown)).collect() }),
     )

@@ -115,7 +115,11 @@ fn bills(
 ) -> Result<(Format, u64, Vec<ImportedBill>), String> {
     let mut sums = Sums::default();
     let format = read(&mut sums).map_err(|error| error.to_string())?;
-    Ok((format, sums.lines, sums.bills("h", "bill", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() })))
+    Ok((
+        format,
+        sums.lines,
+        sums.take_bills("h", "bill", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() }),
+    ))
 }
 
 fn imported(bytes: Vec<u8>) -> Result<(Format, u64, Vec<ImportedBill>), String> {

@@ -16,8 +16,8 @@ fn read_text(text: &str) -> Result<(Format, Sums), BillError> {
 }
 
 fn billed(text: &str) -> Vec<(String, String, Item, String, f64)> {
-    let (format, sums) = read_text(text).unwrap();
-    let bills = sums.bills("h", format.name(), &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() });
+    let (format, mut sums) = read_text(text).unwrap();
+    let bills = sums.take_bills("h", format.name(), &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() });
     let charges = bills.iter().flat_map(|bill| &bill.charges);
     charges
         .map(|charge| {
@@ -68,8 +68,8 @@ fn effective_cost_follows_the_type_of_the_line_in_an_export_that_is_filled_with_
         line("DiscountedUsage", "0", "0.0", "29.5"),
         line("SavingsPlanNegation", "-55.04", "0.0", "0.0"),
     ];
-    let (_, sums) = read_text(&format!("{head}{}", text.concat())).unwrap();
-    let bills = sums.bills("h", "s", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() });
+    let (_, mut sums) = read_text(&format!("{head}{}", text.concat())).unwrap();
+    let bills = sums.take_bills("h", "s", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() });
     assert_eq!(
         (bills.len(), bills[0].month.as_str(), sums.without_period),
         (1, "2026-10", 0),
@@ -160,9 +160,9 @@ fn what_is_wrong_is_named_with_file_line_and_column() {
 fn an_export_without_tags_is_of_no_run_and_counts() {
     let row = "1,2026-04-02T00:00:00Z,,USD,2.345,Usage,USE1-BoxUsage:p4d.24xlarge,1,prod\n";
     for tags in ["x", "resourceTags/user:environment"] {
-        let (_, sums) = read_text(&format!("{}{row}", CUR.replace("resource_tags", tags))).unwrap();
+        let (_, mut sums) = read_text(&format!("{}{row}", CUR.replace("resource_tags", tags))).unwrap();
         assert_eq!((sums.lines, sums.ours, sums.unread), (1, 0, 0));
-        let bills = sums.bills("h", "cur", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() });
+        let bills = sums.take_bills("h", "cur", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() });
         assert_eq!((bills[0].charges.len(), bills[0].others[0].costs.effective.to_string()), (0, "2.345".to_owned()));
     }
 }
@@ -188,8 +188,8 @@ fn the_effective_cost_of_a_commitment_is_what_it_costs() {
         reservation_unused_amortized_upfront_fee_for_billing_period,reservation_unused_recurring_fee,reservation_reservation_a_r_n\n";
     let row = |kind: &str, cost: &str, more: &str| format!("1,2026-10-01,,USD,{cost},{kind},BoxUsage,1,{more}\n");
     let effective = |rows: &[String]| {
-        let (_, sums) = read_text(&format!("{head}{}", rows.concat())).unwrap();
-        let bills = sums.bills("h", "cur", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() });
+        let (_, mut sums) = read_text(&format!("{head}{}", rows.concat())).unwrap();
+        let bills = sums.take_bills("h", "cur", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() });
         let sum =
             |of: fn(&Costs) -> Usd| bills[0].others.iter().map(|charge| of(&charge.costs)).sum::<Usd>().to_string();
         (sum(|costs| costs.billed.unwrap()), sum(|costs| costs.effective))
@@ -260,9 +260,10 @@ fn bills_of_enterprise_agreements_and_pay_as_you_go_are_read_in_any_language() {
 fn words_for_nothing_are_nothing() {
     let focus = "BilledCost,BillingAccountId,BillingCurrency,ChargeCategory,ChargePeriodStart,ChargePeriodEnd,ContractedCost,EffectiveCost,ListCost,\
         ProviderName,ServiceCategory,Tags\n0.5,1,USD,Usage,2024-10-01T00:00:00Z,NULL,NULL,None,NULL,AWS,Compute,\"{\"\"gpuplan:run\"\": \"\"a\"\"}\"\n";
-    let (_, sums) = read_text(focus).unwrap();
-    let costs =
-        sums.bills("h", "s", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() })[0].charges[0].costs;
+    let (_, mut sums) = read_text(focus).unwrap();
+    let costs = sums.take_bills("h", "s", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() })[0].charges
+        [0]
+    .costs;
     assert_eq!([costs.list, costs.contracted, costs.effective].map(|cost| cost.to_string()), ["0.50", "0.50", "0.50"]);
     let said = read_text(&focus.replace("0.5,1,USD", "NULL,1,USD")).unwrap_err().to_string();
     assert!(said.contains("column `BilledCost`"), "what must be there is not nothing: {said}");
@@ -281,8 +282,9 @@ fn other_currencies_are_converted_at_the_rate_that_is_stated_and_at_no_other() {
     let mut sums = Sums::default();
     sums.rates.extend(ExchangeRate::parse("eur = 1.0842"));
     read("bill.csv", None, text.as_bytes(), &mut sums).unwrap();
-    let costs =
-        sums.bills("h", "s", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() })[0].charges[0].costs;
+    let costs = sums.take_bills("h", "s", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() })[0].charges
+        [0]
+    .costs;
     assert_eq!(costs.billed.unwrap().to_string(), "-1.7105", "a line of nobody's run needs no rate");
     for text in ["EUR", "EUR=0", "EUR=-1", "USD=1", "EURO=1", "EUR=x"] {
         assert_eq!(ExchangeRate::parse(text), None, "{text}");
@@ -308,10 +310,10 @@ fn a_file_that_has_no_lines_of_text_is_told_by_its_beginning() {
 fn focus_without_tags_is_of_no_run_and_credits_may_be_one_or_none() {
     let focus = "BilledCost,BilledCurrency,BillingPeriodStart,ChargeCategory,ChargePeriodStart,EffectiveCost,ProviderName,ServiceCategory\n\
         258000.0,USD,2026-01-01T00:00:00Z,Purchase,2026-01-01T00:00:00Z,0,Google Cloud Platform,Compute\n";
-    let (format, sums) = read_text(focus).unwrap();
+    let (format, mut sums) = read_text(focus).unwrap();
     assert_eq!((format, sums.lines, sums.ours, sums.unread), (Format::Focus, 1, 0, 0));
     let known = Known { runs: &BTreeSet::new(), hardware: &Hardware::default() };
-    let bills = sums.bills("h", "s", &known);
+    let bills = sums.take_bills("h", "s", &known);
     assert_eq!(bills[0].others[0].costs.billed.unwrap().to_string(), "258000.00");
     let google = |credits: &str| {
         billed(&format!(
@@ -339,7 +341,7 @@ proptest::proptest! {
     fn any_text_is_read_or_refused_by_the_name_of_its_file(text in ".{0,80}") {
         for text in [text.clone(), format!("{CUR}{text}")] {
             match read_text(&text) {
-                Ok((_, sums)) => assert!(sums.ours <= sums.lines && sums.bills("h", "s", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() }).len() as u64 <= sums.ours),
+                Ok((_, mut sums)) => assert!(sums.ours <= sums.lines && sums.take_bills("h", "s", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() }).len() as u64 <= sums.ours),
                 Err(error) => assert!(error.to_string().starts_with("bill.csv"), "{error}"),
             }
         }
@@ -354,9 +356,9 @@ proptest::proptest! {
     ) {
         let (text, unreadable) = cur_line(&currency, &start, &amount, &hours);
         match read_text(&text) {
-            Ok((format, sums)) => {
+            Ok((format, mut sums)) => {
                 assert_eq!((format, sums.lines, sums.ours, unreadable), (Format::Cur, 1, 1, Vec::new()));
-                let bills = sums.bills("h", "s", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() });
+                let bills = sums.take_bills("h", "s", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() });
                 let charges: Vec<_> = bills.iter().flat_map(|bill| &bill.charges).collect();
                 assert_eq!(charges.len(), 1);
                 assert_eq!(charges[0].costs.billed, Some(FineUsd::parse(&amount).unwrap().rounded()));

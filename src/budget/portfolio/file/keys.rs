@@ -224,6 +224,12 @@ pub struct CommitmentSection {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PolicyRules {
+    /// Of the amounts of `[[rule]]`: `USD`, or another code such as `EUR`. Default: US dollars, as every amount whose key says `usd`.
+    #[schemars(with = "Option<String>")]
+    pub currency: Option<Spanned<String>>,
+    /// What one unit of `currency` is in dollars, for portfolios that are not in it: in one that is, its own rate holds.
+    #[schemars(with = "Option<ExchangeSection>")]
+    pub exchange: Option<Spanned<ExchangeSection>>,
     #[schemars(with = "Vec<RuleSection>")]
     pub rule: Vec<Spanned<RuleSection>>,
 }
@@ -238,7 +244,7 @@ pub struct RuleSection {
     /// For this month, such as `2027-01`, or `*` for each one.
     #[schemars(with = "Option<String>")]
     pub month: Option<Spanned<String>>,
-    /// In the currency of the portfolio, in `policy.toml` in US dollars. Default: the budget of the portfolio or of the team; a month has none of
+    /// In the `currency` of the file, in `policy.toml` in US dollars where it states none. Default: the budget of the portfolio or of the team; a month has none of
     /// its own.
     #[schemars(with = "Option<Scalar>")]
     pub budget: Option<Spanned<Scalar>>,

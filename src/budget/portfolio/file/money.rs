@@ -1,10 +1,10 @@
-//! Amounts of a portfolio and the currency that they are in: all become dollars here, at the rate that the portfolio states.
+//! Amounts of a portfolio or of `policy.toml` and the currency that they are in: all become dollars here, at the rate that is stated.
 
 use toml::Spanned;
 
 use crate::exchange::{Currency, Exchange, ExchangeRate, Units};
 use crate::portfolio::PortfolioError;
-use crate::portfolio::file::keys::PortfolioFile;
+use crate::portfolio::file::keys::{ExchangeSection, PolicyRules};
 use crate::portfolio::file::values::{Read, Reader, Wanted};
 use gpuplan_units::nearest;
 use gpuplan_units::separators::{parse_amount, parse_rate};
@@ -13,18 +13,17 @@ use gpuplan_workload::file::Scalar;
 
 impl Reader<'_> {
     /// The currency of its amounts with its rate; `None`: they are in dollars. Prices are in dollars, and a rate is nothing to guess.
-    pub fn exchange(&self, file: &PortfolioFile) -> Read<Option<Exchange>> {
-        let stated = file.currency.as_ref().ok_or_else(|| {
+    pub fn exchange(
+        &self,
+        currency: Option<&Spanned<String>>,
+        rate: Option<&Spanned<ExchangeSection>>,
+    ) -> Read<Option<Exchange>> {
+        let stated = currency.ok_or_else(|| {
             let detail = "`currency` is missing: state it, nobody should have to guess";
             PortfolioError::at(1, detail, "currency = \"USD\"")
         })?;
-        let word = stated.get_ref();
-        let currency = Currency::parse(word).ok_or_else(|| {
-            let meant = Currency::meant(word).unwrap_or(Currency::USD);
-            let detail = format!("currency `{word}` is not a code of three capital letters");
-            PortfolioError::at(self.line(stated), detail, format!("currency = \"{meant}\""))
-        })?;
-        let Some(section) = &file.exchange else {
+        let currency = self.currency(stated)?;
+        let Some(section) = rate else {
             if currency == Currency::USD {
                 return Ok(None);
             }
@@ -62,6 +61,33 @@ impl Reader<'_> {
             PortfolioError::at(self.line(rate), detail, format!("usd_per_unit = \"{meant}\""))
         })?;
         Ok(Some(Exchange { currency, usd_per_unit, source, as_of: self.date(as_of)? }))
+    }
+
+    fn currency(&self, stated: &Spanned<String>) -> Read<Currency> {
+        let word = stated.get_ref();
+        Currency::parse(word).ok_or_else(|| {
+            let meant = Currency::meant(word).unwrap_or(Currency::USD);
+            let detail = format!("currency `{word}` is not a code of three capital letters");
+            PortfolioError::at(self.line(stated), detail, format!("currency = \"{meant}\""))
+        })
+    }
+
+    /// The currency of `policy.toml` with its rate; `None`: it is in dollars. Where it is that of the portfolio, the portfolio's rate holds,
+    /// so that an amount is the same in both.
+    pub fn exchange_of_policy(&self, file: &PolicyRules, portfolio: Option<&Exchange>) -> Read<Option<Exchange>> {
+        match (&file.currency, &file.exchange) {
+            (None, None) => Ok(None),
+            (None, Some(rate)) => {
+                let detail = "`exchange` is the rate of a currency, and no `currency` is stated";
+                Err(PortfolioError::at(self.line(rate), detail, "currency = \"EUR\""))
+            }
+            (Some(stated), rate) => {
+                let currency = self.currency(stated)?;
+                let same = portfolio.filter(|exchange| exchange.currency == currency);
+                let own = || self.exchange(Some(stated), rate.as_ref());
+                same.map_or_else(own, |exchange| Ok(Some(exchange.clone())))
+            }
+        }
     }
 
     pub fn money(&self, key: &str, stated: &Spanned<Scalar>) -> Read<Usd> {
@@ -123,7 +149,7 @@ impl Reader<'_> {
             |c: char| c.is_ascii_digit() || c.is_whitespace() || matches!(c, '.' | ',' | '_' | '-' | '+');
         let own = self.exchange.map_or(Currency::USD, |(currency, _)| currency);
         let currency = Currency::called(text.trim_matches(is_of_number)).filter(|called| *called != own)?;
-        let detail = format!("{key}: `{text}` is in {currency}, and the portfolio is in {own}");
+        let detail = format!("{key}: `{text}` is in {currency}, and this file is in {own}");
         let hint = if own == Currency::USD {
             format!("currency = \"{currency}\" with its rate in `exchange`, or {key} in US dollars")
         } else {
@@ -140,7 +166,7 @@ impl Reader<'_> {
         if number.contains('$') || number.to_ascii_lowercase().contains("usd") {
             let dollars = nearest::amount(&number).and_then(|amount| parse_amount(&amount).ok());
             let meant = dollars.map_or_else(|| "120000".to_owned(), |usd| cents(rate.to_units(usd)));
-            let detail = format!("{key}: `{text}` is in US dollars, and the portfolio is in {currency}");
+            let detail = format!("{key}: `{text}` is in US dollars, and this file is in {currency}");
             return Err(PortfolioError::at(self.line(stated), detail, format!("{key} = \"{meant}\"")));
         }
         Ok(number)

@@ -3,6 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use toml::Spanned;
 
+use crate::exchange::Exchange;
 use crate::portfolio::calendar::Month;
 use crate::portfolio::file::keys::{PolicyRules, RuleSection, SharedSection, SplitKey};
 use crate::portfolio::file::values::{Read, Reader};
@@ -16,11 +17,13 @@ use gpuplan_units::{Hours, Usd};
 const EACH: &str = "*";
 
 impl BudgetRule {
-    /// Those of a whole `policy.toml`; its other rules are read elsewhere.
-    pub fn of_policy(text: &str) -> Read<Vec<Self>> {
+    /// Those of a whole `policy.toml`, for a portfolio in this currency (`None`: in dollars); its other rules are read elsewhere.
+    pub fn of_policy(text: &str, portfolio: Option<&Exchange>) -> Read<Vec<Self>> {
         let file: PolicyRules =
             toml::from_str(text).map_err(|error| PortfolioError::Syntax(error.to_string().trim_end().to_owned()))?;
-        Reader { text, exchange: None }.rules(&file.rule, RuleOrigin::Policy)
+        let exchange = Reader { text, exchange: None }.exchange_of_policy(&file, portfolio)?;
+        let exchange = exchange.map(|exchange| (exchange.currency, exchange.usd_per_unit));
+        Reader { text, exchange }.rules(&file.rule, RuleOrigin::Policy)
     }
 }
 

@@ -144,6 +144,7 @@ fn rules_are_read_with_their_scope_and_refused_with_their_line() {
     let rules = BudgetRule::of_policy(
         "clouds = [\"aws\"]\n[[rule]]\nteam = \"*\"\nmin_chance = \"80 %\"\n[[rule]]\nmax_price_age = \"30d\"\nmax_old_share = 0.1\n\
          on_break = \"warn\"\n[[rule]]\nmonth = \"2027-02\"\nbudget = \"9,000\"\nmin_chance = 0.9\napproved_by = \"cfo\"\napproved_until = 2027-03-31\n",
+        None,
     )
     .unwrap();
     assert_eq!(
@@ -220,6 +221,47 @@ fn amounts_of_another_currency_are_dollars_at_the_rate_that_is_stated() {
 }
 
 #[test]
+fn rules_of_the_house_have_a_currency_of_their_own() {
+    use crate::exchange::Exchange;
+    use crate::portfolio::rules::BudgetRule;
+    let rate =
+        |rate: &str| format!("exchange = {{ usd_per_unit = \"{rate}\", source = \"ECB\", as_of = 2026-10-30 }}\n");
+    let portfolio = |currency: &str| {
+        let good = GOOD.replace("after = [\"base\"]", "");
+        let head = format!("currency = \"{currency}\"\n{}", rate("1.1"));
+        Portfolio::read(&good.replace("currency = \"USD\"\n", &head)).unwrap().exchange.unwrap()
+    };
+    let rule = |head: &str, amount: &str, portfolio: Option<&Exchange>| {
+        let text = format!("{head}max_p90_usd = 5\n[[rule]]\nbudget = {amount}\nmin_chance = 0.8\n");
+        BudgetRule::of_policy(&text, portfolio).map(|rules| rules[0].budget.unwrap().to_string())
+    };
+    let (euros, pounds) = (portfolio("EUR"), portfolio("GBP"));
+    // In dollars, whatever the portfolio is in, as policies were before they had a currency.
+    assert_eq!(rule("", "1000", Some(&euros)).unwrap(), "1000.00");
+    let own = format!("currency = \"EUR\"\n{}", rate("1.2"));
+    // 1,000 euros of the policy are 1,000 of a portfolio in euros, and at its own rate what they are elsewhere.
+    for amount in ["1000", "\"€1,000\""] {
+        assert_eq!(rule(&own, amount, Some(&euros)).unwrap(), "1100.00");
+        assert_eq!(rule("currency = \"EUR\"\n", amount, Some(&euros)).unwrap(), "1100.00");
+        assert_eq!(rule(&own, amount, Some(&pounds)).unwrap(), "1200.00");
+        assert_eq!(rule(&own, amount, None).unwrap(), "1200.00");
+    }
+    let refused = |head: &str, amount: &str, portfolio| match rule(head, amount, portfolio).unwrap_err() {
+        PortfolioError::Invalid { line, detail, hint } => (line, detail, hint),
+        other => panic!("{other:?}"),
+    };
+    let (line, detail, hint) = refused("currency = \"EUR\"\n", "1000", Some(&pounds));
+    assert!(
+        line == 1 && detail.contains("no rate of exchange is assumed") && hint.contains("exchange = {"),
+        "{detail}"
+    );
+    assert!(refused(&rate("1.2"), "1000", None).1.contains("no `currency` is stated"));
+    assert_eq!(refused("currency = \"euro\"\n", "1000", None).2, "currency = \"EUR\"");
+    assert_eq!(refused(&own, "\"$1,000\"", None).2, "budget = \"833.33\"");
+    assert_eq!(refused("", "\"€1,000\"", None).1, "budget: `€1,000` is in EUR, and this file is in USD");
+}
+
+#[test]
 fn a_rate_of_exchange_is_never_assumed_and_amounts_are_what_they_say() {
     let good = GOOD.replace("after = [\"base\"]", "");
     let with = |currency: &str, more: &str| {
@@ -258,13 +300,13 @@ fn a_rate_of_exchange_is_never_assumed_and_amounts_are_what_they_say() {
         assert!(Portfolio::read(&text.replace(&format!("\"{amount}\""), &format!("\"{meant}\""))).is_ok(), "{meant}");
     }
     let pounds = refused(&euro.replace("budget = \"120,000\"", "budget = \"£20,000\""));
-    assert_eq!(pounds.1, "budget: `£20,000` is in GBP, and the portfolio is in EUR");
+    assert_eq!(pounds.1, "budget: `£20,000` is in GBP, and this file is in EUR");
     let dollars = |amount: &str| refused(&good.replace("budget = \"120,000\"", &format!("budget = \"{amount}\"")));
     assert_eq!(
         (dollars("20k").2, dollars("1.5m").2),
         ("budget = \"20000\"".to_owned(), "budget = \"1500000\"".to_owned())
     );
     let (_, detail, hint) = dollars("€20,000");
-    assert_eq!(detail, "budget: `€20,000` is in EUR, and the portfolio is in USD");
+    assert_eq!(detail, "budget: `€20,000` is in EUR, and this file is in USD");
     assert!(hint.starts_with("currency = \"EUR\" with its rate"), "{hint}");
 }

@@ -6,15 +6,13 @@ use serde::Deserialize;
 
 use crate::finance::money::Money;
 use crate::page::budget::lines::BudgetLine;
-use crate::page::chart::{Chart, ChartKind, LineChart, Series, Stack, StackChart, Stroke};
+use crate::page::chart::{Chart, ChartKind, LineChart, Quantity, Series, Stack, StackChart, Stroke};
 use crate::page::document::{Cell, Column, Figure, Table};
+use gpuplan_budget::portfolio::calendar::Month;
 use gpuplan_units::{Quantiles, Usd};
 
 /// What no team alone pays.
 pub const SHARED: &str = "shared";
-
-/// Of a month on the axis of time.
-pub const HOURS_PER_MONTH: f64 = 730.0;
 
 /// Everything until the end of a month.
 #[derive(Clone, Debug, Deserialize)]
@@ -25,22 +23,27 @@ pub struct Cumulative {
 
 /// A line through the ends of the months, from nothing at their beginning.
 pub fn months_added_up(name: &str, stroke: Stroke, ends: impl Iterator<Item = Usd>, shown: Money) -> Series {
-    let points = ends.enumerate().map(|(at, sum)| ((at + 1) as f64 * HOURS_PER_MONTH, shown.value(sum)));
+    let points = ends.enumerate().map(|(at, sum)| ((at + 1) as f64, shown.value(sum)));
     Series { name: name.to_owned(), stroke, points: std::iter::once((0.0, 0.0)).chain(points).collect() }
 }
 
 /// The budget over so many months.
 pub fn level(limit: Usd, months: usize, shown: Money) -> Series {
-    let end = months as f64 * HOURS_PER_MONTH;
-    let points = vec![(0.0, shown.value(limit)), (end, shown.value(limit))];
+    let points = vec![(0.0, shown.value(limit)), (months as f64, shown.value(limit))];
     Series { name: "budget".to_owned(), stroke: Stroke::Dashed, points }
 }
 
 /// A chart of lines over the months from this one.
 pub fn lines_over_months(title: &str, description: String, first: &str, series: Vec<Series>, shown: Money) -> Chart {
-    let (x_name, y_name) = (format!("time since {first} began"), shown.unit());
-    Chart::new(title, description, ChartKind::Lines(LineChart { x_name, y_name, begins_at_zero: true, series }))
-        .in_currency(shown.currency())
+    let lines = LineChart {
+        // A document of another program may call its months otherwise.
+        time: Month::parse(first).map_or(Quantity::Hours, Quantity::Months),
+        x_name: "until the end of the month".to_owned(),
+        y_name: shown.unit(),
+        begins_at_zero: true,
+        series,
+    };
+    Chart::new(title, description, ChartKind::Lines(lines)).in_currency(shown.currency())
 }
 
 /// `None`: a budget of before this was in it, or of one month.
@@ -72,7 +75,7 @@ pub fn added_up(months: &[Cumulative], budget: Option<Usd>, shown: Money) -> Opt
         id: "cumulative",
         caption: "Until the end of each month, added up draw by draw".to_owned(),
         columns: vec![
-            Column::text("month", "Until the end of"),
+            Column::text("month", "Month"),
             Column::number("cost_usd_p50", "Middle case (p50)"),
             Column::number("cost_usd_expected", "Expected (mean)"),
             Column::number("cost_usd_p90", "Nine of ten (p90)"),
@@ -103,7 +106,7 @@ pub fn by_team(lines: &[BudgetLine], shown: Money) -> Option<Figure> {
         parts: teams.iter().map(|team| of_team.get(team).map_or(0.0, |cost| shown.value(*cost).max(0.0))).collect(),
     };
     let chart = Chart::new(
-        format!("Each month by team, from left to right: {} (dark and light in turn)", teams.join(", ")),
+        format!("Each month by team, from left to right: {} (strong and faint in turn)", teams.join(", ")),
         format!("{} bars of expected cost, divided by {} teams, on an axis from zero.", months.len(), teams.len()),
         ChartKind::Stacks(StackChart { stacks: months.iter().map(stack).collect() }),
     )

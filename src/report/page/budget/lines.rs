@@ -46,19 +46,23 @@ impl BudgetLine {
 pub fn section(lines: &[BudgetLine], shown: Money) -> Section {
     let text = |text: &Option<String>| text.as_deref().map_or_else(Cell::none, Cell::text);
     let row = |line: &BudgetLine| {
+        let terms = [Some(line.cloud.as_str()), line.purchase.as_deref()];
+        let terms: Vec<&str> = terms.into_iter().flatten().filter(|word| !word.is_empty()).collect();
+        let rests_on = [line.source.as_str(), line.assumption.as_str()];
+        let rests_on: Vec<&str> = rests_on.into_iter().filter(|words| !words.is_empty()).collect();
         vec![
             text(&line.month),
             text(&line.team),
             text(&line.path()),
-            Cell::text(&*line.item),
+            Cell::new(format!("{} ({})", line.item, line.unit), &*line.item),
             Cell::count(line.quantity),
             Cell::text(&*line.unit),
             money(&line.unit_price_usd, shown),
             money(&line.cost_usd, shown),
-            Cell::text(&*line.cloud),
+            Cell::new(terms.join(", "), &*line.cloud),
             text(&line.purchase),
             Cell::text(&*line.source),
-            Cell::text(&*line.assumption),
+            Cell::new(rests_on.join(": "), &*line.assumption),
         ]
     };
     let table = Table {
@@ -66,17 +70,17 @@ pub fn section(lines: &[BudgetLine], shown: Money) -> Section {
         caption: "Every line of the budget".to_owned(),
         columns: vec![
             Column::text("month", "Month"),
-            Column::text("team", "Team"),
+            Column::for_programs("team"),
             Column::text("run", "Run"),
             Column::text("item", "Item"),
             Column::number("quantity", "Quantity"),
-            Column::text("unit", "Unit"),
+            Column::for_programs("unit"),
             Column::number("unit_price_usd", "Unit price"),
             Column::number("cost_usd", "Cost"),
-            Column::text("cloud", "Cloud"),
-            Column::text("purchase", "Terms"),
-            Column::text("source", "Source"),
-            Column::text("assumption", "Assumption"),
+            Column::text("cloud", "Cloud and terms"),
+            Column::for_programs("purchase"),
+            Column::for_programs("source"),
+            Column::text("assumption", "Rests on"),
         ],
         rows: lines.iter().map(row).collect(),
     };

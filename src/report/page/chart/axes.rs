@@ -116,12 +116,14 @@ impl Stroke {
 pub struct Series {
     pub name: String,
     pub stroke: Stroke,
-    /// Hours and dollars, by time.
+    /// Time as the chart counts it, and dollars.
     pub points: Vec<(f64, f64)>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct LineChart {
+    /// Hours or months.
+    pub time: Quantity,
     pub x_name: String,
     pub y_name: String,
     /// A price begins where it is, money that adds up at zero.
@@ -135,7 +137,7 @@ impl LineChart {
         let top = TOP + legend_height(names(), width);
         let (ends, rise) = ((LEFT, width - RIGHT), (top + HEIGHT, top));
         let all = || self.series.iter().flat_map(|line| &line.points);
-        let x = Scale::from_zero(all().map(|point| point.0), Quantity::Hours, ends)?;
+        let x = Scale::from_zero(all().map(|point| point.0), self.time, ends)?;
         let values = all().map(|point| point.1);
         let y = if self.begins_at_zero {
             Scale::from_zero(values, Quantity::Usd, rise)
@@ -258,7 +260,13 @@ mod tests {
     #[test]
     fn nothing_is_drawn_of_nothing() {
         assert_eq!(points(vec![]).draw(&mut Svg::default(), 320.0), None);
-        let empty = LineChart { x_name: String::new(), y_name: String::new(), begins_at_zero: true, series: vec![] };
+        let empty = LineChart {
+            time: Quantity::Hours,
+            x_name: String::new(),
+            y_name: String::new(),
+            begins_at_zero: true,
+            series: vec![],
+        };
         assert_eq!(empty.draw(&mut Svg::default(), 320.0), None);
         assert_eq!(points(vec![point(f64::NAN, 1.0, Mark::Best, "1")]).draw(&mut Svg::default(), 320.0), None);
     }

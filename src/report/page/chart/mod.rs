@@ -9,6 +9,7 @@ pub use axes::{LineChart, Mark, ScatterPlot, ScatterPoint, Series, Stroke};
 pub use rows::{
     Bar, BarChart, Part, PartsChart, Range, RangeChart, Span, Stack, StackChart, Swing, SwingChart, Timeline,
 };
+pub use scale::Quantity;
 
 use crate::page::chart::svg::Svg;
 use gpuplan_budget::exchange::Currency;

@@ -6,6 +6,7 @@ use crate::page::chart::svg::{CHARACTER, Svg, fitted};
 const TOP: f64 = 8.0;
 /// One row: a line of words, the bar, a gap. Pixels.
 const ROW: f64 = 44.0;
+/// To the line on which the words stand; marks of a bar begin below them.
 const WORDS: f64 = 14.0;
 const BAR: f64 = 14.0;
 const SIDE: f64 = 4.0;
@@ -81,7 +82,7 @@ impl RangeChart {
             svg.bar(if row.is_best { "bar" } else { "range" }, (from.min(to), middle - 4.0), (to - from).abs(), 8.0);
             svg.diamond("best", (x.at(row.expected), middle), 6.0);
             if let Some(limit) = self.limits.get(index).copied().flatten() {
-                svg.line("limit", (x.at(limit), middle - 10.0), (x.at(limit), middle + 10.0));
+                svg.line("limit", (x.at(limit), middle - BAR / 2.0), (x.at(limit), middle + 10.0));
             }
         }
         Some(bottom + AXIS)
@@ -120,7 +121,7 @@ impl PartsChart {
                 svg.bar("bar", (x.at(0.0), top), from - x.at(0.0), BAR);
             }
             if let Some(limit) = row.limit {
-                svg.line("limit", (x.at(limit), top - 3.0), (x.at(limit), top + BAR + 3.0));
+                svg.line("limit", (x.at(limit), top), (x.at(limit), top + BAR + 6.0));
             }
         }
         Some(bottom + AXIS)

@@ -2,6 +2,7 @@
 
 use crate::text::format;
 use gpuplan_budget::exchange::Currency;
+use gpuplan_budget::portfolio::calendar::Month;
 use gpuplan_units::Hours;
 
 /// What is counted along an axis, which decides how a tick is written.
@@ -9,6 +10,8 @@ use gpuplan_units::Hours;
 pub enum Quantity {
     Usd,
     Hours,
+    /// Months that are over, from the beginning of this one.
+    Months(Month),
 }
 
 /// From values to pixels.
@@ -129,6 +132,8 @@ impl Scale {
             Quantity::Hours if self.is_logarithmic => Hours(value).to_string(),
             Quantity::Hours if self.high > DAYS_FROM => format!("{} d", plain(value / 24.0)),
             Quantity::Hours => format!("{} h", plain(value)),
+            Quantity::Months(_) if value < 1.0 => String::new(),
+            Quantity::Months(first) => first.ahead(value.round() as u32 - 1).to_string(),
         }
     }
 }
@@ -161,13 +166,16 @@ fn plain(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// 1, 2 or 5 times a power of ten, no smaller than `least`; for hours beyond a few days, whole days and weeks.
+/// 1, 2 or 5 times a power of ten, no smaller than `least`; for hours beyond a few days, whole days and weeks; whole months.
 fn round_step(least: f64, quantity: Quantity, high: f64) -> f64 {
     if quantity == Quantity::Hours && high > DAYS_FROM {
         return 24.0 * decimal_step(least / 24.0).max(1.0);
     }
     if quantity == Quantity::Hours && (1.0..=24.0).contains(&least) {
         return [2.0, 3.0, 6.0, 12.0, 24.0].into_iter().find(|step| *step >= least).unwrap_or(24.0);
+    }
+    if let Quantity::Months(_) = quantity {
+        return [1.0, 2.0, 3.0, 6.0, 12.0, 24.0].into_iter().find(|step| *step >= least).unwrap_or(60.0);
     }
     decimal_step(least)
 }
@@ -203,6 +211,14 @@ mod tests {
         assert_eq!(labels(&days), ["0 d", "5 d", "10 d", "15 d", "20 d"]);
         let hours = Scale::from_zero([31.0].into_iter(), Quantity::Hours, (0.0, 360.0)).unwrap();
         assert_eq!(labels(&hours), ["0 h", "6 h", "12 h", "18 h", "24 h", "30 h", "36 h"]);
+    }
+
+    #[test]
+    fn months_are_named_at_their_ends() {
+        let quantity = Quantity::Months(Month::parse("2026-11").unwrap());
+        let over = |months: f64| labels(&Scale::from_zero([months].into_iter(), quantity, (0.0, 300.0)).unwrap());
+        assert_eq!(over(3.0), ["", "2026-11", "2026-12", "2027-01"]);
+        assert_eq!(over(24.0), ["", "2027-04", "2027-10", "2028-04", "2028-10"], "no more than there is room for");
     }
 
     #[test]

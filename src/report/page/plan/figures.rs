@@ -2,7 +2,8 @@
 
 use crate::page::bill::{self, BillRow};
 use crate::page::chart::{
-    Bar, BarChart, Chart, ChartKind, LineChart, Mark, Range, RangeChart, ScatterPlot, ScatterPoint, Series, Stroke,
+    Bar, BarChart, Chart, ChartKind, LineChart, Mark, Quantity, Range, RangeChart, ScatterPlot, ScatterPoint, Series,
+    Stroke,
 };
 use crate::page::document::{Cell, Column, Figure, Section, Table, day};
 use crate::page::plan::around::ReportContext;
@@ -347,6 +348,7 @@ fn history(around: &ReportContext) -> Found {
             format::rate(trend.now)
         ),
         ChartKind::Lines(LineChart {
+            time: Quantity::Hours,
             x_name: format!("since {}", day(first.since)),
             y_name: "$ an hour, one machine".to_owned(),
             begins_at_zero: false,

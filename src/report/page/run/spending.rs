@@ -1,6 +1,6 @@
 //! Spending of a run over time against its plan.
 
-use crate::page::chart::{Chart, ChartKind, LineChart, Series, Stroke};
+use crate::page::chart::{Chart, ChartKind, LineChart, Quantity, Series, Stroke};
 use crate::page::document::{Cell, Column, Figure, Section, Table};
 use crate::page::run::facts::{RunFacts, evenly};
 use crate::text::format;
@@ -32,6 +32,7 @@ pub fn section(run: &RunFacts) -> Section {
             format::usd(run.plan.cost)
         ),
         ChartKind::Lines(LineChart {
+            time: Quantity::Hours,
             x_name: "since the start".to_owned(),
             y_name: "spent".to_owned(),
             begins_at_zero: true,
