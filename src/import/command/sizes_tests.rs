@@ -54,9 +54,9 @@ fn a_configuration_may_describe_its_model() {
     let training = "  micro_batch_size: 2\n  grad_accum_steps: 16\n  epochs: 1\n  peak_lr: 2.0e-5\n";
     let read = |text: &str, name: &str| job(text, name).map(|asked| sizes(&asked));
     assert_eq!(read(&format!("{model}sft:\n{training}"), "sft_config.yaml").unwrap(), "28x1024 full-fine-tune");
-    assert_eq!(read(&format!("{model}train:\n{training}"), "conf.yaml").unwrap(), "28x1024 pretrain");
-    assert_eq!(read(&format!("{model}train:\n{training}lora:\n  rank: 8\n"), "conf.yaml").unwrap(), "28x1024 lora");
-    let picture = format!("{model}  patch_size: 16\ntrain:\n{training}");
+    assert_eq!(read(&format!("{model}training:\n{training}"), "conf.yaml").unwrap(), "28x1024 pretrain");
+    assert_eq!(read(&format!("{model}training:\n{training}lora:\n  rank: 8\n"), "conf.yaml").unwrap(), "28x1024 lora");
+    let picture = format!("{model}  patch_size: 16\ntraining:\n{training}");
     assert!(read(&picture, "conf.yaml").is_err(), "a model of pictures is none of texts");
     let named = "model:\n  model_name_or_path: out/small/checkpoint-10000\n  hidden_size: 768\n  num_hidden_layers: 12\n  num_attention_heads: 12\n  max_position_embeddings: 2048\ntraining:\n  per_device_train_batch_size: 4\n  num_train_epochs: 1\nlora:\n  r: 16\n";
     assert_eq!(read(named, "conf.yaml").unwrap(), "12x768 lora");
@@ -124,4 +124,21 @@ fn what_changes_no_price_is_said_once() {
     }
     many.forget_repeated();
     assert_eq!(many.no_effect.len(), 300_000);
+}
+
+/// A script of a megabyte may have sixty thousand ways, and no stack holds them all. What lies behind more commands than a script has is not read.
+#[test]
+fn many_ways_through_a_script_are_read_one_by_one() {
+    let ways = |count: u32, begin: &str, way: fn(u32) -> String, end: &str| {
+        let all: String = (0..count).map(way).collect();
+        let line = "torchrun train.py --model_name_or_path gpt2 --learning_rate $X --num_train_epochs $Y";
+        asked(&format!("Y=3\n{begin}{all}{end}\n{line}")).workload.training.epochs.map(|epochs| epochs.to_string())
+    };
+    let arm: fn(u32) -> String = |arm| format!("a{arm}) X={arm} ;;\n");
+    let elif: fn(u32) -> String = |arm| format!("elif [ -f a{arm} ]; then X={arm}\n");
+    assert_eq!(ways(500, "case $1 in\n", arm, "esac").as_deref(), Some("3"));
+    assert_eq!(ways(500, "if [ -f a ]; then X=1\n", elif, "fi").as_deref(), Some("3"));
+    assert_eq!(ways(500, "case $1 in\n", |arm| format!("a{arm}) Y={arm} ;;\n"), "esac"), None);
+    ways(30_000, "case $1 in\n", arm, "esac");
+    ways(30_000, "if [ -f a ]; then X=1\n", elif, "fi");
 }
