@@ -59,8 +59,9 @@ pub fn read(entries: &[Entry], asked: &mut JobRequest, names: Names) {
     let mut take = |keys: &[&str]| {
         let size = number(entries, keys)?;
         for key in keys {
-            let shown = entries.iter().find(|entry| entry.key == *key).map(|entry| entry.shown.clone());
-            shown.into_iter().for_each(|shown| asked.understand_after_all(&shown));
+            if let Some(entry) = entries.iter().find(|entry| entry.key == *key) {
+                asked.understand_after_all(&entry.shown);
+            }
         }
         Some(Scalar::from(size))
     };
