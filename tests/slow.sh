@@ -63,7 +63,19 @@ engine ray ray
 engine vllm --no-deps vllm
 engine sglang --no-deps sglang
 engine recipes --no-deps axolotl llamafactory trl transformers pyyaml
+# Wheels of its parser want a newer Python than the one that reads them.
+if python3 -m venv "$engines/megatron" \
+  && "$engines/megatron/bin/pip" install --quiet --no-cache-dir --no-deps --only-binary=:all: --python-version 3.12 \
+    --platform manylinux_2_28_x86_64 --target "$folder/megatron" 'megatron-core>=0.19'; then
+  cp -r "$folder"/megatron/* "$engines"/megatron/lib/python3*/site-packages/
+else
+  echo "==> WAIVED the parser of megatron: it cannot be installed here" >&2
+  rm -rf "${engines:?}/megatron"
+fi
 if [[ -n "${GPUPLAN_TEST_PYTHON:-}" ]]; then
+  if "$folder/frameworks/bin/pip" install --quiet --no-cache-dir 'jsonargparse[signatures]'; then
+    ln -s "$folder/frameworks" "$engines/lightning"
+  fi
   ln -s "$folder/frameworks" "$engines/accelerate"
   if "$folder/frameworks/bin/pip" install --quiet --no-cache-dir --no-build-isolation deepspeed; then
     ln -s "$folder/frameworks" "$engines/deepspeed"

@@ -1,5 +1,6 @@
 //! `JobRequest`: what a job asks for, whatever engine it was written for.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::ops::RangeInclusive;
 
@@ -55,7 +56,7 @@ pub struct Launch {
 }
 
 /// A key of the file and its value, as they stand there.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct KeyValue {
     pub key: String,
     pub value: String,
@@ -192,10 +193,13 @@ impl JobRequest {
     }
 
     pub fn note_without_effect(&mut self, key: &str, value: impl fmt::Display) {
-        let stated = KeyValue { key: key.to_owned(), value: value.to_string() };
-        if !self.no_effect.contains(&stated) {
-            self.no_effect.push(stated);
-        }
+        self.no_effect.push(KeyValue { key: key.to_owned(), value: value.to_string() });
+    }
+
+    /// Says once what several commands say in the same words.
+    pub fn forget_repeated(&mut self) {
+        let mut seen = HashSet::new();
+        self.no_effect.retain(|stated| seen.insert(stated.clone()));
     }
 
     pub fn leave_unread(&mut self, key: &str, value: impl fmt::Display) {

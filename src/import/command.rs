@@ -8,6 +8,7 @@ mod processes;
 mod several;
 mod several_tests;
 mod sight_tests;
+mod sizes_tests;
 mod strange_tests;
 mod tests;
 

@@ -16,7 +16,7 @@ mod yaml;
 use gpuplan_workload::assumption::JobAssumption;
 
 pub use ask::{Choice, GpuModels, Gpus, JobKind, JobRequest, KeyValue, Launch, Need};
-pub use degrees::StatedLayout;
+pub use degrees::{StatedLayout, VirtualStages};
 pub use engine::{compose, dstack, kubernetes, skypilot, slurm};
 pub use error::ImportError;
 pub use names::{Files, Names};
@@ -27,6 +27,7 @@ pub fn read(text: &str, names: Names) -> Result<JobRequest, ImportError> {
     asked.name_conflicts();
     command::settle(&mut asked, names);
     degrees::name_degrees(&mut asked);
+    asked.forget_repeated();
     Ok(asked)
 }
 

@@ -8,6 +8,7 @@ mod kinds;
 mod model;
 mod programs;
 mod setting;
+mod sizes;
 mod stack;
 mod task;
 mod tests;

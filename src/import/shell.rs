@@ -14,6 +14,7 @@ mod shells;
 mod substitute;
 mod tests;
 mod tree;
+mod ways;
 
 use shlex::Shlex;
 

@@ -344,6 +344,37 @@ fn torchtitan_takes_the_flags() {
     accepted_with("torchrun", &torchtitan, "torchtitan", "torchtitan", seq_len, &PLANS[1..2]);
 }
 
+/// Flags of a framework behind a training command, by the framework's own parser.
+fn flags_accepted(framework: &str, own: &[&str], replaced: (&str, &str), plans: &[&str]) {
+    let Some(python) = python_of(framework, framework) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let check = |text: &str| -> (bool, String) {
+        let path = folder.path().join("run.sh");
+        fs::write(&path, text).unwrap();
+        let mut command = Command::new(&python);
+        command.args(["tests/engines/check.py", framework]).arg(&path).current_dir(env!("CARGO_MANIFEST_DIR"));
+        let output = command.env("HOME", folder.path()).stdin(Stdio::null()).output().unwrap();
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for plan in plans {
+        let script = around(plan, "torchrun", &["--framework", framework], own);
+        let (taken, why) = check(&script);
+        assert!(taken, "{framework} {plan}: {why}");
+        assert!(script.contains(replaced.0), "{script}");
+        assert!(!check(&script.replace(replaced.0, replaced.1)).0, "the parser took `{}`", replaced.1);
+    }
+}
+
+#[test]
+fn megatron_takes_the_flags() {
+    flags_accepted("megatron", &["train.py"], ("--micro-batch-size", "--micro-batches"), &PLANS);
+}
+
+#[test]
+fn lightning_takes_the_flags() {
+    flags_accepted("lightning", &["train.py", "fit"], ("--trainer.num_nodes", "--trainer.nodes"), &PLANS[..2]);
+}
+
 #[test]
 fn torchtitan_gets_the_flags_of_the_version_that_the_command_is_for() {
     let words = |own: &[&str]| command(&around("one-node", "torchrun", &["--framework", "torchtitan"], own));

@@ -19,7 +19,9 @@ events.Reload()
 scalars = events.Scalars("gpuplan/gpu_busy_ratio/gpu1")
 assert len(scalars) >= 3 and all(abs(each.value - 0.59) < 1e-6 for each in scalars), scalars
 
-client = MlflowClient(tracking_uri="file://" + os.path.join(folder, "mlruns"))
+# Started in the folder, MLflow opens the database there unasked, and brings it up to date.
+os.chdir(os.path.join(folder, "mlruns"))
+client = MlflowClient()
 (run,) = client.search_runs(["0"])
 assert run.info.status == "FAILED", run.info
 assert run.data.metrics["gpuplan_gpu_busy_ratio.gpu0"] == 0.61, run.data.metrics

@@ -76,12 +76,25 @@ def torchtitan(path):
 def served(path, package, files, program):
     """Flags behind `program` against those that the sources of an engine's argument parser name. The engines themselves need a GPU, or
     gigabytes of libraries, to be imported."""
-    import ast
-    import importlib.metadata
     import shlex
 
     words = [word for line in open(path) if program in line for word in shlex.split(line.rstrip("\\\n"))]
     more = [word for line in open(path) if "--nnodes" in line for word in shlex.split(line)]
+    known, texts = flags_of_sources(package, files)
+    flags = [word.split("=")[0] for word in words + more if word.startswith("--")]
+    assert flags, "no flag is said"
+    unknown = [flag for flag in flags if flag not in known]
+    assert not unknown, unknown
+    for flag, value in zip(words, words[1:]):
+        if flag in ("--quantization", "--kv-cache-dtype"):
+            assert value in texts, (flag, value)
+
+
+def flags_of_sources(package, files):
+    """Flags that the sources of a package's argument parser name, and every other text in them."""
+    import ast
+    import importlib.metadata
+
     known, texts = set(), set()
     folder = importlib.metadata.distribution(package)
     for file in files:
@@ -91,13 +104,53 @@ def served(path, package, files, program):
             # A field of a class of arguments is a flag.
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
                 known.add("--" + node.target.id.replace("_", "-"))
-    flags = [word.split("=")[0] for word in words + more if word.startswith("--")]
-    assert flags, "no flag is said"
+    return known, texts
+
+
+def behind_program(path, last):
+    """The words behind the program of a script's `torchrun`."""
+    import shlex
+
+    line = next(line for line in open(path) if "torchrun" in line and last in line)
+    words = shlex.split(line)
+    return words[words.index(last) + 1 :]
+
+
+def megatron(path):
+    """Arguments against the sources of Megatron-LM's parser, which megatron-core has had in its package since 0.19. Further arguments are the
+    fields of the classes that it makes groups of."""
+    fields = existing(
+        "megatron-core",
+        "megatron/training/arguments.py",
+        "megatron/training/config/*.py",
+        "megatron/core/transformer/transformer_config.py",
+        "megatron/core/model_parallel_config.py",
+    )
+    known, texts = flags_of_sources("megatron-core", fields)
+    assert len(known) > 500, "the package has no parser"
+    words = behind_program(path, "train.py")
+    flags = [word for word in words if word.startswith("--")]
     unknown = [flag for flag in flags if flag not in known]
-    assert not unknown, unknown
+    assert flags and not unknown, unknown
     for flag, value in zip(words, words[1:]):
-        if flag in ("--quantization", "--kv-cache-dtype"):
+        if flag in ("--ckpt-format", "--data-parallel-sharding-strategy", "--recompute-granularity"):
             assert value in texts, (flag, value)
+
+
+def lightning(path):
+    """Arguments by LightningCLI itself, for a model of its own examples; nothing is made of them."""
+    from lightning.pytorch.cli import LightningCLI
+    from lightning.pytorch.demos.boring_classes import BoringDataModule, DemoModel
+
+    class Data(BoringDataModule):
+        def __init__(self, batch_size: int = 1, num_workers: int = 0):
+            super().__init__()
+
+    class Cli(LightningCLI):
+        def instantiate_classes(self):
+            pass
+
+    Cli(DemoModel, Data, run=False, args=behind_program(path, "fit"))
 
 
 def existing(package, *patterns):

@@ -299,7 +299,7 @@ pub fn flags(words: &[String]) -> Vec<Entry> {
     let mut all = Vec::new();
     let mut rest = words.iter().peekable();
     while let Some(word) = rest.next() {
-        let Some(flag) = word.strip_prefix("--").filter(|flag| !flag.is_empty()) else {
+        let Some(flag) = word.strip_prefix("--").or_else(|| of_one_dash(word)).filter(|flag| !flag.is_empty()) else {
             let hydra = word.trim_start_matches('+').split_once('=').filter(|(key, _)| is_key(key));
             all.extend(hydra.map(|(key, value)| Entry {
                 key: key.to_owned(),
@@ -323,6 +323,12 @@ pub fn flags(words: &[String]) -> Vec<Entry> {
         all.push(Entry::flag(key, value));
     }
     all
+}
+
+/// vLLM's degrees in short (vllm/engine/arg_utils.py): `-tp 2`.
+fn of_one_dash(word: &str) -> Option<&str> {
+    let flag = word.strip_prefix('-')?;
+    ["tp", "pp", "dp"].contains(&flag.split('=').next()?).then_some(flag)
 }
 
 /// `$DATA_ARGS`, `${EXTRA_OPTS}`: a variable that nobody sets, whose name says that it holds flags and no value of the flag before it.

@@ -45,6 +45,12 @@ pub fn read(document: &Value, names: Names) -> Result<JobRequest, ImportError> {
             asked.understand("devices", count);
         }
     }
+    let own = service.get("devices").and_then(Value::as_array).into_iter().flatten();
+    let cards: Vec<&str> = own.filter_map(|device| card(device.as_str()?)).collect();
+    if let (Ok(count @ 1..), false) = (u32::try_from(cards.len()), cards.contains(&"all")) {
+        choice.gpus = Some(Gpus::PerMachine(count));
+        asked.understand("devices", count);
+    }
     if choice.gpus.is_some() {
         asked.choices.push(choice);
     }
@@ -62,13 +68,18 @@ fn devices(service: &Value) -> &[Value] {
     all.map(Vec::as_slice).unwrap_or_default()
 }
 
+/// A card by the name of the Container Device Interface: `0` of `nvidia.com/gpu=0`.
+fn card(device: &str) -> Option<&str> {
+    ["nvidia.com/gpu=", "amd.com/gpu="].iter().find_map(|class| device.strip_prefix(class))
+}
+
 fn has_gpus(service: &Value) -> bool {
     let runtime = service.get("runtime").and_then(Value::as_str);
     // A count of none takes a card away from a service that shares its file with others.
     let is_some = |device: &Value| device.get("count").is_none_or(|count| text(count) != "0");
     // AMD's cards are handed over as files: `/dev/kfd` is all of them.
     let files = service.get("devices").and_then(Value::as_array);
-    let is_card = |file: &Value| file.as_str().is_some_and(|path| path.starts_with("/dev/kfd"));
+    let is_card = |file: &Value| file.as_str().is_some_and(|path| path.starts_with("/dev/kfd") || card(path).is_some());
     devices(service).iter().any(is_some)
         || runtime == Some("nvidia")
         || service.get("gpus").is_some()

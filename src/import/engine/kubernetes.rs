@@ -72,7 +72,8 @@ pub fn read(documents: &[Value], names: Names) -> Result<JobRequest, ImportError
         lists.filter(|object| !object.is_null()).partition(|object| pods::is_read(object));
     let strange = note_others(&others, &mut asked);
     // Of a kind that nobody knows its one container with GPUs says what it asks for.
-    let alone = if jobs.is_empty() { pods::with_one_container(&others) } else { None };
+    let alone = || pods::of_production_stack(&others).or_else(|| pods::with_one_container(&others));
+    let alone = if jobs.is_empty() { alone() } else { None };
     let mut jobs: Vec<&Value> = jobs.into_iter().chain(&alone).collect();
     // A head of a cluster or a page beside the work asks for no GPUs.
     if jobs.len() > 1 && jobs.iter().filter(|job| pods::asks_for_gpus(job)).count() == 1 {

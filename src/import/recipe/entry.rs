@@ -1,5 +1,7 @@
 //! `Entry`: a key of a configuration or a flag, with its value and where it stands.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 
 /// A key and what stands behind it.
@@ -41,12 +43,16 @@ pub fn entries(document: &Value, file: Option<&str>) -> Vec<Entry> {
 fn interpolate(all: &mut [Entry]) {
     const DEEPEST: usize = 5;
     for _ in 0..DEEPEST {
+        let mut first = HashMap::new();
+        for entry in all.iter() {
+            first.entry(entry.key.as_str()).or_insert(&entry.value);
+        }
         let known: Vec<(usize, String)> = all
             .iter()
             .enumerate()
             .filter_map(|(at, entry)| {
                 let path = entry.value.as_deref()?.strip_prefix("${")?.strip_suffix('}')?;
-                let value = all.iter().find(|other| other.key == path)?.value.clone()?;
+                let value = (*first.get(path)?).clone()?;
                 (entry.value.as_ref() != Some(&value)).then_some((at, value))
             })
             .collect();

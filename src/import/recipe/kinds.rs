@@ -8,6 +8,7 @@ use super::programs::{
     LLAMA_FACTORY, MAXTEXT, MLX, NANOTRON, NEMO, OUMI, TORCHTITAN, TORCHTUNE, VERL,
 };
 use super::setting::Dialect;
+use super::sizes;
 
 /// Keys of which each group means a program, from the most particular to the least.
 const KINDS: [(&[&str], &Dialect); 42] = [
@@ -143,8 +144,11 @@ pub fn without_sections(entries: Vec<Entry>) -> (Vec<Entry>, Option<&'static Dia
         ["batch_size", "micro_batch_size", "train_batch_size", "batch_size_per_device", "per_device_batch_size"];
     let amounts = ["epochs", "num_epochs", "num_train_epochs", "max_steps", "num_steps", "total_steps", "max_epochs"];
     // Without a model it is one that counts its cards.
-    let has_subject = ends(&NAMES_OF_MODEL) || ends(&["gpus", "num_gpus"]);
-    let own = ends(&batches) && ends(&["learning_rate", "lr"]) && ends(&amounts) && has_subject;
+    let plain_keys = || entries.iter().map(|entry| Entry { key: end(&entry.key).to_owned(), ..entry.clone() });
+    let is_described = || sizes::are_of_language_model(&plain_keys().collect::<Vec<_>>());
+    let has_subject = || ends(&NAMES_OF_MODEL) || ends(&["gpus", "num_gpus"]) || is_described();
+    let learns = ends(&["learning_rate", "lr", "peak_lr", "max_lr"]);
+    let own = ends(&batches) && learns && ends(&amounts) && has_subject();
     if !of_trainer && !own {
         return (entries, None);
     }
@@ -169,6 +173,11 @@ pub fn without_sections(entries: Vec<Entry>) -> (Vec<Entry>, Option<&'static Dia
     };
     let dialect: &'static Dialect = if of_trainer { &HUGGING_FACE } else { &ANY };
     (entries.into_iter().map(plain).collect(), Some(dialect))
+}
+
+/// A key without its sections.
+fn end(key: &str) -> &str {
+    key.rsplit('.').next().unwrap_or(key)
 }
 
 fn is_batch_of_section(entry: &Entry) -> bool {

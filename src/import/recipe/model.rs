@@ -90,12 +90,20 @@ fn folders(path: &str) -> Vec<String> {
         GENERIC.contains(&lower.as_str())
             || WEIGHTS.contains(&lower.as_str())
             || (lower.contains("-of-") && [".bin", ".safetensors"].iter().any(|end| lower.ends_with(end)))
-            || lower.starts_with("checkpoint-")
+            || is_step(&lower)
             || (lower.len() >= 32 && lower.chars().all(|letter| letter.is_ascii_hexdigit()))
     };
     let named = parts.iter().rev().find(|part| !says_nothing(part));
     // ModelScope writes `1___5B` for 1.5B.
     named.map(|part| part.strip_suffix(DESCRIPTION).unwrap_or(part).replace("___", ".")).into_iter().collect()
+}
+
+/// `checkpoint-500`, `iter_0264000`, `global_step_40`: a state of what lies in the folder above.
+fn is_step(folder: &str) -> bool {
+    const WORDS: [&str; 6] = ["checkpoint", "iter", "step", "global_step", "epoch", "ckpt"];
+    let word = folder.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    folder.starts_with("checkpoint-")
+        || (word.len() < folder.len() && WORDS.contains(&word.trim_end_matches(['-', '_'])))
 }
 
 /// `7b`, `0.5B`, `350m` among the words of a name.

@@ -54,6 +54,21 @@ enum Element {
 /// Arguments of a function, by their number.
 const ARGUMENTS: [&str; 9] = ["1", "2", "3", "4", "5", "6", "7", "8", "9"];
 
+/// What stands in `$'...'` (Bash manual, "ANSI-C Quoting"); numbers of letters stay as they are written.
+fn unescaped(text: &str) -> String {
+    let mut letters = text.chars();
+    let mut plain = String::with_capacity(text.len());
+    while let Some(letter) = letters.next() {
+        match (letter, if letter == '\\' { letters.next() } else { None }) {
+            ('\\', Some('n')) => plain.push('\n'),
+            ('\\', Some('t')) => plain.push('\t'),
+            ('\\', Some(quoted @ ('\\' | '\'' | '"' | '?'))) => plain.push(quoted),
+            (first, second) => plain.extend([Some(first), second].into_iter().flatten()),
+        }
+    }
+    plain
+}
+
 impl Variables {
     /// The arguments as they are now.
     pub fn arguments(&self) -> Vec<(String, Value)> {
@@ -134,7 +149,12 @@ impl Variables {
                 }
                 b"\\\n" => {}
                 [b'\\', ..] => fields.push(&piece[1..]),
-                [b'$', b'\'' | b'"', ..] => {}
+                [b'$', b'\'', .., b'\''] => {
+                    fields.is_begun = true;
+                    fields.push(&unescaped(&piece[2..length - 1]));
+                }
+                // `$"..."` is translated.
+                b"$" if rest.starts_with("$\"") => {}
                 [b'$' | b'`', ..] => {
                     let (expanded, length) = self.expansion(&word[at - length..], depth);
                     at += length - piece.len();

@@ -74,7 +74,7 @@ impl<'a> Ends<'a> {
 }
 
 /// Times the length of a script that its letters are searched in vain, before what is left of it is cut: no script has so many open quotes.
-const PATIENCE: usize = 64;
+const PATIENCE: usize = 8;
 
 impl Lexer<'_> {
     fn rest(&self) -> &str {
@@ -201,11 +201,24 @@ fn piece(text: &str, depth: usize) -> Option<usize> {
     match letter {
         '\\' => Some(1 + text[1..].chars().next().map_or(0, char::len_utf8)),
         '\'' => Some(text[1..].find('\'')? + 2),
+        '$' if text.starts_with("$'") => escaped(text),
         '"' => double_quoted(text, depth + 1),
         '`' => Some(text[1..].find('`')? + 2),
         '$' if text.starts_with("$(") => Some(1 + closed(&text[1..], ('(', ')'), depth + 1)?),
         '$' if text.starts_with("${") => Some(1 + closed(&text[1..], ('{', '}'), depth + 1)?),
         other => Some(other.len_utf8()),
+    }
+}
+
+/// Bytes of `$'it\'s'`, in which a backslash keeps the quote behind it.
+fn escaped(text: &str) -> Option<usize> {
+    let mut at = 2;
+    loop {
+        match text.as_bytes().get(at)? {
+            b'\'' => return Some(at + 1),
+            b'\\' => at += 1 + text[at + 1..].chars().next()?.len_utf8(),
+            _ => at += text[at..].chars().next()?.len_utf8(),
+        }
     }
 }
 
@@ -216,6 +229,7 @@ fn double_quoted(text: &str, depth: usize) -> Option<usize> {
         match rest.chars().next()? {
             '"' => return Some(at + 1),
             '\'' => at += 1,
+            '$' if rest.starts_with("$'") => at += 1,
             _ => at += piece(rest, depth)?,
         }
     }

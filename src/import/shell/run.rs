@@ -8,6 +8,7 @@ use super::pattern::covers;
 use super::shape::{self, arithmetic_of, asks_for_arguments, ends, is_test};
 use super::shells::{inner_script, is_shell, script_file};
 use super::tree::{Node, Simple, nodes};
+use super::ways::merged;
 
 /// Scripts in scripts: `bash -c`, `source`.
 const DEEPEST: usize = 8;
@@ -234,17 +235,27 @@ impl<'a> Script<'a> {
     }
 
     fn branches(&mut self, branches: &[(Vec<Node>, Vec<Node>)], otherwise: &[Node]) {
-        let Some(((test, body), rest)) = branches.split_first() else { return self.block(otherwise) };
-        let mut holds = None;
-        for node in test {
-            holds = self.node(node);
+        let (mut done, mut last) = (None, otherwise);
+        for (test, body) in branches {
+            let mut holds = None;
+            for node in test {
+                holds = self.node(node);
+            }
+            match self.searched(test).or(holds) {
+                Some(true) => {
+                    last = body.as_slice();
+                    break;
+                }
+                None if !ends(body) => {
+                    let before = self.variables.clone();
+                    self.block(body);
+                    done = Some(merged(done, std::mem::replace(&mut self.variables, before)));
+                }
+                _ => {}
+            }
         }
-        match self.searched(test).or(holds) {
-            Some(true) => self.block(body),
-            Some(false) => self.branches(rest, otherwise),
-            None if ends(body) => self.branches(rest, otherwise),
-            None => self.either(|script| script.block(body), |script| script.branches(rest, otherwise)),
-        }
+        self.block(last);
+        self.variables = merged(done, std::mem::take(&mut self.variables));
     }
 
     /// A test that searches what another command prints.
@@ -279,34 +290,20 @@ impl<'a> Script<'a> {
 
     /// One of several ways, where it is not known which; none of them, unless they are the whole of what can be.
     fn one_of(&mut self, ways: &[&[Node]], is_whole: bool) {
-        match ways {
-            [] => {}
-            [only] if is_whole => self.block(only),
-            [first, rest @ ..] => {
-                self.either(|script| script.block(first), |script| script.one_of(rest, is_whole));
-            }
+        let before = self.variables.clone();
+        let mut done = (!is_whole || ways.is_empty()).then(|| before.clone());
+        for way in ways {
+            self.variables = before.clone();
+            self.block(way);
+            done = Some(merged(done, std::mem::take(&mut self.variables)));
         }
+        self.variables = done.unwrap_or(before);
     }
 
     fn perhaps(&mut self, read: impl FnOnce(&mut Self)) {
-        self.either(read, |_| {});
-    }
-
-    /// Both are read; a variable that they leave different is unknown.
-    fn either(&mut self, one: impl FnOnce(&mut Self), other: impl FnOnce(&mut Self)) {
         let before = self.variables.clone();
-        one(self);
-        let first = std::mem::replace(&mut self.variables, before);
-        other(self);
-        let second = std::mem::take(&mut self.variables);
-        let mut merged = second.clone();
-        for name in first.all.keys().chain(second.all.keys()) {
-            let (a, b) = (first.all.get(name), second.all.get(name));
-            if a != b {
-                merged.all.insert(name.clone(), doubtful(name, a, b));
-            }
-        }
-        self.variables = merged;
+        read(self);
+        self.variables = merged(Some(std::mem::take(&mut self.variables)), before);
     }
 
     fn simple(&mut self, simple: &Simple) -> Option<bool> {
@@ -475,21 +472,4 @@ impl<'a> Script<'a> {
         }
         all
     }
-}
-
-/// A variable of which two ways through a script say different things: what both begin with, and then it is unknown.
-fn doubtful(name: &str, one: Option<&Value>, other: Option<&Value>) -> Value {
-    if let (Some(Value::List(one)), Some(Value::List(other))) = (one, other) {
-        let mut same: Vec<String> = one.iter().zip(other).take_while(|(a, b)| a == b).map(|(a, _)| a.clone()).collect();
-        same.push(format!("${name}"));
-        return Value::List(same);
-    }
-    // Of a command line that is only made longer what both begin with is known: `CMD="$CMD --fp16"`.
-    if let (Some(Value::Text(one)), Some(Value::Text(other))) = (one, other) {
-        let (short, long) = if one.len() <= other.len() { (one, other) } else { (other, one) };
-        if short.contains(char::is_whitespace) && long.starts_with(short.as_str()) {
-            return Value::Text(format!("{short} ${name}_ARGS"));
-        }
-    }
-    Value::Text(format!("${name}"))
 }

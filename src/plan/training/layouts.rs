@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use gpuplan_estimate::Machine;
-use gpuplan_import::StatedLayout;
+use gpuplan_import::{StatedLayout, VirtualStages};
 use gpuplan_workload::{Layout, Model, Recompute, Shard, Stacks, Task, Training};
 
 /// Sequences of so many tokens and more are worth splitting over GPUs.
@@ -51,7 +51,7 @@ pub fn layouts(
                 }
                 let base =
                     Layout { data, tensor, pipeline, context, sequence_parallel: tensor > 1, ..Layout::default() };
-                let shards = stated_shards(shards(&base, splits_weights, machine, gpus), stated.shard, &base);
+                let shards = stated_shards(shards(&base, splits_weights, machine, gpus), stated, &base);
                 for expert in expert_degrees(model, machine, data, stated.expert) {
                     for (shard, shard_group) in
                         shards.iter().copied().filter(|(shard, _)| has_zero1 || *shard != Shard::Zero1)
@@ -90,16 +90,18 @@ pub fn recomputes(training: &Training, model: &Model) -> Vec<Recompute> {
 }
 
 /// Interleaved stages shrink the bubble and need micro-batches in multiples of the stages.
-pub fn interleaves(model: &Model, layout: &Layout, micro_steps: u64) -> Vec<u32> {
+pub fn interleaves(model: &Model, layout: &Layout, micro_steps: u64, stated: Option<VirtualStages>) -> Vec<u32> {
     if layout.pipeline <= 1 {
         return vec![1];
     }
+    // Parts that are stated are the only ones, and none where the layers cannot be cut so.
+    let stated = stated.map(|stages| stages.parts(model.layers, layout.pipeline).unwrap_or(0));
     let allowed = |v: &u32| {
         let parts = layout.pipeline * v;
         let divides = model.layers.is_multiple_of(parts) || (model.layers + EMBEDDING_AND_LOSS).is_multiple_of(parts);
         *v == 1 || (divides && micro_steps.is_multiple_of(u64::from(layout.pipeline)))
     };
-    [1, 2, 4].into_iter().filter(allowed).collect()
+    candidates(stated, &[1, 2, 4]).into_iter().filter(|v| *v > 0).filter(allowed).collect()
 }
 
 /// Stacks that were named decide; where none was, only pre-training teams split layers and matrices by hand.
@@ -199,18 +201,28 @@ fn shards(layout: &Layout, splits_weights: bool, machine: &Machine, gpus: u32) -
     shards
 }
 
-/// Of what may be split, what is stated: over all ranks. One rank has nothing to split with.
+/// Of what may be split, what is stated: over all ranks, or in groups under HSDP. One rank has nothing to split with.
 fn stated_shards(
     mut found: Vec<(Shard, Option<u32>)>,
-    stated: Option<Shard>,
+    stated: &StatedLayout,
     layout: &Layout,
 ) -> Vec<(Shard, Option<u32>)> {
-    let Some(stated) = stated.filter(|_| layout.copies() > 1) else { return found };
-    // Gradients alone beside the states: nobody chooses that who could split weights too, but DeepSpeed's users do.
-    if stated == Shard::Zero2 && layout.model_parallel() == 1 {
-        found.push((stated, None));
+    let Some(shard) = stated.shard.filter(|_| layout.copies() > 1) else { return found };
+    if shard == Shard::Hsdp {
+        let (groups, whole): (Vec<_>, Vec<_>) = found.into_iter().partition(|(found, _)| *found == Shard::Hsdp);
+        // On the GPUs of one group HSDP is FSDP.
+        let mut kept = if groups.is_empty() { whole } else { groups };
+        kept.retain(|(shard, group)| match group {
+            Some(_) => *shard == Shard::Hsdp && (stated.shard_group.is_none() || stated.shard_group == *group),
+            None => *shard == Shard::Zero3 && stated.shard_group.is_none_or(|ranks| ranks == layout.data),
+        });
+        return kept;
     }
-    found.retain(|(shard, group)| *shard == stated && group.is_none());
+    // Gradients alone beside the states: nobody chooses that who could split weights too, but DeepSpeed's users do.
+    if shard == Shard::Zero2 && layout.model_parallel() == 1 {
+        found.push((shard, None));
+    }
+    found.retain(|(found, group)| *found == shard && group.is_none());
     found
 }
 

@@ -2,7 +2,7 @@
 
 use crate::training::layouts;
 use gpuplan_estimate::{Infeasible, Products, Setting, StepEstimate, Subject};
-use gpuplan_import::StatedLayout;
+use gpuplan_import::{StatedLayout, VirtualStages};
 use gpuplan_units::Bytes;
 use gpuplan_workload::{Layout, Recompute};
 
@@ -37,6 +37,7 @@ pub fn best_stated(
         least_memory: f64::INFINITY,
         estimated: 0,
         unsupported: None,
+        virtual_stages: stated.virtual_stages,
     };
     for layout in layouts::layouts((subject.model, subject.training), machine, gpus, global_batch, stated) {
         search.try_layout(&layout);
@@ -60,6 +61,7 @@ struct Search<'a> {
     least_memory: f64,
     estimated: u64,
     unsupported: Option<Infeasible>,
+    virtual_stages: Option<VirtualStages>,
 }
 
 impl Search<'_> {
@@ -80,7 +82,7 @@ impl Search<'_> {
             }
             let Some(recompute) = fitted else { continue };
             let mut really = false;
-            for virtual_pipeline in layouts::interleaves(self.subject.model, layout, steps) {
+            for virtual_pipeline in layouts::interleaves(self.subject.model, layout, steps, self.virtual_stages) {
                 let layout = Layout { virtual_pipeline, ..*layout };
                 really |=
                     self.time(&Setting { layout, micro_batch, global_batch: self.global_batch as f64, recompute });

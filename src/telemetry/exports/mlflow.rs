@@ -1,73 +1,112 @@
-//! MLflow's file store: a run as a folder of small texts (MLflow documentation, "Backend Stores", file store).
+//! A run in MLflow's database, as MLflow 1.1 laid it out (revision 451aebb31d03 of mlflow/store/db_migrations). Every later MLflow finds tables missing
+//! in it and brings it up to date by itself when it opens it (mlflow/store/db/utils.py, `_initialize_tables`); a database of its own version it
+//! would refuse to migrate unasked. MLflow 3 opens folders of small files no longer without a switch.
 
-use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, Error, params};
 
 use crate::exports::metrics::metrics;
 use crate::samples::Sample;
 
-/// The experiment that MLflow itself makes first.
-pub const EXPERIMENT: &str = "0";
+/// The file that `mlflow ui` opens in the folder where it is started.
+pub const FILE: &str = "mlflow.db";
 
-/// A run in the store.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// How long a server that reads the same file may hold it.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+const TABLES: &str = "
+CREATE TABLE experiments (
+  experiment_id INTEGER NOT NULL, name VARCHAR(256) NOT NULL, artifact_location VARCHAR(256), lifecycle_stage VARCHAR(32),
+  CONSTRAINT experiment_pk PRIMARY KEY (experiment_id),
+  CONSTRAINT experiments_lifecycle_stage CHECK (lifecycle_stage IN ('active', 'deleted')), UNIQUE (name));
+CREATE TABLE runs (
+  run_uuid VARCHAR(32) NOT NULL, name VARCHAR(250), source_type VARCHAR(20), source_name VARCHAR(500), entry_point_name VARCHAR(50),
+  user_id VARCHAR(256), status VARCHAR(20), start_time BIGINT, end_time BIGINT, source_version VARCHAR(50), lifecycle_stage VARCHAR(20),
+  artifact_uri VARCHAR(200), experiment_id INTEGER, CONSTRAINT run_pk PRIMARY KEY (run_uuid),
+  CONSTRAINT source_type CHECK (source_type IN ('NOTEBOOK', 'JOB', 'LOCAL', 'UNKNOWN', 'PROJECT')),
+  CONSTRAINT status CHECK (status IN ('SCHEDULED', 'FAILED', 'FINISHED', 'RUNNING')),
+  CONSTRAINT runs_lifecycle_stage CHECK (lifecycle_stage IN ('active', 'deleted')),
+  FOREIGN KEY(experiment_id) REFERENCES experiments (experiment_id));
+CREATE TABLE tags (
+  key VARCHAR(250) NOT NULL, value VARCHAR(250), run_uuid VARCHAR(32) NOT NULL,
+  CONSTRAINT tag_pk PRIMARY KEY (key, run_uuid), FOREIGN KEY(run_uuid) REFERENCES runs (run_uuid));
+CREATE TABLE params (
+  key VARCHAR(250) NOT NULL, value VARCHAR(250) NOT NULL, run_uuid VARCHAR(32) NOT NULL,
+  CONSTRAINT param_pk PRIMARY KEY (key, run_uuid), FOREIGN KEY(run_uuid) REFERENCES runs (run_uuid));
+CREATE TABLE metrics (
+  key VARCHAR(250) NOT NULL, value FLOAT NOT NULL, timestamp BIGINT NOT NULL, run_uuid VARCHAR(32) NOT NULL, step BIGINT DEFAULT '0' NOT NULL,
+  CONSTRAINT metric_pk PRIMARY KEY (key, timestamp, step, run_uuid, value), FOREIGN KEY(run_uuid) REFERENCES runs (run_uuid));
+CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num));
+INSERT INTO alembic_version VALUES ('451aebb31d03');
+";
+
+/// A run in the database.
 pub struct MlflowRun {
+    database: Connection,
     /// 32 hexadecimal digits.
-    pub id: String,
-    pub name: String,
-    pub start_unix_millis: u64,
-    pub end_unix_millis: Option<u64>,
-    pub succeeded: bool,
+    id: String,
+    /// MLflow has brought the database up to date, and reads the last value of each metric from a table of its own.
+    has_latest: bool,
 }
 
 impl MlflowRun {
-    /// Text of `meta.yaml` in the folder of the run.
-    pub fn meta(&self, store: &str) -> String {
-        let end = self.end_unix_millis.map_or("null".to_owned(), |millis| millis.to_string());
-        // The numbers of `RunStatus` in MLflow's service.proto.
-        let status = match (self.end_unix_millis, self.succeeded) {
-            (None, _) => 1,
-            (Some(_), true) => 3,
-            (Some(_), false) => 4,
+    /// Begins a run in the database at `path`, which is made where there is none. `artifacts` is where its files would be.
+    pub fn begin(path: &Path, id: &str, name: &str, artifacts: &str, start_unix_millis: i64) -> Result<Self, Error> {
+        let mut database = Connection::open(path)?;
+        database.busy_timeout(PATIENCE)?;
+        let begun = database.transaction()?;
+        let has = |table: &str| {
+            begun.query_row("SELECT count(*) FROM sqlite_master WHERE name = ?1", [table], |row| row.get::<_, i64>(0))
         };
-        let uri = quoted(&format!("{store}/{EXPERIMENT}/{}/artifacts", self.id));
-        format!(
-            "artifact_uri: {uri}\nend_time: {end}\nentry_point_name: ''\nexperiment_id: '{EXPERIMENT}'\nlifecycle_stage: active\nrun_id: {id}\n\
-             run_name: {name}\nrun_uuid: {id}\nsource_name: ''\nsource_type: 4\nsource_version: ''\nstart_time: {start}\nstatus: {status}\n\
-             tags: []\nuser_id: ''\n",
-            id = self.id,
-            name = quoted(&self.name),
-            start = self.start_unix_millis,
-        )
+        if has("runs")? == 0 {
+            begun.execute_batch(TABLES)?;
+        }
+        let has_latest = has("latest_metrics")? > 0;
+        // The experiment that MLflow itself makes first.
+        begun.execute(
+            "INSERT OR IGNORE INTO experiments (experiment_id, name, artifact_location, lifecycle_stage) VALUES (0, 'Default', ?1, 'active')",
+            [artifacts],
+        )?;
+        let short: String = name.chars().take(250).collect();
+        begun.execute(
+            "INSERT INTO runs (run_uuid, name, source_type, source_name, entry_point_name, user_id, status, start_time, source_version, lifecycle_stage, artifact_uri, experiment_id)
+             VALUES (?1, ?2, 'UNKNOWN', '', '', '', 'RUNNING', ?3, '', 'active', ?4, 0)",
+            params![id, short, start_unix_millis, format!("{artifacts}/{id}/artifacts")],
+        )?;
+        begun.execute("INSERT INTO tags (key, value, run_uuid) VALUES ('mlflow.runName', ?1, ?2)", [&short, id])?;
+        begun.execute("INSERT INTO params (key, value, run_uuid) VALUES ('command', ?1, ?2)", [&short, id])?;
+        begun.commit()?;
+        Ok(Self { database, id: id.to_owned(), has_latest })
     }
-}
 
-/// Text of `meta.yaml` of the experiment.
-pub fn experiment_meta(store: &str, now_unix_millis: u64) -> String {
-    format!(
-        "artifact_location: {}\ncreation_time: {now_unix_millis}\nexperiment_id: '{EXPERIMENT}'\nlast_update_time: {now_unix_millis}\nlifecycle_stage: active\nname: Default\n",
-        quoted(&format!("{store}/{EXPERIMENT}"))
-    )
-}
-
-/// What is to be added to which file of the folder `metrics`: time, value and step of each.
-pub fn metric_lines(sample: &Sample, number: u64) -> Vec<(String, String)> {
-    let millis = (sample.at_unix_seconds * 1e3) as u64;
-    metrics(sample)
-        .into_iter()
-        .map(|metric| {
-            let mut name = metric.name.to_owned();
-            if let Some(gpu) = metric.gpu {
-                let _ = write!(name, ".gpu{gpu}");
+    /// The counters of a sample, as the values of step `number`.
+    pub fn add(&mut self, sample: &Sample, number: u64) -> Result<(), Error> {
+        let millis = (sample.at_unix_seconds * 1e3) as i64;
+        let added = self.database.transaction()?;
+        for metric in metrics(sample) {
+            let name = metric.gpu.map_or_else(|| metric.name.to_owned(), |gpu| format!("{}.gpu{gpu}", metric.name));
+            let row = params![name, metric.value, millis, self.id, number.cast_signed()];
+            added.execute(
+                "INSERT OR REPLACE INTO metrics (key, value, timestamp, run_uuid, step) VALUES (?1, ?2, ?3, ?4, ?5)",
+                row,
+            )?;
+            if self.has_latest {
+                added.execute(
+                    "INSERT OR REPLACE INTO latest_metrics (key, value, timestamp, run_uuid, step, is_nan) VALUES (?1, ?2, ?3, ?4, ?5, 0)",
+                    row,
+                )?;
             }
-            (name, format!("{millis} {} {number}\n", metric.value))
-        })
-        .collect()
-}
+        }
+        added.commit()
+    }
 
-/// YAML in single quotes holds any text of one line.
-fn quoted(text: &str) -> String {
-    let line: String = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
-    format!("'{}'", line.replace('\'', "''"))
+    pub fn end(&self, end_unix_millis: i64, succeeded: bool) -> Result<(), Error> {
+        let status = if succeeded { "FINISHED" } else { "FAILED" };
+        let row = params![status, end_unix_millis, self.id];
+        self.database.execute("UPDATE runs SET status = ?1, end_time = ?2 WHERE run_uuid = ?3", row).map(|_| ())
+    }
 }
 
 #[cfg(test)]
@@ -76,27 +115,24 @@ mod tests {
     use crate::exports::metrics::example;
 
     #[test]
-    fn a_run_is_told_with_its_state() {
-        let run = MlflowRun {
-            id: "a".repeat(32),
-            name: "it's\nmine".to_owned(),
-            start_unix_millis: 5,
-            end_unix_millis: None,
-            succeeded: false,
-        };
-        let meta = run.meta("file:///store");
-        assert!(
-            meta.contains("run_name: 'it''s mine'\n")
-                && meta.contains("status: 1\n")
-                && meta.contains("end_time: null\n")
+    fn a_run_is_told_with_its_state_and_its_metrics() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(FILE);
+        for id in ["a", "b"] {
+            let mut run = MlflowRun::begin(&path, &id.repeat(32), "it's\nmine", "file:///store", 5).unwrap();
+            run.add(&example(), 4).unwrap();
+            run.add(&example(), 5).unwrap();
+            run.end(9, id == "b").unwrap();
+        }
+        let database = Connection::open(&path).unwrap();
+        let text = |query: &str| database.query_row(query, [], |row| row.get::<_, String>(0)).unwrap();
+        assert_eq!(text("SELECT group_concat(status) FROM runs ORDER BY run_uuid"), "FAILED,FINISHED");
+        assert_eq!(
+            text(
+                "SELECT value || ' ' || timestamp || ' ' || step FROM metrics WHERE key = 'gpuplan_gpu_power_watts.gpu1' AND step = 4 LIMIT 1"
+            ),
+            "300.25 1790000000500 4"
         );
-        assert!(meta.contains(&format!("artifact_uri: 'file:///store/0/{}/artifacts'\n", "a".repeat(32))));
-        assert!(MlflowRun { end_unix_millis: Some(9), succeeded: true, ..run }.meta("x").contains("status: 3\n"));
-    }
-
-    #[test]
-    fn a_metric_is_a_line_of_its_file() {
-        let lines = metric_lines(&example(), 4);
-        assert!(lines.contains(&("gpuplan_gpu_power_watts.gpu1".to_owned(), "1790000000500 300.25 4\n".to_owned())));
+        assert_eq!(text("SELECT version_num FROM alembic_version"), "451aebb31d03");
     }
 }

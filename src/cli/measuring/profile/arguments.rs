@@ -31,7 +31,7 @@ pub struct RunArguments {
     /// Also write a TensorBoard event file into this folder
     #[arg(long, value_name = "DIR")]
     pub tensorboard: Option<PathBuf>,
-    /// Also write a run into this MLflow file store
+    /// Also write a run into the MLflow database of this folder (mlflow.db)
     #[arg(long, value_name = "DIR")]
     pub mlflow: Option<PathBuf>,
     /// Query NVIDIA GPUs with this program

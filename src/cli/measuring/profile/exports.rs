@@ -1,6 +1,6 @@
 //! The files that samples are written to while a command runs.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use crate::measuring::profile::arguments::RunArguments;
 use crate::session::diagnostic::Diagnostic;
 use gpuplan_runstore::sha256;
-use gpuplan_telemetry::mlflow::{EXPERIMENT, MlflowRun, experiment_meta, metric_lines};
+use gpuplan_telemetry::mlflow::{self, MlflowRun};
 use gpuplan_telemetry::{Sample, event_file, jsonl, prometheus};
 
 /// Open exports; none unless asked for.
@@ -18,14 +18,8 @@ pub struct Exports {
     jsonl: Option<(PathBuf, File)>,
     prometheus: Option<PathBuf>,
     tensorboard: Option<(PathBuf, File)>,
-    mlflow: Option<MlflowFolder>,
+    mlflow: Option<(PathBuf, MlflowRun)>,
     samples: u64,
-}
-
-struct MlflowFolder {
-    folder: PathBuf,
-    store: String,
-    run: MlflowRun,
 }
 
 impl Exports {
@@ -45,8 +39,7 @@ impl Exports {
             exports.tensorboard = Some((path, file));
         }
         if let Some(store) = &arguments.mlflow {
-            exports.mlflow =
-                Some(MlflowFolder::make(store, &arguments.command, now).map_err(|error| unwritable(store, &error))?);
+            exports.mlflow = Some((store.join(mlflow::FILE), begun(store, &arguments.command, now)?));
         }
         Ok(exports)
     }
@@ -65,61 +58,29 @@ impl Exports {
         if let Some((path, file)) = &mut self.tensorboard {
             file.write_all(&event_file::sample_record(sample, self.samples)).map_err(|error| failed(path, &error))?;
         }
-        if let Some(mlflow) = &self.mlflow {
-            mlflow.add(sample, self.samples).map_err(|error| failed(&mlflow.folder, &error))?;
+        if let Some((path, run)) = &mut self.mlflow {
+            run.add(sample, self.samples).map_err(|error| failed(path, &error))?;
         }
         Ok(())
     }
 
     pub fn finish(&mut self, succeeded: bool) -> Result<(), String> {
-        let Some(mlflow) = &mut self.mlflow else { return Ok(()) };
-        mlflow.run.end_unix_millis = Some(Timestamp::now().as_millisecond().unsigned_abs());
-        mlflow.run.succeeded = succeeded;
-        mlflow.write_meta().map_err(|error| format!("cannot write {}: {error}", mlflow.folder.display()))
+        let Some((path, run)) = &self.mlflow else { return Ok(()) };
+        run.end(Timestamp::now().as_millisecond(), succeeded)
+            .map_err(|error| format!("cannot write {}: {error}", path.display()))
     }
 }
 
-impl MlflowFolder {
-    fn make(store: &Path, command: &[String], now: Timestamp) -> std::io::Result<Self> {
-        fs::create_dir_all(store)?;
-        let store = store.canonicalize()?;
-        let uri = format!("file://{}", store.display());
-        let millis = now.as_millisecond().unsigned_abs();
-        let started = format!("{command:?} {millis} {}", std::process::id());
-        let run = MlflowRun {
-            id: sha256(started.as_bytes()).chars().take(32).collect(),
-            name: command.join(" "),
-            start_unix_millis: millis,
-            end_unix_millis: None,
-            succeeded: false,
-        };
-        let experiment = store.join(EXPERIMENT);
-        let folder = experiment.join(&run.id);
-        for part in ["metrics", "params", "tags", "artifacts"] {
-            fs::create_dir_all(folder.join(part))?;
-        }
-        let meta = experiment.join("meta.yaml");
-        if !meta.is_file() {
-            fs::write(&meta, experiment_meta(&uri, millis))?;
-        }
-        fs::write(folder.join("tags/mlflow.runName"), &run.name)?;
-        fs::write(folder.join("params/command"), &run.name)?;
-        let made = Self { folder, store: uri, run };
-        made.write_meta()?;
-        Ok(made)
-    }
-
-    fn write_meta(&self) -> std::io::Result<()> {
-        replace(&self.folder.join("meta.yaml"), &self.run.meta(&self.store))
-    }
-
-    fn add(&self, sample: &Sample, number: u64) -> std::io::Result<()> {
-        for (name, line) in metric_lines(sample, number) {
-            let path = self.folder.join("metrics").join(name);
-            OpenOptions::new().create(true).append(true).open(path)?.write_all(line.as_bytes())?;
-        }
-        Ok(())
-    }
+/// A run in the database of the folder, which is made where it is not there.
+fn begun(store: &Path, command: &[String], now: Timestamp) -> Result<MlflowRun, Diagnostic> {
+    fs::create_dir_all(store).map_err(|error| unwritable(store, &error))?;
+    let folder = store.canonicalize().map_err(|error| unwritable(store, &error))?;
+    let millis = now.as_millisecond();
+    let started = format!("{command:?} {millis} {}", std::process::id());
+    let id: String = sha256(started.as_bytes()).chars().take(32).collect();
+    let artifacts = format!("file://{}/mlruns/0", folder.display());
+    MlflowRun::begin(&folder.join(mlflow::FILE), &id, &command.join(" "), &artifacts, millis)
+        .map_err(|error| unwritable(store, &error))
 }
 
 /// A reader sees the old file or the new one, never half of it.
@@ -129,6 +90,6 @@ fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     fs::rename(&making, path)
 }
 
-fn unwritable(path: &Path, error: &std::io::Error) -> Diagnostic {
+fn unwritable(path: &Path, error: &dyn std::error::Error) -> Diagnostic {
     Diagnostic::usage(format!("cannot write {}: {error}", path.display()))
 }

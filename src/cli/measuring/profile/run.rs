@@ -70,9 +70,8 @@ pub fn run(arguments: &RunArguments, session: &Session) -> Result<ExitCode, Diag
                 arguments.out.display()
             ));
             if let Some(store) = &arguments.mlflow {
-                // MLflow 3 opens folders no longer by itself (mlflow/store/tracking/file_store.py).
                 session.printer.note(&format!(
-                    "gpuplan: MLflow 3 opens {0} with MLFLOW_ALLOW_FILE_STORE=true, or after `mlflow migrate-filestore --source {0} --target sqlite:///mlflow.db`",
+                    "gpuplan: `mlflow ui`, started in {0}, shows the run, and so does `mlflow ui --backend-store-uri sqlite:///{0}/mlflow.db` elsewhere",
                     store.display()
                 ));
             }

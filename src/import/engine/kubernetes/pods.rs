@@ -55,6 +55,33 @@ pub fn with_one_container(objects: &[&Value]) -> Option<Value> {
     Some(json!({ "apiVersion": "v1", "kind": "Deployment", "metadata": metadata, "spec": spec }))
 }
 
+/// vLLM's production stack has the model, the flags of its server and the GPUs in fields of their own (vllm-project/production-stack,
+/// operator/api/v1alpha1, `VLLMRuntime`): as the Deployment that its operator makes of it. `None`: there is none, or several.
+pub fn of_production_stack(objects: &[&Value]) -> Option<Value> {
+    let mut all = objects.iter().filter(|object| word(object, "kind") == "VLLMRuntime");
+    let (Some(object), None) = (all.next(), all.next()) else { return None };
+    let spec = object.get("spec")?;
+    let text = |pointer: &str| spec.pointer(pointer).map(crate::yaml::text);
+    let mut command = vec!["vllm".to_owned(), "serve".to_owned(), text("/model/modelURL")?];
+    for (key, flag) in [
+        ("/model/dtype", "--dtype"),
+        ("/model/maxModelLen", "--max-model-len"),
+        ("/vllmConfig/tensorParallelSize", "--tensor-parallel-size"),
+        ("/vllmConfig/gpuMemoryUtilization", "--gpu-memory-utilization"),
+    ] {
+        command.extend(text(key).into_iter().flat_map(|value| [flag.to_owned(), value]));
+    }
+    command.extend(list(spec, "/vllmConfig/extraArgs").iter().map(crate::yaml::text));
+    let resources = at(spec, "/deploymentConfig/resources");
+    let limits = json!({
+        "nvidia.com/gpu": resources.get("gpu")?, "cpu": resources.get("cpu"), "memory": resources.get("memory"),
+    });
+    let limits: Value = limits.as_object()?.clone().into_iter().filter(|(_, value)| !value.is_null()).collect();
+    let pod = json!({ "containers": [{ "command": command, "resources": { "limits": limits } }] });
+    let spec = json!({ "replicas": spec.pointer("/deploymentConfig/replicas"), "template": { "spec": pod } });
+    Some(json!({ "apiVersion": "v1", "kind": "Deployment", "metadata": object.get("metadata"), "spec": spec }))
+}
+
 /// Whether a container of it asks for GPUs.
 pub fn asks_for_gpus(object: &Value) -> bool {
     let mut found = Vec::new();

@@ -4,6 +4,7 @@ use crate::recipe::entry::Entry;
 use crate::recipe::model;
 use crate::recipe::setting::Setting::{self, Completed, Devices, Flag, Nothing, Number, Optimizer, Rank};
 use crate::recipe::setting::{Dialect, Outcome};
+use crate::recipe::sizes;
 use crate::recipe::usual::OPTIMIZERS;
 use crate::recipe::words::{EPOCHS, MICRO_BATCH, STEPS, pretrains, value};
 use crate::{JobRequest, Names};
@@ -16,7 +17,14 @@ pub const ANY: Dialect = Dialect { stack: "", settings: DEVICES, nothing: &[], h
 const DEVICES: &[(&str, Setting)] =
     &[("gpu", Devices), ("gpu_id", Devices), ("gpu_ids", Devices), ("gpu_list", Devices), ("device_ids", Devices)];
 
-pub const HUGGING_FACE: Dialect = Dialect { stack: "hf-trainer", complete: adapters, ..ANY };
+pub const HUGGING_FACE: Dialect = Dialect {
+    stack: "hf-trainer",
+    complete: |entries, asked, names| {
+        adapters(entries, asked, names);
+        sizes::read(entries, asked, names);
+    },
+    ..ANY
+};
 
 pub const TRL: Dialect = Dialect { stack: "trl", complete: adapters, ..ANY };
 
@@ -66,6 +74,7 @@ pub const LEROBOT: Dialect = Dialect { settings: &[("steps", STEPS), ("batch_siz
 fn unknown(entries: &[Entry], asked: &mut JobRequest, names: Names) {
     adapters(entries, asked, names);
     model_of_another_key(entries, asked, names);
+    sizes::read(entries, asked, names);
     steps_of_a_training(entries, asked);
     let training = &mut asked.workload.training;
     // `--batch 4 --accum 8`: beside batches that a step gathers it is one of them.

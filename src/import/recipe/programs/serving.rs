@@ -118,6 +118,11 @@ const DEGREES: [&[&str]; 3] = [
 
 fn gpus(entries: &[Entry], asked: &mut JobRequest) {
     let count = |keys: &[&str]| keys.iter().find_map(|key| value(entries, key)?.parse::<u32>().ok()).filter(|n| *n > 0);
+    // SGLang's server of pictures and films is told how many it has (`sglang serve --num-gpus 8`).
+    if let Some(gpus) = count(&["num_gpus"]) {
+        (asked.launch.gpus, asked.launch.gpus_per_machine) = (Some(gpus), None);
+        return;
+    }
     // The GPUs that the engine spreads the model over; what it is not told is one. A degree that only a run would tell leaves them open.
     let is_named = |keys: &&[&str]| keys.iter().any(|key| value(entries, key).is_some());
     let named: Vec<&[&str]> = DEGREES.into_iter().filter(is_named).collect();

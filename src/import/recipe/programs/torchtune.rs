@@ -4,18 +4,19 @@ use super::hugging_face::ANY;
 use crate::recipe::entry::Entry;
 use crate::recipe::model;
 use crate::recipe::setting::Dialect;
-use crate::recipe::setting::Setting::{Choice, Either, Flag, Nothing, Optimizer, Rank, Share, Switch};
+use crate::recipe::setting::Setting::{Choice, Completed, Either, Flag, Optimizer, Rank, Share, Switch};
 use crate::recipe::usual::{OPTIMIZERS, REINFORCEMENT};
 use crate::recipe::words::value;
 use crate::recipe::words::{LENGTH, MICRO_BATCH, PRECISION, RECOMPUTE};
 use crate::{JobRequest, KeyValue, Names};
+use gpuplan_workload::file::Scalar;
 
 /// torchtune, recipes/configs.
 pub const TORCHTUNE: Dialect = Dialect {
     stack: "torchtune",
     settings: &[
         ("batch_size", MICRO_BATCH),
-        ("max_steps_per_epoch", Nothing),
+        ("max_steps_per_epoch", Completed),
         ("dtype", Choice(PRECISION, &[("bf16", "pure-bf16"), ("fp32", "fp32")])),
         ("enable_activation_checkpointing", Either(RECOMPUTE, "full", "none")),
         ("enable_activation_offloading", Switch(|file| &mut file.training.offload, "activations")),
@@ -93,6 +94,12 @@ fn torchtune(entries: &[Entry], asked: &mut JobRequest, names: Names) {
         }
         .to_owned(),
     );
+    let whole = |key: &str| value(entries, key)?.parse::<u32>().ok().filter(|number| *number > 0);
+    // An epoch ends with its last step, or with as many as it is allowed.
+    if let (Some(each), Some(epochs)) = (whole("max_steps_per_epoch"), whole("epochs")) {
+        training.steps = each.checked_mul(epochs).map(Scalar::from);
+        training.epochs = None;
+    }
     let modules = value(entries, "model.lora_attn_modules").map(|text| text.replace("output_proj", "o_proj"));
     if let Some(mut targets) = modules.as_deref().and_then(model::targets) {
         if value(entries, "model.apply_lora_to_mlp").is_some_and(|text| text.eq_ignore_ascii_case("true")) {
