@@ -91,7 +91,10 @@ const OWNERS: &[(&str, &str)] = &[
     ("microlp", "budget/portfolio/assignment/solver.rs"),
     ("parquet", "budget/bill/columnar.rs budget/bill/columnar/"),
     ("serde_saphyr", "import/yaml.rs export/yaml.rs"),
-    ("rusqlite", "budget/ledger.rs budget/bill/survey.rs market/cache.rs launch/journal/ workload/trace/nsight.rs telemetry/exports/mlflow.rs"),
+    (
+        "rusqlite",
+        "budget/ledger.rs budget/bill/survey.rs market/cache.rs launch/journal/ workload/trace/nsight.rs telemetry/exports/mlflow.rs",
+    ),
     ("clap", "cli/"),
     ("indicatif", "cli/"),
     ("comfy_table", "report/text/table.rs"),

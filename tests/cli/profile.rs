@@ -342,7 +342,8 @@ fn lines_text_and_store_have_their_layout() {
     let store = rusqlite::Connection::open(folder.path().join("mlruns/mlflow.db")).unwrap();
     let text = |query: &str| store.query_row(query, [], |row| row.get::<_, String>(0)).unwrap();
     assert_eq!(text("SELECT status || ' ' || lifecycle_stage FROM runs"), "FAILED active");
-    let busy = "SELECT value || ' ' || step FROM metrics WHERE key = 'gpuplan_gpu_busy_ratio.gpu0' ORDER BY step LIMIT 1";
+    let busy =
+        "SELECT value || ' ' || step FROM metrics WHERE key = 'gpuplan_gpu_busy_ratio.gpu0' ORDER BY step LIMIT 1";
     assert_eq!(text(busy), "0.61 1");
 }
 
