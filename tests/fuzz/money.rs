@@ -112,15 +112,9 @@ pub fn prices(data: &[u8]) {
 /// Answers of the clouds, each read by every reader: offers have a price, risks are shares.
 pub fn cloud_answer(data: &[u8]) {
     let Some(text) = text(data) else { return };
-    // The price list of AWS comes as a text, and as CSV.
+    // The price list of AWS comes as a text.
     if let Ok(Some(price)) = aws::prices::price_list::read(text) {
         assert!(price.rate > UsdPerHour::default(), "{price:?}");
-    }
-    let mut file = aws::feeds::offer_file::OfferFile::default();
-    for line in text.lines() {
-        if let Ok(Some(price)) = file.line(line, |_| true) {
-            assert!(file.has_header() && price.rate > UsdPerHour::default(), "{price:?}");
-        }
     }
     if let Ok(json) = serde_json::from_str(text) {
         answers_of_large_clouds(&json);
@@ -129,6 +123,10 @@ pub fn cloud_answer(data: &[u8]) {
 }
 
 fn answers_of_large_clouds(json: &Value) {
+    if let Ok(map) = from_value::<aws::feeds::price_map::PriceMap>(json.clone()) {
+        let rows = map.prices("us-east-1", "US East (N. Virginia)", |_| true).into_iter().flatten();
+        assert!(rows.flatten().all(|price| price.rate > UsdPerHour::default()));
+    }
     if let Ok(feed) = from_value::<aws::feeds::spot_feed::SpotFeedDocument>(json.clone()) {
         assert_offers(&feed.answer(&OF_AWS, now()).offers, "aws");
     }
