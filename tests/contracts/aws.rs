@@ -493,7 +493,10 @@ fn public_documents() -> Vec<Rule> {
     vec![
         Rule::answer("GET /spot-advisor-data.json", file(include_str!("../fixtures/aws/spot_advisor.json"))),
         Rule::answer("GET /spot.json", move |call| call.reply(feed.clone())),
-        Rule::answer("GET /locations/1.0/aws/current/locations.json", file(include_str!("../fixtures/aws/places.json"))),
+        Rule::answer(
+            "GET /locations/1.0/aws/current/locations.json",
+            file(include_str!("../fixtures/aws/places.json")),
+        ),
         Rule::answer(
             &format!("{maps}/US%20East%20(N.%20Virginia)/Linux/index.json"),
             file(include_str!("../fixtures/aws/price_map.json")),
@@ -559,11 +562,11 @@ fn a_public_document_that_has_not_changed_is_not_sent_again() {
     assert_eq!((first[0].2.as_str(), sent.load(Ordering::SeqCst)), ("1.006", 2));
     assert_eq!((ask(), sent.load(Ordering::SeqCst)), (first, 2), "two questions, and no document");
     is_new.store(true, Ordering::SeqCst);
-    assert_eq!((ask()[0].2.as_str(), sent.load(Ordering::SeqCst)), ("1.1", 3), "the one that changed");
+    assert_eq!((ask()[0].2.as_str(), sent.load(Ordering::SeqCst)), ("1.10", 3), "the one that changed");
     for file in std::fs::read_dir(folder.path().join("documents")).unwrap() {
         std::fs::write(file.unwrap().path(), "damaged").unwrap();
     }
-    assert_eq!((ask()[0].2.as_str(), sent.load(Ordering::SeqCst)), ("1.1", 5), "a damaged copy is no copy");
+    assert_eq!((ask()[0].2.as_str(), sent.load(Ordering::SeqCst)), ("1.10", 5), "a damaged copy is no copy");
     assert_eq!(server.asked().len(), 8);
 }
 

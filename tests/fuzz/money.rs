@@ -11,7 +11,7 @@ use gpuplan::budget::portfolio::calendar::Month;
 use gpuplan::budget::portfolio::{CostSource, Portfolio, PortfolioError};
 use gpuplan::clouds::listing::Listing;
 use gpuplan::clouds::runpod::stock::{GpuTypes, Reply};
-use gpuplan::clouds::{aws, azure, digitalocean, gcp, lambda, oci, runpod, vast, verda, vultr};
+use gpuplan::clouds::{aws, azure, digitalocean, gcp, jarvis_labs, lambda, oci, runpod, vast, verda, vultr};
 use gpuplan::embedded::Table;
 use gpuplan::hardware::{CloudId, InstanceId};
 use gpuplan::market::import::{self, CatalogFile};
@@ -173,6 +173,9 @@ fn answers_of_other_clouds(json: &Value) {
         listed("digitalocean", digitalocean::sizes::SOURCE, |listing| {
             digitalocean::sizes::list(&answer.sizes, listing);
         });
+    }
+    if let Ok(answer) = from_value::<jarvis_labs::Answer>(json.clone()) {
+        listed("jarvis-labs", jarvis_labs::SOURCE, |listing| jarvis_labs::list(&answer, listing));
     }
     if let Ok(types) = from_value(part("types")) {
         let locations = from_value(part("locations")).ok();
