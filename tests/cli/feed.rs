@@ -227,3 +227,32 @@ fn a_feed_says_how_far_prices_moved_and_its_days_are_history() {
         assert!((change["rise"].as_f64().unwrap() - 1.0 / 9.0).abs() < 1e-3, "{change}");
     }
 }
+
+/// The script of the scheduled workflow, two nights.
+#[test]
+fn a_night_s_prices_are_published_beside_those_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let (home, feeds, key) = (folder.path().join("home"), folder.path().join("feeds"), folder.path().join("feed.key"));
+    fs::create_dir_all(&home).unwrap();
+    let pair = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
+    fs::write(&key, pair.as_ref()).unwrap();
+    let fake = FakeGce::start(project);
+    let night = || {
+        let mut command = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.ci/feed"));
+        command.arg(env!("CARGO_BIN_EXE_gpuplan")).arg(&key).arg(&feeds).env_clear().stdin(Stdio::null());
+        command.env("PATH", std::env::var_os("PATH").unwrap()).env("FEED_CLOUDS", "gcp");
+        command.env("GPUPLAN_HOME", &home).env("HOME", &home).env("GOOGLE_CLOUD_PROJECT", "some-project");
+        let output = command.env("GPUPLAN_GCP_ENDPOINT", &fake.endpoint).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    night();
+    assert!(feeds.join("prices.feed").exists() && !feeds.join("changes.json").exists());
+    night();
+    let changes: Value = serde_json::from_str(&fs::read_to_string(feeds.join("changes.json")).unwrap()).unwrap();
+    assert_eq!(changes["changes"].as_array().map(Vec::len), Some(0), "{changes:#}");
+    let archive = fs::read_dir(feeds.join("archive")).unwrap().count();
+    assert!((1..=2).contains(&archive), "one a day, and midnight may have passed: {archive}");
+    let public = SigningKey::from_pkcs8(pair.as_ref()).unwrap().public();
+    let file = fs::read(feeds.join("prices.feed")).unwrap();
+    assert!(!Feed::open(&file, &[public], None, Timestamp::now()).unwrap().lists().unwrap().is_empty());
+}

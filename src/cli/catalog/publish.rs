@@ -8,9 +8,9 @@ use clap::Args;
 
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::{Catalogs, Session};
-use gpuplan_hardware::rules::{self, Severity};
+use gpuplan_hardware::rules::{self, Finding, Severity};
 use gpuplan_market::feed::{Feed, FeedError, PublicKey, SigningKey, screened};
-use gpuplan_market::{Market, MonthlyDrift, Offer, Origin, changes, drift};
+use gpuplan_market::{Market, MonthlyDrift, Offer, Origin, changes, check, drift};
 use gpuplan_report::catalog::changes as report;
 
 #[derive(Debug, Args)]
@@ -41,7 +41,7 @@ pub fn run(arguments: &PublishArguments, session: &Session) -> Result<Exit, Diag
         Diagnostic::usage(format!("{}: {error}", arguments.key.display()))
             .hint("openssl genpkey -algorithm ed25519 -outform DER -out feed.key")
     })?;
-    if let Some(error) = rules::check(&catalogs.hardware).into_iter().find(|it| it.severity == Severity::Error) {
+    if let Some(error) = findings(session)?.into_iter().find(|it| it.severity == Severity::Error) {
         return Err(Diagnostic::usage(format!("{}: {}", error.row, error.detail)).hint("gpuplan catalog check"));
     }
     let is_answer = |offer: &&Offer| matches!(offer.quote.origin, Origin::Cached | Origin::Live);
@@ -84,6 +84,14 @@ pub fn run(arguments: &PublishArguments, session: &Session) -> Result<Exit, Diag
         offers.len(),
         file.len()
     ))
+}
+
+/// What `catalog check` finds in the catalog under the answers.
+fn findings(session: &Session) -> Result<Vec<Finding>, Diagnostic> {
+    let Catalogs { hardware, market } = session.snapshot()?;
+    let mut findings = rules::check(&hardware);
+    findings.extend(check::check(&market, &hardware, session.now));
+    Ok(findings)
 }
 
 fn line(drift: &MonthlyDrift) -> String {
