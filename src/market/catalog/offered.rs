@@ -39,6 +39,7 @@ mod tests {
         assert!(without_g5.unwrap().detail.contains("aws/g5."));
         let unknown = not_listed(&market, &hardware, &market.offered).unwrap().detail;
         assert!(unknown.contains("azure") && !unknown.contains("gcp"), "{unknown}");
+        assert!(!unknown.contains("crusoe"), "its prices name no place: {unknown}");
     }
 
     #[test]
