@@ -47,6 +47,8 @@ mod quotas;
 mod refusals;
 pub mod report;
 mod serving;
+#[cfg(feature = "aws")]
+mod sign_in;
 mod simulate;
 mod spot;
 mod staging;

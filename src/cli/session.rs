@@ -17,6 +17,7 @@ use jiff::Timestamp;
 
 use crate::arguments::global::{ColorChoice, GlobalArguments, OutputFormat, OutputWord};
 use crate::session::diagnostic::Diagnostic;
+use crate::session::feed::Found;
 use crate::session::home::Home;
 use crate::session::input::read_text;
 use crate::session::printer::{Printer, terminal_width};
@@ -162,11 +163,18 @@ impl Session {
         let Catalogs { mut hardware, mut market } = self.snapshot()?;
         let newest = market.newest().strftime("%Y-%m-%d");
         self.printer.detail(&format!("snapshot of {} prices, the newest of {newest}", market.offers().len()));
-        if let Some(feed) = feed::find(&self.home, &self.printer, self.now, self.offline)? {
+        if let Some(Found { feed, is_new }) = feed::find(&self.home, &self.printer, self.now, self.offline)? {
             self.printer.detail("the feed of prices is laid over it");
             let lists = feed.lists().map_err(Diagnostic::unexpected)?;
             market = taught(market, lists, &mut hardware);
-            market = market.merged(feed.offers(&hardware).map_err(Diagnostic::unexpected)?, &hardware);
+            let offers = feed.offers(&hardware).map_err(Diagnostic::unexpected)?;
+            if let Some(mut cache) = is_new.then(|| self.cache()).flatten()
+                && let Err(error) = cache.remember(&offers, &hardware)
+            {
+                self.printer.warning(&format!("{error}; `prices --history` lacks this feed"));
+            }
+            market = market.merged(offers, &hardware);
+            market.drift = feed.drift().to_vec();
         }
         let market = match self.home.price_cache().map(|path| Cache::open_existing(&path)) {
             Some(Ok(Some(cache))) => {

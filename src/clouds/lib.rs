@@ -7,6 +7,7 @@ pub mod crusoe;
 pub mod digitalocean;
 pub mod fake;
 pub mod hyperstack;
+pub mod jarvis_labs;
 pub mod kubernetes;
 pub mod lambda;
 pub mod listing;
@@ -48,6 +49,7 @@ pub fn sources(cloud: &CloudId) -> Option<Sources> {
         },
         gcp::CLOUD => gcp::sources(),
         hyperstack::CLOUD => both_of(hyperstack::Hyperstack::from_environment),
+        jarvis_labs::CLOUD => both_of(jarvis_labs::Servers::from_environment),
         lambda::CLOUD => both_of(lambda::instance_types::InstanceTypes::from_environment),
         crusoe::CLOUD | nebius::CLOUD => Sources::default(),
         digitalocean::CLOUD => both_of(digitalocean::droplet_sizes::DropletSizes::from_environment),
@@ -121,7 +123,7 @@ mod tests {
     fn a_cloud_without_an_adapter_is_said_to_have_none() {
         assert!(sources(&CloudId::new("nowhere")).is_none());
         let clouds = ["aws", "gcp", "azure", "lambda", "runpod", "vast", "verda", "nebius", "oci", "crusoe"];
-        for cloud in clouds.into_iter().chain(["digitalocean", "hyperstack", "vultr"]) {
+        for cloud in clouds.into_iter().chain(["digitalocean", "hyperstack", "jarvis-labs", "vultr"]) {
             let sources = sources(&CloudId::new(cloud)).unwrap();
             assert!(
                 sources

@@ -20,6 +20,14 @@ pub struct PricePoint {
     pub rate: UsdPerHour,
 }
 
+impl PricePoint {
+    /// An offer as what it was when it was seen.
+    pub fn of(offer: &Offer) -> Self {
+        let (instance, place, purchase) = (offer.instance, offer.place.clone(), offer.purchase);
+        Self { instance, place, purchase, since: offer.quote.observed_at, rate: offer.quote.rate }
+    }
+}
+
 /// What a cloud said, and what it did not.
 #[derive(Clone, Debug, Default)]
 pub struct PriceAnswer {

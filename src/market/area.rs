@@ -1,26 +1,34 @@
 //! Which regions a name means: one of them, the beginning of several, or an area whose regions begin differently.
 
-/// How names of regions in an area begin besides its own word, as AWS, Azure, Nebius, Oracle and Scaleway write them. `europe` is the
+/// How names of regions in an area begin besides its own word, as AWS, Azure, DigitalOcean, Nebius, Oracle, Scaleway and Vultr (by airports) write them. `europe` is the
 /// continent, and not the Union, which has no United Kingdom, Norway or Switzerland in it; `asia` is without the Middle East and
 /// without Australia, which clouds list beside it.
 const AREAS: [(&str, &[&str]); 3] = [
     (
         "europe",
         &[
+            "ams",
+            "cdg",
             "eu-",
             "fr-par-",
-            "france",
+            "fra",
             "germany",
             "italy",
+            "lhr",
+            "lon",
+            "mad",
+            "man",
             "nl-ams-",
             "northeurope",
             "norway",
             "pl-waw-",
             "poland",
             "spain",
+            "sto",
             "sweden",
             "switzerland",
             "uk",
+            "waw",
             "westeurope",
         ],
     ),
@@ -41,20 +49,50 @@ const AREAS: [(&str, &[&str]); 3] = [
             "ap-southeast-5",
             "ap-southeast-7",
             "ap-tokyo-",
+            "blr",
+            "bom",
             "centralindia",
+            "del",
             "eastasia",
+            "icn",
             "indonesia",
+            "itm",
             "japan",
             "jioindia",
             "korea",
             "malaysia",
+            "nrt",
+            "sgp",
+            "sin",
             "southeastasia",
             "southindia",
             "taiwan",
             "westindia",
         ],
     ),
-    ("us", &["centralus", "eastus", "northcentralus", "southcentralus", "westcentralus", "westus"]),
+    (
+        "us",
+        &[
+            "atl",
+            "centralus",
+            "dfw",
+            "eastus",
+            "ewr",
+            "hnl",
+            "lax",
+            "mia",
+            "northcentralus",
+            "nyc",
+            "ord",
+            "ric",
+            "sea",
+            "sfo",
+            "sjc",
+            "southcentralus",
+            "westcentralus",
+            "westus",
+        ],
+    ),
 ];
 
 /// Whether this name means that region, in letters of either case: `us-east-1`, `us-east`, `East US`, `europe`, `asia`, `us`.
@@ -80,6 +118,18 @@ mod tests {
         ("asia", &["HK", "ID", "IN-", "JP-", "KR", "MY", "SG", "TH", "TW"], 35),
         ("US", &["US-"], 30),
     ];
+
+    #[test]
+    fn cities_and_airports_lie_in_their_areas() {
+        for (area, regions) in
+            [("us", ["nyc2", "atl1", "ewr"]), ("europe", ["ams3", "cdg", "fra1"]), ("asia", ["blr1", "nrt", "sgp1"])]
+        {
+            assert!(regions.iter().all(|region| names_region(area, region)), "{area}");
+        }
+        for region in ["tor1", "syd", "jnb", "sao", "europe-west4"] {
+            assert!(!names_region("us", region) && !names_region("asia", region), "{region}");
+        }
+    }
 
     #[test]
     fn an_area_is_the_regions_whose_grids_lie_there() {

@@ -121,12 +121,20 @@ impl Cache {
                 params![source, region, cloud.as_str(), rows],
             )?;
         }
-        keep_history(&change, cloud, answer, hardware)?;
+        keep_history(&change, &answer.history, &answer.offers, hardware)?;
         let answered_at = answer.offers.iter().map(|offer| offer.quote.observed_at).max().unwrap_or(now);
         change.execute(
             "INSERT OR REPLACE INTO sources VALUES (?1, ?2, ?3)",
             params![source, cloud.as_str(), answered_at.as_second()],
         )?;
+        change.commit()?;
+        Ok(())
+    }
+
+    /// Keeps what prices were, for their history, as another publishes them.
+    pub fn remember(&mut self, offers: &[Offer], hardware: &Hardware) -> Result<(), CacheError> {
+        let change = self.database.transaction()?;
+        keep_history(&change, &[], offers, hardware)?;
         change.commit()?;
         Ok(())
     }
@@ -293,11 +301,11 @@ fn time(seconds: i64) -> Result<Timestamp, CacheError> {
     Timestamp::from_second(seconds).map_err(|error| CacheError::Damaged(error.to_string()))
 }
 
-/// What a source tells of the past, and its spot prices of now where they differ from the last ones known.
+/// What a source tells of the past, and prices of now that differ from the last ones known. What is sold ahead is another product each day.
 fn keep_history(
     change: &Connection,
-    cloud: &CloudId,
-    answer: &PriceAnswer,
+    earlier: &[PricePoint],
+    offers: &[Offer],
     hardware: &Hardware,
 ) -> Result<(), CacheError> {
     let mut insert = change.prepare("INSERT OR REPLACE INTO history VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?;
@@ -305,34 +313,26 @@ fn keep_history(
         "SELECT nanos FROM history WHERE cloud = ?1 AND instance = ?2 AND region = ?3 AND zone = ?4 AND purchase = ?5
          ORDER BY since DESC LIMIT 1",
     )?;
-    let mut keep = |instance: InstanceId,
-                    place: &Location,
-                    purchase: Purchase,
-                    since: Timestamp,
-                    rate: UsdPerHour,
-                    even_if_equal: bool| {
-        let (instance, zone, purchase) =
-            (&hardware.instance(instance).name, place.zone_id.as_deref().unwrap_or_default(), purchase.to_string());
-        let pool = params![cloud.as_str(), instance, &*place.region, zone, purchase];
+    let mut keep = |point: &PricePoint, even_if_equal: bool| {
+        let machine = hardware.instance(point.instance);
+        let (zone, purchase) = (point.place.zone_id.as_deref().unwrap_or_default(), point.purchase.to_string());
+        let pool = params![machine.cloud.as_str(), machine.name, &*point.place.region, zone, purchase];
         let held: Option<i64> = if even_if_equal { None } else { last.query_row(pool, |row| row.get(0)).optional()? };
-        if held != Some(rate.nanos()) {
-            insert.execute(params![
-                cloud.as_str(),
-                instance,
-                &*place.region,
-                zone,
-                purchase,
-                since.as_second(),
-                rate.nanos()
-            ])?;
+        let nanos = point.rate.nanos();
+        if held != Some(nanos) {
+            let since = point.since.as_second();
+            let (cloud, region) = (machine.cloud.as_str(), &*point.place.region);
+            insert.execute(params![cloud, machine.name, region, zone, purchase, since, nanos])?;
         }
         Ok::<(), CacheError>(())
     };
-    for point in &answer.history {
-        keep(point.instance, &point.place, point.purchase, point.since, point.rate, true)?;
+    for point in earlier {
+        keep(point, true)?;
     }
-    for offer in answer.offers.iter().filter(|offer| offer.purchase == Purchase::Spot) {
-        keep(offer.instance, &offer.place, offer.purchase, offer.quote.observed_at, offer.quote.rate, false)?;
+    let is_kept =
+        |offer: &&Offer| matches!(offer.purchase, Purchase::Spot | Purchase::OnDemand) && offer.booking.is_none();
+    for offer in offers.iter().filter(is_kept) {
+        keep(&PricePoint::of(offer), false)?;
     }
     Ok(())
 }

@@ -9,12 +9,13 @@ use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use serde::{Deserialize, Serialize};
 
 use crate::cache::rows::{self, RowsError};
+use crate::drift::MonthlyDrift;
 use crate::machines::MachineList;
 use crate::offer::Offer;
 use gpuplan_hardware::{CloudId, Hardware};
 
 /// First line of a file; a later form of it has another number.
-const HEAD: &str = "gpuplan-feed 2";
+const HEAD: &str = "gpuplan-feed 3";
 /// Bytes of an Ed25519 signature (RFC 8032).
 const SIGNATURE: usize = 64;
 /// Bytes of an Ed25519 public key.
@@ -32,6 +33,8 @@ pub struct Feed {
     parts: Vec<Part>,
     /// Which machines a cloud has where, as JSON.
     lists: BTreeMap<String, String>,
+    /// How far prices moved over the nights before.
+    drift: Vec<MonthlyDrift>,
 }
 
 /// The offers of one source and region, as the price cache keeps them.
@@ -110,6 +113,7 @@ impl Feed {
     pub fn new(
         offers: &[&Offer],
         lists: &[(CloudId, MachineList)],
+        drift: Vec<MonthlyDrift>,
         hardware: &Hardware,
         now: Timestamp,
     ) -> Result<Self, FeedError> {
@@ -129,6 +133,7 @@ impl Feed {
             published_at: now.as_second(),
             parts: parts.into_iter().map(part).collect::<Result<_, FeedError>>()?,
             lists: lists.iter().map(list).collect::<Result<_, FeedError>>()?,
+            drift,
         })
     }
 
@@ -166,6 +171,11 @@ impl Feed {
 
     pub fn published_at(&self) -> Result<Timestamp, FeedError> {
         Timestamp::from_second(self.published_at).map_err(|error| FeedError::Damaged(error.to_string()))
+    }
+
+    /// How far prices moved over the nights before.
+    pub fn drift(&self) -> &[MonthlyDrift] {
+        &self.drift
     }
 
     /// Which machines each cloud has where.
@@ -266,7 +276,16 @@ mod tests {
         let offers: Vec<&Offer> = market.offers().iter().collect();
         let mut list = MachineList::default();
         list.regions.insert("us-east-1".into(), ["p5.48xlarge".to_owned()].into());
-        Feed::new(&offers, &[(CloudId::new("aws"), list)], hardware, at(day)).unwrap()
+        let drift = MonthlyDrift {
+            cloud: "aws".to_owned(),
+            is_spot: true,
+            growth: 0.03,
+            deviation: 0.14,
+            gone: 0.02,
+            pairs: 612,
+            months: 4.2,
+        };
+        Feed::new(&offers, &[(CloudId::new("aws"), list)], vec![drift], hardware, at(day)).unwrap()
     }
 
     #[test]
@@ -279,6 +298,7 @@ mod tests {
         let read = Feed::open(&file, &[key(1).public()], None, now).unwrap();
         let offers = read.offers(&hardware).unwrap();
         assert_eq!((offers.len(), read.lists().unwrap()[0].1.pools()), (market.offers().len(), 1));
+        assert_eq!((read.drift()[0].pairs, read.drift()[0].months), (612, 4.2));
         assert!(offers.iter().all(|offer| offer.quote.origin == Origin::Cached));
         let sum = |offers: &[Offer]| offers.iter().map(|offer| i128::from(offer.quote.rate.nanos())).sum::<i128>();
         assert_eq!(sum(&offers), sum(market.offers()));

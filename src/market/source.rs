@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,12 +37,14 @@ pub struct OfferQuery<'a> {
     pub until: Option<Timestamp>,
     /// How long the whole answer may take. What a source has heard by then is its answer.
     pub patience: Duration,
+    /// Folder in which a source may keep public documents, to ask later only whether they changed. `None`: nothing is kept.
+    pub documents: Option<PathBuf>,
 }
 
 impl<'a> OfferQuery<'a> {
     pub fn for_instances(hardware: &'a Hardware, wanted: BTreeMap<Arc<str>, Vec<InstanceId>>) -> Self {
         let (candidates, spans) = (BTreeSet::new(), BTreeMap::new());
-        Self { hardware, wanted, history: false, candidates, spans, until: None, patience: PATIENCE }
+        Self { hardware, wanted, history: false, candidates, spans, until: None, patience: PATIENCE, documents: None }
     }
 
     pub fn with_history(self) -> Self {

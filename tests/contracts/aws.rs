@@ -1,6 +1,8 @@
 //! Every source of AWS over canned answers, over faults, and over moto.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use gpuplan::clouds::ask;
@@ -8,7 +10,7 @@ use gpuplan::clouds::ask::all;
 use gpuplan::clouds::aws::account::AwsAccount;
 use gpuplan::clouds::aws::account::session::{Session, TimeLimits};
 use gpuplan::clouds::aws::feeds::addresses::Addresses;
-use gpuplan::clouds::aws::feeds::{OfferFiles, SpotAdvisor, SpotFeed};
+use gpuplan::clouds::aws::feeds::{PriceMaps, SpotAdvisor, SpotFeed};
 use gpuplan::clouds::aws::prices::capacity_blocks::CapacityBlocks;
 use gpuplan::clouds::aws::prices::on_demand::ListedPrices;
 use gpuplan::clouds::aws::prices::placement_scores::PlacementScores;
@@ -487,12 +489,21 @@ fn public_documents() -> Vec<Rule> {
         {"size": "g5.xlarge", "valueColumns": [{"name": "linux", "prices": {"USD": "9.0E-4"}}]},
         {"size": "p5.48xlarge", "valueColumns": [{"name": "linux", "prices": {"USD": "N/A*"}}]}]);
     let feed = serde_json::json!({"config": {"regions": [region]}}).to_string();
-    let files = "GET /offers/v1.0/aws/AmazonEC2/current";
+    let maps = "GET /pricing/2.0/meteredUnitMaps/ec2/USD/current/ec2-ondemand-without-sec-sel";
     vec![
         Rule::answer("GET /spot-advisor-data.json", file(include_str!("../fixtures/aws/spot_advisor.json"))),
         Rule::answer("GET /spot.json", move |call| call.reply(feed.clone())),
-        Rule::answer(&format!("{files}/us-east-1/index.csv"), file(include_str!("../fixtures/aws/offer_file.csv"))),
-        Rule::answer(&format!("{files}/eu-west-1/index.csv"), |call| call.reply("<html>sign in</html>".to_owned())),
+        Rule::answer(
+            "GET /locations/1.0/aws/current/locations.json",
+            file(include_str!("../fixtures/aws/places.json")),
+        ),
+        Rule::answer(
+            &format!("{maps}/US%20East%20(N.%20Virginia)/Linux/index.json"),
+            file(include_str!("../fixtures/aws/price_map.json")),
+        ),
+        Rule::answer(&format!("{maps}/EU%20(Ireland)/Linux/index.json"), |call| {
+            call.reply("<html>sign in</html>".to_owned())
+        }),
     ]
 }
 
@@ -507,12 +518,56 @@ fn public_documents_are_read_without_an_account() {
     let feed = one(SpotFeed::new(addresses.clone()).offers(&query)).unwrap();
     assert_eq!(found(&hardware, &feed), [("g5.xlarge".to_owned(), "us-east-1".to_owned(), "0.0009".to_owned())]);
     assert!(notes(&feed)[0].starts_with("us-east-1, p5.48xlarge: `N/A*` is not an amount"));
-    let files = one(OfferFiles::new(addresses).offers(&query)).unwrap();
+    let maps = one(PriceMaps::new(addresses).offers(&query)).unwrap();
     let expected = [("g5.xlarge", "us-east-1", "1.006"), ("p5.48xlarge", "us-east-1", "55.04")];
-    assert_eq!(found(&hardware, &files), expected.map(|(a, b, c)| (a.to_owned(), b.to_owned(), c.to_owned())));
-    let notes = notes(&files);
-    assert_eq!(notes.len(), 4, "two rows, a region that sends a page, a region that refuses: {notes:?}");
+    assert_eq!(found(&hardware, &maps), expected.map(|(a, b, c)| (a.to_owned(), b.to_owned(), c.to_owned())));
+    let notes = notes(&maps);
+    assert_eq!(notes.len(), 2, "a region that sends a page, one that has no name: {notes:?}");
     assert!(proxy.calls().iter().all(|call| call.region.is_empty()), "nothing is signed");
+}
+
+/// Answers with a document and the name of its state, or only that it has not changed.
+fn document(request: &Request, state: &'static str, text: &str) -> Reply {
+    let kind = format!("application/json\r\nETag: \"{state}\"");
+    if request.header("if-none-match") == format!("\"{state}\"") {
+        return Reply::Text(304, "application/json", String::new());
+    }
+    Reply::Text(200, kind.leak(), text.to_owned())
+}
+
+#[test]
+fn a_public_document_that_has_not_changed_is_not_sent_again() {
+    let (hardware, folder) = (Hardware::embedded().unwrap(), tempfile::tempdir().unwrap());
+    let (is_new, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let server = Server::start({
+        let (is_new, sent) = (Arc::clone(&is_new), Arc::clone(&sent));
+        move |request| {
+            let map = include_str!("../fixtures/aws/price_map.json");
+            let reply = match (request.path.ends_with("locations.json"), is_new.load(Ordering::SeqCst)) {
+                (true, _) => document(request, "places", include_str!("../fixtures/aws/places.json")),
+                (false, false) => document(request, "first", map),
+                (false, true) => document(request, "second", &map.replace("1.0060000000", "1.1000000000")),
+            };
+            if let Reply::Text(200, ..) = reply {
+                sent.fetch_add(1, Ordering::SeqCst);
+            }
+            reply
+        }
+    });
+    let source = PriceMaps::new(Addresses::at(&server.endpoint));
+    let documents = Some(folder.path().join("documents"));
+    let query = OfferQuery { documents, ..query(&hardware, &["g5.xlarge"], &["us-east-1"]) };
+    let ask = || found(&hardware, &one(source.offers(&query)).unwrap());
+    let first = ask();
+    assert_eq!((first[0].2.as_str(), sent.load(Ordering::SeqCst)), ("1.006", 2));
+    assert_eq!((ask(), sent.load(Ordering::SeqCst)), (first, 2), "two questions, and no document");
+    is_new.store(true, Ordering::SeqCst);
+    assert_eq!((ask()[0].2.as_str(), sent.load(Ordering::SeqCst)), ("1.10", 3), "the one that changed");
+    for file in std::fs::read_dir(folder.path().join("documents")).unwrap() {
+        std::fs::write(file.unwrap().path(), "damaged").unwrap();
+    }
+    assert_eq!((ask()[0].2.as_str(), sent.load(Ordering::SeqCst)), ("1.10", 5), "a damaged copy is no copy");
+    assert_eq!(server.asked().len(), 8);
 }
 
 /// Every source of prices but the spot history, each with something to sell and something that cannot be read.
@@ -533,7 +588,7 @@ pub fn other_price_sources() -> (Proxy, Vec<Box<dyn PriceSource>>) {
         Box::new(ListedPrices::new(session.clone())),
         Box::new(CapacityBlocks::new(session)),
         Box::new(SpotFeed::new(addresses.clone())),
-        Box::new(OfferFiles::new(addresses)),
+        Box::new(PriceMaps::new(addresses)),
     ];
     (proxy, sources)
 }

@@ -1,4 +1,4 @@
-//! Clouds that are asked over plain HTTP, over canned answers: Azure, Lambda, RunPod, Vast, Verda, Oracle, Vultr, DigitalOcean, Hyperstack.
+//! Clouds that are asked over plain HTTP, over canned answers: Azure, Lambda, RunPod, Vast, Verda, Oracle, Vultr, DigitalOcean, Hyperstack, JarvisLabs.
 
 use std::collections::BTreeMap;
 
@@ -7,6 +7,7 @@ use gpuplan::clouds::azure::eviction_rates::EvictionRates;
 use gpuplan::clouds::azure::retail_prices::RetailPrices;
 use gpuplan::clouds::digitalocean::droplet_sizes::DropletSizes;
 use gpuplan::clouds::hyperstack::Hyperstack;
+use gpuplan::clouds::jarvis_labs::Servers as JarvisLabs;
 use gpuplan::clouds::lambda::instance_types::InstanceTypes as Lambda;
 use gpuplan::clouds::oci::cost_estimator::CostEstimator;
 use gpuplan::clouds::runpod::gpu_types::GpuTypes;
@@ -367,6 +368,29 @@ fn hyperstack_prices_keep_the_contract() {
     assert_eq!(found.iter().map(|sheet| (&*sheet.gpu, &*sheet.gpus)).collect::<Vec<_>>(), [("h100-sxm5-80", "8")]);
     for key in ["", "another"] {
         assert_hides_keys(&answer_of(&Hyperstack::at(&server.endpoint, key), &[]).unwrap_err());
+    }
+}
+
+fn jarvis_labs(request: &Request) -> Reply {
+    let is_asked = request.path == "/misc/server_meta" && request.header("authorization") == format!("Bearer {KEY}");
+    if is_asked {
+        let recorded = include_str!("../fixtures/jarvis_labs/server_meta.json");
+        return Reply::Text(200, "application/json", recorded.to_owned());
+    }
+    refuses(request)
+}
+
+#[test]
+fn jarvis_labs_prices_keep_the_contract() {
+    let source = |endpoint: &str| Box::new(JarvisLabs::at(endpoint, KEY)) as _;
+    let regions = ["india-noida-01", "india-chennai-01", "europe-01", "unknown-region"];
+    super::keeps_the_contract(jarvis_labs, source, &["l4.1x", "h100-sxm.1x"], &regions);
+    let server = Server::start(jarvis_labs);
+    let found = machines_of(&JarvisLabs::at(&server.endpoint, KEY)).unwrap().sheets;
+    let new = |gpu: &str, gpus: &str| found.iter().any(|sheet| &*sheet.gpu == gpu && &*sheet.gpus == gpus);
+    assert!(new("rtx-pro-6000-blackwell-se", "8") && new("l4", "4"), "{found:?}");
+    for key in ["", "another"] {
+        assert_hides_keys(&answer_of(&JarvisLabs::at(&server.endpoint, key), &[]).unwrap_err());
     }
 }
 

@@ -11,7 +11,7 @@ use gpuplan::budget::portfolio::calendar::Month;
 use gpuplan::budget::portfolio::{CostSource, Portfolio, PortfolioError};
 use gpuplan::clouds::listing::Listing;
 use gpuplan::clouds::runpod::stock::{GpuTypes, Reply};
-use gpuplan::clouds::{aws, azure, digitalocean, gcp, lambda, oci, runpod, vast, verda, vultr};
+use gpuplan::clouds::{aws, azure, digitalocean, gcp, jarvis_labs, lambda, oci, runpod, vast, verda, vultr};
 use gpuplan::embedded::Table;
 use gpuplan::hardware::{CloudId, InstanceId};
 use gpuplan::market::import::{self, CatalogFile};
@@ -112,15 +112,9 @@ pub fn prices(data: &[u8]) {
 /// Answers of the clouds, each read by every reader: offers have a price, risks are shares.
 pub fn cloud_answer(data: &[u8]) {
     let Some(text) = text(data) else { return };
-    // The price list of AWS comes as a text, and as CSV.
+    // The price list of AWS comes as a text.
     if let Ok(Some(price)) = aws::prices::price_list::read(text) {
         assert!(price.rate > UsdPerHour::default(), "{price:?}");
-    }
-    let mut file = aws::feeds::offer_file::OfferFile::default();
-    for line in text.lines() {
-        if let Ok(Some(price)) = file.line(line, |_| true) {
-            assert!(file.has_header() && price.rate > UsdPerHour::default(), "{price:?}");
-        }
     }
     if let Ok(json) = serde_json::from_str(text) {
         answers_of_large_clouds(&json);
@@ -129,6 +123,10 @@ pub fn cloud_answer(data: &[u8]) {
 }
 
 fn answers_of_large_clouds(json: &Value) {
+    if let Ok(map) = from_value::<aws::feeds::price_map::PriceMap>(json.clone()) {
+        let rows = map.prices("us-east-1", "US East (N. Virginia)", |_| true).into_iter().flatten();
+        assert!(rows.flatten().all(|price| price.rate > UsdPerHour::default()));
+    }
     if let Ok(feed) = from_value::<aws::feeds::spot_feed::SpotFeedDocument>(json.clone()) {
         assert_offers(&feed.answer(&OF_AWS, now()).offers, "aws");
     }
@@ -175,6 +173,9 @@ fn answers_of_other_clouds(json: &Value) {
         listed("digitalocean", digitalocean::sizes::SOURCE, |listing| {
             digitalocean::sizes::list(&answer.sizes, listing);
         });
+    }
+    if let Ok(answer) = from_value::<jarvis_labs::Answer>(json.clone()) {
+        listed("jarvis-labs", jarvis_labs::SOURCE, |listing| jarvis_labs::list(&answer, listing));
     }
     if let Ok(types) = from_value(part("types")) {
         let locations = from_value(part("locations")).ok();

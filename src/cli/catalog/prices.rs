@@ -198,7 +198,7 @@ fn host_prices(arguments: &PricesArguments, session: &Session) -> Result<Exit, D
     }
 }
 
-/// The course of every pool that the cache knows more than one price of.
+/// The course of every pool of which more than one price is known: from answers and feeds that came here, and from the snapshot.
 fn history(
     offers: &[&Offer],
     arguments: &PricesArguments,
@@ -213,6 +213,14 @@ fn history(
     let cache =
         cache.map_err(|error| Diagnostic::unexpected(error).hint("gpuplan refresh"))?.flatten().ok_or_else(nothing)?;
     let from = session.now - trend::WINDOW;
+    let snapshot = session.snapshot()?.market;
+    let is_young = |offer: &&Offer| offer.purchase == Purchase::Spot && offer.quote.observed_at >= from;
+    let snapshot: HashMap<_, PricePoint> = snapshot
+        .offers()
+        .iter()
+        .filter(is_young)
+        .map(|offer| ((offer.instance, offer.place.clone()), PricePoint::of(offer)))
+        .collect();
     let mut points: HashMap<InstanceId, Vec<PricePoint>> = HashMap::new();
     let mut pools = Vec::new();
     for offer in offers.iter().filter(|offer| offer.purchase == Purchase::Spot) {
@@ -223,7 +231,10 @@ fn history(
                 free.insert(read)
             }
         };
-        let pool: Vec<PricePoint> = known.iter().filter(|point| point.place == offer.place).cloned().collect();
+        let is_here = |point: &&PricePoint| point.place == offer.place && point.purchase == offer.purchase;
+        let mut pool: Vec<PricePoint> = known.iter().filter(is_here).cloned().collect();
+        pool.extend(snapshot.get(&(offer.instance, offer.place.clone())).cloned());
+        pool.sort_by_key(|point| point.since);
         if let Some(trend) = Trend::from_points(&pool, session.now).filter(|_| pool.len() > 1) {
             pools.push(PoolTrend { instance: offer.instance, place: offer.place.clone(), trend });
         }

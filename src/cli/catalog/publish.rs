@@ -1,4 +1,5 @@
-//! `catalog publish`: what the price cache holds as one signed file, held against the file of before, with what changed.
+//! `catalog publish`: what the price cache holds as one signed file, held against the file of before, with what changed and how far
+//! prices move.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,10 +8,9 @@ use clap::Args;
 
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::{Catalogs, Session};
-use gpuplan_hardware::rules::{self, Severity};
-use gpuplan_market::changes;
-use gpuplan_market::feed::{Feed, SigningKey, screened};
-use gpuplan_market::{Market, Offer, Origin};
+use gpuplan_hardware::rules::{self, Finding, Severity};
+use gpuplan_market::feed::{Feed, FeedError, PublicKey, SigningKey, screened};
+use gpuplan_market::{Market, MonthlyDrift, Offer, Origin, changes, check, drift};
 use gpuplan_report::catalog::changes as report;
 
 #[derive(Debug, Args)]
@@ -23,6 +23,12 @@ pub struct PublishArguments {
     /// Hold the prices against this file of before; lost rows are refused, jumps that no second source confirms are held back
     #[arg(long, value_name = "FILE")]
     pub before: Option<PathBuf>,
+    /// Fit how far prices move by these files of earlier months too (repeat)
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub earlier: Vec<PathBuf>,
+    /// Believe earlier files that this public key signed, too: the one before a new --key (repeat)
+    #[arg(long, value_name = "KEY")]
+    pub old_key: Vec<String>,
     /// Write what changed since then here, as JSON
     #[arg(long, value_name = "FILE", requires = "before")]
     pub changes: Option<PathBuf>,
@@ -35,7 +41,7 @@ pub fn run(arguments: &PublishArguments, session: &Session) -> Result<Exit, Diag
         Diagnostic::usage(format!("{}: {error}", arguments.key.display()))
             .hint("openssl genpkey -algorithm ed25519 -outform DER -out feed.key")
     })?;
-    if let Some(error) = rules::check(&catalogs.hardware).into_iter().find(|it| it.severity == Severity::Error) {
+    if let Some(error) = findings(session)?.into_iter().find(|it| it.severity == Severity::Error) {
         return Err(Diagnostic::usage(format!("{}: {}", error.row, error.detail)).hint("gpuplan catalog check"));
     }
     let is_answer = |offer: &&Offer| matches!(offer.quote.origin, Origin::Cached | Origin::Live);
@@ -43,11 +49,15 @@ pub fn run(arguments: &PublishArguments, session: &Session) -> Result<Exit, Diag
     if tonight.is_empty() {
         return Err(Diagnostic::usage("the price cache holds no answer of a cloud").hint("gpuplan refresh"));
     }
-    let before = arguments.before.as_deref().map(|path| opened(path, &key, session)).transpose()?;
-    let last_night = match &before {
-        Some(feed) => feed.offers(&catalogs.hardware).map_err(Diagnostic::unexpected)?,
-        None => Vec::new(),
-    };
+    let keys = keys(arguments, &key)?;
+    let before = arguments.before.as_deref().map(|path| opened(path, &keys, session)).transpose()?;
+    let offers_of = |feed: &Feed| feed.offers(&catalogs.hardware).map_err(Diagnostic::unexpected);
+    let last_night = before.as_ref().map(offers_of).transpose()?.unwrap_or_default();
+    let mut nights = vec![last_night.clone()];
+    for path in &arguments.earlier {
+        nights.push(offers_of(&opened(path, &keys, session)?)?);
+    }
+    let drift = drift::fit(&nights, &tonight, &catalogs.hardware, session.now);
     let screened = screened(tonight, &last_night, &catalogs.hardware).map_err(|lost| {
         let line =
             |(cloud, before, now): &(_, usize, usize)| format!("{cloud}: {now} prices where there were {before}");
@@ -57,7 +67,7 @@ pub fn run(arguments: &PublishArguments, session: &Session) -> Result<Exit, Diag
     })?;
     let offers: Vec<&Offer> = screened.offers.iter().collect();
     let lists = session.machine_lists(&catalogs.hardware)?;
-    let feed = Feed::new(&offers, &lists, &catalogs.hardware, session.now).map_err(Diagnostic::unexpected)?;
+    let feed = Feed::new(&offers, &lists, drift, &catalogs.hardware, session.now).map_err(Diagnostic::unexpected)?;
     let file = feed.signed(&key).map_err(Diagnostic::unexpected)?;
     if let (Some(path), Some(before)) = (&arguments.changes, &before) {
         let since = before.published_at().map_err(Diagnostic::unexpected)?;
@@ -67,23 +77,56 @@ pub fn run(arguments: &PublishArguments, session: &Session) -> Result<Exit, Diag
         write(path, report::json(&changes, since, hardware).as_bytes())?;
     }
     write(&arguments.file, &file)?;
+    let (held_back, signer) = (screened.held_back.len(), key.public().hex());
+    let moves: String = feed.drift().iter().map(line).collect();
     session.printer.data(&format!(
-        "{} prices, {} held back, {} bytes, signed by {}\n",
+        "{moves}{} prices, {held_back} held back, {} bytes, signed by {signer}\n",
         offers.len(),
-        screened.held_back.len(),
-        file.len(),
-        key.public().hex()
+        file.len()
     ))
+}
+
+/// What `catalog check` finds in the catalog under the answers.
+fn findings(session: &Session) -> Result<Vec<Finding>, Diagnostic> {
+    let Catalogs { hardware, market } = session.snapshot()?;
+    let mut findings = rules::check(&hardware);
+    findings.extend(check::check(&market, &hardware, session.now));
+    Ok(findings)
+}
+
+fn line(drift: &MonthlyDrift) -> String {
+    let MonthlyDrift { cloud, is_spot, growth, deviation, gone, pairs, months } = drift;
+    let terms = if *is_spot { "spot" } else { "on-demand" };
+    let percent = |share: f64| 100.0 * share;
+    format!(
+        "{cloud} {terms}: {:+.1} % a month, ±{:.1} %, {:.1} % gone ({pairs} pairs of {months:.1} months)\n",
+        percent(growth.exp_m1()),
+        percent(deviation.exp_m1()),
+        percent(*gone)
+    )
+}
+
+/// Whose earlier files are believed.
+fn keys(arguments: &PublishArguments, key: &SigningKey) -> Result<Vec<PublicKey>, Diagnostic> {
+    let old: Result<Vec<_>, _> = arguments.old_key.iter().map(|text| PublicKey::parse(text)).collect();
+    let mut keys = old.map_err(|error| Diagnostic::usage(error.to_string()).hint("a key has 64 hexadecimal digits"))?;
+    keys.push(key.public());
+    Ok(keys)
 }
 
 fn empty(market: &Market) -> Market {
     market.only(|_| false)
 }
 
-/// A feed that the same key signed.
-fn opened(path: &Path, key: &SigningKey, session: &Session) -> Result<Feed, Diagnostic> {
-    Feed::open(&read(path)?, &[key.public()], None, session.now)
-        .map_err(|error| Diagnostic::usage(format!("{}: {error}", path.display())))
+/// A feed that one of the keys signed.
+fn opened(path: &Path, keys: &[PublicKey], session: &Session) -> Result<Feed, Diagnostic> {
+    Feed::open(&read(path)?, keys, None, session.now).map_err(|error| {
+        let refused = Diagnostic::usage(format!("{}: {error}", path.display()));
+        match error {
+            FeedError::Unsigned => refused.hint("--old-key KEY names the public key of a signer before this one"),
+            _ => refused,
+        }
+    })
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Diagnostic> {

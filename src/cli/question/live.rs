@@ -130,7 +130,8 @@ pub fn ask_clouds(catalogs: &mut Catalogs, session: &Session, wanted: &Request) 
         let candidates = wanted.candidates(cloud, hardware);
         let (spans, until) = (wanted.spans.clone(), wanted.until);
         let known = OfferQuery::known(market, hardware, cloud).within(patience);
-        let known = OfferQuery { history: wanted.history, candidates, spans, until, ..known };
+        let documents = session.home.cache_file("documents");
+        let known = OfferQuery { history: wanted.history, candidates, spans, until, documents, ..known };
         let mut lists = answers.lists.iter().filter(|(listed, _)| listed == cloud).map(|(_, list)| list).peekable();
         // Where nobody says what there is today, what there was.
         let earlier = market.offered.get(cloud).filter(|_| lists.peek().is_none());

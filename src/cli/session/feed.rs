@@ -35,8 +35,15 @@ struct Asked {
     etag: Option<String>,
 }
 
+/// A feed that may be believed.
+pub struct Found {
+    pub feed: Feed,
+    /// It came just now.
+    pub is_new: bool,
+}
+
 /// The newest feed that may be believed. A feed that cannot be had costs a warning and nothing else.
-pub fn find(home: &Home, printer: &Printer, now: Timestamp, offline: bool) -> Result<Option<Feed>, Diagnostic> {
+pub fn find(home: &Home, printer: &Printer, now: Timestamp, offline: bool) -> Result<Option<Found>, Diagnostic> {
     let Some(path) = home.config_file("feed.toml").filter(|path| path.is_file()) else { return Ok(None) };
     let Settings { url, keys } = toml::from_str(&read_text(&path)?)
         .map_err(|error| Diagnostic::usage(format!("{}: {error}", path.display())))?;
@@ -54,8 +61,9 @@ pub fn find(home: &Home, printer: &Printer, now: Timestamp, offline: bool) -> Re
     let asked: Asked =
         fs::read_to_string(&state).ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
     let is_recent = asked.at.is_some_and(|at| (SignedDuration::ZERO..AT_MOST).contains(&now.duration_since(at)));
+    let earlier = |feed| Found { feed, is_new: false };
     if offline || is_recent {
-        return Ok(kept);
+        return Ok(kept.map(earlier));
     }
     let etag = asked.etag.filter(|_| kept.is_some());
     let known = kept.as_ref().and_then(|feed| feed.published_at().ok());
@@ -77,11 +85,11 @@ pub fn find(home: &Home, printer: &Printer, now: Timestamp, offline: bool) -> Re
             if let Err(error) = kept_now {
                 printer.warning(&format!("the feed of prices could not be kept: {error}"));
             }
-            Ok(news.map(|(feed, _)| feed).or(kept))
+            Ok(news.map(|(feed, _)| Found { feed, is_new: true }).or(kept.map(earlier)))
         }
         Err(why) => {
             printer.warning(&format!("the feed of prices at {url}: {why}; what is here is used"));
-            Ok(kept)
+            Ok(kept.map(earlier))
         }
     }
 }

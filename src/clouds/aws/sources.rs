@@ -35,7 +35,7 @@ pub fn sources() -> Sources {
         sources.risks.push(Box::new(feeds::SpotAdvisor::new(addresses.clone())));
         if !has_account() {
             sources.prices.push(Box::new(feeds::SpotFeed::new(addresses.clone())));
-            sources.prices.push(Box::new(feeds::OfferFiles::new(addresses)));
+            sources.prices.push(Box::new(feeds::PriceMaps::new(addresses)));
         }
     }
     sources

@@ -117,7 +117,10 @@ impl Size {
 /// Offers in the regions that have a size now; of one that none has, its price without a place.
 pub fn list(sizes: &Rows<Size>, listing: &mut Listing) {
     listing.unreadable(CLOUD, sizes.unreadable);
-    for size in sizes.read.iter().filter(|size| size.gpu_info.is_some()) {
+    let (hardware, cloud) = (listing.hardware(), CloudId::new(CLOUD));
+    // A size that the catalog has is one with GPUs, whether or not the answer says so.
+    let has_gpus = |size: &&Size| size.gpu_info.is_some() || hardware.find_instance(&cloud, &size.slug).is_some();
+    for size in sizes.read.iter().filter(has_gpus) {
         let Some(instance) = listing.named(&size.slug) else { continue };
         let (rate, is_had) = (price::rate(&size.price_hourly), size.available != false && !size.regions.is_empty());
         for region in size.regions.iter().filter(|_| is_had) {
@@ -208,6 +211,8 @@ mod tests {
         assert_eq!((answer.offers.len(), answer.notes.len()), (0, 1));
         let (_, answer) = size(&json!({ "gpu_info": null }));
         assert_eq!((answer.offers.len(), answer.notes.len()), (0, 0), "a droplet without a GPU");
+        let (_, answer) = size(&json!({ "slug": "gpu-h100x1-80gb", "gpu_info": null }));
+        assert_eq!(answer.offers.len(), 1, "the catalog knows its GPU");
     }
 
     proptest! {

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 
 use crate::dates::{Dates, http_date};
+use crate::packed::unpacked;
 use crate::{one_line, root_cause};
 use gpuplan_market::SourceError;
 use gpuplan_runstore::store::install_tls;
@@ -24,8 +25,6 @@ const LONGEST_WAIT: Duration = Duration::from_secs(8);
 const MOST_REDIRECTS: usize = 5;
 /// Largest answer that is kept in memory.
 const LARGEST: usize = 128 << 20;
-/// Largest line of an answer that is read line by line.
-const LARGEST_LINE: usize = 1 << 20;
 
 /// A question. It must be harmless to ask twice.
 #[derive(Clone)]
@@ -73,6 +72,21 @@ impl Request {
     pub fn hide(mut self, value: &str) -> Self {
         self.secrets.push(value.to_owned());
         self
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The text of an answer.
+    fn text(&self, bytes: Vec<u8>) -> Result<String, SourceError> {
+        let plain =
+            unpacked(bytes, LARGEST).map_err(|detail| SourceError::Malformed { field: self.place(), detail })?;
+        String::from_utf8(plain).map_err(|error| malformed(self, &error))
+    }
+
+    pub(crate) fn read<T: DeserializeOwned>(&self, text: &str) -> Result<T, SourceError> {
+        serde_json::from_str(text).map_err(|error| malformed(self, &error))
     }
 
     /// Scheme, host and path: what may be shown. Keys sometimes stand in the rest.
@@ -164,42 +178,23 @@ impl Http {
     }
 
     pub async fn text(&self, request: &Request) -> Result<Reply<String>, SourceError> {
+        let (value, reply) = self.named_text(request).await?;
+        Ok(Reply { value, answered_at: reply.answered_at, modified_at: reply.modified_at })
+    }
+
+    /// The same with the ETag.
+    pub(crate) async fn named_text(&self, request: &Request) -> Result<(String, Reply<Option<String>>), SourceError> {
         let (bytes, reply) = self.whole(request, LARGEST).await?;
-        let text = String::from_utf8(bytes).map_err(|error| malformed(request, &error))?;
-        Ok(Reply { value: text, answered_at: reply.answered_at, modified_at: reply.modified_at })
+        Ok((request.text(bytes)?, reply))
     }
 
     pub async fn json<T: DeserializeOwned>(&self, request: &Request) -> Result<Reply<T>, SourceError> {
         let reply = self.text(request).await?;
-        let value = serde_json::from_str(&reply.value).map_err(|error| malformed(request, &error))?;
+        let value = request.read(&reply.value)?;
         Ok(Reply { value, answered_at: reply.answered_at, modified_at: reply.modified_at })
     }
 
-    /// Hands on an answer of any length line by line; no more than a line is kept.
-    pub async fn lines(&self, request: &Request, mut each: impl FnMut(&str)) -> Result<Reply<()>, SourceError> {
-        let mut rest = Vec::new();
-        let reply = self.stream(request, |chunk| {
-            for piece in chunk.split_inclusive(|byte| *byte == b'\n') {
-                rest.extend_from_slice(piece);
-                if rest.len() > LARGEST_LINE {
-                    return Err(format!("a line is longer than {LARGEST_LINE} bytes"));
-                }
-                if piece.ends_with(b"\n") {
-                    each(String::from_utf8_lossy(&rest).trim_end());
-                    rest.clear();
-                }
-            }
-            Ok(())
-        });
-        let reply = reply.await?;
-        if !rest.is_empty() {
-            each(&String::from_utf8_lossy(&rest));
-        }
-        Ok(Reply { value: (), answered_at: reply.answered_at, modified_at: reply.modified_at })
-    }
-
-    /// Asks until an answer begins, then hands on its pieces; the reply has its ETag. What broke off half-way is an error: the caller
-    /// has the rest already.
+    /// Asks until an answer begins, then hands on its pieces; the reply has its ETag. What broke off half-way is an error.
     async fn stream(
         &self,
         request: &Request,

@@ -3,7 +3,9 @@
 
 mod client;
 mod dates;
+mod kept;
 pub mod metadata;
+mod packed;
 
 pub use client::*;
 pub use dates::Dates;

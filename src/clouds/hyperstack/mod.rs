@@ -33,7 +33,7 @@ pub struct Flavors {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Group {
-    /// Such as `H100-80G-PCIe`; empty for machines without one.
+    /// Such as `H100-80G-PCIe`, with `-spot` where its machines may be taken back; empty for machines without one.
     gpu: Option<String>,
     region_name: String,
     flavors: Rows<Flavor>,
@@ -62,6 +62,7 @@ struct Machine<'a> {
     region: &'a str,
     /// As the price list names its GPU.
     gpu: &'a str,
+    purchase: Purchase,
     /// As a catalog names it: `H100 PCIe`.
     name: String,
     memory_gb: Option<f64>,
@@ -75,7 +76,11 @@ impl Flavors {
         let mut machines = Vec::new();
         for group in &self.data.read {
             let Some(gpu) = group.gpu.as_deref().filter(|gpu| !gpu.is_empty()) else { continue };
-            let (name, memory_gb) = named(gpu);
+            let (card, purchase) = match gpu.strip_suffix("-spot") {
+                Some(card) => (card, Purchase::Spot),
+                None => (gpu, Purchase::OnDemand),
+            };
+            let (name, memory_gb) = named(card);
             for row in &group.flavors.read {
                 let count = row.gpu_count.as_u64().and_then(|gpus| u16::try_from(gpus).ok());
                 let Some(count) = count.filter(|gpus| *gpus > 0) else { continue };
@@ -83,6 +88,7 @@ impl Flavors {
                     flavor: &row.name,
                     region: &group.region_name,
                     gpu,
+                    purchase,
                     name: name.clone(),
                     memory_gb,
                     count,
@@ -116,7 +122,7 @@ pub fn list(flavors: &Flavors, prices: &[Price], listing: &mut Listing) {
             |price| price::hourly(price::amount(price)?, machine.count.into(), 1),
         );
         let region = Some(machine.region).filter(|region| !region.is_empty());
-        if let Some(offer) = listing.offer(instance, region, Purchase::OnDemand, rate) {
+        if let Some(offer) = listing.offer(instance, region, machine.purchase, rate) {
             offer.availability = match machine.has_stock {
                 Some(true) => Availability::Seen,
                 Some(false) => Availability::SoldOut,
@@ -241,6 +247,26 @@ mod tests {
         let answer = listing.answer();
         assert!(answer.offers.is_empty());
         assert_eq!(answer.notes[0].detail, "the price list has no price for this GPU");
+    }
+
+    #[test]
+    fn what_is_named_spot_is_spot_of_the_same_card() {
+        let flavor = json!([{ "name": "n3-H100x1-spot", "gpu_count": 1, "stock_available": true }]);
+        let flavors =
+            json!({ "data": [{ "gpu": "H100-80G-PCIe-spot", "region_name": "CANADA-1", "flavors": flavor }] });
+        let prices: Rows<Price> = serde_json::from_value(json!([
+            { "name": "H100-80G-PCIe", "value": "1.9" }, { "name": "H100-80G-PCIe-spot", "value": "1.52" }
+        ]))
+        .unwrap();
+        let mut listing = Listing::new(&HARDWARE, CLOUD, SOURCE, Timestamp::UNIX_EPOCH);
+        list(&serde_json::from_value(flavors).unwrap(), &prices.read, &mut listing);
+        let answer = listing.answer();
+        let [offer] = answer.offers.as_slice() else { panic!("{answer:?}") };
+        let name = HARDWARE.instance(offer.instance).name.as_str();
+        assert_eq!(
+            (name, offer.purchase, offer.quote.rate.to_string()),
+            ("h100-pcie.1x", Purchase::Spot, "1.52".to_owned())
+        );
     }
 
     #[test]

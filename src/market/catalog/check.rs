@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::catalog::snapshot::Market;
 use crate::machines::MachineList;
-use crate::offer::{Offer, Suspicion};
+use crate::offer::{ANYWHERE, Offer, Suspicion};
 use gpuplan_hardware::rules::{Finding, Severity};
 use gpuplan_hardware::{CloudId, Hardware};
 
@@ -74,13 +74,14 @@ pub fn offered_there(market: &Market, hardware: &Hardware, cloud: &CloudId, list
     })
 }
 
-/// Prices of places of which no list says whether they have the machine.
+/// Prices of places of which no list says whether they have the machine. A price that names no place claims none, and has a suspicion
+/// of its own.
 pub fn not_listed(market: &Market, hardware: &Hardware, lists: &BTreeMap<CloudId, MachineList>) -> Option<Finding> {
     let cloud = |offer: &Offer| &hardware.instance(offer.instance).cloud;
     let is_listed =
         |offer: &Offer| lists.get(cloud(offer)).is_some_and(|list| list.regions.contains_key(&offer.place.region));
-    let unknown: Vec<&Offer> =
-        market.offers().iter().filter(|offer| offer.owned.is_none() && !is_listed(offer)).collect();
+    let names_place = |offer: &Offer| offer.owned.is_none() && &*offer.place.region != ANYWHERE;
+    let unknown: Vec<&Offer> = market.offers().iter().filter(|offer| names_place(offer) && !is_listed(offer)).collect();
     let clouds: BTreeSet<&CloudId> = unknown.iter().map(|offer| cloud(offer)).collect();
     let clouds: Vec<String> = clouds.into_iter().map(ToString::to_string).collect();
     (!unknown.is_empty()).then(|| Finding {

@@ -30,11 +30,16 @@ mod tests {
         assert!(list("aws").regions["eu-west-2"].contains("g6.xlarge"));
         assert!(!list("aws").regions.contains_key("us-gov-west-1"), "what it does not say is unknown");
         let denied = |cloud: &str| offered_there(&market, &hardware, &CloudId::new(cloud), list(cloud));
-        assert_eq!(denied("gcp"), None);
-        let of_aws = denied("aws").unwrap().detail;
-        assert!(of_aws.starts_with("3 prices") && of_aws.contains("p3."), "EC2 lists no p3 any more: {of_aws}");
+        assert_eq!((denied("gcp"), denied("aws")), (None, None), "every price is of a place that has the machine");
+        let without_g5 = {
+            let mut list = list("aws").clone();
+            list.regions.values_mut().for_each(|names| names.retain(|name| !name.starts_with("g5.")));
+            offered_there(&market, &hardware, &CloudId::new("aws"), &list)
+        };
+        assert!(without_g5.unwrap().detail.contains("aws/g5."));
         let unknown = not_listed(&market, &hardware, &market.offered).unwrap().detail;
         assert!(unknown.contains("azure") && !unknown.contains("gcp"), "{unknown}");
+        assert!(!unknown.contains("crusoe"), "its prices name no place: {unknown}");
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub use crate::catalog::rows::read_prices;
 use crate::catalog::rows::{Risks, read_risks};
 use crate::catalog::rules;
 use crate::catalog::sites::Sites;
+use crate::drift::MonthlyDrift;
 pub use crate::error::MarketError;
 use crate::host_offer::{self, HostOffer};
 use crate::machines::MachineList;
@@ -61,6 +62,8 @@ pub struct Market {
     pub taken_at: Timestamp,
     /// What the user's own launches saw.
     pub own_pools: Vec<OwnPool>,
+    /// How far prices move, as a feed says it; empty without one.
+    pub drift: Vec<MonthlyDrift>,
 }
 
 impl Market {
@@ -115,6 +118,7 @@ impl Market {
             sources: manifest.source,
             taken_at: manifest.taken_at,
             own_pools: Vec::new(),
+            drift: Vec::new(),
         })
     }
 
@@ -221,10 +225,14 @@ impl Market {
         self
     }
 
-    /// The offers that lie over the snapshot, as bytes; empty where there are none.
+    /// What lies over the snapshot, as bytes: offers, and how far prices move; empty where there is nothing.
     pub fn laid_over(&self, hardware: &Hardware) -> Result<Vec<u8>, RowsError> {
         let over: Vec<&Offer> = self.offers.iter().filter(|offer| !offer.quote.origin.is_of_the_snapshot()).collect();
-        if over.is_empty() { Ok(Vec::new()) } else { rows::pack_offers(&over, hardware) }
+        let mut bytes = if over.is_empty() { Vec::new() } else { rows::pack_offers(&over, hardware)? };
+        if !self.drift.is_empty() {
+            bytes.extend(postcard::to_stdvec(&self.drift)?);
+        }
+        Ok(bytes)
     }
 
     /// When the newest price of the market was seen.

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use crate::normal::NORMAL_90;
 use gpuplan_hardware::CloudId;
-use gpuplan_market::{Offer, Origin, Purchase};
+use gpuplan_market::{MonthlyDrift, Offer, Origin, Purchase};
 use gpuplan_units::Hours;
 
 /// What prices of one cloud on one kind of terms have done in thirty days.
@@ -53,6 +53,9 @@ pub const SPOT_KNOWN_FOR: Hours = Hours(180.0 * 24.0);
 /// A price that is younger was just asked for. Hours.
 const JUST_SEEN: Hours = Hours(1.0);
 const MONTH: f64 = 30.0 * 24.0;
+/// Months of a feed that count as much as a row below: all prices of a month share what happened in it, and half a year has seen some of
+/// what the rows have.
+const WORTH_MONTHS: f64 = 6.0;
 
 /// What a seen price is multiplied by today.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -68,15 +71,16 @@ pub struct Drift {
 impl Drift {
     pub const NONE: Self = Self { expected: 1.0, p90: 1.0, gone: 0.0 };
 
-    /// Of an offer at a moment. What the user owns or has negotiated does not move; without a moment nothing has an age.
-    pub fn new(offer: &Offer, cloud: &CloudId, now: Option<Timestamp>) -> Self {
+    /// Of an offer at a moment. What the user owns or has negotiated does not move; without a moment nothing has an age. `learnt`: what
+    /// a feed says of the months before.
+    pub fn new(offer: &Offer, cloud: &CloudId, now: Option<Timestamp>, learnt: &[MonthlyDrift]) -> Self {
         let is_own = offer.owned.is_some() || offer.quote.origin == Origin::User;
         let age = now.filter(|_| !is_own).map(|now| offer.quote.age(now));
-        age.filter(|age| *age > JUST_SEEN).map_or(Self::NONE, |age| Self::after(cloud.as_str(), offer.purchase, age))
+        age.filter(|age| *age > JUST_SEEN)
+            .map_or(Self::NONE, |age| Self::after(row(cloud.as_str(), offer.purchase == Purchase::Spot, learnt), age))
     }
 
-    fn after(cloud: &str, purchase: Purchase, age: Hours) -> Self {
-        let Row { growth, deviation, gone } = row(cloud, purchase == Purchase::Spot);
+    fn after(Row { growth, deviation, gone }: Row, age: Hours) -> Self {
         let months = age.0 / MONTH;
         let (mean, deviation) = ((growth * months).min(MOST_GROWTH), deviation * months.sqrt());
         let gone = 1.0 - (1.0 - gone).powf(months);
@@ -98,7 +102,26 @@ impl Drift {
     }
 }
 
-fn row(cloud: &str, is_spot: bool) -> Row {
+impl Row {
+    /// With what a feed says, which counts by how many months it has watched.
+    fn with(self, learnt: &MonthlyDrift) -> Self {
+        let share = learnt.months / (learnt.months + WORTH_MONTHS);
+        let between = |before: f64, after: f64| before + share * (after - before);
+        Self {
+            growth: between(self.growth, learnt.growth),
+            deviation: between(self.deviation.powi(2), learnt.deviation.powi(2)).sqrt(),
+            gone: between(self.gone, learnt.gone),
+        }
+    }
+}
+
+fn row(cloud: &str, is_spot: bool, learnt: &[MonthlyDrift]) -> Row {
+    let known = embedded(cloud, is_spot);
+    let told = learnt.iter().find(|it| it.cloud == cloud && it.is_spot == is_spot);
+    told.map_or(known, |it| known.with(it))
+}
+
+fn embedded(cloud: &str, is_spot: bool) -> Row {
     let find = |is_spot: bool| ROWS.iter().find(|(name, spot, _)| *name == cloud && *spot == is_spot).map(|row| row.2);
     match (find(is_spot), is_spot) {
         (Some(row), _) => row,
@@ -113,7 +136,31 @@ mod tests {
     use super::*;
 
     fn after(cloud: &str, purchase: Purchase, days: f64) -> Drift {
-        Drift::after(cloud, purchase, Hours(days * 24.0))
+        Drift::after(row(cloud, purchase == Purchase::Spot, &[]), Hours(days * 24.0))
+    }
+
+    #[test]
+    fn what_a_feed_has_watched_counts_by_its_months() {
+        let learnt = |months: f64, growth: f64, deviation: f64, gone: f64| MonthlyDrift {
+            cloud: "aws".to_owned(),
+            is_spot: true,
+            growth,
+            deviation,
+            gone,
+            pairs: 500,
+            months,
+        };
+        let known = row("aws", true, &[]);
+        let half = row("aws", true, &[learnt(6.0, 0.087, 0.0, 0.06)]);
+        assert!((half.growth - (known.growth + 0.087) / 2.0).abs() < 1e-12);
+        assert!((half.deviation - known.deviation / 2.0_f64.sqrt()).abs() < 1e-12, "variances are added");
+        assert!((half.gone - 0.04).abs() < 1e-12);
+        let (calm, wild) =
+            (row("aws", true, &[learnt(2.0, 0.0, 0.01, 0.0)]), row("aws", true, &[learnt(2.0, 0.3, 0.6, 0.1)]));
+        assert!(calm.deviation > 0.8 * known.deviation, "two calm months do not undo years");
+        assert!(wild.growth > known.growth && wild.deviation > known.deviation);
+        let other = row("aws", false, &[learnt(6.0, 0.087, 0.0, 0.06)]);
+        assert_eq!((other.growth, other.deviation), (0.0, 0.045), "another kind of terms");
     }
 
     #[test]

@@ -105,7 +105,7 @@ impl<'a> Pricer<'a> {
     /// What has become of the price of an offer since it was seen.
     pub fn drift(&self, offer: &Offer) -> Drift {
         let Context { world, limits, .. } = self.context;
-        Drift::new(offer, &world.hardware.instance(offer.instance).cloud, limits.now)
+        Drift::new(offer, &world.hardware.instance(offer.instance).cloud, limits.now, &world.market.drift)
     }
 
     /// Whether the program can launch on it, or the user has it already.

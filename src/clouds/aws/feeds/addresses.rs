@@ -7,7 +7,7 @@ use gpuplan_clouds_http::variable;
 pub struct Addresses {
     pub advisor: String,
     pub feed: String,
-    pub offer_files: String,
+    pub price_page: String,
 }
 
 /// Variables of the AWS tools that point them elsewhere; with one of them set, an environment is private or a test.
@@ -34,14 +34,14 @@ impl Addresses {
             None => Some(Self {
                 advisor: "https://spot-bid-advisor.s3.amazonaws.com".to_owned(),
                 feed: "https://website.spot.ec2.aws.a2z.com".to_owned(),
-                offer_files: "https://pricing.us-east-1.amazonaws.com".to_owned(),
+                price_page: "https://b0.p.awsstatic.com".to_owned(),
             }),
         }
     }
 
     pub fn at(base: &str) -> Self {
         let base = base.trim_end_matches('/').to_owned();
-        Self { advisor: base.clone(), feed: base.clone(), offer_files: base }
+        Self { advisor: base.clone(), feed: base.clone(), price_page: base }
     }
 
     pub fn advisor_document(&self) -> String {
@@ -52,8 +52,18 @@ impl Addresses {
         format!("{}/spot.json", self.feed)
     }
 
-    pub fn offer_file(&self, region: &str) -> String {
-        format!("{}/offers/v1.0/aws/AmazonEC2/current/{region}/index.csv", self.offer_files)
+    /// What price documents call the regions.
+    pub fn places(&self) -> String {
+        format!("{}/locations/1.0/aws/current/locations.json", self.price_page)
+    }
+
+    /// Prices of Linux on demand in a region, by its name there: what <https://aws.amazon.com/ec2/pricing/on-demand/> shows, in a
+    /// thousandth of the bytes of the price list's own file.
+    pub fn price_map(&self, name: &str) -> String {
+        let page = &self.price_page;
+        format!(
+            "{page}/pricing/2.0/meteredUnitMaps/ec2/USD/current/ec2-ondemand-without-sec-sel/{name}/Linux/index.json"
+        )
     }
 }
 
@@ -67,9 +77,11 @@ mod tests {
             assert_eq!(Addresses::choose(None, |name| name == set), None);
             let given = Addresses::choose(Some("http://127.0.0.1:1/".to_owned()), |name| name == set).unwrap();
             assert_eq!(given.advisor_document(), "http://127.0.0.1:1/spot-advisor-data.json");
-            assert_eq!(
-                given.offer_file("eu-west-1"),
-                "http://127.0.0.1:1/offers/v1.0/aws/AmazonEC2/current/eu-west-1/index.csv"
+            assert_eq!(given.places(), "http://127.0.0.1:1/locations/1.0/aws/current/locations.json");
+            assert!(
+                given
+                    .price_map("EU (Ireland)")
+                    .ends_with("/ec2-ondemand-without-sec-sel/EU (Ireland)/Linux/index.json")
             );
         }
         let public = Addresses::choose(None, |_| false).unwrap();

@@ -1,25 +1,27 @@
-//! What AWS tells anybody without an account: the spot advisor, the spot price feed and the price list files.
+//! What AWS tells anybody without an account: the spot advisor, the spot price feed and the documents of its price page. None is sent
+//! again that has not changed.
 
 pub mod addresses;
 pub mod advisor;
-pub mod offer_file;
+pub mod price_map;
 pub mod spot_feed;
 
 use futures_util::StreamExt;
 use futures_util::stream;
 use jiff::Timestamp;
-use tokio::time::Instant;
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, timeout_at};
 
 use crate::CLOUD;
 use crate::feeds::addresses::Addresses;
-use crate::feeds::offer_file::OfferFile;
+use crate::feeds::price_map::{Places, PriceMap};
 use crate::prices::gather::gather;
 use crate::prices::price_list::{ListPrice, ListPrices};
-use gpuplan_clouds_http::{Http, Request};
+use gpuplan_clouds_http::{Http, Reply, Request};
 use gpuplan_market::{About, BoxFuture, OfferQuery, PriceAnswer, PriceSource, RiskAnswer, RiskSource, SourceError};
 
-/// Price files read at the same time; each is some hundred megabytes.
-const LANES: usize = 4;
+/// Regions asked at the same time; a document of one is some 60 kB, packed.
+const LANES: usize = 8;
 
 /// Bands of interruption by machine type and region.
 pub struct SpotAdvisor {
@@ -32,7 +34,7 @@ pub struct SpotFeed {
 }
 
 /// On-demand list prices, region by region.
-pub struct OfferFiles {
+pub struct PriceMaps {
     addresses: Addresses,
 }
 
@@ -43,8 +45,7 @@ impl SpotAdvisor {
 
     /// The document has no date inside; the day on which it last changed is the honest one.
     async fn ask(&self, query: &OfferQuery<'_>) -> Result<RiskAnswer, SourceError> {
-        let reply =
-            Http::new()?.json::<advisor::AdvisorDocument>(&Request::get(self.addresses.advisor_document())).await?;
+        let reply = kept::<advisor::AdvisorDocument>(&Http::new()?, self.addresses.advisor_document(), query).await?;
         Ok(reply.value.risks(&query.instances(), reply.modified_at.unwrap_or(reply.answered_at)))
     }
 }
@@ -55,66 +56,59 @@ impl SpotFeed {
     }
 
     async fn ask(&self, query: &OfferQuery<'_>) -> Result<PriceAnswer, SourceError> {
-        let reply =
-            Http::new()?.json::<spot_feed::SpotFeedDocument>(&Request::get(self.addresses.feed_document())).await?;
+        let reply = kept::<spot_feed::SpotFeedDocument>(&Http::new()?, self.addresses.feed_document(), query).await?;
         Ok(reply.value.answer(&query.instances(), reply.modified_at.unwrap_or(reply.answered_at)))
     }
 }
 
-impl OfferFiles {
+impl PriceMaps {
     pub fn new(addresses: Addresses) -> Self {
         Self { addresses }
     }
 
     async fn ask(&self, query: &OfferQuery<'_>) -> Result<PriceAnswer, SourceError> {
         let http = &Http::new()?;
-        let mut prices = ListPrices::new(query, offer_file::SOURCE);
         let deadline = Instant::now() + query.patience;
-        let instances = &query.instances();
-        let wanted = |name: &str| instances.contains_key(name);
-        let lanes = query.wanted.keys().map(|region| {
-            let request = Request::get(self.addresses.offer_file(region));
-            async move { (region.to_string(), read_file(http, &request, wanted, deadline).await) }
+        let places = &kept::<Places>(http, self.addresses.places(), query).await?.value;
+        let lanes = query.wanted.keys().map(|region| async move {
+            let rows = timeout_at(deadline, self.region(http, places, region, query)).await;
+            (region.to_string(), rows.unwrap_or_else(|_| Err(late())).map(|rows| (region, rows)))
         });
-        let outcomes: Vec<_> = stream::iter(lanes.collect::<Vec<_>>()).buffered(LANES).collect().await;
-        let answered_at = Timestamp::now();
-        let regions: Vec<_> =
-            outcomes.into_iter().map(|(region, rows)| (region.clone(), rows.map(|rows| (region, rows)))).collect();
+        let regions: Vec<_> = stream::iter(lanes.collect::<Vec<_>>()).buffered(LANES).collect().await;
+        let mut prices = ListPrices::new(query, price_map::SOURCE);
         for (region, rows) in gather(regions, &mut prices.notes)? {
             for row in rows {
-                prices.add(&region, row.map(Some));
+                prices.add(region, row.map(Some));
             }
         }
-        let (offers, notes) = prices.into_offers(answered_at);
+        let (offers, notes) = prices.into_offers(Timestamp::now());
         Ok(PriceAnswer { offers, history: Vec::new(), notes })
+    }
+
+    async fn region(
+        &self,
+        http: &Http,
+        places: &Places,
+        region: &str,
+        query: &OfferQuery<'_>,
+    ) -> Result<Vec<Result<ListPrice, String>>, SourceError> {
+        let malformed = |detail: String| SourceError::Malformed { field: "prices of a region".to_owned(), detail };
+        let name =
+            places.name(region).ok_or_else(|| malformed("AWS's list of places has no such region".to_owned()))?;
+        let instances = &query.instances();
+        let map = kept::<PriceMap>(http, self.addresses.price_map(name), query).await?.value;
+        map.prices(region, name, |instance| instances.contains_key(instance)).map_err(malformed)
     }
 }
 
-type PriceRow = Result<ListPrice, String>;
+/// A public document, which is not sent again where the copy of an earlier question has not changed.
+async fn kept<T: DeserializeOwned>(http: &Http, url: String, query: &OfferQuery<'_>) -> Result<Reply<T>, SourceError> {
+    http.kept_json(&Request::get(url), query.documents.as_deref()).await
+}
 
-/// Where a file breaks off, the rows before the break are prices all the same, and the last row says why there are no more.
-async fn read_file(
-    http: &Http,
-    request: &Request,
-    wanted: impl Fn(&str) -> bool,
-    deadline: Instant,
-) -> Result<Vec<PriceRow>, SourceError> {
-    let (mut file, mut rows) = (OfferFile::default(), Vec::<PriceRow>::new());
-    let reading = http.lines(request, |line| rows.extend(file.line(line, &wanted).transpose()));
-    let ended = match tokio::time::timeout_at(deadline, reading).await {
-        Ok(Ok(_)) if file.has_header() => return Ok(rows),
-        Ok(Ok(_)) => SourceError::Malformed { field: "price file".to_owned(), detail: "it has no header".to_owned() },
-        Ok(Err(error)) => error,
-        Err(_) => {
-            let detail = "price files are large, and this one was not read in time".to_owned();
-            SourceError::Unreachable { place: "the end of the price file".to_owned(), detail }
-        }
-    };
-    if rows.is_empty() {
-        return Err(ended);
-    }
-    rows.push(Err(ended.to_string()));
-    Ok(rows)
+fn late() -> SourceError {
+    let detail = "the prices of the region were not read in time".to_owned();
+    SourceError::Unreachable { place: "the end of the document".to_owned(), detail }
 }
 
 impl RiskSource for SpotAdvisor {
@@ -141,13 +135,13 @@ impl PriceSource for SpotFeed {
     }
 }
 
-impl PriceSource for OfferFiles {
+impl PriceSource for PriceMaps {
     fn about(&self) -> About {
-        About::public(CLOUD, offer_file::SOURCE)
+        About::public(CLOUD, price_map::SOURCE)
     }
 
     fn address(&self) -> String {
-        self.addresses.offer_file("REGION")
+        self.addresses.price_map("REGION")
     }
 
     fn offers<'a>(&'a self, query: &'a OfferQuery<'a>) -> BoxFuture<'a, Result<PriceAnswer, SourceError>> {
