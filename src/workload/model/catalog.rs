@@ -197,6 +197,15 @@ impl Models {
         self.find(spelling.nearest(self.sizes())?)
     }
 
+    /// Whether the name begins like known models of which none is a decoder, such as those that make pictures.
+    pub fn is_of_other_kind(&self, name: &str) -> bool {
+        let known = self.rows.iter().flat_map(|row| {
+            let is_language_model = matches!(row.kind, ModelKind::Decoder | ModelKind::Moe);
+            std::iter::once(&row.id).chain(&row.aliases).map(move |name| (name.as_str(), is_language_model))
+        });
+        Spelling::parse(name).is_some_and(|spelling| spelling.is_of_other_kind(known))
+    }
+
     /// Every name with the parameters of its model.
     fn sizes(&self) -> impl Iterator<Item = (&str, f64)> {
         self.rows.iter().flat_map(|row| {
