@@ -50,8 +50,9 @@ pub(super) const PACKAGES: [&str; 11] =
     ["gguf", "ggml", "mlx", "onnx", "bnb", "quantized", "quant", "qat", "unsloth", "autoround", "torchao"];
 
 /// Words of what is no model of its own but a part of one, or of what was cut from one: its sizes are others; `mot` has two sets of
-/// weights, `animate` a network beside that follows a figure.
-pub(super) const PARTS: [&str; 44] = [
+/// weights, `animate` a network beside that follows a figure, and another
+/// vocabulary is a third of a small encoder.
+pub(super) const PARTS: [&str; 45] = [
     "lora",
     "qlora",
     "dora",
@@ -96,10 +97,12 @@ pub(super) const PARTS: [&str; 44] = [
     "bitnet",
     "mot",
     "animate",
+    "multilingual",
 ];
 
 /// Words of language models that were given eyes: more parameters than the model they name.
-pub(super) const WITH_TOWERS: [&str; 7] = ["llava", "blip", "ovis", "onevision", "vlm", "captioner", "internvl"];
+pub(super) const WITH_TOWERS: [&str; 8] =
+    ["llava", "ultravox", "blip", "ovis", "onevision", "vlm", "captioner", "internvl"];
 
 /// Words of detectors and segmenters, whose name tells the network that they are built on: more work than that, at another resolution.
 pub(super) const ON_BACKBONES: [&str; 13] = [
