@@ -172,7 +172,14 @@ impl Models {
         }
         let spelling = Spelling::parse(name)?;
         let joined = |known: &str| Spelling::parse(known).map(|spelling| spelling.joined());
-        let places = self.by_spelling.get_or_init(|| self.places(joined));
+        let places = self.by_spelling.get_or_init(|| {
+            let mut places = self.places(joined);
+            // `qwen3:30b` has parameters that a token does not meet, too.
+            for (total, place) in self.places(|known| Spelling::parse(known)?.without_active()) {
+                places.entry(total).or_insert(place);
+            }
+            places
+        });
         spelling.readings().find_map(|(wanted, format)| Some((&self.rows[*places.get(&wanted)?], format)))
     }
 
@@ -402,6 +409,10 @@ mod tests {
             ("Qwen/Qwen2.5-VL-7B-Instruct", "qwen2.5-vl-7b", None),
             ("deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "deepseek-r1-distill-qwen-7b", None),
             ("deepseek-r1:7b", "deepseek-r1-distill-qwen-7b", None),
+            ("qwen3-coder:480b", "qwen3-coder-480b-a35b", None),
+            ("qwen3:30b", "qwen3-30b-a3b", None),
+            ("vit_base_patch16_224", "vit-b-16", None),
+            ("RedHatAI/Llama-3_1-8B-NVFP4A16", "llama-3.1-8b", Some(StoredFormat::Nvfp4)),
             ("unsloth/Meta-Llama-3.1-8B-bnb-4bit", "llama-3.1-8b", Some(StoredFormat::Int4)),
             ("bartowski/Llama-3.3-70B-Instruct-Q4_K_M.gguf", "llama-3.3-70b", Some(StoredFormat::Int4)),
             ("Qwen/Qwen3-32B-FP8", "qwen3-32b", Some(StoredFormat::Fp8)),

@@ -82,9 +82,11 @@ impl Spelling {
         let name = name.strip_suffix(".gguf").or(name.strip_suffix(".safetensors")).unwrap_or(name);
         let letters: Vec<char> = name.chars().collect();
         let is_digit = |at: Option<usize>| at.and_then(|at| letters.get(at)).is_some_and(char::is_ascii_digit);
-        // `Llama-3_3` is 3.3; the underscore of `Q4_K_M` only separates.
+        // `Llama-3_3` is 3.3; the underscores of `Q4_K_M` and of `patch16_224` only separate.
+        let is_point = |at: usize| is_digit(at.checked_sub(1)) && is_digit(Some(at + 1));
         let separated = letters.iter().enumerate().map(|(at, letter)| match letter {
-            '_' | '.' if is_digit(at.checked_sub(1)) && is_digit(Some(at + 1)) => '.',
+            '.' if is_point(at) => '.',
+            '_' if is_point(at) && !is_digit(Some(at + 2)) => '.',
             letter if letter.is_ascii_alphanumeric() => *letter,
             _ => ' ',
         });
@@ -109,6 +111,13 @@ impl Spelling {
             has(|byte| byte.is_ascii_digit()) && has(|byte| byte.is_ascii_alphabetic()) && size(word).is_none()
         };
         self.words.iter().map(String::as_str).filter(is_mixed)
+    }
+
+    /// The words joined without the parameters that a token meets, where there are some: `qwen3coder480b` of `qwen3-coder-480b-a35b`.
+    pub fn without_active(&self) -> Option<String> {
+        let is_active = |word: &String| word.strip_prefix('a').is_some_and(|rest| size(rest).is_some());
+        let rest: Vec<&str> = self.words.iter().filter(|word| !is_active(word)).map(String::as_str).collect();
+        (rest.len() < self.words.len()).then(|| rest.concat())
     }
 
     /// What the name can mean, the closest first: as it stands, without its format, without its revision; each also with
