@@ -150,18 +150,22 @@ impl Models {
         places.get(&letters(name)).map(|place| &self.rows[*place])
     }
 
-    /// By what of a name tells: an id before an alias, and the first of two that are alike.
     fn places(&self, told_by: impl Fn(&str) -> Option<String>) -> Places {
+        let mut places = Places::default();
+        self.fill(&mut places, told_by);
+        places
+    }
+
+    /// By what of a name tells: an id before an alias, and the first of two that are alike.
+    fn fill(&self, places: &mut Places, told_by: impl Fn(&str) -> Option<String>) {
         let ids = self.rows.iter().enumerate().map(|(place, row)| (place, &row.id));
         let aliases =
             self.rows.iter().enumerate().flat_map(|(place, row)| row.aliases.iter().map(move |name| (place, name)));
-        let mut places = Places::default();
         for (place, name) in ids.chain(aliases) {
             if let Some(key) = told_by(name) {
                 places.entry(key).or_insert(place);
             }
         }
-        places
     }
 
     /// The model that a name means, as people type it: with or without its organisation, with the words of a revision
@@ -175,9 +179,7 @@ impl Models {
         let places = self.by_spelling.get_or_init(|| {
             let mut places = self.places(joined);
             // `qwen3:30b` has parameters that a token does not meet, too.
-            for (total, place) in self.places(|known| Spelling::parse(known)?.without_active()) {
-                places.entry(total).or_insert(place);
-            }
+            self.fill(&mut places, |known| Spelling::parse(known)?.without_active());
             places
         });
         spelling.readings().find_map(|(wanted, format)| Some((&self.rows[*places.get(&wanted)?], format)))
