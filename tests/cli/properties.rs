@@ -204,3 +204,15 @@ fn a_model_of_timm_is_known_by_its_architecture() {
     assert_eq!(tagged["step_seconds"], plain["step_seconds"], "{tagged:#}");
     assert_eq!(asked("timm/nobodys_net.a1_in1k").code, 2);
 }
+
+/// Seconds of work waited 7.4 hours for a spot machine, to save $8.
+#[test]
+fn small_work_does_not_wait_for_hours() {
+    let ask = ["plan", "--model", "llama-3.1-8b", "--task", "lora", "--tokens", "1M", "--gpus", "H100:8"];
+    let document = gpuplan(&[&ask[..], &["-o", "json"]].concat()).json();
+    assert!((dollars(&document["value_of_time"]["usd_per_hour"]) - 2.0).abs() < 1e-9, "{}", document["value_of_time"]);
+    let hours = document["recommendation"]["run_hours"]["expected"].as_f64().unwrap();
+    assert!(hours < 1.0, "{hours} h for work of seconds");
+    let screen = gpuplan_at(NOW, "80", &ask).stdout;
+    assert!(screen.contains("an hour counts $2.00 (the least that is assumed)"), "{screen}");
+}

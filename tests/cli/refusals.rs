@@ -330,3 +330,16 @@ fn what_nobody_rents_and_what_only_a_cloud_knows_is_called_so() {
     let before = gpuplan(&[&lora[..], &["--gpus", "2x RTX 5090"]].concat());
     assert!(before.code == 2 && before.stderr.contains("hint: --gpus 'RTX 5090:2'"), "{}", before.stderr);
 }
+
+/// bf16 that nobody stated is taken for fp16 on a GPU before Ampere, which `plan` and `estimate` both say.
+#[test]
+fn an_estimate_says_what_it_counts_in_place_of_bf16() {
+    let train = ["estimate", "--model", "vit-b-16", "--task", "train", "--samples", "1M", "--gpus"];
+    let warned = |gpus: &str, more: &[&str]| {
+        let ran = gpuplan(&[&train[..], &[gpus], more].concat());
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        ran.stderr.contains("no units for bf16: fp16 is counted")
+    };
+    assert!(warned("V100:8", &[]) && warned("V100:8", &["-o", "json"]));
+    assert!(!warned("V100:8", &["--precision", "fp16"]) && !warned("A100:8", &[]));
+}

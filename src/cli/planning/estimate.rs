@@ -23,15 +23,16 @@ use gpuplan_estimate::answer::{CaseAnswer, answer};
 use gpuplan_estimate::likeness::Likeness;
 use gpuplan_estimate::{Infeasible, Machine, StepEstimate, Subject};
 use gpuplan_hardware::{Gpu, GpuSelector};
-use gpuplan_plan::Rejection;
 use gpuplan_plan::training::search::best_setting;
+use gpuplan_plan::{Rejection, Warning};
 use gpuplan_report::measure::estimate as report;
 use gpuplan_report::measure::nearest::{self, AnswerLine, NearestReport};
 use gpuplan_report::plan::plan_text;
-use gpuplan_report::sentences::{assumption, rejection};
+use gpuplan_report::sentences::{assumption, rejection, warning};
 use gpuplan_report::text::format;
 use gpuplan_report::text::wrap::wrap;
 use gpuplan_units::Bytes;
+use gpuplan_workload::Precision;
 
 #[derive(Debug, Args)]
 pub struct EstimateArguments {
@@ -134,6 +135,9 @@ fn one(arguments: &EstimateArguments, session: &Session) -> Result<Exit, Diagnos
     let more = || MORE.iter().map(|factor| factor * asked).find(|gpus| fits(*gpus));
     let made = outcome.map_err(|misfit| no_setting(misfit, gpu, &count, more))?;
     let published = Published::embedded().map_err(Diagnostic::unexpected)?;
+    if let Some(warning) = counted_as_fp16(job.training.precision, gpu) {
+        session.printer.warning(&warning);
+    }
     let known = PublishedRuns::new(&published, &hardware, &session.models()?);
     let likeness = Likeness::new(&job.model, &job.training, gpu, &made.setting);
     let nearest = known.nearest(&likeness);
@@ -164,6 +168,12 @@ fn one(arguments: &EstimateArguments, session: &Session) -> Result<Exit, Diagnos
             session.printer.data(&text)
         }
     }
+}
+
+/// That the work cannot be run as it stands, where nobody stated another precision.
+fn counted_as_fp16(precision: Precision, gpu: &Gpu) -> Option<String> {
+    let is_bf16 = matches!(precision, Precision::Bf16 | Precision::PureBf16);
+    Warning::counted_as_fp16(gpu, is_bf16).map(|warning| warning::sentence(&warning))
 }
 
 /// What each part of a step takes.

@@ -113,6 +113,23 @@ fn has_price_source(cloud: &CloudId) -> bool {
     gpuplan_clouds::sources(cloud).is_some_and(|sources| !sources.prices.is_empty())
 }
 
+/// Bytes of a weight of 16 bits, and of one of four: the fewest that anything is trained or served in here.
+const SIXTEEN_BITS: f64 = 2.0;
+const FOUR_BITS: f64 = 0.5;
+
+/// Memory that was asked for: bytes of a GPU and the most GPUs; infinite where nobody said.
+#[derive(Clone, Copy)]
+struct Room {
+    each: f64,
+    gpus: f64,
+}
+
+impl Room {
+    fn total(self) -> f64 {
+        self.each * self.gpus
+    }
+}
+
 /// Questions like the one that has no answer, which are planned before they are proposed.
 struct Trials<'a> {
     answered: &'a Answered,
@@ -133,17 +150,40 @@ impl Trials<'_> {
         };
         // What was assumed is looked at before what was stated.
         let is_memory = matches!(why, Rejection::OutOfMemory { .. });
-        let assumed = if is_memory && self.is_length_assumed() { self.shorter() } else { None };
-        let same = batch.map(|flag| flag.trim().to_owned()).or_else(|| self.lighter());
-        let same = same.or_else(|| self.thriftier());
-        let same = if assumed.is_some() { same } else { same.or_else(|| self.shorter()).or_else(|| self.smaller()) };
+        let room = self.room(why);
+        let has_room = self.weights() <= room.total();
+        let assumed = if is_memory && has_room && self.is_length_assumed() { self.shorter() } else { None };
+        let same = batch.map(|flag| flag.trim().to_owned()).or_else(|| self.lighter(room));
+        let same = same.or_else(|| if has_room { self.thriftier() } else { None });
+        let same = if assumed.is_some() || !has_room {
+            same
+        } else {
+            same.or_else(|| self.shorter()).or_else(|| self.smaller())
+        };
         let is_lost = same.is_none() && assumed.is_none();
-        let others = self.more_gpus().or_else(|| if is_lost { self.other_gpus() } else { None });
+        let others = self.more_gpus(room).or_else(|| if is_lost { self.other_gpus() } else { None });
         assumed.into_iter().chain(same).chain(others).collect()
     }
 
+    /// What spares the trials that cannot fit: the memory that was asked for.
+    fn room(&self, why: &Rejection) -> Room {
+        let each = match why {
+            Rejection::OutOfMemory { available_bytes, .. } => available_bytes.0,
+            _ => f64::INFINITY,
+        };
+        let gpus = self.counted().and_then(|(asked, _)| Some(f64::from(*asked.count()?.end())));
+        Room { each, gpus: gpus.unwrap_or(f64::INFINITY) }
+    }
+
+    /// Bytes of the weights as they lie in memory at least, with nothing beside them.
+    fn weights(&self) -> f64 {
+        let workload = &self.answered.resolved.workload;
+        let is_quantised = workload.serving.is_some() || workload.training.task == Task::Qlora;
+        workload.model.parameters * if is_quantised { FOUR_BITS } else { SIXTEEN_BITS }
+    }
+
     /// Adapters in place of all weights, or fewer bits a weight.
-    fn lighter(&self) -> Option<String> {
+    fn lighter(&self, room: Room) -> Option<String> {
         let workload = &self.answered.resolved.workload;
         let words: &[&str] = match workload.training.task {
             _ if workload.serving.is_some() => &FEWER_BITS,
@@ -151,7 +191,9 @@ impl Trials<'_> {
             Task::Lora => &["qlora"],
             _ => &[],
         };
-        words.iter().find_map(|word| {
+        let bytes = |word: &str| if word == "lora" { SIXTEEN_BITS } else { FOUR_BITS };
+        let may_fit = |word: &&&str| workload.model.parameters * bytes(word) <= room.total();
+        words.iter().filter(may_fit).find_map(|word| {
             let mut changed = self.file.clone();
             let flag = if workload.serving.is_some() {
                 changed.serving.weights = Some((*word).to_owned());
@@ -255,10 +297,11 @@ impl Trials<'_> {
     }
 
     /// The least of these counts of the GPUs that were asked for by name and number that carries the work as it is.
-    fn more_gpus(&self) -> Option<String> {
+    fn more_gpus(&self, room: Room) -> Option<String> {
         let (asked, name) = self.counted()?;
         let most_asked = *asked.count()?.end();
-        MORE.iter().filter(|count| **count > most_asked).find_map(|count| {
+        let may_fit = |count: &&u32| **count > most_asked && self.weights() <= f64::from(**count) * room.each;
+        MORE.iter().filter(may_fit).find_map(|count| {
             let more = GpuSelector::parse(&format!("{name}:{count}"), &self.answered.catalogs.hardware).ok()?;
             let mut limits = self.answered.limits.clone();
             limits.offers.gpus = vec![more];

@@ -16,6 +16,9 @@ const REFERENCE_RUN: f64 = 10.0;
 /// has to come back to it. Larger runs have more people waiting, but not in proportion: it grows with the square root of the work, to some
 /// $3,500 an hour for a run of $5M. Judged.
 const REFERENCE_VALUE: f64 = 5.0;
+/// What an hour counts at least, however small the work, in dollars: about a minute of an engineer ($100 an hour), since whoever waits looks
+/// once in an hour whether it has ended. Whoever would lose less than that by waiting says so with `--value-of-time`. Judged.
+const LEAST_VALUE: f64 = 2.0;
 
 /// What an hour sooner is worth, and who says so.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,8 +42,13 @@ impl ValueOfTime {
         Self::for_work(limits, core.0 / 3600.0 * USD_PER_CORE_HOUR)
     }
 
+    /// The least that an hour counts where nobody says what it is worth: the work is too small to count for more.
+    pub fn is_least(&self) -> bool {
+        !self.is_stated && Some(self.usd_per_hour) == Usd::from_dollars(LEAST_VALUE)
+    }
+
     fn for_work(limits: &Limits, dollars_of_work: f64) -> Self {
-        let by_work = REFERENCE_VALUE * (dollars_of_work / REFERENCE_RUN).sqrt();
+        let by_work = (REFERENCE_VALUE * (dollars_of_work / REFERENCE_RUN).sqrt()).max(LEAST_VALUE);
         // To the cent, as it is told.
         let by_work = Usd::from_dollars((by_work * 100.0).ceil() / 100.0).unwrap_or(Usd::ZERO);
         Self { usd_per_hour: limits.value_of_time.unwrap_or(by_work), is_stated: limits.value_of_time.is_some() }
@@ -99,5 +107,27 @@ mod tests {
         let stated = Limits { value_of_time: Usd::from_dollars(7.0), ..Limits::default() };
         let value = ValueOfTime::for_work(&stated, 5e6);
         assert!(value.is_stated && (value.usd_per_hour.dollars() - 7.0).abs() < 1e-9);
+    }
+
+    /// 19 seconds of work are no reason to wait seven hours to save $8.
+    #[test]
+    fn an_hour_of_small_work_counts_as_long_as_somebody_waits_for_it() {
+        for dollars in [0.0, 1e-6, 0.09, 1.0] {
+            let value = ValueOfTime::for_work(&Limits::default(), dollars);
+            assert!(value.is_least() && (value.usd_per_hour.dollars() - 2.0).abs() < 1e-9, "{dollars}: {value:?}");
+        }
+        assert!(!ValueOfTime::for_work(&Limits::default(), 10.0).is_least());
+        for stated in [0.0, 0.5, 2.0] {
+            let limits = Limits { value_of_time: Usd::from_dollars(stated), ..Limits::default() };
+            let value = ValueOfTime::for_work(&limits, 1e-6);
+            assert!(!value.is_least() && (value.usd_per_hour.dollars() - stated).abs() < 1e-9, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn an_hour_of_more_work_never_counts_less() {
+        let values: Vec<f64> = (-40..60).map(|power| default_value(1.3_f64.powi(power))).collect();
+        assert!(values.windows(2).all(|pair| pair[0] <= pair[1]), "{values:?}");
+        assert!(values[99] > values[0]);
     }
 }

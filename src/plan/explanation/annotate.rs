@@ -113,8 +113,7 @@ fn counted_as_fp16(context: Context, best: &Plan) -> Option<Warning> {
         Some(serving) => serving.weights == StoredFormat::Bf16,
         None => matches!(workload.training.precision, Precision::Bf16 | Precision::PureBf16),
     };
-    let has_fp16_alone = gpu.peak_tflops.bf16.is_none() && gpu.peak_tflops.fp16.is_some();
-    (is_bf16 && has_fp16_alone).then(|| Warning::CountedAsFp16 { gpu: gpu.name.clone() })
+    Warning::counted_as_fp16(gpu, is_bf16)
 }
 
 /// That more machines could be better, where nobody said how many at most.

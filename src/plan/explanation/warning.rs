@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::explanation::rejection::Rejection;
 use crate::limits::KnownQuota;
 use crate::money::bill::BillItem;
+use gpuplan_hardware::Gpu;
 use gpuplan_market::Booking;
 use gpuplan_units::{Hours, Usd};
 use gpuplan_workload::Recompute;
@@ -187,4 +188,12 @@ pub enum MissingInput {
     Vcpus,
     SampleBytes,
     DiskRates,
+}
+
+impl Warning {
+    /// That work in bf16 cannot be run as it stands on a GPU before Ampere, which has units for fp16 alone.
+    pub fn counted_as_fp16(gpu: &Gpu, is_bf16: bool) -> Option<Self> {
+        let has_fp16_alone = gpu.peak_tflops.bf16.is_none() && gpu.peak_tflops.fp16.is_some();
+        (is_bf16 && has_fp16_alone).then(|| Self::CountedAsFp16 { gpu: gpu.name.clone() })
+    }
 }

@@ -316,7 +316,11 @@ fn notes(set: &PlanSet, is_service: bool) -> Vec<String> {
         _ => None,
     });
     if let Some((Objective::CostAndTime, Some(value))) = aim {
-        let basis = if set.value_of_time.is_stated { "as stated" } else { "by the work" };
+        let basis = match set.value_of_time {
+            value if value.is_stated => "as stated",
+            value if value.is_least() => "the least that is assumed",
+            _ => "by the work",
+        };
         notes.push(format!(
             "Time:    an hour counts {} ({basis}); --value-of-time 20/h changes that",
             format::usd(value)

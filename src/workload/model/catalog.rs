@@ -150,18 +150,22 @@ impl Models {
         places.get(&letters(name)).map(|place| &self.rows[*place])
     }
 
-    /// By what of a name tells: an id before an alias, and the first of two that are alike.
     fn places(&self, told_by: impl Fn(&str) -> Option<String>) -> Places {
+        let mut places = Places::default();
+        self.fill(&mut places, told_by);
+        places
+    }
+
+    /// By what of a name tells: an id before an alias, and the first of two that are alike.
+    fn fill(&self, places: &mut Places, told_by: impl Fn(&str) -> Option<String>) {
         let ids = self.rows.iter().enumerate().map(|(place, row)| (place, &row.id));
         let aliases =
             self.rows.iter().enumerate().flat_map(|(place, row)| row.aliases.iter().map(move |name| (place, name)));
-        let mut places = Places::default();
         for (place, name) in ids.chain(aliases) {
             if let Some(key) = told_by(name) {
                 places.entry(key).or_insert(place);
             }
         }
-        places
     }
 
     /// The model that a name means, as people type it: with or without its organisation, with the words of a revision
@@ -172,7 +176,12 @@ impl Models {
         }
         let spelling = Spelling::parse(name)?;
         let joined = |known: &str| Spelling::parse(known).map(|spelling| spelling.joined());
-        let places = self.by_spelling.get_or_init(|| self.places(joined));
+        let places = self.by_spelling.get_or_init(|| {
+            let mut places = self.places(joined);
+            // `qwen3:30b` has parameters that a token does not meet, too.
+            self.fill(&mut places, |known| Spelling::parse(known)?.without_active());
+            places
+        });
         spelling.readings().find_map(|(wanted, format)| Some((&self.rows[*places.get(&wanted)?], format)))
     }
 
@@ -195,6 +204,15 @@ impl Models {
     pub fn nearest(&self, name: &str) -> Option<&ModelRow> {
         let spelling = Spelling::parse(name)?;
         self.find(spelling.nearest(self.sizes())?)
+    }
+
+    /// Whether the name begins like known models of which none is a decoder, such as those that make pictures.
+    pub fn is_of_other_kind(&self, name: &str) -> bool {
+        let known = self.rows.iter().flat_map(|row| {
+            let is_language_model = matches!(row.kind, ModelKind::Decoder | ModelKind::Moe);
+            std::iter::once(&row.id).chain(&row.aliases).map(move |name| (name.as_str(), is_language_model))
+        });
+        Spelling::parse(name).is_some_and(|spelling| spelling.is_of_other_kind(known))
     }
 
     /// Every name with the parameters of its model.
@@ -393,6 +411,10 @@ mod tests {
             ("Qwen/Qwen2.5-VL-7B-Instruct", "qwen2.5-vl-7b", None),
             ("deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "deepseek-r1-distill-qwen-7b", None),
             ("deepseek-r1:7b", "deepseek-r1-distill-qwen-7b", None),
+            ("qwen3-coder:480b", "qwen3-coder-480b-a35b", None),
+            ("qwen3:30b", "qwen3-30b-a3b", None),
+            ("vit_base_patch16_224", "vit-b-16", None),
+            ("RedHatAI/Llama-3_1-8B-NVFP4A16", "llama-3.1-8b", Some(StoredFormat::Nvfp4)),
             ("unsloth/Meta-Llama-3.1-8B-bnb-4bit", "llama-3.1-8b", Some(StoredFormat::Int4)),
             ("bartowski/Llama-3.3-70B-Instruct-Q4_K_M.gguf", "llama-3.3-70b", Some(StoredFormat::Int4)),
             ("Qwen/Qwen3-32B-FP8", "qwen3-32b", Some(StoredFormat::Fp8)),

@@ -1,7 +1,9 @@
 //! `Spelling`: a model's name as people type it, taken apart into words, size, revision and weight format.
 
 pub mod made_of;
+mod words;
 
+use self::words::{OTHER_KINDS, PACKAGES, PARTS, PURPOSES, REVISIONS};
 use crate::serving::StoredFormat;
 use gpuplan_units::names::did_you_mean;
 
@@ -17,60 +19,12 @@ pub struct Spelling {
     words: Vec<String>,
 }
 
-/// Words that name a revision of a model and leave its sizes as they are.
-const REVISIONS: [&str; 24] = [
-    "instruct",
-    "it",
-    "chat",
-    "base",
-    "pt",
-    "hf",
-    "thinking",
-    "think",
-    "reasoning",
-    "preview",
-    "latest",
-    "sft",
-    "dpo",
-    "rlvr",
-    "exp",
-    "deduped",
-    "abliterated",
-    "original",
-    "dynamic",
-    "static",
-    "channel",
-    "block",
-    "pertensor",
-    "kv",
-];
-
-/// Words that say what a model is for where that changes its shape: with one of them it is another model than without.
-const PURPOSES: [&str; 13] = [
-    "embed",
-    "embedding",
-    "embeddings",
-    "reranker",
-    "rerank",
-    "vl",
-    "vision",
-    "audio",
-    "omni",
-    "ocr",
-    "asr",
-    "tts",
-    "image",
-];
-
-/// Words that name how a file is packed, and not in how many bits.
-const PACKAGES: [&str; 11] =
-    ["gguf", "ggml", "mlx", "onnx", "bnb", "quantized", "quant", "qat", "unsloth", "autoround", "torchao"];
-
 /// Words that name a weight format.
 fn format(word: &str) -> Option<StoredFormat> {
     match word.split('.').next().unwrap_or(word) {
         "bf16" | "fp16" | "f16" => Some(StoredFormat::Bf16),
         "fp8" | "f8" | "mxfp8" => Some(StoredFormat::Fp8),
+        "nvfp4a4" | "nvfp4a16" => Some(StoredFormat::Nvfp4),
         // What llama.cpp stores in five or six bits takes less than these eight.
         "int8" | "8bit" | "6bit" | "5bit" | "w8a8" | "w8a16" | "q8" | "q6" | "q5" => Some(StoredFormat::Int8),
         "awq" | "gptq" | "int4" | "4bit" | "w4a16" | "w4a8" | "nf4" | "q4" | "iq4" | "q3" | "iq3" | "q2" | "iq2"
@@ -128,9 +82,11 @@ impl Spelling {
         let name = name.strip_suffix(".gguf").or(name.strip_suffix(".safetensors")).unwrap_or(name);
         let letters: Vec<char> = name.chars().collect();
         let is_digit = |at: Option<usize>| at.and_then(|at| letters.get(at)).is_some_and(char::is_ascii_digit);
-        // `Llama-3_3` is 3.3; the underscore of `Q4_K_M` only separates.
+        // `Llama-3_3` is 3.3; the underscores of `Q4_K_M` and of `patch16_224` only separate.
+        let is_point = |at: usize| is_digit(at.checked_sub(1)) && is_digit(Some(at + 1));
         let separated = letters.iter().enumerate().map(|(at, letter)| match letter {
-            '_' | '.' if is_digit(at.checked_sub(1)) && is_digit(Some(at + 1)) => '.',
+            '.' if is_point(at) => '.',
+            '_' if is_point(at) && !is_digit(Some(at + 2)) => '.',
             letter if letter.is_ascii_alphanumeric() => *letter,
             _ => ' ',
         });
@@ -141,6 +97,27 @@ impl Spelling {
     /// The words without what separates them.
     pub fn joined(&self) -> String {
         self.words.concat()
+    }
+
+    /// The words that are no size: `gemma3` of `gemma-3-27b`.
+    fn unsized_words(&self) -> String {
+        self.words.iter().filter(|word| size(word).is_none()).map(String::as_str).collect()
+    }
+
+    /// Words of letters and digits that are no size: `4o`.
+    fn mixed_words(&self) -> impl Iterator<Item = &str> {
+        let is_mixed = |word: &&str| {
+            let has = |of: fn(u8) -> bool| word.bytes().any(of);
+            has(|byte| byte.is_ascii_digit()) && has(|byte| byte.is_ascii_alphabetic()) && size(word).is_none()
+        };
+        self.words.iter().map(String::as_str).filter(is_mixed)
+    }
+
+    /// The words joined without the parameters that a token meets, where there are some: `qwen3coder480b` of `qwen3-coder-480b-a35b`.
+    pub fn without_active(&self) -> Option<String> {
+        let is_active = |word: &String| word.strip_prefix('a').is_some_and(|rest| size(rest).is_some());
+        let rest: Vec<&str> = self.words.iter().filter(|word| !is_active(word)).map(String::as_str).collect();
+        (rest.len() < self.words.len()).then(|| rest.concat())
     }
 
     /// What the name can mean, the closest first: as it stands, without its format, without its revision; each also with
@@ -191,8 +168,24 @@ impl Spelling {
             })
     }
 
+    /// Words for which the model is another than without them, in the order of the name.
     fn purposes(&self) -> impl Iterator<Item = &str> {
-        self.stems().filter(|stem| PURPOSES.contains(stem))
+        self.stems().filter(|stem| PURPOSES.contains(stem) || OTHER_KINDS.contains(stem) || PARTS.contains(stem))
+    }
+
+    /// Whether no language model is called by the family of this name, and another known model is: `FLUX.3-5B` is of the family of FLUX.1.
+    pub fn is_of_other_kind<'a>(&self, known: impl Iterator<Item = (&'a str, bool)>) -> bool {
+        let Some(family) = self.stems().next() else { return false };
+        let mut others = false;
+        for (name, is_language_model) in known {
+            if Self::parse(name).is_some_and(|other| other.stems().next() == Some(family)) {
+                if is_language_model {
+                    return false;
+                }
+                others = true;
+            }
+        }
+        others
     }
 
     /// Parameters where the name is a size and nothing that names a family: `7B`, `a 7b model`.
@@ -203,7 +196,9 @@ impl Spelling {
 
     /// Of known names with their parameters the nearest of the same family and size.
     pub fn nearest<'a>(&self, known: impl Iterator<Item = (&'a str, f64)>) -> Option<&'a str> {
-        let (wanted, stated) = (self.joined(), self.size());
+        // `e2b`: two billion are met by a token, of more.
+        let effective = || self.words.iter().find_map(|word| word.strip_prefix('e').and_then(size));
+        let (wanted, stated) = (self.joined(), self.size().or_else(effective));
         let digits = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();
         let is_near = |name: &str, parameters: f64| {
             let Some(other) = Self::parse(name) else { return false };
@@ -222,7 +217,8 @@ impl Spelling {
                     let has = |own: &str| other.stems().any(|stem| is_slip(own, stem));
                     other.stems().next().is_some_and(family)
                         && self.stems().all(has)
-                        && digits(&other.joined()).starts_with(&digits(&wanted))
+                        && digits(&other.unsized_words()).starts_with(&digits(&wanted))
+                        && self.mixed_words().all(|word| other.joined().contains(word))
                 }
             }
         };
@@ -360,6 +356,16 @@ mod tests {
         assert_eq!(nearest("Llama-4-Maverick-17B-128E"), None);
         assert_eq!(nearest("Qwen3-4B"), None);
         assert_eq!(nearest("gpt-4"), None);
+        for name in ["qwen-2e8b", "canary-qwen3-8b", "llama-3.1-8b-drafter", "qwen3-e8b-audio"] {
+            assert_eq!(nearest(name), None, "{name}");
+        }
+        let gemma = Spelling::parse("google/gemma-3n-E2B-it").unwrap();
+        assert_eq!(gemma.nearest([("gemma-3-27b", 2.7e10), ("gemma-3-1b", 1e9)].into_iter()), None);
+        let other = |name: &str| {
+            let known = [("flux.1-dev", false), ("wan2.1-t2v-14b", false), ("phi-4", true), ("phi-clip", false)];
+            Spelling::parse(name).unwrap().is_of_other_kind(known.into_iter())
+        };
+        assert!(other("black-forest-labs/FLUX.3-klein-4B") && !other("phi-5-4b") && !other("kolibri-7b"));
         assert_eq!(nearest("resnet5"), Some("resnet-50"));
         assert_eq!(nearest("8B").map(|name| name.contains("8b")), Some(true));
         assert_eq!(nearest("kimi-8b"), None);

@@ -46,6 +46,9 @@ pub enum TextEncoder {
     /// Qwen/Qwen3-4B.
     #[serde(rename = "qwen3-4b")]
     Qwen34b,
+    /// Qwen/Qwen3-8B.
+    #[serde(rename = "qwen3-8b")]
+    Qwen38b,
     /// mistralai/Mistral-Small-3.2-24B-Instruct-2506.
     #[serde(rename = "mistral-small-3.2-24b")]
     MistralSmall24b,
@@ -144,6 +147,7 @@ impl TextEncoder {
             Self::T5Xxl => "t5-xxl",
             Self::Qwen25Vl7b => "qwen2.5-vl-7b",
             Self::Qwen34b => "qwen3-4b",
+            Self::Qwen38b => "qwen3-8b",
             Self::MistralSmall24b => "mistral-small-3.2-24b",
         }
     }
@@ -152,7 +156,7 @@ impl TextEncoder {
     pub fn tokens(self, prompt_tokens: u32) -> f64 {
         match self {
             Self::ClipL | Self::OpenClipH | Self::OpenClipG => f64::from(CLIP_TOKENS),
-            Self::T5Xxl | Self::Qwen25Vl7b | Self::Qwen34b | Self::MistralSmall24b => {
+            Self::T5Xxl | Self::Qwen25Vl7b | Self::Qwen34b | Self::Qwen38b | Self::MistralSmall24b => {
                 f64::from(prompt_tokens.max(CLIP_TOKENS))
             }
         }

@@ -68,7 +68,8 @@ pub(super) fn by_name(
     let spelling = Spelling::parse(name).filter(|_| name.is_ascii());
     let Some(stated) = spelling.and_then(|name| name.stated_size()) else { return Ok(None) };
     let nearest = models.nearest(name);
-    if !(LEAST..=MOST).contains(&stated.parameters) || nearest.is_some_and(|row| is_slip(name, row)) {
+    let is_slip = nearest.is_some_and(|row| is_slip(name, row));
+    if !(LEAST..=MOST).contains(&stated.parameters) || is_slip || models.is_of_other_kind(name) {
         return Ok(None);
     }
     let kind = if stated.active.is_some() { ModelKind::Moe } else { ModelKind::Decoder };
@@ -221,7 +222,8 @@ mod tests {
         assert_eq!((model.name.as_str(), model.published), ("llama-3.1-8b", StoredFormat::Int4));
         assert_eq!(assumed[0], Assumption::ModelOfName { like: "llama-3.1-8b".to_owned() });
         // A slip of the keyboard is asked about, and what names no size too.
-        for name in ["llama-31-8b", "acme/kolibri", "acme/kolibri-t2v-14b", "ллама-3.1-8b"] {
+        for name in ["llama-31-8b", "acme/kolibri", "acme/kolibri-t2v-14b", "ллама-3.1-8b", "acme/FLUX.3-4B", "sana-9b"]
+        {
             let said = resolved(&format!("preset = \"{name}\"")).unwrap_err();
             assert!(matches!(said, WorkloadFileError::UnknownModel { .. }), "{name}: {said}");
         }

@@ -1,108 +1,8 @@
 //! What the name of an unknown model tells: the known model that it was made of, or its size.
 
-use super::{PURPOSES, Spelling, format, is_date, is_revision, is_version, size, slips};
+use super::words::{ON_BACKBONES, OTHER_KINDS, PARTS, PURPOSES, VARIANTS, WITH_TOWERS};
+use super::{Spelling, format, is_date, is_revision, is_version, size, slips};
 use crate::serving::StoredFormat;
-
-/// Words of what is no model of its own but a part of one, or of what was cut from one: its sizes are others.
-const PARTS: [&str; 42] = [
-    "lora",
-    "qlora",
-    "dora",
-    "adapter",
-    "adapters",
-    "peft",
-    "eagle",
-    "draft",
-    "drafter",
-    "dflash",
-    "dspark",
-    "spec",
-    "speculator",
-    "medusa",
-    "assistant",
-    "controlnet",
-    "refiner",
-    "vae",
-    "tokenizer",
-    "projector",
-    "mmproj",
-    "imatrix",
-    "reap",
-    "pruned",
-    "prune",
-    "minitron",
-    "slim",
-    "random",
-    "dummy",
-    "truncated",
-    "layers",
-    "patch",
-    "upscaled",
-    "franken",
-    "moe",
-    "hybrid",
-    "mamba",
-    "rwkv",
-    "diffusion",
-    "hyena",
-    "xlstm",
-    "bitnet",
-];
-
-/// Words of language models that were given eyes: more parameters than the model they name.
-const WITH_TOWERS: [&str; 7] = ["llava", "blip", "ovis", "onevision", "vlm", "captioner", "internvl"];
-
-/// Words of detectors and segmenters, whose name tells the network that they are built on: more work than that, at another resolution.
-const ON_BACKBONES: [&str; 13] = [
-    "detr",
-    "rcnn",
-    "maskrcnn",
-    "retinanet",
-    "fpn",
-    "unet",
-    "upernet",
-    "deeplab",
-    "deeplabv",
-    "maskformer",
-    "oneformer",
-    "former",
-    "ssd",
-];
-
-/// Words that tell one size of a family from another where no number does.
-const VARIANTS: [&str; 22] = [
-    "tiny", "mini", "small", "medium", "large", "xlarge", "xsmall", "xl", "xxl", "nano", "micro", "lite", "light",
-    "flash", "air", "pro", "max", "ultra", "super", "turbo", "huge", "giant",
-];
-
-/// Words of models that make pictures, films or sound, whose size says nothing of a language model's shape.
-const OTHER_KINDS: [&str; 25] = [
-    "image",
-    "t2i",
-    "t2v",
-    "i2v",
-    "ti2v",
-    "tts",
-    "vae",
-    "unet",
-    "diffusion",
-    "video",
-    "music",
-    "audio",
-    "clip",
-    "vocoder",
-    "codec",
-    "depth",
-    "asr",
-    "speech",
-    "voice",
-    "transcribe",
-    "canary",
-    "parakeet",
-    "kokoro",
-    "csm",
-    "chatterbox",
-];
 
 /// A size in the name may be rounded by this factor from that of the model it was made of.
 const ROUNDED: f64 = 1.25;
@@ -214,6 +114,7 @@ impl Spelling {
             let is_inside = index > *first && index < *last;
             let is_of_another = word.len() < 2 || word.bytes().any(|byte| byte.is_ascii_digit());
             let is_other = PARTS.contains(&word)
+                || OTHER_KINDS.contains(&word) && !known.words.iter().any(|own| own == word)
                 || WITH_TOWERS.contains(&word)
                 || ON_BACKBONES.contains(&word)
                 || !is_sized && VARIANTS.contains(&word);
@@ -230,7 +131,10 @@ impl Spelling {
 
     /// No word says that it is a part of a model, or of a kind that is no language model.
     pub fn is_whole(&self) -> bool {
-        let is_other = |word: &str| PARTS.contains(&word) && word != "moe" || OTHER_KINDS.contains(&word);
+        let is_other = |word: &str| {
+            let is_kind = |kind: &&str| word == *kind || kind.len() >= 5 && word.ends_with(*kind);
+            PARTS.contains(&word) && word != "moe" || OTHER_KINDS.iter().any(is_kind)
+        };
         !tokens(&self.words).into_iter().any(is_other) && !self.words.iter().any(|word| is_other(word))
     }
 
@@ -307,6 +211,9 @@ mod tests {
         for name in [
             "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B",
             "Qwen3-8B-LoRA",
+            "org/qwen3-speech-8b",
+            "whisper-large-v3-realtime",
+            "Qwen3-8B-MoT",
             "tiiuae/Falcon-H1-7B-Instruct",
             "Falcon3-Mamba-7B",
             "GLM-4.5-Air-REAP-82B-A12B",
@@ -340,6 +247,8 @@ mod tests {
             "Kolibri-T2V-14B",
             "Kolibri-ASR-1B",
             "canary-1b",
+            "VibeVoice-1.5B",
+            "stt-2.6b-en",
             "Kolibri-8x7B",
             "Kolibri-7B-lora",
             "gpt-4o",

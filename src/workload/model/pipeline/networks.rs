@@ -52,6 +52,10 @@ impl TextEncoder {
                 let model = encoder(36, 2560, 32, 9728, MlpKind::Glu);
                 (4_022_468_096.0, Model { kv_heads: 8, head_dim: 128, ..model })
             }
+            Self::Qwen38b => {
+                let model = encoder(36, 4096, 32, 12_288, MlpKind::Glu);
+                (8_190_735_360.0, Model { kv_heads: 8, ..model })
+            }
             Self::MistralSmall24b => {
                 let model = encoder(40, 5120, 32, 32_768, MlpKind::Glu);
                 (24_011_361_280.0, Model { kv_heads: 8, head_dim: 128, ..model })
