@@ -150,7 +150,9 @@ mod tests {
         let market = Market::embedded(&hardware).unwrap();
         // Every month prices rise by 2 %, and half of them rise and half fall by 10 % besides.
         let step = |month: i32| {
-            move |index: usize| 1.02_f64.powi(month) * if (index + month as usize) % 2 == 0 { 1.1 } else { 1.0 }
+            move |index: usize| {
+                1.02_f64.powi(month) * if (index + month as usize).is_multiple_of(2) { 1.1 } else { 1.0 }
+            }
         };
         let mut nights: Vec<Vec<Offer>> =
             (0..4).map(|month| night(&market, &hardware, 30 * i64::from(month), step(month))).collect();
@@ -171,11 +173,11 @@ mod tests {
         let market = Market::embedded(&hardware).unwrap();
         let before = night(&market, &hardware, 0, |_| 1.0);
         let tonight = night(&market, &hardware, 30, |_| 0.8);
-        let fitted = fit(&[before.clone()], &tonight[..180], &hardware, day(30));
+        let fitted = fit(std::slice::from_ref(&before), &tonight[..180], &hardware, day(30));
         assert_eq!((fitted[0].growth, fitted[0].pairs), (0.0, 180));
         assert!((fitted[0].gone - 20.0 / 180.0).abs() < 0.01, "{fitted:?}");
-        assert_eq!(fit(&[before.clone()], &tonight[..9], &hardware, day(30)), [], "too few");
-        assert_eq!(fit(&[before.clone()], &[], &hardware, day(30)), [], "a source that failed");
+        assert_eq!(fit(std::slice::from_ref(&before), &tonight[..9], &hardware, day(30)), [], "too few");
+        assert_eq!(fit(std::slice::from_ref(&before), &[], &hardware, day(30)), [], "a source that failed");
         assert_eq!(fit(&[before], &night(&market, &hardware, 7, |_| 2.0), &hardware, day(7)), [], "too near");
         let another = |offer: &Offer| Offer { source: "another".into(), ..offer.clone() };
         let tonight: Vec<Offer> = tonight.iter().map(another).collect();

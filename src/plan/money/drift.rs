@@ -152,7 +152,7 @@ mod tests {
         };
         let known = row("aws", true, &[]);
         let half = row("aws", true, &[learnt(6.0, 0.087, 0.0, 0.06)]);
-        assert!((half.growth - (known.growth + 0.087) / 2.0).abs() < 1e-12);
+        assert!((half.growth - f64::midpoint(known.growth, 0.087)).abs() < 1e-12);
         assert!((half.deviation - known.deviation / 2.0_f64.sqrt()).abs() < 1e-12, "variances are added");
         assert!((half.gone - 0.04).abs() < 1e-12);
         let (calm, wild) =

@@ -248,7 +248,7 @@ fn rules_of_the_house_have_a_currency_of_their_own() {
     }
     let refused = |head: &str, amount: &str, portfolio| match rule(head, amount, portfolio).unwrap_err() {
         PortfolioError::Invalid { line, detail, hint } => (line, detail, hint),
-        other => panic!("{other:?}"),
+        other @ PortfolioError::Syntax(_) => panic!("{other:?}"),
     };
     let (line, detail, hint) = refused("currency = \"EUR\"\n", "1000", Some(&pounds));
     assert!(

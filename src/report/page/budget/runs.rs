@@ -45,7 +45,7 @@ pub fn section(phases: &[PhaseFigures], shown: Money) -> Section {
 }
 
 fn costs(phases: &[&PhaseFigures], shown: Money) -> Table {
-    let saves = phases.iter().any(|phase| phase.saved_usd.is_some());
+    let has_savings = phases.iter().any(|phase| phase.saved_usd.is_some());
     let row = |phase: &&PhaseFigures| {
         let mut cells = vec![
             Cell::text(&*phase.phase),
@@ -54,7 +54,7 @@ fn costs(phases: &[&PhaseFigures], shown: Money) -> Table {
             Cell::money(phase.cost_usd.expected, shown),
             Cell::money(phase.cost_usd.p90, shown),
         ];
-        if saves {
+        if has_savings {
             cells.push(phase.saved_usd.as_deref().map_or_else(Cell::none, |text| money(text, shown)));
         }
         cells
@@ -66,13 +66,13 @@ fn costs(phases: &[&PhaseFigures], shown: Money) -> Table {
         Column::number("cost_usd_expected", "Expected (mean)"),
         Column::number("cost_usd_p90", "Nine of ten (p90)"),
     ];
-    if saves {
+    if has_savings {
         columns.push(Column::number("saved_usd", "Saved"));
     }
-    let saved = if saves { "; saved by spot and commitments" } else { "" };
+    let note = if has_savings { "; saved by spot and commitments" } else { "" };
     Table {
         id: "phase",
-        caption: format!("Every run and phase, the dearest first{saved}"),
+        caption: format!("Every run and phase, the dearest first{note}"),
         columns,
         rows: phases.iter().map(row).collect(),
     }
