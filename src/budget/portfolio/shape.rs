@@ -20,7 +20,7 @@ pub enum Shape {
 
 /// A log-normal in three pieces, as a ratio to the mean: under the median, from there to the 90th percentile, beyond it.
 /// The two upper percentiles of the plan are met exactly. Its mean is met by the spread under the median where the mean is low,
-/// and by the tail beyond the 90th percentile where it is high.
+/// and by the tail beyond the 90th percentile where it is high, or where the spread under the median does not do.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pieces {
     low: f64,
@@ -126,11 +126,28 @@ impl Pieces {
         let high = (p90 / p50).ln() / NORMAL_90;
         let plain = Self { low: high, high, tail: high, mean };
         let fitted = if plain.mean_over_median() > mean {
-            Self { low: bisect(high, |low| Self { low, ..plain }.mean_over_median() > mean), ..plain }
+            let lower = Self { low: bisect(high, |low| Self { low, ..plain }.mean_over_median() > mean), ..plain };
+            if lower.has_mean() { lower } else { plain.with_a_shorter_tail(mean) }
         } else {
             Self { tail: bisect(high, |tail| Self { tail, ..plain }.mean_over_median() < mean), ..plain }
         };
-        ((fitted.mean_over_median() / mean - 1.0).abs() < 1e-6).then_some(fitted)
+        fitted.has_mean().then_some(fitted)
+    }
+
+    /// Wide bands around a mean that is the median: the upper half alone has more than it, until the tail gives way too.
+    fn with_a_shorter_tail(self, mean: f64) -> Self {
+        let by =
+            |share: f64| Self { low: self.low + share * (WIDEST - self.low), tail: self.tail * (1.0 - share), ..self };
+        let (mut from, mut to) = (0.0, 1.0);
+        for _ in 0..HALVINGS {
+            let middle = f64::midpoint(from, to);
+            if by(middle).mean_over_median() > mean { from = middle } else { to = middle }
+        }
+        by(from)
+    }
+
+    fn has_mean(&self) -> bool {
+        (self.mean_over_median() / self.mean - 1.0).abs() < 1e-6
     }
 
     fn ratio_at(&self, deviations: f64) -> f64 {
@@ -180,10 +197,14 @@ mod tests {
 
     #[test]
     fn the_percentiles_and_the_mean_of_a_plan_come_back() {
-        // On-demand, spot with a mean between, spot with a heavy tail, hardly any spread.
-        for (expected, p50, p90) in
-            [(100.0, 100.0, 115.0), (35_210.0, 32_450.0, 49_576.0), (42_108.0, 38_635.0, 48_129.0), (5.0, 5.0, 5.0)]
-        {
+        // On-demand, spot with a mean between, spot with a heavy tail, hardly any spread, a band as wide as that of a stranger.
+        for (expected, p50, p90) in [
+            (100.0, 100.0, 115.0),
+            (35_210.0, 32_450.0, 49_576.0),
+            (42_108.0, 38_635.0, 48_129.0),
+            (5.0, 5.0, 5.0),
+            (20.986, 20.986, 53.588),
+        ] {
             let shape = Shape::fit(Quantiles { expected, p50, p90 }).unwrap();
             let (mean, median, ninety) = drawn(&shape);
             assert!((mean - 1.0).abs() < 0.01, "mean {mean} of {expected} {p50} {p90}");
@@ -199,7 +220,7 @@ mod tests {
         costs.extend((0..15).map(|replay| 48.0 + 0.2 * f64::from(replay)));
         let mean = costs.iter().sum::<f64>() / 45.0;
         let figures = Quantiles { expected: mean, p50: costs[22], p90: costs[40] };
-        assert_eq!(Shape::fit(Quantiles { expected: 21.45, p50: 7.76, p90: 53.95 }), None, "a plan with a fallback");
+        assert_eq!(Shape::fit(Quantiles { expected: 12.0, p50: 7.76, p90: 53.95 }), None, "a plan with a fallback");
         let shape = Shape::replayed(&costs, figures).unwrap();
         let (found, median, ninety) = drawn(&shape);
         assert!((found - 1.0).abs() < 0.01, "mean {found}");

@@ -106,6 +106,7 @@ fn unfitted_runs(folder: &Path) -> Result<Published, Diagnostic> {
     let listed = fs::read_dir(folder).map_err(at(folder))?;
     let mut paths: Vec<_> = listed.filter_map(|entry| Some(entry.ok()?.path())).collect();
     paths.retain(|path| path.extension().is_some_and(|end| end == "jsonl"));
+    paths.retain(|path| path.file_stem().is_some_and(|look| unfitted::LAST_LOOKS.iter().all(|last| look != *last)));
     paths.sort();
     let text = |path: &Path| fs::read_to_string(path).map_err(at(path));
     let files: Result<Vec<_>, _> =

@@ -215,10 +215,13 @@ impl Spelling {
                 // Without a size every word counts: `Qwen-Image` is no `Qwen3-Embedding`.
                 None => {
                     let has = |own: &str| other.stems().any(|stem| is_slip(own, stem));
-                    other.stems().next().is_some_and(family)
+                    let begins_alike = other.stems().next().is_some_and(family);
+                    let is_of_family = begins_alike
                         && self.stems().all(has)
                         && digits(&other.unsized_words()).starts_with(&digits(&wanted))
-                        && self.mixed_words().all(|word| other.joined().contains(word))
+                        && self.mixed_words().all(|word| other.joined().contains(word));
+                    // `8bb` is no size, and a slip of one.
+                    is_of_family || begins_alike && other.size().is_some() && self.is_slip_of(name)
                 }
             }
         };
@@ -353,6 +356,7 @@ mod tests {
         let nearest = |name: &str| Spelling::parse(name).unwrap().nearest(known.into_iter());
         assert_eq!(nearest("Hermes-3-Llama-3.1-8B"), Some("llama-3.1-8b"));
         assert_eq!(nearest("lama-8b"), Some("llama-3.1-8b"));
+        assert_eq!(nearest("llama-3.1-8bb"), Some("llama-3.1-8b"));
         assert_eq!(nearest("Llama-4-Maverick-17B-128E"), None);
         assert_eq!(nearest("Qwen3-4B"), None);
         assert_eq!(nearest("gpt-4"), None);
