@@ -31,6 +31,16 @@ pub struct MonthlyDrift {
     pub months: f64,
 }
 
+impl MonthlyDrift {
+    /// Whether prices may move so at all: a signature says who wrote a figure, and not that it is one.
+    pub fn is_plausible(&self) -> bool {
+        (0.0..=1.0).contains(&self.growth)
+            && (0.0..=2.0).contains(&self.deviation)
+            && (0.0..=1.0).contains(&self.gone)
+            && (0.0..=1200.0).contains(&self.months)
+    }
+}
+
 /// A price of one pool by one source.
 #[derive(Clone, Copy)]
 struct Sight {

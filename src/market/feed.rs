@@ -159,6 +159,9 @@ impl Feed {
         }
         let plain = zstd::decode_all(body).map_err(|error| FeedError::Damaged(error.to_string()))?;
         let feed: Self = postcard::from_bytes(&plain).map_err(|error| FeedError::Damaged(error.to_string()))?;
+        if let Some(odd) = feed.drift.iter().find(|drift| !drift.is_plausible()) {
+            return Err(FeedError::Damaged(format!("prices of {} cannot move as it says", odd.cloud)));
+        }
         let published_at = feed.published_at()?;
         if let Some(known) = known.filter(|known| published_at < *known) {
             return Err(FeedError::Older { published_at, known });
@@ -304,6 +307,24 @@ mod tests {
         assert_eq!(sum(&offers), sum(market.offers()));
         // A program that knows fewer machines takes what it knows.
         assert!(read.offers(&Hardware::default()).unwrap().is_empty());
+    }
+
+    #[test]
+    fn prices_that_cannot_move_so_are_damage() {
+        let (hardware, now) = (Hardware::embedded().unwrap(), at("2026-11-24T09:00:00Z"));
+        let ways: [fn(&mut MonthlyDrift); 5] = [
+            |drift| drift.growth = f64::NAN,
+            |drift| drift.growth = -0.1,
+            |drift| drift.deviation = f64::INFINITY,
+            |drift| drift.gone = 1.5,
+            |drift| drift.months = -6.0,
+        ];
+        for (index, break_it) in ways.iter().enumerate() {
+            let mut feed = feed(&hardware, "2026-11-24T03:00:00Z");
+            break_it(&mut feed.drift[0]);
+            let read = Feed::open(&feed.signed(&key(1)).unwrap(), &[key(1).public()], None, now);
+            assert!(matches!(read, Err(FeedError::Damaged(_))), "{index}");
+        }
     }
 
     #[test]
