@@ -54,7 +54,6 @@ impl KernelText {
     }
 
     /// The same, smaller. `None` for what does not come back to the byte.
-    #[allow(dead_code, reason = "the build script packs")]
     pub fn packed(&self) -> Option<Self> {
         let mut packed =
             Self { head: self.head.clone(), parts: Vec::new(), lines: String::new(), misses: Some(Vec::new()) };
@@ -97,7 +96,6 @@ impl KernelText {
     }
 }
 
-#[allow(dead_code, reason = "the build script packs")]
 fn pack(lines: &str, packed: &mut String, misses: &mut Vec<u8>) -> Option<()> {
     let mut above: Vec<i32> = Vec::new();
     for (at, line) in lines.split('\n').enumerate() {
@@ -165,7 +163,6 @@ fn foretold(row: &[i32], above: &[i32]) -> i32 {
 }
 
 /// Small ones of either sign in a byte, seven bits each (as in Protocol Buffers, `sint32`).
-#[allow(dead_code, reason = "the build script packs")]
 fn put(bytes: &mut Vec<u8>, value: i32) {
     let mut rest = ((value << 1) ^ (value >> 31)) as u32;
     while rest >= 0x80 {

@@ -32,7 +32,8 @@ pub struct MonthlyDrift {
 }
 
 impl MonthlyDrift {
-    /// Whether prices may move so at all: a signature says who wrote a figure, and not that it is one.
+    /// Whether prices may move so at all: a signature says who wrote a figure, and not that it is one. Limits are judged, some five times
+    /// what any cloud's prices have done (`plan`'s table of drift).
     pub fn is_plausible(&self) -> bool {
         (0.0..=1.0).contains(&self.growth)
             && (0.0..=2.0).contains(&self.deviation)
