@@ -6,6 +6,7 @@ mod gangs;
 mod moves;
 mod sight;
 mod simulation;
+mod stopping;
 mod two_clouds;
 
 use std::sync::{Arc, OnceLock};

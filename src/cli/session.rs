@@ -11,7 +11,8 @@ pub mod runtime;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::{self, JoinHandle};
 
 use jiff::Timestamp;
 
@@ -62,7 +63,11 @@ pub struct Session {
     pub quotas: Option<Vec<KnownQuota>>,
     /// Futures of spot that this call has drawn: phases and runs of a portfolio share them.
     pub stock: Stock,
+    ahead: Ahead,
 }
+
+/// The snapshot, read by a thread of its own until somebody needs it.
+type Ahead = Arc<Mutex<Option<JoinHandle<Result<Catalogs, Diagnostic>>>>>;
 
 /// Every catalog a command may need.
 #[derive(Clone)]
@@ -99,12 +104,13 @@ impl Session {
             catalog_dir: arguments.catalog_dir.clone(),
             quotas: None,
             stock: Stock::default(),
+            ahead: Ahead::default(),
         })
     }
 
     /// The same with the catalog files of this folder.
     pub fn of_catalog(&self, folder: &Path) -> Self {
-        Self { catalog_dir: Some(folder.to_owned()), ..self.clone() }
+        Self { catalog_dir: Some(folder.to_owned()), ahead: Ahead::default(), ..self.clone() }
     }
 
     /// The same at another time.
@@ -148,8 +154,24 @@ impl Session {
         }
     }
 
+    /// Begins to read the snapshot, which takes longer than all else before a plan is made; the next who needs it finds it read.
+    pub fn read_ahead(&self) {
+        let reader = self.clone();
+        *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) =
+            thread::Builder::new().spawn(move || reader.read_snapshot()).ok();
+    }
+
     /// The snapshot alone.
     pub fn snapshot(&self) -> Result<Catalogs, Diagnostic> {
+        let ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match ahead.map(JoinHandle::join) {
+            Some(Ok(read)) => read,
+            // A reader that broke off says nothing of the files.
+            Some(Err(_)) | None => self.read_snapshot(),
+        }
+    }
+
+    fn read_snapshot(&self) -> Result<Catalogs, Diagnostic> {
         let hardware = self.hardware()?;
         let market = match &self.catalog_dir {
             None => Market::embedded(&hardware)?,

@@ -49,6 +49,7 @@ pub fn compute_with(
     measured: &Measurements,
     session: &Session,
 ) -> Result<Answered, Diagnostic> {
+    session.read_ahead();
     // What is wrong with the question is told before any cloud is asked.
     let models = session.shared_models()?;
     workload::resolve(file, &models)?;

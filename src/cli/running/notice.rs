@@ -21,6 +21,8 @@ use gpuplan_runstore::{Phase, Run, Status, StoreError};
 const LOOK: Duration = Duration::from_millis(500);
 /// An agent looks for a notice at every heartbeat, of ten seconds; one that says nothing for so long does not hear it.
 const SILENT: Duration = Duration::from_mins(1);
+/// Of a silence: what counts at most between two looks. A cloud may take minutes to list its machines, and nobody listens meanwhile.
+const LONGEST_STEP: Duration = Duration::from_secs(5);
 /// A checkpoint that is not in the store by then is given up.
 const LONGEST: Duration = Duration::from_mins(15);
 
@@ -60,8 +62,8 @@ async fn until_saved(store: &Run, clouds: &Launchers, kept: &RunRecord) -> Resul
         return Ok(None);
     }
     let epoch = store.highest_epoch().await?;
-    let (begun, mut heard_at, mut known, mut is_gone) = (Instant::now(), Instant::now(), Vec::new(), false);
-    while begun.elapsed() < LONGEST && heard_at.elapsed() < SILENT {
+    let (begun, mut silence, mut known, mut is_gone) = (Instant::now(), Silence::default(), Vec::new(), false);
+    while begun.elapsed() < LONGEST {
         let mut all = Vec::new();
         for node in 0..kept.spec.nodes {
             all.push(store.status(node).await?.filter(|status| status.epoch == epoch));
@@ -69,11 +71,12 @@ async fn until_saved(store: &Run, clouds: &Launchers, kept: &RunRecord) -> Resul
         if all.iter().all(|status| status.as_ref().is_some_and(|status| status.phase == Phase::Ended)) {
             return Ok(all.into_iter().next().flatten());
         }
-        if is_gone {
+        let is_news = all != known;
+        if is_gone || silence.after_a_look(Instant::now(), is_news) >= SILENT {
             return Ok(None);
         }
-        if all != known {
-            (heard_at, known) = (Instant::now(), all);
+        if is_news {
+            known = all;
         } else if are_gone(clouds, &kept.spec.run).await {
             // Their last words may have come after the look above, and before they went.
             is_gone = true;
@@ -82,6 +85,22 @@ async fn until_saved(store: &Run, clouds: &Launchers, kept: &RunRecord) -> Resul
         tokio::time::sleep(LOOK).await;
     }
     Ok(None)
+}
+
+/// For how long looks have shown nothing new.
+#[derive(Default)]
+struct Silence {
+    lasted: Duration,
+    looked_at: Option<Instant>,
+}
+
+impl Silence {
+    fn after_a_look(&mut self, now: Instant, is_news: bool) -> Duration {
+        let step = self.looked_at.map_or(Duration::ZERO, |before| now - before).min(LONGEST_STEP);
+        self.lasted = if is_news { Duration::ZERO } else { self.lasted + step };
+        self.looked_at = Some(now);
+        self.lasted
+    }
 }
 
 /// Whether nothing is left that could save. A cloud that does not answer may have something.
@@ -94,4 +113,20 @@ async fn are_gone(clouds: &Launchers, run: &str) -> bool {
         return false;
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cloud_that_takes_minutes_to_answer_makes_no_machine_silent() {
+        let (mut silence, begun) = (Silence::default(), Instant::now());
+        let mut look = |seconds, is_news| silence.after_a_look(begun + Duration::from_secs(seconds), is_news) >= SILENT;
+        assert!(!look(0, true) && !look(1, false), "it has spoken a moment ago");
+        assert!(!look(181, false), "nobody looked for three minutes");
+        assert!(!look(182, true));
+        assert!(!(183..242).any(|second| look(second, false)));
+        assert!(look(242, false), "a minute of looks in which it says nothing");
+    }
 }

@@ -221,7 +221,7 @@ impl Leader<'_, '_> {
                     let wish = *self.wiring.wish.borrow_and_update();
                     match wish {
                         LeaderCommand::Leave => return Ok(None),
-                        LeaderCommand::Stop => self.handle(Event::Stop).await?,
+                        LeaderCommand::Stop => self.stop().await?,
                         LeaderCommand::GoOn => {}
                     }
                 }
@@ -282,7 +282,7 @@ impl Leader<'_, '_> {
     async fn poll(&mut self) -> Result<(), LeadError> {
         self.ensure_leading()?;
         if self.wiring.journal.has_ended(&self.spec.run)? {
-            return self.handle(Event::Stop).await;
+            return self.stop().await;
         }
         let still = tokio::time::timeout(CALL, self.leadership.still_holds(self.wiring.store)).await;
         if matches!(still, Ok(Ok(false))) {
@@ -299,6 +299,15 @@ impl Leader<'_, '_> {
             PollResult::Unreadable => self.handle(Event::Unreadable).await,
             PollResult::Awaited => Ok(()),
         }
+    }
+
+    /// What the program has said by now comes first: machines of which nothing was heard yet are ended at once, and one that spoke since the
+    /// last look into the store has work to save.
+    async fn stop(&mut self) -> Result<(), LeadError> {
+        if let PollResult::Report(report) = self.report().await {
+            self.handle(Event::Reported(report)).await?;
+        }
+        self.handle(Event::Stop).await
     }
 
     async fn handle(&mut self, event: Event) -> Result<(), LeadError> {
