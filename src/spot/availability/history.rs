@@ -1,6 +1,6 @@
 //! What a user's own launches say of a pool: starts, refusals and losses as hours up and down, with forgetting.
 
-use gpuplan_market::own::Seen;
+use gpuplan_market::own::{LastSeen, Seen};
 
 use crate::availability::evidence::gang_factor;
 use crate::availability::watch::{FIRST_PAUSE, LONGEST_PAUSE};
@@ -73,7 +73,19 @@ pub fn seen(sightings: &[Sighting]) -> Seen {
         }
         seen.age_hours = seen.age_hours.min(ago);
     }
+    seen.last = last_seen(&row);
     seen
+}
+
+/// How the pool was at the last of these: up since it gave the machines that were left, down since the first answer of a row that said so.
+fn last_seen(row: &[Sighting]) -> Option<LastSeen> {
+    let last = row.last()?;
+    let is_up = |sighting: &&Sighting| matches!(sighting.saw, Saw::Gave | Saw::Left);
+    let since = match is_up(&last) {
+        true => row.iter().rfind(|sighting| sighting.saw == Saw::Gave)?,
+        false => row.iter().rev().take_while(|sighting| !is_up(sighting)).last()?,
+    };
+    Some(LastSeen { is_up: is_up(&last), age_hours: since.hours_ago - last.hours_ago, hours_ago: last.hours_ago })
 }
 
 /// `hours` of one state that began so many hours ago.
@@ -128,6 +140,16 @@ mod tests {
         assert_eq!((seen.hours_up, seen.age_hours), (5.5, 3.5));
         assert!((seen.hours_down - (0.25 + 0.5 + 1.0 / 6.0)).abs() < 1e-9, "{seen:?}");
         assert!(seen.hours_counted < 6.5 && seen.hours_counted > 6.0);
+    }
+
+    #[test]
+    fn the_last_answer_says_how_the_pool_was() {
+        let last = |of: &[(f64, Saw)]| row(of).last.map(|last| (last.is_up, last.age_hours, last.hours_ago));
+        assert_eq!(last(&[(10.0, Saw::Refused), (9.5, Saw::Gave), (4.0, Saw::Left)]), Some((true, 5.5, 4.0)));
+        assert_eq!(last(&[(9.5, Saw::Gave), (4.0, Saw::Lost), (3.5, Saw::Refused)]), Some((false, 0.5, 3.5)));
+        assert_eq!(last(&[(9.5, Saw::Gave), (4.0, Saw::Lost), (4.0, Saw::Left)]), Some((false, 0.0, 4.0)));
+        assert_eq!(last(&[(2.0, Saw::Gave)]), Some((true, 0.0, 2.0)));
+        assert_eq!(last(&[]), None);
     }
 
     #[test]
