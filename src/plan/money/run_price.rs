@@ -298,6 +298,7 @@ fn bill_input<'b>(priced_offer: &'b PricedOffer, offer: &'b Offer, nodes: u32, r
         nodes,
         // What every run of a sweep saved stays until somebody deletes it.
         saved: Bytes(run.saving.bytes.0 * f64::from(run.packing.runs)),
+        requests: run.saving.requests,
         charges: &priced_offer.charges,
         loss_basis: run.interruptions.basis,
     }
