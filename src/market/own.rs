@@ -41,8 +41,8 @@ pub struct Seen {
     pub hours_counted_up: f64,
     /// Since the latest of it. Hours.
     pub age_hours: f64,
-    /// How it was then; `null`: nobody can tell.
-    #[serde(default)]
+    /// How it was then, as far as that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<LastSeen>,
 }
 
