@@ -21,7 +21,7 @@ const LEAST_INTERVAL: Seconds = Seconds(300.0);
 /// While a checkpoint is under way it takes network, disk and processors from training: no more than this share of the time. Judged.
 const MOST_UPLOADING: f64 = 1.0 / 3.0;
 /// A request that writes, as each part of an upload is one: $0.005 per 1,000 in S3 Standard (Amazon S3 pricing, us-east-1), and about
-/// as much at Google and Azure. Dollars.
+/// as much at Google and Azure: `catalogs/charges` has what a bill counts with. Dollars.
 const WRITE_REQUEST: f64 = 5e-6;
 /// Bytes of a part, and parts of a file at most: those of `runstore::store`, which a test holds them to.
 pub const PART: f64 = 8_388_608.0;
