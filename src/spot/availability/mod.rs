@@ -143,11 +143,14 @@ impl Future {
         future
     }
 
-    /// From when the pool was last seen to the start, of which nothing is kept but how it is then.
+    /// From when the pool was last seen to the start, of which nothing is kept but whether it is up then, and since when. How often it is up is what was
+    /// assumed, as pools keep their level for longer than the model does.
     fn go_on_from(&mut self, LastSeen { is_up, age_hours, hours_ago }: LastSeen, tick: f64) {
         let ticks = |hours: f64| (hours * 3600.0 / tick).round() as usize;
         self.seen.begin(is_up, ticks(age_hours));
+        let assumed = self.seen;
         self.reach(ticks(hours_ago));
+        self.seen = assumed.now(self.seen.is_up(), self.seen.age());
         self.up.clear();
         self.turns.clear();
     }

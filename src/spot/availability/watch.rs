@@ -310,6 +310,12 @@ impl SeenPool {
         (self.is_up, self.age, self.started) = (found, age, true);
     }
 
+    /// The same share of time up, of a pool that has been so for so many ticks now.
+    #[must_use]
+    pub fn now(self, is_up: bool, age: usize) -> Self {
+        Self { is_up, age, ..self }
+    }
+
     /// A tick begins, and the probe finds this.
     pub fn advance(&mut self, found: bool) {
         self.weight = self.weight * self.decay + self.tick;
