@@ -160,7 +160,11 @@ fn no_run_costs_much_more_than_on_demand_machines() {
             assert_eq!(answer["met_deadline"], true, "{answer}");
             // The last tick is paid in full.
             let most = 3.06 * (1.2 * (work + changeover) + 1.0 / 6.0);
-            assert!(usd(&answer).dollars() <= most, "{up} up, {down} down: {} of {most}, {answer}", usd(&answer).dollars());
+            assert!(
+                usd(&answer).dollars() <= most,
+                "{up} up, {down} down: {} of {most}, {answer}",
+                usd(&answer).dollars()
+            );
             kept += usize::from(answer["reasons"].to_string().contains("too dear"));
         }
     }

@@ -260,9 +260,9 @@ pub struct Stock {
 impl Stock {
     fn futures(&self, model: &AvailabilityModel, kind: Kind) -> Arc<Futures> {
         let mut by_kind = self.by_kind.lock().unwrap_or_else(PoisonError::into_inner);
-        let made = by_kind.entry(kind).or_insert_with(|| {
-            Arc::new(Futures::new(model, kind.watch(), f64::from_bits(kind.tick), kind.seed))
-        });
+        let made = by_kind
+            .entry(kind)
+            .or_insert_with(|| Arc::new(Futures::new(model, kind.watch(), f64::from_bits(kind.tick), kind.seed)));
         Arc::clone(made)
     }
 }
@@ -364,7 +364,8 @@ impl<'a> Forecaster<'a> {
             return Ok(made.clone());
         }
         self.solve(std::slice::from_ref(job));
-        let forecast = self.outcomes(job, job.availability, job.last_seen, DRAWN_TICKS).map(|outcomes| summary(&outcomes))?;
+        let forecast =
+            self.outcomes(job, job.availability, job.last_seen, DRAWN_TICKS).map(|outcomes| summary(&outcomes))?;
         self.made.push((job.asked(), forecast.clone()));
         Ok(forecast)
     }
@@ -420,7 +421,13 @@ impl<'a> Forecaster<'a> {
         let (limits, deviations) = (job.limits(), self.deviations.clone());
         let work = |draw: usize| work_of(job, &deviations, draw);
         let fallback = job.on_demand.map_or(Fallback::None, |_| Fallback::OnDemand);
-        self.futures(job, job.availability, job.last_seen).least(&limits, fallback, job.draws(DRAWN_TICKS), work, value_of_hour)
+        self.futures(job, job.availability, job.last_seen).least(
+            &limits,
+            fallback,
+            job.draws(DRAWN_TICKS),
+            work,
+            value_of_hour,
+        )
     }
 
     fn futures(&self, job: &Job, availability: f64, last_seen: Option<LastSeen>) -> Arc<Futures> {
@@ -438,7 +445,8 @@ impl<'a> Forecaster<'a> {
         let policy = self.policy(job);
         let (limits, tick, deviations) = (job.limits(), job.tick(), self.deviations.clone());
         let work = |draw: usize| work_of(job, &deviations, draw);
-        let outcomes = self.futures(job, availability, last_seen).run(&policy, &limits, job.draws(drawn_ticks), work)?;
+        let outcomes =
+            self.futures(job, availability, last_seen).run(&policy, &limits, job.draws(drawn_ticks), work)?;
         // A probe sees nothing finer than a tick, so half of one is the least wait that it can tell.
         let least_wait = tick / 2.0 / 3600.0;
         let exact = |outcome: Outcome| Outcome {

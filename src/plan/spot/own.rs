@@ -3,7 +3,7 @@
 use crate::context::World;
 use gpuplan_market::Offer;
 use gpuplan_market::own::{LastSeen, OwnPool, Seen};
-use gpuplan_spot::history::{Alike, HALF_LIFE_HOURS, learned_availability};
+use gpuplan_spot::history::{Alike, learned_availability, still_says};
 
 /// Of this pool itself, whatever the size of the gangs; `None`: the user has never asked there.
 pub fn seen(world: World, offer: &Offer) -> Option<Seen> {
@@ -21,7 +21,7 @@ pub fn availability(world: World, offer: &Offer, machines: u32, assumed: f64) ->
 /// and where there was none there is none for a larger one.
 pub fn last_seen(world: World, offer: &Offer, machines: u32) -> Option<LastSeen> {
     let says = |own: &OwnPool| {
-        let last = own.seen.last.filter(|last| last.hours_ago < HALF_LIFE_HOURS)?;
+        let last = own.seen.last.and_then(still_says)?;
         let is_said = if last.is_up { own.machines >= machines } else { own.machines <= machines };
         is_said.then_some(last)
     };

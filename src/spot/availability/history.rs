@@ -11,6 +11,10 @@ use crate::availability::watch::{FIRST_PAUSE, LONGEST_PAUSE};
 pub const HALF_LIFE_HOURS: f64 = 72.0;
 const ASSUMED_HOURS: f64 = 12.0;
 
+/// How a pool was says something of how it is for so many hours. Two days later it says nothing beyond how often the pool is up: forecasts that go on from there
+/// had a loss of the median one or two hundredths higher (docs/risk.md, "Forecasts").
+const SAYS_SOMETHING_HOURS: f64 = 24.0;
+
 /// What another zone of the same region says of a pool, over what the pool says itself: as the states of two zones of one type correlated on
 /// average in October 2022 (0.11, 0.46, 0.51 and 0.56).
 const OF_ANOTHER_ZONE: f64 = 0.41;
@@ -36,6 +40,11 @@ pub enum Saw {
 pub struct Sighting {
     pub hours_ago: f64,
     pub saw: Saw,
+}
+
+/// What is known of how a pool is, if it is young enough to say something.
+pub fn still_says(last: LastSeen) -> Option<LastSeen> {
+    Some(last).filter(|last| last.hours_ago < SAYS_SOMETHING_HOURS)
 }
 
 /// Sums up what one run saw of one pool, the oldest first.
@@ -150,6 +159,8 @@ mod tests {
         assert_eq!(last(&[(9.5, Saw::Gave), (4.0, Saw::Lost), (4.0, Saw::Left)]), Some((false, 0.0, 4.0)));
         assert_eq!(last(&[(2.0, Saw::Gave)]), Some((true, 0.0, 2.0)));
         assert_eq!(last(&[]), None);
+        let of = |hours: f64| row(&[(hours, Saw::Gave)]).last.and_then(still_says);
+        assert!(of(23.0).is_some() && of(48.0).is_none());
     }
 
     #[test]

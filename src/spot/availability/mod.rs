@@ -135,8 +135,7 @@ impl Future {
         let (seen, share) = (watch.seen(pool), draws.uniform());
         let begins = [false, true]
             .map(|up| (model.age_at_a_glance(seen.availability(), up, share).0 * 3600.0 / tick).round() as usize);
-        let mut future =
-            Self { seen, begins, leaves, ages, draws, common: None, up: Vec::new(), turns: Vec::new() };
+        let mut future = Self { seen, begins, leaves, ages, draws, common: None, up: Vec::new(), turns: Vec::new() };
         if let Some(last) = watch.before() {
             future.go_on_from(last, tick);
         }
