@@ -41,6 +41,20 @@ pub struct Seen {
     pub hours_counted_up: f64,
     /// Since the latest of it. Hours.
     pub age_hours: f64,
+    /// How it was then, as far as that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<LastSeen>,
+}
+
+/// How a pool was when it was last seen.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LastSeen {
+    /// Whether it had machines.
+    pub is_up: bool,
+    /// For how long it is known to have been so by then. Hours.
+    pub age_hours: f64,
+    /// Hours.
+    pub hours_ago: f64,
 }
 
 impl Seen {
@@ -56,6 +70,14 @@ impl Seen {
             hours_counted: self.hours_counted + other.hours_counted,
             hours_counted_up: self.hours_counted_up + other.hours_counted_up,
             age_hours: self.age_hours.min(other.age_hours),
+            last: LastSeen::later(self.last, other.last),
         }
+    }
+}
+
+impl LastSeen {
+    /// Of two, what is known best: the later one.
+    pub fn later(a: Option<Self>, b: Option<Self>) -> Option<Self> {
+        [a, b].into_iter().flatten().min_by(|a, b| a.hours_ago.total_cmp(&b.hours_ago))
     }
 }

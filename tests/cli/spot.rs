@@ -181,4 +181,17 @@ fn the_next_plan_goes_by_what_own_launches_saw() {
     again.args(["plan", "--locked", kept.to_str().unwrap()]).env_clear().env("GPUPLAN_OFFLINE", "1");
     let again = Ran::of(again.env("GPUPLAN_HOME", elsewhere.path()).output().unwrap());
     assert!(again.stdout == ran.stdout, "{}", again.stderr);
+    // A pool that had machines until now is waited for less than one that has just taken them back.
+    assert_eq!(
+        (&spot["own"]["last"]["is_up"], number(&spot["own"]["last"]["hours_ago"])),
+        (&false.into(), 2.0),
+        "{spot}"
+    );
+    for (hours, saw) in [(1, Saw::Gave), (0, Saw::Left)] {
+        journal.saw("later", 1, now - SignedDuration::from_hours(hours), &[(pool.clone(), saw)]).unwrap();
+    }
+    let later = with_home(home.path(), &json).json();
+    assert_eq!(later["recommendation"]["spot"]["own"]["last"]["is_up"], true, "{later}");
+    let wait = |document: &Value| number(&document["recommendation"]["wait_hours"]["expected"]);
+    assert!(wait(&later) < 0.5 * wait(&after), "{} {}", wait(&later), wait(&after));
 }

@@ -356,6 +356,9 @@ fn bill_line(price: &PriceRecord, line: &BillLineRecord) -> PhaseCostLine {
             "on-demand machines while spot cannot be had, at the price of the day of the source".to_owned()
         }
         Item::Egress => "all data moves once a run".to_owned(),
+        Item::CheckpointStorage if line.item == BillItem::StoreRequests.label() => {
+            "each part of 8 MiB of a checkpoint is a request".to_owned()
+        }
         Item::CheckpointStorage => "two checkpoints are kept while the run lasts".to_owned(),
         _ => "as long as the run lasts".to_owned(),
     };
@@ -381,12 +384,13 @@ fn split_basis(basis: &str) -> (&str, Option<Timestamp>) {
 }
 
 fn item(label: &str) -> Item {
-    const ITEMS: [(BillItem, Item); 6] = [
+    const ITEMS: [(BillItem, Item); 7] = [
         (BillItem::Machines, Item::Machines),
         (BillItem::Fallback, Item::Fallback),
         (BillItem::LostWork, Item::LostWork),
         (BillItem::Disk, Item::Disk),
         (BillItem::CheckpointStorage, Item::CheckpointStorage),
+        (BillItem::StoreRequests, Item::CheckpointStorage),
         (BillItem::Egress, Item::Egress),
     ];
     ITEMS.iter().find(|(bill, _)| bill.label() == label).map_or(Item::Other, |(_, item)| *item)

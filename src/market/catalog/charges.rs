@@ -1,4 +1,4 @@
-//! `Charges`: what is billed beside machines: disks, object storage, traffic out of the cloud.
+//! `Charges`: what is billed beside machines: disks, object storage and its requests, traffic out of the cloud.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,6 +13,8 @@ use gpuplan_units::Usd;
 pub enum ChargeKind {
     NetworkDisk,
     ObjectStorage,
+    /// Of object storage, requests that write: each part of an upload is one.
+    StoreRequests,
     EgressInternet,
 }
 
@@ -24,7 +26,7 @@ pub struct Charge {
     /// `*`: every region of the cloud, a marked assumption.
     pub region: Arc<str>,
     pub rate: Usd,
-    /// `gib-month`, `gb-month`, `gib` or `gb`.
+    /// `gib-month`, `gb-month`, `gib`, `gb` or `request`.
     pub unit: Arc<str>,
     pub observed_at: Timestamp,
     pub source: Arc<str>,
@@ -51,6 +53,7 @@ impl Charges {
             let kind = match charges[row] {
                 "network-disk" => ChargeKind::NetworkDisk,
                 "object-storage" => ChargeKind::ObjectStorage,
+                "store-requests" => ChargeKind::StoreRequests,
                 "egress-internet" => ChargeKind::EgressInternet,
                 other => return Err(broken(format!("`{other}` is not a known charge"))),
             };
@@ -85,6 +88,9 @@ impl Charges {
 impl Charge {
     /// As bills write it.
     pub fn unit_word(&self) -> &'static str {
+        if self.kind == ChargeKind::StoreRequests {
+            return "requests";
+        }
         match (self.unit.starts_with("gib"), self.unit.ends_with("month")) {
             (true, true) => "GiB-month",
             (false, true) => "GB-month",
@@ -93,7 +99,7 @@ impl Charge {
         }
     }
 
-    /// Bytes in a billed unit.
+    /// Bytes in a billed unit, where bytes are billed.
     pub fn unit_bytes(&self) -> f64 {
         if self.unit.starts_with("gib") { f64::from(1 << 30) } else { 1e9 }
     }

@@ -6,6 +6,7 @@ use crate::explanation::Rejection;
 use crate::money::pricer::{Pricer, Standing};
 use crate::money::run_price::{self, Least, least, spot_job, ways};
 use crate::spot::{Forecaster, Job, Way};
+use gpuplan_market::own::LastSeen;
 use gpuplan_units::{Hours, UsdPerHour};
 
 /// A plan on spot machines that is not forecast, and what no forecast of it undercuts.
@@ -26,6 +27,8 @@ pub struct Undecided {
     /// Ways that are forecast.
     settled: Vec<Way>,
     availability: f64,
+    /// How its pool was when own launches last saw it.
+    last_seen: Option<LastSeen>,
     spot: UsdPerHour,
     /// Of the on-demand machines beside it; `None`: there are none.
     on_demand: Option<UsdPerHour>,
@@ -40,6 +43,7 @@ impl Undecided {
         let Some((least, spot)) = found else { return Err(Box::new(plan)) };
         let on_demand = pricer.on_demand_like(offer).and_then(|id| pricer.rate_today(id, plan.nodes));
         let availability = plan.spot.as_ref().map_or(0.0, |spot| spot.availability);
+        let last_seen = plan.spot.as_ref().and_then(|spot| spot.last_seen);
         let standing = pricer.standing(offer, plan.nodes);
         Ok(Self {
             plan: Box::new(plan),
@@ -51,6 +55,7 @@ impl Undecided {
             keeps_alone: false,
             settled: Vec::new(),
             availability,
+            last_seen,
             spot,
             on_demand,
         })
@@ -67,7 +72,7 @@ impl Undecided {
         if self.is_left { self.dominated() } else { self.refused.clone().unwrap_or(Rejection::Uncountable) }
     }
 
-    /// The same machines, for no more money, in a pool that is up no less often: whatever the other can do, this can.
+    /// The same machines, for no more money, in a pool that is up no less often and was last seen alike: whatever the other can do, this can.
     pub fn is_no_worse_than(&self, other: &Self) -> bool {
         let falls_back_as_well = match (self.on_demand, other.on_demand) {
             (_, None) => true,
@@ -77,6 +82,7 @@ impl Undecided {
         (self.plan.instance, self.plan.nodes) == (other.plan.instance, other.plan.nodes)
             && self.standing <= other.standing
             && self.availability >= other.availability
+            && self.last_seen == other.last_seen
             && self.spot <= other.spot
             && self.plan.cost.expected <= other.plan.cost.expected
             && falls_back_as_well

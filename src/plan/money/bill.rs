@@ -30,6 +30,9 @@ pub enum BillItem {
     Disk,
     #[serde(rename = "checkpoint storage")]
     CheckpointStorage,
+    /// That write checkpoints to the store.
+    #[serde(rename = "store requests")]
+    StoreRequests,
     #[serde(rename = "data egress")]
     Egress,
 }
@@ -44,6 +47,7 @@ impl BillItem {
             Self::LostWork => "saving, lost work and restarts",
             Self::Disk => "network disk",
             Self::CheckpointStorage => "checkpoint storage",
+            Self::StoreRequests => "store requests",
             Self::Egress => "data egress",
         }
     }

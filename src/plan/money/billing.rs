@@ -19,6 +19,8 @@ pub struct BillInput<'a> {
     pub nodes: u32,
     /// In the bucket: one checkpoint of everything that saves.
     pub saved: Bytes,
+    /// Requests that write all checkpoints of the run.
+    pub requests: f64,
     pub charges: &'a SideCharges,
     /// What the lost hours rest on.
     pub loss_basis: &'static str,
@@ -150,7 +152,7 @@ impl BillInput<'_> {
         self.side_parts(elapsed / HOURS_PER_MONTH, &mut add)
     }
 
-    /// Disk, storage and egress for so many months.
+    /// Disk, storage, its requests and egress for so many months.
     fn side_parts(&self, months: f64, add: &mut impl FnMut(Part) -> Option<()>) -> Option<()> {
         let mut part = |item: BillItem, quantity: f64, rate: &Rate| {
             add(Part { item, quantity, unit: rate.unit, price: rate.price, rests_on: RestsOn::Side(rate) })
@@ -160,6 +162,9 @@ impl BillInput<'_> {
         }
         if let Some(storage) = &self.charges.storage {
             part(BillItem::CheckpointStorage, self.saved.0 * CHECKPOINTS_KEPT / storage.unit_bytes * months, storage)?;
+        }
+        if let Some(rate) = self.charges.requests.as_ref().filter(|_| self.requests > 0.0) {
+            part(BillItem::StoreRequests, self.requests, rate)?;
         }
         if let (Some(egress), Some(moved)) = (&self.charges.egress, self.charges.moved) {
             part(BillItem::Egress, moved.0 / egress.unit_bytes, egress)?;
@@ -195,6 +200,7 @@ mod tests {
         let charges = SideCharges {
             disk: rate("0.081"),
             storage: rate("0.0231"),
+            requests: rate("0.000005"),
             egress: rate("0.087"),
             moved: Some(Bytes(3.3e11)),
             on_disk: Bytes(7.7e11),
@@ -213,6 +219,7 @@ mod tests {
                 drift,
                 nodes: 1 + at as u32 % 7,
                 saved: Bytes(1.6e10),
+                requests: 3.1 * (at % 5) as f64,
                 charges: if at % 2 == 0 { &charges } else { &bare },
                 loss_basis: "a test",
             };

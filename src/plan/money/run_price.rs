@@ -208,7 +208,8 @@ pub fn spot_job<'p>(pricer: &Pricer, plan: &'p Plan, way: Way) -> Option<Job<'p>
         Way::Alone => (None, None),
         Way::Until { fallback, end } => (Some(rate(fallback)?), Some(end)),
     };
-    Some(Job { run: &plan.run, availability: outlook.availability, spot: rate(plan.offer)?, on_demand, deadline })
+    let SpotForecast { availability, last_seen, .. } = **outlook;
+    Some(Job { run: &plan.run, availability, last_seen, spot: rate(plan.offer)?, on_demand, deadline })
 }
 
 /// What no forecast of a plan on spot undercuts: its work and one start, at the price of today.
@@ -298,6 +299,7 @@ fn bill_input<'b>(priced_offer: &'b PricedOffer, offer: &'b Offer, nodes: u32, r
         nodes,
         // What every run of a sweep saved stays until somebody deletes it.
         saved: Bytes(run.saving.bytes.0 * f64::from(run.packing.runs)),
+        requests: run.saving.requests,
         charges: &priced_offer.charges,
         loss_basis: run.interruptions.basis,
     }

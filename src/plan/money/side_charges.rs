@@ -1,4 +1,4 @@
-//! What a run pays for besides machines: the rates of disks, storage and egress in one place.
+//! What a run pays for besides machines: the rates of disks, storage, its requests and egress in one place.
 
 use crate::input::disks::network_disk;
 use crate::money::bill::{Basis, BillItem};
@@ -12,6 +12,8 @@ use gpuplan_workload::DataSet;
 pub struct SideCharges {
     pub disk: Option<Rate>,
     pub storage: Option<Rate>,
+    /// Of a request that writes to it.
+    pub requests: Option<Rate>,
     pub egress: Option<Rate>,
     /// Data that must be moved to this cloud, or to this region of it.
     pub moved: Option<Bytes>,
@@ -19,7 +21,7 @@ pub struct SideCharges {
     pub on_disk: Bytes,
 }
 
-/// The price of a unit of something that is kept or moved.
+/// The price of a unit of something that is kept, moved or asked for.
 #[derive(Clone, Debug)]
 pub struct Rate {
     pub price: Usd,
@@ -62,6 +64,7 @@ impl SideCharges {
         Self {
             disk: rate(ChargeKind::NetworkDisk),
             storage: rate(ChargeKind::ObjectStorage),
+            requests: rate(ChargeKind::StoreRequests),
             egress,
             moved: moved.filter(|_| leaves.is_some()),
             on_disk: network_disk(instance, data),
@@ -76,6 +79,9 @@ impl SideCharges {
         }
         if self.storage.is_none() {
             missing.push(BillItem::CheckpointStorage);
+        }
+        if self.requests.is_none() {
+            missing.push(BillItem::StoreRequests);
         }
         if self.moved.is_some() && self.egress.is_none() {
             missing.push(BillItem::Egress);

@@ -106,6 +106,7 @@ fn bill_of(pricer: &Pricer, priced_offer: &PricedOffer, nodes: u32, used: &UsedH
         drift: priced_offer.drift,
         nodes,
         saved: Bytes(0.0),
+        requests: 0.0,
         charges: &priced_offer.charges,
         loss_basis: "",
     };
@@ -233,6 +234,7 @@ fn service_run(hours: Hours, gpus: u32, standby: Option<&Standby>) -> RunTime {
             interval_seconds: 0.0,
             stall_seconds: 0.0,
             upload_seconds: 0.0,
+            requests: 0.0,
             notice: None,
         },
         staging: None,

@@ -15,7 +15,7 @@ use crate::normal::{deviations, point};
 use crate::spot::promise::Promise;
 use crate::training::run::RunTime;
 use gpuplan_market::OfferId;
-use gpuplan_market::own::Seen;
+use gpuplan_market::own::{LastSeen, Seen};
 use gpuplan_spot::AvailabilityModel;
 use gpuplan_spot::evidence::{EvidenceAge, assumed_availability, gang_factor};
 use gpuplan_spot::expected_cost::{Table, Terms};
@@ -86,6 +86,8 @@ pub struct SpotForecast {
     pub basis_age: Option<Hours>,
     /// What the user's own launches saw there.
     pub own: Option<Seen>,
+    /// How it was when they last saw it, from which a forecast goes on.
+    pub last_seen: Option<LastSeen>,
     /// `None`: the plan's figures are a first guess.
     pub forecast: Option<Forecast>,
     /// Share of time up under which on-demand is cheaper; 0: spot is cheaper however seldom it is up, 1: never.
@@ -105,6 +107,8 @@ pub struct Pool {
     pub basis_age: Option<Hours>,
     /// What the user's own launches saw there.
     pub own: Option<Seen>,
+    /// How it was when they last saw it.
+    pub last_seen: Option<LastSeen>,
 }
 
 /// How a run uses spot machines.
@@ -144,7 +148,8 @@ impl Pool {
         let availability = own::availability(world, offer, machines, assumed);
         let (basis, basis_age) = if availability == assumed { (basis, basis_age) } else { (OWN_LAUNCHES, None) };
         let basis_age = basis_age.filter(|_| now.is_some()).map(Hours);
-        Self { offer: id, availability, basis, basis_age, own: own::seen(world, offer) }
+        let last_seen = own::last_seen(world, offer, machines);
+        Self { offer: id, availability, basis, basis_age, own: own::seen(world, offer), last_seen }
     }
 }
 
@@ -158,6 +163,7 @@ impl SpotForecast {
             basis: pool.basis,
             basis_age: pool.basis_age,
             own: pool.own,
+            last_seen: pool.last_seen,
             forecast: None,
             break_even: None,
             pools: Vec::new(),
@@ -198,6 +204,7 @@ impl SpotForecast {
 pub struct Job<'a> {
     pub run: &'a RunTime,
     pub availability: f64,
+    pub last_seen: Option<LastSeen>,
     pub spot: UsdPerHour,
     /// `None`: the plan waits for spot as long as it takes.
     pub on_demand: Option<UsdPerHour>,
@@ -211,17 +218,37 @@ struct Asked {
     work: Band,
     changeovers: (Hours, Hours),
     availability: f64,
+    last_seen: Option<LastSeen>,
     spot: UsdPerHour,
     on_demand: Option<UsdPerHour>,
     deadline: Option<Hours>,
 }
 
-/// Which futures a forecast needs: the seed, the availability that they start from, and their tick in seconds, as bits.
+/// Which futures a forecast needs: the seed, the availability that they start from, how the pool was last seen (the two times of it), and their tick in
+/// seconds, as bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind {
     seed: u64,
     availability: u64,
+    last_seen: Option<(bool, u64, u64)>,
     tick: u64,
+}
+
+impl Kind {
+    fn new(seed: u64, availability: f64, last_seen: Option<LastSeen>, tick: f64) -> Self {
+        let last_seen = last_seen.map(|last| (last.is_up, last.age_hours.to_bits(), last.hours_ago.to_bits()));
+        Self { seed, availability: availability.to_bits(), last_seen, tick: tick.to_bits() }
+    }
+
+    fn watch(self) -> Watch {
+        let last_seen = self.last_seen.map(|(is_up, age, ago)| LastSeen {
+            is_up,
+            age_hours: f64::from_bits(age),
+            hours_ago: f64::from_bits(ago),
+        });
+        let attempts = Watch::attempts(1, f64::from_bits(self.tick), FIRST_PAUSE);
+        attempts.assuming(f64::from_bits(self.availability)).last_seen(last_seen)
+    }
 }
 
 /// Futures that were drawn, for every question of a process: those of one kind are the same whoever asks first. Clones share them.
@@ -233,11 +260,9 @@ pub struct Stock {
 impl Stock {
     fn futures(&self, model: &AvailabilityModel, kind: Kind) -> Arc<Futures> {
         let mut by_kind = self.by_kind.lock().unwrap_or_else(PoisonError::into_inner);
-        let made = by_kind.entry(kind).or_insert_with(|| {
-            let tick = f64::from_bits(kind.tick);
-            let watch = Watch::attempts(1, tick, FIRST_PAUSE).assuming(f64::from_bits(kind.availability));
-            Arc::new(Futures::new(model, watch, tick, kind.seed))
-        });
+        let made = by_kind
+            .entry(kind)
+            .or_insert_with(|| Arc::new(Futures::new(model, kind.watch(), f64::from_bits(kind.tick), kind.seed)));
         Arc::clone(made)
     }
 }
@@ -248,6 +273,7 @@ impl Job<'_> {
             work: self.run.work,
             changeovers: (self.run.changeover, self.run.worst_changeover),
             availability: self.availability,
+            last_seen: self.last_seen,
             spot: self.spot,
             on_demand: self.on_demand,
             deadline: self.deadline,
@@ -338,7 +364,8 @@ impl<'a> Forecaster<'a> {
             return Ok(made.clone());
         }
         self.solve(std::slice::from_ref(job));
-        let forecast = self.outcomes(job, job.availability, DRAWN_TICKS).map(|outcomes| summary(&outcomes))?;
+        let forecast =
+            self.outcomes(job, job.availability, job.last_seen, DRAWN_TICKS).map(|outcomes| summary(&outcomes))?;
         self.made.push((job.asked(), forecast.clone()));
         Ok(forecast)
     }
@@ -359,7 +386,7 @@ impl<'a> Forecaster<'a> {
         self.solve(std::slice::from_ref(job));
         let mut more = Vec::new();
         for at in BREAK_EVEN_AT {
-            let outcomes = self.outcomes(job, at, BREAK_EVEN_DRAWN_TICKS).ok()?;
+            let outcomes = self.outcomes(job, at, None, BREAK_EVEN_DRAWN_TICKS).ok()?;
             more.push(summary(&outcomes).cost_usd.expected.dollars() - on_demand.dollars());
         }
         let Some(last_dearer) = more.iter().rposition(|more| *more > 0.0) else { return Some(0.0) };
@@ -394,20 +421,32 @@ impl<'a> Forecaster<'a> {
         let (limits, deviations) = (job.limits(), self.deviations.clone());
         let work = |draw: usize| work_of(job, &deviations, draw);
         let fallback = job.on_demand.map_or(Fallback::None, |_| Fallback::OnDemand);
-        self.futures(job, job.availability).least(&limits, fallback, job.draws(DRAWN_TICKS), work, value_of_hour)
+        self.futures(job, job.availability, job.last_seen).least(
+            &limits,
+            fallback,
+            job.draws(DRAWN_TICKS),
+            work,
+            value_of_hour,
+        )
     }
 
-    fn futures(&self, job: &Job, availability: f64) -> Arc<Futures> {
-        let kind = Kind { seed: self.seed, availability: availability.to_bits(), tick: job.tick().to_bits() };
-        self.stock.futures(self.model, kind)
+    fn futures(&self, job: &Job, availability: f64, last_seen: Option<LastSeen>) -> Arc<Futures> {
+        self.stock.futures(self.model, Kind::new(self.seed, availability, last_seen, job.tick()))
     }
 
-    fn outcomes(&mut self, job: &Job, availability: f64, drawn_ticks: usize) -> Result<Vec<Outcome>, ReplayError> {
+    fn outcomes(
+        &mut self,
+        job: &Job,
+        availability: f64,
+        last_seen: Option<LastSeen>,
+        drawn_ticks: usize,
+    ) -> Result<Vec<Outcome>, ReplayError> {
         job.can_be_forecast()?;
         let policy = self.policy(job);
         let (limits, tick, deviations) = (job.limits(), job.tick(), self.deviations.clone());
         let work = |draw: usize| work_of(job, &deviations, draw);
-        let outcomes = self.futures(job, availability).run(&policy, &limits, job.draws(drawn_ticks), work)?;
+        let outcomes =
+            self.futures(job, availability, last_seen).run(&policy, &limits, job.draws(drawn_ticks), work)?;
         // A probe sees nothing finer than a tick, so half of one is the least wait that it can tell.
         let least_wait = tick / 2.0 / 3600.0;
         let exact = |outcome: Outcome| Outcome {

@@ -21,7 +21,7 @@ const LEAST_INTERVAL: Seconds = Seconds(300.0);
 /// While a checkpoint is under way it takes network, disk and processors from training: no more than this share of the time. Judged.
 const MOST_UPLOADING: f64 = 1.0 / 3.0;
 /// A request that writes, as each part of an upload is one: $0.005 per 1,000 in S3 Standard (Amazon S3 pricing, us-east-1), and about
-/// as much at Google and Azure. Dollars.
+/// as much at Google and Azure: `catalogs/charges` has what a bill counts with. Dollars.
 const WRITE_REQUEST: f64 = 5e-6;
 /// Bytes of a part, and parts of a file at most: those of `runstore::store`, which a test holds them to.
 pub const PART: f64 = 8_388_608.0;
@@ -38,6 +38,8 @@ pub struct Saving {
     pub stall_seconds: f64,
     /// Until the copy is in the bucket.
     pub upload_seconds: f64,
+    /// That write all checkpoints of all runs to the store, the last one of each included.
+    pub requests: f64,
     /// What a notice before an interruption is good for; `None` where machines are not taken back or give none that is known.
     pub notice: Option<Notice>,
 }
@@ -126,7 +128,7 @@ impl RunInput<'_> {
         let beside = self.workload.time_over_steps();
         let training = self.step.step_seconds().map(|seconds| seconds * steps * rounds * beside / 3600.0);
         let bytes = self.workload.checkpoint.size.unwrap_or_else(|| checkpoint_bytes(self.workload));
-        let Storing { stall, upload, restore, bytes_per_second, priced } = self.storing(bytes);
+        let Storing { stall, upload, restore, bytes_per_second, requests, priced } = self.storing(bytes);
         let mean = Seconds::from(self.interruptions.mean_time());
         let whole = Seconds::from(Hours(training.expected / rounds));
         // No longer than the run, which ends with a save.
@@ -160,6 +162,7 @@ impl RunInput<'_> {
                 interval_seconds: interval,
                 stall_seconds: stall.0,
                 upload_seconds: upload.0,
+                requests: requests * (training.expected * 3600.0 / interval).ceil().max(rounds),
                 notice,
             },
             interruptions: self.interruptions,
@@ -180,7 +183,8 @@ impl RunInput<'_> {
         let written = Bytes(all.0 / machines);
         let up = StorePath::of_checkpoints(self.instance, written).bytes_per_second;
         let down = StorePath::of_checkpoints(self.instance, all).bytes_per_second;
-        let usd = side_by_side * requests(bytes, files) * WRITE_REQUEST;
+        let requests = side_by_side * requests(bytes, files);
+        let usd = requests * WRITE_REQUEST;
         // Machines of one's own cost nothing an hour.
         let paid = self.hourly_rate.map(UsdPerHour::dollars).filter(|rate| *rate > 0.0);
         Storing {
@@ -188,6 +192,7 @@ impl RunInput<'_> {
             upload: Seconds(written.0 / up),
             restore: Seconds(all.0 / down),
             bytes_per_second: up * machines,
+            requests,
             priced: Seconds(paid.map_or(0.0, |rate| usd / rate * 3600.0)),
         }
     }
@@ -202,6 +207,8 @@ struct Storing {
     restore: Seconds,
     /// Of all machines that store a part.
     bytes_per_second: f64,
+    /// That write it, of all runs side by side.
+    requests: f64,
     /// For which the machines cost as much as the requests; 0 where they cost nothing.
     priced: Seconds,
 }

@@ -7,7 +7,7 @@ use crate::text::json::{VERSION, pretty};
 use crate::text::table::{Column, render};
 use gpuplan_spot::evaluate::Evaluation;
 use gpuplan_spot::evaluate::calibration::PlanCalibration;
-use gpuplan_spot::evaluate::matrix::MatrixRow;
+use gpuplan_spot::evaluate::matrix::{MANY_WINDOWS, MatrixRow};
 
 /// `gpuplan simulate --traces TRACES -o json`.
 #[derive(Serialize, JsonSchema)]
@@ -107,18 +107,27 @@ fn matrix(rows: &[MatrixRow], width: u16) -> String {
     });
     out.push_str(&render(&columns, cells, width));
     let count = |is: &dyn Fn(&MatrixRow) -> bool| rows.iter().filter(|row| is(row)).count();
+    let has_many = |row: &MatrixRow| row.windows >= MANY_WINDOWS;
     let windows = rows.iter().map(|row| row.windows).sum::<usize>();
     let within = rows.iter().map(|row| row.within_a_tenth * row.windows as f64).sum::<f64>() / windows as f64;
     out.push_str(&format!(
         "{} rows, {windows} windows: {} missed; dearer than uniform progress or greedy by more than 1 % in {} rows; {} of windows up to \
-         1.1 times on-demand, the worst {:.2}; 85 to 95 % under the promised 90th percentile in {} of {} rows of at least 100 windows\n",
+         1.1 times on-demand, the worst {:.2}; 85 to 95 % under the promised 90th percentile in {} of {} rows of at least {MANY_WINDOWS} windows\
+         {}\n",
         rows.len(),
         rows.iter().map(|row| row.missed).sum::<usize>(),
         count(&|row| row.default > 1.01 * row.uniform_progress.min(row.greedy)),
         percent(within),
         rows.iter().map(|row| row.worst).fold(0.0, f64::max),
-        count(&|row| row.windows >= 100 && (0.85..=0.95).contains(&row.under_p90)),
-        count(&|row| row.windows >= 100),
+        count(&|row| has_many(row) && row.is_as_promised()),
+        count(&has_many),
+        match count(&|row| !has_many(row)) {
+            0 => String::new(),
+            few => format!(
+                ", within the binomial interval in {} of {few} others",
+                count(&|row| !has_many(row) && row.is_as_promised())
+            ),
+        },
     ));
     out
 }

@@ -1,6 +1,6 @@
 //! What a user's own launches say of a pool: starts, refusals and losses as hours up and down, with forgetting.
 
-use gpuplan_market::own::Seen;
+use gpuplan_market::own::{LastSeen, Seen};
 
 use crate::availability::evidence::gang_factor;
 use crate::availability::watch::{FIRST_PAUSE, LONGEST_PAUSE};
@@ -10,6 +10,10 @@ use crate::availability::watch::{FIRST_PAUSE, LONGEST_PAUSE};
 /// week in the former and after one or two days in the latter (docs/risk.md, "Own launches").
 pub const HALF_LIFE_HOURS: f64 = 72.0;
 const ASSUMED_HOURS: f64 = 12.0;
+
+/// How a pool was says something of how it is for so many hours. Two days later it says nothing beyond how often the pool is up: forecasts that go on from there
+/// had a loss of the median one or two hundredths higher (docs/risk.md, "Forecasts").
+const SAYS_SOMETHING_HOURS: f64 = 24.0;
 
 /// What another zone of the same region says of a pool, over what the pool says itself: as the states of two zones of one type correlated on
 /// average in October 2022 (0.11, 0.46, 0.51 and 0.56).
@@ -36,6 +40,11 @@ pub enum Saw {
 pub struct Sighting {
     pub hours_ago: f64,
     pub saw: Saw,
+}
+
+/// What is known of how a pool is, if it is young enough to say something.
+pub fn still_says(last: LastSeen) -> Option<LastSeen> {
+    Some(last).filter(|last| last.hours_ago < SAYS_SOMETHING_HOURS)
 }
 
 /// Sums up what one run saw of one pool, the oldest first.
@@ -73,7 +82,19 @@ pub fn seen(sightings: &[Sighting]) -> Seen {
         }
         seen.age_hours = seen.age_hours.min(ago);
     }
+    seen.last = last_seen(&row);
     seen
+}
+
+/// How the pool was at the last of these: up since it gave the machines that were left, down since the first answer of a row that said so.
+fn last_seen(row: &[Sighting]) -> Option<LastSeen> {
+    let last = row.last()?;
+    let is_up = |sighting: &&Sighting| matches!(sighting.saw, Saw::Gave | Saw::Left);
+    let since = match is_up(&last) {
+        true => row.iter().rfind(|sighting| sighting.saw == Saw::Gave)?,
+        false => row.iter().rev().take_while(|sighting| !is_up(sighting)).last()?,
+    };
+    Some(LastSeen { is_up: is_up(&last), age_hours: since.hours_ago - last.hours_ago, hours_ago: last.hours_ago })
 }
 
 /// `hours` of one state that began so many hours ago.
@@ -128,6 +149,18 @@ mod tests {
         assert_eq!((seen.hours_up, seen.age_hours), (5.5, 3.5));
         assert!((seen.hours_down - (0.25 + 0.5 + 1.0 / 6.0)).abs() < 1e-9, "{seen:?}");
         assert!(seen.hours_counted < 6.5 && seen.hours_counted > 6.0);
+    }
+
+    #[test]
+    fn the_last_answer_says_how_the_pool_was() {
+        let last = |of: &[(f64, Saw)]| row(of).last.map(|last| (last.is_up, last.age_hours, last.hours_ago));
+        assert_eq!(last(&[(10.0, Saw::Refused), (9.5, Saw::Gave), (4.0, Saw::Left)]), Some((true, 5.5, 4.0)));
+        assert_eq!(last(&[(9.5, Saw::Gave), (4.0, Saw::Lost), (3.5, Saw::Refused)]), Some((false, 0.5, 3.5)));
+        assert_eq!(last(&[(9.5, Saw::Gave), (4.0, Saw::Lost), (4.0, Saw::Left)]), Some((false, 0.0, 4.0)));
+        assert_eq!(last(&[(2.0, Saw::Gave)]), Some((true, 0.0, 2.0)));
+        assert_eq!(last(&[]), None);
+        let of = |hours: f64| row(&[(hours, Saw::Gave)]).last.and_then(still_says);
+        assert!(of(23.0).is_some() && of(48.0).is_none());
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub mod watch;
 use crate::availability::rates::ByAge;
 pub use crate::availability::rates::{AGES, AvailabilityModel, REGIMES, bin, bins};
 use crate::availability::watch::{SeenPool, Watch};
+use gpuplan_market::own::LastSeen;
 use gpuplan_units::draw::Draws;
 
 /// A cell counts its own events as if these hours at the rate of all regimes were added.
@@ -134,7 +135,23 @@ impl Future {
         let (seen, share) = (watch.seen(pool), draws.uniform());
         let begins = [false, true]
             .map(|up| (model.age_at_a_glance(seen.availability(), up, share).0 * 3600.0 / tick).round() as usize);
-        Self { seen, begins, leaves, ages, draws, common: None, up: Vec::new(), turns: Vec::new() }
+        let mut future = Self { seen, begins, leaves, ages, draws, common: None, up: Vec::new(), turns: Vec::new() };
+        if let Some(last) = watch.before() {
+            future.go_on_from(last, tick);
+        }
+        future
+    }
+
+    /// From when the pool was last seen to the start, of which nothing is kept but whether it is up then, and since when. How often it is up is what was
+    /// assumed, as pools keep their level for longer than the model does.
+    fn go_on_from(&mut self, LastSeen { is_up, age_hours, hours_ago }: LastSeen, tick: f64) {
+        let ticks = |hours: f64| (hours * 3600.0 / tick).round() as usize;
+        self.seen.begin(is_up, ticks(age_hours));
+        let assumed = self.seen;
+        self.reach(ticks(hours_ago));
+        self.seen = assumed.now(self.seen.is_up(), self.seen.age());
+        self.up.clear();
+        self.turns.clear();
     }
 
     /// The same as one of several pools of a job, which share the draws of `common`.
@@ -264,6 +281,27 @@ mod tests {
         let (mut at_once, mut in_parts) = (future(), future());
         in_parts.reach(10);
         assert_eq!(at_once.reach(500), in_parts.reach(500));
+    }
+
+    #[test]
+    fn a_future_goes_on_from_how_the_pool_was_last_seen() {
+        // Of 400 pools that somebody saw so, those that are up at the start.
+        let up = |is_up: bool, age_hours: f64, hours_ago: f64| {
+            let last = LastSeen { is_up, age_hours, hours_ago };
+            let watch = Watch::attempts(1, 600.0, 600.0).last_seen(Some(last));
+            let begins = |draw: u64| {
+                let mut future = Future::new(AvailabilityModel::PRIOR, &watch, 0, 600.0, Draws::new(7, draw));
+                assert!(future.up().is_empty());
+                let begins = future.reach(3)[0];
+                assert!(future.spells(3).turn(0).is_none_or(|turn| turn > 0));
+                f64::from(u8::from(begins))
+            };
+            (0..400).map(begins).sum::<f64>() / 400.0
+        };
+        assert!(up(true, 20.0, 0.0) > 0.95 && up(false, 20.0, 0.0) < 0.05, "a tick later");
+        assert!(up(true, 20.0, 1.0) > up(true, 0.0, 1.0) + 0.1, "who has lasted lasts");
+        assert!(up(false, 20.0, 1.0) + 0.1 < up(false, 0.0, 1.0));
+        assert!((up(true, 20.0, 400.0) - up(false, 20.0, 400.0)).abs() < 0.1, "it is forgotten");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::availability::frailty::Frailty;
 use crate::availability::rates::AvailabilityModel;
 use crate::policy::PoolView;
+use gpuplan_market::own::LastSeen;
 
 /// Half-life of the weights of past availability, and what is assumed before the first probe: up 60 % of the time, with the
 /// weight of six hours of probes.
@@ -52,6 +53,8 @@ struct Asked {
 /// What is known of all pools of a job.
 #[derive(Clone, Debug)]
 pub struct Watch {
+    /// How the one pool of a job was when somebody last looked, before the start. Futures go on from there; a controller does not know it.
+    last_seen: Option<LastSeen>,
     tick: f64,
     eyes: Eyes,
     decay: f64,
@@ -73,6 +76,7 @@ impl Watch {
         let weight = PRIOR_HOURS * 3600.0;
         let view = PoolView { up: false, age: 0.0, availability: PRIOR_AVAILABILITY, frailty: 1.0 };
         Self {
+            last_seen: None,
             tick,
             eyes: Eyes::Full,
             decay: 0.5_f64.powf(tick / (HALF_LIFE_HOURS * 3600.0)),
@@ -105,6 +109,17 @@ impl Watch {
             *up = availability * self.weight;
         }
         self
+    }
+
+    /// The same of one pool that was seen before the start.
+    #[must_use]
+    pub fn last_seen(self, last_seen: Option<LastSeen>) -> Self {
+        Self { last_seen, ..self }
+    }
+
+    /// How the pool was before the start, as far as that is known.
+    pub fn before(&self) -> Option<LastSeen> {
+        self.last_seen
     }
 
     pub fn views(&self) -> &[PoolView] {
@@ -293,6 +308,12 @@ impl SeenPool {
     /// Before the first probe: what it will find, and since how many ticks.
     pub fn begin(&mut self, found: bool, age: usize) {
         (self.is_up, self.age, self.started) = (found, age, true);
+    }
+
+    /// The same share of time up, of a pool that has been so for so many ticks now.
+    #[must_use]
+    pub fn now(self, is_up: bool, age: usize) -> Self {
+        Self { is_up, age, ..self }
     }
 
     /// A tick begins, and the probe finds this.

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::availability::AvailabilityModel;
-use crate::availability::history::{Alike, Saw, Sighting, learned_availability, seen};
+use crate::availability::history::{Alike, Saw, Sighting, learned_availability, seen, still_says};
 use crate::availability::watch::{FIRST_PAUSE, PRIOR_AVAILABILITY, Watch, pause_after};
 use crate::evaluate::field::{Field, JobShape, Pool, TracePart};
 use crate::policy::Policy;
@@ -164,7 +164,8 @@ pub fn calibrate_plans(field: &Field, shape: &JobShape, seed: u64) -> Vec<PlanCa
                 let known = lag.map(|lag| seen(&a_day_of_launches(&pool.up, start, field.tick, lag)));
                 let alike: Vec<Alike> = known.iter().map(|seen| Alike { seen, machines: 1, is_same: true }).collect();
                 let availability = learned_availability(PRIOR_AVAILABILITY, 1, &alike);
-                let watch = Watch::attempts(1, field.tick, FIRST_PAUSE).assuming(availability);
+                let last = known.and_then(|seen| seen.last).and_then(still_says);
+                let watch = Watch::attempts(1, field.tick, FIRST_PAUSE).assuming(availability).last_seen(last);
                 let seed = seed.wrapping_add((index * WINDOWS + start) as u64);
                 let said = forecast(&policy, &limits, &model, watch.clone(), seed).ok()?.cost_usd;
                 let cost =

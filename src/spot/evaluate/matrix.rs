@@ -1,5 +1,6 @@
 //! The matrix: many shapes of job on gangs and pools, as a controller sees them, with what a plan that knows nothing of the pools promises.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use rayon::prelude::*;
@@ -53,6 +54,42 @@ pub struct MatrixRow {
     pub worst: f64,
     /// Share of windows under the 90th percentile that a plan promises which knows nothing of the pools; the mean of several such plans.
     pub under_p90: f64,
+}
+
+/// Windows from which on the share under a promise is held to `BAND`; with fewer, to what chance allows.
+pub const MANY_WINDOWS: usize = 100;
+const BAND: RangeInclusive<f64> = 0.85..=0.95;
+/// Chance that a fair promise is taken for one above it, and as much below it.
+const TAIL: f64 = 0.025;
+
+impl MatrixRow {
+    /// Whether as many windows are under the promised 90th percentile as should be: 85 to 95 % of them, or with few windows what 95 % of fair promises
+    /// would have (binomial).
+    pub fn is_as_promised(&self) -> bool {
+        if self.windows >= MANY_WINDOWS {
+            return BAND.contains(&self.under_p90);
+        }
+        let (fewest, most) = fair_counts(self.windows);
+        let under = self.under_p90 * self.windows as f64;
+        under >= fewest as f64 - EPSILON && under <= most as f64 + EPSILON
+    }
+}
+
+/// The middle 95 % of the counts under a 90th percentile, of so many windows.
+fn fair_counts(windows: usize) -> (usize, usize) {
+    let (mut chance, mut below) = (0.1_f64.powi(windows as i32), 0.0);
+    let mut fewest = None;
+    for count in 0..=windows {
+        below += chance;
+        if below > TAIL && fewest.is_none() {
+            fewest = Some(count);
+        }
+        if below >= 1.0 - TAIL {
+            return (fewest.unwrap_or(count), count);
+        }
+        chance *= 9.0 * (windows - count) as f64 / (count + 1) as f64;
+    }
+    (fewest.unwrap_or(windows), windows)
 }
 
 /// All shapes on each pool alone, and the first ones on all pools together, with constants of other zones where there are any.
@@ -199,6 +236,28 @@ mod tests {
             assert!(row.missed == 0 && row.windows > 0 && row.worst > 0.0, "{row:?}");
             assert!((0.0..=1.0).contains(&row.under_p90) && (0.0..=1.0).contains(&row.within_a_tenth), "{row:?}");
         }
+    }
+
+    #[test]
+    fn few_windows_are_held_to_what_chance_allows() {
+        // Tables of the binomial distribution at .9: of 10, 7 have .070 of the chance below or at them, 6 have .013; of 20, 15 have .043 and 14 .011.
+        assert_eq!((fair_counts(10), fair_counts(20)), ((7, 10), (15, 20)));
+        assert_eq!(fair_counts(99).1, 95);
+        let row = |windows: usize, under_p90: f64| MatrixRow {
+            shape: String::new(),
+            machines: 1,
+            pools: 1,
+            windows,
+            default: 1.0,
+            uniform_progress: 1.0,
+            greedy: 1.0,
+            missed: 0,
+            within_a_tenth: 1.0,
+            worst: 1.0,
+            under_p90,
+        };
+        assert!(row(10, 1.0).is_as_promised() && !row(100, 1.0).is_as_promised());
+        assert!(row(10, 0.7).is_as_promised() && !row(10, 0.6).is_as_promised() && row(100, 0.85).is_as_promised());
     }
 
     /// Where there is no spot, a run costs its work and its changeover: 1.2 hours, which are not eight ticks.

@@ -41,6 +41,13 @@ pub enum Policy {
     SemiMarkov(Arc<Tables>),
 }
 
+impl Policy {
+    /// Whether it goes by what was paid so far.
+    pub fn counts_cost(&self) -> bool {
+        matches!(self, Self::SemiMarkov(_))
+    }
+}
+
 /// Decides the coming tick: what the rule wants, as far as there is money for it.
 #[inline]
 pub fn decide(policy: &Policy, state: &State, observation: &Observation, limits: &Limits) -> Decision {

@@ -19,6 +19,8 @@ pub enum Reason {
     /// Spot has lasted long enough to be worth the move.
     SpotHasLasted,
     KeepDeadline,
+    /// Another start of spot that is lost before it does any work could make the run too dear.
+    KeepCost,
     SoldOut,
     SoldOutTakeSpot,
     /// Spot is up, but too young to be expected to pay for its changeover.
@@ -43,6 +45,7 @@ impl fmt::Display for Reason {
             Self::StayOnDemand => "leaving on-demand would cost more than spot saves",
             Self::SpotHasLasted => "spot has been up long enough to be worth leaving on-demand",
             Self::KeepDeadline => "anything else could miss the deadline",
+            Self::KeepCost => "another spot machine, lost before it does any work, could make the run too dear",
             Self::SoldOut => "on-demand is sold out and no spot is up",
             Self::SoldOutTakeSpot => "on-demand is sold out, spot is up",
             Self::SpotTooShort => "spot is up but not expected to last long enough to pay for its changeover",

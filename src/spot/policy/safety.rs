@@ -1,4 +1,4 @@
-//! Whether the deadline still holds after a tick if everything that may go wrong does.
+//! Whether the deadline still holds after a tick if everything that may go wrong does, and whether the cost stays bounded.
 
 use crate::policy::reason::Reason;
 use crate::policy::{Action, Decision, Limits, Observation, State};
@@ -83,6 +83,38 @@ pub fn keep_deadline(wish: Decision, state: &State, limits: &Limits) -> Decision
             Decision { action, reason: Reason::KeepDeadline }
         }
     }
+}
+
+/// What a run may cost at most, over one on on-demand machines with its one changeover, as long as no changeover takes longer than expected. Judged: pools
+/// that take each machine away before it has done any work cost up to 1.21 times as much on the traces, by every rule (docs/risk.md, "Matrix").
+const MOST_OVER_ON_DEMAND: f64 = 1.2;
+
+/// Whether the cost stays within its bound if spot that is started now does no work: what was paid, its whole changeover, and then on-demand machines for
+/// the rest. Once they do work, machines that cost less than on-demand ones take nothing from what is left of the bound.
+fn can_be_lost(action: Action, state: &State, limits: &Limits) -> bool {
+    let dollars = |action: Action, last: Option<usize>, seconds: f64| {
+        let moving = limits.switched_to(action, last).map_or(0.0, |terms| terms.switch_cost.dollars());
+        limits.rate(action).dollars() * seconds / 3600.0 + moving
+    };
+    let lost = whole_ticks_up(limits.changeover_to(action, state.last_pool), limits.tick);
+    let there = action.pool().or(state.last_pool);
+    let fallback = limits.on_demand_after(there, state.left / 3600.0);
+    let rest = dollars(fallback, there, state.left + limits.changeover_to(fallback, there));
+    let alone = dollars(limits.cheapest_on_demand(), None, limits.work + limits.changeover);
+    state.spent.dollars() + dollars(action, state.last_pool, lost) + rest <= MOST_OVER_ON_DEMAND * alone
+}
+
+/// Lets a decision pass unless it starts spot machines whose loss would be too dear; else what runs goes on, or on-demand machines are started.
+pub fn keep_cost(wish: Decision, state: &State, limits: &Limits) -> Decision {
+    let starts_spot = matches!(wish.action, Action::Spot(_)) && wish.action != state.running;
+    if !starts_spot || can_be_lost(wish.action, state, limits) {
+        return wish;
+    }
+    let action = match state.running {
+        Action::Idle => limits.on_demand_after(state.last_pool, state.left / 3600.0),
+        running => running,
+    };
+    Decision { action, reason: Reason::KeepCost }
 }
 
 /// The net of the published rules (NSDI'24, as its public code has it): on-demand while two changeovers still fit.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::availability::AvailabilityModel;
 use crate::availability::chain::phase;
 use crate::policy::reason::Reason;
-use crate::policy::safety::{has_room, is_safe, keep_deadline};
+use crate::policy::safety::{has_room, is_safe, keep_cost, keep_deadline};
 use crate::policy::{Action, Decision, Limits, Observation, PoolView, State, pools};
 use crate::simulation::elsewhere::Elsewhere;
 use crate::simulation::expected_cost::{Start, Table, Terms, WAITING};
@@ -77,7 +77,7 @@ impl Tables {
 }
 
 pub fn decide(tables: &Tables, state: &State, observation: &Observation, limits: &Limits) -> Decision {
-    keep_deadline(wish(tables, state, observation, limits), state, limits)
+    keep_deadline(keep_cost(wish(tables, state, observation, limits), state, limits), state, limits)
 }
 
 fn wish(tables: &Tables, state: &State, observation: &Observation, limits: &Limits) -> Decision {

@@ -10,7 +10,7 @@ pub struct State {
     pub elapsed: f64,
     /// Work not yet done.
     pub left: f64,
-    /// Paid so far; counted only where there is a budget.
+    /// Paid so far; counted only where the policy or a budget asks for it.
     pub spent: Usd,
     /// What ran during the last tick and can go on; a machine that was taken away no longer runs.
     pub running: Action,

@@ -145,10 +145,12 @@ pub fn replay(
     // True changeover left, of which the policy sees only how long it takes already, and progress since the last save.
     let (mut changing, mut unsaved) = (0.0_f64, 0.0);
     let (mut tick, ticks, is_plain) = (start, world.ticks(), is_plain(policy, limits, world));
+    let counts_cost = limits.budget.is_some() || policy.counts_cost();
     while state.left > DONE {
         let ran = if is_plain && changing <= 0.0 { run_on(&mut state, limits, world, tick, &mut watch) } else { 0 };
         if ran > 0 {
             meter.spot[0] += ran;
+            pay(&mut state, Action::Spot(0), ran, limits, counts_cost)?;
             outcome.decisions.last_mut().into_iter().for_each(|last| last.ticks += ran);
             tick += ran as usize;
             continue;
@@ -179,10 +181,7 @@ pub fn replay(
             // Who leaves a machine saves first.
             unsaved = 0.0;
         }
-        if limits.budget.is_some() {
-            let last = state.last_pool.filter(|_| action != state.running);
-            state.spent = state.spent + terms.cost(action, last).ok_or(ReplayError::Uncountable)?;
-        }
+        pay(&mut state, action, 1, terms, counts_cost)?;
         if action != Action::Idle {
             let progress = (limits.tick - changing).max(0.0);
             state.left -= progress;
@@ -200,6 +199,16 @@ pub fn replay(
     }
     outcome.ticks = tick - start;
     meter.settle(limits, ended(outcome, &state, limits)).ok_or(ReplayError::Uncountable)
+}
+
+/// So many ticks of it, with the move there, where what was paid is asked for.
+fn pay(state: &mut State, action: Action, ticks: u32, terms: &Limits, counts: bool) -> Result<(), ReplayError> {
+    if counts && action != Action::Idle {
+        let moves = if action == state.running { Usd::ZERO } else { switch_cost(action, state, terms) };
+        let time = terms.rate(action).for_hours(1, f64::from(ticks) * terms.tick / 3600.0);
+        state.spent = state.spent + time.ok_or(ReplayError::Uncountable)? + moves;
+    }
+    Ok(())
 }
 
 fn switch_cost(action: Action, state: &State, limits: &Limits) -> Usd {
