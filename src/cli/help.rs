@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 
 use clap::{Arg, Command};
+use gpuplan_report::text::wrap::wrap;
 
 /// A title, and commands in the order in which a newcomer needs them.
 type Group = (&'static str, &'static [&'static str]);
@@ -34,6 +35,9 @@ const GROUPS: [Group; 6] = [
     ("Money", &["budget", "costs", "diff"]),
     ("Plumbing", &["doctor", "setup", "agent", "mcp", "simulate", "completions", "man"]),
 ];
+
+/// Columns of a terminal of common width: clap would begin the second line of a description below the names.
+const NARROW: u16 = 80;
 
 /// The group that only `--help` lists.
 const SELDOM: &str = "Plumbing";
@@ -275,7 +279,8 @@ fn overview(program: &Command, is_long: bool) -> String {
     for (title, commands) in GROUPS.iter().filter(|(title, _)| is_long || *title != SELDOM) {
         text.push_str(&format!("{title}:\n"));
         for name in *commands {
-            text.push_str(&format!("  {name:<width$}  {}\n", about(name).unwrap_or_default()));
+            let line = format!("  {name:<width$}  {}", about(name).unwrap_or_default());
+            text.push_str(&format!("{}\n", wrap(&line, NARROW, &" ".repeat(width + 4))));
         }
         text.push('\n');
     }

@@ -152,6 +152,12 @@ class PullRequest(unittest.TestCase):
         self.assertEqual(self.comments(), [])
         self.assertEqual([verb for verb, *_ in self.server.asked], ["GET"])
 
+    def test_files_of_other_programs_are_left_alone(self):
+        # torchtitan, prime-rl and others have files with these sections, too.
+        self.write("train_configs/llama3_8b.toml", '[model]\nname = "llama3"\nflavor = "8B"\n\n[training]\nsteps = 1000\n')
+        self.commit()
+        self.assertEqual(self.comments(), [])
+
     def test_a_workload_that_cannot_be_planned_fails_the_check_and_says_why(self):
         self.write("workloads/a.toml", WORKLOAD.format(name="a", tokens="20M").replace("8b", "8c"))
         self.write("workloads/<img src=x>|`@team`.toml", WORKLOAD.format(name="b", tokens="1M"))

@@ -60,13 +60,14 @@ fn a_release_without_a_checksum_has_no_formula() {
     }
 }
 
-/// `cargo binstall`, the formula and the container take archives by the name that the workflow gives them.
+/// `cargo binstall` and the formula take archives, and the container a wheel, by the names that the workflow gives them.
 #[test]
 fn archives_have_one_name() {
     let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
     let workflow = read(".github/workflows/release.yml");
     assert!(workflow.contains("name=gpuplan-$GITHUB_REF_NAME-$TARGET\n"));
-    assert!(workflow.contains("out/gpuplan-$GITHUB_REF_NAME-${pair%:*}-unknown-linux-gnu.tar.gz"));
+    assert!(workflow.contains("--compatibility musllinux_1_2") && workflow.contains("out/gpuplan-*-musllinux_1_2_"));
+    assert!(read(".ci/Containerfile").contains("FROM gcr.io/distroless/static"));
     assert!(read("Cargo.toml").contains("gpuplan-v{ version }-{ target }.tar.gz"));
     for script in [".ci/formula", ".ci/wheel", ".ci/agent"] {
         assert!(workflow.contains(script) && root().join(script).exists(), "{script}");

@@ -178,6 +178,10 @@ impl Tool {
         let mut typed = Typed { words: vec![self.name.to_owned()], stdin: None };
         let mut positional = Vec::new();
         for (name, value) in given {
+            // What some clients send for everything that was not stated.
+            if value.is_null() {
+                continue;
+            }
             if let Some((file, _)) = self.file.filter(|(file, _)| file == name) {
                 let text = value.as_str().ok_or_else(|| format!("`{file}` is the text of a file"))?;
                 typed.stdin = Some(text.to_owned());
@@ -237,12 +241,13 @@ fn is_list(arg: &Arg) -> bool {
     matches!(arg.get_action(), ArgAction::Append)
 }
 
+/// One type each: many clients turn schemas into types of their own and know no lists of types. `words` takes more than it says.
 fn schema(arg: &Arg) -> Value {
     let about = arg.get_help().map(ToString::to_string).unwrap_or_default();
     match arg.get_action() {
         ArgAction::SetTrue => json!({"type": "boolean", "description": about}),
-        ArgAction::Append => json!({"type": ["array", "string"], "items": {"type": "string"}, "description": about}),
-        _ => json!({"type": ["string", "number"], "description": about}),
+        ArgAction::Append => json!({"type": "array", "items": {"type": "string"}, "description": about}),
+        _ => json!({"type": "string", "description": about}),
     }
 }
 
@@ -264,7 +269,6 @@ fn words(arg: &Arg, value: &Value) -> Result<Vec<String>, &'static str> {
         }
     };
     match (arg.get_action(), value) {
-        (_, Value::Null) => Ok(Vec::new()),
         (ArgAction::SetTrue, Value::Bool(is_set)) => Ok(is_set.then(|| format!("--{long}")).into_iter().collect()),
         (ArgAction::SetTrue, _) => Err("true or false"),
         (_, Value::Array(values)) if is_list(arg) => {
@@ -306,6 +310,7 @@ mod tests {
             let described = tool.described(&commands);
             for (name, shape) in described["inputSchema"]["properties"].as_object().unwrap() {
                 assert!(shape["description"].as_str().is_some_and(|about| about.len() > 8), "{} {name}", tool.name);
+                assert!(shape["type"].is_string(), "clients know no list of types: {} {name} {shape}", tool.name);
             }
         }
     }
@@ -322,6 +327,7 @@ mod tests {
         assert!(!words.contains("--live"), "{words}");
         assert_eq!(line("prices", json!({"gpus": "H100:8", "spot": true})), "prices --spot H100:8");
         assert_eq!(line("status", json!({"run": null})), "status");
+        assert_eq!(line("plan", json!({"workload": null, "gpus": "A100"})), "plan --gpus=A100");
         let workload = typed("plan", json!({"workload": "[model]\n"})).unwrap();
         assert_eq!((workload.words.join(" ").as_str(), workload.stdin.as_deref()), ("plan -", Some("[model]\n")));
     }

@@ -210,7 +210,11 @@ fn tell(
         .map_or_else(String::new, |was| format!(" ({} when it was planned)", rate(was)));
     let mut lines = vec![
         format!("run       {}", spec.run),
-        format!("machine   {} x {first}, {others} more places to fail over to", spec.nodes),
+        format!(
+            "machine   {} x {first}, {others} more place{} to fail over to",
+            spec.nodes,
+            if others == 1 { "" } else { "s" }
+        ),
         format!(
             "price     {}{was} an hour a machine, {}{}",
             rate(offer.quote.rate),

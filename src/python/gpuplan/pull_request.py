@@ -26,6 +26,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+# Other programs have TOML files with a section [model], too.
+PATTERN = "workloads/*.toml"
 MARKER = "<!-- gpuplan: cost of changed workloads -->"
 # GitHub refuses a comment of more than 65,536 characters.
 LONGEST_COMMENT = 60_000
@@ -224,7 +226,7 @@ def rules(base: str, name: str, folder: str) -> str | None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m gpuplan.pull_request", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("patterns", nargs="*", default=["*.toml"], help="names of workload files; * also matches folders")
+    parser.add_argument("patterns", nargs="*", default=[PATTERN], help=f"names of workload files, {PATTERN} unless said; * also matches folders")
     parser.add_argument("--policy", help="policy.toml with guardrails: the check fails where one is broken")
     parser.add_argument("--option", action="append", default=[], help="an option of `gpuplan plan`, such as --option=--on-demand")
     asked = parser.parse_args()
