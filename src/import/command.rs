@@ -68,6 +68,9 @@ pub fn quote(word: &str) -> String {
 
 fn read_commands(script: &Script, asked: &mut JobRequest, names: Names) {
     let several = Several::from_commands(script.commands());
+    if let Some(count) = script.ends_at() {
+        asked.leave_unread("script", format!("what stands behind its first {count} commands"));
+    }
     for (Command { words, environment, is_cut, .. }, start) in script.commands().iter().zip(&several.starts) {
         if words.first().is_some_and(|name| launcher::base(name) == "sbatch") {
             // Of a plain script it is the job (`slurm::submitted`).

@@ -42,6 +42,9 @@ fn of_kind(text: &str, names: Names) -> Result<JobRequest, ImportError> {
     if text.starts_with("#!") || slurm::is_generator(text) {
         return script(text, names);
     }
+    if engine::condor::is_description(text) {
+        return engine::condor::read(text, names);
+    }
     let documents = match yaml::documents(text) {
         Ok(documents) => documents,
         Err(error) => return not_yaml(text, error, names),
@@ -54,6 +57,8 @@ fn of_kind(text: &str, names: Names) -> Result<JobRequest, ImportError> {
         compose::read(project, names)
     } else if let Some(job) = documents.iter().find_map(engine::service::service) {
         job.read(names)
+    } else if let Some(notebook) = documents.iter().find(|document| engine::notebook::is_notebook(document)) {
+        engine::notebook::read(notebook, names)
     } else if documents.iter().any(skypilot::is_task) {
         skypilot::read(&documents, names)
     } else if documents.iter().any(serde_json::Value::is_object) {

@@ -127,6 +127,11 @@ impl<'a> Script<'a> {
         &self.commands
     }
 
+    /// The number of commands behind which nothing was read, where it has more.
+    pub fn ends_at(&self) -> Option<usize> {
+        (self.steps > MOST_COMMANDS).then_some(MOST_COMMANDS)
+    }
+
     /// The last of the batch scripts that the script writes.
     pub fn written_job(&self) -> Option<String> {
         let is_job = |text: &str| text.lines().any(|line| line.starts_with("#SBATCH"));
