@@ -82,6 +82,8 @@ pub struct StepTimes {
     pub found_in: String,
 }
 
+/// The first step compiles and fills caches where it takes more than this many times what the others do (judgement).
+const WARM_UP: f64 = 2.0;
 /// Scale that makes the median distance a standard deviation of normally distributed figures.
 const NORMAL: f64 = 1.4826;
 
@@ -98,6 +100,16 @@ impl StepTimes {
             first_seconds,
             found_in: found_in.to_owned(),
         })
+    }
+
+    /// The same of steps in their order, of which each run (each device of a trace) may have warmed up with its first. `None` of nothing.
+    pub fn after_warm_up(runs: &[Vec<f64>], found_in: &str) -> Option<Self> {
+        let firsts: Vec<f64> = runs.iter().filter_map(|run| run.first().copied()).collect();
+        let later: Vec<f64> = runs.iter().flat_map(|run| run.iter().skip(1).copied()).collect();
+        let first = median(&firsts);
+        let warm = Self::from_seconds(&later, first, found_in)
+            .filter(|warm| first.is_some_and(|first| first > WARM_UP * warm.median_seconds));
+        warm.or_else(|| Self::from_seconds(&runs.concat(), None, found_in))
     }
 }
 
