@@ -191,7 +191,7 @@ run_exports() {
   engine sglang --no-deps sglang
   engine recipes --no-deps axolotl llamafactory trl transformers pyyaml
   # Wheels of its parser want a newer Python than the one that reads them.
-  engine megatron --no-deps --only-binary=:all: --python-version 3.12 --platform manylinux_2_28_x86_64 \
+  engine megatron --no-deps --ignore-requires-python --only-binary=:all: --python-version 3.12 --platform manylinux_2_28_x86_64 \
     --target "$FOLDER/megatron" 'megatron-core>=0.19'
   [[ ! -d $FOLDER/megatron ]] || cp -r "$FOLDER"/megatron/* "$engines"/megatron/lib/python3*/site-packages/
   if frameworks; then

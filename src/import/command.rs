@@ -14,10 +14,11 @@ mod tests;
 
 use crate::engine::python::training;
 use crate::engine::{batch, rented};
+use crate::open::says_training;
 use crate::recipe::{self, Entry};
-use crate::shell::{Command, Script, is_unknown};
+use crate::shell::{Command, LONGEST_SCRIPT, MOST_COMMANDS, Script, is_unknown};
 use crate::{JobKind, JobRequest, Launch, Names, document};
-use gpuplan_workload::file::ServingSection;
+use gpuplan_workload::file::{ModelSection, ServingSection};
 use kind::{kind_of_work, name_of_folder, name_of_program, teacher_of_program};
 use launcher::Start;
 use several::Several;
@@ -30,14 +31,15 @@ pub const OTHER_ENGINE: &str = "it serves a model by an engine that the estimate
 /// Flags that only a program that trains has.
 const LEARNING: [&str; 6] = ["do_train", "train", "learning_rate", "lr", "train_file", "weight_decay"];
 
-/// Reads every training command of a script into the job. `variables` are those that the engine sets.
-pub fn read(script: &str, variables: &[(String, String)], asked: &mut JobRequest, names: Names) {
+/// Reads every training command of a script into the job, and gives its commands. `variables` are those that the engine sets.
+pub fn read<'a>(script: &str, variables: &[(String, String)], asked: &mut JobRequest, names: Names<'a>) -> Script<'a> {
     let mut reader = Script::new(names.files);
     for (name, value) in variables {
         reader.set(name, value);
     }
     reader.read(script);
     read_commands(&reader, asked, names);
+    reader
 }
 
 /// Reads one command that is given as its words.
@@ -68,6 +70,10 @@ pub fn quote(word: &str) -> String {
 
 fn read_commands(script: &Script, asked: &mut JobRequest, names: Names) {
     let several = Several::from_commands(script.commands());
+    if script.is_cut() {
+        let most = format!("what stands behind its first {MOST_COMMANDS} commands or {} MiB", LONGEST_SCRIPT >> 20);
+        asked.leave_unread("script", most);
+    }
     for (Command { words, environment, is_cut, .. }, start) in script.commands().iter().zip(&several.starts) {
         if words.first().is_some_and(|name| launcher::base(name) == "sbatch") {
             // Of a plain script it is the job (`slurm::submitted`).
@@ -83,6 +89,7 @@ fn read_commands(script: &Script, asked: &mut JobRequest, names: Names) {
         rent(words, asked, names);
         let Some(start) = start else {
             processes::of_unknown_step(words, asked, names);
+            processes::of_script_elsewhere(words, environment, asked);
             processes::of_ray(words, asked);
             continue;
         };
@@ -131,13 +138,12 @@ fn read_start(
     }
     let dialect = recipe::of_command(&start.program, &entries);
     several.blur(&mut entries);
+    let mut entries = of_sections(dialect, entries);
     // `accelerate launch --mixed_precision bf16`: what the program says itself comes later.
     let precision: Vec<Entry> = launch.iter().filter(|entry| entry.key == "mixed_precision").cloned().collect();
     recipe::apply(recipe::of_command("", &[]), &precision, asked, names);
-    asked.program = Some(match start.command() {
-        Some(command) => format!("{} {command}", start.program),
-        None => start.program.clone(),
-    });
+    asked.program =
+        Some(start.command().map_or(start.program.clone(), |command| format!("{} {command}", start.program)));
     asked.trains |= entries.iter().any(|entry| LEARNING.contains(&entry.key.as_str()) && entry.switch() != Some(false));
     processes::of_launcher(&start.before, &launch, asked);
     processes::of_mpi(start, asked);
@@ -155,15 +161,17 @@ fn read_start(
     }
     name_of_folder(&start.program, asked);
     recipe_of_torchtune(start, asked);
+    let named_task = asked.workload.training.task.clone();
     if let Some(model) = start.named_model(&entries, environment) {
         entries.push(Entry { key: "model".to_owned(), value: Some(model), shown: "model".to_owned() });
     }
-    if entries.iter().any(|entry| entry.key == "do_train" && entry.switch() == Some(false)) {
-        asked.not_planned.get_or_insert_with(|| format!("`{}` is told not to train (`do_train`)", start.name()));
-    }
+    told_not_to_train(start, &entries, asked);
     let names_file = |key: &str| launcher::CONFIGURATIONS.contains(&key) || (is_of_hydra && hydra::is_flag(key));
     entries.retain(|entry| !names_file(&entry.key));
     recipe::apply(dialect, &entries, asked, names);
+    if is_told_elsewhere {
+        leave_open(named_task, &entries, asked);
+    }
     processes::of_program(&entries, asked);
     kind_of_work(&entries, asked);
     teacher_of_program(start.command().unwrap_or(start.name()), asked);
@@ -185,6 +193,34 @@ fn read_start(
         recipe::leave_to_the_parser(dialect, &entries, asked);
     }
     keep_told(told, asked);
+}
+
+/// `++trainer.per_device_train_batch_size=5` of a program that nobody knows: the section of its trainer says nothing.
+fn of_sections(dialect: &recipe::Dialect, entries: Vec<Entry>) -> Vec<Entry> {
+    let is_sectioned = |entry: &Entry| entry.key.ends_with(".per_device_train_batch_size");
+    let is_of_trainer = dialect.stack.is_empty() && entries.iter().any(is_sectioned);
+    if is_of_trainer { recipe::without_sections(entries).0 } else { entries }
+}
+
+fn told_not_to_train(start: &Start, entries: &[Entry], asked: &mut JobRequest) {
+    if entries.iter().any(|entry| entry.key == "do_train" && entry.switch() == Some(false)) {
+        asked.not_planned.get_or_insert_with(|| format!("`{}` is told not to train (`do_train`)", start.name()));
+    }
+}
+
+/// What a program does by itself it may do otherwise under a configuration that is not there: without settings of its own its kind of work is what
+/// its name says.
+fn leave_open(named: Option<String>, flags: &[Entry], asked: &mut JobRequest) {
+    let set = asked.workload.training.task.take();
+    let has_settings = says_training(&asked.workload.training) || asked.workload.model != ModelSection::default();
+    let is_said = has_settings || flags.iter().any(says_task);
+    asked.workload.training.task = if is_said { set } else { named };
+}
+
+/// Whether a flag says by itself what is trained: `--finetuning_type full`, `--lora_r 8`.
+fn says_task(flag: &Entry) -> bool {
+    const WORDS: [&str; 6] = ["lora", "adapter", "finetun", "peft", "train_type", "tuner_type"];
+    WORDS.iter().any(|word| flag.key.contains(word)) || flag.key == "task" || flag.key == "stage"
 }
 
 /// Of an engine that nobody knows the model alone is read: `--batch-size 512` of llama.cpp is none of a training.
@@ -255,8 +291,11 @@ fn read_configurations(
     asked: &mut JobRequest,
     names: Names,
 ) -> (bool, bool) {
-    let is_own =
-        |path: &String| entries.iter().any(|entry| entry.key == "config" && entry.value.as_ref() == Some(path));
+    // Those of a launcher and of DeepSpeed say nothing of the work.
+    let is_of = |flags: &[Entry], path: &String, key: &str| {
+        flags.iter().any(|flag| flag.key.contains(key) && flag.value.as_ref() == Some(path))
+    };
+    let is_own = |path: &String| !is_of(launch, path, "config") && !is_of(entries, path, "deepspeed");
     let (mut is_there, mut is_absent) = (false, false);
     for path in start.configurations(launch, entries) {
         let is_read = read_configuration(&path, &start.program, script, asked, names);
@@ -270,7 +309,7 @@ fn read_configurations(
 fn read_configuration(path: &str, program: &str, script: &Script, asked: &mut JobRequest, names: Names) -> bool {
     let text = if is_unknown(path) { None } else { script.file(path) };
     let Some(text) = text else {
-        asked.leave_unread(path, "a configuration that is not there");
+        asked.leave_unread(path, kind::ABSENT);
         return false;
     };
     let Some(document) = document::parse(&text) else {
@@ -279,7 +318,7 @@ fn read_configuration(path: &str, program: &str, script: &Script, asked: &mut Jo
     };
     let (document, missing) = hydra::composed(&document, path, &|path| script.file(path));
     for path in missing {
-        asked.leave_unread(&path, "a configuration that is not there");
+        asked.leave_unread(&path, kind::ABSENT);
     }
     read_document(&document, Some(path), program, asked, names)
 }

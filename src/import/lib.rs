@@ -42,6 +42,9 @@ fn of_kind(text: &str, names: Names) -> Result<JobRequest, ImportError> {
     if text.starts_with("#!") || slurm::is_generator(text) {
         return script(text, names);
     }
+    if engine::condor::is_description(text) {
+        return engine::condor::read(text, names);
+    }
     let documents = match yaml::documents(text) {
         Ok(documents) => documents,
         Err(error) => return not_yaml(text, error, names),
@@ -54,6 +57,8 @@ fn of_kind(text: &str, names: Names) -> Result<JobRequest, ImportError> {
         compose::read(project, names)
     } else if let Some(job) = documents.iter().find_map(engine::service::service) {
         job.read(names)
+    } else if let Some(notebook) = documents.iter().find(|document| engine::notebook::is_notebook(document)) {
+        engine::notebook::read(notebook, names)
     } else if documents.iter().any(skypilot::is_task) {
         skypilot::read(&documents, names)
     } else if documents.iter().any(serde_json::Value::is_object) {
@@ -90,9 +95,7 @@ fn not_yaml(text: &str, error: ImportError, names: Names) -> Result<JobRequest, 
 fn script(text: &str, names: Names) -> Result<JobRequest, ImportError> {
     let mut asked = JobRequest::new(JobKind::Script);
     engine::batch::read(text, &mut asked, names.hardware);
-    command::read(text, &[], &mut asked, names);
-    let mut reader = shell::Script::new(names.files);
-    reader.read(text);
+    let reader = command::read(text, &[], &mut asked, names);
     for one in reader.commands() {
         if one.words.first().is_some_and(|name| name.rsplit('/').next() == Some("sbatch")) {
             slurm::submitted(one, &reader, &mut asked, names);

@@ -48,8 +48,6 @@ const FORMATS: [(&str, &str); 20] = [
 ];
 /// Steps of which the time is kept: 8 MiB. A longer run is judged by its last ones.
 const MOST_STEPS: usize = 1 << 20;
-/// The first step compiles and fills caches where it takes more than this many times what the others do.
-const WARM_UP: f64 = 2.0;
 
 /// Why a pattern cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -140,11 +138,7 @@ impl StepFinder {
         let timed = self.series.iter().filter(|(_, series)| !series.seconds.is_empty());
         let ((format, _), series) = timed.max_by(|a, b| a.1.elapsed.total_cmp(&b.1.elapsed))?;
         let name = self.formats.get(*format).map_or("", |(name, _)| name);
-        let rest = series.seconds.split_first().and_then(|(first, rest)| {
-            let later = StepTimes::from_seconds(rest, Some(*first), name)?;
-            (*first > WARM_UP * later.median_seconds).then_some(later)
-        });
-        rest.or_else(|| StepTimes::from_seconds(&series.seconds, None, name))
+        StepTimes::after_warm_up(std::slice::from_ref(&series.seconds), name)
     }
 }
 

@@ -1,11 +1,13 @@
 //! `Profile`: what was measured of a run and what was found in it; the file that `profile` writes and `plan` reads.
 
 mod deviation;
+mod steps;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use crate::profile::deviation::{Deviation, Term, TermDeviation};
+pub use crate::profile::steps::{StepTimes, median};
 
 use crate::file::WorkloadFile;
 use crate::training::precision::Precision;
@@ -66,51 +68,6 @@ pub struct ProfiledGpu {
     pub count: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<f64>,
-}
-
-/// Seconds of an optimizer step.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct StepTimes {
-    pub count: u64,
-    pub median_seconds: f64,
-    /// Median distance from the median times 1.4826: the standard deviation, if the steps were normally distributed.
-    pub spread_seconds: f64,
-    /// The first step, which compiles and warms up; it is not among `count`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub first_seconds: Option<f64>,
-    /// What told of them: a log format, or the trace's own marks.
-    pub found_in: String,
-}
-
-/// Scale that makes the median distance a standard deviation of normally distributed figures.
-const NORMAL: f64 = 1.4826;
-
-impl StepTimes {
-    /// Median and spread of `seconds`; `None` of nothing.
-    pub fn from_seconds(seconds: &[f64], first_seconds: Option<f64>, found_in: &str) -> Option<Self> {
-        let median_seconds = median(seconds)?;
-        let distances: Vec<f64> = seconds.iter().map(|each| (each - median_seconds).abs()).collect();
-        let spread_seconds = median(&distances)? * NORMAL;
-        Some(Self {
-            count: seconds.len() as u64,
-            median_seconds,
-            spread_seconds,
-            first_seconds,
-            found_in: found_in.to_owned(),
-        })
-    }
-}
-
-/// The middle of some numbers; `None` of nothing.
-pub fn median(numbers: &[f64]) -> Option<f64> {
-    let mut sorted: Vec<f64> = numbers.iter().copied().filter(|number| number.is_finite()).collect();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    match sorted.len() {
-        0 => None,
-        even if even % 2 == 0 => Some(f64::midpoint(sorted[middle - 1], sorted[middle])),
-        _ => Some(sorted[middle]),
-    }
 }
 
 /// Counters over a run. Shares are from 0 to 1.
@@ -271,6 +228,21 @@ pub struct Operators {
     pub slowest_device: Option<f64>,
     /// Operators by time, the longest first.
     pub top: Vec<OperatorTime>,
+    /// Each marked step of the first device, in their order, so that one which warms up can be left out. Empty: none is marked there, or there is
+    /// too much work to be told apart.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub each_step: Vec<StepFigures>,
+}
+
+/// What a device did in a step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StepFigures {
+    /// As the profiler counts them.
+    pub number: u64,
+    /// Until the next one begins; of the last one until its own work ends.
+    pub seconds: f64,
+    /// Work that begins in it; overlaps count twice.
+    pub classes: Vec<ClassTime>,
 }
 
 impl Operators {

@@ -1,9 +1,11 @@
 //! Directives of batch systems beside Slurm, as far as they ask for GPUs: Grid Engine (qsub(1), `#$ -l gpu=2`), PBS
-//! (`#PBS -l select=2:ncpus=16:ngpus=4`, of Torque `nodes=2:gpus=4`) and LSF (bsub(1), `#BSUB -gpu "num=4"`).
+//! (`#PBS -l select=2:ncpus=16:ngpus=4`, of Torque `nodes=2:gpus=4`), LSF (bsub(1), `#BSUB -gpu "num=4"`) and OAR.
 
 use crate::{Choice, GpuModels, Gpus, JobRequest, chips, shell};
 use gpuplan_hardware::Hardware;
 use gpuplan_units::Hours;
+
+mod oar;
 
 /// Names under which administrators of Grid Engine count GPUs.
 const OF_GRID_ENGINE: [&str; 3] = ["gpu", "gpus", "ngpus"];
@@ -13,6 +15,8 @@ const CARDS: [&str; 5] = ["gpu_model", "gpu_type", "gputype", "gpu_card", "gmode
 /// Reads what the lines of a script ask for.
 pub fn read(text: &str, asked: &mut JobRequest, hardware: &Hardware) {
     let mut lsf = Lsf::default();
+    let of_oar = text.lines().filter_map(|line| shell::split(line.strip_prefix("#OAR ")?)).flatten();
+    oar::read(&of_oar.collect::<Vec<_>>(), asked, hardware);
     for line in text.lines() {
         if let Some(rest) = line.strip_prefix("#BSUB ") {
             lsf.read(rest, asked, hardware);
@@ -43,6 +47,7 @@ pub fn submitted(words: &[String], asked: &mut JobRequest, hardware: &Hardware) 
             lsf.read_words(rest, asked, hardware);
             lsf.apply(asked);
         }
+        Some(("oarsub", rest)) => oar::read(rest, asked, hardware),
         Some(("qsub", rest)) => {
             let lists = rest.windows(2).filter(|pair| pair[0] == "-l").flat_map(|pair| pair[1].split(','));
             for request in lists {
@@ -190,7 +195,11 @@ impl Lsf {
     }
 
     fn apply(self, asked: &mut JobRequest) {
-        let Some(count) = self.gpus else { return };
+        let Some(count) = self.gpus else {
+            // Whole machines (`-nnodes 128`), whose cards nobody counts.
+            asked.nodes = self.hosts.map(|hosts| hosts..=hosts).or(asked.nodes.take());
+            return;
+        };
         let spread = self.tasks.zip(self.tasks_per_host).map(|(tasks, each)| tasks.div_ceil(each));
         let hosts = self.hosts.or(spread).or((self.tasks == Some(1)).then_some(1));
         let tasks = self.tasks_per_host.or(self.tasks.filter(|_| hosts == Some(1))).unwrap_or(1);
@@ -275,6 +284,25 @@ mod tests {
     }
 
     #[test]
+    fn oar_counts_machines_and_cards_of_each() {
+        let each = |line: &str| {
+            let (gpus, card, nodes, unread) = one(line);
+            (gpus, card, nodes.map(|nodes| *nodes.end()), unread)
+        };
+        let card = "A100".to_owned();
+        let two = (Some(Gpus::PerMachine(4)), card.clone(), Some(2), 0);
+        assert_eq!(each("#OAR -l /host=2/gpu=4,walltime=12:00:00\n#OAR -p gpu_model='A100'"), two);
+        let one = (Some(Gpus::PerMachine(1)), String::new(), Some(1), 0);
+        assert_eq!(each("#OAR -n train\n#OAR -l gpu=1,walltime=2"), one);
+        assert_eq!(each("#OAR -l {gpu='YES'}/nodes=1/gpudevice=1 -q besteffort"), one);
+        assert_eq!(each("#OAR -l gpu=4").0, Some(Gpus::Together(4)));
+        assert_eq!(each("#OAR -l gpu=$N"), (None, String::new(), None, 1));
+        assert_eq!(each("#OAR -l host=1/gpu=2 -l host=2/gpu=1"), (None, String::new(), None, 1));
+        assert_eq!(each("#OAR -l host=3"), (None, String::new(), Some(3), 0));
+        assert_eq!(asked("#OAR -l gpu=1,walltime=2:30").hours, Some(Hours(2.5)));
+    }
+
+    #[test]
     fn lines_that_submit_say_it_too() {
         let hardware = Hardware::embedded().unwrap();
         let one = |line: &str| {
@@ -287,6 +315,8 @@ mod tests {
         assert_eq!(lsf, (Some(Gpus::PerMachine(4)), true, Some(1..=1)));
         let pbs = one("qsub -l select=2:ngpus=4,walltime=1:00:00 train.pbs");
         assert_eq!(pbs, (Some(Gpus::PerMachine(4)), false, Some(2..=2)));
+        let oar = one("oarsub -l host=1/gpu=2,walltime=1:00:00 -p \"gpu_model='V100'\" ./train.sh");
+        assert_eq!(oar, (Some(Gpus::PerMachine(2)), true, Some(1..=1)));
         assert_eq!(one("qsub -l gpus=2 train.sh"), (Some(Gpus::PerMachine(2)), false, Some(1..=1)));
     }
 

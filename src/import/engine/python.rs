@@ -1,8 +1,9 @@
-//! Python programs that start a job on a service: the arguments by which Modal, SageMaker, Vertex AI, Azure ML and Ray Train are told machines.
+//! Python programs that start a job on a service: the arguments by which Modal, SageMaker, Vertex AI, Azure ML, Ray Train, Beam, BentoML, SkyPilot,
+//! Metaflow and Flyte are told machines.
 //! Only arguments that are written out are read; nothing is run.
 
 use super::rented::{self, Rented};
-use crate::{ImportError, JobKind, JobRequest, Names, command};
+use crate::{Choice, Gpus, ImportError, JobKind, JobRequest, Names, command};
 use calls::{Call, calls};
 
 mod calls;
@@ -10,7 +11,7 @@ mod lists;
 pub mod training;
 
 /// Packages by whose import such a program is known, with the cloud whose names it uses.
-const PACKAGES: [Package; 9] = [
+const PACKAGES: [Package; 15] = [
     ("modal", None),
     ("sagemaker", Some("aws")),
     ("google.cloud", Some("gcp")),
@@ -20,9 +21,19 @@ const PACKAGES: [Package; 9] = [
     ("boto3", Some("aws")),
     ("submitit", None),
     ("nemo_run", None),
+    ("beam", None),
+    ("bentoml", None),
+    ("metaflow", None),
+    ("flytekit", None),
+    ("union", None),
+    ("sky", None),
 ];
 /// Arguments that count the cards of a machine: of Vertex AI, submitit and NeMo-Run, Azure ML.
 const EACH: [&str; 4] = ["accelerator_count", "gpus_per_node", "slurm_gpus_per_node", "process_count_per_instance"];
+/// What starts a function on a card that its argument `gpu` names: of Modal and of Beam.
+const STARTS: [&str; 8] = ["function", "cls", "server", "endpoint", "task_queue", "asgi", "realtime", "Pod"];
+/// What counts cards by its argument `gpu`.
+const COUNTS: [&str; 4] = ["resources", "Resources", "kubernetes", "batch"];
 /// Words in the names of functions that train.
 const TRAINING: [&str; 4] = ["train", "tune", "sft", "fit"];
 
@@ -79,6 +90,7 @@ pub fn read(text: &str, names: Names) -> Result<JobRequest, ImportError> {
     if !commands.is_empty() {
         command::read(&commands.join("\n"), &[], &mut asked, names);
     }
+    served_by_ray(&all, &mut asked, names);
     if asked.choices.is_empty() { Err(ImportError::NoGpu) } else { Ok(asked) }
 }
 
@@ -100,6 +112,26 @@ fn hyperparameters(all: &[Call], asked: &mut JobRequest, names: Names) {
     }
 }
 
+/// Ray Serve's `LLMConfig` starts vLLM (Ray docs, "Serving LLMs"): a model by its source, the degrees of the engine, and a card by its name.
+fn served_by_ray(all: &[Call], asked: &mut JobRequest, names: Names) {
+    if !all.iter().any(|call| call.name.rsplit('.').next() == Some("LLMConfig")) {
+        return;
+    }
+    let first = |keys: &[&str]| all.iter().find_map(|call| value(call, keys));
+    let Some(model) = first(&["model_source"]).or_else(|| first(&["model_id"])) else { return };
+    let mut words = vec!["vllm".to_owned(), "serve".to_owned(), model];
+    for key in ["tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"] {
+        words.extend(first(&[key]).map(|degree| format!("--{}={degree}", key.replace('_', "-"))));
+    }
+    command::read_words(words, &[], asked, names);
+    // The card that an accelerator's name means is one of each replica of the engine.
+    let cards = asked.launch.gpus_per_machine.or(asked.launch.gpus).unwrap_or(1);
+    match asked.choices.first_mut() {
+        Some(choice) => choice.gpus = Some(Gpus::PerMachine(cards)),
+        None => asked.choices.push(Choice { gpus: Some(Gpus::PerMachine(cards)), ..Choice::default() }),
+    }
+}
+
 fn trains(call: &Call) -> bool {
     let name = call.function.as_deref().unwrap_or_default().to_ascii_lowercase();
     TRAINING.iter().any(|word| name.contains(word))
@@ -115,8 +147,14 @@ fn value(call: &Call, keys: &[&str]) -> Option<String> {
 fn machines(call: &Call, cloud: Option<&'static str>) -> Option<Rented> {
     let value = |keys: &[&str]| value(call, keys);
     // Images of Modal are built on a card of their own.
-    let starts = matches!(call.name.rsplit('.').next(), Some("function" | "cls" | "server"));
-    let card = value(&["gpu"]).filter(|_| starts).or_else(|| value(&["accelerator_type"]));
+    let last = call.name.rsplit('.').next().unwrap_or_default();
+    let starts = STARTS.contains(&last);
+    // `@resources(gpu=2)` of Metaflow, `Resources(gpu="2")` of Flyte and `resources={"gpu": 2, "gpu_type": "nvidia-l4"}` of BentoML count cards.
+    let counts = COUNTS.contains(&last);
+    let counted_cards = value(&["gpu"]).filter(|count| counts && count.parse::<u32>().is_ok_and(|count| count > 0));
+    let typed = value(&["gpu_type"]).filter(|_| counted_cards.is_some());
+    let named = value(&["gpu"]).filter(|_| starts).or_else(|| value(&["accelerator_type", "accelerators"]));
+    let card = named.or(typed);
     let uses_gpu = value(&["use_gpu"]).is_some_and(|value| value == "True");
     // Ray Train has a GPU for each worker, wherever they are.
     let workers = value(&["num_workers"]).filter(|_| uses_gpu);
@@ -125,7 +163,8 @@ fn machines(call: &Call, cloud: Option<&'static str>) -> Option<Rented> {
     let size = value(&["size", "vm_size"]).filter(|_| describes);
     let machine = value(&["instance_type", "machine_type"]).or(size);
     let is_together = workers.is_some() && machine.is_none() && card.is_none();
-    let cards = value(&EACH).or(workers.filter(|_| is_together));
+    let beside = value(&["gpu_count"]).filter(|_| starts);
+    let cards = value(&EACH).or(workers.filter(|_| is_together)).or(counted_cards).or(beside);
     let counted = value(&["instance_count", "replica_count"]);
     let machines = counted.or_else(|| value(&["nodes", "slurm_nodes"]).filter(|_| cards.is_some()));
     let all = Rented { machine, card, cards, machines, cloud, is_together };
@@ -135,7 +174,6 @@ fn machines(call: &Call, cloud: Option<&'static str>) -> Option<Rented> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Gpus;
     use gpuplan_hardware::Hardware;
     use gpuplan_workload::Models;
 
@@ -173,6 +211,20 @@ mod tests {
         assert_eq!(machines(&ray.replace("True", "False")), Err(ImportError::NoGpu));
         assert_eq!(machines(&modal.replace("\"A100-80GB:4\"", "pick_gpu()")), Err(ImportError::NoGpu));
         assert_eq!(machines(&modal.replace("\"A100-80GB:4\"", "\"any\"")), each(1, "", None));
+        let metaflow = "from metaflow import FlowSpec, step, resources\nclass A(FlowSpec):\n    @resources(gpu=2, memory=64000)\n    @step\n    def train(self):\n        pass\n";
+        assert_eq!(machines(metaflow), each(2, "", None));
+        assert_eq!(machines(&metaflow.replace("gpu=2", "gpu=0")), Err(ImportError::NoGpu));
+        let flyte = "from flytekit import Resources, task\n@task(requests=Resources(cpu=\"4\", gpu=\"1\"))\ndef a():\n    pass\n";
+        assert_eq!(machines(flyte), each(1, "", None));
+        let bento = "import bentoml\n@bentoml.service(resources={\"gpu\": 2, \"gpu_type\": \"nvidia-l4\"})\nclass A:\n    pass\n";
+        assert_eq!(machines(bento), each(2, "nvidia-l4", None));
+        let beam = "from beam import endpoint\n@endpoint(cpu=2, gpu=\"A10G\", gpu_count=2)\ndef a():\n    pass\n";
+        assert_eq!(machines(beam), each(2, "A10G", None));
+        let llm = "from ray.serve.llm import LLMConfig\nllm = LLMConfig(\n    model_loading_config=dict(model_id=\"mine\", model_source=\"Qwen/Qwen2.5-7B-Instruct\"),\n    accelerator_type=\"A10G\",\n    engine_kwargs=dict(tensor_parallel_size=4),\n)\n";
+        assert_eq!(machines(llm), each(4, "A10G", None));
+        assert_eq!(machines(&llm.replace("    accelerator_type=\"A10G\",\n", "")), each(4, "", None));
+        let sky = "import sky\ntask.set_resources(sky.Resources(accelerators=\"A100-80GB:8\"))\n";
+        assert_eq!(machines(sky), each(8, "A100-80GB", None));
         assert!(machines("import torch\ngpu = 4\n").is_err());
         let counted = modal.replace("\"A100-80GB:4\"", "modal.gpu.A10G(count=N)").replace("\n\napp", "\nN = 2\n\napp");
         assert_eq!(machines(&counted), each(2, "A10G", None));

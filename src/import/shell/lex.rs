@@ -93,6 +93,9 @@ impl Lexer<'_> {
             self.at += 1;
         } else if rest.starts_with('#') {
             self.at += rest.find('\n').unwrap_or(rest.len());
+        } else if let Some(length) = placeholder(rest) {
+            self.tokens.push(Token::Word(rest[..length].to_owned()));
+            self.at += length;
         } else if rest.starts_with("<<") && !rest.starts_with("<<<") {
             self.announce();
         } else if let Some(redirect) = REDIRECTS.iter().find(|one| rest.starts_with(**one)) {
@@ -162,6 +165,14 @@ impl Lexer<'_> {
     }
 }
 
+/// Bytes of a name to fill in, `<output_dir>`, which a shell would take for two files.
+fn placeholder(text: &str) -> Option<usize> {
+    let inner = text.strip_prefix('<')?;
+    let length = inner.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')).count();
+    let rest = inner.get(length..)?.strip_prefix('>')?;
+    (length > 1 && (rest.is_empty() || rest.starts_with([' ', '\n', '\r', '\t']))).then_some(length + 2)
+}
+
 /// Bytes of the word that a text begins with. `None`: a quote or a bracket of it is never closed.
 fn word_length(text: &str) -> Option<usize> {
     let mut at = 0;
@@ -185,9 +196,17 @@ fn is_assignment(text: &str) -> bool {
     })
 }
 
-/// Bytes of the first piece of a text: a quoted text, an expansion, or a letter.
+/// Bytes of the first piece of a text: a quoted text, an expansion, letters that mean themselves, or one that does not.
 pub fn piece_length(text: &str) -> Option<usize> {
     piece(text, 0)
+}
+
+/// Bytes that a text begins with and that mean themselves wherever they stand: most of a script, and taken at once.
+pub fn plain_length(text: &str) -> usize {
+    let is_plain = |byte: &u8| {
+        byte.is_ascii_alphanumeric() || !byte.is_ascii() || matches!(byte, b'_' | b'-' | b'.' | b'/' | b':')
+    };
+    text.as_bytes().iter().take_while(|byte| is_plain(byte)).count()
 }
 
 /// Deeper nesting is no word that a person wrote, and would end the stack.
@@ -206,7 +225,7 @@ fn piece(text: &str, depth: usize) -> Option<usize> {
         '`' => Some(text[1..].find('`')? + 2),
         '$' if text.starts_with("$(") => Some(1 + closed(&text[1..], ('(', ')'), depth + 1)?),
         '$' if text.starts_with("${") => Some(1 + closed(&text[1..], ('{', '}'), depth + 1)?),
-        other => Some(other.len_utf8()),
+        other => Some(plain_length(text).max(other.len_utf8())),
     }
 }
 

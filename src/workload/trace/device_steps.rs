@@ -32,25 +32,47 @@ impl DeviceSteps {
         self.marks.values().map(|steps| steps.len() as u64).max().unwrap_or(0)
     }
 
-    /// Seconds of each step and the marks that tell them. A step lasts until the next one begins; where no two follow each other,
-    /// from its first work to its last.
-    pub fn seconds(&self) -> Option<(String, Vec<f64>)> {
+    /// Seconds of the steps of each device, in their order, and the marks that tell them. A step lasts until the next one begins; where no two
+    /// follow each other, from its first work to its last.
+    pub fn seconds(&self) -> Option<(String, Vec<Vec<f64>>)> {
         let ((marks, _), _) = self.marks.iter().max_by_key(|(_, steps)| steps.len())?;
-        let (mut whole, mut alone) = (Vec::new(), Vec::new());
-        for (_, steps) in self.marks.iter().filter(|((kind, _), _)| kind == marks) {
-            alone.extend(steps.values().map(|(start, end)| end - start));
-            let pairs = steps.iter().zip(steps.iter().skip(1));
-            whole.extend(
-                pairs
-                    .filter(|((one, _), (next, _))| one.checked_add(1) == Some(**next))
-                    .map(|((_, (start, _)), (_, (then, _)))| then - start),
-            );
-        }
-        let nanos = if whole.is_empty() { alone } else { whole };
-        let seconds: Vec<f64> =
-            nanos.into_iter().filter(|nanos| *nanos > 0).map(|nanos| nanos as f64 * NANOS).collect();
-        (!seconds.is_empty()).then(|| (marks.clone(), seconds))
+        let of_marks = || self.marks.iter().filter(|((kind, _), _)| kind == marks).map(|(_, steps)| steps);
+        let whole: Vec<Vec<f64>> = of_marks().map(until_the_next).collect();
+        let seconds = if whole.iter().all(Vec::is_empty) {
+            of_marks().map(|steps| steps.values().filter_map(|(start, end)| lasting(*start, *end)).collect()).collect()
+        } else {
+            whole
+        };
+        seconds.iter().any(|run| !run.is_empty()).then(|| (marks.clone(), seconds))
     }
+}
+
+impl DeviceSteps {
+    /// Number, start and end of the steps of a device, of the marks that it has most of: each lasts until the next begins. Nanoseconds.
+    pub fn of(&self, device: i64) -> Vec<(u64, i64, i64)> {
+        let of_device = self.marks.iter().filter(|((_, own), _)| *own == device).map(|(_, steps)| steps);
+        let Some(steps) = of_device.max_by_key(|steps| steps.len()) else { return Vec::new() };
+        let mut all: Vec<(u64, i64, i64)> =
+            steps.iter().map(|(number, (start, end))| (*number, *start, *end)).collect();
+        all.sort_by_key(|(_, start, _)| *start);
+        for at in 1..all.len() {
+            let (before, next) = (all[at - 1], all[at]);
+            all[at - 1].2 = if before.0.checked_add(1) == Some(next.0) { next.1 } else { before.2.min(next.1) };
+        }
+        all
+    }
+}
+
+/// Seconds of the steps behind which the next one follows.
+fn until_the_next(steps: &BTreeMap<u64, (i64, i64)>) -> Vec<f64> {
+    let pairs = steps.iter().zip(steps.iter().skip(1));
+    let following = pairs.filter(|((one, _), (next, _))| one.checked_add(1) == Some(**next));
+    following.filter_map(|((_, (start, _)), (_, (then, _)))| lasting(*start, *then)).collect()
+}
+
+/// Seconds. `None`: no time.
+fn lasting(start: i64, end: i64) -> Option<f64> {
+    (end > start).then(|| (end - start) as f64 * NANOS)
 }
 
 #[cfg(test)]
@@ -63,6 +85,7 @@ mod tests {
             steps.add(*device, "ProfilerStep", name, *start, *end);
         }
         let (_, seconds) = steps.seconds()?;
+        let seconds = seconds.concat();
         assert!(steps.count() >= seconds.len() as u64);
         Some(seconds.into_iter().map(|seconds| (seconds * 1e9).round() as i64).collect())
     }
@@ -77,6 +100,16 @@ mod tests {
             (0, "ProfilerStep#9", 9000, 9100),
         ]);
         assert_eq!(found, Some(vec![200]));
+    }
+
+    #[test]
+    fn steps_of_a_device_do_not_overlap() {
+        let mut steps = DeviceSteps::default();
+        for (number, start, end) in [(3, 100, 290), (4, 300, 520), (5, 500, 700), (9, 9000, 9100)] {
+            steps.add(0, "ProfilerStep", &format!("ProfilerStep#{number}"), start, end);
+        }
+        assert_eq!(steps.of(0), [(3, 100, 300), (4, 300, 500), (5, 500, 700), (9, 9000, 9100)]);
+        assert!(steps.of(1).is_empty());
     }
 
     #[test]

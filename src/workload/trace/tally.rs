@@ -8,6 +8,7 @@ use crate::profile::{ClassTime, CopyKind, OperatorClass, OperatorTime, Operators
 use crate::trace::classes::{self, Unit};
 use crate::trace::device_steps::DeviceSteps;
 use crate::trace::host::HostOperators;
+use crate::trace::step_work::StepWork;
 use crate::trace::timeline::{Launches, Span, Timeline, Totals};
 
 /// Different names remembered; XLA and Triton give each fusion a name of its own.
@@ -60,6 +61,7 @@ pub struct Tally {
     copies: BTreeMap<String, CopyKind>,
     steps: BTreeMap<String, Vec<f64>>,
     device_steps: DeviceSteps,
+    step_work: StepWork,
     /// When optimizers began, by where (the host, a device) and which.
     optimizers: BTreeMap<(Option<i64>, String), Vec<i64>>,
     pub host: HostOperators,
@@ -106,6 +108,7 @@ impl Tally {
             self.left_out += 1;
             return;
         }
+        self.step_work.add(work.device, work.start, nanos, class);
         let device = self.devices.entry(work.device).or_default();
         if class != OperatorClass::Communication {
             device.work_nanos = device.work_nanos.saturating_add(nanos);
@@ -230,10 +233,12 @@ impl Tally {
     /// for the steps. With how many there are: from one mark to the next there are fewer.
     fn step_times(&self) -> Option<(StepTimes, u64)> {
         if let Some((marks, seconds)) = self.device_steps.seconds() {
-            return Some((StepTimes::from_seconds(&seconds, None, &marks)?, self.device_steps.count()));
+            return Some((StepTimes::after_warm_up(&seconds, &marks)?, self.device_steps.count()));
         }
         match self.steps.iter().max_by_key(|(_, seconds)| seconds.len()) {
-            Some((marks, seconds)) => Some((StepTimes::from_seconds(seconds, None, marks)?, seconds.len() as u64)),
+            Some((marks, seconds)) => {
+                Some((StepTimes::after_warm_up(std::slice::from_ref(seconds), marks)?, seconds.len() as u64))
+            }
             None => self.steps_of_optimizers(),
         }
     }
@@ -246,7 +251,8 @@ impl Tally {
         starts.sort_unstable();
         let seconds: Vec<f64> = starts.windows(2).map(|pair| (pair[1] - pair[0]) as f64 * NANOS).collect();
         let place = if device.is_some() { " on the device" } else { "" };
-        let times = StepTimes::from_seconds(&seconds, None, &format!("one `{name}` to the next{place}"))?;
+        let times =
+            StepTimes::after_warm_up(std::slice::from_ref(&seconds), &format!("one `{name}` to the next{place}"))?;
         Some((times, starts.len() as u64))
     }
 
@@ -281,7 +287,9 @@ impl Tally {
         let slowest = work.iter().copied().fold(0.0, f64::max);
         let slowest_device =
             median(work).filter(|middle| work.len() > 1 && *middle > 0.0).map(|middle| slowest / middle);
+        let steps = self.step_work.device().map(|device| self.device_steps.of(device)).unwrap_or_default();
         Operators {
+            each_step: self.step_work.figures(&steps),
             format: format.to_owned(),
             devices: totals.len() as u32,
             steps: 0,
@@ -336,6 +344,23 @@ mod tests {
         assert_eq!(found.top[0].name, "ampere_bf16_s16816gemm_bf16");
         assert_eq!(counted.step.unwrap().count, 1);
         assert!(counted.notes.is_empty());
+    }
+
+    #[test]
+    fn a_step_that_warms_up_stands_by_itself() {
+        let mut tally = Tally::default();
+        for nanos in [9_000, 1_000, 1_010, 990] {
+            tally.step("ProfilerStep", nanos);
+        }
+        let step = tally.finish("test").step.unwrap();
+        assert_eq!((step.count, step.first_seconds), (3, Some(9e-6)));
+        assert!((step.median_seconds - 1e-6).abs() < 1e-12);
+        let mut even = Tally::default();
+        for nanos in [1_500, 1_000, 1_010, 990] {
+            even.step("ProfilerStep", nanos);
+        }
+        let step = even.finish("test").step.unwrap();
+        assert_eq!((step.count, step.first_seconds), (4, None));
     }
 
     #[test]

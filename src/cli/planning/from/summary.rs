@@ -18,8 +18,10 @@ use gpuplan_report::text::table::{Column, render};
 use gpuplan_workload::file::Scalar;
 
 /// Ends of names that jobs and configurations have.
-const ENDS: [&str; 14] =
-    ["sh", "sbatch", "slurm", "pbs", "qsub", "lsf", "bsub", "job", "yaml", "yml", "toml", "json", "bash", "py"];
+const ENDS: [&str; 20] = [
+    "sh", "sbatch", "slurm", "pbs", "qsub", "lsf", "bsub", "oar", "sub", "submit", "condor", "job", "yaml", "yml",
+    "toml", "json", "bash", "ksh", "py", "ipynb",
+];
 /// Deeper folders are no collection of jobs.
 const DEEPEST: usize = 12;
 
@@ -72,8 +74,8 @@ pub fn run(path: &Path, session: &Session) -> Result<Exit, Diagnostic> {
             .and_then(|text| gpuplan_import::read(&text, names).map_err(|error| error.to_string()));
         records.push(match read {
             Ok(asked) => record(shown, &asked, names),
-            // Most programs of Python train nothing.
-            Err(_) if file.extension().is_some_and(|end| end == "py") => continue,
+            // Most programs of Python and most notebooks train nothing.
+            Err(_) if file.extension().is_some_and(|end| end == "py" || end == "ipynb") => continue,
             Err(why) => FileRecord { refused: Some(why), ..empty(shown) },
         });
     }
