@@ -239,6 +239,8 @@ pub const AUTOCAST_ELEMENTS: f64 = 56.0 / 32.0;
 /// second stream left out.
 pub const DECODER_MATRICES: f64 = 7.0;
 pub const DIFFUSION_MATRICES: f64 = 6.0;
+/// Of a decoder's, those of attention: queries, keys, values and output.
+pub const ATTENTION_MATRICES: f64 = 4.0;
 /// Bytes of a dropout of fp32 inputs in either pass: read, written, and its mask.
 pub const PEFT_DROPOUT_BYTES: f64 = 9.0;
 

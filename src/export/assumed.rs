@@ -351,6 +351,8 @@ mod tests {
             ("adapters_in_fp32", differ(&stack.adapters_in_fp32)),
             ("overlap", differ(&stack.overlap)),
             ("prefetch", differ(&stack.prefetch)),
+            ("gather_unit", differ(&stack.gather_unit)),
+            ("copied_shards", differ(&stack.copied_shards)),
             ("gradient_overlap", differ(&stack.gradient_overlap)),
             ("gradient_bucket", differ(&stack.gradient_bucket)),
             ("selective_recompute", differ(&stack.selective_recompute)),

@@ -1,6 +1,6 @@
 //! What a training stack does, from its recipes in the table of stacks.
 
-use crate::stack::{Cell, ExpertDispatch, SelectiveRecompute, Stack, StackAttention, Stacks};
+use crate::stack::{Cell, ExpertDispatch, GatherUnit, SelectiveRecompute, Stack, StackAttention, Stacks};
 use crate::training::Framework;
 
 impl Framework {
@@ -49,6 +49,16 @@ impl Framework {
     /// The schedule runs gathers and reductions beside arithmetic for as long as there is any.
     pub fn hides_sharded_traffic(&self) -> bool {
         self.recipe(|stack| &stack.prefetch) == Some(true)
+    }
+
+    /// The matrices of a layer are gathered one by one, each with its hooks, and not all at once.
+    pub fn gathers_matrices(&self) -> bool {
+        self.recipe(|stack| &stack.gather_unit) == Some(GatherUnit::Matrix)
+    }
+
+    /// Gathered weights are copied out into parameters, and gradients into messages, in line with the arithmetic.
+    pub fn copies_shards(&self) -> bool {
+        self.recipe(|stack| &stack.copied_shards) == Some(true)
     }
 
     /// Gradients of whole copies are reduced beside the backward pass; so they are where nobody has found out.

@@ -125,6 +125,15 @@ pub enum ExpertDispatch {
     EachRank,
 }
 
+/// What sharded ranks gather at once, with a hook of the host before it and after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GatherUnit {
+    Layer,
+    /// Every module that has weights of its own.
+    Matrix,
+}
+
 /// The format in which gradients are summed: over micro-batches, and over ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -236,6 +245,12 @@ pub struct Stack {
     /// not wait for them.
     #[serde(default)]
     pub prefetch: Cell<bool>,
+    #[serde(default)]
+    pub gather_unit: Cell<GatherUnit>,
+    /// Every parameter is sharded on its own, so that gathered weights are copied out into parameters, and gradients into the message that
+    /// is reduced. `false`: parameters are views of what is gathered.
+    #[serde(default)]
+    pub copied_shards: Cell<bool>,
     /// Gradients of whole copies are reduced while the backward pass still computes others. An engine that schedules a pipeline itself may
     /// reduce them after it instead.
     #[serde(default)]
@@ -290,6 +305,8 @@ impl Stack {
         of("adapters_in_fp32", &self.adapters_in_fp32, &mut all);
         of("overlap", &self.overlap, &mut all);
         of("prefetch", &self.prefetch, &mut all);
+        of("gather_unit", &self.gather_unit, &mut all);
+        of("copied_shards", &self.copied_shards, &mut all);
         of("gradient_overlap", &self.gradient_overlap, &mut all);
         of("gradient_bucket", &self.gradient_bucket, &mut all);
         of("selective_recompute", &self.selective_recompute, &mut all);

@@ -422,11 +422,11 @@ impl Training {
             || engine && self.kernels.attention != Some(AttentionKernel::Eager)
     }
 
-    /// Fused attention that splits a sequence over multiprocessors, as every library of the time has it for causal text. It takes no mask of
+    /// Fused attention that splits a sequence over multiprocessors, as every library of the time has it for causal text in 16 bits. It takes no mask of
     /// one's own, as encoders and diffusion transformers bring (pytorch, `scaled_dot_product_attention`), which get an older kernel.
     #[inline]
     pub fn uses_flash2(&self) -> bool {
-        self.uses_flash() && self.is_since(SINCE_FLASH_ATTENTION_2)
+        self.in_half_precision() && self.uses_flash() && self.is_since(SINCE_FLASH_ATTENTION_2)
     }
 
     /// The stated overlap; open: all of it on Transformer Engine, where the GPU is one that it is made for.
@@ -442,11 +442,13 @@ impl Training {
         match self.kernels.attention {
             Some(kernel) => kernel != AttentionKernel::Eager,
             None => {
-                self.precision.activation_bytes() < 4.0
-                    && self.is_since(SINCE_FLASH_ATTENTION)
-                    && !self.framework.writes_attention()
+                self.in_half_precision() && self.is_since(SINCE_FLASH_ATTENTION) && !self.framework.writes_attention()
             }
         }
+    }
+
+    fn in_half_precision(&self) -> bool {
+        self.precision.activation_bytes() < 4.0
     }
 }
 

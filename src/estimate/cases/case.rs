@@ -252,8 +252,10 @@ impl EstimateCase {
             |name, value: Option<u32>, preset| value.map_or(Ok(preset), |size| within(name, size, LARGEST_WIDTH));
         let heads = size("heads", stated.heads, preset.heads)?;
         let encoder_tokens = stated.encoder_tokens.filter(|_| preset.encoder_layers > 0);
+        let layers = stated.layers.map_or(Ok(preset.layers), |layers| within("layers", layers, 100_000))?;
         let model = Model {
-            layers: stated.layers.map_or(Ok(preset.layers), |layers| within("layers", layers, 100_000))?,
+            layers,
+            experts: preset.experts.map(|experts| self.experts_as_stated(experts, layers)).transpose()?,
             hidden: size("hidden", stated.hidden, preset.hidden)?,
             heads,
             kv_heads: stated.kv_heads.map_or(Ok(preset.kv_heads), |kv_heads| within("kv_heads", kv_heads, heads))?,
@@ -267,6 +269,25 @@ impl EstimateCase {
         // What the catalog counts beside the shape stays.
         let parameters = preset.parameters + model.counted_parameters() - preset.counted_parameters();
         Ok(Model { parameters, ..model })
+    }
+
+    /// The same of the experts of a mixture. The first layers are the dense ones, so that fewer layers may leave no others.
+    fn experts_as_stated(&self, preset: Experts, layers: u32) -> Result<Experts, String> {
+        let stated = &self.model;
+        let count =
+            |name, value: Option<u32>, preset, most| value.map_or(Ok(preset), |count| within(name, count, most));
+        let experts = count("experts", stated.experts, preset.experts, LARGEST_WIDTH)?;
+        let dense_layers = stated.dense_layers.unwrap_or(preset.dense_layers.min(layers));
+        if dense_layers > layers {
+            return Err(format!("model.dense_layers: {dense_layers} of {layers} layers cannot be dense"));
+        }
+        Ok(Experts {
+            experts,
+            experts_per_token: count("experts_per_token", stated.experts_per_token, preset.experts_per_token, experts)?,
+            shared_experts: stated.shared_experts.unwrap_or(preset.shared_experts),
+            ffn_hidden: count("expert_ffn_hidden", stated.expert_ffn_hidden, preset.ffn_hidden, LARGEST_WIDTH)?,
+            dense_layers,
+        })
     }
 
     /// A mixture whose experts nobody counted: as many as the name says (`-4e`), else eight. A token's work is that of two

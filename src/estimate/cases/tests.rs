@@ -291,6 +291,25 @@ fn a_named_model_hears_what_is_stated_of_its_shape() {
     assert!(model(r#", "kv_heads": 64"#).unwrap_err().starts_with("kv_heads=64"));
 }
 
+#[test]
+fn a_named_mixture_hears_what_is_stated_of_its_experts() {
+    let model = |more: &str| {
+        let line = format!(r#"{{"model": {{"name": "deepseek-v3"{more}}}, "hardware": {{"gpu": "h200-sxm-141"}}}}"#);
+        prepared(&line).map(|prepared| prepared.model)
+    };
+    let plain = model(r#", "layers": 4"#).unwrap();
+    // Of four layers the catalog's first three are dense.
+    let mixed = model(r#", "layers": 4, "dense_layers": 0"#).unwrap();
+    let added = 3.0 * 3.0 * 7168.0 * (257.0 * 2048.0 - 18_432.0);
+    let more = mixed.parameters - plain.parameters;
+    assert!((more / added - 1.0).abs() < 0.01, "{more} {added}");
+    let halved = model(r#", "layers": 4, "dense_layers": 0, "experts": 128, "experts_per_token": 4"#).unwrap();
+    assert!(halved.parameters < 0.6 * mixed.parameters);
+    assert_eq!(model(r#", "layers": 2"#).unwrap().experts.unwrap().dense_layers, 2);
+    assert!(model(r#", "layers": 2, "dense_layers": 3"#).unwrap_err().contains("3 of 2 layers"));
+    assert!(model(r#", "experts_per_token": 512"#).unwrap_err().contains("experts_per_token=512"));
+}
+
 /// Four of a machine of JUPITER or Alps have 150 GB/s to each other one (apps.fz-juelich.de/jsc/hps/jupiter/configuration.html).
 #[test]
 fn the_superchips_of_one_machine_have_nvlink_between_them() {

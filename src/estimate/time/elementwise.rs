@@ -167,6 +167,26 @@ impl LayerInput<'_> {
         self.streamed(bytes * (steps - 1.0) / steps, bytes)
     }
 
+    /// [F11] Where every parameter is sharded on its own, what was gathered is copied out into whole parameters, and their gradients into the
+    /// message that is reduced, by kernels in line with the arithmetic (pytorch/pytorch, torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py
+    /// at 8fc2039dec, `foreach_all_gather_copy_out` and `foreach_reduce`, both of the current stream). Each reads and writes a value once,
+    /// however few the tokens.
+    pub(super) fn copied_shards(&self, weights: f64) -> f64 {
+        let (step, p) = (self.step, self.passes);
+        let layout = &step.setting.layout;
+        let gathers = match layout.shard {
+            Shard::Zero3 | Shard::Hsdp => 1.0 + p.backward,
+            Shard::Zero2 => 1.0 / step.setting.micro_steps(),
+            Shard::None | Shard::Zero1 => return 0.0,
+        };
+        if layout.copies() <= 1 || !step.training.framework.copies_shards() {
+            return 0.0;
+        }
+        let gathered = weights * 2.0 * step.gathered_bytes() * gathers;
+        let reduced = weights * (step.rates.element_bytes + step.gradient_bytes()) * p.weights;
+        self.streamed(gathered + reduced, weights * 2.0 * step.gathered_bytes())
+    }
+
     /// Seconds to move `bytes` by kernels of which each moves `of_kernel`.
     pub(super) fn streamed(&self, bytes: f64, of_kernel: f64) -> f64 {
         bytes / self.step.rates.memory_bandwidth * self.step.factors.memory.at_size(of_kernel).time

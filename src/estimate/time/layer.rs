@@ -153,9 +153,9 @@ impl LayerInput<'_> {
     pub fn layer(&self) -> LayerTime {
         let linear = self.linear() * self.packed_share() * self.work;
         let attention = self.attention() * self.work;
-        let elementwise =
-            (self.elementwise() + self.permutation() + self.adapters() + self.summed_gradients(self.layer_weights()))
-                * self.work;
+        let weights = self.layer_weights();
+        let moved = self.summed_gradients(weights) + self.copied_shards(weights);
+        let elementwise = (self.elementwise() + self.permutation() + self.adapters() + moved) * self.work;
         let (transfer, latency) = self.tensor_parallel();
         let tensor_parallel = if self.overlaps_tensor_parallel() { self.exposed(transfer, linear) } else { transfer };
         let expert_exchange = self.expert_exchange();
@@ -374,10 +374,16 @@ impl LayerInput<'_> {
         }
         seconds *= self.launched_operators();
         if self.step.setting.layout.shard == Shard::Zero3 && self.step.setting.layout.copies() > 1 {
-            seconds += self.step.constants.launch_gather_seconds;
+            seconds += self.step.constants.launch_gather_seconds * self.gathers();
         }
         (seconds * self.passes.launches() + self.reduces() * self.step.constants.launch_collective_seconds)
             * self.step.rates.host_time
+    }
+
+    /// Gathers of sharded weights in a layer's pass.
+    fn gathers(&self) -> f64 {
+        let by_matrix = self.step.training.framework.gathers_matrices();
+        if by_matrix { c::ATTENTION_MATRICES + self.step.model.mlp_matrices() } else { 1.0 }
     }
 
     /// Operators of a layer's pass over those of a decoder's layer whose weights are all trained in 16 bits.
@@ -433,7 +439,8 @@ impl LayerInput<'_> {
         let mut seconds = self.product(product.gemm, 0.0, &rates, RecipeKernels::half);
         let logits = self.tokens * product.gemm.n;
         seconds += self.streamed(logits * self.logit_bytes(), logits * self.step.rates.element_bytes);
-        seconds += self.summed_gradients(product.gemm.n * product.gemm.k);
+        let weights = product.gemm.n * product.gemm.k;
+        seconds += self.summed_gradients(weights) + self.copied_shards(weights);
         seconds * share * self.work
     }
 }

@@ -188,7 +188,7 @@ impl StepInput<'_> {
         let domain = self.machine.link_domain(gpus);
         let inside = ranks.min((domain / layout.tensor).max(1));
         let gradient_bytes = self.gradient_bytes();
-        let weight_bytes = if self.training.base_weights.is_some() { 0.56 } else { self.weight_bytes() };
+        let weight_bytes = self.gathered_bytes();
         let (weights, trained) = (self.rank_parameters(), self.trained_parameters());
         let micro_steps = self.setting.micro_steps();
         // Whole copies of the weights may send fewer bytes, and not every step.
@@ -277,9 +277,14 @@ impl StepInput<'_> {
         if wide { 4.0 } else { 2.0 }
     }
 
+    /// Of a weight as sharded ranks gather it, 4-bit bases packed.
+    pub(super) fn gathered_bytes(&self) -> f64 {
+        if self.training.base_weights.is_some() { 0.56 } else { self.weight_bytes() }
+    }
+
     /// Of a gradient as ranks reduce it: of sharded weights in the format that the stack sums them in. Whole copies are reduced in that of the
     /// weights whatever sums them: NVIDIA's performance scripts for NeMo set `grad_reduce_in_fp32 = False`.
-    fn gradient_bytes(&self) -> f64 {
+    pub(super) fn gradient_bytes(&self) -> f64 {
         let gathers = matches!(self.setting.layout.shard, Shard::Zero2 | Shard::Zero3 | Shard::Hsdp);
         let stated = self.training.framework.recipe(|stack| &stack.gradient_format);
         // Loss scaling keeps gradients of fp16 in its range, and those of adapters are few.

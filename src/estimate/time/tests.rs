@@ -211,3 +211,52 @@ fn grouped_products_run_again_under_selective_recompute_of_operators() {
     let (dense, mixture) = (again("qwen3-8b"), again("qwen3-30b-a3b"));
     assert!((0.13..0.20).contains(&dense) && (0.22..0.36).contains(&mixture), "{dense} {mixture}");
 }
+
+/// Of a 7B on eight A100 that shard its weights, forward and backward of so many tokens a GPU.
+fn sharded_step(framework: &str, tokens: u32, shard: Shard) -> TimeBreakdown {
+    let case = format!(
+        r#"{{"model": {{"name": "llama-2-7b"}}, "hardware": {{"gpu": "a100-sxm4-80", "gpus": 8}},
+        "training": {{"task": "full_ft", "sequence_length": {tokens}, "framework": "{framework}"}}}}"#
+    );
+    let case: EstimateCase = serde_json::from_str(&case).unwrap();
+    let prepared = case.prepare(&Hardware::embedded().unwrap(), &Models::embedded().unwrap()).unwrap();
+    let layout = Layout { data: 8, shard, ..Layout::default() };
+    let setting = Setting { layout, micro_batch: 1, global_batch: 8.0, recompute: Recompute::None };
+    Subject::new(&prepared.model, &prepared.training, prepared.machine()).estimate(&setting).unwrap().time
+}
+
+#[test]
+fn parameters_that_are_sharded_one_by_one_are_copied_out_of_what_is_gathered() {
+    let moved = |framework, tokens| {
+        let of = |shard| sharded_step(framework, tokens, shard).elementwise;
+        of(Shard::Zero3) - of(Shard::None)
+    };
+    // 2 bytes read and 2 written of each weight in either pass, 2 read and 2 written of its gradient, at what an A100's memory sustains.
+    let least = 32.0 * (4.0 * 4096.0_f64.powi(2) + 3.0 * 4096.0 * 11_008.0) * 12.0 / 2.039e12;
+    let [few, many] = [256, 4096].map(|tokens| moved("fsdp2", tokens));
+    assert!((1.0..1.4).contains(&(few / least)) && (few / many - 1.0).abs() < 1e-6, "{few} {many} {least}");
+    // Those of FSDP 1 are views of one flat parameter.
+    assert!(moved("fsdp", 256).abs() < 1e-9);
+}
+
+#[test]
+fn hooks_of_each_matrix_keep_the_host_longer_than_those_of_a_layer() {
+    let waited = |framework, tokens| sharded_step(framework, tokens, Shard::Zero3).launch;
+    assert!(waited("deepspeed", 256) > 2.0 * waited("accelerate", 256));
+    // Of many tokens the host is ahead.
+    assert!(waited("deepspeed", 16_384) < 1.5 * waited("accelerate", 16_384));
+}
+
+#[test]
+fn attention_in_fp32_is_not_that_of_16_bits() {
+    let of = |precision: &str, year: u32| {
+        let case = format!(
+            r#"{{"model": {{"name": "gpt-2"}}, "hardware": {{"gpu": "rtx-6000-ada", "gpus": 1}}, "training": {{"sequence_length": 1024,
+            "precision": "{precision}", "attention": "flash", "framework": "accelerate", "framework_year": {year}}}}}"#
+        );
+        alone(&case, Recompute::None).attention
+    };
+    // FlashAttention 2 multiplies 16 bits alone.
+    assert_eq!(of("fp32", 2023), of("fp32", 2026));
+    assert!(of("bf16", 2023) > 1.2 * of("bf16", 2026));
+}
