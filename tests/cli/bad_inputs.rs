@@ -11,8 +11,9 @@ use crate::cli::support::NOW;
 
 const TABLE: &str = include_str!("bad_inputs.txt");
 
-/// Processor time of one answer. BOUND
-const LIMIT: Duration = Duration::from_millis(if cfg!(debug_assertions) { 4000 } else { 200 });
+/// Processor time of one answer: 200 ms of an optimised program, whose slowest took 133 on 2026-11-28. That of the tests is optimised less, and its
+/// slowest took 249; four times as much is for a machine whose cores share their caches with other programs.
+const LIMIT: Duration = Duration::from_millis(if cfg!(debug_assertions) { 1000 } else { 200 });
 
 /// A line of the table: `exit code | words & words | what is typed`.
 struct Case<'a> {
