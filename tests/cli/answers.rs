@@ -502,13 +502,3 @@ fn the_largest_pretrainings_are_planned_on_thousands_of_gpus() {
         assert!(exported.stdout.contains(flag), "{model}: {flag} is missing in {}", exported.stdout);
     }
 }
-
-/// The largest question whose time is measured is a file that anybody can ask again.
-#[test]
-fn the_largest_question_looks_at_every_machine_of_the_snapshot() {
-    let document = gpuplan(&["plan", "benchmarks/largest.toml", "-o", "json"]).json();
-    let frontier = document["frontier"].as_array().unwrap();
-    let gpus = |plan: &Value| plan["nodes"].as_u64().unwrap() * plan["gpus_per_node"].as_u64().unwrap();
-    let most = frontier.iter().map(gpus).max();
-    assert!(most.is_some_and(|most| most > 8192), "{most:?} GPUs at most");
-}
