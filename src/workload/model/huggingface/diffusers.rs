@@ -64,7 +64,8 @@ struct Alike {
     pipeline: Pipeline,
 }
 
-/// Classes whose layers are all alike (arXiv 2212.09748, 2310.00426, 2501.00103, 2408.06072). PixArt and DiT share the class of older releases.
+/// Classes whose layers are all alike (arXiv 2212.09748, 2310.00426, 2501.00103, 2408.06072; diffusers 0.36). PixArt and DiT share the class of older
+/// releases.
 fn alike(fields: &Fields, class: &str) -> Result<Option<Alike>, ConfigError> {
     let norm = fields.string("norm_type")?;
     let videos = Pipeline { makes: Makes::Videos, query_key_norm: true, ..Pipeline::default() };
@@ -84,6 +85,21 @@ fn alike(fields: &Fields, class: &str) -> Result<Option<Alike>, ConfigError> {
         ("CogVideoXTransformer3DModel", _) => {
             let of = Pipeline { frames: 49, frame_stride: 4, prompt_tokens: 226, ..videos };
             ((12.0, 12.0 * 512.0), 94.0, 65.0, 590, of)
+        }
+        // Layers of two streams, each with six widths of the time step (HunyuanVideo 1.5).
+        ("HunyuanVideo15Transformer3DModel", _) => {
+            ((36.0, 0.0), 121.0, 65.0, 960, Pipeline { frames: 121, frame_stride: 4, prompt_tokens: 1000, ..videos })
+        }
+        // A stream of sound half as wide stands beside that of pictures, and each attends to the other: 16, 4 and 3 squares of the width.
+        ("LTX2Transformer3DModel" | "LTX2VideoTransformer3DModel", _) => {
+            let of = Pipeline { frames: 121, frame_stride: 8, token_side: Some(32), prompt_tokens: 1024, ..videos };
+            ((23.0, 0.0), 164.0, 160.0, 627, Pipeline { cross_attention: true, ..of })
+        }
+        // Twelve widths of a time step of 512: pictures and text are modulated apart, and computed together.
+        ("CogView4Transformer2DModel" | "CogView3PlusTransformer2DModel", _) => {
+            let prompt_tokens = if class.starts_with("CogView4") { 1024 } else { 224 };
+            let of = Pipeline { prompt_tokens, query_key_norm: true, ..Pipeline::default() };
+            ((12.0, 12.0 * 512.0), 121.0, 65.0, 0, of)
         }
         _ => return Ok(None),
     };
@@ -366,6 +382,22 @@ mod tests {
             (
                 "cogvideox-5b",
                 r#"{"_class_name":"CogVideoXTransformer3DModel","num_layers":42,"attention_head_dim":64,"num_attention_heads":48,"text_embed_dim":4096}"#,
+            ),
+            (
+                "hunyuanvideo-1.5",
+                r#"{"_class_name":"HunyuanVideo15Transformer3DModel","num_layers":54,"attention_head_dim":128,"num_attention_heads":16,"text_embed_dim":3584,"qk_norm":"rms_norm"}"#,
+            ),
+            (
+                "ltx-2",
+                r#"{"_class_name":"LTX2Transformer3DModel","num_layers":48,"attention_head_dim":128,"num_attention_heads":32,"caption_channels":3840}"#,
+            ),
+            (
+                "cogview4-6b",
+                r#"{"_class_name":"CogView4Transformer2DModel","num_layers":28,"attention_head_dim":128,"num_attention_heads":32,"sample_size":128,"text_embed_dim":4096}"#,
+            ),
+            (
+                "cogview3-plus-3b",
+                r#"{"_class_name":"CogView3PlusTransformer2DModel","num_layers":30,"attention_head_dim":40,"num_attention_heads":64,"sample_size":128,"text_embed_dim":4096}"#,
             ),
             (
                 "wan2.1-t2v-14b",
