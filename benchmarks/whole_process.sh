@@ -26,6 +26,8 @@ for example in llama-3.1-8b-finetune llama-3.1-8b-lora llama-7b-pretrain resnet-
   median 100 "$program" plan "examples/$example.toml"
 done
 median 150 "$program" plan --model llama-2-7b --task pretrain --tokens 1T --sequence-length 2048 --global-batch-tokens 4M
+# Up to 4,096 machines of every kind, 32,768 GPUs.
+median 150 "$program" plan benchmarks/largest.toml
 # Both look at every published run.
 median 150 "$program" explain examples/llama-3.1-8b-finetune.toml
 median 150 "$program" estimate --cases benchmarks/unfitted/fine-tunes.jsonl

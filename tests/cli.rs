@@ -53,3 +53,4 @@ mod simulate;
 mod spot;
 mod staging;
 mod support;
+mod usual_questions;

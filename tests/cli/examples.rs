@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::cli::support::{gpuplan, gpuplan_at, gpus, plan, plans};
 
-const EXAMPLES: [&str; 20] = [
+const EXAMPLES: [&str; 21] = [
     "llama-3.1-8b-finetune",
     "llama-7b-pretrain",
     "llama-3-70b-qlora",
@@ -17,6 +17,7 @@ const EXAMPLES: [&str; 20] = [
     "serve-llama-3.1-8b",
     "batch-llama-3.1-8b",
     "stable-diffusion-lora",
+    "flux-lora",
     "grpo-7b",
     "ppo-13b",
     "serve-deepseek-v3",

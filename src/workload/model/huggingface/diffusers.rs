@@ -55,8 +55,8 @@ pub(super) fn read(map: &Map<String, Value>, class: &str, name: &str) -> Result<
 
 /// A class and what was counted in diffusers' source for it, as for the rows of the catalog: eager operators' elements and launches of a layer.
 struct Alike {
-    /// Parameters of a layer in squares of its width, and beside them in widths.
-    parameters: (f64, f64),
+    /// Parameters of a layer in squares of its width and in widths, and in squares what brings the time step to all layers.
+    parameters: (f64, f64, f64),
     elements: f64,
     operators: f64,
     /// As many as the model was made for, unless the configuration says so; zero: pictures.
@@ -64,26 +64,46 @@ struct Alike {
     pipeline: Pipeline,
 }
 
-/// Classes whose layers are all alike (arXiv 2212.09748, 2310.00426, 2501.00103, 2408.06072). PixArt and DiT share the class of older releases.
+/// Classes whose layers are all alike (arXiv 2212.09748, 2310.00426, 2501.00103, 2408.06072; diffusers 0.36). PixArt and DiT share the class of older
+/// releases.
 fn alike(fields: &Fields, class: &str) -> Result<Option<Alike>, ConfigError> {
     let norm = fields.string("norm_type")?;
     let videos = Pipeline { makes: Makes::Videos, query_key_norm: true, ..Pipeline::default() };
     let (parameters, elements, operators, side, pipeline) = match (class, norm) {
         ("PixArtTransformer2DModel", _) | ("Transformer2DModel", Some("ada_norm_single")) => {
             let pipeline = Pipeline { prompt_tokens: 120, cross_attention: true, ..Pipeline::default() };
-            ((16.0, 0.0), 37.0, 32.0, 0, pipeline)
+            ((16.0, 0.0, 8.0), 37.0, 32.0, 0, pipeline)
         }
         ("DiTTransformer2DModel", _) | ("Transformer2DModel", Some("ada_norm_zero")) => {
-            ((18.0, 0.0), 32.0, 22.0, 0, Pipeline::default())
+            ((18.0, 0.0, 8.0), 32.0, 22.0, 0, Pipeline::default())
         }
         ("LTXVideoTransformer3DModel", _) => {
             let of = Pipeline { frames: 121, frame_stride: 8, token_side: Some(32), prompt_tokens: 128, ..videos };
-            ((16.0, 0.0), 164.0, 80.0, 600, Pipeline { cross_attention: true, ..of })
+            ((16.0, 0.0, 8.0), 164.0, 80.0, 600, Pipeline { cross_attention: true, ..of })
         }
         // Either norm has six widths of a time step of 512.
         ("CogVideoXTransformer3DModel", _) => {
             let of = Pipeline { frames: 49, frame_stride: 4, prompt_tokens: 226, ..videos };
-            ((12.0, 12.0 * 512.0), 94.0, 65.0, 590, of)
+            ((12.0, 12.0 * 512.0, 8.0), 94.0, 65.0, 590, of)
+        }
+        // Layers of two streams, each with six widths of the time step (HunyuanVideo 1.5).
+        ("HunyuanVideo15Transformer3DModel", _) => (
+            (36.0, 0.0, 8.0),
+            121.0,
+            65.0,
+            960,
+            Pipeline { frames: 121, frame_stride: 4, prompt_tokens: 1000, ..videos },
+        ),
+        // A stream of sound half as wide stands beside that of pictures, and each attends to the other: 16, 4 and 3 squares of the width.
+        ("LTX2Transformer3DModel" | "LTX2VideoTransformer3DModel", _) => {
+            let of = Pipeline { frames: 121, frame_stride: 8, token_side: Some(32), prompt_tokens: 1024, ..videos };
+            ((23.0, 0.0, 8.0), 164.0, 160.0, 627, Pipeline { cross_attention: true, ..of })
+        }
+        // Twelve widths of a time step of 512: pictures and text are modulated apart, and computed together.
+        ("CogView4Transformer2DModel" | "CogView3PlusTransformer2DModel", _) => {
+            let prompt_tokens = if class.starts_with("CogView4") { 1024 } else { 224 };
+            let of = Pipeline { prompt_tokens, query_key_norm: true, ..Pipeline::default() };
+            ((12.0, 12.0 * 512.0, 0.0), 121.0, 65.0, 0, of)
         }
         _ => return Ok(None),
     };
@@ -102,7 +122,7 @@ fn layered(fields: &Fields, class: &str, pipeline: Option<&Pipeline>) -> Result<
         side => side,
     };
     let layer = known.parameters.0 * hidden * hidden + known.parameters.1 * hidden;
-    let parameters = f64::from(pipeline.layers) * layer + 8.0 * hidden * hidden + prompt * hidden;
+    let parameters = f64::from(pipeline.layers) * layer + known.parameters.2 * hidden * hidden + prompt * hidden;
     let tokens = pipeline.tokens(f64::from(side));
     let flops = pipeline.transformer().training_flops_per_sample(tokens) / 3.0;
     Ok((Counted { parameters, flops }, side))
@@ -366,6 +386,22 @@ mod tests {
             (
                 "cogvideox-5b",
                 r#"{"_class_name":"CogVideoXTransformer3DModel","num_layers":42,"attention_head_dim":64,"num_attention_heads":48,"text_embed_dim":4096}"#,
+            ),
+            (
+                "hunyuanvideo-1.5",
+                r#"{"_class_name":"HunyuanVideo15Transformer3DModel","num_layers":54,"attention_head_dim":128,"num_attention_heads":16,"text_embed_dim":3584,"qk_norm":"rms_norm"}"#,
+            ),
+            (
+                "ltx-2",
+                r#"{"_class_name":"LTX2Transformer3DModel","num_layers":48,"attention_head_dim":128,"num_attention_heads":32,"caption_channels":3840}"#,
+            ),
+            (
+                "cogview4-6b",
+                r#"{"_class_name":"CogView4Transformer2DModel","num_layers":28,"attention_head_dim":128,"num_attention_heads":32,"sample_size":128,"text_embed_dim":4096}"#,
+            ),
+            (
+                "cogview3-plus-3b",
+                r#"{"_class_name":"CogView3PlusTransformer2DModel","num_layers":30,"attention_head_dim":40,"num_attention_heads":64,"sample_size":128,"text_embed_dim":4096}"#,
             ),
             (
                 "wan2.1-t2v-14b",
