@@ -151,7 +151,7 @@ impl Pieces {
     }
 
     /// Bands that are wider still. 40 % of the costs lie between the median and the 90th percentile and 10 % beyond, so no distribution whose mean
-    /// is its median has a 90th percentile of six times as much; 5.5 times is the most that is found here.
+    /// is its median has a 90th percentile of six times as much; some five times is the most that is found here.
     fn with_a_flat_middle(self, mean: f64) -> Self {
         let (mut from, mut to) = (0.0, NORMAL_90);
         for _ in 0..HALVINGS {
