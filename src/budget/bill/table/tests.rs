@@ -192,16 +192,17 @@ fn a_bill_that_names_no_currency_is_read_in_the_one_that_is_stated() {
         resource_tags\n1,2026-10-01T00:00:00Z,3.5,Usage,BoxUsage,\"{\"\"user_gpuplan_run\"\":\"\"a\"\"}\"\n";
     let total = |text: &str, stated: Option<&str>| {
         let rates = BTreeMap::from([("EUR".to_owned(), ExchangeRate::parse("EUR=2").unwrap().1)]);
-        let mut sums = Sums { unnamed: stated.map(str::to_owned), rates, ..Sums::default() };
+        let mut sums = Sums::default();
+        (sums.unnamed, sums.rates) = (stated.map(str::to_owned), rates);
         read("bill.csv", None, text.as_bytes(), &mut sums).map_err(|error| error.to_string())?;
         let bills = sums.take_bills("h", "s", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() });
         Ok(bills[0].charges[0].costs.billed.unwrap().to_string())
     };
     for text in [&line(""), without_column] {
-        assert_eq!(total(text, Some("usd")), Ok("3.5".to_owned()));
-        assert_eq!(total(text, Some("EUR")), Ok("7".to_owned()));
+        assert_eq!(total(text, Some("usd")), Ok("3.50".to_owned()));
+        assert_eq!(total(text, Some("EUR")), Ok("7.00".to_owned()));
     }
-    assert_eq!(total(&line("USD"), Some("EUR")), Ok("3.5".to_owned()), "what a line names comes first");
+    assert_eq!(total(&line("USD"), Some("EUR")), Ok("3.50".to_owned()), "what a line names comes first");
     let column = "column `line_item_currency_code`";
     assert_eq!(total(&line(""), None), Err(format!("bill.csv line 2, {column}: it names no currency")));
     assert_eq!(
