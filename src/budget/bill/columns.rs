@@ -61,6 +61,8 @@ impl Header {
             "it is FOCUS of before 1.0, which has no `ChargeCategory`"
         } else if has("BilledCost") {
             "it has the `BilledCost` of FOCUS, but no `ChargeCategory`, which FOCUS demands"
+        } else if has("ChargeCategory") && has("ChargePeriodStart") {
+            "it has columns of FOCUS, but no `BilledCost`, which FOCUS demands"
         } else if is_one(';') {
             "its columns are separated by `;` instead of commas"
         } else if is_one('\t') {

@@ -139,6 +139,7 @@ fn what_is_wrong_is_named_with_file_line_and_column() {
         ("lineItem/referenceNo,lineItem/intervalUsageStart,cost/myCost,cost/currencyCode\n", "FOCUS reports are read"),
         ("InvoiceIssuer,ChargeType,BilledCurrency,BilledCost\n", "FOCUS of before 1.0"),
         ("BillingPeriodStart,BilledCost,ResourceName,Tags\n", "no `ChargeCategory`, which FOCUS demands"),
+        ("ChargePeriodStart,ChargeCategory,ContractedCost,Tags\n", "no `BilledCost`, which FOCUS demands"),
     ] {
         let said = said(text);
         assert!(said.contains("is not a known export") && said.contains(why), "{said}");
