@@ -31,7 +31,7 @@ impl<'a> Table<'a> {
         let unknown = || BillError::Unknown { file: file.to_owned(), why: header.unlike() };
         let format = format.or_else(|| header.format()).ok_or_else(unknown)?;
         let columns = Columns::new(file, format, &header, &sums.mark, sums.unnamed.is_some())?;
-        Ok(Self { file, format, columns, header })
+        Ok(Self { file, format, header, columns })
     }
 
     /// The columns that are read; with `parts`, those too that tell lines apart.
