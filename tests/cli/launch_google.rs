@@ -328,6 +328,31 @@ fn the_program_rents_on_google_cloud() {
     assert!(machines.alive().is_empty() && !format!("{}{console:?}", ran.stderr).contains(TOKEN));
 }
 
+/// What a plan takes on flex-start terms is rented on them, and ends within the week for which it is sold.
+#[test]
+fn flex_start_machines_are_rented_on_google_cloud() {
+    let (bed, job) = (Bed::start(), tempfile::tempdir().unwrap());
+    std::fs::copy(TRAINER, job.path().join("train.py")).unwrap();
+    let program = env!("CARGO_BIN_EXE_gpuplan");
+    let agent = format!("{program}#sha256={}", gpuplan::runstore::sha256(std::fs::read(program).unwrap()));
+    let question = QUESTION.map(|word| if word == "--spot" { "--purchase=flex-start" } else { word });
+    let folder = job.path().to_str().unwrap();
+    let sent = ["--live", "-y", "--store", "gs://runs/team", "--agent", &agent, "--workdir", folder];
+    let launch = |more: &[&str]| bed.run(&[&["launch"], &question[..], &sent, more, &["--", "./train.py"]].concat());
+    let long = launch(&["--run", "long", "--lifetime", "30d"]);
+    assert!(long.code == 2 && long.stderr.contains("--lifetime 168h"), "{}", long.stderr);
+    let ran = launch(&["--run", "queued"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "queued: completed\n"), "{}", ran.stderr);
+    let calls = bed.machines.fake.calls();
+    let inserted: Vec<_> = calls.iter().filter(|call| call.method == "compute.instances.insert").collect();
+    assert_eq!(inserted.len(), 1);
+    let scheduling = &inserted[0].body["scheduling"];
+    assert_eq!(scheduling["provisioningModel"], "FLEX_START", "{scheduling}");
+    let life: i64 = scheduling["maxRunDuration"]["seconds"].as_str().unwrap().parse().unwrap();
+    assert!((3600..=7 * 24 * 3600).contains(&life), "{scheduling}");
+    assert!(bed.machines.alive().is_empty());
+}
+
 /// Nobody leads: the group starts the next machine, and the last machine ends the group.
 #[test]
 fn a_group_of_google_keeps_a_run_alive_that_nobody_leads() {

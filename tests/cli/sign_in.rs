@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use gpuplan_testbed::server::{Reply, Request, Server};
 
@@ -108,5 +108,64 @@ fn roles_web_identities_containers_and_machines_sign_in() {
             (Some("123456789012"), Some(format!("arn:{key}").as_str())),
             "{found:#}"
         );
+    }
+}
+
+const ROBOT: &str = "/v1/projects/-/serviceAccounts/robot@p.iam.gserviceaccount.com:generateAccessToken";
+
+/// Google's token services: one that exchanges the token of a workload, one that knows a user, and one that lends the token of a service
+/// account to whoever shows the token of either.
+fn google(request: &Request) -> Reply {
+    let json = |text: &str| Reply::Text(200, "application/json", text.to_owned());
+    match request.path.as_str() {
+        "/sts" if request.body.contains("planted.jwt") => json(
+            r#"{"access_token":"own","issued_token_type":"urn:ietf:params:oauth:token-type:access_token","token_type":"Bearer","expires_in":3600}"#,
+        ),
+        "/oauth" if request.body.contains("planted-refresh") => {
+            json(r#"{"access_token":"own","token_type":"Bearer","expires_in":3600}"#)
+        }
+        ROBOT if request.header("authorization") == "Bearer own" => {
+            json(&format!(r#"{{"accessToken":"lent","expireTime":"{EXPIRES}"}}"#))
+        }
+        _ => Reply::Text(403, "application/json", r#"{"error":"nobody"}"#.to_owned()),
+    }
+}
+
+/// Compute Engine itself is never reached here, so that what is asked of it with the lent token is not shown; that the token is lent is.
+#[test]
+fn workload_identity_and_impersonation_sign_in_to_google() {
+    let (server, home) = (Server::start(google), tempfile::tempdir().unwrap());
+    let file = |name: &str, text: String| {
+        let path = home.path().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    };
+    let (at, token) = (&server.endpoint, file("token", "planted.jwt".to_owned()));
+    let workload = json!({
+        "type": "external_account", "audience": "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p/providers/k",
+        "subject_token_type": "urn:ietf:params:oauth:token-type:jwt", "token_url": format!("{at}/sts"),
+        "service_account_impersonation_url": format!("{at}{ROBOT}"), "credential_source": {"file": token},
+    });
+    let user = json!({
+        "type": "authorized_user", "client_id": "i", "client_secret": "s", "refresh_token": "planted-refresh", "token_uri": format!("{at}/oauth"),
+    });
+    let impersonated = json!({
+        "type": "impersonated_service_account", "service_account_impersonation_url": format!("{at}{ROBOT}"), "source_credentials": user,
+    });
+    for (credentials, kind, first) in
+        [(workload, "external_account", "/sts"), (impersonated, "impersonated_service_account", "/oauth")]
+    {
+        let before = server.asked().len();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
+        command.args(["doctor", "--cloud", "gcp", "--output", "json"]).env_clear().stdin(Stdio::null());
+        command.env("HOME", home.path()).env("GPUPLAN_HOME", home.path()).env("GOOGLE_CLOUD_PROJECT", "some-project");
+        command.env("GOOGLE_APPLICATION_CREDENTIALS", file("credentials.json", credentials.to_string()));
+        command.env("HTTPS_PROXY", "http://127.0.0.1:9");
+        let output = command.output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        let asked: Vec<String> = server.asked()[before..].iter().map(|request| request.path.clone()).collect();
+        assert_eq!(asked.first().map(String::as_str), Some(first), "{said}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(asked.iter().any(|path| path == ROBOT), "{asked:?}");
+        assert!(said.contains(kind) && !said.contains("planted") && !said.contains("\"own\""), "{said}");
     }
 }

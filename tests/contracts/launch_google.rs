@@ -117,6 +117,28 @@ fn gcp_on_demand_is_standard_and_newer_series_take_hyperdisk() {
     assert!(image.starts_with("projects/deeplearning-platform-release/global/images/family/"), "{image}");
 }
 
+/// For a week at most, and never from a reservation; found again as what it is.
+#[test]
+fn gcp_flex_start_is_asked_for_as_google_sells_it() {
+    let bed = bed();
+    let order = |hours: i64| {
+        let order = launchers::request(&pool(Some("us-central1-a"), "a3-highgpu-8g"), "t", hours * 3600);
+        CreateRequest { pool: Pool { market: Market::FlexStart, ..order.pool.clone() }, ..order }
+    };
+    let refused = run(launcher(&bed.machines).create(order(8 * 24))).unwrap_err();
+    assert!(refused.to_string().contains("seven days at most"), "{refused}");
+    let machine = run(launcher(&bed.machines).create(order(48))).unwrap();
+    assert_eq!(machine.pool.market, Market::FlexStart);
+    let body = inserted(&bed.machines);
+    assert_eq!(body["scheduling"]["provisioningModel"], "FLEX_START");
+    assert_eq!(body["reservationAffinity"]["consumeReservationType"], "NO_RESERVATION");
+    let found = run(launcher(&bed.machines).list(None)).unwrap();
+    assert_eq!(
+        found.iter().map(|seen| (&seen.id, seen.pool.market)).collect::<Vec<_>>(),
+        [(&machine.id, Market::FlexStart)]
+    );
+}
+
 /// Google has no name for a machine with attached cards: what is offered under one is asked for as what it is, and found again as that.
 #[test]
 fn gcp_cards_are_attached_to_n1() {

@@ -751,6 +751,11 @@ fn is_allowed(zone: &str, body: &Value) -> Result<(), String> {
     {
         return invalid("scheduling", &scheduling.to_string());
     }
+    // "About flex-start VMs": a week at most, and never from a reservation.
+    let takes_reservation = body["reservationAffinity"]["consumeReservationType"] != "NO_RESERVATION";
+    if scheduling["provisioningModel"] == "FLEX_START" && (life > 7 * 24 * 3600 || takes_reservation) {
+        return invalid("scheduling.provisioningModel", "FLEX_START");
+    }
     let (region, _) = zone.rsplit_once('-').unwrap();
     let subnetwork = text(&body["networkInterfaces"][0]["subnetwork"]);
     if subnetwork != format!("projects/{PROJECT}/regions/{region}/subnetworks/gpuplan") {

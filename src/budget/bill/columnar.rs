@@ -55,12 +55,12 @@ fn read_whole(
     let reader = SerializedFileReader::new(source).map_err(|error| broken(file, &error.to_string()))?;
     let fields = fields::fields(reader.metadata().file_metadata().schema_descr());
     let names = fields.iter().map(|field| field.name.clone());
-    let all = Table::new(file, format, Header::new(Position::File, names), &sums.mark)?;
+    let all = Table::new(file, format, Header::new(Position::File, names), sums)?;
     let places = all.needed(sums.tells_parts());
     let needed: Vec<&Field> =
         fields.iter().enumerate().filter(|(place, _)| places.contains(place)).map(|(_, field)| field).collect();
     let names = needed.iter().map(|field| field.name.clone());
-    let table = Table::new(file, Some(all.format), Header::new(Position::File, names), &sums.mark)?;
+    let table = Table::new(file, Some(all.format), Header::new(Position::File, names), sums)?;
     let mut before = 0;
     for group in 0..reader.num_row_groups() {
         let group = reader.get_row_group(group).map_err(|error| broken(file, &error.to_string()))?;

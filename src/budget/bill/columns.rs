@@ -61,6 +61,8 @@ impl Header {
             "it is FOCUS of before 1.0, which has no `ChargeCategory`"
         } else if has("BilledCost") {
             "it has the `BilledCost` of FOCUS, but no `ChargeCategory`, which FOCUS demands"
+        } else if has("ChargeCategory") && has("ChargePeriodStart") {
+            "it has columns of FOCUS, but no `BilledCost`, which FOCUS demands"
         } else if is_one(';') {
             "its columns are separated by `;` instead of commas"
         } else if is_one('\t') {
@@ -114,7 +116,8 @@ pub struct RunColumns {
 /// Where an export keeps the amounts of a line.
 #[derive(Default)]
 pub struct AmountColumns {
-    pub currency: usize,
+    /// `None`: the export has no such column, and the currency was stated beside it.
+    pub currency: Option<usize>,
     pub billed: usize,
     pub list: Option<usize>,
     pub contracted: Option<usize>,
@@ -177,6 +180,8 @@ pub struct PlaceColumns {
 struct Search<'a> {
     file: &'a str,
     header: &'a Header,
+    /// The currency of amounts was stated beside the export.
+    knows_currency: bool,
 }
 
 impl Search<'_> {
@@ -189,6 +194,10 @@ impl Search<'_> {
         IdentityColumns { part: self.find(part), more }
     }
 
+    fn currency(&self, names: &[&str]) -> Result<Option<usize>, BillError> {
+        if self.knows_currency { Ok(self.find(names)) } else { self.need(names).map(Some) }
+    }
+
     fn need(&self, names: &[&str]) -> Result<usize, BillError> {
         let column = names[0].to_owned();
         self.find(names).ok_or_else(|| BillError::Missing { file: self.file.to_owned(), at: self.header.at, column })
@@ -197,8 +206,15 @@ impl Search<'_> {
 
 impl Columns {
     /// An export without a column of tags has no line of a run, as one has to which no tag was activated: its lines are of no run.
-    pub fn new(file: &str, format: Format, header: &Header, mark: &RunTag) -> Result<Self, BillError> {
-        let search = Search { file, header };
+    /// `knows_currency`: it was stated beside an export that may not name it.
+    pub fn new(
+        file: &str,
+        format: Format,
+        header: &Header,
+        mark: &RunTag,
+        knows_currency: bool,
+    ) -> Result<Self, BillError> {
+        let search = Search { file, header, knows_currency };
         let mut found = match format {
             Format::Cur => cur(&search),
             Format::Focus => focus(&search),
@@ -213,13 +229,13 @@ impl Columns {
     /// All columns that are read.
     pub fn needed(&self) -> BTreeSet<usize> {
         let Self { run, period, start, end, account, cloud, amounts, usage, place, identity: _ } = self;
-        let always = [*start, amounts.currency, amounts.billed];
+        let always = [*start, amounts.billed];
         let optional = [
             [run.tag, run.tags, *end, *account, *cloud, amounts.list],
             [amounts.contracted, amounts.credits, usage.category, usage.service, usage.usage, usage.quantity],
         ];
         let EffectiveColumns { every, savings_plan, reservation, fees } = &amounts.effective;
-        let more = [usage.unit, *period, *every, *savings_plan, *reservation];
+        let more = [amounts.currency, usage.unit, *period, *every, *savings_plan, *reservation];
         let fees = [fees.committed, fees.used, fees.unused_upfront, fees.unused_recurring, fees.reservation];
         let PlaceColumns { region, region_before, instance_type, details, terms, invoice, own_tags } = place;
         let places = [*region, *region_before, *instance_type, *details, *terms, *invoice];
@@ -237,7 +253,7 @@ fn cur(search: &Search) -> Result<Columns, BillError> {
         account: search.find(&["bill_payer_account_id", "line_item_usage_account_id"]),
         cloud: None,
         amounts: AmountColumns {
-            currency: search.need(&["line_item_currency_code"])?,
+            currency: search.currency(&["line_item_currency_code"])?,
             billed: search.need(&["line_item_unblended_cost"])?,
             list: search.find(&["pricing_public_on_demand_cost"]),
             effective: EffectiveColumns {
@@ -280,7 +296,7 @@ fn focus(search: &Search) -> Result<Columns, BillError> {
         end: search.find(&["ChargePeriodEnd"]),
         account: search.find(&["BillingAccountId"]),
         amounts: AmountColumns {
-            currency: search.need(&["BillingCurrency", "BilledCurrency"])?,
+            currency: search.currency(&["BillingCurrency", "BilledCurrency"])?,
             billed: search.need(&["BilledCost"])?,
             list: search.find(&["ListCost"]),
             contracted: search.find(&["ContractedCost"]),
@@ -324,7 +340,7 @@ fn google(search: &Search) -> Result<Columns, BillError> {
         account: search.find(&["billing_account_id"]),
         cloud: None,
         amounts: AmountColumns {
-            currency: search.need(&["currency"])?,
+            currency: search.currency(&["currency"])?,
             billed: search.need(&["cost"])?,
             list: search.find(&["cost_at_list"]),
             credits: search.find(&["credits_amount", "credits"]),
@@ -354,7 +370,7 @@ fn azure(search: &Search) -> Result<Columns, BillError> {
         account: search.find(&["BillingAccountId", "SubscriptionGuid", "SubscriptionId"]),
         cloud: None,
         amounts: AmountColumns {
-            currency: search.need(&["BillingCurrency", "BillingCurrencyCode", "Currency"])?,
+            currency: search.currency(&["BillingCurrency", "BillingCurrencyCode", "Currency"])?,
             // Of a Microsoft Customer Agreement, of an Enterprise Agreement, and of pay-as-you-go.
             billed: search.need(&["CostInBillingCurrency", "Cost", "PreTaxCost"])?,
             list: search.find(&["PaygCostInBillingCurrency"]),

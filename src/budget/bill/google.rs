@@ -41,7 +41,12 @@ pub fn read(file: &str, mut lines: impl BufRead, sums: &mut Sums) -> Result<(), 
             .tells_parts()
             .then(|| Identity::new(row["export_time"].as_str(), sums.mark.name(), std::iter::once(text.trim())));
         let is_ours = run.is_some();
-        let lines = bill_lines(file, number, &row, run, &sums.mark).map(|lines| marked(lines, identity.as_ref()));
+        let lines = if currency.is_empty() && !sums.knows(currency) {
+            let column = "currency".to_owned();
+            Err(BillError::NoCurrency { file: file.to_owned(), at: Position::Line(number), column })
+        } else {
+            bill_lines(file, number, &row, run, &sums.mark).map(|lines| marked(lines, identity.as_ref()))
+        };
         if !is_ours {
             sums.add_others(currency, lines);
             continue;
@@ -114,7 +119,6 @@ fn bill_lines(
         let missing = || BillError::cell(file, number, column, "it is missing");
         row[column].as_str().ok_or_else(missing)
     };
-    text("currency")?;
     let time = |column: &str| {
         let given = text(column)?;
         parse_moment(given).ok_or_else(|| {
@@ -220,6 +224,7 @@ mod tests {
         let row = ROW.replace('\n', " ");
         let said = |from: &str, to: &str| sums(&row.replace(from, to)).unwrap_err();
         assert!(said("\"USD\"", "\"EUR\"").starts_with("bill.json line 1, column `currency`: the bill is in `EUR`"));
+        assert_eq!(said("\"USD\"", "\"\""), "bill.json line 1, column `currency`: it names no currency");
         assert_eq!(said("\"cost\":", "\"costs\":"), "bill.json line 1, column `cost`: it is missing");
         assert!(said("2026-10-01 00", "soon").contains("column `usage_start_time`"));
         assert!(said("}],", "}").starts_with("bill.json line 1: "));

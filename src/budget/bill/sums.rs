@@ -82,6 +82,8 @@ pub struct Sums {
     pub mark: RunTag,
     /// US dollars for one unit of other currencies, as they are stated.
     pub rates: BTreeMap<String, ExchangeRate>,
+    /// The currency of lines that name none, as it is stated.
+    pub unnamed: Option<String>,
     /// Which lines are added up.
     pub pass: Pass,
 }
@@ -104,8 +106,10 @@ impl BillLine {
     }
 }
 
-fn is_dollars(currency: &str) -> bool {
-    currency.is_empty() || currency.eq_ignore_ascii_case("usd")
+/// How the amounts of a line become dollars.
+enum Conversion {
+    None,
+    At(ExchangeRate),
 }
 
 impl Sums {
@@ -114,18 +118,25 @@ impl Sums {
         Self { pass, ..Self::default() }
     }
 
-    /// Whether amounts of this currency are dollars or have a rate; an export that does not say is in dollars.
+    /// Whether amounts of this currency are dollars or have a rate; of a line that names none, whether it was stated.
     pub fn knows(&self, currency: &str) -> bool {
-        is_dollars(currency) || self.rates.contains_key(&currency.to_ascii_uppercase())
+        self.conversion(currency).is_some()
+    }
+
+    fn conversion(&self, named: &str) -> Option<Conversion> {
+        let name = if named.is_empty() { self.unnamed.as_deref()? } else { named };
+        if name.eq_ignore_ascii_case("usd") {
+            return Some(Conversion::None);
+        }
+        self.rates.get(&name.to_ascii_uppercase()).copied().map(Conversion::At)
     }
 
     /// A line in a currency that is known. `None` where a sum is beyond counting.
     pub fn add_in(&mut self, currency: &str, line: BillLine) -> Option<()> {
-        if is_dollars(currency) {
-            return self.add(line);
+        match self.conversion(currency)? {
+            Conversion::None => self.add(line),
+            Conversion::At(rate) => self.add(line.converted(rate)?),
         }
-        let rate = *self.rates.get(&currency.to_ascii_uppercase())?;
-        self.add(line.converted(rate)?)
     }
 
     /// A line of no run, with its credits. Nothing of it is worth refusing a bill for.

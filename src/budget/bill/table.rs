@@ -27,10 +27,11 @@ pub struct Table<'a> {
 
 impl<'a> Table<'a> {
     /// The format is guessed by the header where none is named.
-    pub fn new(file: &'a str, format: Option<Format>, header: Header, mark: &RunTag) -> Result<Self, BillError> {
+    pub fn new(file: &'a str, format: Option<Format>, header: Header, sums: &Sums) -> Result<Self, BillError> {
         let unknown = || BillError::Unknown { file: file.to_owned(), why: header.unlike() };
         let format = format.or_else(|| header.format()).ok_or_else(unknown)?;
-        Ok(Self { file, format, columns: Columns::new(file, format, &header, mark)?, header })
+        let columns = Columns::new(file, format, &header, &sums.mark, sums.unnamed.is_some())?;
+        Ok(Self { file, format, header, columns })
     }
 
     /// The columns that are read; with `parts`, those too that tell lines apart.
@@ -44,20 +45,29 @@ impl<'a> Table<'a> {
     pub fn add(&self, at: Position, record: &StringRecord, sums: &mut Sums) -> Result<(), BillError> {
         sums.lines += 1;
         let row = LineCells { file: self.file, format: self.format, at, header: &self.header, record };
-        let currency = row.text(Some(self.columns.amounts.currency));
+        let column = self.columns.amounts.currency;
+        let currency = row.text(column);
+        let names_none = currency.is_empty() && !sums.knows(currency);
+        let column = || column.map(|column| self.header.names[column].clone()).unwrap_or_default();
+        let no_currency = || BillError::NoCurrency { file: self.file.to_owned(), at, column: column() };
         let tags = Tags::from_line(&row, &self.columns.run, &sums.mark)?;
         let part = row.text(self.columns.identity.part);
         let identity = sums.tells_parts().then(|| Identity::new(Some(part), sums.mark.name(), record.iter()));
         let Some(run) = tags.run else {
-            sums.add_others(currency, bill_lines(&row, &self.columns, None, tags.own, identity));
+            let lines =
+                if names_none { Err(no_currency()) } else { bill_lines(&row, &self.columns, None, tags.own, identity) };
+            sums.add_others(currency, lines);
             return Ok(());
         };
         sums.ours += 1;
+        if names_none {
+            return Err(no_currency());
+        }
         if !sums.knows(currency) {
             return Err(BillError::NoRate {
                 file: self.file.to_owned(),
                 at,
-                column: self.header.names[self.columns.amounts.currency].clone(),
+                column: column(),
                 currency: currency.to_owned(),
             });
         }
@@ -113,7 +123,7 @@ pub fn read(file: &str, format: Option<Format>, lines: impl BufRead, sums: &mut 
         BillError::line(file, line, error.to_string())
     };
     let names = reader.headers().map_err(|error| broken(&error))?.iter().map(str::to_owned);
-    let table = Table::new(file, format, Header::new(Position::Line(1), names), &sums.mark)?;
+    let table = Table::new(file, format, Header::new(Position::Line(1), names), sums)?;
     let mut record = StringRecord::new();
     while reader.read_record(&mut record).map_err(|error| broken(&error))? {
         let line = record.position().map_or(0, csv::Position::line);

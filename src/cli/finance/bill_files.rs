@@ -49,6 +49,9 @@ pub struct ImportArguments {
     /// Say where the rates are from, such as `ECB, 2026-10-30`; it is kept with every amount
     #[arg(long, value_name = "TEXT", requires = "rates")]
     pub rate_source: Option<String>,
+    /// Take the amounts of lines that name no currency as of this one: USD, or one with a --rate
+    #[arg(long, value_name = "CURRENCY")]
+    pub currency: Option<String>,
     /// Tell runs apart by this tag or label, such as the cluster's name that another program sets [default: gpuplan:run]
     #[arg(long, value_name = "NAME")]
     pub run_tag: Option<String>,
@@ -65,10 +68,11 @@ pub fn name(path: &Path) -> String {
     path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
 }
 
-/// As they are kept with every amount; `None`: none is stated.
+/// What was stated beside the files, as it is kept with every amount; `None`: nothing.
 pub fn stated_rates(arguments: &ImportArguments) -> Option<String> {
-    let source = arguments.rate_source.as_ref()?;
-    Some(format!(" at {} ({source})", arguments.rates.join(" ")))
+    let rates = arguments.rate_source.as_ref().map(|source| format!(" at {} ({source})", arguments.rates.join(" ")));
+    let unnamed = arguments.currency.as_ref().map(|currency| format!(", {currency} where none is named"));
+    (rates.is_some() || unnamed.is_some()).then(|| rates.unwrap_or_default() + &unnamed.unwrap_or_default())
 }
 
 /// Sums of all files, their hash and their formats.
@@ -91,8 +95,9 @@ pub fn read_all(arguments: &ImportArguments, pass: Pass) -> Result<(Sums, String
         })?;
         sums.rates.extend([read]);
     }
-    // The same files at another rate are another delivery.
+    // The same files at another rate, or in another currency, are another delivery.
     hash.update(stated_rates(arguments).unwrap_or_default().as_bytes());
+    state_currency(arguments, &mut sums)?;
     for path in &arguments.files {
         let unreadable = |error: &io::Error| Diagnostic::file(path, error);
         let file = File::open(path).map_err(|error| unreadable(&error))?;
@@ -134,6 +139,17 @@ fn quietly<T>(read: impl FnOnce() -> T) -> T {
     done
 }
 
+/// Of lines that name none.
+fn state_currency(arguments: &ImportArguments, sums: &mut Sums) -> Result<(), Diagnostic> {
+    let Some(currency) = &arguments.currency else { return Ok(()) };
+    if currency.is_empty() || !sums.knows(currency) {
+        let why = format!("no rate is stated for `{currency}`, the currency of lines that name none");
+        return Err(Diagnostic::usage(why).hint("--currency USD").hint(rate_hint("EUR")));
+    }
+    sums.unnamed = Some(currency.clone());
+    Ok(())
+}
+
 pub fn rate_hint(currency: &str) -> String {
     format!("--rate {currency}=RATE --rate-source \"ECB, 2026-10-30\", in dollars for one unit")
 }
@@ -144,6 +160,12 @@ fn refused(error: &BillError) -> Diagnostic {
         BillError::Unknown { .. } => diagnostic
             .hint("export every charge: AWS Data Exports (CUR or FOCUS), the detailed export of Google Cloud, cost and usage details of Azure")
             .hint("where a known export has other columns, `gpuplan costs import FILE --format cur` says what is missing"),
+        BillError::Missing { column, .. } if column.to_ascii_lowercase().contains("currency") => diagnostic
+            .hint("--currency USD, if all its amounts are in dollars")
+            .hint(format!("make the export again with the column `{column}`; nothing was kept")),
+        BillError::NoCurrency { .. } => {
+            diagnostic.hint("--currency USD, if what names no currency is in dollars").hint("nothing of it was kept")
+        }
         BillError::Missing { column, .. } => {
             diagnostic.hint(format!("make the export again with the column `{column}`; nothing was kept"))
         }

@@ -89,7 +89,7 @@ fn without_runs(
     session.printer.note(&format!("{} {lines} read, none with the tag `{tag}`{kept}", sums.lines));
     if sums.unread > 0 {
         session.printer.note(&format!(
-            "of {} of them the amount is not known: it cannot be read, or is in a currency without --rate",
+            "of {} of them the amount is not known: it cannot be read, names no currency (--currency) or one without --rate",
             sums.unread
         ));
     }

@@ -25,6 +25,8 @@ pub enum Market {
     OnDemand,
     /// Within a block that was paid for.
     CapacityBlock,
+    /// For a week at most, at a lower price, when there is room: Google's flex-start.
+    FlexStart,
 }
 
 impl fmt::Display for Market {
@@ -33,6 +35,7 @@ impl fmt::Display for Market {
             Self::Spot => "spot",
             Self::OnDemand => "on-demand",
             Self::CapacityBlock => "capacity-block",
+            Self::FlexStart => "flex-start",
         })
     }
 }

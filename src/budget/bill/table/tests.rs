@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::bill::sums::Known;
 use crate::charge::Costs;
+use crate::exchange::ExchangeRate;
 use gpuplan_hardware::Hardware;
 use gpuplan_units::Usd;
 
@@ -138,6 +139,7 @@ fn what_is_wrong_is_named_with_file_line_and_column() {
         ("lineItem/referenceNo,lineItem/intervalUsageStart,cost/myCost,cost/currencyCode\n", "FOCUS reports are read"),
         ("InvoiceIssuer,ChargeType,BilledCurrency,BilledCost\n", "FOCUS of before 1.0"),
         ("BillingPeriodStart,BilledCost,ResourceName,Tags\n", "no `ChargeCategory`, which FOCUS demands"),
+        ("ChargePeriodStart,ChargeCategory,ContractedCost,Tags\n", "no `BilledCost`, which FOCUS demands"),
     ] {
         let said = said(text);
         assert!(said.contains("is not a known export") && said.contains(why), "{said}");
@@ -177,6 +179,39 @@ fn lines_of_no_run_in_a_currency_without_a_rate_are_named_by_it() {
             (unread, unrated.to_vec())
         );
     }
+}
+
+/// Nobody guesses what it is in: it is stated, as dollars or at a rate.
+#[test]
+fn a_bill_that_names_no_currency_is_read_in_the_one_that_is_stated() {
+    let line = |currency: &str| {
+        format!(
+            "{CUR}1,2026-10-01T00:00:00Z,,{currency},3.5,Usage,BoxUsage,1,\"{{\"\"user_gpuplan_run\"\":\"\"a\"\"}}\"\n"
+        )
+    };
+    let without_column = "bill_payer_account_id,line_item_usage_start_date,line_item_unblended_cost,line_item_line_item_type,line_item_usage_type,\
+        resource_tags\n1,2026-10-01T00:00:00Z,3.5,Usage,BoxUsage,\"{\"\"user_gpuplan_run\"\":\"\"a\"\"}\"\n";
+    let total = |text: &str, stated: Option<&str>| {
+        let rates = BTreeMap::from([("EUR".to_owned(), ExchangeRate::parse("EUR=2").unwrap().1)]);
+        let mut sums = Sums::default();
+        (sums.unnamed, sums.rates) = (stated.map(str::to_owned), rates);
+        read("bill.csv", None, text.as_bytes(), &mut sums).map_err(|error| error.to_string())?;
+        let bills = sums.take_bills("h", "s", &Known { runs: &BTreeSet::new(), hardware: &Hardware::default() });
+        Ok(bills[0].charges[0].costs.billed.unwrap().to_string())
+    };
+    for text in [&line(""), without_column] {
+        assert_eq!(total(text, Some("usd")), Ok("3.50".to_owned()));
+        assert_eq!(total(text, Some("EUR")), Ok("7.00".to_owned()));
+    }
+    assert_eq!(total(&line("USD"), Some("EUR")), Ok("3.50".to_owned()), "what a line names comes first");
+    let column = "column `line_item_currency_code`";
+    assert_eq!(total(&line(""), None), Err(format!("bill.csv line 2, {column}: it names no currency")));
+    assert_eq!(
+        total(without_column, None),
+        Err("bill.csv line 1: the column `line_item_currency_code` is missing".to_owned())
+    );
+    let (_, others) = read_text(&line("").replace("gpuplan_run", "team")).unwrap();
+    assert_eq!((others.unread, others.first_unread.is_some()), (1, true));
 }
 
 /// What a commitment costs is counted once: in the lines that it covers, and what no line used in the line of its fee.
@@ -223,13 +258,14 @@ fn cur_line(currency: &str, start: &str, amount: &str, hours: &str) -> (String, 
     let tags = r#""{""user_gpuplan_run"":""a""}""#;
     let line = format!("{CUR}1,{start},,{currency},\"{amount}\",Usage,BoxUsage:p5.48xlarge,{hours},{tags}\n");
     let readable = [
-        (currency, matches!(currency, "USD" | "usd" | "")),
+        (currency, matches!(currency, "USD" | "usd")),
         (start, parse_moment(start).is_some()),
         // What is wrong with an amount is told without its sign.
         (amount.strip_prefix('-').unwrap_or(amount), FineUsd::parse(amount).is_ok()),
         (hours, hours.is_empty() || hours.parse::<f64>().is_ok_and(f64::is_finite)),
     ];
-    (line, readable.into_iter().filter(|(_, is_readable)| !is_readable).map(|(cell, _)| format!("`{cell}`")).collect())
+    let wrong = readable.into_iter().filter(|(_, is_readable)| !is_readable).map(|(cell, _)| format!("`{cell}`"));
+    (line, wrong.chain(currency.is_empty().then(|| "names no currency".to_owned())).collect())
 }
 
 /// Columns and kinds of values as github.com/microsoft/finops-toolkit (`EA_ActualCost_Small.csv`, MIT) and github.com/opencost/opencost

@@ -30,7 +30,7 @@ const SECONDS_PER_HOUR: f64 = 3600.0;
 pub fn plan_block(spec: RunSpec, chosen: &Chosen, is_wanted: bool, session: &Session) -> Result<RunSpec, Diagnostic> {
     let offer = chosen.answered.catalogs.market.offer(chosen.plan.offer);
     let refused = |exit: Exit, why: String| Diagnostic::new(exit, why);
-    if let Purchase::Calendar | Purchase::FlexStart | Purchase::Reserved = offer.purchase {
+    if let Purchase::Calendar | Purchase::Reserved = offer.purchase {
         let why = format!("gpuplan plans on {} terms and does not book them: book there yourself", offer.purchase);
         return Err(refused(Exit::Usage, why).hint("--purchase on-demand").hint("--purchase spot"));
     }

@@ -68,12 +68,7 @@ impl Chosen<'_> {
     ) -> Result<RunSpec, Diagnostic> {
         let (spot, on_demand) = self.places();
         let expected = self.expected(&spot, &on_demand);
-        let lifetime = match &arguments.machines.lifetime {
-            Some(text) => Hours::parse(text).map_err(|error| Diagnostic::usage(&error).hint("--lifetime 48h"))?.0,
-            None => {
-                (LIFE * self.plan.run.hours.p90).max(if self.is_fake { fake::SHORTEST_LIFE } else { SHORTEST_LIFE })
-            }
-        };
+        let lifetime = self.lifetime(arguments)?;
         let plan = self.plan;
         Ok(RunSpec {
             version: VERSION,
@@ -105,6 +100,22 @@ impl Chosen<'_> {
             expected: Some(expected),
             job: Job { sweep: self.sweep(), ..job },
         })
+    }
+
+    /// Of each machine, within the longest time for which its terms sell one. Hours.
+    fn lifetime(&self, arguments: &LaunchArguments) -> Result<f64, Diagnostic> {
+        let purchase = self.answered.catalogs.market.offer(self.plan.offer).purchase;
+        let longest = purchase.longest_hours().map_or(f64::INFINITY, f64::from);
+        let Some(text) = &arguments.machines.lifetime else {
+            let shortest = if self.is_fake { fake::SHORTEST_LIFE } else { SHORTEST_LIFE };
+            return Ok((LIFE * self.plan.run.hours.p90).max(shortest).min(longest));
+        };
+        let stated = Hours::parse(text).map_err(|error| Diagnostic::usage(&error).hint("--lifetime 48h"))?.0;
+        if stated > longest {
+            let why = format!("a machine on {purchase} terms is sold for {} at most", Hours(longest));
+            return Err(Diagnostic::usage(why).hint(format!("--lifetime {longest:.0}h")));
+        }
+        Ok(stated)
     }
 
     /// What was forecast: by when on-demand machines take over, else the user's own deadline.
@@ -163,13 +174,15 @@ impl Chosen<'_> {
         }
     }
 
-    /// On-demand machines of the same type wherever the limits allow them: the plan's own place first, then the cheapest.
+    /// On-demand machines of the same type, or those of the same queue, wherever the limits allow them: the plan's own place first, then the
+    /// cheapest.
     fn elsewhere(&self, first: Option<OfferId>) -> Vec<Offered> {
         let (market, hardware) = (&self.answered.catalogs.market, &self.answered.catalogs.hardware);
+        let is_flexible = first.is_some_and(|id| market.offer(id).purchase == Purchase::FlexStart);
+        let terms = if is_flexible { Purchase::FlexStart } else { Purchase::OnDemand };
         let sold = |id: &OfferId| {
             let offer = market.offer(*id);
-            let is_same =
-                offer.instance == self.plan.instance && offer.purchase == Purchase::OnDemand && offer.owned.is_none();
+            let is_same = offer.instance == self.plan.instance && offer.purchase == terms && offer.owned.is_none();
             is_same && refuse_offer(offer, hardware.instance(offer.instance), hardware, self.limits).is_none()
         };
         let mut ids: Vec<OfferId> = market.offer_ids().filter(sold).collect();
@@ -295,7 +308,11 @@ impl Chosen<'_> {
             region: offer.place.region.to_string(),
             zone_id: offer.place.zone_id.as_ref().map(ToString::to_string),
             instance_type: instance.name.clone(),
-            market: if offer.purchase == Purchase::Spot { Market::Spot } else { Market::OnDemand },
+            market: match offer.purchase {
+                Purchase::Spot => Market::Spot,
+                Purchase::FlexStart => Market::FlexStart,
+                _ => Market::OnDemand,
+            },
         };
         let takes_bids = pool.cloud == aws::CLOUD && pool.market == Market::Spot;
         let limit = self.limits.max_price_per_hour;

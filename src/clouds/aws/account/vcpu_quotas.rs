@@ -25,7 +25,7 @@ impl From<Market> for Bought {
     fn from(market: Market) -> Self {
         match market {
             Market::Spot => Self::Spot,
-            Market::OnDemand | Market::CapacityBlock => Self::OnDemand,
+            Market::OnDemand | Market::CapacityBlock | Market::FlexStart => Self::OnDemand,
         }
     }
 }

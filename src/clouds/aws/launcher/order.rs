@@ -87,6 +87,10 @@ pub fn order(
             order.instance_market_options(spot(request)).tag_specifications(tagged(ResourceType::SpotInstancesRequest))
         }
         Market::OnDemand => order,
+        Market::FlexStart => {
+            let detail = "EC2 sells no machines on flex-start terms; --purchase on-demand".to_owned();
+            return Err(LaunchError::Request { code: "flex-start".to_owned(), detail });
+        }
         Market::CapacityBlock => {
             order.instance_market_options(in_block()).capacity_reservation_specification(stands_on(request)?)
         }

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use google_cloud_compute_v1::model::metadata::Items;
 use google_cloud_compute_v1::model::network_interface::NicType;
+use google_cloud_compute_v1::model::reservation_affinity::ConsumeReservationType;
 use google_cloud_compute_v1::model::scheduling::{InstanceTerminationAction, OnHostMaintenance, ProvisioningModel};
 use google_cloud_compute_v1::model::{
     AcceleratorConfig, AttachedDisk, AttachedDiskInitializeParams, Duration, Instance, InstanceProperties, Metadata,
-    NetworkInterface, Scheduling, ServiceAccount,
+    NetworkInterface, ReservationAffinity, Scheduling, ServiceAccount,
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -28,6 +29,9 @@ const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 /// is paid at least, so half of one costs nothing more.
 const SHORTEST_LIFE: i64 = 30;
 const LONGEST_LIFE: i64 = 120 * 24 * 3600;
+
+/// The same on flex-start terms, as of `Purchase::longest_hours`. Seconds.
+const LONGEST_FLEX: i64 = 7 * 24 * 3600;
 
 /// How a machine's own end is its deletion: with the token of its service account, from the metadata service. A secret goes from one
 /// program to the next and stands in no list of processes.
@@ -91,6 +95,7 @@ impl Frame<'_> {
             .set_disks([self.disk(&labels, &format!("zones/{}/diskTypes/", self.zone))])
             .set_labels(labels)
             .set_scheduling(scheduling(request).set_max_run_duration(life))
+            .set_or_clear_reservation_affinity(affinity(request))
             .set_resource_policies(self.policy)
             .set_network_interfaces([self.network(request, project)])
             .set_service_accounts([account_of(&self.account(request.role, project))]))
@@ -98,6 +103,10 @@ impl Frame<'_> {
 
     /// What every machine of a group is: where each stands and what it is called are the group's choice, and they all end at one time.
     pub fn kept(&self, request: &CreateRequest, group: &str) -> Result<InstanceProperties, LaunchError> {
+        if request.pool.market == Market::FlexStart {
+            // Its template would need a length of life where that of a group is a moment.
+            return Err(wrong("no group keeps machines on flex-start terms alive; leave --keep-alive out".to_owned()));
+        }
         let project = self.project.id().map_err(|error| source_error(&error))?;
         let marks = Marks { is_kept: true, ..Marks::for_request(request, self.owner) };
         let labels = marks.labels(&request.tags);
@@ -189,6 +198,9 @@ fn metadata(startup: String, marks: &Marks) -> Result<Metadata, LaunchError> {
 /// Seconds from now until the machine ends, as Google takes them.
 fn life(request: &CreateRequest, now: Timestamp) -> Result<i64, LaunchError> {
     let seconds = request.expires_at.duration_since(now).as_secs_f64().ceil() as i64;
+    if request.pool.market == Market::FlexStart && seconds > LONGEST_FLEX {
+        return Err(wrong("a machine on flex-start terms lives for seven days at most; --lifetime 7d".to_owned()));
+    }
     if seconds > LONGEST_LIFE {
         return Err(wrong("a machine here lives for 120 days at most; --lifetime 120d".to_owned()));
     }
@@ -204,10 +216,17 @@ fn scheduling(request: &CreateRequest) -> Scheduling {
     let model = match request.pool.market {
         Market::Spot => ProvisioningModel::Spot,
         Market::OnDemand | Market::CapacityBlock => ProvisioningModel::Standard,
+        Market::FlexStart => ProvisioningModel::FlexStart,
     };
     Scheduling::new()
         .set_provisioning_model(model)
         .set_instance_termination_action(InstanceTerminationAction::Delete)
         .set_on_host_maintenance(maintenance)
         .set_automatic_restart(false)
+}
+
+/// What is sold on flex-start terms never comes from a reservation (cloud.google.com/compute/docs/instances/about-flex-start-vms, "Limitations").
+fn affinity(request: &CreateRequest) -> Option<ReservationAffinity> {
+    (request.pool.market == Market::FlexStart)
+        .then(|| ReservationAffinity::new().set_consume_reservation_type(ConsumeReservationType::NoReservation))
 }

@@ -80,7 +80,11 @@ fn instance_type(instance: &Instance) -> String {
 
 fn market(instance: &Instance) -> Market {
     let model = instance.scheduling.as_ref().and_then(|scheduling| scheduling.provisioning_model.as_ref());
-    if model == Some(&ProvisioningModel::Spot) { Market::Spot } else { Market::OnDemand }
+    match model {
+        Some(ProvisioningModel::Spot) => Market::Spot,
+        Some(ProvisioningModel::FlexStart) => Market::FlexStart,
+        _ => Market::OnDemand,
+    }
 }
 
 /// One that has stopped still pays for its disk: only a deleted machine costs nothing.
