@@ -90,9 +90,10 @@ pub fn seen(sightings: &[Sighting]) -> Seen {
 fn last_seen(row: &[Sighting]) -> Option<LastSeen> {
     let last = row.last()?;
     let is_up = |sighting: &&Sighting| matches!(sighting.saw, Saw::Gave | Saw::Left);
-    let since = match is_up(&last) {
-        true => row.iter().rfind(|sighting| sighting.saw == Saw::Gave)?,
-        false => row.iter().rev().take_while(|sighting| !is_up(sighting)).last()?,
+    let since = if is_up(&last) {
+        row.iter().rfind(|sighting| sighting.saw == Saw::Gave)?
+    } else {
+        row.iter().rev().take_while(|sighting| !is_up(sighting)).last()?
     };
     Some(LastSeen { is_up: is_up(&last), age_hours: since.hours_ago - last.hours_ago, hours_ago: last.hours_ago })
 }
