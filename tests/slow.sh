@@ -149,8 +149,12 @@ run_package() {
 }
 
 run_agents() {
-  installed agents fastmcp
-  python tests/python/other_agents.py
+  # An environment each: they want different versions of the protocol's own package.
+  local client
+  for client in fastmcp langchain-mcp-adapters openai-agents; do
+    installed "agent-$client" "$client"
+    python tests/python/other_agents.py "$client"
+  done
 }
 
 run_cross() {
