@@ -283,6 +283,21 @@ pub struct Operators {
     pub slowest_device: Option<f64>,
     /// Operators by time, the longest first.
     pub top: Vec<OperatorTime>,
+    /// Each marked step of the first device, in their order, so that one which warms up can be left out. Empty: none is marked there, or there is
+    /// too much work to be told apart.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub each_step: Vec<StepFigures>,
+}
+
+/// What a device did in a step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StepFigures {
+    /// As the profiler counts them.
+    pub number: u64,
+    /// Until the next one begins; of the last one until its own work ends.
+    pub seconds: f64,
+    /// Work that begins in it; overlaps count twice.
+    pub classes: Vec<ClassTime>,
 }
 
 impl Operators {

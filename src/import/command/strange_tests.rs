@@ -356,3 +356,12 @@ fn words_behind_a_program_and_parts_of_a_model_are_heard() {
     let served = asked("docker run --gpus all --entrypoint vllm vllm/vllm-openai:v0.27 serve Qwen/Qwen3-8B --port 1");
     assert_eq!(served.model_name.as_deref(), Some("Qwen/Qwen3-8B"));
 }
+
+/// The rest of a script that is longer than any person's is not read, and the answer says so.
+#[test]
+fn a_script_that_is_read_in_part_says_so() {
+    let long = |lines: usize| format!("{}python run_clm.py --model_name_or_path gpt2\n", "echo a\n".repeat(lines));
+    assert_eq!(asked(&long(10)).model_name.as_deref(), Some("gpt2"));
+    let cut = asked(&long(6_000));
+    assert_eq!((cut.model_name.as_deref(), keys(&cut.unread)), (None, vec!["script"]));
+}

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::arithmetic::evaluate;
-use super::lex::piece_length;
+use super::lex::{piece_length, plain_length};
 use super::pattern::{without_end, without_start};
 use super::substitute;
 
@@ -209,8 +209,9 @@ impl Variables {
                     }
                 }
                 Some(letter) => {
-                    fields.push(&rest[..letter.len_utf8()]);
-                    at += letter.len_utf8();
+                    let length = plain_length(rest).max(letter.len_utf8());
+                    fields.push(&rest[..length]);
+                    at += length;
                 }
                 None => break,
             }

@@ -185,9 +185,16 @@ fn is_assignment(text: &str) -> bool {
     })
 }
 
-/// Bytes of the first piece of a text: a quoted text, an expansion, or a letter.
+/// Bytes of the first piece of a text: a quoted text, an expansion, letters that mean themselves, or one that does not.
 pub fn piece_length(text: &str) -> Option<usize> {
     piece(text, 0)
+}
+
+/// Bytes that a text begins with and that mean themselves wherever they stand: most of a script, and taken at once.
+pub fn plain_length(text: &str) -> usize {
+    let is_plain =
+        |byte: &u8| byte.is_ascii_alphanumeric() || !byte.is_ascii() || matches!(byte, b'_' | b'-' | b'.' | b'/' | b':');
+    text.as_bytes().iter().take_while(|byte| is_plain(byte)).count()
 }
 
 /// Deeper nesting is no word that a person wrote, and would end the stack.
@@ -206,7 +213,7 @@ fn piece(text: &str, depth: usize) -> Option<usize> {
         '`' => Some(text[1..].find('`')? + 2),
         '$' if text.starts_with("$(") => Some(1 + closed(&text[1..], ('(', ')'), depth + 1)?),
         '$' if text.starts_with("${") => Some(1 + closed(&text[1..], ('{', '}'), depth + 1)?),
-        other => Some(other.len_utf8()),
+        other => Some(plain_length(text).max(other.len_utf8())),
     }
 }
 

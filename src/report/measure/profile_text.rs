@@ -8,7 +8,9 @@ use crate::text::table::{Column, render};
 use crate::text::wrap::wrap;
 use gpuplan_plan::training::what_if::PricedFinding;
 use gpuplan_units::{Bytes, Hours};
-use gpuplan_workload::profile::{Cause, Deviation, Finding, GpuUsage, Mended, Operators, Profile, Rule, Usage};
+use gpuplan_workload::profile::{
+    Cause, Deviation, Finding, GpuUsage, Mended, OperatorClass, Operators, Profile, Rule, StepFigures, Usage,
+};
 
 /// Names longer than this are cut: kernels carry their template arguments.
 const LONGEST_NAME: usize = 60;
@@ -206,6 +208,9 @@ fn operators_text(found: &Operators, width: u16) -> String {
     if !found.copies.is_empty() {
         let _ = write!(out, "\n{}", copies_text(found, width));
     }
+    if found.each_step.len() > 1 {
+        let _ = write!(out, "\n{}", steps_text(&found.each_step, width));
+    }
     let columns = [
         Column::left("longest operators", 0),
         Column::left("work", 90),
@@ -221,6 +226,29 @@ fn operators_text(found: &Operators, width: u16) -> String {
         ]
     });
     let _ = write!(out, "\n{}", render(&columns, rows, width));
+    out
+}
+
+/// Steps of a trace that are shown one by one.
+const MOST_STEPS: usize = 12;
+
+/// Each step, so that one which warms up is seen as one.
+fn steps_text(steps: &[StepFigures], width: u16) -> String {
+    let mut columns = vec![Column::right("step", 0), Column::right("time", 0)];
+    let has = |class: &OperatorClass| steps.iter().any(|step| step.classes.iter().any(|one| one.class == *class));
+    let classes: Vec<OperatorClass> = OperatorClass::ALL.into_iter().filter(has).collect();
+    columns.extend(classes.iter().map(|class| Column::right(class.word(), 0)));
+    let rows = steps.iter().take(MOST_STEPS).map(|step| {
+        let of = |class: &OperatorClass| -> f64 {
+            step.classes.iter().filter(|one| one.class == *class).map(|one| one.seconds).sum()
+        };
+        let seconds = std::iter::once(step.seconds).chain(classes.iter().map(of));
+        std::iter::once(step.number.to_string()).chain(seconds.map(format::step_seconds)).collect::<Vec<_>>()
+    });
+    let mut out = render(&columns, rows, width);
+    if let Some(more) = steps.len().checked_sub(MOST_STEPS).filter(|more| *more > 0) {
+        let _ = writeln!(out, "  and {more} more; --output json has all");
+    }
     out
 }
 

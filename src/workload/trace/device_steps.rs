@@ -47,6 +47,21 @@ impl DeviceSteps {
     }
 }
 
+impl DeviceSteps {
+    /// Number, start and end of the steps of a device, of the marks that it has most of: each lasts until the next begins. Nanoseconds.
+    pub fn of(&self, device: i64) -> Vec<(u64, i64, i64)> {
+        let of_device = self.marks.iter().filter(|((_, own), _)| *own == device).map(|(_, steps)| steps);
+        let Some(steps) = of_device.max_by_key(|steps| steps.len()) else { return Vec::new() };
+        let mut all: Vec<(u64, i64, i64)> = steps.iter().map(|(number, (start, end))| (*number, *start, *end)).collect();
+        all.sort_by_key(|(_, start, _)| *start);
+        for at in 1..all.len() {
+            let (before, next) = (all[at - 1], all[at]);
+            all[at - 1].2 = if before.0.checked_add(1) == Some(next.0) { next.1 } else { before.2.min(next.1) };
+        }
+        all
+    }
+}
+
 /// Seconds of the steps behind which the next one follows.
 fn until_the_next(steps: &BTreeMap<u64, (i64, i64)>) -> Vec<f64> {
     let pairs = steps.iter().zip(steps.iter().skip(1));
@@ -84,6 +99,16 @@ mod tests {
             (0, "ProfilerStep#9", 9000, 9100),
         ]);
         assert_eq!(found, Some(vec![200]));
+    }
+
+    #[test]
+    fn steps_of_a_device_do_not_overlap() {
+        let mut steps = DeviceSteps::default();
+        for (number, start, end) in [(3, 100, 290), (4, 300, 520), (5, 500, 700), (9, 9000, 9100)] {
+            steps.add(0, "ProfilerStep", &format!("ProfilerStep#{number}"), start, end);
+        }
+        assert_eq!(steps.of(0), [(3, 100, 300), (4, 300, 500), (5, 500, 700), (9, 9000, 9100)]);
+        assert!(steps.of(1).is_empty());
     }
 
     #[test]

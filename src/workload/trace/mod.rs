@@ -9,6 +9,7 @@ pub mod nsight;
 mod protobuf;
 mod scan;
 mod shapes;
+mod step_work;
 mod tally;
 mod timeline;
 mod unseen;

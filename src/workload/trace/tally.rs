@@ -8,6 +8,7 @@ use crate::profile::{ClassTime, CopyKind, OperatorClass, OperatorTime, Operators
 use crate::trace::classes::{self, Unit};
 use crate::trace::device_steps::DeviceSteps;
 use crate::trace::host::HostOperators;
+use crate::trace::step_work::StepWork;
 use crate::trace::timeline::{Launches, Span, Timeline, Totals};
 
 /// Different names remembered; XLA and Triton give each fusion a name of its own.
@@ -60,6 +61,7 @@ pub struct Tally {
     copies: BTreeMap<String, CopyKind>,
     steps: BTreeMap<String, Vec<f64>>,
     device_steps: DeviceSteps,
+    step_work: StepWork,
     /// When optimizers began, by where (the host, a device) and which.
     optimizers: BTreeMap<(Option<i64>, String), Vec<i64>>,
     pub host: HostOperators,
@@ -106,6 +108,7 @@ impl Tally {
             self.left_out += 1;
             return;
         }
+        self.step_work.add(work.device, work.start, nanos, class);
         let device = self.devices.entry(work.device).or_default();
         if class != OperatorClass::Communication {
             device.work_nanos = device.work_nanos.saturating_add(nanos);
@@ -284,7 +287,9 @@ impl Tally {
         let slowest = work.iter().copied().fold(0.0, f64::max);
         let slowest_device =
             median(work).filter(|middle| work.len() > 1 && *middle > 0.0).map(|middle| slowest / middle);
+        let steps = self.step_work.device().map(|device| self.device_steps.of(device)).unwrap_or_default();
         Operators {
+            each_step: self.step_work.figures(&steps),
             format: format.to_owned(),
             devices: totals.len() as u32,
             steps: 0,
