@@ -17,7 +17,8 @@ use crate::engine::{batch, rented};
 use crate::recipe::{self, Entry};
 use crate::shell::{Command, Script, is_unknown};
 use crate::{JobKind, JobRequest, Launch, Names, document};
-use gpuplan_workload::file::ServingSection;
+use crate::open::says_training;
+use gpuplan_workload::file::{ModelSection, ServingSection};
 use kind::{kind_of_work, name_of_folder, name_of_program, teacher_of_program};
 use launcher::Start;
 use several::Several;
@@ -86,6 +87,7 @@ fn read_commands(script: &Script, asked: &mut JobRequest, names: Names) {
         rent(words, asked, names);
         let Some(start) = start else {
             processes::of_unknown_step(words, asked, names);
+            processes::of_script_elsewhere(words, environment, asked);
             processes::of_ray(words, asked);
             continue;
         };
@@ -134,6 +136,11 @@ fn read_start(
     }
     let dialect = recipe::of_command(&start.program, &entries);
     several.blur(&mut entries);
+    // `++trainer.per_device_train_batch_size=5` of a program that nobody knows.
+    let is_sectioned = |entry: &Entry| entry.key.ends_with(".per_device_train_batch_size");
+    if dialect.stack.is_empty() && entries.iter().any(is_sectioned) {
+        entries = recipe::without_sections(entries).0;
+    }
     // `accelerate launch --mixed_precision bf16`: what the program says itself comes later.
     let precision: Vec<Entry> = launch.iter().filter(|entry| entry.key == "mixed_precision").cloned().collect();
     recipe::apply(recipe::of_command("", &[]), &precision, asked, names);
@@ -158,6 +165,7 @@ fn read_start(
     }
     name_of_folder(&start.program, asked);
     recipe_of_torchtune(start, asked);
+    let named_task = asked.workload.training.task.clone();
     if let Some(model) = start.named_model(&entries, environment) {
         entries.push(Entry { key: "model".to_owned(), value: Some(model), shown: "model".to_owned() });
     }
@@ -167,6 +175,9 @@ fn read_start(
     let names_file = |key: &str| launcher::CONFIGURATIONS.contains(&key) || (is_of_hydra && hydra::is_flag(key));
     entries.retain(|entry| !names_file(&entry.key));
     recipe::apply(dialect, &entries, asked, names);
+    if is_told_elsewhere {
+        leave_open(named_task, &entries, asked);
+    }
     processes::of_program(&entries, asked);
     kind_of_work(&entries, asked);
     teacher_of_program(start.command().unwrap_or(start.name()), asked);
@@ -188,6 +199,21 @@ fn read_start(
         recipe::leave_to_the_parser(dialect, &entries, asked);
     }
     keep_told(told, asked);
+}
+
+/// What a program does by itself it may do otherwise under a configuration that is not there: without settings of its own its kind of work is what
+/// its name says.
+fn leave_open(named: Option<String>, flags: &[Entry], asked: &mut JobRequest) {
+    let set = asked.workload.training.task.take();
+    let has_settings = says_training(&asked.workload.training) || asked.workload.model != ModelSection::default();
+    let is_said = has_settings || flags.iter().any(says_task);
+    asked.workload.training.task = if is_said { set } else { named };
+}
+
+/// Whether a flag says by itself what is trained: `--finetuning_type full`, `--lora_r 8`.
+fn says_task(flag: &Entry) -> bool {
+    const WORDS: [&str; 6] = ["lora", "adapter", "finetun", "peft", "train_type", "tuner_type"];
+    WORDS.iter().any(|word| flag.key.contains(word)) || flag.key == "task" || flag.key == "stage"
 }
 
 /// Of an engine that nobody knows the model alone is read: `--batch-size 512` of llama.cpp is none of a training.
@@ -258,8 +284,11 @@ fn read_configurations(
     asked: &mut JobRequest,
     names: Names,
 ) -> (bool, bool) {
-    let is_own =
-        |path: &String| entries.iter().any(|entry| entry.key == "config" && entry.value.as_ref() == Some(path));
+    // Those of a launcher and of DeepSpeed say nothing of the work.
+    let is_of = |flags: &[Entry], path: &String, key: &str| {
+        flags.iter().any(|flag| flag.key.contains(key) && flag.value.as_ref() == Some(path))
+    };
+    let is_own = |path: &String| !is_of(launch, path, "config") && !is_of(entries, path, "deepspeed");
     let (mut is_there, mut is_absent) = (false, false);
     for path in start.configurations(launch, entries) {
         let is_read = read_configuration(&path, &start.program, script, asked, names);
@@ -273,7 +302,7 @@ fn read_configurations(
 fn read_configuration(path: &str, program: &str, script: &Script, asked: &mut JobRequest, names: Names) -> bool {
     let text = if is_unknown(path) { None } else { script.file(path) };
     let Some(text) = text else {
-        asked.leave_unread(path, "a configuration that is not there");
+        asked.leave_unread(path, kind::ABSENT);
         return false;
     };
     let Some(document) = document::parse(&text) else {
@@ -282,7 +311,7 @@ fn read_configuration(path: &str, program: &str, script: &Script, asked: &mut Jo
     };
     let (document, missing) = hydra::composed(&document, path, &|path| script.file(path));
     for path in missing {
-        asked.leave_unread(&path, "a configuration that is not there");
+        asked.leave_unread(&path, kind::ABSENT);
     }
     read_document(&document, Some(path), program, asked, names)
 }

@@ -29,6 +29,11 @@ use crate::{JobRequest, Names};
 
 /// Reads entries into the job, by the tables of a program.
 pub fn apply(dialect: &Dialect, entries: &[Entry], asked: &mut JobRequest, names: Names) {
+    let (entries, unused): (Vec<Entry>, Vec<Entry>) = task::without_unused_adapters(entries);
+    let entries = entries.as_slice();
+    for entry in unused {
+        asked.note_without_effect(&entry.shown, short(entry.value.as_deref().unwrap_or_default()));
+    }
     for entry in entries {
         let value = entry.value.clone().unwrap_or_default();
         match apply::apply(dialect, entry, asked, names) {

@@ -52,6 +52,8 @@ const RESULTS: [&str; 13] = [
     "hub_model_id",
     "checkpoint_dir",
 ];
+/// What is said of a configuration that a command names and that is not beside the job.
+pub const ABSENT: &str = "a configuration that is not there";
 /// Under this word the kind of work stands among what is unread.
 pub const KIND: &str = "kind of work";
 
@@ -72,11 +74,14 @@ pub fn settle(asked: &mut JobRequest, names: Names) {
     let is_kind = |one: &&KeyValue| one.plain_key().split(['_', '.']).any(|word| ENDS.contains(&word));
     let stated = asked.unread.iter().filter(is_known).filter(is_kind).map(|one| one.value.clone());
     let results = asked.no_effect.iter().chain(&asked.unread).filter(|one| RESULTS.contains(&one.plain_key().as_str()));
+    let absent = asked.unread.iter().filter(|one| one.value == ABSENT).map(|one| one.key.clone());
+    let absent: Vec<String> = absent.filter(|path| !path.contains('$') && !path.contains("deepspeed")).collect();
     // Of `distill.py sft` the second word says which of its works it does.
     let command = asked.program.as_ref().and_then(|program| program.rsplit_once(' ')).map(|(_, word)| word.to_owned());
     let all: Vec<String> = stated
         .chain(command)
         .chain(asked.program.clone())
+        .chain(absent)
         .chain(asked.name.clone())
         .chain([names.path.to_owned()])
         .chain(results.filter(is_known).map(|one| one.value.clone()))
@@ -89,9 +94,17 @@ pub fn settle(asked: &mut JobRequest, names: Names) {
         }
         return;
     }
-    for name in all {
+    let mut names = all.into_iter();
+    while let Some(name) = names.next() {
         if is_named(&name, has_model || has_settings, asked) {
-            asked.understand(KIND, name);
+            // A program that only says "fine-tune" leaves it to another name to say that it has adapters: `finetune.py --output_dir out_lora`.
+            let is_plain = asked.workload.training.task.as_deref() == Some("full-fine-tune");
+            let adapted = names.find_map(|other| Some((adapters_in(&other)?, other))).filter(|_| is_plain);
+            if let Some((task, _)) = &adapted {
+                asked.workload.training.task = Some((*task).to_owned());
+                asked.assumed.retain(|one| *one != JobAssumption::NoAdapters);
+            }
+            asked.understand(KIND, adapted.map_or(name, |(_, other)| other));
             return;
         }
     }
@@ -122,6 +135,13 @@ fn objective_in(name: &str) -> Option<String> {
     words.find(|word| word.len() > 2 && REINFORCEMENTS.contains(word)).map(str::to_owned)
 }
 
+/// The adapters that a word of a name says.
+fn adapters_in(name: &str) -> Option<&'static str> {
+    let lower = name.to_ascii_lowercase();
+    let mut words = lower.split(|letter: char| !letter.is_ascii_alphanumeric());
+    words.find_map(|word| ADAPTERS.iter().find(|(one, _)| word.contains(one)).map(|(_, task)| *task))
+}
+
 fn is_said(asked: &JobRequest, file: &WorkloadFile) -> bool {
     let training = &file.training;
     asked.not_planned.is_some() || training.task.is_some() || training.objective.is_some() || !file.serving.is_empty()
@@ -138,8 +158,8 @@ fn is_named(name: &str, has_words: bool, asked: &mut JobRequest) -> bool {
         asked.not_planned = Some(format!("`{name}` says that it learns from a teacher, which it does not name"));
     } else if words.iter().any(|word| CONTRASTS.contains(word)) {
         asked.not_planned = Some(format!("the estimate knows no learning by comparison (`{name}`)"));
-    } else if let Some((_, task)) = ADAPTERS.iter().find(|(word, _)| words.iter().any(|one| one.contains(word))) {
-        asked.workload.training.task = Some((*task).to_owned());
+    } else if let Some(task) = adapters_in(name) {
+        asked.workload.training.task = Some(task.to_owned());
     } else if words.iter().any(|word| matches!(*word, "pretrain" | "pretraining")) {
         asked.workload.training.task = Some("pretrain".to_owned());
     } else if tunes(&words) {

@@ -131,10 +131,16 @@ fn rank(start: &Start) -> Rank {
     }
 }
 
-/// Flags to which two commands give different values. A value that is not known is no other.
+/// Flags to which two commands give different values, or that only one of two of the same program has. A value that is not known is no other.
 fn different<'a>(starts: impl Iterator<Item = &'a Start>) -> BTreeSet<String> {
     let (mut known, mut different) = (BTreeMap::<String, String>::new(), BTreeSet::new());
+    let mut of_programs: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for start in starts {
+        let own: BTreeSet<String> = launcher::flags(&start.after).into_iter().map(|flag| flag.key).collect();
+        if let Some(other) = of_programs.get(start.program.as_str()) {
+            different.extend(other.symmetric_difference(&own).cloned());
+        }
+        of_programs.insert(&start.program, own);
         let flags = launcher::flags(&start.after).into_iter();
         let last: BTreeMap<String, String> = flags
             .map(|flag| (flag.key, flag.value.unwrap_or_else(|| "true".to_owned()).to_ascii_lowercase()))

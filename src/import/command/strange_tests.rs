@@ -365,3 +365,51 @@ fn a_script_that_is_read_in_part_says_so() {
     let cut = asked(&long(6_000));
     assert_eq!((cut.model_name.as_deref(), keys(&cut.unread)), (None, vec!["script"]));
 }
+
+/// A script with the names that somebody gave.
+fn settled(script: &str) -> crate::JobRequest {
+    let (hardware, models) = (Hardware::embedded().unwrap(), Models::embedded().unwrap());
+    crate::read(&format!("#!/bin/bash\n{script}\n"), Names::new(&hardware, &models)).unwrap()
+}
+
+/// Adapters that a key switches off are none, whatever describes them; a program that says only "fine-tune" leaves them to the name of its results.
+#[test]
+fn adapters_are_used_where_something_says_so() {
+    let task = |line: &str| settled(line).workload.training.task;
+    let trl = "trl sft --model_name_or_path Qwen/Qwen3-4B --per_device_train_batch_size 2 --lora_r 64 --lora_target_modules all-linear";
+    assert_eq!(task(trl).as_deref(), Some("lora"));
+    assert_ne!(task(&format!("{trl} --use_peft false")).as_deref(), Some("lora"));
+    let alpaca = "accelerate launch finetune.py --base_model vicuna-7B --batch_size 32 --micro_batch_size 1 --output_dir";
+    assert_eq!(task(&format!("{alpaca} output_lora")).as_deref(), Some("lora"));
+    assert_eq!(task(&format!("{alpaca} out")).as_deref(), Some("full-fine-tune"));
+}
+
+/// What a program does by itself it may do otherwise under a configuration that nobody sees.
+#[test]
+fn a_configuration_that_is_not_there_leaves_the_kind_of_work_to_names() {
+    let task = |line: &str| settled(line).workload.training.task;
+    assert_eq!(task("python -m axolotl.cli.train /workspace/config/mine.yaml"), None);
+    assert_eq!(task("python -m axolotl.cli.train /workspace/config/positivity-lora.yaml").as_deref(), Some("lora"));
+    let fairseq = "fairseq-hydra-train --config-dir conf --config-name base task.data=d model.w2v_path=a.pt";
+    assert_eq!(task(fairseq), None);
+}
+
+/// A trial of the same program beside the work says nothing of how long that takes.
+#[test]
+fn flags_of_one_of_two_starts_of_a_program_are_unknown() {
+    let trial = asked("python train_sft.py --data a --epochs 1\npython train_sft.py --data b\n");
+    assert_eq!(trial.workload.training.epochs, None);
+    let same = asked("python train_sft.py --data a --epochs 1\npython train_sft.py --data b --epochs 1\n");
+    assert!(same.workload.training.epochs.is_some());
+}
+
+/// Overrides in the section of a trainer, names to fill in, and scripts that lie elsewhere.
+#[test]
+fn strange_lines_are_read_as_they_are_meant() {
+    let hydra = asked("python3 train_hf.py model=x ++trainer.per_device_train_batch_size=5 ++trainer.num_train_epochs=1");
+    assert_eq!(hydra.workload.training.micro_batch, Some(Scalar::from("5".to_owned())));
+    let template = asked("deepspeed train.py --output_dir <output_dir> \\\n --model_name_or_path Qwen/Qwen1.5-7B-Chat --max_steps 3");
+    assert_eq!(template.model_name.as_deref(), Some("Qwen/Qwen1.5-7B-Chat"));
+    let elsewhere = asked("GPUS=\"${MINE:-2,4,5,6}\"\nCUDA_VISIBLE_DEVICES=\"${GPUS}\" bash finetune_all.sh\n");
+    assert_eq!(elsewhere.launch.gpus_per_machine, Some(4));
+}

@@ -195,7 +195,11 @@ impl Lsf {
     }
 
     fn apply(self, asked: &mut JobRequest) {
-        let Some(count) = self.gpus else { return };
+        let Some(count) = self.gpus else {
+            // Whole machines (`-nnodes 128`), whose cards nobody counts.
+            asked.nodes = self.hosts.map(|hosts| hosts..=hosts).or(asked.nodes.take());
+            return;
+        };
         let spread = self.tasks.zip(self.tasks_per_host).map(|(tasks, each)| tasks.div_ceil(each));
         let hosts = self.hosts.or(spread).or((self.tasks == Some(1)).then_some(1));
         let tasks = self.tasks_per_host.or(self.tasks.filter(|_| hosts == Some(1))).unwrap_or(1);

@@ -3,7 +3,7 @@
 //! Only arguments that are written out are read; nothing is run.
 
 use super::rented::{self, Rented};
-use crate::{ImportError, JobKind, JobRequest, Names, command};
+use crate::{Choice, Gpus, ImportError, JobKind, JobRequest, Names, command};
 use calls::{Call, calls};
 
 mod calls;
@@ -90,6 +90,7 @@ pub fn read(text: &str, names: Names) -> Result<JobRequest, ImportError> {
     if !commands.is_empty() {
         command::read(&commands.join("\n"), &[], &mut asked, names);
     }
+    served_by_ray(&all, &mut asked, names);
     if asked.choices.is_empty() { Err(ImportError::NoGpu) } else { Ok(asked) }
 }
 
@@ -108,6 +109,26 @@ fn hyperparameters(all: &[Call], asked: &mut JobRequest, names: Names) {
     words.extend(model.into_iter().flat_map(|(_, value)| ["--model_id".to_owned(), value.clone()]));
     if words.len() > 2 {
         command::read_words(words, &[], asked, names);
+    }
+}
+
+/// Ray Serve's `LLMConfig` starts vLLM (Ray docs, "Serving LLMs"): a model by its source, the degrees of the engine, and a card by its name.
+fn served_by_ray(all: &[Call], asked: &mut JobRequest, names: Names) {
+    if !all.iter().any(|call| call.name.rsplit('.').next() == Some("LLMConfig")) {
+        return;
+    }
+    let first = |keys: &[&str]| all.iter().find_map(|call| value(call, keys));
+    let Some(model) = first(&["model_source"]).or_else(|| first(&["model_id"])) else { return };
+    let mut words = vec!["vllm".to_owned(), "serve".to_owned(), model];
+    for key in ["tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"] {
+        words.extend(first(&[key]).map(|degree| format!("--{}={degree}", key.replace('_', "-"))));
+    }
+    command::read_words(words, &[], asked, names);
+    // The card that an accelerator's name means is one of each replica of the engine.
+    let cards = asked.launch.gpus_per_machine.or(asked.launch.gpus).unwrap_or(1);
+    match asked.choices.first_mut() {
+        Some(choice) => choice.gpus = Some(Gpus::PerMachine(cards)),
+        None => asked.choices.push(Choice { gpus: Some(Gpus::PerMachine(cards)), ..Choice::default() }),
     }
 }
 
@@ -153,7 +174,6 @@ fn machines(call: &Call, cloud: Option<&'static str>) -> Option<Rented> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Gpus;
     use gpuplan_hardware::Hardware;
     use gpuplan_workload::Models;
 
@@ -201,6 +221,9 @@ mod tests {
         assert_eq!(machines(bento), each(2, "nvidia-l4", None));
         let beam = "from beam import endpoint\n@endpoint(cpu=2, gpu=\"A10G\", gpu_count=2)\ndef a():\n    pass\n";
         assert_eq!(machines(beam), each(2, "A10G", None));
+        let llm = "from ray.serve.llm import LLMConfig\nllm = LLMConfig(\n    model_loading_config=dict(model_id=\"mine\", model_source=\"Qwen/Qwen2.5-7B-Instruct\"),\n    accelerator_type=\"A10G\",\n    engine_kwargs=dict(tensor_parallel_size=4),\n)\n";
+        assert_eq!(machines(llm), each(4, "A10G", None));
+        assert_eq!(machines(&llm.replace("    accelerator_type=\"A10G\",\n", "")), each(4, "", None));
         let sky = "import sky\ntask.set_resources(sky.Resources(accelerators=\"A100-80GB:8\"))\n";
         assert_eq!(machines(sky), each(8, "A100-80GB", None));
         assert!(machines("import torch\ngpu = 4\n").is_err());

@@ -47,6 +47,7 @@ pub fn of_program(name: &str, entries: &[Entry], asked: &mut JobRequest) {
     if asked.workload.training.task.is_some() || asked.not_planned.is_some() {
         return;
     }
+    let (entries, _) = without_unused_adapters(entries);
     let stem = name.strip_suffix(".py").unwrap_or(name);
     let contains = |all: &[&str]| all.iter().any(|known| stem.contains(known));
     let has = |keys: &[&str]| entries.iter().any(|entry| keys.contains(&entry.key.as_str()));
@@ -61,6 +62,23 @@ pub fn of_program(name: &str, entries: &[Entry], asked: &mut JobRequest) {
         // A rank that only a run would tell is one all the same.
         asked.workload.training.task = Some("lora".to_owned());
     }
+}
+
+/// Keys that switch adapters on and off.
+const ADAPTERS_ARE_USED: [&str; 6] = ["use_peft", "use_lora", "is_peft", "enable_lora", "lora_enable", "use_adapters"];
+
+/// Entries, and those which describe adapters that another entry switches off (`use_peft: false` beside `lora_r: 64`).
+pub fn without_unused_adapters(entries: &[Entry]) -> (Vec<Entry>, Vec<Entry>) {
+    let end = |entry: &Entry| entry.key.rsplit('.').next().unwrap_or_default().to_owned();
+    let switches: Vec<Option<bool>> =
+        entries.iter().filter(|entry| ADAPTERS_ARE_USED.contains(&end(entry).as_str())).map(Entry::switch).collect();
+    let are_off = !switches.is_empty() && switches.iter().all(|switch| *switch == Some(false));
+    let describes = |entry: &&Entry| {
+        let mut parts = entry.key.split('.');
+        are_off && parts.any(|part| part.starts_with("lora_") || matches!(part, "lora" | "peft" | "peft_config" | "lora_config"))
+    };
+    let describes = |entry: &Entry| describes(&entry) && !ADAPTERS_ARE_USED.contains(&end(entry).as_str());
+    entries.iter().cloned().partition(|entry| !describes(entry))
 }
 
 /// Whether the words of transformers' Trainer for batch and learning show that it trains.

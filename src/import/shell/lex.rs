@@ -93,6 +93,9 @@ impl Lexer<'_> {
             self.at += 1;
         } else if rest.starts_with('#') {
             self.at += rest.find('\n').unwrap_or(rest.len());
+        } else if let Some(length) = placeholder(rest) {
+            self.tokens.push(Token::Word(rest[..length].to_owned()));
+            self.at += length;
         } else if rest.starts_with("<<") && !rest.starts_with("<<<") {
             self.announce();
         } else if let Some(redirect) = REDIRECTS.iter().find(|one| rest.starts_with(**one)) {
@@ -160,6 +163,14 @@ impl Lexer<'_> {
             }
         }
     }
+}
+
+/// Bytes of a name to fill in, `<output_dir>`, which a shell would take for two files.
+fn placeholder(text: &str) -> Option<usize> {
+    let inner = text.strip_prefix('<')?;
+    let length = inner.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')).count();
+    let rest = inner.get(length..)?.strip_prefix('>')?;
+    (length > 1 && (rest.is_empty() || rest.starts_with([' ', '\n', '\r', '\t']))).then_some(length + 2)
 }
 
 /// Bytes of the word that a text begins with. `None`: a quote or a bracket of it is never closed.
