@@ -14,10 +14,10 @@ mod tests;
 
 use crate::engine::python::training;
 use crate::engine::{batch, rented};
-use crate::recipe::{self, Entry};
-use crate::shell::{Command, Script, is_unknown};
-use crate::{JobKind, JobRequest, Launch, Names, document};
 use crate::open::says_training;
+use crate::recipe::{self, Entry};
+use crate::shell::{Command, LONGEST_SCRIPT, MOST_COMMANDS, Script, is_unknown};
+use crate::{JobKind, JobRequest, Launch, Names, document};
 use gpuplan_workload::file::{ModelSection, ServingSection};
 use kind::{kind_of_work, name_of_folder, name_of_program, teacher_of_program};
 use launcher::Start;
@@ -31,14 +31,15 @@ pub const OTHER_ENGINE: &str = "it serves a model by an engine that the estimate
 /// Flags that only a program that trains has.
 const LEARNING: [&str; 6] = ["do_train", "train", "learning_rate", "lr", "train_file", "weight_decay"];
 
-/// Reads every training command of a script into the job. `variables` are those that the engine sets.
-pub fn read(script: &str, variables: &[(String, String)], asked: &mut JobRequest, names: Names) {
+/// Reads every training command of a script into the job, and gives its commands. `variables` are those that the engine sets.
+pub fn read<'a>(script: &str, variables: &[(String, String)], asked: &mut JobRequest, names: Names<'a>) -> Script<'a> {
     let mut reader = Script::new(names.files);
     for (name, value) in variables {
         reader.set(name, value);
     }
     reader.read(script);
     read_commands(&reader, asked, names);
+    reader
 }
 
 /// Reads one command that is given as its words.
@@ -69,8 +70,9 @@ pub fn quote(word: &str) -> String {
 
 fn read_commands(script: &Script, asked: &mut JobRequest, names: Names) {
     let several = Several::from_commands(script.commands());
-    if let Some(count) = script.ends_at() {
-        asked.leave_unread("script", format!("what stands behind its first {count} commands"));
+    if script.is_cut() {
+        let most = format!("what stands behind its first {MOST_COMMANDS} commands or {} MiB", LONGEST_SCRIPT >> 20);
+        asked.leave_unread("script", most);
     }
     for (Command { words, environment, is_cut, .. }, start) in script.commands().iter().zip(&several.starts) {
         if words.first().is_some_and(|name| launcher::base(name) == "sbatch") {

@@ -95,9 +95,7 @@ fn not_yaml(text: &str, error: ImportError, names: Names) -> Result<JobRequest, 
 fn script(text: &str, names: Names) -> Result<JobRequest, ImportError> {
     let mut asked = JobRequest::new(JobKind::Script);
     engine::batch::read(text, &mut asked, names.hardware);
-    command::read(text, &[], &mut asked, names);
-    let mut reader = shell::Script::new(names.files);
-    reader.read(text);
+    let reader = command::read(text, &[], &mut asked, names);
     for one in reader.commands() {
         if one.words.first().is_some_and(|name| name.rsplit('/').next() == Some("sbatch")) {
             slurm::submitted(one, &reader, &mut asked, names);

@@ -19,7 +19,7 @@ mod ways;
 use shlex::Shlex;
 
 pub use expand::is_unknown;
-pub use run::{Command, Script};
+pub use run::{Command, LONGEST_SCRIPT, MOST_COMMANDS, Script};
 
 /// Words of one line without their quotes. `None`: a quote is never closed.
 pub fn split(line: &str) -> Option<Vec<String>> {

@@ -364,6 +364,11 @@ fn a_script_that_is_read_in_part_says_so() {
     assert_eq!(asked(&long(10)).model_name.as_deref(), Some("gpt2"));
     let cut = asked(&long(6_000));
     assert_eq!((cut.model_name.as_deref(), keys(&cut.unread)), (None, vec!["script"]));
+    let data = asked(&format!(
+        "python run_clm.py --model_name_or_path gpt2\n: <<'DATA'\n{}DATA\nmake\n",
+        "é\n".repeat(400_000)
+    ));
+    assert_eq!((data.model_name.as_deref(), keys(&data.unread)), (Some("gpt2"), vec!["script"]));
 }
 
 /// A script with the names that somebody gave.
@@ -379,7 +384,8 @@ fn adapters_are_used_where_something_says_so() {
     let trl = "trl sft --model_name_or_path Qwen/Qwen3-4B --per_device_train_batch_size 2 --lora_r 64 --lora_target_modules all-linear";
     assert_eq!(task(trl).as_deref(), Some("lora"));
     assert_ne!(task(&format!("{trl} --use_peft false")).as_deref(), Some("lora"));
-    let alpaca = "accelerate launch finetune.py --base_model vicuna-7B --batch_size 32 --micro_batch_size 1 --output_dir";
+    let alpaca =
+        "accelerate launch finetune.py --base_model vicuna-7B --batch_size 32 --micro_batch_size 1 --output_dir";
     assert_eq!(task(&format!("{alpaca} output_lora")).as_deref(), Some("lora"));
     assert_eq!(task(&format!("{alpaca} out")).as_deref(), Some("full-fine-tune"));
 }
@@ -406,9 +412,12 @@ fn flags_of_one_of_two_starts_of_a_program_are_unknown() {
 /// Overrides in the section of a trainer, names to fill in, and scripts that lie elsewhere.
 #[test]
 fn strange_lines_are_read_as_they_are_meant() {
-    let hydra = asked("python3 train_hf.py model=x ++trainer.per_device_train_batch_size=5 ++trainer.num_train_epochs=1");
+    let hydra =
+        asked("python3 train_hf.py model=x ++trainer.per_device_train_batch_size=5 ++trainer.num_train_epochs=1");
     assert_eq!(hydra.workload.training.micro_batch, Some(Scalar::from("5".to_owned())));
-    let template = asked("deepspeed train.py --output_dir <output_dir> \\\n --model_name_or_path Qwen/Qwen1.5-7B-Chat --max_steps 3");
+    let template = asked(
+        "deepspeed train.py --output_dir <output_dir> \\\n --model_name_or_path Qwen/Qwen1.5-7B-Chat --max_steps 3",
+    );
     assert_eq!(template.model_name.as_deref(), Some("Qwen/Qwen1.5-7B-Chat"));
     let elsewhere = asked("GPUS=\"${MINE:-2,4,5,6}\"\nCUDA_VISIBLE_DEVICES=\"${GPUS}\" bash finetune_all.sh\n");
     assert_eq!(elsewhere.launch.gpus_per_machine, Some(4));

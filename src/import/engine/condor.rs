@@ -11,10 +11,9 @@ const DEEPEST: usize = 5;
 /// What is known by commands that no other file has, and by the line that hands the job over.
 pub fn is_description(text: &str) -> bool {
     let queues = |line: &str| line.split_whitespace().next().is_some_and(|word| word.eq_ignore_ascii_case("queue"));
-    let starts = |key: &str| ["executable", "universe", "request_gpus", "docker_image", "container_image"].contains(&key);
-    !text.starts_with("#!")
-        && text.lines().any(queues)
-        && statements(text).iter().any(|(key, _)| starts(key.as_str()))
+    let starts =
+        |key: &str| ["executable", "universe", "request_gpus", "docker_image", "container_image"].contains(&key);
+    !text.starts_with("#!") && text.lines().any(queues) && statements(text).iter().any(|(key, _)| starts(key.as_str()))
 }
 
 pub fn read(text: &str, names: Names) -> Result<JobRequest, ImportError> {
@@ -25,7 +24,8 @@ pub fn read(text: &str, names: Names) -> Result<JobRequest, ImportError> {
     match gpus.as_deref().map(str::parse::<u32>) {
         Some(Ok(0)) | None => {}
         Some(Ok(count)) => {
-            let stated = ["require_gpus", "requirements"].iter().filter_map(|key| value(key)).find_map(|one| device(&one));
+            let stated =
+                ["require_gpus", "requirements"].iter().filter_map(|key| value(key)).find_map(|one| device(&one));
             let chips = stated.and_then(|name| chips::named(&name, names.hardware));
             asked.choices.push(Choice { chips, gpus: Some(Gpus::PerMachine(count)), ..Choice::default() });
             asked.understand("request_gpus", count);
@@ -43,7 +43,8 @@ pub fn read(text: &str, names: Names) -> Result<JobRequest, ImportError> {
     }
     asked.name = value("jobbatchname").or(value("batch_name"));
     let program = value("executable").unwrap_or_default();
-    let line = format!("{} {}", started(&program), arguments(&value("arguments").or(value("args")).unwrap_or_default()));
+    let line =
+        format!("{} {}", started(&program), arguments(&value("arguments").or(value("args")).unwrap_or_default()));
     command::read(&line, &environment(&value("environment").unwrap_or_default()), &mut asked, names);
     asked.take_machines_of_launcher();
     if asked.choices.is_empty() { Err(ImportError::NoGpu) } else { Ok(asked) }
@@ -58,7 +59,8 @@ fn statements(text: &str) -> Vec<(String, String)> {
         let (key, value) = line.split_once('=')?;
         let key = key.trim().trim_start_matches('+').to_ascii_lowercase();
         let key = key.strip_prefix("my.").unwrap_or(&key).to_owned();
-        let is_key = !key.is_empty() && key.chars().all(|letter| letter.is_ascii_alphanumeric() || "_.".contains(letter));
+        let is_key =
+            !key.is_empty() && key.chars().all(|letter| letter.is_ascii_alphanumeric() || "_.".contains(letter));
         is_key.then(|| (key, value.trim().to_owned()))
     };
     lines.filter_map(pair).collect()
@@ -157,6 +159,8 @@ mod tests {
         assert_eq!(asked(text, None), Err(ImportError::NoGpu));
         let none = "executable = a.sh\nrequest_cpus = 4\nqueue\n";
         assert_eq!(asked(none, None), Err(ImportError::NoGpu));
-        assert!(!is_description("queue: high\nexecutable: a\n") && !is_description("#!/bin/bash\nexecutable=a\nqueue 1\n"));
+        assert!(
+            !is_description("queue: high\nexecutable: a\n") && !is_description("#!/bin/bash\nexecutable=a\nqueue 1\n")
+        );
     }
 }

@@ -146,7 +146,10 @@ mod tests {
         assert_eq!((read.gpus(), batch(&read).as_deref()), (Some(2), Some("6")));
         let bash = ["%%bash\npython run_clm.py --model_name_or_path gpt2 --per_device_train_batch_size 5\n"];
         assert_eq!(batch(&asked(&json!({"accelerator": "GPU"}), &bash).unwrap()).as_deref(), Some("5"));
-        let written = ["%%writefile tune.sh\npython run_clm.py --model_name_or_path gpt2 --per_device_train_batch_size 7\n", "!bash tune.sh"];
+        let written = [
+            "%%writefile tune.sh\npython run_clm.py --model_name_or_path gpt2 --per_device_train_batch_size 7\n",
+            "!bash tune.sh",
+        ];
         assert_eq!(batch(&asked(&Value::Null, &written).unwrap()).as_deref(), Some("7"));
         assert_eq!(asked(&Value::Null, &["print(1)"]), Err(ImportError::UnknownKind));
     }

@@ -214,8 +214,7 @@ mod tests {
         let metaflow = "from metaflow import FlowSpec, step, resources\nclass A(FlowSpec):\n    @resources(gpu=2, memory=64000)\n    @step\n    def train(self):\n        pass\n";
         assert_eq!(machines(metaflow), each(2, "", None));
         assert_eq!(machines(&metaflow.replace("gpu=2", "gpu=0")), Err(ImportError::NoGpu));
-        let flyte =
-            "from flytekit import Resources, task\n@task(requests=Resources(cpu=\"4\", gpu=\"1\"))\ndef a():\n    pass\n";
+        let flyte = "from flytekit import Resources, task\n@task(requests=Resources(cpu=\"4\", gpu=\"1\"))\ndef a():\n    pass\n";
         assert_eq!(machines(flyte), each(1, "", None));
         let bento = "import bentoml\n@bentoml.service(resources={\"gpu\": 2, \"gpu_type\": \"nvidia-l4\"})\nclass A:\n    pass\n";
         assert_eq!(machines(bento), each(2, "nvidia-l4", None));

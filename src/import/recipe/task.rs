@@ -75,7 +75,10 @@ pub fn without_unused_adapters(entries: &[Entry]) -> (Vec<Entry>, Vec<Entry>) {
     let are_off = !switches.is_empty() && switches.iter().all(|switch| *switch == Some(false));
     let describes = |entry: &&Entry| {
         let mut parts = entry.key.split('.');
-        are_off && parts.any(|part| part.starts_with("lora_") || matches!(part, "lora" | "peft" | "peft_config" | "lora_config"))
+        are_off
+            && parts.any(|part| {
+                part.starts_with("lora_") || matches!(part, "lora" | "peft" | "peft_config" | "lora_config")
+            })
     };
     let describes = |entry: &Entry| describes(&entry) && !ADAPTERS_ARE_USED.contains(&end(entry).as_str());
     entries.iter().cloned().partition(|entry| !describes(entry))

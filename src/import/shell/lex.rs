@@ -203,8 +203,9 @@ pub fn piece_length(text: &str) -> Option<usize> {
 
 /// Bytes that a text begins with and that mean themselves wherever they stand: most of a script, and taken at once.
 pub fn plain_length(text: &str) -> usize {
-    let is_plain =
-        |byte: &u8| byte.is_ascii_alphanumeric() || !byte.is_ascii() || matches!(byte, b'_' | b'-' | b'.' | b'/' | b':');
+    let is_plain = |byte: &u8| {
+        byte.is_ascii_alphanumeric() || !byte.is_ascii() || matches!(byte, b'_' | b'-' | b'.' | b'/' | b':')
+    };
     text.as_bytes().iter().take_while(|byte| is_plain(byte)).count()
 }
 

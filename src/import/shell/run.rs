@@ -13,7 +13,9 @@ use super::ways::merged;
 /// Scripts in scripts: `bash -c`, `source`.
 const DEEPEST: usize = 8;
 /// More commands than a person wrote.
-const MOST_COMMANDS: usize = 5_000;
+pub const MOST_COMMANDS: usize = 5_000;
+/// Bytes of a script that are read; a longer one carries data.
+pub const LONGEST_SCRIPT: usize = 1 << 20;
 /// Commands that a loop starts side by side: no machine of the catalog has more cards.
 const MOST_SIDE_BY_SIDE: usize = 16;
 
@@ -58,13 +60,14 @@ pub struct Script<'a> {
     is_background: bool,
     depth: usize,
     steps: usize,
+    is_cut: bool,
 }
 
 impl<'a> Script<'a> {
     pub fn new(open: &'a dyn Fn(&str) -> Option<String>) -> Self {
         let (written, commands, functions) = (Vec::new(), Vec::new(), Vec::new());
         let variables = Variables::default();
-        Self { variables, open, written, commands, functions, is_background: false, depth: 0, steps: 0 }
+        Self { variables, open, written, commands, functions, is_background: false, depth: 0, steps: 0, is_cut: false }
     }
 
     /// A variable that the engine or its file sets.
@@ -80,7 +83,9 @@ impl<'a> Script<'a> {
     pub fn read(&mut self, text: &str) {
         if self.depth < DEEPEST {
             self.depth += 1;
-            self.block(&nodes(&tokens(&text.replace("\r\n", "\n"))));
+            let read = &text[..text.floor_char_boundary(LONGEST_SCRIPT)];
+            self.is_cut |= read.len() < text.len();
+            self.block(&nodes(&tokens(&read.replace("\r\n", "\n"))));
             if self.depth == 1 {
                 self.rest_of_functions();
             }
@@ -127,9 +132,9 @@ impl<'a> Script<'a> {
         &self.commands
     }
 
-    /// The number of commands behind which nothing was read, where it has more.
-    pub fn ends_at(&self) -> Option<usize> {
-        (self.steps > MOST_COMMANDS).then_some(MOST_COMMANDS)
+    /// Whether the script is longer than what was read of it.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut || self.steps > MOST_COMMANDS
     }
 
     /// The last of the batch scripts that the script writes.

@@ -52,7 +52,8 @@ impl DeviceSteps {
     pub fn of(&self, device: i64) -> Vec<(u64, i64, i64)> {
         let of_device = self.marks.iter().filter(|((_, own), _)| *own == device).map(|(_, steps)| steps);
         let Some(steps) = of_device.max_by_key(|steps| steps.len()) else { return Vec::new() };
-        let mut all: Vec<(u64, i64, i64)> = steps.iter().map(|(number, (start, end))| (*number, *start, *end)).collect();
+        let mut all: Vec<(u64, i64, i64)> =
+            steps.iter().map(|(number, (start, end))| (*number, *start, *end)).collect();
         all.sort_by_key(|(_, start, _)| *start);
         for at in 1..all.len() {
             let (before, next) = (all[at - 1], all[at]);

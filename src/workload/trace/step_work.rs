@@ -41,7 +41,8 @@ impl StepWork {
         for (start, nanos, class) in &self.pieces {
             let Some(at) = steps.partition_point(|(_, from, _)| from <= start).checked_sub(1) else { continue };
             let place = OperatorClass::ALL.iter().position(|one| one == class);
-            if let (true, Some((calls, sum))) = (*start < steps[at].2, place.and_then(|place| sums[at].get_mut(place))) {
+            if let (true, Some((calls, sum))) = (*start < steps[at].2, place.and_then(|place| sums[at].get_mut(place)))
+            {
                 *calls += 1;
                 *sum = sum.saturating_add(*nanos);
             }

@@ -19,8 +19,8 @@ use gpuplan_workload::file::Scalar;
 
 /// Ends of names that jobs and configurations have.
 const ENDS: [&str; 20] = [
-    "sh", "sbatch", "slurm", "pbs", "qsub", "lsf", "bsub", "oar", "sub", "submit", "condor", "job", "yaml", "yml", "toml", "json",
-    "bash", "ksh", "py", "ipynb",
+    "sh", "sbatch", "slurm", "pbs", "qsub", "lsf", "bsub", "oar", "sub", "submit", "condor", "job", "yaml", "yml",
+    "toml", "json", "bash", "ksh", "py", "ipynb",
 ];
 /// Deeper folders are no collection of jobs.
 const DEEPEST: usize = 12;

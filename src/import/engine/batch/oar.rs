@@ -14,7 +14,8 @@ const CARDS: [&str; 4] = ["gpu", "gpunum", "gpudevice", "gpuid"];
 pub fn read(words: &[String], asked: &mut JobRequest, hardware: &Hardware) {
     let value = |short: &str, long: &str| {
         let behind = words.windows(2).filter(|pair| pair[0] == short || pair[0] == long).map(|pair| pair[1].as_str());
-        let joined = words.iter().filter_map(|word| word.strip_prefix(long)?.strip_prefix('=').or(word.strip_prefix(short)));
+        let joined =
+            words.iter().filter_map(|word| word.strip_prefix(long)?.strip_prefix('=').or(word.strip_prefix(short)));
         behind.chain(joined.filter(|text| !text.is_empty())).collect::<Vec<_>>()
     };
     // A job of several shapes takes the first that fits: none of them is the one that it has.

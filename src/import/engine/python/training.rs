@@ -62,7 +62,9 @@ struct Program<'a> {
 /// Whether a text is a program that imports one of the packages.
 pub fn is_program(text: &str) -> bool {
     let is_other = text.starts_with("#!") && !text.lines().next().is_some_and(|line| line.contains("python"));
-    !is_other && !packages(text).is_empty() && text.lines().any(|line| line.contains("Trainer("))
+    // Adapters are attached to be trained, be it in a loop of the program's own.
+    let trains = |line: &str| line.contains("Trainer(") || line.contains("get_peft_model(");
+    !is_other && !packages(text).is_empty() && text.lines().any(trains)
 }
 
 fn packages(text: &str) -> Vec<&str> {
