@@ -138,18 +138,12 @@ fn read_start(
     }
     let dialect = recipe::of_command(&start.program, &entries);
     several.blur(&mut entries);
-    // `++trainer.per_device_train_batch_size=5` of a program that nobody knows.
-    let is_sectioned = |entry: &Entry| entry.key.ends_with(".per_device_train_batch_size");
-    if dialect.stack.is_empty() && entries.iter().any(is_sectioned) {
-        entries = recipe::without_sections(entries).0;
-    }
+    let mut entries = of_sections(dialect, entries);
     // `accelerate launch --mixed_precision bf16`: what the program says itself comes later.
     let precision: Vec<Entry> = launch.iter().filter(|entry| entry.key == "mixed_precision").cloned().collect();
     recipe::apply(recipe::of_command("", &[]), &precision, asked, names);
-    asked.program = Some(match start.command() {
-        Some(command) => format!("{} {command}", start.program),
-        None => start.program.clone(),
-    });
+    asked.program =
+        Some(start.command().map_or(start.program.clone(), |command| format!("{} {command}", start.program)));
     asked.trains |= entries.iter().any(|entry| LEARNING.contains(&entry.key.as_str()) && entry.switch() != Some(false));
     processes::of_launcher(&start.before, &launch, asked);
     processes::of_mpi(start, asked);
@@ -171,9 +165,7 @@ fn read_start(
     if let Some(model) = start.named_model(&entries, environment) {
         entries.push(Entry { key: "model".to_owned(), value: Some(model), shown: "model".to_owned() });
     }
-    if entries.iter().any(|entry| entry.key == "do_train" && entry.switch() == Some(false)) {
-        asked.not_planned.get_or_insert_with(|| format!("`{}` is told not to train (`do_train`)", start.name()));
-    }
+    told_not_to_train(start, &entries, asked);
     let names_file = |key: &str| launcher::CONFIGURATIONS.contains(&key) || (is_of_hydra && hydra::is_flag(key));
     entries.retain(|entry| !names_file(&entry.key));
     recipe::apply(dialect, &entries, asked, names);
@@ -201,6 +193,19 @@ fn read_start(
         recipe::leave_to_the_parser(dialect, &entries, asked);
     }
     keep_told(told, asked);
+}
+
+/// `++trainer.per_device_train_batch_size=5` of a program that nobody knows: the section of its trainer says nothing.
+fn of_sections(dialect: &recipe::Dialect, entries: Vec<Entry>) -> Vec<Entry> {
+    let is_sectioned = |entry: &Entry| entry.key.ends_with(".per_device_train_batch_size");
+    let is_of_trainer = dialect.stack.is_empty() && entries.iter().any(is_sectioned);
+    if is_of_trainer { recipe::without_sections(entries).0 } else { entries }
+}
+
+fn told_not_to_train(start: &Start, entries: &[Entry], asked: &mut JobRequest) {
+    if entries.iter().any(|entry| entry.key == "do_train" && entry.switch() == Some(false)) {
+        asked.not_planned.get_or_insert_with(|| format!("`{}` is told not to train (`do_train`)", start.name()));
+    }
 }
 
 /// What a program does by itself it may do otherwise under a configuration that is not there: without settings of its own its kind of work is what
