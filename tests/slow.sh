@@ -65,7 +65,7 @@ engine sglang --no-deps sglang
 engine recipes --no-deps axolotl llamafactory trl transformers pyyaml
 # Wheels of its parser want a newer Python than the one that reads them.
 if python3 -m venv "$engines/megatron" \
-  && "$engines/megatron/bin/pip" install --quiet --no-cache-dir --no-deps --only-binary=:all: --python-version 3.12 \
+  && "$engines/megatron/bin/pip" install --quiet --no-cache-dir --no-deps --ignore-requires-python --only-binary=:all: --python-version 3.12 \
     --platform manylinux_2_28_x86_64 --target "$folder/megatron" 'megatron-core>=0.19'; then
   cp -r "$folder"/megatron/* "$engines"/megatron/lib/python3*/site-packages/
 else
