@@ -115,7 +115,7 @@ pub fn of_unknown_step(words: &[String], asked: &mut JobRequest, names: Names) {
 /// `CUDA_VISIBLE_DEVICES=0,1 bash finetune.sh`, where that script is not there: it has no other cards.
 pub fn of_script_elsewhere(words: &[String], environment: &[(&str, String)], asked: &mut JobRequest) {
     let is_script = words.first().is_some_and(|name| matches!(base(name), "bash" | "sh"))
-        && words.get(1).is_some_and(|path| path.ends_with(".sh"));
+        && words.get(1).is_some_and(|path| path.strip_suffix(".sh").is_some());
     let seen = visible(environment).and_then(|all| u32::try_from(all.len()).ok()).filter(|_| is_script);
     asked.launch.gpus_per_machine = asked.launch.gpus_per_machine.max(seen);
 }

@@ -99,7 +99,7 @@ fn device(expression: &str) -> Option<String> {
 
 /// A script is what its shell is told to run.
 fn started(program: &str) -> String {
-    if program.ends_with(".sh") { format!("bash {program}") } else { program.to_owned() }
+    if program.strip_suffix(".sh").is_some() { format!("bash {program}") } else { program.to_owned() }
 }
 
 /// Arguments of the newer form stand in quotes, in which two quotes are one (condor_submit(1), "arguments").

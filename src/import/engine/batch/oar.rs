@@ -25,8 +25,8 @@ pub fn read(words: &[String], asked: &mut JobRequest, hardware: &Hardware) {
         several => asked.leave_unread("oarsub -l", several.join(" or ")),
     }
     for property in value("-p", "--property") {
-        let quoted = property.split(['\'', '"', '=', ' ', '(', ')']).filter(|word| word.len() > 1);
-        let named = quoted.filter_map(|word| chips::find(word, hardware)).next();
+        let mut quoted = property.split(['\'', '"', '=', ' ', '(', ')']).filter(|word| word.len() > 1);
+        let named = quoted.find_map(|word| chips::find(word, hardware));
         if let (Some(choice), Some(chips)) = (asked.choices.first_mut(), named) {
             choice.chips = choice.chips.take().or(Some(chips));
         }
