@@ -91,8 +91,11 @@ pub fn read(text: &str, flags: &[(String, String)], asked: &mut JobRequest, name
     program.method(asked);
     recipe::apply(dialect, &entries, asked, names);
     program.task(has_adapters, asked);
-    recipe::amount_of_data(dialect, &entries, asked);
-    recipe::leave_to_the_parser(dialect, &entries, asked);
+    // A loop of its own has none of a trainer's defaults.
+    if text.contains("Trainer(") {
+        recipe::amount_of_data(dialect, &entries, asked);
+        recipe::leave_to_the_parser(dialect, &entries, asked);
+    }
 }
 
 fn entry(key: &str, value: &str) -> Entry {
@@ -425,6 +428,14 @@ mod tests {
         assert!(said(&read_with(fire, None).unwrap()).starts_with("- "), "whoever calls it names the model");
         let flags = read_with(&format!("{fire}fire.Fire(train)\n"), None).unwrap();
         assert_eq!(said(&flags), "roberta-base full-fine-tune - - - - 128 - 3");
+    }
+
+    #[test]
+    fn adapters_in_a_loop_of_its_own_have_no_defaults_of_a_trainer() {
+        let own = "from transformers import AutoModelForCausalLM, BitsAndBytesConfig\nfrom peft import LoraConfig, get_peft_model\n\
+            bits = BitsAndBytesConfig(load_in_4bit=True)\nmodel = AutoModelForCausalLM.from_pretrained(\"gpt2\", quantization_config=bits)\n\
+            model = get_peft_model(model, LoraConfig(r=4))\nfor step in range(9):\n    model(batch).loss.backward()\n";
+        assert_eq!(said(&read_with(own, None).unwrap()), "gpt2 qlora - - - - - - -");
     }
 
     #[test]
