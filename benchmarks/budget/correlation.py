@@ -3,13 +3,17 @@
     gpuplan accuracy --refit --residuals held-out.csv --constants OTHER/constants.toml     # minutes; a folder of its own for what it writes
     python benchmarks/budget/correlation.py held-out.csv
 
-`src/budget/portfolio/simulation.rs` has what this prints for `group` (code bases) and `gpu`.
+`src/budget/portfolio/simulation.rs` has what this prints for `group` (code bases) and `gpu`. What runs of one family or framework have in common
+beyond their code base is printed too, and is nothing: a code base has one framework.
 """
 
 import csv
 import math
 import sys
 from collections import defaultdict
+from pathlib import Path
+
+PUBLISHED = Path(__file__).parent.parent / "published"
 
 # An error of a factor of two is another run than the one that was meant, and would decide everything.
 MOST = math.log(2)
@@ -44,6 +48,18 @@ def main() -> None:
     ]:
         share, groups = intraclass([name(row) for row in rows], errors)
         print(f"{words}: {share:.2f} ({groups})")
+    of_base = defaultdict(list)
+    for row, error in zip(rows, errors):
+        of_base[row["group"]].append(error)
+    left = [error - sum(of_base[row["group"]]) / len(of_base[row["group"]]) for row, error in zip(rows, errors)]
+    frameworks = {}
+    for path in PUBLISHED.glob("*.csv"):
+        with path.open(newline="") as file:
+            frameworks |= {row["id"]: row.get("training.framework") for row in csv.DictReader(file) if "id" in row}
+    for words, name in [("family", lambda row: row["family"]), ("framework", lambda row: frameworks.get(row["id"]))]:
+        known = [(name(row), error) for row, error in zip(rows, left) if name(row)]
+        share, groups = intraclass(*map(list, zip(*known)))
+        print(f"{words}, once the mean of each code base is taken away: {share:.2f} ({groups})")
 
 
 if __name__ == "__main__":
