@@ -192,6 +192,6 @@ fn the_next_plan_goes_by_what_own_launches_saw() {
     }
     let later = with_home(home.path(), &json).json();
     assert_eq!(later["recommendation"]["spot"]["own"]["last"]["is_up"], true, "{later}");
-    let wait = |document: &Value| number(&document["recommendation"]["wait_hours"]["expected"]);
+    let wait = |document: &Value| number(&document["recommendation"]["wait_hours"]["p50"]);
     assert!(wait(&later) < 0.5 * wait(&after), "{} {}", wait(&later), wait(&after));
 }

@@ -250,7 +250,14 @@ fn tell(
     );
     lines.extend(leader.map(LeadingMachine::words));
     lines.extend(warm::words(spec));
-    let led = if chosen.is_fake {
+    lines.extend(led_words(spec, chosen, leader).map(str::to_owned));
+    let wrapped: Vec<String> = lines.iter().map(|line| wrap(line, session.width, "          ")).collect();
+    session.printer.note(&wrapped.join("\n"));
+}
+
+/// Who leads it, where no machine of its own does.
+fn led_words(spec: &RunSpec, chosen: &Chosen, leader: Option<&LeadingMachine>) -> Option<&'static str> {
+    if chosen.is_fake {
         Some(
             "cloud     fake: nothing is rented, machines are processes here, ten minutes of theirs are a second of yours",
         )
@@ -262,10 +269,7 @@ fn tell(
         )
     } else {
         None
-    };
-    lines.extend(led.map(str::to_owned));
-    let wrapped: Vec<String> = lines.iter().map(|line| wrap(line, session.width, "          ")).collect();
-    session.printer.note(&wrapped.join("\n"));
+    }
 }
 
 /// Whether a spot machine may become dearer than was planned.

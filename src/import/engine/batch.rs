@@ -1,10 +1,12 @@
 //! Directives of batch systems beside Slurm, as far as they ask for GPUs: Grid Engine (qsub(1), `#$ -l gpu=2`), PBS
 //! (`#PBS -l select=2:ncpus=16:ngpus=4`, of Torque `nodes=2:gpus=4`), LSF (bsub(1), `#BSUB -gpu "num=4"`) and OAR.
 
+use crate::engine::batch::figures::{number, sum};
 use crate::{Choice, GpuModels, Gpus, JobRequest, chips, shell};
 use gpuplan_hardware::Hardware;
 use gpuplan_units::Hours;
 
+mod figures;
 mod oar;
 
 /// Names under which administrators of Grid Engine count GPUs.
@@ -212,10 +214,6 @@ impl Lsf {
     }
 }
 
-fn number(text: &str) -> Option<u32> {
-    text.trim().parse().ok().filter(|count| *count > 0)
-}
-
 /// `24:00:00`, `30:00`, seconds.
 fn clock(text: &str) -> Option<Hours> {
     sum(text, 3600.0)
@@ -224,14 +222,6 @@ fn clock(text: &str) -> Option<Hours> {
 /// LSF's `24:00` and minutes, behind which a host may stand.
 fn minutes(text: &str) -> Option<Hours> {
     sum(text.split('/').next()?, 60.0)
-}
-
-/// Parts of a time by sixties, of which the last is so small a part of an hour.
-fn sum(text: &str, last: f64) -> Option<Hours> {
-    let parts = text.trim().split(':').map(|part| part.parse::<u32>().map(f64::from));
-    let all = parts.collect::<Result<Vec<f64>, _>>().ok().filter(|all| all.len() <= 3)?;
-    let total = all.iter().fold(0.0, |total, part| total * 60.0 + part) / last;
-    (total > 0.0).then_some(Hours(total))
 }
 
 #[cfg(test)]

@@ -548,6 +548,16 @@ class KnownQuota(Record):
     asked_at: str
 
 
+class LastSeen(Record):
+    """How a pool was when it was last seen."""
+    is_up: bool
+    """Whether it had machines."""
+    age_hours: float
+    """For how long it is known to have been so by then. Hours."""
+    hours_ago: float
+    """Hours."""
+
+
 class LatencyRecord(Record):
     """Seconds over requests. Of a job, from the moment that a request begins."""
     ttft: Quantiles
@@ -739,6 +749,9 @@ class OwnPool(Record):
     """Of them, those up."""
     age_hours: float
     """Since the latest of it. Hours."""
+    last: LastSeen | None
+    """How it was then, as far as that is known."""
+    _kinds = {"last": "LastSeen"}
 
 
 class OwnRun(Record):
@@ -1257,6 +1270,9 @@ class Seen(Record):
     """Of them, those up."""
     age_hours: float
     """Since the latest of it. Hours."""
+    last: LastSeen | None
+    """How it was then, as far as that is known."""
+    _kinds = {"last": "LastSeen"}
 
 
 class SensitivityBar(Record):

@@ -1,6 +1,6 @@
 //! OAR, the batch system of Grid'5000 (oarsub(1)): `#OAR -l host=2/gpu=4,walltime=12:00:00 -p "gpu_model='A100-SXM4-40GB'"`.
 
-use super::{number, sum};
+use crate::engine::batch::figures::{number, sum};
 use crate::{Choice, Gpus, JobRequest, chips};
 use gpuplan_hardware::Hardware;
 use gpuplan_units::Hours;
