@@ -181,17 +181,20 @@ fn the_next_plan_goes_by_what_own_launches_saw() {
     again.args(["plan", "--locked", kept.to_str().unwrap()]).env_clear().env("GPUPLAN_OFFLINE", "1");
     let again = Ran::of(again.env("GPUPLAN_HOME", elsewhere.path()).output().unwrap());
     assert!(again.stdout == ran.stdout, "{}", again.stderr);
-    // A pool that had machines until now is waited for less than one that has just taken them back.
     assert_eq!(
         (&spot["own"]["last"]["is_up"], number(&spot["own"]["last"]["hours_ago"])),
         (&false.into(), 2.0),
         "{spot}"
     );
-    for (hours, saw) in [(1, Saw::Gave), (0, Saw::Left)] {
-        journal.saw("later", 1, now - SignedDuration::from_hours(hours), &[(pool.clone(), saw)]).unwrap();
-    }
-    let later = with_home(home.path(), &json).json();
-    assert_eq!(later["recommendation"]["spot"]["own"]["last"]["is_up"], true, "{later}");
-    let wait = |document: &Value| number(&document["recommendation"]["wait_hours"]["p50"]);
-    assert!(wait(&later) < 0.5 * wait(&after), "{} {}", wait(&later), wait(&after));
+    // A pool that had machines a moment ago is still the one, and one that has refused for ten hours no more.
+    let mut place_after = |run: &str, seen: &[(i64, Saw)]| {
+        for (minutes, saw) in seen {
+            journal.saw(run, 1, now - SignedDuration::from_mins(*minutes), &[(pool.clone(), *saw)]).unwrap();
+        }
+        let spot = &with_home(home.path(), &json).json()["recommendation"]["spot"];
+        (spot["pools"][0]["region"].as_str().map(str::to_owned), spot["own"]["last"]["is_up"].as_bool())
+    };
+    let here = Some(pool.region.clone());
+    assert_eq!(place_after("later", &[(60, Saw::Gave), (10, Saw::Left)]), (here.clone(), Some(true)));
+    assert_ne!(place_after("last", &[(600, Saw::Refused), (300, Saw::Refused), (0, Saw::Refused)]).0, here);
 }
