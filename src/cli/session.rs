@@ -154,7 +154,7 @@ impl Session {
         }
     }
 
-    /// Begins to read the snapshot, which takes longer than all else before a plan is made; the next who needs it finds it read.
+    /// Begins to read the snapshot beside whatever comes first; the next who needs it takes what was read.
     pub fn read_ahead(&self) {
         let reader = self.clone();
         *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) =

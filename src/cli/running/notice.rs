@@ -12,6 +12,7 @@ use crate::session::Session;
 use crate::session::diagnostic::Diagnostic;
 use crate::session::progress::with_progress;
 use crate::session::runtime::runtime;
+use gpuplan_launch::controller::liveness::{Liveness, Sign};
 use gpuplan_launch::execute::ask_to_stop;
 use gpuplan_launch::journal::RunRecord;
 use gpuplan_launch::{End, MachineState};
@@ -19,10 +20,10 @@ use gpuplan_runstore::{Phase, Run, Status, StoreError};
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(500);
-/// An agent looks for a notice at every heartbeat, of ten seconds; one that says nothing for so long does not hear it.
-const SILENT: Duration = Duration::from_mins(1);
-/// Of a silence: what counts at most between two looks. A cloud may take minutes to list its machines, and nobody listens meanwhile.
-const LONGEST_STEP: Duration = Duration::from_secs(5);
+/// An agent looks for a notice at every heartbeat, of ten seconds; one that says nothing for so long does not hear it. Seconds.
+const SILENT: f64 = 60.0;
+/// Of a silence: what counts at most between two looks. A cloud may take minutes to list its machines, and nobody listens meanwhile. Seconds.
+const LONGEST_STEP: f64 = 5.0;
 /// A checkpoint that is not in the store by then is given up.
 const LONGEST: Duration = Duration::from_mins(15);
 
@@ -62,7 +63,7 @@ async fn until_saved(store: &Run, clouds: &Launchers, kept: &RunRecord) -> Resul
         return Ok(None);
     }
     let epoch = store.highest_epoch().await?;
-    let (begun, mut silence, mut known, mut is_gone) = (Instant::now(), Silence::default(), Vec::new(), false);
+    let (begun, mut liveness, mut is_gone) = (Instant::now(), Liveness::watched_since(0.0), false);
     while begun.elapsed() < LONGEST {
         let mut all = Vec::new();
         for node in 0..kept.spec.nodes {
@@ -71,13 +72,15 @@ async fn until_saved(store: &Run, clouds: &Launchers, kept: &RunRecord) -> Resul
         if all.iter().all(|status| status.as_ref().is_some_and(|status| status.phase == Phase::Ended)) {
             return Ok(all.into_iter().next().flatten());
         }
-        let is_news = all != known;
-        if is_gone || silence.after_a_look(Instant::now(), is_news) >= SILENT {
+        let beat = all.iter().flatten().map(|status| status.beat).fold(0, u64::wrapping_add);
+        let is_news = liveness.saw(begun.elapsed().as_secs_f64(), Some(Sign { epoch, beat }), LONGEST_STEP);
+        if is_news {
+            liveness.lives();
+        }
+        if is_gone || liveness.silent() >= SILENT {
             return Ok(None);
         }
-        if is_news {
-            known = all;
-        } else if are_gone(clouds, &kept.spec.run).await {
+        if !is_news && are_gone(clouds, &kept.spec.run).await {
             // Their last words may have come after the look above, and before they went.
             is_gone = true;
             continue;
@@ -85,22 +88,6 @@ async fn until_saved(store: &Run, clouds: &Launchers, kept: &RunRecord) -> Resul
         tokio::time::sleep(LOOK).await;
     }
     Ok(None)
-}
-
-/// For how long looks have shown nothing new.
-#[derive(Default)]
-struct Silence {
-    lasted: Duration,
-    looked_at: Option<Instant>,
-}
-
-impl Silence {
-    fn after_a_look(&mut self, now: Instant, is_news: bool) -> Duration {
-        let step = self.looked_at.map_or(Duration::ZERO, |before| now - before).min(LONGEST_STEP);
-        self.lasted = if is_news { Duration::ZERO } else { self.lasted + step };
-        self.looked_at = Some(now);
-        self.lasted
-    }
 }
 
 /// Whether nothing is left that could save. A cloud that does not answer may have something.
@@ -113,20 +100,4 @@ async fn are_gone(clouds: &Launchers, run: &str) -> bool {
         return false;
     }
     true
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cloud_that_takes_minutes_to_answer_makes_no_machine_silent() {
-        let (mut silence, begun) = (Silence::default(), Instant::now());
-        let mut look = |seconds, is_news| silence.after_a_look(begun + Duration::from_secs(seconds), is_news) >= SILENT;
-        assert!(!look(0, true) && !look(1, false), "it has spoken a moment ago");
-        assert!(!look(181, false), "nobody looked for three minutes");
-        assert!(!look(182, true));
-        assert!(!(183..242).any(|second| look(second, false)));
-        assert!(look(242, false), "a minute of looks in which it says nothing");
-    }
 }
