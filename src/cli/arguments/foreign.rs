@@ -164,6 +164,25 @@ pub fn instead_of(flag: &str) -> Option<String> {
     known.map(|flag| format!("--{flag}"))
 }
 
+/// The one value that says both where the name of a GPU and a count were given apart: `--gpu h100 --gpus 8` is `h100:8`.
+pub fn gpus_given_apart(words: &[String]) -> Option<String> {
+    let own = words.split(|word| word == "--").next()?;
+    let values: Vec<&str> = own
+        .iter()
+        .enumerate()
+        .filter_map(|(index, word)| match word.split_once('=').unwrap_or((word, "")) {
+            ("--gpu" | "--gpus" | "-g", "") => own.get(index + 1).map(String::as_str),
+            ("--gpu" | "--gpus", value) => Some(value),
+            _ => None,
+        })
+        .collect();
+    let is_count = |value: &str| value.parse::<u32>().is_ok();
+    match values[..] {
+        [name, count] | [count, name] if is_count(count) && !is_count(name) => Some(format!("{name}:{count}")),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,5 +200,19 @@ mod tests {
         assert_eq!(instead_of("--BF16").as_deref(), Some("--precision bf16"));
         assert_eq!(instead_of("--gpu_memory").as_deref(), Some(MEMORY));
         assert_eq!(instead_of("--nobodys-flag"), None);
+    }
+
+    #[test]
+    fn a_gpu_and_a_count_given_apart_are_one_value() {
+        let value = |line: &str| {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            gpus_given_apart(&words)
+        };
+        for line in ["estimate --gpu h100 --gpus 8", "estimate --gpus=8 -g h100", "estimate --gpu 8 --gpus=h100"] {
+            assert_eq!(value(line).as_deref(), Some("h100:8"), "{line}");
+        }
+        for line in ["estimate --gpu h100 --gpus a100", "estimate --gpus 8", "launch --gpu h100 -- train --gpus 8"] {
+            assert_eq!(value(line), None, "{line}");
+        }
     }
 }

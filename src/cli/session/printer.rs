@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind as WrongArgument};
 
-use crate::arguments::foreign::instead_of;
+use crate::arguments::foreign::{gpus_given_apart, instead_of};
 use crate::arguments::global::Verbosity;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_units::names::similarity;
@@ -121,6 +121,11 @@ impl Printer {
         };
         if let Some((flag, instead)) = unknown.and_then(|flag| Some((flag, instead_of(flag)?))) {
             return self.diagnostic(&Diagnostic::usage(format!("there is no flag `{flag}`")).hint(instead));
+        }
+        let apart = gpus_given_apart(&words).filter(|_| error.kind() == WrongArgument::ArgumentConflict);
+        if let Some(value) = apart {
+            let refused = "`--gpus` was given twice: one value holds the GPU and the count";
+            return self.diagnostic(&Diagnostic::usage(refused).hint(format!("--gpus {value}")));
         }
         if let Some(instead) = instead_of("--nodes").filter(|_| lacks_a_job(&error, &words)) {
             let refused = "`--nodes` counts the machines of a job that --from reads";

@@ -175,7 +175,7 @@ fn cost(plan: &Plan, context: &Context) -> String {
     )
 }
 
-/// When, and how certainly.
+/// When, and how certainly. A mean says little of spot: a pool that is up starts at once, one that is down may stay so for a day.
 fn end(plan: &Plan, context: &Context) -> String {
     let hours = plan.run.hours;
     let at = SignedDuration::try_from_secs_f64(hours.expected * 3600.0).ok();
@@ -184,7 +184,8 @@ fn end(plan: &Plan, context: &Context) -> String {
     let chance = plan
         .chance_by_deadline
         .map_or(String::new(), |chance| format!("; {:.0} % by the deadline", (chance * 100.0).min(99.0)));
-    format!("in {}{at}, {} at 90 %{chance}", plan.hours(), Hours(hours.p90))
+    let half = if plan.spot.is_some() { format!("{} at 50 %, ", Hours(hours.p50)) } else { String::new() };
+    format!("in {}{at}, {half}{} at 90 %{chance}", plan.hours(), Hours(hours.p90))
 }
 
 /// How long the work itself is, and what comes on top.
