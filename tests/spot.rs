@@ -158,8 +158,10 @@ fn no_run_costs_much_more_than_on_demand_machines() {
                 "worst_changeover_hours": changeover, "spot_usd_per_hour": spot, "probe_minutes": probe_minutes
             })));
             assert_eq!(answer["met_deadline"], true, "{answer}");
+            let start = UsdPerHour::parse(spot).unwrap().dollars() * (changeover * 6.0_f64 - 1e-9).ceil() / 6.0;
+            let alone = 3.06 * (work + changeover);
             // The last tick is paid in full.
-            let most = 3.06 * (1.2 * (work + changeover) + 1.0 / 6.0);
+            let most = alone + f64::max(0.2 * alone, 3.0 * start) + 3.06 / 6.0;
             assert!(
                 usd(&answer).dollars() <= most,
                 "{up} up, {down} down: {} of {most}, {answer}",
@@ -169,6 +171,18 @@ fn no_run_costs_much_more_than_on_demand_machines() {
         }
     }
     assert!(kept > 0, "no case reaches the bound");
+}
+
+/// A fifth of less than an hour on on-demand machines pays for one lost start; a job with days until its deadline tries again all the same.
+#[test]
+fn a_short_job_with_much_time_left_tries_spot_again_after_a_lost_start() {
+    let pattern = (0..600).map(|tick| u32::from(tick > 24 || tick % 8 == 0)).collect();
+    let answer = simulator(vec![trace("t", 600.0, pattern)]).answer(&case(json!({
+        "work_hours": 56.0 / 60.0, "deadline_hours": 72, "changeover_hours": 0.35, "spot_usd_per_hour": "1.2966", "probe_minutes": 10
+    })));
+    assert_eq!(hours(&answer, "on_demand_hours"), 0.0, "{answer}");
+    assert!(answer["interruptions"].as_u64().unwrap() >= 1, "{answer}");
+    assert!(usd(&answer).dollars() < 3.06 * (56.0 / 60.0 + 0.35), "{answer}");
 }
 
 #[test]

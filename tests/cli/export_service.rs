@@ -1,7 +1,7 @@
 //! `export` of served models: what each engine and platform gets for recorded plans, what is refused, and the engines' own flags.
 
 use crate::cli::export::{accepted_by, around, text};
-use crate::cli::support::gpuplan;
+use crate::cli::support::{NOW, gpuplan, gpuplan_at};
 use gpuplan_testbed::executable::executable;
 
 /// One GPU a replica, two machines a replica, and two replicas a machine.
@@ -48,6 +48,34 @@ fn replicas_of_one_machine_share_no_gpu() {
     let begins: Vec<&str> = started.iter().map(|line| line.split(' ').next().unwrap()).collect();
     assert_eq!(begins, ["0,1,2,3", "4,5,6,7"]);
     assert!(started[0].ends_with("--port 8000") && started[1].ends_with("--port 8001"), "{started:?}");
+}
+
+/// The last lines of a first screen are what a person types next.
+#[test]
+fn the_command_that_the_first_screen_of_a_service_shows_writes_what_starts_it() {
+    let asked = ["--model", "gpt-oss-120b", "--requests-per-second", "20", "--prompt-tokens", "1000"];
+    let asked = [&asked[..], &["--answer-tokens", "300", "--engine", "sglang"]].concat();
+    let encoder =
+        ["--model", "bge-m3", "--requests-per-second", "200", "--prompt-tokens", "256", "--answer-tokens", "0"];
+    for (question, engine) in [
+        (&["examples/serve-llama-3.1-8b.toml"][..], "vllm serve"),
+        (&["examples/serve-deepseek-v3.toml", "--engine", "vllm"], "vllm serve"),
+        (&asked, "sglang.launch_server"),
+        (&encoder, "vllm serve"),
+    ] {
+        let shown = gpuplan_at(NOW, "400", &[&["plan"], question].concat());
+        let command = shown.stdout.lines().find_map(|line| line.strip_prefix("Serve:   gpuplan "));
+        let command = command.unwrap_or_else(|| panic!("{}{}", shown.stdout, shown.stderr));
+        let written = gpuplan_at(NOW, "400", &command.split(' ').collect::<Vec<_>>());
+        assert!(
+            written.code == 0 && written.stdout.contains(engine),
+            "{command}: {}{}",
+            written.stdout,
+            written.stderr
+        );
+    }
+    let images = gpuplan(&["plan", "examples/serve-flux.toml"]);
+    assert!(images.code == 0 && !images.stdout.contains("Serve: "), "{}", images.stdout);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use gpuplan_plan::document::Context;
 use gpuplan_plan::{Plan, Warning};
 use gpuplan_report::plan::brief::{self, Screen};
 use gpuplan_report::plan::plan_text;
+use gpuplan_workload::ServingEngine;
 
 /// Where one in ten such prices has risen by more since it was seen, amounts are a rough guide. Judged.
 const ROUGH_RISE: f64 = 0.1;
@@ -28,9 +29,10 @@ pub fn shown(
         .iter()
         .any(|warning| matches!(warning, Warning::OldPrice { p90_change, .. } if *p90_change > ROUGH_RISE));
     let headline = session.very_old_price(offer.quote.observed_at).filter(|_| offer.owned.is_none() && can_have_moved);
-    let launch = launch_command(answered, best, session).filter(|_| arguments.from.is_none());
+    let start = launch_command(answered, best, session).or_else(|| serve_command(answered));
+    let start = start.filter(|_| arguments.from.is_none());
     let screen =
-        Screen { headline: headline.as_deref(), launch: launch.as_deref(), width: session.width, style: session.style };
+        Screen { headline: headline.as_deref(), start: start.as_deref(), width: session.width, style: session.style };
     let mut text = brief::text(&answered.set, context, &screen);
     if arguments.details {
         text.push('\n');
@@ -50,4 +52,16 @@ fn launch_command(answered: &Answered, best: &Plan, session: &Session) -> Option
     let is_old = offer.is_stale(session.now) && offer.owned.is_none() && !question.contains("--live");
     let live = if is_old { " --live" } else { "" };
     Some(format!("gpuplan launch {question}{live} -- COMMAND"))
+}
+
+/// The same question to `export`, which writes what starts the engine; `None` where no target starts such a service.
+fn serve_command(answered: &Answered) -> Option<String> {
+    let workload = &answered.resolved.workload;
+    let serving = workload.serving.filter(|serving| serving.images.is_none() && serving.disaggregation.is_none())?;
+    let target = match serving.engine {
+        ServingEngine::Vllm => "vllm",
+        ServingEngine::Sglang => "sglang",
+        ServingEngine::TensorRtLlm | ServingEngine::PyTorch | ServingEngine::FasterWhisper => return None,
+    };
+    workload.is_service().then(|| format!("gpuplan export {} --to {target}", question(std::env::args(), "plan")))
 }

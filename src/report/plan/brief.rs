@@ -36,8 +36,8 @@ const LEAST_GPUS: usize = 11;
 pub struct Screen<'a> {
     /// Over everything else, such as that prices are very old.
     pub headline: Option<&'a str>,
-    /// What launches the recommended plan; `None`: nothing does.
-    pub launch: Option<&'a str>,
+    /// What launches the recommended plan, or writes what starts its service; `None`: nothing does.
+    pub start: Option<&'a str>,
     pub width: u16,
     pub style: Style,
 }
@@ -80,9 +80,11 @@ pub fn text(set: &PlanSet, context: &Context, screen: &Screen) -> String {
 
 /// What to type next.
 fn last(set: &PlanSet, context: &Context, screen: &Screen) -> String {
-    let launch = match screen.launch {
+    let is_service = context.workload.is_service();
+    let start = match screen.start {
+        Some(export) if is_service => format!("Serve:   {export}\n"),
         Some(launch) => format!("Launch:  {launch}\n"),
-        None if context.workload.is_service() => String::new(),
+        None if is_service => String::new(),
         None => "Launch:  not with gpuplan; `gpuplan export PLAN.json --to skypilot` hands it over\n".to_owned(),
     };
     let is_unknown = set.warnings.iter().any(|warning| matches!(warning, Warning::QuotaUnknown { .. }));
@@ -91,7 +93,7 @@ fn last(set: &PlanSet, context: &Context, screen: &Screen) -> String {
     } else {
         "--details, or `gpuplan explain` for one plan in full"
     };
-    let text = format!("{launch}More:    {more}\n");
+    let text = format!("{start}More:    {more}\n");
     text.lines().fold(String::new(), |out, line| out + &wrap(line, screen.width, "  ") + "\n")
 }
 
