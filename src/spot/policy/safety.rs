@@ -107,7 +107,8 @@ fn can_be_lost(action: Action, state: &State, limits: &Limits) -> bool {
     let alone = dollars(limits.cheapest_on_demand(), None, limits.work + limits.changeover);
     let start = dollars(action, state.last_pool, lost);
     let most_lost = f64::max((MOST_OVER_ON_DEMAND - 1.0) * alone, STARTS_TO_LOSE * start);
-    state.spent.dollars() + start + rest <= alone + most_lost
+    // Money is in whole billionths: a bound that is reached exactly is kept.
+    state.spent.dollars() + start + rest <= alone + most_lost + EPSILON * alone
 }
 
 /// Lets a decision pass unless it starts spot machines whose loss would be too dear; else what runs goes on, or on-demand machines are started.
