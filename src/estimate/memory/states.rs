@@ -1,6 +1,7 @@
 //! What a rank holds for the whole run: its share of weights, gradients and optimizer states, and quantised weights.
 
 use crate::memory::constants::MemoryConstants;
+use crate::memory::habits;
 use crate::memory::input::MemoryInput;
 use gpuplan_workload::training::LoraTargets;
 use gpuplan_workload::{BaseWeights, FsdpStyle, Lora, Model, Offload, Optimizer, Precision, Shard, Training};
@@ -25,6 +26,8 @@ pub(super) struct Static {
     pub(super) weights: f64,
     pub(super) optimizer: f64,
     pub(super) gradients: f64,
+    /// Messages of gradients that lie beside them.
+    pub(super) buckets: f64,
     pub(super) adapter_weights: f64,
     /// FSDP1 weights that are gathered and never freed.
     pub(super) stay_gathered: f64,
@@ -88,8 +91,13 @@ impl MemoryInput<'_> {
     fn weight_bytes(&self) -> f64 {
         match self.training.precision {
             Precision::Fp32 | Precision::Tf32 | Precision::AmpFp16 => 4.0,
+            _ if self.autocasts() => 4.0,
             _ => 2.0,
         }
+    }
+
+    pub(super) fn autocasts(&self) -> bool {
+        habits::autocasts(self.training, self.setting.layout.shard)
     }
 
     /// Gradient and optimizer bytes of a trained parameter beside its weight.
@@ -200,6 +208,11 @@ impl MemoryInput<'_> {
                 0.0
             }),
             gradients: present(if backward { gradient_bytes * over(splits_gradients, trained, experts) } else { 0.0 }),
+            buckets: if backward && habits::copies_gradients_to_buckets(self.training, layout.shard, layout.copies()) {
+                gradient_bytes * trained
+            } else {
+                0.0
+            },
             adapter_weights: present(2.0 * over(splits_weights, adapters, 0.0)),
             stay_gathered: if stays { 2.0 * (shares.linear + shares.embedding) } else { 0.0 },
             dequantised: self.dequantised(),
