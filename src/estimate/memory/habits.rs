@@ -1,5 +1,6 @@
 //! What a stack's own layers and its loop keep in memory where a run says nothing of it.
 
+use gpuplan_workload::stack::GradientBucket;
 use gpuplan_workload::{LossKernel, Optimizer, Precision, Shard, Task, Training};
 
 /// Stacks whose models are PyTorch modules with weights in fp32, under `torch.autocast` where a run is in 16 bits, and whose data-parallel ranks
@@ -10,6 +11,7 @@ const PLAIN_PYTORCH: [&str; 5] = ["accelerate", "hf-trainer", "lightning", "pyto
 const TRANSFORMERS: [&str; 5] = ["axolotl", "hf-trainer", "llama-factory", "trl", "unsloth"];
 /// Transformers' trainer has the fused AdamW since it asks for PyTorch 2.8 (src/transformers/training_args.py, `default_optim = "adamw_torch_fused"`).
 const TRANSFORMERS_FUSE_ADAMW: u32 = 2026;
+const LAZY_LOADING: u32 = 2023;
 
 /// What a stack's own layers do, which decides the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +65,26 @@ pub(super) fn autocasts(training: &Training, shard: Shard) -> bool {
 /// (`gradient_as_bucket_view`: "the saved memory size will be equal to the total gradients size", pytorch, torch/nn/parallel/distributed.py).
 pub(super) fn copies_gradients_to_buckets(training: &Training, shard: Shard, copies: u32) -> bool {
     copies > 1 && shard == Shard::None && is_one_of(training, &PLAIN_PYTORCH)
+}
+
+/// Elements of the messages that DeepSpeed's ZeRO collects gradients in before it sends them, a buffer beside the gradients
+/// (deepspeedai/DeepSpeed, deepspeed/runtime/zero/stage_1_and_2.py, `setup_buckets`: `torch.empty(int(self.reduce_bucket_size), ...)`).
+pub(super) fn bucket_elements(training: &Training, shard: Shard) -> f64 {
+    let is_split = matches!(shard, Shard::Zero1 | Shard::Zero2 | Shard::Zero3);
+    if !(is_split && training.framework.id().ends_with("deepspeed")) {
+        return 0.0;
+    }
+    match training.framework.recipe(|stack| &stack.gradient_bucket) {
+        Some(GradientBucket::Elements { least, .. }) => least,
+        _ => 0.0,
+    }
+}
+
+/// Bytes of the driver's context where kernels of all libraries are loaded with it, as CUDA did before it loaded them lazily (CUDA 11.7, 2022; on
+/// by default since 12.2): "the kernels alone take up 1.3GB of GPU memory" (huggingface/transformers, docs/source/en/perf_train_gpu_one.md).
+pub(super) fn context_bytes(training: &Training, lazy: f64) -> f64 {
+    const EAGER: f64 = 1.3e9;
+    if training.is_since(LAZY_LOADING) { lazy } else { EAGER }
 }
 
 /// AdamW of PyTorch in lists of tensors, as it is unless it is told: it roots all second moments at once, "~ sizeof(params) more peak memory"

@@ -138,8 +138,9 @@ impl MemoryInput<'_> {
         let communicators = self.communicators();
         let reserved =
             allocated * (1.0 + if several { constants.fragmentation } else { constants.fragmentation_single });
-        let least = constants.context_bytes + communicators * constants.nccl_least_bytes;
-        let device = reserved + constants.context_bytes + communicators * constants.nccl_bytes;
+        let context = habits::context_bytes(self.training, constants.context_bytes);
+        let least = context + communicators * constants.nccl_least_bytes;
+        let device = reserved + context + communicators * constants.nccl_bytes;
         MemoryBreakdown {
             weights: kept.weights + kept.adapter_weights + kept.stay_gathered,
             gradients: kept.gradients + kept.buckets,

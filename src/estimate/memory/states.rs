@@ -210,6 +210,8 @@ impl MemoryInput<'_> {
             gradients: present(if backward { gradient_bytes * over(splits_gradients, trained, experts) } else { 0.0 }),
             buckets: if backward && habits::copies_gradients_to_buckets(self.training, layout.shard, layout.copies()) {
                 gradient_bytes * trained
+            } else if backward {
+                2.0 * habits::bucket_elements(self.training, layout.shard).min(trained)
             } else {
                 0.0
             },
