@@ -12,6 +12,9 @@ const TRANSFORMERS: [&str; 5] = ["axolotl", "hf-trainer", "llama-factory", "trl"
 /// Transformers' trainer has the fused AdamW since it asks for PyTorch 2.8 (src/transformers/training_args.py, `default_optim = "adamw_torch_fused"`).
 const TRANSFORMERS_FUSE_ADAMW: u32 = 2026;
 const LAZY_LOADING: u32 = 2023;
+const SUM_IN_FP32: [&str; 3] = ["megatron", "nanotron", "nemo"];
+/// Megatron-Core 0.6.
+const LOSS_IN_PLACE: u32 = 2024;
 
 /// What a stack's own layers do, which decides the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,4 +111,21 @@ pub(super) fn score_bytes(training: &Training, autocast: bool) -> f64 {
     let mask = if training.dropout { 1.0 } else { 0.0 };
     let read = if upcasts || training.dropout { element } else { 0.0 };
     softmax + mask + read
+}
+
+/// Gradients of 16-bit weights are summed in one fp32 buffer that stays for the whole run, unless the stack is told (NVIDIA/Megatron-LM,
+/// megatron/training/arguments.py: "accumulate and all-reduce gradients in fp32 for bfloat16 data type"; huggingface/nanotron,
+/// `accumulate_grad_in_fp32: true`).
+pub(super) fn sums_in_fp32(training: &Training, shard: Shard) -> bool {
+    let trains_all = training.task.has_backward() && !training.task.has_adapters();
+    let is_whole = matches!(shard, Shard::None | Shard::Zero1);
+    trains_all && is_whole && is_one_of(training, &SUM_IN_FP32) && !training.precision.needs_loss_scaling()
+}
+
+/// Bytes of a logit where the vocabulary's loss makes 16-bit logits fp32 and works in these in place, up to their gradient (NVIDIA/Megatron-LM,
+/// megatron/core/tensor_parallel/cross_entropy.py, `VocabParallelCrossEntropy`: "In-place subtraction reduces memory pressure").
+pub(super) fn loss_in_place(training: &Training) -> Option<f64> {
+    const HALF_AND_WHOLE: f64 = 2.0 + 4.0;
+    let is_in_place = is_one_of(training, &["megatron", "nemo"]) && training.is_since(LOSS_IN_PLACE);
+    (is_in_place && training.kernels.loss.is_none()).then_some(HALF_AND_WHOLE)
 }

@@ -159,7 +159,7 @@ impl MemoryInput<'_> {
             reserved,
             device,
             required: allocated + least,
-            needed: allocated * (1.0 + constants.fit_margin) + least,
+            needed: (allocated - kept.spare) * (1.0 + constants.fit_margin) + least,
             analytic: kept.weights + kept.gradients + kept.optimizer + activations,
         }
     }
@@ -247,6 +247,7 @@ impl MemoryInput<'_> {
             LossKernel::Compiled => (constants.loss_compiled_bytes, 0.0),
             LossKernel::HfUpcast => (constants.loss_upcast_bytes, constants.loss_upcast_kept_bytes),
         };
+        let at_loss = habits::loss_in_place(self.training).unwrap_or(at_loss);
         (entries * at_loss, entries * kept)
     }
 

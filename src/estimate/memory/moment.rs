@@ -32,7 +32,8 @@ impl MemoryInput<'_> {
     pub(super) fn fullest_moment(&self, held: &Held, shares: &Shares, kept: &Static, gathered: &Gathered) -> f64 {
         let whole = self.trains_whole_model();
         let gradients = if self.training.memory.optimizer_in_backward { 0.0 } else { kept.gradients };
-        let carried = match (whole, self.setting.micro_steps() > 1.0) {
+        let stays = self.setting.micro_steps() > 1.0 || self.sums_in_fp32();
+        let carried = match (whole, stays) {
             (true, true) => gradients,
             (true, false) => 0.0,
             (false, _) => kept.gradients,

@@ -32,6 +32,8 @@ pub(super) struct Static {
     /// FSDP1 weights that are gathered and never freed.
     pub(super) stay_gathered: f64,
     pub(super) dequantised: f64,
+    /// What a flag of the stack would save: sums of gradients in 16 bits.
+    pub(super) spare: f64,
 }
 
 impl MemoryInput<'_> {
@@ -103,7 +105,7 @@ impl MemoryInput<'_> {
     /// Gradient and optimizer bytes of a trained parameter beside its weight.
     fn state_bytes(&self, constants: &MemoryConstants) -> (f64, f64) {
         let full = self.weight_bytes() > 2.0;
-        let gradient = if full { 4.0 } else { 2.0 };
+        let gradient = if full || self.sums_in_fp32() { 4.0 } else { 2.0 };
         // Weights that are fp32 already need no master copy.
         let mixed = if full { 8.0 } else { 12.0 };
         match self.training.optimizer {
@@ -129,6 +131,10 @@ impl MemoryInput<'_> {
             }
             None => (gradient, mixed),
         }
+    }
+
+    pub(super) fn sums_in_fp32(&self) -> bool {
+        habits::sums_in_fp32(self.training, self.setting.layout.shard)
     }
 
     /// A pipeline of FSDP2 stages gathers its weights once a step and sums whole gradients in fp32 until the last micro-batch (pytorch/torchtitan,
@@ -200,6 +206,8 @@ impl MemoryInput<'_> {
         let backward = self.training.task.has_backward();
         // Averaged where the weights are: split where they are split, whole where they are whole.
         let average = if self.training.ema { EMA_BYTES * over(splits_weights, trained, experts) } else { 0.0 };
+        let gradients = if backward { gradient_bytes * over(splits_gradients, trained, experts) } else { 0.0 };
+        let gradients = present(gradients);
         Static {
             weights: present(weights) + on_every_rank,
             optimizer: present(if backward {
@@ -207,7 +215,8 @@ impl MemoryInput<'_> {
             } else {
                 0.0
             }),
-            gradients: present(if backward { gradient_bytes * over(splits_gradients, trained, experts) } else { 0.0 }),
+            gradients,
+            spare: if self.sums_in_fp32() { gradients / 2.0 } else { 0.0 },
             buckets: if backward && habits::copies_gradients_to_buckets(self.training, layout.shard, layout.copies()) {
                 gradient_bytes * trained
             } else if backward {
