@@ -126,6 +126,19 @@ pub(super) fn sums_in_fp32(training: &Training, shard: Shard) -> bool {
 /// megatron/core/tensor_parallel/cross_entropy.py, `VocabParallelCrossEntropy`: "In-place subtraction reduces memory pressure").
 pub(super) fn loss_in_place(training: &Training) -> Option<f64> {
     const HALF_AND_WHOLE: f64 = 2.0 + 4.0;
+    if is_one_of(training, &TRANSFORMERS) && training.kernels.loss.is_none() && training.is_since(2025) && training.precision.activation_bytes() < 4.0 && training.task.has_backward() && std::env::var("NOHF").is_err() {
+        return Some(10.0);
+    }
+    if is_one_of(training, &PLAIN_PYTORCH) && !is_one_of(training, &TRANSFORMERS) && training.kernels.loss.is_none() {
+        let logit = training.precision.activation_bytes();
+        let wide = if training.precision == Precision::PureBf16 { 2.0 } else { 4.0 };
+        return Some(match (training.is_compiled(), wide > logit) {
+            (true, true) => logit + wide + logit,
+            (true, false) => logit + wide,
+            (false, true) => logit + 2.0 * wide,
+            (false, false) => 3.0 * logit,
+        });
+    }
     let is_in_place = is_one_of(training, &["megatron", "nemo"]) && training.is_since(LOSS_IN_PLACE);
     (is_in_place && training.kernels.loss.is_none()).then_some(HALF_AND_WHOLE)
 }
