@@ -9,7 +9,7 @@ use gpuplan_estimate::memory_band::MemoryDoubt;
 use gpuplan_estimate::memory_constants::{FittedMemory, MemoryCoverage, MemoryWidth};
 
 /// Share within either side of a band of which 80 % are inside in the mean over sources of looks that are left out.
-const RULE: Rule = Rule { within: [0.90; 2], guess: [MemoryDoubt::GUESS; 2] };
+const RULE: Rule = Rule { within: [0.94, 0.90], guess: [MemoryDoubt::GUESS; 2] };
 
 /// A measured peak with what was expected.
 pub struct Peak<'a> {

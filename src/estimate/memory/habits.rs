@@ -13,8 +13,11 @@ const TRANSFORMERS: [&str; 5] = ["axolotl", "hf-trainer", "llama-factory", "trl"
 const TRANSFORMERS_FUSE_ADAMW: u32 = 2026;
 const LAZY_LOADING: u32 = 2023;
 const SUM_IN_FP32: [&str; 3] = ["megatron", "nanotron", "nemo"];
+const VOCAB_PARALLEL: [&str; 2] = ["megatron", "nemo"];
 /// Megatron-Core 0.6.
 const LOSS_IN_PLACE: u32 = 2024;
+/// Transformers 4.50.
+const LABELS_SHIFTED: u32 = 2025;
 
 /// What a stack's own layers do, which decides the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,23 +125,29 @@ pub(super) fn sums_in_fp32(training: &Training, shard: Shard) -> bool {
     trains_all && is_whole && is_one_of(training, &SUM_IN_FP32) && !training.precision.needs_loss_scaling()
 }
 
-/// Bytes of a logit where the vocabulary's loss makes 16-bit logits fp32 and works in these in place, up to their gradient (NVIDIA/Megatron-LM,
-/// megatron/core/tensor_parallel/cross_entropy.py, `VocabParallelCrossEntropy`: "In-place subtraction reduces memory pressure").
-pub(super) fn loss_in_place(training: &Training) -> Option<f64> {
-    const HALF_AND_WHOLE: f64 = 2.0 + 4.0;
-    if is_one_of(training, &TRANSFORMERS) && training.kernels.loss.is_none() && training.is_since(2025) && training.precision.activation_bytes() < 4.0 && training.task.has_backward() && std::env::var("NOHF").is_err() {
-        return Some(10.0);
-    }
-    if is_one_of(training, &PLAIN_PYTORCH) && !is_one_of(training, &TRANSFORMERS) && training.kernels.loss.is_none() {
-        let logit = training.precision.activation_bytes();
-        let wide = if training.precision == Precision::PureBf16 { 2.0 } else { 4.0 };
-        return Some(match (training.is_compiled(), wide > logit) {
-            (true, true) => logit + wide + logit,
-            (true, false) => logit + wide,
-            (false, true) => logit + 2.0 * wide,
-            (false, false) => 3.0 * logit,
-        });
-    }
-    let is_in_place = is_one_of(training, &["megatron", "nemo"]) && training.is_since(LOSS_IN_PLACE);
-    (is_in_place && training.kernels.loss.is_none()).then_some(HALF_AND_WHOLE)
+/// Bytes of a logit at the loss, up to its gradient, and of these during the layers' backward pass, tensor by tensor, where the stack's operators are
+/// known and the run names no kernel.
+pub(super) fn loss_bytes(training: &Training) -> Option<f64> {
+    let logit = training.precision.activation_bytes();
+    let is_plain = is_one_of(training, &PLAIN_PYTORCH) || training.framework.id() == "fsdp";
+    let bytes = match training.kernels.loss {
+        Some(_) => None,
+        // 16-bit logits become fp32 ones, in which all happens in place (NVIDIA/Megatron-LM, megatron/core/tensor_parallel/cross_entropy.py,
+        // `VocabParallelCrossEntropy`: "In-place subtraction reduces memory pressure").
+        None if is_one_of(training, &VOCAB_PARALLEL) => training.is_since(LOSS_IN_PLACE).then_some(logit + 4.0),
+        // Labels are shifted instead of logits, so that fp32 logits and what the softmax keeps are all (huggingface/transformers,
+        // src/transformers/loss/loss_utils.py, `ForCausalLMLoss`).
+        None if is_one_of(training, &TRANSFORMERS) => training.is_since(LABELS_SHIFTED).then_some(logit + 4.0 + 4.0),
+        None if is_plain => Some(torch_loss_bytes(training, logit)),
+        None => None,
+    };
+    bytes.filter(|_| logit < 4.0 || is_plain)
+}
+
+/// PyTorch's `cross_entropy`, which autocast runs in fp32: logits, those of fp32 and what the softmax keeps, and later its gradient in place of
+/// the second. A compiler fuses all but the gradient, which it scatters ones into, and its cast (torch/_decomp/decompositions.py, `_nll_loss_backward`).
+fn torch_loss_bytes(training: &Training, logit: f64) -> f64 {
+    let wide = if training.precision == Precision::PureBf16 { logit } else { 4.0 };
+    let cast = if wide > logit { logit } else { 0.0 };
+    if training.is_compiled() { logit + wide + cast } else { logit + 2.0 * wide }
 }

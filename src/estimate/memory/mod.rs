@@ -247,7 +247,7 @@ impl MemoryInput<'_> {
             LossKernel::Compiled => (constants.loss_compiled_bytes, 0.0),
             LossKernel::HfUpcast => (constants.loss_upcast_bytes, constants.loss_upcast_kept_bytes),
         };
-        let (at_loss, kept) = habits::loss_in_place(self.training).map_or((at_loss, kept), |own| (own, 0.0));
+        let (at_loss, kept) = habits::loss_bytes(self.training).map_or((at_loss, kept), |own| (own, 0.0));
         (entries * at_loss, entries * kept)
     }
 

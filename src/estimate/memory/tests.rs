@@ -305,3 +305,54 @@ fn each_expert_keeps_its_copy_of_a_token() {
     let one = 2048.0 * 48.0 * (6.0 * 768.0 + 2.0 * 2048.0);
     assert!(((kept(8) - kept(7)) / one - 1.0).abs() < 1e-9);
 }
+
+/// Megatron's buffer of gradients is fp32 and there before the first backward pass. A flag makes it 16 bits, so that it decides no fit.
+#[test]
+fn megatron_sums_gradients_in_fp32_where_ranks_hold_them_whole() {
+    let model = model("llama-2-7b");
+    let of = |framework: &str, precision, shard| {
+        held(&model, &training(Task::Pretrain, precision, framework), pipeline(8, 1, 1, shard), Recompute::Full)
+    };
+    let bytes = |made: MemoryBreakdown| made.gradients / model.parameters;
+    assert!((bytes(of("megatron", Precision::Bf16, Shard::Zero1)) - 4.0).abs() < 1e-9);
+    assert!((bytes(of("megatron", Precision::Fp16, Shard::Zero1)) - 2.0).abs() < 1e-9);
+    assert!(bytes(of("megatron", Precision::Bf16, Shard::Zero3)) < 1.0);
+    assert!((bytes(of("internevo", Precision::Bf16, Shard::Zero1)) - 2.0).abs() < 1e-9);
+    let made = of("megatron", Precision::Bf16, Shard::Zero1);
+    assert!(made.needed < 1.1 * made.allocated - model.parameters, "{made:?}");
+}
+
+#[test]
+fn logits_are_counted_tensor_by_tensor_where_operators_are_known() {
+    let mut model = model("gpt2");
+    model.vocab = 50_000;
+    let of = |framework: &str, precision, compile, year| {
+        let mut training = Training { framework_year: year, ..training(Task::Pretrain, precision, framework) };
+        training.kernels.compile = compile;
+        held(&model, &training, Layout::default(), Recompute::None).logits / (2048.0 * 50_000.0)
+    };
+    for (framework, precision, compile, year, bytes) in [
+        ("pytorch-eager", Precision::Bf16, false, None, 10.0),
+        ("pytorch-eager", Precision::Bf16, true, None, 8.0),
+        ("pytorch-eager", Precision::Fp32, false, None, 12.0),
+        ("pytorch-eager", Precision::PureBf16, false, None, 6.0),
+        ("pytorch-eager", Precision::PureBf16, true, None, 4.0),
+        ("hf-trainer", Precision::Bf16, false, Some(2025), 10.0),
+        ("megatron", Precision::Bf16, false, Some(2024), 6.0),
+    ] {
+        let made = of(framework, precision, compile, year);
+        assert!((made - bytes).abs() < 1e-9, "{framework} {precision:?} {compile} {year:?}: {made}");
+    }
+    assert!(of("hf-trainer", Precision::Bf16, false, Some(2024)) > 15.0);
+    assert!(of("megatron", Precision::Bf16, false, Some(2023)) > 12.0);
+}
+
+#[test]
+fn zero_of_deepspeed_collects_gradients_in_a_message() {
+    let model = model("llama-2-7b");
+    let gradients = |framework| {
+        let training = training(Task::Pretrain, Precision::Bf16, framework);
+        held(&model, &training, pipeline(8, 1, 1, Shard::Zero2), Recompute::Full).gradients
+    };
+    assert!((gradients("deepspeed") - gradients("fsdp") - 2.0 * 5e8).abs() < 1.0);
+}
