@@ -63,7 +63,9 @@ pub(super) fn autocasts(training: &Training, shard: Shard) -> bool {
     // Who keeps states in fewer bits keeps weights in 16.
     let states = training.optimizer;
     let narrow = matches!(states, Some(Optimizer::AdamwBf16 | Optimizer::Adamw8bit | Optimizer::AdamwPaged));
-    let is_plain = is_one_of(training, &PLAIN_PYTORCH) || training.precision == Precision::AmpFp16;
+    // Apex casts the whole model (NVIDIA/DeepLearningExamples, PyTorch/LanguageModeling/BERT/run_squad.py: `opt_level="O2"`).
+    let casts_model = training.framework.id() == "nvidia-examples";
+    let is_plain = is_one_of(training, &PLAIN_PYTORCH) || training.precision == Precision::AmpFp16 && !casts_model;
     is_mixed && trains_all && is_plain && !narrow && matches!(shard, Shard::None | Shard::Zero1)
 }
 
@@ -129,7 +131,7 @@ pub(super) fn sums_in_fp32(training: &Training, shard: Shard) -> bool {
 /// known and the run names no kernel.
 pub(super) fn loss_bytes(training: &Training) -> Option<f64> {
     let logit = training.precision.activation_bytes();
-    let is_plain = is_one_of(training, &PLAIN_PYTORCH) || training.framework.id() == "fsdp";
+    let is_plain = is_one_of(training, &PLAIN_PYTORCH);
     let bytes = match training.kernels.loss {
         Some(_) => None,
         // 16-bit logits become fp32 ones, in which all happens in place (NVIDIA/Megatron-LM, megatron/core/tensor_parallel/cross_entropy.py,

@@ -6,8 +6,6 @@
 mod activations;
 pub mod band;
 pub mod constants;
-#[cfg(test)]
-mod dump;
 mod frozen;
 mod habits;
 mod input;
