@@ -47,9 +47,9 @@ pub struct Layer<'a> {
 
 /// Bytes of a value of the stream that layers add to. Wan's own layers cast what they add to it to fp32 (Wan-Video/Wan2.1, wan/modules/model.py,
 /// `WanAttentionBlock.forward`: `with amp.autocast(dtype=torch.float32): x = x + y * e[2]`), and forks multiply by `e`, which is fp32. Under autocast it is
-/// what the embedding in fp32 began.
+/// what the embedding in fp32 began, where a diffusion transformer begins with a product.
 pub fn residual_bytes(layer: &Layer) -> f64 {
-    let is_wide = layer.model.deviations.diffusion.is_some_and(|layer| layer.residual_in_fp32) || layer.autocast;
+    let is_wide = layer.model.deviations.diffusion.map_or(layer.autocast, |layer| layer.residual_in_fp32);
     if is_wide { 4.0 } else { layer.training.precision.activation_bytes() }
 }
 
