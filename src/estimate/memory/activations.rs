@@ -194,7 +194,7 @@ fn feed_forward(model: &Model, training: &Training, constants: &MemoryConstants)
         (false, _) => 2.0 * width,
     };
     if keeps_linear_inputs(training) && !compiled_frozen {
-        bytes += linear_input_bytes(training) * (width + permuted(model));
+        bytes += linear_input_bytes(training) * (width + permuted(model, training));
     }
     if frozen(training) && !training.is_compiled() && !engine {
         bytes += 2.0 * width * constants.frozen_down_share;
@@ -204,8 +204,9 @@ fn feed_forward(model: &Model, training: &Training, constants: &MemoryConstants)
 
 /// Values of a token's copies, one for each of its experts, which these read and keep side by side (NVIDIA/Megatron-LM,
 /// megatron/core/transformer/moe/experts.py, `TEGroupedMLP.forward`: `permuted_local_hidden_states`).
-fn permuted(model: &Model) -> f64 {
-    model.experts.map_or(0.0, |experts| f64::from(model.hidden) * f64::from(experts.experts_per_token))
+fn permuted(model: &Model, training: &Training) -> f64 {
+    let experts = model.experts.filter(|_| training.framework.is_megatron());
+    experts.map_or(0.0, |experts| f64::from(model.hidden) * f64::from(experts.experts_per_token))
 }
 
 #[cfg(test)]
