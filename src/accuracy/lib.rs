@@ -5,6 +5,7 @@ pub mod fit;
 pub mod held_out;
 mod least_squares;
 pub mod measured;
+pub mod memory_band_fit;
 pub mod memory_fit;
 pub mod nearest;
 pub mod own_table;
@@ -15,6 +16,7 @@ mod quantile;
 mod ratio;
 pub mod regret;
 pub mod score;
+mod two_sided;
 mod unfamiliar_fit;
 pub mod unfitted;
 

@@ -12,7 +12,9 @@ use crate::published::Run;
 use gpuplan_estimate::case::Prepared;
 use gpuplan_estimate::defaults;
 use gpuplan_estimate::memory::MemoryInput;
-use gpuplan_estimate::memory_constants::{FittedMemory, HeldOutSource, MEMORY_PARAMETERS, MemoryConstants};
+use gpuplan_estimate::memory_constants::{
+    FittedMemory, HeldOutSource, MEMORY_PARAMETERS, MemoryConstants, MemoryCoverage,
+};
 use gpuplan_estimate::parameters::Parameter;
 use gpuplan_estimate::{Setting, Subject};
 use gpuplan_hardware::Hardware;
@@ -72,6 +74,8 @@ pub fn refit(runs: &[MemoryRun]) -> FittedMemory {
         held_out_error_percent: held_out_error,
         values,
         held_out_sources: held_out.into_iter().map(one).collect(),
+        coverage: MemoryCoverage::default(),
+        bands: Vec::new(),
     }
 }
 

@@ -1,13 +1,11 @@
 //! Fitting what is unfamiliar: by how much more than their band holds runs were off that no constant was fitted on, slower and faster.
 //!
-//! Each half-width is such that, beside the band and all others, nine of ten of the runs that have it are within its side, every source weighing
-//! the same. Turns are taken, since a run may have several. How the widths do on sources that they never saw is found by leaving out one look
-//! after the other: a file of `benchmarks/unfitted`, whose sources nobody had seen when it was written.
-
-use std::collections::{BTreeMap, BTreeSet};
+//! How the widths do on sources that they never saw is found by leaving out one look after the other: a file of `benchmarks/unfitted`, whose sources
+//! nobody had seen when it was written.
 
 use crate::held_out::HeldOut;
-use crate::quantile::{percent, quantile, rounded};
+use crate::quantile::rounded;
+use crate::two_sided::{self, Covered, Point, Rule};
 use gpuplan_estimate::unfamiliar::{Side, TwoSided, Unfamiliar, UnfamiliarWidths};
 
 /// Share of the runs within one side of a band of which 80 % are inside, in the mean over sources of looks that are left out (`by_looks`; 79.7 by
@@ -18,15 +16,6 @@ fn within(side: Side) -> f64 {
         Side::Faster => 0.90,
     }
 }
-/// A source of fewer runs counts in proportion. Most have one to five.
-const WHOLE: f64 = 2.0;
-/// A half-width counts as its number of sources, the guess as this many.
-const SHRUNK_TO: f64 = 2.0;
-/// By then widths move no more.
-const TURNS: usize = 8;
-/// No half-width is wider.
-const MOST: f64 = 2.0;
-
 /// A run, and the square of the half-width that it has without anything unfamiliar.
 #[derive(Clone, Copy)]
 pub struct Known<'a> {
@@ -84,67 +73,31 @@ impl Fitted {
     }
 }
 
-/// Of widths that never saw a look, how many of its runs are inside.
-pub struct Covered {
-    pub runs_percent: f64,
-    /// Every source weighing the same.
-    pub by_source_percent: f64,
-    /// Median.
-    pub high_over_low: f64,
-    /// Name, runs, and those inside.
-    pub looks: Vec<(String, usize, usize)>,
-}
-
 pub fn fit(runs: &[Known]) -> Fitted {
-    let mut widths = UnfamiliarWidths::guessed();
-    let mut sources = [0; Unfamiliar::ALL.len()];
-    for _ in 0..TURNS {
-        for (at, one) in Unfamiliar::ALL.into_iter().enumerate() {
-            let having: Vec<&Known> = runs.iter().filter(|run| one.is_in(run.held.doubts)).collect();
-            let mut sizes: BTreeMap<&str, f64> = BTreeMap::new();
-            for run in &having {
-                *sizes.entry(run.source()).or_default() += 1.0;
-            }
-            sources[at] = sizes.len();
-            let count: f64 = sizes.values().map(|size| (size / WHOLE).min(1.0)).sum();
-            for (side_at, side) in Side::BOTH.into_iter().enumerate() {
-                let others = |other: Unfamiliar| if other == one { 0.0 } else { 1.0 };
-                let needed = |run: &&Known| {
-                    let has = run.square + widths.square(side, run.held.doubts, others);
-                    let lacks = (run.size(side).powi(2) - has).max(0.0).sqrt();
-                    (lacks, 1.0 / sizes[run.source()].max(WHOLE))
-                };
-                let solved = quantile(having.iter().map(needed).collect(), within(side)).min(MOST);
-                widths.0[at][side_at] = (count * solved + SHRUNK_TO * side.guess()) / (count + SHRUNK_TO);
-            }
-        }
+    let made = two_sided::fit(&points(runs), Unfamiliar::ALL.len(), rule());
+    let mut fitted = Fitted { widths: UnfamiliarWidths::guessed(), sources: [0; Unfamiliar::ALL.len()] };
+    for (at, (width, sources)) in made.widths.into_iter().zip(made.sources).enumerate() {
+        (fitted.widths.0[at], fitted.sources[at]) = (width, sources);
     }
-    Fitted { widths, sources }
+    fitted
 }
 
 /// The runs of every look by widths that were fitted on the other looks.
 pub fn by_looks(runs: &[Known]) -> Covered {
-    let looks: BTreeSet<&str> = runs.iter().map(Known::look).collect();
-    let mut sources: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
-    let mut covered = Vec::new();
-    let mut wide = Vec::new();
-    for look in looks {
-        let (out, others): (Vec<Known>, Vec<Known>) = runs.iter().partition(|run| run.look() == look);
-        let widths = fit(&others).widths;
-        for run in &out {
-            let (count, held) = sources.entry(&run.held.run.run.source).or_default();
-            *count += 1;
-            *held += usize::from(run.is_inside(&widths));
-            wide.push((run.log_high_over_low(&widths), 1.0));
-        }
-        let inside = out.iter().filter(|run| run.is_inside(&widths)).count();
-        covered.push((look.to_owned(), out.len(), inside));
-    }
-    let by_source: f64 = sources.values().map(|(count, held)| percent(*held, *count)).sum();
-    Covered {
-        runs_percent: percent(covered.iter().map(|(_, _, inside)| inside).sum(), runs.len()),
-        by_source_percent: by_source / sources.len().max(1) as f64,
-        high_over_low: quantile(wide, 0.5).exp(),
-        looks: covered,
-    }
+    two_sided::by_looks(&points(runs), Unfamiliar::ALL.len(), rule())
+}
+
+fn rule() -> Rule {
+    Rule { within: Side::BOTH.map(within), guess: Side::BOTH.map(Side::guess) }
+}
+
+fn points<'a>(runs: &'a [Known]) -> Vec<Point<'a>> {
+    let one = |run: &'a Known| Point {
+        source: run.source(),
+        look: run.look(),
+        square: run.square,
+        size: Side::BOTH.map(|side| run.size(side)),
+        has: Unfamiliar::ALL.iter().map(|one| one.is_in(run.held.doubts)).collect(),
+    };
+    runs.iter().map(one).collect()
 }

@@ -8,7 +8,7 @@ pub const PROJECTS: &str = "project-hours.csv";
 /// The file of cases that turned out to say something else than what ran.
 pub const WRONG: &str = "wrong-cases.csv";
 /// The last looks stay out of the widths of bands: they say how these do on sources that nobody had seen.
-pub const LAST_LOOKS: [&str; 2] = ["tenth-look", "eleventh-look"];
+pub const LAST_LOOKS: [&str; 3] = ["tenth-look", "eleventh-look", "twelfth-look"];
 
 /// A file that cannot be read as runs.
 #[derive(Debug, thiserror::Error)]

@@ -35,6 +35,7 @@ pub use measurements::own_runs::{Experience, OwnRun, OwnRuns};
 pub use measurements::work_class::WorkClass;
 pub use measurements::{correction, curve, measured, own_runs};
 pub use memory::MemoryBreakdown;
+pub use memory::band as memory_band;
 pub use memory::constants as memory_constants;
 pub use misfit::Infeasible;
 pub use performance::Performance;

@@ -1,6 +1,6 @@
 //! `Performance`: what follows from the estimate of a step: rates, utilization, and the band of its memory.
 
-use crate::memory::MemoryBreakdown;
+use crate::memory::band::MemoryBand;
 use crate::subject::{StepEstimate, Subject};
 use gpuplan_units::Band;
 use gpuplan_workload::Measure;
@@ -27,7 +27,7 @@ impl Performance {
         let seconds = step.step_seconds();
         let (units, flops) = (subject.units_per_step(setting), subject.model_flops_per_step(setting));
         let gpus = f64::from(setting.gpus());
-        let (low, high) = MemoryBreakdown::band(Measure::Allocated);
+        let (low, high) = MemoryBand::of(Measure::Allocated, step.doubts).factors();
         Self {
             units_per_second: seconds.map_decreasing(|seconds| units / seconds),
             samples_per_second: seconds.map_decreasing(|seconds| setting.global_batch / seconds),

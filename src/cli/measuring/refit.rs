@@ -11,6 +11,7 @@ use crate::session::diagnostic::{Diagnostic, Exit};
 use gpuplan_accuracy::band_fit;
 use gpuplan_accuracy::fit::{Fit, FitRun, fit};
 use gpuplan_accuracy::held_out::{self, HeldOut};
+use gpuplan_accuracy::memory_band_fit::{self, Peak};
 use gpuplan_accuracy::memory_fit::{self, MemoryRun};
 use gpuplan_accuracy::{Published, Run, unfitted};
 use gpuplan_estimate::band::FittedBands;
@@ -87,7 +88,11 @@ fn write_memory(
     hardware: &Hardware,
     models: &Models,
 ) -> Result<FittedMemory, Diagnostic> {
-    let memory = memory_fit::refit(&MemoryRun::all(&published.runs, hardware, models));
+    let folder = path.parent().and_then(Path::parent).unwrap_or(Path::new("")).join("unfitted");
+    let strangers = unfitted_runs(&folder)?;
+    let predictions = gpuplan_accuracy::predict(&strangers, hardware, models);
+    let fitted = memory_fit::refit(&MemoryRun::all(&published.runs, hardware, models));
+    let memory = memory_band_fit::with_bands(fitted, &Peak::all(&strangers.runs, &predictions));
     let memory_path = path.with_file_name("memory_constants.toml");
     write(&memory_path, "memory model", "src/estimate/memory/constants.rs", &memory)?;
     Ok(memory)

@@ -4,58 +4,23 @@
 //! attention gives 34h + 5as (Korthikanti et al. 2022, arXiv 2205.05198, section 4).
 
 use crate::memory::constants::MemoryConstants;
-use gpuplan_workload::{LayerStack, LossKernel, Model, NormKind, Recompute, Training};
-
-/// What a stack's own layers do, which decides the bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StackHabits {
-    /// RMSNorm written in PyTorch casts its input to fp32 and keeps the copy.
-    pub upcasts_norms: bool,
-    /// Keys and values are repeated to all heads before attention.
-    pub expands_kv: bool,
-    /// How it computes the loss of a vocabulary.
-    pub loss: LossKernel,
-}
-
-impl StackHabits {
-    pub fn for_training(training: &Training) -> Self {
-        let name = training.framework.id();
-        let own_kernels = training.framework.is_megatron() || name == "internevo" || name.starts_with("nvidia");
-        let loss = match name {
-            "hf-trainer" => LossKernel::HfUpcast,
-            // FlashAttention's cross entropy, which reads 16-bit logits and writes their gradient (mosaicml/llm-foundry,
-            // llmfoundry/models/mpt/modeling_mpt.py, `loss_fn` is `fused_crossentropy`; jzhang38/TinyLlama, pretrain/tinyllama.py).
-            "fsdp" | "llm-foundry" => LossKernel::Bf16Chunked,
-            // What compiles the model compiles the loss in its forward pass with it (karpathy/nanoGPT, model.py, `forward`).
-            _ if training.is_compiled() => LossKernel::Compiled,
-            _ => LossKernel::Fp32,
-        };
-        Self {
-            loss: training.kernels.loss.unwrap_or(loss),
-            upcasts_norms: !own_kernels && !training.is_compiled(),
-            expands_kv: matches!(name, "litgpt" | "hf-trainer" | "fsdp" | "accelerate" | "deepspeed"),
-        }
-    }
-}
+use crate::memory::habits::{self, StackHabits};
+use gpuplan_workload::{LayerStack, Model, NormKind, Recompute, Training};
 
 /// Bytes that one layer keeps per token, before tensor-parallel division.
-pub fn bytes_per_token(
-    model: &Model,
-    training: &Training,
-    recompute: Recompute,
-    sequence: f64,
-    constants: &MemoryConstants,
-) -> f64 {
+pub fn bytes_per_token(layer: &Layer, recompute: Recompute, constants: &MemoryConstants) -> f64 {
+    let Layer { model, training, .. } = *layer;
     let element = training.precision.activation_bytes() / 2.0;
     if recompute == Recompute::Selective && training.framework.recomputes_operators() {
         return kept_operators(model) * element;
     }
-    let layer = norms(model, training)
+    let tensors = norms(layer)
         + adapters(model, training, constants)
-        + attention(model, training, recompute, sequence, constants)
+        + attention(layer, constants)
         + feed_forward(model, training, constants)
-        + modulation(model, training);
-    layer * element
+        + modulation(layer);
+    let scores = if training.uses_flash() || recompute != Recompute::None { 0.0 } else { scores(layer) };
+    tensors * element + scores
 }
 
 /// The layer's input, what attention gives, and every second product of the layer. Grouped products of routed experts are not in the list of what
@@ -70,16 +35,27 @@ fn kept_operators(model: &Model) -> f64 {
     2.0 * hidden + 2.0 * query + 4.0 * f64::from(model.heads) + 2.0 * products / 2.0
 }
 
+/// Of a stack of layers, what decides the bytes of one.
+#[derive(Clone, Copy)]
+pub struct Layer<'a> {
+    pub model: &'a Model,
+    pub training: &'a Training,
+    pub sequence: f64,
+    /// Products alone run in 16 bits.
+    pub autocast: bool,
+}
+
 /// Bytes of a value of the stream that layers add to. Wan's own layers cast what they add to it to fp32 (Wan-Video/Wan2.1, wan/modules/model.py,
-/// `WanAttentionBlock.forward`: `with amp.autocast(dtype=torch.float32): x = x + y * e[2]`), and forks multiply by `e`, which is fp32.
-pub fn residual_bytes(model: &Model, training: &Training) -> f64 {
-    let is_wide = model.deviations.diffusion.is_some_and(|layer| layer.residual_in_fp32);
-    if is_wide { 4.0 } else { training.precision.activation_bytes() }
+/// `WanAttentionBlock.forward`: `with amp.autocast(dtype=torch.float32): x = x + y * e[2]`), and forks multiply by `e`, which is fp32. Under autocast it is
+/// what the embedding in fp32 began, where a diffusion transformer begins with a product.
+pub fn residual_bytes(layer: &Layer) -> f64 {
+    let is_wide = layer.model.deviations.diffusion.map_or(layer.autocast, |layer| layer.residual_in_fp32);
+    if is_wide { 4.0 } else { layer.training.precision.activation_bytes() }
 }
 
 /// The same over that of what layers multiply.
-fn width_of_residual(model: &Model, training: &Training) -> f64 {
-    residual_bytes(model, training) / training.precision.activation_bytes()
+fn width_of_residual(layer: &Layer) -> f64 {
+    residual_bytes(layer) / layer.training.precision.activation_bytes()
 }
 
 fn frozen(training: &Training) -> bool {
@@ -97,11 +73,12 @@ fn keeps_linear_inputs(training: &Training) -> bool {
 }
 
 /// Norm inputs, and norm outputs where the next matrix keeps its input.
-fn norms(model: &Model, training: &Training) -> f64 {
+fn norms(layer: &Layer) -> f64 {
+    let Layer { model, training, .. } = *layer;
     let hidden = f64::from(model.hidden);
     let upcasts = model.norm == NormKind::Rms && StackHabits::for_training(training).upcasts_norms;
     let one = match (upcasts, frozen(training)) {
-        (false, _) => 2.0 * hidden * width_of_residual(model, training),
+        (false, _) => 2.0 * hidden * width_of_residual(layer),
         (true, true) => 4.0 * hidden,
         (true, false) => 8.0 * hidden,
     };
@@ -141,14 +118,9 @@ fn adapters(model: &Model, training: &Training, constants: &MemoryConstants) -> 
     bytes
 }
 
-/// Rotated queries and keys, values and output, plus 4 bytes of log-sum-exp a head; scores if the kernel keeps them.
-fn attention(
-    model: &Model,
-    training: &Training,
-    recompute: Recompute,
-    sequence: f64,
-    constants: &MemoryConstants,
-) -> f64 {
+/// Rotated queries and keys, values and output, plus 4 bytes of log-sum-exp a head.
+fn attention(layer: &Layer, constants: &MemoryConstants) -> f64 {
+    let Layer { model, training, sequence, .. } = *layer;
     let (query, kv) = (model.query_width(), model.kv_width());
     let expands = StackHabits::for_training(training).expands_kv;
     let width = if expands { query } else { kv };
@@ -160,17 +132,9 @@ fn attention(
     };
     let heads = f64::from(model.heads);
     let mut bytes = 2.0 * query + 2.0 * width + values + 2.0 * query + 4.0 * heads;
-    if !training.uses_flash() && recompute == Recompute::None {
-        bytes += heads * sequence * if training.dropout { 5.0 } else { 4.0 };
-    }
     match model.stack {
-        // Normed input, queries and output of cross attention, and of its scores what those of self-attention keep.
-        Some(LayerStack::Decoder { encoder_tokens }) => {
-            bytes += 4.0 * f64::from(model.hidden) + 4.0 * query + 4.0 * heads;
-            if !training.uses_flash() && recompute == Recompute::None {
-                bytes += heads * encoder_tokens * if training.dropout { 5.0 } else { 4.0 };
-            }
-        }
+        // Normed input, queries and output of cross attention.
+        Some(LayerStack::Decoder { .. }) => bytes += 4.0 * f64::from(model.hidden) + 4.0 * query + 4.0 * heads,
         // Keys and values of the decoder's layers.
         Some(LayerStack::Encoder { decoder_layers }) => {
             bytes += 4.0 * kv * f64::from(decoder_layers) / f64::from(model.layers.max(1));
@@ -183,14 +147,24 @@ fn attention(
     bytes
 }
 
+/// Scores that attention in operators keeps, those of cross attention too.
+fn scores(layer: &Layer) -> f64 {
+    let crossed = match layer.model.stack {
+        Some(LayerStack::Decoder { encoder_tokens }) => encoder_tokens,
+        _ => 0.0,
+    };
+    f64::from(layer.model.heads) * (layer.sequence + crossed) * habits::score_bytes(layer.training, layer.autocast)
+}
+
 /// Queries and keys before their norms; and where weights have gradients, what is scaled and shifted by the time step: both norms, and
 /// what attention and the feed-forward block give (Peebles and Xie 2022, arXiv 2212.09748, section 3.2).
-fn modulation(model: &Model, training: &Training) -> f64 {
+fn modulation(layer: &Layer) -> f64 {
+    let Layer { model, training, .. } = *layer;
     if model.deviations.diffusion.is_none() {
         return 0.0;
     }
     let norms = if model.query_key_norm.is_some() { 2.0 * (model.query_width() + model.kv_width()) } else { 0.0 };
-    let of_norms = 2.0 * 2.0 * width_of_residual(model, training);
+    let of_norms = 2.0 * 2.0 * width_of_residual(layer);
     let modulated = if frozen(training) { 0.0 } else { (of_norms + 2.0 * 2.0) * f64::from(model.hidden) };
     norms + modulated
 }
@@ -220,12 +194,19 @@ fn feed_forward(model: &Model, training: &Training, constants: &MemoryConstants)
         (false, _) => 2.0 * width,
     };
     if keeps_linear_inputs(training) && !compiled_frozen {
-        bytes += linear_input_bytes(training) * width;
+        bytes += linear_input_bytes(training) * (width + permuted(model, training));
     }
     if frozen(training) && !training.is_compiled() && !engine {
         bytes += 2.0 * width * constants.frozen_down_share;
     }
     bytes
+}
+
+/// Values of a token's copies, one for each of its experts, which these read and keep side by side (NVIDIA/Megatron-LM,
+/// megatron/core/transformer/moe/experts.py, `TEGroupedMLP.forward`: `permuted_local_hidden_states`).
+fn permuted(model: &Model, training: &Training) -> f64 {
+    let experts = model.experts.filter(|_| training.framework.is_megatron());
+    experts.map_or(0.0, |experts| f64::from(model.hidden) * f64::from(experts.experts_per_token))
 }
 
 #[cfg(test)]
@@ -234,13 +215,17 @@ mod tests {
     use gpuplan_workload::Models;
     use gpuplan_workload::{AttentionKernel, Framework, MlpKind, Task};
 
+    fn layer<'a>(model: &'a Model, training: &'a Training, sequence: f64) -> Layer<'a> {
+        Layer { model, training, sequence, autocast: false }
+    }
+
     #[test]
     fn the_compiled_llama_layer_is_twelve_h_plus_eight_f() {
         let model = Models::embedded().unwrap().find("llama-2-7b").unwrap().to_model();
         let mut training = Training::new(Task::Pretrain, 4096);
         training.kernels.compile = true;
         let (h, f) = (4096.0, 11008.0);
-        let bytes = bytes_per_token(&model, &training, Recompute::None, 4096.0, MemoryConstants::embedded());
+        let bytes = bytes_per_token(&layer(&model, &training, 4096.0), Recompute::None, MemoryConstants::embedded());
         assert!((bytes / (h * 16.0 + 8.0 * f + 4.0 * 32.0) - 1.0).abs() < 1e-9, "{bytes}");
     }
 
@@ -251,7 +236,7 @@ mod tests {
         let of = |framework: &str| {
             let mut training = Training::new(Task::Pretrain, 8192);
             training.framework = Framework::new(framework);
-            bytes_per_token(&model, &training, Recompute::None, 8192.0, MemoryConstants::embedded())
+            bytes_per_token(&layer(&model, &training, 8192.0), Recompute::None, MemoryConstants::embedded())
         };
         assert_eq!(of("nemo"), of("megatron"));
         assert!(of("nemo") < of("pytorch-eager") - 8.0 * 4096.0, "{} {}", of("nemo"), of("pytorch-eager"));
@@ -265,7 +250,7 @@ mod tests {
         (training.dropout, training.kernels.attention) = (true, Some(AttentionKernel::Eager));
         training.framework = Framework::new("megatron");
         let (h, a, s) = (4096.0, 32.0, 2048.0);
-        let bytes = bytes_per_token(&model, &training, Recompute::None, s, MemoryConstants::embedded());
+        let bytes = bytes_per_token(&layer(&model, &training, s), Recompute::None, MemoryConstants::embedded());
         assert!((bytes / (34.0 * h + 5.0 * a * s + 4.0 * a) - 1.0).abs() < 1e-9, "{bytes}");
     }
 }

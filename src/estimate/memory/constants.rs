@@ -70,6 +70,12 @@ pub struct FittedMemory {
     pub held_out_error_percent: f64,
     pub values: MemoryConstants,
     pub held_out_sources: Vec<HeldOutSource>,
+    /// Peaks of strangers inside bands that never saw them.
+    #[serde(default)]
+    pub coverage: MemoryCoverage,
+    /// Half-widths of those bands.
+    #[serde(default)]
+    pub bands: Vec<MemoryWidth>,
 }
 
 /// Error of one source when it was left out.
@@ -78,6 +84,28 @@ pub struct HeldOutSource {
     pub name: String,
     pub runs: usize,
     pub mape_percent: f64,
+}
+
+/// What measured peaks are off by, more than expected and less.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct MemoryWidth {
+    pub name: String,
+    pub more: f64,
+    pub less: f64,
+    /// Sources that it rests on.
+    pub sources: usize,
+}
+
+/// What the widths hold of looks that they never saw.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct MemoryCoverage {
+    /// Peaks of `benchmarks/unfitted` that the widths are of.
+    pub runs: usize,
+    /// Of these, inside a band whose widths were fitted on the other looks, and the mean over sources.
+    pub inside_percent: f64,
+    pub inside_by_source_percent: f64,
+    /// Median of high over low.
+    pub high_over_low: f64,
 }
 
 impl MemoryConstants {

@@ -4,9 +4,12 @@
 //! while activations die, so a plain sum of everything over-predicts by a tenth.
 
 mod activations;
+pub mod band;
 pub mod constants;
 mod frozen;
+mod habits;
 mod input;
+mod moment;
 #[cfg(test)]
 mod properties;
 mod states;
@@ -14,13 +17,15 @@ mod states;
 mod tests;
 
 use crate::constants::MASKED_HEAD_SHARE;
+use crate::doubts::Doubts;
 use crate::machine::Machine;
+use crate::memory::band::MemoryBand;
 use crate::memory::constants::MemoryConstants;
-use crate::memory::states::{Shares, Static};
+use crate::memory::moment::Held;
 use gpuplan_units::{Band, Bytes};
-use gpuplan_workload::{FsdpStyle, LossKernel, Measure, ModelKind, Offload, Recompute, Shard, Task};
+use gpuplan_workload::{LossKernel, Measure, ModelKind, Offload, Recompute, Task};
 
-pub use crate::memory::activations::StackHabits;
+pub use crate::memory::habits::StackHabits;
 pub use crate::memory::input::MemoryInput;
 pub use crate::memory::states::{adapted_matrices, adapter_parameters};
 
@@ -82,35 +87,27 @@ impl MemoryBreakdown {
         }
     }
 
-    /// Band of a figure: published peaks over prediction, 10th and 90th percentile.
-    pub fn band(measure: Measure) -> (f64, f64) {
-        match measure {
-            Measure::Allocated | Measure::Analytic => (0.92, 1.12),
-            Measure::Reserved | Measure::Device => (0.92, 1.20),
-        }
-    }
-
     /// A figure on a machine: an allocator never holds more than the card has, and gives its cache back before a tensor fails.
-    pub fn on(&self, machine: &Machine, measure: Measure) -> Band {
-        let (low, high) = Self::band(measure);
+    pub fn on(&self, machine: &Machine, measure: Measure, doubts: Doubts) -> Band {
+        let (low, high) = MemoryBand::of(measure, doubts).factors();
         let made = Band::around(self.measured_as(measure), low, high);
         let capped = self.fits(machine) && matches!(measure, Measure::Reserved | Measure::Device);
         if capped { made.map(|bytes| bytes.min(machine.memory.0)) } else { made }
     }
 
+    /// Chance that the live tensors fit, with context, communicators and the margin for fragments.
+    pub fn chance_to_fit(&self, machine: &Machine, doubts: Doubts) -> f64 {
+        let beside = self.needed - self.allocated;
+        let room = machine.memory.0 - beside;
+        if room <= 0.0 {
+            return 0.0;
+        }
+        MemoryBand::of(Measure::Allocated, doubts).chance_within(self.allocated, room)
+    }
+
     pub fn fits(&self, machine: &Machine) -> bool {
         Bytes(self.needed) <= machine.memory
     }
-}
-
-/// Units gathered from other ranks, and their gradients.
-#[derive(Default)]
-struct Gathered {
-    layers: f64,
-    layer_gradients: f64,
-    root: f64,
-    root_gradients: f64,
-    root_stays: bool,
 }
 
 impl MemoryInput<'_> {
@@ -126,35 +123,11 @@ impl MemoryInput<'_> {
         let tokens = f64::from(self.setting.micro_batch) * self.sequence / f64::from(self.setting.layout.context);
         let (activations, rebuilt) = self.activations(shares.layers, constants);
         let (logits, logits_kept) = self.logits(tokens, constants);
-        let backward = self.training.task.has_backward();
-        let whole = self.trains_whole_model();
-        let gradients = if self.training.memory.optimizer_in_backward { 0.0 } else { kept.gradients };
-        let carried = match (whole, self.setting.micro_steps() > 1.0) {
-            (true, true) => gradients,
-            (true, false) => 0.0,
-            (false, _) => kept.gradients,
-        };
-        let head_gradient = if whole { self.head_gradient() } else { 0.0 };
-        let carried = carried.max(head_gradient);
-        let static_bytes = kept.weights + kept.adapter_weights + kept.optimizer + kept.stay_gathered + kept.dequantised;
-        let moment = if backward {
-            let at_loss = activations + logits + gathered.root + carried + gathered.layers / 2.0;
-            let root = if gathered.root_stays { gathered.root } else { 0.0 };
-            let first_layer = activations
-                + logits_kept
-                + rebuilt
-                + gathered.layers
-                + gathered.layer_gradients
-                + root
-                + gathered.root_gradients
-                + carried;
-            let tied_copy = if whole && self.model.tied_embeddings { 2.0 * self.head_parameters() } else { 0.0 };
-            let at_end = if whole {
-                gradients + tied_copy + gathered.root + gathered.root_gradients + gathered.layers
-            } else {
-                0.0
-            };
-            at_loss.max(first_layer).max(at_end)
+        let static_bytes =
+            kept.weights + kept.adapter_weights + kept.optimizer + kept.stay_gathered + kept.dequantised + kept.buckets;
+        let moment = if self.training.task.has_backward() {
+            let held = Held { activations, rebuilt, logits, logits_kept };
+            self.fullest_moment(&held, &shares, &kept, &gathered)
         } else {
             self.inference_state(tokens)
         };
@@ -163,11 +136,12 @@ impl MemoryInput<'_> {
         let communicators = self.communicators();
         let reserved =
             allocated * (1.0 + if several { constants.fragmentation } else { constants.fragmentation_single });
-        let least = constants.context_bytes + communicators * constants.nccl_least_bytes;
-        let device = reserved + constants.context_bytes + communicators * constants.nccl_bytes;
+        let context = habits::context_bytes(self.training, constants.context_bytes);
+        let least = context + communicators * constants.nccl_least_bytes;
+        let device = reserved + context + communicators * constants.nccl_bytes;
         MemoryBreakdown {
             weights: kept.weights + kept.adapter_weights + kept.stay_gathered,
-            gradients: kept.gradients,
+            gradients: kept.gradients + kept.buckets,
             optimizer: kept.optimizer,
             activations,
             logits,
@@ -183,7 +157,7 @@ impl MemoryInput<'_> {
             reserved,
             device,
             required: allocated + least,
-            needed: allocated * (1.0 + constants.fit_margin) + least,
+            needed: (allocated - kept.spare) * (1.0 + constants.fit_margin) + least,
             analytic: kept.weights + kept.gradients + kept.optimizer + activations,
         }
     }
@@ -195,52 +169,6 @@ impl MemoryInput<'_> {
         let kinds = [layout.data, layout.tensor, layout.pipeline, layout.context];
         let kinds = kinds.iter().filter(|degree| **degree > 1).count();
         if kinds == 0 { 0.0 } else { 0.5 + 0.5 * kinds as f64 }
-    }
-
-    fn gathered(&self, shares: &Shares, kept: &Static, constants: &MemoryConstants) -> Gathered {
-        let layout = &self.setting.layout;
-        if !matches!(layout.shard, Shard::Zero3 | Shard::Hsdp) || layout.copies() <= 1 {
-            return Gathered::default();
-        }
-        let two = self.training.memory.fsdp == Some(FsdpStyle::Two) || self.training.memory.fsdp.is_none();
-        let weight = if self.training.base_weights.is_some() { 0.5 } else { 2.0 };
-        let layer = weight * shares.linear / shares.layers.max(1.0);
-        let head = 2.0 * self.head_parameters();
-        let mut gathered = Gathered {
-            // The current layer and the prefetched one.
-            layers: 2.0 * layer,
-            layer_gradients: 0.0,
-            root: if two { head } else { head * self.embedding_copies() },
-            root_gradients: 0.0,
-            root_stays: !two,
-        };
-        if kept.stay_gathered > 0.0 {
-            (gathered.layers, gathered.root) = (0.0, 0.0);
-        }
-        if self.trains_whole_model() {
-            // Where weights stay gathered, gradients of a layer are added to the whole ones.
-            gathered.layer_gradients = if kept.stay_gathered > 0.0 && two { 0.0 } else { 2.0 * layer };
-            gathered.root_gradients = gathered.root * if two { 1.0 } else { constants.root_gradient_copies };
-        } else {
-            gathered.layers += 2.0 * 2.0 * self.adapter_parameters(shares.layers) / shares.layers.max(1.0);
-            if self.training.task.has_backward() && self.training.memory.fsdp == Some(FsdpStyle::OneWeightsStayGathered)
-            {
-                // Whole blocks are one flat parameter, so a gradient of its adapters is a gradient of the block.
-                gathered.layer_gradients = constants.flat_gradient_copies * layer;
-            }
-        }
-        if self.training.memory.offload == Some(Offload::Parameters) {
-            // The rank's own piece visits the GPU before the gather.
-            gathered.layers *= 1.0 + 1.0 / f64::from(layout.sharded_over());
-        }
-        gathered
-    }
-
-    /// Gradient of the LM head, the first one to be born.
-    fn head_gradient(&self) -> f64 {
-        let layout = &self.setting.layout;
-        let split = matches!(layout.shard, Shard::Zero2 | Shard::Zero3 | Shard::Hsdp);
-        2.0 * self.head_parameters() / if split { f64::from(layout.sharded_over()) } else { 1.0 }
     }
 
     /// Activations kept by all layers of the stage, and the one layer rebuilt under full recompute.
@@ -264,10 +192,16 @@ impl MemoryInput<'_> {
     fn activations_of_stack(&self, layers: f64, constants: &MemoryConstants) -> (f64, f64) {
         let layout = &self.setting.layout;
         let tokens = f64::from(self.setting.micro_batch) * self.sequence / f64::from(layout.context);
-        let (tensor, pipeline) = (f64::from(layout.tensor), f64::from(layout.pipeline));
+        let tensor = f64::from(layout.tensor);
         let hidden = f64::from(self.model.hidden);
         let recompute = self.setting.recompute;
-        let one = activations::bytes_per_token(self.model, self.training, recompute, self.sequence, constants);
+        let layer = activations::Layer {
+            model: self.model,
+            training: self.training,
+            sequence: self.sequence,
+            autocast: self.autocasts(),
+        };
+        let one = activations::bytes_per_token(&layer, recompute, constants);
         let divided = |one: f64| match (layout.tensor > 1, layout.sequence_parallel) {
             (false, _) => one,
             (true, true) => one / tensor,
@@ -275,26 +209,14 @@ impl MemoryInput<'_> {
             (true, false) => (one - 10.0 * hidden) / tensor + 10.0 * hidden,
         };
         let one = divided(one);
-        // 1F1B: the first stage holds as many micro-batches as there are stages.
-        let mut in_flight = if layout.pipeline > 1 { pipeline.min(self.setting.micro_steps()) } else { 1.0 };
-        if layout.virtual_pipeline > 1 {
-            in_flight *= 1.0 + (pipeline - 1.0) / (pipeline * f64::from(layout.virtual_pipeline));
-        }
+        let (in_flight, _) = self.in_flight();
         if !(self.setting.recomputes_layers() && self.can_recompute()) {
             return (tokens * one * layers * in_flight, 0.0);
         }
         let on_host = recompute == Recompute::Offload || self.training.memory.offload == Some(Offload::Activations);
-        let input = activations::residual_bytes(self.model, self.training) * hidden
-            / if layout.sequence_parallel { tensor } else { 1.0 };
+        let input = activations::residual_bytes(&layer) * hidden / if layout.sequence_parallel { tensor } else { 1.0 };
         // The layer that is rebuilt keeps what a layer without recompute keeps, scores too.
-        let rebuilt = tokens
-            * divided(activations::bytes_per_token(
-                self.model,
-                self.training,
-                Recompute::None,
-                self.sequence,
-                constants,
-            ));
+        let rebuilt = tokens * divided(activations::bytes_per_token(&layer, Recompute::None, constants));
         (if on_host { 0.0 } else { tokens * input * layers * in_flight }, rebuilt)
     }
 
@@ -323,6 +245,7 @@ impl MemoryInput<'_> {
             LossKernel::Compiled => (constants.loss_compiled_bytes, 0.0),
             LossKernel::HfUpcast => (constants.loss_upcast_bytes, constants.loss_upcast_kept_bytes),
         };
+        let (at_loss, kept) = habits::loss_bytes(self.training).map_or((at_loss, kept), |own| (own, 0.0));
         (entries * at_loss, entries * kept)
     }
 

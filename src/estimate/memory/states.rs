@@ -1,6 +1,7 @@
 //! What a rank holds for the whole run: its share of weights, gradients and optimizer states, and quantised weights.
 
 use crate::memory::constants::MemoryConstants;
+use crate::memory::habits;
 use crate::memory::input::MemoryInput;
 use gpuplan_workload::training::LoraTargets;
 use gpuplan_workload::{BaseWeights, FsdpStyle, Lora, Model, Offload, Optimizer, Precision, Shard, Training};
@@ -25,10 +26,14 @@ pub(super) struct Static {
     pub(super) weights: f64,
     pub(super) optimizer: f64,
     pub(super) gradients: f64,
+    /// Messages of gradients that lie beside them.
+    pub(super) buckets: f64,
     pub(super) adapter_weights: f64,
     /// FSDP1 weights that are gathered and never freed.
     pub(super) stay_gathered: f64,
     pub(super) dequantised: f64,
+    /// What a flag of the stack would save: sums of gradients in 16 bits.
+    pub(super) spare: f64,
 }
 
 impl MemoryInput<'_> {
@@ -88,14 +93,19 @@ impl MemoryInput<'_> {
     fn weight_bytes(&self) -> f64 {
         match self.training.precision {
             Precision::Fp32 | Precision::Tf32 | Precision::AmpFp16 => 4.0,
+            _ if self.autocasts() => 4.0,
             _ => 2.0,
         }
+    }
+
+    pub(super) fn autocasts(&self) -> bool {
+        habits::autocasts(self.training, self.setting.layout.shard)
     }
 
     /// Gradient and optimizer bytes of a trained parameter beside its weight.
     fn state_bytes(&self, constants: &MemoryConstants) -> (f64, f64) {
         let full = self.weight_bytes() > 2.0;
-        let gradient = if full { 4.0 } else { 2.0 };
+        let gradient = if full || self.sums_in_fp32() { 4.0 } else { 2.0 };
         // Weights that are fp32 already need no master copy.
         let mixed = if full { 8.0 } else { 12.0 };
         match self.training.optimizer {
@@ -121,6 +131,10 @@ impl MemoryInput<'_> {
             }
             None => (gradient, mixed),
         }
+    }
+
+    pub(super) fn sums_in_fp32(&self) -> bool {
+        habits::sums_in_fp32(self.training, self.setting.layout.shard)
     }
 
     /// A pipeline of FSDP2 stages gathers its weights once a step and sums whole gradients in fp32 until the last micro-batch (pytorch/torchtitan,
@@ -192,6 +206,8 @@ impl MemoryInput<'_> {
         let backward = self.training.task.has_backward();
         // Averaged where the weights are: split where they are split, whole where they are whole.
         let average = if self.training.ema { EMA_BYTES * over(splits_weights, trained, experts) } else { 0.0 };
+        let gradients = if backward { gradient_bytes * over(splits_gradients, trained, experts) } else { 0.0 };
+        let gradients = present(gradients);
         Static {
             weights: present(weights) + on_every_rank,
             optimizer: present(if backward {
@@ -199,7 +215,15 @@ impl MemoryInput<'_> {
             } else {
                 0.0
             }),
-            gradients: present(if backward { gradient_bytes * over(splits_gradients, trained, experts) } else { 0.0 }),
+            gradients,
+            spare: if self.sums_in_fp32() { gradients / 2.0 } else { 0.0 },
+            buckets: if backward && habits::copies_gradients_to_buckets(self.training, layout.shard, layout.copies()) {
+                gradient_bytes * trained
+            } else if backward {
+                2.0 * habits::bucket_elements(self.training, layout.shard).min(trained)
+            } else {
+                0.0
+            },
             adapter_weights: present(2.0 * over(splits_weights, adapters, 0.0)),
             stay_gathered: if stays { 2.0 * (shares.linear + shares.embedding) } else { 0.0 },
             dequantised: self.dequantised(),
