@@ -219,6 +219,9 @@ impl From<WorkloadFileError> for Diagnostic {
     fn from(error: WorkloadFileError) -> Self {
         let diagnostic = Self::usage(&error);
         match error {
+            WorkloadFileError::UnknownModel { name, members, .. } if !members.is_empty() => {
+                diagnostic.hint(say_which(&name, &members))
+            }
             WorkloadFileError::UnknownModel { suggestion: Some(name), .. } => {
                 diagnostic.hint(format!(
                     "did you mean `{name}`? `gpuplan catalog models` lists all; another model is described by `--config FILE`, its config.json, or by its size alone, `--params 7B`"
@@ -321,6 +324,14 @@ pub fn meant_in_toml(message: &str) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// A name that leaves open which model is meant: the models, as far as a line holds them.
+fn say_which(name: &str, members: &[String]) -> String {
+    const SHOWN: usize = 6;
+    let shown: Vec<String> = members.iter().take(SHOWN).map(|member| format!("`{member}`")).collect();
+    let all = if members.len() > SHOWN { format!("; `gpuplan catalog models {name:?}` lists all") } else { String::new() };
+    format!("say which: --model {}{all}", shown.join(", "))
 }
 
 /// What to do with a file of another kind.

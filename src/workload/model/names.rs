@@ -1,5 +1,6 @@
 //! `Spelling`: a model's name as people type it, taken apart into words, size, revision and weight format.
 
+pub mod family;
 pub mod made_of;
 mod words;
 
@@ -18,6 +19,9 @@ const SAME_SIZE: f64 = 1.25;
 pub struct Spelling {
     words: Vec<String>,
 }
+
+/// Sets of images by which timm says what a model was trained on.
+const IMAGE_SETS: [&str; 5] = ["in1k", "in12k", "in21k", "in22k", "lvd142m"];
 
 /// Words that name a weight format.
 fn format(word: &str) -> Option<StoredFormat> {
@@ -69,6 +73,16 @@ fn is_revision(word: &str) -> bool {
     is_date(word) || REVISIONS.contains(&word)
 }
 
+/// A name without what is pasted around it: the page of a repository, a command, the folder of a cache.
+fn pasted(name: &str) -> &str {
+    let command = ["ollama run ", "ollama pull ", "vllm serve "].iter().find_map(|command| name.strip_prefix(command));
+    let name = command.unwrap_or(name);
+    let name = name.split(['?', '#']).next().unwrap_or(name);
+    let name =
+        ["/tree/", "/blob/", "/resolve/"].iter().find_map(|part| name.split_once(part)).map_or(name, |(page, _)| page);
+    name.strip_prefix("models--").and_then(|folder| folder.split_once("--")).map_or(name, |(_, name)| name)
+}
+
 impl Spelling {
     /// `None` where the text has no letter or digit, or is longer than a name.
     pub fn parse(name: &str) -> Option<Self> {
@@ -76,8 +90,16 @@ impl Spelling {
             return None;
         }
         let name = name.trim().trim_end_matches('/').to_ascii_lowercase();
+        let name = pasted(&name);
         // `timm/resnet18.a1_in1k`: behind the point stands how it was trained, which changes no size.
-        let name = name.strip_prefix("timm/").map_or(name.as_str(), |name| name.split('.').next().unwrap_or(name));
+        let name = match name.split_once('.') {
+            Some((model, trained))
+                if name.starts_with("timm/") || IMAGE_SETS.iter().any(|set| trained.contains(set)) =>
+            {
+                model
+            }
+            _ => name,
+        };
         let name = name.rsplit('/').next().unwrap_or_default();
         let name = name.strip_suffix(".gguf").or(name.strip_suffix(".safetensors")).unwrap_or(name);
         let letters: Vec<char> = name.chars().collect();

@@ -46,7 +46,7 @@ pub(super) fn resolve(
         }
         (Some(name), None) => {
             let known = models.named(name).or_else(|| {
-                let made_of = models.made_of(name)?;
+                let made_of = models.made_of(name).or_else(|| models.in_part(name))?;
                 assumed.push(Assumption::ModelOfName { like: made_of.0.id.clone() });
                 Some(made_of)
             });
@@ -59,13 +59,33 @@ pub(super) fn resolve(
                     let model = with_sizes(section, "model.preset", model, assumed)?;
                     return Ok(ResolvedModel { model, native_tokens: None });
                 }
-                let suggestion = models.nearest(name).map(|row| row.id.clone());
-                return Err(WorkloadFileError::UnknownModel { name: shown_name(name), suggestion });
+                return Err(unknown_model(name, models));
             };
+            if row.only_operations {
+                assumed.push(Assumption::ModelTraffic { model_kind: row.kind });
+            }
             let mut base = row.to_model();
             base.published = format.unwrap_or(base.published);
             let model = with_sizes(section, "model.preset", base, assumed)?;
             Ok(ResolvedModel { model, native_tokens: row.native_tokens() })
+        }
+    }
+}
+
+/// With what was probably meant.
+pub(super) fn unknown_model(name: &str, models: &Models) -> WorkloadFileError {
+    let name_shown = shown_name(name);
+    match models.left_open(name)[..] {
+        [] => {
+            let suggestion = models.nearest(name).map(|row| row.id.clone());
+            WorkloadFileError::UnknownModel { name: name_shown, suggestion, members: Vec::new() }
+        }
+        [one] => {
+            WorkloadFileError::UnknownModel { name: name_shown, suggestion: Some(one.to_owned()), members: Vec::new() }
+        }
+        ref several => {
+            let members = several.iter().map(|&member| member.to_owned()).collect();
+            WorkloadFileError::UnknownModel { name: name_shown, suggestion: None, members }
         }
     }
 }

@@ -20,7 +20,7 @@ fn active(word: &str) -> Option<f64> {
 }
 
 /// Words with letters and digits apart, so that `llama3` and `llama 3` are alike; a size, a date and a version stay whole.
-fn tokens(words: &[String]) -> Vec<&str> {
+pub(super) fn tokens(words: &[String]) -> Vec<&str> {
     let mut tokens = Vec::new();
     for word in words {
         if size(word).is_some() || active(word).is_some() || is_version(word) || is_date(word) {
@@ -39,7 +39,7 @@ fn tokens(words: &[String]) -> Vec<&str> {
 }
 
 /// Where `known` stands among `own`, in order.
-fn positions(own: &[&str], known: &[&str]) -> Option<Vec<usize>> {
+pub(super) fn positions(own: &[&str], known: &[&str]) -> Option<Vec<usize>> {
     // From the last token back, so that a family stands beside its size: the second `qwen` of `qwen distill qwen 7b`.
     let mut end = own.len();
     let mut found = Vec::with_capacity(known.len());
@@ -126,7 +126,11 @@ impl Spelling {
             all.dedup();
             all
         };
-        rest().all(|(index, word)| fits(index, word)) && purposes(&self.words) == purposes(&known.words)
+        // Whole words too: `t2v` has no such token.
+        let is_of_kind = |word: &String| !OTHER_KINDS.contains(&word.as_str()) || known.words.contains(word);
+        rest().all(|(index, word)| fits(index, word))
+            && self.words.iter().all(is_of_kind)
+            && purposes(&self.words) == purposes(&known.words)
     }
 
     /// No word says that it is a part of a model, or of a kind that is no language model.

@@ -105,7 +105,7 @@ pub(super) const WITH_TOWERS: [&str; 8] =
     ["llava", "ultravox", "blip", "ovis", "onevision", "vlm", "captioner", "internvl"];
 
 /// Words of detectors and segmenters, whose name tells the network that they are built on: more work than that, at another resolution.
-pub(super) const ON_BACKBONES: [&str; 13] = [
+pub(super) const ON_BACKBONES: [&str; 18] = [
     "detr",
     "rcnn",
     "maskrcnn",
@@ -119,6 +119,11 @@ pub(super) const ON_BACKBONES: [&str; 13] = [
     "oneformer",
     "former",
     "ssd",
+    "seg",
+    "pose",
+    "obb",
+    "cls",
+    "worldv",
 ];
 
 /// Words that tell one size of a family from another where no number does.
@@ -128,7 +133,7 @@ pub(super) const VARIANTS: [&str; 24] = [
 ];
 
 /// Words of models that make pictures, films or sound, whose size says nothing of a language model's shape.
-pub(super) const OTHER_KINDS: [&str; 26] = [
+pub(super) const OTHER_KINDS: [&str; 32] = [
     "image",
     "t2i",
     "t2v",
@@ -155,4 +160,10 @@ pub(super) const OTHER_KINDS: [&str; 26] = [
     "csm",
     "chatterbox",
     "stt",
+    "flf2v",
+    "s2v",
+    "v2v",
+    "vace",
+    "timeseries",
+    "forecast",
 ];
