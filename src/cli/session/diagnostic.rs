@@ -14,6 +14,7 @@ use gpuplan_hardware::selector::SelectorError;
 use gpuplan_market::snapshot::MarketError;
 use gpuplan_plan::limits::LimitsError;
 use gpuplan_units::names::did_you_mean;
+use gpuplan_workload::model::names::Spelling;
 use gpuplan_workload::file::{ForeignFormat, WorkloadFileError};
 use gpuplan_workload::huggingface::ConfigError;
 use gpuplan_workload::safetensors::IndexError;
@@ -219,6 +220,11 @@ impl From<WorkloadFileError> for Diagnostic {
     fn from(error: WorkloadFileError) -> Self {
         let diagnostic = Self::usage(&error);
         match error {
+            WorkloadFileError::UnknownModel { name, .. } if Spelling::parse(&name).is_some_and(|name| name.is_unpublished()) => {
+                diagnostic.hint(format!(
+                    "the weights of `{name}` are not published, so no machine that you rent can run it; an open model instead: --model gpt-oss-120b"
+                ))
+            }
             WorkloadFileError::UnknownModel { name, members, .. } if !members.is_empty() => {
                 diagnostic.hint(say_which(&name, &members))
             }
@@ -231,7 +237,7 @@ impl From<WorkloadFileError> for Diagnostic {
                 .hint(format!("huggingface-cli download {name} config.json --local-dir ."))
                 .hint("then `--config config.json` in place of --model")
                 .hint(format!("a pipeline for images or video has no config.json at its root: huggingface-cli download {name} --include model_index.json '*/config.json' --local-dir ."))
-                .hint("then `--config model_index.json`; or the size of any model alone, `--params 7B`, for an estimate with a wide band"),
+                .hint("then `--config model_index.json`; or, for an estimate with a wide band, the size of a language model alone, `--params 7B`, and of what is no transformer `--params 25M --flops-per-sample 8G`"),
             WorkloadFileError::UnknownModel { .. } => {
                 diagnostic.hint("`gpuplan catalog models` lists every name; for another model give `--config FILE` with its config.json, its size alone with `--params 7B`, or its sizes under [model] of the workload file; for what is no transformer `--params 25M --flops-per-sample 8G`")
             }

@@ -342,6 +342,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_pasted_around_a_name_is_no_part_of_it() {
+        let plain = Spelling::parse("qwen3-8b").unwrap();
+        for pasted in [
+            "https://huggingface.co/Qwen/Qwen3-8B/tree/main",
+            "https://huggingface.co/Qwen/Qwen3-8B?library=transformers",
+            "models--Qwen--Qwen3-8B",
+            "ollama run qwen3:8b",
+            "vllm serve Qwen/Qwen3-8B",
+        ] {
+            assert_eq!(Spelling::parse(pasted).as_ref(), Some(&plain), "{pasted}");
+        }
+        let trained = Spelling::parse("vit_base_patch16_224.augreg2_in21k_ft_in1k").unwrap();
+        assert_eq!(trained, Spelling::parse("vit_base_patch16_224").unwrap());
+    }
+
+    #[test]
     fn a_format_in_the_name_is_read() {
         let format = |name: &str| Spelling::parse(name).unwrap().readings().last().unwrap().1;
         assert_eq!(format("Qwen3-32B-FP8"), Some(StoredFormat::Fp8));

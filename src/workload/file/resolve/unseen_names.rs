@@ -77,3 +77,10 @@ fn a_list_of_names() {
     let score = score(&std::fs::read_to_string(path).unwrap());
     assert!(score != Score::default());
 }
+
+/// What was not seen before the catalog grew stays right, and what is open is asked.
+#[test]
+fn names_that_were_unseen_mean_their_model() {
+    let first = score(include_str!("../../../../tests/fixtures/huggingface/unseen-1.tsv"));
+    assert!(first.right >= 178 && first.wrong.is_empty() && first.refused <= 8, "{first:?}");
+}

@@ -138,3 +138,22 @@ fn sizes_give_the_published_parameters() {
         assert!((ratio - 1.0).abs() < 0.01, "{}: {ratio}", row.id);
     }
 }
+
+#[test]
+fn a_name_may_be_shortened_or_leave_open_which_model_is_meant() {
+    let models = Models::embedded().unwrap();
+    let in_part = |name: &str| models.in_part(name).map(|(row, _)| row.id.as_str());
+    assert_eq!(in_part("nemotron super 49b"), Some("llama-3.3-nemotron-super-49b"));
+    // Several have these words, a repository is named in full, and a version is no part of another.
+    for name in ["llama 70b", "acme/nemotron-super-49b", "gemma-9-27b", "super 49b", "sam2"] {
+        assert_eq!(in_part(name), None, "{name}");
+    }
+    let open = |name: &str| models.left_open(name);
+    assert_eq!(open("sam2"), ["sam2-hiera-tiny", "sam2-hiera-small", "sam2-hiera-base-plus", "sam2-hiera-large"]);
+    assert_eq!(open("Grounding DINO"), ["grounding-dino-tiny", "grounding-dino-base"]);
+    for name in ["llama-3.1-8b", "acme/unheard-of", "gpt-4o", "Qwen/Qwen-Studio"] {
+        assert!(open(name).is_empty(), "{name}: {:?}", open(name));
+    }
+    let adapted = |name: &str| models.nearest(name).map(|row| row.id.as_str());
+    assert_eq!(adapted("sdxl lora"), Some("stable-diffusion-xl"));
+}

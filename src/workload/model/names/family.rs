@@ -8,7 +8,20 @@ use super::{format, is_revision, size};
 /// Words of adapters, which run with the model that they adapt.
 const ADAPTERS: [&str; 7] = ["lora", "loras", "qlora", "dora", "adapter", "adapters", "peft"];
 
+/// How names of models begin whose makers serve them alone.
+const UNPUBLISHED: [&str; 14] = [
+    "claude", "gemini", "chatgpt", "gpt35", "gpt3.5", "gpt4", "gpt5", "o1", "o3", "o4mini", "textembedding", "dalle", "sora", "midjourney",
+];
+
 impl Spelling {
+    /// Whether nobody but its maker can run the model, since its weights are not published: `gpt-4o`, `claude-sonnet`.
+    pub fn is_unpublished(&self) -> bool {
+        let name = self.joined();
+        let known = |maker: &&str| name.starts_with(maker) && !name[maker.len()..].starts_with(|c: char| c.is_ascii_digit());
+        // `GPT4-x-Vicuna-13B` has a size, which makers who keep their weights do not tell.
+        self.size().is_none() && UNPUBLISHED.iter().any(|maker| known(&maker))
+    }
+
     /// Whether `known` begins like this name, which has no size, and goes on: `sam2` leaves open which of `sam2-hiera-large` and its
     /// siblings is meant.
     pub fn leaves_open(&self, known: &Self) -> bool {
@@ -80,6 +93,17 @@ mod tests {
             ("llama 7b", "llama-3.1-70b"),
         ] {
             assert!(!is_part(name, known), "{name}");
+        }
+    }
+
+    #[test]
+    fn models_that_only_their_makers_run_are_told_apart() {
+        let is_unpublished = |name: &str| Spelling::parse(name).unwrap().is_unpublished();
+        for name in ["gpt-4o", "openai/gpt-4.1-mini", "claude-sonnet-4", "Gemini 2.5 Pro", "o3-mini", "gpt-3.5-turbo"] {
+            assert!(is_unpublished(name), "{name}");
+        }
+        for name in ["gpt-oss-20b", "gpt-j", "gpt4-x-vicuna-13b", "olmo", "gpt2", "marco-o1", "gemma-3"] {
+            assert!(!is_unpublished(name), "{name}");
         }
     }
 
