@@ -14,9 +14,9 @@ use gpuplan_hardware::selector::SelectorError;
 use gpuplan_market::snapshot::MarketError;
 use gpuplan_plan::limits::LimitsError;
 use gpuplan_units::names::did_you_mean;
-use gpuplan_workload::model::names::Spelling;
 use gpuplan_workload::file::{ForeignFormat, WorkloadFileError};
 use gpuplan_workload::huggingface::ConfigError;
+use gpuplan_workload::model::names::Spelling;
 use gpuplan_workload::safetensors::IndexError;
 
 /// How a call ended. Exit codes and words are part of the interface: scripts and schedulers read them.
@@ -336,7 +336,8 @@ pub fn meant_in_toml(message: &str) -> Option<String> {
 fn say_which(name: &str, members: &[String]) -> String {
     const SHOWN: usize = 6;
     let shown: Vec<String> = members.iter().take(SHOWN).map(|member| format!("`{member}`")).collect();
-    let all = if members.len() > SHOWN { format!("; `gpuplan catalog models {name:?}` lists all") } else { String::new() };
+    let all =
+        if members.len() > SHOWN { format!("; `gpuplan catalog models {name:?}` lists all") } else { String::new() };
     format!("say which: --model {}{all}", shown.join(", "))
 }
 

@@ -196,7 +196,11 @@ impl Models {
             let mixture = spelling.mixture()?;
             self.rows.iter().find(|row| Spelling::parse(&row.id).is_some_and(|known| known.mixture() == Some(mixture)))
         };
-        let row = match spelling.made_of(self.sizes()) {
+        let of_hearing = || {
+            let hear = self.rows.iter().filter(|row| row.audio_tokens_per_second > 0.0);
+            spelling.heard()?.made_of(hear.flat_map(ModelRow::sizes))
+        };
+        let row = match spelling.made_of(self.sizes()).or_else(of_hearing) {
             Some(name) => self.find(name)?,
             None => of_mixture().filter(|_| spelling.is_whole())?,
         };
@@ -248,10 +252,7 @@ impl Models {
 
     /// Every name with the parameters of its model.
     fn sizes(&self) -> impl Iterator<Item = (&str, f64)> {
-        self.rows.iter().flat_map(|row| {
-            let names = std::iter::once(&row.id).chain(&row.aliases);
-            names.map(move |name| (name.as_str(), row.parameters))
-        })
+        self.rows.iter().flat_map(ModelRow::sizes)
     }
 
     pub fn names(&self) -> impl Iterator<Item = &str> {
@@ -260,6 +261,12 @@ impl Models {
 }
 
 impl ModelRow {
+    /// Its names, each with its parameters.
+    fn sizes(&self) -> impl Iterator<Item = (&str, f64)> {
+        let names = std::iter::once(&self.id).chain(&self.aliases);
+        names.map(|name| (name.as_str(), self.parameters))
+    }
+
     /// A size that a model of this kind has: left out, it would count as zero.
     fn missing(&self) -> Option<&'static str> {
         let is_transformer = self.kind.is_transformer();

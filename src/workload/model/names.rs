@@ -247,10 +247,14 @@ impl Spelling {
                 }
             }
         };
-        // Of a family and size those with most words in common: `gpt-oss-safeguard-20b` is no `gpt-neox-20b`.
+        // Of a family and size those with most words in common: `gpt-oss-safeguard-20b` is no `gpt-neox-20b`, `gemma-2-2.6b` no `gemma-2b`.
+        let own = made_of::tokens(&self.words);
         let shared = |name: &str| {
             let other = Self::parse(name);
-            other.map_or(0, |other| self.stems().filter(|own| other.stems().any(|stem| stem == *own)).count())
+            other.map_or(0, |other| {
+                let named = made_of::tokens(&other.words).into_iter().filter(|word| size(word).is_none());
+                own.iter().filter(|word| named.clone().any(|other| other == **word)).count()
+            })
         };
         let near: Vec<(&'a str, usize)> = known
             .filter(|(name, parameters)| is_near(name, *parameters))

@@ -2,7 +2,7 @@
 
 use super::Spelling;
 use super::made_of::{positions, tokens};
-use super::words::VARIANTS;
+use super::words::{HEARING, VARIANTS};
 use super::{format, is_revision, size};
 
 /// Words of adapters, which run with the model that they adapt.
@@ -10,14 +10,28 @@ const ADAPTERS: [&str; 7] = ["lora", "loras", "qlora", "dora", "adapter", "adapt
 
 /// How names of models begin whose makers serve them alone.
 const UNPUBLISHED: [&str; 14] = [
-    "claude", "gemini", "chatgpt", "gpt35", "gpt3.5", "gpt4", "gpt5", "o1", "o3", "o4mini", "textembedding", "dalle", "sora", "midjourney",
+    "claude",
+    "gemini",
+    "chatgpt",
+    "gpt35",
+    "gpt3.5",
+    "gpt4",
+    "gpt5",
+    "o1",
+    "o3",
+    "o4mini",
+    "textembedding",
+    "dalle",
+    "sora",
+    "midjourney",
 ];
 
 impl Spelling {
     /// Whether nobody but its maker can run the model, since its weights are not published: `gpt-4o`, `claude-sonnet`.
     pub fn is_unpublished(&self) -> bool {
         let name = self.joined();
-        let known = |maker: &&str| name.starts_with(maker) && !name[maker.len()..].starts_with(|c: char| c.is_ascii_digit());
+        let known =
+            |maker: &&str| name.starts_with(maker) && !name[maker.len()..].starts_with(|c: char| c.is_ascii_digit());
         // `GPT4-x-Vicuna-13B` has a size, which makers who keep their weights do not tell.
         self.size().is_none() && UNPUBLISHED.iter().any(|maker| known(&maker))
     }
@@ -42,6 +56,12 @@ impl Spelling {
             && own.iter().any(|word| size(word).is_some())
             && positions(&tokens(&known.words), &own).is_some()
             && self.purposes().eq(known.purposes())
+    }
+
+    /// The name without words that say that it hears: `whisper large v3` of `whisper-large-v3-asr`; `None` where it has none.
+    pub fn heard(&self) -> Option<Self> {
+        let words: Vec<String> = self.words.iter().filter(|word| !HEARING.contains(&word.as_str())).cloned().collect();
+        (!words.is_empty() && words.len() < self.words.len()).then_some(Self { words })
     }
 
     /// The name without words of adapters: `sdxl` of `sdxl lora`; `None` where it has no such word, or no other.

@@ -52,7 +52,7 @@ pub(super) const PACKAGES: [&str; 11] =
 /// Words of what is no model of its own but a part of one, or of what was cut from one: its sizes are others; `mot` has two sets of
 /// weights, `animate` a network beside that follows a figure, and another
 /// vocabulary is a third of a small encoder.
-pub(super) const PARTS: [&str; 45] = [
+pub(super) const PARTS: [&str; 47] = [
     "lora",
     "qlora",
     "dora",
@@ -73,6 +73,8 @@ pub(super) const PARTS: [&str; 45] = [
     "vae",
     "tokenizer",
     "projector",
+    "aligner",
+    "forcedaligner",
     "mmproj",
     "imatrix",
     "reap",
@@ -167,3 +169,6 @@ pub(super) const OTHER_KINDS: [&str; 32] = [
     "timeseries",
     "forecast",
 ];
+
+/// Words that say of a model that it hears, which leave its sizes as they are where it does.
+pub(super) const HEARING: [&str; 5] = ["asr", "stt", "transcribe", "transcription", "speech"];
