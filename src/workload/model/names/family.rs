@@ -30,10 +30,12 @@ impl Spelling {
     /// Whether nobody but its maker can run the model, since its weights are not published: `gpt-4o`, `claude-sonnet`.
     pub fn is_unpublished(&self) -> bool {
         let name = self.joined();
-        let known =
-            |maker: &&str| name.starts_with(maker) && !name[maker.len()..].starts_with(|c: char| c.is_ascii_digit());
+        let is_digit = |c: char| c.is_ascii_digit();
+        let known = |maker: &str| {
+            name.strip_prefix(maker).is_some_and(|rest| !(maker.ends_with(is_digit) && rest.starts_with(is_digit)))
+        };
         // `GPT4-x-Vicuna-13B` has a size, which makers who keep their weights do not tell.
-        self.size().is_none() && UNPUBLISHED.iter().any(|maker| known(&maker))
+        self.size().is_none() && UNPUBLISHED.iter().any(|maker| known(maker))
     }
 
     /// Whether `known` begins like this name, which has no size, and goes on: `sam2` leaves open which of `sam2-hiera-large` and its
