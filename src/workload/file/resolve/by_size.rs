@@ -222,8 +222,15 @@ mod tests {
         assert_eq!((model.name.as_str(), model.published), ("llama-3.1-8b", StoredFormat::Int4));
         assert_eq!(assumed[0], Assumption::ModelOfName { like: "llama-3.1-8b".to_owned() });
         // A slip of the keyboard is asked about, and what names no size too.
-        for name in ["llama-31-8b", "acme/kolibri", "acme/kolibri-t2v-14b", "ллама-3.1-8b", "acme/FLUX.3-4B", "sana-9b"]
-        {
+        for name in [
+            "llama-31-8b",
+            "acme/kolibri",
+            "acme/kolibri-t2v-14b",
+            "ллама-3.1-8b",
+            "лама 8b",
+            "acme/FLUX.3-4B",
+            "sana-9b",
+        ] {
             let said = resolved(&format!("preset = \"{name}\"")).unwrap_err();
             assert!(matches!(said, WorkloadFileError::UnknownModel { .. }), "{name}: {said}");
         }

@@ -2,7 +2,7 @@
 
 use crate::assumption::Assumption;
 use crate::file::resolve::by_size::{self, sizes};
-use crate::file::scalar::{choice, conflict, count, invalid, missing, shown, shown_name, whole};
+use crate::file::scalar::{choice, conflict, count, invalid, invalid_near, missing, shown, shown_name, whole};
 use crate::file::{ModelSection, WorkloadFileError};
 use crate::model::catalog::Models;
 use crate::model::deviations::Deviations;
@@ -45,13 +45,17 @@ pub(super) fn resolve(
             Ok(ResolvedModel { model, native_tokens })
         }
         (Some(name), None) => {
+            if let Some((first, _)) = name.split_once([',', ';', '|']) {
+                let nearest = vec![shown(first.trim()).to_owned()];
+                return Err(invalid_near("model.preset", "one model at a time", nearest));
+            }
             let known = models.named(name).or_else(|| {
                 let made_of = models.made_of(name).or_else(|| models.in_part(name))?;
                 assumed.push(Assumption::ModelOfName { like: made_of.0.id.clone() });
                 Some(made_of)
             });
             let Some((row, format)) = known else {
-                let size = Spelling::parse(name).and_then(|name| name.size_alone());
+                let size = Spelling::parse(name).filter(|_| name.is_ascii()).and_then(|name| name.size_alone());
                 if let Some(model) = by_size::model(section, size, models, assumed)? {
                     return Ok(ResolvedModel { model, native_tokens: None });
                 }
