@@ -73,6 +73,30 @@ fn is_revision(word: &str) -> bool {
     is_date(word) || REVISIONS.contains(&word)
 }
 
+/// Parameters that a token meets, of a word such as `a3b`.
+fn active(word: &str) -> Option<f64> {
+    word.strip_prefix('a').and_then(size)
+}
+
+/// Words with letters and digits apart, so that `llama3` and `llama 3` are alike; a size, a date and a version stay whole.
+fn tokens(words: &[String]) -> Vec<&str> {
+    let mut tokens = Vec::new();
+    for word in words {
+        if size(word).is_some() || active(word).is_some() || is_version(word) || is_date(word) {
+            tokens.push(word.as_str());
+            continue;
+        }
+        let mut rest = word.as_str();
+        while let Some(first) = rest.chars().next() {
+            let is_same = |c: char| c.is_ascii_alphabetic() == first.is_ascii_alphabetic();
+            let end = rest.find(|c| !is_same(c)).unwrap_or(rest.len());
+            tokens.push(&rest[..end]);
+            rest = &rest[end..];
+        }
+    }
+    tokens
+}
+
 /// A name without what is pasted around it: the page of a repository, a command, the folder of a cache.
 fn pasted(name: &str) -> &str {
     let command = ["ollama run ", "ollama pull ", "vllm serve "].iter().find_map(|command| name.strip_prefix(command));
@@ -248,11 +272,11 @@ impl Spelling {
             }
         };
         // Of a family and size those with most words in common: `gpt-oss-safeguard-20b` is no `gpt-neox-20b`, `gemma-2-2.6b` no `gemma-2b`.
-        let own = made_of::tokens(&self.words);
+        let own = tokens(&self.words);
         let shared = |name: &str| {
             let other = Self::parse(name);
             other.map_or(0, |other| {
-                let named = made_of::tokens(&other.words).into_iter().filter(|word| size(word).is_none());
+                let named = tokens(&other.words).into_iter().filter(|word| size(word).is_none());
                 own.iter().filter(|word| named.clone().any(|other| other == **word)).count()
             })
         };

@@ -46,7 +46,7 @@ pub(super) fn resolve(
         }
         (Some(name), None) => {
             if let Some((first, _)) = name.split_once([',', ';', '|']) {
-                let nearest = vec![shown(first.trim()).to_owned()];
+                let nearest = vec![shown(first.trim())];
                 return Err(invalid_near("model.preset", "one model at a time", nearest));
             }
             let known = models.named(name).or_else(|| {

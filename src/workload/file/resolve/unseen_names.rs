@@ -1,5 +1,7 @@
 //! Names as people type them, written down with their published parameters before any was tried: how many are known.
 
+#![cfg(test)]
+
 use crate::assumption::Assumption;
 use crate::file::{WorkloadFile, WorkloadFileError};
 use crate::model::catalog::Models;

@@ -1,5 +1,7 @@
 //! The catalog of models: what rows must have, and what names mean.
 
+#![cfg(test)]
+
 use super::*;
 
 #[test]

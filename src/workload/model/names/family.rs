@@ -1,9 +1,9 @@
 //! What a name leaves open: a family whose members have names of their own, or an adapter, which says what it adapts.
 
 use super::Spelling;
-use super::made_of::{positions, tokens};
+use super::made_of::positions;
 use super::words::{HEARING, VARIANTS};
-use super::{format, is_revision, size};
+use super::{format, is_revision, size, tokens};
 
 /// Words of adapters, which run with the model that they adapt.
 const ADAPTERS: [&str; 7] = ["lora", "loras", "qlora", "dora", "adapter", "adapters", "peft"];

@@ -1,7 +1,7 @@
 //! What the name of an unknown model tells: the known model that it was made of, or its size.
 
 use super::words::{ON_BACKBONES, OTHER_KINDS, PARTS, PURPOSES, VARIANTS, WITH_TOWERS};
-use super::{Spelling, format, is_date, is_revision, is_version, size, slips};
+use super::{Spelling, active, format, is_date, is_revision, is_version, size, slips, tokens};
 use crate::serving::StoredFormat;
 
 /// A size in the name may be rounded by this factor from that of the model it was made of.
@@ -13,29 +13,6 @@ pub struct StatedSize {
     pub parameters: f64,
     /// Those that a token passes: `a3b`.
     pub active: Option<f64>,
-}
-
-fn active(word: &str) -> Option<f64> {
-    word.strip_prefix('a').and_then(size)
-}
-
-/// Words with letters and digits apart, so that `llama3` and `llama 3` are alike; a size, a date and a version stay whole.
-pub(super) fn tokens(words: &[String]) -> Vec<&str> {
-    let mut tokens = Vec::new();
-    for word in words {
-        if size(word).is_some() || active(word).is_some() || is_version(word) || is_date(word) {
-            tokens.push(word.as_str());
-            continue;
-        }
-        let mut rest = word.as_str();
-        while let Some(first) = rest.chars().next() {
-            let is_same = |c: char| c.is_ascii_alphabetic() == first.is_ascii_alphabetic();
-            let end = rest.find(|c| !is_same(c)).unwrap_or(rest.len());
-            tokens.push(&rest[..end]);
-            rest = &rest[end..];
-        }
-    }
-    tokens
 }
 
 /// Where `known` stands among `own`, in order.
