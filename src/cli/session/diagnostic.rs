@@ -16,6 +16,7 @@ use gpuplan_plan::limits::LimitsError;
 use gpuplan_units::names::did_you_mean;
 use gpuplan_workload::file::{ForeignFormat, WorkloadFileError};
 use gpuplan_workload::huggingface::ConfigError;
+use gpuplan_workload::model::names::Spelling;
 use gpuplan_workload::safetensors::IndexError;
 
 /// How a call ended. Exit codes and words are part of the interface: scripts and schedulers read them.
@@ -219,18 +220,8 @@ impl From<WorkloadFileError> for Diagnostic {
     fn from(error: WorkloadFileError) -> Self {
         let diagnostic = Self::usage(&error);
         match error {
-            WorkloadFileError::UnknownModel { suggestion: Some(name), .. } => {
-                diagnostic.hint(format!(
-                    "did you mean `{name}`? `gpuplan catalog models` lists all; another model is described by `--config FILE`, its config.json, or by its size alone, `--params 7B`"
-                ))
-            }
-            WorkloadFileError::UnknownModel { name, .. } if name.contains('/') && !name.contains(' ') => diagnostic
-                .hint(format!("huggingface-cli download {name} config.json --local-dir ."))
-                .hint("then `--config config.json` in place of --model")
-                .hint(format!("a pipeline for images or video has no config.json at its root: huggingface-cli download {name} --include model_index.json '*/config.json' --local-dir ."))
-                .hint("then `--config model_index.json`; or the size of any model alone, `--params 7B`, for an estimate with a wide band"),
-            WorkloadFileError::UnknownModel { .. } => {
-                diagnostic.hint("`gpuplan catalog models` lists every name; for another model give `--config FILE` with its config.json, its size alone with `--params 7B`, or its sizes under [model] of the workload file; for what is no transformer `--params 25M --flops-per-sample 8G`")
+            WorkloadFileError::UnknownModel { name, suggestion, members } => {
+                unknown_model(diagnostic, &name, suggestion.as_deref(), &members)
             }
             WorkloadFileError::Syntax { suggestion: Some(name), .. } => diagnostic.hint(format!("did you mean `{name}`?")),
             WorkloadFileError::Syntax { .. } => diagnostic.hint("`gpuplan init` writes a workload file to start from"),
@@ -321,6 +312,57 @@ pub fn meant_in_toml(message: &str) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// What to type in place of a model's name that nobody knows.
+fn unknown_model(diagnostic: Diagnostic, name: &str, suggestion: Option<&str>, members: &[String]) -> Diagnostic {
+    if Spelling::parse(name).is_some_and(|name| name.is_unpublished()) {
+        return diagnostic.hint(format!(
+            "the weights of `{name}` are not published, so no machine that you rent can run it; an open model instead: --model gpt-oss-120b"
+        ));
+    }
+    if name.starts_with(['.', '/', '~']) || name.contains('\\') {
+        let folder = name.trim_end_matches(['/', '\\']);
+        return diagnostic
+            .hint(format!("of a folder with a model: --config '{folder}/config.json' in place of --model"));
+    }
+    if !members.is_empty() {
+        return diagnostic.hint(say_which(name, members));
+    }
+    if let Some(meant) = suggestion {
+        return diagnostic.hint(format!(
+            "did you mean `{meant}`? `gpuplan catalog models` lists all; another model is described by `--config FILE`, its config.json, or by its size alone, `--params 7B`"
+        ));
+    }
+    let Some(repository) = repository(name) else {
+        return diagnostic.hint("`gpuplan catalog models` lists every name; for another model give `--config FILE` with its config.json, its size alone with `--params 7B`, or its sizes under [model] of the workload file; for what is no transformer `--params 25M --flops-per-sample 8G`");
+    };
+    diagnostic
+        .hint(format!("huggingface-cli download {repository} config.json --local-dir ."))
+        .hint("then `--config config.json` in place of --model")
+        .hint(format!("a pipeline for images or video has no config.json at its root: huggingface-cli download {repository} --include model_index.json '*/config.json' --local-dir ."))
+        .hint("then `--config model_index.json`; or, for an estimate with a wide band, the size of a language model alone, `--params 7B`, and of what is no transformer `--params 25M --flops-per-sample 8G`")
+}
+
+/// The repository of the Hub that a name or the address of its page means.
+fn repository(name: &str) -> Option<String> {
+    let name = name.trim_start_matches("https://").trim_start_matches("http://");
+    let name = ["huggingface.co/", "hf.co/"].iter().find_map(|host| name.strip_prefix(host)).unwrap_or(name);
+    let (organisation, rest) = name.split_once('/')?;
+    let repository = rest.split(['/', '?', '#', ':']).next().unwrap_or_default();
+    let is_name = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+    // The host of another site has a point, which no organisation has.
+    (is_name(organisation) && !organisation.contains('.') && is_name(repository))
+        .then(|| format!("{organisation}/{repository}"))
+}
+
+/// A name that leaves open which model is meant: the models, as far as a line holds them.
+fn say_which(name: &str, members: &[String]) -> String {
+    const SHOWN: usize = 6;
+    let shown: Vec<String> = members.iter().take(SHOWN).map(|member| format!("`{member}`")).collect();
+    let all =
+        if members.len() > SHOWN { format!("; `gpuplan catalog models '{name}'` lists all") } else { String::new() };
+    format!("say which with --model: {}{all}", shown.join(", "))
 }
 
 /// What to do with a file of another kind.

@@ -11,8 +11,9 @@ pub enum WorkloadFileError {
     /// A file of another kind.
     #[error("{format}, and a workload is written in TOML")]
     Foreign { format: ForeignFormat },
-    #[error("no model is called `{name}`")]
-    UnknownModel { name: String, suggestion: Option<String> },
+    /// `members` are the models among which the name leaves the choice.
+    #[error("{}", unknown_model(name, members))]
+    UnknownModel { name: String, suggestion: Option<String>, members: Vec<String> },
     /// `nearest` has values of this key that are probably meant.
     #[error("`{key}`: {detail}")]
     Invalid { key: String, detail: String, nearest: Vec<String> },
@@ -20,6 +21,14 @@ pub enum WorkloadFileError {
     Conflict { first: String, second: String },
     #[error("`{key}` is missing: {detail}")]
     Missing { key: String, detail: String },
+}
+
+fn unknown_model(name: &str, members: &[String]) -> String {
+    if members.is_empty() {
+        format!("no model is called `{name}`")
+    } else {
+        format!("`{name}` leaves open which of {} models is meant", members.len())
+    }
 }
 
 /// The key that serde's message says is unknown, and the known one that was probably meant.

@@ -16,6 +16,8 @@ mod serving_load;
 mod serving_speech;
 mod task;
 mod training;
+#[cfg(test)]
+mod unseen_names;
 
 use crate::amount::{Amount, Checkpoint};
 use crate::file::resolve::resolved::Resolved;

@@ -1,5 +1,6 @@
 //! `Spelling`: a model's name as people type it, taken apart into words, size, revision and weight format.
 
+pub mod family;
 pub mod made_of;
 mod words;
 
@@ -18,6 +19,9 @@ const SAME_SIZE: f64 = 1.25;
 pub struct Spelling {
     words: Vec<String>,
 }
+
+/// Sets of images by which timm says what a model was trained on.
+const IMAGE_SETS: [&str; 5] = ["in1k", "in12k", "in21k", "in22k", "lvd142m"];
 
 /// Words that name a weight format.
 fn format(word: &str) -> Option<StoredFormat> {
@@ -69,6 +73,40 @@ fn is_revision(word: &str) -> bool {
     is_date(word) || REVISIONS.contains(&word)
 }
 
+/// Parameters that a token meets, of a word such as `a3b`.
+fn active(word: &str) -> Option<f64> {
+    word.strip_prefix('a').and_then(size)
+}
+
+/// Words with letters and digits apart, so that `llama3` and `llama 3` are alike; a size, a date and a version stay whole.
+fn tokens(words: &[String]) -> Vec<&str> {
+    let mut tokens = Vec::new();
+    for word in words {
+        if size(word).is_some() || active(word).is_some() || is_version(word) || is_date(word) {
+            tokens.push(word.as_str());
+            continue;
+        }
+        let mut rest = word.as_str();
+        while let Some(first) = rest.chars().next() {
+            let is_same = |c: char| c.is_ascii_alphabetic() == first.is_ascii_alphabetic();
+            let end = rest.find(|c| !is_same(c)).unwrap_or(rest.len());
+            tokens.push(&rest[..end]);
+            rest = &rest[end..];
+        }
+    }
+    tokens
+}
+
+/// A name without what is pasted around it: the page of a repository, a command, the folder of a cache.
+fn pasted(name: &str) -> &str {
+    let command = ["ollama run ", "ollama pull ", "vllm serve "].iter().find_map(|command| name.strip_prefix(command));
+    let name = command.unwrap_or(name);
+    let name = name.split(['?', '#']).next().unwrap_or(name);
+    let name =
+        ["/tree/", "/blob/", "/resolve/"].iter().find_map(|part| name.split_once(part)).map_or(name, |(page, _)| page);
+    name.strip_prefix("models--").and_then(|folder| folder.split_once("--")).map_or(name, |(_, name)| name)
+}
+
 impl Spelling {
     /// `None` where the text has no letter or digit, or is longer than a name.
     pub fn parse(name: &str) -> Option<Self> {
@@ -76,8 +114,16 @@ impl Spelling {
             return None;
         }
         let name = name.trim().trim_end_matches('/').to_ascii_lowercase();
+        let name = pasted(&name);
         // `timm/resnet18.a1_in1k`: behind the point stands how it was trained, which changes no size.
-        let name = name.strip_prefix("timm/").map_or(name.as_str(), |name| name.split('.').next().unwrap_or(name));
+        let name = match name.split_once('.') {
+            Some((model, trained))
+                if name.starts_with("timm/") || IMAGE_SETS.iter().any(|set| trained.contains(set)) =>
+            {
+                model
+            }
+            _ => name,
+        };
         let name = name.rsplit('/').next().unwrap_or_default();
         let name = name.strip_suffix(".gguf").or(name.strip_suffix(".safetensors")).unwrap_or(name);
         let letters: Vec<char> = name.chars().collect();
@@ -225,10 +271,14 @@ impl Spelling {
                 }
             }
         };
-        // Of a family and size those with most words in common: `gpt-oss-safeguard-20b` is no `gpt-neox-20b`.
+        // Of a family and size those with most words in common: `gpt-oss-safeguard-20b` is no `gpt-neox-20b`, `gemma-2-2.6b` no `gemma-2b`.
+        let own = tokens(&self.words);
         let shared = |name: &str| {
             let other = Self::parse(name);
-            other.map_or(0, |other| self.stems().filter(|own| other.stems().any(|stem| stem == *own)).count())
+            other.map_or(0, |other| {
+                let named = tokens(&other.words).into_iter().filter(|word| size(word).is_none());
+                own.iter().filter(|word| named.clone().any(|other| other == **word)).count()
+            })
         };
         let near: Vec<(&'a str, usize)> = known
             .filter(|(name, parameters)| is_near(name, *parameters))
@@ -317,6 +367,22 @@ mod tests {
         ] {
             assert!(!readings(name).contains(&other.to_owned()), "{name}: {:?}", readings(name));
         }
+    }
+
+    #[test]
+    fn what_is_pasted_around_a_name_is_no_part_of_it() {
+        let plain = Spelling::parse("qwen3-8b").unwrap();
+        for pasted in [
+            "https://huggingface.co/Qwen/Qwen3-8B/tree/main",
+            "https://huggingface.co/Qwen/Qwen3-8B?library=transformers",
+            "models--Qwen--Qwen3-8B",
+            "ollama run qwen3:8b",
+            "vllm serve Qwen/Qwen3-8B",
+        ] {
+            assert_eq!(Spelling::parse(pasted).as_ref(), Some(&plain), "{pasted}");
+        }
+        let trained = Spelling::parse("vit_base_patch16_224.augreg2_in21k_ft_in1k").unwrap();
+        assert_eq!(trained, Spelling::parse("vit_base_patch16_224").unwrap());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::assumption::Assumption;
 use crate::file::resolve::by_size::{self, sizes};
-use crate::file::scalar::{choice, conflict, count, invalid, missing, shown, shown_name, whole};
+use crate::file::scalar::{choice, conflict, count, invalid, invalid_near, missing, shown, shown_name, whole};
 use crate::file::{ModelSection, WorkloadFileError};
 use crate::model::catalog::Models;
 use crate::model::deviations::Deviations;
@@ -45,13 +45,17 @@ pub(super) fn resolve(
             Ok(ResolvedModel { model, native_tokens })
         }
         (Some(name), None) => {
+            if let Some((first, _)) = name.split_once([',', ';', '|']) {
+                let nearest = vec![shown(first.trim())];
+                return Err(invalid_near("model.preset", "one model at a time", nearest));
+            }
             let known = models.named(name).or_else(|| {
-                let made_of = models.made_of(name)?;
+                let made_of = models.made_of(name).or_else(|| models.in_part(name))?;
                 assumed.push(Assumption::ModelOfName { like: made_of.0.id.clone() });
                 Some(made_of)
             });
             let Some((row, format)) = known else {
-                let size = Spelling::parse(name).and_then(|name| name.size_alone());
+                let size = Spelling::parse(name).filter(|_| name.is_ascii()).and_then(|name| name.size_alone());
                 if let Some(model) = by_size::model(section, size, models, assumed)? {
                     return Ok(ResolvedModel { model, native_tokens: None });
                 }
@@ -59,13 +63,33 @@ pub(super) fn resolve(
                     let model = with_sizes(section, "model.preset", model, assumed)?;
                     return Ok(ResolvedModel { model, native_tokens: None });
                 }
-                let suggestion = models.nearest(name).map(|row| row.id.clone());
-                return Err(WorkloadFileError::UnknownModel { name: shown_name(name), suggestion });
+                return Err(unknown_model(name, models));
             };
+            if row.only_operations {
+                assumed.push(Assumption::ModelTraffic { model_kind: row.kind });
+            }
             let mut base = row.to_model();
             base.published = format.unwrap_or(base.published);
             let model = with_sizes(section, "model.preset", base, assumed)?;
             Ok(ResolvedModel { model, native_tokens: row.native_tokens() })
+        }
+    }
+}
+
+/// With what was probably meant.
+pub(super) fn unknown_model(name: &str, models: &Models) -> WorkloadFileError {
+    let name_shown = shown_name(name);
+    match models.left_open(name)[..] {
+        [] => {
+            let suggestion = models.nearest(name).map(|row| row.id.clone());
+            WorkloadFileError::UnknownModel { name: name_shown, suggestion, members: Vec::new() }
+        }
+        [one] => {
+            WorkloadFileError::UnknownModel { name: name_shown, suggestion: Some(one.to_owned()), members: Vec::new() }
+        }
+        ref several => {
+            let members = several.iter().map(|&member| member.to_owned()).collect();
+            WorkloadFileError::UnknownModel { name: name_shown, suggestion: None, members }
         }
     }
 }

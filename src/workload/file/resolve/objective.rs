@@ -1,7 +1,8 @@
 //! What a step minimises, whose answers it meets, and how many sequences the samples of the data are for it.
 
 use crate::amount::Amount;
-use crate::file::scalar::{choice, count, invalid, missing, shown, shown_name};
+use crate::file::resolve::model::unknown_model;
+use crate::file::scalar::{choice, count, invalid, missing, shown};
 use crate::file::{DataSection, TrainingSection, WorkloadFileError};
 use crate::model::catalog::Models;
 use crate::model::{Model, ModelKind};
@@ -31,8 +32,7 @@ pub(super) fn teacher(
         (Objective::Distill, None) => Err(missing(key, "name the model whose answers are met, such as llama-3.1-70b")),
         (Objective::Distill, Some(name)) => {
             let Some((row, _)) = models.named(name).or_else(|| models.made_of(name)) else {
-                let suggestion = models.nearest(name).map(|row| row.id.clone());
-                return Err(WorkloadFileError::UnknownModel { name: shown_name(name), suggestion });
+                return Err(unknown_model(name, models));
             };
             let teacher = row.to_model();
             if matches!(teacher.kind, ModelKind::Decoder | ModelKind::Moe) {

@@ -1,7 +1,7 @@
 //! What the name of an unknown model tells: the known model that it was made of, or its size.
 
 use super::words::{ON_BACKBONES, OTHER_KINDS, PARTS, PURPOSES, VARIANTS, WITH_TOWERS};
-use super::{Spelling, format, is_date, is_revision, is_version, size, slips};
+use super::{Spelling, active, format, is_date, is_revision, is_version, size, slips, tokens};
 use crate::serving::StoredFormat;
 
 /// A size in the name may be rounded by this factor from that of the model it was made of.
@@ -15,31 +15,8 @@ pub struct StatedSize {
     pub active: Option<f64>,
 }
 
-fn active(word: &str) -> Option<f64> {
-    word.strip_prefix('a').and_then(size)
-}
-
-/// Words with letters and digits apart, so that `llama3` and `llama 3` are alike; a size, a date and a version stay whole.
-fn tokens(words: &[String]) -> Vec<&str> {
-    let mut tokens = Vec::new();
-    for word in words {
-        if size(word).is_some() || active(word).is_some() || is_version(word) || is_date(word) {
-            tokens.push(word.as_str());
-            continue;
-        }
-        let mut rest = word.as_str();
-        while let Some(first) = rest.chars().next() {
-            let is_same = |c: char| c.is_ascii_alphabetic() == first.is_ascii_alphabetic();
-            let end = rest.find(|c| !is_same(c)).unwrap_or(rest.len());
-            tokens.push(&rest[..end]);
-            rest = &rest[end..];
-        }
-    }
-    tokens
-}
-
 /// Where `known` stands among `own`, in order.
-fn positions(own: &[&str], known: &[&str]) -> Option<Vec<usize>> {
+pub(super) fn positions(own: &[&str], known: &[&str]) -> Option<Vec<usize>> {
     // From the last token back, so that a family stands beside its size: the second `qwen` of `qwen distill qwen 7b`.
     let mut end = own.len();
     let mut found = Vec::with_capacity(known.len());
@@ -126,7 +103,11 @@ impl Spelling {
             all.dedup();
             all
         };
-        rest().all(|(index, word)| fits(index, word)) && purposes(&self.words) == purposes(&known.words)
+        // Whole words too: `t2v` has no such token.
+        let is_of_kind = |word: &String| !OTHER_KINDS.contains(&word.as_str()) || known.words.contains(word);
+        rest().all(|(index, word)| fits(index, word))
+            && self.words.iter().all(is_of_kind)
+            && purposes(&self.words) == purposes(&known.words)
     }
 
     /// No word says that it is a part of a model, or of a kind that is no language model.

@@ -52,7 +52,7 @@ pub(super) const PACKAGES: [&str; 11] =
 /// Words of what is no model of its own but a part of one, or of what was cut from one: its sizes are others; `mot` has two sets of
 /// weights, `animate` a network beside that follows a figure, and another
 /// vocabulary is a third of a small encoder.
-pub(super) const PARTS: [&str; 45] = [
+pub(super) const PARTS: [&str; 47] = [
     "lora",
     "qlora",
     "dora",
@@ -73,6 +73,8 @@ pub(super) const PARTS: [&str; 45] = [
     "vae",
     "tokenizer",
     "projector",
+    "aligner",
+    "forcedaligner",
     "mmproj",
     "imatrix",
     "reap",
@@ -105,7 +107,7 @@ pub(super) const WITH_TOWERS: [&str; 8] =
     ["llava", "ultravox", "blip", "ovis", "onevision", "vlm", "captioner", "internvl"];
 
 /// Words of detectors and segmenters, whose name tells the network that they are built on: more work than that, at another resolution.
-pub(super) const ON_BACKBONES: [&str; 13] = [
+pub(super) const ON_BACKBONES: [&str; 18] = [
     "detr",
     "rcnn",
     "maskrcnn",
@@ -119,6 +121,11 @@ pub(super) const ON_BACKBONES: [&str; 13] = [
     "oneformer",
     "former",
     "ssd",
+    "seg",
+    "pose",
+    "obb",
+    "cls",
+    "worldv",
 ];
 
 /// Words that tell one size of a family from another where no number does.
@@ -128,7 +135,7 @@ pub(super) const VARIANTS: [&str; 24] = [
 ];
 
 /// Words of models that make pictures, films or sound, whose size says nothing of a language model's shape.
-pub(super) const OTHER_KINDS: [&str; 26] = [
+pub(super) const OTHER_KINDS: [&str; 32] = [
     "image",
     "t2i",
     "t2v",
@@ -155,4 +162,13 @@ pub(super) const OTHER_KINDS: [&str; 26] = [
     "csm",
     "chatterbox",
     "stt",
+    "flf2v",
+    "s2v",
+    "v2v",
+    "vace",
+    "timeseries",
+    "forecast",
 ];
+
+/// Words that say of a model that it hears, which leave its sizes as they are where it does.
+pub(super) const HEARING: [&str; 5] = ["asr", "stt", "transcribe", "transcription", "speech"];
