@@ -1,5 +1,6 @@
 //! Adapters: one folder a cloud, each implementing the ports that the stages own. No stage imports this one; `cli` wires it in.
 
+pub mod akamai;
 pub mod ask;
 pub mod azure;
 pub mod client;
@@ -48,6 +49,7 @@ pub fn sources(cloud: &CloudId) -> Option<Sources> {
             ..both_of(azure::retail_prices::RetailPrices::from_environment)
         },
         gcp::CLOUD => gcp::sources(),
+        akamai::CLOUD => both_of(akamai::Linode::from_environment),
         hyperstack::CLOUD => both_of(hyperstack::Hyperstack::from_environment),
         jarvis_labs::CLOUD => both_of(jarvis_labs::Servers::from_environment),
         lambda::CLOUD => both_of(lambda::instance_types::InstanceTypes::from_environment),
@@ -123,7 +125,7 @@ mod tests {
     fn a_cloud_without_an_adapter_is_said_to_have_none() {
         assert!(sources(&CloudId::new("nowhere")).is_none());
         let clouds = ["aws", "gcp", "azure", "lambda", "runpod", "vast", "verda", "nebius", "oci", "crusoe"];
-        for cloud in clouds.into_iter().chain(["digitalocean", "hyperstack", "jarvis-labs", "vultr"]) {
+        for cloud in clouds.into_iter().chain(["akamai", "digitalocean", "hyperstack", "jarvis-labs", "vultr"]) {
             let sources = sources(&CloudId::new(cloud)).unwrap();
             assert!(
                 sources

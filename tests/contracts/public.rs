@@ -1,7 +1,8 @@
-//! Clouds that are asked over plain HTTP, over canned answers: Azure, Lambda, RunPod, Vast, Verda, Oracle, Vultr, DigitalOcean, Hyperstack, JarvisLabs.
+//! Clouds that are asked over plain HTTP, over canned answers: Azure, Lambda, RunPod, Vast, Verda, Oracle, Vultr, Akamai, DigitalOcean, Hyperstack, JarvisLabs.
 
 use std::collections::BTreeMap;
 
+use gpuplan::clouds::akamai::Linode;
 use gpuplan::clouds::ask::all;
 use gpuplan::clouds::azure::eviction_rates::EvictionRates;
 use gpuplan::clouds::azure::retail_prices::RetailPrices;
@@ -461,6 +462,35 @@ fn vultr_is_read_to_its_last_page_and_only_there() {
     let astray = Server::start(|_| says(200, &json!({ "plans": [], "meta": { "links": { "next": "x&type=../.." } } })));
     let error = answer_of(&GpuPlans::at(&astray.endpoint), &["ewr"]).unwrap_err();
     assert!(matches!(&error, SourceError::Malformed { field, .. } if field == "meta.links.next"), "{error}");
+}
+
+/// Plans in two pages, and where they can be had in one.
+pub fn akamai(request: &Request) -> Reply {
+    let mut recorded: Value = serde_json::from_str(include_str!("../fixtures/akamai/linode.json")).unwrap();
+    if request.path.starts_with("/v4/regions/availability?") {
+        return says(200, &recorded["availability"]);
+    }
+    let mut types = recorded["types"]["data"].take();
+    let rest = types.as_array_mut().unwrap().split_off(2);
+    let page = if request.path.contains("?page=2&") { json!(rest) } else { types };
+    says(200, &json!({ "data": page, "page": 1, "pages": 2, "results": 5 }))
+}
+
+#[test]
+fn akamai_is_read_to_its_last_page_and_does_without_its_regions() {
+    let server = Server::start(akamai);
+    assert_eq!(answer_of(&Linode::at(&server.endpoint), &["us-ord"]).unwrap().offers.len(), 3);
+    assert_eq!(server.asked().len(), 3);
+    let names: Vec<String> =
+        machines_of(&Linode::at(&server.endpoint)).unwrap().sheets.into_iter().map(|sheet| sheet.name).collect();
+    assert_eq!(names, ["g3-gpu-rtxpro6000-blackwell-1"]);
+    let silent = |request: &Request| {
+        if request.path.contains("availability") { says(503, &json!({})) } else { akamai(request) }
+    };
+    let server = Server::start(silent);
+    let answer = answer_of(&Linode::at(&server.endpoint), &["us-ord"]).unwrap();
+    assert!(answer.offers.iter().all(|offer| &*offer.place.region == "any"));
+    assert!(answer.notes.iter().any(|note| note.place == "regions"), "{:?}", answer.notes);
 }
 
 /// Two pages of sizes for who has the token.

@@ -11,7 +11,7 @@ use gpuplan::budget::portfolio::calendar::Month;
 use gpuplan::budget::portfolio::{CostSource, Portfolio, PortfolioError};
 use gpuplan::clouds::listing::Listing;
 use gpuplan::clouds::runpod::stock::{GpuTypes, Reply};
-use gpuplan::clouds::{aws, azure, digitalocean, gcp, jarvis_labs, lambda, oci, runpod, vast, verda, vultr};
+use gpuplan::clouds::{akamai, aws, azure, digitalocean, gcp, jarvis_labs, lambda, oci, runpod, vast, verda, vultr};
 use gpuplan::embedded::Table;
 use gpuplan::hardware::{CloudId, InstanceId};
 use gpuplan::market::import::{self, CatalogFile};
@@ -168,6 +168,11 @@ fn answers_of_other_clouds(json: &Value) {
     }
     if let Ok(answer) = from_value::<vultr::plans::Answer>(json.clone()) {
         listed("vultr", vultr::plans::SOURCE, |listing| vultr::plans::list(&answer.plans.read, listing));
+    }
+    if let Ok(plans) = from_value::<akamai::types::Answer<akamai::types::Plan>>(part("types")) {
+        let room = from_value::<akamai::types::Answer<akamai::types::Room>>(part("availability")).ok();
+        let room = room.map(|room| room.data.read);
+        listed("akamai", akamai::types::SOURCE, |listing| akamai::types::list(&plans.data.read, room.as_deref(), listing));
     }
     if let Ok(answer) = from_value::<digitalocean::sizes::Answer>(json.clone()) {
         listed("digitalocean", digitalocean::sizes::SOURCE, |listing| {

@@ -13,6 +13,7 @@ use crate::text::table::{Column, footer, render_folding};
 use crate::text::wrap::wrap;
 use gpuplan_market::Offer;
 use gpuplan_plan::document::{Context, PlanRecord, SweepRecord};
+use gpuplan_plan::explanation::evidence::evidence;
 use gpuplan_plan::input::feeding::bound_word;
 use gpuplan_plan::{Bill, Plan, PlanSet, Rejected, RejectionReason, plan_id};
 use gpuplan_units::names::word;
@@ -148,6 +149,7 @@ fn recommendation(plan: &Plan, context: &Context, width: u16) -> String {
         );
     }
     row("rate", rate_words(offer, context));
+    row("age", sentences::evidence::sentence(&evidence(plan, world, context.now)));
     let chance = plan
         .chance_by_deadline
         .map_or(String::new(), |chance| format!("; {:.0} % chance by the deadline", (chance * 100.0).min(99.0)));
