@@ -167,6 +167,12 @@ fn akamai_prices_keep_the_contract() {
 }
 
 #[test]
+fn scaleway_prices_keep_the_contract() {
+    let source = |endpoint: &str| Box::new(gpuplan::clouds::scaleway::Instances::at(endpoint).with_euro(endpoint)) as _;
+    keeps_the_contract(public::scaleway, source, &["H100-1-80G", "L40S-8-48G"], &["fr-par-2", "pl-waw-2"]);
+}
+
+#[test]
 fn digitalocean_prices_keep_the_contract() {
     let source = |endpoint: &str| {
         Box::new(gpuplan::clouds::digitalocean::droplet_sizes::DropletSizes::at(endpoint, public::KEY)) as _

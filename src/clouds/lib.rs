@@ -6,6 +6,7 @@ pub mod azure;
 pub mod client;
 pub mod crusoe;
 pub mod digitalocean;
+pub mod euro;
 pub mod fake;
 pub mod hyperstack;
 pub mod jarvis_labs;
@@ -19,6 +20,7 @@ pub mod oci;
 pub mod price;
 pub mod reader;
 pub mod runpod;
+pub mod scaleway;
 pub mod skypilot;
 pub mod slurm;
 pub mod vast;
@@ -56,6 +58,7 @@ pub fn sources(cloud: &CloudId) -> Option<Sources> {
         crusoe::CLOUD | nebius::CLOUD => Sources::default(),
         digitalocean::CLOUD => both_of(digitalocean::droplet_sizes::DropletSizes::from_environment),
         oci::CLOUD => both_of(oci::cost_estimator::CostEstimator::from_environment),
+        scaleway::CLOUD => both_of(scaleway::Instances::from_environment),
         runpod::CLOUD => both_of(runpod::gpu_types::GpuTypes::from_environment),
         vast::CLOUD => both_of(vast::machines::Machines::from_environment),
         verda::CLOUD => both_of(verda::instance_types::InstanceTypes::from_environment),
@@ -125,7 +128,7 @@ mod tests {
     fn a_cloud_without_an_adapter_is_said_to_have_none() {
         assert!(sources(&CloudId::new("nowhere")).is_none());
         let clouds = ["aws", "gcp", "azure", "lambda", "runpod", "vast", "verda", "nebius", "oci", "crusoe"];
-        for cloud in clouds.into_iter().chain(["akamai", "digitalocean", "hyperstack", "jarvis-labs", "vultr"]) {
+        for cloud in clouds.into_iter().chain(["akamai", "digitalocean", "hyperstack", "jarvis-labs", "scaleway", "vultr"]) {
             let sources = sources(&CloudId::new(cloud)).unwrap();
             assert!(
                 sources

@@ -1,4 +1,4 @@
-//! Clouds that are asked over plain HTTP, over canned answers: Azure, Lambda, RunPod, Vast, Verda, Oracle, Vultr, Akamai, DigitalOcean, Hyperstack, JarvisLabs.
+//! Clouds that are asked over plain HTTP, over canned answers: Azure, Lambda, RunPod, Vast, Verda, Oracle, Vultr, Akamai, Scaleway, DigitalOcean, Hyperstack, JarvisLabs.
 
 use std::collections::BTreeMap;
 
@@ -12,6 +12,7 @@ use gpuplan::clouds::jarvis_labs::Servers as JarvisLabs;
 use gpuplan::clouds::lambda::instance_types::InstanceTypes as Lambda;
 use gpuplan::clouds::oci::cost_estimator::CostEstimator;
 use gpuplan::clouds::runpod::gpu_types::GpuTypes;
+use gpuplan::clouds::scaleway::Instances as Scaleway;
 use gpuplan::clouds::vast::machines::Machines as Vast;
 use gpuplan::clouds::verda::instance_types::InstanceTypes as Verda;
 use gpuplan::clouds::vultr::gpu_plans::GpuPlans;
@@ -491,6 +492,42 @@ fn akamai_is_read_to_its_last_page_and_does_without_its_regions() {
     let answer = answer_of(&Linode::at(&server.endpoint), &["us-ord"]).unwrap();
     assert!(answer.offers.iter().all(|offer| &*offer.place.region == "any"));
     assert!(answer.notes.iter().any(|note| note.place == "regions"), "{:?}", answer.notes);
+}
+
+/// Two zones with servers and one that is out of order; the European Central Bank at the same address.
+pub fn scaleway(request: &Request) -> Reply {
+    let mut recorded: Value = serde_json::from_str(include_str!("../fixtures/scaleway/servers.json")).unwrap();
+    if request.path.ends_with("eurofxref-daily.xml") {
+        let document = "<Cube><Cube time='2026-10-02'><Cube currency='USD' rate='1.1225'/></Cube></Cube>";
+        return Reply::Text(200, "text/xml", document.to_owned());
+    }
+    let zone = request.path.split('/').nth(4).unwrap_or_default();
+    match (zone, request.path.contains("/availability?")) {
+        ("fr-par-2", true) => says(200, &recorded["availability"]),
+        ("fr-par-2", false) => {
+            recorded["servers"]["servers"]["L40S-8-48G"]["hourly_price"] = json!(0);
+            says(200, &recorded["servers"])
+        }
+        ("pl-waw-2", true) => says(500, &json!({})),
+        ("pl-waw-2", false) => says(200, &json!({ "servers": { "H100-1-80G": recorded["servers"]["servers"]["H100-1-80G"] } })),
+        ("nl-ams-2", _) => says(503, &json!({})),
+        _ => says(200, &json!({ "servers": {} })),
+    }
+}
+
+#[test]
+fn scaleway_says_which_zone_has_what_and_a_zone_costs_itself() {
+    let server = Server::start(scaleway);
+    let source = Scaleway::at(&server.endpoint).with_euro(&server.endpoint);
+    let list = machines_of(&source).unwrap();
+    assert_eq!((list.regions.len(), list.regions["fr-par-2"].len(), list.regions["pl-waw-2"].len()), (8, 4, 1));
+    assert!(list.regions["fr-par-1"].is_empty() && !list.regions.contains_key("nl-ams-2"));
+    assert!(list.notes.iter().any(|note| note.place == "nl-ams-2"), "{:?}", list.notes);
+    let answer = answer_of(&source, &["fr-par-2", "pl-waw-2"]).unwrap();
+    let rate = |zone: &str| answer.offers.iter().find(|it| &*it.place.region == zone).unwrap().quote.rate.to_string();
+    assert_eq!((rate("fr-par-2"), rate("pl-waw-2")), ("3.21764625".to_owned(), "3.21764625".to_owned()));
+    let without_bank = Scaleway::at(&server.endpoint).with_euro(&format!("{}/nothing", server.endpoint));
+    assert!(answer_of(&without_bank, &["fr-par-2"]).is_err(), "euros are no dollars");
 }
 
 /// Two pages of sizes for who has the token.

@@ -58,6 +58,14 @@ pub const GROUPS: &[Group] = &[
     Group {
         held: Held::ByProject,
         needed: &[
+            ("compute.futureReservations.create", "--buy-capacity-block"),
+            ("compute.futureReservations.get", "--buy-capacity-block"),
+            ("compute.futureReservations.list", "--buy-capacity-block"),
+        ],
+    },
+    Group {
+        held: Held::ByProject,
+        needed: &[
             ("compute.advice.capacity", "how likely spot machines are had"),
             ("compute.advice.capacityHistory", "spot prices and preemptions"),
         ],
