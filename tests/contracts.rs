@@ -163,7 +163,12 @@ fn vultr_prices_keep_the_contract() {
 #[test]
 fn akamai_prices_keep_the_contract() {
     let source = |endpoint: &str| Box::new(gpuplan::clouds::akamai::Linode::at(endpoint)) as _;
-    keeps_the_contract(public::akamai, source, &["g2-gpu-rtx4000a1-s", "g2-gpu-rtx4000a4-m"], &["us-ord", "id-cgk", "any"]);
+    keeps_the_contract(
+        public::akamai,
+        source,
+        &["g2-gpu-rtx4000a1-s", "g2-gpu-rtx4000a4-m"],
+        &["us-ord", "id-cgk", "any"],
+    );
 }
 
 #[test]

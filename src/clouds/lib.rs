@@ -128,7 +128,9 @@ mod tests {
     fn a_cloud_without_an_adapter_is_said_to_have_none() {
         assert!(sources(&CloudId::new("nowhere")).is_none());
         let clouds = ["aws", "gcp", "azure", "lambda", "runpod", "vast", "verda", "nebius", "oci", "crusoe"];
-        for cloud in clouds.into_iter().chain(["akamai", "digitalocean", "hyperstack", "jarvis-labs", "scaleway", "vultr"]) {
+        for cloud in
+            clouds.into_iter().chain(["akamai", "digitalocean", "hyperstack", "jarvis-labs", "scaleway", "vultr"])
+        {
             let sources = sources(&CloudId::new(cloud)).unwrap();
             assert!(
                 sources

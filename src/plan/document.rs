@@ -50,9 +50,9 @@ pub use words::Words;
 pub use workload::{AskedServing, InputsRecord, WorkloadRecord, stated};
 
 use crate::candidate::Plan;
-use crate::explanation::evidence::{Evidence, evidence};
 use crate::explanation::Rejected;
 pub use crate::explanation::RejectionReason;
+use crate::explanation::evidence::{Evidence, evidence};
 use crate::plan_set::{Counts, PlanSet};
 use gpuplan_units::{Bytes, Hours};
 use gpuplan_workload::file::WorkloadFile;

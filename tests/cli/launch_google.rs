@@ -374,7 +374,11 @@ fn machines_for_a_date_are_booked_on_google_cloud() {
     };
     let unasked = launch(&["--run", "unasked"]);
     assert_eq!(unasked.code, 2, "{}", unasked.stderr);
-    assert!(unasked.stderr.contains("a reservation in calendar mode, which is bought only on request: $2,165"), "{}", unasked.stderr);
+    assert!(
+        unasked.stderr.contains("a reservation in calendar mode, which is bought only on request: $2,165"),
+        "{}",
+        unasked.stderr
+    );
     assert!(booked(&bed).is_empty());
     let ran = launch(&["--run", "dated", "--buy-capacity-block"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (0, "dated: completed\n"), "{}", ran.stderr);

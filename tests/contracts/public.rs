@@ -509,7 +509,9 @@ pub fn scaleway(request: &Request) -> Reply {
             says(200, &recorded["servers"])
         }
         ("pl-waw-2", true) => says(500, &json!({})),
-        ("pl-waw-2", false) => says(200, &json!({ "servers": { "H100-1-80G": recorded["servers"]["servers"]["H100-1-80G"] } })),
+        ("pl-waw-2", false) => {
+            says(200, &json!({ "servers": { "H100-1-80G": recorded["servers"]["servers"]["H100-1-80G"] } }))
+        }
         ("nl-ams-2", _) => says(503, &json!({})),
         _ => says(200, &json!({ "servers": {} })),
     }

@@ -818,9 +818,13 @@ fn is_allowed(zone: &str, body: &Value) -> Result<(), String> {
     let life: i64 = life.unwrap_or(if is_bound || scheduling["terminationTime"].is_string() { 30 } else { 0 });
     // "About VMs that use the reservation-bound model": of these series alone, and from the reservation that they name.
     let named = &body["reservationAffinity"];
-    let is_named =
-        named["consumeReservationType"] == "SPECIFIC_RESERVATION" && named["key"] == "compute.googleapis.com/reservation-name";
-    if is_bound && (!(kind.starts_with("a3-") || kind.starts_with("a4")) || !is_named || scheduling["maxRunDuration"].is_object()) {
+    let is_named = named["consumeReservationType"] == "SPECIFIC_RESERVATION"
+        && named["key"] == "compute.googleapis.com/reservation-name";
+    if is_bound
+        && (!(kind.starts_with("a3-") || kind.starts_with("a4"))
+            || !is_named
+            || scheduling["maxRunDuration"].is_object())
+    {
         return invalid("scheduling.provisioningModel", "RESERVATION_BOUND");
     }
     if !(30..=120 * 24 * 3600).contains(&life)
@@ -857,8 +861,10 @@ fn soon(call: &Call) -> Answer {
     let seconds: i64 = spec["timeRangeSpec"]["minDuration"].as_str().unwrap().trim_end_matches('s').parse().unwrap();
     let starts = Timestamp::now();
     let ends = starts + jiff::SignedDuration::from_secs(seconds);
-    Answer::Json(json!({"recommendations": [{"recommendationsPerSpec": {"machines": {"recommendationType": "FUTURE_RESERVATION",
-        "location": "zones/us-central1-a", "startTime": format!("{starts:.0}"), "endTime": format!("{ends:.0}")}}}]}))
+    Answer::Json(
+        json!({"recommendations": [{"recommendationsPerSpec": {"machines": {"recommendationType": "FUTURE_RESERVATION",
+        "location": "zones/us-central1-a", "startTime": format!("{starts:.0}"), "endTime": format!("{ends:.0}")}}}]}),
+    )
 }
 
 /// Zones have a letter more.

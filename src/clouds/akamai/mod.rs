@@ -69,7 +69,8 @@ impl Linode {
             listing.unreadable("regions", unreadable);
             room
         });
-        let room = room.map_err(|error| listing.note("regions", format!("where there is room is not known: {error}"))).ok();
+        let room =
+            room.map_err(|error| listing.note("regions", format!("where there is room is not known: {error}"))).ok();
         types::list(&plans, room.as_deref(), &mut listing);
         Ok(listing.answer())
     }

@@ -102,7 +102,9 @@ pub fn list(plans: &[Plan], room: Option<&[Room]>, listing: &mut Listing) {
         let mut is_had = false;
         for Room { region, .. } in places {
             is_had = true;
-            if let Some(offer) = listing.offer(instance, Some(region), Purchase::OnDemand, price::rate(plan.price_in(region))) {
+            if let Some(offer) =
+                listing.offer(instance, Some(region), Purchase::OnDemand, price::rate(plan.price_in(region)))
+            {
                 offer.availability = Availability::Seen;
             }
         }
@@ -121,7 +123,8 @@ pub fn list(plans: &[Plan], room: Option<&[Room]>, listing: &mut Listing) {
 pub fn machines(plans: &[Plan], hardware: &Hardware, as_of: &str) -> MachineList {
     let cloud = CloudId::new(CLOUD);
     let mut list = MachineList::default();
-    let unknown = plans.iter().filter(|plan| plan.gpus().is_some() && hardware.find_instance(&cloud, &plan.id).is_none());
+    let unknown =
+        plans.iter().filter(|plan| plan.gpus().is_some() && hardware.find_instance(&cloud, &plan.id).is_none());
     for plan in unknown {
         match plan.sheet(as_of) {
             Some(sheet) => list.sheets.push(sheet),
@@ -176,15 +179,20 @@ mod tests {
         let (hardware, answer, notes) = read(recorded("types"), Some(recorded("availability")));
         let row = |a: &str, b: &str, c: &str, d: &str| (a.to_owned(), b.to_owned(), c.to_owned(), d.to_owned());
         let expected = [
-            row("g2-gpu-rtx4000a1-s", "1 rtx-4000-ada", "us-ord", "0.52"),
             row("g2-gpu-rtx4000a1-s", "1 rtx-4000-ada", "id-cgk", "0.62"),
+            row("g2-gpu-rtx4000a1-s", "1 rtx-4000-ada", "us-ord", "0.52"),
             row("g2-gpu-rtx4000a4-m", "4 rtx-4000-ada", "any", "3.57"),
             row("g3-gpu-rtxpro6000-blackwell-1", "1 rtx-pro-6000-blackwell-se", "us-ord", "2.50"),
         ];
         assert_eq!(found(&hardware, &answer), expected);
         let sold_out = answer.offers.iter().find(|offer| &*offer.place.region == "any").unwrap();
         assert_eq!(sold_out.availability, Availability::SoldOut);
-        assert_eq!((answer.notes.len(), notes.len()), (1, 0), "a plan of which the list has no price: {:?}", answer.notes);
+        assert_eq!(
+            (answer.notes.len(), notes.len()),
+            (1, 0),
+            "a plan of which the list has no price: {:?}",
+            answer.notes
+        );
         let learnt = hardware.find_instance(&CloudId::new(CLOUD), "g3-gpu-rtxpro6000-blackwell-1").unwrap();
         assert_eq!(hardware.instance(learnt).host_network_gbit_per_s, Some(8.0));
     }

@@ -22,9 +22,8 @@ pub const CLOUD: &str = "scaleway";
 
 const BASE: &str = "https://api.scaleway.com";
 /// All of them (scaleway.com/en/developers/api/instances, "Availability Zones").
-const ZONES: [&str; 9] = [
-    "fr-par-1", "fr-par-2", "fr-par-3", "nl-ams-1", "nl-ams-2", "nl-ams-3", "pl-waw-1", "pl-waw-2", "pl-waw-3",
-];
+const ZONES: [&str; 9] =
+    ["fr-par-1", "fr-par-2", "fr-par-3", "nl-ams-1", "nl-ams-2", "nl-ams-3", "pl-waw-1", "pl-waw-2", "pl-waw-3"];
 /// The most that a page may have; a zone had some seventy servers in 2026.
 const ROWS_OF_A_PAGE: usize = 100;
 const MOST_PAGES: usize = 10;
@@ -65,7 +64,8 @@ impl Instances {
         let (mut rows, mut oldest) = (Named::new(), Timestamp::MAX);
         for page in 1..=MOST_PAGES {
             let base = &self.endpoint;
-            let url = format!("{base}/instance/v1/zones/{zone}/products/servers{what}?page={page}&per_page={ROWS_OF_A_PAGE}");
+            let url =
+                format!("{base}/instance/v1/zones/{zone}/products/servers{what}?page={page}&per_page={ROWS_OF_A_PAGE}");
             let reply = http.json::<Answer<T>>(&Request::get(url)).await?;
             oldest = oldest.min(reply.answered_at);
             let is_last = reply.value.servers.len() < ROWS_OF_A_PAGE;

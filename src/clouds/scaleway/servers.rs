@@ -183,7 +183,10 @@ mod tests {
         };
         assert_eq!(found("H100-1-80G"), ("1 h100-pcie-80".to_owned(), "3.21764625".to_owned(), Availability::Seen));
         assert_eq!(found("H100-SXM-8-80G"), ("8 h100-sxm5-80".to_owned(), "28.433823".to_owned(), Availability::Seen));
-        assert_eq!(found("B300-SXM-2-288G"), ("2 b300-sxm-288".to_owned(), "21.2826".to_owned(), Availability::SoldOut));
+        assert_eq!(
+            found("B300-SXM-2-288G"),
+            ("2 b300-sxm-288".to_owned(), "21.2826".to_owned(), Availability::SoldOut)
+        );
         assert_eq!(found("L40S-8-48G").2, Availability::Listed, "the zone does not say whether there is one");
         assert_eq!(&*answer.offers[0].flags, "euro=1.1225@2026-10-02");
     }

@@ -184,7 +184,9 @@ pub fn list(plans: &[Plan], listing: &mut Listing) {
         for purchase in [Purchase::OnDemand, Purchase::Spot].into_iter().filter(|terms| plan.is_sold(*terms)) {
             let places: Vec<&String> = plan.locations.iter().filter(|place| !place.is_empty()).collect();
             for place in &places {
-                if let Some(offer) = listing.offer(instance, Some(place), purchase, price::rate(plan.price_in(place, purchase))) {
+                if let Some(offer) =
+                    listing.offer(instance, Some(place), purchase, price::rate(plan.price_in(place, purchase)))
+                {
                     offer.availability = Availability::Seen;
                 }
             }

@@ -119,13 +119,18 @@ fn of_pool(plan: &Plan, offer: &Offer, now: Timestamp) -> Vec<Evidence> {
     let heard = |Heard { signal, observed_at }: &Heard| {
         // A signal that came with a price is as old as that.
         let at = observed_at.unwrap_or(offer.quote.observed_at);
-        Evidence::new(EvidenceKind::of(*signal), Some(offer.source.as_ref()).filter(|_| observed_at.is_none()), Some(at), now)
+        Evidence::new(
+            EvidenceKind::of(*signal),
+            Some(offer.source.as_ref()).filter(|_| observed_at.is_none()),
+            Some(at),
+            now,
+        )
     };
     let mut all: Vec<Evidence> = offer.signals.iter().map(heard).collect();
     let risk = offer.risk.as_deref();
-    all.extend(risk.map(|risk| {
-        Evidence::new(EvidenceKind::SpotStatistics, Some(&risk.source), Some(risk.observed_at), now)
-    }));
+    all.extend(
+        risk.map(|risk| Evidence::new(EvidenceKind::SpotStatistics, Some(&risk.source), Some(risk.observed_at), now)),
+    );
     let own = plan.spot.as_ref().and_then(|spot| spot.own);
     all.extend(own.map(|own| Evidence {
         kind: EvidenceKind::OwnLaunches,

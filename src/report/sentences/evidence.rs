@@ -56,7 +56,8 @@ pub fn line(evidence: &[Evidence], change: Option<f64>, width: u16) -> String {
     };
     let has_room = |text: &str| text.chars().count() <= usize::from(width);
     let text = |leaves_out: &[EvidenceKind]| {
-        let parts: Vec<String> = evidence.iter().filter(|one| !leaves_out.contains(&one.kind)).filter_map(said).collect();
+        let parts: Vec<String> =
+            evidence.iter().filter(|one| !leaves_out.contains(&one.kind)).filter_map(said).collect();
         format!("Age:     {}", parts.join(", "))
     };
     let [all, fewer] = [&[][..], &[EvidenceKind::SideCharges, EvidenceKind::FallbackPrice]].map(text);

@@ -76,7 +76,10 @@ pub fn plan_block(spec: RunSpec, chosen: &Chosen, is_wanted: bool, session: &Ses
     let Some(first) = offers.into_iter().next() else {
         let why = format!(
             "no {} of {hours} h for {} x {} is sold in {} now",
-            named(sold_by), wish.machines, wish.instance_type, wish.region
+            named(sold_by),
+            wish.machines,
+            wish.instance_type,
+            wish.region
         );
         return Err(refused(Exit::NoCapacity, why).hint("--purchase spot"));
     };

@@ -58,14 +58,6 @@ pub const GROUPS: &[Group] = &[
     Group {
         held: Held::ByProject,
         needed: &[
-            ("compute.futureReservations.create", "--buy-capacity-block"),
-            ("compute.futureReservations.get", "--buy-capacity-block"),
-            ("compute.futureReservations.list", "--buy-capacity-block"),
-        ],
-    },
-    Group {
-        held: Held::ByProject,
-        needed: &[
             ("compute.advice.capacity", "how likely spot machines are had"),
             ("compute.advice.capacityHistory", "spot prices and preemptions"),
         ],
@@ -77,6 +69,14 @@ pub const GROUPS: &[Group] = &[
             ("storage.objects.get", "restoring checkpoints"),
             ("storage.objects.list", "finding checkpoints"),
             ("storage.objects.delete", "removing old checkpoints"),
+        ],
+    },
+    Group {
+        held: Held::ByProject,
+        needed: &[
+            ("compute.futureReservations.create", "--buy-capacity-block"),
+            ("compute.futureReservations.get", "--buy-capacity-block"),
+            ("compute.futureReservations.list", "--buy-capacity-block"),
         ],
     },
 ];
@@ -135,7 +135,7 @@ mod tests {
         let launch = GROUPS[0].verdicts(granted());
         assert_eq!((launch[0].action.as_str(), &launch[0].verdict), ("compute.instances.create", &Verdict::Allowed));
         assert!(launch[1..].iter().all(|permission| matches!(permission.verdict, Verdict::Denied { .. })));
-        for group in &GROUPS[2..] {
+        for group in GROUPS.iter().filter(|group| group.held == Held::ByBucket) {
             assert!(
                 group
                     .verdicts(granted())

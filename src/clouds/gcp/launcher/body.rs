@@ -202,7 +202,9 @@ fn life(request: &CreateRequest, now: Timestamp) -> Result<i64, LaunchError> {
     let seconds = request.expires_at.duration_since(now).as_secs_f64().ceil() as i64;
     let longest_flex = Purchase::FlexStart.longest_hours().filter(|_| request.pool.market == Market::FlexStart);
     if let Some(hours) = longest_flex.filter(|hours| seconds > i64::from(*hours) * 3600) {
-        return Err(wrong(format!("a machine on flex-start terms lives for {hours} hours at most; --lifetime {hours}h")));
+        return Err(wrong(format!(
+            "a machine on flex-start terms lives for {hours} hours at most; --lifetime {hours}h"
+        )));
     }
     if seconds > LONGEST_LIFE {
         return Err(wrong("a machine here lives for 120 days at most; --lifetime 120d".to_owned()));

@@ -16,12 +16,11 @@ use crate::launcher::{GcpLauncher, PAUSE, marked, request_id};
 use crate::prices::calendar::bookings;
 use crate::prices::pools::Failure;
 use crate::prices::spot_prices::client;
-use crate::prices::zones::region;
-use crate::sdk::signed;
-use gpuplan_clouds_http::{Http, Request};
+use crate::prices::zones::{last_segment, region};
+use gpuplan_clouds_http::Request;
 use gpuplan_launch::LaunchError;
 use gpuplan_launch::block::{BlockOffer, BlockOrder, BlockQuery, Seller};
-use gpuplan_market::{BoxFuture, SourceError, Span};
+use gpuplan_market::{Booking, BoxFuture, SourceError, Span};
 
 /// Machines of one request in calendar mode (cloud.google.com/compute/docs/instances/about-reservation-bound-vms, "VM creation prerequisites").
 const MOST_MACHINES: u32 = 80;
@@ -91,7 +90,8 @@ impl GcpLauncher {
     async fn openings(&self, wish: &BlockQuery) -> Result<Vec<BlockOffer>, LaunchError> {
         let BlockQuery { region, instance_type, machines, hours, rate_usd_per_hour } = wish;
         if *machines > MOST_MACHINES {
-            let detail = format!("Google books {MOST_MACHINES} machines for a date at most; --max-nodes {MOST_MACHINES}");
+            let detail =
+                format!("Google books {MOST_MACHINES} machines for a date at most; --max-nodes {MOST_MACHINES}");
             return Err(wrong(detail));
         }
         let span = Span { machines: *machines, hours: *hours };
@@ -104,7 +104,7 @@ impl GcpLauncher {
         let upfront_usd = rate_usd_per_hour
             .for_hours(*machines, f64::from(*hours))
             .ok_or_else(|| wrong(format!("nobody can say what {hours} h of {machines} machines cost")))?;
-        let offer = |(zone_id, booking): (String, gpuplan_market::Booking)| BlockOffer {
+        let offer = |(zone_id, booking): (String, Booking)| BlockOffer {
             id: format!("{zone_id} from {}", booking.starts_at),
             zone_id,
             starts_at: booking.starts_at,
@@ -135,7 +135,8 @@ impl GcpLauncher {
             "timeWindow": {"startTime": order.offer.starts_at.to_string(), "endTime": order.offer.ends_at.to_string()},
             "shareSettings": {"shareType": "LOCAL"},
         });
-        let all = format!("{}/compute/v1/projects/{project}/zones/{zone}/futureReservations", self.project.address(COMPUTE));
+        let all =
+            format!("{}/compute/v1/projects/{project}/zones/{zone}/futureReservations", self.project.address(COMPUTE));
         let url = format!("{all}?requestId={}", request_id(&name, zone));
         let request = Request::post(url, "application/json", body.to_string());
         match self.ask::<Operation>(request).await {
@@ -153,7 +154,8 @@ impl GcpLauncher {
         }
         let until = Instant::now() + self.patience;
         loop {
-            let booked: Booked = self.ask(Request::get(format!("{all}/{name}"))).await.map_err(|error| source_error(&error))?;
+            let booked: Booked =
+                self.ask(Request::get(format!("{all}/{name}"))).await.map_err(|error| source_error(&error))?;
             match booked.verdict() {
                 Verdict::Granted => return Ok(name),
                 Verdict::Refused => return Err(LaunchError::Capacity { code: booked.status.procurement_status }),
@@ -175,17 +177,12 @@ impl GcpLauncher {
         let list: List = self.ask(Request::get(url)).await.map_err(|error| source_error(&error))?;
         let now = self.now();
         let is_alive = |booked: &Booked| {
-            region(crate::prices::zones::last_segment(&booked.zone)) == Some(in_region)
+            region(last_segment(&booked.zone)) == Some(in_region)
                 && booked.verdict() == Verdict::Granted
                 && booked.time_window.end_time.is_none_or(|end| end > now)
         };
         let mut all = list.items.into_values().flat_map(|scope| scope.future_reservations);
         Ok(all.find(is_alive).map(|booked| booked.reservation_name.unwrap_or_else(|| name_of(run))))
-    }
-
-    async fn ask<T: for<'de> Deserialize<'de>>(&self, request: Request) -> Result<T, SourceError> {
-        let request = signed(&self.project, request).await?;
-        Ok(Http::new()?.telling(&self.dates).json::<T>(&request).await?.value)
     }
 }
 
@@ -224,7 +221,9 @@ mod tests {
     #[test]
     fn what_google_has_not_decided_is_neither_paid_nor_refused() {
         let of = |status: &str| {
-            let json = format!(r#"{{"zone": "z/us-central1-b", "timeWindow": {{}}, "status": {{"procurementStatus": "{status}"}}}}"#);
+            let json = format!(
+                r#"{{"zone": "z/us-central1-b", "timeWindow": {{}}, "status": {{"procurementStatus": "{status}"}}}}"#
+            );
             serde_json::from_str::<Booked>(&json).unwrap().verdict()
         };
         assert!(of("APPROVED") == Verdict::Granted && of("DECLINED") == Verdict::Refused);

@@ -100,7 +100,8 @@ impl GcpLauncher {
         // stands close already.
         if request.nodes < 2
             || request.pool.market == Market::CapacityBlock
-            || Attached::named(&request.pool.instance_type).is_some() {
+            || Attached::named(&request.pool.instance_type).is_some()
+        {
             return Ok(None);
         }
         let end = format!("-n{}", request.node);
