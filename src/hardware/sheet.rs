@@ -24,8 +24,7 @@ const LEAST_MEMORY: f64 = 0.6;
 /// Data centre GPUs without matrix units that clouds still list: none of the recent ones is as slow.
 const TOO_OLD: [&str; 7] = ["k80", "k520", "m10", "m40", "m60", "p4", "p40"];
 /// Words in clouds' names of a GPU that say nothing of which it is.
-const FILLERS: [&str; 9] =
-    ["nvidia", "amd", "tesla", "server", "gpu", "instinct", "blackwell", "generation", "edition"];
+const FILLERS: [&str; 6] = ["nvidia", "amd", "tesla", "server", "gpu", "instinct"];
 
 /// A machine type as its cloud describes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -518,13 +518,13 @@ fn gcp_keeps_the_contract_of_a_keeper() {
             let place: Vec<&str> = id.0.split('/').take(2).collect();
             machines.preempt(&place.join("/"), Duration::ZERO);
         };
-        let (started, soon) = (|| machines.inserted().len(), jiff::SignedDuration::from_secs(60));
+        let (started, soon) = (|| machines.inserted().len(), SignedDuration::from_secs(60));
         run(keepers::keep_the_contract([&here, &another], &order, take, started, soon));
         let (groups, templates) = machines.groups();
         assert_eq!((groups, templates), (1, 1), "what is past its time is listed until somebody ends it");
         let past = run(another.keeper().unwrap().groups(None)).unwrap();
         assert!(
-            matches!(past.as_slice(), [group] if group.is_past(jiff::Timestamp::now() + jiff::SignedDuration::from_mins(2)))
+            matches!(past.as_slice(), [group] if group.is_past(jiff::Timestamp::now() + SignedDuration::from_mins(2)))
         );
         run(another.keeper().unwrap().dissolve(&past[0])).unwrap();
         assert_eq!(machines.groups(), (0, 0));

@@ -67,7 +67,9 @@ impl Plan {
         let count = self.gpus()?;
         let (before, _) = self.label.split_once(&format!(" x{count}"))?;
         let model = before.rsplit_once("+ ").map_or(before, |(_, model)| model);
-        Some(model.strip_suffix(" GPU").unwrap_or(model)).filter(|model| !model.is_empty())
+        let model = model.strip_suffix(" GPU").unwrap_or(model);
+        // What Akamai calls `RTX PRO 6000 Blackwell` is the Server Edition (its announcement of 18 March 2026).
+        Some(model.strip_suffix(" Blackwell").unwrap_or(model)).filter(|model| !model.is_empty())
     }
 
     fn sheet(&self, as_of: &str) -> Option<MachineSheet> {
@@ -189,7 +191,7 @@ mod tests {
         assert_eq!(sold_out.availability, Availability::SoldOut);
         assert_eq!(
             (answer.notes.len(), notes.len()),
-            (1, 0),
+            (1, 1),
             "a plan of which the list has no price: {:?}",
             answer.notes
         );

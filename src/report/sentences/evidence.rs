@@ -42,8 +42,8 @@ fn asking(kind: EvidenceKind) -> &'static str {
     }
 }
 
-/// One line of at most so many columns if that can be. What costs most to leave out comes first; how to hear of today's is said where there is room.
-/// `change`: what the price counts more than when it was seen.
+/// One line of at most so many columns if that can be: what matters least is left out first. `change`: what a price that is stale counts more than
+/// when it was seen; `--live` hears of today's.
 pub fn line(evidence: &[Evidence], change: Option<f64>, width: u16) -> String {
     let said = |one: &Evidence| {
         let age = one.age_hours.map(|age| format!("{} {}", short(one.kind), format::duration(age)));
@@ -54,16 +54,16 @@ pub fn line(evidence: &[Evidence], change: Option<f64>, width: u16) -> String {
             unknown.then(|| format!("{} unknown", short(one.kind)))
         })
     };
-    let has_room = |text: &str| text.chars().count() <= usize::from(width);
-    let text = |leaves_out: &[EvidenceKind]| {
+    let text = |leaves_out: &[EvidenceKind], hint: &str| {
         let parts: Vec<String> =
             evidence.iter().filter(|one| !leaves_out.contains(&one.kind)).filter_map(said).collect();
-        format!("Age:     {}", parts.join(", "))
+        format!("Age:     {}{hint}", parts.join(", "))
     };
-    let [all, fewer] = [&[][..], &[EvidenceKind::SideCharges, EvidenceKind::FallbackPrice]].map(text);
-    let text = if has_room(&all) { all } else { fewer };
-    let hinted = format!("{text}; --live asks");
-    if has_room(&hinted) { hinted } else { text }
+    let hint = if change.is_some() { "; --live asks" } else { "" };
+    let beside = [EvidenceKind::SideCharges, EvidenceKind::FallbackPrice];
+    let texts = [text(&[], hint), text(&beside[..1], hint), text(&beside, hint)];
+    let fits = texts.into_iter().find(|text| text.chars().count() <= usize::from(width));
+    fits.unwrap_or_else(|| text(&beside, ""))
 }
 
 /// Every kind with who said it.
