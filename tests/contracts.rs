@@ -162,7 +162,7 @@ fn vultr_prices_keep_the_contract() {
 
 #[test]
 fn akamai_prices_keep_the_contract() {
-    let source = |endpoint: &str| Box::new(gpuplan::clouds::akamai::Linode::at(endpoint)) as _;
+    let source = |endpoint: &str| Box::new(gpuplan::clouds::akamai::linode::Linode::at(endpoint)) as _;
     keeps_the_contract(
         public::akamai,
         source,
@@ -173,7 +173,9 @@ fn akamai_prices_keep_the_contract() {
 
 #[test]
 fn scaleway_prices_keep_the_contract() {
-    let source = |endpoint: &str| Box::new(gpuplan::clouds::scaleway::Instances::at(endpoint).with_euro(endpoint)) as _;
+    let source = |endpoint: &str| {
+        Box::new(gpuplan::clouds::scaleway::instances::Instances::at(endpoint).with_euro(endpoint)) as _
+    };
     keeps_the_contract(public::scaleway, source, &["H100-1-80G", "L40S-8-48G"], &["fr-par-2", "pl-waw-2"]);
 }
 

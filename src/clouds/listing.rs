@@ -189,16 +189,25 @@ fn sheet(gpus: &Gpus, cloud: &CloudId, hardware: &Hardware, at: Timestamp) -> Op
     Some((sheet.name.clone(), sheet))
 }
 
-/// The chip that a cloud means, if its name says it without a doubt and its memory agrees.
+/// The chip that a cloud means, if its name says it without a doubt and its memory agrees. A name without a size means the size that is nearest: a
+/// driver may show 39 of 40 GB.
 fn gpu_named(hardware: &Hardware, name: &str, memory_gb: Option<f64>) -> Option<GpuId> {
     let bare = match name.rsplit_once(' ') {
         Some((bare, last)) if last.strip_suffix("GB").is_some_and(|number| number.parse::<u32>().is_ok()) => bare,
         _ => name,
     };
-    let sized = memory_gb.map_or_else(|| name.to_owned(), |gb| format!("{bare} {gb:.0}GB"));
-    let id = [name, &sized, bare, &format!("NVIDIA {bare}")].into_iter().find_map(|name| hardware.find_gpu(name))?;
-    let label = hardware.gpu(id).memory_label_gb;
-    memory_gb.is_none_or(|gb| (gb / label - 1.0).abs() <= MEMORY_TOLERANCE).then_some(id)
+    let is_near = |label: f64| memory_gb.is_none_or(|gb| (gb / label - 1.0).abs() <= MEMORY_TOLERANCE);
+    let sizes = memory_gb.into_iter().flat_map(|gb| {
+        let labels = hardware.gpus().iter().map(|gpu| gpu.memory_label_gb).filter(|label| is_near(*label));
+        let mut sizes: Vec<f64> = labels.chain([gb]).collect();
+        sizes.sort_by(|one, other| (one - gb).abs().total_cmp(&(other - gb).abs()));
+        sizes.dedup();
+        sizes
+    });
+    let sized = sizes.map(|gb| format!("{bare} {gb:.0}GB"));
+    let names = [name.to_owned()].into_iter().chain(sized).chain([bare.to_owned(), format!("NVIDIA {bare}")]);
+    let found = |name: String| hardware.find_gpu(&name).filter(|id| is_near(hardware.gpu(*id).memory_label_gb));
+    names.into_iter().find_map(found)
 }
 
 /// When a source that begins now has to end. What it has heard by then is its answer.
@@ -250,6 +259,8 @@ mod tests {
             ("RTX A6000 48GB", 48.0, "rtx-a6000"),
             ("L40S 48GB", 48.0, "l40s"),
             ("B300 SXM6 262GB", 262.0, "b300-sxm-288"),
+            ("A100 SXM4", 39.0, "a100-sxm4-40"),
+            ("H200 NVL", 143.0, "h200-nvl-141"),
         ] {
             assert_eq!(gpu(name, memory_gb).as_deref(), Some(id), "{name} {memory_gb}");
         }
@@ -286,6 +297,22 @@ mod tests {
         let learnt = listing.with_gpus("RTX 9999", Some(48.0), 2).unwrap();
         assert!(hardware.gpu(hardware.instance(learnt).node.gpu).is_assumed());
         assert!(listing.with_gpus("H100 SXM", Some(80.0), 3).is_some());
+    }
+
+    /// A machine that shows less of a card than others, or more, hides none of them.
+    #[test]
+    fn one_odd_size_hides_no_other_machine() {
+        let mut hardware = Hardware::embedded().unwrap();
+        let gpus = |memory_gb, count| Gpus { name: "A100 SXM4", memory_gb: Some(memory_gb), count };
+        let found = [gpus(30.0, 1), gpus(39.0, 1), gpus(80.0, 1), gpus(80.0, 8)];
+        let mut list = machines_with(found.into_iter(), "vast", &hardware, Timestamp::UNIX_EPOCH);
+        list.teach(&CloudId::new("vast"), &mut hardware);
+        let mut listing = Listing::new(&hardware, "vast", "test", Timestamp::UNIX_EPOCH);
+        for (memory_gb, count, id) in [(39.0, 1, "a100-sxm4-40"), (80.0, 1, "a100-sxm4-80"), (80.0, 8, "a100-sxm4-80")]
+        {
+            let found = listing.with_gpus("A100 SXM4", Some(memory_gb), count).unwrap();
+            assert_eq!(hardware.gpu(hardware.instance(found).node.gpu).id, id, "{memory_gb}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::answer::SourceNote;
@@ -32,6 +33,9 @@ pub struct Listing {
     pub source: Arc<str>,
     pub observed_at: Timestamp,
 }
+
+/// By machine type and region.
+pub(crate) type Listings = FxHashMap<(InstanceId, Arc<str>), Listing>;
 
 impl MachineList {
     /// Pairs of machine type and region.

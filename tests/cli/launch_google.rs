@@ -366,7 +366,8 @@ fn machines_for_a_date_are_booked_on_google_cloud() {
         other => other,
     });
     let folder = job.path().to_str().unwrap();
-    let sent = ["--live", "-y", "--store", "gs://runs/team", "--agent", &agent, "--workdir", folder];
+    let sent =
+        ["--budget", "3000", "--live", "-y", "--store", "gs://runs/team", "--agent", &agent, "--workdir", folder];
     let launch = |more: &[&str]| bed.run(&[&["launch"], &question[..], &sent, more, &["--", "./train.py"]].concat());
     let booked = |bed: &Bed| {
         let calls = bed.machines.fake.calls();

@@ -578,8 +578,8 @@ fn gcp_a_group_that_cannot_be_made_says_why() {
     let launcher = launcher(&bed.machines);
     let keeper = launcher.keeper().unwrap();
     let nowhere = KeepRequest {
-        machine: CreateRequest { pool: pool(None, "a4-highgpu-8g"), ..kept("n").machine },
-        pools: vec![pool(None, "a4-highgpu-8g")],
+        machine: CreateRequest { pool: pool(None, "a3-ultragpu-8g"), ..kept("n").machine },
+        pools: vec![pool(None, "a3-ultragpu-8g")],
     };
     let error = run(keeper.keep(nowhere)).unwrap_err();
     assert!(matches!(error, LaunchError::NotSold { .. }), "{error}");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gpuplan::clouds::akamai::Linode;
+use gpuplan::clouds::akamai::linode::Linode;
 use gpuplan::clouds::ask::all;
 use gpuplan::clouds::azure::eviction_rates::EvictionRates;
 use gpuplan::clouds::azure::retail_prices::RetailPrices;
@@ -12,7 +12,7 @@ use gpuplan::clouds::jarvis_labs::Servers as JarvisLabs;
 use gpuplan::clouds::lambda::instance_types::InstanceTypes as Lambda;
 use gpuplan::clouds::oci::cost_estimator::CostEstimator;
 use gpuplan::clouds::runpod::gpu_types::GpuTypes;
-use gpuplan::clouds::scaleway::Instances as Scaleway;
+use gpuplan::clouds::scaleway::instances::Instances as Scaleway;
 use gpuplan::clouds::vast::machines::Machines as Vast;
 use gpuplan::clouds::verda::instance_types::InstanceTypes as Verda;
 use gpuplan::clouds::vultr::gpu_plans::GpuPlans;
@@ -497,7 +497,7 @@ fn akamai_is_read_to_its_last_page_and_does_without_its_regions() {
 /// Two zones with servers and one that is out of order; the European Central Bank at the same address.
 pub fn scaleway(request: &Request) -> Reply {
     let mut recorded: Value = serde_json::from_str(include_str!("../fixtures/scaleway/servers.json")).unwrap();
-    if request.path.ends_with("eurofxref-daily.xml") {
+    if request.path == "/stats/eurofxref/eurofxref-daily.xml" {
         let document = "<Cube><Cube time='2026-10-02'><Cube currency='USD' rate='1.1225'/></Cube></Cube>";
         return Reply::Text(200, "text/xml", document.to_owned());
     }

@@ -1,7 +1,6 @@
 //! Which machines a cloud had where by its own list, as one file of `catalogs/offered/`: what is asked where nobody answers for today's.
 
-use crate::catalog::snapshot::Listings;
-use crate::machines::{Listing, MachineList};
+use crate::machines::{Listing, Listings, MachineList};
 use gpuplan_embedded::Table;
 use gpuplan_hardware::{CloudId, Hardware};
 use jiff::Timestamp;

@@ -20,7 +20,7 @@ use crate::catalog::sites::Sites;
 use crate::drift::MonthlyDrift;
 pub use crate::error::MarketError;
 use crate::host_offer::{self, HostOffer};
-use crate::machines::{Listing, MachineList};
+use crate::machines::{Listing, Listings, MachineList};
 use crate::offer::{ANYWHERE, Heard, Location, Offer, OfferId, Purchase, RiskEvidence};
 use crate::own::OwnPool;
 use gpuplan_embedded::Archive;
@@ -46,9 +46,6 @@ struct Manifest {
     taken_at: Timestamp,
     source: Vec<Source>,
 }
-
-/// By machine type and region.
-pub(crate) type Listings = FxHashMap<(InstanceId, Arc<str>), Listing>;
 
 #[derive(Clone, Debug)]
 pub struct Market {
