@@ -267,8 +267,8 @@ fn gpu_named(hardware: &Hardware, name: &str, memory_gb: Option<f64>) -> Option<
         sizes.dedup();
         sizes
     });
-    let sized = sizes.map(|gb| format!("{bare} {gb:.0}GB"));
-    let names = [name.to_owned()].into_iter().chain(sized).chain([bare.to_owned(), format!("NVIDIA {bare}")]);
+    let with_a_size = sizes.map(|gb| format!("{bare} {gb:.0}GB"));
+    let names = [name.to_owned()].into_iter().chain(with_a_size).chain([bare.to_owned(), format!("NVIDIA {bare}")]);
     let found = |name: String| hardware.find_gpu(&name).filter(|id| is_near(hardware.gpu(*id).memory_label_gb));
     names.into_iter().find_map(found)
 }
@@ -391,7 +391,10 @@ mod tests {
         let gpu = hardware.gpu(found.node.gpu);
         assert_eq!((gpu.id.as_str(), found.node.gpus.to_string()), ("rtx-pro-6000-blackwell-se", "1/4".to_owned()));
         assert!((found.node.gpu_memory.gib() - 24.0).abs() < 0.5, "{}", found.node.gpu_memory);
-        assert_eq!((found.name.as_str(), listing.with_gpus(name, Some(24.0), 2)), ("rtx-pro-6000-blackwell-se.mig-1g.24gb.1x", None));
+        assert_eq!(
+            (found.name.as_str(), listing.with_gpus(name, Some(24.0), 2)),
+            ("rtx-pro-6000-blackwell-se.mig-1g.24gb.1x", None)
+        );
         assert!(slice_named(&hardware, name, Some(48.0)).is_none(), "the cloud contradicts itself");
         assert!(slice_named(&hardware, "RTX 9999 MIG 1g.24gb", None).is_none());
         assert!(slice_named(&hardware, "NVIDIA H100 PCIe MIG 7g.80gb", None).is_none(), "all of it is no part");

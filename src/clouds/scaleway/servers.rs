@@ -45,11 +45,14 @@ pub struct Server {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct GpuInfo {
-    gpu_manufacturer: String,
+    #[serde(rename = "gpu_manufacturer")]
+    vendor: String,
     /// Such as `H100-PCIe`.
-    gpu_name: String,
+    #[serde(rename = "gpu_name")]
+    name: String,
     /// Bytes of each, as its label has them.
-    gpu_memory: Value,
+    #[serde(rename = "gpu_memory")]
+    memory: Value,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -88,10 +91,10 @@ impl Server {
         let positive = |value: &Value| value.as_f64().filter(|number| *number > 0.0);
         Some(MachineSheet {
             name: name.to_owned(),
-            gpu: info.gpu_name.replace('-', " "),
-            vendor: info.gpu_manufacturer.clone(),
+            gpu: info.name.replace('-', " "),
+            vendor: info.vendor.clone(),
             gpus: count.to_string(),
-            gpu_memory_mib: positive(&info.gpu_memory).map(|bytes| bytes / BYTES_OF_A_MIB),
+            gpu_memory_mib: positive(&info.memory).map(|bytes| bytes / BYTES_OF_A_MIB),
             vcpus: self.ncpus.as_u64().and_then(|cpus| u32::try_from(cpus).ok()).unwrap_or_default(),
             memory_mib: self.ram.as_f64().unwrap_or_default() / BYTES_OF_A_MIB,
             local_nvme_gb: positive(&self.scratch_storage_max_size).map(|bytes| bytes / 1e9),
