@@ -161,6 +161,25 @@ fn vultr_prices_keep_the_contract() {
 }
 
 #[test]
+fn akamai_prices_keep_the_contract() {
+    let source = |endpoint: &str| Box::new(gpuplan::clouds::akamai::linode::Linode::at(endpoint)) as _;
+    keeps_the_contract(
+        public::akamai,
+        source,
+        &["g2-gpu-rtx4000a1-s", "g2-gpu-rtx4000a4-m"],
+        &["us-ord", "id-cgk", "any"],
+    );
+}
+
+#[test]
+fn scaleway_prices_keep_the_contract() {
+    let source = |endpoint: &str| {
+        Box::new(gpuplan::clouds::scaleway::instances::Instances::at(endpoint).with_euro(endpoint)) as _
+    };
+    keeps_the_contract(public::scaleway, source, &["H100-1-80G", "L40S-8-48G"], &["fr-par-2", "pl-waw-2"]);
+}
+
+#[test]
 fn digitalocean_prices_keep_the_contract() {
     let source = |endpoint: &str| {
         Box::new(gpuplan::clouds::digitalocean::droplet_sizes::DropletSizes::at(endpoint, public::KEY)) as _

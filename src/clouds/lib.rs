@@ -1,10 +1,12 @@
 //! Adapters: one folder a cloud, each implementing the ports that the stages own. No stage imports this one; `cli` wires it in.
 
+pub mod akamai;
 pub mod ask;
 pub mod azure;
 pub mod client;
 pub mod crusoe;
 pub mod digitalocean;
+pub mod euro;
 pub mod fake;
 pub mod hyperstack;
 pub mod jarvis_labs;
@@ -18,6 +20,7 @@ pub mod oci;
 pub mod price;
 pub mod reader;
 pub mod runpod;
+pub mod scaleway;
 pub mod skypilot;
 pub mod slurm;
 pub mod vast;
@@ -48,12 +51,14 @@ pub fn sources(cloud: &CloudId) -> Option<Sources> {
             ..both_of(azure::retail_prices::RetailPrices::from_environment)
         },
         gcp::CLOUD => gcp::sources(),
+        akamai::CLOUD => both_of(akamai::linode::Linode::from_environment),
         hyperstack::CLOUD => both_of(hyperstack::Hyperstack::from_environment),
         jarvis_labs::CLOUD => both_of(jarvis_labs::Servers::from_environment),
         lambda::CLOUD => both_of(lambda::instance_types::InstanceTypes::from_environment),
         crusoe::CLOUD | nebius::CLOUD => Sources::default(),
         digitalocean::CLOUD => both_of(digitalocean::droplet_sizes::DropletSizes::from_environment),
         oci::CLOUD => both_of(oci::cost_estimator::CostEstimator::from_environment),
+        scaleway::CLOUD => both_of(scaleway::instances::Instances::from_environment),
         runpod::CLOUD => both_of(runpod::gpu_types::GpuTypes::from_environment),
         vast::CLOUD => both_of(vast::machines::Machines::from_environment),
         verda::CLOUD => both_of(verda::instance_types::InstanceTypes::from_environment),
@@ -123,7 +128,9 @@ mod tests {
     fn a_cloud_without_an_adapter_is_said_to_have_none() {
         assert!(sources(&CloudId::new("nowhere")).is_none());
         let clouds = ["aws", "gcp", "azure", "lambda", "runpod", "vast", "verda", "nebius", "oci", "crusoe"];
-        for cloud in clouds.into_iter().chain(["digitalocean", "hyperstack", "jarvis-labs", "vultr"]) {
+        for cloud in
+            clouds.into_iter().chain(["akamai", "digitalocean", "hyperstack", "jarvis-labs", "scaleway", "vultr"])
+        {
             let sources = sources(&CloudId::new(cloud)).unwrap();
             assert!(
                 sources

@@ -64,7 +64,10 @@ impl<'a> Listing<'a> {
     /// The machine type with so many of these GPUs, for clouds that name GPUs only. An unknown one is remembered.
     pub fn with_gpus(&mut self, gpu: &str, memory_gb: Option<f64>, count: u16) -> Option<InstanceId> {
         let (hardware, cloud) = (self.collector.hardware(), self.collector.cloud());
-        let found = gpu_named(hardware, gpu, memory_gb).and_then(|gpu| machine_with(hardware, cloud, gpu, count));
+        let found = match slice_named(hardware, gpu, memory_gb) {
+            Some(slice) => hardware.find_instance(cloud, &slice.machine(hardware, count)),
+            None => gpu_named(hardware, gpu, memory_gb).and_then(|gpu| machine_with(hardware, cloud, gpu, count)),
+        };
         if found.is_none() {
             self.collector.remember_unknown(format!("{count} x {gpu}"));
         }
@@ -160,8 +163,37 @@ pub fn machines_with<'a>(
     MachineList { sheets: sheets.into_values().collect(), ..MachineList::default() }
 }
 
+/// A part of a GPU that a cloud rents as a machine's own.
+struct NamedSlice {
+    gpu: GpuId,
+    /// As MIG calls it, such as `1g.24gb`.
+    profile: String,
+    /// Of the memory that the GPU's label has.
+    memory_gb: f64,
+}
+
+impl NamedSlice {
+    fn machine(&self, hardware: &Hardware, count: u16) -> String {
+        format!("{}.mig-{}.{count}x", hardware.gpu(self.gpu).id, self.profile)
+    }
+}
+
+/// `... MIG 1g.24gb` of a GPU that is known, with the memory that the cloud says: a part of that GPU and no other card.
+fn slice_named(hardware: &Hardware, name: &str, memory_gb: Option<f64>) -> Option<NamedSlice> {
+    let (card, profile) = name.split_once(" MIG ")?;
+    let gpu = gpu_named(hardware, card, None)?;
+    let (_, stated) = profile.split_once("g.")?;
+    let stated: f64 = stated.strip_suffix("gb")?.parse().ok()?;
+    let is_part = stated > 0.0 && stated < hardware.gpu(gpu).memory_label_gb;
+    let agrees = memory_gb.is_none_or(|gb| (gb / stated - 1.0).abs() <= MEMORY_TOLERANCE);
+    (is_part && agrees).then(|| NamedSlice { gpu, profile: profile.to_owned(), memory_gb: stated })
+}
+
 /// `None`: the catalog has it, or it is a card of that name with another memory than it was ever sold with.
 fn sheet(gpus: &Gpus, cloud: &CloudId, hardware: &Hardware, at: Timestamp) -> Option<(String, MachineSheet)> {
+    if let Some(slice) = slice_named(hardware, gpus.name, gpus.memory_gb) {
+        return slice_sheet(&slice, gpus.count, cloud, hardware, at);
+    }
     let known = gpu_named(hardware, gpus.name, gpus.memory_gb);
     let is_other_card = known.is_none() && gpu_named(hardware, gpus.name, None).is_some();
     if gpus.count == 0
@@ -172,12 +204,44 @@ fn sheet(gpus: &Gpus, cloud: &CloudId, hardware: &Hardware, at: Timestamp) -> Op
     }
     let id = known.map_or_else(|| gpus.name.to_lowercase().replace(' ', "-"), |id| hardware.gpu(id).id.clone());
     let is_amd = ["AMD", "Instinct", "Radeon", "MI"].iter().any(|word| gpus.name.starts_with(word));
-    let sheet = MachineSheet {
-        name: format!("{id}.{}x", gpus.count),
-        gpu: known.map_or_else(|| gpus.name.to_owned(), |id| hardware.gpu(id).id.clone()),
-        vendor: if is_amd { "AMD" } else { "NVIDIA" }.to_owned(),
-        gpus: gpus.count.to_string(),
-        gpu_memory_mib: gpus.memory_gb.map(|gb| gb * MIB_OF_A_GIB),
+    let name = format!("{id}.{}x", gpus.count);
+    let gpu = known.map_or_else(|| gpus.name.to_owned(), |id| hardware.gpu(id).id.clone());
+    let vendor = if is_amd { "AMD" } else { "NVIDIA" };
+    let memory_mib = gpus.memory_gb.map(|gb| gb * MIB_OF_A_GIB);
+    Some((name.clone(), sheet_of_gpus(name, gpu, vendor, (gpus.count.to_string(), memory_mib), at)))
+}
+
+/// Of one slice: a machine of several is a way to split work that the estimate does not know.
+fn slice_sheet(
+    slice: &NamedSlice,
+    count: u16,
+    cloud: &CloudId,
+    hardware: &Hardware,
+    at: Timestamp,
+) -> Option<(String, MachineSheet)> {
+    let (name, gpu) = (slice.machine(hardware, count), hardware.gpu(slice.gpu));
+    if count != 1 || hardware.find_instance(cloud, &name).is_some() {
+        return None;
+    }
+    let share = format!("{}/{}", slice.memory_gb, gpu.memory_label_gb);
+    let memory = (share, Some(slice.memory_gb * MIB_OF_A_GIB));
+    Some((name.clone(), sheet_of_gpus(name, gpu.id.clone(), "NVIDIA", memory, at)))
+}
+
+/// `gpus`: how many, or which part of one, with the memory of each, MiB.
+fn sheet_of_gpus(
+    name: String,
+    gpu: String,
+    vendor: &str,
+    (gpus, gpu_memory_mib): (String, Option<f64>),
+    at: Timestamp,
+) -> MachineSheet {
+    MachineSheet {
+        name,
+        gpu,
+        vendor: vendor.to_owned(),
+        gpus,
+        gpu_memory_mib,
         vcpus: 0,
         memory_mib: 0.0,
         local_nvme_gb: None,
@@ -185,20 +249,28 @@ fn sheet(gpus: &Gpus, cloud: &CloudId, hardware: &Hardware, at: Timestamp) -> Op
         cpu_architecture: "x86_64".to_owned(),
         sold_as: "on-demand spot".to_owned(),
         as_of: at.strftime("%Y-%m-%d").to_string(),
-    };
-    Some((sheet.name.clone(), sheet))
+    }
 }
 
-/// The chip that a cloud means, if its name says it without a doubt and its memory agrees.
+/// The chip that a cloud means, if its name says it without a doubt and its memory agrees. A name without a size means the size that is nearest: a
+/// driver may show 39 of 40 GB.
 fn gpu_named(hardware: &Hardware, name: &str, memory_gb: Option<f64>) -> Option<GpuId> {
     let bare = match name.rsplit_once(' ') {
         Some((bare, last)) if last.strip_suffix("GB").is_some_and(|number| number.parse::<u32>().is_ok()) => bare,
         _ => name,
     };
-    let sized = memory_gb.map_or_else(|| name.to_owned(), |gb| format!("{bare} {gb:.0}GB"));
-    let id = [name, &sized, bare, &format!("NVIDIA {bare}")].into_iter().find_map(|name| hardware.find_gpu(name))?;
-    let label = hardware.gpu(id).memory_label_gb;
-    memory_gb.is_none_or(|gb| (gb / label - 1.0).abs() <= MEMORY_TOLERANCE).then_some(id)
+    let is_near = |label: f64| memory_gb.is_none_or(|gb| (gb / label - 1.0).abs() <= MEMORY_TOLERANCE);
+    let sizes = memory_gb.into_iter().flat_map(|gb| {
+        let labels = hardware.gpus().iter().map(|gpu| gpu.memory_label_gb).filter(|label| is_near(*label));
+        let mut sizes: Vec<f64> = labels.chain([gb]).collect();
+        sizes.sort_by(|one, other| (one - gb).abs().total_cmp(&(other - gb).abs()));
+        sizes.dedup();
+        sizes
+    });
+    let with_a_size = sizes.map(|gb| format!("{bare} {gb:.0}GB"));
+    let names = [name.to_owned()].into_iter().chain(with_a_size).chain([bare.to_owned(), format!("NVIDIA {bare}")]);
+    let found = |name: String| hardware.find_gpu(&name).filter(|id| is_near(hardware.gpu(*id).memory_label_gb));
+    names.into_iter().find_map(found)
 }
 
 /// When a source that begins now has to end. What it has heard by then is its answer.
@@ -250,6 +322,8 @@ mod tests {
             ("RTX A6000 48GB", 48.0, "rtx-a6000"),
             ("L40S 48GB", 48.0, "l40s"),
             ("B300 SXM6 262GB", 262.0, "b300-sxm-288"),
+            ("A100 SXM4", 39.0, "a100-sxm4-40"),
+            ("H200 NVL", 143.0, "h200-nvl-141"),
         ] {
             assert_eq!(gpu(name, memory_gb).as_deref(), Some(id), "{name} {memory_gb}");
         }
@@ -286,6 +360,44 @@ mod tests {
         let learnt = listing.with_gpus("RTX 9999", Some(48.0), 2).unwrap();
         assert!(hardware.gpu(hardware.instance(learnt).node.gpu).is_assumed());
         assert!(listing.with_gpus("H100 SXM", Some(80.0), 3).is_some());
+    }
+
+    /// A machine that shows less of a card than others, or more, hides none of them.
+    #[test]
+    fn one_odd_size_hides_no_other_machine() {
+        let mut hardware = Hardware::embedded().unwrap();
+        let gpus = |memory_gb, count| Gpus { name: "A100 SXM4", memory_gb: Some(memory_gb), count };
+        let found = [gpus(30.0, 1), gpus(39.0, 1), gpus(80.0, 1), gpus(80.0, 8)];
+        let mut list = machines_with(found.into_iter(), "vast", &hardware, Timestamp::UNIX_EPOCH);
+        list.teach(&CloudId::new("vast"), &mut hardware);
+        let mut listing = Listing::new(&hardware, "vast", "test", Timestamp::UNIX_EPOCH);
+        for (memory_gb, count, id) in [(39.0, 1, "a100-sxm4-40"), (80.0, 1, "a100-sxm4-80"), (80.0, 8, "a100-sxm4-80")]
+        {
+            let found = listing.with_gpus("A100 SXM4", Some(memory_gb), count).unwrap();
+            assert_eq!(hardware.gpu(hardware.instance(found).node.gpu).id, id, "{memory_gb}");
+        }
+    }
+
+    #[test]
+    fn a_slice_is_a_part_of_its_card_and_no_other_card() {
+        let mut hardware = Hardware::embedded().unwrap();
+        let name = "NVIDIA RTX PRO 6000 Blackwell Server Edition MIG 1g.24gb";
+        let gpus = |memory_gb, count| Gpus { name, memory_gb: Some(memory_gb), count };
+        let mut list =
+            machines_with([gpus(24.0, 1), gpus(24.0, 2)].into_iter(), "runpod", &hardware, Timestamp::UNIX_EPOCH);
+        list.teach(&CloudId::new("runpod"), &mut hardware);
+        let mut listing = Listing::new(&hardware, "runpod", "test", Timestamp::UNIX_EPOCH);
+        let found = hardware.instance(listing.with_gpus(name, Some(24.0), 1).unwrap());
+        let gpu = hardware.gpu(found.node.gpu);
+        assert_eq!((gpu.id.as_str(), found.node.gpus.to_string()), ("rtx-pro-6000-blackwell-se", "1/4".to_owned()));
+        assert!((found.node.gpu_memory.gib() - 24.0).abs() < 0.5, "{}", found.node.gpu_memory);
+        assert_eq!(
+            (found.name.as_str(), listing.with_gpus(name, Some(24.0), 2)),
+            ("rtx-pro-6000-blackwell-se.mig-1g.24gb.1x", None)
+        );
+        assert!(slice_named(&hardware, name, Some(48.0)).is_none(), "the cloud contradicts itself");
+        assert!(slice_named(&hardware, "RTX 9999 MIG 1g.24gb", None).is_none());
+        assert!(slice_named(&hardware, "NVIDIA H100 PCIe MIG 7g.80gb", None).is_none(), "all of it is no part");
     }
 
     #[test]

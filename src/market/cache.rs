@@ -356,7 +356,7 @@ impl<'a> Cell<'a> for rusqlite::types::ValueRef<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::offer::{Availability, Signal};
+    use crate::offer::{Availability, Heard, Signal};
     use crate::quote::Origin;
 
     fn at(text: &str) -> Timestamp {
@@ -375,7 +375,7 @@ mod tests {
         let mut cache = Cache::in_memory().unwrap();
         let mut kept = offer(&hardware, "us-east-1", "use1-az4", "12.345678901", "2026-11-20T10:00:00Z");
         kept.availability = Availability::Listed;
-        kept.signals = vec![Signal::PlacementScore(3)];
+        kept.signals = vec![Heard { signal: Signal::PlacementScore(3), observed_at: None }];
         kept.suspicions = vec![crate::Suspicion::LocalZone];
         kept.flags = "in_force_since=yesterday".into();
         let answer = PriceAnswer { offers: vec![kept.clone()], ..PriceAnswer::default() };

@@ -35,8 +35,8 @@ pub use collector::{Collector, Keep};
 pub use drift::MonthlyDrift;
 pub use error::MarketError;
 pub use host_offer::HostOffer;
-pub use machines::MachineList;
-pub use offer::{ANYWHERE, Availability, Location, Offer, OfferId, Purchase, RiskEvidence, Signal, Suspicion};
+pub use machines::{Listing, MachineList};
+pub use offer::{ANYWHERE, Availability, Heard, Location, Offer, OfferId, Purchase, RiskEvidence, Signal, Suspicion};
 pub use quote::{Origin, Quote};
 pub use source::{
     About, Access, AccountSource, BoxFuture, Identity, MachineSource, OfferQuery, Permission, PriceSource, Quota,

@@ -139,6 +139,14 @@ pub enum Signal {
     HourlyEvictionPercent { low: u8, high: u8 },
 }
 
+/// A signal, and when it was said.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Heard {
+    pub signal: Signal,
+    /// `None`: nobody kept it.
+    pub observed_at: Option<Timestamp>,
+}
+
 /// Whether a machine can be had now, as far as its cloud says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -252,9 +260,7 @@ pub struct Offer {
     pub availability: Availability,
     /// The span that it is for, where machines are sold ahead; `None`: for as long as one likes, or nobody said.
     pub booking: Option<Box<Booking>>,
-    pub signals: Vec<Signal>,
-    /// When the oldest of them was said, as far as that was kept.
-    pub signals_observed_at: Option<Timestamp>,
+    pub signals: Vec<Heard>,
     /// Machines that the user has already; the quote is what using them costs beside that.
     pub owned: Option<Arc<Owned>>,
 }
@@ -281,13 +287,22 @@ impl Offer {
             availability: Availability::Unknown,
             booking: None,
             signals: Vec::new(),
-            signals_observed_at: None,
             owned: None,
         }
     }
 
     pub fn is_suspect(&self) -> bool {
         !self.suspicions.is_empty()
+    }
+
+    /// What its cloud says of its capacity, whenever it was said.
+    pub fn signals(&self) -> Vec<Signal> {
+        self.signals.iter().map(|heard| heard.signal).collect()
+    }
+
+    /// When the oldest signal was said, as far as that was kept.
+    pub fn signals_observed_at(&self) -> Option<Timestamp> {
+        self.signals.iter().filter_map(|heard| heard.observed_at).min()
     }
 
     /// Too old to launch on.

@@ -52,6 +52,7 @@ pub use workload::{AskedServing, InputsRecord, WorkloadRecord, stated};
 use crate::candidate::Plan;
 use crate::explanation::Rejected;
 pub use crate::explanation::RejectionReason;
+use crate::explanation::evidence::{Evidence, evidence};
 use crate::plan_set::{Counts, PlanSet};
 use gpuplan_units::{Bytes, Hours};
 use gpuplan_workload::file::WorkloadFile;
@@ -100,6 +101,9 @@ pub struct PlanDocument {
     /// What a profile of the run found, with what mending it would save of the recommended plan.
     #[serde(default)]
     pub findings: Vec<FindingRecord>,
+    /// What the recommended plan rests on beside the hardware, and how old each kind of it is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<Evidence>,
     /// What else is worth knowing, as sentences.
     #[serde(default)]
     pub notes: Vec<String>,
@@ -140,6 +144,7 @@ impl PlanDocument {
             nearest: set.nearest.iter().map(rejected).collect(),
             counts: set.counts,
             findings: set.findings.iter().map(|priced| FindingRecord::new(priced, words)).collect(),
+            evidence: set.recommendation.iter().flat_map(|plan| evidence(plan, context.world, context.now)).collect(),
             notes: sentences(&warnings),
             warnings,
             phases: None,

@@ -5,6 +5,7 @@ pub mod assumption;
 pub mod bill;
 pub mod comparison;
 pub mod energy;
+pub mod evidence;
 pub mod finding;
 pub mod input;
 pub mod pick;

@@ -314,7 +314,7 @@ fn old_prices_are_said_to_be_old() {
     for now in ["2026-12-12T00:00:00Z", "2027-07-12T00:00:00Z"] {
         let (ran, days) = (text(now), age(now));
         assert_eq!(ran.stderr, "");
-        assert!(ran.stdout.contains(&format!(", {days:.0} d old: the cost counts")), "{days}: {}", ran.stdout);
+        assert!(ran.stdout.contains(&format!("Age:     price {days:.0} d (counts ")), "{days}: {}", ran.stdout);
         let says_so = ran.stdout.starts_with(&format!("THIS PRICE IS {days:.0} DAYS OLD"));
         assert_eq!(says_so, days > 180.0, "{days}: {}", ran.stdout);
     }

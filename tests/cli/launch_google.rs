@@ -353,6 +353,48 @@ fn flex_start_machines_are_rented_on_google_cloud() {
     assert!(bed.machines.alive().is_empty());
 }
 
+/// What a plan takes for a date is booked only where somebody says so, and its machines stand on what was booked.
+#[test]
+fn machines_for_a_date_are_booked_on_google_cloud() {
+    let (bed, job) = (Bed::start(), tempfile::tempdir().unwrap());
+    std::fs::copy(TRAINER, job.path().join("train.py")).unwrap();
+    let program = env!("CARGO_BIN_EXE_gpuplan");
+    let agent = format!("{program}#sha256={}", gpuplan::runstore::sha256(std::fs::read(program).unwrap()));
+    let question = QUESTION.map(|word| match word {
+        "--spot" => "--purchase=calendar",
+        "H100:8" => "B200:8",
+        other => other,
+    });
+    let folder = job.path().to_str().unwrap();
+    let sent =
+        ["--budget", "3000", "--live", "-y", "--store", "gs://runs/team", "--agent", &agent, "--workdir", folder];
+    let launch = |more: &[&str]| bed.run(&[&["launch"], &question[..], &sent, more, &["--", "./train.py"]].concat());
+    let booked = |bed: &Bed| {
+        let calls = bed.machines.fake.calls();
+        calls.into_iter().filter(|call| call.method == "compute.futureReservations.insert").collect::<Vec<_>>()
+    };
+    let unasked = launch(&["--run", "unasked"]);
+    assert_eq!(unasked.code, 2, "{}", unasked.stderr);
+    assert!(
+        unasked.stderr.contains("a reservation in calendar mode, which is bought only on request: $2,165"),
+        "{}",
+        unasked.stderr
+    );
+    assert!(booked(&bed).is_empty());
+    let ran = launch(&["--run", "dated", "--buy-capacity-block"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "dated: completed\n"), "{}", ran.stderr);
+    let bookings = booked(&bed);
+    let [booking] = bookings.as_slice() else { panic!("{} bookings", bookings.len()) };
+    let window = &booking.body["timeWindow"];
+    let at = |name: &str| window[name].as_str().unwrap().parse::<Timestamp>().unwrap();
+    assert_eq!(at("endTime").duration_since(at("startTime")).as_hours(), 24, "{window}");
+    let calls = bed.machines.fake.calls();
+    let inserted = calls.iter().find(|call| call.method == "compute.instances.insert").unwrap();
+    assert_eq!(inserted.body["scheduling"]["provisioningModel"], "RESERVATION_BOUND");
+    assert_eq!(inserted.body["reservationAffinity"]["values"][0], booking.body["reservationName"]);
+    assert!(bed.machines.alive().is_empty());
+}
+
 /// Nobody leads: the group starts the next machine, and the last machine ends the group.
 #[test]
 fn a_group_of_google_keeps_a_run_alive_that_nobody_leads() {

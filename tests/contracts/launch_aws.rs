@@ -305,8 +305,9 @@ fn blocks() -> Vec<Rule> {
 
 async fn a_block_is_bought_once_and_machines_stand_on_it(cloud: &CloudBox, launcher: &AwsLauncher) {
     let seller = launcher.seller().unwrap();
-    let wish =
-        BlockQuery { region: "us-east-1".to_owned(), instance_type: "g5.xlarge".to_owned(), machines: 2, hours: 24 };
+    let (region, instance_type) = ("us-east-1".to_owned(), "g5.xlarge".to_owned());
+    let rate_usd_per_hour = UsdPerHour::parse("10").unwrap();
+    let wish = BlockQuery { region, instance_type, machines: 2, hours: 24, rate_usd_per_hour };
     let offers = seller.offered(&wish).await.unwrap();
     let asked = cloud.calls().into_iter().rfind(|call| call.action == "DescribeCapacityBlockOfferings").unwrap();
     assert_eq!(["InstanceCount", "CapacityDurationHours"].map(|name| asked.parameter(name).unwrap()), ["2", "24"]);
@@ -318,7 +319,8 @@ async fn a_block_is_bought_once_and_machines_stand_on_it(cloud: &CloudBox, launc
     );
     assert_eq!(offers[0].ends_at.duration_since(offers[0].starts_at), SignedDuration::from_hours(24));
     assert_eq!(seller.bought("bed", "us-east-1").await.unwrap(), None);
-    let order = BlockOrder { region: "us-east-1".to_owned(), offer: offers[0].clone(), reservation: None };
+    let BlockQuery { region, instance_type, machines, .. } = wish;
+    let order = BlockOrder { region, instance_type, machines, offer: offers[0].clone(), reservation: None };
     assert_eq!(seller.buy("bed", &order).await.unwrap(), "cr-1");
     let paid: Vec<Call> = cloud.calls().into_iter().filter(|call| call.action == "PurchaseCapacityBlock").collect();
     assert_eq!((paid.len(), paid[0].parameter("CapacityBlockOfferingId").as_deref()), (1, Some("cb-10")));

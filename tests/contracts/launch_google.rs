@@ -7,9 +7,12 @@ use std::time::{Duration, Instant};
 use gpuplan::clouds::gcp::account::permissions::GROUPS;
 use gpuplan::clouds::gcp::account::project::Project;
 use gpuplan::clouds::gcp::launcher::GcpLauncher;
+use gpuplan::launch::block::{BlockOrder, BlockQuery};
 use gpuplan::launch::{
     CreateRequest, KeepRequest, LaunchError, Launcher, Machine, MachineId, MachineState, Market, Pool,
 };
+use gpuplan::units::UsdPerHour;
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use crate::contracts::{keepers, launchers};
@@ -126,7 +129,7 @@ fn gcp_flex_start_is_asked_for_as_google_sells_it() {
         CreateRequest { pool: Pool { market: Market::FlexStart, ..order.pool.clone() }, ..order }
     };
     let refused = run(launcher(&bed.machines).create(order(8 * 24))).unwrap_err();
-    assert!(refused.to_string().contains("seven days at most"), "{refused}");
+    assert!(refused.to_string().contains("168 hours at most"), "{refused}");
     let machine = run(launcher(&bed.machines).create(order(48))).unwrap();
     assert_eq!(machine.pool.market, Market::FlexStart);
     let body = inserted(&bed.machines);
@@ -136,6 +139,56 @@ fn gcp_flex_start_is_asked_for_as_google_sells_it() {
     assert_eq!(
         found.iter().map(|seen| (&seen.id, seen.pool.market)).collect::<Vec<_>>(),
         [(&machine.id, Market::FlexStart)]
+    );
+}
+
+/// Booked once under a name of the run, found again by it, and machines stand on nothing else.
+#[test]
+fn gcp_a_reservation_for_a_date_is_booked_once_and_machines_stand_on_it() {
+    let bed = bed();
+    let (launcher, rate) = (launcher(&bed.machines), UsdPerHour::parse("90.216").unwrap());
+    let seller = launcher.seller().unwrap();
+    let wish = |machines| BlockQuery {
+        region: "us-central1".to_owned(),
+        instance_type: "a4-highgpu-8g".to_owned(),
+        machines,
+        hours: 48,
+        rate_usd_per_hour: rate,
+    };
+    let offers = run(seller.offered(&wish(2))).unwrap();
+    assert_eq!((offers.len(), offers[0].zone_id.as_str()), (1, "us-central1-a"));
+    assert_eq!(offers[0].upfront_usd, rate.for_hours(2, 48.0).unwrap());
+    assert_eq!(offers[0].ends_at.duration_since(offers[0].starts_at), SignedDuration::from_hours(48));
+    assert!(run(seller.offered(&wish(81))).unwrap_err().to_string().contains("--max-nodes 80"));
+    let order = |machines| BlockOrder {
+        region: "us-central1".to_owned(),
+        instance_type: "a4-highgpu-8g".to_owned(),
+        machines,
+        offer: offers[0].clone(),
+        reservation: None,
+    };
+    assert_eq!(run(seller.bought("bed", "us-central1")).unwrap(), None);
+    let name = run(seller.buy("bed", &order(2))).unwrap();
+    // Whoever lost the answer asks again, or finds it by its name, and books no second one.
+    assert_eq!(run(seller.buy("bed", &order(2))).unwrap(), name);
+    assert_eq!(run(seller.bought("bed", "us-central1")).unwrap().as_ref(), Some(&name));
+    assert_eq!(run(seller.bought("bed", "us-east4")).unwrap(), None);
+    assert_eq!(run(seller.bought("other", "us-central1")).unwrap(), None);
+    let refused = run(seller.buy("large", &order(5))).unwrap_err();
+    assert!(matches!(&refused, LaunchError::Capacity { code } if code == "DECLINED"), "{refused}");
+    let asked = launchers::request(&pool(Some("us-central1-a"), "a4-highgpu-8g"), "t", 3600);
+    let asked = CreateRequest { pool: Pool { market: Market::CapacityBlock, ..asked.pool.clone() }, nodes: 2, ..asked };
+    let error = run(launcher.create(asked.clone())).unwrap_err();
+    assert!(matches!(error, LaunchError::Request { .. }), "nothing is rented beside the reservation: {error}");
+    let machine = run(launcher.create(CreateRequest { reservation: Some(name.clone()), ..asked })).unwrap();
+    let body = inserted(&bed.machines);
+    assert_eq!(body["scheduling"]["provisioningModel"], "RESERVATION_BOUND");
+    assert_eq!(body["reservationAffinity"]["values"], json!([name]));
+    assert!(body["scheduling"]["maxRunDuration"].is_null() && body["resourcePolicies"].is_null(), "{body}");
+    let found = run(launcher.list(None)).unwrap();
+    assert_eq!(
+        found.iter().map(|seen| (&seen.id, seen.pool.market)).collect::<Vec<_>>(),
+        [(&machine.id, Market::CapacityBlock)]
     );
 }
 
@@ -465,13 +518,13 @@ fn gcp_keeps_the_contract_of_a_keeper() {
             let place: Vec<&str> = id.0.split('/').take(2).collect();
             machines.preempt(&place.join("/"), Duration::ZERO);
         };
-        let (started, soon) = (|| machines.inserted().len(), jiff::SignedDuration::from_secs(60));
+        let (started, soon) = (|| machines.inserted().len(), SignedDuration::from_secs(60));
         run(keepers::keep_the_contract([&here, &another], &order, take, started, soon));
         let (groups, templates) = machines.groups();
         assert_eq!((groups, templates), (1, 1), "what is past its time is listed until somebody ends it");
         let past = run(another.keeper().unwrap().groups(None)).unwrap();
         assert!(
-            matches!(past.as_slice(), [group] if group.is_past(jiff::Timestamp::now() + jiff::SignedDuration::from_mins(2)))
+            matches!(past.as_slice(), [group] if group.is_past(jiff::Timestamp::now() + SignedDuration::from_mins(2)))
         );
         run(another.keeper().unwrap().dissolve(&past[0])).unwrap();
         assert_eq!(machines.groups(), (0, 0));
@@ -525,8 +578,8 @@ fn gcp_a_group_that_cannot_be_made_says_why() {
     let launcher = launcher(&bed.machines);
     let keeper = launcher.keeper().unwrap();
     let nowhere = KeepRequest {
-        machine: CreateRequest { pool: pool(None, "a4-highgpu-8g"), ..kept("n").machine },
-        pools: vec![pool(None, "a4-highgpu-8g")],
+        machine: CreateRequest { pool: pool(None, "a3-ultragpu-8g"), ..kept("n").machine },
+        pools: vec![pool(None, "a3-ultragpu-8g")],
     };
     let error = run(keeper.keep(nowhere)).unwrap_err();
     assert!(matches!(error, LaunchError::NotSold { .. }), "{error}");

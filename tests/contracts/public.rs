@@ -1,7 +1,8 @@
-//! Clouds that are asked over plain HTTP, over canned answers: Azure, Lambda, RunPod, Vast, Verda, Oracle, Vultr, DigitalOcean, Hyperstack, JarvisLabs.
+//! Clouds that are asked over plain HTTP, over canned answers: Azure, Lambda, RunPod, Vast, Verda, Oracle, Vultr, Akamai, Scaleway, DigitalOcean, Hyperstack, JarvisLabs.
 
 use std::collections::BTreeMap;
 
+use gpuplan::clouds::akamai::linode::Linode;
 use gpuplan::clouds::ask::all;
 use gpuplan::clouds::azure::eviction_rates::EvictionRates;
 use gpuplan::clouds::azure::retail_prices::RetailPrices;
@@ -11,6 +12,7 @@ use gpuplan::clouds::jarvis_labs::Servers as JarvisLabs;
 use gpuplan::clouds::lambda::instance_types::InstanceTypes as Lambda;
 use gpuplan::clouds::oci::cost_estimator::CostEstimator;
 use gpuplan::clouds::runpod::gpu_types::GpuTypes;
+use gpuplan::clouds::scaleway::instances::Instances as Scaleway;
 use gpuplan::clouds::vast::machines::Machines as Vast;
 use gpuplan::clouds::verda::instance_types::InstanceTypes as Verda;
 use gpuplan::clouds::vultr::gpu_plans::GpuPlans;
@@ -461,6 +463,73 @@ fn vultr_is_read_to_its_last_page_and_only_there() {
     let astray = Server::start(|_| says(200, &json!({ "plans": [], "meta": { "links": { "next": "x&type=../.." } } })));
     let error = answer_of(&GpuPlans::at(&astray.endpoint), &["ewr"]).unwrap_err();
     assert!(matches!(&error, SourceError::Malformed { field, .. } if field == "meta.links.next"), "{error}");
+}
+
+/// Plans in two pages, and where they can be had in one.
+pub fn akamai(request: &Request) -> Reply {
+    let mut recorded: Value = serde_json::from_str(include_str!("../fixtures/akamai/linode.json")).unwrap();
+    if request.path.starts_with("/v4/regions/availability?") {
+        return says(200, &recorded["availability"]);
+    }
+    let mut types = recorded["types"]["data"].take();
+    let rest = types.as_array_mut().unwrap().split_off(2);
+    let page = if request.path.contains("?page=2&") { json!(rest) } else { types };
+    says(200, &json!({ "data": page, "page": 1, "pages": 2, "results": 5 }))
+}
+
+#[test]
+fn akamai_is_read_to_its_last_page_and_does_without_its_regions() {
+    let server = Server::start(akamai);
+    assert_eq!(answer_of(&Linode::at(&server.endpoint), &["us-ord"]).unwrap().offers.len(), 3);
+    assert_eq!(server.asked().len(), 3);
+    let names: Vec<String> =
+        machines_of(&Linode::at(&server.endpoint)).unwrap().sheets.into_iter().map(|sheet| sheet.name).collect();
+    assert_eq!(names, ["g3-gpu-rtxpro6000-blackwell-1"]);
+    let silent = |request: &Request| {
+        if request.path.contains("availability") { says(503, &json!({})) } else { akamai(request) }
+    };
+    let server = Server::start(silent);
+    let answer = answer_of(&Linode::at(&server.endpoint), &["us-ord"]).unwrap();
+    assert!(answer.offers.iter().all(|offer| &*offer.place.region == "any"));
+    assert!(answer.notes.iter().any(|note| note.place == "regions"), "{:?}", answer.notes);
+}
+
+/// Two zones with servers and one that is out of order; the European Central Bank at the same address.
+pub fn scaleway(request: &Request) -> Reply {
+    let mut recorded: Value = serde_json::from_str(include_str!("../fixtures/scaleway/servers.json")).unwrap();
+    if request.path == "/stats/eurofxref/eurofxref-daily.xml" {
+        let document = "<Cube><Cube time='2026-10-02'><Cube currency='USD' rate='1.1225'/></Cube></Cube>";
+        return Reply::Text(200, "text/xml", document.to_owned());
+    }
+    let zone = request.path.split('/').nth(4).unwrap_or_default();
+    match (zone, request.path.contains("/availability?")) {
+        ("fr-par-2", true) => says(200, &recorded["availability"]),
+        ("fr-par-2", false) => {
+            recorded["servers"]["servers"]["L40S-8-48G"]["hourly_price"] = json!(0);
+            says(200, &recorded["servers"])
+        }
+        ("pl-waw-2", true) => says(500, &json!({})),
+        ("pl-waw-2", false) => {
+            says(200, &json!({ "servers": { "H100-1-80G": recorded["servers"]["servers"]["H100-1-80G"] } }))
+        }
+        ("nl-ams-2", _) => says(503, &json!({})),
+        _ => says(200, &json!({ "servers": {} })),
+    }
+}
+
+#[test]
+fn scaleway_says_which_zone_has_what_and_a_zone_costs_itself() {
+    let server = Server::start(scaleway);
+    let source = Scaleway::at(&server.endpoint).with_euro(&server.endpoint);
+    let list = machines_of(&source).unwrap();
+    assert_eq!((list.regions.len(), list.regions["fr-par-2"].len(), list.regions["pl-waw-2"].len()), (8, 4, 1));
+    assert!(list.regions["fr-par-1"].is_empty() && !list.regions.contains_key("nl-ams-2"));
+    assert!(list.notes.iter().any(|note| note.place == "nl-ams-2"), "{:?}", list.notes);
+    let answer = answer_of(&source, &["fr-par-2", "pl-waw-2"]).unwrap();
+    let rate = |zone: &str| answer.offers.iter().find(|it| &*it.place.region == zone).unwrap().quote.rate.to_string();
+    assert_eq!((rate("fr-par-2"), rate("pl-waw-2")), ("3.21764625".to_owned(), "3.21764625".to_owned()));
+    let without_bank = Scaleway::at(&server.endpoint).with_euro(&format!("{}/nothing", server.endpoint));
+    assert!(answer_of(&without_bank, &["fr-par-2"]).is_err(), "euros are no dollars");
 }
 
 /// Two pages of sizes for who has the token.

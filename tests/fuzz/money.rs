@@ -9,9 +9,12 @@ use gpuplan::budget::bill::{self as bills, Format, ImportedBill};
 use gpuplan::budget::guardrail::Guardrail;
 use gpuplan::budget::portfolio::calendar::Month;
 use gpuplan::budget::portfolio::{CostSource, Portfolio, PortfolioError};
+use gpuplan::clouds::euro::EuroRate;
 use gpuplan::clouds::listing::Listing;
 use gpuplan::clouds::runpod::stock::{GpuTypes, Reply};
-use gpuplan::clouds::{aws, azure, digitalocean, gcp, jarvis_labs, lambda, oci, runpod, vast, verda, vultr};
+use gpuplan::clouds::{
+    akamai, aws, azure, digitalocean, gcp, jarvis_labs, lambda, oci, runpod, scaleway, vast, verda, vultr,
+};
 use gpuplan::embedded::Table;
 use gpuplan::hardware::{CloudId, InstanceId};
 use gpuplan::market::import::{self, CatalogFile};
@@ -168,6 +171,22 @@ fn answers_of_other_clouds(json: &Value) {
     }
     if let Ok(answer) = from_value::<vultr::plans::Answer>(json.clone()) {
         listed("vultr", vultr::plans::SOURCE, |listing| vultr::plans::list(&answer.plans.read, listing));
+    }
+    if let Ok(plans) = from_value::<akamai::types::Answer<akamai::types::Plan>>(part("types")) {
+        let room = from_value::<akamai::types::Answer<akamai::types::Room>>(part("availability")).ok();
+        let room = room.map(|room| room.data.read);
+        listed("akamai", akamai::types::SOURCE, |listing| {
+            akamai::types::list(&plans.data.read, room.as_deref(), listing)
+        });
+    }
+    if let Ok(servers) = from_value::<scaleway::servers::Answer<scaleway::servers::Server>>(part("servers")) {
+        let room = from_value::<scaleway::servers::Answer<scaleway::servers::Room>>(part("availability")).ok();
+        let (room, euro) =
+            (room.map(|room| room.servers), EuroRate::read("<C time='d'><C currency='USD' rate='1.1'/>"));
+        listed("scaleway", scaleway::servers::SOURCE, |listing| {
+            let euro = euro.expect("the document names a day and a dollar");
+            scaleway::servers::list("fr-par-2", &servers.servers, room.as_ref(), &euro, listing);
+        });
     }
     if let Ok(answer) = from_value::<digitalocean::sizes::Answer>(json.clone()) {
         listed("digitalocean", digitalocean::sizes::SOURCE, |listing| {

@@ -99,6 +99,8 @@ struct State {
     /// Placement policies by region and name.
     policies: BTreeMap<(String, String), Value>,
     forbids_policies: bool,
+    /// What was booked, by zone and name.
+    reservations: BTreeMap<(String, String), Value>,
     groups: Groups,
     inserted: Vec<String>,
     next: u64,
@@ -257,6 +259,17 @@ impl State {
         ))
     }
 
+    /// A machine that names a reservation has one that was granted.
+    fn has_reservation_of(&self, zone: &str, body: &Value) -> Result<(), String> {
+        let named = body["reservationAffinity"]["values"].as_array();
+        let is_there = |name: &Value| {
+            let key = (zone.to_owned(), name.as_str().unwrap_or_default().to_owned());
+            self.reservations.get(&key).is_some_and(|booked| booked["status"]["procurementStatus"] == "APPROVED")
+        };
+        let missing = named.into_iter().flatten().find(|name| !is_there(name));
+        missing.map_or(Ok(()), |name| Err(format!("Specified reservation '{name}' does not exist.")))
+    }
+
     /// Its processes end at once, and it is listed for a while yet.
     fn remove(&mut self, machine: &str) {
         if let Some(rented) = self.machines.get_mut(machine) {
@@ -326,6 +339,10 @@ impl Shared {
             }
             "compute.resourcePolicies.delete" => self.delete_policy(&policy_of(call)),
             "compute.resourcePolicies.aggregatedList" => self.list_policies(),
+            "compute.advice.calendarMode" => soon(call),
+            "compute.futureReservations.insert" => self.reserve(call),
+            "compute.futureReservations.get" => self.reservation(of("zone"), of("futureReservation")),
+            "compute.futureReservations.aggregatedList" => self.list_reservations(of("filter")),
             "compute.zoneOperations.wait" => self.wait(of("zone"), of("operation")),
             "compute.zoneOperations.list" => self.operations(of("zone"), of("filter")),
             "compute.images.getFromFamily" if of("project") == "deeplearning-platform-release" => Answer::Json(
@@ -417,7 +434,8 @@ impl Shared {
         if let Some(known) = state.requests.get(&id) {
             return begun(&state.operations[known]);
         }
-        if let Err(problem) = is_allowed(zone, body).and_then(|()| state.has_policies_of(zone, body)) {
+        let is_there = || state.has_policies_of(zone, body).and_then(|()| state.has_reservation_of(zone, body));
+        if let Err(problem) = is_allowed(zone, body).and_then(|()| is_there()) {
             return Answer::Refused(400, "invalid", problem);
         }
         let machine = format!("{zone}/{}", body["name"].as_str().unwrap());
@@ -440,7 +458,9 @@ impl Shared {
             }
             _ => {
                 state.inserted.push(machine.clone());
-                let life = body["scheduling"]["maxRunDuration"]["seconds"].as_str().unwrap().parse().unwrap();
+                // A machine of a reservation ends with it.
+                let life = &body["scheduling"]["maxRunDuration"]["seconds"];
+                let life = life.as_str().map_or(f64::INFINITY, |life| life.parse().unwrap());
                 let rented = self.boot(zone, &machine, body, (number, life)).unwrap();
                 state.machines.insert(machine, rented);
             }
@@ -453,6 +473,56 @@ impl Shared {
             }
             _ => begun(&operation),
         }
+    }
+
+    /// Books machines for a date, as "Create future reservations in calendar mode" allows it: granted by the second look, or not at all where they are
+    /// more than four.
+    fn reserve(&self, call: &Call) -> Answer {
+        let (zone, body) = (call.parameters["zone"].clone(), &call.body);
+        let name = body["name"].as_str().unwrap_or_default().to_owned();
+        let wanted = [
+            ("planningStatus", json!("SUBMITTED")),
+            ("reservationMode", json!("CALENDAR")),
+            ("reservationName", json!(name)),
+            ("specificReservationRequired", json!(true)),
+            ("autoDeleteAutoCreatedReservations", json!(true)),
+            ("deploymentType", json!("DENSE")),
+        ];
+        if let Some((field, _)) = wanted.iter().find(|(field, value)| body[*field] != *value) {
+            let why = format!("Invalid value for field 'resource.{field}': '{}'.", body[*field]);
+            return Answer::Refused(400, "invalid", why);
+        }
+        let mut state = self.state();
+        let key = (zone.clone(), name.clone());
+        if state.reservations.contains_key(&key) {
+            return Answer::Refused(409, "alreadyExists", format!("The resource '{name}' already exists"));
+        }
+        let mut booked = body.clone();
+        booked["zone"] = format!("https://www.googleapis.com/compute/v1/projects/{PROJECT}/zones/{zone}").into();
+        booked["status"] = json!({"procurementStatus": "PENDING_APPROVAL"});
+        state.reservations.insert(key, booked);
+        let operation = state.operation(&zone, "insert", &format!("{zone}/{name}"), 7, json!({}));
+        begun(&operation)
+    }
+
+    fn reservation(&self, zone: &str, name: &str) -> Answer {
+        let mut state = self.state();
+        let Some(booked) = state.reservations.get_mut(&(zone.to_owned(), name.to_owned())) else {
+            return not_found(&format!("zones/{zone}/futureReservations/{name}"));
+        };
+        let answer = booked.clone();
+        let count: u32 = booked["specificSkuProperties"]["totalCount"].as_str().unwrap().parse().unwrap();
+        booked["status"]["procurementStatus"] = if count > 4 { "DECLINED" } else { "APPROVED" }.into();
+        Answer::Json(answer)
+    }
+
+    fn list_reservations(&self, filter: &str) -> Answer {
+        let state = self.state();
+        let named = state.reservations.iter().filter(|((_, name), _)| filter == format!("name eq \"{name}\""));
+        let items: serde_json::Map<String, Value> = named
+            .map(|((zone, _), booked)| (format!("zones/{zone}"), json!({"futureReservations": [booked]})))
+            .collect();
+        Answer::Json(json!({"items": items}))
     }
 
     /// Begun, and done by the next question.
@@ -744,7 +814,19 @@ fn is_allowed(zone: &str, body: &Value) -> Result<(), String> {
     let scheduling = &body["scheduling"];
     // A machine of a group has its end from its template.
     let life = text(&scheduling["maxRunDuration"]["seconds"]).parse();
-    let life: i64 = life.unwrap_or(if scheduling["terminationTime"].is_string() { 30 } else { 0 });
+    let is_bound = scheduling["provisioningModel"] == "RESERVATION_BOUND";
+    let life: i64 = life.unwrap_or(if is_bound || scheduling["terminationTime"].is_string() { 30 } else { 0 });
+    // "About VMs that use the reservation-bound model": of these series alone, and from the reservation that they name.
+    let named = &body["reservationAffinity"];
+    let is_named = named["consumeReservationType"] == "SPECIFIC_RESERVATION"
+        && named["key"] == "compute.googleapis.com/reservation-name";
+    if is_bound
+        && (!(kind.starts_with("a3-") || kind.starts_with("a4"))
+            || !is_named
+            || scheduling["maxRunDuration"].is_object())
+    {
+        return invalid("scheduling.provisioningModel", "RESERVATION_BOUND");
+    }
     if !(30..=120 * 24 * 3600).contains(&life)
         || scheduling["automaticRestart"] != false
         || scheduling["onHostMaintenance"] != if kind.starts_with("e2-") { "MIGRATE" } else { "TERMINATE" }
@@ -773,6 +855,18 @@ fn is_allowed(zone: &str, body: &Value) -> Result<(), String> {
     }
 }
 
+/// Machines can be reserved at once, for as long as is asked.
+fn soon(call: &Call) -> Answer {
+    let spec = &call.body["futureResourcesSpecs"]["machines"];
+    let seconds: i64 = spec["timeRangeSpec"]["minDuration"].as_str().unwrap().trim_end_matches('s').parse().unwrap();
+    let starts = Timestamp::now();
+    let ends = starts + jiff::SignedDuration::from_secs(seconds);
+    Answer::Json(
+        json!({"recommendations": [{"recommendationsPerSpec": {"machines": {"recommendationType": "FUTURE_RESERVATION",
+        "location": "zones/us-central1-a", "startTime": format!("{starts:.0}"), "endTime": format!("{ends:.0}")}}}]}),
+    )
+}
+
 /// Zones have a letter more.
 fn is_region(place: &str) -> bool {
     place.matches('-').count() == 1
@@ -795,12 +889,12 @@ fn described(rented: &Rented) -> Value {
     instance
 }
 
-/// `g2-standard-4` and `a3-highgpu-8g` in three zones of two regions.
+/// `g2-standard-4`, `a3-highgpu-8g` and `a4-highgpu-8g` in three zones of two regions.
 fn machine_types() -> Answer {
     let types = |zone: &str| {
         let one = |name: &str| json!({"name": name, "zone": zone});
         let n1 = json!({"name": "n1-standard-8", "zone": zone, "guestCpus": 8, "memoryMb": 30_720});
-        json!({"machineTypes": [one("g2-standard-4"), one("a3-highgpu-8g"), n1]})
+        json!({"machineTypes": [one("g2-standard-4"), one("a3-highgpu-8g"), one("a4-highgpu-8g"), n1]})
     };
     let zones = ["us-central1-a", "us-central1-b", "us-east4-a"];
     Answer::Json(

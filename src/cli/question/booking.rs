@@ -61,14 +61,9 @@ fn spans(open: &PlanSet, catalogs: &Catalogs) -> BTreeMap<InstanceId, Span> {
     spans
 }
 
-/// Blocks have lengths of their own; a reservation is for whole days.
 fn span(plan: &Plan, purchase: Purchase) -> Option<Span> {
     let work = plan.run.hours.p90 - plan.run.booked_wait;
-    let hours = match purchase {
-        Purchase::CapacityBlock => hours_for(work)?,
-        _ => 24 * (work / 24.0).ceil().max(1.0) as u32,
-    };
-    Some(Span { machines: plan.nodes, hours })
+    Some(Span { machines: plan.nodes, hours: hours_for(purchase, work)? })
 }
 
 fn is_sold_ahead(offer: &Offer) -> bool {

@@ -62,7 +62,8 @@ pub fn list_machines(
     let mut reports = Vec::new();
     for ((about, address), answer) in named.into_iter().zip(answers) {
         let cloud = CloudId::new(about.cloud);
-        let answer = answer.map(|mut list| {
+        let answer = answer.map(|list| {
+            let mut list = list.said(session.now);
             list.teach(&cloud, &mut catalogs.hardware);
             list
         });

@@ -1,5 +1,7 @@
 //! From Vultr's plans to machines and offers. Pure.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -55,8 +57,10 @@ pub struct Plan {
     /// GB of one disk.
     disk: Value,
     disk_count: Value,
-    hourly_cost: Value,
-    hourly_cost_preemptible: Value,
+    #[serde(flatten)]
+    cost: Cost,
+    /// Where it costs something else, by region.
+    location_cost: BTreeMap<String, Cost>,
     /// `vcg` and `vdm`: virtual machines with GPUs.
     r#type: Value,
     /// Where it can be deployed now.
@@ -67,6 +71,20 @@ pub struct Plan {
     gpu_vram_gb: Value,
     /// Such as `NVIDIA_A100`.
     gpu_type: Value,
+}
+
+/// An hour of a plan.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Cost {
+    hourly_cost: Value,
+    hourly_cost_preemptible: Value,
+}
+
+impl Cost {
+    fn on(&self, purchase: Purchase) -> &Value {
+        if purchase == Purchase::Spot { &self.hourly_cost_preemptible } else { &self.hourly_cost }
+    }
 }
 
 /// The GPUs of a plan, as its sheet has them.
@@ -125,13 +143,14 @@ impl Plan {
 
     fn is_sold(&self, purchase: Purchase) -> bool {
         match purchase {
-            Purchase::Spot => self.deploy_preemptible != false && !self.hourly_cost_preemptible.is_null(),
+            Purchase::Spot => self.deploy_preemptible != false && !self.cost.hourly_cost_preemptible.is_null(),
             _ => self.deploy_ondemand != false,
         }
     }
 
-    fn price(&self, purchase: Purchase) -> &Value {
-        if purchase == Purchase::Spot { &self.hourly_cost_preemptible } else { &self.hourly_cost }
+    fn price_in(&self, region: &str, purchase: Purchase) -> &Value {
+        let own = self.location_cost.get(region).map(|cost| cost.on(purchase));
+        own.filter(|price| !price.is_null()).unwrap_or_else(|| self.cost.on(purchase))
     }
 }
 
@@ -163,15 +182,16 @@ pub fn list(plans: &[Plan], listing: &mut Listing) {
     for plan in plans.iter().filter(|plan| plan.has_gpus()) {
         let Some(instance) = listing.named(&plan.id) else { continue };
         for purchase in [Purchase::OnDemand, Purchase::Spot].into_iter().filter(|terms| plan.is_sold(*terms)) {
-            let rate = price::rate(plan.price(purchase));
             let places: Vec<&String> = plan.locations.iter().filter(|place| !place.is_empty()).collect();
             for place in &places {
-                if let Some(offer) = listing.offer(instance, Some(place), purchase, rate.clone()) {
+                if let Some(offer) =
+                    listing.offer(instance, Some(place), purchase, price::rate(plan.price_in(place, purchase)))
+                {
                     offer.availability = Availability::Seen;
                 }
             }
             if places.is_empty() {
-                listing.sold_out(instance, purchase, rate);
+                listing.sold_out(instance, purchase, price::rate(plan.cost.on(purchase)));
             }
         }
     }
@@ -327,6 +347,15 @@ mod tests {
             assert_eq!(found, Some((gpu, count.to_owned())), "{id}: {notes:?}");
         }
         assert_eq!(answer.offers.len(), ids.len());
+    }
+
+    #[test]
+    fn a_region_may_have_a_price_of_its_own() {
+        let plan = json!({ "id": "vcg-a40-24c-120g-48vram", "type": "vcg", "hourly_cost": 1.712, "locations": ["blr", "gru"],
+            "location_cost": { "gru": { "hourly_cost": 2.14, "monthly_cost": 1562 }, "nrt": {} } });
+        let (_, answer, _) = read(&plans(json!({ "plans": [plan] })));
+        let rates: Vec<_> = answer.offers.iter().map(|it| (&*it.place.region, it.quote.rate.to_string())).collect();
+        assert_eq!(rates, [("blr", "1.712".to_owned()), ("gru", "2.14".to_owned())]);
     }
 
     proptest! {

@@ -4,8 +4,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::ports::launch_error::LaunchError;
-use gpuplan_market::BoxFuture;
-use gpuplan_units::Usd;
+use gpuplan_market::{BoxFuture, Purchase};
+use gpuplan_units::{Usd, UsdPerHour};
 
 /// Machines of a block end so long before it does (EC2 user guide, "Capacity Blocks for ML": instances are terminated beginning
 /// 30 minutes before the end).
@@ -16,8 +16,24 @@ const FORTNIGHT: u32 = 14 * DAY;
 const WEEK: u32 = 7 * DAY;
 const LONGEST: u32 = 182 * DAY;
 
-/// The shortest block that holds so many hours of machines that work; `None`: none is as long.
-pub fn hours_for(work: f64) -> Option<u32> {
+/// Machines that are sold ahead end so long before what is paid for does: of Google's reservations nothing is said of that.
+pub fn last_minutes(purchase: Purchase) -> SignedDuration {
+    if purchase == Purchase::CapacityBlock { LAST_MINUTES } else { SignedDuration::ZERO }
+}
+
+/// The shortest span on these terms that holds so many hours of machines that work; `None`: none is as long. A reservation in calendar mode is for
+/// whole days (judged: Google takes any length from a day on).
+pub fn hours_for(purchase: Purchase, work: f64) -> Option<u32> {
+    if purchase == Purchase::CapacityBlock {
+        return block_hours(work);
+    }
+    let days = (work / f64::from(DAY)).ceil().max(1.0);
+    let longest = purchase.longest_hours().map_or(f64::INFINITY, f64::from);
+    Some(days * f64::from(DAY)).filter(|hours| *hours <= longest.min(f64::from(u32::MAX))).map(|hours| hours as u32)
+}
+
+/// The same of capacity blocks.
+fn block_hours(work: f64) -> Option<u32> {
     let needed = work + LAST_MINUTES.as_secs_f64() / 3600.0;
     let rounded = |step: u32| (needed / f64::from(step)).ceil().max(1.0) * f64::from(step);
     let hours = if rounded(DAY) <= f64::from(FORTNIGHT) { rounded(DAY) } else { rounded(WEEK) };
@@ -31,6 +47,8 @@ pub struct BlockQuery {
     pub instance_type: String,
     pub machines: u32,
     pub hours: u32,
+    /// Of one machine as the plan has it, for a cloud that names no price with a span.
+    pub rate_usd_per_hour: UsdPerHour,
 }
 
 /// A block that can be bought now.
@@ -49,6 +67,11 @@ pub struct BlockOffer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockOrder {
     pub region: String,
+    /// What is booked; empty and zero in orders of before it was kept.
+    #[serde(default)]
+    pub instance_type: String,
+    #[serde(default)]
+    pub machines: u32,
     pub offer: BlockOffer,
     /// The cloud's name of what was bought; `None`: nobody has heard of it yet.
     pub reservation: Option<String>,
@@ -72,7 +95,11 @@ mod tests {
 
     #[test]
     fn blocks_are_whole_days_and_then_whole_weeks() {
-        assert_eq!([0.1, 23.5, 23.6, 24.0 * 13.9].map(hours_for), [Some(24), Some(24), Some(48), Some(336)]);
-        assert_eq!([24.0 * 14.5, 24.0 * 181.0, 24.0 * 182.0].map(hours_for), [Some(21 * 24), Some(182 * 24), None]);
+        let block = |work| hours_for(Purchase::CapacityBlock, work);
+        assert_eq!([0.1, 23.5, 23.6, 24.0 * 13.9].map(block), [Some(24), Some(24), Some(48), Some(336)]);
+        assert_eq!([24.0 * 14.5, 24.0 * 181.0, 24.0 * 182.0].map(block), [Some(21 * 24), Some(182 * 24), None]);
+        let calendar = |work| hours_for(Purchase::Calendar, work);
+        assert_eq!([0.1, 24.0, 24.1, 2160.0, 2160.1].map(calendar), [Some(24), Some(24), Some(48), Some(2160), None]);
+        assert_eq!(calendar(f64::NAN), Some(24), "what is no number is caught where it is planned");
     }
 }

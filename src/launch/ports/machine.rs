@@ -23,7 +23,7 @@ impl fmt::Display for MachineId {
 pub enum Market {
     Spot,
     OnDemand,
-    /// Within a block that was paid for.
+    /// Within a block of time that was paid for: a capacity block of EC2, a reservation of Google in calendar mode.
     CapacityBlock,
     /// For a week at most, at a lower price, when there is room: Google's flex-start.
     FlexStart,

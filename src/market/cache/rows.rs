@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::answer::{PoolSignal, RiskAnswer};
 use crate::booking::Booking;
 use crate::import::IMPORTED;
-use crate::offer::{Availability, Location, Offer, Purchase, RiskEvidence, Signal, Suspicion};
+use crate::offer::{Availability, Heard, Location, Offer, Purchase, RiskEvidence, Signal, Suspicion};
 use crate::quote::{Origin, Quote};
 use gpuplan_hardware::{CloudId, Hardware, InstanceId};
 use gpuplan_units::UsdPerHour;
@@ -106,7 +106,7 @@ pub fn pack_offers(offers: &[&Offer], hardware: &Hardware) -> Result<Vec<u8>, Ro
         suspicions: offer.suspicions.iter().map(|suspicion| 1 << *suspicion as u32).fold(0, |bits, bit| bits | bit),
         availability: offer.availability as u8,
         booking: offer.booking.as_deref().copied(),
-        signals: offer.signals.iter().map(|signal| SignalRow::from(*signal)).collect(),
+        signals: offer.signals.iter().map(|heard| SignalRow::from(heard.signal)).collect(),
     });
     let rows = rows.collect();
     Ok(postcard::to_stdvec(&Packed { words: words.list, rows })?)
@@ -142,8 +142,12 @@ pub fn unpack_offers(
             availability: availability(row.availability)?,
             booking: row.booking.map(Box::new),
             owned: None,
-            signals_observed_at: None,
-            signals: row.signals.into_iter().map(SignalRow::signal).collect::<Result<_, _>>()?,
+            // When they were said is not kept with offers.
+            signals: row
+                .signals
+                .into_iter()
+                .map(|row| Ok(Heard { signal: row.signal()?, observed_at: None }))
+                .collect::<Result<_, RowsError>>()?,
         });
     }
     Ok(())
@@ -310,7 +314,7 @@ mod tests {
         let rate = UsdPerHour::parse("12.5").unwrap();
         let mut offer =
             Offer::live(instance, place, Purchase::Spot, rate, "s", "2026-11-20T10:00:00Z".parse().unwrap());
-        offer.signals = vec![Signal::PlacementScore(3)];
+        offer.signals = vec![Heard { signal: Signal::PlacementScore(3), observed_at: None }];
         pack_offers(&[&offer, &offer], hardware).unwrap()
     }
 

@@ -1,15 +1,33 @@
 //! Which machines a cloud had where by its own list, as one file of `catalogs/offered/`: what is asked where nobody answers for today's.
 
-use std::sync::Arc;
+use crate::machines::{Listing, Listings, MachineList};
+use gpuplan_embedded::Table;
+use gpuplan_hardware::{CloudId, Hardware};
+use jiff::Timestamp;
 
-use crate::machines::MachineList;
-use gpuplan_embedded::{EmbeddedError, Table};
-
-/// The list of one cloud. Regions that the file does not name did not answer, as of `MachineList`.
-pub fn read(table: &Table) -> Result<MachineList, EmbeddedError> {
+/// The list of one cloud, and into `listings` who said each row when. Regions that the file does not name did not answer, as of `MachineList`.
+pub fn read(
+    table: &Table,
+    cloud: &CloudId,
+    hardware: &Hardware,
+    listings: &mut Listings,
+) -> Result<MachineList, String> {
+    let missing = |error: gpuplan_embedded::EmbeddedError| error.to_string();
+    let (names, regions) = (table.column("instance_type").map_err(missing)?, table.shared("region").map_err(missing)?);
+    let day = |text: &str| -> Result<Timestamp, String> {
+        format!("{text}T00:00:00Z").parse().map_err(|_| format!("`{text}` is not a day; write it as 2026-11-28"))
+    };
+    let days = table.parsed("as_of", day).map_err(missing)?;
+    let days = days.map_err(|(row, detail)| format!("row {}: {detail}", row + 1))?;
+    let sources = table.shared("source").map_err(missing)?;
     let mut list = MachineList::default();
-    for (name, region) in table.column("instance_type")?.zip(table.column("region")?) {
-        list.regions.entry(Arc::from(region)).or_default().insert(name.to_owned());
+    for (row, name) in names.enumerate() {
+        let region = &regions[row];
+        list.regions.entry(region.clone()).or_default().insert(name.to_owned());
+        if let Some(instance) = hardware.find_instance(cloud, name) {
+            let said = Listing { source: sources[row].clone(), observed_at: days[row] };
+            listings.insert((instance, region.clone()), said);
+        }
     }
     Ok(list)
 }
@@ -21,7 +39,6 @@ mod tests {
     use super::*;
     use crate::catalog::check::{not_listed, offered_there};
     use crate::catalog::snapshot::Market;
-    use gpuplan_hardware::{CloudId, Hardware};
 
     #[test]
     fn the_lists_of_the_snapshot_judge_its_prices() {
@@ -45,7 +62,7 @@ mod tests {
         assert!(without_g5.unwrap().detail.contains("aws/g5."));
         let unlisted = |lists: &BTreeMap<CloudId, MachineList>| not_listed(&market, &hardware, lists).unwrap().detail;
         let unknown = unlisted(&market.offered);
-        assert!(unknown.starts_with("of 49 of ") && unknown.ends_with(": aws, scaleway"), "{unknown}");
+        assert!(unknown.starts_with("of 45 of ") && unknown.ends_with(": aws"), "{unknown}");
         let without_azure = market.offered.iter().filter(|(cloud, _)| cloud.as_str() != "azure");
         let unknown = unlisted(&without_azure.map(|(cloud, list)| (cloud.clone(), list.clone())).collect());
         assert!(unknown.contains("azure"), "{unknown}");
@@ -54,7 +71,11 @@ mod tests {
 
     #[test]
     fn a_column_that_is_missing_is_an_error() {
-        let table = Table::from_csv("instance_type\nx\n").unwrap();
-        assert!(read(&table).is_err());
+        let (hardware, cloud) = (Hardware::embedded().unwrap(), CloudId::new("aws"));
+        let read = |text: &str| read(&Table::from_csv(text).unwrap(), &cloud, &hardware, &mut Listings::default());
+        assert!(read("instance_type\nx\n").is_err());
+        let dated = |day: &str| read(&format!("instance_type,region,source,as_of\nx,r,s,{day}\n"));
+        assert_eq!(dated("2026-08-01").unwrap().pools(), 1);
+        assert!(dated("soon").unwrap_err().contains("`soon` is not a day"));
     }
 }

@@ -90,7 +90,6 @@ pub fn read_prices(
             risk,
             availability: Availability::Unknown,
             signals: Vec::new(),
-            signals_observed_at: None,
             booking: None,
             owned: None,
         });

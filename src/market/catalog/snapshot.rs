@@ -20,10 +20,10 @@ use crate::catalog::sites::Sites;
 use crate::drift::MonthlyDrift;
 pub use crate::error::MarketError;
 use crate::host_offer::{self, HostOffer};
-use crate::machines::MachineList;
-use crate::offer::{ANYWHERE, Location, Offer, OfferId, Purchase, RiskEvidence};
+use crate::machines::{Listing, Listings, MachineList};
+use crate::offer::{ANYWHERE, Heard, Location, Offer, OfferId, Purchase, RiskEvidence};
 use crate::own::OwnPool;
-use gpuplan_embedded::{Archive, EmbeddedError};
+use gpuplan_embedded::Archive;
 use gpuplan_hardware::{CloudId, Hardware, InstanceId};
 use gpuplan_units::UsdPerHour;
 
@@ -57,6 +57,8 @@ pub struct Market {
     pub sites: Sites,
     /// Which machines clouds had where when the snapshot was made, of those whose list it has.
     pub offered: BTreeMap<CloudId, MachineList>,
+    /// Who said last that a machine is to be had in a region.
+    listings: Arc<Listings>,
     pub sources: Vec<Source>,
     /// Newest observation of the snapshot.
     pub taken_at: Timestamp,
@@ -84,14 +86,14 @@ impl Market {
             serde_json::from_str(manifest).map_err(|error| MarketError::Manifest(error.to_string()))?;
         let mut risks = Risks::new();
         let mut charges = Charges::default();
-        let mut offered = BTreeMap::new();
+        let (mut offered, mut listings) = (BTreeMap::new(), Listings::default());
         for (name, table) in &archive.tables {
             if let Some(cloud) = name.strip_prefix("interruption/") {
                 read_risks(cloud, name, table, hardware, &mut risks)?;
             } else if let Some(cloud) = name.strip_prefix("offered/") {
-                let list = offered::read(table);
-                let broken = |error: EmbeddedError| MarketError::Manifest(format!("{name}: {error}"));
-                offered.insert(CloudId::new(cloud), list.map_err(broken)?);
+                let cloud = CloudId::new(cloud);
+                let list = offered::read(table, &cloud, hardware, &mut listings);
+                offered.insert(cloud, list.map_err(|detail| MarketError::Manifest(format!("{name}: {detail}")))?);
             } else if let Some(cloud) = name.strip_prefix("charges/") {
                 charges.read(&CloudId::new(cloud), table).map_err(|(row, detail)| MarketError::Row {
                     file: name.clone(),
@@ -115,6 +117,7 @@ impl Market {
             charges,
             sites: Sites::read(archive)?,
             offered,
+            listings: Arc::new(listings),
             sources: manifest.source,
             taken_at: manifest.taken_at,
             own_pools: Vec::new(),
@@ -130,10 +133,11 @@ impl Market {
     }
 
     /// The same market without prices of places in which their cloud does not have the machine: a price is no offer.
-    pub fn where_listed(self, cloud: &CloudId, list: &MachineList, hardware: &Hardware) -> Self {
+    pub fn where_listed(mut self, cloud: &CloudId, list: &MachineList, hardware: &Hardware) -> Self {
         if list.regions.is_empty() {
             return self;
         }
+        Arc::make_mut(&mut self.listings).extend(list.listings(cloud, hardware));
         self.only(|offer| {
             let instance = hardware.instance(offer.instance);
             instance.cloud != *cloud || !list.denies(offer, &instance.name)
@@ -235,6 +239,11 @@ impl Market {
         Ok(bytes)
     }
 
+    /// Who said last that the machine of an offer is to be had in its region. `None`: no list says so, or nobody kept when it was said.
+    pub fn listing(&self, offer: &Offer) -> Option<&Listing> {
+        self.listings.get(&(offer.instance, offer.place.region.clone()))
+    }
+
     /// When the newest price of the market was seen.
     pub fn newest(&self) -> Timestamp {
         self.offers.iter().map(|offer| offer.quote.observed_at).max().unwrap_or(self.taken_at)
@@ -273,11 +282,9 @@ impl Offer {
     /// Signals of this pool: each replaces an earlier one of its kind, and the others stay.
     fn hear(&mut self, said: &[&PoolSignal]) {
         for one in said {
-            self.signals.retain(|known| discriminant(known) != discriminant(&one.signal));
+            self.signals.retain(|known| discriminant(&known.signal) != discriminant(&one.signal));
         }
-        let earlier = if self.signals.is_empty() { None } else { self.signals_observed_at };
-        self.signals.extend(said.iter().map(|one| one.signal));
-        self.signals_observed_at = said.iter().filter_map(|one| one.observed_at).chain(earlier).min();
+        self.signals.extend(said.iter().map(|one| Heard { signal: one.signal, observed_at: one.observed_at }));
     }
 }
 
@@ -387,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn signals_of_a_kind_replace_each_other_and_keep_the_oldest_date() {
+    fn signals_of_a_kind_replace_each_other_and_each_keeps_its_date() {
         use crate::offer::Signal;
         let hardware = Hardware::embedded().unwrap();
         let market = Market::embedded(&hardware).unwrap();
@@ -405,8 +412,11 @@ mod tests {
             (offer.instance, &offer.place, offer.purchase) == (pool.instance, &pool.place, Purchase::Spot)
         };
         let offer = market.offers().iter().find(heard).unwrap();
-        assert_eq!(offer.signals, [Signal::DailyPreemptionShare(0.2), Signal::Obtainability(0.4)]);
-        assert_eq!(offer.signals_observed_at, "2026-11-01T00:00:00Z".parse().ok());
+        let at = |day: &str| format!("{day}T00:00:00Z").parse().ok();
+        let dated = |signal, day: &str| Heard { signal, observed_at: at(day) };
+        let share = dated(Signal::DailyPreemptionShare(0.2), "2026-11-01");
+        assert_eq!(offer.signals, [share, dated(Signal::Obtainability(0.4), "2026-11-03")]);
+        assert_eq!(offer.signals_observed_at(), at("2026-11-01"));
     }
 
     #[test]
@@ -434,6 +444,6 @@ mod tests {
             .iter()
             .filter(is_zone)
             .find(|offer| (offer.instance, &offer.place) == (pool.instance, &pool.place));
-        assert_eq!(offer.unwrap().signals, [Signal::UptimeHours(5.0), Signal::Obtainability(0.4)]);
+        assert_eq!(offer.unwrap().signals(), [Signal::UptimeHours(5.0), Signal::Obtainability(0.4)]);
     }
 }

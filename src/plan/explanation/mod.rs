@@ -4,12 +4,14 @@
 pub mod advice;
 pub mod annotate;
 pub mod comparison;
+pub mod evidence;
 pub mod input_wait;
 pub mod reason;
 pub mod rejection;
 pub mod warning;
 
 pub use advice::Advice;
+pub use evidence::{Evidence, EvidenceKind};
 pub use reason::Reason;
 pub use rejection::{Rejected, Rejection, RejectionReason};
 pub use warning::Warning;

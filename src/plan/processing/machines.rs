@@ -10,7 +10,7 @@ use crate::filters::refuse_offer;
 use crate::limits::{Limits, OfferFilter, PurchaseChoice};
 use gpuplan_hardware::{Hardware, Host};
 use gpuplan_market::{
-    Availability, HostOffer, Location, Market, Offer, Purchase, Quote, RiskEvidence, Signal, Suspicion,
+    Availability, Heard, HostOffer, Location, Market, Offer, Purchase, Quote, RiskEvidence, Suspicion,
 };
 
 /// A machine in a place on terms at a quote, with GPUs or without.
@@ -25,7 +25,7 @@ pub struct Rented<'a> {
     pub source: &'a Arc<str>,
     pub suspicions: &'a [Suspicion],
     pub risk: Option<&'a RiskEvidence>,
-    pub signals: &'a [Signal],
+    pub signals: &'a [Heard],
     pub is_stale: bool,
 }
 

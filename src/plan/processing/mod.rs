@@ -116,7 +116,8 @@ impl<'a> Case<'a> {
     }
 
     fn losses(&self, rented: &Rented, undisturbed: Band) -> Losses {
-        let (availability, basis, _) = assumed_availability(rented.risk, rented.signals, EvidenceAge::default());
+        let signals: Vec<_> = rented.signals.iter().map(|heard| heard.signal).collect();
+        let (availability, basis, _) = assumed_availability(rented.risk, &signals, EvidenceAge::default());
         let evidence = (rented.risk.is_some() || !rented.signals.is_empty()).then_some(basis);
         let (up, down) = (self.model.mean_spell(availability, true).0, self.model.mean_spell(availability, false).0);
         // What takes less than a shard is one.

@@ -140,10 +140,10 @@ impl Pool {
         let risk = offer.risk.as_deref();
         let hours = |at: Timestamp| now.map_or(0.0, |now| now.duration_since(at).as_secs_f64() / 3600.0);
         let age = EvidenceAge {
-            signals: hours(offer.signals_observed_at.unwrap_or(offer.quote.observed_at)),
+            signals: hours(offer.signals_observed_at().unwrap_or(offer.quote.observed_at)),
             risk: risk.map_or(0.0, |risk| hours(risk.observed_at)),
         };
-        let (availability, basis, basis_age) = assumed_availability(risk, &offer.signals, age);
+        let (availability, basis, basis_age) = assumed_availability(risk, &offer.signals(), age);
         let assumed = availability * gang_factor(machines);
         let availability = own::availability(world, offer, machines, assumed);
         let (basis, basis_age) = if availability == assumed { (basis, basis_age) } else { (OWN_LAUNCHES, None) };

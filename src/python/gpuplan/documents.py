@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     Availability = Literal["unknown", "listed", "seen", "sold-out"]
     Bound = Literal["compute", "memory-bandwidth", "launch", "gpu-link", "network", "pipeline", "input"]
     Cause = Literal["program", "machine"]
+    EvidenceKind = Literal["price", "fallback-price", "side-charges", "place-list", "spot-statistics", "placement-score", "obtainability", "estimated-uptime", "preemption-history", "eviction-rate", "own-launches", "quota"]
     FixKind = Literal["format", "gpu-decode", "stage", "more-vcpus", "fewer-gpus"]
     Item = Literal["machines", "disk", "checkpoint-storage", "egress", "tax", "other", "fallback", "lost-work", "unused-commitment", "credit"]
     MachineState = Literal["starting", "running", "ending", "gone"]
@@ -304,6 +305,18 @@ class EnergyRecord(Record):
     co2e_kg: Band | None
     """Kilograms of CO2-equivalents by location, without what a cloud buys to match its consumption; `null`: unknown."""
     _kinds = {"kwh": "Band", "pue": "PueRecord", "grid": "GridRecord", "co2e_kg": "Band"}
+
+
+class Evidence(Record):
+    """Something that a plan rests on, and how old it is."""
+    kind: EvidenceKind
+    """What it is about."""
+    source: str | None
+    """Id of the source; `null`: nobody said anything, and the plan does without."""
+    observed_at: str | None
+    """When it was said; `null`: nobody kept it, or nobody said anything."""
+    age_hours: float | None
+    """From then to the plan."""
 
 
 class Exchange(Record):
@@ -1565,6 +1578,8 @@ class Plan(Document):
     """How much was looked at."""
     findings: list[FindingRecord]
     """What a profile of the run found, with what mending it would save of the recommended plan."""
+    evidence: list[Evidence] | None
+    """What the recommended plan rests on beside the hardware, and how old each kind of it is."""
     notes: list[str]
     """What else is worth knowing, as sentences."""
     warnings: list[Remark] | None
@@ -1575,7 +1590,7 @@ class Plan(Document):
     """All phases together."""
     _rows = "choices"
     _has_page = True
-    _kinds = {"inputs": "InputsRecord", "workload": "WorkloadRecord", "recommendation": "PlanRecord", "frontier": "PlanRecord", "alternatives": "PlanRecord", "choices": "ChoiceRecord", "value_of_time": "ValueOfTimeRecord", "terms": "TermsRecord", "rejected": "RejectionRecord", "nearest": "RejectionRecord", "counts": "Counts", "findings": "FindingRecord", "warnings": "Remark", "phases": "PhaseRecord", "total": "TotalRecord"}
+    _kinds = {"inputs": "InputsRecord", "workload": "WorkloadRecord", "recommendation": "PlanRecord", "frontier": "PlanRecord", "alternatives": "PlanRecord", "choices": "ChoiceRecord", "value_of_time": "ValueOfTimeRecord", "terms": "TermsRecord", "rejected": "RejectionRecord", "nearest": "RejectionRecord", "counts": "Counts", "findings": "FindingRecord", "evidence": "Evidence", "warnings": "Remark", "phases": "PhaseRecord", "total": "TotalRecord"}
 
 
 class ProcessingPlan(Document):

@@ -13,6 +13,7 @@ use crate::text::style::Style;
 use crate::text::wrap::wrap;
 use gpuplan_market::Offer;
 use gpuplan_plan::document::Context;
+use gpuplan_plan::explanation::evidence::evidence;
 use gpuplan_plan::limits::KnownQuota;
 use gpuplan_plan::{Objective, Pick, Plan, PlanSet, Reason, Role, Warning};
 use gpuplan_units::Hours;
@@ -104,7 +105,7 @@ fn remarks(set: &PlanSet, context: &Context, width: u16, mut room: usize) -> Str
     room -= usize::from(has_assumed);
     let apart = context.assumed.iter().find(|assumption| **assumption == Assumption::RolloutsApart);
     let apart = apart.map(|assumption| format!("Note:    {}", sentences::assumption::sentence(assumption)));
-    for note in apart.into_iter().chain(notes(set, context.workload.is_service())) {
+    for note in apart.into_iter().chain(notes(set, context, width)) {
         let text = wrap(&note, width, "  ");
         let lines = text.lines().count();
         if lines <= room {
@@ -307,8 +308,18 @@ pub(crate) fn short_name(gpus: &str) -> String {
     words[..end].join(" ")
 }
 
-/// What else changes the answer: the value of time, and prices.
-fn notes(set: &PlanSet, is_service: bool) -> Vec<String> {
+/// How old what the recommended plan rests on is.
+fn ages(best: &Plan, set: &PlanSet, context: &Context, width: u16) -> String {
+    let change = set.warnings.iter().find_map(|warning| match warning {
+        Warning::OldPrice { expected_change, .. } => Some(*expected_change),
+        _ => None,
+    });
+    sentences::evidence::line(&evidence(best, context.world, context.now), change, width)
+}
+
+/// What else changes the answer: the value of time, and what is old.
+fn notes(set: &PlanSet, context: &Context, width: u16) -> Vec<String> {
+    let is_service = context.workload.is_service();
     // The hours of a service are given.
     let within = |hours: &Hours| if is_service { String::new() } else { format!(" in {hours}") };
     let mut notes = Vec::new();
@@ -329,13 +340,9 @@ fn notes(set: &PlanSet, is_service: bool) -> Vec<String> {
             format::usd(value)
         ));
     }
+    notes.extend(set.recommendation.iter().map(|best| ages(best, set, context, width)));
     for warning in &set.warnings {
         match warning {
-            Warning::OldPrice { age_hours, cloud, purchase, expected_change, .. } => notes.push(format!(
-                "Price:   {cloud} {purchase}, {} old: the cost counts {:+.0} % for it; --live asks",
-                format::duration(*age_hours),
-                expected_change * 100.0
-            )),
             // Which they are stands in `--details`.
             Warning::BetterWherePricedOnly { cloud, cost_usd, run_hours, .. } => notes.push(format!(
                 "Note:    better, but gpuplan cannot launch at {cloud}: {}{}",

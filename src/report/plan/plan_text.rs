@@ -13,6 +13,7 @@ use crate::text::table::{Column, footer, render_folding};
 use crate::text::wrap::wrap;
 use gpuplan_market::Offer;
 use gpuplan_plan::document::{Context, PlanRecord, SweepRecord};
+use gpuplan_plan::explanation::evidence::evidence;
 use gpuplan_plan::input::feeding::bound_word;
 use gpuplan_plan::{Bill, Plan, PlanSet, Rejected, RejectionReason, plan_id};
 use gpuplan_units::names::word;
@@ -112,6 +113,11 @@ fn rate_words(offer: &Offer, context: &Context) -> String {
     )
 }
 
+fn in_full(full: Usd, owned: &str) -> String {
+    let full = format::usd(full);
+    format!("that is marginal cash; {full} in full, since `{owned}` is paid for already (capacity.toml)")
+}
+
 fn sweep_words(sweep: &SweepRecord) -> String {
     let SweepRecord { runs, gpus_per_run, side_by_side, rounds, run_hours } = sweep;
     let card = if gpus_per_run.is_slice() || gpus_per_run.devices() == 1 { "GPU" } else { "GPUs" };
@@ -138,16 +144,10 @@ fn recommendation(plan: &Plan, context: &Context, width: u16) -> String {
     );
     row("cost", format!("{} expected, {} at 90 %", format::usd(plan.cost.expected), format::usd(plan.cost.p90)));
     if let (Some(full), Some(owned)) = (plan.full_cost, &offer.owned) {
-        row(
-            "",
-            format!(
-                "that is marginal cash; {} in full, since `{}` is paid for already (capacity.toml)",
-                format::usd(full),
-                owned.name
-            ),
-        );
+        row("", in_full(full, &owned.name));
     }
     row("rate", rate_words(offer, context));
+    row("age", sentences::evidence::sentence(&evidence(plan, world, context.now)));
     let chance = plan
         .chance_by_deadline
         .map_or(String::new(), |chance| format!("; {:.0} % chance by the deadline", (chance * 100.0).min(99.0)));

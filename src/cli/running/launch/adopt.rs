@@ -11,7 +11,7 @@ use crate::runs::store::open_store;
 use crate::session::Session;
 use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::runtime::runtime;
-use gpuplan_clouds::{aws, fake};
+use gpuplan_clouds::{aws, fake, gcp};
 use gpuplan_launch::job::command_line;
 use gpuplan_launch::journal::Adopted;
 use gpuplan_launch::rental::Rental;
@@ -130,8 +130,9 @@ fn unsound(spec: &RunSpec) -> Option<&'static str> {
         );
     }
     // What stands on a block was paid for, and no lease bounds it.
-    let is_on_block =
-        |place: &Offered| (place.pool.market, place.pool.cloud.as_str()) == (Market::CapacityBlock, aws::CLOUD);
+    let is_on_block = |place: &Offered| {
+        place.pool.market == Market::CapacityBlock && [aws::CLOUD, gcp::CLOUD].contains(&&*place.pool.cloud)
+    };
     let has_block = spec.block.is_some();
     if has_block != spec.places().any(is_on_block) || has_block && !spec.places().all(is_on_block) {
         return Some("its machines do not stand on the capacity block that it says was paid for");

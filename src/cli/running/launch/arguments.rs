@@ -65,7 +65,7 @@ pub struct MachineArguments {
     /// Request spot machines in all zones of a region at once, and let the cloud choose [AWS: CreateFleet, price-capacity-optimized]
     #[arg(long)]
     pub any_zone: bool,
-    /// Buy the capacity block that the plan needs: paid up front, used or not [AWS, with --purchase capacity-block]
+    /// Buy the time that the plan needs, paid used or not [AWS with --purchase capacity-block, Google Cloud with calendar]
     #[arg(long)]
     pub buy_capacity_block: bool,
     /// Let the cloud replace a machine that is interrupted, so that nobody has to lead the run [AWS: fleet; Google Cloud: group; spot, one machine]

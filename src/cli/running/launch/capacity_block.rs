@@ -1,4 +1,5 @@
-//! `--buy-capacity-block`: machines for a span of days, paid up front. What a yes means, the purchase, and the wait for its start.
+//! `--buy-capacity-block`: machines for a span of days, paid whether used or not: capacity blocks of AWS, reservations of Google in calendar mode. What a yes
+//! means, the purchase, and the wait for its start.
 
 use std::time::{Duration, Instant};
 
@@ -11,8 +12,8 @@ use crate::session::diagnostic::{Diagnostic, Exit};
 use crate::session::printer::Printer;
 use crate::session::progress::with_progress;
 use crate::session::runtime::runtime;
-use gpuplan_clouds::aws;
-use gpuplan_launch::block::{BlockOrder, BlockQuery, LAST_MINUTES, Seller, hours_for};
+use gpuplan_clouds::{aws, gcp};
+use gpuplan_launch::block::{BlockOrder, BlockQuery, Seller, hours_for, last_minutes};
 use gpuplan_launch::spec::Offered;
 use gpuplan_launch::{Journal, LaunchError, Market, Pool, RunSpec};
 use gpuplan_market::Purchase;
@@ -30,27 +31,28 @@ const SECONDS_PER_HOUR: f64 = 3600.0;
 pub fn plan_block(spec: RunSpec, chosen: &Chosen, is_wanted: bool, session: &Session) -> Result<RunSpec, Diagnostic> {
     let offer = chosen.answered.catalogs.market.offer(chosen.plan.offer);
     let refused = |exit: Exit, why: String| Diagnostic::new(exit, why);
-    if let Purchase::Calendar | Purchase::Reserved = offer.purchase {
-        let why = format!("gpuplan plans on {} terms and does not book them: book there yourself", offer.purchase);
-        return Err(refused(Exit::Usage, why).hint("--purchase on-demand").hint("--purchase spot"));
-    }
-    if offer.purchase != Purchase::CapacityBlock {
-        if is_wanted {
-            let why = "--buy-capacity-block buys what a plan on capacity blocks needs, and this plan is on other terms"
-                .to_owned();
-            return Err(refused(Exit::Usage, why).hint("--purchase capacity-block"));
+    let sold_by = match offer.purchase {
+        Purchase::CapacityBlock => aws::CLOUD,
+        Purchase::Calendar => gcp::CLOUD,
+        Purchase::Reserved => {
+            let why = "gpuplan plans on reserved terms and does not book them: book there yourself".to_owned();
+            return Err(refused(Exit::Usage, why).hint("--purchase on-demand").hint("--purchase spot"));
         }
-        return Ok(spec);
+        _ if is_wanted => {
+            let why = "--buy-capacity-block buys what a plan on machines that are sold ahead needs, and this plan is on other terms"
+                .to_owned();
+            return Err(refused(Exit::Usage, why).hint("--purchase capacity-block").hint("--purchase calendar"));
+        }
+        _ => return Ok(spec),
+    };
+    if chosen.cloud() != sold_by {
+        return Err(refused(Exit::Usage, format!("{} does not sell {} machines", chosen.cloud(), offer.purchase))
+            .hint("--purchase spot"));
     }
-    if chosen.cloud() != aws::CLOUD {
-        return Err(
-            refused(Exit::Usage, format!("{} does not sell capacity blocks", chosen.cloud())).hint("--purchase spot")
-        );
-    }
-    let hours = hours_for(chosen.plan.run.hours.p90 - chosen.plan.run.booked_wait)
-        .ok_or_else(|| refused(Exit::NoPlanFits, "no capacity block is as long as this run may take".to_owned()))?;
+    let hours = hours_for(offer.purchase, chosen.plan.run.hours.p90 - chosen.plan.run.booked_wait)
+        .ok_or_else(|| refused(Exit::NoPlanFits, format!("no {} is as long as this run may take", named(sold_by))))?;
     let pool = Pool {
-        cloud: aws::CLOUD.to_owned(),
+        cloud: sold_by.to_owned(),
         region: offer.place.region.to_string(),
         zone_id: None,
         instance_type: chosen.answered.catalogs.hardware.instance(chosen.plan.instance).name.clone(),
@@ -61,27 +63,32 @@ pub fn plan_block(spec: RunSpec, chosen: &Chosen, is_wanted: bool, session: &Ses
         instance_type: pool.instance_type.clone(),
         machines: spec.nodes,
         hours,
+        rate_usd_per_hour: offer.quote.rate,
     };
     let launchers = launchers_of_run(
         &RunSpec { on_demand: vec![Offered::new(pool.clone(), offer.quote.rate)], ..spec.clone() },
         session,
     )?;
     let (seller, runtime) = (seller(&launchers)?, runtime()?);
-    let asking = || "asking for capacity blocks".to_owned();
+    let asking = || format!("asking for a {}", named(sold_by));
     let offers = with_progress(&session.printer, asking, || runtime.block_on(seller.offered(&wish)))
         .map_err(|error| block_error(&spec.run, &error))?;
     let Some(first) = offers.into_iter().next() else {
         let why = format!(
-            "no capacity block of {hours} h for {} x {} is sold in {} now",
-            wish.machines, wish.instance_type, wish.region
+            "no {} of {hours} h for {} x {} is sold in {} now",
+            named(sold_by),
+            wish.machines,
+            wish.instance_type,
+            wish.region
         );
         return Err(refused(Exit::NoCapacity, why).hint("--purchase spot"));
     };
-    let order = BlockOrder { region: wish.region, offer: first, reservation: None };
-    let spec = on(spec, pool, order)?;
+    let BlockQuery { region, instance_type, machines, .. } = wish;
+    let order = BlockOrder { region, instance_type, machines, offer: first, reservation: None };
+    let spec = on(spec, pool, order, last_minutes(offer.purchase))?;
     if !is_wanted {
         let bought = words(&spec).expect("a block was put into it");
-        let why = format!("the plan needs a capacity block, which is bought only on request: {bought}");
+        let why = format!("the plan needs a {}, which is bought only on request: {bought}", named(sold_by));
         return Err(refused(Exit::Usage, why)
             .hint("--buy-capacity-block buys it after you confirm")
             .hint("--purchase spot"));
@@ -90,7 +97,7 @@ pub fn plan_block(spec: RunSpec, chosen: &Chosen, is_wanted: bool, session: &Ses
 }
 
 /// Places, time and money of a run on a block.
-fn on(spec: RunSpec, pool: Pool, order: BlockOrder) -> Result<RunSpec, Diagnostic> {
+fn on(spec: RunSpec, pool: Pool, order: BlockOrder, last_minutes: SignedDuration) -> Result<RunSpec, Diagnostic> {
     let offer = &order.offer;
     let span = offer.ends_at.duration_since(offer.starts_at).as_secs_f64().max(1.0);
     let machine_hours = span / SECONDS_PER_HOUR * f64::from(spec.nodes);
@@ -113,7 +120,7 @@ fn on(spec: RunSpec, pool: Pool, order: BlockOrder) -> Result<RunSpec, Diagnosti
     // It is paid whether used or not.
     let minimum_seconds = span as u32;
     let pool = Pool { zone_id: Some(offer.zone_id.clone()), ..pool };
-    let last = (span - LAST_MINUTES.as_secs_f64()) / SECONDS_PER_HOUR;
+    let last = (span - last_minutes.as_secs_f64()) / SECONDS_PER_HOUR;
     Ok(RunSpec {
         spot: Vec::new(),
         on_demand: vec![Offered { minimum_seconds, ..Offered::new(pool, rate) }],
@@ -125,11 +132,16 @@ fn on(spec: RunSpec, pool: Pool, order: BlockOrder) -> Result<RunSpec, Diagnosti
     })
 }
 
+/// What a cloud calls a span that it sells ahead.
+fn named(cloud: &str) -> &'static str {
+    if cloud == gcp::CLOUD { "reservation in calendar mode" } else { "capacity block" }
+}
+
 /// What a yes buys.
 pub fn words(spec: &RunSpec) -> Option<String> {
     let BlockOrder { offer, .. } = spec.block.as_ref()?;
     Some(format!(
-        "{} up front for {} machines in {} from {:.0} to {:.0}, whether they are used or not; a block cannot be refunded",
+        "{} for {} machines in {} from {:.0} to {:.0}, whether they are used or not; gpuplan gives nothing of it back",
         usd(offer.upfront_usd),
         spec.nodes,
         offer.zone_id,
@@ -152,7 +164,7 @@ pub fn buy(
 ) -> Result<RunSpec, Diagnostic> {
     let Some(order) = spec.block.clone() else { return Ok(spec) };
     let (seller, runtime) = (seller(launchers)?, runtime()?);
-    let buying = || "buying the capacity block".to_owned();
+    let buying = || "buying the machines' time".to_owned();
     match with_progress(printer, buying, || runtime.block_on(seller.buy(&spec.run, &order))) {
         Ok(reservation) => {
             printer.note(&format!(
@@ -249,12 +261,13 @@ mod tests {
             ends_at: starts_at + SignedDuration::from_hours(24),
             upfront_usd: Usd::parse("480").unwrap(),
         };
-        BlockOrder { region: "us-east-1".to_owned(), offer, reservation: None }
+        let instance_type = "p5.48xlarge".to_owned();
+        BlockOrder { region: "us-east-1".to_owned(), instance_type, machines: 2, offer, reservation: None }
     }
 
     fn on_block(spec: RunSpec, starts_in: i64) -> Result<RunSpec, Diagnostic> {
         let pool = Pool { zone_id: None, market: Market::CapacityBlock, ..spec.spot[0].pool.clone() };
-        on(spec, pool, order(starts_in))
+        on(spec, pool, order(starts_in), last_minutes(Purchase::CapacityBlock))
     }
 
     #[test]
@@ -271,7 +284,7 @@ mod tests {
         let hours = billed_seconds(3600.0, place.minimum_seconds) / 3600.0;
         assert!((hours - 24.0).abs() < 1e-9, "{hours}");
         assert_eq!(begins_at(&run, spec().started_at), order(5).offer.starts_at);
-        assert!(words(&run).unwrap().starts_with("$480.00 up front for 2 machines in use1-az1"), "{:?}", words(&run));
+        assert!(words(&run).unwrap().starts_with("$480.00 for 2 machines in use1-az1"), "{:?}", words(&run));
     }
 
     #[test]

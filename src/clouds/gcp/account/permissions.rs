@@ -71,6 +71,14 @@ pub const GROUPS: &[Group] = &[
             ("storage.objects.delete", "removing old checkpoints"),
         ],
     },
+    Group {
+        held: Held::ByProject,
+        needed: &[
+            ("compute.futureReservations.create", "--buy-capacity-block"),
+            ("compute.futureReservations.get", "--buy-capacity-block"),
+            ("compute.futureReservations.list", "--buy-capacity-block"),
+        ],
+    },
 ];
 
 /// What `testIamPermissions` of Cloud Resource Manager answers: those of the asked ones that are granted.
@@ -127,7 +135,7 @@ mod tests {
         let launch = GROUPS[0].verdicts(granted());
         assert_eq!((launch[0].action.as_str(), &launch[0].verdict), ("compute.instances.create", &Verdict::Allowed));
         assert!(launch[1..].iter().all(|permission| matches!(permission.verdict, Verdict::Denied { .. })));
-        for group in &GROUPS[2..] {
+        for group in GROUPS.iter().filter(|group| group.held == Held::ByBucket) {
             assert!(
                 group
                     .verdicts(granted())

@@ -20,18 +20,19 @@ use crate::launcher::shape::Shape;
 use crate::prices::attached::Attached;
 use crate::prices::zones::region;
 use gpuplan_launch::{CreateRequest, LaunchError, Market, Role};
+use gpuplan_market::Purchase;
 
 pub const COMPUTE: &str = "https://compute.googleapis.com";
 /// What the account may do is said by its roles, not by a scope (cloud.google.com/compute/docs/access/service-accounts, "Best practice").
 const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 
+/// The key under which a machine names its reservation (compute API v1, `ReservationAffinity.key`).
+const RESERVATION: &str = "compute.googleapis.com/reservation-name";
+
 /// Shortest and longest `maxRunDuration` (cloud.google.com/compute/docs/instances/limit-vm-runtime, "Limitations"). Seconds. A minute
 /// is paid at least, so half of one costs nothing more.
 const SHORTEST_LIFE: i64 = 30;
 const LONGEST_LIFE: i64 = 120 * 24 * 3600;
-
-/// The same on flex-start terms, as of `Purchase::longest_hours`. Seconds.
-const LONGEST_FLEX: i64 = 7 * 24 * 3600;
 
 /// How a machine's own end is its deletion: with the token of its service account, from the metadata service. A secret goes from one
 /// program to the next and stands in no list of processes.
@@ -83,7 +84,7 @@ impl Frame<'_> {
         let project = self.project.id().map_err(|error| source_error(&error))?;
         let marks = Marks::for_request(request, self.owner);
         let labels = marks.labels(&request.tags);
-        let life = Duration::new().set_seconds(life(request, self.now)?);
+        let (scheduling, affinity) = (scheduling(request, self.now)?, affinity(request)?);
         Ok(Instance::new()
             .set_name(name)
             .set_machine_type(format!("zones/{}/machineTypes/{}", self.zone, machine_type(request)))
@@ -94,8 +95,8 @@ impl Frame<'_> {
             .set_metadata(metadata(self.startup(request, project, name), &marks)?)
             .set_disks([self.disk(&labels, &format!("zones/{}/diskTypes/", self.zone))])
             .set_labels(labels)
-            .set_scheduling(scheduling(request).set_max_run_duration(life))
-            .set_or_clear_reservation_affinity(affinity(request))
+            .set_scheduling(scheduling)
+            .set_or_clear_reservation_affinity(affinity)
             .set_resource_policies(self.policy)
             .set_network_interfaces([self.network(request, project)])
             .set_service_accounts([account_of(&self.account(request.role, project))]))
@@ -103,9 +104,10 @@ impl Frame<'_> {
 
     /// What every machine of a group is: where each stands and what it is called are the group's choice, and they all end at one time.
     pub fn kept(&self, request: &CreateRequest, group: &str) -> Result<InstanceProperties, LaunchError> {
-        if request.pool.market == Market::FlexStart {
-            // Its template would need a length of life where that of a group is a moment.
-            return Err(wrong("no group keeps machines on flex-start terms alive; leave --keep-alive out".to_owned()));
+        let market = request.pool.market;
+        if let Market::FlexStart | Market::CapacityBlock = market {
+            // Its template would need a length of life where that of a group is a moment, or end with a reservation.
+            return Err(wrong(format!("no group keeps machines on {market} terms alive; leave --keep-alive out")));
         }
         let project = self.project.id().map_err(|error| source_error(&error))?;
         let marks = Marks { is_kept: true, ..Marks::for_request(request, self.owner) };
@@ -118,7 +120,7 @@ impl Frame<'_> {
             .set_metadata(metadata(self.startup_of_kept(request, project, group), &marks)?)
             .set_disks([self.disk(&labels, "")])
             .set_labels(labels)
-            .set_scheduling(scheduling(request).set_termination_time(ends_at.to_string()))
+            .set_scheduling(terms(request).set_termination_time(ends_at.to_string()))
             .set_network_interfaces([self.network(request, project)])
             .set_service_accounts([account_of(&of_kept(self.setup, project))]))
     }
@@ -198,8 +200,11 @@ fn metadata(startup: String, marks: &Marks) -> Result<Metadata, LaunchError> {
 /// Seconds from now until the machine ends, as Google takes them.
 fn life(request: &CreateRequest, now: Timestamp) -> Result<i64, LaunchError> {
     let seconds = request.expires_at.duration_since(now).as_secs_f64().ceil() as i64;
-    if request.pool.market == Market::FlexStart && seconds > LONGEST_FLEX {
-        return Err(wrong("a machine on flex-start terms lives for seven days at most; --lifetime 7d".to_owned()));
+    let longest_flex = Purchase::FlexStart.longest_hours().filter(|_| request.pool.market == Market::FlexStart);
+    if let Some(hours) = longest_flex.filter(|hours| seconds > i64::from(*hours) * 3600) {
+        return Err(wrong(format!(
+            "a machine on flex-start terms lives for {hours} hours at most; --lifetime {hours}h"
+        )));
     }
     if seconds > LONGEST_LIFE {
         return Err(wrong("a machine here lives for 120 days at most; --lifetime 120d".to_owned()));
@@ -207,15 +212,25 @@ fn life(request: &CreateRequest, now: Timestamp) -> Result<i64, LaunchError> {
     Ok(seconds.max(SHORTEST_LIFE))
 }
 
+/// A machine of a reservation ends with it (cloud.google.com/compute/docs/instances/about-reservation-bound-vms), any other after its own life.
+fn scheduling(request: &CreateRequest, now: Timestamp) -> Result<Scheduling, LaunchError> {
+    let life = life(request, now)?;
+    Ok(match request.pool.market {
+        Market::CapacityBlock => terms(request),
+        _ => terms(request).set_max_run_duration(Duration::new().set_seconds(life)),
+    })
+}
+
 /// Machines with GPUs cannot be moved, so maintenance ends them, but not what leads them; whatever ends one deletes it with its disk.
-fn scheduling(request: &CreateRequest) -> Scheduling {
+fn terms(request: &CreateRequest) -> Scheduling {
     let maintenance = match request.role {
         Role::Work => OnHostMaintenance::Terminate,
         Role::Lead => OnHostMaintenance::Migrate,
     };
     let model = match request.pool.market {
         Market::Spot => ProvisioningModel::Spot,
-        Market::OnDemand | Market::CapacityBlock => ProvisioningModel::Standard,
+        Market::OnDemand => ProvisioningModel::Standard,
+        Market::CapacityBlock => ProvisioningModel::ReservationBound,
         Market::FlexStart => ProvisioningModel::FlexStart,
     };
     Scheduling::new()
@@ -225,8 +240,16 @@ fn scheduling(request: &CreateRequest) -> Scheduling {
         .set_automatic_restart(false)
 }
 
-/// What is sold on flex-start terms never comes from a reservation (cloud.google.com/compute/docs/instances/about-flex-start-vms, "Limitations").
-fn affinity(request: &CreateRequest) -> Option<ReservationAffinity> {
-    (request.pool.market == Market::FlexStart)
-        .then(|| ReservationAffinity::new().set_consume_reservation_type(ConsumeReservationType::NoReservation))
+/// What is sold on flex-start terms never comes from a reservation (cloud.google.com/compute/docs/instances/about-flex-start-vms, "Limitations"), and what
+/// was booked only from its own.
+fn affinity(request: &CreateRequest) -> Result<Option<ReservationAffinity>, LaunchError> {
+    let affinity = |kind| ReservationAffinity::new().set_consume_reservation_type(kind);
+    match (request.pool.market, &request.reservation) {
+        (Market::FlexStart, _) => Ok(Some(affinity(ConsumeReservationType::NoReservation))),
+        (Market::CapacityBlock, Some(name)) => {
+            Ok(Some(affinity(ConsumeReservationType::SpecificReservation).set_key(RESERVATION).set_values([name])))
+        }
+        (Market::CapacityBlock, None) => Err(wrong("no reservation was booked for it".to_owned())),
+        (Market::Spot | Market::OnDemand, _) => Ok(None),
+    }
 }

@@ -219,7 +219,7 @@ impl GcpLauncher {
         format!("{}/compute/v1/projects/{project}/regions/{region}/{kind}", self.project.address(COMPUTE))
     }
 
-    async fn ask<T: DeserializeOwned>(&self, request: Request) -> Result<T, SourceError> {
+    pub(super) async fn ask<T: DeserializeOwned>(&self, request: Request) -> Result<T, SourceError> {
         Ok(Http::new()?.telling(&self.dates).json::<T>(&signed(&self.project, request).await?).await?.value)
     }
 }

@@ -4,6 +4,7 @@
 //! without capacity is told by the operation's own errors.
 
 mod body;
+mod calendar;
 mod close;
 mod found;
 mod keep;
@@ -34,8 +35,9 @@ use crate::launcher::shape::Shape;
 use crate::prices::attached::Attached;
 use crate::sdk::{signed, zones};
 use gpuplan_clouds_http::{Http, Request};
+use gpuplan_launch::block::Seller;
 use gpuplan_launch::{
-    CreateRequest, Keeper, LaunchError, Launcher, Machine, MachineId, MachineState, Role, SelfDestruct,
+    CreateRequest, Keeper, LaunchError, Launcher, Machine, MachineId, MachineState, Market, Role, SelfDestruct,
 };
 use gpuplan_market::{BoxFuture, SourceError};
 
@@ -94,8 +96,12 @@ impl GcpLauncher {
 
     /// The policy by which machines of a gang stand close together; `None`: it is alone, or the account may make none, which is said.
     async fn stands_close(&self, request: &CreateRequest) -> Result<Option<Policy>, LaunchError> {
-        // N1 takes no policy (cloud.google.com/compute/docs/instances/placement-policies-overview, "Restrictions").
-        if request.nodes < 2 || Attached::named(&request.pool.instance_type).is_some() {
+        // N1 takes no policy (cloud.google.com/compute/docs/instances/placement-policies-overview, "Restrictions"), and what a reservation holds
+        // stands close already.
+        if request.nodes < 2
+            || request.pool.market == Market::CapacityBlock
+            || Attached::named(&request.pool.instance_type).is_some()
+        {
             return Ok(None);
         }
         let end = format!("-n{}", request.node);
@@ -327,6 +333,10 @@ impl Launcher for GcpLauncher {
     }
 
     fn keeper(&self) -> Option<&dyn Keeper> {
+        Some(self)
+    }
+
+    fn seller(&self) -> Option<&dyn Seller> {
         Some(self)
     }
 }

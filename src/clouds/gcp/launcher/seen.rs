@@ -83,6 +83,7 @@ fn market(instance: &Instance) -> Market {
     match model {
         Some(ProvisioningModel::Spot) => Market::Spot,
         Some(ProvisioningModel::FlexStart) => Market::FlexStart,
+        Some(ProvisioningModel::ReservationBound) => Market::CapacityBlock,
         _ => Market::OnDemand,
     }
 }

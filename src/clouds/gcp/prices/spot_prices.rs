@@ -60,7 +60,7 @@ impl PriceSource for SpotPrices {
     }
 }
 
-pub(super) async fn client(project: &Project) -> Result<Advice, SourceError> {
+pub async fn client(project: &Project) -> Result<Advice, SourceError> {
     access(project)?.advice().await.map_err(|error| not_built(&error))
 }
 

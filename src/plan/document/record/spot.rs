@@ -151,8 +151,8 @@ impl PoolRecord {
             basis_age_hours: pool.basis_age,
             own: pool.own,
             availability: offer.availability,
-            signals: offer.signals.clone(),
-            signals_observed_at: offer.signals_observed_at,
+            signals: offer.signals(),
+            signals_observed_at: offer.signals_observed_at(),
         }
     }
 }
