@@ -22,8 +22,8 @@ pub use crate::portfolio::budget::sensitivity::SensitivityBar;
 use crate::portfolio::budget::sensitivity::sensitivity_bars;
 use crate::portfolio::budget::sizes::less_work;
 pub use crate::portfolio::budget::terms::{OtherCloudCost, TermCommitment};
-pub use crate::portfolio::budget::together::BestCommitment;
 use crate::portfolio::budget::terms::{other_clouds, term_commitments};
+pub use crate::portfolio::budget::together::BestCommitment;
 use crate::portfolio::calendar::Month;
 pub use crate::portfolio::calendar::Period;
 pub use crate::portfolio::coverage::CommitmentFigures;
@@ -353,8 +353,10 @@ fn spread_lines(
 
 fn assumptions(portfolio: &Portfolio, costed: &[CostedPhase]) -> Vec<String> {
     let mut assumed = vec![
-        format!("{DRAWS} draws; the cost of each run goes through the median and the 80 % band of its plan, on spot through its \
-             replays"),
+        format!(
+            "{DRAWS} draws; the cost of each run goes through the median and the 80 % band of its plan, on spot through its \
+             replays"
+        ),
         format!(
             "runs of one workload on one GPU share the error of its estimate; those of different workloads correlate by {}, and by {} more \
              on the same GPU, as errors of published runs do; the fortune of every run and repeat is drawn separately",

@@ -188,7 +188,11 @@ impl PhaseCost {
         let cost = |hours: f64| rate.usd_per_hour.for_hours(1, hours * f64::from(rate.nodes));
         let (expected, p90) = (cost(rate.hours.0)?, cost(rate.hours_p90.0)?);
         let is_spot = rate.purchase.starts_with("spot");
-        let estimated = Band { low: rate.hours.0 * rate.hours.0 / rate.hours_p90.0, expected: rate.hours.0, high: rate.hours_p90.0 };
+        let estimated = Band {
+            low: rate.hours.0 * rate.hours.0 / rate.hours_p90.0,
+            expected: rate.hours.0,
+            high: rate.hours_p90.0,
+        };
         let figures = Quantiles { expected: expected.dollars(), p50: expected.dollars(), p90: p90.dollars() };
         let line = PhaseCostLine {
             item: Item::Machines,

@@ -212,7 +212,9 @@ mod tests {
 
     #[test]
     fn what_costs_nothing_never_spreads_and_what_is_no_cost_is_refused() {
-        for (expected, p50, p90) in [(1.0, 0.0, 3.0), (1.0, 2.0, 1.0), (0.0, 1.0, 2.0), (f64::NAN, 1.0, 2.0), (1.0, 1.0, f64::INFINITY)] {
+        for (expected, p50, p90) in
+            [(1.0, 0.0, 3.0), (1.0, 2.0, 1.0), (0.0, 1.0, 2.0), (f64::NAN, 1.0, 2.0), (1.0, 1.0, f64::INFINITY)]
+        {
             assert_eq!(even(Quantiles { expected, p50, p90 }), None, "{expected} {p50} {p90}");
         }
         let figures = Quantiles { expected: 1.0, p50: 1.0, p90: 2.0 };

@@ -8,7 +8,9 @@ use crate::finance::sections::{self, Section};
 use crate::text::format;
 use crate::text::table::{Column, footer};
 use gpuplan_budget::Budget;
-use gpuplan_budget::portfolio::budget::{BestCommitment, CostGroup, HeldMachines, Period, PhaseFigures, PoolFigures, TermCommitment};
+use gpuplan_budget::portfolio::budget::{
+    BestCommitment, CostGroup, HeldMachines, Period, PhaseFigures, PoolFigures, TermCommitment,
+};
 use gpuplan_budget::portfolio::unit_costs::UnitCosts;
 use gpuplan_units::{Hours, Usd};
 
@@ -227,9 +229,10 @@ fn best_commitment(held: &HeldMachines, money: Money) -> String {
         let of_pool = |(pool, nodes): (&PoolFigures, &u32)| format!("{nodes} of {}", pool.name);
         held.pools.iter().zip(&best.nodes).map(of_pool).collect::<Vec<_>>().join(", ")
     };
-    let with_less = held.best_with_less_work.as_ref().map_or(String::new(), |less| {
-        format!("; with {:.0} % of the work: {}", 100.0 * held.less_work, numbers(less))
-    });
+    let with_less = held
+        .best_with_less_work
+        .as_ref()
+        .map_or(String::new(), |less| format!("; with {:.0} % of the work: {}", 100.0 * held.less_work, numbers(less)));
     format!(
         "All of them chosen together: {}, with {} of rent on spot and {} on demand beside them; that saves {} beyond what they cost, now it \
          is {}, and no numbers up to twice as many save more than {}{with_less}.\n",

@@ -3,12 +3,12 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::portfolio::{Portfolio, Tax};
 use crate::portfolio::assignment::{assign, machine_hours_in};
 use crate::portfolio::calendar::Month;
 use crate::portfolio::lines::CostedPhase;
 use crate::portfolio::pool_lines::paid_in;
 use crate::portfolio::simulation::{EstimateCorrelation, simulate};
+use crate::portfolio::{Portfolio, Tax};
 use gpuplan_market::capacity::pool::Pool;
 use gpuplan_units::Usd;
 

@@ -68,15 +68,16 @@ pub fn best_commitment(portfolio: &Portfolio, costed: &[CostedPhase], work: f64)
     let net_usd_now = cents(assigned_now.saved_usd)? - paid_now;
     let (paid_best, assigned_best) = outcome(&sizing.nodes);
     let best_net = cents(assigned_best.saved_usd)? - paid_best;
-    let (nodes, paid_usd, assigned) = if best_net > net_usd_now {
-        (sizing.nodes, paid_best, assigned_best)
-    } else {
-        (now, paid_now, assigned_now)
-    };
+    let (nodes, paid_usd, assigned) =
+        if best_net > net_usd_now { (sizing.nodes, paid_best, assigned_best) } else { (now, paid_now, assigned_now) };
     let rented = |is_spot: bool| {
         let of_phase = |(costed, placed): (&CostedPhase, &Vec<_>)| {
             let left = CostedPhase { placed, ..*costed }.rented();
-            if costed.once.is_spot() == is_spot { work * f64::from(left) * costed.once.cost.expected.dollars() } else { 0.0 }
+            if costed.once.is_spot() == is_spot {
+                work * f64::from(left) * costed.once.cost.expected.dollars()
+            } else {
+                0.0
+            }
         };
         cents(costed.iter().zip(&assigned.placed).map(of_phase).sum())
     };
