@@ -358,7 +358,7 @@ fn assumptions(portfolio: &Portfolio, costed: &[CostedPhase]) -> Vec<String> {
              replays"
         ),
         format!(
-            "runs of one workload on one GPU share the error of its estimate; those of different workloads correlate by {}, and by {} more \
+            "runs of one workload on one GPU share the error of its estimate; those of different workloads correlate by {:.2}, and by {:.2} more \
              on the same GPU, as errors of published runs do; the fortune of every run and repeat is drawn separately",
             EstimateCorrelation::MEASURED.of_all,
             EstimateCorrelation::MEASURED.of_gpu

@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    /// A log-normal of this median and band has 1 of 100,000 draws under a twentieth of the median, and .082 % under a tenth.
+    /// A log-normal of this median and band has 17.1 % of its draws under half of the median, and .08 % under a tenth.
     #[test]
     fn hardly_a_draw_of_a_wide_band_lies_under_a_tenth_of_its_median() {
         let all = drawn(&even(Quantiles { expected: 20.986, p50: 20.986, p90: 53.588 }).unwrap());
