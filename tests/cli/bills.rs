@@ -20,7 +20,7 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 /// When the last of the example bills ends.
 const NOW: &str = "2026-11-24T12:00:00Z";
 
-fn ask(home: &Path, arguments: &[&str]) -> Ran {
+pub fn ask(home: &Path, arguments: &[&str]) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
     command.args(arguments).args(["--now", NOW]).current_dir(ROOT).env_clear().stdin(Stdio::null());
     command.env("COLUMNS", "120").env("GPUPLAN_OFFLINE", "1").env("GPUPLAN_HOME", home);
@@ -37,14 +37,14 @@ fn imported() -> TempDir {
     home
 }
 
-fn billed(home: &Path, more: &[&str]) -> BTreeMap<String, String> {
+pub fn billed(home: &Path, more: &[&str]) -> BTreeMap<String, String> {
     let document = ask(home, &[&["costs", "--output", "json"], more].concat()).json();
     let rows = document["rows"].as_array().unwrap().clone();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     rows.iter().map(|row| (text(&row["name"]), text(&row["billed_usd"]))).collect()
 }
 
-fn expected(rows: &[(&str, &str)]) -> BTreeMap<String, String> {
+pub fn expected(rows: &[(&str, &str)]) -> BTreeMap<String, String> {
     rows.iter().map(|(name, usd)| ((*name).to_owned(), (*usd).to_owned())).collect()
 }
 
@@ -94,45 +94,6 @@ fn runs_are_told_apart_by_the_tag_of_another_program() {
     assert_eq!(import("azure-mca.csv", "app")["total"]["billed_usd"], "4.716");
     // What is not of these runs is there too, with its machine.
     assert_eq!(billed(home.path(), &["--all", "--by", "instance"])["Standard_D2s_v3"], "2.64");
-}
-
-#[test]
-fn a_bill_of_which_no_amount_is_known_is_refused_and_not_a_month_without_cost() {
-    let home = tempfile::tempdir().unwrap();
-    let bill = home.path().join("azure.csv");
-    let rows = "Date,ResourceGroup,Tags,CostInBillingCurrency,BillingCurrency\n2026-06-01,rg-a,,15,GBP\n2026-06-02,rg-b,,2.5,GBP\n";
-    fs::write(&bill, rows).unwrap();
-    let import = |more: &[&str]| ask(home.path(), &[&["costs", "import", bill.to_str().unwrap()], more].concat());
-    let refused = import(&[]);
-    assert_eq!(refused.code, 2, "{}", refused.stderr);
-    assert!(refused.stderr.contains("the amount of any of the 2 lines is not known"), "{}", refused.stderr);
-    assert!(refused.stderr.contains("--rate GBP=RATE"), "{}", refused.stderr);
-    let kept = import(&["--rate", "GBP=1.25", "--rate-source", "a test"]);
-    assert_eq!(kept.code, 0, "{}", kept.stderr);
-    assert_eq!(billed(home.path(), &["--all", "--by", "month"]), expected(&[("2026-06", "21.875")]));
-}
-
-#[test]
-fn what_an_export_lacks_is_named_as_that_export_writes_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let refused = |name: &str, head: &str, more: &[&str]| {
-        let path = folder.path().join(name);
-        fs::write(&path, format!("{head}\n")).unwrap();
-        let ran = ask(folder.path(), &[&["costs", "import", path.to_str().unwrap()], more].concat());
-        assert_eq!(ran.code, 2, "{}", ran.stderr);
-        ran.stderr
-    };
-    let legacy = "lineItem/UsageStartDate,lineItem/LineItemType,lineItem/UnblendedCost";
-    let currency = refused("legacy.csv", legacy, &[]);
-    assert!(
-        currency.contains("`lineItem/CurrencyCode` is missing") && currency.contains("--currency USD"),
-        "{currency}"
-    );
-    let start = refused("start.csv", "lineItem/LineItemType,lineItem/UnblendedCost", &["--currency", "USD"]);
-    assert!(start.contains("`lineItem/UsageStartDate` is missing"), "{start}");
-    // A column of amounts is not one of currencies, whatever its name has in it.
-    let amount = refused("azure.csv", "Date,CostINR,Currency", &["--format", "azure"]);
-    assert!(amount.contains("`CostInBillingCurrency` is missing") && !amount.contains("--currency"), "{amount}");
 }
 
 /// What is expected was added up by DuckDB before the program was asked.
