@@ -4,6 +4,7 @@ mod answers;
 mod bad_inputs;
 mod bench;
 mod bills;
+mod bills_refused;
 mod budget;
 #[cfg(all(feature = "cuda", target_os = "linux"))]
 mod card;

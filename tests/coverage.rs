@@ -17,7 +17,7 @@ use gpuplan::estimate::answer::answer;
 use gpuplan::estimate::constants::Fitted;
 use gpuplan::hardware::Hardware;
 use gpuplan::plan::document::InputsRecord;
-use gpuplan::units::{Quantiles, Usd};
+use gpuplan::units::{Band, Quantiles, Usd};
 use gpuplan::workload::Models;
 use serde_json::Value;
 
@@ -32,7 +32,8 @@ const FEWEST: usize = 4;
 struct Outcome {
     group: String,
     gpu: String,
-    p90: f64,
+    /// Around one.
+    band: Band,
     actual: f64,
 }
 
@@ -46,7 +47,7 @@ fn left_out(hardware: &Hardware, models: &Models) -> Vec<Outcome> {
         Outcome {
             group: held.run.run.group().to_owned(),
             gpu: held.run.gpu().id.clone(),
-            p90: band.high / band.expected,
+            band: Band::around(1.0, band.low / band.expected, band.high / band.expected),
             actual: (-held.log_error).exp(),
         }
     };
@@ -64,7 +65,7 @@ fn unfitted(hardware: &Hardware, models: &Models) -> Vec<Outcome> {
         let case: Value = serde_json::from_str(line).unwrap();
         let answer = serde_json::to_value(answer(line, hardware, models)).unwrap();
         let band = |end: &str| answer["step_seconds"][end].as_f64();
-        let Some((expected, high)) = band("expected").zip(band("high")) else { continue };
+        let (Some(low), Some(expected), Some(high)) = (band("low"), band("expected"), band("high")) else { continue };
         // Of rates the inverse: twice the tokens a second is half the cost.
         let rate = || {
             Some(
@@ -80,7 +81,7 @@ fn unfitted(hardware: &Hardware, models: &Models) -> Vec<Outcome> {
         all.push(Outcome {
             group: text(&case["source"]),
             gpu: text(&case["hardware"]["gpu"]),
-            p90: high / expected,
+            band: Band::around(1.0, low / expected, high / expected),
             actual,
         });
     }
@@ -116,16 +117,17 @@ fn coverage(companies: &[Vec<(Outcome, f64)>]) -> (f64, f64) {
         let once = |(at, (outcome, dollars)): (usize, &(Outcome, f64))| {
             let CostSource::Rate(rate) = &portfolio.phases[at].what else { panic!("a stated rate") };
             let once = PhaseCost::of_rate(rate).unwrap();
-            // The mean of a log-normal of this median and 90th percentile.
-            let spread = outcome.p90.ln() / 1.281_551_565_545;
-            let (p50, p90, expected) = (*dollars, dollars * outcome.p90, dollars * (spread * spread / 2.0).exp());
+            // As a plan on demand has it: what it expects is the middle of its estimate.
+            let (estimated, middle) = (outcome.band, *dollars);
+            let figures = Quantiles { expected: middle, p50: middle, p90: middle * estimated.high };
             let usd = |dollars: f64| Usd::from_dollars((dollars * 1e6).round() / 1e6).unwrap();
             let mut lines = once.lines.clone();
-            lines[0].cost = usd(expected);
+            lines[0].cost = usd(middle);
             PhaseCost {
                 estimate: format!("workload {at}"),
-                cost: Quantiles { expected: usd(expected), p50: usd(p50), p90: usd(p90) },
-                shape: Shape::fit(Quantiles { expected, p50, p90 }).unwrap(),
+                cost: Quantiles { expected: usd(middle), p50: usd(middle), p90: usd(figures.p90) },
+                estimated,
+                shape: Shape::banded(figures, estimated).unwrap(),
                 estimate_share: 1.0,
                 machines: gpuplan::budget::portfolio::planned::PhaseMachines {
                     gpu: Some(outcome.gpu.clone()),

@@ -1,9 +1,10 @@
 """How far the errors of the estimate go together: one-way intraclass correlations of the errors of published runs that no constant has seen.
 
-    gpuplan accuracy --refit --residuals held-out.csv --constants OTHER/constants.toml     # minutes; a folder of its own for what it writes
+    mkdir -p OTHER/results && cp -r benchmarks/unfitted OTHER
+    gpuplan accuracy --refit --residuals held-out.csv --constants OTHER/results/constants.toml     # minutes; what it writes stays in OTHER
     python benchmarks/budget/correlation.py held-out.csv
 
-`src/budget/portfolio/simulation.rs` has what this prints for `group` (code bases) and `gpu`. What runs of one family or framework have in common
+`src/budget/portfolio/simulation.rs` has what this prints for `group` (code bases), and what `group and gpu` adds to it. What runs of one family or framework have in common
 beyond their code base is printed too, and is nothing: a code base has one framework.
 """
 

@@ -20,7 +20,7 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 /// When the last of the example bills ends.
 const NOW: &str = "2026-11-24T12:00:00Z";
 
-fn ask(home: &Path, arguments: &[&str]) -> Ran {
+pub fn ask(home: &Path, arguments: &[&str]) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpuplan"));
     command.args(arguments).args(["--now", NOW]).current_dir(ROOT).env_clear().stdin(Stdio::null());
     command.env("COLUMNS", "120").env("GPUPLAN_OFFLINE", "1").env("GPUPLAN_HOME", home);
@@ -37,14 +37,14 @@ fn imported() -> TempDir {
     home
 }
 
-fn billed(home: &Path, more: &[&str]) -> BTreeMap<String, String> {
+pub fn billed(home: &Path, more: &[&str]) -> BTreeMap<String, String> {
     let document = ask(home, &[&["costs", "--output", "json"], more].concat()).json();
     let rows = document["rows"].as_array().unwrap().clone();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     rows.iter().map(|row| (text(&row["name"]), text(&row["billed_usd"]))).collect()
 }
 
-fn expected(rows: &[(&str, &str)]) -> BTreeMap<String, String> {
+pub fn expected(rows: &[(&str, &str)]) -> BTreeMap<String, String> {
     rows.iter().map(|(name, usd)| ((*name).to_owned(), (*usd).to_owned())).collect()
 }
 

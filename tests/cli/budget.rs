@@ -54,9 +54,9 @@ fn every_line_can_be_traced_and_all_add_up_to_the_nano_dollar() {
             document[by].as_array().unwrap().iter().map(|part| nanos(&part["cost_usd"]["expected"])).sum::<i128>();
         assert_eq!(sum, nanos(&total["expected"]), "{by}");
     }
-    // The draws are around what the plans expect.
+    // The draws are around what the plans expect, and their mean rather above it.
     let (mean, expected) = (nanos(&document["total"]["mean_of_draws_usd"]) as f64, nanos(&total["expected"]) as f64);
-    assert!((mean / expected - 1.0).abs() < 0.03, "{mean} {expected}");
+    assert!((0.97..1.10).contains(&(mean / expected)), "{mean} {expected}");
 }
 
 #[test]

@@ -36,6 +36,14 @@ impl Header {
         self.names.iter().enumerate().filter_map(tag).collect()
     }
 
+    /// A column of CUR 2.0 as a legacy report writes it, if this is one: `lineItem/UsageStartDate` for `line_item_usage_start_date`.
+    fn as_written(&self, column: &str) -> String {
+        let is_legacy = self.names.iter().any(|name| name.starts_with("lineItem/"));
+        let Some(rest) = column.strip_prefix("line_item_").filter(|_| is_legacy) else { return column.to_owned() };
+        let word = |word: &str| word.get(..1).unwrap_or_default().to_uppercase() + word.get(1..).unwrap_or_default();
+        format!("lineItem/{}", rest.split('_').map(word).collect::<String>())
+    }
+
     pub fn format(&self) -> Option<Format> {
         let has = |name| self.find(&[name]).is_some();
         if has("line_item_unblended_cost") {
@@ -195,12 +203,21 @@ impl Search<'_> {
     }
 
     fn currency(&self, names: &[&str]) -> Result<Option<usize>, BillError> {
-        if self.knows_currency { Ok(self.find(names)) } else { self.need(names).map(Some) }
+        let found = self.find(names);
+        if found.is_some() || self.knows_currency {
+            return Ok(found);
+        }
+        let (file, column) = (self.file.to_owned(), self.header.as_written(names[0]));
+        Err(BillError::MissingCurrency { file, at: self.header.at, column })
     }
 
     fn need(&self, names: &[&str]) -> Result<usize, BillError> {
-        let column = names[0].to_owned();
-        self.find(names).ok_or_else(|| BillError::Missing { file: self.file.to_owned(), at: self.header.at, column })
+        let missing = || BillError::Missing {
+            file: self.file.to_owned(),
+            at: self.header.at,
+            column: self.header.as_written(names[0]),
+        };
+        self.find(names).ok_or_else(missing)
     }
 }
 

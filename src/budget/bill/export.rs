@@ -101,6 +101,9 @@ pub enum BillError {
     /// A rate of exchange is stated: nothing is converted at one that nobody states.
     #[error("{file}{at}, column `{column}`: the bill is in `{currency}`, and no rate of exchange is stated for it")]
     NoRate { file: String, at: Position, column: String, currency: String },
+    /// The currency is stated beside the bill, or the export is made again with its column.
+    #[error("{file}{at}: the column `{column}` is missing")]
+    MissingCurrency { file: String, at: Position, column: String },
     /// The currency is stated beside the bill.
     #[error("{file}{at}, column `{column}`: it names no currency")]
     NoCurrency { file: String, at: Position, column: String },

@@ -1,5 +1,7 @@
 //! Machines that are held already, own or committed: which runs take them, so that none is promised twice, and what that saves.
 
+use std::collections::BTreeMap;
+
 use crate::portfolio::Portfolio;
 use crate::portfolio::assignment::candidate::{Candidate, Hours, candidates, hours_in};
 use crate::portfolio::calendar::Month;
@@ -9,6 +11,8 @@ use gpuplan_market::capacity::pool::Pool;
 
 pub mod candidate;
 mod solver;
+
+pub use crate::portfolio::assignment::solver::Choice;
 
 /// Which runs take which machines.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -33,18 +37,14 @@ pub fn machine_hours_in(pool: &Pool, month: Month) -> f64 {
 /// Gives held machines to runs so that they save most, never more than there are. `pools` are those of the portfolio, or others to see
 /// what they would be worth. Every run takes `work` times its hours and saves as much less or more.
 pub fn assign(portfolio: &Portfolio, pools: &[Pool], costed: &[CostedPhase], work: f64) -> Assignment {
-    let candidates = candidates(pools, costed, work);
-    let of_pool = |(at, pool): (usize, &Pool)| {
-        portfolio.all_months().map(|month| ((at, month), machine_hours_in(pool, month))).collect::<Vec<_>>()
-    };
-    let held: Hours = pools.iter().enumerate().flat_map(of_pool).collect();
+    let (candidates, held) = (candidates(pools, costed, work), hours_held(portfolio, pools));
     let as_many_as_fit = vec![u32::MAX; candidates.len()];
     let saved =
         |repeats: &[u32]| -> f64 { candidates.iter().zip(repeats).map(|(one, n)| one.saves * f64::from(*n)).sum() };
     // Those that save most for an hour first: where to begin, and all there is if the solver gives up.
     let mut repeats = Filling::new(&candidates, costed, &held).take(&as_many_as_fit).repeats;
     let mut bound_usd = best_of_each(&candidates, costed);
-    if let Some(solved) = solver::solve(&candidates, costed, &held, &repeats) {
+    if let Some(solved) = solver::solve(&candidates, costed, &held, &BTreeMap::new(), &repeats) {
         // Held to the hours there are once more: the solver's own are right to within its tolerance only.
         let filled = Filling::new(&candidates, costed, &held).take(&solved.repeats).take(&as_many_as_fit).repeats;
         if saved(&filled) > saved(&repeats) {
@@ -57,6 +57,39 @@ pub fn assign(portfolio: &Portfolio, pools: &[Pool], costed: &[CostedPhase], wor
         placed[candidate.phase].push(Placed { held: candidate.held, repeats: *repeats });
     }
     Assignment { placed, saved_usd: saved(&repeats), bound_usd: bound_usd.max(saved(&repeats)) }
+}
+
+/// How many machines of each pool to hold.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sizing {
+    /// By pool.
+    pub nodes: Vec<u32>,
+    /// No numbers within the choice save more than this beyond what the chosen machines cost, against renting everything.
+    pub bound_usd: f64,
+}
+
+/// Chooses the numbers of machines of some pools and the runs that take them at once, so that most is saved beyond what is paid. `pools` has
+/// as many machines of each as may be taken. `None`: the solver could not do it.
+pub fn choose(
+    portfolio: &Portfolio,
+    pools: &[Pool],
+    chosen: &BTreeMap<usize, Choice>,
+    costed: &[CostedPhase],
+    work: f64,
+) -> Option<Sizing> {
+    let (candidates, held) = (candidates(pools, costed, work), hours_held(portfolio, pools));
+    let as_many_as_fit = vec![u32::MAX; candidates.len()];
+    let start = Filling::new(&candidates, costed, &held).take(&as_many_as_fit).repeats;
+    let solved = solver::solve(&candidates, costed, &held, chosen, &start)?;
+    let nodes = |(at, pool): (usize, &Pool)| solved.nodes.get(&at).copied().unwrap_or(pool.nodes);
+    Some(Sizing { nodes: pools.iter().enumerate().map(nodes).collect(), bound_usd: solved.bound_usd })
+}
+
+fn hours_held(portfolio: &Portfolio, pools: &[Pool]) -> Hours {
+    let of_pool = |(at, pool): (usize, &Pool)| {
+        portfolio.all_months().map(|month| ((at, month), machine_hours_in(pool, month))).collect::<Vec<_>>()
+    };
+    pools.iter().enumerate().flat_map(of_pool).collect()
 }
 
 /// Hours and repeats that nothing was given to yet.

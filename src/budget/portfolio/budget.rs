@@ -5,6 +5,7 @@ mod phases;
 mod sensitivity;
 mod sizes;
 mod terms;
+mod together;
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -22,6 +23,7 @@ use crate::portfolio::budget::sensitivity::sensitivity_bars;
 use crate::portfolio::budget::sizes::less_work;
 pub use crate::portfolio::budget::terms::{OtherCloudCost, TermCommitment};
 use crate::portfolio::budget::terms::{other_clouds, term_commitments};
+pub use crate::portfolio::budget::together::BestCommitment;
 use crate::portfolio::calendar::Month;
 pub use crate::portfolio::calendar::Period;
 pub use crate::portfolio::coverage::CommitmentFigures;
@@ -105,7 +107,7 @@ pub struct BudgetTotal {
     pub chance_if_independent: Option<f64>,
     /// The same if they were one error; null without a budget.
     pub chance_if_common: Option<f64>,
-    /// Mean of the draws: near the total where the draws are right.
+    /// Mean of the draws. It is above the total where estimates are uncertain: a plan states the middle of its estimate.
     pub mean_of_draws_usd: Usd,
     pub price_age: PriceAge,
 }
@@ -351,9 +353,12 @@ fn spread_lines(
 
 fn assumptions(portfolio: &Portfolio, costed: &[CostedPhase]) -> Vec<String> {
     let mut assumed = vec![
-        format!("{DRAWS} draws; the cost of each run goes through the mean, median and 90th percentile of its plan"),
         format!(
-            "runs of one workload on one GPU share the error of its estimate; those of different workloads correlate by {}, and by {} more \
+            "{DRAWS} draws; the cost of each run goes through the median and the 80 % band of its plan, on spot through its \
+             replays"
+        ),
+        format!(
+            "runs of one workload on one GPU share the error of its estimate; those of different workloads correlate by {:.2}, and by {:.2} more \
              on the same GPU, as errors of published runs do; the fortune of every run and repeat is drawn separately",
             EstimateCorrelation::MEASURED.of_all,
             EstimateCorrelation::MEASURED.of_gpu

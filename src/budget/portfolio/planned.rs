@@ -25,7 +25,7 @@ pub enum PlannedError {
     NoPhase(String),
     #[error("the bill of `{id}` adds up to ${bill} and not to ${expected}")]
     Unbalanced { id: String, bill: Usd, expected: Usd },
-    #[error("no distribution has the mean ${expected}, the median ${p50} and the 90th percentile ${p90} of `{id}`")]
+    #[error("`{id}` costs ${expected} with a median of ${p50} and a 90th percentile of ${p90}, which no run does")]
     Unfit { id: String, expected: Usd, p50: Usd, p90: Usd },
 }
 
@@ -41,6 +41,8 @@ pub struct PhaseCost {
     pub hours: Quantiles<f64>,
     pub cost: Quantiles<Usd>,
     pub lines: Vec<PhaseCostLine>,
+    /// What was estimated of it: the seconds of a step, or all of the work; of stated rates their hours.
+    pub estimated: Band,
     pub shape: Shape,
     /// Share of the spread that the estimate of the step explains; the rest is what happens to the run.
     pub estimate_share: f64,
@@ -170,6 +172,7 @@ impl PhaseCost {
             on_demand: None,
             spot_share: spot_share(&lines, is_spot, expected),
             lines,
+            estimated: plan.estimated,
             estimate_share: estimate_share(plan.estimated, is_spot, &shape),
             shape,
             elsewhere: Vec::new(),
@@ -180,11 +183,17 @@ impl PhaseCost {
         })
     }
 
-    /// From what somebody states. `None`: beyond counting, or no distribution.
+    /// From what somebody states; its hours may be as far below as above. `None`: beyond counting, or no distribution.
     pub fn of_rate(rate: &Rate) -> Option<Self> {
         let cost = |hours: f64| rate.usd_per_hour.for_hours(1, hours * f64::from(rate.nodes));
         let (expected, p90) = (cost(rate.hours.0)?, cost(rate.hours_p90.0)?);
         let is_spot = rate.purchase.starts_with("spot");
+        let estimated = Band {
+            low: rate.hours.0 * rate.hours.0 / rate.hours_p90.0,
+            expected: rate.hours.0,
+            high: rate.hours_p90.0,
+        };
+        let figures = Quantiles { expected: expected.dollars(), p50: expected.dollars(), p90: p90.dollars() };
         let line = PhaseCostLine {
             item: Item::Machines,
             quantity: rate.hours.0 * f64::from(rate.nodes),
@@ -212,7 +221,8 @@ impl PhaseCost {
             hours: Quantiles { expected: rate.hours.0, p50: rate.hours.0, p90: rate.hours_p90.0 },
             cost: Quantiles { expected, p50: expected, p90 },
             lines: vec![line],
-            shape: Shape::fit(Quantiles { expected: expected.dollars(), p50: expected.dollars(), p90: p90.dollars() })?,
+            estimated,
+            shape: Shape::banded(figures, estimated)?,
             estimate_share: 0.0,
             spot_share: f64::from(u8::from(is_spot)),
             on_demand: None,
@@ -245,7 +255,7 @@ impl HeldPlan {
         Some(Self {
             pool,
             machine_hours: time.iter().map(|line| line.quantity).sum(),
-            shape: Shape::fit(once.hours)?,
+            shape: Shape::banded(once.hours, once.estimated)?,
             machines: once.machines,
             hours: once.hours,
             lines,
@@ -294,7 +304,7 @@ impl OtherCloud {
     }
 }
 
-/// By the replays of its machines, where the document has them, with everything else beside; through its percentiles otherwise.
+/// By the replays of its machines, where the document has them, with everything else beside; through its median and its band otherwise.
 fn shape(plan: &PlanView) -> Option<Shape> {
     let Quantiles { expected, p50, p90 } = plan.cost;
     let figures = Quantiles { expected: expected.dollars(), p50: p50.dollars(), p90: p90.dollars() };
@@ -304,7 +314,7 @@ fn shape(plan: &PlanView) -> Option<Shape> {
         let whole: Vec<f64> = costs.iter().map(|cost| cost + beside).collect();
         Shape::replayed(&whole, figures)
     });
-    replayed.or_else(|| Shape::fit(figures))
+    replayed.or_else(|| Shape::banded(figures, plan.estimated))
 }
 
 /// Only where spot is in it does anything but the estimate, of a step or of all the work, move a plan.

@@ -1,33 +1,31 @@
-//! `Shape`: how the cost of a run spreads, as its plan has it: by its replays, or through its percentiles and with its own mean.
+//! `Shape`: how the cost of a run spreads, as its plan has it: by its replays, or through its median and the 80 % band of its estimate.
 
 use std::f64::consts::PI;
 
-use gpuplan_plan::normal::{NORMAL_90, deviations, normal_distribution};
-use gpuplan_units::Quantiles;
+use gpuplan_plan::normal::{NORMAL_90, deviations};
+use gpuplan_units::{Band, Quantiles};
 
-/// Deviations of a logarithm beyond this describe nothing that a plan says.
+/// No replays are spread by a higher power than this; their 90th percentile stays below the plan's then.
 const WIDEST: f64 = 8.0;
 
 /// Halvings until a spread is found.
 const HALVINGS: usize = 60;
 
-/// How a cost or a time spreads, as a ratio to its mean.
+/// How a cost or a time spreads, as a ratio to what is expected: the bill of its plan, which draws need not have for a mean.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shape {
-    Fitted(Pieces),
+    Banded(Halves),
     Replayed(Replays),
 }
 
-/// A log-normal in three pieces, as a ratio to the mean: under the median, from there to the 90th percentile, beyond it.
-/// The two upper percentiles of the plan are met exactly. Its mean is met by the spread under the median where the mean is low,
-/// and by the tail beyond the 90th percentile where it is high, or where the spread under the median does not do.
+/// A log-normal in two halves, each by itself: what is likely below the median, and what above.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pieces {
-    low: f64,
-    high: f64,
-    tail: f64,
-    /// Mean over median.
-    mean: f64,
+pub struct Halves {
+    /// Over what is expected.
+    median: f64,
+    /// Standard deviations of the logarithm.
+    below: f64,
+    above: f64,
 }
 
 /// Costs of replays as ratios to their mean, at equal steps of probability: on spot they have two humps, where no log-normal fits.
@@ -38,9 +36,10 @@ pub struct Replays {
 }
 
 impl Shape {
-    /// `None`: no distribution has such a mean beside such percentiles.
-    pub fn fit(figures: Quantiles<f64>) -> Option<Self> {
-        Pieces::fit(figures).map(Self::Fitted)
+    /// Through the median and the 90th percentile of `figures`. The 10th lies as far below the median as the low end of what was `estimated`
+    /// lies below its best guess, or nearer where a part of the cost does not depend on the estimate. `None`: they are no costs.
+    pub fn banded(figures: Quantiles<f64>, estimated: Band) -> Option<Self> {
+        Halves::new(figures, estimated).map(Self::Banded)
     }
 
     /// From costs at equal steps of probability, cheapest first, spread until the 90th percentile is that of `figures`, which knows of
@@ -49,10 +48,10 @@ impl Shape {
         Replays::new(costs, figures.p90 / figures.expected).map(Self::Replayed)
     }
 
-    /// Ratio to the mean at so many standard deviations.
+    /// Ratio to what is expected at so many standard deviations.
     pub fn ratio_at(&self, deviations: f64) -> f64 {
         match self {
-            Self::Fitted(pieces) => pieces.ratio_at(deviations),
+            Self::Banded(halves) => halves.ratio_at(deviations),
             Self::Replayed(replays) => replays.ratio_at(deviations),
         }
     }
@@ -60,7 +59,7 @@ impl Shape {
     /// Standard deviation of the logarithm above the median.
     pub fn spread(&self) -> f64 {
         match self {
-            Self::Fitted(pieces) => pieces.high,
+            Self::Banded(halves) => halves.above,
             Self::Replayed(replays) => (replays.ratio_at(NORMAL_90) / replays.ratio_at(0.0)).ln() / NORMAL_90,
         }
     }
@@ -113,74 +112,29 @@ impl Replays {
     }
 }
 
-impl Pieces {
-    fn fit(figures: Quantiles<f64>) -> Option<Self> {
+impl Halves {
+    fn new(figures: Quantiles<f64>, estimated: Band) -> Option<Self> {
         let Quantiles { expected, p50, p90 } = figures;
         if expected == 0.0 && p50 == 0.0 {
-            return Some(Self { low: 0.0, high: 0.0, tail: 0.0, mean: 1.0 });
+            return Some(Self { median: 1.0, below: 0.0, above: 0.0 });
         }
-        if !(p50 > 0.0 && p90 >= p50 && expected > 0.0 && p90.is_finite() && expected.is_finite()) {
-            return None;
-        }
-        let mean = expected / p50;
-        let high = (p90 / p50).ln() / NORMAL_90;
-        let plain = Self { low: high, high, tail: high, mean };
-        let fitted = if plain.mean_over_median() > mean {
-            let lower = Self { low: bisect(high, |low| Self { low, ..plain }.mean_over_median() > mean), ..plain };
-            if lower.has_mean() { lower } else { plain.with_a_shorter_tail(mean) }
-        } else {
-            Self { tail: bisect(high, |tail| Self { tail, ..plain }.mean_over_median() < mean), ..plain }
-        };
-        fitted.has_mean().then_some(fitted)
-    }
-
-    /// Wide bands around a mean that is the median: the upper half alone has more than it, until the tail gives way too.
-    fn with_a_shorter_tail(self, mean: f64) -> Self {
-        let by =
-            |share: f64| Self { low: self.low + share * (WIDEST - self.low), tail: self.tail * (1.0 - share), ..self };
-        let (mut from, mut to) = (0.0, 1.0);
-        for _ in 0..HALVINGS {
-            let middle = f64::midpoint(from, to);
-            if by(middle).mean_over_median() > mean { from = middle } else { to = middle }
-        }
-        by(from)
-    }
-
-    fn has_mean(&self) -> bool {
-        (self.mean_over_median() / self.mean - 1.0).abs() < 1e-6
+        let up = (p90 / p50).ln();
+        let (down, most_up) = ((estimated.expected / estimated.low).ln(), (estimated.high / estimated.expected).ln());
+        let is_cost = expected > 0.0 && p50 > 0.0 && expected.is_finite() && up.is_finite() && up >= 0.0;
+        let is_band = down.is_finite() && down >= 0.0 && most_up.is_finite() && most_up >= 0.0;
+        // What is dearer by less than the estimate may be off is cheaper by less too.
+        let share = if up < most_up { up / most_up } else { 1.0 };
+        (is_cost && is_band).then(|| Self {
+            median: p50 / expected,
+            below: share * down / NORMAL_90,
+            above: up / NORMAL_90,
+        })
     }
 
     fn ratio_at(&self, deviations: f64) -> f64 {
-        let log = if deviations <= 0.0 {
-            self.low * deviations
-        } else if deviations <= NORMAL_90 {
-            self.high * deviations
-        } else {
-            self.high * NORMAL_90 + self.tail * (deviations - NORMAL_90)
-        };
-        log.exp() / self.mean
+        let half = if deviations < 0.0 { self.below } else { self.above };
+        self.median * (half * deviations).exp()
     }
-
-    /// The integral of the three pieces under the normal density: of exp(s z) from a to b it is
-    /// exp(s^2 / 2) (N(b - s) - N(a - s)).
-    fn mean_over_median(&self) -> f64 {
-        let piece = |s: f64| (s * s / 2.0).exp();
-        let below = piece(self.low) * normal_distribution(-self.low);
-        let body = piece(self.high) * (normal_distribution(NORMAL_90 - self.high) - normal_distribution(-self.high));
-        let beyond =
-            (NORMAL_90 * (self.high - self.tail)).exp() * piece(self.tail) * normal_distribution(self.tail - NORMAL_90);
-        below + body + beyond
-    }
-}
-
-/// The largest value from `from` on for which `holds`, by halving; `holds` must turn once.
-fn bisect(from: f64, holds: impl Fn(f64) -> bool) -> f64 {
-    let (mut low, mut high) = (from, WIDEST.max(from));
-    for _ in 0..HALVINGS {
-        let middle = f64::midpoint(low, high);
-        if holds(middle) { low = middle } else { high = middle }
-    }
-    low
 }
 
 #[cfg(test)]
@@ -188,29 +142,50 @@ mod tests {
     use super::*;
     use gpuplan_units::draw::Draws;
 
-    fn drawn(shape: &Shape) -> (f64, f64, f64) {
+    const DRAWN: usize = 200_000;
+
+    /// Sorted.
+    fn drawn(shape: &Shape) -> Vec<f64> {
         let mut draws = Draws::new(7, 0);
-        let mut all: Vec<f64> = (0..200_000).map(|_| shape.ratio_at(draws.normal())).collect();
+        let mut all: Vec<f64> = (0..DRAWN).map(|_| shape.ratio_at(draws.normal())).collect();
         all.sort_by(f64::total_cmp);
-        (all.iter().sum::<f64>() / all.len() as f64, all[all.len() / 2], all[all.len() / 10 * 9])
+        all
+    }
+
+    /// Whose band is as wide below as above.
+    fn even(figures: Quantiles<f64>) -> Option<Shape> {
+        Shape::banded(figures, Band { low: figures.p50 / figures.p90, expected: 1.0, high: figures.p90 / figures.p50 })
     }
 
     #[test]
-    fn the_percentiles_and_the_mean_of_a_plan_come_back() {
-        // On-demand, spot with a mean between, spot with a heavy tail, hardly any spread, a band as wide as that of a stranger.
-        for (expected, p50, p90) in [
-            (100.0, 100.0, 115.0),
-            (35_210.0, 32_450.0, 49_576.0),
-            (42_108.0, 38_635.0, 48_129.0),
-            (5.0, 5.0, 5.0),
-            (20.986, 20.986, 53.588),
-        ] {
-            let shape = Shape::fit(Quantiles { expected, p50, p90 }).unwrap();
-            let (mean, median, ninety) = drawn(&shape);
-            assert!((mean - 1.0).abs() < 0.01, "mean {mean} of {expected} {p50} {p90}");
-            assert!((median * expected / p50 - 1.0).abs() < 0.01, "median {median} of {expected} {p50} {p90}");
-            assert!((ninety * expected / p90 - 1.0).abs() < 0.01, "p90 {ninety} of {expected} {p50} {p90}");
+    fn the_median_and_the_band_of_an_estimate_come_back() {
+        // A run that is like many, one whose band is wider above, and one like no other, whose band is a factor of 2.55 either way.
+        for (low, high) in [(0.9, 1.1), (0.7, 1.8), (1.0 / 2.55, 2.55)] {
+            let figures = Quantiles { expected: 20.0, p50: 20.0, p90: 20.0 * high };
+            let all = drawn(&Shape::banded(figures, Band { low, expected: 1.0, high }).unwrap());
+            for (share, ratio) in [(0.1, low), (0.5, 1.0), (0.9, high)] {
+                let found = all[(share * DRAWN as f64) as usize];
+                assert!((found / ratio - 1.0).abs() < 0.02, "{share}: {found} where {ratio} is meant");
+            }
         }
+    }
+
+    /// A log-normal of this median and band has 17.1 % of its draws under half of the median, and .08 % under a tenth.
+    #[test]
+    fn hardly_a_draw_of_a_wide_band_lies_under_a_tenth_of_its_median() {
+        let all = drawn(&even(Quantiles { expected: 20.986, p50: 20.986, p90: 53.588 }).unwrap());
+        let under = |ratio: f64| all.partition_point(|cost| *cost < ratio) as f64 / DRAWN as f64;
+        assert!(under(0.1) < 0.002, "{} under a tenth of the median", under(0.1));
+        assert!((under(0.5) - 0.171).abs() < 0.005, "{} under half of the median", under(0.5));
+        assert!((1.0 - under(2.0) - 0.171).abs() < 0.005, "{} over twice the median", 1.0 - under(2.0));
+    }
+
+    #[test]
+    fn what_does_not_depend_on_the_estimate_narrows_both_sides() {
+        // Half of the cost is stored data: twice as slow a run costs half as much again.
+        let figures = Quantiles { expected: 100.0, p50: 100.0, p90: 150.0 };
+        let all = drawn(&Shape::banded(figures, Band { low: 0.5, expected: 1.0, high: 2.0 }).unwrap());
+        assert!((all[DRAWN / 10] - 1.0 / 1.5).abs() < 0.01, "{}", all[DRAWN / 10]);
     }
 
     /// Two of three replays stay on spot, the third falls back: no log-normal has such a mean.
@@ -220,9 +195,9 @@ mod tests {
         costs.extend((0..15).map(|replay| 48.0 + 0.2 * f64::from(replay)));
         let mean = costs.iter().sum::<f64>() / 45.0;
         let figures = Quantiles { expected: mean, p50: costs[22], p90: costs[40] };
-        assert_eq!(Shape::fit(Quantiles { expected: 12.0, p50: 7.76, p90: 53.95 }), None, "a plan with a fallback");
         let shape = Shape::replayed(&costs, figures).unwrap();
-        let (found, median, ninety) = drawn(&shape);
+        let all = drawn(&shape);
+        let (found, median, ninety) = (all.iter().sum::<f64>() / DRAWN as f64, all[DRAWN / 2], all[DRAWN / 10 * 9]);
         assert!((found - 1.0).abs() < 0.01, "mean {found}");
         assert!((median * mean / costs[22] - 1.0).abs() < 0.05, "median {median}");
         assert!((ninety * mean / figures.p90 - 1.0).abs() < 0.02, "p90 {ninety}");
@@ -236,10 +211,16 @@ mod tests {
     }
 
     #[test]
-    fn what_no_distribution_can_be_is_refused() {
-        for (expected, p50, p90) in [(10.0, 100.0, 120.0), (1.0, 0.0, 3.0), (1.0, 2.0, 1.0), (f64::NAN, 1.0, 2.0)] {
-            assert_eq!(Shape::fit(Quantiles { expected, p50, p90 }), None, "{expected} {p50} {p90}");
+    fn what_costs_nothing_never_spreads_and_what_is_no_cost_is_refused() {
+        for (expected, p50, p90) in
+            [(1.0, 0.0, 3.0), (1.0, 2.0, 1.0), (0.0, 1.0, 2.0), (f64::NAN, 1.0, 2.0), (1.0, 1.0, f64::INFINITY)]
+        {
+            assert_eq!(even(Quantiles { expected, p50, p90 }), None, "{expected} {p50} {p90}");
         }
-        assert_eq!(Shape::fit(Quantiles::default()).unwrap().ratio_at(1.0), 1.0);
+        let figures = Quantiles { expected: 1.0, p50: 1.0, p90: 2.0 };
+        for (low, high) in [(0.0, 2.0), (2.0, 2.0), (0.5, 0.9), (f64::NAN, 2.0)] {
+            assert_eq!(Shape::banded(figures, Band { low, expected: 1.0, high }), None, "{low} {high}");
+        }
+        assert_eq!(even(Quantiles::default()).unwrap().ratio_at(1.0), 1.0);
     }
 }

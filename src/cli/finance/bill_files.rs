@@ -159,8 +159,8 @@ fn refused(error: &BillError) -> Diagnostic {
     match error {
         BillError::Unknown { .. } => diagnostic
             .hint("export every charge: AWS Data Exports (CUR or FOCUS), the detailed export of Google Cloud, cost and usage details of Azure")
-            .hint("where a known export has other columns, `gpuplan costs import FILE --format cur` says what is missing"),
-        BillError::Missing { column, .. } if column.to_ascii_lowercase().contains("currency") => diagnostic
+            .hint("where a known export has other columns, `--format cur`, `focus`, `google` or `azure` says which one is missing"),
+        BillError::MissingCurrency { column, .. } => diagnostic
             .hint("--currency USD, if all its amounts are in dollars")
             .hint(format!("make the export again with the column `{column}`; nothing was kept")),
         BillError::NoCurrency { .. } => {

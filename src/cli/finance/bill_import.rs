@@ -30,6 +30,7 @@ pub fn run(arguments: &ImportArguments, session: &Session) -> Result<Exit, Diagn
     let mut ledger = open_ledger(session)?;
     let read = with_progress(&session.printer, || "reading the bill".to_owned(), || read_bill(arguments, &ledger))?;
     let Read { mut sums, hash, formats, increment } = read;
+    nothing_known(&sums)?;
     // What was charged is known as well as can be before the two are compared.
     let gathered = from_journal(session)?;
     for note in &gathered.notes {
@@ -73,6 +74,23 @@ pub fn run(arguments: &ImportArguments, session: &Session) -> Result<Exit, Diagn
         OutputFormat::Table if differences.is_empty() => Ok(without_runs(arguments, &read, &sums, &formats, session)),
         OutputFormat::Table => session.printer.data(&report::text(&read, session.width)),
     }
+}
+
+/// A bill of which no amount is known is refused: kept, it would look like a month without cost.
+fn nothing_known(sums: &Sums) -> Result<(), Diagnostic> {
+    if sums.lines == 0 || sums.unread < sums.lines {
+        return Ok(());
+    }
+    let why = sums.first_unread.as_ref().map_or_else(String::new, |first| format!("; the first: {first}"));
+    let lines = if sums.lines == 1 { "the one line".to_owned() } else { format!("any of the {} lines", sums.lines) };
+    let diagnostic = Diagnostic::usage(format!("the amount of {lines} is not known{why}"));
+    let rated = sums.unrated.iter().fold(diagnostic, |diagnostic, currency| diagnostic.hint(rate_hint(currency)));
+    Err(if sums.unrated.is_empty() && sums.first_unread.is_none() {
+        rated.hint("--currency USD, if what names no currency is in dollars")
+    } else {
+        rated
+    }
+    .hint("nothing of it was kept"))
 }
 
 /// Says what was read where no line of it is of a run.

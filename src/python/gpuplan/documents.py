@@ -98,6 +98,26 @@ class Band(Record):
     high: float
 
 
+class BestCommitment(Record):
+    """The numbers of machines that save most beyond what they cost, of up to twice as many as there are."""
+    nodes: list[int]
+    """Machines, in the order of `pools`; own machines are as many as they are."""
+    paid_usd: Money
+    """Cash for committed machines, used or not."""
+    saved_usd: Money
+    """Of rent, against holding none at all."""
+    net_usd: Money
+    """What is saved beyond what is paid; negative: renting everything is cheaper, and own machines do not make up for it."""
+    net_usd_now: Money
+    """The same with the machines as they are now."""
+    most_net_usd: Money
+    """No numbers save more than this."""
+    rented_on_spot_usd: Money
+    """What is rented beside them on spot and on demand."""
+    rented_on_demand_usd: Money
+    _kinds = {"paid_usd": "Money", "saved_usd": "Money", "net_usd": "Money", "net_usd_now": "Money", "most_net_usd": "Money", "rented_on_spot_usd": "Money", "rented_on_demand_usd": "Money"}
+
+
 class BillLineRecord(Record):
     """One line of a bill: `cost_usd` is `quantity` times `unit_price_usd`, rounded once to the nano-dollar."""
     item: str
@@ -183,7 +203,7 @@ class BudgetTotal(Record):
     chance_if_common: float | None
     """The same if they were one error; null without a budget."""
     mean_of_draws_usd: Money
-    """Mean of the draws: near the total where the draws are right."""
+    """Mean of the draws. It is above the total where estimates are uncertain: a plan states the middle of its estimate."""
     price_age: PriceAge
     _kinds = {"cost_usd": "BudgetQuantiles", "cost_in_currency": "BudgetQuantiles2", "budget_usd": "Money", "saved_usd": "Money", "mean_of_draws_usd": "Money", "price_age": "PriceAge"}
 
@@ -430,9 +450,13 @@ class HeldMachines(Record):
     """Against renting everything, beside what is paid anyway."""
     most_saved_usd: Money
     """No assignment of runs to these machines saves more than this."""
+    best: BestCommitment | None
+    """How many machines of all committed pools together save most; absent: nothing is committed to."""
+    best_with_less_work: BestCommitment | None
+    """The same where every run needs only as much as in one of ten outcomes."""
     rule: str
     """How runs and machines were brought together."""
-    _kinds = {"pools": "PoolFigures", "full_cost_usd": "Money", "saved_usd": "Money", "most_saved_usd": "Money"}
+    _kinds = {"pools": "PoolFigures", "full_cost_usd": "Money", "saved_usd": "Money", "most_saved_usd": "Money", "best": "BestCommitment", "best_with_less_work": "BestCommitment"}
 
 
 class InputRecord(Record):

@@ -8,7 +8,9 @@ use crate::finance::sections::{self, Section};
 use crate::text::format;
 use crate::text::table::{Column, footer};
 use gpuplan_budget::Budget;
-use gpuplan_budget::portfolio::budget::{CostGroup, HeldMachines, Period, PhaseFigures, PoolFigures, TermCommitment};
+use gpuplan_budget::portfolio::budget::{
+    BestCommitment, CostGroup, HeldMachines, Period, PhaseFigures, PoolFigures, TermCommitment,
+};
 use gpuplan_budget::portfolio::unit_costs::UnitCosts;
 use gpuplan_units::{Hours, Usd};
 
@@ -43,6 +45,7 @@ fn head(budget: &Budget) -> Vec<String> {
             money.usd(cost.p50)
         ),
     ];
+    lines.extend(money.average(cost.expected, budget.total.mean_of_draws_usd));
     if let (Some(limit), Some(chance)) = (budget.total.budget_usd, budget.total.chance_within_budget) {
         let kept = format!("Budget of {}: kept with probability {}", money.usd(limit), format::probability(chance));
         lines.push(match (budget.total.chance_if_independent, budget.total.chance_if_common) {
@@ -219,6 +222,29 @@ fn with_less_work(held: &HeldMachines) -> String {
     held.pools.iter().filter_map(of_pool).collect::<Vec<_>>().join(", ")
 }
 
+/// How many machines of all pools together.
+fn best_commitment(held: &HeldMachines, money: Money) -> String {
+    let Some(best) = &held.best else { return String::new() };
+    let numbers = |best: &BestCommitment| {
+        let of_pool = |(pool, nodes): (&PoolFigures, &u32)| format!("{nodes} of {}", pool.name);
+        held.pools.iter().zip(&best.nodes).map(of_pool).collect::<Vec<_>>().join(", ")
+    };
+    let with_less = held
+        .best_with_less_work
+        .as_ref()
+        .map_or(String::new(), |less| format!("; with {:.0} % of the work: {}", 100.0 * held.less_work, numbers(less)));
+    format!(
+        "All of them chosen together: {}, with {} of rent on spot and {} on demand beside them; that saves {} beyond what they cost, now it \
+         is {}, and no numbers up to twice as many save more than {}{with_less}.\n",
+        numbers(best),
+        money.usd(best.rented_on_spot_usd),
+        money.usd(best.rented_on_demand_usd),
+        money.usd(best.net_usd),
+        money.usd(best.net_usd_now),
+        money.usd(best.most_net_usd),
+    )
+}
+
 fn held(budget: &Budget) -> Option<Section> {
     let money = Money::in_currency(budget.exchange.as_ref());
     let held = budget.held.as_ref()?;
@@ -245,12 +271,13 @@ fn held(budget: &Budget) -> Option<Section> {
     };
     let foot = format!(
         "They save {} of rent; no assignment saves more than {}. With what own machines lose in value, everything costs {}.\nBest size: the number of \
-         machines that saves most rent beyond what it costs; with {:.0} % of the work: {}.\nRule: {}.\n",
+         machines that saves most rent beyond what it costs; with {:.0} % of the work: {}.\n{}Rule: {}.\n",
         money.usd(held.saved_usd),
         money.usd(held.most_saved_usd),
         money.usd(held.full_cost_usd),
         100.0 * held.less_work,
         with_less_work(held),
+        best_commitment(held, money),
         held.rule
     );
     Some(Section {

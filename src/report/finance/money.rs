@@ -13,6 +13,9 @@ pub fn exchange_cells(exchange: &Exchange) -> [String; 4] {
     [currency.to_string(), usd_per_unit.to_string(), source.clone(), as_of.to_string()]
 }
 
+/// A mean of 10,000 draws is good to less than that part of it.
+const SAID_FROM: f64 = 0.02;
+
 /// How amounts of a budget are written.
 #[derive(Clone, Copy, Debug)]
 pub struct Money<'a>(Option<&'a Exchange>);
@@ -56,6 +59,18 @@ impl<'a> Money<'a> {
 
     pub fn change(self, amount: Usd) -> String {
         self.signed(&format::change(self.units(amount)))
+    }
+
+    /// What all outcomes come to on average, where that is far from what the plans add up to.
+    pub fn average(self, expected: Usd, mean: Usd) -> Option<String> {
+        let is_far = (mean.dollars() - expected.dollars()).abs() >= SAID_FROM * expected.dollars().abs();
+        (is_far && mean != expected).then(|| {
+            format!(
+                "Averaged over all outcomes it is {}: the plans state the middle of each estimate, and what takes longer adds more than what \
+                 is quicker saves",
+                self.usd(mean)
+            )
+        })
     }
 
     /// A figure that is written in dollars, with the sign of the currency.

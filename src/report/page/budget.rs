@@ -90,6 +90,9 @@ struct CostGroup {
     /// Of the whole alone.
     #[serde(default)]
     price_age: Option<PriceAge>,
+    /// Of the whole alone.
+    #[serde(default)]
+    mean_of_draws_usd: Option<Usd>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -264,6 +267,8 @@ fn summary(budget: &Budget) -> Section {
         shown.usd(cost.expected),
         shown.usd(cost.p90)
     )];
+    let average = budget.total.mean_of_draws_usd.and_then(|mean| shown.average(cost.expected, mean));
+    text.extend(average.map(|words| format!("{words}.")));
     if let (Some(limit), Some(likely)) = (budget.total.budget_usd, budget.total.chance_within_budget) {
         text.push(format!("The budget of {} is kept with a chance of {}.", shown.usd(limit), chance(likely)));
     }

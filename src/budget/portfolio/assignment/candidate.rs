@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use crate::portfolio::Phase;
 use crate::portfolio::calendar::Month;
 use crate::portfolio::lines::CostedPhase;
-use crate::portfolio::planned::HeldPlan;
 use gpuplan_market::capacity::pool::Pool;
 
 /// Hours of the month in which the pool is there.
@@ -25,7 +24,11 @@ pub struct Candidate {
     pub saves: f64,
     /// Machine-hours of one repeat in each month of the phase.
     pub a_month: f64,
-    /// Repeats that fit one after another on as many machines at a time as there are.
+    /// Machines of one repeat.
+    pub nodes: u32,
+    /// Repeats that fit one after another on these.
+    pub after_another: u32,
+    /// Repeats that fit on as many machines at a time as there are.
     pub most: u32,
 }
 
@@ -35,13 +38,11 @@ impl Candidate {
     }
 }
 
-/// Repeats of a run of so many hours that machines can do in the months of a phase: on each set of machines one after another.
-fn most_repeats(phase: &Phase, hours: f64, held: &HeldPlan, pool: &Pool) -> u32 {
+/// Repeats of a run of so many hours that one set of machines can do one after another in the months of a phase.
+fn after_another(phase: &Phase, hours: f64, pool: &Pool) -> u32 {
     let window: f64 = phase.in_months().map(|month| hours_in(pool, month)).sum();
-    let at_a_time = pool.nodes / held.machines.nodes.max(1);
     // A float that is too large becomes the largest number.
-    let after_another = (window / hours).floor().max(0.0) as u32;
-    at_a_time.saturating_mul(after_another)
+    (window / hours).floor().max(0.0) as u32
 }
 
 /// Those that save most for an hour first. Every run takes `work` times its hours and saves as much less or more.
@@ -50,13 +51,17 @@ pub fn candidates(pools: &[Pool], costed: &[CostedPhase], work: f64) -> Vec<Cand
     for (at, CostedPhase { phase, once, .. }) in costed.iter().enumerate() {
         for (number, held) in once.held.iter().enumerate() {
             let pool = &pools[held.pool];
+            let nodes = held.machines.nodes.max(1);
+            let after_another = after_another(phase, work * held.hours.expected, pool);
             let candidate = Candidate {
                 phase: at,
                 held: number,
                 pool: held.pool,
                 saves: work * (once.cost.expected.dollars() - held.cash(pool)),
                 a_month: work * held.machine_hours / f64::from(phase.months),
-                most: most_repeats(phase, work * held.hours.expected, held, pool),
+                nodes,
+                after_another,
+                most: (pool.nodes / nodes).saturating_mul(after_another),
             };
             if candidate.saves > 0.0 && candidate.a_month > 0.0 {
                 found.push(candidate);

@@ -151,6 +151,38 @@ fn the_number_of_machines_that_saves_most_is_told() {
     assert!(held.less_work > 0.0 && held.less_work <= 1.0);
 }
 
+#[test]
+fn two_commitments_that_would_take_the_same_runs_are_not_both_advised() {
+    // Three machines have work all of November. Two pools of two machines each, the second a third cheaper.
+    let pools = committed("year", 2, "") + &committed("quarter", 2, "").replace("31.46", "20.00");
+    let portfolio = portfolio(&[(1, 720, 3, 1)], 1, &pools);
+    let held = answer(&portfolio).held.unwrap();
+    let best = held.best.unwrap();
+    assert_eq!(best.nodes, [0, 3], "{best:?}");
+    assert_eq!(best.net_usd, Usd::from_dollars(3.0 * 720.0 * (55.04 - 20.0)).unwrap());
+    assert_eq!((best.rented_on_demand_usd, best.rented_on_spot_usd), (Usd::ZERO, Usd::ZERO));
+    // As they are, one of the four machines stands idle.
+    let now = 3.0 * 720.0 * 55.04 - 2.0 * 720.0 * (31.46 + 20.0);
+    assert_eq!(best.net_usd_now, Usd::from_dollars(now).unwrap());
+    assert!(best.most_net_usd >= best.net_usd && held.best_with_less_work.unwrap().net_usd <= best.net_usd);
+}
+
+#[test]
+fn what_is_rented_beside_commitments_is_on_the_terms_of_its_plan() {
+    // At $60 an hour, a machine that rents for $55.04 is never held.
+    let dear = committed("year", 1, "").replace("31.46", "60.00");
+    let portfolio = portfolio(&[(1, 100, 3, 1), (1, 50, 1, 1)], 1, &dear);
+    let mut once = costs(&portfolio);
+    once[1].machines.purchase = "spot".to_owned();
+    once[1].held.clear();
+    let now = "2026-11-20T00:00:00Z".parse().unwrap();
+    let budget = budget(&portfolio, &once, InputsRecord::default(), now, 3).unwrap();
+    let best = budget.held.unwrap().best.unwrap();
+    assert_eq!((best.nodes.as_slice(), best.net_usd), (&[0][..], Usd::ZERO));
+    let usd = |hours: f64| Usd::from_dollars(hours * 55.04).unwrap();
+    assert_eq!((best.rented_on_demand_usd, best.rented_on_spot_usd), (usd(300.0), usd(50.0)));
+}
+
 /// The most that whole repeats on one pool can save, by trying all.
 fn best(capacity: f64, phases: &[(u32, u32, u32, u32)]) -> f64 {
     let Some(((nodes, hours, repeats, _), rest)) = phases.split_first() else { return 0.0 };
@@ -199,6 +231,33 @@ proptest! {
     #[test]
     fn no_other_assignment_saves_more(phases in proptest::collection::vec((1_u32..3, 1_u32..300, 1_u32..4, 1_u32..2), 1..5)) {
         saves_most(&phases);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+    #[test]
+    fn no_other_numbers_of_machines_save_more(
+        phases in proptest::collection::vec((1_u32..3, 1_u32..700, 1_u32..5, 1_u32..2), 1..5),
+        nodes in (1_u32..3, 1_u32..3),
+        cheaper in 2_000_u32..5_500,
+    ) {
+        let second = committed("b", nodes.1, "").replace("31.46", &format!("{}.{:02}", cheaper / 100, cheaper % 100));
+        let portfolio = portfolio(&phases, 1, &(committed("a", nodes.0, "") + &second));
+        let best = answer(&portfolio).held.unwrap().best.unwrap();
+        let once = costs(&portfolio);
+        let costed: Vec<CostedPhase> =
+            portfolio.phases.iter().zip(&once).map(|(phase, once)| CostedPhase { phase, once, placed: &[] }).collect();
+        let net = |numbers: [u32; 2]| {
+            let mut pools = portfolio.pools.clone();
+            pools.iter_mut().zip(numbers).for_each(|(pool, nodes)| pool.nodes = nodes);
+            let paid: f64 = pools.iter().map(|pool| 720.0 * pool.paid.dollars() * f64::from(pool.nodes)).sum();
+            assign(&portfolio, &pools, &costed, 1.0).saved_usd - paid
+        };
+        let numbers = (0..=2 * nodes.0).flat_map(|a| (0..=2 * nodes.1).map(move |b| [a, b]));
+        let most = numbers.map(net).fold(f64::NEG_INFINITY, f64::max);
+        prop_assert!(best.net_usd.dollars() >= most - 0.02, "{:?} where {} is possible", best, most);
+        prop_assert!(best.most_net_usd >= best.net_usd);
     }
 }
 

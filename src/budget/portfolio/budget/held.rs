@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::portfolio::Portfolio;
 use crate::portfolio::assignment::{Assignment, RULE, machine_hours_in};
 use crate::portfolio::budget::sizes::{PoolSize, best_nodes, pool_sizes};
+use crate::portfolio::budget::together::{BestCommitment, best_commitment};
 use crate::portfolio::lines::CostedPhase;
 use crate::portfolio::pool_lines::paid_in;
 use gpuplan_market::capacity::pool::Pool;
@@ -23,6 +24,12 @@ pub struct HeldMachines {
     pub saved_usd: Usd,
     /// No assignment of runs to these machines saves more than this.
     pub most_saved_usd: Usd,
+    /// How many machines of all committed pools together save most; absent: nothing is committed to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub best: Option<BestCommitment>,
+    /// The same where every run needs only as much as in one of ten outcomes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub best_with_less_work: Option<BestCommitment>,
     /// How runs and machines were brought together.
     pub rule: &'static str,
 }
@@ -83,6 +90,8 @@ pub fn held_machines(
     Some(HeldMachines {
         full_cost_usd: total + depreciation,
         less_work,
+        best: best_commitment(portfolio, costed, 1.0),
+        best_with_less_work: best_commitment(portfolio, costed, less_work),
         saved_usd: cents(assignment.saved_usd)?,
         most_saved_usd: cents(assignment.bound_usd.max(assignment.saved_usd))?,
         rule: RULE,

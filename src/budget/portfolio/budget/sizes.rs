@@ -3,12 +3,12 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::portfolio::Portfolio;
 use crate::portfolio::assignment::{assign, machine_hours_in};
 use crate::portfolio::calendar::Month;
 use crate::portfolio::lines::CostedPhase;
 use crate::portfolio::pool_lines::paid_in;
 use crate::portfolio::simulation::{EstimateCorrelation, simulate};
+use crate::portfolio::{Portfolio, Tax};
 use gpuplan_market::capacity::pool::Pool;
 use gpuplan_units::Usd;
 
@@ -28,16 +28,17 @@ pub struct PoolSize {
 
 /// Work of one of ten outcomes, as part of what is expected: the tenth percentile of what the runs would cost if all were rented.
 pub fn less_work(portfolio: &Portfolio, costed: &[CostedPhase], now: Month, seed: u64) -> Option<f64> {
-    let without = Portfolio { pools: Vec::new(), commitments: Vec::new(), ..portfolio.clone() };
+    let without = Portfolio { pools: Vec::new(), commitments: Vec::new(), tax: Tax::default(), ..portfolio.clone() };
     let rented: Vec<CostedPhase> = costed.iter().map(|costed| CostedPhase { placed: &[], ..*costed }).collect();
     let mut draws = simulate(&without, &rented, EstimateCorrelation::MEASURED, now, seed)?.groups.total;
     draws.sort_by(f64::total_cmp);
-    let mean = draws.iter().sum::<f64>() / draws.len().max(1) as f64;
+    let all = |costed: &CostedPhase| costed.once.cost.expected.dollars() * f64::from(costed.phase.repeats);
+    let expected: f64 = costed.iter().map(all).sum();
     // Of runs that cost nothing there is no less.
     Some(
         draws
             .get(draws.len() / 10)
-            .map(|low| low / mean)
+            .map(|low| low / expected)
             .filter(|share| share.is_finite())
             .map_or(1.0, |share| share.min(1.0)),
     )

@@ -138,22 +138,27 @@ impl TermCommitment {
 mod tests {
     use super::*;
     use crate::portfolio::shape::Shape;
+    use gpuplan_plan::normal::NORMAL_90;
+    use gpuplan_units::Band;
     use gpuplan_units::draw::Draws;
 
     #[test]
     fn repeats_even_out_as_draws_of_them_do() {
         for (p90, in_common, repeats) in [(150.0, 0.0, 30), (150.0, 0.41, 30), (180.0, 0.6, 4), (120.0, 1.0, 9)] {
-            let shape = Shape::fit(Quantiles { expected: 105.0, p50: 100.0, p90 }).unwrap();
+            let band = Band { low: 1e4 / p90, expected: 100.0, high: p90 };
+            // The mean of a log-normal.
+            let mean = 100.0 * ((p90 / 100.0).ln() / NORMAL_90).powi(2).exp().sqrt();
+            let shape = Shape::banded(Quantiles { expected: mean, p50: 100.0, p90 }, band).unwrap();
             let mut draws = Draws::new(3, 0);
             let mut means: Vec<f64> = (0..20_000)
                 .map(|_| {
                     let shared = f64::sqrt(in_common) * draws.normal();
-                    let one = |own: f64| 105.0 * shape.ratio_at(shared + f64::sqrt(1.0 - in_common) * own);
+                    let one = |own: f64| mean * shape.ratio_at(shared + f64::sqrt(1.0 - in_common) * own);
                     (0..repeats).map(|_| one(draws.normal())).sum::<f64>() / f64::from(repeats)
                 })
                 .collect();
             means.sort_by(f64::total_cmp);
-            let predicted = |one: f64| 105.0 + (one - 105.0) * evened_out(in_common, repeats);
+            let predicted = |one: f64| mean + (one - mean) * evened_out(in_common, repeats);
             for (drawn, predicted) in [(means[10_000], predicted(100.0)), (means[18_000], predicted(p90))] {
                 assert!(
                     (predicted / drawn - 1.0).abs() < 0.05,
