@@ -113,6 +113,12 @@ fn rank(start: &Start) -> Rank {
     if serves.iter().any(|name| start.program.starts_with(name)) || start.serves_otherwise() {
         return Rank::Serves;
     }
+    // What LightningCLI is told to do (lightning/pytorch/cli.py, `subcommands`).
+    match start.after.first().map(String::as_str) {
+        Some("validate" | "predict" | "test") => return Rank::Further,
+        Some("fit") => return Rank::Trains,
+        _ => {}
+    }
     let flags = launcher::flags(&start.after);
     if recipe::serves_with_vllm(&start.program, &flags) {
         return Rank::Serves;

@@ -35,8 +35,8 @@ const OTHER_ADAPTERS: [&str; 8] = [
     "OFTConfig",
 ];
 /// Arguments of Lightning's Trainer that are read.
-const OF_LIGHTNING: [&str; 6] =
-    ["devices", "num_nodes", "precision", "max_epochs", "max_steps", "accumulate_grad_batches"];
+const OF_LIGHTNING: [&str; 8] =
+    ["devices", "gpus", "num_nodes", "precision", "max_epochs", "max_steps", "accumulate_grad_batches", "strategy"];
 /// What stands for a value that is computed: unknown, as all that has a `$`.
 const COMPUTED: &str = "$computed";
 /// Keys of a trainer of which it matters that they are computed.
@@ -63,7 +63,7 @@ struct Program<'a> {
 pub fn is_program(text: &str) -> bool {
     let is_other = text.starts_with("#!") && !text.lines().next().is_some_and(|line| line.contains("python"));
     // Adapters are attached to be trained, be it in a loop of the program's own.
-    let trains = |line: &str| line.contains("Trainer(") || line.contains("get_peft_model(");
+    let trains = |line: &str| ["Trainer(", "Fabric(", "get_peft_model("].iter().any(|call| line.contains(call));
     !is_other && !packages(text).is_empty() && text.lines().any(trains)
 }
 
@@ -93,7 +93,7 @@ pub fn read(text: &str, flags: &[(String, String)], asked: &mut JobRequest, name
     program.task(has_adapters, asked);
     // A loop of its own has none of a trainer's defaults.
     if text.contains("Trainer(") {
-        recipe::amount_of_data(dialect, &entries, asked);
+        recipe::amount_of_data(dialect, &entries, true, asked);
         recipe::leave_to_the_parser(dialect, &entries, asked);
     }
 }
@@ -136,7 +136,7 @@ impl Program<'_> {
         } else if self.imports("trl") {
             "trl/train.py"
         } else if self.is_lightning() {
-            ""
+            return recipe::of_command("", &[entry("trainer.devices", "")]);
         } else {
             return recipe::of_command("train.py", &[entry("per_device_train_batch_size", "")]);
         };
@@ -224,11 +224,10 @@ impl Program<'_> {
                 _ => matches!(key, "max_seq_length" | "packing"),
             };
             for (key, value) in call.arguments.iter().filter(|(key, _)| is_part(key)) {
-                let value = if self.is_lightning() && key == "precision" && value == "16" { "16-mixed" } else { value };
-                match entries.iter().find(|one| one.key == *key) {
+                match entries.iter().find(|one| one.shown == *key) {
                     Some(one) if one.value.as_deref() != Some(value) => different.push(key.clone()),
                     Some(_) => {}
-                    None => entries.push(entry(key, value)),
+                    None => entries.push(Entry { key: self.known_key(key, call), ..entry(key, value) }),
                 }
             }
             for key in call
@@ -236,15 +235,15 @@ impl Program<'_> {
                 .iter()
                 .filter(|key| is_part(key) && (MATTERS.contains(&key.as_str()) || self.is_lightning()))
             {
-                if !entries.iter().any(|one| one.key == *key) {
-                    entries.push(entry(key, COMPUTED));
+                if !entries.iter().any(|one| one.shown == *key) {
+                    entries.push(Entry { key: self.known_key(key, call), ..entry(key, COMPUTED) });
                 }
             }
         }
         for key in &different {
             asked.leave_unread(key, "two trainers are told differently");
         }
-        entries.retain(|one| !different.contains(&one.key));
+        entries.retain(|one| !different.contains(&one.shown));
         entries
     }
 
@@ -259,8 +258,13 @@ impl Program<'_> {
         all.all(|other| other == Some(first)).then(|| entry("max_length", first))
     }
 
+    /// The key that the tables have for an argument: those of Lightning's trainer have a section.
+    fn known_key(&self, key: &str, call: &Call) -> String {
+        if self.is_trainer_of_lightning(call) { format!("trainer.{key}") } else { key.to_owned() }
+    }
+
     fn is_trainer_of_lightning(&self, call: &Call) -> bool {
-        self.is_lightning() && last(call) == "Trainer"
+        self.is_lightning() && matches!(last(call), "Trainer" | "Fabric")
     }
 
     /// The data set, where one is loaded by its name and whole.
@@ -298,9 +302,10 @@ impl Program<'_> {
         };
         let loads = asked.model_name.is_some()
             && self.calls.iter().any(|call| last(call) == "from_pretrained" || argument(call, &["model"]).is_some());
-        let is_own = ["requires_grad", "compute_loss", "get_peft_model", "Trainer):", "freeze"]
+        let lower = self.text.to_ascii_lowercase();
+        let is_own = ["requires_grad", "compute_loss", "trainer):", "freeze", "peft", "lora", "adapter"]
             .iter()
-            .any(|word| self.text.contains(word));
+            .any(|word| lower.contains(word));
         let is_plain = self.calls.iter().any(is_trainer) && loads && !is_own && !self.is_lightning();
         if asked.workload.training.task.is_none() && !has_adapters && asked.not_planned.is_none() && is_plain {
             asked.workload.training.task = Some("full-fine-tune".to_owned());

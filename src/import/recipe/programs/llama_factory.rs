@@ -100,6 +100,9 @@ const OPTIMIZERS: [(&str, &str); 5] = [
     ("use_muon", "Muon"),
 ];
 
+/// Words that few other programs have.
+const OWN: [&str; 5] = ["template", "cutoff_len", "dataset_dir", "lora_target", "plot_loss"];
+
 fn llama_factory(entries: &[Entry], asked: &mut JobRequest, names: Names) {
     let is_on = |key: &str| entries.iter().any(|entry| entry.key == key && entry.switch() == Some(true));
     if let Some((_, name)) = OPTIMIZERS.iter().find(|(key, _)| is_on(key)) {
@@ -115,6 +118,8 @@ fn llama_factory(entries: &[Entry], asked: &mut JobRequest, names: Names) {
         // What a variable says only a run would tell.
         Some(other) if is_unknown(other) => {}
         None if is_new => asked.workload.training.task = Some("full-fine-tune".to_owned()),
+        // A file that has a `stage` and none of its other words is somebody's own.
+        None if asked.program.is_none() && !OWN.iter().any(|key| value(entries, key).is_some()) => {}
         // `finetuning_type` is lora where nothing is said (hparams/finetuning_args.py).
         None => {
             asked.workload.training.task.get_or_insert_with(|| "lora".to_owned());

@@ -55,8 +55,11 @@ pub const VERL: Dialect = Dialect {
     nothing: &["trainer", "data", "actor_rollout_ref", "algorithm"],
     has_common: false,
     complete: |entries, asked, _| {
-        // `n_gpus_per_node` and `nnodes` of ppo_trainer.yaml, where the command does not leave them to who starts it.
-        let is_stated = |key: &str| entries.iter().any(|entry| entry.key == key);
+        // `n_gpus_per_node` and `nnodes` of ppo_trainer.yaml, where verl's own program has no other configuration and the command does not leave
+        // them to who starts it.
+        let is_own = asked.program.as_deref().is_some_and(|program| program.starts_with("verl."))
+            && !asked.unread.iter().any(|one| one.value == crate::ask::ABSENT);
+        let is_stated = |key: &str| !is_own || entries.iter().any(|entry| entry.key == key);
         if asked.launch.gpus.is_none() && !is_stated("trainer.n_gpus_per_node") {
             asked.launch.gpus_per_machine.get_or_insert(8);
         }
