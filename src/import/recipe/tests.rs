@@ -280,3 +280,57 @@ fn cards_formats_and_open_preferences_are_what_the_file_says() {
     let recompute = of("use_gradient_checkpointing: true\n").workload.training.recompute;
     assert_eq!(recompute.as_deref(), Some("full"));
 }
+
+/// What a program does where nothing is said is taken of that program alone: a file that shares a word with it is somebody's own.
+#[test]
+fn defaults_are_those_of_a_program_that_is_known() {
+    let task = |text: &str| recipe(text).workload.training.task;
+    let own = "model_name: a/b-7b\nlearning_rate: 1e-4\nbatch_size: 2\nepochs: 3\n";
+    for text in [
+        // Hugging Face's programs that translate have a target too.
+        format!("{own}max_target_length: 128\n"),
+        format!("{own}train: {{micro_batch_size: 2}}\n"),
+        format!("{own}num_layers: 2\nhidden_size: 64\n"),
+        "model_name_or_path: a/b-7b\nstage: sft\nper_device_train_batch_size: 2\nnum_train_epochs: 1\n".to_owned(),
+        "base_model: a/b-7b\nsequence_len: 512\nmine: 1\n".to_owned(),
+        // Most of its words are none of Axolotl's.
+        "base_model: a/b-7b\nsequence_len: 512\nnum_epochs: 1\nview: a\nhue: b\nfoo: c\nbar: d\nbaz: e\n".to_owned(),
+        // Weights to start from: whether they are tuned or trained further nobody says.
+        "base_config: base.yml\nmax_target_length: 128\nmodel_name: llama2-7b\nload_parameters_path: gs://a/b\n".to_owned(),
+    ] {
+        assert_eq!(task(&text), None, "{text}");
+    }
+    let maxtext = "base_config: base.yml\nmax_target_length: 128\nmodel_name: llama2-7b\n";
+    assert_eq!(task(maxtext).as_deref(), Some("pretrain"));
+    assert_eq!(task(&format!("{maxtext}use_sft: true\nload_parameters_path: a\n")).as_deref(), Some("full-fine-tune"));
+    let nemo = "model: {micro_batch_size: 1, restore_from_path: a.nemo, peft: {peft_scheme: lora}}\ntrainer: {devices: 8, num_nodes: 1}\n";
+    assert_eq!(task(nemo).as_deref(), Some("lora"));
+    assert_eq!(task(&nemo.replace("scheme: lora", "scheme: ptuning")), None);
+    assert!(recipe(&nemo.replace("scheme: lora", "scheme: ptuning")).not_planned.is_some());
+    assert_eq!(task(&nemo.replace("scheme: lora", "scheme: null")), None);
+    // Three epochs are those of transformers' own parser.
+    let epochs = |text: &str| recipe(text).workload.training.epochs.map(|epochs| epochs.to_string());
+    assert_eq!(epochs("model_name_or_path: gpt2\nper_device_train_batch_size: 2\nlearning_rate: 1e-4\nlora_r: 8\n"), None);
+}
+
+/// What LightningCLI and Hydra hand to Lightning's trainer; the batch of a data module is that of a process or of all.
+#[test]
+fn lightning_is_told_machines_and_settings_in_a_section() {
+    let text = "seed_everything: 1\ntrainer: {accelerator: gpu, devices: 4, num_nodes: 2, precision: 16, strategy: deepspeed_stage_3_offload, max_steps: -1, max_epochs: 7, accumulate_grad_batches: 3}\nmodel: {class_path: a.B, init_args: {lr: 0.1}}\ndata: {class_path: a.C, init_args: {batch_size: 8}}\n";
+    let read = recipe(text);
+    let training = &read.workload.training;
+    let number = |number: &Option<gpuplan_workload::file::Scalar>| number.as_ref().map(ToString::to_string);
+    assert_eq!((read.gpus(), read.nodes.clone()), (Some(8), Some(2..=2)));
+    assert_eq!((number(&training.epochs), number(&training.steps)), (Some("7".to_owned()), None));
+    assert_eq!((number(&training.grad_accumulation), number(&training.micro_batch)), (Some("3".to_owned()), None));
+    assert_eq!((training.precision.as_deref(), training.framework.as_deref()), (Some("amp-fp16"), Some("lightning")));
+    assert_eq!(read.stated_layout().to_string(), "ZeRO-3");
+    assert!(read.unread.iter().any(|one| one.key == "trainer.strategy"), "copies to the host are not estimated: {:?}", read.unread);
+    for (word, layout) in [("ddp", "no ZeRO"), ("fsdp", "ZeRO-3"), ("deepspeed", "ZeRO-2"), ("auto", ""), ("mine", "")] {
+        let read = recipe(&text.replace("deepspeed_stage_3_offload", word));
+        assert_eq!(read.stated_layout().to_string(), layout, "{word}");
+    }
+    for (devices, gpus) in [("auto", None), ("-1", None), ("[0, 1]", Some(4)), ("'0,1,2'", Some(6))] {
+        assert_eq!(recipe(&text.replace("devices: 4", &format!("devices: {devices}"))).gpus(), gpus, "{devices}");
+    }
+}
