@@ -1,9 +1,9 @@
 //! What kind of work a job is: by the keys of its command and by the names that it gives its program, its file, itself and its results.
 //! Where none of them says one, none is named.
 
+use crate::ask::ABSENT;
 use crate::open::says_training;
 use crate::recipe::{self, Entry};
-use crate::ask::ABSENT;
 use crate::{JobKind, JobRequest, KeyValue, Names};
 use gpuplan_workload::file::{ModelSection, WorkloadFile};
 use std::collections::BTreeSet;
@@ -24,6 +24,8 @@ const REWARDS: [&str; 4] = ["reward_funcs", "reward_func", "reward_fn", "reward_
 const PREFERENCES: [&str; 3] = ["pref", "preference", "preferences"];
 /// Losses by which encoders learn to compare.
 const CONTRASTS: [&str; 7] = ["contrastive", "infonce", "simcse", "ntxent", "nt_xent", "triplet", "supcon"];
+/// Parts of the words for what a model is trained to do that is no next word: to rank, to embed, to find.
+const RANKS: [&str; 4] = ["rerank", "embedding", "retriev", "listwise"];
 /// Words of keys that only the training of encoders by comparison has.
 const COMPARISONS: [&str; 6] = ["pooling", "passage", "passages", "negatives", "negative", "anchor"];
 /// The same by their ends: GradCache (Gao et al. 2021, arXiv 2101.06983), and the groups of Tevatron and FlagEmbedding.
@@ -117,7 +119,9 @@ fn question(told: &[String], given: &[String]) -> String {
         return format!("`{name}` suggests `--task {task}`, and nothing that runs is told so");
     }
     if let Some(name) = told.iter().chain(given).find(|name| tunes(&words(name))) {
-        return format!("`{name}` says that a model is tuned and not whether by adapters: `--task full-fine-tune`, `lora` or `qlora` does");
+        return format!(
+            "`{name}` says that a model is tuned and not whether by adapters: `--task full-fine-tune`, `lora` or `qlora` does"
+        );
     }
     "no word of the job says it: `--task full-fine-tune`, `pretrain`, `lora` or `qlora` does".to_owned()
 }
@@ -259,7 +263,7 @@ fn other_work(entry: &Entry, value: &str, is_kind: bool, asked: &mut JobRequest)
         asked.not_planned = Some(format!("the estimate knows no recognition of speech (`{}`)", entry.shown));
     } else if has(&COMPARISONS) || has(&CONTRASTS) || GROUPS.iter().any(|key| entry.key.ends_with(key)) {
         asked.not_planned = Some(format!("the estimate knows no learning by comparison (`{}`)", entry.shown));
-    } else if is_kind && CONTRASTS.contains(&value) {
+    } else if is_kind && (CONTRASTS.contains(&value) || RANKS.iter().any(|part| value.contains(part))) {
         asked.not_planned = Some(format!("the estimate knows no learning by comparison (`{} {value}`)", entry.shown));
     }
 }

@@ -296,7 +296,8 @@ fn defaults_are_those_of_a_program_that_is_known() {
         // Most of its words are none of Axolotl's.
         "base_model: a/b-7b\nsequence_len: 512\nnum_epochs: 1\nview: a\nhue: b\nfoo: c\nbar: d\nbaz: e\n".to_owned(),
         // Weights to start from: whether they are tuned or trained further nobody says.
-        "base_config: base.yml\nmax_target_length: 128\nmodel_name: llama2-7b\nload_parameters_path: gs://a/b\n".to_owned(),
+        "base_config: base.yml\nmax_target_length: 128\nmodel_name: llama2-7b\nload_parameters_path: gs://a/b\n"
+            .to_owned(),
     ] {
         assert_eq!(task(&text), None, "{text}");
     }
@@ -310,7 +311,10 @@ fn defaults_are_those_of_a_program_that_is_known() {
     assert_eq!(task(&nemo.replace("scheme: lora", "scheme: null")), None);
     // Three epochs are those of transformers' own parser.
     let epochs = |text: &str| recipe(text).workload.training.epochs.map(|epochs| epochs.to_string());
-    assert_eq!(epochs("model_name_or_path: gpt2\nper_device_train_batch_size: 2\nlearning_rate: 1e-4\nlora_r: 8\n"), None);
+    assert_eq!(
+        epochs("model_name_or_path: gpt2\nper_device_train_batch_size: 2\nlearning_rate: 1e-4\nlora_r: 8\n"),
+        None
+    );
 }
 
 /// What LightningCLI and Hydra hand to Lightning's trainer; the batch of a data module is that of a process or of all.
@@ -325,8 +329,13 @@ fn lightning_is_told_machines_and_settings_in_a_section() {
     assert_eq!((number(&training.grad_accumulation), number(&training.micro_batch)), (Some("3".to_owned()), None));
     assert_eq!((training.precision.as_deref(), training.framework.as_deref()), (Some("amp-fp16"), Some("lightning")));
     assert_eq!(read.stated_layout().to_string(), "ZeRO-3");
-    assert!(read.unread.iter().any(|one| one.key == "trainer.strategy"), "copies to the host are not estimated: {:?}", read.unread);
-    for (word, layout) in [("ddp", "no ZeRO"), ("fsdp", "ZeRO-3"), ("deepspeed", "ZeRO-2"), ("auto", ""), ("mine", "")] {
+    assert!(
+        read.unread.iter().any(|one| one.key == "trainer.strategy"),
+        "copies to the host are not estimated: {:?}",
+        read.unread
+    );
+    for (word, layout) in [("ddp", "no ZeRO"), ("fsdp", "ZeRO-3"), ("deepspeed", "ZeRO-2"), ("auto", ""), ("mine", "")]
+    {
         let read = recipe(&text.replace("deepspeed_stage_3_offload", word));
         assert_eq!(read.stated_layout().to_string(), layout, "{word}");
     }

@@ -33,7 +33,9 @@ fn ways_that_agree_or_end_the_script_leave_a_value_known() {
 fn conditions_keep_what_they_change_and_not_every_variable() {
     let work = |count: usize| {
         let line = |at: usize| {
-            format!("V{at}=a\n[ -n \"$X{at}\" ] && V{at}=b\nif $Y{at}; then W{at}=c; elif $Z{at}; then W{at}=d; else V{at}=e; fi\ncase $X in 1) V{at}=f ;; esac\n")
+            format!(
+                "V{at}=a\n[ -n \"$X{at}\" ] && V{at}=b\nif $Y{at}; then W{at}=c; elif $Z{at}; then W{at}=d; else V{at}=e; fi\ncase $X in 1) V{at}=f ;; esac\n"
+            )
         };
         let script: String = (0..count).map(line).collect();
         let files = |_: &str| None;

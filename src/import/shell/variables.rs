@@ -44,7 +44,9 @@ impl Variables {
 
     /// Those that hold a text.
     pub fn texts(&self) -> impl Iterator<Item = (&String, &String)> {
-        self.all.iter().filter_map(|(name, value)| if let Value::Text(text) = value { Some((name, text)) } else { None })
+        self.all
+            .iter()
+            .filter_map(|(name, value)| if let Value::Text(text) = value { Some((name, text)) } else { None })
     }
 
     pub fn set(&mut self, name: &str, value: Value) {

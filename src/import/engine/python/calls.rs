@@ -86,6 +86,15 @@ fn near_start(text: &str) -> &str {
     &text[..text.floor_char_boundary(BEHIND)]
 }
 
+/// The same of a program that is started with these flags.
+pub fn values_with(text: &str, flags: &[(String, String)]) -> Values {
+    let mut set = values(text);
+    let given =
+        flags.iter().flat_map(|(key, value)| [key.clone(), format!("args.{key}")].map(|key| (key, value.clone())));
+    set.extend(given);
+    set
+}
+
 /// Values that the names of a program are set to.
 pub fn values(text: &str) -> Values {
     let mut scanner = Scanner::default();

@@ -2,6 +2,7 @@
 //! run: what is computed is unread.
 
 use super::calls::{Call, calls_with};
+use super::conditions;
 use crate::recipe::{self, Dialect, Entry};
 use crate::{JobRequest, Names};
 use gpuplan_workload::assumption::JobAssumption;
@@ -81,16 +82,22 @@ pub fn read(text: &str, flags: &[(String, String)], asked: &mut JobRequest, name
     let program = Program { text, calls: calls_with(text, flags), packages: packages(text) };
     asked.trains = true;
     let mut entries = program.model(asked);
-    let adapters = program.adapters(asked);
-    let has_adapters = !adapters.is_empty();
-    entries.extend(adapters);
+    let adapters = program.adapters(flags, asked);
+    entries.extend(adapters.iter().flatten().cloned());
     entries.extend(program.trainer(asked));
     entries.extend(program.length(&entries));
     entries.extend(program.data());
     let dialect = program.dialect();
     program.method(asked);
     recipe::apply(dialect, &entries, asked, names);
-    program.task(has_adapters, asked);
+    match &adapters {
+        Some(adapters) => program.task(!adapters.is_empty(), asked),
+        // Which weights are trained the condition decides.
+        None => {
+            asked.workload.training.task = None;
+            asked.workload.training.base_weights = None;
+        }
+    }
     // A loop of its own has none of a trainer's defaults.
     if text.contains("Trainer(") {
         recipe::amount_of_data(dialect, &entries, true, asked);
@@ -186,15 +193,23 @@ impl Program<'_> {
         entries
     }
 
-    /// Adapters of PEFT and of Unsloth. Empty: there are none.
-    fn adapters(&self, asked: &mut JobRequest) -> Vec<Entry> {
+    /// Adapters of PEFT and of Unsloth. Empty: there are none. `None`: they are attached under a condition that only a run would decide.
+    fn adapters(&self, flags: &[(String, String)], asked: &mut JobRequest) -> Option<Vec<Entry>> {
         if let Some(other) = self.calls.iter().map(last).find(|name| OTHER_ADAPTERS.contains(name)) {
             asked.not_planned.get_or_insert_with(|| format!("the estimate knows no adapters of the kind `{other}`"));
         }
         let adds = |call: &&Call| {
             last(call) == "LoraConfig" || (last(call) == "get_peft_model" && argument(call, &["r"]).is_some())
         };
-        let Some(call) = self.calls.iter().find(adds) else { return Vec::new() };
+        let Some(call) = self.calls.iter().find(adds) else { return Some(Vec::new()) };
+        match conditions::of_adapters(self.text, flags) {
+            Ok(true) => {}
+            Ok(false) => return Some(Vec::new()),
+            Err(condition) => {
+                asked.leave_unread("adapters", format!("attached under a condition: `{condition}`"));
+                return None;
+            }
+        }
         let mut entries = vec![entry("use_peft", "True")];
         for (key, known) in [("r", "lora_r"), ("lora_dropout", "lora_dropout")] {
             match argument(call, &[key]) {
@@ -206,7 +221,7 @@ impl Program<'_> {
         let targets = call.lists.iter().find(|(key, _)| key == "target_modules").map(|(_, texts)| texts.as_str());
         entries
             .extend(targets.or(argument(call, &["target_modules"])).map(|texts| entry("lora_target_modules", texts)));
-        entries
+        Some(entries)
     }
 
     /// What its trainers are told. What two of them are told differently only a run would tell.
@@ -302,7 +317,7 @@ impl Program<'_> {
         };
         let loads = asked.model_name.is_some()
             && self.calls.iter().any(|call| last(call) == "from_pretrained" || argument(call, &["model"]).is_some());
-        let lower = self.text.to_ascii_lowercase();
+        let lower = conditions::without_texts(self.text).to_ascii_lowercase();
         let is_own = ["requires_grad", "compute_loss", "trainer):", "freeze", "peft", "lora", "adapter"]
             .iter()
             .any(|word| lower.contains(word));

@@ -108,7 +108,8 @@ pub const MAXTEXT: Dialect = Dialect {
 /// It starts from nothing unless it is told weights (base.yml, `load_parameters_path`), and tunes every weight where it is told so (`use_sft`).
 fn maxtext(entries: &[Entry], asked: &mut JobRequest, _: Names) {
     let stated = |key: &str| entries.iter().find(|entry| entry.key == key);
-    let has_weights = stated("load_parameters_path").and_then(|entry| entry.value.as_deref()).is_some_and(|path| !path.is_empty());
+    let has_weights =
+        stated("load_parameters_path").and_then(|entry| entry.value.as_deref()).is_some_and(|path| !path.is_empty());
     if stated("use_sft").and_then(Entry::switch) == Some(true) {
         asked.workload.training.task.get_or_insert_with(|| "full-fine-tune".to_owned());
     } else if !has_weights {

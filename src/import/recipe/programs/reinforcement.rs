@@ -3,9 +3,11 @@
 use super::hugging_face::ANY;
 use crate::recipe::entry::Entry;
 use crate::recipe::setting::Dialect;
-use crate::recipe::setting::Setting::{Either, GpusPerMachine, Machines, Model, NotPlanned, Preference, Rank, Switch};
+use crate::recipe::setting::Setting::{
+    Choice, Either, GpusPerMachine, Machines, Model, NotPlanned, Preference, Rank, Switch,
+};
 use crate::recipe::usual::REINFORCEMENT;
-use crate::recipe::words::{EPOCHS, GLOBAL_BATCH, LENGTH, MICRO_BATCH, RECOMPUTE, STEPS};
+use crate::recipe::words::{EPOCHS, GLOBAL_BATCH, LENGTH, MICRO_BATCH, PRECISION, RECOMPUTE, STEPS};
 use crate::{JobRequest, Names};
 
 /// OpenRLHF, openrlhf/cli.
@@ -21,8 +23,23 @@ pub const OPEN_RLHF: Dialect = Dialect {
         ("reward_pretrain", NotPlanned(REINFORCEMENT)),
         ("ref_pretrain", Preference),
         ("beta", Preference),
+        // Since its arguments have sections (openrlhf/cli/train_sft.py).
+        ("model.model_name_or_path", Model),
+        ("data.max_len", LENGTH),
+        ("train.batch_size", GLOBAL_BATCH),
+        ("train.micro_batch_size", MICRO_BATCH),
+        ("train.max_epochs", EPOCHS),
+        ("ds.param_dtype", Choice(PRECISION, &[("bf16", "bf16"), ("fp16", "amp-fp16")])),
+        ("ds.lora.rank", Rank),
+        ("model.gradient_checkpointing_enable", Either(RECOMPUTE, "full", "none")),
     ],
     nothing: &[
+        "data",
+        "ckpt",
+        "logger",
+        "eval",
+        "ds",
+        "adam",
         "max_samples",
         "save_path",
         "zero_stage",
