@@ -163,7 +163,7 @@ fn read_start(
     name_of_folder(&start.program, asked);
     recipe_of_torchtune(start, asked);
     let named_task = asked.workload.training.task.clone();
-    if let Some(model) = start.named_model(&entries, environment) {
+    if let Some(model) = start.named_model(&entries, environment).filter(|_| !several.is_different("model")) {
         entries.push(Entry { key: "model".to_owned(), value: Some(model), shown: "model".to_owned() });
     }
     told_not_to_train(start, &entries, asked);

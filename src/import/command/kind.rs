@@ -161,7 +161,8 @@ fn is_said(asked: &JobRequest, file: &WorkloadFile) -> bool {
     asked.not_planned.is_some() || training.task.is_some() || training.objective.is_some() || !file.serving.is_empty()
 }
 
-/// Whether a name says the kind of work: `train_dpo.py`, `lora`, `--mode pretrain`. "Fine-tune" says nothing of which weights.
+/// Whether a name says the kind of work: `train_dpo.py`, `lora`, `--mode pretrain`. "Fine-tune" says nothing of which weights, and
+/// `method: full`, `full_finetune.py` do.
 fn is_named(name: &str, asked: &mut JobRequest) -> bool {
     let lower = name.to_ascii_lowercase();
     let words: Vec<&str> = lower.split(|letter: char| !letter.is_ascii_alphanumeric()).collect();
@@ -173,6 +174,8 @@ fn is_named(name: &str, asked: &mut JobRequest) -> bool {
         asked.not_planned = Some(format!("the estimate knows no learning by comparison (`{name}`)"));
     } else if let Some(task) = adapters_in(name) {
         asked.workload.training.task = Some(task.to_owned());
+    } else if words.contains(&"full") && (words.len() == 1 || tunes(&lower)) {
+        asked.workload.training.task = Some("full-fine-tune".to_owned());
     } else if words.iter().any(|word| matches!(*word, "pretrain" | "pretraining")) {
         asked.workload.training.task = Some("pretrain".to_owned());
     } else {

@@ -19,13 +19,35 @@ pub fn of_adapters(text: &str, flags: &[(String, String)]) -> Result<bool, Strin
     for condition in above(&lines, at) {
         let plain = condition.strip_prefix("if ").unwrap_or_default().trim_end_matches(':').trim();
         let (is_negated, name) = plain.strip_prefix("not ").map_or((false, plain), |name| (true, name.trim()));
-        match literal(name, &set).as_deref() {
+        match literal(name, &set).or_else(|| switched_off(&lines, name)).as_deref() {
             Some("True") => holds &= !is_negated,
             Some("False" | "None") => holds &= is_negated,
             _ => return Err(condition.to_owned()),
         }
     }
     Ok(holds)
+}
+
+/// What a flag is that nobody gives: `add_argument("--use-lora", action="store_true")`, `default=None`.
+fn switched_off(lines: &[&str], name: &str) -> Option<String> {
+    /// Lines that the call of one flag takes.
+    const LONGEST: usize = 6;
+    let flag = name.strip_prefix("args.")?;
+    let is_flag = |line: &&&str| {
+        [flag.to_owned(), flag.replace('_', "-")]
+            .iter()
+            .any(|flag| line.contains(&format!("\"--{flag}\"")) || line.contains(&format!("'--{flag}'")))
+    };
+    let at = lines.iter().position(|line| is_flag(&line))?;
+    let call: Vec<&str> = lines[at..]
+        .iter()
+        .take(LONGEST)
+        .enumerate()
+        .take_while(|(after, line)| *after == 0 || !line.contains("add_argument("))
+        .map(|(_, line)| *line)
+        .collect();
+    let is_off = call.iter().any(|line| line.contains("store_true") || line.contains("default=None"));
+    is_off.then(|| "False".to_owned())
 }
 
 fn is_call(line: &str, call: &str) -> bool {
@@ -94,6 +116,8 @@ mod tests {
             ("USE = False", "if not USE:", Ok(true)),
             ("", "if args.use:", Err("if args.use:".to_owned())),
             ("", "else:", Err("else:".to_owned())),
+            ("parser.add_argument(\"--use\", action=\"store_true\")", "if args.use:", Ok(false)),
+            ("parser.add_argument('--with-it',\n    default=None)", "if not args.with_it:", Ok(true)),
             ("", "for model in models:", Ok(true)),
         ] {
             assert_eq!(of_adapters(&program(head, condition), &[]), holds, "{head} {condition}");

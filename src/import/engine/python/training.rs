@@ -91,7 +91,16 @@ pub fn read(text: &str, flags: &[(String, String)], asked: &mut JobRequest, name
     program.method(asked);
     recipe::apply(dialect, &entries, asked, names);
     match &adapters {
-        Some(adapters) => program.task(!adapters.is_empty(), asked),
+        Some(adapters) => {
+            // Unsloth's own command line trains adapters alone; a program attaches them.
+            if adapters.is_empty()
+                && program.imports("unsloth")
+                && asked.workload.training.task.as_deref() == Some("lora")
+            {
+                asked.workload.training.task = None;
+            }
+            program.task(!adapters.is_empty(), asked);
+        }
         // Which weights are trained the condition decides.
         None => {
             asked.workload.training.task = None;
@@ -100,7 +109,9 @@ pub fn read(text: &str, flags: &[(String, String)], asked: &mut JobRequest, name
     }
     // A loop of its own has none of a trainer's defaults.
     if text.contains("Trainer(") {
-        recipe::amount_of_data(dialect, &entries, true, asked);
+        // Arguments that the program parses are those of its command line or of a file.
+        let has_defaults = !["HfArgumentParser", "TrlParser"].iter().any(|parser| text.contains(parser));
+        recipe::amount_of_data(dialect, &entries, has_defaults, asked);
         recipe::leave_to_the_parser(dialect, &entries, asked);
     }
 }
@@ -456,6 +467,26 @@ mod tests {
             bits = BitsAndBytesConfig(load_in_4bit=True)\nmodel = AutoModelForCausalLM.from_pretrained(\"gpt2\", quantization_config=bits)\n\
             model = get_peft_model(model, LoraConfig(r=4))\nfor step in range(9):\n    model(batch).loss.backward()\n";
         assert_eq!(said(&read_with(own, None).unwrap()), "gpt2 qlora - - - - - - -");
+    }
+
+    /// Adapters that a flag switches on are asked about, unless whoever starts the program has said it.
+    #[test]
+    fn adapters_under_a_condition_are_asked_about() {
+        let program = "from unsloth import FastLanguageModel\nfrom trl import SFTTrainer, SFTConfig\nparser.add_argument(\"--do_lora\", action=\"store_true\")\n\
+            model, tokenizer = FastLanguageModel.from_pretrained(\"Qwen/Qwen2.5-7B\", load_in_4bit=False)\nif args.do_lora:\n    \
+            model = FastLanguageModel.get_peft_model(model, r=16)\nSFTTrainer(model=model, args=SFTConfig(max_steps=7)).train()\n";
+        let read = read_with(program, None).unwrap();
+        assert_eq!(said(&read), "Qwen/Qwen2.5-7B - - - - - - 7 -");
+        assert!(crate::command::unsaid(&read, &read.workload).is_some());
+        let chosen = "from transformers import AutoModelForCausalLM, Trainer\nNAME = \"gpt2\"\nif big:\n    NAME = \"gpt2-large\"\n\
+            model = AutoModelForCausalLM.from_pretrained(NAME)\nTrainer(model=model)\n";
+        assert_eq!(read_with(chosen, None).unwrap().model_name, None, "which name it is a condition decides");
+        let job = "#SBATCH --gres=gpu:1\npython mine.py --do_lora True\n";
+        assert_eq!(said(&read_with(job, Some(program)).unwrap()), "Qwen/Qwen2.5-7B lora - - - - - 7 -");
+        // What a text speaks of is not done.
+        let plain = "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\nmodel = AutoModelForCausalLM.from_pretrained(\"gpt2\")\n\
+            print(\"or use LoRA\")\nTrainer(model=model, args=TrainingArguments(max_steps=7)).train()\n";
+        assert_eq!(said(&read_with(plain, None).unwrap()), "gpt2 full-fine-tune - - - - - 7 -");
     }
 
     #[test]
