@@ -114,7 +114,7 @@ fn given(asked: &JobRequest, names: Names) -> Vec<String> {
 /// What is asked of whoever hands the job in, with what names suggest.
 fn question(told: &[String], given: &[String]) -> String {
     let words = |name: &String| name.to_ascii_lowercase();
-    let suggested = given.iter().find_map(|name| Some((name, adapters_in(name)?)));
+    let suggested = given.iter().find_map(|name| Some((name, weights_in(name)?)));
     if let Some((name, task)) = suggested {
         return format!("`{name}` suggests `--task {task}`, and nothing that runs is told so");
     }
@@ -156,6 +156,15 @@ fn adapters_in(name: &str) -> Option<&'static str> {
     words.find_map(|word| ADAPTERS.iter().find(|(one, _)| is_one(word, one)).map(|(_, task)| *task))
 }
 
+/// Which weights a name says are trained: adapters, all of a model that is tuned (`full_finetune`), or all from the start.
+fn weights_in(name: &str) -> Option<&'static str> {
+    let lower = name.to_ascii_lowercase();
+    let words: Vec<&str> = lower.split(|letter: char| !letter.is_ascii_alphanumeric()).collect();
+    let is_whole = words.contains(&"full") && (words.len() == 1 || tunes(&lower));
+    let is_first = words.iter().any(|word| matches!(*word, "pretrain" | "pretraining"));
+    adapters_in(name).or(is_whole.then_some("full-fine-tune")).or(is_first.then_some("pretrain"))
+}
+
 fn is_said(asked: &JobRequest, file: &WorkloadFile) -> bool {
     let training = &file.training;
     asked.not_planned.is_some() || training.task.is_some() || training.objective.is_some() || !file.serving.is_empty()
@@ -172,12 +181,8 @@ fn is_named(name: &str, asked: &mut JobRequest) -> bool {
         asked.not_planned = Some(format!("`{name}` says that it learns from a teacher, which it does not name"));
     } else if words.iter().any(|word| CONTRASTS.contains(word)) {
         asked.not_planned = Some(format!("the estimate knows no learning by comparison (`{name}`)"));
-    } else if let Some(task) = adapters_in(name) {
+    } else if let Some(task) = weights_in(name) {
         asked.workload.training.task = Some(task.to_owned());
-    } else if words.contains(&"full") && (words.len() == 1 || tunes(&lower)) {
-        asked.workload.training.task = Some("full-fine-tune".to_owned());
-    } else if words.iter().any(|word| matches!(*word, "pretrain" | "pretraining")) {
-        asked.workload.training.task = Some("pretrain".to_owned());
     } else {
         return false;
     }

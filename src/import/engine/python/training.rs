@@ -1,5 +1,4 @@
-//! Python programs that train: what they tell transformers' Trainer, TRL, PEFT, Unsloth and Lightning by arguments that are written out. Nothing is
-//! run: what is computed is unread.
+//! Python programs that train, by the arguments that are written out to Trainer, TRL, PEFT, Unsloth and Lightning; what is computed is unread.
 
 use super::calls::{Call, calls_with};
 use super::conditions;
