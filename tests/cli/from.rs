@@ -224,10 +224,14 @@ fn what_a_job_leaves_open_is_taken_and_said() {
             "recommendation",
             "1000 steps: how long it trains",
         ),
-        ("base_model: my-own-7b\nsequence_len: 64\nmax_steps: 9\n", "recommendation", "only the size is known"),
+        (
+            "base_model: my-own-7b\nsequence_len: 64\nmicro_batch_size: 3\nmax_steps: 9\n",
+            "recommendation",
+            "only the size is known",
+        ),
         ("#!/bin/bash\nvllm serve Qwen/Qwen2.5-7B\n", "recommendation", "1 request a second of 1024 tokens"),
         (
-            "#SBATCH --gres=gpu:h100:2\ntorchrun --nproc_per_node 2 finetune.py --model_path gpt2 --epochs 2 --dataset a/b --per_device_train_batch_size 3\n",
+            "#SBATCH --gres=gpu:h100:2\ntorchrun --nproc_per_node 2 full_finetune.py --model_path gpt2 --epochs 2 --dataset a/b --per_device_train_batch_size 3\n",
             "recommendation",
             "a global batch of 6, that of its 2 GPUs",
         ),
