@@ -13,6 +13,9 @@ use gpuplan_units::Hours;
 use gpuplan_workload::assumption::JobAssumption;
 use gpuplan_workload::file::WorkloadFile;
 
+/// What is said of a configuration that a command names and that is not beside the job.
+pub const ABSENT: &str = "a configuration that is not there";
+
 /// The engine that a job was written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]

@@ -12,6 +12,7 @@ mod sizes_tests;
 mod strange_tests;
 mod tests;
 
+use crate::ask::ABSENT;
 use crate::engine::python::training;
 use crate::engine::{batch, rented};
 use crate::open::says_training;
@@ -162,7 +163,7 @@ fn read_start(
     name_of_folder(&start.program, asked);
     recipe_of_torchtune(start, asked);
     let named_task = asked.workload.training.task.clone();
-    if let Some(model) = start.named_model(&entries, environment) {
+    if let Some(model) = start.named_model(&entries, environment).filter(|_| !several.is_different("model")) {
         entries.push(Entry { key: "model".to_owned(), value: Some(model), shown: "model".to_owned() });
     }
     told_not_to_train(start, &entries, asked);
@@ -183,7 +184,8 @@ fn read_start(
     recipe::task_of_program(start.name(), &entries, asked);
     // A configuration that is not there may say how long it trains.
     if !is_told_elsewhere {
-        recipe::amount_of_data(dialect, &entries, asked);
+        let has_defaults = recipe::is_example(start.name()) || start.program.starts_with("trl ");
+        recipe::amount_of_data(dialect, &entries, has_defaults, asked);
     }
     // A launcher of GPUs starts work, whatever else its line leaves open.
     if launch.is_empty() && entries.is_empty() && start.is_distributed() {
@@ -309,7 +311,7 @@ fn read_configurations(
 fn read_configuration(path: &str, program: &str, script: &Script, asked: &mut JobRequest, names: Names) -> bool {
     let text = if is_unknown(path) { None } else { script.file(path) };
     let Some(text) = text else {
-        asked.leave_unread(path, kind::ABSENT);
+        asked.leave_unread(path, ABSENT);
         return false;
     };
     let Some(document) = document::parse(&text) else {
@@ -318,7 +320,7 @@ fn read_configuration(path: &str, program: &str, script: &Script, asked: &mut Jo
     };
     let (document, missing) = hydra::composed(&document, path, &|path| script.file(path));
     for path in missing {
-        asked.leave_unread(&path, kind::ABSENT);
+        asked.leave_unread(&path, ABSENT);
     }
     read_document(&document, Some(path), program, asked, names)
 }
@@ -343,14 +345,25 @@ pub fn read_document(
         asked.leave_unread(file.unwrap_or("the file"), "no configuration of a training program");
         return false;
     };
+    let before = asked.workload.training.task.clone();
     recipe::apply(dialect, &entries, asked, names);
     if program.is_empty() {
+        if is_of_another(&entries, asked) && !entries.iter().any(says_task) {
+            asked.workload.training.task = before;
+        }
         recipe::task_of_program("", &entries, asked);
     }
     kind_of_work(&entries, asked);
-    recipe::amount_of_data(dialect, &entries, asked);
+    let has_defaults = recipe::is_example(program) || program.starts_with("trl ");
+    recipe::amount_of_data(dialect, &entries, has_defaults, asked);
     recipe::leave_to_the_parser(dialect, &entries, asked);
     true
+}
+
+/// Whether most words of a file are none of the program by whose words it was known: it is another program's, which has other defaults.
+fn is_of_another(entries: &[Entry], asked: &JobRequest) -> bool {
+    let is_unread = |entry: &&Entry| asked.unread.iter().any(|one| one.key == entry.shown);
+    2 * entries.iter().filter(is_unread).count() > entries.len()
 }
 
 /// `tune run full_finetune_single_device`: torchtune's recipes say by their names what they train, and whether on one GPU.

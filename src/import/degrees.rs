@@ -165,6 +165,26 @@ fn shard_of_fsdp(one: &KeyValue) -> Option<Shard> {
     })
 }
 
+/// Lightning's strategies by their registered names (lightning/pytorch/strategies, `register_strategies` of 2.6.6; DeepSpeed's stage is 2 by itself,
+/// and FSDP shards everything).
+fn shard_of_lightning(one: &KeyValue) -> Option<Shard> {
+    if !matches!(one.plain_key().as_str(), "trainer.strategy" | "strategy") {
+        return None;
+    }
+    match one.value.to_ascii_lowercase().as_str() {
+        "ddp" | "ddp_find_unused_parameters_true" | "ddp_find_unused_parameters_false" => Some(Shard::None),
+        "deepspeed_stage_1" => Some(Shard::Zero1),
+        "deepspeed" | "deepspeed_stage_2" | "deepspeed_stage_2_offload" => Some(Shard::Zero2),
+        "deepspeed_stage_3" | "deepspeed_stage_3_offload" | "fsdp" | "fsdp_native" => Some(Shard::Zero3),
+        _ => None,
+    }
+}
+
+/// What a rank shares by the words of any trainer.
+fn shard_of(one: &KeyValue) -> Option<Shard> {
+    shard_of_fsdp(one).or_else(|| shard_of_lightning(one))
+}
+
 /// torchtitan's two degrees of data parallelism, of which -1 is all that there are.
 fn is_degree_of_data(one: &KeyValue) -> bool {
     let key = one.plain_key();
@@ -179,9 +199,10 @@ fn keeps_on_host(one: &KeyValue) -> bool {
     is_key && !is_off
 }
 
-/// `--fsdp "full_shard auto_wrap offload"`
+/// `--fsdp "full_shard auto_wrap offload"`, `strategy: deepspeed_stage_3_offload`
 fn has_offload_of_fsdp(one: &KeyValue) -> bool {
-    one.plain_key().rsplit('.').next() == Some("fsdp") && one.value.split([' ', ',']).any(|word| word == "offload")
+    (one.plain_key().rsplit('.').next() == Some("fsdp") && one.value.split([' ', ',']).any(|word| word == "offload"))
+        || (shard_of_lightning(one).is_some() && one.value.ends_with("_offload"))
 }
 
 /// Whether a key splits a model over several GPUs, or over as many as only a run would tell.
@@ -277,7 +298,7 @@ impl JobRequest {
             3 => Some(Shard::Zero3),
             _ => None,
         });
-        let mut all = self.no_effect.iter().filter_map(shard_of_fsdp).chain(stage);
+        let mut all = self.no_effect.iter().filter_map(shard_of).chain(stage);
         let first = all.next();
         (first.filter(|first| all.all(|other| other == *first)), None)
     }
@@ -287,7 +308,7 @@ impl JobRequest {
         self.assumed.retain(|one| !matches!(one, JobAssumption::LayoutOfPlan { .. }));
         let all = std::mem::take(&mut self.no_effect);
         let (layout, others) = all.into_iter().partition(|one| {
-            is_degree(one) || is_stage(one) || is_virtual(one) || is_degree_of_data(one) || shard_of_fsdp(one).is_some()
+            is_degree(one) || is_stage(one) || is_virtual(one) || is_degree_of_data(one) || shard_of(one).is_some()
         });
         self.no_effect = others;
         self.understood.extend::<Vec<KeyValue>>(layout);

@@ -20,7 +20,7 @@ pub use entry::{Entry, entries};
 pub use kinds::{of_document, without_sections};
 pub use setting::Dialect;
 pub use stack::{leave_to_the_parser, of_command, serves_with_vllm};
-pub use task::of_program as task_of_program;
+pub use task::{is_example, of_program as task_of_program};
 
 pub use apply::objective;
 pub use usual::{OBJECTIVES, PREFERENCE, REINFORCEMENT};

@@ -14,7 +14,7 @@ mod shells;
 mod substitute;
 mod tests;
 mod tree;
-mod ways;
+mod variables;
 
 use shlex::Shlex;
 

@@ -224,10 +224,14 @@ fn what_a_job_leaves_open_is_taken_and_said() {
             "recommendation",
             "1000 steps: how long it trains",
         ),
-        ("base_model: my-own-7b\nsequence_len: 64\nmax_steps: 9\n", "recommendation", "only the size is known"),
+        (
+            "base_model: my-own-7b\nsequence_len: 64\nmicro_batch_size: 3\nmax_steps: 9\n",
+            "recommendation",
+            "only the size is known",
+        ),
         ("#!/bin/bash\nvllm serve Qwen/Qwen2.5-7B\n", "recommendation", "1 request a second of 1024 tokens"),
         (
-            "#SBATCH --gres=gpu:h100:2\ntorchrun --nproc_per_node 2 finetune.py --model_path gpt2 --epochs 2 --dataset a/b --per_device_train_batch_size 3\n",
+            "#SBATCH --gres=gpu:h100:2\ntorchrun --nproc_per_node 2 full_finetune.py --model_path gpt2 --epochs 2 --dataset a/b --per_device_train_batch_size 3\n",
             "recommendation",
             "a global batch of 6, that of its 2 GPUs",
         ),
@@ -266,10 +270,11 @@ fn a_kind_of_work_that_no_word_says_is_asked_for() {
     let stated = priced(job, &["--task", "lora"]);
     assert_eq!(stated["workload"]["task"], "lora");
     assert!(!keys(&stated["from"]["job"]["not_understood"]).contains(&"kind of work"), "{stated}");
-    // The name of its file is a word of it.
+    // Nothing that runs reads the name of its file: it is a suggestion.
     let named = folder.path().join("full_finetune.sh");
     fs::copy(&path, &named).unwrap();
-    assert_eq!(priced(named.to_str().unwrap(), &[])["workload"]["task"], "full-fine-tune");
+    let text = from(named.to_str().unwrap(), &[]).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("`full_finetune.sh` suggests `--task full-fine-tune`") && text.contains("h100"), "{text}");
 }
 
 #[test]

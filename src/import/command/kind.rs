@@ -1,10 +1,10 @@
 //! What kind of work a job is: by the keys of its command and by the names that it gives its program, its file, itself and its results.
 //! Where none of them says one, none is named.
 
+use crate::ask::ABSENT;
 use crate::open::says_training;
 use crate::recipe::{self, Entry};
 use crate::{JobKind, JobRequest, KeyValue, Names};
-use gpuplan_workload::assumption::JobAssumption;
 use gpuplan_workload::file::{ModelSection, WorkloadFile};
 use std::collections::BTreeSet;
 
@@ -24,6 +24,8 @@ const REWARDS: [&str; 4] = ["reward_funcs", "reward_func", "reward_fn", "reward_
 const PREFERENCES: [&str; 3] = ["pref", "preference", "preferences"];
 /// Losses by which encoders learn to compare.
 const CONTRASTS: [&str; 7] = ["contrastive", "infonce", "simcse", "ntxent", "nt_xent", "triplet", "supcon"];
+/// Parts of the words for what a model is trained to do that is no next word: to rank, to embed, to find.
+const RANKS: [&str; 4] = ["rerank", "embedding", "retriev", "listwise"];
 /// Words of keys that only the training of encoders by comparison has.
 const COMPARISONS: [&str; 6] = ["pooling", "passage", "passages", "negatives", "negative", "anchor"];
 /// The same by their ends: GradCache (Gao et al. 2021, arXiv 2101.06983), and the groups of Tevatron and FlagEmbedding.
@@ -52,13 +54,11 @@ const RESULTS: [&str; 13] = [
     "hub_model_id",
     "checkpoint_dir",
 ];
-/// What is said of a configuration that a command names and that is not beside the job.
-pub const ABSENT: &str = "a configuration that is not there";
 /// Under this word the kind of work stands among what is unread.
 pub const KIND: &str = "kind of work";
 
-/// Where no table and no key says the kind of work, the names do that somebody gave: the nearest to the work first. Where they do not say it
-/// either, that stands among what is unread.
+/// Where no table and no key says the kind of work, what the program is called and told does: that is what runs. What somebody called the job, its
+/// file or its results is asked about and never taken, since nothing that runs reads it.
 pub fn settle(asked: &mut JobRequest, names: Names) {
     let has_model = asked.workload.model != ModelSection::default();
     let has_settings = says_training(&asked.workload.training);
@@ -70,50 +70,60 @@ pub fn settle(asked: &mut JobRequest, names: Names) {
     if asked.kind == JobKind::Recipe && !has_model {
         return;
     }
-    let is_known = |one: &&KeyValue| !one.value.contains('$');
-    let is_kind = |one: &&KeyValue| one.plain_key().split(['_', '.']).any(|word| ENDS.contains(&word));
-    let stated = asked.unread.iter().filter(is_known).filter(is_kind).map(|one| one.value.clone());
-    let results = asked.no_effect.iter().chain(&asked.unread).filter(|one| RESULTS.contains(&one.plain_key().as_str()));
-    let absent = asked.unread.iter().filter(|one| one.value == ABSENT).map(|one| one.key.clone());
-    let absent: Vec<String> = absent.filter(|path| !path.contains('$') && !path.contains("deepspeed")).collect();
-    // Of `distill.py sft` the second word says which of its works it does.
-    let command = asked.program.as_ref().and_then(|program| program.rsplit_once(' ')).map(|(_, word)| word.to_owned());
-    let all: Vec<String> = stated
-        .chain(command)
-        .chain(asked.program.clone())
-        .chain(absent)
-        .chain(asked.name.clone())
-        .chain([names.path.to_owned()])
-        .chain(results.filter(is_known).map(|one| one.value.clone()))
-        .collect();
+    let (told, given) = (told(asked), given(asked, names));
     // Names say which preferences are learnt where the keys leave it open: `train_dpo.yaml`.
     if is_open {
-        if let Some((name, word)) = all.iter().find_map(|name| Some((name, objective_in(name)?))) {
+        if let Some((name, word)) = told.iter().chain(&given).find_map(|name| Some((name, objective_in(name)?))) {
             recipe::objective(&word, recipe::OBJECTIVES, asked);
             asked.understand(KIND, name);
         }
         return;
     }
-    let mut names = all.into_iter();
-    while let Some(name) = names.next() {
-        if is_named(&name, has_model || has_settings, asked) {
-            // A program that only says "fine-tune" leaves it to another name to say that it has adapters: `finetune.py --output_dir out_lora`.
-            let is_plain = asked.workload.training.task.as_deref() == Some("full-fine-tune");
-            let adapted = names.find_map(|other| Some((adapters_in(&other)?, other))).filter(|_| is_plain);
-            if let Some((task, _)) = &adapted {
-                asked.workload.training.task = Some((*task).to_owned());
-                asked.assumed.retain(|one| *one != JobAssumption::NoAdapters);
-            }
-            asked.understand(KIND, adapted.map_or(name, |(_, other)| other));
-            return;
-        }
+    if let Some(name) = told.iter().find(|name| is_named(name, asked)) {
+        asked.understand(KIND, name);
+    } else if has_model {
+        asked.leave_unread(KIND, question(&told, &given));
     }
-    if has_model {
-        asked.leave_unread(
-            KIND,
-            "no word of the job says it: `--task full-fine-tune`, `pretrain`, `lora` or `qlora` does",
+}
+
+fn is_known(one: &KeyValue) -> bool {
+    !one.value.contains('$')
+}
+
+/// What runs, and what it is told of its work in words of its own.
+fn told(asked: &JobRequest) -> Vec<String> {
+    let is_kind = |one: &&KeyValue| one.plain_key().split(['_', '.']).any(|word| ENDS.contains(&word));
+    let stated = asked.unread.iter().filter(|one| is_known(one)).filter(is_kind).map(|one| one.value.clone());
+    // Of `distill.py sft` the second word says which of its works it does.
+    let command = asked.program.as_ref().and_then(|program| program.rsplit_once(' ')).map(|(_, word)| word.to_owned());
+    stated.chain(command).chain(asked.program.clone()).collect()
+}
+
+/// Names that somebody gave: a configuration that is not there, the job, its file, its results.
+fn given(asked: &JobRequest, names: Names) -> Vec<String> {
+    let results = asked.no_effect.iter().chain(&asked.unread).filter(|one| RESULTS.contains(&one.plain_key().as_str()));
+    let absent = asked.unread.iter().filter(|one| one.value == ABSENT).map(|one| one.key.clone());
+    let absent = absent.filter(|path| !path.contains('$') && !path.contains("deepspeed"));
+    absent
+        .chain(asked.name.clone())
+        .chain([names.path.to_owned()])
+        .chain(results.filter(|one| is_known(one)).map(|one| one.value.clone()))
+        .collect()
+}
+
+/// What is asked of whoever hands the job in, with what names suggest.
+fn question(told: &[String], given: &[String]) -> String {
+    let words = |name: &String| name.to_ascii_lowercase();
+    let suggested = given.iter().find_map(|name| Some((name, weights_in(name)?)));
+    if let Some((name, task)) = suggested {
+        return format!("`{name}` suggests `--task {task}`, and nothing that runs is told so");
+    }
+    if let Some(name) = told.iter().chain(given).find(|name| tunes(&words(name))) {
+        return format!(
+            "`{name}` says that a model is tuned and not whether by adapters: `--task full-fine-tune`, `lora` or `qlora` does"
         );
     }
+    "no word of the job says it: `--task full-fine-tune`, `pretrain`, `lora` or `qlora` does".to_owned()
 }
 
 /// Why the work of a job with a model is not planned though nothing speaks against it: no word of it says what kind it is, and `file` does not either.
@@ -123,8 +133,10 @@ pub fn unsaid(asked: &JobRequest, file: &WorkloadFile) -> Option<String> {
     }
     let program = asked.program.as_ref().map_or_else(|| "it".to_owned(), |program| format!("`{program}`"));
     let model = asked.model_name.as_ref().map_or_else(String::new, |model| format!(" with `{model}`"));
+    let suggested = asked.unread.iter().find(|one| one.key == KIND && one.value.starts_with('`'));
+    let suggested = suggested.map_or_else(String::new, |one| format!(" ({})", one.value));
     Some(format!(
-        "no word of the job says what kind of work {program} does{model}; `--task full-fine-tune`, `pretrain`, `lora` or `qlora` plans it as that"
+        "nothing that runs says what kind of work {program} does{model}{suggested}; `--task full-fine-tune`, `pretrain`, `lora` or `qlora` plans it as that"
     ))
 }
 
@@ -139,7 +151,18 @@ fn objective_in(name: &str) -> Option<String> {
 fn adapters_in(name: &str) -> Option<&'static str> {
     let lower = name.to_ascii_lowercase();
     let mut words = lower.split(|letter: char| !letter.is_ascii_alphanumeric());
-    words.find_map(|word| ADAPTERS.iter().find(|(one, _)| word.contains(one)).map(|(_, task)| *task))
+    // `trainLoRA`, `qlora2`, but no exploration.
+    let is_one = |word: &str, known: &str| word.starts_with(known) || word.ends_with(known);
+    words.find_map(|word| ADAPTERS.iter().find(|(one, _)| is_one(word, one)).map(|(_, task)| *task))
+}
+
+/// Which weights a name says are trained: adapters, all of a model that is tuned (`full_finetune`), or all from the start.
+fn weights_in(name: &str) -> Option<&'static str> {
+    let lower = name.to_ascii_lowercase();
+    let words: Vec<&str> = lower.split(|letter: char| !letter.is_ascii_alphanumeric()).collect();
+    let is_whole = words.contains(&"full") && (words.len() == 1 || tunes(&lower));
+    let is_first = words.iter().any(|word| matches!(*word, "pretrain" | "pretraining"));
+    adapters_in(name).or(is_whole.then_some("full-fine-tune")).or(is_first.then_some("pretrain"))
 }
 
 fn is_said(asked: &JobRequest, file: &WorkloadFile) -> bool {
@@ -147,9 +170,9 @@ fn is_said(asked: &JobRequest, file: &WorkloadFile) -> bool {
     asked.not_planned.is_some() || training.task.is_some() || training.objective.is_some() || !file.serving.is_empty()
 }
 
-/// Whether a name says the kind of work: `job-name=qwen-dpo`, `scripts/finetune_lora.sh`, `--output_dir runs/sft`. That no adapters are named says
-/// something only where anything is.
-fn is_named(name: &str, has_words: bool, asked: &mut JobRequest) -> bool {
+/// Whether a name says the kind of work: `train_dpo.py`, `lora`, `--mode pretrain`. "Fine-tune" says nothing of which weights, and
+/// `method: full`, `full_finetune.py` do.
+fn is_named(name: &str, asked: &mut JobRequest) -> bool {
     let lower = name.to_ascii_lowercase();
     let words: Vec<&str> = lower.split(|letter: char| !letter.is_ascii_alphanumeric()).collect();
     if let Some(word) = objective_in(name) {
@@ -158,15 +181,8 @@ fn is_named(name: &str, has_words: bool, asked: &mut JobRequest) -> bool {
         asked.not_planned = Some(format!("`{name}` says that it learns from a teacher, which it does not name"));
     } else if words.iter().any(|word| CONTRASTS.contains(word)) {
         asked.not_planned = Some(format!("the estimate knows no learning by comparison (`{name}`)"));
-    } else if let Some(task) = adapters_in(name) {
+    } else if let Some(task) = weights_in(name) {
         asked.workload.training.task = Some(task.to_owned());
-    } else if words.iter().any(|word| matches!(*word, "pretrain" | "pretraining")) {
-        asked.workload.training.task = Some("pretrain".to_owned());
-    } else if tunes(&words) {
-        if has_words {
-            asked.workload.training.task = Some("full-fine-tune".to_owned());
-            asked.assumed.push(JobAssumption::NoAdapters);
-        }
     } else {
         return false;
     }
@@ -174,7 +190,8 @@ fn is_named(name: &str, has_words: bool, asked: &mut JobRequest) -> bool {
 }
 
 /// `sft`, `finetune`, `fine-tuning`, `ft`.
-fn tunes(words: &[&str]) -> bool {
+fn tunes(lower: &str) -> bool {
+    let words: Vec<&str> = lower.split(|letter: char| !letter.is_ascii_alphanumeric()).collect();
     let is_one = |word: &&str| matches!(*word, "sft" | "ft") || word.starts_with("finetun");
     words.iter().any(is_one) || words.windows(2).any(|pair| pair[0] == "fine" && pair[1].starts_with("tun"))
 }
@@ -254,7 +271,7 @@ fn other_work(entry: &Entry, value: &str, is_kind: bool, asked: &mut JobRequest)
         asked.not_planned = Some(format!("the estimate knows no recognition of speech (`{}`)", entry.shown));
     } else if has(&COMPARISONS) || has(&CONTRASTS) || GROUPS.iter().any(|key| entry.key.ends_with(key)) {
         asked.not_planned = Some(format!("the estimate knows no learning by comparison (`{}`)", entry.shown));
-    } else if is_kind && CONTRASTS.contains(&value) {
+    } else if is_kind && (CONTRASTS.contains(&value) || RANKS.iter().any(|part| value.contains(part))) {
         asked.not_planned = Some(format!("the estimate knows no learning by comparison (`{} {value}`)", entry.shown));
     }
 }
@@ -305,10 +322,10 @@ pub fn name_of_program(name: &str, asked: &mut JobRequest) {
     asked.trains |=
         is(&["train", "pretrain", "finetun", "tune", "sft"]) && !is(&["eval", "infer", "predict", "generat", "test"]);
     // `train_text_to_image_lora.py`, `trainLoRA.py`
-    let adapters = ADAPTERS.iter().find(|(word, _)| lower.contains(word)).map(|(_, task)| task);
+    let adapters = adapters_in(&lower);
     let is_program = lower.strip_suffix(".py").is_some() || lower.contains("train") || lower.contains("tun");
     if let (Some(adapters), true) = (adapters, is_program) {
-        asked.workload.training.task.get_or_insert_with(|| (*adapters).to_owned());
+        asked.workload.training.task.get_or_insert_with(|| adapters.to_owned());
         asked.understand(name, adapters);
     }
     if let Some(part) = PARTS.iter().find(|part| lower.replace('-', "_").contains(**part)) {

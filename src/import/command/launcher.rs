@@ -26,8 +26,14 @@ const LAUNCHERS: [&str; 18] = [
     "fabric",
 ];
 /// Modules that start another program.
-const LAUNCHING_MODULES: [&str; 4] =
-    ["torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch", "deepspeed.launcher.runner"];
+const LAUNCHING_MODULES: [&str; 6] = [
+    "torch.distributed.run",
+    "torch.distributed.launch",
+    "accelerate.commands.launch",
+    "deepspeed.launcher.runner",
+    "deepspeed.launcher.launch",
+    "deepspeed.comm.launch",
+];
 /// Programs that train or serve by themselves, with the word that says so.
 const PROGRAMS: [(&str, &[&str]); 21] = [
     ("llamafactory-cli", &["train"]),

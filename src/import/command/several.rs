@@ -78,6 +78,11 @@ impl Several {
         self.highest == Rank::Further && begins(start, &FURTHER).is_some()
     }
 
+    /// Whether the commands of the work give a flag different values.
+    pub fn is_different(&self, flag: &str) -> bool {
+        self.different.contains(flag)
+    }
+
     /// Makes unknown what another command says otherwise: which of them is meant nobody tells.
     pub fn blur(&self, flags: &mut [Entry]) {
         for flag in flags.iter_mut().filter(|flag| self.different.contains(&flag.key)) {
@@ -113,6 +118,12 @@ fn rank(start: &Start) -> Rank {
     if serves.iter().any(|name| start.program.starts_with(name)) || start.serves_otherwise() {
         return Rank::Serves;
     }
+    // What LightningCLI is told to do (lightning/pytorch/cli.py, `subcommands`).
+    match start.after.first().map(String::as_str) {
+        Some("validate" | "predict" | "test") => return Rank::Further,
+        Some("fit") => return Rank::Trains,
+        _ => {}
+    }
     let flags = launcher::flags(&start.after);
     if recipe::serves_with_vllm(&start.program, &flags) {
         return Rank::Serves;
@@ -141,7 +152,10 @@ fn different<'a>(starts: impl Iterator<Item = &'a Start>) -> BTreeSet<String> {
             different.extend(other.symmetric_difference(&own).cloned());
         }
         of_programs.insert(&start.program, own);
-        let flags = launcher::flags(&start.after).into_iter();
+        let flags = launcher::flags(&start.after);
+        // `vllm serve MODEL` of each case of a script.
+        let named = start.named_model(&flags, &[]).map(|model| Entry::flag("model", Some(model)));
+        let flags = flags.into_iter().chain(named);
         let last: BTreeMap<String, String> = flags
             .map(|flag| (flag.key, flag.value.unwrap_or_else(|| "true".to_owned()).to_ascii_lowercase()))
             .collect();

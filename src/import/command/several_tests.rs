@@ -147,7 +147,7 @@ fn programs_are_told_their_cards_where_no_launcher_counts() {
 /// What somebody has yet to fill in is no model.
 #[test]
 fn a_placeholder_is_no_model() {
-    for name in ["__MODEL__", "<model>", "{model}", "YOUR_MODEL_PATH", "path/to/model"] {
+    for name in ["__MODEL__", "<model>", "{model}", "YOUR_MODEL_PATH", "path/to/model", "???"] {
         assert_eq!(asked(&format!("vllm serve \"{name}\" --port 1")).model_name, None, "{name}");
     }
     let named = asked("python train.py --model_name_or_path path/to/Llama-2-7b --lr 1");

@@ -275,8 +275,11 @@ fn how_long_it_trains_is_what_is_said_of_it() {
     assert_eq!(amount("python train.py --num_steps 160 --lr 1"), steps("160"));
     let epochs = |epochs: &str| (None, Some(epochs.to_owned()));
     assert_eq!(amount("torchrun train_grpo.py --trainer.total_epochs 3"), epochs("3"));
-    let sft = "accelerate launch sft.py --model_name_or_path Qwen/Qwen2.5-0.5B --per_device_train_batch_size 32 --learning_rate 1e-5";
+    // Three epochs are the default of transformers' and TRL's own parsers: another program that has their words may have another.
+    let sft = "accelerate launch run_clm.py --model_name_or_path Qwen/Qwen2.5-0.5B --per_device_train_batch_size 32 --learning_rate 1e-5";
     assert_eq!(amount(sft), epochs("3"));
+    assert_eq!(amount(&sft.replace("accelerate launch run_clm.py", "trl sft")), epochs("3"));
+    assert_eq!(amount(&sft.replace("run_clm.py", "sft.py")), (None, None));
     assert_eq!(amount(&format!("{sft} --config configs/sft.yaml")), (None, None));
     assert_eq!(amount(&format!("{sft} --deepspeed zero3.json")), epochs("3"), "DeepSpeed's says nothing of it");
 }

@@ -53,7 +53,7 @@ fn a_configuration_may_describe_its_model() {
     let model = "model:\n  n_layers: 28\n  d_model: 1024\n  n_q_heads: 16\n  n_kv_heads: 8\n  vocab_size: 50000\n";
     let training = "  micro_batch_size: 2\n  grad_accum_steps: 16\n  epochs: 1\n  peak_lr: 2.0e-5\n";
     let read = |text: &str, name: &str| job(text, name).map(|asked| sizes(&asked));
-    assert_eq!(read(&format!("{model}sft:\n{training}"), "sft_config.yaml").unwrap(), "28x1024 full-fine-tune");
+    assert_eq!(read(&format!("{model}sft:\n{training}"), "sft_config.yaml").unwrap(), "28x1024 -");
     assert_eq!(read(&format!("{model}training:\n{training}"), "conf.yaml").unwrap(), "28x1024 pretrain");
     assert_eq!(read(&format!("{model}training:\n{training}lora:\n  rank: 8\n"), "conf.yaml").unwrap(), "28x1024 lora");
     let picture = format!("{model}  patch_size: 16\ntraining:\n{training}");

@@ -192,7 +192,8 @@ fn read_as(path: &str, text: &str) -> crate::JobRequest {
     crate::read(text, Names { path, ..Names::new(&hardware, &models) }).unwrap()
 }
 
-/// Of a program that nobody knows no kind of work is named that no word of the job says: the nearest name that says one counts.
+/// Of a program that nobody knows the kind of work is what runs says: a name that somebody gave the job, its file or its results is asked about, and
+/// "fine-tune" alone says nothing of adapters.
 #[test]
 fn a_kind_of_work_that_no_word_says_is_not_named() {
     let flags = "--model_name_or_path gpt2 --per_device_train_batch_size 2 --num_train_epochs 3";
@@ -205,19 +206,24 @@ fn a_kind_of_work_that_no_word_says_is_not_named() {
         (words.join(" ").trim().to_owned(), is_open, read.not_planned.is_some())
     };
     let said = |words: &str| (words.to_owned(), false, false);
-    let none = "#SBATCH --gres=gpu:1";
+    let (none, asked) = ("#SBATCH --gres=gpu:1", (String::new(), true, false));
     assert_eq!(kind("train.sh", none, &format!("train.py {flags}")), (String::new(), true, false));
     for (path, directives, command, expected) in [
-        ("train_lora.sh", none, "train.py", said("lora")),
-        ("run.sh", "#SBATCH --gres=gpu:1 --job-name=gpt2-dpo", "train.py", said("dpo")),
-        ("run.sh", none, "train.py --output_dir runs/gpt2-sft", said("full-fine-tune")),
-        ("run.sh", none, "train.py --wandb_project fine_tuning", said("full-fine-tune")),
-        ("pretrain.sh", none, "train.py", said("pretrain")),
-        ("run.sh", none, "train.py --mode sft", said("full-fine-tune")),
+        ("run.sh", none, "train_lora.py", said("lora")),
+        ("run.sh", none, "train_dpo.py", said("dpo")),
+        ("run.sh", none, "train.py --mode pretrain", said("pretrain")),
+        ("run.sh", none, "train.py --mode dpo", said("dpo")),
+        ("train_lora.sh", none, "train.py", asked.clone()),
+        ("run.sh", "#SBATCH --gres=gpu:1 --job-name=gpt2-dpo", "train.py", asked.clone()),
+        ("pretrain.sh", none, "train.py", asked.clone()),
+        ("run.sh", none, "train.py --output_dir runs/gpt2-sft", asked.clone()),
+        ("run.sh", none, "finetune.py", asked.clone()),
+        ("run.sh", none, "train.py --mode sft", asked.clone()),
+        ("run.sh", none, "exploration_train.py", asked.clone()),
         // The program is nearer to the work than the name of its run.
-        ("run.sh", none, "train_sft.py --run_name like-grpo", said("full-fine-tune")),
-        ("run.sh", none, "train.py --run_name unsup-simcse", (String::new(), false, true)),
-        ("run.sh", none, "train.py --output_dir runs/distill", (String::new(), false, true)),
+        ("run.sh", none, "train_sft.py --run_name like-grpo", asked.clone()),
+        ("run.sh", none, "train.py --run_name unsup-simcse", asked.clone()),
+        ("run.sh", none, "train.py --output_dir runs/distill", asked.clone()),
         // A variable's name is no word of the job, nor do two letters say reinforcement.
         ("run.sh", none, "train.py --output_dir $SFT/a --run_name rl", (String::new(), true, false)),
     ] {
@@ -226,6 +232,13 @@ fn a_kind_of_work_that_no_word_says_is_not_named() {
     // What says nothing else than that it tunes leaves open whether it has adapters.
     let bare = read_as("sft.sh", "#SBATCH --gres=gpu:1\naccelerate launch train.py\n");
     assert_eq!((bare.workload.training.task, bare.assumed.contains(&JobAssumption::NoAdapters)), (None, false));
+    // What a name suggests stands in the question.
+    let question = |path: &str, command: &str| {
+        let read = read_as(path, &format!("#!/bin/bash\npython {command} {flags}\n"));
+        crate::command::unsaid(&read, &read.workload).unwrap()
+    };
+    assert!(question("train_lora.sh", "train.py").contains("`train_lora.sh` suggests `--task lora`"));
+    assert!(question("run.sh", "finetune.py").contains("not whether by adapters"));
 }
 
 /// Words of the training of encoders, of programs that are told not to train, and settings under other names.
@@ -314,7 +327,11 @@ fn further_configurations_are_known_by_their_words() {
             "Qwen/Qwen3-0.6B lora hf-trainer",
         ),
         ("base_model: Qwen/Qwen3-8B\nnum_epochs: 3\n".to_owned(), "Qwen/Qwen3-8B"),
-        ("base_model: Qwen/Qwen3-8B\ndatasets: [{path: a/b}]\n".to_owned(), "Qwen/Qwen3-8B full-fine-tune axolotl"),
+        ("base_model: Qwen/Qwen3-8B\ndatasets: [{path: a/b}]\n".to_owned(), "Qwen/Qwen3-8B  axolotl"),
+        (
+            "base_model: Qwen/Qwen3-8B\ndatasets: [{path: a/b}]\nsequence_len: 512\nmicro_batch_size: 1\n".to_owned(),
+            "Qwen/Qwen3-8B full-fine-tune axolotl",
+        ),
     ] {
         assert_eq!(said(&text).trim(), expected, "{text}");
     }
@@ -377,27 +394,33 @@ fn settled(script: &str) -> crate::JobRequest {
     crate::read(&format!("#!/bin/bash\n{script}\n"), Names::new(&hardware, &models)).unwrap()
 }
 
-/// Adapters that a key switches off are none, whatever describes them; a program that says only "fine-tune" leaves them to the name of its results.
+/// Adapters that a key switches off are none, whatever describes them; a program that says only "fine-tune" leaves them open.
 #[test]
 fn adapters_are_used_where_something_says_so() {
     let task = |line: &str| settled(line).workload.training.task;
     let trl = "trl sft --model_name_or_path Qwen/Qwen3-4B --per_device_train_batch_size 2 --lora_r 64 --lora_target_modules all-linear";
     assert_eq!(task(trl).as_deref(), Some("lora"));
-    assert_ne!(task(&format!("{trl} --use_peft false")).as_deref(), Some("lora"));
+    assert_eq!(task(&format!("{trl} --use_peft false --max_steps 9")).as_deref(), Some("full-fine-tune"));
+    let own = "python mine.py --model_name_or_path gpt2 --per_device_train_batch_size 2 --max_steps 9";
+    assert_eq!(task(&format!("{own} --use_lora false")).as_deref(), Some("full-fine-tune"));
+    assert_eq!(task(&format!("{own} --use_lora false --freeze_vision_tower true")), None);
+    assert_eq!(task(own), None);
     let alpaca =
         "accelerate launch finetune.py --base_model vicuna-7B --batch_size 32 --micro_batch_size 1 --output_dir";
-    assert_eq!(task(&format!("{alpaca} output_lora")).as_deref(), Some("lora"));
-    assert_eq!(task(&format!("{alpaca} out")).as_deref(), Some("full-fine-tune"));
+    assert_eq!((task(&format!("{alpaca} output_lora")), task(&format!("{alpaca} out"))), (None, None));
 }
 
 /// What a program does by itself it may do otherwise under a configuration that nobody sees.
 #[test]
-fn a_configuration_that_is_not_there_leaves_the_kind_of_work_to_names() {
+fn a_configuration_that_is_not_there_leaves_the_kind_of_work_open() {
     let task = |line: &str| settled(line).workload.training.task;
     assert_eq!(task("python -m axolotl.cli.train /workspace/config/mine.yaml"), None);
-    assert_eq!(task("python -m axolotl.cli.train /workspace/config/positivity-lora.yaml").as_deref(), Some("lora"));
+    assert_eq!(task("python -m axolotl.cli.train /workspace/config/positivity-lora.yaml"), None);
     let fairseq = "fairseq-hydra-train --config-dir conf --config-name base task.data=d model.w2v_path=a.pt";
     assert_eq!(task(fairseq), None);
+    let own = "fairseq-train data --user-dir mine --arch transformer --max-tokens 4096 --max-update 9";
+    assert_eq!(task(own), None, "a task of somebody's own may load weights by any word");
+    assert_eq!(task(&own.replace("--user-dir mine ", "")).as_deref(), Some("pretrain"));
 }
 
 /// A trial of the same program beside the work says nothing of how long that takes.

@@ -7,6 +7,7 @@ use crate::{Choice, Gpus, ImportError, JobKind, JobRequest, Names, command};
 use calls::{Call, calls};
 
 mod calls;
+mod conditions;
 mod lists;
 pub mod training;
 

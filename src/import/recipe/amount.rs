@@ -50,8 +50,9 @@ const DATA: [&str; 4] = ["dataset_name", "dataset", "dataset_path", "hf_dataset"
 /// Epochs where a command of transformers' Trainer names none (transformers/training_args.py, `num_train_epochs`).
 const EPOCHS_OF_TRAINER: u32 = 3;
 
-/// Completes the amount of work by what the job says of its data.
-pub fn of_data(dialect: &Dialect, entries: &[Entry], asked: &mut JobRequest) {
+/// Completes the amount of work by what the job says of its data. `has_defaults`: what reads the settings is known to be transformers' or TRL's own
+/// parser, and no program that only shares its words.
+pub fn of_data(dialect: &Dialect, entries: &[Entry], has_defaults: bool, asked: &mut JobRequest) {
     let training = &mut asked.workload.training;
     let is_counted = training.steps.is_some() || training.samples.is_some() || training.tokens.is_some();
     if is_counted || asked.not_planned.is_some() || asked.workload.data.samples.is_some() {
@@ -61,6 +62,7 @@ pub fn of_data(dialect: &Dialect, entries: &[Entry], asked: &mut JobRequest) {
     let is_stated = entries.iter().any(|entry| entry.key == "num_train_epochs");
     if training.epochs.is_none()
         && !is_stated
+        && has_defaults
         && ["hf-trainer", "trl"].contains(&dialect.stack)
         && (training.task.is_some() || trains(entries))
     {

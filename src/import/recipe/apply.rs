@@ -24,11 +24,12 @@ pub fn apply(dialect: &Dialect, entry: &Entry, asked: &mut JobRequest, names: Na
     let of_program = find(dialect.settings, &entry.key);
     // Of a program that nobody knows `beta` may be anything: that of an optimizer, of a schedule of noise.
     let is_anything = of_program.is_none() && own == "beta" && dialect.stack.is_empty();
-    // `arch=trm`: a word without a number is a class of a program's own.
+    // `arch=trm`, `model_name=gpt`: a word without a number is a class of a program's own, or a family.
     let is_class = |setting: &Setting| {
         let text = entry.value.as_deref().unwrap_or_default();
-        let is_named = text.contains(|letter: char| letter.is_ascii_digit()) || names.models.named(text).is_some();
-        own == "arch" && dialect.stack.is_empty() && matches!(setting, Setting::Model) && !is_named
+        let is_named = text.contains(|letter: char| letter.is_ascii_digit() || letter == '/' || letter == '$')
+            || names.models.named(text).is_some();
+        dialect.stack.is_empty() && matches!(setting, Setting::Model) && !is_named
     };
     // What a trainer is told of a model is no name of one.
     let is_of_trainer = |setting: &Setting| own != entry.key && matches!(setting, Setting::Model);
@@ -234,6 +235,10 @@ fn count(text: &str, slot: &mut Option<u32>) -> Outcome {
 
 /// Eight bits and fewer win over the sixteen that stand beside them.
 fn precision(format: &str, entry: &Entry, file: &mut WorkloadFile) -> Outcome {
+    // DeepSpeed's `auto` is what the Trainer is told, and Axolotl's is on where the card has the format.
+    if entry.key.ends_with(".enabled") && entry.value.as_deref() == Some("auto") {
+        return Outcome::WithoutEffect;
+    }
     let is_on =
         entry.switch().unwrap_or(matches!(entry.value.as_deref(), Some("auto" | "full" | "hybrid" | "e4m3" | "e2m1")));
     if !is_on {

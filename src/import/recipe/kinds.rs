@@ -4,14 +4,14 @@ use serde_json::Value;
 
 use super::entry::Entry;
 use super::programs::{
-    ACCELERATE, ANY, AXOLOTL, COMPOSER, DEEPSPEED, DIFFUSERS, DIFFUSION_PIPE, GPT_NEOX, HUGGING_FACE, LEVANTER, LITGPT,
-    LLAMA_FACTORY, MAXTEXT, MLX, NANOTRON, NEMO, OUMI, TORCHTITAN, TORCHTUNE, VERL,
+    ACCELERATE, ANY, AXOLOTL, COMPOSER, DEEPSPEED, DIFFUSERS, DIFFUSION_PIPE, GPT_NEOX, HUGGING_FACE, LEVANTER,
+    LIGHTNING, LITGPT, LLAMA_FACTORY, MAXTEXT, MLX, NANOTRON, NEMO, OUMI, TORCHTITAN, TORCHTUNE, VERL,
 };
 use super::setting::Dialect;
 use super::sizes;
 
 /// Keys of which each group means a program, from the most particular to the least.
-const KINDS: [(&[&str], &Dialect); 42] = [
+const KINDS: [(&[&str], &Dialect); 53] = [
     (&["device_train_microbatch_size"], &COMPOSER),
     (&["training.seq_len"], &TORCHTITAN),
     (&["model.flavor"], &TORCHTITAN),
@@ -34,14 +34,26 @@ const KINDS: [(&[&str], &Dialect); 42] = [
     (&["model_name_or_path"], &HUGGING_FACE),
     (&["trainer.mp", "model.type"], &LEVANTER),
     (&["trainer.mp", "trainer.train_batch_size"], &LEVANTER),
-    (&["max_target_length"], &MAXTEXT),
+    // Hugging Face's programs that translate have a `max_target_length` too.
+    (&["max_target_length", "per_device_batch_size"], &MAXTEXT),
+    (&["max_target_length", "base_output_directory"], &MAXTEXT),
+    (&["max_target_length", "base_config"], &MAXTEXT),
+    (&["max_target_length", "remat_policy"], &MAXTEXT),
     (&["base_emb_dim"], &MAXTEXT),
-    (&["num_layers", "hidden_size"], &GPT_NEOX),
+    (&["num_layers", "hidden_size", "num_attention_heads", "train_micro_batch_size_per_gpu"], &GPT_NEOX),
+    (&["num_layers", "hidden_size", "num_attention_heads", "pipe_parallel_size"], &GPT_NEOX),
+    (&["num_layers", "hidden_size", "num_attention_heads", "train_iters"], &GPT_NEOX),
     (&["model.micro_batch_size"], &NEMO),
-    (&["train.micro_batch_size", "checkpoint_dir"], &LITGPT),
-    (&["train.micro_batch_size", "model_name"], &LITGPT),
-    (&["train.micro_batch_size"], &NEMO),
-    (&["train.global_batch_size"], &NEMO),
+    (&["train.micro_batch_size", "train.global_batch_size", "checkpoint_dir"], &LITGPT),
+    (&["train.micro_batch_size", "train.global_batch_size", "model_name"], &LITGPT),
+    (&["train.micro_batch_size", "train.train_iters"], &NEMO),
+    (&["train.global_batch_size", "train.train_iters"], &NEMO),
+    (&["trainer.devices", "trainer.accelerator"], &LIGHTNING),
+    (&["trainer.devices", "trainer.max_epochs"], &LIGHTNING),
+    (&["trainer.devices", "trainer.max_steps"], &LIGHTNING),
+    (&["trainer.devices", "trainer.precision"], &LIGHTNING),
+    (&["trainer.devices", "trainer.strategy"], &LIGHTNING),
+    (&["trainer.accumulate_grad_batches", "trainer.precision"], &LIGHTNING),
     (&["pretrained_model_name_or_path", "network_module"], &DIFFUSERS),
     (&["micro_batch_size_per_gpu", "model.type"], &DIFFUSION_PIPE),
     (&["distributed_type"], &ACCELERATE),

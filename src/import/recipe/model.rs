@@ -47,13 +47,14 @@ pub fn name(text: &str, asked: &mut JobRequest, names: Names) -> Outcome {
 /// Beginnings of names that somebody has yet to fill in.
 const TO_FILL_IN: [&str; 6] = ["path_to_", "your_model", "replace_", "change_me", "changeme", "fill_in"];
 
-/// `__MODEL__`, `<model>`, `{{ model }}`, `YOUR_MODEL`, `path/to/model`: what somebody has yet to fill in.
+/// `__MODEL__`, `<model>`, `{{ model }}`, `YOUR_MODEL`, `path/to/model`, Hydra's `???`: what somebody has yet to fill in.
 fn is_placeholder(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     // The braces of `${HOME}` are a variable's.
     let plain = text.replace("${", "$");
     let is_marked = |open: &str, close: &str| plain.contains(open) && plain.contains(close);
-    (text.len() > 4 && text.starts_with("__") && text.ends_with("__"))
+    !text.contains(char::is_alphanumeric)
+        || (text.len() > 4 && text.starts_with("__") && text.ends_with("__"))
         || is_marked("<", ">")
         || is_marked("{", "}")
         || TO_FILL_IN.iter().any(|beginning| lower.replace('-', "_").starts_with(beginning))

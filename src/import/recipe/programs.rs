@@ -3,6 +3,7 @@
 mod axolotl;
 mod composer;
 mod hugging_face;
+mod lightning;
 mod litgpt;
 mod llama_factory;
 mod megatron;
@@ -19,6 +20,7 @@ mod torchtune;
 pub use axolotl::AXOLOTL;
 pub use composer::COMPOSER;
 pub use hugging_face::{ANY, BERT, DECODER, DIFFUSERS, HUGGING_FACE, LEROBOT, TRL, UNSLOTH};
+pub use lightning::LIGHTNING;
 pub use litgpt::{LITGPT, LITGPT_FULL, LITGPT_PRETRAIN};
 pub use llama_factory::{LIKE_LLAMA_FACTORY, LLAMA_FACTORY};
 pub use megatron::{AWS_SAMPLES, GPT_NEOX, MEGATRON, MEGATRON_DEEPSPEED};

@@ -6,7 +6,7 @@ use crate::{JobRequest, Names};
 use gpuplan_workload::file::{ModelSection, Scalar};
 
 const LAYERS: [&str; 5] = ["num_hidden_layers", "num_layers", "n_layers", "n_layer", "layers"];
-const HIDDEN: [&str; 7] = ["hidden_size", "d_model", "n_embd", "n_embed", "dim", "hidden_dim", "model_dim"];
+const HIDDEN: [&str; 8] = ["hidden_size", "d_model", "n_embd", "n_embed", "emb_dim", "dim", "hidden_dim", "model_dim"];
 const HEADS: [&str; 5] = ["num_attention_heads", "num_heads", "n_heads", "n_head", "n_q_heads"];
 const HEADS_OF_KEYS: [&str; 4] = ["num_key_value_heads", "num_kv_heads", "n_kv_heads", "n_kv_head"];
 const FFN: [&str; 5] = ["intermediate_size", "d_ff", "ffn_dim", "ffn_hidden_size", "ff_dim"];

@@ -3,9 +3,9 @@
 use super::entry::Entry;
 use super::programs::{
     ANY, AWS_SAMPLES, AXOLOTL, BERT, DECODER, DIFFUSERS, DPO_REFERENCE, FAIRSEQ, GALORE, HUGGING_FACE, LEROBOT,
-    LEVANTER, LIKE_LLAMA_FACTORY, LITGPT, LITGPT_FULL, LITGPT_PRETRAIN, LLAMA_COOKBOOK, LLAMA_FACTORY, MAXTEXT,
-    MEGATRON, MEGATRON_DEEPSPEED, MEGATRON_SWIFT, NEMO, OPEN_CLIP, OPEN_RLHF, OUMI, RL2, RL2_SFT, SERVE, SGLANG, SWIFT,
-    TGI, TORCHTITAN, TORCHTUNE, TRL, UNSLOTH, VERL, VERL_SFT,
+    LEVANTER, LIGHTNING, LIKE_LLAMA_FACTORY, LITGPT, LITGPT_FULL, LITGPT_PRETRAIN, LLAMA_COOKBOOK, LLAMA_FACTORY,
+    MAXTEXT, MEGATRON, MEGATRON_DEEPSPEED, MEGATRON_SWIFT, NEMO, OPEN_CLIP, OPEN_RLHF, OUMI, RL2, RL2_SFT, SERVE,
+    SGLANG, SWIFT, TGI, TORCHTITAN, TORCHTUNE, TRL, UNSLOTH, VERL, VERL_SFT,
 };
 use super::setting::Dialect;
 use crate::JobRequest;
@@ -98,6 +98,8 @@ fn of_words(name: &str, parts: &[&str], entries: &[Entry]) -> &'static Dialect {
         if has("deepspeed") { &MEGATRON_DEEPSPEED } else { &MEGATRON }
     } else if is_nemo(name, entries) {
         &NEMO
+    } else if OF_LIGHTNING.iter().any(|key| has(key)) {
+        &LIGHTNING
     } else if is_of("trl") {
         &TRL
     } else if name == "lerobot-train" {
@@ -108,7 +110,7 @@ fn of_words(name: &str, parts: &[&str], entries: &[Entry]) -> &'static Dialect {
         &FAIRSEQ
     } else if is_of("open_clip_train") || (has("train_data") && has("dataset_type")) {
         &OPEN_CLIP
-    } else if is_of("llama_recipes") || is_of("llama_cookbook") || has("batch_size_training") || has("enable_fsdp") {
+    } else if is_of("llama_recipes") || is_of("llama_cookbook") || has("batch_size_training") {
         &LLAMA_COOKBOOK
     } else if has("exp_name") && has("loss") && (has("trainer") || has("datasets")) {
         &DPO_REFERENCE
@@ -130,6 +132,15 @@ fn of_words(name: &str, parts: &[&str], entries: &[Entry]) -> &'static Dialect {
         &ANY
     }
 }
+
+/// What LightningCLI and Hydra call arguments of Lightning's `Trainer` that no other trainer has.
+const OF_LIGHTNING: [&str; 5] = [
+    "trainer.accelerator",
+    "trainer.devices",
+    "trainer.accumulate_grad_batches",
+    "trainer.precision",
+    "trainer.strategy",
+];
 
 /// Sizes by which a program of one's own describes a language model; Megatron-LM's are known by `num_attention_heads`.
 const SIZES: [&str; 4] = ["num_layers", "hidden_size", "num_heads", "vocab_size"];

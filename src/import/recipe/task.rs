@@ -42,6 +42,12 @@ const FINE_TUNING: [&str; 18] = [
     "finetune_trainer",
 ];
 
+/// Whether a program is an example of transformers or diffusers, whose parser has the defaults of their trainers.
+pub fn is_example(name: &str) -> bool {
+    let stem = name.rsplit('/').next().unwrap_or(name).trim_end_matches(".py");
+    LANGUAGE_MODELING.iter().chain(&FINE_TUNING).any(|known| stem.starts_with(known))
+}
+
 /// Sets the task of a program that does not state it: whole fine-tuning where weights are named and no adapters are.
 pub fn of_program(name: &str, entries: &[Entry], asked: &mut JobRequest) {
     if asked.workload.training.task.is_some() || asked.not_planned.is_some() {
@@ -61,18 +67,33 @@ pub fn of_program(name: &str, entries: &[Entry], asked: &mut JobRequest) {
     } else if has(&["lora_r", "lora_rank", "lora_target_modules", "lora_target", "lora_alpha"]) {
         // A rank that only a run would tell is one all the same.
         asked.workload.training.task = Some("lora".to_owned());
+    } else if trains(&entries) && (are_switched_off(&entries) || name == "trl sft") && !freezes(&entries) {
+        // TRL trains every weight where `use_peft` is off, as it is by itself (trl/trainer/model_config.py).
+        asked.workload.training.task = Some("full-fine-tune".to_owned());
     }
+}
+
+/// Whether a key leaves a part of the weights as it is: `--freeze_vision_tower true`.
+fn freezes(entries: &[Entry]) -> bool {
+    entries.iter().any(|entry| entry.key.contains("freeze") && entry.switch() != Some(false))
 }
 
 /// Keys that switch adapters on and off.
 const ADAPTERS_ARE_USED: [&str; 6] = ["use_peft", "use_lora", "is_peft", "enable_lora", "lora_enable", "use_adapters"];
 
+fn switches_adapters(entry: &Entry) -> bool {
+    ADAPTERS_ARE_USED.contains(&entry.key.rsplit('.').next().unwrap_or_default())
+}
+
+/// Whether each key that could switch adapters on says that they are off.
+fn are_switched_off(entries: &[Entry]) -> bool {
+    let mut switches = entries.iter().filter(|entry| switches_adapters(entry)).map(Entry::switch).peekable();
+    switches.peek().is_some() && switches.all(|switch| switch == Some(false))
+}
+
 /// Entries, and those which describe adapters that another entry switches off (`use_peft: false` beside `lora_r: 64`).
 pub fn without_unused_adapters(entries: &[Entry]) -> (Vec<Entry>, Vec<Entry>) {
-    let end = |entry: &Entry| entry.key.rsplit('.').next().unwrap_or_default().to_owned();
-    let switches: Vec<Option<bool>> =
-        entries.iter().filter(|entry| ADAPTERS_ARE_USED.contains(&end(entry).as_str())).map(Entry::switch).collect();
-    let are_off = !switches.is_empty() && switches.iter().all(|switch| *switch == Some(false));
+    let are_off = are_switched_off(entries);
     let describes = |entry: &&Entry| {
         let mut parts = entry.key.split('.');
         are_off
@@ -80,7 +101,7 @@ pub fn without_unused_adapters(entries: &[Entry]) -> (Vec<Entry>, Vec<Entry>) {
                 part.starts_with("lora_") || matches!(part, "lora" | "peft" | "peft_config" | "lora_config")
             })
     };
-    let describes = |entry: &Entry| describes(&entry) && !ADAPTERS_ARE_USED.contains(&end(entry).as_str());
+    let describes = |entry: &Entry| describes(&entry) && !switches_adapters(entry);
     entries.iter().cloned().partition(|entry| !describes(entry))
 }
 

@@ -77,7 +77,7 @@ fn each_program_names_model_task_and_settings_its_own_way() {
             "llama-3.1-8b lora 2 8192 bf16 torchtune",
         ),
         (
-            "model: {_component_: torchtune.models.gemma2.gemma2_9b}\nbatch_size: 2\ndtype: bf16\n",
+            "model: {_component_: torchtune.models.gemma2.gemma2_9b}\nbatch_size: 2\nepochs: 1\ndtype: bf16\n",
             "gemma-2-9b full-fine-tune 2  pure-bf16 torchtune",
         ),
         (
@@ -279,4 +279,114 @@ fn cards_formats_and_open_preferences_are_what_the_file_says() {
     assert_eq!(placeholder.model_name, None);
     let recompute = of("use_gradient_checkpointing: true\n").workload.training.recompute;
     assert_eq!(recompute.as_deref(), Some("full"));
+}
+
+/// What a program does where nothing is said is taken of that program alone: a file that shares a word with it is somebody's own.
+#[test]
+fn defaults_are_those_of_a_program_that_is_known() {
+    let task = |text: &str| recipe(text).workload.training.task;
+    let own = "model_name: a/b-7b\nlearning_rate: 1e-4\nbatch_size: 2\nepochs: 3\n";
+    for text in [
+        // Hugging Face's programs that translate have a target too.
+        format!("{own}max_target_length: 128\n"),
+        format!("{own}train: {{micro_batch_size: 2}}\n"),
+        format!("{own}num_layers: 2\nhidden_size: 64\n"),
+        "model_name_or_path: a/b-7b\nstage: sft\nper_device_train_batch_size: 2\nnum_train_epochs: 1\n".to_owned(),
+        "base_model: a/b-7b\nsequence_len: 512\nmine: 1\n".to_owned(),
+        // Most of its words are none of Axolotl's.
+        "base_model: a/b-7b\nsequence_len: 512\nnum_epochs: 1\nview: a\nhue: b\nfoo: c\nbar: d\nbaz: e\n".to_owned(),
+        // Weights to start from: whether they are tuned or trained further nobody says.
+        "base_config: base.yml\nmax_target_length: 128\nmodel_name: llama2-7b\nload_parameters_path: gs://a/b\n"
+            .to_owned(),
+    ] {
+        assert_eq!(task(&text), None, "{text}");
+    }
+    let maxtext = "base_config: base.yml\nmax_target_length: 128\nmodel_name: llama2-7b\n";
+    assert_eq!(task(maxtext).as_deref(), Some("pretrain"));
+    assert_eq!(task(&format!("{maxtext}use_sft: true\nload_parameters_path: a\n")).as_deref(), Some("full-fine-tune"));
+    let nemo = "model: {micro_batch_size: 1, restore_from_path: a.nemo, peft: {peft_scheme: lora}}\ntrainer: {devices: 8, num_nodes: 1}\n";
+    assert_eq!(task(nemo).as_deref(), Some("lora"));
+    assert_eq!(task(&nemo.replace("scheme: lora", "scheme: ptuning")), None);
+    assert!(recipe(&nemo.replace("scheme: lora", "scheme: ptuning")).not_planned.is_some());
+    assert_eq!(task(&nemo.replace("scheme: lora", "scheme: null")), None);
+    // Three epochs are those of transformers' own parser.
+    let epochs = |text: &str| recipe(text).workload.training.epochs.map(|epochs| epochs.to_string());
+    assert_eq!(
+        epochs("model_name_or_path: gpt2\nper_device_train_batch_size: 2\nlearning_rate: 1e-4\nlora_r: 8\n"),
+        None
+    );
+}
+
+/// What LightningCLI and Hydra hand to Lightning's trainer; the batch of a data module is that of a process or of all.
+#[test]
+fn lightning_is_told_machines_and_settings_in_a_section() {
+    let text = "seed_everything: 1\ntrainer: {accelerator: gpu, devices: 4, num_nodes: 2, precision: 16, strategy: deepspeed_stage_3_offload, max_steps: -1, max_epochs: 7, accumulate_grad_batches: 3}\nmodel: {class_path: a.B, init_args: {lr: 0.1}}\ndata: {class_path: a.C, init_args: {batch_size: 8}}\n";
+    let read = recipe(text);
+    let training = &read.workload.training;
+    let number = |number: &Option<gpuplan_workload::file::Scalar>| number.as_ref().map(ToString::to_string);
+    assert_eq!((read.gpus(), read.nodes.clone()), (Some(8), Some(2..=2)));
+    assert_eq!((number(&training.epochs), number(&training.steps)), (Some("7".to_owned()), None));
+    assert_eq!((number(&training.grad_accumulation), number(&training.micro_batch)), (Some("3".to_owned()), None));
+    assert_eq!((training.precision.as_deref(), training.framework.as_deref()), (Some("amp-fp16"), Some("lightning")));
+    assert_eq!(read.stated_layout().to_string(), "ZeRO-3");
+    assert!(
+        read.unread.iter().any(|one| one.key == "trainer.strategy"),
+        "copies to the host are not estimated: {:?}",
+        read.unread
+    );
+    for (word, layout) in [("ddp", "no ZeRO"), ("fsdp", "ZeRO-3"), ("deepspeed", "ZeRO-2"), ("auto", ""), ("mine", "")]
+    {
+        let read = recipe(&text.replace("deepspeed_stage_3_offload", word));
+        assert_eq!(read.stated_layout().to_string(), layout, "{word}");
+    }
+    for (devices, gpus) in [("auto", None), ("-1", None), ("[0, 1]", Some(4)), ("'0,1,2'", Some(6))] {
+        assert_eq!(recipe(&text.replace("devices: 4", &format!("devices: {devices}"))).gpus(), gpus, "{devices}");
+    }
+}
+
+/// A merge has the words of a model alone, `auto` is what another tool is told, and a family is no model.
+#[test]
+fn what_a_file_does_not_say_is_open() {
+    let merge = recipe(
+        "model_name_or_path: gpt2\nadapter_name_or_path: a\ntemplate: default\nfinetuning_type: lora\nexport_dir: b\n",
+    );
+    assert_eq!((merge.workload.training.task, merge.not_planned.is_some()), (None, true));
+    let zero = "bf16: {enabled: auto}\nzero_optimization: {stage: 3}\ntrain_micro_batch_size_per_gpu: auto\n";
+    assert_eq!(recipe(zero).workload.training.precision, None);
+    assert_eq!(
+        recipe(&zero.replace("enabled: auto", "enabled: true")).workload.training.precision.as_deref(),
+        Some("bf16")
+    );
+    let script = |flags: &str| recipe(&format!("#!/bin/bash\npython run_pretrain.py {flags}\n"));
+    let sizes = "--vocab_size 50257 --emb_dim 768 --n_heads 12 --n_layers 12 --context_length 256 --train_epochs 10";
+    let read = script(&format!("--model_name gpt {sizes}"));
+    assert_eq!((read.model_name, read.workload.model.hidden), (None, Some(768_u32.into())));
+    assert_eq!(script("--model_name gpt2 --lr 1").model_name.as_deref(), Some("gpt2"));
+    let evaluation = "model: {_component_: torchtune.models.llama2.llama2_7b}\nbatch_size: 8\ntasks: [a]\n";
+    assert_eq!(recipe(evaluation).workload.training.task, None);
+}
+
+#[test]
+fn openrlhf_has_sections_and_deepspeed_launchers_of_its_own() {
+    let script = |line: &str| recipe(&format!("#!/bin/bash\n{line}\n"));
+    let sft = "deepspeed --num_gpus 8 --module openrlhf.cli.train_sft --data.max_len 8192 --train.batch_size 16 --train.micro_batch_size 2 \
+        --train.max_epochs 3 --model.model_name_or_path Qwen/Qwen2.5-Math-1.5B --ds.param_dtype bf16";
+    let read = script(sft);
+    let training = read.workload.training;
+    let number =
+        |number: &Option<gpuplan_workload::file::Scalar>| number.as_ref().map(ToString::to_string).unwrap_or_default();
+    assert_eq!(read.model_name.as_deref(), Some("Qwen/Qwen2.5-Math-1.5B"));
+    let numbers =
+        [&training.sequence_length, &training.global_batch, &training.micro_batch, &training.epochs].map(number);
+    assert_eq!((numbers.join(" "), training.task.as_deref()), ("8192 16 2 3".to_owned(), Some("full-fine-tune")));
+    let lora = script(&format!("{sft} --ds.lora.rank 16")).workload.training;
+    assert_eq!((lora.task.as_deref(), lora.precision.as_deref()), (Some("lora"), Some("bf16")));
+    let megatron = script(
+        "python -m deepspeed.comm.launch --nproc_per_node 8 pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 2 --micro-batch-size 1",
+    );
+    assert_eq!((megatron.workload.training.task.as_deref(), megatron.gpus()), (Some("pretrain"), Some(8)));
+    let ranks = script(
+        "swift sft --model Qwen/Qwen3-Reranker-4B --task_type generative_reranker --train_type full --dataset a",
+    );
+    assert!(ranks.not_planned.is_some(), "to rank is no next word");
 }

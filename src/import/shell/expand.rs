@@ -1,11 +1,10 @@
 //! A word as the shell expands it: quotes, variables, defaults, patterns, arithmetic. What is not known stays as it is written.
 
-use std::collections::BTreeMap;
-
 use super::arithmetic::evaluate;
 use super::lex::{piece_length, plain_length};
 use super::pattern::{without_end, without_start};
 use super::substitute;
+use super::variables::{Value, Variables};
 
 /// Whether a text still has something in it that only a run of the script would tell.
 pub fn is_unknown(text: &str) -> bool {
@@ -21,21 +20,6 @@ const DEEPEST: usize = 20;
 /// Substitutions in substitutions.
 const DEEPEST_SUBSTITUTION: usize = 5;
 
-/// What a variable holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
-    Text(String),
-    List(Vec<String>),
-}
-
-/// Variables that the script has set, or that its engine sets for it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Variables {
-    pub all: BTreeMap<String, Value>,
-    /// Substitutions that are being read.
-    depth: usize,
-}
-
 /// An expansion, before it is split.
 enum Expanded {
     Text(String),
@@ -50,9 +34,6 @@ enum Element {
     None,
     Unknown,
 }
-
-/// Arguments of a function, by their number.
-const ARGUMENTS: [&str; 9] = ["1", "2", "3", "4", "5", "6", "7", "8", "9"];
 
 /// What stands in `$'...'` (Bash manual, "ANSI-C Quoting"); numbers of letters stay as they are written.
 fn unescaped(text: &str) -> String {
@@ -70,45 +51,6 @@ fn unescaped(text: &str) -> String {
 }
 
 impl Variables {
-    /// The arguments as they are now.
-    pub fn arguments(&self) -> Vec<(String, Value)> {
-        let names = ARGUMENTS.iter().chain(&["@"]);
-        names.filter_map(|name| Some(((*name).to_owned(), self.all.get(*name)?.clone()))).collect()
-    }
-
-    /// Arguments of a function that is called.
-    pub fn give(&mut self, words: Vec<String>) {
-        self.take_back(Vec::new());
-        for (name, word) in ARGUMENTS.iter().zip(&words) {
-            self.all.insert((*name).to_owned(), Value::Text(word.clone()));
-        }
-        self.all.insert("@".to_owned(), Value::List(words));
-    }
-
-    /// Those that were there before.
-    pub fn take_back(&mut self, before: Vec<(String, Value)>) {
-        for name in ARGUMENTS.iter().chain(&["@"]) {
-            self.all.remove(*name);
-        }
-        self.all.extend(before);
-    }
-
-    /// `shift`: the first are gone. The script's own arguments are not known.
-    pub fn shift(&mut self, count: Option<usize>) {
-        if let (Some(Value::List(words)), Some(count)) = (self.all.get("@").cloned(), count) {
-            self.give(words.into_iter().skip(count).collect());
-        }
-    }
-}
-
-impl Variables {
-    pub fn text(&self, name: &str) -> Option<String> {
-        match self.all.get(name)? {
-            Value::Text(text) => Some(text.clone()),
-            Value::List(list) => list.first().cloned(),
-        }
-    }
-
     /// The words that a word becomes.
     pub fn fields(&mut self, word: &str) -> Vec<String> {
         let mut fields = Fields::default();
@@ -249,7 +191,7 @@ impl Variables {
         let name = if name.starts_with(|letter: char| letter.is_ascii_digit()) { name[..1].to_owned() } else { name };
         if name.is_empty() {
             // Arguments that the script has given itself.
-            if let (Some(Value::List(own)), true) = (self.all.get("@"), text.starts_with("$@")) {
+            if let (Some(Value::List(own)), true) = (self.get("@"), text.starts_with("$@")) {
                 return (Expanded::List(own.clone()), 2);
             }
             // `$@`, `$?`, or a dollar alone.
@@ -285,7 +227,7 @@ impl Variables {
         let subscript = operation.strip_prefix('[').and_then(|rest| rest.split_once(']'));
         if let Some((index, rest)) = subscript {
             operation = rest;
-            let list = match self.all.get(&name)? {
+            let list = match self.get(&name)? {
                 Value::List(list) => list.clone(),
                 // What only a run would tell may be any number of words.
                 Value::Text(text) if is_unknown(text) => return None,
@@ -333,20 +275,6 @@ impl Variables {
         found.map_or(Element::Unknown, Element::Is)
     }
 
-    /// `LIST[2]=value`, `MAP[key]=value`
-    pub fn put(&mut self, name: &str, key: &str, value: String) {
-        let mut list = match self.all.remove(name) {
-            Some(Value::List(list)) => list,
-            _ => Vec::new(),
-        };
-        match key.parse::<usize>() {
-            Ok(at) if at < list.len() => list[at] = value,
-            Ok(at) if at == list.len() => list.push(value),
-            _ => list.push(format!("[{key}]={value}")),
-        }
-        self.all.insert(name.to_owned(), Value::List(list));
-    }
-
     fn operated(&mut self, name: &str, value: Option<String>, operation: &str, depth: usize) -> Option<String> {
         let (is_strict, rest) = match operation.strip_prefix(':') {
             Some(rest) if rest.starts_with(['-', '=', '+', '?']) => (true, rest),
@@ -359,7 +287,7 @@ impl Variables {
             }
             let default = self.inner(word, depth);
             if rest.starts_with('=') {
-                self.all.insert(name.to_owned(), Value::Text(default.clone()));
+                self.set(name, Value::Text(default.clone()));
             }
             return Some(default);
         }

@@ -1,14 +1,16 @@
 //! The commands of a script, in order, each with its words expanded.
 
+use std::rc::Rc;
+
 use super::arithmetic;
 use super::condition;
-use super::expand::{Value, Variables, is_unknown};
+use super::expand::is_unknown;
 use super::lex::{Token, tokens};
 use super::pattern::covers;
 use super::shape::{self, arithmetic_of, asks_for_arguments, ends, is_test};
 use super::shells::{inner_script, is_shell, script_file};
 use super::tree::{Node, Simple, nodes};
-use super::ways::merged;
+use super::variables::{Value, Variables, Way};
 
 /// Scripts in scripts: `bash -c`, `source`.
 const DEEPEST: usize = 8;
@@ -44,7 +46,7 @@ pub struct Command {
 /// A function of a script.
 struct Function {
     name: String,
-    body: Vec<Node>,
+    body: Rc<[Node]>,
     is_called: bool,
 }
 
@@ -72,7 +74,7 @@ impl<'a> Script<'a> {
 
     /// A variable that the engine or its file sets.
     pub fn set(&mut self, name: &str, value: &str) {
-        self.variables.all.insert(name.to_owned(), Value::Text(value.to_owned()));
+        self.variables.set(name, Value::Text(value.to_owned()));
     }
 
     /// A text with the variables known so far in it.
@@ -112,7 +114,7 @@ impl<'a> Script<'a> {
             return;
         }
         self.functions[at].is_called = true;
-        let body = self.functions[at].body.clone();
+        let body = Rc::clone(&self.functions[at].body);
         let before = self.variables.arguments();
         let is_own = |word: &&String| !matches!(word.as_str(), "$@" | "$*" | "$1" | "$2" | "$3" | "$4" | "$5" | "$6");
         self.variables.give(words.iter().filter(is_own).cloned().collect());
@@ -124,8 +126,13 @@ impl<'a> Script<'a> {
 
     /// Variables that hold a text behind its last command.
     pub fn variables(&self) -> Vec<(String, String)> {
-        let text = |value: &Value| if let Value::Text(text) = value { Some(text.clone()) } else { None };
-        self.variables.all.iter().filter_map(|(name, value)| Some((name.clone(), text(value)?))).collect()
+        self.variables.texts().map(|(name, text)| (name.clone(), text.clone())).collect()
+    }
+
+    /// Values that were kept and compared for its conditions.
+    #[cfg(test)]
+    pub fn work_of_ways(&self) -> usize {
+        self.variables.kept
     }
 
     pub fn commands(&self) -> &[Command] {
@@ -185,7 +192,7 @@ impl<'a> Script<'a> {
             }
             Node::Function(name, body) => {
                 self.functions.retain(|known| known.name != *name);
-                self.functions.push(Function { name: name.clone(), body: body.clone(), is_called: false });
+                self.functions.push(Function { name: name.clone(), body: body.as_slice().into(), is_called: false });
             }
             Node::Chain(first, rest) => return self.chain(first, rest),
             Node::If(branches, otherwise) => self.branches(branches, otherwise),
@@ -245,7 +252,8 @@ impl<'a> Script<'a> {
     }
 
     fn branches(&mut self, branches: &[(Vec<Node>, Vec<Node>)], otherwise: &[Node]) {
-        let (mut done, mut last) = (None, otherwise);
+        let (mut ways, mut last) = (Vec::new(), otherwise);
+        self.variables.begin();
         for (test, body) in branches {
             let mut holds = None;
             for node in test {
@@ -257,15 +265,19 @@ impl<'a> Script<'a> {
                     break;
                 }
                 None if !ends(body) => {
-                    let before = self.variables.clone();
+                    // What its test has changed is a part of this way too.
+                    let mut way = self.variables.changed();
+                    self.variables.begin();
                     self.block(body);
-                    done = Some(merged(done, std::mem::replace(&mut self.variables, before)));
+                    way.extend(self.variables.end());
+                    ways.push(way);
                 }
                 _ => {}
             }
         }
         self.block(last);
-        self.variables = merged(done, std::mem::take(&mut self.variables));
+        ways.push(self.variables.end());
+        self.variables.take_one_of(ways);
     }
 
     /// A test that searches what another command prints.
@@ -300,20 +312,20 @@ impl<'a> Script<'a> {
 
     /// One of several ways, where it is not known which; none of them, unless they are the whole of what can be.
     fn one_of(&mut self, ways: &[&[Node]], is_whole: bool) {
-        let before = self.variables.clone();
-        let mut done = (!is_whole || ways.is_empty()).then(|| before.clone());
+        let mut taken: Vec<Way> = if is_whole { Vec::new() } else { vec![Way::new()] };
         for way in ways {
-            self.variables = before.clone();
+            self.variables.begin();
             self.block(way);
-            done = Some(merged(done, std::mem::take(&mut self.variables)));
+            taken.push(self.variables.end());
         }
-        self.variables = done.unwrap_or(before);
+        self.variables.take_one_of(taken);
     }
 
     fn perhaps(&mut self, read: impl FnOnce(&mut Self)) {
-        let before = self.variables.clone();
+        self.variables.begin();
         read(self);
-        self.variables = merged(Some(std::mem::take(&mut self.variables)), before);
+        let way = self.variables.end();
+        self.variables.take_one_of(vec![way, Way::new()]);
     }
 
     fn simple(&mut self, simple: &Simple) -> Option<bool> {
@@ -384,7 +396,7 @@ impl<'a> Script<'a> {
             }
             // `set -- serve "$MODEL"` gives the script arguments of its own.
             ("set", Some(first)) if first == "--" => {
-                self.variables.all.insert("@".to_owned(), Value::List(words[2..].to_vec()));
+                self.variables.set("@", Value::List(words[2..].to_vec()));
                 return Some(true);
             }
             ("echo" | "printf", _) => {
@@ -449,7 +461,7 @@ impl<'a> Script<'a> {
             Some(inner) => Value::List(self.list(inner)),
             None => Value::Text(self.variables.joined(value)),
         };
-        let value = match (adds, self.variables.all.remove(name), value) {
+        let value = match (adds, self.variables.remove(name), value) {
             (true, Some(Value::List(mut before)), Value::List(more)) => {
                 before.extend(more);
                 Value::List(before)
@@ -457,7 +469,7 @@ impl<'a> Script<'a> {
             (true, Some(Value::Text(before)), Value::Text(more)) => Value::Text(before + &more),
             (_, _, value) => value,
         };
-        self.variables.all.insert(name.to_owned(), value);
+        self.variables.set(name, value);
         true
     }
 

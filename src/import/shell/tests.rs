@@ -28,6 +28,37 @@ fn ways_that_agree_or_end_the_script_leave_a_value_known() {
     assert_eq!(train.words[1..], ["3", "$M", "7", "0,1,2"]);
 }
 
+/// What a condition changes is kept, and not every variable: a script of twice as many lines takes twice the work.
+#[test]
+fn conditions_keep_what_they_change_and_not_every_variable() {
+    let work = |count: usize| {
+        let line = |at: usize| {
+            format!(
+                "V{at}=a\n[ -n \"$X{at}\" ] && V{at}=b\nif $Y{at}; then W{at}=c; elif $Z{at}; then W{at}=d; else V{at}=e; fi\ncase $X in 1) V{at}=f ;; esac\n"
+            )
+        };
+        let script: String = (0..count).map(line).collect();
+        let files = |_: &str| None;
+        let mut reader = Script::new(&files);
+        reader.read(&script);
+        assert!(!reader.is_cut());
+        reader.work_of_ways()
+    };
+    let (short, long) = (work(100), work(200));
+    assert!(short > 100 && long <= 2 * short, "{short} {long}");
+}
+
+/// A variable that one of several ways leaves alone is as it was there, and a way that is taken back leaves nothing.
+#[test]
+fn ways_in_ways_are_taken_back_one_by_one() {
+    let script = "A=1; B=1; C=1\nif $X; then\n  A=2\n  if $Y; then B=2; else B=3; fi\n  D=4\nelif ${E:=5} ; then\n  C=1\nfi\ntrain $A $B $C $D $E\n";
+    assert_eq!(last(script), "train|$A|$B|1|$D|$E");
+    let text = "CMD=\"run a\"\nif $X; then CMD=\"$CMD --b\"; fi\nif $Y; then unset Z; fi\n$CMD\n";
+    assert_eq!(last(text), "run|a|$CMD_ARGS");
+    let lists = "L=(a)\nif $X; then L+=(b); fi\ntrain \"${L[@]}\"\n";
+    assert_eq!(last(lists), "train|a|$L");
+}
+
 #[test]
 fn a_function_is_read_with_its_arguments() {
     let script = "run() {\n  local model=$1\n  shift\n  train --model $model --steps ${2:-7} \"$@\"\n}\nfunction other { eval_it $1; }\nrun a/b 5 x\n";

@@ -291,10 +291,7 @@ fn an_image_is_told_flags_and_a_job_of_mpi_counts_cards_together() {
     let names = Names::new(&hardware, &models);
     let sft = crate::read(&pod(&format!("{container}, resources: {{limits: {{nvidia.com/gpu: 2}}}}")), names).unwrap();
     let training = &sft.workload.training;
-    assert_eq!(
-        (sft.workload.model.preset.as_deref(), training.task.as_deref()),
-        (Some("qwen3-0.6b"), Some("full-fine-tune"))
-    );
+    assert_eq!((sft.workload.model.preset.as_deref(), training.task.as_deref()), (Some("qwen3-0.6b"), None));
     let other =
         asked(&pod("image: a/b:1, args: ['--model=x', '--port=1'], resources: {limits: {nvidia.com/gpu: 1}}")).unwrap();
     assert_eq!(other.model_name, None);

@@ -1,7 +1,7 @@
 //! Calls of a Python program with the arguments that are written out, the values of its names, and the defaults of its command line.
 //! Nothing is run: what only a run would tell is left out. However long a line is, each of its letters is looked at a bounded number of times.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Letters of a line in which a name before a sign, and a value behind it, is looked for: none of a job is longer.
 const BEFORE: usize = 128;
@@ -51,7 +51,7 @@ pub fn calls_with(text: &str, flags: &[(String, String)]) -> Vec<Call> {
     let given =
         flags.iter().flat_map(|(key, value)| [key.clone(), format!("args.{key}")].map(|key| (key, value.clone())));
     first.set.extend(given);
-    let mut second = Scanner { set: first.set, ..Scanner::default() };
+    let mut second = Scanner { set: first.set, doubtful: first.doubtful, ..Scanner::default() };
     second.flags = flags.iter().map(|(key, _)| key.clone()).collect();
     second.read(&code);
     second.all.extend(second.open);
@@ -86,6 +86,15 @@ fn near_start(text: &str) -> &str {
     &text[..text.floor_char_boundary(BEHIND)]
 }
 
+/// The same of a program that is started with these flags.
+pub fn values_with(text: &str, flags: &[(String, String)]) -> Values {
+    let mut set = values(text);
+    let given =
+        flags.iter().flat_map(|(key, value)| [key.clone(), format!("args.{key}")].map(|key| (key, value.clone())));
+    set.extend(given);
+    set
+}
+
 /// Values that the names of a program are set to.
 pub fn values(text: &str) -> Values {
     let mut scanner = Scanner::default();
@@ -100,6 +109,10 @@ struct Scanner {
     set: Values,
     /// Flags that whoever starts the program gives it: their defaults count no more.
     flags: Vec<String>,
+    /// Conditions that a line stands under, by their indents.
+    conditions: Vec<usize>,
+    /// Names that are set to different values under a condition: which of them counts only a run would tell.
+    doubtful: BTreeSet<String>,
     /// Calls that decorate what is defined next.
     decorators: Vec<usize>,
     /// Whether a command line is made of its functions' arguments (Fire, Typer), so that their values count as names'.
@@ -111,9 +124,37 @@ impl Scanner {
         self.is_cli = code.contains("fire.Fire(") || code.contains("typer.run(") || code.contains(".command()");
         for line in code.lines() {
             if self.open.is_empty() {
+                self.enter(line);
                 self.define(line.trim_start());
             }
             self.line(line);
+        }
+    }
+
+    /// Conditions end with their blocks.
+    fn enter(&mut self, line: &str) {
+        let start = line.trim_start();
+        if start.is_empty() || start.starts_with('#') {
+            return;
+        }
+        let indent = line.len() - start.len();
+        self.conditions.retain(|condition| *condition < indent);
+        let is_condition = ["if ", "elif ", "else:"].iter().any(|word| start.starts_with(word));
+        if is_condition && !start.contains("__name__") {
+            self.conditions.push(indent);
+        }
+    }
+
+    /// A name is set to a value that is written out.
+    fn assign(&mut self, name: String, value: String) {
+        let is_other = self.set.get(&name).is_some_and(|before| *before != value);
+        if is_other && !self.conditions.is_empty() {
+            self.doubtful.insert(name.clone());
+        }
+        if self.doubtful.contains(&name) {
+            self.set.remove(&name);
+        } else {
+            self.set.insert(name, value);
         }
     }
 
@@ -234,7 +275,7 @@ impl Scanner {
             (Some(call), Some(value)) => call.arguments.push((name, value)),
             (Some(call), None) => call.computed.push(name),
             (None, Some(value)) if !self.flags.contains(&name) => {
-                self.set.insert(name, value);
+                self.assign(name, value);
             }
             (None, _) => {}
         }

@@ -1,7 +1,7 @@
-//! Python programs that train: what they tell transformers' Trainer, TRL, PEFT, Unsloth and Lightning by arguments that are written out. Nothing is
-//! run: what is computed is unread.
+//! Python programs that train, by the arguments that are written out to Trainer, TRL, PEFT, Unsloth and Lightning; what is computed is unread.
 
 use super::calls::{Call, calls_with};
+use super::conditions;
 use crate::recipe::{self, Dialect, Entry};
 use crate::{JobRequest, Names};
 use gpuplan_workload::assumption::JobAssumption;
@@ -35,8 +35,8 @@ const OTHER_ADAPTERS: [&str; 8] = [
     "OFTConfig",
 ];
 /// Arguments of Lightning's Trainer that are read.
-const OF_LIGHTNING: [&str; 6] =
-    ["devices", "num_nodes", "precision", "max_epochs", "max_steps", "accumulate_grad_batches"];
+const OF_LIGHTNING: [&str; 8] =
+    ["devices", "gpus", "num_nodes", "precision", "max_epochs", "max_steps", "accumulate_grad_batches", "strategy"];
 /// What stands for a value that is computed: unknown, as all that has a `$`.
 const COMPUTED: &str = "$computed";
 /// Keys of a trainer of which it matters that they are computed.
@@ -63,7 +63,7 @@ struct Program<'a> {
 pub fn is_program(text: &str) -> bool {
     let is_other = text.starts_with("#!") && !text.lines().next().is_some_and(|line| line.contains("python"));
     // Adapters are attached to be trained, be it in a loop of the program's own.
-    let trains = |line: &str| line.contains("Trainer(") || line.contains("get_peft_model(");
+    let trains = |line: &str| ["Trainer(", "Fabric(", "get_peft_model("].iter().any(|call| line.contains(call));
     !is_other && !packages(text).is_empty() && text.lines().any(trains)
 }
 
@@ -81,19 +81,36 @@ pub fn read(text: &str, flags: &[(String, String)], asked: &mut JobRequest, name
     let program = Program { text, calls: calls_with(text, flags), packages: packages(text) };
     asked.trains = true;
     let mut entries = program.model(asked);
-    let adapters = program.adapters(asked);
-    let has_adapters = !adapters.is_empty();
-    entries.extend(adapters);
+    let adapters = program.adapters(flags, asked);
+    entries.extend(adapters.iter().flatten().cloned());
     entries.extend(program.trainer(asked));
     entries.extend(program.length(&entries));
     entries.extend(program.data());
     let dialect = program.dialect();
     program.method(asked);
     recipe::apply(dialect, &entries, asked, names);
-    program.task(has_adapters, asked);
+    match &adapters {
+        Some(adapters) => {
+            // Unsloth's own command line trains adapters alone; a program attaches them.
+            if adapters.is_empty()
+                && program.imports("unsloth")
+                && asked.workload.training.task.as_deref() == Some("lora")
+            {
+                asked.workload.training.task = None;
+            }
+            program.task(!adapters.is_empty(), asked);
+        }
+        // Which weights are trained the condition decides.
+        None => {
+            asked.workload.training.task = None;
+            asked.workload.training.base_weights = None;
+        }
+    }
     // A loop of its own has none of a trainer's defaults.
     if text.contains("Trainer(") {
-        recipe::amount_of_data(dialect, &entries, asked);
+        // Arguments that the program parses are those of its command line or of a file.
+        let has_defaults = !["HfArgumentParser", "TrlParser"].iter().any(|parser| text.contains(parser));
+        recipe::amount_of_data(dialect, &entries, has_defaults, asked);
         recipe::leave_to_the_parser(dialect, &entries, asked);
     }
 }
@@ -136,7 +153,7 @@ impl Program<'_> {
         } else if self.imports("trl") {
             "trl/train.py"
         } else if self.is_lightning() {
-            ""
+            return recipe::of_command("", &[entry("trainer.devices", "")]);
         } else {
             return recipe::of_command("train.py", &[entry("per_device_train_batch_size", "")]);
         };
@@ -186,15 +203,23 @@ impl Program<'_> {
         entries
     }
 
-    /// Adapters of PEFT and of Unsloth. Empty: there are none.
-    fn adapters(&self, asked: &mut JobRequest) -> Vec<Entry> {
+    /// Adapters of PEFT and of Unsloth. Empty: there are none. `None`: they are attached under a condition that only a run would decide.
+    fn adapters(&self, flags: &[(String, String)], asked: &mut JobRequest) -> Option<Vec<Entry>> {
         if let Some(other) = self.calls.iter().map(last).find(|name| OTHER_ADAPTERS.contains(name)) {
             asked.not_planned.get_or_insert_with(|| format!("the estimate knows no adapters of the kind `{other}`"));
         }
         let adds = |call: &&Call| {
             last(call) == "LoraConfig" || (last(call) == "get_peft_model" && argument(call, &["r"]).is_some())
         };
-        let Some(call) = self.calls.iter().find(adds) else { return Vec::new() };
+        let Some(call) = self.calls.iter().find(adds) else { return Some(Vec::new()) };
+        match conditions::of_adapters(self.text, flags) {
+            Ok(true) => {}
+            Ok(false) => return Some(Vec::new()),
+            Err(condition) => {
+                asked.leave_unread("adapters", format!("attached under a condition: `{condition}`"));
+                return None;
+            }
+        }
         let mut entries = vec![entry("use_peft", "True")];
         for (key, known) in [("r", "lora_r"), ("lora_dropout", "lora_dropout")] {
             match argument(call, &[key]) {
@@ -206,7 +231,7 @@ impl Program<'_> {
         let targets = call.lists.iter().find(|(key, _)| key == "target_modules").map(|(_, texts)| texts.as_str());
         entries
             .extend(targets.or(argument(call, &["target_modules"])).map(|texts| entry("lora_target_modules", texts)));
-        entries
+        Some(entries)
     }
 
     /// What its trainers are told. What two of them are told differently only a run would tell.
@@ -224,11 +249,10 @@ impl Program<'_> {
                 _ => matches!(key, "max_seq_length" | "packing"),
             };
             for (key, value) in call.arguments.iter().filter(|(key, _)| is_part(key)) {
-                let value = if self.is_lightning() && key == "precision" && value == "16" { "16-mixed" } else { value };
-                match entries.iter().find(|one| one.key == *key) {
+                match entries.iter().find(|one| one.shown == *key) {
                     Some(one) if one.value.as_deref() != Some(value) => different.push(key.clone()),
                     Some(_) => {}
-                    None => entries.push(entry(key, value)),
+                    None => entries.push(Entry { key: self.known_key(key, call), ..entry(key, value) }),
                 }
             }
             for key in call
@@ -236,15 +260,15 @@ impl Program<'_> {
                 .iter()
                 .filter(|key| is_part(key) && (MATTERS.contains(&key.as_str()) || self.is_lightning()))
             {
-                if !entries.iter().any(|one| one.key == *key) {
-                    entries.push(entry(key, COMPUTED));
+                if !entries.iter().any(|one| one.shown == *key) {
+                    entries.push(Entry { key: self.known_key(key, call), ..entry(key, COMPUTED) });
                 }
             }
         }
         for key in &different {
             asked.leave_unread(key, "two trainers are told differently");
         }
-        entries.retain(|one| !different.contains(&one.key));
+        entries.retain(|one| !different.contains(&one.shown));
         entries
     }
 
@@ -259,8 +283,13 @@ impl Program<'_> {
         all.all(|other| other == Some(first)).then(|| entry("max_length", first))
     }
 
+    /// The key that the tables have for an argument: those of Lightning's trainer have a section.
+    fn known_key(&self, key: &str, call: &Call) -> String {
+        if self.is_trainer_of_lightning(call) { format!("trainer.{key}") } else { key.to_owned() }
+    }
+
     fn is_trainer_of_lightning(&self, call: &Call) -> bool {
-        self.is_lightning() && last(call) == "Trainer"
+        self.is_lightning() && matches!(last(call), "Trainer" | "Fabric")
     }
 
     /// The data set, where one is loaded by its name and whole.
@@ -298,9 +327,10 @@ impl Program<'_> {
         };
         let loads = asked.model_name.is_some()
             && self.calls.iter().any(|call| last(call) == "from_pretrained" || argument(call, &["model"]).is_some());
-        let is_own = ["requires_grad", "compute_loss", "get_peft_model", "Trainer):", "freeze"]
+        let lower = conditions::without_texts(self.text).to_ascii_lowercase();
+        let is_own = ["requires_grad", "compute_loss", "trainer):", "freeze", "peft", "lora", "adapter"]
             .iter()
-            .any(|word| self.text.contains(word));
+            .any(|word| lower.contains(word));
         let is_plain = self.calls.iter().any(is_trainer) && loads && !is_own && !self.is_lightning();
         if asked.workload.training.task.is_none() && !has_adapters && asked.not_planned.is_none() && is_plain {
             asked.workload.training.task = Some("full-fine-tune".to_owned());
@@ -436,6 +466,26 @@ mod tests {
             bits = BitsAndBytesConfig(load_in_4bit=True)\nmodel = AutoModelForCausalLM.from_pretrained(\"gpt2\", quantization_config=bits)\n\
             model = get_peft_model(model, LoraConfig(r=4))\nfor step in range(9):\n    model(batch).loss.backward()\n";
         assert_eq!(said(&read_with(own, None).unwrap()), "gpt2 qlora - - - - - - -");
+    }
+
+    /// Adapters that a flag switches on are asked about, unless whoever starts the program has said it.
+    #[test]
+    fn adapters_under_a_condition_are_asked_about() {
+        let program = "from unsloth import FastLanguageModel\nfrom trl import SFTTrainer, SFTConfig\nparser.add_argument(\"--do_lora\", action=\"store_true\")\n\
+            model, tokenizer = FastLanguageModel.from_pretrained(\"Qwen/Qwen2.5-7B\", load_in_4bit=False)\nif args.do_lora:\n    \
+            model = FastLanguageModel.get_peft_model(model, r=16)\nSFTTrainer(model=model, args=SFTConfig(max_steps=7)).train()\n";
+        let read = read_with(program, None).unwrap();
+        assert_eq!(said(&read), "Qwen/Qwen2.5-7B - - - - - - 7 -");
+        assert!(crate::command::unsaid(&read, &read.workload).is_some());
+        let chosen = "from transformers import AutoModelForCausalLM, Trainer\nNAME = \"gpt2\"\nif big:\n    NAME = \"gpt2-large\"\n\
+            model = AutoModelForCausalLM.from_pretrained(NAME)\nTrainer(model=model)\n";
+        assert_eq!(read_with(chosen, None).unwrap().model_name, None, "which name it is a condition decides");
+        let job = "#SBATCH --gres=gpu:1\npython mine.py --do_lora True\n";
+        assert_eq!(said(&read_with(job, Some(program)).unwrap()), "Qwen/Qwen2.5-7B lora - - - - - 7 -");
+        // What a text speaks of is not done.
+        let plain = "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\nmodel = AutoModelForCausalLM.from_pretrained(\"gpt2\")\n\
+            print(\"or use LoRA\")\nTrainer(model=model, args=TrainingArguments(max_steps=7)).train()\n";
+        assert_eq!(said(&read_with(plain, None).unwrap()), "gpt2 full-fine-tune - - - - - 7 -");
     }
 
     #[test]

@@ -98,11 +98,28 @@ pub const AXOLOTL: Dialect = Dialect {
     ..ANY
 };
 
-/// Without adapters Axolotl trains every weight.
+/// Words that few other programs have. One of them may stand in anybody's file.
+const OWN: [&str; 12] = [
+    "sequence_len",
+    "num_epochs",
+    "micro_batch_size",
+    "adapter",
+    "sample_packing",
+    "val_set_size",
+    "dataset_prepared_path",
+    "train_on_inputs",
+    "evals_per_epoch",
+    "saves_per_epoch",
+    "flash_attention",
+    "pad_to_sequence_len",
+];
+
+/// Without adapters Axolotl trains every weight, which a file that only shares a word with its own does not say.
 fn axolotl(entries: &[Entry], asked: &mut JobRequest, names: Names) {
     let adapter = value(entries, "adapter").unwrap_or_default();
     let training = &mut asked.workload.training;
     match adapter {
+        "" if entries.iter().filter(|entry| OWN.contains(&entry.key.as_str())).count() < 2 => {}
         "" => {
             training.task = Some("full-fine-tune".to_owned());
             training.lora = LoraSection::default();

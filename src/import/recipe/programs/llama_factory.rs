@@ -100,6 +100,25 @@ const OPTIMIZERS: [(&str, &str); 5] = [
     ("use_muon", "Muon"),
 ];
 
+/// Words without which nothing is learnt: data, and how to learn from them.
+const LEARNING: [&str; 11] = [
+    "stage",
+    "do_train",
+    "dataset",
+    "train_dataset",
+    "learning_rate",
+    "num_train_epochs",
+    "num_epochs",
+    "max_steps",
+    "per_device_train_batch_size",
+    "micro_batch_size",
+    "gradient_accumulation_steps",
+];
+const NO_TRAINING: &str = "no key says that it trains: neither data nor how to learn from them";
+
+/// Words that few other programs have.
+const OWN: [&str; 5] = ["template", "cutoff_len", "dataset_dir", "lora_target", "plot_loss"];
+
 fn llama_factory(entries: &[Entry], asked: &mut JobRequest, names: Names) {
     let is_on = |key: &str| entries.iter().any(|entry| entry.key == key && entry.switch() == Some(true));
     if let Some((_, name)) = OPTIMIZERS.iter().find(|(key, _)| is_on(key)) {
@@ -108,6 +127,13 @@ fn llama_factory(entries: &[Entry], asked: &mut JobRequest, names: Names) {
     }
     let kind = value(entries, "finetuning_type").or_else(|| value(entries, "peft_config.name"));
     let is_new = value(entries, "model_class").is_some();
+    // A file of how to merge, to ask or to serve has the words of a model alone.
+    let learns = LEARNING.iter().any(|key| value(entries, key).is_some());
+    if asked.program.is_none() && !learns {
+        asked.workload.training.task = None;
+        asked.not_planned.get_or_insert_with(|| NO_TRAINING.to_owned());
+        return;
+    }
     let trains = value(entries, "do_train").is_none_or(|text| text.eq_ignore_ascii_case("true"));
     match kind {
         Some("lora") => adapters(entries, asked, names),
@@ -115,6 +141,8 @@ fn llama_factory(entries: &[Entry], asked: &mut JobRequest, names: Names) {
         // What a variable says only a run would tell.
         Some(other) if is_unknown(other) => {}
         None if is_new => asked.workload.training.task = Some("full-fine-tune".to_owned()),
+        // A file that has a `stage` and none of its other words is somebody's own.
+        None if asked.program.is_none() && !OWN.iter().any(|key| value(entries, key).is_some()) => {}
         // `finetuning_type` is lora where nothing is said (hparams/finetuning_args.py).
         None => {
             asked.workload.training.task.get_or_insert_with(|| "lora".to_owned());

@@ -101,9 +101,21 @@ pub const MAXTEXT: Dialect = Dialect {
         "learning_rate",
         "save_period",
     ],
-    complete: |_, asked, _| pretrains(asked),
+    complete: maxtext,
     ..ANY
 };
+
+/// It starts from nothing unless it is told weights (base.yml, `load_parameters_path`), and tunes every weight where it is told so (`use_sft`).
+fn maxtext(entries: &[Entry], asked: &mut JobRequest, _: Names) {
+    let stated = |key: &str| entries.iter().find(|entry| entry.key == key);
+    let has_weights =
+        stated("load_parameters_path").and_then(|entry| entry.value.as_deref()).is_some_and(|path| !path.is_empty());
+    if stated("use_sft").and_then(Entry::switch) == Some(true) {
+        asked.workload.training.task.get_or_insert_with(|| "full-fine-tune".to_owned());
+    } else if !has_weights {
+        pretrains(asked);
+    }
+}
 
 /// Levanter, config and src/levanter (main/train_lm.py, trainer.py).
 pub const LEVANTER: Dialect = Dialect {
@@ -170,5 +182,25 @@ pub const NEMO: Dialect = Dialect {
         "rng",
     ],
     has_common: false,
-    complete: |_, asked, _| pretrains(asked),
+    complete: nemo,
 };
+
+/// Weights to start from by the words of NeMo's examples of tuning and of Megatron-Bridge: what they are then trained for their adapters say.
+const WEIGHTS: [&str; 4] =
+    ["model.restore_from_path", "checkpoint.pretrained_checkpoint", "restore_from_path", "pretrained_checkpoint"];
+
+fn nemo(entries: &[Entry], asked: &mut JobRequest, _: Names) {
+    let stated = |key: &str| entries.iter().find(|entry| entry.key == key).and_then(|entry| entry.value.as_deref());
+    let has_weights = WEIGHTS.iter().any(|key| stated(key).is_some_and(|path| !path.is_empty()));
+    let task = &mut asked.workload.training.task;
+    match stated("model.peft.peft_scheme").map(str::to_ascii_lowercase).as_deref() {
+        Some("lora") => *task = Some("lora".to_owned()),
+        Some("qlora") => *task = Some("qlora".to_owned()),
+        Some("none" | "null" | "") if has_weights => *task = Some("full-fine-tune".to_owned()),
+        Some("none" | "null" | "") | None if !has_weights => pretrains(asked),
+        Some(other) if !matches!(other, "none" | "null" | "") => {
+            asked.not_planned.get_or_insert_with(|| format!("the estimate knows no adapters of the kind `{other}`"));
+        }
+        _ => {}
+    }
+}

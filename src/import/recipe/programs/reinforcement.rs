@@ -3,9 +3,11 @@
 use super::hugging_face::ANY;
 use crate::recipe::entry::Entry;
 use crate::recipe::setting::Dialect;
-use crate::recipe::setting::Setting::{Either, GpusPerMachine, Machines, Model, NotPlanned, Preference, Rank, Switch};
+use crate::recipe::setting::Setting::{
+    Choice, Either, GpusPerMachine, Machines, Model, NotPlanned, Preference, Rank, Switch,
+};
 use crate::recipe::usual::REINFORCEMENT;
-use crate::recipe::words::{EPOCHS, GLOBAL_BATCH, LENGTH, MICRO_BATCH, RECOMPUTE, STEPS};
+use crate::recipe::words::{EPOCHS, GLOBAL_BATCH, LENGTH, MICRO_BATCH, PRECISION, RECOMPUTE, STEPS};
 use crate::{JobRequest, Names};
 
 /// OpenRLHF, openrlhf/cli.
@@ -21,8 +23,23 @@ pub const OPEN_RLHF: Dialect = Dialect {
         ("reward_pretrain", NotPlanned(REINFORCEMENT)),
         ("ref_pretrain", Preference),
         ("beta", Preference),
+        // Since its arguments have sections (openrlhf/cli/train_sft.py).
+        ("model.model_name_or_path", Model),
+        ("data.max_len", LENGTH),
+        ("train.batch_size", GLOBAL_BATCH),
+        ("train.micro_batch_size", MICRO_BATCH),
+        ("train.max_epochs", EPOCHS),
+        ("ds.param_dtype", Choice(PRECISION, &[("bf16", "bf16"), ("fp16", "amp-fp16")])),
+        ("ds.lora.rank", Rank),
+        ("model.gradient_checkpointing_enable", Either(RECOMPUTE, "full", "none")),
     ],
     nothing: &[
+        "data",
+        "ckpt",
+        "logger",
+        "eval",
+        "ds",
+        "adam",
         "max_samples",
         "save_path",
         "zero_stage",
@@ -55,8 +72,11 @@ pub const VERL: Dialect = Dialect {
     nothing: &["trainer", "data", "actor_rollout_ref", "algorithm"],
     has_common: false,
     complete: |entries, asked, _| {
-        // `n_gpus_per_node` and `nnodes` of ppo_trainer.yaml, where the command does not leave them to who starts it.
-        let is_stated = |key: &str| entries.iter().any(|entry| entry.key == key);
+        // `n_gpus_per_node` and `nnodes` of ppo_trainer.yaml, where verl's own program has no other configuration and the command does not leave
+        // them to who starts it.
+        let is_own = asked.program.as_deref().is_some_and(|program| program.starts_with("verl."))
+            && !asked.unread.iter().any(|one| one.value == crate::ask::ABSENT);
+        let is_stated = |key: &str| !is_own || entries.iter().any(|entry| entry.key == key);
         if asked.launch.gpus.is_none() && !is_stated("trainer.n_gpus_per_node") {
             asked.launch.gpus_per_machine.get_or_insert(8);
         }

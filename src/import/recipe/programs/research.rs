@@ -47,8 +47,11 @@ pub const FAIRSEQ: Dialect = Dialect {
     ..ANY
 };
 
-/// It starts from nothing unless it names weights.
+/// It starts from nothing unless it names weights. A task of somebody's own (`user_dir`) may load some by any word.
 fn fairseq(entries: &[Entry], asked: &mut JobRequest, _: Names) {
+    if entries.iter().any(|entry| entry.key.ends_with("user_dir")) {
+        return;
+    }
     let has_weights = ["restore_file", "finetune_from_model"].iter().any(|key| value(entries, key).is_some());
     let task = if has_weights { "full-fine-tune" } else { "pretrain" };
     asked.workload.training.task.get_or_insert_with(|| task.to_owned());

@@ -83,6 +83,12 @@ fn torchtune(entries: &[Entry], asked: &mut JobRequest, names: Names) {
     }
     let model = builder.trim_start_matches("qlora_").trim_start_matches("lora_").trim_start_matches("dora_");
     model::name(&with_point(model), asked, names);
+    // A configuration that asks, measures or quantizes a model has its builder too.
+    let learns = |key: &str| entries.iter().any(|entry| entry.key == key || entry.key.starts_with(&format!("{key}.")));
+    let has_adapters = ["lora_", "qlora_", "dora_"].iter().any(|beginning| builder.starts_with(beginning));
+    if !has_adapters && !["dataset", "optimizer", "loss", "epochs"].iter().any(|key| learns(key)) {
+        return;
+    }
     let training = &mut asked.workload.training;
     training.task = Some(
         if builder.starts_with("qlora_") {
