@@ -33,6 +33,11 @@ pub enum Assumption {
     ModelTraffic {
         model_kind: ModelKind,
     },
+    /// The sizes of this named model have not been compared with the text that is said to state them.
+    ModelUnverified {
+        name: String,
+        source: String,
+    },
     Task {
         task: Task,
     },

@@ -402,6 +402,7 @@ fn weight(assumption: &Assumption) -> u8 {
         Assumption::RolloutsApart
         | Assumption::ModelShape { .. }
         | Assumption::ModelTraffic { .. }
+        | Assumption::ModelUnverified { .. }
         | Assumption::ModelOfName { .. } => 0,
         Assumption::SequenceLength { .. } | Assumption::ServingHours { .. } | Assumption::Simplified { .. } => 1,
         Assumption::GlobalBatch { .. } | Assumption::GlobalBatchOfGpt3 { .. } | Assumption::ServingWeights { .. } => 2,

@@ -99,6 +99,7 @@ const BY_ITS_NAME: &str = "by its name a fine-tune or another packaging of it; -
 const ONLY_THE_SIZE: &str = "only the size is known: the shape of another model of about this size, with a wide band";
 const ONLY_THE_OPERATIONS: &str =
     "only parameters and operations are known: memory traffic as in this kind, with a wide band";
+const UNVERIFIED: &str = "sizes not compared with their source yet, with a wide band";
 
 fn key_and_why(assumption: &Assumption) -> (&'static str, Cow<'static, str>) {
     let (key, why) = match *assumption {
@@ -135,6 +136,7 @@ fn key_and_why(assumption: &Assumption) -> (&'static str, Cow<'static, str>) {
         Assumption::ModelOfName { .. } => ("model", BY_ITS_NAME),
         Assumption::ModelShape { .. } => ("model", ONLY_THE_SIZE),
         Assumption::ModelTraffic { .. } => ("model.kind", ONLY_THE_OPERATIONS),
+        Assumption::ModelUnverified { ref source, .. } => return ("model", format!("{UNVERIFIED}: {source}").into()),
         Assumption::Parameters { replaces_own, .. } => ("parameters", sizes_basis(replaces_own)),
         Assumption::Simplified { simplification } => ("model", simplified(simplification)),
         Assumption::DataSize { .. } => ("data.size", "not stated: no time and no money is counted for moving data"),
@@ -239,7 +241,9 @@ fn value(assumption: &Assumption) -> String {
         Assumption::TiedEmbeddings { tied } => tied.to_string(),
         Assumption::KvHeads { heads } => heads.to_string(),
         Assumption::HeadDim { elements } => elements.to_string(),
-        Assumption::ModelOfCache { ref name } | Assumption::ModelOfName { like: ref name } => name.clone(),
+        Assumption::ModelOfCache { ref name }
+        | Assumption::ModelOfName { like: ref name }
+        | Assumption::ModelUnverified { ref name, .. } => name.clone(),
         Assumption::ModelShape { ref like, layers } => format!("{like} with {layers} layers"),
         Assumption::Parameters { parameters, .. } => short_count(parameters),
         Assumption::Simplified { simplification } => simplified_part(simplification),

@@ -95,6 +95,9 @@ pub struct ModelRow {
     /// Only parameters and operations of a sample are known, and the traffic is guessed from them.
     #[serde(default)]
     pub only_operations: bool,
+    /// The values have not been compared with the text that `source` names.
+    #[serde(default)]
+    pub unverified: bool,
     pub source: String,
     pub as_of: String,
     #[serde(default)]
@@ -332,7 +335,7 @@ impl ModelRow {
             published: self.weights,
             deviations: self.deviations(),
             pipeline: self.pipeline.clone(),
-            shape_is_guessed: self.only_operations,
+            shape_is_guessed: self.only_operations || self.unverified,
         }
     }
 

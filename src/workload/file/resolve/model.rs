@@ -68,6 +68,9 @@ pub(super) fn resolve(
             if row.only_operations {
                 assumed.push(Assumption::ModelTraffic { model_kind: row.kind });
             }
+            if row.unverified {
+                assumed.push(Assumption::ModelUnverified { name: row.id.clone(), source: row.source.clone() });
+            }
             let mut base = row.to_model();
             base.published = format.unwrap_or(base.published);
             let model = with_sizes(section, "model.preset", base, assumed)?;
