@@ -156,12 +156,7 @@ fn read_start(
     let is_of_hydra = hydra::named(&entries).is_some();
     let (has_configuration, is_told_elsewhere) = read_configurations(start, (&launch, &entries), script, asked, names);
     read_beside(start, &entries, script, asked, names);
-    name_of_program(start.name(), asked);
-    if let Some(command) = start.command() {
-        name_of_program(command, asked);
-    }
-    name_of_folder(&start.program, asked);
-    recipe_of_torchtune(start, asked);
+    names_of_program(start, asked);
     let named_task = asked.workload.training.task.clone();
     if let Some(model) = start.named_model(&entries, environment).filter(|_| !several.is_different("model")) {
         entries.push(Entry { key: "model".to_owned(), value: Some(model), shown: "model".to_owned() });
@@ -195,6 +190,16 @@ fn read_start(
         recipe::leave_to_the_parser(dialect, &entries, asked);
     }
     keep_told(told, asked);
+}
+
+/// What a program, its command, its folder and a recipe of torchtune say by their names.
+fn names_of_program(start: &Start, asked: &mut JobRequest) {
+    name_of_program(start.name(), asked);
+    if let Some(command) = start.command() {
+        name_of_program(command, asked);
+    }
+    name_of_folder(&start.program, asked);
+    recipe_of_torchtune(start, asked);
 }
 
 /// `++trainer.per_device_train_batch_size=5` of a program that nobody knows: the section of its trainer says nothing.

@@ -280,7 +280,7 @@ fn wanting(more: &str) -> String {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
     let path = |name: &str| examples.join(name).to_str().unwrap().to_owned();
     format!(
-        "{}{}[[run]]\nname = \"tunes\"\nteam = \"research\"\nworkload = \"{}\"\nrepeats = 3000\nmonths = 3\n\
+        "{}{}[[run]]\nname = \"tunes\"\nteam = \"research\"\nworkload = \"{}\"\nrepeats = 4500\nmonths = 3\n\
          [[run]]\nname = \"pretrain\"\nteam = \"research\"\nworkload = \"{}\"\nlimits = {{ gpus = \"H100:16\", deadline = \"90d\" }}\nmonths = 3\n{more}",
         HEAD.split_once("months = 2").unwrap().0.to_owned() + "months = 3",
         HEAD.split_once("months = 2").unwrap().1,

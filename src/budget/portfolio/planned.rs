@@ -189,7 +189,8 @@ impl PhaseCost {
         let (expected, p90) = (cost(rate.hours.0)?, cost(rate.hours_p90.0)?);
         let is_spot = rate.purchase.starts_with("spot");
         let estimated = Band {
-            low: rate.hours.0 * rate.hours.0 / rate.hours_p90.0,
+            // In this order, so that hours without a spread have none: h * h / h may be more than h.
+            low: rate.hours.0 * (rate.hours.0 / rate.hours_p90.0),
             expected: rate.hours.0,
             high: rate.hours_p90.0,
         };

@@ -117,6 +117,13 @@ fn splits_weights(training: &Training) -> bool {
     stack.and_then(|stack| stack.shard.recipe()) == Some(Shard::Zero3)
 }
 
+/// Whether the recipes of a stack that was named split the model so. Megatron-LM's and NeMo's split optimizer states alone; their FSDP gathers in buffers
+/// of its own, and peaks by a third above what is expected of it here (docs/accuracy.md, "A twelfth look"), so it is for what fits in no other way.
+pub fn is_usual(layout: &Layout, training: &Training) -> bool {
+    let splits_states_alone = training.framework.recipe(|stack| &stack.shard) == Some(Shard::Zero1);
+    !(splits_states_alone && matches!(layout.shard, Shard::Zero3 | Shard::Hsdp))
+}
+
 /// A degree that is stated is the only one.
 fn candidates(stated: Option<u32>, usual: &[u32]) -> Vec<u32> {
     stated.map_or_else(|| usual.to_vec(), |degree| vec![degree])

@@ -39,8 +39,12 @@ pub fn best_stated(
         unsupported: None,
         virtual_stages: stated.virtual_stages,
     };
-    for layout in layouts::layouts((subject.model, subject.training), machine, gpus, global_batch, stated) {
-        search.try_layout(&layout);
+    let all = layouts::layouts((subject.model, subject.training), machine, gpus, global_batch, stated);
+    let is_usual = |layout: &Layout| stated.shard.is_some() || layouts::is_usual(layout, subject.training);
+    let (usual, others): (Vec<Layout>, Vec<Layout>) = all.into_iter().partition(is_usual);
+    usual.iter().for_each(|layout| search.try_layout(layout));
+    if search.best.is_none() {
+        others.iter().for_each(|layout| search.try_layout(layout));
     }
     let outcome = match (search.best, search.unsupported) {
         (Some(best), _) => Ok(best),
@@ -52,6 +56,9 @@ pub fn best_stated(
     };
     (outcome, search.estimated)
 }
+
+/// Micro batches of a layout without a pipeline that are timed with recomputed activations.
+const MOST_RECOMPUTING: u32 = 3;
 
 struct Search<'a> {
     subject: &'a Subject<'a>,
@@ -65,14 +72,19 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Micro batches from the largest down: recomputing is tried only where keeping activations does not fit.
+    /// Micro batches from the largest down: recomputing is tried only where keeping activations does not fit, and of one stage with the three largest alone,
+    /// since smaller ones only add launches. Until one fits that keeps them, which saves a quarter of the work.
     fn try_layout(&mut self, layout: &Layout) {
         let training = self.subject.training;
+        let adds_launches = layout.pipeline == 1 && training.micro_batch.is_none();
         let mut tried = 0;
         for micro_batch in layouts::micro_batches(self.global_batch, layout, training.micro_batch) {
             let steps = self.global_batch / (u64::from(layout.data) * u64::from(micro_batch));
             let mut fitted = None;
             for recompute in layouts::recomputes(training, self.subject.model) {
+                if recompute == Recompute::Full && adds_launches && tried >= MOST_RECOMPUTING {
+                    continue;
+                }
                 let setting =
                     Setting { layout: *layout, micro_batch, global_batch: self.global_batch as f64, recompute };
                 if self.fits(&setting) {
@@ -91,8 +103,7 @@ impl Search<'_> {
                 continue;
             }
             tried += 1;
-            // Without a pipeline a smaller micro batch only adds launches, once activations are kept.
-            if layout.pipeline == 1 && (recompute != Recompute::Full || tried >= 3) && training.micro_batch.is_none() {
+            if adds_launches && recompute != Recompute::Full {
                 break;
             }
         }

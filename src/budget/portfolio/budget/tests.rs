@@ -189,6 +189,16 @@ fn what_is_beyond_counting_is_refused_by_its_line_and_costs_not_nothing() {
     assert!(matches!(refused, PortfolioError::Invalid { hint, .. } if hint.contains("`repeats`")));
 }
 
+#[test]
+fn hours_that_are_stated_without_a_spread_have_none() {
+    for hours in (1..3000).map(|step| f64::from(step) * 0.07) {
+        let stated = run("one", "").replace("hours = 100\nhours_p90 = 150", &format!("hours = {hours}"));
+        let portfolio = Portfolio::read(&format!("tax = \"excluded\"\n{HEAD}{stated}")).unwrap();
+        let cost = once(&portfolio).remove(0);
+        assert_eq!((cost.shape.ratio_at(-1.0), cost.shape.ratio_at(1.0)), (1.0, 1.0), "{hours}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
     #[test]

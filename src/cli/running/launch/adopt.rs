@@ -332,7 +332,7 @@ mod tests {
             ("capacity block", None, |spec| {
                 block(spec);
                 spec["spot"][0]["pool"]["market"] = json!("capacity-block");
-                spec["spot"][0]["pool"]["cloud"] = json!("gcp");
+                spec["spot"][0]["pool"]["cloud"] = json!("azure");
             }),
         ];
         for (why, cloud, change) in refused {
