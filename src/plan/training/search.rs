@@ -42,9 +42,13 @@ pub fn best_stated(
     let all = layouts::layouts((subject.model, subject.training), machine, gpus, global_batch, stated);
     let is_usual = |layout: &Layout| stated.shard.is_some() || layouts::is_usual(layout, subject.training);
     let (usual, others): (Vec<Layout>, Vec<Layout>) = all.into_iter().partition(is_usual);
-    usual.iter().for_each(|layout| search.try_layout(layout));
+    for layout in &usual {
+        search.try_layout(layout);
+    }
     if search.best.is_none() {
-        others.iter().for_each(|layout| search.try_layout(layout));
+        for layout in &others {
+            search.try_layout(layout);
+        }
     }
     let outcome = match (search.best, search.unsupported) {
         (Some(best), _) => Ok(best),
