@@ -176,7 +176,7 @@ fn answers_of_other_clouds(json: &Value) {
         let room = from_value::<akamai::types::Answer<akamai::types::Room>>(part("availability")).ok();
         let room = room.map(|room| room.data.read);
         listed("akamai", akamai::types::SOURCE, |listing| {
-            akamai::types::list(&plans.data.read, room.as_deref(), listing)
+            akamai::types::list(&plans.data.read, room.as_deref(), listing);
         });
     }
     if let Ok(servers) = from_value::<scaleway::servers::Answer<scaleway::servers::Server>>(part("servers")) {
