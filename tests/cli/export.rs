@@ -9,7 +9,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::cli::support::{Ran, gpuplan};
+use serde_json::json;
+
+use crate::cli::support::{Ran, gpuplan, plan};
 
 const PLANS: [&str; 3] = ["one-gpu", "one-node", "eight-nodes"];
 
@@ -395,21 +397,21 @@ fn torchtitan_gets_the_flags_of_the_version_that_the_command_is_for() {
 
 #[test]
 fn a_framework_limits_the_layouts_that_are_searched() {
-    let ask = [
-        "export",
-        "examples/llama-7b-pretrain.toml",
-        "--cloud",
-        "aws",
-        "--gpus",
-        "h100:64",
-        "--deadline",
-        "90d",
-        "--on-demand",
-    ];
-    let ran = gpuplan(&[&ask[..], &["--framework", "torchtitan", "--to", "slurm"]].concat());
+    let mut planned = plan(
+        "llama-7b-pretrain",
+        &["--cloud", "aws", "--gpus", "h100:64", "--deadline", "90d", "--on-demand", "--framework", "torchtitan"],
+    );
+    let layout = &mut planned["recommendation"]["layout"];
+    assert_ne!(layout["shard"], "zero1", "torchtitan splits weights");
+    (layout["data"], layout["pipeline"], layout["shard"]) = (json!(32), json!(2), json!("zero3"));
+    layout.as_object_mut().unwrap().remove("shard_group");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("plan.json");
+    std::fs::write(&path, planned.to_string()).unwrap();
+    let ran = gpuplan(&["export", path.to_str().unwrap(), "--to", "slurm"]);
     assert!(ran.code == 0 && ran.stdout.contains("torchtitan.train"), "{}", ran.stderr);
     // 0.3 refuses a pipeline with the CUDA graphs that it has by default.
-    let has_pipeline = !ran.stdout.contains("--parallelism.pipeline_parallel_degree 1");
+    let has_pipeline = ran.stdout.contains("--parallelism.pipeline_parallel_degree 2");
     assert!(has_pipeline && ran.stdout.contains(" --training.disable_cuda_graphs "), "{}", ran.stdout);
     // A recorded plan stays as it is, and the answer says how to plan again.
     let refused = exported("eight-nodes", "slurm", &["--framework", "torchtitan"]);
