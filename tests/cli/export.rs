@@ -407,7 +407,7 @@ fn a_framework_limits_the_layouts_that_are_searched() {
     layout.as_object_mut().unwrap().remove("shard_group");
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("plan.json");
-    std::fs::write(&path, planned.to_string()).unwrap();
+    fs::write(&path, planned.to_string()).unwrap();
     let ran = gpuplan(&["export", path.to_str().unwrap(), "--to", "slurm"]);
     assert!(ran.code == 0 && ran.stdout.contains("torchtitan.train"), "{}", ran.stderr);
     // 0.3 refuses a pipeline with the CUDA graphs that it has by default.
