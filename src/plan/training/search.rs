@@ -61,7 +61,7 @@ pub fn best_stated(
     (outcome, search.estimated)
 }
 
-/// Micro batches of a layout without a pipeline that are timed with recomputed activations.
+/// Micro batches of a layout without a pipeline that are timed with recomputed activations. Judged.
 const MOST_RECOMPUTING: u32 = 3;
 
 struct Search<'a> {
@@ -77,7 +77,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// Micro batches from the largest down: recomputing is tried only where keeping activations does not fit, and of one stage with the three largest alone,
-    /// since smaller ones only add launches. Until one fits that keeps them, which saves a quarter of the work.
+    /// since smaller ones only add launches. Until one fits that keeps them, which saves one of four passes.
     fn try_layout(&mut self, layout: &Layout) {
         let training = self.subject.training;
         let adds_launches = layout.pipeline == 1 && training.micro_batch.is_none();
